@@ -1,0 +1,124 @@
+#include "engine/base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "engine/base/strings.h"
+
+namespace pinion {
+namespace {
+
+constexpr size_t kPageBytes = 4096;
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+tl::unexpected<Error> SystemError(std::string_view doing, const std::string& path) {
+  const int code = errno;
+  return Fail(code == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
+              StrCat("cannot ", doing, " '", path, "': ", std::strerror(code)));
+}
+
+Result<size_t> RegularSize(int fd, const std::string& path) {
+  struct stat info;
+  if (fstat(fd, &info) != 0) return SystemError("stat", path);
+  if (!S_ISREG(info.st_mode))
+    return Fail(ErrorCode::kIo, StrCat("'", path, "' is not a regular file"));
+  return static_cast<size_t>(info.st_size);
+}
+
+Status WriteAll(int fd, std::string_view text, const std::string& path) {
+  while (!text.empty()) {
+    const ssize_t written = write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return SystemError("write", path);
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> ReadFile(const std::string& path, uint64_t max_bytes) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) return SystemError("open", path);
+  struct stat info;
+  if (fstat(file.get(), &info) != 0) return SystemError("stat", path);
+  if (S_ISDIR(info.st_mode)) return Fail(ErrorCode::kIo, StrCat("'", path, "' is a folder"));
+  std::string text;
+  char buffer[65536];
+  for (;;) {
+    const ssize_t got = read(file.get(), buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return SystemError("read", path);
+    if (got == 0) return text;
+    text.append(buffer, static_cast<size_t>(got));
+    if (text.size() > max_bytes)
+      return Fail(ErrorCode::kIo,
+                  StrCat("'", path, "' is larger than ", FormatBytes(max_bytes), ", the limit here"));
+  }
+}
+
+Status WriteFile(const std::string& path, std::string_view text) {
+  const std::string temporary = StrCat(path, ".tmp", getpid());
+  {
+    const Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (file.get() < 0) return SystemError("create", temporary);
+    if (auto written = WriteAll(file.get(), text, temporary); !written) {
+      unlink(temporary.c_str());
+      return written;
+    }
+  }
+  if (rename(temporary.c_str(), path.c_str()) != 0) {
+    auto failure = SystemError("write", path);
+    unlink(temporary.c_str());
+    return failure;
+  }
+  return {};
+}
+
+MappedFile::MappedFile(std::string path, const std::byte* data, size_t size_bytes)
+    : path_(std::move(path)), data_(data), size_bytes_(size_bytes) {}
+
+MappedFile::~MappedFile() {
+  if (size_bytes_ > 0) munmap(const_cast<std::byte*>(data_), size_bytes_);
+}
+
+Result<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) return SystemError("open", path);
+  PINION_ASSIGN(const size_t bytes, RegularSize(file.get(), path));
+  void* data = nullptr;
+  if (bytes > 0) {
+    data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.get(), 0);
+    if (data == MAP_FAILED) return SystemError("map", path);
+  }
+  return std::shared_ptr<const MappedFile>(
+      new MappedFile(path, static_cast<const std::byte*>(data), bytes));
+}
+
+void MappedFile::Release(size_t offset, size_t bytes) const {
+  const size_t begin = (offset + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const size_t end = (offset + bytes) / kPageBytes * kPageBytes;
+  if (begin >= end || end > size_bytes_) return;
+  madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+}
+
+}  // namespace pinion

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "engine/base/result.h"
+
+namespace pinion {
+
+// Reads a whole file; the error names it. Refuses files above `max_bytes`.
+Result<std::string> ReadFile(const std::string& path, uint64_t max_bytes = uint64_t{1} << 30);
+
+// Writes through a temporary file in the same folder and renames it, so readers see all or nothing.
+Status WriteFile(const std::string& path, std::string_view text);
+
+// A file mapped read-only. Pages are read on first touch and can be given back.
+// Thread rule: any number of readers. A file that another process truncates while it is mapped
+// raises SIGBUS, as with every mapping.
+class MappedFile {
+ public:
+  static Result<std::shared_ptr<const MappedFile>> Open(const std::string& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const std::byte* data() const { return data_; }
+  size_t size_bytes() const { return size_bytes_; }
+  const std::string& path() const { return path_; }
+
+  // Lets the kernel drop the resident pages that lie wholly inside [offset, offset + bytes): they
+  // have been packed and will hardly be read again.
+  void Release(size_t offset, size_t bytes) const;
+
+ private:
+  MappedFile(std::string path, const std::byte* data, size_t size_bytes);
+  std::string path_;
+  const std::byte* data_;
+  size_t size_bytes_;
+};
+
+}  // namespace pinion

@@ -1,0 +1,191 @@
+#include "engine/base/process.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "engine/base/clock.h"
+#include "engine/base/strings.h"
+
+extern char** environ;
+
+namespace pinion {
+namespace {
+
+// Everything the child needs between fork and exec, prepared before: there, only
+// async-signal-safe calls are allowed.
+struct ChildPlan {
+  std::vector<char*> argv, envp;
+  std::optional<cpu_set_t> cpus;
+  const Process::Options* options;
+  pid_t parent;
+  int report_fd;
+};
+
+[[noreturn]] void FailInChild(int report_fd) {
+  const int code = errno;
+  [[maybe_unused]] const ssize_t ignored = write(report_fd, &code, sizeof code);
+  _exit(127);
+}
+
+// Moves descriptors to their numbers. Sources are first copied above every target, so that one
+// mapping cannot overwrite another's source.
+void PlaceDescriptors(const ChildPlan& plan, std::pair<int, int>* moves, size_t count) {
+  int floor = 3;
+  for (size_t i = 0; i < count; ++i) floor = std::max(floor, moves[i].second + 1);
+  for (size_t i = 0; i < count; ++i) {
+    moves[i].first = fcntl(moves[i].first, F_DUPFD_CLOEXEC, floor);
+    if (moves[i].first < 0) FailInChild(plan.report_fd);
+  }
+  for (size_t i = 0; i < count; ++i)
+    if (dup2(moves[i].first, moves[i].second) < 0) FailInChild(plan.report_fd);
+}
+
+[[noreturn]] void RunChild(const ChildPlan& plan, std::pair<int, int>* moves, size_t count) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != plan.parent) _exit(127);  // the parent died before the line above
+  if (plan.options->own_group) setpgid(0, 0);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  signal(SIGPIPE, SIG_DFL);
+  if (plan.cpus && sched_setaffinity(0, sizeof(cpu_set_t), &*plan.cpus) != 0)
+    FailInChild(plan.report_fd);
+  PlaceDescriptors(plan, moves, count);
+  execvpe(plan.argv[0], plan.argv.data(), plan.envp.data());
+  FailInChild(plan.report_fd);
+}
+
+std::vector<std::string> MergedEnvironment(const Process::Options& options) {
+  std::vector<std::string> merged;
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string_view text(*entry);
+    const std::string_view name = text.substr(0, text.find('='));
+    const bool replaced = std::any_of(options.environment.begin(), options.environment.end(),
+                                      [&](const auto& pair) { return pair.first == name; });
+    if (!replaced) merged.emplace_back(text);
+  }
+  for (const auto& [name, value] : options.environment) merged.push_back(StrCat(name, '=', value));
+  return merged;
+}
+
+std::vector<char*> Pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (const std::string& text : strings) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+Process::Exit Decode(int status) {
+  if (WIFSIGNALED(status)) return {0, WTERMSIG(status)};
+  return {WEXITSTATUS(status), 0};
+}
+
+}  // namespace
+
+Result<Process> Process::Start(const Options& options) {
+  const std::vector<std::string> environment = MergedEnvironment(options);
+  ChildPlan plan{Pointers(options.arguments), Pointers(environment), {}, &options, getpid(), -1};
+  if (options.cpus) {
+    plan.cpus.emplace();
+    CPU_ZERO(&*plan.cpus);
+    for (int cpu : *options.cpus) CPU_SET(static_cast<size_t>(cpu), &*plan.cpus);
+  }
+  const int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+  int report[2];
+  if (null_fd < 0 || pipe2(report, O_CLOEXEC) != 0)
+    return Fail(ErrorCode::kIo, StrCat("cannot prepare a child process: ", std::strerror(errno)));
+  std::vector<std::pair<int, int>> moves = options.pass_fds;
+  moves.emplace_back(options.stdin_fd >= 0 ? options.stdin_fd : null_fd, 0);
+  if (options.stdout_fd >= 0) moves.emplace_back(options.stdout_fd, 1);
+  if (options.stderr_fd >= 0) moves.emplace_back(options.stderr_fd, 2);
+  // The report pipe must survive the moves: give it a number no target can have.
+  int highest = 3;
+  for (const auto& move : moves) highest = std::max(highest, move.second + 1);
+  plan.report_fd = fcntl(report[1], F_DUPFD_CLOEXEC, highest + 64);
+  close(report[1]);
+
+  const pid_t pid = fork();
+  if (pid == 0) RunChild(plan, moves.data(), moves.size());
+  const int fork_error = errno;
+  close(plan.report_fd);
+  close(null_fd);
+  int exec_error = 0;
+  ssize_t got = -1;
+  if (pid > 0) do got = read(report[0], &exec_error, sizeof exec_error);
+    while (got < 0 && errno == EINTR);
+  close(report[0]);
+  if (pid < 0)
+    return Fail(ErrorCode::kIo, StrCat("cannot fork: ", std::strerror(fork_error)));
+  if (got > 0) {
+    waitpid(pid, nullptr, 0);
+    return Fail(ErrorCode::kIo, StrCat("cannot start '", options.arguments[0],
+                                       "': ", std::strerror(exec_error)));
+  }
+  if (options.own_group) setpgid(pid, pid);  // both sides set it: whoever is first
+  return Process(pid, options.own_group);
+}
+
+Process& Process::operator=(Process&& other) noexcept {
+  if (this != &other) {
+    Stop(0);
+    pid_ = std::exchange(other.pid_, -1);
+    group_ = other.group_;
+  }
+  return *this;
+}
+
+Process::~Process() { Stop(0); }
+
+std::optional<Process::Exit> Process::Wait(double seconds) {
+  if (pid_ <= 0) return Exit{};
+  const int64_t start = NowNs();
+  for (useconds_t pause_us = 200;; pause_us = std::min<useconds_t>(pause_us * 2, 20'000)) {
+    int status = 0;
+    const pid_t done = waitpid(pid_, &status, WNOHANG);
+    if (done == pid_ || (done < 0 && errno != EINTR)) {
+      pid_ = -1;
+      return Decode(status);
+    }
+    if (SecondsSince(start) >= seconds) return std::nullopt;
+    usleep(pause_us);
+  }
+}
+
+void Process::Signal(int number) {
+  if (pid_ > 0) kill(group_ ? -pid_ : pid_, number);
+}
+
+Process::Exit Process::Stop(double grace_seconds) {
+  if (pid_ <= 0) return {};
+  const pid_t group = group_ ? pid_ : 0;
+  if (grace_seconds > 0) {
+    Signal(SIGTERM);
+    if (auto exit = Wait(grace_seconds)) {
+      if (group) kill(-group, SIGKILL);  // what it left behind
+      return *exit;
+    }
+  }
+  Signal(SIGKILL);
+  int status = 0;
+  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = -1;
+  return Decode(status);
+}
+
+std::string SelfPath() {
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  return length > 0 ? std::string(path, static_cast<size_t>(length)) : "pinion";
+}
+
+}  // namespace pinion

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/result.h"
+
+namespace pinion {
+
+// A child process of ours, started by fork and exec; killed by the kernel when the thread that
+// started it ends, so start children from a thread that lives as long as they may.
+class Process {
+ public:
+  struct Options {
+    std::vector<std::string> arguments;  // [0] is the program, found through PATH if it has no '/'
+    std::vector<std::pair<std::string, std::string>> environment;  // added to the parent's
+    std::optional<std::vector<int>> cpus;   // affinity of the child; unset: the parent's
+    int stdin_fd = -1, stdout_fd = -1, stderr_fd = -1;  // -1: /dev/null for stdin, inherit others
+    std::vector<std::pair<int, int>> pass_fds;  // {parent's descriptor, number in the child >= 3}
+    bool own_group = true;  // a process group of its own, so that Kill reaches its children too
+  };
+  struct Exit {
+    int code = 0;    // exit status, where it exited
+    int signal = 0;  // number of the signal that ended it, or 0
+  };
+
+  static Result<Process> Start(const Options& options);
+  Process(Process&& other) noexcept : pid_(std::exchange(other.pid_, -1)), group_(other.group_) {}
+  Process& operator=(Process&& other) noexcept;
+  ~Process();  // kills it (SIGKILL) and reaps it where it still runs
+
+  pid_t pid() const { return pid_; }
+  bool running() const { return pid_ > 0; }
+  // Waits up to `seconds` (0: only looks); nullopt where it still runs.
+  std::optional<Exit> Wait(double seconds);
+  void Signal(int number);
+  // SIGTERM, then SIGKILL after `grace_seconds`; returns how it ended.
+  Exit Stop(double grace_seconds);
+
+ private:
+  Process(pid_t pid, bool group) : pid_(pid), group_(group) {}
+  pid_t pid_ = -1;
+  bool group_ = true;
+};
+
+// Path of the running executable.
+std::string SelfPath();
+
+}  // namespace pinion

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/host/machine.h"
+
+namespace pinion {
+
+// The CPUs and bytes that this process may really use.
+struct Budget {
+  std::vector<int> cpus;            // online, in the affinity mask and the cpuset; ascending
+  std::optional<double> cpu_quota;  // CPUs' worth of time per period; unset: unlimited
+  int max_threads = 1;              // of all ranks together: min(cpus, max(1, floor(quota)))
+  uint64_t memory_total_bytes = 0;  // min of RAM and every cgroup limit on the way up
+  uint64_t memory_available_bytes = 0;  // page cache counted as reclaimable
+  std::vector<std::string> reasons;     // one line per limit that was found, and where
+};
+
+// Overrides for imagined machines and tests; unset: read from the operating system.
+struct BudgetLimits {
+  std::optional<std::vector<int>> allowed_cpus;
+  std::optional<double> cpu_quota;
+};
+
+// online CPUs ∩ sched_getaffinity ∩ cpuset, capped by the CFS quota (cgroup v2 cpu.max, v1
+// cpu.cfs_quota_us, the smallest anywhere up the chain). For a machine that is not this system only
+// `limits` applies. Errors: no CPU left, an allowed CPU that does not exist.
+Result<Budget> ComputeBudget(const Machine& machine, const BudgetLimits& limits = {});
+
+// Free memory now (MemAvailable and the cgroups' headroom), for sizing KV after loading.
+uint64_t AvailableMemoryBytes();
+
+}  // namespace pinion

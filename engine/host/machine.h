@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+
+namespace pinion {
+
+// One logical CPU (processing unit) and where it sits. Ids are the operating system's and may be
+// sparse; `core`, `l3` and `package` are numbers that are unique within the machine.
+struct Cpu {
+  int id;
+  int core;
+  int sibling;  // 0 for a core's first logical CPU, 1 for its SMT sibling, ...
+  int l3;
+  int package;
+  int node;     // NUMA node id
+};
+
+struct NumaNode {
+  int id;
+  std::vector<int> cpus;  // ascending
+  uint64_t memory_bytes = 0;
+  bool memory_allowed = true;  // false where a cpuset forbids allocating there
+};
+
+// What hardware there is, whoever may use it. A snapshot: nothing in it changes later.
+struct Machine {
+  std::string name;         // CPU model, or the synthetic description
+  bool this_system = true;  // false for an imagined machine: plans are made, nothing is bound
+  std::vector<Cpu> cpus;    // online, ascending by id
+  std::vector<NumaNode> nodes;
+
+  const Cpu* Find(int cpu_id) const;
+};
+
+// The machine this process runs on (hwloc honours HWLOC_SYNTHETIC and HWLOC_XMLFILE), restricted to
+// nothing: affinity, cpusets and quotas belong to the budget.
+Result<Machine> ThisMachine();
+
+// hwloc's synthetic description ("pack:2 numa:1 core:32 pu:2") or, if it ends in ".xml", a file.
+Result<Machine> ImagineMachine(const std::string& description);
+
+// A stable identity for comparing results: CPU model, counts, nodes, memory, kernel, ISA flags.
+Json MachineFingerprint(const Machine& machine);
+
+}  // namespace pinion

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "engine/base/result.h"
+#include "engine/host/binding.h"
+
+namespace pinion {
+
+// Holds back each of `count` threads until all have arrived. Spins (tens of nanoseconds when every
+// thread has a core), yields after a while so that a shared core is not burnt. Reusable at once.
+// What was written before Wait by any thread is visible after it to all.
+class SpinBarrier {
+ public:
+  explicit SpinBarrier(int count) : count_(count) {}
+  SpinBarrier(const SpinBarrier&) = delete;
+  SpinBarrier& operator=(const SpinBarrier&) = delete;
+  void Wait();
+
+ private:
+  const int count_;
+  alignas(64) std::atomic<int> arrived_{0};
+  alignas(64) std::atomic<uint32_t> phase_{0};
+};
+
+// One thread of one rank's team, as seen by the function it runs.
+struct Worker {
+  int rank = 0, ranks = 1;
+  int thread = 0, threads = 1;  // within the rank
+  SpinBarrier* team = nullptr;  // all threads of this rank
+  SpinBarrier* all = nullptr;   // all threads of all ranks
+
+  void TeamBarrier() const { team->Wait(); }
+  void GlobalBarrier() const { all->Wait(); }
+
+  // This thread's part [first, second) of `items`, contiguous and as even as possible.
+  std::pair<size_t, size_t> Slice(size_t items) const {
+    const auto t = static_cast<size_t>(thread), n = static_cast<size_t>(threads);
+    return {items * t / n, items * (t + 1) / n};
+  }
+};
+
+// The thread teams of all ranks: pinned as the plan says (OpenMP makes each team, members are
+// pinned once it exists), parked when there is nothing to do.
+//
+// The calling thread of Start becomes thread 0 of rank 0 and must be the one that calls Run; it is
+// pinned too, and its old affinity is restored by the destructor. Other ranks have leader threads.
+class Ranks {
+ public:
+  static Result<std::unique_ptr<Ranks>> Start(const Plan& plan);
+  virtual ~Ranks() = default;
+
+  virtual int count() const = 0;             // of ranks
+  virtual int threads(int rank) const = 0;   // of one rank's team
+
+  // Runs body once on every thread of every rank, all at the same time, and returns when all have
+  // returned. One parallel region: use the barriers inside rather than several calls. body must not
+  // throw.
+  virtual void Run(const std::function<void(const Worker&)>& body) = 0;
+};
+
+}  // namespace pinion

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+namespace pinion {
+
+// Identity of a full block: a hash over its tokens and over everything before them. 128 bits, so
+// that two different prefixes never meet in practice (a meeting would serve wrong text).
+struct BlockHash {
+  uint64_t high = 0, low = 0;
+  bool operator==(const BlockHash&) const = default;
+};
+
+// Hash of a full block given its predecessor's hash ({} for the first block).
+BlockHash HashBlock(const BlockHash& parent, std::span<const int32_t> tokens);
+
+struct KvStats {
+  uint64_t prefix_query_tokens = 0, prefix_hit_tokens = 0, evictions = 0;
+};
+
+// Which blocks of the KV cache are in use, by how many sequences, and which finished ones may still
+// serve a prefix. Knows block numbers, not memory: every rank's pool has the same numbering.
+//
+// A block is free (no content worth keeping), used (reference count > 0) or cached (count 0, content
+// addressable by hash, evicted least recently used first when nothing is free).
+// Not thread-safe: the scheduler owns it.
+class BlockPool {
+ public:
+  BlockPool(size_t blocks, size_t block_tokens, bool prefix_caching);
+
+  size_t block_tokens() const { return block_tokens_; }
+  size_t total() const;
+  size_t available() const;  // free + cached: what Allocate can still give
+  size_t used() const;
+
+  // A block with reference count 1, or nullopt where every block is used.
+  std::optional<int32_t> Allocate();
+  void AddRef(int32_t block);
+  // At count 0 the block becomes cached if it has a hash, else free. Release a sequence's blocks
+  // last to first, so that prefixes outlive their continuations.
+  void Release(int32_t block);
+
+  // Makes a full block addressable. Where another block already has that hash, nothing changes.
+  void Publish(int32_t block, const BlockHash& hash);
+  // The block with this hash, referenced once more (a cached one becomes used); nullopt: none.
+  std::optional<int32_t> Reuse(const BlockHash& hash);
+  // Forgets all cached content (weights changed, or a test wants a cold start).
+  void DropCached();
+
+  KvStats& stats() { return stats_; }
+  const KvStats& stats() const { return stats_; }
+
+ private:
+  struct Block;  // count, hash, place in the LRU list: see block_pool.cc
+  size_t block_tokens_;
+  bool prefix_caching_;
+  KvStats stats_;
+  std::vector<Block> blocks_;
+  std::vector<int32_t> free_;
+  std::list<int32_t> cached_;  // least recently used first
+  struct HashOf {
+    size_t operator()(const BlockHash& hash) const { return hash.low; }
+  };
+  std::unordered_map<BlockHash, int32_t, HashOf> by_hash_;
+
+ public:
+  ~BlockPool();
+};
+
+}  // namespace pinion

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+#include "kernels/types.h"
+
+namespace pinion {
+
+struct TensorInfo {
+  std::string name;
+  kernels::Dtype dtype = kernels::Dtype::kF32;
+  std::vector<int64_t> shape;
+};
+
+// Where weights come from: mapped safetensors files, or made up as they are asked for.
+// Thread rule: Find and Rows may be called by any number of threads.
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+
+  // Error names the tensor and the file(s) it was looked for in.
+  virtual Result<TensorInfo> Find(const std::string& name) const = 0;
+  virtual std::vector<std::string> Names() const = 0;  // sorted
+
+  // Rows [row, row + count) of a tensor [rows][columns] ([n] counts as n rows of 1), contiguous, in
+  // the tensor's own dtype. Valid until the source or `scratch` goes: mapped sources return a
+  // pointer into the file, made-up ones fill scratch. Infallible: `info` came from Find.
+  virtual const std::byte* Rows(const TensorInfo& info, size_t row, size_t count,
+                                std::vector<std::byte>& scratch) const = 0;
+  // These rows have been packed and will hardly be read again: file pages may go.
+  virtual void Release(const TensorInfo& info, size_t row, size_t count) const = 0;
+};
+
+// A folder's model.safetensors, or the shards that model.safetensors.index.json names, mapped.
+// Everything about the headers is checked here: lengths, offsets, overlaps, dtypes, shapes.
+Result<std::unique_ptr<TensorSource>> OpenSafetensors(const std::string& folder);
+
+// One safetensors file, for tests and goldens.
+Result<std::unique_ptr<TensorSource>> OpenSafetensorsFile(const std::string& path);
+
+}  // namespace pinion

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+#include "engine/host/binding.h"
+#include "engine/kv/block_pool.h"
+#include "engine/model/model.h"
+#include "engine/run/options.h"
+#include "engine/sample/params.h"
+#include "engine/sched/scheduler.h"
+
+namespace pinion {
+
+struct Request {
+  uint64_t id = 0;  // chosen by the caller, unique among live requests
+  std::vector<int32_t> prompt_ids;
+  SamplingParams params;
+  bool score = false;  // see ScoreSink; yields no tokens
+};
+
+// One new token of one request, or its end.
+struct TokenEvent {
+  uint64_t request = 0;
+  bool has_token = false;
+  SampledToken token;
+  FinishReason finish = FinishReason::kNone;  // != kNone: the request's last event
+  size_t prompt_tokens = 0, cached_tokens = 0, output_tokens = 0;
+  int64_t arrived_ns = 0, scheduled_ns = 0, first_token_ns = 0, now_ns = 0;  // CLOCK_MONOTONIC
+};
+
+// Logits of one prompt position of a score request (its row predicts position + 1). Called in order
+// of position within a request, from the thread that calls Step.
+using ScoreSink = std::function<void(uint64_t request, size_t position, const float* logits,
+                                     size_t vocabulary)>;
+
+struct EngineInfo {
+  std::string isa, dtype;
+  int threads = 0;            // of all ranks
+  size_t max_model_len = 0, block_tokens = 0, blocks = 0;
+  uint64_t weight_bytes = 0, kv_bytes = 0;  // over all ranks
+  double load_s = 0, start_s = 0;           // weights packed; everything until ready
+  Plan plan;
+  Json stages;                // [{"stage","seconds"}]
+};
+
+struct EngineStats {
+  SchedulerStats scheduler;
+  KvStats kv;
+  size_t blocks_used = 0, blocks_total = 0;
+  uint64_t steps = 0, prompt_tokens = 0, output_tokens = 0;
+};
+
+// A model, loaded and ready: requests in, tokens out, one step at a time.
+// Thread rule: Start, Step and everything else from one and the same thread (it becomes thread 0 of
+// rank 0 and is pinned). Processes are started (serve, chat helper) before Start.
+class Engine {
+ public:
+  // Runs the stages: budget and plan, capacity check, load and pack, KV sizing, warm-up, ready.
+  static Result<std::unique_ptr<Engine>> Start(const EngineOptions& options);
+  virtual ~Engine() = default;
+
+  virtual const EngineInfo& info() const = 0;
+  virtual const ModelFiles& model() const = 0;
+  virtual EngineStats stats() const = 0;
+  virtual Json ServerInfo() const = 0;  // options, plan, ISA, KV, stages: /server_info
+
+  // An error (kUsage) leaves the engine as it was: the request can never run as it is.
+  virtual Status Add(Request request) = 0;
+  // The request's last event (kAborted) comes from the next Step; unknown ids are ignored.
+  virtual void Abort(uint64_t request) = 0;
+  virtual bool idle() const = 0;
+
+  // One pass over whatever the scheduler picks; events of finished and of new tokens, in input
+  // order. Does nothing where idle.
+  virtual void Step(std::vector<TokenEvent>& events) = 0;
+  virtual void SetScoreSink(ScoreSink sink) = 0;
+  // Forgets cached prefixes, so that a measurement starts cold.
+  virtual void DropPrefixCache() = 0;
+};
+
+}  // namespace pinion

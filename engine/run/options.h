@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+
+namespace pinion {
+
+// Everything that decides how an engine runs. Flags, environment and profiles fill this one struct:
+// a flag beats the environment beats a profile beats the default.
+struct EngineOptions {
+  std::string model;                  // folder, preset:NAME or org/name
+  std::string dtype = "auto";         // auto | bfloat16 | float16 | float32
+  std::string isa = "auto";           // auto | exactly one ISA path
+  std::string threads_bind = "auto";  // auto | all | nobind | lists joined by '|'
+  std::optional<int> reserved_cpus;
+  int tensor_parallel = 1;
+  std::optional<uint64_t> kv_cache_bytes;  // per rank; unset: sized from what is free after loading
+  int block_size = 32;                // tokens per KV block: a multiple of 16
+  int max_num_batched_tokens = 2048;  // >= 1
+  int max_num_seqs = 128;             // >= 1
+  std::optional<int> max_model_len;   // unset: the model's
+  bool prefix_caching = true;
+  uint64_t seed = 0;
+  bool has_frontend = false;          // set by serve and launch, not by a flag
+};
+
+// Range checks that need no model; ErrorCode::kUsage.
+Status Validate(const EngineOptions& options);
+
+// Fields by their flag names with underscores ("threads_bind", "tensor_parallel", "kv_cache_space"
+// in GiB, ...). FromJson overwrites the fields named and refuses unknown ones.
+Json ToJson(const EngineOptions& options);
+Status FromJson(const Json& object, EngineOptions& options);
+
+// VLLM_CPU_KVCACHE_SPACE, VLLM_CPU_OMP_THREADS_BIND, VLLM_CPU_NUM_OF_RESERVED_CPU over the fields.
+Status ReadEnvironment(EngineOptions& options);
+
+}  // namespace pinion

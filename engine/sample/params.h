@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+
+namespace pinion {
+
+// How one request's tokens are chosen. Names, ranges and meanings are those of the OpenAI API and
+// vLLM's SamplingParams.
+struct SamplingParams {
+  double temperature = 0;  // 0: greedy (the API layer sets 1 where a client leaves it out)
+  double top_p = 1;        // (0, 1]
+  int top_k = 0;           // 0 or -1: all
+  double min_p = 0;        // [0, 1]
+  double repetition_penalty = 1;  // > 0; over prompt and output
+  double presence_penalty = 0;    // [-2, 2]; over output
+  double frequency_penalty = 0;   // [-2, 2]; over output
+  std::optional<uint64_t> seed;   // unset: drawn from the engine's seed and the request number
+  int max_tokens = 16;            // >= 1
+  int min_tokens = 0;             // EOS and stop ids are masked, stop strings ignored, before this
+  bool ignore_eos = false;
+  std::vector<int32_t> stop_token_ids;
+  std::vector<std::string> stop;  // at most 16 strings, none empty; checked by OutputText
+  bool include_stop_str_in_output = false;
+  int logprobs = -1;              // -1: none; k >= 0: the chosen token's and the k best ones'
+  std::vector<std::pair<int32_t, double>> logit_bias;  // [-100, 100]
+};
+
+// One sentence for the first value out of range; ErrorCode::kUsage.
+Status Validate(const SamplingParams& params);
+
+// Overwrites the fields that `object` names by their API names ("temperature", "top_p", "stop" as
+// string or list, ...); keys it does not know are left to the caller.
+Status ReadSamplingParams(const Json& object, SamplingParams& params);
+Json ToJson(const SamplingParams& params);
+
+}  // namespace pinion

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/kv/block_pool.h"
+#include "engine/sched/sequence.h"
+
+namespace pinion {
+
+struct SchedulerOptions {
+  size_t max_num_batched_tokens = 2048;  // >= 1: tokens computed in one step
+  size_t max_num_seqs = 128;             // >= 1: sequences running at once
+  size_t max_model_len = 2048;           // prompt + output
+};
+
+// One sequence's share of a step: tokens [first, first + count) of it are computed; where that
+// reaches its last token (`samples`), the step yields its next one.
+struct Slice {
+  Sequence* sequence = nullptr;
+  size_t first = 0, count = 0;
+  bool samples = false;
+};
+
+struct SchedulerStats {
+  size_t waiting = 0, running = 0;
+  uint64_t preemptions = 0, finished = 0;
+};
+
+// Turns requests into steps: continuous batching, running decodes first, then prefill chunks in
+// order of arrival while the step's token budget and the blocks last. Where a running sequence needs
+// a block and none is left, the youngest running one is preempted: its blocks are released and it
+// waits at the head of the queue to be recomputed (prompt and output so far).
+// Not thread-safe: the engine loop owns it.
+class Scheduler {
+ public:
+  Scheduler(const SchedulerOptions& options, BlockPool& pool);
+
+  // Refuses (kUsage) what can never run: an empty prompt, prompt + 1 > max_model_len, more blocks
+  // than the pool has. Where prompt + max_tokens exceeds max_model_len, max_tokens is lowered.
+  Status Add(std::unique_ptr<Sequence> sequence);
+  // Removes a sequence in whatever state; returns it with finish = kAborted, or null if unknown.
+  std::unique_ptr<Sequence> Abort(uint64_t id);
+
+  bool idle() const;  // nothing waiting, nothing running
+
+  // The next step; empty where idle. Blocks for all its tokens are allocated. Pointers stay valid
+  // until Finish or Abort. Call Commit exactly once after running it.
+  const std::vector<Slice>& Schedule();
+
+  // Tells what came out: for every slice with `samples`, in order, its token. Appends tokens,
+  // advances `computed`, publishes full blocks, sets `finish` (EOS and stop ids -> kStop, unless
+  // ignored or before min_tokens; max_tokens or the model's length -> kLength; score sequences
+  // finish with kLength once all is computed).
+  // Returns the sequences that finished, removed from the scheduler, their blocks released.
+  std::vector<std::unique_ptr<Sequence>> Commit(const std::vector<int32_t>& sampled);
+
+  SchedulerStats stats() const;
+
+ private:
+  SchedulerOptions options_;
+  BlockPool& pool_;
+  std::deque<std::unique_ptr<Sequence>> waiting_;
+  std::vector<std::unique_ptr<Sequence>> running_;  // in order of arrival
+  std::vector<Slice> slices_;
+  uint64_t preemptions_ = 0, finished_ = 0;
+};
+
+}  // namespace pinion

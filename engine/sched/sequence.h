@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "engine/kv/block_pool.h"
+#include "engine/sample/params.h"
+#include "engine/sample/sampler.h"
+
+namespace pinion {
+
+enum class FinishReason { kNone, kStop, kLength, kAborted };
+const char* Name(FinishReason reason);  // "stop", "length", "abort"; "" for kNone
+
+// One request inside the engine: its tokens, how far they are computed, where its KV lies.
+struct Sequence {
+  uint64_t id = 0;
+  std::vector<int32_t> tokens;  // prompt, then output
+  size_t prompt_tokens = 0;
+  SamplingParams params;
+  std::optional<Sampler> sampler;  // none for score requests
+  std::vector<int32_t> eos_ids;
+  bool score = false;  // every position's logits are wanted; nothing from the prefix cache, no output
+
+  size_t computed = 0;               // tokens whose KV is in the cache
+  std::vector<int32_t> block_table;  // grows with `computed`
+  std::vector<BlockHash> hashes;     // of the full blocks published so far
+  size_t cached_prompt_tokens = 0;   // of the prompt, taken from the prefix cache at admission
+  int preemptions = 0;
+  FinishReason finish = FinishReason::kNone;
+
+  int64_t arrived_ns = 0, scheduled_ns = 0, first_token_ns = 0, last_token_ns = 0;
+
+  size_t output_tokens() const { return tokens.size() - prompt_tokens; }
+};
+
+}  // namespace pinion

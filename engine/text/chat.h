@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/base/json.h"
+#include "engine/base/process.h"
+#include "engine/base/result.h"
+
+namespace pinion {
+
+// What a chat template is rendered with. Fields of a JSON type are passed as they are; null means
+// None.
+struct ChatRequest {
+  std::string chat_template;
+  Json messages;                       // array
+  Json tools;                          // array or null
+  Json kwargs;                         // object or null: special tokens, add_generation_prompt, ...
+  bool continue_final_message = false;
+};
+
+// Renders chat templates with Jinja2 in a helper process (this executable's hidden command
+// `chat-helper`, an embedded CPython), as transformers does: see README of engine/text. Templates are
+// hostile: a render that takes more than 2 s is an error, and the helper is restarted.
+// Thread rule: one call at a time.
+class ChatRenderer {
+ public:
+  // `now`: ISO time that strftime_now shall see; unset: the clock.
+  static Result<std::unique_ptr<ChatRenderer>> Start(std::optional<std::string> now = {});
+  ~ChatRenderer();
+  // The error's message is "<PythonExceptionType>: <text>" where the template raised.
+  Result<std::string> Render(const ChatRequest& request);
+
+ private:
+  struct State;
+  explicit ChatRenderer(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// The helper's whole life: reads requests on descriptor 3, answers on 4, ends at end of file.
+int RunChatHelper();
+
+}  // namespace pinion

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+
+namespace pinion {
+
+// Text <-> token ids. Immutable after loading; thread-safe.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // UTF-8 text (invalid bytes are replaced by U+FFFD first). add_special_tokens applies the
+  // post-processor (BOS and the like). Special tokens written in the text are always recognised.
+  virtual Result<std::vector<int32_t>> Encode(std::string_view text, bool add_special_tokens) const = 0;
+  // Ids outside the vocabulary are skipped.
+  virtual std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const = 0;
+  // The token as the vocabulary writes it ("Ġthe"), "" where unknown.
+  virtual std::string TokenText(int32_t id) const = 0;
+  virtual std::optional<int32_t> TokenId(std::string_view token) const = 0;
+  virtual bool is_special(int32_t id) const = 0;
+  virtual size_t vocabulary_size() const = 0;  // highest id + 1
+
+  // From tokenizer_config.json (and special_tokens_map.json): "bos_token" -> "<s>", ...
+  const std::map<std::string, std::string>& special_tokens() const { return special_tokens_; }
+  // chat_template.jinja, or tokenizer_config.json's "chat_template" (of a list, the one named
+  // "default"); unset where the model has none.
+  const std::optional<std::string>& chat_template() const { return chat_template_; }
+
+ protected:
+  std::map<std::string, std::string> special_tokens_;
+  std::optional<std::string> chat_template_;
+};
+
+// From a model folder: tokenizer.json, else vocab.json + merges.txt, else tokenizer.model.
+Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& folder);
+// From parsed files (config may be null): what a preset has.
+Result<std::unique_ptr<Tokenizer>> MakeTokenizer(const Json& tokenizer_json,
+                                                 const Json& tokenizer_config);
+
+// Turns a growing list of ids into text that never cuts a character: each Push returns what became
+// certain, Flush the rest (an incomplete tail becomes U+FFFD). The concatenation equals the tail of
+// Decode(prompt + ids, skip_special_tokens) after the prompt's text.
+class StreamDecoder {
+ public:
+  StreamDecoder(const Tokenizer& tokenizer, std::span<const int32_t> prompt_ids,
+                bool skip_special_tokens = true);
+  ~StreamDecoder();
+  StreamDecoder(StreamDecoder&&) noexcept;
+  std::string Push(int32_t id);
+  std::string Flush();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// A request's output text with its stop strings: text that may become a stop string is held back.
+class OutputText {
+ public:
+  OutputText(const Tokenizer& tokenizer, std::span<const int32_t> prompt_ids,
+             std::vector<std::string> stop, bool include_stop, size_t min_tokens);
+  // Text that is now final. Once stopped() is true the rest is dropped and the caller ends the
+  // request; stop_string() is what matched.
+  std::string Push(int32_t id);
+  std::string Finish();
+  bool stopped() const { return stopped_; }
+  const std::string& stop_string() const { return stop_string_; }
+
+ private:
+  std::string Release(bool at_end);
+  StreamDecoder decoder_;
+  std::vector<std::string> stop_;
+  bool include_stop_;
+  size_t min_tokens_, pushed_ = 0;
+  std::string held_;
+  bool stopped_ = false;
+  std::string stop_string_;
+};
+
+}  // namespace pinion

@@ -1,0 +1,61 @@
+#include "harness/cli/engine_flags.h"
+
+#include "engine/base/strings.h"
+
+namespace pinion::harness {
+
+void EngineFlags::AddTo(CLI::App& command) {
+  command.add_option("MODEL", model_, "a folder, preset:NAME, or org/name in the Hugging Face cache")
+      ->required();
+  AddFlagsTo(command);
+}
+
+void EngineFlags::AddFlagsTo(CLI::App& command) {
+  const std::string group = "Engine";
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    command.add_option(name, value, help)->group(group);
+  };
+  add("--dtype", dtype_, "auto, bfloat16, float16 or float32 (default auto: the checkpoint's)");
+  add("--isa", isa_, "auto or exactly one of scalar, avx2, avx512, avx512_bf16, amx (default auto)");
+  add("--threads-bind", threads_bind_,
+      "auto, all, nobind, or a CPU list per rank as 0-3|4-7 (default auto)");
+  add("--reserved-cpus", reserved_cpus_, "cores kept free for the front end, under auto only");
+  add("--tensor-parallel-size", tensor_parallel_, "ranks, also as -tp N (default 1)");
+  add("--kv-cache-space", kv_cache_space_,
+      "KV cache per rank: GiB, or with a unit as 512MiB (default: from free memory)");
+  add("--block-size", block_size_, "tokens per KV block, a multiple of 16 (default 32)");
+  add("--max-model-len", max_model_len_, "longest sequence in tokens (default: the model's)");
+  add("--max-num-batched-tokens", max_num_batched_tokens_, "tokens per step, >= 1 (default 2048)");
+  add("--max-num-seqs", max_num_seqs_, "sequences running at once, >= 1 (default 128)");
+  add("--seed", seed_, "seed of made-up weights and of requests that bring none (default 0)");
+  command.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", prefix_caching_,
+                   "reuse the KV of shared prefixes (default on)")
+      ->group(group);
+}
+
+Result<EngineOptions> EngineFlags::Resolve(EngineOptions options) const {
+  PINION_TRY(ReadEnvironment(options));
+  const auto take = [](const auto& flag, auto& field) {
+    if (flag) field = *flag;
+  };
+  if (!model_.empty()) options.model = model_;
+  take(dtype_, options.dtype);
+  take(isa_, options.isa);
+  take(threads_bind_, options.threads_bind);
+  take(reserved_cpus_, options.reserved_cpus);
+  take(tensor_parallel_, options.tensor_parallel);
+  take(block_size_, options.block_size);
+  take(max_model_len_, options.max_model_len);
+  take(max_num_batched_tokens_, options.max_num_batched_tokens);
+  take(max_num_seqs_, options.max_num_seqs);
+  take(seed_, options.seed);
+  take(prefix_caching_, options.prefix_caching);
+  if (kv_cache_space_) {
+    PINION_ASSIGN(options.kv_cache_bytes,
+                  ParseBytes(*kv_cache_space_, uint64_t{1} << 30, "--kv-cache-space"));
+  }
+  PINION_TRY(Validate(options));
+  return options;
+}
+
+}  // namespace pinion::harness

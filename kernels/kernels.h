@@ -1,0 +1,165 @@
+#pragma once
+
+// The kernels: arithmetic on pointers and shapes. No allocation (but see Gemm's oneDNN cache), no
+// threads, no errors: callers have checked the shapes. Every function may run on any number of
+// threads at once on disjoint destinations.
+//
+// One Table of functions per ISA. All tables compute the same thing; floating-point results differ
+// only by the order of summation (and, in bf16, by where a product is rounded).
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/isa.h"
+#include "kernels/types.h"
+
+namespace pinion::kernels {
+
+// ---- Packed weights -------------------------------------------------------------------------
+// A weight matrix [n][k] (Hugging Face's Linear: y = x W^T) is packed once into column blocks of
+// kBlockN outputs, oneDNN's own layouts, so that its primitives and ours read the same copy:
+//   float32   BA16a64b    [n/64][k/16][16 k][64 n]
+//   bfloat16  BA16a64b2a  [n/64][k/32][16 k-pairs][64 n][2 k]
+//   float16   [n/64][k/16][16 k][64 n]   (oneDNN has no f16: our kernels only)
+// n is padded to 64 and k to kPadK with zeros, so kernels have no tails in n and k.
+inline constexpr size_t kBlockN = 64;
+inline constexpr size_t kPadK = 32;
+
+// Bytes of one packed block of 64 outputs.
+constexpr size_t PackedBlockBytes(Dtype dtype, size_t k) {
+  return kBlockN * RoundUp(k, kPadK) * SizeOf(dtype);
+}
+
+// Packs rows [0, rows) of src (rows <= 64; missing ones become zero) into one block at dst.
+//   dst   PackedBlockBytes(dst_type, k), 64-byte aligned
+//   src   [rows][k] of src_type, row stride src_stride elements
+// Converts between any two types. dst may be freshly mapped memory: it is written in full, by the
+// calling thread (first touch).
+void PackBlock(std::byte* dst, Dtype dst_type, const std::byte* src, Dtype src_type,
+               size_t src_stride, size_t rows, size_t k);
+
+// Plain conversion of n contiguous elements between types (embedding rows, norm weights, biases).
+void Convert(std::byte* dst, Dtype dst_type, const std::byte* src, Dtype src_type, size_t n);
+
+// ---- GEMM -----------------------------------------------------------------------------------
+// y[rows][blocks*64] = x[rows][k_padded] * packed^T, overwriting y.
+//   x      activations, element type ActivationType(weight type); row stride exactly k_padded =
+//          RoundUp(k, 32); columns k..k_padded are zero; 64-byte aligned
+//   w      `blocks` consecutive packed blocks
+//   y      float32, row stride ldy elements (>= blocks*64), 64-byte aligned rows (ldy % 16 == 0)
+struct GemmArgs {
+  const void* x;
+  const std::byte* w;
+  float* y;
+  size_t rows, k_padded, blocks, ldy;
+};
+// bf16 weights take bf16 activations; f32 and f16 weights take float32 activations.
+constexpr Dtype ActivationType(Dtype weights) {
+  return weights == Dtype::kBf16 ? Dtype::kBf16 : Dtype::kF32;
+}
+
+// ---- Attention ------------------------------------------------------------------------------
+// The KV cache of one layer and one rank is a pool of blocks; a block holds block_tokens tokens of
+// all KV heads. Within a block, head h's keys lie at h * KvHeadBytes, its values after all keys:
+//   K of one head  float32, float16: [head_dim][block_tokens];
+//                  bfloat16: [head_dim/2][block_tokens][2]   (pairs along the reduced dimension)
+//   V of one head  float32, float16: [block_tokens][head_dim];
+//                  bfloat16: [block_tokens/2][head_dim][2]
+// block_tokens is a multiple of 16, head_dim a multiple of 8. Slots never written are zero (not NaN).
+constexpr size_t KvHeadBytes(Dtype dtype, size_t block_tokens, size_t head_dim) {
+  return block_tokens * head_dim * SizeOf(dtype);  // of K alone, and of V alone
+}
+constexpr size_t KvBlockBytes(Dtype dtype, size_t block_tokens, size_t kv_heads, size_t head_dim) {
+  return 2 * kv_heads * KvHeadBytes(dtype, block_tokens, head_dim);
+}
+
+// Writes one token's keys and values of one KV head into its slot.
+struct KvWriteArgs {
+  std::byte* block;              // the block's beginning
+  const float *k, *v;            // [head_dim] each, rotary already applied
+  size_t slot, head, kv_heads, block_tokens, head_dim;
+  Dtype dtype;
+};
+
+// Attention of some consecutive query tokens of one sequence, for the query heads that share one KV
+// head, over the cached tokens [context_begin, context_end): a partial softmax that
+// AttentionMerge finishes, so that a long context can be cut over threads.
+//   row r = token r / group, head r % group; rows = tokens * group <= kAttentionRows
+//   Query token t sits at position first_position + t and sees cached tokens <= that position.
+struct AttentionArgs {
+  const float* q;                // row (t, g) at q + t * q_stride + g * head_dim, NOT yet scaled
+  size_t q_stride;               // elements
+  size_t tokens, group, head_dim;
+  int64_t first_position, context_begin, context_end;  // context_begin: multiple of block_tokens
+  const std::byte* cache;        // first block of this layer's pool
+  size_t block_bytes;            // stride between blocks
+  const int32_t* block_table;    // block_table[p / block_tokens] holds position p
+  size_t block_tokens, kv_head, kv_heads;
+  Dtype dtype;                   // of the cache
+  float scale;                   // multiplies q.k
+  float* out;                    // [rows][head_dim]: sum of exp(s - max) * v, not normalised
+  float* max;                    // [rows]: largest s (-infinity where a row sees nothing)
+  float* sum;                    // [rows]: sum of exp(s - max)
+};
+inline constexpr size_t kAttentionRows = 64;
+
+// Combines `parts` partial results of the same rows and normalises:
+//   out, max, sum as above, part p at + p * part_stride_{out,rows}; dst row (t, g) is written at
+//   dst + (t * dst_stride + g * head_dim) elements of dst_type. Rows that see nothing become 0.
+struct AttentionMergeArgs {
+  const float *out, *max, *sum;
+  size_t parts, out_part_stride, row_part_stride;  // elements
+  size_t tokens, group, head_dim;
+  void* dst;
+  size_t dst_stride;  // elements
+  Dtype dst_type;     // kF32 or kBf16
+};
+
+// ---- Table ----------------------------------------------------------------------------------
+// Row-wise functions take float32 sources and write dst in dst_type (kF32 or kBf16).
+struct Table {
+  Isa isa;
+  void (*gemm_f32)(const GemmArgs&);
+  void (*gemm_bf16)(const GemmArgs&);
+  void (*gemm_f16)(const GemmArgs&);
+
+  // dst[n] = x / sqrt(mean(x^2) + eps) * weight        (Zhang & Sennrich, arXiv:1910.07467)
+  void (*rms_norm)(void* dst, Dtype dst_type, const float* x, const float* weight, size_t n, float eps);
+  // dst[n] = (x - mean) / sqrt(var + eps) * weight + bias  (Ba et al., arXiv:1607.06450)
+  void (*layer_norm)(void* dst, Dtype dst_type, const float* x, const float* weight,
+                     const float* bias, size_t n, float eps);
+  // x[i], x[i + half] rotated by cos[i], sin[i], i < half ("rotate_half" pairs), in place.
+  void (*rotary)(float* x, const float* cos, const float* sin, size_t half);
+  // dst[i] = silu(gate[i]) * up[i]                     (Shazeer, arXiv:2002.05202)
+  void (*silu_mul)(void* dst, Dtype dst_type, const float* gate, const float* up, size_t n);
+  // dst[i] = max(0, x[i])
+  void (*relu)(void* dst, Dtype dst_type, const float* x, size_t n);
+  // y[i] += x[i]
+  void (*add)(float* y, const float* x, size_t n);
+  // dst[i] = x[i], converted
+  void (*store)(void* dst, Dtype dst_type, const float* x, size_t n);
+  // log(sum(exp(x[i]))), computed stably; n >= 1
+  float (*log_sum_exp)(const float* x, size_t n);
+  // index of the largest x[i], the lowest where equal; NaN never wins; n >= 1
+  size_t (*argmax)(const float* x, size_t n);
+
+  void (*kv_write)(const KvWriteArgs&);
+  void (*attention)(const AttentionArgs&);
+  void (*attention_merge)(const AttentionMergeArgs&);
+};
+
+// The table of one usable ISA; asking for one that is not in UsableIsas() aborts.
+const Table& TableFor(Isa isa);
+
+// ---- Choice between our kernels and oneDNN --------------------------------------------------
+// Caps oneDNN to `isa`. Must be called once per process before any Gemm; a second call with another
+// ISA returns false (oneDNN's cap cannot change after first use).
+bool LimitOneDnn(Isa isa);
+
+// One thread's GEMM over its own column blocks: the table's kernel for few rows, a single-thread
+// oneDNN primitive from `OneDnnRows(isa, dtype)` rows on (never for f16, never under kScalar, never for types
+// that the ISA's oneDNN lacks). Primitives are kept in a per-thread map by M bucket.
+void Gemm(const Table& table, Dtype weights, const GemmArgs& args);
+size_t OneDnnRows(Isa isa, Dtype weights);  // SIZE_MAX: never
+
+}  // namespace pinion::kernels
