@@ -1,0 +1,118 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "harness/space/definition.h"
+#include "harness/stats/estimate.h"
+#include "harness/stats/verdict.h"
+
+// Everything a sweep knows, finished or still running, as plain data. harness/sweep fills it from
+// the store; harness/report renders it and never sees the database.
+
+namespace pinion::harness {
+
+// One number out of one trial.
+struct Sample {
+  int round = 0;              // 1, 2, ...
+  bool confirmation = false;  // from a fresh round after the choice was made
+  double value = 0;
+  bool suspect = false;  // disturbed; kept, see Candidate::suspect_reasons
+};
+
+// One metric of one candidate over all rounds.
+struct Series {
+  std::string metric;   // "output_tokens_per_s", "ttft_s", ...: see kMetrics
+  int concurrency = 0;  // closed loop of so many clients; 0: the offline batch or the process
+  std::vector<Sample> samples;
+  Estimate estimate;
+};
+
+// What a metric is: printed beside its numbers.
+struct MetricInfo {
+  const char* name;
+  const char* unit;  // "tokens/s", "s", "bytes"
+  bool more_is_better;
+  const char* formula;
+};
+
+// Offline (concurrency 0): output_tokens_per_s, prefill_tokens_per_s, decode_tokens_per_s, load_s,
+// start_s, peak_rss_bytes. Per concurrency: ttft_s, tpot_s, itl_s, e2el_s, output_tokens_per_s, and
+// ttft_p90_s, itl_p90_s, itl_p99_s where a trial had samples enough for them.
+const std::vector<MetricInfo>& Metrics();
+const MetricInfo* FindMetric(const std::string& name);
+
+// One candidate against the anchor in one objective, round by round.
+struct Comparison {
+  Objective objective = Objective::kThroughput;
+  std::vector<Sample> ratios;  // 1.05: 5 % better than the anchor in that round
+  Estimate ratio;              // n = 0 for the anchor itself
+};
+
+struct Setting {
+  std::string key;    // "threads_bind", as EngineOptions' JSON has it
+  std::string value;  // as a person would type it
+};
+
+enum class CandidateStatus { kPending, kOk, kInfeasible, kFailed, kDropped };
+const char* Name(CandidateStatus status);  // "pending", "ok", "infeasible", "failed", "dropped"
+
+struct Candidate {
+  int id = 0;                     // stable within the sweep; the anchor is 0
+  std::string label;              // "default", or "threads_bind=0-1 isa=avx2"
+  std::vector<Setting> settings;  // what differs from the anchor, in the order of the space
+  Json options;                   // the whole EngineOptions, as ToJson gives it
+  bool is_anchor = false;
+  CandidateStatus status = CandidateStatus::kPending;
+  std::string reason;                // why it is infeasible, dropped or failed
+  std::string log_tail;              // last lines of the failed trial's log
+  std::string log_path;              // of its last trial, relative to the sweep's folder
+  std::vector<std::string> same_as;  // labels of grid points with the same effective plan
+
+  // As the engine reported it at start; empty until a trial has run.
+  std::string isa, dtype;
+  int threads = 0, ranks = 0;
+  Json plan;  // ToJson(Plan)
+
+  std::vector<Series> series;
+  std::vector<Comparison> comparisons;       // one per objective of the sweep
+  std::vector<std::string> suspect_reasons;  // "round 3: steal 4.1 %"
+  std::string output_hash;                   // of the fixed offline batch, first round
+
+  const Series* Find(const std::string& metric, int concurrency) const;
+  const Comparison* Find(Objective objective) const;
+};
+
+struct Results {
+  // What was asked for.
+  std::string model;  // as given: a folder, preset:NAME, org/name
+  Definition definition;
+  std::string command_line;
+  std::string version;     // "0.1.0"
+  std::string commit;      // of the source it was built from; "" where unknown
+  std::string started_at;  // ISO 8601, UTC
+  std::string updated_at;
+
+  // Where.
+  Json machine;      // MachineFingerprint
+  Json budget;       // {"cpus":[],"cpu_quota","memory_total_bytes","reasons":[]}
+  Json model_facts;  // {"architecture","parameters","weight_bytes","kv_bytes_per_token"}
+
+  // What came out.
+  std::vector<Candidate> candidates;  // in order of id; [0] is the anchor
+  std::vector<double> floors;         // per objective of the definition, a fraction
+  std::vector<Verdict> verdicts;      // per objective of the definition
+  int rounds_done = 0;                // whole rounds, confirmation not counted
+  int rounds_planned = 0;             // what fitted the budget
+  int confirmation_rounds = 0;
+  double elapsed_s = 0;   // over all sittings
+  bool finished = false;  // false: interrupted, or still running
+  std::vector<std::string> warnings;
+
+  const Candidate* Find(int id) const;
+  const Verdict* FindVerdict(Objective objective) const;
+};
+
+}  // namespace pinion::harness

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+
+namespace pinion::harness {
+
+// Values to try, per setting; an empty list leaves the setting at the base configuration's value.
+struct Space {
+  std::vector<std::string> threads_bind;
+  std::vector<int> reserved_cpus;
+  std::vector<double> kv_cache_space_gib;  // per rank
+  std::vector<int> tensor_parallel;
+  std::vector<std::string> isa;
+  std::vector<std::string> dtype;
+  std::vector<int> max_num_batched_tokens;
+  std::vector<int> max_num_seqs;
+};
+
+// What every trial is loaded with: random prompts, the same for all candidates of a round.
+struct Workload {
+  int prompt_len = 256;                   // tokens
+  int output_len = 64;                    // tokens, EOS ignored
+  std::vector<int> concurrency = {1, 8};  // closed loops, each measured on its own
+  int num_prompts = 16;                   // of the offline batch
+};
+
+enum class Objective { kThroughput, kLatency, kBalanced };
+const char* Name(Objective objective);  // "throughput", "latency", "balanced"
+
+// A sweep as data: what --def reads and results.db keeps.
+struct Definition {
+  Space space;
+  Workload workload;
+  std::vector<Objective> objectives = {Objective::kThroughput, Objective::kLatency,
+                                       Objective::kBalanced};
+  double budget_s = 1800;
+  int rounds = 12;
+  uint64_t seed = 1;
+  double trial_limit_s = 60;  // a trial's load is cut to end by then; twice that is a hang
+};
+
+// Overwrites what `object` names. Unknown keys, wrong types and values out of range are kUsage
+// errors that name the key; "budget" is text ("10m") or seconds.
+Status FromJson(const Json& object, Definition& definition);
+Json ToJson(const Definition& definition);
+Json ToJson(const Workload& workload);
+
+}  // namespace pinion::harness

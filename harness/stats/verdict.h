@@ -1,0 +1,65 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/stats/estimate.h"
+
+namespace pinion::harness {
+
+// One candidate's log ratios to the anchor, one per round that has both; positive is better.
+struct PairedSeries {
+  int candidate = 0;
+  std::vector<double> log_ratios;
+  std::vector<double> confirmation;  // the same from fresh rounds; empty: none were run
+  int settings_off_default = 0;      // what "simplest" counts first
+  int cores = 0;                     // and second
+};
+
+// Ratio to the anchor (1.05: 5 % better) from log ratios: median and interval are those of the
+// logs, brought back; `mad` stays in logs, where it is a fraction. With a lag-1 autocorrelation
+// above 0.3 at n >= 20 neighbours are merged first, so n may be half the number of rounds.
+Estimate EstimateRatio(std::span<const double> log_ratios);
+
+// Smallest difference that can be told from none, as a fraction (0.03: 3 %): the 95th percentile of
+// |median of n differences of the anchor to its own second copy|, by resampling `anchor_log_ratios`
+// with a fixed seed. 0 where there are fewer than 3 of them.
+double NoiseFloor(std::span<const double> anchor_log_ratios, size_t n);
+
+enum class Outcome {
+  kWinner,        // one candidate beats the default beyond interval and floor
+  kDefaultBest,   // everything else was measured as worse
+  kNoDifference,  // no difference found, simplest configuration recommended
+  kTooFewRounds,  // not enough rounds to tell; the default is recommended
+  kNoData,        // the default itself has no sample
+};
+const char* Name(Outcome outcome);  // "winner", "default_best", "no_difference", ...
+
+struct Verdict {
+  std::string objective;  // "throughput", "latency", "balanced"
+  Outcome outcome = Outcome::kNoData;
+  int recommended = 0;     // candidate id: what to launch
+  int best = 0;            // candidate id: the best by its estimate, whatever that is worth
+  Estimate ratio;          // of `recommended` to the anchor; {n, 1, ...} for the anchor itself
+  Estimate best_ratio;     // of `best`
+  std::vector<int> tied;   // other candidates that cannot be told from the recommended one
+  double floor = 0;        // fraction
+  size_t rounds = 0;       // paired rounds behind the decision
+  bool confirmed = false;  // decided on fresh rounds alone
+  std::string sentence;    // the verdict in words, with its numbers and its confidence
+};
+
+struct VerdictInput {
+  std::string objective;
+  int anchor = 0;
+  size_t anchor_rounds = 0;               // rounds in which the anchor was measured
+  std::vector<double> anchor_log_ratios;  // the anchor's second copy against the first
+  std::vector<PairedSeries> contestants;  // without the anchor; failed and infeasible ones left out
+};
+
+// Decides one objective as verdicts.md says. The winner's name is not known here: `sentence` speaks
+// of "candidate N".
+Verdict Decide(const VerdictInput& input);
+
+}  // namespace pinion::harness
