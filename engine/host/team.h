@@ -17,13 +17,19 @@ namespace pinion {
 // What was written before Wait by any thread is visible after it to all.
 class SpinBarrier {
  public:
-  explicit SpinBarrier(int count) : count_(count) {}
+  // 1,024 pauses, 20-40 us: longer than a healthy wait, shorter than a time slice.
+  static constexpr int kSpinsBeforeYield = 1024;
+
+  // spins_before_yield 0: for more threads than CPUs, where spinning holds up the one waited for.
+  explicit SpinBarrier(int count, int spins_before_yield = kSpinsBeforeYield)
+      : count_(count), spins_before_yield_(spins_before_yield) {}
   SpinBarrier(const SpinBarrier&) = delete;
   SpinBarrier& operator=(const SpinBarrier&) = delete;
   void Wait();
 
  private:
   const int count_;
+  const int spins_before_yield_;
   alignas(64) std::atomic<int> arrived_{0};
   alignas(64) std::atomic<uint32_t> phase_{0};
 };
@@ -49,14 +55,17 @@ struct Worker {
 // pinned once it exists), parked when there is nothing to do.
 //
 // The calling thread of Start becomes thread 0 of rank 0 and must be the one that calls Run; it is
-// pinned too, and its old affinity is restored by the destructor. Other ranks have leader threads.
+// pinned too, and its old affinity is restored by the destructor (same thread). Other ranks have
+// leader threads. A thread or child process that the caller starts meanwhile inherits its one CPU:
+// start helpers before.
 class Ranks {
  public:
+  // Errors: a CPU that this process may not use, no more threads (OMP_THREAD_LIMIT, ulimit -u).
   static Result<std::unique_ptr<Ranks>> Start(const Plan& plan);
   virtual ~Ranks() = default;
 
-  virtual int count() const = 0;             // of ranks
-  virtual int threads(int rank) const = 0;   // of one rank's team
+  virtual int count() const = 0;            // of ranks
+  virtual int threads(int rank) const = 0;  // of one rank's team
 
   // Runs body once on every thread of every rank, all at the same time, and returns when all have
   // returned. One parallel region: use the barriers inside rather than several calls. body must not

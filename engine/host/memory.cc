@@ -1,0 +1,75 @@
+#include "engine/host/memory.h"
+
+#include <numaif.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+
+#include "engine/base/strings.h"
+
+namespace pinion {
+namespace {
+
+constexpr size_t kHugePageBytes = size_t{2} << 20;
+constexpr size_t kMaxSampledPages = 4096;
+
+size_t PageBytes() {
+  static const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+}  // namespace
+
+Result<Pages> Pages::Allocate(size_t bytes) {
+  Pages pages;
+  if (bytes == 0) return pages;
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED)
+    return Fail(ErrorCode::kExhausted, StrCat("cannot allocate ", FormatBytes(bytes), " (", bytes,
+                                              " bytes) of memory: ", std::strerror(errno),
+                                              "; ask for less KV-cache space or a smaller model"));
+  // Fewer TLB misses where the kernel grants it; where it does not, nothing is lost.
+  if (bytes >= kHugePageBytes) madvise(data, bytes, MADV_HUGEPAGE);
+  pages.data_ = static_cast<std::byte*>(data);
+  pages.bytes_ = bytes;
+  return pages;
+}
+
+Pages& Pages::operator=(Pages&& other) noexcept {
+  if (this != &other) {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    Pages dropped(std::move(other));  // what this one held before
+  }
+  return *this;
+}
+
+Pages::~Pages() {
+  if (data_) munmap(data_, bytes_);
+}
+
+std::vector<std::pair<int, uint64_t>> NodesOf(const void* data, size_t bytes) {
+  if (bytes == 0) return {};
+  const auto begin = reinterpret_cast<uintptr_t>(data) / PageBytes() * PageBytes();
+  const auto end = reinterpret_cast<uintptr_t>(data) + bytes;
+  const size_t page_count = (end - begin + PageBytes() - 1) / PageBytes();
+  const size_t samples = std::min(page_count, kMaxSampledPages);
+  std::vector<void*> pages(samples);
+  std::vector<int> where(samples, -1);
+  for (size_t i = 0; i < samples; ++i)
+    pages[i] = reinterpret_cast<void*>(begin + page_count * i / samples * PageBytes());
+  // Without a list of target nodes the call only reports where each page lies.
+  if (move_pages(0, samples, pages.data(), nullptr, where.data(), 0) != 0) return {};
+  std::map<int, uint64_t> bytes_of_node;
+  for (size_t i = 0; i < samples; ++i) {
+    if (where[i] < 0) continue;  // -ENOENT: nobody has touched it yet
+    bytes_of_node[where[i]] += bytes * (i + 1) / samples - bytes * i / samples;
+  }
+  return {bytes_of_node.begin(), bytes_of_node.end()};
+}
+
+}  // namespace pinion

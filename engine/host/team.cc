@@ -1,0 +1,241 @@
+#include "engine/host/team.h"
+
+#include <immintrin.h>
+#include <omp.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "engine/base/check.h"
+#include "engine/base/strings.h"
+#include "engine/host/affinity.h"
+
+namespace pinion {
+namespace {
+
+// A leader that waits for work spins for about as long as the scheduler needs between two steps
+// (2,000 pauses of 20-40 ns) and then sleeps: waking it through the kernel costs 12-58 us.
+constexpr int kSpinsBeforeSleep = 2000;
+
+// The CPU that this thread was last pinned to, or kNotPinned. OpenMP may replace the members of a
+// team between two regions (after a smaller one, for instance), and a new member starts with its
+// leader's mask of one CPU; so every region compares before it computes.
+constexpr int kNotPinned = -1;
+thread_local int pinned_cpu = kNotPinned;
+
+// Blocks until `word` differs from `old`; acquire, so what its writer did before is visible.
+void AwaitChange(const std::atomic<uint32_t>& word, uint32_t old, int spins) {
+  for (int i = 0; i < spins; ++i) {
+    if (word.load(std::memory_order_acquire) != old) return;
+    _mm_pause();
+  }
+  word.wait(old, std::memory_order_acquire);
+}
+
+// Order of memory: Run writes body_, then bumps epoch_ (release); leaders read it (acquire) and
+// OpenMP passes it on to their teams. Back the same way: a region's end joins its team, its leader
+// bumps finished_ (release), Run reads it (acquire).
+class OmpRanks final : public Ranks {
+ public:
+  explicit OmpRanks(const Plan& plan)
+      : plans_(plan.ranks), spins_(SpinsFor(plan)), all_(plan.total_threads(), BarrierSpins()) {
+    for (const RankPlan& rank : plans_)
+      teams_.push_back(std::make_unique<SpinBarrier>(rank.threads, BarrierSpins()));
+  }
+  ~OmpRanks() override;
+
+  Status Begin();
+
+  int count() const override { return static_cast<int>(plans_.size()); }
+  int threads(int rank) const override { return plans_[static_cast<size_t>(rank)].threads; }
+  void Run(const std::function<void(const Worker&)>& body) override;
+
+ private:
+  // Spinning helps nobody where threads have to share CPUs: the one waited for needs the core.
+  static int SpinsFor(const Plan& plan) {
+    const auto allowed = ThreadAffinity();
+    return allowed && plan.total_threads() > static_cast<int>(allowed->size()) ? 0
+                                                                               : kSpinsBeforeSleep;
+  }
+  int BarrierSpins() const { return spins_ == 0 ? 0 : SpinBarrier::kSpinsBeforeYield; }
+
+  Status StartLeaders();
+  void Lead(int rank);
+  void OnEveryThread(const std::function<void(const Worker&)>& body);
+  void Region(int rank);
+  void Enter(int rank);
+  void Note(Error error);
+  Status PinMember(const Worker& worker);
+
+  const std::vector<RankPlan> plans_;
+  const int spins_;
+  std::vector<std::unique_ptr<SpinBarrier>> teams_;  // one per rank
+  SpinBarrier all_;
+
+  std::thread::id owner_ = std::this_thread::get_id();
+  std::vector<int> owner_affinity_;   // before Begin
+  std::vector<std::thread> leaders_;  // of ranks 1, 2, ...
+  const std::function<void(const Worker&)>* body_ = nullptr;
+  bool team_exists_ = false;
+  bool stopping_ = false;  // written before epoch_ like body_
+  alignas(64) std::atomic<uint32_t> epoch_{0};
+  alignas(64) std::atomic<uint32_t> finished_{0};  // regions of leaders_ since the start
+
+  std::mutex error_mutex_;
+  std::optional<Error> error_;  // the first that a thread met while starting
+};
+
+void OmpRanks::Note(Error error) {
+  const std::lock_guard lock(error_mutex_);
+  if (!error_) error_ = std::move(error);
+}
+
+Status OmpRanks::PinMember(const Worker& worker) {
+  const RankPlan& plan = plans_[static_cast<size_t>(worker.rank)];
+  if (plan.cpus.empty()) return {};
+  const int cpu = plan.cpus[static_cast<size_t>(worker.thread)];
+  if (body_ && pinned_cpu == cpu) return {};  // in Begin, somebody else may have moved it since
+  if (auto pinned = SetThreadAffinity({cpu}); !pinned)
+    return Unexpected(std::move(pinned).error().In(
+        StrCat("pinning thread ", worker.thread, " of rank ", worker.rank)));
+  pinned_cpu = cpu;
+  return {};
+}
+
+// One thread's part of a region. In Begin's region a failure is noted and the body not run.
+void OmpRanks::Enter(int rank) {
+  const Worker worker{rank,
+                      count(),
+                      omp_get_thread_num(),
+                      omp_get_num_threads(),
+                      teams_[static_cast<size_t>(rank)].get(),
+                      &all_};
+  if (worker.threads != threads(rank)) {
+    CHECK(!body_) << "rank " << rank << " has " << worker.threads << " of " << threads(rank);
+    Note({ErrorCode::kExhausted,
+          StrCat("OpenMP gave rank ", rank, " a team of ", worker.threads, " instead of ",
+                 threads(rank),
+                 " threads; unset OMP_THREAD_LIMIT and OMP_MAX_ACTIVE_LEVELS, or "
+                 "ask for fewer threads")});
+    return;
+  }
+  const auto pinned = PinMember(worker);
+  if (!body_) {
+    if (!pinned) Note(pinned.error());
+    return;
+  }
+  (*body_)(worker);  // even where a CPU has gone offline since: slower is better than stopped
+}
+
+void OmpRanks::Region(int rank) {
+  omp_set_dynamic(0);  // OMP_DYNAMIC may shrink teams; the setting belongs to this leader's thread
+#pragma omp parallel num_threads(threads(rank))
+  Enter(rank);
+}
+
+void OmpRanks::Lead(int rank) {
+  omp_set_num_threads(threads(rank));  // a fresh thread has the environment's value, or all CPUs
+  for (uint32_t seen = 0;; ++seen) {
+    AwaitChange(epoch_, seen, spins_);
+    if (stopping_) return;
+    Region(rank);
+    finished_.fetch_add(1, std::memory_order_release);
+    finished_.notify_one();
+  }
+}
+
+Status OmpRanks::StartLeaders() {
+  try {
+    for (int rank = 1; rank < count(); ++rank) leaders_.emplace_back([this, rank] { Lead(rank); });
+  } catch (const std::system_error& failure) {
+    return Fail(ErrorCode::kExhausted,
+                StrCat("cannot start the thread that leads rank ", leaders_.size() + 1, " of ",
+                       count(), ": ", failure.what()));
+  }
+  return {};
+}
+
+// Leaders are made before the owner is pinned, or they and their teams would inherit its one CPU.
+Status OmpRanks::Begin() {
+  PINION_ASSIGN(owner_affinity_, ThreadAffinity());
+  PINION_TRY(StartLeaders());
+  team_exists_ = true;
+  OnEveryThread(nullptr);  // makes the teams; each member pins itself
+  if (error_) return Unexpected(*error_);
+  return {};
+}
+
+void OmpRanks::OnEveryThread(const std::function<void(const Worker&)>& body) {
+  body_ = body ? &body : nullptr;
+  epoch_.fetch_add(1, std::memory_order_release);
+  epoch_.notify_all();
+  Region(0);
+  const uint32_t target =
+      epoch_.load(std::memory_order_relaxed) * static_cast<uint32_t>(leaders_.size());
+  for (uint32_t now; (now = finished_.load(std::memory_order_acquire)) != target;)
+    AwaitChange(finished_, now, spins_);
+  body_ = nullptr;
+}
+
+void OmpRanks::Run(const std::function<void(const Worker&)>& body) {
+  CHECK(std::this_thread::get_id() == owner_) << "Run belongs to the thread that called Start";
+  CHECK(body) << "nothing to run";
+  OnEveryThread(body);
+}
+
+OmpRanks::~OmpRanks() {
+  stopping_ = true;
+  epoch_.fetch_add(1, std::memory_order_release);
+  epoch_.notify_all();
+  for (std::thread& leader : leaders_) leader.join();
+  if (!team_exists_ || plans_[0].cpus.empty()) return;
+    // The owner's team outlives this object inside OpenMP: it goes back to where it may run
+    // anywhere.
+#pragma omp parallel num_threads(threads(0))
+  if (SetThreadAffinity(owner_affinity_)) pinned_cpu = kNotPinned;
+}
+
+Status CheckPlan(const Plan& plan) {
+  if (plan.ranks.empty()) return Fail(ErrorCode::kUsage, "a plan without ranks cannot be started");
+  for (const RankPlan& rank : plan.ranks) {
+    const bool fits = rank.cpus.empty() || static_cast<int>(rank.cpus.size()) == rank.threads;
+    if (rank.threads < 1 || !fits)
+      return Fail(ErrorCode::kUsage,
+                  StrCat("rank ", rank.rank, " has ", rank.threads, " threads for ",
+                         rank.cpus.size(), " cpus; want one thread per cpu and at least one"));
+  }
+  return {};
+}
+
+}  // namespace
+
+void SpinBarrier::Wait() {
+  // No thread can pass twice without this one, so the phase read here is the one that ends.
+  const uint32_t phase = phase_.load(std::memory_order_relaxed);
+  // acq_rel: everyone's writes flow through this counter to the last, who publishes them all.
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
+    arrived_.store(0, std::memory_order_relaxed);
+    phase_.store(phase + 1, std::memory_order_release);
+    return;
+  }
+  for (int i = 0; i < spins_before_yield_; ++i) {
+    if (phase_.load(std::memory_order_acquire) != phase) return;
+    _mm_pause();
+  }
+  while (phase_.load(std::memory_order_acquire) == phase) sched_yield();
+}
+
+Result<std::unique_ptr<Ranks>> Ranks::Start(const Plan& plan) {
+  PINION_TRY(CheckPlan(plan));
+  auto ranks = std::make_unique<OmpRanks>(plan);
+  PINION_TRY(ranks->Begin());
+  return ranks;
+}
+
+}  // namespace pinion

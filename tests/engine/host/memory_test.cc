@@ -1,0 +1,62 @@
+#include "engine/host/memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace pinion {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(Pages, AreZeroedAlignedAndWritable) {
+  auto pages = Pages::Allocate(10'000).value();
+  EXPECT_EQ(pages.size_bytes(), 10'000u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(pages.data()) % 4096, 0u);
+  for (size_t i = 0; i < 10'000; ++i) ASSERT_EQ(pages.as<char>()[i], 0);
+  std::memset(pages.data(), 1, 10'000);
+}
+
+TEST(Pages, OfNoBytesAreEmpty) {
+  const auto pages = Pages::Allocate(0).value();
+  EXPECT_EQ(pages.data(), nullptr);
+  EXPECT_EQ(pages.size_bytes(), 0u);
+}
+
+TEST(Pages, MoveTheirOwnership) {
+  auto first = Pages::Allocate(4096).value();
+  auto second = Pages::Allocate(8192).value();
+  std::byte* const data = first.data();
+  second = std::move(first);
+  EXPECT_EQ(second.data(), data);
+  EXPECT_EQ(second.size_bytes(), 4096u);
+  EXPECT_EQ(first.data(), nullptr);
+}
+
+TEST(Pages, NameTheSizeThatCannotBeHad) {
+  const auto pages = Pages::Allocate(size_t{1} << 60);
+  ASSERT_FALSE(pages);
+  EXPECT_EQ(pages.error().code, ErrorCode::kExhausted);
+  EXPECT_THAT(pages.error().message, HasSubstr("1152921504606846976"));
+}
+
+TEST(NodesOf, CountsTouchedPagesOnly) {
+  constexpr size_t kBytes = 64 * 4096;  // below a huge page: touched one by one
+  const auto pages = Pages::Allocate(kBytes).value();
+  EXPECT_THAT(NodesOf(pages.data(), kBytes), IsEmpty());
+  EXPECT_THAT(NodesOf(nullptr, 0), IsEmpty());
+  std::memset(pages.data(), 1, kBytes / 2);
+  uint64_t touched = 0;
+  int last_node = -1;
+  for (const auto& [node, bytes] : NodesOf(pages.data(), kBytes)) {
+    EXPECT_GT(node, last_node);
+    last_node = node;
+    touched += bytes;
+  }
+  EXPECT_EQ(touched, kBytes / 2);
+}
+
+}  // namespace
+}  // namespace pinion
