@@ -2,7 +2,6 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export DEBIAN_FRONTEND=noninteractive
-# A desktop's ccache, a CI's or none: the compiler cache is found by CMake, never required.
 jobs=$(nproc)
 
 # say TEXT...: one line that stands out between the output of tools.

@@ -1,0 +1,133 @@
+"""What every end-to-end test shares: the built binary, the data, and servers that always end."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def binary():
+    """The program under test; PINION_BINARY names another build of it."""
+    path = pathlib.Path(os.environ.get("PINION_BINARY", TOP / "build" / "pinion"))
+    assert path.exists(), f"{path} is missing: run scripts/build"
+    return path
+
+
+@pytest.fixture(scope="session")
+def data():
+    """tests/data: checkpoints with their goldens."""
+    return TOP / "tests" / "data"
+
+
+@pytest.fixture(scope="session")
+def top():
+    """The repository."""
+    return TOP
+
+
+@pytest.fixture(scope="session")
+def pinion(binary):
+    """pinion("topo", "--json", env={...}) -> CompletedProcess with text output; never raises for an
+    exit status."""
+
+    def run(*arguments, env=None, timeout=120, **options):
+        return subprocess.run([str(binary), *map(str, arguments)], capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=timeout,
+                              env={**os.environ, **(env or {})}, **options)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def pinion_json(pinion):
+    """Like pinion, for commands that must succeed and print JSON alone."""
+
+    def run(*arguments, **options):
+        done = pinion(*arguments, **options)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    """A `pinion serve` of our own, ready when constructed."""
+
+    def __init__(self, binary, log, model, *flags, env=None, start_timeout_s=120):
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = log
+        with open(log, "wb") as output:
+            self.process = subprocess.Popen(
+                [str(binary), "serve", str(model), "--port", str(self.port), *map(str, flags)],
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                env={**os.environ, **(env or {})})
+        try:
+            self._wait_until_ready(start_timeout_s)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _wait_until_ready(self, timeout_s):
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            if self.process.poll() is not None:
+                break
+            try:
+                self.get("/health")
+                return
+            except (urllib.error.URLError, ConnectionError, TimeoutError):
+                time.sleep(0.1)
+        raise AssertionError(f"the server is not ready:\n{self.log.read_text()[-4000:]}")
+
+    def get(self, path, timeout=30):
+        with urllib.request.urlopen(self.url + path, timeout=timeout) as reply:
+            return reply.read().decode()
+
+    def post(self, path, body, timeout=120):
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=timeout) as reply:
+            return json.loads(reply.read())
+
+    def stop(self, timeout_s=30):
+        """SIGTERM, and SIGKILL if that does not end it in time; the exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        return self.process.returncode
+
+
+@pytest.fixture(scope="module")
+def start_server(binary, tmp_path_factory):
+    """start_server(MODEL, FLAGS...) -> Server; all of them are stopped after the module's tests."""
+    servers = []
+
+    def start(model, *flags, **options):
+        log = tmp_path_factory.mktemp("serve") / "server.log"
+        servers.append(Server(binary, log, model, *flags, **options))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
