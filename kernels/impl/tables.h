@@ -1,0 +1,13 @@
+#pragma once
+
+#include "kernels/kernels.h"
+
+namespace pinion::kernels::impl {
+
+// One per isa_<name>.cc. (AMX has none of its own: see TableFor.)
+extern const Table kScalarTable;
+extern const Table kAvx2Table;
+extern const Table kAvx512Table;
+extern const Table kAvx512Bf16Table;
+
+}  // namespace pinion::kernels::impl

@@ -1,0 +1,86 @@
+#include "kernels/isa.h"
+
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+namespace pinion::kernels {
+namespace {
+
+constexpr const char* kNames[kIsaCount] = {"scalar", "avx2", "avx512", "avx512_bf16", "amx"};
+
+struct CpuidRegisters {
+  uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
+};
+
+CpuidRegisters Cpuid(uint32_t leaf, uint32_t subleaf) {
+  CpuidRegisters r;
+  if (!__get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx)) return {};
+  return r;
+}
+
+bool AllBits(uint64_t value, uint64_t bits) { return (value & bits) == bits; }
+
+// Which register states the operating system saves (XCR0). As assembly: the intrinsic needs
+// -mxsave.
+uint64_t ReadXcr0() {
+  uint32_t low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (static_cast<uint64_t>(high) << 32) | low;
+}
+
+// Linux gives the 8 KiB of tile registers only to processes that ask (ARCH_REQ_XCOMP_PERM for
+// XTILEDATA, state component 18).
+bool RequestTiles() {
+  constexpr long kRequestPermission = 0x1023;
+  constexpr long kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+// Bit numbers: Intel SDM volume 2, CPUID.
+[[maybe_unused]] std::vector<Isa> Detect() {
+  std::vector<Isa> usable{Isa::kScalar};
+  const CpuidRegisters basic = Cpuid(1, 0);
+  constexpr uint32_t kFma = 1u << 12, kOsXsave = 1u << 27, kAvx = 1u << 28, kF16c = 1u << 29;
+  if (!AllBits(basic.ecx, kFma | kOsXsave | kAvx | kF16c)) return usable;
+  const uint64_t xcr0 = ReadXcr0();
+  const CpuidRegisters extended = Cpuid(7, 0);
+
+  constexpr uint64_t kYmmState = 0x6, kZmmState = 0xe6, kTileState = 0x60000;
+  constexpr uint32_t kAvx2 = 1u << 5;
+  if (!AllBits(xcr0, kYmmState) || !AllBits(extended.ebx, kAvx2)) return usable;
+  usable.push_back(Isa::kAvx2);
+
+  constexpr uint32_t kAvx512FDqBwVl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
+  if (!AllBits(xcr0, kZmmState) || !AllBits(extended.ebx, kAvx512FDqBwVl)) return usable;
+  usable.push_back(Isa::kAvx512);
+
+  constexpr uint32_t kAvx512Bf16 = 1u << 5;
+  if (!AllBits(Cpuid(7, 1).eax, kAvx512Bf16)) return usable;
+  usable.push_back(Isa::kAvx512Bf16);
+
+  constexpr uint32_t kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
+  if (!AllBits(xcr0, kTileState) || !AllBits(extended.edx, kAmxBf16 | kAmxTile)) return usable;
+  if (RequestTiles()) usable.push_back(Isa::kAmx);
+  return usable;
+}
+
+}  // namespace
+
+const char* Name(Isa isa) { return kNames[static_cast<int>(isa)]; }
+
+std::optional<Isa> ParseIsa(std::string_view name) {
+  for (int i = 0; i < kIsaCount; ++i) {
+    if (name == kNames[i]) return static_cast<Isa>(i);
+  }
+  return std::nullopt;
+}
+
+const std::vector<Isa>& UsableIsas() {
+  static const std::vector<Isa> usable = {Isa::kScalar};  // the vector tables land next
+  return usable;
+}
+
+}  // namespace pinion::kernels

@@ -1,0 +1,255 @@
+// The reference: plain C++, one rule a function, sums of row-wise functions in double. Every other
+// table is tested against this one, and it runs on any x86-64.
+
+#include <cmath>
+
+#include "kernels/impl/half.inl.h"
+#include "kernels/impl/tables.h"
+
+namespace pinion::kernels::impl {
+namespace {
+
+constexpr float kMinusInfinity = -__builtin_inff();
+
+void Put(void* dst, Dtype dst_type, size_t i, float value) {
+  if (dst_type == Dtype::kBf16) {
+    static_cast<Bf16*>(dst)[i] = NarrowBf16(value);
+  } else {
+    static_cast<float*>(dst)[i] = value;
+  }
+}
+
+// ---- GEMM -------------------------------------------------------------------------------------
+
+// Weight, X: storage types. kPairs: how many consecutive k lie next to each other for one output.
+template <typename Weight, typename X, size_t kPairs>
+void Gemm(const GemmArgs& args) {
+  const X* x = static_cast<const X*>(args.x);
+  const Weight* w = reinterpret_cast<const Weight*>(args.w);
+  for (size_t block = 0; block < args.blocks; ++block, w += args.k_padded * kBlockN) {
+    for (size_t row = 0; row < args.rows; ++row) {
+      float sums[kBlockN] = {};
+      for (size_t k = 0; k < args.k_padded; ++k) {
+        const float xk = Widen(x[row * args.k_padded + k]);
+        const Weight* wk = w + k / kPairs * kPairs * kBlockN + k % kPairs;
+        for (size_t n = 0; n < kBlockN; ++n) sums[n] += xk * Widen(wk[n * kPairs]);
+      }
+      std::memcpy(args.y + row * args.ldy + block * kBlockN, sums, sizeof(sums));
+    }
+  }
+}
+
+// ---- Row-wise ---------------------------------------------------------------------------------
+
+void RmsNorm(void* dst, Dtype dst_type, const float* x, const float* weight, size_t n, float eps) {
+  double squares = 0;
+  for (size_t i = 0; i < n; ++i) squares += static_cast<double>(x[i]) * x[i];
+  const float scale = static_cast<float>(1 / std::sqrt(squares / static_cast<double>(n) + eps));
+  for (size_t i = 0; i < n; ++i) Put(dst, dst_type, i, x[i] * scale * weight[i]);
+}
+
+void LayerNorm(void* dst, Dtype dst_type, const float* x, const float* weight, const float* bias,
+               size_t n, float eps) {
+  double sum = 0;
+  for (size_t i = 0; i < n; ++i) sum += x[i];
+  const double mean = sum / static_cast<double>(n);
+  double squares = 0;
+  for (size_t i = 0; i < n; ++i) squares += (x[i] - mean) * (x[i] - mean);
+  const double scale = 1 / std::sqrt(squares / static_cast<double>(n) + eps);
+  for (size_t i = 0; i < n; ++i) {
+    const float normal = static_cast<float>((x[i] - mean) * scale);
+    Put(dst, dst_type, i, normal * weight[i] + bias[i]);
+  }
+}
+
+void Rotary(float* x, const float* cos, const float* sin, size_t half) {
+  for (size_t i = 0; i < half; ++i) {
+    const float a = x[i], b = x[i + half];
+    x[i] = a * cos[i] - b * sin[i];
+    x[i + half] = b * cos[i] + a * sin[i];
+  }
+}
+
+void SiluMul(void* dst, Dtype dst_type, const float* gate, const float* up, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    Put(dst, dst_type, i, gate[i] / (1 + std::exp(-gate[i])) * up[i]);
+  }
+}
+
+void Relu(void* dst, Dtype dst_type, const float* x, size_t n) {
+  for (size_t i = 0; i < n; ++i) Put(dst, dst_type, i, x[i] > 0 ? x[i] : 0);
+}
+
+void Add(float* y, const float* x, size_t n) {
+  for (size_t i = 0; i < n; ++i) y[i] += x[i];
+}
+
+void Store(void* dst, Dtype dst_type, const float* x, size_t n) {
+  for (size_t i = 0; i < n; ++i) Put(dst, dst_type, i, x[i]);
+}
+
+float LogSumExp(const float* x, size_t n) {
+  float max = x[0];
+  for (size_t i = 1; i < n; ++i) max = x[i] > max ? x[i] : max;
+  if (std::isinf(max)) return max;  // nothing but -infinity, or some +infinity
+  double sum = 0;
+  for (size_t i = 0; i < n; ++i) sum += std::exp(static_cast<double>(x[i]) - max);
+  return static_cast<float>(max + std::log(sum));
+}
+
+size_t ArgMax(const float* x, size_t n) {
+  size_t best = 0;
+  for (size_t i = 1; i < n; ++i) {
+    const bool is_number = x[i] == x[i];
+    if (is_number && !(x[i] <= x[best])) best = i;  // the negation also beats a NaN at 0
+  }
+  return best;
+}
+
+// ---- KV cache and attention -------------------------------------------------------------------
+
+// Where element `dim` of token `slot` lies within one head's keys, in elements.
+template <typename Kv>
+size_t KeyIndex(size_t slot, size_t dim, size_t block_tokens) {
+  constexpr size_t kPairs = std::is_same_v<Kv, Bf16> ? 2 : 1;
+  return (dim / kPairs * block_tokens + slot) * kPairs + dim % kPairs;
+}
+
+// Likewise within one head's values.
+template <typename Kv>
+size_t ValueIndex(size_t slot, size_t dim, size_t head_dim) {
+  constexpr size_t kPairs = std::is_same_v<Kv, Bf16> ? 2 : 1;
+  return (slot / kPairs * head_dim + dim) * kPairs + slot % kPairs;
+}
+
+template <typename Kv>
+void KvWriteAs(const KvWriteArgs& args) {
+  const size_t head_elements = args.block_tokens * args.head_dim;
+  Kv* keys = reinterpret_cast<Kv*>(args.block) + args.head * head_elements;
+  Kv* values = keys + args.kv_heads * head_elements;
+  for (size_t dim = 0; dim < args.head_dim; ++dim) {
+    Narrow(args.k[dim], keys[KeyIndex<Kv>(args.slot, dim, args.block_tokens)]);
+    Narrow(args.v[dim], values[ValueIndex<Kv>(args.slot, dim, args.head_dim)]);
+  }
+}
+
+void KvWrite(const KvWriteArgs& args) {
+  switch (args.dtype) {
+    case Dtype::kF32:
+      return KvWriteAs<float>(args);
+    case Dtype::kBf16:
+      return KvWriteAs<Bf16>(args);
+    case Dtype::kF16:
+      return KvWriteAs<F16>(args);
+  }
+}
+
+// One row's running softmax (Milakov & Gimelshein, arXiv:1805.02867, algorithm 3).
+struct Running {
+  float* out;
+  float max = kMinusInfinity, sum = 0;
+};
+
+template <typename Kv>
+void AttendToken(const AttentionArgs& args, const float* q, int64_t position, Running& row) {
+  const size_t block_tokens = args.block_tokens, head_dim = args.head_dim;
+  const size_t index = static_cast<size_t>(position) / block_tokens;
+  const size_t slot = static_cast<size_t>(position) % block_tokens;
+  const std::byte* block =
+      args.cache + static_cast<size_t>(args.block_table[index]) * args.block_bytes;
+  const Kv* keys = reinterpret_cast<const Kv*>(block) + args.kv_head * block_tokens * head_dim;
+  const Kv* values = keys + args.kv_heads * block_tokens * head_dim;
+
+  float score = 0;
+  for (size_t d = 0; d < head_dim; ++d) {
+    score += q[d] * Widen(keys[KeyIndex<Kv>(slot, d, block_tokens)]);
+  }
+  score *= args.scale;
+  const float max = score > row.max ? score : row.max;
+  const float keep = std::exp(row.max - max), weight = std::exp(score - max);
+  for (size_t d = 0; d < head_dim; ++d) {
+    row.out[d] = row.out[d] * keep + weight * Widen(values[ValueIndex<Kv>(slot, d, head_dim)]);
+  }
+  row.sum = row.sum * keep + weight;
+  row.max = max;
+}
+
+template <typename Kv>
+void AttentionAs(const AttentionArgs& args) {
+  for (size_t r = 0; r < args.tokens * args.group; ++r) {
+    const size_t token = r / args.group, head = r % args.group;
+    const float* q = args.q + token * args.q_stride + head * args.head_dim;
+    Running row{args.out + r * args.head_dim};
+    for (size_t d = 0; d < args.head_dim; ++d) row.out[d] = 0;
+    const int64_t seen = args.first_position + static_cast<int64_t>(token) + 1;
+    const int64_t end = seen < args.context_end ? seen : args.context_end;
+    for (int64_t p = args.context_begin; p < end; ++p) AttendToken<Kv>(args, q, p, row);
+    args.max[r] = row.max;
+    args.sum[r] = row.sum;
+  }
+}
+
+void Attention(const AttentionArgs& args) {
+  switch (args.dtype) {
+    case Dtype::kF32:
+      return AttentionAs<float>(args);
+    case Dtype::kBf16:
+      return AttentionAs<Bf16>(args);
+    case Dtype::kF16:
+      return AttentionAs<F16>(args);
+  }
+}
+
+// One row: dst = sum_p e^(max_p - max) out_p / sum_p e^(max_p - max) sum_p.
+void MergeRow(const AttentionMergeArgs& args, size_t row, size_t dst_begin) {
+  float max = kMinusInfinity;
+  for (size_t p = 0; p < args.parts; ++p) {
+    const float part = args.max[p * args.row_part_stride + row];
+    max = part > max ? part : max;
+  }
+  const bool sees_nothing = max == kMinusInfinity;
+  float sum = 0;
+  for (size_t p = 0; p < args.parts && !sees_nothing; ++p) {
+    const size_t i = p * args.row_part_stride + row;
+    sum += std::exp(args.max[i] - max) * args.sum[i];
+  }
+  for (size_t d = 0; d < args.head_dim; ++d) {
+    float out = 0;
+    for (size_t p = 0; p < args.parts && !sees_nothing; ++p) {
+      const float weight = std::exp(args.max[p * args.row_part_stride + row] - max);
+      out += weight * args.out[p * args.out_part_stride + row * args.head_dim + d];
+    }
+    Put(args.dst, args.dst_type, dst_begin + d, sees_nothing ? 0 : out / sum);
+  }
+}
+
+void AttentionMerge(const AttentionMergeArgs& args) {
+  for (size_t token = 0; token < args.tokens; ++token) {
+    for (size_t g = 0; g < args.group; ++g) {
+      MergeRow(args, token * args.group + g, token * args.dst_stride + g * args.head_dim);
+    }
+  }
+}
+
+}  // namespace
+
+const Table kScalarTable = {
+    .isa = Isa::kScalar,
+    .gemm_f32 = Gemm<float, float, 1>,
+    .gemm_bf16 = Gemm<Bf16, Bf16, 2>,
+    .gemm_f16 = Gemm<F16, float, 1>,
+    .rms_norm = RmsNorm,
+    .layer_norm = LayerNorm,
+    .rotary = Rotary,
+    .silu_mul = SiluMul,
+    .relu = Relu,
+    .add = Add,
+    .store = Store,
+    .log_sum_exp = LogSumExp,
+    .argmax = ArgMax,
+    .kv_write = KvWrite,
+    .attention = Attention,
+    .attention_merge = AttentionMerge,
+};
+
+}  // namespace pinion::kernels::impl

@@ -1,0 +1,24 @@
+#include "kernels/types.h"
+
+#include "kernels/impl/half.inl.h"
+
+namespace pinion::kernels {
+
+const char* Name(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kF32:
+      return "float32";
+    case Dtype::kBf16:
+      return "bfloat16";
+    case Dtype::kF16:
+      return "float16";
+  }
+  __builtin_unreachable();
+}
+
+float ToFloat(Bf16 value) { return impl::Widen(value); }
+float ToFloat(F16 value) { return impl::Widen(value); }
+Bf16 ToBf16(float value) { return impl::NarrowBf16(value); }
+F16 ToF16(float value) { return impl::NarrowF16(value); }
+
+}  // namespace pinion::kernels
