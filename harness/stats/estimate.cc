@@ -1,0 +1,100 @@
+#include "harness/stats/estimate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/base/check.h"
+
+namespace pinion::harness {
+namespace {
+
+std::vector<double> Sorted(std::span<const double> samples) {
+  std::vector<double> sorted(samples.begin(), samples.end());
+  std::sort(sorted.begin(), sorted.end());
+  return sorted;
+}
+
+// log of P(Binomial(n, 1/2) = k); logs, so that n in the thousands does not underflow.
+double LogBinomialHalf(size_t n, size_t k) {
+  const auto lg = [](size_t x) { return std::lgamma(static_cast<double>(x) + 1); };
+  return lg(n) - lg(k) - lg(n - k) - static_cast<double>(n) * std::log(2.0);
+}
+
+}  // namespace
+
+double Median(std::span<const double> samples) {
+  if (samples.empty()) return 0;
+  std::vector<double> values(samples.begin(), samples.end());
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2) return *middle;
+  return (*std::max_element(values.begin(), middle) + *middle) / 2;
+}
+
+double MedianAbsoluteDeviation(std::span<const double> samples) {
+  const double median = Median(samples);
+  std::vector<double> distances;
+  for (double sample : samples) distances.push_back(std::abs(sample - median));
+  return Median(distances);
+}
+
+double Quantile(std::span<const double> samples, double q) {
+  CHECK(q >= 0 && q <= 1) << "quantile " << q;
+  if (samples.empty()) return 0;
+  const std::vector<double> sorted = Sorted(samples);
+  const double position = q * static_cast<double>(sorted.size() - 1);
+  const size_t below = static_cast<size_t>(position);
+  const size_t above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (position - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+}
+
+std::optional<Interval> MedianInterval(std::span<const double> samples, double level) {
+  const size_t n = samples.size();
+  const std::vector<double> sorted = Sorted(samples);
+  std::optional<Interval> narrowest;
+  double below = 0;  // P(Binomial(n, 1/2) < k)
+  for (size_t k = 1; k <= n / 2; ++k) {
+    below += std::exp(LogBinomialHalf(n, k - 1));
+    const double coverage = 1 - 2 * below;
+    if (coverage < level) break;
+    narrowest = Interval{sorted[k - 1], sorted[n - k], coverage};
+  }
+  return narrowest;
+}
+
+Estimate EstimateMedian(std::span<const double> samples) {
+  return {samples.size(), Median(samples), MedianAbsoluteDeviation(samples),
+          MedianInterval(samples)};
+}
+
+double Lag1Autocorrelation(std::span<const double> samples) {
+  if (samples.size() < 3) return 0;
+  double sum = 0;
+  for (double sample : samples) sum += sample;
+  const double mean = sum / static_cast<double>(samples.size());
+  double variance = 0, covariance = 0;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    variance += (samples[i] - mean) * (samples[i] - mean);
+    if (i > 0) covariance += (samples[i] - mean) * (samples[i - 1] - mean);
+  }
+  return variance > 0 ? covariance / variance : 0;
+}
+
+std::vector<double> AdjacentPairMedians(std::span<const double> samples) {
+  std::vector<double> merged;
+  for (size_t i = 0; i < samples.size(); i += 2)
+    merged.push_back(Median(samples.subspan(i, std::min<size_t>(2, samples.size() - i))));
+  return merged;
+}
+
+size_t SamplesNeededForQuantile(double q) {
+  CHECK(q > 0 && q < 1) << "quantile " << q;
+  return static_cast<size_t>(std::ceil(std::log(0.01) / std::log(q)));
+}
+
+std::optional<double> SupportedQuantile(std::span<const double> samples, double q) {
+  if (samples.size() < SamplesNeededForQuantile(q)) return std::nullopt;
+  return Quantile(samples, q);
+}
+
+}  // namespace pinion::harness

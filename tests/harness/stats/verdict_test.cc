@@ -1,0 +1,143 @@
+#include "harness/stats/verdict.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace pinion::harness {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// Rounds 1, 2, ... at these percentages of the anchor.
+ByRound Rounds(const std::vector<double>& percents) {
+  ByRound rounds;
+  for (double percent : percents)
+    rounds[static_cast<int>(rounds.size()) + 1] = std::log1p(percent / 100);
+  return rounds;
+}
+
+PairedSeries Contestant(int id, const std::vector<double>& percents, int off_default = 1) {
+  PairedSeries series;
+  series.candidate = id;
+  series.name = "c" + std::to_string(id);
+  series.log_ratios = Rounds(percents);
+  series.settings_off_default = off_default;
+  return series;
+}
+
+VerdictInput Input(std::vector<PairedSeries> contestants, size_t anchor_rounds = 6) {
+  VerdictInput input;
+  input.objective = "throughput";
+  input.anchor_rounds = anchor_rounds;
+  for (size_t i = 0; i < anchor_rounds; ++i)
+    input.anchor_log_ratios.push_back(i % 2 ? 0.01 : -0.01);
+  input.contestants = std::move(contestants);
+  return input;
+}
+
+TEST(Verdict, ClearGainWins) {
+  const Verdict verdict = Decide(
+      Input({Contestant(1, {9, 10, 11, 10, 9, 12}), Contestant(2, {-5, -4, -6, -5, -5, -4})}));
+  EXPECT_EQ(verdict.outcome, Outcome::kWinner);
+  EXPECT_EQ(verdict.recommended, 1);
+  EXPECT_NEAR(verdict.ratio.median, 1.10, 1e-3);
+  EXPECT_THAT(verdict.tied, IsEmpty());
+  EXPECT_THAT(verdict.sentence, HasSubstr("c1 beats the default by +10.0 % (+9.0 % to +12.0 % at"));
+  EXPECT_THAT(verdict.sentence, HasSubstr("not confirmed"));
+}
+
+TEST(Verdict, FiveRoundsAreNotEnoughHoweverClear) {
+  const Verdict verdict = Decide(Input({Contestant(1, {50, 50, 50, 50, 50})}, 5));
+  EXPECT_EQ(verdict.outcome, Outcome::kTooFewRounds);
+  EXPECT_EQ(verdict.recommended, 0);
+  EXPECT_EQ(verdict.best, 1);
+  EXPECT_FALSE(verdict.best_ratio.interval);
+  EXPECT_THAT(verdict.sentence, HasSubstr("not enough rounds to tell: 5 of at least 6"));
+}
+
+TEST(Verdict, GainWithinTheFloorIsNoDifference) {
+  const Verdict verdict = Decide(Input({Contestant(1, {0.3, 0.4, 0.5, 0.4, 0.3, 0.5})}));
+  EXPECT_GT(verdict.floor, 0.005);
+  EXPECT_EQ(verdict.outcome, Outcome::kNoDifference);
+  EXPECT_EQ(verdict.recommended, 0);
+  EXPECT_THAT(verdict.tied, ElementsAre(1));
+  EXPECT_THAT(verdict.sentence,
+              HasSubstr("no difference found, simplest configuration recommended: the default"));
+}
+
+TEST(Verdict, IntervalThatIncludesOneIsNoDifference) {
+  const Verdict verdict = Decide(Input({Contestant(1, {9, 10, -1, 10, 9, 12})}));
+  EXPECT_EQ(verdict.outcome, Outcome::kNoDifference);
+}
+
+TEST(Verdict, DefaultIsBestWhereAllOthersAreWorse) {
+  const Verdict verdict = Decide(Input({Contestant(1, {-9, -10, -11, -10, -9, -12})}));
+  EXPECT_EQ(verdict.outcome, Outcome::kDefaultBest);
+  EXPECT_EQ(verdict.recommended, 0);
+  EXPECT_THAT(verdict.tied, IsEmpty());
+}
+
+TEST(Verdict, EqualGainsTieAndTheSimplerOneIsRecommended) {
+  const Verdict verdict = Decide(Input({Contestant(1, {10.1, 10.2, 9.9, 10.1, 10.0, 10.2}, 2),
+                                        Contestant(2, {10.0, 10.1, 10.0, 10.0, 10.1, 10.0}, 1),
+                                        Contestant(3, {5, 5, 5.1, 5, 5, 5.2}, 1)}));
+  EXPECT_EQ(verdict.outcome, Outcome::kWinner);
+  EXPECT_EQ(verdict.best, 1);
+  EXPECT_EQ(verdict.recommended, 2);
+  EXPECT_THAT(verdict.tied, ElementsAre(1));
+}
+
+TEST(Verdict, FreshRoundsOverruleTheRoundsOfTheChoice) {
+  PairedSeries lucky = Contestant(1, {9, 10, 11, 10, 9, 12});
+  lucky.confirmation = Rounds({0.1, -0.2, 0.3, -0.1, 0.2, -0.3});
+  const Verdict overruled = Decide(Input({lucky}));
+  EXPECT_EQ(overruled.outcome, Outcome::kNoDifference);
+  EXPECT_TRUE(overruled.confirmed);
+  lucky.confirmation = Rounds({8, 9, 8, 9, 8, 9});
+  const Verdict confirmed = Decide(Input({lucky}));
+  EXPECT_EQ(confirmed.outcome, Outcome::kWinner);
+  EXPECT_NEAR(confirmed.ratio.median, 1.085, 1e-3);
+  EXPECT_THAT(confirmed.sentence, HasSubstr("confirmed in fresh rounds"));
+}
+
+TEST(Verdict, NothingIsSaidWithoutTheAnchor) {
+  EXPECT_EQ(Decide(Input({}, 0)).outcome, Outcome::kNoData);
+  EXPECT_EQ(Decide(Input({}, 6)).outcome, Outcome::kDefaultBest);
+}
+
+TEST(Verdict, ComparesRoundByRoundNotByPosition) {
+  // Both miss a different round; only rounds 2 to 6 are common, which is no interval.
+  PairedSeries first = Contestant(1, {10, 11, 12, 13, 14, 15, 16});
+  PairedSeries second = first;
+  second.candidate = 2;
+  first.log_ratios.erase(1);
+  second.log_ratios.erase(7);
+  const Verdict verdict = Decide(Input({first, second}, 7));
+  EXPECT_EQ(verdict.recommended, 1);
+  EXPECT_THAT(verdict.tied, ElementsAre(2));
+}
+
+TEST(EstimateRatio, MergesNeighboursOfALongDriftingSeries) {
+  std::vector<double> drifting;
+  for (int i = 0; i < 24; ++i) drifting.push_back(0.01 * i);
+  EXPECT_EQ(EstimateRatio(drifting).n, 12u);
+  EXPECT_EQ(EstimateRatio(std::vector<double>(drifting.begin(), drifting.begin() + 19)).n, 19u);
+}
+
+TEST(NoiseFloor, ShrinksWithRoundsAndGrowsWithNoise) {
+  std::vector<double> calm, wild;
+  for (int i = 0; i < 12; ++i) {
+    calm.push_back(0.01 * std::sin(i * 2.4));
+    wild.push_back(0.10 * std::sin(i * 2.4));
+  }
+  EXPECT_LT(NoiseFloor(calm, 20), NoiseFloor(calm, 6));
+  EXPECT_GT(NoiseFloor(wild, 6), 5 * NoiseFloor(calm, 6));
+  EXPECT_EQ(NoiseFloor(std::vector<double>{0.1, 0.2}, 6), 0);
+}
+
+}  // namespace
+}  // namespace pinion::harness
