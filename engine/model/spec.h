@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/json.h"
@@ -21,6 +22,9 @@ struct TensorNames {
   std::string attention_norm, mlp_norm, q, k, v, o, gate, up, down;  // up, down: fc1, fc2 if plain
   std::string final_norm;
   std::string head;                 // whole name; unused where the head is tied to the embedding
+  // Prefixes that real checkpoints of the architecture spell otherwise: {"model.", ""} says that
+  // "model.norm.weight" may be stored as "norm.weight". OpenWeights applies them; nobody else needs to.
+  std::vector<std::pair<std::string, std::string>> prefix_aliases;
 };
 
 // A decoder as plain data. An architecture file maps config.json to it; the decoder's loop reads it
@@ -48,6 +52,9 @@ struct DecoderSpec {
 // Reads config.json in the layout of transformers 4 or 5. Unknown architectures and fields whose
 // value would change the mathematics are errors that name them.
 Result<DecoderSpec> ReadSpec(const Json& config);
+
+// Adds the eos_token_id (an id or a list) of config.json or generation_config.json to spec.eos_ids.
+Status JoinEosIds(const Json& config, DecoderSpec& spec);
 
 // Names of the architectures that ReadSpec knows, for error messages and help.
 std::vector<std::string> KnownArchitectures();

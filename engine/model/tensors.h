@@ -17,7 +17,11 @@ struct TensorInfo {
   std::string name;
   kernels::Dtype dtype = kernels::Dtype::kF32;
   std::vector<int64_t> shape;
+  std::string file;  // that holds it; empty where it is made up
 };
+
+// Elements of one row as TensorSource::Rows counts them: the product of all dimensions but the first.
+size_t RowElements(const std::vector<int64_t>& shape);
 
 // Where weights come from: mapped safetensors files, or made up as they are asked for.
 // Thread rule: Find and Rows may be called by any number of threads.

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+#include "engine/model/spec.h"
+
+namespace pinion {
+
+// A field of config.json that changes the mathematics, with the values at which it does not.
+// Absent and null are always fine.
+struct NeutralField {
+  std::string_view key;
+  std::string_view values;  // separated by '|'; numbers compare by value; empty: only null will do
+};
+
+// One architecture as data: how its config.json becomes a DecoderSpec. Lives in an arch_*.cc file of
+// its own and is listed in architectures.cc.
+struct Architecture {
+  std::string_view name;        // architectures[0]
+  std::string_view model_type;  // what config.json says where it names no architecture
+  std::span<const NeutralField> neutral;  // beyond those that hold for everybody (architectures.cc)
+  // Fills the shape, the kinds, the biases and the names; the fields that every architecture shares
+  // (dtype, ids) are filled by ReadSpec.
+  Status (*read)(const Json& config, DecoderSpec& spec);
+};
+
+std::span<const Architecture* const> Architectures();
+// By architectures[0], else by model_type; the error lists what is known.
+Result<const Architecture*> FindArchitecture(const Json& config);
+// An error where a field that changes the mathematics holds a value that Pinion does not compute.
+Status CheckNeutralFields(const Json& config, std::span<const NeutralField> fields);
+std::span<const NeutralField> CommonNeutralFields();
+
+// Integers of config.json within [low, high]; the error names key, value and range.
+Result<int> RequireIn(const Json& config, std::string_view key, int64_t low, int64_t high);
+Result<int> OptionalIn(const Json& config, std::string_view key, int64_t low, int64_t high,
+                       int fallback);
+
+// What hostile or broken configs may ask for at most. No published model comes near, and products
+// of any two stay far from overflow.
+inline constexpr int64_t kMaxLayers = 1024, kMaxHeads = 1024, kMaxHeadDim = 1024;
+inline constexpr int64_t kMaxHidden = 1 << 17, kMaxIntermediate = 1 << 20;
+inline constexpr int64_t kMaxVocabulary = 1 << 22, kMaxPositions = 1 << 26;
+
+// Rotary position embeddings from rope_parameters (transformers 5) or rope_theta and rope_scaling
+// (4): fills rope_inv_freq, rope_scale and where the scaling stretches it max_positions, which with
+// head_dim must be set. Types: default, linear, llama3 (Llama 3.1); others are errors.
+Status ReadRope(const Json& config, DecoderSpec& spec);
+
+}  // namespace pinion

@@ -1,0 +1,149 @@
+#include "engine/model/model.h"
+
+#include <sys/stat.h>
+#include <algorithm>
+
+#include "engine/base/strings.h"
+#include "engine/model/hub.h"
+#include "engine/model/preset.h"
+#include "engine/model/tensor_list.h"
+
+namespace pinion {
+namespace {
+
+constexpr std::string_view kPresetPrefix = "preset:";
+
+enum class PathKind { kAbsent, kFolder, kOther };
+
+PathKind KindOf(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) return PathKind::kAbsent;
+  return S_ISDIR(info.st_mode) ? PathKind::kFolder : PathKind::kOther;
+}
+
+Result<DecoderSpec> SpecOf(const Json& config, const std::optional<Json>& generation_config) {
+  PINION_ASSIGN(DecoderSpec spec, ReadSpec(config));
+  if (generation_config) PINION_TRY(JoinEosIds(*generation_config, spec));
+  return spec;
+}
+
+Result<ModelFiles> FindPreset(const std::string& model) {
+  ModelFiles files;
+  files.name = model;
+  PINION_ASSIGN(files.config, PresetConfig(model.substr(kPresetPrefix.size())));
+  PINION_ASSIGN(files.spec, ReadSpec(files.config));
+  return files;
+}
+
+Result<ModelFiles> OpenFolder(const std::string& model, const std::string& folder) {
+  ModelFiles files;
+  files.name = model;
+  files.folder = folder;
+  const std::string config = folder + "/config.json";
+  if (KindOf(config) == PathKind::kAbsent)
+    return Fail(ErrorCode::kNotFound, StrCat("'", folder, "' holds no config.json; MODEL is a folder in "
+                                             "Hugging Face's layout, preset:NAME or org/name"));
+  PINION_ASSIGN(files.config, Json::ParseFile(config));
+  const std::string generation = folder + "/generation_config.json";
+  if (KindOf(generation) != PathKind::kAbsent) {
+    PINION_ASSIGN(files.generation_config, Json::ParseFile(generation));
+  }
+  auto spec = SpecOf(files.config, files.generation_config);
+  if (!spec) return Unexpected(std::move(spec).error().In(config));
+  files.spec = std::move(*spec);
+  return files;
+}
+
+// Tensors under the names of the spec, whatever prefix the checkpoint gave them.
+class RenamedSource : public TensorSource {
+ public:
+  RenamedSource(std::unique_ptr<TensorSource> source, std::string from, std::string to)
+      : source_(std::move(source)), from_(std::move(from)), to_(std::move(to)) {}
+
+  Result<TensorInfo> Find(const std::string& name) const override {
+    auto info = source_->Find(Stored(name));
+    if (info) info->name = name;
+    return info;
+  }
+  std::vector<std::string> Names() const override { return source_->Names(); }
+  const std::byte* Rows(const TensorInfo& info, size_t row, size_t count,
+                        std::vector<std::byte>& scratch) const override {
+    return source_->Rows(AsStored(info), row, count, scratch);
+  }
+  void Release(const TensorInfo& info, size_t row, size_t count) const override {
+    source_->Release(AsStored(info), row, count);
+  }
+
+ private:
+  std::string Stored(const std::string& name) const {
+    return name.starts_with(from_) ? to_ + name.substr(from_.size()) : name;
+  }
+  TensorInfo AsStored(TensorInfo info) const {
+    info.name = Stored(info.name);
+    return info;
+  }
+
+  std::unique_ptr<TensorSource> source_;
+  std::string from_, to_;
+};
+
+// The embedding decides which spelling a checkpoint uses; every architecture has one.
+std::unique_ptr<TensorSource> ApplyAliases(std::unique_ptr<TensorSource> source,
+                                           const TensorNames& names) {
+  const auto stored = source->Names();
+  const auto has = [&](const std::string& name) {
+    return std::binary_search(stored.begin(), stored.end(), name);
+  };
+  if (has(names.embedding)) return source;
+  for (const auto& [from, to] : names.prefix_aliases) {
+    if (!names.embedding.starts_with(from)) continue;
+    if (has(to + names.embedding.substr(from.size())))
+      return std::make_unique<RenamedSource>(std::move(source), from, to);
+  }
+  return source;
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  std::vector<std::string> sizes;
+  for (const int64_t size : shape) sizes.push_back(StrCat(size));
+  return StrCat("[", Join(sizes, ", "), "]");
+}
+
+Status CheckTensors(const TensorSource& source, const DecoderSpec& spec) {
+  for (const TensorSpec& wanted : TensorList(spec)) {
+    PINION_ASSIGN(const TensorInfo info, source.Find(wanted.name));
+    if (info.shape != wanted.shape)
+      return Fail(ErrorCode::kCorrupt,
+                  StrCat("tensor '", wanted.name, "' of ", info.file, " has shape ",
+                         ShapeText(info.shape), ", config.json asks for ", ShapeText(wanted.shape)));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ModelFiles> FindModel(const std::string& model) {
+  if (model.starts_with(kPresetPrefix)) return FindPreset(model);
+  switch (KindOf(model)) {
+    case PathKind::kFolder:
+      return OpenFolder(model, model);
+    case PathKind::kOther:
+      return Fail(ErrorCode::kUsage, StrCat("'", model, "' is a file; MODEL is a folder with config.json "
+                                            "and safetensors files, preset:NAME or org/name"));
+    case PathKind::kAbsent:
+      break;
+  }
+  PINION_ASSIGN(const std::string snapshot, FindInHub(model));
+  return OpenFolder(model, snapshot);
+}
+
+Result<std::unique_ptr<TensorSource>> OpenWeights(const ModelFiles& files, uint64_t seed) {
+  if (files.folder.empty()) return MakeUpWeights(files.spec, files.spec.checkpoint_dtype, seed);
+  PINION_ASSIGN(auto source, OpenSafetensors(files.folder));
+  source = ApplyAliases(std::move(source), files.spec.names);
+  if (auto checked = CheckTensors(*source, files.spec); !checked)
+    return Unexpected(std::move(checked).error().In(files.folder));
+  return source;
+}
+
+}  // namespace pinion

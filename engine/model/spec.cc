@@ -1,0 +1,135 @@
+#include "engine/model/spec.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "engine/base/strings.h"
+#include "engine/model/architecture.h"
+#include "engine/model/tensor_list.h"
+
+namespace pinion {
+namespace {
+
+// What makes a config one that Pinion cannot run as a whole, whatever its architecture.
+Status CheckKind(const Json& config) {
+  if (!config.is_object())
+    return Fail(ErrorCode::kCorrupt,
+                StrCat("config.json holds a ", config.type_name(), ", want an object"));
+  if (const Json* nested = config.Find("text_config"); nested && !nested->is_null())
+    return Fail(ErrorCode::kUnsupported,
+                "'text_config' says that this model reads more than text; Pinion runs text-only "
+                "checkpoints, export the language model alone");
+  for (const char* key : {"quantization_config", "compression_config"}) {
+    const Json* quantised = config.Find(key);
+    if (!quantised || quantised->is_null()) continue;
+    const auto method = Optional<std::string>(*quantised, "quant_method", "of an unnamed method");
+    return Fail(ErrorCode::kUnsupported,
+                StrCat("the weights are quantised (", method ? *method : "of an unnamed method",
+                       ", '", key, "'), which Pinion does not read; take the bfloat16, float16 or "
+                       "float32 checkpoint that they were made from"));
+  }
+  return {};
+}
+
+// Every layer must attend to everything: windows and other kinds of layer are not computed.
+Status CheckLayerTypes(const Json& config) {
+  const Json* types = config.Find("layer_types");
+  if (!types || types->is_null()) return {};
+  if (!types->is_array())
+    return Fail(ErrorCode::kCorrupt,
+                StrCat("'layer_types' is a ", types->type_name(), ", want a list"));
+  for (const Json& type : types->array())
+    if (!type.is_string() || type.string() != "full_attention")
+      return Fail(ErrorCode::kUnsupported,
+                  StrCat("'layer_types' holds ", type.Dump(), ", want full_attention only"));
+  return {};
+}
+
+// One id, a list of ids, or nothing.
+Result<std::vector<int32_t>> ReadIds(const Json& object, std::string_view key) {
+  const Json* value = object.Find(key);
+  if (!value || value->is_null()) return std::vector<int32_t>{};
+  const Json::Array list = value->is_array() ? value->array() : Json::Array{*value};
+  if (list.size() > 1024)
+    return Fail(ErrorCode::kCorrupt, StrCat("'", key, "' lists ", list.size(), " ids, want at most 1024"));
+  std::vector<int32_t> ids;
+  for (const Json& id : list) {
+    if (!id.is_int() || id.integer() < 0 || id.integer() > std::numeric_limits<int32_t>::max())
+      return Fail(ErrorCode::kCorrupt, StrCat("'", key, "' holds ", id.Dump().substr(0, 60),
+                                              ", want token ids from 0 to 2147483647"));
+    ids.push_back(static_cast<int32_t>(id.integer()));
+  }
+  return ids;
+}
+
+// "dtype" in transformers 5, "torch_dtype" in 4; absent means float32, as there.
+Result<std::string> ReadDtype(const Json& config) {
+  PINION_ASSIGN(const std::string old, Optional<std::string>(config, "torch_dtype", "float32"));
+  PINION_ASSIGN(std::string dtype, Optional<std::string>(config, "dtype", old));
+  if (dtype.rfind("torch.", 0) == 0) dtype = dtype.substr(6);
+  for (const char* known : {"bfloat16", "float16", "float32"})
+    if (dtype == known) return dtype;
+  return Fail(ErrorCode::kUnsupported,
+              StrCat("'dtype' is '", dtype, "', want bfloat16, float16 or float32"));
+}
+
+// Relations between numbers that are each in range.
+Status CheckShape(const DecoderSpec& spec) {
+  if (spec.heads % spec.kv_heads != 0)
+    return Fail(ErrorCode::kCorrupt, StrCat("there are ", spec.heads,
+                                            " attention heads, want a multiple of the ",
+                                            spec.kv_heads, " key-value heads"));
+  if (spec.head_dim < 8 || spec.head_dim > kMaxHeadDim || spec.head_dim % 8 != 0)
+    return Fail(ErrorCode::kUnsupported, StrCat("heads are ", spec.head_dim,
+                                                " wide, want a multiple of 8 from 8 to ", kMaxHeadDim));
+  if (!(spec.norm_eps >= 0 && spec.norm_eps < 1))
+    return Fail(ErrorCode::kCorrupt,
+                StrCat("the norm's epsilon is ", spec.norm_eps, ", want 0 to below 1"));
+  return {};
+}
+
+}  // namespace
+
+Status JoinEosIds(const Json& config, DecoderSpec& spec) {
+  PINION_ASSIGN(const auto ids, ReadIds(config, "eos_token_id"));
+  for (const int32_t id : ids)
+    if (std::find(spec.eos_ids.begin(), spec.eos_ids.end(), id) == spec.eos_ids.end())
+      spec.eos_ids.push_back(id);
+  return {};
+}
+
+Result<DecoderSpec> ReadSpec(const Json& config) {
+  PINION_TRY(CheckKind(config));
+  PINION_ASSIGN(const Architecture* architecture, FindArchitecture(config));
+  PINION_TRY(CheckNeutralFields(config, CommonNeutralFields()));
+  PINION_TRY(CheckNeutralFields(config, architecture->neutral));
+  PINION_TRY(CheckLayerTypes(config));
+  DecoderSpec spec;
+  spec.architecture = architecture->name;
+  PINION_TRY(architecture->read(config, spec));
+  PINION_TRY(CheckShape(spec));
+  PINION_ASSIGN(spec.checkpoint_dtype, ReadDtype(config));
+  PINION_TRY(JoinEosIds(config, spec));
+  PINION_ASSIGN(const auto bos, ReadIds(config, "bos_token_id"));
+  if (!bos.empty()) spec.bos_id = bos[0];
+  return spec;
+}
+
+std::vector<std::string> KnownArchitectures() {
+  std::vector<std::string> names;
+  for (const Architecture* architecture : Architectures()) names.emplace_back(architecture->name);
+  return names;
+}
+
+uint64_t ParameterCount(const DecoderSpec& spec) {
+  uint64_t count = 0;
+  for (const TensorSpec& tensor : TensorList(spec)) count += ElementCount(tensor.shape);
+  return count;
+}
+
+uint64_t KvBytesPerToken(const DecoderSpec& spec, size_t bytes_per_element) {
+  const uint64_t keys = uint64_t{1} * spec.layers * spec.kv_heads * spec.head_dim;
+  return 2 * keys * bytes_per_element;
+}
+
+}  // namespace pinion

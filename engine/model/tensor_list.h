@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/model/spec.h"
+
+namespace pinion {
+
+// What a tensor does in the decoder; made-up weights take their distribution from it.
+enum class TensorRole {
+  kEmbedding,       // token or position embedding, and the head
+  kNorm,            // a norm's weight
+  kBias,            // of a linear or a norm
+  kLinear,          // [outputs][inputs], read from a normalised stream
+  kResidualLinear,  // o and down: what they compute is added to the residual stream
+};
+
+struct TensorSpec {
+  std::string name;
+  std::vector<int64_t> shape;
+  TensorRole role = TensorRole::kLinear;
+};
+
+// Every tensor that the spec names, in the order of the computation. The one list behind the check
+// of a checkpoint, parameter counts, made-up weights and written checkpoints.
+std::vector<TensorSpec> TensorList(const DecoderSpec& spec);
+
+// "model.layers.{}.mlp.up_proj", 3 -> "model.layers.3.mlp.up_proj"
+std::string LayerTensor(std::string_view pattern, int layer);
+
+// Product of the dimensions; they are known to fit (ReadSpec's bounds, the header check).
+uint64_t ElementCount(const std::vector<int64_t>& shape);
+
+}  // namespace pinion
