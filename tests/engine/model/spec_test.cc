@@ -1,0 +1,207 @@
+#include "engine/model/spec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/base/strings.h"
+#include "engine/model/tensor_list.h"
+
+namespace pinion {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::FloatNear;
+using ::testing::HasSubstr;
+using ::testing::Pointwise;
+
+Json Config(const std::string& model) {
+  return Json::ParseFile(StrCat(PINION_TEST_DATA, "/models/", model, "/config.json")).value();
+}
+
+DecoderSpec Spec(const std::string& model) { return ReadSpec(Config(model)).value(); }
+
+// The config of `model` with one field set to a JSON text.
+Json With(const std::string& model, std::string_view key, std::string_view value) {
+  Json config = Config(model);
+  config.Set(key, Json::Parse(value).value());
+  return config;
+}
+
+std::string ErrorOf(const Json& config) {
+  const auto spec = ReadSpec(config);
+  return spec ? "no error" : spec.error().message;
+}
+
+std::string Shape(const DecoderSpec& s) {
+  return StrCat(s.architecture, " layers ", s.layers, " hidden ", s.hidden, " heads ", s.heads, "/",
+                s.kv_heads, " x ", s.head_dim, " mlp ", s.intermediate, " vocabulary ", s.vocabulary,
+                " positions ", s.max_positions, "+", s.position_offset, " biases ", s.qkv_bias,
+                s.o_bias, s.mlp_bias, s.norm_bias, " tied ", s.tied_head, " rotary ", s.rotary, " ",
+                s.checkpoint_dtype);
+}
+
+TEST(Spec, ReadsEveryFixture) {
+  EXPECT_EQ(Shape(Spec("llama")),
+            "LlamaForCausalLM layers 3 hidden 64 heads 4/2 x 16 mlp 176 vocabulary 576 positions "
+            "1024+0 biases 0000 tied 1 rotary 1 bfloat16");
+  EXPECT_EQ(Shape(Spec("llama2")),
+            "LlamaForCausalLM layers 2 hidden 96 heads 3/3 x 32 mlp 256 vocabulary 736 positions "
+            "512+0 biases 0000 tied 0 rotary 1 bfloat16");
+  EXPECT_EQ(Shape(Spec("qwen2")),
+            "Qwen2ForCausalLM layers 3 hidden 112 heads 7/1 x 16 mlp 152 vocabulary 576 positions "
+            "1024+0 biases 1000 tied 1 rotary 1 bfloat16");
+  EXPECT_EQ(Shape(Spec("opt")),
+            "OPTForCausalLM layers 2 hidden 64 heads 2/2 x 32 mlp 256 vocabulary 576 positions "
+            "512+2 biases 1111 tied 1 rotary 0 bfloat16");
+  EXPECT_EQ(Shape(Spec("tiny-trained")),
+            "LlamaForCausalLM layers 4 hidden 128 heads 4/2 x 32 mlp 384 vocabulary 1024 positions "
+            "2048+0 biases 0000 tied 1 rotary 1 bfloat16");
+}
+
+TEST(Spec, ReadsIds) {
+  EXPECT_THAT(Spec("llama").eos_ids, ElementsAre(2));
+  EXPECT_EQ(Spec("llama").bos_id, 0);
+  EXPECT_EQ(Spec("qwen2").bos_id, std::nullopt);
+  DecoderSpec spec = ReadSpec(With("llama", "eos_token_id", "[7, 9]")).value();
+  ASSERT_TRUE(JoinEosIds(Json::Parse(R"({"eos_token_id": [9, 11]})").value(), spec));
+  EXPECT_THAT(spec.eos_ids, ElementsAre(7, 9, 11));
+  EXPECT_THAT(ErrorOf(With("llama", "eos_token_id", "[-1]")), HasSubstr("eos_token_id"));
+  EXPECT_THAT(ErrorOf(With("llama", "bos_token_id", "4294967296")), HasSubstr("bos_token_id"));
+}
+
+// Numbers from transformers' formulas, computed apart.
+TEST(Spec, StretchesLlama3Frequencies) {
+  const std::vector<float> want = {1.0f,          0.07940301f,   0.004700754f,   0.0009115831f,
+                                   0.0001767767f, 3.428102e-05f, 6.647870e-06f, 1.289173e-06f};
+  const auto got = Spec("llama").rope_inv_freq;
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 2e-6 * want[i]) << i;
+}
+
+TEST(Spec, ReadsRopeOfBothLayouts) {
+  const auto plain = Spec("llama2").rope_inv_freq;
+  EXPECT_FLOAT_EQ(plain[1], std::pow(10000.0, -2.0 / 32));
+  const Json v5 = Json::Parse(R"({"rope_theta": 10000.0, "rope_type": "linear", "factor": 4})").value();
+  Json config = Config("llama2");
+  config.Set("rope_parameters", v5);
+  const DecoderSpec stretched = ReadSpec(config).value();
+  EXPECT_FLOAT_EQ(stretched.rope_inv_freq[1], plain[1] / 4);
+  EXPECT_EQ(stretched.max_positions, 2048);
+  const auto v4 = With("llama2", "rope_scaling", R"({"type": "linear", "factor": 4.0})");
+  EXPECT_EQ(ReadSpec(v4).value().rope_inv_freq, stretched.rope_inv_freq);
+}
+
+TEST(Spec, RefusesRopeItCannotCompute) {
+  EXPECT_THAT(ErrorOf(With("llama2", "rope_scaling", R"({"type": "yarn", "factor": 4.0})")),
+              AllOf(HasSubstr("'yarn'"), HasSubstr("default, linear or llama3")));
+  EXPECT_THAT(ErrorOf(With("llama2", "rope_scaling", R"({"type": "linear"})")), HasSubstr("'factor'"));
+  EXPECT_THAT(ErrorOf(With("llama2", "rope_scaling", R"({"type": "linear", "factor": 1e300})")),
+              HasSubstr("'factor'"));
+  EXPECT_THAT(ErrorOf(With("llama2", "rope_theta", "0")), HasSubstr("'rope_theta'"));
+  EXPECT_THAT(ErrorOf(With("llama2", "rope_scaling", "[1]")), HasSubstr("rope parameters"));
+  EXPECT_THAT(ErrorOf(With("llama2", "rope_scaling",
+                           R"({"type": "llama3", "factor": 8, "low_freq_factor": 4,
+                               "high_freq_factor": 4, "original_max_position_embeddings": 64})")),
+              HasSubstr("'high_freq_factor'"));
+  EXPECT_THAT(ErrorOf(With("llama2", "rope_scaling",
+                           R"({"rope_type": "default", "partial_rotary_factor": 0.5})")),
+              HasSubstr("partial_rotary_factor"));
+}
+
+struct Refusal {
+  const char *model, *key, *value, *says;
+};
+
+void PrintTo(const Refusal& refusal, std::ostream* out) {
+  *out << refusal.model << " " << refusal.key << "=" << refusal.value;
+}
+
+class RefusedField : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(RefusedField, IsNamedInTheError) {
+  const Refusal& refusal = GetParam();
+  EXPECT_THAT(ErrorOf(With(refusal.model, refusal.key, refusal.value)), HasSubstr(refusal.says));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Spec, RefusedField,
+    ::testing::Values(
+        Refusal{"llama", "architectures", R"(["GPT2LMHeadModel"])", "'GPT2LMHeadModel'"},
+        Refusal{"llama", "architectures", "[3]", "'architectures'"},
+        Refusal{"llama", "text_config", "{}", "'text_config'"},
+        Refusal{"llama", "quantization_config", R"({"quant_method": "awq"})", "awq"},
+        Refusal{"llama", "quantization_config", "7", "'quantization_config'"},
+        Refusal{"llama", "hidden_act", R"("gelu")", "'hidden_act'"},
+        Refusal{"llama", "sliding_window", "4096", "'sliding_window'"},
+        Refusal{"llama", "final_logit_softcapping", "30.0", "'final_logit_softcapping'"},
+        Refusal{"llama", "logits_scaling", "8.0", "'logits_scaling'"},
+        Refusal{"llama", "qk_norm", "true", "'qk_norm'"},
+        Refusal{"llama", "partial_rotary_factor", "0.5", "'partial_rotary_factor'"},
+        Refusal{"llama", "num_local_experts", "8", "'num_local_experts'"},
+        Refusal{"llama", "layer_types", R"(["sliding_attention"])", "sliding_attention"},
+        Refusal{"llama", "layer_types", "3", "'layer_types'"},
+        Refusal{"llama", "dtype", R"("float8_e4m3fn")", "float8_e4m3fn"},
+        Refusal{"llama", "num_hidden_layers", "0", "1 to 1024"},
+        Refusal{"llama", "num_hidden_layers", "1000000000", "1 to 1024"},
+        Refusal{"llama", "num_hidden_layers", "3.0", "'num_hidden_layers'"},
+        Refusal{"llama", "num_hidden_layers", "null", "'num_hidden_layers'"},
+        Refusal{"llama", "hidden_size", "-64", "'hidden_size'"},
+        Refusal{"llama", "hidden_size", "9223372036854775807", "'hidden_size'"},
+        Refusal{"llama", "vocab_size", "1e99", "'vocab_size'"},
+        Refusal{"llama", "num_attention_heads", "0", "'num_attention_heads'"},
+        Refusal{"llama", "num_key_value_heads", "3", "key-value heads"},
+        Refusal{"llama", "head_dim", "12", "multiple of 8"},
+        Refusal{"llama", "rms_norm_eps", "2", "epsilon"},
+        Refusal{"llama", "max_position_embeddings", "100000000000", "'max_position_embeddings'"},
+        Refusal{"llama2", "attention_bias", "1", "'attention_bias'"},
+        Refusal{"qwen2", "num_attention_heads", "5", "'num_attention_heads'"},
+        Refusal{"qwen2", "use_sliding_window", "true", "'use_sliding_window'"},
+        Refusal{"opt", "do_layer_norm_before", "false", "'do_layer_norm_before'"},
+        Refusal{"opt", "_remove_final_layer_norm", "true", "'_remove_final_layer_norm'"},
+        Refusal{"opt", "activation_function", R"("gelu")", "'activation_function'"},
+        Refusal{"opt", "word_embed_proj_dim", "32", "'word_embed_proj_dim'"}));
+
+TEST(Spec, AcceptsNeutralValues) {
+  for (const auto& [key, value] :
+       {std::pair{"pretraining_tp", "2"}, {"logits_scaling", "1.0"}, {"partial_rotary_factor", "1"},
+        {"attention_multiplier", "null"}, {"qk_norm", "false"}, {"something_new", "3"},
+        {"num_experts", "0"}, {"quantization_config", "null"}})
+    EXPECT_EQ(ErrorOf(With("llama", key, value)), "no error") << key;
+  EXPECT_EQ(ErrorOf(With("qwen2", "sliding_window", "4096")), "no error");
+}
+
+TEST(Spec, FallsBackToTheModelType) {
+  EXPECT_EQ(ReadSpec(With("opt", "architectures", "[]"))->architecture, "OPTForCausalLM");
+  Json config = With("opt", "architectures", "null");
+  config.Set("model_type", "gpt2");
+  EXPECT_THAT(ErrorOf(config), AllOf(HasSubstr("model type 'gpt2'"), HasSubstr("LlamaForCausalLM")));
+  config.Set("model_type", nullptr);
+  EXPECT_THAT(ErrorOf(config), HasSubstr("'model_type'"));
+  EXPECT_THAT(ErrorOf(Json::MakeArray()), HasSubstr("want an object"));
+}
+
+TEST(Spec, BiasesFollowTheConfig) {
+  Json config = With("llama", "attention_bias", "true");
+  config.Set("mlp_bias", true);
+  const DecoderSpec llama = ReadSpec(config).value();
+  EXPECT_TRUE(llama.qkv_bias && llama.o_bias && llama.mlp_bias);
+  const DecoderSpec opt = ReadSpec(With("opt", "enable_bias", "false")).value();
+  EXPECT_FALSE(opt.qkv_bias || opt.o_bias || opt.mlp_bias);
+  EXPECT_TRUE(opt.norm_bias);
+}
+
+TEST(Spec, CountsParametersAndKvBytes) {
+  EXPECT_EQ(ParameterCount(Spec("llama")), 175552u);  // its index says so
+  EXPECT_EQ(KvBytesPerToken(Spec("llama"), 2), 2u * 3 * 2 * 16 * 2);
+}
+
+TEST(TensorList, FillsInTheLayer) {
+  EXPECT_EQ(LayerTensor("a.{}.b", 12), "a.12.b");
+  EXPECT_EQ(LayerTensor("norm", 1), "norm");
+}
+
+}  // namespace
+}  // namespace pinion
