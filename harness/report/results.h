@@ -51,11 +51,6 @@ struct Comparison {
   Estimate ratio;              // n = 0 for the anchor itself
 };
 
-struct Setting {
-  std::string key;    // "threads_bind", as EngineOptions' JSON has it
-  std::string value;  // as a person would type it
-};
-
 enum class CandidateStatus { kPending, kOk, kInfeasible, kFailed, kDropped };
 const char* Name(CandidateStatus status);  // "pending", "ok", "infeasible", "failed", "dropped"
 

@@ -22,6 +22,13 @@ struct Space {
   std::vector<int> max_num_seqs;
 };
 
+// One setting of a candidate: its name as in the JSON forms and its value as a person would type
+// it.
+struct Setting {
+  std::string key, value;
+  bool operator==(const Setting&) const = default;
+};
+
 // What every trial is loaded with: random prompts, the same for all candidates of a round.
 struct Workload {
   int prompt_len = 256;                   // tokens
@@ -35,7 +42,8 @@ const char* Name(Objective objective);  // "throughput", "latency", "balanced"
 
 // A sweep as data: what --def reads and results.db keeps.
 struct Definition {
-  Space space;
+  Space space;                   // a grid: every combination
+  std::vector<Json> candidates;  // and these points, each an object of settings off the base
   Workload workload;
   std::vector<Objective> objectives = {Objective::kThroughput, Objective::kLatency,
                                        Objective::kBalanced};
@@ -50,5 +58,12 @@ struct Definition {
 Status FromJson(const Json& object, Definition& definition);
 Json ToJson(const Definition& definition);
 Json ToJson(const Workload& workload);
+Status FromJson(const Json& object, Workload& workload);
+
+// What FromJson checks, for definitions that flags have changed.
+Status Validate(const Definition& definition);
+
+// "throughput", "latency" or "balanced"; the error lists them.
+Result<Objective> ParseObjective(const std::string& name);
 
 }  // namespace pinion::harness

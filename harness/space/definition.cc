@@ -1,0 +1,251 @@
+#include "harness/space/definition.h"
+
+#include <algorithm>
+#include <set>
+
+#include "engine/base/strings.h"
+
+namespace pinion::harness {
+namespace {
+
+// Longest loads that make sense; they catch a swapped unit, not a big machine.
+constexpr int kMaxTokens = 1 << 20, kMaxClients = 4096, kMaxRounds = 10'000;
+
+Status CheckKeys(const Json& object, const std::string& where,
+                 const std::vector<std::string>& known) {
+  if (!object.is_object())
+    return Fail(ErrorCode::kUsage, StrCat(where, " must be an object, not ", object.type_name()));
+  for (const auto& [key, value] : object.object())
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      return Fail(ErrorCode::kUsage,
+                  StrCat("unknown key '", key, "' in ", where, "; known are ", Join(known, ", ")));
+  return {};
+}
+
+Result<int> ToInt(const Json& value, const std::string& what) {
+  if (!value.is_int())
+    return Fail(ErrorCode::kUsage, StrCat(what, " must be an integer, not ", value.Dump()));
+  if (value.integer() < INT32_MIN || value.integer() > INT32_MAX)
+    return Fail(ErrorCode::kUsage, StrCat(what, " ", value.Dump(), " is out of range"));
+  return static_cast<int>(value.integer());
+}
+
+Result<std::string> ToText(const Json& value, const std::string& what) {
+  if (!value.is_string())
+    return Fail(ErrorCode::kUsage, StrCat(what, " must be a string, not ", value.Dump()));
+  return value.string();
+}
+
+// 4, 0.5 or "512MiB" -> GiB.
+Result<double> ToGib(const Json& value, const std::string& what) {
+  constexpr uint64_t kGib = uint64_t{1} << 30;
+  if (value.is_number() && value.number() > 0) return value.number();
+  if (!value.is_string())
+    return Fail(ErrorCode::kUsage,
+                StrCat(what, " must be GiB above 0 or text as \"512MiB\", not ", value.Dump()));
+  PINION_ASSIGN(const uint64_t bytes, ParseBytes(value.string(), kGib, what));
+  return static_cast<double>(bytes) / static_cast<double>(kGib);
+}
+
+template <typename T, typename Convert>
+Status ReadList(const Json& object, const std::string& key, Convert convert, std::vector<T>& list) {
+  const Json* value = object.Find(key);
+  if (!value) return {};
+  if (!value->is_array() || value->array().empty())
+    return Fail(ErrorCode::kUsage,
+                StrCat("'", key, "' must be a list of at least one value, not ", value->Dump()));
+  list.clear();
+  for (const Json& item : value->array()) {
+    PINION_ASSIGN(T one, convert(item, StrCat("a value of '", key, "'")));
+    list.push_back(std::move(one));
+  }
+  return {};
+}
+
+Status ReadInt(const Json& object, const std::string& key, int& field) {
+  if (const Json* value = object.Find(key)) {
+    PINION_ASSIGN(field, ToInt(*value, StrCat("'", key, "'")));
+  }
+  return {};
+}
+
+Status FromJson(const Json& object, Space& space) {
+  PINION_TRY(CheckKeys(object, "'space'",
+                       {"threads_bind", "reserved_cpus", "kv_cache_space", "tensor_parallel", "isa",
+                        "dtype", "max_num_batched_tokens", "max_num_seqs"}));
+  PINION_TRY(ReadList(object, "threads_bind", ToText, space.threads_bind));
+  PINION_TRY(ReadList(object, "reserved_cpus", ToInt, space.reserved_cpus));
+  PINION_TRY(ReadList(object, "kv_cache_space", ToGib, space.kv_cache_space_gib));
+  PINION_TRY(ReadList(object, "tensor_parallel", ToInt, space.tensor_parallel));
+  PINION_TRY(ReadList(object, "isa", ToText, space.isa));
+  PINION_TRY(ReadList(object, "dtype", ToText, space.dtype));
+  PINION_TRY(ReadList(object, "max_num_batched_tokens", ToInt, space.max_num_batched_tokens));
+  return ReadList(object, "max_num_seqs", ToInt, space.max_num_seqs);
+}
+
+Status ReadSeconds(const Json& object, const std::string& key, double& seconds) {
+  const Json* value = object.Find(key);
+  if (!value) return {};
+  if (value->is_number()) {
+    seconds = value->number();
+  } else if (value->is_string()) {
+    PINION_ASSIGN(seconds, ParseDuration(value->string(), StrCat("'", key, "'")));
+  } else {
+    return Fail(ErrorCode::kUsage,
+                StrCat("'", key, "' must be seconds or text as \"10m\", not ", value->Dump()));
+  }
+  return {};
+}
+
+Status ReadCandidates(const Json& object, std::vector<Json>& candidates) {
+  const Json* value = object.Find("candidates");
+  if (!value) return {};
+  if (!value->is_array())
+    return Fail(ErrorCode::kUsage, "'candidates' must be a list of objects of settings");
+  candidates.clear();
+  for (const Json& point : value->array()) {
+    if (!point.is_object() || point.object().empty())
+      return Fail(ErrorCode::kUsage,
+                  StrCat("each of 'candidates' must be an object of settings, as "
+                         "{\"isa\":\"avx2\"}, not ",
+                         point.Dump()));
+    candidates.push_back(point);
+  }
+  return {};
+}
+
+Status CheckRange(const char* key, int value, int low, int high) {
+  if (value >= low && value <= high) return {};
+  return Fail(ErrorCode::kUsage,
+              StrCat("'", key, "' is ", value, "; it must be from ", low, " to ", high));
+}
+
+Status Validate(const Workload& workload) {
+  PINION_TRY(CheckRange("prompt_len", workload.prompt_len, 1, kMaxTokens));
+  // Two tokens at least, or there is no time per token after the first.
+  PINION_TRY(CheckRange("output_len", workload.output_len, 2, kMaxTokens));
+  PINION_TRY(CheckRange("num_prompts", workload.num_prompts, 1, kMaxTokens));
+  for (int clients : workload.concurrency)
+    PINION_TRY(CheckRange("concurrency", clients, 1, kMaxClients));
+  const std::set<int> unique(workload.concurrency.begin(), workload.concurrency.end());
+  if (unique.size() != workload.concurrency.size())
+    return Fail(ErrorCode::kUsage, "'concurrency' names one value twice");
+  return {};
+}
+
+template <typename T>
+void SetList(Json& object, const char* key, const std::vector<T>& list) {
+  if (!list.empty()) object.Set(key, Json(list));
+}
+
+Json ToJson(const Space& space) {
+  Json object = Json::MakeObject();
+  SetList(object, "threads_bind", space.threads_bind);
+  SetList(object, "reserved_cpus", space.reserved_cpus);
+  SetList(object, "kv_cache_space", space.kv_cache_space_gib);
+  SetList(object, "tensor_parallel", space.tensor_parallel);
+  SetList(object, "isa", space.isa);
+  SetList(object, "dtype", space.dtype);
+  SetList(object, "max_num_batched_tokens", space.max_num_batched_tokens);
+  SetList(object, "max_num_seqs", space.max_num_seqs);
+  return object;
+}
+
+}  // namespace
+
+const char* Name(Objective objective) {
+  switch (objective) {
+    case Objective::kThroughput:
+      return "throughput";
+    case Objective::kLatency:
+      return "latency";
+    case Objective::kBalanced:
+      return "balanced";
+  }
+  return "";
+}
+
+Result<Objective> ParseObjective(const std::string& name) {
+  for (Objective objective : {Objective::kThroughput, Objective::kLatency, Objective::kBalanced})
+    if (name == Name(objective)) return objective;
+  return Fail(ErrorCode::kUsage,
+              StrCat("unknown objective '", name, "'; known are throughput, latency, balanced"));
+}
+
+Status FromJson(const Json& object, Workload& workload) {
+  PINION_TRY(
+      CheckKeys(object, "'workload'", {"prompt_len", "output_len", "concurrency", "num_prompts"}));
+  PINION_TRY(ReadInt(object, "prompt_len", workload.prompt_len));
+  PINION_TRY(ReadInt(object, "output_len", workload.output_len));
+  PINION_TRY(ReadInt(object, "num_prompts", workload.num_prompts));
+  PINION_TRY(ReadList(object, "concurrency", ToInt, workload.concurrency));
+  return Validate(workload);
+}
+
+Status FromJson(const Json& object, Definition& definition) {
+  PINION_TRY(CheckKeys(object, "the sweep definition",
+                       {"$schema", "space", "candidates", "workload", "objectives", "budget",
+                        "rounds", "seed", "trial_limit"}));
+  if (const Json* space = object.Find("space")) PINION_TRY(FromJson(*space, definition.space));
+  PINION_TRY(ReadCandidates(object, definition.candidates));
+  if (const Json* workload = object.Find("workload"))
+    PINION_TRY(FromJson(*workload, definition.workload));
+  const auto to_objective = [](const Json& value, const std::string& what) -> Result<Objective> {
+    PINION_ASSIGN(const std::string name, ToText(value, what));
+    return ParseObjective(name);
+  };
+  PINION_TRY(ReadList(object, "objectives", to_objective, definition.objectives));
+  PINION_TRY(ReadSeconds(object, "budget", definition.budget_s));
+  PINION_TRY(ReadSeconds(object, "trial_limit", definition.trial_limit_s));
+  PINION_TRY(ReadInt(object, "rounds", definition.rounds));
+  if (const Json* seed = object.Find("seed")) {
+    if (!seed->is_int() || seed->integer() < 0)
+      return Fail(ErrorCode::kUsage,
+                  StrCat("'seed' must be an integer of at least 0, not ", seed->Dump()));
+    definition.seed = static_cast<uint64_t>(seed->integer());
+  }
+  return Validate(definition);
+}
+
+Status Validate(const Definition& definition) {
+  PINION_TRY(Validate(definition.workload));
+  PINION_TRY(CheckRange("rounds", definition.rounds, 1, kMaxRounds));
+  if (!(definition.budget_s > 0) || !(definition.trial_limit_s > 0))
+    return Fail(ErrorCode::kUsage, "'budget' and 'trial_limit' must be above 0 seconds");
+  const std::set<Objective> unique(definition.objectives.begin(), definition.objectives.end());
+  if (unique.empty() || unique.size() != definition.objectives.size())
+    return Fail(ErrorCode::kUsage, "'objectives' must name at least one objective and none twice");
+  const auto& clients = definition.workload.concurrency;
+  const bool needs_one = unique.count(Objective::kLatency) || unique.count(Objective::kBalanced);
+  if (needs_one && std::find(clients.begin(), clients.end(), 1) == clients.end())
+    return Fail(ErrorCode::kUsage,
+                "objectives 'latency' and 'balanced' are measured at concurrency 1: add 1 to "
+                "'concurrency' or ask for 'throughput' alone");
+  return {};
+}
+
+Json ToJson(const Workload& workload) {
+  Json object = Json::MakeObject();
+  object.Set("prompt_len", workload.prompt_len);
+  object.Set("output_len", workload.output_len);
+  object.Set("concurrency", Json(workload.concurrency));
+  object.Set("num_prompts", workload.num_prompts);
+  return object;
+}
+
+Json ToJson(const Definition& definition) {
+  Json object = Json::MakeObject();
+  object.Set("space", ToJson(definition.space));
+  if (!definition.candidates.empty()) object.Set("candidates", Json(definition.candidates));
+  object.Set("workload", ToJson(definition.workload));
+  Json objectives = Json::MakeArray();
+  for (Objective objective : definition.objectives) objectives.Append(Name(objective));
+  object.Set("objectives", std::move(objectives));
+  object.Set("budget", definition.budget_s);
+  object.Set("rounds", definition.rounds);
+  object.Set("seed", definition.seed);
+  object.Set("trial_limit", definition.trial_limit_s);
+  return object;
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,166 @@
+#include "harness/space/expand.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "engine/base/strings.h"
+#include "harness/space/settings.h"
+#include "kernels/isa.h"
+
+namespace pinion::harness {
+namespace {
+
+uint64_t ElementBytes(const EngineOptions& options, const DecoderSpec& model) {
+  const std::string& dtype = options.dtype == "auto" ? model.checkpoint_dtype : options.dtype;
+  return dtype == "float32" ? 4 : 2;
+}
+
+std::string ResolvedIsa(const EngineOptions& options, const Host& host) {
+  return options.isa == "auto" ? host.isas.back() : options.isa;
+}
+
+// Two points with the same key run the same way here.
+std::string EffectiveKey(const Point& point, const Host& host, const DecoderSpec& model) {
+  const EngineOptions& options = point.options;
+  Json key = ToJson(point.plan);
+  key.Set("reasons", Json());
+  key.Set("warnings", Json());
+  key.Set("isa", ResolvedIsa(options, host));
+  key.Set("dtype", options.dtype == "auto" ? model.checkpoint_dtype : options.dtype);
+  key.Set("kv", options.kv_cache_bytes ? Json(*options.kv_cache_bytes) : Json());
+  key.Set("batched", options.max_num_batched_tokens);
+  key.Set("seqs", options.max_num_seqs);
+  return key.Dump();
+}
+
+Status CheckIsa(const EngineOptions& options, const Host& host) {
+  const bool known = options.isa == "auto" || kernels::ParseIsa(options.isa).has_value();
+  const bool usable = options.isa == "auto" ||
+                      std::find(host.isas.begin(), host.isas.end(), options.isa) != host.isas.end();
+  if (usable) return {};
+  return Fail(ErrorCode::kUsage,
+              StrCat("ISA path '", options.isa, known ? "' is not usable here" : "' is unknown",
+                     "; usable are ", Join(host.isas, ", ")));
+}
+
+Status CheckMemory(const EngineOptions& options, const Host& host, const DecoderSpec& model) {
+  const uint64_t needed = EstimateBytes(options, model);
+  const uint64_t available = host.budget.memory_available_bytes;
+  if (available == 0 || needed <= available) return {};
+  return Fail(ErrorCode::kExhausted,
+              StrCat("needs about ", FormatBytes(needed), " (weights, KV, workspace), and ",
+                     FormatBytes(available), " are available"));
+}
+
+BindingRequest RequestFor(const EngineOptions& options) {
+  BindingRequest request;
+  request.threads_bind = options.threads_bind;
+  request.ranks = options.tensor_parallel;
+  request.reserved_cpus = options.reserved_cpus;
+  request.has_frontend = options.has_frontend;
+  if (const char* threads = std::getenv("OMP_NUM_THREADS"))
+    if (const auto count = ParseInt(threads, "OMP_NUM_THREADS"); count && *count > 0)
+      request.nobind_threads = static_cast<int>(*count);
+  return request;
+}
+
+Result<Plan> Check(const EngineOptions& options, const Host& host, const DecoderSpec& model) {
+  PINION_TRY(Validate(options));
+  PINION_TRY(CheckIsa(options, host));
+  PINION_TRY(CheckMemory(options, host, model));
+  return MakePlan(host.machine, host.budget, RequestFor(options));
+}
+
+Point MakePoint(const EngineOptions& options, const EngineOptions& base, const Host& host,
+                const DecoderSpec& model) {
+  Point point;
+  point.options = options;
+  point.settings = Difference(base, options);
+  point.label = Label(point.settings);
+  if (auto plan = Check(options, host, model)) {
+    point.plan = std::move(*plan);
+  } else {
+    point.infeasible = plan.error().message;
+  }
+  return point;
+}
+
+// Every combination of one setting per axis, the last axis changing fastest.
+Result<std::vector<std::vector<Setting>>> Combinations(const Definition& definition) {
+  std::vector<std::vector<Setting>> combinations;
+  const std::vector<std::vector<Setting>> axes = Axes(definition.space);
+  if (!axes.empty()) combinations.emplace_back();
+  for (const auto& axis : axes) {
+    if (combinations.size() * axis.size() > kMaxPoints)
+      return Fail(ErrorCode::kUsage, StrCat("the space has more than ", kMaxPoints,
+                                            " combinations; give fewer values per setting"));
+    std::vector<std::vector<Setting>> longer;
+    for (const auto& prefix : combinations) {
+      for (const Setting& setting : axis) {
+        longer.push_back(prefix);
+        longer.back().push_back(setting);
+      }
+    }
+    combinations = std::move(longer);
+  }
+  for (const Json& listed : definition.candidates) {
+    PINION_ASSIGN(std::vector<Setting> settings, SettingsOf(listed));
+    combinations.push_back(std::move(settings));
+  }
+  return combinations;
+}
+
+}  // namespace
+
+Result<Host> Host::This() {
+  Host host;
+  PINION_ASSIGN(host.machine, ThisMachine());
+  PINION_ASSIGN(host.budget, ComputeBudget(host.machine));
+  for (kernels::Isa isa : kernels::UsableIsas()) host.isas.push_back(kernels::Name(isa));
+  return host;
+}
+
+uint64_t EstimateBytes(const EngineOptions& options, const DecoderSpec& model) {
+  const uint64_t element = ElementBytes(options, model);
+  const auto ranks = static_cast<uint64_t>(options.tensor_parallel);
+  const auto tokens = static_cast<uint64_t>(options.max_num_batched_tokens);
+  const auto length = static_cast<uint64_t>(options.max_model_len.value_or(model.max_positions));
+  const uint64_t kv = options.kv_cache_bytes ? *options.kv_cache_bytes * ranks
+                                             : KvBytesPerToken(model, element) * length;
+  // Per token of a step: hidden state and its copies, q, k, v, and the MLP's inside, in float32.
+  const auto width = static_cast<uint64_t>(4 * model.hidden + 2 * model.intermediate +
+                                           (model.heads + 2 * model.kv_heads) * model.head_dim);
+  const uint64_t rows = std::min<uint64_t>(tokens, static_cast<uint64_t>(options.max_num_seqs));
+  const uint64_t logits = rows * static_cast<uint64_t>(model.vocabulary) * 4;
+  return ParameterCount(model) * element + kv + tokens * width * 4 + logits;
+}
+
+Result<std::vector<Point>> Expand(const Definition& definition, const EngineOptions& base,
+                                  const Host& host, const DecoderSpec& model) {
+  std::vector<Point> points = {MakePoint(base, base, host, model)};
+  if (!points[0].infeasible.empty())
+    return Fail(ErrorCode::kUsage,
+                StrCat("the default configuration cannot run here: ", points[0].infeasible));
+  std::vector<std::string> keys = {EffectiveKey(points[0], host, model)};
+  PINION_ASSIGN(const auto combinations, Combinations(definition));
+  for (const std::vector<Setting>& settings : combinations) {
+    EngineOptions options = base;
+    for (const Setting& setting : settings) PINION_TRY(Apply(setting, options));
+    Point point = MakePoint(options, base, host, model);
+    const std::string key = point.infeasible.empty() ? EffectiveKey(point, host, model)
+                                                     : StrCat("infeasible ", point.label);
+    const auto twin = std::find(keys.begin(), keys.end(), key);
+    if (twin == keys.end()) {
+      keys.push_back(key);
+      points.push_back(std::move(point));
+      continue;
+    }
+    auto& same_as = points[static_cast<size_t>(twin - keys.begin())].same_as;
+    const bool known = point.label == points[static_cast<size_t>(twin - keys.begin())].label ||
+                       std::find(same_as.begin(), same_as.end(), point.label) != same_as.end();
+    if (!known) same_as.push_back(point.label);
+  }
+  return points;
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/host/binding.h"
+#include "engine/host/budget.h"
+#include "engine/host/machine.h"
+#include "engine/model/spec.h"
+#include "engine/run/options.h"
+#include "harness/space/definition.h"
+
+namespace pinion::harness {
+
+// The machine that candidates are checked against; imagined in tests.
+struct Host {
+  Machine machine;
+  Budget budget;
+  std::vector<std::string> isas;  // usable paths, weakest first
+
+  static Result<Host> This();
+};
+
+// One candidate configuration.
+struct Point {
+  EngineOptions options;
+  std::vector<Setting> settings;     // what differs from the base, in the order of Space
+  std::string label;                 // "default", or "threads_bind=0-1 isa=avx2"
+  std::string infeasible;            // why it cannot run here; empty: it can
+  std::vector<std::string> same_as;  // labels of other points with the same effective plan
+  Plan plan;                         // empty where infeasible
+};
+
+// The base configuration first, then the grid and the listed candidates, in their order. Points
+// that come to the same thing here (same CPUs, ISA path, element type and limits) are merged into
+// the first of them; those that cannot run keep their reason. Errors (kUsage): a base that cannot
+// run, a candidate with unknown settings, more than kMaxPoints combinations.
+Result<std::vector<Point>> Expand(const Definition& definition, const EngineOptions& base,
+                                  const Host& host, const DecoderSpec& model);
+inline constexpr size_t kMaxPoints = 1000;
+
+// Bytes that one configuration needs at least: weights over all ranks, KV where its size is asked
+// for (else one sequence of the model's length), activations and logits of the largest step.
+uint64_t EstimateBytes(const EngineOptions& options, const DecoderSpec& model);
+
+// What to try where nobody says: bindings, ranks per node, the two fastest ISA paths, step budgets.
+Definition DefaultDefinition(const Host& host, const EngineOptions& base);
+
+// At most 6 configurations with the base's, 6 rounds, trials of at most 12 s, 10 minutes: one
+// change at a time, the one most likely to matter on this machine first.
+Definition QuickDefinition(const Host& host, const EngineOptions& base);
+
+}  // namespace pinion::harness

@@ -1,0 +1,94 @@
+// The spaces that `pinion sweep` tries when nobody names one.
+
+#include <algorithm>
+#include <set>
+
+#include "engine/base/strings.h"
+#include "harness/space/expand.h"
+
+namespace pinion::harness {
+namespace {
+
+bool HasSiblings(const Host& host) {
+  for (int id : host.budget.cpus)
+    if (const Cpu* cpu = host.machine.Find(id); cpu && cpu->sibling > 0) return true;
+  return false;
+}
+
+int NodesWithCpus(const Host& host) {
+  std::set<int> nodes;
+  for (int id : host.budget.cpus)
+    if (const Cpu* cpu = host.machine.Find(id)) nodes.insert(cpu->node);
+  return std::max<int>(1, static_cast<int>(nodes.size()));
+}
+
+// Half of the physical cores, every second one, so that each node and cache keeps its share: where
+// memory bandwidth is the limit, fewer threads may do as well and leave room for others.
+std::string HalfTheCores(const Host& host) {
+  std::set<int> cores;
+  std::vector<int> first_cpus;
+  for (int id : host.budget.cpus)
+    if (const Cpu* cpu = host.machine.Find(id); cpu && cores.insert(cpu->core).second)
+      first_cpus.push_back(id);
+  std::vector<int> half;
+  for (size_t i = 0; i < first_cpus.size(); i += 2) half.push_back(first_cpus[i]);
+  return half.size() < first_cpus.size() ? FormatCpuList(half) : "";
+}
+
+// Usable paths from the fastest down; `scalar` is a reference, not a contestant.
+std::vector<std::string> FastestIsas(const Host& host, size_t count) {
+  std::vector<std::string> fastest;
+  for (auto isa = host.isas.rbegin(); isa != host.isas.rend() && fastest.size() < count; ++isa)
+    if (*isa != "scalar") fastest.push_back(*isa);
+  return fastest;
+}
+
+Json Single(const char* key, Json value) {
+  Json point = Json::MakeObject();
+  point.Set(key, std::move(value));
+  return point;
+}
+
+// A smaller step budget lets decodes go on between the chunks of a long prompt.
+constexpr int kSmallStep = 256;
+
+}  // namespace
+
+Definition DefaultDefinition(const Host& host, const EngineOptions& base) {
+  Definition definition;
+  Space& space = definition.space;
+  if (base.tensor_parallel == 1) {
+    space.threads_bind = {"auto", "nobind"};
+    if (HasSiblings(host)) space.threads_bind.push_back("all");
+    if (const std::string half = HalfTheCores(host); !half.empty())
+      space.threads_bind.push_back(half);
+  }
+  if (const int nodes = NodesWithCpus(host); nodes > 1) space.tensor_parallel = {1, nodes};
+  space.isa = FastestIsas(host, 2);
+  space.max_num_batched_tokens = {kSmallStep, base.max_num_batched_tokens};
+  return definition;
+}
+
+Definition QuickDefinition(const Host& host, const EngineOptions& base) {
+  constexpr size_t kOthers = 5;  // 6 with the base's
+  Definition definition;
+  definition.budget_s = 600;
+  definition.rounds = 6;
+  definition.trial_limit_s = 12;
+  definition.workload = {128, 32, {1, 4}, 8};
+  std::vector<Json>& candidates = definition.candidates;
+  if (const int nodes = NodesWithCpus(host); nodes > 1 && base.tensor_parallel == 1)
+    candidates.push_back(Single("tensor_parallel", nodes));
+  if (HasSiblings(host)) candidates.push_back(Single("threads_bind", "all"));
+  const std::vector<std::string> isas = FastestIsas(host, 3);
+  if (isas.size() > 1) candidates.push_back(Single("isa", isas[1]));
+  if (const std::string half = HalfTheCores(host); !half.empty() && base.tensor_parallel == 1)
+    candidates.push_back(Single("threads_bind", half));
+  candidates.push_back(Single("max_num_batched_tokens", kSmallStep));
+  if (isas.size() > 2) candidates.push_back(Single("isa", isas[2]));
+  candidates.push_back(Single("threads_bind", "nobind"));
+  if (candidates.size() > kOthers) candidates.resize(kOthers);
+  return definition;
+}
+
+}  // namespace pinion::harness

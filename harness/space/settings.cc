@@ -1,0 +1,131 @@
+#include "harness/space/settings.h"
+
+#include <functional>
+
+#include "engine/base/strings.h"
+
+namespace pinion::harness {
+namespace {
+
+constexpr uint64_t kGib = uint64_t{1} << 30;
+
+// How one setting is read from and written to the options: the one list of what a sweep can vary.
+struct Field {
+  const char* key;
+  std::function<std::string(const EngineOptions&)> get;  // "" where unset
+  std::function<Status(const std::string&, EngineOptions&)> set;
+};
+
+Field TextField(const char* key, std::string EngineOptions::*member) {
+  return {key, [member](const EngineOptions& options) { return options.*member; },
+          [member](const std::string& value, EngineOptions& options) -> Status {
+            options.*member = value;
+            return {};
+          }};
+}
+
+Field IntField(const char* key, int EngineOptions::*member) {
+  return {key, [member](const EngineOptions& options) { return StrCat(options.*member); },
+          [key, member](const std::string& value, EngineOptions& options) -> Status {
+            PINION_ASSIGN(const int64_t number, ParseInt(value, key));
+            options.*member = static_cast<int>(number);
+            return {};
+          }};
+}
+
+std::string ReservedText(const EngineOptions& options) {
+  return options.reserved_cpus ? StrCat(*options.reserved_cpus) : "";
+}
+
+Status SetReserved(const std::string& value, EngineOptions& options) {
+  PINION_ASSIGN(const int64_t number, ParseInt(value, "reserved_cpus"));
+  options.reserved_cpus = static_cast<int>(number);
+  return {};
+}
+
+std::string KvText(const EngineOptions& options) {
+  if (!options.kv_cache_bytes) return "";
+  return StrCat(static_cast<double>(*options.kv_cache_bytes) / static_cast<double>(kGib));
+}
+
+Status SetKv(const std::string& value, EngineOptions& options) {
+  PINION_ASSIGN(options.kv_cache_bytes, ParseBytes(value, kGib, "kv_cache_space"));
+  return {};
+}
+
+const std::vector<Field>& Fields() {
+  static const std::vector<Field> fields = {
+      TextField("threads_bind", &EngineOptions::threads_bind),
+      {"reserved_cpus", ReservedText, SetReserved},
+      {"kv_cache_space", KvText, SetKv},
+      IntField("tensor_parallel", &EngineOptions::tensor_parallel),
+      TextField("isa", &EngineOptions::isa),
+      TextField("dtype", &EngineOptions::dtype),
+      IntField("max_num_batched_tokens", &EngineOptions::max_num_batched_tokens),
+      IntField("max_num_seqs", &EngineOptions::max_num_seqs),
+  };
+  return fields;
+}
+
+template <typename T>
+void AddAxis(const char* key, const std::vector<T>& values,
+             std::vector<std::vector<Setting>>& axes) {
+  if (values.empty()) return;
+  axes.emplace_back();
+  for (const T& value : values) axes.back().push_back({key, StrCat(value)});
+}
+
+}  // namespace
+
+std::vector<std::vector<Setting>> Axes(const Space& space) {
+  std::vector<std::vector<Setting>> axes;
+  AddAxis("threads_bind", space.threads_bind, axes);
+  AddAxis("reserved_cpus", space.reserved_cpus, axes);
+  AddAxis("kv_cache_space", space.kv_cache_space_gib, axes);
+  AddAxis("tensor_parallel", space.tensor_parallel, axes);
+  AddAxis("isa", space.isa, axes);
+  AddAxis("dtype", space.dtype, axes);
+  AddAxis("max_num_batched_tokens", space.max_num_batched_tokens, axes);
+  AddAxis("max_num_seqs", space.max_num_seqs, axes);
+  return axes;
+}
+
+Status Apply(const Setting& setting, EngineOptions& options) {
+  std::vector<std::string> known;
+  for (const Field& field : Fields()) {
+    if (setting.key == field.key) return field.set(setting.value, options);
+    known.push_back(field.key);
+  }
+  return Fail(ErrorCode::kUsage,
+              StrCat("unknown setting '", setting.key, "'; known are ", Join(known, ", ")));
+}
+
+Result<std::vector<Setting>> SettingsOf(const Json& point) {
+  EngineOptions changed;
+  for (const auto& [key, value] : point.object()) {
+    if (!value.is_string() && !value.is_number())
+      return Fail(ErrorCode::kUsage,
+                  StrCat("setting '", key, "' must be text or a number, not ", value.Dump()));
+    PINION_TRY(Apply({key, value.is_string() ? value.string() : value.Dump()}, changed));
+  }
+  std::vector<Setting> settings;
+  for (const Field& field : Fields())
+    if (point.Find(field.key)) settings.push_back({field.key, field.get(changed)});
+  return settings;
+}
+
+std::vector<Setting> Difference(const EngineOptions& base, const EngineOptions& options) {
+  std::vector<Setting> settings;
+  for (const Field& field : Fields())
+    if (field.get(base) != field.get(options)) settings.push_back({field.key, field.get(options)});
+  return settings;
+}
+
+std::string Label(const std::vector<Setting>& settings) {
+  if (settings.empty()) return "default";
+  std::vector<std::string> parts;
+  for (const Setting& setting : settings) parts.push_back(StrCat(setting.key, "=", setting.value));
+  return Join(parts, " ");
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,102 @@
+#include "harness/space/definition.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+namespace pinion::harness {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Status Read(const char* text, Definition& definition) {
+  auto json = Json::Parse(text);
+  EXPECT_TRUE(json) << text;
+  return FromJson(*json, definition);
+}
+
+std::string ErrorOf(const char* text) {
+  Definition definition;
+  const Status status = Read(text, definition);
+  EXPECT_FALSE(status) << text;
+  if (status) return "";
+  EXPECT_EQ(status.error().code, ErrorCode::kUsage);
+  return status.error().message;
+}
+
+TEST(Definition, ReadsEveryField) {
+  Definition definition;
+  const Status status = Read(R"({
+    "space":{"threads_bind":["auto","0-1"],"reserved_cpus":[0,1],"kv_cache_space":[2,"512MiB"],
+             "tensor_parallel":[1,2],"isa":["avx2"],"dtype":["float32"],
+             "max_num_batched_tokens":[64],"max_num_seqs":[4]},
+    "candidates":[{"isa":"scalar"}],
+    "workload":{"prompt_len":10,"output_len":5,"concurrency":[1,8],"num_prompts":3},
+    "objectives":["latency"],"budget":"10m","rounds":7,"seed":9,"trial_limit":5})",
+                             definition);
+  ASSERT_TRUE(status) << status.error().message;
+  EXPECT_THAT(definition.space.threads_bind, ElementsAre("auto", "0-1"));
+  EXPECT_THAT(definition.space.kv_cache_space_gib, ElementsAre(2, 0.5));
+  EXPECT_EQ(definition.workload.prompt_len, 10);
+  EXPECT_THAT(definition.workload.concurrency, ElementsAre(1, 8));
+  EXPECT_THAT(definition.objectives, ElementsAre(Objective::kLatency));
+  EXPECT_EQ(definition.budget_s, 600);
+  EXPECT_EQ(definition.rounds, 7);
+  EXPECT_EQ(definition.seed, 9u);
+  EXPECT_EQ(definition.trial_limit_s, 5);
+}
+
+TEST(Definition, SurvivesTheRoundTripThroughJson) {
+  Definition definition, again;
+  ASSERT_TRUE(Read(R"({"space":{"isa":["avx2"],"kv_cache_space":["512MiB"]},"rounds":3,
+                       "candidates":[{"max_num_seqs":2}]})",
+                   definition));
+  ASSERT_TRUE(FromJson(ToJson(definition), again));
+  EXPECT_EQ(ToJson(definition), ToJson(again));
+}
+
+TEST(Definition, ErrorsNameTheKeyAndWhatIsAllowed) {
+  EXPECT_THAT(ErrorOf(R"({"spce":{}})"), HasSubstr("unknown key 'spce' in the sweep definition"));
+  EXPECT_THAT(ErrorOf(R"({"space":{"thread_bind":["auto"]}})"),
+              HasSubstr("unknown key 'thread_bind' in 'space'; known are threads_bind"));
+  EXPECT_THAT(ErrorOf(R"({"space":{"isa":"avx2"}})"), HasSubstr("'isa' must be a list"));
+  EXPECT_THAT(ErrorOf(R"({"space":{"isa":[]}})"), HasSubstr("'isa' must be a list"));
+  EXPECT_THAT(ErrorOf(R"({"space":{"max_num_seqs":["4"]}})"), HasSubstr("must be an integer"));
+  EXPECT_THAT(ErrorOf(R"({"workload":{"prompt_len":0}})"), HasSubstr("'prompt_len' is 0"));
+  EXPECT_THAT(ErrorOf(R"({"workload":{"output_len":1}})"), HasSubstr("from 2 to"));
+  EXPECT_THAT(ErrorOf(R"({"workload":{"concurrency":[1,1]}})"), HasSubstr("twice"));
+  EXPECT_THAT(ErrorOf(R"({"workload":{"concurrency":[8]}})"), HasSubstr("add 1 to 'concurrency'"));
+  EXPECT_THAT(ErrorOf(R"({"objectives":["speed"]})"), HasSubstr("unknown objective 'speed'"));
+  EXPECT_THAT(ErrorOf(R"({"budget":"soon"})"), HasSubstr("soon"));
+  EXPECT_THAT(ErrorOf(R"({"budget":0})"), HasSubstr("above 0"));
+  EXPECT_THAT(ErrorOf(R"({"rounds":0})"), HasSubstr("'rounds' is 0"));
+  EXPECT_THAT(ErrorOf(R"({"seed":-1})"), HasSubstr("'seed'"));
+  EXPECT_THAT(ErrorOf(R"({"candidates":[{}]})"), HasSubstr("'candidates'"));
+  EXPECT_THAT(ErrorOf(R"([1])"), HasSubstr("must be an object"));
+}
+
+TEST(Definition, ThroughputAloneNeedsNoSingleClient) {
+  Definition definition;
+  EXPECT_TRUE(Read(R"({"workload":{"concurrency":[8]},"objectives":["throughput"]})", definition));
+}
+
+TEST(Definition, ShippedExamplesAreValid) {
+  const auto folder = std::filesystem::path(PINION_TEST_DATA) / "../../profiles";
+  int found = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (name.find(".sweep.json") == std::string::npos) continue;
+    ++found;
+    auto json = Json::ParseFile(entry.path());
+    ASSERT_TRUE(json) << name;
+    Definition definition;
+    const Status status = FromJson(*json, definition);
+    EXPECT_TRUE(status) << name << ": " << status.error().message;
+  }
+  EXPECT_GE(found, 2);
+}
+
+}  // namespace
+}  // namespace pinion::harness

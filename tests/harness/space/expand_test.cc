@@ -1,0 +1,138 @@
+#include "harness/space/expand.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/model/preset.h"
+
+namespace pinion::harness {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Host Imagine(const char* synthetic) {
+  Host host;
+  auto machine = ImagineMachine(synthetic);
+  EXPECT_TRUE(machine) << synthetic;
+  host.machine = *machine;
+  auto budget = ComputeBudget(host.machine);
+  EXPECT_TRUE(budget) << synthetic;
+  host.budget = *budget;
+  host.budget.memory_available_bytes = uint64_t{16} << 30;
+  host.isas = {"scalar", "avx2", "avx512"};
+  return host;
+}
+
+DecoderSpec Tiny() {
+  auto config = PresetConfig("tiny");
+  EXPECT_TRUE(config);
+  auto spec = ReadSpec(*config);
+  EXPECT_TRUE(spec);
+  return *spec;
+}
+
+Definition Parse(const char* text) {
+  Definition definition;
+  const Status status = FromJson(*Json::Parse(text), definition);
+  EXPECT_TRUE(status) << status.error().message;
+  return definition;
+}
+
+std::vector<std::string> Labels(const std::vector<Point>& points) {
+  std::vector<std::string> labels;
+  for (const Point& point : points) labels.push_back(point.label);
+  return labels;
+}
+
+constexpr char kTwoSockets[] = "pack:2 numa:1 core:4 pu:2";
+
+TEST(Expand, GridComesAfterTheBaseWithTheLastSettingFastest) {
+  const auto points = Expand(Parse(R"({"space":{"isa":["avx2","scalar"],"max_num_seqs":[4,8]}})"),
+                             {}, Imagine(kTwoSockets), Tiny());
+  ASSERT_TRUE(points) << points.error().message;
+  EXPECT_THAT(Labels(*points),
+              ElementsAre("default", "isa=avx2 max_num_seqs=4", "isa=avx2 max_num_seqs=8",
+                          "isa=scalar max_num_seqs=4", "isa=scalar max_num_seqs=8"));
+}
+
+TEST(Expand, PointsWithTheSameEffectivePlanAreMerged) {
+  // auto takes the first CPU of each core, and the best ISA path, which the list names outright.
+  const auto points = Expand(Parse(R"({"space":{"threads_bind":["auto","0,2,4,6"],
+                                                "isa":["auto","avx512"]}})"),
+                             {}, Imagine("pack:1 numa:1 core:4 pu:2"), Tiny());
+  ASSERT_TRUE(points) << points.error().message;
+  EXPECT_THAT(Labels(*points), ElementsAre("default"));
+  EXPECT_THAT((*points)[0].same_as,
+              ElementsAre("isa=avx512", "threads_bind=0,2,4,6", "threads_bind=0,2,4,6 isa=avx512"));
+}
+
+TEST(Expand, InfeasiblePointsKeepTheirReason) {
+  const auto points = Expand(
+      Parse(R"({"candidates":[{"isa":"amx"},{"threads_bind":"0-99"},{"kv_cache_space":100}]})"), {},
+      Imagine(kTwoSockets), Tiny());
+  ASSERT_TRUE(points) << points.error().message;
+  ASSERT_EQ(points->size(), 4u);
+  EXPECT_THAT((*points)[0].infeasible, IsEmpty());
+  EXPECT_THAT((*points)[1].infeasible, HasSubstr("'amx' is not usable here"));
+  EXPECT_THAT((*points)[2].infeasible, HasSubstr("16"));  // the first CPU that does not exist
+  EXPECT_THAT((*points)[3].infeasible, HasSubstr("16.0 GiB are available"));
+}
+
+TEST(Expand, KvSpaceCountsOncePerRank) {
+  EngineOptions options;
+  options.kv_cache_bytes = uint64_t{1} << 30;
+  const uint64_t one = EstimateBytes(options, Tiny());
+  options.tensor_parallel = 2;
+  EXPECT_EQ(EstimateBytes(options, Tiny()) - one, uint64_t{1} << 30);
+}
+
+TEST(Expand, RefusesUnknownSettingsAndHugeGrids) {
+  const Host host = Imagine(kTwoSockets);
+  const auto unknown = Expand(Parse(R"({"candidates":[{"replicas":2}]})"), {}, host, Tiny());
+  ASSERT_FALSE(unknown);
+  EXPECT_THAT(unknown.error().message, HasSubstr("unknown setting 'replicas'; known are"));
+  Definition huge;
+  for (int i = 1; i <= 40; ++i) {
+    huge.space.max_num_seqs.push_back(i);
+    huge.space.max_num_batched_tokens.push_back(i);
+  }
+  const auto refused = Expand(huge, {}, host, Tiny());
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("more than 1000 combinations"));
+}
+
+TEST(Expand, BaseThatCannotRunIsAnError) {
+  EngineOptions base;
+  base.isa = "amx";
+  EXPECT_FALSE(Expand({}, base, Imagine(kTwoSockets), Tiny()));
+}
+
+TEST(Presets, QuickHasAtMostSixFeasibleCandidatesOnEveryMachine) {
+  for (const char* machine : {"pack:1 numa:1 core:1 pu:1", "pack:1 numa:1 core:2 pu:1", kTwoSockets,
+                              "pack:2 numa:4 core:8 pu:2"}) {
+    const Host host = Imagine(machine);
+    const Definition quick = QuickDefinition(host, {});
+    EXPECT_EQ(quick.rounds, 6);
+    EXPECT_LE(quick.trial_limit_s, 12);
+    const auto points = Expand(quick, {}, host, Tiny());
+    ASSERT_TRUE(points) << machine << ": " << points.error().message;
+    EXPECT_GE(points->size(), 3u) << machine;
+    EXPECT_LE(points->size(), 6u) << machine;
+    for (const Point& point : *points)
+      EXPECT_THAT(point.infeasible, IsEmpty()) << machine << " " << point.label;
+  }
+}
+
+TEST(Presets, DefaultTriesTheKindsOfSettingThatThisMachineHas) {
+  const Definition small = DefaultDefinition(Imagine("pack:1 numa:1 core:2 pu:1"), {});
+  EXPECT_THAT(small.space.tensor_parallel, IsEmpty());
+  EXPECT_THAT(small.space.threads_bind, ElementsAre("auto", "nobind", "0"));
+  const Definition large = DefaultDefinition(Imagine(kTwoSockets), {});
+  EXPECT_THAT(large.space.tensor_parallel, ElementsAre(1, 2));
+  EXPECT_THAT(large.space.isa, ElementsAre("avx512", "avx2"));
+}
+
+}  // namespace
+}  // namespace pinion::harness
