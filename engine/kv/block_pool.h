@@ -11,15 +11,20 @@
 namespace pinion {
 
 // Identity of a full block: a hash over its tokens and over everything before them. 128 bits, so
-// that two different prefixes never meet in practice (a meeting would serve wrong text).
+// that two different prefixes never meet in practice (a meeting would serve wrong text): among n
+// blocks the odds are n^2 / 2^129, 10^-27 for the 10^6 blocks of a very large cache.
 struct BlockHash {
   uint64_t high = 0, low = 0;
   bool operator==(const BlockHash&) const = default;
 };
 
-// Hash of a full block given its predecessor's hash ({} for the first block).
+// Hash of a full block given its predecessor's hash ({} for the first block): SipHash-2-4-128 under
+// a key drawn once per process, so that no prompt can be made to collide with somebody else's.
+// The same within a process, different in the next. Thread-safe.
 BlockHash HashBlock(const BlockHash& parent, std::span<const int32_t> tokens);
 
+// The scheduler counts the tokens (it knows which look-ups led to an admission), the pool
+// evictions.
 struct KvStats {
   uint64_t prefix_query_tokens = 0, prefix_hit_tokens = 0, evictions = 0;
 };
@@ -27,13 +32,18 @@ struct KvStats {
 // Which blocks of the KV cache are in use, by how many sequences, and which finished ones may still
 // serve a prefix. Knows block numbers, not memory: every rank's pool has the same numbering.
 //
-// A block is free (no content worth keeping), used (reference count > 0) or cached (count 0, content
-// addressable by hash, evicted least recently used first when nothing is free).
-// Not thread-safe: the scheduler owns it.
+// A block is free (no content worth keeping), used (reference count > 0) or cached (count 0,
+// content addressable by hash, evicted least recently used first when nothing is free). Not
+// thread-safe: the scheduler owns it.
 class BlockPool {
  public:
+  // Without `prefix_caching` Publish does nothing, so nothing is ever cached or reused.
   BlockPool(size_t blocks, size_t block_tokens, bool prefix_caching);
+  ~BlockPool();
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
 
+  bool prefix_caching() const { return prefix_caching_; }
   size_t block_tokens() const { return block_tokens_; }
   size_t total() const;
   size_t available() const;  // free + cached: what Allocate can still give
@@ -50,7 +60,7 @@ class BlockPool {
   void Publish(int32_t block, const BlockHash& hash);
   // The block with this hash, referenced once more (a cached one becomes used); nullopt: none.
   std::optional<int32_t> Reuse(const BlockHash& hash);
-  // Forgets all cached content (weights changed, or a test wants a cold start).
+  // Forgets all content, of used blocks too (weights changed, or a measurement starts cold).
   void DropCached();
 
   KvStats& stats() { return stats_; }
@@ -68,9 +78,6 @@ class BlockPool {
     size_t operator()(const BlockHash& hash) const { return hash.low; }
   };
   std::unordered_map<BlockHash, int32_t, HashOf> by_hash_;
-
- public:
-  ~BlockPool();
 };
 
 }  // namespace pinion

@@ -1,0 +1,106 @@
+#include "engine/kv/block_pool.h"
+
+#include <random>
+
+#include "engine/base/check.h"
+#include "engine/kv/siphash.h"
+
+namespace pinion {
+namespace {
+
+BlockHash DrawKey() {
+  std::random_device entropy;
+  const auto word = [&entropy] { return uint64_t{entropy()} << 32 | entropy(); };
+  return {word(), word()};
+}
+
+}  // namespace
+
+BlockHash HashBlock(const BlockHash& parent, std::span<const int32_t> tokens) {
+  static const BlockHash key = DrawKey();
+  std::vector<uint64_t> words = {parent.low, parent.high, tokens.size()};
+  words.reserve(words.size() + (tokens.size() + 1) / 2);
+  for (size_t i = 0; i < tokens.size(); i += 2) {
+    const uint64_t next = i + 1 < tokens.size() ? static_cast<uint32_t>(tokens[i + 1]) : 0;
+    words.push_back(next << 32 | static_cast<uint32_t>(tokens[i]));
+  }
+  return SipHash128(key, words);
+}
+
+struct BlockPool::Block {
+  int references = 0;
+  std::optional<BlockHash> hash;              // set: by_hash_ leads here
+  std::list<int32_t>::iterator cached_place;  // valid while cached
+};
+
+BlockPool::BlockPool(size_t blocks, size_t block_tokens, bool prefix_caching)
+    : block_tokens_(block_tokens), prefix_caching_(prefix_caching), blocks_(blocks) {
+  CHECK(block_tokens > 0);
+  free_.reserve(blocks);
+  for (size_t i = blocks; i > 0; --i) free_.push_back(static_cast<int32_t>(i - 1));
+}
+
+BlockPool::~BlockPool() = default;
+
+size_t BlockPool::total() const { return blocks_.size(); }
+size_t BlockPool::available() const { return free_.size() + cached_.size(); }
+size_t BlockPool::used() const { return total() - available(); }
+
+std::optional<int32_t> BlockPool::Allocate() {
+  int32_t block;
+  if (!free_.empty()) {
+    block = free_.back();
+    free_.pop_back();
+  } else if (!cached_.empty()) {
+    block = cached_.front();
+    cached_.pop_front();
+    by_hash_.erase(*blocks_[block].hash);
+    blocks_[block].hash.reset();
+    ++stats_.evictions;
+  } else {
+    return std::nullopt;
+  }
+  blocks_[block].references = 1;
+  return block;
+}
+
+void BlockPool::AddRef(int32_t block) {
+  CHECK(blocks_.at(block).references > 0) << "block " << block << " is not used";
+  ++blocks_[block].references;
+}
+
+void BlockPool::Release(int32_t block) {
+  Block& entry = blocks_.at(block);
+  CHECK(entry.references > 0) << "block " << block << " released more often than referenced";
+  if (--entry.references > 0) return;
+  if (entry.hash)
+    entry.cached_place = cached_.insert(cached_.end(), block);
+  else
+    free_.push_back(block);
+}
+
+void BlockPool::Publish(int32_t block, const BlockHash& hash) {
+  Block& entry = blocks_.at(block);
+  CHECK(entry.references > 0) << "block " << block << " is not used";
+  if (!prefix_caching_) return;
+  if (!by_hash_.try_emplace(hash, block).second) return;
+  CHECK(!entry.hash) << "block " << block << " was published with another hash";
+  entry.hash = hash;
+}
+
+std::optional<int32_t> BlockPool::Reuse(const BlockHash& hash) {
+  const auto found = by_hash_.find(hash);
+  if (found == by_hash_.end()) return std::nullopt;
+  Block& entry = blocks_[found->second];
+  if (entry.references++ == 0) cached_.erase(entry.cached_place);
+  return found->second;
+}
+
+void BlockPool::DropCached() {
+  for (const auto& [hash, block] : by_hash_) blocks_[block].hash.reset();
+  by_hash_.clear();
+  free_.insert(free_.end(), cached_.begin(), cached_.end());
+  cached_.clear();
+}
+
+}  // namespace pinion

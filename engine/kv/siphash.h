@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/kv/block_pool.h"
+
+namespace pinion {
+
+// SipHash-2-4 with 128 bits of output over `words`, each taken as 8 little-endian bytes.
+//   key   {k0, k1}
+// Result: `low` holds the first 8 bytes of the reference's output, `high` the last 8.
+// Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012, with the 128-bit
+// finalisation of the authors' reference. A keyed hash: who does not know the key cannot make two
+// inputs collide, which a prompt sent to a shared server must not.
+BlockHash SipHash128(const BlockHash& key, std::span<const uint64_t> words);
+
+}  // namespace pinion
