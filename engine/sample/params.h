@@ -14,10 +14,10 @@ namespace pinion {
 // How one request's tokens are chosen. Names, ranges and meanings are those of the OpenAI API and
 // vLLM's SamplingParams.
 struct SamplingParams {
-  double temperature = 0;  // 0: greedy (the API layer sets 1 where a client leaves it out)
-  double top_p = 1;        // (0, 1]
-  int top_k = 0;           // 0 or -1: all
-  double min_p = 0;        // [0, 1]
+  double temperature = 0;         // 0: greedy (the API layer sets 1 where a client leaves it out)
+  double top_p = 1;               // (0, 1]
+  int top_k = 0;                  // 0 or -1: all
+  double min_p = 0;               // [0, 1]
   double repetition_penalty = 1;  // > 0; over prompt and output
   double presence_penalty = 0;    // [-2, 2]; over output
   double frequency_penalty = 0;   // [-2, 2]; over output
@@ -28,7 +28,7 @@ struct SamplingParams {
   std::vector<int32_t> stop_token_ids;
   std::vector<std::string> stop;  // at most 16 strings, none empty; checked by OutputText
   bool include_stop_str_in_output = false;
-  int logprobs = -1;              // -1: none; k >= 0: the chosen token's and the k best ones'
+  int logprobs = -1;  // -1: none; k >= 0: the chosen token's and the k best ones'
   std::vector<std::pair<int32_t, double>> logit_bias;  // [-100, 100]
 };
 

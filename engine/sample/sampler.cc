@@ -1,0 +1,171 @@
+#include "engine/sample/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engine/base/check.h"
+#include "engine/sample/random.h"
+#include "engine/sample/select.h"
+
+namespace pinion {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr double kGreedyBelow = 1e-5;
+
+bool Holds(std::span<const float> logits, int32_t id) {
+  return id >= 0 && static_cast<size_t>(id) < logits.size();
+}
+
+// log p of a logit; models of broken weights give NaN, which JSON and sorting cannot carry.
+double LogProbability(float logit, float log_sum) {
+  const double value = static_cast<double>(logit) - log_sum;
+  return std::isnan(value) ? -std::numeric_limits<double>::infinity() : value;
+}
+
+// The logits as they came, with the normaliser; empty where no logprobs are asked for.
+struct RawLogits {
+  std::vector<float> values;
+  float log_sum = 0;
+};
+
+RawLogits KeepRaw(const kernels::Table& table, std::span<const float> logits) {
+  return {std::vector<float>(logits.begin(), logits.end()),
+          table.log_sum_exp(logits.data(), logits.size())};
+}
+
+void AddLogprobs(const RawLogits& raw, int count, SampledToken& token) {
+  token.logprob = LogProbability(raw.values[static_cast<size_t>(token.id)], raw.log_sum);
+  if (count == 0) return;
+  for (const Candidate& best : Best(raw.values, static_cast<size_t>(count)))
+    token.top.emplace_back(best.id, LogProbability(best.value, raw.log_sum));
+}
+
+void KeepTopK(std::span<float> logits, size_t k) {
+  const std::vector<Candidate> best = Best(logits, k);
+  if (best.empty()) return;
+  const Candidate border = best.back();
+  for (size_t i = 0; i < logits.size(); ++i)
+    if (Better(border, {logits[i], static_cast<int32_t>(i)})) logits[i] = -kInfinity;
+}
+
+// Logits become weights exp((x - max) / temperature), those below the min-p share of the largest
+// (whose weight is 1) become 0. Returns their sum. `max` is finite.
+double Weigh(std::span<float> logits, float max, double temperature, double min_p) {
+  const float scale = static_cast<float>(1 / temperature), least = static_cast<float>(min_p);
+  double sum = 0;
+  for (float& x : logits) {
+    const float exponent = (x - max) * scale;
+    // Below -104 expf gives 0; NaN, which fails every comparison, must too.
+    const float weight = exponent > -104 ? std::exp(exponent) : 0;
+    x = weight >= least ? weight : 0;
+    sum += x;
+  }
+  return sum;
+}
+
+// Zeroes what lies outside the smallest set of best weights that holds `top_p` of their sum;
+// returns the sum of what stays.
+double KeepTopP(std::span<float> weights, double sum, double top_p) {
+  // All weights up to `low` together hold less than the part that is dropped anyway: the border is
+  // above them, and of a peaked distribution few are left to look through.
+  const double low = (1 - top_p) * sum / static_cast<double>(weights.size());
+  std::vector<Candidate> candidates;
+  for (size_t i = 0; i < weights.size(); ++i)
+    if (weights[i] > low) candidates.push_back({weights[i], static_cast<int32_t>(i)});
+  if (candidates.empty()) return sum;  // top_p so near 0 that rounding left nothing: keep all
+  const Candidate border = NucleusBorder(candidates, top_p * sum);
+  double kept = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (Better(border, {weights[i], static_cast<int32_t>(i)})) weights[i] = 0;
+    kept += weights[i];
+  }
+  return kept;
+}
+
+// The index where the running sum of the weights passes `share` of it. In order of ids, whatever
+// was filtered: a logit that differs in its last bit then moves the borders, but not the order.
+size_t Walk(std::span<const float> weights, double sum, double share) {
+  const double target = share * sum;
+  double passed = 0;
+  size_t last = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i] <= 0) continue;
+    passed += weights[i];
+    last = i;
+    if (passed > target) break;
+  }
+  return last;
+}
+
+}  // namespace
+
+Sampler::Sampler(const SamplingParams& params, uint64_t seed, std::vector<int32_t> eos_ids,
+                 std::span<const int32_t> prompt)
+    : params_(params), seed_(seed), eos_ids_(std::move(eos_ids)) {
+  if (params_.repetition_penalty == 1) return;
+  prompt_ids_.assign(prompt.begin(), prompt.end());
+  std::sort(prompt_ids_.begin(), prompt_ids_.end());
+  prompt_ids_.erase(std::unique(prompt_ids_.begin(), prompt_ids_.end()), prompt_ids_.end());
+}
+
+bool Sampler::penalises() const {
+  return params_.repetition_penalty != 1 || params_.presence_penalty != 0 ||
+         params_.frequency_penalty != 0;
+}
+
+SampledToken Sampler::Sample(const kernels::Table& table, std::span<float> logits) {
+  CHECK(!logits.empty());
+  RawLogits raw;
+  if (params_.logprobs >= 0) raw = KeepRaw(table, logits);
+  Adjust(logits);
+  SampledToken token;
+  token.id = static_cast<int32_t>(Draw(table, logits));
+  if (params_.logprobs >= 0) AddLogprobs(raw, params_.logprobs, token);
+  ++drawn_;
+  if (penalises()) ++output_counts_[token.id];
+  return token;
+}
+
+void Sampler::Adjust(std::span<float> logits) const {
+  if (drawn_ < static_cast<size_t>(params_.min_tokens)) {
+    for (const auto* ids : {&eos_ids_, &params_.stop_token_ids})
+      for (const int32_t id : *ids)
+        if (Holds(logits, id)) logits[static_cast<size_t>(id)] = -kInfinity;
+  }
+  for (const auto& [id, bias] : params_.logit_bias)
+    if (Holds(logits, id)) logits[static_cast<size_t>(id)] += static_cast<float>(bias);
+  if (penalises()) Penalise(logits);
+}
+
+void Sampler::Penalise(std::span<float> logits) const {
+  const float repetition = static_cast<float>(params_.repetition_penalty);
+  const auto repeat = [&](int32_t id) {
+    if (!Holds(logits, id)) return;
+    float& x = logits[static_cast<size_t>(id)];
+    x = x > 0 ? x / repetition : x * repetition;
+  };
+  if (repetition != 1) {
+    for (const int32_t id : prompt_ids_) repeat(id);
+    for (const auto& [id, count] : output_counts_)
+      if (!std::binary_search(prompt_ids_.begin(), prompt_ids_.end(), id)) repeat(id);
+  }
+  for (const auto& [id, count] : output_counts_)
+    logits[static_cast<size_t>(id)] -=
+        static_cast<float>(params_.frequency_penalty * count + params_.presence_penalty);
+}
+
+size_t Sampler::Draw(const kernels::Table& table, std::span<float> logits) const {
+  const size_t best = std::min(table.argmax(logits.data(), logits.size()), logits.size() - 1);
+  const float max = logits[best];
+  // No finite maximum, no distribution: everything masked, all NaN, or an infinity that has it all.
+  if (params_.temperature < kGreedyBelow || !std::isfinite(max)) return best;
+  if (params_.top_k > 0 && static_cast<size_t>(params_.top_k) < logits.size())
+    KeepTopK(logits, static_cast<size_t>(params_.top_k));
+  double sum = Weigh(logits, max, params_.temperature, params_.min_p);
+  if (params_.top_p < 1) sum = KeepTopP(logits, sum, params_.top_p);
+  return Walk(logits, sum, UniformAt(seed_, drawn_));
+}
+
+}  // namespace pinion

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace pinion {
+
+struct Candidate {
+  float value = 0;
+  int32_t id = 0;
+};
+
+// Larger values first; of equal ones the lower id.
+inline bool Better(const Candidate& a, const Candidate& b) {
+  return a.value > b.value || (a.value == b.value && a.id < b.id);
+}
+
+// The k best values, best first; fewer where fewer are numbers (NaN is left out). k >= 1.
+// One pass over `values` and O(k) of memory: nothing is sorted but the answer.
+std::vector<Candidate> Best(std::span<const float> values, size_t k);
+
+// The last of the best candidates that together weigh `mass` (the smallest such set; all of them
+// where they weigh less). Weights >= 0, at least one candidate; reorders them. Expected linear
+// time. This is the border of top-p sampling (Holtzman et al., arXiv:1904.09751, sec. 3.1).
+Candidate NucleusBorder(std::span<Candidate> weights, double mass);
+
+}  // namespace pinion
