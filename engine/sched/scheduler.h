@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include "engine/base/result.h"
@@ -20,7 +19,8 @@ struct SchedulerOptions {
 };
 
 // One sequence's share of a step: tokens [first, first + count) of it are computed; where that
-// reaches its last token (`samples`), the step yields its next one.
+// reaches its last token (`samples`), the step yields its next one. Score sequences never sample:
+// their step yields the logits of all its positions.
 struct Slice {
   Sequence* sequence = nullptr;
   size_t first = 0, count = 0;
@@ -33,18 +33,23 @@ struct SchedulerStats {
 };
 
 // Turns requests into steps: continuous batching, running decodes first, then prefill chunks in
-// order of arrival while the step's token budget and the blocks last. Where a running sequence needs
-// a block and none is left, the youngest running one is preempted: its blocks are released and it
-// waits at the head of the queue to be recomputed (prompt and output so far).
+// order of arrival while the step's token budget and the blocks last. Where a running sequence
+// needs a block and none is left, the youngest running one is preempted: its blocks are released
+// and it waits at the head of the queue to be recomputed (prompt and output so far). The youngest
+// itself keeps what it has and pauses until an older one ends or needs its blocks.
+//
+// The oldest sequence always progresses: it may take every block, and Add has checked that it fits.
 // Not thread-safe: the engine loop owns it.
 class Scheduler {
  public:
   Scheduler(const SchedulerOptions& options, BlockPool& pool);
 
-  // Refuses (kUsage) what can never run: an empty prompt, prompt + 1 > max_model_len, more blocks
-  // than the pool has. Where prompt + max_tokens exceeds max_model_len, max_tokens is lowered.
+  // Refuses (kUsage) what can never run: an empty prompt, prompt + 1 > max_model_len (score: prompt
+  // > max_model_len), more blocks than the pool has, parameters out of range. Where prompt +
+  // max_tokens exceeds max_model_len, max_tokens is lowered.
   Status Add(std::unique_ptr<Sequence> sequence);
-  // Removes a sequence in whatever state; returns it with finish = kAborted, or null if unknown.
+  // Removes a sequence, waiting or running; returns it with finish = kAborted, or null if unknown.
+  // Not between Schedule and Commit: its slice is being computed.
   std::unique_ptr<Sequence> Abort(uint64_t id);
 
   bool idle() const;  // nothing waiting, nothing running
@@ -57,17 +62,38 @@ class Scheduler {
   // advances `computed`, publishes full blocks, sets `finish` (EOS and stop ids -> kStop, unless
   // ignored or before min_tokens; max_tokens or the model's length -> kLength; score sequences
   // finish with kLength once all is computed).
-  // Returns the sequences that finished, removed from the scheduler, their blocks released.
+  // Returns the sequences that finished, removed from the scheduler, their blocks released, in the
+  // order of the step's slices.
   std::vector<std::unique_ptr<Sequence>> Commit(const std::vector<int32_t>& sampled);
 
   SchedulerStats stats() const;
 
  private:
+  size_t BlocksFor(size_t tokens) const;
+  size_t BlocksShort(const Sequence& sequence, size_t tokens) const;
+  size_t Headroom() const;
+
+  size_t ScheduleRunning(bool decodes, size_t budget);
+  void Admit(size_t budget);
+  bool TakePrefix(Sequence& sequence);
+  bool MakeRoom(size_t index, size_t tokens, size_t& budget);
+  void Grow(Sequence& sequence, size_t tokens);
+  void Push(Sequence& sequence, size_t count);
+  void PreemptYoungest(size_t& budget);
+  void ReleaseBlocks(Sequence& sequence);
+
+  void Advance(const Slice& slice);
+  void Append(Sequence& sequence, int32_t token);
+  FinishReason Ending(const Sequence& sequence) const;
+  std::vector<std::unique_ptr<Sequence>> RemoveFinished();
+
   SchedulerOptions options_;
   BlockPool& pool_;
   std::deque<std::unique_ptr<Sequence>> waiting_;
   std::vector<std::unique_ptr<Sequence>> running_;  // in order of arrival
   std::vector<Slice> slices_;
+  bool in_step_ = false;         // between Schedule and Commit
+  bool step_preempted_ = false;  // this step took blocks away from a running sequence
   uint64_t preemptions_ = 0, finished_ = 0;
 };
 

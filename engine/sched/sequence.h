@@ -21,15 +21,20 @@ struct Sequence {
   SamplingParams params;
   std::optional<Sampler> sampler;  // none for score requests
   std::vector<int32_t> eos_ids;
-  bool score = false;  // every position's logits are wanted; nothing from the prefix cache, no output
+  bool score =
+      false;  // every position's logits are wanted; nothing from the prefix cache, no output
 
   size_t computed = 0;               // tokens whose KV is in the cache
   std::vector<int32_t> block_table;  // grows with `computed`
-  std::vector<BlockHash> hashes;     // of the full blocks published so far
+  std::vector<BlockHash> hashes;     // of the first full blocks of `tokens`, as many as were needed
   size_t cached_prompt_tokens = 0;   // of the prompt, taken from the prefix cache at admission
+  // Score requests: positions whose logits have come out. After a preemption the computation begins
+  // again at 0; positions below `scored` have been handed on already and must not be a second time.
+  size_t scored = 0;
   int preemptions = 0;
   FinishReason finish = FinishReason::kNone;
 
+  // Set by the scheduler (arrived_ns where it is still 0).
   int64_t arrived_ns = 0, scheduled_ns = 0, first_token_ns = 0, last_token_ns = 0;
 
   size_t output_tokens() const { return tokens.size() - prompt_tokens; }

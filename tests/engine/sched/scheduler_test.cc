@@ -1,0 +1,427 @@
+#include "engine/sched/scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace pinion {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int32_t kEos = 2;
+
+std::vector<int32_t> Prompt(size_t tokens, int32_t first = 1000) {
+  std::vector<int32_t> prompt(tokens);
+  std::iota(prompt.begin(), prompt.end(), first);
+  return prompt;
+}
+
+// One slice as {id, first, count}; samples is checked where it matters.
+struct Share {
+  uint64_t id;
+  size_t first, count;
+  bool operator==(const Share&) const = default;
+};
+void PrintTo(const Share& share, std::ostream* out) {
+  *out << "{id " << share.id << ", first " << share.first << ", count " << share.count << "}";
+}
+
+struct Setup {
+  size_t blocks = 100, block_tokens = 16, budget = 64, seqs = 8, length = 1000;
+  bool caching = true;
+};
+
+class Bench {
+ public:
+  explicit Bench(const Setup& setup)
+      : pool(setup.blocks, setup.block_tokens, setup.caching),
+        scheduler({setup.budget, setup.seqs, setup.length}, pool) {}
+
+  static std::unique_ptr<Sequence> Make(uint64_t id, std::vector<int32_t> prompt, int max_tokens) {
+    auto sequence = std::make_unique<Sequence>();
+    sequence->id = id;
+    sequence->tokens = std::move(prompt);
+    sequence->params.max_tokens = max_tokens;
+    sequence->eos_ids = {kEos};
+    return sequence;
+  }
+
+  Sequence* Add(uint64_t id, std::vector<int32_t> prompt, int max_tokens = 16) {
+    auto sequence = Make(id, std::move(prompt), max_tokens);
+    Sequence* raw = sequence.get();
+    const Status added = scheduler.Add(std::move(sequence));
+    EXPECT_TRUE(added) << added.error().message;
+    return raw;
+  }
+
+  Sequence* AddScore(uint64_t id, std::vector<int32_t> prompt) {
+    auto sequence = Make(id, std::move(prompt), 16);
+    sequence->score = true;
+    Sequence* raw = sequence.get();
+    EXPECT_TRUE(scheduler.Add(std::move(sequence)));
+    return raw;
+  }
+
+  // One step; every sampling slice yields `token`.
+  std::vector<Share> Step(int32_t token = 7) {
+    std::vector<Share> shares;
+    std::vector<int32_t> sampled;
+    for (const Slice& slice : scheduler.Schedule()) {
+      shares.push_back({slice.sequence->id, slice.first, slice.count});
+      if (slice.samples) sampled.push_back(token);
+    }
+    for (auto& sequence : scheduler.Commit(sampled)) finished.push_back(std::move(sequence));
+    return shares;
+  }
+
+  void Drain() {
+    for (int step = 0; step < 10000 && !scheduler.idle(); ++step) Step();
+    EXPECT_TRUE(scheduler.idle());
+  }
+
+  BlockPool pool;
+  Scheduler scheduler;
+  std::vector<std::unique_ptr<Sequence>> finished;
+};
+
+std::string RefusalOf(Bench& bench, std::vector<int32_t> prompt, int max_tokens) {
+  const Status added = bench.scheduler.Add(Bench::Make(1, std::move(prompt), max_tokens));
+  EXPECT_FALSE(added);
+  if (added) return "";
+  EXPECT_EQ(added.error().code, ErrorCode::kUsage);
+  return added.error().message;
+}
+
+TEST(Scheduler, PrefillsThenDecodesOneTokenAStep) {
+  Bench bench({});
+  Sequence* sequence = bench.Add(1, Prompt(10), 3);
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{1, 0, 10}));
+  EXPECT_EQ(sequence->output_tokens(), 1u);
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{1, 10, 1}));
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{1, 11, 1}));
+  ASSERT_EQ(bench.finished.size(), 1u);
+  EXPECT_EQ(bench.finished[0]->finish, FinishReason::kLength);
+  EXPECT_EQ(bench.finished[0]->output_tokens(), 3u);
+  EXPECT_TRUE(bench.scheduler.idle());
+  EXPECT_EQ(bench.pool.used(), 0u);
+  EXPECT_THAT(bench.scheduler.Schedule(), IsEmpty());
+}
+
+TEST(Scheduler, KeepsDecodeRunningDuringLongPrefill) {
+  Bench bench({.budget = 20});
+  bench.Add(1, Prompt(5), 50);
+  bench.Step();
+  bench.Add(2, Prompt(60, 5000), 50);
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{1, 5, 1}, Share{2, 0, 19}));
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{1, 6, 1}, Share{2, 19, 19}));
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{1, 7, 1}, Share{2, 38, 19}));
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{1, 8, 1}, Share{2, 57, 3}));
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{1, 9, 1}, Share{2, 60, 1}));
+}
+
+TEST(Scheduler, SamplesOnlyWhereThePromptIsComplete) {
+  Bench bench({.budget = 7});
+  bench.Add(1, Prompt(10));
+  EXPECT_FALSE(bench.scheduler.Schedule()[0].samples);
+  bench.scheduler.Commit({});
+  const Slice last = bench.scheduler.Schedule()[0];
+  EXPECT_EQ(last.first, 7u);
+  EXPECT_EQ(last.count, 3u);
+  EXPECT_TRUE(last.samples);
+  bench.scheduler.Commit({5});
+  EXPECT_EQ(last.sequence->tokens.back(), 5);
+}
+
+TEST(Scheduler, FillsAStepWithSeveralPromptsInOrderOfArrival) {
+  Bench bench({.budget = 50});
+  bench.Add(1, Prompt(20, 1000));
+  bench.Add(2, Prompt(20, 2000));
+  bench.Add(3, Prompt(20, 3000));
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{1, 0, 20}, Share{2, 0, 20}, Share{3, 0, 10}));
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{1, 20, 1}, Share{2, 20, 1}, Share{3, 10, 10}));
+}
+
+TEST(Scheduler, WorksWithABudgetOfOneToken) {
+  Bench bench({.budget = 1});
+  bench.Add(1, Prompt(5, 1000), 4);
+  bench.Add(2, Prompt(3, 2000), 4);
+  bench.Drain();
+  ASSERT_EQ(bench.finished.size(), 2u);
+  EXPECT_EQ(bench.finished[0]->id, 1u);
+  EXPECT_EQ(bench.finished[1]->output_tokens(), 4u);
+}
+
+TEST(Scheduler, RunsAtMostMaxNumSeqsAtOnce) {
+  Bench bench({.seqs = 2});
+  for (uint64_t id = 1; id <= 4; ++id) bench.Add(id, Prompt(4, static_cast<int32_t>(id) * 100), 2);
+  EXPECT_EQ(bench.Step().size(), 2u);
+  EXPECT_EQ(bench.scheduler.stats().running, 2u);
+  EXPECT_EQ(bench.scheduler.stats().waiting, 2u);
+  bench.Drain();
+  EXPECT_EQ(bench.scheduler.stats().finished, 4u);
+}
+
+// ---- Refusals and ends ----------------------------------------------------------------------
+
+TEST(Scheduler, RefusesWhatCanNeverFit) {
+  Bench bench({.blocks = 4, .length = 200});
+  // 64 tokens of KV: 60 + 5 tokens of which the last is never computed.
+  EXPECT_TRUE(bench.scheduler.Add(Bench::Make(9, Prompt(60), 5)));
+  EXPECT_EQ(RefusalOf(bench, Prompt(60), 6),
+            "a prompt of 60 tokens with max_tokens 6 needs 5 KV blocks of 16 tokens, the cache has "
+            "4: raise --kv-cache-space or lower max_tokens");
+  bench.Drain();
+  EXPECT_EQ(bench.finished.size(), 1u);
+}
+
+TEST(Scheduler, RefusesEmptyAndOverlongPromptsAndBadParameters) {
+  Bench bench({.length = 50});
+  EXPECT_EQ(RefusalOf(bench, {}, 5), "the prompt is empty: give at least one token");
+  EXPECT_EQ(RefusalOf(bench, Prompt(50), 5),
+            "the prompt has 50 tokens, at most 49 fit the model length of 50 beside one new: "
+            "shorten it or raise --max-model-len");
+  EXPECT_THAT(RefusalOf(bench, Prompt(5), 0), HasSubstr("max_tokens is 0"));
+  EXPECT_TRUE(bench.scheduler.idle());
+}
+
+TEST(Scheduler, LowersMaxTokensToTheModelsLength) {
+  Bench bench({.length = 50});
+  EXPECT_EQ(bench.Add(1, Prompt(45), 100)->params.max_tokens, 5);
+  bench.Drain();
+  EXPECT_EQ(bench.finished[0]->tokens.size(), 50u);
+  EXPECT_EQ(bench.finished[0]->finish, FinishReason::kLength);
+}
+
+TEST(Scheduler, StopsAtEosAndAtStopIds) {
+  Bench bench({});
+  Sequence* eos = bench.Add(1, Prompt(4), 50);
+  Sequence* stop = bench.Add(2, Prompt(4, 2000), 50);
+  eos->params.stop_token_ids = {};
+  stop->params.stop_token_ids = {9};
+  bench.Step(9);
+  ASSERT_EQ(bench.finished.size(), 1u);
+  EXPECT_EQ(bench.finished[0]->id, 2u);
+  bench.Step(kEos);
+  ASSERT_EQ(bench.finished.size(), 2u);
+  EXPECT_EQ(bench.finished[1]->finish, FinishReason::kStop);
+  EXPECT_EQ(bench.finished[1]->tokens.back(), kEos);
+}
+
+TEST(Scheduler, GoesOnPastEosWhereAskedTo) {
+  Bench bench({});
+  bench.Add(1, Prompt(4), 3)->params.ignore_eos = true;
+  bench.Add(2, Prompt(4, 2000), 3)->params.min_tokens = 2;
+  bench.Step(kEos);
+  EXPECT_THAT(bench.finished, IsEmpty());
+  bench.Step(kEos);
+  ASSERT_EQ(bench.finished.size(), 1u) << "min_tokens are out";
+  EXPECT_EQ(bench.finished[0]->id, 2u);
+  EXPECT_EQ(bench.finished[0]->finish, FinishReason::kStop);
+  bench.Step(kEos);
+  EXPECT_EQ(bench.finished.at(1)->finish, FinishReason::kLength);
+}
+
+TEST(Scheduler, AbortsWaitingAndRunningSequences) {
+  Bench bench({.seqs = 1});
+  bench.Add(1, Prompt(20));
+  bench.Add(2, Prompt(20, 2000));
+  bench.Step();
+  EXPECT_EQ(bench.scheduler.Abort(2)->finish, FinishReason::kAborted);
+  EXPECT_EQ(bench.scheduler.Abort(2), nullptr);
+  EXPECT_GT(bench.pool.used(), 0u);
+  EXPECT_EQ(bench.scheduler.Abort(1)->id, 1u);
+  EXPECT_EQ(bench.pool.used(), 0u);
+  EXPECT_TRUE(bench.scheduler.idle());
+}
+
+// ---- Prefix cache ---------------------------------------------------------------------------
+
+TEST(Scheduler, TakesAFinishedSequencesPrefix) {
+  Bench bench({.budget = 100});
+  bench.Add(1, Prompt(40), 1);
+  bench.Step();
+  Sequence* second = bench.Add(2, Prompt(40), 1);
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{2, 32, 8}));
+  EXPECT_EQ(second->cached_prompt_tokens, 32u);
+  EXPECT_EQ(bench.pool.stats().prefix_query_tokens, 80u);
+  EXPECT_EQ(bench.pool.stats().prefix_hit_tokens, 32u);
+}
+
+TEST(Scheduler, SharesPrefixBlocksOfARunningSequence) {
+  Bench bench({.budget = 100});
+  Sequence* first = bench.Add(1, Prompt(40));
+  bench.Step();
+  Sequence* second = bench.Add(2, Prompt(35));
+  bench.Step();
+  EXPECT_EQ(second->cached_prompt_tokens, 32u);
+  EXPECT_EQ(second->block_table[0], first->block_table[0]);
+  EXPECT_EQ(second->block_table[1], first->block_table[1]);
+  EXPECT_NE(second->block_table[2], first->block_table[2]);
+  EXPECT_EQ(bench.pool.used(), 4u);
+}
+
+TEST(Scheduler, ComputesAtLeastOneTokenOfAFullyCachedPrompt) {
+  Bench bench({});
+  bench.Add(1, Prompt(32), 1);
+  bench.Step();
+  bench.Add(2, Prompt(32), 1);
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{2, 16, 16}));
+}
+
+TEST(Scheduler, CachesOutputTokensForTheNextTurn) {
+  Bench bench({});
+  bench.Add(1, Prompt(10), 30);
+  bench.Drain();
+  std::vector<int32_t> next_turn = bench.finished[0]->tokens;  // 40, of which 39 were computed
+  next_turn.push_back(11);
+  bench.Add(2, next_turn, 1);
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{2, 32, 9}));
+}
+
+TEST(Scheduler, TakesNothingThatBeginsDifferently) {
+  Bench bench({});
+  bench.Add(1, Prompt(40), 1);
+  bench.Step();
+  std::vector<int32_t> other = Prompt(40);
+  other[0] = 5;  // only the first block differs; the second's hash must differ with it
+  bench.Add(2, other, 1);
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{2, 0, 40}));
+}
+
+TEST(Scheduler, TakesNothingWithoutPrefixCaching) {
+  Bench bench({.caching = false});
+  bench.Add(1, Prompt(40), 1);
+  bench.Step();
+  bench.Add(2, Prompt(40), 1);
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{2, 0, 40}));
+  EXPECT_EQ(bench.pool.stats().prefix_query_tokens, 0u);
+}
+
+// ---- Score requests -------------------------------------------------------------------------
+
+TEST(Scheduler, ScoresEveryPositionAndSamplesNone) {
+  Bench bench({.budget = 30, .length = 40});
+  bench.AddScore(1, Prompt(40));  // as long as the model allows: nothing follows
+  EXPECT_FALSE(bench.scheduler.Schedule()[0].samples);
+  bench.scheduler.Commit({});
+  EXPECT_FALSE(bench.scheduler.Schedule()[0].samples);
+  const auto finished = bench.scheduler.Commit({});
+  ASSERT_EQ(finished.size(), 1u);
+  EXPECT_EQ(finished[0]->finish, FinishReason::kLength);
+  EXPECT_EQ(finished[0]->scored, 40u);
+  EXPECT_EQ(finished[0]->output_tokens(), 0u);
+}
+
+TEST(Scheduler, ScoresWithoutThePrefixCacheButFeedsIt) {
+  Bench bench({.budget = 100});
+  bench.AddScore(1, Prompt(40));
+  bench.Step();
+  bench.AddScore(2, Prompt(40));
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{2, 0, 40}));
+  bench.Add(3, Prompt(40), 1);
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{3, 32, 8}));
+}
+
+// ---- Preemption -----------------------------------------------------------------------------
+
+// Two sequences that want 4 blocks each at their end, and 5 blocks for both.
+TEST(Scheduler, PreemptsTheYoungestWhenBlocksRunOut) {
+  Bench bench({.blocks = 5, .budget = 100, .caching = false});
+  Sequence* first = bench.Add(1, Prompt(15), 40);
+  Sequence* second = bench.Add(2, Prompt(15, 2000), 40);
+  while (bench.scheduler.stats().preemptions == 0) bench.Step();
+  EXPECT_EQ(first->preemptions, 0);
+  EXPECT_EQ(second->preemptions, 1);
+  EXPECT_EQ(second->computed, 0u);
+  EXPECT_THAT(second->block_table, IsEmpty());
+  EXPECT_EQ(bench.scheduler.stats().waiting, 1u);
+  bench.Drain();
+  ASSERT_EQ(bench.finished.size(), 2u);
+  EXPECT_EQ(bench.finished[0]->id, 1u);
+  EXPECT_EQ(bench.finished[1]->output_tokens(), 40u);
+  EXPECT_EQ(bench.pool.used(), 0u);
+}
+
+TEST(Scheduler, ResumesAfterPreemptionWithTheSameTokens) {
+  Bench bench({.blocks = 5, .budget = 100, .caching = false});
+  bench.Add(1, Prompt(15), 40);
+  Sequence* second = bench.Add(2, Prompt(15, 2000), 40);
+  while (bench.scheduler.stats().preemptions == 0) bench.Step();
+  const std::vector<int32_t> before = second->tokens;
+  EXPECT_GT(before.size(), 15u);
+  std::vector<Share> shares;
+  while (second->computed == 0) shares = bench.Step();
+  EXPECT_THAT(shares, ElementsAre(Share{2, 0, before.size()}))
+      << "prompt and output are computed again in one prefill";
+  const std::vector<int32_t> after(second->tokens.begin(),
+                                   second->tokens.begin() + static_cast<ptrdiff_t>(before.size()));
+  EXPECT_EQ(after, before);
+  EXPECT_EQ(second->tokens.size(), before.size() + 1);
+}
+
+TEST(Scheduler, FindsItsOwnBlocksAgainAfterPreemption) {
+  Bench bench({.blocks = 6, .budget = 100});
+  Sequence* first = bench.Add(1, Prompt(30), 30);
+  Sequence* second = bench.Add(2, Prompt(30, 2000), 30);
+  while (bench.scheduler.stats().preemptions == 0) bench.Step();
+  ASSERT_EQ(second->preemptions, 1);
+  EXPECT_TRUE(bench.scheduler.Abort(first->id));
+  const size_t tokens = second->tokens.size();
+  const std::vector<Share> shares = bench.Step();
+  ASSERT_EQ(shares.size(), 1u);
+  EXPECT_GE(shares[0].first, 16u) << "its published blocks were still cached";
+  EXPECT_EQ(shares[0].first + shares[0].count, tokens);
+  EXPECT_EQ(second->cached_prompt_tokens, 0u) << "its own blocks are no prefix hit";
+  EXPECT_EQ(bench.pool.stats().prefix_hit_tokens, 0u);
+}
+
+TEST(Scheduler, PausesTheYoungestInsteadOfPreemptingIt) {
+  // 3 blocks: A grows into its second, B wants a second too and pauses until A ends.
+  Bench bench({.blocks = 3, .budget = 100, .caching = false});
+  bench.Add(1, Prompt(15), 10);
+  Sequence* second = bench.Add(2, Prompt(15, 2000), 10);
+  bench.Drain();
+  EXPECT_EQ(bench.scheduler.stats().preemptions, 0u);
+  EXPECT_EQ(second, bench.finished.at(1).get());
+}
+
+TEST(Scheduler, HandsOutNoScoredPositionTwiceAfterPreemption) {
+  Bench bench({.blocks = 6, .budget = 20, .caching = false});
+  bench.Add(1, Prompt(15), 60);
+  Sequence* score = bench.AddScore(2, Prompt(60, 2000));
+  size_t most = 0;
+  for (int step = 0; step < 200 && !bench.scheduler.idle(); ++step) {
+    bench.Step();
+    if (bench.finished.empty() || bench.finished.back()->id != 2) {
+      EXPECT_GE(score->scored, most);
+      EXPECT_GE(score->scored, score->computed);
+      most = score->scored;
+    }
+  }
+  EXPECT_TRUE(bench.scheduler.idle());
+}
+
+TEST(Scheduler, AdmitsNobodyIntoTheLastBlocksOfTheRunning) {
+  Bench bench({.blocks = 4, .budget = 100, .caching = false});
+  bench.Add(1, Prompt(16), 30);  // will need 3 blocks, holds 1 now
+  bench.Step();
+  bench.Add(2, Prompt(40, 2000), 2);  // would take the other 3
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{1, 16, 1}));
+  bench.Drain();
+  EXPECT_EQ(bench.scheduler.stats().preemptions, 0u);
+  EXPECT_EQ(bench.finished.size(), 2u);
+}
+
+TEST(FinishReason, HasTheApisNames) {
+  EXPECT_STREQ(Name(FinishReason::kStop), "stop");
+  EXPECT_STREQ(Name(FinishReason::kLength), "length");
+  EXPECT_STREQ(Name(FinishReason::kAborted), "abort");
+  EXPECT_STREQ(Name(FinishReason::kNone), "");
+}
+
+}  // namespace
+}  // namespace pinion
