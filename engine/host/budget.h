@@ -11,10 +11,10 @@ namespace pinion {
 
 // The CPUs and bytes that this process may really use.
 struct Budget {
-  std::vector<int> cpus;            // online, in the affinity mask and the cpuset; ascending
-  std::optional<double> cpu_quota;  // CPUs' worth of time per period; unset: unlimited
-  int max_threads = 1;              // of all ranks together: min(cpus, max(1, floor(quota)))
-  uint64_t memory_total_bytes = 0;  // min of RAM and every cgroup limit on the way up
+  std::vector<int> cpus;                // online, in the affinity mask and the cpuset; ascending
+  std::optional<double> cpu_quota;      // CPUs' worth of time per period; unset: unlimited
+  int max_threads = 1;                  // of all ranks together: min(cpus, max(1, floor(quota)))
+  uint64_t memory_total_bytes = 0;      // min of RAM and every cgroup limit on the way up
   uint64_t memory_available_bytes = 0;  // page cache counted as reclaimable
   std::vector<std::string> reasons;     // one line per limit that was found, and where
 };
@@ -23,14 +23,20 @@ struct Budget {
 struct BudgetLimits {
   std::optional<std::vector<int>> allowed_cpus;
   std::optional<double> cpu_quota;
+  // Where proc/ and sys/ are. Below another root than "/", the affinity mask is what its
+  // proc/self/status says.
+  std::string root = "/";
 };
 
 // online CPUs ∩ sched_getaffinity ∩ cpuset, capped by the CFS quota (cgroup v2 cpu.max, v1
 // cpu.cfs_quota_us, the smallest anywhere up the chain). For a machine that is not this system only
-// `limits` applies. Errors: no CPU left, an allowed CPU that does not exist.
+// `limits` applies. Errors: no CPU left, an allowed CPU that does not exist, a quota <= 0.
 Result<Budget> ComputeBudget(const Machine& machine, const BudgetLimits& limits = {});
 
 // Free memory now (MemAvailable and the cgroups' headroom), for sizing KV after loading.
-uint64_t AvailableMemoryBytes();
+uint64_t AvailableMemoryBytes(const std::string& root = "/");
+
+// {"cpus","cpu_quota","max_threads","memory_total_bytes","memory_available_bytes","reasons"}
+Json ToJson(const Budget& budget);
 
 }  // namespace pinion

@@ -18,7 +18,7 @@ struct Cpu {
   int sibling;  // 0 for a core's first logical CPU, 1 for its SMT sibling, ...
   int l3;
   int package;
-  int node;     // NUMA node id
+  int node;  // NUMA node id
 };
 
 struct NumaNode {
@@ -30,10 +30,11 @@ struct NumaNode {
 
 // What hardware there is, whoever may use it. A snapshot: nothing in it changes later.
 struct Machine {
-  std::string name;         // CPU model, or the synthetic description
-  bool this_system = true;  // false for an imagined machine: plans are made, nothing is bound
-  std::vector<Cpu> cpus;    // online, ascending by id
-  std::vector<NumaNode> nodes;
+  std::string name;             // CPU model, or the synthetic description
+  bool this_system = true;      // false for an imagined machine: plans are made, nothing is bound
+  std::vector<Cpu> cpus;        // online, ascending by id
+  std::vector<NumaNode> nodes;  // ascending by id; one without CPUs has memory only
+  uint64_t l3_bytes = 0;        // of one L3 domain; 0: none known, and `l3` tells nodes apart only
 
   const Cpu* Find(int cpu_id) const;
 };
@@ -42,10 +43,13 @@ struct Machine {
 // nothing: affinity, cpusets and quotas belong to the budget.
 Result<Machine> ThisMachine();
 
-// hwloc's synthetic description ("pack:2 numa:1 core:32 pu:2") or, if it ends in ".xml", a file.
+// A machine from hwloc's synthetic description ("pack:2 numa:1 core:32 pu:2") or, where it ends in
+// ".xml", from a file that `lstopo` wrote. Never this system. Errors are kUsage or kNotFound.
 Result<Machine> ImagineMachine(const std::string& description);
 
-// A stable identity for comparing results: CPU model, counts, nodes, memory, kernel, ISA flags.
+// A stable identity for comparing results:
+// {"cpu_model","packages","cores","cpus","l3_bytes","nodes":[{"id","cpus","memory_bytes"}],
+//  "kernel","isa_flags":[]}; an imagined machine has neither kernel nor ISA flags (null, []).
 Json MachineFingerprint(const Machine& machine);
 
 }  // namespace pinion

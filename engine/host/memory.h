@@ -32,8 +32,9 @@ class Pages {
   size_t bytes_ = 0;
 };
 
-// Where the resident pages of [data, data + bytes) lie: {node, bytes} pairs, ascending by node, from
-// a sample of at most 4096 pages (move_pages in query mode). Pages not touched yet are left out.
+// Where the resident pages of [data, data + bytes) lie: {node, bytes} pairs, ascending by node,
+// from a sample of at most 4096 pages (move_pages in query mode). Pages not touched yet are left
+// out.
 std::vector<std::pair<int, uint64_t>> NodesOf(const void* data, size_t bytes);
 
 }  // namespace pinion

@@ -1,0 +1,172 @@
+// --threads-bind auto: one thread per physical core, ranks on NUMA nodes of their own.
+
+#include <algorithm>
+#include <set>
+
+#include "engine/base/strings.h"
+#include "engine/host/binding_modes.h"
+#include "engine/host/cores.h"
+
+namespace pinion {
+namespace {
+
+// Fewer cores than this a rank, and giving one to the front end costs more than sharing.
+constexpr size_t kCoresToKeepBesideFrontend = 4;
+
+using CpusOfRank = std::vector<std::vector<int>>;
+
+// Threads on a node whose memory is forbidden would read every weight from another node. Such nodes
+// are left out, unless there is no other.
+std::vector<Core> CoresWithMemory(const BindingInput& input, std::vector<std::string>& warnings) {
+  std::set<int> without_memory;
+  for (const NumaNode& node : input.machine.nodes)
+    if (!node.memory_allowed) without_memory.insert(node.id);
+  const std::vector<Core> all = AllowedCores(input.machine, input.budget);
+  std::vector<Core> near, far;
+  std::set<int> far_nodes;
+  for (const Core& core : all) {
+    const bool has_memory = without_memory.count(core.node) == 0;
+    (has_memory ? near : far).push_back(core);
+    if (!has_memory) far_nodes.insert(core.node);
+  }
+  if (far.empty()) return all;
+  const std::string nodes = FormatCpuList({far_nodes.begin(), far_nodes.end()});
+  if (near.size() < static_cast<size_t>(input.request.ranks)) {
+    warnings.push_back(StrCat("memory of node ", nodes, " is forbidden (cpuset.mems): its ",
+                              Count(far.size(), "core"), " read from other nodes"));
+    return all;
+  }
+  warnings.push_back(StrCat(Count(far.size(), "core"), " of node ", nodes,
+                            " stay idle: the cpuset forbids that node's memory (cpuset.mems)"));
+  return near;
+}
+
+size_t FewestCpus(const CpusOfRank& cpus_of_rank) {
+  size_t fewest = cpus_of_rank[0].size();
+  for (const auto& cpus : cpus_of_rank) fewest = std::min(fewest, cpus.size());
+  return fewest;
+}
+
+// Takes `count` cores from the ranks' ends, always from the longest, of equals from the first: the
+// front end talks to the process whose main thread leads rank 0.
+std::vector<int> HoldBack(CpusOfRank& cpus_of_rank, size_t count) {
+  std::vector<int> held;
+  for (size_t i = 0; i < count; ++i) {
+    auto longest = cpus_of_rank.begin();
+    for (auto at = longest; at != cpus_of_rank.end(); ++at)
+      if (at->size() > longest->size()) longest = at;
+    held.push_back(longest->back());
+    longest->pop_back();
+  }
+  std::sort(held.begin(), held.end());
+  return held;
+}
+
+Status Reserve(const BindingInput& input, CpusOfRank& cpus_of_rank, std::vector<int>& frontend_cpus,
+               std::vector<std::string>& reasons) {
+  const BindingRequest& request = input.request;
+  size_t total = 0;
+  for (const auto& cpus : cpus_of_rank) total += cpus.size();
+  if (request.reserved_cpus) {
+    const auto wanted = static_cast<size_t>(*request.reserved_cpus);
+    if (wanted > total - cpus_of_rank.size()) {
+      const bool by_quota = input.budget.max_threads == static_cast<int>(total);
+      return Fail(
+          ErrorCode::kUsage,
+          StrCat("reserved-cpus ", wanted, " leaves no core for every rank: ",
+                 by_quota && input.budget.cpu_quota ? StrCat(QuotaSays(input.budget), " for ")
+                                                    : StrCat(Count(total, "core"), " serve "),
+                 Count(cpus_of_rank.size(), "rank"), "; reserve at most ",
+                 total - cpus_of_rank.size()));
+    }
+    frontend_cpus = HoldBack(cpus_of_rank, wanted);
+    if (wanted > 0)
+      reasons.push_back(StrCat("--reserved-cpus ", wanted, " holds back cpu ",
+                               FormatCpuList(frontend_cpus), " for the front end"));
+    return {};
+  }
+  if (!request.has_frontend) return {};
+  CpusOfRank rest = cpus_of_rank;
+  const std::vector<int> held = HoldBack(rest, 1);
+  if (FewestCpus(rest) < kCoresToKeepBesideFrontend) {
+    reasons.push_back(
+        StrCat("the front end shares the ranks' CPUs: with a core of its own, a rank "
+               "would keep fewer than ",
+               kCoresToKeepBesideFrontend));
+    return {};
+  }
+  cpus_of_rank = std::move(rest);
+  frontend_cpus = held;
+  reasons.push_back(StrCat("the front end has cpu ", held[0],
+                           " to itself; --reserved-cpus 0 "
+                           "would let it share"));
+  return {};
+}
+
+void ExplainRanks(const BindingInput& input, size_t nodes, Plan& plan) {
+  for (const RankPlan& rank : plan.ranks)
+    plan.reasons.push_back(StrCat("rank ", rank.rank, ": ", Count(rank.cpus.size(), "thread"),
+                                  " on node ", FormatCpuList(rank.nodes), ", cpu ",
+                                  FormatCpuList(rank.cpus)));
+  const auto spans = std::find_if(plan.ranks.begin(), plan.ranks.end(),
+                                  [](const RankPlan& rank) { return rank.nodes.size() > 1; });
+  if (spans == plan.ranks.end()) return;
+  plan.warnings.push_back(StrCat("rank ", spans->rank, " spans nodes ", FormatCpuList(spans->nodes),
+                                 ": part of what it reads lies on another node; -tp ", nodes,
+                                 " gives each node a rank of its own"));
+}
+
+// Cores that no rank got, because a rank on so few would have held up all others.
+void WarnOfUnusedCores(const std::vector<Core>& cores, const std::vector<std::vector<Core>>& parts,
+                       std::vector<std::string>& warnings) {
+  std::set<int> used;
+  for (const auto& part : parts)
+    for (const Core& core : part) used.insert(core.core);
+  std::vector<int> idle;
+  for (const Core& core : cores)
+    if (used.count(core.core) == 0) idle.push_back(core.cpus[0]);
+  if (idle.empty()) return;
+  std::sort(idle.begin(), idle.end());
+  warnings.push_back(StrCat("cpu ", FormatCpuList(idle), idle.size() == 1 ? " stays" : " stay",
+                            " idle: a rank on so few cores would hold up the others"));
+}
+
+}  // namespace
+
+Result<Plan> PlanAuto(const BindingInput& input) {
+  std::vector<std::string> warnings, reasons;
+  const std::vector<Core> cores = CoresWithMemory(input, warnings);
+  const auto ranks = static_cast<size_t>(input.request.ranks);
+  if (ranks > cores.size())
+    return Fail(ErrorCode::kUsage,
+                StrCat(Count(ranks, "rank"), " cannot have a core each: auto has ",
+                       Count(cores.size(), "core"), "; use -tp ", cores.size(),
+                       " or less, --threads-bind all to use SMT siblings, or nobind"));
+  reasons.push_back(StrCat("auto: one thread per physical core, ", Count(cores.size(), "core"),
+                           " of ", Count(input.budget.cpus.size(), "allowed CPU")));
+  const auto parts = DivideCores(cores, ranks);
+  WarnOfUnusedCores(cores, parts, warnings);
+  CpusOfRank cpus_of_rank;
+  for (const auto& part : parts) {
+    cpus_of_rank.emplace_back();
+    for (const Core& core : part) cpus_of_rank.back().push_back(core.cpus[0]);
+  }
+  // The quota first: the front end's core counts in it, and should lie beside those that stay.
+  const auto most = static_cast<size_t>(input.budget.max_threads);
+  if (const size_t idle = TrimRanks(cpus_of_rank, most); idle > 0)
+    warnings.push_back(StrCat(QuotaSays(input.budget), ", the front end's included: ",
+                              Count(idle, "core"), idle == 1 ? " stays" : " stay", " idle"));
+  std::vector<int> frontend_cpus;
+  PINION_TRY(Reserve(input, cpus_of_rank, frontend_cpus, reasons));
+  Plan plan = PlanOf(input.machine, std::move(cpus_of_rank));
+  plan.frontend_cpus = std::move(frontend_cpus);
+  plan.reasons = std::move(reasons);
+  plan.warnings = std::move(warnings);
+  std::set<int> nodes;
+  for (const Core& core : cores) nodes.insert(core.node);
+  ExplainRanks(input, nodes.size(), plan);
+  WarnOfUnevenRanks(plan);
+  return plan;
+}
+
+}  // namespace pinion

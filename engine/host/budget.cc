@@ -1,0 +1,145 @@
+#include "engine/host/budget.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "engine/base/file.h"
+#include "engine/base/strings.h"
+#include "engine/host/affinity.h"
+#include "engine/host/cgroup.h"
+
+namespace pinion {
+namespace {
+
+std::string Base(const std::string& root) { return root == "/" ? "" : root; }
+
+// The text after "name:" in a file of such lines (/proc/meminfo, /proc/self/status).
+std::optional<std::string> Field(const std::string& path, std::string_view name) {
+  const auto text = ReadFile(path, 1 << 24);
+  if (!text) return std::nullopt;
+  for (const std::string& line : Split(*text, '\n'))
+    if (line.rfind(StrCat(name, ":"), 0) == 0)
+      return std::string(Trim(std::string_view(line).substr(name.size() + 1)));
+  return std::nullopt;
+}
+
+// /proc/meminfo counts in kB.
+std::optional<uint64_t> MemInfoBytes(const std::string& root, std::string_view name) {
+  const auto text = Field(Base(root) + "/proc/meminfo", name);
+  if (!text) return std::nullopt;
+  const auto kib = ParseInt(Split(*text, ' ')[0], name);
+  if (!kib || *kib < 0) return std::nullopt;
+  return static_cast<uint64_t>(*kib) * 1024;
+}
+
+Result<std::vector<int>> Affinity(const std::string& root) {
+  if (root == "/") return ThreadAffinity();
+  const auto list = Field(root + "/proc/self/status", "Cpus_allowed_list");
+  if (!list) return Fail(ErrorCode::kIo, StrCat("no Cpus_allowed_list in ", root));
+  return ParseCpuList(*list);
+}
+
+std::vector<int> Ids(const Machine& machine) {
+  std::vector<int> ids;
+  for (const Cpu& cpu : machine.cpus) ids.push_back(cpu.id);
+  return ids;
+}
+
+// Keeps what is in `allowed` too; where that takes CPUs away, says who did it.
+void Narrow(Budget& budget, std::vector<int> allowed, std::string_view who) {
+  std::sort(allowed.begin(), allowed.end());
+  std::vector<int> kept;
+  std::set_intersection(budget.cpus.begin(), budget.cpus.end(), allowed.begin(), allowed.end(),
+                        std::back_inserter(kept));
+  kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
+  if (kept.size() < budget.cpus.size())
+    budget.reasons.push_back(StrCat(who, " leaves ", kept.size(), " of ", budget.cpus.size(),
+                                    " CPUs: ", kept.empty() ? "none" : FormatCpuList(kept)));
+  budget.cpus = std::move(kept);
+}
+
+Status CheckLimits(const Machine& machine, const BudgetLimits& limits) {
+  if (limits.cpu_quota && !(*limits.cpu_quota > 0))
+    return Fail(ErrorCode::kUsage, StrCat("a CPU quota of ", *limits.cpu_quota,
+                                          " leaves no time to compute; give a number above 0"));
+  if (!limits.allowed_cpus) return {};
+  for (int cpu : *limits.allowed_cpus)
+    if (!machine.Find(cpu))
+      return Fail(ErrorCode::kUsage,
+                  StrCat("allowed cpu ", cpu, " does not exist or is offline; this machine has ",
+                         FormatCpuList(Ids(machine))));
+  return {};
+}
+
+void ApplyQuota(Budget& budget, const std::optional<double>& quota, std::string_view who) {
+  budget.max_threads = static_cast<int>(budget.cpus.size());
+  if (!quota) return;
+  budget.cpu_quota = quota;
+  // Compared as doubles first: a huge quota must not overflow the int.
+  const double whole = std::max(1.0, std::floor(*quota));
+  if (whole < budget.max_threads) budget.max_threads = static_cast<int>(whole);
+  budget.reasons.push_back(
+      StrCat(who, " grants ", *quota, " CPUs of time: at most ", budget.max_threads, " threads"));
+}
+
+void ApplyMemory(Budget& budget, const Machine& machine, const BudgetLimits& limits,
+                 const CgroupLimits& groups) {
+  uint64_t total = 0;
+  for (const NumaNode& node : machine.nodes)
+    if (node.memory_allowed) total += node.memory_bytes;
+  budget.memory_total_bytes = budget.memory_available_bytes = total;
+  if (!machine.this_system) return;
+  const uint64_t installed = MemInfoBytes(limits.root, "MemTotal").value_or(total);
+  budget.memory_total_bytes = total > 0 ? std::min(total, installed) : installed;
+  if (groups.memory_limit_bytes && *groups.memory_limit_bytes < budget.memory_total_bytes) {
+    budget.memory_total_bytes = *groups.memory_limit_bytes;
+    budget.reasons.push_back(StrCat(groups.memory_limit_file, " limits memory to ",
+                                    FormatBytes(*groups.memory_limit_bytes)));
+  }
+  budget.memory_available_bytes =
+      std::min(budget.memory_total_bytes, AvailableMemoryBytes(limits.root));
+}
+
+}  // namespace
+
+Result<Budget> ComputeBudget(const Machine& machine, const BudgetLimits& limits) {
+  PINION_TRY(CheckLimits(machine, limits));
+  Budget budget;
+  budget.cpus = Ids(machine);
+  const CgroupLimits groups = machine.this_system ? ReadCgroups(limits.root) : CgroupLimits{};
+  if (limits.allowed_cpus) {
+    Narrow(budget, *limits.allowed_cpus, "the list of allowed CPUs");
+  } else if (machine.this_system) {
+    if (groups.cpus) Narrow(budget, *groups.cpus, StrCat("the cpuset ", groups.cpus_file));
+    PINION_ASSIGN(std::vector<int> mask, Affinity(limits.root));
+    Narrow(budget, std::move(mask), "the affinity mask (taskset, cpuset)");
+  }
+  if (budget.cpus.empty())
+    return Fail(ErrorCode::kUsage,
+                StrCat("no CPU is left to compute on (", Join(budget.reasons, "; "),
+                       "); widen the affinity mask, cpuset or list of allowed CPUs"));
+  const bool given = limits.cpu_quota.has_value();
+  ApplyQuota(budget, given ? limits.cpu_quota : groups.cpu_quota,
+             given ? "the CPU quota" : groups.cpu_quota_file);
+  ApplyMemory(budget, machine, limits, groups);
+  return budget;
+}
+
+uint64_t AvailableMemoryBytes(const std::string& root) {
+  const uint64_t free = MemInfoBytes(root, "MemAvailable").value_or(0);
+  return std::min(free, ReadCgroups(root).memory_headroom_bytes.value_or(free));
+}
+
+Json ToJson(const Budget& budget) {
+  Json object;
+  object.Set("cpus", budget.cpus);
+  object.Set("cpu_quota", budget.cpu_quota ? Json(*budget.cpu_quota) : Json());
+  object.Set("max_threads", budget.max_threads);
+  object.Set("memory_total_bytes", budget.memory_total_bytes);
+  object.Set("memory_available_bytes", budget.memory_available_bytes);
+  object.Set("reasons", budget.reasons);
+  return object;
+}
+
+}  // namespace pinion

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "engine/host/budget.h"
+#include "engine/host/machine.h"
+
+namespace pinion {
+
+// A physical core as far as the budget allows it.
+struct Core {
+  int node, l3, core;
+  std::vector<int> cpus;  // its allowed logical CPUs; one thread per core runs on the first
+};
+
+// The budget's cores, ordered by node, L3 domain and first CPU: neighbours share most.
+std::vector<Core> AllowedCores(const Machine& machine, const Budget& budget);
+
+// Divides `cores` (in AllowedCores' order) into `parts` runs: whole nodes where there are enough,
+// else whole L3 domains, else single cores. Each part has at least one core.
+// Requires 1 <= parts <= cores.size().
+std::vector<std::vector<Core>> DivideCores(const std::vector<Core>& cores, size_t parts);
+
+// The NUMA nodes of these CPUs, ascending.
+std::vector<int> NodesOfCpus(const Machine& machine, const std::vector<int>& cpus);
+
+}  // namespace pinion

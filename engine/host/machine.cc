@@ -1,0 +1,206 @@
+// The hwloc adapter: nothing else includes its headers.
+#include "engine/host/machine.h"
+
+#include <hwloc.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "engine/base/file.h"
+#include "engine/base/strings.h"
+
+namespace pinion {
+namespace {
+
+struct Destroy {
+  void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
+};
+using Topology = std::unique_ptr<hwloc_topology, Destroy>;
+
+// Numbers hwloc objects 0, 1, ... in the order in which they are met.
+class Numbering {
+ public:
+  int Of(const void* object) {
+    return numbers_.try_emplace(object, static_cast<int>(numbers_.size())).first->second;
+  }
+
+ private:
+  std::map<const void*, int> numbers_;
+};
+
+Result<Topology> NewTopology() {
+  hwloc_topology_t raw = nullptr;
+  if (hwloc_topology_init(&raw) != 0)
+    return Fail(ErrorCode::kFailed, StrCat("hwloc cannot start: ", std::strerror(errno)));
+  Topology topology(raw);
+  // What a cpuset forbids is still part of the machine; the budget takes it away again.
+  hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
+  hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
+  return topology;
+}
+
+hwloc_obj_t Ancestor(hwloc_topology_t topology, hwloc_obj_type_t type, hwloc_obj_t object) {
+  return hwloc_get_ancestor_obj_by_type(topology, type, object);
+}
+
+// Where a memory-only node (CXL, high-bandwidth memory) shares its place with a DRAM node, hwloc
+// lists the DRAM node first: that one counts as the CPU's own.
+hwloc_obj_t NodeOf(hwloc_topology_t topology, hwloc_obj_t pu) {
+  hwloc_obj_t node = nullptr;
+  while ((node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)))
+    if (hwloc_bitmap_isset(node->cpuset, pu->os_index)) return node;
+  return nullptr;
+}
+
+void ReadCpus(hwloc_topology_t topology, Machine& machine) {
+  Numbering cores, l3s, packages;
+  std::map<int, int> met_of_core;
+  hwloc_obj_t pu = nullptr;
+  while ((pu = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PU, pu))) {
+    const hwloc_obj_t core = Ancestor(topology, HWLOC_OBJ_CORE, pu);
+    const hwloc_obj_t l3 = Ancestor(topology, HWLOC_OBJ_L3CACHE, pu);
+    const hwloc_obj_t package = Ancestor(topology, HWLOC_OBJ_PACKAGE, pu);
+    const hwloc_obj_t node = NodeOf(topology, pu);
+    Cpu cpu{};
+    cpu.id = static_cast<int>(pu->os_index);
+    cpu.core = cores.Of(core ? core : pu);  // some virtual machines report no cores
+    cpu.sibling = met_of_core[cpu.core]++;
+    cpu.l3 = l3s.Of(l3 ? l3 : node);
+    cpu.package = packages.Of(package);
+    cpu.node = node ? static_cast<int>(node->os_index) : 0;
+    if (l3) machine.l3_bytes = std::max(machine.l3_bytes, uint64_t{l3->attr->cache.size});
+    machine.cpus.push_back(cpu);
+  }
+  std::sort(machine.cpus.begin(), machine.cpus.end(),
+            [](const Cpu& a, const Cpu& b) { return a.id < b.id; });
+}
+
+void ReadNodes(hwloc_topology_t topology, Machine& machine) {
+  const hwloc_const_nodeset_t allowed = hwloc_topology_get_allowed_nodeset(topology);
+  hwloc_obj_t object = nullptr;
+  while ((object = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, object))) {
+    NumaNode node;
+    node.id = static_cast<int>(object->os_index);
+    node.memory_bytes = object->attr->numanode.local_memory;
+    node.memory_allowed = hwloc_bitmap_isset(allowed, object->os_index) != 0;
+    for (const Cpu& cpu : machine.cpus)
+      if (cpu.node == node.id) node.cpus.push_back(cpu.id);
+    machine.nodes.push_back(std::move(node));
+  }
+  std::sort(machine.nodes.begin(), machine.nodes.end(),
+            [](const NumaNode& a, const NumaNode& b) { return a.id < b.id; });
+}
+
+// The CPU model as hwloc found it, "" where it did not.
+std::string ModelName(hwloc_topology_t topology) {
+  hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
+  const char* model = package ? hwloc_obj_get_info_by_name(package, "CPUModel") : nullptr;
+  return std::string(Trim(model ? model : ""));
+}
+
+Result<Machine> Load(hwloc_topology_t topology, const std::string& description) {
+  if (hwloc_topology_load(topology) != 0)
+    return Fail(ErrorCode::kFailed,
+                StrCat("hwloc cannot read ", description.empty() ? "this machine" : description,
+                       ": ", std::strerror(errno)));
+  Machine machine;
+  machine.name = description.empty() ? ModelName(topology) : description;
+  if (machine.name.empty()) machine.name = "unknown CPU";
+  machine.this_system = hwloc_topology_is_thissystem(topology) != 0;
+  ReadCpus(topology, machine);
+  ReadNodes(topology, machine);
+  if (machine.cpus.empty() || machine.nodes.empty())
+    return Fail(ErrorCode::kFailed, StrCat("machine '", machine.name, "' has no CPU or no memory"));
+  return machine;
+}
+
+// What of a CPU's flags decides how fast it computes here, in /proc/cpuinfo's words.
+std::vector<std::string> IsaFlags() {
+  static constexpr std::array kWanted = {
+      "avx2",        "fma",         "f16c",        "avx_vnni", "avx512f",  "avx512bw", "avx512vl",
+      "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8"};
+  const auto text = ReadFile("/proc/cpuinfo");
+  const size_t begin = text ? text->find("\nflags") : std::string::npos;
+  if (begin == std::string::npos) return {};
+  const std::vector<std::string> words =
+      Split(text->substr(begin + 1, text->find('\n', begin + 1) - begin - 1), ' ');
+  std::vector<std::string> found;
+  for (const char* flag : kWanted)
+    if (std::find(words.begin(), words.end(), flag) != words.end()) found.emplace_back(flag);
+  return found;
+}
+
+template <typename Member>
+int CountDistinct(const Machine& machine, Member member) {
+  std::set<int> values;
+  for (const Cpu& cpu : machine.cpus) values.insert(cpu.*member);
+  return static_cast<int>(values.size());
+}
+
+}  // namespace
+
+const Cpu* Machine::Find(int cpu_id) const {
+  const auto at = std::lower_bound(cpus.begin(), cpus.end(), cpu_id,
+                                   [](const Cpu& cpu, int id) { return cpu.id < id; });
+  return at != cpus.end() && at->id == cpu_id ? &*at : nullptr;
+}
+
+Result<Machine> ThisMachine() {
+  PINION_ASSIGN(const Topology topology, NewTopology());
+  const char* imagined = std::getenv("HWLOC_XMLFILE");
+  if (!imagined || !*imagined) imagined = std::getenv("HWLOC_SYNTHETIC");
+  return Load(topology.get(), imagined ? imagined : "");
+}
+
+Result<Machine> ImagineMachine(const std::string& description) {
+  PINION_ASSIGN(const Topology topology, NewTopology());
+  const bool is_file =
+      description.size() > 4 && description.compare(description.size() - 4, 4, ".xml") == 0;
+  if (is_file && access(description.c_str(), R_OK) != 0)
+    return Fail(ErrorCode::kNotFound,
+                StrCat("cannot read machine file '", description, "': ", std::strerror(errno)));
+  const int set = is_file ? hwloc_topology_set_xml(topology.get(), description.c_str())
+                          : hwloc_topology_set_synthetic(topology.get(), description.c_str());
+  if (set != 0)
+    return Fail(ErrorCode::kUsage,
+                StrCat("machine '", description, "' is not ",
+                       is_file ? "an XML file of hwloc's; write one with `lstopo FILE.xml`"
+                               : "a synthetic description such as 'pack:2 numa:1 core:32 pu:2', "
+                                 "nor a file that ends in .xml"));
+  auto machine = Load(topology.get(), description);
+  if (machine) machine->this_system = false;
+  return machine;
+}
+
+Json MachineFingerprint(const Machine& machine) {
+  Json nodes = Json::MakeArray();
+  for (const NumaNode& node : machine.nodes) {
+    Json item;
+    item.Set("id", node.id);
+    item.Set("cpus", static_cast<int64_t>(node.cpus.size()));
+    item.Set("memory_bytes", node.memory_bytes);
+    nodes.Append(std::move(item));
+  }
+  utsname kernel{};
+  const bool real = machine.this_system && uname(&kernel) == 0;
+  Json print;
+  print.Set("cpu_model", machine.name);
+  print.Set("packages", CountDistinct(machine, &Cpu::package));
+  print.Set("cores", CountDistinct(machine, &Cpu::core));
+  print.Set("cpus", static_cast<int64_t>(machine.cpus.size()));
+  print.Set("l3_bytes", machine.l3_bytes);
+  print.Set("nodes", std::move(nodes));
+  print.Set("kernel", real ? Json(kernel.release) : Json());
+  print.Set("isa_flags", Json(real ? IsaFlags() : std::vector<std::string>{}));
+  return print;
+}
+
+}  // namespace pinion
