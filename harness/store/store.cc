@@ -1,0 +1,371 @@
+#include "harness/store/store.h"
+
+#include <sqlite3.h>
+
+#include <filesystem>
+
+#include "engine/base/strings.h"
+
+namespace pinion::harness {
+namespace {
+
+constexpr int kLayout = 1;  // PRAGMA user_version; raise it when a table changes
+constexpr int kLockPatienceMs = 5000;
+
+constexpr char kTables[] = R"(
+CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE candidate(
+  id INTEGER PRIMARY KEY, label TEXT NOT NULL, settings TEXT NOT NULL, options TEXT NOT NULL,
+  is_anchor INTEGER NOT NULL, cores INTEGER NOT NULL, infeasible TEXT NOT NULL,
+  same_as TEXT NOT NULL);
+CREATE TABLE trial(
+  id INTEGER PRIMARY KEY AUTOINCREMENT, candidate INTEGER NOT NULL REFERENCES candidate(id),
+  copy INTEGER NOT NULL, round INTEGER NOT NULL, confirmation INTEGER NOT NULL,
+  position INTEGER NOT NULL, ok INTEGER NOT NULL, reason TEXT NOT NULL, log_path TEXT NOT NULL,
+  log_tail TEXT NOT NULL, started_at TEXT NOT NULL, seconds REAL NOT NULL, suspect TEXT NOT NULL,
+  output_hash TEXT NOT NULL, info TEXT NOT NULL, UNIQUE(candidate, copy, round));
+CREATE TABLE samples(
+  trial INTEGER NOT NULL REFERENCES trial(id) ON DELETE CASCADE, machine TEXT NOT NULL,
+  model TEXT NOT NULL, configuration TEXT NOT NULL, seed INTEGER NOT NULL, round INTEGER NOT NULL,
+  candidate INTEGER NOT NULL, copy INTEGER NOT NULL, metric TEXT NOT NULL,
+  concurrency INTEGER NOT NULL, value REAL NOT NULL, PRIMARY KEY(trial, metric, concurrency));
+)";
+
+Json ListJson(const std::vector<std::string>& list) { return Json(list); }
+
+std::vector<std::string> ListFrom(const Json& json) {
+  std::vector<std::string> list;
+  if (json.is_array())
+    for (const Json& item : json.array())
+      if (item.is_string()) list.push_back(item.string());
+  return list;
+}
+
+// One SQLite connection; closes itself.
+class Database {
+ public:
+  Database(sqlite3* handle, std::string path) : handle_(handle), path_(std::move(path)) {}
+  Database(const Database&) = delete;
+  Database& operator=(const Database&) = delete;
+  ~Database() { sqlite3_close(handle_); }
+
+  sqlite3* handle() const { return handle_; }
+
+  // SQLite's last error as ours.
+  tl::unexpected<Error> Failure() const {
+    const int code = sqlite3_errcode(handle_) & 0xff;
+    switch (code) {
+      case SQLITE_BUSY:
+      case SQLITE_LOCKED:
+        return Fail(ErrorCode::kExhausted,
+                    StrCat(path_, " is locked by another process; wait for it or end it"));
+      case SQLITE_FULL:
+        return Fail(ErrorCode::kExhausted, StrCat("no space left to write ", path_,
+                                                  "; make room and go on with --resume"));
+      case SQLITE_CORRUPT:
+      case SQLITE_NOTADB:
+        return Fail(ErrorCode::kCorrupt,
+                    StrCat(path_, " is not a sound database (", sqlite3_errmsg(handle_),
+                           "); restore it, or sweep into a new folder"));
+      case SQLITE_READONLY:
+      case SQLITE_CANTOPEN:
+      case SQLITE_IOERR:
+        return Fail(ErrorCode::kIo,
+                    StrCat("cannot read or write ", path_, ": ", sqlite3_errmsg(handle_)));
+      default:
+        return Fail(ErrorCode::kFailed, StrCat(path_, ": ", sqlite3_errmsg(handle_)));
+    }
+  }
+
+  Status Run(const char* sql) const {
+    if (sqlite3_exec(handle_, sql, nullptr, nullptr, nullptr) != SQLITE_OK) return Failure();
+    return {};
+  }
+
+ private:
+  sqlite3* handle_;
+  std::string path_;
+};
+
+// A prepared statement: bind in order, step, read columns.
+class Statement {
+ public:
+  static Result<Statement> Prepare(const Database& database, const char* sql) {
+    sqlite3_stmt* raw = nullptr;
+    if (sqlite3_prepare_v2(database.handle(), sql, -1, &raw, nullptr) != SQLITE_OK)
+      return database.Failure();
+    return Statement(database, raw);
+  }
+  Statement(Statement&& other) noexcept
+      : database_(other.database_), raw_(std::exchange(other.raw_, nullptr)) {}
+  Statement& operator=(Statement&&) = delete;
+  ~Statement() { sqlite3_finalize(raw_); }
+
+  Statement& Bind(const std::string& text) {
+    sqlite3_bind_text(raw_, ++bound_, text.data(), static_cast<int>(text.size()), SQLITE_TRANSIENT);
+    return *this;
+  }
+  Statement& Bind(const Json& json) { return Bind(json.Dump()); }
+  Statement& Bind(double value) {
+    sqlite3_bind_double(raw_, ++bound_, value);
+    return *this;
+  }
+  Statement& Bind(int64_t value) {
+    sqlite3_bind_int64(raw_, ++bound_, value);
+    return *this;
+  }
+  Statement& Bind(int value) { return Bind(static_cast<int64_t>(value)); }
+  Statement& Bind(bool value) { return Bind(static_cast<int64_t>(value)); }
+
+  // Binds everything in order and runs a statement that yields no rows; ready for the next one.
+  template <typename... Args>
+  Status Execute(const Args&... args) {
+    (Bind(args), ...);
+    const int code = sqlite3_step(raw_);
+    const bool done = code == SQLITE_DONE || code == SQLITE_ROW;
+    Status status = done ? Status() : Status(database_->Failure());
+    sqlite3_reset(raw_);
+    bound_ = 0;
+    return status;
+  }
+
+  Result<bool> Next() {
+    const int code = sqlite3_step(raw_);
+    if (code == SQLITE_ROW) {
+      column_ = 0;
+      return true;
+    }
+    if (code == SQLITE_DONE) return false;
+    return database_->Failure();
+  }
+
+  std::string Text() {
+    const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(raw_, column_));
+    const int bytes = sqlite3_column_bytes(raw_, column_++);
+    return text ? std::string(text, static_cast<size_t>(bytes)) : std::string();
+  }
+  int64_t Int() { return sqlite3_column_int64(raw_, column_++); }
+  double Real() { return sqlite3_column_double(raw_, column_++); }
+  Result<Json> AsJson() { return Json::Parse(Text()); }
+
+ private:
+  Statement(const Database& database, sqlite3_stmt* raw) : database_(&database), raw_(raw) {}
+  const Database* database_;
+  sqlite3_stmt* raw_;
+  int bound_ = 0, column_ = 0;
+};
+
+// Rolls back unless it was committed.
+class Transaction {
+ public:
+  explicit Transaction(const Database& database) : database_(database) {}
+  ~Transaction() {
+    if (open_) (void)database_.Run("ROLLBACK");
+  }
+  Status Begin() {
+    PINION_TRY(database_.Run("BEGIN IMMEDIATE"));
+    open_ = true;
+    return {};
+  }
+  Status Commit() {
+    PINION_TRY(database_.Run("COMMIT"));
+    open_ = false;
+    return {};
+  }
+
+ private:
+  const Database& database_;
+  bool open_ = false;
+};
+
+class SqliteStore : public Store {
+ public:
+  explicit SqliteStore(std::unique_ptr<Database> database) : database_(std::move(database)) {}
+
+  Status SetMeta(const std::string& key, const Json& value) override {
+    PINION_ASSIGN(Statement put, Statement::Prepare(*database_, "REPLACE INTO meta VALUES(?,?)"));
+    return put.Execute(key, value);
+  }
+
+  Result<std::optional<Json>> Meta(const std::string& key) override {
+    PINION_ASSIGN(Statement get,
+                  Statement::Prepare(*database_, "SELECT value FROM meta WHERE key=?"));
+    get.Bind(key);
+    PINION_ASSIGN(const bool found, get.Next());
+    if (!found) return std::optional<Json>();
+    PINION_ASSIGN(Json value, get.AsJson());
+    return std::optional<Json>(std::move(value));
+  }
+
+  Status PutCandidates(const std::vector<CandidateRow>& candidates) override {
+    Transaction transaction(*database_);
+    PINION_TRY(transaction.Begin());
+    PINION_ASSIGN(Statement put,
+                  Statement::Prepare(*database_, "INSERT INTO candidate VALUES(?,?,?,?,?,?,?,?)"));
+    for (const CandidateRow& row : candidates)
+      PINION_TRY(put.Execute(row.id, row.label, row.settings, row.options, row.is_anchor, row.cores,
+                             row.infeasible, ListJson(row.same_as)));
+    return transaction.Commit();
+  }
+
+  Result<std::vector<CandidateRow>> Candidates() override {
+    PINION_ASSIGN(
+        Statement get,
+        Statement::Prepare(*database_,
+                           "SELECT id,label,settings,options,is_anchor,cores,infeasible,same_as "
+                           "FROM candidate ORDER BY id"));
+    std::vector<CandidateRow> rows;
+    while (true) {
+      PINION_ASSIGN(const bool more, get.Next());
+      if (!more) return rows;
+      CandidateRow row;
+      row.id = static_cast<int>(get.Int());
+      row.label = get.Text();
+      PINION_ASSIGN(row.settings, get.AsJson());
+      PINION_ASSIGN(row.options, get.AsJson());
+      row.is_anchor = get.Int() != 0;
+      row.cores = static_cast<int>(get.Int());
+      row.infeasible = get.Text();
+      PINION_ASSIGN(const Json same_as, get.AsJson());
+      row.same_as = ListFrom(same_as);
+      rows.push_back(std::move(row));
+    }
+  }
+
+  Status PutTrial(const TrialRow& trial, const Keys& keys) override {
+    Transaction transaction(*database_);
+    PINION_TRY(transaction.Begin());
+    PINION_ASSIGN(Statement put,
+                  Statement::Prepare(
+                      *database_,
+                      "REPLACE INTO trial(candidate,copy,round,confirmation,position,ok,reason,"
+                      "log_path,log_tail,started_at,seconds,suspect,output_hash,info) "
+                      "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
+    PINION_TRY(put.Execute(trial.candidate, trial.copy, trial.round, trial.confirmation,
+                           trial.position, trial.ok, trial.reason, trial.log_path, trial.log_tail,
+                           trial.started_at, trial.seconds, ListJson(trial.suspect),
+                           trial.output_hash, trial.info));
+    const int64_t id = sqlite3_last_insert_rowid(database_->handle());
+    PINION_ASSIGN(
+        Statement sample,
+        Statement::Prepare(*database_, "INSERT INTO samples VALUES(?,?,?,?,?,?,?,?,?,?,?)"));
+    for (const MetricValue& value : trial.samples)
+      PINION_TRY(sample.Execute(id, keys.machine, keys.model, keys.configuration,
+                                static_cast<int64_t>(keys.seed), trial.round, trial.candidate,
+                                trial.copy, value.metric, value.concurrency, value.value));
+    return transaction.Commit();
+  }
+
+  Result<std::vector<TrialRow>> Trials() override {
+    // One transaction, so that a sweep that goes on writing cannot slip a trial between the two.
+    PINION_TRY(database_->Run("BEGIN"));
+    Result<std::vector<TrialRow>> trials = ReadTrials();
+    PINION_TRY(database_->Run("COMMIT"));
+    return trials;
+  }
+
+ private:
+  Result<std::vector<TrialRow>> ReadTrials() {
+    PINION_ASSIGN(
+        Statement get,
+        Statement::Prepare(
+            *database_,
+            "SELECT id,candidate,copy,round,confirmation,position,ok,reason,log_path,"
+            "log_tail,started_at,seconds,suspect,output_hash,info FROM trial ORDER BY id"));
+    PINION_ASSIGN(
+        Statement samples,
+        Statement::Prepare(
+            *database_, "SELECT trial,metric,concurrency,value FROM samples ORDER BY trial,rowid"));
+    PINION_ASSIGN(bool more_samples, samples.Next());
+    int64_t sample_trial = more_samples ? samples.Int() : 0;
+    std::vector<TrialRow> rows;
+    while (true) {
+      PINION_ASSIGN(const bool more, get.Next());
+      if (!more) return rows;
+      const int64_t id = get.Int();
+      PINION_ASSIGN(TrialRow row, ReadTrial(get));
+      while (more_samples && sample_trial == id) {
+        MetricValue value;
+        value.metric = samples.Text();
+        value.concurrency = static_cast<int>(samples.Int());
+        value.value = samples.Real();
+        row.samples.push_back(std::move(value));
+        PINION_ASSIGN(more_samples, samples.Next());
+        if (more_samples) sample_trial = samples.Int();
+      }
+      rows.push_back(std::move(row));
+    }
+  }
+
+  // Everything after the id.
+  static Result<TrialRow> ReadTrial(Statement& get) {
+    TrialRow row;
+    row.candidate = static_cast<int>(get.Int());
+    row.copy = static_cast<int>(get.Int());
+    row.round = static_cast<int>(get.Int());
+    row.confirmation = get.Int() != 0;
+    row.position = static_cast<int>(get.Int());
+    row.ok = get.Int() != 0;
+    row.reason = get.Text();
+    row.log_path = get.Text();
+    row.log_tail = get.Text();
+    row.started_at = get.Text();
+    row.seconds = get.Real();
+    PINION_ASSIGN(const Json suspect, get.AsJson());
+    row.suspect = ListFrom(suspect);
+    row.output_hash = get.Text();
+    PINION_ASSIGN(row.info, get.AsJson());
+    return row;
+  }
+
+  std::unique_ptr<Database> database_;
+};
+
+Result<int64_t> Layout(const Database& database) {
+  PINION_ASSIGN(Statement get, Statement::Prepare(database, "PRAGMA user_version"));
+  PINION_ASSIGN(const bool found, get.Next());
+  return found ? get.Int() : 0;
+}
+
+Status CreateTables(const Database& database, const std::string& path) {
+  PINION_ASSIGN(const int64_t layout, Layout(database));
+  if (layout != 0)
+    return Fail(ErrorCode::kUsage, StrCat(path, " holds a sweep already; go on with --resume"));
+  Transaction transaction(database);
+  PINION_TRY(transaction.Begin());
+  PINION_TRY(database.Run(kTables));
+  PINION_TRY(database.Run(StrCat("PRAGMA user_version=", kLayout).c_str()));
+  return transaction.Commit();
+}
+
+Status CheckLayout(const Database& database, const std::string& path) {
+  PINION_ASSIGN(const int64_t layout, Layout(database));
+  if (layout == kLayout) return {};
+  return Fail(ErrorCode::kUnsupported,
+              StrCat(path, " has layout ", layout, ", this version reads layout ", kLayout,
+                     "; use the version that wrote it, or sweep into a new folder"));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> Store::Open(const std::string& path, Mode mode) {
+  std::error_code ignored;
+  if (mode != Mode::kCreate && !std::filesystem::exists(path, ignored))
+    return Fail(ErrorCode::kNotFound, StrCat("there is no sweep at ", path));
+  // Reading needs write access too: WAL keeps its index in a shared file.
+  const int flags = SQLITE_OPEN_READWRITE | (mode == Mode::kCreate ? SQLITE_OPEN_CREATE : 0);
+  sqlite3* handle = nullptr;
+  const int code = sqlite3_open_v2(path.c_str(), &handle, flags, nullptr);
+  if (!handle) return Fail(ErrorCode::kExhausted, "no memory for SQLite");
+  auto database = std::make_unique<Database>(handle, path);
+  if (code != SQLITE_OK) return database->Failure();
+  sqlite3_busy_timeout(handle, kLockPatienceMs);
+  // NORMAL loses nothing to kill -9: only a power cut may cost the last trials, never the file.
+  PINION_TRY(
+      database->Run("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; "
+                    "PRAGMA foreign_keys=ON"));
+  PINION_TRY(mode == Mode::kCreate ? CreateTables(*database, path) : CheckLayout(*database, path));
+  return std::make_unique<SqliteStore>(std::move(database));
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+
+namespace pinion::harness {
+
+// One number that a trial measured.
+struct MetricValue {
+  std::string metric;   // see Metrics() in harness/report/results.h
+  int concurrency = 0;  // 0: the offline batch or the process
+  double value = 0;
+};
+
+// One candidate measured once, or the attempt at it.
+struct TrialRow {
+  int candidate = 0;
+  int copy = 0;               // 1: the anchor's second run in its round
+  int round = 0;              // 1, 2, ...
+  bool confirmation = false;  // fresh rounds after the choice; counted on from the others
+  int position = 0;           // place within its round
+  bool ok = false;
+  std::string reason;  // why it failed
+  std::string log_path, log_tail;
+  std::string started_at;            // ISO 8601, UTC
+  double seconds = 0;                // of the whole child process
+  std::vector<std::string> suspect;  // what disturbed it: "steal 4.1 %"
+  std::string output_hash;           // of the fixed offline batch
+  Json info;                         // what the engine said about itself: isa, threads, plan, ...
+  std::vector<MetricValue> samples;
+};
+
+// One candidate as the sweep chose it; never changed after it was put.
+struct CandidateRow {
+  int id = 0;
+  std::string label;
+  Json settings;  // [[key, value], ...]
+  Json options;   // EngineOptions
+  bool is_anchor = false;
+  int cores = 0;  // threads of all ranks in its plan
+  std::string infeasible;
+  std::vector<std::string> same_as;
+};
+
+// A sweep's memory: one SQLite file in WAL mode, so that a killed sweep keeps every finished trial
+// and a report can be written while it runs. Tables:
+//   meta(key, value)             the sweep itself, JSON by name
+//   candidate, trial             as the structs above
+//   samples(trial, machine, model, configuration, seed, round, ..., metric, concurrency, value)
+//                                one row per number, readable on its own by any SQLite client
+// The only place that knows SQLite is store.cc. Errors name the file: locked by another process for
+// 5 s, disk full, not a database, another version's layout. One thread at a time.
+class Store {
+ public:
+  enum class Mode { kCreate, kWrite, kRead };
+
+  // kCreate: the file must not hold a sweep yet. kWrite and kRead: it must.
+  static Result<std::unique_ptr<Store>> Open(const std::string& path, Mode mode);
+  virtual ~Store() = default;
+
+  // Anything about the sweep as a whole, by name.
+  virtual Status SetMeta(const std::string& key, const Json& value) = 0;
+  virtual Result<std::optional<Json>> Meta(const std::string& key) = 0;
+
+  // All or none.
+  virtual Status PutCandidates(const std::vector<CandidateRow>& candidates) = 0;
+  virtual Result<std::vector<CandidateRow>> Candidates() = 0;
+
+  // What samples are keyed by, besides their trial.
+  struct Keys {
+    std::string machine, model;  // short hash of the fingerprint; MODEL as given
+    std::string configuration;   // the candidate's options, one line of JSON
+    uint64_t seed = 0;           // of the round
+  };
+  // The trial with all its samples, or nothing. A second trial of the same candidate, copy and
+  // round replaces the first (a failed one that was tried again).
+  virtual Status PutTrial(const TrialRow& trial, const Keys& keys) = 0;
+  virtual Result<std::vector<TrialRow>> Trials() = 0;  // in the order in which they were put
+};
+
+}  // namespace pinion::harness

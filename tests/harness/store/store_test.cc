@@ -1,0 +1,179 @@
+#include "harness/store/store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "engine/base/file.h"
+
+namespace pinion::harness {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class StoreTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() /
+              ("pinion_store_" + std::to_string(getpid()) + "_" +
+               testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directories(folder_);
+    path_ = folder_ / "results.db";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<Store> Open(Store::Mode mode) {
+    auto store = Store::Open(path_, mode);
+    EXPECT_TRUE(store) << store.error().message;
+    return store ? std::move(*store) : nullptr;
+  }
+
+  std::filesystem::path folder_;
+  std::string path_;
+};
+
+CandidateRow Candidate(int id) {
+  CandidateRow row;
+  row.id = id;
+  row.label = id ? "isa=avx2" : "default";
+  row.settings = Json::MakeArray();
+  row.options = Json::MakeObject();
+  row.is_anchor = id == 0;
+  row.cores = 2;
+  row.same_as = {"threads_bind=0,1"};
+  return row;
+}
+
+TrialRow Trial(int candidate, int round, double value) {
+  TrialRow row;
+  row.candidate = candidate;
+  row.round = round;
+  row.ok = true;
+  row.suspect = {"steal 4.1 %"};
+  row.output_hash = "abc";
+  row.info = Json::MakeObject();
+  row.info.Set("isa", "avx2");
+  row.samples = {{"ttft_s", 1, value}, {"ttft_s", 8, 2 * value}, {"load_s", 0, 0.5}};
+  return row;
+}
+
+const Store::Keys kKeys = {"machine", "preset:tiny", "{}", 7};
+
+TEST_F(StoreTest, KeepsWhatWasPut) {
+  {
+    const auto store = Open(Store::Mode::kCreate);
+    ASSERT_TRUE(store->SetMeta("model", "preset:tiny"));
+    ASSERT_TRUE(store->PutCandidates({Candidate(0), Candidate(1)}));
+    ASSERT_TRUE(store->PutTrial(Trial(1, 1, 0.25), kKeys));
+    ASSERT_TRUE(store->PutTrial(Trial(0, 1, 0.5), kKeys));
+  }
+  const auto store = Open(Store::Mode::kRead);
+  EXPECT_EQ((*store->Meta("model"))->string(), "preset:tiny");
+  EXPECT_FALSE(store->Meta("nothing")->has_value());
+  const auto candidates = *store->Candidates();
+  ASSERT_EQ(candidates.size(), 2u);
+  EXPECT_TRUE(candidates[0].is_anchor);
+  EXPECT_THAT(candidates[1].same_as, ElementsAre("threads_bind=0,1"));
+  const auto trials = *store->Trials();
+  ASSERT_EQ(trials.size(), 2u);
+  EXPECT_EQ(trials[0].candidate, 1);
+  EXPECT_THAT(trials[0].suspect, ElementsAre("steal 4.1 %"));
+  EXPECT_EQ(trials[0].info.Find("isa")->string(), "avx2");
+  ASSERT_EQ(trials[0].samples.size(), 3u);
+  EXPECT_EQ(trials[1].samples.size(), 3u);
+  for (const MetricValue& sample : trials[0].samples)
+    if (sample.metric == "ttft_s") {
+      EXPECT_EQ(sample.value, sample.concurrency == 1 ? 0.25 : 0.5);
+    }
+}
+
+TEST_F(StoreTest, AnotherTryReplacesTheFirstWithItsSamples) {
+  const auto store = Open(Store::Mode::kCreate);
+  ASSERT_TRUE(store->PutCandidates({Candidate(0)}));
+  ASSERT_TRUE(store->PutTrial(Trial(0, 1, 0.25), kKeys));
+  ASSERT_TRUE(store->PutTrial(Trial(0, 1, 0.75), kKeys));
+  const auto trials = *store->Trials();
+  ASSERT_EQ(trials.size(), 1u);
+  EXPECT_EQ(trials[0].samples.size(), 3u);
+}
+
+TEST_F(StoreTest, ATrialWithoutItsCandidateLeavesNothing) {
+  const auto store = Open(Store::Mode::kCreate);
+  EXPECT_FALSE(store->PutTrial(Trial(5, 1, 0.25), kKeys));
+  EXPECT_TRUE(store->Trials()->empty());
+  ASSERT_TRUE(store->PutCandidates({Candidate(5)}));  // the failed transaction is over
+}
+
+TEST_F(StoreTest, AFinishedTrialSurvivesKill) {
+  const pid_t child = fork();
+  if (child == 0) {
+    auto store = Store::Open(path_, Store::Mode::kCreate);
+    if (!store || !(*store)->PutCandidates({Candidate(0)}) ||
+        !(*store)->PutTrial(Trial(0, 1, 0.25), kKeys))
+      _exit(1);
+    raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(Open(Store::Mode::kWrite)->Trials()->size(), 1u);
+}
+
+TEST_F(StoreTest, ReadsWhileAnotherWrites) {
+  const auto writer = Open(Store::Mode::kCreate);
+  ASSERT_TRUE(writer->PutCandidates({Candidate(0)}));
+  const auto reader = Open(Store::Mode::kRead);
+  EXPECT_TRUE(reader->Trials()->empty());
+  ASSERT_TRUE(writer->PutTrial(Trial(0, 1, 0.25), kKeys));
+  EXPECT_EQ(reader->Trials()->size(), 1u);
+}
+
+TEST_F(StoreTest, RefusesToCreateOverASweep) {
+  Open(Store::Mode::kCreate);
+  const auto again = Store::Open(path_, Store::Mode::kCreate);
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().code, ErrorCode::kUsage);
+  EXPECT_THAT(again.error().message, HasSubstr("--resume"));
+}
+
+TEST_F(StoreTest, NamesAMissingFileAndACorruptOne) {
+  const auto missing = Store::Open(path_, Store::Mode::kWrite);
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, ErrorCode::kNotFound);
+  ASSERT_TRUE(WriteFile(path_, std::string(5000, 'x')));
+  const auto corrupt = Store::Open(path_, Store::Mode::kWrite);
+  ASSERT_FALSE(corrupt);
+  EXPECT_EQ(corrupt.error().code, ErrorCode::kCorrupt);
+  EXPECT_THAT(corrupt.error().message, HasSubstr(path_));
+}
+
+TEST_F(StoreTest, AFileThatCannotGrowIsAnErrorAndKeepsWhatItHas) {
+  const auto store = Open(Store::Mode::kCreate);
+  ASSERT_TRUE(store->PutCandidates({Candidate(0)}));
+  ASSERT_TRUE(store->PutTrial(Trial(0, 1, 0.25), kKeys));
+  const pid_t child = fork();  // a limit on file sizes stands for a full disk
+  if (child == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit = {16'384, 16'384};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    auto own = Store::Open(path_, Store::Mode::kWrite);
+    if (!own) _exit(0);
+    for (int round = 2; round < 2000; ++round)
+      if (auto put = (*own)->PutTrial(Trial(0, round, 1), kKeys); !put)
+        _exit(put.error().message.find("results.db") != std::string::npos ? 0 : 2);
+    _exit(3);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_GE(store->Trials()->size(), 1u);
+}
+
+}  // namespace
+}  // namespace pinion::harness
