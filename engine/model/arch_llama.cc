@@ -32,8 +32,8 @@ Result<int> HeadDim(const Json& config, const DecoderSpec& spec) {
   if (given && !given->is_null()) return RequireIn(config, "head_dim", 8, kMaxHeadDim);
   if (spec.hidden % spec.heads != 0)
     return Fail(ErrorCode::kCorrupt,
-                StrCat("'hidden_size' is ", spec.hidden, " and 'num_attention_heads' is ", spec.heads,
-                       ", want a multiple of it or a 'head_dim'"));
+                StrCat("'hidden_size' is ", spec.hidden, " and 'num_attention_heads' is ",
+                       spec.heads, ", want a multiple of it or a 'head_dim'"));
   return spec.hidden / spec.heads;
 }
 
@@ -73,9 +73,8 @@ Status ReadQwen2(const Json& config, DecoderSpec& spec) {
 }
 
 constexpr NeutralField kLlamaNeutral[] = {{"hidden_act", "silu"}, {"sliding_window", ""}};
-constexpr NeutralField kQwen2Neutral[] = {{"hidden_act", "silu"},
-                                          {"use_sliding_window", "false"},
-                                          {"use_mrope", "false"}};
+constexpr NeutralField kQwen2Neutral[] = {
+    {"hidden_act", "silu"}, {"use_sliding_window", "false"}, {"use_mrope", "false"}};
 
 }  // namespace
 

@@ -31,14 +31,16 @@ Status ReadWidths(const Json& config, DecoderSpec& spec) {
   spec.kv_heads = spec.heads;
   if (spec.hidden % spec.heads != 0)
     return Fail(ErrorCode::kCorrupt,
-                StrCat("'hidden_size' is ", spec.hidden, ", want a multiple of 'num_attention_heads', ",
-                       spec.heads));
+                StrCat("'hidden_size' is ", spec.hidden,
+                       ", want a multiple of 'num_attention_heads', ", spec.heads));
   spec.head_dim = spec.hidden / spec.heads;
   PINION_ASSIGN(const int projected, Optional<int>(config, "word_embed_proj_dim", spec.hidden));
   if (projected != spec.hidden)
     return Fail(ErrorCode::kUnsupported,
-                StrCat("'word_embed_proj_dim' is ", projected, ", which needs projections around the "
-                       "decoder that Pinion does not have; it runs only 'hidden_size', ", spec.hidden));
+                StrCat("'word_embed_proj_dim' is ", projected,
+                       ", which needs projections around the "
+                       "decoder that Pinion does not have; it runs only 'hidden_size', ",
+                       spec.hidden));
   PINION_ASSIGN(spec.intermediate, RequireIn(config, "ffn_dim", 1, kMaxIntermediate));
   return {};
 }
@@ -47,8 +49,7 @@ Status ReadOpt(const Json& config, DecoderSpec& spec) {
   PINION_ASSIGN(spec.layers, RequireIn(config, "num_hidden_layers", 1, kMaxLayers));
   PINION_TRY(ReadWidths(config, spec));
   PINION_ASSIGN(spec.vocabulary, RequireIn(config, "vocab_size", 1, kMaxVocabulary));
-  PINION_ASSIGN(spec.max_positions,
-                RequireIn(config, "max_position_embeddings", 1, kMaxPositions));
+  PINION_ASSIGN(spec.max_positions, RequireIn(config, "max_position_embeddings", 1, kMaxPositions));
   PINION_ASSIGN(const bool bias, Optional<bool>(config, "enable_bias", true));
   PINION_ASSIGN(spec.tied_head, Optional<bool>(config, "tie_word_embeddings", true));
   spec.qkv_bias = spec.o_bias = spec.mlp_bias = bias;

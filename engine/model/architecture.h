@@ -16,11 +16,11 @@ struct NeutralField {
   std::string_view values;  // separated by '|'; numbers compare by value; empty: only null will do
 };
 
-// One architecture as data: how its config.json becomes a DecoderSpec. Lives in an arch_*.cc file of
-// its own and is listed in architectures.cc.
+// One architecture as data: how its config.json becomes a DecoderSpec. Lives in an arch_*.cc file
+// of its own and is listed in architectures.cc.
 struct Architecture {
-  std::string_view name;        // architectures[0]
-  std::string_view model_type;  // what config.json says where it names no architecture
+  std::string_view name;                  // architectures[0]
+  std::string_view model_type;            // what config.json says where it names no architecture
   std::span<const NeutralField> neutral;  // beyond those that hold for everybody (architectures.cc)
   // Fills the shape, the kinds, the biases and the names; the fields that every architecture shares
   // (dtype, ids) are filled by ReadSpec.

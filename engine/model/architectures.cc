@@ -73,8 +73,7 @@ std::string KnownList() {
 }
 
 tl::unexpected<Error> OutOfRange(std::string_view key, int64_t value, int64_t low, int64_t high) {
-  return Fail(ErrorCode::kCorrupt,
-              StrCat("'", key, "' is ", value, ", want ", low, " to ", high));
+  return Fail(ErrorCode::kCorrupt, StrCat("'", key, "' is ", value, ", want ", low, " to ", high));
 }
 
 }  // namespace
@@ -95,9 +94,8 @@ Result<const Architecture*> FindArchitecture(const Json& config) {
                 "config.json names neither 'architectures' nor 'model_type', want one of them");
   for (const Architecture* architecture : kAll)
     if (wanted == (named ? architecture->name : architecture->model_type)) return architecture;
-  return Fail(ErrorCode::kUnsupported,
-              StrCat(named ? "architecture '" : "model type '", wanted,
-                     "' is not known, want one of ", KnownList()));
+  return Fail(ErrorCode::kUnsupported, StrCat(named ? "architecture '" : "model type '", wanted,
+                                              "' is not known, want one of ", KnownList()));
 }
 
 Status CheckNeutralFields(const Json& config, std::span<const NeutralField> fields) {
@@ -106,13 +104,15 @@ Status CheckNeutralFields(const Json& config, std::span<const NeutralField> fiel
     if (!value || value->is_null()) continue;
     const auto allowed = Split(values, '|');
     const bool neutral = !values.empty() &&
-                         std::any_of(allowed.begin(), allowed.end(),
-                                     [&](const std::string& text) { return Matches(*value, text); });
+                         std::any_of(allowed.begin(), allowed.end(), [&](const std::string& text) {
+                           return Matches(*value, text);
+                         });
     if (!neutral)
-      return Fail(ErrorCode::kUnsupported,
-                  StrCat("'", key, "' is ", Shortened(*value),
-                         ", which changes the model in a way Pinion does not compute; it runs ",
-                         values.empty() ? "models without it" : StrCat("only ", Join(allowed, " or "))));
+      return Fail(
+          ErrorCode::kUnsupported,
+          StrCat("'", key, "' is ", Shortened(*value),
+                 ", which changes the model in a way Pinion does not compute; it runs ",
+                 values.empty() ? "models without it" : StrCat("only ", Join(allowed, " or "))));
   }
   return {};
 }

@@ -47,8 +47,10 @@ Result<std::string> FindInHub(const std::string& model) {
   const std::string way_out =
       StrCat("; download it with 'hf download ", model, "' or give its folder");
   if (!IsFolder(folder))
-    return Fail(ErrorCode::kNotFound, StrCat("no model '", model, "' here and none in the Hugging Face "
-                                             "cache (looked for ", folder, ")", way_out));
+    return Fail(ErrorCode::kNotFound, StrCat("no model '", model,
+                                             "' here and none in the Hugging Face "
+                                             "cache (looked for ",
+                                             folder, ")", way_out));
   const std::string reference = folder + "/refs/main";
   auto revision = ReadFile(reference, 4096);
   if (!revision)
@@ -59,8 +61,8 @@ Result<std::string> FindInHub(const std::string& model) {
                 StrCat(reference, " holds '", name.substr(0, 60), "', want a revision", way_out));
   const std::string snapshot = StrCat(folder, "/snapshots/", name);
   if (!IsFolder(snapshot))
-    return Fail(ErrorCode::kNotFound,
-                StrCat(reference, " names the snapshot ", snapshot, ", which is not there", way_out));
+    return Fail(ErrorCode::kNotFound, StrCat(reference, " names the snapshot ", snapshot,
+                                             ", which is not there", way_out));
   return snapshot;
 }
 

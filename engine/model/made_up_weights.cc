@@ -1,5 +1,5 @@
-// Weights at a real model's shape without the model: what a sweep needs, since speed does not depend
-// on the values.
+// Weights at a real model's shape without the model: what a sweep needs, since speed does not
+// depend on the values.
 
 #include <array>
 #include <cmath>
@@ -25,7 +25,8 @@ constexpr double kSumMean = 4 * 255 / 2.0;
 const double kSumDeviation = std::sqrt(4 * (256.0 * 256.0 - 1) / 12);
 
 // Finaliser of a 64-bit counter: every bit of the counter reaches every bit of the result.
-// Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014), Mix13.
+// Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014),
+// Mix13.
 inline uint64_t Mix(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
@@ -117,8 +118,8 @@ class MadeUpSource : public TensorSource {
   Result<TensorInfo> Find(const std::string& name) const override {
     const auto found = tensors_.find(name);
     if (found == tensors_.end())
-      return Fail(ErrorCode::kNotFound, StrCat("no tensor '", name, "' among the ", tensors_.size(),
-                                               " made-up ones"));
+      return Fail(ErrorCode::kNotFound,
+                  StrCat("no tensor '", name, "' among the ", tensors_.size(), " made-up ones"));
     return TensorInfo{name, dtype_, found->second.shape, ""};
   }
 

@@ -1,6 +1,7 @@
 #include "engine/model/model.h"
 
 #include <sys/stat.h>
+
 #include <algorithm>
 
 #include "engine/base/strings.h"
@@ -41,7 +42,8 @@ Result<ModelFiles> OpenFolder(const std::string& model, const std::string& folde
   files.folder = folder;
   const std::string config = folder + "/config.json";
   if (KindOf(config) == PathKind::kAbsent)
-    return Fail(ErrorCode::kNotFound, StrCat("'", folder, "' holds no config.json; MODEL is a folder in "
+    return Fail(ErrorCode::kNotFound, StrCat("'", folder,
+                                             "' holds no config.json; MODEL is a folder in "
                                              "Hugging Face's layout, preset:NAME or org/name"));
   PINION_ASSIGN(files.config, Json::ParseFile(config));
   const std::string generation = folder + "/generation_config.json";
@@ -113,9 +115,9 @@ Status CheckTensors(const TensorSource& source, const DecoderSpec& spec) {
   for (const TensorSpec& wanted : TensorList(spec)) {
     PINION_ASSIGN(const TensorInfo info, source.Find(wanted.name));
     if (info.shape != wanted.shape)
-      return Fail(ErrorCode::kCorrupt,
-                  StrCat("tensor '", wanted.name, "' of ", info.file, " has shape ",
-                         ShapeText(info.shape), ", config.json asks for ", ShapeText(wanted.shape)));
+      return Fail(ErrorCode::kCorrupt, StrCat("tensor '", wanted.name, "' of ", info.file,
+                                              " has shape ", ShapeText(info.shape),
+                                              ", config.json asks for ", ShapeText(wanted.shape)));
   }
   return {};
 }
@@ -128,7 +130,8 @@ Result<ModelFiles> FindModel(const std::string& model) {
     case PathKind::kFolder:
       return OpenFolder(model, model);
     case PathKind::kOther:
-      return Fail(ErrorCode::kUsage, StrCat("'", model, "' is a file; MODEL is a folder with config.json "
+      return Fail(ErrorCode::kUsage, StrCat("'", model,
+                                            "' is a file; MODEL is a folder with config.json "
                                             "and safetensors files, preset:NAME or org/name"));
     case PathKind::kAbsent:
       break;

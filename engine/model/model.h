@@ -19,15 +19,16 @@ struct ModelFiles {
   std::string folder;  // empty for a preset
   Json config;         // config.json
   std::optional<Json> generation_config;
-  DecoderSpec spec;    // eos_ids already joined with generation_config.json's
+  DecoderSpec spec;  // eos_ids already joined with generation_config.json's
 };
 
 // MODEL is a folder, `preset:NAME`, or `org/name` in the local Hugging Face cache (HF_HUB_CACHE,
-// HF_HOME, ~/.cache/huggingface/hub; the snapshot that refs/main names). Errors say where it looked.
+// HF_HOME, ~/.cache/huggingface/hub; the snapshot that refs/main names). Errors say where it
+// looked.
 Result<ModelFiles> FindModel(const std::string& model);
 
-// Opens the weights (presets make theirs up from `seed`) and checks that every tensor the spec names
-// is there in the right shape.
+// Opens the weights (presets make theirs up from `seed`) and checks that every tensor the spec
+// names is there in the right shape.
 Result<std::unique_ptr<TensorSource>> OpenWeights(const ModelFiles& files, uint64_t seed = 0);
 
 // The tokenizer alone: cheap, for front ends.

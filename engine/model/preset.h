@@ -11,7 +11,8 @@
 
 namespace pinion {
 
-// "tiny", "opt-125m", "qwen2.5-0.5b", "llama-3.2-1b", "tinyllama-1.1b", "llama-2-7b", "llama-3.1-8b"
+// "tiny", "opt-125m", "qwen2.5-0.5b", "llama-3.2-1b", "tinyllama-1.1b", "llama-2-7b",
+// "llama-3.1-8b"
 std::vector<std::string> PresetNames();
 // The preset's config.json at the real model's shape; error lists the names.
 Result<Json> PresetConfig(const std::string& name);
@@ -21,6 +22,9 @@ Result<Json> PresetConfig(const std::string& name);
 std::unique_ptr<TensorSource> MakeUpWeights(const DecoderSpec& spec, const std::string& dtype,
                                             uint64_t seed);
 
+// Below this, 256 bytes and the special tokens would leave hardly anything to merge.
+inline constexpr int kSmallestMadeUpVocabulary = 300;
+
 // A working byte-level BPE tokenizer.json, tokenizer_config.json (with a chat template) and
 // generation_config.json of exactly this vocabulary size.
 struct MadeUpTokenizer {
@@ -28,9 +32,15 @@ struct MadeUpTokenizer {
 };
 MadeUpTokenizer MakeUpTokenizer(const Json& config);
 
-// Writes a whole checkpoint folder (config, shards of at most 4 GiB with an index, tokenizer).
-// `dtype`: bfloat16, float16 or float32. The folder must not hold a config.json yet.
+// Writes a whole checkpoint folder: shards with an index, tokenizer, config.json. Nothing is held
+// in memory but a few rows.
+//   config       a config.json; its vocabulary has at least kSmallestMadeUpVocabulary tokens
+//   dtype        bfloat16, float16 or float32
+//   folder       made where absent; one that holds a model already is refused (kUsage)
+//   shard_bytes  a file holds at most this many bytes of weights, or one tensor
+// Files have temporary names until all are written, and are removed where that fails (a full disk
+// is kExhausted), so that half a checkpoint never looks like a whole one.
 Status WriteCheckpoint(const Json& config, const std::string& dtype, uint64_t seed,
-                       const std::string& folder);
+                       const std::string& folder, uint64_t shard_bytes = uint64_t{4} << 30);
 
 }  // namespace pinion

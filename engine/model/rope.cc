@@ -52,7 +52,8 @@ Status StretchLlama3(const Json& parameters, std::vector<double>& inv_freq) {
     return Fail(ErrorCode::kCorrupt, StrCat("'high_freq_factor' is ", high,
                                             ", want more than 'low_freq_factor', ", low));
   for (double& frequency : inv_freq) {
-    const double turns = original * frequency / (2 * std::numbers::pi);  // within the original length
+    const double turns =
+        original * frequency / (2 * std::numbers::pi);  // within the original length
     const double keep = std::clamp((turns - low) / (high - low), 0.0, 1.0);
     frequency = (1 - keep) * frequency / factor + keep * frequency;
   }
@@ -66,9 +67,8 @@ Status StretchLinear(const Json& parameters, DecoderSpec& spec, std::vector<doub
   for (double& frequency : inv_freq) frequency /= factor;
   const double positions = spec.max_positions * factor;
   if (positions < 1 || positions > static_cast<double>(kMaxPositions))
-    return Fail(ErrorCode::kCorrupt,
-                StrCat("'factor' is ", factor, ", which makes ", positions,
-                       " positions, want 1 to ", kMaxPositions));
+    return Fail(ErrorCode::kCorrupt, StrCat("'factor' is ", factor, ", which makes ", positions,
+                                            " positions, want 1 to ", kMaxPositions));
   spec.max_positions = static_cast<int>(positions);
   return {};
 }
@@ -81,8 +81,10 @@ Status ReadRope(const Json& config, DecoderSpec& spec) {
   if (!parameters.is_object())
     return Fail(ErrorCode::kCorrupt,
                 StrCat("the rope parameters are a ", parameters.type_name(), ", want an object"));
-  constexpr NeutralField kNeutral[] = {{"partial_rotary_factor", "1"}, {"mrope_section", ""},
-                                       {"full_attention", ""},         {"sliding_attention", ""}};
+  constexpr NeutralField kNeutral[] = {{"partial_rotary_factor", "1"},
+                                       {"mrope_section", ""},
+                                       {"full_attention", ""},
+                                       {"sliding_attention", ""}};
   PINION_TRY(CheckNeutralFields(parameters, kNeutral));
   PINION_ASSIGN(const double theta, Theta(config, parameters));
   PINION_ASSIGN(const std::string type, Type(parameters));
@@ -95,8 +97,8 @@ Status ReadRope(const Json& config, DecoderSpec& spec) {
   } else if (type == "linear") {
     PINION_TRY(StretchLinear(parameters, spec, inv_freq));
   } else if (type != "default") {
-    return Fail(ErrorCode::kUnsupported, StrCat("rope type '", type,
-                                                "' is not known, want default, linear or llama3"));
+    return Fail(ErrorCode::kUnsupported,
+                StrCat("rope type '", type, "' is not known, want default, linear or llama3"));
   }
   spec.rope_inv_freq.assign(inv_freq.begin(), inv_freq.end());
   return {};

@@ -54,8 +54,8 @@ class MappedSource : public TensorSource {
   Result<TensorInfo> Find(const std::string& name) const override {
     const auto found = tensors_.find(name);
     if (found == tensors_.end())
-      return Fail(ErrorCode::kNotFound, StrCat("no tensor '", name, "' among the ", tensors_.size(),
-                                               " of ", where_));
+      return Fail(ErrorCode::kNotFound,
+                  StrCat("no tensor '", name, "' among the ", tensors_.size(), " of ", where_));
     const HeaderEntry& entry = found->second.entry;
     const auto dtype = Usable(entry.dtype);
     if (!dtype)
@@ -152,8 +152,8 @@ Result<std::unique_ptr<TensorSource>> OpenIndexed(const std::string& folder,
     for (const std::string& tensor : tensors) {
       const auto found = held.find(tensor);
       if (found == held.end())
-        return Fail(ErrorCode::kCorrupt, StrCat(index, " says that tensor '", tensor, "' is in ", name,
-                                                ", which does not hold it"));
+        return Fail(ErrorCode::kCorrupt, StrCat(index, " says that tensor '", tensor, "' is in ",
+                                                name, ", which does not hold it"));
       source->Add(shard->file, *found->second);
     }
   }
@@ -163,12 +163,15 @@ Result<std::unique_ptr<TensorSource>> OpenIndexed(const std::string& folder,
 tl::unexpected<Error> NoWeights(const std::string& folder) {
   for (const char* pickled : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
     if (Exists(StrCat(folder, "/", pickled)))
-      return Fail(ErrorCode::kUnsupported,
-                  StrCat("'", folder, "' holds ", pickled, ", a Python pickle that Pinion does not read; "
-                         "convert it once with transformers: AutoModelForCausalLM.from_pretrained(DIR)"
-                         ".save_pretrained(NEW_DIR, safe_serialization=True)"));
+      return Fail(
+          ErrorCode::kUnsupported,
+          StrCat("'", folder, "' holds ", pickled,
+                 ", a Python pickle that Pinion does not read; "
+                 "convert it once with transformers: AutoModelForCausalLM.from_pretrained(DIR)"
+                 ".save_pretrained(NEW_DIR, safe_serialization=True)"));
   return Fail(ErrorCode::kNotFound,
-              StrCat("'", folder, "' holds neither model.safetensors nor "
+              StrCat("'", folder,
+                     "' holds neither model.safetensors nor "
                      "model.safetensors.index.json; download the model's weights into it"));
 }
 

@@ -10,8 +10,8 @@
 namespace pinion {
 namespace {
 
-constexpr size_t kLengthBytes = 8;                   // little-endian length of the JSON that follows
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;    // the format's own limit
+constexpr size_t kLengthBytes = 8;                 // little-endian length of the JSON that follows
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 constexpr size_t kMaxDimensions = 16;
 
 tl::unexpected<Error> Corrupt(std::string message) {
@@ -25,10 +25,10 @@ uint64_t BitsOf(std::string_view dtype) {
     uint64_t bits;
   };
   static constexpr Bits kBits[] = {
-      {"BOOL", 8},    {"U8", 8},      {"I8", 8},      {"F8_E5M2", 8}, {"F8_E4M3", 8},
-      {"F8_E8M0", 8}, {"U16", 16},    {"I16", 16},    {"F16", 16},    {"BF16", 16},
-      {"U32", 32},    {"I32", 32},    {"F32", 32},    {"U64", 64},    {"I64", 64},
-      {"F64", 64},    {"C64", 64},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},
+      {"BOOL", 8},    {"U8", 8},   {"I8", 8},   {"F8_E5M2", 8}, {"F8_E4M3", 8},
+      {"F8_E8M0", 8}, {"U16", 16}, {"I16", 16}, {"F16", 16},    {"BF16", 16},
+      {"U32", 32},    {"I32", 32}, {"F32", 32}, {"U64", 64},    {"I64", 64},
+      {"F64", 64},    {"C64", 64}, {"F4", 4},   {"F6_E2M3", 6}, {"F6_E3M2", 6},
   };
   for (const Bits& known : kBits)
     if (known.dtype == dtype) return known.bits;
@@ -45,8 +45,8 @@ Result<std::vector<int64_t>> ReadNumbers(const Json& entry, std::string_view key
   std::vector<int64_t> numbers;
   for (const Json& number : value->array()) {
     if (!number.is_int() || number.integer() < 0)
-      return Corrupt(StrCat("'", key, "' holds ", number.Dump().substr(0, 60),
-                            ", want whole numbers from 0"));
+      return Corrupt(
+          StrCat("'", key, "' holds ", number.Dump().substr(0, 60), ", want whole numbers from 0"));
     numbers.push_back(number.integer());
   }
   return numbers;
@@ -116,7 +116,8 @@ Result<std::vector<HeaderEntry>> ReadSafetensorsHeader(std::string_view file) {
   std::vector<HeaderEntry> entries;
   std::unordered_set<std::string_view> seen;
   for (const auto& [name, value] : header->object()) {
-    if (!seen.insert(name).second) return Corrupt(StrCat("'", name, "' occurs twice in its header"));
+    if (!seen.insert(name).second)
+      return Corrupt(StrCat("'", name, "' occurs twice in its header"));
     if (name == "__metadata__") continue;
     auto entry = ReadEntry(name, value, data_begin, data_bytes);
     if (!entry) return Unexpected(std::move(entry).error().In(StrCat("tensor '", name, "'")));

@@ -12,16 +12,16 @@ namespace pinion {
 // One tensor as a safetensors header describes it; checked.
 struct HeaderEntry {
   std::string name;
-  std::string dtype;           // "BF16", ...; may be one that we cannot use
-  std::vector<int64_t> shape;  // every dimension >= 0, the product fits 63 bits
+  std::string dtype;            // "BF16", ...; may be one that we cannot use
+  std::vector<int64_t> shape;   // every dimension >= 0, the product fits 63 bits
   uint64_t begin = 0, end = 0;  // bytes, counted from the file's beginning
 };
 
 // Parses and checks the header of a safetensors file that is `file` in full (only its first bytes
-// are read). Refused: a length beyond the file or 100 MB, broken JSON, shapes that overflow, offsets
-// outside the data or the wrong way round, sizes that contradict dtype and shape, names that occur
-// twice, tensors that overlap. Gaps are fine. The caller adds the file's name to the error.
-// Source: https://github.com/huggingface/safetensors#format
+// are read). Refused: a length beyond the file or 100 MB, broken JSON, shapes that overflow,
+// offsets outside the data or the wrong way round, sizes that contradict dtype and shape, names
+// that occur twice, tensors that overlap. Gaps are fine. The caller adds the file's name to the
+// error. Source: https://github.com/huggingface/safetensors#format
 Result<std::vector<HeaderEntry>> ReadSafetensorsHeader(std::string_view file);
 
 }  // namespace pinion

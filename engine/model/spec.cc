@@ -23,10 +23,11 @@ Status CheckKind(const Json& config) {
     const Json* quantised = config.Find(key);
     if (!quantised || quantised->is_null()) continue;
     const auto method = Optional<std::string>(*quantised, "quant_method", "of an unnamed method");
-    return Fail(ErrorCode::kUnsupported,
-                StrCat("the weights are quantised (", method ? *method : "of an unnamed method",
-                       ", '", key, "'), which Pinion does not read; take the bfloat16, float16 or "
-                       "float32 checkpoint that they were made from"));
+    return Fail(
+        ErrorCode::kUnsupported,
+        StrCat("the weights are quantised (", method ? *method : "of an unnamed method", ", '", key,
+               "'), which Pinion does not read; take the bfloat16, float16 or "
+               "float32 checkpoint that they were made from"));
   }
   return {};
 }
@@ -51,7 +52,8 @@ Result<std::vector<int32_t>> ReadIds(const Json& object, std::string_view key) {
   if (!value || value->is_null()) return std::vector<int32_t>{};
   const Json::Array list = value->is_array() ? value->array() : Json::Array{*value};
   if (list.size() > 1024)
-    return Fail(ErrorCode::kCorrupt, StrCat("'", key, "' lists ", list.size(), " ids, want at most 1024"));
+    return Fail(ErrorCode::kCorrupt,
+                StrCat("'", key, "' lists ", list.size(), " ids, want at most 1024"));
   std::vector<int32_t> ids;
   for (const Json& id : list) {
     if (!id.is_int() || id.integer() < 0 || id.integer() > std::numeric_limits<int32_t>::max())
@@ -76,12 +78,13 @@ Result<std::string> ReadDtype(const Json& config) {
 // Relations between numbers that are each in range.
 Status CheckShape(const DecoderSpec& spec) {
   if (spec.heads % spec.kv_heads != 0)
-    return Fail(ErrorCode::kCorrupt, StrCat("there are ", spec.heads,
-                                            " attention heads, want a multiple of the ",
-                                            spec.kv_heads, " key-value heads"));
+    return Fail(ErrorCode::kCorrupt,
+                StrCat("there are ", spec.heads, " attention heads, want a multiple of the ",
+                       spec.kv_heads, " key-value heads"));
   if (spec.head_dim < 8 || spec.head_dim > kMaxHeadDim || spec.head_dim % 8 != 0)
-    return Fail(ErrorCode::kUnsupported, StrCat("heads are ", spec.head_dim,
-                                                " wide, want a multiple of 8 from 8 to ", kMaxHeadDim));
+    return Fail(
+        ErrorCode::kUnsupported,
+        StrCat("heads are ", spec.head_dim, " wide, want a multiple of 8 from 8 to ", kMaxHeadDim));
   if (!(spec.norm_eps >= 0 && spec.norm_eps < 1))
     return Fail(ErrorCode::kCorrupt,
                 StrCat("the norm's epsilon is ", spec.norm_eps, ", want 0 to below 1"));

@@ -20,7 +20,8 @@ struct TensorInfo {
   std::string file;  // that holds it; empty where it is made up
 };
 
-// Elements of one row as TensorSource::Rows counts them: the product of all dimensions but the first.
+// Elements of one row as TensorSource::Rows counts them: the product of all dimensions but the
+// first.
 size_t RowElements(const std::vector<int64_t>& shape);
 
 // Where weights come from: mapped safetensors files, or made up as they are asked for.

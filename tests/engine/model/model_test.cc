@@ -73,9 +73,9 @@ TEST_F(Model, NamesTheMisshapenTensorAndItsFile) {
   ASSERT_TRUE(WriteFile(copy + "/config.json", config.Dump()));
   const auto weights = OpenWeights(FindModel(copy).value());
   ASSERT_FALSE(weights);
-  EXPECT_THAT(weights.error().message,
-              AllOf(HasSubstr("model.layers.0.mlp.gate_proj.weight"), HasSubstr("model.safetensors"),
-                    HasSubstr("[256, 96]"), HasSubstr("[264, 96]")));
+  EXPECT_THAT(weights.error().message, AllOf(HasSubstr("model.layers.0.mlp.gate_proj.weight"),
+                                             HasSubstr("model.safetensors"), HasSubstr("[256, 96]"),
+                                             HasSubstr("[264, 96]")));
 }
 
 TEST_F(Model, NamesTheMissingTensor) {

@@ -50,11 +50,11 @@ class Safetensors : public ::testing::Test {
 };
 
 TEST_F(Safetensors, ReadsWhatIsThere) {
-  Put("model.safetensors",
-      File(R"({"__metadata__":{"format":"pt"},
+  Put("model.safetensors", File(R"({"__metadata__":{"format":"pt"},
                "b":{"dtype":"F32","shape":[1],"data_offsets":[16,20]},
                "a":{"dtype":"BF16","shape":[3,2],"data_offsets":[0,12]},
-               "none":{"dtype":"F16","shape":[0,4],"data_offsets":[12,12]}})", 20));
+               "none":{"dtype":"F16","shape":[0,4],"data_offsets":[12,12]}})",
+                                20));
   const auto source = OpenSafetensors(folder_).value();
   EXPECT_THAT(source->Names(), ElementsAre("a", "b", "none"));
   const TensorInfo a = source->Find("a").value();
@@ -91,10 +91,10 @@ TEST_F(Safetensors, OpensOneOfManyShards) {
 }
 
 TEST_F(Safetensors, KeepsUnusableDtypesUntilTheyAreAsked) {
-  Put("model.safetensors",
-      File(R"({"q":{"dtype":"I8","shape":[4],"data_offsets":[0,4]},
+  Put("model.safetensors", File(R"({"q":{"dtype":"I8","shape":[4],"data_offsets":[0,4]},
                "new":{"dtype":"F5","shape":[4],"data_offsets":[4,7]},
-               "f4":{"dtype":"F4","shape":[6],"data_offsets":[7,10]}})", 10));
+               "f4":{"dtype":"F4","shape":[6],"data_offsets":[7,10]}})",
+                                10));
   const auto source = OpenSafetensors(folder_).value();
   EXPECT_THAT(source->Find("q").error().message,
               AllOf(HasSubstr("'q'"), HasSubstr("I8"), HasSubstr("model.safetensors")));
@@ -124,9 +124,10 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{"NoDtype", R"({"x":{"shape":[1],"data_offsets":[0,4]}})", 4, "'dtype'"},
         Hostile{"NoShape", R"({"x":{"dtype":"F32","data_offsets":[0,4]}})", 4, "'shape'"},
         Hostile{"NoOffsets", R"({"x":{"dtype":"F32","shape":[1]}})", 4, "'data_offsets'"},
-        Hostile{"OneOffset", R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0]}})", 4, "want 2"},
-        Hostile{"NegativeDimension", R"({"x":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4,
-                "tensor 'x': 'shape' holds -1"},
+        Hostile{"OneOffset", R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0]}})", 4,
+                "want 2"},
+        Hostile{"NegativeDimension", R"({"x":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})",
+                4, "tensor 'x': 'shape' holds -1"},
         Hostile{"RealDimension", R"({"x":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}})", 4,
                 "'shape' holds 1.5"},
         Hostile{"BeyondTheFile", R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 4,
@@ -142,19 +143,20 @@ INSTANTIATE_TEST_SUITE_P(
                 R"({"x":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", 4,
                 "overflows"},
         Hostile{"OverflowBeforeZero",
-                R"({"x":{"dtype":"F32","shape":[4294967296,4294967296,0],"data_offsets":[0,0]}})", 4,
-                "overflows"},
+                R"({"x":{"dtype":"F32","shape":[4294967296,4294967296,0],"data_offsets":[0,0]}})",
+                4, "overflows"},
         Hostile{"Overlap",
                 R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},
-                    "y":{"dtype":"F32","shape":[1],"data_offsets":[3,7]}})", 8,
-                "tensor 'y' overlaps 'x'"},
+                    "y":{"dtype":"F32","shape":[1],"data_offsets":[3,7]}})",
+                8, "tensor 'y' overlaps 'x'"},
         Hostile{"NameTwice",
                 R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},
-                    "x":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8,
-                "'x' occurs twice"},
+                    "x":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+                8, "'x' occurs twice"},
         Hostile{"ManyDimensions",
                 R"({"x":{"dtype":"F32","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],
-                    "data_offsets":[0,4]}})", 4, "want at most 16"}),
+                    "data_offsets":[0,4]}})",
+                4, "want at most 16"}),
     [](const auto& info) { return info.param.name; });
 
 TEST_F(Safetensors, RefusesLengthsBeyondTheFile) {
@@ -193,7 +195,8 @@ TEST_F(Safetensors, LoadsNothingElseThanModelAndIndex) {
   Put("golden.safetensors", "junk");
   EXPECT_THAT(ErrorOfFolder(), HasSubstr("neither model.safetensors nor"));
   Put("pytorch_model.bin", "junk");
-  EXPECT_THAT(ErrorOfFolder(), AllOf(HasSubstr("pytorch_model.bin"), HasSubstr("safe_serialization")));
+  EXPECT_THAT(ErrorOfFolder(),
+              AllOf(HasSubstr("pytorch_model.bin"), HasSubstr("safe_serialization")));
   Put("model.safetensors", File(header, 4));
   EXPECT_EQ(ErrorOfFolder(), "no error");
 }
@@ -201,9 +204,9 @@ TEST_F(Safetensors, LoadsNothingElseThanModelAndIndex) {
 // Truncated anywhere or with bytes flipped, a file is refused or read: it never crashes. What is
 // read is touched, so that a sanitizer sees reads beyond the file.
 TEST_F(Safetensors, SurvivesTruncationAndFlippedBytes) {
-  const std::string good =
-      File(R"({"a":{"dtype":"BF16","shape":[3,2],"data_offsets":[0,12]},)"
-           R"("b":{"dtype":"F32","shape":[2],"data_offsets":[12,20]}})", 20);
+  const std::string good = File(R"({"a":{"dtype":"BF16","shape":[3,2],"data_offsets":[0,12]},)"
+                                R"("b":{"dtype":"F32","shape":[2],"data_offsets":[12,20]}})",
+                                20);
   std::mt19937 random(20261120);
   int read = 0;
   for (int round = 0; round < 1500; ++round) {

@@ -37,10 +37,10 @@ std::string ErrorOf(const Json& config) {
 
 std::string Shape(const DecoderSpec& s) {
   return StrCat(s.architecture, " layers ", s.layers, " hidden ", s.hidden, " heads ", s.heads, "/",
-                s.kv_heads, " x ", s.head_dim, " mlp ", s.intermediate, " vocabulary ", s.vocabulary,
-                " positions ", s.max_positions, "+", s.position_offset, " biases ", s.qkv_bias,
-                s.o_bias, s.mlp_bias, s.norm_bias, " tied ", s.tied_head, " rotary ", s.rotary, " ",
-                s.checkpoint_dtype);
+                s.kv_heads, " x ", s.head_dim, " mlp ", s.intermediate, " vocabulary ",
+                s.vocabulary, " positions ", s.max_positions, "+", s.position_offset, " biases ",
+                s.qkv_bias, s.o_bias, s.mlp_bias, s.norm_bias, " tied ", s.tied_head, " rotary ",
+                s.rotary, " ", s.checkpoint_dtype);
 }
 
 TEST(Spec, ReadsEveryFixture) {
@@ -74,7 +74,7 @@ TEST(Spec, ReadsIds) {
 
 // Numbers from transformers' formulas, computed apart.
 TEST(Spec, StretchesLlama3Frequencies) {
-  const std::vector<float> want = {1.0f,          0.07940301f,   0.004700754f,   0.0009115831f,
+  const std::vector<float> want = {1.0f,          0.07940301f,   0.004700754f,  0.0009115831f,
                                    0.0001767767f, 3.428102e-05f, 6.647870e-06f, 1.289173e-06f};
   const auto got = Spec("llama").rope_inv_freq;
   ASSERT_EQ(got.size(), want.size());
@@ -84,7 +84,8 @@ TEST(Spec, StretchesLlama3Frequencies) {
 TEST(Spec, ReadsRopeOfBothLayouts) {
   const auto plain = Spec("llama2").rope_inv_freq;
   EXPECT_FLOAT_EQ(plain[1], std::pow(10000.0, -2.0 / 32));
-  const Json v5 = Json::Parse(R"({"rope_theta": 10000.0, "rope_type": "linear", "factor": 4})").value();
+  const Json v5 =
+      Json::Parse(R"({"rope_theta": 10000.0, "rope_type": "linear", "factor": 4})").value();
   Json config = Config("llama2");
   config.Set("rope_parameters", v5);
   const DecoderSpec stretched = ReadSpec(config).value();
@@ -97,7 +98,8 @@ TEST(Spec, ReadsRopeOfBothLayouts) {
 TEST(Spec, RefusesRopeItCannotCompute) {
   EXPECT_THAT(ErrorOf(With("llama2", "rope_scaling", R"({"type": "yarn", "factor": 4.0})")),
               AllOf(HasSubstr("'yarn'"), HasSubstr("default, linear or llama3")));
-  EXPECT_THAT(ErrorOf(With("llama2", "rope_scaling", R"({"type": "linear"})")), HasSubstr("'factor'"));
+  EXPECT_THAT(ErrorOf(With("llama2", "rope_scaling", R"({"type": "linear"})")),
+              HasSubstr("'factor'"));
   EXPECT_THAT(ErrorOf(With("llama2", "rope_scaling", R"({"type": "linear", "factor": 1e300})")),
               HasSubstr("'factor'"));
   EXPECT_THAT(ErrorOf(With("llama2", "rope_theta", "0")), HasSubstr("'rope_theta'"));
@@ -165,10 +167,14 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"opt", "word_embed_proj_dim", "32", "'word_embed_proj_dim'"}));
 
 TEST(Spec, AcceptsNeutralValues) {
-  for (const auto& [key, value] :
-       {std::pair{"pretraining_tp", "2"}, {"logits_scaling", "1.0"}, {"partial_rotary_factor", "1"},
-        {"attention_multiplier", "null"}, {"qk_norm", "false"}, {"something_new", "3"},
-        {"num_experts", "0"}, {"quantization_config", "null"}})
+  for (const auto& [key, value] : {std::pair{"pretraining_tp", "2"},
+                                   {"logits_scaling", "1.0"},
+                                   {"partial_rotary_factor", "1"},
+                                   {"attention_multiplier", "null"},
+                                   {"qk_norm", "false"},
+                                   {"something_new", "3"},
+                                   {"num_experts", "0"},
+                                   {"quantization_config", "null"}})
     EXPECT_EQ(ErrorOf(With("llama", key, value)), "no error") << key;
   EXPECT_EQ(ErrorOf(With("qwen2", "sliding_window", "4096")), "no error");
 }
@@ -177,7 +183,8 @@ TEST(Spec, FallsBackToTheModelType) {
   EXPECT_EQ(ReadSpec(With("opt", "architectures", "[]"))->architecture, "OPTForCausalLM");
   Json config = With("opt", "architectures", "null");
   config.Set("model_type", "gpt2");
-  EXPECT_THAT(ErrorOf(config), AllOf(HasSubstr("model type 'gpt2'"), HasSubstr("LlamaForCausalLM")));
+  EXPECT_THAT(ErrorOf(config),
+              AllOf(HasSubstr("model type 'gpt2'"), HasSubstr("LlamaForCausalLM")));
   config.Set("model_type", nullptr);
   EXPECT_THAT(ErrorOf(config), HasSubstr("'model_type'"));
   EXPECT_THAT(ErrorOf(Json::MakeArray()), HasSubstr("want an object"));
