@@ -114,9 +114,12 @@ class Vocabulary {
     }
   }
   void FillUp() {
-    for (uint64_t n = 0; !full(); ++n)
-      if (std::string filler = Filler(n); !Has(filler))
-        tokens_[NextFree()] = std::move(filler), ++used_;
+    for (uint64_t n = 0; !full(); ++n) {
+      std::string filler = Filler(n);
+      if (Has(filler)) continue;
+      tokens_[NextFree()] = std::move(filler);
+      ++used_;
+    }
   }
 
   Json ToJson() {

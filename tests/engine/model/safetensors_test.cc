@@ -209,7 +209,7 @@ TEST_F(Safetensors, SurvivesTruncationAndFlippedBytes) {
                                 20);
   std::mt19937 random(20261120);
   int read = 0;
-  for (int round = 0; round < 1500; ++round) {
+  for (int round = 0; round < 600; ++round) {
     std::string bytes = good;
     if (round % 3 == 0) bytes.resize(random() % (bytes.size() + 1));
     for (size_t flips = random() % 4; flips > 0 && !bytes.empty(); --flips)
@@ -228,7 +228,7 @@ TEST_F(Safetensors, SurvivesTruncationAndFlippedBytes) {
       std::vector<std::byte> touched(data, data + rows * row_bytes);
     }
   }
-  EXPECT_GT(read, 100);  // flips in the data change nothing else
+  EXPECT_GT(read, 50);  // flips in the data change nothing else
 }
 
 }  // namespace
