@@ -40,7 +40,7 @@ bool RequestTiles() {
 }
 
 // Bit numbers: Intel SDM volume 2, CPUID.
-[[maybe_unused]] std::vector<Isa> Detect() {
+std::vector<Isa> Detect() {
   std::vector<Isa> usable{Isa::kScalar};
   const CpuidRegisters basic = Cpuid(1, 0);
   constexpr uint32_t kFma = 1u << 12, kOsXsave = 1u << 27, kAvx = 1u << 28, kF16c = 1u << 29;
@@ -79,7 +79,7 @@ std::optional<Isa> ParseIsa(std::string_view name) {
 }
 
 const std::vector<Isa>& UsableIsas() {
-  static const std::vector<Isa> usable = {Isa::kScalar};  // the vector tables land next
+  static const std::vector<Isa> usable = Detect();
   return usable;
 }
 

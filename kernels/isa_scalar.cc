@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/impl/half.inl.h"
+#include "kernels/impl/kv.inl.h"
 #include "kernels/impl/tables.h"
 
 namespace pinion::kernels::impl {
@@ -106,43 +107,7 @@ size_t ArgMax(const float* x, size_t n) {
   return best;
 }
 
-// ---- KV cache and attention -------------------------------------------------------------------
-
-// Where element `dim` of token `slot` lies within one head's keys, in elements.
-template <typename Kv>
-size_t KeyIndex(size_t slot, size_t dim, size_t block_tokens) {
-  constexpr size_t kPairs = std::is_same_v<Kv, Bf16> ? 2 : 1;
-  return (dim / kPairs * block_tokens + slot) * kPairs + dim % kPairs;
-}
-
-// Likewise within one head's values.
-template <typename Kv>
-size_t ValueIndex(size_t slot, size_t dim, size_t head_dim) {
-  constexpr size_t kPairs = std::is_same_v<Kv, Bf16> ? 2 : 1;
-  return (slot / kPairs * head_dim + dim) * kPairs + slot % kPairs;
-}
-
-template <typename Kv>
-void KvWriteAs(const KvWriteArgs& args) {
-  const size_t head_elements = args.block_tokens * args.head_dim;
-  Kv* keys = reinterpret_cast<Kv*>(args.block) + args.head * head_elements;
-  Kv* values = keys + args.kv_heads * head_elements;
-  for (size_t dim = 0; dim < args.head_dim; ++dim) {
-    Narrow(args.k[dim], keys[KeyIndex<Kv>(args.slot, dim, args.block_tokens)]);
-    Narrow(args.v[dim], values[ValueIndex<Kv>(args.slot, dim, args.head_dim)]);
-  }
-}
-
-void KvWrite(const KvWriteArgs& args) {
-  switch (args.dtype) {
-    case Dtype::kF32:
-      return KvWriteAs<float>(args);
-    case Dtype::kBf16:
-      return KvWriteAs<Bf16>(args);
-    case Dtype::kF16:
-      return KvWriteAs<F16>(args);
-  }
-}
+// ---- Attention -------------------------------------------------------------------
 
 // One row's running softmax (Milakov & Gimelshein, arXiv:1805.02867, algorithm 3).
 struct Running {

@@ -96,12 +96,13 @@ struct AttentionArgs {
   const int32_t* block_table;    // block_table[p / block_tokens] holds position p
   size_t block_tokens, kv_head, kv_heads;
   Dtype dtype;                   // of the cache
-  float scale;                   // multiplies q.k
+  float scale;                   // multiplies q.k; > 0
   float* out;                    // [rows][head_dim]: sum of exp(s - max) * v, not normalised
   float* max;                    // [rows]: largest s (-infinity where a row sees nothing)
   float* sum;                    // [rows]: sum of exp(s - max)
 };
 inline constexpr size_t kAttentionRows = 64;
+inline constexpr size_t kMaxHeadDim = 256;  // head_dim is at most this: scratch on the stack
 
 // Combines `parts` partial results of the same rows and normalises:
 //   out, max, sum as above, part p at + p * part_stride_{out,rows}; dst row (t, g) is written at

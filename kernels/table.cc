@@ -7,7 +7,29 @@
 namespace pinion::kernels {
 namespace {
 
-const Table& Compiled(Isa isa) { return impl::kScalarTable; }
+// oneDNN's AMX primitives come in through Gemm(); everything else is AVX-512's.
+Table MakeAmxTable() {
+  Table table = impl::kAvx512Bf16Table;
+  table.isa = Isa::kAmx;
+  return table;
+}
+
+const Table& Compiled(Isa isa) {
+  static const Table amx = MakeAmxTable();
+  switch (isa) {
+    case Isa::kScalar:
+      return impl::kScalarTable;
+    case Isa::kAvx2:
+      return impl::kAvx2Table;
+    case Isa::kAvx512:
+      return impl::kAvx512Table;
+    case Isa::kAvx512Bf16:
+      return impl::kAvx512Bf16Table;
+    case Isa::kAmx:
+      return amx;
+  }
+  __builtin_unreachable();
+}
 
 }  // namespace
 

@@ -1,0 +1,143 @@
+#pragma once
+
+// GEMM over packed blocks. The weights are one long stream of steps (kernels.h); it is cut into
+// chunks that stay in the L2 cache while every row passes over them. While the rows pass over one
+// chunk, the next one is prefetched, spread evenly over the tiles: with 4 to 32 rows memory and
+// arithmetic take about as long, and would add up if they took turns.
+
+#include <type_traits>
+
+#include "kernels/impl/tile.inl.h"
+
+namespace pinion::kernels::impl {
+namespace {
+
+// An L2 cache is at least 256 KiB wherever these ISAs run: this chunk, the next, and the rows'
+// part.
+constexpr size_t kChunkBytes = 64 * 1024;
+// For a single tile there is no next chunk to wait for: it prefetches just far enough ahead to
+// cover the latency of memory (200 ns at 40 GB/s).
+constexpr size_t kPrefetchAheadBytes = 8 * 1024;
+constexpr size_t kLineBytes = 64;
+
+template <typename Operand, int kRows>
+TileFn<Operand> TileWithPrefetch(size_t lines) {
+  constexpr int kColumns = GemmColumns(kRows);
+  switch (lines) {
+    case 0:
+      return Tile<Operand, kRows, kColumns, 0>;
+    case 1:
+      return Tile<Operand, kRows, kColumns, 1>;
+    case 2:
+      return Tile<Operand, kRows, kColumns, 2>;
+    default:
+      return Tile<Operand, kRows, kColumns, 4>;
+  }
+}
+
+template <typename Operand>
+TileFn<Operand> GemmTile(size_t rows, size_t prefetch_lines) {
+  static_assert(kTileRows == 6);
+  switch (rows) {
+    case 1:
+      return TileWithPrefetch<Operand, 1>(prefetch_lines);
+    case 2:
+      return TileWithPrefetch<Operand, 2>(prefetch_lines);
+    case 3:
+      return TileWithPrefetch<Operand, 3>(prefetch_lines);
+    case 4:
+      return TileWithPrefetch<Operand, 4>(prefetch_lines);
+    case 5:
+      return TileWithPrefetch<Operand, 5>(prefetch_lines);
+    default:
+      return TileWithPrefetch<Operand, 6>(prefetch_lines);
+  }
+}
+
+// Rows of activations in the operand's form: float32 or bfloat16 as they are, or bfloat16 widened.
+template <typename Operand, typename Activation>
+struct RowSource {
+  static constexpr size_t kMaxSteps = kChunkBytes / (kBlockN * Operand::kBytes);
+  static constexpr size_t kMaxK = kMaxSteps * Operand::kStepK;
+
+  const Activation* x;
+  size_t stride;
+
+  // Rows [begin, begin + rows), columns [k, k + count). `scratch` may be returned.
+  const typename Operand::X* Get(size_t begin, size_t rows, size_t k, size_t count,
+                                 float (*scratch)[kMaxK], size_t& result_stride) const {
+    const Activation* src = x + begin * stride + k;
+    if constexpr (std::is_same_v<Activation, typename Operand::X>) {
+      result_stride = stride;
+      return src;
+    } else {
+      for (size_t r = 0; r < rows; ++r) {
+        for (size_t i = 0; i < count; i += kLanes) {
+          Store(scratch[r] + i, WidenBf16(src + r * stride + i));
+        }
+      }
+      result_stride = kMaxK;
+      return scratch[0];
+    }
+  }
+};
+
+// The lines of one step that unit `unit` of `units` prefetches: [begin, end).
+struct Share {
+  size_t begin, end;
+  Share(size_t lines, size_t unit, size_t units)
+      : begin(Sum(lines, unit, units)), end(Sum(lines, unit + 1, units)) {}
+  static size_t Sum(size_t lines, size_t unit, size_t units) {
+    const size_t extra = lines % units;
+    return unit * (lines / units) + (unit < extra ? unit : extra);
+  }
+};
+
+// All rows over `steps` steps of one block, from column k of x on.
+template <typename Operand, typename Activation>
+void GemmChunk(const RowSource<Operand, Activation>& source, const GemmArgs& args,
+               const RowGroups& groups, const std::byte* w, size_t steps, size_t k, float* y) {
+  constexpr size_t kStepBytes = kBlockN * Operand::kBytes;
+  alignas(64) float scratch[kTileRows][RowSource<Operand, Activation>::kMaxK];
+  for (size_t group = 0; group < groups.count; ++group) {
+    const size_t row = groups.Begin(group), rows = groups.Size(group);
+    const size_t columns = static_cast<size_t>(GemmColumns(static_cast<int>(rows))) * kLanes;
+    const size_t passes = kBlockN / columns, units = groups.count * passes;
+    const std::byte* next = w + (units == 1 ? kPrefetchAheadBytes : steps * kStepBytes);
+
+    TileArgs<Operand> tile = {.segments = 1, .w_stride = kStepBytes};
+    tile.x = source.Get(row, rows, k, steps * Operand::kStepK, scratch, tile.x_stride);
+    tile.y_stride = args.ldy;
+    tile.accumulate = k > 0;
+    tile.steps = &steps;
+    for (size_t pass = 0; pass < passes; ++pass) {
+      const std::byte* w_pass = w + pass * columns * Operand::kBytes;
+      const Share share(kStepBytes / kLineBytes, group * passes + pass, units);
+      tile.w = &w_pass;
+      tile.y = y + row * args.ldy + pass * columns;
+      tile.prefetch = next + share.begin * kLineBytes;
+      GemmTile<Operand>(rows, share.end - share.begin)(tile);
+    }
+  }
+}
+
+template <typename Operand, typename Activation>
+void Gemm(const GemmArgs& args) {
+  using Source = RowSource<Operand, Activation>;
+  const Source source{static_cast<const Activation*>(args.x), args.k_padded};
+  const RowGroups groups(args.rows, kTileRows);
+  // Whole units of kPadK, so that rows can be widened a vector at a time.
+  const RowGroups chunks(args.k_padded / kPadK, Source::kMaxK / kPadK);
+  const std::byte* w = args.w;
+  for (size_t block = 0; block < args.blocks; ++block) {
+    for (size_t chunk = 0; chunk < chunks.count; ++chunk) {
+      const size_t steps = chunks.Size(chunk) * (kPadK / Operand::kStepK);
+      const size_t k = chunks.Begin(chunk) * kPadK;
+      GemmChunk(source, args, groups, w, steps, k, args.y + block * kBlockN);
+      w += steps * kBlockN * Operand::kBytes;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pinion::kernels::impl

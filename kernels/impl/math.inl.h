@@ -1,0 +1,54 @@
+#pragma once
+
+// Elementary functions over Vec, and the loop that every row-wise function shares.
+
+#include <cstddef>
+
+#include "kernels/kernels.h"
+
+namespace pinion::kernels::impl {
+namespace {
+
+constexpr float kInfinity = __builtin_inff();
+
+// e^x. x = n ln2 + r with |r| <= ln2 / 2, e^r by its Taylor series to r^7 / 7!: the rest is below
+// r^8 / 8! * 1.1 = 5.8e-9, a tenth of an ulp; ln2 comes in two parts, of which n * kHigh is exact
+// (kHigh has 12 bits, n has 8). With the roundings of Horner's scheme at most 2 ulp in all
+// (tested). 0 below -87.33 (where the result would be subnormal, and for -infinity); 3.4e38
+// above 88.72. NaN stays NaN.
+Vec Exp(Vec x) {
+  constexpr float kLog2E = 1.44269504f, kLowest = -87.33f, kHighest = 88.72f;
+  constexpr float kHigh = 0.693359375f, kLow = -2.12194440e-4f;
+  const Vec clamped = Min(Set(kHighest), Max(Set(kLowest), x));  // in this order NaN survives
+  const Vec n = RoundToInteger(clamped * Set(kLog2E));
+  const Vec r = Fma(n, Set(-kLow), Fma(n, Set(-kHigh), clamped));
+  Vec p = Set(1.0f / 5040);
+  p = Fma(p, r, Set(1.0f / 720));
+  p = Fma(p, r, Set(1.0f / 120));
+  p = Fma(p, r, Set(1.0f / 24));
+  p = Fma(p, r, Set(1.0f / 6));
+  p = Fma(p, r, Set(0.5f));
+  p = Fma(p, r, Set(1.0f));
+  p = Fma(p, r, Set(1.0f));
+  return ZeroWhereBelow(ScaleByPower(p, n), x, Set(kLowest));
+}
+
+float Exp(float x) { return FirstLane(Exp(Set(x))); }
+
+Vec LoadUpTo(const float* p, size_t n, Vec other) {
+  return n >= kLanes ? Load(p) : LoadFirst(p, n, other);
+}
+
+// Stores the first min(n, kLanes) lanes at element i of dst.
+void Put(void* dst, Dtype dst_type, size_t i, Vec v, size_t n) {
+  if (dst_type == Dtype::kBf16) {
+    Bf16* p = static_cast<Bf16*>(dst) + i;
+    n >= kLanes ? StoreBf16(p, v) : StoreBf16First(p, v, n);
+  } else {
+    float* p = static_cast<float*>(dst) + i;
+    n >= kLanes ? Store(p, v) : StoreFirst(p, v, n);
+  }
+}
+
+}  // namespace
+}  // namespace pinion::kernels::impl

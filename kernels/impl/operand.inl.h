@@ -1,0 +1,77 @@
+#pragma once
+
+// What a tile (tile.inl.h) multiplies: one struct per storage type of the streamed operand
+// (weights, keys, values). The streamed operand lies in steps of kStepK along the reduced
+// dimension, each a row of columns; kBytes is one column of one step. A step is worked off in kSubs
+// multiplications.
+//
+//   Load<half>(w, sub)  the weights of kLanes columns (half: of kLanes / 2) at w
+//   Spread(x, sub)      the other operand's value for this step, in every lane
+//   Put(x, v)           stores a vector of floats in the form that Spread reads
+
+#include "kernels/impl/half.inl.h"
+
+namespace pinion::kernels::impl {
+namespace {
+
+template <bool half>
+Vec LoadWords(const std::byte* w) {
+  const float* p = reinterpret_cast<const float*>(w);
+  if constexpr (half) {
+    return LoadHalf(p);
+  } else {
+    return Load(p);
+  }
+}
+
+struct OperandF32 {
+  using X = float;
+  static constexpr Dtype kDtype = Dtype::kF32;
+  static constexpr size_t kStepK = 1, kSubs = 1, kBytes = 4;
+
+  template <bool half>
+  static Vec Load(const std::byte* w, size_t sub) {
+    return LoadWords<half>(w);
+  }
+  static Vec Spread(const float* x, size_t sub) { return Set(*x); }
+  static Vec MultiplyAdd(Vec w, Vec x, Vec sum) { return Fma(w, x, sum); }
+  static void Put(float* x, Vec v) { Store(x, v); }
+};
+
+struct OperandF16 {
+  using X = float;
+  static constexpr Dtype kDtype = Dtype::kF16;
+  static constexpr size_t kStepK = 1, kSubs = 1, kBytes = 2;
+
+  template <bool half>
+  static Vec Load(const std::byte* w, size_t sub) {
+    if constexpr (half) {
+      return WidenF16Half(w);
+    } else {
+      return WidenF16(w);
+    }
+  }
+  static Vec Spread(const float* x, size_t sub) { return Set(*x); }
+  static Vec MultiplyAdd(Vec w, Vec x, Vec sum) { return Fma(w, x, sum); }
+  static void Put(float* x, Vec v) { Store(x, v); }
+};
+
+// bfloat16 without instructions for it: first the even half of each pair, then the odd one, in
+// float32. The other operand is widened beforehand, once for all columns.
+struct OperandBf16Widened {
+  using X = float;
+  static constexpr Dtype kDtype = Dtype::kBf16;
+  static constexpr size_t kStepK = 2, kSubs = 2, kBytes = 4;
+
+  template <bool half>
+  static Vec Load(const std::byte* w, size_t sub) {
+    const Vec pairs = LoadWords<half>(w);
+    return sub == 0 ? EvenOfPairs(pairs) : OddOfPairs(pairs);
+  }
+  static Vec Spread(const float* x, size_t sub) { return Set(x[sub]); }
+  static Vec MultiplyAdd(Vec w, Vec x, Vec sum) { return Fma(w, x, sum); }
+  static void Put(float* x, Vec v) { Store(x, v); }
+};
+
+}  // namespace
+}  // namespace pinion::kernels::impl

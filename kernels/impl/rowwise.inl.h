@@ -1,0 +1,115 @@
+#pragma once
+
+// Functions over one row: norms, rotary embedding, activations, reductions over logits. The last
+// vector of a row is masked, never read or written beyond n.
+
+#include "kernels/impl/math.inl.h"
+
+namespace pinion::kernels::impl {
+namespace {
+
+// sum over i of f(x_i): two running sums, so that loads rather than additions set the pace.
+template <typename F>
+float SumOver(const float* x, size_t n, F f) {
+  Vec even = Set(0), odd = Set(0);
+  size_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    even = even + f(Load(x + i));
+    odd = odd + f(Load(x + i + kLanes));
+  }
+  for (; i < n; i += kLanes) {
+    const Vec v = f(LoadUpTo(x + i, n - i, Set(0)));
+    even = even + (n - i >= kLanes ? v : KeepFirst(v, n - i));
+  }
+  return SumLanes(even + odd);
+}
+
+void RmsNorm(void* dst, Dtype dst_type, const float* x, const float* weight, size_t n, float eps) {
+  const float squares = SumOver(x, n, [](Vec v) { return v * v; });
+  const Vec scale = Set(1 / __builtin_sqrtf(squares / static_cast<float>(n) + eps));
+  for (size_t i = 0; i < n; i += kLanes) {
+    const Vec normal = LoadUpTo(x + i, n - i, Set(0)) * scale;
+    Put(dst, dst_type, i, normal * LoadUpTo(weight + i, n - i, Set(0)), n - i);
+  }
+}
+
+void LayerNorm(void* dst, Dtype dst_type, const float* x, const float* weight, const float* bias,
+               size_t n, float eps) {
+  const float count = static_cast<float>(n);
+  const Vec mean = Set(SumOver(x, n, [](Vec v) { return v; }) / count);
+  const float squares = SumOver(x, n, [mean](Vec v) { return (v - mean) * (v - mean); });
+  const Vec scale = Set(1 / __builtin_sqrtf(squares / count + eps));
+  for (size_t i = 0; i < n; i += kLanes) {
+    const Vec normal = (LoadUpTo(x + i, n - i, Set(0)) - mean) * scale;
+    const Vec scaled =
+        Fma(normal, LoadUpTo(weight + i, n - i, Set(0)), LoadUpTo(bias + i, n - i, Set(0)));
+    Put(dst, dst_type, i, scaled, n - i);
+  }
+}
+
+void Rotary(float* x, const float* cos, const float* sin, size_t half) {
+  for (size_t i = 0; i < half; i += kLanes) {
+    const size_t live = half - i;
+    const Vec a = LoadUpTo(x + i, live, Set(0)), b = LoadUpTo(x + half + i, live, Set(0));
+    const Vec c = LoadUpTo(cos + i, live, Set(0)), s = LoadUpTo(sin + i, live, Set(0));
+    Put(x, Dtype::kF32, i, a * c - b * s, live);
+    Put(x, Dtype::kF32, half + i, b * c + a * s, live);
+  }
+}
+
+void SiluMul(void* dst, Dtype dst_type, const float* gate, const float* up, size_t n) {
+  for (size_t i = 0; i < n; i += kLanes) {
+    const Vec g = LoadUpTo(gate + i, n - i, Set(0)), u = LoadUpTo(up + i, n - i, Set(0));
+    Put(dst, dst_type, i, g / (Set(1) + Exp(Set(0) - g)) * u, n - i);
+  }
+}
+
+void Relu(void* dst, Dtype dst_type, const float* x, size_t n) {
+  for (size_t i = 0; i < n; i += kLanes) {
+    Put(dst, dst_type, i, Max(LoadUpTo(x + i, n - i, Set(0)), Set(0)), n - i);
+  }
+}
+
+void Add(float* y, const float* x, size_t n) {
+  for (size_t i = 0; i < n; i += kLanes) {
+    const Vec sum = LoadUpTo(y + i, n - i, Set(0)) + LoadUpTo(x + i, n - i, Set(0));
+    Put(y, Dtype::kF32, i, sum, n - i);
+  }
+}
+
+void StoreRow(void* dst, Dtype dst_type, const float* x, size_t n) {
+  for (size_t i = 0; i < n; i += kLanes) {
+    Put(dst, dst_type, i, LoadUpTo(x + i, n - i, Set(0)), n - i);
+  }
+}
+
+// The largest number; NaN is passed over; -infinity where there is nothing else.
+float MaxOver(const float* x, size_t n) {
+  Vec even = Set(-kInfinity), odd = even;
+  size_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    even = Max(Load(x + i), even);
+    odd = Max(Load(x + i + kLanes), odd);
+  }
+  for (; i < n; i += kLanes) even = Max(LoadUpTo(x + i, n - i, Set(-kInfinity)), even);
+  return MaxLane(Max(even, odd));
+}
+
+float LogSumExp(const float* x, size_t n) {
+  const float max = MaxOver(x, n);
+  if (__builtin_isinf(max)) return max;
+  const float sum = SumOver(x, n, [max](Vec v) { return Exp(v - Set(max)); });
+  return max + __builtin_logf(sum);
+}
+
+size_t ArgMax(const float* x, size_t n) {
+  const Vec max = Set(MaxOver(x, n)), other = Set(__builtin_nanf(""));  // NaN equals nothing
+  for (size_t i = 0; i < n; i += kLanes) {
+    const unsigned equal = EqualLanes(LoadUpTo(x + i, n - i, other), max);
+    if (equal != 0) return i + static_cast<size_t>(__builtin_ctz(equal));
+  }
+  return 0;  // nothing but NaN
+}
+
+}  // namespace
+}  // namespace pinion::kernels::impl

@@ -1,0 +1,37 @@
+#pragma once
+
+// The table of a vector ISA. Include the ISA's vector first.
+
+#include "kernels/impl/attention.inl.h"
+#include "kernels/impl/gemm.inl.h"
+#include "kernels/impl/kv.inl.h"
+#include "kernels/impl/rowwise.inl.h"
+#include "kernels/impl/tables.h"
+
+namespace pinion::kernels::impl {
+namespace {
+
+template <typename Bf16Operand>
+constexpr Table MakeTable(Isa isa) {
+  return {
+      .isa = isa,
+      .gemm_f32 = Gemm<OperandF32, float>,
+      .gemm_bf16 = Gemm<Bf16Operand, Bf16>,
+      .gemm_f16 = Gemm<OperandF16, float>,
+      .rms_norm = RmsNorm,
+      .layer_norm = LayerNorm,
+      .rotary = Rotary,
+      .silu_mul = SiluMul,
+      .relu = Relu,
+      .add = Add,
+      .store = StoreRow,
+      .log_sum_exp = LogSumExp,
+      .argmax = ArgMax,
+      .kv_write = KvWrite,
+      .attention = Attention<Bf16Operand>,
+      .attention_merge = AttentionMerge,
+  };
+}
+
+}  // namespace
+}  // namespace pinion::kernels::impl

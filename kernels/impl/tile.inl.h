@@ -1,0 +1,104 @@
+#pragma once
+
+// The one inner loop that GEMM and attention share: a register tile of kRows x kColumns vectors,
+// y += x w, over a streamed operand w that is read once.
+
+#include "kernels/impl/operand.inl.h"
+
+namespace pinion::kernels::impl {
+namespace {
+
+template <typename Operand>
+struct TileArgs {
+  const typename Operand::X* x = nullptr;  // [rows][all steps of all segments * kStepK]
+  size_t x_stride = 0;                     // elements
+  const std::byte* const* w = nullptr;     // one pointer per segment
+  const size_t* steps = nullptr;           // of each segment
+  size_t segments = 0;
+  size_t w_stride = 0;      // bytes from step to step
+  float* y = nullptr;       // [rows][columns]
+  size_t y_stride = 0;      // elements
+  bool accumulate = false;  // add to y instead of overwriting it
+  const std::byte* prefetch =
+      nullptr;  // kPrefetch lines from here on for each step, w_stride apart
+};
+
+template <typename Operand>
+using TileFn = void (*)(const TileArgs<Operand>&);
+
+// kPrefetch: lines to ask for in each step. kHalf: the (single) column vector is half a vector.
+template <typename Operand, int kRows, int kColumns, int kPrefetch = 0, bool kHalf = false>
+void Tile(const TileArgs<Operand>& args) {
+  Vec sums[kRows][kColumns];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kColumns; ++c) {
+      const float* y = args.y + r * args.y_stride + c * kLanes;
+      if (!args.accumulate) {
+        sums[r][c] = Set(0);
+      } else if constexpr (kHalf) {
+        sums[r][c] = LoadHalf(y);
+      } else {
+        sums[r][c] = Load(y);
+      }
+    }
+  }
+
+  const typename Operand::X* x = args.x;
+  const std::byte* prefetch = args.prefetch;
+  for (size_t segment = 0; segment < args.segments; ++segment) {
+    const std::byte* w = args.w[segment];
+    for (size_t step = args.steps[segment]; step > 0; --step) {
+#pragma GCC unroll 4
+      for (int line = 0; line < kPrefetch; ++line) __builtin_prefetch(prefetch + line * 64, 0, 2);
+#pragma GCC unroll 2
+      for (size_t sub = 0; sub < Operand::kSubs; ++sub) {
+        Vec weights[kColumns];
+#pragma GCC unroll 16
+        for (int c = 0; c < kColumns; ++c) {
+          weights[c] = Operand::template Load<kHalf>(w + c * kLanes * Operand::kBytes, sub);
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < kRows; ++r) {
+          const Vec spread = Operand::Spread(x + r * args.x_stride, sub);
+#pragma GCC unroll 16
+          for (int c = 0; c < kColumns; ++c) {
+            sums[r][c] = Operand::MultiplyAdd(weights[c], spread, sums[r][c]);
+          }
+        }
+      }
+      x += Operand::kStepK;
+      w += args.w_stride;
+      if constexpr (kPrefetch > 0) prefetch += args.w_stride;
+    }
+  }
+
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kColumns; ++c) {
+      float* y = args.y + r * args.y_stride + c * kLanes;
+      if constexpr (kHalf) {
+        StoreHalf(y, sums[r][c]);
+      } else {
+        Store(y, sums[r][c]);
+      }
+    }
+  }
+}
+
+// Cuts `rows` into the fewest groups of at most `most` rows, as even as can be: 8 are 4 + 4, not
+// 6 + 2, because a tile of 2 rows would wait for its own sums.
+struct RowGroups {
+  size_t rows, count;
+  constexpr RowGroups(size_t rows, size_t most) : rows(rows), count((rows + most - 1) / most) {}
+  constexpr size_t Begin(size_t group) const {
+    const size_t extra = rows % count;
+    return group * (rows / count) + (group < extra ? group : extra);
+  }
+  constexpr size_t Size(size_t group) const { return Begin(group + 1) - Begin(group); }
+};
+
+}  // namespace
+}  // namespace pinion::kernels::impl

@@ -1,0 +1,98 @@
+#pragma once
+
+// The vector of AVX-512: 16 floats. vec_avx2.inl.h is its twin; the algorithms in the other .inl.h
+// files see nothing but these names. Everything here is private to the file that includes it.
+
+#include <immintrin.h>
+
+#include "kernels/impl/half.inl.h"
+
+namespace pinion::kernels::impl {
+namespace {
+
+using Vec = __m512;  // GCC gives it + - * /
+constexpr size_t kLanes = 16;
+
+// Columns (in vectors) of a register tile that has `rows` rows. 32 registers: 6 rows x 4 vectors of
+// sums, 4 vectors of weights and one broadcast.
+constexpr int kTileRows = 6;
+constexpr int kWide = 4;
+constexpr int GemmColumns(int rows) { return kWide; }
+
+Vec Set(float value) { return _mm512_set1_ps(value); }
+Vec Load(const float* p) { return _mm512_loadu_ps(p); }
+void Store(float* p, Vec v) { _mm512_storeu_ps(p, v); }
+Vec Fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
+
+// x86's max and min return the second operand where one is NaN.
+Vec Max(Vec a, Vec b) { return _mm512_max_ps(a, b); }
+Vec Min(Vec a, Vec b) { return _mm512_min_ps(a, b); }
+float SumLanes(Vec v) { return _mm512_reduce_add_ps(v); }
+float MaxLane(Vec v) { return _mm512_reduce_max_ps(v); }
+
+// The first n lanes, n < 16; the others are not touched in memory and read as `other`.
+__mmask16 FirstLanes(size_t n) { return static_cast<__mmask16>((1u << n) - 1); }
+Vec LoadFirst(const float* p, size_t n, Vec other) {
+  return _mm512_mask_loadu_ps(other, FirstLanes(n), p);
+}
+void StoreFirst(float* p, Vec v, size_t n) { _mm512_mask_storeu_ps(p, FirstLanes(n), v); }
+Vec KeepFirst(Vec v, size_t n) { return _mm512_maskz_mov_ps(FirstLanes(n), v); }
+
+// Half a vector: head_dim is a multiple of 8 only. The upper half reads as zero.
+Vec LoadHalf(const float* p) { return _mm512_zextps256_ps512(_mm256_loadu_ps(p)); }
+void StoreHalf(float* p, Vec v) { _mm256_storeu_ps(p, _mm512_castps512_ps256(v)); }
+
+float FirstLane(Vec v) { return _mm512_cvtss_f32(v); }
+// v, but 0 in lanes where x < limit.
+Vec ZeroWhereBelow(Vec v, Vec x, Vec limit) {
+  return _mm512_mask_mov_ps(v, _mm512_cmp_ps_mask(x, limit, _CMP_LT_OQ), Set(0));
+}
+
+// One bit a lane where the lanes are equal.
+unsigned EqualLanes(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+
+Vec RoundToInteger(Vec v) {
+  return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+// v * 2^n for integral n.
+Vec ScaleByPower(Vec v, Vec n) { return _mm512_scalef_ps(v, n); }
+
+// Round to nearest even, NaN stays NaN; exactly NarrowBf16, which VCVTNEPS2BF16 is not (it flushes
+// subnormals).
+__m256i ToBf16(Vec v) {
+  const __m512i bits = _mm512_castps_si512(v);
+  const __m512i last = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i half = _mm512_add_epi32(last, _mm512_set1_epi32(0x7fff));
+  const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
+  const __mmask16 is_nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+  const __m512i rounded = _mm512_mask_mov_epi32(_mm512_add_epi32(bits, half), is_nan, quiet);
+  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
+}
+void StoreBf16(Bf16* p, Vec v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), ToBf16(v)); }
+void StoreBf16First(Bf16* p, Vec v, size_t n) {
+  _mm256_mask_storeu_epi16(p, FirstLanes(n), ToBf16(v));
+}
+
+// ---- Storage types as 32-bit lanes ------------------------------------------------------------
+
+inline Vec WidenBf16(const Bf16* p) {
+  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+Vec WidenF16(const void* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+}
+Vec WidenF16Half(const void* p) {
+  return _mm512_cvtph_ps(_mm256_zextsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(p))));
+}
+// A pair of bfloat16 in each lane: the one at the lower address, the one at the higher.
+Vec EvenOfPairs(Vec pairs) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(pairs), 16));
+}
+Vec OddOfPairs(Vec pairs) {
+  return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(pairs),
+                                              _mm512_set1_epi32(static_cast<int>(0xffff0000))));
+}
+
+}  // namespace
+}  // namespace pinion::kernels::impl

@@ -1,0 +1,11 @@
+// AVX2 with FMA and F16C.
+
+#include "kernels/impl/vec_avx2.inl.h"
+//
+#include "kernels/impl/table.inl.h"
+
+namespace pinion::kernels::impl {
+
+const Table kAvx2Table = MakeTable<OperandBf16Widened>(Isa::kAvx2);
+
+}  // namespace pinion::kernels::impl

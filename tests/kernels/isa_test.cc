@@ -1,0 +1,93 @@
+#include "kernels/isa.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+#include "kernels/kernels.h"
+
+namespace pinion::kernels {
+namespace {
+
+TEST(Isa, NamesComeBack) {
+  for (int i = 0; i < kIsaCount; ++i) {
+    const auto isa = static_cast<Isa>(i);
+    EXPECT_EQ(ParseIsa(Name(isa)), isa);
+  }
+}
+
+TEST(Isa, UnknownNamesAreRefused) {
+  for (const char* name : {"", "avx", "AVX2", "avx512_", "avx2 ", "auto"}) {
+    EXPECT_EQ(ParseIsa(name), std::nullopt) << name;
+  }
+}
+
+TEST(Isa, UsableOnesStartWithScalarAndAscend) {
+  const std::vector<Isa>& usable = UsableIsas();
+  ASSERT_FALSE(usable.empty());
+  EXPECT_EQ(usable.front(), Isa::kScalar);
+  EXPECT_TRUE(std::is_sorted(usable.begin(), usable.end()));
+  EXPECT_EQ(std::adjacent_find(usable.begin(), usable.end()), usable.end());
+}
+
+// The kernel's own list, which is CPUID cut down to what it saves at a context switch. (Not AMX:
+// its permission may be refused to this process alone.)
+TEST(Isa, AgreesWithTheOperatingSystem) {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  std::string line, flags;
+  while (std::getline(cpuinfo, line) && flags.empty()) {
+    if (line.rfind("flags", 0) == 0) flags = line + " ";
+  }
+  ASSERT_FALSE(flags.empty());
+  const auto has = [&](std::initializer_list<const char*> names) {
+    return std::all_of(names.begin(), names.end(), [&](const char* name) {
+      return flags.find(std::string(" ") + name + " ") != std::string::npos;
+    });
+  };
+  const bool avx2 = has({"avx2", "fma", "f16c"});
+  const bool avx512 = avx2 && has({"avx512f", "avx512bw", "avx512dq", "avx512vl"});
+  const std::vector<Isa>& usable = UsableIsas();
+  const auto found = [&](Isa isa) { return std::count(usable.begin(), usable.end(), isa) == 1; };
+  EXPECT_EQ(found(Isa::kAvx2), avx2);
+  EXPECT_EQ(found(Isa::kAvx512), avx512);
+  EXPECT_EQ(found(Isa::kAvx512Bf16), avx512 && has({"avx512_bf16"}));
+  EXPECT_LE(found(Isa::kAmx), has({"amx_tile", "amx_bf16"}));
+}
+
+TEST(Isa, EveryUsableTableIsItsOwnAndComplete) {
+  for (Isa isa : UsableIsas()) {
+    const Table& table = TableFor(isa);
+    EXPECT_EQ(table.isa, isa);
+    EXPECT_TRUE(table.gemm_f32 && table.gemm_bf16 && table.gemm_f16 && table.rms_norm &&
+                table.layer_norm && table.rotary && table.silu_mul && table.relu && table.add &&
+                table.store && table.log_sum_exp && table.argmax && table.kv_write &&
+                table.attention && table.attention_merge);
+  }
+}
+
+// Forcing an ISA by name must give that ISA's code, not a fallback's.
+TEST(Isa, TablesShareNoGemm) {
+  const std::vector<Isa>& usable = UsableIsas();
+  for (size_t i = 1; i < usable.size(); ++i) {
+    if (usable[i] == Isa::kAmx) continue;  // differs in Gemm() alone
+    EXPECT_NE(TableFor(usable[i]).gemm_bf16, TableFor(usable[i - 1]).gemm_bf16);
+    EXPECT_NE(TableFor(usable[i]).attention, TableFor(usable[i - 1]).attention);
+  }
+}
+
+TEST(IsaDeathTest, AnUnusableTableAborts) {
+  const std::vector<Isa>& usable = UsableIsas();
+  if (usable.size() == kIsaCount) GTEST_SKIP() << "this CPU has every path";
+  for (int i = 0; i < kIsaCount; ++i) {
+    const auto isa = static_cast<Isa>(i);
+    if (std::count(usable.begin(), usable.end(), isa) == 0) {
+      EXPECT_DEATH(TableFor(isa), Name(isa));
+      return;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pinion::kernels
