@@ -14,16 +14,16 @@ namespace pinion {
 // None.
 struct ChatRequest {
   std::string chat_template;
-  Json messages;                       // array
-  Json tools;                          // array or null
-  Json kwargs;                         // object or null: special tokens, add_generation_prompt, ...
+  Json messages;  // array
+  Json tools;     // array or null
+  Json kwargs;    // object or null: special tokens, add_generation_prompt, ...
   bool continue_final_message = false;
 };
 
 // Renders chat templates with Jinja2 in a helper process (this executable's hidden command
-// `chat-helper`, an embedded CPython), as transformers does: see README of engine/text. Templates are
-// hostile: a render that takes more than 2 s is an error, and the helper is restarted.
-// Thread rule: one call at a time.
+// `chat-helper`, an embedded CPython), as transformers does: see README of engine/text. Templates
+// are hostile: a render that takes more than 2 s is an error, and the helper is restarted. Thread
+// rule: one call at a time.
 class ChatRenderer {
  public:
   // `now`: ISO time that strftime_now shall see; unset: the clock.

@@ -14,6 +14,15 @@
 
 namespace pinion {
 
+// Decoding in progress: each Push returns the text that became certain, Finish the rest. Lives no
+// longer than its tokenizer. Not thread-safe.
+class TokenStream {
+ public:
+  virtual ~TokenStream() = default;
+  virtual std::string Push(int32_t id) = 0;
+  virtual std::string Finish() = 0;
+};
+
 // Text <-> token ids. Immutable after loading; thread-safe.
 class Tokenizer {
  public:
@@ -21,9 +30,12 @@ class Tokenizer {
 
   // UTF-8 text (invalid bytes are replaced by U+FFFD first). add_special_tokens applies the
   // post-processor (BOS and the like). Special tokens written in the text are always recognised.
-  virtual Result<std::vector<int32_t>> Encode(std::string_view text, bool add_special_tokens) const = 0;
+  virtual Result<std::vector<int32_t>> Encode(std::string_view text,
+                                              bool add_special_tokens) const = 0;
   // Ids outside the vocabulary are skipped.
   virtual std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const = 0;
+  // Decode for a growing list. Where it is not overridden, every step decodes the whole list again.
+  virtual std::unique_ptr<TokenStream> Stream(bool skip_special_tokens) const;
   // The token as the vocabulary writes it ("Ġthe"), "" where unknown.
   virtual std::string TokenText(int32_t id) const = 0;
   virtual std::optional<int32_t> TokenId(std::string_view token) const = 0;

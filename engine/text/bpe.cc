@@ -1,0 +1,233 @@
+#include "engine/text/bpe.h"
+
+#include <cstdio>
+#include <queue>
+#include <utility>
+
+#include "engine/base/strings.h"
+#include "engine/text/utf8.h"
+
+namespace pinion {
+namespace {
+
+constexpr size_t kMaxMerges = size_t{1} << 24;
+
+uint64_t Key(int32_t left, int32_t right) {
+  return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
+}
+
+}  // namespace
+
+void Bpe::MergeTable::Reserve(size_t count) {
+  int bits = 4;
+  while ((size_t{1} << bits) < count * 2) ++bits;
+  slots_.assign(size_t{1} << bits, {});
+  shift_ = 64 - bits;
+}
+
+// Fibonacci hashing: the high bits of a product with 2^64 / golden ratio.
+size_t Bpe::MergeTable::Index(uint64_t key) const {
+  return static_cast<size_t>((key * 0x9E3779B97F4A7C15u) >> shift_);
+}
+
+void Bpe::MergeTable::Put(int32_t left, int32_t right, Merge merge) {
+  const uint64_t key = Key(left, right);
+  size_t at = Index(key);
+  while (slots_[at].key != kFree && slots_[at].key != key) at = (at + 1) & (slots_.size() - 1);
+  slots_[at] = {key, merge};
+}
+
+const Bpe::Merge* Bpe::MergeTable::Find(int32_t left, int32_t right) const {
+  const uint64_t key = Key(left, right);
+  for (size_t at = Index(key);; at = (at + 1) & (slots_.size() - 1)) {
+    if (slots_[at].key == key) return &slots_[at].merge;
+    if (slots_[at].key == kFree) return nullptr;
+  }
+}
+
+Result<Bpe> Bpe::Make(const Json& model) {
+  if (!model.is_object()) return Fail(ErrorCode::kCorrupt, "'model' is missing, want an object");
+  // Old files name no type; what has merges is BPE.
+  const std::string guess = model.Find("merges") ? "BPE" : "";
+  PINION_ASSIGN(const std::string type, Optional<std::string>(model, "type", guess));
+  if (type != "BPE")
+    return Fail(ErrorCode::kUnsupported,
+                StrCat("unknown tokenizer model '", type, "', Pinion knows BPE"));
+  Bpe bpe;
+  PINION_TRY(bpe.ReadVocabulary(model));
+  PINION_TRY(bpe.ReadOptions(model));
+  PINION_TRY(bpe.ReadMerges(model));
+  return bpe;
+}
+
+Status Bpe::ReadVocabulary(const Json& model) {
+  const Json* vocabulary = model.Find("vocab");
+  if (!vocabulary || !vocabulary->is_object())
+    return Fail(ErrorCode::kCorrupt, "the model's 'vocab' is missing, want an object");
+  for (const auto& [token, id] : vocabulary->object()) {
+    if (!id.is_int())
+      return Fail(ErrorCode::kCorrupt, StrCat("token '", token, "' has an id that is ",
+                                              id.type_name(), ", want an integer"));
+    PINION_TRY(vocabulary_.Add(token, id.integer()));
+  }
+  for (int byte = 0; byte < 256; ++byte) {
+    char name[8];
+    std::snprintf(name, sizeof name, "<0x%02X>", static_cast<unsigned>(byte));
+    byte_ids_.push_back(vocabulary_.Find(name).value_or(-1));
+  }
+  return {};
+}
+
+Status Bpe::ReadOptions(const Json& model) {
+  PINION_ASSIGN(byte_fallback_, Optional<bool>(model, "byte_fallback", false));
+  PINION_ASSIGN(ignore_merges_, Optional<bool>(model, "ignore_merges", false));
+  PINION_ASSIGN(fuse_unk_, Optional<bool>(model, "fuse_unk", false));
+  PINION_ASSIGN(prefix_, Optional<std::string>(model, "continuing_subword_prefix", ""));
+  PINION_ASSIGN(suffix_, Optional<std::string>(model, "end_of_word_suffix", ""));
+  // `dropout` makes training noisy; encoding for inference is exact.
+  const Json* unk = model.Find("unk_token");
+  if (!unk || unk->is_null()) return {};
+  PINION_ASSIGN(const std::string name, Require<std::string>(model, "unk_token"));
+  unk_ = vocabulary_.Find(name);
+  if (!unk_)
+    return Fail(ErrorCode::kCorrupt, StrCat("unk_token '", name, "' is not in the vocabulary"));
+  return {};
+}
+
+Status Bpe::ReadMerges(const Json& model) {
+  const Json* merges = model.Find("merges");
+  if (!merges || !merges->is_array())
+    return Fail(ErrorCode::kCorrupt, "the model's 'merges' are missing, want an array");
+  if (merges->array().size() > kMaxMerges)
+    return Fail(ErrorCode::kCorrupt,
+                StrCat(merges->array().size(), " merges, want at most ", kMaxMerges));
+  merges_.Reserve(merges->array().size());
+  uint32_t rank = 0;
+  for (const Json& merge : merges->array()) {
+    if (merge.is_string()) {
+      const std::string_view pair = merge.string();
+      if (rank == 0 && pair.rfind("#version", 0) == 0) continue;
+      const size_t space = pair.find(' ');
+      if (space == pair.npos || pair.find(' ', space + 1) != pair.npos)
+        return Fail(ErrorCode::kCorrupt,
+                    StrCat("merge '", pair, "' is not two tokens with a space between"));
+      PINION_TRY(AddMerge(pair.substr(0, space), pair.substr(space + 1), rank++));
+    } else if (merge.is_array() && merge.array().size() == 2 && merge.array()[0].is_string() &&
+               merge.array()[1].is_string()) {
+      PINION_TRY(AddMerge(merge.array()[0].string(), merge.array()[1].string(), rank++));
+    } else {
+      return Fail(ErrorCode::kCorrupt,
+                  StrCat("merge ", rank, " is neither \"left right\" nor [left, right]"));
+    }
+  }
+  return {};
+}
+
+Status Bpe::AddMerge(std::string_view left, std::string_view right, uint32_t rank) {
+  const auto missing = [&](std::string_view token) {
+    return Fail(ErrorCode::kCorrupt, StrCat("merge ", rank, " ('", left, "' + '", right,
+                                            "') needs '", token, "', which the vocabulary lacks"));
+  };
+  const auto left_id = vocabulary_.Find(left), right_id = vocabulary_.Find(right);
+  if (!left_id) return missing(left);
+  if (!right_id) return missing(right);
+  // What continues a word repeats the prefix, which the merged token has only once.
+  const std::string merged = StrCat(left, right.substr(std::min(prefix_.size(), right.size())));
+  const auto id = vocabulary_.Find(merged);
+  if (!id) return missing(merged);
+  merges_.Put(*left_id, *right_id, {rank, *id});
+  return {};
+}
+
+bool Bpe::AppendBytes(std::string_view character, std::vector<int32_t>& symbols) const {
+  for (char c : character)
+    if (byte_ids_[static_cast<unsigned char>(c)] < 0) return false;
+  for (char c : character) symbols.push_back(byte_ids_[static_cast<unsigned char>(c)]);
+  return true;
+}
+
+void Bpe::Characters(std::string_view word, std::vector<int32_t>& symbols) const {
+  bool unknown = false;  // an unknown token is due, and may still swallow what follows
+  const auto flush = [&] {
+    if (std::exchange(unknown, false)) symbols.push_back(*unk_);
+  };
+  std::string decorated;
+  for (size_t at = 0; at < word.size();) {
+    const size_t length = Utf8Length(word[at]);
+    std::string_view character = word.substr(at, length);
+    const bool first = at == 0, last = at + length >= word.size();
+    at += length;
+    if ((!first && !prefix_.empty()) || (last && !suffix_.empty())) {
+      decorated = StrCat(first ? "" : prefix_, character, last ? suffix_ : "");
+      character = decorated;
+    }
+    if (const auto id = vocabulary_.Find(character)) {
+      flush();
+      symbols.push_back(*id);
+    } else if (!(byte_fallback_ && AppendBytes(character, symbols)) && unk_) {
+      if (!fuse_unk_) flush();
+      unknown = true;
+    }
+  }
+  flush();
+}
+
+void Bpe::MergeAll(std::vector<int32_t>& symbols) const {
+  struct Node {
+    int32_t prev, next;  // -1: none
+  };
+  struct Candidate {
+    uint32_t rank;
+    int32_t at, id;
+    bool operator>(const Candidate& other) const {
+      return rank != other.rank ? rank > other.rank : at > other.at;
+    }
+  };
+  const auto count = static_cast<int32_t>(symbols.size());
+  std::vector<Node> nodes(symbols.size());
+  for (int32_t i = 0; i < count; ++i)
+    nodes[static_cast<size_t>(i)] = {i - 1, i + 1 < count ? i + 1 : -1};
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
+  const auto consider = [&](int32_t left) {
+    if (left < 0) return;
+    const int32_t right = nodes[static_cast<size_t>(left)].next;
+    if (right < 0) return;
+    const Merge* merge =
+        merges_.Find(symbols[static_cast<size_t>(left)], symbols[static_cast<size_t>(right)]);
+    if (merge) queue.push({merge->rank, left, merge->id});
+  };
+  for (int32_t i = 0; i + 1 < count; ++i) consider(i);
+  while (!queue.empty()) {
+    const Candidate top = queue.top();
+    queue.pop();
+    Node& node = nodes[static_cast<size_t>(top.at)];
+    if (symbols[static_cast<size_t>(top.at)] < 0 || node.next < 0) continue;  // merged away
+    const auto right = static_cast<size_t>(node.next);
+    const Merge* merge = merges_.Find(symbols[static_cast<size_t>(top.at)], symbols[right]);
+    if (!merge || merge->id != top.id) continue;  // one of the two has changed since
+    symbols[static_cast<size_t>(top.at)] = top.id;
+    symbols[right] = -1;
+    node.next = nodes[right].next;
+    if (node.next >= 0) nodes[static_cast<size_t>(node.next)].prev = top.at;
+    consider(node.prev);
+    consider(top.at);
+  }
+  std::erase(symbols, -1);
+}
+
+void Bpe::Encode(std::string_view word, std::vector<int32_t>& ids) const {
+  if (word.empty()) return;
+  if (ignore_merges_) {
+    if (const auto id = vocabulary_.Find(word)) {
+      ids.push_back(*id);
+      return;
+    }
+  }
+  std::vector<int32_t> symbols;
+  symbols.reserve(word.size());
+  Characters(word, symbols);
+  if (symbols.size() > 1) MergeAll(symbols);
+  ids.insert(ids.end(), symbols.begin(), symbols.end());
+}
+
+}  // namespace pinion

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+
+namespace pinion {
+
+// One step on the way from tokens back to text, fed piece by piece: the same code decodes a whole
+// list and a growing one. Tokens come as Text... EndToken; text is passed on to the next stage as
+// soon as nothing that follows can change it.
+class DecoderStage {
+ public:
+  virtual ~DecoderStage() = default;
+  void set_next(DecoderStage* next) { next_ = next; }
+  virtual void Text(std::string_view text) = 0;  // a part of the current token
+  virtual void EndToken() = 0;
+  virtual void Finish() = 0;  // no token follows; passes the rest and Finish on
+
+ protected:
+  DecoderStage* next_ = nullptr;
+};
+
+// How much a stream may trust that what comes is well-formed.
+enum class DecodeMode {
+  kExact,  // whole lists: the reference's text to the letter
+  kEager,  // streams: a run of byte tokens gives each character as soon as it is complete
+};
+
+// Turns tokens into text, one at a time. Not thread-safe.
+class TokenDecoder {
+ public:
+  explicit TokenDecoder(std::vector<std::unique_ptr<DecoderStage>> stages);
+  TokenDecoder(TokenDecoder&&) noexcept;
+  ~TokenDecoder();
+  // Text that became certain.
+  std::string Push(std::string_view token);
+  std::string Finish();
+
+ private:
+  class Collector;
+  std::vector<std::unique_ptr<DecoderStage>> stages_;
+  std::unique_ptr<Collector> collector_;
+};
+
+// What tokenizer.json's "decoder" says. Immutable; thread-safe.
+class DecoderPlan {
+ public:
+  // null: tokens are joined by spaces. Errors name what is unknown or malformed.
+  static Result<DecoderPlan> Make(const Json& component);
+  TokenDecoder Start(DecodeMode mode) const;
+
+  using StageMaker = std::function<std::unique_ptr<DecoderStage>(DecodeMode)>;
+
+ private:
+  std::vector<StageMaker> makers_;
+};
+
+}  // namespace pinion

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/text/decoder.h"
+#include "engine/text/pre_tokenizer.h"
+#include "engine/text/regex.h"
+
+namespace pinion {
+
+// The stages that decoder.cc makes by name; each constructor takes the component's settings.
+
+// Bytes behind GPT-2's printable characters; tokens that hold others stand for themselves.
+std::unique_ptr<DecoderStage> ByteLevelStage();
+// <0xHH> tokens. A run of them that is no UTF-8 becomes U+FFFD for each.
+std::unique_ptr<DecoderStage> ByteFallbackStage(DecodeMode mode);
+std::unique_ptr<DecoderStage> MetaspaceStage(const Metaspace& metaspace);
+// All tokens become one.
+std::unique_ptr<DecoderStage> FuseStage();
+// Cuts up to `start` and `stop` times `content` off the ends of each token.
+std::unique_ptr<DecoderStage> StripStage(std::string content, size_t start, size_t stop);
+std::unique_ptr<DecoderStage> ReplaceStage(std::shared_ptr<const Regex> pattern,
+                                           std::string literal, std::string content);
+// `suffix` ends a word and becomes a space, at the very end nothing.
+std::unique_ptr<DecoderStage> SuffixStage(std::string suffix);
+// A space between tokens: what no decoder means.
+std::unique_ptr<DecoderStage> JoinStage();
+
+}  // namespace pinion

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "engine/text/added_tokens.h"
+#include "engine/text/bpe.h"
+#include "engine/text/decoder.h"
+#include "engine/text/normalizer.h"
+#include "engine/text/post_processor.h"
+#include "engine/text/pre_tokenizer.h"
+#include "engine/text/tokenizer.h"
+
+namespace pinion {
+
+// The pipeline that tokenizer.json describes: added tokens, normalizer, added tokens again,
+// pre-tokenizer, BPE, post-processor; and the decoder for the way back.
+class HfTokenizer : public Tokenizer {
+ public:
+  static Result<std::unique_ptr<HfTokenizer>> Make(const Json& tokenizer_json,
+                                                   const Json& tokenizer_config);
+
+  Result<std::vector<int32_t>> Encode(std::string_view text,
+                                      bool add_special_tokens) const override;
+  std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const override;
+  std::unique_ptr<TokenStream> Stream(bool skip_special_tokens) const override;
+  std::string TokenText(int32_t id) const override;
+  std::optional<int32_t> TokenId(std::string_view token) const override;
+  bool is_special(int32_t id) const override;
+  size_t vocabulary_size() const override;
+  bool Has(int32_t id) const;
+
+ private:
+  explicit HfTokenizer(Bpe bpe) : bpe_(std::move(bpe)) {}
+  Status ReadAddedTokens(const Json& tokenizer_json);
+  Status AddToken(AddedToken token);
+  Status ReadPipeline(const Json& tokenizer_json);
+  Status EncodeSection(std::string text, bool at_start, std::vector<int32_t>& ids) const;
+  Status EncodeWords(std::string text, bool at_start, std::vector<int32_t>& ids) const;
+
+  Bpe bpe_;
+  Vocabulary added_;
+  std::unordered_set<std::string> special_;
+  AddedTokenMatcher raw_matcher_, normalized_matcher_;
+  std::unique_ptr<Normalizer> normalizer_;  // null: none
+  PreTokenizer pre_tokenizer_;              // empty: none
+  PostProcessor post_processor_;            // empty: none
+  DecoderPlan decoder_;
+};
+
+}  // namespace pinion

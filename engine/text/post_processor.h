@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+
+namespace pinion {
+
+// Puts special tokens around the ids of one text. Immutable; thread-safe.
+using PostProcessor = std::function<void(std::vector<int32_t>&)>;
+
+// From tokenizer.json's "post_processor". Errors name what is unknown or malformed.
+Result<PostProcessor> MakePostProcessor(const Json& component);
+
+}  // namespace pinion

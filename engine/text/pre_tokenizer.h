@@ -1,0 +1,33 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+
+namespace pinion {
+
+// A stretch of normalised text that no token reaches across.
+struct Piece {
+  std::string text;
+  bool at_start = false;  // it is where the whole input begins
+};
+
+// Cuts pieces into smaller ones (and may rewrite them). Immutable; thread-safe.
+using PreTokenizer = std::function<Status(std::vector<Piece>&)>;
+
+// From tokenizer.json's "pre_tokenizer". Errors name what is unknown or malformed.
+Result<PreTokenizer> MakePreTokenizer(const Json& component);
+
+// The replacement and scheme of a Metaspace component, which is pre-tokenizer and decoder.
+struct Metaspace {
+  enum class Prepend { kAlways, kFirst, kNever };
+  std::string replacement;
+  Prepend prepend;
+  bool split;
+  static Result<Metaspace> Read(const Json& component);
+};
+
+}  // namespace pinion

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+
+namespace pinion {
+
+// What a tokenizer needs from tokenizer_config.json (or special_tokens_map.json); null is fine.
+
+// "bos_token": "<s>" or {"content": "<s>", ...}, and its like. Entries that are there stay.
+Status ReadSpecialTokens(const Json& config, std::map<std::string, std::string>& tokens);
+
+// "chat_template": a text, or a list of which the one named "default" counts.
+Result<std::optional<std::string>> ReadChatTemplate(const Json& config);
+
+}  // namespace pinion

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/base/result.h"
+
+namespace pinion {
+
+// What the tokenizers need from the Unicode tables; unicode.cc is the only user of ICU (Debian's
+// knows Unicode 15). Texts are valid UTF-8. Thread-safe.
+
+enum class UnicodeForm { kNfc, kNfd, kNfkc, kNfkd };
+
+// The reference's normalisers know Unicode 12: younger characters pass unchanged.
+std::string NormalizeUnicode(std::string_view text, UnicodeForm form);
+
+// Character by character, so without the special final sigma, as the reference does.
+std::string LowercaseUnicode(std::string_view text);
+
+// The byte offsets where the text's user-perceived characters end, in order.
+std::vector<size_t> GraphemeEnds(std::string_view text);
+
+bool IsMark(char32_t c);              // general category M
+bool IsNonspacingMark(char32_t c);    // general category Mn
+bool IsWhitespace(char32_t c);        // property White_Space
+bool IsControlOrUnknown(char32_t c);  // general category C
+bool IsWordCharacter(char32_t c);     // \w of UTS 18
+bool IsHanIdeograph(char32_t c);      // the blocks that BERT's normaliser sets off with spaces
+
+bool IsScriptName(std::string_view name);
+
+// The code points of property `name` ("L", "Lu", "Han", ...), as ranges, that Unicode assigned
+// after version 14, which is where the regular expression library's tables end. Empty for unknown
+// names.
+std::vector<std::pair<char32_t, char32_t>> YoungCodePoints(std::string_view name);
+
+}  // namespace pinion
