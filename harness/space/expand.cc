@@ -33,16 +33,6 @@ std::string EffectiveKey(const Point& point, const Host& host, const DecoderSpec
   return key.Dump();
 }
 
-Status CheckIsa(const EngineOptions& options, const Host& host) {
-  const bool known = options.isa == "auto" || kernels::ParseIsa(options.isa).has_value();
-  const bool usable = options.isa == "auto" ||
-                      std::find(host.isas.begin(), host.isas.end(), options.isa) != host.isas.end();
-  if (usable) return {};
-  return Fail(ErrorCode::kUsage,
-              StrCat("ISA path '", options.isa, known ? "' is not usable here" : "' is unknown",
-                     "; usable are ", Join(host.isas, ", ")));
-}
-
 Status CheckMemory(const EngineOptions& options, const Host& host, const DecoderSpec& model) {
   const uint64_t needed = EstimateBytes(options, model);
   const uint64_t available = host.budget.memory_available_bytes;
@@ -66,7 +56,6 @@ BindingRequest RequestFor(const EngineOptions& options) {
 
 Result<Plan> Check(const EngineOptions& options, const Host& host, const DecoderSpec& model) {
   PINION_TRY(Validate(options));
-  PINION_TRY(CheckIsa(options, host));
   PINION_TRY(CheckMemory(options, host, model));
   return MakePlan(host.machine, host.budget, RequestFor(options));
 }

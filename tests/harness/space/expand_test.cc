@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/base/strings.h"
 #include "engine/model/preset.h"
+#include "kernels/isa.h"
 
 namespace pinion::harness {
 namespace {
@@ -21,8 +23,14 @@ Host Imagine(const char* synthetic) {
   EXPECT_TRUE(budget) << synthetic;
   host.budget = *budget;
   host.budget.memory_available_bytes = uint64_t{16} << 30;
-  host.isas = {"scalar", "avx2", "avx512"};
+  for (kernels::Isa isa : kernels::UsableIsas()) host.isas.push_back(kernels::Name(isa));
   return host;
+}
+
+EngineOptions Base() {
+  EngineOptions options;
+  options.model = "preset:tiny";
+  return options;
 }
 
 DecoderSpec Tiny() {
@@ -49,33 +57,37 @@ std::vector<std::string> Labels(const std::vector<Point>& points) {
 constexpr char kTwoSockets[] = "pack:2 numa:1 core:4 pu:2";
 
 TEST(Expand, GridComesAfterTheBaseWithTheLastSettingFastest) {
-  const auto points = Expand(Parse(R"({"space":{"isa":["avx2","scalar"],"max_num_seqs":[4,8]}})"),
-                             {}, Imagine(kTwoSockets), Tiny());
+  const auto points =
+      Expand(Parse(R"({"space":{"dtype":["float32","float16"],"max_num_seqs":[4,8]}})"), Base(),
+             Imagine(kTwoSockets), Tiny());
   ASSERT_TRUE(points) << points.error().message;
   EXPECT_THAT(Labels(*points),
-              ElementsAre("default", "isa=avx2 max_num_seqs=4", "isa=avx2 max_num_seqs=8",
-                          "isa=scalar max_num_seqs=4", "isa=scalar max_num_seqs=8"));
+              ElementsAre("default", "dtype=float32 max_num_seqs=4", "dtype=float32 max_num_seqs=8",
+                          "dtype=float16 max_num_seqs=4", "dtype=float16 max_num_seqs=8"));
 }
 
 TEST(Expand, PointsWithTheSameEffectivePlanAreMerged) {
   // auto takes the first CPU of each core, and the best ISA path, which the list names outright.
-  const auto points = Expand(Parse(R"({"space":{"threads_bind":["auto","0,2,4,6"],
-                                                "isa":["auto","avx512"]}})"),
-                             {}, Imagine("pack:1 numa:1 core:4 pu:2"), Tiny());
+  const Host host = Imagine("pack:1 numa:1 core:4 pu:2");
+  Definition definition;
+  definition.space.threads_bind = {"auto", "0,2,4,6"};
+  definition.space.isa = {"auto", host.isas.back()};
+  const auto points = Expand(definition, Base(), host, Tiny());
   ASSERT_TRUE(points) << points.error().message;
   EXPECT_THAT(Labels(*points), ElementsAre("default"));
+  const std::string isa = "isa=" + host.isas.back();
   EXPECT_THAT((*points)[0].same_as,
-              ElementsAre("isa=avx512", "threads_bind=0,2,4,6", "threads_bind=0,2,4,6 isa=avx512"));
+              ElementsAre(isa, "threads_bind=0,2,4,6", "threads_bind=0,2,4,6 " + isa));
 }
 
 TEST(Expand, InfeasiblePointsKeepTheirReason) {
   const auto points = Expand(
-      Parse(R"({"candidates":[{"isa":"amx"},{"threads_bind":"0-99"},{"kv_cache_space":100}]})"), {},
-      Imagine(kTwoSockets), Tiny());
+      Parse(R"({"candidates":[{"isa":"sse9"},{"threads_bind":"0-99"},{"kv_cache_space":100}]})"),
+      Base(), Imagine(kTwoSockets), Tiny());
   ASSERT_TRUE(points) << points.error().message;
   ASSERT_EQ(points->size(), 4u);
   EXPECT_THAT((*points)[0].infeasible, IsEmpty());
-  EXPECT_THAT((*points)[1].infeasible, HasSubstr("'amx' is not usable here"));
+  EXPECT_THAT((*points)[1].infeasible, HasSubstr("'sse9' is unknown"));
   EXPECT_THAT((*points)[2].infeasible, HasSubstr("16"));  // the first CPU that does not exist
   EXPECT_THAT((*points)[3].infeasible, HasSubstr("16.0 GiB are available"));
 }
@@ -90,7 +102,7 @@ TEST(Expand, KvSpaceCountsOncePerRank) {
 
 TEST(Expand, RefusesUnknownSettingsAndHugeGrids) {
   const Host host = Imagine(kTwoSockets);
-  const auto unknown = Expand(Parse(R"({"candidates":[{"replicas":2}]})"), {}, host, Tiny());
+  const auto unknown = Expand(Parse(R"({"candidates":[{"replicas":2}]})"), Base(), host, Tiny());
   ASSERT_FALSE(unknown);
   EXPECT_THAT(unknown.error().message, HasSubstr("unknown setting 'replicas'; known are"));
   Definition huge;
@@ -98,14 +110,14 @@ TEST(Expand, RefusesUnknownSettingsAndHugeGrids) {
     huge.space.max_num_seqs.push_back(i);
     huge.space.max_num_batched_tokens.push_back(i);
   }
-  const auto refused = Expand(huge, {}, host, Tiny());
+  const auto refused = Expand(huge, Base(), host, Tiny());
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("more than 1000 combinations"));
 }
 
 TEST(Expand, BaseThatCannotRunIsAnError) {
-  EngineOptions base;
-  base.isa = "amx";
+  EngineOptions base = Base();
+  base.isa = "sse9";
   EXPECT_FALSE(Expand({}, base, Imagine(kTwoSockets), Tiny()));
 }
 
@@ -116,7 +128,7 @@ TEST(Presets, QuickHasAtMostSixFeasibleCandidatesOnEveryMachine) {
     const Definition quick = QuickDefinition(host, {});
     EXPECT_EQ(quick.rounds, 6);
     EXPECT_LE(quick.trial_limit_s, 12);
-    const auto points = Expand(quick, {}, host, Tiny());
+    const auto points = Expand(quick, Base(), host, Tiny());
     ASSERT_TRUE(points) << machine << ": " << points.error().message;
     EXPECT_GE(points->size(), 3u) << machine;
     EXPECT_LE(points->size(), 6u) << machine;
@@ -126,12 +138,15 @@ TEST(Presets, QuickHasAtMostSixFeasibleCandidatesOnEveryMachine) {
 }
 
 TEST(Presets, DefaultTriesTheKindsOfSettingThatThisMachineHas) {
-  const Definition small = DefaultDefinition(Imagine("pack:1 numa:1 core:2 pu:1"), {});
-  EXPECT_THAT(small.space.tensor_parallel, IsEmpty());
-  EXPECT_THAT(small.space.threads_bind, ElementsAre("auto", "nobind", "0"));
-  const Definition large = DefaultDefinition(Imagine(kTwoSockets), {});
-  EXPECT_THAT(large.space.tensor_parallel, ElementsAre(1, 2));
-  EXPECT_THAT(large.space.isa, ElementsAre("avx512", "avx2"));
+  Host small = Imagine("pack:1 numa:1 core:2 pu:1");
+  small.isas = {"scalar", "avx2", "avx512"};
+  const Definition few = DefaultDefinition(small, Base());
+  EXPECT_THAT(few.space.tensor_parallel, IsEmpty());
+  EXPECT_THAT(few.space.threads_bind, ElementsAre("auto", "nobind", "0"));
+  EXPECT_THAT(few.space.isa, ElementsAre("avx512", "avx2"));
+  const Definition many = DefaultDefinition(Imagine(kTwoSockets), Base());
+  EXPECT_THAT(many.space.tensor_parallel, ElementsAre(1, 2));
+  EXPECT_THAT(many.space.threads_bind, ElementsAre("auto", "nobind", "all", "0,4,8,12"));
 }
 
 }  // namespace
