@@ -1,0 +1,137 @@
+#include "harness/profile/command.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "engine/base/strings.h"
+
+namespace pinion::harness {
+namespace {
+
+constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
+
+// The shortest decimal that reads back as the same number.
+std::string Shortest(double value) {
+  char text[40];
+  for (int digits = 1; digits <= 17; ++digits) {
+    std::snprintf(text, sizeof text, "%.*g", digits, value);
+    if (std::strtod(text, nullptr) == value) break;
+  }
+  return text;
+}
+
+// "0-3|4-7", from {"ranks":[{"cpus":[...]}]}; empty where a rank is not pinned or the plan unknown.
+std::string BindingOf(const Json& plan) {
+  const Json* ranks = plan.Find("ranks");
+  if (!ranks || !ranks->is_array()) return "";
+  std::vector<std::string> lists;
+  for (const Json& rank : ranks->array()) {
+    const Json* cpus = rank.Find("cpus");
+    if (!cpus || !cpus->is_array() || cpus->array().empty()) return "";
+    std::vector<int> ids;
+    for (const Json& cpu : cpus->array())
+      if (cpu.is_int()) ids.push_back(static_cast<int>(cpu.integer()));
+    lists.push_back(FormatCpuList(ids));
+  }
+  return Join(lists, "|");
+}
+
+std::vector<std::pair<std::string, std::string>> VllmEnvironment(const EngineOptions& options,
+                                                                 const Json& plan) {
+  // vLLM takes whole GiB and, unset, wants most of the memory; 4 is what it took before it did.
+  constexpr double kVllmDefaultGib = 4;
+  const double gib =
+      options.kv_cache_bytes ? static_cast<double>(*options.kv_cache_bytes) / kGib : kVllmDefaultGib;
+  std::vector<std::pair<std::string, std::string>> environment = {
+      {"VLLM_CPU_KVCACHE_SPACE", StrCat(static_cast<int64_t>(std::max(1.0, std::ceil(gib))))}};
+  const std::string binding = BindingOf(plan);
+  environment.emplace_back("VLLM_CPU_OMP_THREADS_BIND",
+                           binding.empty() ? options.threads_bind : binding);
+  if (options.reserved_cpus) {
+    // Ours counts cores in all, vLLM's per rank.
+    const int ranks = std::max(1, options.tensor_parallel);
+    environment.emplace_back("VLLM_CPU_NUM_OF_RESERVED_CPU",
+                             StrCat((*options.reserved_cpus + ranks - 1) / ranks));
+  }
+  return environment;
+}
+
+}  // namespace
+
+std::string ShellQuote(const std::string& word) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) || std::string_view("_-./:=,+@%").find(static_cast<char>(c)) !=
+                                  std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string ShellText(const Command& command) {
+  std::vector<std::string> words;
+  for (const auto& [name, value] : command.environment)
+    words.push_back(name + "=" + ShellQuote(value));
+  for (const std::string& argument : command.arguments) words.push_back(ShellQuote(argument));
+  return Join(words, " ");
+}
+
+std::vector<std::string> EngineArguments(const EngineOptions& options) {
+  const EngineOptions defaults;
+  std::vector<std::string> arguments = {options.model};
+  const auto add = [&](const char* flag, const std::string& value) {
+    arguments.insert(arguments.end(), {flag, value});
+  };
+  const auto add_changed = [&](const char* flag, const auto& value, const auto& usual) {
+    if (value != usual) add(flag, StrCat(value));
+  };
+  add_changed("--threads-bind", options.threads_bind, defaults.threads_bind);
+  if (options.reserved_cpus) add("--reserved-cpus", StrCat(*options.reserved_cpus));
+  add_changed("--tensor-parallel-size", options.tensor_parallel, defaults.tensor_parallel);
+  if (options.kv_cache_bytes)
+    add("--kv-cache-space", Shortest(static_cast<double>(*options.kv_cache_bytes) / kGib));
+  add_changed("--isa", options.isa, defaults.isa);
+  add_changed("--dtype", options.dtype, defaults.dtype);
+  add_changed("--block-size", options.block_size, defaults.block_size);
+  add_changed("--max-num-batched-tokens", options.max_num_batched_tokens,
+              defaults.max_num_batched_tokens);
+  add_changed("--max-num-seqs", options.max_num_seqs, defaults.max_num_seqs);
+  if (options.max_model_len) add("--max-model-len", StrCat(*options.max_model_len));
+  if (!options.prefix_caching) arguments.push_back("--no-enable-prefix-caching");
+  add_changed("--seed", options.seed, defaults.seed);
+  return arguments;
+}
+
+std::string VllmShellText(const EngineOptions& options, const Json& plan) {
+  constexpr std::string_view kPreset = "preset:";
+  std::string model = options.model, before;
+  if (model.rfind(kPreset, 0) == 0) {
+    const std::string name = model.substr(kPreset.size());
+    model = "./" + name;
+    before = ShellText({{}, {"pinion", "model", "make", "--preset", name, model}}) + "\n";
+  }
+  Command command{VllmEnvironment(options, plan), {"vllm", "serve", model}};
+  auto& arguments = command.arguments;
+  if (options.tensor_parallel > 1)
+    arguments.insert(arguments.end(), {"-tp", StrCat(options.tensor_parallel)});
+  arguments.insert(arguments.end(), {"--dtype", options.dtype, "--max-num-batched-tokens",
+                                     StrCat(options.max_num_batched_tokens), "--max-num-seqs",
+                                     StrCat(options.max_num_seqs)});
+  if (options.max_model_len)
+    arguments.insert(arguments.end(), {"--max-model-len", StrCat(*options.max_model_len)});
+  if (!options.prefix_caching) arguments.push_back("--no-enable-prefix-caching");
+  return before + ShellText(command);
+}
+
+std::vector<std::string> WithoutVllmCounterpart(const EngineOptions& options) {
+  const EngineOptions defaults;
+  std::vector<std::string> settings;
+  if (options.isa != defaults.isa) settings.push_back("isa=" + options.isa);
+  return settings;
+}
+
+}  // namespace pinion::harness

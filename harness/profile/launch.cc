@@ -1,0 +1,135 @@
+#include "harness/profile/launch.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "engine/base/process.h"
+#include "engine/base/strings.h"
+#include "engine/host/binding.h"
+#include "engine/model/model.h"
+#include "kernels/isa.h"
+
+namespace pinion::harness {
+namespace {
+
+constexpr const char* kTcmalloc = "libtcmalloc_minimal.so.4";
+
+// A profile that cannot be launched is a failure (exit code 1) whatever the part of the engine that
+// refused calls it: the person used the command rightly.
+Error CannotLaunch(Error error) {
+  if (error.code == ErrorCode::kUsage) error.code = ErrorCode::kFailed;
+  return std::move(error).In("the profile cannot be launched here");
+}
+
+// One sentence for all of what differs, so that a kernel update does not bury the rest.
+void CompareMachines(const Json& measured, const Json& here, std::vector<std::string>& warnings) {
+  std::vector<std::string> differences;
+  for (const auto& [key, value] : measured.object()) {
+    const Json* now = here.Find(key);
+    if (now && *now == value) continue;
+    const bool short_enough = !value.is_array() && !value.is_object() && now;
+    differences.push_back(short_enough ? StrCat(key, " was ", value.Dump(), ", is ", now->Dump())
+                                       : StrCat(key, " differ"));
+  }
+  if (differences.empty()) return;
+  warnings.push_back(StrCat("this is not the machine that the profile was measured on (",
+                            Join(differences, "; "), "): `pinion sweep` finds what is best here"));
+}
+
+void CompareCpus(const Json& measured, const Budget& budget, std::vector<std::string>& warnings) {
+  std::vector<int> gone;
+  for (const Json& cpu : measured.array()) {
+    const int id = static_cast<int>(cpu.integer());
+    if (!std::binary_search(budget.cpus.begin(), budget.cpus.end(), id)) gone.push_back(id);
+  }
+  if (gone.empty()) return;
+  warnings.push_back(StrCat("CPUs ", FormatCpuList(gone), ", which the profile was measured on, ",
+                            "may not be used here; allowed are ", FormatCpuList(budget.cpus)));
+}
+
+Status CheckIsa(const std::string& isa, const std::vector<std::string>& usable) {
+  if (isa == "auto" || std::find(usable.begin(), usable.end(), isa) != usable.end()) return {};
+  return Fail(ErrorCode::kUnsupported,
+              StrCat("isa '", isa, "' is not usable on this machine, which has ",
+                     Join(usable, ", ")));
+}
+
+Result<Plan> PlanOf(const EngineOptions& options, const Surroundings& here) {
+  BindingRequest binding;
+  binding.threads_bind = options.threads_bind;
+  binding.ranks = options.tensor_parallel;
+  binding.reserved_cpus = options.reserved_cpus;
+  binding.has_frontend = true;
+  return MakePlan(here.machine, here.budget, binding);
+}
+
+Result<EngineOptions> WithEnvironment(EngineOptions options, std::vector<std::string>& warnings) {
+  const Json before = ToJson(options);
+  PINION_TRY(ReadEnvironment(options));
+  const Json after = ToJson(options);
+  for (const auto& [key, value] : after.object()) {
+    const Json* measured = before.Find(key);
+    if (measured && *measured == value) continue;
+    warnings.push_back(StrCat("the environment sets ", key, " to ", value.Dump(), " in place of the ",
+                              "profile's ", measured ? measured->Dump() : "default"));
+  }
+  return options;
+}
+
+void Preload(const std::string& allocator, const Surroundings& here, Launch& launch) {
+  if (allocator == "system") return;
+  for (const std::string& folder : here.library_folders) {
+    const std::string path = folder + "/" + kTcmalloc;
+    if (access(path.c_str(), R_OK) != 0) continue;
+    const std::string before = here.preload.empty() ? "" : here.preload + ":";
+    launch.command.environment.emplace_back("LD_PRELOAD", before + path);
+    return;
+  }
+  launch.warnings.push_back(StrCat("allocator ", allocator, " is missing (", kTcmalloc, " in ",
+                                   Join(here.library_folders, ", "),
+                                   "): the system's is used; install libtcmalloc-minimal4"));
+}
+
+}  // namespace
+
+Result<Surroundings> LookAround() {
+  Surroundings here;
+  PINION_ASSIGN(here.machine, ThisMachine());
+  PINION_ASSIGN(here.budget, ComputeBudget(here.machine));
+  here.fingerprint = MachineFingerprint(here.machine);
+  for (const kernels::Isa isa : kernels::UsableIsas()) here.isas.push_back(kernels::Name(isa));
+  here.library_folders = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"};
+  if (const char* preload = std::getenv("LD_PRELOAD")) here.preload = preload;
+  return here;
+}
+
+Result<Launch> PlanLaunch(const LaunchRequest& request, const Surroundings& here) {
+  Launch launch;
+  const Profile& profile = request.profile;
+  auto options = WithEnvironment(profile.options, launch.warnings);
+  if (!options) return Unexpected(CannotLaunch(std::move(options).error()));
+  if (auto model = FindModel(options->model); !model)
+    return Unexpected(CannotLaunch(std::move(model).error()));
+  if (auto isa = CheckIsa(options->isa, here.isas); !isa)
+    return Unexpected(CannotLaunch(std::move(isa).error()));
+  CompareMachines(profile.machine, here.fingerprint, launch.warnings);
+  CompareCpus(profile.cpus, here.budget, launch.warnings);
+  auto plan = PlanOf(*options, here);
+  if (!plan) return Unexpected(CannotLaunch(std::move(plan).error()));
+  launch.warnings.insert(launch.warnings.end(), plan->warnings.begin(), plan->warnings.end());
+  Preload(profile.allocator, here, launch);
+
+  auto& arguments = launch.command.arguments;
+  arguments = {SelfPath(), "serve"};
+  const auto engine = EngineArguments(*options);
+  arguments.insert(arguments.end(), engine.begin(), engine.end());
+  arguments.insert(arguments.end(), {"--host", request.host, "--port", StrCat(request.port)});
+  if (request.served_model_name)
+    arguments.insert(arguments.end(), {"--served-model-name", *request.served_model_name});
+  return launch;
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/host/budget.h"
+#include "engine/host/machine.h"
+#include "harness/profile/command.h"
+#include "harness/profile/profile.h"
+
+namespace pinion::harness {
+
+struct LaunchRequest {
+  Profile profile;
+  std::string host = "127.0.0.1";
+  int port = 8000;
+  std::optional<std::string> served_model_name;
+};
+
+// Where a profile is to be launched.
+struct Surroundings {
+  Machine machine;
+  Budget budget;
+  Json fingerprint;                           // MachineFingerprint(machine)
+  std::vector<std::string> isas;              // usable here, by name
+  std::vector<std::string> library_folders;   // where allocators are looked for
+  std::string preload;                        // LD_PRELOAD as it is
+};
+Result<Surroundings> LookAround();
+
+struct Launch {
+  Command command;                    // `pinion serve ...`, with what it needs preloaded
+  std::vector<std::string> warnings;  // what differs from where the profile was measured
+};
+
+// Checks that the profile can run here and says what is different. Errors (exit code 1) only where
+// it cannot: the model is missing, the ISA path is not there, the binding names CPUs that are gone.
+// A different machine, fewer CPUs or a missing allocator are warnings: it runs, as nobody measured.
+// vLLM's environment variables beat the profile, as everywhere; a warning says so.
+Result<Launch> PlanLaunch(const LaunchRequest& request, const Surroundings& here);
+
+}  // namespace pinion::harness

@@ -1,0 +1,84 @@
+#include "harness/report/html.h"
+
+#include <set>
+
+#include "engine/base/strings.h"
+
+namespace pinion::harness {
+
+Html Text(std::string_view text) {
+  Html html;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        html.markup_ += "&amp;";
+        break;
+      case '<':
+        html.markup_ += "&lt;";
+        break;
+      case '>':
+        html.markup_ += "&gt;";
+        break;
+      case '"':
+        html.markup_ += "&quot;";
+        break;
+      case '\'':
+        html.markup_ += "&#39;";
+        break;
+      default:
+        html.markup_ += c;
+    }
+  }
+  return html;
+}
+
+Html Tag(std::string_view name, std::string_view class_name, const Html& content) {
+  Html html;
+  html.markup_ = StrCat("<", name);
+  if (!class_name.empty()) html.markup_ += StrCat(" class=\"", class_name, "\"");
+  html.markup_ += StrCat(">", content.markup_, "</", name, ">");
+  return html;
+}
+
+Html Drawing(std::string_view svg) {
+  Html html;
+  html.markup_ = svg;
+  return html;
+}
+
+std::string ScriptJson(const Json& json) {
+  std::string script;
+  // Inside JSON these occur in strings only. U+2028 and U+2029 need nothing: JSON is not JavaScript.
+  for (const char c : json.Dump()) {
+    if (c == '<') script += "\\u003c";
+    else script += c;
+  }
+  return script;
+}
+
+Result<std::string> FillTemplate(std::string_view page,
+                                 const std::map<std::string, std::string>& values) {
+  std::string filled;
+  std::set<std::string> used;
+  while (true) {
+    const size_t open = page.find("{{");
+    filled += page.substr(0, open);
+    if (open == std::string_view::npos) break;
+    const size_t close = page.find("}}", open);
+    if (close == std::string_view::npos)
+      return Fail(ErrorCode::kCorrupt, "the page template opens '{{' without closing it");
+    const std::string name(page.substr(open + 2, close - open - 2));
+    const auto value = values.find(name);
+    if (value == values.end())
+      return Fail(ErrorCode::kCorrupt, StrCat("the page template asks for an unknown '", name, "'"));
+    filled += value->second;
+    used.insert(name);
+    page.remove_prefix(close + 2);
+  }
+  for (const auto& [name, value] : values)
+    if (!used.count(name))
+      return Fail(ErrorCode::kCorrupt, StrCat("the page template leaves out '", name, "'"));
+  return filled;
+}
+
+}  // namespace pinion::harness

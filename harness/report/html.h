@@ -1,0 +1,55 @@
+#pragma once
+
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+
+namespace pinion::harness {
+
+// Markup that is safe to put into a page. Only the functions below make one, and they escape every
+// text that is not markup already: what a file or a model is called can never become a tag.
+class Html {
+ public:
+  Html() = default;
+  const std::string& markup() const { return markup_; }
+  bool empty() const { return markup_.empty(); }
+  Html& operator+=(const Html& more) {
+    markup_ += more.markup_;
+    return *this;
+  }
+  friend Html operator+(Html a, const Html& b) { return a += b; }
+
+ private:
+  friend Html Text(std::string_view text);
+  friend Html Tag(std::string_view name, std::string_view class_name, const Html& content);
+  friend Html Drawing(std::string_view svg);
+  std::string markup_;
+};
+
+// Escapes & < > " '.
+Html Text(std::string_view text);
+// <name class="class_name">content</name>; no attribute where class_name is empty. Name and class
+// are words of ours.
+Html Tag(std::string_view name, std::string_view class_name, const Html& content);
+inline Html Tag(std::string_view name, const Html& content) { return Tag(name, "", content); }
+inline Html Tag(std::string_view name, std::string_view class_name, std::string_view text) {
+  return Tag(name, class_name, Text(text));
+}
+// An SVG that we have drawn from numbers alone.
+Html Drawing(std::string_view svg);
+
+// JSON as the content of a <script type="application/json">, which no text in it can end.
+std::string ScriptJson(const Json& json);
+
+// Replaces every {{name}} of `page` by its value, in one pass: what a value holds is not looked at.
+// Errors: a name without value, a value without name.
+Result<std::string> FillTemplate(std::string_view page,
+                                 const std::map<std::string, std::string>& values);
+
+}  // namespace pinion::harness

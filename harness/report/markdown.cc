@@ -1,0 +1,84 @@
+#include "harness/report/markdown.h"
+
+#include "engine/base/strings.h"
+#include "harness/report/export.h"
+#include "harness/report/words.h"
+
+namespace pinion::harness {
+namespace {
+
+// A text inside a table cell or a paragraph: what Markdown would read as markup is escaped.
+std::string Escape(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (std::string_view("\\`*_[]<>|#").find(c) != std::string_view::npos) escaped += '\\';
+    escaped += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  return escaped;
+}
+
+std::string CodeBlock(const std::string& text) { return "```sh\n" + text + "\n```\n\n"; }
+
+std::string VerdictText(const Results& results, const Verdict& verdict, const std::string& folder) {
+  const Words words = InWords(results, verdict);
+  std::string text = StrCat("## ", verdict.objective, "\n\n**", Escape(words.headline), "**  \n");
+  if (!words.confidence.empty()) text += Escape(words.confidence) + "; ";
+  text += Escape(words.floor) + ".\n\n";
+  if (!words.tied.empty()) text += Escape(words.tied) + ".\n\n";
+  const LaunchCommands launch = LaunchCommandsOf(results, verdict, folder);
+  if (launch.pinion.empty()) return text;
+  return text + CodeBlock(launch.pinion) + "With vLLM:\n\n" + CodeBlock(launch.vllm);
+}
+
+std::string Cell(const Candidate& candidate, const char* metric, int concurrency) {
+  const Series* series = candidate.Find(metric, concurrency);
+  if (!series || series->estimate.n == 0) return "-";
+  return FormatFigure(FindMetric(metric)->unit, series->estimate.median);
+}
+
+std::string RatioText(const Candidate& candidate, Objective objective) {
+  if (candidate.is_anchor) return "default";
+  const Comparison* comparison = candidate.Find(objective);
+  if (!comparison || comparison->ratio.n == 0) return "-";
+  return StrCat(FormatChange(comparison->ratio.median), " (",
+                FormatChangeInterval(comparison->ratio), ")");
+}
+
+std::string CandidateRow(const Results& results, const Candidate& candidate) {
+  std::string row = StrCat("| ", Escape(SettingsText(candidate)), " | ", Name(candidate.status),
+                           " | ", Cell(candidate, "output_tokens_per_s", 0), " | ",
+                           Cell(candidate, "ttft_s", 1), " | ", Cell(candidate, "tpot_s", 1), " |");
+  for (const Objective objective : results.definition.objectives)
+    row += StrCat(" ", RatioText(candidate, objective), " |");
+  return row + " " + Escape(candidate.reason) + " |\n";
+}
+
+std::string CandidateTable(const Results& results) {
+  std::string head = "| configuration | status | batch output | first token | per token |";
+  std::string rule = "|---|---|---:|---:|---:|";
+  for (const Objective objective : results.definition.objectives) {
+    head += StrCat(" ", Name(objective), " |");
+    rule += "---:|";
+  }
+  std::string table = head + " why |\n" + rule + "---|\n";
+  for (const Candidate& candidate : results.candidates) table += CandidateRow(results, candidate);
+  return table + "\n";
+}
+
+}  // namespace
+
+std::string ReportMarkdown(const Results& results, const std::string& folder) {
+  std::string text = StrCat("# ", Escape(results.model), "\n\n", Escape(Answer(results)), "\n\n",
+                            Escape(MachineLine(results.machine)), "; ", results.rounds_done,
+                            " rounds; ", results.started_at, "\n\n");
+  if (!results.finished) text += "Not finished: this is what is known so far.\n\n";
+  for (const std::string& warning : results.warnings) text += "- " + Escape(warning) + "\n";
+  if (!results.warnings.empty()) text += "\n";
+  for (const Verdict& verdict : results.verdicts) text += VerdictText(results, verdict, folder);
+  text += "## All configurations\n\n" + CandidateTable(results) + "## Metrics\n\n";
+  for (const MetricInfo& metric : Metrics())
+    text += StrCat("- `", metric.name, "` [", metric.unit, "]: ", Escape(metric.formula), "\n");
+  return text + "\n## Again\n\n" + CodeBlock(results.command_line);
+}
+
+}  // namespace pinion::harness

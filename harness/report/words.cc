@@ -1,0 +1,201 @@
+#include "harness/report/words.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "engine/base/strings.h"
+
+namespace pinion::harness {
+namespace {
+
+std::string Printf(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+// Three significant digits, never an exponent: 0.0123, 1.23, 12.3, 123, 1230.
+std::string Significant(double value) {
+  if (value == 0 || !std::isfinite(value)) return Printf("%.0f", value);
+  const int before = static_cast<int>(std::floor(std::log10(std::abs(value)))) + 1;
+  return Printf(StrCat("%.", std::clamp(3 - before, 0, 6), "f").c_str(), value);
+}
+
+std::string Percent(double fraction) { return Printf("%.1f %%", fraction * 100); }
+
+std::string MoreText(Objective objective, double ratio) {
+  const std::string percent = Percent(ratio - 1);
+  switch (objective) {
+    case Objective::kThroughput:
+      return percent + " more tokens per second than the defaults";
+    case Objective::kLatency:
+      return percent + " faster answers than the defaults";
+    case Objective::kBalanced:
+      break;
+  }
+  return percent + " better than the defaults, throughput and latency weighed equally";
+}
+
+Objective ObjectiveOf(const Results& results, const Verdict& verdict) {
+  for (const Objective objective : results.definition.objectives)
+    if (verdict.objective == Name(objective)) return objective;
+  return Objective::kThroughput;
+}
+
+std::string NameOf(const Results& results, int candidate) {
+  const Candidate* found = results.Find(candidate);
+  return found ? SettingsText(*found) : StrCat("candidate ", candidate);
+}
+
+std::string Headline(const Results& results, const Verdict& verdict) {
+  switch (verdict.outcome) {
+    case Outcome::kNoData:
+      return "No verdict: the defaults could not be measured";
+    case Outcome::kTooFewRounds:
+      return "Not enough rounds to tell: keep the defaults for now";
+    case Outcome::kNoDifference:
+      return "No difference found: keep the defaults, the simplest choice";
+    case Outcome::kDefaultBest:
+      return "Keep the defaults: nothing measured was better";
+    case Outcome::kWinner:
+      break;
+  }
+  return StrCat(NameOf(results, verdict.recommended), ": ",
+                MoreText(ObjectiveOf(results, verdict), verdict.ratio.median));
+}
+
+// What the decision rests on: the winner's ratio, or the best alternative's where nothing won.
+std::string Confidence(const Results& results, const Verdict& verdict) {
+  const bool won = verdict.outcome == Outcome::kWinner;
+  const Estimate& ratio = won ? verdict.ratio : verdict.best_ratio;
+  if (verdict.outcome == Outcome::kNoData) return "";
+  if (!won && verdict.best == verdict.recommended)
+    return StrCat(verdict.rounds, " rounds; nothing to compare the defaults with");
+  std::string text = won ? "" : StrCat("closest, ", NameOf(results, verdict.best), ": ",
+                                       FormatChange(ratio.median), "; ");
+  if (ratio.interval)
+    text += StrCat(Printf("%.0f %% interval ", std::floor(ratio.interval->coverage * 100)),
+                   FormatChangeInterval(ratio), " from ");
+  text += StrCat(ratio.n, " rounds");
+  if (verdict.confirmed) text += " on fresh prompts";
+  if (won && !verdict.confirmed) text += ", not confirmed on fresh prompts";
+  return text;
+}
+
+std::string TiedText(const Results& results, const Verdict& verdict) {
+  if (verdict.tied.empty()) return "";
+  constexpr size_t kNamed = 3;  // more would bury the verdict; the table marks all of them
+  std::vector<std::string> names;
+  for (const int candidate : verdict.tied) {
+    if (names.size() == kNamed) break;
+    names.push_back(NameOf(results, candidate));
+  }
+  const size_t others = verdict.tied.size() - names.size();
+  return StrCat("Not told apart from it: ", Join(names, "; "),
+                others ? StrCat(" and ", others, " more") : std::string());
+}
+
+int64_t IntegerAt(const Json& object, const char* key) {
+  const Json* value = object.Find(key);
+  return value && value->is_int() ? value->integer() : 0;
+}
+
+std::string Counted(int64_t count, const char* noun) {
+  return StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+std::string FormatFigure(const std::string& unit, double value) {
+  if (unit == "bytes") return FormatBytes(static_cast<uint64_t>(std::max(0.0, value)));
+  if (unit == "s" && value < 1) return Significant(value * 1e3) + " ms";
+  return StrCat(Significant(value), " ", unit);
+}
+
+std::string FormatChange(double ratio) { return Printf("%+.1f %%", (ratio - 1) * 100); }
+
+std::string FormatChangeInterval(const Estimate& ratio) {
+  if (!ratio.interval) return StrCat("no interval (n = ", ratio.n, ")");
+  return StrCat(Printf("%+.1f", (ratio.interval->low - 1) * 100), " to ",
+                FormatChange(ratio.interval->high));
+}
+
+std::string FormatSeconds(double seconds) {
+  const auto whole = static_cast<int64_t>(std::llround(seconds));
+  if (whole < 120) return StrCat(whole, " s");
+  if (whole < 7200) return StrCat(whole / 60, " min ", whole % 60, " s");
+  return StrCat(whole / 3600, " h ", whole % 3600 / 60, " min");
+}
+
+std::string SettingsText(const Candidate& candidate) {
+  if (candidate.settings.empty()) return candidate.is_anchor ? "the defaults" : candidate.label;
+  std::vector<std::string> parts;
+  for (const Setting& setting : candidate.settings) parts.push_back(setting.key + "=" + setting.value);
+  return Join(parts, ", ");
+}
+
+const char* Goal(Objective objective) {
+  switch (objective) {
+    case Objective::kThroughput:
+      return "most output tokens per second of a batch";
+    case Objective::kLatency:
+      return "shortest time from request to last token, one client";
+    case Objective::kBalanced:
+      break;
+  }
+  return "geometric mean of throughput and latency, each relative to the defaults";
+}
+
+Words InWords(const Results& results, const Verdict& verdict) {
+  Words words{Headline(results, verdict), Confidence(results, verdict), "",
+              TiedText(results, verdict)};
+  words.floor = verdict.floor > 0
+                    ? StrCat("differences below ", Percent(verdict.floor), " cannot be resolved here")
+                    : "too few rounds to say which differences can be resolved here";
+  return words;
+}
+
+std::string Answer(const Results& results) {
+  std::vector<std::string> winners;
+  std::string undecided;
+  for (const Verdict& verdict : results.verdicts) {
+    if (verdict.outcome == Outcome::kWinner)
+      winners.push_back(StrCat("for ", verdict.objective, " ", NameOf(results, verdict.recommended),
+                               " (", FormatChange(verdict.ratio.median), ")"));
+    if (verdict.outcome == Outcome::kNoData || verdict.outcome == Outcome::kTooFewRounds)
+      undecided = "too little was measured to recommend anything but the defaults";
+  }
+  if (!winners.empty()) return StrCat("Change the defaults ", Join(winners, ", "), ".");
+  if (!undecided.empty() || results.verdicts.empty())
+    return "Keep the defaults for now: too little was measured to recommend anything else.";
+  return "Keep the defaults: no other configuration was found to be better.";
+}
+
+std::vector<Figure> FiguresOf(const Candidate& candidate, Objective objective) {
+  std::vector<Figure> figures;
+  const auto add = [&](const char* name, const char* metric, int concurrency) {
+    const Series* series = candidate.Find(metric, concurrency);
+    if (series && series->estimate.n > 0) figures.push_back({name, FindMetric(metric), series});
+  };
+  if (objective != Objective::kLatency) add("output", "output_tokens_per_s", 0);
+  if (objective != Objective::kThroughput) {
+    add("first token after", "ttft_s", 1);
+    add("each further token", "tpot_s", 1);
+  }
+  return figures;
+}
+
+std::string MachineLine(const Json& fingerprint) {
+  std::vector<std::string> parts;
+  if (const Json* model = fingerprint.Find("cpu_model"); model && model->is_string())
+    parts.push_back(model->string());
+  const std::pair<const char*, const char*> counts[] = {{"cores", "core"}, {"cpus", "CPU"}};
+  for (const auto& [key, noun] : counts)
+    if (const int64_t count = IntegerAt(fingerprint, key)) parts.push_back(Counted(count, noun));
+  if (const Json* nodes = fingerprint.Find("nodes"); nodes && nodes->is_array())
+    parts.push_back(Counted(static_cast<int64_t>(nodes->array().size()), "NUMA node"));
+  return Join(parts, ", ");
+}
+
+}  // namespace pinion::harness
