@@ -62,15 +62,16 @@ Status RunLaunch(const LaunchOptions& options) {
 void AddLaunch(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<LaunchOptions>();
   auto* command = app.add_subcommand("launch", "Start the server as a profile says");
-  command->add_option("PROFILE", options->profile, "a profile that `pinion sweep` wrote")->required();
+  command->add_option("PROFILE", options->profile, "a profile that `pinion sweep` wrote")
+      ->required();
   command->add_option("--host", options->host, "address to listen on")->capture_default_str();
   command->add_option("--port", options->port, "port to listen on")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
   command->add_option("--served-model-name", options->served_model_name,
                       "the model's name in the API (default: as in the profile)");
-  auto* dry_run =
-      command->add_flag("--dry-run", options->dry_run, "print the command and its environment only");
+  auto* dry_run = command->add_flag("--dry-run", options->dry_run,
+                                    "print the command and its environment only");
   command->add_flag("--json", options->json, "with --dry-run: as JSON, with the warnings")
       ->needs(dry_run);
   command->callback([options, &exit_code] {

@@ -43,8 +43,8 @@ std::vector<std::pair<std::string, std::string>> VllmEnvironment(const EngineOpt
                                                                  const Json& plan) {
   // vLLM takes whole GiB and, unset, wants most of the memory; 4 is what it took before it did.
   constexpr double kVllmDefaultGib = 4;
-  const double gib =
-      options.kv_cache_bytes ? static_cast<double>(*options.kv_cache_bytes) / kGib : kVllmDefaultGib;
+  const double gib = options.kv_cache_bytes ? static_cast<double>(*options.kv_cache_bytes) / kGib
+                                            : kVllmDefaultGib;
   std::vector<std::pair<std::string, std::string>> environment = {
       {"VLLM_CPU_KVCACHE_SPACE", StrCat(static_cast<int64_t>(std::max(1.0, std::ceil(gib))))}};
   const std::string binding = BindingOf(plan);
@@ -63,8 +63,8 @@ std::vector<std::pair<std::string, std::string>> VllmEnvironment(const EngineOpt
 
 std::string ShellQuote(const std::string& word) {
   const auto plain = [](unsigned char c) {
-    return std::isalnum(c) || std::string_view("_-./:=,+@%").find(static_cast<char>(c)) !=
-                                  std::string_view::npos;
+    return std::isalnum(c) ||
+           std::string_view("_-./:=,+@%").find(static_cast<char>(c)) != std::string_view::npos;
   };
   if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
   std::string quoted = "'";

@@ -52,9 +52,9 @@ void CompareCpus(const Json& measured, const Budget& budget, std::vector<std::st
 
 Status CheckIsa(const std::string& isa, const std::vector<std::string>& usable) {
   if (isa == "auto" || std::find(usable.begin(), usable.end(), isa) != usable.end()) return {};
-  return Fail(ErrorCode::kUnsupported,
-              StrCat("isa '", isa, "' is not usable on this machine, which has ",
-                     Join(usable, ", ")));
+  return Fail(
+      ErrorCode::kUnsupported,
+      StrCat("isa '", isa, "' is not usable on this machine, which has ", Join(usable, ", ")));
 }
 
 Result<Plan> PlanOf(const EngineOptions& options, const Surroundings& here) {
@@ -73,8 +73,9 @@ Result<EngineOptions> WithEnvironment(EngineOptions options, std::vector<std::st
   for (const auto& [key, value] : after.object()) {
     const Json* measured = before.Find(key);
     if (measured && *measured == value) continue;
-    warnings.push_back(StrCat("the environment sets ", key, " to ", value.Dump(), " in place of the ",
-                              "profile's ", measured ? measured->Dump() : "default"));
+    warnings.push_back(StrCat("the environment sets ", key, " to ", value.Dump(),
+                              " in place of the ", "profile's ",
+                              measured ? measured->Dump() : "default"));
   }
   return options;
 }

@@ -13,9 +13,9 @@ namespace {
 // A sweep's profile has a few kilobytes; what is larger is something else.
 constexpr uint64_t kMaxProfileBytes = uint64_t{1} << 20;
 
-const std::vector<std::string> kKeys = {"format", "objective", "model",    "configuration",
-                                        "machine", "cpus",     "allocator", "expected",
-                                        "evidence"};
+const std::vector<std::string> kKeys = {"format",        "objective", "model",
+                                        "configuration", "machine",   "cpus",
+                                        "allocator",     "expected",  "evidence"};
 
 Error InProfile(Error error) {
   error.code = ErrorCode::kCorrupt;
@@ -42,11 +42,10 @@ Status CheckFormat(const Json& object) {
 
 // CPU numbers, so that launch can say which of them are gone.
 Status CheckCpus(const Json& cpus) {
-  const bool fine = cpus.is_array() && std::all_of(cpus.array().begin(), cpus.array().end(),
-                                                   [](const Json& cpu) {
-                                                     return cpu.is_int() && cpu.integer() >= 0 &&
-                                                            cpu.integer() < (1 << 20);
-                                                   });
+  const bool fine =
+      cpus.is_array() && std::all_of(cpus.array().begin(), cpus.array().end(), [](const Json& cpu) {
+        return cpu.is_int() && cpu.integer() >= 0 && cpu.integer() < (1 << 20);
+      });
   if (fine) return {};
   return Fail(ErrorCode::kCorrupt, "'cpus' is not a list of CPU numbers");
 }
@@ -110,8 +109,7 @@ Result<Profile> ParseProfile(const Json& object) {
                 StrCat("allocator '", *allocator, "' is none of ", Join(names, ", ")));
   profile.allocator = *allocator;
   profile.machine = OrNull(object.Find("machine"));
-  if (!profile.machine.is_object())
-    return Fail(ErrorCode::kCorrupt, "'machine' is not an object");
+  if (!profile.machine.is_object()) return Fail(ErrorCode::kCorrupt, "'machine' is not an object");
   profile.cpus = OrNull(object.Find("cpus"));
   PINION_TRY(CheckCpus(profile.cpus));
   profile.expected = OrNull(object.Find("expected"));

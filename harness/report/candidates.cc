@@ -87,11 +87,12 @@ Html NameCell(const Results& results, const Candidate& candidate) {
     if (verdict.recommended == candidate.id && verdict.outcome != Outcome::kNoData)
       cell += Tag("span", "tag", "best for " + verdict.objective);
   std::vector<std::string> notes;
-  if (candidate.status == CandidateStatus::kDropped) notes.push_back("dropped: " + candidate.reason);
+  if (candidate.status == CandidateStatus::kDropped)
+    notes.push_back("dropped: " + candidate.reason);
   if (!candidate.same_as.empty()) notes.push_back("also: " + Join(candidate.same_as, "; "));
   if (!candidate.suspect_reasons.empty())
-    notes.push_back(StrCat(candidate.suspect_reasons.size(), " disturbed: ",
-                           candidate.suspect_reasons.front(),
+    notes.push_back(StrCat(candidate.suspect_reasons.size(),
+                           " disturbed: ", candidate.suspect_reasons.front(),
                            candidate.suspect_reasons.size() > 1 ? ", ..." : ""));
   for (const std::string& note : notes) cell += Tag("span", "small faint", note);
   return Tag("td", cell);

@@ -12,10 +12,10 @@ namespace pinion::harness {
 // What a page is made of besides the results: the template, the chart specifications and the chart
 // libraries, as texts.
 struct PageParts {
-  std::string page;                    // template.html
-  std::string scripts;                 // the libraries' JavaScript, in the order they need
-  std::string licence;                 // theirs
-  Json scatter, heatmap;               // Vega-Lite specifications without data
+  std::string page;       // template.html
+  std::string scripts;    // the libraries' JavaScript, in the order they need
+  std::string licence;    // theirs
+  Json scatter, heatmap;  // Vega-Lite specifications without data
 };
 
 // Reads them from `folder`.

@@ -149,11 +149,13 @@ std::string Number(double value) {
 std::vector<std::string> CandidateFields(const Candidate& candidate) {
   std::vector<std::string> fields = {StrCat(candidate.id), CsvField(candidate.label),
                                      Name(candidate.status), CsvField(candidate.reason)};
-  for (const char* key : {"threads_bind", "reserved_cpus", "kv_cache_space", "tensor_parallel", "isa",
-                          "dtype", "max_num_batched_tokens", "max_num_seqs"}) {
+  for (const char* key : {"threads_bind", "reserved_cpus", "kv_cache_space", "tensor_parallel",
+                          "isa", "dtype", "max_num_batched_tokens", "max_num_seqs"}) {
     const Json* value = candidate.options.Find(key);
-    if (!value || value->is_null()) fields.emplace_back();
-    else fields.push_back(CsvField(value->is_string() ? value->string() : value->Dump()));
+    if (!value || value->is_null())
+      fields.emplace_back();
+    else
+      fields.push_back(CsvField(value->is_string() ? value->string() : value->Dump()));
   }
   fields.push_back(StrCat(candidate.threads));
   return fields;
@@ -259,9 +261,9 @@ Result<std::optional<Profile>> ProfileOf(const Results& results, Objective objec
   if (!verdict || verdict->outcome == Outcome::kNoData) return std::nullopt;
   const Candidate* candidate = results.Find(verdict->recommended);
   if (!candidate)
-    return Fail(ErrorCode::kCorrupt, StrCat("the verdict on ", verdict->objective,
-                                            " names no candidate of the sweep: ",
-                                            verdict->recommended));
+    return Fail(ErrorCode::kCorrupt,
+                StrCat("the verdict on ", verdict->objective,
+                       " names no candidate of the sweep: ", verdict->recommended));
   Profile profile;
   profile.objective = verdict->objective;
   if (auto read = FromJson(candidate->options, profile.options); !read)
@@ -282,8 +284,8 @@ LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
   const auto options = OptionsOf(results, *candidate);
   if (!options) return {};
   LaunchCommands commands;
-  commands.pinion = ShellText({{}, {ProgramOf(results.command_line), "launch",
-                                    ProfilePath(folder, verdict.objective)}});
+  commands.pinion = ShellText(
+      {{}, {ProgramOf(results.command_line), "launch", ProfilePath(folder, verdict.objective)}});
   commands.vllm = VllmShellText(*options, candidate->plan);
   commands.vllm_lacks = Join(WithoutVllmCounterpart(*options), ", ");
   return commands;

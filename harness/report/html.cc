@@ -48,10 +48,13 @@ Html Drawing(std::string_view svg) {
 
 std::string ScriptJson(const Json& json) {
   std::string script;
-  // Inside JSON these occur in strings only. U+2028 and U+2029 need nothing: JSON is not JavaScript.
+  // Inside JSON these occur in strings only. U+2028 and U+2029 need nothing: JSON is not
+  // JavaScript.
   for (const char c : json.Dump()) {
-    if (c == '<') script += "\\u003c";
-    else script += c;
+    if (c == '<')
+      script += "\\u003c";
+    else
+      script += c;
   }
   return script;
 }
@@ -70,7 +73,8 @@ Result<std::string> FillTemplate(std::string_view page,
     const std::string name(page.substr(open + 2, close - open - 2));
     const auto value = values.find(name);
     if (value == values.end())
-      return Fail(ErrorCode::kCorrupt, StrCat("the page template asks for an unknown '", name, "'"));
+      return Fail(ErrorCode::kCorrupt,
+                  StrCat("the page template asks for an unknown '", name, "'"));
     filled += value->second;
     used.insert(name);
     page.remove_prefix(close + 2);

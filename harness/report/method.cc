@@ -46,7 +46,8 @@ Html MethodSection(const Results& results) {
           "(the floor). Configurations are compared within rounds by the log of the ratio, so "
           "that drift longer than a round cancels; figures are medians, intervals are the "
           "distribution-free ones from order statistics at 95 % or more, and with fewer than 6 "
-          "rounds none is given. A winner must lie beyond both interval and floor, on fresh prompts "
+          "rounds none is given. A winner must lie beyond both interval and floor, on fresh "
+          "prompts "
           "where the budget allowed them; otherwise the simplest configuration is recommended.") +
       Tag("p", "",
           StrCat("Throughput = output tokens/s of the batch. Latency = 1 / (TTFT + (",
@@ -72,7 +73,8 @@ Html ReproduceSection(const Results& results) {
                  Row("seed", Text(StrCat(results.definition.seed))) +
                  Row("measured", Text(StrCat(results.started_at, " to ", results.updated_at, ", ",
                                              FormatSeconds(results.elapsed_s)))) +
-                 Row("every sample", Text("results.db (table samples), results.json, results.csv"))) +
+                 Row("every sample",
+                     Text("results.db (table samples), results.json, results.csv"))) +
          Tag("details", Tag("summary", "", "The whole definition of the sweep") +
                             Tag("pre", "", ToJson(results.definition).Dump(2)));
 }

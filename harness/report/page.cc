@@ -42,15 +42,15 @@ Html Figures(const Results& results, const Verdict& verdict, Objective objective
     const std::string unit = figure.metric->unit;
     Html value = Tag("b", "", FormatFigure(unit, estimate.median));
     if (estimate.interval)
-      value += Tag("span", "faint", StrCat(" ", FormatFigure(unit, estimate.interval->low), " to ",
-                                           FormatFigure(unit, estimate.interval->high)));
-    const Series* before =
-        anchor == candidate || !anchor
-            ? nullptr
-            : anchor->Find(figure.series->metric, figure.series->concurrency);
-    if (before && before->estimate.n > 0)
       value += Tag("span", "faint",
-                   StrCat(", defaults ", FormatFigure(unit, before->estimate.median)));
+                   StrCat(" ", FormatFigure(unit, estimate.interval->low), " to ",
+                          FormatFigure(unit, estimate.interval->high)));
+    const Series* before = anchor == candidate || !anchor
+                               ? nullptr
+                               : anchor->Find(figure.series->metric, figure.series->concurrency);
+    if (before && before->estimate.n > 0)
+      value +=
+          Tag("span", "faint", StrCat(", defaults ", FormatFigure(unit, before->estimate.median)));
     list += Tag("dt", "", figure.name) + Tag("dd", value);
   }
   return Tag("dl", list);
@@ -85,8 +85,8 @@ Html LaunchSection(const Results& results, const std::string& folder) {
   for (const Verdict& verdict : results.verdicts) {
     const LaunchCommands launch = LaunchCommandsOf(results, verdict, folder);
     if (launch.pinion.empty()) continue;
-    commands += Tag("tr", Tag("th", "", verdict.objective) +
-                              Tag("td", Tag("code", "command", launch.pinion)));
+    commands += Tag(
+        "tr", Tag("th", "", verdict.objective) + Tag("td", Tag("code", "command", launch.pinion)));
     const auto [first, is_new] = shown.emplace(verdict.recommended, verdict.objective);
     Html cell = is_new ? Tag("pre", "command", launch.vllm)
                        : Tag("span", "faint", "the same as for " + first->second);

@@ -9,8 +9,8 @@
 
 namespace pinion::harness {
 
-// report.html: verdict and launch commands first, then every candidate, charts, method, machine. One
-// text that needs no network; `folder` is where the profiles lie.
+// report.html: verdict and launch commands first, then every candidate, charts, method, machine.
+// One text that needs no network; `folder` is where the profiles lie.
 Result<std::string> ReportPage(const Results& results, const std::string& folder,
                                const PageParts& parts);
 

@@ -72,8 +72,9 @@ std::string Confidence(const Results& results, const Verdict& verdict) {
   if (verdict.outcome == Outcome::kNoData) return "";
   if (!won && verdict.best == verdict.recommended)
     return StrCat(verdict.rounds, " rounds; nothing to compare the defaults with");
-  std::string text = won ? "" : StrCat("closest, ", NameOf(results, verdict.best), ": ",
-                                       FormatChange(ratio.median), "; ");
+  std::string text = won ? ""
+                         : StrCat("closest, ", NameOf(results, verdict.best), ": ",
+                                  FormatChange(ratio.median), "; ");
   if (ratio.interval)
     text += StrCat(Printf("%.0f %% interval ", std::floor(ratio.interval->coverage * 100)),
                    FormatChangeInterval(ratio), " from ");
@@ -131,7 +132,8 @@ std::string FormatSeconds(double seconds) {
 std::string SettingsText(const Candidate& candidate) {
   if (candidate.settings.empty()) return candidate.is_anchor ? "the defaults" : candidate.label;
   std::vector<std::string> parts;
-  for (const Setting& setting : candidate.settings) parts.push_back(setting.key + "=" + setting.value);
+  for (const Setting& setting : candidate.settings)
+    parts.push_back(setting.key + "=" + setting.value);
   return Join(parts, ", ");
 }
 
@@ -150,9 +152,9 @@ const char* Goal(Objective objective) {
 Words InWords(const Results& results, const Verdict& verdict) {
   Words words{Headline(results, verdict), Confidence(results, verdict), "",
               TiedText(results, verdict)};
-  words.floor = verdict.floor > 0
-                    ? StrCat("differences below ", Percent(verdict.floor), " cannot be resolved here")
-                    : "too few rounds to say which differences can be resolved here";
+  words.floor = verdict.floor > 0 ? StrCat("differences below ", Percent(verdict.floor),
+                                           " cannot be resolved here")
+                                  : "too few rounds to say which differences can be resolved here";
   return words;
 }
 

@@ -1,0 +1,178 @@
+#include "harness/profile/launch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "engine/base/strings.h"
+
+namespace pinion::harness {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Machine FourCores() {
+  Machine machine;
+  machine.name = "Imagined CPU";
+  machine.this_system = false;
+  for (int id = 0; id < 4; ++id) machine.cpus.push_back({id, id, 0, 0, 0, 0});
+  machine.nodes.push_back({0, {0, 1, 2, 3}, uint64_t{8} << 30, true});
+  return machine;
+}
+
+Surroundings Here(const std::vector<int>& allowed = {0, 1, 2, 3}) {
+  Surroundings here;
+  here.machine = FourCores();
+  here.budget = *ComputeBudget(here.machine, {allowed, std::nullopt});
+  here.fingerprint = MachineFingerprint(here.machine);
+  here.isas = {"scalar", "avx2"};
+  return here;
+}
+
+LaunchRequest Request() {
+  LaunchRequest request;
+  request.profile.objective = "throughput";
+  request.profile.options.model = "preset:tiny";
+  request.profile.machine = Here().fingerprint;
+  request.profile.cpus = Json(std::vector<int>{0, 1, 2, 3});
+  return request;
+}
+
+// vLLM's variables beat the profile, so a test must not meet the person's own.
+class PlanLaunchTest : public testing::Test {
+ protected:
+  void SetUp() override { ClearEnvironment(); }
+  void TearDown() override { ClearEnvironment(); }
+  static void ClearEnvironment() {
+    for (const char* name :
+         {"VLLM_CPU_KVCACHE_SPACE", "VLLM_CPU_OMP_THREADS_BIND", "VLLM_CPU_NUM_OF_RESERVED_CPU"})
+      unsetenv(name);
+  }
+};
+
+TEST_F(PlanLaunchTest, SaysNothingWhereNothingIsDifferent) {
+  const auto launch = PlanLaunch(Request(), Here());
+  ASSERT_TRUE(launch) << launch.error().message;
+  EXPECT_THAT(launch->warnings, IsEmpty());
+  EXPECT_THAT(launch->command.environment, IsEmpty());
+  EXPECT_EQ(launch->command.arguments[1], "serve");
+  EXPECT_EQ(launch->command.arguments[2], "preset:tiny");
+}
+
+TEST_F(PlanLaunchTest, PassesEverySettingThatIsNotTheDefault) {
+  LaunchRequest request = Request();
+  auto& options = request.profile.options;
+  options.threads_bind = "0-1|2-3";
+  options.tensor_parallel = 2;
+  options.kv_cache_bytes = (uint64_t{3} << 30) / 2;
+  options.isa = "avx2";
+  options.dtype = "float32";
+  options.block_size = 16;
+  options.max_num_batched_tokens = 512;
+  options.max_num_seqs = 9;
+  options.max_model_len = 100;
+  options.prefix_caching = false;
+  options.seed = 5;
+  request.port = 0;
+  request.served_model_name = "it's me";
+  const auto launch = PlanLaunch(request, Here());
+  ASSERT_TRUE(launch) << launch.error().message;
+  Command command = launch->command;
+  command.arguments[0] = "pinion";
+  EXPECT_EQ(ShellText(command),
+            "pinion serve preset:tiny --threads-bind '0-1|2-3' --tensor-parallel-size 2 "
+            "--kv-cache-space 1.5 --isa avx2 --dtype float32 --block-size 16 "
+            "--max-num-batched-tokens 512 --max-num-seqs 9 --max-model-len 100 "
+            "--no-enable-prefix-caching --seed 5 --host 127.0.0.1 --port 0 "
+            "--served-model-name 'it'\\''s me'");
+}
+
+TEST_F(PlanLaunchTest, WarnsOfAnotherMachineOnce) {
+  LaunchRequest request = Request();
+  request.profile.machine.Set("cpu_model", "Another CPU");
+  request.profile.machine.Set("cores", 128);
+  const auto launch = PlanLaunch(request, Here());
+  ASSERT_TRUE(launch);
+  ASSERT_EQ(launch->warnings.size(), 1u);
+  EXPECT_THAT(launch->warnings[0], HasSubstr("cpu_model was \"Another CPU\", is \"Imagined CPU\""));
+  EXPECT_THAT(launch->warnings[0], HasSubstr("cores was 128, is 4"));
+}
+
+TEST_F(PlanLaunchTest, WarnsOfCpusThatAreGone) {
+  const auto launch = PlanLaunch(Request(), Here({0, 3}));
+  ASSERT_TRUE(launch) << launch.error().message;
+  EXPECT_THAT(launch->warnings, Contains(HasSubstr("CPUs 1-2, which the profile was measured on")));
+}
+
+TEST_F(PlanLaunchTest, RefusesABindingOnCpusThatAreGone) {
+  LaunchRequest request = Request();
+  request.profile.options.threads_bind = "0-2";
+  const auto launch = PlanLaunch(request, Here({0, 3}));
+  ASSERT_FALSE(launch);
+  EXPECT_EQ(ExitCode(launch.error()), 1);
+  EXPECT_THAT(launch.error().message, HasSubstr("cannot be launched here"));
+}
+
+TEST_F(PlanLaunchTest, RefusesAMissingModel) {
+  LaunchRequest request = Request();
+  request.profile.options.model = "/no/such/model";
+  const auto launch = PlanLaunch(request, Here());
+  ASSERT_FALSE(launch);
+  EXPECT_EQ(ExitCode(launch.error()), 1);
+  EXPECT_THAT(launch.error().message, HasSubstr("/no/such/model"));
+}
+
+TEST_F(PlanLaunchTest, RefusesAnIsaThatIsNotHere) {
+  LaunchRequest request = Request();
+  request.profile.options.isa = "amx";
+  const auto launch = PlanLaunch(request, Here());
+  ASSERT_FALSE(launch);
+  EXPECT_THAT(launch.error().message, HasSubstr("'amx' is not usable"));
+  EXPECT_THAT(launch.error().message, HasSubstr("scalar, avx2"));
+}
+
+TEST_F(PlanLaunchTest, TheEnvironmentBeatsTheProfileAndIsNamed) {
+  LaunchRequest request = Request();
+  request.profile.options.threads_bind = "0-1";
+  setenv("VLLM_CPU_OMP_THREADS_BIND", "0-2", 1);
+  const auto launch = PlanLaunch(request, Here());
+  ASSERT_TRUE(launch) << launch.error().message;
+  EXPECT_THAT(launch->warnings, Contains(HasSubstr("sets threads_bind to \"0-2\"")));
+  EXPECT_THAT(launch->command.arguments, Contains("0-2"));
+}
+
+TEST_F(PlanLaunchTest, PreloadsTheAllocatorAfterWhatIsPreloadedAlready) {
+  LaunchRequest request = Request();
+  request.profile.allocator = "tcmalloc";
+  Surroundings here = Here();
+  const auto folder = std::filesystem::temp_directory_path() / StrCat("pinion-launch-", getpid());
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "libtcmalloc_minimal.so.4") << "x";
+  here.library_folders = {"/nonexistent", folder.string()};
+  here.preload = "/a.so";
+  const auto launch = PlanLaunch(request, here);
+  std::filesystem::remove_all(folder);
+  ASSERT_TRUE(launch);
+  ASSERT_EQ(launch->command.environment.size(), 1u);
+  EXPECT_EQ(launch->command.environment[0].first, "LD_PRELOAD");
+  EXPECT_EQ(launch->command.environment[0].second,
+            "/a.so:" + (folder / "libtcmalloc_minimal.so.4").string());
+}
+
+TEST_F(PlanLaunchTest, SaysThatTheAllocatorIsMissing) {
+  LaunchRequest request = Request();
+  request.profile.allocator = "tcmalloc";
+  Surroundings here = Here();
+  here.library_folders = {"/nonexistent"};
+  const auto launch = PlanLaunch(request, here);
+  ASSERT_TRUE(launch);
+  EXPECT_THAT(launch->command.environment, IsEmpty());
+  EXPECT_THAT(launch->warnings, Contains(HasSubstr("allocator tcmalloc is missing")));
+}
+
+}  // namespace
+}  // namespace pinion::harness

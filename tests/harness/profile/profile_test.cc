@@ -1,0 +1,139 @@
+#include "harness/profile/profile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "engine/base/file.h"
+#include "engine/base/strings.h"
+#include "harness/profile/command.h"
+
+namespace pinion::harness {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+Profile Planted() {
+  Profile profile;
+  profile.objective = "latency";
+  profile.options.model = "org/name";
+  profile.options.threads_bind = "0,2";
+  profile.options.kv_cache_bytes = uint64_t{2} << 30;
+  profile.options.max_num_seqs = 8;
+  profile.allocator = "tcmalloc";
+  profile.machine.Set("cpu_model", "Imagined CPU");
+  profile.cpus = Json(std::vector<int>{0, 2});
+  profile.expected = Json::MakeArray();
+  profile.evidence = Json::MakeObject();
+  return profile;
+}
+
+std::string ErrorOf(const std::string& key, Json value) {
+  Json json = ToJson(Planted());
+  json.Set(key, std::move(value));
+  const auto profile = ParseProfile(json);
+  if (profile) return "accepted";
+  EXPECT_EQ(ExitCode(profile.error()), 1);
+  return profile.error().message;
+}
+
+TEST(ProfileJson, ReadsBackAsWritten) {
+  const Json json = ToJson(Planted());
+  const auto profile = ParseProfile(*Json::Parse(json.Dump()));
+  ASSERT_TRUE(profile) << profile.error().message;
+  EXPECT_EQ(ToJson(*profile), json);
+  EXPECT_EQ(profile->options.kv_cache_bytes, uint64_t{2} << 30);
+}
+
+TEST(ProfileJson, NamesWhatIsWrong) {
+  EXPECT_THAT(ErrorOf("format", 99), HasSubstr("format 99"));
+  EXPECT_THAT(ErrorOf("format", "1"), HasSubstr("format"));
+  EXPECT_THAT(ErrorOf("model", ""), HasSubstr("'model' is empty"));
+  EXPECT_THAT(ErrorOf("model", "--host=0.0.0.0"), HasSubstr("reads as a flag"));
+  EXPECT_THAT(ErrorOf("model", 7), HasSubstr("model"));
+  EXPECT_THAT(ErrorOf("objective", nullptr), HasSubstr("objective"));
+  EXPECT_THAT(ErrorOf("configuration", Json::MakeArray()), HasSubstr("'configuration'"));
+  EXPECT_THAT(ErrorOf("machine", 1), HasSubstr("'machine'"));
+  EXPECT_THAT(ErrorOf("cpus", "0-1"), HasSubstr("'cpus'"));
+  EXPECT_THAT(ErrorOf("cpus", Json(std::vector<int>{-1})), HasSubstr("'cpus'"));
+  EXPECT_THAT(ErrorOf("alocator", "system"), HasSubstr("'alocator' is no key"));
+}
+
+TEST(ProfileJson, AnAllocatorIsANameNeverAPath) {
+  EXPECT_THAT(ErrorOf("allocator", "/tmp/evil.so"), HasSubstr("none of system, tcmalloc"));
+}
+
+TEST(ProfileJson, RefusesSettingsOutOfRangeAndUnknownOnes) {
+  Json configuration = Json::MakeObject();
+  configuration.Set("max_num_seqs", 0);
+  EXPECT_THAT(ErrorOf("configuration", configuration), HasSubstr("max-num-seqs"));
+  configuration = Json::MakeObject();
+  configuration.Set("gpu_memory_utilization", 0.9);
+  EXPECT_THAT(ErrorOf("configuration", configuration), HasSubstr("gpu_memory_utilization"));
+}
+
+TEST(ReadProfileFile, NamesTheFileInEveryError) {
+  const auto path = (std::filesystem::temp_directory_path() / StrCat("pinion-", getpid())).string();
+  EXPECT_THAT(ReadProfile(path).error().message, HasSubstr(path));
+  for (const std::string& text :
+       {std::string("{"), std::string("[]"), std::string("null"), std::string(300, '['),
+        std::string("\xff\xfe"), std::string((1 << 20) + 1, ' ')}) {
+    ASSERT_TRUE(WriteFile(path, text));
+    const auto profile = ReadProfile(path);
+    ASSERT_FALSE(profile);
+    EXPECT_THAT(profile.error().message, HasSubstr(path));
+  }
+  std::filesystem::remove(path);
+}
+
+TEST(ShellWords, QuoteWhatAShellWouldRead) {
+  EXPECT_EQ(ShellQuote("preset:tiny"), "preset:tiny");
+  EXPECT_EQ(ShellQuote("0-1|2-3"), "'0-1|2-3'");
+  EXPECT_EQ(ShellQuote(""), "''");
+  EXPECT_EQ(ShellQuote("a'; rm -rf $HOME"), "'a'\\''; rm -rf $HOME'");
+  EXPECT_EQ(ShellQuote("~/model"), "'~/model'");
+}
+
+TEST(VllmCommand, SaysPlacementSpaceAndLimitsInItsWords) {
+  EngineOptions options;
+  options.model = "org/name";
+  options.dtype = "bfloat16";
+  options.tensor_parallel = 2;
+  options.reserved_cpus = 3;
+  options.kv_cache_bytes = (uint64_t{5} << 30) / 2;
+  options.max_num_batched_tokens = 512;
+  const Json plan = *Json::Parse(R"({"ranks":[{"cpus":[0,1,2]},{"cpus":[4,5]}]})");
+  EXPECT_EQ(VllmShellText(options, plan),
+            "VLLM_CPU_KVCACHE_SPACE=3 VLLM_CPU_OMP_THREADS_BIND='0-2|4-5' "
+            "VLLM_CPU_NUM_OF_RESERVED_CPU=2 vllm serve org/name -tp 2 --dtype bfloat16 "
+            "--max-num-batched-tokens 512 --max-num-seqs 128");
+}
+
+TEST(VllmCommand, KeepsTheBindingsNameWhereNothingIsPinned) {
+  EngineOptions options;
+  options.model = "org/name";
+  options.threads_bind = "nobind";
+  const Json plan = *Json::Parse(R"({"ranks":[{"cpus":[]}]})");
+  EXPECT_THAT(VllmShellText(options, plan), HasSubstr("VLLM_CPU_OMP_THREADS_BIND=nobind"));
+  EXPECT_THAT(VllmShellText(options, Json()), Not(HasSubstr("RESERVED")));
+}
+
+TEST(VllmCommand, WritesAPresetsWeightsFirst) {
+  EngineOptions options;
+  options.model = "preset:tiny";
+  const std::string text = VllmShellText(options, Json());
+  EXPECT_THAT(text, HasSubstr("pinion model make --preset tiny ./tiny\n"));
+  EXPECT_THAT(text, HasSubstr("vllm serve ./tiny"));
+}
+
+TEST(VllmCommand, NamesWhatVllmCannotBeTold) {
+  EngineOptions options;
+  EXPECT_TRUE(WithoutVllmCounterpart(options).empty());
+  options.isa = "avx2";
+  EXPECT_EQ(WithoutVllmCounterpart(options), std::vector<std::string>{"isa=avx2"});
+}
+
+}  // namespace
+}  // namespace pinion::harness

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "harness/report/results.h"
+
+namespace pinion::harness {
+
+// What a sweep with known outcomes knows: the defaults, a winner for throughput, one dropped, one
+// that failed with a log, one infeasible and one pending. `hostile` is part of every text that a
+// model, a machine or a candidate can bring along.
+Results PlantedResults(const std::string& hostile = "");
+
+}  // namespace pinion::harness

@@ -1,0 +1,157 @@
+// Made-up results for the tests of this folder, and the test that they say what they claim.
+
+#include "planted.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/base/strings.h"
+#include "engine/run/options.h"
+
+namespace pinion::harness {
+namespace {
+
+constexpr int kRounds = 6;
+
+Estimate Around(double median, double spread) {
+  return {kRounds, median, median * spread / 3,
+          Interval{median * (1 - spread), median * (1 + spread), 0.968}};
+}
+
+Series MakeSeries(const std::string& metric, int concurrency, double median) {
+  Series series{metric, concurrency, {}, Around(median, 0.02)};
+  for (int round = 1; round <= kRounds; ++round)
+    series.samples.push_back({round, false, median * (1 + 0.002 * (round - 3)), round == 3});
+  return series;
+}
+
+// `speed`: relative to the defaults, in everything.
+void Measure(Candidate& candidate, int threads, double speed) {
+  candidate.status = CandidateStatus::kOk;
+  candidate.isa = "avx512_bf16";
+  candidate.dtype = "bfloat16";
+  candidate.threads = threads;
+  candidate.ranks = 1;
+  candidate.plan = *Json::Parse(R"({"ranks":[{"rank":0,"cpus":[0,1],"nodes":[0],"threads":2}]})");
+  candidate.series = {MakeSeries("output_tokens_per_s", 0, 512 * speed)};
+  for (const int clients : {1, 8}) {
+    const double tpot_s = 0.021 * (1 + 0.1 * clients) / speed;
+    candidate.series.push_back(MakeSeries("ttft_s", clients, 0.31 * clients / speed));
+    candidate.series.push_back(MakeSeries("tpot_s", clients, tpot_s));
+    candidate.series.push_back(MakeSeries("e2el_s", clients, 0.31 * clients / speed + 63 * tpot_s));
+    candidate.series.push_back(
+        MakeSeries("output_tokens_per_s", clients, 40 * clients * speed / (1 + 0.05 * clients)));
+  }
+  candidate.series.push_back(MakeSeries("peak_rss_bytes", 0, 3.1e9));
+  for (const Objective objective :
+       {Objective::kThroughput, Objective::kLatency, Objective::kBalanced}) {
+    Comparison comparison{objective, {}, {}};
+    if (!candidate.is_anchor) comparison.ratio = Around(speed, 0.025);
+    candidate.comparisons.push_back(comparison);
+  }
+}
+
+Candidate Add(Results& results, std::vector<Setting> settings, const std::string& hostile) {
+  Candidate candidate;
+  candidate.id = static_cast<int>(results.candidates.size());
+  candidate.is_anchor = candidate.id == 0;
+  EngineOptions options;
+  std::vector<std::string> label;
+  for (const Setting& setting : settings) {
+    if (setting.key == "threads_bind") options.threads_bind = setting.value;
+    label.push_back(setting.key + "=" + setting.value + hostile);
+  }
+  candidate.settings = std::move(settings);
+  candidate.options = ToJson(options);
+  candidate.label = candidate.is_anchor ? "default" : Join(label, " ");
+  return candidate;
+}
+
+Verdict MakeVerdict(Objective objective, Outcome outcome, int recommended, double ratio) {
+  Verdict verdict;
+  verdict.objective = Name(objective);
+  verdict.outcome = outcome;
+  verdict.recommended = recommended;
+  verdict.best = 1;
+  verdict.ratio = recommended == 0 ? Estimate{kRounds, 1, 0, std::nullopt} : Around(ratio, 0.025);
+  verdict.best_ratio = Around(ratio, 0.025);
+  verdict.floor = 0.021;
+  verdict.rounds = kRounds;
+  verdict.confirmed = outcome == Outcome::kWinner;
+  verdict.sentence = StrCat("candidate ", recommended, " it is");
+  return verdict;
+}
+
+void AddCandidates(Results& results, const std::string& hostile) {
+  Candidate candidate = Add(results, {}, hostile);
+  Measure(candidate, 1, 1);
+  results.candidates.push_back(candidate);
+  candidate = Add(results, {{"threads_bind", "0-1"}, {"isa", "avx2" + hostile}}, hostile);
+  Measure(candidate, 2, 1.42);
+  candidate.suspect_reasons = {"round 3: steal 4.1 %" + hostile};
+  results.candidates.push_back(candidate);
+  candidate = Add(results, {{"threads_bind", "nobind"}}, hostile);
+  Measure(candidate, 2, 0.83);
+  candidate.status = CandidateStatus::kDropped;
+  candidate.reason = "worse than the best so far after round 4" + hostile;
+  candidate.same_as = {"threads_bind=all" + hostile};
+  results.candidates.push_back(candidate);
+  candidate = Add(results, {{"tensor_parallel", "2"}}, hostile);
+  candidate.status = CandidateStatus::kFailed;
+  candidate.reason = "ended by signal 9 in round 1" + hostile;
+  candidate.log_tail = "12:00:01 E out of memory" + hostile;
+  candidate.log_path = "logs/3-1.log";
+  results.candidates.push_back(candidate);
+  candidate = Add(results, {{"tensor_parallel", "64"}}, hostile);
+  candidate.status = CandidateStatus::kInfeasible;
+  candidate.reason = "64 ranks need 64 CPUs, 2 are allowed" + hostile;
+  results.candidates.push_back(candidate);
+  results.candidates.push_back(Add(results, {{"max_num_seqs", "16"}}, hostile));
+}
+
+}  // namespace
+
+Results PlantedResults(const std::string& hostile) {
+  Results results;
+  results.model = "preset:tiny" + hostile;
+  results.command_line = "build/pinion sweep preset:tiny --out out/planted" + hostile;
+  results.version = "0.1.0";
+  results.commit = "0123456789ab";
+  results.started_at = "2026-11-20T18:00:00Z";
+  results.updated_at = "2026-11-20T18:08:20Z";
+  results.definition.rounds = kRounds;
+  results.definition.workload.concurrency = {1, 8};
+  results.machine.Set("cpu_model", "Imagined CPU" + hostile);
+  results.machine.Set("cores", 2);
+  results.machine.Set("cpus", 2);
+  results.machine.Set("nodes", Json::MakeArray());
+  results.budget.Set("cpus", std::vector<int>{0, 1});
+  results.budget.Set("memory_total_bytes", int64_t{25} << 30);
+  results.model_facts.Set("architecture", "LlamaForCausalLM" + hostile);
+  AddCandidates(results, hostile);
+  results.floors = {0.021, 0.021, 0.021};
+  results.verdicts = {MakeVerdict(Objective::kThroughput, Outcome::kWinner, 1, 1.42),
+                      MakeVerdict(Objective::kLatency, Outcome::kNoDifference, 0, 1.01),
+                      MakeVerdict(Objective::kBalanced, Outcome::kWinner, 1, 1.12)};
+  results.verdicts[2].tied = {2};
+  results.rounds_done = results.rounds_planned = results.confirmation_rounds = kRounds;
+  results.elapsed_s = 500;
+  results.finished = true;
+  if (!hostile.empty()) results.warnings = {"a warning" + hostile};
+  return results;
+}
+
+namespace {
+
+TEST(PlantedResults, HoldEveryStatus) {
+  const Results results = PlantedResults();
+  for (const CandidateStatus status :
+       {CandidateStatus::kOk, CandidateStatus::kDropped, CandidateStatus::kFailed,
+        CandidateStatus::kInfeasible, CandidateStatus::kPending}) {
+    bool found = false;
+    for (const Candidate& candidate : results.candidates) found |= candidate.status == status;
+    EXPECT_TRUE(found) << Name(status);
+  }
+}
+
+}  // namespace
+}  // namespace pinion::harness

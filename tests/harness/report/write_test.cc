@@ -1,0 +1,242 @@
+#include "harness/report/write.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <regex>
+#include <set>
+
+#include "engine/base/file.h"
+#include "engine/base/strings.h"
+#include "harness/profile/profile.h"
+#include "harness/report/export.h"
+#include "harness/report/markdown.h"
+#include "harness/report/page.h"
+#include "harness/report/words.h"
+#include "planted.h"
+
+namespace pinion::harness {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// A folder of the test's own, gone afterwards.
+class Outputs : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "pinion-report-XXXXXX").string();
+    ASSERT_TRUE(mkdtemp(name.data()));
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string Read(const std::string& name) const {
+    auto text = ReadFile(folder_ + "/" + name);
+    return text ? *text : "cannot read: " + text.error().message;
+  }
+  std::string folder_;
+};
+
+// Rows of fields, as RFC 4180 says.
+std::vector<std::vector<std::string>> ParseCsv(const std::string& text) {
+  std::vector<std::vector<std::string>> rows(1, {""});
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    std::string& field = rows.back().back();
+    if (quoted && text[i] == '"' && i + 1 < text.size() && text[i + 1] == '"') {
+      field += text[++i];
+    } else if (text[i] == '"') {
+      quoted = !quoted;
+    } else if (!quoted && text[i] == ',') {
+      rows.back().emplace_back();
+    } else if (!quoted && text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n') {
+      ++i;
+      rows.emplace_back(1, "");
+    } else {
+      field += text[i];
+    }
+  }
+  EXPECT_FALSE(quoted);
+  rows.pop_back();  // after the last line's end
+  return rows;
+}
+
+TEST_F(Outputs, AreAllThere) {
+  const auto written = WriteOutputs(PlantedResults(), folder_);
+  ASSERT_TRUE(written) << written.error().message;
+  for (const char* name :
+       {"results.json", "results.csv", "report.md", "report.html", "profiles/throughput.json",
+        "profiles/latency.json", "profiles/balanced.json"})
+    EXPECT_TRUE(std::filesystem::file_size(folder_ + "/" + name) > 0) << name;
+}
+
+TEST_F(Outputs, ProfilesReadBackAsTheRecommendedConfiguration) {
+  const Results results = PlantedResults();
+  ASSERT_TRUE(WriteOutputs(results, folder_));
+  const auto winner = ReadProfile(folder_ + "/profiles/throughput.json");
+  ASSERT_TRUE(winner) << winner.error().message;
+  EXPECT_EQ(winner->options.threads_bind, "0-1");
+  EXPECT_EQ(winner->options.model, "preset:tiny");
+  EXPECT_EQ(winner->machine, results.machine);
+  const auto unchanged = ReadProfile(folder_ + "/profiles/latency.json");
+  ASSERT_TRUE(unchanged) << unchanged.error().message;
+  EXPECT_EQ(unchanged->options.threads_bind, "auto");
+  const Json* ratio = winner->evidence.Find("ratio_to_default");
+  ASSERT_TRUE(ratio);
+  EXPECT_DOUBLE_EQ(ratio->Find("median")->number(), 1.42);
+}
+
+TEST_F(Outputs, AnObjectiveWithoutDataLeavesNoProfileBehind) {
+  Results results = PlantedResults();
+  ASSERT_TRUE(WriteOutputs(results, folder_));
+  results.verdicts[1].outcome = Outcome::kNoData;
+  ASSERT_TRUE(WriteOutputs(results, folder_));
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/profiles/latency.json"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/profiles/throughput.json"));
+}
+
+TEST_F(Outputs, ReportLoadsNothingFromAnywhere) {
+  ASSERT_TRUE(WriteOutputs(PlantedResults(), folder_));
+  const std::string page = Read("report.html");
+  EXPECT_THAT(page, HasSubstr("default-src 'none'"));
+  // What a browser fetches by itself: any attribute or style that takes a URL, and imports.
+  const std::string head_and_body = page.substr(0, page.find("<script>"));
+  for (const char* loads : {"src=", "href=", "url(", "@import", "<link", "<iframe", "<img"})
+    EXPECT_THAT(head_and_body, Not(HasSubstr(loads)));
+  EXPECT_THAT(page, Not(HasSubstr("<script src")));
+  EXPECT_THAT(head_and_body, Not(HasSubstr("{{")));  // no placeholder was left
+}
+
+TEST_F(Outputs, HostileNamesStayText) {
+  const std::string hostile =
+      "</script><script>alert(1)</script>\"'&<img src=x onerror=alert(2)>{{title}}";
+  const auto written = WriteOutputs(PlantedResults(hostile), folder_);
+  ASSERT_TRUE(written) << written.error().message;
+  const std::string page = Read("report.html");
+  EXPECT_THAT(page, Not(HasSubstr("<script>alert")));
+  EXPECT_THAT(page, Not(HasSubstr("<img src=x")));
+  EXPECT_THAT(page, HasSubstr("preset:tiny&lt;/script&gt;"));
+  const std::regex script("<script");
+  const auto scripts = std::distance(std::sregex_iterator(page.begin(), page.end(), script), {});
+  EXPECT_EQ(scripts, 3) << "data, libraries, page";
+  EXPECT_TRUE(Json::Parse(Read("results.json")));
+  EXPECT_THAT(Read("report.md"), Not(HasSubstr("<script>alert(1)</script>\\\"")));
+}
+
+TEST(ResultsCsvText, HasEveryCandidateAndOnlyFullRows) {
+  const Results results = PlantedResults(",\"\r\n");
+  const auto rows = ParseCsv(ResultsCsv(results));
+  ASSERT_GT(rows.size(), results.candidates.size());
+  std::set<std::string> seen;
+  for (const auto& row : rows) {
+    EXPECT_EQ(row.size(), rows[0].size());
+    seen.insert(row[0]);
+  }
+  EXPECT_EQ(seen.size(), results.candidates.size() + 1);  // and the header
+  EXPECT_EQ(rows[0][0], "candidate");
+}
+
+TEST(ResultsCsvText, KeepsFormulasFromRunningInASpreadsheet) {
+  Results results = PlantedResults();
+  results.candidates[1].label = "=HYPERLINK(1)";
+  const auto rows = ParseCsv(ResultsCsv(results));
+  bool found = false;
+  for (const auto& row : rows) {
+    EXPECT_NE(row[1].substr(0, 1), "=");
+    found |= row[1] == "'=HYPERLINK(1)";
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(ResultsJsonText, KeepsSamplesIntervalsAndReasons) {
+  const Json json = ResultsJson(PlantedResults(), "out/x");
+  const auto& candidates = json.Find("candidates")->array();
+  ASSERT_EQ(candidates.size(), 6u);
+  const Json& series = candidates[1].Find("series")->array()[0];
+  EXPECT_EQ(series.Find("samples")->array().size(), 6u);
+  EXPECT_TRUE(series.Find("estimate")->Find("interval")->is_object());
+  EXPECT_THAT(candidates[4].Find("reason")->string(), HasSubstr("64 ranks"));
+  const Json& verdict = json.Find("verdicts")->array()[0];
+  EXPECT_EQ(verdict.Find("launch")->string(), "build/pinion launch out/x/profiles/throughput.json");
+}
+
+TEST(ReportMarkdownText, SaysVerdictCommandsAndReasons) {
+  const std::string text = ReportMarkdown(PlantedResults(), "out/x/");
+  EXPECT_THAT(text, HasSubstr("42.0 % more tokens per second than the defaults"));
+  EXPECT_THAT(text, HasSubstr("differences below 2.1 % cannot be resolved here"));
+  EXPECT_THAT(text, HasSubstr("build/pinion launch out/x/profiles/throughput.json"));
+  EXPECT_THAT(text, HasSubstr("VLLM_CPU_OMP_THREADS_BIND=0-1"));
+  EXPECT_THAT(text, HasSubstr("ended by signal 9"));
+  EXPECT_THAT(text, HasSubstr("64 ranks need 64 CPUs"));
+}
+
+TEST(VerdictWords, NeverClaimMoreThanTheVerdict) {
+  Results results = PlantedResults();
+  Verdict& verdict = results.verdicts[0];
+  for (const Outcome outcome :
+       {Outcome::kDefaultBest, Outcome::kNoDifference, Outcome::kTooFewRounds, Outcome::kNoData}) {
+    verdict.outcome = outcome;
+    verdict.recommended = 0;
+    const Words words = InWords(results, verdict);
+    EXPECT_THAT(words.headline, Not(HasSubstr("42.0 %"))) << Name(outcome);
+    EXPECT_THAT(words.headline, Not(HasSubstr("0-1"))) << Name(outcome);
+  }
+  verdict.floor = 0;
+  EXPECT_THAT(InWords(results, verdict).floor, HasSubstr("too few rounds"));
+}
+
+TEST(VerdictWords, PrintNoIntervalWhereThereIsNone) {
+  EXPECT_EQ(FormatChangeInterval({4, 1.1, 0, std::nullopt}), "no interval (n = 4)");
+  EXPECT_EQ(FormatChangeInterval({6, 1.1, 0, Interval{1.05, 1.2, 0.96}}), "+5.0 to +20.0 %");
+}
+
+TEST(Figures, KeepThreeDigitsInAUnitThatFits) {
+  EXPECT_EQ(FormatFigure("s", 0.02134), "21.3 ms");
+  EXPECT_EQ(FormatFigure("s", 1.5), "1.50 s");
+  EXPECT_EQ(FormatFigure("tokens/s", 1234.5), "1234 tokens/s");
+  EXPECT_EQ(FormatFigure("tokens/s", 0), "0 tokens/s");
+  EXPECT_EQ(FormatSeconds(500), "8 min 20 s");
+}
+
+TEST(Template, RefusesUnknownAndForgottenNames) {
+  EXPECT_EQ(*FillTemplate("a{{x}}b", {{"x", "{{x}}"}}), "a{{x}}b");
+  EXPECT_THAT(FillTemplate("{{y}}", {{"x", ""}}).error().message, HasSubstr("'y'"));
+  EXPECT_THAT(FillTemplate("-", {{"x", ""}}).error().message, HasSubstr("'x'"));
+  EXPECT_THAT(FillTemplate("{{x", {{"x", ""}}).error().message, HasSubstr("without closing"));
+}
+
+TEST(PageParts, AreNamedWhereTheyAreMissing) {
+  const auto parts = ReadPageParts("/nonexistent/reports");
+  ASSERT_FALSE(parts);
+  EXPECT_THAT(parts.error().message, HasSubstr("/nonexistent/reports/template.html"));
+}
+
+TEST(ChartData, LeavesOutWhatWasNotMeasured) {
+  const Results results = PlantedResults();
+  EXPECT_EQ(ScatterPoints(results).array().size(), 6u);  // 3 measured, 2 concurrencies
+  const Json cells = HeatCells(results);
+  ASSERT_EQ(cells.array().size(), 3u);
+  for (const Json& cell : cells.array())
+    if (cell.Find("binding")->string() == "0-1") {
+      EXPECT_EQ(cell.Find("text")->string(), "+42.0 %");
+    }
+}
+
+TEST(CandidateTables, ShowAllOfThem) {
+  const Results results = PlantedResults();
+  const std::string both = (CandidateTable(results) + FailureTable(results)).markup();
+  for (const Candidate& candidate : results.candidates)
+    EXPECT_THAT(both, HasSubstr(SettingsText(candidate)));
+  EXPECT_THAT(both, HasSubstr("out of memory"));
+  EXPECT_THAT(both, HasSubstr("no trial has run yet"));
+}
+
+TEST(CandidateTables, AnEmptySweepIsSaidNotDrawn) {
+  Results results = PlantedResults();
+  for (Candidate& candidate : results.candidates) candidate.series.clear();
+  EXPECT_THAT(CandidateTable(results).markup(), HasSubstr("No configuration has been measured"));
+}
+
+}  // namespace
+}  // namespace pinion::harness
