@@ -1,0 +1,112 @@
+#include "engine/model/decoder.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "engine/base/check.h"
+#include "engine/base/strings.h"
+#include "engine/model/forward.h"
+#include "engine/model/kv_cache.h"
+#include "engine/model/weights.h"
+#include "engine/model/workspace.h"
+
+namespace pinion {
+namespace {
+
+class ShardedDecoder : public Decoder {
+ public:
+  ShardedDecoder(const DecoderSpec& spec, std::shared_ptr<const TensorSource> source, Ranks& ranks,
+                 const DecoderOptions& options)
+      : ranks_(ranks), source_(std::move(source)) {
+    model_.spec = spec;
+    model_.options = options;
+    model_.table = &kernels::TableFor(options.isa);
+    model_.source = source_.get();
+  }
+
+  Status Load() {
+    const DecoderSpec& spec = model_.spec;
+    PINION_ASSIGN(model_.embedding, source_->Find(spec.names.embedding));
+    if (!spec.names.position_embedding.empty()) {
+      PINION_ASSIGN(model_.position_embedding, source_->Find(spec.names.position_embedding));
+    }
+    PINION_ASSIGN(model_.weights, LoadWeights(spec, model_.options.dtype, *source_, ranks_));
+    for (int rank = 0; rank < ranks_.count(); ++rank) {
+      const Shard& shard = model_.weights[static_cast<size_t>(rank)].shard;
+      PINION_ASSIGN(Workspace workspace,
+                    Workspace::Allocate(spec, shard, model_.options.dtype, model_.options.max_rows,
+                                        static_cast<size_t>(ranks_.threads(rank))));
+      model_.workspaces.push_back(std::move(workspace));
+    }
+    model_.logits_stride = kernels::RoundUp(static_cast<size_t>(spec.vocabulary), kernels::kBlockN);
+    PINION_ASSIGN(logits_, Pages::Allocate(kLogitChunk * model_.logits_stride * sizeof(float)));
+    model_.logits = logits_.as<float>();
+    return {};
+  }
+
+  Status AllocateKv(size_t blocks) override {
+    model_.caches.clear();
+    for (const RankWeights& weights : model_.weights) {
+      PINION_ASSIGN(KvCache cache,
+                    KvCache::Allocate(model_.spec, weights.shard, model_.options.dtype,
+                                      model_.options.block_tokens, blocks));
+      model_.caches.push_back(std::move(cache));
+    }
+    return {};
+  }
+
+  uint64_t weight_bytes() const override {
+    uint64_t bytes = 0;
+    for (const RankWeights& weights : model_.weights) bytes += weights.storage.size_bytes();
+    return bytes;
+  }
+
+  uint64_t kv_bytes() const override {
+    uint64_t bytes = 0;
+    for (const KvCache& cache : model_.caches) bytes += cache.size_bytes();
+    return bytes;
+  }
+
+  void Forward(const StepBatch& batch, const LogitsSink& sink) override {
+    CHECK(batch.tokens.size() <= model_.options.max_rows) << batch.tokens.size();
+    CHECK(!model_.caches.empty()) << "AllocateKv comes first";
+    for (size_t rank = 0; rank < model_.workspaces.size(); ++rank) {
+      Workspace& w = model_.workspaces[rank];
+      w.plan.Build(batch, model_.weights[rank].shard,
+                   static_cast<size_t>(ranks_.threads(static_cast<int>(rank))),
+                   model_.options.block_tokens);
+      if (w.parts.size() < w.plan.parts * PartStride(model_.spec))
+        w.parts.resize(w.plan.parts * PartStride(model_.spec));
+      for (int layer = 0; layer < model_.spec.layers; ++layer)
+        w.next_item[static_cast<size_t>(layer)].store(0, std::memory_order_relaxed);
+    }
+    ranks_.Run([&](const Worker& worker) { RunForward(model_, worker, batch, sink); });
+  }
+
+ private:
+  Ranks& ranks_;
+  std::shared_ptr<const TensorSource> source_;
+  Pages logits_;
+  LoadedModel model_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Decoder>> Decoder::Load(const DecoderSpec& spec,
+                                               std::shared_ptr<const TensorSource> source,
+                                               Ranks& ranks, const DecoderOptions& options) {
+  auto decoder = std::make_unique<ShardedDecoder>(spec, std::move(source), ranks, options);
+  PINION_TRY(decoder->Load());
+  return decoder;
+}
+
+uint64_t WorkspaceBytes(const DecoderSpec& spec, const DecoderOptions& options, int ranks, int rank) {
+  const Shard shard = MakeShard(spec, ranks, rank);
+  const uint64_t logits = rank == 0 ? kLogitChunk * sizeof(float) *
+                                          static_cast<uint64_t>(spec.vocabulary)
+                                    : 0;
+  return Workspace::Bytes(spec, shard, options.dtype, options.max_rows) + logits;
+}
+
+}  // namespace pinion

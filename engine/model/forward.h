@@ -1,0 +1,34 @@
+#pragma once
+
+#include <vector>
+
+#include "engine/host/team.h"
+#include "engine/model/decoder.h"
+#include "engine/model/kv_cache.h"
+#include "engine/model/spec.h"
+#include "engine/model/step.h"
+#include "engine/model/weights.h"
+#include "engine/model/workspace.h"
+
+namespace pinion {
+
+// Everything a forward pass reads, and the buffers it writes; one entry a rank in the vectors.
+struct LoadedModel {
+  DecoderSpec spec;
+  DecoderOptions options;
+  const kernels::Table* table = nullptr;
+  const TensorSource* source = nullptr;
+  TensorInfo embedding, position_embedding;  // the latter without a name where there is none
+  std::vector<RankWeights> weights;
+  std::vector<KvCache> caches;
+  std::vector<Workspace> workspaces;
+  float* logits = nullptr;  // [kLogitChunk][logits_stride], written by all ranks
+  size_t logits_stride = 0;
+};
+
+// One thread's part of a step; called by every thread of every rank at once. Phases are separated by
+// barriers: a phase reads what the phase before it wrote, on any thread.
+void RunForward(LoadedModel& model, const Worker& worker, const StepBatch& batch,
+                const LogitsSink& sink);
+
+}  // namespace pinion

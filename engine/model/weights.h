@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/host/memory.h"
+#include "engine/host/team.h"
+#include "engine/model/shard.h"
+#include "engine/model/spec.h"
+#include "engine/model/tensors.h"
+#include "kernels/kernels.h"
+
+namespace pinion {
+
+// A weight matrix in the kernels' packed layout; the memory belongs to RankWeights.
+struct PackedMatrix {
+  std::byte* data = nullptr;
+  kernels::Dtype dtype = kernels::Dtype::kF32;
+  size_t outputs = 0, k = 0;  // before padding
+
+  size_t blocks() const { return (outputs + kernels::kBlockN - 1) / kernels::kBlockN; }
+  size_t k_padded() const { return kernels::RoundUp(k, kernels::kPadK); }
+  size_t block_bytes() const { return kernels::PackedBlockBytes(dtype, k); }
+  size_t size_bytes() const { return blocks() * block_bytes(); }
+  const std::byte* block(size_t index) const { return data + index * block_bytes(); }
+};
+
+// One layer of one rank. Vectors are float32; absent biases are null. Matrices whose share is empty
+// have no outputs or no inputs.
+struct LayerWeights {
+  float *attention_norm = nullptr, *attention_norm_bias = nullptr;  // [hidden]
+  float *mlp_norm = nullptr, *mlp_norm_bias = nullptr;              // [hidden]
+  PackedMatrix qkv;     // [(q heads + 2 kv heads) * head_dim][hidden]
+  PackedMatrix o;       // [hidden][q heads * head_dim]
+  // Gated MLP: blocks of 64 gate outputs and 64 up outputs take turns, so that the thread that
+  // computes both can multiply them at once. Plain MLP: fc1's outputs.
+  PackedMatrix mlp_in;  // [blocks * 64][hidden]
+  PackedMatrix down;    // [hidden][intermediate share]
+  float* qkv_bias = nullptr;     // [qkv.outputs]
+  float* o_bias = nullptr;       // [hidden], whole on every rank: added after the reduction
+  float* mlp_in_bias = nullptr;  // [mlp_in.outputs], in the matrix's order
+  float* down_bias = nullptr;    // [hidden], whole on every rank
+};
+
+// All packed weights of one rank, in one mapping whose pages the rank's threads touch first.
+struct RankWeights {
+  Shard shard;
+  Pages storage;
+  std::vector<LayerWeights> layers;
+  float *final_norm = nullptr, *final_norm_bias = nullptr;
+  PackedMatrix head;  // [vocabulary share][hidden]
+};
+
+// Bytes that RankWeights::storage of one rank will take.
+uint64_t ShardWeightBytes(const DecoderSpec& spec, kernels::Dtype dtype, int ranks, int rank);
+
+// Packs every rank's share, all ranks and threads at once: each thread packs the blocks that it will
+// compute with. Every tensor the spec names must exist in `source` (OpenWeights has checked it).
+Result<std::vector<RankWeights>> LoadWeights(const DecoderSpec& spec, kernels::Dtype dtype,
+                                             const TensorSource& source, Ranks& ranks);
+
+// Blocks of `matrix` that `worker` computes: the same at loading and at every step. Gated MLP inputs
+// are dealt in pairs (`unit` 2), everything else singly.
+inline std::pair<size_t, size_t> BlocksOf(const Worker& worker, const PackedMatrix& matrix,
+                                          size_t unit = 1) {
+  const auto [begin, end] = worker.Slice(matrix.blocks() / unit);
+  return {begin * unit, end * unit};
+}
+
+}  // namespace pinion

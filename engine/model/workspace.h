@@ -1,0 +1,56 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/host/memory.h"
+#include "engine/model/attention_plan.h"
+#include "engine/model/shard.h"
+#include "engine/model/spec.h"
+#include "kernels/kernels.h"
+
+namespace pinion {
+
+// Scratch of one thread; its pages are touched by that thread first.
+struct ThreadScratch {
+  Pages storage;
+  float* mlp_tile = nullptr;                   // [kMlpTileRows][128]: a gate and an up block
+  float *part_out = nullptr, *part_max = nullptr, *part_sum = nullptr;  // one attention item
+  std::vector<std::byte> row;                  // one embedding row, where it is made up
+};
+inline constexpr size_t kMlpTileRows = 256;  // 256 x 128 floats = 128 KiB: stays in L2 with a W panel
+
+// Buffers of one rank for one step; rows are the step's tokens. Padding columns are zero and stay so.
+struct Workspace {
+  Pages storage;
+  float* residual = nullptr;      // [rows][hidden]
+  std::byte* normed = nullptr;    // [rows][hidden padded], activation type
+  float* qkv = nullptr;           // [rows][qkv_stride]
+  std::byte* attended = nullptr;  // [rows][q padded], activation type
+  float* attention_partial = nullptr;  // [rows][hidden_stride]: this rank's term of the o projection
+  std::byte* mlp = nullptr;            // [rows][intermediate padded], activation type
+  float* mlp_partial = nullptr;        // [rows][hidden_stride]: this rank's term of down
+  float *cosine = nullptr, *sine = nullptr;  // [rows][head_dim / 2]
+  size_t qkv_stride = 0, hidden_stride = 0, normed_stride = 0, attended_stride = 0, mlp_stride = 0;
+
+  AttentionPlan plan;
+  std::vector<float> parts;  // partial results of cut contexts: see PartStride
+  std::unique_ptr<std::atomic<uint32_t>[]> next_item;  // one counter a layer
+  std::vector<ThreadScratch> threads;
+
+  static Result<Workspace> Allocate(const DecoderSpec& spec, const Shard& shard,
+                                    kernels::Dtype dtype, size_t max_rows, size_t threads);
+  static uint64_t Bytes(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
+                        size_t max_rows);
+};
+
+// Floats of one slot of Workspace::parts: out [64][head_dim], max [64], sum [64].
+inline size_t PartStride(const DecoderSpec& spec) {
+  return kernels::kAttentionRows * (static_cast<size_t>(spec.head_dim) + 2);
+}
+
+}  // namespace pinion
