@@ -1,0 +1,113 @@
+#include "engine/run/capacity.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "engine/base/strings.h"
+#include "engine/model/kv_cache.h"
+#include "engine/model/weights.h"
+#include "engine/model/workspace.h"
+
+namespace pinion {
+namespace {
+
+// Where no KV space is asked for, at least this much context must fit to be of use.
+constexpr size_t kLeastTokens = 2048;
+
+size_t BlocksFor(size_t tokens, const EngineOptions& options) {
+  const auto block = static_cast<size_t>(options.block_size);
+  return (tokens + block - 1) / block;
+}
+
+uint64_t LeastKvBytes(const RankNeeds& needs, const EngineOptions& options, size_t model_length) {
+  if (options.kv_cache_bytes) return needs.kv_per_block > 0 ? *options.kv_cache_bytes : 0;
+  return needs.kv_per_block * BlocksFor(std::min(model_length, kLeastTokens), options);
+}
+
+std::string Sum(uint64_t weights, uint64_t workspace, uint64_t kv) {
+  return StrCat("weights ", FormatBytes(weights), " + workspace ", FormatBytes(workspace), " + KV ",
+                FormatBytes(kv), " = ", FormatBytes(weights + workspace + kv));
+}
+
+std::string WayOut(uint64_t fixed, uint64_t limit, const EngineOptions& options) {
+  if (fixed < limit && options.kv_cache_bytes)
+    return StrCat("; --kv-cache-space of at most ",
+                  FormatBytes((limit - fixed) / static_cast<uint64_t>(options.tensor_parallel)),
+                  " per rank would fit");
+  return "; use a smaller model or dtype, a lower --max-num-batched-tokens, or a machine with more "
+         "memory";
+}
+
+}  // namespace
+
+std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder, int ranks) {
+  std::vector<RankNeeds> needs;
+  for (int rank = 0; rank < ranks; ++rank)
+    needs.push_back({ShardWeightBytes(spec, decoder.dtype, ranks, rank),
+                     WorkspaceBytes(spec, decoder, ranks, rank),
+                     KvCache::BytesPerBlock(spec, MakeShard(spec, ranks, rank), decoder.dtype,
+                                            decoder.block_tokens)});
+  return needs;
+}
+
+Result<size_t> ResolveModelLength(const DecoderSpec& spec, const EngineOptions& options) {
+  if (!options.max_model_len) return static_cast<size_t>(spec.max_positions);
+  if (*options.max_model_len > spec.max_positions)
+    return Fail(ErrorCode::kUsage,
+                StrCat("--max-model-len ", *options.max_model_len, " exceeds the ",
+                       spec.max_positions, " positions that the model was made for"));
+  return static_cast<size_t>(*options.max_model_len);
+}
+
+Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& options,
+                     size_t model_length, const Machine& machine, const Budget& budget,
+                     const Plan& plan) {
+  uint64_t weights = 0, workspace = 0, kv = 0;
+  std::map<int, uint64_t> per_node;
+  for (size_t rank = 0; rank < needs.size(); ++rank) {
+    const uint64_t rank_kv = LeastKvBytes(needs[rank], options, model_length);
+    weights += needs[rank].weights;
+    workspace += needs[rank].workspace;
+    kv += rank_kv;
+    const auto& nodes = plan.ranks[rank].nodes;
+    for (int node : nodes)
+      per_node[node] += (needs[rank].weights + needs[rank].workspace + rank_kv) / nodes.size();
+  }
+  if (weights + workspace + kv > budget.memory_available_bytes)
+    return Fail(ErrorCode::kExhausted,
+                StrCat("'", options.model, "' needs ", Sum(weights, workspace, kv), ", but ",
+                       FormatBytes(budget.memory_available_bytes), " of memory are free",
+                       WayOut(weights + workspace, budget.memory_available_bytes, options)));
+  for (const NumaNode& node : machine.nodes) {
+    const auto at = per_node.find(node.id);
+    if (at != per_node.end() && node.memory_bytes > 0 && at->second > node.memory_bytes)
+      return Fail(ErrorCode::kExhausted,
+                  StrCat("NUMA node ", node.id, " has ", FormatBytes(node.memory_bytes), ", but ",
+                         FormatBytes(at->second), " would be placed there (", Sum(weights, workspace, kv),
+                         " over all ranks)", WayOut(weights + workspace, node.memory_bytes, options)));
+  }
+  return {};
+}
+
+Result<size_t> SizeKv(const std::vector<RankNeeds>& needs, const EngineOptions& options,
+                      size_t model_length, uint64_t available_bytes) {
+  uint64_t per_block_all = 0, largest = 1;
+  for (const RankNeeds& rank : needs) {
+    per_block_all += rank.kv_per_block;
+    largest = std::max(largest, rank.kv_per_block);
+  }
+  const size_t useful =
+      BlocksFor(model_length, options) * static_cast<size_t>(options.max_num_seqs);
+  if (!options.kv_cache_bytes)
+    return std::clamp<size_t>(available_bytes / 2 / std::max<uint64_t>(1, per_block_all), 1, useful);
+  const size_t blocks = *options.kv_cache_bytes / largest;
+  if (blocks == 0)
+    return Fail(ErrorCode::kUsage,
+                StrCat("--kv-cache-space of ", FormatBytes(*options.kv_cache_bytes),
+                       " does not hold one block of ", options.block_size, " tokens (",
+                       FormatBytes(largest), " per rank)"));
+  return std::min(blocks, useful);
+}
+
+}  // namespace pinion

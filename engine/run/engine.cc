@@ -1,0 +1,220 @@
+#include "engine/run/engine.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/clock.h"
+#include "engine/base/strings.h"
+#include "engine/run/start.h"
+
+namespace pinion {
+namespace {
+
+// A well-mixed seed for a request that brings none (splitmix64's finaliser; Steele et al., 2014).
+uint64_t MixSeed(uint64_t engine_seed, uint64_t request) {
+  uint64_t z = engine_seed + 0x9e3779b97f4a7c15ull * (request + 1);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+TokenEvent MakeEvent(const Sequence& sequence, int64_t now_ns) {
+  TokenEvent event;
+  event.request = sequence.id;
+  event.finish = sequence.finish;
+  event.prompt_tokens = sequence.prompt_tokens;
+  event.cached_tokens = sequence.cached_prompt_tokens;
+  event.output_tokens = sequence.output_tokens();
+  event.arrived_ns = sequence.arrived_ns;
+  event.scheduled_ns = sequence.scheduled_ns;
+  event.first_token_ns = sequence.first_token_ns;
+  event.now_ns = now_ns;
+  return event;
+}
+
+class EngineLoop : public Engine {
+ public:
+  explicit EngineLoop(StartedModel model)
+      : model_(std::move(model)),
+        table_(kernels::TableFor(model_.isa)),
+        pool_(model_.info.blocks, model_.info.block_tokens, model_.options.prefix_caching),
+        scheduler_({static_cast<size_t>(model_.options.max_num_batched_tokens),
+                    static_cast<size_t>(model_.options.max_num_seqs), model_.info.max_model_len},
+                   pool_) {}
+
+  const EngineInfo& info() const override { return model_.info; }
+  const ModelFiles& model() const override { return model_.files; }
+  bool idle() const override { return scheduler_.idle() && aborted_.empty(); }
+  void SetScoreSink(ScoreSink sink) override { score_sink_ = std::move(sink); }
+  void DropPrefixCache() override { pool_.DropCached(); }
+
+  EngineStats stats() const override {
+    EngineStats stats;
+    stats.scheduler = scheduler_.stats();
+    stats.kv = pool_.stats();
+    stats.blocks_used = pool_.used();
+    stats.blocks_total = pool_.total();
+    stats.steps = steps_;
+    stats.prompt_tokens = prompt_tokens_;
+    stats.output_tokens = output_tokens_;
+    return stats;
+  }
+
+  Json ServerInfo() const override;
+
+  Status Add(Request request) override {
+    const int vocabulary = model_.files.spec.vocabulary;
+    for (int32_t id : request.prompt_ids)
+      if (id < 0 || id >= vocabulary)
+        return Fail(ErrorCode::kUsage, StrCat("prompt token ", id, " is outside the vocabulary of ",
+                                              vocabulary, " tokens"));
+    PINION_TRY(Validate(request.params));
+    auto sequence = std::make_unique<Sequence>();
+    sequence->id = request.id;
+    sequence->prompt_tokens = request.prompt_ids.size();
+    sequence->tokens = std::move(request.prompt_ids);
+    sequence->score = request.score;
+    sequence->eos_ids = model_.files.spec.eos_ids;
+    sequence->arrived_ns = NowNs();
+    const uint64_t seed = request.params.seed.value_or(MixSeed(model_.options.seed, request.id));
+    if (!request.score)
+      sequence->sampler.emplace(request.params, seed, sequence->eos_ids, sequence->tokens);
+    sequence->params = std::move(request.params);
+    return scheduler_.Add(std::move(sequence));
+  }
+
+  void Abort(uint64_t request) override {
+    if (auto sequence = scheduler_.Abort(request))
+      aborted_.push_back(MakeEvent(*sequence, NowNs()));
+  }
+
+  void Step(std::vector<TokenEvent>& events) override {
+    for (TokenEvent& event : aborted_) events.push_back(std::move(event));
+    aborted_.clear();
+    const std::vector<Slice>& slices = scheduler_.Schedule();
+    if (slices.empty()) return;
+    FillBatch(slices);
+    model_.decoder->Forward(batch_, [this](const Worker& worker, size_t first, size_t count,
+                                           float* logits, size_t stride) {
+      Consume(worker, first, count, logits, stride);
+    });
+    ++steps_;
+    Commit(slices, events);
+  }
+
+ private:
+  // What a row of logits is for: the next token of a sequence, or the score of a position.
+  struct LogitUse {
+    Sequence* sequence;
+    size_t position;
+    bool sample;
+    SampledToken token;
+  };
+
+  void FillBatch(const std::vector<Slice>& slices) {
+    batch_.Clear();
+    uses_.clear();
+    const int64_t now = NowNs();
+    for (const Slice& slice : slices) {
+      Sequence& sequence = *slice.sequence;
+      if (sequence.scheduled_ns == 0) sequence.scheduled_ns = now;
+      const size_t row = batch_.tokens.size();
+      batch_.slices.push_back({row, slice.count, slice.first, sequence.block_table.data()});
+      const auto from = sequence.tokens.begin() + static_cast<ptrdiff_t>(slice.first);
+      batch_.tokens.insert(batch_.tokens.end(), from, from + static_cast<ptrdiff_t>(slice.count));
+      const bool sample = slice.samples && !sequence.score;
+      const size_t wanted = sequence.score ? slice.count : sample ? 1 : 0;
+      for (size_t i = slice.count - wanted; i < slice.count; ++i) {
+        batch_.logit_rows.push_back(static_cast<int32_t>(row + i));
+        uses_.push_back({&sequence, slice.first + i, sample, {}});
+      }
+      prompt_tokens_ += slice.first < sequence.prompt_tokens
+                            ? std::min(slice.count, sequence.prompt_tokens - slice.first)
+                            : 0;
+    }
+  }
+
+  // Sampling is shared by the threads of rank 0; scores are handed on by the calling thread alone, in
+  // order of position.
+  void Consume(const Worker& worker, size_t first, size_t count, float* logits, size_t stride) {
+    const auto vocabulary = static_cast<size_t>(model_.files.spec.vocabulary);
+    for (size_t i = 0; i < count; ++i) {
+      LogitUse& use = uses_[first + i];
+      float* row = logits + i * stride;
+      if (use.sample) {
+        if (i % static_cast<size_t>(worker.threads) == static_cast<size_t>(worker.thread))
+          use.token = use.sequence->sampler->Sample(table_, {row, vocabulary});
+      } else if (worker.thread == 0 && score_sink_) {
+        score_sink_(use.sequence->id, use.position, row, vocabulary);
+      }
+    }
+  }
+
+  // Slices belong to live sequences only until Commit: events are begun before and ended after it.
+  void Commit(const std::vector<Slice>& slices, std::vector<TokenEvent>& events) {
+    const int64_t now = NowNs();
+    std::vector<int32_t> sampled;
+    std::vector<Sequence*> emitting;
+    const size_t first_event = events.size();
+    for (LogitUse& use : uses_) {
+      if (!use.sample) continue;
+      sampled.push_back(use.token.id);
+      emitting.push_back(use.sequence);
+      if (use.sequence->first_token_ns == 0) use.sequence->first_token_ns = now;
+      use.sequence->last_token_ns = now;
+      events.push_back(MakeEvent(*use.sequence, now));
+      events.back().has_token = true;
+      events.back().token = std::move(use.token);
+      ++events.back().output_tokens;
+    }
+    output_tokens_ += sampled.size();
+    for (const auto& finished : scheduler_.Commit(sampled)) {
+      const auto at = std::find(emitting.begin(), emitting.end(), finished.get());
+      if (at != emitting.end())
+        events[first_event + static_cast<size_t>(at - emitting.begin())].finish = finished->finish;
+      else
+        events.push_back(MakeEvent(*finished, now));
+    }
+  }
+
+  StartedModel model_;
+  const kernels::Table& table_;
+  BlockPool pool_;
+  Scheduler scheduler_;
+  ScoreSink score_sink_;
+  StepBatch batch_;
+  std::vector<LogitUse> uses_;
+  std::vector<TokenEvent> aborted_;
+  uint64_t steps_ = 0, prompt_tokens_ = 0, output_tokens_ = 0;
+};
+
+Json EngineLoop::ServerInfo() const {
+  const EngineInfo& info = model_.info;
+  Json kv = Json::MakeObject();
+  kv.Set("bytes", info.kv_bytes);
+  kv.Set("block_tokens", static_cast<uint64_t>(info.block_tokens));
+  kv.Set("blocks", static_cast<uint64_t>(info.blocks));
+  kv.Set("tokens", static_cast<uint64_t>(info.blocks * info.block_tokens));
+  Json out = Json::MakeObject();
+  out.Set("options", ToJson(model_.options));
+  out.Set("plan", ToJson(info.plan));
+  out.Set("isa", info.isa);
+  out.Set("dtype", info.dtype);
+  out.Set("threads", info.threads);
+  out.Set("max_model_len", static_cast<uint64_t>(info.max_model_len));
+  out.Set("weight_bytes", info.weight_bytes);
+  out.Set("kv_cache", std::move(kv));
+  out.Set("stages", info.stages);
+  return out;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::Start(const EngineOptions& options) {
+  PINION_ASSIGN(StartedModel model, StartModel(options));
+  return std::make_unique<EngineLoop>(std::move(model));
+}
+
+}  // namespace pinion

@@ -1,0 +1,181 @@
+#include "engine/run/options.h"
+
+#include <cstdlib>
+#include <functional>
+#include <limits>
+
+#include "engine/base/strings.h"
+#include "kernels/isa.h"
+
+namespace pinion {
+namespace {
+
+constexpr uint64_t kGib = uint64_t{1} << 30;
+
+// One field of EngineOptions and how it goes to and from JSON.
+struct Field {
+  const char* name;
+  std::function<Json(const EngineOptions&)> write;
+  std::function<Status(const Json&, EngineOptions&)> read;
+};
+
+template <typename T>
+Field Plain(const char* name, T EngineOptions::*member) {
+  return {name, [=](const EngineOptions& options) { return Json(options.*member); },
+          [=](const Json& object, EngineOptions& options) -> Status {
+            PINION_ASSIGN(options.*member, Require<T>(object, name));
+            return {};
+          }};
+}
+
+template <typename T>
+Field MaybeUnset(const char* name, std::optional<T> EngineOptions::*member) {
+  return {name,
+          [=](const EngineOptions& options) {
+            return options.*member ? Json(*(options.*member)) : Json();
+          },
+          [=](const Json& object, EngineOptions& options) -> Status {
+            (options.*member).reset();
+            if (object.Find(name)->is_null()) return {};
+            PINION_ASSIGN(options.*member, Require<T>(object, name));
+            return {};
+          }};
+}
+
+Json WriteKvSpace(const EngineOptions& options) {
+  if (!options.kv_cache_bytes) return {};
+  return static_cast<double>(*options.kv_cache_bytes) / static_cast<double>(kGib);
+}
+
+Status ReadKvSpace(const Json& object, EngineOptions& options) {
+  const Json& value = *object.Find("kv_cache_space");
+  options.kv_cache_bytes.reset();
+  if (value.is_null()) return {};
+  if (!value.is_number() && !value.is_string())
+    return Fail(ErrorCode::kUsage, StrCat("kv_cache_space is ", value.Dump(),
+                                          ", want GiB as a number or a text such as \"512MiB\""));
+  const std::string text = value.is_string() ? value.string() : value.Dump();
+  PINION_ASSIGN(options.kv_cache_bytes, ParseBytes(text, kGib, "kv_cache_space"));
+  return {};
+}
+
+Status ReadSeed(const Json& object, EngineOptions& options) {
+  PINION_ASSIGN(const int64_t seed, Require<int64_t>(object, "seed"));
+  options.seed = static_cast<uint64_t>(seed);
+  return {};
+}
+
+const std::vector<Field>& Fields() {
+  static const std::vector<Field> fields = {
+      Plain("model", &EngineOptions::model),
+      Plain("dtype", &EngineOptions::dtype),
+      Plain("isa", &EngineOptions::isa),
+      Plain("threads_bind", &EngineOptions::threads_bind),
+      MaybeUnset("reserved_cpus", &EngineOptions::reserved_cpus),
+      Plain("tensor_parallel", &EngineOptions::tensor_parallel),
+      {"kv_cache_space", WriteKvSpace, ReadKvSpace},
+      Plain("block_size", &EngineOptions::block_size),
+      Plain("max_num_batched_tokens", &EngineOptions::max_num_batched_tokens),
+      Plain("max_num_seqs", &EngineOptions::max_num_seqs),
+      MaybeUnset("max_model_len", &EngineOptions::max_model_len),
+      Plain("prefix_caching", &EngineOptions::prefix_caching),
+      {"seed",
+       [](const EngineOptions& options) { return Json(static_cast<int64_t>(options.seed)); },
+       ReadSeed},
+      Plain("has_frontend", &EngineOptions::has_frontend),
+  };
+  return fields;
+}
+
+std::string FieldNames() {
+  std::vector<std::string> names;
+  for (const Field& field : Fields()) names.emplace_back(field.name);
+  return Join(names, ", ");
+}
+
+Status AtLeastOne(int value, std::string_view flag) {
+  if (value >= 1) return {};
+  return Fail(ErrorCode::kUsage, StrCat(flag, " is ", value, ", want 1 or more"));
+}
+
+Status CheckIsa(const std::string& isa) {
+  if (isa == "auto") return {};
+  std::vector<std::string> usable;
+  for (kernels::Isa each : kernels::UsableIsas()) usable.emplace_back(kernels::Name(each));
+  const auto parsed = kernels::ParseIsa(isa);
+  for (kernels::Isa each : kernels::UsableIsas())
+    if (parsed == each) return {};
+  return Fail(ErrorCode::kUsage,
+              StrCat("--isa '", isa, parsed ? "' is not usable on this machine" : "' is unknown",
+                     "; use auto or one of ", Join(usable, ", ")));
+}
+
+}  // namespace
+
+Status Validate(const EngineOptions& options) {
+  if (options.model.empty())
+    return Fail(ErrorCode::kUsage, "no model given; name a folder, preset:NAME or org/name");
+  const auto& dtype = options.dtype;
+  if (dtype != "auto" && dtype != "bfloat16" && dtype != "float16" && dtype != "float32")
+    return Fail(ErrorCode::kUsage,
+                StrCat("--dtype '", dtype, "' is unknown; use auto, bfloat16, float16 or float32"));
+  PINION_TRY(CheckIsa(options.isa));
+  PINION_TRY(AtLeastOne(options.tensor_parallel, "--tensor-parallel-size"));
+  PINION_TRY(AtLeastOne(options.max_num_batched_tokens, "--max-num-batched-tokens"));
+  PINION_TRY(AtLeastOne(options.max_num_seqs, "--max-num-seqs"));
+  if (options.max_model_len) PINION_TRY(AtLeastOne(*options.max_model_len, "--max-model-len"));
+  if (options.block_size < 16 || options.block_size > 1024 || options.block_size % 16 != 0)
+    return Fail(ErrorCode::kUsage, StrCat("--block-size is ", options.block_size,
+                                          ", want a multiple of 16 between 16 and 1024"));
+  if (options.reserved_cpus && *options.reserved_cpus < 0)
+    return Fail(ErrorCode::kUsage,
+                StrCat("--reserved-cpus is ", *options.reserved_cpus, ", want 0 or more"));
+  if (options.kv_cache_bytes && *options.kv_cache_bytes == 0)
+    return Fail(ErrorCode::kUsage,
+                "--kv-cache-space is 0; leave it out to size the cache from free memory");
+  return {};
+}
+
+Json ToJson(const EngineOptions& options) {
+  Json object = Json::MakeObject();
+  for (const Field& field : Fields()) object.Set(field.name, field.write(options));
+  return object;
+}
+
+Status FromJson(const Json& object, EngineOptions& options) {
+  if (!object.is_object())
+    return Fail(ErrorCode::kUsage, StrCat("engine options are a ", object.type_name(), ", want an object"));
+  for (const auto& [key, value] : object.object()) {
+    const Field* known = nullptr;
+    for (const Field& field : Fields())
+      if (key == field.name) known = &field;
+    if (!known)
+      return Fail(ErrorCode::kUsage,
+                  StrCat("unknown engine option '", key, "'; the options are ", FieldNames()));
+    if (auto read = known->read(object, options); !read) {
+      Error error = std::move(read).error();
+      error.code = ErrorCode::kUsage;
+      return Unexpected(std::move(error));
+    }
+  }
+  return {};
+}
+
+Status ReadEnvironment(EngineOptions& options) {
+  if (const char* bind = std::getenv("VLLM_CPU_OMP_THREADS_BIND"); bind && *bind)
+    options.threads_bind = bind;
+  if (const char* space = std::getenv("VLLM_CPU_KVCACHE_SPACE"); space && *space) {
+    PINION_ASSIGN(const uint64_t bytes, ParseBytes(space, kGib, "VLLM_CPU_KVCACHE_SPACE"));
+    if (bytes > 0) options.kv_cache_bytes = bytes;  // 0 means "default" to vLLM
+  }
+  if (const char* reserved = std::getenv("VLLM_CPU_NUM_OF_RESERVED_CPU"); reserved && *reserved) {
+    PINION_ASSIGN(const int64_t cpus, ParseInt(reserved, "VLLM_CPU_NUM_OF_RESERVED_CPU"));
+    if (cpus < 0 || cpus > std::numeric_limits<int>::max())
+      return Fail(ErrorCode::kUsage,
+                  StrCat("VLLM_CPU_NUM_OF_RESERVED_CPU is ", cpus, ", want 0 or more"));
+    options.reserved_cpus = static_cast<int>(cpus);
+  }
+  return {};
+}
+
+}  // namespace pinion

@@ -1,0 +1,181 @@
+#include "engine/run/start.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+#include "engine/base/strings.h"
+#include "engine/run/capacity.h"
+
+namespace pinion {
+namespace {
+
+// Times the stages of a start and logs each when it ends.
+class Stages {
+ public:
+  void Done(const std::string& stage, const std::string& what) {
+    const double seconds = SecondsSince(last_ns_);
+    last_ns_ = NowNs();
+    LogInfo(StrCat(stage, " (", FormatSeconds(seconds), "): ", what));
+    Json entry = Json::MakeObject();
+    entry.Set("stage", stage);
+    entry.Set("seconds", seconds);
+    entries_.Append(std::move(entry));
+  }
+  double total_s() const { return SecondsSince(start_ns_); }
+  const Json& entries() const { return entries_; }
+
+ private:
+  static std::string FormatSeconds(double seconds) {
+    char text[32];
+    std::snprintf(text, sizeof text, seconds < 1 ? "%.3f s" : "%.1f s", seconds);
+    return text;
+  }
+  int64_t start_ns_ = NowNs(), last_ns_ = start_ns_;
+  Json entries_ = Json::MakeArray();
+};
+
+kernels::Isa ResolveIsa(const EngineOptions& options) {
+  // Validate has refused what is not usable.
+  return options.isa == "auto" ? kernels::UsableIsas().back() : *kernels::ParseIsa(options.isa);
+}
+
+std::string Describe(const Plan& plan) {
+  std::vector<std::string> parts;
+  for (const RankPlan& rank : plan.ranks)
+    parts.push_back(rank.cpus.empty()
+                        ? StrCat("rank ", rank.rank, ": ", rank.threads, " threads, not pinned")
+                        : StrCat("rank ", rank.rank, ": cpus ", FormatCpuList(rank.cpus)));
+  if (!plan.frontend_cpus.empty())
+    parts.push_back(StrCat("front end: cpus ", FormatCpuList(plan.frontend_cpus)));
+  return Join(parts, "; ");
+}
+
+// One prefill and one decode step: pages of the workspace are touched, oneDNN's primitives made,
+// teams woken, so that the first request pays for none of it.
+void WarmUp(Decoder& decoder, size_t tokens) {
+  std::vector<int32_t> table(tokens);  // block i / block_tokens would do; more entries do no harm
+  for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
+  StepBatch batch;
+  batch.tokens.assign(tokens, 0);
+  batch.slices = {{0, tokens, 0, table.data()}};
+  batch.logit_rows = {static_cast<int32_t>(tokens) - 1};
+  const LogitsSink ignore = [](const Worker&, size_t, size_t, float*, size_t) {};
+  decoder.Forward(batch, ignore);
+  batch.tokens.assign(1, 0);
+  batch.slices = {{0, 1, tokens - 1, table.data()}};
+  batch.logit_rows = {0};
+  decoder.Forward(batch, ignore);
+}
+
+Status PlaceAndCheck(StartedModel& model, DecoderOptions& decoder, std::vector<RankNeeds>& needs,
+                     Stages& stages) {
+  EngineInfo& info = model.info;
+  PINION_ASSIGN(const Machine machine, ThisMachine());
+  PINION_ASSIGN(const Budget budget, ComputeBudget(machine));
+  PINION_ASSIGN(info.plan, PlanFor(model.options, machine, budget));
+  model.isa = ResolveIsa(model.options);
+  if (!kernels::LimitOneDnn(model.isa))
+    return Fail(ErrorCode::kUnsupported,
+                StrCat("this process has already run another ISA path than ",
+                       kernels::Name(model.isa), "; start a process per --isa"));
+  info.isa = kernels::Name(model.isa);
+  info.threads = info.plan.total_threads();
+  stages.Done("budget and plan", StrCat(Describe(info.plan), "; isa ", info.isa));
+  for (const std::string& warning : info.plan.warnings) LogWarning(warning);
+
+  PINION_ASSIGN(model.files, FindModel(model.options.model));
+  const DecoderSpec& spec = model.files.spec;
+  PINION_ASSIGN(info.max_model_len, ResolveModelLength(spec, model.options));
+  PINION_ASSIGN(decoder.dtype, ResolveDtype(model.options, spec));
+  decoder.isa = model.isa;
+  decoder.max_rows = static_cast<size_t>(model.options.max_num_batched_tokens);
+  decoder.block_tokens = static_cast<size_t>(model.options.block_size);
+  info.dtype = kernels::Name(decoder.dtype);
+  info.block_tokens = decoder.block_tokens;
+  needs = CountNeeds(spec, decoder, model.options.tensor_parallel);
+  PINION_TRY(CheckCapacity(needs, model.options, info.max_model_len, machine, budget, info.plan));
+  stages.Done("capacity check",
+              StrCat(FormatBytes(budget.memory_available_bytes), " of memory free"));
+  return {};
+}
+
+// Lowers a model length that nobody asked for to what the cache holds; one that was asked for and
+// does not fit is an error.
+Status FitModelLength(StartedModel& model) {
+  EngineInfo& info = model.info;
+  const size_t capacity = info.blocks * info.block_tokens;
+  if (info.max_model_len <= capacity) return {};
+  if (model.options.max_model_len)
+    return Fail(ErrorCode::kExhausted,
+                StrCat("the KV cache holds ", capacity, " tokens, fewer than --max-model-len ",
+                       info.max_model_len, "; raise --kv-cache-space or lower --max-model-len"));
+  LogWarning(StrCat("the KV cache holds ", capacity, " tokens: sequences are limited to that, below "
+                    "the model's ", info.max_model_len));
+  info.max_model_len = capacity;
+  return {};
+}
+
+}  // namespace
+
+Result<kernels::Dtype> ResolveDtype(const EngineOptions& options, const DecoderSpec& spec) {
+  const std::string& name = options.dtype == "auto" ? spec.checkpoint_dtype : options.dtype;
+  for (auto dtype : {kernels::Dtype::kF32, kernels::Dtype::kBf16, kernels::Dtype::kF16})
+    if (name == kernels::Name(dtype)) return dtype;
+  return Fail(ErrorCode::kUsage,
+              StrCat("the checkpoint's dtype is '", name,
+                     "'; choose --dtype bfloat16, float16 or float32"));
+}
+
+Result<Plan> PlanFor(const EngineOptions& options, const Machine& machine, const Budget& budget) {
+  BindingRequest request;
+  request.threads_bind = options.threads_bind;
+  request.ranks = options.tensor_parallel;
+  request.reserved_cpus = options.reserved_cpus;
+  request.has_frontend = options.has_frontend;
+  if (const char* threads = std::getenv("OMP_NUM_THREADS"); threads && *threads) {
+    const auto parsed = ParseInt(Split(threads, ',')[0], "OMP_NUM_THREADS");
+    if (parsed && *parsed >= 1) request.nobind_threads = static_cast<int>(std::min<int64_t>(*parsed, 4096));
+  }
+  return MakePlan(machine, budget, request);
+}
+
+Result<StartedModel> StartModel(const EngineOptions& options) {
+  PINION_TRY(Validate(options));
+  StartedModel model;
+  model.options = options;
+  Stages stages;
+  DecoderOptions decoder;
+  std::vector<RankNeeds> needs;
+  PINION_TRY(PlaceAndCheck(model, decoder, needs, stages));
+  EngineInfo& info = model.info;
+
+  const int64_t load_start = NowNs();
+  PINION_ASSIGN(std::shared_ptr<const TensorSource> weights, OpenWeights(model.files, options.seed));
+  PINION_ASSIGN(model.ranks, Ranks::Start(info.plan));
+  PINION_ASSIGN(model.decoder,
+                Decoder::Load(model.files.spec, std::move(weights), *model.ranks, decoder));
+  info.load_s = SecondsSince(load_start);
+  info.weight_bytes = model.decoder->weight_bytes();
+  stages.Done("load and pack", StrCat(FormatBytes(info.weight_bytes), " of ", info.dtype));
+
+  PINION_ASSIGN(info.blocks, SizeKv(needs, options, info.max_model_len, AvailableMemoryBytes()));
+  PINION_TRY(FitModelLength(model));
+  PINION_TRY(model.decoder->AllocateKv(info.blocks));
+  info.kv_bytes = model.decoder->kv_bytes();
+  const size_t tokens = info.blocks * info.block_tokens;
+  stages.Done("KV cache", StrCat(FormatBytes(info.kv_bytes), " for ", tokens, " tokens: ",
+                                 tokens / info.max_model_len, " sequences of ", info.max_model_len));
+
+  WarmUp(*model.decoder, std::min<size_t>({64, decoder.max_rows, info.blocks * info.block_tokens,
+                                           info.max_model_len}));
+  stages.Done("warm-up", "one prefill and one decode step");
+  info.start_s = stages.total_s();
+  info.stages = stages.entries();
+  LogInfo(StrCat("ready after ", static_cast<int64_t>(info.start_s * 1000), " ms"));
+  return model;
+}
+
+}  // namespace pinion
