@@ -1,0 +1,123 @@
+#include "engine/run/generate.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/strings.h"
+
+namespace pinion {
+namespace {
+
+// One offline batch: request ids are indices into the prompts.
+class Batch {
+ public:
+  Batch(Engine& engine, const Tokenizer* tokenizer, const std::vector<Prompt>& prompts,
+        const OnText& on_text)
+      : engine_(engine),
+        tokenizer_(tokenizer),
+        prompts_(prompts),
+        on_text_(on_text),
+        results_(prompts.size()),
+        texts_(prompts.size()) {}
+
+  std::vector<Generation> Run(const SamplingParams& params) {
+    for (size_t i = 0; i < prompts_.size(); ++i)
+      if (auto added = Submit(i, params); !added)
+        results_[i].error = std::move(added);
+    std::vector<TokenEvent> events;
+    while (!engine_.idle()) {
+      events.clear();
+      engine_.Step(events);
+      for (TokenEvent& event : events) Take(event);
+    }
+    return std::move(results_);
+  }
+
+ private:
+  Status Submit(size_t index, SamplingParams params) {
+    const Prompt& prompt = prompts_[index];
+    if (!prompt.error) return prompt.error;
+    PINION_TRY(ReadSamplingParams(prompt.line, params));
+    if (!params.stop.empty() && !tokenizer_)
+      return Fail(ErrorCode::kUsage, "stop strings need a tokenizer; use stop_token_ids");
+    if (tokenizer_)
+      texts_[index].emplace(*tokenizer_, prompt.ids, params.stop, params.include_stop_str_in_output,
+                            static_cast<size_t>(params.min_tokens));
+    return engine_.Add({index, prompt.ids, params, false});
+  }
+
+  void Take(TokenEvent& event) {
+    Generation& result = results_[event.request];
+    if (result.finish != FinishReason::kNone) return;  // the abort of one that a stop string ended
+    result.cached_tokens = event.cached_tokens;
+    auto& text = texts_[event.request];
+    if (event.has_token) {
+      result.output_ids.push_back(event.token.id);
+      if (text) Emit(event.request, text->Push(event.token.id));
+      result.tokens.push_back(std::move(event.token));
+      if (text && text->stopped()) {
+        result.finish = FinishReason::kStop;
+        engine_.Abort(event.request);
+        return;
+      }
+    }
+    if (event.finish == FinishReason::kNone) return;
+    result.finish = event.finish;
+    if (text) Emit(event.request, text->Finish());
+  }
+
+  void Emit(size_t index, const std::string& text) {
+    results_[index].text += text;
+    if (on_text_ && !text.empty()) on_text_(index, text);
+  }
+
+  Engine& engine_;
+  const Tokenizer* tokenizer_;
+  const std::vector<Prompt>& prompts_;
+  const OnText& on_text_;
+  std::vector<Generation> results_;
+  std::vector<std::optional<OutputText>> texts_;
+};
+
+Json LogprobsOf(const std::vector<SampledToken>& tokens) {
+  Json list = Json::MakeArray();
+  for (const SampledToken& token : tokens) {
+    Json top = Json::MakeArray();
+    for (const auto& [id, logprob] : token.top) top.Append(Json::Array{id, logprob});
+    Json entry = Json::MakeObject();
+    entry.Set("id", token.id);
+    entry.Set("logprob", token.logprob);
+    entry.Set("top", std::move(top));
+    list.Append(std::move(entry));
+  }
+  return list;
+}
+
+}  // namespace
+
+std::vector<Generation> Generate(Engine& engine, const Tokenizer* tokenizer,
+                                 const std::vector<Prompt>& prompts, const SamplingParams& params,
+                                 const OnText& on_text) {
+  CHECK(engine.idle()) << "request ids would collide";
+  return Batch(engine, tokenizer, prompts, on_text).Run(params);
+}
+
+Json ToJson(const Prompt& prompt, const Generation& generation) {
+  Json out = Json::MakeObject();
+  if (!generation.error) {
+    out.Set("error", generation.error.error().message);
+    return out;
+  }
+  out.Set("prompt_ids", prompt.ids);
+  out.Set("output_ids", generation.output_ids);
+  out.Set("text", generation.text);
+  out.Set("finish_reason", Name(generation.finish));
+  out.Set("cached_tokens", static_cast<uint64_t>(generation.cached_tokens));
+  const bool logprobs = !generation.tokens.empty() && !generation.tokens[0].top.empty();
+  if (logprobs) out.Set("logprobs", LogprobsOf(generation.tokens));
+  return out;
+}
+
+}  // namespace pinion

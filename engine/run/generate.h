@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+#include "engine/run/engine.h"
+#include "engine/run/prompts.h"
+#include "engine/text/tokenizer.h"
+
+namespace pinion {
+
+// What became of one prompt.
+struct Generation {
+  Status error;  // set: the request was refused, nothing below is meaningful
+  std::vector<int32_t> output_ids;
+  std::string text;  // empty without a tokenizer
+  FinishReason finish = FinishReason::kNone;
+  size_t cached_tokens = 0;
+  std::vector<SampledToken> tokens;  // with log-probabilities, where params.logprobs >= 0
+};
+
+// Called with text of prompt `index` as it becomes final.
+using OnText = std::function<void(size_t index, std::string_view text)>;
+
+// Runs all prompts to their end, batched as the scheduler sees fit; results in input order. Keys of a
+// prompt's line beat `params`. `tokenizer` may be null: no text, and stop strings are refused.
+std::vector<Generation> Generate(Engine& engine, const Tokenizer* tokenizer,
+                                 const std::vector<Prompt>& prompts, const SamplingParams& params,
+                                 const OnText& on_text = {});
+
+// {"prompt_ids","output_ids","text","finish_reason","cached_tokens"[,"logprobs"]} or {"error"}.
+Json ToJson(const Prompt& prompt, const Generation& generation);
+
+}  // namespace pinion

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+#include "engine/model/model.h"
+#include "engine/text/tokenizer.h"
+
+namespace pinion {
+
+// One prompt of a batch: token ids ready for the engine, and the line it came from (for its other
+// keys). `error` is set instead of ids where the line cannot be used; the rest of the batch goes on.
+struct Prompt {
+  std::vector<int32_t> ids;
+  Json line;
+  Status error;
+};
+
+// Lines of a JSONL file ('-': standard input), blank ones skipped. A line that is not a JSON object is
+// an error of the whole file that names the line.
+Result<std::vector<Json>> ReadJsonLines(const std::string& path);
+// Writes '-' to standard output.
+Status WriteJsonLines(const std::string& path, const std::vector<Json>& lines);
+
+// {"text"}, {"input_ids"} or {"messages"} (with "tools", "kwargs") -> ids, in input order. Chat
+// templates are rendered in a helper process, so call this before Engine::Start.
+// `tokenizer` may be null where every line brings ids.
+Result<std::vector<Prompt>> EncodePrompts(std::vector<Json> lines, const Tokenizer* tokenizer);
+
+}  // namespace pinion

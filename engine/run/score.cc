@@ -1,0 +1,183 @@
+#include "engine/run/score.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "engine/base/strings.h"
+#include "kernels/kernels.h"
+
+namespace pinion {
+namespace {
+
+// A safetensors file of float32 matrices whose shapes are known beforehand; rows come in any order.
+class LogitsFile {
+ public:
+  ~LogitsFile() {
+    if (fd_ >= 0) close(fd_);
+  }
+
+  Status Create(const std::string& path, const std::vector<Prompt>& prompts, size_t vocabulary) {
+    path_ = path;
+    Json header = Json::MakeObject();
+    uint64_t offset = 0;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      starts_.push_back(offset);
+      const uint64_t bytes = prompts[i].ids.size() * vocabulary * sizeof(float);
+      Json tensor = Json::MakeObject();
+      tensor.Set("dtype", "F32");
+      tensor.Set("shape", Json::Array{prompts[i].ids.size(), vocabulary});
+      tensor.Set("data_offsets", Json::Array{offset, offset + bytes});
+      header.Set(StrCat("prompt", i, ".logits"), std::move(tensor));
+      offset += bytes;
+    }
+    std::string text = header.Dump();
+    text.append((8 - text.size() % 8) % 8, ' ');  // the format asks for aligned data
+    const uint64_t length = text.size();
+    text.insert(0, reinterpret_cast<const char*>(&length), sizeof length);
+    data_start_ = text.size();
+    fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd_ < 0) return Failure("create");
+    return Write(text.data(), text.size(), 0);
+  }
+
+  Status WriteRow(size_t prompt, size_t row, const float* logits, size_t vocabulary) {
+    const uint64_t bytes = vocabulary * sizeof(float);
+    return Write(logits, bytes, data_start_ + starts_[prompt] + row * bytes);
+  }
+
+ private:
+  Status Write(const void* data, size_t bytes, uint64_t offset) {
+    const char* from = static_cast<const char*>(data);
+    while (bytes > 0) {
+      const ssize_t written = pwrite(fd_, from, bytes, static_cast<off_t>(offset));
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return Failure("write");
+      from += written;
+      bytes -= static_cast<size_t>(written);
+      offset += static_cast<uint64_t>(written);
+    }
+    return {};
+  }
+  tl::unexpected<Error> Failure(std::string_view doing) const {
+    return Fail(ErrorCode::kIo, StrCat("cannot ", doing, " '", path_, "': ", std::strerror(errno)));
+  }
+
+  std::string path_;
+  int fd_ = -1;
+  uint64_t data_start_ = 0;
+  std::vector<uint64_t> starts_;
+};
+
+class Scorer {
+ public:
+  Scorer(const std::vector<Prompt>& prompts, const ScoreOptions& options)
+      : prompts_(prompts),
+        top_(static_cast<size_t>(options.top_logprobs)),
+        table_(kernels::TableFor(kernels::Isa::kScalar)),
+        logprobs_(prompts.size()),
+        tops_(prompts.size()) {}
+
+  Status OpenLogits(const std::string& path, size_t vocabulary) {
+    write_logits_ = true;
+    return file_.Create(path, prompts_, vocabulary);
+  }
+
+  // Logits at `position` predict the token after it.
+  void Take(size_t prompt, size_t position, const float* logits, size_t vocabulary) {
+    if (write_logits_ && failure_)
+      failure_ = file_.WriteRow(prompt, position, logits, vocabulary);
+    const auto& ids = prompts_[prompt].ids;
+    if (position + 1 >= ids.size()) return;
+    const double normaliser = table_.log_sum_exp(logits, vocabulary);
+    const auto next = static_cast<size_t>(ids[position + 1]);
+    logprobs_[prompt].push_back(static_cast<double>(logits[next]) - normaliser);
+    if (top_ > 0) tops_[prompt].push_back(Best(logits, vocabulary, normaliser));
+  }
+
+  const Status& failure() const { return failure_; }
+
+  Json Line(size_t prompt) const {
+    Json token_logprobs = Json::MakeArray(), top_logprobs = Json::MakeArray();
+    token_logprobs.Append(Json());
+    top_logprobs.Append(Json());
+    double sum = 0;
+    for (size_t i = 0; i < logprobs_[prompt].size(); ++i) {
+      sum += logprobs_[prompt][i];
+      token_logprobs.Append(logprobs_[prompt][i]);
+      top_logprobs.Append(top_ > 0 ? tops_[prompt][i] : Json::MakeArray());
+    }
+    const auto count = static_cast<double>(logprobs_[prompt].size());
+    Json line = Json::MakeObject();
+    line.Set("input_ids", prompts_[prompt].ids);
+    line.Set("token_logprobs", std::move(token_logprobs));
+    line.Set("top_logprobs", std::move(top_logprobs));
+    line.Set("perplexity", count > 0 ? Json(std::exp(-sum / count)) : Json());
+    return line;
+  }
+
+ private:
+  Json Best(const float* logits, size_t vocabulary, double normaliser) {
+    order_.resize(vocabulary);
+    std::iota(order_.begin(), order_.end(), 0);
+    const auto end = order_.begin() + static_cast<ptrdiff_t>(std::min(top_, vocabulary));
+    std::partial_sort(order_.begin(), end, order_.end(), [&](int32_t a, int32_t b) {
+      return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+    });
+    Json best = Json::MakeArray();
+    for (auto it = order_.begin(); it != end; ++it)
+      best.Append(Json::Array{*it, static_cast<double>(logits[*it]) - normaliser});
+    return best;
+  }
+
+  const std::vector<Prompt>& prompts_;
+  const size_t top_;
+  const kernels::Table& table_;
+  bool write_logits_ = false;
+  LogitsFile file_;
+  Status failure_;
+  std::vector<std::vector<double>> logprobs_;
+  std::vector<std::vector<Json>> tops_;
+  std::vector<int32_t> order_;
+};
+
+}  // namespace
+
+Result<std::vector<Json>> Score(Engine& engine, const std::vector<Prompt>& prompts,
+                                const ScoreOptions& options) {
+  Scorer scorer(prompts, options);
+  if (!options.logits_path.empty())
+    PINION_TRY(scorer.OpenLogits(options.logits_path,
+                                 static_cast<size_t>(engine.model().spec.vocabulary)));
+  engine.SetScoreSink([&](uint64_t request, size_t position, const float* logits, size_t vocabulary) {
+    scorer.Take(request, position, logits, vocabulary);
+  });
+  std::vector<Status> errors(prompts.size());
+  for (size_t i = 0; i < prompts.size(); ++i)
+    errors[i] = prompts[i].error ? engine.Add({i, prompts[i].ids, {}, true}) : prompts[i].error;
+  std::vector<TokenEvent> events;
+  while (!engine.idle() && scorer.failure()) {
+    events.clear();
+    engine.Step(events);
+  }
+  engine.SetScoreSink({});
+  PINION_TRY(scorer.failure());
+  std::vector<Json> lines;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    if (errors[i]) {
+      lines.push_back(scorer.Line(i));
+      continue;
+    }
+    lines.push_back(Json::MakeObject());
+    lines.back().Set("error", errors[i].error().message);
+  }
+  return lines;
+}
+
+}  // namespace pinion
