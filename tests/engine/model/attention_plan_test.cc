@@ -36,7 +36,9 @@ void ExpectComplete(const AttentionPlan& plan, const StepBatch& batch, const Sha
     EXPECT_LE(item.tokens * shard.groups[item.group].q_heads, kernels::kAttentionRows);
     EXPECT_EQ(item.context_begin % block_tokens, 0u);
     EXPECT_LT(item.context_begin, item.context_end);
-    if (item.part >= 0) EXPECT_TRUE(parts.insert(item.part).second);
+    if (item.part >= 0) {
+      EXPECT_TRUE(parts.insert(item.part).second);
+    }
     for (size_t t = 0; t < item.tokens; ++t)
       seen[{item.slice, item.group, item.token + t}].emplace_back(item.context_begin, item.context_end);
   }

@@ -13,7 +13,7 @@
 #include "engine/run/generate.h"
 #include "engine/run/score.h"
 #include "kernels/isa.h"
-#include "tests/engine/run/golden.h"
+#include "tests/engine/model/golden.h"
 
 namespace pinion {
 namespace {

@@ -1,0 +1,108 @@
+// The decoder without scheduler and sampler: block tables, chunks and ranks by hand.
+
+#include "engine/model/decoder.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/model/model.h"
+#include "tests/engine/model/golden.h"
+
+namespace pinion {
+namespace {
+
+using testing::GoldenPrompt;
+
+Plan Unpinned(std::vector<int> threads) {
+  Plan plan;
+  for (size_t rank = 0; rank < threads.size(); ++rank)
+    plan.ranks.push_back({static_cast<int>(rank), {}, {}, threads[rank]});
+  return plan;
+}
+
+// One model loaded for a test.
+struct Loaded {
+  ModelFiles files;
+  std::unique_ptr<Ranks> ranks;
+  std::unique_ptr<Decoder> decoder;
+
+  Loaded(const std::string& model, const Plan& plan, DecoderOptions options) {
+    auto found = FindModel(testing::ModelFolder(model));
+    CHECK(found) << found.error().message;
+    files = *std::move(found);
+    auto weights = OpenWeights(files);
+    CHECK(weights) << weights.error().message;
+    ranks = *Ranks::Start(plan);
+    auto loaded = Decoder::Load(files.spec, std::move(*weights), *ranks, options);
+    CHECK(loaded) << loaded.error().message;
+    decoder = *std::move(loaded);
+    CHECK(decoder->AllocateKv(64));
+  }
+
+  // Logits of all rows of a sequence computed in chunks; block i of the sequence lies in table[i].
+  std::vector<float> Run(const std::vector<int32_t>& ids, size_t chunk,
+                         const std::vector<int32_t>& table) {
+    const auto vocabulary = static_cast<size_t>(files.spec.vocabulary);
+    std::vector<float> all(ids.size() * vocabulary);
+    for (size_t at = 0; at < ids.size(); at += chunk) {
+      StepBatch batch;
+      const size_t rows = std::min(chunk, ids.size() - at);
+      batch.tokens.assign(ids.begin() + static_cast<ptrdiff_t>(at),
+                          ids.begin() + static_cast<ptrdiff_t>(at + rows));
+      batch.slices = {{0, rows, at, table.data()}};
+      for (size_t i = 0; i < rows; ++i) batch.logit_rows.push_back(static_cast<int32_t>(i));
+      decoder->Forward(batch, [&](const Worker& worker, size_t first, size_t count, float* logits,
+                                  size_t stride) {
+        if (worker.thread != 0) return;
+        for (size_t i = 0; i < count; ++i)
+          std::copy_n(logits + i * stride, vocabulary, all.data() + (at + first + i) * vocabulary);
+      });
+    }
+    return all;
+  }
+};
+
+double WorstError(const GoldenPrompt& golden, const std::vector<float>& logits) {
+  const size_t first = (golden.input_ids.size() - golden.rows) * golden.vocabulary;
+  double worst = 0;
+  for (size_t i = 0; i < golden.logits.size(); ++i)
+    worst = std::max(worst, std::abs(double{logits[first + i]} - golden.logits[i]) / golden.logit_rms);
+  return worst;
+}
+
+DecoderOptions Float32() {
+  DecoderOptions options;
+  options.dtype = kernels::Dtype::kF32;
+  options.max_rows = 128;
+  options.block_tokens = 16;
+  return options;
+}
+
+const std::vector<int32_t> kShuffled = {41, 3, 60, 7, 22, 0, 13, 50};
+
+class DecoderGolden : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(DecoderGolden, MatchesTheReferenceInOneStep) {
+  Loaded model(GetParam(), Unpinned({1}), Float32());
+  for (const GoldenPrompt& golden : testing::LoadGolden(GetParam()))
+    EXPECT_LT(WorstError(golden, model.Run(golden.input_ids, 128, kShuffled)), 3e-4);
+}
+
+TEST_P(DecoderGolden, MatchesTheReferenceInChunksOverUnevenTeams) {
+  Loaded model(GetParam(), Unpinned({2, 1, 3}), Float32());
+  for (const GoldenPrompt& golden : testing::LoadGolden(GetParam()))
+    for (size_t chunk : {1, 7})
+      EXPECT_LT(WorstError(golden, model.Run(golden.input_ids, chunk, kShuffled)), 3e-4);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DecoderGolden,
+                         ::testing::Values("llama", "llama2", "qwen2", "opt", "tiny-trained"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace pinion
