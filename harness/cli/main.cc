@@ -11,8 +11,6 @@ namespace {
 
 // In the order that --help lists them.
 const std::vector<void (*)(CLI::App&, int&)> kCommands = {
-    AddRun,
-    AddScore,
 };
 
 // `-tp 2` and `-tp=2`, as vLLM's users write it, would be read as bundled one-letter flags.
