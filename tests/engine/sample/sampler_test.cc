@@ -24,7 +24,8 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 const kernels::Table& Scalar() { return kernels::TableFor(kernels::Isa::kScalar); }
 
-SampledToken SampleOnce(const SamplingParams& params, std::vector<float> logits, uint64_t seed = 1) {
+SampledToken SampleOnce(const SamplingParams& params, std::vector<float> logits,
+                        uint64_t seed = 1) {
   return Sampler(params, seed, {}, {}).Sample(Scalar(), logits);
 }
 
@@ -40,7 +41,8 @@ std::map<int32_t, int> Draw(const SamplingParams& params, const std::vector<floa
   return counts;
 }
 
-// Pearson's statistic of the counts against exact probabilities; ids of probability 0 must not occur.
+// Pearson's statistic of the counts against exact probabilities; ids of probability 0 must not
+// occur.
 double ChiSquare(const std::map<int32_t, int>& counts, const std::vector<double>& probability,
                  int draws) {
   double statistic = 0;
@@ -143,20 +145,19 @@ TEST_P(Distribution, MatchesTheExactProbabilities) {
             freedom + 5 * std::sqrt(2 * freedom));
 }
 
-INSTANTIATE_TEST_SUITE_P(Filters, Distribution,
-                         ::testing::Values(Filter{"plain", 1, 1, 0, 0}, Filter{"cold", 0.5, 1, 0, 0},
-                                           Filter{"hot", 2.5, 1, -1, 0},
-                                           Filter{"top_k", 1, 1, 5, 0},
-                                           Filter{"top_k_beyond", 1, 1, 500, 0},
-                                           Filter{"top_p", 1, 0.8, 0, 0},
-                                           Filter{"min_p", 1, 1, 0, 0.1},
-                                           Filter{"all", 1.3, 0.9, 12, 0.05}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Filters, Distribution,
+    ::testing::Values(Filter{"plain", 1, 1, 0, 0}, Filter{"cold", 0.5, 1, 0, 0},
+                      Filter{"hot", 2.5, 1, -1, 0}, Filter{"top_k", 1, 1, 5, 0},
+                      Filter{"top_k_beyond", 1, 1, 500, 0}, Filter{"top_p", 1, 0.8, 0, 0},
+                      Filter{"min_p", 1, 1, 0, 0.1}, Filter{"all", 1.3, 0.9, 12, 0.05}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Sampler, SeesADifferenceOfOneTemperatureStep) {  // the chi-square test has teeth
   const std::vector<float> logits = NormalLogits(40, 1, 7);
   const std::vector<double> other = ExactDistribution(AtTemperature(1.1), logits);
-  EXPECT_GT(ChiSquare(Draw(AtTemperature(1), logits, 40000), other, 40000), 39 + 5 * std::sqrt(78.));
+  EXPECT_GT(ChiSquare(Draw(AtTemperature(1), logits, 40000), other, 40000),
+            39 + 5 * std::sqrt(78.));
 }
 
 // Every filter agrees with sorting the whole vocabulary, whatever the shape of the distribution.
@@ -253,7 +254,8 @@ TEST(Sampler, RandomStreamDependsOnSeedAlone) {
     std::vector<int32_t> ids;
     for (int i = 0; i < 50; ++i) {
       std::vector<float> scratch = flat, elsewhere = flat;
-      for (int k = 0; k < noise; ++k) other.Sample(Scalar(), elsewhere);  // a neighbour in the batch
+      for (int k = 0; k < noise; ++k)
+        other.Sample(Scalar(), elsewhere);  // a neighbour in the batch
       ids.push_back(sampler.Sample(Scalar(), scratch).id);
     }
     return ids;

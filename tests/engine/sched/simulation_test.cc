@@ -1,0 +1,248 @@
+// Thousands of random requests through the scheduler with a made-up model, everything checked after
+// every step. The made-up model's next token is a function of the tokens before it that it reads
+// from the simulated KV cache: a wrong block, position or reuse changes what comes out.
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <numeric>
+#include <random>
+
+#include "engine/sched/scheduler.h"
+
+namespace pinion {
+namespace {
+
+constexpr int32_t kEos = 2;
+
+struct Shape {
+  const char* name;
+  size_t blocks, block_tokens, budget, seqs, length;
+  bool caching;
+};
+void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.name; }
+
+// The model: each position's "state" is a running hash over the tokens up to it, kept in the slot
+// of its token, as a decoder keeps keys and values.
+uint64_t NextState(uint64_t before, int32_t token) {
+  uint64_t x = before * 0x9e3779b97f4a7c15 + static_cast<uint32_t>(token) + 1;
+  x ^= x >> 29;
+  return x * 0xbf58476d1ce4e5b9;
+}
+
+int32_t NextToken(uint64_t state) {
+  const int32_t token = static_cast<int32_t>((state >> 33) % 50);
+  return token == kEos && (state >> 20) % 4 != 0 ? 3 : token;  // EOS once in 200 tokens
+}
+
+// What the model says on its own, without blocks and batches.
+std::vector<int32_t> Alone(const Sequence& sequence) {
+  std::vector<int32_t> tokens(
+      sequence.tokens.begin(),
+      sequence.tokens.begin() + static_cast<ptrdiff_t>(sequence.prompt_tokens));
+  uint64_t state = 0;
+  for (const int32_t token : tokens) state = NextState(state, token);
+  for (int i = 0; i < sequence.params.max_tokens; ++i) {
+    tokens.push_back(NextToken(state));
+    if (tokens.back() == kEos && i + 1 >= sequence.params.min_tokens) break;
+    state = NextState(state, tokens.back());
+  }
+  return tokens;
+}
+
+class Simulation {
+ public:
+  Simulation(const Shape& shape, uint32_t seed)
+      : shape_(shape),
+        rng_(seed),
+        pool_(shape.blocks, shape.block_tokens, shape.caching),
+        scheduler_({shape.budget, shape.seqs, shape.length}, pool_),
+        slots_(shape.blocks * shape.block_tokens) {}
+
+  // Requests arrive at random while others run; each must end as the model says on its own.
+  void Run(size_t requests) {
+    while (requests > 0 || !scheduler_.idle()) {
+      for (size_t arrivals = requests > 0 ? rng_() % 4 : 0; arrivals > 0 && requests > 0;
+           --arrivals, --requests)
+        AddOne();
+      if (rng_() % 50 == 0) AbortOne();
+      Step();
+      if (::testing::Test::HasFatalFailure()) return;
+      ASSERT_LT(++steps_, 1000000u) << "it does not end";
+    }
+    EXPECT_EQ(pool_.used(), 0u) << "blocks leaked";
+    EXPECT_TRUE(live_.empty());
+    EXPECT_EQ(pool_.available(), shape_.blocks);
+  }
+
+  size_t finished() const { return finished_; }
+  size_t refused() const { return refused_; }
+  uint64_t preemptions() const { return scheduler_.stats().preemptions; }
+  uint64_t hits() const { return pool_.stats().prefix_hit_tokens; }
+
+ private:
+  void AddOne() {
+    auto sequence = std::make_unique<Sequence>();
+    sequence->id = ++last_id_;
+    // A few shared beginnings, so that prefixes meet; a few own tokens behind.
+    const size_t longest = shape_.length * 2 / 3;
+    const size_t shared = rng_() % longest, own = rng_() % 8;
+    const int32_t family = static_cast<int32_t>(rng_() % 3);
+    for (size_t i = 0; i < shared; ++i)
+      sequence->tokens.push_back(family + static_cast<int32_t>(i) * 3);
+    for (size_t i = 0; i < own + 1; ++i)
+      sequence->tokens.push_back(static_cast<int32_t>(rng_() % 20));
+    sequence->params.max_tokens = 1 + static_cast<int>(rng_() % (shape_.length / 2));
+    sequence->params.min_tokens =
+        rng_() % 4 == 0 ? static_cast<int>(rng_() % sequence->params.max_tokens) : 0;
+    sequence->eos_ids = {kEos};
+    sequence->score = rng_() % 10 == 0;
+    Sequence* raw = sequence.get();
+    const size_t prompt = raw->tokens.size();
+    if (scheduler_.Add(std::move(sequence)))
+      live_[last_id_] = raw;
+    else
+      ++refused_;
+    // Never refused: what surely fits.
+    if (prompt + shape_.length / 2 < shape_.blocks * shape_.block_tokens &&
+        prompt + shape_.length / 2 < shape_.length) {
+      ASSERT_TRUE(live_.contains(last_id_)) << prompt;
+    }
+  }
+
+  void AbortOne() {
+    if (live_.empty()) return;
+    auto place = live_.begin();
+    std::advance(place, rng_() % live_.size());
+    const auto aborted = scheduler_.Abort(place->first);
+    ASSERT_TRUE(aborted);
+    EXPECT_EQ(aborted->finish, FinishReason::kAborted);
+    EXPECT_TRUE(aborted->block_table.empty());
+    live_.erase(place);
+  }
+
+  void Step() {
+    const std::vector<Slice>& slices = scheduler_.Schedule();
+    std::vector<int32_t> sampled;
+    size_t tokens = 0;
+    uint64_t last_id = 0;
+    for (const Slice& slice : slices) {
+      tokens += slice.count;
+      ASSERT_GT(slice.sequence->id, last_id) << "slices out of order of arrival";
+      last_id = slice.sequence->id;
+      Compute(slice);
+      if (::testing::Test::HasFatalFailure()) return;
+      if (slice.samples) sampled.push_back(NextToken(StateAt(*slice.sequence, slice)));
+    }
+    ASSERT_LE(tokens, shape_.budget);
+    ASSERT_LE(slices.size(), shape_.seqs);
+    ASSERT_LE(scheduler_.stats().running, shape_.seqs);
+    ASSERT_EQ(slices.empty(), scheduler_.idle()) << "an idle step with work to do";
+    CheckReferences();
+    uint64_t last_finished = 0;
+    for (const auto& sequence : scheduler_.Commit(sampled)) {
+      ASSERT_GT(sequence->id, last_finished) << "results out of order";
+      last_finished = sequence->id;
+      Check(*sequence);
+    }
+  }
+
+  uint64_t& Slot(const Sequence& sequence, size_t position) {
+    const int32_t block = sequence.block_table.at(position / shape_.block_tokens);
+    return slots_.at(static_cast<size_t>(block) * shape_.block_tokens +
+                     position % shape_.block_tokens);
+  }
+  uint64_t StateAt(const Sequence& sequence, const Slice& slice) {
+    return Slot(sequence, slice.first + slice.count - 1);
+  }
+
+  // Runs the model over one slice, reading what came before from the cache.
+  void Compute(const Slice& slice) {
+    const Sequence& sequence = *slice.sequence;
+    ASSERT_EQ(slice.first, sequence.computed);
+    ASSERT_GT(slice.count, 0u);
+    ASSERT_LE(slice.first + slice.count, sequence.tokens.size());
+    ASSERT_EQ(sequence.block_table.size(),
+              (slice.first + slice.count + shape_.block_tokens - 1) / shape_.block_tokens);
+    ASSERT_EQ(slice.samples,
+              !sequence.score && slice.first + slice.count == sequence.tokens.size());
+    uint64_t state = slice.first == 0 ? 0 : Slot(sequence, slice.first - 1);
+    for (size_t p = slice.first; p < slice.first + slice.count; ++p) {
+      state = NextState(state, sequence.tokens[p]);
+      Slot(sequence, p) = state;
+    }
+  }
+
+  // Every used block is held by at least one live sequence, and every holder counts.
+  void CheckReferences() {
+    std::map<int32_t, int> holders;
+    for (const auto& [id, sequence] : live_)
+      for (const int32_t block : sequence->block_table) ++holders[block];
+    ASSERT_EQ(holders.size(), pool_.used());
+  }
+
+  void Check(const Sequence& sequence) {
+    ASSERT_EQ(live_.erase(sequence.id), 1u);
+    ++finished_;
+    EXPECT_TRUE(sequence.block_table.empty());
+    if (sequence.score) {
+      EXPECT_EQ(sequence.scored, sequence.prompt_tokens);
+      EXPECT_EQ(sequence.output_tokens(), 0u);
+      return;
+    }
+    ASSERT_EQ(sequence.tokens, Alone(sequence))
+        << "id " << sequence.id << " after " << sequence.preemptions << " preemptions";
+    EXPECT_EQ(sequence.finish,
+              sequence.tokens.back() == kEos &&
+                      static_cast<int>(sequence.output_tokens()) >= sequence.params.min_tokens
+                  ? FinishReason::kStop
+                  : FinishReason::kLength);
+  }
+
+  Shape shape_;
+  std::mt19937 rng_;
+  BlockPool pool_;
+  Scheduler scheduler_;
+  std::vector<uint64_t> slots_;
+  std::map<uint64_t, Sequence*> live_;
+  uint64_t last_id_ = 0;
+  size_t finished_ = 0, refused_ = 0, steps_ = 0;
+};
+
+class Schedules : public ::testing::TestWithParam<Shape> {};
+
+TEST_P(Schedules, GiveEveryRequestWhatItGetsAlone) {
+  const Shape& shape = GetParam();
+  Simulation simulation(shape, 20261120);
+  simulation.Run(2000);
+  EXPECT_GT(simulation.finished(), 1000u);
+  // Each shape is there for a reason; were it not reached, the test would show less than it says.
+  const bool tight = std::string(shape.name).starts_with("Tight");
+  if (tight) {
+    EXPECT_GT(simulation.preemptions(), 50u);
+  }
+  if (shape.caching) {
+    EXPECT_GT(simulation.hits(), 1000u);
+  } else {
+    EXPECT_EQ(simulation.hits(), 0u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Schedules,
+                         ::testing::Values(Shape{"Roomy", 400, 16, 64, 16, 120, true},
+                                           Shape{"RoomyWithoutCache", 400, 16, 64, 16, 120, false},
+                                           Shape{"Tight", 12, 16, 64, 16, 120, true},
+                                           Shape{"TightWithoutCache", 12, 16, 64, 16, 120, false},
+                                           Shape{"TightChunksOfSeven", 24, 4, 7, 8, 60, true},
+                                           Shape{"OneTokenAStep", 24, 4, 1, 8, 40, true},
+                                           Shape{"OneSequence", 8, 16, 64, 1, 120, true}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Simulation, RefusesWhatThePoolCannotHold) {
+  Simulation simulation({"RefusesSome", 5, 16, 32, 8, 120, true}, 3);
+  simulation.Run(500);
+  EXPECT_GT(simulation.refused(), 50u);
+}
+
+}  // namespace
+}  // namespace pinion
