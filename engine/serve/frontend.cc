@@ -1,0 +1,366 @@
+#include "engine/serve/frontend.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <random>
+#include <utility>
+
+#include "engine/base/log.h"
+#include "engine/base/strings.h"
+
+namespace pinion {
+namespace {
+
+constexpr const char* kJson = "application/json";
+
+void SendJson(HttpReply& reply, int status, const Json& body) {
+  reply.Send(status, kJson, body.Dump());
+}
+
+void SendError(HttpReply& reply, const ApiError& error) {
+  SendJson(reply, error.status, ToJson(error));
+}
+
+ApiResult<Json> ParseBody(const HttpRequest& request) {
+  auto body = Json::Parse(request.body);
+  if (!body) return Unexpected(ApiError{400, StrCat("the body is ", body.error().message), "", ""});
+  return std::move(*body);
+}
+
+// "cmpl-" and 32 random hexadecimal digits.
+std::string MakeId(bool chat) {
+  static std::random_device device;
+  static std::mt19937_64 random((uint64_t{device()} << 32) | device());
+  char digits[33];
+  std::snprintf(digits, sizeof digits, "%016llx%016llx",
+                static_cast<unsigned long long>(random()),
+                static_cast<unsigned long long>(random()));
+  return StrCat(chat ? "chatcmpl-" : "cmpl-", digits);
+}
+
+// Endpoints of vLLM that Pinion has by design not.
+bool IsSleepMode(std::string_view path) {
+  return path == "/sleep" || path == "/wake_up" || path == "/is_sleeping";
+}
+
+size_t LongestToken(const Tokenizer& tokenizer) {
+  size_t longest = 1;
+  for (size_t id = 0; id < tokenizer.vocabulary_size(); ++id)
+    longest = std::max(longest, tokenizer.TokenText(static_cast<int32_t>(id)).size());
+  return longest;
+}
+
+Json StatsToJson(const EngineStats& stats) {
+  const auto number = [](uint64_t value) { return Json(value); };
+  return Json(Json::Object{{"running", number(stats.scheduler.running)},
+                           {"waiting", number(stats.scheduler.waiting)},
+                           {"preemptions", number(stats.scheduler.preemptions)},
+                           {"steps", number(stats.steps)},
+                           {"prompt_tokens", number(stats.prompt_tokens)},
+                           {"output_tokens", number(stats.output_tokens)},
+                           {"blocks_used", number(stats.blocks_used)},
+                           {"blocks_total", number(stats.blocks_total)},
+                           {"prefix_query_tokens", number(stats.kv.prefix_query_tokens)},
+                           {"prefix_hit_tokens", number(stats.kv.prefix_hit_tokens)}});
+}
+
+}  // namespace
+
+Frontend::Frontend(ServedModel model, const Tokenizer& tokenizer, RenderChat render,
+                   SendToEngine send)
+    : model_(std::move(model)),
+      tokenizer_(tokenizer),
+      render_(std::move(render)),
+      send_(std::move(send)),
+      metrics_(model_.name),
+      longest_token_bytes_(LongestToken(tokenizer)),
+      created_(std::time(nullptr)) {}
+
+const std::map<std::string, Frontend::Endpoint, std::less<>>& Frontend::Endpoints() {
+  static const std::map<std::string, Endpoint, std::less<>> kEndpoints = {
+      {"/health", {"GET", &Frontend::Health, false}},
+      {"/metrics", {"GET", &Frontend::Metrics, false}},
+      {"/version", {"GET", &Frontend::Version, false}},
+      {"/v1/models", {"GET", &Frontend::Models, true}},
+      {"/server_info", {"GET", &Frontend::ServerInfo, true}},
+      {"/v1/completions", {"POST", &Frontend::Completions, true}},
+      {"/v1/chat/completions", {"POST", &Frontend::Chat, true}},
+      {"/tokenize", {"POST", &Frontend::Tokenize, true}},
+      {"/detokenize", {"POST", &Frontend::Detokenize, true}},
+  };
+  return kEndpoints;
+}
+
+void Frontend::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+  const auto found = Endpoints().find(request.path);
+  if (found == Endpoints().end()) {
+    if (IsSleepMode(request.path))
+      return SendError(*reply, {501, StrCat(request.path, " is not supported: sleep mode frees GPU "
+                                            "memory, and Pinion computes on CPUs; stop the server "
+                                            "instead"), "", ""});
+    return SendError(*reply, {404, StrCat("there is no '", request.path.substr(0, 200),
+                                          "'; see README of engine/serve for the endpoints"),
+                              "", ""});
+  }
+  const Endpoint& endpoint = found->second;
+  if (request.method != endpoint.method)
+    return SendError(*reply, {405, StrCat(request.method.substr(0, 20), " is not allowed for ",
+                                          request.path, ", use ", endpoint.method), "", ""});
+  if (endpoint.needs_engine && !gone_.empty()) return SendError(*reply, {500, gone_, "", ""});
+  if (endpoint.needs_engine && !ready())
+    return SendError(*reply, {503, "the model is still loading; try again when GET /health says 200",
+                              "", ""});
+  (this->*endpoint.route)(request, std::move(reply));
+}
+
+void Frontend::Health(const HttpRequest&, Reply reply) {
+  reply->Send(ready() ? 200 : 503, "text/plain", "");
+}
+
+void Frontend::Metrics(const HttpRequest&, Reply reply) {
+  reply->Send(200, "text/plain; version=0.0.4; charset=utf-8", metrics_.Render());
+}
+
+void Frontend::Version(const HttpRequest&, Reply reply) {
+  SendJson(*reply, 200, Json(Json::Object{{"version", "0.1.0"}}));
+}
+
+void Frontend::Models(const HttpRequest&, Reply reply) {
+  Json model = Json::MakeObject();
+  model.Set("id", model_.name);
+  model.Set("object", "model");
+  model.Set("created", created_);
+  model.Set("owned_by", "pinion");
+  model.Set("root", model_.root);
+  model.Set("parent", Json());
+  model.Set("max_model_len", static_cast<int64_t>(max_model_len_));
+  SendJson(*reply, 200, Json(Json::Object{{"object", "list"}, {"data", Json(Json::Array{model})}}));
+}
+
+void Frontend::ServerInfo(const HttpRequest&, Reply reply) {
+  Json info = server_info_;
+  info.Set("stats", StatsToJson(stats_));
+  SendJson(*reply, 200, info);
+}
+
+void Frontend::Completions(const HttpRequest& request, Reply reply) {
+  auto body = ParseBody(request);
+  if (!body) return SendError(*reply, body.error());
+  Generate(ReadCompletionRequest(*body, model_.defaults), std::move(reply));
+}
+
+void Frontend::Chat(const HttpRequest& request, Reply reply) {
+  auto body = ParseBody(request);
+  if (!body) return SendError(*reply, body.error());
+  Generate(ReadChatRequest(*body, model_.defaults), std::move(reply));
+}
+
+void Frontend::Tokenize(const HttpRequest& request, Reply reply) {
+  const auto answer = [&]() -> ApiResult<Json> {
+    PINION_ASSIGN(const Json body, ParseBody(request));
+    PINION_ASSIGN(const TokenizeRequest asked, ReadTokenizeRequest(body));
+    PINION_TRY(CheckModel(asked.model));
+    std::string text;
+    if (asked.prompt) {
+      text = *asked.prompt;
+    } else {
+      PINION_ASSIGN(text, Render(asked.conversation));
+    }
+    auto ids = tokenizer_.Encode(text, asked.add_special_tokens);
+    if (!ids) return Unexpected(ApiError{400, ids.error().message, "prompt", ""});
+    Json tokens = Json::MakeObject();
+    tokens.Set("count", static_cast<int64_t>(ids->size()));
+    tokens.Set("max_model_len", static_cast<int64_t>(max_model_len_));
+    tokens.Set("tokens", Json(*ids));
+    return tokens;
+  }();
+  if (!answer) return SendError(*reply, answer.error());
+  SendJson(*reply, 200, *answer);
+}
+
+void Frontend::Detokenize(const HttpRequest& request, Reply reply) {
+  const auto answer = [&]() -> ApiResult<Json> {
+    PINION_ASSIGN(const Json body, ParseBody(request));
+    PINION_ASSIGN(const std::vector<int32_t> ids, ReadDetokenizeRequest(body));
+    return Json(Json::Object{{"prompt", tokenizer_.Decode(ids, false)}});
+  }();
+  if (!answer) return SendError(*reply, answer.error());
+  SendJson(*reply, 200, *answer);
+}
+
+ApiResult<void> Frontend::CheckModel(const std::string& name) const {
+  if (name.empty() || name == model_.name) return {};
+  return Unexpected(ApiError{404, StrCat("the model '", name, "' does not exist; this server has '",
+                                         model_.name, "'"), "model", "model_not_found"});
+}
+
+ApiResult<std::string> Frontend::Render(const Conversation& conversation) const {
+  if (!tokenizer_.chat_template())
+    return Unexpected(ApiError{400, "the model has no chat template; use /v1/completions, or put a "
+                                    "chat_template.jinja into its folder", "messages", ""});
+  Json kwargs = Json::MakeObject();
+  for (const auto& [name, token] : tokenizer_.special_tokens()) kwargs.Set(name, token);
+  kwargs.Set("add_generation_prompt", conversation.add_generation_prompt);
+  if (conversation.template_kwargs.is_object())
+    for (const auto& [key, value] : conversation.template_kwargs.object()) kwargs.Set(key, value);
+  auto rendered = render_({*tokenizer_.chat_template(), conversation.messages, conversation.tools,
+                           std::move(kwargs), conversation.continue_final_message});
+  if (!rendered)
+    return Unexpected(ApiError{400, StrCat("the chat template refused the messages: ",
+                                           rendered.error().message), "messages", ""});
+  return std::move(*rendered);
+}
+
+ApiResult<std::vector<int32_t>> Frontend::EncodePrompt(const Prompt& prompt,
+                                                       bool add_special_tokens) const {
+  if (const auto* ids = std::get_if<std::vector<int32_t>>(&prompt)) {
+    for (const int32_t id : *ids)
+      if (static_cast<size_t>(id) >= model_.vocabulary)
+        return Unexpected(ApiError{400, StrCat("'prompt' holds token ", id, ", want ids below ",
+                                               model_.vocabulary), "prompt", ""});
+    return *ids;
+  }
+  const auto& text = std::get<std::string>(prompt);
+  // Megabytes that cannot fit would keep the tokenizer, and so every other client, waiting.
+  if (text.size() / longest_token_bytes_ > max_model_len_)
+    return Unexpected(ApiError{400, StrCat("the prompt has ", text.size(), " bytes, more than ",
+                                           max_model_len_, " tokens (the model's length) can hold"),
+                               "prompt", "context_length_exceeded"});
+  auto ids = tokenizer_.Encode(text, add_special_tokens);
+  if (!ids) return Unexpected(ApiError{400, ids.error().message, "prompt", ""});
+  return std::move(*ids);
+}
+
+ApiResult<std::vector<std::vector<int32_t>>> Frontend::Encode(
+    const GenerationRequest& request) const {
+  std::vector<std::vector<int32_t>> all;
+  if (request.chat) {
+    PINION_ASSIGN(std::string text, Render(request.conversation));
+    PINION_ASSIGN(all.emplace_back(), EncodePrompt(std::move(text), false));
+  }
+  for (const Prompt& prompt : request.prompts) {
+    PINION_ASSIGN(all.emplace_back(), EncodePrompt(prompt, request.add_special_tokens));
+  }
+  return all;
+}
+
+// The sampler takes these on trust.
+ApiResult<void> Frontend::CheckTokenIds(const SamplingParams& params) const {
+  const auto check = [&](const char* name, int32_t id) -> ApiResult<void> {
+    if (static_cast<size_t>(id) < model_.vocabulary) return {};
+    return Unexpected(ApiError{400, StrCat("'", name, "' names token ", id, ", want ids below ",
+                                           model_.vocabulary), name, ""});
+  };
+  for (const int32_t id : params.stop_token_ids) PINION_TRY(check("stop_token_ids", id));
+  for (const auto& [id, bias] : params.logit_bias) PINION_TRY(check("logit_bias", id));
+  return {};
+}
+
+// Sets max_tokens where the client left it open, and refuses what exceeds the model's length.
+ApiResult<void> Frontend::FitLengths(GenerationRequest& request,
+                                     const std::vector<std::vector<int32_t>>& prompts) const {
+  size_t longest = 0;
+  for (const auto& prompt : prompts) {
+    if (prompt.empty()) return Unexpected(ApiError{400, "'prompt' has no tokens", "prompt", ""});
+    longest = std::max(longest, prompt.size());
+  }
+  SamplingParams& params = request.params;
+  const size_t wanted = request.max_tokens_given ? static_cast<size_t>(params.max_tokens) : 1;
+  if (longest + wanted > max_model_len_)
+    return Unexpected(ApiError{400, StrCat("the prompt has ", longest, " tokens and ", wanted,
+                                           " more were asked for, together above the model's ",
+                                           max_model_len_, "; shorten either"),
+                               request.max_tokens_given ? "max_tokens" : "prompt",
+                               "context_length_exceeded"});
+  params.max_tokens = static_cast<int>(
+      std::min(static_cast<size_t>(params.max_tokens), max_model_len_ - longest));
+  if (params.min_tokens > params.max_tokens)
+    return Unexpected(ApiError{400, StrCat("'min_tokens' is ", params.min_tokens, ", want at most ",
+                                           params.max_tokens, ", the most this request can get"),
+                               "min_tokens", ""});
+  return {};
+}
+
+void Frontend::Generate(ApiResult<GenerationRequest> request, Reply reply) {
+  const auto prompts = [&]() -> ApiResult<std::vector<std::vector<int32_t>>> {
+    if (!request) return Unexpected(request.error());
+    PINION_TRY(CheckModel(request->model));
+    PINION_TRY(CheckTokenIds(request->params));
+    PINION_ASSIGN(auto encoded, Encode(*request));
+    PINION_TRY(FitLengths(*request, encoded));
+    return encoded;
+  }();
+  if (!prompts) return SendError(*reply, prompts.error());
+  Start(std::move(*request), *prompts, std::move(reply));
+}
+
+void Frontend::Start(GenerationRequest request, std::vector<std::vector<int32_t>> prompts,
+                     Reply reply) {
+  ResponseHead head{MakeId(request.chat), std::time(nullptr), model_.name, request.chat};
+  auto generation = std::make_shared<Generation>(tokenizer_, metrics_, std::move(request),
+                                                 std::move(prompts), std::move(head), reply);
+  // Weak: the reply is the generation's own.
+  reply->OnGone([this, weak = std::weak_ptr(generation)] {
+    if (const auto gone = weak.lock()) {
+      gone->CountUnfinished("abort");
+      Cancel(gone);
+    }
+  });
+  for (size_t i = 0; i < generation->choices(); ++i) {
+    const uint64_t id = next_id_++;
+    live_.emplace(id, std::pair(generation, i));
+    send_(SubmitMessage{id, generation->ParamsOf(i), generation->PromptOf(i)});
+  }
+}
+
+void Frontend::Cancel(const std::shared_ptr<Generation>& generation) {
+  for (auto it = live_.begin(); it != live_.end();) {
+    if (it->second.first != generation) {
+      ++it;
+      continue;
+    }
+    send_(AbortMessage{it->first});
+    it = live_.erase(it);
+  }
+}
+
+void Frontend::OnMessage(LinkMessage message) {
+  if (const auto* batch = std::get_if<EventsMessage>(&message)) {
+    for (const TokenEvent& event : batch->events) OnEvent(event);
+    stats_ = batch->stats;
+    metrics_.SetEngine(stats_);
+  } else if (const auto* refused = std::get_if<RefusedMessage>(&message)) {
+    const auto found = live_.find(refused->id);
+    if (found == live_.end()) return;
+    const auto generation = found->second.first;
+    live_.erase(found);
+    Cancel(generation);
+    generation->Fail({400, refused->message, "", ""});
+  } else if (const auto* ready = std::get_if<ReadyMessage>(&message)) {
+    max_model_len_ = ready->max_model_len;
+    auto info = Json::Parse(ready->server_info);
+    if (info) server_info_ = std::move(*info);
+  }
+}
+
+void Frontend::OnEvent(const TokenEvent& event) {
+  const auto found = live_.find(event.request);
+  if (found == live_.end()) return;  // of a request that was cancelled meanwhile
+  const auto [generation, choice] = found->second;
+  const auto next = generation->OnEvent(choice, event);
+  if (next == Generation::Next::kMore) return;
+  live_.erase(event.request);
+  if (next == Generation::Next::kAbort) send_(AbortMessage{event.request});
+}
+
+void Frontend::OnEngineGone(const std::string& message) {
+  gone_ = message;
+  while (!live_.empty()) {
+    const auto generation = live_.begin()->second.first;
+    std::erase_if(live_, [&](const auto& entry) { return entry.second.first == generation; });
+    generation->Fail({500, message, "", ""});
+  }
+}
+
+}  // namespace pinion

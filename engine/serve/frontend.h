@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "engine/serve/generation.h"
+#include "engine/serve/http.h"
+#include "engine/serve/link.h"
+#include "engine/serve/metrics.h"
+#include "engine/serve/schema.h"
+#include "engine/text/chat.h"
+#include "engine/text/tokenizer.h"
+
+namespace pinion {
+
+// What the front end knows of the model before the engine is ready.
+struct ServedModel {
+  std::string name;  // what clients call it
+  std::string root;  // what it was loaded from
+  size_t vocabulary = 0;
+  ApiDefaults defaults;
+};
+
+// The API behind the HTTP server: routes requests, hands prompts to the engine through the link and
+// gives its events to the requests they belong to. Knows neither sockets nor processes.
+// Thread rule: one thread.
+class Frontend {
+ public:
+  using RenderChat = std::function<Result<std::string>(const ChatRequest&)>;
+  using SendToEngine = std::function<void(const LinkMessage&)>;
+
+  // The tokenizer outlives the object.
+  Frontend(ServedModel model, const Tokenizer& tokenizer, RenderChat render, SendToEngine send);
+
+  void Handle(HttpRequest request, std::shared_ptr<HttpReply> reply);
+  // One message from the engine other than FailedMessage.
+  void OnMessage(LinkMessage message);
+
+  // The engine is gone: every live request is answered with `message`, later ones too.
+  void OnEngineGone(const std::string& message);
+  bool ready() const { return max_model_len_ > 0 && gone_.empty(); }
+  size_t live() const { return live_.size(); }
+
+ private:
+  using Reply = std::shared_ptr<HttpReply>;
+  using Route = void (Frontend::*)(const HttpRequest&, Reply);
+  struct Endpoint {
+    const char* method;
+    Route route;
+    bool needs_engine;
+  };
+  static const std::map<std::string, Endpoint, std::less<>>& Endpoints();
+
+  void Health(const HttpRequest&, Reply reply);
+  void Models(const HttpRequest&, Reply reply);
+  void Metrics(const HttpRequest&, Reply reply);
+  void Version(const HttpRequest&, Reply reply);
+  void ServerInfo(const HttpRequest&, Reply reply);
+  void Completions(const HttpRequest& request, Reply reply);
+  void Chat(const HttpRequest& request, Reply reply);
+  void Tokenize(const HttpRequest& request, Reply reply);
+  void Detokenize(const HttpRequest& request, Reply reply);
+
+  void Generate(ApiResult<GenerationRequest> request, Reply reply);
+  ApiResult<std::vector<std::vector<int32_t>>> Encode(const GenerationRequest& request) const;
+  ApiResult<std::vector<int32_t>> EncodePrompt(const Prompt& prompt, bool add_special_tokens) const;
+  ApiResult<std::string> Render(const Conversation& conversation) const;
+  ApiResult<void> CheckTokenIds(const SamplingParams& params) const;
+  ApiResult<void> FitLengths(GenerationRequest& request,
+                             const std::vector<std::vector<int32_t>>& prompts) const;
+  ApiResult<void> CheckModel(const std::string& name) const;
+  void Start(GenerationRequest request, std::vector<std::vector<int32_t>> prompts, Reply reply);
+  void OnEvent(const TokenEvent& event);
+  // Forgets a request's choices and tells the engine to stop them.
+  void Cancel(const std::shared_ptr<Generation>& generation);
+
+  ServedModel model_;
+  const Tokenizer& tokenizer_;
+  RenderChat render_;
+  SendToEngine send_;
+  ServeMetrics metrics_;
+  size_t longest_token_bytes_ = 0;
+  size_t max_model_len_ = 0;  // 0 until the engine is ready
+  Json server_info_;
+  EngineStats stats_;
+  std::string gone_;
+  int64_t created_;
+  uint64_t next_id_ = 1;
+  std::unordered_map<uint64_t, std::pair<std::shared_ptr<Generation>, size_t>> live_;
+};
+
+}  // namespace pinion

@@ -1,0 +1,468 @@
+#include "engine/serve/http.h"
+
+#include <fcntl.h>
+
+#include <boost/asio.hpp>
+#include <boost/asio/experimental/as_tuple.hpp>
+#include <boost/asio/experimental/awaitable_operators.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http.hpp>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "engine/base/json.h"
+#include "engine/base/log.h"
+#include "engine/base/strings.h"
+
+namespace pinion {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr auto kAwait = asio::experimental::as_tuple(asio::use_awaitable);
+
+std::chrono::milliseconds Milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+std::string StatusLine(int status) {
+  return StrCat("HTTP/1.1 ", status, ' ', std::string(http::obsolete_reason(http::int_to_status(
+                                              static_cast<unsigned>(status)))), "\r\n");
+}
+
+std::string ErrorBody(std::string_view message) {
+  Json error = Json::MakeObject();
+  error.Set("message", message);
+  error.Set("type", "invalid_request_error");
+  error.Set("param", Json());
+  error.Set("code", Json());
+  return Json(Json::Object{{"error", std::move(error)}}).Dump();
+}
+
+// What the handler has said and the connection has not yet written.
+class Reply final : public HttpReply {
+ public:
+  Reply(asio::any_io_executor executor, bool http11, bool keep_alive, size_t max_unsent_bytes)
+      : wake_(executor), chunked_(http11), keep_alive_(keep_alive), max_unsent_(max_unsent_bytes) {
+    wake_.expires_at(std::chrono::steady_clock::time_point::max());
+  }
+
+  void Send(int status, std::string_view content_type, std::string body) override {
+    if (ended_ || gone_) return;
+    unsent_ = StrCat(StatusLine(status), "Content-Type: ", content_type, "\r\nContent-Length: ",
+                     body.size(), "\r\n", status == 405 ? "Allow: GET, POST\r\n" : "",
+                     Connection(), "\r\n\r\n");
+    if (!head_) unsent_ += body;
+    Finish();
+  }
+
+  void Begin(std::string_view content_type) override {
+    if (ended_ || gone_) return;
+    if (!chunked_) keep_alive_ = false;  // HTTP/1.0: the connection's end is the answer's end
+    unsent_ = StrCat(StatusLine(200), "Content-Type: ", content_type,
+                     "\r\nCache-Control: no-cache\r\n",
+                     chunked_ ? "Transfer-Encoding: chunked\r\n" : "", Connection(), "\r\n\r\n");
+    wake_.cancel();
+  }
+
+  void Write(std::string_view text) override {
+    if (ended_ || gone_ || text.empty()) return;
+    if (!chunked_) {
+      unsent_ += text;
+    } else {
+      char size[24];
+      std::snprintf(size, sizeof size, "%zx\r\n", text.size());
+      (unsent_ += size) += text;
+      unsent_ += "\r\n";
+    }
+    overflowed_ = unsent_.size() > max_unsent_;
+    wake_.cancel();
+  }
+
+  void End() override {
+    if (ended_ || gone_) return;
+    if (chunked_) unsent_ += "0\r\n\r\n";
+    Finish();
+  }
+
+  void OnGone(std::function<void()> callback) override { on_gone_ = std::move(callback); }
+
+  void Gone() {
+    if (gone_) return;
+    gone_ = true;
+    if (auto callback = std::exchange(on_gone_, nullptr); callback && !ended_) callback();
+  }
+
+  void AnswersHead() { head_ = true; }
+  void CloseAfterwards() { keep_alive_ = false; }
+  bool keep_alive() const { return keep_alive_; }
+  bool ended() const { return ended_; }
+  bool overflowed() const { return overflowed_; }
+  std::string TakeUnsent() { return std::exchange(unsent_, {}); }
+  asio::steady_timer& wake() { return wake_; }
+
+ private:
+  const char* Connection() const {
+    return keep_alive_ ? "Connection: keep-alive" : "Connection: close";
+  }
+  void Finish() {
+    ended_ = true;
+    on_gone_ = nullptr;
+    wake_.cancel();
+  }
+
+  asio::steady_timer wake_;  // never expires; cancelled when there is news
+  bool chunked_, keep_alive_;
+  size_t max_unsent_;
+  std::string unsent_;
+  bool head_ = false, ended_ = false, gone_ = false, overflowed_ = false;
+  std::function<void()> on_gone_;
+};
+
+// Children that are started later must not keep a client's connection or the port open.
+void CloseOnExec(int fd) { fcntl(fd, F_SETFD, FD_CLOEXEC); }
+
+class Connection;
+
+// What the connections share with the server.
+struct Shared {
+  HttpOptions options;
+  HttpServer::Handler handler;
+  std::set<Connection*> connections;
+  bool draining = false;
+  std::function<void()> closed_one;
+};
+
+// One client's connection: requests one after the other.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(tcp::socket socket, Shared& shared)
+      : socket_(std::move(socket)), deadline_(socket_.get_executor()), shared_(shared) {
+    shared_.connections.insert(this);
+  }
+  ~Connection() {
+    shared_.connections.erase(this);
+    shared_.closed_one();
+  }
+
+  asio::awaitable<void> Run() {
+    const auto self = shared_from_this();
+    error_code ignored;
+    socket_.set_option(tcp::no_delay(true), ignored);
+    while (co_await Exchange()) {
+    }
+    ClearDeadline();
+    socket_.shutdown(tcp::socket::shutdown_send, ignored);
+    co_await Linger();
+    socket_.close(ignored);
+  }
+
+  // While draining: nothing more will come from an idle connection.
+  void CloseIfIdle() {
+    error_code ignored;
+    if (idle_) socket_.close(ignored);
+    if (reply_) reply_->CloseAfterwards();
+  }
+  void Abandon() {
+    error_code ignored;
+    socket_.close(ignored);
+  }
+
+ private:
+  // Reads one request and answers it. False: the connection is to be closed.
+  asio::awaitable<bool> Exchange() {
+    if (!co_await WaitForFirstByte()) co_return false;
+    http::request_parser<http::string_body> parser;
+    parser.header_limit(static_cast<uint32_t>(shared_.options.max_header_bytes));
+    parser.body_limit(shared_.options.max_body_bytes);
+    if (!co_await ReadRequest(parser)) co_return false;
+    auto& message = parser.get();
+    const auto target = std::string_view(message.target().data(), message.target().size());
+    HttpRequest request{std::string(message.method_string()),
+                        std::string(target.substr(0, target.find('?'))),
+                        std::move(message.body())};
+    const bool http11 = message.version() >= 11;
+    auto reply = std::make_shared<Reply>(socket_.get_executor(), http11,
+                                         message.keep_alive() && !shared_.draining,
+                                         shared_.options.max_unsent_bytes);
+    if (message.method() == http::verb::head) {
+      reply->AnswersHead();
+      request.method = "GET";
+    }
+    co_return co_await Answer(std::move(request), std::move(reply));
+  }
+
+  asio::awaitable<bool> WaitForFirstByte() {
+    if (buffer_.size() > 0) co_return true;
+    if (shared_.draining) co_return false;
+    SetDeadline(shared_.options.idle_seconds);
+    idle_ = true;
+    const auto [error, count] = co_await socket_.async_read_some(buffer_.prepare(16 << 10), kAwait);
+    idle_ = false;
+    buffer_.commit(count);
+    co_return !error;
+  }
+
+  asio::awaitable<bool> ReadRequest(http::request_parser<http::string_body>& parser) {
+    SetDeadline(shared_.options.header_seconds);
+    auto [error, count] = co_await http::async_read_header(socket_, buffer_, parser, kAwait);
+    if (!error) {
+      SetDeadline(shared_.options.body_seconds);
+      if (boost::beast::iequals(parser.get()[http::field::expect], "100-continue")) {
+        static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+        co_await asio::async_write(socket_, asio::buffer(kContinue), kAwait);
+      }
+      std::tie(error, count) = co_await http::async_read(socket_, buffer_, parser, kAwait);
+    }
+    if (!error) co_return true;
+    if (error == http::error::body_limit)
+      co_await Refuse(413, StrCat("the request body exceeds ", shared_.options.max_body_bytes,
+                                  " bytes; send less text per request"));
+    else if (error == http::error::header_limit || error == http::error::buffer_overflow)
+      co_await Refuse(431, StrCat("the request header exceeds ", shared_.options.max_header_bytes,
+                                  " bytes"));
+    else if (error.category() == http::make_error_code(http::error::bad_method).category() &&
+             error != http::error::end_of_stream && error != http::error::partial_message)
+      co_await Refuse(400, StrCat("not an HTTP/1 request: ", error.message()));
+    co_return false;
+  }
+
+  // Answers what could not be parsed; the connection is closed afterwards.
+  asio::awaitable<void> Refuse(int status, std::string message) {
+    Reply reply(socket_.get_executor(), true, false, shared_.options.max_unsent_bytes);
+    reply.Send(status, "application/json", ErrorBody(message));
+    const std::string text = reply.TakeUnsent();
+    SetDeadline(shared_.options.write_seconds);
+    co_await asio::async_write(socket_, asio::buffer(text), kAwait);
+  }
+
+  asio::awaitable<bool> Answer(HttpRequest request, std::shared_ptr<Reply> reply) {
+    using namespace asio::experimental::awaitable_operators;
+    reply_ = reply.get();
+    ClearDeadline();
+    shared_.handler(std::move(request), reply);
+    bool written = false;
+    if (reply->ended()) {
+      written = co_await WriteAll(*reply);
+    } else {
+      const auto first = co_await (WriteAll(*reply) || WatchForEnd());
+      written = first.index() == 0 && std::get<0>(first);
+    }
+    reply_ = nullptr;
+    if (!written) reply->Gone();
+    co_return written && reply->keep_alive();
+  }
+
+  // Writes the answer as it comes, until its end. False where the client has gone or is too slow.
+  asio::awaitable<bool> WriteAll(Reply& reply) {
+    for (;;) {
+      const std::string text = reply.TakeUnsent();
+      for (size_t sent = 0; sent < text.size();) {
+        SetDeadline(shared_.options.write_seconds);
+        const auto [error, count] = co_await socket_.async_write_some(
+            asio::buffer(text.data() + sent, text.size() - sent), kAwait);
+        if (error || reply.overflowed()) co_return false;
+        sent += count;
+      }
+      ClearDeadline();
+      if (!text.empty()) continue;
+      if (reply.ended()) co_return true;
+      co_await reply.wake().async_wait(kAwait);
+    }
+  }
+
+  // Returns when the client closes its side. Reading is the only way to see that, so what it sends
+  // meanwhile (pipelined requests) is kept, up to a limit beyond which it must wait.
+  asio::awaitable<void> WatchForEnd() {
+    constexpr size_t kMostAhead = 64 << 10;
+    while (buffer_.size() < kMostAhead) {
+      const auto [error, count] =
+          co_await socket_.async_read_some(buffer_.prepare(16 << 10), kAwait);
+      buffer_.commit(count);
+      if (error) co_return;
+    }
+    asio::steady_timer never(socket_.get_executor(), std::chrono::steady_clock::time_point::max());
+    co_await never.async_wait(kAwait);
+  }
+
+  // A close with unread input resets the connection, and the client may lose our last answer: read
+  // on a little while it reacts to the end of ours.
+  asio::awaitable<void> Linger() {
+    if (!socket_.is_open()) co_return;
+    SetDeadline(1);
+    char scrap[16 << 10];
+    for (size_t total = 0; total < (size_t{64} << 20);) {
+      const auto [error, count] = co_await socket_.async_read_some(asio::buffer(scrap), kAwait);
+      if (error) break;
+      total += count;
+    }
+    ClearDeadline();
+  }
+
+  // After `seconds` the socket is closed, which ends whatever waits for it.
+  void SetDeadline(double seconds) {
+    deadline_.expires_after(Milliseconds(seconds));
+    deadline_.async_wait([weak = weak_from_this()](error_code error) {
+      const auto self = weak.lock();
+      if (!error && self && self->deadline_.expiry() <= std::chrono::steady_clock::now())
+        self->Abandon();
+    });
+  }
+
+  // Not just cancel: an expiry that is already queued must find the deadline moved.
+  void ClearDeadline() { deadline_.expires_at(std::chrono::steady_clock::time_point::max()); }
+
+  tcp::socket socket_;
+  asio::steady_timer deadline_;
+  boost::beast::flat_buffer buffer_;
+  Shared& shared_;
+  Reply* reply_ = nullptr;
+  bool idle_ = false;
+};
+
+class Server final : public HttpServer {
+ public:
+  Server(const HttpOptions& options, Handler handler) {
+    shared_.options = options;
+    shared_.handler = std::move(handler);
+    shared_.closed_one = [this] { OnClosed(); };
+  }
+  ~Server() override {
+    // Coroutines that never finished own their connections; they go with the io_context, which may
+    // not call back into a half-destroyed server.
+    shared_.closed_one = [] {};
+    for (auto& [fd, stream] : streams_) stream->release();
+  }
+
+  Status Open() {
+    error_code error;
+    tcp::resolver resolver(io_);
+    const std::string place = StrCat(shared_.options.host, ":", shared_.options.port);
+    const auto found = resolver.resolve(shared_.options.host, std::to_string(shared_.options.port),
+                                        tcp::resolver::passive, error);
+    if (error || found.empty())
+      return Fail(ErrorCode::kFailed, StrCat("cannot listen on ", place, ": ", error.message(),
+                                             "; give --host an address of this machine"));
+    const tcp::endpoint endpoint = *found.begin();
+    acceptor_.open(endpoint.protocol(), error);
+    if (!error) CloseOnExec(acceptor_.native_handle());
+    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+    if (!error) acceptor_.bind(endpoint, error);
+    if (!error) acceptor_.listen(1024, error);
+    if (error)
+      return Fail(ErrorCode::kFailed,
+                  StrCat("cannot listen on ", place, ": ", error.message(),
+                         "; choose another --port or --host, or stop what uses it"));
+    asio::co_spawn(io_, Accept(), asio::detached);
+    return {};
+  }
+
+  uint16_t port() const override {
+    error_code ignored;
+    return acceptor_.local_endpoint(ignored).port();
+  }
+
+  void WatchReadable(int fd, std::function<bool()> callback) override {
+    auto& stream = StreamFor(fd);
+    stream.async_wait(asio::posix::stream_descriptor::wait_read,
+                      [this, fd, callback = std::move(callback)](error_code error) mutable {
+                        if (!error && callback()) WatchReadable(fd, std::move(callback));
+                      });
+  }
+
+  void OnceWritable(int fd, std::function<void()> callback) override {
+    StreamFor(fd).async_wait(asio::posix::stream_descriptor::wait_write,
+                             [callback = std::move(callback)](error_code error) {
+                               if (!error) callback();
+                             });
+  }
+
+  void OnSignal(std::function<void()> callback) override {
+    if (!signals_) signals_.emplace(io_, SIGTERM, SIGINT);
+    signals_->async_wait([this, callback = std::move(callback)](error_code error, int) mutable {
+      if (error) return;
+      callback();
+      OnSignal(std::move(callback));
+    });
+  }
+
+  void Post(std::function<void()> callback) override { asio::post(io_, std::move(callback)); }
+
+  void Run() override { io_.run(); }
+  void Stop() override { io_.stop(); }
+
+  void Drain(double seconds) override {
+    shared_.draining = true;
+    error_code ignored;
+    acceptor_.close(ignored);
+    const auto open = shared_.connections;  // closing one changes the set
+    for (Connection* connection : open) connection->CloseIfIdle();
+    drain_end_.expires_after(Milliseconds(seconds));
+    drain_end_.async_wait([this](error_code error) {
+      if (!error) Stop();
+    });
+    OnClosed();
+  }
+
+ private:
+  asio::awaitable<void> Accept() {
+    while (acceptor_.is_open()) {
+      if (shared_.connections.size() >= shared_.options.max_connections) {
+        co_await Pause();
+        continue;
+      }
+      auto [error, socket] = co_await acceptor_.async_accept(kAwait);
+      if (!error) {
+        CloseOnExec(socket.native_handle());
+        auto connection = std::make_shared<Connection>(std::move(socket), shared_);
+        asio::co_spawn(io_, [connection] { return connection->Run(); }, asio::detached);
+      } else if (acceptor_.is_open()) {
+        LogWarning(StrCat("cannot accept a connection: ", error.message()));
+        co_await Pause();  // out of descriptors: some will be closed
+      }
+    }
+  }
+
+  asio::awaitable<void> Pause() {
+    asio::steady_timer pause(io_, Milliseconds(0.05));
+    co_await pause.async_wait(kAwait);
+  }
+
+  void OnClosed() {
+    if (shared_.draining && shared_.connections.empty()) Stop();
+  }
+
+  asio::posix::stream_descriptor& StreamFor(int fd) {
+    auto& stream = streams_[fd];
+    if (!stream) stream = std::make_unique<asio::posix::stream_descriptor>(io_, fd);
+    return *stream;
+  }
+
+  Shared shared_;  // before io_: connections inside io_'s coroutines refer to it
+  asio::io_context io_{1};
+  tcp::acceptor acceptor_{io_};
+  asio::steady_timer drain_end_{io_};
+  std::optional<asio::signal_set> signals_;
+  std::map<int, std::unique_ptr<asio::posix::stream_descriptor>> streams_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<HttpServer>> HttpServer::Listen(const HttpOptions& options,
+                                                       Handler handler) {
+  try {
+    auto server = std::make_unique<Server>(options, std::move(handler));
+    PINION_TRY(server->Open());
+    return server;
+  } catch (const std::exception& failure) {
+    return Fail(ErrorCode::kFailed, StrCat("cannot start the HTTP server: ", failure.what()));
+  }
+}
+
+}  // namespace pinion

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "engine/base/result.h"
+
+namespace pinion {
+
+struct HttpRequest {
+  std::string method;  // "GET"
+  std::string path;    // of the target, without the query, not decoded
+  std::string body;
+};
+
+// The answer to one request: either Send once, or Begin, Write..., End. Calls after the client has
+// gone do nothing. Nothing here waits for the client: what it does not take yet is kept, and where
+// that exceeds the server's limit the client is cut off.
+class HttpReply {
+ public:
+  virtual ~HttpReply() = default;
+  virtual void Send(int status, std::string_view content_type, std::string body) = 0;
+  virtual void Begin(std::string_view content_type) = 0;  // status 200
+  virtual void Write(std::string_view text) = 0;
+  virtual void End() = 0;
+  // Called once if the client disappears before the answer is complete.
+  virtual void OnGone(std::function<void()> callback) = 0;
+};
+
+struct HttpOptions {
+  std::string host = "127.0.0.1";
+  uint16_t port = 8000;                      // 0: any free one
+  size_t max_header_bytes = 32 << 10;
+  size_t max_body_bytes = 32 << 20;          // above: 413
+  size_t max_unsent_bytes = 8 << 20;         // of one reply
+  size_t max_connections = 4096;             // further ones wait in the listen queue
+  double idle_seconds = 75;                  // between requests of a kept-alive connection
+  double header_seconds = 20;                // from a request's first byte to its header's end
+  double body_seconds = 60;                  // to the body's end
+  double write_seconds = 60;                 // without the client taking a byte
+};
+
+// HTTP/1.0 and 1.1 with keep-alive and pipelining, and the event loop of the front end. This is the
+// only place that knows Boost. Thread rule: everything happens on the thread that calls Run; nothing
+// but Post may be called from another.
+class HttpServer {
+ public:
+  using Handler = std::function<void(HttpRequest, std::shared_ptr<HttpReply>)>;
+
+  // Binds and listens; an error names host and port. `handler` answers now or later, and must not
+  // throw.
+  static Result<std::unique_ptr<HttpServer>> Listen(const HttpOptions& options, Handler handler);
+  virtual ~HttpServer() = default;
+
+  virtual uint16_t port() const = 0;
+
+  // Calls `callback` whenever `fd` has something to read, until it returns false. The descriptor
+  // stays the caller's and must outlive Run.
+  virtual void WatchReadable(int fd, std::function<bool()> callback) = 0;
+  // Calls `callback` once, when `fd` takes bytes again.
+  virtual void OnceWritable(int fd, std::function<void()> callback) = 0;
+  // Calls `callback` at every SIGTERM and SIGINT.
+  virtual void OnSignal(std::function<void()> callback) = 0;
+  virtual void Post(std::function<void()> callback) = 0;
+
+  // Serves until Stop, or until the end of Drain.
+  virtual void Run() = 0;
+  // Stops accepting, closes idle connections, lets the others finish their answer for up to
+  // `seconds`; then Run returns.
+  virtual void Drain(double seconds) = 0;
+  virtual void Stop() = 0;
+};
+
+}  // namespace pinion

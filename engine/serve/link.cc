@@ -1,0 +1,194 @@
+#include "engine/serve/link.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "engine/base/strings.h"
+#include "engine/serve/wire.h"
+
+namespace pinion {
+
+// Found by argument-dependent look-up from wire.h's templates, hence outside the anonymous
+// namespace. `archive` reads or writes.
+template <typename Archive>
+void Fields(Archive& archive, SamplingParams& p) {
+  archive(p.temperature, p.top_p, p.top_k, p.min_p, p.repetition_penalty, p.presence_penalty,
+          p.frequency_penalty, p.seed, p.max_tokens, p.min_tokens, p.ignore_eos, p.stop_token_ids,
+          p.stop, p.include_stop_str_in_output, p.logprobs, p.logit_bias);
+}
+template <typename Archive>
+void Fields(Archive& archive, SampledToken& token) {
+  archive(token.id, token.logprob, token.top);
+}
+template <typename Archive>
+void Fields(Archive& archive, TokenEvent& e) {
+  archive(e.request, e.has_token, e.finish, e.prompt_tokens, e.cached_tokens, e.output_tokens,
+          e.arrived_ns, e.scheduled_ns, e.first_token_ns, e.now_ns);
+  if (e.has_token) archive(e.token);
+}
+template <typename Archive>
+void Fields(Archive& archive, EngineStats& s) {
+  archive(s.scheduler.waiting, s.scheduler.running, s.scheduler.preemptions, s.scheduler.finished,
+          s.kv.prefix_query_tokens, s.kv.prefix_hit_tokens, s.kv.evictions, s.blocks_used,
+          s.blocks_total, s.steps, s.prompt_tokens, s.output_tokens);
+}
+template <typename Archive>
+void Fields(Archive& archive, SubmitMessage& m) {
+  archive(m.id, m.params, m.prompt_ids);
+}
+template <typename Archive>
+void Fields(Archive& archive, AbortMessage& m) {
+  archive(m.id);
+}
+template <typename Archive>
+void Fields(Archive& archive, ReadyMessage& m) {
+  archive(m.max_model_len, m.server_info);
+}
+template <typename Archive>
+void Fields(Archive& archive, FailedMessage& m) {
+  archive(m.code, m.message);
+}
+template <typename Archive>
+void Fields(Archive& archive, RefusedMessage& m) {
+  archive(m.id, m.message);
+}
+template <typename Archive>
+void Fields(Archive& archive, EventsMessage& m) {
+  archive(m.events, m.stats);
+}
+
+namespace {
+
+constexpr size_t kHeaderBytes = sizeof(uint32_t) + 1;
+
+// An enumeration that came over the wire may hold any bits.
+bool InRange(const LinkMessage& message) {
+  if (const auto* failed = std::get_if<FailedMessage>(&message))
+    return failed->code >= ErrorCode::kUsage && failed->code <= ErrorCode::kFailed;
+  if (const auto* batch = std::get_if<EventsMessage>(&message)) {
+    for (const TokenEvent& event : batch->events)
+      if (event.finish < FinishReason::kNone || event.finish > FinishReason::kAborted) return false;
+  }
+  return true;
+}
+
+Result<LinkMessage> Finish(LinkMessage message, const WireReader& reader) {
+  if (!reader.ok() || !reader.at_end() || !InRange(message))
+    return Fail(ErrorCode::kCorrupt, StrCat("link message of type ", message.index(),
+                                            " does not decode; the link is broken"));
+  return message;
+}
+
+template <size_t I>
+Result<LinkMessage> DecodeAs(std::string_view payload) {
+  std::variant_alternative_t<I, LinkMessage> message;
+  WireReader reader(payload);
+  Fields(reader, message);
+  return Finish(std::move(message), reader);
+}
+
+template <size_t... I>
+Result<LinkMessage> Decode(size_t type, std::string_view payload, std::index_sequence<I...>) {
+  static constexpr std::array kDecoders = {&DecodeAs<I>...};
+  if (type >= kDecoders.size())
+    return Fail(ErrorCode::kCorrupt, StrCat("link message has type ", type, ", want at most ",
+                                            kDecoders.size() - 1, "; the link is broken"));
+  return kDecoders[type](payload);
+}
+
+}  // namespace
+
+std::string EncodeFrame(const LinkMessage& message) {
+  WireWriter writer;
+  writer(uint32_t{0}, static_cast<uint8_t>(message.index()));
+  std::visit([&](const auto& alternative) { writer(alternative); }, message);
+  std::string frame = writer.bytes();
+  const auto payload = static_cast<uint32_t>(frame.size() - kHeaderBytes);
+  std::memcpy(frame.data(), &payload, sizeof payload);
+  return frame;
+}
+
+Result<std::optional<LinkMessage>> FrameReader::Next() {
+  const std::string_view rest = std::string_view(buffer_).substr(consumed_);
+  if (rest.size() < kHeaderBytes) return std::nullopt;
+  uint32_t payload = 0;
+  std::memcpy(&payload, rest.data(), sizeof payload);
+  if (payload > kMaxPayloadBytes)
+    return Fail(ErrorCode::kCorrupt, StrCat("link message claims ", payload,
+                                            " bytes; the link is broken"));
+  if (rest.size() < kHeaderBytes + payload) return std::nullopt;
+  auto message = Decode(static_cast<uint8_t>(rest[sizeof payload]),
+                        rest.substr(kHeaderBytes, payload),
+                        std::make_index_sequence<std::variant_size_v<LinkMessage>>());
+  consumed_ += kHeaderBytes + payload;
+  // Move the rest forward only now and then, so that many small frames cost linear time.
+  if (consumed_ == buffer_.size() || consumed_ > (size_t{1} << 20)) {
+    buffer_.erase(0, consumed_);
+    consumed_ = 0;
+  }
+  if (!message) return Unexpected(std::move(message).error());
+  return std::optional<LinkMessage>(std::move(*message));
+}
+
+LinkSocket::LinkSocket(int fd) : fd_(fd) {
+  fcntl(fd_, F_SETFL, fcntl(fd_, F_GETFL) | O_NONBLOCK);
+  fcntl(fd_, F_SETFD, FD_CLOEXEC);
+}
+
+LinkSocket::~LinkSocket() { close(fd_); }
+
+bool LinkSocket::Receive() {
+  char chunk[64 << 10];
+  for (;;) {
+    const ssize_t got = recv(fd_, chunk, sizeof chunk, 0);
+    if (got > 0) {
+      reader_.Append({chunk, static_cast<size_t>(got)});
+      if (static_cast<size_t>(got) < sizeof chunk) return true;
+    } else if (got == 0 || (errno != EINTR && errno != EAGAIN)) {
+      return false;
+    } else if (errno == EAGAIN) {
+      return true;
+    }
+  }
+}
+
+bool LinkSocket::Send(const LinkMessage& message) {
+  unsent_ += EncodeFrame(message);
+  return Flush();
+}
+
+bool LinkSocket::Flush() {
+  while (has_unsent()) {
+    const ssize_t put =
+        send(fd_, unsent_.data() + sent_, unsent_.size() - sent_, MSG_NOSIGNAL);
+    if (put >= 0) {
+      sent_ += static_cast<size_t>(put);
+    } else if (errno == EAGAIN) {
+      break;
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  if (!has_unsent()) {
+    unsent_.clear();
+    sent_ = 0;
+  } else if (sent_ > (size_t{1} << 20)) {
+    unsent_.erase(0, sent_);
+    sent_ = 0;
+  }
+  return true;
+}
+
+Result<std::pair<int, int>> MakeLinkPair() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return Fail(ErrorCode::kIo, StrCat("cannot make a socket pair: ", std::strerror(errno)));
+  return std::pair{ends[0], ends[1]};
+}
+
+}  // namespace pinion

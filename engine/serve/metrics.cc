@@ -1,0 +1,161 @@
+#include "engine/serve/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <map>
+
+namespace pinion {
+namespace {
+
+using Buckets = prometheus::Histogram::BucketBoundaries;
+
+// vLLM's boundaries, so that its dashboards fit.
+const Buckets kFirstTokenBuckets = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.25, 0.5, 0.75,
+                                    1,     2.5,   5,    7.5,  10,   20,   40,   80,   160,  640, 2560};
+const Buckets kTokenBuckets = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5,
+                               0.75, 1,     2.5,  5,     7.5, 10,   20,  40,  80};
+const Buckets kRequestBuckets = {0.3, 0.5, 0.8, 1,  1.5, 2,   2.5, 5,    10,   15,  20,
+                                 30,  40,  50,  60, 120, 240, 480, 960, 1920, 7680};
+const Buckets kCountBuckets = {1,   2,    5,    10,   20,    50,    100,   200,
+                               500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
+
+// Makes each metric where it is named; all carry the model's name.
+class Maker {
+ public:
+  Maker(prometheus::Registry& registry, const std::string& model)
+      : registry_(registry), labels_{{"model_name", model}} {}
+
+  prometheus::Gauge& Gauge(const char* name, const char* help) const {
+    return prometheus::BuildGauge().Name(name).Help(help).Labels(labels_).Register(registry_).Add({});
+  }
+  prometheus::Family<prometheus::Counter>& Counters(const char* name, const char* help) const {
+    return prometheus::BuildCounter().Name(name).Help(help).Labels(labels_).Register(registry_);
+  }
+  prometheus::Counter& Counter(const char* name, const char* help) const {
+    return Counters(name, help).Add({});
+  }
+  prometheus::Histogram& Histogram(const char* name, const char* help, const Buckets& at) const {
+    return prometheus::BuildHistogram()
+        .Name(name)
+        .Help(help)
+        .Labels(labels_)
+        .Register(registry_)
+        .Add({}, at);
+  }
+
+ private:
+  prometheus::Registry& registry_;
+  prometheus::Labels labels_;
+};
+
+// The engine counts in totals, Prometheus' counters in increments.
+void RaiseTo(prometheus::Counter& counter, uint64_t total) {
+  const double more = static_cast<double>(total) - counter.Value();
+  if (more > 0) counter.Increment(more);
+}
+
+}  // namespace
+
+struct ServeMetrics::State {
+  explicit State(const std::string& model) : make(registry, model) {
+    for (const char* reason : {"stop", "length", "abort", "error"})
+      finished[reason] = &finished_family.Add({{"finished_reason", reason}});
+  }
+
+  prometheus::Registry registry;
+  Maker make;
+  prometheus::Gauge& running =
+      make.Gauge("vllm:num_requests_running", "Sequences that take part in steps.");
+  prometheus::Gauge& waiting =
+      make.Gauge("vllm:num_requests_waiting", "Sequences that wait to be scheduled.");
+  prometheus::Gauge& kv_usage =
+      make.Gauge("vllm:kv_cache_usage_perc", "Part of the KV blocks in use; 1 is all.");
+  prometheus::Gauge& gpu_usage = make.Gauge(
+      "vllm:gpu_cache_usage_perc", "The older name of vllm:kv_cache_usage_perc; no GPU is involved.");
+  prometheus::Counter& preemptions = make.Counter(
+      "vllm:num_preemptions_total", "Sequences sent back to the queue for want of KV blocks.");
+  prometheus::Counter& prompt_tokens =
+      make.Counter("vllm:prompt_tokens_total", "Prompt tokens processed.");
+  prometheus::Counter& generation_tokens =
+      make.Counter("vllm:generation_tokens_total", "Tokens generated.");
+  prometheus::Counter& prefix_queries = make.Counter(
+      "vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.");
+  prometheus::Counter& prefix_hits = make.Counter(
+      "vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.");
+  prometheus::Counter& steps = make.Counter("pinion:steps_total", "Passes of the model.");
+  prometheus::Family<prometheus::Counter>& finished_family =
+      make.Counters("vllm:request_success_total", "Finished sequences by the reason of their end.");
+  prometheus::Histogram& first_token =
+      make.Histogram("vllm:time_to_first_token_seconds",
+                     "From a request's arrival to its first token.", kFirstTokenBuckets);
+  prometheus::Histogram& inter_token =
+      make.Histogram("vllm:inter_token_latency_seconds",
+                     "Between two tokens of one sequence.", kTokenBuckets);
+  prometheus::Histogram& old_inter_token =
+      make.Histogram("vllm:time_per_output_token_seconds",
+                     "The older name of vllm:inter_token_latency_seconds.", kTokenBuckets);
+  prometheus::Histogram& per_output_token =
+      make.Histogram("vllm:request_time_per_output_token_seconds",
+                     "A sequence's mean time per token after the first.", kTokenBuckets);
+  prometheus::Histogram& e2e = make.Histogram("vllm:e2e_request_latency_seconds",
+                                              "From arrival to the last token.", kRequestBuckets);
+  prometheus::Histogram& queue =
+      make.Histogram("vllm:request_queue_time_seconds",
+                     "From the engine's receipt to the first step.", kRequestBuckets);
+  prometheus::Histogram& request_prompt_tokens = make.Histogram(
+      "vllm:request_prompt_tokens", "Prompt tokens per sequence.", kCountBuckets);
+  prometheus::Histogram& request_generation_tokens = make.Histogram(
+      "vllm:request_generation_tokens", "Generated tokens per sequence.", kCountBuckets);
+  std::map<std::string, prometheus::Counter*> finished;
+};
+
+ServeMetrics::ServeMetrics(const std::string& model_name)
+    : state_(std::make_unique<State>(model_name)) {}
+ServeMetrics::~ServeMetrics() = default;
+
+void ServeMetrics::SetEngine(const EngineStats& stats) {
+  state_->running.Set(static_cast<double>(stats.scheduler.running));
+  state_->waiting.Set(static_cast<double>(stats.scheduler.waiting));
+  const double usage =
+      stats.blocks_total == 0
+          ? 0
+          : static_cast<double>(stats.blocks_used) / static_cast<double>(stats.blocks_total);
+  state_->kv_usage.Set(usage);
+  state_->gpu_usage.Set(usage);
+  RaiseTo(state_->preemptions, stats.scheduler.preemptions);
+  RaiseTo(state_->prompt_tokens, stats.prompt_tokens);
+  RaiseTo(state_->generation_tokens, stats.output_tokens);
+  RaiseTo(state_->prefix_queries, stats.kv.prefix_query_tokens);
+  RaiseTo(state_->prefix_hits, stats.kv.prefix_hit_tokens);
+  RaiseTo(state_->steps, stats.steps);
+}
+
+void ServeMetrics::AddFirstToken(double seconds) { state_->first_token.Observe(seconds); }
+
+void ServeMetrics::AddInterTokenLatency(double seconds) {
+  state_->inter_token.Observe(seconds);
+  state_->old_inter_token.Observe(seconds);
+}
+
+void ServeMetrics::AddFinished(const Finished& sequence) {
+  const auto found = state_->finished.find(sequence.reason);
+  if (found != state_->finished.end()) found->second->Increment();
+  if (sequence.reason != "stop" && sequence.reason != "length") return;
+  state_->e2e.Observe(sequence.e2e_seconds);
+  state_->queue.Observe(sequence.queue_seconds);
+  state_->request_prompt_tokens.Observe(static_cast<double>(sequence.prompt_tokens));
+  state_->request_generation_tokens.Observe(static_cast<double>(sequence.output_tokens));
+  if (sequence.output_tokens > 1)
+    state_->per_output_token.Observe((sequence.e2e_seconds - sequence.first_token_seconds) /
+                                     static_cast<double>(sequence.output_tokens - 1));
+}
+
+std::string ServeMetrics::Render() const {
+  return prometheus::TextSerializer().Serialize(state_->registry.Collect());
+}
+
+}  // namespace pinion

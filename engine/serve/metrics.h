@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/run/engine.h"
+
+namespace pinion {
+
+// What /metrics serves, under vLLM's names where they mean the same. Latencies are measured in the
+// front end, from a request's arrival there. Thread rule: one thread.
+class ServeMetrics {
+ public:
+  explicit ServeMetrics(const std::string& model_name);
+  ~ServeMetrics();
+
+  // The engine's counts after a step; totals only grow.
+  void SetEngine(const EngineStats& stats);
+  void AddFirstToken(double seconds);        // since arrival
+  void AddInterTokenLatency(double seconds); // between two tokens of one sequence
+
+  struct Finished {
+    std::string reason;  // "stop", "length", "abort", "error"
+    double e2e_seconds = 0, queue_seconds = 0, first_token_seconds = 0;
+    size_t prompt_tokens = 0, output_tokens = 0;
+  };
+  void AddFinished(const Finished& sequence);
+
+  // Prometheus text format 0.0.4.
+  std::string Render() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pinion

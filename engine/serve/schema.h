@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+#include "engine/sample/params.h"
+
+namespace pinion {
+
+// Why a request was not answered, as the OpenAI API says it.
+struct ApiError {
+  int status = 400;
+  std::string message;  // one sentence
+  std::string param;    // the field at fault; empty: none
+  std::string code;     // "model_not_found", "context_length_exceeded"; empty: none
+};
+template <typename T>
+using ApiResult = tl::expected<T, ApiError>;
+// Lets PINION_TRY and PINION_ASSIGN pass API errors on.
+inline tl::unexpected<ApiError> Unexpected(ApiError error) {
+  return tl::unexpected<ApiError>(std::move(error));
+}
+
+// {"error":{"message","type","param","code"}}
+Json ToJson(const ApiError& error);
+
+// What a checkpoint's generation_config.json changes of the API's own defaults, as vLLM does.
+struct ApiDefaults {
+  SamplingParams params;                // temperature 1 unless the file says otherwise
+  std::optional<int> max_new_tokens;    // also the most a request gets
+};
+Result<ApiDefaults> ReadApiDefaults(const std::optional<Json>& generation_config);
+
+using Prompt = std::variant<std::string, std::vector<int32_t>>;
+
+// A request's conversation, ready for the chat template: contents are plain strings, arguments of
+// earlier tool calls are objects.
+struct Conversation {
+  Json messages, tools, template_kwargs;  // tools and kwargs may be null
+  bool add_generation_prompt = true, continue_final_message = false;
+};
+
+// The body of POST /v1/completions or /v1/chat/completions.
+struct GenerationRequest {
+  bool chat = false;
+  std::string model;            // empty where the client named none
+  std::vector<Prompt> prompts;  // completions
+  Conversation conversation;    // chat
+  bool add_special_tokens = true;  // completions; a chat template writes its own
+  SamplingParams params;
+  bool max_tokens_given = false;
+  int n = 1;
+  bool echo = false;
+  bool skip_special_tokens = true;
+  bool stream = false, include_usage = false;
+};
+
+// Unknown fields are ignored, as vLLM does; fields that would change the answer in a way Pinion
+// cannot are refused by name.
+ApiResult<GenerationRequest> ReadCompletionRequest(const Json& body, const ApiDefaults& defaults);
+ApiResult<GenerationRequest> ReadChatRequest(const Json& body, const ApiDefaults& defaults);
+
+// The body of POST /tokenize: a prompt or a conversation.
+struct TokenizeRequest {
+  std::string model;
+  std::optional<std::string> prompt;
+  Conversation conversation;
+  bool add_special_tokens = true;
+};
+ApiResult<TokenizeRequest> ReadTokenizeRequest(const Json& body);
+// The body of POST /detokenize: {"tokens":[...]}.
+ApiResult<std::vector<int32_t>> ReadDetokenizeRequest(const Json& body);
+
+// The most choices one request may ask for: prompts x n.
+inline constexpr size_t kMaxChoices = 2048;
+
+}  // namespace pinion

@@ -1,0 +1,269 @@
+#include "engine/serve/server.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "engine/base/clock.h"
+#include "engine/base/file.h"
+#include "engine/base/log.h"
+#include "engine/base/process.h"
+#include "engine/base/strings.h"
+#include "engine/host/binding.h"
+#include "engine/model/model.h"
+#include "engine/serve/frontend.h"
+#include "engine/serve/link.h"
+#include "engine/text/chat.h"
+
+namespace pinion {
+namespace {
+
+// The plan that the engine process will make too: same machine, same limits, same request.
+Result<Plan> PlanFor(const EngineOptions& options) {
+  PINION_ASSIGN(const Machine machine, ThisMachine());
+  PINION_ASSIGN(const Budget budget, ComputeBudget(machine));
+  BindingRequest request;
+  request.threads_bind = options.threads_bind;
+  request.ranks = options.tensor_parallel;
+  request.reserved_cpus = options.reserved_cpus;
+  request.has_frontend = true;
+  return MakePlan(machine, budget, request);
+}
+
+void PinTo(const std::vector<int>& cpus) {
+  if (cpus.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : cpus) CPU_SET(static_cast<size_t>(cpu), &set);
+  if (sched_setaffinity(0, sizeof set, &set) != 0)
+    LogWarning(StrCat("cannot pin the front end to CPUs ", FormatCpuList(cpus), ": ",
+                      std::strerror(errno)));
+}
+
+void AdviseAllocator() {
+  const auto maps = ReadFile("/proc/self/maps");
+  if (maps && maps->find("tcmalloc") == std::string::npos)
+    LogInfo("no tcmalloc is preloaded; it may be faster: apt install libtcmalloc-minimal4, then "
+            "LD_PRELOAD=libtcmalloc_minimal.so.4 pinion serve ...");
+}
+
+// What the engine process writes to standard error: passed on, the last of it kept.
+class LogTail {
+ public:
+  explicit LogTail(int fd) : fd_(fd) { fcntl(fd_, F_SETFL, fcntl(fd_, F_GETFL) | O_NONBLOCK); }
+  ~LogTail() { close(fd_); }
+  LogTail(const LogTail&) = delete;
+  LogTail& operator=(const LogTail&) = delete;
+  int fd() const { return fd_; }
+
+  // Takes what is there. False at the end of the file.
+  bool Read() {
+    char chunk[4096];
+    for (;;) {
+      const ssize_t got = read(fd_, chunk, sizeof chunk);
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) return got < 0 && errno == EAGAIN;
+      [[maybe_unused]] const ssize_t ignored = write(STDERR_FILENO, chunk, static_cast<size_t>(got));
+      tail_.append(chunk, static_cast<size_t>(got));
+      if (tail_.size() > 2 * kKeptBytes) tail_.erase(0, tail_.size() - kKeptBytes);
+    }
+  }
+
+  std::string LastLine() const {
+    const std::string_view text = Trim(tail_);
+    return std::string(text.substr(text.rfind('\n') + 1));  // npos + 1 is 0
+  }
+
+ private:
+  static constexpr size_t kKeptBytes = 4096;
+  int fd_;
+  std::string tail_;
+};
+
+std::string Describe(const Process::Exit& exit, const std::string& last_line) {
+  std::string text = "the engine process ";
+  text += exit.signal != 0 ? StrCat("was ended by signal ", exit.signal, " (",
+                                    strsignal(exit.signal), ")")
+                           : StrCat("ended with exit code ", exit.code);
+  if (!last_line.empty()) text += StrCat("; its last line was: ", last_line);
+  return text;
+}
+
+// The engine process, its link and its log.
+struct EngineProcess {
+  static Result<EngineProcess> Start(EngineOptions options) {
+    PINION_ASSIGN(const auto ends, MakeLinkPair());
+    auto link = std::make_unique<LinkSocket>(ends.first);
+    int log[2];
+    if (pipe2(log, O_CLOEXEC) != 0)
+      return Fail(ErrorCode::kIo, StrCat("cannot make a pipe: ", std::strerror(errno)));
+    auto tail = std::make_unique<LogTail>(log[0]);
+    Process::Options start;
+    start.arguments = {SelfPath(), "engine-worker", "--options", ToJson(options).Dump()};
+    start.pass_fds = {{ends.second, 3}};
+    start.stderr_fd = log[1];
+    auto process = Process::Start(start);
+    close(ends.second);
+    close(log[1]);
+    if (!process) return Unexpected(std::move(process).error());
+    return EngineProcess{std::move(*process), std::move(link), std::move(tail)};
+  }
+
+  Process process;
+  std::unique_ptr<LinkSocket> link;
+  std::unique_ptr<LogTail> log;
+};
+
+// Ties the HTTP server, the API and the engine process together.
+class Serving {
+ public:
+  Serving(const ServeOptions& options, std::unique_ptr<Tokenizer> tokenizer, ServedModel model)
+      : options_(options),
+        tokenizer_(std::move(tokenizer)),
+        frontend_(std::move(model), *tokenizer_, [this](const auto& chat) { return Render(chat); },
+                  [this](const LinkMessage& message) { Send(message); }) {}
+
+  Status Listen() {
+    HttpOptions http;
+    http.host = options_.host;
+    http.port = options_.port;
+    PINION_ASSIGN(server_, HttpServer::Listen(http, [this](auto request, auto reply) {
+                    frontend_.Handle(std::move(request), std::move(reply));
+                  }));
+    server_->OnSignal([this] { OnSignal(); });
+    return {};
+  }
+
+  Status StartEngine() {
+    PINION_ASSIGN(auto started, EngineProcess::Start(options_.engine));
+    engine_.emplace(std::move(started));
+    server_->WatchReadable(engine_->link->fd(), [this] { return OnLinkReadable(); });
+    server_->WatchReadable(engine_->log->fd(), [this] { return engine_->log->Read(); });
+    return {};
+  }
+
+  Status StartChat() {
+    PINION_ASSIGN(chat_, ChatRenderer::Start());
+    return {};
+  }
+
+  Result<int> Run() {
+    server_->Run();
+    chat_.reset();
+    if (engine_->process.running() && draining_ && !hurried_) {
+      engine_->link.reset();  // the engine ends at the end of the file
+      engine_->process.Wait(2);
+    }
+    engine_->process.Stop(0);
+    engine_->log->Read();
+    if (failure_) return Unexpected(*failure_);
+    return exit_code_;
+  }
+
+ private:
+  std::string Url() const { return StrCat("http://", options_.host, ":", server_->port()); }
+
+  Result<std::string> Render(const ChatRequest& request) { return chat_->Render(request); }
+
+  void Send(const LinkMessage& message) {
+    engine_->link->Send(message);  // where the engine is gone, its end of file says so
+    WaitToFlush();
+  }
+
+  void WaitToFlush() {
+    if (!engine_->link->has_unsent() || std::exchange(flushing_, true)) return;
+    server_->OnceWritable(engine_->link->fd(), [this] {
+      flushing_ = false;
+      if (engine_->link->Flush()) WaitToFlush();
+    });
+  }
+
+  bool OnLinkReadable() {
+    const bool open = engine_->link->Receive();
+    for (;;) {
+      auto message = engine_->link->Next();
+      if (!message) return OnEngineGone(message.error().message);
+      if (!*message) break;
+      if (auto* failed = std::get_if<FailedMessage>(&**message)) {
+        failure_ = Error{failed->code, failed->message};
+        server_->Stop();
+        return false;
+      }
+      const bool was_ready = frontend_.ready();
+      frontend_.OnMessage(std::move(**message));
+      if (!was_ready && frontend_.ready()) LogInfo(StrCat("ready: ", Url()));
+    }
+    return open || OnEngineGone("");
+  }
+
+  // Always false: there is nothing more to read.
+  bool OnEngineGone(std::string why) {
+    auto exit = engine_->process.Wait(1);
+    if (!exit) exit = engine_->process.Stop(0);
+    engine_->log->Read();
+    if (why.empty()) why = Describe(*exit, engine_->log->LastLine());
+    exit_code_ = 1;
+    if (!frontend_.ready()) {
+      failure_ = Error{ErrorCode::kFailed, why};
+      server_->Stop();
+      return false;
+    }
+    LogError(why);
+    frontend_.OnEngineGone(why);
+    draining_ = true;
+    server_->Drain(1);  // lets the answers out
+    return false;
+  }
+
+  void OnSignal() {
+    if (!frontend_.ready() || std::exchange(draining_, true)) {
+      hurried_ = true;
+      server_->Stop();
+      return;
+    }
+    LogInfo(StrCat("stopping: ", frontend_.live(), " live sequences may go on for up to ",
+                   options_.drain_seconds, " s; a second signal ends at once"));
+    server_->Drain(options_.drain_seconds);
+  }
+
+  const ServeOptions& options_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  Frontend frontend_;
+  std::unique_ptr<ChatRenderer> chat_;
+  std::optional<EngineProcess> engine_;
+  std::unique_ptr<HttpServer> server_;  // goes first: its callbacks use all of the above
+  bool flushing_ = false, draining_ = false, hurried_ = false;
+  int exit_code_ = 0;
+  std::optional<Error> failure_;
+};
+
+}  // namespace
+
+Result<int> RunServer(const ServeOptions& options) {
+  PINION_ASSIGN(const Plan plan, PlanFor(options.engine));
+  PINION_ASSIGN(const ModelFiles files, FindModel(options.engine.model));
+  ServedModel model;
+  model.name = options.served_model_name.empty() ? options.engine.model : options.served_model_name;
+  model.root = options.engine.model;
+  model.vocabulary = static_cast<size_t>(files.spec.vocabulary);
+  PINION_ASSIGN(model.defaults, ReadApiDefaults(files.generation_config));
+  PINION_ASSIGN(auto tokenizer, OpenTokenizer(files));
+  Serving serving(options, std::move(tokenizer), std::move(model));
+  PINION_TRY(serving.Listen());
+  AdviseAllocator();
+  PINION_TRY(serving.StartEngine());  // before pinning: it inherits all the CPUs there are
+  PinTo(plan.frontend_cpus);
+  LogInfo(plan.frontend_cpus.empty()
+              ? std::string("front end: shares the engine's CPUs")
+              : StrCat("front end: CPUs ", FormatCpuList(plan.frontend_cpus)));
+  PINION_TRY(serving.StartChat());
+  return serving.Run();
+}
+
+}  // namespace pinion

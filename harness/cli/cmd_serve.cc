@@ -1,0 +1,77 @@
+#include <memory>
+#include <string>
+
+#include "engine/base/strings.h"
+#include "engine/serve/server.h"
+#include "engine/serve/worker.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/engine_flags.h"
+
+namespace pinion::harness {
+namespace {
+
+constexpr int kLinkFd = 3;  // where the front end leaves the worker's end of the link
+
+// Flags of vLLM that size or drive a GPU: known, so that the refusal can say why.
+constexpr const char* kGpuFlags[] = {
+    "--gpu-memory-utilization", "--swap-space",   "--cpu-offload-gb",   "--num-gpu-blocks-override",
+    "--enforce-eager",          "--cuda-graph-sizes", "--enable-sleep-mode"};
+
+struct ServeFlags {
+  EngineFlags engine;
+  ServeOptions options;
+};
+
+void RefuseGpuFlags(CLI::App& command) {
+  for (const char* flag : kGpuFlags) {
+    const auto refuse = [flag](const CLI::results_t&) -> bool {
+      throw CLI::ValidationError(
+          flag, "belongs to GPUs and sleep mode, Pinion computes on CPUs; leave it out (memory for "
+                "the KV cache is set by --kv-cache-space)");
+    };
+    // Hidden; with or without a value.
+    command.add_option(flag, refuse)->expected(0, 1)->group("");
+  }
+}
+
+int RunServe(const ServeFlags& flags) {
+  auto engine = flags.engine.Resolve();
+  if (!engine) return Report(engine.error());
+  ServeOptions options = flags.options;
+  options.engine = std::move(*engine);
+  options.engine.has_frontend = true;
+  auto exit_code = RunServer(options);
+  return exit_code ? *exit_code : Report(exit_code.error());
+}
+
+int RunWorker(const std::string& text) {
+  auto json = Json::Parse(text);
+  if (!json) return Report(std::move(json).error().In("--options"));
+  EngineOptions options;
+  if (auto read = FromJson(*json, options); !read) return Report(std::move(read).error().In("--options"));
+  options.has_frontend = true;
+  return RunEngineWorker(options, kLinkFd);
+}
+
+}  // namespace
+
+void AddServe(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<ServeFlags>();
+  auto* serve = app.add_subcommand("serve", "Serve a model over HTTP, compatible with OpenAI's API");
+  flags->engine.AddTo(*serve);
+  serve->add_option("--host", flags->options.host, "address to listen on")->capture_default_str();
+  serve->add_option("--port", flags->options.port, "port to listen on, 0 for any free one")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  serve->add_option("--served-model-name", flags->options.served_model_name,
+                    "name that clients use (default: MODEL)");
+  RefuseGpuFlags(*serve);
+  serve->callback([flags, &exit_code] { exit_code = RunServe(*flags); });
+
+  auto text = std::make_shared<std::string>();
+  auto* worker = app.add_subcommand("engine-worker", "The engine process of `serve`")->group("");
+  worker->add_option("--options", *text, "engine options as JSON")->required();
+  worker->callback([text, &exit_code] { exit_code = RunWorker(*text); });
+}
+
+}  // namespace pinion::harness
