@@ -81,8 +81,8 @@ class Reply final : public HttpReply {
       (unsent_ += size) += text;
       unsent_ += "\r\n";
     }
-    overflowed_ = unsent_.size() > max_unsent_;
     wake_.cancel();
+    if (unsent_.size() > max_unsent_ && on_overflow_) std::exchange(on_overflow_, nullptr)();
   }
 
   void End() override {
@@ -103,7 +103,8 @@ class Reply final : public HttpReply {
   void CloseAfterwards() { keep_alive_ = false; }
   bool keep_alive() const { return keep_alive_; }
   bool ended() const { return ended_; }
-  bool overflowed() const { return overflowed_; }
+  // Called once when more waits to be written than the limit.
+  void OnOverflow(std::function<void()> callback) { on_overflow_ = std::move(callback); }
   std::string TakeUnsent() { return std::exchange(unsent_, {}); }
   asio::steady_timer& wake() { return wake_; }
 
@@ -121,8 +122,8 @@ class Reply final : public HttpReply {
   bool chunked_, keep_alive_;
   size_t max_unsent_;
   std::string unsent_;
-  bool head_ = false, ended_ = false, gone_ = false, overflowed_ = false;
-  std::function<void()> on_gone_;
+  bool head_ = false, ended_ = false, gone_ = false;
+  std::function<void()> on_gone_, on_overflow_;
 };
 
 // Children that are started later must not keep a client's connection or the port open.
@@ -245,6 +246,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   asio::awaitable<bool> Answer(HttpRequest request, std::shared_ptr<Reply> reply) {
     using namespace asio::experimental::awaitable_operators;
     reply_ = reply.get();
+    reply->OnOverflow([this] { Abandon(); });  // whatever waits for the socket then fails
     ClearDeadline();
     shared_.handler(std::move(request), reply);
     bool written = false;
@@ -255,6 +257,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
       written = first.index() == 0 && std::get<0>(first);
     }
     reply_ = nullptr;
+    reply->OnOverflow(nullptr);
     if (!written) reply->Gone();
     co_return written && reply->keep_alive();
   }
@@ -267,7 +270,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
         SetDeadline(shared_.options.write_seconds);
         const auto [error, count] = co_await socket_.async_write_some(
             asio::buffer(text.data() + sent, text.size() - sent), kAwait);
-        if (error || reply.overflowed()) co_return false;
+        if (error) co_return false;
         sent += count;
       }
       ClearDeadline();

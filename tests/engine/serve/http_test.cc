@@ -1,0 +1,250 @@
+#include "engine/serve/http.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "engine/base/strings.h"
+#include "tests/engine/serve/client.h"
+
+namespace pinion {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+size_t Count(std::string_view text, std::string_view part) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string_view::npos; at += part.size()) ++count;
+  return count;
+}
+
+// /echo answers the body at once, /stream a stream of two parts, /flood more than any client reads,
+// /hold keeps its reply for later.
+class Http : public testing::Test {
+ protected:
+  void Start(HttpOptions options = {}) {
+    options.port = 0;
+    auto server = HttpServer::Listen(
+        options, [this](HttpRequest request, auto reply) { Handle(request, std::move(reply)); });
+    ASSERT_TRUE(server) << server.error().message;
+    server_ = std::move(*server);
+    port_ = server_->port();
+    thread_ = std::thread([this] {
+      server_->Run();
+      returned_ = true;
+    });
+  }
+  void TearDown() override {
+    if (!server_) return;
+    server_->Post([this] { server_->Stop(); });
+    thread_.join();
+    held_.clear();
+    server_.reset();
+  }
+
+  void Handle(const HttpRequest& request, std::shared_ptr<HttpReply> reply) {
+    if (request.path == "/echo") return reply->Send(200, "text/plain", request.body);
+    if (request.path == "/hold") {
+      reply->OnGone([this] { ++gone_; });
+      held_.push_back(std::move(reply));
+      ++holding_;
+      return;
+    }
+    if (request.path == "/stream") {
+      reply->Begin("text/event-stream");
+      reply->Write("one ");
+      server_->Post([reply] {
+        reply->Write("two");
+        reply->End();
+      });
+      return;
+    }
+    if (request.path == "/flood") {
+      reply->OnGone([this] { ++gone_; });
+      reply->Begin("text/plain");
+      return Flood(std::move(reply));
+    }
+    reply->Send(404, "text/plain", "");
+  }
+
+  void Flood(std::shared_ptr<HttpReply> reply) {
+    if (gone_ > 0) return;
+    reply->Write(std::string(64 << 10, 'x'));
+    server_->Post([this, reply] { Flood(reply); });
+  }
+
+  void WaitFor(const std::atomic<int>& value, int wanted) {
+    for (int i = 0; i < 1000 && value < wanted; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_GE(value, wanted);
+  }
+
+  std::unique_ptr<HttpServer> server_;
+  uint16_t port_ = 0;
+  std::thread thread_;
+  std::atomic<bool> returned_{false};
+  std::atomic<int> gone_{0}, holding_{0};
+  std::vector<std::shared_ptr<HttpReply>> held_;  // of the server's thread
+};
+
+TEST_F(Http, AnswersAndKeepsTheConnection) {
+  Start();
+  RawClient client(port_);
+  for (int i = 0; i < 3; ++i) {
+    client.Send("POST /echo?x=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
+    EXPECT_THAT(client.ReadUntil("hello"), HasSubstr("Connection: keep-alive"));
+  }
+}
+
+TEST_F(Http, AnswersPipelinedRequestsInOrder) {
+  Start();
+  RawClient client(port_);
+  client.Send(
+      "POST /echo HTTP/1.1\r\nContent-Length: 5\r\n\r\nfirst"
+      "GET /stream HTTP/1.1\r\n\r\n"
+      "POST /echo HTTP/1.1\r\nContent-Length: 5\r\nConnection: close\r\n\r\nthird");
+  const std::string all = client.ReadAll();
+  EXPECT_LT(all.find("first"), all.find("one "));
+  EXPECT_LT(all.find("two"), all.find("third"));
+  EXPECT_EQ(Count(all, "HTTP/1.1 200 OK"), 3u);
+}
+
+TEST_F(Http, StreamsInChunksToHttp11AndPlainlyToHttp10) {
+  Start();
+  const std::string chunked = Exchange(
+      port_, "GET /stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(chunked, HasSubstr("Transfer-Encoding: chunked"));
+  EXPECT_EQ(BodyOf(chunked), "4\r\none \r\n3\r\ntwo\r\n0\r\n\r\n");
+  const std::string plain = Exchange(port_, "GET /stream HTTP/1.0\r\n\r\n");
+  EXPECT_THAT(plain, Not(HasSubstr("chunked")));
+  EXPECT_EQ(BodyOf(plain), "one two");
+}
+
+TEST_F(Http, AnswersHeadWithoutABody) {
+  Start();
+  const std::string got =
+      Exchange(port_, "HEAD /echo HTTP/1.1\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi");
+  EXPECT_EQ(StatusOf(got), "200");
+  EXPECT_EQ(BodyOf(got), "");
+}
+
+TEST_F(Http, ContinuesWhenTheClientAsksFirst) {
+  Start();
+  RawClient client(port_);
+  client.Send("POST /echo HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_THAT(client.ReadUntil("\r\n\r\n"), HasSubstr("100 Continue"));
+  client.Send("hi");
+  EXPECT_THAT(client.ReadUntil("hi"), HasSubstr("200 OK"));
+}
+
+TEST_F(Http, RefusesWhatIsNotHttp) {
+  Start();
+  for (const char* hostile :
+       {"\r\n\r\n\r\n", "GARBAGE\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET  HTTP/1.1\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        "POST /echo HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc",
+        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"}) {
+    RawClient client(port_);
+    client.Send(hostile);
+    client.CloseWriting();
+    EXPECT_THAT(client.ReadAll(), Not(HasSubstr("200 OK"))) << hostile;
+  }
+  EXPECT_EQ(StatusOf(Post(port_, "/echo", "still alive")), "200");
+}
+
+TEST_F(Http, RefusesBodiesAndHeadersAboveTheirLimits) {
+  HttpOptions options;
+  options.max_body_bytes = 1000;
+  options.max_header_bytes = 2000;
+  Start(options);
+  EXPECT_EQ(StatusOf(Post(port_, "/echo", std::string(1000, 'x'))), "200");
+  EXPECT_EQ(StatusOf(Post(port_, "/echo", std::string(1001, 'x'))), "413");
+  EXPECT_EQ(StatusOf(Exchange(port_, "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+                                     "800\r\n" + std::string(2048, 'x') + "\r\n0\r\n\r\n")), "413");
+  EXPECT_EQ(StatusOf(Get(port_, "/" + std::string(5000, 'x'))), "431");
+}
+
+TEST_F(Http, ClosesConnectionsThatStall) {
+  HttpOptions options;
+  options.idle_seconds = options.header_seconds = options.body_seconds = 0.2;
+  Start(options);
+  RawClient silent(port_), header(port_), body(port_);
+  header.Send("GET /echo HTTP/1.1\r\nHos");
+  body.Send("POST /echo HTTP/1.1\r\nContent-Length: 100\r\n\r\nsome");
+  EXPECT_EQ(silent.ReadAll(), "");
+  EXPECT_THAT(header.ReadAll(), Not(HasSubstr("200 OK")));
+  EXPECT_THAT(body.ReadAll(), Not(HasSubstr("200 OK")));
+}
+
+TEST_F(Http, TellsWhenAClientGoesAway) {
+  Start();
+  {
+    RawClient client(port_);
+    client.Send("GET /hold HTTP/1.1\r\n\r\n");
+    WaitFor(holding_, 1);
+    EXPECT_EQ(gone_, 0);
+  }
+  WaitFor(gone_, 1);
+  server_->Post([this] { held_.back()->Send(200, "text/plain", "too late"); });
+  EXPECT_EQ(StatusOf(Post(port_, "/echo", "")), "200");
+}
+
+TEST_F(Http, CutsOffAClientThatDoesNotReadWithoutHoldingUpOthers) {
+  HttpOptions options;
+  options.max_unsent_bytes = 1 << 20;
+  Start(options);
+  RawClient slow(port_);
+  slow.Send("GET /flood HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(StatusOf(Post(port_, "/echo", "")), "200");
+  WaitFor(gone_, 1);
+}
+
+TEST_F(Http, DrainFinishesLiveRepliesAndClosesIdleConnections) {
+  Start();
+  RawClient idle(port_), busy(port_);
+  busy.Send("GET /hold HTTP/1.1\r\n\r\n");
+  WaitFor(holding_, 1);
+  server_->Post([this] { server_->Drain(60); });
+  EXPECT_EQ(idle.ReadAll(), "");
+  EXPECT_FALSE(returned_);
+  server_->Post([this] { held_.back()->Send(200, "text/plain", "done"); });
+  const std::string answer = busy.ReadAll();
+  EXPECT_THAT(answer, HasSubstr("done"));
+  EXPECT_THAT(answer, HasSubstr("Connection: close"));
+  for (int i = 0; i < 500 && !returned_; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TRUE(returned_);
+}
+
+TEST_F(Http, DrainEndsAtItsLimit) {
+  Start();
+  RawClient busy(port_);
+  busy.Send("GET /hold HTTP/1.1\r\n\r\n");
+  WaitFor(holding_, 1);
+  server_->Post([this] { server_->Drain(0.1); });
+  for (int i = 0; i < 500 && !returned_; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TRUE(returned_);
+}
+
+TEST_F(Http, SaysWhyItCannotListen) {
+  Start();
+  HttpOptions taken;
+  taken.port = port_;
+  auto second = HttpServer::Listen(taken, [](auto, auto) {});
+  ASSERT_FALSE(second);
+  EXPECT_THAT(second.error().message, HasSubstr(StrCat("127.0.0.1:", port_)));
+  HttpOptions bad;
+  bad.host = "999.999.999.999";
+  auto third = HttpServer::Listen(bad, [](auto, auto) {});
+  ASSERT_FALSE(third);
+  EXPECT_THAT(third.error().message, HasSubstr("999.999.999.999"));
+}
+
+}  // namespace
+}  // namespace pinion

@@ -1,0 +1,170 @@
+#include "engine/serve/link.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <random>
+
+namespace pinion {
+namespace {
+
+SubmitMessage MakeSubmit() {
+  SubmitMessage submit;
+  submit.id = 77;
+  submit.params.temperature = 0.7;
+  submit.params.seed = 0xfedcba9876543210;
+  submit.params.stop_token_ids = {5, 6};
+  submit.params.stop = {"", "end"};
+  submit.params.logprobs = 3;
+  submit.params.logit_bias = {{9, -1.5}};
+  submit.params.ignore_eos = true;
+  submit.prompt_ids = {1, 2, 3};
+  return submit;
+}
+
+EventsMessage MakeEvents() {
+  EventsMessage batch;
+  batch.events.resize(2);
+  batch.events[0].request = 77;
+  batch.events[0].has_token = true;
+  batch.events[0].token = {42, -0.25, {{42, -0.25}, {7, -3}}};
+  batch.events[0].output_tokens = 1;
+  batch.events[0].now_ns = 123456789;
+  batch.events[1].request = 78;
+  batch.events[1].finish = FinishReason::kAborted;
+  batch.stats.scheduler.running = 4;
+  batch.stats.kv.prefix_hit_tokens = 64;
+  batch.stats.output_tokens = 1000;
+  return batch;
+}
+
+std::vector<LinkMessage> OneOfEach() {
+  return {MakeSubmit(),
+          AbortMessage{9},
+          ReadyMessage{2048, "{\"isa\":\"avx2\"}"},
+          FailedMessage{ErrorCode::kUsage, "no such file"},
+          RefusedMessage{12, "too long"},
+          MakeEvents()};
+}
+
+TEST(Link, CarriesEveryMessageUnchanged) {
+  for (const LinkMessage& message : OneOfEach()) {
+    FrameReader reader;
+    const std::string frame = EncodeFrame(message);
+    reader.Append(frame);
+    auto got = reader.Next();
+    ASSERT_TRUE(got && *got);
+    EXPECT_EQ((*got)->index(), message.index());
+    EXPECT_EQ(EncodeFrame(**got), frame);
+    EXPECT_FALSE(*reader.Next());
+  }
+}
+
+TEST(Link, KeepsFieldValues) {
+  FrameReader reader;
+  reader.Append(EncodeFrame(MakeSubmit()));
+  reader.Append(EncodeFrame(MakeEvents()));
+  const auto first = *reader.Next();
+  const auto& submit = std::get<SubmitMessage>(*first);
+  EXPECT_EQ(submit.id, 77u);
+  EXPECT_EQ(submit.params.seed, 0xfedcba9876543210);
+  EXPECT_EQ(submit.params.stop, (std::vector<std::string>{"", "end"}));
+  EXPECT_EQ(submit.params.logit_bias.at(0).second, -1.5);
+  EXPECT_EQ(submit.prompt_ids, (std::vector<int32_t>{1, 2, 3}));
+  const auto second = *reader.Next();
+  const auto& batch = std::get<EventsMessage>(*second);
+  EXPECT_EQ(batch.events.at(0).token.top.at(1).first, 7);
+  EXPECT_EQ(batch.events.at(1).finish, FinishReason::kAborted);
+  EXPECT_EQ(batch.stats.kv.prefix_hit_tokens, 64u);
+}
+
+TEST(Link, PutsFramesTogetherFromSingleBytes) {
+  std::string stream;
+  for (const LinkMessage& message : OneOfEach()) stream += EncodeFrame(message);
+  FrameReader reader;
+  size_t messages = 0;
+  for (const char byte : stream) {
+    reader.Append({&byte, 1});
+    auto got = reader.Next();
+    ASSERT_TRUE(got);
+    messages += got->has_value();
+  }
+  EXPECT_EQ(messages, OneOfEach().size());
+}
+
+TEST(Link, RefusesPayloadsThatAreTooShortOrTooLong) {
+  for (const LinkMessage& message : OneOfEach()) {
+    const std::string frame = EncodeFrame(message);
+    const size_t payload = frame.size() - 5;
+    for (const size_t length : {payload - 1, payload / 2, size_t{0}, payload + 1}) {
+      std::string changed = frame.substr(0, 5 + std::min(length, payload));
+      changed.resize(5 + length, 'x');
+      const auto length32 = static_cast<uint32_t>(length);
+      std::memcpy(changed.data(), &length32, sizeof length32);
+      FrameReader reader;
+      reader.Append(changed);
+      EXPECT_FALSE(reader.Next()) << "type " << message.index() << ", " << length << " bytes";
+    }
+  }
+}
+
+TEST(Link, RefusesAbsurdLengthsAndUnknownTypes) {
+  FrameReader absurd;
+  absurd.Append("\xff\xff\xff\xff\x01");
+  EXPECT_FALSE(absurd.Next());
+  FrameReader unknown;
+  unknown.Append({"\x00\x00\x00\x00\x2a", 5});
+  EXPECT_FALSE(unknown.Next());
+}
+
+TEST(Link, SurvivesRandomDamage) {
+  std::mt19937 random(20261120);
+  const auto messages = OneOfEach();
+  size_t refused = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    std::string frame = EncodeFrame(messages[random() % messages.size()]);
+    for (int i = 0; i < 3; ++i) frame[4 + random() % (frame.size() - 4)] = static_cast<char>(random());
+    FrameReader reader;
+    reader.Append(frame);
+    refused += !reader.Next();
+  }
+  EXPECT_GT(refused, 0u);  // sanitizers watch the rest
+}
+
+TEST(LinkSocket, LosesNothingWhileTheOtherEndDoesNotRead) {
+  const auto ends = *MakeLinkPair();
+  LinkSocket writer(ends.first), reader(ends.second);
+  constexpr uint64_t kMessages = 200'000;  // far more than a socket buffer holds
+  for (uint64_t id = 0; id < kMessages; ++id) ASSERT_TRUE(writer.Send(AbortMessage{id}));
+  EXPECT_TRUE(writer.has_unsent());
+  uint64_t next = 0;
+  while (next < kMessages) {
+    ASSERT_TRUE(writer.Flush());
+    ASSERT_TRUE(reader.Receive());
+    for (;;) {
+      auto message = reader.Next();
+      ASSERT_TRUE(message);
+      if (!*message) break;
+      ASSERT_EQ(std::get<AbortMessage>(**message).id, next++);
+    }
+  }
+  EXPECT_FALSE(writer.has_unsent());
+}
+
+TEST(LinkSocket, ReportsTheOtherEndsClosing) {
+  const auto ends = *MakeLinkPair();
+  LinkSocket left(ends.first);
+  {
+    LinkSocket right(ends.second);
+    right.Send(AbortMessage{3});
+    EXPECT_TRUE(left.Receive());
+  }
+  EXPECT_FALSE(left.Receive());
+  EXPECT_EQ(std::get<AbortMessage>(**left.Next()).id, 3u);
+  left.Send(AbortMessage{1});
+  EXPECT_FALSE(left.Send(AbortMessage{2}));
+}
+
+}  // namespace
+}  // namespace pinion
