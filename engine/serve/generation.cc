@@ -33,7 +33,8 @@ Generation::Generation(const Tokenizer& tokenizer, ServeMetrics& metrics,
     const auto& prompt = PromptOf(i);
     choices_.emplace_back(OutputText(tokenizer_, prompt, params.stop,
                                      params.include_stop_str_in_output,
-                                     static_cast<size_t>(params.min_tokens)));
+                                     static_cast<size_t>(params.min_tokens),
+                                     request_.skip_special_tokens));
     if (!request_.echo) continue;
     const Prompt& said = request_.prompts[i / static_cast<size_t>(request_.n)];
     const auto* text = std::get_if<std::string>(&said);

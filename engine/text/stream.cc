@@ -64,8 +64,9 @@ std::string StreamDecoder::Push(int32_t id) { return state_->stream->Push(id); }
 std::string StreamDecoder::Flush() { return state_->stream->Finish(); }
 
 OutputText::OutputText(const Tokenizer& tokenizer, std::span<const int32_t> prompt_ids,
-                       std::vector<std::string> stop, bool include_stop, size_t min_tokens)
-    : decoder_(tokenizer, prompt_ids),
+                       std::vector<std::string> stop, bool include_stop, size_t min_tokens,
+                       bool skip_special_tokens)
+    : decoder_(tokenizer, prompt_ids, skip_special_tokens),
       stop_(std::move(stop)),
       include_stop_(include_stop),
       min_tokens_(min_tokens) {

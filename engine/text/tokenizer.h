@@ -80,7 +80,8 @@ class StreamDecoder {
 class OutputText {
  public:
   OutputText(const Tokenizer& tokenizer, std::span<const int32_t> prompt_ids,
-             std::vector<std::string> stop, bool include_stop, size_t min_tokens);
+             std::vector<std::string> stop, bool include_stop, size_t min_tokens,
+             bool skip_special_tokens = true);
   // Text that is now final. Once stopped() is true the rest is dropped and the caller ends the
   // request; stop_string() is what matched.
   std::string Push(int32_t id);
