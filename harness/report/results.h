@@ -7,6 +7,7 @@
 #include "engine/base/json.h"
 #include "harness/space/definition.h"
 #include "harness/stats/estimate.h"
+#include "harness/stats/metrics.h"
 #include "harness/stats/verdict.h"
 
 // Everything a sweep knows, finished or still running, as plain data. harness/sweep fills it from
@@ -24,25 +25,11 @@ struct Sample {
 
 // One metric of one candidate over all rounds.
 struct Series {
-  std::string metric;   // "output_tokens_per_s", "ttft_s", ...: see kMetrics
+  std::string metric;   // "output_tokens_per_s", "ttft_s", ...: see Metrics()
   int concurrency = 0;  // closed loop of so many clients; 0: the offline batch or the process
   std::vector<Sample> samples;
   Estimate estimate;
 };
-
-// What a metric is: printed beside its numbers.
-struct MetricInfo {
-  const char* name;
-  const char* unit;  // "tokens/s", "s", "bytes"
-  bool more_is_better;
-  const char* formula;
-};
-
-// Offline (concurrency 0): output_tokens_per_s, prefill_tokens_per_s, decode_tokens_per_s, load_s,
-// start_s, peak_rss_bytes. Per concurrency: ttft_s, tpot_s, itl_s, e2el_s, output_tokens_per_s, and
-// ttft_p90_s, itl_p90_s, itl_p99_s where a trial had samples enough for them.
-const std::vector<MetricInfo>& Metrics();
-const MetricInfo* FindMetric(const std::string& name);
 
 // One candidate against the anchor in one objective, round by round.
 struct Comparison {

@@ -13,7 +13,7 @@ namespace pinion::harness {
 
 // One number that a trial measured.
 struct MetricValue {
-  std::string metric;   // see Metrics() in harness/report/results.h
+  std::string metric;   // see Metrics() in harness/stats/metrics.h
   int concurrency = 0;  // 0: the offline batch or the process
   double value = 0;
 };

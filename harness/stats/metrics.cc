@@ -1,0 +1,37 @@
+#include "harness/stats/metrics.h"
+
+namespace pinion::harness {
+
+const std::vector<MetricInfo>& Metrics() {
+  static const std::vector<MetricInfo> metrics = {
+      {"output_tokens_per_s", "tokens/s", true,
+       "output tokens completed / (last completion - first send)"},
+      {"prefill_tokens_per_s", "tokens/s", true,
+       "prompt tokens / time of the steps that compute prompts"},
+      {"decode_tokens_per_s", "tokens/s", true,
+       "tokens of pure decode steps / time of those steps, summed over the batch"},
+      {"ttft_s", "s", false, "median over requests of: first token - send time"},
+      {"ttft_p90_s", "s", false, "90th percentile over requests of: first token - send time"},
+      {"tpot_s", "s", false,
+       "median over requests of: (last token - first token) / (output tokens - 1)"},
+      {"itl_s", "s", false, "median gap between consecutive tokens, all requests pooled"},
+      {"itl_p90_s", "s", false, "90th percentile of the gaps between consecutive tokens"},
+      {"itl_p99_s", "s", false, "99th percentile of the gaps between consecutive tokens"},
+      {"e2el_s", "s", false, "median over requests of: last token - send time"},
+      {"queue_s", "s", false, "median over requests of: scheduled - arrived, the engine's stamps"},
+      {"prefill_s", "s", false,
+       "median over requests of: first token - scheduled, the engine's stamps"},
+      {"load_s", "s", false, "weights read and packed"},
+      {"start_s", "s", false, "everything until ready"},
+      {"peak_rss_bytes", "bytes", false, "peak resident memory of the trial's process"},
+  };
+  return metrics;
+}
+
+const MetricInfo* FindMetric(const std::string& name) {
+  for (const MetricInfo& metric : Metrics())
+    if (name == metric.name) return &metric;
+  return nullptr;
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace pinion::harness {
+
+// What a metric is: printed beside its numbers.
+struct MetricInfo {
+  const char* name;
+  const char* unit;  // "tokens/s", "s", "bytes"
+  bool more_is_better;
+  const char* formula;
+};
+
+// Offline (concurrency 0): output_tokens_per_s, prefill_tokens_per_s, decode_tokens_per_s, load_s,
+// start_s, peak_rss_bytes. Per concurrency: ttft_s, tpot_s, itl_s, e2el_s, output_tokens_per_s,
+// queue_s, prefill_s, and ttft_p90_s, itl_p90_s, itl_p99_s where a trial had samples enough for
+// them.
+const std::vector<MetricInfo>& Metrics();
+const MetricInfo* FindMetric(const std::string& name);
+
+}  // namespace pinion::harness

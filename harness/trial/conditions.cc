@@ -1,0 +1,106 @@
+#include "harness/trial/conditions.h"
+
+#include <sys/resource.h>
+
+#include <cstdio>
+#include <sstream>
+
+#include "engine/base/clock.h"
+#include "engine/base/file.h"
+#include "engine/base/strings.h"
+
+namespace pinion::harness {
+namespace {
+
+// Limits above which a measurement is marked. Steal: verdicts.md. Pressure and switches: a quiet
+// machine shows 1 % and 20 a second and thread, a disturbed one 97 % and 200.
+constexpr double kStealShare = 0.01, kPressureShare = 0.10, kSwitchesPerThreadSecond = 100;
+
+std::string Text(const std::string& path) { return ReadFile(path, 1 << 20).value_or(""); }
+
+void ReadStat(Conditions& conditions) {
+  std::istringstream line(Text("/proc/stat"));
+  std::string name;
+  line >> name;
+  uint64_t ticks = 0;
+  for (int column = 0; column < 8 && line >> ticks; ++column) {
+    conditions.cpu_ticks += ticks;
+    if (column == 7) conditions.steal_ticks = ticks;
+  }
+}
+
+// "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234"
+void ReadPressure(Conditions& conditions) {
+  const std::string text = Text("/proc/pressure/cpu");
+  const size_t at = text.find("total=");
+  if (at != std::string::npos) std::istringstream(text.substr(at + 6)) >> conditions.pressure_us;
+}
+
+// The cgroup's own cpu.stat, under version 2 or the cpu controller of version 1.
+std::string CpuStatPath() {
+  std::istringstream lines(Text("/proc/self/cgroup"));
+  std::string line, path = "/sys/fs/cgroup/cpu.stat";
+  while (std::getline(lines, line)) {
+    const std::vector<std::string> parts = Split(line, ':');
+    if (parts.size() < 3) continue;
+    if (parts[1].empty()) path = StrCat("/sys/fs/cgroup", parts[2], "/cpu.stat");
+    for (const std::string& controller : Split(parts[1], ','))
+      if (controller == "cpu") return StrCat("/sys/fs/cgroup/cpu", parts[2], "/cpu.stat");
+  }
+  return path;
+}
+
+void ReadThrottling(Conditions& conditions) {
+  std::istringstream words(Text(CpuStatPath()));
+  std::string key;
+  uint64_t value = 0;
+  while (words >> key >> value)
+    if (key == "nr_throttled") conditions.throttled_periods = value;
+}
+
+std::string Format(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+}  // namespace
+
+Conditions Conditions::Now() {
+  Conditions conditions;
+  conditions.now_ns = NowNs();
+  ReadStat(conditions);
+  ReadPressure(conditions);
+  ReadThrottling(conditions);
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  conditions.major_faults = static_cast<uint64_t>(usage.ru_majflt);
+  conditions.involuntary_switches = static_cast<uint64_t>(usage.ru_nivcsw);
+  return conditions;
+}
+
+std::vector<std::string> Disturbances(const Conditions& before, const Conditions& after,
+                                      int threads) {
+  std::vector<std::string> found;
+  const double seconds = static_cast<double>(after.now_ns - before.now_ns) * 1e-9;
+  if (seconds <= 0) return found;
+  if (after.cpu_ticks > before.cpu_ticks) {
+    const double steal = static_cast<double>(after.steal_ticks - before.steal_ticks) /
+                         static_cast<double>(after.cpu_ticks - before.cpu_ticks);
+    if (steal > kStealShare) found.push_back(Format("steal %.1f %%", steal * 100));
+  }
+  const double pressure =
+      static_cast<double>(after.pressure_us - before.pressure_us) * 1e-6 / seconds;
+  if (pressure > kPressureShare) found.push_back(Format("CPU pressure %.0f %%", pressure * 100));
+  if (const uint64_t periods = after.throttled_periods - before.throttled_periods)
+    found.push_back(StrCat("throttled in ", periods, " periods"));
+  if (const uint64_t faults = after.major_faults - before.major_faults)
+    found.push_back(StrCat(faults, " major faults"));
+  const double switches =
+      static_cast<double>(after.involuntary_switches - before.involuntary_switches);
+  if (switches / seconds / threads > kSwitchesPerThreadSecond)
+    found.push_back(Format("%.0f involuntary switches a second", switches / seconds));
+  return found;
+}
+
+}  // namespace pinion::harness

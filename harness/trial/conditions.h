@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pinion::harness {
+
+// What the operating system counted up to now, of this process and of the machine. Counters that
+// this machine does not have stay 0 and disturb nothing.
+struct Conditions {
+  int64_t now_ns = 0;
+  uint64_t cpu_ticks = 0, steal_ticks = 0;              // /proc/stat, all CPUs
+  uint64_t pressure_us = 0;                             // /proc/pressure/cpu, some, total
+  uint64_t throttled_periods = 0;                       // cpu.stat of this process's cgroup
+  uint64_t major_faults = 0, involuntary_switches = 0;  // of this process, all threads
+
+  static Conditions Now();
+};
+
+// Why what was measured between the two may not be this configuration's doing, one phrase each
+// ("steal 4.1 %"); empty: nothing that could be seen. `threads`: of the engine.
+std::vector<std::string> Disturbances(const Conditions& before, const Conditions& after,
+                                      int threads);
+
+}  // namespace pinion::harness

@@ -1,0 +1,138 @@
+#include "harness/trial/load.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "engine/base/clock.h"
+
+namespace pinion::harness {
+namespace {
+
+double Seconds(int64_t from_ns, int64_t to_ns) {
+  return static_cast<double>(to_ns - from_ns) * 1e-9;
+}
+
+// Request ids of all loads of a process: unique, as the engine demands of live ones.
+uint64_t NextRequestId() {
+  static uint64_t next = 0;
+  return ++next;
+}
+
+class Loop {
+ public:
+  Loop(Engine& engine, const LoadPlan& plan) : engine_(engine), plan_(plan) {}
+
+  Result<LoadResult> Run() {
+    while (live_.size() < static_cast<size_t>(plan_.clients) && MaySend()) PINION_TRY(Send());
+    while (!live_.empty()) {
+      Step();
+      if (NowNs() >= plan_.deadline_ns) {
+        CutOff();
+        break;
+      }
+      while (live_.size() < static_cast<size_t>(plan_.clients) && MaySend()) PINION_TRY(Send());
+    }
+    return std::move(result_);
+  }
+
+ private:
+  bool MaySend() const {
+    if (result_.clients.size() >= static_cast<size_t>(plan_.requests)) return false;
+    return result_.clients.empty() || NowNs() < plan_.stop_sending_ns;
+  }
+
+  Status Send() {
+    const auto index = result_.clients.size();
+    Request request;
+    request.id = NextRequestId();
+    request.prompt_ids = plan_.prompt(static_cast<int>(index));
+    request.params.max_tokens = plan_.output_len;
+    request.params.ignore_eos = true;
+    const uint64_t id = request.id;
+    ClientTrace client;
+    client.times.sent_ns = NowNs();
+    PINION_TRY(engine_.Add(std::move(request)));
+    live_[id] = index;
+    result_.clients.push_back(std::move(client));
+    return {};
+  }
+
+  void Step() {
+    const EngineStats before = engine_.stats();
+    const int64_t start_ns = NowNs();
+    events_.clear();
+    engine_.Step(events_);
+    const int64_t end_ns = NowNs();
+    const EngineStats after = engine_.stats();
+    Account(Seconds(start_ns, end_ns), after.prompt_tokens - before.prompt_tokens,
+            after.output_tokens - before.output_tokens);
+    for (const TokenEvent& event : events_) Take(event, end_ns);
+  }
+
+  void Account(double seconds, uint64_t prompt_tokens, uint64_t output_tokens) {
+    StepTimes& steps = result_.steps;
+    if (prompt_tokens > 0) {
+      steps.prompt_tokens += prompt_tokens;
+      steps.prefill_s += seconds;
+    } else {
+      steps.decode_tokens += output_tokens;
+      steps.decode_s += seconds;
+    }
+  }
+
+  void Take(const TokenEvent& event, int64_t now_ns) {
+    const auto live = live_.find(event.request);
+    if (live == live_.end()) return;
+    ClientTrace& client = result_.clients[live->second];
+    if (event.has_token) {
+      if (client.tokens.empty() && event.scheduled_ns > 0) {
+        client.queue_s = Seconds(event.arrived_ns, event.scheduled_ns);
+        client.prefill_s = Seconds(event.scheduled_ns, event.first_token_ns);
+      }
+      client.times.token_ns.push_back(now_ns);
+      client.tokens.push_back(event.token.id);
+    }
+    if (event.finish == FinishReason::kNone) return;
+    client.complete = event.finish != FinishReason::kAborted && !client.tokens.empty();
+    live_.erase(live);
+  }
+
+  void CutOff() {
+    result_.cut = !live_.empty();
+    for (const auto& [id, index] : live_) engine_.Abort(id);
+    while (!engine_.idle()) {
+      events_.clear();
+      engine_.Step(events_);
+    }
+    live_.clear();
+  }
+
+  Engine& engine_;
+  const LoadPlan& plan_;
+  LoadResult result_;
+  std::unordered_map<uint64_t, size_t> live_;  // request id -> place in result_.clients
+  std::vector<TokenEvent> events_;
+};
+
+}  // namespace
+
+double StepTimes::prefill_tokens_per_s() const {
+  return prefill_s > 0 ? static_cast<double>(prompt_tokens) / prefill_s : 0;
+}
+
+double StepTimes::decode_tokens_per_s() const {
+  return decode_s > 0 ? static_cast<double>(decode_tokens) / decode_s : 0;
+}
+
+std::vector<RequestTrace> LoadResult::CompleteTraces() const {
+  std::vector<RequestTrace> traces;
+  for (const ClientTrace& client : clients)
+    if (client.complete) traces.push_back(client.times);
+  return traces;
+}
+
+Result<LoadResult> RunLoad(Engine& engine, const LoadPlan& plan) {
+  return Loop(engine, plan).Run();
+}
+
+}  // namespace pinion::harness

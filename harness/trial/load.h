@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "engine/run/engine.h"
+#include "harness/stats/serving.h"
+
+namespace pinion::harness {
+
+// Where the time of a load went, from the engine's own counters around every step.
+struct StepTimes {
+  uint64_t prompt_tokens = 0;  // computed in steps that compute prompts
+  double prefill_s = 0;        // time of those steps, decodes that ride along included
+  uint64_t decode_tokens = 0;  // that came out of the other steps
+  double decode_s = 0;
+
+  double prefill_tokens_per_s() const;  // 0 where there was no such step
+  double decode_tokens_per_s() const;
+};
+
+// One request as its client saw it.
+struct ClientTrace {
+  RequestTrace times;
+  std::vector<int32_t> tokens;
+  bool complete = false;
+  double queue_s = 0, prefill_s = 0;  // from the engine's stamps: arrival, scheduling, first token
+};
+
+struct LoadResult {
+  std::vector<ClientTrace> clients;  // in order of sending; complete or cut off
+  StepTimes steps;
+  bool cut = false;  // the deadline came before the last request ended
+
+  std::vector<RequestTrace> CompleteTraces() const;
+};
+
+// Closed loops against one engine: `clients` requests at a time, each next one sent when one ends.
+struct LoadPlan {
+  int clients = 1;
+  int requests = 1;                     // in all; clients >= requests: everything at once (offline)
+  int output_len = 16;                  // tokens, EOS ignored, greedy
+  int64_t stop_sending_ns = INT64_MAX;  // no request is sent after this (CLOCK_MONOTONIC)
+  int64_t deadline_ns = INT64_MAX;      // what still runs then is aborted
+  std::function<std::vector<int32_t>(int index)> prompt;
+};
+
+// Runs the load on an idle engine, from the thread that started it; the engine is idle afterwards.
+// At least one request is sent, whatever the clock says.
+Result<LoadResult> RunLoad(Engine& engine, const LoadPlan& plan);
+
+}  // namespace pinion::harness

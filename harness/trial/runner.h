@@ -1,0 +1,38 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "engine/base/result.h"
+#include "harness/trial/trial.h"
+#include "harness/trial/workload.h"
+
+namespace pinion::harness {
+
+// How to run one trial in a process of its own.
+struct TrialProcess {
+  std::string binary;     // pinion itself: its hidden `trial` command reads the request
+  std::string log_path;   // what the child says; written anew
+  double timeout_s = 60;  // then it hangs, and is killed
+  std::function<bool()> interrupted = [] { return false; };  // asked several times a second
+};
+
+// What became of it. Whatever the child does, this is a value: a crash, a hang and a lack of memory
+// are reasons, not errors.
+struct TrialOutcome {
+  bool ok = false;
+  bool interrupted = false;  // the child was killed because `interrupted` said so; no result
+  TrialResult result;        // where ok
+  std::string reason;        // where not: one phrase
+  std::string log_tail;      // where not: the last lines of its log
+  double seconds = 0;
+};
+
+// Starts the child (it dies with the calling thread's process), waits, and reads its result. Errors
+// are ours: the log cannot be written, no process can be started.
+Result<TrialOutcome> RunTrialProcess(const TrialRequest& request, const TrialProcess& process);
+
+// The last `lines` lines of a file, for a report; empty where there is none.
+std::string LogTail(const std::string& path, size_t lines = 20);
+
+}  // namespace pinion::harness

@@ -1,0 +1,255 @@
+#include "harness/trial/trial.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "engine/base/clock.h"
+#include "engine/base/file.h"
+#include "engine/base/strings.h"
+#include "harness/stats/estimate.h"
+#include "harness/stats/serving.h"
+#include "harness/trial/conditions.h"
+#include "harness/trial/load.h"
+
+namespace pinion::harness {
+namespace {
+
+constexpr uint64_t kWarmUpStream = 0, kOfflineStream = 1, kFirstLoopStream = 2;
+
+int64_t Later(int64_t start_ns, double seconds) {
+  return start_ns + static_cast<int64_t>(seconds * 1e9);
+}
+
+// One engine under one request's load.
+class Measurement {
+ public:
+  Measurement(Engine& engine, const TrialRequest& request, int64_t start_ns)
+      : engine_(engine), request_(request) {
+    const int64_t end_ns = Later(start_ns, request.limit_s);
+    // A slow start must not leave a candidate unmeasured.
+    end_ns_ = std::max(end_ns, Later(NowNs(), request.limit_s / 2));
+  }
+
+  Result<TrialResult> Run() {
+    PINION_TRY(WarmUp());
+    const Conditions before = Conditions::Now();
+    PINION_TRY(Offline());
+    const auto& loops = request_.workload.concurrency;
+    for (size_t i = 0; i < loops.size(); ++i) PINION_TRY(ClosedLoop(i, loops.size() - i));
+    result_.suspect = Disturbances(before, Conditions::Now(), engine_.info().threads);
+    Describe();
+    return std::move(result_);
+  }
+
+ private:
+  LoadPlan Plan(uint64_t stream, int clients, int requests) const {
+    LoadPlan plan;
+    plan.clients = clients;
+    plan.requests = requests;
+    plan.output_len = request_.workload.output_len;
+    const int length = request_.workload.prompt_len, vocabulary = engine_.model().spec.vocabulary;
+    plan.prompt = [seed = request_.seed, stream, length, vocabulary](int index) {
+      return RandomPrompt(seed, stream, static_cast<uint64_t>(index), length, vocabulary);
+    };
+    return plan;
+  }
+
+  // Small batches until one is no longer faster than the one before it by more than 5 %: caches,
+  // page tables and primitive caches are then as they will stay. At most 4, and at most 15 % of the
+  // time that is left.
+  Status WarmUp() {
+    const int64_t start_ns = NowNs();
+    const int64_t limit_ns = start_ns + (end_ns_ - start_ns) * 15 / 100;
+    double last_s = 0;
+    for (int batch = 0; batch < 4 && NowNs() < limit_ns; ++batch) {
+      const int clients = std::min(4, request_.workload.num_prompts);
+      LoadPlan plan = Plan(kWarmUpStream + (static_cast<uint64_t>(batch) << 20), clients, clients);
+      plan.output_len = std::min(8, request_.workload.output_len);
+      plan.deadline_ns = limit_ns;
+      const int64_t batch_ns = NowNs();
+      PINION_ASSIGN(const LoadResult load, RunLoad(engine_, plan));
+      const double seconds = SecondsSince(batch_ns);
+      ++warm_up_batches_;
+      if (load.cut || (batch > 0 && seconds > 0.95 * last_s)) break;
+      last_s = seconds;
+    }
+    warm_up_s_ = SecondsSince(start_ns);
+    engine_.DropPrefixCache();
+    return {};
+  }
+
+  // The fixed batch, all of it sent at once. Gets its share of the time that is left: as much as
+  // two loops.
+  Status Offline() {
+    const int prompts = request_.workload.num_prompts;
+    LoadPlan plan = Plan(kOfflineStream, prompts, prompts);
+    const auto loops = static_cast<int64_t>(request_.workload.concurrency.size());
+    const int64_t now_ns = NowNs();
+    plan.deadline_ns = now_ns + (end_ns_ - now_ns) * 2 / (2 + loops);
+    PINION_ASSIGN(const LoadResult load, RunLoad(engine_, plan));
+    PINION_TRY(AddOffline(load));
+    engine_.DropPrefixCache();
+    return {};
+  }
+
+  Status AddOffline(const LoadResult& load) {
+    size_t tokens = 0;
+    int64_t first_ns = load.clients.front().times.sent_ns, last_ns = first_ns;
+    std::vector<std::vector<int32_t>> outputs;
+    for (const ClientTrace& client : load.clients) {
+      tokens += client.tokens.size();
+      outputs.push_back(client.tokens);
+      if (!client.times.token_ns.empty()) last_ns = std::max(last_ns, client.times.token_ns.back());
+    }
+    if (tokens == 0 || last_ns <= first_ns) return TooSlow("the offline batch");
+    const double window_s = static_cast<double>(last_ns - first_ns) * 1e-9;
+    Add("output_tokens_per_s", 0, static_cast<double>(tokens) / window_s);
+    if (load.steps.prefill_s > 0) Add("prefill_tokens_per_s", 0, load.steps.prefill_tokens_per_s());
+    if (load.steps.decode_s > 0) Add("decode_tokens_per_s", 0, load.steps.decode_tokens_per_s());
+    if (load.cut) {
+      cut_.push_back(StrCat("offline batch cut after ", tokens, " tokens"));
+    } else {
+      result_.output_hash = HashTokens(outputs);
+    }
+    return {};
+  }
+
+  // Sends for its share of the time that is left, then waits for what it sent, as far as the end.
+  Status ClosedLoop(size_t index, size_t loops_left) {
+    const int clients = request_.workload.concurrency[index];
+    LoadPlan plan =
+        Plan(kFirstLoopStream + index, clients, std::max(clients, request_.workload.num_prompts));
+    const int64_t now_ns = NowNs(), left_ns = std::max<int64_t>(0, end_ns_ - now_ns);
+    plan.stop_sending_ns = now_ns + left_ns / static_cast<int64_t>(loops_left) * 6 / 10;
+    plan.deadline_ns = now_ns + left_ns / static_cast<int64_t>(loops_left);
+    PINION_ASSIGN(const LoadResult load, RunLoad(engine_, plan));
+    if (load.CompleteTraces().empty()) return TooSlow(StrCat("the loop of ", clients, " clients"));
+    AddServingSamples(load, clients, result_.samples);
+    if (load.cut) cut_.push_back(StrCat("loop of ", clients, " clients cut"));
+    engine_.DropPrefixCache();
+    return {};
+  }
+
+  tl::unexpected<Error> TooSlow(const std::string& what) const {
+    return Fail(ErrorCode::kExhausted,
+                StrCat("no request of ", what, " ended within the trial's limit of ",
+                       request_.limit_s, " s; allow more with trial_limit, or shorten the load"));
+  }
+
+  void Add(const char* metric, int concurrency, double value) {
+    result_.samples.push_back({metric, concurrency, value});
+  }
+
+  void Describe() {
+    const EngineInfo& info = engine_.info();
+    Add("load_s", 0, info.load_s);
+    Add("start_s", 0, info.start_s);
+    Add("peak_rss_bytes", 0, static_cast<double>(PeakRssBytes()));
+    Json& about = result_.info;
+    about.Set("isa", info.isa);
+    about.Set("dtype", info.dtype);
+    about.Set("threads", info.threads);
+    about.Set("ranks", static_cast<int64_t>(info.plan.ranks.size()));
+    about.Set("weight_bytes", info.weight_bytes);
+    about.Set("kv_bytes", info.kv_bytes);
+    about.Set("plan", ToJson(info.plan));
+    about.Set("stages", info.stages);
+    about.Set("warm_up_s", warm_up_s_);
+    about.Set("warm_up_batches", warm_up_batches_);
+    about.Set("cut", Json(cut_));
+  }
+
+  Engine& engine_;
+  const TrialRequest& request_;
+  int64_t end_ns_ = 0;
+  double warm_up_s_ = 0;
+  int warm_up_batches_ = 0;
+  std::vector<std::string> cut_;
+  TrialResult result_;
+};
+
+}  // namespace
+
+Json ToJson(const TrialResult& result) {
+  Json object = Json::MakeObject();
+  Json samples = Json::MakeArray();
+  for (const MetricValue& sample : result.samples) {
+    Json one = Json::MakeObject();
+    one.Set("metric", sample.metric);
+    one.Set("concurrency", sample.concurrency);
+    one.Set("value", sample.value);
+    samples.Append(std::move(one));
+  }
+  object.Set("samples", std::move(samples));
+  object.Set("output_hash", result.output_hash);
+  object.Set("suspect", Json(result.suspect));
+  object.Set("info", result.info);
+  return object;
+}
+
+Result<TrialResult> ReadTrialResult(const Json& object) {
+  TrialResult result;
+  const Json* samples = object.Find("samples");
+  const Json* suspect = object.Find("suspect");
+  const Json* info = object.Find("info");
+  if (!samples || !samples->is_array() || !suspect || !suspect->is_array() || !info)
+    return Fail(ErrorCode::kCorrupt, "a trial's result lacks its samples");
+  for (const Json& one : samples->array()) {
+    MetricValue sample;
+    PINION_ASSIGN(sample.metric, Require<std::string>(one, "metric"));
+    PINION_ASSIGN(sample.concurrency, Require<int>(one, "concurrency"));
+    PINION_ASSIGN(sample.value, Require<double>(one, "value"));
+    result.samples.push_back(std::move(sample));
+  }
+  for (const Json& reason : suspect->array())
+    if (reason.is_string()) result.suspect.push_back(reason.string());
+  PINION_ASSIGN(result.output_hash, Require<std::string>(object, "output_hash"));
+  result.info = *info;
+  return result;
+}
+
+uint64_t PeakRssBytes() {
+  std::istringstream lines(ReadFile("/proc/self/status", 1 << 20).value_or(""));
+  std::string word;
+  uint64_t kib = 0;
+  while (lines >> word)
+    if (word == "VmHWM:" && lines >> kib) return kib * 1024;
+  return 0;
+}
+
+void AddServingSamples(const LoadResult& load, int concurrency, std::vector<MetricValue>& samples) {
+  const ServingSummary summary = Summarise(load.CompleteTraces());
+  std::vector<double> queue_s, prefill_s;
+  for (const ClientTrace& client : load.clients) {
+    if (!client.complete) continue;
+    queue_s.push_back(client.queue_s);
+    prefill_s.push_back(client.prefill_s);
+  }
+  const auto add = [&](const char* metric, double value) {
+    samples.push_back({metric, concurrency, value});
+  };
+  const auto add_quantile = [&](const char* metric, const std::vector<double>& values, double q) {
+    if (const auto value = SupportedQuantile(values, q)) add(metric, *value);
+  };
+  add("output_tokens_per_s", summary.output_tokens_per_s);
+  add("ttft_s", Median(summary.ttft_s));
+  if (!summary.tpot_s.empty()) add("tpot_s", Median(summary.tpot_s));
+  if (!summary.itl_s.empty()) add("itl_s", Median(summary.itl_s));
+  add("e2el_s", Median(summary.e2el_s));
+  add("queue_s", Median(queue_s));
+  add("prefill_s", Median(prefill_s));
+  add_quantile("ttft_p90_s", summary.ttft_s, 0.90);
+  add_quantile("itl_p90_s", summary.itl_s, 0.90);
+  add_quantile("itl_p99_s", summary.itl_s, 0.99);
+}
+
+Result<TrialResult> MeasureTrial(Engine& engine, const TrialRequest& request, int64_t start_ns) {
+  return Measurement(engine, request, start_ns).Run();
+}
+
+Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns) {
+  PINION_ASSIGN(const std::unique_ptr<Engine> engine, Engine::Start(request.options));
+  return MeasureTrial(*engine, request, start_ns);
+}
+
+}  // namespace pinion::harness

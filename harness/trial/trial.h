@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+#include "engine/run/engine.h"
+#include "harness/store/store.h"
+#include "harness/trial/workload.h"
+
+namespace pinion::harness {
+
+// What came out of one configuration, measured once.
+struct TrialResult {
+  std::vector<MetricValue> samples;
+  std::string output_hash;           // of the offline batch; empty where it was cut
+  std::vector<std::string> suspect;  // what disturbed it
+  Json info;                         // isa, dtype, threads, ranks, plan, stages, what was cut, ...
+};
+
+Json ToJson(const TrialResult& result);
+Result<TrialResult> ReadTrialResult(const Json& object);
+
+// Starts the engine as asked and loads it: warm-up, the offline batch, then a closed loop at every
+// concurrency. `start_ns` is when the process began; the limit counts from there, but the load
+// always gets half of it. A loop in which no request ended is an error.
+Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns);
+
+// The same on an engine that is ready.
+Result<TrialResult> MeasureTrial(Engine& engine, const TrialRequest& request, int64_t start_ns);
+
+// Peak resident memory of this process so far (VmHWM).
+uint64_t PeakRssBytes();
+
+// One closed loop as samples ("ttft_s", "tpot_s", ... at that concurrency).
+struct LoadResult;
+void AddServingSamples(const LoadResult& load, int concurrency, std::vector<MetricValue>& samples);
+
+}  // namespace pinion::harness

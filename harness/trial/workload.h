@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+#include "engine/run/options.h"
+#include "harness/space/definition.h"
+
+namespace pinion::harness {
+
+// What a trial's process is told: how to start the engine and what to load it with.
+struct TrialRequest {
+  EngineOptions options;
+  Workload workload;
+  uint64_t seed = 1;    // of the prompts; the same for every candidate of a round
+  double limit_s = 60;  // from the process's start; the load is cut to end by then
+};
+
+Json ToJson(const TrialRequest& request);
+Result<TrialRequest> ReadTrialRequest(const Json& object);
+
+// Prompt number `index` of stream `stream` (0: warm-up, 1: the offline batch, 2...: the loops):
+// `length` token ids below `vocabulary`, from (seed, stream, index) alone, so that every
+// configuration meets the same prompts however many of them it gets through.
+std::vector<int32_t> RandomPrompt(uint64_t seed, uint64_t stream, uint64_t index, int length,
+                                  int vocabulary);
+
+// An identity of token sequences, in order, as 16 hexadecimal digits.
+std::string HashTokens(const std::vector<std::vector<int32_t>>& outputs);
+
+}  // namespace pinion::harness

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <time.h>
+
+#include <algorithm>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "engine/base/clock.h"
+#include "engine/run/engine.h"
+
+namespace pinion::harness {
+
+// An engine that computes nothing: all waiting prompts in one step, then one token per running
+// request and step. Tokens follow from the prompt alone.
+class FakeEngine : public Engine {
+ public:
+  FakeEngine() {
+    info_.isa = "fake";
+    info_.dtype = "float32";
+    info_.threads = 1;
+    info_.load_s = 0.25;
+    info_.start_s = 0.5;
+    info_.plan.ranks.resize(1);
+    info_.stages = Json::MakeArray();
+    model_.spec.vocabulary = 100;
+  }
+
+  const EngineInfo& info() const override { return info_; }
+  const ModelFiles& model() const override { return model_; }
+  EngineStats stats() const override { return stats_; }
+  Json ServerInfo() const override { return {}; }
+
+  Status Add(Request request) override {
+    if (request.prompt_ids.empty()) return Fail(ErrorCode::kUsage, "empty prompt");
+    most_live = std::max(most_live, live_.size() + 1);
+    prompts.push_back(request.prompt_ids);
+    live_.push_back({std::move(request), NowNs(), 0, false});
+    return {};
+  }
+  void Abort(uint64_t id) override {
+    for (Live& live : live_)
+      if (live.request.id == id) live.aborted = true;
+  }
+  bool idle() const override { return live_.empty(); }
+
+  void Step(std::vector<TokenEvent>& events) override {
+    if (step_ns > 0) Sleep();
+    const bool prefill =
+        std::any_of(live_.begin(), live_.end(), [](const Live& live) { return live.drawn == 0; });
+    for (Live& live : live_) {
+      if (live.aborted) {
+        events.push_back(Event(live, FinishReason::kAborted, false));
+      } else if (!prefill || live.drawn == 0) {
+        if (live.drawn == 0) stats_.prompt_tokens += live.request.prompt_ids.size();
+        ++live.drawn;
+        ++stats_.output_tokens;
+        events.push_back(
+            Event(live, Done(live) ? FinishReason::kLength : FinishReason::kNone, true));
+      }
+    }
+    std::erase_if(live_, [this](const Live& live) { return live.aborted || Done(live); });
+    ++stats_.steps;
+  }
+  void SetScoreSink(ScoreSink) override {}
+  void DropPrefixCache() override { ++cold_starts; }
+
+  int64_t step_ns = 0;      // how long a step takes
+  bool never_ends = false;  // no request ever finishes
+  int cold_starts = 0;
+  size_t most_live = 0;
+  std::vector<std::vector<int32_t>> prompts;  // of every request so far
+
+ private:
+  struct Live {
+    Request request;
+    int64_t arrived_ns = 0;
+    int drawn = 0;
+    bool aborted = false;
+  };
+
+  bool Done(const Live& live) const {
+    return !never_ends && live.drawn >= live.request.params.max_tokens;
+  }
+
+  TokenEvent Event(const Live& live, FinishReason finish, bool has_token) const {
+    TokenEvent event;
+    event.request = live.request.id;
+    event.has_token = has_token;
+    event.token.id = (live.request.prompt_ids[0] + live.drawn) % 100;
+    event.finish = finish;
+    event.arrived_ns = live.arrived_ns;
+    event.scheduled_ns = live.arrived_ns + 1'000'000;
+    event.first_token_ns = live.arrived_ns + 3'000'000;
+    return event;
+  }
+
+  void Sleep() const {
+    const timespec pause = {step_ns / 1'000'000'000, step_ns % 1'000'000'000};
+    nanosleep(&pause, nullptr);
+  }
+
+  EngineInfo info_;
+  ModelFiles model_;
+  EngineStats stats_;
+  std::deque<Live> live_;
+};
+
+}  // namespace pinion::harness

@@ -1,0 +1,110 @@
+// The children here are shell scripts that behave as a trial would, well or badly.
+
+#include "harness/trial/runner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "engine/base/file.h"
+
+namespace pinion::harness {
+namespace {
+
+using testing::HasSubstr;
+
+class RunnerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() /
+              ("pinion_runner_" + std::to_string(getpid()) + "_" +
+               testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  TrialOutcome Run(const std::string& script, double timeout_s = 30) {
+    process_.binary = folder_ / "child";
+    process_.log_path = folder_ / "child.log";
+    process_.timeout_s = timeout_s;
+    EXPECT_TRUE(WriteFile(process_.binary, "#!/bin/sh\n" + script));
+    chmod(process_.binary.c_str(), 0755);
+    TrialRequest request;
+    request.seed = 77;
+    auto outcome = RunTrialProcess(request, process_);
+    EXPECT_TRUE(outcome) << outcome.error().message;
+    return outcome ? *outcome : TrialOutcome();
+  }
+
+  std::filesystem::path folder_;
+  TrialProcess process_;
+};
+
+constexpr char kGoodResult[] =
+    R"(echo '{"samples":[{"metric":"ttft_s","concurrency":1,"value":0.5}],)"
+    R"("output_hash":"ab","suspect":[],"info":{}}')";
+
+TEST_F(RunnerTest, ReadsTheResultAndGivesTheRequest) {
+  const TrialOutcome outcome =
+      Run(std::string("grep -q '\"seed\":77' || exit 3\necho noise >&2\n") + kGoodResult);
+  EXPECT_TRUE(outcome.ok) << outcome.reason;
+  ASSERT_EQ(outcome.result.samples.size(), 1u);
+  EXPECT_EQ(outcome.result.samples[0].value, 0.5);
+}
+
+TEST_F(RunnerTest, AnErrorIsARowWithItsSentenceAndItsLog) {
+  const TrialOutcome outcome = Run("echo first >&2; echo 'pinion: no such model' >&2; exit 1");
+  EXPECT_FALSE(outcome.ok);
+  EXPECT_EQ(outcome.reason, "no such model");
+  EXPECT_EQ(outcome.log_tail, "first\npinion: no such model");
+}
+
+TEST_F(RunnerTest, ACrashNamesItsSignal) {
+  EXPECT_THAT(Run("kill -SEGV $$").reason, HasSubstr("signal 11"));
+  EXPECT_THAT(Run("kill -KILL $$").reason, HasSubstr("want of memory"));
+}
+
+TEST_F(RunnerTest, AHangEndsAtItsLimitAndTakesItsChildrenAlong) {
+  const std::string pid_file = folder_ / "pid";
+  const TrialOutcome outcome = Run("sleep 300 & echo $! > " + pid_file + "; wait", 0.5);
+  EXPECT_FALSE(outcome.ok);
+  EXPECT_THAT(outcome.reason, HasSubstr("hung"));
+  const pid_t grandchild = std::stoi(*ReadFile(pid_file));
+  for (int i = 0; i < 500 && kill(grandchild, 0) == 0; ++i) usleep(10'000);
+  // Gone, or a zombie that nobody has reaped yet.
+  const std::string stat = ReadFile("/proc/" + std::to_string(grandchild) + "/stat").value_or("Z");
+  EXPECT_THAT(stat, HasSubstr("Z"));
+}
+
+TEST_F(RunnerTest, GarbageInsteadOfAResultIsAFailure) {
+  EXPECT_THAT(Run("echo '{\"samples\":'").reason, HasSubstr("cannot be read"));
+  EXPECT_FALSE(Run("true").ok);
+}
+
+TEST_F(RunnerTest, AnInterruptionKillsTheChildAndLeavesNoResult) {
+  process_.interrupted = [] { return true; };
+  const TrialOutcome outcome = Run("sleep 300");
+  EXPECT_TRUE(outcome.interrupted);
+  EXPECT_FALSE(outcome.ok);
+  EXPECT_LT(outcome.seconds, 30);
+}
+
+TEST_F(RunnerTest, ABinaryThatIsMissingIsOurError) {
+  process_.binary = folder_ / "nothing";
+  process_.log_path = folder_ / "child.log";
+  EXPECT_FALSE(RunTrialProcess({}, process_));
+}
+
+TEST_F(RunnerTest, LogTailKeepsTheLastLines) {
+  ASSERT_TRUE(WriteFile(folder_ / "log", "a\nb\nc\nd\n"));
+  EXPECT_EQ(LogTail(folder_ / "log", 2), "c\nd");
+  EXPECT_EQ(LogTail(folder_ / "log", 9), "a\nb\nc\nd");
+  EXPECT_EQ(LogTail(folder_ / "none"), "");
+}
+
+}  // namespace
+}  // namespace pinion::harness

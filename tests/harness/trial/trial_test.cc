@@ -1,0 +1,115 @@
+#include "harness/trial/trial.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "fake_engine.h"
+#include "harness/trial/conditions.h"
+
+namespace pinion::harness {
+namespace {
+
+using testing::HasSubstr;
+
+TrialRequest SmallRequest() {
+  TrialRequest request;
+  request.workload = {16, 4, {1, 3}, 6};
+  request.seed = 5;
+  request.limit_s = 20;
+  return request;
+}
+
+const MetricValue* Find(const TrialResult& result, const std::string& metric, int concurrency) {
+  for (const MetricValue& sample : result.samples)
+    if (sample.metric == metric && sample.concurrency == concurrency) return &sample;
+  return nullptr;
+}
+
+TEST(Trial, MeasuresTheBatchAndEveryConcurrency) {
+  FakeEngine engine;
+  const auto result = MeasureTrial(engine, SmallRequest(), NowNs());
+  ASSERT_TRUE(result) << result.error().message;
+  for (const char* metric : {"output_tokens_per_s", "prefill_tokens_per_s", "decode_tokens_per_s",
+                             "load_s", "start_s", "peak_rss_bytes"})
+    EXPECT_TRUE(Find(*result, metric, 0)) << metric;
+  for (int clients : {1, 3})
+    for (const char* metric : {"ttft_s", "tpot_s", "itl_s", "e2el_s", "output_tokens_per_s"})
+      EXPECT_TRUE(Find(*result, metric, clients)) << metric << clients;
+  EXPECT_FALSE(Find(*result, "ttft_p90_s", 1));  // 6 requests do not support it
+  EXPECT_EQ(Find(*result, "load_s", 0)->value, 0.25);
+  EXPECT_GT(Find(*result, "peak_rss_bytes", 0)->value, 1 << 20);
+  EXPECT_EQ(result->info.Find("isa")->string(), "fake");
+  EXPECT_TRUE(result->info.Find("cut")->array().empty());
+}
+
+TEST(Trial, TheSameSeedGivesTheSamePromptsAndTheSameHash) {
+  FakeEngine first, second, other;
+  TrialRequest request = SmallRequest();
+  const auto a = MeasureTrial(first, request, NowNs()), b = MeasureTrial(second, request, NowNs());
+  request.seed = 6;
+  const auto c = MeasureTrial(other, request, NowNs());
+  ASSERT_TRUE(a && b && c);
+  EXPECT_EQ(a->output_hash, b->output_hash);
+  EXPECT_NE(a->output_hash, c->output_hash);
+}
+
+TEST(Trial, NoPromptIsMetTwice) {
+  FakeEngine engine;
+  ASSERT_TRUE(MeasureTrial(engine, SmallRequest(), NowNs()));
+  std::sort(engine.prompts.begin(), engine.prompts.end());
+  EXPECT_EQ(std::adjacent_find(engine.prompts.begin(), engine.prompts.end()), engine.prompts.end());
+}
+
+TEST(Trial, ALoadThatCannotEndInTimeIsCutOrRefusedWithTheWayOut) {
+  FakeEngine engine;
+  engine.never_ends = true;
+  engine.step_ns = 1'000'000;
+  TrialRequest request = SmallRequest();
+  request.limit_s = 0.2;
+  const auto result = MeasureTrial(engine, request, NowNs());
+  ASSERT_FALSE(result);
+  EXPECT_THAT(result.error().message, HasSubstr("trial_limit"));
+}
+
+TEST(Trial, ResultSurvivesTheWayThroughJson) {
+  TrialResult result;
+  result.samples = {{"ttft_s", 4, 0.125}};
+  result.output_hash = "00ff";
+  result.suspect = {"steal 2.0 %"};
+  result.info.Set("isa", "avx2");
+  const auto again = ReadTrialResult(*Json::Parse(ToJson(result).Dump()));
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(ToJson(*again), ToJson(result));
+  EXPECT_FALSE(ReadTrialResult(*Json::Parse("{}")));
+}
+
+TEST(Trial, RequestSurvivesTheWayThroughJson) {
+  TrialRequest request = SmallRequest();
+  request.options.model = "preset:tiny";
+  request.options.kv_cache_bytes = uint64_t{512} << 20;
+  const auto again = ReadTrialRequest(*Json::Parse(ToJson(request).Dump()));
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(ToJson(*again), ToJson(request));
+  EXPECT_FALSE(ReadTrialRequest(*Json::Parse("{}")));
+}
+
+TEST(Conditions, MarksWhatDisturbsAndNothingElse) {
+  Conditions before, after;
+  after.now_ns = 10'000'000'000;
+  after.cpu_ticks = 2000;
+  EXPECT_TRUE(Disturbances(before, after, 2).empty());
+  after.steal_ticks = 40;
+  after.pressure_us = 5'000'000;
+  after.throttled_periods = 3;
+  after.major_faults = 7;
+  after.involuntary_switches = 2100;
+  EXPECT_THAT(Disturbances(before, after, 2),
+              testing::ElementsAre("steal 2.0 %", "CPU pressure 50 %", "throttled in 3 periods",
+                                   "7 major faults", "210 involuntary switches a second"));
+  EXPECT_GT(Conditions::Now().cpu_ticks, 0u);
+}
+
+}  // namespace
+}  // namespace pinion::harness
