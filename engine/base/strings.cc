@@ -34,7 +34,7 @@ Status AppendRange(std::string_view part, std::vector<int>& cpus) {
   const auto dash = part.find('-');
   if (colon != std::string_view::npos && dash == std::string_view::npos)
     return bad("has a step without a range");
-  const auto first = ParseInt(part.substr(0, dash == std::string_view::npos ? dash : dash), "cpu");
+  const auto first = ParseInt(part.substr(0, dash), "cpu");  // npos: all of it
   if (!first || *first < 0 || *first > kMaxCpu) return bad("is not a cpu number");
   int64_t last = *first, step = 1;
   if (dash != std::string_view::npos) {
@@ -104,7 +104,8 @@ Result<uint64_t> ParseBytes(std::string_view text, uint64_t unit_bytes, std::str
   if (!unit.empty()) {
     const auto power = std::string_view("bkmgt").find(unit[0]);
     const std::string rest = unit.substr(1);
-    const bool known = power != std::string_view::npos && (rest.empty() || rest == "b" || rest == "ib");
+    const bool known =
+        power != std::string_view::npos && (rest.empty() || rest == "b" || rest == "ib");
     if (!known || (power == 0 && !rest.empty()))
       return Fail(ErrorCode::kUsage, StrCat(what, " '", text, "' has an unknown unit '", unit,
                                             "'; use B, KiB, MiB, GiB or TiB"));
@@ -135,9 +136,15 @@ Result<std::vector<int>> ParseCpuList(std::string_view text) {
 std::string FormatCpuList(const std::vector<int>& cpus) {
   std::vector<std::string> parts;
   for (size_t begin = 0; begin < cpus.size();) {
+    // The longest run of equal steps upwards from here; two CPUs two apart are shorter as 0,2.
+    const int step = begin + 1 < cpus.size() ? cpus[begin + 1] - cpus[begin] : 0;
     size_t end = begin;
-    while (end + 1 < cpus.size() && cpus[end + 1] == cpus[end] + 1) ++end;
-    parts.push_back(begin == end ? StrCat(cpus[begin]) : StrCat(cpus[begin], '-', cpus[end]));
+    while (step > 0 && end + 1 < cpus.size() && cpus[end + 1] - cpus[end] == step) ++end;
+    if (step != 1 && end < begin + 2) end = begin;
+    std::string part = StrCat(cpus[begin]);
+    if (end > begin) part += StrCat('-', cpus[end]);
+    if (end > begin && step > 1) part += StrCat(':', step);
+    parts.push_back(std::move(part));
     begin = end + 1;
   }
   return Join(parts, ",");

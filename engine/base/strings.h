@@ -34,7 +34,7 @@ Result<uint64_t> ParseBytes(std::string_view text, uint64_t unit_bytes, std::str
 // "10m", "90s", "1h", "250ms", bare numbers are seconds -> seconds.
 Result<double> ParseDuration(std::string_view text, std::string_view what);
 
-// "0-3,8,10-14:2" <-> {0,1,2,3,8,10,12,14}. Order and repetition are kept when parsing.
+// "0-3,8,20-24:2" <-> {0,1,2,3,8,20,22,24}. Order and repetition are kept both ways.
 Result<std::vector<int>> ParseCpuList(std::string_view text);
 std::string FormatCpuList(const std::vector<int>& cpus);
 

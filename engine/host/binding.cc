@@ -1,6 +1,8 @@
 #include "engine/host/binding.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <limits>
 
 #include "engine/base/strings.h"
 #include "engine/host/binding_modes.h"
@@ -57,6 +59,15 @@ Result<Plan> MakePlan(const Machine& machine, const Budget& budget, const Bindin
   const BindingInput input{machine, budget, request};
   PINION_TRY(CheckRequest(input));
   return Dispatch(input);
+}
+
+Result<std::optional<int>> OmpNumThreads() {
+  const char* value = std::getenv("OMP_NUM_THREADS");
+  if (!value || Trim(value).empty()) return std::nullopt;
+  PINION_ASSIGN(const int64_t threads, ParseInt(Trim(Split(value, ',')[0]), "OMP_NUM_THREADS"));
+  if (threads < 1 || threads > std::numeric_limits<int>::max())
+    return Fail(ErrorCode::kUsage, StrCat("OMP_NUM_THREADS '", value, "' is not a number >= 1"));
+  return static_cast<int>(threads);
 }
 
 std::string Count(size_t number, std::string_view what) {

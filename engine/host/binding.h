@@ -37,6 +37,10 @@ struct Plan {
 // value, what is allowed and the way out; ErrorCode::kUsage.
 Result<Plan> MakePlan(const Machine& machine, const Budget& budget, const BindingRequest& request);
 
+// OMP_NUM_THREADS, for BindingRequest::nobind_threads: its first number (OpenMP allows one per
+// nesting level), nullopt where unset or empty. Anything else is kUsage.
+Result<std::optional<int>> OmpNumThreads();
+
 // {"ranks":[{"rank","cpus","nodes","threads"}],"frontend_cpus":[],"warnings":[],"reasons":[]}
 Json ToJson(const Plan& plan);
 

@@ -153,15 +153,17 @@ Result<Plan> PlanAuto(const BindingInput& input) {
   }
   // The quota first: the front end's core counts in it, and should lie beside those that stay.
   const auto most = static_cast<size_t>(input.budget.max_threads);
-  if (const size_t idle = TrimRanks(cpus_of_rank, most); idle > 0)
-    warnings.push_back(StrCat(QuotaSays(input.budget), ", the front end's included: ",
-                              Count(idle, "core"), idle == 1 ? " stays" : " stay", " idle"));
+  const size_t idle = TrimRanks(cpus_of_rank, most);
   std::vector<int> frontend_cpus;
   PINION_TRY(Reserve(input, cpus_of_rank, frontend_cpus, reasons));
   Plan plan = PlanOf(input.machine, std::move(cpus_of_rank));
   plan.frontend_cpus = std::move(frontend_cpus);
   plan.reasons = std::move(reasons);
   plan.warnings = std::move(warnings);
+  if (idle > 0)
+    plan.warnings.push_back(StrCat(
+        QuotaSays(input.budget), plan.frontend_cpus.empty() ? "" : ", the front end's own included",
+        ": ", Count(idle, "core"), idle == 1 ? " stays" : " stay", " idle"));
   std::set<int> nodes;
   for (const Core& core : cores) nodes.insert(core.node);
   ExplainRanks(input, nodes.size(), plan);

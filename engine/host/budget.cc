@@ -86,12 +86,17 @@ void ApplyQuota(Budget& budget, const std::optional<double>& quota, std::string_
 void ApplyMemory(Budget& budget, const Machine& machine, const BudgetLimits& limits,
                  const CgroupLimits& groups) {
   uint64_t total = 0;
-  for (const NumaNode& node : machine.nodes)
+  bool everywhere = true;
+  for (const NumaNode& node : machine.nodes) {
     if (node.memory_allowed) total += node.memory_bytes;
+    everywhere &= node.memory_allowed;
+  }
   budget.memory_total_bytes = budget.memory_available_bytes = total;
   if (!machine.this_system) return;
+  // Nodes may know of less than there is (memory plugged in later), so they count only where some
+  // of them are forbidden.
   const uint64_t installed = MemInfoBytes(limits.root, "MemTotal").value_or(total);
-  budget.memory_total_bytes = total > 0 ? std::min(total, installed) : installed;
+  budget.memory_total_bytes = everywhere ? installed : std::min(total, installed);
   if (groups.memory_limit_bytes && *groups.memory_limit_bytes < budget.memory_total_bytes) {
     budget.memory_total_bytes = *groups.memory_limit_bytes;
     budget.reasons.push_back(StrCat(groups.memory_limit_file, " limits memory to ",

@@ -99,6 +99,14 @@ void ReadNodes(hwloc_topology_t topology, Machine& machine) {
             [](const NumaNode& a, const NumaNode& b) { return a.id < b.id; });
 }
 
+// Virtual machines whose memory was plugged in later count only part of it as the node's; of a
+// single node the kernel's total is the truth.
+void CorrectSingleNode(Machine& machine) {
+  const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+  if (machine.nodes.size() != 1 || pages <= 0 || page_bytes <= 0) return;
+  machine.nodes[0].memory_bytes = static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes);
+}
+
 // The CPU model as hwloc found it, "" where it did not.
 std::string ModelName(hwloc_topology_t topology) {
   hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
@@ -157,7 +165,9 @@ Result<Machine> ThisMachine() {
   PINION_ASSIGN(const Topology topology, NewTopology());
   const char* imagined = std::getenv("HWLOC_XMLFILE");
   if (!imagined || !*imagined) imagined = std::getenv("HWLOC_SYNTHETIC");
-  return Load(topology.get(), imagined ? imagined : "");
+  auto machine = Load(topology.get(), imagined ? imagined : "");
+  if (machine && !imagined) CorrectSingleNode(*machine);
+  return machine;
 }
 
 Result<Machine> ImagineMachine(const std::string& description) {

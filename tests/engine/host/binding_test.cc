@@ -63,7 +63,7 @@ const Machine& ManyL3() {  // one node, 12 L3 domains of 8 cores
 
 TEST(BindingAuto, UsesOneThreadPerPhysicalCore) {
   const Plan plan = PlanFor(OneSocketSmt(), BudgetOf(OneSocketSmt()));
-  EXPECT_EQ(Draw(plan), "0,2,4,6,8,10,12,14");
+  EXPECT_EQ(Draw(plan), "0-14:2");
   EXPECT_EQ(plan.total_threads(), 8);
   EXPECT_THAT(plan.warnings, IsEmpty());
 }
@@ -179,7 +179,7 @@ TEST(BindingReserve, DefaultsToOneForAFrontEndThatLeavesFourCoresARank) {
 
 TEST(BindingReserve, LeavesEveryRankACore) {
   EXPECT_EQ(Draw(PlanFor(OneSocketSmt(), BudgetOf(OneSocketSmt()), {.ranks = 2, .reserved = 6})),
-            "0|8 +2,4,6,10,12,14");
+            "0|8 +2-6:2,10-14:2");
   EXPECT_THAT(ErrorFor(OneSocketSmt(), BudgetOf(OneSocketSmt()), {.ranks = 2, .reserved = 7}),
               AllOf(HasSubstr("reserved-cpus 7"), HasSubstr("8 cores"), HasSubstr("at most 6")));
   EXPECT_THAT(ErrorFor(OneSocketSmt(), BudgetOf(OneSocketSmt()), {.reserved = -1}),
@@ -202,7 +202,7 @@ TEST(BindingQuota, BoundsTheThreadsOfAllRanks) {
   const Budget budget = BudgetOf(TwoSockets(), {}, 3.5);
   EXPECT_EQ(budget.max_threads, 3);
   const Plan plan = PlanFor(TwoSockets(), budget);
-  EXPECT_EQ(Draw(plan), "0,2,4");
+  EXPECT_EQ(Draw(plan), "0-4:2");
   EXPECT_THAT(plan.ranks[0].nodes, ElementsAre(0)) << "no reason to span nodes";
   EXPECT_THAT(plan.warnings, ElementsAre(AllOf(HasSubstr("3.5"), HasSubstr("61 cores stay idle"))));
   EXPECT_EQ(Draw(PlanFor(TwoSockets(), budget, {.ranks = 2})), "0,2|64");
@@ -215,10 +215,10 @@ TEST(BindingQuota, BoundsTheThreadsOfAllRanks) {
 
 TEST(BindingQuota, CountsTheFrontEndsCores) {
   const Budget budget = BudgetOf(TwoSockets(), {}, 6);
-  EXPECT_EQ(Draw(PlanFor(TwoSockets(), budget, {.frontend = true})), "0,2,4,6,8 +10");
+  EXPECT_EQ(Draw(PlanFor(TwoSockets(), budget, {.frontend = true})), "0-8:2 +10");
   EXPECT_EQ(Draw(PlanFor(TwoSockets(), budget, {.ranks = 2, .reserved = 2})), "0,2|64,66 +4,68");
   EXPECT_EQ(Draw(PlanFor(TwoSockets(), BudgetOf(TwoSockets(), {}, 4), {.frontend = true})),
-            "0,2,4,6");
+            "0-6:2");
   EXPECT_THAT(ErrorFor(TwoSockets(), budget, {.reserved = 6}),
               AllOf(HasSubstr("quota of 6"), HasSubstr("at most 5")));
 }
@@ -232,7 +232,7 @@ TEST(BindingQuota, RefusesMoreRanksThanItAllows) {
 
 TEST(BindingAll, DividesEveryLogicalCpuEvenly) {
   EXPECT_EQ(Draw(PlanFor(OneSocketSmt(), BudgetOf(OneSocketSmt()), {.bind = "all"})),
-            "0,2,4,6,8,10,12,14,1,3,5,7,9,11,13,15");
+            "0-14:2,1-15:2");
   const Plan plan = PlanFor(TwoSockets(), BudgetOf(TwoSockets()), {.bind = "all", .ranks = 2});
   EXPECT_THAT(plan.ranks[0].nodes, ElementsAre(0));
   EXPECT_EQ(plan.ranks[0].threads, 64);
@@ -302,7 +302,7 @@ TEST(BindingLists, RefuseWhatCannotBeBound) {
 TEST(BindingLists, LeaveTheRestToTheFrontEnd) {
   const Budget budget = BudgetOf(OneSocketSmt());
   EXPECT_EQ(Draw(PlanFor(OneSocketSmt(), budget, {.bind = "0,2,4,6,8,10", .frontend = true})),
-            "0,2,4,6,8,10 +12-15");
+            "0-10:2 +12-15");
   EXPECT_EQ(Draw(PlanFor(OneSocketSmt(), budget, {.bind = "0-15", .frontend = true})), "0-15");
   EXPECT_EQ(Draw(PlanFor(OneSocketSmt(), BudgetOf(OneSocketSmt(), {}, 3),
                          {.bind = "0,2", .frontend = true})),

@@ -1,0 +1,68 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "harness/cli/commands.h"
+#include "harness/topo/draw.h"
+#include "harness/topo/examine.h"
+
+namespace pinion::harness {
+namespace {
+
+struct TopoFlags {
+  TopologyOptions options;
+  bool json = false;
+};
+
+// https://no-color.org: any value but the empty one.
+bool WantsColour() {
+  const char* no_colour = std::getenv("NO_COLOR");
+  return isatty(STDOUT_FILENO) && !(no_colour && *no_colour);
+}
+
+int RunTopo(const TopoFlags& flags) {
+  const auto topology = Examine(flags.options);
+  if (!topology) return Report(topology.error());
+  const std::string text =
+      flags.json ? ToJson(*topology).Dump() + "\n" : DrawTopology(*topology, WantsColour());
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
+}  // namespace
+
+// `pinion topo`: exit 0 done, 1 the machine cannot be read, 2 bad usage.
+void AddTopo(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<TopoFlags>();
+  TopologyOptions& options = flags->options;
+  auto* command = app.add_subcommand(
+      "topo", "This machine, what of it may be used, and who would compute where");
+  command->add_flag("--json", flags->json, "print JSON instead of a picture");
+  command->add_option(
+      "--machine", options.machine,
+      "imagine one: hwloc's synthetic description, as 'pack:2 numa:1 core:32 pu:2', "
+      "or FILE.xml from lstopo");
+  command->add_option("--allowed-cpus", options.allowed_cpus,
+                      "CPUs that may be used, as 0-3,8 (default: what the system allows)");
+  command->add_option("--cpu-quota", options.cpu_quota,
+                      "CPUs' worth of time, as 3.5 (default: what the cgroups grant)");
+  command
+      ->add_option("--threads-bind", options.threads_bind,
+                   "auto, all, nobind, or a CPU list per rank as 0-3|4-7")
+      ->envname("VLLM_CPU_OMP_THREADS_BIND")
+      ->capture_default_str();
+  command->add_option("--tensor-parallel-size", options.tensor_parallel, "ranks, also as -tp N")
+      ->capture_default_str();
+  command
+      ->add_option("--reserved-cpus", options.reserved_cpus,
+                   "cores kept free for the front end, under auto only")
+      ->envname("VLLM_CPU_NUM_OF_RESERVED_CPU");
+  command->add_flag("--frontend", options.has_frontend,
+                    "plan for serve and launch, whose front end wants a core of its own");
+  command->callback([flags, &exit_code] { exit_code = RunTopo(*flags); });
+}
+
+}  // namespace pinion::harness

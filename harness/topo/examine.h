@@ -1,0 +1,38 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+#include "engine/host/binding.h"
+
+namespace pinion::harness {
+
+// What `pinion topo` was asked.
+struct TopologyOptions {
+  std::string machine;       // "" for this one, a synthetic description or FILE.xml
+  std::string allowed_cpus;  // "" for what the operating system allows
+  std::optional<double> cpu_quota;
+  std::string threads_bind = "auto";
+  int tensor_parallel = 1;
+  std::optional<int> reserved_cpus;
+  bool has_frontend = false;  // plan as for serve and launch
+};
+
+// A machine, what of it may be used, and who would compute where.
+struct Topology {
+  Machine machine;
+  Budget budget;
+  std::vector<std::string> isa;  // the paths that run here, weakest first; of this CPU always
+  Plan plan;
+};
+
+// Errors are those of the machine's description, the budget and the binding.
+Result<Topology> Examine(const TopologyOptions& options);
+
+// {"budget":{...},"nodes":[{"id","cpus","memory_bytes"}],"isa":[],"plan":{...}}
+Json ToJson(const Topology& topology);
+
+}  // namespace pinion::harness

@@ -1,0 +1,56 @@
+#include "harness/topo/styled_text.h"
+
+#include <array>
+
+namespace pinion::harness {
+namespace {
+
+// Cyan, green, blue, yellow, red, white: neighbours differ for the colour-blind too.
+constexpr std::array kRankColours = {"\x1b[1;36m", "\x1b[1;32m", "\x1b[1;34m",
+                                     "\x1b[1;33m", "\x1b[1;31m", "\x1b[1;37m"};
+
+const char* Escape(Style style, int rank) {
+  switch (style) {
+    case Style::kPlain:
+      return "";
+    case Style::kBold:
+      return "\x1b[1m";
+    case Style::kDim:
+      return "\x1b[2m";
+    case Style::kWarning:
+      return "\x1b[33m";
+    case Style::kFrontend:
+      return "\x1b[1;35m";
+    case Style::kRank:
+      return kRankColours[static_cast<size_t>(rank) % kRankColours.size()];
+  }
+  return "";
+}
+
+}  // namespace
+
+StyledText& StyledText::Add(std::string_view text, Style style, int rank) {
+  const std::string_view escape = colour_ ? Escape(style, rank) : "";
+  text_.append(escape).append(text);
+  if (!escape.empty()) text_ += "\x1b[0m";
+  width_ += DisplayWidth(text);
+  return *this;
+}
+
+StyledText& StyledText::Append(const StyledText& other) {
+  text_ += other.text_;
+  width_ += other.width_;
+  return *this;
+}
+
+StyledText& StyledText::Pad(size_t column) {
+  return column > width_ ? Add(std::string(column - width_, ' ')) : *this;
+}
+
+size_t DisplayWidth(std::string_view text) {
+  size_t width = 0;
+  for (const char byte : text) width += (static_cast<unsigned char>(byte) & 0xC0) != 0x80;
+  return width;
+}
+
+}  // namespace pinion::harness
