@@ -11,7 +11,7 @@ class Collector {
   explicit Collector(const DecoderSpec& spec) : spec_(spec) {}
 
   void Whole(const std::string& name, std::vector<int64_t> shape, TensorRole role) {
-    if (!name.empty()) list_.push_back({name, std::move(shape), role});
+    if (!name.empty()) list_.push_back({name, std::move(shape), role, layer_});
   }
   void Norm(const std::string& module) {
     Whole(module + ".weight", {spec_.hidden}, TensorRole::kNorm);
@@ -25,6 +25,7 @@ class Collector {
   }
 
   void Layer(int layer) {
+    layer_ = layer;
     const TensorNames& names = spec_.names;
     const auto at = [&](const std::string& pattern) { return LayerTensor(pattern, layer); };
     const int64_t hidden = spec_.hidden, wide = spec_.intermediate;
@@ -39,12 +40,14 @@ class Collector {
     Linear(at(names.gate), wide, hidden, spec_.mlp_bias);
     Linear(at(names.up), wide, hidden, spec_.mlp_bias);
     Linear(at(names.down), hidden, wide, spec_.mlp_bias, TensorRole::kResidualLinear);
+    layer_ = -1;
   }
 
   std::vector<TensorSpec> Take() { return std::move(list_); }
 
  private:
   const DecoderSpec& spec_;
+  int layer_ = -1;
   std::vector<TensorSpec> list_;
 };
 

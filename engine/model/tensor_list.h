@@ -22,6 +22,7 @@ struct TensorSpec {
   std::string name;
   std::vector<int64_t> shape;
   TensorRole role = TensorRole::kLinear;
+  int layer = -1;  // -1: outside the layers
 };
 
 // Every tensor that the spec names, in the order of the computation. The one list behind the check

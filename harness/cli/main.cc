@@ -12,6 +12,7 @@ namespace {
 // In the order that --help lists them.
 const std::vector<void (*)(CLI::App&, int&)> kCommands = {
     AddTopo,
+    AddModel,
 };
 
 // `-tp 2` and `-tp=2`, as vLLM's users write it, would be read as bundled one-letter flags.

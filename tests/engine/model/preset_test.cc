@@ -179,5 +179,26 @@ TEST(MadeUpTokenizer, PutsSpecialTokensWhereTheConfigHasThem) {
   EXPECT_EQ(made.generation_config.Find("bos_token_id")->integer(), 128000);
 }
 
+// Every token's bytes are there, so every text comes back as it was.
+TEST(MadeUpTokenizer, TurnsTextIntoIdsAndBack) {
+  for (const char* name : {"tiny", "opt-125m", "qwen2.5-0.5b"}) {
+    const auto files = FindModel(std::string("preset:") + name).value();
+    const auto tokenizer = OpenTokenizer(files);
+    ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+    EXPECT_EQ((*tokenizer)->vocabulary_size(), static_cast<size_t>(files.spec.vocabulary));
+    EXPECT_TRUE((*tokenizer)->chat_template().has_value());
+    for (const std::string text : {"Hello, how does the computer work?", "na\u00efve \u65e5\u672c",
+                                   "  two\n\tlines  ", ""}) {
+      const auto ids = (*tokenizer)->Encode(text, true).value();
+      ASSERT_FALSE(ids.empty());
+      EXPECT_EQ(ids[0], files.spec.bos_id);
+      EXPECT_EQ((*tokenizer)->Decode(ids, true), text);
+    }
+    const auto ids = (*tokenizer)->Encode(" the<|start|>", false).value();
+    EXPECT_EQ(ids.size(), 2u);
+    EXPECT_TRUE((*tokenizer)->is_special(ids[1]));
+  }
+}
+
 }  // namespace
 }  // namespace pinion

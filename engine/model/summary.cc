@@ -1,0 +1,212 @@
+#include "engine/model/summary.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <set>
+
+#include "engine/base/strings.h"
+#include "engine/model/tensor_list.h"
+
+namespace pinion {
+namespace {
+
+using kernels::Dtype;
+
+constexpr Dtype kDtypes[] = {Dtype::kBf16, Dtype::kF16, Dtype::kF32};
+
+const char* Name(NormKind norm) { return norm == NormKind::kRms ? "rms" : "layer"; }
+const char* Name(MlpKind mlp) { return mlp == MlpKind::kSiluGated ? "silu_gated" : "relu"; }
+
+Json BytesByDtype(uint64_t elements) {
+  Json bytes = Json::MakeObject();
+  for (const Dtype dtype : kDtypes)
+    bytes.Set(kernels::Name(dtype), elements * kernels::SizeOf(dtype));
+  return bytes;
+}
+
+// What the source holds of the model: tensors, bytes per dtype, files.
+struct Stored {
+  size_t tensors = 0;
+  std::map<std::string, uint64_t> bytes;  // by dtype
+  std::set<std::string> files;            // names without their folder
+};
+
+Stored CountStored(const DecoderSpec& spec, const TensorSource& weights) {
+  Stored stored;
+  for (const TensorSpec& tensor : TensorList(spec)) {
+    const auto info = weights.Find(tensor.name);
+    if (!info) continue;  // OpenWeights has checked; a source from elsewhere may lack some
+    ++stored.tensors;
+    stored.bytes[kernels::Name(info->dtype)] +=
+        ElementCount(info->shape) * kernels::SizeOf(info->dtype);
+    if (!info->file.empty()) stored.files.insert(info->file.substr(info->file.rfind('/') + 1));
+  }
+  return stored;
+}
+
+Json StoredJson(const Stored& stored) {
+  Json bytes = Json::MakeObject();
+  for (const auto& [dtype, count] : stored.bytes) bytes.Set(dtype, count);
+  Json json;
+  json.Set("tensors", static_cast<int64_t>(stored.tensors));
+  json.Set("bytes", std::move(bytes));
+  json.Set("files", std::vector<std::string>(stored.files.begin(), stored.files.end()));
+  return json;
+}
+
+Json TensorsJson(const DecoderSpec& spec, const TensorSource& weights) {
+  Json list = Json::MakeArray();
+  for (const TensorSpec& tensor : TensorList(spec)) {
+    const auto info = weights.Find(tensor.name);
+    if (!info) continue;
+    Json entry;
+    entry.Set("name", tensor.name);
+    entry.Set("shape", info->shape);
+    entry.Set("dtype", kernels::Name(info->dtype));
+    list.Append(std::move(entry));
+  }
+  return list;
+}
+
+// 1235814400 -> "1,235,814,400"
+std::string Grouped(uint64_t number) {
+  std::string text = StrCat(number);
+  for (size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
+  return text;
+}
+
+// Rows of cells, each column as wide as its widest cell; numbers of `right` columns to the right.
+class Table {
+ public:
+  explicit Table(std::string right) : right_(std::move(right)) {}
+  void Row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  std::string Text() const {
+    std::string text;
+    for (const auto& row : rows_) {
+      std::string line = " ";
+      for (size_t column = 0; column < row.size(); ++column) {
+        const std::string gap(Width(column) - row[column].size(), ' ');
+        line += right_[column] == 'r' ? " " + gap + row[column] : " " + row[column] + gap;
+        line += ' ';
+      }
+      text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    }
+    return text;
+  }
+
+ private:
+  size_t Width(size_t column) const {
+    size_t width = 0;
+    for (const auto& row : rows_)
+      if (column < row.size()) width = std::max(width, row[column].size());
+    return width;
+  }
+  std::string right_;  // 'l' or 'r' per column
+  std::vector<std::vector<std::string>> rows_;
+};
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  std::vector<std::string> sizes;
+  for (const int64_t size : shape) sizes.push_back(StrCat(size));
+  return Join(sizes, " x ");
+}
+
+// What the layers share is shown once, as "layers.*." and the number of layers.
+std::string TensorTable(const DecoderSpec& spec) {
+  Table table("llrr");
+  table.Row({"tensor", "shape", "copies", "parameters"});
+  for (const TensorSpec& tensor : TensorList(spec)) {
+    if (tensor.layer > 0) continue;
+    std::string name = tensor.name;
+    if (tensor.layer == 0) name.replace(name.find(".0."), 3, ".*.");
+    const uint64_t copies = tensor.layer == 0 ? static_cast<uint64_t>(spec.layers) : 1;
+    table.Row({name, ShapeText(tensor.shape), StrCat(copies),
+               Grouped(copies * ElementCount(tensor.shape))});
+  }
+  return table.Text();
+}
+
+std::string ByteTable(const DecoderSpec& spec) {
+  Table table("lrrr");
+  table.Row({"dtype", "weights", "KV per token",
+             StrCat("KV of ", Grouped(static_cast<uint64_t>(spec.max_positions)), " tokens")});
+  for (const Dtype dtype : kDtypes) {
+    const uint64_t token = KvBytesPerToken(spec, kernels::SizeOf(dtype));
+    table.Row({kernels::Name(dtype), FormatBytes(ParameterCount(spec) * kernels::SizeOf(dtype)),
+               FormatBytes(token), FormatBytes(token * static_cast<uint64_t>(spec.max_positions))});
+  }
+  return table.Text();
+}
+
+std::string Biases(const DecoderSpec& spec) {
+  std::vector<std::string> parts;
+  if (spec.qkv_bias) parts.push_back("q k v");
+  if (spec.o_bias) parts.push_back("o");
+  if (spec.mlp_bias) parts.push_back("MLP");
+  if (spec.norm_bias) parts.push_back("norms");
+  return parts.empty() ? "none" : Join(parts, ", ");
+}
+
+std::string StoredText(const ModelFiles& files, const Stored& stored) {
+  std::vector<std::string> parts;
+  for (const auto& [dtype, bytes] : stored.bytes)
+    parts.push_back(StrCat(FormatBytes(bytes), " in ", dtype));
+  const std::string where = files.folder.empty() ? "made up as they are asked for"
+                                                 : StrCat(stored.files.size(), " file",
+                                                          stored.files.size() == 1 ? "" : "s");
+  return StrCat(stored.tensors, " tensors, ", Join(parts, ", "), ", ", where);
+}
+
+}  // namespace
+
+Json SummariseModel(const ModelFiles& files, const TensorSource& weights) {
+  const DecoderSpec& spec = files.spec;
+  Json json;
+  json.Set("model", files.name);
+  json.Set("folder", files.folder.empty() ? Json() : Json(files.folder));
+  json.Set("architecture", spec.architecture);
+  for (const auto& [key, value] : {std::pair{"layers", spec.layers},
+                                   {"hidden", spec.hidden},
+                                   {"heads", spec.heads},
+                                   {"kv_heads", spec.kv_heads},
+                                   {"head_dim", spec.head_dim},
+                                   {"intermediate", spec.intermediate},
+                                   {"vocabulary", spec.vocabulary},
+                                   {"max_positions", spec.max_positions}})
+    json.Set(key, value);
+  json.Set("norm", Name(spec.norm));
+  json.Set("mlp", Name(spec.mlp));
+  json.Set("rotary", spec.rotary);
+  json.Set("tied_head", spec.tied_head);
+  json.Set("checkpoint_dtype", spec.checkpoint_dtype);
+  json.Set("bos_id", spec.bos_id ? Json(*spec.bos_id) : Json());
+  json.Set("eos_ids", spec.eos_ids);
+  json.Set("parameters", ParameterCount(spec));
+  json.Set("weight_bytes", BytesByDtype(ParameterCount(spec)));
+  json.Set("kv_bytes_per_token", BytesByDtype(KvBytesPerToken(spec, 1)));
+  json.Set("stored", StoredJson(CountStored(spec, weights)));
+  json.Set("tensors", TensorsJson(spec, weights));
+  return json;
+}
+
+std::string FormatModel(const ModelFiles& files, const TensorSource& weights) {
+  const DecoderSpec& spec = files.spec;
+  Table facts("ll");
+  facts.Row({"model", files.name});
+  facts.Row({"architecture", spec.architecture});
+  facts.Row({"parameters", Grouped(ParameterCount(spec))});
+  facts.Row({"decoder",
+             StrCat(spec.layers, " layers, hidden ", spec.hidden, ", MLP ", spec.intermediate, " (",
+                    Name(spec.mlp), "), ", Name(spec.norm), " norm, biases: ", Biases(spec))});
+  facts.Row({"attention",
+             StrCat(spec.heads, " heads of ", spec.head_dim, ", ", spec.kv_heads,
+                    " key-value heads, ", spec.rotary ? "rotary positions" : "learned positions")});
+  facts.Row({"vocabulary", StrCat(spec.vocabulary, ", head ",
+                                  spec.tied_head ? "tied to the embedding" : "of its own")});
+  facts.Row({"longest", StrCat(spec.max_positions, " tokens")});
+  facts.Row({"stored", StoredText(files, CountStored(spec, weights))});
+  return StrCat(facts.Text(), "\n", ByteTable(spec), "\n", TensorTable(spec));
+}
+
+}  // namespace pinion

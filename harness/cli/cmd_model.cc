@@ -1,0 +1,99 @@
+// `pinion model make` and `pinion model info`.
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "engine/base/strings.h"
+#include "engine/model/preset.h"
+#include "engine/model/summary.h"
+#include "harness/cli/commands.h"
+
+namespace pinion::harness {
+namespace {
+
+struct MakeOptions {
+  std::string preset, config, dtype = "auto", folder;
+  uint64_t seed = 0;
+};
+
+Result<Json> ConfigOf(const MakeOptions& options) {
+  if (!options.preset.empty()) return PresetConfig(options.preset);
+  return Json::ParseFile(options.config);
+}
+
+Status Make(const MakeOptions& options) {
+  PINION_ASSIGN(const Json config, ConfigOf(options));
+  auto spec = ReadSpec(config);
+  if (!spec) return Unexpected(std::move(spec).error().In(options.config));
+  const std::string dtype = options.dtype == "auto" ? spec->checkpoint_dtype : options.dtype;
+  PINION_TRY(WriteCheckpoint(config, dtype, options.seed, options.folder));
+  std::printf("%s: %s, %s, seed %llu\n", options.folder.c_str(), spec->architecture.c_str(),
+              dtype.c_str(), static_cast<unsigned long long>(options.seed));
+  return {};
+}
+
+struct InfoOptions {
+  std::string model;
+  bool json = false;
+};
+
+// A bare preset name will do where no folder has that name.
+std::string AsModel(const std::string& model) {
+  const auto presets = PresetNames();
+  struct stat info;
+  const bool preset = std::find(presets.begin(), presets.end(), model) != presets.end();
+  return preset && stat(model.c_str(), &info) != 0 ? "preset:" + model : model;
+}
+
+Status Info(const InfoOptions& options) {
+  PINION_ASSIGN(const ModelFiles files, FindModel(AsModel(options.model)));
+  PINION_ASSIGN(const auto weights, OpenWeights(files));
+  if (options.json)
+    std::printf("%s\n", SummariseModel(files, *weights).Dump(2).c_str());
+  else
+    std::fputs(FormatModel(files, *weights).c_str(), stdout);
+  return {};
+}
+
+void AddMake(CLI::App& model, int& exit_code) {
+  auto options = std::make_shared<MakeOptions>();
+  auto* make = model.add_subcommand("make", "write a checkpoint with made-up weights");
+  auto* what = make->add_option_group("what to make")->require_option(1);
+  what->add_option("--preset", options->preset,
+                   "a real model's shape: " + Join(PresetNames(), ", "));
+  what->add_option("--config", options->config, "a config.json");
+  make->add_option("--dtype", options->dtype,
+                   "auto, bfloat16, float16 or float32 (default auto: the config's)");
+  make->add_option("--seed", options->seed, "seed of the weights (default 0)");
+  make->add_option("DIR", options->folder, "folder to make; one that holds a model is refused")
+      ->required();
+  make->callback([options, &exit_code] {
+    if (const auto made = Make(*options); !made) exit_code = Report(made.error());
+  });
+}
+
+void AddInfo(CLI::App& model, int& exit_code) {
+  auto options = std::make_shared<InfoOptions>();
+  auto* info = model.add_subcommand("info", "shapes, parameters, bytes of weights and of KV");
+  info->add_option("MODEL", options->model,
+                   "a folder, a preset, or org/name in the Hugging Face cache")
+      ->required();
+  info->add_flag("--json", options->json, "print JSON");
+  info->callback([options, &exit_code] {
+    if (const auto told = Info(*options); !told) exit_code = Report(told.error());
+  });
+}
+
+}  // namespace
+
+void AddModel(CLI::App& app, int& exit_code) {
+  auto* model = app.add_subcommand("model", "Make checkpoints with made-up weights; look into any");
+  model->require_subcommand(1);
+  AddMake(*model, exit_code);
+  AddInfo(*model, exit_code);
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,39 @@
+#include "engine/model/summary.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/base/strings.h"
+
+namespace pinion {
+namespace {
+
+using ::testing::HasSubstr;
+
+Json Summary(const std::string& model) {
+  const auto files = FindModel(model).value();
+  return SummariseModel(files, *OpenWeights(files).value());
+}
+
+TEST(Summary, CountsWhatACheckpointHolds) {
+  const Json json = Summary(StrCat(PINION_TEST_DATA, "/models/llama"));
+  EXPECT_EQ(json.Find("parameters")->integer(), 175552);
+  EXPECT_EQ(json.Find("weight_bytes")->Find("bfloat16")->integer(), 351104);
+  EXPECT_EQ(json.Find("kv_bytes_per_token")->Find("float32")->integer(), 768);
+  EXPECT_EQ(json.Find("stored")->Find("bytes")->Dump(), R"({"bfloat16":351104})");
+  EXPECT_EQ(json.Find("stored")->Find("files")->array().size(), 4u);
+  EXPECT_EQ(json.Find("tensors")->array().size(), 29u);
+}
+
+TEST(Summary, ShowsLayersOnce) {
+  const auto files = FindModel("preset:llama-3.1-8b").value();
+  const std::string text = FormatModel(files, *OpenWeights(files).value());
+  EXPECT_THAT(text, HasSubstr("8,030,261,248"));
+  EXPECT_THAT(text, HasSubstr("model.layers.*.mlp.up_proj.weight"));
+  EXPECT_THAT(text, HasSubstr("14336 x 4096"));
+  EXPECT_THAT(text, HasSubstr("128 KiB"));  // of KV per token, as the model's own documents say
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("layers.1.")));
+}
+
+}  // namespace
+}  // namespace pinion
