@@ -40,6 +40,8 @@ class Safetensors : public ::testing::Test {
   ~Safetensors() override { std::filesystem::remove_all(folder_); }
 
   void Put(const std::string& name, const std::string& bytes) {
+    // Some file systems flush to the disk where a file replaces another, which takes milliseconds.
+    std::filesystem::remove(folder_ + "/" + name);
     ASSERT_TRUE(WriteFile(folder_ + "/" + name, bytes));
   }
   std::string ErrorOfFolder() {
