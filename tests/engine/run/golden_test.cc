@@ -1,0 +1,194 @@
+// The engine against the reference outputs of real checkpoints' small siblings: every architecture, in
+// every way of running that must not change the result. One ISA a process (oneDNN's cap cannot
+// change): the environment's PINION_TEST_ISA names it, ctest runs one process for each.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "engine/base/log.h"
+#include "engine/run/generate.h"
+#include "engine/run/score.h"
+#include "kernels/isa.h"
+#include "tests/engine/model/golden.h"
+
+namespace pinion {
+namespace {
+
+using testing::GoldenPrompt;
+
+const char* TestIsa() {
+  const char* isa = std::getenv("PINION_TEST_ISA");
+  return isa ? isa : "auto";
+}
+
+bool IsaUsable() {
+  const auto wanted = kernels::ParseIsa(TestIsa());
+  const auto& usable = kernels::UsableIsas();
+  return std::string(TestIsa()) == "auto" ||
+         (wanted && std::find(usable.begin(), usable.end(), *wanted) != usable.end());
+}
+
+struct Setup {
+  const char* name;
+  std::function<void(EngineOptions&)> change;
+};
+
+const Setup kSetups[] = {
+    {"Default", [](EngineOptions&) {}},
+    {"TwoRanks", [](EngineOptions& o) { o.tensor_parallel = 2, o.threads_bind = "nobind"; }},
+    {"FourRanks", [](EngineOptions& o) { o.tensor_parallel = 4, o.threads_bind = "nobind"; }},
+    {"ChunksOfSeven", [](EngineOptions& o) { o.max_num_batched_tokens = 7; }},
+    {"NoPrefixCache", [](EngineOptions& o) { o.prefix_caching = false; }},
+    {"OneSequenceAtATime", [](EngineOptions& o) { o.max_num_seqs = 1; }},
+    {"SmallBlocks", [](EngineOptions& o) { o.block_size = 16; }},
+    {"TwoRanksInChunksUnderPressure",
+     [](EngineOptions& o) {
+       o.tensor_parallel = 2, o.threads_bind = "nobind", o.max_num_batched_tokens = 7;
+       o.block_size = 16;
+     }},
+};
+
+EngineOptions OptionsFor(const std::string& model, const Setup& setup, const char* dtype) {
+  EngineOptions options;
+  options.model = testing::ModelFolder(model);
+  options.dtype = dtype;
+  options.isa = TestIsa();
+  options.kv_cache_bytes = 64 << 20;
+  setup.change(options);
+  return options;
+}
+
+std::vector<Prompt> PromptsOf(const std::vector<GoldenPrompt>& golden) {
+  std::vector<Prompt> prompts;
+  for (const GoldenPrompt& each : golden) prompts.push_back({each.input_ids, Json::MakeObject(), {}});
+  return prompts;
+}
+
+// Index of the first generated token that differs though the reference's choice was clear; -1: none.
+// After a near tie (two best within 1e-3 nat) the texts may go on differently.
+int FirstRealDifference(const GoldenPrompt& golden, const std::vector<int32_t>& got) {
+  for (size_t i = 0; i < golden.greedy_ids.size(); ++i) {
+    if (i < got.size() && got[i] == golden.greedy_ids[i]) continue;
+    const auto& top = golden.top_logprobs[i];
+    const bool tie = top[0].second - top[1].second < 1e-3;
+    return tie && i < got.size() && got[i] == top[1].first ? -1 : static_cast<int>(i);
+  }
+  return -1;
+}
+
+// Sum of squared errors, number of logits and the largest error relative to the RMS.
+struct LogitError {
+  double squares = 0, count = 0, worst = 0;
+};
+
+LogitError CompareLogits(Engine& engine, const std::vector<GoldenPrompt>& golden) {
+  LogitError error;
+  std::map<uint64_t, size_t> seen;
+  engine.SetScoreSink([&](uint64_t request, size_t position, const float* logits, size_t vocabulary) {
+    const GoldenPrompt& prompt = golden[request];
+    EXPECT_EQ(position, seen[request]++) << "positions come in order, each once";
+    EXPECT_EQ(vocabulary, prompt.vocabulary);
+    const size_t first = prompt.input_ids.size() - prompt.rows;
+    if (position < first) return;
+    const float* want = prompt.logits.data() + (position - first) * vocabulary;
+    for (size_t i = 0; i < vocabulary; ++i) {
+      const double difference = static_cast<double>(logits[i]) - want[i];
+      error.squares += difference * difference;
+      error.worst = std::max(error.worst, std::abs(difference) / prompt.logit_rms);
+    }
+    error.count += static_cast<double>(vocabulary);
+  });
+  for (size_t i = 0; i < golden.size(); ++i)
+    EXPECT_TRUE(engine.Add({i, golden[i].input_ids, {}, true}));
+  std::vector<TokenEvent> events;
+  while (!engine.idle()) engine.Step(events);
+  for (size_t i = 0; i < golden.size(); ++i) EXPECT_EQ(seen[i], golden[i].input_ids.size());
+  return error;
+}
+
+class Golden : public ::testing::TestWithParam<std::tuple<const char*, const Setup*>> {
+ protected:
+  void SetUp() override {
+    if (!IsaUsable()) GTEST_SKIP() << "this machine has no " << TestIsa();
+    SetLogLevel(LogLevel::kError);
+    golden_ = testing::LoadGolden(std::get<0>(GetParam()));
+  }
+  std::unique_ptr<Engine> Start(const char* dtype) {
+    auto engine = Engine::Start(OptionsFor(std::get<0>(GetParam()), *std::get<1>(GetParam()), dtype));
+    EXPECT_TRUE(engine) << engine.error().message;
+    return engine ? *std::move(engine) : nullptr;
+  }
+  std::vector<GoldenPrompt> golden_;
+};
+
+TEST_P(Golden, Float32LogitsAreTheReferences) {
+  const auto engine = Start("float32");
+  ASSERT_TRUE(engine);
+  const LogitError error = CompareLogits(*engine, golden_);
+  EXPECT_GT(error.count, 0);
+  EXPECT_LT(error.worst, 3e-4);
+}
+
+TEST_P(Golden, Float32GreedyTokensAreTheReferences) {
+  const auto engine = Start("float32");
+  ASSERT_TRUE(engine);
+  SamplingParams params;
+  params.max_tokens = 32;
+  params.ignore_eos = true;
+  const auto prompts = PromptsOf(golden_);
+  for (const char* pass : {"first", "again"}) {
+    const auto results = Generate(*engine, nullptr, prompts, params);
+    for (size_t i = 0; i < golden_.size(); ++i) {
+      EXPECT_TRUE(results[i].error);
+      EXPECT_EQ(FirstRealDifference(golden_[i], results[i].output_ids), -1)
+          << pass << ", prompt " << i << ": " << ::testing::PrintToString(results[i].output_ids);
+      EXPECT_EQ(results[i].finish, FinishReason::kLength);
+    }
+  }
+  // The longest prompts fill whole blocks; the second pass finds them.
+  const bool caching = std::get<1>(GetParam())->name != std::string("NoPrefixCache");
+  EXPECT_EQ(engine->stats().kv.prefix_hit_tokens > 0, caching);
+}
+
+TEST_P(Golden, Bfloat16ErrorIsAtMostTwiceTheReferences) {
+  const auto engine = Start("bfloat16");
+  ASSERT_TRUE(engine);
+  const LogitError error = CompareLogits(*engine, golden_);
+  double reference = 0, rows = 0;
+  for (const GoldenPrompt& prompt : golden_) {
+    const auto n = static_cast<double>(prompt.rows);
+    reference += n * prompt.bf16_rms_error * prompt.bf16_rms_error;
+    rows += n;
+  }
+  EXPECT_LT(std::sqrt(error.squares / error.count), 2 * std::sqrt(reference / rows));
+}
+
+TEST_P(Golden, Float16ErrorIsBelowBfloat16s) {
+  const auto engine = Start("float16");
+  ASSERT_TRUE(engine);
+  const LogitError error = CompareLogits(*engine, golden_);
+  EXPECT_LT(std::sqrt(error.squares / error.count), golden_[0].bf16_rms_error / 2);
+}
+
+std::vector<const Setup*> Setups() {
+  std::vector<const Setup*> setups;
+  for (const Setup& setup : kSetups) setups.push_back(&setup);
+  return setups;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, Golden,
+    ::testing::Combine(::testing::Values("llama", "llama2", "qwen2", "opt", "tiny-trained"),
+                       ::testing::ValuesIn(Setups())),
+    [](const auto& info) {
+      std::string name = std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param)->name;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
+
+}  // namespace
+}  // namespace pinion
