@@ -13,6 +13,9 @@ namespace {
 const std::vector<void (*)(CLI::App&, int&)> kCommands = {
     AddTopo,
     AddModel,
+    AddRun,
+    AddScore,
+    AddTokenize,
 };
 
 // `-tp 2` and `-tp=2`, as vLLM's users write it, would be read as bundled one-letter flags.

@@ -1,0 +1,137 @@
+// The engine's side of the chat helper: starts it, asks it, kills it when it takes too long.
+
+#include "engine/text/chat.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "engine/base/clock.h"
+#include "engine/base/strings.h"
+#include "engine/text/frames.h"
+
+namespace pinion {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kRenderLimitNs = 2 * kSecond;
+// Python and Jinja2 take 50 ms to start on an idle machine; a busy one may need very much more.
+constexpr int64_t kStartLimitNs = 30 * kSecond;
+
+std::string HelperPath() {
+  const char* named = std::getenv("PINION_BINARY");
+  return named && *named ? named : SelfPath();
+}
+
+// An owned file descriptor.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_ = -1;
+};
+
+// One running helper process.
+struct Helper {
+  Process process;
+  Descriptor socket;
+
+  static Result<Helper> Start() {
+    std::array<int, 2> ends;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+      return Fail(ErrorCode::kIo, StrCat("cannot make a socket: ", std::strerror(errno)));
+    Descriptor ours(ends[0]), theirs(ends[1]);
+    Process::Options options;
+    options.arguments = {HelperPath(), "chat-helper"};
+    options.stdout_fd = STDERR_FILENO;  // results belong to our standard output alone
+    options.pass_fds = {{theirs.get(), 3}, {theirs.get(), 4}};
+    PINION_ASSIGN(Process process, Process::Start(options));
+    Helper helper{std::move(process), std::move(ours)};
+    theirs = Descriptor();
+    auto ready = ReadFrame(helper.socket.get(), NowNs() + kStartLimitNs);
+    if (!ready) return Unexpected(std::move(ready).error().In("the chat helper does not start"));
+    return helper;
+  }
+
+  Result<std::string> Ask(const std::string& request) {
+    const int64_t deadline = NowNs() + kRenderLimitNs;
+    PINION_TRY(WriteFrame(socket.get(), request, deadline));
+    return ReadFrame(socket.get(), deadline);
+  }
+};
+
+Result<std::string> ReadAnswer(const std::string& text) {
+  PINION_ASSIGN(const Json answer, Json::Parse(text));
+  if (const Json* error = answer.Find("error")) {
+    PINION_ASSIGN(const std::string type, Require<std::string>(*error, "type"));
+    PINION_ASSIGN(const std::string message, Require<std::string>(*error, "message"));
+    return Fail(ErrorCode::kUsage, StrCat(type, ": ", message));
+  }
+  return Require<std::string>(answer, "rendered");
+}
+
+}  // namespace
+
+struct ChatRenderer::State {
+  std::optional<std::string> now;
+  std::optional<Helper> helper;
+};
+
+ChatRenderer::ChatRenderer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+ChatRenderer::~ChatRenderer() = default;
+
+Result<std::unique_ptr<ChatRenderer>> ChatRenderer::Start(std::optional<std::string> now) {
+  auto state = std::make_unique<State>();
+  state->now = std::move(now);
+  PINION_ASSIGN(state->helper, Helper::Start());
+  return std::unique_ptr<ChatRenderer>(new ChatRenderer(std::move(state)));
+}
+
+Result<std::string> ChatRenderer::Render(const ChatRequest& request) {
+  Json message = Json::MakeObject();
+  message.Set("template", request.chat_template);
+  message.Set("messages", request.messages);
+  message.Set("tools", request.tools);
+  message.Set("kwargs", request.kwargs);
+  message.Set("continue_final_message", request.continue_final_message);
+  message.Set("now", state_->now ? Json(*state_->now) : Json());
+  const std::string text = message.Dump();
+
+  // The helper dies with the thread that started it, so an idle one may be gone: ask a new one,
+  // once.
+  for (int attempt = 0;; ++attempt) {
+    const bool fresh = !state_->helper;
+    if (fresh) {
+      PINION_ASSIGN(state_->helper, Helper::Start());
+    }
+    auto answer = state_->helper->Ask(text);
+    if (answer) return ReadAnswer(*answer);
+    state_->helper.reset();  // killed: whatever it was doing, it is out of step
+    const bool gone = answer.error().code == ErrorCode::kIo;
+    if (gone && !fresh && attempt == 0) continue;
+    if (gone)
+      return Fail(ErrorCode::kExhausted,
+                  "the chat template brought its helper process down, most likely by memory");
+    return Fail(ErrorCode::kExhausted,
+                StrCat("the chat template was stopped: it may run for ", kRenderLimitNs / kSecond,
+                       " s and write ", FormatBytes(kMaxFrameBytes)));
+  }
+}
+
+}  // namespace pinion

@@ -1,0 +1,193 @@
+"""Renders chat templates as transformers does; runs inside the helper process (see README.md).
+
+`handle` takes one request as JSON text and returns one answer as JSON text.
+"""
+
+import datetime
+import functools
+import json
+
+import jinja2
+import jinja2.exceptions
+import jinja2.ext
+import jinja2.nodes
+import jinja2.sandbox
+import jinja2.utils
+
+REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")
+# Marks where the final message ends, so that what the template adds after it can be cut off.
+CONTINUE_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
+MAX_CACHED_TEMPLATES = 64
+
+
+class GenerationTag(jinja2.ext.Extension):
+    """{% generation %}...{% endgeneration %}: marks the assistant's text for training; gives its body."""
+
+    tags = {"generation"}
+
+    def parse(self, parser):
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        call = self.call_method("_body")
+        return jinja2.nodes.CallBlock(call, [], [], body).set_lineno(line)
+
+    def _body(self, caller):
+        return caller()
+
+
+class Namespace(jinja2.utils.Namespace):
+    """namespace(), without attributes that begin with an underscore."""
+
+    def __init__(*args, **kwargs):
+        self = args[0]
+        fields = dict(*args[1:], **kwargs)
+        for name in fields:
+            refuse_underscore(name)
+        jinja2.utils.Namespace.__init__(self, fields)
+
+    def __setitem__(self, name, value):
+        refuse_underscore(name)
+        super().__setitem__(name, value)
+
+
+def refuse_underscore(name):
+    if str(name).startswith("_"):
+        raise jinja2.exceptions.SecurityError(
+            "Chat templates cannot store underscore-prefixed attributes on a namespace, "
+            f"but got {name!r}. Please rename the attribute."
+        )
+
+
+class DictFunction:
+    """dict(...) and dict.fromkeys(...), nothing else of the class."""
+
+    __slots__ = ()
+
+    def __call__(self, *args, **kwargs):
+        return dict(*args, **kwargs)
+
+    def fromkeys(self, keys, value=None):
+        return dict.fromkeys(keys, value)
+
+
+def raise_exception(message):
+    raise jinja2.exceptions.TemplateError(message)
+
+
+def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
+
+
+class Clock:
+    """What strftime_now tells; `fixed` is an ISO time or None for the real one."""
+
+    fixed = None
+
+    @classmethod
+    def strftime(cls, pattern):
+        now = datetime.datetime.fromisoformat(cls.fixed) if cls.fixed else datetime.datetime.now()
+        return now.strftime(pattern)
+
+
+def make_environment():
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[GenerationTag, jinja2.ext.loopcontrols],
+    )
+    environment.filters["tojson"] = tojson
+    environment.globals["raise_exception"] = raise_exception
+    environment.globals["strftime_now"] = Clock.strftime
+    environment.globals["namespace"] = Namespace
+    environment.globals["dict"] = DictFunction()
+    return environment
+
+
+ENVIRONMENT = make_environment()
+
+
+@functools.lru_cache(maxsize=MAX_CACHED_TEMPLATES)
+def compiled(source):
+    return ENVIRONMENT.from_string(source)
+
+
+def with_reasoning_aliases(message):
+    """Templates read the reasoning under one of two names: give it under both."""
+    if not isinstance(message, dict):
+        raise TypeError(f"Each message must be a dict, but got {type(message).__name__}.")
+    for key in REASONING_KEYS:
+        if message.get(key) is not None:
+            value = message[key]
+            return {"thinking": value, **message, "reasoning_content": value}
+    return message
+
+
+def tag_final_message(messages):
+    """Appends the tag to the last text of the last message; returns that text without it."""
+    if not messages:
+        raise ValueError("continue_final_message is set but there are no messages")
+    content = messages[-1].get("content")
+    if isinstance(content, list):
+        for part in reversed(content):
+            if isinstance(part, dict) and isinstance(part.get("text"), str):
+                text = part["text"]
+                part["text"] = text + CONTINUE_TAG
+                return text
+    if not isinstance(content, str):
+        raise ValueError(
+            "continue_final_message is set but we could not find any text to continue "
+            "in the final message!"
+        )
+    messages[-1]["content"] = content + CONTINUE_TAG
+    return content
+
+
+def cut_after_final_message(rendered, final):
+    bare_tag = CONTINUE_TAG.strip()
+    if final.strip() not in rendered or bare_tag not in rendered:
+        raise ValueError(
+            "continue_final_message is set but the final message does not appear in the chat "
+            "after applying the chat template! This can happen if the chat template deletes "
+            "portions of the final message. Please verify the chat template and final message "
+            "in your chat to ensure they are compatible."
+            f"Final message to continue: {final}\nRendered chat:\n{rendered}"
+        )
+    end = rendered.rindex(bare_tag)
+    kept = rendered[:end]
+    # Where the template trimmed the tag's own space, it trimmed the message's too.
+    return kept if rendered.startswith(CONTINUE_TAG, end) else kept.rstrip()
+
+
+def render(request):
+    Clock.fixed = request.get("now")
+    variables = {"messages": [], "tools": None, "documents": None, "add_generation_prompt": False}
+    variables.update(request.get("kwargs") or {})
+    variables["messages"] = [with_reasoning_aliases(m) for m in request["messages"]]
+    variables["tools"] = request.get("tools")
+    template = compiled(request["template"])
+    if not request.get("continue_final_message"):
+        return template.render(variables)
+    final = tag_final_message(variables["messages"])
+    return cut_after_final_message(template.render(variables), final)
+
+
+def describe(error):
+    # A syntax error's str() adds the line; its message alone is what transformers' users see.
+    message = error.message if isinstance(error, jinja2.exceptions.TemplateError) else str(error)
+    return {"type": type(error).__name__, "message": message or ""}
+
+
+def handle(request_text):
+    try:
+        answer = {"rendered": render(json.loads(request_text))}
+    except Exception as error:  # whatever a template does is its own error, never the helper's
+        answer = {"error": describe(error)}
+    # Half a surrogate pair cannot leave as UTF-8.
+    text = json.dumps(answer, ensure_ascii=False)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,87 @@
+// `pinion tokenize`: text, ids and chats through a model's tokenizer, line by line. And the hidden
+// `chat-helper`, which renders templates for the other commands.
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <optional>
+
+#include "engine/base/file.h"
+#include "engine/base/json.h"
+#include "engine/base/strings.h"
+#include "engine/text/tokenize_line.h"
+#include "harness/cli/commands.h"
+
+namespace pinion::harness {
+namespace {
+
+struct TokenizeOptions {
+  std::string folder, input, output = "-";
+  std::optional<std::string> chat_template, now;
+};
+
+Result<std::string> ReadInput(const std::string& path) {
+  if (path == "-")
+    return std::string(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+  return ReadFile(path);
+}
+
+Result<std::string> AnswerLines(LineTokenizer& tokenizer, const TokenizeOptions& options) {
+  PINION_ASSIGN(const std::string text, ReadInput(options.input));
+  std::string answers;
+  size_t number = 0;
+  for (const std::string& line : Split(text, '\n')) {
+    ++number;
+    if (Trim(line).empty()) continue;
+    const std::string where = StrCat("line ", number, " of '", options.input, "'");
+    const auto request = Json::Parse(line);
+    if (!request) return Unexpected(Error{ErrorCode::kUsage, request.error().message}.In(where));
+    auto answer = tokenizer.Answer(*request);
+    if (!answer) return Unexpected(std::move(answer).error().In(where));
+    answers += answer->Dump() + '\n';
+  }
+  return answers;
+}
+
+Status RunTokenize(const TokenizeOptions& options) {
+  std::optional<std::string> chat_template;
+  if (options.chat_template) {
+    PINION_ASSIGN(chat_template, ReadFile(*options.chat_template));
+  }
+  PINION_ASSIGN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizer(options.folder));
+  LineTokenizer lines(*tokenizer, std::move(chat_template), options.now);
+  PINION_ASSIGN(const std::string answers, AnswerLines(lines, options));
+  if (options.output != "-") return WriteFile(options.output, answers);
+  const bool written = std::fwrite(answers.data(), 1, answers.size(), stdout) == answers.size();
+  if (!written || std::fflush(stdout) != 0)
+    return Fail(ErrorCode::kIo, "cannot write to standard output");
+  return {};
+}
+
+}  // namespace
+
+void AddTokenize(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<TokenizeOptions>();
+  auto* cmd = app.add_subcommand("tokenize", "Encode, decode and render lines of JSON");
+  cmd->add_option("DIR", options->folder, "folder with tokenizer.json")->required();
+  cmd->add_option("--input", options->input, "JSON lines to read, '-' for standard input")
+      ->required();
+  cmd->add_option("--output", options->output, "JSON lines to write, '-' for standard output")
+      ->capture_default_str();
+  cmd->add_option("--chat-template", options->chat_template,
+                  "Jinja file to use instead of the model's template");
+  cmd->add_option("--now", options->now,
+                  "ISO time that templates see, such as 2025-03-04T09:05:07");
+  cmd->callback([options, &exit_code] {
+    const Status done = RunTokenize(*options);
+    exit_code = done ? 0 : Report(done.error());
+  });
+
+  auto* helper = app.add_subcommand("chat-helper", "Render chat templates for another process");
+  helper->group("");  // not for people
+  helper->callback([&exit_code] { exit_code = RunChatHelper(); });
+}
+
+}  // namespace pinion::harness
