@@ -35,7 +35,7 @@ double Reach(const Results& results, Objective objective) {
     if (comparison->ratio.interval)
       reach = std::max(reach, std::abs(comparison->ratio.interval->high - 1));
   }
-  return std::clamp(reach, 0.05, 0.3);
+  return std::clamp(reach, 0.05, 0.5);
 }
 
 // A ratio with its interval on a line whose middle is the default; the band is the floor.
@@ -76,8 +76,7 @@ Html FigureCell(const Candidate& candidate, const char* metric, int concurrency)
   const char* unit = FindMetric(metric)->unit;
   Html cell = Text(FormatFigure(unit, series->estimate.median));
   if (const auto& interval = series->estimate.interval)
-    cell += Tag("span", "small faint",
-                FormatFigure(unit, interval->low) + " to " + FormatFigure(unit, interval->high));
+    cell += Tag("span", "small faint", FormatRange(unit, interval->low, interval->high));
   return Tag("td", "number", cell);
 }
 
@@ -85,7 +84,7 @@ Html NameCell(const Results& results, const Candidate& candidate) {
   Html cell = Tag("span", "name", SettingsText(candidate));
   for (const Verdict& verdict : results.verdicts)
     if (verdict.recommended == candidate.id && verdict.outcome != Outcome::kNoData)
-      cell += Tag("span", "tag", "best for " + verdict.objective);
+      cell += Tag("span", "tag", "for " + verdict.objective);
   std::vector<std::string> notes;
   if (candidate.status == CandidateStatus::kDropped)
     notes.push_back("dropped: " + candidate.reason);
@@ -103,7 +102,7 @@ Html HeaderRow(const Results& results) {
              Tag("th", "number", "batch output") + Tag("th", "number", "first token") +
              Tag("th", "number", "per token");
   for (const Objective objective : results.definition.objectives)
-    row += Tag("th", "ratio", std::string(Name(objective)) + " vs default");
+    row += Tag("th", "ratio", Name(objective));
   return Tag("thead", Tag("tr", row));
 }
 

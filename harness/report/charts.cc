@@ -34,7 +34,7 @@ Json HeatCell(const std::string& binding, int threads, const Candidate& best, do
   cell.Set("binding", binding);
   cell.Set("threads", threads);
   cell.Set("percent", (ratio - 1) * 100);
-  cell.Set("text", FormatChange(ratio));
+  cell.Set("text", best.is_anchor ? "defaults" : FormatChange(ratio));
   cell.Set("configuration", SettingsText(best));
   return cell;
 }

@@ -21,7 +21,8 @@ std::string CodeBlock(const std::string& text) { return "```sh\n" + text + "\n``
 
 std::string VerdictText(const Results& results, const Verdict& verdict, const std::string& folder) {
   const Words words = InWords(results, verdict);
-  std::string text = StrCat("## ", verdict.objective, "\n\n**", Escape(words.headline), "**  \n");
+  std::string text = StrCat("## ", verdict.objective, "\n\n**", Escape(words.headline), "**",
+                            words.gain.empty() ? "" : ": " + Escape(words.gain), "  \n");
   if (!words.confidence.empty()) text += Escape(words.confidence) + "; ";
   text += Escape(words.floor) + ".\n\n";
   if (!words.tied.empty()) text += Escape(words.tied) + ".\n\n";

@@ -32,27 +32,28 @@ Html Notices(const Results& results) {
   return notices;
 }
 
+// "727 tokens/s, 712 to 742; defaults 512 tokens/s", one line a figure.
+Html FigureRow(const Figure& figure, const Candidate* anchor) {
+  const Estimate& estimate = figure.series->estimate;
+  const std::string unit = figure.metric->unit;
+  Html value = Tag("b", "", FormatFigure(unit, estimate.median));
+  std::string around;
+  if (estimate.interval)
+    around = FormatRange(unit, estimate.interval->low, estimate.interval->high);
+  if (const Series* before =
+          anchor ? anchor->Find(figure.series->metric, figure.series->concurrency) : nullptr;
+      before && before->estimate.n > 0)
+    around += StrCat(around.empty() ? "" : "; ", "defaults ",
+                     FormatFigure(unit, before->estimate.median));
+  return Tag("dt", "", figure.name) + Tag("dd", value + Tag("span", "small faint", around));
+}
+
 Html Figures(const Results& results, const Verdict& verdict, Objective objective) {
   const Candidate* candidate = results.Find(verdict.recommended);
-  const Candidate* anchor = results.candidates.empty() ? nullptr : &results.candidates.front();
+  if (!candidate) return {};
+  const Candidate* anchor = candidate->is_anchor ? nullptr : &results.candidates.front();
   Html list;
-  if (!candidate) return list;
-  for (const Figure& figure : FiguresOf(*candidate, objective)) {
-    const Estimate& estimate = figure.series->estimate;
-    const std::string unit = figure.metric->unit;
-    Html value = Tag("b", "", FormatFigure(unit, estimate.median));
-    if (estimate.interval)
-      value += Tag("span", "faint",
-                   StrCat(" ", FormatFigure(unit, estimate.interval->low), " to ",
-                          FormatFigure(unit, estimate.interval->high)));
-    const Series* before = anchor == candidate || !anchor
-                               ? nullptr
-                               : anchor->Find(figure.series->metric, figure.series->concurrency);
-    if (before && before->estimate.n > 0)
-      value +=
-          Tag("span", "faint", StrCat(", defaults ", FormatFigure(unit, before->estimate.median)));
-    list += Tag("dt", "", figure.name) + Tag("dd", value);
-  }
+  for (const Figure& figure : FiguresOf(*candidate, objective)) list += FigureRow(figure, anchor);
   return Tag("dl", list);
 }
 
@@ -63,7 +64,7 @@ Html Card(const Results& results, const Verdict& verdict, Objective objective) {
               Tag("p", won ? "change won" : "change",
                   won ? FormatChange(verdict.ratio.median) : std::string("defaults")) +
               Tag("p", "headline", words.headline) + Figures(results, verdict, objective);
-  std::string evidence = words.confidence.empty() ? "" : words.confidence + "; ";
+  const std::string evidence = words.confidence.empty() ? "" : words.confidence + "; ";
   card += Tag("p", "faint", evidence + words.floor + ".");
   if (!words.tied.empty()) card += Tag("p", "faint", words.tied + ".");
   return Tag("article", "card", card);

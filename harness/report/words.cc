@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 
 #include "engine/base/strings.h"
 
@@ -24,17 +25,17 @@ std::string Significant(double value) {
 
 std::string Percent(double fraction) { return Printf("%.1f %%", fraction * 100); }
 
-std::string MoreText(Objective objective, double ratio) {
-  const std::string percent = Percent(ratio - 1);
+// What a gain of this objective is made of.
+const char* GainNoun(Objective objective) {
   switch (objective) {
     case Objective::kThroughput:
-      return percent + " more tokens per second than the defaults";
+      return "more tokens per second";
     case Objective::kLatency:
-      return percent + " faster answers than the defaults";
+      return "faster answers";
     case Objective::kBalanced:
       break;
   }
-  return percent + " better than the defaults, throughput and latency weighed equally";
+  return "better balance of both";
 }
 
 Objective ObjectiveOf(const Results& results, const Verdict& verdict) {
@@ -61,8 +62,12 @@ std::string Headline(const Results& results, const Verdict& verdict) {
     case Outcome::kWinner:
       break;
   }
-  return StrCat(NameOf(results, verdict.recommended), ": ",
-                MoreText(ObjectiveOf(results, verdict), verdict.ratio.median));
+  return NameOf(results, verdict.recommended);
+}
+
+std::string Gain(const Results& results, const Verdict& verdict) {
+  if (verdict.outcome != Outcome::kWinner) return "";
+  return StrCat(Percent(verdict.ratio.median - 1), " ", GainNoun(ObjectiveOf(results, verdict)));
 }
 
 // What the decision rests on: the winner's ratio, or the best alternative's where nothing won.
@@ -114,6 +119,13 @@ std::string FormatFigure(const std::string& unit, double value) {
   return StrCat(Significant(value), " ", unit);
 }
 
+std::string FormatRange(const std::string& unit, double low, double high) {
+  const std::string from = FormatFigure(unit, low), to = FormatFigure(unit, high);
+  const std::string suffix = to.substr(to.find(' '));
+  const bool same_unit = from.ends_with(suffix);
+  return StrCat(same_unit ? from.substr(0, from.size() - suffix.size()) : from, " to ", to);
+}
+
 std::string FormatChange(double ratio) { return Printf("%+.1f %%", (ratio - 1) * 100); }
 
 std::string FormatChangeInterval(const Estimate& ratio) {
@@ -150,7 +162,7 @@ const char* Goal(Objective objective) {
 }
 
 Words InWords(const Results& results, const Verdict& verdict) {
-  Words words{Headline(results, verdict), Confidence(results, verdict), "",
+  Words words{Headline(results, verdict), Gain(results, verdict), Confidence(results, verdict), "",
               TiedText(results, verdict)};
   words.floor = verdict.floor > 0 ? StrCat("differences below ", Percent(verdict.floor),
                                            " cannot be resolved here")
@@ -159,19 +171,26 @@ Words InWords(const Results& results, const Verdict& verdict) {
 }
 
 std::string Answer(const Results& results) {
-  std::vector<std::string> winners;
-  std::string undecided;
+  // Grouped by what is recommended: one configuration often wins more than one objective.
+  std::map<int, std::vector<std::string>> gains;
+  std::vector<std::string> kept;
+  bool undecided = results.verdicts.empty();
   for (const Verdict& verdict : results.verdicts) {
+    undecided |= verdict.outcome == Outcome::kNoData || verdict.outcome == Outcome::kTooFewRounds;
     if (verdict.outcome == Outcome::kWinner)
-      winners.push_back(StrCat("for ", verdict.objective, " ", NameOf(results, verdict.recommended),
-                               " (", FormatChange(verdict.ratio.median), ")"));
-    if (verdict.outcome == Outcome::kNoData || verdict.outcome == Outcome::kTooFewRounds)
-      undecided = "too little was measured to recommend anything but the defaults";
+      gains[verdict.recommended].push_back(Gain(results, verdict));
+    else
+      kept.push_back(verdict.objective);
   }
-  if (!winners.empty()) return StrCat("Change the defaults ", Join(winners, ", "), ".");
-  if (!undecided.empty() || results.verdicts.empty())
-    return "Keep the defaults for now: too little was measured to recommend anything else.";
-  return "Keep the defaults: no other configuration was found to be better.";
+  if (gains.empty())
+    return undecided
+               ? "Keep the defaults for now: too little was measured to recommend anything else."
+               : "Keep the defaults: no other configuration was found to be better.";
+  std::vector<std::string> parts;
+  for (const auto& [candidate, won] : gains)
+    parts.push_back(StrCat(NameOf(results, candidate), " gives ", Join(won, " and ")));
+  if (!kept.empty()) parts.push_back(StrCat("for ", Join(kept, " and "), " keep the defaults"));
+  return Join(parts, "; ") + ".";
 }
 
 std::vector<Figure> FiguresOf(const Candidate& candidate, Objective objective) {
@@ -195,7 +214,8 @@ std::string MachineLine(const Json& fingerprint) {
   const std::pair<const char*, const char*> counts[] = {{"cores", "core"}, {"cpus", "CPU"}};
   for (const auto& [key, noun] : counts)
     if (const int64_t count = IntegerAt(fingerprint, key)) parts.push_back(Counted(count, noun));
-  if (const Json* nodes = fingerprint.Find("nodes"); nodes && nodes->is_array())
+  const Json* nodes = fingerprint.Find("nodes");
+  if (nodes && nodes->is_array() && !nodes->array().empty())
     parts.push_back(Counted(static_cast<int64_t>(nodes->array().size()), "NUMA node"));
   return Join(parts, ", ");
 }

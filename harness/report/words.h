@@ -11,6 +11,8 @@ namespace pinion::harness {
 
 // "41.3 tokens/s", "183 ms", "2.1 GiB": three significant digits in a unit that fits.
 std::string FormatFigure(const std::string& unit, double value);
+// "712 to 742 tokens/s": the unit once where both ends fit it.
+std::string FormatRange(const std::string& unit, double low, double high);
 // 1.082 -> "+8.2 %".
 std::string FormatChange(double ratio);
 // "+3.1 to +12.0 %"; "no interval (n = 4)" where there are too few rounds for one.
@@ -25,7 +27,8 @@ const char* Goal(Objective objective);
 
 // A verdict in plain words: what to do, and how much it gives.
 struct Words {
-  std::string headline;    // "threads_bind=0-1: 8.2 % more tokens per second than the defaults"
+  std::string headline;    // "threads_bind=0-1" or "No difference found: keep the defaults"
+  std::string gain;        // "8.2 % more tokens per second than the defaults"; empty: none
   std::string confidence;  // interval, rounds, confirmation
   std::string floor;       // "differences below 2.1 % cannot be resolved here"
   std::string tied;        // "not told apart from it: ..."; may be empty

@@ -123,7 +123,7 @@ Results PlantedResults(const std::string& hostile) {
   results.machine.Set("cpu_model", "Imagined CPU" + hostile);
   results.machine.Set("cores", 2);
   results.machine.Set("cpus", 2);
-  results.machine.Set("nodes", Json::MakeArray());
+  results.machine.Set("nodes", *Json::Parse(R"([{"id":0,"cpus":2}])"));
   results.budget.Set("cpus", std::vector<int>{0, 1});
   results.budget.Set("memory_total_bytes", int64_t{25} << 30);
   results.model_facts.Set("architecture", "LlamaForCausalLM" + hostile);
