@@ -16,6 +16,7 @@ const std::vector<void (*)(CLI::App&, int&)> kCommands = {
     AddRun,
     AddScore,
     AddTokenize,
+    AddLaunch,
 };
 
 // `-tp 2` and `-tp=2`, as vLLM's users write it, would be read as bundled one-letter flags.

@@ -10,7 +10,6 @@
 #include "engine/base/strings.h"
 #include "engine/host/binding.h"
 #include "engine/model/model.h"
-#include "kernels/isa.h"
 
 namespace pinion::harness {
 namespace {
@@ -48,13 +47,6 @@ void CompareCpus(const Json& measured, const Budget& budget, std::vector<std::st
   if (gone.empty()) return;
   warnings.push_back(StrCat("CPUs ", FormatCpuList(gone), ", which the profile was measured on, ",
                             "may not be used here; allowed are ", FormatCpuList(budget.cpus)));
-}
-
-Status CheckIsa(const std::string& isa, const std::vector<std::string>& usable) {
-  if (isa == "auto" || std::find(usable.begin(), usable.end(), isa) != usable.end()) return {};
-  return Fail(
-      ErrorCode::kUnsupported,
-      StrCat("isa '", isa, "' is not usable on this machine, which has ", Join(usable, ", ")));
 }
 
 Result<Plan> PlanOf(const EngineOptions& options, const Surroundings& here) {
@@ -101,7 +93,6 @@ Result<Surroundings> LookAround() {
   PINION_ASSIGN(here.machine, ThisMachine());
   PINION_ASSIGN(here.budget, ComputeBudget(here.machine));
   here.fingerprint = MachineFingerprint(here.machine);
-  for (const kernels::Isa isa : kernels::UsableIsas()) here.isas.push_back(kernels::Name(isa));
   here.library_folders = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"};
   if (const char* preload = std::getenv("LD_PRELOAD")) here.preload = preload;
   return here;
@@ -114,8 +105,8 @@ Result<Launch> PlanLaunch(const LaunchRequest& request, const Surroundings& here
   if (!options) return Unexpected(CannotLaunch(std::move(options).error()));
   if (auto model = FindModel(options->model); !model)
     return Unexpected(CannotLaunch(std::move(model).error()));
-  if (auto isa = CheckIsa(options->isa, here.isas); !isa)
-    return Unexpected(CannotLaunch(std::move(isa).error()));
+  if (auto valid = Validate(*options); !valid)
+    return Unexpected(CannotLaunch(std::move(valid).error()));
   CompareMachines(profile.machine, here.fingerprint, launch.warnings);
   CompareCpus(profile.cpus, here.budget, launch.warnings);
   auto plan = PlanOf(*options, here);

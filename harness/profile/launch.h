@@ -24,7 +24,6 @@ struct Surroundings {
   Machine machine;
   Budget budget;
   Json fingerprint;                          // MachineFingerprint(machine)
-  std::vector<std::string> isas;             // usable here, by name
   std::vector<std::string> library_folders;  // where allocators are looked for
   std::string preload;                       // LD_PRELOAD as it is
 };

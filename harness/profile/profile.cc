@@ -64,8 +64,6 @@ Result<EngineOptions> ReadOptions(const Json& object) {
   if (auto read = FromJson(*configuration, options); !read)
     return Unexpected(InProfile(std::move(read).error().In("configuration")));
   options.model = *model;
-  if (auto valid = Validate(options); !valid)
-    return Unexpected(InProfile(std::move(valid).error().In("configuration")));
   return options;
 }
 
@@ -77,7 +75,10 @@ std::vector<std::string> AllocatorNames() { return {"system", "tcmalloc"}; }
 
 Json ToJson(const Profile& profile) {
   Json configuration = ToJson(profile.options);
-  std::erase_if(configuration.object(), [](const auto& item) { return item.first == "model"; });
+  // The model stands beside the configuration; launch always has a front end.
+  std::erase_if(configuration.object(), [](const auto& item) {
+    return item.first == "model" || item.first == "has_frontend";
+  });
   Json json = Json::MakeObject();
   json.Set("format", Profile::kFormat);
   json.Set("objective", profile.objective);

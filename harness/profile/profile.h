@@ -31,8 +31,9 @@ std::vector<std::string> AllocatorNames();
 
 Json ToJson(const Profile& profile);
 
-// Errors (kCorrupt) name the key and what was found. The file may come from anywhere: nothing in it
-// is run, and no path in it is opened except the model that it names.
+// Errors (kCorrupt) name the key and what was found; whether this machine can run it is
+// PlanLaunch's question. The file may come from anywhere: nothing in it is run, and no path in it
+// is opened.
 Result<Profile> ParseProfile(const Json& object);
 Result<Profile> ReadProfile(const std::string& path);
 

@@ -29,7 +29,6 @@ Surroundings Here(const std::vector<int>& allowed = {0, 1, 2, 3}) {
   here.machine = FourCores();
   here.budget = *ComputeBudget(here.machine, {allowed, std::nullopt});
   here.fingerprint = MachineFingerprint(here.machine);
-  here.isas = {"scalar", "avx2"};
   return here;
 }
 
@@ -69,7 +68,7 @@ TEST_F(PlanLaunchTest, PassesEverySettingThatIsNotTheDefault) {
   options.threads_bind = "0-1|2-3";
   options.tensor_parallel = 2;
   options.kv_cache_bytes = (uint64_t{3} << 30) / 2;
-  options.isa = "avx2";
+  options.isa = "scalar";
   options.dtype = "float32";
   options.block_size = 16;
   options.max_num_batched_tokens = 512;
@@ -85,7 +84,7 @@ TEST_F(PlanLaunchTest, PassesEverySettingThatIsNotTheDefault) {
   command.arguments[0] = "pinion";
   EXPECT_EQ(ShellText(command),
             "pinion serve preset:tiny --threads-bind '0-1|2-3' --tensor-parallel-size 2 "
-            "--kv-cache-space 1.5 --isa avx2 --dtype float32 --block-size 16 "
+            "--kv-cache-space 1.5 --isa scalar --dtype float32 --block-size 16 "
             "--max-num-batched-tokens 512 --max-num-seqs 9 --max-model-len 100 "
             "--no-enable-prefix-caching --seed 5 --host 127.0.0.1 --port 0 "
             "--served-model-name 'it'\\''s me'");
@@ -126,13 +125,18 @@ TEST_F(PlanLaunchTest, RefusesAMissingModel) {
   EXPECT_THAT(launch.error().message, HasSubstr("/no/such/model"));
 }
 
-TEST_F(PlanLaunchTest, RefusesAnIsaThatIsNotHere) {
+TEST_F(PlanLaunchTest, RefusesSettingsThatCannotBe) {
   LaunchRequest request = Request();
-  request.profile.options.isa = "amx";
-  const auto launch = PlanLaunch(request, Here());
+  request.profile.options.isa = "neon";
+  auto launch = PlanLaunch(request, Here());
   ASSERT_FALSE(launch);
-  EXPECT_THAT(launch.error().message, HasSubstr("'amx' is not usable"));
-  EXPECT_THAT(launch.error().message, HasSubstr("scalar, avx2"));
+  EXPECT_EQ(ExitCode(launch.error()), 1);
+  EXPECT_THAT(launch.error().message, HasSubstr("'neon' is unknown"));
+  request = Request();
+  request.profile.options.max_num_seqs = 0;
+  launch = PlanLaunch(request, Here());
+  ASSERT_FALSE(launch);
+  EXPECT_THAT(launch.error().message, HasSubstr("--max-num-seqs is 0"));
 }
 
 TEST_F(PlanLaunchTest, TheEnvironmentBeatsTheProfileAndIsNamed) {

@@ -1,0 +1,130 @@
+"""What a sweep leaves behind: valid, self-contained, and launchable."""
+
+import csv
+import html.parser
+import json
+import shutil
+import subprocess
+
+import jsonschema
+import pytest
+
+DEFINITION = {
+    "space": {"threads_bind": ["nobind", "auto"], "tensor_parallel": [1, 4096]},
+    "workload": {"prompt_len": 16, "output_len": 8, "concurrency": [1, 2], "num_prompts": 2},
+    "objectives": ["throughput", "latency", "balanced"],
+    "rounds": 6,
+    "budget": "90s",
+    "seed": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def sweep(pinion, tmp_path_factory):
+    """The folder of a finished sweep of the smallest preset."""
+    folder = tmp_path_factory.mktemp("sweep")
+    definition = folder / "definition.json"
+    definition.write_text(json.dumps(DEFINITION))
+    out = folder / "out"
+    done = pinion("sweep", "preset:tiny", "--def", definition, "--out", out, timeout=280)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return out
+
+
+@pytest.fixture(scope="module")
+def results(sweep):
+    return json.loads((sweep / "results.json").read_text())
+
+
+class Loads(html.parser.HTMLParser):
+    """Collects what a browser would fetch by itself, and the scripts by type."""
+
+    def __init__(self):
+        super().__init__()
+        self.fetched = []
+        self.scripts = []
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        if tag == "script":
+            self.scripts.append(attributes.get("type", "text/javascript"))
+        self.fetched += [value for name, value in attributes.items()
+                         if name in ("src", "href", "srcset", "action", "data", "poster")]
+
+
+def test_report_is_one_file_that_loads_nothing(sweep):
+    page = (sweep / "report.html").read_text()
+    loads = Loads()
+    loads.feed(page)
+    assert loads.fetched == []
+    assert loads.scripts == ["application/json", "text/javascript", "text/javascript"]
+    assert "default-src 'none'" in page
+
+
+def test_results_name_every_candidate_and_why_one_was_not_measured(results):
+    infeasible = [one for one in results["candidates"] if one["status"] == "infeasible"]
+    assert infeasible
+    assert all(one["reason"] for one in infeasible)
+    measured = [one for one in results["candidates"] if one["series"]]
+    assert measured
+    assert results["finished"]
+    assert {one["objective"] for one in results["verdicts"]} == set(DEFINITION["objectives"])
+
+
+def test_csv_agrees_with_json(sweep, results):
+    with open(sweep / "results.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {int(row["candidate"]) for row in rows} == {one["id"] for one in results["candidates"]}
+    for candidate in results["candidates"]:
+        for series in candidate["series"]:
+            match = [row for row in rows if int(row["candidate"]) == candidate["id"]
+                     and row["metric"] == series["metric"]
+                     and int(row["concurrency"]) == series["concurrency"]]
+            assert len(match) == 1
+            assert float(match[0]["median"]) == pytest.approx(series["estimate"]["median"])
+
+
+@pytest.mark.parametrize("objective", DEFINITION["objectives"])
+def test_profiles_are_valid_and_launchable(sweep, top, pinion, objective):
+    file = sweep / "profiles" / f"{objective}.json"
+    profile = json.loads(file.read_text())
+    jsonschema.validate(profile, json.loads((top / "profiles/profile.schema.json").read_text()))
+    assert profile["objective"] == objective
+    assert profile["expected"]
+    done = pinion("launch", file, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert " serve preset:tiny" in done.stdout
+    assert "not the machine" not in done.stderr
+
+
+def test_report_writes_the_outputs_again_from_the_store(sweep, pinion, tmp_path):
+    before = {name: (sweep / name).read_text() for name in ("results.csv", "report.md")}
+    copy = tmp_path / "copy"
+    shutil.copytree(sweep, copy)
+    for name in ("report.html", "report.md", "results.csv", "results.json"):
+        (copy / name).unlink()
+    done = pinion("report", copy)
+    assert done.returncode == 0, done.stderr
+    assert (copy / "report.html").stat().st_size > 100_000
+    assert (copy / "results.csv").read_text() == before["results.csv"]
+    assert (copy / "report.md").read_text() == before["report.md"].replace(str(sweep), str(copy))
+
+
+def test_report_on_a_folder_without_a_sweep_fails_plainly(pinion, tmp_path):
+    done = pinion("report", tmp_path)
+    assert done.returncode == 1
+    assert str(tmp_path) in done.stderr
+
+
+def test_report_draws_its_charts_in_a_browser_without_network(sweep):
+    browser = shutil.which("chromium")
+    if not browser:
+        pytest.skip("chromium is not installed (apt-get install chromium)")
+    done = subprocess.run(
+        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+         "--disable-background-networking", "--disable-component-update", "--disable-sync",
+         f"--user-data-dir={sweep.parent / 'browser'}", "--virtual-time-budget=5000", "--dump-dom",
+         f"file://{sweep / 'report.html'}"],
+        capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+    body = done.stdout.split("<body>")[1].split("<script")[0]
+    assert body.count("marks") > 0, "no chart was drawn"
