@@ -37,13 +37,19 @@ class TokenStage : public Stage {
   std::string token_;
 };
 
+// Two bytes of a surrogate spelt as a character of three. They are invalid already, but incremental
+// decoders, the reference's among them, take the three bytes together.
+bool BeginsSurrogate(std::string_view bytes) {
+  return bytes.size() == 2 && bytes[0] == '\xED' && (bytes[1] & 0xE0) == 0xA0;
+}
+
 // Splits what is complete off the front of `bytes` and returns it as valid text.
 std::string TakeCharacters(std::string& bytes) {
   std::string text;
   std::string_view rest = bytes;
   while (!rest.empty()) {
     const Utf8Step step = DecodeUtf8(rest);
-    if (step.kind == Utf8Step::Kind::kIncomplete) break;
+    if (step.kind == Utf8Step::Kind::kIncomplete || BeginsSurrogate(rest)) break;
     text += step.kind == Utf8Step::Kind::kValid ? rest.substr(0, step.length) : kReplacementUtf8;
     rest.remove_prefix(step.length);
   }
@@ -54,7 +60,7 @@ std::string TakeCharacters(std::string& bytes) {
 class ByteLevel : public TokenStage {
  public:
   void Finish() override {
-    if (!pending_.empty()) next_->Text(kReplacementUtf8);
+    next_->Text(SanitizeUtf8(pending_));
     next_->EndToken();
     next_->Finish();
   }

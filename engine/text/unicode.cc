@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "engine/base/check.h"
+#include "engine/text/unicode16.h"
 #include "engine/text/utf8.h"
 
 namespace pinion {
@@ -128,6 +129,13 @@ std::vector<std::pair<char32_t, char32_t>> YoungCodePoints(std::string_view name
   std::vector<std::pair<char32_t, char32_t>> ranges;
   for (int32_t i = 0; i < set.getRangeCount(); ++i)
     ranges.emplace_back(set.getRangeStart(i), set.getRangeEnd(i));
+  for (const AssignedRange& range : kAfterUnicode15) {
+    const std::string_view category = range.category;
+    const bool belongs =
+        name == "Alphabetic" ? category[0] == 'L' : category.substr(0, name.size()) == name;
+    if (belongs) ranges.emplace_back(range.first, range.last);
+  }
+  if (name == "Han") ranges.emplace_back(0x2EBF0, 0x2EE5D);  // extension I
   return ranges;
 }
 
