@@ -50,7 +50,8 @@ TEST(Machine, FindsSparseCpuNumbers) {
   const Machine machine = Imagine("numa:1 core:2 pu:2(indexes=4,20,8,24)");
   EXPECT_EQ(FormatCpuList(
                 {machine.cpus[0].id, machine.cpus[1].id, machine.cpus[2].id, machine.cpus[3].id}),
-            "4,8,20,24") << "ascending";
+            "4,8,20,24")
+      << "ascending";
   ASSERT_NE(machine.Find(20), nullptr);
   EXPECT_EQ(machine.Find(20)->core, machine.Find(4)->core);
   EXPECT_EQ(machine.Find(20)->sibling, 1);

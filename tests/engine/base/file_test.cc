@@ -1,0 +1,72 @@
+#include "engine/base/file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "engine/base/strings.h"
+
+namespace pinion {
+namespace {
+
+using ::testing::HasSubstr;
+
+class FileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = StrCat(testing::TempDir(), "file_test_", getpid());
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string Path(const char* name) const { return folder_ + "/" + name; }
+  std::string folder_;
+};
+
+TEST_F(FileTest, ReadsBackWhatWasWritten) {
+  const std::string text("zero\0byte", 9);
+  ASSERT_TRUE(WriteFile(Path("a"), "something longer that is replaced"));
+  ASSERT_TRUE(WriteFile(Path("a"), text));
+  EXPECT_EQ(ReadFile(Path("a")).value(), text);
+  const auto files = std::filesystem::directory_iterator(folder_);
+  EXPECT_EQ(std::distance(begin(files), end(files)), 1) << "a temporary file was left";
+}
+
+TEST_F(FileTest, NamesTheFileThatIsMissing) {
+  const auto text = ReadFile(Path("missing"));
+  ASSERT_FALSE(text);
+  EXPECT_EQ(text.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(text.error().message, HasSubstr(Path("missing")));
+  EXPECT_EQ(MappedFile::Open(Path("missing")).error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(WriteFile(Path("no/folder"), "x").error().message, HasSubstr("no/folder"));
+}
+
+TEST_F(FileTest, RefusesFoldersAndTooMuch) {
+  EXPECT_THAT(ReadFile(folder_).error().message, HasSubstr("is a folder"));
+  EXPECT_THAT(MappedFile::Open(folder_).error().message, HasSubstr("not a regular file"));
+  ASSERT_TRUE(WriteFile(Path("big"), std::string(1001, 'x')));
+  EXPECT_THAT(ReadFile(Path("big"), 1000).error().message, HasSubstr("1000 B"));
+  EXPECT_EQ(ReadFile(Path("big"), 1001)->size(), 1001u);
+}
+
+TEST_F(FileTest, MapsWhatTheFileHolds) {
+  const std::string text(10'000, 'm');
+  ASSERT_TRUE(WriteFile(Path("m"), text));
+  const auto file = MappedFile::Open(Path("m")).value();
+  EXPECT_EQ(file->path(), Path("m"));
+  ASSERT_EQ(file->size_bytes(), text.size());
+  EXPECT_EQ(std::memcmp(file->data(), text.data(), text.size()), 0);
+  file->Release(0, text.size());
+  file->Release(5000, 1 << 20);  // beyond the end: nothing
+  EXPECT_EQ(std::memcmp(file->data(), text.data(), text.size()), 0) << "read again from the file";
+}
+
+TEST_F(FileTest, MapsAnEmptyFile) {
+  ASSERT_TRUE(WriteFile(Path("empty"), ""));
+  EXPECT_EQ(MappedFile::Open(Path("empty")).value()->size_bytes(), 0u);
+}
+
+}  // namespace
+}  // namespace pinion

@@ -1,0 +1,124 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "engine/base/strings.h"
+#include "harness/topo/draw.h"
+#include "harness/topo/examine.h"
+#include "harness/topo/styled_text.h"
+
+namespace pinion::harness {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Topology MustExamine(const TopologyOptions& options) {
+  auto topology = Examine(options);
+  EXPECT_TRUE(topology) << (topology ? "" : topology.error().message);
+  return topology ? *topology : Topology{};
+}
+
+TopologyOptions TwoSockets() {
+  TopologyOptions options;
+  options.machine = "pack:2 numa:1(memory=64GiB) l3:2(size=33554432) core:3 pu:2";
+  options.tensor_parallel = 2;
+  options.reserved_cpus = 1;
+  options.allowed_cpus = "0-9,12-23";
+  return options;
+}
+
+TEST(Topology, SaysItInJson) {
+  const Json json = ToJson(MustExamine(TwoSockets()));
+  EXPECT_EQ(json.Find("budget")->Find("cpus")->array().size(), 22u);
+  EXPECT_TRUE(json.Find("budget")->Find("cpu_quota")->is_null());
+  EXPECT_EQ(json.Find("nodes")->array()[1].Dump(),
+            R"({"id":1,"cpus":[12,13,14,15,16,17,18,19,20,21,22,23],"memory_bytes":68719476736})");
+  EXPECT_THAT(json.Find("isa")->array(), Contains(Json("scalar")));
+  const Json& plan = *json.Find("plan");
+  EXPECT_EQ(plan.Find("ranks")->array()[0].Find("cpus")->Dump(), "[0,2,4,6,8]");
+  EXPECT_EQ(plan.Find("ranks")->array()[1].Find("cpus")->Dump(), "[12,14,16,18,20]");
+  EXPECT_EQ(plan.Find("ranks")->array()[1].Find("nodes")->Dump(), "[1]");
+  EXPECT_EQ(plan.Find("frontend_cpus")->Dump(), "[22]");
+  EXPECT_TRUE(plan.Find("warnings")->is_array());
+}
+
+TEST(Topology, DrawsWhoComputesWhere) {
+  const std::string picture = DrawTopology(MustExamine(TwoSockets()), false);
+  EXPECT_THAT(picture, HasSubstr("2 sockets · 2 NUMA nodes · 12 cores · 24 logical CPUs"));
+  EXPECT_THAT(picture, HasSubstr("node 0 · 64.0 GiB · 2 × L3 32.0 MiB · 6 cores"));
+  EXPECT_THAT(picture, HasSubstr("0· 0· 0· │ 0· 0· ××   cpu 0-11"));
+  EXPECT_THAT(picture, HasSubstr("1· 1· 1· │ 1· 1· F·   cpu 12-23"));
+  EXPECT_THAT(picture, HasSubstr("front end  cpu 22"));
+  EXPECT_THAT(picture, Not(HasSubstr("\x1b"))) << "escapes without colour";
+}
+
+TEST(Topology, FitsATerminalAndItsBoxesAreStraight) {
+  for (const char* machine :
+       {"pack:2 numa:1 l3:8 core:8 pu:2", "pack:2 numa:4 l3:1 core:14 pu:1", "numa:1 core:1 pu:1",
+        "pack:1 numa:1 core:60 pu:4", "pack:8 numa:1 core:28 pu:2"}) {
+    TopologyOptions options;
+    options.machine = machine;
+    size_t box_width = 0;
+    for (const std::string& line : Split(DrawTopology(MustExamine(options), false), '\n')) {
+      EXPECT_LE(DisplayWidth(line), 100u) << line;
+      if (line.rfind("│", 0) != 0 && line.rfind("╭", 0) != 0) continue;
+      if (box_width == 0) box_width = DisplayWidth(line);
+      EXPECT_EQ(DisplayWidth(line), box_width) << line;
+    }
+    EXPECT_GT(box_width, 0u);
+  }
+}
+
+TEST(Topology, ColoursDoNotChangeTheText) {
+  const Topology topology = MustExamine(TwoSockets());
+  std::string coloured = DrawTopology(topology, true);
+  EXPECT_THAT(coloured, HasSubstr("\x1b["));
+  for (size_t at; (at = coloured.find('\x1b')) != std::string::npos;)
+    coloured.erase(at, coloured.find('m', at) - at + 1);
+  EXPECT_EQ(coloured, DrawTopology(topology, false));
+}
+
+TEST(Topology, MarksFloatingThreads) {
+  TopologyOptions options;
+  options.machine = "numa:1 core:2 pu:1";
+  options.threads_bind = "nobind";
+  const std::string picture = DrawTopology(MustExamine(options), false);
+  EXPECT_THAT(picture, HasSubstr("* *"));
+  EXPECT_THAT(picture, HasSubstr("unpinned"));
+}
+
+TEST(Topology, TakesOmpNumThreadsUnderNobind) {
+  TopologyOptions options;
+  options.machine = "numa:1 core:8 pu:1";
+  options.threads_bind = "nobind";
+  setenv("OMP_NUM_THREADS", "3,1", 1);
+  const Topology topology = MustExamine(options);
+  setenv("OMP_NUM_THREADS", "many", 1);
+  const auto bad = Examine(options);
+  unsetenv("OMP_NUM_THREADS");
+  EXPECT_EQ(topology.plan.total_threads(), 3);
+  ASSERT_FALSE(bad);
+  EXPECT_THAT(bad.error().message, HasSubstr("OMP_NUM_THREADS 'many'"));
+}
+
+TEST(Topology, NamesTheFlagThatIsWrong) {
+  TopologyOptions options;
+  options.allowed_cpus = "0-x";
+  EXPECT_THAT(Examine(options).error().message, HasSubstr("--allowed-cpus"));
+  options = {};
+  options.machine = "a toaster";
+  EXPECT_THAT(Examine(options).error().message, HasSubstr("'a toaster'"));
+}
+
+TEST(StyledText, CountsColumnsNotBytes) {
+  StyledText line(true);
+  line.Add("╭─×", Style::kDim).Add("é").Pad(6);
+  EXPECT_EQ(line.width(), 6u);
+  EXPECT_EQ(line.text(), "\x1b[2m╭─×\x1b[0mé  ");
+}
+
+}  // namespace
+}  // namespace pinion::harness
