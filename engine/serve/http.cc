@@ -45,13 +45,16 @@ std::string ErrorBody(std::string_view message) {
   return Json(Json::Object{{"error", std::move(error)}}).Dump();
 }
 
-// What the handler has said and the connection has not yet written.
+// What the handler has said and the connection has not yet written. Handlers may keep it longer than
+// the connection or the server live, so it owns nothing of Asio.
 class Reply final : public HttpReply {
  public:
-  Reply(asio::any_io_executor executor, bool http11, bool keep_alive, size_t max_unsent_bytes)
-      : wake_(executor), chunked_(http11), keep_alive_(keep_alive), max_unsent_(max_unsent_bytes) {
-    wake_.expires_at(std::chrono::steady_clock::time_point::max());
-  }
+  struct Hooks {
+    std::function<void()> news;      // there is more to write, or the end
+    std::function<void()> overflow;  // more waits to be written than the limit
+  };
+  Reply(bool http11, bool keep_alive, size_t max_unsent_bytes)
+      : chunked_(http11), keep_alive_(keep_alive), max_unsent_(max_unsent_bytes) {}
 
   void Send(int status, std::string_view content_type, std::string body) override {
     if (ended_ || gone_) return;
@@ -68,7 +71,7 @@ class Reply final : public HttpReply {
     unsent_ = StrCat(StatusLine(200), "Content-Type: ", content_type,
                      "\r\nCache-Control: no-cache\r\n",
                      chunked_ ? "Transfer-Encoding: chunked\r\n" : "", Connection(), "\r\n\r\n");
-    wake_.cancel();
+    Tell(hooks_.news);
   }
 
   void Write(std::string_view text) override {
@@ -81,8 +84,8 @@ class Reply final : public HttpReply {
       (unsent_ += size) += text;
       unsent_ += "\r\n";
     }
-    wake_.cancel();
-    if (unsent_.size() > max_unsent_ && on_overflow_) std::exchange(on_overflow_, nullptr)();
+    Tell(hooks_.news);
+    if (unsent_.size() > max_unsent_) Tell(hooks_.overflow);
   }
 
   void End() override {
@@ -103,27 +106,29 @@ class Reply final : public HttpReply {
   void CloseAfterwards() { keep_alive_ = false; }
   bool keep_alive() const { return keep_alive_; }
   bool ended() const { return ended_; }
-  // Called once when more waits to be written than the limit.
-  void OnOverflow(std::function<void()> callback) { on_overflow_ = std::move(callback); }
+  void Attach(Hooks hooks) { hooks_ = std::move(hooks); }
+  void Detach() { hooks_ = {}; }
   std::string TakeUnsent() { return std::exchange(unsent_, {}); }
-  asio::steady_timer& wake() { return wake_; }
 
  private:
   const char* Connection() const {
     return keep_alive_ ? "Connection: keep-alive" : "Connection: close";
   }
+  static void Tell(const std::function<void()>& hook) {
+    if (hook) hook();
+  }
   void Finish() {
     ended_ = true;
     on_gone_ = nullptr;
-    wake_.cancel();
+    Tell(hooks_.news);
   }
 
-  asio::steady_timer wake_;  // never expires; cancelled when there is news
   bool chunked_, keep_alive_;
   size_t max_unsent_;
   std::string unsent_;
   bool head_ = false, ended_ = false, gone_ = false;
-  std::function<void()> on_gone_, on_overflow_;
+  std::function<void()> on_gone_;
+  Hooks hooks_;
 };
 
 // Children that are started later must not keep a client's connection or the port open.
@@ -144,10 +149,14 @@ struct Shared {
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(tcp::socket socket, Shared& shared)
-      : socket_(std::move(socket)), deadline_(socket_.get_executor()), shared_(shared) {
+      : socket_(std::move(socket)),
+        deadline_(socket_.get_executor()),
+        news_(socket_.get_executor(), std::chrono::steady_clock::time_point::max()),
+        shared_(shared) {
     shared_.connections.insert(this);
   }
   ~Connection() {
+    if (reply_) reply_->Detach();
     shared_.connections.erase(this);
     shared_.closed_one();
   }
@@ -189,7 +198,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
                         std::string(target.substr(0, target.find('?'))),
                         std::move(message.body())};
     const bool http11 = message.version() >= 11;
-    auto reply = std::make_shared<Reply>(socket_.get_executor(), http11,
+    auto reply = std::make_shared<Reply>(http11,
                                          message.keep_alive() && !shared_.draining,
                                          shared_.options.max_unsent_bytes);
     if (message.method() == http::verb::head) {
@@ -236,7 +245,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Answers what could not be parsed; the connection is closed afterwards.
   asio::awaitable<void> Refuse(int status, std::string message) {
-    Reply reply(socket_.get_executor(), true, false, shared_.options.max_unsent_bytes);
+    Reply reply(true, false, shared_.options.max_unsent_bytes);
     reply.Send(status, "application/json", ErrorBody(message));
     const std::string text = reply.TakeUnsent();
     SetDeadline(shared_.options.write_seconds);
@@ -245,8 +254,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   asio::awaitable<bool> Answer(HttpRequest request, std::shared_ptr<Reply> reply) {
     using namespace asio::experimental::awaitable_operators;
-    reply_ = reply.get();
-    reply->OnOverflow([this] { Abandon(); });  // whatever waits for the socket then fails
+    reply_ = reply;
+    // Closing the socket fails whatever waits for it.
+    reply->Attach({[this] { news_.cancel(); }, [this] { Abandon(); }});
     ClearDeadline();
     shared_.handler(std::move(request), reply);
     bool written = false;
@@ -256,8 +266,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
       const auto first = co_await (WriteAll(*reply) || WatchForEnd());
       written = first.index() == 0 && std::get<0>(first);
     }
+    reply->Detach();
     reply_ = nullptr;
-    reply->OnOverflow(nullptr);
     if (!written) reply->Gone();
     co_return written && reply->keep_alive();
   }
@@ -276,7 +286,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
       ClearDeadline();
       if (!text.empty()) continue;
       if (reply.ended()) co_return true;
-      co_await reply.wake().async_wait(kAwait);
+      co_await news_.async_wait(kAwait);
     }
   }
 
@@ -323,9 +333,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   tcp::socket socket_;
   asio::steady_timer deadline_;
+  asio::steady_timer news_;  // never expires; cancelled when the reply has more
   boost::beast::flat_buffer buffer_;
   Shared& shared_;
-  Reply* reply_ = nullptr;
+  std::shared_ptr<Reply> reply_;
   bool idle_ = false;
 };
 

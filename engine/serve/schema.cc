@@ -108,10 +108,10 @@ Checked ReadSampling(const Json& body, const ApiDefaults& defaults, GenerationRe
   if (defaults.max_new_tokens && request.params.max_tokens > *defaults.max_new_tokens)
     request.params.max_tokens = *defaults.max_new_tokens;
   if (auto valid = Validate(request.params); !valid) return Bad("", valid.error().message);
+  const char* count = request.chat ? "top_logprobs" : "logprobs";
   if (request.params.logprobs > kMaxLogprobs)
-    return Bad(request.chat ? "top_logprobs" : "logprobs",
-               StrCat(request.params.logprobs, " log-probabilities per token were asked for, want at "
-                      "most ", kMaxLogprobs));
+    return Bad(count, StrCat("'", count, "' is ", request.params.logprobs, ", want at most ",
+                             kMaxLogprobs));
   return {};
 }
 

@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include <cstdlib>
+#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -17,23 +17,19 @@
 #include "engine/base/strings.h"
 #include "engine/host/binding.h"
 #include "engine/model/model.h"
+#include "engine/run/start.h"
+#include "engine/serve/engine_link.h"
 #include "engine/serve/frontend.h"
-#include "engine/serve/link.h"
 #include "engine/text/chat.h"
 
 namespace pinion {
 namespace {
 
-// The plan that the engine process will make too: same machine, same limits, same request.
-Result<Plan> PlanFor(const EngineOptions& options) {
+// The plan that the engine process will make too: same machine, same limits, same options.
+Result<Plan> PlanHere(const EngineOptions& options) {
   PINION_ASSIGN(const Machine machine, ThisMachine());
   PINION_ASSIGN(const Budget budget, ComputeBudget(machine));
-  BindingRequest request;
-  request.threads_bind = options.threads_bind;
-  request.ranks = options.tensor_parallel;
-  request.reserved_cpus = options.reserved_cpus;
-  request.has_frontend = true;
-  return MakePlan(machine, budget, request);
+  return PlanFor(options, machine, budget);
 }
 
 void PinTo(const std::vector<int>& cpus) {
@@ -95,28 +91,26 @@ std::string Describe(const Process::Exit& exit, const std::string& last_line) {
   return text;
 }
 
-// The engine process, its link and its log.
+// The engine process and its log.
 struct EngineProcess {
-  static Result<EngineProcess> Start(EngineOptions options) {
-    PINION_ASSIGN(const auto ends, MakeLinkPair());
-    auto link = std::make_unique<LinkSocket>(ends.first);
+  // `link_fd` becomes the child's end of the link and is closed here.
+  static Result<EngineProcess> Start(const EngineOptions& options, int link_fd) {
     int log[2];
     if (pipe2(log, O_CLOEXEC) != 0)
       return Fail(ErrorCode::kIo, StrCat("cannot make a pipe: ", std::strerror(errno)));
     auto tail = std::make_unique<LogTail>(log[0]);
     Process::Options start;
     start.arguments = {SelfPath(), "engine-worker", "--options", ToJson(options).Dump()};
-    start.pass_fds = {{ends.second, 3}};
+    start.pass_fds = {{link_fd, 3}};
     start.stderr_fd = log[1];
     auto process = Process::Start(start);
-    close(ends.second);
+    close(link_fd);
     close(log[1]);
     if (!process) return Unexpected(std::move(process).error());
-    return EngineProcess{std::move(*process), std::move(link), std::move(tail)};
+    return EngineProcess{std::move(*process), std::move(tail)};
   }
 
   Process process;
-  std::unique_ptr<LinkSocket> link;
   std::unique_ptr<LogTail> log;
 };
 
@@ -127,7 +121,7 @@ class Serving {
       : options_(options),
         tokenizer_(std::move(tokenizer)),
         frontend_(std::move(model), *tokenizer_, [this](const auto& chat) { return Render(chat); },
-                  [this](const LinkMessage& message) { Send(message); }) {}
+                  [this](const LinkMessage& message) { link_->Send(message); }) {}
 
   Status Listen() {
     HttpOptions http;
@@ -141,9 +135,12 @@ class Serving {
   }
 
   Status StartEngine() {
-    PINION_ASSIGN(auto started, EngineProcess::Start(options_.engine));
+    PINION_ASSIGN(const auto ends, MakeLinkPair());
+    link_.emplace(*server_, ends.first,
+                  EngineLink::Callbacks{[this](LinkMessage message) { OnMessage(std::move(message)); },
+                                        [this](const std::string& why) { OnEngineGone(why); }});
+    PINION_ASSIGN(auto started, EngineProcess::Start(options_.engine, ends.second));
     engine_.emplace(std::move(started));
-    server_->WatchReadable(engine_->link->fd(), [this] { return OnLinkReadable(); });
     server_->WatchReadable(engine_->log->fd(), [this] { return engine_->log->Read(); });
     return {};
   }
@@ -157,7 +154,7 @@ class Serving {
     server_->Run();
     chat_.reset();
     if (engine_->process.running() && draining_ && !hurried_) {
-      engine_->link.reset();  // the engine ends at the end of the file
+      link_.reset();  // the engine ends at the end of the file
       engine_->process.Wait(2);
     }
     engine_->process.Stop(0);
@@ -171,39 +168,18 @@ class Serving {
 
   Result<std::string> Render(const ChatRequest& request) { return chat_->Render(request); }
 
-  void Send(const LinkMessage& message) {
-    engine_->link->Send(message);  // where the engine is gone, its end of file says so
-    WaitToFlush();
-  }
-
-  void WaitToFlush() {
-    if (!engine_->link->has_unsent() || std::exchange(flushing_, true)) return;
-    server_->OnceWritable(engine_->link->fd(), [this] {
-      flushing_ = false;
-      if (engine_->link->Flush()) WaitToFlush();
-    });
-  }
-
-  bool OnLinkReadable() {
-    const bool open = engine_->link->Receive();
-    for (;;) {
-      auto message = engine_->link->Next();
-      if (!message) return OnEngineGone(message.error().message);
-      if (!*message) break;
-      if (auto* failed = std::get_if<FailedMessage>(&**message)) {
-        failure_ = Error{failed->code, failed->message};
-        server_->Stop();
-        return false;
-      }
-      const bool was_ready = frontend_.ready();
-      frontend_.OnMessage(std::move(**message));
-      if (!was_ready && frontend_.ready()) LogInfo(StrCat("ready: ", Url()));
+  void OnMessage(LinkMessage message) {
+    if (auto* failed = std::get_if<FailedMessage>(&message)) {
+      failure_ = Error{failed->code, failed->message};
+      return server_->Stop();
     }
-    return open || OnEngineGone("");
+    const bool was_ready = frontend_.ready();
+    frontend_.OnMessage(std::move(message));
+    if (!was_ready && frontend_.ready()) LogInfo(StrCat("ready: ", Url()));
   }
 
-  // Always false: there is nothing more to read.
-  bool OnEngineGone(std::string why) {
+  void OnEngineGone(std::string why) {
+    if (failure_) return;  // it has said why itself
     auto exit = engine_->process.Wait(1);
     if (!exit) exit = engine_->process.Stop(0);
     engine_->log->Read();
@@ -211,14 +187,12 @@ class Serving {
     exit_code_ = 1;
     if (!frontend_.ready()) {
       failure_ = Error{ErrorCode::kFailed, why};
-      server_->Stop();
-      return false;
+      return server_->Stop();
     }
     LogError(why);
     frontend_.OnEngineGone(why);
     draining_ = true;
     server_->Drain(1);  // lets the answers out
-    return false;
   }
 
   void OnSignal() {
@@ -237,8 +211,9 @@ class Serving {
   Frontend frontend_;
   std::unique_ptr<ChatRenderer> chat_;
   std::optional<EngineProcess> engine_;
+  std::optional<EngineLink> link_;
   std::unique_ptr<HttpServer> server_;  // goes first: its callbacks use all of the above
-  bool flushing_ = false, draining_ = false, hurried_ = false;
+  bool draining_ = false, hurried_ = false;
   int exit_code_ = 0;
   std::optional<Error> failure_;
 };
@@ -246,7 +221,7 @@ class Serving {
 }  // namespace
 
 Result<int> RunServer(const ServeOptions& options) {
-  PINION_ASSIGN(const Plan plan, PlanFor(options.engine));
+  PINION_ASSIGN(const Plan plan, PlanHere(options.engine));
   PINION_ASSIGN(const ModelFiles files, FindModel(options.engine.model));
   ServedModel model;
   model.name = options.served_model_name.empty() ? options.engine.model : options.served_model_name;

@@ -1,0 +1,40 @@
+#include "engine/serve/engine_link.h"
+
+#include <utility>
+
+namespace pinion {
+
+EngineLink::EngineLink(HttpServer& server, int fd, Callbacks callbacks)
+    : server_(server), socket_(fd), callbacks_(std::move(callbacks)) {
+  server_.WatchReadable(socket_.fd(), [this] { return OnReadable(); });
+}
+
+void EngineLink::Send(const LinkMessage& message) {
+  socket_.Send(message);
+  WaitToFlush();
+}
+
+void EngineLink::WaitToFlush() {
+  if (!socket_.has_unsent() || std::exchange(flushing_, true)) return;
+  server_.OnceWritable(socket_.fd(), [this] {
+    flushing_ = false;
+    if (socket_.Flush()) WaitToFlush();
+  });
+}
+
+bool EngineLink::OnReadable() {
+  const bool open = socket_.Receive();
+  for (;;) {
+    auto message = socket_.Next();
+    if (!message) {
+      callbacks_.gone(message.error().message);
+      return false;
+    }
+    if (!*message) break;
+    callbacks_.message(std::move(**message));
+  }
+  if (!open) callbacks_.gone("");
+  return open;
+}
+
+}  // namespace pinion

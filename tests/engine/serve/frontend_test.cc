@@ -1,0 +1,322 @@
+// The whole server in one process: front end and HTTP on one thread, a fake engine behind the link
+// on another, clients over loopback.
+
+#include "engine/serve/frontend.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "engine/base/strings.h"
+#include "engine/serve/engine_link.h"
+#include "engine/serve/worker.h"
+#include "tests/engine/serve/client.h"
+#include "tests/engine/serve/fakes.h"
+
+namespace pinion {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr size_t kModelLength = 100;
+
+class FrontendTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    HttpOptions http;
+    http.port = 0;
+    server_ = *HttpServer::Listen(http, [this](HttpRequest request, auto reply) {
+      frontend_->Handle(std::move(request), std::move(reply));
+    });
+    ServedModel model{"fake", "somewhere", 257, *ReadApiDefaults(std::nullopt)};
+    frontend_ = std::make_unique<Frontend>(
+        model, tokenizer_, [this](const ChatRequest& chat) { return RenderChat(chat); },
+        [this](const LinkMessage& message) { link_->Send(message); });
+    const auto ends = *MakeLinkPair();
+    link_ = std::make_unique<EngineLink>(
+        *server_, ends.first,
+        EngineLink::Callbacks{
+            [this](LinkMessage message) { frontend_->OnMessage(std::move(message)); },
+            [this](const std::string&) { frontend_->OnEngineGone("the engine died"); }});
+    engine_end_ = std::make_unique<LinkSocket>(ends.second);
+    port_ = server_->port();
+    http_thread_ = std::thread([this] { server_->Run(); });
+  }
+
+  void StartEngine() {
+    engine_end_->Send(ReadyMessage{kModelLength, "{\"isa\":\"fake\"}"});
+    engine_thread_ = std::thread([this] {
+      ServeLink(engine_, *engine_end_);
+      engine_end_.reset();
+    });
+    for (int i = 0; i < 500 && StatusOf(Get(port_, "/health")) != "200"; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+
+  void TearDown() override {
+    server_->Post([this] { server_->Stop(); });
+    http_thread_.join();
+    link_.reset();  // the engine's loop ends with the link
+    if (engine_thread_.joinable()) engine_thread_.join();
+    server_.reset();
+  }
+
+  Result<std::string> RenderChat(const ChatRequest& chat) {
+    std::string text;
+    for (const Json& message : chat.messages.array()) {
+      if (message.Find("role")->string() == "bad")
+        return Fail(ErrorCode::kFailed, "TemplateError: bad role");
+      text += StrCat(message.Find("role")->string(), ":", message.Find("content")->string(), ";");
+    }
+    return text + (chat.kwargs.Find("add_generation_prompt")->boolean() ? "assistant:" : "");
+  }
+
+  Json Ask(std::string_view path, std::string_view body) {
+    auto json = Json::Parse(BodyOf(Post(port_, path, body)));
+    EXPECT_TRUE(json) << body;
+    return json ? *json : Json();
+  }
+  std::string TextOf(const Json& answer, size_t choice = 0) {
+    const Json* choices = answer.Find("choices");
+    if (!choices || choices->array().size() <= choice) return "no choice: " + answer.Dump();
+    return choices->array()[choice].Find("text")->string();
+  }
+  // Payloads of the "data:" lines, without chunk framing.
+  std::vector<std::string> Events(const std::string& response) {
+    std::vector<std::string> events;
+    for (size_t at = 0; (at = response.find("data: ", at)) != std::string::npos;) {
+      const size_t end = response.find("\n\n", at);
+      events.push_back(response.substr(at + 6, end - at - 6));
+      at = end;
+    }
+    return events;
+  }
+  void WaitFor(const std::atomic<int>& value, int wanted) {
+    for (int i = 0; i < 2000 && value != wanted; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_EQ(value, wanted);
+  }
+
+  ByteTokenizer tokenizer_;
+  FakeEngine engine_;
+  std::unique_ptr<Frontend> frontend_;
+  std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<EngineLink> link_;
+  std::unique_ptr<LinkSocket> engine_end_;
+  uint16_t port_ = 0;
+  std::thread http_thread_, engine_thread_;
+};
+
+TEST_F(FrontendTest, IsNotReadyBeforeTheEngineIs) {
+  EXPECT_EQ(StatusOf(Get(port_, "/health")), "503");
+  EXPECT_EQ(StatusOf(Get(port_, "/v1/models")), "503");
+  EXPECT_EQ(StatusOf(Post(port_, "/v1/completions", "{}")), "503");
+  EXPECT_EQ(StatusOf(Get(port_, "/metrics")), "200");
+  StartEngine();
+  EXPECT_EQ(StatusOf(Get(port_, "/health")), "200");
+}
+
+TEST_F(FrontendTest, Completes) {
+  StartEngine();
+  const Json answer = Ask("/v1/completions", R"({"model":"fake","prompt":"hi","max_tokens":5})");
+  EXPECT_EQ(TextOf(answer), "abcde");
+  EXPECT_EQ(answer.Find("object")->string(), "text_completion");
+  EXPECT_EQ(answer.Find("choices")->array()[0].Find("finish_reason")->string(), "length");
+  EXPECT_EQ(answer.Find("usage")->Find("prompt_tokens")->integer(), 2);
+  EXPECT_EQ(answer.Find("usage")->Find("completion_tokens")->integer(), 5);
+  EXPECT_EQ(answer.Find("usage")->Find("total_tokens")->integer(), 7);
+}
+
+TEST_F(FrontendTest, LeavesTheEndTokenOutOfTheText) {
+  StartEngine();
+  const Json answer = Ask("/v1/completions",
+                          R"({"prompt":"hi","max_tokens":50,"skip_special_tokens":false})");
+  EXPECT_EQ(TextOf(answer), "abcdefghijklmnopqrstuvwxyz");
+  EXPECT_EQ(answer.Find("choices")->array()[0].Find("finish_reason")->string(), "stop");
+  EXPECT_EQ(answer.Find("usage")->Find("completion_tokens")->integer(), 27);
+}
+
+TEST_F(FrontendTest, GivesEveryChoiceItsPlaceAndSeed) {
+  StartEngine();
+  const Json answer = Ask("/v1/completions",
+                          R"({"prompt":["x","yy"],"n":2,"seed":3,"max_tokens":2,"echo":true})");
+  EXPECT_EQ(TextOf(answer, 0), "xde");
+  EXPECT_EQ(TextOf(answer, 1), "xef");
+  EXPECT_EQ(TextOf(answer, 2), "yyde");
+  EXPECT_EQ(TextOf(answer, 3), "yyef");
+  EXPECT_EQ(answer.Find("usage")->Find("prompt_tokens")->integer(), 3);
+  EXPECT_EQ(answer.Find("usage")->Find("completion_tokens")->integer(), 8);
+}
+
+TEST_F(FrontendTest, StopsAtAStopStringAndTellsTheEngine) {
+  StartEngine();
+  const Json answer = Ask("/v1/completions", R"({"prompt":"x","max_tokens":90,"stop":["def"]})");
+  EXPECT_EQ(TextOf(answer), "abc");
+  const Json& choice = answer.Find("choices")->array()[0];
+  EXPECT_EQ(choice.Find("finish_reason")->string(), "stop");
+  EXPECT_EQ(choice.Find("stop_reason")->string(), "def");
+  WaitFor(engine_.live, 0);
+}
+
+TEST_F(FrontendTest, StreamsOneEventATokenAndTheUsageLast) {
+  StartEngine();
+  const auto events = Events(Post(port_, "/v1/completions",
+                                  R"({"prompt":"hi","max_tokens":3,"stream":true,
+                                      "stream_options":{"include_usage":true}})"));
+  ASSERT_EQ(events.size(), 5u);
+  std::string text;
+  for (size_t i = 0; i < 3; ++i) text += TextOf(*Json::Parse(events[i]));
+  EXPECT_EQ(text, "abc");
+  EXPECT_THAT(events[1], HasSubstr("\"finish_reason\":null"));
+  EXPECT_THAT(events[2], HasSubstr("\"finish_reason\":\"length\""));
+  EXPECT_THAT(events[3], AllOf(HasSubstr("\"choices\":[]"), HasSubstr("\"completion_tokens\":3")));
+  EXPECT_EQ(events[4], "[DONE]");
+}
+
+TEST_F(FrontendTest, Chats) {
+  StartEngine();
+  const Json answer = Ask("/v1/chat/completions",
+                          R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":4})");
+  EXPECT_EQ(answer.Find("object")->string(), "chat.completion");
+  const Json& message = *answer.Find("choices")->array()[0].Find("message");
+  EXPECT_EQ(message.Find("role")->string(), "assistant");
+  EXPECT_EQ(message.Find("content")->string(), "abcd");
+  EXPECT_EQ(answer.Find("usage")->Find("prompt_tokens")->integer(), 18);  // user:hi;assistant:
+}
+
+TEST_F(FrontendTest, ChatStreamsItsRoleFirst) {
+  StartEngine();
+  const auto events =
+      Events(Post(port_, "/v1/chat/completions",
+                  R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":2,"stream":true})"));
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_THAT(events[0], AllOf(HasSubstr("chat.completion.chunk"),
+                               HasSubstr(R"("delta":{"role":"assistant","content":""})")));
+  EXPECT_THAT(events[1], HasSubstr(R"("delta":{"content":"a"})"));
+  EXPECT_THAT(events[2], HasSubstr("\"finish_reason\":\"length\""));
+}
+
+TEST_F(FrontendTest, ChatFillsTheModelsLengthByDefault) {
+  StartEngine();
+  const Json answer =
+      Ask("/v1/chat/completions",
+          R"({"messages":[{"role":"u","content":")" + std::string(75, 'x') + R"("}]})");
+  EXPECT_EQ(answer.Find("usage")->Find("total_tokens")->integer(), static_cast<int64_t>(kModelLength));
+  EXPECT_EQ(answer.Find("choices")->array()[0].Find("finish_reason")->string(), "length");
+}
+
+TEST_F(FrontendTest, SaysWhatTheTemplateRaised) {
+  StartEngine();
+  const std::string got =
+      Post(port_, "/v1/chat/completions", R"({"messages":[{"role":"bad","content":"hi"}]})");
+  EXPECT_EQ(StatusOf(got), "400");
+  EXPECT_THAT(got, HasSubstr("TemplateError: bad role"));
+}
+
+TEST_F(FrontendTest, GivesLogprobsInBothForms) {
+  StartEngine();
+  const Json plain = Ask("/v1/completions", R"({"prompt":"x","max_tokens":2,"logprobs":2})");
+  EXPECT_EQ(plain.Find("choices")->array()[0].Find("logprobs")->Dump(),
+            R"({"text_offset":[0,1],"token_logprobs":[-0.5,-0.5],"tokens":["a","b"],)"
+            R"("top_logprobs":[{"a":-0.5,"z":-2.0},{"b":-0.5,"z":-2.0}]})");
+  const Json chat = Ask("/v1/chat/completions",
+                        R"({"messages":[{"role":"u","content":"x"}],"max_tokens":1,
+                            "logprobs":true,"top_logprobs":2})");
+  EXPECT_EQ(chat.Find("choices")->array()[0].Find("logprobs")->Dump(),
+            R"({"content":[{"token":"a","logprob":-0.5,"bytes":[97],"top_logprobs":[)"
+            R"({"token":"a","logprob":-0.5,"bytes":[97]},{"token":"z","logprob":-2.0,"bytes":[122]}]}]})");
+}
+
+TEST_F(FrontendTest, RefusesWithTheRightStatus) {
+  StartEngine();
+  const auto post = [&](const char* body) { return StatusOf(Post(port_, "/v1/completions", body)); };
+  EXPECT_EQ(post("not json"), "400");
+  EXPECT_EQ(post(""), "400");
+  EXPECT_EQ(post("\"text\""), "400");
+  EXPECT_EQ(post("{\"prompt\":\"\xff\xfe\"}"), "400");
+  EXPECT_EQ(post(R"({"prompt":"x","model":"other"})"), "404");
+  EXPECT_EQ(post(R"({"prompt":""})"), "400");
+  EXPECT_EQ(post(R"({"prompt":[257]})"), "400");
+  EXPECT_EQ(post(R"({"prompt":"x","logit_bias":{"257":1}})"), "400");
+  EXPECT_EQ(post(R"({"prompt":"x","max_tokens":100})"), "400");
+  EXPECT_EQ(post(R"({"prompt":"!refused by the engine"})"), "400");
+  EXPECT_EQ(post((R"({"prompt":")" + std::string(5000, 'x') + "\"}").c_str()), "400");
+  EXPECT_EQ(post(std::string(100'000, '[').c_str()), "400");
+  EXPECT_EQ(StatusOf(Get(port_, "/v1/completions")), "405");
+  EXPECT_EQ(StatusOf(Post(port_, "/health", "")), "405");
+  EXPECT_EQ(StatusOf(Get(port_, "/nowhere")), "404");
+  EXPECT_EQ(StatusOf(Post(port_, "/sleep", "")), "501");
+  EXPECT_EQ(post(R"({"prompt":"x"})"), "200");
+}
+
+TEST_F(FrontendTest, TokenizesAndBack) {
+  StartEngine();
+  const Json ids = Ask("/tokenize", R"({"prompt":"ab"})");
+  EXPECT_EQ(ids.Find("tokens")->Dump(), "[97,98]");
+  EXPECT_EQ(ids.Find("count")->integer(), 2);
+  EXPECT_EQ(Ask("/tokenize", R"({"messages":[{"role":"u","content":"x"}]})").Find("count")->integer(),
+            14);
+  EXPECT_EQ(Ask("/detokenize", R"({"tokens":[97,98]})").Find("prompt")->string(), "ab");
+  EXPECT_EQ(StatusOf(Post(port_, "/detokenize", R"({"tokens":["a"]})")), "400");
+}
+
+TEST_F(FrontendTest, ListsItsModelAndInfo) {
+  StartEngine();
+  const std::string models = Get(port_, "/v1/models");
+  EXPECT_THAT(models, AllOf(HasSubstr("\"id\":\"fake\""), HasSubstr("\"max_model_len\":100")));
+  EXPECT_THAT(Get(port_, "/server_info"), AllOf(HasSubstr("\"isa\":\"fake\""), HasSubstr("\"steps\"")));
+  EXPECT_THAT(Get(port_, "/version"), HasSubstr("\"version\""));
+}
+
+TEST_F(FrontendTest, AbortsWhatADisconnectedClientAskedFor) {
+  StartEngine();
+  for (const char* stream : {"false", "true"}) {
+    const int before = engine_.aborted;
+    RawClient client(port_);
+    const std::string body = StrCat("{\"prompt\":\"Held\",\"n\":3,\"stream\":", stream, "}");
+    client.Send(StrCat("POST /v1/completions HTTP/1.1\r\nContent-Length: ", body.size(), "\r\n\r\n",
+                       body));
+    WaitFor(engine_.live, 3);
+    client.Close();
+    WaitFor(engine_.aborted, before + 3);
+  }
+  EXPECT_THAT(Get(port_, "/metrics"), HasSubstr("finished_reason=\"abort\"} 6"));
+}
+
+TEST_F(FrontendTest, HeldRequestsDoNotHoldUpOthers) {
+  StartEngine();
+  RawClient held(port_);
+  held.Send("POST /v1/completions HTTP/1.1\r\nContent-Length: 17\r\n\r\n{\"prompt\":\"Held\"}");
+  WaitFor(engine_.live, 1);
+  EXPECT_EQ(TextOf(Ask("/v1/completions", R"({"prompt":"x","max_tokens":2})")), "ab");
+}
+
+TEST_F(FrontendTest, FailsLiveRequestsWhenTheEngineDies) {
+  StartEngine();
+  RawClient held(port_);
+  held.Send("POST /v1/completions HTTP/1.1\r\nContent-Length: 17\r\n\r\n{\"prompt\":\"Held\"}");
+  WaitFor(engine_.live, 1);
+  server_->Post([this] { frontend_->OnEngineGone("the engine died"); });
+  const std::string answer = held.ReadUntil("}}");
+  EXPECT_EQ(StatusOf(answer), "500");
+  EXPECT_THAT(answer, HasSubstr("the engine died"));
+  EXPECT_EQ(StatusOf(Post(port_, "/v1/completions", R"({"prompt":"x"})")), "500");
+  EXPECT_EQ(StatusOf(Get(port_, "/health")), "503");
+}
+
+TEST_F(FrontendTest, CountsWhatItServed) {
+  StartEngine();
+  Ask("/v1/completions", R"({"prompt":"x","max_tokens":3})");
+  const std::string metrics = Get(port_, "/metrics");
+  EXPECT_THAT(metrics, HasSubstr("vllm:generation_tokens_total{model_name=\"fake\"} 3"));
+  EXPECT_THAT(metrics, HasSubstr("vllm:time_to_first_token_seconds_count{model_name=\"fake\"} 1"));
+  EXPECT_THAT(metrics, HasSubstr("vllm:inter_token_latency_seconds_count{model_name=\"fake\"} 2"));
+  EXPECT_THAT(metrics, HasSubstr("finished_reason=\"length\"} 1"));
+  EXPECT_THAT(metrics, HasSubstr("vllm:num_requests_running{model_name=\"fake\"} 0"));
+}
+
+}  // namespace
+}  // namespace pinion

@@ -1,0 +1,194 @@
+#include "engine/serve/schema.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pinion {
+namespace {
+
+using testing::HasSubstr;
+
+ApiDefaults Defaults(const char* generation_config = "{}") {
+  auto defaults = ReadApiDefaults(*Json::Parse(generation_config));
+  EXPECT_TRUE(defaults);
+  return *defaults;
+}
+ApiResult<GenerationRequest> Completion(const std::string& body) {
+  return ReadCompletionRequest(*Json::Parse(body), Defaults());
+}
+ApiResult<GenerationRequest> Chat(const std::string& body) {
+  return ReadChatRequest(*Json::Parse(body), Defaults());
+}
+
+TEST(Schema, TakesEveryFormOfPrompt) {
+  const auto count = [](const char* prompt) {
+    auto request = Completion(std::string("{\"prompt\":") + prompt + "}");
+    return request ? static_cast<int>(request->prompts.size()) : -1;
+  };
+  EXPECT_EQ(count("\"text\""), 1);
+  EXPECT_EQ(count("[\"a\",\"b\",\"c\"]"), 3);
+  EXPECT_EQ(count("[1,2,3]"), 1);
+  EXPECT_EQ(count("[[1,2],[3]]"), 2);
+  for (const char* bad : {"null", "[]", "7", "{}", "[1,\"a\"]", "[-1]", "[1.5]", "[[\"a\"]]", "[null]",
+                          "[99999999999]"})
+    EXPECT_EQ(count(bad), -1) << bad;
+}
+
+TEST(Schema, UsesOpenAisDefaultsAndTheCheckpoints) {
+  auto plain = Completion("{\"prompt\":\"x\"}");
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(plain->params.temperature, 1);
+  EXPECT_EQ(plain->params.max_tokens, 16);
+  EXPECT_FALSE(plain->max_tokens_given);
+  const ApiDefaults defaults = Defaults(
+      R"({"temperature":0.6,"top_p":0.9,"top_k":20,"repetition_penalty":1.1,"max_new_tokens":8})");
+  auto tuned = ReadCompletionRequest(*Json::Parse(R"({"prompt":"x","top_p":0.5})"), defaults);
+  ASSERT_TRUE(tuned);
+  EXPECT_EQ(tuned->params.temperature, 0.6);
+  EXPECT_EQ(tuned->params.top_p, 0.5);
+  EXPECT_EQ(tuned->params.top_k, 20);
+  EXPECT_EQ(tuned->params.repetition_penalty, 1.1);
+  EXPECT_EQ(tuned->params.max_tokens, 8);
+}
+
+TEST(Schema, ReadsVllmsExtras) {
+  auto request = Completion(R"({"prompt":"x","top_k":5,"min_p":0.1,"repetition_penalty":1.2,
+      "min_tokens":2,"ignore_eos":true,"stop_token_ids":[7],"include_stop_str_in_output":true,
+      "skip_special_tokens":false,"add_special_tokens":false,"stop":"end","logprobs":2,"seed":9,
+      "n":3,"logit_bias":{"5":-100},"unknown_field":{"a":1},"user":"me"})");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->params.top_k, 5);
+  EXPECT_EQ(request->params.min_tokens, 2);
+  EXPECT_TRUE(request->params.ignore_eos);
+  EXPECT_EQ(request->params.stop_token_ids, std::vector<int32_t>{7});
+  EXPECT_EQ(request->params.stop, std::vector<std::string>{"end"});
+  EXPECT_TRUE(request->params.include_stop_str_in_output);
+  EXPECT_FALSE(request->skip_special_tokens);
+  EXPECT_FALSE(request->add_special_tokens);
+  EXPECT_EQ(request->params.logprobs, 2);
+  EXPECT_EQ(request->n, 3);
+}
+
+TEST(Schema, TreatsNullAsAbsent) {
+  auto request = Completion(
+      R"({"prompt":"x","temperature":null,"max_tokens":null,"stop":null,"seed":null,"n":null,
+          "stream":null,"stream_options":null,"logprobs":null,"best_of":null,"suffix":null,
+          "response_format":null,"logit_bias":null,"echo":null,"model":null})");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->params.temperature, 1);
+  EXPECT_FALSE(request->max_tokens_given);
+}
+
+TEST(Schema, NamesTheFieldItRefuses) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {R"("response_format":{"type":"json_object"})", "response_format"},
+      {R"("guided_json":{"type":"object"})", "guided_json"},
+      {R"("guided_regex":"a+")", "guided_regex"},
+      {R"("structured_outputs":{"choice":["a"]})", "structured_outputs"},
+      {R"("best_of":3)", "best_of"},
+      {R"("suffix":"end")", "suffix"},
+      {R"("prompt_logprobs":1)", "prompt_logprobs"},
+      {R"("use_beam_search":true)", "use_beam_search"},
+      {R"("tool_choice":"required")", "tool_choice"},
+      {R"("n":0)", "n"},
+      {R"("n":"two")", "n"},
+      {R"("stream":"yes")", "stream"},
+      {R"("stream_options":{"include_usage":true})", "stream_options"},
+      {R"("logprobs":21)", "logprobs"},
+      {R"("echo":true,"logprobs":1)", "echo"},
+  };
+  for (const auto& [field, name] : kCases) {
+    auto request = Completion(std::string("{\"prompt\":\"x\",") + field + "}");
+    ASSERT_FALSE(request) << field;
+    EXPECT_EQ(request.error().status, 400);
+    EXPECT_EQ(request.error().param, name) << request.error().message;
+    EXPECT_THAT(request.error().message, HasSubstr(name));
+  }
+}
+
+TEST(Schema, RefusesSamplingOutOfRange) {
+  for (const char* field : {R"("temperature":-1)", R"("temperature":"hot")", R"("top_p":0)",
+                            R"("max_tokens":0)", R"("max_tokens":1.5)", R"("stop":[""])",
+                            R"("presence_penalty":3)", R"("min_tokens":50)", R"("seed":1.5)",
+                            R"("logit_bias":{"x":1})", R"("max_tokens":99999999999)"}) {
+    auto request = Completion(std::string("{\"prompt\":\"x\",") + field + "}");
+    EXPECT_FALSE(request) << field;
+  }
+  EXPECT_TRUE(Completion(R"({"prompt":"x","response_format":{"type":"text"},"best_of":1})"));
+}
+
+TEST(Schema, LimitsPromptsTimesChoices) {
+  std::string prompts = "[\"a\"";
+  for (int i = 0; i < 99; ++i) prompts += ",\"a\"";
+  prompts += "]";
+  EXPECT_TRUE(Completion("{\"n\":20,\"prompt\":" + prompts + "}"));
+  EXPECT_FALSE(Completion("{\"n\":21,\"prompt\":" + prompts + "}"));
+}
+
+TEST(Schema, MakesMessagesPlain) {
+  auto request = Chat(R"({"messages":[
+      {"role":"system","content":[{"type":"text","text":"one"},{"type":"text","text":"two"}]},
+      {"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function",
+          "function":{"name":"f","arguments":"{\"x\": 1}"}}]},
+      {"role":"user","content":"hi","name":"me"}],
+      "tools":[{"type":"function","function":{"name":"f"}}],
+      "chat_template_kwargs":{"enable_thinking":false}})");
+  ASSERT_TRUE(request) << request.error().message;
+  const Conversation& chat = request->conversation;
+  const auto& messages = chat.messages.array();
+  EXPECT_EQ(messages[0].Find("content")->string(), "one\ntwo");
+  EXPECT_EQ(messages[1].Find("content")->string(), "");
+  const Json& call = messages[1].Find("tool_calls")->array()[0];
+  EXPECT_EQ(call.Find("function")->Find("arguments")->Find("x")->integer(), 1);
+  EXPECT_EQ(messages[2].Find("name")->string(), "me");
+  EXPECT_EQ(chat.tools.array().size(), 1u);
+  EXPECT_FALSE(chat.template_kwargs.Find("enable_thinking")->boolean());
+  EXPECT_TRUE(chat.add_generation_prompt);
+}
+
+TEST(Schema, ReadsChatLimitsAndLogprobs) {
+  const std::string messages = R"("messages":[{"role":"user","content":"hi"}])";
+  auto open = Chat("{" + messages + "}");
+  ASSERT_TRUE(open);
+  EXPECT_FALSE(open->max_tokens_given);
+  EXPECT_EQ(open->params.logprobs, -1);
+  auto both = Chat("{" + messages + R"(,"max_tokens":5,"max_completion_tokens":7})");
+  ASSERT_TRUE(both);
+  EXPECT_EQ(both->params.max_tokens, 7);
+  auto chosen = Chat("{" + messages + R"(,"logprobs":true})");
+  ASSERT_TRUE(chosen);
+  EXPECT_EQ(chosen->params.logprobs, 0);
+  auto top = Chat("{" + messages + R"(,"logprobs":true,"top_logprobs":4})");
+  ASSERT_TRUE(top);
+  EXPECT_EQ(top->params.logprobs, 4);
+  EXPECT_FALSE(Chat("{" + messages + R"(,"top_logprobs":4})"));
+  EXPECT_FALSE(Chat("{" + messages + R"(,"logprobs":true,"top_logprobs":21})"));
+}
+
+TEST(Schema, RefusesConversationsItCannotCarry) {
+  for (const char* body :
+       {"{}", "[]", "7", R"({"messages":[]})", R"({"messages":"hi"})", R"({"messages":[7]})",
+        R"({"messages":[{"content":"x"}]})", R"({"messages":[{"role":"user","content":7}]})",
+        R"({"messages":[{"role":"user","content":[{"text":"x"}]}]})",
+        R"({"messages":[{"role":"user","content":"x"}],"tools":{}})",
+        R"({"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":[]})",
+        R"({"messages":[{"role":"user","content":"x"}],"chat_template":"{{x}}"})"}) {
+    EXPECT_FALSE(Chat(body)) << body;
+  }
+  auto image = Chat(R"({"messages":[{"role":"user","content":[
+      {"type":"text","text":"what is this"},{"type":"image_url","image_url":{"url":"http://x"}}]}]})");
+  ASSERT_FALSE(image);
+  EXPECT_EQ(image.error().param, "messages[0].content");
+  EXPECT_THAT(image.error().message, HasSubstr("image_url"));
+}
+
+TEST(Schema, WritesErrorsAsOpenAiDoes) {
+  EXPECT_EQ(ToJson(ApiError{404, "no", "model", "model_not_found"}).Dump(),
+            R"({"error":{"message":"no","type":"invalid_request_error","param":"model",)"
+            R"("code":"model_not_found"}})");
+  EXPECT_EQ(ToJson(ApiError{500, "broke", "", ""}).Dump(),
+            R"({"error":{"message":"broke","type":"server_error","param":null,"code":null}})");
+}
+
+}  // namespace
+}  // namespace pinion
