@@ -28,8 +28,11 @@ void EngineFlags::AddFlagsTo(CLI::App& command) {
   add("--max-num-batched-tokens", max_num_batched_tokens_, "tokens per step, >= 1 (default 2048)");
   add("--max-num-seqs", max_num_seqs_, "sequences running at once, >= 1 (default 128)");
   add("--seed", seed_, "seed of made-up weights and of requests that bring none (default 0)");
-  command.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", prefix_caching_,
-                   "reuse the KV of shared prefixes (default on)")
+  // Not add_flag: given an optional, that sets it to false where the flag is absent.
+  command
+      .add_flag_function("--enable-prefix-caching,!--no-enable-prefix-caching",
+                         [this](int64_t count) { prefix_caching_ = count > 0; },
+                         "reuse the KV of shared prefixes (default on)")
       ->group(group);
 }
 
