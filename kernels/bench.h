@@ -1,0 +1,36 @@
+#pragma once
+
+// What the benchmarks share. Results are named <what>/<isa>/<type>/<sizes>, so that
+// --benchmark_filter picks what is to be compared; probe/* are the bounds to compare with.
+
+#include <benchmark/benchmark.h>
+#include <sys/mman.h>
+
+#include <cstring>
+#include <string>
+
+#include "kernels/kernels.h"
+
+namespace pinion::kernels::bench {
+
+// Mapped memory that every benchmark may use, larger than any L3 slice; written once with small
+// values (0x3c bytes: 0.0115 as bfloat16 and float32, 1.06 as float16), so that pages are there and
+// no product is subnormal.
+inline constexpr size_t kPoolBytes = 256u << 20;
+
+inline std::byte* Pool() {
+  static std::byte* const pool = [] {
+    void* p = mmap(nullptr, kPoolBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    madvise(p, kPoolBytes, MADV_HUGEPAGE);
+    std::memset(p, 0x3c, kPoolBytes);
+    return static_cast<std::byte*>(p);
+  }();
+  return pool;
+}
+
+inline void ReportFlops(benchmark::State& state, double flops_per_iteration) {
+  state.counters["FLOP/s"] =
+      benchmark::Counter(flops_per_iteration, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+}  // namespace pinion::kernels::bench
