@@ -28,6 +28,12 @@ inline std::byte* Pool() {
   return pool;
 }
 
+// Decimal, unlike SetBytesProcessed's.
+inline void ReportBytes(benchmark::State& state, size_t bytes_per_iteration) {
+  state.counters["B/s"] = benchmark::Counter(static_cast<double>(bytes_per_iteration),
+                                             benchmark::Counter::kIsIterationInvariantRate);
+}
+
 inline void ReportFlops(benchmark::State& state, double flops_per_iteration) {
   state.counters["FLOP/s"] =
       benchmark::Counter(flops_per_iteration, benchmark::Counter::kIsIterationInvariantRate);

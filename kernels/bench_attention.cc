@@ -29,6 +29,7 @@ void BM_Attention(benchmark::State& state, Isa isa, Dtype dtype) {
   const auto attention = TableFor(isa).attention;
   const size_t sequences = tokens == 1 ? pool_blocks / blocks : 1;
   size_t sequence = 0;
+  const std::byte* pool = Pool();
   for (auto _ : state) {
     attention({.q = q.data(),
                .q_stride = kGroup * kHeadDim,
@@ -38,7 +39,7 @@ void BM_Attention(benchmark::State& state, Isa isa, Dtype dtype) {
                .first_position = static_cast<int64_t>(context - tokens),
                .context_begin = 0,
                .context_end = static_cast<int64_t>(context),
-               .cache = Pool(),
+               .cache = pool,
                .block_bytes = block_bytes,
                .block_table = table.data() + sequence * blocks,
                .block_tokens = block_tokens,
@@ -51,7 +52,7 @@ void BM_Attention(benchmark::State& state, Isa isa, Dtype dtype) {
                .sum = sum.data()});
     sequence = (sequence + 1) % sequences;
   }
-  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(blocks * block_bytes));
+  ReportBytes(state, blocks * block_bytes);
   ReportFlops(state, 4.0 * static_cast<double>(rows * context * kHeadDim));
 }
 

@@ -28,15 +28,16 @@ void RunGemm(benchmark::State& state, Dtype weights, Run run) {
   const size_t slice_bytes = kN / kBlockN * PackedBlockBytes(weights, kK);
   const size_t slices = kPoolBytes / slice_bytes;
   size_t slice = 0;
+  const std::byte* pool = Pool();
   for (auto _ : state) {
-    const std::byte* w = Pool() + slice * slice_bytes;
+    const std::byte* w = pool + slice * slice_bytes;
     if (!run(GemmArgs{buffers.x, w, buffers.y, rows, kK, kN / kBlockN, kN})) {
       state.SkipWithError("no such primitive");
       break;
     }
     slice = (slice + 1) % slices;
   }
-  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(slice_bytes));
+  ReportBytes(state, slice_bytes);
   ReportFlops(state, 2.0 * static_cast<double>(rows) * kN * kK);
 }
 

@@ -51,7 +51,7 @@ void Tile(const TileArgs<Operand>& args) {
     const std::byte* w = args.w[segment];
     for (size_t step = args.steps[segment]; step > 0; --step) {
 #pragma GCC unroll 4
-      for (int line = 0; line < kPrefetch; ++line) __builtin_prefetch(prefetch + line * 64, 0, 2);
+      for (int line = 0; line < kPrefetch; ++line) __builtin_prefetch(prefetch + line * 64, 0, 3);
 #pragma GCC unroll 2
       for (size_t sub = 0; sub < Operand::kSubs; ++sub) {
         Vec weights[kColumns];
