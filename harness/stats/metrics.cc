@@ -10,6 +10,7 @@ const std::vector<MetricInfo>& Metrics() {
        "prompt tokens / time of the steps that compute prompts"},
       {"decode_tokens_per_s", "tokens/s", true,
        "tokens of pure decode steps / time of those steps, summed over the batch"},
+      {"goodput", "requests/s", true, "requests that meet every SLO / window"},
       {"ttft_s", "s", false, "median over requests of: first token - send time"},
       {"ttft_p90_s", "s", false, "90th percentile over requests of: first token - send time"},
       {"tpot_s", "s", false,

@@ -16,7 +16,7 @@ struct MetricInfo {
 // Offline (concurrency 0): output_tokens_per_s, prefill_tokens_per_s, decode_tokens_per_s, load_s,
 // start_s, peak_rss_bytes. Per concurrency: ttft_s, tpot_s, itl_s, e2el_s, output_tokens_per_s,
 // queue_s, prefill_s, and ttft_p90_s, itl_p90_s, itl_p99_s where a trial had samples enough for
-// them.
+// them. `pinion bench` alone: goodput.
 const std::vector<MetricInfo>& Metrics();
 const MetricInfo* FindMetric(const std::string& name);
 

@@ -1,0 +1,120 @@
+// `pinion bench`: one configuration, measured. And the hidden `trial`: the child process of a
+// sweep, which reads a request on standard input and answers with one JSON line.
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <memory>
+
+#include "engine/base/clock.h"
+#include "engine/base/strings.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/engine_flags.h"
+#include "harness/trial/bench.h"
+#include "harness/trial/trial.h"
+
+namespace pinion::harness {
+namespace {
+
+struct BenchFlags {
+  EngineFlags engine;
+  std::string mode = "latency";
+  BenchPlan plan;
+  std::optional<int> batch;
+  std::optional<std::string> slo_ttft, slo_tpot, slo_e2el;
+  bool json = false;
+};
+
+Status ReadSlo(const std::optional<std::string>& text, const char* flag,
+               std::optional<double>& limit_s) {
+  if (!text) return {};
+  PINION_ASSIGN(limit_s, ParseDuration(*text, flag));
+  return {};
+}
+
+Result<BenchPlan> PlanOf(const BenchFlags& flags, const EngineOptions& options) {
+  BenchPlan plan = flags.plan;
+  for (BenchMode mode : {BenchMode::kLatency, BenchMode::kThroughput, BenchMode::kServing})
+    if (flags.mode == Name(mode)) plan.mode = mode;
+  plan.batch = flags.batch.value_or(plan.mode == BenchMode::kServing ? 8 : 1);
+  plan.seed = options.seed;
+  PINION_TRY(ReadSlo(flags.slo_ttft, "--slo-ttft", plan.slo.ttft_s));
+  PINION_TRY(ReadSlo(flags.slo_tpot, "--slo-tpot", plan.slo.tpot_s));
+  PINION_TRY(ReadSlo(flags.slo_e2el, "--slo-e2el", plan.slo.e2el_s));
+  PINION_TRY(Validate(plan));
+  return plan;
+}
+
+Result<BenchResult> Bench(const BenchFlags& flags) {
+  PINION_ASSIGN(const EngineOptions options, flags.engine.Resolve());
+  PINION_ASSIGN(const BenchPlan plan, PlanOf(flags, options));
+  PINION_ASSIGN(const std::unique_ptr<Engine> engine, Engine::Start(options));
+  const bool show = isatty(STDERR_FILENO) != 0;
+  return RunBench(*engine, options, plan, [&](int round) {
+    if (show)
+      std::fprintf(stderr, "\rround %d of %d%s", round, plan.rounds,
+                   round == plan.rounds ? "\r\033[K" : "");
+  });
+}
+
+int RunBenchCommand(const BenchFlags& flags) {
+  const Result<BenchResult> result = Bench(flags);
+  if (!result) return Report(result.error());
+  std::cout << (flags.json ? ToJson(*result).Dump(2) + "\n" : Render(*result)) << std::flush;
+  return std::cout ? 0 : Report({ErrorCode::kIo, "cannot write the result to standard output"});
+}
+
+Result<TrialResult> Trial(int64_t start_ns) {
+  const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  PINION_ASSIGN(const Json json, Json::Parse(text));
+  PINION_ASSIGN(const TrialRequest request, ReadTrialRequest(json));
+  return RunTrial(request, start_ns);
+}
+
+int RunTrialCommand(int64_t start_ns) {
+  const Result<TrialResult> result = Trial(start_ns);
+  if (!result) return Report(result.error());
+  std::cout << ToJson(*result).Dump() << std::endl;
+  return std::cout ? 0 : Report({ErrorCode::kIo, "cannot write the result to standard output"});
+}
+
+void AddTrial(CLI::App& app, int& exit_code) {
+  auto* command = app.add_subcommand("trial", "Child process of a sweep");
+  command->group("");  // not in --help
+  const int64_t start_ns = NowNs();
+  command->callback([start_ns, &exit_code] { exit_code = RunTrialCommand(start_ns); });
+}
+
+}  // namespace
+
+void AddBench(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<BenchFlags>();
+  auto* command = app.add_subcommand("bench", "Measure one configuration");
+  flags->engine.AddTo(*command);
+  BenchPlan& plan = flags->plan;
+  command
+      ->add_option("--mode", flags->mode,
+                   "latency: one batch at a time; throughput: all prompts at once; serving: "
+                   "clients in a closed loop")
+      ->check(CLI::IsMember({"latency", "throughput", "serving"}))
+      ->capture_default_str();
+  command->add_option("--prompt-len", plan.prompt_len, "tokens in")->capture_default_str();
+  command->add_option("--output-len", plan.output_len, "tokens out, EOS ignored")
+      ->capture_default_str();
+  command->add_option("--batch", flags->batch,
+                      "latency: requests at once (default 1); serving: clients (default 8)");
+  command->add_option("--num-prompts", plan.num_prompts, "throughput, serving: requests a round")
+      ->capture_default_str();
+  command->add_option("--rounds", plan.rounds, "measured rounds; intervals need 6")
+      ->capture_default_str();
+  command->add_option("--slo-ttft", flags->slo_ttft, "serving: limit for goodput, as 500ms");
+  command->add_option("--slo-tpot", flags->slo_tpot, "serving: limit for goodput");
+  command->add_option("--slo-e2el", flags->slo_e2el, "serving: limit for goodput");
+  command->add_flag("--json", flags->json, "JSON on standard output");
+  command->callback([flags, &exit_code] { exit_code = RunBenchCommand(*flags); });
+  AddTrial(app, exit_code);
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,119 @@
+#include "harness/trial/bench.h"
+
+#include <algorithm>
+#include <map>
+
+#include "engine/base/strings.h"
+#include "harness/trial/conditions.h"
+#include "harness/trial/load.h"
+#include "harness/trial/trial.h"
+#include "harness/trial/workload.h"
+
+namespace pinion::harness {
+namespace {
+
+LoadPlan PlanOf(const Engine& engine, const BenchPlan& plan, int round) {
+  LoadPlan load;
+  load.requests = plan.mode == BenchMode::kLatency ? plan.batch : plan.num_prompts;
+  load.clients = plan.mode == BenchMode::kThroughput ? plan.num_prompts : plan.batch;
+  load.output_len = plan.output_len;
+  const int vocabulary = engine.model().spec.vocabulary;
+  load.prompt = [&plan, round, vocabulary](int index) {
+    return RandomPrompt(plan.seed, static_cast<uint64_t>(round), static_cast<uint64_t>(index),
+                        plan.prompt_len, vocabulary);
+  };
+  return load;
+}
+
+// The values of every round, by metric.
+using Values = std::map<std::string, std::vector<double>>;
+
+void Take(const BenchPlan& plan, const LoadResult& load, Values& values) {
+  if (load.steps.prefill_s > 0)
+    values["prefill_tokens_per_s"].push_back(load.steps.prefill_tokens_per_s());
+  if (load.steps.decode_s > 0)
+    values["decode_tokens_per_s"].push_back(load.steps.decode_tokens_per_s());
+  std::vector<MetricValue> samples;
+  AddServingSamples(load, plan.batch, samples);
+  for (const MetricValue& sample : samples) values[sample.metric].push_back(sample.value);
+  const bool has_slo = plan.slo.ttft_s || plan.slo.tpot_s || plan.slo.e2el_s;
+  if (has_slo) values["goodput"].push_back(Summarise(load.CompleteTraces(), plan.slo).goodput);
+}
+
+// Which lines each mode shows, in this order: what it is about, nothing else.
+std::vector<std::string> LinesOf(BenchMode mode) {
+  std::vector<std::string> lines = {"prefill_tokens_per_s", "decode_tokens_per_s"};
+  const auto add = [&](std::initializer_list<const char*> more) {
+    lines.insert(lines.end(), more.begin(), more.end());
+  };
+  if (mode == BenchMode::kLatency) add({"ttft_s", "tpot_s", "e2el_s"});
+  if (mode == BenchMode::kThroughput) add({"output_tokens_per_s", "e2el_s"});
+  if (mode == BenchMode::kServing)
+    add({"output_tokens_per_s", "goodput", "ttft_s", "ttft_p90_s", "tpot_s", "itl_s", "itl_p90_s",
+         "itl_p99_s", "e2el_s", "queue_s", "prefill_s"});
+  return lines;
+}
+
+Status CheckAtLeast(const char* flag, int value, int low) {
+  if (value >= low) return {};
+  return Fail(ErrorCode::kUsage, StrCat(flag, " is ", value, ", want ", low, " or more"));
+}
+
+}  // namespace
+
+const char* Name(BenchMode mode) {
+  switch (mode) {
+    case BenchMode::kLatency:
+      return "latency";
+    case BenchMode::kThroughput:
+      return "throughput";
+    case BenchMode::kServing:
+      return "serving";
+  }
+  return "";
+}
+
+Status Validate(const BenchPlan& plan) {
+  PINION_TRY(CheckAtLeast("--prompt-len", plan.prompt_len, 1));
+  // With one token there is no decode step to measure.
+  PINION_TRY(CheckAtLeast("--output-len", plan.output_len, 2));
+  PINION_TRY(CheckAtLeast("--batch", plan.batch, 1));
+  PINION_TRY(CheckAtLeast("--num-prompts", plan.num_prompts, 1));
+  return CheckAtLeast("--rounds", plan.rounds, 1);
+}
+
+const Estimate* BenchResult::Find(const std::string& metric) const {
+  for (const BenchRow& row : rows)
+    if (row.metric == metric) return &row.estimate;
+  return nullptr;
+}
+
+Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const BenchPlan& plan,
+                             const std::function<void(int round)>& progress) {
+  PINION_TRY(Validate(plan));
+  LoadPlan warm_up = PlanOf(engine, plan, 0);
+  warm_up.requests = std::min(warm_up.requests, warm_up.clients);
+  warm_up.output_len = std::min(warm_up.output_len, 8);
+  PINION_TRY(RunLoad(engine, warm_up));
+  Values values;
+  const Conditions before = Conditions::Now();
+  for (int round = 1; round <= plan.rounds; ++round) {
+    engine.DropPrefixCache();
+    PINION_ASSIGN(const LoadResult load, RunLoad(engine, PlanOf(engine, plan, round)));
+    Take(plan, load, values);
+    progress(round);
+  }
+  BenchResult result;
+  result.suspect = Disturbances(before, Conditions::Now(), engine.info().threads);
+  result.plan = plan;
+  result.engine = engine.info();
+  result.model = options.model;
+  result.config = ToJson(options);
+  result.peak_rss_bytes = PeakRssBytes();
+  for (const std::string& metric : LinesOf(plan.mode))
+    if (const auto found = values.find(metric); found != values.end())
+      result.rows.push_back({metric, EstimateMedian(found->second)});
+  return result;
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,119 @@
+// What `pinion bench` says: JSON for machines, a table for people.
+
+#include <cmath>
+#include <cstdio>
+
+#include "engine/base/strings.h"
+#include "harness/stats/metrics.h"
+#include "harness/trial/bench.h"
+
+namespace pinion::harness {
+namespace {
+
+Json EstimateJson(const Estimate& estimate) {
+  Json object = Json::MakeObject();
+  object.Set("median", estimate.median);
+  object.Set("low", estimate.interval ? Json(estimate.interval->low) : Json());
+  object.Set("high", estimate.interval ? Json(estimate.interval->high) : Json());
+  object.Set("n", static_cast<int64_t>(estimate.n));
+  return object;
+}
+
+std::string Format(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+// Three or four significant digits; times below a minute in milliseconds.
+std::string Number(double value, bool is_time) {
+  if (is_time) value *= 1e3;
+  return Format(std::abs(value) < 10 ? "%.2f" : std::abs(value) < 1000 ? "%.1f" : "%.0f", value);
+}
+
+struct Line {
+  std::string name, unit, median, interval;
+};
+
+Line LineOf(const BenchRow& row) {
+  const MetricInfo* info = FindMetric(row.metric);
+  const bool is_time = info && std::string(info->unit) == "s";
+  Line line = {row.metric, info ? info->unit : "", Number(row.estimate.median, is_time), "-"};
+  if (is_time) {
+    line.name.resize(line.name.size() - 2);  // "ttft_s" -> "ttft", shown in ms
+    line.unit = "ms";
+  } else if (const size_t at = line.name.find("_tokens_per_s"); at != std::string::npos) {
+    line.name.resize(at);
+  }
+  for (char& letter : line.name)
+    if (letter == '_') letter = ' ';
+  if (const auto& interval = row.estimate.interval)
+    line.interval = StrCat(Number(interval->low, is_time), " to ", Number(interval->high, is_time));
+  return line;
+}
+
+std::string Padded(std::string text, size_t width, bool right) {
+  if (text.size() >= width) return text;
+  return right ? std::string(width - text.size(), ' ') + text
+               : text + std::string(width - text.size(), ' ');
+}
+
+std::string Header(const BenchResult& result) {
+  const EngineInfo& engine = result.engine;
+  const BenchPlan& plan = result.plan;
+  std::string text =
+      StrCat(result.model, ": ", engine.dtype, ", ", engine.isa, ", ", engine.threads,
+             engine.threads == 1 ? " thread" : " threads", ", ", engine.plan.ranks.size(),
+             engine.plan.ranks.size() == 1 ? " rank\n" : " ranks\n");
+  text += StrCat("ready in ", Format("%.2f", engine.start_s), " s (weights ",
+                 Format("%.2f", engine.load_s), " s), peak memory ",
+                 FormatBytes(result.peak_rss_bytes), "\n");
+  text += StrCat(Name(plan.mode), ": ", plan.prompt_len, " tokens in, ", plan.output_len, " out, ");
+  if (plan.mode == BenchMode::kLatency) text += StrCat("batch ", plan.batch);
+  if (plan.mode == BenchMode::kThroughput) text += StrCat(plan.num_prompts, " prompts at once");
+  if (plan.mode == BenchMode::kServing)
+    text += StrCat(plan.num_prompts, " prompts from ", plan.batch, " clients in a closed loop");
+  return text + StrCat(", ", plan.rounds, plan.rounds == 1 ? " round\n\n" : " rounds\n\n");
+}
+
+}  // namespace
+
+Json ToJson(const BenchResult& result) {
+  Json object = Json::MakeObject();
+  for (const BenchRow& row : result.rows) object.Set(row.metric, EstimateJson(row.estimate));
+  object.Set("load_s", result.engine.load_s);
+  object.Set("start_s", result.engine.start_s);
+  object.Set("peak_rss_bytes", result.peak_rss_bytes);
+  object.Set("isa", result.engine.isa);
+  object.Set("dtype", result.engine.dtype);
+  object.Set("threads", result.engine.threads);
+  object.Set("mode", Name(result.plan.mode));
+  object.Set("prompt_len", result.plan.prompt_len);
+  object.Set("output_len", result.plan.output_len);
+  object.Set("batch", result.plan.batch);
+  object.Set("num_prompts", result.plan.num_prompts);
+  object.Set("rounds", result.plan.rounds);
+  object.Set("suspect", Json(result.suspect));
+  object.Set("plan", ToJson(result.engine.plan));
+  object.Set("config", result.config);
+  return object;
+}
+
+std::string Render(const BenchResult& result) {
+  std::string text = Header(result), formulas;
+  text +=
+      Padded("", 16, false) + Padded("median", 12, true) + Padded("95 % interval", 24, true) + "\n";
+  for (const BenchRow& row : result.rows) {
+    const Line line = LineOf(row);
+    text += Padded(line.name, 16, false) + Padded(line.median, 12, true) +
+            Padded(line.interval, 24, true) + "  " + line.unit + "\n";
+    if (const MetricInfo* info = FindMetric(row.metric))
+      formulas += Padded(line.name, 16, false) + info->formula + "\n";
+  }
+  if (result.plan.rounds < static_cast<int>(kMinSamples))
+    text += StrCat("no interval below ", kMinSamples, " rounds\n");
+  for (const std::string& reason : result.suspect) text += StrCat("disturbed: ", reason, "\n");
+  return text + "\n" + formulas + "medians over rounds; in each, what is said above\n";
+}
+
+}  // namespace pinion::harness
