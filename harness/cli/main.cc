@@ -18,6 +18,7 @@ const std::vector<void (*)(CLI::App&, int&)> kCommands = {
     AddRun,
     AddScore,
     AddTokenize,
+    AddBench,
     AddServe,
     AddLaunch,
 };
