@@ -26,7 +26,7 @@ class Loop {
     while (live_.size() < static_cast<size_t>(plan_.clients) && MaySend()) PINION_TRY(Send());
     while (!live_.empty()) {
       Step();
-      if (NowNs() >= plan_.deadline_ns) {
+      if (MustEnd()) {
         CutOff();
         break;
       }
@@ -39,6 +39,12 @@ class Loop {
   bool MaySend() const {
     if (result_.clients.size() >= static_cast<size_t>(plan_.requests)) return false;
     return result_.clients.empty() || NowNs() < plan_.stop_sending_ns;
+  }
+
+  // A loop without a single request measured nothing, so a slow configuration gets its first one.
+  bool MustEnd() const {
+    const int64_t now_ns = NowNs();
+    return now_ns >= plan_.last_deadline_ns || (now_ns >= plan_.deadline_ns && complete_ > 0);
   }
 
   Status Send() {
@@ -94,6 +100,7 @@ class Loop {
     }
     if (event.finish == FinishReason::kNone) return;
     client.complete = event.finish != FinishReason::kAborted && !client.tokens.empty();
+    complete_ += client.complete ? 1 : 0;
     live_.erase(live);
   }
 
@@ -112,6 +119,7 @@ class Loop {
   LoadResult result_;
   std::unordered_map<uint64_t, size_t> live_;  // request id -> place in result_.clients
   std::vector<TokenEvent> events_;
+  size_t complete_ = 0;
 };
 
 }  // namespace

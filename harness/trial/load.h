@@ -42,7 +42,8 @@ struct LoadPlan {
   int requests = 1;                     // in all; clients >= requests: everything at once (offline)
   int output_len = 16;                  // tokens, EOS ignored, greedy
   int64_t stop_sending_ns = INT64_MAX;  // no request is sent after this (CLOCK_MONOTONIC)
-  int64_t deadline_ns = INT64_MAX;      // what still runs then is aborted
+  int64_t deadline_ns = INT64_MAX;      // what still runs then is aborted, once a request has ended
+  int64_t last_deadline_ns = INT64_MAX;  // what still runs then is aborted
   std::function<std::vector<int32_t>(int index)> prompt;
 };
 

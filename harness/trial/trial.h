@@ -24,7 +24,8 @@ Result<TrialResult> ReadTrialResult(const Json& object);
 
 // Starts the engine as asked and loads it: warm-up, the offline batch, then a closed loop at every
 // concurrency. `start_ns` is when the process began; the limit counts from there, but the load
-// always gets half of it. A loop in which no request ended is an error.
+// always gets half of it, and every loop its first request, as long as that takes at most twice the
+// limit. A loop in which no request ended is an error.
 Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns);
 
 // The same on an engine that is ready.

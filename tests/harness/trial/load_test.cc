@@ -58,13 +58,23 @@ TEST(RunLoad, TheDeadlineAbortsWhatStillRuns) {
   engine.never_ends = true;
   engine.step_ns = 1'000'000;
   LoadPlan plan = PlanOf(2, 4, 4);
-  plan.deadline_ns = NowNs() + 20'000'000;
+  plan.deadline_ns = NowNs();
+  plan.last_deadline_ns = NowNs() + 20'000'000;
   const auto load = RunLoad(engine, plan);
   ASSERT_TRUE(load);
   EXPECT_TRUE(load->cut);
   EXPECT_TRUE(engine.idle());
   EXPECT_TRUE(load->CompleteTraces().empty());
   EXPECT_EQ(load->clients.size(), 2u);
+}
+
+TEST(RunLoad, TheDeadlineWaitsForTheFirstRequestToEnd) {
+  FakeEngine engine;
+  LoadPlan plan = PlanOf(1, 3, 8);
+  plan.deadline_ns = NowNs() - 1;
+  const auto load = RunLoad(engine, plan);
+  ASSERT_TRUE(load);
+  EXPECT_EQ(load->CompleteTraces().size(), 1u);
 }
 
 TEST(RunLoad, NothingIsSentAfterTheTimeToStopButOneRequestAlways) {
