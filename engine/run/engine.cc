@@ -8,17 +8,10 @@
 #include "engine/base/clock.h"
 #include "engine/base/strings.h"
 #include "engine/run/start.h"
+#include "engine/sample/random.h"
 
 namespace pinion {
 namespace {
-
-// A well-mixed seed for a request that brings none (splitmix64's finaliser; Steele et al., 2014).
-uint64_t MixSeed(uint64_t engine_seed, uint64_t request) {
-  uint64_t z = engine_seed + 0x9e3779b97f4a7c15ull * (request + 1);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-  return z ^ (z >> 31);
-}
 
 TokenEvent MakeEvent(const Sequence& sequence, int64_t now_ns) {
   TokenEvent event;
@@ -78,7 +71,7 @@ class EngineLoop : public Engine {
     sequence->score = request.score;
     sequence->eos_ids = model_.files.spec.eos_ids;
     sequence->arrived_ns = NowNs();
-    const uint64_t seed = request.params.seed.value_or(MixSeed(model_.options.seed, request.id));
+    const uint64_t seed = request.params.seed.value_or(RequestSeed(model_.options.seed, request.id));
     if (!request.score)
       sequence->sampler.emplace(request.params, seed, sequence->eos_ids, sequence->tokens);
     sequence->params = std::move(request.params);
@@ -113,6 +106,14 @@ class EngineLoop : public Engine {
     SampledToken token;
   };
 
+  // The rows of a slice from which on logits are wanted: the last one to sample from; all of a score
+  // request, but for those that were handed on before a preemption.
+  static size_t FirstWanted(const Slice& slice) {
+    const Sequence& sequence = *slice.sequence;
+    if (!sequence.score) return slice.count - (slice.samples ? 1 : 0);
+    return sequence.scored > slice.first ? sequence.scored - slice.first : 0;
+  }
+
   void FillBatch(const std::vector<Slice>& slices) {
     batch_.Clear();
     uses_.clear();
@@ -124,11 +125,9 @@ class EngineLoop : public Engine {
       batch_.slices.push_back({row, slice.count, slice.first, sequence.block_table.data()});
       const auto from = sequence.tokens.begin() + static_cast<ptrdiff_t>(slice.first);
       batch_.tokens.insert(batch_.tokens.end(), from, from + static_cast<ptrdiff_t>(slice.count));
-      const bool sample = slice.samples && !sequence.score;
-      const size_t wanted = sequence.score ? slice.count : sample ? 1 : 0;
-      for (size_t i = slice.count - wanted; i < slice.count; ++i) {
+      for (size_t i = FirstWanted(slice); i < slice.count; ++i) {
         batch_.logit_rows.push_back(static_cast<int32_t>(row + i));
-        uses_.push_back({&sequence, slice.first + i, sample, {}});
+        uses_.push_back({&sequence, slice.first + i, slice.samples, {}});
       }
       prompt_tokens_ += slice.first < sequence.prompt_tokens
                             ? std::min(slice.count, sequence.prompt_tokens - slice.first)

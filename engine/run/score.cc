@@ -44,6 +44,8 @@ class LogitsFile {
     data_start_ = text.size();
     fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd_ < 0) return Failure("create");
+    // The header's lengths hold from the start: a refused prompt's rows are never written.
+    if (ftruncate(fd_, static_cast<off_t>(data_start_ + offset)) != 0) return Failure("extend");
     return Write(text.data(), text.size(), 0);
   }
 

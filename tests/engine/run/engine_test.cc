@@ -1,0 +1,244 @@
+// The engine loop under pressure: what comes out must not depend on blocks, chunks, neighbours,
+// ranks or the prefix cache.
+
+#include "engine/run/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+
+#include "engine/base/check.h"
+
+namespace pinion {
+namespace {
+
+constexpr size_t kLength = 128;
+// preset:tiny in float32: 2 layers x 2 KV heads x 16 x (K and V) x 4 bytes a token, 16 tokens.
+constexpr uint64_t kBlockBytes = 2 * 2 * 16 * 2 * 4 * 16;
+
+// One thread a rank unless told otherwise: on a busy machine two wait for each other a time slice
+// at every barrier.
+EngineOptions Tiny(uint64_t blocks, int threads = 1) {
+  setenv("OMP_NUM_THREADS", std::to_string(threads).c_str(), 1);  // what nobind goes by
+  EngineOptions options;
+  options.model = "preset:tiny";
+  options.dtype = "float32";
+  options.threads_bind = "nobind";
+  options.block_size = 16;
+  options.max_model_len = kLength;
+  options.kv_cache_bytes = blocks * kBlockBytes;
+  if (const char* isa = std::getenv("PINION_TEST_ISA")) options.isa = isa;
+  return options;
+}
+
+std::unique_ptr<Engine> Start(const EngineOptions& options) {
+  auto engine = Engine::Start(options);
+  CHECK(engine) << engine.error().message;
+  return *std::move(engine);
+}
+
+std::vector<int32_t> RandomIds(std::mt19937& rng, size_t count) {
+  std::vector<int32_t> ids(count);
+  for (int32_t& id : ids) id = static_cast<int32_t>(2 + rng() % 500);
+  return ids;
+}
+
+// A dozen requests of all lengths, some with a common beginning, some sampling.
+std::vector<Request> Requests() {
+  std::mt19937 rng(20261120);
+  const std::vector<int32_t> common = RandomIds(rng, 40);
+  std::vector<Request> requests;
+  for (uint64_t id = 0; id < 12; ++id) {
+    Request request;
+    request.id = id;
+    if (id % 3 == 0) request.prompt_ids = common;
+    const std::vector<int32_t> own = RandomIds(rng, 1 + rng() % 40);
+    request.prompt_ids.insert(request.prompt_ids.end(), own.begin(), own.end());
+    request.params.max_tokens = 20 + static_cast<int>(rng() % 28);
+    request.params.ignore_eos = true;
+    if (id % 4 == 1) {
+      request.params.temperature = 1;
+      request.params.top_p = 0.9;
+      request.params.seed = id;
+    }
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+using Outputs = std::map<uint64_t, std::vector<int32_t>>;
+
+Outputs RunAll(Engine& engine, const std::vector<Request>& requests) {
+  for (const Request& request : requests) {
+    const Status added = engine.Add(request);
+    CHECK(added) << added.error().message;
+  }
+  Outputs outputs;
+  std::vector<TokenEvent> events;
+  while (!engine.idle()) {
+    events.clear();
+    engine.Step(events);
+    for (const TokenEvent& event : events) {
+      if (event.has_token) outputs[event.request].push_back(event.token.id);
+      EXPECT_EQ(event.output_tokens, outputs[event.request].size());
+    }
+  }
+  EXPECT_EQ(engine.stats().blocks_used, 0u);
+  return outputs;
+}
+
+// Every request alone, in one piece, on one rank, without the prefix cache.
+const Outputs& Expected() {
+  static const Outputs expected = [] {
+    EngineOptions options = Tiny(64);
+    options.prefix_caching = false;
+    const auto engine = Start(options);
+    Outputs outputs;
+    for (const Request& request : Requests()) outputs.merge(RunAll(*engine, {request}));
+    std::set<int32_t> distinct;
+    for (const auto& [id, tokens] : outputs) distinct.insert(tokens.begin(), tokens.end());
+    CHECK(distinct.size() > 50) << "a model that says little tells little";
+    return outputs;
+  }();
+  return expected;
+}
+
+struct Pressure {
+  const char* name;
+  uint64_t blocks;
+  int chunk, ranks, threads;
+  bool caching;
+};
+void PrintTo(const Pressure& pressure, std::ostream* out) { *out << pressure.name; }
+
+class EngineUnderPressure : public ::testing::TestWithParam<Pressure> {};
+
+TEST_P(EngineUnderPressure, GivesEveryRequestTheTokensItGetsAlone) {
+  const Pressure& pressure = GetParam();
+  EngineOptions options = Tiny(pressure.blocks, pressure.threads);
+  options.max_num_batched_tokens = pressure.chunk;
+  options.tensor_parallel = pressure.ranks;
+  options.prefix_caching = pressure.caching;
+  const auto engine = Start(options);
+  EXPECT_EQ(RunAll(*engine, Requests()), Expected());
+  // Again, over what the first run left in the cache.
+  EXPECT_EQ(RunAll(*engine, Requests()), Expected());
+  const EngineStats stats = engine->stats();
+  if (pressure.blocks < 20) {
+    EXPECT_GT(stats.scheduler.preemptions, 0u);
+  }
+  if (pressure.caching) {
+    EXPECT_GT(stats.kv.prefix_hit_tokens, 0u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EngineUnderPressure,
+                         ::testing::Values(Pressure{"Roomy", 100, 2048, 1, 1, true},
+                                           Pressure{"RoomyTwoRanks", 100, 2048, 2, 2, true},
+                                           Pressure{"ChunksOfSeven", 100, 7, 1, 1, true},
+                                           Pressure{"ChunksOfSevenTwoThreads", 100, 7, 1, 2, true},
+                                           Pressure{"ChunksOfSevenThreeRanks", 100, 7, 3, 3, true},
+                                           Pressure{"OneTokenAStep", 100, 1, 1, 1, false},
+                                           Pressure{"FewBlocks", 10, 64, 1, 1, true},
+                                           Pressure{"FewBlocksWithoutCache", 10, 64, 1, 1, false},
+                                           Pressure{"FewBlocksTwoRanks", 10, 13, 2, 2, true}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// What the score sink got: positions in order, and the logits of each.
+struct Scores {
+  std::map<uint64_t, std::vector<size_t>> positions;
+  std::map<uint64_t, std::vector<float>> logits;  // the first one of every position
+
+  void Collect(Engine& engine) {
+    engine.SetScoreSink([this](uint64_t id, size_t position, const float* row, size_t) {
+      positions[id].push_back(position);
+      logits[id].push_back(row[0]);
+    });
+  }
+};
+
+TEST(EngineScore, HandsOnEveryPositionOnceInOrderThoughPreempted) {
+  std::mt19937 rng(7);
+  Request score{1, RandomIds(rng, 100), {}, true};
+  Request busy{0, RandomIds(rng, 20), {}, false};
+  busy.params.max_tokens = 100;
+  busy.params.ignore_eos = true;
+
+  const auto roomy = Start(Tiny(64));
+  Scores alone;
+  alone.Collect(*roomy);
+  RunAll(*roomy, {score});
+
+  EngineOptions tight = Tiny(10);  // 8 blocks for the one that decodes, 7 for the one that scores
+  tight.max_num_batched_tokens = 2;
+  const auto engine = Start(tight);
+  Scores scores;
+  scores.Collect(*engine);
+  RunAll(*engine, {busy, score});
+  ASSERT_GT(engine->stats().scheduler.preemptions, 0u);
+
+  std::vector<size_t> every(100);
+  for (size_t i = 0; i < every.size(); ++i) every[i] = i;
+  EXPECT_EQ(alone.positions[1], every);
+  EXPECT_EQ(scores.positions[1], every);
+  ASSERT_EQ(scores.logits[1].size(), 100u);
+  for (size_t i = 0; i < 100; ++i)
+    EXPECT_NEAR(scores.logits[1][i], alone.logits[1][i], 1e-4) << "position " << i;
+}
+
+TEST(Engine, EndsAnAbortedRequestWithOneEventAndFreesItsBlocks) {
+  std::mt19937 rng(9);
+  const auto engine = Start(Tiny(64));
+  Request request{5, RandomIds(rng, 30), {}, false};
+  request.params.max_tokens = 50;
+  request.params.ignore_eos = true;
+  ASSERT_TRUE(engine->Add(request));
+  std::vector<TokenEvent> events;
+  engine->Step(events);
+  engine->Abort(5);
+  engine->Abort(5);
+  EXPECT_FALSE(engine->idle());
+  events.clear();
+  engine->Step(events);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].finish, FinishReason::kAborted);
+  EXPECT_FALSE(events[0].has_token);
+  EXPECT_TRUE(engine->idle());
+  EXPECT_EQ(engine->stats().blocks_used, 0u);
+}
+
+TEST(Engine, LeavesItselfUnchangedAfterARefusal) {
+  const auto engine = Start(Tiny(64));
+  EXPECT_FALSE(engine->Add({1, {5, 100000}, {}, false}));
+  EXPECT_FALSE(engine->Add({2, {}, {}, false}));
+  EXPECT_FALSE(engine->Add({3, std::vector<int32_t>(kLength, 5), {}, false}));
+  EXPECT_TRUE(engine->Add({4, std::vector<int32_t>(kLength, 5), {}, true})) << "nothing follows it";
+  std::vector<TokenEvent> events;
+  while (!engine->idle()) engine->Step(events);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].request, 4u);
+}
+
+TEST(Engine, ComputesACachedPrefixNoSecondTimeUnlessDropped) {
+  std::mt19937 rng(11);
+  const auto engine = Start(Tiny(64));
+  Request request{1, RandomIds(rng, 40), {}, false};
+  request.params.max_tokens = 1;
+  const auto cached_of = [&] {
+    CHECK(engine->Add(request));
+    std::vector<TokenEvent> events;
+    engine->Step(events);
+    return events.at(0).cached_tokens;
+  };
+  EXPECT_EQ(cached_of(), 0u);
+  EXPECT_EQ(cached_of(), 32u);
+  engine->DropPrefixCache();
+  EXPECT_EQ(cached_of(), 0u);
+}
+
+}  // namespace
+}  // namespace pinion
