@@ -20,12 +20,11 @@ class Batch {
         prompts_(prompts),
         on_text_(on_text),
         results_(prompts.size()),
-        texts_(prompts.size()) {}
+        wishes_(prompts.size()) {}
 
   std::vector<Generation> Run(const SamplingParams& params) {
     for (size_t i = 0; i < prompts_.size(); ++i)
-      if (auto added = Submit(i, params); !added)
-        results_[i].error = std::move(added);
+      if (auto added = Submit(i, params); !added) results_[i].error = std::move(added);
     std::vector<TokenEvent> events;
     while (!engine_.idle()) {
       events.clear();
@@ -36,15 +35,25 @@ class Batch {
   }
 
  private:
+  // What one request wants to see of its tokens.
+  struct Wish {
+    std::optional<OutputText> text;
+    bool logprobs = false;
+    bool stop_token_text = false;  // of the id that ended it, as vLLM: only with include_stop_str
+  };
+
   Status Submit(size_t index, SamplingParams params) {
     const Prompt& prompt = prompts_[index];
     if (!prompt.error) return prompt.error;
     PINION_TRY(ReadSamplingParams(prompt.line, params));
     if (!params.stop.empty() && !tokenizer_)
       return Fail(ErrorCode::kUsage, "stop strings need a tokenizer; use stop_token_ids");
+    Wish& wish = wishes_[index];
+    wish.logprobs = params.logprobs >= 0;
+    wish.stop_token_text = params.include_stop_str_in_output;
     if (tokenizer_)
-      texts_[index].emplace(*tokenizer_, prompt.ids, params.stop, params.include_stop_str_in_output,
-                            static_cast<size_t>(params.min_tokens));
+      wish.text.emplace(*tokenizer_, prompt.ids, params.stop, params.include_stop_str_in_output,
+                        static_cast<size_t>(params.min_tokens));
     return engine_.Add({index, prompt.ids, params, false});
   }
 
@@ -52,11 +61,13 @@ class Batch {
     Generation& result = results_[event.request];
     if (result.finish != FinishReason::kNone) return;  // the abort of one that a stop string ended
     result.cached_tokens = event.cached_tokens;
-    auto& text = texts_[event.request];
+    Wish& wish = wishes_[event.request];
+    auto& text = wish.text;
     if (event.has_token) {
       result.output_ids.push_back(event.token.id);
-      if (text) Emit(event.request, text->Push(event.token.id));
-      result.tokens.push_back(std::move(event.token));
+      const bool stops = event.finish == FinishReason::kStop;
+      if (text && (!stops || wish.stop_token_text)) Emit(event.request, text->Push(event.token.id));
+      if (wish.logprobs) result.tokens.push_back(std::move(event.token));
       if (text && text->stopped()) {
         result.finish = FinishReason::kStop;
         engine_.Abort(event.request);
@@ -78,7 +89,7 @@ class Batch {
   const std::vector<Prompt>& prompts_;
   const OnText& on_text_;
   std::vector<Generation> results_;
-  std::vector<std::optional<OutputText>> texts_;
+  std::vector<Wish> wishes_;
 };
 
 Json LogprobsOf(const std::vector<SampledToken>& tokens) {
@@ -115,8 +126,7 @@ Json ToJson(const Prompt& prompt, const Generation& generation) {
   out.Set("text", generation.text);
   out.Set("finish_reason", Name(generation.finish));
   out.Set("cached_tokens", static_cast<uint64_t>(generation.cached_tokens));
-  const bool logprobs = !generation.tokens.empty() && !generation.tokens[0].top.empty();
-  if (logprobs) out.Set("logprobs", LogprobsOf(generation.tokens));
+  if (!generation.tokens.empty()) out.Set("logprobs", LogprobsOf(generation.tokens));
   return out;
 }
 

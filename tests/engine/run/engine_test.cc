@@ -138,14 +138,14 @@ TEST_P(EngineUnderPressure, GivesEveryRequestTheTokensItGetsAlone) {
 
 INSTANTIATE_TEST_SUITE_P(All, EngineUnderPressure,
                          ::testing::Values(Pressure{"Roomy", 100, 2048, 1, 1, true},
-                                           Pressure{"RoomyTwoRanks", 100, 2048, 2, 2, true},
+                                           Pressure{"RoomyTwoRanks", 100, 2048, 2, 1, true},
                                            Pressure{"ChunksOfSeven", 100, 7, 1, 1, true},
                                            Pressure{"ChunksOfSevenTwoThreads", 100, 7, 1, 2, true},
-                                           Pressure{"ChunksOfSevenThreeRanks", 100, 7, 3, 3, true},
+                                           Pressure{"ChunksOfSevenThreeRanks", 100, 7, 3, 1, true},
                                            Pressure{"OneTokenAStep", 100, 1, 1, 1, false},
                                            Pressure{"FewBlocks", 10, 64, 1, 1, true},
                                            Pressure{"FewBlocksWithoutCache", 10, 64, 1, 1, false},
-                                           Pressure{"FewBlocksTwoRanks", 10, 13, 2, 2, true}),
+                                           Pressure{"FewBlocksTwoRanks", 10, 13, 2, 1, true}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // What the score sink got: positions in order, and the logits of each.
