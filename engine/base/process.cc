@@ -101,8 +101,11 @@ Result<Process> Process::Start(const Options& options) {
   }
   const int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
   int report[2];
-  if (null_fd < 0 || pipe2(report, O_CLOEXEC) != 0)
-    return Fail(ErrorCode::kIo, StrCat("cannot prepare a child process: ", std::strerror(errno)));
+  if (null_fd < 0 || pipe2(report, O_CLOEXEC) != 0) {
+    const int code = errno;
+    if (null_fd >= 0) close(null_fd);
+    return Fail(ErrorCode::kIo, StrCat("cannot prepare a child process: ", std::strerror(code)));
+  }
   std::vector<std::pair<int, int>> moves = options.pass_fds;
   moves.emplace_back(options.stdin_fd >= 0 ? options.stdin_fd : null_fd, 0);
   if (options.stdout_fd >= 0) moves.emplace_back(options.stdout_fd, 1);

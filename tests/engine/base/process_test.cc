@@ -164,7 +164,7 @@ TEST(Process, DiesWithItsParent) {
   Pipe pipe;
   const pid_t parent = fork();
   if (parent == 0) {
-    auto options = Shell("echo started; sleep 60");
+    auto options = Shell("exec sleep 60");
     options.stdout_fd = pipe.ends[1];
     auto process = Process::Start(options);
     raise(SIGKILL);  // no destructor, no handler: as in a crash
