@@ -36,6 +36,10 @@ struct Shard {
 
 Result<Shard> OpenShard(const std::string& path) {
   PINION_ASSIGN(File file, MappedFile::Open(path));
+  if (Text(*file).starts_with("version https://git-lfs"))
+    return Fail(
+        ErrorCode::kCorrupt,
+        StrCat(path, " is a Git LFS pointer, not the weights; fetch them with 'git lfs pull'"));
   auto entries = ReadSafetensorsHeader(Text(*file));
   if (!entries) return Unexpected(std::move(entries).error().In(path));
   return Shard{std::move(file), std::move(*entries)};

@@ -203,6 +203,11 @@ TEST_F(Safetensors, LoadsNothingElseThanModelAndIndex) {
   EXPECT_EQ(ErrorOfFolder(), "no error");
 }
 
+TEST_F(Safetensors, KnowsGitLfsPointers) {
+  Put("model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 9\n");
+  EXPECT_THAT(ErrorOfFolder(), HasSubstr("git lfs pull"));
+}
+
 // Truncated anywhere or with bytes flipped, a file is refused or read: it never crashes. What is
 // read is touched, so that a sanitizer sees reads beyond the file.
 TEST_F(Safetensors, SurvivesTruncationAndFlippedBytes) {
