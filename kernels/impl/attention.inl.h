@@ -17,12 +17,15 @@ constexpr size_t kStripTokens = 128;
 constexpr size_t kTokenStep = 16;  // blocks are a multiple of this
 constexpr int kNarrowRows = 8;     // rows of a tile that is one vector wide
 
-// A run of tokens that lie in the same block.
+// Up to kStripTokens consecutive tokens, which lie in several blocks.
 struct Strip {
+  static constexpr size_t kVectors = kStripTokens / kLanes;
   static constexpr size_t kMaxPieces = kStripTokens / kTokenStep;
-  size_t pieces = 0, tokens = 0;
-  const std::byte *keys[kMaxPieces], *values[kMaxPieces];
-  size_t piece_tokens[kMaxPieces], value_steps[kMaxPieces];
+  size_t tokens = 0;
+  const std::byte* keys[kVectors];  // of each kLanes tokens; beyond the last: readable, meaningless
+  size_t pieces = 0;                // runs of tokens in the same block
+  const std::byte* values[kMaxPieces];
+  size_t value_steps[kMaxPieces];
 };
 
 template <typename Operand>
@@ -32,8 +35,8 @@ struct Scratch {
   alignas(64) typename Operand::X weights[kAttentionRows][kStripTokens];
 };
 
-// The tokens from `begin` on, up to kStripTokens; the last piece reaches into slots at or after
-// `end` where `end` is no multiple of kTokenStep (they are masked).
+// The tokens from `begin` on. The last piece reaches into slots at or after `end` where `end` is no
+// multiple of kTokenStep; those are masked.
 template <typename Operand>
 Strip Gather(const AttentionArgs& args, size_t begin, size_t end) {
   const size_t head_bytes = KvHeadBytes(Operand::kDtype, args.block_tokens, args.head_dim);
@@ -46,123 +49,159 @@ Strip Gather(const AttentionArgs& args, size_t begin, size_t end) {
     const auto index = static_cast<size_t>(args.block_table[begin / args.block_tokens]);
     const std::byte* keys = args.cache + index * args.block_bytes + args.kv_head * head_bytes;
     const std::byte* values = keys + args.kv_heads * head_bytes;
-    const size_t i = strip.pieces++;
-    strip.keys[i] = keys + slot * Operand::kBytes;
-    strip.values[i] = values + slot / Operand::kStepK * args.head_dim * Operand::kBytes;
-    strip.piece_tokens[i] = tokens;
-    strip.value_steps[i] = tokens / Operand::kStepK;
+    for (size_t i = 0; i < tokens; i += kLanes) {
+      strip.keys[(strip.tokens + i) / kLanes] = keys + (slot + i) * Operand::kBytes;
+    }
+    strip.values[strip.pieces] = values + slot / Operand::kStepK * args.head_dim * Operand::kBytes;
+    strip.value_steps[strip.pieces++] = tokens / Operand::kStepK;
     strip.tokens += tokens;
     begin += tokens;
   }
+  const std::byte* other = strip.tokens > 0 ? strip.keys[0] : args.cache;
+  for (size_t i = strip.tokens / kLanes; i < Strip::kVectors; ++i) strip.keys[i] = other;
+  for (size_t i = strip.pieces; i < Strip::kMaxPieces; ++i) strip.values[i] = other;
   return strip;
 }
 
-template <typename Operand>
-void Prefetch(const AttentionArgs& args, const Strip& strip) {
-  const size_t key_stride = args.block_tokens * Operand::kBytes;
-  for (size_t i = 0; i < strip.pieces; ++i) {
-    const size_t key_bytes = strip.piece_tokens[i] * Operand::kBytes;
-    for (size_t step = 0; step < args.head_dim / Operand::kStepK; ++step) {
-      for (size_t b = 0; b < key_bytes; b += 64) {
-        __builtin_prefetch(strip.keys[i] + step * key_stride + b, 0, 2);
-      }
-    }
-    const size_t value_bytes = strip.value_steps[i] * args.head_dim * Operand::kBytes;
-    for (size_t b = 0; b < value_bytes; b += 64) __builtin_prefetch(strip.values[i] + b, 0, 2);
-  }
-}
-
-// Runs tiles over all rows of a strip of columns that is kColumns vectors (or half a vector) wide.
-template <typename Operand, int kColumns, bool kHalf>
-void RunRows(TileArgs<Operand> tile, size_t rows) {
-  constexpr int kMost = kColumns == 1 ? kNarrowRows : kTileRows;
+// Calls f.operator()<rows>(begin) for groups of at most kMost rows that make up `rows`.
+template <int kMost, typename F>
+void ForRowGroups(size_t rows, F f) {
   const RowGroups groups(rows, kMost);
-  const typename Operand::X* x = tile.x;
-  float* y = tile.y;
   for (size_t group = 0; group < groups.count; ++group) {
-    tile.x = x + groups.Begin(group) * tile.x_stride;
-    tile.y = y + groups.Begin(group) * tile.y_stride;
+    const size_t begin = groups.Begin(group);
     switch (groups.Size(group)) {
       case 1:
-        Tile<Operand, 1, kColumns, 0, kHalf>(tile);
+        f.template operator()<1>(begin);
         break;
       case 2:
-        Tile<Operand, 2, kColumns, 0, kHalf>(tile);
+        f.template operator()<2>(begin);
         break;
       case 3:
-        Tile<Operand, 3, kColumns, 0, kHalf>(tile);
+        f.template operator()<3>(begin);
         break;
       case 4:
-        Tile<Operand, 4, kColumns, 0, kHalf>(tile);
+        f.template operator()<4>(begin);
         break;
       case 5:
-        Tile<Operand, 5, kColumns, 0, kHalf>(tile);
+        f.template operator()<5>(begin);
         break;
       case 6:
-        Tile<Operand, 6, kColumns, 0, kHalf>(tile);
+        f.template operator()<6>(begin);
         break;
       case 7:
-        if constexpr (kMost >= 7) Tile<Operand, 7, kColumns, 0, kHalf>(tile);
+        if constexpr (kMost >= 7) f.template operator()<7>(begin);
         break;
       case 8:
-        if constexpr (kMost >= 8) Tile<Operand, 8, kColumns, 0, kHalf>(tile);
+        if constexpr (kMost >= 8) f.template operator()<8>(begin);
         break;
     }
   }
 }
 
-// y[rows][columns] (+)= x w, columns a multiple of 8; segments, steps and strides as in `tile`.
+// scores[kRows][kWide vectors] = q . keys. Unlike in Tile, every vector of columns has a place of
+// its own: blocks may hold as few tokens as one vector, and one vector a tile would wait for its
+// sums. The next strip's keys are prefetched in step where `next` is given.
+template <typename Operand, int kRows>
+void ScoreTile(const typename Operand::X* q, const std::byte* const* keys,
+               const std::byte* const* next, size_t stride, size_t steps, float* scores) {
+  Vec sums[kRows][kWide];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kWide; ++c) sums[r][c] = Set(0);
+  }
+  for (size_t offset = 0; steps > 0; --steps, offset += stride, q += Operand::kStepK) {
+    if (next != nullptr) {
+#pragma GCC unroll 16
+      for (int c = 0; c < kWide; ++c) __builtin_prefetch(next[c] + offset, 0, 2);
+    }
+#pragma GCC unroll 2
+    for (size_t sub = 0; sub < Operand::kSubs; ++sub) {
+      Vec weights[kWide];
+#pragma GCC unroll 16
+      for (int c = 0; c < kWide; ++c) {
+        weights[c] = Operand::template Load<false>(keys[c] + offset, sub);
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        const Vec spread = Operand::Spread(q + r * kMaxHeadDim, sub);
+#pragma GCC unroll 16
+        for (int c = 0; c < kWide; ++c) {
+          sums[r][c] = Operand::MultiplyAdd(weights[c], spread, sums[r][c]);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kWide; ++c) Store(scores + r * kStripTokens + c * kLanes, sums[r][c]);
+  }
+}
+
 template <typename Operand>
-void Multiply(TileArgs<Operand> tile, size_t rows, size_t columns) {
-  const std::byte* w[Strip::kMaxPieces];
-  const std::byte* const* first = tile.w;
+void Scores(const AttentionArgs& args, const Strip& strip, const Strip& next, size_t rows,
+            Scratch<Operand>& scratch) {
+  const size_t stride = args.block_tokens * Operand::kBytes;
+  const size_t steps = args.head_dim / Operand::kStepK;
+  for (size_t v = 0; v * kLanes < strip.tokens; v += kWide) {
+    ForRowGroups<kTileRows>(rows, [&]<int kRows>(size_t row) {
+      ScoreTile<Operand, kRows>(scratch.q[row], strip.keys + v, row == 0 ? next.keys + v : nullptr,
+                                stride, steps, &scratch.scores[row][v * kLanes]);
+    });
+  }
+}
+
+// All rows of one strip of output columns, kColumns vectors (or half a vector) wide.
+template <typename Operand, int kColumns, bool kHalf>
+void ValueColumns(TileArgs<Operand> tile, size_t rows) {
+  constexpr int kLines = (kColumns * kLanes * Operand::kBytes + 63) / 64;
+  constexpr int kMost = kColumns == 1 ? kNarrowRows : kTileRows;
+  const typename Operand::X* x = tile.x;
   float* y = tile.y;
-  tile.w = w;
-  for (size_t column = 0; column < columns;) {
-    for (size_t i = 0; i < tile.segments; ++i) w[i] = first[i] + column * Operand::kBytes;
-    tile.y = y + column;
-    if (columns - column >= kWide * kLanes) {
-      RunRows<Operand, kWide, false>(tile, rows);
+  ForRowGroups<kMost>(rows, [&]<int kRows>(size_t row) {
+    tile.x = x + row * tile.x_stride;
+    tile.y = y + row * tile.y_stride;
+    if (row == 0) {
+      Tile<Operand, kRows, kColumns, kLines, kHalf>(tile);
+    } else {
+      Tile<Operand, kRows, kColumns, 0, kHalf>(tile);
+    }
+  });
+}
+
+// out += weights * values; the next strip's values are prefetched in step.
+template <typename Operand>
+void Values(const AttentionArgs& args, const Strip& strip, const Strip& next, size_t rows,
+            Scratch<Operand>& scratch) {
+  const std::byte *w[Strip::kMaxPieces], *prefetch[Strip::kMaxPieces];
+  TileArgs<Operand> tile = {.x = scratch.weights[0],
+                            .x_stride = kStripTokens,
+                            .w = w,
+                            .steps = strip.value_steps,
+                            .segments = strip.pieces,
+                            .w_stride = args.head_dim * Operand::kBytes,
+                            .y_stride = args.head_dim,
+                            .accumulate = true,
+                            .prefetch = prefetch};
+  for (size_t column = 0; column < args.head_dim;) {
+    for (size_t i = 0; i < strip.pieces; ++i) {
+      w[i] = strip.values[i] + column * Operand::kBytes;
+      prefetch[i] = next.values[i] + column * Operand::kBytes;
+    }
+    tile.y = args.out + column;
+    const size_t left = args.head_dim - column;
+    if (left >= kWide * kLanes) {
+      ValueColumns<Operand, kWide, false>(tile, rows);
       column += kWide * kLanes;
-    } else if (columns - column >= kLanes) {
-      RunRows<Operand, 1, false>(tile, rows);
+    } else if (left >= kLanes) {
+      ValueColumns<Operand, 1, false>(tile, rows);
       column += kLanes;
     } else {
-      if constexpr (kLanes > 8) RunRows<Operand, 1, true>(tile, rows);
+      if constexpr (kLanes > 8) ValueColumns<Operand, 1, true>(tile, rows);
       column += kLanes;
     }
   }
-}
-
-template <typename Operand>
-void Scores(const AttentionArgs& args, const Strip& strip, size_t rows, Scratch<Operand>& scratch) {
-  const size_t steps = args.head_dim / Operand::kStepK;
-  TileArgs<Operand> tile = {.x = scratch.q[0],
-                            .x_stride = kMaxHeadDim,
-                            .steps = &steps,
-                            .segments = 1,
-                            .w_stride = args.block_tokens * Operand::kBytes,
-                            .y = scratch.scores[0],
-                            .y_stride = kStripTokens};
-  for (size_t i = 0; i < strip.pieces; ++i) {
-    tile.w = &strip.keys[i];
-    Multiply(tile, rows, strip.piece_tokens[i]);
-    tile.y += strip.piece_tokens[i];
-  }
-}
-
-template <typename Operand>
-void Values(const AttentionArgs& args, const Strip& strip, size_t rows, Scratch<Operand>& scratch) {
-  const TileArgs<Operand> tile = {.x = scratch.weights[0],
-                                  .x_stride = kStripTokens,
-                                  .w = strip.values,
-                                  .steps = strip.value_steps,
-                                  .segments = strip.pieces,
-                                  .w_stride = args.head_dim * Operand::kBytes,
-                                  .y = args.out,
-                                  .y_stride = args.head_dim,
-                                  .accumulate = true};
-  Multiply(tile, rows, args.head_dim);
 }
 
 void ScaleRow(float* out, size_t n, float factor) {
@@ -246,10 +285,9 @@ void AttentionAs(const AttentionArgs& args) {
   Strip strip = Gather<Operand>(args, begin, static_cast<size_t>(end));
   while (strip.tokens > 0) {
     const Strip next = Gather<Operand>(args, begin + strip.tokens, static_cast<size_t>(end));
-    Prefetch<Operand>(args, next);
-    Scores(args, strip, rows, scratch);
+    Scores(args, strip, next, rows, scratch);
     Softmax(args, begin, static_cast<size_t>(end), strip, scratch);
-    Values(args, strip, rows, scratch);
+    Values(args, strip, next, rows, scratch);
     begin += strip.tokens;
     strip = next;
   }

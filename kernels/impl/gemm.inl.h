@@ -120,7 +120,8 @@ void GemmChunk(const RowSource<Operand, Activation>& source, const GemmArgs& arg
       const Share share(kStepBytes / kLineBytes, group * passes + pass, units);
       tile.w = &w_pass;
       tile.y = y + row * args.ldy + pass * columns;
-      tile.prefetch = next + share.begin * kLineBytes;
+      const std::byte* prefetch = next + share.begin * kLineBytes;
+      tile.prefetch = &prefetch;
       GemmTile<Operand>(rows, share.end - share.begin)(tile);
     }
   }

@@ -15,12 +15,11 @@ struct TileArgs {
   const std::byte* const* w = nullptr;     // one pointer per segment
   const size_t* steps = nullptr;           // of each segment
   size_t segments = 0;
-  size_t w_stride = 0;      // bytes from step to step
-  float* y = nullptr;       // [rows][columns]
-  size_t y_stride = 0;      // elements
-  bool accumulate = false;  // add to y instead of overwriting it
-  const std::byte* prefetch =
-      nullptr;  // kPrefetch lines from here on for each step, w_stride apart
+  size_t w_stride = 0;                         // bytes from step to step
+  float* y = nullptr;                          // [rows][columns]
+  size_t y_stride = 0;                         // elements
+  bool accumulate = false;                     // add to y instead of overwriting it
+  const std::byte* const* prefetch = nullptr;  // per segment: lines to ask for while w is read
 };
 
 template <typename Operand>
@@ -46,9 +45,9 @@ void Tile(const TileArgs<Operand>& args) {
   }
 
   const typename Operand::X* x = args.x;
-  const std::byte* prefetch = args.prefetch;
   for (size_t segment = 0; segment < args.segments; ++segment) {
     const std::byte* w = args.w[segment];
+    const std::byte* prefetch = kPrefetch > 0 ? args.prefetch[segment] : nullptr;
     for (size_t step = args.steps[segment]; step > 0; --step) {
 #pragma GCC unroll 4
       for (int line = 0; line < kPrefetch; ++line) __builtin_prefetch(prefetch + line * 64, 0, 3);
