@@ -13,6 +13,7 @@
 #include <set>
 #include <utility>
 
+#include "engine/base/clock.h"
 #include "engine/base/json.h"
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
@@ -305,15 +306,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   // A close with unread input resets the connection, and the client may lose our last answer: read
-  // on a little while it reacts to the end of ours.
+  // on a little while it finishes sending and reacts to the end of ours.
   asio::awaitable<void> Linger() {
-    if (!socket_.is_open()) co_return;
-    SetDeadline(1);
+    constexpr double kSilentSeconds = 1, kTotalSeconds = 10;
     char scrap[16 << 10];
-    for (size_t total = 0; total < (size_t{64} << 20);) {
+    const int64_t start_ns = NowNs();
+    while (socket_.is_open() && SecondsSince(start_ns) < kTotalSeconds) {
+      SetDeadline(kSilentSeconds);
       const auto [error, count] = co_await socket_.async_read_some(asio::buffer(scrap), kAwait);
       if (error) break;
-      total += count;
     }
     ClearDeadline();
   }

@@ -1,0 +1,305 @@
+"""pinion serve, through the official OpenAI client and by its processes."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import openai
+import pytest
+
+FLAGS = ("--dtype", "float32", "--kv-cache-space", "64MiB")
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return data / "models" / "tiny-trained"
+
+
+@pytest.fixture(scope="module")
+def golden(model):
+    return json.loads((model / "golden.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def server(start_server, model):
+    return start_server(model, *FLAGS, "--served-model-name", "tiny")
+
+
+def client_of(server):
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return client_of(server)
+
+
+def alive(pid):
+    """Whether a process runs; one that only waits to be reaped does not."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def descendants(pid):
+    found = []
+    for children in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, children.read_text().split()):
+            found += [child, *descendants(child)]
+    return found
+
+
+def engine_of(server):
+    for pid in descendants(server.process.pid):
+        if b"engine-worker" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
+            return pid
+    raise AssertionError("no engine process")
+
+
+def wait_until(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def metric(server, name):
+    """The sum of a metric's values over its labels."""
+    return sum(float(line.rsplit(" ", 1)[1]) for line in server.get("/metrics").splitlines()
+               if line.startswith(name))
+
+
+def long_stream(server, sequences, tokens, **more):
+    """An open stream whose first chunk has come."""
+    stream = client_of(server).completions.create(
+        model="tiny", prompt="Once", max_tokens=tokens, n=sequences, stream=True,
+        extra_body={"ignore_eos": True}, **more)
+    first = next(stream)
+    assert first.choices
+    return stream
+
+
+def test_completes_as_the_reference(client, golden):
+    for case in golden["prompts"]:
+        for prompt in (case["text"], case["input_ids"]):
+            done = client.completions.create(model="tiny", prompt=prompt, temperature=0,
+                                             max_tokens=len(case["greedy_ids"]))
+            assert done.choices[0].text == case["greedy_text"]
+            assert done.usage.prompt_tokens == len(case["input_ids"])
+
+
+def test_streams_the_same_text(client, golden):
+    case = golden["prompts"][0]
+    chunks = list(client.completions.create(
+        model="tiny", prompt=case["text"], temperature=0, max_tokens=len(case["greedy_ids"]),
+        stream=True, stream_options={"include_usage": True}))
+    assert "".join(c.choices[0].text for c in chunks if c.choices) == case["greedy_text"]
+    assert chunks[-1].usage.completion_tokens == len(case["greedy_ids"])
+    assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] in ("stop", "length")
+
+
+def test_answers_a_list_of_prompts_in_order(client, golden):
+    cases = golden["prompts"][:3]
+    done = client.completions.create(model="tiny", prompt=[case["text"] for case in cases],
+                                     temperature=0, max_tokens=8, n=2)
+    assert [choice.index for choice in done.choices] == list(range(6))
+    for i, choice in enumerate(done.choices):
+        assert cases[i // 2]["greedy_text"].startswith(choice.text)
+
+
+def test_chats(client, golden):
+    for case in golden["chats"]:
+        if case["messages"][-1]["role"] != "user":
+            continue
+        done = client.chat.completions.create(model="tiny", messages=case["messages"],
+                                              temperature=0, max_completion_tokens=12)
+        assert done.usage.prompt_tokens == len(case["input_ids"])
+        assert done.choices[0].message.role == "assistant"
+        chunks = list(client.chat.completions.create(
+            model="tiny", messages=case["messages"], temperature=0, max_tokens=12, stream=True))
+        assert chunks[0].choices[0].delta.role == "assistant"
+        text = "".join(c.choices[0].delta.content or "" for c in chunks)
+        assert text == done.choices[0].message.content
+
+
+def test_logprobs_match_the_reference(client, golden):
+    case = golden["prompts"][0]
+    done = client.completions.create(model="tiny", prompt=case["input_ids"], temperature=0,
+                                     max_tokens=3, logprobs=5)
+    for ours, reference in zip(done.choices[0].logprobs.token_logprobs, case["top5_logprobs"]):
+        assert ours == pytest.approx(reference[0][1], abs=1e-3)
+    chat = client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "x"}],
+                                          max_tokens=2, logprobs=True, top_logprobs=3)
+    assert [len(token.top_logprobs) for token in chat.choices[0].logprobs.content] == [3, 3]
+
+
+def test_seeds_choose_and_stop_strings_end(client):
+    def sample(seed):
+        return client.completions.create(model="tiny", prompt="The", temperature=1, max_tokens=24,
+                                         seed=seed).choices[0].text
+
+    assert sample(1) == sample(1)
+    assert len({sample(seed) for seed in range(5)}) > 1
+    whole = client.completions.create(model="tiny", prompt="The quick brown fox", temperature=0,
+                                      max_tokens=24).choices[0].text
+    cut = client.completions.create(model="tiny", prompt="The quick brown fox", temperature=0,
+                                    max_tokens=24, stop="__all__")
+    assert whole.startswith(cut.choices[0].text + "__all__")
+    assert cut.choices[0].finish_reason == "stop"
+
+
+def test_errors_are_the_clients_own(client):
+    ask = client.completions.create
+    with pytest.raises(openai.NotFoundError, match="model_not_found"):
+        ask(model="other", prompt="x")
+    with pytest.raises(openai.BadRequestError, match="temperature"):
+        ask(model="tiny", prompt="x", temperature=-1)
+    with pytest.raises(openai.BadRequestError, match="context_length_exceeded"):
+        ask(model="tiny", prompt="x", max_tokens=10_000)
+    with pytest.raises(openai.BadRequestError, match="response_format"):
+        client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "x"}],
+                                       response_format={"type": "json_object"})
+
+
+def test_says_what_it_is(server, client):
+    assert [entry.id for entry in client.models.list()] == ["tiny"]
+    info = json.loads(server.get("/server_info"))
+    assert info["dtype"] == "float32"
+    assert info["plan"]["ranks"][0]["threads"] >= 1
+    assert info["kv_cache"]["bytes"] == 64 << 20
+    assert {stage["stage"] for stage in info["stages"]} >= {"load and pack", "warm-up"}
+    assert metric(server, "vllm:generation_tokens_total") > 0
+
+
+def test_reuses_the_prefix_of_an_earlier_prompt(server, client):
+    before = metric(server, "vllm:prefix_cache_hits_total")
+    prompt = list(range(10, 110))
+    for _ in range(2):
+        client.completions.create(model="tiny", prompt=prompt, max_tokens=2)
+    assert metric(server, "vllm:prefix_cache_hits_total") >= before + 64
+
+
+def test_a_client_that_leaves_stops_its_sequences(server):
+    before = metric(server, "vllm:generation_tokens_total")
+    stream = long_stream(server, sequences=64, tokens=2000)
+    stream.close()
+    assert wait_until(lambda: metric(server, "vllm:num_requests_running") == 0)
+    assert metric(server, "vllm:generation_tokens_total") - before < 64 * 2000
+
+
+def test_idle_costs_nothing(server):
+    pids = [server.process.pid, *descendants(server.process.pid)]
+
+    def ticks():
+        fields = (pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                  for pid in pids)
+        return sum(int(f[11]) + int(f[12]) for f in fields)
+
+    assert wait_until(lambda: metric(server, "vllm:num_requests_running") == 0)
+    time.sleep(0.5)  # teams spin a little before they park
+    before = ticks()
+    time.sleep(1)
+    assert ticks() - before <= 0.1 * os.sysconf("SC_CLK_TCK")
+
+
+def test_sigterm_lets_live_requests_finish(start_server, model):
+    server = start_server(model, *FLAGS, "--served-model-name", "tiny")
+    stream = long_stream(server, sequences=4, tokens=1500)
+    server.process.send_signal(signal.SIGTERM)
+    assert wait_until(lambda: not accepts(server.port))
+    ends = [chunk.choices[0].finish_reason for chunk in stream if chunk.choices]
+    assert ends.count("length") == 4
+    assert server.process.wait(20) == 0
+
+
+def test_a_second_signal_ends_at_once(start_server, model):
+    server = start_server(model, *FLAGS, "--served-model-name", "tiny")
+    stream = long_stream(server, sequences=64, tokens=2000)
+    children = descendants(server.process.pid)
+    server.process.send_signal(signal.SIGTERM)
+    assert wait_until(lambda: not accepts(server.port))
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(5) == 0
+    assert wait_until(lambda: not any(map(alive, children)), 2)
+    stream.close()
+
+
+def accepts(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_killed_engine_fails_its_requests_and_ends_the_server(start_server, model):
+    server = start_server(model, *FLAGS, "--served-model-name", "tiny")
+    stream = long_stream(server, sequences=64, tokens=2000)
+    children = descendants(server.process.pid)
+    os.kill(engine_of(server), signal.SIGKILL)
+    with pytest.raises(openai.APIError, match="signal 9"):
+        for _ in stream:
+            pass
+    assert server.process.wait(10) == 1
+    assert "signal 9" in server.log.read_text()
+    assert wait_until(lambda: not any(map(alive, children)), 2)
+
+
+def test_a_killed_front_end_leaves_nobody_behind(start_server, model):
+    server = start_server(model, *FLAGS)
+    children = descendants(server.process.pid)
+    assert children
+    server.process.kill()
+    server.process.wait(10)
+    assert wait_until(lambda: not any(map(alive, children)), 2)
+
+
+def test_does_not_start_where_it_cannot(pinion, server, model):
+    taken = pinion("serve", model, *FLAGS, "--port", server.port)
+    assert taken.returncode == 1
+    assert f"127.0.0.1:{server.port}" in taken.stderr.splitlines()[-1]
+    gpu = pinion("serve", model, "--gpu-memory-utilization", "0.9")
+    assert gpu.returncode == 2
+    assert "--gpu-memory-utilization" in gpu.stderr
+    assert pinion("serve", model, "--port", "70000").returncode == 2
+    too_much = pinion("serve", model, "--port", "0", "--kv-cache-space", "100000")
+    assert too_much.returncode == 1
+    assert "--kv-cache-space" in too_much.stderr.splitlines()[-1]
+
+
+def test_many_clients_at_once_each_get_their_own_answer(server, golden):
+    cases = golden["prompts"]
+    wrong = []
+
+    def ask(case):
+        done = client_of(server).completions.create(
+            model="tiny", prompt=case["text"], temperature=0, max_tokens=len(case["greedy_ids"]))
+        if done.choices[0].text != case["greedy_text"]:
+            wrong.append((case["text"], done.choices[0].text))
+
+    threads = [threading.Thread(target=ask, args=(cases[i % len(cases)],)) for i in range(32)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_keeps_connections_and_survives_noise(server):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as noise:
+        noise.sendall(os.urandom(4096))
+        noise.shutdown(socket.SHUT_WR)
+        while noise.recv(4096):
+            pass
+    request = urllib.request.Request(f"{server.url}/v1/completions", b"x" * (33 << 20))
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=30)
+    assert refused.value.code == 413
+    assert server.get("/health") == ""
