@@ -68,6 +68,8 @@ Result<std::string> ReadCharacter(const Json& component, std::string_view key,
 
 Result<std::string> ReplaceAll(std::string_view text, const Regex& pattern,
                                std::string_view content) {
+  // The reference finds nothing in an empty text, not even an empty match.
+  if (text.empty()) return std::string();
   PINION_ASSIGN(const Spans spans, pattern.FindAll(text));
   std::string replaced;
   replaced.reserve(text.size());

@@ -22,7 +22,7 @@ class PlanStream : public TokenStream {
       : tokenizer_(tokenizer), decoder_(plan.Start(mode)), skip_special_(skip_special) {}
   std::string Push(int32_t id) override {
     if (!tokenizer_.Has(id) || (skip_special_ && tokenizer_.is_special(id))) return {};
-    return decoder_.Push(tokenizer_.TokenText(id));
+    return decoder_.Push(tokenizer_.DecodingText(id));
   }
   std::string Finish() override { return decoder_.Finish(); }
 
@@ -94,6 +94,7 @@ Status HfTokenizer::AddToken(AddedToken token) {
   std::string content = SanitizeUtf8(token.content);
   if (normalizer_) PINION_TRY(normalizer_->Apply(content));
   normalized_matcher_.Add(token, content);
+  if (content != token.content) normalized_texts_[token.id] = std::move(content);
   return {};
 }
 
@@ -150,6 +151,11 @@ bool HfTokenizer::Has(int32_t id) const { return added_.Has(id) || bpe_.vocabula
 
 std::string HfTokenizer::TokenText(int32_t id) const {
   return added_.Has(id) ? added_.Text(id) : bpe_.vocabulary().Text(id);
+}
+
+std::string HfTokenizer::DecodingText(int32_t id) const {
+  const auto normalized = normalized_texts_.find(id);
+  return normalized != normalized_texts_.end() ? normalized->second : TokenText(id);
 }
 
 std::optional<int32_t> HfTokenizer::TokenId(std::string_view token) const {

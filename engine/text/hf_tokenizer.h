@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -31,6 +32,8 @@ class HfTokenizer : public Tokenizer {
   bool is_special(int32_t id) const override;
   size_t vocabulary_size() const override;
   bool Has(int32_t id) const;
+  // What decoding starts from: added tokens that are looked for in normalised text stand for that.
+  std::string DecodingText(int32_t id) const;
 
  private:
   explicit HfTokenizer(Bpe bpe) : bpe_(std::move(bpe)) {}
@@ -43,6 +46,7 @@ class HfTokenizer : public Tokenizer {
   Bpe bpe_;
   Vocabulary added_;
   std::unordered_set<std::string> special_;
+  std::unordered_map<int32_t, std::string> normalized_texts_;  // of added tokens, where they differ
   AddedTokenMatcher raw_matcher_, normalized_matcher_;
   std::unique_ptr<Normalizer> normalizer_;  // null: none
   PreTokenizer pre_tokenizer_;              // empty: none

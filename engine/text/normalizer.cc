@@ -57,7 +57,7 @@ Status Lowercase(std::string& text) {
 }
 
 Status StripAccents(std::string& text) {
-  DropCharacters(text, IsMark);
+  DropCharacters(text, IsAccent);
   return {};
 }
 
@@ -119,11 +119,10 @@ Result<Step> MakeReplace(const Json& component) {
 
 void CleanBertText(std::string& text) {
   MapCharacters(text, [](std::string& dst, char32_t c) {
-    const bool space = c == '\t' || c == '\n' || c == '\r' || IsWhitespace(c);
-    if (space)
+    if (c == '\t' || c == '\n' || c == '\r')
       dst.push_back(' ');
-    else if (c != 0 && c != 0xFFFD && !IsControlOrUnknown(c))
-      AppendUtf8(dst, c);
+    else if (c != 0 && c != 0xFFFD && !IsControl(c))
+      AppendUtf8(dst, IsWhitespace(c) ? U' ' : c);
   });
 }
 
@@ -141,7 +140,7 @@ Result<Step> MakeBert(const Json& component) {
       });
     if (accents) {
       text = NormalizeUnicode(text, UnicodeForm::kNfd);
-      DropCharacters(text, IsNonspacingMark);
+      DropCharacters(text, IsAccent);
     }
     if (lowercase) text = LowercaseUnicode(text);
     return {};

@@ -5,6 +5,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/text/component.h"
+#include "engine/text/unicode.h"
 
 namespace pinion {
 namespace {
@@ -144,16 +145,24 @@ Result<PreTokenizer> MakeMetaspace(const Json& component) {
 
 Result<PreTokenizer> MakeDigits(const Json& component) {
   PINION_ASSIGN(const bool each, Optional<bool>(component, "individual_digits", false));
-  return Splitter(R"(\p{N})", each ? Behavior::kIsolated : Behavior::kContiguous);
+  // The reference's digits are two versions of Unicode ahead of its regular expressions.
+  return Splitter(R"([\p{N}\x{11de0}-\x{11de9}\x{16ff4}-\x{16ff6}])",
+                  each ? Behavior::kIsolated : Behavior::kContiguous);
 }
 
-// ASCII's symbols count as punctuation too.
-constexpr std::string_view kPunctuation = R"([!-/:-@\[-`{-~\p{P}])";
+Result<PreTokenizer> PunctuationSplitter(Behavior behavior) {
+  return Splitter(StrCat('[', ClassText(PunctuationRanges()), ']'), behavior);
+}
 
 Result<PreTokenizer> MakePunctuation(const Json& component) {
   PINION_ASSIGN(const Behavior behavior, ReadBehavior(component, "Isolated"));
-  return Splitter(kPunctuation, behavior);
+  return PunctuationSplitter(behavior);
 }
+
+// Here the reference's word characters are those of UTS 18.
+constexpr std::string_view kWordsAndMarks =
+    R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}]+)"
+    R"(|[^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}\s]+)";
 
 PreTokenizer Chain(std::vector<PreTokenizer> steps) {
   return [steps = std::move(steps)](std::vector<Piece>& pieces) -> Status {
@@ -164,7 +173,7 @@ PreTokenizer Chain(std::vector<PreTokenizer> steps) {
 
 Result<PreTokenizer> MakeBert() {
   PINION_ASSIGN(PreTokenizer spaces, Splitter(R"(\s)", Behavior::kRemoved));
-  PINION_ASSIGN(PreTokenizer marks, Splitter(kPunctuation, Behavior::kIsolated));
+  PINION_ASSIGN(PreTokenizer marks, PunctuationSplitter(Behavior::kIsolated));
   return Chain({std::move(spaces), std::move(marks)});
 }
 
@@ -205,7 +214,7 @@ Result<PreTokenizer> MakePreTokenizer(const Json& component) {
   if (type == "Metaspace") return MakeMetaspace(component);
   if (type == "Digits") return MakeDigits(component);
   if (type == "Punctuation") return MakePunctuation(component);
-  if (type == "Whitespace") return Splitter(R"(\w+|[^\w\s]+)", Behavior::kRemoved, true);
+  if (type == "Whitespace") return Splitter(kWordsAndMarks, Behavior::kRemoved, true);
   if (type == "WhitespaceSplit") return Splitter(R"(\s)", Behavior::kRemoved);
   if (type == "BertPreTokenizer") return MakeBert();
   if (type == "CharDelimiterSplit") return MakeDelimiter(component);

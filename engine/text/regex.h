@@ -40,4 +40,7 @@ class Regex {
 // code points younger than PCRE2's tables, Oniguruma's \uHHHH and class intersections spelt out.
 Result<std::string> TranslatePattern(std::string_view pattern);
 
+// Code point ranges as they stand inside a class: "\x{41}-\x{5a}...".
+std::string ClassText(const std::vector<std::pair<char32_t, char32_t>>& ranges);
+
 }  // namespace pinion

@@ -19,28 +19,31 @@ constexpr std::string_view kNotSpace =
     R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
 constexpr std::string_view kHex = "0-9a-fA-F";
 
-std::string Ranges(const std::vector<std::pair<char32_t, char32_t>>& ranges) {
-  std::string text;
-  for (const auto& [first, last] : ranges) {
-    char part[40];
-    std::snprintf(part, sizeof part, "\\x{%x}-\\x{%x}", static_cast<unsigned>(first),
-                  static_cast<unsigned>(last));
-    text += part;
-  }
-  return text;
-}
-
 // What stands inside a class for \p{name}. A bare script name means the script itself, where PCRE2
 // would take the script extensions.
 std::string Property(const std::string& name) {
   const std::string known = StrCat("\\p{", IsScriptName(name) ? "sc:" : "", name, "}");
   // For "unassigned", completing would add what PCRE2 already has.
   if (name == "C" || name == "Cn") return known;
-  return known + Ranges(YoungCodePoints(name));
+  return known + ClassText(YoungCodePoints(name));
 }
 
 std::string Word() {
   return Property("Alphabetic") + Property("M") + Property("Nd") + Property("Pc");
+}
+// Oniguruma counts these to \w where it stands alone, not inside a class.
+constexpr std::string_view kLatin1Numbers = R"(\xb2\xb3\xb9\xbc-\xbe)";
+
+// [:name:] inside a class; empty for names that mean the same to both libraries.
+std::string Posix(std::string_view name) {
+  if (name == "alpha") return Property("Alphabetic");
+  if (name == "alnum") return Property("Alphabetic") + Property("Nd");
+  if (name == "digit") return Property("Nd");
+  if (name == "upper") return Property("Uppercase");
+  if (name == "lower") return Property("Lowercase");
+  if (name == "space") return std::string(kSpace);
+  if (name == "word") return Word();
+  return "";
 }
 
 class Translator {
@@ -134,7 +137,7 @@ class Translator {
     if (lower == 's')
       set.items = kSpace;
     else if (lower == 'w')
-      set.items = Word();
+      set.items = StrCat(Word(), in_class ? "" : kLatin1Numbers);
     else if (lower == 'd')
       set.items = Property("Nd");
     else if (lower == 'h')
@@ -229,7 +232,8 @@ class Translator {
     if (Ahead("[:")) {
       const size_t close = src_.find(":]", at_);
       if (close != src_.npos) {
-        set.items += src_.substr(at_, close + 2 - at_);
+        const std::string known = Posix(src_.substr(at_ + 2, close - at_ - 2));
+        set.items += known.empty() ? std::string(src_.substr(at_, close + 2 - at_)) : known;
         at_ = close + 2;
         return {};
       }
@@ -259,6 +263,17 @@ class Translator {
 };
 
 }  // namespace
+
+std::string ClassText(const std::vector<std::pair<char32_t, char32_t>>& ranges) {
+  std::string text;
+  for (const auto& [first, last] : ranges) {
+    char part[40];
+    std::snprintf(part, sizeof part, "\\x{%x}-\\x{%x}", static_cast<unsigned>(first),
+                  static_cast<unsigned>(last));
+    text += part;
+  }
+  return text;
+}
 
 Result<std::string> TranslatePattern(std::string_view pattern) { return Translator(pattern).Run(); }
 

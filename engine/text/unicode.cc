@@ -30,15 +30,20 @@ const icu::Normalizer2* Base(UnicodeForm form, UErrorCode& status) {
   return nullptr;
 }
 
-const icu::UnicodeSet& AssignedByUnicode12() {
-  static const icu::UnicodeSet* const set = [] {
-    UErrorCode status = U_ZERO_ERROR;
-    auto* made = new icu::UnicodeSet(u"[:Age=12.0:]", status);
-    CHECK(U_SUCCESS(status)) << u_errorName(status);
-    made->freeze();
-    return made;
-  }();
-  return *set;
+// A set from ICU's notation, which must be right: it is ours.
+std::unique_ptr<const icu::UnicodeSet> Set(const char16_t* notation) {
+  UErrorCode status = U_ZERO_ERROR;
+  auto set = std::make_unique<icu::UnicodeSet>(notation, status);
+  CHECK(U_SUCCESS(status)) << u_errorName(status);
+  set->freeze();
+  return set;
+}
+
+CodePointRanges RangesOf(const icu::UnicodeSet& set) {
+  CodePointRanges ranges;
+  for (int32_t i = 0; i < set.getRangeCount(); ++i)
+    ranges.emplace_back(set.getRangeStart(i), set.getRangeEnd(i));
+  return ranges;
 }
 
 bool IsAscii(std::string_view text) {
@@ -56,7 +61,8 @@ std::string NormalizeUnicode(std::string_view text, UnicodeForm form) {
   UErrorCode status = U_ZERO_ERROR;
   const icu::Normalizer2* base = Base(form, status);
   CHECK(U_SUCCESS(status)) << u_errorName(status);
-  const icu::FilteredNormalizer2 normalizer(*base, AssignedByUnicode12());
+  static const auto known = Set(u"[:Age=12.0:]");
+  const icu::FilteredNormalizer2 normalizer(*base, *known);
   const icu::StringPiece piece(text.data(), static_cast<int32_t>(text.size()));
   icu::UnicodeString normal;
   normalizer.normalize(icu::UnicodeString::fromUTF8(piece), normal, status);
@@ -96,10 +102,7 @@ std::vector<size_t> GraphemeEnds(std::string_view text) {
   return ends;
 }
 
-bool IsMark(char32_t c) { return CategoryMask(c) & U_GC_M_MASK; }
-bool IsNonspacingMark(char32_t c) { return CategoryMask(c) & U_GC_MN_MASK; }
 bool IsWhitespace(char32_t c) { return u_isUWhiteSpace(static_cast<UChar32>(c)); }
-bool IsControlOrUnknown(char32_t c) { return CategoryMask(c) & U_GC_C_MASK; }
 
 bool IsWordCharacter(char32_t c) {
   const auto point = static_cast<UChar32>(c);
@@ -115,20 +118,36 @@ bool IsHanIdeograph(char32_t c) {
          (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
 }
 
+// U+1734, U+1885, U+1886, U+A9BD and U+111C9 have changed their category since.
+bool IsAccent(char32_t c) {
+  static const auto set =
+      Set(uR"([[[:Mn:] & [:Age=8.0:]] - [\u1885\u1886\uA9BD\U000111C9] \u1734])");
+  return set->contains(static_cast<UChar32>(c));
+}
+
+bool IsControl(char32_t c) {
+  static const auto set = Set(u"[[[:Cc:][:Cf:]] & [:Age=8.0:] [:Co:]]");
+  return set->contains(static_cast<UChar32>(c));
+}
+
+CodePointRanges PunctuationRanges() {
+  static const auto set =
+      Set(uR"([[[:P:] & [:Age=8.0:]] \u166D \U000111C9 [!-/] [\:-@] [\[-`] [\{-~]])");
+  return RangesOf(*set);
+}
+
 bool IsScriptName(std::string_view name) {
   return u_getPropertyValueEnum(UCHAR_SCRIPT, std::string(name).c_str()) != UCHAR_INVALID_CODE;
 }
 
-std::vector<std::pair<char32_t, char32_t>> YoungCodePoints(std::string_view name) {
+CodePointRanges YoungCodePoints(std::string_view name) {
   for (char c : name)
     if (!u_isalnum(static_cast<unsigned char>(c)) && c != '_') return {};
   const std::string pattern = "[[:" + std::string(name) + ":]-[:Age=14.0:]]";
   UErrorCode status = U_ZERO_ERROR;
   const icu::UnicodeSet set(icu::UnicodeString::fromUTF8(pattern), status);
   if (U_FAILURE(status)) return {};
-  std::vector<std::pair<char32_t, char32_t>> ranges;
-  for (int32_t i = 0; i < set.getRangeCount(); ++i)
-    ranges.emplace_back(set.getRangeStart(i), set.getRangeEnd(i));
+  CodePointRanges ranges = RangesOf(set);
   for (const AssignedRange& range : kAfterUnicode15) {
     const std::string_view category = range.category;
     const bool belongs =

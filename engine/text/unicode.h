@@ -20,21 +20,26 @@ std::string NormalizeUnicode(std::string_view text, UnicodeForm form);
 // Character by character, so without the special final sigma, as the reference does.
 std::string LowercaseUnicode(std::string_view text);
 
+// First and last of each range.
+using CodePointRanges = std::vector<std::pair<char32_t, char32_t>>;
+
 // The byte offsets where the text's user-perceived characters end, in order.
 std::vector<size_t> GraphemeEnds(std::string_view text);
 
-bool IsMark(char32_t c);              // general category M
-bool IsNonspacingMark(char32_t c);    // general category Mn
-bool IsWhitespace(char32_t c);        // property White_Space
-bool IsControlOrUnknown(char32_t c);  // general category C
-bool IsWordCharacter(char32_t c);     // \w of UTS 18
-bool IsHanIdeograph(char32_t c);      // the blocks that BERT's normaliser sets off with spaces
+bool IsWhitespace(char32_t c);     // property White_Space
+bool IsWordCharacter(char32_t c);  // \w of UTS 18
+bool IsHanIdeograph(char32_t c);   // the blocks that BERT's normaliser sets off with spaces
+
+// Classes as the reference's tables for them have them, which stop at Unicode 8.
+bool IsAccent(char32_t c);            // general category Mn
+bool IsControl(char32_t c);           // general categories Cc, Cf and Co
+CodePointRanges PunctuationRanges();  // general category P, and ASCII's symbols
 
 bool IsScriptName(std::string_view name);
 
 // The code points of property `name` ("L", "Lu", "Han", ...), as ranges, that Unicode assigned
 // after version 14, which is where the regular expression library's tables end. Empty for unknown
 // names.
-std::vector<std::pair<char32_t, char32_t>> YoungCodePoints(std::string_view name);
+CodePointRanges YoungCodePoints(std::string_view name);
 
 }  // namespace pinion
