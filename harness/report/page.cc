@@ -32,20 +32,19 @@ Html Notices(const Results& results) {
   return notices;
 }
 
-// "727 tokens/s, 712 to 742; defaults 512 tokens/s", one line a figure.
+// "727 tokens/s", the interval below it, and what the defaults gave.
 Html FigureRow(const Figure& figure, const Candidate* anchor) {
   const Estimate& estimate = figure.series->estimate;
   const std::string unit = figure.metric->unit;
   Html value = Tag("b", "", FormatFigure(unit, estimate.median));
-  std::string around;
   if (estimate.interval)
-    around = FormatRange(unit, estimate.interval->low, estimate.interval->high);
+    value += Tag("span", "small faint",
+                 FormatRange(unit, estimate.interval->low, estimate.interval->high));
   if (const Series* before =
           anchor ? anchor->Find(figure.series->metric, figure.series->concurrency) : nullptr;
       before && before->estimate.n > 0)
-    around += StrCat(around.empty() ? "" : "; ", "defaults ",
-                     FormatFigure(unit, before->estimate.median));
-  return Tag("dt", "", figure.name) + Tag("dd", value + Tag("span", "small faint", around));
+    value += Tag("span", "small faint", "defaults: " + FormatFigure(unit, before->estimate.median));
+  return Tag("dt", "", figure.name) + Tag("dd", value);
 }
 
 Html Figures(const Results& results, const Verdict& verdict, Objective objective) {

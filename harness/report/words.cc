@@ -56,7 +56,7 @@ std::string Headline(const Results& results, const Verdict& verdict) {
     case Outcome::kTooFewRounds:
       return "Not enough rounds to tell: keep the defaults for now";
     case Outcome::kNoDifference:
-      return "No difference found: keep the defaults, the simplest choice";
+      return "No difference found: keep the defaults";
     case Outcome::kDefaultBest:
       return "Keep the defaults: nothing measured was better";
     case Outcome::kWinner:
@@ -201,8 +201,8 @@ std::vector<Figure> FiguresOf(const Candidate& candidate, Objective objective) {
   };
   if (objective != Objective::kLatency) add("output", "output_tokens_per_s", 0);
   if (objective != Objective::kThroughput) {
-    add("first token after", "ttft_s", 1);
-    add("each further token", "tpot_s", 1);
+    add("first token", "ttft_s", 1);
+    add("per token", "tpot_s", 1);
   }
   return figures;
 }

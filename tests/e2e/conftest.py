@@ -67,15 +67,16 @@ def free_port():
 
 
 class Server:
-    """A `pinion serve` of our own, ready when constructed."""
+    """A `pinion serve MODEL` (or `launch PROFILE`) of our own, ready when constructed."""
 
-    def __init__(self, binary, log, model, *flags, env=None, start_timeout_s=120):
+    def __init__(self, binary, log, target, *flags, command="serve", env=None,
+                 start_timeout_s=120):
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = log
         with open(log, "wb") as output:
             self.process = subprocess.Popen(
-                [str(binary), "serve", str(model), "--port", str(self.port), *map(str, flags)],
+                [str(binary), command, str(target), "--port", str(self.port), *map(str, flags)],
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                 env={**os.environ, **(env or {})})
         try:
@@ -120,12 +121,12 @@ class Server:
 
 @pytest.fixture(scope="module")
 def start_server(binary, tmp_path_factory):
-    """start_server(MODEL, FLAGS...) -> Server; all of them are stopped after the module's tests."""
+    """start_server(MODEL, FLAGS..., command="serve") -> Server; all are stopped after the module."""
     servers = []
 
-    def start(model, *flags, **options):
+    def start(target, *flags, **options):
         log = tmp_path_factory.mktemp("serve") / "server.log"
-        servers.append(Server(binary, log, model, *flags, **options))
+        servers.append(Server(binary, log, target, *flags, **options))
         return servers[-1]
 
     yield start

@@ -55,6 +55,18 @@ def test_dry_run_as_json(launch, profile):
     assert any("A CPU from elsewhere" in warning for warning in plan["warnings"])
 
 
+def test_launch_becomes_the_server_that_the_profile_describes(start_server, profile, tmp_path):
+    file = tmp_path / "profile.json"
+    file.write_text(json.dumps(profile))
+    server = start_server(file, "--served-model-name", "launched", command="launch")
+    assert json.loads(server.get("/v1/models"))["data"][0]["id"] == "launched"
+    reply = server.post("/v1/completions", {"model": "launched", "prompt": "a", "max_tokens": 3,
+                                            "ignore_eos": True})
+    assert reply["usage"]["completion_tokens"] == 3
+    assert "A CPU from elsewhere" in server.log.read_text()
+    assert server.stop() == 0
+
+
 @pytest.mark.parametrize("change, said", [
     ({"model": "/no/such/model"}, "/no/such/model"),
     ({"model": "--version"}, "flag"),
