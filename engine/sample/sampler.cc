@@ -1,6 +1,8 @@
 #include "engine/sample/sampler.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -65,17 +67,29 @@ double Weigh(std::span<float> logits, float max, double temperature, double min_
   return sum;
 }
 
+// Weights are in [0, 1], where floats are in the order of their bits: the exponent and three bits
+// of the mantissa make 1017 buckets, each an eighth of a power of two wide.
+constexpr size_t kBuckets = 1024;
+size_t BucketOf(float weight) { return std::bit_cast<uint32_t>(weight) >> 20; }
+
+// The last of the best weights that together hold `mass`. First the bucket that it lies in, then
+// the border among that bucket's few: no second look at the rest of the vocabulary.
+Candidate FindBorder(std::span<const float> weights, double mass) {
+  std::array<double, kBuckets> held{};
+  for (const float weight : weights) held[BucketOf(weight)] += weight;
+  size_t bucket = kBuckets - 1;
+  for (; bucket > 0 && held[bucket] < mass; --bucket) mass -= held[bucket];
+  std::vector<Candidate> candidates;
+  for (size_t i = 0; i < weights.size(); ++i)
+    if (BucketOf(weights[i]) == bucket) candidates.push_back({weights[i], static_cast<int32_t>(i)});
+  if (candidates.empty()) return {0, std::numeric_limits<int32_t>::max()};  // rounding: keep all
+  return NucleusBorder(candidates, mass);
+}
+
 // Zeroes what lies outside the smallest set of best weights that holds `top_p` of their sum;
 // returns the sum of what stays.
 double KeepTopP(std::span<float> weights, double sum, double top_p) {
-  // All weights up to `low` together hold less than the part that is dropped anyway: the border is
-  // above them, and of a peaked distribution few are left to look through.
-  const double low = (1 - top_p) * sum / static_cast<double>(weights.size());
-  std::vector<Candidate> candidates;
-  for (size_t i = 0; i < weights.size(); ++i)
-    if (weights[i] > low) candidates.push_back({weights[i], static_cast<int32_t>(i)});
-  if (candidates.empty()) return sum;  // top_p so near 0 that rounding left nothing: keep all
-  const Candidate border = NucleusBorder(candidates, top_p * sum);
+  const Candidate border = FindBorder(weights, top_p * sum);
   double kept = 0;
   for (size_t i = 0; i < weights.size(); ++i) {
     if (Better(border, {weights[i], static_cast<int32_t>(i)})) weights[i] = 0;
