@@ -23,11 +23,11 @@ CREATE TABLE trial(
   copy INTEGER NOT NULL, round INTEGER NOT NULL, confirmation INTEGER NOT NULL,
   position INTEGER NOT NULL, ok INTEGER NOT NULL, reason TEXT NOT NULL, log_path TEXT NOT NULL,
   log_tail TEXT NOT NULL, started_at TEXT NOT NULL, seconds REAL NOT NULL, suspect TEXT NOT NULL,
-  output_hash TEXT NOT NULL, info TEXT NOT NULL, UNIQUE(candidate, copy, round));
+  output_hash TEXT NOT NULL, info TEXT NOT NULL, UNIQUE(candidate, copy, confirmation, round));
 CREATE TABLE samples(
   trial INTEGER NOT NULL REFERENCES trial(id) ON DELETE CASCADE, machine TEXT NOT NULL,
   model TEXT NOT NULL, configuration TEXT NOT NULL, seed INTEGER NOT NULL, round INTEGER NOT NULL,
-  candidate INTEGER NOT NULL, copy INTEGER NOT NULL, metric TEXT NOT NULL,
+  confirmation INTEGER NOT NULL, candidate INTEGER NOT NULL, copy INTEGER NOT NULL, metric TEXT NOT NULL,
   concurrency INTEGER NOT NULL, value REAL NOT NULL, PRIMARY KEY(trial, metric, concurrency));
 )";
 
@@ -248,11 +248,12 @@ class SqliteStore : public Store {
     const int64_t id = sqlite3_last_insert_rowid(database_->handle());
     PINION_ASSIGN(
         Statement sample,
-        Statement::Prepare(*database_, "INSERT INTO samples VALUES(?,?,?,?,?,?,?,?,?,?,?)"));
+        Statement::Prepare(*database_, "INSERT INTO samples VALUES(?,?,?,?,?,?,?,?,?,?,?,?)"));
     for (const MetricValue& value : trial.samples)
       PINION_TRY(sample.Execute(id, keys.machine, keys.model, keys.configuration,
-                                static_cast<int64_t>(keys.seed), trial.round, trial.candidate,
-                                trial.copy, value.metric, value.concurrency, value.value));
+                                static_cast<int64_t>(keys.seed), trial.round, trial.confirmation,
+                                trial.candidate, trial.copy, value.metric, value.concurrency,
+                                value.value));
     return transaction.Commit();
   }
 

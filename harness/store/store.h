@@ -23,7 +23,7 @@ struct TrialRow {
   int candidate = 0;
   int copy = 0;               // 1: the anchor's second run in its round
   int round = 0;              // 1, 2, ...
-  bool confirmation = false;  // fresh rounds after the choice; counted on from the others
+  bool confirmation = false;  // of a fresh round after the choice; they count from 1 again
   int position = 0;           // place within its round
   bool ok = false;
   std::string reason;  // why it failed

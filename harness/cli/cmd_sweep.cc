@@ -1,0 +1,182 @@
+// `pinion sweep`: the main job. Exit 0 done (or all that fitted the budget), 1 failed or
+// interrupted, 2 bad usage.
+
+#include <signal.h>
+
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include "engine/base/file.h"
+#include "engine/base/process.h"
+#include "engine/base/strings.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/engine_flags.h"
+#include "harness/report/export.h"
+#include "harness/report/write.h"
+#include "harness/sweep/folder.h"
+#include "harness/sweep/load.h"
+#include "harness/sweep/summary.h"
+#include "harness/sweep/sweep.h"
+
+namespace pinion::harness {
+namespace {
+
+struct SweepFlags {
+  EngineFlags engine;
+  std::string definition_file, out;
+  bool quick = false, resume = false, json = false;
+  std::optional<std::string> budget;
+  std::optional<int> prompt_len, output_len, num_prompts, rounds;
+  std::optional<std::vector<int>> concurrency;
+};
+
+volatile sig_atomic_t stop_requested = 0;
+
+// The first Ctrl-C or SIGTERM ends the sweep in order; a second one ends it at once.
+void CatchSignals() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { stop_requested = 1; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+// "preset:tiny" -> "out/preset-tiny".
+std::string DefaultFolder(std::string model) {
+  while (!model.empty() && model.back() == '/') model.pop_back();
+  if (model.find(':') == std::string::npos) model = model.substr(model.rfind('/') + 1);
+  for (char& letter : model)
+    if (letter == ':' || letter == '/') letter = '-';
+  return "out/" + model;
+}
+
+std::string CommandLine() {
+  std::string text = ReadFile("/proc/self/cmdline").value_or("");
+  while (!text.empty() && text.back() == '\0') text.pop_back();
+  for (char& letter : text)
+    if (letter == '\0') letter = ' ';
+  return text;
+}
+
+void ApplyFlags(const SweepFlags& flags, const EngineOptions& base, Definition& definition) {
+  const auto take = [](const auto& flag, auto& field) {
+    if (flag) field = *flag;
+  };
+  take(flags.prompt_len, definition.workload.prompt_len);
+  take(flags.output_len, definition.workload.output_len);
+  take(flags.num_prompts, definition.workload.num_prompts);
+  take(flags.concurrency, definition.workload.concurrency);
+  take(flags.rounds, definition.rounds);
+  if (base.seed != 0) definition.seed = base.seed;
+}
+
+// Built-in definition < file < flags. A file that names a space replaces the built-in one.
+Result<Definition> DefinitionFrom(const SweepFlags& flags, const EngineOptions& base,
+                                  const Host& host) {
+  Definition built_in = flags.quick ? QuickDefinition(host, base) : DefaultDefinition(host, base);
+  Definition definition = built_in;
+  if (!flags.definition_file.empty()) {
+    PINION_ASSIGN(const Json json, Json::ParseFile(flags.definition_file));
+    if (json.Find("space") || json.Find("candidates")) {
+      definition.space = {};
+      definition.candidates.clear();
+    }
+    if (auto read = FromJson(json, definition); !read)
+      return Unexpected(std::move(read).error().In(flags.definition_file));
+  }
+  return definition;
+}
+
+struct Asked {
+  std::string folder;
+  SweepMeta meta;
+};
+
+Result<Asked> Ask(const SweepFlags& flags) {
+  std::optional<SweepMeta> stored;
+  EngineOptions base;
+  base.has_frontend = true;  // what is measured is what `launch` starts: with a front end beside it
+  PINION_ASSIGN(const EngineOptions named, flags.engine.Resolve(base));
+  const std::string folder = flags.out.empty() ? DefaultFolder(named.model) : flags.out;
+  if (flags.resume) {
+    PINION_ASSIGN(stored, StoredSweep(folder));
+    base = stored->base;
+  } else if (HoldsSweep(folder)) {
+    return Fail(
+        ErrorCode::kUsage,
+        StrCat(folder, " holds a sweep already; go on with --resume, or take another --out"));
+  }
+  PINION_ASSIGN(base, flags.engine.Resolve(base));
+  PINION_ASSIGN(const Host host, Host::This());
+  Definition definition;
+  if (stored && flags.definition_file.empty() && !flags.quick) {
+    definition = stored->definition;
+  } else {
+    PINION_ASSIGN(definition, DefinitionFrom(flags, base, host));
+  }
+  ApplyFlags(flags, base, definition);
+  if (flags.budget) {
+    PINION_ASSIGN(definition.budget_s, ParseDuration(*flags.budget, "--budget"));
+  }
+  PINION_TRY(Validate(definition));
+  PINION_ASSIGN(SweepMeta meta, DescribeSweep(definition, base, host, CommandLine()));
+  return Asked{folder, std::move(meta)};
+}
+
+Status RunSweepCommand(const SweepFlags& flags) {
+  PINION_ASSIGN(Asked asked, Ask(flags));
+  CatchSignals();
+  SweepRequest request;
+  request.folder = asked.folder;
+  request.resume = flags.resume;
+  request.meta = std::move(asked.meta);
+  request.binary = SelfPath();
+  request.interrupted = [] { return stop_requested != 0; };
+  SweepEnd end = SweepEnd::kInterrupted;
+  {
+    TerminalProgress progress;
+    PINION_ASSIGN(end, RunSweep(request, progress));
+  }
+  PINION_ASSIGN(const Results results, LoadResults(asked.folder));
+  const Status written = WriteOutputs(results, asked.folder);
+  std::cout << (flags.json ? ResultsJson(results, asked.folder).Dump(2) + "\n"
+                           : SummaryText(results, asked.folder))
+            << std::flush;
+  PINION_TRY(written);
+  if (end == SweepEnd::kInterrupted)
+    return Fail(ErrorCode::kFailed, StrCat("interrupted; all finished trials are in ", asked.folder,
+                                           "/results.db, and --resume goes on"));
+  return {};
+}
+
+}  // namespace
+
+void AddSweep(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<SweepFlags>();
+  auto* command =
+      app.add_subcommand("sweep", "Find the fastest settings for a model on this machine");
+  flags->engine.AddTo(*command);
+  command
+      ->add_option(
+          "--def", flags->definition_file,
+          "sweep definition (profiles/sweep.schema.json); default: what suits this machine")
+      ->check(CLI::ExistingFile);
+  command->add_flag("--quick", flags->quick, "at most 6 candidates, 6 rounds, 10 minutes");
+  command->add_option("--budget", flags->budget, "time for all of it, as 10m or 2h (default 30m)");
+  command->add_option("--out", flags->out, "folder for everything (default out/MODEL)");
+  command->add_flag("--resume", flags->resume, "go on with the sweep in the folder");
+  command->add_option("--prompt-len", flags->prompt_len, "tokens in");
+  command->add_option("--output-len", flags->output_len, "tokens out, EOS ignored");
+  command->add_option("--concurrency", flags->concurrency, "clients of the closed loops, as 1,8")
+      ->delimiter(',');
+  command->add_option("--num-prompts", flags->num_prompts, "requests of the offline batch");
+  command->add_option("--rounds", flags->rounds, "each measures every candidate once");
+  command->add_flag("--json", flags->json, "results.json on standard output");
+  command->callback([flags, &exit_code] {
+    const Status done = RunSweepCommand(*flags);
+    exit_code = done ? 0 : Report(done.error());
+  });
+}
+
+}  // namespace pinion::harness

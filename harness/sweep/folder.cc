@@ -1,0 +1,37 @@
+#include "harness/sweep/folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "engine/base/strings.h"
+
+namespace pinion::harness {
+
+Result<std::unique_ptr<SweepFolder>> SweepFolder::Hold(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path + "/logs", error);
+  if (error) return Fail(ErrorCode::kIo, StrCat("cannot create ", path, ": ", error.message()));
+  // The kernel drops the lock with the process, however it ends.
+  const int fd = open((path + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0)
+    return Fail(ErrorCode::kIo, StrCat("cannot write into ", path, ": ", std::strerror(errno)));
+  std::unique_ptr<SweepFolder> folder(new SweepFolder(path, fd));
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+    return Fail(ErrorCode::kUsage, StrCat("another sweep is running in ", path,
+                                          "; wait for it or take another --out"));
+  return folder;
+}
+
+SweepFolder::~SweepFolder() { close(lock_fd_); }
+
+bool HoldsSweep(const std::string& folder) {
+  std::error_code ignored;
+  return std::filesystem::exists(folder + "/results.db", ignored);
+}
+
+}  // namespace pinion::harness

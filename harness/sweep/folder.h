@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/base/result.h"
+
+namespace pinion::harness {
+
+// A sweep's folder, held by one process at a time through a lock on FOLDER/lock.
+class SweepFolder {
+ public:
+  // Creates what is missing. Error (kUsage) where another sweep is running there.
+  static Result<std::unique_ptr<SweepFolder>> Hold(const std::string& path);
+  SweepFolder(const SweepFolder&) = delete;
+  SweepFolder& operator=(const SweepFolder&) = delete;
+  ~SweepFolder();
+
+  const std::string& path() const { return path_; }
+  std::string Database() const { return path_ + "/results.db"; }
+
+ private:
+  SweepFolder(std::string path, int lock_fd) : path_(std::move(path)), lock_fd_(lock_fd) {}
+  std::string path_;
+  int lock_fd_;
+};
+
+// Whether FOLDER holds a sweep already.
+bool HoldsSweep(const std::string& folder);
+
+}  // namespace pinion::harness

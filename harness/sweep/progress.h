@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string>
+
+namespace pinion::harness {
+
+// Where a sweep is, for its progress line.
+struct ProgressLine {
+  int round = 0, rounds = 0;
+  bool confirmation = false;
+  int position = 0, trials = 0;  // within the round, from 1
+  std::string label;             // of the candidate
+  double left_s = 0;             // 0: not known yet
+};
+
+// Tells a person how a sweep goes on: one line that is written over on a terminal, a line per trial
+// elsewhere. Writes to standard error only.
+class Progress {
+ public:
+  virtual ~Progress() = default;
+  virtual void Begin(const ProgressLine& line) = 0;
+  // How the trial ended: "8.1 s, 123 tokens/s", or why it failed.
+  virtual void End(const ProgressLine& line, bool ok, const std::string& what) = 0;
+  // Something to keep on the screen.
+  virtual void Note(const std::string& text) = 0;
+};
+
+class TerminalProgress : public Progress {
+ public:
+  TerminalProgress();
+  ~TerminalProgress() override;
+  void Begin(const ProgressLine& line) override;
+  void End(const ProgressLine& line, bool ok, const std::string& what) override;
+  void Note(const std::string& text) override;
+
+ private:
+  void Clear();
+  bool overwrite_;      // standard error is a terminal
+  bool shown_ = false;  // a line is there that the next one replaces
+};
+
+// "5 m 10 s", "40 s", "2 h 5 m".
+std::string FormatLeft(double seconds);
+
+// "round 2/6  trial 3/7  isa=avx2  about 5 m 10 s left", at most `width` characters.
+std::string FormatLine(const ProgressLine& line, size_t width);
+
+}  // namespace pinion::harness

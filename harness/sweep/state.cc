@@ -1,0 +1,149 @@
+#include "harness/sweep/state.h"
+
+#include <ctime>
+
+#include "engine/base/strings.h"
+
+namespace pinion::harness {
+namespace {
+
+Result<Json> RequiredMeta(Store& store, const std::string& key) {
+  PINION_ASSIGN(std::optional<Json> value, store.Meta(key));
+  if (!value)
+    return Fail(ErrorCode::kCorrupt, StrCat("the sweep's database lacks '", key,
+                                            "': it was killed while it was set up; "
+                                            "delete its folder and sweep again"));
+  return std::move(*value);
+}
+
+Status Different(const std::string& what, const Json& stored, const Json& asked) {
+  return Fail(ErrorCode::kUsage, StrCat("the sweep that is to go on has another ", what, ": ",
+                                        stored.Dump(), " there, ", asked.Dump(),
+                                        " asked for; leave that out, or sweep into a new folder"));
+}
+
+// The first key whose value differs.
+Status CompareObjects(const std::string& what, const Json& stored, const Json& asked) {
+  for (const auto& [key, value] : asked.object()) {
+    const Json* other = stored.Find(key);
+    if (!other || !(*other == value))
+      return Different(StrCat(what, " (", key, ")"), other ? *other : Json(), value);
+  }
+  for (const auto& [key, value] : stored.object())
+    if (!asked.Find(key)) return Different(StrCat(what, " (", key, ")"), value, Json());
+  return {};
+}
+
+Json FixedPart(const Definition& definition) {
+  Json object = ToJson(definition);
+  object.Set("budget", Json());
+  object.Set("rounds", Json());
+  return object;
+}
+
+std::string TextOf(const Json& object, const char* key) {
+  const Json* value = object.Find(key);
+  return value && value->is_string() ? value->string() : "";
+}
+
+}  // namespace
+
+Status WriteMeta(Store& store, const SweepMeta& meta) {
+  Json origin = Json::MakeObject();
+  origin.Set("model", meta.model);
+  origin.Set("command_line", meta.command_line);
+  origin.Set("version", meta.version);
+  origin.Set("commit", meta.commit);
+  origin.Set("started_at", meta.started_at);
+  PINION_TRY(store.SetMeta("definition", ToJson(meta.definition)));
+  PINION_TRY(store.SetMeta("base", ToJson(meta.base)));
+  PINION_TRY(store.SetMeta("machine", meta.machine));
+  PINION_TRY(store.SetMeta("budget", meta.budget));
+  PINION_TRY(store.SetMeta("model_facts", meta.model_facts));
+  return store.SetMeta("origin", origin);
+}
+
+Result<SweepMeta> ReadMeta(Store& store) {
+  SweepMeta meta;
+  PINION_ASSIGN(const Json definition, RequiredMeta(store, "definition"));
+  PINION_TRY(FromJson(definition, meta.definition));
+  PINION_ASSIGN(const Json base, RequiredMeta(store, "base"));
+  PINION_TRY(FromJson(base, meta.base));
+  PINION_ASSIGN(meta.machine, RequiredMeta(store, "machine"));
+  PINION_ASSIGN(meta.budget, RequiredMeta(store, "budget"));
+  PINION_ASSIGN(meta.model_facts, RequiredMeta(store, "model_facts"));
+  PINION_ASSIGN(const Json origin, RequiredMeta(store, "origin"));
+  meta.model = TextOf(origin, "model");
+  meta.command_line = TextOf(origin, "command_line");
+  meta.version = TextOf(origin, "version");
+  meta.commit = TextOf(origin, "commit");
+  meta.started_at = TextOf(origin, "started_at");
+  return meta;
+}
+
+Status WriteProgress(Store& store, const SweepProgress& progress) {
+  Json object = Json::MakeObject();
+  object.Set("updated_at", progress.updated_at);
+  object.Set("rounds_planned", progress.rounds_planned);
+  object.Set("finished", progress.finished);
+  return store.SetMeta("progress", object);
+}
+
+Result<SweepProgress> ReadProgress(Store& store) {
+  SweepProgress progress;
+  PINION_ASSIGN(const std::optional<Json> object, store.Meta("progress"));
+  if (!object) return progress;
+  progress.updated_at = TextOf(*object, "updated_at");
+  PINION_ASSIGN(progress.rounds_planned, Require<int>(*object, "rounds_planned"));
+  PINION_ASSIGN(progress.finished, Require<bool>(*object, "finished"));
+  return progress;
+}
+
+Status CheckSame(const SweepMeta& stored, const SweepMeta& asked) {
+  if (stored.model != asked.model) return Different("model", stored.model, asked.model);
+  PINION_TRY(CompareObjects("configuration", ToJson(stored.base), ToJson(asked.base)));
+  PINION_TRY(
+      CompareObjects("definition", FixedPart(stored.definition), FixedPart(asked.definition)));
+  return CompareObjects("machine", stored.machine, asked.machine);
+}
+
+CandidateRow RowOf(const Point& point, int id) {
+  CandidateRow row;
+  row.id = id;
+  row.label = point.label;
+  row.settings = Json::MakeArray();
+  for (const Setting& setting : point.settings) {
+    Json pair = Json::MakeArray();
+    pair.Append(setting.key);
+    pair.Append(setting.value);
+    row.settings.Append(std::move(pair));
+  }
+  row.options = ToJson(point.options);
+  row.is_anchor = id == 0;
+  row.cores = point.plan.total_threads();
+  row.infeasible = point.infeasible;
+  row.same_as = point.same_as;
+  return row;
+}
+
+bool HasFailed(const std::vector<TrialRow>& trials, int candidate) {
+  int failures = 0;
+  for (const TrialRow& trial : trials)
+    if (trial.candidate == candidate) failures = trial.ok ? 0 : failures + 1;
+  return failures >= kMaxFailures;
+}
+
+std::string NowIso8601() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc = {};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+std::string Version() { return PINION_VERSION; }
+
+std::string Commit() { return PINION_COMMIT; }
+
+}  // namespace pinion::harness

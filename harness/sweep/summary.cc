@@ -1,0 +1,53 @@
+#include "harness/sweep/summary.h"
+
+#include <algorithm>
+
+#include "engine/base/strings.h"
+#include "harness/report/export.h"
+#include "harness/report/words.h"
+
+namespace pinion::harness {
+namespace {
+
+std::string Padded(const std::string& text, size_t width) {
+  return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
+}
+
+// "5 candidates, 6 rounds and 6 to confirm, 7 m 2 s"
+std::string Effort(const Results& results) {
+  size_t measured = 0;
+  for (const Candidate& candidate : results.candidates)
+    measured += candidate.series.empty() ? 0 : 1;
+  std::string text = StrCat(measured, measured == 1 ? " candidate, " : " candidates, ",
+                            results.rounds_done, results.rounds_done == 1 ? " round" : " rounds");
+  if (results.confirmation_rounds > 0)
+    text += StrCat(" and ", results.confirmation_rounds, " to confirm");
+  return StrCat(text, ", ", FormatSeconds(results.elapsed_s));
+}
+
+std::string VerdictLines(const Results& results, const Verdict& verdict) {
+  const Words words = InWords(results, verdict);
+  std::string text = StrCat(Padded(verdict.objective, 12), words.headline, "\n");
+  for (const std::string* line : {&words.gain, &words.confidence, &words.floor, &words.tied})
+    if (!line->empty()) text += StrCat(std::string(12, ' '), *line, "\n");
+  return text;
+}
+
+}  // namespace
+
+std::string SummaryText(const Results& results, const std::string& folder) {
+  std::string text =
+      StrCat(results.model, " on ", MachineLine(results.machine), "\n", Effort(results), "\n\n");
+  for (const Verdict& verdict : results.verdicts) text += VerdictLines(results, verdict);
+  for (const Candidate& candidate : results.candidates)
+    if (candidate.status == CandidateStatus::kFailed)
+      text += StrCat("failed      ", candidate.label, ": ", candidate.reason, "\n");
+  text += StrCat("\nreport      ", folder, "/report.html\n");
+  for (const Verdict& verdict : results.verdicts)
+    if (const std::string command = LaunchCommandsOf(results, verdict, folder).pinion;
+        !command.empty())
+      text += StrCat(Padded("launch", 12), command, "\n");
+  return text;
+}
+
+}  // namespace pinion::harness
