@@ -20,6 +20,8 @@ const std::vector<void (*)(CLI::App&, int&)> kCommands = {
     AddTokenize,
     AddBench,
     AddServe,
+    AddSweep,
+    AddReport,
     AddLaunch,
 };
 
