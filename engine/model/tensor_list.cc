@@ -35,11 +35,11 @@ class Collector {
     Linear(at(names.q), q, hidden, spec_.qkv_bias);
     Linear(at(names.k), kv, hidden, spec_.qkv_bias);
     Linear(at(names.v), kv, hidden, spec_.qkv_bias);
-    Linear(at(names.o), hidden, q, spec_.o_bias, TensorRole::kResidualLinear);
+    Linear(at(names.o), hidden, q, spec_.o_bias, TensorRole::kAttentionOutput);
     Norm(at(names.mlp_norm));
     Linear(at(names.gate), wide, hidden, spec_.mlp_bias);
     Linear(at(names.up), wide, hidden, spec_.mlp_bias);
-    Linear(at(names.down), hidden, wide, spec_.mlp_bias, TensorRole::kResidualLinear);
+    Linear(at(names.down), hidden, wide, spec_.mlp_bias, TensorRole::kMlpOutput);
     layer_ = -1;
   }
 

@@ -11,11 +11,12 @@ namespace pinion {
 
 // What a tensor does in the decoder; made-up weights take their distribution from it.
 enum class TensorRole {
-  kEmbedding,       // token or position embedding, and the head
-  kNorm,            // a norm's weight
-  kBias,            // of a linear or a norm
-  kLinear,          // [outputs][inputs], read from a normalised stream
-  kResidualLinear,  // o and down: what they compute is added to the residual stream
+  kEmbedding,        // token or position embedding, and the head
+  kNorm,             // a norm's weight
+  kBias,             // of a linear or a norm
+  kLinear,           // [outputs][inputs], read from a normalised stream
+  kAttentionOutput,  // o, which adds to the residual stream
+  kMlpOutput,        // down, which adds to it too
 };
 
 struct TensorSpec {
