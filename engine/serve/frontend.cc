@@ -33,8 +33,7 @@ std::string MakeId(bool chat) {
   static std::random_device device;
   static std::mt19937_64 random((uint64_t{device()} << 32) | device());
   char digits[33];
-  std::snprintf(digits, sizeof digits, "%016llx%016llx",
-                static_cast<unsigned long long>(random()),
+  std::snprintf(digits, sizeof digits, "%016llx%016llx", static_cast<unsigned long long>(random()),
                 static_cast<unsigned long long>(random()));
   return StrCat(chat ? "chatcmpl-" : "cmpl-", digits);
 }
@@ -96,21 +95,27 @@ void Frontend::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   const auto found = Endpoints().find(request.path);
   if (found == Endpoints().end()) {
     if (IsSleepMode(request.path))
-      return SendError(*reply, {501, StrCat(request.path, " is not supported: sleep mode frees GPU "
-                                            "memory, and Pinion computes on CPUs; stop the server "
-                                            "instead"), "", ""});
-    return SendError(*reply, {404, StrCat("there is no '", request.path.substr(0, 200),
-                                          "'; see README of engine/serve for the endpoints"),
+      return SendError(*reply, {501,
+                                StrCat(request.path,
+                                       " is not supported: sleep mode frees GPU "
+                                       "memory, and Pinion computes on CPUs; stop the server "
+                                       "instead"),
+                                "", ""});
+    return SendError(*reply, {404,
+                              StrCat("there is no '", request.path.substr(0, 200),
+                                     "'; see README of engine/serve for the endpoints"),
                               "", ""});
   }
   const Endpoint& endpoint = found->second;
   if (request.method != endpoint.method)
-    return SendError(*reply, {405, StrCat(request.method.substr(0, 20), " is not allowed for ",
-                                          request.path, ", use ", endpoint.method), "", ""});
+    return SendError(*reply, {405,
+                              StrCat(request.method.substr(0, 20), " is not allowed for ",
+                                     request.path, ", use ", endpoint.method),
+                              "", ""});
   if (endpoint.needs_engine && !gone_.empty()) return SendError(*reply, {500, gone_, "", ""});
   if (endpoint.needs_engine && !ready())
-    return SendError(*reply, {503, "the model is still loading; try again when GET /health says 200",
-                              "", ""});
+    return SendError(
+        *reply, {503, "the model is still loading; try again when GET /health says 200", "", ""});
   (this->*endpoint.route)(request, std::move(reply));
 }
 
@@ -147,13 +152,13 @@ void Frontend::ServerInfo(const HttpRequest&, Reply reply) {
 void Frontend::Completions(const HttpRequest& request, Reply reply) {
   auto body = ParseBody(request);
   if (!body) return SendError(*reply, body.error());
-  Generate(ReadCompletionRequest(*body, model_.defaults), std::move(reply));
+  Generate(ReadCompletionRequest(*body, model_.defaults), request.arrived_ns, std::move(reply));
 }
 
 void Frontend::Chat(const HttpRequest& request, Reply reply) {
   auto body = ParseBody(request);
   if (!body) return SendError(*reply, body.error());
-  Generate(ReadChatRequest(*body, model_.defaults), std::move(reply));
+  Generate(ReadChatRequest(*body, model_.defaults), request.arrived_ns, std::move(reply));
 }
 
 void Frontend::Tokenize(const HttpRequest& request, Reply reply) {
@@ -191,14 +196,17 @@ void Frontend::Detokenize(const HttpRequest& request, Reply reply) {
 
 ApiResult<void> Frontend::CheckModel(const std::string& name) const {
   if (name.empty() || name == model_.name) return {};
-  return Unexpected(ApiError{404, StrCat("the model '", name, "' does not exist; this server has '",
-                                         model_.name, "'"), "model", "model_not_found"});
+  return Unexpected(ApiError{
+      404, StrCat("the model '", name, "' does not exist; this server has '", model_.name, "'"),
+      "model", "model_not_found"});
 }
 
 ApiResult<std::string> Frontend::Render(const Conversation& conversation) const {
   if (!tokenizer_.chat_template())
-    return Unexpected(ApiError{400, "the model has no chat template; use /v1/completions, or put a "
-                                    "chat_template.jinja into its folder", "messages", ""});
+    return Unexpected(ApiError{400,
+                               "the model has no chat template; use /v1/completions, or put a "
+                               "chat_template.jinja into its folder",
+                               "messages", ""});
   Json kwargs = Json::MakeObject();
   for (const auto& [name, token] : tokenizer_.special_tokens()) kwargs.Set(name, token);
   kwargs.Set("add_generation_prompt", conversation.add_generation_prompt);
@@ -207,8 +215,9 @@ ApiResult<std::string> Frontend::Render(const Conversation& conversation) const 
   auto rendered = render_({*tokenizer_.chat_template(), conversation.messages, conversation.tools,
                            std::move(kwargs), conversation.continue_final_message});
   if (!rendered)
-    return Unexpected(ApiError{400, StrCat("the chat template refused the messages: ",
-                                           rendered.error().message), "messages", ""});
+    return Unexpected(
+        ApiError{400, StrCat("the chat template refused the messages: ", rendered.error().message),
+                 "messages", ""});
   return std::move(*rendered);
 }
 
@@ -217,15 +226,17 @@ ApiResult<std::vector<int32_t>> Frontend::EncodePrompt(const Prompt& prompt,
   if (const auto* ids = std::get_if<std::vector<int32_t>>(&prompt)) {
     for (const int32_t id : *ids)
       if (static_cast<size_t>(id) >= model_.vocabulary)
-        return Unexpected(ApiError{400, StrCat("'prompt' holds token ", id, ", want ids below ",
-                                               model_.vocabulary), "prompt", ""});
+        return Unexpected(ApiError{
+            400, StrCat("'prompt' holds token ", id, ", want ids below ", model_.vocabulary),
+            "prompt", ""});
     return *ids;
   }
   const auto& text = std::get<std::string>(prompt);
   // Megabytes that cannot fit would keep the tokenizer, and so every other client, waiting.
   if (text.size() / longest_token_bytes_ > max_model_len_)
-    return Unexpected(ApiError{400, StrCat("the prompt has ", text.size(), " bytes, more than ",
-                                           max_model_len_, " tokens (the model's length) can hold"),
+    return Unexpected(ApiError{400,
+                               StrCat("the prompt has ", text.size(), " bytes, more than ",
+                                      max_model_len_, " tokens (the model's length) can hold"),
                                "prompt", "context_length_exceeded"});
   auto ids = tokenizer_.Encode(text, add_special_tokens);
   if (!ids) return Unexpected(ApiError{400, ids.error().message, "prompt", ""});
@@ -249,8 +260,9 @@ ApiResult<std::vector<std::vector<int32_t>>> Frontend::Encode(
 ApiResult<void> Frontend::CheckTokenIds(const SamplingParams& params) const {
   const auto check = [&](const char* name, int32_t id) -> ApiResult<void> {
     if (static_cast<size_t>(id) < model_.vocabulary) return {};
-    return Unexpected(ApiError{400, StrCat("'", name, "' names token ", id, ", want ids below ",
-                                           model_.vocabulary), name, ""});
+    return Unexpected(ApiError{
+        400, StrCat("'", name, "' names token ", id, ", want ids below ", model_.vocabulary), name,
+        ""});
   };
   for (const int32_t id : params.stop_token_ids) PINION_TRY(check("stop_token_ids", id));
   for (const auto& [id, bias] : params.logit_bias) PINION_TRY(check("logit_bias", id));
@@ -268,21 +280,23 @@ ApiResult<void> Frontend::FitLengths(GenerationRequest& request,
   SamplingParams& params = request.params;
   const size_t wanted = request.max_tokens_given ? static_cast<size_t>(params.max_tokens) : 1;
   if (longest + wanted > max_model_len_)
-    return Unexpected(ApiError{400, StrCat("the prompt has ", longest, " tokens and ", wanted,
-                                           " more were asked for, together above the model's ",
-                                           max_model_len_, "; shorten either"),
+    return Unexpected(ApiError{400,
+                               StrCat("the prompt has ", longest, " tokens and ", wanted,
+                                      " more were asked for, together above the model's ",
+                                      max_model_len_, "; shorten either"),
                                request.max_tokens_given ? "max_tokens" : "prompt",
                                "context_length_exceeded"});
-  params.max_tokens = static_cast<int>(
-      std::min(static_cast<size_t>(params.max_tokens), max_model_len_ - longest));
+  params.max_tokens =
+      static_cast<int>(std::min(static_cast<size_t>(params.max_tokens), max_model_len_ - longest));
   if (params.min_tokens > params.max_tokens)
-    return Unexpected(ApiError{400, StrCat("'min_tokens' is ", params.min_tokens, ", want at most ",
-                                           params.max_tokens, ", the most this request can get"),
+    return Unexpected(ApiError{400,
+                               StrCat("'min_tokens' is ", params.min_tokens, ", want at most ",
+                                      params.max_tokens, ", the most this request can get"),
                                "min_tokens", ""});
   return {};
 }
 
-void Frontend::Generate(ApiResult<GenerationRequest> request, Reply reply) {
+void Frontend::Generate(ApiResult<GenerationRequest> request, int64_t arrived_ns, Reply reply) {
   const auto prompts = [&]() -> ApiResult<std::vector<std::vector<int32_t>>> {
     if (!request) return Unexpected(request.error());
     PINION_TRY(CheckModel(request->model));
@@ -292,14 +306,15 @@ void Frontend::Generate(ApiResult<GenerationRequest> request, Reply reply) {
     return encoded;
   }();
   if (!prompts) return SendError(*reply, prompts.error());
-  Start(std::move(*request), *prompts, std::move(reply));
+  Start(std::move(*request), *prompts, arrived_ns, std::move(reply));
 }
 
 void Frontend::Start(GenerationRequest request, std::vector<std::vector<int32_t>> prompts,
-                     Reply reply) {
+                     int64_t arrived_ns, Reply reply) {
   ResponseHead head{MakeId(request.chat), std::time(nullptr), model_.name, request.chat};
-  auto generation = std::make_shared<Generation>(tokenizer_, metrics_, std::move(request),
-                                                 std::move(prompts), std::move(head), reply);
+  auto generation =
+      std::make_shared<Generation>(tokenizer_, metrics_, std::move(request), std::move(prompts),
+                                   std::move(head), reply, arrived_ns);
   // Weak: the reply is the generation's own.
   reply->OnGone([this, weak = std::weak_ptr(generation)] {
     if (const auto gone = weak.lock()) {

@@ -68,7 +68,7 @@ class Frontend {
   void Tokenize(const HttpRequest& request, Reply reply);
   void Detokenize(const HttpRequest& request, Reply reply);
 
-  void Generate(ApiResult<GenerationRequest> request, Reply reply);
+  void Generate(ApiResult<GenerationRequest> request, int64_t arrived_ns, Reply reply);
   ApiResult<std::vector<std::vector<int32_t>>> Encode(const GenerationRequest& request) const;
   ApiResult<std::vector<int32_t>> EncodePrompt(const Prompt& prompt, bool add_special_tokens) const;
   ApiResult<std::string> Render(const Conversation& conversation) const;
@@ -76,7 +76,8 @@ class Frontend {
   ApiResult<void> FitLengths(GenerationRequest& request,
                              const std::vector<std::vector<int32_t>>& prompts) const;
   ApiResult<void> CheckModel(const std::string& name) const;
-  void Start(GenerationRequest request, std::vector<std::vector<int32_t>> prompts, Reply reply);
+  void Start(GenerationRequest request, std::vector<std::vector<int32_t>> prompts,
+             int64_t arrived_ns, Reply reply);
   void OnEvent(const TokenEvent& event);
   // Forgets a request's choices and tells the engine to stop them.
   void Cancel(const std::shared_ptr<Generation>& generation);

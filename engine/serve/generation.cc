@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/base/clock.h"
-
 namespace pinion {
 namespace {
 
-double Seconds(int64_t from_ns, int64_t to_ns) { return static_cast<double>(to_ns - from_ns) * 1e-9; }
+double Seconds(int64_t from_ns, int64_t to_ns) {
+  return static_cast<double>(to_ns - from_ns) * 1e-9;
+}
 
 bool Contains(const std::vector<int32_t>& ids, int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
@@ -16,30 +16,28 @@ bool Contains(const std::vector<int32_t>& ids, int32_t id) {
 
 }  // namespace
 
-Generation::Generation(const Tokenizer& tokenizer, ServeMetrics& metrics,
-                       GenerationRequest request, std::vector<std::vector<int32_t>> prompt_ids,
-                       ResponseHead head, std::shared_ptr<HttpReply> reply)
+Generation::Generation(const Tokenizer& tokenizer, ServeMetrics& metrics, GenerationRequest request,
+                       std::vector<std::vector<int32_t>> prompt_ids, ResponseHead head,
+                       std::shared_ptr<HttpReply> reply, int64_t arrived_ns)
     : tokenizer_(tokenizer),
       metrics_(metrics),
       request_(std::move(request)),
       prompt_ids_(std::move(prompt_ids)),
       head_(std::move(head)),
       reply_(std::move(reply)),
-      arrived_ns_(NowNs()) {
+      arrived_ns_(arrived_ns) {
   const size_t count = prompt_ids_.size() * static_cast<size_t>(request_.n);
   const SamplingParams& params = request_.params;
   choices_.reserve(count);
   for (size_t i = 0; i < count; ++i) {
     const auto& prompt = PromptOf(i);
-    choices_.emplace_back(OutputText(tokenizer_, prompt, params.stop,
-                                     params.include_stop_str_in_output,
-                                     static_cast<size_t>(params.min_tokens),
-                                     request_.skip_special_tokens));
+    choices_.emplace_back(
+        OutputText(tokenizer_, prompt, params.stop, params.include_stop_str_in_output,
+                   static_cast<size_t>(params.min_tokens), request_.skip_special_tokens));
     if (!request_.echo) continue;
     const Prompt& said = request_.prompts[i / static_cast<size_t>(request_.n)];
     const auto* text = std::get_if<std::string>(&said);
-    choices_.back().text =
-        text ? *text : tokenizer_.Decode(prompt, request_.skip_special_tokens);
+    choices_.back().text = text ? *text : tokenizer_.Decode(prompt, request_.skip_special_tokens);
   }
   unfinished_ = count;
 }
@@ -113,8 +111,8 @@ void Generation::Finish(Choice& choice, const TokenEvent& event) {
 
 ChoicePart Generation::TakePart(size_t index) {
   Choice& choice = choices_[index];
-  ChoicePart part{index, std::exchange(choice.text, {}), {}, choice.finish_reason,
-                  choice.stop_reason};
+  ChoicePart part{
+      index, std::exchange(choice.text, {}), {}, choice.finish_reason, choice.stop_reason};
   if (request_.params.logprobs >= 0) {
     part.logprobs = request_.chat
                         ? ChatLogprobs(tokenizer_, choice.tokens)

@@ -19,10 +19,11 @@ namespace pinion {
 // into the answer, whole or as a stream. Choice i belongs to prompt i / n.
 class Generation {
  public:
-  // `prompt_ids`: one list per prompt. The tokenizer and the metrics outlive the object.
+  // `prompt_ids`: one list per prompt. `arrived_ns`: where latencies count from. The tokenizer and
+  // the metrics outlive the object.
   Generation(const Tokenizer& tokenizer, ServeMetrics& metrics, GenerationRequest request,
              std::vector<std::vector<int32_t>> prompt_ids, ResponseHead head,
-             std::shared_ptr<HttpReply> reply);
+             std::shared_ptr<HttpReply> reply, int64_t arrived_ns);
 
   size_t choices() const { return choices_.size(); }
   // What the engine is told for a choice: the request's parameters, with a seed of its own.

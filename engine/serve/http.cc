@@ -14,9 +14,10 @@
 #include <utility>
 
 #include "engine/base/clock.h"
-#include "engine/base/json.h"
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
+#include "engine/serve/http_reply.h"
+#include "engine/serve/schema.h"
 
 namespace pinion {
 namespace {
@@ -31,106 +32,6 @@ constexpr auto kAwait = asio::experimental::as_tuple(asio::use_awaitable);
 std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
-
-std::string StatusLine(int status) {
-  return StrCat("HTTP/1.1 ", status, ' ', std::string(http::obsolete_reason(http::int_to_status(
-                                              static_cast<unsigned>(status)))), "\r\n");
-}
-
-std::string ErrorBody(std::string_view message) {
-  Json error = Json::MakeObject();
-  error.Set("message", message);
-  error.Set("type", "invalid_request_error");
-  error.Set("param", Json());
-  error.Set("code", Json());
-  return Json(Json::Object{{"error", std::move(error)}}).Dump();
-}
-
-// What the handler has said and the connection has not yet written. Handlers may keep it longer than
-// the connection or the server live, so it owns nothing of Asio.
-class Reply final : public HttpReply {
- public:
-  struct Hooks {
-    std::function<void()> news;      // there is more to write, or the end
-    std::function<void()> overflow;  // more waits to be written than the limit
-  };
-  Reply(bool http11, bool keep_alive, size_t max_unsent_bytes)
-      : chunked_(http11), keep_alive_(keep_alive), max_unsent_(max_unsent_bytes) {}
-
-  void Send(int status, std::string_view content_type, std::string body) override {
-    if (ended_ || gone_) return;
-    unsent_ = StrCat(StatusLine(status), "Content-Type: ", content_type, "\r\nContent-Length: ",
-                     body.size(), "\r\n", status == 405 ? "Allow: GET, POST\r\n" : "",
-                     Connection(), "\r\n\r\n");
-    if (!head_) unsent_ += body;
-    Finish();
-  }
-
-  void Begin(std::string_view content_type) override {
-    if (ended_ || gone_) return;
-    if (!chunked_) keep_alive_ = false;  // HTTP/1.0: the connection's end is the answer's end
-    unsent_ = StrCat(StatusLine(200), "Content-Type: ", content_type,
-                     "\r\nCache-Control: no-cache\r\n",
-                     chunked_ ? "Transfer-Encoding: chunked\r\n" : "", Connection(), "\r\n\r\n");
-    Tell(hooks_.news);
-  }
-
-  void Write(std::string_view text) override {
-    if (ended_ || gone_ || text.empty()) return;
-    if (!chunked_) {
-      unsent_ += text;
-    } else {
-      char size[24];
-      std::snprintf(size, sizeof size, "%zx\r\n", text.size());
-      (unsent_ += size) += text;
-      unsent_ += "\r\n";
-    }
-    Tell(hooks_.news);
-    if (unsent_.size() > max_unsent_) Tell(hooks_.overflow);
-  }
-
-  void End() override {
-    if (ended_ || gone_) return;
-    if (chunked_) unsent_ += "0\r\n\r\n";
-    Finish();
-  }
-
-  void OnGone(std::function<void()> callback) override { on_gone_ = std::move(callback); }
-
-  void Gone() {
-    if (gone_) return;
-    gone_ = true;
-    if (auto callback = std::exchange(on_gone_, nullptr); callback && !ended_) callback();
-  }
-
-  void AnswersHead() { head_ = true; }
-  void CloseAfterwards() { keep_alive_ = false; }
-  bool keep_alive() const { return keep_alive_; }
-  bool ended() const { return ended_; }
-  void Attach(Hooks hooks) { hooks_ = std::move(hooks); }
-  void Detach() { hooks_ = {}; }
-  std::string TakeUnsent() { return std::exchange(unsent_, {}); }
-
- private:
-  const char* Connection() const {
-    return keep_alive_ ? "Connection: keep-alive" : "Connection: close";
-  }
-  static void Tell(const std::function<void()>& hook) {
-    if (hook) hook();
-  }
-  void Finish() {
-    ended_ = true;
-    on_gone_ = nullptr;
-    Tell(hooks_.news);
-  }
-
-  bool chunked_, keep_alive_;
-  size_t max_unsent_;
-  std::string unsent_;
-  bool head_ = false, ended_ = false, gone_ = false;
-  std::function<void()> on_gone_;
-  Hooks hooks_;
-};
 
 // Children that are started later must not keep a client's connection or the port open.
 void CloseOnExec(int fd) { fcntl(fd, F_SETFD, FD_CLOEXEC); }
@@ -196,12 +97,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
     auto& message = parser.get();
     const auto target = std::string_view(message.target().data(), message.target().size());
     HttpRequest request{std::string(message.method_string()),
-                        std::string(target.substr(0, target.find('?'))),
-                        std::move(message.body())};
+                        std::string(target.substr(0, target.find('?'))), std::move(message.body()),
+                        NowNs()};
     const bool http11 = message.version() >= 11;
-    auto reply = std::make_shared<Reply>(http11,
-                                         message.keep_alive() && !shared_.draining,
-                                         shared_.options.max_unsent_bytes);
+    auto reply = std::make_shared<BufferedReply>(http11, message.keep_alive() && !shared_.draining,
+                                                 shared_.options.max_unsent_bytes);
     if (message.method() == http::verb::head) {
       reply->AnswersHead();
       request.method = "GET";
@@ -236,8 +136,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
       co_await Refuse(413, StrCat("the request body exceeds ", shared_.options.max_body_bytes,
                                   " bytes; send less text per request"));
     else if (error == http::error::header_limit || error == http::error::buffer_overflow)
-      co_await Refuse(431, StrCat("the request header exceeds ", shared_.options.max_header_bytes,
-                                  " bytes"));
+      co_await Refuse(
+          431, StrCat("the request header exceeds ", shared_.options.max_header_bytes, " bytes"));
     else if (error.category() == http::make_error_code(http::error::bad_method).category() &&
              error != http::error::end_of_stream && error != http::error::partial_message)
       co_await Refuse(400, StrCat("not an HTTP/1 request: ", error.message()));
@@ -246,14 +146,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Answers what could not be parsed; the connection is closed afterwards.
   asio::awaitable<void> Refuse(int status, std::string message) {
-    Reply reply(true, false, shared_.options.max_unsent_bytes);
-    reply.Send(status, "application/json", ErrorBody(message));
+    BufferedReply reply(true, false, shared_.options.max_unsent_bytes);
+    reply.Send(status, "application/json",
+               ToJson(ApiError{status, std::move(message), "", ""}).Dump());
     const std::string text = reply.TakeUnsent();
     SetDeadline(shared_.options.write_seconds);
     co_await asio::async_write(socket_, asio::buffer(text), kAwait);
   }
 
-  asio::awaitable<bool> Answer(HttpRequest request, std::shared_ptr<Reply> reply) {
+  asio::awaitable<bool> Answer(HttpRequest request, std::shared_ptr<BufferedReply> reply) {
     using namespace asio::experimental::awaitable_operators;
     reply_ = reply;
     // Closing the socket fails whatever waits for it.
@@ -274,7 +175,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   // Writes the answer as it comes, until its end. False where the client has gone or is too slow.
-  asio::awaitable<bool> WriteAll(Reply& reply) {
+  asio::awaitable<bool> WriteAll(BufferedReply& reply) {
     for (;;) {
       const std::string text = reply.TakeUnsent();
       for (size_t sent = 0; sent < text.size();) {
@@ -337,7 +238,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   asio::steady_timer news_;  // never expires; cancelled when the reply has more
   boost::beast::flat_buffer buffer_;
   Shared& shared_;
-  std::shared_ptr<Reply> reply_;
+  std::shared_ptr<BufferedReply> reply_;
   bool idle_ = false;
 };
 
@@ -436,7 +337,8 @@ class Server final : public HttpServer {
       if (!error) {
         CloseOnExec(socket.native_handle());
         auto connection = std::make_shared<Connection>(std::move(socket), shared_);
-        asio::co_spawn(io_, [connection] { return connection->Run(); }, asio::detached);
+        asio::co_spawn(
+            io_, [connection] { return connection->Run(); }, asio::detached);
       } else if (acceptor_.is_open()) {
         LogWarning(StrCat("cannot accept a connection: ", error.message()));
         co_await Pause();  // out of descriptors: some will be closed

@@ -14,6 +14,7 @@ struct HttpRequest {
   std::string method;  // "GET"
   std::string path;    // of the target, without the query, not decoded
   std::string body;
+  int64_t arrived_ns = 0;  // CLOCK_MONOTONIC, when its last byte had come
 };
 
 // The answer to one request: either Send once, or Begin, Write..., End. Calls after the client has
@@ -32,20 +33,20 @@ class HttpReply {
 
 struct HttpOptions {
   std::string host = "127.0.0.1";
-  uint16_t port = 8000;                      // 0: any free one
+  uint16_t port = 8000;  // 0: any free one
   size_t max_header_bytes = 32 << 10;
-  size_t max_body_bytes = 32 << 20;          // above: 413
-  size_t max_unsent_bytes = 8 << 20;         // of one reply
-  size_t max_connections = 4096;             // further ones wait in the listen queue
-  double idle_seconds = 75;                  // between requests of a kept-alive connection
-  double header_seconds = 20;                // from a request's first byte to its header's end
-  double body_seconds = 60;                  // to the body's end
-  double write_seconds = 60;                 // without the client taking a byte
+  size_t max_body_bytes = 32 << 20;   // above: 413
+  size_t max_unsent_bytes = 8 << 20;  // of one reply
+  size_t max_connections = 4096;      // further ones wait in the listen queue
+  double idle_seconds = 75;           // between requests of a kept-alive connection
+  double header_seconds = 20;         // from a request's first byte to its header's end
+  double body_seconds = 60;           // to the body's end
+  double write_seconds = 60;          // without the client taking a byte
 };
 
 // HTTP/1.0 and 1.1 with keep-alive and pipelining, and the event loop of the front end. This is the
-// only place that knows Boost. Thread rule: everything happens on the thread that calls Run; nothing
-// but Post may be called from another.
+// only place that knows Boost. Thread rule: everything happens on the thread that calls Run;
+// nothing but Post may be called from another.
 class HttpServer {
  public:
   using Handler = std::function<void(HttpRequest, std::shared_ptr<HttpReply>)>;

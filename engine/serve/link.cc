@@ -119,12 +119,12 @@ Result<std::optional<LinkMessage>> FrameReader::Next() {
   uint32_t payload = 0;
   std::memcpy(&payload, rest.data(), sizeof payload);
   if (payload > kMaxPayloadBytes)
-    return Fail(ErrorCode::kCorrupt, StrCat("link message claims ", payload,
-                                            " bytes; the link is broken"));
+    return Fail(ErrorCode::kCorrupt,
+                StrCat("link message claims ", payload, " bytes; the link is broken"));
   if (rest.size() < kHeaderBytes + payload) return std::nullopt;
-  auto message = Decode(static_cast<uint8_t>(rest[sizeof payload]),
-                        rest.substr(kHeaderBytes, payload),
-                        std::make_index_sequence<std::variant_size_v<LinkMessage>>());
+  auto message =
+      Decode(static_cast<uint8_t>(rest[sizeof payload]), rest.substr(kHeaderBytes, payload),
+             std::make_index_sequence<std::variant_size_v<LinkMessage>>());
   consumed_ += kHeaderBytes + payload;
   // Move the rest forward only now and then, so that many small frames cost linear time.
   if (consumed_ == buffer_.size() || consumed_ > (size_t{1} << 20)) {
@@ -164,8 +164,7 @@ bool LinkSocket::Send(const LinkMessage& message) {
 
 bool LinkSocket::Flush() {
   while (has_unsent()) {
-    const ssize_t put =
-        send(fd_, unsent_.data() + sent_, unsent_.size() - sent_, MSG_NOSIGNAL);
+    const ssize_t put = send(fd_, unsent_.data() + sent_, unsent_.size() - sent_, MSG_NOSIGNAL);
     if (put >= 0) {
       sent_ += static_cast<size_t>(put);
     } else if (errno == EAGAIN) {

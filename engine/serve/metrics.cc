@@ -14,11 +14,12 @@ namespace {
 using Buckets = prometheus::Histogram::BucketBoundaries;
 
 // vLLM's boundaries, so that its dashboards fit.
-const Buckets kFirstTokenBuckets = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.25, 0.5, 0.75,
-                                    1,     2.5,   5,    7.5,  10,   20,   40,   80,   160,  640, 2560};
+const Buckets kFirstTokenBuckets = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,
+                                    0.25,  0.5,   0.75, 1,    2.5,  5,    7.5,  10,
+                                    20,    40,    80,   160,  640,  2560};
 const Buckets kTokenBuckets = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5,
                                0.75, 1,     2.5,  5,     7.5, 10,   20,  40,  80};
-const Buckets kRequestBuckets = {0.3, 0.5, 0.8, 1,  1.5, 2,   2.5, 5,    10,   15,  20,
+const Buckets kRequestBuckets = {0.3, 0.5, 0.8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
                                  30,  40,  50,  60, 120, 240, 480, 960, 1920, 7680};
 const Buckets kCountBuckets = {1,   2,    5,    10,   20,    50,    100,   200,
                                500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
@@ -30,7 +31,8 @@ class Maker {
       : registry_(registry), labels_{{"model_name", model}} {}
 
   prometheus::Gauge& Gauge(const char* name, const char* help) const {
-    return prometheus::BuildGauge().Name(name).Help(help).Labels(labels_).Register(registry_).Add({});
+    return prometheus::BuildGauge().Name(name).Help(help).Labels(labels_).Register(registry_).Add(
+        {});
   }
   prometheus::Family<prometheus::Counter>& Counters(const char* name, const char* help) const {
     return prometheus::BuildCounter().Name(name).Help(help).Labels(labels_).Register(registry_);
@@ -74,8 +76,9 @@ struct ServeMetrics::State {
       make.Gauge("vllm:num_requests_waiting", "Sequences that wait to be scheduled.");
   prometheus::Gauge& kv_usage =
       make.Gauge("vllm:kv_cache_usage_perc", "Part of the KV blocks in use; 1 is all.");
-  prometheus::Gauge& gpu_usage = make.Gauge(
-      "vllm:gpu_cache_usage_perc", "The older name of vllm:kv_cache_usage_perc; no GPU is involved.");
+  prometheus::Gauge& gpu_usage =
+      make.Gauge("vllm:gpu_cache_usage_perc",
+                 "The older name of vllm:kv_cache_usage_perc; no GPU is involved.");
   prometheus::Counter& preemptions = make.Counter(
       "vllm:num_preemptions_total", "Sequences sent back to the queue for want of KV blocks.");
   prometheus::Counter& prompt_tokens =
@@ -84,17 +87,16 @@ struct ServeMetrics::State {
       make.Counter("vllm:generation_tokens_total", "Tokens generated.");
   prometheus::Counter& prefix_queries = make.Counter(
       "vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.");
-  prometheus::Counter& prefix_hits = make.Counter(
-      "vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.");
+  prometheus::Counter& prefix_hits =
+      make.Counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.");
   prometheus::Counter& steps = make.Counter("pinion:steps_total", "Passes of the model.");
   prometheus::Family<prometheus::Counter>& finished_family =
       make.Counters("vllm:request_success_total", "Finished sequences by the reason of their end.");
   prometheus::Histogram& first_token =
       make.Histogram("vllm:time_to_first_token_seconds",
                      "From a request's arrival to its first token.", kFirstTokenBuckets);
-  prometheus::Histogram& inter_token =
-      make.Histogram("vllm:inter_token_latency_seconds",
-                     "Between two tokens of one sequence.", kTokenBuckets);
+  prometheus::Histogram& inter_token = make.Histogram(
+      "vllm:inter_token_latency_seconds", "Between two tokens of one sequence.", kTokenBuckets);
   prometheus::Histogram& old_inter_token =
       make.Histogram("vllm:time_per_output_token_seconds",
                      "The older name of vllm:inter_token_latency_seconds.", kTokenBuckets);
@@ -106,8 +108,8 @@ struct ServeMetrics::State {
   prometheus::Histogram& queue =
       make.Histogram("vllm:request_queue_time_seconds",
                      "From the engine's receipt to the first step.", kRequestBuckets);
-  prometheus::Histogram& request_prompt_tokens = make.Histogram(
-      "vllm:request_prompt_tokens", "Prompt tokens per sequence.", kCountBuckets);
+  prometheus::Histogram& request_prompt_tokens =
+      make.Histogram("vllm:request_prompt_tokens", "Prompt tokens per sequence.", kCountBuckets);
   prometheus::Histogram& request_generation_tokens = make.Histogram(
       "vllm:request_generation_tokens", "Generated tokens per sequence.", kCountBuckets);
   std::map<std::string, prometheus::Counter*> finished;
@@ -120,10 +122,9 @@ ServeMetrics::~ServeMetrics() = default;
 void ServeMetrics::SetEngine(const EngineStats& stats) {
   state_->running.Set(static_cast<double>(stats.scheduler.running));
   state_->waiting.Set(static_cast<double>(stats.scheduler.waiting));
-  const double usage =
-      stats.blocks_total == 0
-          ? 0
-          : static_cast<double>(stats.blocks_used) / static_cast<double>(stats.blocks_total);
+  const double usage = stats.blocks_total == 0 ? 0
+                                               : static_cast<double>(stats.blocks_used) /
+                                                     static_cast<double>(stats.blocks_total);
   state_->kv_usage.Set(usage);
   state_->gpu_usage.Set(usage);
   RaiseTo(state_->preemptions, stats.scheduler.preemptions);

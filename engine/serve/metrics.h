@@ -16,8 +16,8 @@ class ServeMetrics {
 
   // The engine's counts after a step; totals only grow.
   void SetEngine(const EngineStats& stats);
-  void AddFirstToken(double seconds);        // since arrival
-  void AddInterTokenLatency(double seconds); // between two tokens of one sequence
+  void AddFirstToken(double seconds);         // since arrival
+  void AddInterTokenLatency(double seconds);  // between two tokens of one sequence
 
   struct Finished {
     std::string reason;  // "stop", "length", "abort", "error"

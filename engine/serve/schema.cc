@@ -297,8 +297,9 @@ ApiResult<GenerationRequest> ReadCompletionRequest(const Json& body, const ApiDe
   PINION_TRY(ReadCommon(body, request));
   PINION_TRY(ReadSampling(WithoutNulls(body), defaults, request));
   if (request.echo && request.params.logprobs >= 0)
-    return Bad("echo", "'echo' together with 'logprobs' is not supported; use `pinion score` for "
-                       "the prompt's log-probabilities");
+    return Bad("echo",
+               "'echo' together with 'logprobs' is not supported; use `pinion score` for "
+               "the prompt's log-probabilities");
   if (request.prompts.size() * static_cast<size_t>(request.n) > kMaxChoices)
     return Bad("prompt", StrCat(request.prompts.size(), " prompts with n ", request.n, " exceed ",
                                 kMaxChoices, " choices; send several requests"));

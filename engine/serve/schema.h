@@ -33,8 +33,8 @@ Json ToJson(const ApiError& error);
 
 // What a checkpoint's generation_config.json changes of the API's own defaults, as vLLM does.
 struct ApiDefaults {
-  SamplingParams params;                // temperature 1 unless the file says otherwise
-  std::optional<int> max_new_tokens;    // also the most a request gets
+  SamplingParams params;              // temperature 1 unless the file says otherwise
+  std::optional<int> max_new_tokens;  // also the most a request gets
 };
 Result<ApiDefaults> ReadApiDefaults(const std::optional<Json>& generation_config);
 
@@ -50,9 +50,9 @@ struct Conversation {
 // The body of POST /v1/completions or /v1/chat/completions.
 struct GenerationRequest {
   bool chat = false;
-  std::string model;            // empty where the client named none
-  std::vector<Prompt> prompts;  // completions
-  Conversation conversation;    // chat
+  std::string model;               // empty where the client named none
+  std::vector<Prompt> prompts;     // completions
+  Conversation conversation;       // chat
   bool add_special_tokens = true;  // completions; a chat template writes its own
   SamplingParams params;
   bool max_tokens_given = false;

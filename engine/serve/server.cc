@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -45,8 +46,9 @@ void PinTo(const std::vector<int>& cpus) {
 void AdviseAllocator() {
   const auto maps = ReadFile("/proc/self/maps");
   if (maps && maps->find("tcmalloc") == std::string::npos)
-    LogInfo("no tcmalloc is preloaded; it may be faster: apt install libtcmalloc-minimal4, then "
-            "LD_PRELOAD=libtcmalloc_minimal.so.4 pinion serve ...");
+    LogInfo(
+        "no tcmalloc is preloaded; it may be faster: apt install libtcmalloc-minimal4, then "
+        "LD_PRELOAD=libtcmalloc_minimal.so.4 pinion serve ...");
 }
 
 // What the engine process writes to standard error: passed on, the last of it kept.
@@ -65,7 +67,8 @@ class LogTail {
       const ssize_t got = read(fd_, chunk, sizeof chunk);
       if (got < 0 && errno == EINTR) continue;
       if (got <= 0) return got < 0 && errno == EAGAIN;
-      [[maybe_unused]] const ssize_t ignored = write(STDERR_FILENO, chunk, static_cast<size_t>(got));
+      [[maybe_unused]] const ssize_t ignored =
+          write(STDERR_FILENO, chunk, static_cast<size_t>(got));
       tail_.append(chunk, static_cast<size_t>(got));
       if (tail_.size() > 2 * kKeptBytes) tail_.erase(0, tail_.size() - kKeptBytes);
     }
@@ -84,9 +87,9 @@ class LogTail {
 
 std::string Describe(const Process::Exit& exit, const std::string& last_line) {
   std::string text = "the engine process ";
-  text += exit.signal != 0 ? StrCat("was ended by signal ", exit.signal, " (",
-                                    strsignal(exit.signal), ")")
-                           : StrCat("ended with exit code ", exit.code);
+  text += exit.signal != 0
+              ? StrCat("was ended by signal ", exit.signal, " (", strsignal(exit.signal), ")")
+              : StrCat("ended with exit code ", exit.code);
   if (!last_line.empty()) text += StrCat("; its last line was: ", last_line);
   return text;
 }
@@ -117,18 +120,14 @@ struct EngineProcess {
 // Ties the HTTP server, the API and the engine process together.
 class Serving {
  public:
-  Serving(const ServeOptions& options, std::unique_ptr<Tokenizer> tokenizer, ServedModel model)
-      : options_(options),
-        tokenizer_(std::move(tokenizer)),
-        frontend_(std::move(model), *tokenizer_, [this](const auto& chat) { return Render(chat); },
-                  [this](const LinkMessage& message) { link_->Send(message); }) {}
+  explicit Serving(const ServeOptions& options) : options_(options) {}
 
   Status Listen() {
     HttpOptions http;
     http.host = options_.host;
     http.port = options_.port;
     PINION_ASSIGN(server_, HttpServer::Listen(http, [this](auto request, auto reply) {
-                    frontend_.Handle(std::move(request), std::move(reply));
+                    frontend_->Handle(std::move(request), std::move(reply));
                   }));
     server_->OnSignal([this] { OnSignal(); });
     return {};
@@ -136,17 +135,30 @@ class Serving {
 
   Status StartEngine() {
     PINION_ASSIGN(const auto ends, MakeLinkPair());
-    link_.emplace(*server_, ends.first,
-                  EngineLink::Callbacks{[this](LinkMessage message) { OnMessage(std::move(message)); },
-                                        [this](const std::string& why) { OnEngineGone(why); }});
+    link_.emplace(
+        *server_, ends.first,
+        EngineLink::Callbacks{[this](LinkMessage message) { OnMessage(std::move(message)); },
+                              [this](const std::string& why) { OnEngineGone(why); }});
     PINION_ASSIGN(auto started, EngineProcess::Start(options_.engine, ends.second));
     engine_.emplace(std::move(started));
     server_->WatchReadable(engine_->log->fd(), [this] { return engine_->log->Read(); });
     return {};
   }
 
-  Status StartChat() {
+  // What the front end itself needs; meanwhile the engine loads.
+  Status OpenModel() {
+    PINION_ASSIGN(const ModelFiles files, FindModel(options_.engine.model));
+    ServedModel model;
+    model.root = options_.engine.model;
+    model.name = options_.served_model_name.empty() ? model.root : options_.served_model_name;
+    model.vocabulary = static_cast<size_t>(files.spec.vocabulary);
+    PINION_ASSIGN(model.defaults, ReadApiDefaults(files.generation_config));
+    PINION_ASSIGN(tokenizer_, OpenTokenizer(files));
     PINION_ASSIGN(chat_, ChatRenderer::Start());
+    frontend_.emplace(
+        std::move(model), *tokenizer_,
+        [this](const ChatRequest& chat) { return chat_->Render(chat); },
+        [this](const LinkMessage& message) { link_->Send(message); });
     return {};
   }
 
@@ -166,16 +178,14 @@ class Serving {
  private:
   std::string Url() const { return StrCat("http://", options_.host, ":", server_->port()); }
 
-  Result<std::string> Render(const ChatRequest& request) { return chat_->Render(request); }
-
   void OnMessage(LinkMessage message) {
     if (auto* failed = std::get_if<FailedMessage>(&message)) {
       failure_ = Error{failed->code, failed->message};
       return server_->Stop();
     }
-    const bool was_ready = frontend_.ready();
-    frontend_.OnMessage(std::move(message));
-    if (!was_ready && frontend_.ready()) LogInfo(StrCat("ready: ", Url()));
+    const bool was_ready = frontend_->ready();
+    frontend_->OnMessage(std::move(message));
+    if (!was_ready && frontend_->ready()) LogInfo(StrCat("ready: ", Url()));
   }
 
   void OnEngineGone(std::string why) {
@@ -185,30 +195,30 @@ class Serving {
     engine_->log->Read();
     if (why.empty()) why = Describe(*exit, engine_->log->LastLine());
     exit_code_ = 1;
-    if (!frontend_.ready()) {
+    if (!frontend_->ready()) {
       failure_ = Error{ErrorCode::kFailed, why};
       return server_->Stop();
     }
     LogError(why);
-    frontend_.OnEngineGone(why);
+    frontend_->OnEngineGone(why);
     draining_ = true;
     server_->Drain(1);  // lets the answers out
   }
 
   void OnSignal() {
-    if (!frontend_.ready() || std::exchange(draining_, true)) {
+    if (!frontend_->ready() || std::exchange(draining_, true)) {
       hurried_ = true;
       server_->Stop();
       return;
     }
-    LogInfo(StrCat("stopping: ", frontend_.live(), " live sequences may go on for up to ",
+    LogInfo(StrCat("stopping: ", frontend_->live(), " live sequences may go on for up to ",
                    options_.drain_seconds, " s; a second signal ends at once"));
     server_->Drain(options_.drain_seconds);
   }
 
   const ServeOptions& options_;
   std::unique_ptr<Tokenizer> tokenizer_;
-  Frontend frontend_;
+  std::optional<Frontend> frontend_;
   std::unique_ptr<ChatRenderer> chat_;
   std::optional<EngineProcess> engine_;
   std::optional<EngineLink> link_;
@@ -221,15 +231,12 @@ class Serving {
 }  // namespace
 
 Result<int> RunServer(const ServeOptions& options) {
+  // A chat helper or a log reader that has gone is an error where it is written to, not our end.
+  signal(SIGPIPE, SIG_IGN);
   PINION_ASSIGN(const Plan plan, PlanHere(options.engine));
-  PINION_ASSIGN(const ModelFiles files, FindModel(options.engine.model));
-  ServedModel model;
-  model.name = options.served_model_name.empty() ? options.engine.model : options.served_model_name;
-  model.root = options.engine.model;
-  model.vocabulary = static_cast<size_t>(files.spec.vocabulary);
-  PINION_ASSIGN(model.defaults, ReadApiDefaults(files.generation_config));
-  PINION_ASSIGN(auto tokenizer, OpenTokenizer(files));
-  Serving serving(options, std::move(tokenizer), std::move(model));
+  PINION_TRY(
+      FindModel(options.engine.model));  // a wrong name is better said before anything starts
+  Serving serving(options);
   PINION_TRY(serving.Listen());
   AdviseAllocator();
   PINION_TRY(serving.StartEngine());  // before pinning: it inherits all the CPUs there are
@@ -237,7 +244,7 @@ Result<int> RunServer(const ServeOptions& options) {
   LogInfo(plan.frontend_cpus.empty()
               ? std::string("front end: shares the engine's CPUs")
               : StrCat("front end: CPUs ", FormatCpuList(plan.frontend_cpus)));
-  PINION_TRY(serving.StartChat());
+  PINION_TRY(serving.OpenModel());
   return serving.Run();
 }
 

@@ -11,9 +11,9 @@ namespace pinion {
 struct ServeOptions {
   EngineOptions engine;
   std::string host = "127.0.0.1";
-  uint16_t port = 8000;             // 0: any free one
-  std::string served_model_name;    // empty: the model as it was asked for
-  double drain_seconds = 30;        // how long live requests may go on after SIGTERM
+  uint16_t port = 8000;           // 0: any free one
+  std::string served_model_name;  // empty: the model as it was asked for
+  double drain_seconds = 30;      // how long live requests may go on after SIGTERM
 };
 
 // The front end's whole life: listens, starts the engine process (this executable's hidden command

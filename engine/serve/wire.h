@@ -25,10 +25,8 @@ class WireWriter {
 
  private:
   template <typename T>
-    requires std::is_arithmetic_v<T> || std::is_enum_v<T>
-  void Put(const T& value) {
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
-  }
+  requires std::is_arithmetic_v<T> || std::is_enum_v<T>
+  void Put(const T& value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof value); }
   void Put(const std::string& text) {
     Put(static_cast<uint32_t>(text.size()));
     bytes_ += text;
@@ -48,9 +46,10 @@ class WireWriter {
     for (const T& item : items) Put(item);
   }
   template <typename T>
-    requires requires(WireWriter& writer, T& value) { Fields(writer, value); }
+  requires requires(WireWriter& writer, T& value) { Fields(writer, value); }
   void Put(const T& value) {
-    Fields(*this, const_cast<T&>(value));  // one template serves both directions; nothing is written
+    Fields(*this,
+           const_cast<T&>(value));  // one template serves both directions; nothing is written
   }
 
   std::string bytes_;
@@ -72,7 +71,7 @@ class WireReader {
   bool Need(size_t count) { return ok_ = ok_ && rest_.size() >= count; }
 
   template <typename T>
-    requires std::is_arithmetic_v<T> || std::is_enum_v<T>
+  requires std::is_arithmetic_v<T> || std::is_enum_v<T>
   void Get(T& value) {
     if (!Need(sizeof value)) return;
     if constexpr (std::same_as<T, bool>) {
@@ -111,10 +110,8 @@ class WireReader {
     for (uint32_t i = 0; i < count && ok_; ++i) Get(items.emplace_back());
   }
   template <typename T>
-    requires requires(WireReader& reader, T& value) { Fields(reader, value); }
-  void Get(T& value) {
-    Fields(*this, value);
-  }
+  requires requires(WireReader& reader, T& value) { Fields(reader, value); }
+  void Get(T& value) { Fields(*this, value); }
 
   std::string_view rest_;
   bool ok_ = true;

@@ -11,8 +11,8 @@
 namespace pinion {
 namespace {
 
-// Applies everything that has arrived; returns how many messages that was, nullopt where the link is
-// closed or broken.
+// Applies everything that has arrived; returns how many messages that was, nullopt where the link
+// is closed or broken.
 std::optional<size_t> TakeMessages(Engine& engine, LinkSocket& link) {
   const bool open = link.Receive();
   for (size_t taken = 0;; ++taken) {

@@ -13,9 +13,10 @@ namespace {
 constexpr int kLinkFd = 3;  // where the front end leaves the worker's end of the link
 
 // Flags of vLLM that size or drive a GPU: known, so that the refusal can say why.
-constexpr const char* kGpuFlags[] = {
-    "--gpu-memory-utilization", "--swap-space",   "--cpu-offload-gb",   "--num-gpu-blocks-override",
-    "--enforce-eager",          "--cuda-graph-sizes", "--enable-sleep-mode"};
+constexpr const char* kGpuFlags[] = {"--gpu-memory-utilization", "--swap-space",
+                                     "--cpu-offload-gb",         "--num-gpu-blocks-override",
+                                     "--enforce-eager",          "--cuda-graph-sizes",
+                                     "--enable-sleep-mode"};
 
 struct ServeFlags {
   EngineFlags engine;
@@ -26,8 +27,9 @@ void RefuseGpuFlags(CLI::App& command) {
   for (const char* flag : kGpuFlags) {
     const auto refuse = [flag](const CLI::results_t&) -> bool {
       throw CLI::ValidationError(
-          flag, "belongs to GPUs and sleep mode, Pinion computes on CPUs; leave it out (memory for "
-                "the KV cache is set by --kv-cache-space)");
+          flag,
+          "belongs to GPUs and sleep mode, Pinion computes on CPUs; leave it out (memory for "
+          "the KV cache is set by --kv-cache-space)");
     };
     // Hidden; with or without a value.
     command.add_option(flag, refuse)->expected(0, 1)->group("");
@@ -48,7 +50,8 @@ int RunWorker(const std::string& text) {
   auto json = Json::Parse(text);
   if (!json) return Report(std::move(json).error().In("--options"));
   EngineOptions options;
-  if (auto read = FromJson(*json, options); !read) return Report(std::move(read).error().In("--options"));
+  if (auto read = FromJson(*json, options); !read)
+    return Report(std::move(read).error().In("--options"));
   options.has_frontend = true;
   return RunEngineWorker(options, kLinkFd);
 }
@@ -57,7 +60,8 @@ int RunWorker(const std::string& text) {
 
 void AddServe(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<ServeFlags>();
-  auto* serve = app.add_subcommand("serve", "Serve a model over HTTP, compatible with OpenAI's API");
+  auto* serve =
+      app.add_subcommand("serve", "Serve a model over HTTP, compatible with OpenAI's API");
   flags->engine.AddTo(*serve);
   serve->add_option("--host", flags->options.host, "address to listen on")->capture_default_str();
   serve->add_option("--port", flags->options.port, "port to listen on, 0 for any free one")

@@ -61,8 +61,10 @@ std::string Get(uint16_t port, std::string_view path) {
   return Exchange(port, StrCat("GET ", path, " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"));
 }
 std::string Post(uint16_t port, std::string_view path, std::string_view body) {
-  return Exchange(port, StrCat("POST ", path, " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-                               "Content-Length: ", body.size(), "\r\n\r\n", body));
+  return Exchange(port, StrCat("POST ", path,
+                               " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                               "Content-Length: ",
+                               body.size(), "\r\n\r\n", body));
 }
 std::string StatusOf(std::string_view response) {
   return response.size() < 12 ? std::string() : std::string(response.substr(9, 3));

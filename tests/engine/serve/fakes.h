@@ -107,8 +107,10 @@ class FakeEngine : public Engine {
     if (params.logprobs > 0) event.token.top = {{event.token.id, -0.5}, {'z', -2}};
     event.output_tokens = static_cast<size_t>(++sequence.given);
     event.prompt_tokens = sequence.request.prompt_ids.size();
-    if (end) event.finish = FinishReason::kStop;
-    else if (sequence.given == params.max_tokens) event.finish = FinishReason::kLength;
+    if (end)
+      event.finish = FinishReason::kStop;
+    else if (sequence.given == params.max_tokens)
+      event.finish = FinishReason::kLength;
     return event;
   }
 

@@ -132,8 +132,8 @@ TEST_F(FrontendTest, Completes) {
 
 TEST_F(FrontendTest, LeavesTheEndTokenOutOfTheText) {
   StartEngine();
-  const Json answer = Ask("/v1/completions",
-                          R"({"prompt":"hi","max_tokens":50,"skip_special_tokens":false})");
+  const Json answer =
+      Ask("/v1/completions", R"({"prompt":"hi","max_tokens":50,"skip_special_tokens":false})");
   EXPECT_EQ(TextOf(answer), "abcdefghijklmnopqrstuvwxyz");
   EXPECT_EQ(answer.Find("choices")->array()[0].Find("finish_reason")->string(), "stop");
   EXPECT_EQ(answer.Find("usage")->Find("completion_tokens")->integer(), 27);
@@ -141,8 +141,8 @@ TEST_F(FrontendTest, LeavesTheEndTokenOutOfTheText) {
 
 TEST_F(FrontendTest, GivesEveryChoiceItsPlaceAndSeed) {
   StartEngine();
-  const Json answer = Ask("/v1/completions",
-                          R"({"prompt":["x","yy"],"n":2,"seed":3,"max_tokens":2,"echo":true})");
+  const Json answer =
+      Ask("/v1/completions", R"({"prompt":["x","yy"],"n":2,"seed":3,"max_tokens":2,"echo":true})");
   EXPECT_EQ(TextOf(answer, 0), "xde");
   EXPECT_EQ(TextOf(answer, 1), "xef");
   EXPECT_EQ(TextOf(answer, 2), "yyde");
@@ -201,10 +201,10 @@ TEST_F(FrontendTest, ChatStreamsItsRoleFirst) {
 
 TEST_F(FrontendTest, ChatFillsTheModelsLengthByDefault) {
   StartEngine();
-  const Json answer =
-      Ask("/v1/chat/completions",
-          R"({"messages":[{"role":"u","content":")" + std::string(75, 'x') + R"("}]})");
-  EXPECT_EQ(answer.Find("usage")->Find("total_tokens")->integer(), static_cast<int64_t>(kModelLength));
+  const Json answer = Ask("/v1/chat/completions", R"({"messages":[{"role":"u","content":")" +
+                                                      std::string(75, 'x') + R"("}]})");
+  EXPECT_EQ(answer.Find("usage")->Find("total_tokens")->integer(),
+            static_cast<int64_t>(kModelLength));
   EXPECT_EQ(answer.Find("choices")->array()[0].Find("finish_reason")->string(), "length");
 }
 
@@ -225,14 +225,17 @@ TEST_F(FrontendTest, GivesLogprobsInBothForms) {
   const Json chat = Ask("/v1/chat/completions",
                         R"({"messages":[{"role":"u","content":"x"}],"max_tokens":1,
                             "logprobs":true,"top_logprobs":2})");
-  EXPECT_EQ(chat.Find("choices")->array()[0].Find("logprobs")->Dump(),
-            R"({"content":[{"token":"a","logprob":-0.5,"bytes":[97],"top_logprobs":[)"
-            R"({"token":"a","logprob":-0.5,"bytes":[97]},{"token":"z","logprob":-2.0,"bytes":[122]}]}]})");
+  EXPECT_EQ(
+      chat.Find("choices")->array()[0].Find("logprobs")->Dump(),
+      R"({"content":[{"token":"a","logprob":-0.5,"bytes":[97],"top_logprobs":[)"
+      R"({"token":"a","logprob":-0.5,"bytes":[97]},{"token":"z","logprob":-2.0,"bytes":[122]}]}]})");
 }
 
 TEST_F(FrontendTest, RefusesWithTheRightStatus) {
   StartEngine();
-  const auto post = [&](const char* body) { return StatusOf(Post(port_, "/v1/completions", body)); };
+  const auto post = [&](const char* body) {
+    return StatusOf(Post(port_, "/v1/completions", body));
+  };
   EXPECT_EQ(post("not json"), "400");
   EXPECT_EQ(post(""), "400");
   EXPECT_EQ(post("\"text\""), "400");
@@ -257,8 +260,9 @@ TEST_F(FrontendTest, TokenizesAndBack) {
   const Json ids = Ask("/tokenize", R"({"prompt":"ab"})");
   EXPECT_EQ(ids.Find("tokens")->Dump(), "[97,98]");
   EXPECT_EQ(ids.Find("count")->integer(), 2);
-  EXPECT_EQ(Ask("/tokenize", R"({"messages":[{"role":"u","content":"x"}]})").Find("count")->integer(),
-            14);
+  EXPECT_EQ(
+      Ask("/tokenize", R"({"messages":[{"role":"u","content":"x"}]})").Find("count")->integer(),
+      14);
   EXPECT_EQ(Ask("/detokenize", R"({"tokens":[97,98]})").Find("prompt")->string(), "ab");
   EXPECT_EQ(StatusOf(Post(port_, "/detokenize", R"({"tokens":["a"]})")), "400");
 }
@@ -267,7 +271,8 @@ TEST_F(FrontendTest, ListsItsModelAndInfo) {
   StartEngine();
   const std::string models = Get(port_, "/v1/models");
   EXPECT_THAT(models, AllOf(HasSubstr("\"id\":\"fake\""), HasSubstr("\"max_model_len\":100")));
-  EXPECT_THAT(Get(port_, "/server_info"), AllOf(HasSubstr("\"isa\":\"fake\""), HasSubstr("\"steps\"")));
+  EXPECT_THAT(Get(port_, "/server_info"),
+              AllOf(HasSubstr("\"isa\":\"fake\""), HasSubstr("\"steps\"")));
   EXPECT_THAT(Get(port_, "/version"), HasSubstr("\"version\""));
 }
 
@@ -277,8 +282,8 @@ TEST_F(FrontendTest, AbortsWhatADisconnectedClientAskedFor) {
     const int before = engine_.aborted;
     RawClient client(port_);
     const std::string body = StrCat("{\"prompt\":\"Held\",\"n\":3,\"stream\":", stream, "}");
-    client.Send(StrCat("POST /v1/completions HTTP/1.1\r\nContent-Length: ", body.size(), "\r\n\r\n",
-                       body));
+    client.Send(
+        StrCat("POST /v1/completions HTTP/1.1\r\nContent-Length: ", body.size(), "\r\n\r\n", body));
     WaitFor(engine_.live, 3);
     client.Close();
     WaitFor(engine_.aborted, before + 3);

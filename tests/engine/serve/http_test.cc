@@ -17,7 +17,8 @@ using testing::Not;
 
 size_t Count(std::string_view text, std::string_view part) {
   size_t count = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string_view::npos; at += part.size()) ++count;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string_view::npos; at += part.size())
+    ++count;
   return count;
 }
 
@@ -114,8 +115,8 @@ TEST_F(Http, AnswersPipelinedRequestsInOrder) {
 
 TEST_F(Http, StreamsInChunksToHttp11AndPlainlyToHttp10) {
   Start();
-  const std::string chunked = Exchange(
-      port_, "GET /stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  const std::string chunked =
+      Exchange(port_, "GET /stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   EXPECT_THAT(chunked, HasSubstr("Transfer-Encoding: chunked"));
   EXPECT_EQ(BodyOf(chunked), "4\r\none \r\n3\r\ntwo\r\n0\r\n\r\n");
   const std::string plain = Exchange(port_, "GET /stream HTTP/1.0\r\n\r\n");
@@ -164,8 +165,11 @@ TEST_F(Http, RefusesBodiesAndHeadersAboveTheirLimits) {
   Start(options);
   EXPECT_EQ(StatusOf(Post(port_, "/echo", std::string(1000, 'x'))), "200");
   EXPECT_EQ(StatusOf(Post(port_, "/echo", std::string(1001, 'x'))), "413");
-  EXPECT_EQ(StatusOf(Exchange(port_, "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
-                                     "800\r\n" + std::string(2048, 'x') + "\r\n0\r\n\r\n")), "413");
+  EXPECT_EQ(StatusOf(Exchange(port_,
+                              "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+                              "800\r\n" +
+                                  std::string(2048, 'x') + "\r\n0\r\n\r\n")),
+            "413");
   EXPECT_EQ(StatusOf(Get(port_, "/" + std::string(5000, 'x'))), "431");
 }
 

@@ -124,7 +124,8 @@ TEST(Link, SurvivesRandomDamage) {
   size_t refused = 0;
   for (int round = 0; round < 20'000; ++round) {
     std::string frame = EncodeFrame(messages[random() % messages.size()]);
-    for (int i = 0; i < 3; ++i) frame[4 + random() % (frame.size() - 4)] = static_cast<char>(random());
+    for (int i = 0; i < 3; ++i)
+      frame[4 + random() % (frame.size() - 4)] = static_cast<char>(random());
     FrameReader reader;
     reader.Append(frame);
     refused += !reader.Next();

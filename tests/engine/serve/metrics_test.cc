@@ -25,15 +25,15 @@ TEST(ServeMetrics, ShowsTheEnginesCounts) {
   stats.output_tokens = 15;
   metrics.SetEngine(stats);
   const std::string text = metrics.Render();
-  for (const char* line :
-       {"vllm:num_requests_running{model_name=\"m\"} 3", "vllm:num_requests_waiting{model_name=\"m\"} 2",
-        "vllm:kv_cache_usage_perc{model_name=\"m\"} 0.25",
-        "vllm:gpu_cache_usage_perc{model_name=\"m\"} 0.25",
-        "vllm:num_preemptions_total{model_name=\"m\"} 1",
-        "vllm:prompt_tokens_total{model_name=\"m\"} 100",
-        "vllm:generation_tokens_total{model_name=\"m\"} 15",
-        "vllm:prefix_cache_queries_total{model_name=\"m\"} 64",
-        "vllm:prefix_cache_hits_total{model_name=\"m\"} 32"})
+  for (const char* line : {"vllm:num_requests_running{model_name=\"m\"} 3",
+                           "vllm:num_requests_waiting{model_name=\"m\"} 2",
+                           "vllm:kv_cache_usage_perc{model_name=\"m\"} 0.25",
+                           "vllm:gpu_cache_usage_perc{model_name=\"m\"} 0.25",
+                           "vllm:num_preemptions_total{model_name=\"m\"} 1",
+                           "vllm:prompt_tokens_total{model_name=\"m\"} 100",
+                           "vllm:generation_tokens_total{model_name=\"m\"} 15",
+                           "vllm:prefix_cache_queries_total{model_name=\"m\"} 64",
+                           "vllm:prefix_cache_hits_total{model_name=\"m\"} 32"})
     EXPECT_THAT(text, HasSubstr(line));
 }
 
@@ -44,8 +44,10 @@ TEST(ServeMetrics, CountsFinishedSequencesAndTheirLatencies) {
   metrics.AddFinished({"length", 1.3, 0.1, 0.3, 100, 11});
   metrics.AddFinished({"abort"});
   const std::string text = metrics.Render();
-  EXPECT_THAT(text, HasSubstr("vllm:request_success_total{model_name=\"m\",finished_reason=\"length\"} 1"));
-  EXPECT_THAT(text, HasSubstr("vllm:request_success_total{model_name=\"m\",finished_reason=\"abort\"} 1"));
+  EXPECT_THAT(
+      text, HasSubstr("vllm:request_success_total{model_name=\"m\",finished_reason=\"length\"} 1"));
+  EXPECT_THAT(
+      text, HasSubstr("vllm:request_success_total{model_name=\"m\",finished_reason=\"abort\"} 1"));
   EXPECT_THAT(text, HasSubstr("vllm:time_to_first_token_seconds_count{model_name=\"m\"} 1"));
   EXPECT_THAT(text, HasSubstr("vllm:e2e_request_latency_seconds_sum{model_name=\"m\"} 1.3"));
   EXPECT_THAT(text, HasSubstr("vllm:e2e_request_latency_seconds_count{model_name=\"m\"} 1"))
@@ -53,8 +55,14 @@ TEST(ServeMetrics, CountsFinishedSequencesAndTheirLatencies) {
   EXPECT_THAT(text, HasSubstr("vllm:inter_token_latency_seconds_sum{model_name=\"m\"} 0.06"));
   EXPECT_THAT(text, HasSubstr("vllm:time_per_output_token_seconds_sum{model_name=\"m\"} 0.06"));
   // (1.3 - 0.3) / (11 - 1) = 0.1: the fifth of vLLM's boundaries holds it, the fourth does not.
-  EXPECT_THAT(text, HasSubstr("vllm:request_time_per_output_token_seconds_bucket{model_name=\"m\",le=\"0.15\"} 1"));
-  EXPECT_THAT(text, HasSubstr("vllm:request_time_per_output_token_seconds_bucket{model_name=\"m\",le=\"0.075\"} 0"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "vllm:request_time_per_output_token_seconds_bucket{model_name=\"m\",le=\"0.15\"} 1"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "vllm:request_time_per_output_token_seconds_bucket{model_name=\"m\",le=\"0.075\"} 0"));
 }
 
 }  // namespace

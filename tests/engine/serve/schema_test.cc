@@ -29,8 +29,8 @@ TEST(Schema, TakesEveryFormOfPrompt) {
   EXPECT_EQ(count("[\"a\",\"b\",\"c\"]"), 3);
   EXPECT_EQ(count("[1,2,3]"), 1);
   EXPECT_EQ(count("[[1,2],[3]]"), 2);
-  for (const char* bad : {"null", "[]", "7", "{}", "[1,\"a\"]", "[-1]", "[1.5]", "[[\"a\"]]", "[null]",
-                          "[99999999999]"})
+  for (const char* bad : {"null", "[]", "7", "{}", "[1,\"a\"]", "[-1]", "[1.5]", "[[\"a\"]]",
+                          "[null]", "[99999999999]"})
     EXPECT_EQ(count(bad), -1) << bad;
 }
 
@@ -107,10 +107,10 @@ TEST(Schema, NamesTheFieldItRefuses) {
 }
 
 TEST(Schema, RefusesSamplingOutOfRange) {
-  for (const char* field : {R"("temperature":-1)", R"("temperature":"hot")", R"("top_p":0)",
-                            R"("max_tokens":0)", R"("max_tokens":1.5)", R"("stop":[""])",
-                            R"("presence_penalty":3)", R"("min_tokens":50)", R"("seed":1.5)",
-                            R"("logit_bias":{"x":1})", R"("max_tokens":99999999999)"}) {
+  for (const char* field :
+       {R"("temperature":-1)", R"("temperature":"hot")", R"("top_p":0)", R"("max_tokens":0)",
+        R"("max_tokens":1.5)", R"("stop":[""])", R"("presence_penalty":3)", R"("min_tokens":50)",
+        R"("seed":1.5)", R"("logit_bias":{"x":1})", R"("max_tokens":99999999999)"}) {
     auto request = Completion(std::string("{\"prompt\":\"x\",") + field + "}");
     EXPECT_FALSE(request) << field;
   }

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "engine/serve/http.h"
+
+namespace pinion {
+
+// What the handler has said and the connection has not yet written, as the bytes of HTTP/1.
+// Handlers may keep it longer than the connection or the server live, so it owns nothing of theirs.
+class BufferedReply final : public HttpReply {
+ public:
+  struct Hooks {
+    std::function<void()> news;      // there is more to write, or the end
+    std::function<void()> overflow;  // more waits to be written than the limit
+  };
+  BufferedReply(bool http11, bool keep_alive, size_t max_unsent_bytes)
+      : chunked_(http11), keep_alive_(keep_alive), max_unsent_(max_unsent_bytes) {}
+
+  void Send(int status, std::string_view content_type, std::string body) override;
+  void Begin(std::string_view content_type) override;
+  void Write(std::string_view text) override;
+  void End() override;
+  void OnGone(std::function<void()> callback) override { on_gone_ = std::move(callback); }
+
+  // The connection's side.
+  void Attach(Hooks hooks) { hooks_ = std::move(hooks); }
+  void Detach() { hooks_ = {}; }
+  void Gone();                          // the client will read no more
+  void AnswersHead() { head_ = true; }  // header as for GET, no body
+  void CloseAfterwards() { keep_alive_ = false; }
+  bool keep_alive() const { return keep_alive_; }
+  bool ended() const { return ended_; }
+  std::string TakeUnsent() { return std::exchange(unsent_, {}); }
+
+ private:
+  void Head(int status, std::string_view content_type, std::string_view framing);
+  void Finish();
+
+  bool chunked_, keep_alive_;
+  size_t max_unsent_;
+  std::string unsent_;
+  bool head_ = false, ended_ = false, gone_ = false;
+  std::function<void()> on_gone_;
+  Hooks hooks_;
+};
+
+}  // namespace pinion
