@@ -54,6 +54,13 @@ Status WriteAll(int fd, std::string_view text, const std::string& path) {
   return {};
 }
 
+// A device, pipe or socket is written to, never replaced.
+Status WriteInPlace(const std::string& path, std::string_view text) {
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (file.get() < 0) return SystemError("open", path);
+  return WriteAll(file.get(), text, path);
+}
+
 }  // namespace
 
 Result<std::string> ReadFile(const std::string& path, uint64_t max_bytes) {
@@ -77,6 +84,8 @@ Result<std::string> ReadFile(const std::string& path, uint64_t max_bytes) {
 }
 
 Status WriteFile(const std::string& path, std::string_view text) {
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) return WriteInPlace(path, text);
   const std::string temporary = StrCat(path, ".tmp", getpid());
   {
     const Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));

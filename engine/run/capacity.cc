@@ -97,17 +97,18 @@ Result<size_t> SizeKv(const std::vector<RankNeeds>& needs, const EngineOptions& 
     per_block_all += rank.kv_per_block;
     largest = std::max(largest, rank.kv_per_block);
   }
-  const size_t useful =
-      BlocksFor(model_length, options) * static_cast<size_t>(options.max_num_seqs);
-  if (!options.kv_cache_bytes)
+  if (!options.kv_cache_bytes) {
+    const size_t useful =
+        BlocksFor(model_length, options) * static_cast<size_t>(options.max_num_seqs);
     return std::clamp<size_t>(available_bytes / 2 / std::max<uint64_t>(1, per_block_all), 1, useful);
+  }
   const size_t blocks = *options.kv_cache_bytes / largest;
   if (blocks == 0)
     return Fail(ErrorCode::kUsage,
                 StrCat("--kv-cache-space of ", FormatBytes(*options.kv_cache_bytes),
                        " does not hold one block of ", options.block_size, " tokens (",
                        FormatBytes(largest), " per rank)"));
-  return std::min(blocks, useful);
+  return blocks;
 }
 
 }  // namespace pinion

@@ -32,8 +32,8 @@ Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& o
                      size_t model_length, const Machine& machine, const Budget& budget,
                      const Plan& plan);
 
-// Blocks of KV: --kv-cache-space per rank, else half of `available_bytes` (what is free once the
-// weights are loaded), never more than max_num_seqs sequences of full length can use.
+// Blocks of KV: all of --kv-cache-space per rank, else half of `available_bytes` (what is free once
+// the weights are loaded), but no more than max_num_seqs sequences of full length can use.
 Result<size_t> SizeKv(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                       size_t model_length, uint64_t available_bytes);
 

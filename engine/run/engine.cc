@@ -129,9 +129,9 @@ class EngineLoop : public Engine {
         batch_.logit_rows.push_back(static_cast<int32_t>(row + i));
         uses_.push_back({&sequence, slice.first + i, slice.samples, {}});
       }
-      prompt_tokens_ += slice.first < sequence.prompt_tokens
-                            ? std::min(slice.count, sequence.prompt_tokens - slice.first)
-                            : 0;
+      // What a preemption makes us compute again is no new prompt.
+      if (sequence.preemptions == 0 && slice.first < sequence.prompt_tokens)
+        prompt_tokens_ += std::min(slice.count, sequence.prompt_tokens - slice.first);
     }
   }
 

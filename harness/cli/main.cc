@@ -69,6 +69,9 @@ int Main(int argc, char** argv) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
     return Report(Describe(app, error, argc, argv));
   }
+  // A full disk shows only when the last of the output leaves the buffer.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout))
+    return Report({ErrorCode::kIo, "cannot write to standard output"});
   return exit_code;
 }
 

@@ -1,7 +1,9 @@
 #include "engine/base/file.h"
 
 #include <gmock/gmock.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -41,6 +43,18 @@ TEST_F(FileTest, NamesTheFileThatIsMissing) {
   EXPECT_THAT(text.error().message, HasSubstr(Path("missing")));
   EXPECT_EQ(MappedFile::Open(Path("missing")).error().code, ErrorCode::kNotFound);
   EXPECT_THAT(WriteFile(Path("no/folder"), "x").error().message, HasSubstr("no/folder"));
+}
+
+TEST_F(FileTest, WritesIntoAPipeInsteadOfReplacingIt) {
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  const int reader = open(Path("pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(reader, 0);
+  ASSERT_TRUE(WriteFile(Path("pipe"), "text"));
+  char got[8] = {};
+  EXPECT_EQ(read(reader, got, sizeof got), 4);
+  EXPECT_STREQ(got, "text");
+  close(reader);
+  EXPECT_TRUE(std::filesystem::is_fifo(Path("pipe")));
 }
 
 TEST_F(FileTest, RefusesFoldersAndTooMuch) {
