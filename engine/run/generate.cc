@@ -76,7 +76,9 @@ class Batch {
     }
     if (event.finish == FinishReason::kNone) return;
     result.finish = event.finish;
-    if (text) Emit(event.request, text->Finish());
+    if (!text) return;
+    Emit(event.request, text->Finish());
+    result.text = text->whole();
   }
 
   void Emit(size_t index, const std::string& text) {

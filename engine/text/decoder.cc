@@ -19,7 +19,7 @@ Result<StageMaker> MakeStrip(const Json& component) {
   if (start < 0 || start > kMaxStrip || stop < 0 || stop > kMaxStrip)
     return Fail(ErrorCode::kCorrupt,
                 StrCat("Strip of ", start, " and ", stop, " characters, want 0 to ", kMaxStrip));
-  return StageMaker([=](DecodeMode) {
+  return StageMaker([=](StreamMode) {
     return StripStage(content, static_cast<size_t>(start), static_cast<size_t>(stop));
   });
 }
@@ -31,18 +31,18 @@ Result<StageMaker> MakeReplace(const Json& component) {
   if (component.Find("pattern")->Find("String")) {
     PINION_ASSIGN(literal, Require<std::string>(*component.Find("pattern"), "String"));
   }
-  return StageMaker([=](DecodeMode) { return ReplaceStage(pattern, literal, content); });
+  return StageMaker([=](StreamMode) { return ReplaceStage(pattern, literal, content); });
 }
 
 Result<StageMaker> MakeMetaspace(const Json& component) {
   PINION_ASSIGN(const Metaspace metaspace, Metaspace::Read(component));
-  return StageMaker([=](DecodeMode) { return MetaspaceStage(metaspace); });
+  return StageMaker([=](StreamMode) { return MetaspaceStage(metaspace); });
 }
 
 Result<StageMaker> MakeSuffix(const Json& component) {
   PINION_ASSIGN(const std::string suffix, Optional<std::string>(component, "suffix", "</w>"));
   if (suffix.empty()) return Fail(ErrorCode::kCorrupt, "the BPEDecoder's 'suffix' is empty");
-  return StageMaker([=](DecodeMode) { return SuffixStage(suffix); });
+  return StageMaker([=](StreamMode) { return SuffixStage(suffix); });
 }
 
 Result<StageMakers> MakeStages(const Json& component);
@@ -62,9 +62,9 @@ Result<StageMakers> One(Result<StageMaker> maker) {
 
 Result<StageMakers> MakeStages(const Json& component) {
   PINION_ASSIGN(const std::string type, ComponentType(component, "decoder"));
-  if (type == "ByteLevel") return StageMakers{[](DecodeMode) { return ByteLevelStage(); }};
+  if (type == "ByteLevel") return StageMakers{[](StreamMode) { return ByteLevelStage(); }};
   if (type == "ByteFallback") return StageMakers{ByteFallbackStage};
-  if (type == "Fuse") return StageMakers{[](DecodeMode) { return FuseStage(); }};
+  if (type == "Fuse") return StageMakers{[](StreamMode) { return FuseStage(); }};
   if (type == "Metaspace") return One(MakeMetaspace(component));
   if (type == "Strip") return One(MakeStrip(component));
   if (type == "Replace") return One(MakeReplace(component));
@@ -112,16 +112,16 @@ std::string TokenDecoder::Finish() {
 Result<DecoderPlan> DecoderPlan::Make(const Json& component) {
   DecoderPlan plan;
   if (component.is_null()) {
-    plan.makers_.push_back([](DecodeMode) { return JoinStage(); });
+    plan.makers_.push_back([](StreamMode) { return JoinStage(); });
     return plan;
   }
   PINION_ASSIGN(plan.makers_, MakeStages(component));
   // An empty Sequence joins without spaces.
-  if (plan.makers_.empty()) plan.makers_.push_back([](DecodeMode) { return FuseStage(); });
+  if (plan.makers_.empty()) plan.makers_.push_back([](StreamMode) { return FuseStage(); });
   return plan;
 }
 
-TokenDecoder DecoderPlan::Start(DecodeMode mode) const {
+TokenDecoder DecoderPlan::Start(StreamMode mode) const {
   std::vector<std::unique_ptr<DecoderStage>> stages;
   for (const StageMaker& maker : makers_) stages.push_back(maker(mode));
   return TokenDecoder(std::move(stages));

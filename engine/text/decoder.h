@@ -8,6 +8,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
+#include "engine/text/tokenizer.h"
 
 namespace pinion {
 
@@ -26,11 +27,7 @@ class DecoderStage {
   DecoderStage* next_ = nullptr;
 };
 
-// How much a stream may trust that what comes is well-formed.
-enum class DecodeMode {
-  kExact,  // whole lists: the reference's text to the letter
-  kEager,  // streams: a run of byte tokens gives each character as soon as it is complete
-};
+using StreamMode = Tokenizer::StreamMode;
 
 // Turns tokens into text, one at a time. Not thread-safe.
 class TokenDecoder {
@@ -53,9 +50,9 @@ class DecoderPlan {
  public:
   // null: tokens are joined by spaces. Errors name what is unknown or malformed.
   static Result<DecoderPlan> Make(const Json& component);
-  TokenDecoder Start(DecodeMode mode) const;
+  TokenDecoder Start(StreamMode mode) const;
 
-  using StageMaker = std::function<std::unique_ptr<DecoderStage>(DecodeMode)>;
+  using StageMaker = std::function<std::unique_ptr<DecoderStage>(StreamMode)>;
 
  private:
   std::vector<StageMaker> makers_;

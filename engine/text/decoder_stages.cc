@@ -319,8 +319,8 @@ class JoinBySpace : public Stage {
 }  // namespace
 
 std::unique_ptr<DecoderStage> ByteLevelStage() { return std::make_unique<ByteLevel>(); }
-std::unique_ptr<DecoderStage> ByteFallbackStage(DecodeMode mode) {
-  if (mode == DecodeMode::kEager) return std::make_unique<ByteFallbackEager>();
+std::unique_ptr<DecoderStage> ByteFallbackStage(StreamMode mode) {
+  if (mode == StreamMode::kEager) return std::make_unique<ByteFallbackEager>();
   return std::make_unique<ByteFallbackExact>();
 }
 std::unique_ptr<DecoderStage> MetaspaceStage(const Metaspace& metaspace) {

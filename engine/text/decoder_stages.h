@@ -14,7 +14,7 @@ namespace pinion {
 // Bytes behind GPT-2's printable characters; tokens that hold others stand for themselves.
 std::unique_ptr<DecoderStage> ByteLevelStage();
 // <0xHH> tokens. A run of them that is no UTF-8 becomes U+FFFD for each.
-std::unique_ptr<DecoderStage> ByteFallbackStage(DecodeMode mode);
+std::unique_ptr<DecoderStage> ByteFallbackStage(StreamMode mode);
 std::unique_ptr<DecoderStage> MetaspaceStage(const Metaspace& metaspace);
 // All tokens become one.
 std::unique_ptr<DecoderStage> FuseStage();

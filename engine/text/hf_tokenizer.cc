@@ -18,7 +18,7 @@ const Json* Component(const Json& object, std::string_view key) {
 class PlanStream : public TokenStream {
  public:
   PlanStream(const HfTokenizer& tokenizer, const DecoderPlan& plan, bool skip_special,
-             DecodeMode mode)
+             StreamMode mode)
       : tokenizer_(tokenizer), decoder_(plan.Start(mode)), skip_special_(skip_special) {}
   std::string Push(int32_t id) override {
     if (!tokenizer_.Has(id) || (skip_special_ && tokenizer_.is_special(id))) return {};
@@ -136,12 +136,12 @@ Status HfTokenizer::EncodeWords(std::string text, bool at_start, std::vector<int
   return {};
 }
 
-std::unique_ptr<TokenStream> HfTokenizer::Stream(bool skip_special_tokens) const {
-  return std::make_unique<PlanStream>(*this, decoder_, skip_special_tokens, DecodeMode::kEager);
+std::unique_ptr<TokenStream> HfTokenizer::Stream(bool skip_special_tokens, StreamMode mode) const {
+  return std::make_unique<PlanStream>(*this, decoder_, skip_special_tokens, mode);
 }
 
 std::string HfTokenizer::Decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
-  PlanStream stream(*this, decoder_, skip_special_tokens, DecodeMode::kExact);
+  PlanStream stream(*this, decoder_, skip_special_tokens, StreamMode::kExact);
   std::string text;
   for (int32_t id : ids) text += stream.Push(id);
   return text + stream.Finish();

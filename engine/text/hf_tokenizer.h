@@ -26,7 +26,7 @@ class HfTokenizer : public Tokenizer {
   Result<std::vector<int32_t>> Encode(std::string_view text,
                                       bool add_special_tokens) const override;
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const override;
-  std::unique_ptr<TokenStream> Stream(bool skip_special_tokens) const override;
+  std::unique_ptr<TokenStream> Stream(bool skip_special_tokens, StreamMode mode) const override;
   std::string TokenText(int32_t id) const override;
   std::optional<int32_t> TokenId(std::string_view token) const override;
   bool is_special(int32_t id) const override;

@@ -26,7 +26,7 @@ class SentencePieceTokenizer : public Tokenizer {
   Result<std::vector<int32_t>> Encode(std::string_view text,
                                       bool add_special_tokens) const override;
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const override;
-  std::unique_ptr<TokenStream> Stream(bool skip_special_tokens) const override;
+  std::unique_ptr<TokenStream> Stream(bool skip_special_tokens, StreamMode mode) const override;
   std::string TokenText(int32_t id) const override {
     return Has(id) ? processor_.IdToPiece(id) : std::string();
   }
@@ -123,15 +123,15 @@ Result<std::vector<int32_t>> SentencePieceTokenizer::Encode(std::string_view tex
 
 std::string SentencePieceTokenizer::Decode(std::span<const int32_t> ids,
                                            bool skip_special_tokens) const {
-  PieceStream stream(*this, decoder_.Start(DecodeMode::kExact), skip_special_tokens);
+  PieceStream stream(*this, decoder_.Start(StreamMode::kExact), skip_special_tokens);
   std::string text;
   for (int32_t id : ids) text += stream.Push(id);
   return text + stream.Finish();
 }
 
-std::unique_ptr<TokenStream> SentencePieceTokenizer::Stream(bool skip_special_tokens) const {
-  return std::make_unique<PieceStream>(*this, decoder_.Start(DecodeMode::kEager),
-                                       skip_special_tokens);
+std::unique_ptr<TokenStream> SentencePieceTokenizer::Stream(bool skip_special_tokens,
+                                                            StreamMode mode) const {
+  return std::make_unique<PieceStream>(*this, decoder_.Start(mode), skip_special_tokens);
 }
 
 }  // namespace

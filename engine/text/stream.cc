@@ -42,7 +42,7 @@ class RedecodingStream : public TokenStream {
 
 }  // namespace
 
-std::unique_ptr<TokenStream> Tokenizer::Stream(bool skip_special_tokens) const {
+std::unique_ptr<TokenStream> Tokenizer::Stream(bool skip_special_tokens, StreamMode) const {
   return std::make_unique<RedecodingStream>(*this, skip_special_tokens);
 }
 
@@ -51,9 +51,9 @@ struct StreamDecoder::State {
 };
 
 StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, std::span<const int32_t> prompt_ids,
-                             bool skip_special_tokens)
+                             bool skip_special_tokens, Tokenizer::StreamMode mode)
     : state_(std::make_unique<State>()) {
-  state_->stream = tokenizer.Stream(skip_special_tokens);
+  state_->stream = tokenizer.Stream(skip_special_tokens, mode);
   for (int32_t id : prompt_ids) state_->stream->Push(id);
 }
 
@@ -67,6 +67,7 @@ OutputText::OutputText(const Tokenizer& tokenizer, std::span<const int32_t> prom
                        std::vector<std::string> stop, bool include_stop, size_t min_tokens,
                        bool skip_special_tokens)
     : decoder_(tokenizer, prompt_ids, skip_special_tokens),
+      exact_decoder_(tokenizer, prompt_ids, skip_special_tokens, Tokenizer::StreamMode::kExact),
       stop_(std::move(stop)),
       include_stop_(include_stop),
       min_tokens_(min_tokens) {
@@ -77,12 +78,14 @@ std::string OutputText::Push(int32_t id) {
   if (stopped_) return {};
   ++pushed_;
   held_ += decoder_.Push(id);
+  exact_text_ += exact_decoder_.Push(id);
   return Release(/*at_end=*/false);
 }
 
 std::string OutputText::Finish() {
   if (stopped_) return {};
   held_ += decoder_.Flush();
+  exact_text_ += exact_decoder_.Flush();
   return Release(/*at_end=*/true);
 }
 
@@ -103,10 +106,12 @@ std::string OutputText::Release(bool at_end) {
     stopped_ = true;
     std::string text = held_.substr(0, first + (include_stop_ ? stop_string_.size() : 0));
     held_.clear();
+    released_ += text;
     return text;
   }
   std::string text = held_.substr(0, held_.size() - (at_end ? 0 : keep));
   held_.erase(0, text.size());
+  released_ += text;
   return text;
 }
 

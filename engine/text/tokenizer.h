@@ -34,8 +34,12 @@ class Tokenizer {
                                               bool add_special_tokens) const = 0;
   // Ids outside the vocabulary are skipped.
   virtual std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const = 0;
-  // Decode for a growing list. Where it is not overridden, every step decodes the whole list again.
-  virtual std::unique_ptr<TokenStream> Stream(bool skip_special_tokens) const;
+  // Decode for a growing list. Eager: text comes as soon as a reader may see it, even where a run
+  // of byte tokens could yet prove invalid, which would make Decode replace all of it by U+FFFD.
+  // Exact: such a run is held until it ends. Where it is not overridden, each step decodes the
+  // whole list.
+  enum class StreamMode { kEager, kExact };
+  virtual std::unique_ptr<TokenStream> Stream(bool skip_special_tokens, StreamMode mode) const;
   // The token as the vocabulary writes it ("Ġthe"), "" where unknown.
   virtual std::string TokenText(int32_t id) const = 0;
   virtual std::optional<int32_t> TokenId(std::string_view token) const = 0;
@@ -61,11 +65,13 @@ Result<std::unique_ptr<Tokenizer>> MakeTokenizer(const Json& tokenizer_json,
 
 // Turns a growing list of ids into text that never cuts a character: each Push returns what became
 // certain, Flush the rest (an incomplete tail becomes U+FFFD). The concatenation equals the tail of
-// Decode(prompt + ids, skip_special_tokens) after the prompt's text.
+// Decode(prompt + ids, skip_special_tokens) after the prompt's text; in eager mode, unless a run of
+// byte tokens was invalid.
 class StreamDecoder {
  public:
   StreamDecoder(const Tokenizer& tokenizer, std::span<const int32_t> prompt_ids,
-                bool skip_special_tokens = true);
+                bool skip_special_tokens = true,
+                Tokenizer::StreamMode mode = Tokenizer::StreamMode::kEager);
   ~StreamDecoder();
   StreamDecoder(StreamDecoder&&) noexcept;
   std::string Push(int32_t id);
@@ -86,16 +92,19 @@ class OutputText {
   // request; stop_string() is what matched.
   std::string Push(int32_t id);
   std::string Finish();
+  // After the end: the whole text for an answer that was not streamed. It is what was released, but
+  // exact (StreamMode) where no stop string cut it.
+  const std::string& whole() const { return stopped_ ? released_ : exact_text_; }
   bool stopped() const { return stopped_; }
   const std::string& stop_string() const { return stop_string_; }
 
  private:
   std::string Release(bool at_end);
-  StreamDecoder decoder_;
+  StreamDecoder decoder_, exact_decoder_;
   std::vector<std::string> stop_;
   bool include_stop_;
   size_t min_tokens_, pushed_ = 0;
-  std::string held_;
+  std::string held_, released_, exact_text_;
   bool stopped_ = false;
   std::string stop_string_;
 };

@@ -51,7 +51,7 @@ TEST(Components, DecodeLikeTheReference) {
   for (const Json& c : cases) {
     const auto plan = DecoderPlan::Make(*c.Find("component"));
     ASSERT_TRUE(plan) << plan.error().message;
-    TokenDecoder decoder = plan->Start(DecodeMode::kExact);
+    TokenDecoder decoder = plan->Start(StreamMode::kExact);
     std::string text;
     for (const Json& token : c.Find("tokens")->array()) text += decoder.Push(token.string());
     EXPECT_EQ(text + decoder.Finish(), c.Find("want")->string()) << c.Dump();
