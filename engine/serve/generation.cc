@@ -38,6 +38,7 @@ Generation::Generation(const Tokenizer& tokenizer, ServeMetrics& metrics, Genera
     const Prompt& said = request_.prompts[i / static_cast<size_t>(request_.n)];
     const auto* text = std::get_if<std::string>(&said);
     choices_.back().text = text ? *text : tokenizer_.Decode(prompt, request_.skip_special_tokens);
+    choices_.back().echo_bytes = choices_.back().text.size();
   }
   unfinished_ = count;
 }
@@ -94,6 +95,8 @@ void Generation::Finish(Choice& choice, const TokenEvent& event) {
     choice.stop_reason = choice.output.stop_string();
   } else {
     choice.text += choice.output.Finish();
+    if (!request_.stream)
+      choice.text.replace(choice.echo_bytes, choice.text.npos, choice.output.whole());
     choice.finish_reason = Name(event.finish);
     if (choice.output.stopped()) {  // the last held-back text completed a stop string
       choice.finish_reason = "stop";

@@ -48,6 +48,7 @@ class Generation {
     explicit Choice(OutputText text_of_tokens) : output(std::move(text_of_tokens)) {}
     OutputText output;
     std::string text;                  // not yet sent
+    size_t echo_bytes = 0;             // of text, the prompt's
     std::vector<SampledToken> tokens;  // not yet sent; kept only for logprobs
     size_t text_offset = 0;            // of tokens.front() in the whole text
     size_t output_tokens = 0, cached_tokens = 0;

@@ -14,7 +14,7 @@ namespace pinion {
 
 enum class UnicodeForm { kNfc, kNfd, kNfkc, kNfkd };
 
-// The reference's normalisers know Unicode 12: younger characters pass unchanged.
+// The reference's normalisers know Unicode 9: younger characters pass unchanged.
 std::string NormalizeUnicode(std::string_view text, UnicodeForm form);
 
 // Character by character, so without the special final sigma, as the reference does.
