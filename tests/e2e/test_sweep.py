@@ -1,0 +1,225 @@
+"""The main job on the real engine: a sweep that is killed, resumed, interrupted, and whose trials are
+killed or stopped under it, loses nothing that was finished and leaves no process behind."""
+
+import json
+import os
+import pathlib
+import signal
+import sqlite3
+import subprocess
+import time
+
+import pytest
+
+DEFINITION = {
+    "candidates": [{"max_num_batched_tokens": 32}, {"threads_bind": "nobind"},
+                   {"threads_bind": "0-9999"}],
+    "workload": {"prompt_len": 64, "output_len": 16, "concurrency": [1, 2], "num_prompts": 4},
+    "objectives": ["throughput", "latency", "balanced"],
+    "rounds": 2,
+    "seed": 3,
+    "trial_limit": 1,
+}
+# More requests than a trial has time for: each lasts as long as it may, so that it can be met alive.
+LONG = ("--num-prompts", "5000")
+TRIALS = 2 * 4  # two rounds of three feasible candidates, the anchor twice
+
+
+@pytest.fixture
+def definition(tmp_path):
+    path = tmp_path / "definition.json"
+    path.write_text(json.dumps(DEFINITION))
+    return path
+
+
+@pytest.fixture
+def start(binary, definition, tmp_path):
+    """start(FLAGS...) -> Popen of a sweep into tmp_path/out; ended after the test."""
+    running = []
+
+    def run(*flags):
+        running.append(subprocess.Popen(
+            [str(binary), "sweep", "preset:tiny", "--def", str(definition), "--out",
+             str(tmp_path / "out"), *flags],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return running[-1]
+
+    yield run
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def rows(out, query):
+    """What a query of the sweep's database gives; nothing while it is not there yet."""
+    try:
+        with sqlite3.connect(f"file:{out / 'results.db'}?mode=ro", uri=True, timeout=10) as database:
+            return database.execute(query).fetchall()
+    except sqlite3.OperationalError:
+        return []
+
+
+def trials(out):
+    return rows(out, "select candidate, copy, round, ok, started_at, id from trial")
+
+
+def wait_for(condition, what, seconds=60):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.005)
+    raise AssertionError(f"no {what} within {seconds} s")
+
+
+def trial_children(parent):
+    """Live trial processes whose parent is `parent`, or that outlived it."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended while we looked
+        is_trial = len(words) > 1 and words[1] == b"trial"
+        if is_trial and fields[0] != "Z" and int(fields[1]) == parent:
+            found.append(int(entry.name))
+    return found
+
+
+def is_running(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def check_outputs(out):
+    for name in ("results.json", "results.csv", "report.md", "report.html", "profiles/throughput.json",
+                 "profiles/latency.json", "profiles/balanced.json"):
+        assert (out / name).stat().st_size > 0, name
+    return json.loads((out / "results.json").read_text())
+
+
+def test_killed_sweep_goes_on_and_loses_no_finished_trial(start, tmp_path):
+    out = tmp_path / "out"
+    sweep = start(*LONG)
+    wait_for(lambda: len(trials(out)) >= 2, "two finished trials")
+    child = wait_for(lambda: trial_children(sweep.pid), "running trial")
+    sweep.send_signal(signal.SIGKILL)
+    sweep.wait()
+    wait_for(lambda: not any(is_running(pid) for pid in child), "end of the orphaned trial", 5)
+    kept = trials(out)
+    assert 2 <= len(kept) < TRIALS
+
+    refused = start()
+    assert refused.wait(60) == 2
+    assert "--resume" in refused.stderr.read()
+
+    resumed = start("--resume", *LONG)
+    stdout, stderr = resumed.communicate(timeout=120)
+    assert resumed.returncode == 0, stderr
+    after = trials(out)
+    assert set(kept) <= set(after), "a finished trial was changed or lost"
+    assert len(after) == TRIALS
+    assert len({(candidate, copy, number) for candidate, copy, number, *_ in after}) == TRIALS
+    results = check_outputs(out)
+    assert len(results["candidates"]) == 4
+    assert "report.html" in stdout and "launch" in stdout
+
+
+def test_samples_are_keyed_by_machine_model_configuration_and_seed(start, tmp_path):
+    out = tmp_path / "out"
+    sweep = start()
+    stdout, stderr = sweep.communicate(timeout=120)
+    assert sweep.returncode == 0, stderr
+    keys = rows(out, "select distinct machine, model, configuration, seed, round from samples")
+    assert len({machine for machine, *_ in keys}) == 1
+    assert {model for _, model, *_ in keys} == {"preset:tiny"}
+    assert len({configuration for _, _, configuration, *_ in keys}) == 3
+    # One seed a round, shared by all its trials.
+    assert len({(seed, number) for *_, seed, number in keys}) == 2
+    metrics = {metric for metric, in rows(out, "select distinct metric from samples")}
+    assert {"output_tokens_per_s", "ttft_s", "tpot_s", "itl_s", "e2el_s"} <= metrics
+    # The anchor's two runs of a round have the same prompts, hence the same tokens.
+    hashes = rows(out, "select round, count(distinct output_hash) from trial where candidate = 0 "
+                       "group by round")
+    assert hashes == [(1, 1), (2, 1)]
+    # Two rounds are no verdict, and that is what it says.
+    results = check_outputs(out)
+    assert all(verdict["outcome"] == "too_few_rounds" for verdict in results["verdicts"])
+    infeasible = [c for c in results["candidates"] if c["status"] == "infeasible"]
+    assert len(infeasible) == 1 and "does not exist" in infeasible[0]["reason"]
+
+
+def test_ctrl_c_ends_in_order_with_everything_written(start, tmp_path):
+    out = tmp_path / "out"
+    sweep = start("--rounds", "50", *LONG)
+    wait_for(lambda: len(trials(out)) >= 4, "first round")
+    child = wait_for(lambda: trial_children(sweep.pid), "running trial")
+    sweep.send_signal(signal.SIGINT)
+    stdout, stderr = sweep.communicate(timeout=60)
+    assert sweep.returncode == 1
+    assert "--resume goes on" in stderr
+    assert not any(is_running(pid) for pid in child)
+    check_outputs(out)
+
+
+def signal_a_trial(sweep, out, number):
+    """Sends a signal to the trial that runs after the first one has ended."""
+    wait_for(lambda: len(trials(out)) >= 1, "finished trial")
+    child = wait_for(lambda: trial_children(sweep.pid), "running trial")
+    os.kill(child[0], number)
+
+
+@pytest.mark.parametrize("number, reason", [(signal.SIGSEGV, "signal 11"), (signal.SIGSTOP, "hung")])
+def test_a_trial_that_crashes_or_hangs_is_a_row_not_the_end(start, tmp_path, number, reason):
+    out = tmp_path / "out"
+    sweep = start(*LONG)
+    signal_a_trial(sweep, out, number)
+    stdout, stderr = sweep.communicate(timeout=180)
+    assert sweep.returncode == 0, stderr
+    failed = rows(out, "select reason, log_path from trial where not ok")
+    assert len(failed) == 1, failed
+    assert reason in failed[0][0]
+    assert (out / failed[0][1]).exists()
+    assert len(trials(out)) == TRIALS
+    check_outputs(out)
+
+
+def test_another_definition_cannot_go_on_with_a_sweep(start, definition, tmp_path):
+    sweep = start("--rounds", "1")
+    sweep.communicate(timeout=120)
+    assert sweep.returncode == 0
+    other = start("--resume", "--prompt-len", "32", "--rounds", "1")
+    _, stderr = other.communicate(timeout=60)
+    assert other.returncode == 2
+    assert "workload" in stderr
+
+
+def test_json_is_alone_on_standard_output(start):
+    sweep = start("--rounds", "1", "--json")
+    stdout, stderr = sweep.communicate(timeout=120)
+    assert sweep.returncode == 0, stderr
+    assert json.loads(stdout)["model"] == "preset:tiny"
+
+
+@pytest.mark.parametrize("flags", [("--budget", "soon"), ("--concurrency", "4"), ("--rounds", "0"),
+                                   ("--threads-bind", "0-9999")])
+def test_bad_usage_leaves_no_folder(start, tmp_path, flags):
+    sweep = start(*flags)
+    _, stderr = sweep.communicate(timeout=60)
+    assert sweep.returncode == 2, stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_bench_json_holds_its_contract(pinion_json):
+    report = pinion_json("bench", "preset:tiny", "--prompt-len", "32", "--output-len", "8", "--json")
+    for rate in ("prefill_tokens_per_s", "decode_tokens_per_s"):
+        assert 0 < report[rate]["low"] <= report[rate]["median"] <= report[rate]["high"]
+    assert report["load_s"] > 0 and report["peak_rss_bytes"] > 0 and report["threads"] >= 1
+    assert isinstance(report["isa"], str) and report["config"]["model"] == "preset:tiny"

@@ -1,0 +1,164 @@
+#include "harness/sweep/assemble.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace pinion::harness {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+CandidateRow Row(int id) {
+  CandidateRow row;
+  row.id = id;
+  row.label = id ? "isa=avx2" : "default";
+  row.is_anchor = id == 0;
+  row.settings = Json::MakeArray();
+  row.options = Json::MakeObject();
+  if (id) {
+    Json pair = Json::MakeArray();
+    pair.Append("isa");
+    pair.Append("avx2");
+    row.settings.Append(std::move(pair));
+  }
+  return row;
+}
+
+// Throughput `speed` tokens/s, and a latency of 1/speed s at output_len 11.
+TrialRow Trial(int candidate, int round, double speed, int copy = 0) {
+  TrialRow row;
+  row.candidate = candidate;
+  row.copy = copy;
+  row.round = round;
+  row.ok = true;
+  row.seconds = 2;
+  row.info = Json::MakeObject();
+  row.output_hash = "same";
+  row.samples = {
+      {"output_tokens_per_s", 0, speed}, {"ttft_s", 1, 0.5 / speed}, {"tpot_s", 1, 0.05 / speed}};
+  return row;
+}
+
+TrialRow Failed(int candidate, int round) {
+  TrialRow row;
+  row.candidate = candidate;
+  row.round = round;
+  row.reason = "crashed";
+  row.log_tail = "last words";
+  row.info = Json();
+  return row;
+}
+
+SweepMeta Meta() {
+  SweepMeta meta;
+  meta.definition.workload.output_len = 11;
+  return meta;
+}
+
+std::vector<TrialRow> SixRounds(double gain) {
+  std::vector<TrialRow> trials;
+  for (int round = 1; round <= 6; ++round) {
+    const double drift = 100 * round;  // far more than any gain; pairing must remove it
+    trials.push_back(Trial(0, round, drift));
+    trials.push_back(Trial(0, round, drift * (1 + 0.001 * round), 1));
+    trials.push_back(Trial(1, round, drift * gain));
+  }
+  return trials;
+}
+
+TEST(Assemble, ScoresFollowTheirFormulas) {
+  const TrialRow trial = Trial(0, 1, 100);
+  EXPECT_DOUBLE_EQ(*LogScore(trial, Objective::kThroughput, 11), std::log(100));
+  EXPECT_NEAR(*LogScore(trial, Objective::kLatency, 11), std::log(100), 1e-12);
+  EXPECT_NEAR(*LogScore(trial, Objective::kBalanced, 11), std::log(100), 1e-12);
+  EXPECT_FALSE(LogScore(TrialRow(), Objective::kThroughput, 11));
+}
+
+TEST(Assemble, FindsThePlantedGainThroughTheDrift) {
+  const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, SixRounds(1.1));
+  EXPECT_EQ(results.rounds_done, 6);
+  ASSERT_EQ(results.verdicts.size(), 3u);
+  for (const Verdict& verdict : results.verdicts) {
+    EXPECT_EQ(verdict.outcome, Outcome::kWinner) << verdict.objective;
+    EXPECT_EQ(verdict.recommended, 1);
+    EXPECT_NEAR(verdict.ratio.median, 1.1, 1e-9);
+  }
+  const Comparison* comparison = results.candidates[1].Find(Objective::kThroughput);
+  ASSERT_TRUE(comparison);
+  EXPECT_EQ(comparison->ratios.size(), 6u);
+  EXPECT_NEAR(comparison->ratio.median, 1.1, 1e-9);
+  EXPECT_EQ(results.candidates[0].Find("output_tokens_per_s", 0)->samples.size(), 6u);
+  EXPECT_DOUBLE_EQ(results.elapsed_s, 36);
+}
+
+TEST(Assemble, TheAnchorsSecondRunIsSeenByTheFloorAlone) {
+  const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, SixRounds(1.1));
+  EXPECT_GT(results.floors[0], 0.0005);
+  EXPECT_LT(results.floors[0], 0.01);
+  EXPECT_EQ(results.candidates[0].Find(Objective::kThroughput)->ratio.n, 0u);
+}
+
+TEST(Assemble, ACandidateThatFailsTwiceInARowIsOutButStaysARow) {
+  std::vector<TrialRow> trials = SixRounds(1.1);
+  std::erase_if(trials,
+                [](const TrialRow& trial) { return trial.candidate == 1 && trial.round > 4; });
+  trials.push_back(Failed(1, 5));
+  EXPECT_EQ(Assemble(Meta(), {}, {Row(0), Row(1)}, trials).candidates[1].status,
+            CandidateStatus::kOk);
+  trials.push_back(Failed(1, 6));
+  const Results results = Assemble(Meta(), {}, {Row(0), Row(1)}, trials);
+  EXPECT_EQ(results.candidates[1].status, CandidateStatus::kFailed);
+  EXPECT_EQ(results.candidates[1].reason, "round 6: crashed");
+  EXPECT_EQ(results.candidates[1].log_tail, "last words");
+  EXPECT_EQ(results.rounds_done, 6);  // of those still alive
+  EXPECT_EQ(results.verdicts[0].recommended, 0);
+  EXPECT_THAT(results.warnings, Contains(HasSubstr("2 of 18 trials failed")));
+}
+
+TEST(Assemble, OneTrialOfARoundMissingIsNotAWholeRound) {
+  std::vector<TrialRow> trials = SixRounds(1.1);
+  trials.pop_back();
+  const Results results = Assemble(Meta(), {}, {Row(0), Row(1)}, trials);
+  EXPECT_EQ(results.rounds_done, 5);
+  EXPECT_EQ(results.verdicts[0].outcome, Outcome::kTooFewRounds);
+  EXPECT_THAT(results.warnings, Contains(HasSubstr("not finished")));
+}
+
+TEST(Assemble, ConfirmationDecidesWhereItIsThere) {
+  std::vector<TrialRow> trials = SixRounds(1.1);
+  for (TrialRow trial : SixRounds(1.002)) {
+    trial.confirmation = true;
+    trials.push_back(trial);
+  }
+  const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, trials);
+  EXPECT_EQ(results.confirmation_rounds, 6);
+  EXPECT_EQ(results.verdicts[0].outcome, Outcome::kNoDifference);
+  EXPECT_TRUE(results.verdicts[0].confirmed);
+}
+
+TEST(Assemble, MarksDisturbedSamplesAndDifferentTokens) {
+  std::vector<TrialRow> trials = SixRounds(1.1);
+  trials[2].suspect = {"steal 4.0 %"};
+  trials[4].output_hash = "other";
+  const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, trials);
+  EXPECT_THAT(results.candidates[1].suspect_reasons, testing::ElementsAre("round 1: steal 4.0 %"));
+  EXPECT_TRUE(results.candidates[1].series[0].samples[0].suspect);
+  EXPECT_THAT(results.warnings,
+              Contains(HasSubstr("round 2: the default configuration gave different")));
+}
+
+TEST(Assemble, InfeasibleAndUnmeasuredCandidatesAreListed) {
+  CandidateRow impossible = Row(1);
+  impossible.infeasible = "no such CPU";
+  const Results results = Assemble(Meta(), {}, {Row(0), impossible, Row(2)}, {});
+  EXPECT_EQ(results.candidates[1].status, CandidateStatus::kInfeasible);
+  EXPECT_EQ(results.candidates[1].reason, "no such CPU");
+  EXPECT_EQ(results.candidates[2].status, CandidateStatus::kPending);
+  EXPECT_EQ(results.verdicts[0].outcome, Outcome::kNoData);
+}
+
+}  // namespace
+}  // namespace pinion::harness

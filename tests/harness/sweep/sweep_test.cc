@@ -1,0 +1,185 @@
+// Whole sweeps whose trials are a shell script: it answers as the trial of a configuration would,
+// well or badly, by the settings that it finds in the request.
+
+#include "harness/sweep/sweep.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "engine/base/file.h"
+#include "engine/base/strings.h"
+#include "harness/sweep/assemble.h"
+#include "harness/sweep/folder.h"
+#include "harness/sweep/load.h"
+
+namespace pinion::harness {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kChild[] = R"(#!/bin/sh
+request=$(cat)
+speed=100
+case "$request" in
+  *'"max_num_seqs":11,'*) speed=120 ;;
+  *'"max_num_seqs":13,'*) echo 'pinion: unlucky number' >&2; exit 1 ;;
+esac
+echo trial >> "$(dirname "$0")/trials"
+cat <<END
+{"samples":[{"metric":"output_tokens_per_s","concurrency":0,"value":$speed},
+{"metric":"ttft_s","concurrency":1,"value":0.01},{"metric":"tpot_s","concurrency":1,"value":0.01}],
+"output_hash":"ab","suspect":[],"info":{"isa":"fake","threads":1}}
+END
+)";
+
+class Quiet : public Progress {
+ public:
+  void Begin(const ProgressLine&) override { ++begun; }
+  void End(const ProgressLine&, bool, const std::string&) override {}
+  void Note(const std::string& text) override { notes += text + "\n"; }
+  int begun = 0;
+  std::string notes;
+};
+
+class SweepTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() /
+              ("pinion_sweep_" + std::to_string(getpid()) + "_" +
+               testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directories(folder_);
+    request_.binary = folder_ / "child";
+    WriteChild(kChild);
+    request_.folder = folder_ / "out";
+    Define(R"({"candidates":[{"max_num_seqs":11},{"max_num_seqs":13}],"rounds":6})");
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void WriteChild(const char* script) {
+    ASSERT_TRUE(WriteFile(request_.binary, script));
+    chmod(request_.binary.c_str(), 0755);
+  }
+
+  void Define(const char* text) {
+    EngineOptions base;
+    base.model = "preset:tiny";
+    Definition definition;
+    ASSERT_TRUE(FromJson(*Json::Parse(text), definition));
+    auto host = Host::This();
+    ASSERT_TRUE(host) << host.error().message;
+    auto meta = DescribeSweep(definition, base, *host, "pinion sweep preset:tiny");
+    ASSERT_TRUE(meta) << meta.error().message;
+    request_.meta = *meta;
+  }
+
+  size_t TrialsRun() { return Split(ReadFile(folder_ / "trials").value_or(""), '\n').size() - 1; }
+
+  Results Load() {
+    auto results = LoadResults(request_.folder);
+    EXPECT_TRUE(results) << results.error().message;
+    return *results;
+  }
+
+  std::filesystem::path folder_;
+  SweepRequest request_;
+  Quiet progress_;
+};
+
+TEST_F(SweepTest, FindsTheFasterOneConfirmsItAndKeepsTheFailingOneAsARow) {
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(*end, SweepEnd::kDone);
+  const Results results = Load();
+  EXPECT_TRUE(results.finished);
+  EXPECT_EQ(results.rounds_done, 6);
+  EXPECT_EQ(results.confirmation_rounds, 6);
+  const Verdict* verdict = results.FindVerdict(Objective::kThroughput);
+  EXPECT_EQ(verdict->outcome, Outcome::kWinner);
+  EXPECT_EQ(results.Find(verdict->recommended)->label, "max_num_seqs=11");
+  EXPECT_TRUE(verdict->confirmed);
+  EXPECT_EQ(results.FindVerdict(Objective::kLatency)->outcome, Outcome::kNoDifference);
+  EXPECT_EQ(results.candidates[2].status, CandidateStatus::kFailed);
+  EXPECT_THAT(results.candidates[2].reason, HasSubstr("unlucky number"));
+  EXPECT_EQ(TrialsRun(), 6u * 3 + 6 * 3);  // anchor twice and one more; two failures not counted
+}
+
+TEST_F(SweepTest, AnInterruptedSweepGoesOnWithoutRepeatingATrial) {
+  request_.interrupted = [&] { return progress_.begun > 7; };
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(*end, SweepEnd::kInterrupted);
+  const size_t before = TrialsRun();
+  EXPECT_FALSE(Load().finished);
+  request_.interrupted = [] { return false; };
+  request_.resume = true;
+  const auto rest = RunSweep(request_, progress_);
+  ASSERT_TRUE(rest) << rest.error().message;
+  EXPECT_EQ(*rest, SweepEnd::kDone);
+  EXPECT_GE(before, 4u);
+  // The trial that was interrupted may have left its line before it was killed.
+  EXPECT_NEAR(static_cast<double>(TrialsRun()), 36, 1);
+  EXPECT_EQ(Load().verdicts[0].outcome, Outcome::kWinner);
+}
+
+TEST_F(SweepTest, AFinishedSweepResumedRunsNothing) {
+  ASSERT_TRUE(RunSweep(request_, progress_));
+  const size_t before = TrialsRun();
+  request_.resume = true;
+  ASSERT_TRUE(RunSweep(request_, progress_));
+  EXPECT_EQ(TrialsRun(), before);
+}
+
+TEST_F(SweepTest, AFolderWithASweepIsRefusedAndAnotherDefinitionToo) {
+  ASSERT_TRUE(RunSweep(request_, progress_));
+  const auto again = RunSweep(request_, progress_);
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().code, ErrorCode::kUsage);
+  EXPECT_THAT(again.error().message, HasSubstr("--resume"));
+  request_.resume = true;
+  Define(R"({"candidates":[{"max_num_seqs":12}],"rounds":6})");
+  const auto other = RunSweep(request_, progress_);
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, ErrorCode::kUsage);
+  EXPECT_THAT(other.error().message, HasSubstr("definition (candidates)"));
+}
+
+TEST_F(SweepTest, ASmallBudgetIsToldAndKept) {
+  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":500,"budget":0.4})");
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(*end, SweepEnd::kBudget);
+  EXPECT_LT(Load().elapsed_s, 0.8);
+  EXPECT_THAT(progress_.notes, HasSubstr("rounds fit the budget"));
+}
+
+TEST_F(SweepTest, WithoutTheAnchorThereIsNoSweep) {
+  WriteChild("#!/bin/sh\necho 'pinion: broken' >&2\nexit 1\n");
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_FALSE(end);
+  EXPECT_THAT(end.error().message,
+              HasSubstr("the default configuration failed 2 times in a row (broken)"));
+}
+
+TEST_F(SweepTest, TwoSweepsCannotShareAFolder) {
+  const auto held = SweepFolder::Hold(request_.folder);
+  ASSERT_TRUE(held);
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_FALSE(end);
+  EXPECT_THAT(end.error().message, HasSubstr("another sweep is running"));
+}
+
+TEST(ProgressLine, FitsItsWidthAndKeepsTheTimeLeft) {
+  const ProgressLine line = {2, 6, false, 3, 7, "threads_bind=0-31 isa=avx512_bf16", 310};
+  EXPECT_EQ(FormatLine(line, 100),
+            "round 2/6  trial 3/7  threads_bind=0-31 isa=avx512_bf16  about 5 m 10 s left");
+  const std::string narrow = FormatLine(line, 60);
+  EXPECT_LE(narrow.size(), 60u);
+  EXPECT_THAT(narrow, HasSubstr("about 5 m 10 s left"));
+}
+
+}  // namespace
+}  // namespace pinion::harness
