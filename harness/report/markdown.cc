@@ -1,7 +1,7 @@
 #include "harness/report/markdown.h"
 
 #include "engine/base/strings.h"
-#include "harness/report/export.h"
+#include "harness/report/recommend.h"
 #include "harness/report/words.h"
 
 namespace pinion::harness {

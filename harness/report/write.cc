@@ -7,6 +7,7 @@
 #include "harness/report/export.h"
 #include "harness/report/markdown.h"
 #include "harness/report/page.h"
+#include "harness/report/recommend.h"
 
 namespace pinion::harness {
 namespace {

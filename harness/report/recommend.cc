@@ -1,0 +1,111 @@
+#include "harness/report/recommend.h"
+
+#include <utility>
+
+#include "engine/base/strings.h"
+#include "harness/profile/command.h"
+#include "harness/report/export.h"
+
+namespace pinion::harness {
+namespace {
+
+// "out/x/" and "out/x" are one folder.
+std::string ProfilePath(const std::string& folder, const std::string& objective) {
+  const size_t end = folder.find_last_not_of('/');
+  return (end == std::string::npos ? folder : folder.substr(0, end + 1)) + "/" +
+         ProfileFile(objective);
+}
+
+// The program as the person called it ("build/pinion sweep ..." -> "build/pinion"), so that the
+// commands in the report can be pasted.
+std::string ProgramOf(const std::string& command_line) {
+  const std::string first = Split(command_line, ' ').front();
+  const bool ours = first == "pinion" || (first.size() > 7 && first.ends_with("/pinion"));
+  return ours ? first : "pinion";
+}
+
+std::optional<EngineOptions> OptionsOf(const Results& results, const Candidate& candidate) {
+  EngineOptions options;
+  if (!FromJson(candidate.options, options)) return std::nullopt;
+  options.model = results.model;
+  return options;
+}
+
+Json ExpectedJson(const Candidate& candidate) {
+  Json list = Json::MakeArray();
+  for (const Series& series : candidate.series) {
+    if (series.estimate.n == 0) continue;
+    const MetricInfo* metric = FindMetric(series.metric);
+    Json json;
+    json.Set("metric", series.metric);
+    json.Set("unit", metric ? metric->unit : "");
+    json.Set("concurrency", series.concurrency);
+    json.Set("n", static_cast<uint64_t>(series.estimate.n));
+    json.Set("median", series.estimate.median);
+    json.Set("interval", IntervalJson(series.estimate.interval));
+    list.Append(std::move(json));
+  }
+  return list;
+}
+
+Json EvidenceJson(const Results& results, const Verdict& verdict, const std::string& folder) {
+  Json json;
+  json.Set("outcome", Name(verdict.outcome));
+  json.Set("sentence", verdict.sentence);
+  json.Set("ratio_to_default", EstimateJson(verdict.ratio));
+  json.Set("floor", verdict.floor);
+  json.Set("confirmed", verdict.confirmed);
+  json.Set("finished", results.finished);
+  json.Set("rounds", results.rounds_done);
+  json.Set("confirmation_rounds", results.confirmation_rounds);
+  json.Set("sweep", folder);
+  json.Set("command_line", results.command_line);
+  json.Set("version", results.version);
+  json.Set("commit", results.commit);
+  json.Set("started_at", results.started_at);
+  json.Set("updated_at", results.updated_at);
+  json.Set("workload", ToJson(results.definition.workload));
+  return json;
+}
+
+}  // namespace
+
+std::string ProfileFile(const std::string& objective) { return "profiles/" + objective + ".json"; }
+
+Result<std::optional<Profile>> ProfileOf(const Results& results, Objective objective,
+                                         const std::string& folder) {
+  const Verdict* verdict = results.FindVerdict(objective);
+  if (!verdict || verdict->outcome == Outcome::kNoData) return std::nullopt;
+  const Candidate* candidate = results.Find(verdict->recommended);
+  if (!candidate)
+    return Fail(ErrorCode::kCorrupt,
+                StrCat("the verdict on ", verdict->objective,
+                       " names no candidate of the sweep: ", verdict->recommended));
+  Profile profile;
+  profile.objective = verdict->objective;
+  if (auto read = FromJson(candidate->options, profile.options); !read)
+    return Unexpected(std::move(read).error().In("options of " + candidate->label));
+  profile.options.model = results.model;
+  profile.machine = results.machine;
+  const Json* cpus = results.budget.Find("cpus");
+  profile.cpus = cpus ? *cpus : Json::MakeArray();
+  profile.expected = ExpectedJson(*candidate);
+  profile.evidence = EvidenceJson(results, *verdict, folder);
+  return profile;
+}
+
+LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
+                                const std::string& folder) {
+  const Candidate* candidate = results.Find(verdict.recommended);
+  if (verdict.outcome == Outcome::kNoData || !candidate) return {};
+  const auto options = OptionsOf(results, *candidate);
+  if (!options) return {};
+  LaunchCommands commands;
+  commands.pinion = ShellText(
+      {{}, {ProgramOf(results.command_line), "launch", ProfilePath(folder, verdict.objective)}});
+  commands.vllm = VllmShellText(*options, candidate->plan);
+  commands.vllm_lacks = Join(WithoutVllmCounterpart(*options), ", ");
+  return commands;
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "engine/base/result.h"
+#include "harness/profile/profile.h"
+#include "harness/report/results.h"
+
+// From a verdict to something that can be started.
+
+namespace pinion::harness {
+
+// The profile that an objective's verdict recommends; nullopt where there is no verdict on data.
+// `folder` is kept as the place of the evidence. Error: options that this version does not know.
+Result<std::optional<Profile>> ProfileOf(const Results& results, Objective objective,
+                                         const std::string& folder);
+
+// "profiles/throughput.json", relative to the sweep's folder.
+std::string ProfileFile(const std::string& objective);
+
+// How to start what `verdict` recommends. Empty where there is no profile to start.
+struct LaunchCommands {
+  std::string pinion;      // pinion launch FOLDER/profiles/throughput.json
+  std::string vllm;        // the nearest with vLLM; may have two lines
+  std::string vllm_lacks;  // "isa=avx2": what vLLM has no setting for
+};
+LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
+                                const std::string& folder);
+
+}  // namespace pinion::harness

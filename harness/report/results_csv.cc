@@ -1,0 +1,70 @@
+#include <cstdio>
+
+#include "engine/base/strings.h"
+#include "harness/report/export.h"
+
+namespace pinion::harness {
+namespace {
+
+// RFC 4180; a text that a spreadsheet would run as a formula is kept a text by a leading quote.
+std::string CsvField(std::string text) {
+  if (!text.empty() && std::string_view("=+-@\t\r").find(text[0]) != std::string_view::npos)
+    text.insert(0, "'");
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+std::string Number(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.9g", value);
+  return text;
+}
+
+// The columns that say which candidate a row is about.
+std::vector<std::string> CandidateFields(const Candidate& candidate) {
+  std::vector<std::string> fields = {StrCat(candidate.id), CsvField(candidate.label),
+                                     Name(candidate.status), CsvField(candidate.reason)};
+  for (const char* key : {"threads_bind", "reserved_cpus", "kv_cache_space", "tensor_parallel",
+                          "isa", "dtype", "max_num_batched_tokens", "max_num_seqs"}) {
+    const Json* value = candidate.options.Find(key);
+    if (!value || value->is_null())
+      fields.emplace_back();
+    else
+      fields.push_back(CsvField(value->is_string() ? value->string() : value->Dump()));
+  }
+  fields.push_back(StrCat(candidate.threads));
+  return fields;
+}
+
+std::vector<std::string> SeriesFields(const Series& series) {
+  const MetricInfo* metric = FindMetric(series.metric);
+  const auto& [n, median, mad, interval] = series.estimate;
+  return {CsvField(series.metric),
+          metric ? metric->unit : "",
+          StrCat(series.concurrency),
+          StrCat(n),
+          n ? Number(median) : "",
+          interval ? Number(interval->low) : "",
+          interval ? Number(interval->high) : "",
+          interval ? Number(interval->coverage) : ""};
+}
+
+}  // namespace
+
+std::string ResultsCsv(const Results& results) {
+  std::string csv =
+      "candidate,label,status,reason,threads_bind,reserved_cpus,kv_cache_space,tensor_parallel,isa,"
+      "dtype,max_num_batched_tokens,max_num_seqs,threads,metric,unit,concurrency,n,median,low,high,"
+      "coverage\r\n";
+  for (const Candidate& candidate : results.candidates) {
+    const std::string start = Join(CandidateFields(candidate), ",");
+    for (const Series& series : candidate.series)
+      csv += start + "," + Join(SeriesFields(series), ",") + "\r\n";
+    if (candidate.series.empty()) csv += start + ",,,,,,,,\r\n";
+  }
+  return csv;
+}
+
+}  // namespace pinion::harness

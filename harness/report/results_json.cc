@@ -1,0 +1,136 @@
+#include <utility>
+
+#include "harness/report/export.h"
+#include "harness/report/recommend.h"
+
+namespace pinion::harness {
+
+Json IntervalJson(const std::optional<Interval>& interval) {
+  if (!interval) return nullptr;
+  Json json;
+  json.Set("low", interval->low);
+  json.Set("high", interval->high);
+  json.Set("coverage", interval->coverage);
+  return json;
+}
+
+Json EstimateJson(const Estimate& estimate) {
+  Json json;
+  json.Set("n", static_cast<uint64_t>(estimate.n));
+  json.Set("median", estimate.n ? Json(estimate.median) : Json());
+  json.Set("mad", estimate.n ? Json(estimate.mad) : Json());
+  json.Set("interval", IntervalJson(estimate.interval));
+  return json;
+}
+
+namespace {
+
+Json SamplesJson(const std::vector<Sample>& samples) {
+  Json list = Json::MakeArray();
+  for (const Sample& sample : samples) {
+    Json json;
+    json.Set("round", sample.round);
+    json.Set("confirmation", sample.confirmation);
+    json.Set("value", sample.value);
+    json.Set("suspect", sample.suspect);
+    list.Append(std::move(json));
+  }
+  return list;
+}
+
+Json SeriesJson(const Series& series) {
+  const MetricInfo* metric = FindMetric(series.metric);
+  Json json;
+  json.Set("metric", series.metric);
+  json.Set("unit", metric ? metric->unit : "");
+  json.Set("concurrency", series.concurrency);
+  json.Set("estimate", EstimateJson(series.estimate));
+  json.Set("samples", SamplesJson(series.samples));
+  return json;
+}
+
+Json ComparisonJson(const Comparison& comparison) {
+  Json json;
+  json.Set("objective", Name(comparison.objective));
+  json.Set("ratio_to_default", EstimateJson(comparison.ratio));
+  json.Set("ratios", SamplesJson(comparison.ratios));
+  return json;
+}
+
+Json CandidateJson(const Candidate& candidate) {
+  Json settings = Json::MakeObject(), series = Json::MakeArray(), comparisons = Json::MakeArray();
+  for (const Setting& setting : candidate.settings) settings.Set(setting.key, setting.value);
+  for (const Series& one : candidate.series) series.Append(SeriesJson(one));
+  for (const Comparison& one : candidate.comparisons) comparisons.Append(ComparisonJson(one));
+  Json json;
+  json.Set("id", candidate.id);
+  json.Set("label", candidate.label);
+  json.Set("is_default", candidate.is_anchor);
+  json.Set("settings", std::move(settings));
+  json.Set("options", candidate.options);
+  json.Set("status", Name(candidate.status));
+  json.Set("reason", candidate.reason);
+  json.Set("log_tail", candidate.log_tail);
+  json.Set("log_path", candidate.log_path);
+  json.Set("same_as", candidate.same_as);
+  json.Set("isa", candidate.isa);
+  json.Set("dtype", candidate.dtype);
+  json.Set("threads", candidate.threads);
+  json.Set("ranks", candidate.ranks);
+  json.Set("plan", candidate.plan);
+  json.Set("series", std::move(series));
+  json.Set("comparisons", std::move(comparisons));
+  json.Set("suspect_reasons", candidate.suspect_reasons);
+  json.Set("output_hash", candidate.output_hash);
+  return json;
+}
+
+Json VerdictJson(const Results& results, const Verdict& verdict, const std::string& folder) {
+  const LaunchCommands commands = LaunchCommandsOf(results, verdict, folder);
+  Json json;
+  json.Set("objective", verdict.objective);
+  json.Set("outcome", Name(verdict.outcome));
+  json.Set("sentence", verdict.sentence);
+  json.Set("recommended", verdict.recommended);
+  json.Set("ratio_to_default", EstimateJson(verdict.ratio));
+  json.Set("best", verdict.best);
+  json.Set("best_ratio_to_default", EstimateJson(verdict.best_ratio));
+  json.Set("tied", verdict.tied);
+  json.Set("floor", verdict.floor);
+  json.Set("rounds", static_cast<uint64_t>(verdict.rounds));
+  json.Set("confirmed", verdict.confirmed);
+  json.Set("profile", commands.pinion.empty() ? Json() : Json(ProfileFile(verdict.objective)));
+  json.Set("launch", commands.pinion);
+  json.Set("launch_vllm", commands.vllm);
+  return json;
+}
+
+}  // namespace
+
+Json ResultsJson(const Results& results, const std::string& folder) {
+  Json json, candidates = Json::MakeArray(), verdicts = Json::MakeArray();
+  for (const Candidate& candidate : results.candidates) candidates.Append(CandidateJson(candidate));
+  for (const Verdict& verdict : results.verdicts)
+    verdicts.Append(VerdictJson(results, verdict, folder));
+  json.Set("model", results.model);
+  json.Set("finished", results.finished);
+  json.Set("version", results.version);
+  json.Set("commit", results.commit);
+  json.Set("command_line", results.command_line);
+  json.Set("started_at", results.started_at);
+  json.Set("updated_at", results.updated_at);
+  json.Set("elapsed_s", results.elapsed_s);
+  json.Set("rounds_done", results.rounds_done);
+  json.Set("rounds_planned", results.rounds_planned);
+  json.Set("confirmation_rounds", results.confirmation_rounds);
+  json.Set("verdicts", std::move(verdicts));
+  json.Set("candidates", std::move(candidates));
+  json.Set("warnings", results.warnings);
+  json.Set("machine", results.machine);
+  json.Set("budget", results.budget);
+  json.Set("model_facts", results.model_facts);
+  json.Set("definition", ToJson(results.definition));
+  return json;
+}
+
+}  // namespace pinion::harness
