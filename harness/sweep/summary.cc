@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/strings.h"
-#include "harness/report/export.h"
+#include "harness/report/recommend.h"
 #include "harness/report/words.h"
 
 namespace pinion::harness {

@@ -97,17 +97,14 @@ def test_profiles_are_valid_and_launchable(sweep, top, pinion, objective):
     assert "not the machine" not in done.stderr
 
 
-def test_report_writes_the_outputs_again_from_the_store(sweep, pinion, tmp_path):
-    before = {name: (sweep / name).read_text() for name in ("results.csv", "report.md")}
-    copy = tmp_path / "copy"
-    shutil.copytree(sweep, copy)
-    for name in ("report.html", "report.md", "results.csv", "results.json"):
-        (copy / name).unlink()
-    done = pinion("report", copy)
+def test_report_writes_the_outputs_again_from_the_store(sweep, pinion):
+    names = ("results.csv", "results.json", "report.md", "report.html")
+    before = {name: (sweep / name).read_text() for name in names}
+    for name in names:
+        (sweep / name).unlink()
+    done = pinion("report", sweep)
     assert done.returncode == 0, done.stderr
-    assert (copy / "report.html").stat().st_size > 100_000
-    assert (copy / "results.csv").read_text() == before["results.csv"]
-    assert (copy / "report.md").read_text() == before["report.md"].replace(str(sweep), str(copy))
+    assert {name: (sweep / name).read_text() for name in names} == before
 
 
 def test_report_on_a_folder_without_a_sweep_fails_plainly(pinion, tmp_path):
