@@ -53,7 +53,7 @@ Result<bool> Run(const RunOptions& options) {
   PINION_ASSIGN(const auto prompts, EncodePrompts(std::move(lines), tokenizer.get()));
   PINION_ASSIGN(const auto engine, Engine::Start(engine_options));
 
-  const bool streams = options.input.empty() && !options.json;
+  const bool streams = options.input.empty() && !options.json && options.output == "-";
   const auto results = Generate(*engine, tokenizer.get(), prompts, options.sampling,
                                 streams ? OnText(PrintText) : OnText());
   std::vector<Json> out;
@@ -82,7 +82,7 @@ void AddRun(CLI::App& app, int& exit_code) {
                       "JSONL, a line each of {\"text\"}, {\"input_ids\"} or {\"messages\"}; '-': stdin");
   command->add_option("--output", options->output, "JSONL to write, '-': stdout")
       ->capture_default_str();
-  command->add_flag("--json", options->json, "with -p: print the JSON line instead of the text");
+  command->add_flag("--json", options->json, "with -p: the JSON line instead of the text");
   command->callback([options, &exit_code] {
     const auto done = Run(*options);
     exit_code = !done ? Report(done.error()) : *done ? 0 : 1;
