@@ -83,7 +83,7 @@ Html FigureCell(const Candidate& candidate, const char* metric, int concurrency)
 Html NameCell(const Results& results, const Candidate& candidate) {
   Html cell = Tag("span", "name", SettingsText(candidate));
   for (const Verdict& verdict : results.verdicts)
-    if (verdict.recommended == candidate.id && verdict.outcome != Outcome::kNoData)
+    if (verdict.recommended == candidate.id && IsDecided(verdict))
       cell += Tag("span", "tag", "for " + verdict.objective);
   std::vector<std::string> notes;
   if (candidate.status == CandidateStatus::kDropped)

@@ -1,5 +1,8 @@
 #include "harness/report/markdown.h"
 
+#include <map>
+#include <vector>
+
 #include "engine/base/strings.h"
 #include "harness/report/recommend.h"
 #include "harness/report/words.h"
@@ -28,7 +31,20 @@ std::string VerdictText(const Results& results, const Verdict& verdict, const st
   if (!words.tied.empty()) text += Escape(words.tied) + ".\n\n";
   const LaunchCommands launch = LaunchCommandsOf(results, verdict, folder);
   if (launch.pinion.empty()) return text;
-  return text + CodeBlock(launch.pinion) + "With vLLM:\n\n" + CodeBlock(launch.vllm);
+  return text + CodeBlock(launch.pinion);
+}
+
+// Once per recommended candidate: several objectives often agree.
+std::string VllmText(const Results& results, const std::string& folder) {
+  std::map<std::string, std::vector<std::string>> objectives;  // by command
+  for (const Verdict& verdict : results.verdicts)
+    if (const std::string command = LaunchCommandsOf(results, verdict, folder).vllm;
+        !command.empty())
+      objectives[command].push_back(verdict.objective);
+  std::string text = objectives.empty() ? "" : "## The same with vLLM's CPU backend\n\n";
+  for (const auto& [command, names] : objectives)
+    text += Join(names, ", ") + ":\n\n" + CodeBlock(command);
+  return text;
 }
 
 std::string Cell(const Candidate& candidate, const char* metric, int concurrency) {
@@ -70,13 +86,15 @@ std::string CandidateTable(const Results& results) {
 
 std::string ReportMarkdown(const Results& results, const std::string& folder) {
   std::string text = StrCat("# ", Escape(results.model), "\n\n", Escape(Answer(results)), "\n\n",
-                            Escape(MachineLine(results.machine)), "; ", results.rounds_done,
-                            " rounds; ", results.started_at, "\n\n");
+                            Escape(MachineLine(results.machine)), "; ",
+                            Counted(static_cast<size_t>(results.rounds_done), "round"), "; ",
+                            results.started_at, "\n\n");
   if (!results.finished) text += "Not finished: this is what is known so far.\n\n";
   for (const std::string& warning : results.warnings) text += "- " + Escape(warning) + "\n";
   if (!results.warnings.empty()) text += "\n";
   for (const Verdict& verdict : results.verdicts) text += VerdictText(results, verdict, folder);
-  text += "## All configurations\n\n" + CandidateTable(results) + "## Metrics\n\n";
+  text += VllmText(results, folder) + "## All configurations\n\n" + CandidateTable(results) +
+          "## Metrics\n\n";
   for (const MetricInfo& metric : Metrics())
     text += StrCat("- `", metric.name, "` [", metric.unit, "]: ", Escape(metric.formula), "\n");
   return text + "\n## Again\n\n" + CodeBlock(results.command_line);

@@ -13,8 +13,9 @@ namespace {
 std::string Effort(const Results& results) {
   size_t measured = 0;
   for (const Candidate& candidate : results.candidates) measured += !candidate.series.empty();
-  std::string text = StrCat(measured, " of ", results.candidates.size(),
-                            " configurations measured, ", results.rounds_done, " rounds");
+  std::string text =
+      StrCat(measured, " of ", results.candidates.size(), " configurations measured, ",
+             Counted(static_cast<size_t>(results.rounds_done), "round"));
   if (results.confirmation_rounds > 0)
     text += StrCat(" and ", results.confirmation_rounds, " to confirm");
   return StrCat(text, ", ", FormatSeconds(results.elapsed_s), ", ",

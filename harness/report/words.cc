@@ -76,14 +76,14 @@ std::string Confidence(const Results& results, const Verdict& verdict) {
   const Estimate& ratio = won ? verdict.ratio : verdict.best_ratio;
   if (verdict.outcome == Outcome::kNoData) return "";
   if (!won && verdict.best == verdict.recommended)
-    return StrCat(verdict.rounds, " rounds; nothing to compare the defaults with");
+    return Counted(verdict.rounds, "round") + "; nothing to compare the defaults with";
   std::string text = won ? ""
                          : StrCat("closest, ", NameOf(results, verdict.best), ": ",
                                   FormatChange(ratio.median), "; ");
   if (ratio.interval)
     text += StrCat(Printf("%.0f %% interval ", std::floor(ratio.interval->coverage * 100)),
                    FormatChangeInterval(ratio), " from ");
-  text += StrCat(ratio.n, " rounds");
+  text += Counted(ratio.n, "round");
   if (verdict.confirmed) text += " on fresh prompts";
   if (won && !verdict.confirmed) text += ", not confirmed on fresh prompts";
   return text;
@@ -107,14 +107,11 @@ int64_t IntegerAt(const Json& object, const char* key) {
   return value && value->is_int() ? value->integer() : 0;
 }
 
-std::string Counted(int64_t count, const char* noun) {
-  return StrCat(count, " ", noun, count == 1 ? "" : "s");
-}
-
 }  // namespace
 
 std::string FormatFigure(const std::string& unit, double value) {
   if (unit == "bytes") return FormatBytes(static_cast<uint64_t>(std::max(0.0, value)));
+  if (unit == "s" && value < 1e-3) return Significant(value * 1e6) + " µs";
   if (unit == "s" && value < 1) return Significant(value * 1e3) + " ms";
   return StrCat(Significant(value), " ", unit);
 }
@@ -126,12 +123,21 @@ std::string FormatRange(const std::string& unit, double low, double high) {
   return StrCat(same_unit ? from.substr(0, from.size() - suffix.size()) : from, " to ", to);
 }
 
-std::string FormatChange(double ratio) { return Printf("%+.1f %%", (ratio - 1) * 100); }
+std::string FormatChange(double ratio) {
+  if (ratio >= 10) return Significant(ratio) + " times";  // "+1240.0 %" is hard to read
+  return Printf("%+.1f %%", (ratio - 1) * 100);
+}
 
 std::string FormatChangeInterval(const Estimate& ratio) {
   if (!ratio.interval) return StrCat("no interval (n = ", ratio.n, ")");
-  return StrCat(Printf("%+.1f", (ratio.interval->low - 1) * 100), " to ",
-                FormatChange(ratio.interval->high));
+  const std::string low = FormatChange(ratio.interval->low),
+                    high = FormatChange(ratio.interval->high);
+  const bool percent = low.ends_with(" %") && high.ends_with(" %");
+  return StrCat(percent ? low.substr(0, low.size() - 2) : low, " to ", high);
+}
+
+std::string Counted(size_t count, const char* noun) {
+  return StrCat(count, " ", noun, count == 1 ? "" : "s");
 }
 
 std::string FormatSeconds(double seconds) {
@@ -161,6 +167,10 @@ const char* Goal(Objective objective) {
   return "geometric mean of throughput and latency, each relative to the defaults";
 }
 
+bool IsDecided(const Verdict& verdict) {
+  return verdict.outcome != Outcome::kNoData && verdict.outcome != Outcome::kTooFewRounds;
+}
+
 Words InWords(const Results& results, const Verdict& verdict) {
   Words words{Headline(results, verdict), Gain(results, verdict), Confidence(results, verdict), "",
               TiedText(results, verdict)};
@@ -176,7 +186,7 @@ std::string Answer(const Results& results) {
   std::vector<std::string> kept;
   bool undecided = results.verdicts.empty();
   for (const Verdict& verdict : results.verdicts) {
-    undecided |= verdict.outcome == Outcome::kNoData || verdict.outcome == Outcome::kTooFewRounds;
+    undecided |= !IsDecided(verdict);
     if (verdict.outcome == Outcome::kWinner)
       gains[verdict.recommended].push_back(Gain(results, verdict));
     else
@@ -213,10 +223,11 @@ std::string MachineLine(const Json& fingerprint) {
     parts.push_back(model->string());
   const std::pair<const char*, const char*> counts[] = {{"cores", "core"}, {"cpus", "CPU"}};
   for (const auto& [key, noun] : counts)
-    if (const int64_t count = IntegerAt(fingerprint, key)) parts.push_back(Counted(count, noun));
+    if (const int64_t count = IntegerAt(fingerprint, key); count > 0)
+      parts.push_back(Counted(static_cast<size_t>(count), noun));
   const Json* nodes = fingerprint.Find("nodes");
   if (nodes && nodes->is_array() && !nodes->array().empty())
-    parts.push_back(Counted(static_cast<int64_t>(nodes->array().size()), "NUMA node"));
+    parts.push_back(Counted(nodes->array().size(), "NUMA node"));
   return Join(parts, ", ");
 }
 

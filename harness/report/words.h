@@ -13,17 +13,21 @@ namespace pinion::harness {
 std::string FormatFigure(const std::string& unit, double value);
 // "712 to 742 tokens/s": the unit once where both ends fit it.
 std::string FormatRange(const std::string& unit, double low, double high);
-// 1.082 -> "+8.2 %".
+// 1.082 -> "+8.2 %"; from 10 on "12.4 times".
 std::string FormatChange(double ratio);
 // "+3.1 to +12.0 %"; "no interval (n = 4)" where there are too few rounds for one.
 std::string FormatChangeInterval(const Estimate& ratio);
-std::string FormatSeconds(double seconds);  // "48 s", "8 min 20 s"
+std::string Counted(size_t count, const char* noun);  // "1 round", "2 rounds"
+std::string FormatSeconds(double seconds);            // "48 s", "8 min 20 s"
 
 // "threads_bind=0-1, isa=avx2", or "the defaults".
 std::string SettingsText(const Candidate& candidate);
 
 // What an objective maximises, in words.
 const char* Goal(Objective objective);
+
+// Whether there was enough data to recommend anything, be it the defaults.
+bool IsDecided(const Verdict& verdict);
 
 // A verdict in plain words: what to do, and how much it gives.
 struct Words {

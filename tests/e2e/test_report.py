@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 DEFINITION = {
-    "space": {"threads_bind": ["nobind", "auto"], "tensor_parallel": [1, 4096]},
+    "space": {"threads_bind": ["auto", "nobind", "4000"]},
     "workload": {"prompt_len": 16, "output_len": 8, "concurrency": [1, 2], "num_prompts": 2},
     "objectives": ["throughput", "latency", "balanced"],
     "rounds": 6,

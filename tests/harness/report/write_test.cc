@@ -205,6 +205,8 @@ TEST(VerdictWords, PrintNoIntervalWhereThereIsNone) {
 
 TEST(Figures, KeepThreeDigitsInAUnitThatFits) {
   EXPECT_EQ(FormatFigure("s", 0.02134), "21.3 ms");
+  EXPECT_EQ(FormatFigure("s", 0.0000141), "14.1 µs");
+  EXPECT_EQ(FormatChange(158.3), "158 times");
   EXPECT_EQ(FormatFigure("s", 1.5), "1.50 s");
   EXPECT_EQ(FormatFigure("tokens/s", 1234.5), "1234 tokens/s");
   EXPECT_EQ(FormatFigure("tokens/s", 0), "0 tokens/s");
