@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
 #include <thread>
 
 #include "engine/base/strings.h"
@@ -310,6 +311,33 @@ TEST_F(FrontendTest, FailsLiveRequestsWhenTheEngineDies) {
   EXPECT_THAT(answer, HasSubstr("the engine died"));
   EXPECT_EQ(StatusOf(Post(port_, "/v1/completions", R"({"prompt":"x"})")), "500");
   EXPECT_EQ(StatusOf(Get(port_, "/health")), "503");
+}
+
+TEST_F(FrontendTest, SurvivesDamagedRequests) {
+  StartEngine();
+  const std::string body =
+      R"({"model":"fake","prompt":["ab",[97,98]],"n":2,"max_tokens":3,"stop":["x"],"seed":1,)"
+      R"("logit_bias":{"5":1.5},"logprobs":1,"stream":false,"messages":[{"role":"u","content":)"
+      R"([{"type":"text","text":"hi"}]}],"tools":[{"type":"function"}]})";
+  constexpr std::string_view kBytes = "{}[]\",:019.-ent\\\xff";
+  std::mt19937 random(20261120);
+  for (int round = 0; round < 600; ++round) {
+    const bool chat = random() % 2 == 0;
+    std::string request = StrCat("POST /v1/", chat ? "chat/" : "",
+                                 "completions HTTP/1.1\r\nContent-Length: ", body.size(),
+                                 "\r\nConnection: close\r\n\r\n", body);
+    // Mostly the body; sometimes anything, the header included.
+    const size_t from = random() % 4 == 0 ? 0 : request.size() - body.size();
+    for (size_t i = 0; i <= random() % 3; ++i)
+      request[from + random() % (request.size() - from)] = kBytes[random() % kBytes.size()];
+    if (random() % 10 == 0) request.resize(random() % request.size());
+    RawClient client(port_);
+    client.Send(request);
+    client.CloseWriting();
+    client.ReadAll();
+  }
+  EXPECT_EQ(StatusOf(Post(port_, "/v1/completions", R"({"prompt":"x"})")), "200");
+  WaitFor(engine_.live, 0);
 }
 
 TEST_F(FrontendTest, CountsWhatItServed) {
