@@ -57,7 +57,7 @@ Status Lowercase(std::string& text) {
 }
 
 Status StripAccents(std::string& text) {
-  DropCharacters(text, IsAccent);
+  DropCharacters(text, IsCombiningMark);
   return {};
 }
 

@@ -52,6 +52,13 @@ bool IsAscii(std::string_view text) {
   return true;
 }
 
+char32_t Lowercase(char32_t c) {
+  for (const LowercaseRange& range : kLowercaseAfterUnicode15)
+    if (c >= range.first && c <= range.last)
+      return static_cast<char32_t>(static_cast<int32_t>(c) + range.offset);
+  return static_cast<char32_t>(u_tolower(static_cast<UChar32>(c)));
+}
+
 uint32_t CategoryMask(char32_t c) { return U_GET_GC_MASK(static_cast<UChar32>(c)); }
 
 }  // namespace
@@ -80,7 +87,7 @@ std::string LowercaseUnicode(std::string_view text) {
     if (step.code_point == 0x130)  // the one character whose lower case is two
       lower.append("i\xCC\x87");
     else
-      AppendUtf8(lower, static_cast<char32_t>(u_tolower(static_cast<UChar32>(step.code_point))));
+      AppendUtf8(lower, Lowercase(step.code_point));
     text.remove_prefix(step.length);
   }
   return lower;
@@ -116,6 +123,12 @@ bool IsHanIdeograph(char32_t c) {
          (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
          (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
          (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+}
+
+// U+1CF2, U+1CF3 and U+111C9 have changed their category since.
+bool IsCombiningMark(char32_t c) {
+  static const auto set = Set(uR"([[[:M:] & [:Age=9.0:]] - [\U000111C9] \u1CF2 \u1CF3])");
+  return set->contains(static_cast<UChar32>(c));
 }
 
 // U+1734, U+1885, U+1886, U+A9BD and U+111C9 have changed their category since.

@@ -30,7 +30,8 @@ bool IsWhitespace(char32_t c);     // property White_Space
 bool IsWordCharacter(char32_t c);  // \w of UTS 18
 bool IsHanIdeograph(char32_t c);   // the blocks that BERT's normaliser sets off with spaces
 
-// Classes as the reference's tables for them have them, which stop at Unicode 8.
+// Classes as the reference's tables for them have them, which stop at Unicode 8 (the first: 9).
+bool IsCombiningMark(char32_t c);     // general category M
 bool IsAccent(char32_t c);            // general category Mn
 bool IsControl(char32_t c);           // general categories Cc, Cf and Co
 CodePointRanges PunctuationRanges();  // general category P, and ASCII's symbols

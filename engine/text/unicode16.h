@@ -38,4 +38,19 @@ inline constexpr AssignedRange kAfterUnicode15[] = {
     {0x1FADC, 0x1FADC, "S"},  {0x1FADF, 0x1FADF, "S"},  {0x1FAE9, 0x1FAE9, "S"},
     {0x1FBCB, 0x1FBEF, "S"},  {0x2EBF0, 0x2EE5D, "Lo"}};
 
+// Lower-case forms that came after ICU 72, up to Unicode 17, where the reference's lower-casing is.
+// first..last map to themselves plus `offset`.
+// Source: Unicode Character Database 17.0, UnicodeData.txt.
+struct LowercaseRange {
+  char32_t first, last;
+  int32_t offset;
+};
+
+inline constexpr LowercaseRange kLowercaseAfterUnicode15[] = {
+    {0x1C89, 0x1C89, 1},      {0xA7CB, 0xA7CB, 0x264 - 0xA7CB},
+    {0xA7CC, 0xA7CC, 1},      {0xA7CE, 0xA7CE, 1},
+    {0xA7D2, 0xA7D2, 1},      {0xA7D4, 0xA7D4, 1},
+    {0xA7DA, 0xA7DA, 1},      {0xA7DC, 0xA7DC, 0x19B - 0xA7DC},
+    {0x10D50, 0x10D65, 0x20}, {0x16EA0, 0x16EB8, 0x1B}};
+
 }  // namespace pinion
