@@ -139,6 +139,13 @@ std::vector<RequestTrace> LoadResult::CompleteTraces() const {
   return traces;
 }
 
+std::vector<RequestTrace> LoadResult::TracesWithDecode() const {
+  std::vector<RequestTrace> traces;
+  for (const ClientTrace& client : clients)
+    if (client.times.token_ns.size() >= 2) traces.push_back(client.times);
+  return traces;
+}
+
 Result<LoadResult> RunLoad(Engine& engine, const LoadPlan& plan) {
   return Loop(engine, plan).Run();
 }

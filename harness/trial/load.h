@@ -34,6 +34,8 @@ struct LoadResult {
   bool cut = false;  // the deadline came before the last request ended
 
   std::vector<RequestTrace> CompleteTraces() const;
+  // Those of requests that got two tokens at least, complete or not.
+  std::vector<RequestTrace> TracesWithDecode() const;
 };
 
 // Closed loops against one engine: `clients` requests at a time, each next one sent when one ends.

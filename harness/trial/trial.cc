@@ -28,7 +28,7 @@ class Measurement {
     const int64_t end_ns = Later(start_ns, request.limit_s);
     // A slow start or a slow machine must not leave a candidate unmeasured.
     end_ns_ = std::max(end_ns, Later(NowNs(), request.limit_s / 2));
-    last_ns_ = Later(NowNs(), 2 * request.limit_s);
+    last_ns_ = Later(end_ns_, request.limit_s / 2);
   }
 
   Result<TrialResult> Run() {
@@ -48,7 +48,6 @@ class Measurement {
     plan.clients = clients;
     plan.requests = requests;
     plan.output_len = request_.workload.output_len;
-    plan.last_deadline_ns = last_ns_;
     const int length = request_.workload.prompt_len, vocabulary = engine_.model().spec.vocabulary;
     plan.prompt = [seed = request_.seed, stream, length, vocabulary](int index) {
       return RandomPrompt(seed, stream, static_cast<uint64_t>(index), length, vocabulary);
@@ -80,14 +79,25 @@ class Measurement {
     return {};
   }
 
-  // The fixed batch, all of it sent at once. Gets its share of the time that is left: as much as
-  // two loops.
+  // A phase's part of the time that is left, by its weight among those still to come.
+  void SetDeadlines(size_t weight, size_t weights_left, LoadPlan& plan) const {
+    const int64_t now_ns = NowNs();
+    const auto part = [&](int64_t until_ns) {
+      return std::max<int64_t>(0, until_ns - now_ns) * static_cast<int64_t>(weight) /
+             static_cast<int64_t>(weights_left);
+    };
+    // After 60 % of it nothing new is sent, so that what was sent has time to end.
+    plan.stop_sending_ns = now_ns + part(end_ns_) * 6 / 10;
+    plan.deadline_ns = now_ns + part(end_ns_);
+    plan.last_deadline_ns = now_ns + part(last_ns_);
+  }
+
+  // The fixed batch, all of it sent at once; weighs as much as two loops.
   Status Offline() {
     const int prompts = request_.workload.num_prompts;
     LoadPlan plan = Plan(kOfflineStream, prompts, prompts);
-    const auto loops = static_cast<int64_t>(request_.workload.concurrency.size());
-    const int64_t now_ns = NowNs();
-    plan.deadline_ns = now_ns + (end_ns_ - now_ns) * 2 / (2 + loops);
+    SetDeadlines(2, 2 + request_.workload.concurrency.size(), plan);
+    plan.stop_sending_ns = INT64_MAX;
     PINION_ASSIGN(const LoadResult load, RunLoad(engine_, plan));
     PINION_TRY(AddOffline(load));
     engine_.DropPrefixCache();
@@ -116,17 +126,16 @@ class Measurement {
     return {};
   }
 
-  // Sends for its share of the time that is left, then waits for what it sent, as far as the end.
   Status ClosedLoop(size_t index, size_t loops_left) {
     const int clients = request_.workload.concurrency[index];
     LoadPlan plan =
         Plan(kFirstLoopStream + index, clients, std::max(clients, request_.workload.num_prompts));
-    const int64_t now_ns = NowNs(), left_ns = std::max<int64_t>(0, end_ns_ - now_ns);
-    plan.stop_sending_ns = now_ns + left_ns / static_cast<int64_t>(loops_left) * 6 / 10;
-    plan.deadline_ns = now_ns + left_ns / static_cast<int64_t>(loops_left);
+    SetDeadlines(1, loops_left, plan);
     PINION_ASSIGN(const LoadResult load, RunLoad(engine_, plan));
-    if (load.CompleteTraces().empty()) return TooSlow(StrCat("the loop of ", clients, " clients"));
+    const size_t before = result_.samples.size();
     AddServingSamples(load, clients, result_.samples);
+    if (result_.samples.size() == before)
+      return TooSlow(StrCat("the loop of ", clients, " clients"));
     if (load.cut) cut_.push_back(StrCat("loop of ", clients, " clients cut"));
     engine_.DropPrefixCache();
     return {};
@@ -134,8 +143,10 @@ class Measurement {
 
   tl::unexpected<Error> TooSlow(const std::string& what) const {
     return Fail(ErrorCode::kExhausted,
-                StrCat("no request of ", what, " ended within twice the trial's limit of ",
-                       request_.limit_s, " s; allow more with trial_limit, or shorten the load"));
+                StrCat("no request of ", what,
+                       " got as far as two tokens in its part of the trial's "
+                       "limit of ",
+                       request_.limit_s, " s; raise trial_limit, or shorten the load"));
   }
 
   void Add(const char* metric, int concurrency, double value) {
@@ -221,29 +232,32 @@ uint64_t PeakRssBytes() {
 }
 
 void AddServingSamples(const LoadResult& load, int concurrency, std::vector<MetricValue>& samples) {
-  const ServingSummary summary = Summarise(load.CompleteTraces());
-  std::vector<double> queue_s, prefill_s;
-  for (const ClientTrace& client : load.clients) {
-    if (!client.complete) continue;
-    queue_s.push_back(client.queue_s);
-    prefill_s.push_back(client.prefill_s);
-  }
+  const std::vector<RequestTrace> complete = load.CompleteTraces();
+  const ServingSummary summary = Summarise(complete.empty() ? load.TracesWithDecode() : complete);
+  if (summary.requests == 0) return;
   const auto add = [&](const char* metric, double value) {
     samples.push_back({metric, concurrency, value});
   };
   const auto add_quantile = [&](const char* metric, const std::vector<double>& values, double q) {
     if (const auto value = SupportedQuantile(values, q)) add(metric, *value);
   };
-  add("output_tokens_per_s", summary.output_tokens_per_s);
   add("ttft_s", Median(summary.ttft_s));
   if (!summary.tpot_s.empty()) add("tpot_s", Median(summary.tpot_s));
   if (!summary.itl_s.empty()) add("itl_s", Median(summary.itl_s));
+  add_quantile("itl_p90_s", summary.itl_s, 0.90);
+  add_quantile("itl_p99_s", summary.itl_s, 0.99);
+  if (complete.empty()) return;  // of requests that were cut off, the rest would be made up
+  std::vector<double> queue_s, prefill_s;
+  for (const ClientTrace& client : load.clients) {
+    if (!client.complete) continue;
+    queue_s.push_back(client.queue_s);
+    prefill_s.push_back(client.prefill_s);
+  }
+  add("output_tokens_per_s", summary.output_tokens_per_s);
   add("e2el_s", Median(summary.e2el_s));
   add("queue_s", Median(queue_s));
   add("prefill_s", Median(prefill_s));
   add_quantile("ttft_p90_s", summary.ttft_s, 0.90);
-  add_quantile("itl_p90_s", summary.itl_s, 0.90);
-  add_quantile("itl_p99_s", summary.itl_s, 0.99);
 }
 
 Result<TrialResult> MeasureTrial(Engine& engine, const TrialRequest& request, int64_t start_ns) {

@@ -24,8 +24,9 @@ Result<TrialResult> ReadTrialResult(const Json& object);
 
 // Starts the engine as asked and loads it: warm-up, the offline batch, then a closed loop at every
 // concurrency. `start_ns` is when the process began; the limit counts from there, but the load
-// always gets half of it, and every loop its first request, as long as that takes at most twice the
-// limit. A loop in which no request ended is an error.
+// always gets half of it, and may take another half where a phase would not see one request end.
+// What is cut off all the same is measured as far as it went (info "cut"); a phase without two
+// tokens of one request is an error.
 Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns);
 
 // The same on an engine that is ready.
@@ -34,7 +35,8 @@ Result<TrialResult> MeasureTrial(Engine& engine, const TrialRequest& request, in
 // Peak resident memory of this process so far (VmHWM).
 uint64_t PeakRssBytes();
 
-// One closed loop as samples ("ttft_s", "tpot_s", ... at that concurrency).
+// One load as samples ("ttft_s", "tpot_s", ... at that concurrency), from the requests that ended.
+// Where none did, TTFT and the gaps of those that were cut off after their second token; else none.
 struct LoadResult;
 void AddServingSamples(const LoadResult& load, int concurrency, std::vector<MetricValue>& samples);
 

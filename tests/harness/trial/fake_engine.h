@@ -52,7 +52,7 @@ class FakeEngine : public Engine {
     for (Live& live : live_) {
       if (live.aborted) {
         events.push_back(Event(live, FinishReason::kAborted, false));
-      } else if (!prefill || live.drawn == 0) {
+      } else if (!never_answers && (!prefill || live.drawn == 0)) {
         if (live.drawn == 0) stats_.prompt_tokens += live.request.prompt_ids.size();
         ++live.drawn;
         ++stats_.output_tokens;
@@ -66,8 +66,9 @@ class FakeEngine : public Engine {
   void SetScoreSink(ScoreSink) override {}
   void DropPrefixCache() override { ++cold_starts; }
 
-  int64_t step_ns = 0;      // how long a step takes
-  bool never_ends = false;  // no request ever finishes
+  int64_t step_ns = 0;         // how long a step takes
+  bool never_ends = false;     // no request ever finishes
+  bool never_answers = false;  // nor yields a token
   int cold_starts = 0;
   size_t most_live = 0;
   std::vector<std::vector<int32_t>> prompts;  // of every request so far
@@ -81,7 +82,7 @@ class FakeEngine : public Engine {
   };
 
   bool Done(const Live& live) const {
-    return !never_ends && live.drawn >= live.request.params.max_tokens;
+    return !never_ends && !never_answers && live.drawn >= live.request.params.max_tokens;
   }
 
   TokenEvent Event(const Live& live, FinishReason finish, bool has_token) const {

@@ -62,15 +62,32 @@ TEST(Trial, NoPromptIsMetTwice) {
   EXPECT_EQ(std::adjacent_find(engine.prompts.begin(), engine.prompts.end()), engine.prompts.end());
 }
 
-TEST(Trial, ALoadThatCannotEndInTimeIsCutOrRefusedWithTheWayOut) {
+TEST(Trial, ALoadThatDoesNotEndIsMeasuredAsFarAsItWent) {
   FakeEngine engine;
   engine.never_ends = true;
   engine.step_ns = 1'000'000;
   TrialRequest request = SmallRequest();
   request.limit_s = 0.2;
+  const int64_t start_ns = NowNs();
+  const auto result = MeasureTrial(engine, request, start_ns);
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_TRUE(engine.idle());
+  EXPECT_TRUE(Find(*result, "ttft_s", 1));
+  EXPECT_TRUE(Find(*result, "tpot_s", 3));
+  EXPECT_FALSE(Find(*result, "e2el_s", 1));  // no request ended
+  EXPECT_EQ(result->info.Find("cut")->array().size(), 3u);
+  EXPECT_TRUE(result->output_hash.empty());
+}
+
+TEST(Trial, APhaseWithoutTokensIsAnErrorThatNamesTheWayOut) {
+  FakeEngine engine;
+  engine.never_answers = true;
+  engine.step_ns = 1'000'000;
+  TrialRequest request = SmallRequest();
+  request.limit_s = 0.2;
   const auto result = MeasureTrial(engine, request, NowNs());
   ASSERT_FALSE(result);
-  EXPECT_THAT(result.error().message, HasSubstr("trial_limit"));
+  EXPECT_THAT(result.error().message, HasSubstr("raise trial_limit"));
 }
 
 TEST(Trial, ResultSurvivesTheWayThroughJson) {
