@@ -1,6 +1,8 @@
 // `pinion tokenize`: text, ids and chats through a model's tokenizer, line by line. And the hidden
 // `chat-helper`, which renders templates for the other commands.
 
+#include <time.h>
+
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -21,6 +23,14 @@ struct TokenizeOptions {
   std::string folder, input, output = "-";
   std::optional<std::string> chat_template, now;
 };
+
+// Empty where `text` begins with a date, as CLI11 wants it; the template's clock reads the rest.
+std::string CheckTime(const std::string& text) {
+  tm parsed{};
+  const char* rest = strptime(text.c_str(), "%Y-%m-%d", &parsed);
+  if (rest && (*rest == '\0' || *rest == 'T' || *rest == ' ')) return "";
+  return "'" + text + "' is no ISO time, such as 2025-03-04T09:05:07";
+}
 
 Result<std::string> ReadInput(const std::string& path) {
   if (path == "-")
@@ -72,8 +82,8 @@ void AddTokenize(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   cmd->add_option("--chat-template", options->chat_template,
                   "Jinja file to use instead of the model's template");
-  cmd->add_option("--now", options->now,
-                  "ISO time that templates see, such as 2025-03-04T09:05:07");
+  cmd->add_option("--now", options->now, "ISO time that templates see, such as 2025-03-04T09:05:07")
+      ->check(CheckTime);
   cmd->callback([options, &exit_code] {
     const Status done = RunTokenize(*options);
     exit_code = done ? 0 : Report(done.error());
