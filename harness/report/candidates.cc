@@ -80,18 +80,28 @@ Html FigureCell(const Candidate& candidate, const char* metric, int concurrency)
   return Tag("td", "number", cell);
 }
 
+// "for throughput", "for latency", or "recommended" where all objectives agree.
+Html Tags(const Results& results, const Candidate& candidate) {
+  Html tags;
+  size_t recommending = 0;
+  for (const Verdict& verdict : results.verdicts) {
+    if (verdict.recommended != candidate.id || !IsDecided(verdict)) continue;
+    tags += Tag("span", "tag", "for " + verdict.objective);
+    ++recommending;
+  }
+  const bool by_all = recommending > 0 && recommending == results.verdicts.size();
+  return by_all ? Tag("span", "tag", "recommended") : tags;
+}
+
 Html NameCell(const Results& results, const Candidate& candidate) {
-  Html cell = Tag("span", "name", SettingsText(candidate));
-  for (const Verdict& verdict : results.verdicts)
-    if (verdict.recommended == candidate.id && IsDecided(verdict))
-      cell += Tag("span", "tag", "for " + verdict.objective);
+  Html cell = Tag("span", "name", SettingsText(candidate)) + Tags(results, candidate);
   std::vector<std::string> notes;
   if (candidate.status == CandidateStatus::kDropped)
     notes.push_back("dropped: " + candidate.reason);
   if (!candidate.same_as.empty()) notes.push_back("also: " + Join(candidate.same_as, "; "));
   if (!candidate.suspect_reasons.empty())
     notes.push_back(StrCat(candidate.suspect_reasons.size(),
-                           " disturbed: ", candidate.suspect_reasons.front(),
+                           " disturbed samples: ", candidate.suspect_reasons.front(),
                            candidate.suspect_reasons.size() > 1 ? ", ..." : ""));
   for (const std::string& note : notes) cell += Tag("span", "small faint", note);
   return Tag("td", cell);

@@ -174,8 +174,10 @@ bool IsDecided(const Verdict& verdict) {
 Words InWords(const Results& results, const Verdict& verdict) {
   Words words{Headline(results, verdict), Gain(results, verdict), Confidence(results, verdict), "",
               TiedText(results, verdict)};
-  words.floor = verdict.floor > 0 ? StrCat("differences below ", Percent(verdict.floor),
-                                           " cannot be resolved here")
+  // Above 100 % a percentage says less than the factor.
+  const std::string floor =
+      verdict.floor < 1 ? Percent(verdict.floor) : "a factor of " + Significant(1 + verdict.floor);
+  words.floor = verdict.floor > 0 ? StrCat("differences below ", floor, " cannot be resolved here")
                                   : "too few rounds to say which differences can be resolved here";
   return words;
 }

@@ -182,16 +182,18 @@ TEST(VerdictWords, NeverClaimMoreThanTheVerdict) {
     EXPECT_EQ(words.gain, "") << Name(outcome);
     EXPECT_THAT(words.headline, Not(HasSubstr("0-1"))) << Name(outcome);
   }
+  verdict.floor = 1.5;
+  EXPECT_EQ(InWords(results, verdict).floor,
+            "differences below a factor of 2.50 cannot be resolved here");
   verdict.floor = 0;
   EXPECT_THAT(InWords(results, verdict).floor, HasSubstr("too few rounds"));
 }
 
 TEST(VerdictWords, AnswerNamesEachConfigurationOnce) {
   Results results = PlantedResults();
-  EXPECT_EQ(
-      Answer(results),
-      "threads_bind=0-1, isa=avx2 gives 42.0 % more tokens per second and 12.0 % better "
-      "balance of both; for latency keep the defaults.");
+  EXPECT_EQ(Answer(results),
+            "threads_bind=0-1, isa=avx2 gives 42.0 % more tokens per second and 12.0 % better "
+            "balance of both; for latency keep the defaults.");
   for (Verdict& verdict : results.verdicts) verdict.outcome = Outcome::kDefaultBest;
   EXPECT_THAT(Answer(results), HasSubstr("Keep the defaults: no other"));
   results.verdicts[0].outcome = Outcome::kTooFewRounds;
@@ -246,6 +248,15 @@ TEST(CandidateTables, ShowAllOfThem) {
     EXPECT_THAT(both, HasSubstr(SettingsText(candidate)));
   EXPECT_THAT(both, HasSubstr("out of memory"));
   EXPECT_THAT(both, HasSubstr("no trial has run yet"));
+}
+
+TEST(CandidateTables, TagWhatIsRecommendedAndForWhat) {
+  Results results = PlantedResults();
+  EXPECT_THAT(CandidateTable(results).markup(), HasSubstr(">for throughput<"));
+  for (Verdict& verdict : results.verdicts) verdict.recommended = 1;
+  EXPECT_THAT(CandidateTable(results).markup(), HasSubstr(">recommended<"));
+  for (Verdict& verdict : results.verdicts) verdict.outcome = Outcome::kTooFewRounds;
+  EXPECT_THAT(CandidateTable(results).markup(), Not(HasSubstr("class=\"tag\"")));
 }
 
 TEST(CandidateTables, AnEmptySweepIsSaidNotDrawn) {
