@@ -65,7 +65,8 @@ constexpr Dtype ActivationType(Dtype weights) {
 //                  bfloat16: [head_dim/2][block_tokens][2]   (pairs along the reduced dimension)
 //   V of one head  float32, float16: [block_tokens][head_dim];
 //                  bfloat16: [block_tokens/2][head_dim][2]
-// block_tokens is a multiple of 16, head_dim a multiple of 8. Slots never written are zero (not NaN).
+// block_tokens is a multiple of 16, head_dim a multiple of 8. Slots that no token was
+// written to may hold anything: no row sees them, nor any token after its own.
 constexpr size_t KvHeadBytes(Dtype dtype, size_t block_tokens, size_t head_dim) {
   return block_tokens * head_dim * SizeOf(dtype);  // of K alone, and of V alone
 }

@@ -3,6 +3,7 @@
 // The table of a vector ISA. Include the ISA's vector first.
 
 #include "kernels/impl/attention.inl.h"
+#include "kernels/impl/attention_merge.inl.h"
 #include "kernels/impl/gemm.inl.h"
 #include "kernels/impl/kv.inl.h"
 #include "kernels/impl/rowwise.inl.h"

@@ -59,6 +59,20 @@ struct Scene {
     Round(v);
   }
 
+  // Overwrites every slot of the last blocks from position `begin` on, of all heads.
+  void FillSlotsFrom(int64_t begin, float value) {
+    const std::vector<float> filler(shape.head_dim, value);
+    for (size_t p = static_cast<size_t>(begin); p < blocks * shape.block_tokens; ++p) {
+      std::byte* block =
+          cache.data() + static_cast<size_t>(table[p / shape.block_tokens]) * block_bytes;
+      for (size_t head = 0; head < shape.kv_heads; ++head) {
+        TableFor(Isa::kScalar)
+            .kv_write({block, filler.data(), filler.data(), p % shape.block_tokens, head,
+                       shape.kv_heads, shape.block_tokens, shape.head_dim, shape.dtype});
+      }
+    }
+  }
+
   size_t rows() const { return shape.tokens * shape.group; }
   float scale() const { return 1 / std::sqrt(static_cast<float>(shape.head_dim)); }
 
@@ -150,6 +164,11 @@ double OperandRoundoff(Isa isa, Dtype cache) {
   return isa >= Isa::kAvx512Bf16 && cache == Dtype::kBf16 ? UnitRoundoff(Dtype::kBf16) : 0;
 }
 
+void ExpectSameBits(const std::vector<float>& got, const std::vector<float>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  EXPECT_EQ(std::memcmp(got.data(), want.data(), want.size() * sizeof(float)), 0);
+}
+
 class AttentionTest : public ::testing::TestWithParam<Isa> {
  protected:
   const Table& kernels_ = TableFor(GetParam());
@@ -200,6 +219,46 @@ TEST_P(AttentionTest, ChunksMatchDoubleUnderTheCausalMask) {
 TEST_P(AttentionTest, IgnoresTokensAfterTheQuery) {
   for (Dtype dtype : kDtypes) {
     CheckWholeAndSplit({5, 2, 32, 16, 1, 10, 90, dtype});
+  }
+}
+
+// Slots are recycled as they are: what an earlier request left behind the context, an overflow's
+// infinities and NaN among it, must reach no row, through keys or values.
+TEST_P(AttentionTest, IgnoresWhatLiesInSlotsBehindTheContext) {
+  for (Dtype dtype : kDtypes) {
+    for (const Shape& shape :
+         {Shape{1, 4, 128, 16, 2, 36, 37, dtype}, Shape{1, 3, 40, 64, 1, 0, 1, dtype},
+          Shape{1, 1, 64, 32, 2, 160, 161, dtype}, Shape{5, 2, 24, 16, 2, 130, 135, dtype},
+          Shape{1, 2, 72, 256, 1, 129, 130, dtype}, Shape{16, 4, 64, 48, 1, 47, 63, dtype}}) {
+      SCOPED_TRACE(::testing::Message() << shape);
+      Scene scene(kernels_, shape);
+      const std::vector<float> want = RunParts(kernels_, scene, {});
+      for (float leftover : {NAN, INFINITY, -INFINITY}) {
+        scene.FillSlotsFrom(shape.context_end, leftover);
+        ExpectSameBits(RunParts(kernels_, scene, {}), want);
+      }
+    }
+  }
+}
+
+// A later token of the same chunk must not reach the rows before it either: their outputs become
+// keys and values that other requests with the same prefix read.
+TEST_P(AttentionTest, IgnoresWhatLaterTokensHold) {
+  constexpr size_t kTokens = 7, kGroup = 3, kHeadDim = 72;
+  for (Dtype dtype : kDtypes) {
+    for (int64_t first : {0, 13, 125, 250}) {
+      SCOPED_TRACE(::testing::Message() << Name(dtype) << ", first " << first);
+      Scene scene(kernels_, {kTokens, kGroup, kHeadDim, 32, 2, first, first + 7, dtype});
+      const std::vector<float> want = RunParts(kernels_, scene, {});
+      for (int64_t token = 6; token > 0; --token) {
+        scene.FillSlotsFrom(first + token, token % 2 == 0 ? NAN : INFINITY);
+        std::vector<float> got = RunParts(kernels_, scene, {});
+        const auto seen = static_cast<size_t>(token) * kGroup * kHeadDim;
+        ExpectSameBits({got.begin(), got.begin() + static_cast<ptrdiff_t>(seen)},
+                       {want.begin(), want.begin() + static_cast<ptrdiff_t>(seen)});
+        EXPECT_FALSE(std::isfinite(got[seen])) << "the planted value must show where it is seen";
+      }
+    }
   }
 }
 

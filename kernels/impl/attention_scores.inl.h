@@ -1,0 +1,65 @@
+#pragma once
+
+// The first product of attention: queries by keys.
+
+#include "kernels/impl/attention_strip.inl.h"
+
+namespace pinion::kernels::impl {
+namespace {
+
+// scores[kRows][kWide vectors] = q . keys. Unlike in Tile, every vector of columns has a place of
+// its own: blocks may hold as few tokens as one vector, and one vector a tile would wait for its
+// sums. The next strip's keys are prefetched in step where `next` is given.
+template <typename Operand, int kRows>
+void ScoreTile(const typename Operand::X* q, const std::byte* const* keys,
+               const std::byte* const* next, size_t stride, size_t steps, float* scores) {
+  Vec sums[kRows][kWide];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kWide; ++c) sums[r][c] = Set(0);
+  }
+  for (size_t offset = 0; steps > 0; --steps, offset += stride, q += Operand::kStepK) {
+    if (next != nullptr) {
+#pragma GCC unroll 16
+      for (int c = 0; c < kWide; ++c) __builtin_prefetch(next[c] + offset, 0, 2);
+    }
+#pragma GCC unroll 2
+    for (size_t sub = 0; sub < Operand::kSubs; ++sub) {
+      Vec weights[kWide];
+#pragma GCC unroll 16
+      for (int c = 0; c < kWide; ++c) {
+        weights[c] = Operand::template Load<false>(keys[c] + offset, sub);
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        const Vec spread = Operand::Spread(q + r * kMaxHeadDim, sub);
+#pragma GCC unroll 16
+        for (int c = 0; c < kWide; ++c) {
+          sums[r][c] = Operand::MultiplyAdd(weights[c], spread, sums[r][c]);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kWide; ++c) Store(scores + r * kStripTokens + c * kLanes, sums[r][c]);
+  }
+}
+
+template <typename Operand>
+void Scores(const AttentionArgs& args, const Strip& strip, const Strip& next, size_t rows,
+            Scratch<Operand>& scratch) {
+  const size_t stride = args.block_tokens * Operand::kBytes;
+  const size_t steps = args.head_dim / Operand::kStepK;
+  for (size_t v = 0; v * kLanes < strip.tokens; v += kWide) {
+    ForRowGroups<kTileRows>(rows, [&]<int kRows>(size_t row) {
+      ScoreTile<Operand, kRows>(scratch.q[row], strip.keys + v, row == 0 ? next.keys + v : nullptr,
+                                stride, steps, &scratch.scores[row][v * kLanes]);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace pinion::kernels::impl
