@@ -89,6 +89,40 @@ void Store(void* dst, Dtype dst_type, const float* x, size_t n) {
   for (size_t i = 0; i < n; ++i) Put(dst, dst_type, i, x[i]);
 }
 
+template <typename Dst, typename Src>
+void ConvertAs(std::byte* dst, const std::byte* src, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    Src from;
+    Dst to;
+    std::memcpy(&from, src + i * sizeof(Src), sizeof(Src));
+    Narrow(Widen(from), to);
+    std::memcpy(dst + i * sizeof(Dst), &to, sizeof(Dst));
+  }
+}
+
+template <typename Dst>
+void ConvertTo(std::byte* dst, const std::byte* src, Dtype src_type, size_t n) {
+  switch (src_type) {
+    case Dtype::kF32:
+      return ConvertAs<Dst, float>(dst, src, n);
+    case Dtype::kBf16:
+      return ConvertAs<Dst, Bf16>(dst, src, n);
+    case Dtype::kF16:
+      return ConvertAs<Dst, F16>(dst, src, n);
+  }
+}
+
+void Convert(std::byte* dst, Dtype dst_type, const std::byte* src, Dtype src_type, size_t n) {
+  switch (dst_type) {
+    case Dtype::kF32:
+      return ConvertTo<float>(dst, src, src_type, n);
+    case Dtype::kBf16:
+      return ConvertTo<Bf16>(dst, src, src_type, n);
+    case Dtype::kF16:
+      return ConvertTo<F16>(dst, src, src_type, n);
+  }
+}
+
 float LogSumExp(const float* x, size_t n) {
   float max = x[0];
   for (size_t i = 1; i < n; ++i) max = x[i] > max ? x[i] : max;
@@ -210,6 +244,7 @@ const Table kScalarTable = {
     .relu = Relu,
     .add = Add,
     .store = Store,
+    .convert = Convert,
     .log_sum_exp = LogSumExp,
     .argmax = ArgMax,
     .kv_write = KvWrite,

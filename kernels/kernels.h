@@ -38,7 +38,8 @@ constexpr size_t PackedBlockBytes(Dtype dtype, size_t k) {
 void PackBlock(std::byte* dst, Dtype dst_type, const std::byte* src, Dtype src_type,
                size_t src_stride, size_t rows, size_t k);
 
-// Plain conversion of n contiguous elements between types (embedding rows, norm weights, biases).
+// Plain conversion of n contiguous elements between types (embedding rows, norm weights, biases), as
+// PackBlock's by the best usable ISA: all give the same bits, but for a NaN's.
 void Convert(std::byte* dst, Dtype dst_type, const std::byte* src, Dtype src_type, size_t n);
 
 // ---- GEMM -----------------------------------------------------------------------------------
@@ -140,6 +141,8 @@ struct Table {
   void (*add)(float* y, const float* x, size_t n);
   // dst[i] = x[i], converted
   void (*store)(void* dst, Dtype dst_type, const float* x, size_t n);
+  // dst[i] = src[i], from any type to any other, neither pointer aligned
+  void (*convert)(std::byte* dst, Dtype dst_type, const std::byte* src, Dtype src_type, size_t n);
   // log(sum(exp(x[i]))), computed stably; n >= 1
   float (*log_sum_exp)(const float* x, size_t n);
   // index of the largest x[i], the lowest where equal; NaN never wins; n >= 1

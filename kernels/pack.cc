@@ -3,46 +3,19 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/impl/half.inl.h"
 #include "kernels/kernels.h"
 
 namespace pinion::kernels {
 namespace {
+
+// Asked for ahead of each row: the hardware follows fewer streams than a block has rows.
+constexpr size_t kPrefetchBytes = 256;
 
 // Packing goes through a tile of one k-step, already in the destination's type: 64 rows x 128 bytes
 // of float32 are 8 KiB, a quarter of the smallest L1.
 struct alignas(64) Tile {
   std::byte bytes[kBlockN][kPadK * sizeof(float)];
 };
-
-// Unaligned sources are legal (a safetensors file aligns nothing), hence memcpy.
-template <typename T>
-T Load(const std::byte* p) {
-  T value;
-  std::memcpy(&value, p, sizeof(T));
-  return value;
-}
-
-template <typename Dst, typename Src>
-void ConvertAs(std::byte* dst, const std::byte* src, size_t n) {
-  for (size_t i = 0; i < n; ++i) {
-    Dst value;
-    impl::Narrow(impl::Widen(Load<Src>(src + i * sizeof(Src))), value);
-    std::memcpy(dst + i * sizeof(Dst), &value, sizeof(Dst));
-  }
-}
-
-template <typename Dst>
-void ConvertTo(std::byte* dst, const std::byte* src, Dtype src_type, size_t n) {
-  switch (src_type) {
-    case Dtype::kF32:
-      return ConvertAs<Dst, float>(dst, src, n);
-    case Dtype::kBf16:
-      return ConvertAs<Dst, Bf16>(dst, src, n);
-    case Dtype::kF16:
-      return ConvertAs<Dst, F16>(dst, src, n);
-  }
-}
 
 __m128i LoadFour(const std::byte* p) { return _mm_load_si128(reinterpret_cast<const __m128i*>(p)); }
 
@@ -69,11 +42,33 @@ void TransposeWords(std::byte* dst, const Tile& tile, size_t columns) {
   }
 }
 
+// Columns [0, 8) of 8 rows of 2-byte units: dst[column][8 rows], columns dst_stride bytes apart.
+void TransposeEight(std::byte* dst, size_t dst_stride, const std::byte* src, size_t src_stride) {
+  __m128i rows[8], pairs[8], fours[8];
+  for (size_t i = 0; i < 8; ++i) rows[i] = LoadFour(src + i * src_stride);
+  for (size_t i = 0; i < 4; ++i) {  // pairs[i]: columns 0 to 3 of rows 2i, 2i + 1; [i + 4]: 4 to 7
+    pairs[i] = _mm_unpacklo_epi16(rows[2 * i], rows[2 * i + 1]);
+    pairs[i + 4] = _mm_unpackhi_epi16(rows[2 * i], rows[2 * i + 1]);
+  }
+  for (size_t i = 0; i < 4; ++i) {  // fours[i]: columns 2i, 2i + 1 of rows 0 to 3; [i + 4]: 4 to 7
+    const size_t from = i / 2 * 4;
+    const bool high = i % 2 != 0;
+    const __m128i a = pairs[from], b = pairs[from + 1], c = pairs[from + 2], d = pairs[from + 3];
+    fours[i] = high ? _mm_unpackhi_epi32(a, b) : _mm_unpacklo_epi32(a, b);
+    fours[i + 4] = high ? _mm_unpackhi_epi32(c, d) : _mm_unpacklo_epi32(c, d);
+  }
+  for (size_t i = 0; i < 4; ++i) {
+    StoreFour(dst + 2 * i * dst_stride, _mm_unpacklo_epi64(fours[i], fours[i + 4]));
+    StoreFour(dst + (2 * i + 1) * dst_stride, _mm_unpackhi_epi64(fours[i], fours[i + 4]));
+  }
+}
+
 // dst[column][64 rows] = tile[row][column], in units of 2 bytes: float16 keeps no pairs.
 void TransposeHalves(std::byte* dst, const Tile& tile, size_t columns) {
-  for (size_t column = 0; column < columns; ++column) {
-    for (size_t row = 0; row < kBlockN; ++row) {
-      std::memcpy(dst + (column * kBlockN + row) * 2, &tile.bytes[row][column * 2], 2);
+  for (size_t column = 0; column < columns; column += 8) {
+    for (size_t row = 0; row < kBlockN; row += 8) {
+      TransposeEight(dst + (column * kBlockN + row) * 2, kBlockN * 2, &tile.bytes[row][column * 2],
+                     sizeof(tile.bytes[0]));
     }
   }
 }
@@ -81,18 +76,12 @@ void TransposeHalves(std::byte* dst, const Tile& tile, size_t columns) {
 }  // namespace
 
 void Convert(std::byte* dst, Dtype dst_type, const std::byte* src, Dtype src_type, size_t n) {
+  static const auto convert = TableFor(UsableIsas().back()).convert;
   if (n == 0) return;
   if (dst_type == src_type) {
     std::memcpy(dst, src, n * SizeOf(dst_type));
-    return;
-  }
-  switch (dst_type) {
-    case Dtype::kF32:
-      return ConvertTo<float>(dst, src, src_type, n);
-    case Dtype::kBf16:
-      return ConvertTo<Bf16>(dst, src, src_type, n);
-    case Dtype::kF16:
-      return ConvertTo<F16>(dst, src, src_type, n);
+  } else {
+    convert(dst, dst_type, src, src_type, n);
   }
 }
 
@@ -104,8 +93,11 @@ void PackBlock(std::byte* dst, Dtype dst_type, const std::byte* src, Dtype src_t
     const size_t live = std::min(kPadK, k - begin);
     for (size_t row = 0; row < rows; ++row) {
       const std::byte* from = src + (row * src_stride + begin) * SizeOf(src_type);
+      for (size_t ahead = 0; ahead < kPadK * SizeOf(src_type); ahead += 64) {
+        __builtin_prefetch(from + kPrefetchBytes + ahead, 0, 2);
+      }
       Convert(tile.bytes[row], dst_type, from, src_type, live);
-      std::memset(tile.bytes[row] + live * size, 0, (kPadK - live) * size);
+      if (live < kPadK) std::memset(tile.bytes[row] + live * size, 0, (kPadK - live) * size);
     }
     std::byte* to = dst + begin * kBlockN * size;
     if (dst_type == Dtype::kF16) {

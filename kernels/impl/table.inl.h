@@ -4,6 +4,7 @@
 
 #include "kernels/impl/attention.inl.h"
 #include "kernels/impl/attention_merge.inl.h"
+#include "kernels/impl/convert.inl.h"
 #include "kernels/impl/gemm.inl.h"
 #include "kernels/impl/kv.inl.h"
 #include "kernels/impl/rowwise.inl.h"
@@ -26,6 +27,7 @@ constexpr Table MakeTable(Isa isa) {
       .relu = Relu,
       .add = Add,
       .store = StoreRow,
+      .convert = Convert,
       .log_sum_exp = LogSumExp,
       .argmax = ArgMax,
       .kv_write = KvWrite,

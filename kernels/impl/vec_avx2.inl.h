@@ -98,6 +98,10 @@ void StoreBf16First(Bf16* p, Vec v, size_t n) {
   __builtin_memcpy(p, &halves, n * sizeof(Bf16));
 }
 
+void StoreF16(F16* p, Vec v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+
 // ---- Storage types as 32-bit lanes ------------------------------------------------------------
 
 inline Vec WidenBf16(const Bf16* p) {

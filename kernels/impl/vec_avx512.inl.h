@@ -73,6 +73,11 @@ void StoreBf16First(Bf16* p, Vec v, size_t n) {
   _mm256_mask_storeu_epi16(p, FirstLanes(n), ToBf16(v));
 }
 
+void StoreF16(F16* p, Vec v) {
+  const __m256i halves = _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), halves);
+}
+
 // ---- Storage types as 32-bit lanes ------------------------------------------------------------
 
 inline Vec WidenBf16(const Bf16* p) {
