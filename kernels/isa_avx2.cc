@@ -3,9 +3,12 @@
 #include "kernels/impl/vec_avx2.inl.h"
 //
 #include "kernels/impl/table.inl.h"
+//
+#include "kernels/impl/probe.inl.h"
 
 namespace pinion::kernels::impl {
 
 const Table kAvx2Table = MakeTable<OperandBf16Widened>(Isa::kAvx2);
+const Probes kAvx2Probes = MakeProbes(Isa::kAvx2, nullptr);
 
 }  // namespace pinion::kernels::impl

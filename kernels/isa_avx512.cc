@@ -3,9 +3,12 @@
 #include "kernels/impl/vec_avx512.inl.h"
 //
 #include "kernels/impl/table.inl.h"
+//
+#include "kernels/impl/probe.inl.h"
 
 namespace pinion::kernels::impl {
 
 const Table kAvx512Table = MakeTable<OperandBf16Widened>(Isa::kAvx512);
+const Probes kAvx512Probes = MakeProbes(Isa::kAvx512, nullptr);
 
 }  // namespace pinion::kernels::impl

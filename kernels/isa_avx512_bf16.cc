@@ -3,6 +3,8 @@
 #include "kernels/impl/vec_avx512.inl.h"
 //
 #include "kernels/impl/table.inl.h"
+//
+#include "kernels/impl/probe.inl.h"
 
 namespace pinion::kernels::impl {
 namespace {
@@ -33,5 +35,8 @@ struct OperandBf16 {
 }  // namespace
 
 const Table kAvx512Bf16Table = MakeTable<OperandBf16>(Isa::kAvx512Bf16);
+// A lane holds two products.
+const Probes kAvx512Bf16Probes =
+    MakeProbes(Isa::kAvx512Bf16, ProbeMultiply<OperandBf16, 4>);
 
 }  // namespace pinion::kernels::impl

@@ -5,6 +5,7 @@
 
 #include "kernels/impl/half.inl.h"
 #include "kernels/impl/kv.inl.h"
+#include "kernels/impl/probes.h"
 #include "kernels/impl/tables.h"
 
 namespace pinion::kernels::impl {
@@ -230,7 +231,60 @@ void AttentionMerge(const AttentionMergeArgs& args) {
   }
 }
 
+// ---- Probes -----------------------------------------------------------------------------------
+
+// What the compiler makes of plain loops on the oldest x86-64: four lanes, no fused multiply-add.
+typedef float Four __attribute__((vector_size(16)));
+
+void Opaque(Four& v) { asm volatile("" : "+x"(v)); }
+
+uint64_t ProbeMultiply(size_t steps) {
+  constexpr size_t kChains = 12;
+  Four factor = {0.5f, 0.5f, 0.5f, 0.5f}, sums[kChains] = {};
+  Opaque(factor);
+#pragma GCC unroll 12
+  for (size_t i = 0; i < kChains; ++i) Opaque(sums[i]);  // or one would do for all
+  for (size_t step = 0; step < steps; ++step) {
+#pragma GCC unroll 12
+    for (size_t i = 0; i < kChains; ++i) sums[i] = sums[i] * factor + factor;
+  }
+#pragma GCC unroll 12
+  for (size_t i = 0; i < kChains; ++i) Opaque(sums[i]);
+  return steps * kChains * 4 * 2;
+}
+
+uint64_t ProbeExp(size_t steps) {
+  float x = -3.5f;
+  for (size_t step = 0; step < steps; ++step) {
+    asm volatile("" : "+x"(x));
+    float result = std::exp(x);
+    asm volatile("" : "+x"(result));
+  }
+  return steps;
+}
+
+template <size_t ahead>
+void ProbeRead(const std::byte* src, size_t bytes) {
+  for (const std::byte* end = src + bytes; src < end; src += 64) {
+    if (ahead > 0) __builtin_prefetch(src + ahead);
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 64; i += sizeof(Four)) {
+      Four v = *reinterpret_cast<const Four*>(src + i);
+      Opaque(v);
+    }
+  }
+}
+
 }  // namespace
+
+const Probes kScalarProbes = {
+    .isa = Isa::kScalar,
+    .multiply_f32 = ProbeMultiply,
+    .multiply_bf16 = nullptr,
+    .exp_f32 = ProbeExp,
+    .read = ProbeRead<0>,
+    .stream = ProbeRead<kProbeAhead>,
+};
 
 const Table kScalarTable = {
     .isa = Isa::kScalar,

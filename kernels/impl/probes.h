@@ -1,0 +1,14 @@
+#pragma once
+
+#include "kernels/probe.h"
+
+namespace pinion::kernels::impl {
+
+// One per isa_<name>.cc. (AMX has tiles of its own, and vectors like kAvx512Bf16: see ProbesFor.)
+extern const Probes kScalarProbes;
+extern const Probes kAvx2Probes;
+extern const Probes kAvx512Probes;
+extern const Probes kAvx512Bf16Probes;
+uint64_t ProbeAmxTiles(size_t steps);
+
+}  // namespace pinion::kernels::impl

@@ -1,0 +1,40 @@
+#pragma once
+
+// Loops that show what a CPU can do at most, to compare kernels with: arithmetic on registers alone
+// and reads that do nothing else. No memory but what is passed in, no threads, no errors. Callers
+// time them; each runs for some microseconds per thousand steps.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/isa.h"
+
+namespace pinion::kernels {
+
+// The loops of one ISA path, with that path's instructions.
+struct Probes {
+  Isa isa;
+
+  // `steps` rounds of independent multiply-adds; returns how many floating-point operations that
+  // was (a multiply-add counts as two). Vectors of float32:
+  uint64_t (*multiply_f32)(size_t steps);
+  // Products of bfloat16 added up in float32, by the instruction made for it (VDPBF16PS, TDPBF16PS);
+  // nullptr where there is none: bfloat16 is then widened, and float32's rate bounds it.
+  uint64_t (*multiply_bf16)(size_t steps);
+
+  // e^x as attention computes it; returns how many.
+  uint64_t (*exp_f32)(size_t steps);
+
+  // Reads [src, src + bytes) once, in order; src 64-byte aligned, bytes a multiple of kProbeChunk.
+  void (*read)(const std::byte* src, size_t bytes);    // for caches
+  void (*stream)(const std::byte* src, size_t bytes);  // for memory: asks kProbeAhead bytes ahead
+};
+
+inline constexpr size_t kProbeChunk = 1024;
+// Far enough to cover memory's latency at a core's rate (175 ns x 39 GB/s = 6.8 KB).
+inline constexpr size_t kProbeAhead = 8192;
+
+// The loops of one usable ISA; asking for one that is not in UsableIsas() aborts.
+const Probes& ProbesFor(Isa isa);
+
+}  // namespace pinion::kernels
