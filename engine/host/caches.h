@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pinion {
+
+// One cache that a CPU reads data through.
+struct Cache {
+  int level = 0;  // 1 is nearest
+  uint64_t bytes = 0;
+  std::vector<int> cpus;  // online ones that share it, ascending
+};
+
+// The data caches of one CPU, nearest first, as sysfs tells; empty where it does not. A virtual
+// machine may be told of a share only, or of more than it gets. `root` stands for "/".
+std::vector<Cache> CachesOf(int cpu, const std::string& root = "/");
+
+}  // namespace pinion

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/model/spec.h"
+#include "kernels/types.h"
+
+namespace pinion {
+
+// What a step cannot do without: bytes that have to come from memory once, and floating-point
+// operations. Whatever takes longer bounds the step (its roof). Sums of steps bound sums of times.
+struct StepCost {
+  uint64_t weight_bytes = 0;  // as packed, padding and norms included
+  uint64_t kv_bytes = 0;      // keys and values of every token that is seen, over all layers
+  uint64_t flops = 0;         // of projections and attention; a multiply-add counts as two
+
+  uint64_t bytes() const { return weight_bytes + kv_bytes; }
+  StepCost& operator+=(const StepCost& other);
+};
+
+// Counts from shapes alone, exactly. Left out, each far below a thousandth: embedding rows (one a
+// token), activations, norms, rotary embedding and softmax.
+class CostModel {
+ public:
+  // dtype: of weights and KV. Sums over all ranks, whose heads may hold the same KV twice.
+  CostModel(const DecoderSpec& spec, kernels::Dtype dtype, int ranks);
+
+  // The weights, read once by a step however many rows it has; the head only where logits are
+  // wanted.
+  StepCost Weights(bool with_head) const;
+
+  // The rest of `rows` consecutive tokens of one sequence from `first_position` on, which see
+  // everything before them; logits are wanted of `logit_rows` of them.
+  StepCost Rows(size_t first_position, size_t rows, size_t logit_rows) const;
+
+ private:
+  uint64_t layer_weight_bytes_ = 0, head_bytes_ = 0;  // of all layers; of the head
+  uint64_t kv_bytes_per_token_ = 0;
+  uint64_t flops_per_row_ = 0, flops_per_logit_row_ = 0;
+  uint64_t flops_per_seen_token_ = 0;  // by one row, over all layers
+};
+
+}  // namespace pinion

@@ -1,0 +1,75 @@
+#include "engine/model/cost.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/model/preset.h"
+
+namespace pinion {
+namespace {
+
+using kernels::Dtype;
+
+DecoderSpec Preset(const std::string& name) { return ReadSpec(PresetConfig(name).value()).value(); }
+
+// Llama-3.2-1B: 16 layers of hidden 2048; 32 query and 8 KV heads of 64; MLP 8192; 128,256 words.
+// No dimension needs padding.
+constexpr uint64_t kQkv = 3072 * 2048, kO = 2048 * 2048, kMlp = 3 * 8192 * 2048;
+constexpr uint64_t kLayers = 16, kHead = 128256ull * 2048;
+
+TEST(Cost, WeightsOfABigModelAsCountedByHand) {
+  const CostModel cost(Preset("llama-3.2-1b"), Dtype::kBf16, 1);
+  const uint64_t norms = (2 * kLayers + 1) * 2048 * 4;  // float32
+  const uint64_t body = kLayers * 2 * (kQkv + kO + kMlp) + norms;
+  EXPECT_EQ(cost.Weights(false).weight_bytes, body);
+  EXPECT_EQ(cost.Weights(true).weight_bytes, body + 2 * kHead);
+  EXPECT_EQ(cost.Weights(true).weight_bytes, 2'471'763'968u);
+  EXPECT_EQ(cost.Weights(true).flops, 0u);
+}
+
+TEST(Cost, OneDecodedTokenAsCountedByHand) {
+  const StepCost cost = CostModel(Preset("llama-3.2-1b"), Dtype::kBf16, 1).Rows(999, 1, 1);
+  EXPECT_EQ(cost.kv_bytes, 1000u * 32 * 1024);  // 16 layers x K, V x 8 heads x 64 x 2 bytes
+  const uint64_t linear = 2 * kLayers * (kQkv + kO + kMlp) + 2 * kHead;
+  const uint64_t attention = 1000 * kLayers * 32 * 64 * 4;
+  EXPECT_EQ(cost.flops, linear + attention);
+  EXPECT_EQ(cost.weight_bytes, 0u);
+}
+
+// A prompt of 512 in one step: 512 x 513 / 2 pairs of tokens, one row of logits.
+TEST(Cost, APromptAsCountedByHand) {
+  const StepCost cost = CostModel(Preset("llama-3.2-1b"), Dtype::kBf16, 1).Rows(0, 512, 1);
+  EXPECT_EQ(cost.kv_bytes, 512u * 32 * 1024);
+  EXPECT_EQ(cost.flops, 512 * 2 * kLayers * (kQkv + kO + kMlp) + 2 * kHead +
+                            131'328ull * kLayers * 32 * 64 * 4);
+}
+
+TEST(Cost, ChunksComputeWhatTheWholeDoes) {
+  const CostModel model(Preset("qwen2.5-0.5b"), Dtype::kBf16, 1);
+  StepCost chunks = model.Rows(0, 100, 0);
+  chunks += model.Rows(100, 28, 0);
+  chunks += model.Rows(128, 72, 1);
+  EXPECT_EQ(chunks.flops, model.Rows(0, 200, 1).flops);
+  EXPECT_EQ(chunks.kv_bytes, model.Rows(0, 100, 0).kv_bytes + model.Rows(0, 128, 0).kv_bytes +
+                                 model.Rows(0, 200, 0).kv_bytes);
+}
+
+// OPT-125M: plain MLP, as many KV heads as heads, biases.
+TEST(Cost, APlainMlpMultipliesTwice) {
+  const StepCost cost = CostModel(Preset("opt-125m"), Dtype::kF16, 1).Rows(0, 1, 0);
+  const uint64_t layer = 4 * 768 * 768 + 2 * 3072 * 768;
+  EXPECT_EQ(cost.flops, 12 * (2 * layer + 12 * 64 * 4));
+  EXPECT_EQ(cost.kv_bytes, 12u * 2 * 12 * 64 * 2);
+}
+
+// Two ranks share Qwen's two KV heads; four must hold each twice. Arithmetic stays the same.
+TEST(Cost, RanksThatHoldTheSameKvReadItEach) {
+  const DecoderSpec spec = Preset("qwen2.5-0.5b");
+  const StepCost one = CostModel(spec, Dtype::kBf16, 1).Rows(9, 1, 1);
+  EXPECT_EQ(CostModel(spec, Dtype::kBf16, 2).Rows(9, 1, 1).kv_bytes, one.kv_bytes);
+  const StepCost four = CostModel(spec, Dtype::kBf16, 4).Rows(9, 1, 1);
+  EXPECT_EQ(four.kv_bytes, 2 * one.kv_bytes);
+  EXPECT_EQ(four.flops, one.flops);
+}
+
+}  // namespace
+}  // namespace pinion
