@@ -11,6 +11,7 @@ namespace pinion::harness {
 // Each Add... declares one subcommand with its flags; when it is chosen, its callback runs it and
 // sets exit_code (0 done, 1 failed, 2 bad usage). One file per command: cmd_<name>.cc.
 void AddTopo(CLI::App& app, int& exit_code);
+void AddProbe(CLI::App& app, int& exit_code);     // this machine's ceilings
 void AddModel(CLI::App& app, int& exit_code);     // make, info
 void AddRun(CLI::App& app, int& exit_code);
 void AddScore(CLI::App& app, int& exit_code);

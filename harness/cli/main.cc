@@ -14,6 +14,7 @@ namespace {
 // In the order that --help lists them.
 const std::vector<void (*)(CLI::App&, int&)> kCommands = {
     AddTopo,
+    AddProbe,
     AddModel,
     AddRun,
     AddScore,

@@ -1,0 +1,52 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "engine/base/file.h"
+#include "harness/cli/commands.h"
+#include "harness/probe/probe.h"
+
+namespace pinion::harness {
+namespace {
+
+struct ProbeFlags {
+  ProbeOptions options;
+  bool json = false;
+  std::string out;  // empty: none
+};
+
+Status Probe(const ProbeFlags& flags) {
+  const bool show = isatty(STDERR_FILENO) != 0;
+  PINION_ASSIGN(const ProbeResult result, RunProbe(flags.options, [&](const std::string& what) {
+                  if (show) std::fprintf(stderr, "\r\033[Kmeasuring: %s", what.c_str());
+                }));
+  if (show) std::fputs("\r\033[K", stderr);
+  const std::string json = ToJson(result).Dump(2) + "\n";
+  if (!flags.out.empty()) PINION_TRY(WriteFile(flags.out, json));
+  const char* no_colour = std::getenv("NO_COLOR");  // https://no-color.org
+  const bool colour = isatty(STDOUT_FILENO) && !(no_colour && *no_colour);
+  std::fputs(flags.json ? json.c_str() : Draw(result, colour).c_str(), stdout);
+  if (std::fflush(stdout) == 0) return {};
+  return Fail(ErrorCode::kIo, "cannot write the result to standard output");
+}
+
+}  // namespace
+
+// `pinion probe`: exit 0 done, 1 the machine refuses to be measured, 2 bad usage.
+void AddProbe(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<ProbeFlags>();
+  auto* command = app.add_subcommand("probe", "Measure what this machine can do at most");
+  command->add_flag("--json", flags->json, "print JSON instead of tables");
+  command->add_option("--out", flags->out, "also write the JSON to this file");
+  command->add_option("--seconds", flags->options.seconds, "about how long to measure, 1 to 60")
+      ->capture_default_str();
+  command->callback([flags, &exit_code] {
+    const Status done = Probe(*flags);
+    exit_code = done ? 0 : Report(done.error());
+  });
+}
+
+}  // namespace pinion::harness

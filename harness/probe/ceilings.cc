@@ -1,0 +1,68 @@
+#include "harness/probe/ceilings.h"
+
+#include <algorithm>
+
+#include "engine/base/strings.h"
+#include "engine/host/budget.h"
+#include "harness/probe/rate.h"
+#include "kernels/probe.h"
+
+namespace pinion::harness {
+namespace {
+
+// Larger than what the caches of all sockets would keep.
+constexpr uint64_t kReadBytes = uint64_t{1} << 30;
+constexpr Effort kReadEffort{4, 0.025}, kComputeEffort{4, 0.0125};
+constexpr size_t kMultiplySteps = 2000;
+
+class TeamCeilings final : public CeilingProbe {
+ public:
+  TeamCeilings(Team team, Arena arena, const kernels::Probes& probes, kernels::Dtype dtype)
+      : team_(std::move(team)), arena_(std::move(arena)), probes_(probes), dtype_(dtype) {
+    for (size_t i = 0; i < team_.size(); ++i) own_parts_.push_back({i});
+  }
+
+  Ceilings Measure() override {
+    if (!touched_) arena_.Touch(team_);
+    touched_ = true;
+    Ceilings ceilings;
+    ceilings.read_bytes_per_s =
+        BestStreamRate(team_, kReadEffort, arena_, own_parts_, probes_.stream);
+    ceilings.flops_per_s = Rate(probes_.multiply_f32);
+    // Its own instruction is not always the faster one.
+    if (dtype_ == kernels::Dtype::kBf16 && probes_.multiply_bf16)
+      ceilings.flops_per_s = std::max(ceilings.flops_per_s, Rate(probes_.multiply_bf16));
+    return ceilings;
+  }
+
+  uint64_t memory_bytes() const override { return arena_.parts() * arena_.bytes_per_part(); }
+
+ private:
+  double Rate(uint64_t (*multiply)(size_t)) {
+    return team_.BestRate(kComputeEffort, [multiply](size_t) { return multiply(kMultiplySteps); });
+  }
+
+  Team team_;
+  Arena arena_;
+  const kernels::Probes& probes_;
+  const kernels::Dtype dtype_;
+  std::vector<std::vector<size_t>> own_parts_;  // thread t reads part t
+  bool touched_ = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<CeilingProbe>> CeilingProbe::Start(const Plan& plan, kernels::Isa isa,
+                                                          kernels::Dtype dtype) {
+  const uint64_t free_bytes = AvailableMemoryBytes();
+  if (free_bytes < 2 * kReadBytes)
+    return Fail(ErrorCode::kExhausted,
+                StrCat("measuring bandwidth takes ", FormatBytes(kReadBytes), ", and only ",
+                       FormatBytes(free_bytes), " are free; give less --kv-cache-space"));
+  PINION_ASSIGN(Team team, Team::Start(plan));
+  PINION_ASSIGN(Arena arena, Arena::Allocate(team.size(), kReadBytes / team.size()));
+  return std::make_unique<TeamCeilings>(std::move(team), std::move(arena), kernels::ProbesFor(isa),
+                                        dtype);
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "engine/base/result.h"
+#include "engine/host/binding.h"
+#include "kernels/isa.h"
+#include "kernels/types.h"
+
+namespace pinion::harness {
+
+// What bounds a step on certain threads.
+struct Ceilings {
+  double read_bytes_per_s = 0;  // from memory
+  double flops_per_s = 0;       // of the fastest instruction for a type that an ISA path has
+};
+
+// A short probe to be run beside a measurement, again and again: machines change their pace.
+class CeilingProbe {
+ public:
+  // On the threads of `plan`, for weights of `dtype` on `isa`. Reserves memory, of which the first
+  // Measure makes use; an error where too little is free. Thread rule: that of Ranks, beside whose
+  // teams of the same plan it may live, as long as their Run is not being called.
+  static Result<std::unique_ptr<CeilingProbe>> Start(const Plan& plan, kernels::Isa isa,
+                                                     kernels::Dtype dtype);
+  virtual ~CeilingProbe() = default;
+
+  virtual Ceilings Measure() = 0;              // takes 0.15 s, the first time longer
+  virtual uint64_t memory_bytes() const = 0;   // resident from the first Measure on
+};
+
+}  // namespace pinion::harness

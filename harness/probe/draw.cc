@@ -1,0 +1,204 @@
+// What `pinion probe` shows a person: a section per kind of limit, a line per figure.
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "engine/base/strings.h"
+#include "harness/probe/probe.h"
+#include "harness/topo/styled_text.h"
+
+namespace pinion::harness {
+namespace {
+
+constexpr size_t kLabelColumns = 28, kNumberColumns = 14, kBarColumns = 40;
+constexpr size_t kTextColumns = 96;
+
+// Three significant digits.
+std::string Number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, value < 10 ? "%.2f" : value < 100 ? "%.1f" : "%.0f", value);
+  return text;
+}
+
+std::string Threads(size_t count) { return StrCat(count, count == 1 ? " thread" : " threads"); }
+
+class Drawing {
+ public:
+  Drawing(const ProbeResult& result, bool colour) : result_(result), colour_(colour) {}
+
+  std::string Draw() {
+    Put(Line().Add(result_.machine.name, Style::kBold));
+    Put(Line().Add(StrCat(Threads(Most()), ", cpu ", FormatCpuList(result_.plan.ranks[0].cpus),
+                          " · measured in ", Number(result_.elapsed_s), " s")));
+    Memory();
+    Nodes();
+    Caches();
+    Arithmetic();
+    BetweenThreads();
+    NotMeasured();
+    return std::move(text_);
+  }
+
+ private:
+  StyledText Line() const { return StyledText(colour_); }
+  void Put(const StyledText& line) { text_ += line.text() + "\n"; }
+  size_t Most() const { return static_cast<size_t>(result_.plan.total_threads()); }
+
+  void Heading(const std::string& title, const std::string& unit) {
+    text_ += "\n";
+    Put(Line().Add(title, Style::kBold).Add("  " + unit, Style::kDim));
+  }
+
+  static void AddNumber(StyledText& line, const std::string& text, Style style = Style::kPlain) {
+    const size_t width = DisplayWidth(text);
+    line.Pad(line.width() + (width < kNumberColumns ? kNumberColumns - width : 1)).Add(text, style);
+  }
+
+  void Memory() {
+    Heading("memory, read", "GB/s");
+    double most = 0;
+    for (const ReadRate& rate : result_.reads) most = std::max(most, rate.bytes_per_s);
+    for (const ReadRate& rate : result_.reads) {
+      StyledText line = Line();
+      line.Add("  " + Threads(rate.cpus.size())).Pad(kLabelColumns);
+      AddNumber(line, Number(rate.bytes_per_s / 1e9));
+      std::string bar;
+      const auto length = static_cast<size_t>(kBarColumns * rate.bytes_per_s / most + 0.5);
+      for (size_t i = 0; i < length; ++i) bar += "▇";
+      Put(line.Add("   ").Add(bar, Style::kRank));
+    }
+  }
+
+  // One line per node whose threads read, one column per node that is read; not for a single node,
+  // which says nothing new.
+  void Nodes() {
+    if (result_.nodes.size() < 2) return;
+    Heading("memory, node by node", "GB/s");
+    std::map<int, std::map<int, double>> rates;
+    for (const NodeRate& rate : result_.nodes)
+      rates[rate.cpu_node][rate.memory_node] = rate.bytes_per_s;
+    StyledText header = Line();
+    header.Pad(kLabelColumns);
+    for (const auto& [node, ignored] : rates)
+      AddNumber(header, StrCat("memory ", node), Style::kDim);
+    Put(header);
+    for (const auto& [node, row] : rates) {
+      StyledText line = Line();
+      line.Add(StrCat("  cores of node ", node)).Pad(kLabelColumns);
+      for (const auto& [memory, rate] : row) AddNumber(line, Number(rate / 1e9));
+      Put(line);
+    }
+  }
+
+  // A table with a column for one thread and one for all.
+  using Row = std::map<size_t, double>;  // by threads
+  void Columns() {
+    StyledText line = Line();
+    line.Pad(kLabelColumns);
+    AddNumber(line, Threads(1), Style::kDim);
+    if (Most() > 1) AddNumber(line, Threads(Most()), Style::kDim);
+    Put(line);
+  }
+  void PutRow(const std::string& label, const Row& row, double scale) {
+    StyledText line = Line();
+    line.Add("  " + label).Pad(kLabelColumns);
+    for (size_t threads : Most() > 1 ? std::vector<size_t>{1, Most()} : std::vector<size_t>{1}) {
+      const auto found = row.find(threads);
+      AddNumber(line, found == row.end() ? "-" : Number(found->second / scale));
+    }
+    Put(line);
+  }
+
+  void Caches() {
+    if (result_.caches.empty()) return;
+    Heading("caches, read", "GB/s");
+    Columns();
+    std::map<int, Row> rows;
+    std::map<int, uint64_t> sizes;
+    for (const CacheRate& rate : result_.caches) {
+      rows[rate.level][static_cast<size_t>(rate.threads)] = rate.bytes_per_s;
+      sizes[rate.level] = rate.cache_bytes;
+    }
+    for (const auto& [level, row] : rows)
+      PutRow(StrCat("L", level, ", ", FormatBytes(sizes[level])), row, 1e9);
+  }
+
+  void Arithmetic() {
+    Heading("multiply-adds", "GFLOP/s");
+    Columns();
+    std::map<std::pair<kernels::Isa, kernels::Dtype>, Row> compute;
+    for (const ComputeRate& rate : result_.compute)
+      compute[{rate.isa, rate.dtype}][static_cast<size_t>(rate.threads)] = rate.flops_per_s;
+    for (const auto& [key, row] : compute)
+      PutRow(StrCat(kernels::Name(key.first), " ", kernels::Name(key.second)), row, 1e9);
+    Heading("exponentials, float32", "1e9/s");
+    Columns();
+    std::map<kernels::Isa, Row> exps;
+    for (const ExpRate& rate : result_.exps)
+      exps[rate.isa][static_cast<size_t>(rate.threads)] = rate.per_s;
+    for (const auto& [isa, row] : exps) PutRow(kernels::Name(isa), row, 1e9);
+  }
+
+  void PutTime(const std::string& label, double ns, const std::string& note = "") {
+    StyledText line = Line();
+    line.Add("  " + label).Pad(kLabelColumns);
+    AddNumber(line, ns < 10'000 ? Number(ns) + " ns" : Number(ns / 1e3) + " µs");
+    if (!note.empty()) line.Add("   " + note, Style::kDim);
+    Put(line);
+  }
+
+  void BetweenThreads() {
+    if (!result_.barrier_ns) return;
+    Heading("between threads", "");
+    PutTime("spin barrier", *result_.barrier_ns, Threads(Most()));
+    PutTime("fork and join", *result_.fork_join_ns, Threads(Most()));
+    PutTime("wake-up", *result_.wake_ns, "of a thread that sleeps in the kernel, median");
+    std::vector<Distance> sorted = result_.distances;
+    std::sort(sorted.begin(), sorted.end(), [](const Distance& a, const Distance& b) {
+      return a.one_way_ns < b.one_way_ns;
+    });
+    const auto put = [&](const char* label, const Distance& distance) {
+      PutTime(label, distance.one_way_ns,
+              StrCat("cpu ", distance.cpu, " to ", distance.other_cpu, ", a cache line one way"));
+    };
+    if (sorted.size() == 1) return put("core to core", sorted[0]);
+    put("nearest cores", sorted.front());
+    put("median", sorted[sorted.size() / 2]);
+    put("farthest cores", sorted.back());
+  }
+
+  void NotMeasured() {
+    Heading("not measured", "");
+    for (const Missing& missing : result_.missing) {
+      StyledText line = Line();
+      line.Add("  " + missing.what);
+      if (line.width() + 3 > kLabelColumns) {
+        Put(line);
+        line = Line();
+      }
+      line.Pad(kLabelColumns).Add(" ");
+      bool first = true;
+      for (const std::string& word : Split(missing.why, ' ')) {
+        if (!first && line.width() + 1 + DisplayWidth(word) > kTextColumns) {
+          Put(line);
+          line = Line();
+          line.Pad(kLabelColumns);
+        }
+        line.Add(" " + word, Style::kDim);
+        first = false;
+      }
+      Put(line);
+    }
+  }
+
+  const ProbeResult& result_;
+  const bool colour_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string Draw(const ProbeResult& result, bool colour) { return Drawing(result, colour).Draw(); }
+
+}  // namespace pinion::harness

@@ -1,0 +1,226 @@
+#include "harness/probe/probe.h"
+
+#include <algorithm>
+#include <set>
+
+#include "engine/base/clock.h"
+#include "engine/base/strings.h"
+#include "harness/probe/plan.h"
+#include "harness/probe/rate.h"
+#include "harness/probe/threads.h"
+#include "kernels/probe.h"
+
+namespace pinion::harness {
+namespace {
+
+using kernels::Dtype;
+using kernels::Isa;
+using kernels::Probes;
+
+constexpr uint64_t kArenaBytes = uint64_t{2} << 30;  // of all parts: no cache keeps much of it
+constexpr size_t kMostPairs = 128;
+constexpr size_t kMultiplySteps = 2000, kExpSteps = 500;  // some 10 us each
+constexpr size_t kCacheBiteBytes = size_t{256} << 10;
+
+std::string CountThreads(size_t count) {
+  return StrCat(count, count == 1 ? " thread" : " threads");
+}
+
+class Session {
+ public:
+  Session(const ProbeOptions& options, const std::function<void(const std::string&)>& progress)
+      : options_(options), progress_(progress), start_ns_(NowNs()) {}
+
+  Result<ProbeResult> Run() {
+    PINION_TRY(Examine());
+    ChooseEffort();
+    PINION_TRY(MeasureThreads());
+    PINION_TRY(MeasureOnTeams());
+    PINION_TRY(MeasureNodes());
+    NameMissing();
+    result_.elapsed_s = SecondsSince(start_ns_);
+    return std::move(result_);
+  }
+
+ private:
+  Status Examine() {
+    PINION_ASSIGN(result_.machine, ThisMachine());
+    if (!result_.machine.this_system)
+      return Fail(ErrorCode::kUsage, StrCat("'", result_.machine.name,
+                                            "' is not this machine and cannot be measured; unset "
+                                            "HWLOC_SYNTHETIC and HWLOC_XMLFILE"));
+    PINION_ASSIGN(result_.budget, ComputeBudget(result_.machine));
+    PINION_ASSIGN(result_.plan, MakePlan(result_.machine, result_.budget, {}));
+    cpus_ = result_.plan.ranks[0].cpus;
+    for (int cpu : cpus_) nodes_.push_back(result_.machine.Find(cpu)->node);
+    probes_ = &kernels::ProbesFor(kernels::UsableIsas().back());
+    return {};
+  }
+
+  std::set<int> DistinctNodes() const { return {nodes_.begin(), nodes_.end()}; }
+
+  // Spreads the time over the figures to come.
+  void ChooseEffort() {
+    const size_t isas = kernels::UsableIsas().size(), nodes = DistinctNodes().size();
+    const size_t rates = ThreadCounts(cpus_.size()).size() + 2 * (3 * isas + 3) +
+                         (nodes > 1 ? nodes * nodes : 0) + 2;
+    const double pairs = static_cast<double>(Pairs(cpus_, kMostPairs).size());
+    // A tenth goes to pairs of cores, a fifth to touching memory and to teams that start.
+    effort_.sample_s = std::clamp(0.7 * options_.seconds / static_cast<double>(rates) /
+                                      effort_.samples, 0.002, 0.2);
+    pair_effort_.sample_s = std::clamp(
+        0.1 * options_.seconds / std::max(1.0, pairs) / pair_effort_.samples, 0.002, 0.05);
+  }
+
+  // ---- Between threads.
+  Status MeasureThreads() {
+    if (cpus_.size() < 2) return {};
+    progress_("distance between cores");
+    for (const auto& [cpu, other] : Pairs(cpus_, kMostPairs)) {
+      PINION_ASSIGN(Team pair, Team::Start({cpu, other}));
+      result_.distances.push_back({cpu, other, OneWayNs(pair, pair_effort_)});
+      if (!result_.wake_ns) result_.wake_ns = WakeNs(pair);
+    }
+    PINION_ASSIGN(Team team, Team::Start(cpus_));
+    result_.barrier_ns = BarrierNs(team, effort_);
+    result_.fork_join_ns = ForkJoinNs(team, effort_);
+    return {};
+  }
+
+  // ---- Rates, by number of threads. One arena for all: part i lies near cpus_[i].
+  Status MeasureOnTeams() {
+    const uint64_t bytes = std::min<uint64_t>(kArenaBytes, AvailableMemoryBytes() / 4);
+    PINION_ASSIGN(arena_, Arena::Allocate(cpus_.size(), bytes / cpus_.size()));
+    if (arena_.bytes_per_part() == 0)
+      return Fail(ErrorCode::kExhausted,
+                  StrCat("only ", FormatBytes(AvailableMemoryBytes()),
+                         " of memory are free, want 4 MiB a thread or more"));
+    {
+      PINION_ASSIGN(Team everybody, Team::Start(cpus_));
+      arena_.Touch(everybody);
+    }
+    for (size_t threads : ThreadCounts(cpus_.size())) {
+      const std::vector<int> cpus(cpus_.begin(), cpus_.begin() + static_cast<ptrdiff_t>(threads));
+      progress_(CountThreads(threads));
+      PINION_ASSIGN(Team team, Team::Start(cpus));
+      const std::vector<int> nodes(nodes_.begin(), nodes_.begin() + static_cast<ptrdiff_t>(threads));
+      result_.reads.push_back({cpus, BestStreamRate(team, effort_, arena_,
+                                                    PartsOfThreads(nodes, nodes_),
+                                                    probes_->stream)});
+      if (threads != 1 && threads != cpus_.size()) continue;
+      MeasureCaches(team, cpus);
+      for (Isa isa : kernels::UsableIsas()) MeasureCompute(team, kernels::ProbesFor(isa));
+    }
+    return {};
+  }
+
+  void MeasureCaches(Team& team, const std::vector<int>& cpus) {
+    uint64_t nearer_bytes = 0;
+    for (const Cache& cache : CachesOf(cpus[0])) {
+      const uint64_t bytes = CacheReadBytes(cache, nearer_bytes, cpus);
+      nearer_bytes = cache.bytes;
+      if (bytes == 0 || bytes > arena_.bytes_per_part()) {
+        Miss(StrCat("L", cache.level, " read by ", CountThreads(cpus.size())),
+             StrCat("half of each thread's share of ", FormatBytes(cache.bytes),
+                    bytes == 0 ? " fits the cache before it" : " is more than the memory it reads"));
+        continue;
+      }
+      const uint64_t repeats = std::max<uint64_t>(1, kCacheBiteBytes / bytes);
+      const double rate = team.BestRate(effort_, [&](size_t thread) {
+        for (uint64_t i = 0; i < repeats; ++i) probes_->read(arena_.part(thread), bytes);
+        return repeats * bytes;
+      });
+      result_.caches.push_back(
+          {cache.level, cache.bytes, bytes, static_cast<int>(team.size()), rate});
+    }
+  }
+
+  void MeasureCompute(Team& team, const Probes& probes) {
+    const int threads = static_cast<int>(team.size());
+    const auto rate = [&](uint64_t (*probe)(size_t), size_t steps) {
+      return team.BestRate(effort_, [probe, steps](size_t) { return probe(steps); });
+    };
+    result_.compute.push_back(
+        {probes.isa, Dtype::kF32, threads, rate(probes.multiply_f32, kMultiplySteps)});
+    if (probes.multiply_bf16)
+      result_.compute.push_back(
+          {probes.isa, Dtype::kBf16, threads, rate(probes.multiply_bf16, kMultiplySteps)});
+    result_.exps.push_back({probes.isa, threads, rate(probes.exp_f32, kExpSteps)});
+  }
+
+  // ---- Every node's threads from every node's memory.
+  Status MeasureNodes() {
+    if (DistinctNodes().size() < 2) {
+      const ReadRate& all = result_.reads.back();
+      result_.nodes.push_back({nodes_[0], nodes_[0], static_cast<int>(all.cpus.size()),
+                               all.bytes_per_s});
+      return {};
+    }
+    for (int cpu_node : DistinctNodes()) {
+      progress_(StrCat("node ", cpu_node));
+      std::vector<int> cpus;
+      for (size_t i = 0; i < cpus_.size(); ++i)
+        if (nodes_[i] == cpu_node) cpus.push_back(cpus_[i]);
+      PINION_ASSIGN(Team team, Team::Start(cpus));
+      for (int memory_node : DistinctNodes()) {
+        auto parts = PartsOfThreads(std::vector<int>(cpus.size(), memory_node), nodes_);
+        // More threads than the other node has parts: they read what the first ones read, much later.
+        for (size_t t = 0; t < parts.size(); ++t)
+          if (parts[t].empty()) parts[t] = {parts[0].rbegin(), parts[0].rend()};
+        result_.nodes.push_back(
+            {cpu_node, memory_node, static_cast<int>(cpus.size()),
+             BestStreamRate(team, effort_, arena_, parts, probes_->stream)});
+      }
+    }
+    return {};
+  }
+
+  // ---- What there is no figure of.
+  void Miss(std::string what, std::string why) {
+    result_.missing.push_back({std::move(what), std::move(why)});
+  }
+
+  void NameMissing() {
+    const std::vector<Isa>& usable = kernels::UsableIsas();
+    for (int i = 0; i < kernels::kIsaCount; ++i)
+      if (const auto isa = static_cast<Isa>(i);
+          std::find(usable.begin(), usable.end(), isa) == usable.end())
+        Miss(kernels::Name(isa), "this CPU, or what its operating system allows, lacks it");
+    if (cpus_.size() < 2)
+      Miss("barrier, fork and join, wake-up, distance", "the budget has one core, they take two");
+    if (CachesOf(cpus_[0]).empty())
+      Miss("cache bandwidth", "the operating system does not tell the sizes of caches");
+    for (const NumaNode& node : result_.machine.nodes)
+      if (!DistinctNodes().contains(node.id))
+        Miss(StrCat("node ", node.id), node.cpus.empty() ? "it has no CPUs"
+                                                         : "none of its CPUs is in the budget");
+    if (result_.budget.cpu_quota &&
+        *result_.budget.cpu_quota < static_cast<double>(result_.budget.cpus.size()))
+      Miss("more threads", StrCat("the quota is ", *result_.budget.cpu_quota, " CPUs"));
+    Miss("power, clock rate, cache misses", "read from hardware counters, which this probe does not use");
+  }
+
+  const ProbeOptions& options_;
+  const std::function<void(const std::string&)>& progress_;
+  const int64_t start_ns_;
+  Effort effort_, pair_effort_;
+  const Probes* probes_ = nullptr;  // whose reads are used
+  std::vector<int> cpus_, nodes_;   // thread i runs on cpus_[i], of node nodes_[i]
+  Arena arena_;
+  ProbeResult result_;
+};
+
+}  // namespace
+
+Status Validate(const ProbeOptions& options) {
+  if (options.seconds >= 1 && options.seconds <= 60) return {};
+  return Fail(ErrorCode::kUsage, StrCat("--seconds is ", options.seconds, ", want 1 to 60"));
+}
+
+Result<ProbeResult> RunProbe(const ProbeOptions& options,
+                             const std::function<void(const std::string&)>& progress) {
+  PINION_TRY(Validate(options));
+  return Session(options, progress).Run();
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+#include "engine/host/binding.h"
+#include "kernels/isa.h"
+#include "kernels/types.h"
+
+namespace pinion::harness {
+
+struct ProbeOptions {
+  double seconds = 10;  // about how long to measure in all, 1 to 60
+};
+Status Validate(const ProbeOptions& options);  // kUsage
+
+// Bytes per second read from memory by one thread on each of `cpus`, each from its own node.
+struct ReadRate {
+  std::vector<int> cpus;
+  double bytes_per_s = 0;
+};
+
+// The same by the threads of one NUMA node, from the memory of one.
+struct NodeRate {
+  int cpu_node = 0, memory_node = 0;
+  int threads = 0;
+  double bytes_per_s = 0;
+};
+
+// Reads that a cache serves. Threads that share it share `read_bytes`.
+struct CacheRate {
+  int level = 0;
+  uint64_t cache_bytes = 0, read_bytes = 0;  // its size; what each thread reads again and again
+  int threads = 0;
+  double bytes_per_s = 0;
+};
+
+// Multiply-adds from registers, a multiply-add counted as two.
+struct ComputeRate {
+  kernels::Isa isa;
+  kernels::Dtype dtype;
+  int threads = 0;
+  double flops_per_s = 0;
+};
+
+// e^x in float32, as attention computes it.
+struct ExpRate {
+  kernels::Isa isa;
+  int threads = 0;
+  double per_s = 0;
+};
+
+struct Distance {
+  int cpu = 0, other_cpu = 0;
+  double one_way_ns = 0;  // of a cache line
+};
+
+struct Missing {
+  std::string what, why;
+};
+
+// What this machine can do at most, as far as it was measured.
+struct ProbeResult {
+  Machine machine;
+  Budget budget;
+  Plan plan;  // the threads: one per physical core
+  std::vector<ReadRate> reads;
+  std::vector<NodeRate> nodes;
+  std::vector<CacheRate> caches;
+  std::vector<ComputeRate> compute;
+  std::vector<ExpRate> exps;
+  std::optional<double> barrier_ns, fork_join_ns, wake_ns;  // between threads
+  std::vector<Distance> distances;
+  std::vector<Missing> missing;
+  double elapsed_s = 0;
+};
+
+// Measures on the CPUs of the budget, one thread per physical core. `progress` is told what comes
+// next. Errors: an imagined machine, too little memory, CPUs that cannot be used.
+Result<ProbeResult> RunProbe(const ProbeOptions& options,
+                             const std::function<void(const std::string& what)>& progress);
+
+// {"machine":{...},"threads","cpus","elapsed_s","memory_read":[{"threads","cpus","bytes_per_s"}],
+//  "nodes":[{"cpu_node","memory_node","threads","bytes_per_s"}],
+//  "caches":[{"level","cache_bytes","read_bytes","threads","bytes_per_s"}],
+//  "compute":[{"isa","dtype","threads","flops_per_s"}],"exp":[{"isa","threads","exps_per_s"}],
+//  "barrier_ns","fork_join_ns","wake_ns","distances":[{"cpus","one_way_ns"}],
+//  "missing":[{"what","why"}]}; what was not measured is null or left out, and named in "missing".
+Json ToJson(const ProbeResult& result);
+
+// The same for a person, in at most 100 columns. `colour`: with ANSI escapes.
+std::string Draw(const ProbeResult& result, bool colour);
+
+}  // namespace pinion::harness

@@ -1,0 +1,101 @@
+#include "harness/probe/probe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <set>
+
+#include "engine/host/team.h"
+#include "harness/probe/ceilings.h"
+
+namespace pinion::harness {
+namespace {
+
+using testing::HasSubstr;
+
+const ProbeResult& Probed() {
+  static const ProbeResult result = [] {
+    ProbeOptions options;
+    options.seconds = 1;
+    auto probed = RunProbe(options, [](const std::string&) {});
+    EXPECT_TRUE(probed) << probed.error().message;
+    return std::move(*probed);
+  }();
+  return result;
+}
+
+// Every item has the keys, and what its key's unit says is positive.
+void ExpectItems(const Json& json, const char* array, std::initializer_list<const char*> keys,
+                 const char* figure) {
+  ASSERT_TRUE(json.Find(array) && json.Find(array)->is_array()) << array;
+  EXPECT_FALSE(json.Find(array)->array().empty()) << array;
+  for (const Json& item : json.Find(array)->array()) {
+    for (const char* key : keys) EXPECT_TRUE(item.Find(key)) << array << "." << key;
+    ASSERT_TRUE(item.Find(figure) && item.Find(figure)->is_number()) << array << "." << figure;
+    EXPECT_GT(item.Find(figure)->number(), 0) << array << "." << figure;
+  }
+}
+
+TEST(Probe, JsonHoldsItsSchema) {
+  const Json json = Json::Parse(ToJson(Probed()).Dump()).value();
+  ExpectItems(json, "memory_read", {"threads", "cpus"}, "bytes_per_s");
+  ExpectItems(json, "nodes", {"cpu_node", "memory_node", "threads"}, "bytes_per_s");
+  ExpectItems(json, "compute", {"isa", "dtype", "threads"}, "flops_per_s");
+  ExpectItems(json, "exp", {"isa", "threads"}, "exps_per_s");
+  for (const char* key : {"elapsed_s", "threads"}) EXPECT_GT(json.Find(key)->number(), 0) << key;
+  for (const char* key : {"barrier_ns", "fork_join_ns", "wake_ns", "machine", "cpus", "distances"})
+    EXPECT_TRUE(json.Find(key)) << key;
+  for (const Json& item : json.Find("missing")->array())
+    for (const char* key : {"what", "why"}) EXPECT_FALSE(item.Find(key)->string().empty()) << key;
+}
+
+TEST(Probe, MeasuresEveryUsableIsa) {
+  std::set<kernels::Isa> compute, exps;
+  for (const ComputeRate& rate : Probed().compute) compute.insert(rate.isa);
+  for (const ExpRate& rate : Probed().exps) exps.insert(rate.isa);
+  const auto& usable = kernels::UsableIsas();
+  EXPECT_EQ(compute, std::set<kernels::Isa>(usable.begin(), usable.end()));
+  EXPECT_EQ(exps, compute);
+}
+
+TEST(Probe, WhatIsNotMeasuredIsNamed) {
+  const std::string text = Draw(Probed(), false);
+  for (const Missing& missing : Probed().missing) EXPECT_THAT(text, HasSubstr(missing.what));
+  EXPECT_EQ(Probed().barrier_ns.has_value(), Probed().plan.total_threads() > 1);
+  EXPECT_EQ(Probed().distances.empty(), Probed().plan.total_threads() == 1);
+  for (int i = 0; i < kernels::kIsaCount; ++i) {
+    const auto isa = static_cast<kernels::Isa>(i);
+    EXPECT_THAT(text, HasSubstr(kernels::Name(isa)));  // measured or missing
+  }
+}
+
+TEST(Probe, ImpossibleDurationsAreRefused) {
+  for (double seconds : {0.0, -1.0, 61.0}) {
+    const auto status = Validate({seconds});
+    ASSERT_FALSE(status) << seconds;
+    EXPECT_EQ(status.error().code, ErrorCode::kUsage);
+    EXPECT_THAT(status.error().message, HasSubstr("want 1 to 60"));
+  }
+}
+
+// The short probe of a plan with two ranks' worth of threads, beside another team of this thread.
+TEST(Ceilings, AreMeasuredOnThePlansThreads) {
+  Plan plan;
+  plan.ranks.push_back({0, {}, {}, 1});
+  plan.ranks.push_back({1, {}, {}, 1});
+  const auto ranks = Ranks::Start(plan);
+  ASSERT_TRUE(ranks) << ranks.error().message;
+  auto probe = CeilingProbe::Start(plan, kernels::Isa::kScalar, kernels::Dtype::kBf16);
+  ASSERT_TRUE(probe) << probe.error().message;
+  const Ceilings ceilings = (*probe)->Measure();
+  EXPECT_GT(ceilings.read_bytes_per_s, 0);
+  EXPECT_GT(ceilings.flops_per_s, 0);
+  EXPECT_EQ((*probe)->memory_bytes(), uint64_t{1} << 30);
+  std::atomic<int> ran{0};
+  (*ranks)->Run([&](const Worker&) { ++ran; });
+  EXPECT_EQ(ran, 2);
+}
+
+}  // namespace
+}  // namespace pinion::harness
