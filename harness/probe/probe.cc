@@ -17,7 +17,6 @@ using kernels::Dtype;
 using kernels::Isa;
 using kernels::Probes;
 
-constexpr uint64_t kArenaBytes = uint64_t{2} << 30;  // of all parts: no cache keeps much of it
 constexpr size_t kMostPairs = 128;
 constexpr size_t kMultiplySteps = 2000, kExpSteps = 500;  // some 10 us each
 constexpr size_t kCacheBiteBytes = size_t{256} << 10;
@@ -89,7 +88,7 @@ class Session {
 
   // ---- Rates, by number of threads. One arena for all: part i lies near cpus_[i].
   Status MeasureOnTeams() {
-    const uint64_t bytes = std::min<uint64_t>(kArenaBytes, AvailableMemoryBytes() / 4);
+    const uint64_t bytes = std::min<uint64_t>(options_.memory_bytes, AvailableMemoryBytes() / 4);
     PINION_ASSIGN(arena_, Arena::Allocate(cpus_.size(), bytes / cpus_.size()));
     if (arena_.bytes_per_part() == 0)
       return Fail(ErrorCode::kExhausted,

@@ -16,6 +16,8 @@ namespace pinion::harness {
 
 struct ProbeOptions {
   double seconds = 10;  // about how long to measure in all, 1 to 60
+  // Memory that is read, over all threads: far more than caches keep, or the figures are theirs.
+  uint64_t memory_bytes = uint64_t{2} << 30;
 };
 Status Validate(const ProbeOptions& options);  // kUsage
 

@@ -18,6 +18,7 @@ const ProbeResult& Probed() {
   static const ProbeResult result = [] {
     ProbeOptions options;
     options.seconds = 1;
+    options.memory_bytes = 64 << 20;  // touched in no time; the speed does not matter here
     auto probed = RunProbe(options, [](const std::string&) {});
     EXPECT_TRUE(probed) << probed.error().message;
     return std::move(*probed);
@@ -72,7 +73,7 @@ TEST(Probe, WhatIsNotMeasuredIsNamed) {
 
 TEST(Probe, ImpossibleDurationsAreRefused) {
   for (double seconds : {0.0, -1.0, 61.0}) {
-    const auto status = Validate({seconds});
+    const auto status = Validate({.seconds = seconds});
     ASSERT_FALSE(status) << seconds;
     EXPECT_EQ(status.error().code, ErrorCode::kUsage);
     EXPECT_THAT(status.error().message, HasSubstr("want 1 to 60"));
