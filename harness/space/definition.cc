@@ -196,7 +196,8 @@ Status FromJson(const Json& object, Definition& definition) {
   };
   PINION_TRY(ReadList(object, "objectives", to_objective, definition.objectives));
   PINION_TRY(ReadSeconds(object, "budget", definition.budget_s));
-  PINION_TRY(ReadSeconds(object, "trial_limit", definition.trial_limit_s));
+  if (object.Find("trial_limit"))
+    PINION_TRY(ReadSeconds(object, "trial_limit", definition.trial_limit_s.emplace()));
   PINION_TRY(ReadInt(object, "rounds", definition.rounds));
   if (const Json* seed = object.Find("seed")) {
     if (!seed->is_int() || seed->integer() < 0)
@@ -210,7 +211,7 @@ Status FromJson(const Json& object, Definition& definition) {
 Status Validate(const Definition& definition) {
   PINION_TRY(Validate(definition.workload));
   PINION_TRY(CheckRange("rounds", definition.rounds, 1, kMaxRounds));
-  if (!(definition.budget_s > 0) || !(definition.trial_limit_s > 0))
+  if (!(definition.budget_s > 0) || !(definition.trial_limit_s.value_or(1) > 0))
     return Fail(ErrorCode::kUsage, "'budget' and 'trial_limit' must be above 0 seconds");
   const std::set<Objective> unique(definition.objectives.begin(), definition.objectives.end());
   if (unique.empty() || unique.size() != definition.objectives.size())
@@ -244,7 +245,7 @@ Json ToJson(const Definition& definition) {
   object.Set("budget", definition.budget_s);
   object.Set("rounds", definition.rounds);
   object.Set("seed", definition.seed);
-  object.Set("trial_limit", definition.trial_limit_s);
+  if (definition.trial_limit_s) object.Set("trial_limit", *definition.trial_limit_s);
   return object;
 }
 

@@ -48,9 +48,10 @@ struct Definition {
   std::vector<Objective> objectives = {Objective::kThroughput, Objective::kLatency,
                                        Objective::kBalanced};
   double budget_s = 1800;
-  int rounds = 12;
+  int rounds = 8;
   uint64_t seed = 1;
-  double trial_limit_s = 60;  // a trial's load is cut to end by then; twice that is a hang
+  std::optional<double> trial_limit_s;  // a trial's load is cut to end by then; unset: what lets
+                                        // the rounds fit the budget (TrialLimit in harness/sweep)
 };
 
 // Overwrites what `object` names. Unknown keys, wrong types and values out of range are kUsage

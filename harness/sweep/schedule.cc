@@ -26,6 +26,12 @@ uint64_t RoundSeed(uint64_t seed, int round, bool confirmation) {
          (confirmation ? 1 : 0);
 }
 
+double TrialLimitSeconds(const Definition& definition, size_t contestants) {
+  if (definition.trial_limit_s) return *definition.trial_limit_s;
+  const double trials = static_cast<double>(contestants) * definition.rounds;
+  return std::clamp(0.8 * definition.budget_s / trials, 8.0, 120.0);
+}
+
 double MeanTrialSeconds(const std::vector<TrialRow>& trials) {
   double seconds = 0;
   for (const TrialRow& trial : trials) seconds += trial.seconds;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "harness/space/definition.h"
 #include "harness/store/store.h"
 
 namespace pinion::harness {
@@ -33,6 +34,11 @@ struct RoundPlan {
 // `trials`: what is done so far; `contestants`: trials of a whole round from now on.
 RoundPlan PlanRounds(const std::vector<TrialRow>& trials, size_t contestants, int rounds_done,
                      int wanted, double budget_s);
+
+// How long a trial may take: what the definition says, else what lets all rounds of `contestants`
+// trials fit 80 % of the budget (the rest confirms), from 8 s (below that, start and warm-up are
+// most of a trial) to 120 s (more tokens would say little more than more rounds).
+double TrialLimitSeconds(const Definition& definition, size_t contestants);
 
 // Mean seconds of one trial; 0 where none was run.
 double MeanTrialSeconds(const std::vector<TrialRow>& trials);

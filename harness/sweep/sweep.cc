@@ -15,9 +15,9 @@
 namespace pinion::harness {
 namespace {
 
-// A child that lives for so many trial limits hangs. A slow start (weights from a cold disk) and a
-// slow machine must fit in.
-constexpr double kHangLimits = 5;
+// A child that lives for so many trial limits hangs, once its weights could be loaded from a slow
+// disk: a disturbed machine must fit in.
+constexpr double kHangLimits = 5, kSlowDiskBytesPerS = 50e6;
 
 std::string ShortHash(const std::string& text) {
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
@@ -63,6 +63,7 @@ class Sweep {
     for (const CandidateRow& row : candidates_)
       if (!row.infeasible.empty())
         progress_.Note(StrCat("left out: ", row.label, ": ", row.infeasible));
+    PINION_TRY(SetTrialLimit());
     PINION_TRY(Save(false));
     PINION_TRY(RunRounds());
     if (end_ == SweepEnd::kDone) PINION_TRY(Confirm());
@@ -76,6 +77,19 @@ class Sweep {
     for (const CandidateRow& row : candidates_)
       if (row.infeasible.empty() && !HasFailed(trials_, row.id)) alive.push_back(row.id);
     return alive;
+  }
+
+  // Kept from the start on: a resume with another budget must not change what a trial is.
+  Status SetTrialLimit() {
+    PINION_ASSIGN(const std::optional<Json> stored, store_.Meta("trial_limit_s"));
+    trial_limit_s_ = stored ? stored->number() : TrialLimitSeconds(definition_, Alive().size() + 1);
+    return store_.SetMeta("trial_limit_s", trial_limit_s_);
+  }
+
+  double HangSeconds() const {
+    const Json* weight_bytes = meta_.model_facts.Find("weight_bytes");
+    return kHangLimits * trial_limit_s_ +
+           (weight_bytes ? weight_bytes->number() / kSlowDiskBytesPerS : 0);
   }
 
   Status Save(bool finished) { return WriteProgress(store_, {NowIso8601(), planned_, finished}); }
@@ -198,7 +212,7 @@ class Sweep {
     PINION_TRY(FromJson(row.options, request.options));
     request.workload = definition_.workload;
     request.seed = seed;
-    request.limit_s = definition_.trial_limit_s;
+    request.limit_s = trial_limit_s_;
     return request;
   }
 
@@ -222,10 +236,9 @@ class Sweep {
     const ProgressLine line = LineFor(trial, row, count);
     progress_.Begin(line);
     PINION_ASSIGN(const TrialRequest request, RequestFor(row, seed));
-    PINION_ASSIGN(
-        const TrialOutcome outcome,
-        RunTrialProcess(request, {request_.binary, request_.folder + "/" + trial.log_path,
-                                  kHangLimits * definition_.trial_limit_s, request_.interrupted}));
+    PINION_ASSIGN(const TrialOutcome outcome,
+                  RunTrialProcess(request, {request_.binary, request_.folder + "/" + trial.log_path,
+                                            HangSeconds(), request_.interrupted}));
     if (outcome.interrupted) {
       end_ = SweepEnd::kInterrupted;
       return {};
@@ -289,6 +302,7 @@ class Sweep {
   std::vector<CandidateRow> candidates_;
   std::vector<TrialRow> trials_;
   int planned_ = 0;
+  double trial_limit_s_ = 0;
   SweepEnd end_ = SweepEnd::kDone;
 };
 

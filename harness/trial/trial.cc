@@ -16,6 +16,9 @@ namespace {
 
 constexpr uint64_t kWarmUpStream = 0, kOfflineStream = 1, kFirstLoopStream = 2;
 
+// What a stalled machine may add even to the shortest trial.
+constexpr double kLeastGraceSeconds = 2;
+
 int64_t Later(int64_t start_ns, double seconds) {
   return start_ns + static_cast<int64_t>(seconds * 1e9);
 }
@@ -28,7 +31,7 @@ class Measurement {
     const int64_t end_ns = Later(start_ns, request.limit_s);
     // A slow start or a slow machine must not leave a candidate unmeasured.
     end_ns_ = std::max(end_ns, Later(NowNs(), request.limit_s / 2));
-    last_ns_ = Later(end_ns_, request.limit_s / 2);
+    last_ns_ = Later(end_ns_, std::max(request.limit_s / 2, kLeastGraceSeconds));
   }
 
   Result<TrialResult> Run() {

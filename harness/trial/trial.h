@@ -24,7 +24,8 @@ Result<TrialResult> ReadTrialResult(const Json& object);
 
 // Starts the engine as asked and loads it: warm-up, the offline batch, then a closed loop at every
 // concurrency. `start_ns` is when the process began; the limit counts from there, but the load
-// always gets half of it, and may take another half where a phase would not see one request end.
+// always gets half of it, and may take another half (2 s at least) where a phase would not see one
+// request end.
 // What is cut off all the same is measured as far as it went (info "cut"); a phase without two
 // tokens of one request is an error.
 Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns);

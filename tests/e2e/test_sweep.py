@@ -18,7 +18,7 @@ DEFINITION = {
     "objectives": ["throughput", "latency", "balanced"],
     "rounds": 2,
     "seed": 3,
-    "trial_limit": 1,
+    "trial_limit": 2,
 }
 # More requests than a trial has time for: each lasts as long as it may, so that it can be met alive.
 LONG = ("--num-prompts", "5000")
@@ -169,25 +169,36 @@ def test_ctrl_c_ends_in_order_with_everything_written(start, tmp_path):
     check_outputs(out)
 
 
-def signal_a_trial(sweep, out, number):
-    """Sends a signal to the trial that runs after the first one has ended."""
-    wait_for(lambda: len(trials(out)) >= 1, "finished trial")
-    child = wait_for(lambda: trial_children(sweep.pid), "running trial")
-    os.kill(child[0], number)
+def break_a_trial(sweep, out, number):
+    """Sends a signal to running trials, after the first one has ended, until one of them has failed:
+    a trial may be over by the time that the signal reaches it."""
+    wait_for(lambda: trials(out), "finished trial")
+    while sweep.poll() is None:
+        before = len(trials(out))
+        child = wait_for(lambda: trial_children(sweep.pid) or sweep.poll() is not None, "trial")
+        assert child is not True, "the sweep was over before one of its trials could be broken"
+        try:
+            os.kill(child[0], number)
+        except ProcessLookupError:
+            continue
+        wait_for(lambda: len(trials(out)) > before or sweep.poll() is not None, "next row")
+        if any(not ok for _, _, _, ok, *_ in trials(out)):
+            return
 
 
 @pytest.mark.parametrize("number, reason", [(signal.SIGSEGV, "signal 11"), (signal.SIGSTOP, "hung")])
 def test_a_trial_that_crashes_or_hangs_is_a_row_not_the_end(start, tmp_path, number, reason):
     out = tmp_path / "out"
     sweep = start(*LONG)
-    signal_a_trial(sweep, out, number)
+    break_a_trial(sweep, out, number)
     stdout, stderr = sweep.communicate(timeout=180)
     assert sweep.returncode == 0, stderr
     failed = rows(out, "select reason, log_path from trial where not ok")
-    assert len(failed) == 1, failed
-    assert reason in failed[0][0]
-    assert (out / failed[0][1]).exists()
-    assert len(trials(out)) == TRIALS
+    # A machine that is busy enough may let another one hang: never fewer, and never the end.
+    assert any(reason in why for why, _ in failed), failed
+    assert all((out / log).exists() for _, log in failed)
+    measured = {candidate for candidate, _, _, ok, *_ in trials(out) if ok}
+    assert measured == {0, 1, 2}, "the others, and the broken one in its next round, go on"
     check_outputs(out)
 
 

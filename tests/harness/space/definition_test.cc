@@ -45,7 +45,7 @@ TEST(Definition, ReadsEveryField) {
   EXPECT_EQ(definition.budget_s, 600);
   EXPECT_EQ(definition.rounds, 7);
   EXPECT_EQ(definition.seed, 9u);
-  EXPECT_EQ(definition.trial_limit_s, 5);
+  EXPECT_EQ(definition.trial_limit_s, 5.0);
 }
 
 TEST(Definition, SurvivesTheRoundTripThroughJson) {
@@ -55,6 +55,7 @@ TEST(Definition, SurvivesTheRoundTripThroughJson) {
                    definition));
   ASSERT_TRUE(FromJson(ToJson(definition), again));
   EXPECT_EQ(ToJson(definition), ToJson(again));
+  EXPECT_FALSE(again.trial_limit_s);
 }
 
 TEST(Definition, ErrorsNameTheKeyAndWhatIsAllowed) {

@@ -65,6 +65,17 @@ TEST(PlanRounds, SaysWhatAVerdictWouldNeed) {
   EXPECT_DOUBLE_EQ(plan.enough_s, 20 + 5 * 20);
 }
 
+TEST(TrialLimit, LetsTheRoundsFitUnlessItIsGiven) {
+  Definition definition;
+  definition.budget_s = 1800;
+  definition.rounds = 8;
+  EXPECT_DOUBLE_EQ(TrialLimitSeconds(definition, 10), 18);
+  EXPECT_EQ(TrialLimitSeconds(definition, 1000), 8);
+  EXPECT_EQ(TrialLimitSeconds(definition, 1), 120);
+  definition.trial_limit_s = 3;
+  EXPECT_EQ(TrialLimitSeconds(definition, 10), 3);
+}
+
 TEST(PlanRounds, AnOverspentBudgetKeepsWhatIsDone) {
   EXPECT_EQ(PlanRounds(Trials(8, 50), 4, 2, 12, 100).rounds, 2);
 }
