@@ -64,8 +64,11 @@ Definition DefaultDefinition(const Host& host, const EngineOptions& base) {
       space.threads_bind.push_back(half);
   }
   if (const int nodes = NodesWithCpus(host); nodes > 1) space.tensor_parallel = {1, nodes};
-  space.isa = FastestIsas(host, 2);
-  space.max_num_batched_tokens = {kSmallStep, base.max_num_batched_tokens};
+  // The base's own values first: a point is labelled by its first spelling.
+  const std::vector<std::string> isas = FastestIsas(host, 2);
+  if (base.isa == "auto" && isas.size() > 1) space.isa = {"auto", isas[1]};
+  space.max_num_batched_tokens = {base.max_num_batched_tokens};
+  if (base.max_num_batched_tokens != kSmallStep) space.max_num_batched_tokens.push_back(kSmallStep);
   return definition;
 }
 
