@@ -13,6 +13,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/engine_flags.h"
 #include "harness/trial/bench.h"
+#include "harness/trial/limits.h"
 #include "harness/trial/trial.h"
 
 namespace pinion::harness {
@@ -52,11 +53,16 @@ Result<BenchResult> Bench(const BenchFlags& flags) {
   PINION_ASSIGN(const BenchPlan plan, PlanOf(flags, options));
   PINION_ASSIGN(const std::unique_ptr<Engine> engine, Engine::Start(options));
   const bool show = isatty(STDERR_FILENO) != 0;
-  return RunBench(*engine, options, plan, [&](int round) {
+  const auto progress = [&](int round) {
     if (show)
       std::fprintf(stderr, "\rround %d of %d%s", round, plan.rounds,
                    round == plan.rounds ? "\r\033[K" : "");
-  });
+  };
+  const auto ceilings = StartCeilings(*engine);
+  PINION_ASSIGN(BenchResult result, RunBench(*engine, options, plan, progress,
+                                             ceilings ? ceilings->get() : nullptr));
+  if (!ceilings) result.no_limits_because = ceilings.error().message;
+  return result;
 }
 
 int RunBenchCommand(const BenchFlags& flags) {

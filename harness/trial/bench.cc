@@ -5,6 +5,7 @@
 
 #include "engine/base/strings.h"
 #include "harness/trial/conditions.h"
+#include "harness/trial/limits.h"
 #include "harness/trial/load.h"
 #include "harness/trial/trial.h"
 #include "harness/trial/workload.h"
@@ -27,6 +28,67 @@ LoadPlan PlanOf(const Engine& engine, const BenchPlan& plan, int round) {
 
 // The values of every round, by metric.
 using Values = std::map<std::string, std::vector<double>>;
+
+// The same of the limits, from probes beside the rounds.
+class LimitTaker {
+ public:
+  LimitTaker(CeilingProbe* probe, const BenchPlan& plan) : probe_(probe), plan_(plan) {
+    if (probe_) Probe();
+  }
+
+  // After a round: what bounds it was measured before it and is measured again now.
+  void Take(const LoadResult& load, const Values& values) {
+    if (!probe_) return;
+    const Ceilings before = last_;
+    Probe();
+    prefill_ = load.steps.prefill_cost;
+    decode_ = load.steps.decode_cost;
+    for (const auto& [metric, limit] : LimitsOf(load, plan_, Larger(before, last_))) {
+      const auto value = values.find(metric);
+      if (value == values.end()) continue;
+      limits_[metric].push_back(limit);
+      fractions_[metric].push_back(FractionOfLimit(metric, value->second.back(), limit));
+    }
+  }
+
+  void Fill(BenchResult& result) const {
+    if (!probe_) return;
+    BenchLimits limits{EstimateMedian(reads_), EstimateMedian(flops_), prefill_, decode_};
+    const auto by_bytes = [&](const StepCost& cost) {
+      return static_cast<double>(cost.bytes()) / limits.read_bytes_per_s.median >
+             static_cast<double>(cost.flops) / limits.flops_per_s.median;
+    };
+    limits.prefill_bound_by_bytes = by_bytes(prefill_);
+    limits.decode_bound_by_bytes = by_bytes(decode_);
+    result.limits = limits;
+    for (BenchRow& row : result.rows) {
+      const auto found = limits_.find(row.metric);
+      if (found == limits_.end()) continue;
+      row.limit = EstimateMedian(found->second);
+      row.fraction_of_limit = EstimateMedian(fractions_.at(row.metric));
+    }
+  }
+
+ private:
+  void Probe() {
+    last_ = probe_->Measure();
+    reads_.push_back(last_.read_bytes_per_s);
+    flops_.push_back(last_.flops_per_s);
+  }
+
+  CeilingProbe* const probe_;
+  const BenchPlan& plan_;
+  Ceilings last_;
+  std::vector<double> reads_, flops_;
+  Values limits_, fractions_;
+  StepCost prefill_, decode_;  // of the last round: all rounds ask the same
+};
+
+// Without the probe's own memory, which is resident from its first measurement on.
+uint64_t PeakOfEngine(uint64_t peak_before_probe_bytes, const CeilingProbe* probe) {
+  if (!probe) return PeakRssBytes();
+  return std::max(peak_before_probe_bytes, PeakRssBytes() - probe->memory_bytes());
+}
 
 void Take(const BenchPlan& plan, const LoadResult& load, Values& values) {
   if (load.steps.prefill_s > 0)
@@ -89,18 +151,22 @@ const Estimate* BenchResult::Find(const std::string& metric) const {
 }
 
 Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const BenchPlan& plan,
-                             const std::function<void(int round)>& progress) {
+                             const std::function<void(int round)>& progress,
+                             CeilingProbe* ceilings) {
   PINION_TRY(Validate(plan));
   LoadPlan warm_up = PlanOf(engine, plan, 0);
   warm_up.requests = std::min(warm_up.requests, warm_up.clients);
   warm_up.output_len = std::min(warm_up.output_len, 8);
   PINION_TRY(RunLoad(engine, warm_up));
   Values values;
+  const uint64_t peak_bytes = PeakRssBytes();
+  LimitTaker limits(ceilings, plan);
   const Conditions before = Conditions::Now();
   for (int round = 1; round <= plan.rounds; ++round) {
     engine.DropPrefixCache();
     PINION_ASSIGN(const LoadResult load, RunLoad(engine, PlanOf(engine, plan, round)));
     Take(plan, load, values);
+    limits.Take(load, values);
     progress(round);
   }
   BenchResult result;
@@ -109,10 +175,11 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
   result.engine = engine.info();
   result.model = options.model;
   result.config = ToJson(options);
-  result.peak_rss_bytes = PeakRssBytes();
+  result.peak_rss_bytes = PeakOfEngine(peak_bytes, ceilings);
   for (const std::string& metric : LinesOf(plan.mode))
     if (const auto found = values.find(metric); found != values.end())
-      result.rows.push_back({metric, EstimateMedian(found->second)});
+      result.rows.push_back({metric, EstimateMedian(found->second), {}, {}});
+  limits.Fill(result);
   return result;
 }
 

@@ -7,7 +7,9 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
+#include "engine/model/cost.h"
 #include "engine/run/engine.h"
+#include "harness/probe/ceilings.h"
 #include "harness/stats/estimate.h"
 #include "harness/stats/serving.h"
 
@@ -32,6 +34,17 @@ Status Validate(const BenchPlan& plan);  // kUsage
 struct BenchRow {
   std::string metric;  // see Metrics() in harness/stats/metrics.h
   Estimate estimate;
+  // Where the metric has one: the best value that the machine allows, and which part of it this is
+  // (1: the limit), both per round against what was measured beside it.
+  std::optional<Estimate> limit, fraction_of_limit;
+};
+
+// What the machine could do while it was measured, and what the load asked of it.
+struct BenchLimits {
+  Estimate read_bytes_per_s, flops_per_s;  // measured between the rounds
+  StepCost prefill, decode;                // of one round's steps
+  // Which of the two takes longer, by the medians above.
+  bool prefill_bound_by_bytes = false, decode_bound_by_bytes = false;
 };
 
 struct BenchResult {
@@ -41,17 +54,24 @@ struct BenchResult {
   Json config;  // EngineOptions
   uint64_t peak_rss_bytes = 0;
   std::vector<BenchRow> rows;  // prefill and decode rates first
+  std::optional<BenchLimits> limits;
+  std::string no_limits_because;  // where there are none
   std::vector<std::string> suspect;
 
   const Estimate* Find(const std::string& metric) const;
 };
 
-// One warm-up load, then `rounds` measured ones. `progress` is told after each.
+// One warm-up load, then `rounds` measured ones. `progress` is told after each. `ceilings`, where
+// given, is measured before, between and after the rounds; its memory does not count as the engine's.
 Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const BenchPlan& plan,
-                             const std::function<void(int round)>& progress);
+                             const std::function<void(int round)>& progress,
+                             CeilingProbe* ceilings = nullptr);
 
 // {"prefill_tokens_per_s":{"median","low","high"},"decode_tokens_per_s":{...},"load_s",
 //  "peak_rss_bytes","isa","threads","config":{},...}; low and high are null below 6 rounds.
+// "limits": {"read_bytes_per_s":{},"flops_per_s":{},
+//  "prefill":{"bound_by","weight_bytes","kv_bytes","flops"},"decode":{...},
+//  "metrics":{"decode_tokens_per_s":{"limit":{},"fraction":{}},...}}, or null with "no_limits_because".
 Json ToJson(const BenchResult& result);
 
 // The same for a person: a table, and the formula of every line of it.

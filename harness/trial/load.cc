@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "engine/base/check.h"
 #include "engine/base/clock.h"
 
 namespace pinion::harness {
@@ -20,7 +21,11 @@ uint64_t NextRequestId() {
 
 class Loop {
  public:
-  Loop(Engine& engine, const LoadPlan& plan) : engine_(engine), plan_(plan) {}
+  Loop(Engine& engine, const LoadPlan& plan)
+      : engine_(engine),
+        plan_(plan),
+        cost_(engine.model().spec, DtypeOf(engine.info()),
+              static_cast<int>(engine.info().plan.ranks.size())) {}
 
   Result<LoadResult> Run() {
     while (live_.size() < static_cast<size_t>(plan_.clients) && MaySend()) PINION_TRY(Send());
@@ -56,6 +61,7 @@ class Loop {
     request.params.ignore_eos = true;
     const uint64_t id = request.id;
     ClientTrace client;
+    client.prompt_tokens = request.prompt_ids.size();
     client.times.sent_ns = NowNs();
     PINION_TRY(engine_.Add(std::move(request)));
     live_[id] = index;
@@ -71,12 +77,30 @@ class Loop {
     const int64_t end_ns = NowNs();
     const EngineStats after = engine_.stats();
     Account(Seconds(start_ns, end_ns), after.prompt_tokens - before.prompt_tokens,
-            after.output_tokens - before.output_tokens);
+            after.output_tokens - before.output_tokens, CostOfStep());
     for (const TokenEvent& event : events_) Take(event, end_ns);
   }
 
-  void Account(double seconds, uint64_t prompt_tokens, uint64_t output_tokens) {
+  // From the tokens that the step yielded, before they are taken.
+  StepCost CostOfStep() const {
+    const auto has_token = [](const TokenEvent& event) { return event.has_token; };
+    StepCost cost = cost_.Weights(std::any_of(events_.begin(), events_.end(), has_token));
+    for (const TokenEvent& event : events_) {
+      const auto live = live_.find(event.request);
+      if (!event.has_token || live == live_.end()) continue;
+      const ClientTrace& client = result_.clients[live->second];
+      const size_t prompt = client.prompt_tokens, drawn = client.tokens.size();
+      const size_t cached = std::min(event.cached_tokens, prompt);
+      cost += drawn == 0 ? cost_.Rows(cached, prompt - cached, 1)
+                         : cost_.Rows(prompt + drawn - 1, 1, 1);
+    }
+    return cost;
+  }
+
+  void Account(double seconds, uint64_t prompt_tokens, uint64_t output_tokens,
+               const StepCost& cost) {
     StepTimes& steps = result_.steps;
+    (prompt_tokens > 0 ? steps.prefill_cost : steps.decode_cost) += cost;
     if (prompt_tokens > 0) {
       steps.prompt_tokens += prompt_tokens;
       steps.prefill_s += seconds;
@@ -116,6 +140,7 @@ class Loop {
 
   Engine& engine_;
   const LoadPlan& plan_;
+  const CostModel cost_;
   LoadResult result_;
   std::unordered_map<uint64_t, size_t> live_;  // request id -> place in result_.clients
   std::vector<TokenEvent> events_;
@@ -123,6 +148,14 @@ class Loop {
 };
 
 }  // namespace
+
+kernels::Dtype DtypeOf(const EngineInfo& info) {
+  using kernels::Dtype;
+  for (Dtype dtype : {Dtype::kF32, Dtype::kBf16, Dtype::kF16})
+    if (info.dtype == kernels::Name(dtype)) return dtype;
+  CHECK(false) << "an engine of dtype '" << info.dtype << "'";
+  return Dtype::kF32;
+}
 
 double StepTimes::prefill_tokens_per_s() const {
   return prefill_s > 0 ? static_cast<double>(prompt_tokens) / prefill_s : 0;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "engine/model/cost.h"
 #include "engine/run/engine.h"
 #include "harness/stats/serving.h"
 
@@ -15,6 +16,8 @@ struct StepTimes {
   double prefill_s = 0;        // time of those steps, decodes that ride along included
   uint64_t decode_tokens = 0;  // that came out of the other steps
   double decode_s = 0;
+  // What those steps could not do without. A prompt counts where its first token comes out.
+  StepCost prefill_cost, decode_cost;
 
   double prefill_tokens_per_s() const;  // 0 where there was no such step
   double decode_tokens_per_s() const;
@@ -23,6 +26,7 @@ struct StepTimes {
 // One request as its client saw it.
 struct ClientTrace {
   RequestTrace times;
+  size_t prompt_tokens = 0;
   std::vector<int32_t> tokens;
   bool complete = false;
   double queue_s = 0, prefill_s = 0;  // from the engine's stamps: arrival, scheduling, first token
@@ -48,6 +52,9 @@ struct LoadPlan {
   int64_t last_deadline_ns = INT64_MAX;  // what still runs then is aborted
   std::function<std::vector<int32_t>(int index)> prompt;
 };
+
+// Of an engine's weights, activations and KV.
+kernels::Dtype DtypeOf(const EngineInfo& info);
 
 // Runs the load on an idle engine, from the thread that started it; the engine is idle afterwards.
 // At least one request is sent, whatever the clock says.

@@ -31,14 +31,47 @@ std::string Number(double value, bool is_time) {
   return Format(std::abs(value) < 10 ? "%.2f" : std::abs(value) < 1000 ? "%.1f" : "%.0f", value);
 }
 
+Json CostJson(const StepCost& cost, bool bound_by_bytes) {
+  Json object = Json::MakeObject();
+  object.Set("bound_by", bound_by_bytes ? "bytes" : "flops");
+  object.Set("weight_bytes", cost.weight_bytes);
+  object.Set("kv_bytes", cost.kv_bytes);
+  object.Set("flops", cost.flops);
+  return object;
+}
+
+Json LimitsJson(const BenchResult& result) {
+  if (!result.limits) return {};
+  const BenchLimits& limits = *result.limits;
+  Json object = Json::MakeObject(), metrics = Json::MakeObject();
+  object.Set("read_bytes_per_s", EstimateJson(limits.read_bytes_per_s));
+  object.Set("flops_per_s", EstimateJson(limits.flops_per_s));
+  object.Set("prefill", CostJson(limits.prefill, limits.prefill_bound_by_bytes));
+  object.Set("decode", CostJson(limits.decode, limits.decode_bound_by_bytes));
+  for (const BenchRow& row : result.rows) {
+    if (!row.limit) continue;
+    Json item = Json::MakeObject();
+    item.Set("limit", EstimateJson(*row.limit));
+    item.Set("fraction", EstimateJson(*row.fraction_of_limit));
+    metrics.Set(row.metric, std::move(item));
+  }
+  object.Set("metrics", std::move(metrics));
+  return object;
+}
+
 struct Line {
-  std::string name, unit, median, interval;
+  std::string name, unit, median, interval, limit, fraction;
 };
 
 Line LineOf(const BenchRow& row) {
   const MetricInfo* info = FindMetric(row.metric);
   const bool is_time = info && std::string(info->unit) == "s";
-  Line line = {row.metric, info ? info->unit : "", Number(row.estimate.median, is_time), "-"};
+  Line line = {row.metric, info ? info->unit : "", Number(row.estimate.median, is_time),
+               "-",        "-",                    "-"};
+  if (row.limit) {
+    line.limit = Number(row.limit->median, is_time);
+    line.fraction = Format("%.0f %%", 100 * row.fraction_of_limit->median);
+  }
   if (is_time) {
     line.name.resize(line.name.size() - 2);  // "ttft_s" -> "ttft", shown in ms
     line.unit = "ms";
@@ -76,6 +109,26 @@ std::string Header(const BenchResult& result) {
   return text + StrCat(", ", plan.rounds, plan.rounds == 1 ? " round\n\n" : " rounds\n\n");
 }
 
+// What one phase of a round cannot do without.
+std::string Asked(const char* phase, const StepCost& cost, bool by_bytes) {
+  return StrCat(phase, " is bound by ", by_bytes ? "memory" : "arithmetic", ": a round touches ",
+                FormatBytes(cost.bytes()), " (KV ", FormatBytes(cost.kv_bytes), ") and takes ",
+                Number(static_cast<double>(cost.flops) / 1e9, false), " GFLOP\n");
+}
+
+std::string LimitLines(const BenchResult& result) {
+  if (!result.limits)
+    return result.no_limits_because.empty() ? ""
+                                            : StrCat("no limits: ", result.no_limits_because, "\n");
+  const BenchLimits& limits = *result.limits;
+  const auto giga = [](const Estimate& rate) { return Number(rate.median / 1e9, false); };
+  return StrCat("\nlimit: ", giga(limits.read_bytes_per_s), " GB/s read and ",
+                giga(limits.flops_per_s), " GFLOP/s in ", result.engine.dtype, " on ",
+                result.engine.isa, ", measured between the rounds\n",
+                Asked("prefill", limits.prefill, limits.prefill_bound_by_bytes),
+                Asked("decode", limits.decode, limits.decode_bound_by_bytes));
+}
+
 }  // namespace
 
 Json ToJson(const BenchResult& result) {
@@ -93,6 +146,8 @@ Json ToJson(const BenchResult& result) {
   object.Set("batch", result.plan.batch);
   object.Set("num_prompts", result.plan.num_prompts);
   object.Set("rounds", result.plan.rounds);
+  object.Set("limits", LimitsJson(result));
+  if (!result.limits) object.Set("no_limits_because", result.no_limits_because);
   object.Set("suspect", Json(result.suspect));
   object.Set("plan", ToJson(result.engine.plan));
   object.Set("config", result.config);
@@ -101,17 +156,24 @@ Json ToJson(const BenchResult& result) {
 
 std::string Render(const BenchResult& result) {
   std::string text = Header(result), formulas;
-  text +=
-      Padded("", 16, false) + Padded("median", 12, true) + Padded("95 % interval", 24, true) + "\n";
+  const auto columns = [&](const std::string& name, const std::string& median,
+                           const std::string& interval, const std::string& limit,
+                           const std::string& fraction) {
+    text += Padded(name, 16, false) + Padded(median, 12, true) + Padded(interval, 22, true);
+    if (result.limits) text += Padded(limit, 12, true) + Padded(fraction, 10, true);
+  };
+  columns("", "median", "95 % interval", "limit", "of limit");
+  text += "\n";
   for (const BenchRow& row : result.rows) {
     const Line line = LineOf(row);
-    text += Padded(line.name, 16, false) + Padded(line.median, 12, true) +
-            Padded(line.interval, 24, true) + "  " + line.unit + "\n";
+    columns(line.name, line.median, line.interval, line.limit, line.fraction);
+    text += "  " + line.unit + "\n";
     if (const MetricInfo* info = FindMetric(row.metric))
       formulas += Padded(line.name, 16, false) + info->formula + "\n";
   }
   if (result.plan.rounds < static_cast<int>(kMinSamples))
     text += StrCat("no interval below ", kMinSamples, " rounds\n");
+  text += LimitLines(result);
   for (const std::string& reason : result.suspect) text += StrCat("disturbed: ", reason, "\n");
   return text + "\n" + formulas + "medians over rounds; in each, what is said above\n";
 }

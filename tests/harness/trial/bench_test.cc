@@ -44,6 +44,102 @@ TEST(Bench, JsonHoldsItsContract) {
   EXPECT_EQ(json.Find("config")->Find("model")->string(), "preset:tiny");
 }
 
+// A machine of fixed speed: 1e6 bytes or 1e6 operations a second.
+class FakeCeilings : public CeilingProbe {
+ public:
+  Ceilings Measure() override {
+    ++measured;
+    return {1e6, flops_per_s};
+  }
+  uint64_t memory_bytes() const override { return 0; }
+
+  double flops_per_s = 1e6;
+  int measured = 0;
+};
+
+BenchResult MeasuredBeside(FakeCeilings& ceilings, const BenchPlan& plan) {
+  FakeEngine engine;
+  EngineOptions options;
+  options.model = "preset:tiny";
+  auto result = RunBench(engine, options, plan, [](int) {}, &ceilings);
+  EXPECT_TRUE(result) << result.error().message;
+  return *result;
+}
+
+// The fake engine: one layer of 64, so per row 2 x (4 + 3) x 64 x 64 operations, per row of logits
+// 2 x 100 x 64, per token seen 4 x 64; KV of a token 2 x 64 x 4 bytes; one head, one rank.
+TEST(Bench, LimitsComeFromWhatTheRoundsAskedFor) {
+  FakeCeilings ceilings;
+  BenchPlan plan = SmallPlan(BenchMode::kLatency);  // two prompts of 8, 4 tokens out
+  const BenchResult result = MeasuredBeside(ceilings, plan);
+  EXPECT_EQ(ceilings.measured, plan.rounds + 1);
+  ASSERT_TRUE(result.limits);
+  const StepCost& prefill = result.limits->prefill;
+  const StepCost& decode = result.limits->decode;
+  EXPECT_EQ(prefill.kv_bytes, 2u * 8 * 512);
+  EXPECT_EQ(prefill.flops, 2u * (8 * 57'344 + 12'800 + 36 * 256));
+  EXPECT_EQ(decode.weight_bytes, 3 * prefill.weight_bytes);  // three steps after one
+  EXPECT_EQ(decode.kv_bytes, 2u * (9 + 10 + 11) * 512);
+  EXPECT_EQ(decode.flops, 2u * (3 * (57'344 + 12'800) + 30 * 256));
+}
+
+TEST(Bench, TheSlowerOfBytesAndOperationsIsTheLimit) {
+  FakeCeilings ceilings;
+  const BenchPlan plan = SmallPlan(BenchMode::kLatency);
+  ceilings.flops_per_s = 1;  // arithmetic bounds everything
+  BenchResult result = MeasuredBeside(ceilings, plan);
+  EXPECT_FALSE(result.limits->decode_bound_by_bytes);
+  const auto decode_limit = [&] { return result.rows[1].limit->median; };
+  EXPECT_EQ(result.rows[1].metric, "decode_tokens_per_s");
+  EXPECT_DOUBLE_EQ(decode_limit(), 6 / static_cast<double>(result.limits->decode.flops));
+  ceilings.flops_per_s = 1e15;
+  result = MeasuredBeside(ceilings, plan);
+  EXPECT_TRUE(result.limits->decode_bound_by_bytes);
+  EXPECT_DOUBLE_EQ(decode_limit(), 6 / (static_cast<double>(result.limits->decode.bytes()) / 1e6));
+  EXPECT_GT(result.rows[1].fraction_of_limit->median, 1);  // a fake engine outruns any machine
+}
+
+TEST(Bench, LimitsStandInJsonAndText) {
+  FakeCeilings ceilings;
+  const BenchResult result = MeasuredBeside(ceilings, SmallPlan(BenchMode::kLatency));
+  const Json json = ToJson(result);
+  const Json* limits = json.Find("limits");
+  ASSERT_TRUE(limits && limits->is_object());
+  EXPECT_EQ(limits->Find("read_bytes_per_s")->Find("median")->number(), 1e6);
+  EXPECT_GT(limits->Find("prefill")->Find("flops")->integer(), 0);
+  const Json* decode = limits->Find("metrics")->Find("decode_tokens_per_s");
+  ASSERT_TRUE(decode);
+  EXPECT_GT(decode->Find("limit")->Find("median")->number(), 0);
+  EXPECT_GT(decode->Find("fraction")->Find("median")->number(), 0);
+  EXPECT_THAT(Render(result), HasSubstr("of limit"));
+}
+
+TEST(Bench, WithoutCeilingsTheReasonIsSaid) {
+  FakeEngine engine;
+  BenchResult result = Measured(engine, SmallPlan(BenchMode::kLatency));
+  result.no_limits_because = "512 MiB are free";
+  EXPECT_TRUE(ToJson(result).Find("limits")->is_null());
+  EXPECT_EQ(ToJson(result).Find("no_limits_because")->string(), "512 MiB are free");
+  EXPECT_THAT(Render(result), HasSubstr("no limits: 512 MiB are free"));
+  EXPECT_THAT(Render(result), Not(HasSubstr("of limit")));
+}
+
+TEST(Bench, OneRequestAtATimeHasLimitsOfItsTimes) {
+  FakeCeilings ceilings;
+  BenchPlan plan = SmallPlan(BenchMode::kLatency);
+  const auto limited = [&](const char* metric) {
+    const BenchResult result = MeasuredBeside(ceilings, plan);
+    for (const BenchRow& row : result.rows)
+      if (row.metric == metric) return row.limit.has_value();
+    return false;
+  };
+  EXPECT_FALSE(limited("ttft_s"));
+  plan.batch = 1;
+  EXPECT_TRUE(limited("ttft_s"));
+  EXPECT_TRUE(limited("tpot_s"));
+  EXPECT_TRUE(limited("e2el_s"));
+}
+
 TEST(Bench, FewRoundsHaveNoInterval) {
   FakeEngine engine;
   BenchPlan plan = SmallPlan(BenchMode::kThroughput);

@@ -24,7 +24,12 @@ class FakeEngine : public Engine {
     info_.start_s = 0.5;
     info_.plan.ranks.resize(1);
     info_.stages = Json::MakeArray();
-    model_.spec.vocabulary = 100;
+    DecoderSpec& spec = model_.spec;
+    spec.vocabulary = 100;
+    spec.layers = 1;
+    spec.hidden = spec.intermediate = 64;
+    spec.heads = spec.kv_heads = 1;
+    spec.head_dim = 64;
   }
 
   const EngineInfo& info() const override { return info_; }

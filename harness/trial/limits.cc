@@ -1,0 +1,60 @@
+#include "harness/trial/limits.h"
+
+#include <algorithm>
+
+#include "engine/base/strings.h"
+#include "harness/stats/metrics.h"
+
+namespace pinion::harness {
+namespace {
+
+size_t OutputTokens(const LoadResult& load) {
+  size_t tokens = 0;
+  for (const ClientTrace& client : load.clients) tokens += client.tokens.size();
+  return tokens;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CeilingProbe>> StartCeilings(const Engine& engine) {
+  const EngineInfo& info = engine.info();
+  const auto isa = kernels::ParseIsa(info.isa);
+  if (!isa) return Fail(ErrorCode::kUnsupported, StrCat("no probe knows the ISA '", info.isa, "'"));
+  return CeilingProbe::Start(info.plan, *isa, DtypeOf(info));
+}
+
+double RoofSeconds(const StepCost& cost, const Ceilings& ceilings) {
+  return std::max(static_cast<double>(cost.bytes()) / ceilings.read_bytes_per_s,
+                  static_cast<double>(cost.flops) / ceilings.flops_per_s);
+}
+
+std::vector<MetricLimit> LimitsOf(const LoadResult& load, const BenchPlan& plan,
+                                  const Ceilings& ceilings) {
+  const double prefill_s = RoofSeconds(load.steps.prefill_cost, ceilings);
+  const double decode_s = RoofSeconds(load.steps.decode_cost, ceilings);
+  std::vector<MetricLimit> limits;
+  const auto add_rate = [&](const char* metric, uint64_t tokens, double seconds) {
+    if (seconds > 0) limits.push_back({metric, static_cast<double>(tokens) / seconds});
+  };
+  add_rate("prefill_tokens_per_s", load.steps.prompt_tokens, prefill_s);
+  add_rate("decode_tokens_per_s", load.steps.decode_tokens, decode_s);
+  add_rate("output_tokens_per_s", OutputTokens(load), prefill_s + decode_s);
+  if (plan.mode == BenchMode::kLatency && plan.batch == 1) {
+    limits.push_back({"ttft_s", prefill_s});
+    limits.push_back({"tpot_s", decode_s / (plan.output_len - 1)});
+    limits.push_back({"e2el_s", prefill_s + decode_s});
+  }
+  return limits;
+}
+
+double FractionOfLimit(const std::string& metric, double value, double limit) {
+  const MetricInfo* info = FindMetric(metric);
+  return info && !info->more_is_better ? limit / value : value / limit;
+}
+
+Ceilings Larger(const Ceilings& a, const Ceilings& b) {
+  return {std::max(a.read_bytes_per_s, b.read_bytes_per_s),
+          std::max(a.flops_per_s, b.flops_per_s)};
+}
+
+}  // namespace pinion::harness
