@@ -23,12 +23,16 @@ double LogBinomialHalf(size_t n, size_t k) {
 }  // namespace
 
 double Median(std::span<const double> samples) {
-  if (samples.empty()) return 0;
   std::vector<double> values(samples.begin(), samples.end());
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2) return *middle;
-  return (*std::max_element(values.begin(), middle) + *middle) / 2;
+  return MedianInPlace(values);
+}
+
+double MedianInPlace(std::span<double> samples) {
+  if (samples.empty()) return 0;
+  const auto middle = samples.begin() + static_cast<ptrdiff_t>(samples.size() / 2);
+  std::nth_element(samples.begin(), middle, samples.end());
+  if (samples.size() % 2) return *middle;
+  return (*std::max_element(samples.begin(), middle) + *middle) / 2;
 }
 
 double MedianAbsoluteDeviation(std::span<const double> samples) {

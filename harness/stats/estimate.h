@@ -27,6 +27,8 @@ inline constexpr size_t kMinSamples = 6;
 
 // 0 for an empty sample; the mean of the two middle ones where n is even.
 double Median(std::span<const double> samples);
+// The same for samples whose order need not be kept: nothing is allocated.
+double MedianInPlace(std::span<double> samples);
 double MedianAbsoluteDeviation(std::span<const double> samples);
 
 // The q-quantile (0 <= q <= 1), linear between order statistics (Hyndman & Fan's type 7, as NumPy).

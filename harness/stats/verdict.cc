@@ -200,7 +200,7 @@ double NoiseFloor(std::span<const double> anchor_log_ratios, size_t n) {
   std::vector<double> medians, draw(n);
   for (int i = 0; i < kResamples; ++i) {
     for (double& value : draw) value = anchor_log_ratios[any(random)];
-    medians.push_back(std::abs(Median(draw)));
+    medians.push_back(std::abs(MedianInPlace(draw)));
   }
   return std::expm1(Quantile(medians, 0.95));
 }

@@ -103,32 +103,34 @@ constexpr double kFalseCrowns = 0.05 + 1.64 * 0.0126;
 // 90 % demanded, less 1.64 standard errors.
 constexpr double kFound = 0.90 - 1.64 * 0.0173;
 
-void ExpectHonest(const std::vector<double>& noise, bool quiet) {
+void ExpectHonest(const std::vector<double>& noise, bool quiet, const std::vector<int>& rounds) {
   const std::vector<double> equal(7, 1.0);
   std::vector<double> planted = equal, worse(7, 0.9);
   planted[3] = 1.05;
-  for (int rounds : {6, 12, 20}) {
-    EXPECT_LE(Tallied(noise, equal, rounds).crowned, kFalseCrowns) << rounds << " rounds";
-    EXPECT_LE(Tallied(noise, worse, rounds).crowned, 0.005) << rounds << " rounds";
-    const Tally tally = Tallied(noise, planted, rounds);
-    EXPECT_NEAR(tally.above_floor, tally.crowned, 1e-9) << rounds << " rounds";
-    if (quiet && rounds >= 12) {
-      EXPECT_GE(tally.right, kFound) << rounds << " rounds";
+  for (int count : rounds) {
+    EXPECT_LE(Tallied(noise, equal, count).crowned, kFalseCrowns) << count << " rounds";
+    const Tally tally = Tallied(noise, planted, count);
+    EXPECT_NEAR(tally.above_floor, tally.crowned, 1e-9) << count << " rounds";
+    if (quiet && count >= 12) {
+      EXPECT_GE(tally.right, kFound) << count << " rounds";
     }
   }
+  EXPECT_LE(Tallied(noise, worse, rounds[0]).crowned, 0.005);
 }
 
-TEST(Replay, MadeUpNoiseCrownsSeldomAndFindsFivePercent) { ExpectHonest(MadeUpNoise(0.02), true); }
+TEST(Replay, MadeUpNoiseCrownsSeldomAndFindsFivePercent) {
+  ExpectHonest(MadeUpNoise(0.02), true, {6, 12, 20});
+}
 
-TEST(Replay, WildNoiseCrownsSeldom) { ExpectHonest(MadeUpNoise(0.3), false); }
+TEST(Replay, WildNoiseCrownsSeldom) { ExpectHonest(MadeUpNoise(0.3), false, {6}); }
 
 TEST(Replay, RecordedNoiseCrownsSeldomAndFindsFivePercent) {
   const std::vector<double> quiet = RecordedNoise("quiet.csv");
   const std::vector<double> disturbed = RecordedNoise("disturbed.csv");
   if (quiet.empty() || disturbed.empty())
     GTEST_SKIP() << "no recorded noise beside the folder that PINION_FIXTURES names";
-  ExpectHonest(quiet, true);
-  ExpectHonest(disturbed, false);
+  ExpectHonest(quiet, true, {6, 12});
+  ExpectHonest(disturbed, false, {6, 20});
 }
 
 }  // namespace
