@@ -62,7 +62,7 @@ struct BenchResult {
 };
 
 // One warm-up load, then `rounds` measured ones. `progress` is told after each. `ceilings`, where
-// given, is measured before, between and after the rounds; its memory does not count as the engine's.
+// given, is measured before, between and after the rounds; its memory does not count into the peak.
 Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const BenchPlan& plan,
                              const std::function<void(int round)>& progress,
                              CeilingProbe* ceilings = nullptr);
@@ -71,7 +71,8 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
 //  "peak_rss_bytes","isa","threads","config":{},...}; low and high are null below 6 rounds.
 // "limits": {"read_bytes_per_s":{},"flops_per_s":{},
 //  "prefill":{"bound_by","weight_bytes","kv_bytes","flops"},"decode":{...},
-//  "metrics":{"decode_tokens_per_s":{"limit":{},"fraction":{}},...}}, or null with "no_limits_because".
+//  "metrics":{"decode_tokens_per_s":{"limit":{},"fraction":{}},...}}, or null; then
+// "no_limits_because" says why.
 Json ToJson(const BenchResult& result);
 
 // The same for a person: a table, and the formula of every line of it.
