@@ -11,6 +11,8 @@ namespace pinion {
 namespace {
 
 constexpr uint64_t kGib = uint64_t{1} << 30;
+// More ranks than any machine has L3 domains: beyond it, nobind would only start threads.
+constexpr int kMaxRanks = 256;
 
 // One field of EngineOptions and how it goes to and from JSON.
 struct Field {
@@ -121,6 +123,9 @@ Status Validate(const EngineOptions& options) {
                 StrCat("--dtype '", dtype, "' is unknown; use auto, bfloat16, float16 or float32"));
   PINION_TRY(CheckIsa(options.isa));
   PINION_TRY(AtLeastOne(options.tensor_parallel, "--tensor-parallel-size"));
+  if (options.tensor_parallel > kMaxRanks)
+    return Fail(ErrorCode::kUsage, StrCat("--tensor-parallel-size is ", options.tensor_parallel,
+                                          ", want at most ", kMaxRanks));
   PINION_TRY(AtLeastOne(options.max_num_batched_tokens, "--max-num-batched-tokens"));
   PINION_TRY(AtLeastOne(options.max_num_seqs, "--max-num-seqs"));
   if (options.max_model_len) PINION_TRY(AtLeastOne(*options.max_model_len, "--max-model-len"));

@@ -90,6 +90,7 @@ TEST(EngineOptionsRanges, NameTheValueAndTheWayOut) {
   EXPECT_THAT(refuse([](auto& o) { o.dtype = "int3"; }), HasSubstr("'int3'"));
   EXPECT_THAT(refuse([](auto& o) { o.isa = "sse9"; }), HasSubstr("scalar"));
   EXPECT_THAT(refuse([](auto& o) { o.tensor_parallel = 0; }), HasSubstr("1 or more"));
+  EXPECT_THAT(refuse([](auto& o) { o.tensor_parallel = 4096; }), HasSubstr("at most 256"));
   EXPECT_THAT(refuse([](auto& o) { o.block_size = 24; }), HasSubstr("multiple of 16"));
   EXPECT_THAT(refuse([](auto& o) { o.max_num_batched_tokens = 0; }), HasSubstr("is 0"));
   EXPECT_THAT(refuse([](auto& o) { o.max_num_seqs = -1; }), HasSubstr("is -1"));
