@@ -54,7 +54,14 @@ Status WriteAll(int fd, std::string_view text, const std::string& path) {
   return {};
 }
 
-// A device, pipe or socket is written to, never replaced.
+// A device, pipe or socket: written to, never replaced.
+bool IsSpecial(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
+}
+
+std::string TemporaryFor(const std::string& path) { return StrCat(path, ".tmp", getpid()); }
+
 Status WriteInPlace(const std::string& path, std::string_view text) {
   const Descriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (file.get() < 0) return SystemError("open", path);
@@ -84,13 +91,13 @@ Result<std::string> ReadFile(const std::string& path, uint64_t max_bytes) {
 }
 
 Status WriteFile(const std::string& path, std::string_view text) {
-  struct stat info;
-  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) return WriteInPlace(path, text);
-  const std::string temporary = StrCat(path, ".tmp", getpid());
+  if (IsSpecial(path)) return WriteInPlace(path, text);
+  const std::string temporary = TemporaryFor(path);
   {
+    // Errors name the file that was asked for: the temporary one is nobody's business.
     const Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (file.get() < 0) return SystemError("create", temporary);
-    if (auto written = WriteAll(file.get(), text, temporary); !written) {
+    if (file.get() < 0) return SystemError("create", path);
+    if (auto written = WriteAll(file.get(), text, path); !written) {
       unlink(temporary.c_str());
       return written;
     }
@@ -100,6 +107,21 @@ Status WriteFile(const std::string& path, std::string_view text) {
     unlink(temporary.c_str());
     return failure;
   }
+  return {};
+}
+
+Status CheckWritable(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))
+    return Fail(ErrorCode::kIo, StrCat("cannot write '", path, "': it is a folder"));
+  if (IsSpecial(path)) {  // not opened: that would wait for the reader of a pipe
+    if (access(path.c_str(), W_OK) != 0) return SystemError("write", path);
+    return {};
+  }
+  const std::string temporary = TemporaryFor(path);
+  const Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  if (file.get() < 0) return SystemError("create", path);
+  unlink(temporary.c_str());
   return {};
 }
 

@@ -16,6 +16,10 @@ Result<std::string> ReadFile(const std::string& path, uint64_t max_bytes = uint6
 // Writes through a temporary file in the same folder and renames it, so readers see all or nothing.
 Status WriteFile(const std::string& path, std::string_view text);
 
+// Whether WriteFile could write there, so that hours of work are not lost to a misspelt folder.
+// Nothing is left behind; the disk may still fill up later.
+Status CheckWritable(const std::string& path);
+
 // A file mapped read-only. Pages are read on first touch and can be given back.
 // Thread rule: any number of readers. A file that another process truncates while it is mapped
 // raises SIGBUS, as with every mapping.

@@ -184,8 +184,8 @@ std::string Json::Dump(int indent) const {
 }
 
 const char* Json::type_name() const {
-  static constexpr const char* kNames[] = {"null",   "boolean", "integer", "real",
-                                           "string", "array",   "object"};
+  static constexpr const char* kNames[] = {"null",     "a boolean", "an integer", "a real number",
+                                           "a string", "an array",  "an object"};
   return kNames[value_.index()];
 }
 

@@ -53,7 +53,7 @@ class Json {
   bool is_string() const { return std::holds_alternative<std::string>(value_); }
   bool is_array() const { return std::holds_alternative<Array>(value_); }
   bool is_object() const { return std::holds_alternative<Object>(value_); }
-  const char* type_name() const;  // "null", "boolean", "integer", "real", "string", "array", "object"
+  const char* type_name() const;  // with its article: "null", "a string", "an integer", ...
 
   // The value as a type it is known to have; another type is a bug (CHECK). Reals that hold whole
   // numbers do not count as integers.

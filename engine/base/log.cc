@@ -4,8 +4,11 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdlib>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace pinion {
 namespace {
@@ -17,12 +20,23 @@ spdlog::level::level_enum Translate(LogLevel level) {
   return kLevels[static_cast<int>(level)];
 }
 
+// spdlog's own from_str takes every unknown name for "off".
+std::optional<spdlog::level::level_enum> LevelOf(std::string_view name) {
+  static constexpr std::string_view kNames[] = {"debug", "info", "warning", "error", "off"};
+  for (size_t i = 0; i < std::size(kNames); ++i)
+    if (name == kNames[i]) return Translate(static_cast<LogLevel>(i));
+  return std::nullopt;
+}
+
 std::shared_ptr<spdlog::logger> MakeLogger() {
   auto logger = std::make_shared<spdlog::logger>(
       "pinion", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
   logger->set_pattern("%H:%M:%S.%e %L %v");
   const char* wanted = std::getenv("PINION_LOG");
-  logger->set_level(wanted ? spdlog::level::from_str(wanted) : spdlog::level::info);
+  const auto level = LevelOf(wanted && *wanted ? wanted : "info");
+  logger->set_level(level.value_or(spdlog::level::info));
+  if (!level)
+    logger->warn("PINION_LOG '{}' is no level; use debug, info, warning, error or off", wanted);
   return logger;
 }
 

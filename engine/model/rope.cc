@@ -80,7 +80,7 @@ Status ReadRope(const Json& config, DecoderSpec& spec) {
   const Json parameters = found ? *found : Json::MakeObject();
   if (!parameters.is_object())
     return Fail(ErrorCode::kCorrupt,
-                StrCat("the rope parameters are a ", parameters.type_name(), ", want an object"));
+                StrCat("the rope parameters are ", parameters.type_name(), ", want an object"));
   constexpr NeutralField kNeutral[] = {{"partial_rotary_factor", "1"},
                                        {"mrope_section", ""},
                                        {"full_attention", ""},

@@ -133,7 +133,7 @@ Result<ShardMap> ReadIndex(const std::string& path) {
   std::map<std::string_view, bool> seen;
   for (const auto& [tensor, file] : map->object()) {
     if (!file.is_string())
-      return in_index({ErrorCode::kCorrupt, StrCat("tensor '", tensor, "' maps to a ",
+      return in_index({ErrorCode::kCorrupt, StrCat("tensor '", tensor, "' maps to ",
                                                    file.type_name(), ", want a file name")});
     if (!seen.emplace(tensor, true).second)
       return in_index({ErrorCode::kCorrupt, StrCat("tensor '", tensor, "' occurs twice")});

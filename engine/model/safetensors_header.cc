@@ -70,7 +70,7 @@ Result<HeaderEntry> ReadEntry(const std::string& name, const Json& value, uint64
                               uint64_t data_bytes) {
   HeaderEntry entry;
   entry.name = name;
-  if (!value.is_object()) return Corrupt(StrCat("its entry is a ", value.type_name()));
+  if (!value.is_object()) return Corrupt(StrCat("its entry is ", value.type_name()));
   PINION_ASSIGN(entry.dtype, Require<std::string>(value, "dtype"));
   PINION_ASSIGN(entry.shape, ReadNumbers(value, "shape"));
   PINION_ASSIGN(const auto offsets, ReadNumbers(value, "data_offsets"));
@@ -110,7 +110,7 @@ Result<std::vector<HeaderEntry>> ReadSafetensorsHeader(std::string_view file) {
   auto header = Json::Parse(file.substr(kLengthBytes, length));
   if (!header) return Unexpected(std::move(header).error().In("its header"));
   if (!header->is_object())
-    return Corrupt(StrCat("its header is a ", header->type_name(), ", want an object"));
+    return Corrupt(StrCat("its header is ", header->type_name(), ", want an object"));
 
   const uint64_t data_begin = kLengthBytes + length, data_bytes = file.size() - data_begin;
   std::vector<HeaderEntry> entries;

@@ -14,7 +14,7 @@ namespace {
 Status CheckKind(const Json& config) {
   if (!config.is_object())
     return Fail(ErrorCode::kCorrupt,
-                StrCat("config.json holds a ", config.type_name(), ", want an object"));
+                StrCat("config.json holds ", config.type_name(), ", want an object"));
   if (const Json* nested = config.Find("text_config"); nested && !nested->is_null())
     return Fail(ErrorCode::kUnsupported,
                 "'text_config' says that this model reads more than text; Pinion runs text-only "
@@ -38,7 +38,7 @@ Status CheckLayerTypes(const Json& config) {
   if (!types || types->is_null()) return {};
   if (!types->is_array())
     return Fail(ErrorCode::kCorrupt,
-                StrCat("'layer_types' is a ", types->type_name(), ", want a list"));
+                StrCat("'layer_types' is ", types->type_name(), ", want a list"));
   for (const Json& type : types->array())
     if (!type.is_string() || type.string() != "full_attention")
       return Fail(ErrorCode::kUnsupported,

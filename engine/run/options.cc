@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 
+#include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "kernels/isa.h"
 
@@ -149,7 +150,7 @@ Json ToJson(const EngineOptions& options) {
 
 Status FromJson(const Json& object, EngineOptions& options) {
   if (!object.is_object())
-    return Fail(ErrorCode::kUsage, StrCat("engine options are a ", object.type_name(), ", want an object"));
+    return Fail(ErrorCode::kUsage, StrCat("engine options are ", object.type_name(), ", want an object"));
   for (const auto& [key, value] : object.object()) {
     const Field* known = nullptr;
     for (const Field& field : Fields())
@@ -167,6 +168,8 @@ Status FromJson(const Json& object, EngineOptions& options) {
 }
 
 Status ReadEnvironment(EngineOptions& options) {
+  if (const char* prepack = std::getenv("VLLM_CPU_MOE_PREPACK"); prepack && *prepack)
+    LogDebug("VLLM_CPU_MOE_PREPACK changes nothing: weights are always packed once, at loading");
   if (const char* bind = std::getenv("VLLM_CPU_OMP_THREADS_BIND"); bind && *bind)
     options.threads_bind = bind;
   if (const char* space = std::getenv("VLLM_CPU_KVCACHE_SPACE"); space && *space) {

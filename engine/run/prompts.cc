@@ -20,7 +20,7 @@ Result<std::string> ReadAll(const std::string& path) {
 
 Result<std::vector<int32_t>> ReadIds(const Json& value) {
   if (!value.is_array())
-    return Fail(ErrorCode::kUsage, StrCat("'input_ids' is a ", value.type_name(), ", want a list"));
+    return Fail(ErrorCode::kUsage, StrCat("'input_ids' is ", value.type_name(), ", want a list"));
   std::vector<int32_t> ids;
   for (const Json& id : value.array()) {
     if (!id.is_int() || id.integer() < 0 || id.integer() > std::numeric_limits<int32_t>::max())
@@ -44,7 +44,7 @@ class Encoder {
       return Fail(ErrorCode::kNotFound, "the model has no tokenizer; give 'input_ids'");
     if (messages) return EncodeChat(line, *messages);
     if (!text->is_string())
-      return Fail(ErrorCode::kUsage, StrCat("'text' is a ", text->type_name(), ", want a string"));
+      return Fail(ErrorCode::kUsage, StrCat("'text' is ", text->type_name(), ", want a string"));
     return tokenizer_->Encode(text->string(), true);
   }
 
@@ -85,7 +85,7 @@ Result<std::vector<Json>> ReadJsonLines(const std::string& path) {
     if (!parsed)
       return Unexpected(std::move(parsed).error().In(StrCat(path, ", line ", number)));
     if (!parsed->is_object())
-      return Fail(ErrorCode::kCorrupt, StrCat(path, ", line ", number, ": a ", parsed->type_name(),
+      return Fail(ErrorCode::kCorrupt, StrCat(path, ", line ", number, ": ", parsed->type_name(),
                                               ", want an object"));
     lines.push_back(*std::move(parsed));
   }

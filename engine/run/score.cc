@@ -1,6 +1,7 @@
 #include "engine/run/score.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,8 +21,11 @@ namespace {
 class LogitsFile {
  public:
   ~LogitsFile() {
-    if (fd_ >= 0) close(fd_);
+    if (fd_ < 0) return;
+    close(fd_);
+    if (!kept_) unlink(path_.c_str());  // rows of zeros would pass for logits
   }
+  void Keep() { kept_ = true; }
 
   Status Create(const std::string& path, const std::vector<Prompt>& prompts, size_t vocabulary) {
     path_ = path;
@@ -44,6 +48,11 @@ class LogitsFile {
     data_start_ = text.size();
     fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd_ < 0) return Failure("create");
+    struct stat info;
+    if (fstat(fd_, &info) == 0 && !S_ISREG(info.st_mode)) {
+      kept_ = true;  // a device is not ours to remove
+      return Fail(ErrorCode::kUsage, StrCat("'", path_, "' is no regular file; rows come in any order"));
+    }
     // The header's lengths hold from the start: a refused prompt's rows are never written.
     if (ftruncate(fd_, static_cast<off_t>(data_start_ + offset)) != 0) return Failure("extend");
     return Write(text.data(), text.size(), 0);
@@ -73,6 +82,7 @@ class LogitsFile {
 
   std::string path_;
   int fd_ = -1;
+  bool kept_ = false;
   uint64_t data_start_ = 0;
   std::vector<uint64_t> starts_;
 };
@@ -104,6 +114,7 @@ class Scorer {
   }
 
   const Status& failure() const { return failure_; }
+  void KeepLogits() { file_.Keep(); }
 
   Json Line(size_t prompt) const {
     Json token_logprobs = Json::MakeArray(), top_logprobs = Json::MakeArray();
@@ -170,6 +181,7 @@ Result<std::vector<Json>> Score(Engine& engine, const std::vector<Prompt>& promp
   }
   engine.SetScoreSink({});
   PINION_TRY(scorer.failure());
+  scorer.KeepLogits();
   std::vector<Json> lines;
   for (size_t i = 0; i < prompts.size(); ++i) {
     if (errors[i]) {

@@ -46,7 +46,8 @@ std::string Describe(const Plan& plan) {
   std::vector<std::string> parts;
   for (const RankPlan& rank : plan.ranks)
     parts.push_back(rank.cpus.empty()
-                        ? StrCat("rank ", rank.rank, ": ", rank.threads, " threads, not pinned")
+                        ? StrCat("rank ", rank.rank, ": ", rank.threads,
+                                 rank.threads == 1 ? " thread" : " threads", ", not pinned")
                         : StrCat("rank ", rank.rank, ": cpus ", FormatCpuList(rank.cpus)));
   if (!plan.frontend_cpus.empty())
     parts.push_back(StrCat("front end: cpus ", FormatCpuList(plan.frontend_cpus)));
@@ -135,9 +136,8 @@ Result<Plan> PlanFor(const EngineOptions& options, const Machine& machine, const
   request.ranks = options.tensor_parallel;
   request.reserved_cpus = options.reserved_cpus;
   request.has_frontend = options.has_frontend;
-  if (const char* threads = std::getenv("OMP_NUM_THREADS"); threads && *threads) {
-    const auto parsed = ParseInt(Split(threads, ',')[0], "OMP_NUM_THREADS");
-    if (parsed && *parsed >= 1) request.nobind_threads = static_cast<int>(std::min<int64_t>(*parsed, 4096));
+  if (options.threads_bind == "nobind") {  // nothing else asks for it
+    PINION_ASSIGN(request.nobind_threads, OmpNumThreads());
   }
   return MakePlan(machine, budget, request);
 }
@@ -166,8 +166,10 @@ Result<StartedModel> StartModel(const EngineOptions& options) {
   PINION_TRY(model.decoder->AllocateKv(info.blocks));
   info.kv_bytes = model.decoder->kv_bytes();
   const size_t tokens = info.blocks * info.block_tokens;
+  const size_t sequences = tokens / info.max_model_len;
   stages.Done("KV cache", StrCat(FormatBytes(info.kv_bytes), " for ", tokens, " tokens: ",
-                                 tokens / info.max_model_len, " sequences of ", info.max_model_len));
+                                 sequences, sequences == 1 ? " sequence of " : " sequences of ",
+                                 info.max_model_len));
 
   WarmUp(*model.decoder, std::min<size_t>({64, decoder.max_rows, info.blocks * info.block_tokens,
                                            info.max_model_len}));

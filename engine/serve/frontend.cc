@@ -101,9 +101,11 @@ void Frontend::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
                                        "memory, and Pinion computes on CPUs; stop the server "
                                        "instead"),
                                 "", ""});
+    std::vector<std::string> paths;
+    for (const auto& [path, endpoint] : Endpoints()) paths.push_back(path);
     return SendError(*reply, {404,
                               StrCat("there is no '", request.path.substr(0, 200),
-                                     "'; see README of engine/serve for the endpoints"),
+                                     "'; this server answers ", Join(paths, ", ")),
                               "", ""});
   }
   const Endpoint& endpoint = found->second;

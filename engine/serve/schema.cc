@@ -253,7 +253,7 @@ ApiResult<Conversation> ReadConversation(const Json& body) {
 
 Checked CheckObject(const Json& body) {
   if (body.is_object()) return RefuseUnsupported(body);
-  return Bad("", StrCat("the body is of type ", body.type_name(), ", want an object"));
+  return Bad("", StrCat("the body is ", body.type_name(), ", want an object"));
 }
 
 }  // namespace

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/run/generate.h"
 #include "harness/cli/commands.h"
@@ -17,22 +19,24 @@ namespace {
 struct RunOptions {
   EngineFlags engine;
   SamplingParams sampling;
-  std::string prompt, input, output = "-";
+  std::optional<std::string> prompt;  // "" is one too: some models begin with a token of their own
+  std::string input, output = "-";
   bool json = false;
 };
 
-// The tokenizer, or null where the model has none: prompts of ids work without.
-std::unique_ptr<Tokenizer> TokenizerOrNone(const ModelFiles& files) {
+// The tokenizer; for a file of prompts null where the model has none, since ids work without.
+Result<std::unique_ptr<Tokenizer>> TokenizerFor(const ModelFiles& files,
+                                                const RunOptions& options) {
   auto tokenizer = OpenTokenizer(files);
-  if (tokenizer) return *std::move(tokenizer);
+  if (tokenizer || options.prompt) return tokenizer;
   LogWarning("no tokenizer: " + tokenizer.error().message);
-  return nullptr;
+  return std::unique_ptr<Tokenizer>();
 }
 
 Result<std::vector<Json>> Lines(const RunOptions& options) {
   if (!options.input.empty()) return ReadJsonLines(options.input);
   Json line = Json::MakeObject();
-  line.Set("text", options.prompt);
+  line.Set("text", *options.prompt);
   return std::vector<Json>{line};
 }
 
@@ -45,12 +49,14 @@ void PrintText(size_t, std::string_view text) {
 Result<bool> Run(const RunOptions& options) {
   PINION_ASSIGN(const EngineOptions engine_options, options.engine.Resolve());
   PINION_TRY(Validate(options.sampling));
-  if (options.prompt.empty() == options.input.empty())
+  if (options.prompt.has_value() != options.input.empty())
     return Fail(ErrorCode::kUsage, "give either a prompt with -p or a file with --input");
   PINION_ASSIGN(std::vector<Json> lines, Lines(options));
+  if (options.output != "-") PINION_TRY(CheckWritable(options.output));
   PINION_ASSIGN(const ModelFiles files, FindModel(engine_options.model));
-  const auto tokenizer = TokenizerOrNone(files);
+  PINION_ASSIGN(const auto tokenizer, TokenizerFor(files, options));
   PINION_ASSIGN(const auto prompts, EncodePrompts(std::move(lines), tokenizer.get()));
+  if (options.prompt) PINION_TRY(prompts[0].error);  // before the model takes its minutes to load
   PINION_ASSIGN(const auto engine, Engine::Start(engine_options));
 
   const bool streams = options.input.empty() && !options.json && options.output == "-";

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/run/score.h"
 #include "harness/cli/commands.h"
@@ -21,6 +22,7 @@ struct ScoreCommand {
 Result<bool> Run(const ScoreCommand& command) {
   PINION_ASSIGN(const EngineOptions engine_options, command.engine.Resolve());
   PINION_ASSIGN(std::vector<Json> lines, ReadJsonLines(command.input));
+  if (command.output != "-") PINION_TRY(CheckWritable(command.output));
   PINION_ASSIGN(const ModelFiles files, FindModel(engine_options.model));
   const bool needs_tokenizer = std::any_of(lines.begin(), lines.end(), [](const Json& line) {
     return line.Find("input_ids") == nullptr;

@@ -12,29 +12,10 @@ namespace {
 
 constexpr int kLinkFd = 3;  // where the front end leaves the worker's end of the link
 
-// Flags of vLLM that size or drive a GPU: known, so that the refusal can say why.
-constexpr const char* kGpuFlags[] = {"--gpu-memory-utilization", "--swap-space",
-                                     "--cpu-offload-gb",         "--num-gpu-blocks-override",
-                                     "--enforce-eager",          "--cuda-graph-sizes",
-                                     "--enable-sleep-mode"};
-
 struct ServeFlags {
   EngineFlags engine;
   ServeOptions options;
 };
-
-void RefuseGpuFlags(CLI::App& command) {
-  for (const char* flag : kGpuFlags) {
-    const auto refuse = [flag](const CLI::results_t&) -> bool {
-      throw CLI::ValidationError(
-          flag,
-          "belongs to GPUs and sleep mode, Pinion computes on CPUs; leave it out (memory for "
-          "the KV cache is set by --kv-cache-space)");
-    };
-    // Hidden; with or without a value.
-    command.add_option(flag, refuse)->expected(0, 1)->group("");
-  }
-}
 
 int RunServe(const ServeFlags& flags) {
   auto engine = flags.engine.Resolve();
@@ -69,7 +50,6 @@ void AddServe(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   serve->add_option("--served-model-name", flags->options.served_model_name,
                     "name that clients use (default: MODEL)");
-  RefuseGpuFlags(*serve);
   serve->callback([flags, &exit_code] { exit_code = RunServe(*flags); });
 
   auto text = std::make_shared<std::string>();

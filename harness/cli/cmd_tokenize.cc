@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -13,6 +14,7 @@
 #include "engine/base/file.h"
 #include "engine/base/json.h"
 #include "engine/base/strings.h"
+#include "engine/model/model.h"
 #include "engine/text/tokenize_line.h"
 #include "harness/cli/commands.h"
 
@@ -38,6 +40,13 @@ Result<std::string> ReadInput(const std::string& path) {
   return ReadFile(path);
 }
 
+// A folder needs no more than a tokenizer; anything else is a model's name as everywhere.
+Result<std::unique_ptr<Tokenizer>> TokenizerOf(const std::string& model) {
+  if (std::filesystem::is_directory(model)) return LoadTokenizer(model);
+  PINION_ASSIGN(const ModelFiles files, FindModel(model));
+  return OpenTokenizer(files);
+}
+
 Result<std::string> AnswerLines(LineTokenizer& tokenizer, const TokenizeOptions& options) {
   PINION_ASSIGN(const std::string text, ReadInput(options.input));
   std::string answers;
@@ -60,7 +69,8 @@ Status RunTokenize(const TokenizeOptions& options) {
   if (options.chat_template) {
     PINION_ASSIGN(chat_template, ReadFile(*options.chat_template));
   }
-  PINION_ASSIGN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizer(options.folder));
+  PINION_ASSIGN(const std::unique_ptr<Tokenizer> tokenizer, TokenizerOf(options.folder));
+  if (options.output != "-") PINION_TRY(CheckWritable(options.output));
   LineTokenizer lines(*tokenizer, std::move(chat_template), options.now);
   PINION_ASSIGN(const std::string answers, AnswerLines(lines, options));
   if (options.output != "-") return WriteFile(options.output, answers);
@@ -75,7 +85,7 @@ Status RunTokenize(const TokenizeOptions& options) {
 void AddTokenize(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<TokenizeOptions>();
   auto* cmd = app.add_subcommand("tokenize", "Encode, decode and render lines of JSON");
-  cmd->add_option("DIR", options->folder, "folder with tokenizer.json")->required();
+  cmd->add_option("DIR", options->folder, "a folder with tokenizer.json, preset:NAME, or org/name in the Hugging Face cache")->required();
   cmd->add_option("--input", options->input, "JSON lines to read, '-' for standard input")
       ->required();
   cmd->add_option("--output", options->output, "JSON lines to write, '-' for standard output")

@@ -3,8 +3,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "engine/run/options.h"
 #include "harness/cli/commands.h"
 #include "harness/topo/draw.h"
 #include "harness/topo/examine.h"
@@ -15,7 +17,20 @@ namespace {
 struct TopoFlags {
   TopologyOptions options;
   bool json = false;
+  // Unset: the environment's. Not the library's own way of reading that: it reads a command's
+  // variables even when another command runs, and then blames a flag that nobody gave.
+  std::optional<std::string> threads_bind;
+  std::optional<int> reserved_cpus;
 };
+
+Result<Topology> ExamineAsAsked(const TopoFlags& flags) {
+  EngineOptions environment;
+  PINION_TRY(ReadEnvironment(environment));
+  TopologyOptions options = flags.options;
+  options.threads_bind = flags.threads_bind.value_or(environment.threads_bind);
+  options.reserved_cpus = flags.reserved_cpus ? flags.reserved_cpus : environment.reserved_cpus;
+  return Examine(options);
+}
 
 // https://no-color.org: any value but the empty one.
 bool WantsColour() {
@@ -24,7 +39,7 @@ bool WantsColour() {
 }
 
 int RunTopo(const TopoFlags& flags) {
-  const auto topology = Examine(flags.options);
+  const auto topology = ExamineAsAsked(flags);
   if (!topology) return Report(topology.error());
   const std::string text =
       flags.json ? ToJson(*topology).Dump() + "\n" : DrawTopology(*topology, WantsColour());
@@ -50,16 +65,16 @@ void AddTopo(CLI::App& app, int& exit_code) {
   command->add_option("--cpu-quota", options.cpu_quota,
                       "CPUs' worth of time, as 3.5 (default: what the cgroups grant)");
   command
-      ->add_option("--threads-bind", options.threads_bind,
-                   "auto, all, nobind, or a CPU list per rank as 0-3|4-7")
-      ->envname("VLLM_CPU_OMP_THREADS_BIND")
+      ->add_option("--threads-bind", flags->threads_bind,
+                   "auto, all, nobind, or a CPU list per rank as 0-3|4-7 (default auto) "
+                   "[VLLM_CPU_OMP_THREADS_BIND]")
       ->capture_default_str();
   command->add_option("--tensor-parallel-size", options.tensor_parallel, "ranks, also as -tp N")
       ->capture_default_str();
   command
-      ->add_option("--reserved-cpus", options.reserved_cpus,
-                   "cores kept free for the front end, under auto only")
-      ->envname("VLLM_CPU_NUM_OF_RESERVED_CPU");
+      ->add_option("--reserved-cpus", flags->reserved_cpus,
+                   "cores kept free for the front end, under auto only "
+                   "[VLLM_CPU_NUM_OF_RESERVED_CPU]");
   command->add_flag("--frontend", options.has_frontend,
                     "plan for serve and launch, whose front end wants a core of its own");
   command->callback([flags, &exit_code] { exit_code = RunTopo(*flags); });

@@ -3,6 +3,28 @@
 #include "engine/base/strings.h"
 
 namespace pinion::harness {
+namespace {
+
+// Flags of vLLM that size or drive a GPU: known, so that the refusal can say why.
+constexpr const char* kGpuFlags[] = {"--gpu-memory-utilization", "--swap-space",
+                                     "--cpu-offload-gb",         "--num-gpu-blocks-override",
+                                     "--enforce-eager",          "--cuda-graph-sizes",
+                                     "--device",                 "--enable-sleep-mode"};
+
+void RefuseGpuFlags(CLI::App& command) {
+  for (const char* flag : kGpuFlags) {
+    const auto refuse = [flag](const CLI::results_t&) -> bool {
+      throw CLI::ValidationError(
+          flag,
+          "belongs to GPUs and sleep mode, Pinion computes on CPUs; leave it out (memory for "
+          "the KV cache is set by --kv-cache-space)");
+    };
+    // Hidden; with or without a value.
+    command.add_option(flag, refuse)->expected(0, 1)->group("");
+  }
+}
+
+}  // namespace
 
 void EngineFlags::AddTo(CLI::App& command) {
   command.add_option("MODEL", model_, "a folder, preset:NAME, or org/name in the Hugging Face cache")
@@ -18,11 +40,14 @@ void EngineFlags::AddFlagsTo(CLI::App& command) {
   add("--dtype", dtype_, "auto, bfloat16, float16 or float32 (default auto: the checkpoint's)");
   add("--isa", isa_, "auto or exactly one of scalar, avx2, avx512, avx512_bf16, amx (default auto)");
   add("--threads-bind", threads_bind_,
-      "auto, all, nobind, or a CPU list per rank as 0-3|4-7 (default auto)");
-  add("--reserved-cpus", reserved_cpus_, "cores kept free for the front end, under auto only");
+      "auto, all, nobind, or a CPU list per rank as 0-3|4-7 (default auto) "
+      "[VLLM_CPU_OMP_THREADS_BIND]");
+  add("--reserved-cpus", reserved_cpus_, "cores kept free for the front end, under auto only "
+      "[VLLM_CPU_NUM_OF_RESERVED_CPU]");
   add("--tensor-parallel-size", tensor_parallel_, "ranks, also as -tp N (default 1)");
   add("--kv-cache-space", kv_cache_space_,
-      "KV cache per rank: GiB, or with a unit as 512MiB (default: from free memory)");
+      "KV cache per rank: GiB, or with a unit as 512MiB (default: from free memory) "
+      "[VLLM_CPU_KVCACHE_SPACE]");
   add("--block-size", block_size_, "tokens per KV block, a multiple of 16 (default 32)");
   add("--max-model-len", max_model_len_, "longest sequence in tokens (default: the model's)");
   add("--max-num-batched-tokens", max_num_batched_tokens_, "tokens per step, >= 1 (default 2048)");
@@ -34,6 +59,7 @@ void EngineFlags::AddFlagsTo(CLI::App& command) {
                          [this](int64_t count) { prefix_caching_ = count > 0; },
                          "reuse the KV of shared prefixes (default on)")
       ->group(group);
+  RefuseGpuFlags(command);
 }
 
 Result<EngineOptions> EngineFlags::Resolve(EngineOptions options) const {

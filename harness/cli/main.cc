@@ -36,23 +36,37 @@ std::vector<std::string> RewriteArguments(int argc, char** argv) {
   return {arguments.rbegin(), arguments.rend()};  // CLI11 takes them last first
 }
 
+// "run", or "model make": the command that the arguments begin with, as far as it is one.
+std::string CommandNamed(const CLI::App& app, int argc, char** argv) {
+  std::string path;
+  const CLI::App* at = &app;
+  for (int i = 1; i < argc; ++i) {
+    const CLI::App* next = nullptr;
+    for (const CLI::App* command : at->get_subcommands({}))
+      if (command->get_name() == argv[i]) next = command;
+    if (!next) break;
+    path += std::string(argv[i]) + " ";
+    at = next;
+  }
+  return path;
+}
+
 // The library's complaint as one of our sentences, with the way out.
 Error Describe(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   const std::string first = argc > 1 ? argv[1] : "";
-  std::vector<std::string> names;
-  const CLI::App* chosen = nullptr;
-  for (const CLI::App* command : app.get_subcommands({})) {
-    if (!command->get_group().empty()) names.push_back(command->get_name());  // no group: hidden
-    if (command->get_name() == first) chosen = command;
-  }
-  if (!chosen && (first.empty() || first[0] != '-'))
+  const std::string command = CommandNamed(app, argc, argv);
+  if (command.empty() && (first.empty() || first[0] != '-')) {
+    std::vector<std::string> names;
+    for (const CLI::App* each : app.get_subcommands({}))
+      if (!each->get_group().empty()) names.push_back(each->get_name());  // no group: hidden
     return {ErrorCode::kUsage, StrCat(first.empty() ? "no command given" : "unknown command '" + first + "'",
                                       "; the commands are ", Join(names, ", "))};
+  }
   std::string text = error.what();
-  const auto lower = [&](size_t i) { return std::islower(static_cast<unsigned char>(text[i])) != 0; };
-  if (text.size() > 1 && lower(1))  // not the name of a positional
+  const auto upper = [&](size_t i) { return std::isupper(static_cast<unsigned char>(text[i])) != 0; };
+  if (text.size() > 1 && !upper(1))  // not the name of a positional
     text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
-  return {ErrorCode::kUsage, StrCat(text, "; see pinion ", chosen ? first + " " : "", "--help")};
+  return {ErrorCode::kUsage, StrCat(text, "; see pinion ", command, "--help")};
 }
 
 int Main(int argc, char** argv) {
@@ -70,8 +84,9 @@ int Main(int argc, char** argv) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
     return Report(Describe(app, error, argc, argv));
   }
-  // A full disk shows only when the last of the output leaves the buffer.
-  if (std::fflush(stdout) != 0 || std::ferror(stdout))
+  // A full disk shows only when the last of the output leaves the buffer; a command that failed
+  // has said why already.
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout)) && exit_code == 0)
     return Report({ErrorCode::kIo, "cannot write to standard output"});
   return exit_code;
 }

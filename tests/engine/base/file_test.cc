@@ -27,6 +27,17 @@ class FileTest : public ::testing::Test {
   std::string folder_;
 };
 
+TEST_F(FileTest, CheckWritableSaysBeforehandWhatWriteFileWouldSay) {
+  EXPECT_TRUE(CheckWritable(Path("new")));
+  EXPECT_TRUE(CheckWritable("/dev/null"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_)) << "a check leaves nothing behind";
+  const auto refused = CheckWritable(Path("missing/new"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, WriteFile(Path("missing/new"), "x").error().message);
+  EXPECT_THAT(refused.error().message, HasSubstr("cannot create '" + Path("missing/new") + "':"));
+  EXPECT_THAT(CheckWritable(folder_).error().message, HasSubstr("it is a folder"));
+}
+
 TEST_F(FileTest, ReadsBackWhatWasWritten) {
   const std::string text("zero\0byte", 9);
   ASSERT_TRUE(WriteFile(Path("a"), "something longer that is replaced"));

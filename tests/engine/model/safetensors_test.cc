@@ -122,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Hostile{"NotJson", "{{{{", 0, "not valid JSON"},
         Hostile{"NotAnObject", "[]", 0, "want an object"},
-        Hostile{"EntryNotAnObject", R"({"x":3})", 4, "tensor 'x': its entry is a integer"},
+        Hostile{"EntryNotAnObject", R"({"x":3})", 4, "tensor 'x': its entry is an integer"},
         Hostile{"NoDtype", R"({"x":{"shape":[1],"data_offsets":[0,4]}})", 4, "'dtype'"},
         Hostile{"NoShape", R"({"x":{"dtype":"F32","data_offsets":[0,4]}})", 4, "'shape'"},
         Hostile{"NoOffsets", R"({"x":{"dtype":"F32","shape":[1]}})", 4, "'data_offsets'"},

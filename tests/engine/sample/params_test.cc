@@ -119,7 +119,7 @@ TEST(ReadSamplingParams, RefusesValuesOfTheWrongType) {
   EXPECT_THAT(RefusalOf(R"({"logit_bias": {"x": 1}})"), HasSubstr("holds \"x\""));
   EXPECT_THAT(RefusalOf(R"({"logit_bias": {"99999999999": 1}})"), HasSubstr("99999999999"));
   EXPECT_THAT(RefusalOf(R"({"logit_bias": {"4": "much"}})"), HasSubstr("of token 4"));
-  EXPECT_THAT(RefusalOf("[]"), HasSubstr("not array"));
+  EXPECT_THAT(RefusalOf("[]"), HasSubstr("not an array"));
   EXPECT_THAT(RefusalOf(R"({"temperature": 0.9, "top_p": "x"})"), HasSubstr("'top_p'"));
 }
 

@@ -50,7 +50,7 @@ TEST_F(Line, NamesWhatIsWrongWithARequest) {
   EXPECT_THAT(Answer(R"({"text": 5})"), HasSubstr("'text' is 5"));
   EXPECT_THAT(Answer(R"({"ids": [-1]})"), HasSubstr("holds -1"));
   EXPECT_THAT(Answer(R"({"ids": [1.5]})"), HasSubstr("holds 1.5"));
-  EXPECT_THAT(Answer(R"({"messages": [], "kwargs": 1})"), HasSubstr("'kwargs' is integer"));
+  EXPECT_THAT(Answer(R"({"messages": [], "kwargs": 1})"), HasSubstr("'kwargs' is an integer"));
 }
 
 TEST_F(Line, SaysWhereATemplateCouldComeFrom) {

@@ -1,0 +1,97 @@
+"""Bad usage and bad surroundings, as a newcomer meets them: said at once, once, and with the way out."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+MODEL = "models/tiny-trained"
+
+
+@pytest.mark.parametrize("command", [("run", "-p", "x"), ("bench",), ("serve",), ("sweep",),
+                                     ("score", "--input", "x")])
+@pytest.mark.parametrize("flag", [("--gpu-memory-utilization", "0.9"), ("--device", "cuda"),
+                                  ("--enable-sleep-mode",)])
+def test_gpu_settings_are_refused_with_the_reason(pinion, command, flag):
+    done = pinion(command[0], "preset:tiny", *command[1:], *flag)
+    assert done.returncode == 2
+    assert flag[0] in done.stderr and "CPUs" in done.stderr and "leave it out" in done.stderr
+
+
+def test_a_bad_variable_is_blamed_by_its_name(pinion):
+    done = pinion("run", "preset:tiny", "-p", "x", env={"VLLM_CPU_NUM_OF_RESERVED_CPU": "two"})
+    assert done.returncode == 2
+    assert "VLLM_CPU_NUM_OF_RESERVED_CPU 'two'" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "serve", "bench", "score"])
+def test_help_names_the_environment(pinion, command):
+    text = pinion(command, "--help").stdout
+    for name in ("VLLM_CPU_KVCACHE_SPACE", "VLLM_CPU_OMP_THREADS_BIND",
+                 "VLLM_CPU_NUM_OF_RESERVED_CPU"):
+        assert name in text
+
+
+def test_topo_reads_variables_and_flags_beat_them(pinion_json):
+    machine = ("topo", "--json", "--machine", "pack:2 numa:1 core:32 pu:2", "-tp", 2)
+    env = {"VLLM_CPU_OMP_THREADS_BIND": "0-3|4-7"}
+    ranks = pinion_json(*machine, env=env)["plan"]["ranks"]
+    assert [rank["cpus"] for rank in ranks] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    ranks = pinion_json(*machine, "--threads-bind", "8|9", env=env)["plan"]["ranks"]
+    assert [rank["cpus"] for rank in ranks] == [[8], [9]]
+
+
+def test_an_unknown_log_level_is_said_and_hides_nothing(pinion):
+    done = pinion("run", "preset:tiny", "-p", "x", "--max-tokens", 1, env={"PINION_LOG": "loud"})
+    assert done.returncode == 0
+    assert "PINION_LOG 'loud' is no level" in done.stderr
+    assert "ready after" in done.stderr
+
+
+def test_unwritable_output_is_refused_before_the_engine_starts(pinion, tmp_path):
+    missing = tmp_path / "missing" / "out.jsonl"
+    done = pinion("run", "preset:tiny", "-p", "x", "--output", missing)
+    assert done.returncode == 1
+    assert f"cannot create '{missing}'" in done.stderr
+    assert "load and pack" not in done.stderr
+
+
+def test_a_prompt_without_a_tokenizer_fails_before_the_engine_starts(pinion, data, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(data / MODEL, folder, ignore=shutil.ignore_patterns("tokenizer*", "golden*"))
+    done = pinion("run", folder, "-p", "x")
+    assert done.returncode == 1
+    assert "no tokenizer" in done.stderr and "load and pack" not in done.stderr
+
+
+def test_an_empty_prompt_is_a_prompt(pinion, data):
+    done = pinion("run", data / MODEL, "-p", "", "--json", "--max-tokens", 2)  # BOS alone
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["prompt_ids"]) == 1
+
+
+def test_nested_commands_point_to_their_own_help(pinion):
+    done = pinion("model", "make", "--preset", "tiny")
+    assert done.returncode == 2
+    assert done.stderr.strip() == "pinion: DIR is required; see pinion model make --help"
+    assert pinion("model").stderr.startswith("pinion: a subcommand is required")
+
+
+def test_tokenize_takes_a_preset_and_names_what_is_missing(pinion, tmp_path):
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"text":"hello"}\n')
+    done = pinion("tokenize", "preset:tiny", "--input", lines)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["decoded"] == "hello"
+    missing = pinion("tokenize", tmp_path / "missing", "--input", lines)
+    assert missing.returncode == 1
+    assert "is no folder" in missing.stderr
+
+
+def test_a_full_disk_is_told_once(binary, data):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([binary, "run", data / MODEL, "-p", "x", "--json", "--max-tokens", "1"],
+                              stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert done.returncode == 1
+    assert done.stderr.count("cannot write to standard output") == 1
