@@ -1,5 +1,5 @@
-// AMX: tiles of 16 rows of 64 bytes. As assembly throughout: the compiler owns no tile register, and
-// GCC 12's _tile_loadconfig tells it that only 8 bytes of the configuration are read.
+// AMX: tiles of 16 rows of 64 bytes. As assembly throughout: the compiler owns no tile register,
+// and GCC 12's _tile_loadconfig tells it that only 8 bytes of the configuration are read.
 
 #include "kernels/impl/probes.h"
 

@@ -36,7 +36,6 @@ struct OperandBf16 {
 
 const Table kAvx512Bf16Table = MakeTable<OperandBf16>(Isa::kAvx512Bf16);
 // A lane holds two products.
-const Probes kAvx512Bf16Probes =
-    MakeProbes(Isa::kAvx512Bf16, ProbeMultiply<OperandBf16, 4>);
+const Probes kAvx512Bf16Probes = MakeProbes(Isa::kAvx512Bf16, ProbeMultiply<OperandBf16, 4>);
 
 }  // namespace pinion::kernels::impl

@@ -38,8 +38,8 @@ constexpr size_t PackedBlockBytes(Dtype dtype, size_t k) {
 void PackBlock(std::byte* dst, Dtype dst_type, const std::byte* src, Dtype src_type,
                size_t src_stride, size_t rows, size_t k);
 
-// Plain conversion of n contiguous elements between types (embedding rows, norm weights, biases), as
-// PackBlock's by the best usable ISA: all give the same bits, but for a NaN's.
+// Plain conversion of n contiguous elements between types (embedding rows, norm weights, biases),
+// as PackBlock's by the best usable ISA: all give the same bits, but for a NaN's.
 void Convert(std::byte* dst, Dtype dst_type, const std::byte* src, Dtype src_type, size_t n);
 
 // ---- GEMM -----------------------------------------------------------------------------------
@@ -77,8 +77,8 @@ constexpr size_t KvBlockBytes(Dtype dtype, size_t block_tokens, size_t kv_heads,
 
 // Writes one token's keys and values of one KV head into its slot.
 struct KvWriteArgs {
-  std::byte* block;              // the block's beginning
-  const float *k, *v;            // [head_dim] each, rotary already applied
+  std::byte* block;    // the block's beginning
+  const float *k, *v;  // [head_dim] each, rotary already applied
   size_t slot, head, kv_heads, block_tokens, head_dim;
   Dtype dtype;
 };
@@ -89,19 +89,19 @@ struct KvWriteArgs {
 //   row r = token r / group, head r % group; rows = tokens * group <= kAttentionRows
 //   Query token t sits at position first_position + t and sees cached tokens <= that position.
 struct AttentionArgs {
-  const float* q;                // row (t, g) at q + t * q_stride + g * head_dim, NOT yet scaled
-  size_t q_stride;               // elements
+  const float* q;   // row (t, g) at q + t * q_stride + g * head_dim, NOT yet scaled
+  size_t q_stride;  // elements
   size_t tokens, group, head_dim;
   int64_t first_position, context_begin, context_end;  // context_begin: multiple of block_tokens
-  const std::byte* cache;        // first block of this layer's pool
-  size_t block_bytes;            // stride between blocks
-  const int32_t* block_table;    // block_table[p / block_tokens] holds position p
+  const std::byte* cache;                              // first block of this layer's pool
+  size_t block_bytes;                                  // stride between blocks
+  const int32_t* block_table;  // block_table[p / block_tokens] holds position p
   size_t block_tokens, kv_head, kv_heads;
-  Dtype dtype;                   // of the cache
-  float scale;                   // multiplies q.k; > 0
-  float* out;                    // [rows][head_dim]: sum of exp(s - max) * v, not normalised
-  float* max;                    // [rows]: largest s (-infinity where a row sees nothing)
-  float* sum;                    // [rows]: sum of exp(s - max)
+  Dtype dtype;  // of the cache
+  float scale;  // multiplies q.k; > 0
+  float* out;   // [rows][head_dim]: sum of exp(s - max) * v, not normalised
+  float* max;   // [rows]: largest s (-infinity where a row sees nothing)
+  float* sum;   // [rows]: sum of exp(s - max)
 };
 inline constexpr size_t kAttentionRows = 64;
 inline constexpr size_t kMaxHeadDim = 256;  // head_dim is at most this: scratch on the stack
@@ -127,7 +127,8 @@ struct Table {
   void (*gemm_f16)(const GemmArgs&);
 
   // dst[n] = x / sqrt(mean(x^2) + eps) * weight        (Zhang & Sennrich, arXiv:1910.07467)
-  void (*rms_norm)(void* dst, Dtype dst_type, const float* x, const float* weight, size_t n, float eps);
+  void (*rms_norm)(void* dst, Dtype dst_type, const float* x, const float* weight, size_t n,
+                   float eps);
   // dst[n] = (x - mean) / sqrt(var + eps) * weight + bias  (Ba et al., arXiv:1607.06450)
   void (*layer_norm)(void* dst, Dtype dst_type, const float* x, const float* weight,
                      const float* bias, size_t n, float eps);
@@ -162,8 +163,8 @@ const Table& TableFor(Isa isa);
 bool LimitOneDnn(Isa isa);
 
 // One thread's GEMM over its own column blocks: the table's kernel for few rows, a single-thread
-// oneDNN primitive from `OneDnnRows(isa, dtype)` rows on (never for f16, never under kScalar, never for types
-// that the ISA's oneDNN lacks). Primitives are kept in a per-thread map by M bucket.
+// oneDNN primitive from `OneDnnRows(isa, dtype)` rows on (never for f16, never under kScalar, never
+// for types that the ISA's oneDNN lacks). Primitives are kept in a per-thread map by M bucket.
 void Gemm(const Table& table, Dtype weights, const GemmArgs& args);
 size_t OneDnnRows(Isa isa, Dtype weights);  // SIZE_MAX: never
 

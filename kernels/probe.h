@@ -18,8 +18,9 @@ struct Probes {
   // `steps` rounds of independent multiply-adds; returns how many floating-point operations that
   // was (a multiply-add counts as two). Vectors of float32:
   uint64_t (*multiply_f32)(size_t steps);
-  // Products of bfloat16 added up in float32, by the instruction made for it (VDPBF16PS, TDPBF16PS);
-  // nullptr where there is none: bfloat16 is then widened, and float32's rate bounds it.
+  // Products of bfloat16 added up in float32, by the instruction made for it (VDPBF16PS,
+  // TDPBF16PS); nullptr where there is none: bfloat16 is then widened, and float32's rate bounds
+  // it.
   uint64_t (*multiply_bf16)(size_t steps);
 
   // e^x as attention computes it; returns how many.

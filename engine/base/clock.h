@@ -13,6 +13,8 @@ inline int64_t NowNs() {
   clock_gettime(CLOCK_MONOTONIC, &now);
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
-inline double SecondsSince(int64_t start_ns) { return static_cast<double>(NowNs() - start_ns) * 1e-9; }
+inline double SecondsSince(int64_t start_ns) {
+  return static_cast<double>(NowNs() - start_ns) * 1e-9;
+}
 
 }  // namespace pinion

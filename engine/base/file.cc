@@ -85,8 +85,8 @@ Result<std::string> ReadFile(const std::string& path, uint64_t max_bytes) {
     if (got == 0) return text;
     text.append(buffer, static_cast<size_t>(got));
     if (text.size() > max_bytes)
-      return Fail(ErrorCode::kIo,
-                  StrCat("'", path, "' is larger than ", FormatBytes(max_bytes), ", the limit here"));
+      return Fail(ErrorCode::kIo, StrCat("'", path, "' is larger than ", FormatBytes(max_bytes),
+                                         ", the limit here"));
   }
 }
 

@@ -87,5 +87,4 @@ Result<T> Require(const Json& object, std::string_view key);
 template <typename T>
 Result<T> Optional(const Json& object, std::string_view key, T fallback);
 
-
 }  // namespace pinion

@@ -14,9 +14,9 @@ namespace pinion {
 namespace {
 
 spdlog::level::level_enum Translate(LogLevel level) {
-  static constexpr spdlog::level::level_enum kLevels[] = {
-      spdlog::level::debug, spdlog::level::info, spdlog::level::warn, spdlog::level::err,
-      spdlog::level::off};
+  static constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
+                                                          spdlog::level::warn, spdlog::level::err,
+                                                          spdlog::level::off};
   return kLevels[static_cast<int>(level)];
 }
 

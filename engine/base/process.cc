@@ -123,15 +123,15 @@ Result<Process> Process::Start(const Options& options) {
   close(null_fd);
   int exec_error = 0;
   ssize_t got = -1;
-  if (pid > 0) do got = read(report[0], &exec_error, sizeof exec_error);
+  if (pid > 0) do
+      got = read(report[0], &exec_error, sizeof exec_error);
     while (got < 0 && errno == EINTR);
   close(report[0]);
-  if (pid < 0)
-    return Fail(ErrorCode::kIo, StrCat("cannot fork: ", std::strerror(fork_error)));
+  if (pid < 0) return Fail(ErrorCode::kIo, StrCat("cannot fork: ", std::strerror(fork_error)));
   if (got > 0) {
     waitpid(pid, nullptr, 0);
-    return Fail(ErrorCode::kIo, StrCat("cannot start '", options.arguments[0],
-                                       "': ", std::strerror(exec_error)));
+    return Fail(ErrorCode::kIo,
+                StrCat("cannot start '", options.arguments[0], "': ", std::strerror(exec_error)));
   }
   if (options.own_group) setpgid(pid, pid);  // both sides set it: whoever is first
   return Process(pid, options.own_group);

@@ -18,7 +18,7 @@ class Process {
   struct Options {
     std::vector<std::string> arguments;  // [0] is the program, found through PATH if it has no '/'
     std::vector<std::pair<std::string, std::string>> environment;  // added to the parent's
-    std::optional<std::vector<int>> cpus;   // affinity of the child; unset: the parent's
+    std::optional<std::vector<int>> cpus;  // affinity of the child; unset: the parent's
     int stdin_fd = -1, stdout_fd = -1, stderr_fd = -1;  // -1: /dev/null for stdin, inherit others
     std::vector<std::pair<int, int>> pass_fds;  // {parent's descriptor, number in the child >= 3}
     bool own_group = true;  // a process group of its own, so that Kill reaches its children too

@@ -52,13 +52,13 @@ inline int ExitCode(const Error& error) { return error.code == ErrorCode::kUsage
 // PINION_ASSIGN(auto x, expr): the same, and binds the value.
 #define PINION_CONCAT_(a, b) a##b
 #define PINION_CONCAT(a, b) PINION_CONCAT_(a, b)
-#define PINION_TRY(expr)                                                        \
-  do {                                                                          \
-    if (auto pinion_try_ = (expr); !pinion_try_)                                \
-      return ::pinion::Unexpected(std::move(pinion_try_).error());              \
+#define PINION_TRY(expr)                                           \
+  do {                                                             \
+    if (auto pinion_try_ = (expr); !pinion_try_)                   \
+      return ::pinion::Unexpected(std::move(pinion_try_).error()); \
   } while (false)
 #define PINION_ASSIGN(lhs, expr) PINION_ASSIGN_(lhs, expr, PINION_CONCAT(pinion_result_, __LINE__))
-#define PINION_ASSIGN_(lhs, expr, tmp)                                          \
-  auto tmp = (expr);                                                            \
-  if (!tmp) return ::pinion::Unexpected(std::move(tmp).error());                \
+#define PINION_ASSIGN_(lhs, expr, tmp)                           \
+  auto tmp = (expr);                                             \
+  if (!tmp) return ::pinion::Unexpected(std::move(tmp).error()); \
   lhs = std::move(*tmp)

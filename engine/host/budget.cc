@@ -79,9 +79,9 @@ void ApplyQuota(Budget& budget, const std::optional<double>& quota, std::string_
   // Compared as doubles first: a huge quota must not overflow the int.
   const double whole = std::max(1.0, std::floor(*quota));
   if (whole < budget.max_threads) budget.max_threads = static_cast<int>(whole);
-  budget.reasons.push_back(
-      StrCat(who, " grants ", *quota, " CPUs of time: at most ", budget.max_threads,
-             budget.max_threads == 1 ? " thread" : " threads"));
+  budget.reasons.push_back(StrCat(who, " grants ", *quota, " CPUs of time: at most ",
+                                  budget.max_threads,
+                                  budget.max_threads == 1 ? " thread" : " threads"));
 }
 
 void ApplyMemory(Budget& budget, const Machine& machine, const BudgetLimits& limits,

@@ -7,8 +7,8 @@
 namespace pinion {
 namespace {
 
-// Below this many tokens a part costs more in merging and synchronising than it saves: 256 tokens of
-// one 64-wide bf16 head are 64 KiB, some 2 us of reading.
+// Below this many tokens a part costs more in merging and synchronising than it saves: 256 tokens
+// of one 64-wide bf16 head are 64 KiB, some 2 us of reading.
 constexpr size_t kMinPartTokens = 256;
 
 size_t TileTokens(const HeadGroup& group) { return kernels::kAttentionRows / group.q_heads; }

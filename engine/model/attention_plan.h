@@ -12,9 +12,9 @@ namespace pinion {
 // One kernel call: some tokens of a slice, the heads of one group, a part of the context.
 struct AttentionItem {
   uint32_t slice, group;
-  uint32_t token, tokens;            // within the slice
+  uint32_t token, tokens;  // within the slice
   uint32_t context_begin, context_end;
-  int32_t part;                      // slot of its partial result; -1: the only part, no merge
+  int32_t part;  // slot of its partial result; -1: the only part, no merge
 };
 
 // Partial results [first_part, first_part + parts) that make up one result.
@@ -29,8 +29,8 @@ struct AttentionPlan {
   std::vector<AttentionJoin> joins;  // empty where no context was cut
   size_t parts = 0;
 
-  // Contexts are cut only where the batch has too few items to keep `threads` busy (long contexts of
-  // few sequences); cuts lie on block boundaries.
+  // Contexts are cut only where the batch has too few items to keep `threads` busy (long contexts
+  // of few sequences); cuts lie on block boundaries.
   void Build(const StepBatch& batch, const Shard& shard, size_t threads, size_t block_tokens);
 };
 

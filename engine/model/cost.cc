@@ -34,8 +34,7 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, int ranks) {
     const PackedMatrix head{nullptr, dtype, shard.vocabulary.size(), hidden};
     head_bytes_ += head.size_bytes();
     layer_weight_bytes_ += ShardWeightBytes(spec, dtype, ranks, rank) - head.size_bytes();
-    kv_bytes_per_token_ +=
-        2 * layers * shard.kv_heads.size() * head_dim * kernels::SizeOf(dtype);
+    kv_bytes_per_token_ += 2 * layers * shard.kv_heads.size() * head_dim * kernels::SizeOf(dtype);
   }
   flops_per_row_ = 2 * layers * LayerElements(spec);
   flops_per_logit_row_ = 2 * static_cast<uint64_t>(spec.vocabulary) * hidden;
@@ -54,8 +53,8 @@ StepCost CostModel::Rows(size_t first_position, size_t rows, size_t logit_rows) 
   // Row i sees first_position + i + 1 tokens; all rows together read each token once.
   const uint64_t seen = rows * first_position + rows * (rows + 1) / 2;
   cost.kv_bytes = (first_position + rows) * kv_bytes_per_token_;
-  cost.flops = rows * flops_per_row_ + logit_rows * flops_per_logit_row_ +
-               seen * flops_per_seen_token_;
+  cost.flops =
+      rows * flops_per_row_ + logit_rows * flops_per_logit_row_ + seen * flops_per_seen_token_;
   return cost;
 }
 

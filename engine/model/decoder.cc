@@ -101,11 +101,11 @@ Result<std::unique_ptr<Decoder>> Decoder::Load(const DecoderSpec& spec,
   return decoder;
 }
 
-uint64_t WorkspaceBytes(const DecoderSpec& spec, const DecoderOptions& options, int ranks, int rank) {
+uint64_t WorkspaceBytes(const DecoderSpec& spec, const DecoderOptions& options, int ranks,
+                        int rank) {
   const Shard shard = MakeShard(spec, ranks, rank);
-  const uint64_t logits = rank == 0 ? kLogitChunk * sizeof(float) *
-                                          static_cast<uint64_t>(spec.vocabulary)
-                                    : 0;
+  const uint64_t logits =
+      rank == 0 ? kLogitChunk * sizeof(float) * static_cast<uint64_t>(spec.vocabulary) : 0;
   return Workspace::Bytes(spec, shard, options.dtype, options.max_rows) + logits;
 }
 

@@ -22,8 +22,8 @@ struct DecoderOptions {
 };
 
 // Receives logits, called by every thread of rank 0 at once: logits [count][vocabulary], row stride
-// `stride` floats, of batch.logit_rows[first .. first + count). May overwrite them. Each thread takes
-// its own share of the rows; the buffer is reused after all have returned.
+// `stride` floats, of batch.logit_rows[first .. first + count). May overwrite them. Each thread
+// takes its own share of the rows; the buffer is reused after all have returned.
 using LogitsSink = std::function<void(const Worker& worker, size_t first, size_t count,
                                       float* logits, size_t stride)>;
 
@@ -48,7 +48,8 @@ class Decoder {
 };
 
 // Bytes of activations and scratch that a rank needs beside weights and KV.
-uint64_t WorkspaceBytes(const DecoderSpec& spec, const DecoderOptions& options, int ranks, int rank);
+uint64_t WorkspaceBytes(const DecoderSpec& spec, const DecoderOptions& options, int ranks,
+                        int rank);
 
 // Rows of logits computed at once: bounds the logits buffer (128 x 152k x 4 bytes = 78 MB).
 inline constexpr size_t kLogitChunk = 128;

@@ -50,7 +50,8 @@ class ForwardPass {
       float* residual = w_.residual + row * hidden_;
       ReadRow(model_.embedding, static_cast<size_t>(batch_.tokens[row]), residual);
       if (!model_.position_embedding.name.empty()) {
-        float* learned = w_.attention_partial + row * w_.hidden_stride;  // free until the o projection
+        float* learned =
+            w_.attention_partial + row * w_.hidden_stride;  // free until the o projection
         ReadRow(model_.position_embedding, position + static_cast<size_t>(spec_.position_offset),
                 learned);
         table_.add(residual, learned, hidden_);
@@ -64,8 +65,8 @@ class ForwardPass {
     kernels::Convert(reinterpret_cast<std::byte*>(dst), Dtype::kF32, src, tensor.dtype, hidden_);
   }
 
-  // The angle is rounded to float32 before cos and sin, as the reference does: at large positions the
-  // rounding is larger than any error of the functions.
+  // The angle is rounded to float32 before cos and sin, as the reference does: at large positions
+  // the rounding is larger than any error of the functions.
   void FillAngles(size_t row, size_t position) {
     const size_t half = head_dim_ / 2;
     for (size_t i = 0; i < half; ++i) {
@@ -122,9 +123,9 @@ class ForwardPass {
   }
 
   // All-reduce: every rank adds every rank's partial term to its own residual, in the order of
-  // ranks, so that all copies stay equal. One barrier before it is enough: the next write to a partial
-  // buffer lies behind the other buffer's barrier.
-  // A rank whose share is empty has written nothing and is left out.
+  // ranks, so that all copies stay equal. One barrier before it is enough: the next write to a
+  // partial buffer lies behind the other buffer's barrier. A rank whose share is empty has written
+  // nothing and is left out.
   void AddReduced(float* Workspace::*partial, Range Shard::*share, const float* bias) {
     const auto [begin, end] = OwnRows();
     for (size_t row = begin; row < end; ++row) {

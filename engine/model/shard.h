@@ -27,8 +27,9 @@ struct Shard {
 };
 
 // Cuts `spec` into `ranks` shards. Where there are at least as many KV heads as ranks, whole groups
-// of heads go together and no KV is stored twice; with fewer, query heads are dealt out and a KV head
-// is replicated on every rank that needs it. MLP columns and vocabulary are dealt in blocks of 64.
+// of heads go together and no KV is stored twice; with fewer, query heads are dealt out and a KV
+// head is replicated on every rank that needs it. MLP columns and vocabulary are dealt in blocks
+// of 64.
 Shard MakeShard(const DecoderSpec& spec, int ranks, int rank);
 
 }  // namespace pinion

@@ -10,7 +10,7 @@ namespace pinion {
 struct StepBatch {
   struct Slice {
     size_t first_row = 0, rows = 0;
-    size_t first_position = 0;           // of first_row; the cache holds everything before it
+    size_t first_position = 0;             // of first_row; the cache holds everything before it
     const int32_t* block_table = nullptr;  // covers first_position + rows tokens
   };
   std::vector<int32_t> tokens;      // [rows]

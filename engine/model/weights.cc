@@ -38,7 +38,8 @@ class Arena {
 };
 
 LayerWeights LayOutLayer(const DecoderSpec& spec, const Shard& shard, Dtype dtype, Arena& arena) {
-  const auto hidden = static_cast<size_t>(spec.hidden), head_dim = static_cast<size_t>(spec.head_dim);
+  const auto hidden = static_cast<size_t>(spec.hidden),
+             head_dim = static_cast<size_t>(spec.head_dim);
   const size_t q = shard.q_heads.size() * head_dim, kv = shard.kv_heads.size() * head_dim;
   const size_t middle = shard.intermediate.size();
   const bool gated = spec.mlp == MlpKind::kSiluGated;
@@ -122,7 +123,9 @@ class Loader {
 
   void LoadAttention(LayerWeights& layer, int index) {
     const auto head_dim = static_cast<size_t>(spec_.head_dim);
-    const auto rows = [&](Range heads) { return Range{heads.begin * head_dim, heads.end * head_dim}; };
+    const auto rows = [&](Range heads) {
+      return Range{heads.begin * head_dim, heads.end * head_dim};
+    };
     const Range q = rows(weights_.shard.q_heads), kv = rows(weights_.shard.kv_heads);
     const TensorNames& names = spec_.names;
     const TensorInfo tensors[] = {Find(LayerName(names.q, index, ".weight")),
@@ -225,12 +228,13 @@ class Loader {
   }
 
   // A block whose outputs come from several tensors: collected in float32 first.
-  void GatherAndPack(const PackedMatrix& matrix, const std::vector<Segment>& segments, size_t column,
-                     size_t first, size_t rows, std::byte* dst) {
+  void GatherAndPack(const PackedMatrix& matrix, const std::vector<Segment>& segments,
+                     size_t column, size_t first, size_t rows, std::byte* dst) {
     gathered_.assign(rows * matrix.k, 0.0f);
     size_t output = 0;
     for (const Segment& segment : segments) {
-      const size_t begin = std::max(output, first), end = std::min(output + segment.count, first + rows);
+      const size_t begin = std::max(output, first),
+                   end = std::min(output + segment.count, first + rows);
       for (size_t at = begin; at < end && segment.tensor; ++at) {
         const TensorInfo& tensor = *segment.tensor;
         const std::byte* src = source_.Rows(tensor, segment.row + at - output, 1, scratch_) +

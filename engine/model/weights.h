@@ -32,12 +32,12 @@ struct PackedMatrix {
 struct LayerWeights {
   float *attention_norm = nullptr, *attention_norm_bias = nullptr;  // [hidden]
   float *mlp_norm = nullptr, *mlp_norm_bias = nullptr;              // [hidden]
-  PackedMatrix qkv;     // [(q heads + 2 kv heads) * head_dim][hidden]
-  PackedMatrix o;       // [hidden][q heads * head_dim]
+  PackedMatrix qkv;  // [(q heads + 2 kv heads) * head_dim][hidden]
+  PackedMatrix o;    // [hidden][q heads * head_dim]
   // Gated MLP: blocks of 64 gate outputs and 64 up outputs take turns, so that the thread that
   // computes both can multiply them at once. Plain MLP: fc1's outputs.
-  PackedMatrix mlp_in;  // [blocks * 64][hidden]
-  PackedMatrix down;    // [hidden][intermediate share]
+  PackedMatrix mlp_in;           // [blocks * 64][hidden]
+  PackedMatrix down;             // [hidden][intermediate share]
   float* qkv_bias = nullptr;     // [qkv.outputs]
   float* o_bias = nullptr;       // [hidden], whole on every rank: added after the reduction
   float* mlp_in_bias = nullptr;  // [mlp_in.outputs], in the matrix's order
@@ -56,13 +56,14 @@ struct RankWeights {
 // Bytes that RankWeights::storage of one rank will take.
 uint64_t ShardWeightBytes(const DecoderSpec& spec, kernels::Dtype dtype, int ranks, int rank);
 
-// Packs every rank's share, all ranks and threads at once: each thread packs the blocks that it will
-// compute with. Every tensor the spec names must exist in `source` (OpenWeights has checked it).
+// Packs every rank's share, all ranks and threads at once: each thread packs the blocks that it
+// will compute with. Every tensor the spec names must exist in `source` (OpenWeights has checked
+// it).
 Result<std::vector<RankWeights>> LoadWeights(const DecoderSpec& spec, kernels::Dtype dtype,
                                              const TensorSource& source, Ranks& ranks);
 
-// Blocks of `matrix` that `worker` computes: the same at loading and at every step. Gated MLP inputs
-// are dealt in pairs (`unit` 2), everything else singly.
+// Blocks of `matrix` that `worker` computes: the same at loading and at every step. Gated MLP
+// inputs are dealt in pairs (`unit` 2), everything else singly.
 inline std::pair<size_t, size_t> BlocksOf(const Worker& worker, const PackedMatrix& matrix,
                                           size_t unit = 1) {
   const auto [begin, end] = worker.Slice(matrix.blocks() / unit);

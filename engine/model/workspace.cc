@@ -8,7 +8,8 @@ using kernels::RoundUp;
 // Sets the strides and hands out the buffers of `base` (null: only counts); returns the bytes used.
 size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype, size_t max_rows,
               std::byte* base, Workspace& w) {
-  const auto hidden = static_cast<size_t>(spec.hidden), head_dim = static_cast<size_t>(spec.head_dim);
+  const auto hidden = static_cast<size_t>(spec.hidden),
+             head_dim = static_cast<size_t>(spec.head_dim);
   const size_t element = kernels::SizeOf(kernels::ActivationType(dtype));
   const size_t q = shard.q_heads.size() * head_dim, kv = shard.kv_heads.size() * head_dim;
   w.hidden_stride = RoundUp(hidden, kernels::kBlockN);
@@ -41,7 +42,8 @@ Result<ThreadScratch> MakeScratch(const DecoderSpec& spec) {
   PINION_ASSIGN(scratch.storage, Pages::Allocate((tile + PartStride(spec)) * sizeof(float)));
   scratch.mlp_tile = scratch.storage.as<float>();
   scratch.part_out = scratch.mlp_tile + tile;
-  scratch.part_max = scratch.part_out + kernels::kAttentionRows * static_cast<size_t>(spec.head_dim);
+  scratch.part_max =
+      scratch.part_out + kernels::kAttentionRows * static_cast<size_t>(spec.head_dim);
   scratch.part_sum = scratch.part_max + kernels::kAttentionRows;
   return scratch;
 }

@@ -18,22 +18,25 @@ namespace pinion {
 // Scratch of one thread; its pages are touched by that thread first.
 struct ThreadScratch {
   Pages storage;
-  float* mlp_tile = nullptr;                   // [kMlpTileRows][128]: a gate and an up block
+  float* mlp_tile = nullptr;  // [kMlpTileRows][128]: a gate and an up block
   float *part_out = nullptr, *part_max = nullptr, *part_sum = nullptr;  // one attention item
-  std::vector<std::byte> row;                  // one embedding row, where it is made up
+  std::vector<std::byte> row;  // one embedding row, where it is made up
 };
-inline constexpr size_t kMlpTileRows = 256;  // 256 x 128 floats = 128 KiB: stays in L2 with a W panel
+inline constexpr size_t kMlpTileRows =
+    256;  // 256 x 128 floats = 128 KiB: stays in L2 with a W panel
 
-// Buffers of one rank for one step; rows are the step's tokens. Padding columns are zero and stay so.
+// Buffers of one rank for one step; rows are the step's tokens. Padding columns are zero and stay
+// so.
 struct Workspace {
   Pages storage;
   float* residual = nullptr;      // [rows][hidden]
   std::byte* normed = nullptr;    // [rows][hidden padded], activation type
   float* qkv = nullptr;           // [rows][qkv_stride]
   std::byte* attended = nullptr;  // [rows][q padded], activation type
-  float* attention_partial = nullptr;  // [rows][hidden_stride]: this rank's term of the o projection
-  std::byte* mlp = nullptr;            // [rows][intermediate padded], activation type
-  float* mlp_partial = nullptr;        // [rows][hidden_stride]: this rank's term of down
+  float* attention_partial =
+      nullptr;                   // [rows][hidden_stride]: this rank's term of the o projection
+  std::byte* mlp = nullptr;      // [rows][intermediate padded], activation type
+  float* mlp_partial = nullptr;  // [rows][hidden_stride]: this rank's term of down
   float *cosine = nullptr, *sine = nullptr;  // [rows][head_dim / 2]
   size_t qkv_stride = 0, hidden_stride = 0, normed_stride = 0, attended_stride = 0, mlp_stride = 0;
 

@@ -41,7 +41,8 @@ std::string WayOut(uint64_t fixed, uint64_t limit, const EngineOptions& options)
 
 }  // namespace
 
-std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder, int ranks) {
+std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder,
+                                  int ranks) {
   std::vector<RankNeeds> needs;
   for (int rank = 0; rank < ranks; ++rank)
     needs.push_back({ShardWeightBytes(spec, decoder.dtype, ranks, rank),
@@ -82,10 +83,11 @@ Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& o
   for (const NumaNode& node : machine.nodes) {
     const auto at = per_node.find(node.id);
     if (at != per_node.end() && node.memory_bytes > 0 && at->second > node.memory_bytes)
-      return Fail(ErrorCode::kExhausted,
-                  StrCat("NUMA node ", node.id, " has ", FormatBytes(node.memory_bytes), ", but ",
-                         FormatBytes(at->second), " would be placed there (", Sum(weights, workspace, kv),
-                         " over all ranks)", WayOut(weights + workspace, node.memory_bytes, options)));
+      return Fail(
+          ErrorCode::kExhausted,
+          StrCat("NUMA node ", node.id, " has ", FormatBytes(node.memory_bytes), ", but ",
+                 FormatBytes(at->second), " would be placed there (", Sum(weights, workspace, kv),
+                 " over all ranks)", WayOut(weights + workspace, node.memory_bytes, options)));
   }
   return {};
 }
@@ -100,7 +102,8 @@ Result<size_t> SizeKv(const std::vector<RankNeeds>& needs, const EngineOptions& 
   if (!options.kv_cache_bytes) {
     const size_t useful =
         BlocksFor(model_length, options) * static_cast<size_t>(options.max_num_seqs);
-    return std::clamp<size_t>(available_bytes / 2 / std::max<uint64_t>(1, per_block_all), 1, useful);
+    return std::clamp<size_t>(available_bytes / 2 / std::max<uint64_t>(1, per_block_all), 1,
+                              useful);
   }
   const size_t blocks = *options.kv_cache_bytes / largest;
   if (blocks == 0)

@@ -19,15 +19,16 @@ struct RankNeeds {
   uint64_t weights = 0, workspace = 0;
   uint64_t kv_per_block = 0;  // over all layers; 0 where the rank holds no heads
 };
-std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder, int ranks);
+std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder,
+                                  int ranks);
 
 // The length that sequences may have: --max-model-len, else the model's. An error where the flag
 // exceeds what the model was made for.
 Result<size_t> ResolveModelLength(const DecoderSpec& spec, const EngineOptions& options);
 
-// Refuses before loading what would die later: weights, workspace and KV (as given, or the least that
-// makes sense) against the memory that is free, in all and per NUMA node. The error says what would
-// fit. ErrorCode::kExhausted.
+// Refuses before loading what would die later: weights, workspace and KV (as given, or the least
+// that makes sense) against the memory that is free, in all and per NUMA node. The error says what
+// would fit. ErrorCode::kExhausted.
 Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                      size_t model_length, const Machine& machine, const Budget& budget,
                      const Plan& plan);

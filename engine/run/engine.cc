@@ -71,7 +71,8 @@ class EngineLoop : public Engine {
     sequence->score = request.score;
     sequence->eos_ids = model_.files.spec.eos_ids;
     sequence->arrived_ns = NowNs();
-    const uint64_t seed = request.params.seed.value_or(RequestSeed(model_.options.seed, request.id));
+    const uint64_t seed =
+        request.params.seed.value_or(RequestSeed(model_.options.seed, request.id));
     if (!request.score)
       sequence->sampler.emplace(request.params, seed, sequence->eos_ids, sequence->tokens);
     sequence->params = std::move(request.params);
@@ -89,10 +90,9 @@ class EngineLoop : public Engine {
     const std::vector<Slice>& slices = scheduler_.Schedule();
     if (slices.empty()) return;
     FillBatch(slices);
-    model_.decoder->Forward(batch_, [this](const Worker& worker, size_t first, size_t count,
-                                           float* logits, size_t stride) {
-      Consume(worker, first, count, logits, stride);
-    });
+    model_.decoder->Forward(
+        batch_, [this](const Worker& worker, size_t first, size_t count, float* logits,
+                       size_t stride) { Consume(worker, first, count, logits, stride); });
     ++steps_;
     Commit(slices, events);
   }
@@ -106,8 +106,8 @@ class EngineLoop : public Engine {
     SampledToken token;
   };
 
-  // The rows of a slice from which on logits are wanted: the last one to sample from; all of a score
-  // request, but for those that were handed on before a preemption.
+  // The rows of a slice from which on logits are wanted: the last one to sample from; all of a
+  // score request, but for those that were handed on before a preemption.
   static size_t FirstWanted(const Slice& slice) {
     const Sequence& sequence = *slice.sequence;
     if (!sequence.score) return slice.count - (slice.samples ? 1 : 0);
@@ -135,8 +135,8 @@ class EngineLoop : public Engine {
     }
   }
 
-  // Sampling is shared by the threads of rank 0; scores are handed on by the calling thread alone, in
-  // order of position.
+  // Sampling is shared by the threads of rank 0; scores are handed on by the calling thread alone,
+  // in order of position.
   void Consume(const Worker& worker, size_t first, size_t count, float* logits, size_t stride) {
     const auto vocabulary = static_cast<size_t>(model_.files.spec.vocabulary);
     for (size_t i = 0; i < count; ++i) {

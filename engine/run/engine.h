@@ -37,17 +37,17 @@ struct TokenEvent {
 
 // Logits of one prompt position of a score request (its row predicts position + 1). Called in order
 // of position within a request, from the thread that calls Step.
-using ScoreSink = std::function<void(uint64_t request, size_t position, const float* logits,
-                                     size_t vocabulary)>;
+using ScoreSink =
+    std::function<void(uint64_t request, size_t position, const float* logits, size_t vocabulary)>;
 
 struct EngineInfo {
   std::string isa, dtype;
-  int threads = 0;            // of all ranks
+  int threads = 0;  // of all ranks
   size_t max_model_len = 0, block_tokens = 0, blocks = 0;
   uint64_t weight_bytes = 0, kv_bytes = 0;  // over all ranks
   double load_s = 0, start_s = 0;           // weights packed; everything until ready
   Plan plan;
-  Json stages;                // [{"stage","seconds"}]
+  Json stages;  // [{"stage","seconds"}]
 };
 
 struct EngineStats {

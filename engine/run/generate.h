@@ -27,8 +27,8 @@ struct Generation {
 // Called with text of prompt `index` as it becomes final.
 using OnText = std::function<void(size_t index, std::string_view text)>;
 
-// Runs all prompts to their end, batched as the scheduler sees fit; results in input order. Keys of a
-// prompt's line beat `params`. `tokenizer` may be null: no text, and stop strings are refused.
+// Runs all prompts to their end, batched as the scheduler sees fit; results in input order. Keys of
+// a prompt's line beat `params`. `tokenizer` may be null: no text, and stop strings are refused.
 std::vector<Generation> Generate(Engine& engine, const Tokenizer* tokenizer,
                                  const std::vector<Prompt>& prompts, const SamplingParams& params,
                                  const OnText& on_text = {});

@@ -150,7 +150,8 @@ Json ToJson(const EngineOptions& options) {
 
 Status FromJson(const Json& object, EngineOptions& options) {
   if (!object.is_object())
-    return Fail(ErrorCode::kUsage, StrCat("engine options are ", object.type_name(), ", want an object"));
+    return Fail(ErrorCode::kUsage,
+                StrCat("engine options are ", object.type_name(), ", want an object"));
   for (const auto& [key, value] : object.object()) {
     const Field* known = nullptr;
     for (const Field& field : Fields())

@@ -24,7 +24,8 @@ Result<std::vector<int32_t>> ReadIds(const Json& value) {
   std::vector<int32_t> ids;
   for (const Json& id : value.array()) {
     if (!id.is_int() || id.integer() < 0 || id.integer() > std::numeric_limits<int32_t>::max())
-      return Fail(ErrorCode::kUsage, StrCat("'input_ids' holds ", id.Dump(), ", want token ids >= 0"));
+      return Fail(ErrorCode::kUsage,
+                  StrCat("'input_ids' holds ", id.Dump(), ", want token ids >= 0"));
     ids.push_back(static_cast<int32_t>(id.integer()));
   }
   return ids;
@@ -82,11 +83,10 @@ Result<std::vector<Json>> ReadJsonLines(const std::string& path) {
     ++number;
     if (Trim(line).empty()) continue;
     auto parsed = Json::Parse(line);
-    if (!parsed)
-      return Unexpected(std::move(parsed).error().In(StrCat(path, ", line ", number)));
+    if (!parsed) return Unexpected(std::move(parsed).error().In(StrCat(path, ", line ", number)));
     if (!parsed->is_object())
-      return Fail(ErrorCode::kCorrupt, StrCat(path, ", line ", number, ": ", parsed->type_name(),
-                                              ", want an object"));
+      return Fail(ErrorCode::kCorrupt,
+                  StrCat(path, ", line ", number, ": ", parsed->type_name(), ", want an object"));
     lines.push_back(*std::move(parsed));
   }
   return lines;

@@ -12,15 +12,16 @@
 namespace pinion {
 
 // One prompt of a batch: token ids ready for the engine, and the line it came from (for its other
-// keys). `error` is set instead of ids where the line cannot be used; the rest of the batch goes on.
+// keys). `error` is set instead of ids where the line cannot be used; the rest of the batch goes
+// on.
 struct Prompt {
   std::vector<int32_t> ids;
   Json line;
   Status error;
 };
 
-// Lines of a JSONL file ('-': standard input), blank ones skipped. A line that is not a JSON object is
-// an error of the whole file that names the line.
+// Lines of a JSONL file ('-': standard input), blank ones skipped. A line that is not a JSON object
+// is an error of the whole file that names the line.
 Result<std::vector<Json>> ReadJsonLines(const std::string& path);
 // Writes '-' to standard output.
 Status WriteJsonLines(const std::string& path, const std::vector<Json>& lines);

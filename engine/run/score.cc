@@ -51,7 +51,8 @@ class LogitsFile {
     struct stat info;
     if (fstat(fd_, &info) == 0 && !S_ISREG(info.st_mode)) {
       kept_ = true;  // a device is not ours to remove
-      return Fail(ErrorCode::kUsage, StrCat("'", path_, "' is no regular file; rows come in any order"));
+      return Fail(ErrorCode::kUsage,
+                  StrCat("'", path_, "' is no regular file; rows come in any order"));
     }
     // The header's lengths hold from the start: a refused prompt's rows are never written.
     if (ftruncate(fd_, static_cast<off_t>(data_start_ + offset)) != 0) return Failure("extend");
@@ -103,8 +104,7 @@ class Scorer {
 
   // Logits at `position` predict the token after it.
   void Take(size_t prompt, size_t position, const float* logits, size_t vocabulary) {
-    if (write_logits_ && failure_)
-      failure_ = file_.WriteRow(prompt, position, logits, vocabulary);
+    if (write_logits_ && failure_) failure_ = file_.WriteRow(prompt, position, logits, vocabulary);
     const auto& ids = prompts_[prompt].ids;
     if (position + 1 >= ids.size()) return;
     const double normaliser = table_.log_sum_exp(logits, vocabulary);
@@ -168,9 +168,10 @@ Result<std::vector<Json>> Score(Engine& engine, const std::vector<Prompt>& promp
   if (!options.logits_path.empty())
     PINION_TRY(scorer.OpenLogits(options.logits_path,
                                  static_cast<size_t>(engine.model().spec.vocabulary)));
-  engine.SetScoreSink([&](uint64_t request, size_t position, const float* logits, size_t vocabulary) {
-    scorer.Take(request, position, logits, vocabulary);
-  });
+  engine.SetScoreSink(
+      [&](uint64_t request, size_t position, const float* logits, size_t vocabulary) {
+        scorer.Take(request, position, logits, vocabulary);
+      });
   std::vector<Status> errors(prompts.size());
   for (size_t i = 0; i < prompts.size(); ++i)
     errors[i] = prompts[i].error ? engine.Add({i, prompts[i].ids, {}, true}) : prompts[i].error;

@@ -13,12 +13,13 @@
 namespace pinion {
 
 struct ScoreOptions {
-  int top_logprobs = 0;     // the K best ids of every position
-  std::string logits_path;  // safetensors file for prompt<i>.logits, float32 [tokens, vocabulary]; "": none
+  int top_logprobs = 0;  // the K best ids of every position
+  std::string
+      logits_path;  // safetensors file for prompt<i>.logits, float32 [tokens, vocabulary]; "": none
 };
 
-// Log-probabilities of every prompt's own tokens. Every position is computed: nothing comes from the
-// prefix cache. One JSON object a prompt, in input order:
+// Log-probabilities of every prompt's own tokens. Every position is computed: nothing comes from
+// the prefix cache. One JSON object a prompt, in input order:
 //   {"input_ids","token_logprobs","top_logprobs","perplexity"} or {"error"}
 // token_logprobs has a number a token, null for the first; top_logprobs a list of [id, logprob] a
 // token, null for the first; perplexity = exp(-mean(token_logprobs)), null for a single token.

@@ -113,8 +113,10 @@ Status FitModelLength(StartedModel& model) {
     return Fail(ErrorCode::kExhausted,
                 StrCat("the KV cache holds ", capacity, " tokens, fewer than --max-model-len ",
                        info.max_model_len, "; raise --kv-cache-space or lower --max-model-len"));
-  LogWarning(StrCat("the KV cache holds ", capacity, " tokens: sequences are limited to that, below "
-                    "the model's ", info.max_model_len));
+  LogWarning(StrCat("the KV cache holds ", capacity,
+                    " tokens: sequences are limited to that, below "
+                    "the model's ",
+                    info.max_model_len));
   info.max_model_len = capacity;
   return {};
 }
@@ -125,9 +127,8 @@ Result<kernels::Dtype> ResolveDtype(const EngineOptions& options, const DecoderS
   const std::string& name = options.dtype == "auto" ? spec.checkpoint_dtype : options.dtype;
   for (auto dtype : {kernels::Dtype::kF32, kernels::Dtype::kBf16, kernels::Dtype::kF16})
     if (name == kernels::Name(dtype)) return dtype;
-  return Fail(ErrorCode::kUsage,
-              StrCat("the checkpoint's dtype is '", name,
-                     "'; choose --dtype bfloat16, float16 or float32"));
+  return Fail(ErrorCode::kUsage, StrCat("the checkpoint's dtype is '", name,
+                                        "'; choose --dtype bfloat16, float16 or float32"));
 }
 
 Result<Plan> PlanFor(const EngineOptions& options, const Machine& machine, const Budget& budget) {
@@ -153,7 +154,8 @@ Result<StartedModel> StartModel(const EngineOptions& options) {
   EngineInfo& info = model.info;
 
   const int64_t load_start = NowNs();
-  PINION_ASSIGN(std::shared_ptr<const TensorSource> weights, OpenWeights(model.files, options.seed));
+  PINION_ASSIGN(std::shared_ptr<const TensorSource> weights,
+                OpenWeights(model.files, options.seed));
   PINION_ASSIGN(model.ranks, Ranks::Start(info.plan));
   PINION_ASSIGN(model.decoder,
                 Decoder::Load(model.files.spec, std::move(weights), *model.ranks, decoder));
@@ -167,9 +169,9 @@ Result<StartedModel> StartModel(const EngineOptions& options) {
   info.kv_bytes = model.decoder->kv_bytes();
   const size_t tokens = info.blocks * info.block_tokens;
   const size_t sequences = tokens / info.max_model_len;
-  stages.Done("KV cache", StrCat(FormatBytes(info.kv_bytes), " for ", tokens, " tokens: ",
-                                 sequences, sequences == 1 ? " sequence of " : " sequences of ",
-                                 info.max_model_len));
+  stages.Done("KV cache",
+              StrCat(FormatBytes(info.kv_bytes), " for ", tokens, " tokens: ", sequences,
+                     sequences == 1 ? " sequence of " : " sequences of ", info.max_model_len));
 
   WarmUp(*model.decoder, std::min<size_t>({64, decoder.max_rows, info.blocks * info.block_tokens,
                                            info.max_model_len}));

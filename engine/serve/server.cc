@@ -211,8 +211,10 @@ class Serving {
       server_->Stop();
       return;
     }
-    LogInfo(StrCat("stopping: ", frontend_->live(), frontend_->live() == 1 ? " live sequence" : " live sequences", " may go on for up to ",
-                   options_.drain_seconds, " s; a second signal ends at once"));
+    LogInfo(StrCat("stopping: ", frontend_->live(),
+                   frontend_->live() == 1 ? " live sequence" : " live sequences",
+                   " may go on for up to ", options_.drain_seconds,
+                   " s; a second signal ends at once"));
     server_->Drain(options_.drain_seconds);
   }
 

@@ -59,8 +59,8 @@ Result<BenchResult> Bench(const BenchFlags& flags) {
                    round == plan.rounds ? "\r\033[K" : "");
   };
   const auto ceilings = StartCeilings(*engine);
-  PINION_ASSIGN(BenchResult result, RunBench(*engine, options, plan, progress,
-                                             ceilings ? ceilings->get() : nullptr));
+  PINION_ASSIGN(BenchResult result,
+                RunBench(*engine, options, plan, progress, ceilings ? ceilings->get() : nullptr));
   if (!ceilings) result.no_limits_because = ceilings.error().message;
   return result;
 }

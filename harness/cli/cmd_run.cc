@@ -83,9 +83,11 @@ void AddRun(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand("run", "Generate text offline, greedy unless told otherwise");
   options->engine.AddTo(*command);
   AddSamplingFlags(*command, options->sampling);
-  command->add_option("-p,--prompt", options->prompt, "complete this text and print the completion");
-  command->add_option("--input", options->input,
-                      "JSONL, a line each of {\"text\"}, {\"input_ids\"} or {\"messages\"}; '-': stdin");
+  command->add_option("-p,--prompt", options->prompt,
+                      "complete this text and print the completion");
+  command->add_option(
+      "--input", options->input,
+      "JSONL, a line each of {\"text\"}, {\"input_ids\"} or {\"messages\"}; '-': stdin");
   command->add_option("--output", options->output, "JSONL to write, '-': stdout")
       ->capture_default_str();
   command->add_flag("--json", options->json, "with -p: the JSON line instead of the text");

@@ -45,19 +45,21 @@ Result<bool> Run(const ScoreCommand& command) {
 
 void AddScore(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<ScoreCommand>();
-  auto* command =
-      app.add_subcommand("score", "Log-probabilities and perplexity of given texts");
+  auto* command = app.add_subcommand("score", "Log-probabilities and perplexity of given texts");
   options->engine.AddTo(*command);
-  command->add_option("--input", options->input,
-                      "JSONL, a line each of {\"text\"}, {\"input_ids\"} or {\"messages\"}; '-': stdin")
+  command
+      ->add_option(
+          "--input", options->input,
+          "JSONL, a line each of {\"text\"}, {\"input_ids\"} or {\"messages\"}; '-': stdin")
       ->required();
   command->add_option("--output", options->output, "JSONL to write, '-': stdout")
       ->capture_default_str();
   command->add_option("--top-logprobs", options->score.top_logprobs, "the K best ids a position")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
-  command->add_option("--logits", options->score.logits_path,
-                      "safetensors file to write with prompt<i>.logits, float32 [tokens, vocabulary]");
+  command->add_option(
+      "--logits", options->score.logits_path,
+      "safetensors file to write with prompt<i>.logits, float32 [tokens, vocabulary]");
   command->callback([options, &exit_code] {
     const auto done = Run(*options);
     exit_code = !done ? Report(done.error()) : *done ? 0 : 1;

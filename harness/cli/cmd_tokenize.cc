@@ -85,7 +85,10 @@ Status RunTokenize(const TokenizeOptions& options) {
 void AddTokenize(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<TokenizeOptions>();
   auto* cmd = app.add_subcommand("tokenize", "Encode, decode and render lines of JSON");
-  cmd->add_option("DIR", options->folder, "a folder with tokenizer.json, preset:NAME, or org/name in the Hugging Face cache")->required();
+  cmd->add_option(
+         "DIR", options->folder,
+         "a folder with tokenizer.json, preset:NAME, or org/name in the Hugging Face cache")
+      ->required();
   cmd->add_option("--input", options->input, "JSON lines to read, '-' for standard input")
       ->required();
   cmd->add_option("--output", options->output, "JSON lines to write, '-' for standard output")

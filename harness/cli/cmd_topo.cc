@@ -71,10 +71,9 @@ void AddTopo(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--tensor-parallel-size", options.tensor_parallel, "ranks, also as -tp N")
       ->capture_default_str();
-  command
-      ->add_option("--reserved-cpus", flags->reserved_cpus,
-                   "cores kept free for the front end, under auto only "
-                   "[VLLM_CPU_NUM_OF_RESERVED_CPU]");
+  command->add_option("--reserved-cpus", flags->reserved_cpus,
+                      "cores kept free for the front end, under auto only "
+                      "[VLLM_CPU_NUM_OF_RESERVED_CPU]");
   command->add_flag("--frontend", options.has_frontend,
                     "plan for serve and launch, whose front end wants a core of its own");
   command->callback([flags, &exit_code] { exit_code = RunTopo(*flags); });

@@ -6,10 +6,14 @@ namespace pinion::harness {
 namespace {
 
 // Flags of vLLM that size or drive a GPU: known, so that the refusal can say why.
-constexpr const char* kGpuFlags[] = {"--gpu-memory-utilization", "--swap-space",
-                                     "--cpu-offload-gb",         "--num-gpu-blocks-override",
-                                     "--enforce-eager",          "--cuda-graph-sizes",
-                                     "--device",                 "--enable-sleep-mode"};
+constexpr const char* kGpuFlags[] = {"--gpu-memory-utilization",
+                                     "--swap-space",
+                                     "--cpu-offload-gb",
+                                     "--num-gpu-blocks-override",
+                                     "--enforce-eager",
+                                     "--cuda-graph-sizes",
+                                     "--device",
+                                     "--enable-sleep-mode"};
 
 void RefuseGpuFlags(CLI::App& command) {
   for (const char* flag : kGpuFlags) {
@@ -27,7 +31,8 @@ void RefuseGpuFlags(CLI::App& command) {
 }  // namespace
 
 void EngineFlags::AddTo(CLI::App& command) {
-  command.add_option("MODEL", model_, "a folder, preset:NAME, or org/name in the Hugging Face cache")
+  command
+      .add_option("MODEL", model_, "a folder, preset:NAME, or org/name in the Hugging Face cache")
       ->required();
   AddFlagsTo(command);
 }
@@ -38,11 +43,13 @@ void EngineFlags::AddFlagsTo(CLI::App& command) {
     command.add_option(name, value, help)->group(group);
   };
   add("--dtype", dtype_, "auto, bfloat16, float16 or float32 (default auto: the checkpoint's)");
-  add("--isa", isa_, "auto or exactly one of scalar, avx2, avx512, avx512_bf16, amx (default auto)");
+  add("--isa", isa_,
+      "auto or exactly one of scalar, avx2, avx512, avx512_bf16, amx (default auto)");
   add("--threads-bind", threads_bind_,
       "auto, all, nobind, or a CPU list per rank as 0-3|4-7 (default auto) "
       "[VLLM_CPU_OMP_THREADS_BIND]");
-  add("--reserved-cpus", reserved_cpus_, "cores kept free for the front end, under auto only "
+  add("--reserved-cpus", reserved_cpus_,
+      "cores kept free for the front end, under auto only "
       "[VLLM_CPU_NUM_OF_RESERVED_CPU]");
   add("--tensor-parallel-size", tensor_parallel_, "ranks, also as -tp N (default 1)");
   add("--kv-cache-space", kv_cache_space_,
@@ -55,9 +62,10 @@ void EngineFlags::AddFlagsTo(CLI::App& command) {
   add("--seed", seed_, "seed of made-up weights and of requests that bring none (default 0)");
   // Not add_flag: given an optional, that sets it to false where the flag is absent.
   command
-      .add_flag_function("--enable-prefix-caching,!--no-enable-prefix-caching",
-                         [this](int64_t count) { prefix_caching_ = count > 0; },
-                         "reuse the KV of shared prefixes (default on)")
+      .add_flag_function(
+          "--enable-prefix-caching,!--no-enable-prefix-caching",
+          [this](int64_t count) { prefix_caching_ = count > 0; },
+          "reuse the KV of shared prefixes (default on)")
       ->group(group);
   RefuseGpuFlags(command);
 }

@@ -13,17 +13,8 @@ namespace {
 
 // In the order that --help lists them.
 const std::vector<void (*)(CLI::App&, int&)> kCommands = {
-    AddTopo,
-    AddProbe,
-    AddModel,
-    AddRun,
-    AddScore,
-    AddTokenize,
-    AddBench,
-    AddServe,
-    AddSweep,
-    AddReport,
-    AddLaunch,
+    AddTopo,  AddProbe, AddModel, AddRun,    AddScore,  AddTokenize,
+    AddBench, AddServe, AddSweep, AddReport, AddLaunch,
 };
 
 // `-tp 2` and `-tp=2`, as vLLM's users write it, would be read as bundled one-letter flags.
@@ -59,20 +50,24 @@ Error Describe(const CLI::App& app, const CLI::ParseError& error, int argc, char
     std::vector<std::string> names;
     for (const CLI::App* each : app.get_subcommands({}))
       if (!each->get_group().empty()) names.push_back(each->get_name());  // no group: hidden
-    return {ErrorCode::kUsage, StrCat(first.empty() ? "no command given" : "unknown command '" + first + "'",
-                                      "; the commands are ", Join(names, ", "))};
+    return {ErrorCode::kUsage,
+            StrCat(first.empty() ? "no command given" : "unknown command '" + first + "'",
+                   "; the commands are ", Join(names, ", "))};
   }
   std::string text = error.what();
-  const auto upper = [&](size_t i) { return std::isupper(static_cast<unsigned char>(text[i])) != 0; };
+  const auto upper = [&](size_t i) {
+    return std::isupper(static_cast<unsigned char>(text[i])) != 0;
+  };
   if (text.size() > 1 && !upper(1))  // not the name of a positional
     text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
   return {ErrorCode::kUsage, StrCat(text, "; see pinion ", command, "--help")};
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app("Finds the fastest way to run a language model on the CPUs you have, proves it, and "
-               "launches it that way.",
-               "pinion");
+  CLI::App app(
+      "Finds the fastest way to run a language model on the CPUs you have, proves it, and "
+      "launches it that way.",
+      "pinion");
   app.set_version_flag("--version", "pinion 0.1.0");
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);

@@ -26,8 +26,8 @@ class CeilingProbe {
                                                      kernels::Dtype dtype);
   virtual ~CeilingProbe() = default;
 
-  virtual Ceilings Measure() = 0;              // takes 0.15 s, the first time longer
-  virtual uint64_t memory_bytes() const = 0;   // resident from the first Measure on
+  virtual Ceilings Measure() = 0;             // takes 0.15 s, the first time longer
+  virtual uint64_t memory_bytes() const = 0;  // resident from the first Measure on
 };
 
 }  // namespace pinion::harness

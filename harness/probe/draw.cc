@@ -155,9 +155,8 @@ class Drawing {
     PutTime("fork and join", *result_.fork_join_ns, Threads(Most()));
     PutTime("wake-up", *result_.wake_ns, "of a thread that sleeps in the kernel, median");
     std::vector<Distance> sorted = result_.distances;
-    std::sort(sorted.begin(), sorted.end(), [](const Distance& a, const Distance& b) {
-      return a.one_way_ns < b.one_way_ns;
-    });
+    std::sort(sorted.begin(), sorted.end(),
+              [](const Distance& a, const Distance& b) { return a.one_way_ns < b.one_way_ns; });
     const auto put = [&](const char* label, const Distance& distance) {
       PutTime(label, distance.one_way_ns,
               StrCat("cpu ", distance.cpu, " to ", distance.other_cpu, ", a cache line one way"));

@@ -65,8 +65,8 @@ class Session {
                          (nodes > 1 ? nodes * nodes : 0) + 2;
     const double pairs = static_cast<double>(Pairs(cpus_, kMostPairs).size());
     // A tenth goes to pairs of cores, a fifth to touching memory and to teams that start.
-    effort_.sample_s = std::clamp(0.7 * options_.seconds / static_cast<double>(rates) /
-                                      effort_.samples, 0.002, 0.2);
+    effort_.sample_s = std::clamp(
+        0.7 * options_.seconds / static_cast<double>(rates) / effort_.samples, 0.002, 0.2);
     pair_effort_.sample_s = std::clamp(
         0.1 * options_.seconds / std::max(1.0, pairs) / pair_effort_.samples, 0.002, 0.05);
   }
@@ -102,10 +102,11 @@ class Session {
       const std::vector<int> cpus(cpus_.begin(), cpus_.begin() + static_cast<ptrdiff_t>(threads));
       progress_(CountThreads(threads));
       PINION_ASSIGN(Team team, Team::Start(cpus));
-      const std::vector<int> nodes(nodes_.begin(), nodes_.begin() + static_cast<ptrdiff_t>(threads));
-      result_.reads.push_back({cpus, BestStreamRate(team, effort_, arena_,
-                                                    PartsOfThreads(nodes, nodes_),
-                                                    probes_->stream)});
+      const std::vector<int> nodes(nodes_.begin(),
+                                   nodes_.begin() + static_cast<ptrdiff_t>(threads));
+      result_.reads.push_back(
+          {cpus,
+           BestStreamRate(team, effort_, arena_, PartsOfThreads(nodes, nodes_), probes_->stream)});
       if (threads != 1 && threads != cpus_.size()) continue;
       MeasureCaches(team, cpus);
       for (Isa isa : kernels::UsableIsas()) MeasureCompute(team, kernels::ProbesFor(isa));
@@ -119,9 +120,10 @@ class Session {
       const uint64_t bytes = CacheReadBytes(cache, nearer_bytes, cpus);
       nearer_bytes = cache.bytes;
       if (bytes == 0 || bytes > arena_.bytes_per_part()) {
-        Miss(StrCat("L", cache.level, " read by ", CountThreads(cpus.size())),
-             StrCat("half of each thread's share of ", FormatBytes(cache.bytes),
-                    bytes == 0 ? " fits the cache before it" : " is more than the memory it reads"));
+        Miss(
+            StrCat("L", cache.level, " read by ", CountThreads(cpus.size())),
+            StrCat("half of each thread's share of ", FormatBytes(cache.bytes),
+                   bytes == 0 ? " fits the cache before it" : " is more than the memory it reads"));
         continue;
       }
       const uint64_t repeats = std::max<uint64_t>(1, kCacheBiteBytes / bytes);
@@ -151,8 +153,8 @@ class Session {
   Status MeasureNodes() {
     if (DistinctNodes().size() < 2) {
       const ReadRate& all = result_.reads.back();
-      result_.nodes.push_back({nodes_[0], nodes_[0], static_cast<int>(all.cpus.size()),
-                               all.bytes_per_s});
+      result_.nodes.push_back(
+          {nodes_[0], nodes_[0], static_cast<int>(all.cpus.size()), all.bytes_per_s});
       return {};
     }
     for (int cpu_node : DistinctNodes()) {
@@ -163,12 +165,12 @@ class Session {
       PINION_ASSIGN(Team team, Team::Start(cpus));
       for (int memory_node : DistinctNodes()) {
         auto parts = PartsOfThreads(std::vector<int>(cpus.size(), memory_node), nodes_);
-        // More threads than the other node has parts: they read what the first ones read, much later.
+        // More threads than the other node has parts: they read what the first ones read, much
+        // later.
         for (size_t t = 0; t < parts.size(); ++t)
           if (parts[t].empty()) parts[t] = {parts[0].rbegin(), parts[0].rend()};
-        result_.nodes.push_back(
-            {cpu_node, memory_node, static_cast<int>(cpus.size()),
-             BestStreamRate(team, effort_, arena_, parts, probes_->stream)});
+        result_.nodes.push_back({cpu_node, memory_node, static_cast<int>(cpus.size()),
+                                 BestStreamRate(team, effort_, arena_, parts, probes_->stream)});
       }
     }
     return {};
@@ -191,12 +193,13 @@ class Session {
       Miss("cache bandwidth", "the operating system does not tell the sizes of caches");
     for (const NumaNode& node : result_.machine.nodes)
       if (!DistinctNodes().contains(node.id))
-        Miss(StrCat("node ", node.id), node.cpus.empty() ? "it has no CPUs"
-                                                         : "none of its CPUs is in the budget");
+        Miss(StrCat("node ", node.id),
+             node.cpus.empty() ? "it has no CPUs" : "none of its CPUs is in the budget");
     if (result_.budget.cpu_quota &&
         *result_.budget.cpu_quota < static_cast<double>(result_.budget.cpus.size()))
       Miss("more threads", StrCat("the quota is ", *result_.budget.cpu_quota, " CPUs"));
-    Miss("power, clock rate, cache misses", "read from hardware counters, which this probe does not use");
+    Miss("power, clock rate, cache misses",
+         "read from hardware counters, which this probe does not use");
   }
 
   const ProbeOptions& options_;

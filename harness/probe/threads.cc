@@ -80,17 +80,19 @@ double WakeNs(Team& team) {
 double OneWayNs(Team& team, Effort effort) {
   Ball ball;
   uint32_t turns = 0;
-  return LeastNs(effort, 500, [&](int rounds) {
-           const uint32_t first = turns;
-           turns += 2 * static_cast<uint32_t>(rounds);
-           team.Run([&, first, rounds](size_t thread, const Worker&) {
-             const uint32_t mine = static_cast<uint32_t>(thread);
-             for (uint32_t i = 0; i < static_cast<uint32_t>(rounds); ++i) {
-               AwaitWord(ball.word, first + 2 * i + mine);
-               ball.word.store(first + 2 * i + mine + 1, std::memory_order_release);
-             }
-           });
-         }) / 2;
+  return LeastNs(effort, 500,
+                 [&](int rounds) {
+                   const uint32_t first = turns;
+                   turns += 2 * static_cast<uint32_t>(rounds);
+                   team.Run([&, first, rounds](size_t thread, const Worker&) {
+                     const uint32_t mine = static_cast<uint32_t>(thread);
+                     for (uint32_t i = 0; i < static_cast<uint32_t>(rounds); ++i) {
+                       AwaitWord(ball.word, first + 2 * i + mine);
+                       ball.word.store(first + 2 * i + mine + 1, std::memory_order_release);
+                     }
+                   });
+                 }) /
+         2;
 }
 
 }  // namespace pinion::harness

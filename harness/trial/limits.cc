@@ -53,8 +53,7 @@ double FractionOfLimit(const std::string& metric, double value, double limit) {
 }
 
 Ceilings Larger(const Ceilings& a, const Ceilings& b) {
-  return {std::max(a.read_bytes_per_s, b.read_bytes_per_s),
-          std::max(a.flops_per_s, b.flops_per_s)};
+  return {std::max(a.read_bytes_per_s, b.read_bytes_per_s), std::max(a.flops_per_s, b.flops_per_s)};
 }
 
 }  // namespace pinion::harness

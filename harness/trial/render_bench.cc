@@ -66,8 +66,8 @@ struct Line {
 Line LineOf(const BenchRow& row) {
   const MetricInfo* info = FindMetric(row.metric);
   const bool is_time = info && std::string(info->unit) == "s";
-  Line line = {row.metric, info ? info->unit : "", Number(row.estimate.median, is_time),
-               "-",        "-",                    "-"};
+  Line line = {row.metric, info ? info->unit : "", Number(row.estimate.median, is_time), "-", "-",
+               "-"};
   if (row.limit) {
     line.limit = Number(row.limit->median, is_time);
     line.fraction = Format("%.0f %%", 100 * row.fraction_of_limit->median);

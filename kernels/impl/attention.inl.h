@@ -5,7 +5,6 @@
 // arXiv:2205.14135). Every key and value is read once for all rows. The layouts of kernels.h make
 // both streamed operands look like packed weights, so both GEMMs are tile.inl.h.
 
-
 #include "kernels/impl/attention_scores.inl.h"
 #include "kernels/impl/attention_values.inl.h"
 #include "kernels/impl/math.inl.h"

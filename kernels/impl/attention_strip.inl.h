@@ -18,8 +18,8 @@ constexpr int kNarrowRows = 8;     // rows of a tile that is one vector wide
 struct Strip {
   static constexpr size_t kVectors = kStripTokens / kLanes;
   static constexpr size_t kMaxPieces = kStripTokens / kTokenStep;
-  size_t tokens = 0;            // read: a multiple of kTokenStep
-  size_t live = 0;              // the first of them, which belong to the sequence
+  size_t tokens = 0;                // read: a multiple of kTokenStep
+  size_t live = 0;                  // the first of them, which belong to the sequence
   const std::byte* keys[kVectors];  // of each kLanes tokens; beyond the last: readable, meaningless
   size_t pieces = 0;                // runs of tokens in the same block
   const std::byte* values[kMaxPieces];

@@ -36,9 +36,9 @@ struct ValueSegments {
   }
 };
 
-// Cuts the strip off after `live` tokens. The slots behind may hold what another request left there,
-// and 0 * infinity is NaN: a weight of 0 is not enough. Where `live` ends within a step (a pair of
-// tokens), that step is copied without the other token.
+// Cuts the strip off after `live` tokens. The slots behind may hold what another request left
+// there, and 0 * infinity is NaN: a weight of 0 is not enough. Where `live` ends within a step (a
+// pair of tokens), that step is copied without the other token.
 template <typename Operand>
 ValueSegments CutValues(const AttentionArgs& args, const Strip& strip, size_t live,
                         Scratch<Operand>& scratch) {

@@ -40,7 +40,8 @@ void ExpectComplete(const AttentionPlan& plan, const StepBatch& batch, const Sha
       EXPECT_TRUE(parts.insert(item.part).second);
     }
     for (size_t t = 0; t < item.tokens; ++t)
-      seen[{item.slice, item.group, item.token + t}].emplace_back(item.context_begin, item.context_end);
+      seen[{item.slice, item.group, item.token + t}].emplace_back(item.context_begin,
+                                                                  item.context_end);
   }
   EXPECT_EQ(parts.size(), plan.parts);
   for (size_t s = 0; s < batch.slices.size(); ++s)

@@ -67,7 +67,8 @@ double WorstError(const GoldenPrompt& golden, const std::vector<float>& logits) 
   const size_t first = (golden.input_ids.size() - golden.rows) * golden.vocabulary;
   double worst = 0;
   for (size_t i = 0; i < golden.logits.size(); ++i)
-    worst = std::max(worst, std::abs(double{logits[first + i]} - golden.logits[i]) / golden.logit_rms);
+    worst =
+        std::max(worst, std::abs(double{logits[first + i]} - golden.logits[i]) / golden.logit_rms);
   return worst;
 }
 

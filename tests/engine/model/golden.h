@@ -48,7 +48,8 @@ inline std::vector<GoldenPrompt> LoadGolden(const std::string& name) {
     }
     prompt.logit_rms = entry.Find("logit_rms")->number();
     prompt.bf16_rms_error = entry.Find("bf16_rms_logit_error")->number();
-    const auto info = (*tensors)->Find("prompt" + std::to_string(prompts.size()) + ".logits.float32");
+    const auto info =
+        (*tensors)->Find("prompt" + std::to_string(prompts.size()) + ".logits.float32");
     CHECK(info) << info.error().message;
     prompt.rows = static_cast<size_t>(info->shape[0]);
     prompt.vocabulary = static_cast<size_t>(info->shape[1]);

@@ -27,7 +27,8 @@ TEST_P(ShardTest, CoversEverythingOnce) {
   const Case& c = GetParam();
   size_t head = 0, column = 0, token = 0;
   for (int rank = 0; rank < c.ranks; ++rank) {
-    const Shard shard = MakeShard(Spec(c.heads, c.kv_heads, c.intermediate, c.vocabulary), c.ranks, rank);
+    const Shard shard =
+        MakeShard(Spec(c.heads, c.kv_heads, c.intermediate, c.vocabulary), c.ranks, rank);
     EXPECT_EQ(shard.q_heads.begin, head);
     EXPECT_EQ(shard.intermediate.begin, column);
     EXPECT_EQ(shard.vocabulary.begin, token);
@@ -42,7 +43,8 @@ TEST_P(ShardTest, GivesEveryQueryHeadItsKvHead) {
   const Case& c = GetParam();
   const size_t group = static_cast<size_t>(c.heads / c.kv_heads);
   for (int rank = 0; rank < c.ranks; ++rank) {
-    const Shard shard = MakeShard(Spec(c.heads, c.kv_heads, c.intermediate, c.vocabulary), c.ranks, rank);
+    const Shard shard =
+        MakeShard(Spec(c.heads, c.kv_heads, c.intermediate, c.vocabulary), c.ranks, rank);
     size_t next = 0;
     for (const HeadGroup& heads : shard.groups) {
       EXPECT_EQ(heads.first_q_head, next);
@@ -60,16 +62,20 @@ TEST_P(ShardTest, GivesEveryQueryHeadItsKvHead) {
 TEST_P(ShardTest, CutsTheVocabularyAndTheMlpAtBlocks) {
   const Case& c = GetParam();
   for (int rank = 0; rank < c.ranks; ++rank) {
-    const Shard shard = MakeShard(Spec(c.heads, c.kv_heads, c.intermediate, c.vocabulary), c.ranks, rank);
+    const Shard shard =
+        MakeShard(Spec(c.heads, c.kv_heads, c.intermediate, c.vocabulary), c.ranks, rank);
     EXPECT_EQ(shard.vocabulary.begin % kernels::kBlockN == 0 ||
-                  shard.vocabulary.begin == static_cast<size_t>(c.vocabulary), true);
+                  shard.vocabulary.begin == static_cast<size_t>(c.vocabulary),
+              true);
     EXPECT_EQ(shard.intermediate.begin % kernels::kBlockN == 0 ||
-                  shard.intermediate.begin == static_cast<size_t>(c.intermediate), true);
+                  shard.intermediate.begin == static_cast<size_t>(c.intermediate),
+              true);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ShardTest,
-                         ::testing::Values(Case{32, 8, 8192, 128256, 1}, Case{32, 8, 8192, 128256, 2},
+                         ::testing::Values(Case{32, 8, 8192, 128256, 1},
+                                           Case{32, 8, 8192, 128256, 2},
                                            Case{32, 8, 8192, 128256, 3}, Case{7, 1, 152, 576, 2},
                                            Case{7, 7, 152, 576, 3}, Case{3, 3, 256, 736, 2},
                                            Case{5, 5, 176, 577, 4}, Case{2, 2, 256, 576, 4},
@@ -85,8 +91,8 @@ TEST(ShardReplication, StoresAKvHeadTwiceOnlyWhereItMust) {
   };
   EXPECT_EQ(kv_heads(32, 8, 3), 8u);
   EXPECT_EQ(kv_heads(32, 8, 8), 8u);
-  EXPECT_EQ(kv_heads(7, 1, 2), 2u);   // both ranks need the only one
-  EXPECT_EQ(kv_heads(2, 2, 4), 2u);   // two ranks hold none
+  EXPECT_EQ(kv_heads(7, 1, 2), 2u);  // both ranks need the only one
+  EXPECT_EQ(kv_heads(2, 2, 4), 2u);  // two ranks hold none
 }
 
 }  // namespace

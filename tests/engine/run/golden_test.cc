@@ -1,6 +1,8 @@
-// The engine against the reference outputs of real checkpoints' small siblings: every architecture, in
-// every way of running that must not change the result. One ISA a process (oneDNN's cap cannot
+// The engine against the reference outputs of real checkpoints' small siblings: every architecture,
+// in every way of running that must not change the result. One ISA a process (oneDNN's cap cannot
 // change): the environment's PINION_TEST_ISA names it, ctest runs one process for each.
+
+#include "tests/engine/model/golden.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +15,6 @@
 #include "engine/run/generate.h"
 #include "engine/run/score.h"
 #include "kernels/isa.h"
-#include "tests/engine/model/golden.h"
 
 namespace pinion {
 namespace {
@@ -64,12 +65,13 @@ EngineOptions OptionsFor(const std::string& model, const Setup& setup, const cha
 
 std::vector<Prompt> PromptsOf(const std::vector<GoldenPrompt>& golden) {
   std::vector<Prompt> prompts;
-  for (const GoldenPrompt& each : golden) prompts.push_back({each.input_ids, Json::MakeObject(), {}});
+  for (const GoldenPrompt& each : golden)
+    prompts.push_back({each.input_ids, Json::MakeObject(), {}});
   return prompts;
 }
 
-// Index of the first generated token that differs though the reference's choice was clear; -1: none.
-// After a near tie (two best within 1e-3 nat) the texts may go on differently.
+// Index of the first generated token that differs though the reference's choice was clear; -1:
+// none. After a near tie (two best within 1e-3 nat) the texts may go on differently.
 int FirstRealDifference(const GoldenPrompt& golden, const std::vector<int32_t>& got) {
   for (size_t i = 0; i < golden.greedy_ids.size(); ++i) {
     if (i < got.size() && got[i] == golden.greedy_ids[i]) continue;
@@ -88,20 +90,21 @@ struct LogitError {
 LogitError CompareLogits(Engine& engine, const std::vector<GoldenPrompt>& golden) {
   LogitError error;
   std::map<uint64_t, size_t> seen;
-  engine.SetScoreSink([&](uint64_t request, size_t position, const float* logits, size_t vocabulary) {
-    const GoldenPrompt& prompt = golden[request];
-    EXPECT_EQ(position, seen[request]++) << "positions come in order, each once";
-    EXPECT_EQ(vocabulary, prompt.vocabulary);
-    const size_t first = prompt.input_ids.size() - prompt.rows;
-    if (position < first) return;
-    const float* want = prompt.logits.data() + (position - first) * vocabulary;
-    for (size_t i = 0; i < vocabulary; ++i) {
-      const double difference = static_cast<double>(logits[i]) - want[i];
-      error.squares += difference * difference;
-      error.worst = std::max(error.worst, std::abs(difference) / prompt.logit_rms);
-    }
-    error.count += static_cast<double>(vocabulary);
-  });
+  engine.SetScoreSink(
+      [&](uint64_t request, size_t position, const float* logits, size_t vocabulary) {
+        const GoldenPrompt& prompt = golden[request];
+        EXPECT_EQ(position, seen[request]++) << "positions come in order, each once";
+        EXPECT_EQ(vocabulary, prompt.vocabulary);
+        const size_t first = prompt.input_ids.size() - prompt.rows;
+        if (position < first) return;
+        const float* want = prompt.logits.data() + (position - first) * vocabulary;
+        for (size_t i = 0; i < vocabulary; ++i) {
+          const double difference = static_cast<double>(logits[i]) - want[i];
+          error.squares += difference * difference;
+          error.worst = std::max(error.worst, std::abs(difference) / prompt.logit_rms);
+        }
+        error.count += static_cast<double>(vocabulary);
+      });
   for (size_t i = 0; i < golden.size(); ++i)
     EXPECT_TRUE(engine.Add({i, golden[i].input_ids, {}, true}));
   std::vector<TokenEvent> events;
@@ -118,7 +121,8 @@ class Golden : public ::testing::TestWithParam<std::tuple<const char*, const Set
     golden_ = testing::LoadGolden(std::get<0>(GetParam()));
   }
   std::unique_ptr<Engine> Start(const char* dtype) {
-    auto engine = Engine::Start(OptionsFor(std::get<0>(GetParam()), *std::get<1>(GetParam()), dtype));
+    auto engine =
+        Engine::Start(OptionsFor(std::get<0>(GetParam()), *std::get<1>(GetParam()), dtype));
     EXPECT_TRUE(engine) << engine.error().message;
     return engine ? *std::move(engine) : nullptr;
   }
@@ -180,15 +184,16 @@ std::vector<const Setup*> Setups() {
   return setups;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, Golden,
-    ::testing::Combine(::testing::Values("llama", "llama2", "qwen2", "opt", "tiny-trained"),
-                       ::testing::ValuesIn(Setups())),
-    [](const auto& info) {
-      std::string name = std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param)->name;
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Models, Golden,
+                         ::testing::Combine(::testing::Values("llama", "llama2", "qwen2", "opt",
+                                                              "tiny-trained"),
+                                            ::testing::ValuesIn(Setups())),
+                         [](const auto& info) {
+                           std::string name = std::string(std::get<0>(info.param)) + "_" +
+                                              std::get<1>(info.param)->name;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace pinion

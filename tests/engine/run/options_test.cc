@@ -72,8 +72,8 @@ TEST(EngineOptionsEnvironment, UnderstandsVllmsVariables) {
   const auto bad = ReadEnvironment(options);
   ASSERT_FALSE(bad);
   EXPECT_THAT(bad.error().message, HasSubstr("VLLM_CPU_NUM_OF_RESERVED_CPU 'one'"));
-  for (const char* name : {"VLLM_CPU_KVCACHE_SPACE", "VLLM_CPU_OMP_THREADS_BIND",
-                           "VLLM_CPU_NUM_OF_RESERVED_CPU"})
+  for (const char* name :
+       {"VLLM_CPU_KVCACHE_SPACE", "VLLM_CPU_OMP_THREADS_BIND", "VLLM_CPU_NUM_OF_RESERVED_CPU"})
     unsetenv(name);
 }
 

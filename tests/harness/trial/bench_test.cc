@@ -61,7 +61,8 @@ BenchResult MeasuredBeside(FakeCeilings& ceilings, const BenchPlan& plan) {
   FakeEngine engine;
   EngineOptions options;
   options.model = "preset:tiny";
-  auto result = RunBench(engine, options, plan, [](int) {}, &ceilings);
+  auto result = RunBench(
+      engine, options, plan, [](int) {}, &ceilings);
   EXPECT_TRUE(result) << result.error().message;
   return *result;
 }
