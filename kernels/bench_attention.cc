@@ -18,8 +18,8 @@ void BM_Attention(benchmark::State& state, Isa isa, Dtype dtype) {
   const auto tokens = static_cast<size_t>(state.range(0));
   const auto context = static_cast<size_t>(state.range(1));
   const auto block_tokens = static_cast<size_t>(state.range(2));
-  const size_t block_bytes = KvBlockBytes(dtype, block_tokens, 1, kHeadDim);
-  const size_t blocks = context / block_tokens, pool_blocks = kPoolBytes / block_bytes;
+  const size_t plane_block = KvPlaneBlockBytes(dtype, block_tokens, kHeadDim);
+  const size_t blocks = context / block_tokens, pool_blocks = kPoolBytes / (2 * plane_block);
   std::vector<int32_t> table(pool_blocks);
   for (size_t i = 0; i < pool_blocks; ++i) {
     table[i] = static_cast<int32_t>(i * 7919 % pool_blocks);  // scattered, as a pool gets
@@ -30,29 +30,37 @@ void BM_Attention(benchmark::State& state, Isa isa, Dtype dtype) {
   const size_t sequences = tokens == 1 ? pool_blocks / blocks : 1;
   size_t sequence = 0;
   const std::byte* pool = Pool();
+  std::vector<const float*> q_rows(tokens);
+  std::vector<int64_t> positions(tokens);
+  for (size_t t = 0; t < tokens; ++t) {
+    q_rows[t] = q.data() + t * kGroup * kHeadDim;
+    positions[t] = static_cast<int64_t>(context - tokens + t);
+  }
   for (auto _ : state) {
-    attention({.q = q.data(),
-               .q_stride = kGroup * kHeadDim,
+    attention({.q = q_rows.data(),
+               .positions = positions.data(),
                .tokens = tokens,
                .group = kGroup,
-               .head_dim = kHeadDim,
-               .first_position = static_cast<int64_t>(context - tokens),
+               .key_dim = kHeadDim,
+               .value_dim = kHeadDim,
+               .window = kNoWindow,
                .context_begin = 0,
                .context_end = static_cast<int64_t>(context),
-               .cache = pool,
-               .block_bytes = block_bytes,
+               .keys = pool,
+               .values = pool + kPoolBytes / 2,
+               .key_stride = plane_block,
+               .value_stride = plane_block,
                .block_table = table.data() + sequence * blocks,
                .block_tokens = block_tokens,
-               .kv_head = 0,
-               .kv_heads = 1,
                .dtype = dtype,
                .scale = 0.088f,
+               .soft_cap = 0,
                .out = out.data(),
                .max = max.data(),
                .sum = sum.data()});
     sequence = (sequence + 1) % sequences;
   }
-  ReportBytes(state, blocks * block_bytes);
+  ReportBytes(state, blocks * 2 * plane_block);
   ReportFlops(state, 4.0 * static_cast<double>(rows * context * kHeadDim));
 }
 

@@ -152,23 +152,25 @@ struct Running {
 
 template <typename Kv>
 void AttendToken(const AttentionArgs& args, const float* q, int64_t position, Running& row) {
-  const size_t block_tokens = args.block_tokens, head_dim = args.head_dim;
-  const size_t index = static_cast<size_t>(position) / block_tokens;
-  const size_t slot = static_cast<size_t>(position) % block_tokens;
-  const std::byte* block =
-      args.cache + static_cast<size_t>(args.block_table[index]) * args.block_bytes;
-  const Kv* keys = reinterpret_cast<const Kv*>(block) + args.kv_head * block_tokens * head_dim;
-  const Kv* values = keys + args.kv_heads * block_tokens * head_dim;
-
+  const size_t slot = static_cast<size_t>(position) % args.block_tokens;
+  const auto block =
+      static_cast<size_t>(args.block_table[static_cast<size_t>(position) / args.block_tokens]);
+  const Kv* keys = reinterpret_cast<const Kv*>(args.keys + block * args.key_stride);
+  const Kv* values = args.values == nullptr
+                         ? nullptr
+                         : reinterpret_cast<const Kv*>(args.values + block * args.value_stride);
   float score = 0;
-  for (size_t d = 0; d < head_dim; ++d) {
-    score += q[d] * Widen(keys[KeyIndex<Kv>(slot, d, block_tokens)]);
+  for (size_t d = 0; d < args.key_dim; ++d) {
+    score += q[d] * Widen(keys[KeyIndex<Kv>(slot, d, args.block_tokens)]);
   }
   score *= args.scale;
+  if (args.soft_cap > 0) score = args.soft_cap * std::tanh(score / args.soft_cap);
   const float max = score > row.max ? score : row.max;
   const float keep = std::exp(row.max - max), weight = std::exp(score - max);
-  for (size_t d = 0; d < head_dim; ++d) {
-    row.out[d] = row.out[d] * keep + weight * Widen(values[ValueIndex<Kv>(slot, d, head_dim)]);
+  for (size_t d = 0; d < args.value_dim; ++d) {
+    const Kv value = values == nullptr ? keys[KeyIndex<Kv>(slot, d, args.block_tokens)]
+                                       : values[ValueIndex<Kv>(slot, d, args.value_dim)];
+    row.out[d] = row.out[d] * keep + weight * Widen(value);
   }
   row.sum = row.sum * keep + weight;
   row.max = max;
@@ -177,13 +179,14 @@ void AttendToken(const AttentionArgs& args, const float* q, int64_t position, Ru
 template <typename Kv>
 void AttentionAs(const AttentionArgs& args) {
   for (size_t r = 0; r < args.tokens * args.group; ++r) {
-    const size_t token = r / args.group, head = r % args.group;
-    const float* q = args.q + token * args.q_stride + head * args.head_dim;
-    Running row{args.out + r * args.head_dim};
-    for (size_t d = 0; d < args.head_dim; ++d) row.out[d] = 0;
-    const int64_t seen = args.first_position + static_cast<int64_t>(token) + 1;
-    const int64_t end = seen < args.context_end ? seen : args.context_end;
-    for (int64_t p = args.context_begin; p < end; ++p) AttendToken<Kv>(args, q, p, row);
+    const int64_t position = args.positions[r / args.group];
+    const int64_t first = position - args.window + 1;
+    Running row{args.out + r * args.value_dim};
+    for (size_t d = 0; d < args.value_dim; ++d) row.out[d] = 0;
+    const float* q = args.q[r / args.group] + r % args.group * args.key_dim;
+    const int64_t begin = first > args.context_begin ? first : args.context_begin;
+    const int64_t end = position < args.context_end ? position + 1 : args.context_end;
+    for (int64_t p = begin; p < end; ++p) AttendToken<Kv>(args, q, p, row);
     args.max[r] = row.max;
     args.sum[r] = row.sum;
   }
@@ -200,24 +203,22 @@ void Attention(const AttentionArgs& args) {
   }
 }
 
-// One row: dst = sum_p e^(max_p - max) out_p / sum_p e^(max_p - max) sum_p.
+// One row: dst = sum_p e^(max_p - max) out_p / (sum_p e^(max_p - max) sum_p + e^(sink - max)).
 void MergeRow(const AttentionMergeArgs& args, size_t row, size_t dst_begin) {
-  float max = kMinusInfinity;
-  for (size_t p = 0; p < args.parts; ++p) {
-    const float part = args.max[p * args.row_part_stride + row];
-    max = part > max ? part : max;
+  float max = args.sinks == nullptr ? kMinusInfinity : args.sinks[row % args.group];
+  for (size_t p = 0; p < args.parts_count; ++p) {
+    max = args.parts[p].max[row] > max ? args.parts[p].max[row] : max;
   }
   const bool sees_nothing = max == kMinusInfinity;
-  float sum = 0;
-  for (size_t p = 0; p < args.parts && !sees_nothing; ++p) {
-    const size_t i = p * args.row_part_stride + row;
-    sum += std::exp(args.max[i] - max) * args.sum[i];
+  float sum = args.sinks == nullptr ? 0 : std::exp(args.sinks[row % args.group] - max);
+  for (size_t p = 0; p < args.parts_count && !sees_nothing; ++p) {
+    sum += std::exp(args.parts[p].max[row] - max) * args.parts[p].sum[row];
   }
-  for (size_t d = 0; d < args.head_dim; ++d) {
+  for (size_t d = 0; d < args.value_dim; ++d) {
     float out = 0;
-    for (size_t p = 0; p < args.parts && !sees_nothing; ++p) {
-      const float weight = std::exp(args.max[p * args.row_part_stride + row] - max);
-      out += weight * args.out[p * args.out_part_stride + row * args.head_dim + d];
+    for (size_t p = 0; p < args.parts_count && !sees_nothing; ++p) {
+      const float weight = std::exp(args.parts[p].max[row] - max);
+      out += weight * args.parts[p].out[row * args.value_dim + d];
     }
     Put(args.dst, args.dst_type, dst_begin + d, sees_nothing ? 0 : out / sum);
   }
@@ -226,7 +227,7 @@ void MergeRow(const AttentionMergeArgs& args, size_t row, size_t dst_begin) {
 void AttentionMerge(const AttentionMergeArgs& args) {
   for (size_t token = 0; token < args.tokens; ++token) {
     for (size_t g = 0; g < args.group; ++g) {
-      MergeRow(args, token * args.group + g, token * args.dst_stride + g * args.head_dim);
+      MergeRow(args, token * args.group + g, token * args.dst_stride + g * args.value_dim);
     }
   }
 }

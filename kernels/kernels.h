@@ -60,59 +60,68 @@ constexpr Dtype ActivationType(Dtype weights) {
 }
 
 // ---- Attention ------------------------------------------------------------------------------
-// The KV cache of one layer and one rank is a pool of blocks; a block holds block_tokens tokens of
-// all KV heads. Within a block, head h's keys lie at h * KvHeadBytes, its values after all keys:
-//   K of one head  float32, float16: [head_dim][block_tokens];
-//                  bfloat16: [head_dim/2][block_tokens][2]   (pairs along the reduced dimension)
-//   V of one head  float32, float16: [block_tokens][head_dim];
-//                  bfloat16: [block_tokens/2][head_dim][2]
-// block_tokens is a multiple of 16, head_dim a multiple of 8. Slots that no token was
-// written to may hold anything: no row sees them, nor any token after its own.
-constexpr size_t KvHeadBytes(Dtype dtype, size_t block_tokens, size_t head_dim) {
-  return block_tokens * head_dim * SizeOf(dtype);  // of K alone, and of V alone
-}
-constexpr size_t KvBlockBytes(Dtype dtype, size_t block_tokens, size_t kv_heads, size_t head_dim) {
-  return 2 * kv_heads * KvHeadBytes(dtype, block_tokens, head_dim);
+// The KV cache of one layer and one rank is a pool of blocks of block_tokens tokens. Each KV head
+// has a plane of keys and a plane of values: an array with one entry a block, any stride apart.
+//   K of one block  float32, float16: [key_dim][block_tokens];
+//                   bfloat16: [key_dim/2][block_tokens][2]   (pairs along the reduced dimension)
+//   V of one block  float32, float16: [block_tokens][value_dim];
+//                   bfloat16: [block_tokens/2][value_dim][2]
+// block_tokens is a multiple of 16, key_dim and value_dim are multiples of 8. Slots that no token
+// was written to may hold anything: no row sees them, nor any token outside its own range.
+// A latent cache (DeepSeek-V2, arXiv:2405.04434) has no plane of values: they are the first
+// value_dim elements of the keys.
+constexpr size_t KvPlaneBlockBytes(Dtype dtype, size_t block_tokens, size_t dim) {
+  return block_tokens * dim * SizeOf(dtype);  // one block of K (dim: key_dim) or of V (value_dim)
 }
 
 // Writes one token's keys and values of one KV head into its slot.
 struct KvWriteArgs {
-  std::byte* block;    // the block's beginning
-  const float *k, *v;  // [head_dim] each, rotary already applied
-  size_t slot, head, kv_heads, block_tokens, head_dim;
+  std::byte *keys, *values;  // the block within its planes; values: null where latent
+  const float *k, *v;        // [key_dim], rotary already applied; [value_dim], unread where latent
+  size_t slot, block_tokens, key_dim, value_dim;
   Dtype dtype;
 };
 
-// Attention of some consecutive query tokens of one sequence, for the query heads that share one KV
-// head, over the cached tokens [context_begin, context_end): a partial softmax that
-// AttentionMerge finishes, so that a long context can be cut over threads.
+// Attention of some query tokens over one run of cached tokens [context_begin, context_end), for
+// the query heads that share one KV head: a partial softmax that AttentionMerge finishes, so that a
+// long context can be cut over threads. The query tokens are mostly neighbours in one sequence, but
+// may be of several sequences whose block tables agree on the run (a shared prefix).
 //   row r = token r / group, head r % group; rows = tokens * group <= kAttentionRows
-//   Query token t sits at position first_position + t and sees cached tokens <= that position.
+//   Query token t sees the cached tokens in (positions[t] - window, positions[t]].
 struct AttentionArgs {
-  const float* q;   // row (t, g) at q + t * q_stride + g * head_dim, NOT yet scaled
-  size_t q_stride;  // elements
-  size_t tokens, group, head_dim;
-  int64_t first_position, context_begin, context_end;  // context_begin: multiple of block_tokens
-  const std::byte* cache;                              // first block of this layer's pool
-  size_t block_bytes;                                  // stride between blocks
-  const int32_t* block_table;  // block_table[p / block_tokens] holds position p
-  size_t block_tokens, kv_head, kv_heads;
-  Dtype dtype;  // of the cache
-  float scale;  // multiplies q.k; > 0
-  float* out;   // [rows][head_dim]: sum of exp(s - max) * v, not normalised
-  float* max;   // [rows]: largest s (-infinity where a row sees nothing)
-  float* sum;   // [rows]: sum of exp(s - max)
+  const float* const* q;     // [tokens]: head g of token t at q[t] + g * key_dim, NOT yet scaled
+  const int64_t* positions;  // [tokens], in any order
+  size_t tokens, group, key_dim, value_dim;
+  int64_t window;                      // >= 1; kNoWindow: everything up to the position
+  int64_t context_begin, context_end;  // context_begin: multiple of block_tokens
+  const std::byte *keys, *values;      // the KV head's planes; values: null where latent
+  size_t key_stride, value_stride;     // bytes from block to block
+  const int32_t* block_table;          // block_table[p / block_tokens] holds position p; entries
+                                       // outside the run, or unseen for the window, are not read
+  size_t block_tokens;
+  Dtype dtype;     // of the cache
+  float scale;     // s = q.k * scale; > 0
+  float soft_cap;  // > 0: s = soft_cap * tanh(q.k * scale / soft_cap); 0: none
+  float* out;      // [rows][value_dim]: sum of exp(s - max) * v, not normalised
+  float* max;      // [rows]: largest s (-infinity where a row sees nothing)
+  float* sum;      // [rows]: sum of exp(s - max)
 };
 inline constexpr size_t kAttentionRows = 64;
-inline constexpr size_t kMaxHeadDim = 256;  // head_dim is at most this: scratch on the stack
+inline constexpr int64_t kNoWindow = int64_t{1} << 62;
+// Scratch is on the stack. 576 and 512: DeepSeek's latent, with and without its rotary part.
+inline constexpr size_t kMaxKeyDim = 576, kMaxValueDim = 512;
 
-// Combines `parts` partial results of the same rows and normalises:
-//   out, max, sum as above, part p at + p * part_stride_{out,rows}; dst row (t, g) is written at
-//   dst + (t * dst_stride + g * head_dim) elements of dst_type. Rows that see nothing become 0.
-struct AttentionMergeArgs {
+// One partial result, as above: [rows][value_dim], [rows], [rows].
+struct AttentionPart {
   const float *out, *max, *sum;
-  size_t parts, out_part_stride, row_part_stride;  // elements
-  size_t tokens, group, head_dim;
+};
+
+// Combines the partial results of the same rows and normalises. dst row (t, g) is written at
+// dst + (t * dst_stride + g * value_dim) elements of dst_type. Rows that see nothing become 0.
+struct AttentionMergeArgs {
+  const AttentionPart* parts;
+  size_t parts_count, tokens, group, value_dim;
+  const float* sinks;  // [group]: a logit per head that joins the sum and has no value; or null
   void* dst;
   size_t dst_stride;  // elements
   Dtype dst_type;     // kF32 or kBf16

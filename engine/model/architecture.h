@@ -41,7 +41,7 @@ Result<int> OptionalIn(const Json& config, std::string_view key, int64_t low, in
 
 // What hostile or broken configs may ask for at most. No published model comes near, and products
 // of any two stay far from overflow.
-inline constexpr int64_t kMaxLayers = 1024, kMaxHeads = 1024, kMaxHeadDim = 1024;
+inline constexpr int64_t kMaxLayers = 1024, kMaxHeads = 1024, kMaxHeadDim = 512;
 inline constexpr int64_t kMaxHidden = 1 << 17, kMaxIntermediate = 1 << 20;
 inline constexpr int64_t kMaxVocabulary = 1 << 22, kMaxPositions = 1 << 26;
 

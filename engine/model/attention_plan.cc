@@ -21,10 +21,24 @@ size_t CountTiles(const StepBatch& batch, const Shard& shard) {
   return tiles;
 }
 
+// What the query tokens of a slice from `token` on see: nothing before `begin`, a block's first.
+struct Context {
+  size_t begin, end;
+  size_t size() const { return end - begin; }
+};
+
+Context SeenContext(const StepBatch::Slice& slice, size_t token, size_t tokens, size_t block_tokens,
+                    int window) {
+  const size_t first = slice.first_position + token;  // with the window's beginning furthest back
+  const auto reach = static_cast<size_t>(window);
+  const size_t begin = window > 0 && first + 1 > reach ? first + 1 - reach : 0;
+  return {begin / block_tokens * block_tokens, first + tokens};
+}
+
 }  // namespace
 
 void AttentionPlan::Build(const StepBatch& batch, const Shard& shard, size_t threads,
-                          size_t block_tokens) {
+                          size_t block_tokens, int window) {
   items.clear();
   joins.clear();
   parts = 0;
@@ -37,15 +51,15 @@ void AttentionPlan::Build(const StepBatch& batch, const Shard& shard, size_t thr
       const size_t tile = TileTokens(shard.groups[g]);
       for (size_t token = 0; token < slice.rows; token += tile) {
         const size_t tokens = std::min(tile, slice.rows - token);
-        const size_t context = slice.first_position + token + tokens;
-        const size_t cuts = std::clamp<size_t>(context / kMinPartTokens, 1, wanted_parts);
-        const size_t step = kernels::RoundUp((context + cuts - 1) / cuts, block_tokens);
+        const Context context = SeenContext(slice, token, tokens, block_tokens, window);
+        const size_t cuts = std::clamp<size_t>(context.size() / kMinPartTokens, 1, wanted_parts);
+        const size_t step = kernels::RoundUp((context.size() + cuts - 1) / cuts, block_tokens);
         const auto first_part = static_cast<uint32_t>(parts);
-        for (size_t begin = 0; begin < context; begin += step) {
-          const bool whole = step >= context;
+        for (size_t begin = context.begin; begin < context.end; begin += step) {
+          const bool whole = step >= context.size();
           items.push_back({s, g, static_cast<uint32_t>(token), static_cast<uint32_t>(tokens),
                            static_cast<uint32_t>(begin),
-                           static_cast<uint32_t>(std::min(begin + step, context)),
+                           static_cast<uint32_t>(std::min(begin + step, context.end)),
                            whole ? -1 : static_cast<int32_t>(parts++)});
         }
         if (parts > first_part)
@@ -60,6 +74,26 @@ void AttentionPlan::Build(const StepBatch& batch, const Shard& shard, size_t thr
   std::stable_sort(items.begin(), items.end(), [&](const AttentionItem& a, const AttentionItem& b) {
     return cost(a) > cost(b);
   });
+}
+
+void AttentionPlans::Build(const StepBatch& batch, const Shard& shard, size_t threads,
+                           size_t block_tokens, const std::vector<int>& windows) {
+  windows_.clear();
+  plan_of_layer_.clear();
+  for (const int window : windows) {
+    const auto known = std::find(windows_.begin(), windows_.end(), window);
+    plan_of_layer_.push_back(static_cast<size_t>(known - windows_.begin()));
+    if (known == windows_.end()) windows_.push_back(window);
+  }
+  plans_.resize(windows_.size());
+  for (size_t i = 0; i < plans_.size(); ++i)
+    plans_[i].Build(batch, shard, threads, block_tokens, windows_[i]);
+}
+
+size_t AttentionPlans::parts() const {
+  size_t most = 0;
+  for (const AttentionPlan& plan : plans_) most = std::max(most, plan.parts);
+  return most;
 }
 
 }  // namespace pinion

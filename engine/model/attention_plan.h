@@ -30,8 +30,26 @@ struct AttentionPlan {
   size_t parts = 0;
 
   // Contexts are cut only where the batch has too few items to keep `threads` busy (long contexts
-  // of few sequences); cuts lie on block boundaries.
-  void Build(const StepBatch& batch, const Shard& shard, size_t threads, size_t block_tokens);
+  // of few sequences); cuts lie on block boundaries. Blocks that no token of an item sees because
+  // of `window` (0: none) are left out.
+  void Build(const StepBatch& batch, const Shard& shard, size_t threads, size_t block_tokens,
+             int window = 0);
+};
+
+// The plans of a step: layers with the same window share one.
+class AttentionPlans {
+ public:
+  // windows: of each layer.
+  void Build(const StepBatch& batch, const Shard& shard, size_t threads, size_t block_tokens,
+             const std::vector<int>& windows);
+
+  const AttentionPlan& of_layer(size_t layer) const { return plans_[plan_of_layer_[layer]]; }
+  size_t parts() const;  // the most that a plan has
+
+ private:
+  std::vector<int> windows_;  // of plans_, in the order of their first layers
+  std::vector<AttentionPlan> plans_;
+  std::vector<size_t> plan_of_layer_;
 };
 
 }  // namespace pinion

@@ -6,6 +6,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/strings.h"
+#include "engine/model/attend.h"
 #include "engine/model/forward.h"
 #include "engine/model/kv_cache.h"
 #include "engine/model/weights.h"
@@ -42,6 +43,8 @@ class ShardedDecoder : public Decoder {
     model_.logits_stride = kernels::RoundUp(static_cast<size_t>(spec.vocabulary), kernels::kBlockN);
     PINION_ASSIGN(logits_, Pages::Allocate(kLogitChunk * model_.logits_stride * sizeof(float)));
     model_.logits = logits_.as<float>();
+    for (int layer = 0; layer < spec.layers; ++layer)
+      windows_.push_back(LayerAttention(spec, static_cast<size_t>(layer)).window);
     return {};
   }
 
@@ -73,11 +76,11 @@ class ShardedDecoder : public Decoder {
     CHECK(!model_.caches.empty()) << "AllocateKv comes first";
     for (size_t rank = 0; rank < model_.workspaces.size(); ++rank) {
       Workspace& w = model_.workspaces[rank];
-      w.plan.Build(batch, model_.weights[rank].shard,
-                   static_cast<size_t>(ranks_.threads(static_cast<int>(rank))),
-                   model_.options.block_tokens);
-      if (w.parts.size() < w.plan.parts * PartStride(model_.spec))
-        w.parts.resize(w.plan.parts * PartStride(model_.spec));
+      w.plans.Build(batch, model_.weights[rank].shard,
+                    static_cast<size_t>(ranks_.threads(static_cast<int>(rank))),
+                    model_.options.block_tokens, windows_);
+      const size_t floats = w.plans.parts() * PartFloats(CachedShape(model_.spec));
+      if (w.parts.size() < floats) w.parts.resize(floats);
       for (int layer = 0; layer < model_.spec.layers; ++layer)
         w.next_item[static_cast<size_t>(layer)].store(0, std::memory_order_relaxed);
     }
@@ -89,6 +92,7 @@ class ShardedDecoder : public Decoder {
   std::shared_ptr<const TensorSource> source_;
   Pages logits_;
   LoadedModel model_;
+  std::vector<int> windows_;  // of each layer
 };
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/model/attend.h"
+
 namespace pinion {
 namespace {
 
@@ -86,7 +88,7 @@ class ForwardPass {
     worker_.TeamBarrier();
     RotateAndStore(layer, index);
     worker_.TeamBarrier();
-    Attend(index);
+    AttendLayer(index);
     worker_.TeamBarrier();
     Project(layer.o, w_.attended, w_.attention_partial, w_.hidden_stride);
     worker_.GlobalBarrier();
@@ -174,69 +176,26 @@ class ForwardPass {
   void Store(const StepBatch::Slice& slice, size_t row, size_t layer, size_t head, const float* k,
              const float* v) {
     const size_t position = slice.first_position + row - slice.first_row;
-    const size_t block_tokens = cache_.block_tokens();
-    const auto block = static_cast<size_t>(slice.block_table[position / block_tokens]);
-    table_.kv_write({cache_.layer(layer) + block * cache_.block_bytes(), k, v,
-                     position % block_tokens, head, weights_.shard.kv_heads.size(), block_tokens,
-                     head_dim_, cache_.dtype()});
+    cache_.Write(table_, layer, head, slice.block_table, position, k, v);
   }
 
-  void Attend(size_t layer) {
-    const AttentionPlan& plan = w_.plan;
-    std::atomic<uint32_t>& next = w_.next_item[layer];
-    for (uint32_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < plan.items.size();)
-      RunItem(plan.items[i], layer);
-    if (plan.joins.empty()) return;
-    worker_.TeamBarrier();
-    const auto [begin, end] = worker_.Slice(plan.joins.size());
-    for (size_t i = begin; i < end; ++i) {
-      const AttentionJoin& join = plan.joins[i];
-      const float* part = w_.parts.data() + join.first_part * PartStride(spec_);
-      Merge(part, join.parts, join.slice, join.group, join.token, join.tokens);
-    }
-  }
-
-  void RunItem(const AttentionItem& item, size_t layer) {
-    const auto& slice = batch_.slices[item.slice];
-    const HeadGroup& group = weights_.shard.groups[item.group];
-    float* part = item.part < 0
-                      ? scratch_.part_out
-                      : w_.parts.data() + static_cast<size_t>(item.part) * PartStride(spec_);
-    const size_t row = slice.first_row + item.token;
-    kernels::AttentionArgs args{};
-    args.q = w_.qkv + row * w_.qkv_stride + group.first_q_head * head_dim_;
-    args.q_stride = w_.qkv_stride;
-    args.tokens = item.tokens;
-    args.group = group.q_heads;
-    args.head_dim = head_dim_;
-    args.first_position = static_cast<int64_t>(slice.first_position + item.token);
-    args.context_begin = item.context_begin;
-    args.context_end = item.context_end;
-    args.cache = cache_.layer(layer);
-    args.block_bytes = cache_.block_bytes();
-    args.block_table = slice.block_table;
-    args.block_tokens = cache_.block_tokens();
-    args.kv_head = group.kv_head;
-    args.kv_heads = weights_.shard.kv_heads.size();
-    args.dtype = cache_.dtype();
-    args.scale = 1.0f / std::sqrt(static_cast<float>(head_dim_));
-    args.out = part;
-    args.max = part + kernels::kAttentionRows * head_dim_;
-    args.sum = args.max + kernels::kAttentionRows;
-    table_.attention(args);
-    if (item.part < 0) Merge(part, 1, item.slice, item.group, item.token, item.tokens);
-  }
-
-  void Merge(const float* part, size_t parts, size_t slice, size_t group_index, size_t token,
-             size_t tokens) {
-    const HeadGroup& group = weights_.shard.groups[group_index];
-    const size_t row = batch_.slices[slice].first_row + token;
-    const float* max = part + kernels::kAttentionRows * head_dim_;
-    std::byte* dst = w_.attended + (row * w_.attended_stride + group.first_q_head * head_dim_) *
-                                       kernels::SizeOf(activation_);
-    table_.attention_merge({part, max, max + kernels::kAttentionRows, parts, PartStride(spec_),
-                            PartStride(spec_), tokens, group.q_heads, head_dim_, dst,
-                            w_.attended_stride, activation_});
+  void AttendLayer(size_t layer) {
+    Attend({.table = table_,
+            .batch = batch_,
+            .shard = weights_.shard,
+            .cache = cache_,
+            .layer = layer,
+            .spec = LayerAttention(spec_, layer),
+            .plan = w_.plans.of_layer(layer),
+            .q = w_.qkv,
+            .q_stride = w_.qkv_stride,
+            .sinks = nullptr,
+            .dst = w_.attended,
+            .dst_stride = w_.attended_stride,
+            .dst_type = activation_,
+            .parts = w_.parts.data(),
+            .next_item = w_.next_item[layer]},
+           worker_, scratch_.part);
   }
 
   // ---- MLP.

@@ -1,5 +1,7 @@
 #include "engine/model/workspace.h"
 
+#include "engine/model/attend.h"
+
 namespace pinion {
 namespace {
 
@@ -39,12 +41,10 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
 Result<ThreadScratch> MakeScratch(const DecoderSpec& spec) {
   ThreadScratch scratch;
   const size_t tile = kMlpTileRows * 2 * kernels::kBlockN;
-  PINION_ASSIGN(scratch.storage, Pages::Allocate((tile + PartStride(spec)) * sizeof(float)));
+  const size_t part = PartFloats(CachedShape(spec));
+  PINION_ASSIGN(scratch.storage, Pages::Allocate((tile + part) * sizeof(float)));
   scratch.mlp_tile = scratch.storage.as<float>();
-  scratch.part_out = scratch.mlp_tile + tile;
-  scratch.part_max =
-      scratch.part_out + kernels::kAttentionRows * static_cast<size_t>(spec.head_dim);
-  scratch.part_sum = scratch.part_max + kernels::kAttentionRows;
+  scratch.part = scratch.mlp_tile + tile;
   return scratch;
 }
 

@@ -18,8 +18,8 @@ namespace pinion {
 // Scratch of one thread; its pages are touched by that thread first.
 struct ThreadScratch {
   Pages storage;
-  float* mlp_tile = nullptr;  // [kMlpTileRows][128]: a gate and an up block
-  float *part_out = nullptr, *part_max = nullptr, *part_sum = nullptr;  // one attention item
+  float* mlp_tile = nullptr;   // [kMlpTileRows][128]: a gate and an up block
+  float* part = nullptr;       // one attention item: [PartFloats]
   std::vector<std::byte> row;  // one embedding row, where it is made up
 };
 inline constexpr size_t kMlpTileRows =
@@ -40,8 +40,8 @@ struct Workspace {
   float *cosine = nullptr, *sine = nullptr;  // [rows][head_dim / 2]
   size_t qkv_stride = 0, hidden_stride = 0, normed_stride = 0, attended_stride = 0, mlp_stride = 0;
 
-  AttentionPlan plan;
-  std::vector<float> parts;  // partial results of cut contexts: see PartStride
+  AttentionPlans plans;
+  std::vector<float> parts;  // partial results of cut contexts, PartFloats each
   std::unique_ptr<std::atomic<uint32_t>[]> next_item;  // one counter a layer
   std::vector<ThreadScratch> threads;
 
@@ -50,10 +50,5 @@ struct Workspace {
   static uint64_t Bytes(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
                         size_t max_rows);
 };
-
-// Floats of one slot of Workspace::parts: out [64][head_dim], max [64], sum [64].
-inline size_t PartStride(const DecoderSpec& spec) {
-  return kernels::kAttentionRows * (static_cast<size_t>(spec.head_dim) + 2);
-}
 
 }  // namespace pinion

@@ -18,33 +18,52 @@ void ScaleRow(float* out, size_t n, float factor) {
   }
 }
 
-// Turns one row's scores into weights e^(s - max), zero beyond the first `live` of `tokens`, and
-// brings max, sum and out to the new maximum. scale > 0, so the largest product has the largest
-// dot.
-template <typename Operand>
-void SoftmaxRow(const AttentionArgs& args, size_t row, size_t live, size_t tokens,
-                Scratch<Operand>& scratch) {
-  const float* scores = scratch.scores[row];
-  typename Operand::X* weights = scratch.weights[row];
-  if (live > 0) {
-    Vec largest = Set(-kInfinity);
-    for (size_t i = 0; i < live; i += kLanes) {
-      largest = Max(LoadUpTo(scores + i, live - i, largest), largest);
-    }
-    const float strip_max = MaxLane(largest) * args.scale, old = args.max[row];
-    if (strip_max > old) {
-      const float keep = Exp(old - strip_max);
-      ScaleRow(args.out + row * args.head_dim, args.head_dim, keep);
-      args.sum[row] *= keep;
-      args.max[row] = strip_max;
-    }
+// What a dot product is multiplied by after CapScores.
+float ScoreScale(const AttentionArgs& args) { return args.soft_cap > 0 ? 1 : args.scale; }
+
+// Turns dot products into scores under a soft cap. tanh(x) = 1 - 2 / (e^2x + 1): its error is some
+// units of the last place of 1, not of x, which is as good here, where scores enter as differences.
+void CapScores(const AttentionArgs& args, float* scores, size_t tokens) {
+  const Vec factor = Set(2 * args.scale / args.soft_cap), cap = Set(args.soft_cap);
+  for (size_t i = 0; i < tokens; i += kLanes) {
+    const Vec tanh = Set(1) - Set(2) / (Exp(Load(scores + i) * factor) + Set(1));
+    Store(scores + i, cap * tanh);
   }
-  const Vec scale = Set(args.scale), max = Set(args.max[row]);
+}
+
+// Brings max, sum and out of a row to the largest of its scores [first, end).
+void RaiseMax(const AttentionArgs& args, size_t row, const float* scores, Seen seen) {
+  Vec largest = Set(-kInfinity);
+  for (size_t i = seen.first / kLanes * kLanes; i < seen.end; i += kLanes) {
+    largest = Max(LoadUpTo(scores + i, seen.end - i, largest), largest);
+  }
+  const float max = MaxLane(largest) * ScoreScale(args), old = args.max[row];
+  if (!(max > old)) return;
+  const float keep = Exp(old - max);
+  ScaleRow(args.out + row * args.value_dim, args.value_dim, keep);
+  args.sum[row] *= keep;
+  args.max[row] = max;
+}
+
+// Turns one row's scores into weights e^(s - max), zero outside of what it sees, and brings max,
+// sum and out to the new maximum. scale > 0, so the largest score has the largest product.
+template <typename Operand>
+void SoftmaxRow(const AttentionArgs& args, size_t row, Seen seen, size_t tokens,
+                Scratch<Operand>& scratch) {
+  float* scores = scratch.scores[row];
+  typename Operand::X* weights = scratch.weights[row];
+  if (seen.first < seen.end) {
+    if (args.soft_cap > 0) CapScores(args, scores, tokens);
+    for (size_t i = seen.first / kLanes * kLanes; i < seen.first; ++i) scores[i] = -kInfinity;
+    RaiseMax(args, row, scores, seen);
+  }
+  const Vec scale = Set(ScoreScale(args)), max = Set(args.max[row]);
   Vec sum = Set(0);
   size_t i = 0;
-  for (; i < live; i += kLanes) {
+  for (; i + kLanes <= seen.first; i += kLanes) Operand::Put(weights + i, Set(0));
+  for (; i < seen.end; i += kLanes) {
     Vec weight = Exp(Load(scores + i) * scale - max);
-    if (live - i < kLanes) weight = KeepFirst(weight, live - i);
+    if (seen.end - i < kLanes) weight = KeepFirst(weight, seen.end - i);
     sum = sum + weight;
     Operand::Put(weights + i, weight);
   }
@@ -53,12 +72,11 @@ void SoftmaxRow(const AttentionArgs& args, size_t row, size_t live, size_t token
 }
 
 template <typename Operand>
-void Softmax(const AttentionArgs& args, size_t begin, const Strip& strip,
-             Scratch<Operand>& scratch) {
+void Softmax(const AttentionArgs& args, const Strip& strip, Scratch<Operand>& scratch) {
   for (size_t token = 0; token < args.tokens; ++token) {
-    const size_t live = LiveTokens(args, strip, begin, token);
+    const Seen seen = SeenBy(args, strip, token);
     for (size_t g = 0; g < args.group; ++g) {
-      SoftmaxRow(args, token * args.group + g, live, strip.tokens, scratch);
+      SoftmaxRow(args, token * args.group + g, seen, strip.tokens, scratch);
     }
   }
 }
@@ -66,36 +84,69 @@ void Softmax(const AttentionArgs& args, size_t begin, const Strip& strip,
 template <typename Operand>
 void Start(const AttentionArgs& args, size_t rows, Scratch<Operand>& scratch) {
   for (size_t row = 0; row < rows; ++row) {
-    const float* q = args.q + row / args.group * args.q_stride + row % args.group * args.head_dim;
-    for (size_t i = 0; i < args.head_dim; i += kLanes) {
-      Operand::Put(scratch.q[row] + i, LoadUpTo(q + i, args.head_dim - i, Set(0)));
-      Put(args.out, Dtype::kF32, row * args.head_dim + i, Set(0), args.head_dim - i);
+    const float* q = args.q[row / args.group] + row % args.group * args.key_dim;
+    for (size_t i = 0; i < args.key_dim; i += kLanes) {
+      Operand::Put(scratch.q[row] + i, LoadUpTo(q + i, args.key_dim - i, Set(0)));
+    }
+    for (size_t i = 0; i < args.value_dim; i += kLanes) {
+      Put(args.out, Dtype::kF32, row * args.value_dim + i, Set(0), args.value_dim - i);
     }
     args.max[row] = -kInfinity;
     args.sum[row] = 0;
   }
 }
 
-template <typename Operand>
-void AttentionAs(const AttentionArgs& args) {
-  const size_t rows = args.tokens * args.group;
-  Scratch<Operand> scratch;
-  Start(args, rows, scratch);
-  // Nothing after the last query token is seen by any row.
-  const int64_t last = args.first_position + static_cast<int64_t>(args.tokens);
-  const int64_t end = last < args.context_end ? last : args.context_end;
-  if (end <= args.context_begin) return;
+// The part of the context that any query token sees; begins at a multiple of kTokenStep.
+struct Range {
+  int64_t begin, end;
+};
+Range SeenByAny(const AttentionArgs& args) {
+  int64_t lowest = args.positions[0], highest = lowest;
+  for (size_t token = 1; token < args.tokens; ++token) {
+    const int64_t position = args.positions[token];
+    if (position < lowest) lowest = position;
+    if (position > highest) highest = position;
+  }
+  Range range = {args.context_begin, highest + 1};
+  if (range.end > args.context_end) range.end = args.context_end;
+  const int64_t first = lowest - args.window + 1;
+  constexpr auto kStep = static_cast<int64_t>(kTokenStep);
+  if (first > range.begin) range.begin = first / kStep * kStep;
+  return range;
+}
 
-  auto begin = static_cast<size_t>(args.context_begin);
-  Strip strip = Gather<Operand>(args, begin, static_cast<size_t>(end));
+template <typename Operand>
+void AttentionIn(const AttentionArgs& args, Scratch<Operand>& scratch) {
+  const size_t rows = args.tokens * args.group;
+  Start(args, rows, scratch);
+  const Range range = SeenByAny(args);
+  if (range.end <= range.begin) return;
+  const auto end = static_cast<size_t>(range.end);
+  Strip strip = Gather<Operand>(args, static_cast<size_t>(range.begin), end);
   while (strip.tokens > 0) {
-    const Strip next = Gather<Operand>(args, begin + strip.tokens, static_cast<size_t>(end));
+    const Strip next = Gather<Operand>(args, strip.begin + strip.tokens, end);
     Scores(args, strip, next, rows, scratch);
-    Softmax(args, begin, strip, scratch);
-    Values(args, begin, strip, next, scratch);
-    begin += strip.tokens;
+    Softmax(args, strip, scratch);
+    if (scratch.latent != nullptr) TurnLatent(args, strip, *scratch.latent);
+    Values(args, strip, next, scratch);
     strip = next;
   }
+}
+
+// A function of its own, so that nobody else's stack holds a strip of latent values.
+template <typename Operand>
+[[gnu::noinline]] void AttentionOfLatent(const AttentionArgs& args, Scratch<Operand>& scratch) {
+  LatentValues<Operand> latent;
+  scratch.latent = &latent;
+  AttentionIn(args, scratch);
+}
+
+template <typename Operand>
+void AttentionAs(const AttentionArgs& args) {
+  Scratch<Operand> scratch;
+  if (args.values == nullptr) return AttentionOfLatent(args, scratch);
+  scratch.latent = nullptr;
+  AttentionIn(args, scratch);
 }
 
 template <typename Bf16Operand>

@@ -33,7 +33,7 @@ void ScoreTile(const typename Operand::X* q, const std::byte* const* keys,
       }
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
-        const Vec spread = Operand::Spread(q + r * kMaxHeadDim, sub);
+        const Vec spread = Operand::Spread(q + r * kMaxKeyDim, sub);
 #pragma GCC unroll 16
         for (int c = 0; c < kWide; ++c) {
           sums[r][c] = Operand::MultiplyAdd(weights[c], spread, sums[r][c]);
@@ -52,7 +52,7 @@ template <typename Operand>
 void Scores(const AttentionArgs& args, const Strip& strip, const Strip& next, size_t rows,
             Scratch<Operand>& scratch) {
   const size_t stride = args.block_tokens * Operand::kBytes;
-  const size_t steps = args.head_dim / Operand::kStepK;
+  const size_t steps = args.key_dim / Operand::kStepK;
   for (size_t v = 0; v * kLanes < strip.tokens; v += kWide) {
     ForRowGroups<kTileRows>(rows, [&]<int kRows>(size_t row) {
       ScoreTile<Operand, kRows>(scratch.q[row], strip.keys + v, row == 0 ? next.keys + v : nullptr,

@@ -18,56 +18,97 @@ constexpr int kNarrowRows = 8;     // rows of a tile that is one vector wide
 struct Strip {
   static constexpr size_t kVectors = kStripTokens / kLanes;
   static constexpr size_t kMaxPieces = kStripTokens / kTokenStep;
+  size_t begin = 0;                 // position of the first
   size_t tokens = 0;                // read: a multiple of kTokenStep
-  size_t live = 0;                  // the first of them, which belong to the sequence
+  size_t live = 0;                  // the first of them, which belong to the context
   const std::byte* keys[kVectors];  // of each kLanes tokens; beyond the last: readable, meaningless
   size_t pieces = 0;                // runs of tokens in the same block
   const std::byte* values[kMaxPieces];
   size_t value_steps[kMaxPieces];
 };
 
-// How many of the strip's tokens, which begin at position `begin`, query token `token` sees.
-size_t LiveTokens(const AttentionArgs& args, const Strip& strip, size_t begin, size_t token) {
-  const size_t seen = static_cast<size_t>(args.first_position) + token + 1;  // positions, from 0
-  const size_t live = seen > begin ? seen - begin : 0;
-  return live < strip.live ? live : strip.live;
+// Tokens [first, end) of a strip.
+struct Seen {
+  size_t first, end;
+};
+
+// What query token `token` sees of the strip; empty ranges are [0, 0).
+Seen SeenBy(const AttentionArgs& args, const Strip& strip, size_t token) {
+  const auto begin = static_cast<int64_t>(strip.begin), live = static_cast<int64_t>(strip.live);
+  const int64_t position = args.positions[token];
+  int64_t first = position - args.window + 1 - begin, end = position + 1 - begin;
+  if (first < 0) first = 0;
+  if (end > live) end = live;
+  if (first >= end) return {0, 0};
+  return {static_cast<size_t>(first), static_cast<size_t>(end)};
 }
+
+// Latent values, turned into the layout of values, a strip at a time.
+template <typename Operand>
+struct LatentValues {
+  static constexpr size_t kElement = Operand::kBytes / Operand::kStepK;
+  alignas(64) std::byte strip[kStripTokens * kMaxValueDim * kElement];
+};
 
 template <typename Operand>
 struct Scratch {
-  alignas(64) typename Operand::X q[kAttentionRows][kMaxHeadDim];
+  alignas(64) typename Operand::X q[kAttentionRows][kMaxKeyDim];
   alignas(64) float scores[kAttentionRows][kStripTokens];
   alignas(64) typename Operand::X weights[kAttentionRows][kStripTokens];
-  alignas(64) std::byte last_values[kMaxHeadDim * Operand::kBytes];  // see CutValues
+  // The first and the last step of values, where they are cut: see CutValues.
+  alignas(64) std::byte cut_values[2][kMaxValueDim * Operand::kBytes];
+  LatentValues<Operand>* latent;  // null: the values have a plane of their own
 };
 
-// The tokens from `begin` on. The last piece reaches into slots at or after `end` where `end` is no
-// multiple of kTokenStep.
+// The tokens from `begin` (a multiple of kTokenStep) on. The last piece reaches into slots at or
+// after `end` where `end` is no multiple of kTokenStep.
 template <typename Operand>
 Strip Gather(const AttentionArgs& args, size_t begin, size_t end) {
-  const size_t head_bytes = KvHeadBytes(Operand::kDtype, args.block_tokens, args.head_dim);
   Strip strip;
+  strip.begin = begin;
+  const std::byte* other = args.keys;
   while (strip.tokens < kStripTokens && begin < end) {
     const size_t slot = begin % args.block_tokens;
     size_t tokens = RoundUp(end - begin, kTokenStep);
     if (tokens > args.block_tokens - slot) tokens = args.block_tokens - slot;
     if (tokens > kStripTokens - strip.tokens) tokens = kStripTokens - strip.tokens;
-    const auto index = static_cast<size_t>(args.block_table[begin / args.block_tokens]);
-    const std::byte* keys = args.cache + index * args.block_bytes + args.kv_head * head_bytes;
-    const std::byte* values = keys + args.kv_heads * head_bytes;
+    const auto block = static_cast<size_t>(args.block_table[begin / args.block_tokens]);
+    const std::byte* keys = args.keys + block * args.key_stride + slot * Operand::kBytes;
+    other = keys;
     for (size_t i = 0; i < tokens; i += kLanes) {
-      strip.keys[(strip.tokens + i) / kLanes] = keys + (slot + i) * Operand::kBytes;
+      strip.keys[(strip.tokens + i) / kLanes] = keys + i * Operand::kBytes;
     }
-    strip.values[strip.pieces] = values + slot / Operand::kStepK * args.head_dim * Operand::kBytes;
+    strip.values[strip.pieces] =
+        args.values == nullptr ? keys
+                               : args.values + block * args.value_stride +
+                                     slot / Operand::kStepK * args.value_dim * Operand::kBytes;
     strip.value_steps[strip.pieces++] = tokens / Operand::kStepK;
     strip.tokens += tokens;
     strip.live += tokens < end - begin ? tokens : end - begin;
     begin += tokens;
   }
-  const std::byte* other = strip.tokens > 0 ? strip.keys[0] : args.cache;
   for (size_t i = strip.tokens / kLanes; i < Strip::kVectors; ++i) strip.keys[i] = other;
   for (size_t i = strip.pieces; i < Strip::kMaxPieces; ++i) strip.values[i] = other;
   return strip;
+}
+
+// Turns the latent part of a strip's keys into values, and points the strip to them.
+template <typename Operand>
+void TurnLatent(const AttentionArgs& args, Strip& strip, LatentValues<Operand>& latent) {
+  constexpr size_t kStepK = Operand::kStepK, kElement = LatentValues<Operand>::kElement;
+  const size_t key_step = args.block_tokens * Operand::kBytes;
+  const size_t value_step = args.value_dim * Operand::kBytes;
+  for (size_t token = 0; token < strip.tokens; ++token) {
+    const std::byte* from = strip.keys[token / kLanes] + token % kLanes * Operand::kBytes;
+    std::byte* to = latent.strip + token / kStepK * value_step + token % kStepK * kElement;
+    for (size_t d = 0; d < args.value_dim; ++d) {
+      __builtin_memcpy(to + d * Operand::kBytes,
+                       from + d / kStepK * key_step + d % kStepK * kElement, kElement);
+    }
+  }
+  strip.pieces = 1;
+  strip.values[0] = latent.strip;
+  strip.value_steps[0] = strip.tokens / kStepK;
 }
 
 // Calls f.operator()<rows>(begin) for groups of at most kMost rows that make up `rows`.

@@ -25,10 +25,10 @@ void ValueColumns(TileArgs<Operand> tile, size_t rows) {
   });
 }
 
-// The values of a strip's first tokens, as segments of a Tile.
+// The values of some consecutive tokens of a strip, as segments of a Tile.
 struct ValueSegments {
-  const std::byte* values[Strip::kMaxPieces + 1];
-  size_t steps[Strip::kMaxPieces + 1];
+  const std::byte* values[Strip::kMaxPieces + 2];
+  size_t steps[Strip::kMaxPieces + 2];
   size_t count = 0;
   void Add(const std::byte* first, size_t n) {
     values[count] = first;
@@ -36,51 +36,63 @@ struct ValueSegments {
   }
 };
 
-// Cuts the strip off after `live` tokens. The slots behind may hold what another request left
-// there, and 0 * infinity is NaN: a weight of 0 is not enough. Where `live` ends within a step (a
-// pair of tokens), that step is copied without the other token.
+// Copies one token of a step of values, with zeros for the other.
 template <typename Operand>
-ValueSegments CutValues(const AttentionArgs& args, const Strip& strip, size_t live,
-                        Scratch<Operand>& scratch) {
+const std::byte* CutStep(const std::byte* step, size_t token, size_t value_dim, std::byte* to) {
   constexpr size_t kElement = Operand::kBytes / Operand::kStepK;
+  __builtin_memset(to, 0, value_dim * Operand::kBytes);
+  for (size_t d = 0; d < value_dim; ++d) {
+    const size_t at = d * Operand::kBytes + token * kElement;
+    __builtin_memcpy(to + at, step + at, kElement);
+  }
+  return to;
+}
+
+// The values of a strip's tokens `seen` and no other: slots outside may hold what another request
+// left there, and 0 * infinity is NaN: a weight of 0 is not enough. Where the range begins or ends
+// within a step (a pair of tokens), that step is copied without the other token.
+template <typename Operand>
+ValueSegments CutValues(const AttentionArgs& args, const Strip& strip, Seen seen,
+                        Scratch<Operand>& scratch) {
+  constexpr size_t kStepK = Operand::kStepK;
+  const size_t step_bytes = args.value_dim * Operand::kBytes;
+  const size_t first = seen.first / kStepK, end = (seen.end + kStepK - 1) / kStepK;
   ValueSegments cut;
-  size_t steps = live / Operand::kStepK;
-  for (size_t i = 0; i < strip.pieces && live > 0; ++i) {
-    const size_t whole = steps < strip.value_steps[i] ? steps : strip.value_steps[i];
-    if (whole > 0) cut.Add(strip.values[i], whole);
-    steps -= whole;
-    if (whole == strip.value_steps[i]) continue;
-    if (live % Operand::kStepK != 0) {
-      const std::byte* from = strip.values[i] + whole * args.head_dim * Operand::kBytes;
-      __builtin_memset(scratch.last_values, 0, args.head_dim * Operand::kBytes);
-      for (size_t d = 0; d < args.head_dim; ++d) {
-        const size_t at = d * Operand::kBytes;
-        __builtin_memcpy(scratch.last_values + at, from + at, kElement);
-      }
-      cut.Add(scratch.last_values, 1);
+  for (size_t i = 0, piece = 0; i < strip.pieces; piece += strip.value_steps[i++]) {
+    size_t low = piece < first ? first : piece, high = piece + strip.value_steps[i];
+    if (high > end) high = end;
+    if (low >= high) continue;
+    const std::byte* from = strip.values[i] + (low - piece) * step_bytes;
+    if (low * kStepK < seen.first) {
+      cut.Add(CutStep<Operand>(from, 1, args.value_dim, scratch.cut_values[0]), 1);
+      from += step_bytes;
+      ++low;
     }
-    break;
+    const bool cut_last = low < high && high * kStepK > seen.end;
+    if (cut_last) --high;
+    if (low < high) cut.Add(from, high - low);
+    if (!cut_last) continue;
+    from += (high - low) * step_bytes;
+    cut.Add(CutStep<Operand>(from, 0, args.value_dim, scratch.cut_values[1]), 1);
   }
   return cut;
 }
 
-// Whether the values from token `from` on are finite (from: of the strip, cut: all of it).
+// Whether all values of the strip's tokens `seen` are finite.
 template <typename Operand>
-bool AreFinite(const AttentionArgs& args, const ValueSegments& cut, size_t from) {
+bool AreFinite(const AttentionArgs& args, const Strip& strip, Seen seen,
+               Scratch<Operand>& scratch) {
+  if (seen.first >= seen.end) return true;
+  const ValueSegments cut = CutValues(args, strip, seen, scratch);
   const typename Operand::X zeros[Operand::kStepK] = {};
-  size_t skip = from / Operand::kStepK;
   Vec sum = Set(0);
   for (size_t i = 0; i < cut.count; ++i) {
     for (size_t step = 0; step < cut.steps[i]; ++step) {
-      if (skip > 0) {
-        --skip;
-        continue;
-      }
-      const std::byte* w = cut.values[i] + step * args.head_dim * Operand::kBytes;
-      for (size_t d = 0; d < args.head_dim; d += kLanes, w += kLanes * Operand::kBytes) {
+      const std::byte* w = cut.values[i] + step * args.value_dim * Operand::kBytes;
+      for (size_t d = 0; d < args.value_dim; d += kLanes, w += kLanes * Operand::kBytes) {
         for (size_t sub = 0; sub < Operand::kSubs; ++sub) {
-          const Vec values = args.head_dim - d < kLanes ? Operand::template Load<true>(w, sub)
-                                                        : Operand::template Load<false>(w, sub);
+          const Vec values = args.value_dim - d < kLanes ? Operand::template Load<true>(w, sub)
+                                                         : Operand::template Load<false>(w, sub);
           sum = Operand::MultiplyAdd(values, Operand::Spread(zeros, sub), sum);
         }
       }
@@ -89,27 +101,30 @@ bool AreFinite(const AttentionArgs& args, const ValueSegments& cut, size_t from)
   return SumLanes(sum) == 0;
 }
 
-// out += weights * values for some rows; the next strip's values are prefetched in step.
+// out += weights * values of the tokens `seen`, for some rows; the next strip's values are
+// prefetched in step.
 template <typename Operand>
-void AddValues(const AttentionArgs& args, const ValueSegments& cut, const Strip& next,
+void AddValues(const AttentionArgs& args, const Strip& strip, Seen seen, const Strip& next,
                size_t first_row, size_t rows, Scratch<Operand>& scratch) {
-  const std::byte *w[Strip::kMaxPieces + 1], *prefetch[Strip::kMaxPieces + 1];
-  TileArgs<Operand> tile = {.x = scratch.weights[first_row],
+  const ValueSegments cut = CutValues(args, strip, seen, scratch);
+  const std::byte *w[Strip::kMaxPieces + 2], *prefetch[Strip::kMaxPieces + 2];
+  const size_t first_token = seen.first / Operand::kStepK * Operand::kStepK;
+  TileArgs<Operand> tile = {.x = scratch.weights[first_row] + first_token,
                             .x_stride = kStripTokens,
                             .w = w,
                             .steps = cut.steps,
                             .segments = cut.count,
-                            .w_stride = args.head_dim * Operand::kBytes,
-                            .y_stride = args.head_dim,
+                            .w_stride = args.value_dim * Operand::kBytes,
+                            .y_stride = args.value_dim,
                             .accumulate = true,
                             .prefetch = prefetch};
-  for (size_t column = 0; column < args.head_dim;) {
+  for (size_t column = 0; column < args.value_dim;) {
     for (size_t i = 0; i < cut.count; ++i) {
       w[i] = cut.values[i] + column * Operand::kBytes;
       prefetch[i] = next.values[i % Strip::kMaxPieces] + column * Operand::kBytes;
     }
-    tile.y = args.out + first_row * args.head_dim + column;
-    const size_t left = args.head_dim - column;
+    tile.y = args.out + first_row * args.value_dim + column;
+    const size_t left = args.value_dim - column;
     if (left >= kWide * kLanes) {
       ValueColumns<Operand, kWide, false>(tile, rows);
       column += kWide * kLanes;
@@ -125,19 +140,26 @@ void AddValues(const AttentionArgs& args, const ValueSegments& cut, const Strip&
 
 // out += weights * values, each row over the tokens that it sees. Where rows see different tokens
 // they are still taken together, with weights of 0, unless that would let a value that overflowed
-// reach the tokens before it.
+// reach rows that do not see it.
 template <typename Operand>
-void Values(const AttentionArgs& args, size_t begin, const Strip& strip, const Strip& next,
+void Values(const AttentionArgs& args, const Strip& strip, const Strip& next,
             Scratch<Operand>& scratch) {
-  const ValueSegments all = CutValues(args, strip, strip.live, scratch);
-  const size_t fewest = LiveTokens(args, strip, begin, 0);
-  if (fewest == strip.live || AreFinite<Operand>(args, all, fewest)) {
-    return AddValues(args, all, next, 0, args.tokens * args.group, scratch);
+  Seen any = SeenBy(args, strip, 0), all = any;
+  for (size_t token = 1; token < args.tokens; ++token) {
+    const Seen seen = SeenBy(args, strip, token);
+    if (seen.first < any.first) any.first = seen.first;
+    if (seen.end > any.end) any.end = seen.end;
+    if (seen.first > all.first) all.first = seen.first;
+    if (seen.end < all.end) all.end = seen.end;
+  }
+  if (all.first >= all.end) all = {any.end, any.end};  // nothing is seen by all
+  if (AreFinite(args, strip, {any.first, all.first}, scratch) &&
+      AreFinite(args, strip, {all.end, any.end}, scratch)) {
+    return AddValues(args, strip, any, next, 0, args.tokens * args.group, scratch);
   }
   for (size_t token = 0; token < args.tokens; ++token) {
-    const size_t live = LiveTokens(args, strip, begin, token);
-    const ValueSegments cut = CutValues(args, strip, live, scratch);
-    AddValues(args, cut, next, token * args.group, args.group, scratch);
+    AddValues(args, strip, SeenBy(args, strip, token), next, token * args.group, args.group,
+              scratch);
   }
 }
 

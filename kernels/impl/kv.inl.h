@@ -15,26 +15,28 @@ namespace {
 template <typename Kv>
 constexpr size_t kKvPairs = std::is_same_v<Kv, Bf16> ? 2 : 1;
 
-// Where element `dim` of token `slot` lies within one head's keys, in elements.
+// Where element `dim` of token `slot` lies within a block of keys, in elements.
 template <typename Kv>
 size_t KeyIndex(size_t slot, size_t dim, size_t block_tokens) {
   return (dim / kKvPairs<Kv> * block_tokens + slot) * kKvPairs<Kv> + dim % kKvPairs<Kv>;
 }
 
-// Likewise within one head's values.
+// Likewise within a block of values.
 template <typename Kv>
-size_t ValueIndex(size_t slot, size_t dim, size_t head_dim) {
-  return (slot / kKvPairs<Kv> * head_dim + dim) * kKvPairs<Kv> + slot % kKvPairs<Kv>;
+size_t ValueIndex(size_t slot, size_t dim, size_t value_dim) {
+  return (slot / kKvPairs<Kv> * value_dim + dim) * kKvPairs<Kv> + slot % kKvPairs<Kv>;
 }
 
 template <typename Kv>
 void KvWriteAs(const KvWriteArgs& args) {
-  const size_t head_elements = args.block_tokens * args.head_dim;
-  Kv* keys = reinterpret_cast<Kv*>(args.block) + args.head * head_elements;
-  Kv* values = keys + args.kv_heads * head_elements;
-  for (size_t dim = 0; dim < args.head_dim; ++dim) {
+  Kv* keys = reinterpret_cast<Kv*>(args.keys);
+  for (size_t dim = 0; dim < args.key_dim; ++dim) {
     Narrow(args.k[dim], keys[KeyIndex<Kv>(args.slot, dim, args.block_tokens)]);
-    Narrow(args.v[dim], values[ValueIndex<Kv>(args.slot, dim, args.head_dim)]);
+  }
+  if (args.values == nullptr) return;
+  Kv* values = reinterpret_cast<Kv*>(args.values);
+  for (size_t dim = 0; dim < args.value_dim; ++dim) {
+    Narrow(args.v[dim], values[ValueIndex<Kv>(args.slot, dim, args.value_dim)]);
   }
 }
 

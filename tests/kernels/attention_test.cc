@@ -7,74 +7,121 @@ namespace pinion::kernels::testing {
 namespace {
 
 struct Shape {
-  size_t tokens, group, head_dim, block_tokens, kv_heads;
+  size_t tokens, group, key_dim, value_dim, block_tokens;
   int64_t first_position, context_end;
   Dtype dtype;
+  int64_t window = kNoWindow;
+  float soft_cap = 0;
+  bool latent = false, sinks = false;
 };
 
-std::ostream& operator<<(std::ostream& os, const Shape& s) {
-  return os << s.tokens << " tokens, group " << s.group << ", head_dim " << s.head_dim << ", block "
-            << s.block_tokens << ", kv_heads " << s.kv_heads << ", first " << s.first_position
-            << ", end " << s.context_end << ", " << Name(s.dtype);
+Shape Plain(size_t tokens, size_t group, size_t head_dim, size_t block_tokens,
+            int64_t first_position, int64_t context_end, Dtype dtype) {
+  return {tokens, group, head_dim, head_dim, block_tokens, first_position, context_end, dtype};
 }
 
-// A cache filled through kv_write, blocks in shuffled order, and queries.
+Shape Latent(size_t tokens, size_t group, size_t key_dim, size_t value_dim, size_t block_tokens,
+             int64_t first_position, Dtype dtype) {
+  Shape shape{tokens,       group,          key_dim,        value_dim,
+              block_tokens, first_position, first_position, dtype};
+  shape.context_end += static_cast<int64_t>(tokens);
+  shape.latent = true;
+  return shape;
+}
+
+std::ostream& operator<<(std::ostream& os, const Shape& s) {
+  return os << s.tokens << " tokens, group " << s.group << ", dims " << s.key_dim << " "
+            << s.value_dim << ", block " << s.block_tokens << ", first " << s.first_position
+            << ", end " << s.context_end << ", " << Name(s.dtype) << ", window " << s.window
+            << ", cap " << s.soft_cap << (s.latent ? ", latent" : "") << (s.sinks ? ", sinks" : "");
+}
+
+// A cache filled through kv_write, blocks in shuffled order, and queries. Its planes have gaps
+// between their blocks, as where another head's lie there; they hold NaN.
 struct Scene {
   Shape shape;
-  size_t kv_head, blocks, block_bytes, q_stride;
-  Guarded<std::byte> cache;
+  size_t blocks, key_stride, value_stride, q_stride;
+  Guarded<std::byte> keys, values;
   std::vector<int32_t> table;
-  std::vector<float> q, k, v;  // k, v: [context_end][head_dim] of the head that is asked for
+  std::vector<float> q, k, v, sinks;  // k: [context_end][key_dim], v: [context_end][value_dim]
+  std::vector<const float*> q_rows;
+  std::vector<int64_t> positions;
 
   Scene(const Table& kernels, const Shape& s)
       : shape(s),
-        kv_head(s.kv_heads - 1),
         blocks((static_cast<size_t>(s.context_end) + s.block_tokens - 1) / s.block_tokens),
-        block_bytes(KvBlockBytes(s.dtype, s.block_tokens, s.kv_heads, s.head_dim)),
-        q_stride(s.group * s.head_dim + 24),
-        cache(blocks * block_bytes, 64),
+        key_stride(KvPlaneBlockBytes(s.dtype, s.block_tokens, s.key_dim) + 64),
+        value_stride(KvPlaneBlockBytes(s.dtype, s.block_tokens, s.value_dim) + 128),
+        q_stride(s.group * s.key_dim + 24),
+        keys(blocks * key_stride - 64, 64),
+        values(s.latent ? 64 : blocks * value_stride - 128, 64),
         table(blocks),
         q(Normal(s.tokens * q_stride, 3)),
-        k(Normal(static_cast<size_t>(s.context_end) * s.head_dim, 4)),
-        v(Normal(k.size(), 5)) {
-    std::memset(cache.data(), 0, cache.size());
+        k(Normal(static_cast<size_t>(s.context_end) * s.key_dim, 4)),
+        v(Normal(static_cast<size_t>(s.context_end) * s.value_dim, 5)),
+        sinks(Normal(s.group, 7)) {
+    std::memset(keys.data(), 0xff, keys.size());
+    std::memset(values.data(), 0xff, values.size());
     for (size_t i = 0; i < blocks; ++i) table[i] = static_cast<int32_t>(i);
     std::shuffle(table.begin(), table.end(), std::mt19937(6));
     for (size_t p = 0; p < static_cast<size_t>(s.context_end); ++p) {
-      std::byte* block =
-          cache.data() + static_cast<size_t>(table[p / s.block_tokens]) * block_bytes;
-      for (size_t head = 0; head < s.kv_heads; ++head) {
-        // Other heads get the negated values: reading the wrong head shows.
-        std::vector<float> kp(&k[p * s.head_dim], &k[p * s.head_dim] + s.head_dim), vp = kp;
-        std::copy_n(&v[p * s.head_dim], s.head_dim, vp.begin());
-        if (head != kv_head) {
-          for (float& value : kp) value = -value;
-          for (float& value : vp) value = -value;
-        }
-        kernels.kv_write({block, kp.data(), vp.data(), p % s.block_tokens, head, s.kv_heads,
-                          s.block_tokens, s.head_dim, s.dtype});
-      }
+      if (s.latent) std::copy_n(&k[p * s.key_dim], s.value_dim, &v[p * s.value_dim]);
+      Write(kernels, p, &k[p * s.key_dim], &v[p * s.value_dim]);
     }
     Round(k);
     Round(v);
-  }
-
-  // Overwrites every slot of the last blocks from position `begin` on, of all heads.
-  void FillSlotsFrom(int64_t begin, float value) {
-    const std::vector<float> filler(shape.head_dim, value);
-    for (size_t p = static_cast<size_t>(begin); p < blocks * shape.block_tokens; ++p) {
-      std::byte* block =
-          cache.data() + static_cast<size_t>(table[p / shape.block_tokens]) * block_bytes;
-      for (size_t head = 0; head < shape.kv_heads; ++head) {
-        TableFor(Isa::kScalar)
-            .kv_write({block, filler.data(), filler.data(), p % shape.block_tokens, head,
-                       shape.kv_heads, shape.block_tokens, shape.head_dim, shape.dtype});
-      }
+    for (size_t t = 0; t < s.tokens; ++t) {
+      q_rows.push_back(&q[t * q_stride]);
+      positions.push_back(s.first_position + static_cast<int64_t>(t));
     }
   }
 
+  void Write(const Table& kernels, size_t position, const float* key, const float* value) {
+    const auto block = static_cast<size_t>(table[position / shape.block_tokens]);
+    kernels.kv_write({keys.data() + block * key_stride,
+                      shape.latent ? nullptr : values.data() + block * value_stride, key, value,
+                      position % shape.block_tokens, shape.block_tokens, shape.key_dim,
+                      shape.value_dim, shape.dtype});
+  }
+
+  void FillSlots(int64_t begin, int64_t end, float value) {
+    const std::vector<float> filler(std::max(shape.key_dim, shape.value_dim), value);
+    for (int64_t p = begin; p < end; ++p) {
+      Write(TableFor(Isa::kScalar), static_cast<size_t>(p), filler.data(), filler.data());
+    }
+  }
+  // Overwrites every slot of the last blocks from position `begin` on.
+  void FillSlotsFrom(int64_t begin, float value) {
+    FillSlots(begin, static_cast<int64_t>(blocks * shape.block_tokens), value);
+  }
+
   size_t rows() const { return shape.tokens * shape.group; }
-  float scale() const { return 1 / std::sqrt(static_cast<float>(shape.head_dim)); }
+  float scale() const { return 1 / std::sqrt(static_cast<float>(shape.key_dim)); }
+
+  AttentionArgs Args(int64_t begin, int64_t end, float* out, float* max, float* sum) const {
+    const Shape& s = shape;
+    return {.q = q_rows.data(),
+            .positions = positions.data(),
+            .tokens = s.tokens,
+            .group = s.group,
+            .key_dim = s.key_dim,
+            .value_dim = s.value_dim,
+            .window = s.window,
+            .context_begin = begin,
+            .context_end = end,
+            .keys = keys.data(),
+            .values = s.latent ? nullptr : values.data(),
+            .key_stride = key_stride,
+            .value_stride = value_stride,
+            .block_table = table.data(),
+            .block_tokens = s.block_tokens,
+            .dtype = s.dtype,
+            .scale = scale(),
+            .soft_cap = s.soft_cap,
+            .out = out,
+            .max = max,
+            .sum = sum};
+  }
 
   void Round(std::vector<float>& values) const {
     std::byte one[4];
@@ -91,20 +138,20 @@ std::vector<float> RunParts(const Table& kernels, const Scene& scene, std::vecto
   const Shape& s = scene.shape;
   cuts.insert(cuts.begin(), 0);
   cuts.push_back(s.context_end);
-  const size_t parts = cuts.size() - 1, rows = scene.rows();
-  Guarded<float> out(parts * rows * s.head_dim, 64), max(parts * rows), sum(parts * rows);
-  for (size_t p = 0; p < parts; ++p) {
-    kernels.attention({scene.q.data(), scene.q_stride, s.tokens, s.group, s.head_dim,
-                       s.first_position, cuts[p], cuts[p + 1], scene.cache.data(),
-                       scene.block_bytes, scene.table.data(), s.block_tokens, scene.kv_head,
-                       s.kv_heads, s.dtype, scene.scale(), &out[p * rows * s.head_dim],
-                       &max[p * rows], &sum[p * rows]});
+  const size_t count = cuts.size() - 1, rows = scene.rows();
+  Guarded<float> out(count * rows * s.value_dim, 64), max(count * rows), sum(count * rows);
+  std::vector<AttentionPart> parts;
+  for (size_t p = 0; p < count; ++p) {
+    const AttentionArgs args = scene.Args(cuts[p], cuts[p + 1], &out[p * rows * s.value_dim],
+                                          &max[p * rows], &sum[p * rows]);
+    kernels.attention(args);
+    parts.push_back({args.out, args.max, args.sum});
   }
-  const size_t stride = s.group * s.head_dim + 8, width = s.group * s.head_dim;
+  const size_t stride = s.group * s.value_dim + 8, width = s.group * s.value_dim;
   Guarded<std::byte> dst(((s.tokens - 1) * stride + width) * SizeOf(dst_type), 8);
-  kernels.attention_merge({out.data(), max.data(), sum.data(), parts, rows * s.head_dim, rows,
-                           s.tokens, s.group, s.head_dim, dst.data(), stride, dst_type});
-  std::vector<float> result(rows * s.head_dim);
+  kernels.attention_merge({parts.data(), count, s.tokens, s.group, s.value_dim,
+                           s.sinks ? scene.sinks.data() : nullptr, dst.data(), stride, dst_type});
+  std::vector<float> result(rows * s.value_dim);
   for (size_t i = 0; i < result.size(); ++i) {
     result[i] = Get(dst.data(), dst_type, i / width * stride + i % width);
   }
@@ -113,42 +160,58 @@ std::vector<float> RunParts(const Table& kernels, const Scene& scene, std::vecto
 
 // Textbook attention in double, with a bound on what float32 (and, where the kernel rounds queries
 // and probabilities to the cache's bfloat16, that) may change. To first order:
-//   a score   s = scale q.k errs by d = (u_q + (head_dim + 4) u) scale sum|q k|
+//   a score   s = scale q.k errs by d = (u_q + (key_dim + 4) u) scale sum|q k|; a soft cap does not
+//             enlarge that (its slope is at most 1) and adds 8 u of the cap
 //   a weight  p = e^(s - max) / sum errs by the factor 1 + 2 d + u_p + 2 e, e = 4 u for exp itself
 //             plus u (|s| + |max|) for its argument
 //   an output sum p v errs by that factor plus (context + 4) u for the sums, times sum p |v|
 struct Reference {
-  std::vector<double> exact, bound;  // [rows][head_dim]
+  std::vector<double> exact, bound;  // [rows][value_dim]
 };
+
+// One row's scores, their largest error on top.
+std::vector<double> ExactScores(const Scene& scene, size_t row, size_t begin, size_t end,
+                                double operand_roundoff, double& error) {
+  const Shape& s = scene.shape;
+  const float* q = scene.q_rows[row / s.group] + row % s.group * s.key_dim;
+  const double u = 0x1p-24, cap = s.soft_cap;
+  std::vector<double> scores;
+  for (size_t p = begin; p < end; ++p) {
+    double magnitude = 0, score = 0;
+    for (size_t d = 0; d < s.key_dim; ++d) {
+      const double product = static_cast<double>(q[d]) * scene.k[p * s.key_dim + d];
+      score += product * scene.scale();
+      magnitude += std::abs(product) * scene.scale();
+    }
+    const double depth = static_cast<double>(s.key_dim) + 4;
+    if (cap > 0) score = cap * std::tanh(score / cap);
+    scores.push_back(score);
+    error = std::max(
+        error, (operand_roundoff + depth * u) * magnitude + u * std::abs(score) + 8 * u * cap);
+  }
+  return scores;
+}
 
 Reference Exact(const Scene& scene, double operand_roundoff) {
   const Shape& s = scene.shape;
   const double u = 0x1p-24;
   Reference result;
   for (size_t row = 0; row < scene.rows(); ++row) {
-    const float* q = &scene.q[row / s.group * scene.q_stride + row % s.group * s.head_dim];
-    const int64_t end =
-        std::min(s.context_end, s.first_position + static_cast<int64_t>(row / s.group) + 1);
-    std::vector<double> scores(static_cast<size_t>(end));
-    double max = -INFINITY, sum = 0, error = 0;
-    for (size_t p = 0; p < scores.size(); ++p) {
-      double magnitude = 0;
-      for (size_t d = 0; d < s.head_dim; ++d) {
-        const double product = static_cast<double>(q[d]) * scene.k[p * s.head_dim + d];
-        scores[p] += product * scene.scale();
-        magnitude += std::abs(product) * scene.scale();
-      }
-      max = std::max(max, scores[p]);
-      const double depth = static_cast<double>(s.head_dim) + 4;
-      error = std::max(error, (operand_roundoff + depth * u) * magnitude + u * std::abs(scores[p]));
-    }
-    for (double& score : scores) sum += score = std::exp(score - max);
+    const int64_t position = scene.positions[row / s.group];
+    const auto begin = static_cast<size_t>(std::max<int64_t>(0, position - s.window + 1));
+    const auto end = static_cast<size_t>(std::min(s.context_end, position + 1));
+    double error = 0;
+    std::vector<double> weights = ExactScores(scene, row, begin, end, operand_roundoff, error);
+    const double sink = s.sinks ? static_cast<double>(scene.sinks[row % s.group]) : -INFINITY;
+    const double max = std::max(sink, *std::max_element(weights.begin(), weights.end()));
+    double sum = std::exp(sink - max);
+    for (double& weight : weights) sum += weight = std::exp(weight - max);
     const double factor = 2 * error + operand_roundoff + 2 * u * (4 + std::abs(max)) +
-                          (static_cast<double>(end) + 4) * u;
-    for (size_t d = 0; d < s.head_dim; ++d) {
+                          (static_cast<double>(end - begin) + 4) * u;
+    for (size_t d = 0; d < s.value_dim; ++d) {
       double out = 0, magnitude = 0;
-      for (size_t p = 0; p < scores.size(); ++p) {
-        const double term = scores[p] / sum * scene.v[p * s.head_dim + d];
+      for (size_t p = begin; p < end; ++p) {
+        const double term = weights[p - begin] / sum * scene.v[p * s.value_dim + d];
         out += term;
         magnitude += std::abs(term);
       }
@@ -173,9 +236,11 @@ class AttentionTest : public ::testing::TestWithParam<Isa> {
  protected:
   const Table& kernels_ = TableFor(GetParam());
 
-  void CheckWholeAndSplit(const Shape& shape) {
+  void CheckWholeAndSplit(const Shape& shape) { Check(Scene(kernels_, shape)); }
+
+  void Check(const Scene& scene) {
+    const Shape& shape = scene.shape;
     SCOPED_TRACE(::testing::Message() << shape);
-    const Scene scene(kernels_, shape);
     const Reference want = Exact(scene, OperandRoundoff(GetParam(), shape.dtype));
     std::vector<std::vector<int64_t>> cuttings = {{}};
     const auto block = static_cast<int64_t>(shape.block_tokens);
@@ -185,7 +250,7 @@ class AttentionTest : public ::testing::TestWithParam<Isa> {
       const std::vector<float> got = RunParts(kernels_, scene, cuts);
       for (size_t i = 0; i < got.size(); ++i) {
         ASSERT_NEAR(got[i], want.exact[i], want.bound[i])
-            << cuts.size() << " cuts, row " << i / shape.head_dim << ", " << i % shape.head_dim;
+            << cuts.size() << " cuts, row " << i / shape.value_dim << ", " << i % shape.value_dim;
       }
     }
   }
@@ -194,10 +259,10 @@ class AttentionTest : public ::testing::TestWithParam<Isa> {
 TEST_P(AttentionTest, DecodeMatchesDoubleForEveryGroupAndHeadDim) {
   for (Dtype dtype : kDtypes) {
     for (size_t group = 1; group <= 16; ++group) {
-      CheckWholeAndSplit({1, group, 64, 16, 2, 36, 37, dtype});
+      CheckWholeAndSplit(Plain(1, group, 64, 16, 36, 37, dtype));
     }
     for (size_t head_dim = 8; head_dim <= 256; head_dim += 8) {
-      CheckWholeAndSplit({1, 3, head_dim, 32, 1, 69, 70, dtype});
+      CheckWholeAndSplit(Plain(1, 3, head_dim, 32, 69, 70, dtype));
     }
   }
 }
@@ -207,18 +272,117 @@ TEST_P(AttentionTest, ChunksMatchDoubleUnderTheCausalMask) {
     for (int64_t first : {0, 1, 15, 16, 17, 100}) {
       for (size_t tokens : {1, 2, 7, 16, 33, 64}) {
         CheckWholeAndSplit(
-            {tokens, 1, 24, 16, 3, first, first + static_cast<int64_t>(tokens), dtype});
+            Plain(tokens, 1, 24, 16, first, first + static_cast<int64_t>(tokens), dtype));
       }
     }
-    CheckWholeAndSplit({16, 4, 128, 64, 2, 500, 516, dtype});
-    CheckWholeAndSplit({4, 16, 80, 48, 1, 3, 7, dtype});
+    CheckWholeAndSplit(Plain(16, 4, 128, 64, 500, 516, dtype));
+    CheckWholeAndSplit(Plain(4, 16, 80, 48, 3, 7, dtype));
+  }
+}
+
+TEST_P(AttentionTest, KeysAndValuesMayHaveDifferentSizes) {
+  for (Dtype dtype : kDtypes) {
+    CheckWholeAndSplit({3, 5, 24, 40, 16, 70, 73, dtype});
+    CheckWholeAndSplit({16, 1, 192, 128, 32, 130, 146, dtype});
+    CheckWholeAndSplit({1, 7, 8, 256, 48, 70, 71, dtype});
+  }
+}
+
+// Windows that end within a pair, a vector, a block, a strip; shorter and longer than the chunk.
+TEST_P(AttentionTest, SeesNothingBeforeTheWindow) {
+  for (Dtype dtype : kDtypes) {
+    for (int64_t window : {1, 2, 3, 15, 16, 17, 33, 128, 129, 300}) {
+      for (int64_t first : {0, 31, 200}) {
+        Shape shape = Plain(7, 2, 24, 16, first, first + 7, dtype);
+        shape.window = window;
+        CheckWholeAndSplit(shape);
+      }
+    }
+    Shape shape = Plain(16, 4, 64, 32, 500, 516, dtype);
+    shape.window = 140;
+    CheckWholeAndSplit(shape);
+  }
+}
+
+// An overflow before the window reaches no row that does not see it, and blocks wholly before it
+// need not even have a number.
+TEST_P(AttentionTest, IgnoresWhatTokensBeforeTheWindowHold) {
+  for (Dtype dtype : kDtypes) {
+    for (int64_t window : {1, 5, 14, 40}) {
+      SCOPED_TRACE(::testing::Message() << Name(dtype) << ", window " << window);
+      Shape shape = Plain(4, 3, 40, 16, 67, 71, dtype);
+      shape.window = window;
+      Scene scene(kernels_, shape);
+      const std::vector<float> want = RunParts(kernels_, scene, {});
+      for (int64_t token = 0; token < 4; ++token) {
+        scene.FillSlots(0, 67 + token - window + 1, token % 2 == 0 ? INFINITY : NAN);
+        const std::vector<float> got = RunParts(kernels_, scene, {});
+        const auto hidden = token * 3 * 40;  // rows before `token` see what was planted
+        ExpectSameBits({got.begin() + hidden, got.end()}, {want.begin() + hidden, want.end()});
+      }
+      const int64_t first_seen = 67 - window + 1;
+      std::fill_n(scene.table.begin(), first_seen / 16, -1);
+      const std::vector<float> got = RunParts(kernels_, scene, {});
+      ExpectSameBits({got.begin() + 360, got.end()}, {want.begin() + 360, want.end()});
+    }
+  }
+}
+
+TEST_P(AttentionTest, SoftCapsScores) {
+  for (Dtype dtype : kDtypes) {
+    for (float cap : {0.5f, 2.0f, 50.0f}) {
+      Shape shape = Plain(5, 3, 40, 16, 140, 145, dtype);
+      shape.soft_cap = cap;
+      CheckWholeAndSplit(shape);
+      shape.window = 21;
+      CheckWholeAndSplit(shape);
+    }
+  }
+}
+
+TEST_P(AttentionTest, SinksJoinTheDenominatorOnce) {
+  for (Dtype dtype : kDtypes) {
+    Shape shape = Plain(3, 8, 64, 16, 140, 143, dtype);
+    shape.sinks = true;
+    CheckWholeAndSplit(shape);
+    shape.window = 9;  // whole parts see nothing
+    CheckWholeAndSplit(shape);
+  }
+}
+
+TEST_P(AttentionTest, RowsThatSeeASinkAloneAreZero) {
+  const float out = 0, max = -INFINITY, sum = 0, sink = 3;
+  const std::vector<float> zeros(8, out);
+  std::vector<float> dst(8, 7);
+  const AttentionPart part = {zeros.data(), &max, &sum};
+  kernels_.attention_merge({&part, 1, 1, 1, 8, &sink, dst.data(), 8, Dtype::kF32});
+  for (float value : dst) EXPECT_EQ(value, 0);
+}
+
+TEST_P(AttentionTest, LatentValuesAreTheFirstElementsOfTheKeys) {
+  for (Dtype dtype : kDtypes) {
+    CheckWholeAndSplit(Latent(1, 16, 576, 512, 32, 100, dtype));
+    CheckWholeAndSplit(Latent(1, 64, 40, 24, 16, 37, dtype));
+    CheckWholeAndSplit(Latent(5, 4, 72, 56, 16, 140, dtype));
+  }
+}
+
+// Neighbours in a batch that share a prefix: each has its own position.
+TEST_P(AttentionTest, QueryTokensMayStandAnywhere) {
+  for (Dtype dtype : kDtypes) {
+    Scene scene(kernels_, Plain(4, 3, 40, 16, 0, 150, dtype));
+    scene.positions = {149, 3, 140, 77};
+    std::swap(scene.q_rows[0], scene.q_rows[2]);
+    Check(scene);
+    scene.shape.window = 30;
+    Check(scene);
   }
 }
 
 // What lies behind the query is not seen even where the range and the cache hold it.
 TEST_P(AttentionTest, IgnoresTokensAfterTheQuery) {
   for (Dtype dtype : kDtypes) {
-    CheckWholeAndSplit({5, 2, 32, 16, 1, 10, 90, dtype});
+    CheckWholeAndSplit(Plain(5, 2, 32, 16, 10, 90, dtype));
   }
 }
 
@@ -227,9 +391,10 @@ TEST_P(AttentionTest, IgnoresTokensAfterTheQuery) {
 TEST_P(AttentionTest, IgnoresWhatLiesInSlotsBehindTheContext) {
   for (Dtype dtype : kDtypes) {
     for (const Shape& shape :
-         {Shape{1, 4, 128, 16, 2, 36, 37, dtype}, Shape{1, 3, 40, 64, 1, 0, 1, dtype},
-          Shape{1, 1, 64, 32, 2, 160, 161, dtype}, Shape{5, 2, 24, 16, 2, 130, 135, dtype},
-          Shape{1, 2, 72, 256, 1, 129, 130, dtype}, Shape{16, 4, 64, 48, 1, 47, 63, dtype}}) {
+         {Plain(1, 4, 128, 16, 36, 37, dtype), Plain(1, 3, 40, 64, 0, 1, dtype),
+          Plain(1, 1, 64, 32, 160, 161, dtype), Plain(5, 2, 24, 16, 130, 135, dtype),
+          Plain(1, 2, 72, 256, 129, 130, dtype), Plain(16, 4, 64, 48, 47, 63, dtype),
+          Latent(2, 3, 72, 56, 32, 44, dtype)}) {
       SCOPED_TRACE(::testing::Message() << shape);
       Scene scene(kernels_, shape);
       const std::vector<float> want = RunParts(kernels_, scene, {});
@@ -248,7 +413,7 @@ TEST_P(AttentionTest, IgnoresWhatLaterTokensHold) {
   for (Dtype dtype : kDtypes) {
     for (int64_t first : {0, 13, 125, 250}) {
       SCOPED_TRACE(::testing::Message() << Name(dtype) << ", first " << first);
-      Scene scene(kernels_, {kTokens, kGroup, kHeadDim, 32, 2, first, first + 7, dtype});
+      Scene scene(kernels_, Plain(kTokens, kGroup, kHeadDim, 32, first, first + 7, dtype));
       const std::vector<float> want = RunParts(kernels_, scene, {});
       for (int64_t token = 6; token > 0; --token) {
         scene.FillSlotsFrom(first + token, token % 2 == 0 ? NAN : INFINITY);
@@ -264,28 +429,10 @@ TEST_P(AttentionTest, IgnoresWhatLaterTokensHold) {
 
 TEST_P(AttentionTest, RowsThatSeeNothingAreEmptyPartsAndZeroWhenMerged) {
   for (Dtype dtype : kDtypes) {
-    const Scene scene(kernels_, {3, 2, 16, 16, 1, 15, 32, dtype});
+    const Scene scene(kernels_, Plain(3, 2, 16, 16, 15, 32, dtype));
     std::vector<float> out(6 * 16, 1), max(6, 1), sum(6, 1);
-    AttentionArgs args{scene.q.data(),
-                       scene.q_stride,
-                       3,
-                       2,
-                       16,
-                       15,
-                       16,
-                       32,
-                       scene.cache.data(),
-                       scene.block_bytes,
-                       scene.table.data(),
-                       16,
-                       0,
-                       1,
-                       dtype,
-                       1.0f,
-                       out.data(),
-                       max.data(),
-                       sum.data()};
-    kernels_.attention(args);  // the first token, at position 15, sees nothing of [16, 32)
+    // The first token, at position 15, sees nothing of [16, 32).
+    kernels_.attention(scene.Args(16, 32, out.data(), max.data(), sum.data()));
     for (size_t row = 0; row < 2; ++row) {
       EXPECT_EQ(max[row], -INFINITY);
       EXPECT_EQ(sum[row], 0);
@@ -293,8 +440,8 @@ TEST_P(AttentionTest, RowsThatSeeNothingAreEmptyPartsAndZeroWhenMerged) {
     }
     EXPECT_GE(sum[2], 1);
     std::vector<float> dst(6 * 16, 7);
-    kernels_.attention_merge(
-        {out.data(), max.data(), sum.data(), 1, 6 * 16, 6, 3, 2, 16, dst.data(), 32, Dtype::kF32});
+    const AttentionPart part = {out.data(), max.data(), sum.data()};
+    kernels_.attention_merge({&part, 1, 3, 2, 16, nullptr, dst.data(), 32, Dtype::kF32});
     for (size_t i = 0; i < 32; ++i) EXPECT_EQ(dst[i], 0);
     for (size_t i = 32; i < dst.size(); ++i) EXPECT_TRUE(std::isfinite(dst[i]));
   }
@@ -303,35 +450,41 @@ TEST_P(AttentionTest, RowsThatSeeNothingAreEmptyPartsAndZeroWhenMerged) {
 // Scores far apart: the running maximum must rescale without overflow.
 TEST_P(AttentionTest, SurvivesExtremeScores) {
   for (Dtype dtype : kDtypes) {
-    Scene scene(kernels_, {2, 2, 64, 16, 1, 98, 100, dtype});
+    Scene scene(kernels_, Plain(2, 2, 64, 16, 98, 100, dtype));
     for (float& value : scene.q) value *= 3000;
     for (float value : RunParts(kernels_, scene, {16, 64})) EXPECT_TRUE(std::isfinite(value));
   }
 }
 
 TEST_P(AttentionTest, MergeRoundsToBf16) {
-  const Scene scene(kernels_, {3, 2, 40, 16, 1, 47, 50, Dtype::kF32});
+  const Scene scene(kernels_, Plain(3, 2, 40, 16, 47, 50, Dtype::kF32));
   const std::vector<float> f32 = RunParts(kernels_, scene, {16});
   const std::vector<float> bf16 = RunParts(kernels_, scene, {16}, Dtype::kBf16);
   for (size_t i = 0; i < f32.size(); ++i) EXPECT_EQ(bf16[i], ToFloat(ToBf16(f32[i])));
 }
 
 TEST_P(AttentionTest, KvWriteTouchesItsSlotAlone) {
-  constexpr size_t kHeadDim = 24, kTokens = 32, kHeads = 3, kSlot = 13, kHead = 1;
-  const std::vector<float> k = Normal(kHeadDim, 1), v = Normal(kHeadDim, 2);
+  constexpr size_t kKeyDim = 24, kValueDim = 40, kTokens = 32, kSlot = 13;
+  const std::vector<float> k = Normal(kKeyDim, 1), v = Normal(kValueDim, 2);
   for (Dtype dtype : kDtypes) {
-    const size_t bytes = KvBlockBytes(dtype, kTokens, kHeads, kHeadDim);
+    const size_t key_bytes = KvPlaneBlockBytes(dtype, kTokens, kKeyDim);
+    const size_t bytes = key_bytes + KvPlaneBlockBytes(dtype, kTokens, kValueDim);
     Guarded<std::byte> got(bytes, 64), want(bytes, 64);
     std::memset(got.data(), 0, bytes);
     std::memset(want.data(), 0, bytes);
-    kernels_.kv_write(
-        {got.data(), k.data(), v.data(), kSlot, kHead, kHeads, kTokens, kHeadDim, dtype});
-    const size_t pair = dtype == Dtype::kBf16 ? 2 : 1, head = kTokens * kHeadDim;
-    for (size_t d = 0; d < kHeadDim; ++d) {  // the layouts of kernels.h
-      Set(want.data(), dtype, kHead * head + (d / pair * kTokens + kSlot) * pair + d % pair, k[d]);
-      Set(want.data(), dtype,
-          (kHeads + kHead) * head + (kSlot / pair * kHeadDim + d) * pair + kSlot % pair, v[d]);
+    const size_t pair = dtype == Dtype::kBf16 ? 2 : 1;
+    for (size_t d = 0; d < kKeyDim; ++d) {  // the layouts of kernels.h
+      Set(want.data(), dtype, (d / pair * kTokens + kSlot) * pair + d % pair, k[d]);
     }
+    kernels_.kv_write(
+        {got.data(), nullptr, k.data(), nullptr, kSlot, kTokens, kKeyDim, kValueDim, dtype});
+    EXPECT_EQ(std::memcmp(got.data(), want.data(), bytes), 0) << Name(dtype) << ", latent";
+    for (size_t d = 0; d < kValueDim; ++d) {
+      Set(want.data() + key_bytes, dtype, (kSlot / pair * kValueDim + d) * pair + kSlot % pair,
+          v[d]);
+    }
+    kernels_.kv_write({got.data(), got.data() + key_bytes, k.data(), v.data(), kSlot, kTokens,
+                       kKeyDim, kValueDim, dtype});
     EXPECT_EQ(std::memcmp(got.data(), want.data(), bytes), 0) << Name(dtype);
   }
 }

@@ -27,9 +27,9 @@ StepBatch Batch(std::vector<std::pair<size_t, size_t>> position_and_rows) {
   return batch;
 }
 
-// Every query token of every group sees its whole context exactly once.
+// Every query token of every group sees its whole context, or that within its window, exactly once.
 void ExpectComplete(const AttentionPlan& plan, const StepBatch& batch, const Shard& shard,
-                    size_t block_tokens) {
+                    size_t block_tokens, size_t window = 0) {
   std::map<std::tuple<size_t, size_t, size_t>, std::vector<std::pair<size_t, size_t>>> seen;
   std::set<int32_t> parts;
   for (const AttentionItem& item : plan.items) {
@@ -49,12 +49,14 @@ void ExpectComplete(const AttentionPlan& plan, const StepBatch& batch, const Sha
       for (size_t t = 0; t < batch.slices[s].rows; ++t) {
         auto ranges = seen[{s, g, t}];
         std::sort(ranges.begin(), ranges.end());
-        size_t next = 0;
+        const size_t seen_end = batch.slices[s].first_position + t + 1;
+        size_t next = ranges.front().first;
+        EXPECT_LE(next, window > 0 && seen_end > window ? seen_end - window : 0);
         for (const auto& [begin, end] : ranges) {
           EXPECT_EQ(begin, next);
           next = end;
         }
-        EXPECT_GE(next, batch.slices[s].first_position + t + 1);
+        EXPECT_GE(next, seen_end);
       }
   size_t joined = 0;
   for (const AttentionJoin& join : plan.joins) joined += join.parts;
@@ -71,8 +73,9 @@ TEST(AttentionPlan, CoversRandomBatchesExactlyOnce) {
     const Shard shard = TwoGroups();
     const size_t block_tokens = rng() % 2 ? 16 : 32;
     AttentionPlan plan;
-    plan.Build(batch, shard, 1 + rng() % 16, block_tokens);
-    ExpectComplete(plan, batch, shard, block_tokens);
+    const int window = rng() % 2 ? 0 : static_cast<int>(1 + rng() % 1500);
+    plan.Build(batch, shard, 1 + rng() % 16, block_tokens, window);
+    ExpectComplete(plan, batch, shard, block_tokens, static_cast<size_t>(window));
   }
 }
 
@@ -89,6 +92,26 @@ TEST(AttentionPlan, LeavesContextsWholeWhereSequencesKeepThreadsBusy) {
   EXPECT_EQ(plan.items.size(), 32u);
   EXPECT_TRUE(plan.joins.empty());
   EXPECT_EQ(plan.parts, 0u);
+}
+
+TEST(AttentionPlan, SkipsBlocksWhollyBeforeTheWindow) {
+  AttentionPlan plan;
+  plan.Build(Batch({{1000, 1}, {5, 1}}), TwoGroups(), 1, 32, 100);
+  ASSERT_EQ(plan.items.size(), 4u);
+  for (const AttentionItem& item : plan.items) {  // position 1000 sees 901 to 1000
+    EXPECT_EQ(item.context_begin, item.slice == 0 ? 896u : 0u);
+    EXPECT_EQ(item.context_end, item.slice == 0 ? 1001u : 6u);
+  }
+}
+
+TEST(AttentionPlan, LayersOfTheSameWindowShareAPlan) {
+  AttentionPlans plans;
+  plans.Build(Batch({{8191, 1}}), TwoGroups(), 8, 32, {0, 512, 512, 0});
+  EXPECT_EQ(&plans.of_layer(0), &plans.of_layer(3));
+  EXPECT_EQ(&plans.of_layer(1), &plans.of_layer(2));
+  EXPECT_EQ(plans.of_layer(0).items[0].context_begin, 0u);
+  EXPECT_GE(plans.of_layer(1).items[0].context_begin, 8191u - 512 - 32);
+  EXPECT_EQ(plans.parts(), plans.of_layer(0).parts);
 }
 
 TEST(AttentionPlan, IsEmptyForARankWithoutHeads) {

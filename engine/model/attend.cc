@@ -1,0 +1,116 @@
+#include "engine/model/attend.h"
+
+#include <vector>
+
+namespace pinion {
+namespace {
+
+using kernels::AttentionPart;
+using kernels::kAttentionRows;
+
+struct MutablePart {
+  float *out, *max, *sum;
+};
+
+MutablePart PartAt(const Attention& attention, float* storage) {
+  float* max = storage + kAttentionRows * attention.cache.shape().value_dim;
+  return {storage, max, max + kAttentionRows};
+}
+
+// The row of the batch that query token `token` of a slice is.
+size_t RowOf(const Attention& attention, size_t slice, size_t token) {
+  return attention.batch.slices[slice].first_row + token;
+}
+
+void Merge(const Attention& attention, const AttentionPart* parts, size_t count, size_t slice,
+           size_t group_index, size_t token, size_t tokens) {
+  const HeadGroup& group = attention.shard.groups[group_index];
+  const size_t value_dim = attention.cache.shape().value_dim;
+  const size_t column = group.first_q_head * value_dim;
+  std::byte* dst =
+      attention.dst + (RowOf(attention, slice, token) * attention.dst_stride + column) *
+                          kernels::SizeOf(attention.dst_type);
+  const float* sinks = attention.sinks ? attention.sinks + group.first_q_head : nullptr;
+  attention.table.attention_merge({.parts = parts,
+                                   .parts_count = count,
+                                   .tokens = tokens,
+                                   .group = group.q_heads,
+                                   .value_dim = value_dim,
+                                   .sinks = sinks,
+                                   .dst = dst,
+                                   .dst_stride = attention.dst_stride,
+                                   .dst_type = attention.dst_type});
+}
+
+void RunItem(const Attention& attention, const AttentionItem& item, const MutablePart& part) {
+  const StepBatch::Slice& slice = attention.batch.slices[item.slice];
+  const HeadGroup& group = attention.shard.groups[item.group];
+  const KvCache& cache = attention.cache;
+  const KvShape& shape = cache.shape();
+  const float* q[kAttentionRows];
+  int64_t positions[kAttentionRows];
+  for (size_t t = 0; t < item.tokens; ++t) {
+    q[t] = attention.q + RowOf(attention, item.slice, item.token + t) * attention.q_stride +
+           group.first_q_head * shape.key_dim;
+    positions[t] = static_cast<int64_t>(slice.first_position + item.token + t);
+  }
+  const int window = attention.spec.window;
+  attention.table.attention({.q = q,
+                             .positions = positions,
+                             .tokens = item.tokens,
+                             .group = group.q_heads,
+                             .key_dim = shape.key_dim,
+                             .value_dim = shape.value_dim,
+                             .window = window > 0 ? window : kernels::kNoWindow,
+                             .context_begin = item.context_begin,
+                             .context_end = item.context_end,
+                             .keys = cache.keys(attention.layer, group.kv_head),
+                             .values = cache.values(attention.layer, group.kv_head),
+                             .key_stride = cache.key_stride(),
+                             .value_stride = cache.value_stride(),
+                             .block_table = slice.block_table,
+                             .block_tokens = cache.block_tokens(),
+                             .dtype = cache.dtype(),
+                             .scale = attention.spec.scale,
+                             .soft_cap = attention.spec.soft_cap,
+                             .out = part.out,
+                             .max = part.max,
+                             .sum = part.sum});
+}
+
+void Finish(const Attention& attention, const AttentionJoin& join,
+            std::vector<AttentionPart>& parts) {
+  parts.clear();
+  for (size_t i = 0; i < join.parts; ++i) {
+    const size_t at = (join.first_part + i) * PartFloats(attention.cache.shape());
+    const MutablePart part = PartAt(attention, attention.parts + at);
+    parts.push_back({part.out, part.max, part.sum});
+  }
+  Merge(attention, parts.data(), parts.size(), join.slice, join.group, join.token, join.tokens);
+}
+
+}  // namespace
+
+void Attend(const Attention& attention, const Worker& worker, float* own_part) {
+  const AttentionPlan& plan = attention.plan;
+  const size_t stride = PartFloats(attention.cache.shape());
+  for (uint32_t i;
+       (i = attention.next_item.fetch_add(1, std::memory_order_relaxed)) < plan.items.size();) {
+    const AttentionItem& item = plan.items[i];
+    const bool whole = item.part < 0;
+    const MutablePart part = PartAt(
+        attention,
+        whole ? own_part : attention.parts + static_cast<size_t>(item.part) * stride);
+    RunItem(attention, item, part);
+    if (!whole) continue;
+    const AttentionPart only = {part.out, part.max, part.sum};
+    Merge(attention, &only, 1, item.slice, item.group, item.token, item.tokens);
+  }
+  if (plan.joins.empty()) return;
+  worker.TeamBarrier();
+  const auto [begin, end] = worker.Slice(plan.joins.size());
+  std::vector<AttentionPart> parts;
+  for (size_t i = begin; i < end; ++i) Finish(attention, plan.joins[i], parts);
+}
+
+}  // namespace pinion

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/host/team.h"
+#include "engine/model/attention_plan.h"
+#include "engine/model/attention_spec.h"
+#include "engine/model/kv_cache.h"
+#include "engine/model/shard.h"
+#include "engine/model/step.h"
+#include "kernels/kernels.h"
+
+namespace pinion {
+
+// One layer's attention of one rank: what its threads read and write.
+struct Attention {
+  const kernels::Table& table;
+  const StepBatch& batch;
+  const Shard& shard;
+  const KvCache& cache;  // holds the keys and values of the batch's tokens too
+  size_t layer;
+  AttentionSpec spec;
+  const AttentionPlan& plan;  // built for spec.window
+  const float* q;             // [rows][q_stride]: head h at h * key_dim, rotary applied
+  size_t q_stride;
+  const float* sinks;  // [q heads]: attention sinks; null: none
+  std::byte* dst;      // [rows][dst_stride] of dst_type: head h at h * value_dim
+  size_t dst_stride;
+  kernels::Dtype dst_type;
+  float* parts;                     // [plan.parts][PartFloats]
+  std::atomic<uint32_t>& next_item;  // 0 before the first thread comes
+};
+
+// Floats of one partial result: out [kAttentionRows][value_dim], max and sum [kAttentionRows].
+constexpr size_t PartFloats(const KvShape& shape) {
+  return kernels::kAttentionRows * (shape.value_dim + 2);
+}
+
+// Computes it; called by every thread of the rank at once. own_part: scratch of PartFloats, the
+// thread's own. The result is complete after the team's next barrier.
+void Attend(const Attention& attention, const Worker& worker, float* own_part);
+
+}  // namespace pinion
