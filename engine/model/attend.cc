@@ -99,8 +99,7 @@ void Attend(const Attention& attention, const Worker& worker, float* own_part) {
     const AttentionItem& item = plan.items[i];
     const bool whole = item.part < 0;
     const MutablePart part = PartAt(
-        attention,
-        whole ? own_part : attention.parts + static_cast<size_t>(item.part) * stride);
+        attention, whole ? own_part : attention.parts + static_cast<size_t>(item.part) * stride);
     RunItem(attention, item, part);
     if (!whole) continue;
     const AttentionPart only = {part.out, part.max, part.sum};

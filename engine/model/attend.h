@@ -29,7 +29,7 @@ struct Attention {
   std::byte* dst;      // [rows][dst_stride] of dst_type: head h at h * value_dim
   size_t dst_stride;
   kernels::Dtype dst_type;
-  float* parts;                     // [plan.parts][PartFloats]
+  float* parts;                      // [plan.parts][PartFloats]
   std::atomic<uint32_t>& next_item;  // 0 before the first thread comes
 };
 
