@@ -196,6 +196,7 @@ Json MachineFingerprint(const Machine& machine) {
     Json item;
     item.Set("id", node.id);
     item.Set("cpus", static_cast<int64_t>(node.cpus.size()));
+    item.Set("cpu_list", FormatCpuList(node.cpus));
     item.Set("memory_bytes", node.memory_bytes);
     nodes.Append(std::move(item));
   }

@@ -1,9 +1,8 @@
-#include <cstdio>
+#include <iostream>
 #include <memory>
 
 #include "engine/base/strings.h"
 #include "harness/cli/commands.h"
-#include "harness/report/export.h"
 #include "harness/report/write.h"
 #include "harness/sweep/load.h"
 
@@ -11,18 +10,20 @@ namespace pinion::harness {
 namespace {
 
 struct ReportOptions {
-  std::string folder;
+  std::string folder, format;
   bool json = false;
 };
 
 Status RunReport(const ReportOptions& options) {
   PINION_ASSIGN(const Results results, LoadResults(options.folder));
-  PINION_TRY(WriteOutputs(results, options.folder));
-  if (options.json) {
-    std::printf("%s\n", ResultsJson(results, options.folder).Dump(2).c_str());
-  } else {
-    std::printf("%s/report.html\n", options.folder.c_str());
+  const std::string format = options.json ? "json" : options.format;
+  if (!format.empty()) {
+    PINION_ASSIGN(const std::string text, ReportText(results, options.folder, format));
+    std::cout << text << std::flush;
+    return {};
   }
+  PINION_TRY(WriteOutputs(results, options.folder));
+  std::cout << options.folder << "/report.html\n" << std::flush;
   return {};
 }
 
@@ -34,7 +35,11 @@ void AddReport(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand(
       "report", "Write report, tables and profiles of a sweep again, finished or still running");
   command->add_option("DIR", options->folder, "the folder that `pinion sweep` wrote")->required();
-  command->add_flag("--json", options->json, "print results.json on standard output");
+  command
+      ->add_option("--format", options->format,
+                   "print one of html, md, json, csv on standard output and write nothing")
+      ->check(CLI::IsMember({"html", "md", "json", "csv"}));
+  command->add_flag("--json", options->json, "short for --format json")->excludes("--format");
   command->callback([options, &exit_code] {
     const Status done = RunReport(*options);
     exit_code = done ? 0 : Report(done.error());

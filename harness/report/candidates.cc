@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/base/strings.h"
+#include "harness/report/charts.h"
 #include "harness/report/page.h"
 #include "harness/report/words.h"
 
@@ -15,13 +16,6 @@ namespace {
 bool WasMeasured(const Candidate& candidate) {
   return std::any_of(candidate.series.begin(), candidate.series.end(),
                      [](const Series& series) { return series.estimate.n > 0; });
-}
-
-// By the last objective (balanced, where there are all three), best first; the default is 1.
-double Rank(const Results& results, const Candidate& candidate) {
-  if (candidate.is_anchor || results.definition.objectives.empty()) return 1;
-  const Comparison* comparison = candidate.Find(results.definition.objectives.back());
-  return comparison && comparison->ratio.n > 0 ? comparison->ratio.median : 0;
 }
 
 // How far the drawn intervals reach, as a fraction: as far as the data, but neither so little that
@@ -38,36 +32,42 @@ double Reach(const Results& results, Objective objective) {
   return std::clamp(reach, 0.05, 0.5);
 }
 
-// A ratio with its interval on a line whose middle is the default; the band is the floor.
+// A number that sorts as itself, for data-sort.
+std::string SortKey(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+
+// A ratio with its interval on a line whose middle is the default; the band is the floor. Its size
+// is the style's: 112 x 14. Short, because a page may hold 1500 of them.
 Html DrawRatio(const Estimate& ratio, double floor, double reach) {
-  constexpr double kWidth = 112, kHeight = 14, kMiddle = kHeight / 2;
   const auto x = [&](double value) {
-    return (std::clamp((value - 1) / reach, -1.0, 1.0) + 1) / 2 * (kWidth - 8) + 4;
+    return 4 + (std::clamp((value - 1) / reach, -1.0, 1.0) + 1) * 52;
   };
-  char svg[640];
   const double low = x(ratio.interval ? ratio.interval->low : ratio.median);
   const double high = x(ratio.interval ? ratio.interval->high : ratio.median);
+  char svg[320];
   std::snprintf(svg, sizeof svg,
-                "<svg class=\"ratio\" width=\"%.0f\" height=\"%.0f\" aria-hidden=\"true\">"
-                "<rect class=\"floor\" x=\"%.1f\" y=\"0\" width=\"%.1f\" height=\"%.0f\"/>"
-                "<line class=\"zero\" x1=\"%.1f\" x2=\"%.1f\" y1=\"0\" y2=\"%.0f\"/>"
-                "<line class=\"interval\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.0f\" y2=\"%.0f\"/>"
-                "<circle cx=\"%.1f\" cy=\"%.0f\" r=\"3\"/></svg>",
-                kWidth, kHeight, x(1 - floor), x(1 + floor) - x(1 - floor), kHeight, x(1), x(1),
-                kHeight, low, high, kMiddle, kMiddle, x(ratio.median), kMiddle);
+                "<svg class=\"ratio\" aria-hidden=\"true\"><path class=\"floor\" "
+                "d=\"M%.0f 7H%.0f\"/><path class=\"zero\" d=\"M56 0V14\"/><path "
+                "d=\"M%.1f 7H%.1f\"/><circle cx=\"%.1f\" cy=\"7\" r=\"3\"/></svg>",
+                x(1 - floor), x(1 + floor), low, high, x(ratio.median));
   return Drawing(svg);
 }
 
-Html RatioCell(const Results& results, const Candidate& candidate, Objective objective) {
-  if (candidate.is_anchor) return Tag("td", "ratio faint", "default");
+Html RatioCell(const Candidate& candidate, Objective objective, double floor, double reach) {
+  const std::string sort = SortKey(candidate.Ratio(objective));
+  const auto cell = [&](const Html& content, const char* classes) {
+    return Element("td", {{"class", classes}, {"data-sort", sort}}, content);
+  };
+  if (candidate.is_anchor) return cell(Text("default"), "ratio faint");
   const Comparison* comparison = candidate.Find(objective);
-  if (!comparison || comparison->ratio.n == 0) return Tag("td", "ratio faint", "-");
-  const Verdict* verdict = results.FindVerdict(objective);
-  const double floor = verdict ? verdict->floor : 0;
-  Html cell = DrawRatio(comparison->ratio, floor, Reach(results, objective)) +
-              Tag("span", "number", FormatChange(comparison->ratio.median)) +
-              Tag("span", "small faint", FormatChangeInterval(comparison->ratio));
-  return Tag("td", "ratio", cell);
+  if (!comparison || comparison->ratio.n == 0) return cell(Text("-"), "ratio faint");
+  return cell(DrawRatio(comparison->ratio, floor, reach) +
+                  Tag("span", "number", FormatChange(comparison->ratio.median)) +
+                  Tag("span", "small faint", FormatChangeInterval(comparison->ratio)),
+              "ratio");
 }
 
 Html FigureCell(const Candidate& candidate, const char* metric, int concurrency) {
@@ -77,7 +77,8 @@ Html FigureCell(const Candidate& candidate, const char* metric, int concurrency)
   Html cell = Text(FormatFigure(unit, series->estimate.median));
   if (const auto& interval = series->estimate.interval)
     cell += Tag("span", "small faint", FormatRange(unit, interval->low, interval->high));
-  return Tag("td", "number", cell);
+  return Element("td", {{"class", "number"}, {"data-sort", SortKey(series->estimate.median)}},
+                 cell);
 }
 
 // "for throughput", "for latency", or "recommended" where all objectives agree.
@@ -107,10 +108,19 @@ Html NameCell(const Results& results, const Candidate& candidate) {
   return Tag("td", cell);
 }
 
+// The table's columns of figures: what is shown of each candidate.
+struct Column {
+  const char *title, *metric;
+  int concurrency;
+};
+constexpr Column kColumns[] = {{"batch output", "output_tokens_per_s", 0},
+                               {"first token", "ttft_s", 1},
+                               {"per token", "tpot_s", 1},
+                               {"peak memory", "peak_rss_bytes", 0}};
+
 Html HeaderRow(const Results& results) {
-  Html row = Tag("th", "", "configuration") + Tag("th", "number", "threads") +
-             Tag("th", "number", "batch output") + Tag("th", "number", "first token") +
-             Tag("th", "number", "per token");
+  Html row = Tag("th", "", "configuration") + Tag("th", "number", "threads");
+  for (const Column& column : kColumns) row += Tag("th", "number", column.title);
   for (const Objective objective : results.definition.objectives)
     row += Tag("th", "ratio", Name(objective));
   return Tag("thead", Tag("tr", row));
@@ -123,17 +133,28 @@ Html CandidateTable(const Results& results) {
   for (const Candidate& candidate : results.candidates)
     if (WasMeasured(candidate)) measured.push_back(&candidate);
   if (measured.empty()) return Tag("p", "", "No configuration has been measured yet.");
+  const Objective ranking = RankingObjective(results);
   std::stable_sort(measured.begin(), measured.end(), [&](const auto* a, const auto* b) {
-    return Rank(results, *a) > Rank(results, *b);
+    return a->Ratio(ranking) > b->Ratio(ranking);
   });
+  struct Scale {
+    Objective objective;
+    double floor, reach;
+  };
+  std::vector<Scale> scales;
+  for (const Objective objective : results.definition.objectives) {
+    const Verdict* verdict = results.FindVerdict(objective);
+    scales.push_back({objective, verdict ? verdict->floor : 0, Reach(results, objective)});
+  }
   Html rows;
   for (const Candidate* candidate : measured) {
+    const std::string threads = candidate->threads ? StrCat(candidate->threads) : "-";
     Html row = NameCell(results, *candidate) +
-               Tag("td", "number", candidate->threads ? StrCat(candidate->threads) : "-") +
-               FigureCell(*candidate, "output_tokens_per_s", 0) +
-               FigureCell(*candidate, "ttft_s", 1) + FigureCell(*candidate, "tpot_s", 1);
-    for (const Objective objective : results.definition.objectives)
-      row += RatioCell(results, *candidate, objective);
+               Element("td", {{"class", "number"}, {"data-sort", threads}}, Text(threads));
+    for (const Column& column : kColumns)
+      row += FigureCell(*candidate, column.metric, column.concurrency);
+    for (const Scale& scale : scales)
+      row += RatioCell(*candidate, scale.objective, scale.floor, scale.reach);
     rows += Tag("tr", candidate->is_anchor ? "anchor" : "", row);
   }
   return Tag("table", "candidates", HeaderRow(results) + Tag("tbody", rows));

@@ -4,31 +4,43 @@
 #include <vector>
 
 #include "engine/base/json.h"
-#include "engine/base/result.h"
 #include "harness/report/results.h"
 
 namespace pinion::harness {
 
-// What a page is made of besides the results: the template, the chart specifications and the chart
-// libraries, as texts.
-struct PageParts {
-  std::string page;       // template.html
-  std::string scripts;    // the libraries' JavaScript, in the order they need
-  std::string licence;    // theirs
-  Json scatter, heatmap;  // Vega-Lite specifications without data
+// One chart of the report: data for a Vega-Lite specification, and what a person should see in it.
+struct Chart {
+  std::string name;        // of its specification, reports/charts/NAME.vl.json
+  std::string title;       // "Throughput against latency"
+  std::string conclusion;  // one sentence
+  Json values;             // an array of flat objects: the specification's data
 };
 
-// Reads them from `folder`.
-Result<PageParts> ReadPageParts(const std::string& folder);
+// The charts that `results` has data for, in the order of the page: a chart of one point is none.
+std::vector<Chart> ChartsOf(const Results& results);
 
-// The folder where they are: "reports" beside the executable (a build), or ../share/pinion/reports
-// (an installation). The error says where it looked and what makes them.
-Result<std::string> FindPageParts();
+// Each makes one; without values where there is nothing to draw. At most kChartCandidates
+// configurations are drawn one by one: those that matter most, and the conclusion says so.
+inline constexpr size_t kChartCandidates = 24;
+Chart FrontierChart(const Results& results);    // throughput against latency
+Chart BindingChart(const Results& results);     // binding x threads
+Chart ScalingChart(const Results& results);     // throughput over threads
+Chart ImportanceChart(const Results& results);  // which setting changes most
+Chart KvChart(const Results& results);          // KV space against throughput
+Chart PairedChart(const Results& results);      // ratios to the defaults, round by round
+Chart TrialsChart(const Results& results);      // TTFT and ITL, default against recommended
+Chart DriftChart(const Results& results);       // the defaults over the sweep
+Chart PlacementChart(const Results& results);   // who computes where
 
-// One point per measured candidate and concurrency: seconds per request and tokens/s.
-Json ScatterPoints(const Results& results);
-
-// Per binding and number of threads the best throughput relative to the defaults [percent].
-Json HeatCells(const Results& results);
+// What all of them share.
+bool Measured(const Series* series);
+// "default", "recommended" or "other". What is recommended and the default is the default.
+std::string RoleOf(const Results& results, const Candidate& candidate);
+// The objective whose ratios the charts rank by: the definition's last (balanced, where there are
+// all three).
+Objective RankingObjective(const Results& results);
+// Measured candidates, best first by RankingObjective: the defaults, what is recommended and the
+// best of the others, at most `limit`.
+std::vector<const Candidate*> MostTelling(const Results& results, size_t limit);
 
 }  // namespace pinion::harness

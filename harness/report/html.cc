@@ -32,10 +32,11 @@ Html Text(std::string_view text) {
   return html;
 }
 
-Html Tag(std::string_view name, std::string_view class_name, const Html& content) {
+Html Element(std::string_view name, Attributes attributes, const Html& content) {
   Html html;
   html.markup_ = StrCat("<", name);
-  if (!class_name.empty()) html.markup_ += StrCat(" class=\"", class_name, "\"");
+  for (const auto& [key, value] : attributes)
+    if (!value.empty()) html.markup_ += StrCat(" ", key, "=\"", Text(value).markup(), "\"");
   html.markup_ += StrCat(">", content.markup_, "</", name, ">");
   return html;
 }

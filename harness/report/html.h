@@ -12,6 +12,9 @@
 
 namespace pinion::harness {
 
+// {{"class", "number"}, {"data-sort", "12.5"}}: names are words of ours, values any text.
+using Attributes = std::initializer_list<std::pair<std::string_view, std::string_view>>;
+
 // Markup that is safe to put into a page. Only the functions below make one, and they escape every
 // text that is not markup already: what a file or a model is called can never become a tag.
 class Html {
@@ -27,16 +30,18 @@ class Html {
 
  private:
   friend Html Text(std::string_view text);
-  friend Html Tag(std::string_view name, std::string_view class_name, const Html& content);
+  friend Html Element(std::string_view name, Attributes attributes, const Html& content);
   friend Html Drawing(std::string_view svg);
   std::string markup_;
 };
 
 // Escapes & < > " '.
 Html Text(std::string_view text);
-// <name class="class_name">content</name>; no attribute where class_name is empty. Name and class
-// are words of ours.
-Html Tag(std::string_view name, std::string_view class_name, const Html& content);
+// <name a="b" ...>content</name>. An attribute with an empty value is left out.
+Html Element(std::string_view name, Attributes attributes, const Html& content);
+inline Html Tag(std::string_view name, std::string_view class_name, const Html& content) {
+  return Element(name, {{"class", class_name}}, content);
+}
 inline Html Tag(std::string_view name, const Html& content) { return Tag(name, "", content); }
 inline Html Tag(std::string_view name, std::string_view class_name, std::string_view text) {
   return Tag(name, class_name, Text(text));

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/base/strings.h"
+#include "harness/report/charts.h"
 #include "harness/report/recommend.h"
 #include "harness/report/words.h"
 
@@ -47,6 +48,21 @@ std::string VllmText(const Results& results, const std::string& folder) {
   return text;
 }
 
+// Every chart's conclusion, with its picture where there is one.
+std::string ChartsText(const Results& results,
+                       const Result<std::map<std::string, std::string>>& pictures) {
+  const std::vector<Chart> charts = ChartsOf(results);
+  if (charts.empty()) return "";
+  std::string text = "## What was seen\n\n";
+  for (const Chart& chart : charts) {
+    text += StrCat("**", Escape(chart.title), ".** ", Escape(chart.conclusion), "\n\n");
+    if (pictures && pictures->count(chart.name))
+      text += StrCat("![", chart.title, "](charts/", chart.name, ".svg)\n\n");
+  }
+  if (!pictures) text += StrCat("Pictures are left out: ", pictures.error().message, ".\n\n");
+  return text;
+}
+
 std::string Cell(const Candidate& candidate, const char* metric, int concurrency) {
   const Series* series = candidate.Find(metric, concurrency);
   if (!series || series->estimate.n == 0) return "-";
@@ -84,7 +100,8 @@ std::string CandidateTable(const Results& results) {
 
 }  // namespace
 
-std::string ReportMarkdown(const Results& results, const std::string& folder) {
+std::string ReportMarkdown(const Results& results, const std::string& folder,
+                           const Result<std::map<std::string, std::string>>& pictures) {
   std::string text = StrCat("# ", Escape(results.model), "\n\n", Escape(Answer(results)), "\n\n",
                             Escape(MachineLine(results.machine)), "; ",
                             Counted(static_cast<size_t>(results.rounds_done), "round"), "; ",
@@ -93,8 +110,8 @@ std::string ReportMarkdown(const Results& results, const std::string& folder) {
   for (const std::string& warning : results.warnings) text += "- " + Escape(warning) + "\n";
   if (!results.warnings.empty()) text += "\n";
   for (const Verdict& verdict : results.verdicts) text += VerdictText(results, verdict, folder);
-  text += VllmText(results, folder) + "## All configurations\n\n" + CandidateTable(results) +
-          "## Metrics\n\n";
+  text += VllmText(results, folder) + ChartsText(results, pictures) + "## All configurations\n\n" +
+          CandidateTable(results) + "## Metrics\n\n";
   for (const MetricInfo& metric : Metrics())
     text += StrCat("- `", metric.name, "` [", metric.unit, "]: ", Escape(metric.formula), "\n");
   return text + "\n## Again\n\n" + CodeBlock(results.command_line);

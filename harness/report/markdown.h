@@ -1,12 +1,16 @@
 #pragma once
 
+#include <map>
 #include <string>
 
+#include "engine/base/result.h"
 #include "harness/report/results.h"
 
 namespace pinion::harness {
 
 // report.md: the verdict, the launch commands and the tables, for a terminal or a pull request.
-std::string ReportMarkdown(const Results& results, const std::string& folder);
+// `pictures` has the charts as SVG by name (they lie at charts/NAME.svg), or says why not.
+std::string ReportMarkdown(const Results& results, const std::string& folder,
+                           const Result<std::map<std::string, std::string>>& pictures);
 
 }  // namespace pinion::harness

@@ -1,5 +1,8 @@
 // The last sections of report.html: how it was measured, where, and how to do it again.
 
+#include <algorithm>
+#include <vector>
+
 #include "engine/base/strings.h"
 #include "harness/report/page.h"
 #include "harness/report/words.h"
@@ -58,6 +61,30 @@ Html MethodSection(const Results& results) {
   for (const MetricInfo& metric : Metrics())
     rows += Row(metric.name, Text(StrCat(metric.formula, " [", metric.unit, "]")));
   return text + Tag("table", "facts", rows);
+}
+
+Html TimeSection(const Results& results) {
+  constexpr size_t kShown = 12;
+  std::vector<std::pair<double, const Candidate*>> spent;
+  for (const Candidate& candidate : results.candidates)
+    if (candidate.seconds > 0) spent.emplace_back(candidate.seconds, &candidate);
+  if (spent.empty()) return Tag("p", "faint", "No trial has ended yet.");
+  std::stable_sort(spent.begin(), spent.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  Html rows;
+  double rest = 0;
+  for (size_t i = 0; i < spent.size(); ++i) {
+    const auto& [seconds, candidate] = spent[i];
+    if (i >= kShown) {
+      rest += seconds;
+      continue;
+    }
+    rows += Row(SettingsText(*candidate),
+                Text(StrCat(FormatSeconds(seconds), " in ",
+                            Counted(static_cast<size_t>(candidate->trials), "trial"))));
+  }
+  if (rest > 0) rows += Row(StrCat("the other ", spent.size() - kShown), Text(FormatSeconds(rest)));
+  return Tag("table", "facts", rows);
 }
 
 Html MachineSection(const Results& results) {

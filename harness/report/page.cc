@@ -1,9 +1,10 @@
 #include "harness/report/page.h"
 
-#include <map>
+#include <set>
 
 #include "engine/base/strings.h"
-#include "harness/report/recommend.h"
+#include "harness/report/charts.h"
+#include "harness/report/launch_forms.h"
 #include "harness/report/words.h"
 
 namespace pinion::harness {
@@ -33,98 +34,113 @@ Html Notices(const Results& results) {
   return notices;
 }
 
-// "727 tokens/s", the interval below it, and what the defaults gave.
-Html FigureRow(const Figure& figure, const Candidate* anchor) {
-  const Estimate& estimate = figure.series->estimate;
-  const std::string unit = figure.metric->unit;
-  Html value = Tag("b", "", FormatFigure(unit, estimate.median));
-  if (estimate.interval)
-    value += Tag("span", "small faint",
-                 FormatRange(unit, estimate.interval->low, estimate.interval->high));
-  if (const Series* before =
-          anchor ? anchor->Find(figure.series->metric, figure.series->concurrency) : nullptr;
-      before && before->estimate.n > 0)
-    value += Tag("span", "small faint", "defaults: " + FormatFigure(unit, before->estimate.median));
-  return Tag("dt", "", figure.name) + Tag("dd", value);
+// A text to paste with its button, which page/copy.js wakes up.
+Html Copyable(const std::string& text) {
+  return Element("div", {{"class", "copyable"}},
+                 Tag("pre", "command", text) +
+                     Element("button", {{"type", "button"}, {"class", "copy"}}, Text("Copy")));
 }
 
-Html Figures(const Results& results, const Verdict& verdict, Objective objective) {
-  const Candidate* candidate = results.Find(verdict.recommended);
-  if (!candidate) return {};
-  const Candidate* anchor = candidate->is_anchor ? nullptr : &results.candidates.front();
-  Html list;
-  for (const Figure& figure : FiguresOf(*candidate, objective)) list += FigureRow(figure, anchor);
-  return Tag("dl", list);
+Html FormRow(const LaunchForm& form) {
+  Html cell = Copyable(form.text);
+  if (!form.note.empty()) cell += Tag("p", "faint small", form.note);
+  return Tag("tr", Tag("th", "", form.title) + Tag("td", cell));
 }
 
-Html Card(const Results& results, const Verdict& verdict, Objective objective) {
-  const Words words = InWords(results, verdict);
-  const bool won = verdict.outcome == Outcome::kWinner;
-  Html card = Tag("h2", "", verdict.objective) + Tag("p", "goal", Goal(objective)) +
-              Tag("p", won ? "change won" : "change",
-                  won ? FormatChange(verdict.ratio.median) : std::string("defaults")) +
-              Tag("p", "headline", words.headline) + Figures(results, verdict, objective);
-  const std::string evidence = words.confidence.empty() ? "" : words.confidence + "; ";
-  card += Tag("p", "faint", evidence + words.floor + ".");
-  if (!words.tied.empty()) card += Tag("p", "faint", words.tied + ".");
-  return Tag("article", "card", card);
+// Pinion's own command in the open, the others folded.
+Html FormsOf(const std::vector<LaunchForm>& forms) {
+  Html rest;
+  for (size_t i = 1; i < forms.size(); ++i) rest += FormRow(forms[i]);
+  return Copyable(forms[0].text) +
+         Tag("details", Tag("summary", "", "With vLLM, systemd, a container, Slurm") +
+                            Tag("table", "commands", rest));
+}
+
+// A height of {"step": N} in pixels, for as many rows as the data has in the field that usermeta
+// names: a step beside a width that follows the page makes Vega-Lite complain.
+void SetHeight(const Json& values, Json& spec) {
+  const Json *meta = spec.Find("usermeta"), *height = spec.Find("height");
+  const Json* field = meta ? meta->Find("rows") : nullptr;
+  const Json* step = height ? height->Find("step") : nullptr;
+  if (!field || !step) return;
+  std::set<std::string> rows;
+  for (const Json& row : values.array())
+    if (const Json* value = row.Find(field->string())) rows.insert(value->Dump());
+  spec.Set("height", step->number() * static_cast<double>(rows.size()));
+}
+
+std::string Policy(bool live) {
+  return StrCat(
+      "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+      "img-src data:",
+      live ? "; connect-src 'self'" : "");
 }
 
 }  // namespace
 
-Html VerdictCards(const Results& results) {
-  Html cards;
-  for (const Objective objective : results.definition.objectives)
-    if (const Verdict* verdict = results.FindVerdict(objective))
-      cards += Card(results, *verdict, objective);
-  return cards;
+Html LaunchSection(const Results& results, const std::string& folder) {
+  Html rows;
+  std::set<int> shown;  // by candidate: several objectives often agree
+  for (const Verdict& verdict : results.verdicts) {
+    const auto forms = LaunchForms(results, verdict, folder);
+    if (forms.empty()) continue;
+    const bool is_new = shown.insert(verdict.recommended).second;
+    rows += Tag("tr", Tag("th", "", verdict.objective) +
+                          Tag("td", is_new ? FormsOf(forms) : Copyable(forms[0].text)));
+  }
+  if (rows.empty()) return Tag("p", "", "Nothing to launch yet.");
+  return Tag("table", "commands", rows);
 }
 
-Html LaunchSection(const Results& results, const std::string& folder) {
-  Html commands, vllm;
-  std::map<int, std::string> shown;  // candidate -> the objective under which it was shown
-  for (const Verdict& verdict : results.verdicts) {
-    const LaunchCommands launch = LaunchCommandsOf(results, verdict, folder);
-    if (launch.pinion.empty()) continue;
-    commands += Tag(
-        "tr", Tag("th", "", verdict.objective) + Tag("td", Tag("code", "command", launch.pinion)));
-    const auto [first, is_new] = shown.emplace(verdict.recommended, verdict.objective);
-    Html cell = is_new ? Tag("pre", "command", launch.vllm)
-                       : Tag("span", "faint", "the same as for " + first->second);
-    if (is_new && !launch.vllm_lacks.empty())
-      cell += Tag("p", "faint", "vLLM has no setting for " + launch.vllm_lacks + ".");
-    vllm += Tag("tr", Tag("th", "", verdict.objective) + Tag("td", cell));
+std::map<std::string, std::string> PageSections(const Results& results, const std::string& folder) {
+  return {{"answer", Text(Answer(results)).markup()},
+          {"effort", Text(Effort(results)).markup()},
+          {"notices", Notices(results).markup()},
+          {"cards", VerdictCards(results).markup()},
+          {"launch", LaunchSection(results, folder).markup()},
+          {"candidates", CandidateTable(results).markup()},
+          {"failures", FailureTable(results).markup()},
+          {"method", MethodSection(results).markup()},
+          {"time", TimeSection(results).markup()},
+          {"machine", MachineSection(results).markup()},
+          {"reproduce", ReproduceSection(results).markup()}};
+}
+
+Json PageCharts(const Results& results, const PageParts& parts) {
+  Json list = Json::MakeArray();
+  for (Chart& chart : ChartsOf(results)) {
+    const auto spec = parts.specs.find(chart.name);
+    if (spec == parts.specs.end()) continue;
+    Json sized = spec->second;
+    SetHeight(chart.values, sized);
+    list.Append(Json::Object{{"name", chart.name},
+                             {"title", chart.title},
+                             {"conclusion", chart.conclusion},
+                             {"spec", std::move(sized)},
+                             {"values", std::move(chart.values)}});
   }
-  if (commands.empty()) return Tag("p", "", "Nothing to launch yet.");
-  return Tag("table", "commands", commands) +
-         Tag("details", Tag("summary", "", "The same with vLLM's CPU backend") +
-                            Tag("table", "commands", vllm));
+  return Json::Object{{"charts", std::move(list)}};
 }
 
 Result<std::string> ReportPage(const Results& results, const std::string& folder,
-                               const PageParts& parts) {
-  Json data;
-  data.Set("points", ScatterPoints(results));
-  data.Set("cells", HeatCells(results));
-  data.Set("scatter", parts.scatter);
-  data.Set("heatmap", parts.heatmap);
-  const Html failures = FailureTable(results);
-  return FillTemplate(parts.page, {{"title", Text("Pinion: " + results.model).markup()},
-                                   {"model", Text(results.model).markup()},
-                                   {"answer", Text(Answer(results)).markup()},
-                                   {"machine_line", Text(MachineLine(results.machine)).markup()},
-                                   {"effort", Text(Effort(results)).markup()},
-                                   {"notices", Notices(results).markup()},
-                                   {"cards", VerdictCards(results).markup()},
-                                   {"launch", LaunchSection(results, folder).markup()},
-                                   {"candidates", CandidateTable(results).markup()},
-                                   {"failures", failures.markup()},
-                                   {"method", MethodSection(results).markup()},
-                                   {"machine", MachineSection(results).markup()},
-                                   {"reproduce", ReproduceSection(results).markup()},
-                                   {"data", ScriptJson(data)},
-                                   {"licence", Text(parts.licence).markup()},
-                                   {"scripts", parts.scripts}});
+                               const PageParts& parts, bool live) {
+  std::map<std::string, std::string> values = PageSections(results, folder);
+  const bool charts = !parts.libraries.empty();
+  values["title"] = Text("Pinion: " + results.model).markup();
+  values["policy"] = Policy(live);
+  values["live"] = live ? "true" : "false";
+  values["styles"] = parts.styles;
+  values["model"] = Text(results.model).markup();
+  values["machine_line"] = Text(MachineLine(results.machine)).markup();
+  values["no_charts"] =
+      charts
+          ? ""
+          : Tag("p", "notice", "Charts are left out: this Pinion was built without npm.").markup();
+  values["data"] = ScriptJson(charts ? PageCharts(results, parts) : Json::Object{});
+  values["licence"] = Text(charts ? parts.licence : "none are inside").markup();
+  values["libraries"] = parts.libraries;
+  values["behaviour"] = parts.behaviour;
+  return FillTemplate(parts.page, values);
 }
 
 }  // namespace pinion::harness

@@ -9,21 +9,6 @@
 namespace pinion::harness {
 namespace {
 
-// "out/x/" and "out/x" are one folder.
-std::string ProfilePath(const std::string& folder, const std::string& objective) {
-  const size_t end = folder.find_last_not_of('/');
-  return (end == std::string::npos ? folder : folder.substr(0, end + 1)) + "/" +
-         ProfileFile(objective);
-}
-
-// The program as the person called it ("build/pinion sweep ..." -> "build/pinion"), so that the
-// commands in the report can be pasted.
-std::string ProgramOf(const std::string& command_line) {
-  const std::string first = Split(command_line, ' ').front();
-  const bool ours = first == "pinion" || (first.size() > 7 && first.ends_with("/pinion"));
-  return ours ? first : "pinion";
-}
-
 std::optional<EngineOptions> OptionsOf(const Results& results, const Candidate& candidate) {
   EngineOptions options;
   if (!FromJson(candidate.options, options)) return std::nullopt;
@@ -71,6 +56,18 @@ Json EvidenceJson(const Results& results, const Verdict& verdict, const std::str
 }  // namespace
 
 std::string ProfileFile(const std::string& objective) { return "profiles/" + objective + ".json"; }
+
+std::string ProfilePath(const std::string& folder, const std::string& objective) {
+  const size_t end = folder.find_last_not_of('/');
+  return (end == std::string::npos ? folder : folder.substr(0, end + 1)) + "/" +
+         ProfileFile(objective);
+}
+
+std::string ProgramOf(const std::string& command_line) {
+  const std::string first = Split(command_line, ' ').front();
+  const bool ours = first == "pinion" || (first.size() > 7 && first.ends_with("/pinion"));
+  return ours ? first : "pinion";
+}
 
 Result<std::optional<Profile>> ProfileOf(const Results& results, Objective objective,
                                          const std::string& folder) {

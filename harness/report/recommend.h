@@ -19,6 +19,13 @@ Result<std::optional<Profile>> ProfileOf(const Results& results, Objective objec
 // "profiles/throughput.json", relative to the sweep's folder.
 std::string ProfileFile(const std::string& objective);
 
+// The same under the sweep's folder, however that was written: "out/x/" and "out/x" are one.
+std::string ProfilePath(const std::string& folder, const std::string& objective);
+
+// The program as the person called it ("build/pinion sweep ..." -> "build/pinion"), so that the
+// commands in the report can be pasted.
+std::string ProgramOf(const std::string& command_line);
+
 // How to start what `verdict` recommends. Empty where there is no profile to start.
 struct LaunchCommands {
   std::string pinion;      // pinion launch FOLDER/profiles/throughput.json

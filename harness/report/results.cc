@@ -30,6 +30,12 @@ const Comparison* Candidate::Find(Objective objective) const {
   return nullptr;
 }
 
+double Candidate::Ratio(Objective objective) const {
+  if (is_anchor) return 1;
+  const Comparison* comparison = Find(objective);
+  return comparison && comparison->ratio.n > 0 ? comparison->ratio.median : 0;
+}
+
 const Candidate* Results::Find(int id) const {
   for (const Candidate& candidate : candidates)
     if (candidate.id == id) return &candidate;

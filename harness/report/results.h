@@ -62,9 +62,13 @@ struct Candidate {
   std::vector<Comparison> comparisons;       // one per objective of the sweep
   std::vector<std::string> suspect_reasons;  // "round 3: steal 4.1 %"
   std::string output_hash;                   // of the fixed offline batch, first round
+  int trials = 0;                            // all of them, failed ones too
+  double seconds = 0;                        // that they took
 
   const Series* Find(const std::string& metric, int concurrency) const;
   const Comparison* Find(Objective objective) const;
+  // Median ratio to the defaults; 1 for the defaults themselves, 0 where it was not compared.
+  double Ratio(Objective objective) const;
 };
 
 struct Results {

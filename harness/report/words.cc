@@ -67,7 +67,37 @@ std::string Headline(const Results& results, const Verdict& verdict) {
 
 std::string Gain(const Results& results, const Verdict& verdict) {
   if (verdict.outcome != Outcome::kWinner) return "";
-  return StrCat(Percent(verdict.ratio.median - 1), " ", GainNoun(ObjectiveOf(results, verdict)));
+  std::string interval;
+  if (const auto& range = verdict.ratio.interval)
+    interval = StrCat(" [", Printf("%.1f", (range->low - 1) * 100), ", ",
+                      Printf("%.1f", (range->high - 1) * 100), "]");
+  return StrCat(Percent(verdict.ratio.median - 1), interval, " ",
+                GainNoun(ObjectiveOf(results, verdict)));
+}
+
+// The best candidate in `objective` beside `except`; nullptr where there is no other.
+const Candidate* BestBeside(const Results& results, int except, Objective objective) {
+  const Candidate* best = nullptr;
+  for (const Candidate& candidate : results.candidates)
+    if (candidate.id != except && candidate.Ratio(objective) > 0 && !candidate.series.empty() &&
+        (!best || candidate.Ratio(objective) > best->Ratio(objective)))
+      best = &candidate;
+  return best;
+}
+
+// "; nothing else comes within 5 % of it", or who does: what a single winner's lead is worth.
+std::string Lead(const Results& results, const Verdict& verdict) {
+  constexpr double kClose = 0.95;
+  size_t close = 0;
+  const Objective objective = ObjectiveOf(results, verdict);
+  for (const Candidate& candidate : results.candidates)
+    close += candidate.id != verdict.recommended &&
+                     candidate.Ratio(objective) > verdict.ratio.median * kClose
+                 ? 1
+                 : 0;
+  if (close == 0) return "; nothing else comes within 5 % of it";
+  return StrCat("; ", Counted(close, "other"), close == 1 ? " comes" : " come",
+                " within 5 % of it");
 }
 
 // What the decision rests on: the winner's ratio, or the best alternative's where nothing won.
@@ -186,13 +216,16 @@ std::string Answer(const Results& results) {
   // Grouped by what is recommended: one configuration often wins more than one objective.
   std::map<int, std::vector<std::string>> gains;
   std::vector<std::string> kept;
+  const Verdict* winner = nullptr;
   bool undecided = results.verdicts.empty();
   for (const Verdict& verdict : results.verdicts) {
     undecided |= !IsDecided(verdict);
-    if (verdict.outcome == Outcome::kWinner)
-      gains[verdict.recommended].push_back(Gain(results, verdict));
-    else
+    if (verdict.outcome != Outcome::kWinner) {
       kept.push_back(verdict.objective);
+      continue;
+    }
+    winner = &verdict;
+    gains[verdict.recommended].push_back(Gain(results, verdict));
   }
   if (gains.empty())
     return undecided
@@ -200,9 +233,40 @@ std::string Answer(const Results& results) {
                : "Keep the defaults: no other configuration was found to be better.";
   std::vector<std::string> parts;
   for (const auto& [candidate, won] : gains)
-    parts.push_back(StrCat(NameOf(results, candidate), " gives ", Join(won, " and ")));
+    parts.push_back(
+        StrCat("Use ", NameOf(results, candidate), ": ", Join(won, " and "), " than the defaults"));
+  if (gains.size() == 1 && gains.begin()->second.size() == 1 && winner)
+    parts.back() += Lead(results, *winner);
   if (!kept.empty()) parts.push_back(StrCat("for ", Join(kept, " and "), " keep the defaults"));
   return Join(parts, "; ") + ".";
+}
+
+std::string Costs(const Candidate& candidate) {
+  std::vector<std::string> parts;
+  if (candidate.threads > 0)
+    parts.push_back(Counted(static_cast<size_t>(candidate.threads), "thread"));
+  const auto add = [&](const char* metric, const char* before, const char* after) {
+    const Series* series = candidate.Find(metric, 0);
+    if (series && series->estimate.n > 0)
+      parts.push_back(
+          StrCat(before, FormatFigure(FindMetric(metric)->unit, series->estimate.median), after));
+  };
+  add("peak_rss_bytes", "", " of memory at the peak");
+  add("start_s", "ready after ", "");
+  return Join(parts, ", ");
+}
+
+std::string RunnerUp(const Results& results, const Verdict& verdict, Objective objective) {
+  const Candidate* second = BestBeside(results, verdict.recommended, objective);
+  const Candidate* first = results.Find(verdict.recommended);
+  if (!second || !first || first->Ratio(objective) <= 0) return "";
+  const bool tied =
+      std::find(verdict.tied.begin(), verdict.tied.end(), second->id) != verdict.tied.end();
+  const double behind = 1 - second->Ratio(objective) / first->Ratio(objective);
+  const std::string name = "Runner-up: " + SettingsText(*second);
+  if (tied) return name + ", not told apart from it; the simpler one is recommended.";
+  if (behind < 0) return name + ", " + Percent(-behind) + " ahead by its median alone.";
+  return name + ", " + Percent(behind) + " behind.";
 }
 
 std::vector<Figure> FiguresOf(const Candidate& candidate, Objective objective) {

@@ -32,12 +32,19 @@ bool IsDecided(const Verdict& verdict);
 // A verdict in plain words: what to do, and how much it gives.
 struct Words {
   std::string headline;    // "threads_bind=0-1" or "No difference found: keep the defaults"
-  std::string gain;        // "8.2 % more tokens per second than the defaults"; empty: none
+  std::string gain;        // "8.2 % [6.1, 10.3] more tokens per second"; empty: none
   std::string confidence;  // interval, rounds, confirmation
   std::string floor;       // "differences below 2.1 % cannot be resolved here"
   std::string tied;        // "not told apart from it: ..."; may be empty
 };
 Words InWords(const Results& results, const Verdict& verdict);
+
+// "2 threads, 3.1 GiB of memory at the peak, ready after 1.5 s"; empty before any trial.
+std::string Costs(const Candidate& candidate);
+
+// "Runner-up: isa=avx512, 3.1 % behind." or that it cannot be told apart; empty where there is
+// none.
+std::string RunnerUp(const Results& results, const Verdict& verdict, Objective objective);
 
 // The report's first sentence, over all objectives.
 std::string Answer(const Results& results);

@@ -7,6 +7,7 @@
 #include "harness/report/export.h"
 #include "harness/report/markdown.h"
 #include "harness/report/page.h"
+#include "harness/report/pictures.h"
 #include "harness/report/recommend.h"
 
 namespace pinion::harness {
@@ -27,14 +28,33 @@ Status WriteProfiles(const Results& results, const std::string& folder) {
   return {};
 }
 
-Status WritePage(const Results& results, const std::string& folder) {
-  PINION_ASSIGN(const std::string place, FindPageParts());
-  PINION_ASSIGN(const PageParts parts, ReadPageParts(place));
-  PINION_ASSIGN(const std::string page, ReportPage(results, folder, parts));
-  return WriteFile(folder + "/report.html", page);
+using Pictures = Result<std::map<std::string, std::string>>;
+
+Status WritePictures(const std::map<std::string, std::string>& pictures,
+                     const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder + "/charts", error);
+  if (error) return Fail(ErrorCode::kIo, StrCat("creating ", folder, "/charts: ", error.message()));
+  for (const auto& [name, svg] : pictures)
+    PINION_TRY(WriteFile(StrCat(folder, "/charts/", name, ".svg"), svg));
+  return {};
 }
 
 }  // namespace
+
+Result<std::string> ReportText(const Results& results, const std::string& folder,
+                               const std::string& format) {
+  if (format == "json") return ResultsJson(results, folder).Dump(2) + "\n";
+  if (format == "csv") return ResultsCsv(results);
+  if (format == "md")
+    return ReportMarkdown(results, folder, Fail(ErrorCode::kUnsupported, "this is the text alone"));
+  if (format != "html")
+    return Fail(ErrorCode::kUsage,
+                StrCat("no format '", format, "', want one of html, md, json, csv"));
+  PINION_ASSIGN(const std::string place, FindPageParts());
+  PINION_ASSIGN(const PageParts parts, ReadPageParts(place));
+  return ReportPage(results, folder, parts);
+}
 
 Status WriteOutputs(const Results& results, const std::string& folder) {
   std::error_code error;
@@ -43,9 +63,15 @@ Status WriteOutputs(const Results& results, const std::string& folder) {
     return Fail(ErrorCode::kIo, StrCat("creating ", folder, "/profiles: ", error.message()));
   PINION_TRY(WriteFile(folder + "/results.json", ResultsJson(results, folder).Dump(1) + "\n"));
   PINION_TRY(WriteFile(folder + "/results.csv", ResultsCsv(results)));
-  PINION_TRY(WriteFile(folder + "/report.md", ReportMarkdown(results, folder)));
   PINION_TRY(WriteProfiles(results, folder));
-  return WritePage(results, folder);  // last: it alone needs files from the build
+  // Last: only what follows needs files from the build, and may find them missing.
+  PINION_ASSIGN(const std::string place, FindPageParts());
+  PINION_ASSIGN(const PageParts parts, ReadPageParts(place));
+  PINION_ASSIGN(const std::string page, ReportPage(results, folder, parts));
+  PINION_TRY(WriteFile(folder + "/report.html", page));
+  const Pictures pictures = RenderPictures(results, parts);
+  if (pictures) PINION_TRY(WritePictures(*pictures, folder));
+  return WriteFile(folder + "/report.md", ReportMarkdown(results, folder, pictures));
 }
 
 }  // namespace pinion::harness

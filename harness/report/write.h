@@ -7,8 +7,14 @@
 
 namespace pinion::harness {
 
-// Writes results.json, results.csv, report.md, report.html and profiles/ into `folder`, from
-// whatever is known so far; files that are there are replaced whole.
+// Writes results.json, results.csv, report.md, report.html, charts/ (pictures for report.md, where
+// node can draw them) and profiles/ into `folder`, from whatever is known so far; files that are
+// there are replaced whole.
 Status WriteOutputs(const Results& results, const std::string& folder);
+
+// One of them alone, as text: "html", "md" (without pictures), "json" or "csv"; another is a usage
+// error that lists these.
+Result<std::string> ReportText(const Results& results, const std::string& folder,
+                               const std::string& format);
 
 }  // namespace pinion::harness

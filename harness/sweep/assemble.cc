@@ -76,6 +76,8 @@ void TakeTrials(const std::vector<TrialRow>& trials, Candidate& candidate) {
   for (const TrialRow& trial : trials) {
     if (trial.candidate != candidate.id) continue;
     candidate.log_path = trial.log_path;
+    ++candidate.trials;
+    candidate.seconds += trial.seconds;
     if (!trial.ok) {
       candidate.reason = StrCat(RoundName(trial), ": ", trial.reason);
       candidate.log_tail = trial.log_tail;

@@ -11,4 +11,11 @@ namespace pinion::harness {
 // model, a machine or a candidate can bring along.
 Results PlantedResults(const std::string& hostile = "");
 
+// `count` configurations, all measured, in one objective.
+Results ManyResults(int count);
+// Nothing could be measured.
+Results FailedResults();
+// The defaults alone.
+Results SingleResult();
+
 }  // namespace pinion::harness

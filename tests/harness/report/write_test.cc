@@ -10,9 +10,11 @@
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
 #include "harness/profile/profile.h"
+#include "harness/report/charts.h"
 #include "harness/report/export.h"
 #include "harness/report/markdown.h"
 #include "harness/report/page.h"
+#include "harness/report/pictures.h"
 #include "harness/report/words.h"
 #include "planted.h"
 
@@ -161,14 +163,45 @@ TEST(ResultsJsonText, KeepsSamplesIntervalsAndReasons) {
   EXPECT_EQ(verdict.Find("launch")->string(), "build/pinion launch out/x/profiles/throughput.json");
 }
 
+TEST(ReportMarkdownText, WithoutPicturesSaysWhyAndKeepsTheirConclusions) {
+  const std::string text = ReportMarkdown(PlantedResults(), "out/x",
+                                          Fail(ErrorCode::kNotFound, "node is not installed"));
+  EXPECT_THAT(text, HasSubstr("Pictures are left out: node is not installed."));
+  EXPECT_THAT(text, HasSubstr("an efficiency of 71 %"));
+  EXPECT_THAT(text, Not(HasSubstr(".svg")));
+}
+
+TEST_F(Outputs, PicturesAreDrawnWhereNodeIs) {
+  const PageParts parts = ReadPageParts(FindPageParts().value()).value();
+  const auto pictures = RenderPictures(PlantedResults(), parts);
+  if (!pictures) GTEST_SKIP() << pictures.error().message;
+  for (const Chart& chart : ChartsOf(PlantedResults())) {
+    ASSERT_TRUE(pictures->count(chart.name)) << chart.name;
+    EXPECT_THAT(pictures->at(chart.name), HasSubstr("<path")) << chart.name;
+  }
+}
+
+TEST(ReportText, HasEveryFormatAndNamesThemForAnother) {
+  const Results results = PlantedResults();
+  EXPECT_THAT(ReportText(results, "out/x", "html").value(), HasSubstr("<!DOCTYPE html>"));
+  EXPECT_THAT(ReportText(results, "out/x", "md").value(), HasSubstr("# preset:tiny"));
+  EXPECT_TRUE(Json::Parse(ReportText(results, "out/x", "json").value()));
+  EXPECT_THAT(ReportText(results, "out/x", "csv").value(), HasSubstr("candidate,"));
+  EXPECT_THAT(ReportText(results, "out/x", "pdf").error().message,
+              HasSubstr("html, md, json, csv"));
+}
+
 TEST(ReportMarkdownText, SaysVerdictCommandsAndReasons) {
-  const std::string text = ReportMarkdown(PlantedResults(), "out/x/");
-  EXPECT_THAT(text, HasSubstr("42.0 % more tokens per second"));
+  const std::string text = ReportMarkdown(
+      PlantedResults(), "out/x/", std::map<std::string, std::string>{{"frontier", "<svg/>"}});
+  EXPECT_THAT(text, HasSubstr("42.0 % \\[38.4, 45.5\\] more tokens per second"));
   EXPECT_THAT(text, HasSubstr("differences below 2.1 % cannot be resolved here"));
   EXPECT_THAT(text, HasSubstr("build/pinion launch out/x/profiles/throughput.json"));
   EXPECT_THAT(text, HasSubstr("VLLM_CPU_OMP_THREADS_BIND=0-1"));
   EXPECT_THAT(text, HasSubstr("ended by signal 9"));
   EXPECT_THAT(text, HasSubstr("64 ranks need 64 CPUs"));
+  EXPECT_THAT(text, HasSubstr("![Throughput against latency](charts/frontier.svg)"));
+  EXPECT_THAT(text, Not(HasSubstr("charts/paired.svg")));
 }
 
 TEST(VerdictWords, NeverClaimMoreThanTheVerdict) {
@@ -192,8 +225,8 @@ TEST(VerdictWords, NeverClaimMoreThanTheVerdict) {
 TEST(VerdictWords, AnswerNamesEachConfigurationOnce) {
   Results results = PlantedResults();
   EXPECT_EQ(Answer(results),
-            "threads_bind=0-1, isa=avx2 gives 42.0 % more tokens per second and 12.0 % better "
-            "balance of both; for latency keep the defaults.");
+            "Use threads_bind=0-1, isa=avx2: 42.0 % [38.4, 45.5] more tokens per second and 12.0 % "
+            "[9.2, 14.8] better balance of both than the defaults; for latency keep the defaults.");
   for (Verdict& verdict : results.verdicts) verdict.outcome = Outcome::kDefaultBest;
   EXPECT_THAT(Answer(results), HasSubstr("Keep the defaults: no other"));
   results.verdicts[0].outcome = Outcome::kTooFewRounds;
@@ -224,21 +257,37 @@ TEST(Template, RefusesUnknownAndForgottenNames) {
   EXPECT_THAT(FillTemplate("{{x", {{"x", ""}}).error().message, HasSubstr("without closing"));
 }
 
+TEST(PlantedResults, HoldEveryStatus) {
+  const Results results = PlantedResults();
+  for (const CandidateStatus status :
+       {CandidateStatus::kOk, CandidateStatus::kDropped, CandidateStatus::kFailed,
+        CandidateStatus::kInfeasible, CandidateStatus::kPending}) {
+    bool found = false;
+    for (const Candidate& candidate : results.candidates) found |= candidate.status == status;
+    EXPECT_TRUE(found) << Name(status);
+  }
+}
+
 TEST(PageParts, AreNamedWhereTheyAreMissing) {
   const auto parts = ReadPageParts("/nonexistent/reports");
   ASSERT_FALSE(parts);
   EXPECT_THAT(parts.error().message, HasSubstr("/nonexistent/reports/template.html"));
 }
 
-TEST(ChartData, LeavesOutWhatWasNotMeasured) {
-  const Results results = PlantedResults();
-  EXPECT_EQ(ScatterPoints(results).array().size(), 6u);  // 3 measured, 2 concurrencies
-  const Json cells = HeatCells(results);
-  ASSERT_EQ(cells.array().size(), 3u);
-  for (const Json& cell : cells.array())
-    if (cell.Find("binding")->string() == "0-1") {
-      EXPECT_EQ(cell.Find("text")->string(), "+42.0 %");
-    }
+TEST_F(Outputs, WithoutChartLibrariesThePageHasTablesAndSaysSo) {
+  PageParts parts = ReadPageParts(FindPageParts().value()).value();
+  EXPECT_FALSE(parts.specs.empty());
+  parts.libraries.clear();
+  const std::string page = ReportPage(PlantedResults(), folder_, parts).value();
+  EXPECT_THAT(page, HasSubstr("built without npm"));
+  EXPECT_THAT(page, HasSubstr("class=\"candidates\""));
+  EXPECT_THAT(page, Not(HasSubstr("vega-lite/v")));
+}
+
+TEST_F(Outputs, StayUnderTwoMegabytesWith500Configurations) {
+  const PageParts parts = ReadPageParts(FindPageParts().value()).value();
+  const Results results = ManyResults(500);
+  EXPECT_LT(ReportPage(results, folder_, parts).value().size(), 2'000'000u);
 }
 
 TEST(CandidateTables, ShowAllOfThem) {

@@ -1,8 +1,8 @@
-// Made-up results for the tests of this folder, and the test that they say what they claim.
+// Made-up results for the tests of this folder.
 
 #include "planted.h"
 
-#include <gtest/gtest.h>
+#include <algorithm>
 
 #include "engine/base/strings.h"
 #include "engine/run/options.h"
@@ -42,10 +42,16 @@ void Measure(Candidate& candidate, int threads, double speed) {
         MakeSeries("output_tokens_per_s", clients, 40 * clients * speed / (1 + 0.05 * clients)));
   }
   candidate.series.push_back(MakeSeries("peak_rss_bytes", 0, 3.1e9));
+  candidate.trials = kRounds;
+  candidate.seconds = 8.5 * kRounds;
   for (const Objective objective :
        {Objective::kThroughput, Objective::kLatency, Objective::kBalanced}) {
     Comparison comparison{objective, {}, {}};
-    if (!candidate.is_anchor) comparison.ratio = Around(speed, 0.025);
+    if (!candidate.is_anchor) {
+      comparison.ratio = Around(speed, 0.025);
+      for (int round = 1; round <= kRounds; ++round)
+        comparison.ratios.push_back({round, false, speed * (1 + 0.004 * (round - 3)), false});
+    }
     candidate.comparisons.push_back(comparison);
   }
 }
@@ -123,7 +129,7 @@ Results PlantedResults(const std::string& hostile) {
   results.machine.Set("cpu_model", "Imagined CPU" + hostile);
   results.machine.Set("cores", 2);
   results.machine.Set("cpus", 2);
-  results.machine.Set("nodes", *Json::Parse(R"([{"id":0,"cpus":2}])"));
+  results.machine.Set("nodes", *Json::Parse(R"([{"id":0,"cpus":2,"cpu_list":"0-1"}])"));
   results.budget.Set("cpus", std::vector<int>{0, 1});
   results.budget.Set("memory_total_bytes", int64_t{25} << 30);
   results.model_facts.Set("architecture", "LlamaForCausalLM" + hostile);
@@ -140,18 +146,58 @@ Results PlantedResults(const std::string& hostile) {
   return results;
 }
 
-namespace {
-
-TEST(PlantedResults, HoldEveryStatus) {
-  const Results results = PlantedResults();
-  for (const CandidateStatus status :
-       {CandidateStatus::kOk, CandidateStatus::kDropped, CandidateStatus::kFailed,
-        CandidateStatus::kInfeasible, CandidateStatus::kPending}) {
-    bool found = false;
-    for (const Candidate& candidate : results.candidates) found |= candidate.status == status;
-    EXPECT_TRUE(found) << Name(status);
+Results ManyResults(int count) {
+  Results results = PlantedResults();
+  const char* bindings[] = {"auto", "all", "0-1", "nobind"};
+  results.candidates.resize(1);
+  for (int i = 1; i < count; ++i) {
+    const int threads = 1 << (i % 4);
+    Candidate candidate = Add(results,
+                              {{"threads_bind", bindings[i % 4]},
+                               {"max_num_seqs", StrCat(i)},
+                               {"kv_cache_space", StrCat(1 + i % 3)}},
+                              "");
+    candidate.options.Set("kv_cache_space", 1 + i % 3);
+    Measure(candidate, threads, 0.6 + 0.8 * ((i * 37) % count) / count);
+    results.candidates.push_back(candidate);
   }
+  results.verdicts.resize(1);
+  const auto best = std::max_element(
+      results.candidates.begin(), results.candidates.end(), [](const auto& a, const auto& b) {
+        return a.Ratio(Objective::kThroughput) < b.Ratio(Objective::kThroughput);
+      });
+  results.verdicts[0] = MakeVerdict(Objective::kThroughput, Outcome::kWinner, best->id,
+                                    best->Ratio(Objective::kThroughput));
+  results.verdicts[0].best = best->id;
+  results.definition.objectives = {Objective::kThroughput};
+  results.floors = {0.021};
+  return results;
 }
 
-}  // namespace
+Results FailedResults() {
+  Results results = PlantedResults();
+  results.candidates.erase(results.candidates.begin() + 1, results.candidates.begin() + 3);
+  Candidate& anchor = results.candidates.front();
+  anchor.series.clear();
+  anchor.plan = Json();
+  anchor.comparisons.clear();
+  anchor.status = CandidateStatus::kFailed;
+  anchor.reason = "ended by signal 11 in round 1";
+  anchor.log_tail = "12:00:01 E it broke";
+  for (Verdict& verdict : results.verdicts)
+    verdict = MakeVerdict(Objective::kLatency, Outcome::kNoData, 0, 1);
+  return results;
+}
+
+Results SingleResult() {
+  Results results = PlantedResults();
+  results.candidates.resize(1);
+  for (Verdict& verdict : results.verdicts) {
+    verdict.outcome = Outcome::kDefaultBest;
+    verdict.recommended = verdict.best = 0;
+    verdict.tied.clear();
+  }
+  return results;
+}
+
 }  // namespace pinion::harness

@@ -1,0 +1,64 @@
+// Page one: a card per objective with what to run, what to expect of it, and why nothing else.
+
+#include <cmath>
+
+#include "engine/base/strings.h"
+#include "harness/report/charts.h"
+#include "harness/report/page.h"
+#include "harness/report/words.h"
+
+namespace pinion::harness {
+namespace {
+
+// "727 tokens/s", the interval below it, and what the defaults gave.
+Html FigureRow(const Figure& figure, const Candidate* anchor) {
+  const Estimate& estimate = figure.series->estimate;
+  const std::string unit = figure.metric->unit;
+  Html value = Tag("b", "", FormatFigure(unit, estimate.median));
+  if (estimate.interval)
+    value += Tag("span", "small faint",
+                 FormatRange(unit, estimate.interval->low, estimate.interval->high));
+  if (const Series* before =
+          anchor ? anchor->Find(figure.series->metric, figure.series->concurrency) : nullptr;
+      before && before->estimate.n > 0)
+    value += Tag("span", "small faint", "defaults: " + FormatFigure(unit, before->estimate.median));
+  return Tag("dt", "", figure.name) + Tag("dd", value);
+}
+
+Html Figures(const Results& results, const Candidate& candidate, Objective objective) {
+  const Candidate* anchor = candidate.is_anchor ? nullptr : &results.candidates.front();
+  Html list;
+  for (const Figure& figure : FiguresOf(candidate, objective)) list += FigureRow(figure, anchor);
+  if (const std::string costs = Costs(candidate); !costs.empty())
+    list += Tag("dt", "", "costs") + Tag("dd", "", costs);
+  return Tag("dl", list);
+}
+
+Html Card(const Results& results, const Verdict& verdict, Objective objective) {
+  const Words words = InWords(results, verdict);
+  const bool won = verdict.outcome == Outcome::kWinner;
+  Html card = Tag("h2", "", verdict.objective) + Tag("p", "goal", Goal(objective)) +
+              Tag("p", won ? "change won" : "change",
+                  won ? FormatChange(verdict.ratio.median) : std::string("defaults")) +
+              Tag("p", "headline", words.headline);
+  if (const Candidate* candidate = results.Find(verdict.recommended))
+    card += Figures(results, *candidate, objective);
+  const std::string evidence = words.confidence.empty() ? "" : words.confidence + "; ";
+  card += Tag("p", "faint", evidence + words.floor + ".");
+  if (!words.tied.empty()) card += Tag("p", "faint", words.tied + ".");
+  if (const std::string second = RunnerUp(results, verdict, objective); won && !second.empty())
+    card += Tag("p", "faint", second);
+  return Tag("article", "card", card);
+}
+
+}  // namespace
+
+Html VerdictCards(const Results& results) {
+  Html cards;
+  for (const Objective objective : results.definition.objectives)
+    if (const Verdict* verdict = results.FindVerdict(objective))
+      cards += Card(results, *verdict, objective);
+  return cards;
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,99 @@
+// Throughput against latency, with the Pareto front.
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "engine/base/strings.h"
+#include "harness/report/charts.h"
+#include "harness/report/words.h"
+
+namespace pinion::harness {
+namespace {
+
+struct Point {
+  const Candidate* candidate;
+  int concurrency;
+  const Estimate *latency, *throughput;
+  bool on_front = false;
+};
+
+std::vector<Point> PointsOf(const Results& results) {
+  std::vector<Point> points;
+  for (const Candidate& candidate : results.candidates)
+    for (const int concurrency : results.definition.workload.concurrency) {
+      const Series* latency = candidate.Find("e2el_s", concurrency);
+      const Series* throughput = candidate.Find("output_tokens_per_s", concurrency);
+      if (Measured(latency) && Measured(throughput))
+        points.push_back({&candidate, concurrency, &latency->estimate, &throughput->estimate});
+    }
+  return points;
+}
+
+// By latency: a point is on the front where none that is as fast gives more.
+void MarkFront(std::vector<Point>& points) {
+  std::vector<Point*> order;
+  for (Point& point : points) order.push_back(&point);
+  std::sort(order.begin(), order.end(), [](const Point* a, const Point* b) {
+    return std::pair(a->latency->median, -a->throughput->median) <
+           std::pair(b->latency->median, -b->throughput->median);
+  });
+  double best = 0;
+  for (Point* point : order) {
+    point->on_front = point->throughput->median > best;
+    best = std::max(best, point->throughput->median);
+  }
+}
+
+void SetInterval(Json& row, const char* low, const char* high, const Estimate& estimate) {
+  row.Set(low, estimate.interval ? estimate.interval->low : estimate.median);
+  row.Set(high, estimate.interval ? estimate.interval->high : estimate.median);
+}
+
+Json RowOf(const Results& results, const Point& point) {
+  Json row = Json::Object{{"configuration", SettingsText(*point.candidate)},
+                          {"role", RoleOf(results, *point.candidate)},
+                          {"concurrency", point.concurrency},
+                          {"clients", Counted(static_cast<size_t>(point.concurrency), "client")},
+                          {"latency_s", point.latency->median},
+                          {"tokens_per_s", point.throughput->median},
+                          {"front", point.on_front}};
+  SetInterval(row, "latency_low", "latency_high", *point.latency);
+  SetInterval(row, "tokens_low", "tokens_high", *point.throughput);
+  return row;
+}
+
+std::string Conclusion(const std::vector<Point>& points, size_t drawn) {
+  const Point* top = nullptr;
+  std::set<const Candidate*> front, all;
+  for (const Point& point : points) {
+    if (point.on_front) front.insert(point.candidate);
+    all.insert(point.candidate);
+    if (!top || point.throughput->median > top->throughput->median) top = &point;
+  }
+  std::string text =
+      StrCat(front.size(), " of ", Counted(all.size(), "configuration"),
+             " touch the Pareto front; most, ", FormatFigure("tokens/s", top->throughput->median),
+             ", comes from ", SettingsText(*top->candidate), " with ",
+             Counted(static_cast<size_t>(top->concurrency), "client"), ".");
+  if (drawn < all.size())
+    text += StrCat(" Drawn: the front and the ", drawn, " best configurations.");
+  return text;
+}
+
+}  // namespace
+
+Chart FrontierChart(const Results& results) {
+  Chart chart{"frontier", "Throughput against latency", "", Json::MakeArray()};
+  std::vector<Point> points = PointsOf(results);
+  if (points.empty()) return chart;
+  MarkFront(points);
+  const auto telling = MostTelling(results, kChartCandidates);
+  const std::set<const Candidate*> drawn(telling.begin(), telling.end());
+  for (const Point& point : points)
+    if (point.on_front || drawn.count(point.candidate)) chart.values.Append(RowOf(results, point));
+  chart.conclusion = Conclusion(points, drawn.size());
+  return chart;
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,80 @@
+// The machine, and who computes where.
+
+#include <map>
+
+#include "engine/base/strings.h"
+#include "harness/report/charts.h"
+#include "harness/report/words.h"
+
+namespace pinion::harness {
+namespace {
+
+std::vector<int> Integers(const Json* list) {
+  std::vector<int> values;
+  if (list && list->is_array())
+    for (const Json& value : list->array())
+      if (value.is_int()) values.push_back(static_cast<int>(value.integer()));
+  return values;
+}
+
+// {"cpu_list":"0-3,8"} -> 0,1,2,3,8.
+std::vector<int> CpusOf(const Json& node) {
+  const Json* list = node.Find("cpu_list");
+  if (!list || !list->is_string()) return {};
+  return ParseCpuList(list->string()).value_or(std::vector<int>{});
+}
+
+// The candidate to draw: what the ranking objective recommends, else the defaults.
+const Candidate* Drawn(const Results& results) {
+  const Verdict* verdict = results.FindVerdict(RankingObjective(results));
+  const Candidate* candidate = verdict ? results.Find(verdict->recommended) : nullptr;
+  return candidate ? candidate : results.Find(0);
+}
+
+// CPU -> "rank 0" or "front end".
+std::map<int, std::string> Workers(const Json& plan) {
+  std::map<int, std::string> workers;
+  if (const Json* ranks = plan.Find("ranks"); ranks && ranks->is_array())
+    for (size_t rank = 0; rank < ranks->array().size(); ++rank)
+      for (const int cpu : Integers(ranks->array()[rank].Find("cpus")))
+        workers[cpu] = StrCat("rank ", rank);
+  for (const int cpu : Integers(plan.Find("frontend_cpus"))) workers.emplace(cpu, "front end");
+  return workers;
+}
+
+}  // namespace
+
+Chart PlacementChart(const Results& results) {
+  Chart chart{"placement", "Who computes where", "", Json::MakeArray()};
+  const Candidate* candidate = Drawn(results);
+  const Json* nodes = results.machine.Find("nodes");
+  if (!candidate || !nodes || !nodes->is_array()) return chart;
+  const auto workers = Workers(candidate->plan);
+  const std::vector<int> allowed = Integers(results.budget.Find("cpus"));
+  size_t cpus = 0, computing = 0;
+  for (const Json& node : nodes->array()) {
+    const Json* id = node.Find("id");
+    int column = 0;
+    for (const int cpu : CpusOf(node)) {
+      const auto worker = workers.find(cpu);
+      const bool may = std::find(allowed.begin(), allowed.end(), cpu) != allowed.end();
+      const std::string who = worker != workers.end() ? worker->second
+                              : may                   ? "idle"
+                                                      : "not allowed";
+      ++cpus;
+      computing += who.starts_with("rank") ? 1 : 0;
+      chart.values.Append(Json::Object{{"cpu", StrCat(cpu)},
+                                       {"column", column % 16},
+                                       {"row", column / 16},
+                                       {"node", StrCat("node ", id ? id->Dump() : "?")},
+                                       {"who", who}});
+      ++column;
+    }
+  }
+  if (workers.empty()) return {"placement", "", "", Json::MakeArray()};
+  chart.conclusion = StrCat(SettingsText(*candidate), ": ", computing, " of ", Counted(cpus, "CPU"),
+                            " compute, on ", Counted(nodes->array().size(), "NUMA node"), ".");
+  return chart;
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,178 @@
+// What single settings do: binding x threads, scaling over threads, KV space, importance.
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "engine/base/strings.h"
+#include "harness/report/charts.h"
+#include "harness/report/words.h"
+
+namespace pinion::harness {
+namespace {
+
+std::string BindingOf(const Candidate& candidate) {
+  const Json* bind = candidate.options.Find("threads_bind");
+  return bind && bind->is_string() ? bind->string() : "auto";
+}
+
+const Estimate* BatchOutput(const Candidate& candidate) {
+  const Series* series = candidate.Find("output_tokens_per_s", 0);
+  return Measured(series) ? &series->estimate : nullptr;
+}
+
+// The value that a candidate has for `key`: its own, or the defaults'.
+std::string ValueOf(const Candidate& candidate, const std::string& key) {
+  for (const Setting& setting : candidate.settings)
+    if (setting.key == key) return setting.value;
+  return "default";
+}
+
+struct Importance {
+  std::string key, best, worst;
+  double spread = 0;  // fraction between its best and its worst value
+};
+
+// Per value the median over the candidates that have it: what the setting does on average.
+Importance ImportanceOf(const Results& results, const std::string& key, Objective objective) {
+  std::map<std::string, std::vector<double>> by_value;
+  for (const Candidate& candidate : results.candidates)
+    if (const double ratio = candidate.Ratio(objective); ratio > 0)
+      by_value[ValueOf(candidate, key)].push_back(std::log(ratio));
+  Importance importance{key, "", "", 0};
+  double high = -INFINITY, low = INFINITY;
+  for (auto& [value, logs] : by_value) {
+    const double median = MedianInPlace(logs);
+    if (median > high) high = median, importance.best = value;
+    if (median < low) low = median, importance.worst = value;
+  }
+  if (by_value.size() > 1) importance.spread = std::exp(high - low) - 1;
+  return importance;
+}
+
+double FloorOf(const Results& results, Objective objective) {
+  const Verdict* verdict = results.FindVerdict(objective);
+  return verdict ? verdict->floor : 0;
+}
+
+}  // namespace
+
+Chart BindingChart(const Results& results) {
+  Chart chart{"binding", "Binding × threads", "", Json::MakeArray()};
+  std::map<std::pair<std::string, int>, std::pair<const Candidate*, double>> best;
+  for (const Candidate& candidate : results.candidates) {
+    const double ratio = candidate.Ratio(Objective::kThroughput);
+    if (!BatchOutput(candidate) || ratio <= 0) continue;
+    auto& cell = best[{BindingOf(candidate), candidate.threads}];
+    if (!cell.first || ratio > cell.second) cell = {&candidate, ratio};
+  }
+  const std::pair<const Candidate*, double>* top = nullptr;
+  for (const auto& [key, cell] : best) {
+    const auto& [candidate, ratio] = cell;
+    if (!top || ratio > top->second) top = &cell;
+    chart.values.Append(
+        Json::Object{{"binding", key.first},
+                     {"threads", key.second},
+                     {"percent", (ratio - 1) * 100},
+                     {"text", candidate->is_anchor ? "defaults" : FormatChange(ratio)},
+                     {"configuration", SettingsText(*candidate)}});
+  }
+  if (top)
+    chart.conclusion = StrCat("Batch output against the defaults, the best of what shares a cell: ",
+                              BindingOf(*top->first), " with ", top->first->threads,
+                              " threads leads (", FormatChange(top->second), ").");
+  return chart;
+}
+
+Chart ScalingChart(const Results& results) {
+  Chart chart{"scaling", "Scaling over threads", "", Json::MakeArray()};
+  std::map<int, const Candidate*> best;  // by threads
+  for (const Candidate& candidate : results.candidates) {
+    if (!BatchOutput(candidate) || candidate.threads < 1) continue;
+    const Candidate*& of = best[candidate.threads];
+    if (!of || BatchOutput(candidate)->median > BatchOutput(*of)->median) of = &candidate;
+  }
+  if (best.size() < 2) return chart;
+  const auto& [fewest, base] = *best.begin();
+  const double per_thread = BatchOutput(*base)->median / fewest;
+  for (const auto& [threads, candidate] : best) {
+    const Estimate& output = *BatchOutput(*candidate);
+    const double ideal = per_thread * threads;
+    chart.values.Append(
+        Json::Object{{"threads", threads},
+                     {"tokens_per_s", output.median},
+                     {"low", output.interval ? output.interval->low : output.median},
+                     {"high", output.interval ? output.interval->high : output.median},
+                     {"ideal", ideal},
+                     {"text", StrCat(std::lround(100 * output.median / ideal), " %")},
+                     {"configuration", SettingsText(*candidate)}});
+  }
+  const auto& [most, widest] = *best.rbegin();
+  const double gain = BatchOutput(*widest)->median / BatchOutput(*base)->median;
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "%d threads give %.2f times what %d %s: an efficiency of %.0f %%.", most, gain,
+                fewest, fewest == 1 ? "gives" : "give", 100 * gain * fewest / most);
+  chart.conclusion = text;
+  return chart;
+}
+
+Chart ImportanceChart(const Results& results) {
+  Chart chart{"importance", "What matters", "", Json::MakeArray()};
+  const Objective objective = RankingObjective(results);
+  std::set<std::string> keys;
+  for (const Candidate& candidate : results.candidates)
+    for (const Setting& setting : candidate.settings) keys.insert(setting.key);
+  std::vector<Importance> all;
+  for (const std::string& key : keys)
+    if (Importance one = ImportanceOf(results, key, objective); one.best != one.worst)
+      all.push_back(std::move(one));
+  std::sort(all.begin(), all.end(),
+            [](const Importance& a, const Importance& b) { return a.spread > b.spread; });
+  const double floor = FloorOf(results, objective);
+  size_t noise = 0;
+  for (const Importance& one : all) {
+    noise += one.spread <= floor ? 1 : 0;
+    chart.values.Append(Json::Object{{"setting", one.key},
+                                     {"percent", one.spread * 100},
+                                     {"floor", floor * 100},
+                                     {"best", one.best},
+                                     {"worst", one.worst}});
+  }
+  if (all.empty()) return chart;
+  chart.conclusion =
+      StrCat(all[0].key, " matters most for ", Name(objective), ": ", all[0].best, " is ",
+             FormatChange(1 + all[0].spread), " against ", all[0].worst, ".");
+  if (noise > 0)
+    chart.conclusion += StrCat(" ", Counted(noise, "setting"), noise == 1 ? " does" : " do",
+                               " less than the noise floor.");
+  return chart;
+}
+
+Chart KvChart(const Results& results) {
+  Chart chart{"kv", "KV space", "", Json::MakeArray()};
+  std::set<double> sizes;
+  for (const Candidate& candidate : results.candidates) {
+    const Json* space = candidate.options.Find("kv_cache_space");
+    if (!space || !space->is_number()) continue;
+    const double gib = space->number();
+    for (const int concurrency : results.definition.workload.concurrency) {
+      const Series* output = candidate.Find("output_tokens_per_s", concurrency);
+      if (!Measured(output)) continue;
+      sizes.insert(gib);
+      chart.values.Append(
+          Json::Object{{"gib", gib},
+                       {"clients", Counted(static_cast<size_t>(concurrency), "client")},
+                       {"tokens_per_s", output->estimate.median},
+                       {"configuration", SettingsText(candidate)}});
+    }
+  }
+  if (sizes.size() < 2) return {"kv", "", "", Json::MakeArray()};
+  chart.conclusion = StrCat("Output by KV-cache space per rank, ", Counted(sizes.size(), "size"),
+                            ", each number of clients on its own.");
+  return chart;
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,109 @@
+#include "harness/report/launch_forms.h"
+
+#include <cmath>
+#include <filesystem>
+
+#include "engine/base/strings.h"
+#include "harness/profile/command.h"
+#include "harness/report/recommend.h"
+
+namespace pinion::harness {
+namespace {
+
+// What the forms that start in another folder, or on another day, need in full.
+struct Place {
+  std::string program, profile, model, cpus;
+  bool model_is_path = false;
+  int threads = 1;
+  int memory_gib = 1;
+};
+
+std::string Absolute(const std::string& path) {
+  std::error_code error;
+  const auto full = std::filesystem::absolute(path, error).lexically_normal();
+  return error ? path : full.string();
+}
+
+std::string CpusOf(const Json& plan) {
+  std::vector<int> cpus;
+  const Json* ranks = plan.Find("ranks");
+  if (!ranks || !ranks->is_array()) return "";
+  for (const Json& rank : ranks->array())
+    if (const Json* list = rank.Find("cpus"); list && list->is_array())
+      for (const Json& cpu : list->array())
+        if (cpu.is_int()) cpus.push_back(static_cast<int>(cpu.integer()));
+  return FormatCpuList(cpus);
+}
+
+// A quarter more than the peak that was measured, in whole GiB.
+int MemoryGib(const Candidate& candidate) {
+  const Series* peak = candidate.Find("peak_rss_bytes", 0);
+  if (!peak || peak->estimate.n == 0) return 1;
+  return std::max(1, static_cast<int>(std::ceil(peak->estimate.median * 1.25 / std::pow(2, 30))));
+}
+
+Place PlaceOf(const Results& results, const Candidate& candidate, const std::string& objective,
+              const std::string& folder) {
+  Place place;
+  const std::string program = ProgramOf(results.command_line);
+  place.program = program.find('/') == std::string::npos ? program : Absolute(program);
+  place.profile = Absolute(ProfilePath(folder, objective));
+  place.model = results.model;
+  place.model_is_path = std::filesystem::is_directory(results.model);
+  if (place.model_is_path) place.model = Absolute(results.model);
+  place.cpus = CpusOf(candidate.plan);
+  place.threads = std::max(1, candidate.threads);
+  place.memory_gib = MemoryGib(candidate);
+  return place;
+}
+
+std::string Systemd(const Place& place, const std::string& objective) {
+  std::string unit = StrCat("# /etc/systemd/system/pinion.service\n[Unit]\nDescription=Pinion, ",
+                            objective, " profile of ", place.model,
+                            "\nAfter=network.target\n\n[Service]\nExecStart=", place.program,
+                            " launch ", ShellQuote(place.profile), "\n");
+  if (!place.cpus.empty()) unit += StrCat("AllowedCPUs=", place.cpus, "\n");
+  return unit + StrCat("MemoryHigh=", place.memory_gib,
+                       "G\nRestart=on-failure\n\n[Install]\nWantedBy=multi-user.target\n");
+}
+
+std::string Container(const Place& place) {
+  std::vector<std::string> words = {"podman", "run", "--rm", "--network=host"};
+  if (!place.cpus.empty()) words.push_back("--cpuset-cpus=" + place.cpus);
+  words.push_back(StrCat("--memory=", place.memory_gib, "g"));
+  words.push_back(StrCat("--volume=", place.profile, ":/profile.json:ro"));
+  if (place.model_is_path)
+    words.push_back(StrCat("--volume=", place.model, ":", place.model, ":ro"));
+  words.insert(words.end(), {"pinion", "launch", "/profile.json"});
+  return ShellText({{}, words});
+}
+
+std::string Slurm(const Place& place) {
+  return StrCat("#!/bin/bash\n#SBATCH --job-name=pinion\n#SBATCH --nodes=1 --ntasks=1\n",
+                "#SBATCH --cpus-per-task=", place.threads, " --mem=", place.memory_gib,
+                "G --hint=nomultithread\nsrun --cpu-bind=cores ", ShellQuote(place.program),
+                " launch ", ShellQuote(place.profile), "\n");
+}
+
+}  // namespace
+
+std::vector<LaunchForm> LaunchForms(const Results& results, const Verdict& verdict,
+                                    const std::string& folder) {
+  const LaunchCommands commands = LaunchCommandsOf(results, verdict, folder);
+  const Candidate* candidate = results.Find(verdict.recommended);
+  if (commands.pinion.empty() || !candidate) return {};
+  const Place place = PlaceOf(results, *candidate, verdict.objective, folder);
+  return {
+      {"Pinion", commands.pinion, ""},
+      {"vLLM", commands.vllm,
+       commands.vllm_lacks.empty() ? "" : "vLLM has no setting for " + commands.vllm_lacks + "."},
+      {"systemd unit", Systemd(place, verdict.objective), ""},
+      {"Container", Container(place),
+       "The image: `podman build -t pinion .` in Pinion's source folder. A profile with an "
+       "explicit "
+       "binding names this host's CPUs."},
+      {"Slurm job", Slurm(place),
+       "Slurm chooses the CPUs: an explicit binding in the profile must be among them."}};
+}
+
+}  // namespace pinion::harness

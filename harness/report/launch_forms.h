@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/report/results.h"
+
+// Ways to start what a sweep recommends, as text to paste.
+
+namespace pinion::harness {
+
+struct LaunchForm {
+  std::string title;  // "Pinion", "vLLM", "systemd unit", "Container", "Slurm job"
+  std::string text;   // a command, or a whole file
+  std::string note;   // what to know before pasting it; may be empty
+};
+
+// Empty where there is no profile to start. `folder` holds the profiles.
+std::vector<LaunchForm> LaunchForms(const Results& results, const Verdict& verdict,
+                                    const std::string& folder);
+
+}  // namespace pinion::harness

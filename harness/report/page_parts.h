@@ -1,0 +1,29 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+
+namespace pinion::harness {
+
+// What a page is made of besides the results, as texts: all of it data, from one folder.
+struct PageParts {
+  std::string folder;
+  std::string page;                   // template.html
+  std::string styles;                 // page.css
+  std::string behaviour;              // page/*.js, in the order of their names
+  std::map<std::string, Json> specs;  // charts/NAME.vl.json by NAME: Vega-Lite without data
+  std::string libraries;  // the chart libraries' JavaScript; empty in a build without npm
+  std::string licence;    // theirs
+};
+
+// Reads them from `folder`. Chart libraries may be absent: the page then has tables and says so.
+Result<PageParts> ReadPageParts(const std::string& folder);
+
+// The folder where they are: "reports" beside the executable (a build), or ../share/pinion/reports
+// (an installation). The error says where it looked and what makes them.
+Result<std::string> FindPageParts();
+
+}  // namespace pinion::harness

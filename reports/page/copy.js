@@ -1,0 +1,19 @@
+// Copy buttons. The clipboard is not there for a page from a file in every browser: then the text is
+// selected, ready for the reader's own copy.
+
+async function copyText(button) {
+  const text = button.parentElement.querySelector("pre");
+  let done = "Copied";
+  try {
+    await navigator.clipboard.writeText(text.textContent);
+  } catch {
+    getSelection().selectAllChildren(text);
+    if (!document.execCommand("copy")) done = "Selected";
+  }
+  button.textContent = done;
+  setTimeout(() => { button.textContent = "Copy"; }, 1500);
+}
+
+document.addEventListener("click", event => {
+  if (event.target.matches("button.copy")) copyText(event.target);
+});

@@ -1,0 +1,21 @@
+// Light or dark: the system's wish until the reader chooses. A page from a file may have no storage.
+
+const darkWish = matchMedia("(prefers-color-scheme: dark)");
+
+function isDark() {
+  const chosen = document.documentElement.dataset.theme;
+  return chosen ? chosen === "dark" : darkWish.matches;
+}
+
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  try { localStorage.setItem("pinion-theme", theme); } catch { /* the choice lasts for this visit */ }
+  drawCharts(data.charts);
+}
+
+try {
+  const kept = localStorage.getItem("pinion-theme");
+  if (kept) document.documentElement.dataset.theme = kept;
+} catch { /* see above */ }
+document.getElementById("theme").addEventListener("click", () => setTheme(isDark() ? "light" : "dark"));
+darkWish.addEventListener("change", () => drawCharts(data.charts));

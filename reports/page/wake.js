@@ -1,0 +1,6 @@
+// Last of the scripts: starts what the others define.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+wakeTables();
+drawCharts(data.charts);
+if (document.body.dataset.live === "true") followSweep();

@@ -1,0 +1,132 @@
+#include "harness/report/charts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "harness/report/launch_forms.h"
+#include "harness/report/page_parts.h"
+#include "harness/report/words.h"
+#include "planted.h"
+
+namespace pinion::harness {
+namespace {
+
+using testing::HasSubstr;
+
+// The values of `key` over all rows of a chart.
+std::multiset<std::string> Texts(const Chart& chart, const char* key) {
+  std::multiset<std::string> texts;
+  for (const Json& row : chart.values.array()) texts.insert(row.Find(key)->string());
+  return texts;
+}
+
+TEST(Charts, EachHasItsSpecificationAndConclusion) {
+  const PageParts parts = ReadPageParts(FindPageParts().value()).value();
+  std::set<std::string> seen;
+  for (const Results& results : {PlantedResults(), ManyResults(40)})
+    for (const Chart& chart : ChartsOf(results)) {
+      EXPECT_TRUE(parts.specs.count(chart.name)) << chart.name;
+      EXPECT_FALSE(chart.title.empty()) << chart.name;
+      EXPECT_TRUE(chart.conclusion.ends_with('.')) << chart.name << ": " << chart.conclusion;
+      seen.insert(chart.name);
+    }
+  for (const auto& [name, spec] : parts.specs)
+    EXPECT_TRUE(seen.count(name)) << "no test draws " << name;
+}
+
+TEST(Charts, AreLeftOutWhereThereIsNothingToDraw) {
+  EXPECT_TRUE(ChartsOf(FailedResults()).empty());
+  for (const Chart& chart : ChartsOf(SingleResult())) {
+    EXPECT_NE(chart.name, "paired");
+    EXPECT_NE(chart.name, "importance");
+    EXPECT_NE(chart.name, "scaling");
+  }
+}
+
+TEST(FrontierChart, MarksWhatNothingBeats) {
+  const Chart chart = FrontierChart(PlantedResults());
+  ASSERT_EQ(chart.values.array().size(), 6u);  // 3 measured, 2 concurrencies
+  for (const Json& row : chart.values.array())
+    EXPECT_EQ(row.Find("front")->boolean(), row.Find("role")->string() == "recommended");
+  EXPECT_THAT(chart.conclusion, HasSubstr("1 of 3 configurations touch the Pareto front"));
+  EXPECT_THAT(chart.conclusion, HasSubstr("threads_bind=0-1, isa=avx2 with 8 clients"));
+}
+
+TEST(FrontierChart, DrawsTheTellingOnesOfMany) {
+  const Chart chart = FrontierChart(ManyResults(300));
+  EXPECT_LE(chart.values.array().size(), 4 * kChartCandidates);
+  EXPECT_TRUE(Texts(chart, "role").count("default"));
+  EXPECT_TRUE(Texts(chart, "role").count("recommended"));
+  EXPECT_THAT(chart.conclusion, HasSubstr("Drawn: the front and the 24 best"));
+}
+
+TEST(BindingChart, ShowsTheBestOfACell) {
+  const Chart chart = BindingChart(PlantedResults());
+  ASSERT_EQ(chart.values.array().size(), 3u);
+  EXPECT_EQ(Texts(chart, "text"), (std::multiset<std::string>{"+42.0 %", "-17.0 %", "defaults"}));
+  EXPECT_THAT(chart.conclusion, HasSubstr("0-1 with 2 threads leads (+42.0 %)"));
+}
+
+TEST(ScalingChart, ComparesWithTheFewestThreads) {
+  const Chart chart = ScalingChart(PlantedResults());
+  ASSERT_EQ(chart.values.array().size(), 2u);
+  EXPECT_EQ(chart.conclusion, "2 threads give 1.42 times what 1 gives: an efficiency of 71 %.");
+}
+
+TEST(ImportanceChart, OrdersSettingsByWhatTheyChange) {
+  const Chart chart = ImportanceChart(PlantedResults());
+  // avx2 was measured with threads_bind=0-1 alone: both get its 42 %; nobind makes the other end.
+  EXPECT_THAT(chart.conclusion, HasSubstr("threads_bind matters most for balanced"));
+  EXPECT_NEAR(chart.values.array()[0].Find("percent")->number(), (1.42 / 0.83 - 1) * 100, 1e-6);
+}
+
+TEST(PairedChart, CountsTheRoundsThatWereAhead) {
+  EXPECT_THAT(PairedChart(PlantedResults()).conclusion,
+              HasSubstr("threads_bind=0-1, isa=avx2 was ahead in 6 of 6"));
+}
+
+TEST(DriftChart, CountsWhatWasDisturbed) {
+  EXPECT_THAT(DriftChart(PlantedResults()).conclusion, HasSubstr("1 of 6 were disturbed"));
+}
+
+TEST(PlacementChart, TellsWhoComputesWhere) {
+  Results results = PlantedResults();
+  results.machine.Set("nodes",
+                      *Json::Parse(R"([{"id":0,"cpu_list":"0-1"},{"id":1,"cpu_list":"2-3"}])"));
+  results.budget.Set("cpus", std::vector<int>{0, 1, 2});
+  const Chart chart = PlacementChart(results);
+  EXPECT_EQ(Texts(chart, "who"),
+            (std::multiset<std::string>{"idle", "not allowed", "rank 0", "rank 0"}));
+  EXPECT_THAT(chart.conclusion, HasSubstr("2 of 4 CPUs compute, on 2 NUMA nodes"));
+}
+
+TEST(LaunchForms, NameProfileProgramAndCpus) {
+  const Results results = PlantedResults();
+  std::map<std::string, std::string> forms;
+  for (const LaunchForm& form : LaunchForms(results, results.verdicts[0], "/out/x"))
+    forms[form.title] = form.text;
+  EXPECT_THAT(forms["Pinion"], HasSubstr("build/pinion launch /out/x/profiles/throughput.json"));
+  EXPECT_THAT(forms["vLLM"], HasSubstr("VLLM_CPU_OMP_THREADS_BIND=0-1"));
+  EXPECT_THAT(forms["systemd unit"], HasSubstr("AllowedCPUs=0-1\n"));
+  EXPECT_THAT(forms["systemd unit"],
+              HasSubstr("/build/pinion launch /out/x/profiles/throughput.json"));
+  EXPECT_THAT(forms["Container"], HasSubstr("--cpuset-cpus=0-1 --memory=4g"));
+  EXPECT_THAT(forms["Slurm job"], HasSubstr("#SBATCH --cpus-per-task=2 --mem=4G"));
+  EXPECT_TRUE(LaunchForms(FailedResults(), FailedResults().verdicts[0], "/out/x").empty());
+}
+
+TEST(RunnerUpWords, SayWhyItLost) {
+  Results results = PlantedResults();
+  EXPECT_EQ(RunnerUp(results, results.verdicts[0], Objective::kThroughput),
+            "Runner-up: the defaults, 29.6 % behind.");
+  results.verdicts[0].tied = {0};
+  EXPECT_THAT(RunnerUp(results, results.verdicts[0], Objective::kThroughput),
+              HasSubstr("not told apart"));
+  EXPECT_EQ(Costs(results.candidates[1]), "2 threads, 2.9 GiB of memory at the peak");
+}
+
+}  // namespace
+}  // namespace pinion::harness
