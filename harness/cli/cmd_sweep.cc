@@ -18,6 +18,8 @@
 #include "harness/sweep/load.h"
 #include "harness/sweep/summary.h"
 #include "harness/sweep/sweep.h"
+#include "harness/watch/server.h"
+#include "harness/watch/watched.h"
 
 namespace pinion::harness {
 namespace {
@@ -29,6 +31,8 @@ struct SweepFlags {
   std::optional<std::string> budget;
   std::optional<int> prompt_len, output_len, num_prompts, rounds;
   std::optional<std::vector<int>> concurrency;
+  std::vector<uint16_t> watch;  // one port; 0: any
+  bool watched = false;
 };
 
 volatile sig_atomic_t stop_requested = 0;
@@ -134,10 +138,17 @@ Status RunSweepCommand(const SweepFlags& flags) {
   request.binary = SelfPath();
   request.interrupted = [] { return stop_requested != 0; };
   SweepEnd end = SweepEnd::kInterrupted;
+  std::unique_ptr<WatchServer> server;
+  if (flags.watched) {
+    PINION_ASSIGN(server,
+                  WatchServer::Start(asked.folder, flags.watch.empty() ? 0 : flags.watch.front()));
+    std::cerr << "watch it at http://127.0.0.1:" << server->port() << "/" << std::endl;
+  }
   {
-    TerminalProgress progress;
+    WatchedProgress progress(asked.folder, server.get());
     PINION_ASSIGN(end, RunSweep(request, progress));
   }
+  if (server) server->Tell(end == SweepEnd::kInterrupted ? "interrupted" : "finished", true);
   PINION_ASSIGN(const Results results, LoadResults(asked.folder));
   const Status written = WriteOutputs(results, asked.folder);
   std::cout << (flags.json ? ResultsJson(results, asked.folder).Dump(2) + "\n"
@@ -172,8 +183,15 @@ void AddSweep(CLI::App& app, int& exit_code) {
       ->delimiter(',');
   command->add_option("--num-prompts", flags->num_prompts, "requests of the offline batch");
   command->add_option("--rounds", flags->rounds, "each measures every candidate once");
+  auto* watch = command
+                    ->add_option("--watch", flags->watch,
+                                 "show the report in a browser while it fills up, on this port of "
+                                 "127.0.0.1 (default: any free one)")
+                    ->expected(0, 1)
+                    ->type_name("[PORT]");
   command->add_flag("--json", flags->json, "results.json on standard output");
-  command->callback([flags, &exit_code] {
+  command->callback([flags, watch, &exit_code] {
+    flags->watched = watch->count() > 0;
     const Status done = RunSweepCommand(*flags);
     exit_code = done ? 0 : Report(done.error());
   });

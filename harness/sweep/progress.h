@@ -32,9 +32,9 @@ class TerminalProgress : public Progress {
   void Begin(const ProgressLine& line) override;
   void End(const ProgressLine& line, bool ok, const std::string& what) override;
   void Note(const std::string& text) override;
+  void Clear();  // takes the line that is written over off the screen
 
  private:
-  void Clear();
   bool overwrite_;      // standard error is a terminal
   bool shown_ = false;  // a line is there that the next one replaces
 };

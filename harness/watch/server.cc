@@ -1,0 +1,127 @@
+#include "harness/watch/server.h"
+
+#include <signal.h>
+
+#include <atomic>
+#include <list>
+#include <thread>
+
+#include "engine/base/strings.h"
+#include "engine/serve/http.h"
+#include "harness/report/page.h"
+#include "harness/report/write.h"
+#include "harness/sweep/load.h"
+
+namespace pinion::harness {
+namespace {
+
+// One server-sent event: the page's parts, its charts and a line of text.
+Result<std::string> News(const std::string& folder, const PageParts& parts,
+                         const std::string& state, bool finished) {
+  PINION_ASSIGN(const Results results, LoadResults(folder));
+  Json sections = Json::MakeObject();
+  for (const auto& [name, markup] : PageSections(results, folder)) sections.Set(name, markup);
+  Json news = PageCharts(results, parts);
+  news.Set("sections", std::move(sections));
+  news.Set("state", state);
+  news.Set("finished", finished);
+  return "data: " + news.Dump() + "\n\n";
+}
+
+class Server final : public WatchServer {
+ public:
+  explicit Server(const std::string& folder) : folder_(folder) {}
+
+  Status Listen(uint16_t port) {
+    PINION_ASSIGN(const std::string place, FindPageParts());
+    PINION_ASSIGN(parts_, ReadPageParts(place));
+    HttpOptions options;
+    options.port = port;
+    options.max_connections = 64;
+    PINION_ASSIGN(http_, HttpServer::Listen(options, [this](HttpRequest request, auto reply) {
+                    Answer(request, std::move(reply));
+                  }));
+    // The sweep's thread takes the signals.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::thread([this] { http_->Run(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return {};
+  }
+
+  ~Server() override {
+    if (!thread_.joinable()) return;
+    http_->Post([this] {
+      for (const auto& watcher : watchers_) watcher->End();
+      http_->Drain(1);
+    });
+    thread_.join();
+  }
+
+  uint16_t port() const override { return http_->port(); }
+
+  void Tell(const std::string& state, bool finished) override {
+    if (watching_ == 0) {
+      http_->Post([this, state, finished] { Remember(state, finished); });
+      return;
+    }
+    auto news = News(folder_, parts_, state, finished);
+    if (!news) return;  // the store is busy: the next trial brings news again
+    http_->Post([this, state, finished, text = std::move(*news)] {
+      Remember(state, finished);
+      for (const auto& watcher : watchers_) watcher->Write(text);
+    });
+  }
+
+ private:
+  // What follows runs on the server's thread.
+  void Remember(const std::string& state, bool finished) {
+    state_ = state;
+    finished_ = finished;
+  }
+
+  void Answer(const HttpRequest& request, std::shared_ptr<HttpReply> reply) {
+    constexpr const char* kText = "text/plain; charset=utf-8";
+    if (request.method != "GET") return reply->Send(405, kText, "only GET is answered here\n");
+    if (request.path == "/events") return Follow(std::move(reply));
+    const bool page = request.path == "/", json = request.path == "/results.json";
+    if (!page && !json) return reply->Send(404, kText, "there are /, /events and /results.json\n");
+    const auto results = LoadResults(folder_);
+    auto body = !results ? Result<std::string>(Unexpected(results.error()))
+                : page   ? ReportPage(*results, folder_, parts_, true)
+                         : ReportText(*results, folder_, "json");
+    if (!body) return reply->Send(503, kText, body.error().message + "\n");
+    reply->Send(200, page ? "text/html; charset=utf-8" : "application/json", std::move(*body));
+  }
+
+  void Follow(std::shared_ptr<HttpReply> reply) {
+    reply->Begin("text/event-stream");
+    if (const auto news = News(folder_, parts_, state_, finished_)) reply->Write(*news);
+    watchers_.push_back(reply);
+    ++watching_;
+    reply->OnGone([this, gone = reply.get()] {
+      watchers_.remove_if([&](const auto& watcher) { return watcher.get() == gone; });
+      watching_ = static_cast<int>(watchers_.size());
+    });
+  }
+
+  const std::string folder_;
+  PageParts parts_;
+  std::unique_ptr<HttpServer> http_;
+  std::list<std::shared_ptr<HttpReply>> watchers_;
+  std::string state_ = "the first trial runs";
+  bool finished_ = false;
+  std::atomic<int> watching_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<WatchServer>> WatchServer::Start(const std::string& folder, uint16_t port) {
+  auto server = std::make_unique<Server>(folder);
+  PINION_TRY(server->Listen(port));
+  return server;
+}
+
+}  // namespace pinion::harness

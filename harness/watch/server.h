@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "engine/base/result.h"
+
+namespace pinion::harness {
+
+// The report of a running sweep for browsers on this machine: GET / is the page, GET /events its
+// parts as server-sent events, GET /results.json the figures so far. Listens on the loopback
+// address alone and answers nothing else. Has a thread of its own, which sleeps while nobody asks.
+class WatchServer {
+ public:
+  // `port` 0: any free one. Errors name the port.
+  static Result<std::unique_ptr<WatchServer>> Start(const std::string& folder, uint16_t port);
+  virtual ~WatchServer() = default;  // lets browsers take what they were sent, for up to 1 s
+
+  virtual uint16_t port() const = 0;
+
+  // Sends every watching browser what the store holds now; `state` is one line of text for its
+  // head. Reads the store only where somebody watches, and never waits for a browser. `finished`:
+  // there will be no more.
+  virtual void Tell(const std::string& state, bool finished) = 0;
+};
+
+}  // namespace pinion::harness

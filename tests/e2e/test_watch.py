@@ -1,0 +1,95 @@
+"""pinion sweep --watch: the report while it fills up."""
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+
+import pytest
+
+DEFINITION = {
+    "space": {"threads_bind": ["auto", "nobind"]},
+    "workload": {"prompt_len": 8, "output_len": 4, "concurrency": [1], "num_prompts": 2},
+    "objectives": ["throughput"], "rounds": 3, "budget": "60s", "seed": 1,
+}
+
+
+@pytest.fixture
+def watched(binary, tmp_path):
+    """A sweep that runs, and where it can be watched."""
+    definition = tmp_path / "definition.json"
+    definition.write_text(json.dumps(DEFINITION))
+    sweep = subprocess.Popen([binary, "sweep", "preset:tiny", "--def", definition, "--out", tmp_path / "out",
+                              "--watch"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE, text=True)
+    line = sweep.stderr.readline()
+    yield sweep, re.search(r"http://127\.0\.0\.1:(\d+)/", line).group(0)
+    sweep.kill()
+    sweep.wait()
+    sweep.stderr.close()
+
+
+def news_of(url):
+    """Every piece of news until the server ends the stream."""
+    with urllib.request.urlopen(url + "events", timeout=60) as stream:
+        assert stream.headers["Content-Type"] == "text/event-stream"
+        for line in stream:
+            if line.startswith(b"data: "):
+                yield json.loads(line[6:])
+
+
+def test_news_come_until_the_sweep_is_done(watched):
+    sweep, url = watched
+    sweep.stderr.readline()  # a trial has ended: there is a store
+    seen = list(news_of(url))
+    assert len(seen) > 3
+    assert [one["finished"] for one in seen] == [False] * (len(seen) - 1) + [True]
+    assert "round" in seen[1]["state"]
+    assert "the defaults" in seen[-1]["sections"]["candidates"]
+    assert sweep.wait(timeout=60) == 0
+
+
+def test_it_serves_the_page_and_the_figures_and_nothing_else(watched):
+    sweep, url = watched
+    sweep.stderr.readline()
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        page = answer.read().decode()
+    assert "connect-src 'self'" in page and 'data-live="true"' in page
+    with urllib.request.urlopen(url + "results.json", timeout=20) as answer:
+        assert json.load(answer)["model"] == "preset:tiny"
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(url + "results.db", timeout=20)
+    with pytest.raises(urllib.error.HTTPError, match="405"):
+        urllib.request.urlopen(url, data=b"x", timeout=20)
+
+
+def test_a_port_that_is_taken_is_named(pinion, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = pinion("sweep", "preset:tiny", "--out", tmp_path / "out", "--watch", port)
+    assert done.returncode == 1
+    assert str(port) in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_page_fills_up_in_a_browser(watched):
+    playwright = pytest.importorskip("playwright.sync_api")
+    if not shutil.which("chromium"):
+        pytest.skip("chromium is not installed")
+    sweep, url = watched
+    sweep.stderr.readline()
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"),
+                                         args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page()
+        wrong = []
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.goto(url)
+        page.wait_for_function("() => document.getElementById('live').textContent == 'finished'", timeout=60000)
+        assert page.locator("table.candidates tbody tr").count() == 2
+        assert page.locator("#filter").count() == 1
+        assert wrong == []
+        browser.close()
