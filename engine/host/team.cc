@@ -14,6 +14,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/strings.h"
+#include "engine/base/trace.h"
 #include "engine/host/affinity.h"
 
 namespace pinion {
@@ -36,6 +37,12 @@ void AwaitChange(const std::atomic<uint32_t>& word, uint32_t old, int spins) {
     _mm_pause();
   }
   word.wait(old, std::memory_order_acquire);
+}
+
+void NameForTrace(const Worker& worker) {
+  thread_local bool named = false;
+  if (!std::exchange(named, true))
+    trace::NameThread(StrCat("rank ", worker.rank, " thread ", worker.thread));
 }
 
 // Order of memory: Run writes body_, then bumps epoch_ (release); leaders read it (acquire) and
@@ -130,6 +137,7 @@ void OmpRanks::Enter(int rank) {
     if (!pinned) Note(pinned.error());
     return;
   }
+  if (trace::on()) NameForTrace(worker);
   (*body_)(worker);  // even where a CPU has gone offline since: slower is better than stopped
 }
 
@@ -216,6 +224,7 @@ Status CheckPlan(const Plan& plan) {
 }  // namespace
 
 void SpinBarrier::Wait() {
+  const TraceSpan span("barrier");
   // No thread can pass twice without this one, so the phase read here is the one that ends.
   const uint32_t phase = phase_.load(std::memory_order_relaxed);
   // acq_rel: everyone's writes flow through this counter to the last, who publishes them all.

@@ -6,6 +6,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/strings.h"
+#include "engine/base/trace.h"
 #include "engine/model/attend.h"
 #include "engine/model/forward.h"
 #include "engine/model/kv_cache.h"
@@ -74,6 +75,16 @@ class ShardedDecoder : public Decoder {
   void Forward(const StepBatch& batch, const LogitsSink& sink) override {
     CHECK(batch.tokens.size() <= model_.options.max_rows) << batch.tokens.size();
     CHECK(!model_.caches.empty()) << "AllocateKv comes first";
+    Plan(batch);
+    ranks_.Run([&](const Worker& worker) {
+      const TraceSpan span("forward", "rows", batch.tokens.size());
+      RunForward(model_, worker, batch, sink);
+    });
+  }
+
+ private:
+  void Plan(const StepBatch& batch) {
+    const TraceSpan span("plan");
     for (size_t rank = 0; rank < model_.workspaces.size(); ++rank) {
       Workspace& w = model_.workspaces[rank];
       w.plans.Build(batch, model_.weights[rank].shard,
@@ -84,10 +95,8 @@ class ShardedDecoder : public Decoder {
       for (int layer = 0; layer < model_.spec.layers; ++layer)
         w.next_item[static_cast<size_t>(layer)].store(0, std::memory_order_relaxed);
     }
-    ranks_.Run([&](const Worker& worker) { RunForward(model_, worker, batch, sink); });
   }
 
- private:
   Ranks& ranks_;
   std::shared_ptr<const TensorSource> source_;
   Pages logits_;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/base/trace.h"
 #include "engine/model/attend.h"
 
 namespace pinion {
@@ -43,6 +44,7 @@ class ForwardPass {
 
   // ---- Embedding and rotary angles: each thread its own rows.
   void Embed() {
+    const TraceSpan span("embed");
     const auto [begin, end] = OwnRows();
     size_t slice = 0;
     for (size_t row = begin; row < end; ++row) {
@@ -84,25 +86,27 @@ class ForwardPass {
     if (index > 0) AddMlp(weights_.layers[index - 1]);
     NormRows(layer.attention_norm, layer.attention_norm_bias);
     worker_.TeamBarrier();
-    Project(layer.qkv, w_.normed, w_.qkv, w_.qkv_stride);
+    Project("qkv", layer.qkv, w_.normed, w_.qkv, w_.qkv_stride);
     worker_.TeamBarrier();
     RotateAndStore(layer, index);
     worker_.TeamBarrier();
     AttendLayer(index);
     worker_.TeamBarrier();
-    Project(layer.o, w_.attended, w_.attention_partial, w_.hidden_stride);
+    Project("o", layer.o, w_.attended, w_.attention_partial, w_.hidden_stride);
     worker_.GlobalBarrier();
     AddAttention(layer);
     NormRows(layer.mlp_norm, layer.mlp_norm_bias);
     worker_.TeamBarrier();
     RunMlpIn(layer);
     worker_.TeamBarrier();
-    Project(layer.down, w_.mlp, w_.mlp_partial, w_.hidden_stride);
+    Project("down", layer.down, w_.mlp, w_.mlp_partial, w_.hidden_stride);
     worker_.GlobalBarrier();
   }
 
   // dst[rows][...] = x * matrix^T for this thread's column blocks.
-  void Project(const PackedMatrix& matrix, const std::byte* x, float* dst, size_t stride) {
+  void Project(const char* name, const PackedMatrix& matrix, const std::byte* x, float* dst,
+               size_t stride) {
+    const TraceSpan span(name);
     const auto [begin, end] = BlocksOf(worker_, matrix);
     if (begin == end) return;
     kernels::Gemm(table_, matrix.dtype,
@@ -111,6 +115,7 @@ class ForwardPass {
   }
 
   void NormRows(const float* weight, const float* bias) {
+    const TraceSpan span("norm");
     const size_t row_bytes = w_.normed_stride * kernels::SizeOf(activation_);
     const auto [begin, end] = OwnRows();
     for (size_t row = begin; row < end; ++row)
@@ -129,6 +134,7 @@ class ForwardPass {
   // partial buffer lies behind the other buffer's barrier. A rank whose share is empty has written
   // nothing and is left out.
   void AddReduced(float* Workspace::*partial, Range Shard::*share, const float* bias) {
+    const TraceSpan span("add");
     const auto [begin, end] = OwnRows();
     for (size_t row = begin; row < end; ++row) {
       float* residual = w_.residual + row * hidden_;
@@ -149,6 +155,7 @@ class ForwardPass {
   // Adds the bias, rotates queries and keys, and writes keys and values to the cache; work is cut
   // into (row, head) pairs so that one row keeps every thread busy.
   void RotateAndStore(const LayerWeights& layer, size_t index) {
+    const TraceSpan span("rotary+store");
     const size_t q_heads = weights_.shard.q_heads.size(), kv_heads = weights_.shard.kv_heads.size();
     const size_t units = q_heads + kv_heads;
     const auto [begin, end] = worker_.Slice(rows_ * units);
@@ -180,6 +187,7 @@ class ForwardPass {
   }
 
   void AttendLayer(size_t layer) {
+    const TraceSpan span("attention", "layer", layer);
     Attend({.table = table_,
             .batch = batch_,
             .shard = weights_.shard,
@@ -202,6 +210,7 @@ class ForwardPass {
   // The input projection goes through a tile of one (plain) or two (gated) blocks, which is
   // activated while it is in cache: the wide float32 result never reaches memory.
   void RunMlpIn(const LayerWeights& layer) {
+    const TraceSpan span("mlp_in");
     const bool gated = spec_.mlp == MlpKind::kSiluGated;
     const size_t unit = gated ? 2 : 1;
     const PackedMatrix& matrix = layer.mlp_in;
@@ -237,17 +246,22 @@ class ForwardPass {
       const size_t count = std::min(kLogitChunk, batch_.logit_rows.size() - first);
       NormWanted(first, count);
       worker_.TeamBarrier();
-      const PackedMatrix& head = weights_.head;
-      const auto [begin, end] = BlocksOf(worker_, head);
-      if (begin < end)
-        kernels::Gemm(table_, head.dtype,
-                      GemmArgs{w_.normed, head.block(begin),
-                               model_.logits + weights_.shard.vocabulary.begin + begin * kBlockN,
-                               count, head.k_padded(), end - begin, model_.logits_stride});
+      RunHead(count);
       worker_.GlobalBarrier();
       if (worker_.rank == 0) sink(worker_, first, count, model_.logits, model_.logits_stride);
       worker_.GlobalBarrier();
     }
+  }
+
+  void RunHead(size_t rows) {
+    const TraceSpan span("head", "rows", rows);
+    const PackedMatrix& head = weights_.head;
+    const auto [begin, end] = BlocksOf(worker_, head);
+    if (begin == end) return;
+    kernels::Gemm(table_, head.dtype,
+                  GemmArgs{w_.normed, head.block(begin),
+                           model_.logits + weights_.shard.vocabulary.begin + begin * kBlockN, rows,
+                           head.k_padded(), end - begin, model_.logits_stride});
   }
 
   void NormWanted(size_t first, size_t count) {

@@ -7,6 +7,7 @@
 #include "engine/base/check.h"
 #include "engine/base/clock.h"
 #include "engine/base/strings.h"
+#include "engine/base/trace.h"
 #include "engine/run/start.h"
 #include "engine/sample/random.h"
 
@@ -64,6 +65,9 @@ class EngineLoop : public Engine {
         return Fail(ErrorCode::kUsage, StrCat("prompt token ", id, " is outside the vocabulary of ",
                                               vocabulary, " tokens"));
     PINION_TRY(Validate(request.params));
+    const auto unknown = FindUnknownId(request.params, static_cast<size_t>(vocabulary));
+    if (unknown)
+      return Fail(ErrorCode::kUsage, Describe(*unknown, static_cast<size_t>(vocabulary)));
     auto sequence = std::make_unique<Sequence>();
     sequence->id = request.id;
     sequence->prompt_tokens = request.prompt_ids.size();
@@ -85,11 +89,11 @@ class EngineLoop : public Engine {
   }
 
   void Step(std::vector<TokenEvent>& events) override {
+    const TraceSpan span("step", "number", steps_);
     for (TokenEvent& event : aborted_) events.push_back(std::move(event));
     aborted_.clear();
-    const std::vector<Slice>& slices = scheduler_.Schedule();
+    const std::vector<Slice>& slices = Schedule();
     if (slices.empty()) return;
-    FillBatch(slices);
     model_.decoder->Forward(
         batch_, [this](const Worker& worker, size_t first, size_t count, float* logits,
                        size_t stride) { Consume(worker, first, count, logits, stride); });
@@ -112,6 +116,13 @@ class EngineLoop : public Engine {
     const Sequence& sequence = *slice.sequence;
     if (!sequence.score) return slice.count - (slice.samples ? 1 : 0);
     return sequence.scored > slice.first ? sequence.scored - slice.first : 0;
+  }
+
+  const std::vector<Slice>& Schedule() {
+    const TraceSpan span("schedule");
+    const std::vector<Slice>& slices = scheduler_.Schedule();
+    FillBatch(slices);
+    return slices;
   }
 
   void FillBatch(const std::vector<Slice>& slices) {
@@ -138,6 +149,7 @@ class EngineLoop : public Engine {
   // Sampling is shared by the threads of rank 0; scores are handed on by the calling thread alone,
   // in order of position.
   void Consume(const Worker& worker, size_t first, size_t count, float* logits, size_t stride) {
+    const TraceSpan span("sample");
     const auto vocabulary = static_cast<size_t>(model_.files.spec.vocabulary);
     for (size_t i = 0; i < count; ++i) {
       LogitUse& use = uses_[first + i];
@@ -153,6 +165,7 @@ class EngineLoop : public Engine {
 
   // Slices belong to live sequences only until Commit: events are begun before and ended after it.
   void Commit(const std::vector<Slice>& slices, std::vector<TokenEvent>& events) {
+    const TraceSpan span("commit");
     const int64_t now = NowNs();
     std::vector<int32_t> sampled;
     std::vector<Sequence*> emitting;

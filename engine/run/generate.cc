@@ -6,6 +6,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/strings.h"
+#include "engine/base/trace.h"
 
 namespace pinion {
 namespace {
@@ -14,22 +15,26 @@ namespace {
 class Batch {
  public:
   Batch(Engine& engine, const Tokenizer* tokenizer, const std::vector<Prompt>& prompts,
-        const OnText& on_text)
+        const GenerateHooks& hooks)
       : engine_(engine),
         tokenizer_(tokenizer),
         prompts_(prompts),
-        on_text_(on_text),
+        hooks_(hooks),
         results_(prompts.size()),
         wishes_(prompts.size()) {}
 
   std::vector<Generation> Run(const SamplingParams& params) {
     for (size_t i = 0; i < prompts_.size(); ++i)
-      if (auto added = Submit(i, params); !added) results_[i].error = std::move(added);
+      if (auto added = Submit(i, params); !added) {
+        results_[i].error = std::move(added);
+        Done(i);
+      }
     std::vector<TokenEvent> events;
     while (!engine_.idle()) {
       events.clear();
       engine_.Step(events);
-      for (TokenEvent& event : events) Take(event);
+      TakeAll(events);
+      if (hooks_.on_step) hooks_.on_step(tokens_);
     }
     return std::move(results_);
   }
@@ -57,6 +62,11 @@ class Batch {
     return engine_.Add({index, prompt.ids, params, false});
   }
 
+  void TakeAll(std::vector<TokenEvent>& events) {
+    const TraceSpan span("detokenise", "events", events.size());
+    for (TokenEvent& event : events) Take(event);
+  }
+
   void Take(TokenEvent& event) {
     Generation& result = results_[event.request];
     if (result.finish != FinishReason::kNone) return;  // the abort of one that a stop string ended
@@ -65,33 +75,42 @@ class Batch {
     auto& text = wish.text;
     if (event.has_token) {
       result.output_ids.push_back(event.token.id);
+      ++tokens_;
       const bool stops = event.finish == FinishReason::kStop;
       if (text && (!stops || wish.stop_token_text)) Emit(event.request, text->Push(event.token.id));
       if (wish.logprobs) result.tokens.push_back(std::move(event.token));
       if (text && text->stopped()) {
         result.finish = FinishReason::kStop;
         engine_.Abort(event.request);
+        Done(event.request);
         return;
       }
     }
     if (event.finish == FinishReason::kNone) return;
     result.finish = event.finish;
-    if (!text) return;
-    Emit(event.request, text->Finish());
-    result.text = text->whole();
+    if (text) {
+      Emit(event.request, text->Finish());
+      result.text = text->whole();
+    }
+    Done(event.request);
+  }
+
+  void Done(size_t index) {
+    if (hooks_.on_done) hooks_.on_done(index, results_[index]);
   }
 
   void Emit(size_t index, const std::string& text) {
     results_[index].text += text;
-    if (on_text_ && !text.empty()) on_text_(index, text);
+    if (hooks_.on_text && !text.empty()) hooks_.on_text(index, text);
   }
 
   Engine& engine_;
   const Tokenizer* tokenizer_;
   const std::vector<Prompt>& prompts_;
-  const OnText& on_text_;
+  const GenerateHooks& hooks_;
   std::vector<Generation> results_;
   std::vector<Wish> wishes_;
+  uint64_t tokens_ = 0;
 };
 
 Json LogprobsOf(const std::vector<SampledToken>& tokens) {
@@ -112,9 +131,9 @@ Json LogprobsOf(const std::vector<SampledToken>& tokens) {
 
 std::vector<Generation> Generate(Engine& engine, const Tokenizer* tokenizer,
                                  const std::vector<Prompt>& prompts, const SamplingParams& params,
-                                 const OnText& on_text) {
+                                 const GenerateHooks& hooks) {
   CHECK(engine.idle()) << "request ids would collide";
-  return Batch(engine, tokenizer, prompts, on_text).Run(params);
+  return Batch(engine, tokenizer, prompts, hooks).Run(params);
 }
 
 Json ToJson(const Prompt& prompt, const Generation& generation) {

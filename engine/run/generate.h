@@ -24,14 +24,21 @@ struct Generation {
   std::vector<SampledToken> tokens;  // with log-probabilities, where params.logprobs >= 0
 };
 
-// Called with text of prompt `index` as it becomes final.
-using OnText = std::function<void(size_t index, std::string_view text)>;
+// What a caller hears while the batch runs; each may be left out.
+struct GenerateHooks {
+  // Text of prompt `index` as it becomes final.
+  std::function<void(size_t index, std::string_view text)> on_text;
+  // All of prompt `index`, once: what was refused first, then in the order in which they end.
+  std::function<void(size_t index, const Generation&)> on_done;
+  // After every step: the tokens that all prompts together have yielded.
+  std::function<void(uint64_t tokens)> on_step;
+};
 
 // Runs all prompts to their end, batched as the scheduler sees fit; results in input order. Keys of
 // a prompt's line beat `params`. `tokenizer` may be null: no text, and stop strings are refused.
 std::vector<Generation> Generate(Engine& engine, const Tokenizer* tokenizer,
                                  const std::vector<Prompt>& prompts, const SamplingParams& params,
-                                 const OnText& on_text = {});
+                                 const GenerateHooks& hooks = {});
 
 // {"prompt_ids","output_ids","text","finish_reason","cached_tokens"[,"logprobs"]} or {"error"}.
 Json ToJson(const Prompt& prompt, const Generation& generation);

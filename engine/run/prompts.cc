@@ -1,6 +1,8 @@
 #include "engine/run/prompts.h"
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <iostream>
 #include <iterator>
 #include <limits>
@@ -99,6 +101,25 @@ Status WriteJsonLines(const std::string& path, const std::vector<Json>& lines) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
     return Fail(ErrorCode::kIo, "cannot write to standard output");
   return {};
+}
+
+Result<JsonLinesFile> JsonLinesFile::Create(const std::string& path) {
+  JsonLinesFile file;
+  file.path_ = path;
+  file.file_.reset(path == "-" ? stdout : std::fopen(path.c_str(), "we"));
+  if (!file.file_)
+    return Fail(ErrorCode::kIo, StrCat("cannot create '", path, "': ", std::strerror(errno)));
+  return file;
+}
+
+Status JsonLinesFile::Append(const Json& line) {
+  const std::string text = line.Dump() + "\n";
+  if (std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size() &&
+      std::fflush(file_.get()) == 0)
+    return {};
+  return Fail(ErrorCode::kIo, path_ == "-"
+                                  ? std::string("cannot write to standard output")
+                                  : StrCat("cannot write '", path_, "': ", std::strerror(errno)));
 }
 
 Result<std::vector<Prompt>> EncodePrompts(std::vector<Json> lines, const Tokenizer* tokenizer) {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,23 @@ struct Prompt {
 Result<std::vector<Json>> ReadJsonLines(const std::string& path);
 // Writes '-' to standard output.
 Status WriteJsonLines(const std::string& path, const std::vector<Json>& lines);
+
+// A JSONL file that grows line by line, so that what is finished is there whatever happens to the
+// rest. '-': standard output.
+class JsonLinesFile {
+ public:
+  static Result<JsonLinesFile> Create(const std::string& path);
+  Status Append(const Json& line);  // complete and handed to the system when it returns
+
+ private:
+  struct Closer {
+    void operator()(std::FILE* file) const {
+      if (file != stdout) std::fclose(file);
+    }
+  };
+  std::string path_;
+  std::unique_ptr<std::FILE, Closer> file_;
+};
 
 // {"text"}, {"input_ids"} or {"messages"} (with "tools", "kwargs") -> ids, in input order. Chat
 // templates are rendered in a helper process, so call this before Engine::Start.

@@ -174,6 +174,19 @@ Status Validate(const SamplingParams& params) {
   return ValidateLists(params);
 }
 
+std::optional<UnknownId> FindUnknownId(const SamplingParams& params, size_t vocabulary) {
+  const auto unknown = [&](int32_t id) { return static_cast<size_t>(id) >= vocabulary; };
+  for (const int32_t id : params.stop_token_ids)
+    if (unknown(id)) return UnknownId{"stop_token_ids", id};
+  for (const auto& [id, bias] : params.logit_bias)
+    if (unknown(id)) return UnknownId{"logit_bias", id};
+  return {};
+}
+
+std::string Describe(const UnknownId& unknown, size_t vocabulary) {
+  return StrCat("'", unknown.field, "' names token ", unknown.id, ", want ids below ", vocabulary);
+}
+
 Status ReadSamplingParams(const Json& object, SamplingParams& params) {
   if (!object.is_object())
     return Fail(ErrorCode::kUsage,

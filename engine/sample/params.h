@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -34,6 +35,16 @@ struct SamplingParams {
 
 // One sentence for the first value out of range; ErrorCode::kUsage.
 Status Validate(const SamplingParams& params);
+
+// An id that `params` names and a vocabulary of this size does not hold: the sampler takes ids on
+// trust. `field` is its API name.
+struct UnknownId {
+  const char* field;
+  int32_t id;
+};
+std::optional<UnknownId> FindUnknownId(const SamplingParams& params, size_t vocabulary);
+// "'logit_bias' names token 200000, want ids below 151936".
+std::string Describe(const UnknownId& unknown, size_t vocabulary);
 
 // Overwrites the fields that `object` names by their API names ("temperature", "top_p", "stop" as
 // string or list, ...); keys it does not know are left to the caller.

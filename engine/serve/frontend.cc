@@ -8,6 +8,7 @@
 
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
+#include "engine/base/trace.h"
 
 namespace pinion {
 namespace {
@@ -92,6 +93,7 @@ const std::map<std::string, Frontend::Endpoint, std::less<>>& Frontend::Endpoint
 }
 
 void Frontend::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+  const TraceSpan span("request");
   const auto found = Endpoints().find(request.path);
   if (found == Endpoints().end()) {
     if (IsSleepMode(request.path))
@@ -247,6 +249,7 @@ ApiResult<std::vector<int32_t>> Frontend::EncodePrompt(const Prompt& prompt,
 
 ApiResult<std::vector<std::vector<int32_t>>> Frontend::Encode(
     const GenerationRequest& request) const {
+  const TraceSpan span("tokenise");
   std::vector<std::vector<int32_t>> all;
   if (request.chat) {
     PINION_ASSIGN(std::string text, Render(request.conversation));
@@ -258,17 +261,10 @@ ApiResult<std::vector<std::vector<int32_t>>> Frontend::Encode(
   return all;
 }
 
-// The sampler takes these on trust.
 ApiResult<void> Frontend::CheckTokenIds(const SamplingParams& params) const {
-  const auto check = [&](const char* name, int32_t id) -> ApiResult<void> {
-    if (static_cast<size_t>(id) < model_.vocabulary) return {};
-    return Unexpected(ApiError{
-        400, StrCat("'", name, "' names token ", id, ", want ids below ", model_.vocabulary), name,
-        ""});
-  };
-  for (const int32_t id : params.stop_token_ids) PINION_TRY(check("stop_token_ids", id));
-  for (const auto& [id, bias] : params.logit_bias) PINION_TRY(check("logit_bias", id));
-  return {};
+  const auto unknown = FindUnknownId(params, model_.vocabulary);
+  if (!unknown) return {};
+  return Unexpected(ApiError{400, Describe(*unknown, model_.vocabulary), unknown->field, ""});
 }
 
 // Sets max_tokens where the client left it open, and refuses what exceeds the model's length.
@@ -344,6 +340,7 @@ void Frontend::Cancel(const std::shared_ptr<Generation>& generation) {
 
 void Frontend::OnMessage(LinkMessage message) {
   if (const auto* batch = std::get_if<EventsMessage>(&message)) {
+    const TraceSpan span("answer", "events", batch->events.size());
     for (const TokenEvent& event : batch->events) OnEvent(event);
     stats_ = batch->stats;
     metrics_.SetEngine(stats_);

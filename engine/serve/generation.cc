@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/base/trace.h"
+
 namespace pinion {
 namespace {
 
@@ -70,6 +72,7 @@ Generation::Next Generation::OnEvent(size_t index, const TokenEvent& event) {
 }
 
 void Generation::TakeToken(Choice& choice, const TokenEvent& event) {
+  const TraceSpan span("detokenise");
   Time(choice, event);
   ++choice.output_tokens;
   choice.cached_tokens = event.cached_tokens;

@@ -16,6 +16,7 @@
 #include "engine/base/log.h"
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
+#include "engine/base/trace.h"
 #include "engine/host/binding.h"
 #include "engine/model/model.h"
 #include "engine/run/start.h"
@@ -97,13 +98,15 @@ std::string Describe(const Process::Exit& exit, const std::string& last_line) {
 // The engine process and its log.
 struct EngineProcess {
   // `link_fd` becomes the child's end of the link and is closed here.
-  static Result<EngineProcess> Start(const EngineOptions& options, int link_fd) {
+  static Result<EngineProcess> Start(const ServeOptions& options, int link_fd) {
     int log[2];
     if (pipe2(log, O_CLOEXEC) != 0)
       return Fail(ErrorCode::kIo, StrCat("cannot make a pipe: ", std::strerror(errno)));
     auto tail = std::make_unique<LogTail>(log[0]);
     Process::Options start;
-    start.arguments = {SelfPath(), "engine-worker", "--options", ToJson(options).Dump()};
+    start.arguments = {SelfPath(), "engine-worker", "--options", ToJson(options.engine).Dump()};
+    if (!options.trace.empty())
+      start.arguments.insert(start.arguments.end(), {"--trace", options.trace});
     start.pass_fds = {{link_fd, 3}};
     start.stderr_fd = log[1];
     auto process = Process::Start(start);
@@ -139,7 +142,7 @@ class Serving {
         *server_, ends.first,
         EngineLink::Callbacks{[this](LinkMessage message) { OnMessage(std::move(message)); },
                               [this](const std::string& why) { OnEngineGone(why); }});
-    PINION_ASSIGN(auto started, EngineProcess::Start(options_.engine, ends.second));
+    PINION_ASSIGN(auto started, EngineProcess::Start(options_, ends.second));
     engine_.emplace(std::move(started));
     server_->WatchReadable(engine_->log->fd(), [this] { return engine_->log->Read(); });
     return {};
@@ -167,7 +170,7 @@ class Serving {
     chat_.reset();
     if (engine_->process.running() && draining_ && !hurried_) {
       link_.reset();  // the engine ends at the end of the file
-      engine_->process.Wait(2);
+      engine_->process.Wait(trace::on() ? kTraceSeconds : 2);
     }
     engine_->process.Stop(0);
     engine_->log->Read();
@@ -176,6 +179,8 @@ class Serving {
   }
 
  private:
+  static constexpr double kTraceSeconds = 30;  // for the engine to write its part
+
   std::string Url() const { return StrCat("http://", options_.host, ":", server_->port()); }
 
   void OnMessage(LinkMessage message) {
@@ -235,6 +240,7 @@ class Serving {
 Result<int> RunServer(const ServeOptions& options) {
   // A chat helper or a log reader that has gone is an error where it is written to, not our end.
   signal(SIGPIPE, SIG_IGN);
+  if (!options.trace.empty()) PINION_TRY(trace::Begin(options.trace, "front end"));
   PINION_ASSIGN(const Plan plan, PlanHere(options.engine));
   PINION_TRY(
       FindModel(options.engine.model));  // a wrong name is better said before anything starts

@@ -13,6 +13,7 @@ struct ServeOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8000;           // 0: any free one
   std::string served_model_name;  // empty: the model as it was asked for
+  std::string trace;              // file that both processes write their spans to; empty: none
   double drain_seconds = 30;      // how long live requests may go on after SIGTERM
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/base/log.h"
+#include "engine/base/trace.h"
 
 namespace pinion {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 // Applies everything that has arrived; returns how many messages that was, nullopt where the link
 // is closed or broken.
 std::optional<size_t> TakeMessages(Engine& engine, LinkSocket& link) {
+  const TraceSpan span("receive");
   const bool open = link.Receive();
   for (size_t taken = 0;; ++taken) {
     auto message = link.Next();
@@ -31,6 +33,11 @@ std::optional<size_t> TakeMessages(Engine& engine, LinkSocket& link) {
       engine.Abort(abort->id);
     }
   }
+}
+
+bool SendEvents(const EventsMessage& batch, LinkSocket& link) {
+  const TraceSpan span("send", "events", batch.events.size());
+  return link.Send(batch);
 }
 
 // Waits until the link has something to read or, where something is unsent, takes more.
@@ -53,7 +60,7 @@ void ServeLink(Engine& engine, LinkSocket& link) {
     batch.events.clear();
     engine.Step(batch.events);
     batch.stats = engine.stats();
-    if (!link.Send(batch)) return;
+    if (!SendEvents(batch, link)) return;
   }
 }
 

@@ -7,11 +7,16 @@
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <mutex>
+#include <optional>
 
 #include "engine/base/clock.h"
 #include "engine/base/strings.h"
+#include "engine/base/trace.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/engine_flags.h"
+#include "harness/cli/interruption.h"
+#include "harness/cli/trace_flag.h"
 #include "harness/trial/bench.h"
 #include "harness/trial/limits.h"
 #include "harness/trial/trial.h"
@@ -25,6 +30,7 @@ struct BenchFlags {
   BenchPlan plan;
   std::optional<int> batch;
   std::optional<std::string> slo_ttft, slo_tpot, slo_e2el;
+  std::string trace;
   bool json = false;
 };
 
@@ -48,28 +54,67 @@ Result<BenchPlan> PlanOf(const BenchFlags& flags, const EngineOptions& options) 
   return plan;
 }
 
-Result<BenchResult> Bench(const BenchFlags& flags) {
+// What has been measured so far; told by the engine's thread, asked by the one that an interruption
+// runs on.
+class Rounds {
+ public:
+  Rounds(int planned, bool json)
+      : planned_(planned), json_(json), show_(isatty(STDERR_FILENO) != 0) {}
+
+  void Take(const BenchResult& so_far) {
+    const std::lock_guard lock(mutex_);
+    so_far_ = so_far;
+    const int round = so_far.plan.rounds;
+    if (show_)
+      std::fprintf(stderr, "\rround %d of %d%s", round, planned_,
+                   round == planned_ ? "\r\033[K" : "");
+  }
+
+  std::string LastWords() {
+    const std::lock_guard lock(mutex_);
+    if (show_) std::fputs("\r\033[K", stderr);
+    if (!so_far_) return "no round had been measured yet";
+    Print(*so_far_);
+    return StrCat("what is printed is of ", so_far_->plan.rounds, " of ", planned_, " rounds");
+  }
+
+  void Print(const BenchResult& result) const {
+    std::cout << (json_ ? ToJson(result).Dump(2) + "\n" : Render(result)) << std::flush;
+  }
+
+ private:
+  const int planned_;
+  const bool json_, show_;
+  std::mutex mutex_;
+  std::optional<BenchResult> so_far_;
+};
+
+Status Bench(const BenchFlags& flags) {
   PINION_ASSIGN(const EngineOptions options, flags.engine.Resolve());
   PINION_ASSIGN(const BenchPlan plan, PlanOf(flags, options));
-  PINION_ASSIGN(const std::unique_ptr<Engine> engine, Engine::Start(options));
-  const bool show = isatty(STDERR_FILENO) != 0;
-  const auto progress = [&](int round) {
-    if (show)
-      std::fprintf(stderr, "\rround %d of %d%s", round, plan.rounds,
-                   round == plan.rounds ? "\r\033[K" : "");
-  };
-  const auto ceilings = StartCeilings(*engine);
-  PINION_ASSIGN(BenchResult result,
-                RunBench(*engine, options, plan, progress, ceilings ? ceilings->get() : nullptr));
-  if (!ceilings) result.no_limits_because = ceilings.error().message;
-  return result;
+  if (!flags.trace.empty()) PINION_TRY(trace::Begin(flags.trace, "bench"));
+  Rounds rounds(plan.rounds, flags.json);
+  BenchResult result;
+  {
+    const Interruption interruption([&] { return rounds.LastWords(); });
+    PINION_ASSIGN(const std::unique_ptr<Engine> engine, Engine::Start(options));
+    const auto ceilings = StartCeilings(*engine);
+    const std::string no_limits_because = ceilings ? "" : ceilings.error().message;
+    const auto take = [&](BenchResult so_far) {
+      so_far.no_limits_because = no_limits_because;
+      rounds.Take(so_far);
+    };
+    PINION_ASSIGN(result,
+                  RunBench(*engine, options, plan, take, ceilings ? ceilings->get() : nullptr));
+    result.no_limits_because = no_limits_because;
+  }
+  rounds.Print(result);
+  return {};
 }
 
 int RunBenchCommand(const BenchFlags& flags) {
-  const Result<BenchResult> result = Bench(flags);
-  if (!result) return Report(result.error());
-  std::cout << (flags.json ? ToJson(*result).Dump(2) + "\n" : Render(*result)) << std::flush;
-  return std::cout ? 0 : Report({ErrorCode::kIo, "cannot write the result to standard output"});
+  const Status done = Bench(flags);
+  return done ? 0 : Report(done.error());
 }
 
 Result<TrialResult> Trial(int64_t start_ns) {
@@ -119,6 +164,7 @@ void AddBench(CLI::App& app, int& exit_code) {
   command->add_option("--slo-tpot", flags->slo_tpot, "serving: limit for goodput");
   command->add_option("--slo-e2el", flags->slo_e2el, "serving: limit for goodput");
   command->add_flag("--json", flags->json, "JSON on standard output");
+  AddTraceFlag(*command, flags->trace);
   command->callback([flags, &exit_code] { exit_code = RunBenchCommand(*flags); });
   AddTrial(app, exit_code);
 }

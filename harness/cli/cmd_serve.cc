@@ -2,10 +2,12 @@
 #include <string>
 
 #include "engine/base/strings.h"
+#include "engine/base/trace.h"
 #include "engine/serve/server.h"
 #include "engine/serve/worker.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/engine_flags.h"
+#include "harness/cli/trace_flag.h"
 
 namespace pinion::harness {
 namespace {
@@ -27,8 +29,13 @@ int RunServe(const ServeFlags& flags) {
   return exit_code ? *exit_code : Report(exit_code.error());
 }
 
-int RunWorker(const std::string& text) {
-  auto json = Json::Parse(text);
+struct WorkerFlags {
+  std::string options, trace;
+};
+
+int RunWorker(const WorkerFlags& flags) {
+  if (!flags.trace.empty()) trace::Join(flags.trace, "engine");
+  auto json = Json::Parse(flags.options);
   if (!json) return Report(std::move(json).error().In("--options"));
   EngineOptions options;
   if (auto read = FromJson(*json, options); !read)
@@ -50,12 +57,14 @@ void AddServe(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   serve->add_option("--served-model-name", flags->options.served_model_name,
                     "name that clients use (default: MODEL)");
+  AddTraceFlag(*serve, flags->options.trace);
   serve->callback([flags, &exit_code] { exit_code = RunServe(*flags); });
 
-  auto text = std::make_shared<std::string>();
+  auto worker_flags = std::make_shared<WorkerFlags>();
   auto* worker = app.add_subcommand("engine-worker", "The engine process of `serve`")->group("");
-  worker->add_option("--options", *text, "engine options as JSON")->required();
-  worker->callback([text, &exit_code] { exit_code = RunWorker(*text); });
+  worker->add_option("--options", worker_flags->options, "engine options as JSON")->required();
+  worker->add_option("--trace", worker_flags->trace, "file to add spans to");
+  worker->callback([worker_flags, &exit_code] { exit_code = RunWorker(*worker_flags); });
 }
 
 }  // namespace pinion::harness

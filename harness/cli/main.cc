@@ -2,10 +2,12 @@
 
 #include <cctype>
 #include <cstdio>
+#include <iostream>
 #include <string>
 #include <vector>
 
 #include "engine/base/strings.h"
+#include "engine/base/trace.h"
 #include "harness/cli/commands.h"
 
 namespace pinion::harness {
@@ -76,12 +78,14 @@ int Main(int argc, char** argv) {
   try {
     app.parse(RewriteArguments(argc, argv));
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
-    return Report(Describe(app, error, argc, argv));
+    if (error.get_exit_code() != 0) return Report(Describe(app, error, argc, argv));
+    app.exit(error);  // --help and --version
   }
+  if (const Status traced = trace::End(); !traced) exit_code = Report(traced.error());
   // A full disk shows only when the last of the output leaves the buffer; a command that failed
   // has said why already.
-  if ((std::fflush(stdout) != 0 || std::ferror(stdout)) && exit_code == 0)
+  std::cout.flush();
+  if ((!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout)) && exit_code == 0)
     return Report({ErrorCode::kIo, "cannot write to standard output"});
   return exit_code;
 }

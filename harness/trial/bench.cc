@@ -4,6 +4,7 @@
 #include <map>
 
 #include "engine/base/strings.h"
+#include "engine/base/trace.h"
 #include "harness/trial/conditions.h"
 #include "harness/trial/limits.h"
 #include "harness/trial/load.h"
@@ -71,6 +72,7 @@ class LimitTaker {
 
  private:
   void Probe() {
+    const TraceSpan span("probe");
     last_ = probe_->Measure();
     reads_.push_back(last_.read_bytes_per_s);
     flops_.push_back(last_.flops_per_s);
@@ -121,6 +123,15 @@ Status CheckAtLeast(const char* flag, int value, int low) {
   return Fail(ErrorCode::kUsage, StrCat(flag, " is ", value, ", want ", low, " or more"));
 }
 
+// Sums up the rounds so far.
+void Fill(const Values& values, const LimitTaker& limits, BenchResult& result) {
+  result.rows.clear();
+  for (const std::string& metric : LinesOf(result.plan.mode))
+    if (const auto found = values.find(metric); found != values.end())
+      result.rows.push_back({metric, EstimateMedian(found->second), {}, {}});
+  limits.Fill(result);
+}
+
 }  // namespace
 
 const char* Name(BenchMode mode) {
@@ -151,7 +162,7 @@ const Estimate* BenchResult::Find(const std::string& metric) const {
 }
 
 Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const BenchPlan& plan,
-                             const std::function<void(int round)>& progress,
+                             const std::function<void(const BenchResult& so_far)>& progress,
                              CeilingProbe* ceilings) {
   PINION_TRY(Validate(plan));
   LoadPlan warm_up = PlanOf(engine, plan, 0);
@@ -161,25 +172,24 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
   Values values;
   const uint64_t peak_bytes = PeakRssBytes();
   LimitTaker limits(ceilings, plan);
+  BenchResult result;
+  result.engine = engine.info();
+  result.model = options.model;
+  result.config = ToJson(options);
+  result.plan = plan;
   const Conditions before = Conditions::Now();
   for (int round = 1; round <= plan.rounds; ++round) {
+    const TraceSpan span("round", "number", static_cast<int64_t>(round));
     engine.DropPrefixCache();
     PINION_ASSIGN(const LoadResult load, RunLoad(engine, PlanOf(engine, plan, round)));
     Take(plan, load, values);
     limits.Take(load, values);
-    progress(round);
+    result.plan.rounds = round;
+    result.suspect = Disturbances(before, Conditions::Now(), engine.info().threads);
+    result.peak_rss_bytes = PeakOfEngine(peak_bytes, ceilings);
+    Fill(values, limits, result);
+    progress(result);
   }
-  BenchResult result;
-  result.suspect = Disturbances(before, Conditions::Now(), engine.info().threads);
-  result.plan = plan;
-  result.engine = engine.info();
-  result.model = options.model;
-  result.config = ToJson(options);
-  result.peak_rss_bytes = PeakOfEngine(peak_bytes, ceilings);
-  for (const std::string& metric : LinesOf(plan.mode))
-    if (const auto found = values.find(metric); found != values.end())
-      result.rows.push_back({metric, EstimateMedian(found->second), {}, {}});
-  limits.Fill(result);
   return result;
 }
 

@@ -61,10 +61,11 @@ struct BenchResult {
   const Estimate* Find(const std::string& metric) const;
 };
 
-// One warm-up load, then `rounds` measured ones. `progress` is told after each. `ceilings`, where
+// One warm-up load, then `rounds` measured ones. After each, `progress` is given the result so far:
+// its plan has as many rounds as it holds. `ceilings`, where
 // given, is measured before, between and after the rounds; its memory does not count into the peak.
 Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const BenchPlan& plan,
-                             const std::function<void(int round)>& progress,
+                             const std::function<void(const BenchResult& so_far)>& progress,
                              CeilingProbe* ceilings = nullptr);
 
 // {"prefill_tokens_per_s":{"median","low","high"},"decode_tokens_per_s":{...},"load_s",

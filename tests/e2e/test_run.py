@@ -169,3 +169,18 @@ def test_bad_usage_gets_one_clear_sentence(pinion, data, arguments, code, words)
     for word in words:
         assert word in done.stderr
     assert "check failed" not in done.stderr
+
+
+def test_refuses_a_bias_for_a_token_that_does_not_exist(pinion, data, tmp_path):
+    lines = [{"text": "x", "logit_bias": {"999999": 1}}, {"text": "x"}]
+    output = tmp_path / "out.jsonl"
+    done = pinion("run", data / MODEL, "--input", write_lines(tmp_path / "in.jsonl", lines),
+                  "--output", output)
+    assert done.returncode == 1
+    refused, answered = read_lines(output)
+    assert refused["error"].startswith("'logit_bias' names token 999999, want ids below ")
+    assert answered["output_ids"]
+    done = pinion("run", data / MODEL, "-p", "x", "--stop-token-ids", 999999)
+    assert done.returncode == 2
+    assert "'stop_token_ids' names token 999999" in done.stderr
+    assert "load and pack" not in done.stderr

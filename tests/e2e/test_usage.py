@@ -95,3 +95,12 @@ def test_a_full_disk_is_told_once(binary, data):
                               stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
     assert done.returncode == 1
     assert done.stderr.count("cannot write to standard output") == 1
+
+
+def test_help_on_a_full_disk_fails(binary):
+    for arguments in (["--help"], ["--version"], ["run", "--help"]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([binary, *arguments], stdout=full, stderr=subprocess.PIPE,
+                                  text=True, timeout=60)
+        assert done.returncode == 1, arguments
+        assert done.stderr.count("cannot write to standard output") == 1

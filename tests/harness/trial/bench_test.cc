@@ -24,7 +24,7 @@ BenchPlan SmallPlan(BenchMode mode) {
 BenchResult Measured(FakeEngine& engine, const BenchPlan& plan) {
   EngineOptions options;
   options.model = "preset:tiny";
-  auto result = RunBench(engine, options, plan, [](int) {});
+  auto result = RunBench(engine, options, plan, [](const BenchResult&) {});
   EXPECT_TRUE(result) << result.error().message;
   return *result;
 }
@@ -62,7 +62,7 @@ BenchResult MeasuredBeside(FakeCeilings& ceilings, const BenchPlan& plan) {
   EngineOptions options;
   options.model = "preset:tiny";
   auto result = RunBench(
-      engine, options, plan, [](int) {}, &ceilings);
+      engine, options, plan, [](const BenchResult&) {}, &ceilings);
   EXPECT_TRUE(result) << result.error().message;
   return *result;
 }

@@ -1,0 +1,15 @@
+#include "harness/cli/trace_flag.h"
+
+#include "engine/base/strings.h"
+#include "engine/base/trace.h"
+
+namespace pinion::harness {
+
+void AddTraceFlag(CLI::App& command, std::string& path) {
+  command.add_option("--trace", path,
+                     StrCat("file for a time line of every thread, to open in chrome://tracing or "
+                            "ui.perfetto.dev; at most ",
+                            trace::kSpansPerThread, " spans a thread"));
+}
+
+}  // namespace pinion::harness

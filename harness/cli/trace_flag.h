@@ -1,0 +1,12 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace pinion::harness {
+
+// --trace FILE, for every command that computes; `path` stays empty where it is absent. The command
+// begins the trace, `main` ends it.
+void AddTraceFlag(CLI::App& command, std::string& path);
+
+}  // namespace pinion::harness

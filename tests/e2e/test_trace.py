@@ -1,0 +1,144 @@
+"""`--trace FILE`, and what Ctrl-C leaves behind."""
+
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+
+MODEL = "models/tiny-trained"
+PARTS = {"schedule", "commit", "forward", "embed", "norm", "qkv", "rotary+store", "attention", "o",
+         "mlp_in", "down", "head", "sample", "barrier"}
+
+
+def spans_of(path):
+    """{(pid, tid): [(begin, end, name)]} of a trace, in the order of the file."""
+    rows = {}
+    for event in json.loads(path.read_text())["traceEvents"]:
+        if event["ph"] == "X":
+            row = rows.setdefault((event["pid"], event["tid"]), [])
+            row.append((event["ts"], event["ts"] + event["dur"], event["name"]))
+    return rows
+
+
+def check_nesting(spans):
+    """Every span ends within the one that encloses its beginning."""
+    open_ends = []
+    for begin, end, name in spans:
+        while open_ends and open_ends[-1] <= begin:
+            open_ends.pop()
+        assert not open_ends or end <= open_ends[-1] + 0.001, name
+        open_ends.append(end)
+
+
+def headings(path, kind):
+    return {event["args"]["name"] for event in json.loads(path.read_text())["traceEvents"]
+            if event["name"] == kind}
+
+
+@pytest.mark.parametrize("command", [
+    ["run", "-p", "Once upon a time", "--max-tokens", 4],
+    ["bench", "--prompt-len", 8, "--output-len", 4, "--rounds", 1],
+])
+def test_traces_every_part_of_a_step_on_every_thread(pinion, data, tmp_path, command):
+    path = tmp_path / "trace.json"
+    done = pinion(command[0], data / MODEL, *command[1:], "--trace", path, "--kv-cache-space",
+                  "64MiB", "-tp", 2, "--threads-bind", "nobind", env={"OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    rows = spans_of(path)
+    for spans in rows.values():
+        check_nesting(spans)
+    assert headings(path, "thread_name") == {"rank 0 thread 0", "rank 1 thread 0"}
+    names = [{name for _, _, name in spans} for spans in rows.values()]
+    assert PARTS <= set.union(*names)
+    computing = [each for each in names if "forward" in each]
+    assert len(computing) == 2
+    assert all(PARTS - {"schedule", "commit", "sample"} <= each for each in computing)
+
+
+def test_serve_traces_both_of_its_processes(start_server, data, tmp_path):
+    path = tmp_path / "trace.json"
+    server = start_server(data / MODEL, "--trace", path, "--kv-cache-space", "64MiB")
+    server.post("/v1/completions", {"model": str(data / MODEL), "prompt": "Once", "max_tokens": 4})
+    assert server.stop() == 0
+    assert headings(path, "process_name") == {"engine", "front end"}
+    rows = spans_of(path)
+    for spans in rows.values():
+        check_nesting(spans)
+    names = {name for spans in rows.values() for _, _, name in spans}
+    assert PARTS | {"receive", "send", "request", "tokenise", "detokenise"} <= names
+
+
+@pytest.mark.parametrize("command", [["run", "-p", "x"], ["bench"], ["serve"]])
+def test_refuses_a_trace_that_cannot_be_written_before_it_loads(pinion, data, tmp_path, command):
+    done = pinion(command[0], data / MODEL, *command[1:], "--trace", tmp_path / "no" / "trace.json")
+    assert done.returncode == 1
+    assert "no/trace.json" in done.stderr and "No such file" in done.stderr
+    assert "load and pack" not in done.stderr
+
+
+def start(binary, tmp_path, *arguments):
+    """A running command and the file that its standard error goes to."""
+    log = tmp_path / "stderr"
+    with open(log, "wb") as stderr:
+        process = subprocess.Popen([str(binary), *map(str, arguments)], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=stderr, text=True)
+    return process, log
+
+
+def wait_for(condition, process):
+    for _ in range(600):
+        if condition():
+            return
+        assert process.poll() is None
+        time.sleep(0.05)
+    raise AssertionError("it has never come so far")
+
+
+def interrupt(process):
+    """Standard output of a command that Ctrl-C ends."""
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 1
+    return out
+
+
+def test_an_interrupted_bench_prints_the_rounds_it_has(binary, tmp_path):
+    trace = tmp_path / "trace.json"
+    process, log = start(binary, tmp_path, "bench", "preset:tiny", "--rounds", 100000, "--json",
+                         "--prompt-len", 8, "--output-len", 4, "--kv-cache-space", "64MiB",
+                         "--trace", trace)
+    wait_for(lambda: "ready after" in log.read_text(), process)
+    time.sleep(1)
+    out = interrupt(process)
+    words = log.read_text().splitlines()[-1]
+    if "no round" in words:  # on a very busy machine
+        assert out == ""
+    else:
+        assert f"of {json.loads(out)['plan']['rounds']} of 100000 rounds" in words
+    assert "interrupted" in words
+    for spans in spans_of(trace).values():
+        check_nesting(spans)
+
+
+def test_an_interrupted_run_leaves_its_finished_lines(binary, tmp_path):
+    lines = tmp_path / "in.jsonl"
+    prompts = [{"input_ids": [i, 5], "max_tokens": 1 if i < 3 else 2000} for i in range(6)]
+    lines.write_text("".join(json.dumps(line) + "\n" for line in prompts))
+    output = tmp_path / "out.jsonl"
+    process, log = start(binary, tmp_path, "run", "preset:tiny", "--input", lines, "--output",
+                         output, "--ignore-eos", "--max-num-seqs", 1, "--kv-cache-space", "64MiB")
+    wait_for(lambda: output.exists() and output.read_text().count("\n") >= 3, process)
+    interrupt(process)
+    out = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [line["prompt_ids"][0] for line in out] == list(range(len(out)))
+    assert f"interrupted; {len(out)} of 6 results are written to" in log.read_text()
+
+
+def test_an_interruption_while_loading_says_so(binary, tmp_path):
+    process, log = start(binary, tmp_path, "bench", "preset:llama-3.2-1b", "--kv-cache-space",
+                         "64MiB")
+    wait_for(lambda: "capacity check" in log.read_text(), process)
+    assert interrupt(process) == ""
+    assert "interrupted; no round had been measured yet" in log.read_text()
