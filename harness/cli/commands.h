@@ -11,13 +11,15 @@ namespace pinion::harness {
 // Each Add... declares one subcommand with its flags; when it is chosen, its callback runs it and
 // sets exit_code (0 done, 1 failed, 2 bad usage). One file per command: cmd_<name>.cc.
 void AddTopo(CLI::App& app, int& exit_code);
-void AddProbe(CLI::App& app, int& exit_code);  // this machine's ceilings
-void AddModel(CLI::App& app, int& exit_code);  // make, info
+void AddDoctor(CLI::App& app, int& exit_code);  // what spoils measurements here
+void AddProbe(CLI::App& app, int& exit_code);   // this machine's ceilings
+void AddModel(CLI::App& app, int& exit_code);   // make, info
 void AddRun(CLI::App& app, int& exit_code);
 void AddScore(CLI::App& app, int& exit_code);
 void AddTokenize(CLI::App& app, int& exit_code);  // and the hidden chat-helper
 void AddBench(CLI::App& app, int& exit_code);     // and the hidden trial
 void AddServe(CLI::App& app, int& exit_code);     // and the hidden engine worker
+void AddLoad(CLI::App& app, int& exit_code);      // a load generator for any server
 void AddSweep(CLI::App& app, int& exit_code);
 void AddReport(CLI::App& app, int& exit_code);  // writes a sweep's outputs again
 void AddLaunch(CLI::App& app, int& exit_code);

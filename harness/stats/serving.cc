@@ -22,9 +22,9 @@ double E2elSeconds(const RequestTrace& trace) {
 }
 
 std::optional<double> TpotSeconds(const RequestTrace& trace) {
-  if (trace.token_ns.size() < 2) return std::nullopt;
+  if (trace.token_ns.size() < 2 || trace.tokens() < 2) return std::nullopt;
   return Seconds(trace.token_ns.front(), trace.token_ns.back()) /
-         static_cast<double>(trace.token_ns.size() - 1);
+         static_cast<double>(trace.tokens() - 1);
 }
 
 bool Meets(const RequestTrace& trace, const Slo& slo) {
@@ -43,7 +43,7 @@ ServingSummary Summarise(std::span<const RequestTrace> traces, const Slo& slo) {
     CHECK(!trace.token_ns.empty());
     first_ns = std::min(first_ns, trace.sent_ns);
     last_ns = std::max(last_ns, trace.token_ns.back());
-    summary.output_tokens += trace.token_ns.size();
+    summary.output_tokens += trace.tokens();
     summary.ttft_s.push_back(TtftSeconds(trace));
     summary.e2el_s.push_back(E2elSeconds(trace));
     if (const auto tpot_s = TpotSeconds(trace)) summary.tpot_s.push_back(*tpot_s);

@@ -8,10 +8,14 @@
 
 namespace pinion::harness {
 
-// When one request was sent and when each of its tokens arrived; CLOCK_MONOTONIC.
+// When one request was sent (open loop: was due) and when each of its tokens arrived;
+// CLOCK_MONOTONIC.
 struct RequestTrace {
   int64_t sent_ns = 0;
   std::vector<int64_t> token_ns;  // ascending; at least one
+  size_t counted_tokens = 0;      // where several tokens may arrive at once; 0: one per arrival
+
+  size_t tokens() const { return counted_tokens ? counted_tokens : token_ns.size(); }
 };
 
 // Limits that a request must meet to count as good; unset: no limit.

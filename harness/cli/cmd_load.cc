@@ -1,0 +1,239 @@
+// `pinion load`: a load generator for any server that speaks OpenAI's API. Exit 0 done, 1 where a
+// request failed or nothing was measured, 2 bad usage.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include "engine/base/file.h"
+#include "engine/base/strings.h"
+#include "harness/cli/commands.h"
+#include "harness/trial/server_load.h"
+
+namespace pinion::harness {
+namespace {
+
+struct LoadFlags {
+  std::string url, workload = "chat", endpoint = "completions", ramp = "linear", save;
+  std::optional<std::string> prompt_len, output_len, duration, timeout, cpus, extra_body;
+  std::optional<std::string> slo_ttft, slo_tpot, slo_e2el;
+  std::vector<std::string> goodput;
+  std::optional<double> ramp_from, ramp_to;
+  std::optional<int> shared_prefix, prefixes, turns, max_concurrency;
+  bool obey_eos = false, json = false, detailed = false;
+  ServerLoad load;
+};
+
+volatile sig_atomic_t stop_requested = 0;
+
+// The first Ctrl-C ends the load and reports what there is; a second one ends it at once.
+void CatchSignals() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { stop_requested = 1; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+Status ReadDuration(const std::optional<std::string>& text, const char* flag,
+                    std::optional<double>& seconds) {
+  if (!text) return {};
+  PINION_ASSIGN(seconds, ParseDuration(*text, flag));
+  return {};
+}
+
+// vLLM's "--goodput ttft:500 tpot:50", in milliseconds.
+Status ReadGoodput(const std::vector<std::string>& texts, Slo& slo) {
+  for (const std::string& text : texts) {
+    const std::vector<std::string> parts = Split(text, ':');
+    std::optional<double>* limit = parts[0] == "ttft"   ? &slo.ttft_s
+                                   : parts[0] == "tpot" ? &slo.tpot_s
+                                   : parts[0] == "e2el" ? &slo.e2el_s
+                                                        : nullptr;
+    const auto ms = parts.size() == 2 ? ParseDouble(parts[1], "--goodput")
+                                      : Result<double>(Unexpected(Error{}));
+    if (!limit || !ms || !(*ms > 0))
+      return Fail(ErrorCode::kUsage, StrCat("--goodput '", text, "' is no limit: give ttft:MS, ",
+                                            "tpot:MS or e2el:MS, as ttft:500 tpot:50"));
+    *limit = *ms / 1e3;
+  }
+  return {};
+}
+
+Status ReadShape(const LoadFlags& flags, WorkloadShape& shape) {
+  PINION_ASSIGN(shape, FindWorkload(flags.workload));
+  if (flags.prompt_len) {
+    PINION_ASSIGN(shape.prompt, ParseLengths(*flags.prompt_len, "--prompt-len"));
+  }
+  if (flags.output_len) {
+    PINION_ASSIGN(shape.output, ParseLengths(*flags.output_len, "--output-len"));
+  }
+  shape.shared_prefix = flags.shared_prefix.value_or(shape.shared_prefix);
+  shape.prefixes = flags.prefixes.value_or(shape.prefixes);
+  shape.turns = flags.turns.value_or(shape.turns);
+  return {};
+}
+
+Status ReadRamp(const LoadFlags& flags, ServerLoad& load) {
+  if (!flags.ramp_from && !flags.ramp_to) return {};
+  if (!flags.ramp_from || !flags.ramp_to)
+    return Fail(ErrorCode::kUsage, "a ramp needs both --ramp-up-start-rps and --ramp-up-end-rps");
+  load.ramp = Ramp{flags.ramp == "exponential", *flags.ramp_from, *flags.ramp_to};
+  return {};
+}
+
+Result<ServerLoad> LoadFrom(const LoadFlags& flags) {
+  ServerLoad load = flags.load;
+  PINION_ASSIGN(load.endpoint, ParseEndpoint(flags.endpoint));
+  PINION_TRY(ReadShape(flags, load.shape));
+  PINION_TRY(ReadRamp(flags, load));
+  if (flags.output_len) load.output = load.shape.output;
+  if (!load.dataset.empty() && !flags.turns) load.shape.turns = 1;
+  const int clients = flags.workload == "batch" ? static_cast<int>(load.num_prompts) : 8;
+  load.max_concurrency = flags.max_concurrency.value_or(load.open_loop() ? 0 : clients);
+  PINION_TRY(ReadDuration(flags.duration, "--duration", load.duration_s));
+  std::optional<double> timeout_s;
+  PINION_TRY(ReadDuration(flags.timeout, "--timeout", timeout_s));
+  load.timeout_s = timeout_s.value_or(load.timeout_s);
+  PINION_TRY(ReadDuration(flags.slo_ttft, "--slo-ttft", load.slo.ttft_s));
+  PINION_TRY(ReadDuration(flags.slo_tpot, "--slo-tpot", load.slo.tpot_s));
+  PINION_TRY(ReadDuration(flags.slo_e2el, "--slo-e2el", load.slo.e2el_s));
+  PINION_TRY(ReadGoodput(flags.goodput, load.slo));
+  load.ignore_eos = !flags.obey_eos;
+  if (flags.cpus) {
+    PINION_ASSIGN(load.cpus, ParseCpuList(*flags.cpus));
+  }
+  if (flags.extra_body) {
+    PINION_ASSIGN(load.extra_body, Json::Parse(*flags.extra_body));
+    if (!load.extra_body.is_object())
+      return Fail(ErrorCode::kUsage, "--extra-body must be a JSON object, as {\"top_k\":1}");
+  }
+  if (const char* key = std::getenv("OPENAI_API_KEY")) load.api_key = key;
+  return load;
+}
+
+LoadHooks Hooks(const ServerLoad& load) {
+  LoadHooks hooks;
+  hooks.interrupted = [] { return stop_requested != 0; };
+  if (isatty(STDERR_FILENO))
+    hooks.progress = [total = load.num_prompts](size_t completed, size_t failed, double elapsed_s) {
+      std::fprintf(stderr, "\r%zu of %zu complete, %zu failed, %.0f s\033[K", completed, total,
+                   failed, elapsed_s);
+    };
+  return hooks;
+}
+
+Result<bool> RunLoadCommand(const LoadFlags& flags) {
+  PINION_ASSIGN(const ServerUrl url, ParseServerUrl(flags.url));
+  PINION_ASSIGN(const ServerLoad load, LoadFrom(flags));
+  if (!flags.save.empty()) PINION_TRY(CheckWritable(flags.save));
+  CatchSignals();
+  const LoadHooks hooks = Hooks(load);
+  PINION_ASSIGN(const PreparedLoad prepared, PrepareLoad(url, load, hooks));
+  PINION_ASSIGN(const LoadReport report, SendLoad(prepared, hooks));
+  if (hooks.progress) std::fprintf(stderr, "\r\033[K");
+  const std::string json = ToJson(report, flags.detailed).Dump(2) + "\n";
+  if (!flags.save.empty()) PINION_TRY(WriteFile(flags.save, json));
+  std::cout << (flags.json ? json : Render(report)) << std::flush;
+  if (!std::cout) return Fail(ErrorCode::kIo, "cannot write the result to standard output");
+  const auto& requests = report.result.requests;
+  return !requests.empty() && std::all_of(requests.begin(), requests.end(),
+                                          [](const auto& request) { return request.complete(); });
+}
+
+void AddWhat(CLI::App& command, LoadFlags& flags) {
+  ServerLoad& load = flags.load;
+  command
+      .add_option("--workload", flags.workload,
+                  "what is asked: chat, rag (a long shared prefix), code, summarise or batch")
+      ->capture_default_str();
+  command.add_option("--prompt-len", flags.prompt_len,
+                     "tokens in: 256, lognormal:MEDIAN,SIGMA or uniform:LOW,HIGH "
+                     "(default: the workload's)");
+  command.add_option("--output-len", flags.output_len, "tokens out, in the same forms");
+  command.add_option("--shared-prefix", flags.shared_prefix,
+                     "tokens that prompts have in common at their beginning");
+  command.add_option("--prefixes", flags.prefixes, "how many different shared prefixes");
+  command.add_option("--turns", flags.turns, "questions of a conversation, one after the other");
+  command.add_option("--dataset", load.dataset, "conversations from a ShareGPT file instead")
+      ->check(CLI::ExistingFile);
+  command.add_option("--trace", load.trace, "times and lengths from a trace (JSON lines or CSV)")
+      ->check(CLI::ExistingFile);
+  command.add_option("--num-prompts", load.num_prompts, "conversations")->capture_default_str();
+  command.add_option("--seed", load.seed, "of texts, lengths and times")->capture_default_str();
+}
+
+void AddWhen(CLI::App& command, LoadFlags& flags) {
+  ServerLoad& load = flags.load;
+  command.add_option("--request-rate", load.rate,
+                     "open loop: conversations per second, any real number, as 0.05 "
+                     "(default: a closed loop)");
+  command
+      .add_option("--burstiness", load.burstiness,
+                  "of an open loop's gaps: 1 Poisson, below 1 burstier, inf even")
+      ->capture_default_str();
+  command.add_option("--ramp-up-strategy", flags.ramp, "linear or exponential")
+      ->check(CLI::IsMember({"linear", "exponential"}))
+      ->capture_default_str();
+  command.add_option("--ramp-up-start-rps", flags.ramp_from, "rate of the first request");
+  command.add_option("--ramp-up-end-rps", flags.ramp_to, "rate of the last one");
+  command.add_option("--max-concurrency", flags.max_concurrency,
+                     "closed loop: clients (default 8; workload batch: all at once); open loop: "
+                     "the most at a time");
+  command.add_option("--duration", flags.duration, "nothing is sent after this, as 60s");
+}
+
+void AddHow(CLI::App& command, LoadFlags& flags) {
+  ServerLoad& load = flags.load;
+  command.add_option("--endpoint", flags.endpoint, "completions or chat")->capture_default_str();
+  command.add_option("--model", load.model, "name in the requests (default: the server's first)");
+  command.add_option("--temperature", load.temperature, "of sampling")->capture_default_str();
+  command.add_flag("--obey-eos", flags.obey_eos,
+                   "let answers end early (default: ignore_eos, answers of the length asked for)");
+  command.add_option("--extra-body", flags.extra_body, "more fields of every request, as JSON");
+  command.add_option("--timeout", flags.timeout, "of one request (default 600s)");
+  command.add_option("--cpus", flags.cpus,
+                     "CPUs of the generator, best ones that the server does not use");
+  command.add_option("--slo-ttft", flags.slo_ttft, "limit that goodput counts, as 500ms");
+  command.add_option("--slo-tpot", flags.slo_tpot, "limit that goodput counts");
+  command.add_option("--slo-e2el", flags.slo_e2el, "limit that goodput counts");
+  command.add_option("--goodput", flags.goodput,
+                     "the same in ms as vLLM takes it: ttft:500 tpot:50");
+  command.add_option("--save", flags.save, "write the JSON to this file as well");
+  command.add_flag("--detailed", flags.detailed, "JSON: every request with all its times");
+  command.add_flag("--json", flags.json, "JSON on standard output, keys as `vllm bench serve`");
+}
+
+std::string Footer() {
+  std::string text = "The metrics:\n";
+  for (const auto& [name, formula] : LoadFormulas()) {
+    std::string label = "  " + name;
+    label.resize(26, ' ');
+    text += label + formula + "\n";
+  }
+  return text +
+         "Percentiles are given where the sample supports them: p90 from 44 samples on, p95 from "
+         "90, p99 from 459.\nOPENAI_API_KEY goes out as a bearer token.\n";
+}
+
+}  // namespace
+
+void AddLoad(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<LoadFlags>();
+  auto* command = app.add_subcommand("load", "Load any OpenAI-compatible server and measure it");
+  command->add_option("URL", flags->url, "as http://127.0.0.1:8000")->required();
+  AddWhat(*command, *flags);
+  AddWhen(*command, *flags);
+  AddHow(*command, *flags);
+  command->footer(Footer());
+  command->callback([flags, &exit_code] {
+    const Result<bool> all_complete = RunLoadCommand(*flags);
+    exit_code = all_complete ? (*all_complete ? 0 : 1) : Report(all_complete.error());
+  });
+}
+
+}  // namespace pinion::harness

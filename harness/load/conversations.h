@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "harness/load/lengths.h"
+#include "harness/load/text.h"
+
+namespace pinion::harness {
+
+// One question and how long its answer is to be.
+struct Turn {
+  std::string text;
+  int output_len = 16;  // tokens
+};
+
+// Turns that follow one another, each with everything before it as its context.
+struct Conversation {
+  std::string context;  // a system message, or the beginning of the prompt; may be empty
+  std::vector<Turn> turns;
+};
+
+// What is asked. Lengths in tokens; made-up text has the words that come to them by `scale`.
+struct WorkloadShape {
+  std::string name = "chat";
+  Lengths prompt, output;
+  int shared_prefix = 0;  // tokens before the prompt that several conversations have in common
+  int prefixes = 1;       // how many different ones
+  int turns = 1;
+  TextStyle style = TextStyle::kProse;
+};
+
+// The built-in ones:
+//   chat       lognormal prompts and answers of some 200 tokens
+//   rag        one of 4 documents of 1,500 tokens before every short question
+//   code       lognormal prompts of 600 tokens of source code, answers of 200
+//   summarise  long prompts, short answers
+//   batch      256 tokens in, 64 out, all of the same length
+// kUsage error that lists them.
+Result<WorkloadShape> FindWorkload(const std::string& name);
+const std::vector<std::string>& WorkloadNames();
+std::string Describe(const WorkloadShape& shape);
+
+// `count` conversations drawn from the seed alone: the same for every server that is asked.
+std::vector<Conversation> MakeConversations(const WorkloadShape& shape, size_t count, uint64_t seed,
+                                            const TokenScale& scale);
+
+// Conversations of a ShareGPT file, [{"conversations":[{"from":"human","value":".."},...]},...], or
+// of one such object a line: questions as they stand, each answer as long as the one in the file by
+// `scale`, or `output` where given. Those that do not begin with a question and an answer are left
+// out; the order is drawn from the seed, at most `count` are taken, at most `turns` of each. Errors
+// (kCorrupt) name the file and the line or entry.
+Result<std::vector<Conversation>> ReadShareGpt(const std::string& path, size_t count, int turns,
+                                               uint64_t seed, const std::optional<Lengths>& output,
+                                               const TokenScale& scale);
+
+// Requests as somebody recorded them.
+struct Trace {
+  std::vector<double> arrival_s;  // ascending, the first one 0
+  std::vector<int> prompt_len, output_len;
+};
+
+// A trace by what its lines look like; arrival times are seconds, or dates.
+//   JSON lines  {"timestamp": ms, "input_length": n, "output_length": n}   (Mooncake)
+//   CSV         a heading with a time (timestamp, arrival, time), a prompt length (input_length,
+//               context_tokens, request_tokens, prompt_tokens) and an answer length (output_length,
+//               generated_tokens, response_tokens, completion_tokens), in any order and case, with
+//               any of " ", "_" or nothing between the words   (Azure, BurstGPT)
+// Errors (kCorrupt) name file, line, and what was wrong with it.
+Result<Trace> ReadTrace(const std::string& path);
+
+// Made-up conversations with a trace's lengths.
+std::vector<Conversation> TraceConversations(const Trace& trace, uint64_t seed,
+                                             const TokenScale& scale);
+
+}  // namespace pinion::harness

@@ -1,0 +1,302 @@
+#include "harness/load/generator.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include "engine/base/clock.h"
+#include "engine/base/strings.h"
+#include "harness/load/sse.h"
+
+namespace pinion::harness {
+namespace {
+
+constexpr int64_t kHeartbeatNs = 10'000'000, kProgressNs = 500'000'000, kWatchNs = 50'000'000;
+
+double ThreadCpuSeconds() {
+  rusage usage = {};
+  getrusage(RUSAGE_THREAD, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// The calling thread on `cpus` for as long as this lives.
+class Pinned {
+ public:
+  Status To(const std::vector<int>& cpus) {
+    sched_getaffinity(0, sizeof before_, &before_);
+    if (cpus.empty()) return {};
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const int cpu : cpus)
+      if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(static_cast<size_t>(cpu), &set);
+    if (sched_setaffinity(0, sizeof set, &set) != 0)
+      return Fail(ErrorCode::kUsage,
+                  StrCat("cannot run the load generator on CPUs ", FormatCpuList(cpus), ": ",
+                         std::strerror(errno), "; name CPUs that this process may use"));
+    changed_ = true;
+    return {};
+  }
+  ~Pinned() {
+    if (changed_) sched_setaffinity(0, sizeof before_, &before_);
+  }
+
+  static std::vector<int> Now() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    sched_getaffinity(0, sizeof set, &set);
+    std::vector<int> cpus;
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(static_cast<size_t>(cpu), &set)) cpus.push_back(cpu);
+    return cpus;
+  }
+
+ private:
+  cpu_set_t before_ = {};
+  bool changed_ = false;
+};
+
+class Generator {
+ public:
+  Generator(const ServerLoadPlan& plan, HttpClient& client) : plan_(plan), client_(client) {}
+
+  ServerLoadResult Run() {
+    result_.open_loop = plan_.arrival_s.has_value();
+    result_.generator.cpus = Pinned::Now();
+    const double cpu_s = ThreadCpuSeconds();
+    result_.start_ns = NowNs();
+    Begin();
+    Watch();
+    Beat(result_.start_ns + kHeartbeatNs);
+    client_.Run();
+    result_.end_ns = NowNs();
+    result_.never_sent = waiting_.size();
+    GeneratorLoad& own = result_.generator;
+    own.cpu_s = ThreadCpuSeconds() - cpu_s;
+    own.cpu_share = own.cpu_s / std::max(1e-9, Elapsed());
+    for (const RequestRecord& record : result_.requests)
+      own.late_s.push_back(static_cast<double>(record.sent_ns - record.scheduled_ns) * 1e-9);
+    return std::move(result_);
+  }
+
+ private:
+  // A conversation in progress.
+  struct Talk {
+    size_t conversation = 0, turn = 0;
+    Exchanges exchanges;
+  };
+
+  double Elapsed() const { return SecondsSince(result_.start_ns); }
+  bool MayBegin() const {
+    return next_ < plan_.conversations.size() && !ending_ && Elapsed() <= plan_.stop_sending_s;
+  }
+
+  void Begin() {
+    if (!plan_.arrival_s) {
+      for (int client = 0; client < plan_.concurrency && MayBegin(); ++client)
+        Open(next_++, result_.start_ns);
+      return;
+    }
+    ScheduleArrival();
+  }
+
+  // One timer at a time: the next arrival.
+  void ScheduleArrival() {
+    if (next_ >= plan_.conversations.size() || (*plan_.arrival_s)[next_] > plan_.stop_sending_s) {
+      all_arrived_ = true;
+      return;
+    }
+    const int64_t due_ns = result_.start_ns + static_cast<int64_t>((*plan_.arrival_s)[next_] * 1e9);
+    client_.At(due_ns, [this, due_ns] {
+      if (plan_.concurrency > 0 && live_ >= static_cast<size_t>(plan_.concurrency)) {
+        waiting_.emplace_back(next_++, due_ns);
+      } else {
+        Open(next_++, due_ns);
+      }
+      ScheduleArrival();
+    });
+  }
+
+  void Open(size_t conversation, int64_t due_ns) {
+    auto talk = std::make_shared<Talk>();
+    talk->conversation = conversation;
+    talk->exchanges.context = plan_.conversations[conversation].context;
+    ++live_;
+    result_.most_at_once = std::max(result_.most_at_once, live_);
+    Send(talk, due_ns);
+  }
+
+  void Send(const std::shared_ptr<Talk>& talk, int64_t due_ns) {
+    const Turn& turn = plan_.conversations[talk->conversation].turns[talk->turn];
+    talk->exchanges.said.push_back(turn.text);
+    const size_t index = result_.requests.size();
+    RequestRecord record;
+    record.conversation = talk->conversation;
+    record.turn = talk->turn;
+    record.output_len = turn.output_len;
+    record.scheduled_ns = due_ns;
+    HttpCall call;
+    call.path = Path(plan_.style.endpoint);
+    call.body = RequestBody(plan_.style, talk->exchanges, turn.output_len);
+    call.timeout_s = plan_.timeout_s;
+    auto answer = std::make_shared<std::string>();
+    auto arrived_ns = std::make_shared<int64_t>(0);
+    auto events = std::make_shared<SseReader>([this, index, answer, arrived_ns](auto data) {
+      TakeEvent(result_.requests[index], data, *arrived_ns, *answer);
+    });
+    call.on_body = [events, arrived_ns](std::string_view bytes, int64_t now_ns) {
+      *arrived_ns = now_ns;
+      events->Feed(bytes);
+    };
+    call.on_end = [this, index, talk, answer](const HttpEnd& end) {
+      Finish(result_.requests[index], end);
+      Continue(talk, *answer, result_.requests[index]);
+    };
+    record.sent_ns = NowNs();
+    result_.requests.push_back(std::move(record));
+    client_.Start(std::move(call));
+  }
+
+  void TakeEvent(RequestRecord& record, std::string_view data, int64_t arrived_ns,
+                 std::string& answer) const {
+    if (!record.error.empty()) return;
+    auto event = ReadStreamEvent(data, plan_.style.endpoint);
+    if (!event) {
+      record.error = event.error().message;
+      return;
+    }
+    if (event->is_token) record.token_ns.push_back(arrived_ns);
+    answer += event->text;
+    if (event->prompt_tokens) record.prompt_tokens = event->prompt_tokens;
+    if (event->output_tokens) record.output_tokens = event->output_tokens;
+    if (event->cached_tokens) record.cached_tokens = event->cached_tokens;
+  }
+
+  void Finish(RequestRecord& record, const HttpEnd& end) {
+    record.ended_ns = end.ended_ns;
+    record.cut = ending_ && end.error == "cut off";
+    if (record.error.empty()) record.error = end.error;
+    if (record.error.empty() && record.token_ns.empty())
+      record.error = "the answer ended without a single token; does the server stream?";
+    ++(record.complete() ? completed_ : failed_);
+  }
+
+  // The next turn, or the next conversation.
+  void Continue(const std::shared_ptr<Talk>& talk, const std::string& answer,
+                const RequestRecord& record) {
+    const Conversation& conversation = plan_.conversations[talk->conversation];
+    const int64_t ended_ns = record.ended_ns;
+    const bool goes_on = record.complete() && talk->turn + 1 < conversation.turns.size() &&
+                         !ending_ && Elapsed() <= plan_.stop_sending_s;
+    if (goes_on) {
+      talk->exchanges.said.push_back(answer);
+      ++talk->turn;
+      return Send(talk, ended_ns);
+    }
+    --live_;
+    if (plan_.arrival_s && !waiting_.empty() && !ending_) {
+      const auto [next, due_ns] = waiting_.front();
+      waiting_.pop_front();
+      Open(next, due_ns);
+    } else if (!plan_.arrival_s && MayBegin()) {
+      Open(next_++, ended_ns);
+    }
+    if (Done()) client_.CancelTimers();
+  }
+
+  bool Done() const {
+    if (live_ > 0) return false;
+    return ending_ || (plan_.arrival_s ? all_arrived_ && waiting_.empty() : !MayBegin());
+  }
+
+  // Looks for the deadline and the person's Ctrl-C, and tells how it goes.
+  void Watch() {
+    if (Done()) return client_.CancelTimers();
+    const bool stop = plan_.interrupted();
+    if ((stop || Elapsed() >= plan_.deadline_s) && !ending_) {
+      ending_ = true;
+      result_.interrupted = stop;
+      client_.CancelTimers();
+      return client_.CutOff();
+    }
+    const int64_t now_ns = NowNs();
+    if (plan_.progress && now_ns - told_ns_ >= kProgressNs) {
+      told_ns_ = now_ns;
+      plan_.progress(completed_, failed_, Elapsed());
+    }
+    client_.At(now_ns + kWatchNs, [this] { Watch(); });
+  }
+
+  // How late this thread gets to what is due: the measurement's own error.
+  void Beat(int64_t due_ns) {
+    client_.At(due_ns, [this, due_ns] {
+      const int64_t now_ns = NowNs();
+      result_.generator.lag_s.push_back(static_cast<double>(now_ns - due_ns) * 1e-9);
+      Beat(std::max(due_ns + kHeartbeatNs, now_ns));
+    });
+  }
+
+  const ServerLoadPlan& plan_;
+  HttpClient& client_;
+  ServerLoadResult result_;
+  size_t next_ = 0, live_ = 0, completed_ = 0, failed_ = 0;
+  std::deque<std::pair<size_t, int64_t>> waiting_;  // conversation, due
+  bool all_arrived_ = false, ending_ = false;
+  int64_t told_ns_ = 0;
+};
+
+}  // namespace
+
+Result<ServerLoadResult> RunServerLoad(const ServerUrl& url, const ServerLoadPlan& plan) {
+  PINION_ASSIGN(const auto client, HttpClient::Make(url, plan.api_key));
+  Pinned pinned;
+  PINION_TRY(pinned.To(plan.cpus));
+  return Generator(plan, *client).Run();
+}
+
+Result<std::string> FindServedModel(const ServerUrl& url, const std::string& api_key) {
+  constexpr double kPatienceSeconds = 10;
+  PINION_ASSIGN(const std::string text,
+                HttpFetch(url, "GET", "/v1/models", "", kPatienceSeconds, api_key));
+  const auto json = Json::Parse(text);
+  const Json* data = json ? json->Find("data") : nullptr;
+  const Json* id = data && data->is_array() && !data->array().empty()
+                       ? data->array().front().Find("id")
+                       : nullptr;
+  if (!id || !id->is_string())
+    return Fail(ErrorCode::kFailed, StrCat(url.Text(),
+                                           "/v1/models lists no model; name it with "
+                                           "--model"));
+  return id->string();
+}
+
+Result<TokenScale> MeasureTokenScale(const ServerUrl& url, const ServerLoadPlan& plan) {
+  constexpr int kWords[] = {16, 80};
+  double tokens[2] = {0, 0};
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 2; ++i) {
+    ServerLoadPlan probe = plan;
+    probe.conversations = {{"", {{MakeText(random, kWords[i], TextStyle::kProse), 4}}}};
+    probe.arrival_s.reset();
+    probe.concurrency = 1;
+    probe.progress = nullptr;
+    PINION_ASSIGN(const ServerLoadResult result, RunServerLoad(url, probe));
+    if (result.requests.empty()) return Fail(ErrorCode::kFailed, "interrupted");
+    const RequestRecord& record = result.requests.front();
+    if (!record.complete())
+      return Fail(ErrorCode::kFailed, StrCat("the first request failed: ", record.error));
+    tokens[i] = record.prompt_tokens.value_or(0);
+  }
+  return TokenScale::From(kWords[0], tokens[0], kWords[1], tokens[1]);
+}
+
+}  // namespace pinion::harness

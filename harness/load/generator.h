@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "harness/load/conversations.h"
+#include "harness/load/http_client.h"
+#include "harness/load/openai.h"
+
+namespace pinion::harness {
+
+// A load on a server: what is asked, and when.
+struct ServerLoadPlan {
+  RequestStyle style;
+  std::string api_key;
+  std::vector<Conversation> conversations;
+  // Open loop: when each conversation begins, in seconds from the start, ascending. Unset: a closed
+  // loop, in which each of `concurrency` clients begins the next conversation when one ends.
+  std::optional<std::vector<double>> arrival_s;
+  int concurrency = 1;  // open loop: the most at a time, beyond which requests wait; 0: no limit
+  double stop_sending_s = std::numeric_limits<double>::infinity();  // nothing is begun after this
+  double deadline_s = std::numeric_limits<double>::infinity();      // what still runs is cut off
+  double timeout_s = 600;                                           // of one request
+  std::vector<int> cpus;  // where the generator itself runs; empty: as it is
+  std::function<void(size_t completed, size_t failed, double elapsed_s)>
+      progress;                                              // twice a second
+  std::function<bool()> interrupted = [] { return false; };  // asked 20 times a second
+};
+
+// One request as its client saw it; times of CLOCK_MONOTONIC.
+struct RequestRecord {
+  size_t conversation = 0, turn = 0;
+  // When it was due: its arrival in an open loop; in a closed loop, and for later turns, when the
+  // answer before it had ended.
+  int64_t scheduled_ns = 0;
+  int64_t sent_ns = 0;
+  std::vector<int64_t> token_ns;  // arrival of every event that carries part of the answer
+  int64_t ended_ns = 0;
+  int output_len = 0;                                              // asked for
+  std::optional<int> prompt_tokens, output_tokens, cached_tokens;  // as the server counted
+  std::string error;                                               // empty: complete
+  bool cut = false;  // by the deadline; `error` says so
+
+  bool complete() const { return error.empty(); }
+  // As the server counted, else the events.
+  size_t tokens() const {
+    return output_tokens ? static_cast<size_t>(*output_tokens) : token_ns.size();
+  }
+};
+
+// What the generator did to the measurement.
+struct GeneratorLoad {
+  double cpu_s = 0;            // of its thread
+  double cpu_share = 0;        // of one core, over the load
+  std::vector<double> late_s;  // per request: sent - scheduled
+  std::vector<double> lag_s;   // how late its own clock called back, every 10 ms
+  std::vector<int> cpus;       // where it was allowed to run
+};
+
+struct ServerLoadResult {
+  bool open_loop = false;
+  int64_t start_ns = 0, end_ns = 0;
+  std::vector<RequestRecord> requests;  // in order of sending
+  size_t most_at_once = 0;
+  size_t never_sent = 0;  // were due, and still waited for a place when the load ended
+  bool interrupted = false;
+  GeneratorLoad generator;
+};
+
+// Runs the load from the calling thread. A request that fails is a record with its error; an error
+// is that the load could not be run at all (unknown host, CPUs that do not exist).
+Result<ServerLoadResult> RunServerLoad(const ServerUrl& url, const ServerLoadPlan& plan);
+
+// The name of the model that the server has: the first of /v1/models.
+Result<std::string> FindServedModel(const ServerUrl& url, const std::string& api_key);
+
+// How the server counts made-up text, from two short prompts (which also warm it up). Not known
+// where its answers carry no usage. Errors: the server refuses, with its reason.
+Result<TokenScale> MeasureTokenScale(const ServerUrl& url, const ServerLoadPlan& plan);
+
+}  // namespace pinion::harness

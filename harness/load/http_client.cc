@@ -1,0 +1,255 @@
+#include "harness/load/http_client.h"
+
+#include <fcntl.h>
+
+#include <boost/asio.hpp>
+#include <boost/asio/experimental/as_tuple.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http.hpp>
+#include <chrono>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "engine/base/clock.h"
+#include "engine/base/json.h"
+#include "engine/base/strings.h"
+
+namespace pinion::harness {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr auto kAwait = asio::experimental::as_tuple(asio::use_awaitable);
+constexpr size_t kMaxErrorBytes = 4096, kChunkBytes = 64 << 10;
+
+// CLOCK_MONOTONIC is what steady_clock counts here.
+std::chrono::steady_clock::time_point TimePoint(int64_t ns) {
+  return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(ns));
+}
+
+// {"error":{"message":"..."}} or {"error":"..."} -> the message; else the text's first line.
+std::string MessageOf(const std::string& body) {
+  if (const auto json = Json::Parse(body)) {
+    const Json* error = json->Find("error");
+    const Json* message = error ? error->Find("message") : nullptr;
+    if (!message) message = json->Find("message");
+    if (!message) message = error;
+    if (message && message->is_string()) return message->string();
+  }
+  return body.substr(0, body.find('\n'));
+}
+
+struct Connection {
+  explicit Connection(asio::io_context& io) : socket(io) {}
+  tcp::socket socket;
+  boost::beast::flat_buffer buffer;
+  std::string closed_because;  // why we closed it ourselves
+  bool answered = false;       // of the current exchange: a byte has come
+  bool keep_alive = false;     // after the current exchange
+};
+
+class Client final : public HttpClient {
+ public:
+  Client(const ServerUrl& url, std::string api_key) : url_(url), api_key_(std::move(api_key)) {}
+
+  Status Resolve() {
+    error_code error;
+    tcp::resolver resolver(io_);
+    const auto found = resolver.resolve(url_.host, std::to_string(url_.port), error);
+    if (error || found.empty())
+      return Fail(ErrorCode::kNotFound, StrCat("cannot find host '", url_.host, "' of ",
+                                               url_.Text(), ": ", error.message()));
+    for (const auto& entry : found) endpoints_.push_back(entry.endpoint());
+    return {};
+  }
+
+  void Start(HttpCall call) override {
+    asio::co_spawn(io_, Exchange(std::move(call)), asio::detached);
+  }
+
+  void At(int64_t when_ns, std::function<void()> callback) override {
+    auto timer = std::make_shared<asio::steady_timer>(io_, TimePoint(when_ns));
+    timers_.insert(timer);
+    timer->async_wait([this, timer, callback = std::move(callback)](error_code error) {
+      if (timers_.erase(timer) > 0 && !error) callback();
+    });
+  }
+
+  void CutOff() override {
+    const auto open = live_;  // closing one changes the set
+    for (Connection* connection : open) Close(*connection, "cut off");
+  }
+
+  void CancelTimers() override {
+    const auto waiting = std::move(timers_);
+    timers_.clear();
+    for (const auto& timer : waiting) timer->cancel();
+  }
+
+  void Run() override {
+    io_.restart();
+    io_.run();
+  }
+
+ private:
+  static void Close(Connection& connection, std::string why) {
+    if (connection.closed_because.empty()) connection.closed_because = std::move(why);
+    error_code ignored;
+    connection.socket.close(ignored);
+  }
+
+  asio::awaitable<void> Exchange(HttpCall call) {
+    HttpEnd end;
+    asio::steady_timer deadline(io_);
+    const auto limit = std::chrono::nanoseconds(static_cast<int64_t>(call.timeout_s * 1e9));
+    deadline.expires_after(limit);
+    const auto running = std::make_shared<bool>(true);  // an expiry may be queued when it has ended
+    for (bool again = true; again;) {
+      bool reused = false;
+      auto connection = TakeIdle();
+      reused = connection != nullptr;
+      if (!connection) connection = std::make_unique<Connection>(io_);
+      live_.insert(connection.get());
+      deadline.async_wait([connection = connection.get(), running, this,
+                           limit_s = call.timeout_s](error_code error) {
+        if (!error && *running && live_.count(connection))
+          Close(*connection, StrCat("no complete answer within ", limit_s, " s"));
+      });
+      end = co_await Talk(*connection, call, reused);
+      live_.erase(connection.get());
+      // A server may close an idle connection at the moment at which it is used again.
+      again = reused && !connection->answered && connection->closed_because.empty() &&
+              !end.error.empty();
+      if (!connection->closed_because.empty()) end.error = connection->closed_because;
+      if (end.status > 0 && connection->keep_alive) idle_.push_back(std::move(connection));
+    }
+    *running = false;
+    deadline.cancel();
+    end.ended_ns = NowNs();
+    call.on_end(end);
+  }
+
+  std::unique_ptr<Connection> TakeIdle() {
+    if (idle_.empty()) return nullptr;
+    auto connection = std::move(idle_.back());
+    idle_.pop_back();
+    connection->answered = connection->keep_alive = false;
+    return connection;
+  }
+
+  asio::awaitable<HttpEnd> Talk(Connection& connection, const HttpCall& call, bool reused) {
+    HttpEnd end;
+    if (!reused) {
+      const auto [error, endpoint] =
+          co_await asio::async_connect(connection.socket, endpoints_, kAwait);
+      if (error) {
+        end.error = StrCat("cannot connect to ", url_.Text(), ": ", error.message());
+        co_return end;
+      }
+      error_code ignored;
+      connection.socket.set_option(tcp::no_delay(true), ignored);
+      fcntl(connection.socket.native_handle(), F_SETFD, FD_CLOEXEC);
+    }
+    const std::string text = HeaderOf(call) + call.body;
+    const auto [error, count] =
+        co_await asio::async_write(connection.socket, asio::buffer(text), kAwait);
+    if (error) {
+      end.error = StrCat("the connection broke while the request was sent: ", error.message());
+      co_return end;
+    }
+    co_await ReadAnswer(connection, call, end);
+    co_return end;
+  }
+
+  std::string HeaderOf(const HttpCall& call) const {
+    std::string text =
+        StrCat(call.method, " ", url_.prefix, call.path, " HTTP/1.1\r\nHost: ", url_.host, ":",
+               url_.port, "\r\nUser-Agent: pinion\r\nAccept: text/event-stream, application/json",
+               "\r\nContent-Length: ", call.body.size(), "\r\n");
+    if (!call.body.empty()) text += "Content-Type: application/json\r\n";
+    if (!api_key_.empty()) text += StrCat("Authorization: Bearer ", api_key_, "\r\n");
+    return text + "\r\n";
+  }
+
+  asio::awaitable<void> ReadAnswer(Connection& connection, const HttpCall& call, HttpEnd& end) {
+    http::response_parser<http::buffer_body> parser;
+    parser.body_limit(boost::none);
+    auto [error, count] =
+        co_await http::async_read_header(connection.socket, connection.buffer, parser, kAwait);
+    connection.answered = count > 0;
+    if (error) {
+      end.error = StrCat("the server gave no HTTP answer: ", error.message());
+      co_return;
+    }
+    end.status = static_cast<int>(parser.get().result_int());
+    const bool good = end.status >= 200 && end.status < 300;
+    std::string refusal;
+    std::vector<char> chunk(kChunkBytes);
+    while (!parser.is_done()) {
+      parser.get().body().data = chunk.data();
+      parser.get().body().size = chunk.size();
+      std::tie(error, count) =
+          co_await http::async_read_some(connection.socket, connection.buffer, parser, kAwait);
+      const int64_t now_ns = NowNs();
+      if (error == http::error::need_buffer) error = {};
+      const std::string_view bytes(chunk.data(), chunk.size() - parser.get().body().size);
+      if (good && !bytes.empty() && call.on_body) call.on_body(bytes, now_ns);
+      if (!good && refusal.size() < kMaxErrorBytes) refusal += bytes;
+      if (error) break;
+    }
+    connection.keep_alive = !error && parser.keep_alive();
+    if (!good) {
+      end.error = StrCat("HTTP ", end.status, ": ", MessageOf(refusal));
+    } else if (error) {
+      end.error = StrCat("the answer broke off: ", error.message());
+    }
+  }
+
+  const ServerUrl url_;
+  const std::string api_key_;
+  std::vector<tcp::endpoint> endpoints_;
+  std::set<Connection*> live_;
+  asio::io_context io_{1};
+  // After io_, whose end they may not outlive.
+  std::set<std::shared_ptr<asio::steady_timer>> timers_;
+  std::vector<std::unique_ptr<Connection>> idle_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<HttpClient>> HttpClient::Make(const ServerUrl& url, std::string api_key) {
+  try {
+    auto client = std::make_unique<Client>(url, std::move(api_key));
+    PINION_TRY(client->Resolve());
+    return client;
+  } catch (const std::exception& failure) {
+    return Fail(ErrorCode::kFailed, StrCat("cannot start the HTTP client: ", failure.what()));
+  }
+}
+
+Result<std::string> HttpFetch(const ServerUrl& url, const std::string& method,
+                              const std::string& path, const std::string& body, double timeout_s,
+                              const std::string& api_key) {
+  PINION_ASSIGN(const auto client, HttpClient::Make(url, api_key));
+  std::string answer;
+  HttpEnd ended;
+  HttpCall call;
+  call.method = method;
+  call.path = path;
+  call.body = body;
+  call.timeout_s = timeout_s;
+  call.on_body = [&](std::string_view bytes, int64_t) { answer += bytes; };
+  call.on_end = [&](const HttpEnd& end) { ended = end; };
+  client->Start(std::move(call));
+  client->Run();
+  if (ended.error.empty()) return answer;
+  const ErrorCode code = ended.status == 404 ? ErrorCode::kNotFound : ErrorCode::kFailed;
+  return Fail(code, StrCat(method, " ", url.Text(), path, ": ", ended.error));
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <random>
+#include <string>
+
+#include "engine/base/result.h"
+
+namespace pinion::harness {
+
+// How many tokens a prompt or an answer has.
+struct Lengths {
+  enum class Kind { kFixed, kLogNormal, kUniform };
+  Kind kind = Kind::kFixed;
+  double a = 256;  // the length; the median; the least
+  double b = 0;    // -; the standard deviation of the logarithm; the most
+
+  static Lengths Fixed(int tokens) { return {Kind::kFixed, static_cast<double>(tokens), 0}; }
+  int Draw(std::mt19937_64& random) const;  // from 1 to kMaxLength
+  double Median() const;
+  std::string Text() const;  // as ParseLengths reads it
+};
+
+inline constexpr int kMaxLength = 1 << 20;  // tokens; catches a swapped unit
+
+// "256", "lognormal:256,0.5" (median, sigma of the logarithm) or "uniform:64,512"; the error
+// (kUsage) names `what` and these forms.
+Result<Lengths> ParseLengths(std::string_view text, std::string_view what);
+
+}  // namespace pinion::harness

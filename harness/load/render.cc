@@ -1,0 +1,150 @@
+// What `pinion load` says to a person.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+
+#include "engine/base/strings.h"
+#include "harness/load/summary.h"
+#include "harness/stats/estimate.h"
+
+namespace pinion::harness {
+namespace {
+
+std::string Format(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+// Three or four significant digits.
+std::string Number(double value) {
+  const double size = std::abs(value);
+  return Format(size < 0.1 ? "%.4f" : size < 10 ? "%.2f" : size < 1000 ? "%.1f" : "%.0f", value);
+}
+
+std::string Left(std::string text, size_t width) {
+  if (text.size() < width) text.append(width - text.size(), ' ');
+  return text;
+}
+std::string Right(const std::string& text, size_t width) {
+  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
+}
+
+std::string TimesRow(const char* name, const std::vector<double>& seconds) {
+  std::string row = Left(StrCat("  ", name), 10);
+  const auto cell = [&](bool known, double value) {
+    row += Right(known ? Number(value * 1e3) : "-", 10);
+  };
+  double mean = 0, squares = 0;
+  for (double value : seconds) mean += value / static_cast<double>(seconds.size());
+  for (double value : seconds)
+    squares += (value - mean) * (value - mean) / static_cast<double>(seconds.size());
+  cell(!seconds.empty(), Median(seconds));
+  cell(!seconds.empty(), mean);
+  cell(!seconds.empty(), std::sqrt(squares));
+  for (double q : {0.90, 0.95, 0.99}) {
+    const auto value = SupportedQuantile(seconds, q);
+    cell(value.has_value(), value.value_or(0));
+  }
+  return row + "\n";
+}
+
+std::string TimesTable(const ServingSummary& summary) {
+  std::string text = Left("  ms", 10);
+  for (const char* name : {"median", "mean", "std", "p90", "p95", "p99"}) text += Right(name, 10);
+  text += "\n" + TimesRow("TTFT", summary.ttft_s) + TimesRow("TPOT", summary.tpot_s) +
+          TimesRow("ITL", summary.itl_s) + TimesRow("E2EL", summary.e2el_s);
+  if (summary.requests < SamplesNeededForQuantile(0.99))
+    text += StrCat("  -  needs ", SamplesNeededForQuantile(0.90), " samples for p90, ",
+                   SamplesNeededForQuantile(0.95), " for p95, ", SamplesNeededForQuantile(0.99),
+                   " for p99\n");
+  return text;
+}
+
+std::string SloText(const Slo& slo) {
+  std::vector<std::string> parts;
+  const auto add = [&](const char* name, const std::optional<double>& limit_s) {
+    if (limit_s) parts.push_back(StrCat(name, " <= ", Number(*limit_s * 1e3), " ms"));
+  };
+  add("TTFT", slo.ttft_s);
+  add("TPOT", slo.tpot_s);
+  add("E2EL", slo.e2el_s);
+  return Join(parts, ", ");
+}
+
+std::string RatesTable(const LoadReport& report, const ServingSummary& summary) {
+  double input_tokens = 0;
+  bool counted = true;
+  for (const RequestRecord& record : report.result.requests) {
+    if (!record.complete()) continue;
+    input_tokens += record.prompt_tokens.value_or(0);
+    counted = counted && record.prompt_tokens && record.output_tokens;
+  }
+  const double output_tokens = static_cast<double>(summary.output_tokens);
+  const double window_s = std::max(summary.window_s, 1e-9);
+  std::string text;
+  const auto row = [&](const char* name, const std::string& value, const std::string& more = "") {
+    text += Left(StrCat("  ", name), 20) + Right(value, 10) + "  " + more;
+    while (text.back() == ' ') text.pop_back();
+    text += '\n';
+  };
+  row("requests/s", Number(static_cast<double>(summary.requests) / window_s));
+  row("output tokens/s", Number(output_tokens / window_s),
+      counted ? "" : "(events; the server does not count its tokens)");
+  if (input_tokens > 0) row("all tokens/s", Number((input_tokens + output_tokens) / window_s));
+  if (const std::string slo = SloText(report.slo); !slo.empty())
+    row("goodput", Number(summary.goodput), StrCat("requests/s with ", slo));
+  const double n = std::max<double>(1, static_cast<double>(summary.requests));
+  row("tokens a request",
+      StrCat(input_tokens > 0 ? Number(input_tokens / n) : std::string("?"), " in,"),
+      StrCat(Number(output_tokens / n), " out, on average"));
+  return text;
+}
+
+std::string Failures(const ServerLoadResult& result) {
+  std::map<std::string, int> reasons;
+  for (const RequestRecord& record : result.requests)
+    if (!record.complete()) ++reasons[record.error];
+  std::string text;
+  for (const auto& [reason, count] : reasons) text += StrCat("  ", count, " x  ", reason, "\n");
+  return text.empty() ? text : "failed:\n" + text + "\n";
+}
+
+std::string GeneratorLine(const ServerLoadResult& result) {
+  const GeneratorLoad& own = result.generator;
+  std::string text = StrCat("generator: ", Format("%.1f", own.cpu_share * 100),
+                            " % of a core, on CPUs ", FormatCpuList(own.cpus), "; ");
+  if (result.open_loop && !own.late_s.empty())
+    text += StrCat("sent ", Number(Median(own.late_s) * 1e3), " ms behind schedule (at most ",
+                   Number(*std::max_element(own.late_s.begin(), own.late_s.end()) * 1e3), "), ");
+  const double lag_s =
+      own.lag_s.empty() ? 0 : *std::max_element(own.lag_s.begin(), own.lag_s.end());
+  return text + StrCat("its clock was at most ", Number(lag_s * 1e3), " ms late\n");
+}
+
+}  // namespace
+
+std::string Render(const LoadReport& report) {
+  const ServerLoadResult& result = report.result;
+  const ServingSummary summary = Summarise(TracesOf(result), report.slo);
+  std::string text = StrCat(report.url, ": ", report.model, ", ", report.endpoint, "\n",
+                            report.workload, "\n", report.arrivals, ", seed ", report.seed, "\n\n");
+  text += StrCat(summary.requests, " of ", result.requests.size(), " requests complete in ",
+                 Number(summary.window_s), " s, at most ", result.most_at_once, " at a time");
+  if (result.never_sent > 0) text += StrCat("; ", result.never_sent, " were due and never sent");
+  text += result.interrupted ? "; interrupted\n\n" : "\n\n";
+  text += Failures(result);
+  if (summary.requests > 0) text += RatesTable(report, summary) + "\n" + TimesTable(summary) + "\n";
+  text += GeneratorLine(result);
+  std::vector<std::string> suspect = report.suspect;
+  for (std::string& fault : GeneratorFaults(result)) suspect.push_back(std::move(fault));
+  for (const std::string& reason : suspect) text += StrCat("disturbed: ", reason, "\n");
+  text += "\nhow these are computed:\n";
+  for (const auto& [name, formula] : LoadFormulas())
+    text += Left(StrCat("  ", name), 26) + formula + "\n";
+  return text;
+}
+
+}  // namespace pinion::harness

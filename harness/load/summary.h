@@ -1,0 +1,44 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "harness/load/generator.h"
+#include "harness/stats/serving.h"
+
+namespace pinion::harness {
+
+// A load with what is to be said about it.
+struct LoadReport {
+  std::string url, model, endpoint;
+  std::string workload;     // in words
+  std::string arrivals;     // in words
+  double request_rate = 0;  // requests/s; 0: a closed loop
+  double burstiness = 1;
+  int max_concurrency = 0;  // 0: no limit
+  uint64_t seed = 0;
+  Slo slo;
+  ServerLoadResult result;
+  std::vector<std::string> suspect;  // what disturbed it, from outside
+};
+
+// The complete requests as traces; in an open loop their times count from when they were due.
+std::vector<RequestTrace> TracesOf(const ServerLoadResult& result);
+
+// Why the generator itself may have spoilt the measurement, one phrase each; empty: it did not.
+// Late is a p95 behind schedule of more than 1 % of the median TTFT, and of more than 1 ms.
+std::vector<std::string> GeneratorFaults(const ServerLoadResult& result);
+
+// The keys of `vllm bench serve --save-result` ("request_throughput", "mean_ttft_ms", ...), and
+// under "pinion" what is ours: workload, schedule, the generator's own load, formulas. Percentiles
+// that the sample does not support are null. `detailed` adds every request.
+Json ToJson(const LoadReport& report, bool detailed);
+
+// The same for a person.
+std::string Render(const LoadReport& report);
+
+// How every number is computed, a line each.
+const std::vector<std::pair<std::string, std::string>>& LoadFormulas();
+
+}  // namespace pinion::harness

@@ -1,0 +1,153 @@
+"""A small server that speaks OpenAI's API and answers after known times: what a load generator is
+checked against. It is none of Pinion's code. Standard library only.
+
+    fixed_server.py --port 8000 --ttft-ms 50 --itl-ms 10 [--slots N] [--fail-every N] [--knee N]
+
+Every answer has `max_tokens` tokens: the first one --ttft-ms after the request came in (and had one
+of the --slots places), each next one --itl-ms later, all at times that were fixed when the request
+began, so that no delay adds up. With more than --knee requests at a time, first tokens take ten
+times as long: a cliff. Prompts count one token a word and 3 more for every request.
+"""
+
+import argparse
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+
+
+def sleep_until(when):
+    while (left := when - time.monotonic()) > 0:
+        time.sleep(left)
+
+
+class Server:
+    def __init__(self, options):
+        self.options = options
+        self.slots = threading.Semaphore(options.slots) if options.slots else None
+        self.lock = threading.Lock()
+        self.requests = 0
+        self.live = 0
+        self.log = open(options.log, "w") if options.log else None
+
+    def count_prompt(self, body, chat):
+        if chat:
+            texts = [message["content"] for message in body["messages"]]
+        else:
+            texts = [body["prompt"]]
+        return 3 + sum(len(text.split()) for text in texts)
+
+    def chunk(self, chat, text, finish=None, role=None):
+        choice = {"index": 0, "finish_reason": finish}
+        if chat:
+            choice["delta"] = {"role": role, "content": ""} if role else {"content": text}
+        else:
+            choice["text"] = text
+        return {"id": "x", "object": "chunk", "model": "fixed", "choices": [choice]}
+
+    def generate(self, connection, body, chat):
+        options = self.options
+        with self.lock:
+            self.requests += 1
+            number = self.requests
+        if options.fail_every and number % options.fail_every == 0:
+            return self.answer(connection, 503, {"error": {"message": "out of order"}})
+        if self.slots:
+            self.slots.acquire()
+        with self.lock:
+            self.live += 1
+            slow = 10 if options.knee and self.live > options.knee else 1
+        try:
+            self.stream(connection, body, chat, slow)
+        finally:
+            with self.lock:
+                self.live -= 1
+            if self.slots:
+                self.slots.release()
+
+    def stream(self, connection, body, chat, slow):
+        options = self.options
+        start = time.monotonic()
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+                           b"Transfer-Encoding: chunked\r\n\r\n")
+
+        def send(event):
+            text = event if isinstance(event, str) else json.dumps(event)
+            data = f"data: {text}\n\n".encode()
+            connection.sendall(b"%x\r\n%s\r\n" % (len(data), data))
+
+        if chat:
+            send(self.chunk(chat, "", role="assistant"))
+        count = body["max_tokens"]
+        sent = []
+        for i in range(count):
+            sleep_until(start + (options.ttft_ms * slow + i * options.itl_ms) / 1e3)
+            send(self.chunk(chat, f" word{i}", finish="length" if i + 1 == count else None))
+            sent.append(time.monotonic())
+        if body.get("stream_options", {}).get("include_usage"):
+            usage = {"prompt_tokens": self.count_prompt(body, chat), "completion_tokens": count}
+            send({"id": "x", "choices": [], "usage": usage})
+        send("[DONE]")
+        connection.sendall(b"0\r\n\r\n")
+        if self.log:
+            with self.lock:
+                print(json.dumps({"start": start, "tokens": sent}), file=self.log, flush=True)
+
+    def answer(self, connection, status, body):
+        data = json.dumps(body).encode()
+        connection.sendall(b"HTTP/1.1 %d Status\r\nContent-Type: application/json\r\n"
+                           b"Content-Length: %d\r\n\r\n%s" % (status, len(data), data))
+
+    def handle(self, connection, method, path, body):
+        if path in ("/v1/completions", "/v1/chat/completions") and method == "POST":
+            return self.generate(connection, json.loads(body), "chat" in path)
+        if path == "/health":
+            return self.answer(connection, 200, {})
+        if path == "/v1/models":
+            return self.answer(connection, 200, {"object": "list", "data": [{"id": "fixed"}]})
+        return self.answer(connection, 404, {"error": {"message": f"no {path} here"}})
+
+    def serve(self, connection):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        stream = connection.makefile("rb")
+        try:
+            while line := stream.readline():
+                method, path, _ = line.decode().split(" ", 2)
+                length = 0
+                while (header := stream.readline()) not in (b"\r\n", b""):
+                    name, _, value = header.decode().partition(":")
+                    if name.lower() == "content-length":
+                        length = int(value)
+                self.handle(connection, method, path, stream.read(length))
+        except OSError:
+            pass  # the client has gone
+        finally:
+            connection.close()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--ttft-ms", type=float, default=50)
+    parser.add_argument("--itl-ms", type=float, default=10)
+    parser.add_argument("--slots", type=int, default=0)
+    parser.add_argument("--fail-every", type=int, default=0)
+    parser.add_argument("--knee", type=int, default=0)
+    parser.add_argument("--log", help="file for the times of every answer, CLOCK_MONOTONIC")
+    parser.add_argument("--start-s", type=float, default=0)
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    time.sleep(options.start_s)
+    listener = socket.create_server(("127.0.0.1", options.port), backlog=512)
+    print(f"fixed server on port {options.port}", file=sys.stderr, flush=True)
+    server = Server(options)
+    while True:
+        connection, _ = listener.accept()
+        threading.Thread(target=server.serve, args=(connection,), daemon=True).start()
+
+
+if __name__ == "__main__":
+    main()

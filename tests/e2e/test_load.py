@@ -1,0 +1,175 @@
+"""`pinion load` against a server with known service times that is none of ours: every metric is
+computed again from the times of both sides."""
+
+import json
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+import pytest
+
+from conftest import free_port
+
+FIXED = pathlib.Path(__file__).with_name("fixed_server.py")
+TTFT_MS, ITL_MS, TOKENS = 40, 8, 6
+
+
+class FixedServer:
+    def __init__(self, *flags):
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.process = subprocess.Popen(
+            [sys.executable, str(FIXED), "--port", str(self.port), "--ttft-ms", str(TTFT_MS),
+             "--itl-ms", str(ITL_MS), *map(str, flags)],
+            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        assert "port" in self.process.stderr.readline()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
+
+
+def check_formulas(result, open_loop):
+    """Every number again, from the times of every request."""
+    requests = result["pinion"]["requests"]
+    since = "scheduled_s" if open_loop else "sent_s"
+    ttft = [1e3 * (one["token_s"][0] - one[since]) for one in requests]
+    e2el = [1e3 * (one["token_s"][-1] - one[since]) for one in requests]
+    tpot = [1e3 * (one["token_s"][-1] - one["token_s"][0]) / (one["output_tokens"] - 1)
+            for one in requests]
+    itl = [1e3 * (b - a) for one in requests for a, b in zip(one["token_s"], one["token_s"][1:])]
+    for name, values in (("ttft", ttft), ("e2el", e2el), ("tpot", tpot), ("itl", itl)):
+        assert result[f"mean_{name}_ms"] == pytest.approx(statistics.fmean(values))
+        assert result[f"median_{name}_ms"] == pytest.approx(statistics.median(values))
+        assert result[f"std_{name}_ms"] == pytest.approx(statistics.pstdev(values))
+        if len(values) >= 44:
+            p90 = statistics.quantiles(values, n=10, method="inclusive")[-1]
+            assert result[f"p90_{name}_ms"] == pytest.approx(p90)
+        else:
+            assert result[f"p90_{name}_ms"] is None
+    window = max(one["token_s"][-1] for one in requests) - min(one[since] for one in requests)
+    outputs = sum(one["output_tokens"] for one in requests)
+    inputs = sum(one["prompt_tokens"] for one in requests)
+    assert result["duration"] == pytest.approx(window)
+    assert result["request_throughput"] == pytest.approx(len(requests) / window)
+    assert result["output_throughput"] == pytest.approx(outputs / window)
+    assert result["total_token_throughput"] == pytest.approx((inputs + outputs) / window)
+
+
+def difference_ms(result, log):
+    """The median distance of our times to the server's own, over requests and tokens."""
+    start = result["pinion"]["start_monotonic_s"]
+    ours = sorted((start + at for one in result["pinion"]["requests"] for at in one["token_s"]))
+    theirs = sorted(at for answer in log for at in answer["tokens"])
+    assert len(ours) == len(theirs)
+    return statistics.median(1e3 * abs(a - b) for a, b in zip(ours, theirs))
+
+
+@pytest.mark.parametrize("endpoint", ["completions", "chat"])
+@pytest.mark.parametrize("arrivals", [("--max-concurrency", 3), ("--request-rate", 40)])
+def test_metrics_are_those_of_the_server(pinion_json, tmp_path, endpoint, arrivals):
+    # What disturbs one attempt cannot disturb the definition of a metric: one undisturbed attempt
+    # must agree to the millisecond.
+    for attempt in range(5):
+        log = tmp_path / f"{attempt}.log"
+        with FixedServer("--log", log) as server:
+            result = pinion_json("load", server.url, "--endpoint", endpoint, "--num-prompts", 12,
+                                 "--prompt-len", 30, "--output-len", TOKENS, "--slo-ttft", "10s",
+                                 "--detailed", "--json", *arrivals)
+        check_formulas(result, open_loop="--request-rate" in arrivals)
+        assert result["completed"] == 12 and result["failed"] == 0
+        assert result["total_output_tokens"] == 12 * TOKENS
+        assert result["total_input_tokens"] == 12 * 30  # as this server counts
+        assert result["request_goodput"] == pytest.approx(result["request_throughput"])
+        # Nothing comes before its time.
+        assert result["median_ttft_ms"] >= TTFT_MS
+        assert result["median_e2el_ms"] >= TTFT_MS + (TOKENS - 1) * ITL_MS
+        answers = [json.loads(line) for line in log.read_text().splitlines()][2:]  # warm-up
+        off = [difference_ms(result, answers), abs(result["median_ttft_ms"] - TTFT_MS),
+               abs(result["median_itl_ms"] - ITL_MS), abs(result["median_tpot_ms"] - ITL_MS),
+               abs(result["median_e2el_ms"] - TTFT_MS - (TOKENS - 1) * ITL_MS)]
+        if off[0] < 1 and max(off) < 2:
+            return
+    raise AssertionError(f"off by {off} ms in every attempt")
+
+
+def test_conversations_go_on_with_the_answer(pinion_json):
+    with FixedServer() as server:
+        result = pinion_json("load", server.url, "--endpoint", "chat", "--num-prompts", 2, "--turns",
+                             3, "--prompt-len", 13, "--output-len", 4, "--json", "--detailed")
+    requests = result["pinion"]["requests"]
+    assert [one["turn"] for one in sorted(requests, key=lambda one: one["turn"])] == [0, 0, 1, 1, 2, 2]
+    # The server counts 3 tokens and one a word: each turn adds its 10 words, and 4 of the answer.
+    assert {(one["turn"], one["prompt_tokens"]) for one in requests} == {(0, 13), (1, 27), (2, 41)}
+
+
+def test_waiting_for_a_place_counts_in_an_open_loop(pinion_json):
+    with FixedServer("--slots", 1) as server:
+        result = pinion_json("load", server.url, "--num-prompts", 4, "--output-len", 2,
+                             "--request-rate", 1000, "--burstiness", "inf", "--json")
+    # Four at once, one after the other: the last one waits for three.
+    assert result["mean_ttft_ms"] >= 2.5 * TTFT_MS
+    assert result["max_concurrent_requests"] == 4
+
+
+def test_failures_are_counted_and_named(pinion):
+    with FixedServer("--fail-every", 4) as server:
+        done = pinion("load", server.url, "--num-prompts", 6, "--output-len", 2,
+                      "--max-concurrency", 1)
+    assert done.returncode == 1
+    assert "4 of 6 requests complete" in done.stdout
+    assert "2 x  HTTP 503: out of order" in done.stdout
+
+
+def test_duration_ends_the_sending_and_interrupts_report(binary, pinion_json):
+    with FixedServer() as server:
+        result = pinion_json("load", server.url, "--num-prompts", 1000, "--output-len", 2,
+                             "--max-concurrency", 2, "--duration", "300ms", "--json")
+        assert 0 < result["completed"] < 100
+        running = subprocess.Popen(
+            [str(binary), "load", server.url, "--request-rate", "0.05", "--output-len", "2",
+             "--json"], stdout=subprocess.PIPE, text=True)
+        time.sleep(1)
+        running.send_signal(signal.SIGINT)
+        text, _ = running.communicate(timeout=10)
+    assert json.loads(text)["pinion"]["interrupted"]
+
+
+def test_replays_a_trace_and_says_where_one_is_bad(pinion, pinion_json, tmp_path):
+    trace = tmp_path / "trace.csv"
+    trace.write_text("timestamp,input_length,output_length\n10,20,3\n10.2,30,2\n")
+    with FixedServer() as server:
+        result = pinion_json("load", server.url, "--trace", trace, "--json", "--detailed")
+        assert [round(one["scheduled_s"], 3) for one in result["pinion"]["requests"]] == [0, 0.2]
+        assert [one["prompt_tokens"] for one in result["pinion"]["requests"]] == [20, 30]
+        assert [one["output_tokens"] for one in result["pinion"]["requests"]] == [3, 2]
+        trace.write_text("timestamp,input_length,output_length\n10,20,many\n")
+        done = pinion("load", server.url, "--trace", trace)
+    assert done.returncode == 1
+    assert f"{trace}, line 2: length 'many' is not a number" in done.stderr
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (("https://x",), "https"),
+    (("http://127.0.0.1:1", "--workload", "poems"), "chat, rag, code, summarise, batch"),
+    (("http://127.0.0.1:1", "--request-rate", "0"), "requests/s"),
+    (("http://127.0.0.1:1", "--prompt-len", "long"), "lognormal:256,0.5"),
+    (("http://127.0.0.1:1", "--goodput", "fast:3"), "ttft:MS"),
+    (("http://127.0.0.1:1", "--ramp-up-start-rps", "1"), "--ramp-up-end-rps"),
+])
+def test_bad_usage_says_the_way_out(pinion, arguments, says):
+    done = pinion("load", *arguments)
+    assert done.returncode == 2
+    assert says in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_server_that_is_not_there_is_one_sentence(pinion):
+    done = pinion("load", f"http://127.0.0.1:{free_port()}")
+    assert done.returncode == 1
+    assert "Connection refused" in done.stderr and done.stderr.count("\n") == 1
