@@ -1,0 +1,115 @@
+// `pinion doctor`: what on this machine makes measurements slow or unsteady. Exit 0 examined, 1
+// with
+// --strict where there is a warning, or where a change failed, 2 bad usage; with a command, its
+// own.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+
+#include "engine/base/process.h"
+#include "engine/base/strings.h"
+#include "engine/host/budget.h"
+#include "harness/cli/commands.h"
+#include "harness/doctor/apply.h"
+#include "harness/doctor/checks.h"
+
+namespace pinion::harness {
+namespace {
+
+struct DoctorFlags {
+  bool json = false, strict = false;
+  std::vector<std::string> apply;
+  std::vector<std::string> command;  // after --
+};
+
+volatile sig_atomic_t stop_requested = 0;
+
+// Settings are restored whatever happens but SIGKILL.
+void CatchSignals() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { stop_requested = 1; };
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
+}
+
+Result<int> RunUnder(const std::vector<std::string>& command) {
+  constexpr double kPollSeconds = 0.1, kStopSeconds = 30;
+  Process::Options options;
+  options.arguments = command;
+  options.stdin_fd = STDIN_FILENO;
+  PINION_ASSIGN(Process child, Process::Start(options));
+  for (;;) {
+    if (const auto exit = child.Wait(kPollSeconds))
+      return exit->signal ? 128 + exit->signal : exit->code;
+    if (!stop_requested) continue;
+    const Process::Exit exit = child.Stop(kStopSeconds);
+    return exit.signal ? 128 + exit.signal : exit.code;
+  }
+}
+
+Result<int> Treat(const Patient& patient, const std::vector<Check>& checks,
+                  const DoctorFlags& flags) {
+  CatchSignals();
+  PINION_ASSIGN(AppliedChanges applied, AppliedChanges::Apply(patient, checks, flags.apply));
+  for (const Change& change : applied.changes())
+    std::cerr << "applied: /" << change.path << ": " << change.before << " -> " << change.after
+              << "\n";
+  if (flags.command.empty()) {
+    std::cout << "to undo it:\n" << applied.RestoreCommands() << std::flush;
+    return 0;
+  }
+  const Result<int> exit_code = RunUnder(flags.command);
+  PINION_TRY(applied.Restore());
+  std::cerr << "restored what was changed\n";
+  return exit_code;
+}
+
+Result<int> RunDoctor(const DoctorFlags& flags) {
+  if (flags.apply.empty() && !flags.command.empty())
+    return Fail(ErrorCode::kUsage, StrCat("'", flags.command.front(), "' is run under changed ",
+                                          "settings: say which with --apply"));
+  PINION_ASSIGN(const Machine machine, ThisMachine());
+  PINION_ASSIGN(const Budget budget, ComputeBudget(machine));
+  const Patient patient = ThisPatient(static_cast<int>(budget.cpus.size()));
+  const std::vector<Check> checks = Examine(patient);
+  if (!flags.apply.empty()) return Treat(patient, checks, flags);
+  std::cout << (flags.json ? ToJson(checks).Dump(2) + "\n"
+                           : Render(checks, isatty(STDOUT_FILENO) != 0))
+            << std::flush;
+  if (!std::cout) return Fail(ErrorCode::kIo, "cannot write to standard output");
+  const bool warned = std::any_of(checks.begin(), checks.end(), [](const Check& check) {
+    return check.state == Check::State::kWarn;
+  });
+  return flags.strict && warned ? 1 : 0;
+}
+
+}  // namespace
+
+void AddDoctor(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<DoctorFlags>();
+  auto* command = app.add_subcommand(
+      "doctor", "Check this machine for what makes measurements slow or unsteady");
+  command->add_flag("--json", flags->json, "JSON on standard output");
+  command->add_flag("--strict", flags->strict, "exit code 1 where there is a warning");
+  command
+      ->add_option("--apply", flags->apply,
+                   "change the settings of these checks and nothing else, as governor,huge_pages: "
+                   "for the COMMAND after --, then put them back; without one, print how to")
+      ->delimiter(',')
+      ->expected(1)
+      ->take_all();
+  command->add_option("COMMAND", flags->command, "after --: what to run under --apply");
+  command->footer(
+      "Exit code: 0 examined, 1 with --strict where there is a warning or where a change failed,\n"
+      "2 bad usage; with a COMMAND, what it ended with.\n"
+      "  pinion doctor --apply governor,numa_balancing -- pinion sweep MODEL\n");
+  command->callback([flags, &exit_code] {
+    const Result<int> code = RunDoctor(*flags);
+    exit_code = code ? *code : Report(code.error());
+  });
+}
+
+}  // namespace pinion::harness

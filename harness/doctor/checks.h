@@ -1,0 +1,49 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+
+namespace pinion::harness {
+
+// Where the doctor looks: tests lay out proc/ and sys/ below a folder of their own.
+struct Patient {
+  std::string root = "/";
+  std::map<std::string, std::string> environment;  // of this process
+  std::vector<std::string> library_folders;        // where allocators are looked for
+  int allowed_cpus = 1;                            // of the budget
+};
+// This process on this machine.
+Patient ThisPatient(int allowed_cpus);
+
+// A file of /proc or /sys and what to write there.
+struct Change {
+  std::string path;  // as the kernel names it, without the patient's root
+  std::string before, after;
+};
+
+// One thing that decides how fast, or how steadily, a CPU computes.
+struct Check {
+  enum class State { kOk, kWarn, kNotAvailable };
+  std::string name;  // "governor"
+  State state = State::kOk;
+  std::string found;            // "performance on 64 CPUs"
+  std::string reason;           // why that is good, bad, or cannot be seen
+  std::string fix;              // a command for a shell; empty: nothing to do, or none
+  std::vector<Change> changes;  // what --apply writes; empty: nothing that it may change
+};
+const char* Name(Check::State state);  // "ok", "warn", "not available"
+
+// All of them, in the order in which they are shown: governor, turbo, smt, numa_balancing,
+// huge_pages, allocator, openmp, quota, cpuset, mitigations, load, swap. Reads only.
+std::vector<Check> Examine(const Patient& patient);
+
+// {"checks":[{"name","state","found","reason","fix","applies":[{"path","before","after"}]}],
+//  "warnings":n}
+Json ToJson(const std::vector<Check>& checks);
+std::string Render(const std::vector<Check>& checks, bool colour);
+
+}  // namespace pinion::harness

@@ -1,0 +1,80 @@
+// What `pinion doctor` says: a line per check, the command below what it would mend.
+
+#include <algorithm>
+
+#include "engine/base/strings.h"
+#include "harness/doctor/checks.h"
+
+namespace pinion::harness {
+namespace {
+
+size_t CountWarnings(const std::vector<Check>& checks) {
+  return static_cast<size_t>(std::count_if(checks.begin(), checks.end(), [](const Check& check) {
+    return check.state == Check::State::kWarn;
+  }));
+}
+
+std::string Padded(std::string text, size_t width) {
+  if (text.size() < width) text.append(width - text.size(), ' ');
+  return text;
+}
+
+std::string Mark(Check::State state, bool colour) {
+  const char* text = state == Check::State::kOk     ? "ok"
+                     : state == Check::State::kWarn ? "WARN"
+                                                    : "-";
+  const std::string padded = Padded(text, 5);
+  if (!colour || state == Check::State::kNotAvailable) return padded;
+  return StrCat(state == Check::State::kOk ? "\033[32m" : "\033[33m", padded, "\033[0m");
+}
+
+}  // namespace
+
+Json ToJson(const std::vector<Check>& checks) {
+  Json list = Json::MakeArray();
+  for (const Check& check : checks) {
+    Json one = Json::MakeObject();
+    one.Set("name", check.name);
+    one.Set("state", Name(check.state));
+    one.Set("found", check.found);
+    one.Set("reason", check.reason);
+    one.Set("fix", check.fix);
+    Json changes = Json::MakeArray();
+    for (const Change& change : check.changes) {
+      Json item = Json::MakeObject();
+      item.Set("path", "/" + change.path);
+      item.Set("before", change.before);
+      item.Set("after", change.after);
+      changes.Append(std::move(item));
+    }
+    one.Set("applies", std::move(changes));
+    list.Append(std::move(one));
+  }
+  Json object = Json::MakeObject();
+  object.Set("checks", std::move(list));
+  object.Set("warnings", static_cast<int64_t>(CountWarnings(checks)));
+  return object;
+}
+
+std::string Render(const std::vector<Check>& checks, bool colour) {
+  constexpr size_t kNameWidth = 16;
+  std::string text;
+  for (const Check& check : checks) {
+    text += Mark(check.state, colour) + Padded(check.name, kNameWidth);
+    if (check.state == Check::State::kNotAvailable) {
+      text += "not available, because " + check.reason + "\n";
+      continue;
+    }
+    text += StrCat(check.found, ": ", check.reason, "\n");
+    if (!check.fix.empty())
+      text += std::string(5 + kNameWidth, ' ') +
+              StrCat("-> ", check.fix,
+                     check.changes.empty() ? "" : "   (or --apply " + check.name + ")", "\n");
+  }
+  const size_t warnings = CountWarnings(checks);
+  return text + (warnings == 0
+                     ? "\nnothing to mend\n"
+                     : StrCat("\n", warnings, warnings == 1 ? " warning\n" : " warnings\n"));
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,188 @@
+// The machine is a folder: proc/ and sys/ as some machine has them.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "engine/base/file.h"
+#include "engine/base/strings.h"
+#include "harness/doctor/apply.h"
+#include "harness/doctor/checks.h"
+
+namespace pinion::harness {
+namespace {
+
+using ::testing::HasSubstr;
+using State = Check::State;
+
+const std::string kCpu = "sys/devices/system/cpu/";
+
+class DoctorTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = std::filesystem::temp_directory_path() / StrCat("pinion_doctor_", getpid());
+    std::filesystem::create_directories(root_);
+    patient_.root = root_.string() + "/";
+    patient_.allowed_cpus = 2;
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  void Put(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories((root_ / path).parent_path());
+    ASSERT_TRUE(WriteFile(root_ / path, text));
+  }
+  std::string Get(const std::string& path) {
+    return std::string(Trim(ReadFile(root_ / path).value_or("")));
+  }
+  Check Of(const std::string& name) const {
+    for (const Check& check : Examine(patient_))
+      if (check.name == name) return check;
+    ADD_FAILURE() << "no check " << name;
+    return {};
+  }
+
+  std::filesystem::path root_;
+  Patient patient_;
+};
+
+TEST_F(DoctorTest, WhatIsNotThereIsNotAvailableWithAReason) {
+  for (const char* name : {"governor", "turbo", "smt", "numa_balancing", "huge_pages", "openmp",
+                           "cpuset", "mitigations", "load", "swap"}) {
+    const Check check = Of(name);
+    EXPECT_EQ(check.state, State::kNotAvailable) << name;
+    EXPECT_FALSE(check.reason.empty()) << name;
+    EXPECT_TRUE(check.changes.empty()) << name;
+  }
+  EXPECT_EQ(Of("quota").state, State::kOk);
+}
+
+TEST_F(DoctorTest, GovernorNamesOnlyTheCpusThatNeedIt) {
+  Put(kCpu + "cpu0/cpufreq/scaling_governor", "performance\n");
+  Put(kCpu + "cpu10/cpufreq/scaling_governor", "powersave\n");
+  const Check check = Of("governor");
+  EXPECT_EQ(check.state, State::kWarn);
+  ASSERT_EQ(check.changes.size(), 1u);
+  EXPECT_EQ(check.changes[0].path, kCpu + "cpu10/cpufreq/scaling_governor");
+  EXPECT_THAT(check.fix, HasSubstr("cpupower"));
+  Put(kCpu + "cpu10/cpufreq/scaling_governor", "performance\n");
+  EXPECT_EQ(Of("governor").state, State::kOk);
+}
+
+TEST_F(DoctorTest, TurboIsReadOnBothKindsOfMachine) {
+  Put(kCpu + "cpufreq/boost", "0\n");
+  EXPECT_EQ(Of("turbo").state, State::kWarn);
+  EXPECT_EQ(Of("turbo").changes[0].after, "1");
+  Put(kCpu + "intel_pstate/no_turbo", "0\n");
+  EXPECT_EQ(Of("turbo").state, State::kOk);
+}
+
+TEST_F(DoctorTest, NumaBalancingMattersOnSeveralNodesOnly) {
+  Put("proc/sys/kernel/numa_balancing", "1\n");
+  Put("sys/devices/system/node/online", "0-1\n");
+  EXPECT_EQ(Of("numa_balancing").state, State::kWarn);
+  Put("sys/devices/system/node/online", "0\n");
+  EXPECT_EQ(Of("numa_balancing").state, State::kOk);
+}
+
+TEST_F(DoctorTest, HugePagesMayBeAskedFor) {
+  const std::string path = "sys/kernel/mm/transparent_hugepage/enabled";
+  Put(path, "always [madvise] never\n");
+  EXPECT_EQ(Of("huge_pages").state, State::kOk);
+  Put(path, "always madvise [never]\n");
+  EXPECT_EQ(Of("huge_pages").changes[0].before, "never");
+}
+
+TEST_F(DoctorTest, AllocatorAndOpenMpAreReadFromTheProcess) {
+  EXPECT_THAT(Of("allocator").fix, HasSubstr("apt install"));
+  Put("lib/libtcmalloc_minimal.so.4", "");
+  patient_.library_folders = {(root_ / "lib").string()};
+  EXPECT_THAT(Of("allocator").fix, HasSubstr("LD_PRELOAD=" + (root_ / "lib").string()));
+  patient_.environment["LD_PRELOAD"] = "libtcmalloc_minimal.so.4";
+  EXPECT_EQ(Of("allocator").state, State::kOk);
+
+  Put("proc/self/maps", "7f00 r-xp /usr/lib/x86_64-linux-gnu/libgomp.so.1.0.0\n");
+  EXPECT_EQ(Of("openmp").found, "libgomp");
+  patient_.environment["OMP_PROC_BIND"] = "close";
+  EXPECT_EQ(Of("openmp").fix, "unset OMP_PROC_BIND");
+  Put("proc/self/maps", "7f00 /usr/lib/libgomp.so.1\n7f10 /usr/lib/libomp.so.5\n");
+  EXPECT_THAT(Of("openmp").found, HasSubstr("libgomp and libomp"));
+}
+
+TEST_F(DoctorTest, QuotaAndCpusetAreLimitsOfThisProcess) {
+  Put("proc/self/cgroup", "0::/box\n");
+  Put("proc/self/mountinfo", "1 0 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  Put("sys/fs/cgroup/box/cpu.max", "150000 100000\n");
+  EXPECT_EQ(Of("quota").state, State::kWarn);
+  EXPECT_THAT(Of("quota").found, HasSubstr("1.5 CPUs"));
+  Put("sys/fs/cgroup/box/cpu.max", "max 100000\n");
+  EXPECT_EQ(Of("quota").state, State::kOk);
+  Put(kCpu + "online", "0-3\n");
+  EXPECT_EQ(Of("cpuset").found, "2 of 4 CPUs");
+  EXPECT_EQ(Of("cpuset").state, State::kWarn);
+}
+
+TEST_F(DoctorTest, LoadAndSwapAreWarnedOfWhenTheyHurt) {
+  Put("proc/loadavg", "0.10 0.2 0.3 1/100 5\n");
+  EXPECT_EQ(Of("load").state, State::kOk);
+  Put("proc/loadavg", "4.50 0.2 0.3 1/100 5\n");
+  EXPECT_EQ(Of("load").state, State::kWarn);
+  Put("proc/meminfo", "MemTotal: 9 kB\nSwapTotal: 2048 kB\nSwapFree: 2048 kB\n");
+  EXPECT_EQ(Of("swap").state, State::kOk);
+  Put("proc/meminfo", "SwapTotal: 2048 kB\nSwapFree: 1024 kB\n");
+  EXPECT_THAT(Of("swap").found, HasSubstr("1.0 MiB of 2.0 MiB"));
+}
+
+TEST_F(DoctorTest, MitigationsAreListed) {
+  Put(kCpu + "vulnerabilities/meltdown", "Not affected\n");
+  Put(kCpu + "vulnerabilities/spectre_v2", "Mitigation: Retpolines\n");
+  EXPECT_EQ(Of("mitigations").found, "spectre_v2");
+}
+
+TEST_F(DoctorTest, ApplyChangesWhatItNamesAndPutsItBack) {
+  Put(kCpu + "cpu0/cpufreq/scaling_governor", "powersave\n");
+  Put(kCpu + "cpufreq/boost", "0\n");
+  auto applied = AppliedChanges::Apply(patient_, Examine(patient_), {"governor"});
+  ASSERT_TRUE(applied) << applied.error().message;
+  EXPECT_EQ(Get(kCpu + "cpu0/cpufreq/scaling_governor"), "performance");
+  EXPECT_EQ(Get(kCpu + "cpufreq/boost"), "0");
+  EXPECT_EQ(applied->RestoreCommands(),
+            "echo powersave > /" + kCpu + "cpu0/cpufreq/scaling_governor\n");
+  EXPECT_TRUE(applied->Restore());
+  EXPECT_EQ(Get(kCpu + "cpu0/cpufreq/scaling_governor"), "powersave");
+}
+
+TEST_F(DoctorTest, AFailedChangePutsBackTheOthers) {
+  Put(kCpu + "cpufreq/boost", "0\n");
+  std::vector<Check> checks = Examine(patient_);
+  for (Check& check : checks)
+    if (check.name == "turbo") check.changes.push_back({"sys/not/there", "a", "b"});
+  const auto applied = AppliedChanges::Apply(patient_, checks, {"turbo"});
+  ASSERT_FALSE(applied);
+  EXPECT_THAT(applied.error().message, HasSubstr("sys/not/there"));
+  EXPECT_EQ(Get(kCpu + "cpufreq/boost"), "0");
+}
+
+TEST_F(DoctorTest, ApplyRefusesWhatItCannotChange) {
+  Put(kCpu + "cpufreq/boost", "0\n");
+  for (const char* name : {"humour", "swap"}) {
+    const auto applied = AppliedChanges::Apply(patient_, Examine(patient_), {name});
+    ASSERT_FALSE(applied);
+    EXPECT_EQ(applied.error().code, ErrorCode::kUsage);
+    EXPECT_THAT(applied.error().message, HasSubstr("what can be applied now: turbo"));
+  }
+}
+
+TEST_F(DoctorTest, SaysItInWordsAndJson) {
+  Put(kCpu + "cpufreq/boost", "0\n");
+  const std::vector<Check> checks = Examine(patient_);
+  EXPECT_THAT(Render(checks, false), HasSubstr("WARN turbo"));
+  EXPECT_THAT(Render(checks, false), HasSubstr("not available, because no cpufreq here"));
+  const Json json = ToJson(checks);
+  EXPECT_EQ(json.Find("checks")->array().size(), 12u);
+  EXPECT_EQ(json.Find("warnings")->integer(), 2);  // the allocator too
+}
+
+}  // namespace
+}  // namespace pinion::harness
