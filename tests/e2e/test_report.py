@@ -71,6 +71,15 @@ def test_results_name_every_candidate_and_why_one_was_not_measured(results):
     assert {one["objective"] for one in results["verdicts"]} == set(DEFINITION["objectives"])
 
 
+def validate(document, top, schema):
+    jsonschema.validate(document, json.loads((top / "profiles" / schema).read_text()))
+
+
+def test_what_was_written_is_as_the_schemas_say(sweep, results, top):
+    validate(results, top, "results.schema.json")
+    validate(results["definition"], top, "sweep.schema.json")
+
+
 def test_csv_agrees_with_json(sweep, results):
     with open(sweep / "results.csv", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -88,7 +97,7 @@ def test_csv_agrees_with_json(sweep, results):
 def test_profiles_are_valid_and_launchable(sweep, top, pinion, objective):
     file = sweep / "profiles" / f"{objective}.json"
     profile = json.loads(file.read_text())
-    jsonschema.validate(profile, json.loads((top / "profiles/profile.schema.json").read_text()))
+    validate(profile, top, "profile.schema.json")
     assert profile["objective"] == objective
     assert profile["expected"]
     done = pinion("launch", file, "--dry-run")

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 
+import jsonschema
 import pytest
 
 CHROMIUM = shutil.which("chromium")
@@ -80,6 +81,14 @@ def test_it_opens_without_a_complaint_or_a_request(visit, folders, kind, charts)
     assert seen.page.locator("#charts").is_visible() == (charts > 0)
     for caption in seen.page.locator("#charts figure figcaption span").all_text_contents():
         assert caption.endswith(".")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_file_is_as_the_schemas_say(top, folders, kind):
+    for path, schema in [(folders / kind / "results.json", "results"),
+                         *((path, "profile") for path in (folders / kind / "profiles").iterdir())]:
+        schema = json.loads((top / f"profiles/{schema}.schema.json").read_text())
+        jsonschema.validate(json.loads(path.read_text()), schema)
 
 
 def test_what_the_policy_forbids_is_forbidden(visit, folders):
