@@ -7,6 +7,7 @@
 #include "engine/base/strings.h"
 #include "engine/model/hub.h"
 #include "engine/model/preset.h"
+#include "engine/model/quantised_source.h"
 #include "engine/model/tensor_list.h"
 
 namespace pinion {
@@ -53,6 +54,32 @@ Result<ModelFiles> OpenFolder(const std::string& model, const std::string& folde
   auto spec = SpecOf(files.config, files.generation_config);
   if (!spec) return Unexpected(std::move(spec).error().In(config));
   files.spec = std::move(*spec);
+  auto scheme = ReadScheme(files.config);
+  if (!scheme) return Unexpected(std::move(scheme).error().In(config));
+  files.scheme = std::move(*scheme);
+  // Quantisers write float16, the type of the GPUs they were made for; for a few norms and the
+  // embedding it is not worth a type that CPUs have no instructions for.
+  if (files.scheme && files.spec.checkpoint_dtype == "float16")
+    files.spec.checkpoint_dtype = "bfloat16";
+  return files;
+}
+
+Result<ModelFiles> OpenFile(const std::string& model) {
+  if (!model.ends_with(".gguf"))
+    return Fail(ErrorCode::kUsage, StrCat("'", model,
+                                          "' is a file; MODEL is a folder with config.json and "
+                                          "safetensors files, a .gguf file, preset:NAME or "
+                                          "org/name"));
+  ModelFiles files;
+  files.name = model;
+  PINION_ASSIGN(files.gguf, OpenGguf(model));
+  const auto describe = [&]() -> Status {
+    PINION_ASSIGN(files.config, GgufConfig(*files.gguf));
+    PINION_ASSIGN(files.spec, ReadSpec(files.config));
+    return ApplyRopeFactors(*files.gguf, files.spec);
+  };
+  if (auto described = describe(); !described)
+    return Unexpected(std::move(described).error().In(model));
   return files;
 }
 
@@ -63,7 +90,7 @@ class RenamedSource : public TensorSource {
       : source_(std::move(source)), from_(std::move(from)), to_(std::move(to)) {}
 
   Result<TensorInfo> Find(const std::string& name) const override {
-    auto info = source_->Find(Stored(name));
+    auto info = source_->Find(StoredName(name));
     if (info) info->name = name;
     return info;
   }
@@ -75,13 +102,16 @@ class RenamedSource : public TensorSource {
   void Release(const TensorInfo& info, size_t row, size_t count) const override {
     source_->Release(AsStored(info), row, count);
   }
+  std::optional<StoredTensor> Stored(const std::string& name) const override {
+    return source_->Stored(StoredName(name));
+  }
 
  private:
-  std::string Stored(const std::string& name) const {
+  std::string StoredName(const std::string& name) const {
     return name.starts_with(from_) ? to_ + name.substr(from_.size()) : name;
   }
   TensorInfo AsStored(TensorInfo info) const {
-    info.name = Stored(info.name);
+    info.name = StoredName(info.name);
     return info;
   }
 
@@ -130,9 +160,7 @@ Result<ModelFiles> FindModel(const std::string& model) {
     case PathKind::kFolder:
       return OpenFolder(model, model);
     case PathKind::kOther:
-      return Fail(ErrorCode::kUsage, StrCat("'", model,
-                                            "' is a file; MODEL is a folder with config.json "
-                                            "and safetensors files, preset:NAME or org/name"));
+      return OpenFile(model);
     case PathKind::kAbsent:
       break;
   }
@@ -141,11 +169,18 @@ Result<ModelFiles> FindModel(const std::string& model) {
 }
 
 Result<std::unique_ptr<TensorSource>> OpenWeights(const ModelFiles& files, uint64_t seed) {
-  if (files.folder.empty()) return MakeUpWeights(files.spec, files.spec.checkpoint_dtype, seed);
-  PINION_ASSIGN(auto source, OpenSafetensors(files.folder));
-  source = ApplyAliases(std::move(source), files.spec.names);
+  const std::string& where = files.gguf ? files.name : files.folder;
+  if (where.empty()) return MakeUpWeights(files.spec, files.spec.checkpoint_dtype, seed);
+  const auto open = [&]() -> Result<std::unique_ptr<TensorSource>> {
+    if (files.gguf) return OpenGgufTensors(files.gguf, files.spec);
+    PINION_ASSIGN(auto stored, OpenSafetensors(files.folder));
+    stored = ApplyAliases(std::move(stored), files.spec.names);
+    if (!files.scheme) return stored;
+    return OpenQuantisedLinears(std::move(stored), files.spec, *files.scheme);
+  };
+  PINION_ASSIGN(auto source, open());
   if (auto checked = CheckTensors(*source, files.spec); !checked)
-    return Unexpected(std::move(checked).error().In(files.folder));
+    return Unexpected(std::move(checked).error().In(where));
   return source;
 }
 

@@ -7,8 +7,10 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
+#include "engine/model/gguf.h"
 #include "engine/model/spec.h"
 #include "engine/model/tensors.h"
+#include "engine/quant/scheme.h"
 #include "engine/text/tokenizer.h"
 
 namespace pinion {
@@ -16,15 +18,17 @@ namespace pinion {
 // A model that was found, described and checked; its weights are not read yet.
 struct ModelFiles {
   std::string name;    // as it was asked for
-  std::string folder;  // empty for a preset
-  Json config;         // config.json
+  std::string folder;  // empty for a preset and a GGUF file
+  Json config;         // config.json, or what a GGUF file's metadata say
   std::optional<Json> generation_config;
-  DecoderSpec spec;  // eos_ids already joined with generation_config.json's
+  DecoderSpec spec;                      // eos_ids already joined with generation_config.json's
+  std::optional<QuantScheme> scheme;     // of config.json's quantization_config
+  std::shared_ptr<const GgufFile> gguf;  // null where MODEL is no GGUF file
 };
 
-// MODEL is a folder, `preset:NAME`, or `org/name` in the local Hugging Face cache (HF_HUB_CACHE,
-// HF_HOME, ~/.cache/huggingface/hub; the snapshot that refs/main names). Errors say where it
-// looked.
+// MODEL is a folder, a GGUF file, `preset:NAME`, or `org/name` in the local Hugging Face cache
+// (HF_HUB_CACHE, HF_HOME, ~/.cache/huggingface/hub; the snapshot that refs/main names). Errors say
+// where it looked.
 Result<ModelFiles> FindModel(const std::string& model);
 
 // Opens the weights (presets make theirs up from `seed`) and checks that every tensor the spec

@@ -1,3 +1,5 @@
+#include "engine/base/strings.h"
+#include "engine/model/gguf.h"
 #include "engine/model/model.h"
 #include "engine/model/preset.h"
 
@@ -5,6 +7,12 @@ namespace pinion {
 
 Result<std::unique_ptr<Tokenizer>> OpenTokenizer(const ModelFiles& files) {
   if (!files.folder.empty()) return LoadTokenizer(files.folder);
+  if (files.gguf) {
+    auto read = ReadGgufTokenizer(*files.gguf);
+    if (!read)
+      return Unexpected(std::move(read).error().In(StrCat("the tokenizer in ", files.name)));
+    return MakeTokenizer(read->tokenizer, read->tokenizer_config);
+  }
   const MadeUpTokenizer made_up = MakeUpTokenizer(files.config);
   return MakeTokenizer(made_up.tokenizer, made_up.tokenizer_config);
 }

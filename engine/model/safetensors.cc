@@ -86,6 +86,13 @@ class MappedSource : public TensorSource {
     return scratch.data();
   }
 
+  std::optional<StoredTensor> Stored(const std::string& name) const override {
+    const auto found = tensors_.find(name);
+    if (found == tensors_.end()) return {};
+    const HeaderEntry& entry = found->second.entry;
+    return StoredTensor{entry.dtype, entry.shape, found->second.file->data() + entry.begin};
+  }
+
   void Release(const TensorInfo& info, size_t row, size_t count) const override {
     const Span span = Locate(info, row, count);
     span.file->Release(span.offset, span.bytes);

@@ -19,16 +19,6 @@ Status CheckKind(const Json& config) {
     return Fail(ErrorCode::kUnsupported,
                 "'text_config' says that this model reads more than text; Pinion runs text-only "
                 "checkpoints, export the language model alone");
-  for (const char* key : {"quantization_config", "compression_config"}) {
-    const Json* quantised = config.Find(key);
-    if (!quantised || quantised->is_null()) continue;
-    const auto method = Optional<std::string>(*quantised, "quant_method", "of an unnamed method");
-    return Fail(
-        ErrorCode::kUnsupported,
-        StrCat("the weights are quantised (", method ? *method : "of an unnamed method", ", '", key,
-               "'), which Pinion does not read; take the bfloat16, float16 or "
-               "float32 checkpoint that they were made from"));
-  }
   return {};
 }
 

@@ -28,7 +28,7 @@ Json BytesByDtype(uint64_t elements) {
 // What the source holds of the model: tensors, bytes per dtype, files.
 struct Stored {
   size_t tensors = 0;
-  std::map<std::string, uint64_t> bytes;  // by dtype
+  std::map<std::string, uint64_t> bytes;  // by dtype or quantised format
   std::set<std::string> files;            // names without their folder
 };
 
@@ -38,8 +38,12 @@ Stored CountStored(const DecoderSpec& spec, const TensorSource& weights) {
     const auto info = weights.Find(tensor.name);
     if (!info) continue;  // OpenWeights has checked; a source from elsewhere may lack some
     ++stored.tensors;
-    stored.bytes[kernels::Name(info->dtype)] +=
-        ElementCount(info->shape) * kernels::SizeOf(info->dtype);
+    if (const QuantisedTensor* quantised = weights.Quantised(tensor.name)) {
+      stored.bytes[quantised->format()] += quantised->stored_bytes();
+    } else {
+      stored.bytes[kernels::Name(info->dtype)] +=
+          ElementCount(info->shape) * kernels::SizeOf(info->dtype);
+    }
     if (!info->file.empty()) stored.files.insert(info->file.substr(info->file.rfind('/') + 1));
   }
   return stored;
@@ -63,7 +67,8 @@ Json TensorsJson(const DecoderSpec& spec, const TensorSource& weights) {
     Json entry;
     entry.Set("name", tensor.name);
     entry.Set("shape", info->shape);
-    entry.Set("dtype", kernels::Name(info->dtype));
+    const QuantisedTensor* quantised = weights.Quantised(tensor.name);
+    entry.Set("dtype", quantised ? quantised->format() : kernels::Name(info->dtype));
     list.Append(std::move(entry));
   }
   return list;
@@ -152,9 +157,10 @@ std::string StoredText(const ModelFiles& files, const Stored& stored) {
   std::vector<std::string> parts;
   for (const auto& [dtype, bytes] : stored.bytes)
     parts.push_back(StrCat(FormatBytes(bytes), " in ", dtype));
-  const std::string where = files.folder.empty() ? "made up as they are asked for"
-                                                 : StrCat(stored.files.size(), " file",
-                                                          stored.files.size() == 1 ? "" : "s");
+  const std::string where =
+      files.folder.empty() && !files.gguf
+          ? "made up as they are asked for"
+          : StrCat(stored.files.size(), " file", stored.files.size() == 1 ? "" : "s");
   return StrCat(stored.tensors, " tensors, ", Join(parts, ", "), ", ", where);
 }
 

@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
+#include "engine/quant/packed.h"
+#include "engine/quant/quantised.h"
 #include "kernels/types.h"
 
 namespace pinion {
@@ -39,6 +42,11 @@ class TensorSource {
   // pointer into the file, made-up ones fill scratch. Infallible: `info` came from Find.
   virtual const std::byte* Rows(const TensorInfo& info, size_t row, size_t count,
                                 std::vector<std::byte>& scratch) const = 0;
+  // The integers behind a tensor that is stored quantised; null for others. Find and Rows show such
+  // a tensor as float32. Lives as long as the source.
+  virtual const QuantisedTensor* Quantised(const std::string& name) const { return nullptr; }
+  // A tensor of any type as its file holds it; empty where there is none, or no file.
+  virtual std::optional<StoredTensor> Stored(const std::string& name) const { return {}; }
   // These rows have been packed and will hardly be read again: file pages may go.
   virtual void Release(const TensorInfo& info, size_t row, size_t count) const = 0;
 };

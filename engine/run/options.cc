@@ -117,7 +117,8 @@ Status CheckIsa(const std::string& isa) {
 
 Status Validate(const EngineOptions& options) {
   if (options.model.empty())
-    return Fail(ErrorCode::kUsage, "no model given; name a folder, preset:NAME or org/name");
+    return Fail(ErrorCode::kUsage,
+                "no model given; name a folder, a .gguf file, preset:NAME or org/name");
   const auto& dtype = options.dtype;
   if (dtype != "auto" && dtype != "bfloat16" && dtype != "float16" && dtype != "float32")
     return Fail(ErrorCode::kUsage,

@@ -79,7 +79,7 @@ void AddInfo(CLI::App& model, int& exit_code) {
   auto options = std::make_shared<InfoOptions>();
   auto* info = model.add_subcommand("info", "shapes, parameters, bytes of weights and of KV");
   info->add_option("MODEL", options->model,
-                   "a folder, a preset, or org/name in the Hugging Face cache")
+                   "a folder, a .gguf file, a preset, or org/name in the Hugging Face cache")
       ->required();
   info->add_flag("--json", options->json, "print JSON");
   info->callback([options, &exit_code] {

@@ -85,9 +85,9 @@ Status RunTokenize(const TokenizeOptions& options) {
 void AddTokenize(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<TokenizeOptions>();
   auto* cmd = app.add_subcommand("tokenize", "Encode, decode and render lines of JSON");
-  cmd->add_option(
-         "DIR", options->folder,
-         "a folder with tokenizer.json, preset:NAME, or org/name in the Hugging Face cache")
+  cmd->add_option("DIR", options->folder,
+                  "a folder with tokenizer.json, a .gguf file, preset:NAME, or org/name in the "
+                  "Hugging Face cache")
       ->required();
   cmd->add_option("--input", options->input, "JSON lines to read, '-' for standard input")
       ->required();

@@ -32,7 +32,8 @@ void RefuseGpuFlags(CLI::App& command) {
 
 void EngineFlags::AddTo(CLI::App& command) {
   command
-      .add_option("MODEL", model_, "a folder, preset:NAME, or org/name in the Hugging Face cache")
+      .add_option("MODEL", model_,
+                  "a folder, a .gguf file, preset:NAME, or org/name in the Hugging Face cache")
       ->required();
   AddFlagsTo(command);
 }

@@ -135,8 +135,6 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"llama", "architectures", R"(["GPT2LMHeadModel"])", "'GPT2LMHeadModel'"},
         Refusal{"llama", "architectures", "[3]", "'architectures'"},
         Refusal{"llama", "text_config", "{}", "'text_config'"},
-        Refusal{"llama", "quantization_config", R"({"quant_method": "awq"})", "awq"},
-        Refusal{"llama", "quantization_config", "7", "'quantization_config'"},
         Refusal{"llama", "hidden_act", R"("gelu")", "'hidden_act'"},
         Refusal{"llama", "sliding_window", "4096", "'sliding_window'"},
         Refusal{"llama", "final_logit_softcapping", "30.0", "'final_logit_softcapping'"},

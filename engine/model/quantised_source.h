@@ -1,0 +1,27 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "engine/base/result.h"
+#include "engine/model/spec.h"
+#include "engine/model/tensors.h"
+#include "engine/quant/quantised.h"
+#include "engine/quant/scheme.h"
+
+namespace pinion {
+
+using QuantisedTensors = std::map<std::string, std::unique_ptr<QuantisedTensor>>;
+
+// `plain` with some tensors that are stored quantised: Find and Rows give those in float32, made as
+// they are asked for; Quantised gives their integers.
+std::unique_ptr<TensorSource> WithQuantised(std::unique_ptr<TensorSource> plain,
+                                            QuantisedTensors quantised);
+
+// A checkpoint whose linears are stored as `scheme` says.
+Result<std::unique_ptr<TensorSource>> OpenQuantisedLinears(std::unique_ptr<TensorSource> stored,
+                                                           const DecoderSpec& spec,
+                                                           const QuantScheme& scheme);
+
+}  // namespace pinion

@@ -1,0 +1,359 @@
+#include "engine/quant/packed.h"
+
+#include <cstring>
+
+#include "engine/base/strings.h"
+#include "kernels/types.h"
+
+namespace pinion {
+namespace {
+
+uint32_t WordAt(const std::byte* data, size_t index) {
+  uint32_t word;
+  std::memcpy(&word, data + index * sizeof(word), sizeof(word));
+  return word;
+}
+
+float FloatAt(const StoredTensor& tensor, size_t index) {
+  uint16_t bits;
+  if (tensor.dtype == "F32") {
+    float value;
+    std::memcpy(&value, tensor.data + index * sizeof(value), sizeof(value));
+    return value;
+  }
+  std::memcpy(&bits, tensor.data + index * sizeof(bits), sizeof(bits));
+  return tensor.dtype == "F16" ? kernels::ToFloat(kernels::F16{bits})
+                               : kernels::ToFloat(kernels::Bf16{bits});
+}
+
+bool IsFloat(const StoredTensor& tensor) {
+  return tensor.dtype == "F32" || tensor.dtype == "F16" || tensor.dtype == "BF16";
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  std::vector<std::string> sizes;
+  for (const int64_t size : shape) sizes.push_back(StrCat(size));
+  return StrCat("[", Join(sizes, ", "), "]");
+}
+
+// The tensors of one linear, each checked for its type and shape as it is fetched.
+class Tensors {
+ public:
+  Tensors(const std::string& module, const StoredLookup& lookup)
+      : module_(module), lookup_(lookup) {}
+
+  std::string NameOf(const char* suffix) const { return StrCat(module_, ".", suffix); }
+  std::optional<StoredTensor> Find(const char* suffix) const { return lookup_(NameOf(suffix)); }
+
+  Result<StoredTensor> Require(const char* suffix) const {
+    auto tensor = Find(suffix);
+    if (!tensor)
+      return Fail(ErrorCode::kCorrupt,
+                  StrCat("the quantised linear '", module_, "' has no '", suffix, "'"));
+    return *std::move(tensor);
+  }
+  Result<StoredTensor> Require(const char* suffix, const char* dtype,
+                               const std::vector<int64_t>& shape) const {
+    PINION_ASSIGN(StoredTensor tensor, Require(suffix));
+    PINION_TRY(CheckType(suffix, tensor, tensor.dtype == dtype, dtype));
+    PINION_TRY(CheckShape(suffix, tensor, shape));
+    return tensor;
+  }
+  Result<StoredTensor> RequireFloats(const char* suffix, const std::vector<int64_t>& shape) const {
+    PINION_ASSIGN(StoredTensor tensor, Require(suffix));
+    PINION_TRY(CheckType(suffix, tensor, IsFloat(tensor), "F32, F16 or BF16"));
+    PINION_TRY(CheckShape(suffix, tensor, shape));
+    return tensor;
+  }
+  // A matrix of `dtype` of any size; packed ones tell their linear's size.
+  Result<StoredTensor> RequireMatrix(const char* suffix, const char* dtype) const {
+    PINION_ASSIGN(StoredTensor tensor, Require(suffix));
+    PINION_TRY(CheckType(suffix, tensor, tensor.dtype == dtype, dtype));
+    if (tensor.shape.size() == 2 && tensor.shape[0] > 0 && tensor.shape[1] > 0) return tensor;
+    return Fail(ErrorCode::kCorrupt, StrCat("tensor '", NameOf(suffix), "' has shape ",
+                                            ShapeText(tensor.shape), ", want a matrix"));
+  }
+
+  Status CheckType(const char* suffix, const StoredTensor& tensor, bool good,
+                   const char* want) const {
+    if (good) return {};
+    return Fail(ErrorCode::kUnsupported,
+                StrCat("tensor '", NameOf(suffix), "' is ", tensor.dtype, ", want ", want));
+  }
+  Status CheckShape(const char* suffix, const StoredTensor& tensor,
+                    const std::vector<int64_t>& shape) const {
+    if (tensor.shape == shape) return {};
+    return Fail(ErrorCode::kCorrupt, StrCat("tensor '", NameOf(suffix), "' has shape ",
+                                            ShapeText(tensor.shape), ", want ", ShapeText(shape)));
+  }
+
+ private:
+  const std::string& module_;
+  const StoredLookup& lookup_;
+};
+
+uint64_t BytesOf(const StoredTensor& tensor) {
+  const size_t element = tensor.dtype == "I8"                                ? 1
+                         : tensor.dtype == "F16" || tensor.dtype == "BF16" ? 2
+                                                                             : 4;
+  uint64_t bytes = tensor.data ? element : 0;
+  for (const int64_t size : tensor.shape) bytes *= static_cast<uint64_t>(size);
+  return bytes;
+}
+
+int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
+int64_t Signed(size_t value) { return static_cast<int64_t>(value); }
+
+// The group of each column, from a tensor that says so; empty where that is the plain order, as it
+// is in most files.
+Result<std::vector<uint32_t>> ReadGroupIndex(const Tensors& tensors, const char* suffix,
+                                             size_t columns, size_t group, size_t groups) {
+  std::vector<uint32_t> group_of;
+  if (!tensors.Find(suffix)) return group_of;
+  PINION_ASSIGN(const StoredTensor order, tensors.Require(suffix, "I32", {Signed(columns)}));
+  bool plain = true;
+  for (size_t column = 0; column < columns; ++column) {
+    const uint32_t of = WordAt(order.data, column);
+    if (of >= groups)
+      return Fail(ErrorCode::kCorrupt,
+                  StrCat("tensor '", tensors.NameOf(suffix), "' holds ", static_cast<int32_t>(of),
+                         ", want 0 to ", groups - 1));
+    plain = plain && of == column / group;
+    group_of.push_back(of);
+  }
+  if (plain) group_of.clear();
+  return group_of;
+}
+
+// Codes of 8 bits are kept less 128, so that they fit an int8.
+CodeRange RangeOf(int bits) {
+  if (bits == 8) return {-128, 127, true};
+  return {0, 15, true};
+}
+int Bias(int bits) { return bits == 8 ? 128 : 0; }
+
+// ---- AWQ and GPTQ: both keep matrices transposed, [inputs][outputs], with a row of scales and one
+// of zeros a group; weight = scale * (code - zero).
+class Transposed : public QuantisedTensor {
+ public:
+  static Result<std::unique_ptr<QuantisedTensor>> Open(const QuantScheme& scheme,
+                                                       const Tensors& tensors) {
+    std::unique_ptr<Transposed> opened(new Transposed(scheme));
+    PINION_TRY(opened->Read(tensors));
+    return opened;
+  }
+
+  void Read(size_t row, size_t count, int8_t* codes, float* scales, float* offsets) const override {
+    const int bias = Bias(bits_);
+    for (size_t column = 0; column < columns_; ++column)
+      for (size_t r = 0; r < count; ++r)
+        codes[r * columns_ + column] = static_cast<int8_t>(CodeAt(column, row + r) - bias);
+    for (size_t r = 0; r < count; ++r)
+      for (size_t group = 0; group < groups(); ++group) {
+        const float scale = FloatAt(scales_, group * rows_ + row + r);
+        scales[r * groups() + group] = scale;
+        offsets[r * groups() + group] = scale * static_cast<float>(bias - ZeroAt(group, row + r));
+      }
+  }
+
+ private:
+  explicit Transposed(const QuantScheme& scheme)
+      : awq_(scheme.method == QuantMethod::kAwq),
+        gptq_v1_(scheme.gptq_v1),
+        bits_(scheme.bits),
+        stated_group_(scheme.group) {}
+
+  Status Read(const Tensors& tensors) {
+    const int64_t in_word = 32 / bits_;
+    PINION_ASSIGN(codes_, tensors.RequireMatrix("qweight", "I32"));
+    // AWQ packs along the outputs, GPTQ along the inputs.
+    columns_ = static_cast<size_t>(codes_.shape[0] * (awq_ ? 1 : in_word));
+    rows_ = static_cast<size_t>(codes_.shape[1] * (awq_ ? in_word : 1));
+    group_ = stated_group_ < 0 ? columns_ : static_cast<size_t>(stated_group_);
+    range_ = RangeOf(bits_);
+    const int64_t groups = Signed(this->groups()), rows = Signed(rows_);
+    PINION_ASSIGN(scales_, tensors.RequireFloats("scales", {groups, rows}));
+    PINION_ASSIGN(zeros_, tensors.Require("qzeros", "I32", {groups, Ceil(rows, in_word)}));
+    format_ = StrCat(awq_ ? "AWQ int" : "GPTQ int", bits_);
+    stored_bytes_ = BytesOf(codes_) + BytesOf(scales_) + BytesOf(zeros_);
+    if (!awq_) {
+      PINION_ASSIGN(group_of_, ReadGroupIndex(tensors, "g_idx", columns_, group_, this->groups()));
+    }
+    return {};
+  }
+
+  // Where output `row` lies in a word that packs outputs; AWQ deals them out in this order.
+  int ShiftOf(size_t row) const {
+    constexpr int kAwqPlace[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+    const size_t in_word = static_cast<size_t>(32 / bits_), at = row % in_word;
+    return bits_ * (awq_ ? kAwqPlace[at] : static_cast<int>(at));
+  }
+  int Unpack(uint32_t word, int shift) const {
+    return static_cast<int>(word >> shift & ((1u << bits_) - 1));
+  }
+  int CodeAt(size_t column, size_t row) const {
+    const auto in_word = static_cast<size_t>(32 / bits_);
+    if (awq_)
+      return Unpack(WordAt(codes_.data, column * (rows_ / in_word) + row / in_word), ShiftOf(row));
+    return Unpack(WordAt(codes_.data, column / in_word * rows_ + row),
+                  bits_ * static_cast<int>(column % in_word));
+  }
+  int ZeroAt(size_t group, size_t row) const {
+    const auto in_word = static_cast<size_t>(32 / bits_);
+    const size_t words = (rows_ + in_word - 1) / in_word;
+    const int stored = Unpack(WordAt(zeros_.data, group * words + row / in_word), ShiftOf(row));
+    // Version 1 takes one off before packing, so a zero of 0 is stored as the largest code.
+    return gptq_v1_ ? (stored + 1) & ((1 << bits_) - 1) : stored;
+  }
+
+  bool awq_, gptq_v1_;
+  int bits_;
+  int64_t stated_group_;
+  StoredTensor codes_, scales_, zeros_;
+};
+
+// ---- compressed-tensors: matrices as they are, [outputs][inputs]; weight = scale * (code - zero).
+class CompressedTensors : public QuantisedTensor {
+ public:
+  static Result<std::unique_ptr<QuantisedTensor>> Open(const QuantScheme& scheme,
+                                                       const Tensors& tensors) {
+    std::unique_ptr<CompressedTensors> opened(new CompressedTensors(scheme));
+    PINION_TRY(opened->Read(tensors));
+    return opened;
+  }
+
+  void Read(size_t row, size_t count, int8_t* codes, float* scales, float* offsets) const override {
+    for (size_t r = 0; r < count; ++r) ReadCodes(row + r, codes + r * columns_);
+    for (size_t r = 0; r < count; ++r)
+      for (size_t group = 0; group < groups(); ++group) {
+        const float scale = FloatAt(scales_, one_scale_ ? 0 : (row + r) * groups() + group);
+        scales[r * groups() + group] = scale;
+        offsets[r * groups() + group] =
+            range_.has_offsets ? -scale * static_cast<float>(ZeroAt(row + r, group)) : 0;
+      }
+  }
+
+ private:
+  explicit CompressedTensors(const QuantScheme& scheme)
+      : packed_(scheme.method == QuantMethod::kPackQuantized),
+        bits_(scheme.bits),
+        stated_group_(scheme.group) {}
+
+  Status Read(const Tensors& tensors) {
+    PINION_ASSIGN(codes_, tensors.RequireMatrix(packed_ ? "weight_packed" : "weight",
+                                                packed_ ? "I32" : "I8"));
+    rows_ = static_cast<size_t>(codes_.shape[0]);
+    columns_ = static_cast<size_t>(codes_.shape[1]);
+    if (packed_) PINION_TRY(ReadPackedShape(tensors));
+    group_ = stated_group_ < 0 ? columns_ : static_cast<size_t>(stated_group_);
+    range_ = bits_ == 8 ? CodeRange{-128, 127, false} : CodeRange{-8, 7, false};
+    PINION_ASSIGN(const StoredTensor scales, tensors.Require("weight_scale"));
+    one_scale_ = scales.shape == std::vector<int64_t>{1};
+    const std::vector<int64_t> shape{Signed(rows_), Signed(groups())};
+    PINION_ASSIGN(scales_,
+                  tensors.RequireFloats("weight_scale", one_scale_ ? scales.shape : shape));
+    PINION_TRY(ReadZeros(tensors));
+    format_ = StrCat("compressed-tensors int", bits_);
+    stored_bytes_ = BytesOf(codes_) + BytesOf(scales_) + BytesOf(zeros_);
+    PINION_ASSIGN(group_of_,
+                  ReadGroupIndex(tensors, "weight_g_idx", columns_, group_, this->groups()));
+    return {};
+  }
+
+  Status ReadPackedShape(const Tensors& tensors) {
+    PINION_ASSIGN(const StoredTensor shape, tensors.Require("weight_shape", "I64", {2}));
+    int64_t stated[2];
+    std::memcpy(stated, shape.data, sizeof(stated));
+    if (stated[0] != codes_.shape[0] || stated[1] < 1 ||
+        Ceil(stated[1], 32 / bits_) != codes_.shape[1])
+      return Fail(ErrorCode::kCorrupt,
+                  StrCat("tensor '", tensors.NameOf("weight_shape"), "' says ", stated[0], " x ",
+                         stated[1], ", which does not pack into ", ShapeText(codes_.shape)));
+    columns_ = static_cast<size_t>(stated[1]);
+    return {};
+  }
+
+  // Zero points are absent in symmetric checkpoints; packed along the outputs in newer files.
+  Status ReadZeros(const Tensors& tensors) {
+    auto zeros = tensors.Find("weight_zero_point");
+    if (!zeros) return {};
+    zeros_packed_ = zeros->dtype == "I32";
+    const int64_t rows = Signed(rows_), groups = Signed(this->groups());
+    if (zeros_packed_) {
+      PINION_ASSIGN(zeros_, tensors.Require("weight_zero_point", "I32",
+                                            {Ceil(rows, 32 / bits_), groups}));
+    } else {
+      const auto shape = one_scale_ ? zeros->shape : std::vector<int64_t>{rows, groups};
+      PINION_ASSIGN(zeros_, tensors.Require("weight_zero_point", "I8", shape));
+    }
+    range_.has_offsets = true;
+    return {};
+  }
+
+  void ReadCodes(size_t row, int8_t* codes) const {
+    if (!packed_) {
+      std::memcpy(codes, codes_.data + row * columns_, columns_);
+      return;
+    }
+    const auto in_word = static_cast<size_t>(32 / bits_);
+    const size_t words = (columns_ + in_word - 1) / in_word;
+    for (size_t column = 0; column < columns_; ++column)
+      codes[column] = Unbiased(WordAt(codes_.data, row * words + column / in_word),
+                               column % in_word);
+  }
+  // Packed codes are stored with their lowest value at 0.
+  int8_t Unbiased(uint32_t word, size_t place) const {
+    const auto code = static_cast<int>(word >> (place * static_cast<size_t>(bits_)) &
+                                       ((1u << bits_) - 1));
+    return static_cast<int8_t>(code - (1 << (bits_ - 1)));
+  }
+  int ZeroAt(size_t row, size_t group) const {
+    const auto in_word = static_cast<size_t>(32 / bits_);
+    if (zeros_packed_)
+      return Unbiased(WordAt(zeros_.data, row / in_word * groups() + group), row % in_word);
+    return static_cast<int8_t>(zeros_.data[one_scale_ ? 0 : row * groups() + group]);
+  }
+
+  bool packed_, one_scale_ = false, zeros_packed_ = false;
+  int bits_;
+  int64_t stated_group_;
+  StoredTensor codes_, scales_, zeros_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<QuantisedTensor>> OpenQuantised(const QuantScheme& scheme,
+                                                       const std::string& module,
+                                                       const StoredLookup& lookup) {
+  const Tensors tensors(module, lookup);
+  switch (scheme.method) {
+    case QuantMethod::kIntQuantized:
+      if (const auto weight = tensors.Find("weight"); weight && weight->dtype != "I8")
+        return nullptr;
+      return CompressedTensors::Open(scheme, tensors);
+    case QuantMethod::kPackQuantized:
+      if (tensors.Find("weight")) return nullptr;
+      return CompressedTensors::Open(scheme, tensors);
+    case QuantMethod::kAwq:
+    case QuantMethod::kGptq:
+      if (tensors.Find("weight")) return nullptr;
+      return Transposed::Open(scheme, tensors);
+  }
+  __builtin_unreachable();
+}
+
+Result<StaticRounding> ReadStaticRounding(const std::string& module, const StoredLookup& lookup) {
+  const Tensors tensors(module, lookup);
+  PINION_ASSIGN(const StoredTensor scale, tensors.RequireFloats("input_scale", {1}));
+  StaticRounding rounding{FloatAt(scale, 0), 0};
+  if (!(rounding.scale > 0 && rounding.scale < 1e30f))
+    return Fail(ErrorCode::kCorrupt, StrCat("tensor '", tensors.NameOf("input_scale"), "' holds ",
+                                            rounding.scale, ", want a positive number"));
+  if (tensors.Find("input_zero_point")) {
+    PINION_ASSIGN(const StoredTensor zero, tensors.Require("input_zero_point", "I8", {1}));
+    rounding.zero_point = static_cast<int8_t>(zero.data[0]);
+  }
+  return rounding;
+}
+
+}  // namespace pinion

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <optional>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+
+namespace pinion {
+
+// How a checkpoint's linears are stored.
+enum class QuantMethod {
+  kIntQuantized,   // compressed-tensors "int-quantized": int8 as it is
+  kPackQuantized,  // compressed-tensors "pack-quantized": eight codes of 4 bits (four of 8) a word
+  kAwq,            // AWQ's "gemm" packing
+  kGptq,           // GPTQ, zeros stored less one (version 1) or as they are (2)
+};
+const char* Name(QuantMethod method);
+
+// How activations are rounded before a product with integer weights.
+enum class ActivationRounding {
+  kNone,      // weight-only schemes
+  kPerToken,  // int8, scale absmax / 127 of each token
+  kStatic,    // int8, one scale (and zero point) from the checkpoint
+};
+
+// `quantization_config` of config.json. Which linears it covers is seen from their tensors.
+struct QuantScheme {
+  QuantMethod method = QuantMethod::kIntQuantized;
+  int bits = 8;
+  int64_t group = -1;  // columns that share a scale; -1: whole rows
+  bool gptq_v1 = false;
+  ActivationRounding activations = ActivationRounding::kNone;
+};
+
+// Empty where config.json has no quantisation. Methods, formats, widths and strategies that Pinion
+// does not read are errors that name them and say what it reads.
+Result<std::optional<QuantScheme>> ReadScheme(const Json& config);
+
+}  // namespace pinion

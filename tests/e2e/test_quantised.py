@@ -1,0 +1,142 @@
+"""Every published quantised format against the reference outputs: logits, greedy tokens, tokenizers.
+
+The bounds are those of a correct engine: float32 arithmetic differs from the reference only by the
+order of summation; bfloat16 may err twice as much as the reference's own bfloat16.
+"""
+
+import array
+import json
+import math
+import struct
+
+import pytest
+
+FOLDERS = ["llama-w4a16", "llama-w4a16-asym", "llama-gptq-sym", "llama-gptq-v2", "llama-gptq-8bit",
+           "llama-gptq-g-1", "llama-gptq-actorder", "qwen2-awq", "qwen2-awq-g128"]
+W8A8 = ["llama-w8a8", "llama-w8a8-static", "llama-w8a8-static-asym"]
+GGUF = [f"llama-{kind}.gguf" for kind in
+        ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k", "q6_k"]]
+GGUF += ["qwen2-q8_0.gguf"]
+NEAR_TIE_NATS = 0.01
+SMALL = ["--kv-cache-space", "64MiB", "--threads-bind", "nobind"]
+
+
+def read_safetensors(path):
+    raw = path.read_bytes()
+    (length,) = struct.unpack("<Q", raw[:8])
+    header = json.loads(raw[8:8 + length])
+
+    def floats(name):
+        begin, end = header[name]["data_offsets"]
+        return header[name]["shape"], array.array("f", raw[8 + length + begin:8 + length + end])
+
+    return floats
+
+
+class Fixture:
+    def __init__(self, data, name):
+        self.path = data / "quantised" / name
+        beside = self.path.with_suffix("") if name.endswith(".gguf") else self.path / ""
+        separator = "." if name.endswith(".gguf") else "/"
+        self.golden = json.loads(open(f"{beside}{separator}golden.json").read())
+        self.prompts = self.golden["prompts"]
+        self.reference = read_safetensors(type(self.path)(f"{beside}{separator}golden.safetensors"))
+
+    def inputs(self, tmp_path):
+        lines = [json.dumps({"input_ids": prompt["input_ids"]}) for prompt in self.prompts]
+        path = tmp_path / "in.jsonl"
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+    def rms_error(self, logits, kind):
+        """Of the rows that the reference kept: the last ones of each prompt."""
+        squares = count = 0
+        for i in range(len(self.prompts)):
+            (rows, vocabulary), want = self.reference(f"prompt{i}.logits.{kind}")
+            shape, got = logits(f"prompt{i}.logits")
+            skipped = (shape[0] - rows) * vocabulary
+            squares += sum((a - b) ** 2 for a, b in zip(got[skipped:], want))
+            count += len(want)
+        return math.sqrt(squares / count)
+
+    def bf16_error(self):
+        errors = [prompt["bf16_rms_logit_error"] for prompt in self.prompts]
+        return math.sqrt(sum(error**2 for error in errors) / len(errors))
+
+
+@pytest.fixture
+def score(pinion, data, tmp_path):
+    """score(name, kind of reference, flags...) -> (fixture, RMS error of the logits)."""
+
+    def run(name, kind, *flags):
+        fixture = Fixture(data, name)
+        logits = tmp_path / "logits.safetensors"
+        done = pinion("score", fixture.path, "--input", fixture.inputs(tmp_path), "--logits", logits,
+                      "--output", tmp_path / "scores.jsonl", *SMALL, *flags)
+        assert done.returncode == 0, done.stderr
+        return fixture, fixture.rms_error(read_safetensors(logits), kind)
+
+    return run
+
+
+def check_greedy(fixture, lines):
+    for prompt, line in zip(fixture.prompts, lines, strict=True):
+        want, got = prompt["greedy_ids"], line["output_ids"]
+        assert got == want or prompt["min_gap_nats"] < NEAR_TIE_NATS, prompt["text"]
+
+
+def test_the_fixtures_are_all_here(data):
+    there = {path.name for path in (data / "quantised").iterdir()}
+    assert there >= set(FOLDERS + W8A8 + GGUF)
+
+
+@pytest.mark.parametrize("name", FOLDERS + GGUF)
+def test_float32_arithmetic_gives_the_references_logits_and_tokens(score, pinion, tmp_path, name):
+    fixture, error = score(name, "float32", "--dtype", "float32")
+    assert error <= 1e-3
+    output = tmp_path / "out.jsonl"
+    done = pinion("run", fixture.path, "--input", fixture.inputs(tmp_path), "--output", output,
+                  "--dtype", "float32", "--ignore-eos", "--max-tokens",
+                  len(fixture.prompts[0]["greedy_ids"]), *SMALL)
+    assert done.returncode == 0, done.stderr
+    check_greedy(fixture, [json.loads(line) for line in output.read_text().splitlines()])
+
+
+@pytest.mark.parametrize("name", FOLDERS + GGUF)
+def test_bfloat16_errs_at_most_twice_as_much_as_the_references(score, name):
+    fixture, error = score(name, "float32", "--dtype", "bfloat16")
+    assert error <= 2 * fixture.bf16_error()
+
+
+@pytest.mark.parametrize("name", W8A8)
+def test_int8_weights_are_dequantised_exactly(score, name):
+    _, error = score(name, "weights_only", "--dtype", "float32")
+    assert error <= 1e-3
+
+
+@pytest.mark.parametrize("name", GGUF)
+def test_the_tokenizer_inside_a_gguf_file_is_the_references(pinion, data, tmp_path, name):
+    fixture = Fixture(data, name)
+    cases, chats = fixture.golden["tokenization"], fixture.golden["chats"]
+    lines = [{"text": case["text"]} for case in cases]
+    lines += [{"messages": chat["messages"]} for chat in chats if "error" not in chat]
+    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = pinion("tokenize", fixture.path, "--input", source, "--output", output)
+    assert done.returncode == 0, done.stderr
+    got = [json.loads(line) for line in output.read_text().splitlines()]
+    for case, line in zip(cases, got):
+        assert (line["ids"], line["decoded"]) == (case["ids"], case["decoded"])
+    want = [(chat["rendered"], chat["input_ids"]) for chat in chats if "error" not in chat]
+    assert [(line["rendered"], line["ids"]) for line in got[len(cases):]] == want
+
+
+@pytest.mark.parametrize("keep", [0, 3, 30, 3000, 0.5, 0.99])
+def test_truncated_gguf_files_are_one_clear_error(pinion, data, tmp_path, keep):
+    raw = (data / "quantised" / "llama-q4_0.gguf").read_bytes()
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(raw[:int(keep * len(raw)) if isinstance(keep, float) else keep])
+    done = pinion("model", "info", broken)
+    assert done.returncode == 1
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "broken.gguf" in done.stderr
