@@ -115,8 +115,10 @@ TEST_F(Model, SaysWhereItLooked) {
   EXPECT_THAT(ErrorOf("/nowhere/at/all"), HasSubstr("no folder"));
   EXPECT_THAT(ErrorOf("org/name"), AllOf(HasSubstr(folder_ + "/hub/models--org--name"),
                                          HasSubstr("hf download org/name")));
+  ASSERT_TRUE(WriteFile(folder_ + "/model.safetensors", "?"));
+  EXPECT_THAT(ErrorOf(folder_ + "/model.safetensors"), HasSubstr("is a file"));
   ASSERT_TRUE(WriteFile(folder_ + "/model.gguf", "GGUF"));
-  EXPECT_THAT(ErrorOf(folder_ + "/model.gguf"), HasSubstr("is a file"));
+  EXPECT_THAT(ErrorOf(folder_ + "/model.gguf"), HasSubstr("model.gguf: its version"));
 }
 
 TEST_F(Model, FindsTheSnapshotInTheHubCache) {
