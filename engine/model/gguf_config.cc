@@ -19,8 +19,8 @@ Result<std::string_view> HuggingFaceName(const std::string& architecture) {
     if (each.name == architecture) return each.hugging_face;
     known.emplace_back(each.name);
   }
-  return Fail(ErrorCode::kUnsupported, StrCat("'general.architecture' is '", architecture,
-                                              "', want ", Join(known, ", ")));
+  return Fail(ErrorCode::kUnsupported,
+              StrCat("'general.architecture' is '", architecture, "', want ", Join(known, ", ")));
 }
 
 bool HasTensor(const GgufFile& gguf, std::string_view name) {
@@ -92,11 +92,9 @@ Status CopyRope(Translation& translation) {
   if (!type || *type == Json("none")) return {};
   const Json* factor = translation.Find("rope.scaling.factor");
   if (!(*type == Json("linear")) || !factor || !factor->is_number())
-    return Fail(ErrorCode::kUnsupported,
-                StrCat("'rope.scaling.type' is ", type->Dump(),
-                       ", want none or linear with its factor"));
-  translation.Set("rope_scaling",
-                  Json::Object{{"rope_type", "linear"}, {"factor", *factor}});
+    return Fail(ErrorCode::kUnsupported, StrCat("'rope.scaling.type' is ", type->Dump(),
+                                                ", want none or linear with its factor"));
+  translation.Set("rope_scaling", Json::Object{{"rope_type", "linear"}, {"factor", *factor}});
   return {};
 }
 

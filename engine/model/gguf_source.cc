@@ -86,9 +86,8 @@ class GgufSource : public TensorSource {
     const auto found = tensors_.find(name);
     const std::string& path = gguf_->file->path();
     if (found == tensors_.end())
-      return Fail(ErrorCode::kNotFound,
-                  StrCat("no tensor for '", name, "' among the ", gguf_->header.tensors.size(),
-                         " of ", path));
+      return Fail(ErrorCode::kNotFound, StrCat("no tensor for '", name, "' among the ",
+                                               gguf_->header.tensors.size(), " of ", path));
     const GgufTensor& tensor = *found->second.tensor;
     return TensorInfo{name, *PlainType(*tensor.type), tensor.shape, path};
   }
@@ -102,8 +101,7 @@ class GgufSource : public TensorSource {
     const Placed& placed = tensors_.at(info.name);
     const size_t row_bytes = RowBytes(*placed.tensor);
     const std::byte* data = gguf_->file->data() + placed.tensor->begin;
-    const bool aligned =
-        reinterpret_cast<uintptr_t>(data) % kernels::SizeOf(info.dtype) == 0;
+    const bool aligned = reinterpret_cast<uintptr_t>(data) % kernels::SizeOf(info.dtype) == 0;
     if (placed.order.head_rows == 0 && aligned) return data + row * row_bytes;
     scratch.resize(std::max(scratch.size(), count * row_bytes));
     for (size_t r = 0; r < count; ++r)

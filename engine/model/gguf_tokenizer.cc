@@ -134,8 +134,7 @@ Json ByteLevel() {
 
 Json PreTokenizer(const PreTokenization& pre) {
   Json::Array steps;
-  if (pre.digits_apart)
-    steps.push_back(Object({{"type", "Digits"}, {"individual_digits", true}}));
+  if (pre.digits_apart) steps.push_back(Object({{"type", "Digits"}, {"individual_digits", true}}));
   if (pre.words)
     steps.push_back(Object({{"type", "Split"},
                             {"pattern", Object({{"Regex", pre.words}})},
@@ -186,8 +185,8 @@ Result<Json> MergesByScore(const Json& metadata, const Tokens& tokens) {
     for (size_t cut = 1; cut < text.size(); ++cut) {
       const auto left = ids.find(text.substr(0, cut)), right = ids.find(text.substr(cut));
       if (left != ids.end() && right != ids.end())
-        merges.push_back({(*scores)[i].number(), left->first, right->first, left->second,
-                          right->second});
+        merges.push_back(
+            {(*scores)[i].number(), left->first, right->first, left->second, right->second});
     }
   }
   std::stable_sort(merges.begin(), merges.end(), [](const Merge& a, const Merge& b) {
@@ -208,16 +207,15 @@ Result<Json> SentencePieceBpe(const Json& metadata, const Tokens& tokens) {
   PINION_ASSIGN(const std::string unknown,
                 TokenAt(metadata, tokens, "tokenizer.ggml.unknown_token_id"));
   PINION_ASSIGN(Json post, PostProcessor(metadata, tokens, true));
-  const Json space = Object({{"type", "Replace"},
-                             {"pattern", Object({{"String", " "}})},
-                             {"content", "▁"}});
-  Json::Array normalizers{space}, decoders{
-      Object({{"type", "Replace"}, {"pattern", Object({{"String", "▁"}})}, {"content", " "}}),
-      Object({{"type", "ByteFallback"}}), Object({{"type", "Fuse"}})};
+  const Json space =
+      Object({{"type", "Replace"}, {"pattern", Object({{"String", " "}})}, {"content", "▁"}});
+  Json::Array normalizers{space},
+      decoders{
+          Object({{"type", "Replace"}, {"pattern", Object({{"String", "▁"}})}, {"content", " "}}),
+          Object({{"type", "ByteFallback"}}), Object({{"type", "Fuse"}})};
   if (prefix) {
     normalizers.insert(normalizers.begin(), Object({{"type", "Prepend"}, {"prepend", "▁"}}));
-    decoders.push_back(
-        Object({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}));
+    decoders.push_back(Object({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}));
   }
   return Object({{"added_tokens", AddedTokensOf(tokens)},
                  {"normalizer", Object({{"type", "Sequence"}, {"normalizers", normalizers}})},

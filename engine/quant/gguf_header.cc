@@ -134,7 +134,8 @@ Result<Json> ReadArray(Reader& reader, std::string_view key) {
   PINION_ASSIGN(const uint64_t count, reader.Number<uint64_t>(key));
   const ValueReader value = ReaderOf(type);
   if (!value.read)
-    return Corrupt(StrCat("'", key, "' is an array of type ", type, ", want one from 0 to 12 but 9"));
+    return Corrupt(
+        StrCat("'", key, "' is an array of type ", type, ", want one from 0 to 12 but 9"));
   if (count > reader.left() / value.fewest_bytes)
     return Corrupt(StrCat("'", key, "' is said to have ", count, " values, but ", reader.left(),
                           " bytes are left: the file is truncated or broken"));
@@ -152,7 +153,8 @@ Result<Json> ReadMetadata(Reader& reader, uint64_t count) {
   std::unordered_set<std::string> seen;
   for (uint64_t i = 0; i < count; ++i) {
     PINION_ASSIGN(std::string key, reader.Text(StrCat("metadata key ", i)));
-    if (!seen.insert(key).second) return Corrupt(StrCat("'", key, "' occurs twice in its metadata"));
+    if (!seen.insert(key).second)
+      return Corrupt(StrCat("'", key, "' occurs twice in its metadata"));
     PINION_ASSIGN(const uint32_t type, reader.Number<uint32_t>(key));
     const ReadValueFn read = type == kArray ? ReadArray : ReaderOf(type).read;
     if (!read) return Corrupt(StrCat("'", key, "' has type ", type, ", want 0 to 12"));
@@ -180,8 +182,8 @@ Result<std::vector<int64_t>> ReadShape(Reader& reader) {
 Result<uint64_t> BytesOf(const GgufTensor& tensor) {
   const auto row = static_cast<uint64_t>(tensor.shape.back());
   if (row % tensor.type->elements != 0)
-    return Corrupt(StrCat("its rows have ", row, " elements, want a multiple of ", tensor.type->name,
-                          "'s ", tensor.type->elements));
+    return Corrupt(StrCat("its rows have ", row, " elements, want a multiple of ",
+                          tensor.type->name, "'s ", tensor.type->elements));
   uint64_t bytes = row / tensor.type->elements * tensor.type->bytes;
   for (size_t i = 0; i + 1 < tensor.shape.size(); ++i)
     if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(tensor.shape[i]), &bytes))
@@ -201,8 +203,8 @@ Result<GgufTensor> ReadTensor(Reader& reader, uint64_t index) {
   PINION_ASSIGN(const uint32_t type, reader.Number<uint32_t>("a tensor's type"));
   tensor.type = FindGgufType(type);
   if (!tensor.type)
-    return in_tensor({ErrorCode::kUnsupported, StrCat("it has type ", type, ", want ",
-                                                      GgufTypeNames())});
+    return in_tensor(
+        {ErrorCode::kUnsupported, StrCat("it has type ", type, ", want ", GgufTypeNames())});
   auto bytes = BytesOf(tensor);
   if (!bytes) return in_tensor(std::move(bytes).error());
   tensor.bytes = *bytes;

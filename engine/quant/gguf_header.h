@@ -16,8 +16,8 @@ namespace pinion {
 struct GgufTensor {
   std::string name;
   const GgufType* type = nullptr;
-  std::vector<int64_t> shape;       // slowest dimension first, as everywhere else in Pinion
-  uint64_t begin = 0, bytes = 0;    // from the beginning of the file
+  std::vector<int64_t> shape;     // slowest dimension first, as everywhere else in Pinion
+  uint64_t begin = 0, bytes = 0;  // from the beginning of the file
 };
 
 struct GgufHeader {
@@ -25,10 +25,10 @@ struct GgufHeader {
   std::vector<GgufTensor> tensors;
 };
 
-// Reads the header of a GGUF file (version 2 or 3, little-endian) that is in memory. It comes from a
-// stranger: counts, lengths, types, alignment, offsets, overlaps and repeated names are checked, and
-// nothing is allocated that the file's own length does not warrant.
-// Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+// Reads the header of a GGUF file (version 2 or 3, little-endian) that is in memory. It comes from
+// a stranger: counts, lengths, types, alignment, offsets, overlaps and repeated names are checked,
+// and nothing is allocated that the file's own length does not warrant. Source:
+// https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 Result<GgufHeader> ReadGgufHeader(std::string_view file);
 
 }  // namespace pinion

@@ -93,9 +93,9 @@ class Tensors {
 };
 
 uint64_t BytesOf(const StoredTensor& tensor) {
-  const size_t element = tensor.dtype == "I8"                                ? 1
+  const size_t element = tensor.dtype == "I8"                              ? 1
                          : tensor.dtype == "F16" || tensor.dtype == "BF16" ? 2
-                                                                             : 4;
+                                                                           : 4;
   uint64_t bytes = tensor.data ? element : 0;
   for (const int64_t size : tensor.shape) bytes *= static_cast<uint64_t>(size);
   return bytes;
@@ -280,8 +280,8 @@ class CompressedTensors : public QuantisedTensor {
     zeros_packed_ = zeros->dtype == "I32";
     const int64_t rows = Signed(rows_), groups = Signed(this->groups());
     if (zeros_packed_) {
-      PINION_ASSIGN(zeros_, tensors.Require("weight_zero_point", "I32",
-                                            {Ceil(rows, 32 / bits_), groups}));
+      PINION_ASSIGN(zeros_,
+                    tensors.Require("weight_zero_point", "I32", {Ceil(rows, 32 / bits_), groups}));
     } else {
       const auto shape = one_scale_ ? zeros->shape : std::vector<int64_t>{rows, groups};
       PINION_ASSIGN(zeros_, tensors.Require("weight_zero_point", "I8", shape));
@@ -298,13 +298,13 @@ class CompressedTensors : public QuantisedTensor {
     const auto in_word = static_cast<size_t>(32 / bits_);
     const size_t words = (columns_ + in_word - 1) / in_word;
     for (size_t column = 0; column < columns_; ++column)
-      codes[column] = Unbiased(WordAt(codes_.data, row * words + column / in_word),
-                               column % in_word);
+      codes[column] =
+          Unbiased(WordAt(codes_.data, row * words + column / in_word), column % in_word);
   }
   // Packed codes are stored with their lowest value at 0.
   int8_t Unbiased(uint32_t word, size_t place) const {
-    const auto code = static_cast<int>(word >> (place * static_cast<size_t>(bits_)) &
-                                       ((1u << bits_) - 1));
+    const auto code =
+        static_cast<int>(word >> (place * static_cast<size_t>(bits_)) & ((1u << bits_) - 1));
     return static_cast<int8_t>(code - (1 << (bits_ - 1)));
   }
   int ZeroAt(size_t row, size_t group) const {

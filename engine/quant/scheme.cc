@@ -65,12 +65,13 @@ Result<ActivationRounding> ReadActivations(const Json& group) {
   if (dynamic) {
     PINION_ASSIGN(const bool symmetric, Optional<bool>(*activations, "symmetric", true));
     if (strategy != "token" || !symmetric)
-      return Unsupported("input_activations", StrCat("dynamic per ", strategy,
-                                                     symmetric ? "" : ", asymmetric"),
+      return Unsupported("input_activations",
+                         StrCat("dynamic per ", strategy, symmetric ? "" : ", asymmetric"),
                          "dynamic ones per token and symmetric");
     return ActivationRounding::kPerToken;
   }
-  if (strategy != "tensor") return Unsupported("input_activations", strategy, "tensor where static");
+  if (strategy != "tensor")
+    return Unsupported("input_activations", strategy, "tensor where static");
   return ActivationRounding::kStatic;
 }
 
@@ -80,8 +81,8 @@ Result<QuantScheme> ReadGroup(const Json& config, const Json& group) {
   PINION_ASSIGN(const std::string format, Optional<std::string>(group, "format", whole));
   if (format != "int-quantized" && format != "pack-quantized")
     return Unsupported("format", format, "int-quantized or pack-quantized");
-  scheme.method = format == "int-quantized" ? QuantMethod::kIntQuantized
-                                            : QuantMethod::kPackQuantized;
+  scheme.method =
+      format == "int-quantized" ? QuantMethod::kIntQuantized : QuantMethod::kPackQuantized;
   const Json* weights = group.Find("weights");
   if (!weights || !weights->is_object())
     return Fail(ErrorCode::kCorrupt, "'weights' of the quantisation is missing, want an object");
@@ -128,10 +129,11 @@ Result<std::optional<QuantScheme>> ReadScheme(const Json& config) {
                 StrCat("'quantization_config' is ", found->type_name(), ", want an object"));
   PINION_ASSIGN(const std::string method,
                 Optional<std::string>(*found, "quant_method", "compressed-tensors"));
-  Result<QuantScheme> (*read)(const Json&) = method == "awq"                  ? ReadAwq
-                                             : method == "gptq"               ? ReadGptq
-                                             : method == "compressed-tensors" ? ReadCompressedTensors
-                                                                              : nullptr;
+  Result<QuantScheme> (*read)(const Json&) = method == "awq"    ? ReadAwq
+                                             : method == "gptq" ? ReadGptq
+                                             : method == "compressed-tensors"
+                                                 ? ReadCompressedTensors
+                                                 : nullptr;
   if (!read) return Unsupported("quant_method", method, "compressed-tensors, awq or gptq");
   PINION_ASSIGN(QuantScheme scheme, read(*found));
   return std::optional<QuantScheme>(std::move(scheme));

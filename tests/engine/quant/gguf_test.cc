@@ -112,7 +112,8 @@ TEST(GgufHeader, RefusesBrokenTensors) {
   EXPECT_THAT(one(0, 8, kF32, 0), HasSubstr("a dimension is 0"));
   EXPECT_THAT(one(uint64_t{1} << 40, uint64_t{1} << 40, kF32, 0), HasSubstr("overflows"));
   EXPECT_THAT(one(uint64_t{1} << 41, 8, kF32, 0), HasSubstr("a dimension is"));
-  EXPECT_THAT(ErrorOf(Builder().Head(1, 0).Text("t").Number<uint32_t>(5)), HasSubstr("5 dimensions"));
+  EXPECT_THAT(ErrorOf(Builder().Head(1, 0).Text("t").Number<uint32_t>(5)),
+              HasSubstr("5 dimensions"));
   Builder twice;
   twice.Head(2, 0).Tensor("t", 1, 8, kF32, 0).Tensor("t", 1, 8, kF32, 32).Data(64);
   EXPECT_THAT(ErrorOf(twice), HasSubstr("'t' occurs twice"));
@@ -196,10 +197,10 @@ TEST(GgufBlocks, FifthBitsComeFromTheirWord) {
 TEST(GgufBlocks, KTypesScaleEachGroupByItself) {
   std::vector<std::byte> block(144, std::byte{0});
   Put(block, 0, 2), Put(block, 2, 1);
-  block[4 + 1] = std::byte{0x80 | 5};   // group 1: scale 5; upper bits of group 5's scale: 2
-  block[4 + 5] = std::byte{0x40 | 7};   // group 1: min 7; upper bits of group 5's min: 1
-  block[4 + 9] = std::byte{0x21};       // group 5: scale 1 | 2 << 4, min 2 | 1 << 4
-  block[16 + 3] = std::byte{0x90};      // weight 3 of group 1 is 9
+  block[4 + 1] = std::byte{0x80 | 5};  // group 1: scale 5; upper bits of group 5's scale: 2
+  block[4 + 5] = std::byte{0x40 | 7};  // group 1: min 7; upper bits of group 5's min: 1
+  block[4 + 9] = std::byte{0x21};      // group 5: scale 1 | 2 << 4, min 2 | 1 << 4
+  block[16 + 3] = std::byte{0x90};     // weight 3 of group 1 is 9
   const Decoded decoded = Decode(*FindGgufType(12), block);
   EXPECT_EQ(decoded.Weight(32 + 3), 2 * 5 * 9 - 7);
   EXPECT_EQ(decoded.scales[5], 2 * (1 | 2 << 4));
@@ -209,8 +210,9 @@ TEST(GgufBlocks, KTypesScaleEachGroupByItself) {
 TEST(GgufBlocks, Q6KScalesAreSigned) {
   std::vector<std::byte> block(210, std::byte{0});
   Put(block, 208, 0.5f);
-  block[192 + 11] = std::byte{0xfd};     // group 11: -3
-  block[64 + 32 + 20] = std::byte{0x05};  // second half, run 1, weight 20: low bits of 128 + 32 + 20
+  block[192 + 11] = std::byte{0xfd};  // group 11: -3
+  block[64 + 32 + 20] =
+      std::byte{0x05};  // second half, run 1, weight 20: low bits of 128 + 32 + 20
   block[128 + 32 + 20] = std::byte{0x08};  // its upper bits: 2
   const Decoded decoded = Decode(*FindGgufType(14), block);
   EXPECT_EQ(decoded.Weight(128 + 32 + 20), 0.5f * -3 * ((5 | 2 << 4) - 32));

@@ -35,11 +35,13 @@ TEST(Scheme, ReadsWhatEachMethodSays) {
   const QuantScheme awq = *Read(R"({"quant_method": "awq", "bits": 4, "group_size": 64})").value();
   EXPECT_EQ(awq.method, QuantMethod::kAwq);
   EXPECT_EQ(awq.group, 64);
-  const QuantScheme gptq = *Read(R"({"quant_method": "gptq", "bits": 8, "group_size": -1})").value();
+  const QuantScheme gptq =
+      *Read(R"({"quant_method": "gptq", "bits": 8, "group_size": -1})").value();
   EXPECT_EQ(gptq.bits, 8);
   EXPECT_TRUE(gptq.gptq_v1);
-  EXPECT_FALSE(
-      Read(R"({"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2"})").value()->gptq_v1);
+  EXPECT_FALSE(Read(R"({"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2"})")
+                   .value()
+                   ->gptq_v1);
   const QuantScheme w8a8 =
       *Read(Compressed(R"({"num_bits": 8, "strategy": "channel"})",
                        R"({"num_bits": 8, "dynamic": true, "strategy": "token"})"))
