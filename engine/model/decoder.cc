@@ -72,6 +72,18 @@ class ShardedDecoder : public Decoder {
     return bytes;
   }
 
+  std::vector<Placement> placements() const override {
+    std::vector<Placement> all(model_.weights.size());
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      const Pages& weights = model_.weights[rank].storage;
+      all[rank].weights = NodesOf(weights.data(), weights.size_bytes());
+      if (model_.caches.empty()) continue;
+      const KvCache& cache = model_.caches[rank];
+      all[rank].kv = NodesOf(cache.data(), cache.size_bytes());
+    }
+    return all;
+  }
+
   void Forward(const StepBatch& batch, const LogitsSink& sink) override {
     CHECK(batch.tokens.size() <= model_.options.max_rows) << batch.tokens.size();
     CHECK(!model_.caches.empty()) << "AllocateKv comes first";

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "engine/base/result.h"
 #include "engine/host/team.h"
@@ -41,6 +43,13 @@ class Decoder {
   virtual Status AllocateKv(size_t blocks) = 0;
   virtual uint64_t weight_bytes() const = 0;  // packed, over all ranks
   virtual uint64_t kv_bytes() const = 0;      // over all ranks
+
+  // Where one rank's memory really lies: {node, bytes} as NodesOf. KV that nothing has been written
+  // to lies nowhere.
+  struct Placement {
+    std::vector<std::pair<int, uint64_t>> weights, kv;
+  };
+  virtual std::vector<Placement> placements() const = 0;  // by rank
 
   // One step: writes the KV of every row, computes the logits that are wanted and hands them to
   // `sink` in chunks. Token ids must lie in the vocabulary.

@@ -36,6 +36,7 @@ class KvCache {
   const KvShape& shape() const { return shape_; }
   size_t block_tokens() const { return block_tokens_; }
   kernels::Dtype dtype() const { return dtype_; }
+  const std::byte* data() const { return storage_.data(); }  // all of it: [size_bytes]
   size_t size_bytes() const { return storage_.size_bytes(); }
 
   // Bytes that one block takes over all layers of a rank.

@@ -83,6 +83,9 @@ std::string LayerName(const std::string& pattern, int layer, const char* suffix)
   return StrCat(pattern.substr(0, at), layer, pattern.substr(at + 2), suffix);
 }
 
+// How much of a file may be resident per thread before it is let go: some 2 ms of packing.
+constexpr size_t kReleaseBytes = size_t{8} << 20;
+
 // One worker's loading of one rank: packs its own blocks; thread 0 fills the vectors.
 class Loader {
  public:
@@ -97,7 +100,7 @@ class Loader {
     FillVector(weights_.final_norm_bias, spec_.names.final_norm + ".bias", all);
     const TensorInfo head = Find(spec_.tied_head ? spec_.names.embedding : spec_.names.head);
     const Range vocabulary = weights_.shard.vocabulary;
-    PackMatrix(weights_.head, {{&head, vocabulary.begin, vocabulary.size()}}, 0, !spec_.tied_head);
+    PackMatrix(weights_.head, {{&head, vocabulary.begin, vocabulary.size()}}, 0);
   }
 
  private:
@@ -135,7 +138,7 @@ class Loader {
                {{&tensors[0], q.begin, q.size()},
                 {&tensors[1], kv.begin, kv.size()},
                 {&tensors[2], kv.begin, kv.size()}},
-               0, true);
+               0);
     float* bias = layer.qkv_bias;
     if (bias && layer.qkv.outputs > 0) {
       FillVector(bias, LayerName(names.q, index, ".bias"), q);
@@ -143,7 +146,7 @@ class Loader {
       FillVector(bias + q.size() + kv.size(), LayerName(names.v, index, ".bias"), kv);
     }
     const TensorInfo o = Find(LayerName(names.o, index, ".weight"));
-    PackMatrix(layer.o, {{&o, 0, static_cast<size_t>(spec_.hidden)}}, q.begin, worker_.ranks == 1);
+    PackMatrix(layer.o, {{&o, 0, static_cast<size_t>(spec_.hidden)}}, q.begin);
   }
 
   void LoadMlp(LayerWeights& layer, int index) {
@@ -160,15 +163,14 @@ class Loader {
           if (count < kBlockN) segments.push_back({nullptr, 0, kBlockN - count});
         }
       }
-      PackMatrix(layer.mlp_in, segments, 0, true, 2);
+      PackMatrix(layer.mlp_in, segments, 0, 2);
       FillGatedBias(layer, index);
     } else {
-      PackMatrix(layer.mlp_in, {{&up, middle.begin, middle.size()}}, 0, true);
+      PackMatrix(layer.mlp_in, {{&up, middle.begin, middle.size()}}, 0);
       FillVector(layer.mlp_in_bias, LayerName(names.up, index, ".bias"), middle);
     }
     const TensorInfo down = Find(LayerName(names.down, index, ".weight"));
-    PackMatrix(layer.down, {{&down, 0, static_cast<size_t>(spec_.hidden)}}, middle.begin,
-               worker_.ranks == 1);
+    PackMatrix(layer.down, {{&down, 0, static_cast<size_t>(spec_.hidden)}}, middle.begin);
   }
 
   void FillGatedBias(LayerWeights& layer, int index) {
@@ -191,17 +193,27 @@ class Loader {
     kernels::Convert(reinterpret_cast<std::byte*>(dst), Dtype::kF32, src, info.dtype, range.size());
   }
 
-  // Packs this worker's blocks; `column` is the first input taken. `last_use` lets the source drop
-  // the file pages behind it: wrong while other ranks still read the same rows.
+  // Packs this worker's blocks; `column` is the first input taken. File pages are let go on the
+  // way, or the whole checkpoint would be resident beside the packed weights at the end. Where
+  // another rank still wants other columns of the same rows, its next look brings them back from
+  // the cache.
   void PackMatrix(const PackedMatrix& matrix, const std::vector<Segment>& segments, size_t column,
-                  bool last_use, size_t unit = 1) {
+                  size_t unit = 1) {
     const auto [begin, end] = BlocksOf(worker_, matrix, unit);
-    for (size_t block = begin; block < end; ++block) PackOne(matrix, segments, column, block);
-    if (!last_use) return;
+    const size_t step =
+        std::max<size_t>(1, kReleaseBytes / std::max<size_t>(1, matrix.block_bytes()));
+    for (size_t first = begin; first < end; first += step) {
+      const size_t last = std::min(first + step, end);
+      for (size_t block = first; block < last; ++block) PackOne(matrix, segments, column, block);
+      Release(segments, {first * kBlockN, last * kBlockN});
+    }
+  }
+
+  void Release(const std::vector<Segment>& segments, Range outputs) const {
     size_t output = 0;
     for (const Segment& segment : segments) {
-      const size_t first = std::max(output, begin * kBlockN);
-      const size_t last = std::min(output + segment.count, end * kBlockN);
+      const size_t first = std::max(output, outputs.begin);
+      const size_t last = std::min(output + segment.count, outputs.end);
       if (segment.tensor && first < last)
         source_.Release(*segment.tensor, segment.row + first - output, last - first);
       output += segment.count;

@@ -218,6 +218,9 @@ Json EngineLoop::ServerInfo() const {
   out.Set("max_model_len", static_cast<uint64_t>(info.max_model_len));
   out.Set("weight_bytes", info.weight_bytes);
   out.Set("kv_cache", std::move(kv));
+  out.Set("placement", info.placement);
+  out.Set("allocator", info.allocator);
+  out.Set("openmp", info.openmp);
   out.Set("stages", info.stages);
   return out;
 }

@@ -48,6 +48,10 @@ struct EngineInfo {
   double load_s = 0, start_s = 0;           // weights packed; everything until ready
   Plan plan;
   Json stages;  // [{"stage","seconds"}]
+  // [{"rank","nodes":[planned],"weights":[{"node","bytes"}],"kv":[{"node","bytes"}]}]: where memory
+  // really lies once warm; KV only as far as it has been written to.
+  Json placement;
+  std::string allocator, openmp;  // see Runtime
 };
 
 struct EngineStats {

@@ -7,6 +7,8 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
+#include "engine/base/trace.h"
+#include "engine/host/runtime.h"
 #include "engine/run/capacity.h"
 
 namespace pinion {
@@ -84,7 +86,13 @@ Status PlaceAndCheck(StartedModel& model, DecoderOptions& decoder, std::vector<R
                        kernels::Name(model.isa), "; start a process per --isa"));
   info.isa = kernels::Name(model.isa);
   info.threads = info.plan.total_threads();
-  stages.Done("budget and plan", StrCat(Describe(info.plan), "; isa ", info.isa));
+  const Runtime runtime = LoadedRuntime();
+  info.allocator = runtime.allocator;
+  info.openmp = runtime.openmp;
+  stages.Done("budget and plan",
+              StrCat(Describe(info.plan), "; isa ", info.isa, "; malloc ", info.allocator,
+                     info.allocator == "glibc" ? " (nothing preloaded)" : " (preloaded)",
+                     "; OpenMP ", info.openmp));
   for (const std::string& warning : info.plan.warnings) LogWarning(warning);
 
   PINION_ASSIGN(model.files, FindModel(model.options.model));
@@ -101,6 +109,59 @@ Status PlaceAndCheck(StartedModel& model, DecoderOptions& decoder, std::vector<R
   stages.Done("capacity check",
               StrCat(FormatBytes(budget.memory_available_bytes), " of memory free"));
   return {};
+}
+
+using BytesOfNode = std::vector<std::pair<int, uint64_t>>;
+
+std::string Describe(const BytesOfNode& bytes) {
+  std::vector<std::string> parts;
+  for (const auto& [node, size] : bytes)
+    parts.push_back(StrCat(FormatBytes(size), " on node ", node));
+  return parts.empty() ? "nowhere yet" : Join(parts, ", ");
+}
+
+Json ToJson(const BytesOfNode& bytes) {
+  Json list = Json::MakeArray();
+  for (const auto& [node, size] : bytes) {
+    Json entry = Json::MakeObject();
+    entry.Set("node", node);
+    entry.Set("bytes", size);
+    list.Append(std::move(entry));
+  }
+  return list;
+}
+
+// Weights on nodes that the plan does not give the rank: every step reads them from afar.
+void WarnOfStrays(const RankPlan& rank, const BytesOfNode& weights) {
+  uint64_t strays = 0, all = 0;
+  for (const auto& [node, size] : weights) {
+    all += size;
+    if (std::find(rank.nodes.begin(), rank.nodes.end(), node) == rank.nodes.end()) strays += size;
+  }
+  if (rank.nodes.empty() || strays * 20 <= all) return;  // 5 %: shared pages, a sample's error
+  LogWarning(StrCat("of rank ", rank.rank, "'s weights ", FormatBytes(strays),
+                    " lie on other nodes than the plan's; is their memory full, or a memory policy "
+                    "(numactl) set?"));
+}
+
+// Says where weights and KV have come to lie.
+void ReportPlacement(StartedModel& model, Stages& stages) {
+  model.info.placement = Json::MakeArray();
+  std::vector<std::string> parts;
+  const auto placements = model.decoder->placements();
+  for (size_t rank = 0; rank < placements.size(); ++rank) {
+    const RankPlan& plan = model.info.plan.ranks[rank];
+    const auto& [weights, kv] = placements[rank];
+    parts.push_back(StrCat("rank ", rank, ": weights ", Describe(weights), "; KV ", Describe(kv)));
+    WarnOfStrays(plan, weights);
+    Json entry = Json::MakeObject();
+    entry.Set("rank", static_cast<uint64_t>(rank));
+    entry.Set("nodes", Json(plan.nodes));
+    entry.Set("weights", ToJson(weights));
+    entry.Set("kv", ToJson(kv));
+    model.info.placement.Append(std::move(entry));
+  }
+  stages.Done("placement", Join(parts, "; "));
 }
 
 // Lowers a model length that nobody asked for to what the cache holds; one that was asked for and
@@ -176,6 +237,7 @@ Result<StartedModel> StartModel(const EngineOptions& options) {
   WarmUp(*model.decoder, std::min<size_t>({64, decoder.max_rows, info.blocks * info.block_tokens,
                                            info.max_model_len}));
   stages.Done("warm-up", "one prefill and one decode step");
+  ReportPlacement(model, stages);
   info.start_s = stages.total_s();
   info.stages = stages.entries();
   LogInfo(StrCat("ready after ", static_cast<int64_t>(info.start_s * 1000), " ms"));

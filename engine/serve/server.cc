@@ -18,6 +18,7 @@
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
 #include "engine/host/binding.h"
+#include "engine/host/runtime.h"
 #include "engine/model/model.h"
 #include "engine/run/start.h"
 #include "engine/serve/engine_link.h"
@@ -45,11 +46,10 @@ void PinTo(const std::vector<int>& cpus) {
 }
 
 void AdviseAllocator() {
-  const auto maps = ReadFile("/proc/self/maps");
-  if (maps && maps->find("tcmalloc") == std::string::npos)
+  if (LoadedRuntime().allocator == "glibc")
     LogInfo(
-        "no tcmalloc is preloaded; it may be faster: apt install libtcmalloc-minimal4, then "
-        "LD_PRELOAD=libtcmalloc_minimal.so.4 pinion serve ...");
+        "no other malloc is preloaded; tcmalloc may be faster: apt install libtcmalloc-minimal4, "
+        "then LD_PRELOAD=libtcmalloc_minimal.so.4 pinion serve ...");
 }
 
 // What the engine process writes to standard error: passed on, the last of it kept.

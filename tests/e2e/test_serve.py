@@ -178,6 +178,9 @@ def test_says_what_it_is(server, client):
     assert info["plan"]["ranks"][0]["threads"] >= 1
     assert info["kv_cache"]["bytes"] == 64 << 20
     assert {stage["stage"] for stage in info["stages"]} >= {"load and pack", "warm-up"}
+    assert info["placement"][0]["rank"] == 0
+    assert sum(node["bytes"] for node in info["placement"][0]["weights"]) == info["weight_bytes"]
+    assert info["allocator"] and "omp" in info["openmp"]
     assert metric(server, "vllm:generation_tokens_total") > 0
 
 
