@@ -26,6 +26,9 @@ struct LoadFlags {
   std::optional<int> shared_prefix, prefixes, turns, max_concurrency;
   bool obey_eos = false, json = false, detailed = false;
   ServerLoad load;
+  std::string find;  // "rate" or "concurrency"
+  std::optional<double> find_start, find_low, find_high;
+  SloSearchOptions search;
 };
 
 volatile sig_atomic_t stop_requested = 0;
@@ -127,13 +130,41 @@ LoadHooks Hooks(const ServerLoad& load) {
   return hooks;
 }
 
+SloSearchOptions SearchOf(const LoadFlags& flags) {
+  SloSearchOptions search = flags.search;
+  search.whole = flags.find == "concurrency";
+  search.low = flags.find_low.value_or(search.whole ? 1 : 0.01);
+  search.high = flags.find_high.value_or(search.whole ? 4096 : 1000);
+  search.start = flags.find_start.value_or(search.whole ? 4 : 1);
+  return search;
+}
+
+Result<bool> RunSearch(const LoadFlags& flags, const PreparedLoad& prepared, LoadHooks hooks) {
+  const SloSearchOptions search = SearchOf(flags);
+  PINION_TRY(Validate(search));
+  hooks.progress = nullptr;
+  int runs = 0;
+  const auto told = [&](double load, const LevelRun& run) {
+    std::fprintf(stderr, "run %d: %.4g %s: %zu of %zu good\n", ++runs, load,
+                 search.whole ? "clients" : "requests/s", run.good, run.total);
+  };
+  PINION_ASSIGN(const SloReport report, FindLoadBoundary(prepared, search, hooks, told));
+  const std::string json = ToJson(report).Dump(2) + "\n";
+  if (!flags.save.empty()) PINION_TRY(WriteFile(flags.save, json));
+  std::cout << (flags.json ? json : Render(report)) << std::flush;
+  if (!std::cout) return Fail(ErrorCode::kIo, "cannot write the result to standard output");
+  return report.boundary.pass.has_value();
+}
+
 Result<bool> RunLoadCommand(const LoadFlags& flags) {
   PINION_ASSIGN(const ServerUrl url, ParseServerUrl(flags.url));
   PINION_ASSIGN(const ServerLoad load, LoadFrom(flags));
   if (!flags.save.empty()) PINION_TRY(CheckWritable(flags.save));
+  if (!flags.find.empty()) PINION_TRY(Validate(SearchOf(flags)));
   CatchSignals();
   const LoadHooks hooks = Hooks(load);
   PINION_ASSIGN(const PreparedLoad prepared, PrepareLoad(url, load, hooks));
+  if (!flags.find.empty()) return RunSearch(flags, prepared, hooks);
   PINION_ASSIGN(const LoadReport report, SendLoad(prepared, hooks));
   if (hooks.progress) std::fprintf(stderr, "\r\033[K");
   const std::string json = ToJson(report, flags.detailed).Dump(2) + "\n";
@@ -208,6 +239,27 @@ void AddHow(CLI::App& command, LoadFlags& flags) {
   command.add_flag("--json", flags.json, "JSON on standard output, keys as `vllm bench serve`");
 }
 
+void AddSearch(CLI::App& command, LoadFlags& flags) {
+  const std::string group = "Search for the highest load that meets the SLO";
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    return command.add_option(name, value, help)->group(group);
+  };
+  add("--find", flags.find, "rate (open loop) or concurrency (closed loop)")
+      ->check(CLI::IsMember({"rate", "concurrency"}));
+  add("--attain", flags.search.attain, "part of the requests that must meet the SLO")
+      ->capture_default_str();
+  add("--find-start", flags.find_start, "where to begin (default 1 request/s, 4 clients)");
+  add("--find-low", flags.find_low, "least load to try (default 0.01 requests/s, 1 client)");
+  add("--find-high", flags.find_high, "most load to try (default 1000 requests/s, 4096 clients)");
+  add("--resolution", flags.search.resolution,
+      "stop where the failing load is at most so much above the passing one")
+      ->capture_default_str();
+  add("--repeats", flags.search.repeats, "runs that both ends of the answer need")
+      ->capture_default_str();
+  add("--max-runs", flags.search.max_runs, "runs in all, each of --num-prompts requests")
+      ->capture_default_str();
+}
+
 std::string Footer() {
   std::string text = "The metrics:\n";
   for (const auto& [name, formula] : LoadFormulas()) {
@@ -229,6 +281,7 @@ void AddLoad(CLI::App& app, int& exit_code) {
   AddWhat(*command, *flags);
   AddWhen(*command, *flags);
   AddHow(*command, *flags);
+  AddSearch(*command, *flags);
   command->footer(Footer());
   command->callback([flags, &exit_code] {
     const Result<bool> all_complete = RunLoadCommand(*flags);

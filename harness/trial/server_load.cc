@@ -1,6 +1,8 @@
 #include "harness/trial/server_load.h"
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "engine/base/strings.h"
 #include "harness/trial/conditions.h"
@@ -93,7 +95,7 @@ Status Validate(const ServerLoad& load) {
 Result<PreparedLoad> PrepareLoad(const ServerUrl& url, const ServerLoad& load,
                                  const LoadHooks& hooks) {
   PINION_TRY(Validate(load));
-  PreparedLoad prepared{url, load, {}, {}, {}, ""};
+  PreparedLoad prepared{url, load, {}, {}, {}, "", {}};
   if (load.model.empty()) {
     PINION_ASSIGN(prepared.load.model, FindServedModel(url, load.api_key));
   }
@@ -108,6 +110,7 @@ Result<LoadReport> SendLoad(const PreparedLoad& prepared, const LoadHooks& hooks
   const ServerLoad& load = prepared.load;
   ServerLoadPlan plan = PlanOf(load, hooks);
   plan.conversations = prepared.conversations;
+  if (prepared.deadline_s) plan.deadline_s = *prepared.deadline_s;
   if (!prepared.trace_s.empty()) {
     plan.arrival_s = prepared.trace_s;
   } else if (load.open_loop()) {
@@ -129,6 +132,70 @@ Result<LoadReport> SendLoad(const PreparedLoad& prepared, const LoadHooks& hooks
   const Conditions before = Conditions::Now();
   PINION_ASSIGN(report.result, RunServerLoad(prepared.url, plan));
   report.suspect = Disturbances(before, Conditions::Now(), 1);
+  return report;
+}
+
+namespace {
+
+// Where a request that has not ended cannot be good any more; unset: the SLO does not say.
+std::optional<double> PatienceSeconds(const PreparedLoad& prepared) {
+  const Slo& slo = prepared.load.slo;
+  if (slo.e2el_s) return *slo.e2el_s;
+  if (!slo.ttft_s || !slo.tpot_s) return std::nullopt;
+  int longest = 1;
+  for (const Conversation& conversation : prepared.conversations)
+    for (const Turn& turn : conversation.turns) longest = std::max(longest, turn.output_len);
+  return *slo.ttft_s + *slo.tpot_s * longest;
+}
+
+// Everything that was due counts: what failed, was cut off or never sent is not good.
+LevelRun Judge(const ServerLoadResult& result, const Slo& slo) {
+  LevelRun run;
+  for (const RequestTrace& trace : TracesOf(result)) run.good += Meets(trace, slo) ? 1 : 0;
+  run.total = result.requests.size() + result.never_sent;
+  return run;
+}
+
+Status CheckSearchable(const ServerLoad& load) {
+  if (!load.slo.ttft_s && !load.slo.tpot_s && !load.slo.e2el_s)
+    return Usage("a search needs what to find: give --slo-ttft, --slo-tpot or --slo-e2el");
+  if (!load.trace.empty() || load.ramp || load.rate)
+    return Usage("a search sets the load itself; leave out --trace, the ramp and --request-rate");
+  return {};
+}
+
+}  // namespace
+
+Result<SloReport> FindLoadBoundary(
+    PreparedLoad prepared, const SloSearchOptions& options, const LoadHooks& hooks,
+    const std::function<void(double load, const LevelRun& run)>& told) {
+  PINION_TRY(CheckSearchable(prepared.load));
+  SloReport report{prepared.url.Text(), prepared.load.model, prepared.workload, options, {}, {}};
+  const std::optional<double> patience_s = PatienceSeconds(prepared);
+  std::set<std::string> kinds;  // of what disturbed it: each is told once
+  const auto run_once = [&](double load) -> Result<LevelRun> {
+    ++prepared.load.seed;
+    PINION_TRY(ReadConversations(prepared));
+    if (options.whole) {
+      prepared.load.max_concurrency = static_cast<int>(load);
+    } else {
+      prepared.load.rate = load;
+      prepared.load.max_concurrency = 0;
+      // Twice as long: a request that waits may still be served quickly once it is its turn.
+      if (patience_s)
+        prepared.deadline_s =
+            static_cast<double>(prepared.conversations.size()) / load + 2 * *patience_s;
+    }
+    PINION_ASSIGN(const LoadReport sent, SendLoad(prepared, hooks));
+    if (sent.result.interrupted) return Fail(ErrorCode::kExhausted, "interrupted");
+    for (const std::string& reason : sent.suspect)
+      if (kinds.insert(reason.substr(0, reason.find_first_of("0123456789"))).second)
+        report.suspect.push_back(reason);
+    const LevelRun run = Judge(sent.result, prepared.load.slo);
+    told(load, run);
+    return run;
+  };
+  PINION_ASSIGN(report.boundary, FindSloBoundary(options, run_once));
   return report;
 }
 

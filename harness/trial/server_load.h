@@ -9,6 +9,7 @@
 #include "harness/load/arrivals.h"
 #include "harness/load/conversations.h"
 #include "harness/load/generator.h"
+#include "harness/load/slo_report.h"
 #include "harness/load/summary.h"
 
 namespace pinion::harness {
@@ -46,8 +47,9 @@ struct PreparedLoad {
   ServerLoad load;
   TokenScale scale;
   std::vector<Conversation> conversations;
-  std::vector<double> trace_s;  // arrivals of a trace
-  std::string workload;         // in words
+  std::vector<double> trace_s;       // arrivals of a trace
+  std::string workload;              // in words
+  std::optional<double> deadline_s;  // what still runs then is cut off
 };
 
 struct LoadHooks {
@@ -61,5 +63,12 @@ Result<PreparedLoad> PrepareLoad(const ServerUrl& url, const ServerLoad& load,
 
 // Sends it once and says what came out.
 Result<LoadReport> SendLoad(const PreparedLoad& prepared, const LoadHooks& hooks);
+
+// Finds the highest concurrency (options.whole) or rate at which enough requests meet the load's
+// SLO, by sending it again and again with seeds of its own. `told` hears of every run. Errors
+// (kUsage): no SLO, a trace or a ramp, which have rates of their own.
+Result<SloReport> FindLoadBoundary(
+    PreparedLoad prepared, const SloSearchOptions& options, const LoadHooks& hooks,
+    const std::function<void(double load, const LevelRun& run)>& told);
 
 }  // namespace pinion::harness

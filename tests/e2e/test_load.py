@@ -173,3 +173,27 @@ def test_a_server_that_is_not_there_is_one_sentence(pinion):
     done = pinion("load", f"http://127.0.0.1:{free_port()}")
     assert done.returncode == 1
     assert "Connection refused" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_finds_the_highest_concurrency_that_meets_the_slo(pinion_json):
+    with FixedServer("--knee", 5) as server:  # with more at a time first tokens take 400 ms
+        found = pinion_json("load", server.url, "--find", "concurrency", "--slo-ttft", "300ms",
+                            "--num-prompts", 24, "--output-len", 2, "--repeats", 2, "--json")
+    assert (found["pass"]["load"], found["fail"]["load"]) == (5, 6)
+    assert found["is_cliff"] and found["is_settled"]
+    assert found["pass"]["low"] <= found["pass"]["share"] <= found["pass"]["high"]
+
+
+def test_finds_a_rate_between_what_must_pass_and_what_cannot(pinion_json):
+    with FixedServer("--slots", 1) as server:  # 48 ms each, one after the other: 20 requests/s
+        found = pinion_json("load", server.url, "--find", "rate", "--slo-e2el", "500ms",
+                            "--find-start", 40, "--find-high", 200, "--num-prompts", 24,
+                            "--output-len", 2, "--repeats", 1, "--resolution", 0.5, "--json")
+    assert found["pass"]["load"] < found["fail"]["load"] <= 200
+    assert found["pass"]["share"] >= 0.9 > found["fail"]["fitted"]
+
+
+def test_a_search_needs_an_slo(pinion):
+    with FixedServer() as server:
+        done = pinion("load", server.url, "--find", "rate")
+    assert done.returncode == 2 and "--slo-ttft" in done.stderr

@@ -1,0 +1,98 @@
+// What the search for the SLO's boundary says.
+
+#include <cstdio>
+
+#include "engine/base/strings.h"
+#include "harness/load/slo_report.h"
+
+namespace pinion::harness {
+namespace {
+
+std::string Percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %%", share * 100);
+  return text;
+}
+
+std::string Number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", value);
+  return text;
+}
+
+Json LevelJson(const SloLevel& level) {
+  Json one = Json::MakeObject();
+  one.Set("load", level.load);
+  one.Set("runs", level.runs);
+  one.Set("good", static_cast<int64_t>(level.good));
+  one.Set("total", static_cast<int64_t>(level.total));
+  one.Set("share", level.share);
+  one.Set("low", level.interval.low);
+  one.Set("high", level.interval.high);
+  one.Set("fitted", level.fitted);
+  one.Set("passes", level.passes);
+  return one;
+}
+
+std::string Padded(const std::string& text, size_t width) {
+  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
+}
+
+std::string Verdict(const SloReport& report) {
+  const SloBoundary& found = report.boundary;
+  const std::string unit = report.options.whole ? " clients" : " requests/s";
+  const auto at = [&](const std::optional<size_t>& index) {
+    const SloLevel& level = found.levels[*index];
+    return StrCat(Number(level.load), unit, " (", Percent(level.share), " good, ",
+                  Percent(level.interval.low), " to ", Percent(level.interval.high), ")");
+  };
+  std::string text;
+  if (found.pass) text += "highest that passes  " + at(found.pass) + "\n";
+  if (found.fail) text += "lowest that fails    " + at(found.fail) + "\n";
+  if (!found.fail) text += "nothing failed up to there: raise --find-high to look further\n";
+  if (!found.pass) text += "nothing passed down to there: lower --find-low, or loosen the SLO\n";
+  if (found.is_cliff) text += "it is a cliff: what is good falls at once, not bit by bit\n";
+  if (!found.is_settled)
+    text += StrCat("not settled after ", found.runs, " runs: raise --max-runs\n");
+  return text;
+}
+
+}  // namespace
+
+Json ToJson(const SloReport& report) {
+  const SloBoundary& found = report.boundary;
+  Json levels = Json::MakeArray();
+  for (const SloLevel& level : found.levels) levels.Append(LevelJson(level));
+  Json json = Json::MakeObject();
+  json.Set("url", report.url);
+  json.Set("model_id", report.model);
+  json.Set("unit", report.options.whole ? "clients" : "requests/s");
+  json.Set("attain", report.options.attain);
+  json.Set("pass", found.pass ? LevelJson(found.levels[*found.pass]) : Json());
+  json.Set("fail", found.fail ? LevelJson(found.levels[*found.fail]) : Json());
+  json.Set("is_cliff", found.is_cliff);
+  json.Set("is_settled", found.is_settled);
+  json.Set("runs", found.runs);
+  json.Set("levels", std::move(levels));
+  json.Set("suspect", Json(report.suspect));
+  return json;
+}
+
+std::string Render(const SloReport& report) {
+  std::string text =
+      StrCat(report.url, ": ", report.model, "\n", report.workload, "\na load passes where ",
+             Percent(report.options.attain), " of the requests are good\n\n");
+  text += report.options.whole ? "   clients" : "requests/s";
+  text += "   good       of   share    95 % interval     runs\n";
+  for (const SloLevel& level : report.boundary.levels)
+    text += StrCat(
+        Padded(Number(level.load), 10), Padded(StrCat(level.good), 7),
+        Padded(StrCat(level.total), 9), Padded(Percent(level.share), 9),
+        Padded(StrCat(Percent(level.interval.low), " to ", Percent(level.interval.high)), 19),
+        Padded(StrCat(level.runs), 6), level.passes ? "  passes" : "  fails", "\n");
+  text += "\n" + Verdict(report);
+  for (const std::string& reason : report.suspect) text += "disturbed: " + reason + "\n";
+  return text;
+}
+
+}  // namespace pinion::harness

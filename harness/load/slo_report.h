@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "harness/load/slo_search.h"
+
+namespace pinion::harness {
+
+// A boundary with what it is the boundary of.
+struct SloReport {
+  std::string url, model, workload;
+  SloSearchOptions options;
+  SloBoundary boundary;
+  std::vector<std::string> suspect;  // what disturbed any of the runs
+};
+
+// {"unit","attain","pass":{"load","runs","good","total","share","low","high","fitted","passes"},
+//  "fail":{...},"is_cliff","is_settled","runs","levels":[...],"suspect":[]}
+Json ToJson(const SloReport& report);
+std::string Render(const SloReport& report);
+
+}  // namespace pinion::harness

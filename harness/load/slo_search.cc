@@ -1,0 +1,179 @@
+#include "harness/load/slo_search.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/base/strings.h"
+
+namespace pinion::harness {
+namespace {
+
+// log of P(Binomial(n, p) = k).
+double LogBinomial(size_t n, size_t k, double p) {
+  const auto lg = [](size_t x) { return std::lgamma(static_cast<double>(x) + 1); };
+  return lg(n) - lg(k) - lg(n - k) + static_cast<double>(k) * std::log(p) +
+         static_cast<double>(n - k) * std::log1p(-p);
+}
+
+// P(Binomial(n, p) <= k).
+double AtMost(size_t n, size_t k, double p) {
+  double sum = 0;
+  for (size_t i = 0; i <= k; ++i) sum += std::exp(LogBinomial(n, i, p));
+  return std::min(1.0, sum);
+}
+
+// The p at which `falling` crosses `target`.
+double Crossing(const std::function<double(double)>& falling, double target) {
+  double low = 1e-12, high = 1 - 1e-12;
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (low + high) / 2;
+    (falling(middle) > target ? low : high) = middle;
+  }
+  return (low + high) / 2;
+}
+
+// Shares that never rise with the load: neighbours that do are given their common mean.
+void Fit(std::vector<SloLevel>& levels) {
+  struct Pool {
+    double good, total;
+    size_t count;
+  };
+  std::vector<Pool> pools;
+  for (const SloLevel& level : levels) {
+    pools.push_back({static_cast<double>(level.good), static_cast<double>(level.total), 1});
+    while (pools.size() > 1) {
+      const Pool last = pools.back();
+      Pool& before = pools[pools.size() - 2];
+      if (before.good * last.total >= last.good * before.total) break;
+      before = {before.good + last.good, before.total + last.total, before.count + last.count};
+      pools.pop_back();
+    }
+  }
+  size_t at = 0;
+  for (const Pool& pool : pools)
+    for (size_t i = 0; i < pool.count; ++i) levels[at++].fitted = pool.good / pool.total;
+}
+
+class Search {
+ public:
+  Search(const SloSearchOptions& options, const std::function<Result<LevelRun>(double load)>& run)
+      : options_(options), run_(run) {}
+
+  Result<SloBoundary> Run() {
+    std::optional<double> next = Round(options_.start);
+    while (next && found_.runs < options_.max_runs) {
+      PINION_TRY(Try(*next));
+      Judge();
+      next = Next();
+    }
+    found_.is_settled = !next;
+    for (SloLevel& level : found_.levels) level.interval = ShareInterval(level.good, level.total);
+    if (found_.pass && found_.fail)
+      found_.is_cliff = found_.levels[*found_.pass].fitted - found_.levels[*found_.fail].fitted >
+                        options_.attain / 2;
+    return std::move(found_);
+  }
+
+ private:
+  double Round(double load) const {
+    load = std::clamp(load, options_.low, options_.high);
+    return options_.whole ? std::round(load) : load;
+  }
+
+  Status Try(double load) {
+    PINION_ASSIGN(const LevelRun run, run_(load));
+    if (run.total == 0)
+      return Fail(ErrorCode::kFailed, StrCat("no request was due at a load of ", load,
+                                             "; raise the number of requests or the duration"));
+    ++found_.runs;
+    auto level = std::find_if(found_.levels.begin(), found_.levels.end(),
+                              [load](const SloLevel& one) { return one.load >= load; });
+    if (level == found_.levels.end() || level->load != load) {
+      level = found_.levels.insert(level, SloLevel());
+      level->load = load;
+    }
+    ++level->runs;
+    level->good += run.good;
+    level->total += run.total;
+    level->share = static_cast<double>(level->good) / static_cast<double>(level->total);
+    return {};
+  }
+
+  void Judge() {
+    Fit(found_.levels);
+    found_.pass.reset();
+    found_.fail.reset();
+    for (size_t i = 0; i < found_.levels.size(); ++i) {
+      found_.levels[i].passes = found_.levels[i].fitted >= options_.attain;
+      if (found_.levels[i].passes) found_.pass = i;
+      if (!found_.levels[i].passes && !found_.fail) found_.fail = i;
+    }
+  }
+
+  const SloLevel& Level(const std::optional<size_t>& index) const { return found_.levels[*index]; }
+
+  // The load to try now; nullopt: nothing is left to learn.
+  std::optional<double> Next() const {
+    if (!found_.fail) return Beyond(Level(found_.pass), 2);
+    if (!found_.pass) return Beyond(Level(found_.fail), 0.5);
+    const double pass = Level(found_.pass).load, fail = Level(found_.fail).load;
+    const bool near = options_.whole ? fail - pass <= 1 : false;
+    if (!near && fail / pass > 1 + options_.resolution) {
+      const double middle = Round(std::sqrt(pass * fail));
+      if (middle > pass && middle < fail) return middle;
+    }
+    return Again(Level(found_.pass), Level(found_.fail));
+  }
+
+  // Past the last level, or again at the limit until it is sure.
+  std::optional<double> Beyond(const SloLevel& last, double factor) const {
+    const double next = Round(last.load * factor);
+    if (next != last.load) return next;
+    return last.runs < options_.repeats ? std::optional(last.load) : std::nullopt;
+  }
+
+  std::optional<double> Again(const SloLevel& pass, const SloLevel& fail) const {
+    const SloLevel& fewer = pass.runs <= fail.runs ? pass : fail;
+    if (fewer.runs < options_.repeats) return fewer.load;
+    return std::nullopt;
+  }
+
+  const SloSearchOptions& options_;
+  const std::function<Result<LevelRun>(double load)>& run_;
+  SloBoundary found_;
+};
+
+}  // namespace
+
+Status Validate(const SloSearchOptions& options) {
+  const auto bad = [](const std::string& what) { return Fail(ErrorCode::kUsage, what); };
+  if (!(options.low > 0 && options.low <= options.high))
+    return bad(StrCat("loads from ", options.low, " to ", options.high,
+                      " are no range; the first must be above 0 and not above the second"));
+  if (!(options.attain > 0 && options.attain <= 1))
+    return bad(StrCat("the part of requests that must be good is ", options.attain,
+                      "; it must be above 0 and at most 1"));
+  if (!(options.resolution > 0)) return bad("the resolution must be above 0");
+  if (options.repeats < 1 || options.max_runs < 2 * options.repeats)
+    return bad(StrCat("at most ", options.max_runs, " runs cannot hold ", options.repeats,
+                      " at both ends; raise --max-runs"));
+  return {};
+}
+
+Interval ShareInterval(size_t good, size_t total, double level) {
+  const double tail = (1 - level) / 2;
+  Interval interval{0, 1, level};
+  if (good > 0)
+    interval.low = Crossing([&](double p) { return AtMost(total, good - 1, p); }, 1 - tail);
+  if (good < total)
+    interval.high = Crossing([&](double p) { return AtMost(total, good, p); }, tail);
+  return interval;
+}
+
+Result<SloBoundary> FindSloBoundary(const SloSearchOptions& options,
+                                    const std::function<Result<LevelRun>(double load)>& run) {
+  PINION_TRY(Validate(options));
+  return Search(options, run).Run();
+}
+
+}  // namespace pinion::harness

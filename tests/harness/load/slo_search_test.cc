@@ -1,0 +1,118 @@
+#include "harness/load/slo_search.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "harness/load/slo_report.h"
+
+namespace pinion::harness {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A server whose share of good requests is known at every load.
+SloBoundary Find(const SloSearchOptions& options, const std::function<double(double)>& share,
+                 size_t requests, uint64_t seed = 1) {
+  std::mt19937_64 random(seed);
+  const auto found = FindSloBoundary(options, [&](double load) -> Result<LevelRun> {
+    EXPECT_GE(load, options.low);
+    EXPECT_LE(load, options.high);
+    std::binomial_distribution<size_t> good(requests, share(load));
+    return LevelRun{good(random), requests};
+  });
+  EXPECT_TRUE(found);
+  return *found;
+}
+
+// Half of what is asked for at 10, gently.
+double Slope(double load) { return 1 / (1 + std::pow(load / 15, 4)); }
+
+TEST(SloSearch, FindsACliffFromEitherSide) {
+  const auto cliff = [](double load) { return load <= 7.3 ? 1.0 : 0.0; };
+  for (double start : {0.05, 1.0, 300.0}) {
+    const SloBoundary found = Find({.start = start, .low = 0.01}, cliff, 20);
+    ASSERT_TRUE(found.pass && found.fail);
+    const SloLevel &pass = found.levels[*found.pass], &fail = found.levels[*found.fail];
+    EXPECT_LE(pass.load, 7.3);
+    EXPECT_GT(fail.load, 7.3);
+    EXPECT_LE(fail.load / pass.load, 1.05);
+    EXPECT_GE(std::min(pass.runs, fail.runs), 3);
+    EXPECT_TRUE(found.is_cliff && found.is_settled);
+  }
+}
+
+TEST(SloSearch, ConcurrencyIsWholeAndNeighbouring) {
+  const SloBoundary found = Find(
+      {.start = 8, .whole = true}, [](double load) { return load <= 22 ? 1.0 : 0.2; }, 20);
+  EXPECT_EQ(found.levels[*found.pass].load, 22);
+  EXPECT_EQ(found.levels[*found.fail].load, 23);
+}
+
+// The fit averages luck away: the answer lies near the load whose true share is what was asked for.
+TEST(SloSearch, ASlopeIsFoundThroughNoise) {
+  const double truth = 15 * std::pow(1 / 0.9 - 1, 0.25);
+  int near = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const SloBoundary found = Find({.start = 1, .max_runs = 40}, Slope, 200, seed);
+    ASSERT_TRUE(found.pass && found.fail);
+    EXPECT_FALSE(found.is_cliff);
+    const double middle =
+        std::sqrt(found.levels[*found.pass].load * found.levels[*found.fail].load);
+    near += std::abs(std::log(middle / truth)) < 0.15 ? 1 : 0;
+  }
+  EXPECT_GE(near, 36);
+}
+
+TEST(SloSearch, ShareNeverRisesInTheFit) {
+  const SloBoundary found = Find({.start = 1, .max_runs = 40}, Slope, 20, 5);
+  for (size_t i = 1; i < found.levels.size(); ++i) {
+    EXPECT_LT(found.levels[i - 1].load, found.levels[i].load);
+    EXPECT_GE(found.levels[i - 1].fitted, found.levels[i].fitted);
+  }
+}
+
+TEST(SloSearch, SaysWhereNothingFailsOrPasses) {
+  const SloSearchOptions options{.start = 4, .low = 1, .high = 16};
+  const SloBoundary best = Find(
+      options, [](double) { return 1.0; }, 10);
+  EXPECT_FALSE(best.fail);
+  EXPECT_EQ(best.levels[*best.pass].load, 16);
+  const SloBoundary worst = Find(
+      options, [](double) { return 0.0; }, 10);
+  EXPECT_FALSE(worst.pass);
+  EXPECT_EQ(worst.levels[*worst.fail].load, 1);
+  EXPECT_THAT(Render(SloReport{"u", "m", "w", options, worst, {}}), HasSubstr("--find-low"));
+}
+
+TEST(SloSearch, KeepsToItsRuns) {
+  const SloBoundary found = Find({.start = 1, .low = 0.001, .repeats = 1, .max_runs = 4}, Slope, 9);
+  EXPECT_EQ(found.runs, 4);
+  EXPECT_FALSE(found.is_settled);
+}
+
+TEST(SloSearch, RefusesWhatMakesNoSense) {
+  const auto never = [](double) -> Result<LevelRun> { return LevelRun{1, 1}; };
+  for (const SloSearchOptions& options :
+       {SloSearchOptions{.low = 0}, SloSearchOptions{.low = 9, .high = 3},
+        SloSearchOptions{.attain = 1.5}, SloSearchOptions{.repeats = 20}})
+    EXPECT_EQ(FindSloBoundary(options, never).error().code, ErrorCode::kUsage);
+  const auto broken = FindSloBoundary(
+      {}, [](double) -> Result<LevelRun> { return Fail(ErrorCode::kFailed, "gone"); });
+  EXPECT_EQ(broken.error().message, "gone");
+}
+
+// Known values: Clopper and Pearson for 8 of 10 and for all of 10.
+TEST(ShareInterval, IsExact) {
+  const Interval most = ShareInterval(8, 10);
+  EXPECT_NEAR(most.low, 0.4439, 1e-4);
+  EXPECT_NEAR(most.high, 0.9748, 1e-4);
+  EXPECT_NEAR(ShareInterval(10, 10).low, 0.6915, 1e-4);
+  EXPECT_EQ(ShareInterval(10, 10).high, 1);
+  EXPECT_EQ(ShareInterval(0, 10).low, 0);
+}
+
+}  // namespace
+}  // namespace pinion::harness
