@@ -1,0 +1,246 @@
+#include "harness/compare/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <tuple>
+
+#include "engine/base/strings.h"
+#include "harness/stats/metrics.h"
+#include "harness/stats/verdict.h"
+#include "harness/store/store.h"
+
+namespace pinion::harness {
+namespace {
+
+// What a sweep's store says about itself; null where it does not.
+struct Run {
+  std::string path;
+  Json machine, budget, definition, origin, trial_limit;
+  std::vector<CandidateRow> candidates;
+  std::vector<TrialRow> trials;
+};
+
+Result<Run> ReadRun(const std::string& path) {
+  Run run;
+  run.path = path;
+  std::error_code ignored;
+  const bool folder = std::filesystem::is_directory(path, ignored);
+  PINION_ASSIGN(const auto store,
+                Store::Open(folder ? path + "/results.db" : path, Store::Mode::kRead));
+  for (const auto& [key, json] :
+       {std::pair("machine", &run.machine), std::pair("budget", &run.budget),
+        std::pair("definition", &run.definition), std::pair("origin", &run.origin),
+        std::pair("trial_limit_s", &run.trial_limit)}) {
+    PINION_ASSIGN(const std::optional<Json> found, store->Meta(key));
+    if (found) *json = *found;
+  }
+  PINION_ASSIGN(run.candidates, store->Candidates());
+  PINION_ASSIGN(run.trials, store->Trials());
+  return run;
+}
+
+Json Part(const Json& object, const char* key) {
+  const Json* value = object.Find(key);
+  return value ? *value : Json();
+}
+
+tl::unexpected<Error> Refuse(const Run& a, const Run& b, const std::string& why) {
+  return Fail(ErrorCode::kUsage, StrCat(a.path, " and ", b.path, " cannot be compared: ", why));
+}
+
+Status CheckComparable(const Run& a, const Run& b) {
+  const auto differs = [&](const std::string& what, const Json& of_a, const Json& of_b) -> Status {
+    if (of_a == of_b) return {};
+    return Refuse(a, b,
+                  StrCat(what, " is ", of_a.Dump(), " in one and ", of_b.Dump(), " in the other"));
+  };
+  for (const char* key : {"cpu_model", "packages", "cores", "cpus", "l3_bytes", "nodes"})
+    PINION_TRY(differs(StrCat("the machine's ", key), Part(a.machine, key), Part(b.machine, key)));
+  PINION_TRY(differs("the list of CPUs to use", Part(a.budget, "cpus"), Part(b.budget, "cpus")));
+  PINION_TRY(differs("the CPU quota", Part(a.budget, "cpu_quota"), Part(b.budget, "cpu_quota")));
+  PINION_TRY(differs("the model", Part(a.origin, "model"), Part(b.origin, "model")));
+  for (const char* key : {"workload", "seed"})
+    PINION_TRY(differs(StrCat("the ", key), Part(a.definition, key), Part(b.definition, key)));
+  return differs("the limit of a trial [s]", a.trial_limit, b.trial_limit);
+}
+
+// Options that decide how a configuration runs: its identity in both runs.
+std::string Identity(const CandidateRow& row) {
+  Json options = Json::MakeObject();
+  for (const auto& [key, value] : row.options.object())
+    if (key != "model") options.Set(key, value);
+  return options.Dump();
+}
+
+struct RoundKey {
+  bool confirmation;
+  int round;
+  auto operator<=>(const RoundKey&) const = default;
+};
+struct MetricKey {
+  std::string metric;
+  int concurrency;
+  auto operator<=>(const MetricKey&) const = default;
+};
+// Values of a candidate by metric, round and copy.
+using Values = std::map<MetricKey, std::map<RoundKey, std::map<int, double>>>;
+
+Values ValuesOf(const Run& run, int candidate) {
+  Values values;
+  for (const TrialRow& trial : run.trials) {
+    if (trial.candidate != candidate || !trial.ok) continue;
+    for (const MetricValue& sample : trial.samples)
+      if (FindMetric(sample.metric) && sample.value > 0)
+        values[{sample.metric, sample.concurrency}][{trial.confirmation, trial.round}][trial.copy] =
+            sample.value;
+  }
+  return values;
+}
+
+double Sign(const std::string& metric) { return FindMetric(metric)->more_is_better ? 1 : -1; }
+
+double MeanLog(const std::map<int, double>& copies) {
+  double sum = 0;
+  for (const auto& [copy, value] : copies) sum += std::log(value);
+  return sum / static_cast<double>(copies.size());
+}
+
+// From the second copies of the defaults, of both runs: what no difference looks like.
+double FloorOf(const Values& a, const Values& b, const MetricKey& key, size_t n) {
+  std::vector<double> log_ratios;
+  for (const Values* values : {&a, &b}) {
+    const auto found = values->find(key);
+    if (found == values->end()) continue;
+    for (const auto& [round, copies] : found->second)
+      if (copies.count(0) && copies.count(1))
+        log_ratios.push_back(std::log(copies.at(1) / copies.at(0)));
+  }
+  return NoiseFloor(log_ratios, n);
+}
+
+MetricDifference Judge(const MetricKey& key, const std::map<RoundKey, std::map<int, double>>& a,
+                       const std::map<RoundKey, std::map<int, double>>& b, double floor_limit,
+                       const std::function<double(size_t)>& floor) {
+  MetricDifference difference;
+  difference.metric = key.metric;
+  difference.concurrency = key.concurrency;
+  std::vector<double> log_ratios, of_a, of_b;
+  for (const auto& [round, copies] : a) {
+    const auto other = b.find(round);
+    if (other == b.end()) continue;
+    of_a.push_back(MeanLog(copies));
+    of_b.push_back(MeanLog(other->second));
+    log_ratios.push_back(Sign(key.metric) * (of_b.back() - of_a.back()));
+  }
+  if (log_ratios.empty()) return difference;
+  difference.a = std::exp(Median(of_a));
+  difference.b = std::exp(Median(of_b));
+  difference.ratio = EstimateRatio(log_ratios);
+  difference.floor = floor(log_ratios.size());
+  if (!difference.ratio.interval) return difference;
+  const double limit = std::max(floor_limit, difference.floor);
+  const double ratio = difference.ratio.median;
+  const bool beyond =
+      !difference.ratio.interval->Holds(1) && std::max(ratio, 1 / ratio) > 1 + limit;
+  difference.kind = !beyond     ? MetricDifference::Kind::kSame
+                    : ratio > 1 ? MetricDifference::Kind::kBetter
+                                : MetricDifference::Kind::kWorse;
+  return difference;
+}
+
+std::string WhatOf(const Run& run) {
+  const auto text = [&](const char* key) {
+    const Json value = Part(run.origin, key);
+    return value.is_string() ? value.string() : std::string();
+  };
+  return StrCat("version ", text("version"), ", commit ", text("commit"), ", ", text("started_at"));
+}
+
+void AddNotes(const Run& a, const Run& b, RunComparison& comparison) {
+  const Json kernel_a = Part(a.machine, "kernel"), kernel_b = Part(b.machine, "kernel");
+  if (!(kernel_a == kernel_b))
+    comparison.notes.push_back(StrCat("the kernel is ", kernel_a.Dump(), " in one and ",
+                                      kernel_b.Dump(), " in the other"));
+  const Json engine_a = Part(a.definition, "engine"), engine_b = Part(b.definition, "engine");
+  if (!(engine_a == engine_b)) comparison.notes.push_back("two engines, not two versions of one");
+  const auto missing = [&](const Run& from, const Run& in) {
+    std::set<std::string> known;
+    for (const CandidateRow& row : in.candidates) known.insert(Identity(row));
+    for (const CandidateRow& row : from.candidates)
+      if (row.infeasible.empty() && !known.count(Identity(row)))
+        comparison.notes.push_back(StrCat("only in ", from.path, ": ", row.label));
+  };
+  missing(a, b);
+  missing(b, a);
+}
+
+void CompareCandidate(const Run& a, const CandidateRow& of_a, const Run& b,
+                      const CandidateRow& of_b, const Values& anchor_a, const Values& anchor_b,
+                      RunComparison& comparison) {
+  const Values values_a = ValuesOf(a, of_a.id), values_b = ValuesOf(b, of_b.id);
+  for (const MetricInfo& metric : Metrics()) {
+    for (const auto& [key, rounds] : values_a) {
+      const auto other = values_b.find(key);
+      if (key.metric != metric.name || other == values_b.end()) continue;
+      MetricDifference difference =
+          Judge(key, rounds, other->second, comparison.threshold,
+                [&](size_t n) { return FloorOf(anchor_a, anchor_b, key, n); });
+      difference.candidate = of_a.label;
+      if (difference.ratio.n > 0) comparison.differences.push_back(std::move(difference));
+    }
+  }
+}
+
+}  // namespace
+
+const char* Name(MetricDifference::Kind kind) {
+  switch (kind) {
+    case MetricDifference::Kind::kSame:
+      return "same";
+    case MetricDifference::Kind::kBetter:
+      return "better";
+    case MetricDifference::Kind::kWorse:
+      return "worse";
+    case MetricDifference::Kind::kTooFewRounds:
+      return "too few rounds";
+  }
+  return "";
+}
+
+bool RunComparison::any_worse() const {
+  return std::any_of(differences.begin(), differences.end(),
+                     [](const MetricDifference& difference) {
+                       return difference.kind == MetricDifference::Kind::kWorse;
+                     });
+}
+
+Result<RunComparison> Compare(const std::string& path_a, const std::string& path_b,
+                              double threshold) {
+  PINION_ASSIGN(const Run a, ReadRun(path_a));
+  PINION_ASSIGN(const Run b, ReadRun(path_b));
+  PINION_TRY(CheckComparable(a, b));
+  RunComparison comparison{path_a, path_b, WhatOf(a), WhatOf(b), threshold, {}, {}};
+  AddNotes(a, b, comparison);
+  const Values anchor_a = ValuesOf(a, 0), anchor_b = ValuesOf(b, 0);
+  for (const CandidateRow& of_a : a.candidates)
+    for (const CandidateRow& of_b : b.candidates)
+      if (Identity(of_a) == Identity(of_b))
+        CompareCandidate(a, of_a, b, of_b, anchor_a, anchor_b, comparison);
+  size_t rounds = 0;
+  for (const MetricDifference& difference : comparison.differences)
+    rounds = std::max(rounds, difference.ratio.n);
+  if (comparison.differences.empty())
+    return Refuse(a, b, "no configuration was measured in the same round of both");
+  if (rounds < kMinSamples)
+    return Refuse(a, b,
+                  StrCat("they have ", rounds, " rounds in common and a verdict needs ",
+                         kMinSamples, "; go on with --resume --rounds ", kMinSamples));
+  return comparison;
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+#include "harness/stats/estimate.h"
+
+namespace pinion::harness {
+
+// One number of one configuration, measured in both runs.
+struct MetricDifference {
+  enum class Kind { kSame, kBetter, kWorse, kTooFewRounds };
+  std::string candidate, metric;
+  int concurrency = 0;
+  double a = 0, b = 0;  // medians over the paired rounds, in the metric's unit
+  Estimate ratio;       // of b to a, above 1: b is better; over rounds that both have
+  double floor = 0;     // smallest difference that both runs could resolve, a fraction
+  Kind kind = Kind::kTooFewRounds;
+};
+const char* Name(MetricDifference::Kind kind);  // "same", "better", "worse", "too few rounds"
+
+struct RunComparison {
+  std::string a, b;            // the folders
+  std::string a_what, b_what;  // version, commit, start
+  double threshold = 0;        // smallest difference that counts, a fraction
+  std::vector<MetricDifference> differences;
+  std::vector<std::string> notes;  // what is different and may explain it; what only one run has
+
+  bool any_worse() const;
+};
+
+// Compares run B with run A, each a sweep's folder or its results.db. Rounds of the same number had
+// the same prompts, so they are paired: a difference is the median of the rounds' log ratios with
+// its distribution-free interval, and it counts where the interval excludes 1 and the estimate
+// exceeds both `threshold` and the floor (from the two copies of the default in every round of both
+// runs). The two runs took place at different times: what drifted in between is part of every
+// difference.
+//
+// Errors: no sweep there (kNotFound); runs that cannot be compared, with the reason: another
+// machine, CPUs, model, workload, trial limit or seed, nothing measured in common, fewer than 6
+// common rounds (kUsage).
+Result<RunComparison> Compare(const std::string& a, const std::string& b, double threshold);
+
+// {"a","b","threshold","worse":n,"better":n,"differences":[{"candidate","metric","unit",
+//  "concurrency","a","b","ratio":{"median","low","high","n"},"floor","kind"}],"notes":[]}
+Json ToJson(const RunComparison& comparison);
+std::string Render(const RunComparison& comparison);
+
+}  // namespace pinion::harness

@@ -1,0 +1,122 @@
+// A comparison for people and machines.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "engine/base/strings.h"
+#include "harness/compare/compare.h"
+#include "harness/stats/metrics.h"
+
+namespace pinion::harness {
+namespace {
+
+using Kind = MetricDifference::Kind;
+
+size_t Count(const RunComparison& comparison, Kind kind) {
+  return static_cast<size_t>(std::count_if(
+      comparison.differences.begin(), comparison.differences.end(),
+      [kind](const MetricDifference& difference) { return difference.kind == kind; }));
+}
+
+std::string Padded(std::string text, size_t width, bool right) {
+  if (text.size() >= width) return text;
+  const std::string blanks(width - text.size(), ' ');
+  return right ? blanks + text : text + blanks;
+}
+
+// "+3.1 %", of a ratio.
+std::string Percent(double ratio) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%+.1f %%", (ratio - 1) * 100);
+  return text;
+}
+
+std::string Number(double value, const std::string& unit) {
+  char text[32];
+  if (unit == "s") value *= 1e3;
+  if (unit == "bytes") return FormatBytes(static_cast<uint64_t>(value));
+  std::snprintf(text, sizeof text, "%.4g%s", value, unit == "s" ? " ms" : "");
+  return text;
+}
+
+std::string Line(const MetricDifference& difference) {
+  const MetricInfo* metric = FindMetric(difference.metric);
+  const std::string unit = metric ? metric->unit : "";
+  std::string name = difference.metric;
+  if (difference.concurrency > 0) name += StrCat(" at ", difference.concurrency);
+  std::string text = Padded("  " + name, 32, false);
+  text += Padded(Number(difference.a, unit), 12, true);
+  text += Padded(Number(difference.b, unit), 12, true);
+  text += Padded(Percent(difference.ratio.median), 10, true);
+  const auto& interval = difference.ratio.interval;
+  text += Padded(interval ? StrCat(Percent(interval->low), " to ", Percent(interval->high)) : "-",
+                 22, true);
+  char floor[32];
+  std::snprintf(floor, sizeof floor, "%.1f %%", difference.floor * 100);
+  text += Padded(floor, 9, true) + Padded(StrCat(difference.ratio.n), 8, true) + "  ";
+  return text + (difference.kind == Kind::kWorse ? "WORSE" : Name(difference.kind)) + "\n";
+}
+
+}  // namespace
+
+Json ToJson(const RunComparison& comparison) {
+  Json list = Json::MakeArray();
+  for (const MetricDifference& difference : comparison.differences) {
+    const MetricInfo* metric = FindMetric(difference.metric);
+    const auto& interval = difference.ratio.interval;
+    Json ratio = Json::MakeObject();
+    ratio.Set("median", difference.ratio.median);
+    ratio.Set("low", interval ? Json(interval->low) : Json());
+    ratio.Set("high", interval ? Json(interval->high) : Json());
+    ratio.Set("n", static_cast<int64_t>(difference.ratio.n));
+    Json one = Json::MakeObject();
+    one.Set("candidate", difference.candidate);
+    one.Set("metric", difference.metric);
+    one.Set("unit", metric ? metric->unit : "");
+    one.Set("concurrency", difference.concurrency);
+    one.Set("a", difference.a);
+    one.Set("b", difference.b);
+    one.Set("ratio", std::move(ratio));
+    one.Set("floor", difference.floor);
+    one.Set("kind", Name(difference.kind));
+    list.Append(std::move(one));
+  }
+  Json object = Json::MakeObject();
+  object.Set("a", comparison.a);
+  object.Set("b", comparison.b);
+  object.Set("threshold", comparison.threshold);
+  object.Set("worse", static_cast<int64_t>(Count(comparison, Kind::kWorse)));
+  object.Set("better", static_cast<int64_t>(Count(comparison, Kind::kBetter)));
+  object.Set("differences", std::move(list));
+  object.Set("notes", Json(comparison.notes));
+  return object;
+}
+
+std::string Render(const RunComparison& comparison) {
+  std::string text = StrCat("A  ", comparison.a, "  (", comparison.a_what, ")\nB  ", comparison.b,
+                            "  (", comparison.b_what, ")\n");
+  for (const std::string& note : comparison.notes) text += "note: " + note + "\n";
+  std::string candidate;
+  for (const MetricDifference& difference : comparison.differences) {
+    if (difference.candidate != candidate) {
+      candidate = difference.candidate;
+      text += "\n" + Padded(candidate, 32, false);
+      for (const auto& [name, width] :
+           {std::pair("A", 12), std::pair("B", 12), std::pair("B is", 10),
+            std::pair("95 % interval", 22), std::pair("floor", 9), std::pair("rounds", 8)})
+        text += Padded(name, static_cast<size_t>(width), true);
+      text += "\n";
+    }
+    text += Line(difference);
+  }
+  const size_t worse = Count(comparison, Kind::kWorse), better = Count(comparison, Kind::kBetter);
+  char rule[96];
+  std::snprintf(rule, sizeof rule, "more than %.1f %% and the floor, beyond the interval",
+                comparison.threshold * 100);
+  text += StrCat("\n", worse, " worse, ", better, " better of ", comparison.differences.size(),
+                 " (", rule, "; + is better)\n");
+  return text;
+}
+
+}  // namespace pinion::harness
