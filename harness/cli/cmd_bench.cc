@@ -1,6 +1,7 @@
 // `pinion bench`: one configuration, measured. And the hidden `trial`: the child process of a
 // sweep, which reads a request on standard input and answers with one JSON line.
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -17,8 +18,10 @@
 #include "harness/cli/engine_flags.h"
 #include "harness/cli/interruption.h"
 #include "harness/cli/trace_flag.h"
+#include "harness/engines/server.h"
 #include "harness/trial/bench.h"
 #include "harness/trial/limits.h"
+#include "harness/trial/server_trial.h"
 #include "harness/trial/trial.h"
 
 namespace pinion::harness {
@@ -117,11 +120,23 @@ int RunBenchCommand(const BenchFlags& flags) {
   return done ? 0 : Report(done.error());
 }
 
+volatile sig_atomic_t stop_requested = 0;
+
+// A server that the trial has started is stopped in order.
+void CatchSignals() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { stop_requested = 1; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
 Result<TrialResult> Trial(int64_t start_ns) {
   const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
   PINION_ASSIGN(const Json json, Json::Parse(text));
   PINION_ASSIGN(const TrialRequest request, ReadTrialRequest(json));
-  return RunTrial(request, start_ns);
+  if (request.engine.is_pinion()) return RunTrial(request, start_ns);
+  CatchSignals();
+  return RunServerTrial(request, start_ns, [] { return stop_requested != 0; });
 }
 
 int RunTrialCommand(int64_t start_ns) {
@@ -136,6 +151,25 @@ void AddTrial(CLI::App& app, int& exit_code) {
   command->group("");  // not in --help
   const int64_t start_ns = NowNs();
   command->callback([start_ns, &exit_code] { exit_code = RunTrialCommand(start_ns); });
+}
+
+int RunGuard(const std::string& text) {
+  const auto arguments = Json::Parse(text);
+  std::vector<std::string> words;
+  if (arguments && arguments->is_array())
+    for (const Json& word : arguments->array())
+      if (word.is_string()) words.push_back(word.string());
+  if (words.empty())
+    return Report({ErrorCode::kUsage, "the guard of a server wants its command as a JSON list"});
+  return GuardServer(words);
+}
+
+void AddGuard(CLI::App& app, int& exit_code) {
+  auto text = std::make_shared<std::string>();
+  auto* command = app.add_subcommand(kGuardCommand, "Parent of a server that a trial starts");
+  command->group("");
+  command->add_option("COMMAND", *text, "the command as a JSON list")->required();
+  command->callback([text, &exit_code] { exit_code = RunGuard(*text); });
 }
 
 }  // namespace
@@ -167,6 +201,7 @@ void AddBench(CLI::App& app, int& exit_code) {
   AddTraceFlag(*command, flags->trace);
   command->callback([flags, &exit_code] { exit_code = RunBenchCommand(*flags); });
   AddTrial(app, exit_code);
+  AddGuard(app, exit_code);
 }
 
 }  // namespace pinion::harness

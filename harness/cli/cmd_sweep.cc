@@ -26,7 +26,7 @@ namespace {
 
 struct SweepFlags {
   EngineFlags engine;
-  std::string definition_file, out;
+  std::string definition_file, out, other_engine;
   bool quick = false, resume = false, json = false;
   std::optional<std::string> budget;
   std::optional<int> prompt_len, output_len, num_prompts, rounds;
@@ -88,6 +88,12 @@ Result<Definition> DefinitionFrom(const SweepFlags& flags, const EngineOptions& 
     }
     if (auto read = FromJson(json, definition); !read)
       return Unexpected(std::move(read).error().In(flags.definition_file));
+  }
+  if (!flags.other_engine.empty()) {
+    const bool is_json = flags.other_engine[0] == '{';
+    PINION_ASSIGN(const Json engine, is_json ? Json::Parse(flags.other_engine)
+                                             : Result<Json>(Json(flags.other_engine)));
+    PINION_ASSIGN(definition.engine, ReadEngineChoice(engine));
   }
   return definition;
 }
@@ -168,6 +174,10 @@ void AddSweep(CLI::App& app, int& exit_code) {
   auto* command =
       app.add_subcommand("sweep", "Find the fastest settings for a model on this machine");
   flags->engine.AddTo(*command);
+  command->add_option("--engine", flags->other_engine,
+                      "measure another engine: vllm, llama.cpp, or as JSON any command that serves "
+                      "OpenAI's API, {\"command\":[\"./server\",\"--port\",\"{port}\"]} "
+                      "(default pinion)");
   command
       ->add_option(
           "--def", flags->definition_file,

@@ -21,7 +21,8 @@ void AddBench(CLI::App& app, int& exit_code);     // and the hidden trial
 void AddServe(CLI::App& app, int& exit_code);     // and the hidden engine worker
 void AddLoad(CLI::App& app, int& exit_code);      // a load generator for any server
 void AddSweep(CLI::App& app, int& exit_code);
-void AddReport(CLI::App& app, int& exit_code);  // writes a sweep's outputs again
+void AddReport(CLI::App& app, int& exit_code);   // writes a sweep's outputs again
+void AddCompare(CLI::App& app, int& exit_code);  // two sweeps, for CI
 void AddLaunch(CLI::App& app, int& exit_code);
 
 // Prints "pinion: <message>" on standard error and returns the exit code for it.

@@ -15,8 +15,8 @@ namespace {
 
 // In the order that --help lists them.
 const std::vector<void (*)(CLI::App&, int&)> kCommands = {
-    AddTopo,  AddDoctor, AddProbe, AddModel, AddRun,    AddScore,  AddTokenize,
-    AddBench, AddServe,  AddLoad,  AddSweep, AddReport, AddLaunch,
+    AddTopo,  AddDoctor, AddProbe, AddModel, AddRun,    AddScore,   AddTokenize,
+    AddBench, AddServe,  AddLoad,  AddSweep, AddReport, AddCompare, AddLaunch,
 };
 
 // `-tp 2` and `-tp=2`, as vLLM's users write it, would be read as bundled one-letter flags.

@@ -114,7 +114,13 @@ std::string VllmShellText(const EngineOptions& options, const Json& plan) {
     model = "./" + name;
     before = ShellText({{}, {"pinion", "model", "make", "--preset", name, model}}) + "\n";
   }
-  Command command{VllmEnvironment(options, plan), {"vllm", "serve", model}};
+  EngineOptions written = options;
+  written.model = model;
+  return before + ShellText(VllmCommand(written, plan));
+}
+
+Command VllmCommand(const EngineOptions& options, const Json& plan) {
+  Command command{VllmEnvironment(options, plan), {"vllm", "serve", options.model}};
   auto& arguments = command.arguments;
   if (options.tensor_parallel > 1)
     arguments.insert(arguments.end(), {"-tp", StrCat(options.tensor_parallel)});
@@ -124,7 +130,7 @@ std::string VllmShellText(const EngineOptions& options, const Json& plan) {
   if (options.max_model_len)
     arguments.insert(arguments.end(), {"--max-model-len", StrCat(*options.max_model_len)});
   if (!options.prefix_caching) arguments.push_back("--no-enable-prefix-caching");
-  return before + ShellText(command);
+  return command;
 }
 
 std::vector<std::string> WithoutVllmCounterpart(const EngineOptions& options) {

@@ -23,7 +23,11 @@ std::string ShellQuote(const std::string& word);
 // left out.
 std::vector<std::string> EngineArguments(const EngineOptions& options);
 
-// What comes closest with vLLM's CPU backend: a shell line, after one that writes the weights where
+// What comes closest with vLLM's CPU backend: `vllm serve MODEL` and its environment. `plan` as
+// below.
+Command VllmCommand(const EngineOptions& options, const Json& plan);
+
+// The same for a person: a shell line, after one that writes the weights where
 // the model is a preset. `plan` (ToJson(Plan), or null where unknown) gives explicit CPU lists,
 // because vLLM's `auto` decides otherwise.
 std::string VllmShellText(const EngineOptions& options, const Json& plan);

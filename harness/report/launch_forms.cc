@@ -91,6 +91,7 @@ std::vector<LaunchForm> LaunchForms(const Results& results, const Verdict& verdi
                                     const std::string& folder) {
   const LaunchCommands commands = LaunchCommandsOf(results, verdict, folder);
   const Candidate* candidate = results.Find(verdict.recommended);
+  if (!commands.other.empty()) return {{Name(results.definition.engine.kind), commands.other, ""}};
   if (commands.pinion.empty() || !candidate) return {};
   const Place place = PlaceOf(results, *candidate, verdict.objective, folder);
   return {

@@ -31,8 +31,8 @@ std::string VerdictText(const Results& results, const Verdict& verdict, const st
   text += Escape(words.floor) + ".\n\n";
   if (!words.tied.empty()) text += Escape(words.tied) + ".\n\n";
   const LaunchCommands launch = LaunchCommandsOf(results, verdict, folder);
-  if (launch.pinion.empty()) return text;
-  return text + CodeBlock(launch.pinion);
+  const std::string command = launch.pinion + launch.other;  // one of them
+  return command.empty() ? text : text + CodeBlock(command);
 }
 
 // Once per recommended candidate: several objectives often agree.

@@ -72,7 +72,9 @@ std::string ProgramOf(const std::string& command_line) {
 Result<std::optional<Profile>> ProfileOf(const Results& results, Objective objective,
                                          const std::string& folder) {
   const Verdict* verdict = results.FindVerdict(objective);
-  if (!verdict || verdict->outcome == Outcome::kNoData) return std::nullopt;
+  // `pinion launch` starts our engine alone.
+  if (!verdict || verdict->outcome == Outcome::kNoData || !results.definition.engine.is_pinion())
+    return std::nullopt;
   const Candidate* candidate = results.Find(verdict->recommended);
   if (!candidate)
     return Fail(ErrorCode::kCorrupt,
@@ -98,6 +100,8 @@ LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
   const auto options = OptionsOf(results, *candidate);
   if (!options) return {};
   LaunchCommands commands;
+  commands.other = candidate->command;
+  if (!results.definition.engine.is_pinion()) return commands;
   commands.pinion = ShellText(
       {{}, {ProgramOf(results.command_line), "launch", ProfilePath(folder, verdict.objective)}});
   commands.vllm = VllmShellText(*options, candidate->plan);

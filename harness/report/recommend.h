@@ -29,6 +29,7 @@ std::string ProgramOf(const std::string& command_line);
 // How to start what `verdict` recommends. Empty where there is no profile to start.
 struct LaunchCommands {
   std::string pinion;      // pinion launch FOLDER/profiles/throughput.json
+  std::string other;       // of another engine that was measured: its own command, the rest empty
   std::string vllm;        // the nearest with vLLM; may have two lines
   std::string vllm_lacks;  // "isa=avx2": what vLLM has no setting for
 };

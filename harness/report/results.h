@@ -56,7 +56,8 @@ struct Candidate {
   // As the engine reported it at start; empty until a trial has run.
   std::string isa, dtype;
   int threads = 0, ranks = 0;
-  Json plan;  // ToJson(Plan)
+  Json plan;            // ToJson(Plan)
+  std::string command;  // of another engine: how a person would start it
 
   std::vector<Series> series;
   std::vector<Comparison> comparisons;       // one per objective of the sweep

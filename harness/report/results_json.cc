@@ -102,7 +102,7 @@ Json VerdictJson(const Results& results, const Verdict& verdict, const std::stri
   json.Set("rounds", static_cast<uint64_t>(verdict.rounds));
   json.Set("confirmed", verdict.confirmed);
   json.Set("profile", commands.pinion.empty() ? Json() : Json(ProfileFile(verdict.objective)));
-  json.Set("launch", commands.pinion);
+  json.Set("launch", commands.pinion + commands.other);  // one of them
   json.Set("launch_vllm", commands.vllm);
   return json;
 }

@@ -184,8 +184,11 @@ Status FromJson(const Json& object, Workload& workload) {
 
 Status FromJson(const Json& object, Definition& definition) {
   PINION_TRY(CheckKeys(object, "the sweep definition",
-                       {"$schema", "space", "candidates", "workload", "objectives", "budget",
-                        "rounds", "seed", "trial_limit"}));
+                       {"$schema", "engine", "space", "candidates", "workload", "objectives",
+                        "budget", "rounds", "seed", "trial_limit"}));
+  if (const Json* engine = object.Find("engine")) {
+    PINION_ASSIGN(definition.engine, ReadEngineChoice(*engine));
+  }
   if (const Json* space = object.Find("space")) PINION_TRY(FromJson(*space, definition.space));
   PINION_TRY(ReadCandidates(object, definition.candidates));
   if (const Json* workload = object.Find("workload"))
@@ -236,6 +239,7 @@ Json ToJson(const Workload& workload) {
 
 Json ToJson(const Definition& definition) {
   Json object = Json::MakeObject();
+  if (!definition.engine.is_pinion()) object.Set("engine", ToJson(definition.engine));
   object.Set("space", ToJson(definition.space));
   if (!definition.candidates.empty()) object.Set("candidates", Json(definition.candidates));
   object.Set("workload", ToJson(definition.workload));

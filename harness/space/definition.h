@@ -7,6 +7,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
+#include "harness/space/engine_choice.h"
 
 namespace pinion::harness {
 
@@ -42,6 +43,7 @@ const char* Name(Objective objective);  // "throughput", "latency", "balanced"
 
 // A sweep as data: what --def reads and results.db keeps.
 struct Definition {
+  EngineChoice engine;           // whose; every candidate is started with it
   Space space;                   // a grid: every combination
   std::vector<Json> candidates;  // and these points, each an object of settings off the base
   Workload workload;

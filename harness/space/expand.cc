@@ -61,12 +61,14 @@ Result<Plan> Check(const EngineOptions& options, const Host& host, const Decoder
 }
 
 Point MakePoint(const EngineOptions& options, const EngineOptions& base, const Host& host,
-                const DecoderSpec& model) {
+                const DecoderSpec& model, const EngineChoice& engine) {
   Point point;
   point.options = options;
   point.settings = Difference(base, options);
   point.label = Label(point.settings);
-  if (auto plan = Check(options, host, model)) {
+  if (!engine.is_pinion() && options.isa != "auto") {
+    point.infeasible = StrCat(Name(engine.kind), " has no setting for isa=", options.isa);
+  } else if (auto plan = Check(options, host, model)) {
     point.plan = std::move(*plan);
   } else {
     point.infeasible = plan.error().message;
@@ -126,7 +128,7 @@ uint64_t EstimateBytes(const EngineOptions& options, const DecoderSpec& model) {
 
 Result<std::vector<Point>> Expand(const Definition& definition, const EngineOptions& base,
                                   const Host& host, const DecoderSpec& model) {
-  std::vector<Point> points = {MakePoint(base, base, host, model)};
+  std::vector<Point> points = {MakePoint(base, base, host, model, definition.engine)};
   if (!points[0].infeasible.empty())
     return Fail(ErrorCode::kUsage,
                 StrCat("the default configuration cannot run here: ", points[0].infeasible));
@@ -135,7 +137,7 @@ Result<std::vector<Point>> Expand(const Definition& definition, const EngineOpti
   for (const std::vector<Setting>& settings : combinations) {
     EngineOptions options = base;
     for (const Setting& setting : settings) PINION_TRY(Apply(setting, options));
-    Point point = MakePoint(options, base, host, model);
+    Point point = MakePoint(options, base, host, model, definition.engine);
     const std::string key = point.infeasible.empty() ? EffectiveKey(point, host, model)
                                                      : StrCat("infeasible ", point.label);
     const auto twin = std::find(keys.begin(), keys.end(), key);

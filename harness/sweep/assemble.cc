@@ -63,6 +63,7 @@ T InfoOr(const Json& info, const char* key, T fallback) {
 void TakeInfo(const Json& info, Candidate& candidate) {
   candidate.isa = InfoOr<std::string>(info, "isa", "");
   candidate.dtype = InfoOr<std::string>(info, "dtype", "");
+  candidate.command = InfoOr<std::string>(info, "command", "");
   candidate.threads = InfoOr(info, "threads", 0);
   candidate.ranks = InfoOr(info, "ranks", 0);
   if (const Json* plan = info.Find("plan")) candidate.plan = *plan;

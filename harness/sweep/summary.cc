@@ -44,9 +44,9 @@ std::string SummaryText(const Results& results, const std::string& folder) {
       text += StrCat("failed      ", candidate.label, ": ", candidate.reason, "\n");
   text += StrCat("\nreport      ", folder, "/report.html\n");
   for (const Verdict& verdict : results.verdicts)
-    if (const std::string command = LaunchCommandsOf(results, verdict, folder).pinion;
-        !command.empty())
-      text += StrCat(Padded("launch", 12), command, "\n");
+    if (const LaunchCommands commands = LaunchCommandsOf(results, verdict, folder);
+        !commands.pinion.empty() || !commands.other.empty())
+      text += StrCat(Padded("launch", 12), commands.pinion, commands.other, "\n");
   return text;
 }
 

@@ -6,6 +6,8 @@
 
 #include "engine/base/strings.h"
 #include "engine/model/model.h"
+#include "engine/run/start.h"
+#include "harness/engines/command.h"
 #include "harness/sweep/assemble.h"
 #include "harness/sweep/folder.h"
 #include "harness/sweep/load.h"
@@ -35,6 +37,22 @@ Json BudgetJson(const Budget& budget) {
   object.Set("memory_total_bytes", budget.memory_total_bytes);
   object.Set("reasons", Json(budget.reasons));
   return object;
+}
+
+// Another engine's model may be one that Pinion does not read: nothing is then known of it.
+Result<DecoderSpec> SpecOf(const std::string& model, const EngineChoice& engine) {
+  auto files = FindModel(model);
+  if (files) return files->spec;
+  if (engine.is_pinion()) return Unexpected(std::move(files).error());
+  return DecoderSpec();
+}
+
+// What no candidate could be started with is better said before anything is.
+Status CheckStartable(const EngineChoice& engine, const EngineOptions& base, const Host& host) {
+  if (engine.is_pinion()) return {};
+  PINION_ASSIGN(const Plan plan, PlanFor(base, host.machine, host.budget));
+  PINION_TRY(CommandFor(engine, base, plan, host.machine, 0));
+  return {};
 }
 
 Json ModelFacts(const DecoderSpec& spec) {
@@ -89,7 +107,8 @@ class Sweep {
   double HangSeconds() const {
     const Json* weight_bytes = meta_.model_facts.Find("weight_bytes");
     return kHangLimits * trial_limit_s_ +
-           (weight_bytes ? weight_bytes->number() / kSlowDiskBytesPerS : 0);
+           (weight_bytes ? weight_bytes->number() / kSlowDiskBytesPerS : 0) +
+           (definition_.engine.is_pinion() ? 0 : definition_.engine.start_timeout_s);
   }
 
   Status Save(bool finished) { return WriteProgress(store_, {NowIso8601(), planned_, finished}); }
@@ -209,6 +228,7 @@ class Sweep {
 
   Result<TrialRequest> RequestFor(const CandidateRow& row, uint64_t seed) const {
     TrialRequest request;
+    request.engine = definition_.engine;
     PINION_TRY(FromJson(row.options, request.options));
     request.workload = definition_.workload;
     request.seed = seed;
@@ -308,9 +328,8 @@ class Sweep {
 
 Result<std::vector<CandidateRow>> NewCandidates(const SweepMeta& meta) {
   PINION_ASSIGN(const Host host, Host::This());
-  PINION_ASSIGN(const ModelFiles model, FindModel(meta.model));
-  PINION_ASSIGN(const std::vector<Point> points,
-                Expand(meta.definition, meta.base, host, model.spec));
+  PINION_ASSIGN(const DecoderSpec spec, SpecOf(meta.model, meta.definition.engine));
+  PINION_ASSIGN(const std::vector<Point> points, Expand(meta.definition, meta.base, host, spec));
   std::vector<CandidateRow> rows;
   for (const Point& point : points) rows.push_back(RowOf(point, static_cast<int>(rows.size())));
   return rows;
@@ -344,14 +363,15 @@ Result<SweepEnd> ResumeSweep(const SweepRequest& request, Progress& progress) {
 
 Result<SweepMeta> DescribeSweep(const Definition& definition, const EngineOptions& base,
                                 const Host& host, const std::string& command_line) {
-  PINION_ASSIGN(const ModelFiles model, FindModel(base.model));
+  PINION_ASSIGN(const DecoderSpec spec, SpecOf(base.model, definition.engine));
+  PINION_TRY(CheckStartable(definition.engine, base, host));
   SweepMeta meta;
   meta.model = base.model;
   meta.definition = definition;
   meta.base = base;
   meta.machine = MachineFingerprint(host.machine);
   meta.budget = BudgetJson(host.budget);
-  meta.model_facts = ModelFacts(model.spec);
+  meta.model_facts = spec.layers > 0 ? ModelFacts(spec) : Json::MakeObject();
   meta.command_line = command_line;
   meta.version = Version();
   meta.commit = Commit();

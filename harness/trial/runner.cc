@@ -18,6 +18,8 @@ namespace pinion::harness {
 namespace {
 
 constexpr double kPollSeconds = 0.2;
+// Another engine's trial stops its server in order; should it not, the server's guard does.
+constexpr double kStopSeconds = 15;
 constexpr size_t kMaxResultBytes = size_t{64} << 20;
 
 // A descriptor that closes itself.
@@ -119,7 +121,7 @@ Result<TrialOutcome> RunTrialProcess(const TrialRequest& request, const TrialPro
     outcome.interrupted = process.interrupted();
     if (outcome.interrupted || SecondsSince(start_ns) > process.timeout_s) break;
   }
-  if (!exit) child.Stop(0);
+  if (!exit) child.Stop(request.engine.is_pinion() ? 0 : kStopSeconds);
   outcome.seconds = SecondsSince(start_ns);
   if (outcome.interrupted) return outcome;
   outcome.log_tail = LogTail(process.log_path);

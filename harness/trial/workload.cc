@@ -19,6 +19,7 @@ uint64_t SplitMix(uint64_t& state) {
 
 Json ToJson(const TrialRequest& request) {
   Json object = Json::MakeObject();
+  object.Set("engine", ToJson(request.engine));
   object.Set("options", ToJson(request.options));
   object.Set("workload", ToJson(request.workload));
   object.Set("seed", request.seed);
@@ -32,6 +33,9 @@ Result<TrialRequest> ReadTrialRequest(const Json& object) {
   const Json* workload = object.Find("workload");
   if (!options || !workload)
     return Fail(ErrorCode::kUsage, "a trial request needs 'options' and 'workload'");
+  if (const Json* engine = object.Find("engine")) {
+    PINION_ASSIGN(request.engine, ReadEngineChoice(*engine));
+  }
   PINION_TRY(FromJson(*options, request.options));
   PINION_TRY(FromJson(*workload, request.workload));
   PINION_ASSIGN(const int64_t seed, Require<int64_t>(object, "seed"));

@@ -13,6 +13,7 @@ namespace pinion::harness {
 
 // What a trial's process is told: how to start the engine and what to load it with.
 struct TrialRequest {
+  EngineChoice engine;
   EngineOptions options;
   Workload workload;
   uint64_t seed = 1;    // of the prompts; the same for every candidate of a round

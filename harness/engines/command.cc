@@ -1,0 +1,190 @@
+#include "harness/engines/command.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "engine/base/strings.h"
+
+namespace pinion::harness {
+namespace {
+
+constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
+constexpr std::string_view kPreset = "preset:";
+
+std::vector<int> CpusOf(const Plan& plan) {
+  std::vector<int> cpus;
+  for (const RankPlan& rank : plan.ranks)
+    cpus.insert(cpus.end(), rank.cpus.begin(), rank.cpus.end());
+  return cpus;
+}
+
+std::string Text(double value) { return StrCat(value); }
+
+// The value of a placeholder; nullopt: there is no such placeholder.
+struct Placeholders {
+  const EngineOptions& options;
+  const Plan& plan;
+  int port;
+
+  std::optional<std::string> Find(const std::string& name) const {
+    const std::vector<std::pair<std::string, std::string>> values = {
+        {"model", options.model},
+        {"port", StrCat(port)},
+        {"threads", StrCat(plan.total_threads())},
+        {"cpus", FormatCpuList(CpusOf(plan))},
+        {"kv_cache_gib", Text(static_cast<double>(options.kv_cache_bytes.value_or(0)) / kGib)},
+        {"tensor_parallel", StrCat(options.tensor_parallel)},
+        {"dtype", options.dtype},
+        {"max_num_batched_tokens", StrCat(options.max_num_batched_tokens)},
+        {"max_num_seqs", StrCat(options.max_num_seqs)},
+        {"max_model_len", StrCat(options.max_model_len.value_or(0))},
+    };
+    for (const auto& [known, value] : values)
+      if (name == known) return value;
+    return std::nullopt;
+  }
+};
+
+// "{{" and "}}" stand for the braces themselves.
+Result<std::string> Fill(const std::string& word, const Placeholders& placeholders) {
+  std::string filled;
+  for (size_t at = 0; at < word.size(); ++at) {
+    const char letter = word[at];
+    if ((letter == '{' || letter == '}') && at + 1 < word.size() && word[at + 1] == letter) {
+      filled += letter;
+      ++at;
+    } else if (letter == '{') {
+      const size_t end = word.find('}', at);
+      const std::string name = word.substr(at + 1, end == std::string::npos ? end : end - at - 1);
+      const auto value = placeholders.Find(name);
+      if (!value || end == std::string::npos)
+        return Fail(ErrorCode::kUsage,
+                    StrCat("'", word, "' in the engine's command has no placeholder '{", name,
+                           "}'; there are {model} {port} {threads} {cpus} {kv_cache_gib} ",
+                           "{tensor_parallel} {dtype} {max_num_batched_tokens} {max_num_seqs} ",
+                           "{max_model_len}; write {{ for a brace"));
+      filled += *value;
+      at = end;
+    } else {
+      filled += letter;
+    }
+  }
+  return filled;
+}
+
+void Append(std::vector<std::string>& words, const std::vector<std::string>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
+
+// Memory where the CPUs are: a server that the harness starts must not fill another node's.
+void BindMemory(const Plan& plan, const Machine& machine, Command& command) {
+  std::set<int> nodes;
+  for (const RankPlan& rank : plan.ranks) nodes.insert(rank.nodes.begin(), rank.nodes.end());
+  if (nodes.empty() || nodes.size() >= machine.nodes.size()) return;
+  const std::string list = FormatCpuList({nodes.begin(), nodes.end()});
+  command.arguments.insert(command.arguments.begin(), {"numactl", "--membind=" + list});
+}
+
+Status NeedsFiles(const EngineOptions& options, const char* engine) {
+  if (options.model.rfind(kPreset, 0) != 0) return {};
+  return Fail(ErrorCode::kUsage, StrCat(engine, " cannot read ", options.model, ": write it with ",
+                                        "`pinion model make` and name the folder"));
+}
+
+Result<EngineCommand> Vllm(const EngineOptions& options, const Plan& plan, int port) {
+  PINION_TRY(NeedsFiles(options, "vLLM"));
+  EngineCommand made;
+  made.command = VllmCommand(options, ToJson(plan));
+  Append(made.command.arguments, {"--host", "127.0.0.1", "--port", StrCat(port)});
+  return made;
+}
+
+Result<EngineCommand> LlamaCpp(const EngineOptions& options, const Plan& plan, int port) {
+  if (!options.model.ends_with(".gguf"))
+    return Fail(ErrorCode::kUsage, StrCat("llama.cpp reads GGUF files, and ", options.model,
+                                          " is none; convert it with convert_hf_to_gguf.py"));
+  EngineCommand made;
+  auto& words = made.command.arguments;
+  const std::string threads = StrCat(plan.total_threads());
+  words = {"llama-server",
+           "-m",
+           options.model,
+           "--host",
+           "127.0.0.1",
+           "--port",
+           StrCat(port),
+           "-t",
+           threads,
+           "-tb",
+           threads,
+           "-np",
+           StrCat(options.max_num_seqs),
+           "-b",
+           StrCat(options.max_num_batched_tokens)};
+  if (const std::vector<int> cpus = CpusOf(plan); !cpus.empty()) {
+    Append(words, {"-C", CpuMask(cpus), "-Cb", CpuMask(cpus), "--cpu-strict", "1"});
+    made.cpus = cpus;
+  }
+  // Its context is divided among the sequences.
+  if (options.max_model_len)
+    Append(words, {"-c", StrCat(*options.max_model_len * options.max_num_seqs)});
+  if (options.tensor_parallel > 1)
+    made.ignored.push_back(StrCat("tensor_parallel=", options.tensor_parallel));
+  if (options.kv_cache_bytes) made.ignored.push_back("kv_cache_space");
+  if (options.dtype != "auto") made.ignored.push_back("dtype=" + options.dtype);
+  return made;
+}
+
+Result<EngineCommand> Custom(const EngineChoice& engine, const Placeholders& placeholders) {
+  EngineCommand made;
+  for (const std::string& word : engine.command) {
+    PINION_ASSIGN(std::string filled, Fill(word, placeholders));
+    made.command.arguments.push_back(std::move(filled));
+  }
+  if (const std::vector<int> cpus = CpusOf(placeholders.plan); !cpus.empty()) made.cpus = cpus;
+  return made;
+}
+
+}  // namespace
+
+std::string CpuMask(const std::vector<int>& cpus) {
+  const int highest = *std::max_element(cpus.begin(), cpus.end());
+  std::vector<int> digits(static_cast<size_t>(highest) / 4 + 1, 0);
+  for (const int cpu : cpus) digits[static_cast<size_t>(cpu) / 4] |= 1 << (cpu % 4);
+  std::string text = "0x";
+  for (auto digit = digits.rbegin(); digit != digits.rend(); ++digit)
+    text += "0123456789abcdef"[*digit];
+  return text;
+}
+
+Result<EngineCommand> CommandFor(const EngineChoice& engine, const EngineOptions& options,
+                                 const Plan& plan, const Machine& machine, int port) {
+  using Kind = EngineChoice::Kind;
+  const Placeholders placeholders{options, plan, port};
+  Result<EngineCommand> made = engine.kind == Kind::kVllm       ? Vllm(options, plan, port)
+                               : engine.kind == Kind::kLlamaCpp ? LlamaCpp(options, plan, port)
+                                                                : Custom(engine, placeholders);
+  if (!made) return made;
+  Command& command = made->command;
+  if (engine.kind != Kind::kCommand && !engine.command.empty()) {  // another program for the same
+    const size_t own = engine.kind == Kind::kVllm ? 2 : 1;         // "vllm serve", "llama-server"
+    command.arguments.erase(command.arguments.begin(),
+                            command.arguments.begin() + static_cast<ptrdiff_t>(own));
+    command.arguments.insert(command.arguments.begin(), engine.command.begin(),
+                             engine.command.end());
+  }
+  for (const std::string& word : engine.arguments) {
+    PINION_ASSIGN(std::string filled, Fill(word, placeholders));
+    command.arguments.push_back(std::move(filled));
+  }
+  for (const auto& [name, value] : engine.environment) {
+    PINION_ASSIGN(std::string filled, Fill(value, placeholders));
+    command.environment.emplace_back(name, std::move(filled));
+  }
+  if (engine.kind != Kind::kVllm) BindMemory(plan, machine, command);
+  if (options.isa != "auto") made->ignored.push_back("isa=" + options.isa);
+  return made;
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/host/binding.h"
+#include "engine/host/machine.h"
+#include "engine/run/options.h"
+#include "harness/profile/command.h"
+#include "harness/space/engine_choice.h"
+
+namespace pinion::harness {
+
+// How to start another engine as `options` and their plan say.
+struct EngineCommand {
+  Command command;
+  std::optional<std::vector<int>> cpus;  // affinity that it is started with; unset: all there are
+  std::vector<std::string> ignored;      // settings that this engine has no counterpart for
+};
+
+// Pinion's settings in another engine's words:
+//
+//   setting                 vllm                            llama.cpp            command
+//   threads_bind (CPUs)     VLLM_CPU_OMP_THREADS_BIND        -t -tb -C, affinity  {cpus}, affinity
+//   kv_cache_space          VLLM_CPU_KVCACHE_SPACE           -                    {kv_cache_gib}
+//   reserved_cpus           VLLM_CPU_NUM_OF_RESERVED_CPU     in the CPUs          in the CPUs
+//   tensor_parallel         -tp                              -                    {tensor_parallel}
+//   dtype                   --dtype                          - (the file's)       {dtype}
+//   max_num_batched_tokens  --max-num-batched-tokens         -b {max_num_batched_tokens}
+//   max_num_seqs            --max-num-seqs                   -np                  {max_num_seqs}
+//   max_model_len           --max-model-len                  -c (per sequence)    {max_model_len}
+//   model, port, threads                                                          {model} {port}
+//   {threads}
+//
+// On a machine with several NUMA nodes, llama.cpp and commands whose CPUs lie on some of them start
+// under `numactl --membind`. Servers listen on 127.0.0.1. Errors (kUsage): an unknown placeholder,
+// a model that the engine cannot read. `isa` is no other engine's setting, and is reported as
+// ignored.
+Result<EngineCommand> CommandFor(const EngineChoice& engine, const EngineOptions& options,
+                                 const Plan& plan, const Machine& machine, int port);
+
+// "0,1,5" -> "0x23", as llama.cpp's -C takes it.
+std::string CpuMask(const std::vector<int>& cpus);
+
+}  // namespace pinion::harness

@@ -1,0 +1,143 @@
+#include "harness/engines/server.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <sstream>
+
+#include "engine/base/clock.h"
+#include "engine/base/file.h"
+#include "engine/base/json.h"
+#include "engine/base/process.h"
+#include "engine/base/strings.h"
+
+namespace pinion::harness {
+namespace {
+
+constexpr double kPollSeconds = 0.1, kHealthSeconds = 5, kStopSeconds = 10;
+
+std::string Describe(const Process::Exit& exit) {
+  if (exit.signal != 0)
+    return StrCat("was ended by signal ", exit.signal, " (", strsignal(exit.signal), ")");
+  return StrCat("ended with exit code ", exit.code);
+}
+
+// The process group and the peak resident bytes of one entry of /proc.
+uint64_t PeakOf(const std::filesystem::path& entry, pid_t group) {
+  const std::string stat = ReadFile(entry / "stat", 4096).value_or("");
+  std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
+  std::string state;
+  pid_t parent = 0, pgrp = 0;
+  fields >> state >> parent >> pgrp;
+  if (pgrp != group) return 0;
+  std::istringstream words(ReadFile(entry / "status", 1 << 16).value_or(""));
+  std::string word;
+  uint64_t kib = 0;
+  while (words >> word)
+    if (word == "VmHWM:" && words >> kib) return kib * 1024;
+  return 0;
+}
+
+class GuardedServer final : public EngineServer {
+ public:
+  GuardedServer(Process process, int guard_fd, ServerUrl url)
+      : process_(std::move(process)), guard_fd_(guard_fd), url_(std::move(url)) {}
+  ~GuardedServer() override {
+    process_.Stop(kStopSeconds);
+    close(guard_fd_);
+  }
+
+  const ServerUrl& url() const override { return url_; }
+  double start_s() const override { return start_s_; }
+
+  uint64_t peak_rss_bytes() const override {
+    uint64_t bytes = 0;
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored))
+      bytes += PeakOf(entry.path(), process_.pid());
+    return bytes;
+  }
+
+  std::string WhyEnded() override {
+    if (ended_.empty() && process_.running())
+      if (const auto exit = process_.Wait(0)) ended_ = Describe(*exit);
+    return ended_;
+  }
+
+  Status WaitUntilHealthy(const EngineChoice& engine, const std::function<bool()>& interrupted) {
+    const int64_t start_ns = NowNs();
+    std::string last = "it gave no answer";
+    while (SecondsSince(start_ns) < engine.start_timeout_s) {
+      auto answer = HttpFetch(url_, "GET", engine.health, "", kHealthSeconds);
+      // A server without that path is ready when it names its models.
+      if (!answer && answer.error().code == ErrorCode::kNotFound)
+        answer = HttpFetch(url_, "GET", "/v1/models", "", kHealthSeconds);
+      start_s_ = SecondsSince(start_ns);
+      if (const std::string why = WhyEnded(); !why.empty())
+        return Fail(ErrorCode::kFailed, StrCat("the server ", why, " before it was ready"));
+      if (answer) return {};
+      last = answer.error().message;
+      if (interrupted()) return Fail(ErrorCode::kExhausted, "interrupted while the server started");
+      usleep(static_cast<useconds_t>(kPollSeconds * 1e6));
+    }
+    return Fail(ErrorCode::kFailed,
+                StrCat("the server was not ready within ", engine.start_timeout_s, " s (", last,
+                       "); raise 'start_timeout' or correct 'health'"));
+  }
+
+ private:
+  Process process_;
+  const int guard_fd_;  // while it is open the guard knows that we live
+  const ServerUrl url_;
+  double start_s_ = 0;
+  std::string ended_;
+};
+
+}  // namespace
+
+Result<int> FreePort() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  const bool found = fd >= 0 && bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                     getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  const int code = errno;
+  if (fd >= 0) close(fd);
+  if (!found)
+    return Fail(ErrorCode::kIo, StrCat("no free port on 127.0.0.1: ", std::strerror(code)));
+  return int{ntohs(address.sin_port)};
+}
+
+Result<std::unique_ptr<EngineServer>> EngineServer::Start(
+    const EngineChoice& engine, const EngineCommand& command, int port,
+    const std::function<bool()>& interrupted) {
+  int guard[2];
+  if (pipe2(guard, O_CLOEXEC) != 0)
+    return Fail(ErrorCode::kIo, StrCat("cannot make a pipe: ", std::strerror(errno)));
+  Process::Options options;
+  options.arguments = {SelfPath(), kGuardCommand, Json(command.command.arguments).Dump()};
+  options.environment = command.command.environment;
+  options.cpus = command.cpus;
+  options.stdin_fd = guard[0];
+  options.stdout_fd = STDERR_FILENO;
+  auto process = Process::Start(options);
+  close(guard[0]);
+  if (!process) {
+    close(guard[1]);
+    return Unexpected(std::move(process).error());
+  }
+  auto server = std::make_unique<GuardedServer>(
+      std::move(*process), guard[1], ServerUrl{"127.0.0.1", static_cast<uint16_t>(port), ""});
+  PINION_TRY(server->WaitUntilHealthy(engine, interrupted));
+  return server;
+}
+
+}  // namespace pinion::harness

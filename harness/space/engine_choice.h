@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+
+namespace pinion::harness {
+
+// Whose engine a trial measures: ours in the trial's own process, or a server that another program
+// is, started by the harness.
+struct EngineChoice {
+  enum class Kind { kPinion, kVllm, kLlamaCpp, kCommand };
+  Kind kind = Kind::kPinion;
+  // kCommand: the program and its arguments; the others: instead of "vllm serve" and
+  // "llama-server". With placeholders, see harness/engines/command.h.
+  std::vector<std::string> command;
+  std::vector<std::string> arguments;                            // after those that we make
+  std::vector<std::pair<std::string, std::string>> environment;  // added to what we set
+  std::string health = "/health";        // answers 200 once requests are taken
+  std::string endpoint = "completions";  // or "chat"
+  double start_timeout_s = 600;
+
+  bool is_pinion() const { return kind == Kind::kPinion; }
+};
+const char* Name(EngineChoice::Kind kind);  // "pinion", "vllm", "llama.cpp", "command"
+
+// "vllm", or {"kind":"command","command":["./server","--port","{port}"],"arguments":[],
+// "environment":{"NAME":"value"},"health":"/health","endpoint":"chat","start_timeout":"5m"}.
+// Errors (kUsage) name the key.
+Result<EngineChoice> ReadEngineChoice(const Json& json);
+Json ToJson(const EngineChoice& engine);
+
+}  // namespace pinion::harness

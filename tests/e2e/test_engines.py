@@ -1,0 +1,145 @@
+"""A sweep of a server that is not Pinion's engine: started, checked, loaded and stopped by the
+harness. The server answers after known times (fixed_server.py)."""
+
+import json
+import os
+import pathlib
+import signal
+import sqlite3
+import statistics
+import subprocess
+import sys
+import time
+
+import pytest
+
+FIXED = pathlib.Path(__file__).with_name("fixed_server.py")
+TTFT_MS, ITL_MS, OUTPUT = 30, 5, 8
+
+
+def engine(*flags):
+    return {"kind": "command",
+            "command": [sys.executable, str(FIXED), "--port", "{port}", "--ttft-ms", str(TTFT_MS),
+                        "--itl-ms", str(ITL_MS), *flags]}
+
+
+def define(tmp_path, engine_choice, **changes):
+    definition = {
+        "engine": engine_choice,
+        "candidates": [{"max_num_seqs": 1}],
+        "workload": {"prompt_len": 20, "output_len": OUTPUT, "concurrency": [1, 4],
+                     "num_prompts": 8},
+        "objectives": ["throughput", "latency"],
+        "rounds": 1, "budget": "5m", "seed": 3, "trial_limit": 20,
+        **changes,
+    }
+    path = tmp_path / "definition.json"
+    path.write_text(json.dumps(definition))
+    return path
+
+
+def servers():
+    """Processes that run the fixed server."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and str(FIXED).encode() in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            pass  # it ended while we looked
+    return found
+
+
+def wait_for(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := condition():
+            return found
+        time.sleep(0.02)
+    raise AssertionError("waited in vain")
+
+
+def values(out, metric, concurrency, candidate):
+    with sqlite3.connect(out / "results.db") as database:
+        return [row[0] for row in database.execute(
+            "select value from samples where metric=? and concurrency=? and candidate=?",
+            (metric, concurrency, candidate))]
+
+
+@pytest.fixture
+def no_server_left():
+    before = set(servers())
+    yield
+    wait_for(lambda: set(servers()) <= before)
+
+
+def test_sweeps_any_server(pinion, tmp_path, no_server_left):
+    out = tmp_path / "out"
+    # The server has as many places as a candidate's max_num_seqs says.
+    definition = define(tmp_path, engine("--slots", "{max_num_seqs}"))
+    done = pinion("sweep", "some/model", "--def", definition, "--out", out, "--max-num-seqs", 8,
+                  timeout=300)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((out / "results.json").read_text())
+    assert [one["status"] for one in results["candidates"]] == ["ok", "ok"]
+    assert (out / "report.html").stat().st_size > 0
+    # Nothing is faster than it can be: the times are the server's.
+    whole_ms = TTFT_MS + (OUTPUT - 1) * ITL_MS
+    for candidate in (0, 1):
+        assert min(values(out, "ttft_s", 1, candidate)) * 1e3 >= TTFT_MS
+        assert min(values(out, "e2el_s", 1, candidate)) * 1e3 >= whole_ms
+        assert statistics.median(values(out, "tpot_s", 1, candidate)) * 1e3 == pytest.approx(
+            ITL_MS, rel=0.5)
+    # With one place four clients wait for three others.
+    assert min(values(out, "ttft_s", 4, 1)) * 1e3 >= 2.5 * whole_ms
+    best = max(values(out, "output_tokens_per_s", 4, 1))
+    assert best <= 1.01 * OUTPUT / whole_ms * 1e3
+    assert min(values(out, "output_tokens_per_s", 0, 0)) > best
+
+
+@pytest.mark.parametrize("command, says", [
+    ([sys.executable, "-c", "import sys; sys.exit('out of luck')"], "ended with exit code 1"),
+    (["/no/such/program"], "ended with exit code 127"),
+    (["sleep", "100"], "not ready within 1 s"),
+])
+def test_a_server_that_does_not_start_is_told_with_its_log(pinion, tmp_path, command, says):
+    out = tmp_path / "out"
+    definition = define(tmp_path, {"command": command, "start_timeout": 1})
+    done = pinion("sweep", "some/model", "--def", definition, "--out", out, timeout=120)
+    assert done.returncode == 1
+    assert says in done.stderr
+    logs = "".join(path.read_text() for path in (out / "logs").iterdir())
+    assert says in logs
+    if "luck" in str(command):
+        assert "out of luck" in logs
+
+
+def test_killed_sweep_leaves_no_server(binary, tmp_path, no_server_left):
+    definition = define(tmp_path, engine(), rounds=50)
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        sweep = subprocess.Popen(
+            [str(binary), "sweep", "some/model", "--def", str(definition), "--out",
+             str(tmp_path / f"out{number}")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_for(servers)
+        os.kill(sweep.pid, number)
+        sweep.wait(30)
+        wait_for(lambda: not servers(), 5)
+
+
+def test_settings_of_ours_alone_are_left_out_with_the_reason(pinion, tmp_path):
+    out = tmp_path / "out"
+    definition = define(tmp_path, engine(), candidates=[{"isa": "scalar"}], rounds=1)
+    done = pinion("sweep", "some/model", "--def", definition, "--out", out, timeout=120)
+    assert done.returncode == 0, done.stderr
+    status = json.loads((out / "results.json").read_text())["candidates"][1]
+    assert status["status"] == "infeasible"
+    assert "isa" in status["reason"]
+
+
+def test_engine_flag_names_what_there_is(pinion, tmp_path):
+    done = pinion("sweep", "some/model", "--engine", "gpu", "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert "pinion, vllm, llama.cpp, command" in done.stderr
+    done = pinion("sweep", "preset:tiny", "--engine", "llama.cpp", "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert "GGUF" in done.stderr

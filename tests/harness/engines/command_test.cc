@@ -1,0 +1,141 @@
+#include "harness/engines/command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pinion::harness {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+using Kind = EngineChoice::Kind;
+
+// Two ranks on the two nodes of an imagined machine, or on one of them.
+struct Case {
+  EngineOptions options;
+  Plan plan;
+  Machine machine;
+};
+
+Case TwoNodes(const std::string& bind, int ranks) {
+  Case made;
+  made.machine = *ImagineMachine("pack:2 numa:1 core:4 pu:1");
+  made.options.model = "/models/x";
+  made.options.threads_bind = bind;
+  made.options.tensor_parallel = ranks;
+  made.options.max_num_seqs = 4;
+  BindingRequest request;
+  request.threads_bind = bind;
+  request.ranks = ranks;
+  made.plan = *MakePlan(made.machine, *ComputeBudget(made.machine), request);
+  return made;
+}
+
+EngineChoice Choice(Kind kind, std::vector<std::string> command = {}) {
+  EngineChoice engine;
+  engine.kind = kind;
+  engine.command = std::move(command);
+  return engine;
+}
+
+Result<EngineCommand> For(const EngineChoice& engine, const Case& made) {
+  return CommandFor(engine, made.options, made.plan, made.machine, 8123);
+}
+
+std::string TextOf(const EngineCommand& made) { return ShellText(made.command); }
+
+TEST(EngineCommand, VllmGetsListsSpaceAndPort) {
+  Case made = TwoNodes("auto", 2);
+  made.options.kv_cache_bytes = uint64_t{3} << 30;
+  const auto command = For(Choice(Kind::kVllm), made);
+  ASSERT_TRUE(command) << command.error().message;
+  EXPECT_THAT(command->command.environment, Contains(Pair("VLLM_CPU_OMP_THREADS_BIND", "0-3|4-7")));
+  EXPECT_THAT(command->command.environment, Contains(Pair("VLLM_CPU_KVCACHE_SPACE", "3")));
+  EXPECT_THAT(TextOf(*command), HasSubstr("vllm serve /models/x -tp 2"));
+  EXPECT_THAT(TextOf(*command), HasSubstr("--host 127.0.0.1 --port 8123"));
+  EXPECT_FALSE(command->cpus);  // it binds itself
+}
+
+TEST(EngineCommand, AnotherProgramForTheSameEngine) {
+  EngineChoice engine =
+      Choice(Kind::kVllm, {"python3", "-m", "vllm.entrypoints.openai.api_server", "--model"});
+  engine.arguments = {"--enforce-eager"};
+  engine.environment = {{"LD_PRELOAD", "x.so"}};
+  const auto command = For(engine, TwoNodes("auto", 1));
+  EXPECT_THAT(TextOf(*command), HasSubstr("api_server --model /models/x"));
+  EXPECT_EQ(command->command.arguments.back(), "--enforce-eager");
+  EXPECT_THAT(command->command.environment, Contains(Pair("LD_PRELOAD", "x.so")));
+}
+
+TEST(EngineCommand, LlamaCppGetsThreadsAndMask) {
+  Case made = TwoNodes("4-6", 1);
+  made.options.model = "/models/x.gguf";
+  made.options.max_model_len = 1000;
+  made.options.isa = "avx2";
+  const auto command = For(Choice(Kind::kLlamaCpp), made);
+  ASSERT_TRUE(command) << command.error().message;
+  EXPECT_THAT(TextOf(*command), HasSubstr("-t 3 -tb 3 -np 4"));
+  EXPECT_THAT(TextOf(*command), HasSubstr("-C 0x70 -Cb 0x70 --cpu-strict 1"));
+  EXPECT_THAT(TextOf(*command), HasSubstr("-c 4000"));
+  EXPECT_EQ(TextOf(*command).rfind("numactl --membind=1 llama-server", 0), 0u);
+  EXPECT_THAT(*command->cpus, ElementsAre(4, 5, 6));
+  EXPECT_THAT(command->ignored, ElementsAre("isa=avx2"));
+}
+
+TEST(EngineCommand, AnyCommandGetsItsPlaceholders) {
+  const EngineChoice engine =
+      Choice(Kind::kCommand, {"./server", "--listen=127.0.0.1:{port}", "{model}", "-j{threads}",
+                              "--cpus", "{cpus}", "{{literal}}"});
+  const auto command = For(engine, TwoNodes("all", 1));
+  EXPECT_THAT(command->command.arguments,
+              ElementsAre("./server", "--listen=127.0.0.1:8123", "/models/x", "-j8", "--cpus",
+                          "0-7", "{literal}"));
+}
+
+TEST(EngineCommand, RefusesWhatTheEngineCannotRead) {
+  Case made = TwoNodes("auto", 1);
+  EXPECT_THAT(For(Choice(Kind::kLlamaCpp), made).error().message, HasSubstr("GGUF"));
+  EXPECT_THAT(For(Choice(Kind::kCommand, {"x", "{prot}"}), made).error().message,
+              HasSubstr("no placeholder '{prot}'; there are {model} {port}"));
+  made.options.model = "preset:tiny";
+  EXPECT_THAT(For(Choice(Kind::kVllm), made).error().message, HasSubstr("pinion model make"));
+}
+
+TEST(CpuMask, IsWhatLlamaCppTakes) {
+  EXPECT_EQ(CpuMask({0, 1, 5}), "0x23");
+  EXPECT_EQ(CpuMask({64}), "0x10000000000000000");
+}
+
+TEST(EngineChoice, ReadsItsTwoForms) {
+  EXPECT_EQ(ReadEngineChoice(Json("vllm"))->kind, Kind::kVllm);
+  const Json json = *Json::Parse(
+      R"({"kind":"command","command":["a","{port}"],"environment":{"X":"1"},"health":"/up",
+          "endpoint":"chat","start_timeout":"2m"})");
+  const EngineChoice engine = *ReadEngineChoice(json);
+  EXPECT_EQ(engine.start_timeout_s, 120);
+  EXPECT_EQ(*ReadEngineChoice(ToJson(engine))->command.rbegin(), "{port}");
+  EXPECT_EQ(ToJson(*ReadEngineChoice(ToJson(engine))), ToJson(engine));
+}
+
+TEST(EngineChoice, ErrorsNameTheKey) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"("gpu")", "pinion, vllm, llama.cpp, command"},
+      {R"({"kind":"command"})", "needs its 'command'"},
+      {R"({"command":"x"})", "'command' in 'engine' must be a list of words"},
+      {R"({"command":["x"],"port":1})", "unknown key 'port' in 'engine'"},
+      {R"({"command":["x"],"endpoint":"embed"})", "completions or chat"},
+      {R"({"command":["x"],"health":"up"})", "must be a path"},
+      {R"(7)", "a name or an object"},
+  };
+  for (const auto& [text, says] : cases) {
+    const auto engine = ReadEngineChoice(*Json::Parse(text));
+    ASSERT_FALSE(engine) << text;
+    EXPECT_EQ(engine.error().code, ErrorCode::kUsage);
+    EXPECT_THAT(engine.error().message, HasSubstr(says));
+  }
+}
+
+}  // namespace
+}  // namespace pinion::harness
