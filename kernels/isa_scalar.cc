@@ -72,18 +72,72 @@ void Rotary(float* x, const float* cos, const float* sin, size_t half) {
   }
 }
 
-void SiluMul(void* dst, Dtype dst_type, const float* gate, const float* up, size_t n) {
-  for (size_t i = 0; i < n; ++i) {
-    Put(dst, dst_type, i, gate[i] / (1 + std::exp(-gate[i])) * up[i]);
+void RotaryPairs(float* x, const float* cos, const float* sin, size_t half) {
+  for (size_t i = 0; i < half; ++i) {
+    const float a = x[2 * i], b = x[2 * i + 1];
+    x[2 * i] = a * cos[i] - b * sin[i];
+    x[2 * i + 1] = b * cos[i] + a * sin[i];
   }
 }
 
-void Relu(void* dst, Dtype dst_type, const float* x, size_t n) {
-  for (size_t i = 0; i < n; ++i) Put(dst, dst_type, i, x[i] > 0 ? x[i] : 0);
+float Sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
+
+float ActivationOf(Activation activation, float x) {
+  switch (activation) {
+    case Activation::kSilu:
+      return x / (1 + std::exp(-x));
+    case Activation::kGeluTanh:
+      return x * Sigmoid(1.5957691216f * x * (1 + 0.044715f * x * x));  // 2 sqrt(2/pi)
+    case Activation::kGeluErf:
+      return 0.5f * x * std::erfc(-0.7071067812f * x);
+    case Activation::kRelu:
+      return x > 0 ? x : 0;
+  }
+  return x;
+}
+
+void Activate(void* dst, Dtype dst_type, Activation activation, const float* x, size_t n) {
+  for (size_t i = 0; i < n; ++i) Put(dst, dst_type, i, ActivationOf(activation, x[i]));
+}
+
+void ActivateGated(void* dst, Dtype dst_type, Activation activation, const float* gate,
+                   const float* up, size_t n) {
+  for (size_t i = 0; i < n; ++i) Put(dst, dst_type, i, ActivationOf(activation, gate[i]) * up[i]);
+}
+
+void ClampedSwiglu(void* dst, Dtype dst_type, const float* gate, const float* up, size_t n,
+                   float alpha, float limit) {
+  for (size_t i = 0; i < n; ++i) {
+    const float g = gate[i] < limit ? gate[i] : limit;
+    const float below = up[i] < limit ? up[i] : limit, u = below > -limit ? below : -limit;
+    Put(dst, dst_type, i, g * Sigmoid(alpha * g) * (u + 1));
+  }
 }
 
 void Add(float* y, const float* x, size_t n) {
   for (size_t i = 0; i < n; ++i) y[i] += x[i];
+}
+
+void AddScaled(float* y, const float* x, float factor, size_t n) {
+  for (size_t i = 0; i < n; ++i) y[i] += factor * x[i];
+}
+
+void Scale(float* x, float factor, size_t n) {
+  for (size_t i = 0; i < n; ++i) x[i] *= factor;
+}
+
+void Weigh(float* x, const float* weight, float factor, size_t n) {
+  for (size_t i = 0; i < n; ++i) x[i] *= factor * weight[i];
+}
+
+float SumSquares(const float* x, size_t n) {
+  double squares = 0;
+  for (size_t i = 0; i < n; ++i) squares += static_cast<double>(x[i]) * x[i];
+  return static_cast<float>(squares);
+}
+
+void SoftCap(float* x, float cap, size_t n) {
+  for (size_t i = 0; i < n; ++i) x[i] = cap * std::tanh(x[i] / cap);
 }
 
 void Store(void* dst, Dtype dst_type, const float* x, size_t n) {
@@ -295,9 +349,16 @@ const Table kScalarTable = {
     .rms_norm = RmsNorm,
     .layer_norm = LayerNorm,
     .rotary = Rotary,
-    .silu_mul = SiluMul,
-    .relu = Relu,
+    .rotary_pairs = RotaryPairs,
+    .activate = Activate,
+    .activate_gated = ActivateGated,
+    .clamped_swiglu = ClampedSwiglu,
     .add = Add,
+    .add_scaled = AddScaled,
+    .scale = Scale,
+    .weigh = Weigh,
+    .sum_squares = SumSquares,
+    .soft_cap = SoftCap,
     .store = Store,
     .convert = Convert,
     .log_sum_exp = LogSumExp,

@@ -127,6 +127,14 @@ struct AttentionMergeArgs {
   Dtype dst_type;     // kF32 or kBf16
 };
 
+// ---- MLP activations ------------------------------------------------------------------------
+enum class Activation {
+  kSilu,      // x / (1 + e^-x)
+  kGeluTanh,  // x / 2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+  kGeluErf,   // x / 2 (1 + erf(x / sqrt(2)))
+  kRelu,      // max(0, x)
+};
+
 // ---- Table ----------------------------------------------------------------------------------
 // Row-wise functions take float32 sources and write dst in dst_type (kF32 or kBf16).
 struct Table {
@@ -143,12 +151,29 @@ struct Table {
                      const float* bias, size_t n, float eps);
   // x[i], x[i + half] rotated by cos[i], sin[i], i < half ("rotate_half" pairs), in place.
   void (*rotary)(float* x, const float* cos, const float* sin, size_t half);
-  // dst[i] = silu(gate[i]) * up[i]                     (Shazeer, arXiv:2002.05202)
-  void (*silu_mul)(void* dst, Dtype dst_type, const float* gate, const float* up, size_t n);
-  // dst[i] = max(0, x[i])
-  void (*relu)(void* dst, Dtype dst_type, const float* x, size_t n);
+  // The same of the pairs x[2i], x[2i + 1].
+  void (*rotary_pairs)(float* x, const float* cos, const float* sin, size_t half);
+  // dst[i] = activation(x[i])
+  void (*activate)(void* dst, Dtype dst_type, Activation activation, const float* x, size_t n);
+  // dst[i] = activation(gate[i]) * up[i]               (Shazeer, arXiv:2002.05202)
+  void (*activate_gated)(void* dst, Dtype dst_type, Activation activation, const float* gate,
+                         const float* up, size_t n);
+  // dst[i] = g * sigmoid(alpha * g) * (u + 1), g = min(gate[i], limit), u = up[i] within +-limit
+  // (GPT-OSS)
+  void (*clamped_swiglu)(void* dst, Dtype dst_type, const float* gate, const float* up, size_t n,
+                         float alpha, float limit);
   // y[i] += x[i]
   void (*add)(float* y, const float* x, size_t n);
+  // y[i] += factor * x[i]
+  void (*add_scaled)(float* y, const float* x, float factor, size_t n);
+  // x[i] *= factor
+  void (*scale)(float* x, float factor, size_t n);
+  // x[i] *= factor * weight[i]
+  void (*weigh)(float* x, const float* weight, float factor, size_t n);
+  // sum of x[i]^2
+  float (*sum_squares)(const float* x, size_t n);
+  // x[i] = cap * tanh(x[i] / cap)                      (Gemma 2, arXiv:2408.00118); cap > 0
+  void (*soft_cap)(float* x, float cap, size_t n);
   // dst[i] = x[i], converted
   void (*store)(void* dst, Dtype dst_type, const float* x, size_t n);
   // dst[i] = src[i], from any type to any other, neither pointer aligned

@@ -1,5 +1,7 @@
 // Llama (2, 3, 3.1, 3.2, ...) and Qwen2 (and 2.5): the same decoder but for the biases.
 
+#include <cmath>
+
 #include "engine/base/strings.h"
 #include "engine/model/architecture.h"
 
@@ -50,9 +52,8 @@ Status ReadShape(const Json& config, DecoderSpec& spec) {
   PINION_ASSIGN(const double eps, Optional<double>(config, "rms_norm_eps", 1e-6));
   spec.norm_eps = static_cast<float>(eps);
   PINION_ASSIGN(spec.tied_head, Optional<bool>(config, "tie_word_embeddings", false));
-  spec.norm = NormKind::kRms;
-  spec.mlp = MlpKind::kSiluGated;
-  spec.rotary = true;
+  spec.layer_specs.assign(static_cast<size_t>(spec.layers), {});
+  spec.attention_scale = 1 / std::sqrt(static_cast<float>(spec.head_dim));
   spec.names = Names();
   return ReadRope(config, spec);
 }

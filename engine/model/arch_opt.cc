@@ -1,5 +1,7 @@
 // OPT: learned positions, LayerNorm before each part, plain ReLU MLP.
 
+#include <cmath>
+
 #include "engine/base/strings.h"
 #include "engine/model/architecture.h"
 
@@ -56,8 +58,10 @@ Status ReadOpt(const Json& config, DecoderSpec& spec) {
   spec.norm = NormKind::kLayer;
   spec.norm_bias = true;
   spec.norm_eps = 1e-5f;  // torch.nn.LayerNorm's default: OPT's config does not say
-  spec.mlp = MlpKind::kRelu;
-  spec.rotary = false;
+  spec.layer_specs.assign(static_cast<size_t>(spec.layers), {.rope = -1});
+  spec.attention_scale = 1 / std::sqrt(static_cast<float>(spec.head_dim));
+  spec.activation = kernels::Activation::kRelu;
+  spec.gated = false;
   spec.position_offset = 2;  // fairseq kept rows 0 and 1 for its padding token
   spec.names = Names();
   return {};

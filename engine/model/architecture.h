@@ -46,8 +46,8 @@ inline constexpr int64_t kMaxHidden = 1 << 17, kMaxIntermediate = 1 << 20;
 inline constexpr int64_t kMaxVocabulary = 1 << 22, kMaxPositions = 1 << 26;
 
 // Rotary position embeddings from rope_parameters (transformers 5) or rope_theta and rope_scaling
-// (4): fills rope_inv_freq, rope_scale and where the scaling stretches it max_positions, which with
-// head_dim must be set. Types: default, linear, llama3 (Llama 3.1); others are errors.
+// (4): fills ropes and, where the scaling stretches it, max_positions, which with head_dim must be
+// set. Types: default, linear, llama3 (Llama 3.1); others are errors.
 Status ReadRope(const Json& config, DecoderSpec& spec);
 
 }  // namespace pinion

@@ -1,11 +1,11 @@
 #include "engine/model/attention_spec.h"
 
-#include <cmath>
-
 namespace pinion {
 
-AttentionSpec LayerAttention(const DecoderSpec& spec, size_t /*layer*/) {
-  return {.scale = 1 / std::sqrt(static_cast<float>(spec.head_dim))};
+AttentionSpec LayerAttention(const DecoderSpec& spec, size_t layer) {
+  return {.window = spec.layer_specs[layer].window,
+          .scale = spec.attention_scale,
+          .soft_cap = spec.attention_soft_cap};
 }
 
 KvShape CachedShape(const DecoderSpec& spec) {

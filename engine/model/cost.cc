@@ -12,7 +12,7 @@ uint64_t LayerElements(const DecoderSpec& spec) {
   const auto middle = static_cast<uint64_t>(spec.intermediate);
   const auto q = static_cast<uint64_t>(spec.heads) * static_cast<uint64_t>(spec.head_dim);
   const auto kv = static_cast<uint64_t>(spec.kv_heads) * static_cast<uint64_t>(spec.head_dim);
-  const uint64_t mlp = spec.mlp == MlpKind::kSiluGated ? 3 : 2;
+  const uint64_t mlp = spec.gated ? 3 : 2;
   return hidden * (q + 2 * kv) + q * hidden + mlp * hidden * middle;
 }
 

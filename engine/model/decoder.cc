@@ -49,7 +49,11 @@ class ShardedDecoder : public Decoder {
     return {};
   }
 
-  Status AllocateKv(size_t blocks) override {
+  Status AllocateKv(size_t blocks, size_t max_model_len) override {
+    model_.ropes.clear();
+    for (const RopeSpec& rope : model_.spec.ropes)
+      model_.ropes.push_back(
+          {RopeFrequencies(rope, static_cast<int>(max_model_len)), static_cast<float>(rope.scale)});
     model_.caches.clear();
     for (const RankWeights& weights : model_.weights) {
       PINION_ASSIGN(KvCache cache,

@@ -40,7 +40,8 @@ class Decoder {
                                                Ranks& ranks, const DecoderOptions& options);
   virtual ~Decoder() = default;
 
-  virtual Status AllocateKv(size_t blocks) = 0;
+  // max_model_len: tokens of the longest sequence that will be served; some ropes depend on it.
+  virtual Status AllocateKv(size_t blocks, size_t max_model_len) = 0;
   virtual uint64_t weight_bytes() const = 0;  // packed, over all ranks
   virtual uint64_t kv_bytes() const = 0;      // over all ranks
 

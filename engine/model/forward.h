@@ -12,12 +12,19 @@
 
 namespace pinion {
 
+// A rope for the sequences that are served: angle per position of each pair, [dim / 2].
+struct RopeAngles {
+  std::vector<float> frequencies;
+  float scale = 1;  // multiplies cos and sin
+};
+
 // Everything a forward pass reads, and the buffers it writes; one entry a rank in the vectors.
 struct LoadedModel {
   DecoderSpec spec;
   DecoderOptions options;
   const kernels::Table* table = nullptr;
   const TensorSource* source = nullptr;
+  std::vector<RopeAngles> ropes;             // as the spec's
   TensorInfo embedding, position_embedding;  // the latter without a name where there is none
   std::vector<RankWeights> weights;
   std::vector<KvCache> caches;

@@ -25,8 +25,8 @@ Result<std::shared_ptr<const GgufFile>> OpenGguf(const std::string& path);
 // metadata that would change the mathematics in ways Pinion does not compute, are errors.
 Result<Json> GgufConfig(const GgufFile& gguf);
 
-// The frequency factors that some files carry as a tensor instead of a rope scaling: divides
-// spec.rope_inv_freq by them.
+// The frequency factors that some files carry as a tensor instead of a rope scaling: become the
+// rope's wave_factors.
 Status ApplyRopeFactors(const GgufFile& gguf, DecoderSpec& spec);
 
 // The tensors under the names of `spec`. Rows of q and k that the `llama` architecture stores in

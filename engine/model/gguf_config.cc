@@ -149,18 +149,18 @@ Result<Json> GgufConfig(const GgufFile& gguf) {
 Status ApplyRopeFactors(const GgufFile& gguf, DecoderSpec& spec) {
   for (const GgufTensor& tensor : gguf.header.tensors) {
     if (tensor.name != "rope_freqs.weight") continue;
-    std::vector<float> factors(spec.rope_inv_freq.size());
+    RopeSpec& rope = spec.ropes.at(0);
+    std::vector<float> factors(static_cast<size_t>(rope.dim) / 2);
     const std::vector<int64_t> shape{static_cast<int64_t>(factors.size())};
     if (tensor.type->name != "F32" || tensor.shape != shape)
       return Fail(ErrorCode::kCorrupt, StrCat("tensor 'rope_freqs.weight' is no F32 vector of ",
                                               factors.size(), ", half a head"));
     std::memcpy(factors.data(), gguf.file->data() + tensor.begin, tensor.bytes);
-    for (size_t i = 0; i < factors.size(); ++i) {
-      if (!(factors[i] > 0 && factors[i] <= 1e6f))
-        return Fail(ErrorCode::kCorrupt, StrCat("tensor 'rope_freqs.weight' holds ", factors[i],
-                                                ", want above 0 to 1e6"));
-      spec.rope_inv_freq[i] /= factors[i];
-    }
+    for (const float factor : factors)
+      if (!(factor > 0 && factor <= 1e6f))
+        return Fail(ErrorCode::kCorrupt,
+                    StrCat("tensor 'rope_freqs.weight' holds ", factor, ", want above 0 to 1e6"));
+    rope.wave_factors.assign(factors.begin(), factors.end());
   }
   return {};
 }

@@ -15,8 +15,23 @@ using kernels::Dtype;
 
 constexpr Dtype kDtypes[] = {Dtype::kBf16, Dtype::kF16, Dtype::kF32};
 
+const char* Name(kernels::Activation activation) {
+  switch (activation) {
+    case kernels::Activation::kSilu:
+      return "silu";
+    case kernels::Activation::kGeluTanh:
+      return "gelu_tanh";
+    case kernels::Activation::kGeluErf:
+      return "gelu_erf";
+    case kernels::Activation::kRelu:
+      return "relu";
+  }
+  return "";
+}
 const char* Name(NormKind norm) { return norm == NormKind::kRms ? "rms" : "layer"; }
-const char* Name(MlpKind mlp) { return mlp == MlpKind::kSiluGated ? "silu_gated" : "relu"; }
+std::string MlpName(const DecoderSpec& spec) {
+  return StrCat(Name(spec.activation), spec.gated ? "_gated" : "");
+}
 
 Json BytesByDtype(uint64_t elements) {
   Json bytes = Json::MakeObject();
@@ -182,8 +197,8 @@ Json SummariseModel(const ModelFiles& files, const TensorSource& weights) {
                                    {"max_positions", spec.max_positions}})
     json.Set(key, value);
   json.Set("norm", Name(spec.norm));
-  json.Set("mlp", Name(spec.mlp));
-  json.Set("rotary", spec.rotary);
+  json.Set("mlp", MlpName(spec));
+  json.Set("rotary", !spec.ropes.empty());
   json.Set("tied_head", spec.tied_head);
   json.Set("checkpoint_dtype", spec.checkpoint_dtype);
   json.Set("bos_id", spec.bos_id ? Json(*spec.bos_id) : Json());
@@ -204,10 +219,10 @@ std::string FormatModel(const ModelFiles& files, const TensorSource& weights) {
   facts.Row({"parameters", Grouped(ParameterCount(spec))});
   facts.Row({"decoder",
              StrCat(spec.layers, " layers, hidden ", spec.hidden, ", MLP ", spec.intermediate, " (",
-                    Name(spec.mlp), "), ", Name(spec.norm), " norm, biases: ", Biases(spec))});
-  facts.Row({"attention",
-             StrCat(spec.heads, " heads of ", spec.head_dim, ", ", spec.kv_heads,
-                    " key-value heads, ", spec.rotary ? "rotary positions" : "learned positions")});
+                    MlpName(spec), "), ", Name(spec.norm), " norm, biases: ", Biases(spec))});
+  facts.Row({"attention", StrCat(spec.heads, " heads of ", spec.head_dim, ", ", spec.kv_heads,
+                                 " key-value heads, ",
+                                 !spec.ropes.empty() ? "rotary positions" : "learned positions")});
   facts.Row({"vocabulary", StrCat(spec.vocabulary, ", head ",
                                   spec.tied_head ? "tied to the embedding" : "of its own")});
   facts.Row({"longest", StrCat(spec.max_positions, " tokens")});

@@ -14,8 +14,14 @@ class Collector {
     if (!name.empty()) list_.push_back({name, std::move(shape), role, layer_});
   }
   void Norm(const std::string& module) {
+    if (module.empty()) return;
     Whole(module + ".weight", {spec_.hidden}, TensorRole::kNorm);
     if (spec_.norm_bias) Whole(module + ".bias", {spec_.hidden}, TensorRole::kBias);
+  }
+  void HeadNorm(const std::string& module, int64_t heads) {
+    if (spec_.qk_norm == QkNorm::kNone) return;
+    const int64_t count = spec_.qk_norm == QkNorm::kWhole ? heads : 1;
+    Whole(module + ".weight", {count * spec_.head_dim}, TensorRole::kNorm);
   }
   void Linear(const std::string& module, int64_t outputs, int64_t inputs, bool bias,
               TensorRole role = TensorRole::kLinear) {
@@ -35,11 +41,17 @@ class Collector {
     Linear(at(names.q), q, hidden, spec_.qkv_bias);
     Linear(at(names.k), kv, hidden, spec_.qkv_bias);
     Linear(at(names.v), kv, hidden, spec_.qkv_bias);
+    Linear(at(names.qkv), q + 2 * kv, hidden, spec_.qkv_bias);
+    HeadNorm(at(names.q_norm), spec_.heads);
+    HeadNorm(at(names.k_norm), spec_.kv_heads);
     Linear(at(names.o), hidden, q, spec_.o_bias, TensorRole::kAttentionOutput);
+    Norm(at(names.attention_post_norm));
     Norm(at(names.mlp_norm));
     Linear(at(names.gate), wide, hidden, spec_.mlp_bias);
     Linear(at(names.up), wide, hidden, spec_.mlp_bias);
+    Linear(at(names.gate_up), 2 * wide, hidden, spec_.mlp_bias);
     Linear(at(names.down), hidden, wide, spec_.mlp_bias, TensorRole::kMlpOutput);
+    Norm(at(names.mlp_post_norm));
     layer_ = -1;
   }
 

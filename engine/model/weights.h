@@ -27,11 +27,17 @@ struct PackedMatrix {
   const std::byte* block(size_t index) const { return data + index * block_bytes(); }
 };
 
-// One layer of one rank. Vectors are float32; absent biases are null. Matrices whose share is empty
-// have no outputs or no inputs.
+// A norm over the residual stream, both float32 [hidden]; null where the model has none.
+struct NormWeights {
+  float *weight = nullptr, *bias = nullptr;
+};
+
+// One layer of one rank. Vectors are float32; absent norms and biases are null. Matrices whose
+// share is empty have no outputs or no inputs.
 struct LayerWeights {
-  float *attention_norm = nullptr, *attention_norm_bias = nullptr;  // [hidden]
-  float *mlp_norm = nullptr, *mlp_norm_bias = nullptr;              // [hidden]
+  NormWeights attention_norm, attention_post_norm, mlp_norm, mlp_post_norm;
+  // [head_dim]; over the whole projection: this rank's share, [heads of the rank * head_dim]
+  float *q_norm = nullptr, *k_norm = nullptr;
   PackedMatrix qkv;  // [(q heads + 2 kv heads) * head_dim][hidden]
   PackedMatrix o;    // [hidden][q heads * head_dim]
   // Gated MLP: blocks of 64 gate outputs and 64 up outputs take turns, so that the thread that
@@ -49,7 +55,7 @@ struct RankWeights {
   Shard shard;
   Pages storage;
   std::vector<LayerWeights> layers;
-  float *final_norm = nullptr, *final_norm_bias = nullptr;
+  NormWeights final_norm;
   PackedMatrix head;  // [vocabulary share][hidden]
 };
 

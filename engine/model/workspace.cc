@@ -1,5 +1,7 @@
 #include "engine/model/workspace.h"
 
+#include <algorithm>
+
 #include "engine/model/attend.h"
 
 namespace pinion {
@@ -32,9 +34,15 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
   take(w.attention_partial, max_rows * w.hidden_stride * sizeof(float));
   take(w.mlp, max_rows * w.mlp_stride * element);
   take(w.mlp_partial, max_rows * w.hidden_stride * sizeof(float));
-  const size_t rope = spec.rotary ? max_rows * (head_dim / 2) * sizeof(float) : 0;
-  take(w.cosine, rope);
-  take(w.sine, rope);
+  w.angles.resize(spec.ropes.size());
+  for (size_t i = 0; i < spec.ropes.size(); ++i) {
+    const size_t half = static_cast<size_t>(spec.ropes[i].dim) / 2;
+    take(w.angles[i].cosine, max_rows * half * sizeof(float));
+    take(w.angles[i].sine, max_rows * half * sizeof(float));
+  }
+  if (spec.qk_norm == QkNorm::kWhole)
+    take(w.head_squares,
+         max_rows * static_cast<size_t>(spec.heads + spec.kv_heads) * sizeof(float));
   return used;
 }
 
@@ -42,9 +50,11 @@ Result<ThreadScratch> MakeScratch(const DecoderSpec& spec) {
   ThreadScratch scratch;
   const size_t tile = kMlpTileRows * 2 * kernels::kBlockN;
   const size_t part = PartFloats(CachedShape(spec));
-  PINION_ASSIGN(scratch.storage, Pages::Allocate((tile + part) * sizeof(float)));
+  const auto hidden_row = static_cast<size_t>(std::max(spec.hidden, spec.head_dim));
+  PINION_ASSIGN(scratch.storage, Pages::Allocate((tile + part + hidden_row) * sizeof(float)));
   scratch.mlp_tile = scratch.storage.as<float>();
   scratch.part = scratch.mlp_tile + tile;
+  scratch.hidden_row = scratch.part + part;
   return scratch;
 }
 

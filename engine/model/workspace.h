@@ -18,12 +18,21 @@ namespace pinion {
 // Scratch of one thread; its pages are touched by that thread first.
 struct ThreadScratch {
   Pages storage;
-  float* mlp_tile = nullptr;   // [kMlpTileRows][128]: a gate and an up block
-  float* part = nullptr;       // one attention item: [PartFloats]
-  std::vector<std::byte> row;  // one embedding row, where it is made up
+  float* mlp_tile = nullptr;    // [kMlpTileRows][128]: a gate and an up block
+  float* part = nullptr;        // one attention item: [PartFloats]
+  float* hidden_row = nullptr;  // [max(hidden, head_dim)]
+  std::vector<std::byte> row;   // one embedding row, where it is made up
 };
 inline constexpr size_t kMlpTileRows =
     256;  // 256 x 128 floats = 128 KiB: stays in L2 with a W panel
+
+// cos and sin of one rope's angles, [rows][dim / 2] each.
+struct AngleTable {
+  float *cosine = nullptr, *sine = nullptr;
+  std::pair<float*, float*> row(size_t index, size_t half) const {
+    return {cosine + index * half, sine + index * half};
+  }
+};
 
 // Buffers of one rank for one step; rows are the step's tokens. Padding columns are zero and stay
 // so.
@@ -34,10 +43,13 @@ struct Workspace {
   float* qkv = nullptr;           // [rows][qkv_stride]
   std::byte* attended = nullptr;  // [rows][q padded], activation type
   float* attention_partial =
-      nullptr;                   // [rows][hidden_stride]: this rank's term of the o projection
-  std::byte* mlp = nullptr;      // [rows][intermediate padded], activation type
-  float* mlp_partial = nullptr;  // [rows][hidden_stride]: this rank's term of down
-  float *cosine = nullptr, *sine = nullptr;  // [rows][head_dim / 2]
+      nullptr;                     // [rows][hidden_stride]: this rank's term of the o projection
+  std::byte* mlp = nullptr;        // [rows][intermediate padded], activation type
+  float* mlp_partial = nullptr;    // [rows][hidden_stride]: this rank's term of down
+  std::vector<AngleTable> angles;  // one a rope
+  // [rows][heads + kv_heads] of the whole model, on rank 0 alone: sums of squares of each query and
+  // key head, where they are normalised over the whole projection
+  float* head_squares = nullptr;
   size_t qkv_stride = 0, hidden_stride = 0, normed_stride = 0, attended_stride = 0, mlp_stride = 0;
 
   AttentionPlans plans;

@@ -226,7 +226,7 @@ Result<StartedModel> StartModel(const EngineOptions& options) {
 
   PINION_ASSIGN(info.blocks, SizeKv(needs, options, info.max_model_len, AvailableMemoryBytes()));
   PINION_TRY(FitModelLength(model));
-  PINION_TRY(model.decoder->AllocateKv(info.blocks));
+  PINION_TRY(model.decoder->AllocateKv(info.blocks, info.max_model_len));
   info.kv_bytes = model.decoder->kv_bytes();
   const size_t tokens = info.blocks * info.block_tokens;
   const size_t sequences = tokens / info.max_model_len;

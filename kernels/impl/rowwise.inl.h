@@ -1,6 +1,6 @@
 #pragma once
 
-// Functions over one row: norms, rotary embedding, activations, reductions over logits. The last
+// Functions over one row: norms, rotary embedding, sums, reductions over logits. The last
 // vector of a row is masked, never read or written beyond n.
 
 #include "kernels/impl/math.inl.h"
@@ -57,16 +57,15 @@ void Rotary(float* x, const float* cos, const float* sin, size_t half) {
   }
 }
 
-void SiluMul(void* dst, Dtype dst_type, const float* gate, const float* up, size_t n) {
-  for (size_t i = 0; i < n; i += kLanes) {
-    const Vec g = LoadUpTo(gate + i, n - i, Set(0)), u = LoadUpTo(up + i, n - i, Set(0));
-    Put(dst, dst_type, i, g / (Set(1) + Exp(Set(0) - g)) * u, n - i);
-  }
-}
-
-void Relu(void* dst, Dtype dst_type, const float* x, size_t n) {
-  for (size_t i = 0; i < n; i += kLanes) {
-    Put(dst, dst_type, i, Max(LoadUpTo(x + i, n - i, Set(0)), Set(0)), n - i);
+// Turns the pairs (x[2i], x[2i + 1]): both get their own lane of cos and sin.
+void RotaryPairs(float* x, const float* cos, const float* sin, size_t half) {
+  for (size_t i = 0; i < 2 * half; i += kLanes) {
+    const size_t live = 2 * half - i;
+    const Vec v = LoadUpTo(x + i, live, Set(0));
+    const Vec c = LoadUpTo(cos + i / 2, (live + 1) / 2, Set(0));
+    const Vec s = LoadUpTo(sin + i / 2, (live + 1) / 2, Set(0));
+    const Vec turned = AddSub(v * TwiceEach(c), SwapPairs(v) * TwiceEach(s));
+    Put(x, Dtype::kF32, i, turned, live);
   }
 }
 
@@ -75,6 +74,38 @@ void Add(float* y, const float* x, size_t n) {
     const Vec sum = LoadUpTo(y + i, n - i, Set(0)) + LoadUpTo(x + i, n - i, Set(0));
     Put(y, Dtype::kF32, i, sum, n - i);
   }
+}
+
+void AddScaled(float* y, const float* x, float factor, size_t n) {
+  const Vec f = Set(factor);
+  for (size_t i = 0; i < n; i += kLanes) {
+    const Vec sum = Fma(f, LoadUpTo(x + i, n - i, Set(0)), LoadUpTo(y + i, n - i, Set(0)));
+    Put(y, Dtype::kF32, i, sum, n - i);
+  }
+}
+
+void Scale(float* x, float factor, size_t n) {
+  const Vec f = Set(factor);
+  for (size_t i = 0; i < n; i += kLanes)
+    Put(x, Dtype::kF32, i, f * LoadUpTo(x + i, n - i, Set(0)), n - i);
+}
+
+void Weigh(float* x, const float* weight, float factor, size_t n) {
+  const Vec f = Set(factor);
+  for (size_t i = 0; i < n; i += kLanes) {
+    const Vec scaled = f * LoadUpTo(x + i, n - i, Set(0)) * LoadUpTo(weight + i, n - i, Set(0));
+    Put(x, Dtype::kF32, i, scaled, n - i);
+  }
+}
+
+float SumSquares(const float* x, size_t n) {
+  return SumOver(x, n, [](Vec v) { return v * v; });
+}
+
+void SoftCap(float* x, float cap, size_t n) {
+  const Vec high = Set(cap), inverse = Set(1 / cap);
+  for (size_t i = 0; i < n; i += kLanes)
+    Put(x, Dtype::kF32, i, high * Tanh(inverse * LoadUpTo(x + i, n - i, Set(0))), n - i);
 }
 
 void StoreRow(void* dst, Dtype dst_type, const float* x, size_t n) {

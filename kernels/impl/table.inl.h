@@ -2,6 +2,7 @@
 
 // The table of a vector ISA. Include the ISA's vector first.
 
+#include "kernels/impl/activation.inl.h"
 #include "kernels/impl/attention.inl.h"
 #include "kernels/impl/attention_merge.inl.h"
 #include "kernels/impl/convert.inl.h"
@@ -23,9 +24,16 @@ constexpr Table MakeTable(Isa isa) {
       .rms_norm = RmsNorm,
       .layer_norm = LayerNorm,
       .rotary = Rotary,
-      .silu_mul = SiluMul,
-      .relu = Relu,
+      .rotary_pairs = RotaryPairs,
+      .activate = Activate,
+      .activate_gated = ActivateGated,
+      .clamped_swiglu = ClampedSwiglu,
       .add = Add,
+      .add_scaled = AddScaled,
+      .scale = Scale,
+      .weigh = Weigh,
+      .sum_squares = SumSquares,
+      .soft_cap = SoftCap,
       .store = StoreRow,
       .convert = Convert,
       .log_sum_exp = LogSumExp,

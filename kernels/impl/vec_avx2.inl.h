@@ -57,6 +57,14 @@ inline Vec WidenF16Half(const void* p) {
   return _mm256_cvtph_ps(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
 }
 
+// Lanes as pairs (2i, 2i + 1): swapped; the first minus, the second plus; the lower half of v with
+// every lane twice.
+Vec SwapPairs(Vec v) { return _mm256_permute_ps(v, 0xb1); }
+Vec AddSub(Vec a, Vec b) { return _mm256_addsub_ps(a, b); }
+Vec TwiceEach(Vec v) {
+  return _mm256_permutevar8x32_ps(v, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
+}
+
 float FirstLane(Vec v) { return _mm256_cvtss_f32(v); }
 // v, but 0 in lanes where x < limit.
 Vec ZeroWhereBelow(Vec v, Vec x, Vec limit) {

@@ -42,6 +42,15 @@ Vec KeepFirst(Vec v, size_t n) { return _mm512_maskz_mov_ps(FirstLanes(n), v); }
 Vec LoadHalf(const float* p) { return _mm512_zextps256_ps512(_mm256_loadu_ps(p)); }
 void StoreHalf(float* p, Vec v) { _mm256_storeu_ps(p, _mm512_castps512_ps256(v)); }
 
+// Lanes as pairs (2i, 2i + 1): swapped; the first minus, the second plus; the lower half of v with
+// every lane twice.
+Vec SwapPairs(Vec v) { return _mm512_permute_ps(v, 0xb1); }
+Vec AddSub(Vec a, Vec b) { return _mm512_mask_sub_ps(a + b, 0x5555, a, b); }
+Vec TwiceEach(Vec v) {
+  const __m512i lanes = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+  return _mm512_permutexvar_ps(lanes, v);
+}
+
 float FirstLane(Vec v) { return _mm512_cvtss_f32(v); }
 // v, but 0 in lanes where x < limit.
 Vec ZeroWhereBelow(Vec v, Vec x, Vec limit) {

@@ -98,36 +98,153 @@ TEST_P(RowwiseTest, RotaryTurnsHalvesAgainstEachOther) {
   }
 }
 
-// e^-g errs by 4 u (2 ulp); then one addition, one division, one multiplication. Below e^-87.33 the
-// vector exp flushes to zero, which moves the sum 1 + e^-g by less than u.
-TEST_P(RowwiseTest, SiluMulIsWithinTheExponentialsBound) {
+TEST_P(RowwiseTest, RotaryPairsTurnsNeighboursAgainstEachOther) {
+  for (size_t half : {4, 8, 12, 16, 20, 32, 64, 128}) {
+    const std::vector<float> x = Normal(2 * half, 1), angle = Normal(half, 2, 10);
+    std::vector<float> cos(half), sin(half);
+    for (size_t i = 0; i < half; ++i) cos[i] = std::cos(angle[i]), sin[i] = std::sin(angle[i]);
+    Row row(x);
+    kernels_.rotary_pairs(row.data(), Row(cos).data(), Row(sin).data(), half);
+    for (size_t i = 0; i < half; ++i) {
+      const double a = x[2 * i], b = x[2 * i + 1], c = cos[i], s = sin[i];
+      const double bound = 2.02 * kU * (std::abs(a) + std::abs(b));
+      ASSERT_NEAR(row[2 * i], a * c - b * s, bound);
+      ASSERT_NEAR(row[2 * i + 1], b * c + a * s, bound);
+    }
+  }
+}
+
+// The activation in double and what its float32 form may err by.
+struct Exact {
+  double value, bound;
+};
+Exact ExactActivation(Activation activation, double x) {
+  const double sigmoid = 1 / (1 + std::exp(-x));
+  switch (activation) {
+    // e^-x errs by 4 u (2 ulp); then an addition and a division. Below e^-87.33 the vector exp
+    // flushes to zero, which moves the sum 1 + e^-x by less than u.
+    case Activation::kSilu:
+      return {x * sigmoid, 7 * kU * std::abs(x * sigmoid)};
+    // The exponent errs by 5 u of itself, which e^ makes a relative error of as much; it is felt
+    // where the sigmoid is not 1.
+    case Activation::kGeluTanh: {
+      const double u = 2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+      const double s = 1 / (1 + std::exp(-u));
+      return {x * s, (8 + 5 * std::abs(u) * (1 - s)) * kU * std::abs(x * s) + 1e-37};
+    }
+    // 1.5e-7 is the formula's; its terms, at most 1.4 each, are rounded a dozen times.
+    case Activation::kGeluErf:
+      return {0.5 * x * std::erfc(-x / std::sqrt(2.0)),
+              (0.75e-7 + 12 * kU) * std::abs(x) + kU * std::abs(x)};
+    case Activation::kRelu:
+      return {std::max(x, 0.0), 0};
+  }
+  return {};
+}
+
+constexpr Activation kActivations[] = {Activation::kSilu, Activation::kGeluTanh,
+                                       Activation::kGeluErf, Activation::kRelu};
+
+TEST_P(RowwiseTest, ActivationsAreWithinTheExponentialsBound) {
   for (size_t n : kSizes) {
-    const Row gate(Normal(n, 1, 20)), up(Normal(n, 2));
+    const Row gate(Normal(n, 1, 4)), up(Normal(n, 2));
+    for (Activation activation : kActivations) {
+      std::vector<double> plain(n), plain_bound(n), gated(n), gated_bound(n);
+      for (size_t i = 0; i < n; ++i) {
+        const auto [value, bound] = ExactActivation(activation, gate[i]);
+        plain[i] = value, plain_bound[i] = bound;
+        gated[i] = value * up[i];
+        gated_bound[i] = bound * std::abs(up[i]) + kU * std::abs(gated[i]);
+      }
+      for (Dtype type : kDstTypes) {
+        Guarded<std::byte> dst(n * SizeOf(type));
+        kernels_.activate(dst.data(), type, activation, gate.data(), n);
+        ExpectNear(dst, type, n, plain, plain_bound);
+        kernels_.activate_gated(dst.data(), type, activation, gate.data(), up.data(), n);
+        ExpectNear(dst, type, n, gated, gated_bound);
+      }
+    }
+  }
+}
+
+// From far below to far above exp's range: no NaN, no infinity, the right limits.
+TEST_P(RowwiseTest, ActivationsSurviveExtremeGates) {
+  const Row gate({-1e30f, -1000, -89, -88, -87.4f, 0, 87.4f, 88.8f, 1000, 1e30f});
+  Guarded<float> dst(10);
+  for (Activation activation : kActivations) {
+    kernels_.activate(dst.data(), Dtype::kF32, activation, gate.data(), 10);
+    for (size_t i = 0; i < 5; ++i) EXPECT_NEAR(dst[i], 0, 1e-7 + 1e-36 * -gate[i]) << gate[i];
+    for (size_t i = 5; i < 10; ++i) EXPECT_FLOAT_EQ(dst[i], gate[i]);
+  }
+}
+
+// The sigmoid errs by 7 u + alpha g u (1 - sigmoid), two products and a sum follow.
+TEST_P(RowwiseTest, ClampedSwigluClampsBothSides) {
+  constexpr float kAlpha = 1.702f, kLimit = 7;
+  for (size_t n : kSizes) {
+    const Row gate(Normal(n, 1, 6)), up(Normal(n, 2, 6));
     std::vector<double> exact(n), bound(n);
     for (size_t i = 0; i < n; ++i) {
-      exact[i] = gate[i] / (1 + std::exp(-static_cast<double>(gate[i]))) * up[i];
-      bound[i] = 8 * kU * std::abs(exact[i]);
+      const double g = std::min(gate[i], kLimit);
+      const double u = std::clamp(up[i], -kLimit, kLimit);
+      const double sigmoid = 1 / (1 + std::exp(-static_cast<double>(kAlpha) * g));
+      exact[i] = g * sigmoid * (u + 1);
+      bound[i] = (10 + std::abs(kAlpha * g) * (1 - sigmoid)) * kU * std::abs(exact[i]);
     }
     for (Dtype type : kDstTypes) {
       Guarded<std::byte> dst(n * SizeOf(type));
-      kernels_.silu_mul(dst.data(), type, gate.data(), up.data(), n);
+      kernels_.clamped_swiglu(dst.data(), type, gate.data(), up.data(), n, kAlpha, kLimit);
       ExpectNear(dst, type, n, exact, bound);
     }
   }
 }
 
-// silu(g) * 1 for g from far below to far above exp's range: no NaN, no infinity, the right limits.
-TEST_P(RowwiseTest, SiluMulSurvivesExtremeGates) {
-  const Row gate({-1e30f, -1000, -89, -88, -87.4f, 0, 87.4f, 88.8f, 1000, 1e30f});
-  const Row up(std::vector<float>(10, 1));
-  Guarded<float> dst(10);
-  kernels_.silu_mul(dst.data(), Dtype::kF32, gate.data(), up.data(), 10);
-  for (size_t i = 0; i < 5; ++i) EXPECT_NEAR(dst[i], 0, 1e-7 + 1e-36 * -gate[i]) << gate[i];
-  for (size_t i = 5; i < 10; ++i) EXPECT_FLOAT_EQ(dst[i], gate[i]);
+TEST_P(RowwiseTest, ScalingRoundsOnceOrTwice) {
+  for (size_t n : kSizes) {
+    const std::vector<float> values = Normal(n, 1, 3), others = Normal(n, 2);
+    Row scaled(values), weighed(values), sum(others);
+    kernels_.scale(scaled.data(), 0.3f, n);
+    kernels_.weigh(weighed.data(), Row(others).data(), 0.3f, n);
+    kernels_.add_scaled(sum.data(), Row(values).data(), 0.3f, n);
+    for (size_t i = 0; i < n; ++i) {
+      const double product = static_cast<double>(values[i]) * 0.3f;
+      ASSERT_NEAR(scaled[i], product, kU * std::abs(product));
+      ASSERT_NEAR(weighed[i], product * others[i], 2.01 * kU * std::abs(product * others[i]));
+      ASSERT_NEAR(sum[i], others[i] + product,
+                  1.01 * kU * (std::abs(product) + std::abs(others[i] + product)));
+    }
+  }
+}
+
+// No cancellation: any order of n additions errs by the factor 1 + n u.
+TEST_P(RowwiseTest, SumSquaresIsWithinTheSummationBound) {
+  for (size_t n : kSizes) {
+    const Row x(Normal(n, 1, 3));
+    double squares = 0;
+    for (size_t i = 0; i < n; ++i) squares += static_cast<double>(x[i]) * x[i];
+    ASSERT_NEAR(kernels_.sum_squares(x.data(), n), squares,
+                1.01 * (static_cast<double>(n) + 1) * kU * squares);
+  }
+}
+
+// tanh by way of 1 - 2 / (e^2x + 1) errs by 8 u of 1 and by 2 |x| u where it is not yet 1.
+TEST_P(RowwiseTest, SoftCapSaturates) {
+  constexpr float kCap = 30;
+  for (size_t n : kSizes) {
+    std::vector<float> values = Normal(n, 1, 40);
+    values[n - 1] = n % 2 ? 1e30f : -1e30f;
+    Row row(values);
+    kernels_.soft_cap(row.data(), kCap, n);
+    for (size_t i = 0; i < n; ++i) {
+      const double x = static_cast<double>(values[i]) / kCap, exact = std::tanh(x);
+      const double felt = (1 - exact * exact) * std::min(std::abs(x), 100.0);
+      ASSERT_NEAR(row[i], kCap * exact, kCap * (10 + 4 * felt) * kU) << values[i];
+    }
+  }
 }
 
 // No rounding but the destination's own, so bit for bit as the scalar table: special values, ties.
-TEST_P(RowwiseTest, StoreReluAndAddAreExact) {
+TEST_P(RowwiseTest, StoreAndAddAreExact) {
   const Table& scalar = TableFor(Isa::kScalar);
   for (size_t n : kSizes) {
     std::vector<float> values = Normal(n, 1, 100), others = Normal(n, 2, 1e-3f);
@@ -139,9 +256,6 @@ TEST_P(RowwiseTest, StoreReluAndAddAreExact) {
       Guarded<std::byte> got(n * SizeOf(type)), want(n * SizeOf(type));
       kernels_.store(got.data(), type, x.data(), n);
       scalar.store(want.data(), type, x.data(), n);
-      ASSERT_EQ(std::memcmp(got.data(), want.data(), got.size()), 0) << n;
-      kernels_.relu(got.data(), type, x.data(), n);
-      scalar.relu(want.data(), type, x.data(), n);
       ASSERT_EQ(std::memcmp(got.data(), want.data(), got.size()), 0) << n;
     }
     Row got(others), want(others);

@@ -37,7 +37,7 @@ struct Loaded {
     auto loaded = Decoder::Load(files.spec, std::move(*weights), *ranks, options);
     CHECK(loaded) << loaded.error().message;
     decoder = *std::move(loaded);
-    CHECK(decoder->AllocateKv(64));
+    CHECK(decoder->AllocateKv(64, 1024));
   }
 
   // Logits of all rows of a sequence computed in chunks; block i of the sequence lies in table[i].

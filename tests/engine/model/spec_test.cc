@@ -31,6 +31,11 @@ Json With(const std::string& model, std::string_view key, std::string_view value
   return config;
 }
 
+// Of the first rope at the model's full length.
+std::vector<float> Frequencies(const DecoderSpec& spec) {
+  return RopeFrequencies(spec.ropes.at(0), spec.max_positions);
+}
+
 std::string ErrorOf(const Json& config) {
   const auto spec = ReadSpec(config);
   return spec ? "no error" : spec.error().message;
@@ -41,7 +46,7 @@ std::string Shape(const DecoderSpec& s) {
                 s.kv_heads, " x ", s.head_dim, " mlp ", s.intermediate, " vocabulary ",
                 s.vocabulary, " positions ", s.max_positions, "+", s.position_offset, " biases ",
                 s.qkv_bias, s.o_bias, s.mlp_bias, s.norm_bias, " tied ", s.tied_head, " rotary ",
-                s.rotary, " ", s.checkpoint_dtype);
+                !s.ropes.empty(), " ", s.checkpoint_dtype);
 }
 
 TEST(Spec, ReadsEveryFixture) {
@@ -77,23 +82,23 @@ TEST(Spec, ReadsIds) {
 TEST(Spec, StretchesLlama3Frequencies) {
   const std::vector<float> want = {1.0f,          0.07940301f,   0.004700754f,  0.0009115831f,
                                    0.0001767767f, 3.428102e-05f, 6.647870e-06f, 1.289173e-06f};
-  const auto got = Spec("llama").rope_inv_freq;
+  const auto got = Frequencies(Spec("llama"));
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 2e-6 * want[i]) << i;
 }
 
 TEST(Spec, ReadsRopeOfBothLayouts) {
-  const auto plain = Spec("llama2").rope_inv_freq;
+  const auto plain = Frequencies(Spec("llama2"));
   EXPECT_FLOAT_EQ(plain[1], std::pow(10000.0, -2.0 / 32));
   const Json v5 =
       Json::Parse(R"({"rope_theta": 10000.0, "rope_type": "linear", "factor": 4})").value();
   Json config = Config("llama2");
   config.Set("rope_parameters", v5);
   const DecoderSpec stretched = ReadSpec(config).value();
-  EXPECT_FLOAT_EQ(stretched.rope_inv_freq[1], plain[1] / 4);
+  EXPECT_FLOAT_EQ(Frequencies(stretched)[1], plain[1] / 4);
   EXPECT_EQ(stretched.max_positions, 2048);
   const auto v4 = With("llama2", "rope_scaling", R"({"type": "linear", "factor": 4.0})");
-  EXPECT_EQ(ReadSpec(v4).value().rope_inv_freq, stretched.rope_inv_freq);
+  EXPECT_EQ(Frequencies(ReadSpec(v4).value()), Frequencies(stretched));
 }
 
 TEST(Spec, RefusesRopeItCannotCompute) {

@@ -1,0 +1,55 @@
+// The end of a forward pass: the last norm and the head.
+
+#include <algorithm>
+
+#include "engine/base/trace.h"
+#include "engine/model/forward_pass.h"
+
+namespace pinion {
+namespace {
+
+void NormWanted(const ForwardPass& pass, size_t first, size_t count) {
+  const auto [begin, end] = pass.worker.Slice(count);
+  for (size_t i = begin; i < end; ++i) {
+    const auto row = static_cast<size_t>(pass.batch.logit_rows[first + i]);
+    NormRow(pass, pass.weights.final_norm, pass.normed(i), pass.activation, pass.residual(row));
+  }
+}
+
+// What happens to logits after the head, while they are in cache.
+void Finish(const ForwardPass& pass, float* logits, size_t n) {
+  if (pass.spec.logit_multiplier != 1) pass.table.scale(logits, pass.spec.logit_multiplier, n);
+  if (pass.spec.logit_soft_cap > 0) pass.table.soft_cap(logits, pass.spec.logit_soft_cap, n);
+}
+
+void MultiplyHead(const ForwardPass& pass, size_t count) {
+  const TraceSpan span("head", "rows", count);
+  const PackedMatrix& head = pass.weights.head;
+  const auto [begin, end] = BlocksOf(pass.worker, head);
+  if (begin == end) return;
+  const size_t stride = pass.model.logits_stride, columns = (end - begin) * kernels::kBlockN;
+  float* logits =
+      pass.model.logits + pass.weights.shard.vocabulary.begin + begin * kernels::kBlockN;
+  kernels::Gemm(
+      pass.table, head.dtype,
+      {pass.w.normed, head.block(begin), logits, count, head.k_padded(), end - begin, stride});
+  for (size_t i = 0; i < count; ++i) Finish(pass, logits + i * stride, columns);
+}
+
+}  // namespace
+
+void ComputeLogits(const ForwardPass& pass, const LogitsSink& sink) {
+  const size_t wanted = pass.batch.logit_rows.size();
+  for (size_t first = 0; first < wanted; first += kLogitChunk) {
+    const size_t count = std::min(kLogitChunk, wanted - first);
+    NormWanted(pass, first, count);
+    pass.worker.TeamBarrier();
+    MultiplyHead(pass, count);
+    pass.worker.GlobalBarrier();
+    if (pass.worker.rank == 0)
+      sink(pass.worker, first, count, pass.model.logits, pass.model.logits_stride);
+    pass.worker.GlobalBarrier();
+  }
+}
+
+}  // namespace pinion

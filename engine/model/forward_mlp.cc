@@ -1,0 +1,55 @@
+// The dense MLP.
+
+#include <algorithm>
+
+#include "engine/base/trace.h"
+#include "engine/model/forward_pass.h"
+
+namespace pinion {
+namespace {
+
+using kernels::kBlockN;
+
+// The input projection goes through a tile of one (plain) or two (gated) blocks, which is
+// activated while it is in cache: the wide float32 result never reaches memory.
+void RunTile(const ForwardPass& pass, const LayerWeights& layer, size_t block, size_t unit,
+             size_t row, size_t rows) {
+  const PackedMatrix& matrix = layer.mlp_in;
+  const size_t element = kernels::SizeOf(pass.activation), stride = unit * kBlockN;
+  const auto activation = pass.spec.activation;
+  float* tile = pass.scratch.mlp_tile;
+  kernels::Gemm(
+      pass.table, matrix.dtype,
+      {pass.normed(row), matrix.block(block), tile, rows, matrix.k_padded(), unit, stride});
+  const size_t column = block / unit * kBlockN;
+  const size_t live = std::min(kBlockN, pass.weights.shard.intermediate.size() - column);
+  for (size_t i = 0; i < rows; ++i) {
+    float* src = tile + i * stride;
+    if (layer.mlp_in_bias) pass.table.add(src, layer.mlp_in_bias + block * kBlockN, stride);
+    std::byte* dst = pass.w.mlp + ((row + i) * pass.w.mlp_stride + column) * element;
+    if (pass.spec.gated)
+      pass.table.activate_gated(dst, pass.activation, activation, src, src + kBlockN, live);
+    else
+      pass.table.activate(dst, pass.activation, activation, src, live);
+  }
+}
+
+void RunIn(const ForwardPass& pass, const LayerWeights& layer) {
+  const TraceSpan span("mlp_in");
+  const size_t unit = pass.spec.gated ? 2 : 1;
+  const auto [begin, end] = BlocksOf(pass.worker, layer.mlp_in, unit);
+  for (size_t block = begin; block < end; block += unit)
+    for (size_t row = 0; row < pass.rows; row += kMlpTileRows)
+      RunTile(pass, layer, block, unit, row, std::min(kMlpTileRows, pass.rows - row));
+}
+
+}  // namespace
+
+void RunMlp(const ForwardPass& pass, size_t layer) {
+  const LayerWeights& weights = pass.weights.layers[layer];
+  RunIn(pass, weights);
+  pass.worker.TeamBarrier();
+  Project(pass, "down", weights.down, pass.w.mlp, pass.w.mlp_partial, pass.w.hidden_stride);
+}
+
+}  // namespace pinion

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <utility>
+
+#include "engine/model/forward.h"
+
+namespace pinion {
+
+// One thread's view of a step: what every part of the forward pass reads. The parts are functions
+// of files of their own (forward_*.cc); each says what it reads and writes, and leaves the barrier
+// after it to its caller.
+struct ForwardPass {
+  ForwardPass(LoadedModel& model, const Worker& worker, const StepBatch& batch);
+
+  LoadedModel& model;
+  const DecoderSpec& spec;
+  const kernels::Table& table;
+  const Worker& worker;
+  const StepBatch& batch;
+  const RankWeights& weights;  // of the worker's rank, as the next three
+  KvCache& cache;
+  Workspace& w;
+  ThreadScratch& scratch;
+  const kernels::Dtype activation;  // of normed, attended and mlp
+  const size_t rows, hidden, head_dim;
+
+  // Rows that this thread owns where work is cut by rows.
+  std::pair<size_t, size_t> OwnRows() const { return worker.Slice(rows); }
+  float* residual(size_t row) const { return w.residual + row * hidden; }
+  std::byte* normed(size_t row) const {
+    return w.normed + row * w.normed_stride * kernels::SizeOf(activation);
+  }
+};
+
+// dst[rows][...] = x * matrix^T for this thread's column blocks; x: activations of `pass.rows`.
+// name: of the trace's span.
+void Project(const ForwardPass& pass, const char* name, const PackedMatrix& matrix,
+             const std::byte* x, float* dst, size_t stride);
+
+// dst[hidden] of `dst_type` = norm(src); a norm without weight copies. In place where dst is src.
+void NormRow(const ForwardPass& pass, const NormWeights& norm, void* dst, kernels::Dtype dst_type,
+             const float* src);
+
+// Writes residual (embedding of the tokens) and the rotary tables of the rows this thread owns.
+void Embed(const ForwardPass& pass);
+
+// Reads normed, writes attention_partial: this rank's term of attention. Barriers of the team
+// inside; over all ranks where queries and keys are normalised over the whole projection.
+void RunAttention(const ForwardPass& pass, size_t layer);
+
+// Reads normed, writes mlp_partial: this rank's term of the MLP. Barriers of the team inside.
+void RunMlp(const ForwardPass& pass, size_t layer);
+
+// Reads residual, hands logits of the wanted rows to `sink` in chunks.
+void ComputeLogits(const ForwardPass& pass, const LogitsSink& sink);
+
+}  // namespace pinion

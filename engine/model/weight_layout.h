@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstddef>
+
+#include "engine/model/weights.h"
+
+namespace pinion {
+
+// Places everything that `weights.shard` holds in memory from `base` on, 64-byte aligned, and
+// returns the bytes that it takes. With a null base it only counts.
+size_t LayOutWeights(const DecoderSpec& spec, kernels::Dtype dtype, std::byte* base,
+                     RankWeights& weights);
+
+}  // namespace pinion
