@@ -1,6 +1,7 @@
 #include "engine/model/cost.h"
 
 #include "engine/model/shard.h"
+#include "engine/model/weight_layout.h"
 #include "engine/model/weights.h"
 
 namespace pinion {
@@ -31,7 +32,8 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, int ranks) {
   const auto head_dim = static_cast<uint64_t>(spec.head_dim);
   for (int rank = 0; rank < ranks; ++rank) {
     const Shard shard = MakeShard(spec, ranks, rank);
-    const PackedMatrix head{nullptr, dtype, shard.vocabulary.size(), hidden};
+    const PackedMatrix head = MatrixOf(dtype, shard.vocabulary.size(), hidden,
+                                       spec.formats.Find(-1, MatrixRole::kHead), 0);
     head_bytes_ += head.size_bytes();
     layer_weight_bytes_ += ShardWeightBytes(spec, dtype, ranks, rank) - head.size_bytes();
     kv_bytes_per_token_ += 2 * layers * shard.kv_heads.size() * head_dim * kernels::SizeOf(dtype);

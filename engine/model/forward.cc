@@ -83,6 +83,7 @@ ForwardPass::ForwardPass(LoadedModel& model, const Worker& worker, const StepBat
     : model(model),
       spec(model.spec),
       table(*model.table),
+      integers(kernels::IntTableFor(model.table->isa)),
       worker(worker),
       batch(batch),
       weights(model.weights[Index(worker.rank)]),
@@ -94,14 +95,41 @@ ForwardPass::ForwardPass(LoadedModel& model, const Worker& worker, const StepBat
       hidden(static_cast<size_t>(spec.hidden)),
       head_dim(static_cast<size_t>(spec.head_dim)) {}
 
+const std::byte* Prepare(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x,
+                         size_t rows) {
+  if (!matrix.integers) return x;
+  const kernels::IntLayout& layout = *matrix.integers;
+  const size_t row_bytes = matrix.k_padded() * kernels::SizeOf(pass.activation);
+  const auto [begin, end] = pass.worker.Slice(rows);
+  for (size_t row = begin; row < end; ++row)
+    pass.integers.round(layout, {pass.w.rounded + row * layout.row_bytes(), x + row * row_bytes,
+                                 pass.activation, matrix.rounding});
+  pass.worker.TeamBarrier();
+  return pass.w.rounded;
+}
+
+void Multiply(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x, size_t row,
+              size_t rows, size_t block, size_t blocks, float* y, size_t ldy) {
+  if (blocks == 0) return;
+  if (matrix.integers) {
+    const kernels::IntLayout& layout = *matrix.integers;
+    pass.integers.gemm(layout,
+                       {x + row * layout.row_bytes(), matrix.block(block), y, rows, blocks, ldy});
+    return;
+  }
+  const size_t row_bytes = matrix.k_padded() * kernels::SizeOf(pass.activation);
+  kernels::Gemm(
+      pass.table, matrix.dtype,
+      {x + row * row_bytes, matrix.block(block), y, rows, matrix.k_padded(), blocks, ldy});
+}
+
 void Project(const ForwardPass& pass, const char* name, const PackedMatrix& matrix,
              const std::byte* x, float* dst, size_t stride) {
   const TraceSpan span(name);
   const auto [begin, end] = BlocksOf(pass.worker, matrix);
-  if (begin == end) return;
-  kernels::Gemm(pass.table, matrix.dtype,
-                {x, matrix.block(begin), dst + begin * kernels::kBlockN, pass.rows,
-                 matrix.k_padded(), end - begin, stride});
+  x = Prepare(pass, matrix, x, pass.rows);
+  Multiply(pass, matrix, x, 0, pass.rows, begin, end - begin, dst + begin * kernels::kBlockN,
+           stride);
 }
 
 void NormRow(const ForwardPass& pass, const NormWeights& norm, void* dst, Dtype dst_type,

@@ -26,13 +26,12 @@ void MultiplyHead(const ForwardPass& pass, size_t count) {
   const TraceSpan span("head", "rows", count);
   const PackedMatrix& head = pass.weights.head;
   const auto [begin, end] = BlocksOf(pass.worker, head);
+  const std::byte* x = Prepare(pass, head, pass.w.normed, count);
   if (begin == end) return;
   const size_t stride = pass.model.logits_stride, columns = (end - begin) * kernels::kBlockN;
   float* logits =
       pass.model.logits + pass.weights.shard.vocabulary.begin + begin * kernels::kBlockN;
-  kernels::Gemm(
-      pass.table, head.dtype,
-      {pass.w.normed, head.block(begin), logits, count, head.k_padded(), end - begin, stride});
+  Multiply(pass, head, x, 0, count, begin, end - begin, logits, stride);
   for (size_t i = 0; i < count; ++i) Finish(pass, logits + i * stride, columns);
 }
 

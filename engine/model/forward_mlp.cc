@@ -12,15 +12,13 @@ using kernels::kBlockN;
 
 // The input projection goes through a tile of one (plain) or two (gated) blocks, which is
 // activated while it is in cache: the wide float32 result never reaches memory.
-void RunTile(const ForwardPass& pass, const LayerWeights& layer, size_t block, size_t unit,
-             size_t row, size_t rows) {
+void RunTile(const ForwardPass& pass, const LayerWeights& layer, const std::byte* x, size_t block,
+             size_t unit, size_t row, size_t rows) {
   const PackedMatrix& matrix = layer.mlp_in;
   const size_t element = kernels::SizeOf(pass.activation), stride = unit * kBlockN;
   const auto activation = pass.spec.activation;
   float* tile = pass.scratch.mlp_tile;
-  kernels::Gemm(
-      pass.table, matrix.dtype,
-      {pass.normed(row), matrix.block(block), tile, rows, matrix.k_padded(), unit, stride});
+  Multiply(pass, matrix, x, row, rows, block, unit, tile, stride);
   const size_t column = block / unit * kBlockN;
   const size_t live = std::min(kBlockN, pass.weights.shard.intermediate.size() - column);
   for (size_t i = 0; i < rows; ++i) {
@@ -37,10 +35,11 @@ void RunTile(const ForwardPass& pass, const LayerWeights& layer, size_t block, s
 void RunIn(const ForwardPass& pass, const LayerWeights& layer) {
   const TraceSpan span("mlp_in");
   const size_t unit = pass.spec.gated ? 2 : 1;
+  const std::byte* x = Prepare(pass, layer.mlp_in, pass.w.normed, pass.rows);
   const auto [begin, end] = BlocksOf(pass.worker, layer.mlp_in, unit);
   for (size_t block = begin; block < end; block += unit)
     for (size_t row = 0; row < pass.rows; row += kMlpTileRows)
-      RunTile(pass, layer, block, unit, row, std::min(kMlpTileRows, pass.rows - row));
+      RunTile(pass, layer, x, block, unit, row, std::min(kMlpTileRows, pass.rows - row));
 }
 
 }  // namespace

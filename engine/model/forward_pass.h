@@ -15,6 +15,7 @@ struct ForwardPass {
   LoadedModel& model;
   const DecoderSpec& spec;
   const kernels::Table& table;
+  const kernels::IntTable& integers;
   const Worker& worker;
   const StepBatch& batch;
   const RankWeights& weights;  // of the worker's rank, as the next three
@@ -31,6 +32,16 @@ struct ForwardPass {
     return w.normed + row * w.normed_stride * kernels::SizeOf(activation);
   }
 };
+
+// `x` as the matrix multiplies it: where it stays in integers, rows of int8 made by all threads of
+// the team, with a barrier behind them; else x itself. x: [rows][matrix.k_padded()] activations.
+const std::byte* Prepare(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x,
+                         size_t rows);
+
+// y[rows][blocks * 64] = x * matrix^T for `blocks` column blocks from `block` on; x: prepared rows
+// from `row` on.
+void Multiply(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x, size_t row,
+              size_t rows, size_t block, size_t blocks, float* y, size_t ldy);
 
 // dst[rows][...] = x * matrix^T for this thread's column blocks; x: activations of `pass.rows`.
 // name: of the trace's span.

@@ -8,6 +8,7 @@
 #include "engine/model/hub.h"
 #include "engine/model/preset.h"
 #include "engine/model/quantised_source.h"
+#include "engine/model/rounded_tensor.h"
 #include "engine/model/tensor_list.h"
 
 namespace pinion {
@@ -32,7 +33,12 @@ Result<DecoderSpec> SpecOf(const Json& config, const std::optional<Json>& genera
 Result<ModelFiles> FindPreset(const std::string& model) {
   ModelFiles files;
   files.name = model;
-  PINION_ASSIGN(files.config, PresetConfig(model.substr(kPresetPrefix.size())));
+  std::string name = model.substr(kPresetPrefix.size());
+  if (const size_t colon = name.find(':'); colon != std::string::npos) {
+    PINION_ASSIGN(files.scheme, MadeUpScheme(name.substr(colon + 1)));
+    name.resize(colon);
+  }
+  PINION_ASSIGN(files.config, PresetConfig(name));
   PINION_ASSIGN(files.spec, ReadSpec(files.config));
   return files;
 }
@@ -170,7 +176,11 @@ Result<ModelFiles> FindModel(const std::string& model) {
 
 Result<std::unique_ptr<TensorSource>> OpenWeights(const ModelFiles& files, uint64_t seed) {
   const std::string& where = files.gguf ? files.name : files.folder;
-  if (where.empty()) return MakeUpWeights(files.spec, files.spec.checkpoint_dtype, seed);
+  if (where.empty()) {
+    auto made_up = MakeUpWeights(files.spec, files.spec.checkpoint_dtype, seed);
+    if (!files.scheme) return made_up;
+    return RoundLinears(std::move(made_up), files.spec, *files.scheme);
+  }
   const auto open = [&]() -> Result<std::unique_ptr<TensorSource>> {
     if (files.gguf) return OpenGgufTensors(files.gguf, files.spec);
     PINION_ASSIGN(auto stored, OpenSafetensors(files.folder));

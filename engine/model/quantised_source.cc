@@ -54,9 +54,10 @@ class QuantisedSource : public TensorSource {
 };
 
 bool IsLinear(const TensorSpec& tensor) {
-  return tensor.name.ends_with(".weight") && tensor.shape.size() == 2 &&
-         (tensor.role == TensorRole::kLinear || tensor.role == TensorRole::kAttentionOutput ||
-          tensor.role == TensorRole::kMlpOutput || tensor.name == "lm_head.weight");
+  const bool linear = tensor.role == TensorRole::kLinear ||
+                      tensor.role == TensorRole::kAttentionOutput ||
+                      tensor.role == TensorRole::kMlpOutput;
+  return linear && tensor.shape.size() == 2 && tensor.name.ends_with(".weight");
 }
 
 }  // namespace
@@ -66,17 +67,25 @@ std::unique_ptr<TensorSource> WithQuantised(std::unique_ptr<TensorSource> plain,
   return std::make_unique<QuantisedSource>(std::move(plain), std::move(quantised));
 }
 
+std::vector<std::string> LinearWeights(const DecoderSpec& spec) {
+  std::vector<std::string> names;
+  for (const TensorSpec& tensor : TensorList(spec))
+    if (IsLinear(tensor)) names.push_back(tensor.name);
+  return names;
+}
+
 Result<std::unique_ptr<TensorSource>> OpenQuantisedLinears(std::unique_ptr<TensorSource> stored,
                                                            const DecoderSpec& spec,
                                                            const QuantScheme& scheme) {
   constexpr size_t kSuffix = std::string_view(".weight").size();
   const StoredLookup lookup = [&](const std::string& name) { return stored->Stored(name); };
   QuantisedTensors quantised;
-  for (const TensorSpec& tensor : TensorList(spec)) {
-    if (!IsLinear(tensor)) continue;
-    const std::string module = tensor.name.substr(0, tensor.name.size() - kSuffix);
+  std::vector<std::string> names = LinearWeights(spec);
+  if (!spec.tied_head) names.push_back(spec.names.head);
+  for (const std::string& name : names) {
+    const std::string module = name.substr(0, name.size() - kSuffix);
     PINION_ASSIGN(auto opened, OpenQuantised(scheme, module, lookup));
-    if (opened) quantised.emplace(tensor.name, std::move(opened));
+    if (opened) quantised.emplace(name, std::move(opened));
   }
   return WithQuantised(std::move(stored), std::move(quantised));
 }

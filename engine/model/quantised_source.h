@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/base/result.h"
 #include "engine/model/spec.h"
@@ -18,6 +19,9 @@ using QuantisedTensors = std::map<std::string, std::unique_ptr<QuantisedTensor>>
 // they are asked for; Quantised gives their integers.
 std::unique_ptr<TensorSource> WithQuantised(std::unique_ptr<TensorSource> plain,
                                             QuantisedTensors quantised);
+
+// The weights of the linears of every layer: what schemes quantise.
+std::vector<std::string> LinearWeights(const DecoderSpec& spec);
 
 // A checkpoint whose linears are stored as `scheme` says.
 Result<std::unique_ptr<TensorSource>> OpenQuantisedLinears(std::unique_ptr<TensorSource> stored,

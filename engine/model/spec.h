@@ -8,6 +8,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
+#include "engine/model/format_plan.h"
 #include "engine/model/rope.h"
 #include "kernels/kernels.h"
 
@@ -80,6 +81,7 @@ struct DecoderSpec {
   std::vector<int32_t> eos_ids;  // config.json's; generation_config.json's come on top
   std::optional<int32_t> bos_id;
   TensorNames names;
+  FormatPlan formats;  // matrices that stay in integers; no config says that, PlanFormats does
 };
 
 // Reads config.json in the layout of transformers 4 or 5. Unknown architectures and fields whose

@@ -14,9 +14,11 @@ class Arena {
 
   float* Vector(size_t n) { return reinterpret_cast<float*>(Take(n * sizeof(float))); }
   float* VectorIf(bool wanted, size_t n) { return wanted ? Vector(n) : nullptr; }
-  PackedMatrix Matrix(Dtype dtype, size_t outputs, size_t k) {
-    PackedMatrix matrix{nullptr, dtype, outputs, k};
-    if (k == 0) matrix.outputs = 0;
+  // `format`: null where it is packed in `dtype`; `column`: the first of the whole matrix's columns
+  // that it has.
+  PackedMatrix Matrix(Dtype dtype, size_t outputs, size_t k, const IntegerFormat* format = nullptr,
+                      size_t column = 0) {
+    PackedMatrix matrix = MatrixOf(dtype, outputs, k, format, column);
     matrix.data = Take(matrix.size_bytes());
     return matrix;
   }
@@ -39,53 +41,66 @@ NormWeights LayOutNorm(const DecoderSpec& spec, const std::string& name, Arena& 
   return norm;
 }
 
-void LayOutAttention(const DecoderSpec& spec, const Shard& shard, Dtype dtype, Arena& arena,
-                     LayerWeights& layer) {
+void LayOutAttention(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int index,
+                     Arena& arena, LayerWeights& layer) {
   const auto hidden = static_cast<size_t>(spec.hidden);
   const auto head_dim = static_cast<size_t>(spec.head_dim);
   const size_t q = shard.q_heads.size() * head_dim, kv = shard.kv_heads.size() * head_dim;
   const bool whole = spec.qk_norm == QkNorm::kWhole;
   layer.q_norm = arena.VectorIf(spec.qk_norm != QkNorm::kNone, whole ? q : head_dim);
   layer.k_norm = arena.VectorIf(spec.qk_norm != QkNorm::kNone, whole ? kv : head_dim);
-  layer.qkv = arena.Matrix(dtype, q + 2 * kv, hidden);
-  layer.o = arena.Matrix(dtype, hidden, q);
+  layer.qkv = arena.Matrix(dtype, q + 2 * kv, hidden, spec.formats.Find(index, MatrixRole::kQkv));
+  layer.o = arena.Matrix(dtype, hidden, q, spec.formats.Find(index, MatrixRole::kO),
+                         shard.q_heads.begin * head_dim);
   layer.qkv_bias = arena.VectorIf(spec.qkv_bias, layer.qkv.outputs);
   layer.o_bias = arena.VectorIf(spec.o_bias, hidden);
 }
 
-void LayOutMlp(const DecoderSpec& spec, const Shard& shard, Dtype dtype, Arena& arena,
+void LayOutMlp(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int index, Arena& arena,
                LayerWeights& layer) {
   const auto hidden = static_cast<size_t>(spec.hidden);
   const size_t middle = shard.intermediate.size();
   const size_t outputs = spec.gated ? 2 * kernels::RoundUp(middle, kernels::kBlockN) : middle;
-  layer.mlp_in = arena.Matrix(dtype, outputs, hidden);
-  layer.down = arena.Matrix(dtype, hidden, middle);
+  layer.mlp_in = arena.Matrix(dtype, outputs, hidden, spec.formats.Find(index, MatrixRole::kMlpIn));
+  layer.down = arena.Matrix(dtype, hidden, middle, spec.formats.Find(index, MatrixRole::kDown),
+                            shard.intermediate.begin);
   layer.mlp_in_bias =
       arena.VectorIf(spec.mlp_bias, kernels::RoundUp(layer.mlp_in.outputs, kernels::kBlockN));
   layer.down_bias = arena.VectorIf(spec.mlp_bias, hidden);
 }
 
-LayerWeights LayOutLayer(const DecoderSpec& spec, const Shard& shard, Dtype dtype, Arena& arena) {
+LayerWeights LayOutLayer(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int index,
+                         Arena& arena) {
   LayerWeights layer;
   layer.attention_norm = LayOutNorm(spec, spec.names.attention_norm, arena);
-  LayOutAttention(spec, shard, dtype, arena, layer);
+  LayOutAttention(spec, shard, dtype, index, arena, layer);
   layer.attention_post_norm = LayOutNorm(spec, spec.names.attention_post_norm, arena);
   layer.mlp_norm = LayOutNorm(spec, spec.names.mlp_norm, arena);
-  LayOutMlp(spec, shard, dtype, arena, layer);
+  LayOutMlp(spec, shard, dtype, index, arena, layer);
   layer.mlp_post_norm = LayOutNorm(spec, spec.names.mlp_post_norm, arena);
   return layer;
 }
 
 }  // namespace
 
+PackedMatrix MatrixOf(Dtype dtype, size_t outputs, size_t k, const IntegerFormat* format,
+                      size_t column) {
+  PackedMatrix matrix{nullptr, dtype, k == 0 ? 0 : outputs, k, {}, {}};
+  if (!format || k == 0) return matrix;
+  matrix.integers = LayoutOf(*format, column, k);
+  matrix.rounding = format->rounding;
+  return matrix;
+}
+
 size_t LayOutWeights(const DecoderSpec& spec, Dtype dtype, std::byte* base, RankWeights& weights) {
   Arena arena(base);
   weights.layers.clear();
   for (int i = 0; i < spec.layers; ++i)
-    weights.layers.push_back(LayOutLayer(spec, weights.shard, dtype, arena));
+    weights.layers.push_back(LayOutLayer(spec, weights.shard, dtype, i, arena));
   weights.final_norm = LayOutNorm(spec, spec.names.final_norm, arena);
   const size_t vocabulary = weights.shard.vocabulary.size();
-  weights.head = arena.Matrix(dtype, vocabulary, static_cast<size_t>(spec.hidden));
+  weights.head = arena.Matrix(dtype, vocabulary, static_cast<size_t>(spec.hidden),
+                              spec.formats.Find(-1, MatrixRole::kHead));
   return arena.used();
 }
 

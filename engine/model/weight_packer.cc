@@ -34,11 +34,13 @@ void WeightPacker::FillVector(float* dst, const std::string& name, Range range, 
 void WeightPacker::PackMatrix(const PackedMatrix& matrix, const std::vector<Segment>& segments,
                               size_t column, size_t unit) {
   const auto [begin, end] = BlocksOf(worker_, matrix, unit);
+  const auto pack = matrix.integers ? &WeightPacker::PackIntegers : &WeightPacker::PackOne;
   const size_t step =
       std::max<size_t>(1, kReleaseBytes / std::max<size_t>(1, matrix.block_bytes()));
   for (size_t first = begin; first < end; first += step) {
     const size_t last = std::min(first + step, end);
-    for (size_t block = first; block < last; ++block) PackOne(matrix, segments, column, block);
+    for (size_t block = first; block < last; ++block)
+      (this->*pack)(matrix, segments, column, block);
     Release(segments, {first * kBlockN, last * kBlockN});
   }
 }
@@ -71,6 +73,22 @@ void WeightPacker::PackOne(const PackedMatrix& matrix, const std::vector<Segment
     output += segment.count;
   }
   GatherAndPack(matrix, segments, column, first, rows, dst);
+}
+
+void WeightPacker::PackIntegers(const PackedMatrix& matrix, const std::vector<Segment>& segments,
+                                size_t column, size_t block) {
+  const size_t first = block * kBlockN, rows = std::min(kBlockN, matrix.outputs - first);
+  integers_.Clear(*matrix.integers, rows);
+  size_t output = 0;
+  for (const Segment& segment : segments) {
+    const size_t begin = std::max(output, first),
+                 end = std::min(output + segment.count, first + rows);
+    if (begin < end && segment.tensor)
+      integers_.Put(*source_.Quantised(segment.tensor->name), segment.row + begin - output,
+                    end - begin, column, begin - first);
+    output += segment.count;
+  }
+  integers_.Pack(matrix.data + block * matrix.block_bytes(), rows);
 }
 
 // A block whose outputs come from several tensors: collected in float32 first.

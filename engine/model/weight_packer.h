@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/integer_rows.h"
 #include "engine/model/weights.h"
 
 namespace pinion {
@@ -43,6 +44,8 @@ class WeightPacker {
  private:
   void PackOne(const PackedMatrix& matrix, const std::vector<Segment>& segments, size_t column,
                size_t block);
+  void PackIntegers(const PackedMatrix& matrix, const std::vector<Segment>& segments, size_t column,
+                    size_t block);
   void GatherAndPack(const PackedMatrix& matrix, const std::vector<Segment>& segments,
                      size_t column, size_t first, size_t rows, std::byte* dst);
   void Release(const std::vector<Segment>& segments, Range outputs) const;
@@ -51,6 +54,7 @@ class WeightPacker {
   const Worker& worker_;
   std::vector<std::byte> scratch_;
   std::vector<float> gathered_;
+  IntegerRows integers_;
 };
 
 }  // namespace pinion

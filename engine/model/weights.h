@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "engine/base/result.h"
@@ -10,6 +11,7 @@
 #include "engine/model/shard.h"
 #include "engine/model/spec.h"
 #include "engine/model/tensors.h"
+#include "kernels/integer.h"
 #include "kernels/kernels.h"
 
 namespace pinion {
@@ -19,10 +21,15 @@ struct PackedMatrix {
   std::byte* data = nullptr;
   kernels::Dtype dtype = kernels::Dtype::kF32;
   size_t outputs = 0, k = 0;  // before padding
+  // Where it stays in integers: their layout, and how the activations are rounded.
+  std::optional<kernels::IntLayout> integers;
+  kernels::Rounding rounding;
 
   size_t blocks() const { return (outputs + kernels::kBlockN - 1) / kernels::kBlockN; }
   size_t k_padded() const { return kernels::RoundUp(k, kernels::kPadK); }
-  size_t block_bytes() const { return kernels::PackedBlockBytes(dtype, k); }
+  size_t block_bytes() const {
+    return integers ? integers->block_bytes() : kernels::PackedBlockBytes(dtype, k);
+  }
   size_t size_bytes() const { return blocks() * block_bytes(); }
   const std::byte* block(size_t index) const { return data + index * block_bytes(); }
 };

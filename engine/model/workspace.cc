@@ -9,6 +9,14 @@ namespace {
 
 using kernels::RoundUp;
 
+// What the widest rounded row takes: its groups may be as small as they get.
+size_t RoundedRowBytes(const DecoderSpec& spec, const Shard& shard) {
+  if (spec.formats.empty()) return 0;
+  const size_t q = shard.q_heads.size() * static_cast<size_t>(spec.head_dim);
+  const size_t k = std::max({static_cast<size_t>(spec.hidden), q, shard.intermediate.size()});
+  return kernels::IntLayout{8, k, kSmallestIntGroup, 0, true}.row_bytes() + kernels::kBlockN;
+}
+
 // Sets the strides and hands out the buffers of `base` (null: only counts); returns the bytes used.
 size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype, size_t max_rows,
               std::byte* base, Workspace& w) {
@@ -34,6 +42,7 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
   take(w.attention_partial, max_rows * w.hidden_stride * sizeof(float));
   take(w.mlp, max_rows * w.mlp_stride * element);
   take(w.mlp_partial, max_rows * w.hidden_stride * sizeof(float));
+  take(w.rounded, max_rows * RoundedRowBytes(spec, shard));
   w.angles.resize(spec.ropes.size());
   for (size_t i = 0; i < spec.ropes.size(); ++i) {
     const size_t half = static_cast<size_t>(spec.ropes[i].dim) / 2;

@@ -46,6 +46,7 @@ struct Workspace {
       nullptr;                     // [rows][hidden_stride]: this rank's term of the o projection
   std::byte* mlp = nullptr;        // [rows][intermediate padded], activation type
   float* mlp_partial = nullptr;    // [rows][hidden_stride]: this rank's term of down
+  std::byte* rounded = nullptr;    // [rows] in the layout of the matrix that multiplies them next
   std::vector<AngleTable> angles;  // one a rope
   // [rows][heads + kv_heads] of the whole model, on rank 0 alone: sums of squares of each query and
   // key head, where they are normalised over the whole projection

@@ -72,6 +72,8 @@ const std::vector<Field>& Fields() {
   static const std::vector<Field> fields = {
       Plain("model", &EngineOptions::model),
       Plain("dtype", &EngineOptions::dtype),
+      Plain("activations", &EngineOptions::activations),
+      Plain("head_dtype", &EngineOptions::head_dtype),
       Plain("isa", &EngineOptions::isa),
       Plain("threads_bind", &EngineOptions::threads_bind),
       MaybeUnset("reserved_cpus", &EngineOptions::reserved_cpus),
@@ -123,6 +125,13 @@ Status Validate(const EngineOptions& options) {
   if (dtype != "auto" && dtype != "bfloat16" && dtype != "float16" && dtype != "float32")
     return Fail(ErrorCode::kUsage,
                 StrCat("--dtype '", dtype, "' is unknown; use auto, bfloat16, float16 or float32"));
+  const auto& activations = options.activations;
+  if (activations != "auto" && activations != "int8" && activations != "bf16")
+    return Fail(ErrorCode::kUsage,
+                StrCat("--activations '", activations, "' is unknown; use auto, int8 or bf16"));
+  if (options.head_dtype != "auto" && options.head_dtype != "int8")
+    return Fail(ErrorCode::kUsage,
+                StrCat("--head-dtype '", options.head_dtype, "' is unknown; use auto or int8"));
   PINION_TRY(CheckIsa(options.isa));
   PINION_TRY(AtLeastOne(options.tensor_parallel, "--tensor-parallel-size"));
   if (options.tensor_parallel > kMaxRanks)

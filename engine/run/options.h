@@ -15,6 +15,8 @@ namespace pinion {
 struct EngineOptions {
   std::string model;                  // folder, preset:NAME or org/name
   std::string dtype = "auto";         // auto | bfloat16 | float16 | float32
+  std::string activations = "auto";   // auto | int8 | bf16: with weight-only quantised formats
+  std::string head_dtype = "auto";    // auto: as stored; int8: rounded at loading
   std::string isa = "auto";           // auto | exactly one ISA path
   std::string threads_bind = "auto";  // auto | all | nobind | lists joined by '|'
   std::optional<int> reserved_cpus;

@@ -11,7 +11,9 @@
 #include <limits>
 #include <numeric>
 
+#include "engine/base/log.h"
 #include "engine/base/strings.h"
+#include "engine/run/compare.h"
 #include "kernels/kernels.h"
 
 namespace pinion {
@@ -102,10 +104,20 @@ class Scorer {
     return file_.Create(path, prompts_, vocabulary);
   }
 
+  Status OpenReference(const std::string& path, size_t vocabulary) {
+    PINION_ASSIGN(comparison_, Comparison::Open(path, prompts_, vocabulary));
+    return {};
+  }
+  const std::optional<Comparison>& comparison() const { return comparison_; }
+
   // Logits at `position` predict the token after it.
   void Take(size_t prompt, size_t position, const float* logits, size_t vocabulary) {
     if (write_logits_ && failure_) failure_ = file_.WriteRow(prompt, position, logits, vocabulary);
     const auto& ids = prompts_[prompt].ids;
+    if (comparison_) {
+      const bool last = position + 1 >= ids.size();
+      comparison_->Take(prompt, position, logits, last ? -1 : ids[position + 1]);
+    }
     if (position + 1 >= ids.size()) return;
     const double normaliser = table_.log_sum_exp(logits, vocabulary);
     const auto next = static_cast<size_t>(ids[position + 1]);
@@ -132,6 +144,7 @@ class Scorer {
     line.Set("token_logprobs", std::move(token_logprobs));
     line.Set("top_logprobs", std::move(top_logprobs));
     line.Set("perplexity", count > 0 ? Json(std::exp(-sum / count)) : Json());
+    if (comparison_) line.Set("compare", comparison_->Line(prompt));
     return line;
   }
 
@@ -154,6 +167,7 @@ class Scorer {
   const kernels::Table& table_;
   bool write_logits_ = false;
   LogitsFile file_;
+  std::optional<Comparison> comparison_;
   Status failure_;
   std::vector<std::vector<double>> logprobs_;
   std::vector<std::vector<Json>> tops_;
@@ -168,6 +182,9 @@ Result<std::vector<Json>> Score(Engine& engine, const std::vector<Prompt>& promp
   if (!options.logits_path.empty())
     PINION_TRY(scorer.OpenLogits(options.logits_path,
                                  static_cast<size_t>(engine.model().spec.vocabulary)));
+  if (!options.compare_path.empty())
+    PINION_TRY(scorer.OpenReference(options.compare_path,
+                                    static_cast<size_t>(engine.model().spec.vocabulary)));
   engine.SetScoreSink(
       [&](uint64_t request, size_t position, const float* logits, size_t vocabulary) {
         scorer.Take(request, position, logits, vocabulary);
@@ -183,6 +200,8 @@ Result<std::vector<Json>> Score(Engine& engine, const std::vector<Prompt>& promp
   engine.SetScoreSink({});
   PINION_TRY(scorer.failure());
   scorer.KeepLogits();
+  if (scorer.comparison())
+    LogInfo(StrCat("against ", options.compare_path, ": ", scorer.comparison()->Summary().Dump()));
   std::vector<Json> lines;
   for (size_t i = 0; i < prompts.size(); ++i) {
     if (errors[i]) {

@@ -16,11 +16,13 @@ struct ScoreOptions {
   int top_logprobs = 0;  // the K best ids of every position
   std::string
       logits_path;  // safetensors file for prompt<i>.logits, float32 [tokens, vocabulary]; "": none
+  std::string compare_path;  // such a file, of a reference to compare with; "": none
 };
 
 // Log-probabilities of every prompt's own tokens. Every position is computed: nothing comes from
 // the prefix cache. One JSON object a prompt, in input order:
-//   {"input_ids","token_logprobs","top_logprobs","perplexity"} or {"error"}
+//   {"input_ids","token_logprobs","top_logprobs","perplexity"} or {"error"}; with a
+// reference also "compare", as Comparison::Line has it, and a line in the log for all prompts.
 // token_logprobs has a number a token, null for the first; top_logprobs a list of [id, logprob] a
 // token, null for the first; perplexity = exp(-mean(token_logprobs)), null for a single token.
 Result<std::vector<Json>> Score(Engine& engine, const std::vector<Prompt>& prompts,

@@ -60,6 +60,9 @@ void AddScore(CLI::App& app, int& exit_code) {
   command->add_option(
       "--logits", options->score.logits_path,
       "safetensors file to write with prompt<i>.logits, float32 [tokens, vocabulary]");
+  command->add_option("--compare", options->score.compare_path,
+                      "logits of a reference, as --logits writes them for the same input: KL "
+                      "divergence, top-1 agreement, perplexity difference");
   command->callback([options, &exit_code] {
     const auto done = Run(*options);
     exit_code = !done ? Report(done.error()) : *done ? 0 : 1;

@@ -44,6 +44,10 @@ void EngineFlags::AddFlagsTo(CLI::App& command) {
     command.add_option(name, value, help)->group(group);
   };
   add("--dtype", dtype_, "auto, bfloat16, float16 or float32 (default auto: the checkpoint's)");
+  add("--activations", activations_,
+      "auto, int8 or bf16: what weight-only quantised weights are multiplied with (default auto)");
+  add("--head-dtype", head_dtype_,
+      "auto or int8: the head as it is stored, or rounded at loading (default auto)");
   add("--isa", isa_,
       "auto or exactly one of scalar, avx2, avx512, avx512_bf16, amx (default auto)");
   add("--threads-bind", threads_bind_,
@@ -78,6 +82,8 @@ Result<EngineOptions> EngineFlags::Resolve(EngineOptions options) const {
   };
   if (!model_.empty()) options.model = model_;
   take(dtype_, options.dtype);
+  take(activations_, options.activations);
+  take(head_dtype_, options.head_dtype);
   take(isa_, options.isa);
   take(threads_bind_, options.threads_bind);
   take(reserved_cpus_, options.reserved_cpus);

@@ -1,0 +1,140 @@
+#include "engine/model/formats.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "engine/base/log.h"
+#include "engine/base/strings.h"
+#include "engine/model/tensor_list.h"
+
+namespace pinion {
+namespace {
+
+constexpr int kMaxFourBitCode = 15;
+
+// The modules whose rows make a matrix of one layer.
+std::vector<std::string> ModulesOf(const DecoderSpec& spec, MatrixRole role) {
+  const TensorNames& names = spec.names;
+  switch (role) {
+    case MatrixRole::kQkv:
+      if (!names.qkv.empty()) return {names.qkv};
+      return {names.q, names.k, names.v};
+    case MatrixRole::kO:
+      return {names.o};
+    case MatrixRole::kMlpIn:
+      if (!names.gate_up.empty()) return {names.gate_up};
+      if (!spec.gated) return {names.up};
+      return {names.gate, names.up};
+    case MatrixRole::kDown:
+      return {names.down};
+    case MatrixRole::kHead:
+      break;
+  }
+  constexpr size_t kSuffix = std::string_view(".weight").size();
+  const std::string& head = spec.tied_head ? names.embedding : names.head;
+  return {head.substr(0, head.size() - kSuffix)};
+}
+
+// Widens `format` until it holds the tensor's codes too.
+void Include(const QuantisedTensor& tensor, int& highest, IntegerFormat& format) {
+  const CodeRange& range = tensor.range();
+  const size_t group = tensor.group() >= tensor.columns() ? 0 : tensor.group();
+  format.lowest = std::min(format.lowest, range.lowest);
+  highest = std::max(highest, range.highest);
+  format.has_offsets = format.has_offsets || range.has_offsets;
+  format.group = std::gcd(format.group, group);  // gcd(0, n) is n
+}
+
+// Static roundings of modules that share their input: one that covers all of them. (They are equal
+// wherever one calibration made them.)
+kernels::Rounding Cover(const std::vector<StaticRounding>& roundings) {
+  float low = 0, high = 0;
+  bool equal = true;
+  for (const StaticRounding& each : roundings) {
+    low = std::min(low, each.scale * static_cast<float>(-128 - each.zero_point));
+    high = std::max(high, each.scale * static_cast<float>(127 - each.zero_point));
+    equal = equal && each.scale == roundings[0].scale && each.zero_point == roundings[0].zero_point;
+  }
+  if (equal) return {roundings[0].scale, roundings[0].zero_point};
+  const float scale = (high - low) / 255;
+  return {scale, static_cast<int32_t>(-128 - low / scale)};
+}
+
+class Planner {
+ public:
+  Planner(const DecoderSpec& spec, const TensorSource& source,
+          const std::optional<QuantScheme>& scheme, WeightOnlyActivations weight_only,
+          bool int8_head)
+      : spec_(spec), source_(source), int8_head_(int8_head), weight_only_(weight_only) {
+    if (scheme) activations_ = scheme->activations;
+  }
+
+  Result<FormatPlan> Plan() {
+    for (int layer = 0; layer < spec_.layers; ++layer)
+      for (const MatrixRole role :
+           {MatrixRole::kQkv, MatrixRole::kO, MatrixRole::kMlpIn, MatrixRole::kDown})
+        PINION_TRY(Add(layer, role));
+    PINION_TRY(Add(-1, MatrixRole::kHead));
+    return std::move(plan_);
+  }
+
+ private:
+  Status Add(int layer, MatrixRole role) {
+    std::vector<std::string> modules = ModulesOf(spec_, role);
+    for (std::string& module : modules) module = LayerTensor(module, layer);
+    const bool is_head = role == MatrixRole::kHead;
+    if (!(is_head && int8_head_) && activations_ == ActivationRounding::kNone &&
+        weight_only_ == WeightOnlyActivations::kFloat)
+      return {};
+    auto format = FormatOf(modules);
+    if (!format) return {};
+    if (activations_ == ActivationRounding::kStatic && !is_head) {
+      PINION_ASSIGN(format->rounding, RoundingOf(modules));
+    }
+    plan_.Set(layer, role, *format);
+    return {};
+  }
+
+  // Empty where the modules do not stay in integers.
+  std::optional<IntegerFormat> FormatOf(const std::vector<std::string>& modules) const {
+    IntegerFormat format;
+    format.lowest = 127;
+    int highest = -128;
+    for (const std::string& module : modules) {
+      const QuantisedTensor* tensor = source_.Quantised(module + ".weight");
+      if (!tensor || !tensor->group_of().empty()) return {};
+      Include(*tensor, highest, format);
+    }
+    format.bits = highest - format.lowest <= kMaxFourBitCode ? 4 : 8;
+    if (format.group != 0 && format.group % kSmallestIntGroup != 0) return {};
+    return format;
+  }
+
+  Result<kernels::Rounding> RoundingOf(const std::vector<std::string>& modules) const {
+    std::vector<StaticRounding> roundings;
+    for (const std::string& module : modules) {
+      PINION_ASSIGN(const StaticRounding rounding,
+                    ReadStaticRounding(
+                        module, [&](const std::string& name) { return source_.Stored(name); }));
+      roundings.push_back(rounding);
+    }
+    return Cover(roundings);
+  }
+
+  const DecoderSpec& spec_;
+  const TensorSource& source_;
+  bool int8_head_;
+  WeightOnlyActivations weight_only_;
+  ActivationRounding activations_ = ActivationRounding::kNone;
+  FormatPlan plan_;
+};
+
+}  // namespace
+
+Result<FormatPlan> PlanFormats(const DecoderSpec& spec, const TensorSource& source,
+                               const std::optional<QuantScheme>& scheme,
+                               WeightOnlyActivations weight_only, bool int8_head) {
+  return Planner(spec, source, scheme, weight_only, int8_head).Plan();
+}
+
+}  // namespace pinion

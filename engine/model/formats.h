@@ -1,0 +1,24 @@
+#pragma once
+
+#include <optional>
+
+#include "engine/base/result.h"
+#include "engine/model/format_plan.h"
+#include "engine/model/spec.h"
+#include "engine/model/tensors.h"
+#include "engine/quant/scheme.h"
+
+namespace pinion {
+
+// How the activations of weight-only formats are multiplied.
+enum class WeightOnlyActivations { kInt8, kFloat };
+
+// A matrix stays in integers where all tensors that it is made of are stored so, in groups of
+// neighbouring columns: W8A8 always, weight-only formats where `weight_only` is kInt8, and the
+// head where `int8_head` (the source then has integers for it). Errors are those of the
+// checkpoint's own roundings.
+Result<FormatPlan> PlanFormats(const DecoderSpec& spec, const TensorSource& source,
+                               const std::optional<QuantScheme>& scheme,
+                               WeightOnlyActivations weight_only, bool int8_head);
+
+}  // namespace pinion

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/quant/quantised.h"
+#include "kernels/integer.h"
+
+namespace pinion {
+
+// Rows of integers on their way from a checkpoint into a packed block: collected in the groups of
+// the block's layout, which may be finer than the checkpoint's.
+class IntegerRows {
+ public:
+  // Begins a block of `rows` rows of zeros.
+  void Clear(const kernels::IntLayout& layout, size_t rows);
+  // Rows [row, row + count) of `tensor`, its columns from `column` on, as rows from `dst_row` on.
+  void Put(const QuantisedTensor& tensor, size_t row, size_t count, size_t column, size_t dst_row);
+  void Pack(std::byte* dst, size_t rows) const;
+
+ private:
+  kernels::IntLayout layout_;
+  std::vector<int8_t> codes_, read_codes_;
+  std::vector<float> scales_, offsets_, read_scales_, read_offsets_;
+};
+
+}  // namespace pinion

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+#include "engine/model/tensors.h"
+#include "engine/run/prompts.h"
+
+namespace pinion {
+
+// How far a model's logits are from a reference's: the logits that an earlier `pinion score
+// --logits` wrote for the same prompts. What quantised weights, activations and KV cost.
+class Comparison {
+ public:
+  // An error where the file's shapes are not those of the prompts and the vocabulary.
+  static Result<Comparison> Open(const std::string& path, const std::vector<Prompt>& prompts,
+                                 size_t vocabulary);
+
+  // The model's logits of one position; `next` is the token that follows, -1 at the end.
+  void Take(size_t prompt, size_t position, const float* logits, int32_t next);
+
+  // Over the positions of one prompt, or of all:
+  //   kl_nats              mean KL divergence from the reference
+  //   top1_agreement       share of positions whose best token is the reference's
+  //   perplexity, reference_perplexity, perplexity_difference   over the tokens that follow
+  Json Line(size_t prompt) const { return Describe(sums_[prompt]); }
+  Json Summary() const;
+
+ private:
+  struct Sums {
+    double kl = 0, agreed = 0, positions = 0;
+    double logprob = 0, reference_logprob = 0, tokens = 0;
+  };
+  static Json Describe(const Sums& sums);
+
+  std::shared_ptr<const TensorSource> reference_;
+  std::vector<TensorInfo> tensors_;  // one a prompt
+  std::vector<Sums> sums_;
+  size_t vocabulary_ = 0;
+  std::vector<std::byte> scratch_;
+};
+
+}  // namespace pinion

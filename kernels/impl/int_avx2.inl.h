@@ -1,0 +1,37 @@
+#pragma once
+
+// Integers in the lanes of vec_avx2.inl.h's vectors. The twin of int_avx512.inl.h.
+
+#include "kernels/impl/vec_avx2.inl.h"
+
+namespace pinion::kernels::impl {
+namespace {
+
+__m256i Ints(Vec v) { return _mm256_castps_si256(v); }
+Vec Bits(__m256i v) { return _mm256_castsi256_ps(v); }
+
+Vec SpreadInt(int32_t value) { return Bits(_mm256_set1_epi32(value)); }
+Vec SpreadWord(const int8_t* p) {
+  int32_t word;
+  __builtin_memcpy(&word, p, sizeof(word));
+  return SpreadInt(word);
+}
+Vec AddInt(Vec a, Vec b) { return Bits(_mm256_add_epi32(Ints(a), Ints(b))); }
+Vec SubInt(Vec a, Vec b) { return Bits(_mm256_sub_epi32(Ints(a), Ints(b))); }
+Vec MulInt(Vec a, Vec b) { return Bits(_mm256_mullo_epi32(Ints(a), Ints(b))); }
+Vec ToFloats(Vec v) { return _mm256_cvtepi32_ps(Ints(v)); }
+Vec Magnitude(Vec v) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v); }
+
+// Whole floats within an int8.
+void StoreBytes(int8_t* dst, Vec v) {
+  const __m256i words = _mm256_cvtps_epi32(v);
+  const __m128i halves =
+      _mm_packs_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(dst), _mm_packs_epi16(halves, halves));
+}
+
+Vec LowNibbles(Vec v) { return Bits(_mm256_and_si256(Ints(v), _mm256_set1_epi8(15))); }
+Vec HighNibbles(Vec v) { return LowNibbles(Bits(_mm256_srli_epi16(Ints(v), 4))); }
+
+}  // namespace
+}  // namespace pinion::kernels::impl

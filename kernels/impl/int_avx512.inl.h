@@ -1,0 +1,34 @@
+#pragma once
+
+// Integers in the lanes of vec_avx512.inl.h's vectors. int_avx2.inl.h is its twin.
+
+#include "kernels/impl/vec_avx512.inl.h"
+
+namespace pinion::kernels::impl {
+namespace {
+
+__m512i Ints(Vec v) { return _mm512_castps_si512(v); }
+Vec Bits(__m512i v) { return _mm512_castsi512_ps(v); }
+
+Vec SpreadInt(int32_t value) { return Bits(_mm512_set1_epi32(value)); }
+Vec SpreadWord(const int8_t* p) {
+  int32_t word;
+  __builtin_memcpy(&word, p, sizeof(word));
+  return SpreadInt(word);
+}
+Vec AddInt(Vec a, Vec b) { return Bits(_mm512_add_epi32(Ints(a), Ints(b))); }
+Vec SubInt(Vec a, Vec b) { return Bits(_mm512_sub_epi32(Ints(a), Ints(b))); }
+Vec MulInt(Vec a, Vec b) { return Bits(_mm512_mullo_epi32(Ints(a), Ints(b))); }
+Vec ToFloats(Vec v) { return _mm512_cvtepi32_ps(Ints(v)); }
+Vec Magnitude(Vec v) { return _mm512_abs_ps(v); }
+
+// Whole floats within an int8.
+void StoreBytes(int8_t* dst, Vec v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(dst), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
+}
+
+Vec LowNibbles(Vec v) { return Bits(_mm512_and_si512(Ints(v), _mm512_set1_epi8(15))); }
+Vec HighNibbles(Vec v) { return LowNibbles(Bits(_mm512_srli_epi16(Ints(v), 4))); }
+
+}  // namespace
+}  // namespace pinion::kernels::impl

@@ -1,0 +1,91 @@
+#pragma once
+
+// Products with integer weights: int8 activations times codes of 8 or 4 bits, summed in int32, with
+// scales in float32 afterwards. Contract, threads and errors as in kernels.h.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/isa.h"
+#include "kernels/kernels.h"
+
+namespace pinion::kernels {
+
+// ---- Packed weights -------------------------------------------------------------------------
+// weight[n][k] = scale[n][group of k] * code[n][k] + offset[n][group of k]. Codes are stored
+// unsigned, less the lowest, because VPDPBUSD multiplies unsigned bytes with signed ones: weights
+// are its unsigned side, activations its signed one.
+//
+// A packed block holds 64 outputs. For each group of columns:
+//   8 bits  [group/4][64 n][4 k]
+//   4 bits  [group/8][64 n][8 k]  a word's low nibbles are columns 0 to 3, its high ones 4 to 7
+//   float16 scales [64], float16 offsets [64] (offsets where has_offsets); both relative to the
+//   output's own float32 scale, so that float16 has room. None where whole rows are one group.
+// and at the end
+//   float32 [64]  the outputs' scales
+//   int32   [64]  where whole rows are one group: sums of each output's codes
+struct IntLayout {
+  int bits = 8;       // of a code: 4 or 8
+  size_t k = 0;       // columns
+  size_t group = 0;   // columns that share a scale, a multiple of 16 (4 bits: of 32, or of
+                      // kPadK where it is padded); or k: whole rows, without offsets
+  int lowest = -128;  // code that is stored as 0
+  bool has_offsets = false;
+
+  bool whole_rows() const { return group == k && !has_offsets; }
+  size_t k_padded() const { return RoundUp(k, kPadK); }
+  size_t groups() const { return whole_rows() ? 1 : (k + group - 1) / group; }
+  size_t code_bytes(size_t columns) const {
+    return kBlockN * columns * static_cast<size_t>(bits) / 8;
+  }
+  // Bytes from group to group.
+  size_t group_bytes() const {
+    if (whole_rows()) return code_bytes(k_padded());
+    return code_bytes(group) + kBlockN * sizeof(F16) * (has_offsets ? 2 : 1);
+  }
+  size_t block_bytes() const {
+    return groups() * group_bytes() + kBlockN * (sizeof(float) + sizeof(int32_t));
+  }
+  // ---- Activations: a row is int8 [columns()], then float32 scale, int32 zero point, int32
+  // [groups()] sums of the group's values.
+  size_t columns() const { return whole_rows() ? k_padded() : groups() * group; }
+  size_t row_bytes() const { return RoundUp(columns() + 8 + 4 * groups(), 64); }
+};
+
+// Packs rows [0, rows) (at most 64; missing ones become zero) into one block.
+//   codes   [rows][k]
+//   scales, offsets   [rows][groups()]
+void PackIntBlock(std::byte* dst, const IntLayout& layout, const int8_t* codes, const float* scales,
+                  const float* offsets, size_t rows);
+
+// ---- Functions ------------------------------------------------------------------------------
+// How a row of activations is rounded: q = round_half_even(x / scale) + zero_point, within an int8.
+struct Rounding {
+  float scale = 0;  // 0: absmax / 127 of the row, and no zero point
+  int32_t zero_point = 0;
+};
+struct RoundArgs {
+  std::byte* dst;  // row_bytes()
+  const void* x;   // [k]
+  Dtype x_type;    // kF32 or kBf16
+  Rounding rounding;
+};
+
+// y[rows][blocks * 64] = x * w^T, overwriting y.
+struct IntGemmArgs {
+  const std::byte* x;  // rows, row_bytes() apart, 64-byte aligned
+  const std::byte* w;  // `blocks` consecutive packed blocks
+  float* y;            // row stride ldy elements, 64-byte aligned rows
+  size_t rows, blocks, ldy;
+};
+
+struct IntTable {
+  const char* name;  // "avx512_vnni": the instructions used
+  void (*round)(const IntLayout& layout, const RoundArgs& args);
+  // Where whole rows are one group the sums are exact, and all tables give the same bits.
+  void (*gemm)(const IntLayout& layout, const IntGemmArgs& args);
+};
+// The best table within a usable ISA path.
+const IntTable& IntTableFor(Isa isa);
+
+}  // namespace pinion::kernels

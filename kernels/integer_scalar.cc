@@ -1,0 +1,94 @@
+// The reference of the integer products, in plain C++.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/impl/half.inl.h"
+#include "kernels/impl/integer_tables.h"
+
+namespace pinion::kernels::impl {
+namespace {
+
+template <typename T>
+T Get(const std::byte* src, size_t index) {
+  T value;
+  std::memcpy(&value, src + index * sizeof(T), sizeof(T));
+  return value;
+}
+
+float Activation(const RoundArgs& args, size_t i) {
+  return args.x_type == Dtype::kF32 ? static_cast<const float*>(args.x)[i]
+                                    : Widen(static_cast<const Bf16*>(args.x)[i]);
+}
+
+void Round(const IntLayout& layout, const RoundArgs& args) {
+  Rounding rounding = args.rounding;
+  if (rounding.scale == 0) {
+    float largest = 0;
+    for (size_t i = 0; i < layout.k; ++i) {
+      const float magnitude = std::abs(Activation(args, i));
+      if (magnitude > largest) largest = magnitude;
+    }
+    rounding = {largest > 0 ? largest / 127 : 1, 0};
+  }
+  std::memset(args.dst, 0, layout.columns());
+  auto* dst = reinterpret_cast<int8_t*>(args.dst);
+  for (size_t i = 0; i < layout.k; ++i) {
+    const float rounded = std::nearbyint(Activation(args, i) / rounding.scale) +
+                          static_cast<float>(rounding.zero_point);
+    dst[i] = static_cast<int8_t>(rounded < -128 ? -128 : rounded > 127 ? 127 : rounded);
+  }
+  std::byte* tail = args.dst + layout.columns();
+  std::memcpy(tail, &rounding, sizeof(rounding));
+  const size_t width = layout.whole_rows() ? layout.columns() : layout.group;
+  for (size_t group = 0; group < layout.groups(); ++group) {
+    int32_t sum = 0;
+    for (size_t i = 0; i < width; ++i) sum += dst[group * width + i];
+    std::memcpy(tail + sizeof(rounding) + group * sizeof(sum), &sum, sizeof(sum));
+  }
+}
+
+int Code(const IntLayout& layout, const std::byte* codes, size_t output, size_t k) {
+  const size_t step = layout.bits == 8 ? 4 : 8, place = k % step;
+  const auto byte = Get<uint8_t>(codes, (k / step * kBlockN + output) * 4 + place % 4);
+  return layout.bits == 8 ? byte : place < 4 ? byte & 15 : byte >> 4;
+}
+
+float Product(const IntLayout& layout, const std::byte* x, const std::byte* block, size_t output) {
+  const auto rounding = Get<Rounding>(x + layout.columns(), 0);
+  const std::byte* tail = block + layout.groups() * layout.group_bytes();
+  const size_t width = layout.whole_rows() ? layout.columns() : layout.group;
+  float total = 0;
+  for (size_t group = 0; group < layout.groups(); ++group) {
+    const std::byte* codes = block + group * layout.group_bytes();
+    int32_t sum = 0;
+    for (size_t k = 0; k < width; ++k)
+      sum += Code(layout, codes, output, k) * Get<int8_t>(x, group * width + k);
+    const auto x_sum = Get<int32_t>(x + layout.columns() + sizeof(rounding), group);
+    if (!layout.has_offsets) sum += layout.lowest * x_sum;
+    if (layout.whole_rows()) {
+      sum -= Get<int32_t>(tail, kBlockN + output) * rounding.zero_point;
+      return static_cast<float>(sum) * Get<float>(tail, output) * rounding.scale;
+    }
+    const std::byte* scales = codes + layout.code_bytes(width);
+    total += static_cast<float>(sum) * Widen(Get<F16>(scales, output));
+    if (layout.has_offsets)
+      total += Widen(Get<F16>(scales, kBlockN + output)) * static_cast<float>(x_sum);
+  }
+  return total * Get<float>(tail, output) * rounding.scale;
+}
+
+void IntGemm(const IntLayout& layout, const IntGemmArgs& args) {
+  for (size_t row = 0; row < args.rows; ++row)
+    for (size_t n = 0; n < args.blocks * kBlockN; ++n)
+      args.y[row * args.ldy + n] =
+          Product(layout, args.x + row * layout.row_bytes(),
+                  args.w + n / kBlockN * layout.block_bytes(), n % kBlockN);
+}
+
+}  // namespace
+
+const IntTable kIntScalar = {"scalar", Round, IntGemm};
+
+}  // namespace pinion::kernels::impl

@@ -1,0 +1,162 @@
+#include "kernels/integer.h"
+
+#include <algorithm>
+
+#include "tests/kernels/testing.h"
+
+namespace pinion::kernels::testing {
+namespace {
+
+// One multiplication with random codes, scales and activations.
+struct IntProblem {
+  IntLayout layout;
+  size_t rows, blocks;
+  std::vector<int8_t> codes;           // [blocks * 64][k]
+  std::vector<float> scales, offsets;  // [blocks * 64][groups]
+  std::vector<float> x;                // [rows][k]
+  Guarded<std::byte> packed;
+
+  IntProblem(const IntLayout& layout, size_t rows, size_t blocks)
+      : layout(layout),
+        rows(rows),
+        blocks(blocks),
+        codes(blocks * 64 * layout.k),
+        scales(blocks * 64 * layout.groups()),
+        offsets(scales.size()),
+        x(Normal(rows * layout.k, 1)),
+        packed(blocks * layout.block_bytes(), 64) {
+    std::mt19937 rng(7);
+    const int count = std::min(1 << layout.bits, 128 - layout.lowest);
+    for (int8_t& code : codes)
+      code = static_cast<int8_t>(layout.lowest + static_cast<int>(rng() % 256) % count);
+    for (float& scale : scales) scale = 0.001f * static_cast<float>(1 + rng() % 100);
+    for (float& offset : offsets)
+      offset = layout.has_offsets ? 0.01f * static_cast<float>(rng() % 100) - 0.5f : 0;
+    for (size_t block = 0; block < blocks; ++block)
+      PackIntBlock(packed.data() + block * layout.block_bytes(), layout,
+                   codes.data() + block * 64 * layout.k,
+                   scales.data() + block * 64 * layout.groups(),
+                   offsets.data() + block * 64 * layout.groups(), 64);
+  }
+
+  std::vector<std::byte> Rounded(const IntTable& table, const Rounding& rounding) const {
+    std::vector<std::byte> rounded(rows * layout.row_bytes());
+    for (size_t row = 0; row < rows; ++row)
+      table.round(layout, {rounded.data() + row * layout.row_bytes(), x.data() + row * layout.k,
+                           Dtype::kF32, rounding});
+    return rounded;
+  }
+
+  double Weight(size_t n, size_t k) const {
+    const size_t group = n * layout.groups() + k / layout.group;
+    return double{scales[group]} * codes[n * layout.k + k] + offsets[group];
+  }
+};
+
+// Rows as the contract describes them, in 64-byte aligned memory that ends at a guard page.
+struct AlignedRows {
+  Guarded<std::byte> bytes;
+  explicit AlignedRows(const std::vector<std::byte>& rows) : bytes(rows.size(), 64) {
+    std::copy(rows.begin(), rows.end(), bytes.begin());
+  }
+};
+
+std::vector<float> Multiply(const IntTable& table, const IntProblem& p,
+                            const std::vector<std::byte>& x) {
+  const AlignedRows rows(x);
+  const size_t n = p.blocks * 64, ldy = n + 16;
+  Guarded<float> y((p.rows - 1) * ldy + n, 64);
+  for (float& v : y) v = 1e30f;  // the kernel must overwrite, not add
+  table.gemm(p.layout, {rows.bytes.data(), p.packed.data(), y.data(), p.rows, p.blocks, ldy});
+  std::vector<float> result;
+  for (size_t row = 0; row < p.rows; ++row)
+    for (size_t j = 0; j < n; ++j) result.push_back(y[row * ldy + j]);
+  for (size_t row = 0; row + 1 < p.rows; ++row)
+    for (size_t j = n; j < ldy; ++j) EXPECT_EQ(y[row * ldy + j], 1e30f) << "wrote between rows";
+  return result;
+}
+
+class IntegerTest : public ::testing::TestWithParam<Isa> {
+ protected:
+  const IntTable& table() const { return IntTableFor(GetParam()); }
+  const IntTable& scalar() const { return IntTableFor(Isa::kScalar); }
+};
+
+TEST_P(IntegerTest, RoundsAsTheScalarTableDoes) {
+  for (size_t k : {1, 15, 16, 33, 200}) {
+    for (const Rounding rounding : {Rounding{}, Rounding{0.01f, 0}, Rounding{0.02f, -7}}) {
+      IntProblem p({8, k, k, -128, false}, 3, 1);
+      if (k > 20) p.x[3] = 0.5f * 0.01f, p.x[4] = 1.5f * 0.01f;  // ties go to even
+      EXPECT_EQ(p.Rounded(table(), rounding), p.Rounded(scalar(), rounding)) << "k " << k;
+    }
+  }
+}
+
+TEST_P(IntegerTest, RoundsBfloat16AndZeros) {
+  const IntLayout layout{8, 40, 40, -128, false};
+  std::vector<Bf16> x(40);
+  for (const float largest : {0.0f, 3.0f}) {
+    for (size_t i = 0; i < x.size(); ++i) x[i] = ToBf16(largest * static_cast<float>(i) / 39);
+    std::vector<std::byte> want(layout.row_bytes()), got(layout.row_bytes());
+    scalar().round(layout, {want.data(), x.data(), Dtype::kBf16, {}});
+    table().round(layout, {got.data(), x.data(), Dtype::kBf16, {}});
+    EXPECT_EQ(got, want);
+    EXPECT_EQ(static_cast<int8_t>(got[39]), largest > 0 ? 127 : 0);
+  }
+}
+
+// Whole rows: integers to the end, so the same bits on every ISA.
+TEST_P(IntegerTest, WholeRowsAreExact) {
+  for (const int bits : {4, 8}) {
+    for (size_t k : {1, 31, 64, 520, 1100}) {
+      for (size_t rows : {1, 2, 3, 4, 5, 6, 7, 13}) {
+        const IntProblem p({bits, k, k, bits == 8 ? -128 : -8, false}, rows, 2);
+        for (const Rounding rounding : {Rounding{}, Rounding{0.02f, -7}}) {
+          const auto x = p.Rounded(scalar(), rounding);
+          ASSERT_EQ(Multiply(table(), p, x), Multiply(scalar(), p, x))
+              << "bits " << bits << ", k " << k << ", rows " << rows;
+        }
+      }
+    }
+  }
+}
+
+// Groups: each adds its integer sum, times a scale, to a float32; the scales are rounded to
+// float16.
+TEST_P(IntegerTest, GroupsAreWithinTheirRoundings) {
+  for (const IntLayout layout : {IntLayout{4, 96, 16, -8, false}, IntLayout{4, 256, 128, 0, true},
+                                 IntLayout{8, 96, 32, -128, false}, IntLayout{8, 80, 16, -32, true},
+                                 IntLayout{4, 64, 64, 0, true}}) {
+    for (size_t rows : {1, 5, 6, 13}) {
+      const IntProblem p(layout, rows, 2);
+      const auto x = p.Rounded(scalar(), {});
+      const auto got = Multiply(table(), p, x);
+      for (size_t row = 0; row < rows; ++row) {
+        const std::byte* q = x.data() + row * layout.row_bytes();
+        float scale;
+        std::memcpy(&scale, q + layout.columns(), sizeof(scale));
+        for (size_t n = 0; n < 128; ++n) {
+          double exact = 0, magnitude = 0;
+          for (size_t k = 0; k < layout.k; ++k) {
+            const double value = scale * static_cast<double>(static_cast<int8_t>(q[k]));
+            const size_t group = n * layout.groups() + k / layout.group;
+            exact += value * p.Weight(n, k);
+            // Codes are stored less their lowest: what is rounded may be larger than the weight.
+            magnitude +=
+                std::abs(value) * (std::abs(p.offsets[group]) + 256 * std::abs(p.scales[group]));
+          }
+          // Scales and offsets are rounded to float16 (2^-11), sums of at most 16 groups to
+          // float32.
+          ASSERT_NEAR(got[row * 128 + n], exact, magnitude * (0x1p-11 + 32 * 0x1p-24))
+              << "bits " << layout.bits << ", group " << layout.group << ", rows " << rows;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AllIsas, IntegerTest, ::testing::ValuesIn(UsableIsas()),
+                         [](const auto& info) { return Name(info.param); });
+
+}  // namespace
+}  // namespace pinion::kernels::testing
