@@ -13,6 +13,8 @@
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/model/preset.h"
+#include "engine/model/published.h"
+#include "engine/model/rounded_tensor.h"
 #include "engine/model/tensor_list.h"
 
 namespace pinion {
@@ -32,10 +34,6 @@ const char* HeaderName(kernels::Dtype dtype) {
       return "F16";
   }
   return "";
-}
-
-uint64_t BytesOf(const TensorInfo& info) {
-  return ElementCount(info.shape) * kernels::SizeOf(info.dtype);
 }
 
 // A file that is being written; closed with the object.
@@ -124,21 +122,47 @@ class Draft {
   bool made_folder_ = false, complete_ = false;
 };
 
-using Shard = std::vector<TensorInfo>;
+using Shard = std::vector<PublishedTensor>;
 
-// Tensors in the order of the computation, as many to a shard as fit.
-std::vector<Shard> PlanShards(const DecoderSpec& spec, const TensorSource& source,
-                              uint64_t shard_bytes) {
+// A tensor that is not quantised; its rows are made as they are written.
+PublishedTensor Plain(const TensorInfo& info) {
+  return {info.name,
+          HeaderName(info.dtype),
+          info.shape,
+          ElementCount(info.shape) * kernels::SizeOf(info.dtype),
+          {}};
+}
+
+// What becomes of every tensor of the spec, in the order of the computation.
+Result<std::vector<PublishedTensor>> PlanTensors(const DecoderSpec& spec,
+                                                 const TensorSource& source,
+                                                 const std::optional<QuantScheme>& scheme) {
+  constexpr size_t kSuffix = std::string_view(".weight").size();
+  std::vector<PublishedTensor> all;
+  for (const TensorSpec& tensor : TensorList(spec)) {
+    const QuantisedTensor* quantised = source.Quantised(tensor.name);
+    if (!quantised) {
+      all.push_back(Plain(source.Find(tensor.name).value()));
+      continue;
+    }
+    const std::string module = tensor.name.substr(0, tensor.name.size() - kSuffix);
+    PINION_ASSIGN(auto published, PublishLinear(*scheme, module, *quantised));
+    for (PublishedTensor& each : published) all.push_back(std::move(each));
+  }
+  return all;
+}
+
+// As many to a shard as fit.
+std::vector<Shard> PlanShards(std::vector<PublishedTensor> tensors, uint64_t shard_bytes) {
   std::vector<Shard> shards(1);
   uint64_t bytes = 0;
-  for (const TensorSpec& tensor : TensorList(spec)) {
-    const TensorInfo info = source.Find(tensor.name).value();
-    if (!shards.back().empty() && bytes + BytesOf(info) > shard_bytes) {
+  for (PublishedTensor& tensor : tensors) {
+    if (!shards.back().empty() && bytes + tensor.bytes > shard_bytes) {
       shards.emplace_back();
       bytes = 0;
     }
-    bytes += BytesOf(info);
-    shards.back().push_back(info);
+    bytes += tensor.bytes;
+    shards.back().push_back(std::move(tensor));
   }
   return shards;
 }
@@ -154,11 +178,11 @@ std::string ShardName(size_t shard, size_t shards) {
 std::string Header(const Shard& shard) {
   Json header = Json::Object{{"__metadata__", Json::Object{{"format", "pt"}}}};
   uint64_t offset = 0;
-  for (const TensorInfo& info : shard) {
-    const uint64_t end = offset + BytesOf(info);
-    header.object().emplace_back(info.name,
-                                 Json::Object{{"dtype", HeaderName(info.dtype)},
-                                              {"shape", info.shape},
+  for (const PublishedTensor& tensor : shard) {
+    const uint64_t end = offset + tensor.bytes;
+    header.object().emplace_back(tensor.name,
+                                 Json::Object{{"dtype", tensor.dtype},
+                                              {"shape", tensor.shape},
                                               {"data_offsets", Json::Array{offset, end}}});
     offset = end;
   }
@@ -170,7 +194,12 @@ std::string Header(const Shard& shard) {
   return bytes + text;
 }
 
-Status WriteTensor(const TensorSource& source, const TensorInfo& info, Output& output) {
+Status WriteTensor(const TensorSource& source, const PublishedTensor& tensor, Output& output) {
+  if (tensor.data) {
+    const std::vector<std::byte> bytes = tensor.data();
+    return output.Write(bytes.data(), bytes.size());
+  }
+  PINION_ASSIGN(const TensorInfo info, source.Find(tensor.name));
   const auto rows = static_cast<size_t>(info.shape[0]);
   const size_t row_bytes = RowElements(info.shape) * kernels::SizeOf(info.dtype);
   const size_t step = std::max<size_t>(1, kChunkBytes / row_bytes);
@@ -186,7 +215,7 @@ Status WriteShard(const TensorSource& source, const Shard& shard, const std::str
   PINION_ASSIGN(Output output, Output::Create(path));
   const std::string header = Header(shard);
   PINION_TRY(output.Write(header.data(), header.size()));
-  for (const TensorInfo& info : shard) PINION_TRY(WriteTensor(source, info, output));
+  for (const PublishedTensor& tensor : shard) PINION_TRY(WriteTensor(source, tensor, output));
   return output.Close();
 }
 
@@ -194,9 +223,9 @@ Json Index(const std::vector<Shard>& shards) {
   Json::Object map;
   uint64_t bytes = 0;
   for (size_t i = 0; i < shards.size(); ++i) {
-    for (const TensorInfo& info : shards[i]) {
-      map.emplace_back(info.name, ShardName(i, shards.size()));
-      bytes += BytesOf(info);
+    for (const PublishedTensor& tensor : shards[i]) {
+      map.emplace_back(tensor.name, ShardName(i, shards.size()));
+      bytes += tensor.bytes;
     }
   }
   return Json::Object{{"metadata", Json::Object{{"total_size", bytes}}},
@@ -214,7 +243,7 @@ Status CheckFolder(const std::string& folder) {
 Status CheckSpace(const std::string& folder, const std::vector<Shard>& shards) {
   uint64_t bytes = 0;
   for (const Shard& shard : shards)
-    for (const TensorInfo& info : shard) bytes += BytesOf(info);
+    for (const PublishedTensor& tensor : shard) bytes += tensor.bytes;
   struct statvfs disk;
   if (statvfs(folder.c_str(), &disk) != 0) return {};  // the writes will tell
   const uint64_t free = uint64_t{disk.f_bavail} * disk.f_frsize;
@@ -245,12 +274,19 @@ Json WithDtype(Json config, const std::string& dtype) {
 
 }  // namespace
 
-Status WriteCheckpoint(const Json& config, const std::string& dtype, uint64_t seed,
+Status WriteCheckpoint(const Json& given, const std::string& dtype,
+                       const std::optional<QuantScheme>& scheme, uint64_t seed,
                        const std::string& folder, uint64_t shard_bytes) {
-  PINION_ASSIGN(const DecoderSpec spec, CheckConfig(config, dtype));
+  PINION_ASSIGN(const DecoderSpec spec, CheckConfig(given, dtype));
   PINION_TRY(CheckFolder(folder));
-  const auto source = MakeUpWeights(spec, dtype, seed);
-  const auto shards = PlanShards(spec, *source, shard_bytes);
+  Json config = given;
+  auto source = MakeUpWeights(spec, dtype, seed);
+  if (scheme) {
+    PINION_ASSIGN(source, RoundLinears(std::move(source), spec, *scheme));
+    config.Set("quantization_config", PublishedConfig(*scheme));
+  }
+  PINION_ASSIGN(auto tensors, PlanTensors(spec, *source, scheme));
+  const auto shards = PlanShards(std::move(tensors), shard_bytes);
   Draft draft(folder);
   PINION_TRY(draft.MakeFolder());
   PINION_TRY(CheckSpace(folder, shards));

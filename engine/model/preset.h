@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "engine/base/result.h"
 #include "engine/model/spec.h"
 #include "engine/model/tensors.h"
+#include "engine/quant/scheme.h"
 
 namespace pinion {
 
@@ -36,11 +38,13 @@ MadeUpTokenizer MakeUpTokenizer(const Json& config);
 // in memory but a few rows.
 //   config       a config.json; its vocabulary has at least kSmallestMadeUpVocabulary tokens
 //   dtype        bfloat16, float16 or float32
+//   scheme       linears rounded to the nearest and stored so; the rest stays in dtype
 //   folder       made where absent; one that holds a model already is refused (kUsage)
 //   shard_bytes  a file holds at most this many bytes of weights, or one tensor
 // Files have temporary names until all are written, and are removed where that fails (a full disk
 // is kExhausted), so that half a checkpoint never looks like a whole one.
-Status WriteCheckpoint(const Json& config, const std::string& dtype, uint64_t seed,
+Status WriteCheckpoint(const Json& config, const std::string& dtype,
+                       const std::optional<QuantScheme>& scheme, uint64_t seed,
                        const std::string& folder, uint64_t shard_bytes = uint64_t{4} << 30);
 
 }  // namespace pinion

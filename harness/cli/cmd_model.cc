@@ -8,6 +8,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/model/preset.h"
+#include "engine/model/rounded_tensor.h"
 #include "engine/model/summary.h"
 #include "harness/cli/commands.h"
 
@@ -15,7 +16,7 @@ namespace pinion::harness {
 namespace {
 
 struct MakeOptions {
-  std::string preset, config, dtype = "auto", folder;
+  std::string preset, config, dtype = "auto", scheme, folder;
   uint64_t seed = 0;
 };
 
@@ -29,7 +30,11 @@ Status Make(const MakeOptions& options) {
   auto spec = ReadSpec(config);
   if (!spec) return Unexpected(std::move(spec).error().In(options.config));
   const std::string dtype = options.dtype == "auto" ? spec->checkpoint_dtype : options.dtype;
-  PINION_TRY(WriteCheckpoint(config, dtype, options.seed, options.folder));
+  std::optional<QuantScheme> scheme;
+  if (!options.scheme.empty()) {
+    PINION_ASSIGN(scheme, MadeUpScheme(options.scheme));
+  }
+  PINION_TRY(WriteCheckpoint(config, dtype, scheme, options.seed, options.folder));
   std::printf("%s: %s, %s, seed %llu\n", options.folder.c_str(), spec->architecture.c_str(),
               dtype.c_str(), static_cast<unsigned long long>(options.seed));
   return {};
@@ -67,6 +72,8 @@ void AddMake(CLI::App& model, int& exit_code) {
   what->add_option("--config", options->config, "a config.json");
   make->add_option("--dtype", options->dtype,
                    "auto, bfloat16, float16 or float32 (default auto: the config's)");
+  make->add_option("--scheme", options->scheme,
+                   "w8a8, awq or gptq: quantise the linears (default: none)");
   make->add_option("--seed", options->seed, "seed of the weights (default 0)");
   make->add_option("DIR", options->folder, "folder to make; one that holds a model is refused")
       ->required();

@@ -193,3 +193,40 @@ def test_truncated_gguf_files_are_one_clear_error(pinion, data, tmp_path, keep):
     assert done.returncode == 1
     assert len(done.stderr.strip().splitlines()) == 1
     assert "broken.gguf" in done.stderr
+
+
+@pytest.mark.parametrize("scheme", ["w8a8", "awq", "gptq"])
+def test_made_up_checkpoints_hold_what_the_preset_computes(pinion, tmp_path, scheme):
+    config = {"architectures": ["LlamaForCausalLM"], "hidden_size": 128, "intermediate_size": 256,
+              "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
+              "vocab_size": 320, "max_position_embeddings": 64, "torch_dtype": "bfloat16"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    made = pinion("model", "make", "--config", tmp_path / "config.json", "--scheme", scheme,
+                  tmp_path / "model")
+    assert made.returncode == 0, made.stderr
+    info = json.loads(pinion("model", "info", tmp_path / "model", "--json").stdout)
+    kinds = {tensor["dtype"] for tensor in info["tensors"]}
+    assert len(kinds) == 2 and "bfloat16" in kinds
+    lines = tmp_path / "in.jsonl"
+    lines.write_text('{"input_ids": [5, 6, 7, 8, 9, 10, 11, 12]}\n')
+    logits = tmp_path / "logits.safetensors"
+    for flags in (["--dtype", "float32", "--logits", logits], ["--compare", logits]):
+        done = pinion("score", tmp_path / "model", "--input", lines, "--output",
+                      tmp_path / "out.jsonl", *SMALL, *flags)
+        assert done.returncode == 0, done.stderr
+    compared = json.loads((tmp_path / "out.jsonl").read_text())["compare"]
+    assert 0 < compared["kl_nats"] < 0.02
+    assert compared["top1_agreement"] > 0.5
+    assert abs(compared["perplexity"] - compared["reference_perplexity"]
+               - compared["perplexity_difference"]) < 1e-6
+
+
+def test_unknown_schemes_and_settings_are_usage_errors(pinion, tmp_path):
+    for arguments, said in [
+            (["model", "make", "--preset", "tiny", "--scheme", "fp8", tmp_path / "m"], "w8a8, awq or gptq"),
+            (["run", "preset:tiny:q4", "-p", "x"], "w8a8, awq or gptq"),
+            (["run", "preset:tiny", "-p", "x", "--activations", "int4"], "auto, int8 or bf16"),
+            (["run", "preset:tiny", "-p", "x", "--head-dtype", "int4"], "auto or int8")]:
+        done = pinion(*arguments)
+        assert done.returncode == 2
+        assert said in done.stderr

@@ -48,7 +48,7 @@ void ExpectSameWeights(const DecoderSpec& spec, const TensorSource& a, const Ten
 
 TEST_F(Checkpoint, HoldsThePresetBitForBit) {
   for (const char* dtype : {"bfloat16", "float16", "float32"}) {
-    ASSERT_TRUE(WriteCheckpoint(PresetConfig("tiny").value(), dtype, 5, target_));
+    ASSERT_TRUE(WriteCheckpoint(PresetConfig("tiny").value(), dtype, {}, 5, target_));
     const auto files = FindModel(target_);
     ASSERT_TRUE(files) << files.error().message;
     EXPECT_EQ(files->spec.checkpoint_dtype, dtype);
@@ -61,7 +61,8 @@ TEST_F(Checkpoint, HoldsThePresetBitForBit) {
 
 TEST_F(Checkpoint, IsCutIntoShardsOfTheSizeAsked) {
   constexpr uint64_t kShardBytes = 30'000;  // the embedding alone is larger
-  ASSERT_TRUE(WriteCheckpoint(PresetConfig("tiny").value(), "bfloat16", 5, target_, kShardBytes));
+  ASSERT_TRUE(
+      WriteCheckpoint(PresetConfig("tiny").value(), "bfloat16", {}, 5, target_, kShardBytes));
   EXPECT_FALSE(fs::exists(target_ + "/model.safetensors"));
   int shards = 0;
   for (const auto& entry : fs::directory_iterator(target_)) {
@@ -82,8 +83,8 @@ TEST_F(Checkpoint, IsCutIntoShardsOfTheSizeAsked) {
 
 TEST_F(Checkpoint, RefusesAFolderThatHoldsAModel) {
   const Json config = PresetConfig("tiny").value();
-  ASSERT_TRUE(WriteCheckpoint(config, "bfloat16", 0, target_));
-  const auto again = WriteCheckpoint(config, "bfloat16", 1, target_);
+  ASSERT_TRUE(WriteCheckpoint(config, "bfloat16", {}, 0, target_));
+  const auto again = WriteCheckpoint(config, "bfloat16", {}, 1, target_);
   ASSERT_FALSE(again);
   EXPECT_EQ(again.error().code, ErrorCode::kUsage);
   EXPECT_THAT(again.error().message, AllOf(HasSubstr(target_), HasSubstr("config.json")));
@@ -91,11 +92,12 @@ TEST_F(Checkpoint, RefusesAFolderThatHoldsAModel) {
 
 TEST_F(Checkpoint, RefusesWhatItCannotMake) {
   Json config = PresetConfig("tiny").value();
-  EXPECT_THAT(WriteCheckpoint(config, "int8", 0, target_).error().message, HasSubstr("'int8'"));
+  EXPECT_THAT(WriteCheckpoint(config, "int8", {}, 0, target_).error().message, HasSubstr("'int8'"));
   config.Set("vocab_size", 100);
-  EXPECT_THAT(WriteCheckpoint(config, "float32", 0, target_).error().message, HasSubstr("is 100"));
+  EXPECT_THAT(WriteCheckpoint(config, "float32", {}, 0, target_).error().message,
+              HasSubstr("is 100"));
   config.Set("hidden_act", "gelu");
-  EXPECT_THAT(WriteCheckpoint(config, "float32", 0, target_).error().message,
+  EXPECT_THAT(WriteCheckpoint(config, "float32", {}, 0, target_).error().message,
               HasSubstr("'hidden_act'"));
   EXPECT_FALSE(fs::exists(target_));
 }
@@ -104,7 +106,7 @@ TEST_F(Checkpoint, SaysHowMuchRoomIsMissing) {
   Json config = PresetConfig("llama-3.1-8b").value();
   config.Set("num_hidden_layers", 1024);
   config.Set("intermediate_size", 1 << 20);  // 26 TB in bfloat16
-  const auto made = WriteCheckpoint(config, "bfloat16", 0, target_);
+  const auto made = WriteCheckpoint(config, "bfloat16", {}, 0, target_);
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().code, ErrorCode::kExhausted);
   EXPECT_THAT(made.error().message, HasSubstr("free"));
@@ -119,7 +121,7 @@ TEST_F(Checkpoint, LeavesNothingBehindWhereAWriteFails) {
   const rlimit small = {100'000, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   const auto made =
-      WriteCheckpoint(PresetConfig("tiny").value(), "float32", 0, target_, uint64_t{40'000});
+      WriteCheckpoint(PresetConfig("tiny").value(), "float32", {}, 0, target_, uint64_t{40'000});
   setrlimit(RLIMIT_FSIZE, &before);
   signal(SIGXFSZ, handler);
   ASSERT_FALSE(made);  // the embedding takes 128 KiB

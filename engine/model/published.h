@@ -1,0 +1,31 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+#include "engine/quant/quantised.h"
+#include "engine/quant/scheme.h"
+
+namespace pinion {
+
+// A tensor as a safetensors file is to hold it; `data` makes all its bytes when it is written.
+struct PublishedTensor {
+  std::string name, dtype;  // dtype as safetensors names it
+  std::vector<int64_t> shape;
+  uint64_t bytes = 0;
+  std::function<std::vector<std::byte>()> data;
+};
+
+// The tensors in which other engines expect a quantised linear: what OpenQuantised reads. `tensor`
+// outlives them. Errors name what the format cannot hold: sizes that do not fill its words.
+Result<std::vector<PublishedTensor>> PublishLinear(const QuantScheme& scheme,
+                                                   const std::string& module,
+                                                   const QuantisedTensor& tensor);
+
+// The `quantization_config` that says so.
+Json PublishedConfig(const QuantScheme& scheme);
+
+}  // namespace pinion
