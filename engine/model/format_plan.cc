@@ -15,11 +15,12 @@ void FormatPlan::Set(int layer, MatrixRole role, const IntegerFormat& format) {
 
 std::optional<kernels::IntLayout> LayoutOf(const IntegerFormat& format, size_t column, size_t k) {
   kernels::IntLayout layout{format.bits, k, k, format.lowest, format.has_offsets};
-  if (format.group == 0) {
+  const size_t group = std::gcd(format.group, column);  // a cut may go through a group's middle
+  if (format.group == 0 || group >= k) {
     if (format.has_offsets) layout.group = kernels::RoundUp(k, kernels::kPadK);
     return layout;
   }
-  layout.group = std::gcd(format.group, column);  // a cut may go through the middle of a group
+  layout.group = group;
   if (layout.group % kSmallestIntGroup != 0) return {};
   return layout;
 }
