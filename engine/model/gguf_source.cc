@@ -132,6 +132,8 @@ std::vector<std::pair<std::string, std::string>> NamePairs(const TensorNames& na
           {names.k, "blk.{}.attn_k"},
           {names.v, "blk.{}.attn_v"},
           {names.o, "blk.{}.attn_output"},
+          {names.q_norm, "blk.{}.attn_q_norm"},
+          {names.k_norm, "blk.{}.attn_k_norm"},
           {names.gate, "blk.{}.ffn_gate"},
           {names.up, "blk.{}.ffn_up"},
           {names.down, "blk.{}.ffn_down"}};

@@ -252,7 +252,9 @@ Result<StartedModel> StartModel(const EngineOptions& options) {
                 Decoder::Load(model.files.spec, std::move(weights), *model.ranks, decoder));
   info.load_s = SecondsSince(load_start);
   info.weight_bytes = model.decoder->weight_bytes();
-  stages.Done("load and pack", StrCat(FormatBytes(info.weight_bytes), " of ", info.dtype));
+  const char* integers = model.files.spec.formats.empty() ? "" : "integers and ";
+  stages.Done("load and pack",
+              StrCat(FormatBytes(info.weight_bytes), " of ", integers, info.dtype));
 
   PINION_ASSIGN(info.blocks, SizeKv(needs, options, info.max_model_len, AvailableMemoryBytes()));
   PINION_TRY(FitModelLength(model));
