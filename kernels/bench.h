@@ -28,15 +28,17 @@ inline std::byte* Pool() {
   return pool;
 }
 
-// Decimal, unlike SetBytesProcessed's.
-inline void ReportBytes(benchmark::State& state, size_t bytes_per_iteration) {
-  state.counters["B/s"] = benchmark::Counter(static_cast<double>(bytes_per_iteration),
-                                             benchmark::Counter::kIsIterationInvariantRate);
+// `per_iteration` a second, of all threads together: their counters are summed over iterations that
+// are counted together already. Decimal, unlike SetBytesProcessed's.
+inline benchmark::Counter Rate(double per_iteration) {
+  using benchmark::Counter;
+  return {per_iteration, Counter::kIsIterationInvariantRate | Counter::kAvgThreads};
 }
-
+inline void ReportBytes(benchmark::State& state, size_t bytes_per_iteration) {
+  state.counters["B/s"] = Rate(static_cast<double>(bytes_per_iteration));
+}
 inline void ReportFlops(benchmark::State& state, double flops_per_iteration) {
-  state.counters["FLOP/s"] =
-      benchmark::Counter(flops_per_iteration, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["FLOP/s"] = Rate(flops_per_iteration);
 }
 
 }  // namespace pinion::kernels::bench

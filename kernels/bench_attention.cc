@@ -1,6 +1,6 @@
-// Attention of one KV head of 128 dimensions. Decode: 4 query heads, one token, a long context: B/s
-// counts keys and values (compare with probe/read). Prefill: 16 tokens of 4 heads: FLOP/s counts
-// both multiplications (compare with probe/multiply).
+// Attention of one KV head. Decode: one token, a long context: B/s counts keys and values (compare
+// with probe/read of as many threads). Prefill: a chunk of tokens: FLOP/s counts both
+// multiplications (compare with probe/multiply).
 
 #include <cstdlib>
 #include <vector>
@@ -10,44 +10,53 @@
 namespace pinion::kernels::bench {
 namespace {
 
-constexpr size_t kHeadDim = 128, kGroup = 4;
+// Block numbers as a pool hands them out: runs of `run` neighbours, the runs scattered.
+std::vector<int32_t> Table(size_t pool_blocks, size_t run) {
+  const size_t runs = pool_blocks / run;
+  std::vector<int32_t> table(runs * run);
+  for (size_t i = 0; i < table.size(); ++i)
+    table[i] = static_cast<int32_t>(i / run * 7919 % runs * run + i % run);
+  return table;
+}
 
-// tokens, context, block_tokens from the arguments. Decode walks through the pool, sequence after
-// sequence; prefill stays on one context, as a chunk's query heads do.
+// From here on decode reads memory, below one sequence stays in cache.
+constexpr size_t kLongContext = 4096;
+
+// Arguments as registered below. Decode walks through the pool, sequence after sequence, each
+// thread through its own; prefill stays on one context, as a chunk's query heads do.
 void BM_Attention(benchmark::State& state, Isa isa, Dtype dtype) {
-  const auto tokens = static_cast<size_t>(state.range(0));
-  const auto context = static_cast<size_t>(state.range(1));
-  const auto block_tokens = static_cast<size_t>(state.range(2));
-  const size_t plane_block = KvPlaneBlockBytes(dtype, block_tokens, kHeadDim);
-  const size_t blocks = context / block_tokens, pool_blocks = kPoolBytes / (2 * plane_block);
-  std::vector<int32_t> table(pool_blocks);
-  for (size_t i = 0; i < pool_blocks; ++i) {
-    table[i] = static_cast<int32_t>(i * 7919 % pool_blocks);  // scattered, as a pool gets
-  }
-  const size_t rows = tokens * kGroup;
-  std::vector<float> q(rows * kHeadDim, 0.5f), out(q.size()), max(rows), sum(rows);
+  const auto arg = [&](size_t i) { return static_cast<size_t>(state.range(i)); };
+  const size_t tokens = arg(0), context = arg(1), head_dim = arg(2), group = arg(3);
+  const size_t block_tokens = arg(4), run = arg(5);
+  const size_t plane_block = KvPlaneBlockBytes(dtype, block_tokens, head_dim);
+  const size_t blocks = context / block_tokens;
+  const auto threads = static_cast<size_t>(state.threads());
+  const size_t plane = kPoolBytes / 2 / threads;
+  const std::vector<int32_t> table = Table(plane / plane_block, run);
+  const size_t rows = tokens * group;
+  std::vector<float> q(rows * head_dim, 0.5f), out(q.size()), max(rows), sum(rows);
   const auto attention = TableFor(isa).attention;
-  const size_t sequences = tokens == 1 ? pool_blocks / blocks : 1;
+  const size_t sequences = tokens == 1 && context >= kLongContext ? table.size() / blocks : 1;
   size_t sequence = 0;
-  const std::byte* pool = Pool();
+  const std::byte* pool = Pool() + 2 * plane * static_cast<size_t>(state.thread_index());
   std::vector<const float*> q_rows(tokens);
   std::vector<int64_t> positions(tokens);
   for (size_t t = 0; t < tokens; ++t) {
-    q_rows[t] = q.data() + t * kGroup * kHeadDim;
+    q_rows[t] = q.data() + t * group * head_dim;
     positions[t] = static_cast<int64_t>(context - tokens + t);
   }
   for (auto _ : state) {
     attention({.q = q_rows.data(),
                .positions = positions.data(),
                .tokens = tokens,
-               .group = kGroup,
-               .key_dim = kHeadDim,
-               .value_dim = kHeadDim,
+               .group = group,
+               .key_dim = head_dim,
+               .value_dim = head_dim,
                .window = kNoWindow,
                .context_begin = 0,
                .context_end = static_cast<int64_t>(context),
                .keys = pool,
-               .values = pool + kPoolBytes / 2,
+               .values = pool + plane,
                .key_stride = plane_block,
                .value_stride = plane_block,
                .block_table = table.data() + sequence * blocks,
@@ -61,18 +70,30 @@ void BM_Attention(benchmark::State& state, Isa isa, Dtype dtype) {
     sequence = (sequence + 1) % sequences;
   }
   ReportBytes(state, blocks * 2 * plane_block);
-  ReportFlops(state, 4.0 * static_cast<double>(rows * context * kHeadDim));
+  ReportFlops(state, 4.0 * static_cast<double>(rows * context * head_dim));
 }
+
+// tokens, context, head_dim, group, block_tokens, neighbouring blocks in a run. The last two of
+// kDecode stay in L2 and show what the arithmetic allows.
+using Arguments = std::vector<int64_t>;
+const Arguments kDecode[] = {{1, 4096, 128, 4, 32, 1}, {1, 4096, 128, 4, 32, 128},
+                             {1, 4096, 64, 7, 32, 1},  {1, 4096, 64, 7, 32, 128},
+                             {1, 4096, 64, 4, 32, 1},  {1, 4096, 64, 4, 32, 128},
+                             {1, 512, 64, 7, 32, 16},  {1, 512, 64, 4, 32, 16}};
+const Arguments kPrefill[] = {
+    {16, 2048, 128, 4, 32, 64}, {16, 2048, 64, 4, 32, 64}, {9, 16384, 64, 7, 32, 64}};
 
 const bool registered = [] {
   for (Isa isa : UsableIsas()) {
     for (Dtype dtype : {Dtype::kF32, Dtype::kBf16, Dtype::kF16}) {
       const std::string name = std::string("attention/") + Name(isa) + "/" + Name(dtype);
-      benchmark::RegisterBenchmark(name.c_str(), BM_Attention, isa, dtype)
-          ->Args({1, 4096, 16})
-          ->Args({1, 4096, 128})
-          ->Args({16, 2048, 16})
-          ->Args({16, 2048, 128});
+      auto* decode =
+          benchmark::RegisterBenchmark((name + "/decode").c_str(), BM_Attention, isa, dtype);
+      for (const Arguments& arguments : kDecode) decode->Args(arguments);
+      decode->Threads(1)->Threads(2)->UseRealTime();
+      auto* prefill =
+          benchmark::RegisterBenchmark((name + "/prefill").c_str(), BM_Attention, isa, dtype);
+      for (const Arguments& arguments : kPrefill) prefill->Args(arguments);
     }
   }
   return true;

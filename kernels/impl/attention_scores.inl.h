@@ -22,7 +22,7 @@ void ScoreTile(const typename Operand::X* q, const std::byte* const* keys,
   for (size_t offset = 0; steps > 0; --steps, offset += stride, q += Operand::kStepK) {
     if (next != nullptr) {
 #pragma GCC unroll 16
-      for (int c = 0; c < kWide; ++c) __builtin_prefetch(next[c] + offset, 0, 2);
+      for (int c = 0; c < kWide; ++c) __builtin_prefetch(next[c] + offset, 0, kPrefetchLevel);
     }
 #pragma GCC unroll 2
     for (size_t sub = 0; sub < Operand::kSubs; ++sub) {

@@ -13,6 +13,9 @@ namespace {
 constexpr size_t kStripTokens = 128;
 constexpr size_t kTokenStep = 16;  // blocks are a multiple of this
 constexpr int kNarrowRows = 8;     // rows of a tile that is one vector wide
+// The next strip is asked for a strip ahead, into L2. Into L1 (3) it would wait for the few places
+// that an L1 has for misses: decode reads 18 GB/s a thread instead of 13 (Zen 4, 4 rows).
+constexpr int kPrefetchLevel = 2;
 
 // Up to kStripTokens consecutive tokens, which lie in several blocks.
 struct Strip {

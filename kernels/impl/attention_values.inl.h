@@ -18,7 +18,7 @@ void ValueColumns(TileArgs<Operand> tile, size_t rows) {
     tile.x = x + row * tile.x_stride;
     tile.y = y + row * tile.y_stride;
     if (row == 0) {
-      Tile<Operand, kRows, kColumns, kLines, kHalf>(tile);
+      Tile<Operand, kRows, kColumns, kLines, kHalf, kPrefetchLevel>(tile);
     } else {
       Tile<Operand, kRows, kColumns, 0, kHalf>(tile);
     }

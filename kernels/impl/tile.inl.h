@@ -25,8 +25,10 @@ struct TileArgs {
 template <typename Operand>
 using TileFn = void (*)(const TileArgs<Operand>&);
 
-// kPrefetch: lines to ask for in each step. kHalf: the (single) column vector is half a vector.
-template <typename Operand, int kRows, int kColumns, int kPrefetch = 0, bool kHalf = false>
+// kPrefetch: lines to ask for in each step, into the cache level of kLocality (as
+// __builtin_prefetch has it). kHalf: the (single) column vector is half a vector.
+template <typename Operand, int kRows, int kColumns, int kPrefetch = 0, bool kHalf = false,
+          int kLocality = 3>
 void Tile(const TileArgs<Operand>& args) {
   Vec sums[kRows][kColumns];
 #pragma GCC unroll 16
@@ -50,7 +52,9 @@ void Tile(const TileArgs<Operand>& args) {
     const std::byte* prefetch = kPrefetch > 0 ? args.prefetch[segment] : nullptr;
     for (size_t step = args.steps[segment]; step > 0; --step) {
 #pragma GCC unroll 4
-      for (int line = 0; line < kPrefetch; ++line) __builtin_prefetch(prefetch + line * 64, 0, 3);
+      for (int line = 0; line < kPrefetch; ++line) {
+        __builtin_prefetch(prefetch + line * 64, 0, kLocality);
+      }
 #pragma GCC unroll 2
       for (size_t sub = 0; sub < Operand::kSubs; ++sub) {
         Vec weights[kColumns];
