@@ -16,6 +16,7 @@
 #include "harness/cli/commands.h"
 #include "harness/doctor/apply.h"
 #include "harness/doctor/checks.h"
+#include "harness/doctor/counters.h"
 
 namespace pinion::harness {
 namespace {
@@ -74,7 +75,8 @@ Result<int> RunDoctor(const DoctorFlags& flags) {
   PINION_ASSIGN(const Machine machine, ThisMachine());
   PINION_ASSIGN(const Budget budget, ComputeBudget(machine));
   const Patient patient = ThisPatient(static_cast<int>(budget.cpus.size()));
-  const std::vector<Check> checks = Examine(patient);
+  std::vector<Check> checks = Examine(patient);
+  for (Check& check : ExamineCounters(patient)) checks.push_back(std::move(check));
   if (!flags.apply.empty()) return Treat(patient, checks, flags);
   std::cout << (flags.json ? ToJson(checks).Dump(2) + "\n"
                            : Render(checks, isatty(STDOUT_FILENO) != 0))

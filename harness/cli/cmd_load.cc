@@ -264,7 +264,7 @@ std::string Footer() {
   std::string text = "The metrics:\n";
   for (const auto& [name, formula] : LoadFormulas()) {
     std::string label = "  " + name;
-    label.resize(26, ' ');
+    label.resize(28, ' ');
     text += label + formula + "\n";
   }
   return text +

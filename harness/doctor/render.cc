@@ -63,9 +63,9 @@ std::string Render(const std::vector<Check>& checks, bool colour) {
     text += Mark(check.state, colour) + Padded(check.name, kNameWidth);
     if (check.state == Check::State::kNotAvailable) {
       text += "not available, because " + check.reason + "\n";
-      continue;
+    } else {
+      text += StrCat(check.found, ": ", check.reason, "\n");
     }
-    text += StrCat(check.found, ": ", check.reason, "\n");
     if (!check.fix.empty())
       text += std::string(5 + kNameWidth, ' ') +
               StrCat("-> ", check.fix,

@@ -124,6 +124,13 @@ std::string GeneratorLine(const ServerLoadResult& result) {
   return text + StrCat("its clock was at most ", Number(lag_s * 1e3), " ms late\n");
 }
 
+std::string EnergyLine(const LoadReport& report, const ServingSummary& summary) {
+  if (!report.joules) return StrCat("energy: ", report.joules.error().message, "\n");
+  const double tokens = static_cast<double>(std::max<size_t>(1, summary.output_tokens));
+  return StrCat("energy: ", Number(*report.joules), " J, ", Number(*report.joules / tokens),
+                " J per output token, of all that ran on the packages\n");
+}
+
 }  // namespace
 
 std::string Render(const LoadReport& report) {
@@ -137,13 +144,13 @@ std::string Render(const LoadReport& report) {
   text += result.interrupted ? "; interrupted\n\n" : "\n\n";
   text += Failures(result);
   if (summary.requests > 0) text += RatesTable(report, summary) + "\n" + TimesTable(summary) + "\n";
-  text += GeneratorLine(result);
+  text += GeneratorLine(result) + EnergyLine(report, summary);
   std::vector<std::string> suspect = report.suspect;
   for (std::string& fault : GeneratorFaults(result)) suspect.push_back(std::move(fault));
   for (const std::string& reason : suspect) text += StrCat("disturbed: ", reason, "\n");
   text += "\nhow these are computed:\n";
   for (const auto& [name, formula] : LoadFormulas())
-    text += Left(StrCat("  ", name), 26) + formula + "\n";
+    text += Left(StrCat("  ", name), 28) + formula + "\n";
   return text;
 }
 

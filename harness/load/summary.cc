@@ -101,6 +101,15 @@ Json OwnJson(const LoadReport& report, bool detailed) {
   generator.Set("max_late_ms", max_ms(result.generator.late_s));
   generator.Set("max_lag_ms", max_ms(result.generator.lag_s));
   own.Set("generator", std::move(generator));
+  Json energy = Json::MakeObject();
+  size_t tokens = 0;
+  for (const RequestTrace& trace : TracesOf(result)) tokens += trace.tokens();
+  const bool known = report.joules && tokens > 0;
+  energy.Set("joules", report.joules ? Json(*report.joules) : Json());
+  energy.Set("joules_per_output_token",
+             known ? Json(*report.joules / static_cast<double>(tokens)) : Json());
+  energy.Set("reason", report.joules ? "" : report.joules.error().message);
+  own.Set("energy", std::move(energy));
   std::vector<std::string> suspect = report.suspect;
   for (std::string& fault : GeneratorFaults(result)) suspect.push_back(std::move(fault));
   own.Set("suspect", Json(suspect));
@@ -156,6 +165,8 @@ const std::vector<std::pair<std::string, std::string>>& LoadFormulas() {
       {"request_throughput", "complete requests / duration"},
       {"output_throughput", "output tokens of complete requests / duration"},
       {"total_token_throughput", "(prompt + output tokens of complete requests) / duration"},
+      {"joules_per_output_token",
+       "energy of all processor packages over the load / output tokens, where RAPL can be read"},
       {"request_goodput", "complete requests that meet every SLO / duration"},
   };
   return formulas;

@@ -21,6 +21,8 @@ struct LoadReport {
   Slo slo;
   ServerLoadResult result;
   std::vector<std::string> suspect;  // what disturbed it, from outside
+  // Of all packages, from the first request to the last answer; or why it cannot be read.
+  Result<double> joules = Fail(ErrorCode::kUnsupported, "not measured");
 };
 
 // The complete requests as traces; in an open loop their times count from when they were due.

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/base/strings.h"
+#include "harness/load/energy.h"
 #include "harness/trial/conditions.h"
 
 namespace pinion::harness {
@@ -130,7 +131,9 @@ Result<LoadReport> SendLoad(const PreparedLoad& prepared, const LoadHooks& hooks
   report.seed = load.seed;
   report.slo = load.slo;
   const Conditions before = Conditions::Now();
+  const EnergyReading energy = EnergyReading::Now();
   PINION_ASSIGN(report.result, RunServerLoad(prepared.url, plan));
+  report.joules = JoulesBetween(energy, EnergyReading::Now());
   report.suspect = Disturbances(before, Conditions::Now(), 1);
   return report;
 }

@@ -10,6 +10,7 @@
 #include "engine/base/strings.h"
 #include "harness/doctor/apply.h"
 #include "harness/doctor/checks.h"
+#include "harness/doctor/counters.h"
 
 namespace pinion::harness {
 namespace {
@@ -172,6 +173,23 @@ TEST_F(DoctorTest, ApplyRefusesWhatItCannotChange) {
     EXPECT_EQ(applied.error().code, ErrorCode::kUsage);
     EXPECT_THAT(applied.error().message, HasSubstr("what can be applied now: turbo"));
   }
+}
+
+TEST_F(DoctorTest, CountersAreThereOrSayWhyNot) {
+  const auto reason = [&](size_t index) { return ExamineCounters(patient_)[index].reason; };
+  for (const Check& check : ExamineCounters(patient_)) {
+    EXPECT_EQ(check.state, State::kNotAvailable) << check.name;
+    EXPECT_FALSE(check.reason.empty()) << check.name;
+  }
+  Put("proc/sys/kernel/perf_event_paranoid", "4\n");
+  EXPECT_THAT(reason(0), HasSubstr("without a PMU"));
+  std::filesystem::create_directories(root_ / "sys/bus/event_source/devices/cpu");
+  EXPECT_EQ(ExamineCounters(patient_)[0].fix, "sysctl -w kernel.perf_event_paranoid=2");
+  Put("sys/class/powercap/intel-rapl:0/energy_uj", "5\n");
+  Put("proc/cpuinfo", "vendor_id : GenuineIntel\nflags : cqm_mbm_total\n");
+  EXPECT_EQ(ExamineCounters(patient_)[1].state, State::kOk);
+  EXPECT_THAT(ExamineCounters(patient_)[2].fix, HasSubstr("mount -t resctrl"));
+  EXPECT_EQ(ExamineCounters(patient_)[3].fix, "apt install pcm");
 }
 
 TEST_F(DoctorTest, SaysItInWordsAndJson) {
