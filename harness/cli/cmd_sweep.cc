@@ -10,12 +10,15 @@
 #include "engine/base/file.h"
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
+#include "engine/model/model.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/engine_flags.h"
+#include "harness/cli/sweep_replay.h"
 #include "harness/report/export.h"
 #include "harness/report/write.h"
 #include "harness/sweep/folder.h"
 #include "harness/sweep/load.h"
+#include "harness/sweep/predict.h"
 #include "harness/sweep/summary.h"
 #include "harness/sweep/sweep.h"
 #include "harness/watch/server.h"
@@ -26,9 +29,11 @@ namespace {
 
 struct SweepFlags {
   EngineFlags engine;
-  std::string definition_file, out, other_engine;
+  ReplayFlags replay;
+  std::string definition_file, out, other_engine, machine, probe;
   bool quick = false, resume = false, json = false;
-  std::optional<std::string> budget;
+  std::optional<std::string> budget, strategy;
+  std::optional<double> epsilon;
   std::optional<int> prompt_len, output_len, num_prompts, rounds;
   std::optional<std::vector<int>> concurrency;
   std::vector<uint16_t> watch;  // one port; 0: any
@@ -63,7 +68,7 @@ std::string CommandLine() {
   return text;
 }
 
-void ApplyFlags(const SweepFlags& flags, const EngineOptions& base, Definition& definition) {
+Status ApplyFlags(const SweepFlags& flags, const EngineOptions& base, Definition& definition) {
   const auto take = [](const auto& flag, auto& field) {
     if (flag) field = *flag;
   };
@@ -72,7 +77,15 @@ void ApplyFlags(const SweepFlags& flags, const EngineOptions& base, Definition& 
   take(flags.num_prompts, definition.workload.num_prompts);
   take(flags.concurrency, definition.workload.concurrency);
   take(flags.rounds, definition.rounds);
+  take(flags.epsilon, definition.epsilon);
+  if (flags.strategy) {
+    PINION_ASSIGN(definition.strategy, ParseStrategy(*flags.strategy));
+  }
+  if (flags.budget) {
+    PINION_ASSIGN(definition.budget_s, ParseDuration(*flags.budget, "--budget"));
+  }
   if (base.seed != 0) definition.seed = base.seed;
+  return Validate(definition);
 }
 
 // Built-in definition < file < flags. A file that names a space replaces the built-in one.
@@ -96,6 +109,37 @@ Result<Definition> DefinitionFrom(const SweepFlags& flags, const EngineOptions& 
     PINION_ASSIGN(definition.engine, ReadEngineChoice(engine));
   }
   return definition;
+}
+
+// What a probe's ceilings say about every candidate; null without --probe.
+Result<Json> PredictionsFor(const SweepFlags& flags, const Definition& definition,
+                            const EngineOptions& base, const Host& host) {
+  if (flags.probe.empty()) return Json();
+  PINION_ASSIGN(const Json probe, Json::ParseFile(flags.probe));
+  PINION_ASSIGN(const ModelFiles model, FindModel(base.model));
+  PINION_ASSIGN(const std::vector<Point> points, Expand(definition, base, host, model.spec));
+  auto plan = PredictAll(points, host, model.spec, base.model, definition.workload, probe);
+  if (!plan) return Unexpected(std::move(plan).error().In(flags.probe));
+  return plan;
+}
+
+// `--machine FILE --probe FILE`: the plan for a machine that is not here, and nothing run.
+Status PlanElsewhere(const SweepFlags& flags) {
+  EngineOptions base;
+  base.has_frontend = true;
+  PINION_ASSIGN(base, flags.engine.Resolve(base));
+  PINION_ASSIGN(const Json probe, Json::ParseFile(flags.probe));
+  auto probed = ProbedMachine::Parse(probe);
+  if (!probed) return Unexpected(std::move(probed).error().In(flags.probe));
+  Host host;
+  PINION_ASSIGN(host.machine, ImagineMachine(flags.machine));
+  PINION_ASSIGN(host.budget, ComputeBudget(host.machine));
+  host.isas = probed->Isas();
+  PINION_ASSIGN(Definition definition, DefinitionFrom(flags, base, host));
+  PINION_TRY(ApplyFlags(flags, base, definition));
+  PINION_ASSIGN(const Json plan, PredictionsFor(flags, definition, base, host));
+  std::cout << (flags.json ? plan.Dump(2) + "\n" : RenderPlan(plan)) << std::flush;
+  return {};
 }
 
 struct Asked {
@@ -125,16 +169,25 @@ Result<Asked> Ask(const SweepFlags& flags) {
   } else {
     PINION_ASSIGN(definition, DefinitionFrom(flags, base, host));
   }
-  ApplyFlags(flags, base, definition);
-  if (flags.budget) {
-    PINION_ASSIGN(definition.budget_s, ParseDuration(*flags.budget, "--budget"));
-  }
-  PINION_TRY(Validate(definition));
+  PINION_TRY(ApplyFlags(flags, base, definition));
   PINION_ASSIGN(SweepMeta meta, DescribeSweep(definition, base, host, CommandLine()));
+  PINION_ASSIGN(meta.predictions, PredictionsFor(flags, definition, base, host));
   return Asked{folder, std::move(meta)};
 }
 
+Status RunReplay(const SweepFlags& flags) {
+  Definition definition;
+  EngineOptions base;
+  base.model = "recording";  // there is none to run, and the flags are checked with one
+  PINION_ASSIGN(base, flags.engine.Resolve(base));
+  PINION_TRY(ApplyFlags(flags, base, definition));
+  return RunReplayCommand(flags.replay, definition, flags.budget ? definition.budget_s : 0,
+                          flags.json);
+}
+
 Status RunSweepCommand(const SweepFlags& flags) {
+  if (flags.replay.given()) return RunReplay(flags);
+  if (!flags.machine.empty()) return PlanElsewhere(flags);
   PINION_ASSIGN(Asked asked, Ask(flags));
   CatchSignals();
   SweepRequest request;
@@ -174,6 +227,7 @@ void AddSweep(CLI::App& app, int& exit_code) {
   auto* command =
       app.add_subcommand("sweep", "Find the fastest settings for a model on this machine");
   flags->engine.AddTo(*command);
+  command->get_option("MODEL")->required(false);  // a replay has none
   command->add_option("--engine", flags->other_engine,
                       "measure another engine: vllm, llama.cpp, or as JSON any command that serves "
                       "OpenAI's API, {\"command\":[\"./server\",\"--port\",\"{port}\"]} "
@@ -192,13 +246,28 @@ void AddSweep(CLI::App& app, int& exit_code) {
   command->add_option("--concurrency", flags->concurrency, "clients of the closed loops, as 1,8")
       ->delimiter(',');
   command->add_option("--num-prompts", flags->num_prompts, "requests of the offline batch");
-  command->add_option("--rounds", flags->rounds, "each measures every candidate once");
   auto* watch = command
                     ->add_option("--watch", flags->watch,
                                  "show the report in a browser while it fills up, on this port of "
                                  "127.0.0.1 (default: any free one)")
                     ->expected(0, 1)
                     ->type_name("[PORT]");
+  command->add_option("--rounds", flags->rounds,
+                      "at most so many (default 20); a race ends when nothing better can be left");
+  command->add_option("--strategy", flags->strategy,
+                      "racing (default), grid, random or coordinate");
+  command->add_option("--epsilon", flags->epsilon,
+                      "smallest difference worth having, a fraction (default 0.02)");
+  auto* probe = command->add_option("--probe", flags->probe,
+                                    "output of `pinion probe --out FILE`: predict every candidate");
+  probe->check(CLI::ExistingFile);
+  command
+      ->add_option(
+          "--machine", flags->machine,
+          "plan for a machine that is not here, by prediction alone: an .xml file that "
+          "lstopo wrote, or as \"pack:2 numa:1 core:32 pu:2\"; --probe says what it can do")
+      ->needs(probe);
+  flags->replay.AddTo(*command);
   command->add_flag("--json", flags->json, "results.json on standard output");
   command->callback([flags, watch, &exit_code] {
     flags->watched = watch->count() > 0;

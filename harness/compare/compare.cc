@@ -78,7 +78,7 @@ std::string Identity(const CandidateRow& row) {
 }
 
 struct RoundKey {
-  bool confirmation;
+  Phase phase;
   int round;
   auto operator<=>(const RoundKey&) const = default;
 };
@@ -96,7 +96,7 @@ Values ValuesOf(const Run& run, int candidate) {
     if (trial.candidate != candidate || !trial.ok) continue;
     for (const MetricValue& sample : trial.samples)
       if (FindMetric(sample.metric) && sample.value > 0)
-        values[{sample.metric, sample.concurrency}][{trial.confirmation, trial.round}][trial.copy] =
+        values[{sample.metric, sample.concurrency}][{trial.phase, trial.round}][trial.copy] =
             sample.value;
   }
   return values;

@@ -59,6 +59,9 @@ struct Candidate {
   Json plan;            // ToJson(Plan)
   std::string command;  // of another engine: how a person would start it
 
+  Json predicted;  // before it ran: {"output_tokens_per_s","ttft_s","tpot_s",...}; null without
+                   // probe
+
   std::vector<Series> series;
   std::vector<Comparison> comparisons;       // one per objective of the sweep
   std::vector<std::string> suspect_reasons;  // "round 3: steal 4.1 %"
@@ -70,6 +73,13 @@ struct Candidate {
   const Comparison* Find(Objective objective) const;
   // Median ratio to the defaults; 1 for the defaults themselves, 0 where it was not compared.
   double Ratio(Objective objective) const;
+};
+
+// What the anchor's two runs of each round say about one objective's noise.
+struct Noise {
+  size_t pairs = 0;
+  double autocorrelation = 0;  // lag 1, of the pairs' differences
+  double mad = 0;              // of them, in logs
 };
 
 struct Results {
@@ -86,16 +96,19 @@ struct Results {
   Json machine;      // MachineFingerprint
   Json budget;       // {"cpus":[],"cpu_quota","memory_total_bytes","reasons":[]}
   Json model_facts;  // {"architecture","parameters","weight_bytes","kv_bytes_per_token"}
+  Json provenance;   // compiler, files of the model, kernel, cgroup, environment, topology
 
   // What came out.
   std::vector<Candidate> candidates;  // in order of id; [0] is the anchor
   std::vector<double> floors;         // per objective of the definition, a fraction
+  std::vector<Noise> noise;           // per objective of the definition
   std::vector<Verdict> verdicts;      // per objective of the definition
   int rounds_done = 0;                // whole rounds, confirmation not counted
   int rounds_planned = 0;             // what fitted the budget
   int confirmation_rounds = 0;
-  double elapsed_s = 0;   // over all sittings
-  bool finished = false;  // false: interrupted, or still running
+  int calibration_rounds = 0;  // the anchor against itself, before the rounds
+  double elapsed_s = 0;        // over all sittings
+  bool finished = false;       // false: interrupted, or still running
   std::vector<std::string> warnings;
 
   const Candidate* Find(int id) const;

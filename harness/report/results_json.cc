@@ -78,6 +78,7 @@ Json CandidateJson(const Candidate& candidate) {
   json.Set("threads", candidate.threads);
   json.Set("ranks", candidate.ranks);
   json.Set("plan", candidate.plan);
+  json.Set("predicted", candidate.predicted);
   json.Set("series", std::move(series));
   json.Set("comparisons", std::move(comparisons));
   json.Set("suspect_reasons", candidate.suspect_reasons);
@@ -107,6 +108,30 @@ Json VerdictJson(const Results& results, const Verdict& verdict, const std::stri
   return json;
 }
 
+// What could be resolved here, per objective:
+// [{"objective","pairs","autocorrelation","mad","floor"}].
+Json NoiseJson(const Results& results) {
+  Json list = Json::MakeArray();
+  for (size_t i = 0; i < results.noise.size(); ++i) {
+    Json json;
+    json.Set("objective", Name(results.definition.objectives[i]));
+    json.Set("pairs", static_cast<uint64_t>(results.noise[i].pairs));
+    json.Set("autocorrelation", results.noise[i].autocorrelation);
+    json.Set("mad", results.noise[i].mad);
+    json.Set("floor", results.floors[i]);
+    list.Append(std::move(json));
+  }
+  return list;
+}
+
+// Without the topology, which is long and in results.db.
+Json ShortProvenance(Json provenance) {
+  if (provenance.is_object())
+    std::erase_if(provenance.object(),
+                  [](const auto& item) { return item.first == "topology_xml"; });
+  return provenance;
+}
+
 }  // namespace
 
 Json ResultsJson(const Results& results, const std::string& folder) {
@@ -125,12 +150,15 @@ Json ResultsJson(const Results& results, const std::string& folder) {
   json.Set("rounds_done", results.rounds_done);
   json.Set("rounds_planned", results.rounds_planned);
   json.Set("confirmation_rounds", results.confirmation_rounds);
+  json.Set("calibration_rounds", results.calibration_rounds);
+  json.Set("noise", NoiseJson(results));
   json.Set("verdicts", std::move(verdicts));
   json.Set("candidates", std::move(candidates));
   json.Set("warnings", results.warnings);
   json.Set("machine", results.machine);
   json.Set("budget", results.budget);
   json.Set("model_facts", results.model_facts);
+  json.Set("provenance", ShortProvenance(results.provenance));
   json.Set("definition", ToJson(results.definition));
   return json;
 }

@@ -165,6 +165,28 @@ const char* Name(Objective objective) {
   return "";
 }
 
+const char* Name(Strategy strategy) {
+  switch (strategy) {
+    case Strategy::kRacing:
+      return "racing";
+    case Strategy::kGrid:
+      return "grid";
+    case Strategy::kRandom:
+      return "random";
+    case Strategy::kCoordinate:
+      return "coordinate";
+  }
+  return "";
+}
+
+Result<Strategy> ParseStrategy(const std::string& name) {
+  for (Strategy strategy :
+       {Strategy::kRacing, Strategy::kGrid, Strategy::kRandom, Strategy::kCoordinate})
+    if (name == Name(strategy)) return strategy;
+  return Fail(ErrorCode::kUsage,
+              StrCat("unknown strategy '", name, "'; known are racing, grid, random, coordinate"));
+}
+
 Result<Objective> ParseObjective(const std::string& name) {
   for (Objective objective : {Objective::kThroughput, Objective::kLatency, Objective::kBalanced})
     if (name == Name(objective)) return objective;
@@ -183,9 +205,10 @@ Status FromJson(const Json& object, Workload& workload) {
 }
 
 Status FromJson(const Json& object, Definition& definition) {
-  PINION_TRY(CheckKeys(object, "the sweep definition",
-                       {"$schema", "engine", "space", "candidates", "workload", "objectives",
-                        "budget", "rounds", "seed", "trial_limit"}));
+  PINION_TRY(CheckKeys(
+      object, "the sweep definition",
+      {"$schema", "engine", "space", "candidates", "workload", "objectives", "budget", "rounds",
+       "seed", "trial_limit", "strategy", "epsilon", "random_points", "restarts"}));
   if (const Json* engine = object.Find("engine")) {
     PINION_ASSIGN(definition.engine, ReadEngineChoice(*engine));
   }
@@ -202,6 +225,18 @@ Status FromJson(const Json& object, Definition& definition) {
   if (object.Find("trial_limit"))
     PINION_TRY(ReadSeconds(object, "trial_limit", definition.trial_limit_s.emplace()));
   PINION_TRY(ReadInt(object, "rounds", definition.rounds));
+  PINION_TRY(ReadInt(object, "random_points", definition.random_points));
+  PINION_TRY(ReadInt(object, "restarts", definition.restarts));
+  if (const Json* strategy = object.Find("strategy")) {
+    PINION_ASSIGN(const std::string name, ToText(*strategy, "'strategy'"));
+    PINION_ASSIGN(definition.strategy, ParseStrategy(name));
+  }
+  if (const Json* epsilon = object.Find("epsilon")) {
+    if (!epsilon->is_number())
+      return Fail(ErrorCode::kUsage,
+                  StrCat("'epsilon' must be a fraction as 0.02, not ", epsilon->Dump()));
+    definition.epsilon = epsilon->number();
+  }
   if (const Json* seed = object.Find("seed")) {
     if (!seed->is_int() || seed->integer() < 0)
       return Fail(ErrorCode::kUsage,
@@ -214,6 +249,11 @@ Status FromJson(const Json& object, Definition& definition) {
 Status Validate(const Definition& definition) {
   PINION_TRY(Validate(definition.workload));
   PINION_TRY(CheckRange("rounds", definition.rounds, 1, kMaxRounds));
+  PINION_TRY(CheckRange("random_points", definition.random_points, 2, kMaxRounds));
+  PINION_TRY(CheckRange("restarts", definition.restarts, 0, kMaxRounds));
+  if (!(definition.epsilon >= 0.001 && definition.epsilon <= 0.5))
+    return Fail(ErrorCode::kUsage, StrCat("'epsilon' is ", definition.epsilon,
+                                          "; it must be a fraction from 0.001 to 0.5"));
   if (!(definition.budget_s > 0) || !(definition.trial_limit_s.value_or(1) > 0))
     return Fail(ErrorCode::kUsage, "'budget' and 'trial_limit' must be above 0 seconds");
   const std::set<Objective> unique(definition.objectives.begin(), definition.objectives.end());
@@ -249,6 +289,11 @@ Json ToJson(const Definition& definition) {
   object.Set("budget", definition.budget_s);
   object.Set("rounds", definition.rounds);
   object.Set("seed", definition.seed);
+  object.Set("strategy", Name(definition.strategy));
+  object.Set("epsilon", definition.epsilon);
+  if (definition.strategy == Strategy::kRandom)
+    object.Set("random_points", definition.random_points);
+  if (definition.strategy == Strategy::kCoordinate) object.Set("restarts", definition.restarts);
   if (definition.trial_limit_s) object.Set("trial_limit", *definition.trial_limit_s);
   return object;
 }

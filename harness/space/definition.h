@@ -41,6 +41,16 @@ struct Workload {
 enum class Objective { kThroughput, kLatency, kBalanced };
 const char* Name(Objective objective);  // "throughput", "latency", "balanced"
 
+// How candidates are picked.
+enum class Strategy {
+  kRacing,      // all of them, dropped as soon as they cannot win
+  kGrid,        // all of them in every round
+  kRandom,      // a random choice of them, raced
+  kCoordinate,  // one setting at a time, from the base and from random points, each step a race
+};
+const char* Name(Strategy strategy);  // "racing", "grid", "random", "coordinate"
+Result<Strategy> ParseStrategy(const std::string& name);
+
 // A sweep as data: what --def reads and results.db keeps.
 struct Definition {
   EngineChoice engine;           // whose; every candidate is started with it
@@ -50,7 +60,11 @@ struct Definition {
   std::vector<Objective> objectives = {Objective::kThroughput, Objective::kLatency,
                                        Objective::kBalanced};
   double budget_s = 1800;
-  int rounds = 8;
+  int rounds = 20;  // at most; a race ends when nothing better can be left
+  Strategy strategy = Strategy::kRacing;
+  double epsilon = 0.02;   // smallest difference worth having, a fraction
+  int random_points = 24;  // of kRandom, the base included
+  int restarts = 2;        // of kCoordinate
   uint64_t seed = 1;
   std::optional<double> trial_limit_s;  // a trial's load is cut to end by then; unset: what lets
                                         // the rounds fit the budget (TrialLimit in harness/sweep)

@@ -56,12 +56,16 @@ const PairedSeries* Find(const VerdictInput& input, int candidate) {
   return nullptr;
 }
 
+// The best but the anchor. Few rounds lie more easily: where the race has an estimate, that counts.
 const PairedSeries* BestByEstimate(const VerdictInput& input) {
+  if (input.leader)
+    if (const PairedSeries* leader = Find(input, *input.leader)) return leader;
   const PairedSeries* best = nullptr;
   double best_median = 0;
   for (const PairedSeries& series : input.contestants) {
     if (series.log_ratios.empty()) continue;
-    const double median = Median(Values(series.log_ratios));
+    const double median =
+        series.to_anchor ? series.to_anchor->estimate : Median(Values(series.log_ratios));
     if (!best || median > best_median) {
       best = &series;
       best_median = median;
@@ -76,9 +80,10 @@ double FloorFor(const VerdictInput& input, size_t n) {
 
 const PairedSeries* ChooseSeries(const VerdictInput& input) {
   const PairedSeries* best = BestByEstimate(input);
-  if (!best) return nullptr;
+  if (!best || input.leader == input.anchor) return nullptr;
   const PairedSeries* chosen = best;
   for (const PairedSeries& series : input.contestants) {
+    if (series.standing != Standing::kIn) continue;
     if (std::tie(series.settings_off_default, series.cores) >=
         std::tie(chosen->settings_off_default, chosen->cores))
       continue;
@@ -91,17 +96,25 @@ const PairedSeries* ChooseSeries(const VerdictInput& input) {
   return chosen;
 }
 
-// Everybody else whose interval against the recommended one reaches to within the floor of it. Too
-// few common rounds to have an interval: not told apart either.
+// Whether a series reaches to within the floor of the recommended one: by its interval or, with too
+// few common rounds for one, by the race's.
+bool ReachesTo(const VerdictInput& input, const PairedSeries* winner, const PairedSeries& series,
+               double floor) {
+  const Estimate behind = winner ? RatioBetween(winner->log_ratios, series.log_ratios)
+                                 : EstimateRatio(Values(series.log_ratios));
+  if (behind.interval) return behind.interval->high * (1 + floor) >= 1;
+  if (series.standing == Standing::kWorse) return false;
+  const bool against_leader = winner && input.leader == winner->candidate;
+  const auto& gap = against_leader ? series.to_leader : series.to_anchor;
+  return !gap || gap->high + std::log1p(floor) >= 0;
+}
+
 std::vector<int> TiedWith(const VerdictInput& input, int recommended, double floor) {
   std::vector<int> tied;
   const PairedSeries* winner = Find(input, recommended);
   for (const PairedSeries& series : input.contestants) {
     if (series.candidate == recommended || series.log_ratios.empty()) continue;
-    const Estimate behind = winner ? RatioBetween(winner->log_ratios, series.log_ratios)
-                                   : EstimateRatio(Values(series.log_ratios));
-    if (!behind.interval || behind.interval->high * (1 + floor) >= 1)
-      tied.push_back(series.candidate);
+    if (ReachesTo(input, winner, series, floor)) tied.push_back(series.candidate);
   }
   return tied;
 }
@@ -149,7 +162,7 @@ void Judge(const VerdictInput& input, const PairedSeries& chosen, Verdict& verdi
   const Estimate ratio = EstimateRatio(Values(evidence));
   verdict.rounds = evidence.size();
   verdict.confirmed = confirmed;
-  if (ratio.n != verdict.best_ratio.n) verdict.floor = FloorFor(input, ratio.n);
+  verdict.floor = FloorFor(input, ratio.n);
   if (Beats(ratio, verdict.floor)) {
     verdict.outcome = Outcome::kWinner;
     verdict.recommended = chosen.candidate;
@@ -159,6 +172,16 @@ void Judge(const VerdictInput& input, const PairedSeries& chosen, Verdict& verdi
   verdict.best_ratio = verdict.best == chosen.candidate ? ratio : verdict.best_ratio;
   const bool worse = IsWorse(ratio, verdict.floor);
   verdict.outcome = worse ? Outcome::kDefaultBest : Outcome::kNoDifference;
+}
+
+// The anchor leads: it is best where all others were shown to be worse.
+void JudgeAnchor(const VerdictInput& input, Verdict& verdict) {
+  const bool all_worse = std::all_of(
+      input.contestants.begin(), input.contestants.end(), [&](const PairedSeries& series) {
+        return series.standing == Standing::kWorse ||
+               IsWorse(EstimateRatio(Values(series.log_ratios)), verdict.floor);
+      });
+  verdict.outcome = all_worse ? Outcome::kDefaultBest : Outcome::kNoDifference;
 }
 
 }  // namespace
@@ -217,19 +240,26 @@ Verdict Decide(const VerdictInput& input) {
   verdict.rounds = input.anchor_rounds;
   verdict.ratio = verdict.best_ratio = {input.anchor_rounds, 1, 0, std::nullopt};
   const PairedSeries* best = BestByEstimate(input);
+  const bool anchor_leads = input.leader == input.anchor;
   if (best) verdict.best = best->candidate;
+  const size_t confirmations = best ? best->confirmation.size() : 0;
   const size_t pairs = best ? best->log_ratios.size() : input.anchor_rounds;
   if (best) verdict.best_ratio = EstimateRatio(Values(best->log_ratios));
-  verdict.floor = FloorFor(input, best ? verdict.best_ratio.n : pairs);
+  verdict.floor = FloorFor(input, std::max({pairs, confirmations, kMinSamples}));
+  const bool decided = anchor_leads ? input.race_over : confirmations >= kMinSamples;
   if (input.anchor_rounds == 0) {
     verdict.outcome = Outcome::kNoData;
-  } else if (pairs < kMinSamples) {
+  } else if (!decided && pairs < kMinSamples) {
     verdict.outcome = Outcome::kTooFewRounds;
     verdict.rounds = pairs;
   } else if (!best) {
     verdict.outcome = Outcome::kDefaultBest;
   } else {
-    Judge(input, *ChooseSeries(input), verdict);
+    if (anchor_leads) {
+      JudgeAnchor(input, verdict);
+    } else {
+      Judge(input, *ChooseSeries(input), verdict);
+    }
     verdict.tied = TiedWith(input, verdict.recommended, verdict.floor);
   }
   verdict.sentence = Sentence(input, verdict, best);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/stats/estimate.h"
+#include "harness/stats/race.h"
 
 namespace pinion::harness {
 
@@ -16,11 +17,13 @@ using ByRound = std::map<int, double>;
 // One candidate's log ratios to the anchor, for the rounds that have both.
 struct PairedSeries {
   int candidate = 0;
-  std::string name;              // for the sentence
-  ByRound log_ratios;            // of the rounds that the choice is made on
-  ByRound confirmation;          // of fresh rounds; empty: none were run
-  int settings_off_default = 0;  // what "simplest" counts first
-  int cores = 0;                 // and second
+  std::string name;                               // for the sentence
+  ByRound log_ratios;                             // of the rounds that the choice is made on
+  ByRound confirmation;                           // of fresh rounds; empty: none were run
+  Standing standing = Standing::kIn;              // in the race
+  std::optional<Race::Gap> to_leader, to_anchor;  // by the race's scale; unset: no common round
+  int settings_off_default = 0;                   // what "simplest" counts first
+  int cores = 0;                                  // and second
 };
 
 // Ratio to the anchor (1.05: 5 % better) from log ratios: median and interval are those of the
@@ -61,21 +64,21 @@ struct VerdictInput {
   int anchor = 0;
   std::string anchor_name = "the default";
   size_t anchor_rounds = 0;               // rounds in which the anchor was measured
+  std::optional<int> leader;              // whom the race ended with; unset: there was no race
+  bool race_over = false;                 // it was decided, not cut off
   std::vector<double> anchor_log_ratios;  // the anchor's second copy against the first, all rounds
   std::vector<PairedSeries> contestants;  // without the anchor; failed and infeasible ones left out
 };
 
-// Whom to recommend by the rounds so far: the best by its estimate or, where others are within the
-// floor of it and beat the anchor as well, the simplest of those. nullopt: nobody has a pair.
+// Whom to recommend by the rounds so far: the race's leader (without a race, the best by its
+// estimate) or, where others that are still in are within the floor of it and beat the anchor as
+// well, the simplest of those. nullopt: nobody has a pair, or the anchor leads.
 std::optional<int> Choose(const VerdictInput& input);
 
-// Decides one objective: the chosen one must beat the anchor beyond its interval and the floor, on
-// its confirmation rounds where there are at least kMinSamples, else on the rounds it was chosen
-// on.
-//
-// That the second way is honest too was simulated on recorded noise: of 8 equal configurations, one
-// that is not the default is crowned in 1-2 % of sweeps of 6 to 20 rounds, because the best one has
-// to clear the floor and the interval at once (tests/harness/stats/replay_test.cc).
+// Decides one objective. The chosen one must beat the anchor beyond its interval and the floor, on
+// its confirmation rounds where there are at least kMinSamples, else on the rounds that it was
+// chosen on. An anchor that leads a race that is over needs no confirmation: nothing else is
+// recommended.
 Verdict Decide(const VerdictInput& input);
 
 }  // namespace pinion::harness

@@ -9,7 +9,7 @@
 namespace pinion::harness {
 namespace {
 
-constexpr int kLayout = 1;  // PRAGMA user_version; raise it when a table changes
+constexpr int kLayout = 2;  // PRAGMA user_version; raise it when a table changes
 constexpr int kLockPatienceMs = 5000;
 
 constexpr char kTables[] = R"(
@@ -20,16 +20,22 @@ CREATE TABLE candidate(
   same_as TEXT NOT NULL);
 CREATE TABLE trial(
   id INTEGER PRIMARY KEY AUTOINCREMENT, candidate INTEGER NOT NULL REFERENCES candidate(id),
-  copy INTEGER NOT NULL, round INTEGER NOT NULL, confirmation INTEGER NOT NULL,
+  copy INTEGER NOT NULL, phase TEXT NOT NULL, round INTEGER NOT NULL, attempt INTEGER NOT NULL,
   position INTEGER NOT NULL, ok INTEGER NOT NULL, reason TEXT NOT NULL, log_path TEXT NOT NULL,
   log_tail TEXT NOT NULL, started_at TEXT NOT NULL, seconds REAL NOT NULL, suspect TEXT NOT NULL,
-  output_hash TEXT NOT NULL, info TEXT NOT NULL, UNIQUE(candidate, copy, confirmation, round));
+  output_hash TEXT NOT NULL, info TEXT NOT NULL, UNIQUE(candidate, copy, phase, round, attempt));
 CREATE TABLE samples(
   trial INTEGER NOT NULL REFERENCES trial(id) ON DELETE CASCADE, machine TEXT NOT NULL,
-  model TEXT NOT NULL, configuration TEXT NOT NULL, seed INTEGER NOT NULL, round INTEGER NOT NULL,
-  confirmation INTEGER NOT NULL, candidate INTEGER NOT NULL, copy INTEGER NOT NULL, metric TEXT NOT NULL,
+  model TEXT NOT NULL, configuration TEXT NOT NULL, seed INTEGER NOT NULL, phase TEXT NOT NULL,
+  round INTEGER NOT NULL, attempt INTEGER NOT NULL, candidate INTEGER NOT NULL, copy INTEGER NOT NULL, metric TEXT NOT NULL,
   concurrency INTEGER NOT NULL, value REAL NOT NULL, PRIMARY KEY(trial, metric, concurrency));
 )";
+
+Phase PhaseOf(const std::string& name) {
+  for (const Phase phase : {Phase::kConfirmation, Phase::kCalibration})
+    if (name == Name(phase)) return phase;
+  return Phase::kRace;
+}
 
 Json ListJson(const std::vector<std::string>& list) { return Json(list); }
 
@@ -116,6 +122,8 @@ class Statement {
   }
   Statement& Bind(int value) { return Bind(static_cast<int64_t>(value)); }
   Statement& Bind(bool value) { return Bind(static_cast<int64_t>(value)); }
+
+  Statement& Bind(const char* text) { return Bind(std::string(text)); }
 
   // Binds everything in order and runs a statement that yields no rows; ready for the next one.
   template <typename... Args>
@@ -235,25 +243,25 @@ class SqliteStore : public Store {
   Status PutTrial(const TrialRow& trial, const Keys& keys) override {
     Transaction transaction(*database_);
     PINION_TRY(transaction.Begin());
-    PINION_ASSIGN(Statement put,
-                  Statement::Prepare(
-                      *database_,
-                      "REPLACE INTO trial(candidate,copy,round,confirmation,position,ok,reason,"
-                      "log_path,log_tail,started_at,seconds,suspect,output_hash,info) "
-                      "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
-    PINION_TRY(put.Execute(trial.candidate, trial.copy, trial.round, trial.confirmation,
-                           trial.position, trial.ok, trial.reason, trial.log_path, trial.log_tail,
-                           trial.started_at, trial.seconds, ListJson(trial.suspect),
+    PINION_ASSIGN(
+        Statement put,
+        Statement::Prepare(*database_,
+                           "REPLACE INTO trial(candidate,copy,phase,round,attempt,position,ok,"
+                           "reason,log_path,log_tail,started_at,seconds,suspect,output_hash,info) "
+                           "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
+    PINION_TRY(put.Execute(trial.candidate, trial.copy, Name(trial.phase), trial.round,
+                           trial.attempt, trial.position, trial.ok, trial.reason, trial.log_path,
+                           trial.log_tail, trial.started_at, trial.seconds, ListJson(trial.suspect),
                            trial.output_hash, trial.info));
     const int64_t id = sqlite3_last_insert_rowid(database_->handle());
     PINION_ASSIGN(
         Statement sample,
-        Statement::Prepare(*database_, "INSERT INTO samples VALUES(?,?,?,?,?,?,?,?,?,?,?,?)"));
+        Statement::Prepare(*database_, "INSERT INTO samples VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)"));
     for (const MetricValue& value : trial.samples)
       PINION_TRY(sample.Execute(id, keys.machine, keys.model, keys.configuration,
-                                static_cast<int64_t>(keys.seed), trial.round, trial.confirmation,
-                                trial.candidate, trial.copy, value.metric, value.concurrency,
-                                value.value));
+                                static_cast<int64_t>(keys.seed), Name(trial.phase), trial.round,
+                                trial.attempt, trial.candidate, trial.copy, value.metric,
+                                value.concurrency, value.value));
     return transaction.Commit();
   }
 
@@ -271,7 +279,7 @@ class SqliteStore : public Store {
         Statement get,
         Statement::Prepare(
             *database_,
-            "SELECT id,candidate,copy,round,confirmation,position,ok,reason,log_path,"
+            "SELECT id,candidate,copy,phase,round,attempt,position,ok,reason,log_path,"
             "log_tail,started_at,seconds,suspect,output_hash,info FROM trial ORDER BY id"));
     PINION_ASSIGN(
         Statement samples,
@@ -303,8 +311,9 @@ class SqliteStore : public Store {
     TrialRow row;
     row.candidate = static_cast<int>(get.Int());
     row.copy = static_cast<int>(get.Int());
+    row.phase = PhaseOf(get.Text());
     row.round = static_cast<int>(get.Int());
-    row.confirmation = get.Int() != 0;
+    row.attempt = static_cast<int>(get.Int());
     row.position = static_cast<int>(get.Int());
     row.ok = get.Int() != 0;
     row.reason = get.Text();
@@ -348,6 +357,18 @@ Status CheckLayout(const Database& database, const std::string& path) {
 }
 
 }  // namespace
+
+const char* Name(Phase phase) {
+  switch (phase) {
+    case Phase::kRace:
+      return "race";
+    case Phase::kConfirmation:
+      return "confirmation";
+    case Phase::kCalibration:
+      return "calibration";
+  }
+  return "";
+}
 
 Result<std::unique_ptr<Store>> Store::Open(const std::string& path, Mode mode) {
   std::error_code ignored;

@@ -18,13 +18,27 @@ struct MetricValue {
   double value = 0;
 };
 
-// One candidate measured once, or the attempt at it.
-struct TrialRow {
+// What a trial is run for. Rounds count from 1 in each.
+enum class Phase {
+  kRace,          // the choice
+  kConfirmation,  // the choice against the anchor, on fresh prompts
+  kCalibration,   // the anchor against itself, before anything else
+};
+const char* Name(Phase phase);  // "race", "confirmation", "calibration"
+
+// Which trial: a candidate's place in the experiment.
+struct Slot {
   int candidate = 0;
-  int copy = 0;               // 1: the anchor's second run in its round
-  int round = 0;              // 1, 2, ...
-  bool confirmation = false;  // of a fresh round after the choice; they count from 1 again
-  int position = 0;           // place within its round
+  int copy = 0;  // 1: the anchor's second run in its round
+  Phase phase = Phase::kRace;
+  int round = 1;
+  int attempt = 0;  // 1: the repetition of a disturbed trial at the end of its round
+  auto operator<=>(const Slot&) const = default;
+};
+
+// One candidate measured once, or the attempt at it.
+struct TrialRow : Slot {
+  int position = 0;  // place within its round
   bool ok = false;
   std::string reason;  // why it failed
   std::string log_path, log_tail;
@@ -78,8 +92,7 @@ class Store {
     std::string configuration;   // the candidate's options, one line of JSON
     uint64_t seed = 0;           // of the round
   };
-  // The trial with all its samples, or nothing. A second trial of the same candidate, copy and
-  // round replaces the first (a failed one that was tried again).
+  // The trial with all its samples, or nothing. A second trial of the same slot replaces the first.
   virtual Status PutTrial(const TrialRow& trial, const Keys& keys) = 0;
   virtual Result<std::vector<TrialRow>> Trials() = 0;  // in the order in which they were put
 };

@@ -7,29 +7,11 @@
 
 #include "engine/base/strings.h"
 #include "harness/sweep/load.h"
+#include "harness/sweep/score.h"
+#include "harness/sweep/source.h"
 
 namespace pinion::harness {
 namespace {
-
-std::optional<double> ValueOf(const TrialRow& trial, const char* metric, int concurrency) {
-  for (const MetricValue& sample : trial.samples)
-    if (sample.metric == metric && sample.concurrency == concurrency) return sample.value;
-  return std::nullopt;
-}
-
-// A trial's place in the experiment, by which it is paired with others.
-using RoundKey = std::pair<bool, int>;  // confirmation, round
-
-std::map<RoundKey, double> ScoresOf(const std::vector<TrialRow>& trials, int candidate, int copy,
-                                    Objective objective, int output_len) {
-  std::map<RoundKey, double> scores;
-  for (const TrialRow& trial : trials) {
-    if (trial.candidate != candidate || trial.copy != copy || !trial.ok) continue;
-    if (const auto score = LogScore(trial, objective, output_len))
-      scores[{trial.confirmation, trial.round}] = *score;
-  }
-  return scores;
-}
 
 std::vector<Setting> SettingsFrom(const Json& pairs) {
   std::vector<Setting> settings;
@@ -51,7 +33,7 @@ void AddSeries(const TrialRow& trial, std::vector<Series>& series) {
       found = series.end() - 1;
     }
     found->samples.push_back(
-        {trial.round, trial.confirmation, value.value, !trial.suspect.empty()});
+        {trial.round, trial.phase == Phase::kConfirmation, value.value, !trial.suspect.empty()});
   }
 }
 
@@ -70,7 +52,8 @@ void TakeInfo(const Json& info, Candidate& candidate) {
 }
 
 std::string RoundName(const TrialRow& trial) {
-  return StrCat(trial.confirmation ? "confirmation round " : "round ", trial.round);
+  const char* phase = trial.phase == Phase::kRace ? "" : Name(trial.phase);
+  return StrCat(phase, *phase ? " " : "", "round ", trial.round, trial.attempt ? ", again" : "");
 }
 
 void TakeTrials(const std::vector<TrialRow>& trials, Candidate& candidate) {
@@ -87,7 +70,8 @@ void TakeTrials(const std::vector<TrialRow>& trials, Candidate& candidate) {
     }
     for (const std::string& reason : trial.suspect)
       candidate.suspect_reasons.push_back(StrCat(RoundName(trial), ": ", reason));
-    if (trial.copy > 0) continue;  // a contestant of its own, known only to the floor
+    if (trial.copy > 0 || trial.phase == Phase::kCalibration)
+      continue;  // a contestant of its own, known only to the floor
     AddSeries(trial, candidate.series);
     TakeInfo(trial.info, candidate);
     if (candidate.output_hash.empty()) candidate.output_hash = trial.output_hash;
@@ -123,7 +107,6 @@ void AddRatios(const ByRound& log_ratios, bool confirmation, Comparison& compari
     comparison.ratios.push_back({round, confirmation, std::exp(log_ratio), false});
 }
 
-// What the verdict was reached on: confirmation rounds where there are enough, as in Decide.
 Comparison ComparisonFrom(Objective objective, const PairedSeries* series) {
   Comparison comparison;
   comparison.objective = objective;
@@ -136,17 +119,46 @@ Comparison ComparisonFrom(Objective objective, const PairedSeries* series) {
   return comparison;
 }
 
+const ObjectiveRace* RaceOf(const ProtocolState& state, Objective objective) {
+  for (const ObjectiveRace& one : state.races)
+    if (one.objective == objective) return &one;
+  return nullptr;
+}
+
 void AddObjective(Objective objective, const std::vector<CandidateRow>& rows,
-                  const std::vector<TrialRow>& trials, Results& results) {
-  const VerdictInput input = InputFor(objective, results.definition, rows, trials);
+                  const ProtocolState& state, Results& results) {
+  const VerdictInput input = InputFor(objective, results.definition, rows, state.trials,
+                                      RaceOf(state, objective), state.race_over);
   results.verdicts.push_back(Decide(input));
-  results.floors.push_back(
-      NoiseFloor(input.anchor_log_ratios, static_cast<size_t>(std::max(1, results.rounds_done))));
+  results.floors.push_back(results.verdicts.back().floor);
+  results.noise.push_back({input.anchor_log_ratios.size(),
+                           Lag1Autocorrelation(input.anchor_log_ratios),
+                           MedianAbsoluteDeviation(input.anchor_log_ratios)});
   for (Candidate& candidate : results.candidates) {
     const PairedSeries* own = nullptr;
     for (const PairedSeries& series : input.contestants)
       if (series.candidate == candidate.id) own = &series;
     candidate.comparisons.push_back(ComparisonFrom(objective, own));
+  }
+}
+
+void TakePredictions(const Json& predictions, Results& results) {
+  const Json* list = predictions.Find("candidates");
+  if (!list || !list->is_array()) return;
+  for (const Json& one : list->array()) {
+    const Json *label = one.Find("label"), *predicted = one.Find("predicted");
+    for (Candidate& candidate : results.candidates)
+      if (label && predicted && *label == Json(candidate.label)) candidate.predicted = *predicted;
+  }
+}
+
+// Who left the race is still a candidate with numbers, fewer than the others have.
+void MarkDropped(const std::map<int, std::string>& left, Results& results) {
+  for (Candidate& candidate : results.candidates) {
+    const auto found = left.find(candidate.id);
+    if (found == left.end() || candidate.status != CandidateStatus::kOk) continue;
+    candidate.status = CandidateStatus::kDropped;
+    candidate.reason = found->second;
   }
 }
 
@@ -156,7 +168,7 @@ void WarnOfDifferentTokens(const std::vector<TrialRow>& trials, Results& results
   for (const TrialRow& trial : trials) {
     if (trial.candidate != 0 || trial.output_hash.empty()) continue;
     const auto [known, is_new] =
-        hashes.emplace(RoundKey{trial.confirmation, trial.round}, trial.output_hash);
+        hashes.emplace(RoundKey{trial.phase, trial.round}, trial.output_hash);
     if (!is_new && known->second != trial.output_hash)
       results.warnings.push_back(StrCat(RoundName(trial),
                                         ": the default configuration gave different "
@@ -179,45 +191,30 @@ void AddWarnings(const std::vector<TrialRow>& trials, Results& results) {
   warn(failed, "failed; the candidates say why");
   warn(suspect, "were disturbed by something else on the machine; they are kept and marked");
   warn(cut, "reached their time limit and were measured on fewer tokens; raise trial_limit");
-  if (results.rounds_done < static_cast<int>(kMinSamples))
+  const bool undecided =
+      std::any_of(results.verdicts.begin(), results.verdicts.end(),
+                  [](const Verdict& verdict) { return verdict.outcome == Outcome::kTooFewRounds; });
+  if (undecided)
     results.warnings.push_back(StrCat("only ", results.rounds_done, " whole rounds: ", kMinSamples,
-                                      " are needed for a verdict"));
+                                      ", or as many to confirm, are needed for a verdict"));
   if (!results.finished) results.warnings.push_back("this sweep is not finished; --resume goes on");
   WarnOfDifferentTokens(trials, results);
 }
 
 }  // namespace
 
-std::optional<double> LogScore(const TrialRow& trial, Objective objective, int output_len) {
-  if (objective == Objective::kBalanced) {
-    const auto throughput = LogScore(trial, Objective::kThroughput, output_len);
-    const auto latency = LogScore(trial, Objective::kLatency, output_len);
-    if (!throughput || !latency) return std::nullopt;
-    return (*throughput + *latency) / 2;
-  }
-  if (objective == Objective::kThroughput) {
-    const auto tokens_per_s = ValueOf(trial, "output_tokens_per_s", 0);
-    if (!tokens_per_s || *tokens_per_s <= 0) return std::nullopt;
-    return std::log(*tokens_per_s);
-  }
-  const auto ttft_s = ValueOf(trial, "ttft_s", 1), tpot_s = ValueOf(trial, "tpot_s", 1);
-  if (!ttft_s || !tpot_s) return std::nullopt;
-  const double seconds = *ttft_s + (output_len - 1) * *tpot_s;
-  if (seconds <= 0) return std::nullopt;
-  return -std::log(seconds);
-}
-
 VerdictInput InputFor(Objective objective, const Definition& definition,
                       const std::vector<CandidateRow>& candidates,
-                      const std::vector<TrialRow>& trials) {
+                      const std::vector<TrialRow>& trials, const ObjectiveRace* race,
+                      bool race_over) {
   const int output_len = definition.workload.output_len;
   VerdictInput input;
   input.objective = Name(objective);
+  input.anchor_log_ratios = AnchorDifferences(trials, objective, output_len);
+  input.race_over = race_over;
+  if (race) input.leader = race->leader();
   const auto anchor = ScoresOf(trials, 0, 0, objective, output_len);
-  for (const auto& [key, score] : anchor) input.anchor_rounds += key.first ? 0 : 1;
-  for (const auto& [key, score] : ScoresOf(trials, 0, 1, objective, output_len))
-    if (const auto first = anchor.find(key); first != anchor.end())
-      input.anchor_log_ratios.push_back(score - first->second);
+  for (const auto& [key, score] : anchor) input.anchor_rounds += key.first == Phase::kRace ? 1 : 0;
   for (const CandidateRow& row : candidates) {
     if (row.is_anchor || !row.infeasible.empty() || HasFailed(trials, row.id)) continue;
     PairedSeries series;
@@ -227,30 +224,32 @@ VerdictInput InputFor(Objective objective, const Definition& definition,
     series.cores = row.cores;
     for (const auto& [key, score] : ScoresOf(trials, row.id, 0, objective, output_len))
       if (const auto reference = anchor.find(key); reference != anchor.end())
-        (key.first ? series.confirmation : series.log_ratios)[key.second] =
+        (key.first == Phase::kConfirmation ? series.confirmation : series.log_ratios)[key.second] =
             score - reference->second;
-    if (!series.log_ratios.empty()) input.contestants.push_back(std::move(series));
+    if (series.log_ratios.empty()) continue;
+    if (const auto index = race ? race->IndexOf(row.id) : std::nullopt) {
+      series.standing = race->race.standing(*index);
+      series.to_anchor = race->race.GapBetween(*index, 0);
+      if (race->race.leader())
+        series.to_leader = race->race.GapBetween(*index, *race->race.leader());
+    }
+    input.contestants.push_back(std::move(series));
   }
   return input;
 }
 
-int RoundsDone(const std::vector<CandidateRow>& candidates, const std::vector<TrialRow>& trials,
-               bool confirmation) {
-  std::set<int> alive;
-  for (const CandidateRow& row : candidates)
-    if (row.infeasible.empty() && !HasFailed(trials, row.id)) alive.insert(row.id);
-  std::map<int, std::set<std::pair<int, int>>> seen;  // round -> (candidate, copy)
-  for (const TrialRow& trial : trials)
-    if (trial.confirmation == confirmation && alive.count(trial.candidate))
-      seen[trial.round].insert({trial.candidate, trial.copy});
-  int done = 0;
-  for (const auto& [round, trials_of_round] : seen) {
-    // Confirmation rounds have whoever was chosen, and the anchor twice.
-    const bool whole = confirmation ? trials_of_round.size() >= 3 && trials_of_round.count({0, 1})
-                                    : trials_of_round.size() == alive.size() + 1;
-    done += whole ? 1 : 0;
-  }
-  return done;
+ProtocolState StateFrom(const Definition& definition, const std::vector<CandidateRow>& candidates,
+                        const std::vector<TrialRow>& trials) {
+  StoredSource source(trials);
+  SilentProgress silence;
+  Protocol protocol(definition, candidates, source, silence);
+  // An anchor that failed for good ends the protocol: what there is stays as it is.
+  (void)protocol.Run();
+  ProtocolState state = protocol.state();
+  // Trials that this protocol would not have asked for (an earlier sitting with another budget) are
+  // samples all the same.
+  state.trials = trials;
+  return state;
 }
 
 Results Assemble(const SweepMeta& meta, const SweepProgress& progress,
@@ -266,15 +265,20 @@ Results Assemble(const SweepMeta& meta, const SweepProgress& progress,
   results.machine = meta.machine;
   results.budget = meta.budget;
   results.model_facts = meta.model_facts;
+  results.provenance = meta.provenance;
   results.rounds_planned = progress.rounds_planned;
   results.finished = progress.finished;
-  results.rounds_done = RoundsDone(candidates, trials, false);
-  results.confirmation_rounds = RoundsDone(candidates, trials, true);
+  const ProtocolState state = StateFrom(meta.definition, candidates, trials);
+  results.rounds_done = state.rounds_done;
+  results.confirmation_rounds = state.confirmations_done;
+  results.calibration_rounds = state.calibrations_done;
   for (const TrialRow& trial : trials) results.elapsed_s += trial.seconds;
   for (const CandidateRow& row : candidates)
     results.candidates.push_back(CandidateFrom(row, trials));
   for (Objective objective : meta.definition.objectives)
-    AddObjective(objective, candidates, trials, results);
+    AddObjective(objective, candidates, state, results);
+  MarkDropped(state.left, results);
+  TakePredictions(meta.predictions, results);
   AddWarnings(trials, results);
   return results;
 }

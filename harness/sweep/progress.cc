@@ -27,10 +27,12 @@ std::string FormatLeft(double seconds) {
 }
 
 std::string FormatLine(const ProgressLine& line, size_t width) {
-  std::string text = StrCat(line.confirmation ? "confirmation round " : "round ", line.round, "/",
-                            line.rounds, "  trial ", line.position, "/", line.trials);
+  std::string text =
+      StrCat(line.phase == Phase::kRace ? "" : StrCat(Name(line.phase), " "), "round ", line.round);
+  if (line.rounds > 0) text += StrCat("/", line.rounds);
+  text += StrCat("  trial ", line.position, "/", line.trials);
   const std::string left =
-      line.left_s > 0 ? StrCat("  about ", FormatLeft(line.left_s), " left") : "";
+      line.left_s > 0 ? StrCat("  at most ", FormatLeft(line.left_s), " left") : "";
   const size_t room =
       width > text.size() + left.size() + 2 ? width - text.size() - left.size() - 2 : 0;
   text += "  " + line.label.substr(0, room) + left;

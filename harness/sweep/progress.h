@@ -2,15 +2,17 @@
 
 #include <string>
 
+#include "harness/store/store.h"
+
 namespace pinion::harness {
 
 // Where a sweep is, for its progress line.
 struct ProgressLine {
-  int round = 0, rounds = 0;
-  bool confirmation = false;
+  Phase phase = Phase::kRace;
+  int round = 0, rounds = 0;     // rounds: at most so many; 0: not known
   int position = 0, trials = 0;  // within the round, from 1
   std::string label;             // of the candidate
-  double left_s = 0;             // 0: not known yet
+  double left_s = 0;             // of the budget; 0: not known
 };
 
 // Tells a person how a sweep goes on: one line that is written over on a terminal, a line per trial
@@ -23,6 +25,14 @@ class Progress {
   virtual void End(const ProgressLine& line, bool ok, const std::string& what) = 0;
   // Something to keep on the screen.
   virtual void Note(const std::string& text) = 0;
+};
+
+// Says nothing.
+class SilentProgress : public Progress {
+ public:
+  void Begin(const ProgressLine&) override {}
+  void End(const ProgressLine&, bool, const std::string&) override {}
+  void Note(const std::string&) override {}
 };
 
 class TerminalProgress : public Progress {

@@ -60,6 +60,8 @@ Status WriteMeta(Store& store, const SweepMeta& meta) {
   PINION_TRY(store.SetMeta("machine", meta.machine));
   PINION_TRY(store.SetMeta("budget", meta.budget));
   PINION_TRY(store.SetMeta("model_facts", meta.model_facts));
+  PINION_TRY(store.SetMeta("predictions", meta.predictions));
+  PINION_TRY(store.SetMeta("provenance", meta.provenance));
   return store.SetMeta("origin", origin);
 }
 
@@ -72,6 +74,10 @@ Result<SweepMeta> ReadMeta(Store& store) {
   PINION_ASSIGN(meta.machine, RequiredMeta(store, "machine"));
   PINION_ASSIGN(meta.budget, RequiredMeta(store, "budget"));
   PINION_ASSIGN(meta.model_facts, RequiredMeta(store, "model_facts"));
+  PINION_ASSIGN(const std::optional<Json> predictions, store.Meta("predictions"));
+  PINION_ASSIGN(const std::optional<Json> provenance, store.Meta("provenance"));
+  meta.predictions = predictions.value_or(Json());
+  meta.provenance = provenance.value_or(Json());
   PINION_ASSIGN(const Json origin, RequiredMeta(store, "origin"));
   meta.model = TextOf(origin, "model");
   meta.command_line = TextOf(origin, "command_line");
@@ -124,13 +130,6 @@ CandidateRow RowOf(const Point& point, int id) {
   row.infeasible = point.infeasible;
   row.same_as = point.same_as;
   return row;
-}
-
-bool HasFailed(const std::vector<TrialRow>& trials, int candidate) {
-  int failures = 0;
-  for (const TrialRow& trial : trials)
-    if (trial.candidate == candidate) failures = trial.ok ? 0 : failures + 1;
-  return failures >= kMaxFailures;
 }
 
 std::string NowIso8601() {

@@ -19,6 +19,8 @@ struct SweepMeta {
   Json machine;        // MachineFingerprint
   Json budget;         // {"cpus":[],"cpu_quota","memory_total_bytes","reasons":[]}
   Json model_facts;    // {"architecture","parameters","weight_bytes","kv_bytes_per_token"}
+  Json predictions;    // PredictAll, made before anything ran; null without a probe
+  Json provenance;     // Provenance; null in what was described without being run
   std::string command_line, version, commit, started_at;
 };
 
@@ -39,10 +41,6 @@ Result<SweepProgress> ReadProgress(Store& store);
 Status CheckSame(const SweepMeta& stored, const SweepMeta& asked);
 
 CandidateRow RowOf(const Point& point, int id);
-
-// Whether the candidate's last kMaxFailures trials failed: it is then left out.
-inline constexpr int kMaxFailures = 2;
-bool HasFailed(const std::vector<TrialRow>& trials, int candidate);
 
 std::string NowIso8601();
 // Version and commit that this binary was built from.

@@ -6,6 +6,7 @@
 #include "engine/base/result.h"
 #include "harness/space/expand.h"
 #include "harness/sweep/progress.h"
+#include "harness/sweep/protocol.h"
 #include "harness/sweep/state.h"
 
 namespace pinion::harness {
@@ -20,12 +21,6 @@ struct SweepRequest {
   SweepMeta meta;       // as asked for; on a resume it must be the stored one (CheckSame)
   std::string binary;   // pinion itself: trials are its children
   std::function<bool()> interrupted = [] { return false; };
-};
-
-enum class SweepEnd {
-  kDone,         // all rounds that were asked for
-  kBudget,       // all that fitted the budget
-  kInterrupted,  // it was told to stop; everything so far is stored
 };
 
 // Runs rounds until all are done, the budget is spent or it is interrupted. Every trial is stored

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "harness/sweep/score.h"
+
 namespace pinion::harness {
 namespace {
 
@@ -55,6 +57,8 @@ TrialRow Failed(int candidate, int round) {
 SweepMeta Meta() {
   SweepMeta meta;
   meta.definition.workload.output_len = 11;
+  meta.definition.strategy = Strategy::kGrid;  // nobody leaves: what is planted is there to the end
+  meta.definition.rounds = 6;
   return meta;
 }
 
@@ -130,7 +134,7 @@ TEST(Assemble, OneTrialOfARoundMissingIsNotAWholeRound) {
 TEST(Assemble, ConfirmationDecidesWhereItIsThere) {
   std::vector<TrialRow> trials = SixRounds(1.1);
   for (TrialRow trial : SixRounds(1.002)) {
-    trial.confirmation = true;
+    trial.phase = Phase::kConfirmation;
     trials.push_back(trial);
   }
   const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, trials);
@@ -148,6 +152,32 @@ TEST(Assemble, MarksDisturbedSamplesAndDifferentTokens) {
   EXPECT_TRUE(results.candidates[1].series[0].samples[0].suspect);
   EXPECT_THAT(results.warnings,
               Contains(HasSubstr("round 2: the default configuration gave different")));
+}
+
+TEST(Assemble, ARepetitionStandsForADisturbedTrialAndBothAreKept) {
+  TrialRow disturbed = Trial(1, 1, 50), again = Trial(1, 1, 100);
+  disturbed.suspect = {"steal 40.0 %"};
+  again.attempt = 1;
+  const auto scores = [](const std::vector<TrialRow>& trials) {
+    return ScoresOf(trials, 1, 0, Objective::kThroughput, 11);
+  };
+  EXPECT_DOUBLE_EQ(scores({disturbed, again}).at({Phase::kRace, 1}), std::log(100));
+  again.suspect = disturbed.suspect;  // then neither is better than the other
+  EXPECT_DOUBLE_EQ(scores({disturbed, again}).at({Phase::kRace, 1}),
+                   (std::log(50) + std::log(100)) / 2);
+  const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, {disturbed, again});
+  EXPECT_EQ(results.candidates[1].series[0].samples.size(), 2u);
+}
+
+TEST(Assemble, WhoLeavesTheRaceIsMarkedWithTheReason) {
+  SweepMeta meta = Meta();
+  meta.definition.strategy = Strategy::kRacing;
+  meta.definition.objectives = {Objective::kThroughput};
+  const Results results = Assemble(meta, {"", 6, true}, {Row(0), Row(1)}, SixRounds(0.8));
+  EXPECT_EQ(results.candidates[1].status, CandidateStatus::kDropped);
+  EXPECT_THAT(results.candidates[1].reason, HasSubstr("worse than default by more than 2.0 %"));
+  EXPECT_EQ(results.verdicts[0].outcome, Outcome::kDefaultBest);
+  EXPECT_THAT(results.verdicts[0].tied, testing::IsEmpty());
 }
 
 TEST(Assemble, InfeasibleAndUnmeasuredCandidatesAreListed) {

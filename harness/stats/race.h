@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace pinion::harness {
+
+// How careful a race is.
+struct RaceOptions {
+  double epsilon = 0.02;  // smallest difference worth having, a fraction
+  double alpha = 0.1;  // chance that somebody leaves who is better than that, over all contestants
+  bool drops = true;   // false: everybody stays to the end (an exhaustive grid)
+};
+
+// What became of a contestant.
+enum class Standing {
+  kIn,         // still measured
+  kWorse,      // left: worse than the leader by more than epsilon
+  kNotBetter,  // left: cannot be better than the leader by more than epsilon
+  kWithdrawn,  // taken out: it fails
+};
+
+// Several configurations measured round by round, until one of them is known to be within epsilon
+// of the best. Numbers in, standings out: who measures, and how, is somebody else's business.
+//
+// Noise is taken as Student's t with 4 degrees of freedom, whose scale is pooled over all
+// contestants: one spike is then no proof. For each ordered pair (contestant c, leader b) the
+// evidence against "c is better than b by epsilon" is a mixture likelihood ratio over all their
+// common rounds; c leaves when it reaches contestants / alpha, whenever that is looked at (Ville).
+// The race is over when the chance that anybody left is better than the leader by more than epsilon
+// is small. Against the bound "c is at most epsilon worse" of the same kind, this took less of the
+// exhaustive cost with the same regret on recorded noise (tests/harness/sweep/replay_test.cc).
+class Race {
+ public:
+  Race(size_t contestants, RaceOptions options);
+
+  // Log scores of one round, more is better, by contestant; nullopt: not measured. Who has left
+  // stays out, whatever is measured of it later.
+  void AddRound(std::span<const std::optional<double>> log_scores);
+
+  // For a contestant that cannot be measured any more.
+  void Withdraw(size_t contestant) { standings_[contestant] = Standing::kWithdrawn; }
+
+  size_t rounds() const { return rounds_.size(); }
+  // The best by its estimate among those still in; nullopt before anybody was measured.
+  std::optional<size_t> leader() const { return leader_; }
+  // Whether there are rounds enough for the noise's scale to be known.
+  bool may_decide() const;
+  bool over() const { return over_; }
+  Standing standing(size_t contestant) const { return standings_[contestant]; }
+  bool is_in(size_t contestant) const { return standings_[contestant] == Standing::kIn; }
+
+  // Log score relative to the round's median; nullopt where it was never measured.
+  std::optional<double> estimate(size_t contestant) const { return estimates_[contestant]; }
+
+  // Robust scale of the difference of two trials of one round, in logs; 0 before two rounds.
+  double scale() const { return scale_; }
+  // How much c is ahead of b over their common rounds, in logs, with an approximate 95 % interval
+  // from the pooled scale; nullopt without a common round.
+  struct Gap {
+    double estimate = 0, low = 0, high = 0;
+    size_t rounds = 0;
+  };
+  std::optional<Gap> GapBetween(size_t c, size_t b) const;
+
+ private:
+  using Round = std::vector<std::optional<double>>;
+
+  void Estimate();
+  void FitScale(const std::vector<std::vector<double>>& centred);
+  void Decide();
+  std::vector<double> Differences(size_t c, size_t b) const;
+  double LogEvidence(std::span<const double> differences, double boundary) const;
+
+  RaceOptions options_;
+  std::vector<Round> rounds_;
+  std::vector<Standing> standings_;
+  std::vector<std::optional<double>> estimates_;
+  std::optional<size_t> leader_;
+  double scale_ = 0;
+  bool over_ = false;
+};
+
+// How many fresh rounds tell the winner from the default: 10, whose interval from order statistics
+// covers 97.9 %, which leaves room for autocorrelation above the 95 % that are promised. 13, the
+// next number of that kind, where the noise of a pair is between one and two epsilon: there they
+// bring differences within reach that 10 leave in the dark. Beyond that neither does.
+size_t ConfirmationRounds(double scale, double epsilon);
+
+// Location of a sample under Student's t noise of 4 degrees of freedom and a known scale.
+double RobustLocation(std::span<const double> values, double scale);
+
+}  // namespace pinion::harness

@@ -1,0 +1,109 @@
+#include "harness/sweep/live.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "engine/base/strings.h"
+#include "harness/sweep/score.h"
+#include "harness/trial/runner.h"
+
+namespace pinion::harness {
+namespace {
+
+// A child that lives for so many trial limits hangs, once its weights could be loaded from a slow
+// disk: a disturbed machine must fit in.
+constexpr double kHangLimits = 5, kSlowDiskBytesPerS = 50e6;
+
+std::string ShortHash(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const char letter : text) hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
+  char hex[20];
+  std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(hash));
+  return hex;
+}
+
+std::string LogPath(const Slot& slot) {
+  return StrCat("logs/", slot.phase == Phase::kRace ? "" : StrCat(Name(slot.phase), "-"), "round",
+                slot.round, "-candidate", slot.candidate, slot.copy ? "-second" : "",
+                slot.attempt ? "-again" : "", ".log");
+}
+
+void Take(const TrialOutcome& outcome, TrialRow& trial) {
+  trial.ok = outcome.ok;
+  trial.reason = outcome.reason;
+  trial.log_tail = outcome.log_tail;
+  trial.seconds = outcome.seconds;
+  trial.samples = outcome.result.samples;
+  trial.suspect = outcome.result.suspect;
+  trial.output_hash = outcome.result.output_hash;
+  trial.info = outcome.result.info;
+}
+
+}  // namespace
+
+LiveSource::LiveSource(LiveOptions options, const SweepMeta& meta,
+                       const std::vector<CandidateRow>& candidates,
+                       const std::vector<TrialRow>& trials, Store& store, Progress& progress)
+    : StoredSource(trials),
+      options_(std::move(options)),
+      meta_(meta),
+      candidates_(candidates),
+      store_(store),
+      progress_(progress) {}
+
+double LiveSource::HangSeconds() const {
+  const Json* weight_bytes = meta_.model_facts.Find("weight_bytes");
+  return kHangLimits * options_.trial_limit_s +
+         (weight_bytes ? weight_bytes->number() / kSlowDiskBytesPerS : 0) +
+         (meta_.definition.engine.is_pinion() ? 0 : meta_.definition.engine.start_timeout_s);
+}
+
+Result<std::optional<TrialRow>> LiveSource::Run(const Slot& slot, int position,
+                                                const ProgressLine& line) {
+  if (const auto found = stored_.find(slot); found != stored_.end()) return found->second;
+  if (options_.interrupted()) return std::optional<TrialRow>();
+  progress_.Begin(line);
+  PINION_ASSIGN(std::optional<TrialRow> trial, Measure(slot, position));
+  if (trial) progress_.End(line, trial->ok, Summary(*trial));
+  return trial;
+}
+
+Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int position) {
+  const CandidateRow& row =
+      *std::find_if(candidates_.begin(), candidates_.end(),
+                    [&](const CandidateRow& one) { return one.id == slot.candidate; });
+  const uint64_t seed = RoundSeed(meta_.definition.seed, slot.phase, slot.round);
+  TrialRow trial;
+  static_cast<Slot&>(trial) = slot;
+  trial.position = position;
+  trial.started_at = NowIso8601();
+  trial.log_path = LogPath(slot);
+  TrialRequest request;
+  request.engine = meta_.definition.engine;
+  PINION_TRY(FromJson(row.options, request.options));
+  request.workload = meta_.definition.workload;
+  request.seed = seed;
+  request.limit_s = options_.trial_limit_s;
+  PINION_ASSIGN(const TrialOutcome outcome,
+                RunTrialProcess(request, {options_.binary, options_.folder + "/" + trial.log_path,
+                                          HangSeconds(), options_.interrupted}));
+  if (outcome.interrupted) return std::optional<TrialRow>();
+  Take(outcome, trial);
+  PINION_TRY(store_.PutTrial(
+      trial, {ShortHash(meta_.machine.Dump()), meta_.model, row.options.Dump(), seed}));
+  stored_[slot] = trial;
+  return std::optional(std::move(trial));
+}
+
+std::string LiveSource::Summary(const TrialRow& trial) const {
+  if (!trial.ok) return trial.reason;
+  char text[96];
+  const auto log_rate =
+      LogScore(trial, Objective::kThroughput, meta_.definition.workload.output_len);
+  std::snprintf(text, sizeof text, "%.1f s, %.4g tokens/s%s", trial.seconds,
+                log_rate ? std::exp(*log_rate) : 0.0, trial.suspect.empty() ? "" : ", disturbed");
+  return text;
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "harness/space/definition.h"
+#include "harness/sweep/source.h"
+#include "harness/sweep/state.h"
+
+namespace pinion::harness {
+
+// Where and how live trials are run.
+struct LiveOptions {
+  std::string folder;  // of the sweep: logs go to its logs/
+  std::string binary;  // pinion itself: trials are its children
+  double trial_limit_s = 60;
+  std::function<bool()> interrupted = [] { return false; };
+};
+
+// Trials on the engine, each a child process; every one is in the store before the next one starts,
+// and one that is there already is not run again.
+class LiveSource : public StoredSource {
+ public:
+  LiveSource(LiveOptions options, const SweepMeta& meta,
+             const std::vector<CandidateRow>& candidates, const std::vector<TrialRow>& trials,
+             Store& store, Progress& progress);
+
+  Result<std::optional<TrialRow>> Run(const Slot& slot, int position,
+                                      const ProgressLine& line) override;
+
+ private:
+  Result<std::optional<TrialRow>> Measure(const Slot& slot, int position);
+  double HangSeconds() const;
+  std::string Summary(const TrialRow& trial) const;
+
+  LiveOptions options_;
+  const SweepMeta& meta_;
+  const std::vector<CandidateRow>& candidates_;
+  Store& store_;
+  Progress& progress_;
+};
+
+}  // namespace pinion::harness

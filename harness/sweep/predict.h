@@ -1,0 +1,66 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+#include "engine/model/spec.h"
+#include "harness/space/expand.h"
+
+// What a configuration can do at most, from exact bytes and operations and the ceilings that
+// `pinion probe` measured. Before anything is run, and for machines that are not here.
+
+namespace pinion::harness {
+
+// A machine's ceilings, from the JSON of `pinion probe`.
+class ProbedMachine {
+ public:
+  // Errors (kUsage): not a probe's output, no bandwidth or no arithmetic in it.
+  static Result<ProbedMachine> Parse(const Json& probe);
+
+  // Linear between the numbers of threads that were measured; beyond them, as at the nearest one.
+  double ReadBytesPerS(int threads) const;
+  // In proportion to the threads, since cores compute on their own; of the fastest type that `isa`
+  // was measured with and `dtype` can use. Error: the probe has no such ISA path.
+  Result<double> FlopsPerS(const std::string& isa, const std::string& dtype, int threads) const;
+  // ISA paths that were measured, weakest first.
+  std::vector<std::string> Isas() const;
+
+ private:
+  struct Compute {
+    std::string isa, dtype;
+    int threads = 0;
+    double flops_per_s = 0;
+  };
+  std::vector<std::pair<int, double>> reads_;  // threads, bytes/s; ascending
+  std::vector<Compute> computes_;
+};
+
+// The best that the ceilings allow, not what will be reached: barriers, activations and the front
+// end are left out.
+struct Prediction {
+  double output_tokens_per_s = 0;  // of the offline batch
+  double ttft_s = 0, tpot_s = 0;   // one client
+  bool decode_bound_by_bytes = false;
+};
+
+// t = sum over prefill and decode of max(bytes / bandwidth, operations / peak), of the workload's
+// offline batch and of one request alone. The plan of `point` must be there.
+Result<Prediction> Predict(const Point& point, const DecoderSpec& model, const Workload& workload,
+                           const ProbedMachine& machine);
+
+// {"output_tokens_per_s","ttft_s","tpot_s","decode_bound_by"}
+Json ToJson(const Prediction& prediction);
+
+// A plan for a machine that is not here: every candidate with what it may reach there, best first.
+// {"prediction":true,"machine":{},"probe_machine":{},"model","candidates":[{"label","settings",
+//  "options","threads","predicted":{}|null,"infeasible"}]}
+Result<Json> PredictAll(const std::vector<Point>& points, const Host& host,
+                        const DecoderSpec& model, const std::string& model_name,
+                        const Workload& workload, const Json& probe);
+// The same for a person.
+std::string RenderPlan(const Json& plan);
+
+}  // namespace pinion::harness

@@ -1,0 +1,385 @@
+#include "harness/sweep/protocol.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "engine/base/strings.h"
+#include "harness/stats/estimate.h"
+#include "harness/stats/verdict.h"
+#include "harness/sweep/coordinates.h"
+#include "harness/sweep/score.h"
+
+namespace pinion::harness {
+namespace {
+
+// Pairs of the anchor against itself at the start: with the anchor's pairs of the rounds enough for
+// a floor. At most a tenth of the budget goes into them.
+constexpr int kCalibrationPairs = 3;
+constexpr double kCalibrationShare = 0.10;
+
+// Where more than this part of a round is disturbed, the machine is like that, and repeating would
+// double the cost for the same picture.
+constexpr double kRepeatableShare = 1.0 / 3;
+
+std::string Percent(double fraction) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %%", fraction * 100);
+  return text;
+}
+
+const CandidateRow& RowOf(const std::vector<CandidateRow>& candidates, int id) {
+  return *std::find_if(candidates.begin(), candidates.end(),
+                       [&](const CandidateRow& row) { return row.id == id; });
+}
+
+}  // namespace
+
+std::optional<size_t> ObjectiveRace::IndexOf(int id) const {
+  const auto found = std::find(ids.begin(), ids.end(), id);
+  if (found == ids.end()) return std::nullopt;
+  return static_cast<size_t>(found - ids.begin());
+}
+
+std::optional<int> ObjectiveRace::leader() const {
+  return race.leader() ? std::optional(ids[*race.leader()]) : std::nullopt;
+}
+
+std::vector<int> Feasible(const std::vector<CandidateRow>& candidates) {
+  std::vector<int> feasible;
+  for (const CandidateRow& row : candidates)
+    if (row.infeasible.empty()) feasible.push_back(row.id);
+  return feasible;
+}
+
+bool HasFailed(const std::vector<TrialRow>& trials, int candidate) {
+  int failures = 0;
+  for (const TrialRow& trial : trials)
+    if (trial.candidate == candidate) failures = trial.ok ? 0 : failures + 1;
+  return failures >= kMaxFailures;
+}
+
+Protocol::Protocol(const Definition& definition, const std::vector<CandidateRow>& candidates,
+                   TrialSource& source, Progress& progress)
+    : definition_(definition),
+      candidates_(candidates),
+      source_(source),
+      progress_(progress),
+      spending_(definition.budget_s) {
+  state_.rounds_planned = definition.rounds;
+}
+
+Result<SweepEnd> Protocol::Run() {
+  PINION_TRY(Calibrate());
+  if (!Ended()) PINION_TRY(Search());
+  // A race that the budget cut short is confirmed all the same, where it left room for that.
+  const bool cut = end_ == SweepEnd::kBudget;
+  if (cut) end_.reset();
+  if (!Ended()) PINION_TRY(Confirm());
+  return end_.value_or(cut ? SweepEnd::kBudget : SweepEnd::kDone);
+}
+
+Status Protocol::Calibrate() {
+  if (WasBegunWithoutCalibration()) return {};
+  for (int pair = 1; pair <= kCalibrationPairs && !Ended(); ++pair) {
+    const double after_s = spending_.spent_s() + 2 * spending_.mean_s();
+    if (pair > 1 && after_s > kCalibrationShare * definition_.budget_s) break;
+    PINION_TRY(RunRound({0}, Phase::kCalibration, pair));
+    if (!Ended()) ++state_.calibrations_done;
+  }
+  return {};
+}
+
+// A recording that has rounds but no calibration is taken as it is.
+bool Protocol::WasBegunWithoutCalibration() const {
+  const auto has = [&](Phase phase) {
+    return std::any_of(source_.Stored().begin(), source_.Stored().end(),
+                       [phase](const auto& stored) { return stored.first.phase == phase; });
+  };
+  return has(Phase::kRace) && !has(Phase::kCalibration);
+}
+
+Status Protocol::Search() {
+  std::vector<int> contestants = Feasible(candidates_);
+  switch (definition_.strategy) {
+    case Strategy::kCoordinate:
+      return SearchByCoordinates();
+    case Strategy::kRandom:
+      contestants = DrawCandidates(contestants, definition_.random_points, definition_.seed);
+      break;
+    case Strategy::kGrid:
+    case Strategy::kRacing:
+      break;
+  }
+  return RunStage(contestants, definition_.rounds, definition_.strategy != Strategy::kGrid);
+}
+
+// Along one axis at a time, the others as they are best so far, until no axis gives anything; from
+// the base, and again from points drawn at random. Who came out best each time meets in a last
+// race.
+Status Protocol::SearchByCoordinates() {
+  const Coordinates space(candidates_, Feasible(candidates_));
+  std::vector<int> finalists = {0};
+  // The last race must fit behind the descents: a few rounds of all whom they may bring.
+  held_back_trials_ = 4.0 * (definition_.restarts + 3);
+  for (int start = 0; start <= definition_.restarts && !Ended(); ++start) {
+    int best = space.Start(start, definition_.seed);
+    bool moved = true;
+    while (moved && !Ended()) {
+      moved = false;
+      for (const std::string& axis : space.Axes(start, definition_.seed)) {
+        const std::vector<int> line = space.Along(axis, best);
+        if (line.size() < 2 || Ended()) continue;
+        std::vector<int> contestants = {0};
+        for (const int id : line)
+          if (id != 0) contestants.push_back(id);
+        PINION_TRY(RunStage(contestants, definition_.rounds, true));
+        const int found = space.BestOf(line, state_.races.back(), best);
+        moved |= found != best;
+        best = found;
+      }
+    }
+    if (std::find(finalists.begin(), finalists.end(), best) == finalists.end())
+      finalists.push_back(best);
+  }
+  if (end_ == SweepEnd::kInterrupted) return {};
+  end_.reset();
+  held_back_trials_ = 0;
+  for (const int id : finalists) state_.left.erase(id);
+  return RunStage(finalists, definition_.rounds, true);
+}
+
+// Rounds among `contestants` (the anchor first) until each objective's race is over, `most_rounds`
+// are done or the budget leaves just enough to confirm.
+Status Protocol::RunStage(const std::vector<int>& contestants, int most_rounds, bool drops) {
+  state_.races.clear();
+  state_.race_over = false;
+  for (const Objective objective : definition_.objectives)
+    state_.races.push_back(
+        {objective, contestants,
+         Race(contestants.size(), {.epsilon = definition_.epsilon, .drops = drops})});
+  for (int of_stage = 1; of_stage <= most_rounds && !Ended(); ++of_stage) {
+    const std::vector<int> racing = StillRacing();
+    const bool alone = racing.size() == 1 && contestants.size() > 1;
+    if (AllOver() || alone) {
+      state_.race_over = true;
+      return {};
+    }
+    if (of_stage > 1 && !HasRoomFor(spending_.RoundSeconds(racing))) {
+      end_ = SweepEnd::kBudget;
+      break;
+    }
+    PINION_TRY(RunRound(racing, Phase::kRace, ++round_));
+    if (Ended()) break;
+    ++state_.rounds_done;
+    ScoreRound(round_);
+    TakeLeavers();
+    TellPlan();
+  }
+  if (end_ == SweepEnd::kBudget) state_.rounds_planned = round_;
+  state_.race_over = AllOver() || !Ended();
+  return {};
+}
+
+// The anchor, and whoever is still in a race that is not over.
+std::vector<int> Protocol::StillRacing() const {
+  std::vector<int> racing = {0};
+  for (const int id : state_.races.front().ids) {
+    if (id == 0 || HasFailed(state_.trials, id)) continue;
+    for (const ObjectiveRace& one : state_.races) {
+      if (one.race.over() || !one.race.is_in(*one.IndexOf(id))) continue;
+      racing.push_back(id);
+      break;
+    }
+  }
+  return racing;
+}
+
+bool Protocol::AllOver() const {
+  return !state_.races.empty() &&
+         std::all_of(state_.races.begin(), state_.races.end(),
+                     [](const ObjectiveRace& one) { return one.race.over(); });
+}
+
+void Protocol::ScoreRound(int round) {
+  for (ObjectiveRace& one : state_.races) {
+    if (one.race.over()) continue;
+    std::vector<std::optional<double>> scores(one.ids.size());
+    for (size_t c = 0; c < one.ids.size(); ++c) {
+      if (HasFailed(state_.trials, one.ids[c])) {
+        one.race.Withdraw(c);
+        continue;
+      }
+      const auto of_candidate =
+          ScoresOf(state_.trials, one.ids[c], 0, one.objective, definition_.workload.output_len);
+      const auto found = of_candidate.find({Phase::kRace, round});
+      if (found != of_candidate.end()) scores[c] = found->second;
+    }
+    one.race.AddRound(scores);
+  }
+}
+
+// Whoever is out of every objective's race, and against whom; by the last one that it was in.
+void Protocol::TakeLeavers() {
+  for (const int id : state_.races.front().ids) {
+    if (id == 0 || state_.left.count(id) || HasFailed(state_.trials, id)) continue;
+    const ObjectiveRace* last = nullptr;
+    bool in = false;
+    for (const ObjectiveRace& one : state_.races) {
+      in |= one.race.is_in(*one.IndexOf(id));
+      last = &one;
+    }
+    if (in || !last->leader()) continue;
+    const bool worse = last->race.standing(*last->IndexOf(id)) == Standing::kWorse;
+    const std::string& leader = RowOf(candidates_, *last->leader()).label;
+    state_.left[id] = StrCat(worse ? "worse than " : "not better than ", leader, " by more than ",
+                             Percent(definition_.epsilon), " after ", last->race.rounds(),
+                             last->race.rounds() == 1 ? " round" : " rounds");
+  }
+}
+
+bool Protocol::Fits(int candidate) const {
+  return state_.trials.empty() || spending_.Expected(candidate) <= spending_.left_s();
+}
+
+// Whether so many seconds can go into the race: the smallest confirmation must still fit behind it.
+bool Protocol::HasRoomFor(double seconds) const {
+  const double held_back_s = (kMinSamples * 3 + held_back_trials_) * spending_.mean_s();
+  return seconds + held_back_s <= spending_.left_s();
+}
+
+int Protocol::ConfirmationsThatFit(const std::vector<int>& contestants) const {
+  const double round_s = spending_.RoundSeconds(contestants);
+  return round_s > 0 ? static_cast<int>(std::max(0.0, spending_.left_s()) / round_s) : 1 << 20;
+}
+
+// Fresh rounds of each objective's leader and the anchor. Their number follows from what was
+// measured before, so that the interval keeps its coverage.
+Status Protocol::Confirm() {
+  std::vector<int> contestants = {0};
+  size_t rounds = 0;
+  for (const ObjectiveRace& one : state_.races) {
+    const std::optional<int> leader = one.leader();
+    if (!leader || *leader == 0 || HasFailed(state_.trials, *leader)) continue;
+    if (!one.race.may_decide()) continue;  // who leads after so little is chance
+    rounds = std::max(rounds, ConfirmationRounds(one.race.scale(), definition_.epsilon));
+    if (std::find(contestants.begin(), contestants.end(), *leader) == contestants.end())
+      contestants.push_back(*leader);
+  }
+  if (contestants.size() == 1) return {};
+  state_.confirmed.assign(contestants.begin() + 1, contestants.end());
+  const int first = FirstFreshConfirmation(contestants);
+  size_t stored = 0;
+  for (const auto& [slot, trial] : source_.Stored())
+    if (slot.phase == Phase::kConfirmation && slot.round >= first)
+      stored = std::max(stored, static_cast<size_t>(slot.round - first + 1));
+  const size_t fit = static_cast<size_t>(ConfirmationsThatFit(contestants));
+  rounds = std::max(stored, std::min(rounds, fit));
+  if (rounds < kMinSamples) {
+    progress_.Note("no room in the budget to confirm the winners in fresh rounds");
+    return {};
+  }
+  progress_.Note(StrCat("confirming ", contestants.size() - 1, " of the candidates in ", rounds,
+                        " fresh rounds"));
+  for (int round = first; round < first + static_cast<int>(rounds) && !Ended(); ++round) {
+    PINION_TRY(RunRound(contestants, Phase::kConfirmation, round));
+    if (!Ended()) ++state_.confirmations_done;
+  }
+  return {};
+}
+
+// A confirmation of others, from before the budget grew, keeps its rounds to itself.
+int Protocol::FirstFreshConfirmation(const std::vector<int>& contestants) const {
+  int last_of_others = 0;
+  for (const auto& [slot, trial] : source_.Stored())
+    if (slot.phase == Phase::kConfirmation &&
+        std::find(contestants.begin(), contestants.end(), slot.candidate) == contestants.end())
+      last_of_others = std::max(last_of_others, slot.round);
+  return last_of_others + 1;
+}
+
+Status Protocol::RunRound(const std::vector<int>& contestants, Phase phase, int round) {
+  const std::vector<Slot> order = RoundOrder(contestants, definition_.seed, phase, round);
+  const size_t before = state_.trials.size();
+  for (size_t i = 0; i < order.size() && !Ended(); ++i) {
+    if (HasFailed(state_.trials, order[i].candidate)) continue;
+    PINION_TRY(RunSlot(order[i], static_cast<int>(i), order.size()));
+  }
+  if (Ended()) return {};
+  return RepeatDisturbed(
+      {state_.trials.begin() + static_cast<ptrdiff_t>(before), state_.trials.end()});
+}
+
+Status Protocol::RepeatDisturbed(const std::vector<TrialRow>& of_round) {
+  std::vector<Slot> again;
+  for (const TrialRow& trial : of_round)
+    if (trial.ok && !trial.suspect.empty()) again.push_back(trial);
+  if (static_cast<double>(again.size()) > kRepeatableShare * static_cast<double>(of_round.size()))
+    return {};
+  for (Slot slot : again) {
+    if (Ended()) return {};
+    // What is over budget is left unrepeated; nothing is lost by that.
+    slot.attempt = 1;
+    if (!source_.Stored().count(slot) && !HasRoomFor(spending_.Expected(slot.candidate))) continue;
+    PINION_TRY(RunSlot(slot, static_cast<int>(of_round.size()), of_round.size() + 1));
+  }
+  return {};
+}
+
+Status Protocol::RunSlot(const Slot& slot, int position, size_t of) {
+  if (!source_.Stored().count(slot) && !Fits(slot.candidate)) {
+    end_ = SweepEnd::kBudget;
+    return {};
+  }
+  ProgressLine line;
+  line.round = slot.round;
+  line.rounds = slot.phase == Phase::kRace ? state_.rounds_planned : 0;
+  line.phase = slot.phase;
+  line.position = position + 1;
+  line.trials = static_cast<int>(of);
+  line.label = RowOf(candidates_, slot.candidate).label;
+  line.left_s = std::max(0.0, spending_.left_s());
+  PINION_ASSIGN(std::optional<TrialRow> trial, source_.Run(slot, position, line));
+  if (!trial) {
+    end_ = SweepEnd::kInterrupted;
+    return {};
+  }
+  spending_.Add(slot.candidate, trial->seconds);
+  state_.trials.push_back(std::move(*trial));
+  if (slot.candidate == 0 && HasFailed(state_.trials, 0))  // nothing is left to compare with
+    return Fail(ErrorCode::kFailed,
+                StrCat("the default configuration failed ", kMaxFailures, " times in a row (",
+                       state_.trials.back().reason, "); see ", state_.trials.back().log_path));
+  return {};
+}
+
+void Protocol::TellPlan() {
+  if (round_ == 3 || (round_ < 3 && AllOver())) TellFloors();
+  if (round_ != 1) return;
+  const double round_s = spending_.RoundSeconds(StillRacing());
+  const double confirmation_s = kMinSamples * 3 * spending_.mean_s();
+  const double left_s = std::max(0.0, spending_.left_s() - confirmation_s);
+  const int fit = 1 + static_cast<int>(round_s > 0 ? std::min(left_s / round_s, 1e6) : 1e6);
+  const int planned = std::min(definition_.rounds, fit);
+  std::string text = StrCat("a round takes ", FormatLeft(round_s), ": ", planned, " of at most ",
+                            definition_.rounds, " rounds fit the budget of ",
+                            FormatLeft(definition_.budget_s), " with their confirmation");
+  const double needed_s = spending_.spent_s() + round_s + confirmation_s;
+  if (needed_s > definition_.budget_s)
+    text += StrCat("; a verdict needs more: raise --budget to ", FormatLeft(needed_s));
+  progress_.Note(text);
+}
+
+void Protocol::TellFloors() {
+  for (const ObjectiveRace& one : state_.races) {
+    const std::vector<double> differences =
+        AnchorDifferences(state_.trials, one.objective, definition_.workload.output_len);
+    const size_t rounds = ConfirmationRounds(one.race.scale(), definition_.epsilon);
+    progress_.Note(StrCat(
+        Name(one.objective), ": differences below about ", Percent(NoiseFloor(differences, rounds)),
+        " cannot be resolved here with ", rounds, " rounds (autocorrelation of the noise ",
+        Percent(Lag1Autocorrelation(differences)), ")"));
+  }
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "harness/space/definition.h"
+#include "harness/stats/race.h"
+#include "harness/store/store.h"
+#include "harness/sweep/progress.h"
+#include "harness/sweep/schedule.h"
+
+namespace pinion::harness {
+
+// Where trials come from: an engine, a recording, or what was stored. The protocol below sees
+// nothing else, so that what is proven on recordings holds for engines.
+class TrialSource {
+ public:
+  virtual ~TrialSource() = default;
+  // The trial of a slot, measured or looked up. nullopt: there is none, stop here (interrupted, or
+  // the end of what was stored).
+  virtual Result<std::optional<TrialRow>> Run(const Slot& slot, int position,
+                                              const ProgressLine& line) = 0;
+  // Trials that are there already and cost nothing more.
+  virtual const std::map<Slot, TrialRow>& Stored() const = 0;
+};
+
+enum class SweepEnd {
+  kDone,         // all that was to be done
+  kBudget,       // all that fitted the budget
+  kInterrupted,  // the source ended; everything so far is stored
+};
+
+// One objective's race: who is in, who left and why.
+struct ObjectiveRace {
+  Objective objective = Objective::kThroughput;
+  std::vector<int> ids;  // contestants of the race, candidate ids; [0] is the anchor's
+  Race race;
+
+  std::optional<size_t> IndexOf(int id) const;
+  std::optional<int> leader() const;  // candidate id
+};
+
+// What an experiment came to.
+struct ProtocolState {
+  std::vector<TrialRow> trials;      // in the order in which they were run
+  std::vector<ObjectiveRace> races;  // of the last stage, one per objective
+  // Candidates that left and why: "worse than default by more than 2 % after 3 rounds".
+  std::map<int, std::string> left;
+  int rounds_planned = 0;
+  int calibrations_done = 0, rounds_done = 0, confirmations_done = 0;  // whole rounds
+  bool race_over = false;                                              // decided, not cut off
+  std::vector<int> confirmed;  // whom the confirmation was planned for; without the anchor
+};
+
+// The experiment, whatever is measured: the anchor against itself, races in randomised complete
+// rounds, and the winners against the anchor in fresh ones. All that it decides follows from the
+// definition, the candidates and the trials, so that the same trials give the same decisions.
+class Protocol {
+ public:
+  Protocol(const Definition& definition, const std::vector<CandidateRow>& candidates,
+           TrialSource& source, Progress& progress);
+
+  // Errors: the source's, and an anchor that fails again and again.
+  Result<SweepEnd> Run();
+  const ProtocolState& state() const { return state_; }
+  const Spending& spending() const { return spending_; }
+
+ private:
+  Status Calibrate();
+  Status Search();
+  Status SearchByCoordinates();
+  Status RunStage(const std::vector<int>& contestants, int most_rounds, bool drops);
+  Status Confirm();
+
+  Status RunRound(const std::vector<int>& contestants, Phase phase, int round);
+  Status RepeatDisturbed(const std::vector<TrialRow>& of_round);
+  Status RunSlot(const Slot& slot, int position, size_t of);
+  void ScoreRound(int round);
+  bool Fits(int candidate) const;
+  bool HasRoomFor(double seconds) const;
+  int ConfirmationsThatFit(const std::vector<int>& contestants) const;
+  std::vector<int> StillRacing() const;
+  bool AllOver() const;
+  bool WasBegunWithoutCalibration() const;
+  int FirstFreshConfirmation(const std::vector<int>& contestants) const;
+  void TakeLeavers();
+  void TellPlan();
+  void TellFloors();
+  bool Ended() const { return end_.has_value(); }
+
+  const Definition& definition_;
+  const std::vector<CandidateRow>& candidates_;
+  TrialSource& source_;
+  Progress& progress_;
+  Spending spending_;
+  ProtocolState state_;
+  std::optional<SweepEnd> end_;  // why nothing more is run
+  double held_back_trials_ = 0;  // that the race must leave room for, besides the confirmation
+  int round_ = 0;                // of the race, over all stages
+};
+
+// Candidates that can run here, in order; the anchor first.
+std::vector<int> Feasible(const std::vector<CandidateRow>& candidates);
+
+// Whether the candidate's last kMaxFailures trials failed: it is then left out.
+inline constexpr int kMaxFailures = 2;
+bool HasFailed(const std::vector<TrialRow>& trials, int candidate);
+
+}  // namespace pinion::harness

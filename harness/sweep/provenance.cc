@@ -1,0 +1,160 @@
+#include "harness/sweep/provenance.h"
+
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <sstream>
+#include <vector>
+
+#include "engine/base/file.h"
+#include "engine/base/strings.h"
+#include "engine/host/topology_xml.h"
+#include "harness/sweep/state.h"
+
+namespace pinion::harness {
+namespace {
+
+constexpr uint64_t kWhole = uint64_t{64} << 20, kPiece = uint64_t{1} << 20, kPieces = 64;
+
+// FNV-1a over 8-byte words: an identity, not a defence against forgery.
+class Hash {
+ public:
+  void Add(const std::byte* data, size_t bytes) {
+    size_t i = 0;
+    for (; i + 8 <= bytes; i += 8) {
+      uint64_t word = 0;
+      std::copy_n(data + i, 8, reinterpret_cast<std::byte*>(&word));
+      Mix(word);
+    }
+    for (; i < bytes; ++i) Mix(static_cast<uint64_t>(data[i]));
+    Mix(bytes);
+  }
+  std::string Text() const {
+    char hex[20];
+    std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(state_));
+    return hex;
+  }
+
+ private:
+  void Mix(uint64_t word) {
+    state_ = (state_ ^ word) * 0x100000001b3;
+    state_ ^= state_ >> 29;  // or high bits would never reach low ones
+  }
+  uint64_t state_ = 0xcbf29ce484222325;
+};
+
+void AddFile(const MappedFile& file, Hash& hash) {
+  const uint64_t bytes = file.size_bytes();
+  if (bytes <= kWhole) return hash.Add(file.data(), bytes);
+  for (uint64_t piece = 0; piece < kPieces; ++piece)
+    hash.Add(file.data() + (bytes - kPiece) / (kPieces - 1) * piece, kPiece);
+}
+
+Json TextOrNull(const std::string& path) {
+  const auto text = ReadFile(path, 1 << 20);
+  return text ? Json(std::string(Trim(*text))) : Json();
+}
+
+Json KernelJson() {
+  utsname system = {};
+  Json kernel = Json::MakeObject();
+  if (uname(&system) == 0) {
+    kernel.Set("release", system.release);
+    kernel.Set("version", system.version);
+  }
+  kernel.Set("command_line", TextOrNull("/proc/cmdline"));
+  return kernel;
+}
+
+// The limits of the cgroup that this process is in, under version 2; version 1's are in the budget.
+Json CgroupJson() {
+  Json cgroup = Json::MakeObject();
+  const std::string membership = ReadFile("/proc/self/cgroup", 1 << 20).value_or("");
+  std::string path;
+  for (const std::string& line : Split(membership, '\n'))
+    if (line.starts_with("0::")) path = line.substr(3);
+  cgroup.Set("membership", std::string(Trim(membership)));
+  for (const char* limit :
+       {"cpu.max", "cpuset.cpus.effective", "cpuset.mems.effective", "memory.max", "cpu.weight"})
+    cgroup.Set(limit, TextOrNull(StrCat("/sys/fs/cgroup", path, "/", limit)));
+  return cgroup;
+}
+
+// What of the environment can change how an engine runs; the rest may hold secrets.
+Json EnvironmentJson() {
+  static constexpr const char* kPrefixes[] = {
+      "OMP_",   "GOMP_",   "KMP_",  "MALLOC_",    "TCMALLOC_",       "DNNL_",         "ONEDNN_",
+      "HWLOC_", "PINION_", "VLLM_", "LD_PRELOAD", "LD_LIBRARY_PATH", "GLIBC_TUNABLES"};
+  Json environment = Json::MakeObject();
+  for (char** entry = environ; entry && *entry; ++entry) {
+    const std::string text = *entry;
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos) continue;
+    const bool wanted = std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                                    [&](const char* prefix) { return text.starts_with(prefix); });
+    const std::string name = text.substr(0, equals);
+    const bool secret = name.find("KEY") != std::string::npos ||
+                        name.find("TOKEN") != std::string::npos ||
+                        name.find("SECRET") != std::string::npos;
+    if (wanted && !secret) environment.Set(name, text.substr(equals + 1));
+  }
+  return environment;
+}
+
+}  // namespace
+
+Json ModelFilesJson(const std::string& folder) {
+  if (folder.empty()) return nullptr;
+  std::vector<std::filesystem::path> paths;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+    if (entry.is_regular_file(error)) paths.push_back(entry.path());
+  std::sort(paths.begin(), paths.end());
+  Json files = Json::MakeArray();
+  Hash all;
+  for (const std::filesystem::path& path : paths) {
+    const auto file = MappedFile::Open(path);
+    if (!file) continue;
+    Hash own;
+    AddFile(**file, own);
+    Json one = Json::MakeObject();
+    one.Set("name", path.filename().string());
+    one.Set("bytes", static_cast<uint64_t>((*file)->size_bytes()));
+    one.Set("hash", own.Text());
+    const std::string line = one.Dump();
+    all.Add(reinterpret_cast<const std::byte*>(line.data()), line.size());
+    files.Append(std::move(one));
+  }
+  Json json = Json::MakeObject();
+  json.Set("files", std::move(files));
+  json.Set("hash", all.Text());
+  json.Set("hashed", "files up to 64 MiB whole, larger ones by 64 pieces of 1 MiB");
+  return json;
+}
+
+Json Provenance(const std::string& model, const std::string& model_folder) {
+  Json engine = Json::MakeObject(), compiler = Json::MakeObject();
+  engine.Set("version", Version());
+  engine.Set("commit", Commit());
+  compiler.Set("version", __VERSION__);
+  compiler.Set("openmp", static_cast<int64_t>(_OPENMP));
+  compiler.Set("standard", static_cast<int64_t>(__cplusplus));
+  Json files = ModelFilesJson(model_folder);
+  if (files.is_null()) files = Json::MakeObject();
+  files.Set("name", model);
+  Json provenance = Json::MakeObject();
+  provenance.Set("engine", std::move(engine));
+  provenance.Set("compiler", std::move(compiler));
+  provenance.Set("model", std::move(files));
+  provenance.Set("kernel", KernelJson());
+  provenance.Set("cgroup", CgroupJson());
+  provenance.Set("environment", EnvironmentJson());
+  const auto xml = TopologyXml();
+  provenance.Set("topology_xml", xml ? Json(*xml) : Json());
+  return provenance;
+}
+
+}  // namespace pinion::harness

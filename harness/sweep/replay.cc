@@ -1,0 +1,390 @@
+#include "harness/sweep/replay.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+#include "engine/base/file.h"
+#include "engine/base/strings.h"
+#include "harness/stats/estimate.h"
+#include "harness/stats/metrics.h"
+#include "harness/sweep/assemble.h"
+#include "harness/sweep/protocol.h"
+#include "harness/sweep/score.h"
+
+namespace pinion::harness {
+namespace {
+
+constexpr int kExhaustiveRounds = 20;
+constexpr double kLimitSeconds = 2;  // of a trial that takes 1 s at the recording's median
+constexpr uint64_t kMaxCsvBytes = uint64_t{1} << 28;
+const char* const kScoreMetric = "output_tokens_per_s";  // what LogScore reads for throughput
+
+// One trial's log score and how long it took.
+struct Draw {
+  double log_score = 0, seconds = 0;
+};
+
+// Contestants whose trials are drawn, and what is true of them.
+class Drawn : public TrialSource {
+ public:
+  Result<std::optional<TrialRow>> Run(const Slot& slot, int position,
+                                      const ProgressLine&) override {
+    const Draw draw = Next(slot);
+    TrialRow trial;
+    static_cast<Slot&>(trial) = slot;
+    trial.position = position;
+    trial.ok = true;
+    trial.seconds = draw.seconds;
+    trial.samples = {{kScoreMetric, 0, std::exp(draw.log_score)}};
+    return std::optional(std::move(trial));
+  }
+  const std::map<Slot, TrialRow>& Stored() const override { return nothing_; }
+
+ protected:
+  virtual Draw Next(const Slot& slot) = 0;
+
+ private:
+  std::map<Slot, TrialRow> nothing_;
+};
+
+class PlantedSource : public Drawn {
+ public:
+  PlantedSource(const Recording& recording, const std::vector<double>& log_truth, uint64_t seed)
+      : noise_(recording.log_speeds),
+        log_truth_(log_truth),
+        middle_(Median(noise_)),
+        row_(std::mt19937_64(seed)() % noise_.size()) {}
+
+ private:
+  Draw Next(const Slot& slot) override {
+    const double speed =
+        noise_[row_++ % noise_.size()] + log_truth_[static_cast<size_t>(slot.candidate)];
+    // The same work, faster or slower; a trial's limit cuts it off.
+    return {speed, std::min(kLimitSeconds, std::exp(middle_ - speed))};
+  }
+
+  const std::vector<double>& noise_;
+  const std::vector<double>& log_truth_;
+  double middle_;
+  size_t row_;
+};
+
+// A recorded sweep, round by round.
+struct RecordedRounds {
+  struct Round {
+    double anchor = 0, anchor_again = 0;
+    std::map<int, double> scores;
+  };
+  std::vector<Round> rounds;
+  std::map<int, std::vector<double>> ratios;  // to the anchor, by candidate
+  std::map<int, double> seconds;              // of a trial, on average
+};
+
+class RecordedSource : public Drawn {
+ public:
+  RecordedSource(const RecordedRounds& recorded, const std::vector<int>& ids, uint64_t seed)
+      : recorded_(recorded), ids_(ids), random_(seed) {}
+
+ private:
+  Draw Next(const Slot& slot) override {
+    const auto [drawn, is_new] = rounds_.emplace(std::pair(slot.phase, slot.round), 0);
+    if (is_new) drawn->second = random_() % recorded_.rounds.size();
+    const RecordedRounds::Round& round = recorded_.rounds[drawn->second];
+    const int id = ids_[static_cast<size_t>(slot.candidate)];
+    const double seconds = recorded_.seconds.at(id);
+    if (slot.candidate == 0) return {slot.copy ? round.anchor_again : round.anchor, seconds};
+    const auto own = round.scores.find(id);
+    if (own != round.scores.end()) return {own->second, seconds};
+    const std::vector<double>& ratios = recorded_.ratios.at(id);
+    return {round.anchor + ratios[random_() % ratios.size()], seconds};
+  }
+
+  const RecordedRounds& recorded_;
+  const std::vector<int>& ids_;
+  std::mt19937_64 random_;
+  std::map<RoundKey, size_t> rounds_;
+};
+
+// What one replay came to.
+struct Ending {
+  int crowned = 0, ended_with = 0;  // candidates; 0: the default
+  std::optional<bool> covered;
+  double trials = 0, overrun = 0, floor = 0;
+};
+
+std::optional<bool> Covered(const VerdictInput& input, int candidate, double log_truth) {
+  for (const PairedSeries& series : input.contestants) {
+    if (series.candidate != candidate) continue;
+    std::vector<double> values;
+    for (const auto& [round, value] : series.confirmation) values.push_back(value);
+    const Estimate ratio = EstimateRatio(values);
+    if (!ratio.interval) return std::nullopt;
+    // The truth may be an end of the interval to the last bit.
+    constexpr double kRounding = 1e-12;
+    return ratio.interval->low <= std::exp(log_truth) + kRounding &&
+           std::exp(log_truth) - kRounding <= ratio.interval->high;
+  }
+  return std::nullopt;
+}
+
+Result<Ending> ReplayOnce(const Definition& definition, const std::vector<CandidateRow>& candidates,
+                          Drawn& source, const std::vector<double>& log_truth) {
+  SilentProgress silence;
+  Protocol protocol(definition, candidates, source, silence);
+  PINION_ASSIGN(const SweepEnd end, protocol.Run());
+  (void)end;
+  const ProtocolState& state = protocol.state();
+  const ObjectiveRace* race = state.races.empty() ? nullptr : &state.races.front();
+  const VerdictInput input =
+      InputFor(Objective::kThroughput, definition, candidates, state.trials, race, state.race_over);
+  const Verdict verdict = Decide(input);
+  Ending outcome;
+  outcome.crowned = verdict.outcome == Outcome::kWinner ? verdict.recommended : 0;
+  outcome.ended_with = race && race->leader() ? *race->leader() : 0;
+  outcome.trials = static_cast<double>(state.trials.size());
+  const double budget_s = definition.budget_s;
+  outcome.overrun = std::max(0.0, protocol.spending().spent_s() - budget_s) / budget_s;
+  outcome.floor = verdict.floor;
+  if (!state.confirmed.empty())
+    outcome.covered = Covered(input, state.confirmed.front(),
+                              log_truth[static_cast<size_t>(state.confirmed.front())]);
+  return outcome;
+}
+
+std::vector<CandidateRow> RowsFor(const std::vector<std::string>& names) {
+  std::vector<CandidateRow> rows;
+  for (const std::string& name : names) {
+    CandidateRow row;
+    row.id = static_cast<int>(rows.size());
+    row.label = name;
+    row.is_anchor = rows.empty();
+    row.settings = Json::MakeArray();
+    if (!row.is_anchor) row.settings.Append(Json(std::vector<std::string>{"configuration", name}));
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+// All replays of contestants whose source is made anew for each seed.
+template <typename MakeSource>
+Result<ReplayReport> Replays(const std::vector<std::string>& names,
+                             const std::vector<double>& log_truth, size_t contestants,
+                             double trial_s, const ReplayOptions& options, MakeSource make_source) {
+  const std::vector<CandidateRow> candidates = RowsFor(names);
+  const double exhaustive = kExhaustiveRounds * static_cast<double>(contestants);
+  Definition definition = options.definition;
+  definition.objectives = {Objective::kThroughput};
+  if (definition.budget_s <= 0) definition.budget_s = exhaustive * trial_s;
+  ReplayReport report;
+  report.seeds = options.seeds;
+  report.default_name = names[0];
+  for (size_t c = 1; c < names.size(); ++c) report.winners.emplace_back(names[c], 0);
+  const double best = *std::max_element(log_truth.begin(), log_truth.end());
+  std::vector<double> regrets, recommended_regrets, costs, overruns, floors;
+  int covered = 0, confirmed = 0;
+  for (int k = 0; k < options.seeds; ++k) {
+    definition.seed = options.definition.seed + static_cast<uint64_t>(k);
+    auto source = make_source(definition.seed);
+    PINION_ASSIGN(const Ending one, ReplayOnce(definition, candidates, source, log_truth));
+    (one.crowned ? report.winners[static_cast<size_t>(one.crowned) - 1].second : report.none) += 1;
+    regrets.push_back(-std::expm1(log_truth[static_cast<size_t>(one.ended_with)] - best));
+    recommended_regrets.push_back(-std::expm1(log_truth[static_cast<size_t>(one.crowned)] - best));
+    costs.push_back(one.trials / exhaustive);
+    overruns.push_back(one.overrun);
+    floors.push_back(one.floor);
+    confirmed += one.covered ? 1 : 0;
+    covered += one.covered.value_or(false) ? 1 : 0;
+  }
+  if (confirmed) report.interval_coverage = static_cast<double>(covered) / confirmed;
+  report.regret_p95 = Quantile(regrets, 0.95);
+  report.recommended_regret_p95 = Quantile(recommended_regrets, 0.95);
+  report.cost_fraction_p50 = Quantile(costs, 0.5);
+  report.budget_overrun_p95 = Quantile(overruns, 0.95);
+  report.floor_p50 = Quantile(floors, 0.5);
+  return report;
+}
+
+Result<RecordedRounds> RoundsOf(const Definition& definition,
+                                const std::vector<CandidateRow>& candidates,
+                                const std::vector<TrialRow>& trials, Objective objective) {
+  const int output_len = definition.workload.output_len;
+  RecordedRounds recorded;
+  const auto anchor = ScoresOf(trials, 0, 0, objective, output_len);
+  const auto again = ScoresOf(trials, 0, 1, objective, output_len);
+  std::map<RoundKey, RecordedRounds::Round> rounds;
+  for (const auto& [key, score] : anchor)
+    if (const auto second = again.find(key); second != again.end())
+      rounds[key] = {score, second->second, {}};
+  for (const CandidateRow& row : candidates) {
+    if (!row.infeasible.empty() || HasFailed(trials, row.id)) continue;
+    for (const auto& [key, score] : ScoresOf(trials, row.id, 0, objective, output_len)) {
+      const auto round = rounds.find(key);
+      if (round == rounds.end()) continue;
+      round->second.scores[row.id] = score;
+      recorded.ratios[row.id].push_back(score - round->second.anchor);
+    }
+    Spending spending(0);
+    for (const TrialRow& trial : trials)
+      if (trial.candidate == row.id) spending.Add(row.id, trial.seconds);
+    recorded.seconds[row.id] = spending.mean_s();
+  }
+  for (auto& [key, round] : rounds)
+    if (key.first == Phase::kRace) recorded.rounds.push_back(std::move(round));
+  return recorded;
+}
+
+std::string Percent(double fraction) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %%", fraction * 100);
+  return text;
+}
+
+}  // namespace
+
+Result<Recording> ReadRecording(const std::string& path, const std::string& column) {
+  PINION_ASSIGN(const std::string text, ReadFile(path, kMaxCsvBytes));
+  const std::vector<std::string> lines = Split(text, '\n');
+  std::vector<std::string> header = Split(lines.front(), ',');
+  if (!header.empty() && header.back().ends_with("\r")) header.back().pop_back();
+  const auto found = std::find(header.begin(), header.end(), column);
+  if (found == header.end())
+    return Fail(ErrorCode::kUsage, StrCat(path, " has no column '", column, "'; it has ",
+                                          Join(header, ", "), ": name one with --metric"));
+  const auto index = static_cast<size_t>(found - header.begin());
+  const MetricInfo* metric = FindMetric(column);
+  const double sign = metric && !metric->more_is_better ? -1 : 1;
+  Recording recording;
+  for (size_t i = 1; i < lines.size(); ++i) {
+    if (lines[i].empty() || lines[i] == "\r") continue;
+    const std::vector<std::string> cells = Split(lines[i], ',');
+    const double value = index < cells.size() ? std::strtod(cells[index].c_str(), nullptr) : 0;
+    if (!(value > 0) || !std::isfinite(value))
+      return Fail(ErrorCode::kUsage,
+                  StrCat(path, ", line ", i + 1, ": '", column, "' must be a number above 0, not '",
+                         index < cells.size() ? cells[index] : "", "'"));
+    recording.log_speeds.push_back(sign * std::log(value));
+  }
+  if (recording.log_speeds.size() < 2)
+    return Fail(ErrorCode::kUsage,
+                StrCat(path, " has ", recording.log_speeds.size(), " rows; a replay needs some"));
+  return recording;
+}
+
+Result<Planted> ParsePlanted(const Json& object) {
+  const Json* configurations = object.Find("configurations");
+  if (!configurations || !configurations->is_object() || configurations->object().empty())
+    return Fail(ErrorCode::kUsage,
+                "planted effects are {\"configurations\":{\"name\":relative speed,...}}");
+  Planted planted;
+  auto& list = planted.configurations;
+  for (const auto& [name, speed] : configurations->object()) {
+    if (!speed.is_number() || !(speed.number() > 0))
+      return Fail(ErrorCode::kUsage, StrCat("the relative speed of '", name,
+                                            "' must be a number above 0, not ", speed.Dump()));
+    if (name == "none")
+      return Fail(ErrorCode::kUsage,
+                  "a configuration cannot be called 'none': that counts replays without a winner");
+    list.emplace_back(name, speed.number());
+  }
+  auto anchor = std::find_if(list.begin(), list.end(),
+                             [](const auto& one) { return one.first == "default"; });
+  if (anchor == list.end())
+    anchor =
+        std::find_if(list.begin(), list.end(), [](const auto& one) { return one.second == 1; });
+  planted.default_is_listed = anchor != list.end();
+  if (planted.default_is_listed) {
+    std::rotate(list.begin(), anchor, anchor + 1);
+  } else {
+    list.emplace(list.begin(), "default", 1.0);
+  }
+  if (list.size() < 2)
+    return Fail(ErrorCode::kUsage, "planted effects need a configuration besides the default");
+  return planted;
+}
+
+Result<ReplayReport> ReplayPlanted(const Recording& recording, const Planted& planted,
+                                   const ReplayOptions& options) {
+  std::vector<std::string> names;
+  std::vector<double> log_truth;
+  for (const auto& [name, speed] : planted.configurations) {
+    names.push_back(name);
+    log_truth.push_back(std::log(speed / planted.configurations[0].second));
+  }
+  const size_t contestants = names.size() - (planted.default_is_listed ? 0 : 1);
+  return Replays(names, log_truth, contestants, 1, options,
+                 [&](uint64_t seed) { return PlantedSource(recording, log_truth, seed); });
+}
+
+Result<ReplayReport> ReplaySweep(const std::string& database,
+                                 const std::optional<std::string>& objective_name,
+                                 const ReplayOptions& options) {
+  PINION_ASSIGN(const auto store, Store::Open(database, Store::Mode::kRead));
+  PINION_ASSIGN(const SweepMeta meta, ReadMeta(*store));
+  PINION_ASSIGN(const std::vector<CandidateRow> candidates, store->Candidates());
+  PINION_ASSIGN(const std::vector<TrialRow> trials, store->Trials());
+  Objective objective = meta.definition.objectives.front();
+  if (objective_name) {
+    PINION_ASSIGN(objective, ParseObjective(*objective_name));
+  }
+  PINION_ASSIGN(const RecordedRounds recorded,
+                RoundsOf(meta.definition, candidates, trials, objective));
+  std::vector<std::string> names;
+  std::vector<int> ids;
+  std::vector<double> log_truth;
+  double trial_s = 0;
+  for (const CandidateRow& row : candidates) {
+    const auto ratios = recorded.ratios.find(row.id);
+    if (ratios == recorded.ratios.end()) continue;
+    names.push_back(row.label);
+    ids.push_back(row.id);
+    log_truth.push_back(Median(ratios->second));
+    trial_s = std::max(trial_s, recorded.seconds.at(row.id));
+  }
+  if (recorded.rounds.size() < 2 || names.size() < 2)
+    return Fail(ErrorCode::kUsage, StrCat(database, " holds ", recorded.rounds.size(),
+                                          " whole rounds of ", names.size(), " candidates with ",
+                                          Name(objective), "; a replay needs two of each"));
+  return Replays(names, log_truth, names.size(), trial_s, options,
+                 [&](uint64_t seed) { return RecordedSource(recorded, ids, seed); });
+}
+
+Json ToJson(const ReplayReport& report) {
+  Json winners = Json::MakeObject();
+  for (const auto& [name, count] : report.winners) winners.Set(name, count);
+  winners.Set("none", report.none);
+  Json json;
+  json.Set("seeds", report.seeds);
+  json.Set("winners", std::move(winners));
+  json.Set("interval_coverage",
+           report.interval_coverage ? Json(*report.interval_coverage) : Json());
+  json.Set("regret_p95", report.regret_p95);
+  json.Set("cost_fraction_p50", report.cost_fraction_p50);
+  json.Set("budget_overrun_p95", report.budget_overrun_p95);
+  json.Set("floor_p50", report.floor_p50);
+  json.Set("recommended_regret_p95", report.recommended_regret_p95);
+  json.Set("default", report.default_name);
+  return json;
+}
+
+std::string Render(const ReplayReport& report) {
+  std::string text = StrCat(report.seeds, " replays; the default is ", report.default_name, "\n");
+  const auto line = [&](const std::string& name, const std::string& value) {
+    text += "  " + name + std::string(name.size() < 38 ? 38 - name.size() : 1, ' ') + value + "\n";
+  };
+  for (const auto& [name, count] : report.winners)
+    if (count > 0) line("crowned " + name, StrCat(count));
+  line("nobody crowned", StrCat(report.none));
+  line("intervals that hold the truth",
+       report.interval_coverage ? Percent(*report.interval_coverage) : "nothing was confirmed");
+  line("regret, 95th percentile", Percent(report.regret_p95));
+  line("regret of the recommendation", Percent(report.recommended_regret_p95));
+  line("cost, median, of 20 whole rounds", Percent(report.cost_fraction_p50));
+  line("over budget, 95th percentile", Percent(report.budget_overrun_p95));
+  line("floor, median", Percent(report.floor_p50));
+  return text;
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+#include "harness/space/definition.h"
+
+// Sweeps without an engine: the protocol on recorded numbers, many times, where the truth is known.
+
+namespace pinion::harness {
+
+// A series of measurements of one machine while nothing of ours changed, as log speeds.
+struct Recording {
+  std::vector<double> log_speeds;
+};
+
+// One column of a CSV file with a header. Metrics that are known to be better when smaller are
+// turned round. Errors name the file, the columns that are there, or the row that is no number
+// above 0.
+Result<Recording> ReadRecording(const std::string& path, const std::string& column);
+
+// Configurations with the speed that they are to have, relative to the default. The default is the
+// one called "default", else the first with speed 1; where there is neither, one of speed 1 that is
+// not listed. It comes first here.
+struct Planted {
+  std::vector<std::pair<std::string, double>> configurations;
+  bool default_is_listed = true;
+};
+// {"configurations":{"name":relative speed,...}}
+Result<Planted> ParsePlanted(const Json& object);
+
+// How to replay. Of the definition: strategy, epsilon, rounds, seed (of the first replay) and
+// budget, in trials of a second each; 0: what an exhaustive comparison of 20 rounds takes.
+struct ReplayOptions {
+  Definition definition;
+  int seeds = 1000;
+};
+
+// What came of all replays together.
+struct ReplayReport {
+  int seeds = 0;
+  std::string default_name;
+  std::vector<std::pair<std::string, int>> winners;  // crowned: all but the default, in their order
+  int none = 0;                                      // nobody crowned
+  std::optional<double> interval_coverage;           // of confirmations, by their 95 % intervals
+  // 1 - speed / best speed, 95th percentile: of whom the search ended with, and of what was
+  // recommended, which stays the default unless the difference is proven.
+  double regret_p95 = 0, recommended_regret_p95 = 0;
+  double cost_fraction_p50 = 0;   // trials, of 20 rounds of all contestants
+  double budget_overrun_p95 = 0;  // seconds beyond the budget, a fraction of it
+  double floor_p50 = 0;           // smallest resolvable difference, a fraction
+};
+
+// Trial k of a replay takes row (offset + k) mod N of the recording as its noise, times the speed
+// of its configuration; it lasts as long as that speed makes it, 1 s at the recording's median and
+// 2 s at most, as live trials have their limit.
+Result<ReplayReport> ReplayPlanted(const Recording& recording, const Planted& planted,
+                                   const ReplayOptions& options);
+
+// A sweep's own database: trials of a round are taken from one recorded round, whole rounds drawn
+// at random; the truth is each candidate's median over all its rounds. A candidate that was not
+// measured in a round has the anchor's score there and its own ratio of another round. The sweep's
+// first objective, or the one that `objective` names.
+Result<ReplayReport> ReplaySweep(const std::string& database,
+                                 const std::optional<std::string>& objective,
+                                 const ReplayOptions& options);
+
+// {"seeds","winners":{"name":count,"none":count},"interval_coverage","regret_p95",
+//  "cost_fraction_p50","budget_overrun_p95","floor_p50","recommended_regret_p95","default"}
+Json ToJson(const ReplayReport& report);
+// The same for a person.
+std::string Render(const ReplayReport& report);
+
+}  // namespace pinion::harness

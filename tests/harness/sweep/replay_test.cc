@@ -1,0 +1,190 @@
+// The search proven without an engine: sweeps replayed on noise that was recorded or made up.
+
+#include "harness/sweep/replay.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <random>
+
+#include "engine/base/file.h"
+
+namespace pinion::harness {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kReplays = 200;
+constexpr double kLuck = 1.64;  // standard errors
+
+double StandardError(double p) { return std::sqrt(p * (1 - p) / kReplays); }
+
+// Drifting noise: an autoregressive part (lag-1 correlation 0.6) and rare slow spells.
+Recording MadeUpNoise(double spread) {
+  std::mt19937 random(99);
+  std::normal_distribution<double> normal(0, spread * 0.8);
+  Recording recording;
+  double state = 0;
+  for (int i = 0; i < 3000; ++i) {
+    state = 0.6 * state + normal(random);
+    recording.log_speeds.push_back(state - (random() % 40 == 0 ? 5 * spread : 0));
+  }
+  return recording;
+}
+
+std::filesystem::path NoiseFolder() {
+  const char* fixtures = std::getenv("PINION_FIXTURES");
+  const std::filesystem::path folder =
+      fixtures ? std::filesystem::path(fixtures) : std::filesystem::path("../shared/fixtures");
+  return folder.parent_path() / "noise";
+}
+
+Planted Speeds(const std::vector<double>& speeds) {
+  Planted planted;
+  for (size_t i = 0; i < speeds.size(); ++i)
+    planted.configurations.emplace_back(i ? "c" + std::to_string(i) : "default", speeds[i]);
+  return planted;
+}
+
+ReplayReport Replay(const Recording& noise, const std::vector<double>& speeds,
+                    double budget_s = 0) {
+  ReplayOptions options;
+  options.seeds = kReplays;
+  options.definition.budget_s = budget_s;
+  auto report = ReplayPlanted(noise, Speeds(speeds), options);
+  EXPECT_TRUE(report) << report.error().message;
+  return *report;
+}
+
+int CrownedOf(const ReplayReport& report, const std::string& name) {
+  for (const auto& [winner, count] : report.winners)
+    if (winner == name) return count;
+  return 0;
+}
+
+// Mostly worse, 1 % apart, and one that is better.
+std::vector<double> TwentyFour() {
+  std::vector<double> speeds = {1, 1.08};
+  for (int i = 0; i < 22; ++i) speeds.push_back(0.76 + 0.011 * i);
+  return speeds;
+}
+
+// What verdicts must hold on any series, and on one where 3 % can be resolved.
+void ExpectHonest(const Recording& noise) {
+  const std::vector<double> equal(8, 1.0);
+  std::vector<double> planted = equal, worse(8, 0.97);
+  planted[3] = 1.05;
+  worse[0] = 1;
+
+  const ReplayReport none = Replay(noise, equal);
+  const double false_crowns = 1 - static_cast<double>(none.none) / kReplays;
+  EXPECT_LE(false_crowns, 0.05 + kLuck * StandardError(0.05));
+
+  const ReplayReport five = Replay(noise, planted);
+  const bool quiet = five.floor_p50 < 0.03;
+  if (quiet) {
+    EXPECT_GE(CrownedOf(five, "c3"), kReplays * (0.90 - kLuck * StandardError(0.90)));
+  }
+
+  const ReplayReport none_better = Replay(noise, worse);
+  EXPECT_LE(kReplays - none_better.none, kReplays * (0.005 + kLuck * StandardError(0.005)));
+
+  const ReplayReport many = Replay(noise, TwentyFour());
+  EXPECT_LE(many.cost_fraction_p50, quiet ? 0.25 : 0.60);
+  if (quiet) {
+    EXPECT_LE(many.regret_p95, 0.02);
+  }
+
+  for (const ReplayReport* report : {&none, &five, &many}) {
+    ASSERT_TRUE(report->interval_coverage);
+    EXPECT_GE(*report->interval_coverage, 0.95 - kLuck * StandardError(0.95));
+    EXPECT_LE(report->budget_overrun_p95, 0.05);
+  }
+  // A budget that cuts the race short is kept as well.
+  EXPECT_LE(Replay(noise, TwentyFour(), 100).budget_overrun_p95, 0.05);
+}
+
+TEST(Replay, HoldsOnMadeUpNoise) { ExpectHonest(MadeUpNoise(0.02)); }
+
+TEST(Replay, HoldsOnWildNoise) { ExpectHonest(MadeUpNoise(0.2)); }
+
+TEST(Replay, HoldsOnRecordedNoise) {
+  if (!std::filesystem::exists(NoiseFolder()))
+    GTEST_SKIP() << "no recorded noise beside the folder that PINION_FIXTURES names";
+  for (const char* file : {"quiet.csv", "disturbed.csv"})
+    for (const char* column : {"memory_bytes_per_s", "fma_flops"}) {
+      SCOPED_TRACE(std::string(file) + " " + column);
+      const auto recording = ReadRecording(NoiseFolder() / file, column);
+      ASSERT_TRUE(recording) << recording.error().message;
+      ExpectHonest(*recording);
+    }
+}
+
+TEST(Replay, TheSameSeedGivesTheSameSearch) {
+  const Recording noise = MadeUpNoise(0.05);
+  EXPECT_EQ(ToJson(Replay(noise, TwentyFour())).Dump(), ToJson(Replay(noise, TwentyFour())).Dump());
+}
+
+TEST(Replay, EveryStrategyFindsAClearWinner) {
+  const Recording noise = MadeUpNoise(0.01);
+  std::map<Strategy, double> costs;
+  for (const Strategy strategy :
+       {Strategy::kRacing, Strategy::kGrid, Strategy::kRandom, Strategy::kCoordinate}) {
+    ReplayOptions options;
+    options.seeds = 10;
+    options.definition.strategy = strategy;
+    options.definition.budget_s = 1e6;
+    options.definition.random_points = 7;
+    const auto report = ReplayPlanted(noise, Speeds({1, 0.9, 1.3, 0.8, 1, 1, 1}), options);
+    ASSERT_TRUE(report) << report.error().message;
+    EXPECT_EQ(CrownedOf(*report, "c2"), 10) << Name(strategy);
+    costs[strategy] = report->cost_fraction_p50;
+  }
+  EXPECT_GT(costs[Strategy::kGrid], 1);  // all rounds of all of them
+  EXPECT_LT(costs[Strategy::kRacing], costs[Strategy::kGrid] / 2);
+}
+
+TEST(Planted, TheDefaultIsTheOneSoCalledElseTheFirstOfSpeedOneElseUnlisted) {
+  const auto first = [](const char* text) {
+    const auto planted = ParsePlanted(*Json::Parse(text));
+    EXPECT_TRUE(planted);
+    return planted->configurations[0].first + (planted->default_is_listed ? "" : " unlisted");
+  };
+  EXPECT_EQ(first(R"({"configurations":{"a":1.0,"default":0.9}})"), "default");
+  EXPECT_EQ(first(R"({"configurations":{"fast":1.05,"b":1.0,"c":1.0}})"), "b");
+  EXPECT_EQ(first(R"({"configurations":{"fast":1.05}})"), "default unlisted");
+}
+
+TEST(Planted, BadEffectsAreNamed) {
+  const auto error = [](const char* text) {
+    return ParsePlanted(*Json::Parse(text)).error().message;
+  };
+  EXPECT_THAT(error(R"([1])"), HasSubstr("\"configurations\""));
+  EXPECT_THAT(error(R"({"configurations":{"a":-1}})"), HasSubstr("'a' must be a number above 0"));
+  EXPECT_THAT(error(R"({"configurations":{"none":1}})"), HasSubstr("'none'"));
+  EXPECT_THAT(error(R"({"configurations":{"a":1}})"), HasSubstr("besides the default"));
+}
+
+TEST(Recording, BadFilesAreNamed) {
+  const auto path = std::filesystem::temp_directory_path() / "pinion_recording_test.csv";
+  const auto error = [&](const char* text, const char* column) {
+    EXPECT_TRUE(WriteFile(path, text));
+    return ReadRecording(path, column).error().message;
+  };
+  EXPECT_THAT(error("t,speed\n1,2\n", "pace"), HasSubstr("no column 'pace'; it has t, speed"));
+  EXPECT_THAT(error("t,speed\n1,2\n2,fast\n", "speed"), HasSubstr("line 3"));
+  EXPECT_THAT(error("t,speed\n1,2\n", "speed"), HasSubstr("1 rows"));
+  // Less is better in a metric that is known to be so.
+  ASSERT_TRUE(WriteFile(path, "ttft_s\r\n0.5\r\n0.25\r\n"));
+  const auto recording = ReadRecording(path, "ttft_s");
+  ASSERT_TRUE(recording);
+  EXPECT_NEAR(recording->log_speeds[1], std::log(4), 1e-12);
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace pinion::harness
