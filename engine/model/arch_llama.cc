@@ -39,7 +39,8 @@ Result<int> HeadDim(const Json& config, const DecoderSpec& spec) {
   return spec.hidden / spec.heads;
 }
 
-Status ReadShape(const Json& config, DecoderSpec& spec) {
+}  // namespace
+Status ReadLlamaShape(const Json& config, DecoderSpec& spec) {
   PINION_ASSIGN(spec.layers, RequireIn(config, "num_hidden_layers", 1, kMaxLayers));
   PINION_ASSIGN(spec.hidden, RequireIn(config, "hidden_size", 8, kMaxHidden));
   PINION_ASSIGN(spec.heads, RequireIn(config, "num_attention_heads", 1, kMaxHeads));
@@ -58,8 +59,9 @@ Status ReadShape(const Json& config, DecoderSpec& spec) {
   return ReadRope(config, spec);
 }
 
+namespace {
 Status ReadLlama(const Json& config, DecoderSpec& spec) {
-  PINION_TRY(ReadShape(config, spec));
+  PINION_TRY(ReadLlamaShape(config, spec));
   PINION_ASSIGN(const bool attention_bias, Optional<bool>(config, "attention_bias", false));
   spec.qkv_bias = spec.o_bias = attention_bias;
   PINION_ASSIGN(spec.mlp_bias, Optional<bool>(config, "mlp_bias", false));
@@ -68,7 +70,7 @@ Status ReadLlama(const Json& config, DecoderSpec& spec) {
 
 // sliding_window and max_window_layers are set in configs that do not use them.
 Status ReadQwen2(const Json& config, DecoderSpec& spec) {
-  PINION_TRY(ReadShape(config, spec));
+  PINION_TRY(ReadLlamaShape(config, spec));
   spec.qkv_bias = true;
   return {};
 }

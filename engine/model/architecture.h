@@ -25,13 +25,17 @@ struct Architecture {
   // Fills the shape, the kinds, the biases and the names; the fields that every architecture shares
   // (dtype, ids) are filled by ReadSpec.
   Status (*read)(const Json& config, DecoderSpec& spec);
+  // Fields that `read` understands though they are not neutral for everybody.
+  std::span<const std::string_view> reads = {};
 };
 
 std::span<const Architecture* const> Architectures();
 // By architectures[0], else by model_type; the error lists what is known.
 Result<const Architecture*> FindArchitecture(const Json& config);
-// An error where a field that changes the mathematics holds a value that Pinion does not compute.
-Status CheckNeutralFields(const Json& config, std::span<const NeutralField> fields);
+// An error where a field that changes the mathematics holds a value that Pinion does not compute;
+// fields named in `but` are passed over.
+Status CheckNeutralFields(const Json& config, std::span<const NeutralField> fields,
+                          std::span<const std::string_view> but = {});
 std::span<const NeutralField> CommonNeutralFields();
 
 // Integers of config.json within [low, high]; the error names key, value and range.
@@ -43,11 +47,15 @@ Result<int> OptionalIn(const Json& config, std::string_view key, int64_t low, in
 // of any two stay far from overflow.
 inline constexpr int64_t kMaxLayers = 1024, kMaxHeads = 1024, kMaxHeadDim = 512;
 inline constexpr int64_t kMaxHidden = 1 << 17, kMaxIntermediate = 1 << 20;
+inline constexpr int64_t kMaxExperts = 1 << 14;
 inline constexpr int64_t kMaxVocabulary = 1 << 22, kMaxPositions = 1 << 26;
+
+// What Llama's relatives have in common: shape, norms, names, rope.
+Status ReadLlamaShape(const Json& config, DecoderSpec& spec);
 
 // Rotary position embeddings from rope_parameters (transformers 5) or rope_theta and rope_scaling
 // (4): fills ropes and, where the scaling stretches it, max_positions, which with head_dim must be
-// set. Types: default, linear, llama3 (Llama 3.1); others are errors.
+// set. Types: default, linear, llama3 (Llama 3.1), yarn; others are errors.
 Status ReadRope(const Json& config, DecoderSpec& spec);
 
 }  // namespace pinion

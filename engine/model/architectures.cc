@@ -5,11 +5,13 @@
 
 namespace pinion {
 
-extern const Architecture kLlama, kQwen2, kOpt;
+extern const Architecture kLlama, kQwen2, kOpt, kMixtral, kQwen3Moe, kGptOss, kDeepseekV2,
+    kDeepseekV3;
 
 namespace {
 
-constexpr const Architecture* kAll[] = {&kLlama, &kQwen2, &kOpt};
+constexpr const Architecture* kAll[] = {&kLlama,    &kQwen2,  &kOpt,        &kMixtral,
+                                        &kQwen3Moe, &kGptOss, &kDeepseekV2, &kDeepseekV3};
 
 // Fields of relatives whose checkpoints sometimes claim to be one of ours.
 constexpr NeutralField kCommon[] = {
@@ -98,10 +100,11 @@ Result<const Architecture*> FindArchitecture(const Json& config) {
                                               "' is not known, want one of ", KnownList()));
 }
 
-Status CheckNeutralFields(const Json& config, std::span<const NeutralField> fields) {
+Status CheckNeutralFields(const Json& config, std::span<const NeutralField> fields,
+                          std::span<const std::string_view> but) {
   for (const auto& [key, values] : fields) {
     const Json* value = config.Find(key);
-    if (!value || value->is_null()) continue;
+    if (!value || value->is_null() || std::find(but.begin(), but.end(), key) != but.end()) continue;
     const auto allowed = Split(values, '|');
     const bool neutral = !values.empty() &&
                          std::any_of(allowed.begin(), allowed.end(), [&](const std::string& text) {

@@ -10,6 +10,7 @@ AttentionSpec LayerAttention(const DecoderSpec& spec, size_t layer) {
 
 KvShape CachedShape(const DecoderSpec& spec) {
   const auto head_dim = static_cast<size_t>(spec.head_dim);
+  if (spec.latent.kv_rank > 0) return {head_dim, static_cast<size_t>(spec.latent.kv_rank), true};
   return {head_dim, head_dim};
 }
 

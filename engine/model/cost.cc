@@ -1,5 +1,6 @@
 #include "engine/model/cost.h"
 
+#include "engine/model/attention_spec.h"
 #include "engine/model/shard.h"
 #include "engine/model/weight_layout.h"
 #include "engine/model/weights.h"
@@ -7,14 +8,37 @@
 namespace pinion {
 namespace {
 
-// Elements of the projections of one layer, before padding.
-uint64_t LayerElements(const DecoderSpec& spec) {
+// Elements that one token passes through in one layer's MLP or experts, before padding.
+uint64_t MlpElements(const DecoderSpec& spec, MlpKind kind) {
   const auto hidden = static_cast<uint64_t>(spec.hidden);
-  const auto middle = static_cast<uint64_t>(spec.intermediate);
+  const uint64_t matrices = spec.gated ? 3 : 2;
+  if (kind == MlpKind::kDense) return matrices * hidden * static_cast<uint64_t>(spec.intermediate);
+  const RouterSpec& router = spec.moe.router;
+  const int columns = router.top_k * spec.moe.intermediate + spec.moe.shared_intermediate;
+  return hidden * static_cast<uint64_t>(router.experts) +
+         matrices * hidden * static_cast<uint64_t>(columns);
+}
+
+// The same of latent attention, whose queries and values are taken to the latent's space.
+uint64_t LatentElements(const DecoderSpec& spec) {
+  const LatentSpec& latent = spec.latent;
+  const auto size = [](int n) { return static_cast<uint64_t>(n); };
+  const uint64_t hidden = size(spec.hidden), heads = size(spec.heads);
+  const uint64_t queries = heads * size(latent.nope_dim + latent.rope_dim);
+  const uint64_t q_rank = size(latent.q_rank), kv_rank = size(latent.kv_rank);
+  return (q_rank > 0 ? q_rank * (hidden + queries) : hidden * queries) +
+         hidden * (kv_rank + size(latent.rope_dim)) +
+         heads * kv_rank * size(latent.nope_dim + latent.value_dim) +
+         heads * size(latent.value_dim) * hidden;
+}
+
+// The same of its attention's projections.
+uint64_t AttentionElements(const DecoderSpec& spec) {
+  const auto hidden = static_cast<uint64_t>(spec.hidden);
+  if (spec.latent.kv_rank > 0) return LatentElements(spec);
   const auto q = static_cast<uint64_t>(spec.heads) * static_cast<uint64_t>(spec.head_dim);
   const auto kv = static_cast<uint64_t>(spec.kv_heads) * static_cast<uint64_t>(spec.head_dim);
-  const uint64_t mlp = spec.gated ? 3 : 2;
-  return hidden * (q + 2 * kv) + q * hidden + mlp * hidden * middle;
+  return hidden * (q + 2 * kv) + q * hidden;
 }
 
 }  // namespace
@@ -29,19 +53,22 @@ StepCost& StepCost::operator+=(const StepCost& other) {
 CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, int ranks) {
   const auto layers = static_cast<uint64_t>(spec.layers);
   const auto hidden = static_cast<size_t>(spec.hidden);
-  const auto head_dim = static_cast<uint64_t>(spec.head_dim);
+  const KvShape cached = CachedShape(spec);
   for (int rank = 0; rank < ranks; ++rank) {
     const Shard shard = MakeShard(spec, ranks, rank);
     const PackedMatrix head = MatrixOf(dtype, shard.vocabulary.size(), hidden,
                                        spec.formats.Find(-1, MatrixRole::kHead), 0);
     head_bytes_ += head.size_bytes();
-    layer_weight_bytes_ += ShardWeightBytes(spec, dtype, ranks, rank) - head.size_bytes();
-    kv_bytes_per_token_ += 2 * layers * shard.kv_heads.size() * head_dim * kernels::SizeOf(dtype);
+    layer_weight_bytes_ += ShardWeightBytes(spec, dtype, false, ranks, rank) - head.size_bytes();
+    kv_bytes_per_token_ +=
+        layers * shard.kv_heads.size() * cached.elements() * kernels::SizeOf(dtype);
   }
-  flops_per_row_ = 2 * layers * LayerElements(spec);
+  for (const LayerSpec& layer : spec.layer_specs)
+    flops_per_row_ += 2 * (AttentionElements(spec) + MlpElements(spec, layer.mlp));
   flops_per_logit_row_ = 2 * static_cast<uint64_t>(spec.vocabulary) * hidden;
   // A product with the key and one with the value.
-  flops_per_seen_token_ = 2 * 2 * layers * static_cast<uint64_t>(spec.heads) * head_dim;
+  flops_per_seen_token_ =
+      2 * layers * static_cast<uint64_t>(spec.heads) * (cached.key_dim + cached.value_dim);
 }
 
 StepCost CostModel::Weights(bool with_head) const {

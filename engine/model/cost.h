@@ -19,15 +19,16 @@ struct StepCost {
   StepCost& operator+=(const StepCost& other);
 };
 
-// Counts from shapes alone, exactly. Left out, each far below a thousandth: embedding rows (one a
-// token), activations, norms, rotary embedding and softmax.
+// Counts from shapes alone, exactly; but for experts' weights, of which a step reads those that its
+// tokens chose (Decoder::expert_bytes_read). Left out, each far below a thousandth: embedding rows
+// (one a token), activations, norms, rotary embedding and softmax.
 class CostModel {
  public:
   // dtype: of weights and KV. Sums over all ranks, whose heads may hold the same KV twice.
   CostModel(const DecoderSpec& spec, kernels::Dtype dtype, int ranks);
 
-  // The weights, read once by a step however many rows it has; the head only where logits are
-  // wanted.
+  // The weights but for experts, read once by a step however many rows it has; the head only where
+  // logits are wanted.
   StepCost Weights(bool with_head) const;
 
   // The rest of `rows` consecutive tokens of one sequence from `first_position` on, which see

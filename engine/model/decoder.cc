@@ -33,7 +33,9 @@ class ShardedDecoder : public Decoder {
     if (!spec.names.position_embedding.empty()) {
       PINION_ASSIGN(model_.position_embedding, source_->Find(spec.names.position_embedding));
     }
-    PINION_ASSIGN(model_.weights, LoadWeights(spec, model_.options.dtype, *source_, ranks_));
+    PINION_ASSIGN(model_.weights, LoadWeights(spec, model_.options.dtype,
+                                              model_.options.moe_prepack, *source_, ranks_));
+    if (!model_.options.moe_prepack) KeepPlainExperts();
     for (int rank = 0; rank < ranks_.count(); ++rank) {
       const Shard& shard = model_.weights[static_cast<size_t>(rank)].shard;
       PINION_ASSIGN(Workspace workspace,
@@ -76,6 +78,13 @@ class ShardedDecoder : public Decoder {
     return bytes;
   }
 
+  uint64_t expert_bytes_read() const override {
+    uint64_t bytes = 0;
+    for (const Workspace& w : model_.workspaces)
+      if (w.experts.work) bytes += w.experts.work->weight_bytes_read;
+    return bytes;
+  }
+
   std::vector<Placement> placements() const override {
     std::vector<Placement> all(model_.weights.size());
     for (size_t rank = 0; rank < all.size(); ++rank) {
@@ -110,6 +119,14 @@ class ShardedDecoder : public Decoder {
       if (w.parts.size() < floats) w.parts.resize(floats);
       for (int layer = 0; layer < model_.spec.layers; ++layer)
         w.next_item[static_cast<size_t>(layer)].store(0, std::memory_order_relaxed);
+    }
+  }
+
+  void KeepPlainExperts() {
+    for (int layer = 0; layer < model_.spec.layers; ++layer) {
+      const bool has = model_.spec.layer_specs[static_cast<size_t>(layer)].mlp == MlpKind::kExperts;
+      model_.plain_experts.push_back(
+          has ? std::make_unique<PlainExperts>(model_.spec, layer, *source_) : nullptr);
     }
   }
 

@@ -19,6 +19,7 @@ namespace pinion {
 struct DecoderOptions {
   kernels::Isa isa = kernels::Isa::kScalar;
   kernels::Dtype dtype = kernels::Dtype::kBf16;  // of weights, activations and KV
+  bool moe_prepack = true;                       // pack experts at loading, not at every step
   size_t max_rows = 2048;                        // tokens of the largest step
   size_t block_tokens = 32;
 };
@@ -44,6 +45,9 @@ class Decoder {
   virtual Status AllocateKv(size_t blocks, size_t max_model_len) = 0;
   virtual uint64_t weight_bytes() const = 0;  // packed, over all ranks
   virtual uint64_t kv_bytes() const = 0;      // over all ranks
+  // Bytes of experts' weights that the steps so far had to read, over all ranks: each expert that a
+  // step's tokens chose once per layer.
+  virtual uint64_t expert_bytes_read() const = 0;
 
   // Where one rank's memory really lies: {node, bytes} as NodesOf. KV that nothing has been written
   // to lies nowhere.

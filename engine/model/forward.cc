@@ -17,22 +17,24 @@ void NormRows(const ForwardPass& pass, const NormWeights& norm) {
 
 // One of the two terms that a layer adds to the residual stream.
 struct Term {
-  float* Workspace::*partial;          // where a rank leaves its share
-  PackedMatrix LayerWeights::*output;  // whose share is empty on a rank that has written nothing
+  float* Workspace::*partial;               // where a rank leaves its share
+  bool (*is_written)(const LayerWeights&);  // false on a rank whose share is empty
   NormWeights LayerWeights::*post_norm;
   float* LayerWeights::*bias;
 };
-constexpr Term kAttentionTerm = {&Workspace::attention_partial, &LayerWeights::o,
+bool HasHeads(const LayerWeights& layer) { return layer.o.outputs > 0; }
+bool HasMlp(const LayerWeights& layer) { return layer.down.outputs > 0 || layer.has_experts(); }
+constexpr Term kAttentionTerm = {&Workspace::attention_partial, HasHeads,
                                  &LayerWeights::attention_post_norm, &LayerWeights::o_bias};
-constexpr Term kMlpTerm = {&Workspace::mlp_partial, &LayerWeights::down,
-                           &LayerWeights::mlp_post_norm, &LayerWeights::down_bias};
+constexpr Term kMlpTerm = {&Workspace::mlp_partial, HasMlp, &LayerWeights::mlp_post_norm,
+                           &LayerWeights::down_bias};
 
 // dst += every rank's partial term of one row, in the order of ranks, and the bias.
 void SumPartials(const ForwardPass& pass, size_t layer, const Term& term, size_t row, float* dst) {
   const LoadedModel& model = pass.model;
   for (size_t rank = 0; rank < model.workspaces.size(); ++rank) {
     const Workspace& w = model.workspaces[rank];
-    if ((model.weights[rank].layers[layer].*term.output).outputs > 0)
+    if (term.is_written(model.weights[rank].layers[layer]))
       pass.table.add(dst, w.*term.partial + row * w.hidden_stride, pass.hidden);
   }
   if (const float* bias = pass.weights.layers[layer].*term.bias)
@@ -65,12 +67,12 @@ void RunLayer(const ForwardPass& pass, size_t index) {
   const LayerWeights& layer = pass.weights.layers[index];
   NormRows(pass, layer.attention_norm);
   pass.worker.TeamBarrier();
-  RunAttention(pass, index);
+  pass.spec.latent.kv_rank > 0 ? RunLatentAttention(pass, index) : RunAttention(pass, index);
   pass.worker.GlobalBarrier();
   AddTerm(pass, index, kAttentionTerm);
   NormRows(pass, layer.mlp_norm);
   pass.worker.TeamBarrier();
-  RunMlp(pass, index);
+  layer.has_experts() ? RunExperts(pass, index) : RunMlp(pass, index);
   pass.worker.GlobalBarrier();
   AddTerm(pass, index, kMlpTerm);
 }

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "engine/host/team.h"
 #include "engine/model/decoder.h"
 #include "engine/model/kv_cache.h"
+#include "engine/model/plain_experts.h"
 #include "engine/model/spec.h"
 #include "engine/model/step.h"
 #include "engine/model/weights.h"
@@ -27,6 +29,7 @@ struct LoadedModel {
   std::vector<RopeAngles> ropes;             // as the spec's
   TensorInfo embedding, position_embedding;  // the latter without a name where there is none
   std::vector<RankWeights> weights;
+  std::vector<std::unique_ptr<PlainExperts>> plain_experts;  // [layers]; nothing if prepacked
   std::vector<KvCache> caches;
   std::vector<Workspace> workspaces;
   float* logits = nullptr;  // [kLogitChunk][logits_stride], written by all ranks

@@ -141,7 +141,7 @@ void AttendLayer(const ForwardPass& pass, size_t layer) {
           .plan = pass.w.plans.of_layer(layer),
           .q = pass.w.qkv,
           .q_stride = pass.w.qkv_stride,
-          .sinks = nullptr,
+          .sinks = pass.weights.layers[layer].sinks,
           .dst = pass.w.attended,
           .dst_stride = pass.w.attended_stride,
           .dst_type = pass.activation,

@@ -12,7 +12,8 @@ using kernels::kBlockN;
 
 // The input projection goes through a tile of one (plain) or two (gated) blocks, which is
 // activated while it is in cache: the wide float32 result never reaches memory.
-void RunTile(const ForwardPass& pass, const LayerWeights& layer, const std::byte* x, size_t block,
+void RunTile(const ForwardPass& pass, const LayerWeights& layer, const std::byte* x, std::byte* mlp,
+             size_t block,
              size_t unit, size_t row, size_t rows) {
   const PackedMatrix& matrix = layer.mlp_in;
   const size_t element = kernels::SizeOf(pass.activation), stride = unit * kBlockN;
@@ -20,11 +21,11 @@ void RunTile(const ForwardPass& pass, const LayerWeights& layer, const std::byte
   float* tile = pass.scratch.mlp_tile;
   Multiply(pass, matrix, x, row, rows, block, unit, tile, stride);
   const size_t column = block / unit * kBlockN;
-  const size_t live = std::min(kBlockN, pass.weights.shard.intermediate.size() - column);
+  const size_t live = std::min(kBlockN, layer.down.k - column);
   for (size_t i = 0; i < rows; ++i) {
     float* src = tile + i * stride;
     if (layer.mlp_in_bias) pass.table.add(src, layer.mlp_in_bias + block * kBlockN, stride);
-    std::byte* dst = pass.w.mlp + ((row + i) * pass.w.mlp_stride + column) * element;
+    std::byte* dst = mlp + ((row + i) * layer.down.k_padded() + column) * element;
     if (pass.spec.gated)
       pass.table.activate_gated(dst, pass.activation, activation, src, src + kBlockN, live);
     else
@@ -32,21 +33,21 @@ void RunTile(const ForwardPass& pass, const LayerWeights& layer, const std::byte
   }
 }
 
-void RunIn(const ForwardPass& pass, const LayerWeights& layer) {
+}  // namespace
+
+void RunMlpIn(const ForwardPass& pass, const LayerWeights& layer, std::byte* mlp) {
   const TraceSpan span("mlp_in");
   const size_t unit = pass.spec.gated ? 2 : 1;
   const std::byte* x = Prepare(pass, layer.mlp_in, pass.w.normed, pass.rows);
   const auto [begin, end] = BlocksOf(pass.worker, layer.mlp_in, unit);
   for (size_t block = begin; block < end; block += unit)
     for (size_t row = 0; row < pass.rows; row += kMlpTileRows)
-      RunTile(pass, layer, x, block, unit, row, std::min(kMlpTileRows, pass.rows - row));
+      RunTile(pass, layer, x, mlp, block, unit, row, std::min(kMlpTileRows, pass.rows - row));
 }
-
-}  // namespace
 
 void RunMlp(const ForwardPass& pass, size_t layer) {
   const LayerWeights& weights = pass.weights.layers[layer];
-  RunIn(pass, weights);
+  RunMlpIn(pass, weights, pass.w.mlp);
   pass.worker.TeamBarrier();
   Project(pass, "down", weights.down, pass.w.mlp, pass.w.mlp_partial, pass.w.hidden_stride);
 }

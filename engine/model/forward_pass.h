@@ -59,8 +59,18 @@ void Embed(const ForwardPass& pass);
 // inside; over all ranks where queries and keys are normalised over the whole projection.
 void RunAttention(const ForwardPass& pass, size_t layer);
 
+// The same of latent attention.
+void RunLatentAttention(const ForwardPass& pass, size_t layer);
+
 // Reads normed, writes mlp_partial: this rank's term of the MLP. Barriers of the team inside.
 void RunMlp(const ForwardPass& pass, size_t layer);
+
+// Its first half: the activations of layer.mlp_in to mlp, [rows][layer.down.k_padded()]. Nothing
+// where the layer has no such MLP.
+void RunMlpIn(const ForwardPass& pass, const LayerWeights& layer, std::byte* mlp);
+
+// The same of a layer of experts. Reads residual, too.
+void RunExperts(const ForwardPass& pass, size_t layer);
 
 // Reads residual, hands logits of the wanted rows to `sink` in chunks.
 void ComputeLogits(const ForwardPass& pass, const LogitsSink& sink);

@@ -89,7 +89,9 @@ constexpr double kAttentionGain = 0.5, kMlpGain = 3;
 // variance of its input, and the parts that all layers add to the residual stream together have a
 // variance of about 1.
 double Deviation(const TensorSpec& tensor, const DecoderSpec& spec) {
-  const auto inputs = static_cast<double>(tensor.shape.back());
+  // A tensor of all experts is [experts][inputs][outputs].
+  const auto inputs =
+      static_cast<double>(tensor.shape.size() == 3 ? tensor.shape[1] : tensor.shape.back());
   switch (tensor.role) {
     case TensorRole::kEmbedding:
     case TensorRole::kLinear:

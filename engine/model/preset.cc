@@ -58,7 +58,63 @@ constexpr Preset kPresets[] = {
       "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192},
       "tie_word_embeddings": false, "bos_token_id": 128000,
       "eos_token_id": [128001, 128008, 128009], "torch_dtype": "bfloat16"})"},
+    {"mixtral-8x7b", R"({"architectures": ["MixtralForCausalLM"], "model_type": "mixtral",
+      "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+      "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32000,
+      "num_local_experts": 8, "num_experts_per_tok": 2, "max_position_embeddings": 32768,
+      "rms_norm_eps": 1e-05, "hidden_act": "silu", "rope_theta": 1000000.0,
+      "sliding_window": null, "tie_word_embeddings": false, "bos_token_id": 1, "eos_token_id": 2,
+      "torch_dtype": "bfloat16"})"},
+    {"qwen3-30b-a3b", R"({"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe",
+      "hidden_size": 2048, "intermediate_size": 6144, "moe_intermediate_size": 768,
+      "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4,
+      "head_dim": 128, "vocab_size": 151936, "num_experts": 128, "num_experts_per_tok": 8,
+      "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": [],
+      "max_position_embeddings": 40960, "rms_norm_eps": 1e-06, "hidden_act": "silu",
+      "rope_theta": 1000000.0, "attention_bias": false, "use_sliding_window": false,
+      "tie_word_embeddings": false, "bos_token_id": 151643, "eos_token_id": 151645,
+      "torch_dtype": "bfloat16"})"},
+    // The publisher's experts are MXFP4; this is the model in bfloat16.
+    {"gpt-oss-20b", R"({"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss",
+      "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 24,
+      "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 201088,
+      "num_local_experts": 32, "num_experts_per_tok": 4, "max_position_embeddings": 131072,
+      "rms_norm_eps": 1e-05, "hidden_act": "silu", "attention_bias": true, "sliding_window": 128,
+      "swiglu_limit": 7.0, "rope_theta": 150000, "rope_scaling": {"rope_type": "yarn",
+      "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": false,
+      "original_max_position_embeddings": 4096}, "tie_word_embeddings": false,
+      "eos_token_id": 200002, "pad_token_id": 199999, "torch_dtype": "bfloat16"})"},
+    {"deepseek-v2-lite", R"({"architectures": ["DeepseekV2ForCausalLM"],
+      "model_type": "deepseek_v2", "hidden_size": 2048, "intermediate_size": 10944,
+      "moe_intermediate_size": 1408, "num_hidden_layers": 27, "num_attention_heads": 16,
+      "num_key_value_heads": 16, "vocab_size": 102400, "kv_lora_rank": 512, "q_lora_rank": null,
+      "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "n_routed_experts": 64,
+      "n_shared_experts": 2, "num_experts_per_tok": 6, "first_k_dense_replace": 1,
+      "moe_layer_freq": 1, "n_group": 1, "topk_group": 1, "topk_method": "greedy",
+      "norm_topk_prob": false, "routed_scaling_factor": 1.0, "scoring_func": "softmax",
+      "max_position_embeddings": 163840, "rms_norm_eps": 1e-06, "hidden_act": "silu",
+      "rope_theta": 10000, "rope_scaling": {"type": "yarn", "factor": 40, "beta_fast": 32,
+      "beta_slow": 1, "mscale": 0.707, "mscale_all_dim": 0.707,
+      "original_max_position_embeddings": 4096}, "attention_bias": false,
+      "tie_word_embeddings": false, "bos_token_id": 100000, "eos_token_id": 100001,
+      "torch_dtype": "bfloat16"})"},
 };
+
+// The first `layers` layers of the model alone.
+Result<Json> Shorten(Json config, const std::string& layers) {
+  const Json all = *config.Find("num_hidden_layers");
+  PINION_ASSIGN(const int64_t count, ParseInt(layers, "the preset's layers"));
+  if (count < 1 || count > all.integer())
+    return Fail(ErrorCode::kUsage,
+                StrCat("the preset has ", all.integer(), " layers, not ", count));
+  config.Set("num_hidden_layers", count);
+  if (const Json* types = config.Find("layer_types")) {
+    Json::Array first = types->array();
+    first.resize(static_cast<size_t>(count));
+    config.Set("layer_types", Json(std::move(first)));
+  }
+  return config;
+}
 
 }  // namespace
 
@@ -68,9 +124,14 @@ std::vector<std::string> PresetNames() {
   return names;
 }
 
-Result<Json> PresetConfig(const std::string& name) {
-  for (const Preset& preset : kPresets)
-    if (name == preset.name) return Json::Parse(preset.config);
+Result<Json> PresetConfig(const std::string& text) {
+  const size_t at = text.find('@');
+  const std::string name = text.substr(0, at);
+  for (const Preset& preset : kPresets) {
+    if (name != preset.name) continue;
+    PINION_ASSIGN(Json config, Json::Parse(preset.config));
+    return at == std::string::npos ? config : Shorten(std::move(config), text.substr(at + 1));
+  }
   return Fail(ErrorCode::kUsage,
               StrCat("no preset '", name, "', want one of ", Join(PresetNames(), ", ")));
 }

@@ -14,9 +14,10 @@
 namespace pinion {
 
 // "tiny", "opt-125m", "qwen2.5-0.5b", "llama-3.2-1b", "tinyllama-1.1b", "llama-2-7b",
-// "llama-3.1-8b"
+// "llama-3.1-8b", "mixtral-8x7b", "qwen3-30b-a3b", "gpt-oss-20b", "deepseek-v2-lite"
 std::vector<std::string> PresetNames();
-// The preset's config.json at the real model's shape; error lists the names.
+// The preset's config.json at the real model's shape; error lists the names. "NAME@4" has 4 layers
+// instead: what a big model's layers cost, in less memory.
 Result<Json> PresetConfig(const std::string& name);
 
 // Weights made up from (seed, tensor name, element): the same on every machine and thread, roughly

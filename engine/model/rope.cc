@@ -19,6 +19,26 @@ void StretchLlama3(const RopeSpec& rope, std::vector<double>& frequencies) {
   }
 }
 
+// Long waves are slowed by `factor`, short ones stay, those between are blended by their number.
+// Source: Peng et al., arXiv:2309.00071, sec. 3.2; transformers, modeling_rope_utils.py,
+// _compute_yarn_parameters.
+void StretchYarn(const RopeSpec& rope, std::vector<double>& frequencies) {
+  // The pair that turns so often within the original length.
+  const auto pair_of = [&](double turns) {
+    return rope.dim * std::log(rope.original_positions / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(rope.theta));
+  };
+  double low = pair_of(rope.beta_fast), high = pair_of(rope.beta_slow);
+  if (rope.truncate) low = std::floor(low), high = std::ceil(high);
+  low = std::max(low, 0.0);
+  high = std::min(high, rope.dim - 1.0);
+  if (low == high) high += 0.001;
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    const double slowed = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    frequencies[i] *= 1 - slowed + slowed / rope.factor;
+  }
+}
+
 }  // namespace
 
 std::vector<float> RopeFrequencies(const RopeSpec& rope, int longest) {
@@ -26,6 +46,7 @@ std::vector<float> RopeFrequencies(const RopeSpec& rope, int longest) {
   for (size_t i = 0; i < frequencies.size(); ++i)
     frequencies[i] = std::pow(rope.theta, -2.0 * static_cast<double>(i) / rope.dim);
   if (rope.type == "llama3") StretchLlama3(rope, frequencies);
+  if (rope.type == "yarn") StretchYarn(rope, frequencies);
   // A longer sequence is squeezed into the positions seen in training.
   if (rope.type == "linear")
     for (double& frequency : frequencies) frequency /= rope.factor;

@@ -19,6 +19,7 @@ struct RopeSpec {
   bool truncate = true;                              // yarn
   double scale = 1;                                  // multiplies cos and sin (attention factor)
   std::vector<double> wave_factors;  // [dim / 2] or none: each wave is slowed by its own (GGUF)
+  double product_scale = 1;  // what attention scales its products by as well (DeepSeek's yarn)
   std::vector<double> short_factors, long_factors;  // longrope, [dim / 2]
 };
 

@@ -68,6 +68,33 @@ Status ReadLinear(const Json& parameters, DecoderSpec& spec, RopeSpec& rope) {
   return Lengthen(rope.factor, spec);
 }
 
+// How much longer sequences lower the entropy of attention (arXiv:2309.00071, sec. 3.4).
+double YarnScale(double factor, double weight) {
+  return factor > 1 ? 0.1 * weight * std::log(factor) + 1 : 1;
+}
+
+Status ReadYarn(const Json& parameters, const DecoderSpec& spec, RopeSpec& rope) {
+  PINION_ASSIGN(rope.factor, RequirePositive(parameters, "factor"));
+  rope.original_positions = spec.max_positions;
+  for (auto [key, value] : {std::pair{"original_max_position_embeddings", &rope.original_positions},
+                            {"beta_fast", &rope.beta_fast},
+                            {"beta_slow", &rope.beta_slow}}) {
+    const Json* given = parameters.Find(key);
+    if (given && !given->is_null()) {
+      PINION_ASSIGN(*value, RequirePositive(parameters, key));
+    }
+  }
+  PINION_ASSIGN(rope.truncate, Optional<bool>(parameters, "truncate", true));
+  PINION_ASSIGN(const double weight, Optional<double>(parameters, "mscale", 0.0));
+  PINION_ASSIGN(const double weight_of_all, Optional<double>(parameters, "mscale_all_dim", 0.0));
+  const double of_all = YarnScale(rope.factor, weight_of_all);
+  rope.scale = YarnScale(rope.factor, 1);
+  if (weight != 0 && weight_of_all != 0) rope.scale = YarnScale(rope.factor, weight) / of_all;
+  PINION_ASSIGN(rope.scale, Optional<double>(parameters, "attention_factor", rope.scale));
+  rope.product_scale = of_all * of_all;
+  return {};
+}
+
 }  // namespace
 
 Status ReadRope(const Json& config, DecoderSpec& spec) {
@@ -89,9 +116,12 @@ Status ReadRope(const Json& config, DecoderSpec& spec) {
     PINION_TRY(ReadLlama3(parameters, rope));
   } else if (rope.type == "linear") {
     PINION_TRY(ReadLinear(parameters, spec, rope));
+  } else if (rope.type == "yarn") {
+    PINION_TRY(ReadYarn(parameters, spec, rope));
   } else if (rope.type != "default") {
-    return Fail(ErrorCode::kUnsupported,
-                StrCat("rope type '", rope.type, "' is not known, want default, linear or llama3"));
+    return Fail(
+        ErrorCode::kUnsupported,
+        StrCat("rope type '", rope.type, "' is not known, want default, linear, llama3 or yarn"));
   }
   spec.ropes = {rope};
   return {};

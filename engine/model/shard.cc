@@ -40,6 +40,9 @@ Shard MakeShard(const DecoderSpec& spec, int ranks, int rank) {
                               std::min(kernels::kAttentionRows, end - head)});
   }
   shard.intermediate = DealBlocks(static_cast<size_t>(spec.intermediate), ranks, rank);
+  shard.expert_intermediate = DealBlocks(static_cast<size_t>(spec.moe.intermediate), ranks, rank);
+  shard.shared_intermediate =
+      DealBlocks(static_cast<size_t>(spec.moe.shared_intermediate), ranks, rank);
   shard.vocabulary = DealBlocks(static_cast<size_t>(spec.vocabulary), ranks, rank);
   return shard;
 }

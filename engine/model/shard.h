@@ -20,9 +20,12 @@ struct HeadGroup {
 };
 
 // What one rank holds of a decoder: ranges of the whole model's heads, MLP columns and vocabulary.
-// Any range may be empty. Norms and embeddings are not sharded.
+// Any range may be empty. Norms, embeddings and routers are not sharded.
 struct Shard {
   Range q_heads, kv_heads, intermediate, vocabulary;
+  // Columns of every expert: however tokens choose, all ranks have the same to do. With whole
+  // experts dealt out, one token's would mostly lie on a few ranks and the others would wait.
+  Range expert_intermediate, shared_intermediate;
   std::vector<HeadGroup> groups;  // one per KV head held, or more where it serves very many heads
 };
 

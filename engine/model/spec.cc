@@ -5,6 +5,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/model/architecture.h"
+#include "engine/model/attention_spec.h"
 #include "engine/model/tensor_list.h"
 
 namespace pinion {
@@ -65,16 +66,33 @@ Result<std::string> ReadDtype(const Json& config) {
               StrCat("'dtype' is '", dtype, "', want bfloat16, float16 or float32"));
 }
 
+Status CheckHeads(const DecoderSpec& spec) {
+  if (spec.head_dim >= 8 && spec.head_dim <= kMaxHeadDim && spec.head_dim % 8 == 0) return {};
+  return Fail(
+      ErrorCode::kUnsupported,
+      StrCat("heads are ", spec.head_dim, " wide, want a multiple of 8 from 8 to ", kMaxHeadDim));
+}
+
+// A latent is as wide as the kernels' scratch allows; published ones have 512 + 64.
+Status CheckLatent(const DecoderSpec& spec) {
+  const KvShape shape = CachedShape(spec);
+  if (shape.value_dim % 8 == 0 && shape.value_dim <= kernels::kMaxValueDim &&
+      shape.key_dim % 8 == 0 && shape.key_dim <= kernels::kMaxKeyDim)
+    return {};
+  return Fail(ErrorCode::kUnsupported,
+              StrCat("'kv_lora_rank' is ", spec.latent.kv_rank, " and 'qk_rope_head_dim' ",
+                     spec.latent.rope_dim, ", want multiples of 8, the first at most ",
+                     kernels::kMaxValueDim, ", both together at most ", kernels::kMaxKeyDim));
+}
+
 // Relations between numbers that are each in range.
 Status CheckShape(const DecoderSpec& spec) {
   if (spec.heads % spec.kv_heads != 0)
     return Fail(ErrorCode::kCorrupt,
                 StrCat("there are ", spec.heads, " attention heads, want a multiple of the ",
                        spec.kv_heads, " key-value heads"));
-  if (spec.head_dim < 8 || spec.head_dim > kMaxHeadDim || spec.head_dim % 8 != 0)
-    return Fail(
-        ErrorCode::kUnsupported,
-        StrCat("heads are ", spec.head_dim, " wide, want a multiple of 8 from 8 to ", kMaxHeadDim));
+  PINION_TRY(spec.latent.kv_rank > 0 ? CheckLatent(spec) : CheckHeads(spec));
+  if (spec.moe.router.experts > 0) PINION_TRY(CheckRouter(spec.moe.router));
   if (!(spec.norm_eps >= 0 && spec.norm_eps < 1))
     return Fail(ErrorCode::kCorrupt,
                 StrCat("the norm's epsilon is ", spec.norm_eps, ", want 0 to below 1"));
@@ -94,9 +112,11 @@ Status JoinEosIds(const Json& config, DecoderSpec& spec) {
 Result<DecoderSpec> ReadSpec(const Json& config) {
   PINION_TRY(CheckKind(config));
   PINION_ASSIGN(const Architecture* architecture, FindArchitecture(config));
-  PINION_TRY(CheckNeutralFields(config, CommonNeutralFields()));
+  PINION_TRY(CheckNeutralFields(config, CommonNeutralFields(), architecture->reads));
   PINION_TRY(CheckNeutralFields(config, architecture->neutral));
-  PINION_TRY(CheckLayerTypes(config));
+  const auto& reads = architecture->reads;
+  if (std::find(reads.begin(), reads.end(), "layer_types") == reads.end())
+    PINION_TRY(CheckLayerTypes(config));
   DecoderSpec spec;
   spec.architecture = architecture->name;
   PINION_TRY(architecture->read(config, spec));
@@ -121,8 +141,8 @@ uint64_t ParameterCount(const DecoderSpec& spec) {
 }
 
 uint64_t KvBytesPerToken(const DecoderSpec& spec, size_t bytes_per_element) {
-  const uint64_t keys = uint64_t{1} * spec.layers * spec.kv_heads * spec.head_dim;
-  return 2 * keys * bytes_per_element;
+  const uint64_t heads = uint64_t{1} * spec.layers * spec.kv_heads;
+  return heads * CachedShape(spec).elements() * bytes_per_element;
 }
 
 }  // namespace pinion

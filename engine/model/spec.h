@@ -10,12 +10,13 @@
 #include "engine/base/result.h"
 #include "engine/model/format_plan.h"
 #include "engine/model/rope.h"
+#include "engine/model/routing.h"
 #include "kernels/kernels.h"
 
 namespace pinion {
 
 enum class NormKind { kRms, kLayer };
-enum class MlpKind { kDense };
+enum class MlpKind { kDense, kExperts };
 // What is normalised before queries and keys are rotated: each head by itself, or everything that
 // the projection gives (across all ranks).
 enum class QkNorm { kNone, kPerHead, kWhole };
@@ -30,9 +31,19 @@ struct TensorNames {
   std::string attention_norm, attention_post_norm, mlp_norm, mlp_post_norm;
   std::string q_norm, k_norm;  // [head_dim] or, over the whole projection, [heads * head_dim]
   std::string q, k, v;
-  std::string qkv;                // instead of q, k, v: their rows in one tensor, in this order
+  std::string sinks;  // whole name, [heads]: a logit that takes part in a head's softmax
+  std::string qkv;    // instead of q, k, v: their rows in one tensor, in this order
   std::string o, gate, up, down;  // up, down: fc1, fc2 where there is no gate
   std::string gate_up;            // instead of gate, up: their rows in one tensor, in this order
+  // Mixture of experts. A router is a linear; what corrects it is a whole name, [experts]. Experts
+  // are linears of which a second "{}" stands for the expert, or whole names of the tensors of all
+  // experts, [experts][inputs][outputs], gate and up outputs in turn, biases NAME_bias.
+  std::string router, router_correction;
+  std::string expert_gate, expert_up, expert_down;
+  std::string experts_gate_up, experts_down;
+  std::string shared_gate, shared_up, shared_down;  // what every token passes through beside
+  // Latent attention. Queries through q_a, its norm and q_b, or through q alone.
+  std::string q_a, q_a_norm, q_b, kv_a, kv_a_norm, kv_b;
   std::string final_norm;
   std::string head;  // whole name; unused where the head is tied to the embedding
   // Prefixes that real checkpoints of the architecture spell otherwise: {"model.", ""} says that
@@ -45,6 +56,25 @@ struct LayerSpec {
   int window = 0;  // a token sees itself and window - 1 before it; 0: everything before it
   int rope = 0;    // index into DecoderSpec::ropes; -1: queries and keys are not rotated
   MlpKind mlp = MlpKind::kDense;
+};
+
+// Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434). What is cached of a token is one
+// latent of kv_rank elements and one rotary key of rope_dim: kv_heads is 1 and head_dim their sum.
+struct LatentSpec {
+  int kv_rank = 0;                                // 0: the attention is an ordinary one
+  int q_rank = 0;                                 // of compressed queries; 0: they are not
+  int nope_dim = 0, rope_dim = 0, value_dim = 0;  // of one head's query, both parts, and value
+};
+
+// Mixture of experts: each a gated MLP; a token's output is the weighted sum of those it chose, and
+// of a shared one.
+struct MoeSpec {
+  RouterSpec router;
+  int intermediate = 0;         // of one expert
+  int shared_intermediate = 0;  // of the MLP that every token passes through as well; 0: none
+  bool bias = false;            // of the experts' linears
+  // GPT-OSS: kernels' clamped_swiglu instead of the activation; 0: not
+  float swiglu_limit = 0, swiglu_alpha = 1;
 };
 
 // A decoder as plain data. An architecture file maps config.json to it; the decoder's loop reads it
@@ -71,6 +101,9 @@ struct DecoderSpec {
   bool gated = true;
   bool qkv_bias = false, o_bias = false, mlp_bias = false, norm_bias = false;
   bool tied_head = false;
+
+  LatentSpec latent;
+  MoeSpec moe;  // of the layers whose MLP is kExperts
 
   float attention_scale = 1;  // multiplies q.k; 1 / sqrt(head_dim) where config.json says nothing
   float attention_soft_cap = 0;  // products become cap * tanh(product / cap); 0: they do not

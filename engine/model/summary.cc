@@ -179,6 +179,72 @@ std::string StoredText(const ModelFiles& files, const Stored& stored) {
   return StrCat(stored.tensors, " tensors, ", Join(parts, ", "), ", ", where);
 }
 
+int ExpertLayers(const DecoderSpec& spec) {
+  return static_cast<int>(
+      std::count_if(spec.layer_specs.begin(), spec.layer_specs.end(),
+                    [](const LayerSpec& layer) { return layer.mlp == MlpKind::kExperts; }));
+}
+
+const char* Name(RouterScore score) {
+  switch (score) {
+    case RouterScore::kSoftmax:
+      return "softmax";
+    case RouterScore::kSigmoid:
+      return "sigmoid";
+    case RouterScore::kLogit:
+      return "softmax_of_chosen";
+  }
+  return "";
+}
+
+Json ExpertsJson(const DecoderSpec& spec) {
+  const RouterSpec& router = spec.moe.router;
+  Json json;
+  json.Set("count", router.experts);
+  json.Set("per_token", router.top_k);
+  json.Set("layers", ExpertLayers(spec));
+  json.Set("intermediate", spec.moe.intermediate);
+  json.Set("shared_intermediate", spec.moe.shared_intermediate);
+  json.Set("score", Name(router.score));
+  json.Set("normalised", router.normalise);
+  json.Set("scale", static_cast<double>(router.scale));
+  json.Set("groups", router.groups);
+  json.Set("groups_per_token", router.top_groups);
+  return json;
+}
+
+std::string ExpertsText(const DecoderSpec& spec) {
+  const RouterSpec& router = spec.moe.router;
+  std::string text = StrCat(router.experts, " of ", spec.moe.intermediate, " in ",
+                            ExpertLayers(spec), " layers, ", router.top_k, " a token (",
+                            Name(router.score), router.normalise ? ", normalised" : "");
+  if (router.scale != 1) text += StrCat(", times ", router.scale);
+  if (router.groups > 1)
+    text += StrCat(", from ", router.top_groups, " of ", router.groups, " groups");
+  text += ")";
+  if (spec.moe.shared_intermediate > 0)
+    text += StrCat(", a shared MLP of ", spec.moe.shared_intermediate);
+  return text;
+}
+
+Json LatentJson(const LatentSpec& latent) {
+  Json json;
+  for (const auto& [key, value] : {std::pair{"kv_rank", latent.kv_rank},
+                                   {"q_rank", latent.q_rank},
+                                   {"nope_dim", latent.nope_dim},
+                                   {"rope_dim", latent.rope_dim},
+                                   {"value_dim", latent.value_dim}})
+    json.Set(key, value);
+  return json;
+}
+
+std::string LatentText(const LatentSpec& latent) {
+  return StrCat("keys and values from ", latent.kv_rank, " elements and a rotary key of ",
+                latent.rope_dim, " a token; heads of ", latent.nope_dim, " + ", latent.rope_dim,
+                ", values of ", latent.value_dim,
+                latent.q_rank > 0 ? StrCat(", queries from ", latent.q_rank) : "");
+}
+
 }  // namespace
 
 Json SummariseModel(const ModelFiles& files, const TensorSource& weights) {
@@ -198,6 +264,8 @@ Json SummariseModel(const ModelFiles& files, const TensorSource& weights) {
     json.Set(key, value);
   json.Set("norm", Name(spec.norm));
   json.Set("mlp", MlpName(spec));
+  if (spec.moe.router.experts > 0) json.Set("experts", ExpertsJson(spec));
+  if (spec.latent.kv_rank > 0) json.Set("latent", LatentJson(spec.latent));
   json.Set("rotary", !spec.ropes.empty());
   json.Set("tied_head", spec.tied_head);
   json.Set("checkpoint_dtype", spec.checkpoint_dtype);
@@ -220,6 +288,8 @@ std::string FormatModel(const ModelFiles& files, const TensorSource& weights) {
   facts.Row({"decoder",
              StrCat(spec.layers, " layers, hidden ", spec.hidden, ", MLP ", spec.intermediate, " (",
                     MlpName(spec), "), ", Name(spec.norm), " norm, biases: ", Biases(spec))});
+  if (spec.moe.router.experts > 0) facts.Row({"experts", ExpertsText(spec)});
+  if (spec.latent.kv_rank > 0) facts.Row({"latent", LatentText(spec.latent)});
   facts.Row({"attention", StrCat(spec.heads, " heads of ", spec.head_dim, ", ", spec.kv_heads,
                                  " key-value heads, ",
                                  !spec.ropes.empty() ? "rotary positions" : "learned positions")});

@@ -33,6 +33,9 @@ std::vector<TensorSpec> TensorList(const DecoderSpec& spec);
 // "model.layers.{}.mlp.up_proj", 3 -> "model.layers.3.mlp.up_proj"
 std::string LayerTensor(std::string_view pattern, int layer);
 
+// "model.layers.{}.mlp.experts.{}.up_proj", 3, 7 -> "model.layers.3.mlp.experts.7.up_proj"
+std::string ExpertTensor(std::string_view pattern, int layer, int expert);
+
 // Product of the dimensions; they are known to fit (ReadSpec's bounds, the header check).
 uint64_t ElementCount(const std::vector<int64_t>& shape);
 

@@ -52,31 +52,86 @@ void LayOutAttention(const DecoderSpec& spec, const Shard& shard, Dtype dtype, i
   layer.qkv = arena.Matrix(dtype, q + 2 * kv, hidden, spec.formats.Find(index, MatrixRole::kQkv));
   layer.o = arena.Matrix(dtype, hidden, q, spec.formats.Find(index, MatrixRole::kO),
                          shard.q_heads.begin * head_dim);
+  layer.sinks = arena.VectorIf(!spec.names.sinks.empty() && q > 0, shard.q_heads.size());
   layer.qkv_bias = arena.VectorIf(spec.qkv_bias, layer.qkv.outputs);
   layer.o_bias = arena.VectorIf(spec.o_bias, hidden);
 }
 
-void LayOutMlp(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int index, Arena& arena,
+// A rank without heads holds nothing.
+void LayOutLatent(const DecoderSpec& spec, const Shard& shard, Dtype dtype, Arena& arena,
+                  LayerWeights& layer) {
+  const size_t heads = shard.q_heads.size();
+  if (heads == 0) return;
+  const auto size = [](int n) { return static_cast<size_t>(n); };
+  const LatentSpec& spec_latent = spec.latent;
+  const size_t hidden = size(spec.hidden), rank = size(spec_latent.kv_rank);
+  const size_t queries = heads * size(spec_latent.nope_dim + spec_latent.rope_dim);
+  const size_t q_rank = size(spec_latent.q_rank), values = size(spec_latent.value_dim);
+  const auto blocks = [](size_t n) { return (n + kernels::kBlockN - 1) / kernels::kBlockN; };
+  LatentWeights& latent = layer.latent;
+  layer.q_norm = arena.VectorIf(q_rank > 0, q_rank);
+  layer.k_norm = arena.Vector(rank);
+  layer.qkv = arena.Matrix(
+      dtype, (q_rank > 0 ? q_rank : queries) + rank + size(spec_latent.rope_dim), hidden);
+  latent.q_up = arena.Matrix(dtype, q_rank > 0 ? queries : 0, q_rank);
+  latent.key_blocks = blocks(rank);
+  latent.value_blocks = blocks(values);
+  latent.key_up =
+      arena.Matrix(dtype, heads * latent.key_blocks * kernels::kBlockN, size(spec_latent.nope_dim));
+  latent.value_up = arena.Matrix(dtype, heads * latent.value_blocks * kernels::kBlockN, rank);
+  layer.o = arena.Matrix(dtype, hidden, heads * values);
+}
+
+// `middle`: this rank's columns, of a layer's only MLP or of the one beside its experts.
+void LayOutMlp(const DecoderSpec& spec, Range share, bool bias, Dtype dtype, int index, Arena& arena,
                LayerWeights& layer) {
   const auto hidden = static_cast<size_t>(spec.hidden);
-  const size_t middle = shard.intermediate.size();
+  const size_t middle = share.size();
   const size_t outputs = spec.gated ? 2 * kernels::RoundUp(middle, kernels::kBlockN) : middle;
   layer.mlp_in = arena.Matrix(dtype, outputs, hidden, spec.formats.Find(index, MatrixRole::kMlpIn));
   layer.down = arena.Matrix(dtype, hidden, middle, spec.formats.Find(index, MatrixRole::kDown),
-                            shard.intermediate.begin);
+                            share.begin);
   layer.mlp_in_bias =
-      arena.VectorIf(spec.mlp_bias, kernels::RoundUp(layer.mlp_in.outputs, kernels::kBlockN));
-  layer.down_bias = arena.VectorIf(spec.mlp_bias, hidden);
+      arena.VectorIf(bias, kernels::RoundUp(layer.mlp_in.outputs, kernels::kBlockN));
+  layer.down_bias = arena.VectorIf(bias, hidden);
 }
 
-LayerWeights LayOutLayer(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int index,
-                         Arena& arena) {
+ExpertWeights LayOutExperts(const DecoderSpec& spec, const Shard& shard, Dtype dtype, bool prepack,
+                            Arena& arena) {
+  const RouterSpec& router = spec.moe.router;
+  const auto hidden = static_cast<size_t>(spec.hidden);
+  const auto experts = static_cast<size_t>(router.experts);
+  const Range share = shard.expert_intermediate;
+  ExpertWeights weights;
+  weights.router = arena.Matrix(Dtype::kF32, experts, hidden);
+  weights.router_bias = arena.VectorIf(router.bias, experts);
+  weights.correction = arena.VectorIf(router.correction, experts);
+  weights.in_blocks = 2 * (kernels::RoundUp(share.size(), kernels::kBlockN) / kernels::kBlockN);
+  weights.down_blocks = share.size() > 0 ? (hidden + kernels::kBlockN - 1) / kernels::kBlockN : 0;
+  const auto stack = [&](size_t blocks, size_t k) {
+    const size_t outputs = experts * blocks * kernels::kBlockN;
+    return prepack ? arena.Matrix(dtype, outputs, k) : PackedMatrix{nullptr, dtype, outputs, k};
+  };
+  weights.in = stack(weights.in_blocks, hidden);
+  weights.down = stack(weights.down_blocks, share.size());
+  weights.in_bias = arena.VectorIf(spec.moe.bias, experts * weights.in_blocks * kernels::kBlockN);
+  const bool first = share.begin == 0 && share.size() > 0;
+  weights.down_bias = arena.VectorIf(spec.moe.bias && first, experts * hidden);
+  return weights;
+}
+
+LayerWeights LayOutLayer(const DecoderSpec& spec, const LayerSpec& kinds, const Shard& shard,
+                         Dtype dtype, bool moe_prepack, int index, Arena& arena) {
   LayerWeights layer;
   layer.attention_norm = LayOutNorm(spec, spec.names.attention_norm, arena);
-  LayOutAttention(spec, shard, dtype, index, arena, layer);
+  spec.latent.kv_rank > 0 ? LayOutLatent(spec, shard, dtype, arena, layer)
+                          : LayOutAttention(spec, shard, dtype, index, arena, layer);
   layer.attention_post_norm = LayOutNorm(spec, spec.names.attention_post_norm, arena);
   layer.mlp_norm = LayOutNorm(spec, spec.names.mlp_norm, arena);
-  LayOutMlp(spec, shard, dtype, index, arena, layer);
+  const bool has_experts = kinds.mlp == MlpKind::kExperts;
+  if (has_experts) layer.experts = LayOutExperts(spec, shard, dtype, moe_prepack, arena);
+  const Range middle = has_experts ? shard.shared_intermediate : shard.intermediate;
+  LayOutMlp(spec, middle, spec.mlp_bias && !has_experts, dtype, index, arena, layer);
   layer.mlp_post_norm = LayOutNorm(spec, spec.names.mlp_post_norm, arena);
   return layer;
 }
@@ -92,11 +147,13 @@ PackedMatrix MatrixOf(Dtype dtype, size_t outputs, size_t k, const IntegerFormat
   return matrix;
 }
 
-size_t LayOutWeights(const DecoderSpec& spec, Dtype dtype, std::byte* base, RankWeights& weights) {
+size_t LayOutWeights(const DecoderSpec& spec, Dtype dtype, bool moe_prepack, std::byte* base,
+                     RankWeights& weights) {
   Arena arena(base);
   weights.layers.clear();
   for (int i = 0; i < spec.layers; ++i)
-    weights.layers.push_back(LayOutLayer(spec, weights.shard, dtype, i, arena));
+    weights.layers.push_back(LayOutLayer(spec, spec.layer_specs[static_cast<size_t>(i)],
+                                         weights.shard, dtype, moe_prepack, i, arena));
   weights.final_norm = LayOutNorm(spec, spec.names.final_norm, arena);
   const size_t vocabulary = weights.shard.vocabulary.size();
   weights.head = arena.Matrix(dtype, vocabulary, static_cast<size_t>(spec.hidden),

@@ -11,8 +11,9 @@ PackedMatrix MatrixOf(kernels::Dtype dtype, size_t outputs, size_t k, const Inte
                       size_t column);
 
 // Places everything that `weights.shard` holds in memory from `base` on, 64-byte aligned, and
-// returns the bytes that it takes. With a null base it only counts.
-size_t LayOutWeights(const DecoderSpec& spec, kernels::Dtype dtype, std::byte* base,
-                     RankWeights& weights);
+// returns the bytes that it takes. With a null base it only counts. Without moe_prepack experts
+// get their shapes and no memory.
+size_t LayOutWeights(const DecoderSpec& spec, kernels::Dtype dtype, bool moe_prepack,
+                     std::byte* base, RankWeights& weights);
 
 }  // namespace pinion

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "engine/base/strings.h"
+#include "engine/model/expert_packer.h"
+#include "engine/model/latent_packer.h"
 #include "engine/model/tensor_list.h"
 #include "engine/model/weight_layout.h"
 #include "engine/model/weight_packer.h"
@@ -21,6 +23,8 @@ class Loader {
          RankWeights& weights)
       : spec_(spec),
         names_(spec.names),
+        source_(source),
+        worker_(worker),
         weights_(weights),
         shard_(weights.shard),
         hidden_{0, static_cast<size_t>(spec.hidden)},
@@ -38,14 +42,25 @@ class Loader {
   void LoadLayer(int index) {
     LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
     LoadNorm(layer.attention_norm, LayerTensor(names_.attention_norm, index));
-    LoadQkv(layer, index);
-    LoadHeadNorms(layer, index);
-    LoadOutput(layer.o, layer.o_bias, LayerTensor(names_.o, index), QRows().begin);
+    if (spec_.latent.kv_rank > 0) {
+      LoadLatentAttention(spec_, index, source_, worker_, shard_, layer);
+    } else {
+      LoadQkv(layer, index);
+      LoadHeadNorms(layer, index);
+      packer_.FillVector(layer.sinks, LayerTensor(names_.sinks, index), shard_.q_heads);
+    }
+    const int width = spec_.latent.kv_rank > 0 ? spec_.latent.value_dim : spec_.head_dim;
+    LoadOutput(layer.o, layer.o_bias, LayerTensor(names_.o, index),
+               shard_.q_heads.begin * static_cast<size_t>(width));
     LoadNorm(layer.attention_post_norm, LayerTensor(names_.attention_post_norm, index));
     LoadNorm(layer.mlp_norm, LayerTensor(names_.mlp_norm, index));
-    LoadMlpIn(layer, index);
-    LoadOutput(layer.down, layer.down_bias, LayerTensor(names_.down, index),
-               shard_.intermediate.begin);
+    if (spec_.layer_specs[static_cast<size_t>(index)].mlp == MlpKind::kExperts) {
+      LoadExperts(layer, index);
+    } else {
+      LoadMlpIn(layer, index);
+      LoadOutput(layer.down, layer.down_bias, LayerTensor(names_.down, index),
+                 shard_.intermediate.begin);
+    }
     LoadNorm(layer.mlp_post_norm, LayerTensor(names_.mlp_post_norm, index));
   }
 
@@ -108,7 +123,7 @@ class Loader {
 
   void LoadMlpIn(LayerWeights& layer, int index) {
     const Range middle = shard_.intermediate;
-    if (spec_.gated) return LoadGated(layer, GatedModules(index));
+    if (spec_.gated) return LoadGated(layer, GatedModules(index), middle);
     const std::string up = LayerTensor(names_.up, index);
     const TensorInfo tensor = packer_.Find(up + ".weight");
     packer_.PackMatrix(layer.mlp_in, {{&tensor, middle.begin, middle.size()}}, 0);
@@ -123,8 +138,7 @@ class Loader {
   }
 
   // Blocks of gate and up in turn; the last ones are padded with zeros.
-  void LoadGated(LayerWeights& layer, const std::vector<Module>& modules) {
-    const Range middle = shard_.intermediate;
+  void LoadGated(LayerWeights& layer, const std::vector<Module>& modules, Range middle) {
     std::vector<TensorInfo> tensors;
     for (const Module& module : modules) tensors.push_back(packer_.Find(module.name + ".weight"));
     std::vector<Segment> segments;
@@ -143,8 +157,31 @@ class Loader {
     packer_.PackMatrix(layer.mlp_in, segments, 0, 2);
   }
 
+  // The router is whole on every rank; the experts, and the MLP beside them, are cut by columns.
+  void LoadExperts(LayerWeights& layer, int index) {
+    ExpertWeights& experts = layer.experts;
+    const Range all{0, static_cast<size_t>(spec_.moe.router.experts)};
+    const std::string router = LayerTensor(names_.router, index);
+    const TensorInfo tensor = packer_.Find(router + ".weight");
+    packer_.PackMatrix(experts.router, {{&tensor, 0, all.size()}}, 0);
+    packer_.FillVector(experts.router_bias, router + ".bias", all);
+    packer_.FillVector(experts.correction, LayerTensor(names_.router_correction, index), all);
+    const Range share = shard_.expert_intermediate;
+    const PlainExperts plain(spec_, index, source_);
+    if (experts.prepacked()) PackExperts(plain, share, worker_, experts);
+    if (worker_.thread == 0) FillExpertBiases(plain, share, experts);
+    if (spec_.moe.shared_intermediate == 0) return;
+    LoadGated(layer,
+              {{LayerTensor(names_.shared_gate, index)}, {LayerTensor(names_.shared_up, index)}},
+              shard_.shared_intermediate);
+    LoadOutput(layer.down, nullptr, LayerTensor(names_.shared_down, index),
+               shard_.shared_intermediate.begin);
+  }
+
   const DecoderSpec& spec_;
   const TensorNames& names_;
+  const TensorSource& source_;
+  const Worker& worker_;
   RankWeights& weights_;
   const Shard& shard_;
   const Range hidden_;
@@ -153,21 +190,22 @@ class Loader {
 
 }  // namespace
 
-uint64_t ShardWeightBytes(const DecoderSpec& spec, Dtype dtype, int ranks, int rank) {
+uint64_t ShardWeightBytes(const DecoderSpec& spec, Dtype dtype, bool moe_prepack, int ranks,
+                          int rank) {
   RankWeights weights;
   weights.shard = MakeShard(spec, ranks, rank);
-  return LayOutWeights(spec, dtype, nullptr, weights);
+  return LayOutWeights(spec, dtype, moe_prepack, nullptr, weights);
 }
 
-Result<std::vector<RankWeights>> LoadWeights(const DecoderSpec& spec, Dtype dtype,
+Result<std::vector<RankWeights>> LoadWeights(const DecoderSpec& spec, Dtype dtype, bool moe_prepack,
                                              const TensorSource& source, Ranks& ranks) {
   std::vector<RankWeights> all(static_cast<size_t>(ranks.count()));
   for (int rank = 0; rank < ranks.count(); ++rank) {
     RankWeights& weights = all[static_cast<size_t>(rank)];
     weights.shard = MakeShard(spec, ranks.count(), rank);
-    const uint64_t bytes = ShardWeightBytes(spec, dtype, ranks.count(), rank);
+    const uint64_t bytes = ShardWeightBytes(spec, dtype, moe_prepack, ranks.count(), rank);
     PINION_ASSIGN(weights.storage, Pages::Allocate(bytes));
-    LayOutWeights(spec, dtype, weights.storage.data(), weights);
+    LayOutWeights(spec, dtype, moe_prepack, weights.storage.data(), weights);
   }
   ranks.Run([&](const Worker& worker) {
     Loader(spec, source, worker, all[static_cast<size_t>(worker.rank)]).Load();

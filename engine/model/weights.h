@@ -39,14 +39,46 @@ struct NormWeights {
   float *weight = nullptr, *bias = nullptr;
 };
 
+// What latent attention has beside qkv, which projects to queries (this rank's heads, or all of
+// what they are made of), then to the latent and the rotary key; q_norm and k_norm are the norms of
+// what queries are made of and of the latent, o takes value_dim of each head.
+struct LatentWeights {
+  PackedMatrix q_up;  // [q heads * (nope_dim + rope_dim)][q_rank]; empty where q_rank is 0
+  // One matrix a head, key_blocks and value_blocks each: from a query's part without rotation to
+  // the latent's space, [kv_rank][nope_dim]; from a mixture of latents to values,
+  // [value_dim][kv_rank].
+  PackedMatrix key_up, value_up;
+  size_t key_blocks = 0, value_blocks = 0;
+};
+
+// The experts of one layer: this rank's columns of each. Without experts everything is empty.
+struct ExpertWeights {
+  PackedMatrix router;           // [experts][hidden], float32
+  float* router_bias = nullptr;  // [experts]
+  float* correction = nullptr;   // [experts]
+  // All experts' matrices one after the other, `in_blocks` and `down_blocks` each. Unless they are
+  // prepacked there is no memory behind them; PlainExperts gives their blocks.
+  PackedMatrix in;    // gate and up in turn as in mlp_in, [in_blocks * 64][hidden]
+  PackedMatrix down;  // [down_blocks * 64][share]
+  size_t in_blocks = 0, down_blocks = 0;
+  float* in_bias = nullptr;    // [experts][in_blocks * 64], in the matrix's order
+  float* down_bias = nullptr;  // [experts][hidden], on one rank alone: part of its term
+
+  bool prepacked() const { return in.data != nullptr; }
+  uint64_t bytes_per_expert() const {
+    return in_blocks * in.block_bytes() + down_blocks * down.block_bytes();
+  }
+};
+
 // One layer of one rank. Vectors are float32; absent norms and biases are null. Matrices whose
 // share is empty have no outputs or no inputs.
 struct LayerWeights {
   NormWeights attention_norm, attention_post_norm, mlp_norm, mlp_post_norm;
   // [head_dim]; over the whole projection: this rank's share, [heads of the rank * head_dim]
   float *q_norm = nullptr, *k_norm = nullptr;
-  PackedMatrix qkv;  // [(q heads + 2 kv heads) * head_dim][hidden]
-  PackedMatrix o;    // [hidden][q heads * head_dim]
+  float* sinks = nullptr;  // [q heads]
+  PackedMatrix qkv;        // [(q heads + 2 kv heads) * head_dim][hidden]
+  PackedMatrix o;          // [hidden][q heads * head_dim]
   // Gated MLP: blocks of 64 gate outputs and 64 up outputs take turns, so that the thread that
   // computes both can multiply them at once. Plain MLP: fc1's outputs.
   PackedMatrix mlp_in;           // [blocks * 64][hidden]
@@ -55,6 +87,11 @@ struct LayerWeights {
   float* o_bias = nullptr;       // [hidden], whole on every rank: added after the reduction
   float* mlp_in_bias = nullptr;  // [mlp_in.outputs], in the matrix's order
   float* down_bias = nullptr;    // [hidden], whole on every rank
+  // Beside experts, the MLP above is the shared one, if any.
+  ExpertWeights experts;
+  LatentWeights latent;
+
+  bool has_experts() const { return experts.router.outputs > 0; }
 };
 
 // All packed weights of one rank, in one mapping whose pages the rank's threads touch first.
@@ -66,14 +103,16 @@ struct RankWeights {
   PackedMatrix head;  // [vocabulary share][hidden]
 };
 
-// Bytes that RankWeights::storage of one rank will take.
-uint64_t ShardWeightBytes(const DecoderSpec& spec, kernels::Dtype dtype, int ranks, int rank);
+// Bytes that RankWeights::storage of one rank will take; experts that are not prepacked take none.
+uint64_t ShardWeightBytes(const DecoderSpec& spec, kernels::Dtype dtype, bool moe_prepack,
+                          int ranks, int rank);
 
 // Packs every rank's share, all ranks and threads at once: each thread packs the blocks that it
 // will compute with. Every tensor the spec names must exist in `source` (OpenWeights has checked
 // it).
 Result<std::vector<RankWeights>> LoadWeights(const DecoderSpec& spec, kernels::Dtype dtype,
-                                             const TensorSource& source, Ranks& ranks);
+                                             bool moe_prepack, const TensorSource& source,
+                                             Ranks& ranks);
 
 // Blocks of `matrix` that `worker` computes: the same at loading and at every step. Gated MLP
 // inputs are dealt in pairs (`unit` 2), everything else singly.

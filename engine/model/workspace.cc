@@ -7,6 +7,7 @@
 namespace pinion {
 namespace {
 
+using kernels::Dtype;
 using kernels::RoundUp;
 
 // What the widest rounded row takes: its groups may be as small as they get.
@@ -15,6 +16,55 @@ size_t RoundedRowBytes(const DecoderSpec& spec, const Shard& shard) {
   const size_t q = shard.q_heads.size() * static_cast<size_t>(spec.head_dim);
   const size_t k = std::max({static_cast<size_t>(spec.hidden), q, shard.intermediate.size()});
   return kernels::IntLayout{8, k, kSmallestIntGroup, 0, true}.row_bytes() + kernels::kBlockN;
+}
+
+bool HasExperts(const DecoderSpec& spec) { return spec.moe.router.experts > 0; }
+
+size_t ExpertTileBytes(const DecoderSpec& spec, Dtype dtype) {
+  if (!HasExperts(spec)) return 0;
+  return kExpertTileRows * RoundUp(static_cast<size_t>(spec.hidden), kernels::kPadK) *
+         kernels::SizeOf(kernels::ActivationType(dtype));
+}
+
+void LayOutExperts(const DecoderSpec& spec, const Shard& shard, size_t element, size_t max_rows,
+                   const Workspace& w, ExpertBuffers& buffers, const auto& take) {
+  const auto top_k = static_cast<size_t>(spec.moe.router.top_k);
+  const size_t assignments = max_rows * top_k;
+  buffers.logits_stride = RoundUp(static_cast<size_t>(spec.moe.router.experts), kernels::kBlockN);
+  if (element < sizeof(float)) take(buffers.router_in, max_rows * w.normed_stride * sizeof(float));
+  take(buffers.logits, max_rows * buffers.logits_stride * sizeof(float));
+  take(buffers.chosen, assignments * sizeof(int32_t));
+  take(buffers.weights, assignments * sizeof(float));
+  const size_t share = RoundUp(shard.expert_intermediate.size(), kernels::kPadK);
+  take(buffers.mlp, assignments * share * element);
+  const size_t shared = RoundUp(shard.shared_intermediate.size(), kernels::kPadK);
+  take(buffers.shared, max_rows * shared * element);
+  take(buffers.out, assignments * w.hidden_stride * sizeof(float));
+}
+
+size_t LatentTileBytes(const DecoderSpec& spec, Dtype dtype) {
+  const auto widest = static_cast<size_t>(std::max(spec.latent.nope_dim, spec.latent.kv_rank));
+  return kMlpTileRows * RoundUp(widest, kernels::kPadK) *
+         kernels::SizeOf(kernels::ActivationType(dtype));
+}
+
+void LayOutLatent(const DecoderSpec& spec, size_t heads, size_t element, size_t max_rows,
+                  Workspace& w, const auto& take) {
+  const LatentSpec& latent = spec.latent;
+  const auto size = [](int n) { return static_cast<size_t>(n); };
+  const size_t query = size(latent.nope_dim + latent.rope_dim), q_rank = size(latent.q_rank);
+  const size_t projected =
+      (q_rank > 0 ? q_rank : heads * query) + size(latent.kv_rank + latent.rope_dim);
+  w.qkv_stride = RoundUp(projected, kernels::kBlockN);
+  w.attended_stride = heads * size(latent.kv_rank);
+  LatentBuffers& buffers = w.latent;
+  buffers.queries_stride = q_rank > 0 ? RoundUp(heads * query, kernels::kBlockN) : 0;
+  buffers.latent_queries_stride = heads * size(latent.kv_rank + latent.rope_dim);
+  take(buffers.compressed, max_rows * RoundUp(q_rank, kernels::kPadK) * element);
+  take(buffers.queries, max_rows * buffers.queries_stride * sizeof(float));
+  take(buffers.latent_queries, max_rows * buffers.latent_queries_stride * sizeof(float));
+  take(buffers.values,
+       max_rows * RoundUp(heads * size(latent.value_dim), kernels::kPadK) * element);
 }
 
 // Sets the strides and hands out the buffers of `base` (null: only counts); returns the bytes used.
@@ -28,19 +78,23 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
   w.qkv_stride = RoundUp(q + 2 * kv, kernels::kBlockN);
   w.normed_stride = RoundUp(hidden, kernels::kPadK);
   w.attended_stride = RoundUp(q, kernels::kPadK);
-  w.mlp_stride = RoundUp(shard.intermediate.size(), kernels::kPadK);
+  const bool has_dense =
+      std::any_of(spec.layer_specs.begin(), spec.layer_specs.end(),
+                  [](const LayerSpec& layer) { return layer.mlp == MlpKind::kDense; });
+  const size_t mlp_columns = has_dense ? RoundUp(shard.intermediate.size(), kernels::kPadK) : 0;
   size_t used = 0;
   const auto take = [&](auto*& pointer, size_t bytes) {
     const size_t at = RoundUp(used, 64);
     used = at + bytes;
     if (base) pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(base + at);
   };
+  if (spec.latent.kv_rank > 0) LayOutLatent(spec, shard.q_heads.size(), element, max_rows, w, take);
   take(w.residual, max_rows * hidden * sizeof(float));
   take(w.normed, max_rows * w.normed_stride * element);
   take(w.qkv, max_rows * w.qkv_stride * sizeof(float));
   take(w.attended, max_rows * w.attended_stride * element);
   take(w.attention_partial, max_rows * w.hidden_stride * sizeof(float));
-  take(w.mlp, max_rows * w.mlp_stride * element);
+  take(w.mlp, max_rows * mlp_columns * element);
   take(w.mlp_partial, max_rows * w.hidden_stride * sizeof(float));
   take(w.rounded, max_rows * RoundedRowBytes(spec, shard));
   w.angles.resize(spec.ropes.size());
@@ -49,21 +103,29 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
     take(w.angles[i].cosine, max_rows * half * sizeof(float));
     take(w.angles[i].sine, max_rows * half * sizeof(float));
   }
+  if (HasExperts(spec)) LayOutExperts(spec, shard, element, max_rows, w, w.experts, take);
   if (spec.qk_norm == QkNorm::kWhole)
     take(w.head_squares,
          max_rows * static_cast<size_t>(spec.heads + spec.kv_heads) * sizeof(float));
   return used;
 }
 
-Result<ThreadScratch> MakeScratch(const DecoderSpec& spec) {
+Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, Dtype dtype) {
   ThreadScratch scratch;
   const size_t tile = kMlpTileRows * 2 * kernels::kBlockN;
   const size_t part = PartFloats(CachedShape(spec));
   const auto hidden_row = static_cast<size_t>(std::max(spec.hidden, spec.head_dim));
-  PINION_ASSIGN(scratch.storage, Pages::Allocate((tile + part + hidden_row) * sizeof(float)));
+  const size_t floats = RoundUp(tile + part + hidden_row, 64 / sizeof(float));
+  PINION_ASSIGN(scratch.storage,
+                Pages::Allocate(floats * sizeof(float) + LatentTileBytes(spec, dtype) +
+                                ExpertTileBytes(spec, dtype)));
   scratch.mlp_tile = scratch.storage.as<float>();
   scratch.part = scratch.mlp_tile + tile;
   scratch.hidden_row = scratch.part + part;
+  scratch.latent_tile = scratch.storage.data() + floats * sizeof(float);
+  scratch.expert_tile = scratch.latent_tile + LatentTileBytes(spec, dtype);
+  if (!HasExperts(spec)) return scratch;
+  scratch.router.emplace(spec.moe.router);
   return scratch;
 }
 
@@ -76,8 +138,9 @@ Result<Workspace> Workspace::Allocate(const DecoderSpec& spec, const Shard& shar
   LayOut(spec, shard, dtype, max_rows, workspace.storage.data(), workspace);
   const auto layers = static_cast<size_t>(spec.layers);
   workspace.next_item = std::make_unique<std::atomic<uint32_t>[]>(layers);
+  if (HasExperts(spec)) workspace.experts.work = std::make_unique<ExpertWork>();
   for (size_t i = 0; i < threads; ++i) {
-    PINION_ASSIGN(ThreadScratch scratch, MakeScratch(spec));
+    PINION_ASSIGN(ThreadScratch scratch, MakeScratch(spec, dtype));
     workspace.threads.push_back(std::move(scratch));
   }
   return workspace;

@@ -4,11 +4,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "engine/base/result.h"
 #include "engine/host/memory.h"
 #include "engine/model/attention_plan.h"
+#include "engine/model/expert_plan.h"
+#include "engine/model/plain_experts.h"
+#include "engine/model/routing.h"
 #include "engine/model/shard.h"
 #include "engine/model/spec.h"
 #include "kernels/kernels.h"
@@ -22,9 +27,49 @@ struct ThreadScratch {
   float* part = nullptr;        // one attention item: [PartFloats]
   float* hidden_row = nullptr;  // [max(hidden, head_dim)]
   std::vector<std::byte> row;   // one embedding row, where it is made up
+  // Experts: a tile's tokens, [kExpertTileRows][hidden padded], activation type.
+  std::byte* expert_tile = nullptr;
+  // Latent attention: one head's rows, [kMlpTileRows][nope_dim or kv_rank padded], activation type.
+  std::byte* latent_tile = nullptr;
+  std::optional<TokenRouter> router;
+  ExpertScratch plain_experts;            // where nothing is prepacked: what they are packed from,
+  std::vector<std::byte> packed_experts;  // and one or two blocks
 };
 inline constexpr size_t kMlpTileRows =
     256;  // 256 x 128 floats = 128 KiB: stays in L2 with a W panel
+// 128 x 2048 bf16 = 512 KiB: half an L2 for what passes over every block of an expert.
+inline constexpr size_t kExpertTileRows = 128;
+
+// How a step's tokens chose in one layer and how that is worked off; written by one thread.
+struct ExpertWork {
+  ExpertPlan plan;
+  std::vector<ExpertItem> in_items, down_items;
+  std::atomic<uint32_t> next_in{0}, next_down{0};
+  uint64_t weight_bytes_read = 0;  // of experts, over all steps: each once a layer and step
+};
+
+// What a rank needs for latent attention; heads are the rank's. Rows as in Workspace.
+struct LatentBuffers {
+  std::byte* compressed = nullptr;  // [rows][q_rank padded], activation type: queries' beginnings
+  float* queries = nullptr;         // [rows][queries_stride]: each head's nope and rope part
+  float* latent_queries = nullptr;  // [rows][latent_queries_stride]: each head's [kv_rank + rope]
+  std::byte* values = nullptr;      // [rows][heads * value_dim padded], activation type
+  size_t queries_stride = 0, latent_queries_stride = 0;
+};
+
+// What a rank needs for mixtures of experts. An assignment is one row at one of its experts, in the
+// order of ExpertPlan.
+struct ExpertBuffers {
+  float* router_in = nullptr;   // [rows][hidden padded]; null where activations are float32
+  float* logits = nullptr;      // [rows][logits_stride]
+  int32_t* chosen = nullptr;    // [rows][top_k]
+  float* weights = nullptr;     // [rows][top_k]
+  std::byte* mlp = nullptr;     // [assignments][share padded], activation type
+  std::byte* shared = nullptr;  // [rows][shared MLP's share padded], activation type
+  float* out = nullptr;         // [assignments][hidden_stride]: this rank's term of each expert
+  size_t logits_stride = 0;
+  std::unique_ptr<ExpertWork> work;
+};
 
 // cos and sin of one rope's angles, [rows][dim / 2] each.
 struct AngleTable {
@@ -44,15 +89,17 @@ struct Workspace {
   std::byte* attended = nullptr;  // [rows][q padded], activation type
   float* attention_partial =
       nullptr;                     // [rows][hidden_stride]: this rank's term of the o projection
-  std::byte* mlp = nullptr;        // [rows][intermediate padded], activation type
+  std::byte* mlp = nullptr;        // [rows][the layer's down.k_padded()], activation type
   float* mlp_partial = nullptr;    // [rows][hidden_stride]: this rank's term of down
   std::byte* rounded = nullptr;    // [rows] in the layout of the matrix that multiplies them next
   std::vector<AngleTable> angles;  // one a rope
   // [rows][heads + kv_heads] of the whole model, on rank 0 alone: sums of squares of each query and
   // key head, where they are normalised over the whole projection
   float* head_squares = nullptr;
-  size_t qkv_stride = 0, hidden_stride = 0, normed_stride = 0, attended_stride = 0, mlp_stride = 0;
+  size_t qkv_stride = 0, hidden_stride = 0, normed_stride = 0, attended_stride = 0;
 
+  LatentBuffers latent;   // nothing where attention is an ordinary one
+  ExpertBuffers experts;  // nothing where no layer has experts
   AttentionPlans plans;
   std::vector<float> parts;  // partial results of cut contexts, PartFloats each
   std::unique_ptr<std::atomic<uint32_t>[]> next_item;  // one counter a layer

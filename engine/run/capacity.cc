@@ -45,7 +45,7 @@ std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions&
                                   int ranks) {
   std::vector<RankNeeds> needs;
   for (int rank = 0; rank < ranks; ++rank)
-    needs.push_back({ShardWeightBytes(spec, decoder.dtype, ranks, rank),
+    needs.push_back({ShardWeightBytes(spec, decoder.dtype, decoder.moe_prepack, ranks, rank),
                      WorkspaceBytes(spec, decoder, ranks, rank),
                      KvCache::BytesPerBlock(spec, MakeShard(spec, ranks, rank), decoder.dtype,
                                             decoder.block_tokens)});

@@ -53,6 +53,7 @@ class EngineLoop : public Engine {
     stats.steps = steps_;
     stats.prompt_tokens = prompt_tokens_;
     stats.output_tokens = output_tokens_;
+    stats.expert_bytes = model_.decoder->expert_bytes_read();
     return stats;
   }
 

@@ -4,7 +4,6 @@
 #include <functional>
 #include <limits>
 
-#include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "kernels/isa.h"
 
@@ -84,6 +83,7 @@ const std::vector<Field>& Fields() {
       Plain("max_num_seqs", &EngineOptions::max_num_seqs),
       MaybeUnset("max_model_len", &EngineOptions::max_model_len),
       Plain("prefix_caching", &EngineOptions::prefix_caching),
+      Plain("moe_prepack", &EngineOptions::moe_prepack),
       {"seed",
        [](const EngineOptions& options) { return Json(static_cast<int64_t>(options.seed)); },
        ReadSeed},
@@ -178,9 +178,12 @@ Status FromJson(const Json& object, EngineOptions& options) {
   return {};
 }
 
+Result<bool> ParseSwitch(const std::string& text, std::string_view name) {
+  if (text == "0" || text == "1") return text == "1";
+  return Fail(ErrorCode::kUsage, StrCat(name, " is '", text, "', want 0 or 1"));
+}
+
 Status ReadEnvironment(EngineOptions& options) {
-  if (const char* prepack = std::getenv("VLLM_CPU_MOE_PREPACK"); prepack && *prepack)
-    LogDebug("VLLM_CPU_MOE_PREPACK changes nothing: weights are always packed once, at loading");
   if (const char* bind = std::getenv("VLLM_CPU_OMP_THREADS_BIND"); bind && *bind)
     options.threads_bind = bind;
   if (const char* space = std::getenv("VLLM_CPU_KVCACHE_SPACE"); space && *space) {
@@ -193,6 +196,9 @@ Status ReadEnvironment(EngineOptions& options) {
       return Fail(ErrorCode::kUsage,
                   StrCat("VLLM_CPU_NUM_OF_RESERVED_CPU is ", cpus, ", want 0 or more"));
     options.reserved_cpus = static_cast<int>(cpus);
+  }
+  if (const char* prepack = std::getenv("VLLM_CPU_MOE_PREPACK"); prepack && *prepack) {
+    PINION_ASSIGN(options.moe_prepack, ParseSwitch(prepack, "VLLM_CPU_MOE_PREPACK"));
   }
   return {};
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/json.h"
@@ -27,6 +28,7 @@ struct EngineOptions {
   int max_num_seqs = 128;                  // >= 1
   std::optional<int> max_model_len;        // unset: the model's
   bool prefix_caching = true;
+  bool moe_prepack = true;  // pack experts at loading; false: at every step, from the plain layout
   uint64_t seed = 0;
   bool has_frontend = false;  // set by serve and launch, not by a flag
 };
@@ -39,7 +41,11 @@ Status Validate(const EngineOptions& options);
 Json ToJson(const EngineOptions& options);
 Status FromJson(const Json& object, EngineOptions& options);
 
-// VLLM_CPU_KVCACHE_SPACE, VLLM_CPU_OMP_THREADS_BIND, VLLM_CPU_NUM_OF_RESERVED_CPU over the fields.
+// "0" or "1"; the error names what held another text.
+Result<bool> ParseSwitch(const std::string& text, std::string_view name);
+
+// VLLM_CPU_KVCACHE_SPACE, VLLM_CPU_OMP_THREADS_BIND, VLLM_CPU_NUM_OF_RESERVED_CPU,
+// VLLM_CPU_MOE_PREPACK over the fields.
 Status ReadEnvironment(EngineOptions& options);
 
 }  // namespace pinion

@@ -131,6 +131,7 @@ Status PlaceAndCheck(StartedModel& model, std::shared_ptr<const TensorSource>& w
   PINION_ASSIGN(decoder.dtype, ResolveDtype(model.options, spec));
   PINION_TRY(OpenAndPlanFormats(model, decoder.dtype, weights));
   decoder.isa = model.isa;
+  decoder.moe_prepack = model.options.moe_prepack;
   decoder.max_rows = static_cast<size_t>(model.options.max_num_batched_tokens);
   decoder.block_tokens = static_cast<size_t>(model.options.block_size);
   info.dtype = kernels::Name(decoder.dtype);

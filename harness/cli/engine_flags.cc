@@ -64,6 +64,9 @@ void EngineFlags::AddFlagsTo(CLI::App& command) {
   add("--max-model-len", max_model_len_, "longest sequence in tokens (default: the model's)");
   add("--max-num-batched-tokens", max_num_batched_tokens_, "tokens per step, >= 1 (default 2048)");
   add("--max-num-seqs", max_num_seqs_, "sequences running at once, >= 1 (default 128)");
+  add("--moe-prepack", moe_prepack_,
+      "1: pack experts' weights at loading; 0: keep no packed copy, slower (default 1) "
+      "[VLLM_CPU_MOE_PREPACK]");
   add("--seed", seed_, "seed of made-up weights and of requests that bring none (default 0)");
   // Not add_flag: given an optional, that sets it to false where the flag is absent.
   command
@@ -94,6 +97,9 @@ Result<EngineOptions> EngineFlags::Resolve(EngineOptions options) const {
   take(max_num_seqs_, options.max_num_seqs);
   take(seed_, options.seed);
   take(prefix_caching_, options.prefix_caching);
+  if (moe_prepack_) {
+    PINION_ASSIGN(options.moe_prepack, ParseSwitch(*moe_prepack_, "--moe-prepack"));
+  }
   if (kv_cache_space_) {
     PINION_ASSIGN(options.kv_cache_bytes,
                   ParseBytes(*kv_cache_space_, uint64_t{1} << 30, "--kv-cache-space"));

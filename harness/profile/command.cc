@@ -56,6 +56,7 @@ std::vector<std::pair<std::string, std::string>> VllmEnvironment(const EngineOpt
     environment.emplace_back("VLLM_CPU_NUM_OF_RESERVED_CPU",
                              StrCat((*options.reserved_cpus + ranks - 1) / ranks));
   }
+  if (!options.moe_prepack) environment.emplace_back("VLLM_CPU_MOE_PREPACK", "0");
   return environment;
 }
 
@@ -104,6 +105,7 @@ std::vector<std::string> EngineArguments(const EngineOptions& options) {
   add_changed("--max-num-seqs", options.max_num_seqs, defaults.max_num_seqs);
   if (options.max_model_len) add("--max-model-len", StrCat(*options.max_model_len));
   if (!options.prefix_caching) arguments.push_back("--no-enable-prefix-caching");
+  if (!options.moe_prepack) add("--moe-prepack", "0");
   add_changed("--seed", options.seed, defaults.seed);
   return arguments;
 }

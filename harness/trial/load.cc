@@ -76,8 +76,10 @@ class Loop {
     engine_.Step(events_);
     const int64_t end_ns = NowNs();
     const EngineStats after = engine_.stats();
+    StepCost cost = CostOfStep();
+    cost.weight_bytes += after.expert_bytes - before.expert_bytes;
     Account(Seconds(start_ns, end_ns), after.prompt_tokens - before.prompt_tokens,
-            after.output_tokens - before.output_tokens, CostOfStep());
+            after.output_tokens - before.output_tokens, cost);
     for (const TokenEvent& event : events_) Take(event, end_ns);
   }
 

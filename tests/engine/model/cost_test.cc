@@ -53,6 +53,28 @@ TEST(Cost, ChunksComputeWhatTheWholeDoes) {
                                  model.Rows(0, 200, 0).kv_bytes);
 }
 
+// Qwen3-30B-A3B: a token passes through 8 of 128 experts of 768; the weights of those that a step
+// chose are counted by the decoder.
+TEST(Cost, ATokenPassesThroughItsOwnExperts) {
+  const CostModel cost(Preset("qwen3-30b-a3b@3"), Dtype::kBf16, 1);
+  constexpr uint64_t kAttention = 2048 * (4096 + 2 * 512) + 4096 * 2048;
+  constexpr uint64_t kExperts = 128 * 2048 + 8 * 3 * 768 * 2048;
+  EXPECT_EQ(cost.Rows(0, 1, 0).flops, 3 * (2 * (kAttention + kExperts) + 32 * 128 * 4));
+  constexpr uint64_t kNorms = (2 * 2048 + 2 * 128) * 4, kRouter = 128 * 2048 * 4;
+  EXPECT_EQ(cost.Weights(false).weight_bytes, 3 * (2 * kAttention + kNorms + kRouter) + 2048 * 4);
+}
+
+// DeepSeek-V2-Lite: 512 + 64 elements are cached of a token, for all 16 heads.
+TEST(Cost, LatentAttentionReadsOneLatentAToken) {
+  const CostModel cost(Preset("deepseek-v2-lite@2"), Dtype::kBf16, 1);
+  EXPECT_EQ(cost.Rows(99, 1, 0).kv_bytes, 100u * 2 * 576 * 2);
+  constexpr uint64_t kQueries = 16 * 192 * 2048, kLatent = 576 * 2048;
+  constexpr uint64_t kUp = 16 * 512 * (128 + 128), kO = 2048 * 2048;
+  constexpr uint64_t kDense = 3 * 10944 * 2048, kMoe = 64 * 2048 + 3 * 2048 * (6 * 1408 + 2816);
+  EXPECT_EQ(cost.Rows(99, 1, 0).flops, 2 * (2 * (kQueries + kLatent + kUp + kO) + kDense + kMoe) +
+                                           2 * 100 * 16 * 2 * (576 + 512));
+}
+
 // OPT-125M: plain MLP, as many KV heads as heads, biases.
 TEST(Cost, APlainMlpMultipliesTwice) {
   const StepCost cost = CostModel(Preset("opt-125m"), Dtype::kF16, 1).Rows(0, 1, 0);

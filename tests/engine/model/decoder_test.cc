@@ -82,6 +82,41 @@ DecoderOptions Float32() {
 
 const std::vector<int32_t> kShuffled = {41, 3, 60, 7, 22, 0, 13, 50};
 
+// Experts packed at every step are the same experts: not a bit may differ.
+TEST(DecoderExperts, ComputeTheSameFromThePlainLayout) {
+  for (const char* name : {"mixtral", "qwen3moe", "gptoss", "deepseekv3"}) {
+    const auto ids = testing::LoadGolden(name).back().input_ids;
+    for (const auto dtype : {kernels::Dtype::kF32, kernels::Dtype::kBf16}) {
+      DecoderOptions options = Float32();
+      options.dtype = dtype;
+      Loaded prepacked(name, Unpinned({1, 2}), options);
+      options.moe_prepack = false;
+      Loaded plain(name, Unpinned({1, 2}), options);
+      EXPECT_LT(plain.decoder->weight_bytes(), prepacked.decoder->weight_bytes());
+      for (const size_t chunk : {1, 32})
+        EXPECT_EQ(plain.Run(ids, chunk, kShuffled), prepacked.Run(ids, chunk, kShuffled)) << name;
+    }
+  }
+}
+
+// One token: top_k experts in each layer, each [2 x 64 gate and up, hidden] and [hidden, 64].
+TEST(DecoderExperts, CountTheBytesThatAStepMustRead) {
+  DecoderOptions options = Float32();
+  options.dtype = kernels::Dtype::kBf16;
+  Loaded model("qwen3moe", Unpinned({2}), options);
+  EXPECT_EQ(model.decoder->expert_bytes_read(), 0u);
+  model.Run({7}, 1, kShuffled);
+  constexpr uint64_t kExpert = 3 * 64 * 64 * 2, kTopK = 2, kLayers = 2;
+  EXPECT_EQ(model.decoder->expert_bytes_read(), kLayers * kTopK * kExpert);
+  // Many tokens: every expert at most once a layer, however many tokens chose it.
+  const auto before = model.decoder->expert_bytes_read();
+  const auto ids = testing::LoadGolden("qwen3moe").back().input_ids;
+  model.Run(ids, ids.size(), kShuffled);
+  const auto read = model.decoder->expert_bytes_read() - before;
+  EXPECT_GT(read, kLayers * kTopK * kExpert);
+  EXPECT_LE(read, kLayers * 8 * kExpert);
+}
+
 class DecoderGolden : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DecoderGolden, MatchesTheReferenceInOneStep) {
@@ -98,7 +133,9 @@ TEST_P(DecoderGolden, MatchesTheReferenceInChunksOverUnevenTeams) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, DecoderGolden,
-                         ::testing::Values("llama", "llama2", "qwen2", "opt", "tiny-trained"),
+                         ::testing::Values("llama", "llama2", "qwen2", "opt", "tiny-trained",
+                                           "mixtral", "qwen3moe", "gptoss", "deepseekv2",
+                                           "deepseekv3"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -38,15 +38,31 @@ std::vector<float> Floats(const TensorSource& source, const std::string& name) {
 
 // Parameters as the models' publishers count them.
 TEST(Preset, HasTheRealModelsSize) {
-  EXPECT_THAT(PresetNames(), ElementsAre("tiny", "opt-125m", "qwen2.5-0.5b", "llama-3.2-1b",
-                                         "tinyllama-1.1b", "llama-2-7b", "llama-3.1-8b"));
+  EXPECT_THAT(PresetNames(),
+              ElementsAre("tiny", "opt-125m", "qwen2.5-0.5b", "llama-3.2-1b", "tinyllama-1.1b",
+                          "llama-2-7b", "llama-3.1-8b", "mixtral-8x7b", "qwen3-30b-a3b",
+                          "gpt-oss-20b", "deepseek-v2-lite"));
   EXPECT_EQ(ParameterCount(Preset("opt-125m")), 125'239'296u);
   EXPECT_EQ(ParameterCount(Preset("qwen2.5-0.5b")), 494'032'768u);
   EXPECT_EQ(ParameterCount(Preset("llama-3.2-1b")), 1'235'814'400u);
   EXPECT_EQ(ParameterCount(Preset("tinyllama-1.1b")), 1'100'048'384u);
   EXPECT_EQ(ParameterCount(Preset("llama-2-7b")), 6'738'415'616u);
   EXPECT_EQ(ParameterCount(Preset("llama-3.1-8b")), 8'030'261'248u);
+  EXPECT_EQ(ParameterCount(Preset("mixtral-8x7b")), 46'702'792'704u);
+  EXPECT_EQ(ParameterCount(Preset("qwen3-30b-a3b")), 30'532'122'624u);
+  EXPECT_EQ(ParameterCount(Preset("gpt-oss-20b")), 20'914'757'184u);
+  EXPECT_EQ(ParameterCount(Preset("deepseek-v2-lite")), 15'706'484'224u);
   EXPECT_EQ(KvBytesPerToken(Preset("llama-3.2-1b"), 2), 32u * 1024);
+  EXPECT_EQ(KvBytesPerToken(Preset("deepseek-v2-lite"), 2), 27u * 576 * 2);  // the latent alone
+}
+
+TEST(Preset, CanHaveFewerLayers) {
+  const DecoderSpec whole = Preset("qwen3-30b-a3b"), two = Preset("qwen3-30b-a3b@2");
+  EXPECT_EQ(two.layers, 2);
+  EXPECT_EQ(two.layer_specs.size(), 2u);
+  EXPECT_EQ((ParameterCount(whole) - ParameterCount(two)) % 46, 0u);
+  EXPECT_THAT(PresetConfig("qwen3-30b-a3b@49").error().message, HasSubstr("has 48 layers, not 49"));
+  EXPECT_THAT(PresetConfig("qwen3-30b-a3b@x").error().message, HasSubstr("'x'"));
 }
 
 TEST(Preset, OpensWithEveryTensor) {

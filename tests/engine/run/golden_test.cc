@@ -186,7 +186,8 @@ std::vector<const Setup*> Setups() {
 
 INSTANTIATE_TEST_SUITE_P(Models, Golden,
                          ::testing::Combine(::testing::Values("llama", "llama2", "qwen2", "opt",
-                                                              "tiny-trained"),
+                                                              "tiny-trained", "mixtral", "qwen3moe",
+                                                              "gptoss", "deepseekv2", "deepseekv3"),
                                             ::testing::ValuesIn(Setups())),
                          [](const auto& info) {
                            std::string name = std::string(std::get<0>(info.param)) + "_" +

@@ -77,6 +77,19 @@ TEST(EngineOptionsEnvironment, UnderstandsVllmsVariables) {
     unsetenv(name);
 }
 
+TEST(EngineOptionsEnvironment, PrepacksExpertsUnlessToldNotTo) {
+  EngineOptions options = Good();
+  EXPECT_TRUE(options.moe_prepack);
+  setenv("VLLM_CPU_MOE_PREPACK", "0", 1);
+  EXPECT_TRUE(ReadEnvironment(options));
+  EXPECT_FALSE(options.moe_prepack);
+  setenv("VLLM_CPU_MOE_PREPACK", "yes", 1);
+  const auto bad = ReadEnvironment(options);
+  ASSERT_FALSE(bad);
+  EXPECT_THAT(bad.error().message, HasSubstr("VLLM_CPU_MOE_PREPACK is 'yes', want 0 or 1"));
+  unsetenv("VLLM_CPU_MOE_PREPACK");
+}
+
 TEST(EngineOptionsRanges, NameTheValueAndTheWayOut) {
   const auto refuse = [](auto change) {
     EngineOptions options = Good();

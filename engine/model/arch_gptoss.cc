@@ -1,0 +1,65 @@
+// GPT-OSS: windows in every other layer, attention sinks, biases everywhere, experts with a clamped
+// SwiGLU whose weights are a softmax over the chosen alone.
+
+#include "engine/base/strings.h"
+#include "engine/model/architecture.h"
+
+namespace pinion {
+namespace {
+
+Status ReadWindows(const Json& config, DecoderSpec& spec) {
+  PINION_ASSIGN(const int window, OptionalIn(config, "sliding_window", 1, kMaxPositions, 128));
+  const Json* types = config.Find("layer_types");
+  const bool given = types && !types->is_null();
+  if (given && (!types->is_array() || types->array().size() != spec.layer_specs.size()))
+    return Fail(ErrorCode::kCorrupt, StrCat("'layer_types' wants a list of one type for each of ",
+                                            spec.layers, " layers"));
+  for (size_t i = 0; i < spec.layer_specs.size(); ++i) {
+    // Where nothing is said, every other layer from the first on has a window.
+    const std::string usual = i % 2 == 0 ? "sliding_attention" : "full_attention";
+    const Json type = given ? types->array()[i] : Json(usual);
+    const bool known = type.is_string() &&
+                       (type.string() == "sliding_attention" || type.string() == "full_attention");
+    if (!known)
+      return Fail(ErrorCode::kUnsupported, StrCat("'layer_types' holds ", type.Dump().substr(0, 60),
+                                                  ", want sliding_attention or full_attention"));
+    if (type.string() == "sliding_attention") spec.layer_specs[i].window = window;
+  }
+  return {};
+}
+
+Status ReadGptOss(const Json& config, DecoderSpec& spec) {
+  PINION_TRY(ReadLlamaShape(config, spec));
+  PINION_TRY(ReadWindows(config, spec));
+  PINION_ASSIGN(const bool bias, Optional<bool>(config, "attention_bias", true));
+  spec.qkv_bias = spec.o_bias = bias;
+  MoeSpec& moe = spec.moe;
+  for (LayerSpec& layer : spec.layer_specs) layer.mlp = MlpKind::kExperts;
+  moe.intermediate = spec.intermediate;
+  moe.bias = moe.router.bias = true;
+  moe.router.score = RouterScore::kLogit;
+  PINION_ASSIGN(moe.router.experts, RequireIn(config, "num_local_experts", 1, kMaxExperts));
+  PINION_ASSIGN(moe.router.top_k, RequireIn(config, "num_experts_per_tok", 1, kMaxExperts));
+  PINION_ASSIGN(const double limit, Optional<double>(config, "swiglu_limit", 7.0));
+  PINION_ASSIGN(const double alpha, Optional<double>(config, "swiglu_alpha", 1.702));
+  if (!(limit > 0))
+    return Fail(ErrorCode::kCorrupt, StrCat("'swiglu_limit' is ", limit, ", want above 0"));
+  moe.swiglu_limit = static_cast<float>(limit);
+  moe.swiglu_alpha = static_cast<float>(alpha);
+  const std::string layer = "model.layers.{}.", mlp = layer + "mlp.";
+  spec.names.sinks = layer + "self_attn.sinks";
+  spec.names.router = mlp + "router";
+  spec.names.experts_gate_up = mlp + "experts.gate_up_proj";
+  spec.names.experts_down = mlp + "experts.down_proj";
+  return {};
+}
+
+constexpr NeutralField kNeutral[] = {{"hidden_act", "silu"}};
+constexpr std::string_view kReads[] = {"layer_types", "num_local_experts"};
+
+}  // namespace
+
+extern const Architecture kGptOss;
+const Architecture kGptOss = {"GptOssForCausalLM", "gpt_oss", kNeutral, ReadGptOss, kReads};
+
+}  // namespace pinion
