@@ -29,8 +29,16 @@ def test_a_bad_variable_is_blamed_by_its_name(pinion):
 def test_help_names_the_environment(pinion, command):
     text = pinion(command, "--help").stdout
     for name in ("VLLM_CPU_KVCACHE_SPACE", "VLLM_CPU_OMP_THREADS_BIND",
-                 "VLLM_CPU_NUM_OF_RESERVED_CPU"):
+                 "VLLM_CPU_NUM_OF_RESERVED_CPU", "VLLM_CPU_MOE_PREPACK"):
         assert name in text
+
+
+def test_experts_are_prepacked_or_not(pinion):
+    texts = [pinion("run", "models/qwen3moe", "-p", "x", "--max-tokens", 4, "--ignore-eos",
+                    "--moe-prepack", prepack).stdout for prepack in (0, 1)]
+    assert texts[0] == texts[1] != ""
+    done = pinion("run", "models/qwen3moe", "-p", "x", "--moe-prepack", 2)
+    assert done.returncode == 2 and "--moe-prepack is '2', want 0 or 1" in done.stderr
 
 
 def test_topo_reads_variables_and_flags_beat_them(pinion_json):
