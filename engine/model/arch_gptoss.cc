@@ -7,30 +7,9 @@
 namespace pinion {
 namespace {
 
-Status ReadWindows(const Json& config, DecoderSpec& spec) {
-  PINION_ASSIGN(const int window, OptionalIn(config, "sliding_window", 1, kMaxPositions, 128));
-  const Json* types = config.Find("layer_types");
-  const bool given = types && !types->is_null();
-  if (given && (!types->is_array() || types->array().size() != spec.layer_specs.size()))
-    return Fail(ErrorCode::kCorrupt, StrCat("'layer_types' wants a list of one type for each of ",
-                                            spec.layers, " layers"));
-  for (size_t i = 0; i < spec.layer_specs.size(); ++i) {
-    // Where nothing is said, every other layer from the first on has a window.
-    const std::string usual = i % 2 == 0 ? "sliding_attention" : "full_attention";
-    const Json type = given ? types->array()[i] : Json(usual);
-    const bool known = type.is_string() &&
-                       (type.string() == "sliding_attention" || type.string() == "full_attention");
-    if (!known)
-      return Fail(ErrorCode::kUnsupported, StrCat("'layer_types' holds ", type.Dump().substr(0, 60),
-                                                  ", want sliding_attention or full_attention"));
-    if (type.string() == "sliding_attention") spec.layer_specs[i].window = window;
-  }
-  return {};
-}
-
 Status ReadGptOss(const Json& config, DecoderSpec& spec) {
   PINION_TRY(ReadLlamaShape(config, spec));
-  PINION_TRY(ReadWindows(config, spec));
+  PINION_TRY(ReadWindows(config, spec, [](int layer) { return layer % 2 == 0; }));
   PINION_ASSIGN(const bool bias, Optional<bool>(config, "attention_bias", true));
   spec.qkv_bias = spec.o_bias = bias;
   MoeSpec& moe = spec.moe;
@@ -60,6 +39,7 @@ constexpr std::string_view kReads[] = {"layer_types", "num_local_experts"};
 }  // namespace
 
 extern const Architecture kGptOss;
-const Architecture kGptOss = {"GptOssForCausalLM", "gpt_oss", kNeutral, ReadGptOss, kReads};
+const Architecture kGptOss = {"GptOssForCausalLM", "gpt_oss", kNeutral,
+                              ReadGptOss,          kReads,    R"({"sliding_window": 128})"};
 
 }  // namespace pinion

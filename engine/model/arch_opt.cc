@@ -60,21 +60,21 @@ Status ReadOpt(const Json& config, DecoderSpec& spec) {
   spec.norm_eps = 1e-5f;  // torch.nn.LayerNorm's default: OPT's config does not say
   spec.layer_specs.assign(static_cast<size_t>(spec.layers), {.rope = -1});
   spec.attention_scale = 1 / std::sqrt(static_cast<float>(spec.head_dim));
-  spec.activation = kernels::Activation::kRelu;
+  PINION_ASSIGN(spec.activation, ReadActivation(config, "activation_function"));
   spec.gated = false;
   spec.position_offset = 2;  // fairseq kept rows 0 and 1 for its padding token
   spec.names = Names();
   return {};
 }
 
-constexpr NeutralField kNeutral[] = {{"activation_function", "relu"},
-                                     {"do_layer_norm_before", "true"},
+constexpr NeutralField kNeutral[] = {{"do_layer_norm_before", "true"},
                                      {"layer_norm_elementwise_affine", "true"},
                                      {"_remove_final_layer_norm", "false"}};
 
 }  // namespace
 
 extern const Architecture kOpt;
-const Architecture kOpt = {"OPTForCausalLM", "opt", kNeutral, ReadOpt};
+const Architecture kOpt = {"OPTForCausalLM", "opt", kNeutral,
+                           ReadOpt,          {},    R"({"activation_function": "relu"})"};
 
 }  // namespace pinion

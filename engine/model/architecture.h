@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string_view>
 
@@ -27,6 +28,8 @@ struct Architecture {
   Status (*read)(const Json& config, DecoderSpec& spec);
   // Fields that `read` understands though they are not neutral for everybody.
   std::span<const std::string_view> reads = {};
+  // JSON object: what the architecture means by fields that config.json leaves out.
+  std::string_view defaults = "{}";
 };
 
 std::span<const Architecture* const> Architectures();
@@ -50,12 +53,22 @@ inline constexpr int64_t kMaxHidden = 1 << 17, kMaxIntermediate = 1 << 20;
 inline constexpr int64_t kMaxExperts = 1 << 14;
 inline constexpr int64_t kMaxVocabulary = 1 << 22, kMaxPositions = 1 << 26;
 
-// What Llama's relatives have in common: shape, norms, names, rope.
+// What Llama's relatives have in common: shape, norms, activation, names, rope.
 Status ReadLlamaShape(const Json& config, DecoderSpec& spec);
+// "silu", "gelu_pytorch_tanh", ...; silu where absent.
+Result<kernels::Activation> ReadActivation(const Json& config, std::string_view key);
+// Windows of the layers that layer_types calls sliding_attention or, where it is absent, for which
+// `slides` says so; none where sliding_window is null or 0.
+Status ReadWindows(const Json& config, DecoderSpec& spec, const std::function<bool(int)>& slides);
+// A multiplier or cap; absent and null give `fallback`.
+Result<float> OptionalPositive(const Json& config, std::string_view key, float fallback);
 
 // Rotary position embeddings from rope_parameters (transformers 5) or rope_theta and rope_scaling
 // (4): fills ropes and, where the scaling stretches it, max_positions, which with head_dim must be
-// set. Types: default, linear, llama3 (Llama 3.1), yarn; others are errors.
+// set. Types: default, linear, dynamic, llama3 (Llama 3.1), yarn, longrope; others are errors.
 Status ReadRope(const Json& config, DecoderSpec& spec);
+// One rope from its parameters; what they leave out is looked for in config.json itself.
+Result<RopeSpec> ReadRopeParameters(const Json& config, const Json& parameters,
+                                    const DecoderSpec& spec);
 
 }  // namespace pinion

@@ -5,16 +5,18 @@
 
 namespace pinion {
 
-extern const Architecture kLlama, kQwen2, kOpt, kMixtral, kQwen3Moe, kGptOss, kDeepseekV2,
-    kDeepseekV3;
+extern const Architecture kLlama, kQwen2, kOpt, kMistral, kQwen3, kPhi3, kGemma2, kGemma3, kGranite,
+    kOlmo2, kMixtral, kQwen3Moe, kGptOss, kDeepseekV2, kDeepseekV3;
 
 namespace {
 
-constexpr const Architecture* kAll[] = {&kLlama,    &kQwen2,  &kOpt,        &kMixtral,
-                                        &kQwen3Moe, &kGptOss, &kDeepseekV2, &kDeepseekV3};
+constexpr const Architecture* kAll[] = {
+    &kLlama,   &kQwen2, &kOpt,     &kMistral,  &kQwen3,  &kPhi3,       &kGemma2,    &kGemma3,
+    &kGranite, &kOlmo2, &kMixtral, &kQwen3Moe, &kGptOss, &kDeepseekV2, &kDeepseekV3};
 
 // Fields of relatives whose checkpoints sometimes claim to be one of ours.
 constexpr NeutralField kCommon[] = {
+    {"alibi", "false"},
     {"attention_chunk_size", ""},
     {"attention_multiplier", ""},
     {"attn_logit_softcapping", ""},
@@ -34,10 +36,10 @@ constexpr NeutralField kCommon[] = {
     {"no_rope_layers", "[]"},
     {"num_experts", "0"},
     {"num_local_experts", "0"},
-    {"partial_rotary_factor", "1"},
     {"q_lora_rank", ""},
     {"qk_layernorm", "false"},
     {"qk_norm", "false"},
+    {"position_embedding_type", "rope|rotary|absolute"},
     {"query_pre_attn_scalar", ""},
     {"residual_multiplier", "1"},
     {"residual_scale", "1"},
@@ -46,6 +48,8 @@ constexpr NeutralField kCommon[] = {
     {"rope_local_base_freq", ""},
     {"rope_ratio", "1"},
     {"rotary_pct", "1"},
+    {"use_alibi", "false"},
+    {"use_qkv_bias", "false"},
     {"scale_depth", ""},
     {"scale_emb", "1"},
     {"sliding_window_pattern", ""},

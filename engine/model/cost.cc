@@ -1,5 +1,7 @@
 #include "engine/model/cost.h"
 
+#include <algorithm>
+
 #include "engine/model/attention_spec.h"
 #include "engine/model/shard.h"
 #include "engine/model/weight_layout.h"
@@ -41,6 +43,20 @@ uint64_t AttentionElements(const DecoderSpec& spec) {
   return hidden * (q + 2 * kv) + q * hidden;
 }
 
+constexpr uint64_t kEverything = uint64_t{1} << 40;  // a window that no sequence fills
+
+// All rows together read each token once, from the first that the first row sees.
+uint64_t TokensRead(uint64_t first_position, uint64_t rows, uint64_t window) {
+  const uint64_t first = first_position + 1 > window ? first_position + 1 - window : 0;
+  return first_position + rows - first;
+}
+
+// Row i sees first_position + i + 1 tokens, or as many as the window holds.
+uint64_t TokensSeen(uint64_t first_position, uint64_t rows, uint64_t window) {
+  const uint64_t growing = window > first_position ? std::min(rows, window - first_position) : 0;
+  return growing * first_position + growing * (growing + 1) / 2 + (rows - growing) * window;
+}
+
 }  // namespace
 
 StepCost& StepCost::operator+=(const StepCost& other) {
@@ -51,7 +67,6 @@ StepCost& StepCost::operator+=(const StepCost& other) {
 }
 
 CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, int ranks) {
-  const auto layers = static_cast<uint64_t>(spec.layers);
   const auto hidden = static_cast<size_t>(spec.hidden);
   const KvShape cached = CachedShape(spec);
   for (int rank = 0; rank < ranks; ++rank) {
@@ -60,15 +75,16 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, int ranks) {
                                        spec.formats.Find(-1, MatrixRole::kHead), 0);
     head_bytes_ += head.size_bytes();
     layer_weight_bytes_ += ShardWeightBytes(spec, dtype, false, ranks, rank) - head.size_bytes();
-    kv_bytes_per_token_ +=
-        layers * shard.kv_heads.size() * cached.elements() * kernels::SizeOf(dtype);
+    kv_bytes_per_token_ += shard.kv_heads.size() * cached.elements() * kernels::SizeOf(dtype);
   }
-  for (const LayerSpec& layer : spec.layer_specs)
+  for (const LayerSpec& layer : spec.layer_specs) {
     flops_per_row_ += 2 * (AttentionElements(spec) + MlpElements(spec, layer.mlp));
+    ++layers_of_window_[layer.window > 0 ? static_cast<uint64_t>(layer.window) : kEverything];
+  }
   flops_per_logit_row_ = 2 * static_cast<uint64_t>(spec.vocabulary) * hidden;
   // A product with the key and one with the value.
   flops_per_seen_token_ =
-      2 * layers * static_cast<uint64_t>(spec.heads) * (cached.key_dim + cached.value_dim);
+      2 * static_cast<uint64_t>(spec.heads) * (cached.key_dim + cached.value_dim);
 }
 
 StepCost CostModel::Weights(bool with_head) const {
@@ -79,11 +95,11 @@ StepCost CostModel::Weights(bool with_head) const {
 
 StepCost CostModel::Rows(size_t first_position, size_t rows, size_t logit_rows) const {
   StepCost cost;
-  // Row i sees first_position + i + 1 tokens; all rows together read each token once.
-  const uint64_t seen = rows * first_position + rows * (rows + 1) / 2;
-  cost.kv_bytes = (first_position + rows) * kv_bytes_per_token_;
-  cost.flops =
-      rows * flops_per_row_ + logit_rows * flops_per_logit_row_ + seen * flops_per_seen_token_;
+  cost.flops = rows * flops_per_row_ + logit_rows * flops_per_logit_row_;
+  for (const auto& [window, layers] : layers_of_window_) {
+    cost.kv_bytes += layers * TokensRead(first_position, rows, window) * kv_bytes_per_token_;
+    cost.flops += layers * TokensSeen(first_position, rows, window) * flops_per_seen_token_;
+  }
   return cost;
 }
 

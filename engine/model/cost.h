@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 
 #include "engine/model/spec.h"
 #include "kernels/types.h"
@@ -32,14 +33,16 @@ class CostModel {
   StepCost Weights(bool with_head) const;
 
   // The rest of `rows` consecutive tokens of one sequence from `first_position` on, which see
-  // everything before them; logits are wanted of `logit_rows` of them.
+  // everything before them, or what their layer's window holds; logits are wanted of `logit_rows`
+  // of them.
   StepCost Rows(size_t first_position, size_t rows, size_t logit_rows) const;
 
  private:
   uint64_t layer_weight_bytes_ = 0, head_bytes_ = 0;  // of all layers; of the head
-  uint64_t kv_bytes_per_token_ = 0;
+  std::map<uint64_t, uint64_t> layers_of_window_;     // number of layers that see so many tokens
+  uint64_t kv_bytes_per_token_ = 0;                   // of one layer
   uint64_t flops_per_row_ = 0, flops_per_logit_row_ = 0;
-  uint64_t flops_per_seen_token_ = 0;  // by one row, over all layers
+  uint64_t flops_per_seen_token_ = 0;  // by one row, in one layer
 };
 
 }  // namespace pinion

@@ -117,7 +117,8 @@ Dtype ParseDtype(const std::string& name) {
 
 class MadeUpSource : public TensorSource {
  public:
-  MadeUpSource(const DecoderSpec& spec, Dtype dtype, uint64_t seed) : dtype_(dtype) {
+  MadeUpSource(const DecoderSpec& spec, Dtype dtype, uint64_t seed)
+      : dtype_(dtype), norm_(1 - spec.norm_offset) {
     for (const TensorSpec& wanted : TensorList(spec)) {
       Tensor tensor{wanted.shape, StreamKey(wanted.name, seed), nullptr};
       if (wanted.role != TensorRole::kNorm) tensor.table = TableFor(Deviation(wanted, spec));
@@ -146,11 +147,11 @@ class MadeUpSource : public TensorSource {
     const size_t bytes = count * columns * kernels::SizeOf(dtype_);
     if (scratch.size() < bytes) scratch.resize(bytes);
     if (dtype_ == Dtype::kF32)
-      Write(reinterpret_cast<float*>(scratch.data()), tensor, row * columns, count * columns, 1.0f,
+      Write(reinterpret_cast<float*>(scratch.data()), tensor, row * columns, count * columns, norm_,
             tensor.table ? tensor.table->f32.data() : nullptr);
     else
       Write(reinterpret_cast<uint16_t*>(scratch.data()), tensor, row * columns, count * columns,
-            dtype_ == Dtype::kF16 ? kernels::ToF16(1).bits : kernels::ToBf16(1).bits,
+            dtype_ == Dtype::kF16 ? kernels::ToF16(norm_).bits : kernels::ToBf16(norm_).bits,
             tensor.table ? tensor.table->half.data() : nullptr);
     return scratch.data();
   }
@@ -161,7 +162,7 @@ class MadeUpSource : public TensorSource {
   struct Tensor {
     std::vector<int64_t> shape;
     uint64_t key;
-    const ValueTable* table;  // null: all ones
+    const ValueTable* table;  // null: a norm's
   };
 
   const ValueTable* TableFor(double deviation) {
@@ -180,6 +181,7 @@ class MadeUpSource : public TensorSource {
   }
 
   Dtype dtype_;
+  float norm_;  // every norm's stored weight, so that it is 1 in use
   std::map<double, std::unique_ptr<ValueTable>> tables_;
   std::map<std::string, Tensor> tensors_;
 };

@@ -14,7 +14,9 @@
 namespace pinion {
 
 // "tiny", "opt-125m", "qwen2.5-0.5b", "llama-3.2-1b", "tinyllama-1.1b", "llama-2-7b",
-// "llama-3.1-8b", "mixtral-8x7b", "qwen3-30b-a3b", "gpt-oss-20b", "deepseek-v2-lite"
+// "llama-3.1-8b", "qwen3-0.6b", "qwen3-1.7b", "qwen3-4b", "qwen3-8b", "mistral-7b",
+// "phi-4-mini", "gemma-2-2b", "gemma-3-1b", "olmo-2-1b", "granite-3-2b", "mixtral-8x7b",
+// "qwen3-30b-a3b", "gpt-oss-20b", "deepseek-v2-lite"
 std::vector<std::string> PresetNames();
 // The preset's config.json at the real model's shape; error lists the names. "NAME@4" has 4 layers
 // instead: what a big model's layers cost, in less memory.

@@ -39,14 +39,30 @@ void StretchYarn(const RopeSpec& rope, std::vector<double>& frequencies) {
   }
 }
 
+// A base that slows the longest wave by as much as the sequence is longer than in training.
+// Source: transformers, modeling_rope_utils.py, _compute_dynamic_ntk_parameters.
+double DynamicTheta(const RopeSpec& rope, int longest) {
+  const double length = std::max<double>(longest, rope.original_positions);
+  const double stretch = rope.factor * length / rope.original_positions - (rope.factor - 1);
+  return rope.theta * std::pow(stretch, rope.dim / (rope.dim - 2.0));
+}
+
+// Each wave by a factor found for it: one set up to the length of training, one beyond.
+void StretchLong(const RopeSpec& rope, int longest, std::vector<double>& frequencies) {
+  const auto& factors = longest > rope.original_positions ? rope.long_factors : rope.short_factors;
+  for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= factors[i];
+}
+
 }  // namespace
 
 std::vector<float> RopeFrequencies(const RopeSpec& rope, int longest) {
+  const double theta = rope.type == "dynamic" ? DynamicTheta(rope, longest) : rope.theta;
   std::vector<double> frequencies(static_cast<size_t>(rope.dim) / 2);
   for (size_t i = 0; i < frequencies.size(); ++i)
-    frequencies[i] = std::pow(rope.theta, -2.0 * static_cast<double>(i) / rope.dim);
+    frequencies[i] = std::pow(theta, -2.0 * static_cast<double>(i) / rope.dim);
   if (rope.type == "llama3") StretchLlama3(rope, frequencies);
   if (rope.type == "yarn") StretchYarn(rope, frequencies);
+  if (rope.type == "longrope") StretchLong(rope, longest, frequencies);
   // A longer sequence is squeezed into the positions seen in training.
   if (rope.type == "linear")
     for (double& frequency : frequencies) frequency /= rope.factor;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "engine/base/strings.h"
@@ -32,14 +33,44 @@ Result<double> Theta(const Json& config, const Json& parameters) {
   return 10000.0;
 }
 
-// "rope_type", or "type" as older configs spell it.
+// "rope_type", or "type" as older configs spell it; "su" was long rope's first name.
 Result<std::string> Type(const Json& parameters) {
   PINION_ASSIGN(const std::string old, Optional<std::string>(parameters, "type", "default"));
-  return Optional<std::string>(parameters, "rope_type", old);
+  PINION_ASSIGN(const std::string type, Optional<std::string>(parameters, "rope_type", old));
+  return type == "su" ? "longrope" : type;
 }
 
-// Numbers that stretch a rope, by type.
-Status ReadLlama3(const Json& parameters, RopeSpec& rope) {
+// What the readers of the types share.
+struct Source {
+  const Json& config;
+  const Json& parameters;
+  const DecoderSpec& spec;
+};
+
+// Sets `value` where the parameters have the field.
+Status ReadOver(const Json& parameters, std::string_view key, double& value) {
+  const Json* given = parameters.Find(key);
+  if (!given || given->is_null()) return {};
+  PINION_ASSIGN(value, RequirePositive(parameters, key));
+  return {};
+}
+
+// The part of the head that is rotated, from its beginning on.
+Result<int> Dim(const Source& source) {
+  double part = 1;
+  PINION_TRY(ReadOver(source.config, "partial_rotary_factor", part));
+  PINION_TRY(ReadOver(source.parameters, "partial_rotary_factor", part));
+  const int dim = part <= 1 ? static_cast<int>(source.spec.head_dim * part) : 0;
+  if (dim >= 2 && dim % 2 == 0) return dim;
+  return Fail(ErrorCode::kUnsupported,
+              StrCat("'partial_rotary_factor' is ", part, " of heads of ", source.spec.head_dim,
+                     ", want one that gives an even number of elements up to the whole head"));
+}
+
+Status ReadDefault(const Source&, RopeSpec&) { return {}; }
+
+Status ReadLlama3(const Source& source, RopeSpec& rope) {
+  const Json& parameters = source.parameters;
   PINION_ASSIGN(rope.factor, RequirePositive(parameters, "factor"));
   PINION_ASSIGN(rope.low_freq_factor, RequirePositive(parameters, "low_freq_factor"));
   PINION_ASSIGN(rope.high_freq_factor, RequirePositive(parameters, "high_freq_factor"));
@@ -52,20 +83,17 @@ Status ReadLlama3(const Json& parameters, RopeSpec& rope) {
   return {};
 }
 
-// `factor` times as many positions are usable as in training (which is also how vLLM reads these
-// configs).
-Status Lengthen(double factor, DecoderSpec& spec) {
-  const double positions = spec.max_positions * factor;
-  if (positions < 1 || positions > static_cast<double>(kMaxPositions))
-    return Fail(ErrorCode::kCorrupt, StrCat("'factor' is ", factor, ", which makes ", positions,
-                                            " positions, want 1 to ", kMaxPositions));
-  spec.max_positions = static_cast<int>(positions);
+Status ReadFactor(const Source& source, RopeSpec& rope) {
+  PINION_ASSIGN(rope.factor, RequirePositive(source.parameters, "factor"));
+  rope.original_positions = source.spec.max_positions;
   return {};
 }
 
-Status ReadLinear(const Json& parameters, DecoderSpec& spec, RopeSpec& rope) {
-  PINION_ASSIGN(rope.factor, RequirePositive(parameters, "factor"));
-  return Lengthen(rope.factor, spec);
+Status ReadDynamic(const Source& source, RopeSpec& rope) {
+  PINION_TRY(ReadFactor(source, rope));
+  if (rope.dim <= 2)
+    return Fail(ErrorCode::kUnsupported, "rope type 'dynamic' wants more than 2 rotated elements");
+  return ReadOver(source.parameters, "original_max_position_embeddings", rope.original_positions);
 }
 
 // How much longer sequences lower the entropy of attention (arXiv:2309.00071, sec. 3.4).
@@ -73,58 +101,111 @@ double YarnScale(double factor, double weight) {
   return factor > 1 ? 0.1 * weight * std::log(factor) + 1 : 1;
 }
 
-Status ReadYarn(const Json& parameters, const DecoderSpec& spec, RopeSpec& rope) {
-  PINION_ASSIGN(rope.factor, RequirePositive(parameters, "factor"));
-  rope.original_positions = spec.max_positions;
-  for (auto [key, value] : {std::pair{"original_max_position_embeddings", &rope.original_positions},
-                            {"beta_fast", &rope.beta_fast},
-                            {"beta_slow", &rope.beta_slow}}) {
-    const Json* given = parameters.Find(key);
-    if (given && !given->is_null()) {
-      PINION_ASSIGN(*value, RequirePositive(parameters, key));
-    }
-  }
+Status ReadYarn(const Source& source, RopeSpec& rope) {
+  const Json& parameters = source.parameters;
+  PINION_TRY(ReadFactor(source, rope));
+  PINION_TRY(ReadOver(parameters, "original_max_position_embeddings", rope.original_positions));
+  PINION_TRY(ReadOver(parameters, "beta_fast", rope.beta_fast));
+  PINION_TRY(ReadOver(parameters, "beta_slow", rope.beta_slow));
   PINION_ASSIGN(rope.truncate, Optional<bool>(parameters, "truncate", true));
   PINION_ASSIGN(const double weight, Optional<double>(parameters, "mscale", 0.0));
   PINION_ASSIGN(const double weight_of_all, Optional<double>(parameters, "mscale_all_dim", 0.0));
   const double of_all = YarnScale(rope.factor, weight_of_all);
   rope.scale = YarnScale(rope.factor, 1);
   if (weight != 0 && weight_of_all != 0) rope.scale = YarnScale(rope.factor, weight) / of_all;
-  PINION_ASSIGN(rope.scale, Optional<double>(parameters, "attention_factor", rope.scale));
   rope.product_scale = of_all * of_all;
+  return ReadOver(parameters, "attention_factor", rope.scale);
+}
+
+// One factor a pair.
+Result<std::vector<double>> ReadFactors(const Source& source, std::string_view key, int dim) {
+  const Json* list = source.parameters.Find(key);
+  if (!list || !list->is_array() || list->array().size() != static_cast<size_t>(dim) / 2)
+    return Fail(ErrorCode::kCorrupt, StrCat("'", key, "' wants a list of ", dim / 2, " factors"));
+  std::vector<double> factors;
+  for (const Json& factor : list->array()) {
+    if (!factor.is_number() || !(factor.number() >= 1e-6 && factor.number() <= 1e12))
+      return Fail(ErrorCode::kCorrupt, StrCat("'", key, "' holds ", factor.Dump().substr(0, 60),
+                                              ", want numbers from 1e-6 to 1e12"));
+    factors.push_back(factor.number());
+  }
+  return factors;
+}
+
+// Source: transformers, modeling_rope_utils.py, _compute_longrope_parameters.
+Status ReadLong(const Source& source, RopeSpec& rope) {
+  PINION_TRY(ReadOver(source.parameters, "factor", rope.factor));
+  PINION_TRY(
+      ReadOver(source.parameters, "original_max_position_embeddings", rope.original_positions));
+  PINION_TRY(ReadOver(source.config, "original_max_position_embeddings", rope.original_positions));
+  if (rope.original_positions <= 1)
+    return Fail(ErrorCode::kCorrupt, StrCat("'original_max_position_embeddings' is ",
+                                            rope.original_positions, ", want more than 1"));
+  rope.factor = source.spec.max_positions / rope.original_positions;
+  if (rope.factor > 1)
+    rope.scale = std::sqrt(1 + std::log(rope.factor) / std::log(rope.original_positions));
+  PINION_TRY(ReadOver(source.parameters, "attention_factor", rope.scale));
+  PINION_ASSIGN(rope.short_factors, ReadFactors(source, "short_factor", rope.dim));
+  PINION_ASSIGN(rope.long_factors, ReadFactors(source, "long_factor", rope.dim));
+  return {};
+}
+
+struct TypeReader {
+  std::string_view type;
+  Status (*read)(const Source& source, RopeSpec& rope);
+};
+constexpr TypeReader kTypes[] = {{"default", ReadDefault}, {"linear", ReadFactor},
+                                 {"dynamic", ReadDynamic}, {"llama3", ReadLlama3},
+                                 {"yarn", ReadYarn},       {"longrope", ReadLong}};
+
+Status ReadType(const Source& source, RopeSpec& rope) {
+  std::vector<std::string> known;
+  for (const auto& [type, read] : kTypes) {
+    if (rope.type == type) return read(source, rope);
+    known.emplace_back(type);
+  }
+  return Fail(ErrorCode::kUnsupported,
+              StrCat("rope type '", rope.type, "' is not known, want one of ", Join(known, ", ")));
+}
+
+// The stretched length, where config.json has that of training (which is also how vLLM reads these
+// configs).
+Status Lengthen(const RopeSpec& rope, DecoderSpec& spec) {
+  double positions = spec.max_positions;
+  if (rope.type == "linear" || rope.type == "dynamic") positions *= rope.factor;
+  if (rope.type == "yarn") positions = std::max(positions, rope.original_positions * rope.factor);
+  if (positions < 1 || positions > static_cast<double>(kMaxPositions))
+    return Fail(ErrorCode::kCorrupt, StrCat("'factor' is ", rope.factor, ", which makes ",
+                                            positions, " positions, want 1 to ", kMaxPositions));
+  spec.max_positions = static_cast<int>(positions);
   return {};
 }
 
 }  // namespace
 
-Status ReadRope(const Json& config, DecoderSpec& spec) {
-  const Json* found = Parameters(config);
-  const Json parameters = found ? *found : Json::MakeObject();
+Result<RopeSpec> ReadRopeParameters(const Json& config, const Json& parameters,
+                                    const DecoderSpec& spec) {
   if (!parameters.is_object())
     return Fail(ErrorCode::kCorrupt,
                 StrCat("the rope parameters are ", parameters.type_name(), ", want an object"));
-  constexpr NeutralField kNeutral[] = {{"partial_rotary_factor", "1"},
-                                       {"mrope_section", ""},
-                                       {"full_attention", ""},
-                                       {"sliding_attention", ""}};
+  constexpr NeutralField kNeutral[] = {
+      {"mrope_section", ""}, {"full_attention", ""}, {"sliding_attention", ""}};
   PINION_TRY(CheckNeutralFields(parameters, kNeutral));
+  const Source source{config, parameters, spec};
   RopeSpec rope;
-  rope.dim = spec.head_dim;
+  PINION_ASSIGN(rope.dim, Dim(source));
   PINION_ASSIGN(rope.theta, Theta(config, parameters));
   PINION_ASSIGN(rope.type, Type(parameters));
-  if (rope.type == "llama3") {
-    PINION_TRY(ReadLlama3(parameters, rope));
-  } else if (rope.type == "linear") {
-    PINION_TRY(ReadLinear(parameters, spec, rope));
-  } else if (rope.type == "yarn") {
-    PINION_TRY(ReadYarn(parameters, spec, rope));
-  } else if (rope.type != "default") {
-    return Fail(
-        ErrorCode::kUnsupported,
-        StrCat("rope type '", rope.type, "' is not known, want default, linear, llama3 or yarn"));
-  }
+  PINION_TRY(ReadType(source, rope));
+  return rope;
+}
+
+Status ReadRope(const Json& config, DecoderSpec& spec) {
+  const Json* found = Parameters(config);
+  PINION_ASSIGN(const RopeSpec rope,
+                ReadRopeParameters(config, found ? *found : Json::MakeObject(), spec));
   spec.ropes = {rope};
-  return {};
+  return Lengthen(rope, spec);
 }
 
 }  // namespace pinion

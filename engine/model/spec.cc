@@ -16,11 +16,47 @@ Status CheckKind(const Json& config) {
   if (!config.is_object())
     return Fail(ErrorCode::kCorrupt,
                 StrCat("config.json holds ", config.type_name(), ", want an object"));
-  if (const Json* nested = config.Find("text_config"); nested && !nested->is_null())
-    return Fail(ErrorCode::kUnsupported,
-                "'text_config' says that this model reads more than text; Pinion runs text-only "
-                "checkpoints, export the language model alone");
   return {};
+}
+
+// The config of the language model, where that of a model of text and more nests it: its own
+// fields, and those that are written once for all parts.
+Result<Json> TextConfig(const Json& config) {
+  const Json* nested = config.Find("text_config");
+  if (!nested || nested->is_null()) return config;
+  if (!nested->is_object())
+    return Fail(ErrorCode::kCorrupt,
+                StrCat("'text_config' is ", nested->type_name(), ", want an object"));
+  Json text = *nested;
+  for (const char* key : {"dtype", "torch_dtype", "bos_token_id", "eos_token_id",
+                          "tie_word_embeddings", "quantization_config"}) {
+    const Json* shared = config.Find(key);
+    if (shared && !text.Find(key)) text.Set(key, *shared);
+  }
+  return text;
+}
+
+// Of the model around the language model, "" where there is none.
+std::string WrapperName(const Json& config) {
+  const Json* nested = config.Find("text_config");
+  if (!nested || nested->is_null()) return "";
+  const Json* list = config.Find("architectures");
+  const bool named =
+      list && list->is_array() && !list->array().empty() && list->array()[0].is_string();
+  return named ? list->array()[0].string() : "a model of text and more";
+}
+
+// Where the language model's tensors lie in such a checkpoint: today, and before transformers 4.52.
+void AddWrapperAliases(TensorNames& names) {
+  names.prefix_aliases.insert(names.prefix_aliases.begin(),
+                              {{"model.", "model.language_model."}, {"", "language_model."}});
+}
+
+Json WithDefaults(Json config, std::string_view defaults) {
+  const Json json = Json::Parse(defaults).value();
+  for (const auto& [key, value] : json.object())
+    if (!config.Find(key)) config.Set(key, value);
+  return config;
 }
 
 // Every layer must attend to everything: windows and other kinds of layer are not computed.
@@ -109,9 +145,14 @@ Status JoinEosIds(const Json& config, DecoderSpec& spec) {
   return {};
 }
 
-Result<DecoderSpec> ReadSpec(const Json& config) {
-  PINION_TRY(CheckKind(config));
-  PINION_ASSIGN(const Architecture* architecture, FindArchitecture(config));
+Result<DecoderSpec> ReadSpec(const Json& whole) {
+  PINION_TRY(CheckKind(whole));
+  PINION_ASSIGN(const Json text, TextConfig(whole));
+  const std::string wrapper = WrapperName(whole);
+  auto found = FindArchitecture(text);
+  if (!found && !wrapper.empty()) return Unexpected(std::move(found).error().In("'text_config'"));
+  PINION_ASSIGN(const Architecture* architecture, std::move(found));
+  const Json config = WithDefaults(text, architecture->defaults);
   PINION_TRY(CheckNeutralFields(config, CommonNeutralFields(), architecture->reads));
   PINION_TRY(CheckNeutralFields(config, architecture->neutral));
   const auto& reads = architecture->reads;
@@ -119,7 +160,9 @@ Result<DecoderSpec> ReadSpec(const Json& config) {
     PINION_TRY(CheckLayerTypes(config));
   DecoderSpec spec;
   spec.architecture = architecture->name;
+  spec.wrapper = wrapper;
   PINION_TRY(architecture->read(config, spec));
+  if (!wrapper.empty()) AddWrapperAliases(spec.names);
   PINION_TRY(CheckShape(spec));
   PINION_ASSIGN(spec.checkpoint_dtype, ReadDtype(config));
   PINION_TRY(JoinEosIds(config, spec));

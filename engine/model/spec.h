@@ -85,6 +85,9 @@ struct MoeSpec {
 //   x += residual_multiplier * mlp_post_norm(mlp(mlp_norm(x)))
 struct DecoderSpec {
   std::string architecture;  // "LlamaForCausalLM"
+  // The model of text and more whose language model this is ("Gemma3ForConditionalGeneration");
+  // empty where the checkpoint is a language model alone.
+  std::string wrapper;
   int layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, intermediate = 0;
   int vocabulary = 0;
   int max_positions = 0;               // the model's longest sequence

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/base/strings.h"
+#include "engine/model/spec_facts.h"
 #include "engine/model/tensor_list.h"
 
 namespace pinion {
@@ -14,24 +15,6 @@ namespace {
 using kernels::Dtype;
 
 constexpr Dtype kDtypes[] = {Dtype::kBf16, Dtype::kF16, Dtype::kF32};
-
-const char* Name(kernels::Activation activation) {
-  switch (activation) {
-    case kernels::Activation::kSilu:
-      return "silu";
-    case kernels::Activation::kGeluTanh:
-      return "gelu_tanh";
-    case kernels::Activation::kGeluErf:
-      return "gelu_erf";
-    case kernels::Activation::kRelu:
-      return "relu";
-  }
-  return "";
-}
-const char* Name(NormKind norm) { return norm == NormKind::kRms ? "rms" : "layer"; }
-std::string MlpName(const DecoderSpec& spec) {
-  return StrCat(Name(spec.activation), spec.gated ? "_gated" : "");
-}
 
 Json BytesByDtype(uint64_t elements) {
   Json bytes = Json::MakeObject();
@@ -159,15 +142,6 @@ std::string ByteTable(const DecoderSpec& spec) {
   return table.Text();
 }
 
-std::string Biases(const DecoderSpec& spec) {
-  std::vector<std::string> parts;
-  if (spec.qkv_bias) parts.push_back("q k v");
-  if (spec.o_bias) parts.push_back("o");
-  if (spec.mlp_bias) parts.push_back("MLP");
-  if (spec.norm_bias) parts.push_back("norms");
-  return parts.empty() ? "none" : Join(parts, ", ");
-}
-
 std::string StoredText(const ModelFiles& files, const Stored& stored) {
   std::vector<std::string> parts;
   for (const auto& [dtype, bytes] : stored.bytes)
@@ -262,12 +236,9 @@ Json SummariseModel(const ModelFiles& files, const TensorSource& weights) {
                                    {"vocabulary", spec.vocabulary},
                                    {"max_positions", spec.max_positions}})
     json.Set(key, value);
-  json.Set("norm", Name(spec.norm));
-  json.Set("mlp", MlpName(spec));
+  AddSpecFields(spec, json);
   if (spec.moe.router.experts > 0) json.Set("experts", ExpertsJson(spec));
   if (spec.latent.kv_rank > 0) json.Set("latent", LatentJson(spec.latent));
-  json.Set("rotary", !spec.ropes.empty());
-  json.Set("tied_head", spec.tied_head);
   json.Set("checkpoint_dtype", spec.checkpoint_dtype);
   json.Set("bos_id", spec.bos_id ? Json(*spec.bos_id) : Json());
   json.Set("eos_ids", spec.eos_ids);
@@ -284,15 +255,12 @@ std::string FormatModel(const ModelFiles& files, const TensorSource& weights) {
   Table facts("ll");
   facts.Row({"model", files.name});
   facts.Row({"architecture", spec.architecture});
+  if (!spec.wrapper.empty())
+    facts.Row({"part of", StrCat(spec.wrapper, ": the language model alone is loaded")});
   facts.Row({"parameters", Grouped(ParameterCount(spec))});
-  facts.Row({"decoder",
-             StrCat(spec.layers, " layers, hidden ", spec.hidden, ", MLP ", spec.intermediate, " (",
-                    MlpName(spec), "), ", Name(spec.norm), " norm, biases: ", Biases(spec))});
+  for (const auto& [heading, value] : SpecFacts(spec)) facts.Row({heading, value});
   if (spec.moe.router.experts > 0) facts.Row({"experts", ExpertsText(spec)});
   if (spec.latent.kv_rank > 0) facts.Row({"latent", LatentText(spec.latent)});
-  facts.Row({"attention", StrCat(spec.heads, " heads of ", spec.head_dim, ", ", spec.kv_heads,
-                                 " key-value heads, ",
-                                 !spec.ropes.empty() ? "rotary positions" : "learned positions")});
   facts.Row({"vocabulary", StrCat(spec.vocabulary, ", head ",
                                   spec.tied_head ? "tied to the embedding" : "of its own")});
   facts.Row({"longest", StrCat(spec.max_positions, " tokens")});

@@ -127,6 +127,9 @@ Status PlaceAndCheck(StartedModel& model, std::shared_ptr<const TensorSource>& w
 
   PINION_ASSIGN(model.files, FindModel(model.options.model));
   const DecoderSpec& spec = model.files.spec;
+  if (!spec.wrapper.empty())
+    LogInfo(StrCat("running the language model of ", spec.wrapper, ", text in and text out; its ",
+                   "other parts are not loaded"));
   PINION_ASSIGN(info.max_model_len, ResolveModelLength(spec, model.options));
   PINION_ASSIGN(decoder.dtype, ResolveDtype(model.options, spec));
   PINION_TRY(OpenAndPlanFormats(model, decoder.dtype, weights));

@@ -75,6 +75,19 @@ TEST(Cost, LatentAttentionReadsOneLatentAToken) {
                                            2 * 100 * 16 * 2 * (576 + 512));
 }
 
+// Gemma-3-1B: 22 of 26 layers see 512 tokens, the others everything; 1 KV head and 4 heads of 256.
+TEST(Cost, AWindowBoundsWhatIsReadAndSeen) {
+  const CostModel cost(Preset("gemma-3-1b"), Dtype::kBf16, 1);
+  constexpr uint64_t kToken = 2 * 256 * 2, kPair = 2 * 2 * 4 * 256;
+  const StepCost decoded = cost.Rows(999, 1, 0), prompt = cost.Rows(0, 1000, 0);
+  EXPECT_EQ(decoded.kv_bytes, (22 * 512 + 4 * 1000) * kToken);
+  EXPECT_EQ(prompt.kv_bytes, 26 * 1000 * kToken);
+  const uint64_t linear = cost.Rows(0, 1, 0).flops - 26 * kPair;
+  EXPECT_EQ(decoded.flops, linear + (22 * 512 + 4 * 1000) * kPair);
+  const uint64_t windowed = 512 * 513 / 2 + (1000 - 512) * 512, full = 1000 * 1001 / 2;
+  EXPECT_EQ(prompt.flops, 1000 * linear + (22 * windowed + 4 * full) * kPair);
+}
+
 // OPT-125M: plain MLP, as many KV heads as heads, biases.
 TEST(Cost, APlainMlpMultipliesTwice) {
   const StepCost cost = CostModel(Preset("opt-125m"), Dtype::kF16, 1).Rows(0, 1, 0);

@@ -27,10 +27,10 @@ struct Loaded {
   std::unique_ptr<Ranks> ranks;
   std::unique_ptr<Decoder> decoder;
 
-  Loaded(const std::string& model, const Plan& plan, DecoderOptions options) {
-    auto found = FindModel(testing::ModelFolder(model));
-    CHECK(found) << found.error().message;
-    files = *std::move(found);
+  Loaded(const std::string& model, const Plan& plan, DecoderOptions options)
+      : Loaded(FindModel(testing::ModelFolder(model)).value(), plan, options) {}
+
+  Loaded(ModelFiles model, const Plan& plan, DecoderOptions options) : files(std::move(model)) {
     auto weights = OpenWeights(files);
     CHECK(weights) << weights.error().message;
     ranks = *Ranks::Start(plan);
@@ -117,6 +117,33 @@ TEST(DecoderExperts, CountTheBytesThatAStepMustRead) {
   EXPECT_LE(read, kLayers * 8 * kExpert);
 }
 
+// A model with made-up weights: OLMo 2's norms of all heads, with fewer key-value heads than ranks.
+ModelFiles FewKeyHeads() {
+  ModelFiles files;
+  files.config = Json::ParseFile(testing::ModelFolder("olmo2") + "/config.json").value();
+  files.config.Set("num_attention_heads", 8);
+  files.config.Set("num_key_value_heads", 2);
+  files.config.Set("attention_bias", true);
+  files.spec = ReadSpec(files.config).value();
+  return files;
+}
+
+// Ranks that hold copies of a head must not count it twice, and each must see the others' heads.
+TEST(DecoderWholeNorm, IsTheSameOverAnyRanks) {
+  const auto ids = testing::LoadGolden("olmo2").back().input_ids;
+  Loaded one(FewKeyHeads(), Unpinned({1}), Float32());
+  const auto want = one.Run(ids, 32, kShuffled);
+  double squares = 0;
+  for (const float logit : want) squares += double{logit} * logit;
+  const double rms = std::sqrt(squares / static_cast<double>(want.size()));
+  ASSERT_GT(rms, 0);
+  for (const auto& teams : {std::vector<int>{1, 2}, {1, 1, 1}, {2, 1, 1, 1, 1}}) {
+    Loaded many(FewKeyHeads(), Unpinned(teams), Float32());
+    const auto got = many.Run(ids, 32, kShuffled);
+    for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-4 * rms) << i;
+  }
+}
+
 class DecoderGolden : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DecoderGolden, MatchesTheReferenceInOneStep) {
@@ -134,8 +161,9 @@ TEST_P(DecoderGolden, MatchesTheReferenceInChunksOverUnevenTeams) {
 
 INSTANTIATE_TEST_SUITE_P(Models, DecoderGolden,
                          ::testing::Values("llama", "llama2", "qwen2", "opt", "tiny-trained",
-                                           "mixtral", "qwen3moe", "gptoss", "deepseekv2",
-                                           "deepseekv3"),
+                                           "mistral", "qwen3", "phi3", "phi3-longrope", "gemma2",
+                                           "gemma3", "granite", "olmo2", "mixtral", "qwen3moe",
+                                           "gptoss", "deepseekv2", "deepseekv3"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
+#include "engine/model/summary.h"
 
 namespace pinion {
 namespace {
@@ -48,7 +50,8 @@ class Model : public ::testing::Test {
 };
 
 TEST_F(Model, OpensEveryFixture) {
-  for (const char* model : {"llama", "llama2", "qwen2", "opt", "tiny-trained"}) {
+  for (const char* model : {"llama", "llama2", "qwen2", "opt", "tiny-trained", "mistral", "qwen3",
+                            "phi3", "phi3-longrope", "gemma2", "gemma3", "granite", "olmo2"}) {
     const auto files = FindModel(Fixture(model));
     ASSERT_TRUE(files) << files.error().message;
     const auto source = OpenWeights(*files);
@@ -107,6 +110,46 @@ TEST_F(Model, FindsTensorsUnderAnotherPrefix) {
   const std::byte* left = (*renamed)->Rows(a, 7, 2, scratch);
   const std::byte* right = plain->Rows(b, 7, 2, scratch);
   EXPECT_EQ(std::vector(left, left + 256), std::vector(right, right + 256));
+}
+
+// The tensors of a safetensors file under names that begin otherwise.
+void Rename(const std::string& path, const std::string& from, const std::string& to) {
+  const std::string bytes = ReadFile(path).value();
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  std::string header = bytes.substr(sizeof length, length);
+  const std::string data = bytes.substr(sizeof length + length);
+  for (size_t at = 0; (at = header.find(from, at)) != std::string::npos; at += to.size())
+    header.replace(at, from.size(), to);
+  header.append((8 - header.size() % 8) % 8, ' ');
+  length = header.size();
+  std::string head(sizeof length, '\0');
+  std::memcpy(head.data(), &length, sizeof length);
+  ASSERT_TRUE(WriteFile(path, head + header + data));
+}
+
+// As transformers has written models of text and images, before 4.52 and since.
+TEST_F(Model, FindsTheLanguageModelInsideAWrapper) {
+  const auto plain = OpenWeights(FindModel(Fixture("gemma3")).value()).value();
+  for (const char* prefix : {"\"language_model.model.", "\"model.language_model."}) {
+    const std::string copy = Copy("gemma3");
+    Rename(copy + "/model.safetensors", "\"model.", prefix);
+    Json text = Json::ParseFile(copy + "/config.json").value();
+    text.Set("architectures", nullptr);
+    const Json config = Json::Object{
+        {"architectures", Json::Array{"Gemma3ForConditionalGeneration"}}, {"text_config", text}};
+    ASSERT_TRUE(WriteFile(copy + "/config.json", config.Dump()));
+    const auto files = FindModel(copy);
+    ASSERT_TRUE(files) << files.error().message;
+    const auto inside = OpenWeights(*files);
+    ASSERT_TRUE(inside) << inside.error().message;
+    EXPECT_THAT(FormatModel(*files, **inside), HasSubstr("the language model alone is loaded"));
+    const std::string name = "model.layers.1.mlp.up_proj.weight";
+    std::vector<std::byte> scratch;
+    const std::byte* left = (*inside)->Rows((*inside)->Find(name).value(), 7, 1, scratch);
+    const std::byte* right = plain->Rows(plain->Find(name).value(), 7, 1, scratch);
+    EXPECT_EQ(std::vector(left, left + 128), std::vector(right, right + 128));
+  }
 }
 
 TEST_F(Model, SaysWhereItLooked) {

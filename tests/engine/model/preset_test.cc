@@ -40,7 +40,9 @@ std::vector<float> Floats(const TensorSource& source, const std::string& name) {
 TEST(Preset, HasTheRealModelsSize) {
   EXPECT_THAT(PresetNames(),
               ElementsAre("tiny", "opt-125m", "qwen2.5-0.5b", "llama-3.2-1b", "tinyllama-1.1b",
-                          "llama-2-7b", "llama-3.1-8b", "mixtral-8x7b", "qwen3-30b-a3b",
+                          "llama-2-7b", "llama-3.1-8b", "qwen3-0.6b", "qwen3-1.7b", "qwen3-4b",
+                          "qwen3-8b", "mistral-7b", "phi-4-mini", "gemma-2-2b", "gemma-3-1b",
+                          "olmo-2-1b", "granite-3-2b", "mixtral-8x7b", "qwen3-30b-a3b",
                           "gpt-oss-20b", "deepseek-v2-lite"));
   EXPECT_EQ(ParameterCount(Preset("opt-125m")), 125'239'296u);
   EXPECT_EQ(ParameterCount(Preset("qwen2.5-0.5b")), 494'032'768u);
@@ -48,6 +50,16 @@ TEST(Preset, HasTheRealModelsSize) {
   EXPECT_EQ(ParameterCount(Preset("tinyllama-1.1b")), 1'100'048'384u);
   EXPECT_EQ(ParameterCount(Preset("llama-2-7b")), 6'738'415'616u);
   EXPECT_EQ(ParameterCount(Preset("llama-3.1-8b")), 8'030'261'248u);
+  EXPECT_EQ(ParameterCount(Preset("qwen3-0.6b")), 596'049'920u);
+  EXPECT_EQ(ParameterCount(Preset("qwen3-1.7b")), 1'720'574'976u);
+  EXPECT_EQ(ParameterCount(Preset("qwen3-4b")), 4'022'468'096u);
+  EXPECT_EQ(ParameterCount(Preset("qwen3-8b")), 8'190'735'360u);
+  EXPECT_EQ(ParameterCount(Preset("mistral-7b")), 7'241'732'096u);
+  EXPECT_EQ(ParameterCount(Preset("phi-4-mini")), 3'836'021'760u);
+  EXPECT_EQ(ParameterCount(Preset("gemma-2-2b")), 2'614'341'888u);
+  EXPECT_EQ(ParameterCount(Preset("gemma-3-1b")), 999'885'952u);
+  EXPECT_EQ(ParameterCount(Preset("olmo-2-1b")), 1'484'916'736u);
+  EXPECT_EQ(ParameterCount(Preset("granite-3-2b")), 2'533'531'648u);
   EXPECT_EQ(ParameterCount(Preset("mixtral-8x7b")), 46'702'792'704u);
   EXPECT_EQ(ParameterCount(Preset("qwen3-30b-a3b")), 30'532'122'624u);
   EXPECT_EQ(ParameterCount(Preset("gpt-oss-20b")), 20'914'757'184u);

@@ -102,8 +102,9 @@ TEST(Spec, ReadsRopeOfBothLayouts) {
 }
 
 TEST(Spec, RefusesRopeItCannotCompute) {
-  EXPECT_THAT(ErrorOf(With("llama2", "rope_scaling", R"({"type": "cubic", "factor": 4.0})")),
-              AllOf(HasSubstr("'cubic'"), HasSubstr("default, linear, llama3 or yarn")));
+  EXPECT_THAT(
+      ErrorOf(With("llama2", "rope_scaling", R"({"type": "cubic", "factor": 4.0})")),
+      AllOf(HasSubstr("'cubic'"), HasSubstr("default, linear, dynamic, llama3, yarn, longrope")));
   EXPECT_THAT(ErrorOf(With("llama2", "rope_scaling", R"({"type": "linear"})")),
               HasSubstr("'factor'"));
   EXPECT_THAT(ErrorOf(With("llama2", "rope_scaling", R"({"type": "linear", "factor": 1e300})")),
@@ -115,8 +116,99 @@ TEST(Spec, RefusesRopeItCannotCompute) {
                                "high_freq_factor": 4, "original_max_position_embeddings": 64})")),
               HasSubstr("'high_freq_factor'"));
   EXPECT_THAT(ErrorOf(With("llama2", "rope_scaling",
-                           R"({"rope_type": "default", "partial_rotary_factor": 0.5})")),
+                           R"({"rope_type": "default", "partial_rotary_factor": 0.1})")),
               HasSubstr("partial_rotary_factor"));
+}
+
+TEST(Spec, RotatesAPartOfTheHead) {
+  const DecoderSpec spec =
+      ReadSpec(With("llama2", "rope_scaling",
+                    R"({"rope_type": "default", "partial_rotary_factor": 0.5})"))
+          .value();
+  EXPECT_EQ(spec.head_dim, 32);
+  EXPECT_EQ(spec.ropes.at(0).dim, 16);
+  EXPECT_FLOAT_EQ(Frequencies(spec)[1], std::pow(10000.0, -2.0 / 16));
+}
+
+// base * (factor * length / original - (factor - 1))^(dim / (dim - 2)) beyond the original length.
+TEST(Spec, StretchesDynamicallyByTheServedLength) {
+  const DecoderSpec spec =
+      ReadSpec(With("llama2", "rope_scaling", R"({"type": "dynamic", "factor": 4.0})")).value();
+  EXPECT_EQ(spec.max_positions, 2048);
+  const RopeSpec& rope = spec.ropes.at(0);
+  EXPECT_FLOAT_EQ(RopeFrequencies(rope, 512)[1], std::pow(10000.0, -2.0 / 32));
+  const double base = 10000 * std::pow(4.0 * 1024 / 512 - 3, 32.0 / 30);
+  EXPECT_FLOAT_EQ(RopeFrequencies(rope, 1024)[1], std::pow(base, -2.0 / 32));
+}
+
+TEST(Spec, TakesTheLongFactorsBeyondTheOriginalLength) {
+  const DecoderSpec spec = Spec("phi3-longrope");
+  const RopeSpec& rope = spec.ropes.at(0);
+  EXPECT_EQ(rope.type, "longrope");
+  EXPECT_NEAR(rope.scale, std::sqrt(1 + std::log(512.0 / 4) / std::log(4.0)), 1e-12);
+  const double plain = std::pow(10000.0, -2.0 / 64);
+  EXPECT_FLOAT_EQ(RopeFrequencies(rope, 4)[1], plain / rope.short_factors[1]);
+  EXPECT_FLOAT_EQ(RopeFrequencies(rope, 5)[1], plain / rope.long_factors[1]);
+  EXPECT_NE(rope.short_factors[1], rope.long_factors[1]);
+}
+
+std::vector<int> Windows(const DecoderSpec& spec) {
+  std::vector<int> windows;
+  for (const LayerSpec& layer : spec.layer_specs) windows.push_back(layer.window);
+  return windows;
+}
+
+TEST(Spec, ReadsWindowsOfEachFamily) {
+  EXPECT_THAT(Windows(Spec("mistral")), ElementsAre(16, 16));
+  EXPECT_THAT(Windows(Spec("gemma2")), ElementsAre(16, 0, 16, 0));
+  EXPECT_THAT(Windows(ReadSpec(With("gemma2", "layer_types", "null")).value()),
+              ElementsAre(16, 0, 16, 0));
+  EXPECT_THAT(Windows(Spec("gemma3")), ElementsAre(16, 16, 16, 16, 16, 0));
+  Json config = With("gemma3", "layer_types", "null");
+  config.Set("sliding_window_pattern", 2);
+  EXPECT_THAT(Windows(ReadSpec(config).value()), ElementsAre(16, 0, 16, 0, 16, 0));
+  EXPECT_THAT(Windows(Spec("qwen3")), ElementsAre(0, 0));
+  config = With("qwen3", "use_sliding_window", "true");
+  config.Set("sliding_window", 32);
+  config.Set("max_window_layers", 1);
+  config.Set("layer_types", nullptr);
+  EXPECT_THAT(Windows(ReadSpec(config).value()), ElementsAre(0, 32));
+}
+
+TEST(Spec, GivesWindowedLayersOfGemma3TheirOwnRope) {
+  const DecoderSpec spec = Spec("gemma3");
+  ASSERT_EQ(spec.ropes.size(), 2u);
+  EXPECT_EQ(spec.ropes[0].theta, 1e6);
+  EXPECT_EQ(spec.ropes[1].theta, 1e4);
+  EXPECT_EQ(spec.layer_specs[0].rope, 1);
+  EXPECT_EQ(spec.layer_specs[5].rope, 0);
+  Json old = With("gemma3", "rope_parameters", "null");  // as transformers 4 has it
+  old.Set("rope_theta", 2e6);
+  old.Set("rope_local_base_freq", 5000.0);
+  old.Set("rope_scaling", Json::Parse(R"({"factor": 8.0, "rope_type": "linear"})").value());
+  const DecoderSpec stretched = ReadSpec(old).value();
+  EXPECT_EQ(stretched.ropes[0].theta, 2e6);
+  EXPECT_EQ(stretched.ropes[0].factor, 8);
+  EXPECT_EQ(stretched.ropes[1].theta, 5000);
+  EXPECT_EQ(stretched.max_positions, 512);
+}
+
+// gemma-3-4b-it's config.json, but for what its vision tower reads.
+TEST(Spec, ReadsTheLanguageModelInsideAWrapper) {
+  const Json config = Json::Parse(R"({
+    "architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3",
+    "eos_token_id": [1, 106], "torch_dtype": "bfloat16", "mm_tokens_per_image": 256,
+    "text_config": {"hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text",
+      "num_hidden_layers": 34, "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+      "sliding_window": 1024}, "vision_config": {"hidden_size": 1152}})")
+                          .value();
+  const DecoderSpec spec = ReadSpec(config).value();
+  EXPECT_EQ(spec.wrapper, "Gemma3ForConditionalGeneration");
+  EXPECT_EQ(Shape(spec),
+            "Gemma3ForCausalLM layers 34 hidden 2560 heads 8/4 x 256 mlp 10240 vocabulary 262208 "
+            "positions 131072+0 biases 0000 tied 1 rotary 1 bfloat16");
+  EXPECT_THAT(spec.eos_ids, ElementsAre(1, 106));
+  EXPECT_EQ(ParameterCount(spec), 3'880'263'168u);
 }
 
 struct Refusal {
@@ -140,12 +232,33 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"llama", "architectures", R"(["GPT2LMHeadModel"])", "'GPT2LMHeadModel'"},
         Refusal{"llama", "architectures", "[3]", "'architectures'"},
         Refusal{"llama", "text_config", "{}", "'text_config'"},
-        Refusal{"llama", "hidden_act", R"("gelu")", "'hidden_act'"},
+        Refusal{"llama", "text_config", "3", "'text_config'"},
+        Refusal{"llama", "text_config", R"({"model_type": "mllama_text_model"})", "mllama"},
+        Refusal{"llama", "hidden_act", R"("mish")", "'hidden_act'"},
         Refusal{"llama", "sliding_window", "4096", "'sliding_window'"},
         Refusal{"llama", "final_logit_softcapping", "30.0", "'final_logit_softcapping'"},
         Refusal{"llama", "logits_scaling", "8.0", "'logits_scaling'"},
         Refusal{"llama", "qk_norm", "true", "'qk_norm'"},
-        Refusal{"llama", "partial_rotary_factor", "0.5", "'partial_rotary_factor'"},
+        Refusal{"llama", "partial_rotary_factor", "0.01", "'partial_rotary_factor'"},
+        Refusal{"llama", "partial_rotary_factor", "1.5", "'partial_rotary_factor'"},
+        Refusal{"llama", "attn_logit_softcapping", "50.0", "'attn_logit_softcapping'"},
+        Refusal{"llama", "residual_multiplier", "0.5", "'residual_multiplier'"},
+        Refusal{"llama", "use_alibi", "true", "'use_alibi'"},
+        Refusal{"mistral", "layer_types", R"(["chunked_attention", "full_attention"])", "chunked"},
+        Refusal{"mistral", "attention_bias", "true", "'attention_bias'"},
+        Refusal{"mistral", "sliding_window", "-1", "'sliding_window'"},
+        Refusal{"gemma2", "sliding_window", "null", "'sliding_window'"},
+        Refusal{"gemma2", "layer_types", R"(["full_attention"])", "each of 4 layers"},
+        Refusal{"gemma2", "hidden_activation", R"("gelu_fast")", "'hidden_activation'"},
+        Refusal{"gemma2", "query_pre_attn_scalar", "0", "'query_pre_attn_scalar'"},
+        Refusal{"gemma2", "attn_logit_softcapping", "-1", "'attn_logit_softcapping'"},
+        Refusal{"gemma3", "use_bidirectional_attention", "true", "'use_bidirectional_attention'"},
+        Refusal{"granite", "logits_scaling", "0", "'logits_scaling'"},
+        Refusal{"granite", "attention_multiplier", R"("x")", "'attention_multiplier'"},
+        Refusal{"olmo2", "clip_qkv", "8.0", "'clip_qkv'"},
+        Refusal{"phi3-longrope", "original_max_position_embeddings", "1", "want more than 1"},
+        Refusal{"phi3-longrope", "num_attention_heads", "4", "'short_factor'"},
+        Refusal{"phi3", "mlp_bias", "true", "'mlp_bias'"},
         Refusal{"llama", "num_local_experts", "8", "'num_local_experts'"},
         Refusal{"llama", "layer_types", R"(["sliding_attention"])", "sliding_attention"},
         Refusal{"llama", "num_experts", "8", "'num_experts'"},
@@ -178,16 +291,16 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"llama", "max_position_embeddings", "100000000000", "'max_position_embeddings'"},
         Refusal{"llama2", "attention_bias", "1", "'attention_bias'"},
         Refusal{"qwen2", "num_attention_heads", "5", "'num_attention_heads'"},
-        Refusal{"qwen2", "use_sliding_window", "true", "'use_sliding_window'"},
         Refusal{"opt", "do_layer_norm_before", "false", "'do_layer_norm_before'"},
         Refusal{"opt", "_remove_final_layer_norm", "true", "'_remove_final_layer_norm'"},
-        Refusal{"opt", "activation_function", R"("gelu")", "'activation_function'"},
+        Refusal{"opt", "activation_function", R"("tanh")", "'activation_function'"},
         Refusal{"opt", "word_embed_proj_dim", "32", "'word_embed_proj_dim'"}));
 
 TEST(Spec, AcceptsNeutralValues) {
   for (const auto& [key, value] : {std::pair{"pretraining_tp", "2"},
                                    {"logits_scaling", "1.0"},
                                    {"partial_rotary_factor", "1"},
+                                   {"hidden_act", R"("gelu")"},
                                    {"attention_multiplier", "null"},
                                    {"qk_norm", "false"},
                                    {"something_new", "3"},
@@ -239,7 +352,8 @@ TEST(Spec, SurvivesHostileValuesInEveryField) {
       "null",       "true",         "-1",    "0",    "1",       "7",
       "2147483648", "1e30",         "1e-30", "[]",   "{}",      R"("x")",
       "[0]",        R"([{"a":1}])", "0.5",   "-0.0", "1048577", R"({"rope_type":3})"};
-  for (const char* model : {"llama", "llama2", "qwen2", "opt"}) {
+  for (const char* model : {"llama", "llama2", "qwen2", "opt", "phi3-longrope", "gemma2", "gemma3",
+                            "granite", "olmo2", "gptoss", "deepseekv3"}) {
     const Json config = Config(model);
     for (const auto& [key, value] : config.object())
       for (const char* hostile : kHostile) ExpectReadOrRefused(With(model, key, hostile));

@@ -25,6 +25,22 @@ TEST(Summary, CountsWhatACheckpointHolds) {
   EXPECT_EQ(json.Find("tensors")->array().size(), 29u);
 }
 
+TEST(Summary, ShowsWhatEntersTheMathematics) {
+  const auto files = FindModel(StrCat(PINION_TEST_DATA, "/models/gemma2")).value();
+  const auto weights = OpenWeights(files).value();
+  const std::string text = FormatModel(files, *weights);
+  for (const char* said :
+       {"gelu_tanh_gated", "before and after each part", "weights stored less 1",
+        "products times 0.125", "default, base 10000, 64 elements", "16 tokens in 2 of 4 layers",
+        "embedding_multiplier 8, attention_soft_cap 50, logit_soft_cap 30"})
+    EXPECT_THAT(text, HasSubstr(said));
+  const Json json = SummariseModel(files, *weights);
+  EXPECT_EQ(json.Find("windows")->Dump(), "[16,0,16,0]");
+  EXPECT_EQ(json.Find("norm_offset")->number(), 1);
+  EXPECT_EQ(json.Find("qk_norm")->string(), "none");
+  EXPECT_EQ(json.Find("ropes")->array().size(), 1u);
+}
+
 TEST(Summary, ShowsLayersOnce) {
   const auto files = FindModel("preset:llama-3.1-8b").value();
   const std::string text = FormatModel(files, *OpenWeights(files).value());

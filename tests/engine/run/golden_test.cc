@@ -184,17 +184,18 @@ std::vector<const Setup*> Setups() {
   return setups;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Golden,
-                         ::testing::Combine(::testing::Values("llama", "llama2", "qwen2", "opt",
-                                                              "tiny-trained", "mixtral", "qwen3moe",
-                                                              "gptoss", "deepseekv2", "deepseekv3"),
-                                            ::testing::ValuesIn(Setups())),
-                         [](const auto& info) {
-                           std::string name = std::string(std::get<0>(info.param)) + "_" +
-                                              std::get<1>(info.param)->name;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models, Golden,
+    ::testing::Combine(::testing::Values("llama", "llama2", "qwen2", "opt", "tiny-trained",
+                                         "mistral", "qwen3", "phi3", "phi3-longrope", "gemma2",
+                                         "gemma3", "granite", "olmo2", "mixtral", "qwen3moe",
+                                         "gptoss", "deepseekv2", "deepseekv3"),
+                       ::testing::ValuesIn(Setups())),
+    [](const auto& info) {
+      std::string name = std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param)->name;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace pinion

@@ -133,7 +133,9 @@ TEST_F(Chat, StartsAgainWhenTheHelperIsGone) {
 }
 
 TEST_F(Chat, RendersTheGoldenChats) {
-  for (const char* model : {"llama", "llama2", "qwen2", "tiny-trained"}) {
+  for (const char* model :
+       {"llama", "llama2", "qwen2", "tiny-trained", "mistral", "qwen3", "phi3", "phi3-longrope",
+        "mixtral", "qwen3moe", "gptoss", "deepseekv2", "deepseekv3"}) {
     const std::string folder = StrCat(PINION_TEST_DATA, "/models/", model);
     const auto tokenizer = LoadTokenizer(folder);
     ASSERT_TRUE(tokenizer) << tokenizer.error().message;

@@ -58,7 +58,10 @@ TEST_P(Golden, StreamsPromptsToTheLetter) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Golden,
-                         testing::Values("llama", "llama2", "qwen2", "opt", "tiny-trained"),
+                         testing::Values("llama", "llama2", "qwen2", "opt", "tiny-trained",
+                                         "mistral", "qwen3", "phi3", "phi3-longrope", "gemma2",
+                                         "gemma3", "granite", "olmo2", "mixtral", "qwen3moe",
+                                         "gptoss", "deepseekv2", "deepseekv3"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase(name, '-');

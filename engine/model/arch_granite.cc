@@ -1,0 +1,31 @@
+// Granite: Llama with multipliers of the embedding, of attention's products, of what each part adds
+// to the residual stream, and of the logits.
+
+#include "engine/model/architecture.h"
+
+namespace pinion {
+namespace {
+
+Status ReadGranite(const Json& config, DecoderSpec& spec) {
+  PINION_TRY(ReadLlamaShape(config, spec));
+  PINION_ASSIGN(const bool attention_bias, Optional<bool>(config, "attention_bias", false));
+  spec.qkv_bias = spec.o_bias = attention_bias;
+  PINION_ASSIGN(spec.mlp_bias, Optional<bool>(config, "mlp_bias", false));
+  PINION_ASSIGN(spec.embedding_multiplier, OptionalPositive(config, "embedding_multiplier", 1));
+  PINION_ASSIGN(spec.attention_scale, OptionalPositive(config, "attention_multiplier", 1));
+  PINION_ASSIGN(spec.residual_multiplier, OptionalPositive(config, "residual_multiplier", 1));
+  PINION_ASSIGN(const float scaling, OptionalPositive(config, "logits_scaling", 1));
+  spec.logit_multiplier = 1 / scaling;
+  return {};
+}
+
+constexpr NeutralField kNeutral[] = {{"sliding_window", ""}};
+constexpr std::string_view kReads[] = {"attention_multiplier", "embedding_multiplier",
+                                       "residual_multiplier", "logits_scaling"};
+
+}  // namespace
+
+extern const Architecture kGranite;
+const Architecture kGranite = {"GraniteForCausalLM", "granite", kNeutral, ReadGranite, kReads};
+
+}  // namespace pinion
