@@ -49,7 +49,7 @@ TEST(LoadWeights, LetsEveryRowOfEveryMatrixGoOnce) {
   const CountingSource source(std::move(*opened));
   auto ranks = Ranks::Start(Threads(3));
   ASSERT_TRUE(ranks);
-  ASSERT_TRUE(LoadWeights(files->spec, kernels::Dtype::kBf16, source, **ranks));
+  ASSERT_TRUE(LoadWeights(files->spec, kernels::Dtype::kBf16, true, source, **ranks));
   size_t matrices = 0;
   for (const std::string& name : source.Names()) {
     const TensorInfo info = source.Find(name).value();
