@@ -51,6 +51,8 @@ Result<int> OptionalIn(const Json& config, std::string_view key, int64_t low, in
 inline constexpr int64_t kMaxLayers = 1024, kMaxHeads = 1024, kMaxHeadDim = 512;
 inline constexpr int64_t kMaxHidden = 1 << 17, kMaxIntermediate = 1 << 20;
 inline constexpr int64_t kMaxExperts = 1 << 14;
+// Of all layers together: each is three tensors to look for, and today's largest have 25,000.
+inline constexpr int64_t kMaxExpertsInAll = 1 << 17;
 inline constexpr int64_t kMaxVocabulary = 1 << 22, kMaxPositions = 1 << 26;
 
 // What Llama's relatives have in common: shape, norms, activation, names, rope.

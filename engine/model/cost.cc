@@ -16,9 +16,10 @@ uint64_t MlpElements(const DecoderSpec& spec, MlpKind kind) {
   const uint64_t matrices = spec.gated ? 3 : 2;
   if (kind == MlpKind::kDense) return matrices * hidden * static_cast<uint64_t>(spec.intermediate);
   const RouterSpec& router = spec.moe.router;
-  const int columns = router.top_k * spec.moe.intermediate + spec.moe.shared_intermediate;
-  return hidden * static_cast<uint64_t>(router.experts) +
-         matrices * hidden * static_cast<uint64_t>(columns);
+  const uint64_t columns =
+      static_cast<uint64_t>(router.top_k) * static_cast<uint64_t>(spec.moe.intermediate) +
+      static_cast<uint64_t>(spec.moe.shared_intermediate);
+  return hidden * static_cast<uint64_t>(router.experts) + matrices * hidden * columns;
 }
 
 // The same of latent attention, whose queries and values are taken to the latent's space.

@@ -129,6 +129,10 @@ Status CheckShape(const DecoderSpec& spec) {
                        spec.kv_heads, " key-value heads"));
   PINION_TRY(spec.latent.kv_rank > 0 ? CheckLatent(spec) : CheckHeads(spec));
   if (spec.moe.router.experts > 0) PINION_TRY(CheckRouter(spec.moe.router));
+  if (int64_t{spec.layers} * spec.moe.router.experts > kMaxExpertsInAll)
+    return Fail(ErrorCode::kUnsupported,
+                StrCat("there are ", spec.layers, " layers of ", spec.moe.router.experts,
+                       " experts, want at most ", kMaxExpertsInAll, " experts in all"));
   if (!(spec.norm_eps >= 0 && spec.norm_eps < 1))
     return Fail(ErrorCode::kCorrupt,
                 StrCat("the norm's epsilon is ", spec.norm_eps, ", want 0 to below 1"));

@@ -101,6 +101,13 @@ TEST(Spec, ReadsRopeOfBothLayouts) {
   EXPECT_EQ(Frequencies(ReadSpec(v4).value()), Frequencies(stretched));
 }
 
+// Hostile: within every bound by itself, but days of looking for tensors.
+TEST(Spec, RefusesMoreExpertsThanAnyModelHas) {
+  Json config = With("qwen3moe", "num_experts", "16384");
+  config.Set("num_hidden_layers", 1024);
+  EXPECT_THAT(ErrorOf(config), HasSubstr("1024 layers of 16384 experts, want at most 131072"));
+}
+
 TEST(Spec, RefusesRopeItCannotCompute) {
   EXPECT_THAT(
       ErrorOf(With("llama2", "rope_scaling", R"({"type": "cubic", "factor": 4.0})")),
@@ -264,6 +271,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"llama", "num_experts", "8", "'num_experts'"},
         Refusal{"llama", "kv_lora_rank", "64", "'kv_lora_rank'"},
         Refusal{"mixtral", "num_experts_per_tok", "5", "takes 5 experts, want 1 to 4"},
+        Refusal{"mixtral", "num_local_experts", "16385", "1 to 16384"},
         Refusal{"mixtral", "num_local_experts", "0", "'num_local_experts' is 0"},
         Refusal{"qwen3moe", "mlp_only_layers", "[\"one\"]", "'mlp_only_layers'"},
         Refusal{"gptoss", "swiglu_limit", "0", "'swiglu_limit' is 0"},
