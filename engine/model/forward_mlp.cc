@@ -13,8 +13,7 @@ using kernels::kBlockN;
 // The input projection goes through a tile of one (plain) or two (gated) blocks, which is
 // activated while it is in cache: the wide float32 result never reaches memory.
 void RunTile(const ForwardPass& pass, const LayerWeights& layer, const std::byte* x, std::byte* mlp,
-             size_t block,
-             size_t unit, size_t row, size_t rows) {
+             size_t block, size_t unit, size_t row, size_t rows) {
   const PackedMatrix& matrix = layer.mlp_in;
   const size_t element = kernels::SizeOf(pass.activation), stride = unit * kBlockN;
   const auto activation = pass.spec.activation;

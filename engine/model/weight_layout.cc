@@ -83,14 +83,14 @@ void LayOutLatent(const DecoderSpec& spec, const Shard& shard, Dtype dtype, Aren
 }
 
 // `middle`: this rank's columns, of a layer's only MLP or of the one beside its experts.
-void LayOutMlp(const DecoderSpec& spec, Range share, bool bias, Dtype dtype, int index, Arena& arena,
-               LayerWeights& layer) {
+void LayOutMlp(const DecoderSpec& spec, Range share, bool bias, Dtype dtype, int index,
+               Arena& arena, LayerWeights& layer) {
   const auto hidden = static_cast<size_t>(spec.hidden);
   const size_t middle = share.size();
   const size_t outputs = spec.gated ? 2 * kernels::RoundUp(middle, kernels::kBlockN) : middle;
   layer.mlp_in = arena.Matrix(dtype, outputs, hidden, spec.formats.Find(index, MatrixRole::kMlpIn));
-  layer.down = arena.Matrix(dtype, hidden, middle, spec.formats.Find(index, MatrixRole::kDown),
-                            share.begin);
+  layer.down =
+      arena.Matrix(dtype, hidden, middle, spec.formats.Find(index, MatrixRole::kDown), share.begin);
   layer.mlp_in_bias =
       arena.VectorIf(bias, kernels::RoundUp(layer.mlp_in.outputs, kernels::kBlockN));
   layer.down_bias = arena.VectorIf(bias, hidden);
@@ -110,7 +110,7 @@ ExpertWeights LayOutExperts(const DecoderSpec& spec, const Shard& shard, Dtype d
   weights.down_blocks = share.size() > 0 ? (hidden + kernels::kBlockN - 1) / kernels::kBlockN : 0;
   const auto stack = [&](size_t blocks, size_t k) {
     const size_t outputs = experts * blocks * kernels::kBlockN;
-    return prepack ? arena.Matrix(dtype, outputs, k) : PackedMatrix{nullptr, dtype, outputs, k};
+    return prepack ? arena.Matrix(dtype, outputs, k) : MatrixOf(dtype, outputs, k, nullptr, 0);
   };
   weights.in = stack(weights.in_blocks, hidden);
   weights.down = stack(weights.down_blocks, share.size());
