@@ -9,9 +9,10 @@
 namespace pinion::harness {
 namespace {
 
-constexpr double kFreedom = 4;             // of Student's t
-constexpr double kMedianOfT4 = 0.7407;     // of |t|
-constexpr double kLeastScale = 1e-6;       // noise that somebody forgot: ratios must stay finite
+constexpr double kFreedom = 4;          // of Student's t
+constexpr double kMedianOfT4 = 0.7407;  // of |t|
+// No machine is quieter than 0.1 %: noise that somebody forgot must leave the ratios finite.
+constexpr double kLeastScale = 1e-3;
 constexpr double kNotWorthIt = 0.02;       // chance that a better one is left, at which a race ends
 constexpr double kNotWorthItNoisy = 0.01;  // where the scale itself is uncertain
 // From so many epsilon on, noise has tails that two rounds cannot tell from differences.
