@@ -52,8 +52,10 @@ class OmpRanks final : public Ranks {
  public:
   explicit OmpRanks(const Plan& plan)
       : plans_(plan.ranks), spins_(SpinsFor(plan)), all_(plan.total_threads(), BarrierSpins()) {
-    for (const RankPlan& rank : plans_)
+    for (const RankPlan& rank : plans_) {
       teams_.push_back(std::make_unique<SpinBarrier>(rank.threads, BarrierSpins()));
+      shares_.push_back(std::make_unique<WorkShares>(rank.threads));
+    }
   }
   ~OmpRanks() override;
 
@@ -83,6 +85,7 @@ class OmpRanks final : public Ranks {
   const std::vector<RankPlan> plans_;
   const int spins_;
   std::vector<std::unique_ptr<SpinBarrier>> teams_;  // one per rank
+  std::vector<std::unique_ptr<WorkShares>> shares_;  // one per rank
   SpinBarrier all_;
 
   std::thread::id owner_ = std::this_thread::get_id();
@@ -122,7 +125,8 @@ void OmpRanks::Enter(int rank) {
                       omp_get_thread_num(),
                       omp_get_num_threads(),
                       teams_[static_cast<size_t>(rank)].get(),
-                      &all_};
+                      &all_,
+                      shares_[static_cast<size_t>(rank)].get()};
   if (worker.threads != threads(rank)) {
     CHECK(!body_) << "rank " << rank << " has " << worker.threads << " of " << threads(rank);
     Note({ErrorCode::kExhausted,

@@ -128,10 +128,12 @@ void Multiply(const ForwardPass& pass, const PackedMatrix& matrix, const std::by
 void Project(const ForwardPass& pass, const char* name, const PackedMatrix& matrix,
              const std::byte* x, float* dst, size_t stride) {
   const TraceSpan span(name);
-  const auto [begin, end] = BlocksOf(pass.worker, matrix);
   x = Prepare(pass, matrix, x, pass.rows);
-  Multiply(pass, matrix, x, 0, pass.rows, begin, end - begin, dst + begin * kernels::kBlockN,
-           stride);
+  const size_t chunk = ChunkBlocks(matrix, pass.rows);
+  pass.worker.Share(matrix.blocks(), chunk, [&](size_t begin, size_t end) {
+    Multiply(pass, matrix, x, 0, pass.rows, begin, end - begin, dst + begin * kernels::kBlockN,
+             stride);
+  });
 }
 
 void NormRow(const ForwardPass& pass, const NormWeights& norm, void* dst, Dtype dst_type,

@@ -25,14 +25,15 @@ void Finish(const ForwardPass& pass, float* logits, size_t n) {
 void MultiplyHead(const ForwardPass& pass, size_t count) {
   const TraceSpan span("head", "rows", count);
   const PackedMatrix& head = pass.weights.head;
-  const auto [begin, end] = BlocksOf(pass.worker, head);
   const std::byte* x = Prepare(pass, head, pass.w.normed, count);
-  if (begin == end) return;
-  const size_t stride = pass.model.logits_stride, columns = (end - begin) * kernels::kBlockN;
-  float* logits =
-      pass.model.logits + pass.weights.shard.vocabulary.begin + begin * kernels::kBlockN;
-  Multiply(pass, head, x, 0, count, begin, end - begin, logits, stride);
-  for (size_t i = 0; i < count; ++i) Finish(pass, logits + i * stride, columns);
+  const size_t stride = pass.model.logits_stride;
+  float* all = pass.model.logits + pass.weights.shard.vocabulary.begin;
+  pass.worker.Share(head.blocks(), ChunkBlocks(head, count), [&](size_t begin, size_t end) {
+    float* logits = all + begin * kernels::kBlockN;
+    Multiply(pass, head, x, 0, count, begin, end - begin, logits, stride);
+    for (size_t i = 0; i < count; ++i)
+      Finish(pass, logits + i * stride, (end - begin) * kernels::kBlockN);
+  });
 }
 
 }  // namespace

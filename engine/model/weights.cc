@@ -190,6 +190,14 @@ class Loader {
 
 }  // namespace
 
+size_t ChunkBlocks(const PackedMatrix& matrix, size_t rows, size_t unit) {
+  constexpr size_t kBytes = 2'000'000, kFlops = 40'000'000;
+  if (matrix.k == 0) return unit;
+  const size_t by_bytes = kBytes / matrix.block_bytes();
+  const size_t by_flops = kFlops / (2 * kBlockN * matrix.k_padded() * std::max<size_t>(1, rows));
+  return std::max(std::min(by_bytes, by_flops) / unit * unit, unit);
+}
+
 uint64_t ShardWeightBytes(const DecoderSpec& spec, Dtype dtype, bool moe_prepack, int ranks,
                           int rank) {
   RankWeights weights;
