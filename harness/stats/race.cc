@@ -69,6 +69,16 @@ void Race::AddRound(std::span<const std::optional<double>> log_scores) {
   if (may_decide()) Decide();
 }
 
+void Race::Withdraw(size_t contestant) {
+  if (leader_ == contestant) {
+    for (Standing& standing : standings_)
+      if (standing == Standing::kWorse || standing == Standing::kNotBetter)
+        standing = Standing::kIn;
+    leader_.reset();
+  }
+  standings_[contestant] = Standing::kWithdrawn;
+}
+
 // Scores relative to the median of those still in, which drift moves along; then the location of
 // each and the pooled scale, in turn, since each needs the other.
 void Race::Estimate() {

@@ -40,8 +40,9 @@ class Race {
   // stays out, whatever is measured of it later.
   void AddRound(std::span<const std::optional<double>> log_scores);
 
-  // For a contestant that cannot be measured any more.
-  void Withdraw(size_t contestant) { standings_[contestant] = Standing::kWithdrawn; }
+  // For a contestant that cannot be measured any more. Where it led, who left because of it is
+  // back.
+  void Withdraw(size_t contestant);
 
   size_t rounds() const { return rounds_.size(); }
   // The best by its estimate among those still in; nullopt before anybody was measured.

@@ -222,14 +222,15 @@ void Protocol::ScoreRound(int round) {
 // Whoever is out of every objective's race, and against whom; by the last one that it was in.
 void Protocol::TakeLeavers() {
   for (const int id : state_.races.front().ids) {
-    if (id == 0 || state_.left.count(id) || HasFailed(state_.trials, id)) continue;
+    if (id == 0 || HasFailed(state_.trials, id)) continue;
     const ObjectiveRace* last = nullptr;
     bool in = false;
     for (const ObjectiveRace& one : state_.races) {
       in |= one.race.is_in(*one.IndexOf(id));
       last = &one;
     }
-    if (in || !last->leader()) continue;
+    if (in) state_.left.erase(id);  // back again where its leader failed
+    if (in || state_.left.count(id) || !last->leader()) continue;
     const bool worse = last->race.standing(*last->IndexOf(id)) == Standing::kWorse;
     const std::string& leader = RowOf(candidates_, *last->leader()).label;
     state_.left[id] = StrCat(worse ? "worse than " : "not better than ", leader, " by more than ",
