@@ -1,25 +1,19 @@
 #include "kernels/isa.h"
 
-#include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdint>
+
+#include "kernels/impl/cpuid.h"
 
 namespace pinion::kernels {
 namespace {
 
 constexpr const char* kNames[kIsaCount] = {"scalar", "avx2", "avx512", "avx512_bf16", "amx"};
 
-struct CpuidRegisters {
-  uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
-};
-
-CpuidRegisters Cpuid(uint32_t leaf, uint32_t subleaf) {
-  CpuidRegisters r;
-  if (!__get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx)) return {};
-  return r;
-}
+using impl::Cpuid;
+using impl::CpuidRegisters;
 
 bool AllBits(uint64_t value, uint64_t bits) { return (value & bits) == bits; }
 

@@ -7,7 +7,7 @@
 namespace pinion::kernels {
 
 // Instruction-set paths, weakest first. The order is partial in general; for these five it is
-// total. kAmx runs its GEMMs through oneDNN's AMX primitives and everything else as kAvx512Bf16.
+// total. kAmx multiplies bfloat16 on tiles and does everything else as kAvx512Bf16.
 enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 inline constexpr int kIsaCount = 5;
 

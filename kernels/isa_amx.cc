@@ -2,34 +2,74 @@
 // and GCC 12's _tile_loadconfig tells it that only 8 bytes of the configuration are read.
 
 #include "kernels/impl/probes.h"
+#include "kernels/impl/tables.h"
+#include "kernels/impl/tiles.inl.h"
 
 namespace pinion::kernels::impl {
 namespace {
 
-struct alignas(64) TileConfig {
-  uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+struct AmxTiles {
+  static void Configure(const TileShape& shape) {
+    asm volatile("ldtilecfg (%0)" ::"r"(&shape) : "memory");
+  }
+  static void Release() { asm volatile("tilerelease"); }
+  template <int t>
+  static void Zero() {
+    asm volatile("tilezero %%tmm%c0" ::"i"(t));
+  }
+  template <int t>
+  static void Load(const std::byte* from, size_t stride) {
+    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(t) : "memory");
+  }
+  template <int t>
+  static void Store(std::byte* to, size_t stride) {
+    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride), "i"(t) : "memory");
+  }
 };
-static_assert(sizeof(TileConfig) == 64, "as LDTILECFG reads it");
+
+// Pairs of bfloat16, summed in float32.
+struct AmxBf16 : AmxTiles {
+  template <int sum, int a, int b>
+  static void Dot() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(sum), "i"(a), "i"(b));
+  }
+};
+
+// Fours of signed bytes, summed in int32. (Unsigned activations: TDPBUSD, in the same place.)
+struct AmxS8 : AmxTiles {
+  template <int sum, int a, int b>
+  static void Dot() {
+    asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(sum), "i"(a), "i"(b));
+  }
+};
+
+// Four sums: a product takes 52 clocks and one starts every 16.
+template <typename Tiles>
+uint64_t ProbeDots(size_t steps, uint64_t operations) {
+  constexpr uint64_t kProducts = 4;
+  Tiles::Configure(TileShape());
+  ForEach<6>([]<int t>() { Tiles::template Zero<t>(); });
+  for (size_t step = 0; step < steps; ++step) {
+    ForEach<kProducts>([]<int sum>() { Tiles::template Dot<sum, 4, 5>(); });
+  }
+  Tiles::Release();
+  return steps * kProducts * operations;
+}
 
 }  // namespace
 
-// Four sums: a product takes 52 clocks and one starts every 16.
-uint64_t ProbeAmxTiles(size_t steps) {
-  constexpr uint64_t kProducts = 4, kOperations = 2 * 16 * 16 * 32;
-  const TileConfig config;
-  asm volatile("ldtilecfg (%0)" ::"r"(&config) : "memory");
-  asm volatile(
-      "tilezero %%tmm0\n tilezero %%tmm1\n tilezero %%tmm2\n tilezero %%tmm3\n"
-      "tilezero %%tmm4\n tilezero %%tmm5\n" ::);
-  for (size_t step = 0; step < steps; ++step) {
-    asm volatile(
-        "tdpbf16ps %%tmm5, %%tmm4, %%tmm0\n tdpbf16ps %%tmm5, %%tmm4, %%tmm1\n"
-        "tdpbf16ps %%tmm5, %%tmm4, %%tmm2\n tdpbf16ps %%tmm5, %%tmm4, %%tmm3\n" ::);
-  }
-  asm volatile("tilerelease");
-  return steps * kProducts * kOperations;
+void AmxGemmBf16(const GemmArgs& args) {
+  TileGemm<AmxBf16>({.x = static_cast<const std::byte*>(args.x),
+                     .x_stride = args.k_padded * sizeof(Bf16),
+                     .w = args.w,
+                     .y = reinterpret_cast<std::byte*>(args.y),
+                     .y_stride = args.ldy * sizeof(float),
+                     .rows = args.rows,
+                     .steps = args.k_padded * sizeof(Bf16) / kTileBytes,
+                     .blocks = args.blocks});
 }
+
+uint64_t ProbeAmxBf16(size_t steps) { return ProbeDots<AmxBf16>(steps, 2 * 16 * 16 * 32); }
+uint64_t ProbeAmxS8(size_t steps) { return ProbeDots<AmxS8>(steps, 2 * 16 * 16 * 64); }
 
 }  // namespace pinion::kernels::impl

@@ -48,11 +48,14 @@ void Convert(std::byte* dst, Dtype dst_type, const std::byte* src, Dtype src_typ
 //          RoundUp(k, 32); columns k..k_padded are zero; 64-byte aligned
 //   w      `blocks` consecutive packed blocks
 //   y      float32, row stride ldy elements (>= blocks*64), 64-byte aligned rows (ldy % 16 == 0)
+//   prefetch_far  weights are asked for ahead into L2 instead of L1 (vector kernels alone): faster
+//          where the arithmetic takes about as long as reading. Gemm() sets it.
 struct GemmArgs {
   const void* x;
   const std::byte* w;
   float* y;
   size_t rows, k_padded, blocks, ldy;
+  bool prefetch_far = false;
 };
 // bf16 weights take bf16 activations; f32 and f16 weights take float32 activations.
 constexpr Dtype ActivationType(Dtype weights) {
@@ -191,15 +194,13 @@ struct Table {
 // The table of one usable ISA; asking for one that is not in UsableIsas() aborts.
 const Table& TableFor(Isa isa);
 
-// ---- Choice between our kernels and oneDNN --------------------------------------------------
+// ---- Choice of kernel ------------------------------------------------------------------------
 // Caps oneDNN to `isa`. Must be called once per process before any Gemm; a second call with another
 // ISA returns false (oneDNN's cap cannot change after first use).
 bool LimitOneDnn(Isa isa);
 
-// One thread's GEMM over its own column blocks: the table's kernel for few rows, a single-thread
-// oneDNN primitive from `OneDnnRows(isa, dtype)` rows on (never for f16, never under kScalar, never
-// for types that the ISA's oneDNN lacks). Primitives are kept in a per-thread map by M bucket.
+// One thread's GEMM over its own column blocks, by the kernel that the table's rules (gemm_plan.h)
+// name for so many rows. What oneDNN needs is kept per thread.
 void Gemm(const Table& table, Dtype weights, const GemmArgs& args);
-size_t OneDnnRows(Isa isa, Dtype weights);  // SIZE_MAX: never
 
 }  // namespace pinion::kernels

@@ -1,6 +1,6 @@
 // The adapter of oneDNN: nothing else includes its headers. Its primitives read the packed weights
 // where they are; what it needs differently is copied into scratch that belongs to the thread:
-//   - rows are padded to a bucket, so that a batch that grows by one makes no new primitive
+//   - rows are cut into buckets, the last one padded, so that no batch size makes a new primitive
 //   - a destination with a row stride is slow (it leaves the fast implementation), so results go to
 //     a dense one first
 
@@ -9,6 +9,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
@@ -23,7 +24,7 @@ namespace {
 dnnl::cpu_isa Cap(Isa isa) {
   switch (isa) {
     case Isa::kScalar:
-      return dnnl::cpu_isa::sse41;  // its lowest; Gemm() never gets there
+      return dnnl::cpu_isa::sse41;  // its lowest; never used there
     case Isa::kAvx2:
       return dnnl::cpu_isa::avx2;
     case Isa::kAvx512:
@@ -36,16 +37,17 @@ dnnl::cpu_isa Cap(Isa isa) {
   __builtin_unreachable();
 }
 
-// Primitives are made for these numbers of rows only: at most a third of the rows is padding, and a
-// shape has about 40 primitives.
-constexpr size_t kMostRows = 2048;  // longer activations are cut
-size_t Bucket(size_t rows) {
-  if (rows <= 16) {
-    size_t power = 1;
-    while (power < rows) power *= 2;
-    return power;
-  }
-  return RoundUp(rows, rows <= 128 ? 16 : rows <= 512 ? 32 : 128);
+// Primitives are made for these numbers of rows only, all at once. From the smallest that repays
+// reading the weights again, rows are cut into the largest that fit; what is left is padded.
+constexpr size_t kBuckets[] = {1, 4, 16, 32, 64, 128, 256, 512, 1024, 2048};
+constexpr size_t kBucketCount = std::size(kBuckets);
+constexpr size_t kCutFromRows = 64;
+
+size_t BucketIndex(size_t rows) {
+  size_t index = 0;
+  while (index + 1 < kBucketCount && kBuckets[index] < rows) ++index;
+  if (kBuckets[index] > rows && rows >= kCutFromRows) --index;
+  return index;
 }
 
 class AlignedBuffer {
@@ -88,17 +90,20 @@ struct Primitive {
   dnnl::memory src, weights, dst, scratch;
 };
 
-// What one thread keeps: primitives by (bucket, k, blocks, type), and scratch.
+// What one thread keeps: the primitives of every shape (k, blocks, type), and scratch.
 class ThreadCache {
  public:
   // Null where oneDNN has nothing fast.
-  Primitive* Find(Dtype type, size_t bucket, size_t k_padded, size_t blocks) {
-    const auto key = std::make_tuple(bucket, k_padded, blocks, type);
-    auto found = primitives_.find(key);
-    if (found == primitives_.end()) {
-      found = primitives_.emplace(key, Make(type, bucket, k_padded, blocks)).first;
+  Primitive* Find(Dtype type, size_t bucket_index, size_t k_padded, size_t blocks) {
+    const auto key = std::make_tuple(k_padded, blocks, type);
+    auto found = shapes_.find(key);
+    if (found == shapes_.end()) {
+      found = shapes_.try_emplace(key).first;
+      for (size_t i = 0; i < kBucketCount; ++i)
+        found->second[i] = Make(type, kBuckets[i], k_padded, blocks);
     }
-    return found->second.matmul ? &found->second : nullptr;
+    Primitive& primitive = found->second[bucket_index];
+    return primitive.matmul ? &primitive : nullptr;
   }
 
   dnnl::stream& stream() { return stream_; }
@@ -131,13 +136,13 @@ class ThreadCache {
 
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
-  std::map<std::tuple<size_t, size_t, size_t, Dtype>, Primitive> primitives_;
+  std::map<std::tuple<size_t, size_t, Dtype>, std::array<Primitive, kBucketCount>> shapes_;
 };
 
-// At most kMostRows rows. Throws dnnl::error and std::bad_alloc.
-bool Run(ThreadCache& cache, Dtype type, const GemmArgs& args) {
-  const size_t bucket = Bucket(args.rows), n = args.blocks * kBlockN;
-  Primitive* primitive = cache.Find(type, bucket, args.k_padded, args.blocks);
+// At most `bucket` rows. Throws dnnl::error and std::bad_alloc.
+bool Run(ThreadCache& cache, Dtype type, size_t bucket_index, const GemmArgs& args) {
+  const size_t bucket = kBuckets[bucket_index], n = args.blocks * kBlockN;
+  Primitive* primitive = cache.Find(type, bucket_index, args.k_padded, args.blocks);
   if (primitive == nullptr) return false;
 
   const size_t x_row_bytes = args.k_padded * SizeOf(ActivationType(type));
@@ -162,31 +167,26 @@ bool Run(ThreadCache& cache, Dtype type, const GemmArgs& args) {
   return true;
 }
 
-void RunOwn(const Table& table, Dtype weights, const GemmArgs& args) {
-  switch (weights) {
-    case Dtype::kF32:
-      return table.gemm_f32(args);
-    case Dtype::kBf16:
-      return table.gemm_bf16(args);
-    case Dtype::kF16:
-      return table.gemm_f16(args);
-  }
-}
-
 }  // namespace
 
 namespace impl {
+
+bool HasOneDnn(Isa isa, Dtype weights) {
+  return (weights == Dtype::kF32 && isa >= Isa::kAvx512) ||
+         (weights == Dtype::kBf16 && isa >= Isa::kAvx512Bf16);
+}
 
 bool OneDnnGemm(Dtype weights, const GemmArgs& args) try {
   if (weights == Dtype::kF16 || args.rows == 0) return false;
   thread_local ThreadCache cache;
   GemmArgs part = args;
   for (size_t row = 0; row < args.rows; row += part.rows) {
-    part.rows = std::min(args.rows - row, kMostRows);
+    const size_t bucket_index = BucketIndex(args.rows - row);
+    part.rows = std::min(args.rows - row, kBuckets[bucket_index]);
     part.x = static_cast<const std::byte*>(args.x) +
              row * args.k_padded * SizeOf(ActivationType(weights));
     part.y = args.y + row * args.ldy;
-    if (!Run(cache, weights, part)) return false;
+    if (!Run(cache, weights, bucket_index, part)) return false;
   }
   return true;
 } catch (const std::exception&) {
@@ -199,19 +199,6 @@ bool LimitOneDnn(Isa isa) {
   static const Isa limit = isa;  // the first call wins, whichever thread makes it
   static const bool done = dnnl::set_max_cpu_isa(Cap(isa)) == dnnl::status::success;
   return done && limit == isa;
-}
-
-// With AMX, bfloat16 from one row on: the tiles are oneDNN's alone. Elsewhere our kernels were
-// never slower by more than the noise: on Zen 5 (`pinion-bench --benchmark_filter=gemm/`, 2048 x
-// 2048, one thread) oneDNN takes 1.1 to 1.4 times as long for 4 to 64 rows and the same from 128
-// on, before its copy of a strided destination.
-size_t OneDnnRows(Isa isa, Dtype weights) {
-  return isa == Isa::kAmx && weights == Dtype::kBf16 ? 1 : SIZE_MAX;
-}
-
-void Gemm(const Table& table, Dtype weights, const GemmArgs& args) {
-  if (args.rows >= OneDnnRows(table.isa, weights) && impl::OneDnnGemm(weights, args)) return;
-  RunOwn(table, weights, args);
 }
 
 }  // namespace pinion::kernels

@@ -12,7 +12,7 @@ namespace {
 Probes MakeAmxProbes() {
   Probes probes = impl::kAvx512Bf16Probes;
   probes.isa = Isa::kAmx;
-  probes.multiply_bf16 = impl::ProbeAmxTiles;
+  probes.multiply_bf16 = impl::ProbeAmxBf16;
   return probes;
 }
 
@@ -43,6 +43,15 @@ const Probes& ProbesFor(Isa isa) {
     std::abort();
   }
   return Compiled(isa);
+}
+
+const void* ProbeChain(const void* start, size_t loads) {
+  const void* at = start;
+  for (; loads > 0; --loads) {
+    __builtin_memcpy(&at, at, sizeof(at));
+    asm volatile("" : "+r"(at));
+  }
+  return at;
 }
 
 }  // namespace pinion::kernels

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "kernels/isa.h"
 
@@ -37,5 +38,18 @@ inline constexpr size_t kProbeAhead = 8192;
 
 // The loops of one usable ISA; asking for one that is not in UsableIsas() aborts.
 const Probes& ProbesFor(Isa isa);
+
+// Multiply-adds of other types and widths than the tables', as Probes' own: `run` returns how many
+// operations its steps were, and is null where this CPU, or what its operating system allows, lacks
+// the instruction.
+struct InstructionProbe {
+  const char *type, *name;  // "int8", "VPDPBUSD zmm (AVX512-VNNI)"
+  uint64_t (*run)(size_t steps);
+};
+const std::vector<InstructionProbe>& InstructionProbes();
+
+// Follows a chain of `loads` pointers from `start`, each to the next, and returns where it ends:
+// the time per load is the latency of what holds the chain.
+const void* ProbeChain(const void* start, size_t loads);
 
 }  // namespace pinion::kernels

@@ -7,10 +7,11 @@
 namespace pinion::kernels {
 namespace {
 
-// oneDNN's AMX primitives come in through Gemm(); everything else is AVX-512's.
+// Products of bfloat16 on tiles; everything else is AVX-512's.
 Table MakeAmxTable() {
   Table table = impl::kAvx512Bf16Table;
   table.isa = Isa::kAmx;
+  table.gemm_bf16 = impl::AmxGemmBf16;
   return table;
 }
 

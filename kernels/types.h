@@ -8,6 +8,7 @@ namespace pinion::kernels {
 
 // Element types that weights, activations and KV can have.
 enum class Dtype : uint8_t { kF32, kBf16, kF16 };
+inline constexpr int kDtypeCount = 3;
 
 constexpr size_t SizeOf(Dtype dtype) { return dtype == Dtype::kF32 ? 4 : 2; }
 const char* Name(Dtype dtype);  // "float32", "bfloat16", "float16"

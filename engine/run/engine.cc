@@ -214,6 +214,7 @@ Json EngineLoop::ServerInfo() const {
   out.Set("options", ToJson(model_.options));
   out.Set("plan", ToJson(info.plan));
   out.Set("isa", info.isa);
+  out.Set("gemm", info.gemm);
   out.Set("dtype", info.dtype);
   out.Set("threads", info.threads);
   out.Set("max_model_len", static_cast<uint64_t>(info.max_model_len));

@@ -42,7 +42,8 @@ using ScoreSink =
 
 struct EngineInfo {
   std::string isa, dtype;
-  int threads = 0;  // of all ranks
+  std::string gemm;  // the kernels that multiply, by rows: kernels::Format(GemmRules)
+  int threads = 0;   // of all ranks
   size_t max_model_len = 0, block_tokens = 0, blocks = 0;
   uint64_t weight_bytes = 0, kv_bytes = 0;  // over all ranks
   double load_s = 0, start_s = 0;           // weights packed; everything until ready

@@ -74,6 +74,7 @@ const std::vector<Field>& Fields() {
       Plain("activations", &EngineOptions::activations),
       Plain("head_dtype", &EngineOptions::head_dtype),
       Plain("isa", &EngineOptions::isa),
+      Plain("gemm_kernel", &EngineOptions::gemm_kernel),
       Plain("threads_bind", &EngineOptions::threads_bind),
       MaybeUnset("reserved_cpus", &EngineOptions::reserved_cpus),
       Plain("tensor_parallel", &EngineOptions::tensor_parallel),
@@ -200,6 +201,8 @@ Status ReadEnvironment(EngineOptions& options) {
   if (const char* prepack = std::getenv("VLLM_CPU_MOE_PREPACK"); prepack && *prepack) {
     PINION_ASSIGN(options.moe_prepack, ParseSwitch(prepack, "VLLM_CPU_MOE_PREPACK"));
   }
+  if (const char* kernel = std::getenv("PINION_GEMM_KERNEL"); kernel && *kernel)
+    options.gemm_kernel = kernel;
   return {};
 }
 

@@ -19,6 +19,7 @@ struct EngineOptions {
   std::string activations = "auto";   // auto | int8 | bf16: with weight-only quantised formats
   std::string head_dtype = "auto";    // auto: as stored; int8: rounded at loading
   std::string isa = "auto";           // auto | exactly one ISA path
+  std::string gemm_kernel = "auto";   // auto: measured | NAME[@ROWS],... (kernels/gemm_plan.h)
   std::string threads_bind = "auto";  // auto | all | nobind | lists joined by '|'
   std::optional<int> reserved_cpus;
   int tensor_parallel = 1;
@@ -45,7 +46,7 @@ Status FromJson(const Json& object, EngineOptions& options);
 Result<bool> ParseSwitch(const std::string& text, std::string_view name);
 
 // VLLM_CPU_KVCACHE_SPACE, VLLM_CPU_OMP_THREADS_BIND, VLLM_CPU_NUM_OF_RESERVED_CPU,
-// VLLM_CPU_MOE_PREPACK over the fields.
+// VLLM_CPU_MOE_PREPACK and PINION_GEMM_KERNEL over the fields.
 Status ReadEnvironment(EngineOptions& options);
 
 }  // namespace pinion

@@ -12,6 +12,7 @@
 #include "engine/model/formats.h"
 #include "engine/model/rounded_tensor.h"
 #include "engine/run/capacity.h"
+#include "kernels/gemm_plan.h"
 
 namespace pinion {
 namespace {
@@ -103,6 +104,28 @@ Status OpenAndPlanFormats(StartedModel& model, kernels::Dtype dtype,
   return {};
 }
 
+// Which kernels multiply, by rows: as asked for, else as measured here and now.
+Status ChooseGemmKernels(StartedModel& model, kernels::Dtype dtype, Stages& stages) {
+  const std::string& asked = model.options.gemm_kernel;
+  const bool measured = asked == "auto";
+  const auto rules = measured ? kernels::MeasureGemmRules(model.isa, dtype)
+                              : kernels::ParseGemmRules(asked, model.isa, dtype);
+  if (!rules) {
+    std::vector<std::string> names;
+    for (const kernels::GemmKernel& kernel : kernels::GemmCandidates(model.isa, dtype))
+      names.push_back(kernels::Name(kernel));
+    return Fail(ErrorCode::kUsage, StrCat("--gemm-kernel '", asked, "' is no choice for ",
+                                          kernels::Name(dtype), " on ", kernels::Name(model.isa),
+                                          "; use auto, or NAME[@ROWS] joined by ',' from 1 ",
+                                          "row upwards, where NAME is one of ", Join(names, ", ")));
+  }
+  kernels::UseGemmRules(model.isa, dtype, *rules);
+  model.info.gemm = kernels::Format(*rules);
+  stages.Done("gemm kernels",
+              StrCat(model.info.gemm, measured ? ", as measured" : ", as asked for"));
+  return {};
+}
+
 Status PlaceAndCheck(StartedModel& model, std::shared_ptr<const TensorSource>& weights,
                      DecoderOptions& decoder, std::vector<RankNeeds>& needs, Stages& stages) {
   EngineInfo& info = model.info;
@@ -139,6 +162,7 @@ Status PlaceAndCheck(StartedModel& model, std::shared_ptr<const TensorSource>& w
   decoder.block_tokens = static_cast<size_t>(model.options.block_size);
   info.dtype = kernels::Name(decoder.dtype);
   info.block_tokens = decoder.block_tokens;
+  PINION_TRY(ChooseGemmKernels(model, decoder.dtype, stages));
   needs = CountNeeds(spec, decoder, model.options.tensor_parallel);
   PINION_TRY(CheckCapacity(needs, model.options, info.max_model_len, machine, budget, info.plan));
   stages.Done("capacity check",

@@ -50,6 +50,10 @@ void EngineFlags::AddFlagsTo(CLI::App& command) {
       "auto or int8: the head as it is stored, or rounded at loading (default auto)");
   add("--isa", isa_,
       "auto or exactly one of scalar, avx2, avx512, avx512_bf16, amx (default auto)");
+  add("--gemm-kernel", gemm_kernel_,
+      "auto, or NAME[@ROWS],... from how many rows on which kernel multiplies, as "
+      "avx512_bf16,onednn@128 (default auto: measured at start, and printed) "
+      "[PINION_GEMM_KERNEL]");
   add("--threads-bind", threads_bind_,
       "auto, all, nobind, or a CPU list per rank as 0-3|4-7 (default auto) "
       "[VLLM_CPU_OMP_THREADS_BIND]");
@@ -88,6 +92,7 @@ Result<EngineOptions> EngineFlags::Resolve(EngineOptions options) const {
   take(activations_, options.activations);
   take(head_dtype_, options.head_dtype);
   take(isa_, options.isa);
+  take(gemm_kernel_, options.gemm_kernel);
   take(threads_bind_, options.threads_bind);
   take(reserved_cpus_, options.reserved_cpus);
   take(tensor_parallel_, options.tensor_parallel);

@@ -34,7 +34,9 @@ class Drawing {
     Memory();
     Nodes();
     Caches();
+    Latencies();
     Arithmetic();
+    GemmKernels();
     BetweenThreads();
     NotMeasured();
     return std::move(text_);
@@ -124,6 +126,35 @@ class Drawing {
       PutRow(StrCat("L", level, ", ", FormatBytes(sizes[level])), row, 1e9);
   }
 
+  void Latencies() {
+    Heading("latency", "");
+    for (const Latency& latency : result_.latencies)
+      PutTime(latency.level > 0 ? StrCat("L", latency.level) : "memory", latency.ns,
+              StrCat("a line at random among ", FormatBytes(latency.bytes)));
+  }
+
+  // Only the numbers that some instruction reaches; the others are named as missing.
+  void Instructions() {
+    Heading("single instructions", "1e9 operations/s");
+    Columns();
+    std::map<std::string, Row> rows;
+    std::vector<std::string> order;
+    for (const InstructionRate& rate : result_.instructions) {
+      if (rows.find(rate.name) == rows.end()) order.push_back(rate.name);
+      rows[rate.name][static_cast<size_t>(rate.threads)] = rate.operations_per_s;
+    }
+    for (const std::string& name : order) PutRow(name, rows[name], 1e9);
+  }
+
+  void GemmKernels() {
+    Heading("gemm kernels", "by rows, as --gemm-kernel takes them");
+    for (const GemmChoice& choice : result_.gemm)
+      Put(Line()
+              .Add(StrCat("  ", kernels::Name(choice.dtype)))
+              .Pad(kLabelColumns)
+              .Add("  " + choice.rules));
+  }
+
   void Arithmetic() {
     Heading("multiply-adds", "GFLOP/s");
     Columns();
@@ -132,6 +163,7 @@ class Drawing {
       compute[{rate.isa, rate.dtype}][static_cast<size_t>(rate.threads)] = rate.flops_per_s;
     for (const auto& [key, row] : compute)
       PutRow(StrCat(kernels::Name(key.first), " ", kernels::Name(key.second)), row, 1e9);
+    if (!result_.instructions.empty()) Instructions();
     Heading("exponentials, float32", "1e9/s");
     Columns();
     std::map<kernels::Isa, Row> exps;

@@ -1,3 +1,4 @@
+#include "engine/base/strings.h"
 #include "harness/probe/probe.h"
 
 namespace pinion::harness {
@@ -53,6 +54,23 @@ Json ToJson(const ProbeResult& result) {
                item.Set("isa", kernels::Name(rate.isa));
                item.Set("threads", rate.threads);
                item.Set("exps_per_s", rate.per_s);
+             }));
+  object.Set("instructions",
+             ArrayOf(result.instructions, [](const InstructionRate& rate, Json& item) {
+               item.Set("type", rate.type);
+               item.Set("name", rate.name);
+               item.Set("threads", rate.threads);
+               item.Set("operations_per_s", rate.operations_per_s);
+             }));
+  object.Set("latencies", ArrayOf(result.latencies, [](const Latency& latency, Json& item) {
+               item.Set("level", latency.level > 0 ? StrCat("L", latency.level) : "memory");
+               item.Set("bytes", latency.bytes);
+               item.Set("ns", latency.ns);
+             }));
+  object.Set("gemm", ArrayOf(result.gemm, [](const GemmChoice& choice, Json& item) {
+               item.Set("isa", kernels::Name(kernels::UsableIsas().back()));
+               item.Set("dtype", kernels::Name(choice.dtype));
+               item.Set("rules", choice.rules);
              }));
   object.Set("barrier_ns", OrNull(result.barrier_ns));
   object.Set("fork_join_ns", OrNull(result.fork_join_ns));

@@ -5,9 +5,11 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/strings.h"
+#include "harness/probe/latency.h"
 #include "harness/probe/plan.h"
 #include "harness/probe/rate.h"
 #include "harness/probe/threads.h"
+#include "kernels/gemm_plan.h"
 #include "kernels/probe.h"
 
 namespace pinion::harness {
@@ -19,6 +21,7 @@ using kernels::Probes;
 
 constexpr size_t kMostPairs = 128;
 constexpr size_t kMultiplySteps = 2000, kExpSteps = 500;  // some 10 us each
+constexpr uint64_t kLeastChainBytes = uint64_t{128} << 20;
 constexpr size_t kCacheBiteBytes = size_t{256} << 10;
 
 std::string CountThreads(size_t count) {
@@ -36,6 +39,7 @@ class Session {
     PINION_TRY(MeasureThreads());
     PINION_TRY(MeasureOnTeams());
     PINION_TRY(MeasureNodes());
+    ChooseGemmKernels();
     NameMissing();
     result_.elapsed_s = SecondsSince(start_ns_);
     return std::move(result_);
@@ -62,6 +66,7 @@ class Session {
   void ChooseEffort() {
     const size_t isas = kernels::UsableIsas().size(), nodes = DistinctNodes().size();
     const size_t rates = ThreadCounts(cpus_.size()).size() + 2 * (3 * isas + 3) +
+                         2 * kernels::InstructionProbes().size() + 4 +
                          (nodes > 1 ? nodes * nodes : 0) + 2;
     const double pairs = static_cast<double>(Pairs(cpus_, kMostPairs).size());
     // A tenth goes to pairs of cores, a fifth to touching memory and to teams that start.
@@ -110,6 +115,8 @@ class Session {
       if (threads != 1 && threads != cpus_.size()) continue;
       MeasureCaches(team, cpus);
       for (Isa isa : kernels::UsableIsas()) MeasureCompute(team, kernels::ProbesFor(isa));
+      MeasureInstructions(team);
+      if (threads == 1) PINION_TRY(MeasureLatencies(team));
     }
     return {};
   }
@@ -147,6 +154,43 @@ class Session {
       result_.compute.push_back(
           {probes.isa, Dtype::kBf16, threads, rate(probes.multiply_bf16, kMultiplySteps)});
     result_.exps.push_back({probes.isa, threads, rate(probes.exp_f32, kExpSteps)});
+  }
+
+  void MeasureInstructions(Team& team) {
+    for (const kernels::InstructionProbe& probe : kernels::InstructionProbes()) {
+      if (!probe.run) continue;
+      const double rate =
+          team.BestRate(effort_, [&probe](size_t) { return probe.run(kMultiplySteps); });
+      result_.instructions.push_back({probe.type, probe.name, static_cast<int>(team.size()), rate});
+    }
+  }
+
+  Status MeasureLatencies(Team& team) {
+    progress_("latencies");
+    uint64_t last_bytes = 0;
+    for (const Cache& cache : CachesOf(cpus_[0])) {
+      const uint64_t bytes = CacheReadBytes(cache, last_bytes, {cpus_[0]});
+      last_bytes = cache.bytes;
+      if (bytes == 0 || bytes > options_.memory_bytes) continue;
+      PINION_ASSIGN(const double ns, LatencyNs(team, effort_, bytes));
+      result_.latencies.push_back({cache.level, bytes, ns});
+    }
+    // Four times the last cache, so that it seldom helps.
+    const uint64_t bytes =
+        std::min(std::max(4 * last_bytes, kLeastChainBytes), options_.memory_bytes / 2);
+    PINION_ASSIGN(const double ns, LatencyNs(team, effort_, bytes));
+    result_.latencies.push_back({0, bytes, ns});
+    return {};
+  }
+
+  // oneDNN is among the candidates, and its cap holds for the whole process.
+  void ChooseGemmKernels() {
+    progress_("gemm kernels");
+    const Isa isa = kernels::UsableIsas().back();
+    if (!kernels::LimitOneDnn(isa))
+      return Miss("gemm kernels", "this process has already run another ISA path");
+    for (Dtype dtype : {Dtype::kBf16, Dtype::kF16, Dtype::kF32})
+      result_.gemm.push_back({dtype, kernels::Format(kernels::MeasureGemmRules(isa, dtype))});
   }
 
   // ---- Every node's threads from every node's memory.
@@ -187,6 +231,10 @@ class Session {
       if (const auto isa = static_cast<Isa>(i);
           std::find(usable.begin(), usable.end(), isa) == usable.end())
         Miss(kernels::Name(isa), "this CPU, or what its operating system allows, lacks it");
+    for (const kernels::InstructionProbe& probe : kernels::InstructionProbes())
+      if (!probe.run)
+        Miss(StrCat(probe.type, " by ", probe.name),
+             "this CPU, or what its operating system allows, lacks it");
     if (cpus_.size() < 2)
       Miss("barrier, fork and join, wake-up, distance", "the budget has one core, they take two");
     if (CachesOf(cpus_[0]).empty())

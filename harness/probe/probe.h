@@ -50,6 +50,26 @@ struct ComputeRate {
   double flops_per_s = 0;
 };
 
+// The same by one instruction, of types or widths that no ISA path is built of.
+struct InstructionRate {
+  std::string type, name;
+  int threads = 0;
+  double operations_per_s = 0;
+};
+
+// From one load to the next that needs it.
+struct Latency {
+  int level = 0;       // of a cache; 0: memory
+  uint64_t bytes = 0;  // how many were visited
+  double ns = 0;
+};
+
+// What `pinion run`, `bench` and `serve` would choose: --gemm-kernel.
+struct GemmChoice {
+  kernels::Dtype dtype;
+  std::string rules;
+};
+
 // e^x in float32, as attention computes it.
 struct ExpRate {
   kernels::Isa isa;
@@ -75,7 +95,10 @@ struct ProbeResult {
   std::vector<NodeRate> nodes;
   std::vector<CacheRate> caches;
   std::vector<ComputeRate> compute;
+  std::vector<InstructionRate> instructions;
   std::vector<ExpRate> exps;
+  std::vector<Latency> latencies;
+  std::vector<GemmChoice> gemm;                             // of the best ISA path
   std::optional<double> barrier_ns, fork_join_ns, wake_ns;  // between threads
   std::vector<Distance> distances;
   std::vector<Missing> missing;
@@ -91,6 +114,8 @@ Result<ProbeResult> RunProbe(const ProbeOptions& options,
 //  "nodes":[{"cpu_node","memory_node","threads","bytes_per_s"}],
 //  "caches":[{"level","cache_bytes","read_bytes","threads","bytes_per_s"}],
 //  "compute":[{"isa","dtype","threads","flops_per_s"}],"exp":[{"isa","threads","exps_per_s"}],
+//  "instructions":[{"type","name","threads","operations_per_s"}],
+//  "latencies":[{"level","bytes","ns"}],"gemm":[{"isa","dtype","rules"}],
 //  "barrier_ns","fork_join_ns","wake_ns","distances":[{"cpus","one_way_ns"}],
 //  "missing":[{"what","why"}]}; what was not measured is null or left out, and named in "missing".
 Json ToJson(const ProbeResult& result);

@@ -96,6 +96,7 @@ std::vector<std::string> EngineArguments(const EngineOptions& options) {
   if (options.kv_cache_bytes)
     add("--kv-cache-space", Shortest(static_cast<double>(*options.kv_cache_bytes) / kGib));
   add_changed("--isa", options.isa, defaults.isa);
+  add_changed("--gemm-kernel", options.gemm_kernel, defaults.gemm_kernel);
   add_changed("--dtype", options.dtype, defaults.dtype);
   add_changed("--activations", options.activations, defaults.activations);
   add_changed("--head-dtype", options.head_dtype, defaults.head_dtype);
@@ -141,6 +142,8 @@ std::vector<std::string> WithoutVllmCounterpart(const EngineOptions& options) {
   const EngineOptions defaults;
   std::vector<std::string> settings;
   if (options.isa != defaults.isa) settings.push_back("isa=" + options.isa);
+  if (options.gemm_kernel != defaults.gemm_kernel)
+    settings.push_back("gemm_kernel=" + options.gemm_kernel);
   return settings;
 }
 

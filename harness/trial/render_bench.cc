@@ -98,6 +98,7 @@ std::string Header(const BenchResult& result) {
       StrCat(result.model, ": ", engine.dtype, ", ", engine.isa, ", ", engine.threads,
              engine.threads == 1 ? " thread" : " threads", ", ", engine.plan.ranks.size(),
              engine.plan.ranks.size() == 1 ? " rank\n" : " ranks\n");
+  text += StrCat("gemm kernels by rows: ", engine.gemm, "\n");
   text += StrCat("ready in ", Format("%.2f", engine.start_s), " s (weights ",
                  Format("%.2f", engine.load_s), " s), peak memory ",
                  FormatBytes(result.peak_rss_bytes), "\n");
@@ -138,6 +139,7 @@ Json ToJson(const BenchResult& result) {
   object.Set("start_s", result.engine.start_s);
   object.Set("peak_rss_bytes", result.peak_rss_bytes);
   object.Set("isa", result.engine.isa);
+  object.Set("gemm", result.engine.gemm);
   object.Set("dtype", result.engine.dtype);
   object.Set("threads", result.engine.threads);
   object.Set("mode", Name(result.plan.mode));

@@ -120,8 +120,11 @@ void GemmChunk(const RowSource<Operand, Activation>& source, const GemmArgs& arg
       const Share share(kStepBytes / kLineBytes, group * passes + pass, units);
       tile.w = &w_pass;
       tile.y = y + row * args.ldy + pass * columns;
-      const std::byte* prefetch = next + share.begin * kLineBytes;
+      // In the order of addresses, as the hardware's own prefetchers want it.
+      const std::byte* prefetch = next + share.begin * steps * kLineBytes;
       tile.prefetch = &prefetch;
+      tile.prefetch_stride = (share.end - share.begin) * kLineBytes;
+      tile.prefetch_far = args.prefetch_far;
       GemmTile<Operand>(rows, share.end - share.begin)(tile);
     }
   }

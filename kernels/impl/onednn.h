@@ -4,9 +4,12 @@
 
 namespace pinion::kernels::impl {
 
-// GEMM by a single-thread oneDNN primitive of the calling thread, whatever OneDnnRows says. False,
-// with y untouched, where oneDNN has no primitive that reads the packed layout in place (f16; bf16
-// below avx512_bf16; anything below avx512) or failed to make one.
+// Whether oneDNN, capped to `isa`, has primitives that read this type's packed layout in place.
+bool HasOneDnn(Isa isa, Dtype weights);
+
+// GEMM by single-thread oneDNN primitives of the calling thread. The first call for a shape makes
+// all that it will ever need for it, for any number of rows: some milliseconds. False, with y
+// untouched, where oneDNN has none or failed to make one.
 bool OneDnnGemm(Dtype weights, const GemmArgs& args);
 
 }  // namespace pinion::kernels::impl

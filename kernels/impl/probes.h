@@ -9,6 +9,7 @@ extern const Probes kScalarProbes;
 extern const Probes kAvx2Probes;
 extern const Probes kAvx512Probes;
 extern const Probes kAvx512Bf16Probes;
-uint64_t ProbeAmxTiles(size_t steps);
+uint64_t ProbeAmxBf16(size_t steps);
+uint64_t ProbeAmxS8(size_t steps);
 
 }  // namespace pinion::kernels::impl

@@ -4,10 +4,11 @@
 
 namespace pinion::kernels::impl {
 
-// One per isa_<name>.cc. (AMX has none of its own: see TableFor.)
+// One per isa_<name>.cc. (AMX has one function of its own: see TableFor.)
 extern const Table kScalarTable;
 extern const Table kAvx2Table;
 extern const Table kAvx512Table;
 extern const Table kAvx512Bf16Table;
+void AmxGemmBf16(const GemmArgs& args);
 
 }  // namespace pinion::kernels::impl

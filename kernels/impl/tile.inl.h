@@ -20,10 +20,24 @@ struct TileArgs {
   size_t y_stride = 0;                         // elements
   bool accumulate = false;                     // add to y instead of overwriting it
   const std::byte* const* prefetch = nullptr;  // per segment: lines to ask for while w is read
+  size_t prefetch_stride = 0;                  // bytes from step to step; 0: w_stride
+  bool prefetch_far = false;                   // into L2 alone
 };
 
 template <typename Operand>
 using TileFn = void (*)(const TileArgs<Operand>&);
+
+template <int kLines, int kLocality>
+void PrefetchLines(const std::byte* from, bool far) {
+#pragma GCC unroll 4
+  for (int line = 0; line < kLines; ++line) {
+    if (far) {
+      __builtin_prefetch(from + line * 64, 0, 2);
+    } else {
+      __builtin_prefetch(from + line * 64, 0, kLocality);
+    }
+  }
+}
 
 // kPrefetch: lines to ask for in each step, into the cache level of kLocality (as
 // __builtin_prefetch has it). kHalf: the (single) column vector is half a vector.
@@ -46,15 +60,13 @@ void Tile(const TileArgs<Operand>& args) {
     }
   }
 
+  const size_t prefetch_stride = args.prefetch_stride > 0 ? args.prefetch_stride : args.w_stride;
   const typename Operand::X* x = args.x;
   for (size_t segment = 0; segment < args.segments; ++segment) {
     const std::byte* w = args.w[segment];
     const std::byte* prefetch = kPrefetch > 0 ? args.prefetch[segment] : nullptr;
     for (size_t step = args.steps[segment]; step > 0; --step) {
-#pragma GCC unroll 4
-      for (int line = 0; line < kPrefetch; ++line) {
-        __builtin_prefetch(prefetch + line * 64, 0, kLocality);
-      }
+      PrefetchLines<kPrefetch, kLocality>(prefetch, args.prefetch_far);
 #pragma GCC unroll 2
       for (size_t sub = 0; sub < Operand::kSubs; ++sub) {
         Vec weights[kColumns];
@@ -73,7 +85,7 @@ void Tile(const TileArgs<Operand>& args) {
       }
       x += Operand::kStepK;
       w += args.w_stride;
-      if constexpr (kPrefetch > 0) prefetch += args.w_stride;
+      if constexpr (kPrefetch > 0) prefetch += prefetch_stride;
     }
   }
 

@@ -148,6 +148,7 @@ def test_heldout_perplexity_is_the_references(pinion, data, golden, tmp_path):
 @pytest.mark.parametrize("arguments, code, words", [
     (["run", "MODEL"], 2, ["-p", "--input"]),
     (["run", "MODEL", "-p", "x", "--isa", "sse9"], 2, ["'sse9'", "scalar"]),
+    (["run", "MODEL", "-p", "x", "--gemm-kernel", "magic@2"], 2, ["'magic@2'", "auto", "NAME[@ROWS]"]),
     (["run", "MODEL", "-p", "x", "--dtype", "int3"], 2, ["'int3'", "bfloat16"]),
     (["run", "MODEL", "-p", "x", "-tp", 99], 2, ["99"]),
     (["run", "MODEL", "-p", "x", "--threads-bind", "4096"], 2, ["4096"]),

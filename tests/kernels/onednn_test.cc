@@ -17,13 +17,8 @@ namespace {
 
 constexpr const char* kIsaVariable = "PINION_TEST_ONEDNN_ISA";
 
-// On both sides of every kind of bucket: powers of two, 16s, 32s, 128s, more than the largest.
-constexpr size_t kRows[] = {1, 2, 3, 15, 16, 17, 33, 70, 129, 200, 513};
-
-bool HasPrimitive(Isa isa, Dtype weights) {
-  return (weights == Dtype::kF32 && isa >= Isa::kAvx512) ||
-         (weights == Dtype::kBf16 && isa >= Isa::kAvx512Bf16);
-}
+// On both sides of buckets, in one, in several and in several with a rest.
+constexpr size_t kRows[] = {1, 2, 4, 5, 16, 17, 33, 63, 64, 65, 129, 200, 513};
 
 // Runs `gemm` on y with a row stride, and checks it against the exact product.
 template <typename F>
@@ -57,24 +52,12 @@ TEST_F(OneDnnChild, TheCapStays) {
   EXPECT_FALSE(LimitOneDnn(isa_ == Isa::kScalar ? Isa::kAvx2 : Isa::kScalar));
 }
 
-TEST_F(OneDnnChild, GemmIsWithinTheSummationBoundOnEveryRowCount) {
-  for (Dtype weights : kDtypes) {
-    for (size_t rows : kRows) {
-      for (size_t extra_columns : {0, 32}) {
-        RunAndCheck(Problem(rows, 40, 2, weights), extra_columns,
-                    [&](const GemmArgs& args) { Gemm(TableFor(isa_), weights, args); });
-      }
-    }
-  }
-}
-
-// The adapter itself, also where OneDnnRows prefers our kernels.
 TEST_F(OneDnnChild, PrimitivesReadThePackedLayoutInPlace) {
   for (Dtype weights : kDtypes) {
     for (size_t rows : kRows) {
       const auto run = [&](const GemmArgs& args) {
-        ASSERT_EQ(impl::OneDnnGemm(weights, args), HasPrimitive(isa_, weights));
-        if (!HasPrimitive(isa_, weights)) Gemm(TableFor(isa_), weights, args);
+        ASSERT_EQ(impl::OneDnnGemm(weights, args), impl::HasOneDnn(isa_, weights));
+        if (!impl::HasOneDnn(isa_, weights)) Gemm(TableFor(isa_), weights, args);
       };
       RunAndCheck(Problem(rows, 96, 3, weights), 0, run);
       RunAndCheck(Problem(rows, 96, 3, weights), 48, run);
@@ -83,7 +66,7 @@ TEST_F(OneDnnChild, PrimitivesReadThePackedLayoutInPlace) {
 }
 
 TEST_F(OneDnnChild, MoreRowsThanTheLargestBucketAreCut) {
-  if (!HasPrimitive(isa_, Dtype::kF32)) GTEST_SKIP() << "no primitive on this path";
+  if (!impl::HasOneDnn(isa_, Dtype::kF32)) GTEST_SKIP() << "no primitive on this path";
   RunAndCheck(Problem(2048 + 5, 32, 1, Dtype::kF32), 16,
               [](const GemmArgs& args) { ASSERT_TRUE(impl::OneDnnGemm(Dtype::kF32, args)); });
 }
@@ -119,16 +102,6 @@ TEST_P(OneDnn, WorksInAProcessCappedToTheIsa) {
                               " GTEST_OUTPUT= '" + self +
                               "' --gtest_filter='OneDnnChild.*' --gtest_brief=1";
   EXPECT_EQ(std::system(command.c_str()), 0) << command;
-}
-
-TEST(OneDnnRows, IsNeverForTypesThatOneDnnLacks) {
-  for (int i = 0; i < kIsaCount; ++i) {
-    const auto isa = static_cast<Isa>(i);
-    for (Dtype weights : kDtypes) {
-      EXPECT_TRUE(HasPrimitive(isa, weights) || OneDnnRows(isa, weights) == SIZE_MAX);
-    }
-  }
-  EXPECT_EQ(OneDnnRows(Isa::kAmx, Dtype::kBf16), 1u);
 }
 
 INSTANTIATE_TEST_SUITE_P(AllIsas, OneDnn, ::testing::ValuesIn(UsableIsas()),

@@ -38,6 +38,26 @@ TEST_P(ProbeTest, ReadsNothingBeyondItsBytes) {
   }
 }
 
+TEST(InstructionProbes, CountTheirOperationsInProportionToTheirSteps) {
+  size_t usable = 0;
+  for (const InstructionProbe& probe : InstructionProbes()) {
+    SCOPED_TRACE(probe.name);
+    if (!probe.run) continue;
+    ++usable;
+    EXPECT_EQ(probe.run(0), 0u);
+    EXPECT_GT(probe.run(1), 0u);
+    EXPECT_EQ(probe.run(7), 7 * probe.run(1));
+  }
+  EXPECT_EQ(usable > 0, UsableIsas().size() > 1);  // AVX2 has one of them
+}
+
+TEST(ProbeChain, FollowsEveryLink) {
+  const void* chain[3] = {&chain[2], &chain[0], &chain[1]};
+  EXPECT_EQ(ProbeChain(&chain[0], 0), &chain[0]);
+  EXPECT_EQ(ProbeChain(&chain[0], 1), &chain[2]);
+  EXPECT_EQ(ProbeChain(&chain[0], 5), &chain[1]);
+}
+
 INSTANTIATE_TEST_SUITE_P(EveryIsa, ProbeTest, ::testing::ValuesIn(UsableIsas()),
                          [](const auto& info) { return std::string(Name(info.param)); });
 

@@ -15,7 +15,7 @@
 #include "engine/base/log.h"
 #include "engine/run/generate.h"
 #include "engine/run/score.h"
-#include "kernels/isa.h"
+#include "kernels/gemm_plan.h"
 
 namespace pinion {
 namespace {
@@ -46,6 +46,7 @@ const Setup kSetups[] = {
     {"ChunksOfSeven", [](EngineOptions& o) { o.max_num_batched_tokens = 7; }},
     {"NoPrefixCache", [](EngineOptions& o) { o.prefix_caching = false; }},
     {"OneSequenceAtATime", [](EngineOptions& o) { o.max_num_seqs = 1; }},
+    {"EveryGemmKernel", [](EngineOptions&) {}},
     {"SmallBlocks", [](EngineOptions& o) { o.block_size = 16; }},
     {"TwoRanksInChunksUnderPressure",
      [](EngineOptions& o) {
@@ -54,6 +55,16 @@ const Setup kSetups[] = {
      }},
 };
 
+// All kernels that this path has for the type, by turns: goldens hold whichever is chosen.
+std::string EveryGemmKernel(const std::string& dtype) {
+  kernels::GemmRules rules;
+  const auto isa = kernels::ParseIsa(TestIsa()).value_or(kernels::UsableIsas().back());
+  const auto weights = dtype == "float32" ? kernels::Dtype::kF32 : kernels::Dtype::kBf16;
+  for (const kernels::GemmKernel& kernel : kernels::GemmCandidates(isa, weights))
+    rules.push_back({2 * rules.size() + 1, kernel});
+  return kernels::Format(rules);
+}
+
 EngineOptions OptionsFor(const std::string& model, const Setup& setup, const char* dtype) {
   EngineOptions options;
   options.model = testing::ModelFolder(model);
@@ -61,6 +72,7 @@ EngineOptions OptionsFor(const std::string& model, const Setup& setup, const cha
   options.isa = TestIsa();
   options.kv_cache_bytes = 64 << 20;
   setup.change(options);
+  if (setup.name == std::string("EveryGemmKernel")) options.gemm_kernel = EveryGemmKernel(dtype);
   return options;
 }
 

@@ -19,6 +19,7 @@ EngineOptions Good() {
 TEST(EngineOptionsJson, SurvivesARoundTrip) {
   EngineOptions options = Good();
   options.dtype = "float32";
+  options.gemm_kernel = "avx2@1";
   options.threads_bind = "0-1|2";
   options.reserved_cpus = 2;
   options.tensor_parallel = 2;
@@ -59,21 +60,23 @@ TEST(EngineOptionsJson, ReadsKvSpaceInGibOrWithAUnit) {
   EXPECT_FALSE(options.kv_cache_bytes);
 }
 
-TEST(EngineOptionsEnvironment, UnderstandsVllmsVariables) {
+TEST(EngineOptionsEnvironment, UnderstandsVllmsVariablesAndOurs) {
   setenv("VLLM_CPU_KVCACHE_SPACE", "2", 1);
   setenv("VLLM_CPU_OMP_THREADS_BIND", "0-1", 1);
   setenv("VLLM_CPU_NUM_OF_RESERVED_CPU", "1", 1);
+  setenv("PINION_GEMM_KERNEL", "scalar", 1);
   EngineOptions options = Good();
   EXPECT_TRUE(ReadEnvironment(options));
   EXPECT_EQ(options.kv_cache_bytes, uint64_t{2} << 30);
   EXPECT_EQ(options.threads_bind, "0-1");
   EXPECT_EQ(options.reserved_cpus, 1);
+  EXPECT_EQ(options.gemm_kernel, "scalar");
   setenv("VLLM_CPU_NUM_OF_RESERVED_CPU", "one", 1);
   const auto bad = ReadEnvironment(options);
   ASSERT_FALSE(bad);
   EXPECT_THAT(bad.error().message, HasSubstr("VLLM_CPU_NUM_OF_RESERVED_CPU 'one'"));
-  for (const char* name :
-       {"VLLM_CPU_KVCACHE_SPACE", "VLLM_CPU_OMP_THREADS_BIND", "VLLM_CPU_NUM_OF_RESERVED_CPU"})
+  for (const char* name : {"VLLM_CPU_KVCACHE_SPACE", "VLLM_CPU_OMP_THREADS_BIND",
+                           "VLLM_CPU_NUM_OF_RESERVED_CPU", "PINION_GEMM_KERNEL"})
     unsetenv(name);
 }
 

@@ -8,6 +8,7 @@
 
 #include "engine/host/team.h"
 #include "harness/probe/ceilings.h"
+#include "kernels/probe.h"
 
 namespace pinion::harness {
 namespace {
@@ -43,6 +44,12 @@ TEST(Probe, JsonHoldsItsSchema) {
   ExpectItems(json, "memory_read", {"threads", "cpus"}, "bytes_per_s");
   ExpectItems(json, "nodes", {"cpu_node", "memory_node", "threads"}, "bytes_per_s");
   ExpectItems(json, "compute", {"isa", "dtype", "threads"}, "flops_per_s");
+  ExpectItems(json, "latencies", {"level", "bytes"}, "ns");
+  for (const Json& item : json.Find("gemm")->array())
+    for (const char* key : {"isa", "dtype", "rules"})
+      EXPECT_FALSE(item.Find(key)->string().empty()) << key;
+  EXPECT_EQ(json.Find("gemm")->array().size(), 3u);
+  EXPECT_TRUE(json.Find("instructions")->is_array());
   ExpectItems(json, "exp", {"isa", "threads"}, "exps_per_s");
   for (const char* key : {"elapsed_s", "threads"}) EXPECT_GT(json.Find(key)->number(), 0) << key;
   for (const char* key : {"barrier_ns", "fork_join_ns", "wake_ns", "machine", "cpus", "distances"})
@@ -58,6 +65,26 @@ TEST(Probe, MeasuresEveryUsableIsa) {
   const auto& usable = kernels::UsableIsas();
   EXPECT_EQ(compute, std::set<kernels::Isa>(usable.begin(), usable.end()));
   EXPECT_EQ(exps, compute);
+}
+
+// An instruction is measured on every team, or named as missing.
+TEST(Probe, EveryInstructionHasItsLine) {
+  const std::string text = Draw(Probed(), false);
+  for (const kernels::InstructionProbe& probe : kernels::InstructionProbes()) {
+    EXPECT_THAT(text, HasSubstr(probe.name));
+    const auto measured =
+        std::count_if(Probed().instructions.begin(), Probed().instructions.end(),
+                      [&](const InstructionRate& rate) { return rate.name == probe.name; });
+    EXPECT_EQ(measured > 0, probe.run != nullptr) << probe.name;
+  }
+}
+
+TEST(Probe, LatenciesGoFromTheNearestCacheToMemory) {
+  const auto& latencies = Probed().latencies;
+  ASSERT_FALSE(latencies.empty());
+  EXPECT_EQ(latencies.back().level, 0);
+  for (size_t i = 1; i + 1 < latencies.size(); ++i)
+    EXPECT_GT(latencies[i].level, latencies[i - 1].level);
 }
 
 TEST(Probe, WhatIsNotMeasuredIsNamed) {

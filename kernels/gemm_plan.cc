@@ -1,0 +1,133 @@
+#include "kernels/gemm_plan.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "kernels/impl/onednn.h"
+#include "kernels/kernels.h"
+
+namespace pinion::kernels {
+namespace {
+
+constexpr std::string_view kOneDnn = "onednn", kFar = "-far";
+
+// The rules in force, at first every path's own table for everything.
+struct Active {
+  GemmRules rules[kIsaCount][kDtypeCount];
+
+  Active() {
+    for (int isa = 0; isa < kIsaCount; ++isa) {
+      for (int type = 0; type < kDtypeCount; ++type) {
+        const auto own = GemmCandidates(static_cast<Isa>(isa), static_cast<Dtype>(type)).front();
+        rules[isa][type] = {{1, own}};
+      }
+    }
+  }
+  static GemmRules& Of(Isa isa, Dtype weights) {
+    static Active active;
+    return active.rules[static_cast<int>(isa)][static_cast<int>(weights)];
+  }
+};
+
+void RunTable(const Table& table, Dtype weights, const GemmArgs& args) {
+  switch (weights) {
+    case Dtype::kF32:
+      return table.gemm_f32(args);
+    case Dtype::kBf16:
+      return table.gemm_bf16(args);
+    case Dtype::kF16:
+      return table.gemm_f16(args);
+  }
+}
+
+const GemmRule& RuleFor(const GemmRules& rules, size_t rows) {
+  size_t last = 0;
+  while (last + 1 < rules.size() && rules[last + 1].from_rows <= rows) ++last;
+  return rules[last];
+}
+
+std::optional<GemmRule> ParseRule(std::string_view text, const std::vector<GemmKernel>& known) {
+  GemmRule rule;
+  const size_t at = text.find('@');
+  if (at != std::string_view::npos) {
+    const char *begin = text.data() + at + 1, *end = text.data() + text.size();
+    const auto parsed = std::from_chars(begin, end, rule.from_rows);
+    if (parsed.ec != std::errc() || parsed.ptr != end || rule.from_rows == 0) return std::nullopt;
+  }
+  for (const GemmKernel& kernel : known) {
+    if (text.substr(0, at) != Name(kernel)) continue;
+    rule.kernel = kernel;
+    return rule;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string Name(const GemmKernel& kernel) {
+  if (kernel.is_onednn) return std::string(kOneDnn);
+  return std::string(Name(kernel.isa)).append(kernel.prefetch_far ? kFar : "");
+}
+
+// Below avx512_bf16, a path's bfloat16 kernel is float32's over widened weights. For the other types
+// the tables from avx512 on hold the same code.
+std::vector<GemmKernel> GemmCandidates(Isa isa, Dtype weights) {
+  if (isa == Isa::kScalar || isa == Isa::kAvx2) {
+    std::vector<GemmKernel> kernels = {{isa}};
+    if (isa == Isa::kAvx2) kernels.push_back({.isa = isa, .prefetch_far = true});
+    return kernels;
+  }
+  std::vector<GemmKernel> kernels;
+  if (isa == Isa::kAmx && weights == Dtype::kBf16) kernels.push_back({isa});
+  for (Isa vectors : {Isa::kAvx512Bf16, Isa::kAvx512}) {
+    if (vectors > isa || (vectors == Isa::kAvx512Bf16 && weights != Dtype::kBf16)) continue;
+    kernels.push_back({vectors});
+    kernels.push_back({.isa = vectors, .prefetch_far = true});
+  }
+  if (impl::HasOneDnn(isa, weights)) kernels.push_back({.isa = isa, .is_onednn = true});
+  return kernels;
+}
+
+std::string Format(const GemmRules& rules) {
+  std::string text;
+  for (const GemmRule& rule : rules) {
+    if (!text.empty()) text += ",";
+    text += Name(rule.kernel);
+    if (rule.from_rows > 1) text.append("@").append(std::to_string(rule.from_rows));
+  }
+  return text;
+}
+
+std::optional<GemmRules> ParseGemmRules(std::string_view text, Isa isa, Dtype weights) {
+  const std::vector<GemmKernel> known = GemmCandidates(isa, weights);
+  GemmRules rules;
+  for (bool more = true; more;) {
+    const size_t comma = text.find(',');
+    const auto rule = ParseRule(text.substr(0, comma), known);
+    if (!rule || rule->from_rows <= (rules.empty() ? 0 : rules.back().from_rows)) return {};
+    rules.push_back(*rule);
+    more = comma != std::string_view::npos;
+    if (more) text.remove_prefix(comma + 1);
+  }
+  if (rules.front().from_rows != 1) return std::nullopt;
+  return rules;
+}
+
+void UseGemmRules(Isa isa, Dtype weights, const GemmRules& rules) {
+  Active::Of(isa, weights) = rules;
+}
+
+const GemmRules& ActiveGemmRules(Isa isa, Dtype weights) { return Active::Of(isa, weights); }
+
+void RunGemmKernel(const GemmKernel& kernel, Dtype weights, GemmArgs args) {
+  args.prefetch_far = kernel.prefetch_far;
+  if (kernel.is_onednn && impl::OneDnnGemm(weights, args)) return;
+  RunTable(TableFor(kernel.isa), weights, args);
+}
+
+void Gemm(const Table& table, Dtype weights, const GemmArgs& args) {
+  const GemmRule& rule = RuleFor(ActiveGemmRules(table.isa, weights), args.rows);
+  RunGemmKernel(rule.kernel, weights, args);
+}
+
+}  // namespace pinion::kernels

@@ -1,0 +1,115 @@
+// The peak of instructions that no table is built for yet, or that every table uses in another width:
+// as assembly, so that no file needs their flags.
+
+#include <array>
+
+#include "kernels/impl/cpuid.h"
+#include "kernels/impl/probes.h"
+#include "kernels/probe.h"
+
+namespace pinion::kernels {
+namespace {
+
+// Registers 0 to 13 are sums, 14 and 15 what is multiplied: zeros, which no instruction is slower or
+// faster for. Twelve sums would do for 6 clocks at 2 a clock.
+constexpr uint64_t kSums = 14;
+
+void Begin() { asm volatile("vzeroall"); }
+void End() {
+  asm volatile("vzeroupper" ::: "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",
+                                "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14",
+                                "xmm15");
+}
+
+// Four products a lane of 4 bytes; 32 lanes of a half-width multiply-add for float16.
+constexpr uint64_t kInt8Zmm = 16 * 4 * 2, kInt8Ymm = 8 * 4 * 2, kFloat16Zmm = 32 * 2;
+
+uint64_t DotInt8Zmm(size_t steps) {
+  Begin();
+  for (size_t step = 0; step < steps; ++step) {
+    asm volatile(
+        ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13\n vpdpbusd %%zmm15, %%zmm14, %%zmm\\n\n .endr" ::);
+  }
+  End();
+  return steps * kSums * kInt8Zmm;
+}
+
+uint64_t DotInt8Ymm(size_t steps) {
+  Begin();
+  for (size_t step = 0; step < steps; ++step) {
+    asm volatile(
+        ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13\n"
+        "%{evex%} vpdpbusd %%ymm15, %%ymm14, %%ymm\\n\n .endr" ::);
+  }
+  End();
+  return steps * kSums * kInt8Ymm;
+}
+
+uint64_t DotInt8YmmVex(size_t steps) {
+  Begin();
+  for (size_t step = 0; step < steps; ++step) {
+    asm volatile(
+        ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13\n"
+        "%{vex%} vpdpbusd %%ymm15, %%ymm14, %%ymm\\n\n .endr" ::);
+  }
+  End();
+  return steps * kSums * kInt8Ymm;
+}
+
+// What AVX2 has for int8: products in pairs to 16 bits, those in pairs to 32, and a sum.
+uint64_t PairsInt8Ymm(size_t steps) {
+  constexpr uint64_t kAtOnce = 7;  // sums 0 to 6, and what becomes part of them in 7 to 13
+  Begin();
+  for (size_t step = 0; step < steps; ++step) {
+    asm volatile(
+        ".irp n,7,8,9,10,11,12,13\n vpmaddubsw %%ymm15, %%ymm14, %%ymm\\n\n .endr\n"
+        ".irp n,7,8,9,10,11,12,13\n vpmaddwd %%ymm15, %%ymm\\n, %%ymm\\n\n .endr\n"
+        "vpaddd %%ymm7, %%ymm0, %%ymm0\n vpaddd %%ymm8, %%ymm1, %%ymm1\n"
+        "vpaddd %%ymm9, %%ymm2, %%ymm2\n vpaddd %%ymm10, %%ymm3, %%ymm3\n"
+        "vpaddd %%ymm11, %%ymm4, %%ymm4\n vpaddd %%ymm12, %%ymm5, %%ymm5\n"
+        "vpaddd %%ymm13, %%ymm6, %%ymm6\n" ::);
+  }
+  End();
+  return steps * kAtOnce * kInt8Ymm;
+}
+
+uint64_t MultiplyFloat16Zmm(size_t steps) {
+  Begin();
+  for (size_t step = 0; step < steps; ++step) {
+    asm volatile(
+        ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13\n vfmadd231ph %%zmm15, %%zmm14, %%zmm\\n\n"
+        " .endr" ::);
+  }
+  End();
+  return steps * kSums * kFloat16Zmm;
+}
+
+bool Has(Isa isa) {
+  for (Isa usable : UsableIsas()) {
+    if (usable == isa) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+const std::vector<InstructionProbe>& InstructionProbes() {
+  static const std::vector<InstructionProbe> probes = [] {
+    // Bit numbers: Intel SDM volume 2, CPUID leaf 7.
+    const impl::CpuidRegisters leaf = impl::Cpuid(7, 0), more = impl::Cpuid(7, 1);
+    const bool avx2 = Has(Isa::kAvx2), avx512 = Has(Isa::kAvx512), amx = Has(Isa::kAmx);
+    const bool vnni512 = avx512 && (leaf.ecx >> 11 & 1), vnni = avx2 && (more.eax >> 4 & 1);
+    return std::vector<InstructionProbe>{
+        {"int8", "VPMADDUBSW ymm (AVX2)", avx2 ? PairsInt8Ymm : nullptr},
+        {"int8", "VPDPBUSD ymm (AVX-VNNI)", vnni ? DotInt8YmmVex : nullptr},
+        {"int8", "VPDPBUSD ymm (AVX512-VNNI)", vnni512 ? DotInt8Ymm : nullptr},
+        {"int8", "VPDPBUSD zmm (AVX512-VNNI)", vnni512 ? DotInt8Zmm : nullptr},
+        {"int8", "TDPBSSD (AMX-INT8)", amx && (leaf.edx >> 25 & 1) ? impl::ProbeAmxS8 : nullptr},
+        {"float16", "VFMADDPH zmm (AVX512-FP16)",
+         avx512 && (leaf.edx >> 23 & 1) ? MultiplyFloat16Zmm : nullptr},
+    };
+  }();
+  return probes;
+}
+
+}  // namespace pinion::kernels
