@@ -16,8 +16,10 @@ namespace {
 constexpr size_t kRows[] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256};
 // A deep and narrow slice: its weights (512 KiB of bfloat16) fit L2, as those between two reads do.
 constexpr size_t kK = 2048, kBlocks = 2;
-constexpr int kSamples = 3;
-constexpr double kMargin = 1.08;
+constexpr int kSamples = 5;
+// How much faster a candidate must be than those before it. Another kernel rounds otherwise, and a
+// process that chose it by chance would not repeat what the last one said.
+constexpr double kMargin = 1.08, kOtherKernelMargin = 1.15;
 
 // CPU time: whatever else runs here does not count.
 double ThreadSeconds() {
@@ -83,7 +85,9 @@ class Stopwatch {
     }
     size_t best = 0;
     for (size_t i = 1; i < kernels.size(); ++i) {
-      if (seconds[i] * kMargin < seconds[best]) best = i;
+      const bool same =
+          kernels[i].isa == kernels[best].isa && kernels[i].is_onednn == kernels[best].is_onednn;
+      if (seconds[i] * (same ? kMargin : kOtherKernelMargin) < seconds[best]) best = i;
     }
     return kernels[best];
   }

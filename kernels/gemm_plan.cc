@@ -69,8 +69,8 @@ std::string Name(const GemmKernel& kernel) {
   return std::string(Name(kernel.isa)).append(kernel.prefetch_far ? kFar : "");
 }
 
-// Below avx512_bf16, a path's bfloat16 kernel is float32's over widened weights. For the other types
-// the tables from avx512 on hold the same code.
+// Below avx512_bf16, a path's bfloat16 kernel is float32's over widened weights. For the other
+// types the tables from avx512 on hold the same code.
 std::vector<GemmKernel> GemmCandidates(Isa isa, Dtype weights) {
   if (isa == Isa::kScalar || isa == Isa::kAvx2) {
     std::vector<GemmKernel> kernels = {{isa}};

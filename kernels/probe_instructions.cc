@@ -1,5 +1,5 @@
-// The peak of instructions that no table is built for yet, or that every table uses in another width:
-// as assembly, so that no file needs their flags.
+// The peak of instructions that no table is built for yet, or that every table uses in another
+// width: as assembly, so that no file needs their flags.
 
 #include <array>
 
@@ -10,15 +10,15 @@
 namespace pinion::kernels {
 namespace {
 
-// Registers 0 to 13 are sums, 14 and 15 what is multiplied: zeros, which no instruction is slower or
-// faster for. Twelve sums would do for 6 clocks at 2 a clock.
+// Registers 0 to 13 are sums, 14 and 15 what is multiplied: zeros, which no instruction is slower
+// or faster for. Twelve sums would do for 6 clocks at 2 a clock.
 constexpr uint64_t kSums = 14;
 
 void Begin() { asm volatile("vzeroall"); }
 void End() {
-  asm volatile("vzeroupper" ::: "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",
-                                "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14",
-                                "xmm15");
+  asm volatile("vzeroupper" ::
+                   : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",
+                     "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
 }
 
 // Four products a lane of 4 bytes; 32 lanes of a half-width multiply-add for float16.

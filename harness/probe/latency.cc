@@ -14,8 +14,8 @@ namespace {
 constexpr size_t kLineBytes = 64;
 constexpr size_t kLoads = 20'000;  // 0.1 ms in L1, 3 ms in memory
 
-// Line i points to line (a i + c) mod 2^n: one cycle through all of them (Knuth, The Art of Computer
-// Programming, volume 2, section 3.2.1.2, theorem A), written in the order of addresses.
+// Line i points to line (a i + c) mod 2^n: one cycle through all of them (Knuth, The Art of
+// Computer Programming, volume 2, section 3.2.1.2, theorem A), written in the order of addresses.
 void Chain(std::byte* memory, uint64_t lines) {
   constexpr uint64_t kMultiplier = 6364136223846793005, kIncrement = 1442695040888963407;
   for (uint64_t i = 0; i < lines; ++i) {

@@ -22,12 +22,13 @@
 namespace pinion::kernels::impl {
 namespace {
 
-constexpr size_t kTileHeight = 16, kTileBytes = 64;            // of one full tile
+constexpr size_t kTileHeight = 16, kTileBytes = 64;               // of one full tile
 constexpr size_t kTileBlockBytes = 4 * kTileHeight * kTileBytes;  // of w: one step of 64 columns
-constexpr size_t kTileRowPitch = 4 * kTileBytes;               // of w, from row to row of a step
+constexpr size_t kTileRowPitch = 4 * kTileBytes;                  // of w, from row to row of a step
 
-// 2048 bfloat16 or 4096 int8 at once: 16 rows of them are 64 KiB, as much as L2's share below allows
-// in at least 256 rows, where weights at 13 GB/s a core bring in work at the rate of 3 TFLOP/s.
+// 2048 bfloat16 or 4096 int8 at once: 16 rows of them are 64 KiB, as much as L2's share below
+// allows in at least 256 rows, where weights at 13 GB/s a core bring in work at the rate of 3
+// TFLOP/s.
 constexpr size_t kDepthSteps = 64;
 constexpr size_t kBlockBytesOfX = 1 << 20;  // half of L2, where AMX has been so far
 constexpr size_t kBlockRows = kBlockBytesOfX / (kDepthSteps * kTileBytes);

@@ -1,8 +1,7 @@
-// The frame of the tile kernels, run on an emulation of the tiles: the same blocking, prefetching and
-// tails as with AMX. Real tiles are compared with it where there are any.
+// The frame of the tile kernels, run on an emulation of the tiles: the same blocking, prefetching
+// and tails as with AMX. Real tiles are compared with it where there are any.
 
 #include "kernels/impl/tiles.inl.h"
-
 #include "tests/kernels/gemm_problem.h"
 
 namespace pinion::kernels::testing {
@@ -105,8 +104,8 @@ void RunEmulated(const GemmArgs& args) {
 
 template <typename Run>
 void RunAndCheckTiles(const Problem& p, size_t extra_columns, Run run) {
-  SCOPED_TRACE(::testing::Message() << "rows " << p.rows << ", k " << p.k << ", blocks "
-                                    << p.blocks << ", extra columns " << extra_columns);
+  SCOPED_TRACE(::testing::Message() << "rows " << p.rows << ", k " << p.k << ", blocks " << p.blocks
+                                    << ", extra columns " << extra_columns);
   const size_t n = p.blocks * 64, ldy = n + extra_columns;
   Guarded<float> y((p.rows - 1) * ldy + n, 64);
   for (float& v : y) v = 1e30f;  // the kernel must overwrite, not add

@@ -59,7 +59,9 @@ const Setup kSetups[] = {
 std::string EveryGemmKernel(const std::string& dtype) {
   kernels::GemmRules rules;
   const auto isa = kernels::ParseIsa(TestIsa()).value_or(kernels::UsableIsas().back());
-  const auto weights = dtype == "float32" ? kernels::Dtype::kF32 : kernels::Dtype::kBf16;
+  const auto weights = dtype == "float32"   ? kernels::Dtype::kF32
+                       : dtype == "float16" ? kernels::Dtype::kF16
+                                            : kernels::Dtype::kBf16;
   for (const kernels::GemmKernel& kernel : kernels::GemmCandidates(isa, weights))
     rules.push_back({2 * rules.size() + 1, kernel});
   return kernels::Format(rules);
