@@ -96,7 +96,7 @@ TEST_F(Checkpoint, RefusesWhatItCannotMake) {
   config.Set("vocab_size", 100);
   EXPECT_THAT(WriteCheckpoint(config, "float32", {}, 0, target_).error().message,
               HasSubstr("is 100"));
-  config.Set("hidden_act", "gelu");
+  config.Set("hidden_act", "mish");
   EXPECT_THAT(WriteCheckpoint(config, "float32", {}, 0, target_).error().message,
               HasSubstr("'hidden_act'"));
   EXPECT_FALSE(fs::exists(target_));
