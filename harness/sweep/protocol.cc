@@ -177,7 +177,8 @@ Status Protocol::RunStage(const std::vector<int>& contestants, int most_rounds, 
     TellPlan();
   }
   if (end_ == SweepEnd::kBudget) state_.rounds_planned = round_;
-  state_.race_over = AllOver() || !Ended();
+  // All rounds that were asked for decide too, but not where they are too few for a verdict.
+  state_.race_over = AllOver() || (!Ended() && state_.rounds_done >= static_cast<int>(kMinSamples));
   return {};
 }
 

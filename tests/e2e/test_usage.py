@@ -33,11 +33,12 @@ def test_help_names_the_environment(pinion, command):
         assert name in text
 
 
-def test_experts_are_prepacked_or_not(pinion):
-    texts = [pinion("run", "models/qwen3moe", "-p", "x", "--max-tokens", 4, "--ignore-eos",
+def test_experts_are_prepacked_or_not(pinion, data):
+    model = data / "models/qwen3moe"
+    texts = [pinion("run", model, "-p", "x", "--max-tokens", 4, "--ignore-eos",
                     "--moe-prepack", prepack).stdout for prepack in (0, 1)]
     assert texts[0] == texts[1] != ""
-    done = pinion("run", "models/qwen3moe", "-p", "x", "--moe-prepack", 2)
+    done = pinion("run", model, "-p", "x", "--moe-prepack", 2)
     assert done.returncode == 2 and "--moe-prepack is '2', want 0 or 1" in done.stderr
 
 

@@ -41,7 +41,7 @@ TEST(Predict, OneClientsDecodeIsTheWeightsOverTheBandwidth) {
   const auto model = FindModel("preset:qwen2.5-0.5b");
   ASSERT_TRUE(model) << model.error().message;
   Host host;
-  host.machine = *ImagineMachine("pack:1 numa:1 core:3 pu:1");
+  host.machine = *ImagineMachine("pack:1 numa:1(memory=32GB) core:3 pu:1");
   host.budget = *ComputeBudget(host.machine);
   host.isas = Machine().Isas();
   Definition definition;

@@ -27,6 +27,7 @@ class FakeEngine : public Engine {
     DecoderSpec& spec = model_.spec;
     spec.vocabulary = 100;
     spec.layers = 1;
+    spec.layer_specs.resize(1);
     spec.hidden = spec.intermediate = 64;
     spec.heads = spec.kv_heads = 1;
     spec.head_dim = 64;
