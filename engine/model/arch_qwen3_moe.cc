@@ -40,7 +40,9 @@ Status ReadQwen3Moe(const Json& config, DecoderSpec& spec) {
   spec.qkv_bias = spec.o_bias = bias;
   spec.qk_norm = QkNorm::kPerHead;
   RouterSpec& router = spec.moe.router;
-  PINION_ASSIGN(router.experts, RequireIn(config, "num_experts", 1, kMaxExperts));
+  // transformers 5 writes the other name.
+  const char* experts = config.Find("num_local_experts") ? "num_local_experts" : "num_experts";
+  PINION_ASSIGN(router.experts, RequireIn(config, experts, 1, kMaxExperts));
   PINION_ASSIGN(router.top_k, RequireIn(config, "num_experts_per_tok", 1, kMaxExperts));
   PINION_ASSIGN(router.normalise, Optional<bool>(config, "norm_topk_prob", false));
   PINION_ASSIGN(spec.moe.intermediate,
@@ -56,7 +58,7 @@ Status ReadQwen3Moe(const Json& config, DecoderSpec& spec) {
 }
 
 constexpr NeutralField kNeutral[] = {{"hidden_act", "silu"}, {"use_sliding_window", "false"}};
-constexpr std::string_view kReads[] = {"mlp_only_layers", "num_experts"};
+constexpr std::string_view kReads[] = {"mlp_only_layers", "num_experts", "num_local_experts"};
 
 }  // namespace
 

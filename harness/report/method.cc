@@ -44,14 +44,15 @@ Html MethodSection(const Results& results) {
   Html text =
       Tag("p", "", WorkloadText(results)) +
       Tag("p", "",
-          "In every round each configuration is measured once, in random order and with the same "
+          "The defaults are measured against themselves first. Then every round measures each "
+          "configuration that is still in the race once, in random order and with the same "
           "prompts, the defaults twice: the second copy shows what difference noise alone makes "
-          "(the floor). Configurations are compared within rounds by the log of the ratio, so "
-          "that drift longer than a round cancels; figures are medians, intervals are the "
-          "distribution-free ones from order statistics at 95 % or more, and with fewer than 6 "
-          "rounds none is given. A winner must lie beyond both interval and floor, on fresh "
-          "prompts "
-          "where the budget allowed them; otherwise the simplest configuration is recommended.") +
+          "(the floor). Who cannot be better than the best by what is worth having leaves. "
+          "Configurations are compared within rounds by the log of the ratio, so that drift longer "
+          "than a round cancels; figures are medians, intervals are the distribution-free ones "
+          "from order statistics at 95 % or more, and with fewer than 6 rounds none is given. The "
+          "leader must lie beyond both interval and floor in fresh rounds with fresh prompts; "
+          "otherwise the defaults are recommended.") +
       Tag("p", "",
           StrCat("Throughput = output tokens/s of the batch. Latency = 1 / (TTFT + (",
                  results.definition.workload.output_len,
