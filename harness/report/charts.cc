@@ -37,9 +37,9 @@ std::vector<const Candidate*> MostTelling(const Results& results, size_t limit) 
 }
 
 std::vector<Chart> ChartsOf(const Results& results) {
-  constexpr Chart (*kMakers[])(const Results&) = {FrontierChart, PairedChart,  ImportanceChart,
-                                                  BindingChart,  ScalingChart, KvChart,
-                                                  TrialsChart,   DriftChart,   PlacementChart};
+  constexpr Chart (*kMakers[])(const Results&) = {
+      FrontierChart, PairedChart, ImportanceChart, BindingChart,   ScalingChart,  KvChart,
+      TrialsChart,   DriftChart,  RaceChart,       PredictedChart, PlacementChart};
   std::vector<Chart> charts;
   for (const auto make : kMakers)
     if (Chart chart = make(results); chart.values.is_array() && chart.values.array().size() > 1)

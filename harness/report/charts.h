@@ -31,6 +31,8 @@ Chart PairedChart(const Results& results);      // ratios to the defaults, round
 Chart TrialsChart(const Results& results);      // TTFT and ITL, default against recommended
 Chart DriftChart(const Results& results);       // the defaults over the sweep
 Chart PlacementChart(const Results& results);   // who computes where
+Chart PredictedChart(const Results& results);   // predicted against measured
+Chart RaceChart(const Results& results);        // who left the race when
 
 // What all of them share.
 bool Measured(const Series* series);

@@ -88,6 +88,19 @@ TEST(PairedChart, CountsTheRoundsThatWereAhead) {
               HasSubstr("threads_bind=0-1, isa=avx2 was ahead in 6 of 6"));
 }
 
+TEST(PredictedChart, SaysWhatShareOfThePredictionWasReached) {
+  const Chart chart = PredictedChart(PlantedResults());
+  EXPECT_EQ(chart.values.array().size(), 3u);
+  EXPECT_THAT(chart.conclusion, HasSubstr("27 to 64 % of it was reached"));
+}
+
+TEST(RaceChart, SaysWhoLeftAndWhatThatSaved) {
+  const Chart chart = RaceChart(PlantedResults());
+  EXPECT_EQ(Texts(chart, "state"), (std::multiset<std::string>{"left", "stayed", "stayed"}));
+  EXPECT_THAT(chart.conclusion, HasSubstr("1 of 3 configurations left early: 100 %"));
+  EXPECT_TRUE(RaceChart(SingleResult()).values.array().empty());
+}
+
 TEST(DriftChart, CountsWhatWasDisturbed) {
   EXPECT_THAT(DriftChart(PlantedResults()).conclusion, HasSubstr("1 of 6 were disturbed"));
 }

@@ -42,6 +42,7 @@ void Measure(Candidate& candidate, int threads, double speed) {
         MakeSeries("output_tokens_per_s", clients, 40 * clients * speed / (1 + 0.05 * clients)));
   }
   candidate.series.push_back(MakeSeries("peak_rss_bytes", 0, 3.1e9));
+  candidate.predicted = Json::Object{{"output_tokens_per_s", 800.0 * threads}};
   candidate.trials = kRounds;
   candidate.seconds = 8.5 * kRounds;
   for (const Objective objective :

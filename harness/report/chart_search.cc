@@ -1,0 +1,79 @@
+// How the search went: what was predicted, and who left the race when.
+
+#include <algorithm>
+#include <set>
+
+#include "engine/base/strings.h"
+#include "harness/report/charts.h"
+#include "harness/report/words.h"
+
+namespace pinion::harness {
+namespace {
+
+double PredictedRate(const Candidate& candidate) {
+  const Json* rate = candidate.predicted.Find("output_tokens_per_s");
+  return rate && rate->is_number() ? rate->number() : 0;
+}
+
+// Rounds of the race in which the candidate was measured.
+size_t RoundsIn(const Candidate& candidate) {
+  std::set<int> rounds;
+  for (const Series& series : candidate.series)
+    for (const Sample& sample : series.samples)
+      if (!sample.confirmation) rounds.insert(sample.round);
+  return rounds.size();
+}
+
+}  // namespace
+
+Chart PredictedChart(const Results& results) {
+  Chart chart{"predicted", "Predicted against measured", "", Json::MakeArray()};
+  std::vector<double> shares;
+  for (const Candidate& candidate : results.candidates) {
+    const double predicted = PredictedRate(candidate);
+    const Series* output = candidate.Find("output_tokens_per_s", 0);
+    if (predicted <= 0 || !Measured(output)) continue;
+    shares.push_back(output->estimate.median / predicted);
+    chart.values.Append(Json::Object{{"configuration", SettingsText(candidate)},
+                                     {"role", RoleOf(results, candidate)},
+                                     {"predicted", predicted},
+                                     {"measured", output->estimate.median}});
+  }
+  if (shares.empty()) return chart;
+  const auto [low, high] = std::minmax_element(shares.begin(), shares.end());
+  char text[160];
+  std::snprintf(
+      text, sizeof text,
+      "The machine's measured limits allow what the line shows; %.0f to %.0f %% of it was "
+      "reached.",
+      *low * 100, *high * 100);
+  chart.conclusion = text;
+  return chart;
+}
+
+Chart RaceChart(const Results& results) {
+  Chart chart{"race", "Who left the race when", "", Json::MakeArray()};
+  size_t raced = 0, left = 0, measured = 0;
+  for (const Candidate& candidate : results.candidates) {
+    const size_t rounds = RoundsIn(candidate);
+    if (rounds == 0) continue;
+    ++raced;
+    measured += rounds;
+    left += candidate.status == CandidateStatus::kDropped ? 1 : 0;
+  }
+  if (left == 0) return chart;
+  for (const Candidate* candidate : MostTelling(results, kChartCandidates)) {
+    const bool dropped = candidate->status == CandidateStatus::kDropped;
+    chart.values.Append(Json::Object{{"configuration", SettingsText(*candidate)},
+                                     {"rounds", static_cast<uint64_t>(RoundsIn(*candidate))},
+                                     {"state", dropped ? "left" : "stayed"},
+                                     {"reason", candidate->reason}});
+  }
+  const size_t whole = raced * static_cast<size_t>(std::max(1, results.rounds_done));
+  chart.conclusion =
+      StrCat(left, " of ", Counted(raced, "configuration"), " left early: ", 100 * measured / whole,
+             " % of what every configuration in every round would have taken.");
+  return chart;
+}
+
+}  // namespace pinion::harness
