@@ -212,7 +212,6 @@ std::string CaseName(const ::testing::TestParamInfo<Golden::ParamType>& info) {
 }
 
 const std::set<std::string> kOwnSetups = {"Default", "TwoRanks", "ChunksOfSeven", "NoPrefixCache"};
-const std::set<std::string> kHalfSetups = {"Default", "TwoRanks"};
 
 INSTANTIATE_TEST_SUITE_P(FirstModels, GoldenFloat32,
                          ::testing::Combine(::testing::ValuesIn(kFirstModels),
@@ -224,11 +223,11 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenFloat32,
                          CaseName);
 INSTANTIATE_TEST_SUITE_P(FirstModels, GoldenHalf,
                          ::testing::Combine(::testing::ValuesIn(kFirstModels),
-                                            ::testing::ValuesIn(Setups(kHalfSetups))),
+                                            ::testing::ValuesIn(Setups(kOwnSetups))),
                          CaseName);
 INSTANTIATE_TEST_SUITE_P(Models, GoldenHalf,
                          ::testing::Combine(::testing::ValuesIn(kModels),
-                                            ::testing::ValuesIn(Setups(kHalfSetups))),
+                                            ::testing::ValuesIn(Setups(kOwnSetups))),
                          CaseName);
 
 }  // namespace
