@@ -71,6 +71,7 @@ void RunLayer(const ForwardPass& pass, size_t index) {
   pass.worker.GlobalBarrier();
   AddTerm(pass, index, kAttentionTerm);
   NormRows(pass, layer.mlp_norm);
+  if (layer.has_experts()) NormForRouter(pass, layer);
   pass.worker.TeamBarrier();
   layer.has_experts() ? RunExperts(pass, index) : RunMlp(pass, index);
   pass.worker.GlobalBarrier();

@@ -42,17 +42,6 @@ struct Moe {
 
 // ---- Choosing.
 
-// The router's input is float32 whatever the activations: no rounding shall change an expert.
-void NormForRouter(const Moe& moe) {
-  const ForwardPass& pass = moe.pass;
-  if (!moe.buffers.router_in) return;
-  const auto [begin, end] = pass.OwnRows();
-  for (size_t row = begin; row < end; ++row)
-    NormRow(pass, moe.layer.mlp_norm, moe.buffers.router_in + row * pass.w.normed_stride,
-            Dtype::kF32, pass.residual(row));
-  pass.worker.TeamBarrier();
-}
-
 // Few blocks, perhaps many threads: rows are cut as well, so that all of them work.
 void RunRouter(const Moe& moe) {
   const TraceSpan span("router");
@@ -206,9 +195,17 @@ void Combine(const Moe& moe) {
 
 }  // namespace
 
+void NormForRouter(const ForwardPass& pass, const LayerWeights& layer) {
+  float* router_in = pass.w.experts.router_in;
+  if (!router_in) return;
+  const auto [begin, end] = pass.OwnRows();
+  for (size_t row = begin; row < end; ++row)
+    NormRow(pass, layer.mlp_norm, router_in + row * pass.w.normed_stride, Dtype::kF32,
+            pass.residual(row));
+}
+
 void RunExperts(const ForwardPass& pass, size_t layer) {
   const Moe moe(pass, layer);
-  NormForRouter(moe);
   RunRouter(moe);
   pass.worker.TeamBarrier();
   Choose(moe);

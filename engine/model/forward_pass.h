@@ -69,8 +69,13 @@ void RunMlp(const ForwardPass& pass, size_t layer);
 // where the layer has no such MLP.
 void RunMlpIn(const ForwardPass& pass, const LayerWeights& layer, std::byte* mlp);
 
-// The same of a layer of experts. Reads residual, too.
+// The same of a layer of experts. Reads what NormForRouter wrote, which stands behind the barrier
+// that normed needs as well.
 void RunExperts(const ForwardPass& pass, size_t layer);
+
+// The router's input from residual, float32 whatever the activations: no rounding shall change an
+// expert. Nothing where normed is float32 already.
+void NormForRouter(const ForwardPass& pass, const LayerWeights& layer);
 
 // Reads residual, hands logits of the wanted rows to `sink` in chunks.
 void ComputeLogits(const ForwardPass& pass, const LogitsSink& sink);
