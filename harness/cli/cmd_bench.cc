@@ -17,6 +17,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/engine_flags.h"
 #include "harness/cli/interruption.h"
+#include "harness/cli/stop_request.h"
 #include "harness/cli/trace_flag.h"
 #include "harness/engines/server.h"
 #include "harness/trial/bench.h"
@@ -120,23 +121,14 @@ int RunBenchCommand(const BenchFlags& flags) {
   return done ? 0 : Report(done.error());
 }
 
-volatile sig_atomic_t stop_requested = 0;
-
-// A server that the trial has started is stopped in order.
-void CatchSignals() {
-  struct sigaction action = {};
-  action.sa_handler = [](int) { stop_requested = 1; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  sigaction(SIGTERM, &action, nullptr);
-}
-
 Result<TrialResult> Trial(int64_t start_ns) {
   const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
   PINION_ASSIGN(const Json json, Json::Parse(text));
   PINION_ASSIGN(const TrialRequest request, ReadTrialRequest(json));
   if (request.engine.is_pinion()) return RunTrial(request, start_ns);
-  CatchSignals();
-  return RunServerTrial(request, start_ns, [] { return stop_requested != 0; });
+  // A server that the trial has started is stopped in order.
+  CatchStopRequests({SIGTERM});
+  return RunServerTrial(request, start_ns, StopRequested);
 }
 
 int RunTrialCommand(int64_t start_ns) {

@@ -14,6 +14,7 @@
 #include "engine/base/strings.h"
 #include "engine/host/budget.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/stop_request.h"
 #include "harness/doctor/apply.h"
 #include "harness/doctor/checks.h"
 #include "harness/doctor/counters.h"
@@ -27,15 +28,6 @@ struct DoctorFlags {
   std::vector<std::string> command;  // after --
 };
 
-volatile sig_atomic_t stop_requested = 0;
-
-// Settings are restored whatever happens but SIGKILL.
-void CatchSignals() {
-  struct sigaction action = {};
-  action.sa_handler = [](int) { stop_requested = 1; };
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
-}
-
 Result<int> RunUnder(const std::vector<std::string>& command) {
   constexpr double kPollSeconds = 0.1, kStopSeconds = 30;
   Process::Options options;
@@ -45,7 +37,7 @@ Result<int> RunUnder(const std::vector<std::string>& command) {
   for (;;) {
     if (const auto exit = child.Wait(kPollSeconds))
       return exit->signal ? 128 + exit->signal : exit->code;
-    if (!stop_requested) continue;
+    if (!StopRequested()) continue;
     const Process::Exit exit = child.Stop(kStopSeconds);
     return exit.signal ? 128 + exit.signal : exit.code;
   }
@@ -53,7 +45,8 @@ Result<int> RunUnder(const std::vector<std::string>& command) {
 
 Result<int> Treat(const Patient& patient, const std::vector<Check>& checks,
                   const DoctorFlags& flags) {
-  CatchSignals();
+  // Settings are restored whatever happens but SIGKILL.
+  CatchStopRequests({SIGINT, SIGTERM, SIGHUP}, false);
   PINION_ASSIGN(AppliedChanges applied, AppliedChanges::Apply(patient, checks, flags.apply));
   for (const Change& change : applied.changes())
     std::cerr << "applied: /" << change.path << ": " << change.before << " -> " << change.after

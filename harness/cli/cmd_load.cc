@@ -12,6 +12,7 @@
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/stop_request.h"
 #include "harness/trial/server_load.h"
 
 namespace pinion::harness {
@@ -30,17 +31,6 @@ struct LoadFlags {
   std::optional<double> find_start, find_low, find_high;
   SloSearchOptions search;
 };
-
-volatile sig_atomic_t stop_requested = 0;
-
-// The first Ctrl-C ends the load and reports what there is; a second one ends it at once.
-void CatchSignals() {
-  struct sigaction action = {};
-  action.sa_handler = [](int) { stop_requested = 1; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-}
 
 Status ReadDuration(const std::optional<std::string>& text, const char* flag,
                     std::optional<double>& seconds) {
@@ -121,7 +111,7 @@ Result<ServerLoad> LoadFrom(const LoadFlags& flags) {
 
 LoadHooks Hooks(const ServerLoad& load) {
   LoadHooks hooks;
-  hooks.interrupted = [] { return stop_requested != 0; };
+  hooks.interrupted = StopRequested;
   if (isatty(STDERR_FILENO))
     hooks.progress = [total = load.num_prompts](size_t completed, size_t failed, double elapsed_s) {
       std::fprintf(stderr, "\r%zu of %zu complete, %zu failed, %.0f s\033[K", completed, total,
@@ -161,7 +151,8 @@ Result<bool> RunLoadCommand(const LoadFlags& flags) {
   PINION_ASSIGN(const ServerLoad load, LoadFrom(flags));
   if (!flags.save.empty()) PINION_TRY(CheckWritable(flags.save));
   if (!flags.find.empty()) PINION_TRY(Validate(SearchOf(flags)));
-  CatchSignals();
+  // The first Ctrl-C ends the load and reports what there is; a second one ends it at once.
+  CatchStopRequests({SIGINT, SIGTERM});
   const LoadHooks hooks = Hooks(load);
   PINION_ASSIGN(const PreparedLoad prepared, PrepareLoad(url, load, hooks));
   if (!flags.find.empty()) return RunSearch(flags, prepared, hooks);

@@ -13,6 +13,7 @@
 #include "engine/model/model.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/engine_flags.h"
+#include "harness/cli/stop_request.h"
 #include "harness/cli/sweep_replay.h"
 #include "harness/report/export.h"
 #include "harness/report/write.h"
@@ -39,17 +40,6 @@ struct SweepFlags {
   std::vector<uint16_t> watch;  // one port; 0: any
   bool watched = false;
 };
-
-volatile sig_atomic_t stop_requested = 0;
-
-// The first Ctrl-C or SIGTERM ends the sweep in order; a second one ends it at once.
-void CatchSignals() {
-  struct sigaction action = {};
-  action.sa_handler = [](int) { stop_requested = 1; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-}
 
 // "preset:tiny" -> "out/preset-tiny".
 std::string DefaultFolder(std::string model) {
@@ -189,13 +179,14 @@ Status RunSweepCommand(const SweepFlags& flags) {
   if (flags.replay.given()) return RunReplay(flags);
   if (!flags.machine.empty()) return PlanElsewhere(flags);
   PINION_ASSIGN(Asked asked, Ask(flags));
-  CatchSignals();
+  // The first Ctrl-C or SIGTERM ends the sweep in order; a second one ends it at once.
+  CatchStopRequests({SIGINT, SIGTERM});
   SweepRequest request;
   request.folder = asked.folder;
   request.resume = flags.resume;
   request.meta = std::move(asked.meta);
   request.binary = SelfPath();
-  request.interrupted = [] { return stop_requested != 0; };
+  request.interrupted = StopRequested;
   SweepEnd end = SweepEnd::kInterrupted;
   std::unique_ptr<WatchServer> server;
   if (flags.watched) {
