@@ -90,11 +90,12 @@ class Server:
         if body.get("stream_options", {}).get("include_usage"):
             usage = {"prompt_tokens": self.count_prompt(body, chat), "completion_tokens": count}
             send({"id": "x", "choices": [], "usage": usage})
-        send("[DONE]")
-        connection.sendall(b"0\r\n\r\n")
+        # Before the answer ends: whoever has read its end may end this process.
         if self.log:
             with self.lock:
                 print(json.dumps({"start": start, "tokens": sent}), file=self.log, flush=True)
+        send("[DONE]")
+        connection.sendall(b"0\r\n\r\n")
 
     def answer(self, connection, status, body):
         data = json.dumps(body).encode()
