@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
+#include "engine/base/file.h"
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
 #include "engine/host/budget.h"
@@ -24,6 +26,7 @@ namespace {
 
 struct DoctorFlags {
   bool json = false, strict = false;
+  std::string root = "/", undo_file = "pinion-doctor-undo.json", restore;
   std::vector<std::string> apply;
   std::vector<std::string> command;  // after --
 };
@@ -43,21 +46,45 @@ Result<int> RunUnder(const std::vector<std::string>& command) {
   }
 }
 
+// What was is on disk before anything is changed: a killed process loses no setting.
+Status KeepForRestore(const DoctorFlags& flags, const std::vector<Change>& changes) {
+  if (std::filesystem::exists(flags.undo_file))
+    return Fail(ErrorCode::kUsage,
+                StrCat(flags.undo_file, " keeps changes that were not put back yet: --restore ",
+                       flags.undo_file, " first, or name another --undo-file"));
+  return WriteFile(flags.undo_file, ToJson(changes).Dump(2) + "\n");
+}
+
+Status Restore(const std::string& root, const std::string& undo_file) {
+  PINION_ASSIGN(const Json json, Json::ParseFile(undo_file));
+  const auto changes = ReadChanges(json);
+  if (!changes) return Unexpected(Error(changes.error()).In(undo_file));
+  PINION_TRY(RestoreChanges(root, *changes));
+  std::filesystem::remove(undo_file);
+  std::cerr << "restored what was changed\n";
+  return {};
+}
+
 Result<int> Treat(const Patient& patient, const std::vector<Check>& checks,
                   const DoctorFlags& flags) {
   // Settings are restored whatever happens but SIGKILL.
   CatchStopRequests({SIGINT, SIGTERM, SIGHUP}, false);
-  PINION_ASSIGN(AppliedChanges applied, AppliedChanges::Apply(patient, checks, flags.apply));
-  for (const Change& change : applied.changes())
+  PINION_ASSIGN(const std::vector<Change> changes, ChangesOf(checks, flags.apply));
+  PINION_TRY(KeepForRestore(flags, changes));
+  if (const Status applied = ApplyChanges(patient.root, changes); !applied) {
+    std::filesystem::remove(flags.undo_file);
+    return Unexpected(applied.error());
+  }
+  for (const Change& change : changes)
     std::cerr << "applied: /" << change.path << ": " << change.before << " -> " << change.after
               << "\n";
   if (flags.command.empty()) {
-    std::cout << "to undo it:\n" << applied.RestoreCommands() << std::flush;
+    std::cout << "to undo it: pinion doctor --restore " << flags.undo_file << ", or\n"
+              << RestoreCommands(changes) << std::flush;
     return 0;
   }
   const Result<int> exit_code = RunUnder(flags.command);
-  PINION_TRY(applied.Restore());
-  std::cerr << "restored what was changed\n";
+  PINION_TRY(Restore(patient.root, flags.undo_file));
   return exit_code;
 }
 
@@ -67,7 +94,11 @@ Result<int> RunDoctor(const DoctorFlags& flags) {
                                           "settings: say which with --apply"));
   PINION_ASSIGN(const Machine machine, ThisMachine());
   PINION_ASSIGN(const Budget budget, ComputeBudget(machine));
-  const Patient patient = ThisPatient(static_cast<int>(budget.cpus.size()));
+  const Patient patient = ThisPatient(static_cast<int>(budget.cpus.size()), flags.root);
+  if (!flags.restore.empty()) {
+    PINION_TRY(Restore(patient.root, flags.restore));
+    return 0;
+  }
   std::vector<Check> checks = Examine(patient);
   for (Check& check : ExamineCounters(patient)) checks.push_back(std::move(check));
   if (!flags.apply.empty()) return Treat(patient, checks, flags);
@@ -89,18 +120,36 @@ void AddDoctor(CLI::App& app, int& exit_code) {
       "doctor", "Check this machine for what makes measurements slow or unsteady");
   command->add_flag("--json", flags->json, "JSON on standard output");
   command->add_flag("--strict", flags->strict, "exit code 1 where there is a warning");
+  auto* apply =
+      command
+          ->add_option("--apply", flags->apply,
+                       "change the settings of these checks and nothing else, as "
+                       "governor,huge_pages: for the COMMAND after --, then put them back; without "
+                       "one, they stay until --restore")
+          ->delimiter(',')
+          ->expected(1)
+          ->take_all();
   command
-      ->add_option("--apply", flags->apply,
-                   "change the settings of these checks and nothing else, as governor,huge_pages: "
-                   "for the COMMAND after --, then put them back; without one, print how to")
-      ->delimiter(',')
-      ->expected(1)
-      ->take_all();
+      ->add_option("--undo-file", flags->undo_file,
+                   "where --apply writes what was, before it changes anything")
+      ->needs(apply)
+      ->capture_default_str();
+  command
+      ->add_option("--restore", flags->restore,
+                   "put back what this file says, as --apply wrote it, and remove the file")
+      ->check(CLI::ExistingFile)
+      ->excludes(apply);
+  command
+      ->add_option("--root", flags->root,
+                   "look below this folder, where a container has the host's / mounted")
+      ->check(CLI::ExistingDirectory)
+      ->capture_default_str();
   command->add_option("COMMAND", flags->command, "after --: what to run under --apply");
   command->footer(
       "Exit code: 0 examined, 1 with --strict where there is a warning or where a change failed,\n"
       "2 bad usage; with a COMMAND, what it ended with.\n"
-      "  pinion doctor --apply governor,numa_balancing -- pinion sweep MODEL\n");
+      "  pinion doctor --apply governor,numa_balancing -- pinion sweep MODEL\n"
+      "  pinion doctor --apply governor; ...; pinion doctor --restore pinion-doctor-undo.json\n");
   command->callback([flags, &exit_code] {
     const Result<int> code = RunDoctor(*flags);
     exit_code = code ? *code : Report(code.error());

@@ -145,8 +145,7 @@ MetricDifference Judge(const MetricKey& key, const std::map<RoundKey, std::map<i
   if (!difference.ratio.interval) return difference;
   const double limit = std::max(floor_limit, difference.floor);
   const double ratio = difference.ratio.median;
-  const bool beyond =
-      !difference.ratio.interval->Holds(1) && std::max(ratio, 1 / ratio) > 1 + limit;
+  const bool beyond = !difference.ratio.interval->Holds(1) && std::abs(ratio - 1) > limit;
   difference.kind = !beyond     ? MetricDifference::Kind::kSame
                     : ratio > 1 ? MetricDifference::Kind::kBetter
                                 : MetricDifference::Kind::kWorse;

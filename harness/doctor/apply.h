@@ -3,30 +3,32 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "harness/doctor/checks.h"
 
 namespace pinion::harness {
 
-// Settings that were changed, and what they were.
-class AppliedChanges {
- public:
-  // Writes the changes of the checks that `names` lists, all or none: where one cannot be written,
-  // those before it are put back. Errors: an unknown name, or one that has nothing to change
-  // (kUsage); a file that cannot be written (kIo), with the way out.
-  static Result<AppliedChanges> Apply(const Patient& patient, const std::vector<Check>& checks,
+// What --apply `names` would write, and nothing else. Errors (kUsage): an unknown name, or one that
+// has nothing to change, with those that have.
+Result<std::vector<Change>> ChangesOf(const std::vector<Check>& checks,
                                       const std::vector<std::string>& names);
 
-  const std::vector<Change>& changes() const { return changes_; }
-  // Puts everything back; the error names what could not be.
-  Status Restore();
-  // The same as commands for a shell, a line each.
-  std::string RestoreCommands() const;
+// Writes them below `root`, all or none: where one cannot be written, those before it are put back.
+// Error (kIo): a file that cannot be written, with the way out.
+Status ApplyChanges(const std::string& root, const std::vector<Change>& changes);
 
- private:
-  explicit AppliedChanges(std::string root) : root_(std::move(root)) {}
-  std::string root_;
-  std::vector<Change> changes_;  // in the order in which they were made
-};
+// Puts back what each was, the last one first. What is no longer as we wrote it, somebody else has
+// set since: it is left alone, and the error names it; so is what cannot be written. Every other
+// change is undone all the same.
+Status RestoreChanges(const std::string& root, const std::vector<Change>& changes);
+
+// The same as commands for a shell, a line each.
+std::string RestoreCommands(const std::vector<Change>& changes);
+
+// {"changes":[{"path","before","after"}]}, as a file keeps them between --apply and --restore.
+// Reading it, errors (kUsage): not of that form, or a path that is not below /sys or /proc/sys.
+Json ToJson(const std::vector<Change>& changes);
+Result<std::vector<Change>> ReadChanges(const Json& json);
 
 }  // namespace pinion::harness

@@ -35,13 +35,6 @@ Check NotAvailable(const char* name, std::string reason) {
   return {name, State::kNotAvailable, "", std::move(reason), "", {}};
 }
 
-// "always [madvise] never" -> "madvise".
-std::string Chosen(const std::string& text) {
-  const size_t open = text.find('['), close = text.find(']');
-  if (open == std::string::npos || close == std::string::npos || close < open) return text;
-  return text.substr(open + 1, close - open - 1);
-}
-
 // Files sys/devices/system/cpu/cpuN/`below`, by CPU.
 std::map<int, std::string> PerCpu(const Patient& patient, const std::string& below) {
   std::map<int, std::string> values;
@@ -118,7 +111,7 @@ Check HugePages(const Patient& patient) {
   const std::string path = "sys/kernel/mm/transparent_hugepage/enabled";
   const auto value = Read(patient, path);
   if (!value) return NotAvailable("huge_pages", "this kernel has no transparent huge pages");
-  const std::string chosen = Chosen(*value);
+  const std::string chosen = ChosenSetting(*value);
   if (chosen != "never") return Ok("huge_pages", chosen, "weights and KV get pages of 2 MiB");
   return Warn("huge_pages", chosen, "weights lie in pages of 4 KiB: address translation costs time",
               StrCat("echo madvise > /", path), {{path, chosen, "madvise"}});
@@ -237,6 +230,12 @@ Check Swap(const Patient& patient) {
 
 }  // namespace
 
+std::string ChosenSetting(const std::string& text) {
+  const size_t open = text.find('['), close = text.find(']');
+  if (open == std::string::npos || close == std::string::npos || close < open) return text;
+  return text.substr(open + 1, close - open - 1);
+}
+
 const char* Name(State state) {
   switch (state) {
     case State::kOk:
@@ -249,9 +248,10 @@ const char* Name(State state) {
   return "";
 }
 
-Patient ThisPatient(int allowed_cpus) {
+Patient ThisPatient(int allowed_cpus, const std::string& root) {
   Patient patient;
   patient.allowed_cpus = allowed_cpus;
+  patient.root = root.ends_with('/') ? root : root + "/";
   for (char** entry = environ; *entry; ++entry) {
     const std::string text = *entry;
     const size_t equals = text.find('=');

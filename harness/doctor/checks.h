@@ -16,14 +16,18 @@ struct Patient {
   std::vector<std::string> library_folders;        // where allocators are looked for
   int allowed_cpus = 1;                            // of the budget
 };
-// This process on this machine.
-Patient ThisPatient(int allowed_cpus);
+// This process on this machine, whose file systems lie below `root`: a folder where the host's are
+// mounted into a container.
+Patient ThisPatient(int allowed_cpus, const std::string& root = "/");
 
 // A file of /proc or /sys and what to write there.
 struct Change {
   std::string path;  // as the kernel names it, without the patient's root
   std::string before, after;
 };
+
+// "always [madvise] never" -> "madvise"; another text as it is.
+std::string ChosenSetting(const std::string& text);
 
 // One thing that decides how fast, or how steadily, a CPU computes.
 struct Check {

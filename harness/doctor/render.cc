@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/strings.h"
+#include "harness/doctor/apply.h"
 #include "harness/doctor/checks.h"
 
 namespace pinion::harness {
@@ -39,15 +40,7 @@ Json ToJson(const std::vector<Check>& checks) {
     one.Set("found", check.found);
     one.Set("reason", check.reason);
     one.Set("fix", check.fix);
-    Json changes = Json::MakeArray();
-    for (const Change& change : check.changes) {
-      Json item = Json::MakeObject();
-      item.Set("path", "/" + change.path);
-      item.Set("before", change.before);
-      item.Set("after", change.after);
-      changes.Append(std::move(item));
-    }
-    one.Set("applies", std::move(changes));
+    one.Set("applies", *ToJson(check.changes).Find("changes"));
     list.Append(std::move(one));
   }
   Json object = Json::MakeObject();

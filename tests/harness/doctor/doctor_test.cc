@@ -144,22 +144,22 @@ TEST_F(DoctorTest, MitigationsAreListed) {
 TEST_F(DoctorTest, ApplyChangesWhatItNamesAndPutsItBack) {
   Put(kCpu + "cpu0/cpufreq/scaling_governor", "powersave\n");
   Put(kCpu + "cpufreq/boost", "0\n");
-  auto applied = AppliedChanges::Apply(patient_, Examine(patient_), {"governor"});
-  ASSERT_TRUE(applied) << applied.error().message;
+  const auto changes = ChangesOf(Examine(patient_), {"governor"});
+  ASSERT_TRUE(changes) << changes.error().message;
+  ASSERT_TRUE(ApplyChanges(patient_.root, *changes));
   EXPECT_EQ(Get(kCpu + "cpu0/cpufreq/scaling_governor"), "performance");
   EXPECT_EQ(Get(kCpu + "cpufreq/boost"), "0");
-  EXPECT_EQ(applied->RestoreCommands(),
+  EXPECT_EQ(RestoreCommands(*changes),
             "echo powersave > /" + kCpu + "cpu0/cpufreq/scaling_governor\n");
-  EXPECT_TRUE(applied->Restore());
+  EXPECT_TRUE(RestoreChanges(patient_.root, *changes));
   EXPECT_EQ(Get(kCpu + "cpu0/cpufreq/scaling_governor"), "powersave");
 }
 
 TEST_F(DoctorTest, AFailedChangePutsBackTheOthers) {
   Put(kCpu + "cpufreq/boost", "0\n");
-  std::vector<Check> checks = Examine(patient_);
-  for (Check& check : checks)
-    if (check.name == "turbo") check.changes.push_back({"sys/not/there", "a", "b"});
-  const auto applied = AppliedChanges::Apply(patient_, checks, {"turbo"});
+  auto changes = *ChangesOf(Examine(patient_), {"turbo"});
+  changes.push_back({"sys/not/there", "a", "b"});
+  const Status applied = ApplyChanges(patient_.root, changes);
   ASSERT_FALSE(applied);
   EXPECT_THAT(applied.error().message, HasSubstr("sys/not/there"));
   EXPECT_EQ(Get(kCpu + "cpufreq/boost"), "0");
@@ -168,11 +168,39 @@ TEST_F(DoctorTest, AFailedChangePutsBackTheOthers) {
 TEST_F(DoctorTest, ApplyRefusesWhatItCannotChange) {
   Put(kCpu + "cpufreq/boost", "0\n");
   for (const char* name : {"humour", "swap"}) {
-    const auto applied = AppliedChanges::Apply(patient_, Examine(patient_), {name});
-    ASSERT_FALSE(applied);
-    EXPECT_EQ(applied.error().code, ErrorCode::kUsage);
-    EXPECT_THAT(applied.error().message, HasSubstr("what can be applied now: turbo"));
+    const auto changes = ChangesOf(Examine(patient_), {name});
+    ASSERT_FALSE(changes);
+    EXPECT_EQ(changes.error().code, ErrorCode::kUsage);
+    EXPECT_THAT(changes.error().message, HasSubstr("what can be applied now: turbo"));
   }
+}
+
+TEST_F(DoctorTest, RestoreLeavesAloneWhatSomebodyElseHasSetSince) {
+  Put(kCpu + "cpu0/cpufreq/scaling_governor", "powersave\n");
+  Put("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
+  const auto changes = *ChangesOf(Examine(patient_), {"governor", "huge_pages"});
+  ASSERT_TRUE(ApplyChanges(patient_.root, changes));
+  Put(kCpu + "cpu0/cpufreq/scaling_governor", "ondemand\n");
+  Put("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");  // as it answers
+  const Status restored = RestoreChanges(patient_.root, changes);
+  ASSERT_FALSE(restored);
+  EXPECT_THAT(restored.error().message, HasSubstr("is 'ondemand' now"));
+  EXPECT_EQ(Get(kCpu + "cpu0/cpufreq/scaling_governor"), "ondemand");
+  EXPECT_EQ(Get("sys/kernel/mm/transparent_hugepage/enabled"), "never");  // the others all the same
+}
+
+TEST_F(DoctorTest, WhatIsKeptForRestoreIsReadBackAndChecked) {
+  const std::vector<Change> changes = {{"sys/a", "0", "1"}, {"proc/sys/b", "x", "y"}};
+  const auto read = ReadChanges(ToJson(changes));
+  ASSERT_TRUE(read) << read.error().message;
+  ASSERT_EQ(read->size(), 2u);
+  EXPECT_EQ((*read)[1].path, "proc/sys/b");
+  EXPECT_EQ((*read)[1].before, "x");
+  for (const char* path : {"/etc/passwd", "/sys/../etc/passwd", "/proc/1/mem"})
+    EXPECT_THAT(ReadChanges(ToJson(std::vector<Change>{{std::string(path).substr(1), "0", "1"}}))
+                    .error()
+                    .message,
+                HasSubstr("no setting below /sys"));
 }
 
 TEST_F(DoctorTest, CountersAreThereOrSayWhyNot) {
