@@ -17,23 +17,17 @@ MutablePart PartAt(const Attention& attention, float* storage) {
   return {storage, max, max + kAttentionRows};
 }
 
-// The row of the batch that query token `token` of a slice is.
-size_t RowOf(const Attention& attention, size_t slice, size_t token) {
-  return attention.batch.slices[slice].first_row + token;
-}
-
-void Merge(const Attention& attention, const AttentionPart* parts, size_t count, size_t slice,
-           size_t group_index, size_t token, size_t tokens) {
+void Merge(const Attention& attention, const AttentionPart* parts, size_t count, size_t group_index,
+           size_t row, size_t rows) {
   const HeadGroup& group = attention.shard.groups[group_index];
   const size_t value_dim = attention.cache.shape().value_dim;
   const size_t column = group.first_q_head * value_dim;
   std::byte* dst =
-      attention.dst + (RowOf(attention, slice, token) * attention.dst_stride + column) *
-                          kernels::SizeOf(attention.dst_type);
+      attention.dst + (row * attention.dst_stride + column) * kernels::SizeOf(attention.dst_type);
   const float* sinks = attention.sinks ? attention.sinks + group.first_q_head : nullptr;
   attention.table.attention_merge({.parts = parts,
                                    .parts_count = count,
-                                   .tokens = tokens,
+                                   .tokens = rows,
                                    .group = group.q_heads,
                                    .value_dim = value_dim,
                                    .sinks = sinks,
@@ -43,21 +37,20 @@ void Merge(const Attention& attention, const AttentionPart* parts, size_t count,
 }
 
 void RunItem(const Attention& attention, const AttentionItem& item, const MutablePart& part) {
-  const StepBatch::Slice& slice = attention.batch.slices[item.slice];
   const HeadGroup& group = attention.shard.groups[item.group];
   const KvCache& cache = attention.cache;
   const KvShape& shape = cache.shape();
   const float* q[kAttentionRows];
   int64_t positions[kAttentionRows];
-  for (size_t t = 0; t < item.tokens; ++t) {
-    q[t] = attention.q + RowOf(attention, item.slice, item.token + t) * attention.q_stride +
-           group.first_q_head * shape.key_dim;
-    positions[t] = static_cast<int64_t>(slice.first_position + item.token + t);
+  for (size_t i = 0; i < item.queries; ++i) {
+    const QueryToken& query = attention.plan.queries[item.first_query + i];
+    q[i] = attention.q + query.row * attention.q_stride + group.first_q_head * shape.key_dim;
+    positions[i] = query.position;
   }
   const int window = attention.spec.window;
   attention.table.attention({.q = q,
                              .positions = positions,
-                             .tokens = item.tokens,
+                             .tokens = item.queries,
                              .group = group.q_heads,
                              .key_dim = shape.key_dim,
                              .value_dim = shape.value_dim,
@@ -68,7 +61,7 @@ void RunItem(const Attention& attention, const AttentionItem& item, const Mutabl
                              .values = cache.values(attention.layer, group.kv_head),
                              .key_stride = cache.key_stride(),
                              .value_stride = cache.value_stride(),
-                             .block_table = slice.block_table,
+                             .block_table = attention.batch.slices[item.slice].block_table,
                              .block_tokens = cache.block_tokens(),
                              .dtype = cache.dtype(),
                              .scale = attention.spec.scale,
@@ -80,13 +73,16 @@ void RunItem(const Attention& attention, const AttentionItem& item, const Mutabl
 
 void Finish(const Attention& attention, const AttentionJoin& join,
             std::vector<AttentionPart>& parts) {
+  const KvShape& shape = attention.cache.shape();
+  const size_t q_heads = attention.shard.groups[join.group].q_heads;
   parts.clear();
-  for (size_t i = 0; i < join.parts; ++i) {
-    const size_t at = (join.first_part + i) * PartFloats(attention.cache.shape());
-    const MutablePart part = PartAt(attention, attention.parts + at);
-    parts.push_back({part.out, part.max, part.sum});
+  for (size_t i = 0; i < join.sources; ++i) {
+    const PartSource& source = attention.plan.sources[join.first_source + i];
+    const MutablePart part = PartAt(attention, attention.parts + source.part * PartFloats(shape));
+    const size_t row = source.token * q_heads;
+    parts.push_back({part.out + row * shape.value_dim, part.max + row, part.sum + row});
   }
-  Merge(attention, parts.data(), parts.size(), join.slice, join.group, join.token, join.tokens);
+  Merge(attention, parts.data(), parts.size(), join.group, join.row, join.rows);
 }
 
 }  // namespace
@@ -103,7 +99,7 @@ void Attend(const Attention& attention, const Worker& worker, float* own_part) {
     RunItem(attention, item, part);
     if (!whole) continue;
     const AttentionPart only = {part.out, part.max, part.sum};
-    Merge(attention, &only, 1, item.slice, item.group, item.token, item.tokens);
+    Merge(attention, &only, 1, item.group, plan.queries[item.first_query].row, item.queries);
   }
   if (plan.joins.empty()) return;
   worker.TeamBarrier();

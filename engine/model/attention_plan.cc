@@ -1,7 +1,10 @@
 #include "engine/model/attention_plan.h"
 
 #include <algorithm>
+#include <limits>
+#include <tuple>
 
+#include "engine/model/shared_runs.h"
 #include "kernels/kernels.h"
 
 namespace pinion {
@@ -11,65 +14,153 @@ namespace {
 // of one 64-wide bf16 head are 64 KiB, some 2 us of reading.
 constexpr size_t kMinPartTokens = 256;
 
-size_t TileTokens(const HeadGroup& group) { return kernels::kAttentionRows / group.q_heads; }
+size_t TileQueries(const HeadGroup& group) { return kernels::kAttentionRows / group.q_heads; }
 
-size_t CountTiles(const StepBatch& batch, const Shard& shard) {
-  size_t tiles = 0;
-  for (const auto& slice : batch.slices)
-    for (const HeadGroup& group : shard.groups)
-      tiles += (slice.rows + TileTokens(group) - 1) / TileTokens(group);
-  return tiles;
-}
+class Builder {
+ public:
+  Builder(AttentionPlan& plan, const StepBatch& batch, const Shard& shard, size_t block_tokens,
+          int window)
+      : plan_(plan),
+        batch_(batch),
+        shard_(shard),
+        block_tokens_(block_tokens),
+        window_(window > 0 ? static_cast<size_t>(window) : std::numeric_limits<size_t>::max()) {}
 
-// What the query tokens of a slice from `token` on see: nothing before `begin`, a block's first.
-struct Context {
-  size_t begin, end;
-  size_t size() const { return end - begin; }
+  void Build(size_t threads) {
+    CollectRuns();
+    size_t tiles = 0;
+    for (const Run& run : runs_)
+      for (const HeadGroup& group : shard_.groups)
+        tiles += (run.queries + TileQueries(group) - 1) / TileQueries(group);
+    // Four items a thread even out their differences well enough.
+    wanted_parts_ = threads == 1 || tiles == 0 ? 1 : (4 * threads + tiles - 1) / tiles;
+    for (const Run& run : runs_)
+      for (uint32_t g = 0; g < shard_.groups.size(); ++g) CutRun(run, g);
+    JoinPieces();
+  }
+
+ private:
+  // Query tokens that go over the same cached tokens, each over what it sees of [begin, end).
+  struct Run {
+    uint32_t slice, first_query, queries;
+    size_t begin, end;
+    bool alone;  // there is no other run for these query tokens
+  };
+  // A partial result of one query token that others must join.
+  struct Piece {
+    uint32_t group, row;
+    PartSource source;
+  };
+
+  // A window that hides something differs from sequence to sequence.
+  bool MayShare(const StepBatch::Slice& slice) const {
+    return slice.rows == 1 && slice.first_position < window_;
+  }
+
+  void CollectRuns() {
+    std::vector<uint32_t> decoding;
+    for (uint32_t s = 0; s < batch_.slices.size(); ++s) {
+      const auto& slice = batch_.slices[s];
+      if (MayShare(slice)) {
+        decoding.push_back(s);
+        continue;
+      }
+      AddRun(s, 0, slice.first_position + slice.rows, true);
+      for (size_t row = 0; row < slice.rows; ++row) AddQuery(slice, row);
+    }
+    FindSharedRuns(batch_, decoding, block_tokens_, [&](const SharedRun& shared) {
+      const uint32_t first = shared.slices.front();
+      const bool alone = shared.slices.size() == 1 && shared.begin == 0;
+      AddRun(first, shared.begin, shared.end, alone);
+      for (const uint32_t s : shared.slices) AddQuery(batch_.slices[s], 0);
+      plan_.shared_tokens += (shared.slices.size() - 1) * (shared.end - shared.begin);
+    });
+  }
+
+  void AddRun(uint32_t slice, size_t begin, size_t end, bool alone) {
+    runs_.push_back({slice, static_cast<uint32_t>(plan_.queries.size()), 0, begin, end, alone});
+  }
+  void AddQuery(const StepBatch::Slice& slice, size_t row) {
+    plan_.queries.push_back({static_cast<uint32_t>(slice.first_row + row),
+                             static_cast<uint32_t>(slice.first_position + row)});
+    ++runs_.back().queries;
+  }
+
+  void CutRun(const Run& run, uint32_t group) {
+    const auto most = static_cast<uint32_t>(TileQueries(shard_.groups[group]));
+    for (uint32_t query = 0; query < run.queries; query += most)
+      CutTile(run, group, run.first_query + query, std::min(most, run.queries - query));
+  }
+
+  void CutTile(const Run& run, uint32_t group, uint32_t first_query, uint32_t queries) {
+    // Positions ascend, or all lie behind the run and no window hides any of it.
+    const size_t first_end = plan_.queries[first_query].position + size_t{1};
+    const size_t last_end = plan_.queries[first_query + queries - 1].position + size_t{1};
+    const size_t hidden = first_end > window_ ? first_end - window_ : 0;
+    const size_t begin = std::max(run.begin, hidden / block_tokens_ * block_tokens_);
+    const size_t end = std::min(run.end, last_end);
+    const size_t cuts = std::clamp<size_t>((end - begin) / kMinPartTokens, 1, wanted_parts_);
+    const size_t step = kernels::RoundUp((end - begin + cuts - 1) / cuts, block_tokens_);
+    const bool whole = run.alone && step >= end - begin;
+    const auto first_part = static_cast<uint32_t>(plan_.parts);
+    for (size_t at = begin; at < end; at += step) {
+      plan_.items.push_back({run.slice, group, first_query, queries, static_cast<uint32_t>(at),
+                             static_cast<uint32_t>(std::min(at + step, end)),
+                             whole ? -1 : static_cast<int32_t>(plan_.parts++)});
+    }
+    if (whole) return;
+    const auto parts = static_cast<uint32_t>(plan_.parts) - first_part;
+    if (run.alone)
+      return JoinTile(group, plan_.queries[first_query].row, queries, first_part, parts);
+    for (uint32_t i = 0; i < queries; ++i)
+      for (uint32_t part = first_part; part < first_part + parts; ++part)
+        pieces_.push_back({group, plan_.queries[first_query + i].row, {part, i}});
+  }
+
+  void JoinTile(uint32_t group, uint32_t row, uint32_t rows, uint32_t first_part, uint32_t parts) {
+    plan_.joins.push_back({group, row, rows, static_cast<uint32_t>(plan_.sources.size()), parts});
+    for (uint32_t i = 0; i < parts; ++i) plan_.sources.push_back({first_part + i, 0});
+  }
+
+  // Rows that took part in shared runs: one join each.
+  void JoinPieces() {
+    std::stable_sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) {
+      return std::tie(a.group, a.row) < std::tie(b.group, b.row);
+    });
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      const Piece& piece = pieces_[i];
+      const bool first =
+          i == 0 || pieces_[i - 1].group != piece.group || pieces_[i - 1].row != piece.row;
+      if (first)
+        plan_.joins.push_back(
+            {piece.group, piece.row, 1, static_cast<uint32_t>(plan_.sources.size()), 0});
+      plan_.sources.push_back(piece.source);
+      ++plan_.joins.back().sources;
+    }
+  }
+
+  AttentionPlan& plan_;
+  const StepBatch& batch_;
+  const Shard& shard_;
+  const size_t block_tokens_, window_;
+  size_t wanted_parts_ = 1;
+  std::vector<Run> runs_;
+  std::vector<Piece> pieces_;
 };
-
-Context SeenContext(const StepBatch::Slice& slice, size_t token, size_t tokens, size_t block_tokens,
-                    int window) {
-  const size_t first = slice.first_position + token;  // with the window's beginning furthest back
-  const auto reach = static_cast<size_t>(window);
-  const size_t begin = window > 0 && first + 1 > reach ? first + 1 - reach : 0;
-  return {begin / block_tokens * block_tokens, first + tokens};
-}
 
 }  // namespace
 
 void AttentionPlan::Build(const StepBatch& batch, const Shard& shard, size_t threads,
                           size_t block_tokens, int window) {
+  queries.clear();
   items.clear();
   joins.clear();
+  sources.clear();
   parts = 0;
-  // Four items a thread even out their differences well enough.
-  const size_t tiles = std::max<size_t>(1, CountTiles(batch, shard));
-  const size_t wanted_parts = threads == 1 ? 1 : (4 * threads + tiles - 1) / tiles;
-  for (uint32_t s = 0; s < batch.slices.size(); ++s) {
-    const auto& slice = batch.slices[s];
-    for (uint32_t g = 0; g < shard.groups.size(); ++g) {
-      const size_t tile = TileTokens(shard.groups[g]);
-      for (size_t token = 0; token < slice.rows; token += tile) {
-        const size_t tokens = std::min(tile, slice.rows - token);
-        const Context context = SeenContext(slice, token, tokens, block_tokens, window);
-        const size_t cuts = std::clamp<size_t>(context.size() / kMinPartTokens, 1, wanted_parts);
-        const size_t step = kernels::RoundUp((context.size() + cuts - 1) / cuts, block_tokens);
-        const auto first_part = static_cast<uint32_t>(parts);
-        for (size_t begin = context.begin; begin < context.end; begin += step) {
-          const bool whole = step >= context.size();
-          items.push_back({s, g, static_cast<uint32_t>(token), static_cast<uint32_t>(tokens),
-                           static_cast<uint32_t>(begin),
-                           static_cast<uint32_t>(std::min(begin + step, context.end)),
-                           whole ? -1 : static_cast<int32_t>(parts++)});
-        }
-        if (parts > first_part)
-          joins.push_back({s, g, static_cast<uint32_t>(token), static_cast<uint32_t>(tokens),
-                           first_part, static_cast<uint32_t>(parts) - first_part});
-      }
-    }
-  }
+  shared_tokens = 0;
+  Builder(*this, batch, shard, block_tokens, window).Build(threads);
   const auto cost = [](const AttentionItem& item) {
-    return uint64_t{item.tokens} * (item.context_end - item.context_begin);
+    return uint64_t{item.queries} * (item.context_end - item.context_begin);
   };
   std::stable_sort(items.begin(), items.end(), [&](const AttentionItem& a, const AttentionItem& b) {
     return cost(a) > cost(b);
@@ -94,6 +185,12 @@ size_t AttentionPlans::parts() const {
   size_t most = 0;
   for (const AttentionPlan& plan : plans_) most = std::max(most, plan.parts);
   return most;
+}
+
+size_t AttentionPlans::shared_tokens() const {
+  size_t tokens = 0;
+  for (const size_t plan : plan_of_layer_) tokens += plans_[plan].shared_tokens;
+  return tokens;
 }
 
 }  // namespace pinion

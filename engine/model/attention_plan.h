@@ -9,29 +9,48 @@
 
 namespace pinion {
 
-// One kernel call: some tokens of a slice, the heads of one group, a part of the context.
-struct AttentionItem {
-  uint32_t slice, group;
-  uint32_t token, tokens;  // within the slice
-  uint32_t context_begin, context_end;
-  int32_t part;  // slot of its partial result; -1: the only part, no merge
+// One query token: its row in the batch, its position in its sequence.
+struct QueryToken {
+  uint32_t row, position;
 };
 
-// Partial results [first_part, first_part + parts) that make up one result.
+// One kernel call: some query tokens, the heads of one group, a part of the context.
+struct AttentionItem {
+  uint32_t slice;  // whose block table leads to the context
+  uint32_t group;
+  uint32_t first_query, queries;  // of AttentionPlan::queries
+  uint32_t context_begin, context_end;
+  int32_t part;  // slot of its partial result; -1: the only part of consecutive rows, no merge
+};
+
+// Where a partial result of a query token lies: the slot, and the token within the slot's item.
+struct PartSource {
+  uint32_t part, token;
+};
+
+// Some rows whose result is the merger of partial results [first_source, first_source + sources) of
+// AttentionPlan::sources: of `rows` consecutive rows from `row` on, and as many tokens from each
+// source's on.
 struct AttentionJoin {
-  uint32_t slice, group, token, tokens, first_part, parts;
+  uint32_t group, row, rows, first_source, sources;
 };
 
 // How one rank's attention of a step is cut into pieces of work; the same for every layer. Threads
 // take items one by one, the longest first.
 struct AttentionPlan {
+  std::vector<QueryToken> queries;
   std::vector<AttentionItem> items;
-  std::vector<AttentionJoin> joins;  // empty where no context was cut
+  std::vector<AttentionJoin> joins;  // empty where no context was cut or shared
+  std::vector<PartSource> sources;
   size_t parts = 0;
+  // Tokens that sequences need not read because they read them together with another: summed over
+  // sequences, of one KV head.
+  size_t shared_tokens = 0;
 
-  // Contexts are cut only where the batch has too few items to keep `threads` busy (long contexts
-  // of few sequences); cuts lie on block boundaries. Blocks that no token of an item sees because
-  // of `window` (0: none) are left out.
+  // Sequences that decode and whose block tables begin with the same blocks (a prefix cache's hits)
+  // go over these together. Contexts are cut only where the batch has too few items to keep
+  // `threads` busy (long contexts of few sequences). Both ends lie on block boundaries. Blocks that
+  // no token of an item sees because of `window` (0: none) are left out.
   void Build(const StepBatch& batch, const Shard& shard, size_t threads, size_t block_tokens,
              int window = 0);
 };
@@ -44,7 +63,8 @@ class AttentionPlans {
              const std::vector<int>& windows);
 
   const AttentionPlan& of_layer(size_t layer) const { return plans_[plan_of_layer_[layer]]; }
-  size_t parts() const;  // the most that a plan has
+  size_t parts() const;          // the most that a plan has
+  size_t shared_tokens() const;  // summed over layers
 
  private:
   std::vector<int> windows_;  // of plans_, in the order of their first layers

@@ -13,7 +13,8 @@ namespace pinion {
 // operations. Whatever takes longer bounds the step (its roof). Sums of steps bound sums of times.
 struct StepCost {
   uint64_t weight_bytes = 0;  // as packed, padding and norms included
-  uint64_t kv_bytes = 0;      // keys and values of every token that is seen, over all layers
+  uint64_t kv_bytes = 0;      // keys and values of every token that is seen, over all layers;
+                              // what sequences share is taken off by who knows (EngineStats)
   uint64_t flops = 0;         // of projections and attention; a multiply-add counts as two
 
   uint64_t bytes() const { return weight_bytes + kv_bytes; }

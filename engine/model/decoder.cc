@@ -85,6 +85,8 @@ class ShardedDecoder : public Decoder {
     return bytes;
   }
 
+  uint64_t shared_kv_bytes() const override { return shared_kv_bytes_; }
+
   std::vector<Placement> placements() const override {
     std::vector<Placement> all(model_.weights.size());
     for (size_t rank = 0; rank < all.size(); ++rank) {
@@ -110,11 +112,15 @@ class ShardedDecoder : public Decoder {
  private:
   void Plan(const StepBatch& batch) {
     const TraceSpan span("plan");
+    const size_t token_bytes =
+        CachedShape(model_.spec).elements() * kernels::SizeOf(model_.options.dtype);
     for (size_t rank = 0; rank < model_.workspaces.size(); ++rank) {
       Workspace& w = model_.workspaces[rank];
       w.plans.Build(batch, model_.weights[rank].shard,
                     static_cast<size_t>(ranks_.threads(static_cast<int>(rank))),
                     model_.options.block_tokens, windows_);
+      shared_kv_bytes_ +=
+          w.plans.shared_tokens() * token_bytes * model_.weights[rank].shard.kv_heads.size();
       const size_t floats = w.plans.parts() * PartFloats(CachedShape(model_.spec));
       if (w.parts.size() < floats) w.parts.resize(floats);
       for (int layer = 0; layer < model_.spec.layers; ++layer)
@@ -135,6 +141,7 @@ class ShardedDecoder : public Decoder {
   Pages logits_;
   LoadedModel model_;
   std::vector<int> windows_;  // of each layer
+  uint64_t shared_kv_bytes_ = 0;
 };
 
 }  // namespace

@@ -48,6 +48,9 @@ class Decoder {
   // Bytes of experts' weights that the steps so far had to read, over all ranks: each expert that a
   // step's tokens chose once per layer.
   virtual uint64_t expert_bytes_read() const = 0;
+  // Bytes of keys and values, over all ranks and layers, that sequences did not read in the steps
+  // so far because they read them together with another that has the same blocks.
+  virtual uint64_t shared_kv_bytes() const = 0;
 
   // Where one rank's memory really lies: {node, bytes} as NodesOf. KV that nothing has been written
   // to lies nowhere.

@@ -54,6 +54,7 @@ class EngineLoop : public Engine {
     stats.prompt_tokens = prompt_tokens_;
     stats.output_tokens = output_tokens_;
     stats.expert_bytes = model_.decoder->expert_bytes_read();
+    stats.shared_kv_bytes = model_.decoder->shared_kv_bytes();
     return stats;
   }
 

@@ -60,7 +60,8 @@ struct EngineStats {
   KvStats kv;
   size_t blocks_used = 0, blocks_total = 0;
   uint64_t steps = 0, prompt_tokens = 0, output_tokens = 0;
-  uint64_t expert_bytes = 0;  // of experts' weights that the steps had to read, over all ranks
+  uint64_t expert_bytes = 0;     // of experts' weights that the steps had to read, over all ranks
+  uint64_t shared_kv_bytes = 0;  // not read: sequences with a common prefix read it together
 };
 
 // A model, loaded and ready: requests in, tokens out, one step at a time.

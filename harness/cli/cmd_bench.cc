@@ -178,6 +178,10 @@ void AddBench(CLI::App& app, int& exit_code) {
       ->check(CLI::IsMember({"latency", "throughput", "serving"}))
       ->capture_default_str();
   command->add_option("--prompt-len", plan.prompt_len, "tokens in")->capture_default_str();
+  command
+      ->add_option("--shared-prefix", plan.shared_prefix,
+                   "tokens that all prompts of a round have in common, 0 to --prompt-len")
+      ->capture_default_str();
   command->add_option("--output-len", plan.output_len, "tokens out, EOS ignored")
       ->capture_default_str();
   command->add_option("--batch", flags->batch,

@@ -21,8 +21,16 @@ LoadPlan PlanOf(const Engine& engine, const BenchPlan& plan, int round) {
   load.output_len = plan.output_len;
   const int vocabulary = engine.model().spec.vocabulary;
   load.prompt = [&plan, round, vocabulary](int index) {
-    return RandomPrompt(plan.seed, static_cast<uint64_t>(round), static_cast<uint64_t>(index),
-                        plan.prompt_len, vocabulary);
+    const auto draw = [&](uint64_t stream) {
+      return RandomPrompt(plan.seed, static_cast<uint64_t>(round), stream, plan.prompt_len,
+                          vocabulary);
+    };
+    std::vector<int32_t> prompt = draw(static_cast<uint64_t>(index));
+    if (plan.shared_prefix > 0) {
+      const std::vector<int32_t> first = draw(0);
+      std::copy_n(first.begin(), plan.shared_prefix, prompt.begin());
+    }
+    return prompt;
   };
   return load;
 }
@@ -148,6 +156,9 @@ const char* Name(BenchMode mode) {
 
 Status Validate(const BenchPlan& plan) {
   PINION_TRY(CheckAtLeast("--prompt-len", plan.prompt_len, 1));
+  if (plan.shared_prefix < 0 || plan.shared_prefix > plan.prompt_len)
+    return Fail(ErrorCode::kUsage, StrCat("--shared-prefix is ", plan.shared_prefix,
+                                          ", want 0 to --prompt-len, ", plan.prompt_len));
   // With one token there is no decode step to measure.
   PINION_TRY(CheckAtLeast("--output-len", plan.output_len, 2));
   PINION_TRY(CheckAtLeast("--batch", plan.batch, 1));

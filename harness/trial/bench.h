@@ -22,6 +22,7 @@ const char* Name(BenchMode mode);  // "latency", "throughput", "serving"
 struct BenchPlan {
   BenchMode mode = BenchMode::kLatency;
   int prompt_len = 512, output_len = 64;  // tokens
+  int shared_prefix = 0;                  // tokens that all prompts of a round begin with
   int batch = 1;         // latency: requests sent at once; serving: clients of the closed loop
   int num_prompts = 32;  // throughput: sent at once; serving: sent in all, per round
   int rounds = 6;        // each with prompts of its own; intervals need 6

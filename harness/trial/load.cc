@@ -78,6 +78,8 @@ class Loop {
     const EngineStats after = engine_.stats();
     StepCost cost = CostOfStep();
     cost.weight_bytes += after.expert_bytes - before.expert_bytes;
+    const uint64_t shared = after.shared_kv_bytes - before.shared_kv_bytes;
+    cost.kv_bytes -= std::min(cost.kv_bytes, shared);  // CostOfStep counts each sequence alone
     Account(Seconds(start_ns, end_ns), after.prompt_tokens - before.prompt_tokens,
             after.output_tokens - before.output_tokens, cost);
     for (const TokenEvent& event : events_) Take(event, end_ns);

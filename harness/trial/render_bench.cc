@@ -102,7 +102,9 @@ std::string Header(const BenchResult& result) {
   text += StrCat("ready in ", Format("%.2f", engine.start_s), " s (weights ",
                  Format("%.2f", engine.load_s), " s), peak memory ",
                  FormatBytes(result.peak_rss_bytes), "\n");
-  text += StrCat(Name(plan.mode), ": ", plan.prompt_len, " tokens in, ", plan.output_len, " out, ");
+  text += StrCat(Name(plan.mode), ": ", plan.prompt_len, " tokens in, ");
+  if (plan.shared_prefix > 0) text += StrCat("the first ", plan.shared_prefix, " common, ");
+  text += StrCat(plan.output_len, " out, ");
   if (plan.mode == BenchMode::kLatency) text += StrCat("batch ", plan.batch);
   if (plan.mode == BenchMode::kThroughput) text += StrCat(plan.num_prompts, " prompts at once");
   if (plan.mode == BenchMode::kServing)
@@ -144,6 +146,7 @@ Json ToJson(const BenchResult& result) {
   object.Set("threads", result.engine.threads);
   object.Set("mode", Name(result.plan.mode));
   object.Set("prompt_len", result.plan.prompt_len);
+  object.Set("shared_prefix", result.plan.shared_prefix);
   object.Set("output_len", result.plan.output_len);
   object.Set("batch", result.plan.batch);
   object.Set("num_prompts", result.plan.num_prompts);

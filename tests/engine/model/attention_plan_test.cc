@@ -5,7 +5,6 @@
 #include <map>
 #include <random>
 #include <set>
-#include <tuple>
 
 #include "kernels/kernels.h"
 
@@ -18,49 +17,131 @@ Shard TwoGroups() {
   return shard;
 }
 
+// Sequences that share no block.
 StepBatch Batch(std::vector<std::pair<size_t, size_t>> position_and_rows) {
+  static std::vector<int32_t> numbers = [] {
+    std::vector<int32_t> all(1 << 16);
+    for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int32_t>(i);
+    return all;
+  }();
   StepBatch batch;
   for (const auto& [position, rows] : position_and_rows) {
-    batch.slices.push_back({batch.tokens.size(), rows, position, nullptr});
+    const int32_t* table = numbers.data() + batch.slices.size() * 1024;
+    batch.slices.push_back({batch.tokens.size(), rows, position, table});
     batch.tokens.resize(batch.tokens.size() + rows);
   }
   return batch;
 }
 
-// Every query token of every group sees its whole context, or that within its window, exactly once.
-void ExpectComplete(const AttentionPlan& plan, const StepBatch& batch, const Shard& shard,
-                    size_t block_tokens, size_t window = 0) {
-  std::map<std::tuple<size_t, size_t, size_t>, std::vector<std::pair<size_t, size_t>>> seen;
+using Blocks = std::vector<int32_t>;
+
+// Decoding sequences at these positions, over these block tables.
+StepBatch Decodes(const std::vector<std::pair<size_t, const Blocks*>>& position_and_table) {
+  StepBatch batch;
+  for (const auto& [position, table] : position_and_table) {
+    batch.slices.push_back({batch.tokens.size(), 1, position, table->data()});
+    batch.tokens.push_back(0);
+  }
+  return batch;
+}
+
+// The ranges of context that a (row, group) goes over, with the block numbers they lead to.
+struct Seen {
+  size_t begin, end;
+  Blocks blocks;
+};
+using SeenBy = std::map<std::pair<size_t, size_t>, std::vector<Seen>>;
+
+SeenBy Collect(const AttentionPlan& plan, const StepBatch& batch, const Shard& shard,
+               size_t block_tokens) {
+  SeenBy seen;
   std::set<int32_t> parts;
   for (const AttentionItem& item : plan.items) {
-    EXPECT_LE(item.tokens * shard.groups[item.group].q_heads, kernels::kAttentionRows);
+    EXPECT_LE(item.queries * shard.groups[item.group].q_heads, kernels::kAttentionRows);
     EXPECT_EQ(item.context_begin % block_tokens, 0u);
     EXPECT_LT(item.context_begin, item.context_end);
     if (item.part >= 0) {
       EXPECT_TRUE(parts.insert(item.part).second);
     }
-    for (size_t t = 0; t < item.tokens; ++t)
-      seen[{item.slice, item.group, item.token + t}].emplace_back(item.context_begin,
-                                                                  item.context_end);
+    const int32_t* table = batch.slices[item.slice].block_table;
+    Blocks blocks;
+    for (size_t at = item.context_begin; table && at < item.context_end; at += block_tokens)
+      blocks.push_back(table[at / block_tokens]);
+    for (size_t i = 0; i < item.queries; ++i)
+      seen[{plan.queries[item.first_query + i].row, item.group}].push_back(
+          {item.context_begin, item.context_end, blocks});
   }
   EXPECT_EQ(parts.size(), plan.parts);
-  for (size_t s = 0; s < batch.slices.size(); ++s)
-    for (size_t g = 0; g < shard.groups.size(); ++g)
-      for (size_t t = 0; t < batch.slices[s].rows; ++t) {
-        auto ranges = seen[{s, g, t}];
-        std::sort(ranges.begin(), ranges.end());
-        const size_t seen_end = batch.slices[s].first_position + t + 1;
-        size_t next = ranges.front().first;
-        EXPECT_LE(next, window > 0 && seen_end > window ? seen_end - window : 0);
-        for (const auto& [begin, end] : ranges) {
-          EXPECT_EQ(begin, next);
-          next = end;
-        }
-        EXPECT_GE(next, seen_end);
+  for (auto& [row, ranges] : seen)
+    std::sort(ranges.begin(), ranges.end(),
+              [](const Seen& a, const Seen& b) { return a.begin < b.begin; });
+  return seen;
+}
+
+// Every row's result comes from one item alone, or from a join of all that it is part of.
+void ExpectJoined(const AttentionPlan& plan, const SeenBy& seen) {
+  std::map<uint32_t, const AttentionItem*> item_of_part;
+  std::map<std::pair<size_t, size_t>, size_t> results;
+  for (const AttentionItem& item : plan.items) {
+    if (item.part >= 0) item_of_part[static_cast<uint32_t>(item.part)] = &item;
+    for (size_t i = 0; i < item.queries && item.part < 0; ++i) {
+      const size_t first = plan.queries[item.first_query].row;
+      EXPECT_EQ(plan.queries[item.first_query + i].row, first + i) << "merged as neighbours";
+      ++results[{first + i, item.group}];
+    }
+  }
+  for (const AttentionJoin& join : plan.joins)
+    for (size_t r = 0; r < join.rows; ++r) {
+      ++results[{join.row + r, join.group}];
+      EXPECT_EQ(join.sources, (seen.at({join.row + r, join.group}).size()));
+      for (size_t i = 0; i < join.sources; ++i) {
+        const PartSource& source = plan.sources[join.first_source + i];
+        const AttentionItem& item = *item_of_part.at(source.part);
+        EXPECT_EQ(item.group, join.group);
+        EXPECT_EQ(plan.queries[item.first_query + source.token + r].row, join.row + r);
       }
-  size_t joined = 0;
-  for (const AttentionJoin& join : plan.joins) joined += join.parts;
-  EXPECT_EQ(joined, plan.parts);
+    }
+  EXPECT_EQ(results.size(), seen.size());
+  for (const auto& [row, count] : results) EXPECT_EQ(count, 1u) << "row " << row.first;
+}
+
+// Every query token of every group sees its whole context, or that within its window, exactly once,
+// and through its own blocks.
+void ExpectComplete(const AttentionPlan& plan, const StepBatch& batch, const Shard& shard,
+                    size_t block_tokens, size_t window = 0) {
+  const SeenBy seen = Collect(plan, batch, shard, block_tokens);
+  for (const auto& slice : batch.slices)
+    for (size_t g = 0; g < shard.groups.size(); ++g)
+      for (size_t t = 0; t < slice.rows; ++t) {
+        const auto& ranges = seen.at({slice.first_row + t, g});
+        const size_t end = slice.first_position + t + 1;
+        size_t next = ranges.front().begin;
+        EXPECT_LE(next, window > 0 && end > window ? end - window : 0);
+        for (const Seen& range : ranges) {
+          EXPECT_EQ(range.begin, next);
+          next = range.end;
+          for (size_t i = 0; i < range.blocks.size(); ++i)
+            EXPECT_EQ(range.blocks[i], slice.block_table[range.begin / block_tokens + i]);
+        }
+        EXPECT_GE(next, end);
+      }
+  ExpectJoined(plan, seen);
+}
+
+// Tables of `count` sequences as a prefix cache leaves them: each begins like an earlier one.
+std::vector<Blocks> SharingTables(std::mt19937& rng, size_t count, size_t blocks) {
+  std::vector<Blocks> tables;
+  int32_t fresh = 0;
+  for (size_t i = 0; i < count; ++i) {
+    Blocks table;
+    if (i > 0 && rng() % 4) {
+      const Blocks& like = tables[rng() % i];
+      table.assign(like.begin(), like.begin() + static_cast<ptrdiff_t>(rng() % (blocks + 1)));
+    }
+    while (table.size() < blocks) table.push_back(fresh++);
+    tables.push_back(table);
+  }
+  return tables;
 }
 
 TEST(AttentionPlan, CoversRandomBatchesExactlyOnce) {
@@ -77,6 +158,52 @@ TEST(AttentionPlan, CoversRandomBatchesExactlyOnce) {
     plan.Build(batch, shard, 1 + rng() % 16, block_tokens, window);
     ExpectComplete(plan, batch, shard, block_tokens, static_cast<size_t>(window));
   }
+}
+
+TEST(AttentionPlan, CoversRandomTreesOfPrefixesExactlyOnce) {
+  std::mt19937 rng(20261121);
+  for (int round = 0; round < 200; ++round) {
+    constexpr size_t kBlock = 16, kBlocks = 40;
+    const std::vector<Blocks> tables = SharingTables(rng, 1 + rng() % 20, kBlocks);
+    std::vector<std::pair<size_t, const Blocks*>> sequences;
+    for (const Blocks& table : tables) sequences.emplace_back(rng() % (kBlock * kBlocks), &table);
+    const StepBatch batch = Decodes(sequences);
+    const size_t window = rng() % 2 ? 0 : 1 + rng() % 500;
+    AttentionPlan plan;
+    plan.Build(batch, TwoGroups(), 1 + rng() % 8, kBlock, static_cast<int>(window));
+    ExpectComplete(plan, batch, TwoGroups(), kBlock, window);
+  }
+}
+
+TEST(AttentionPlan, ReadsACommonPromptOnceForAllSequences) {
+  std::vector<Blocks> tables;
+  for (int32_t s = 0; s < 8; ++s) {
+    Blocks table(64);
+    for (int32_t i = 0; i < 64; ++i) table[static_cast<size_t>(i)] = i;  // 2048 tokens
+    table.push_back(100 + s);
+    tables.push_back(table);
+  }
+  std::vector<std::pair<size_t, const Blocks*>> sequences;
+  for (const Blocks& table : tables) sequences.emplace_back(2050, &table);
+  const StepBatch batch = Decodes(sequences);
+  AttentionPlan plan;
+  plan.Build(batch, TwoGroups(), 1, 32);
+  ExpectComplete(plan, batch, TwoGroups(), 32);
+  EXPECT_EQ(plan.shared_tokens, 7u * 2048);
+  size_t read = 0;
+  for (const AttentionItem& item : plan.items)
+    if (item.group == 1) read += item.context_end - item.context_begin;
+  EXPECT_EQ(read, 2048u + 8 * 3);
+}
+
+// Blocks that a window hides from one sequence and not from another.
+TEST(AttentionPlan, DoesNotShareAcrossWindows) {
+  const Blocks table(70, 5);
+  const StepBatch batch = Decodes({{2000, &table}, {2100, &table}});
+  AttentionPlan plan;
+  plan.Build(batch, TwoGroups(), 1, 32, 1000);
+  ExpectComplete(plan, batch, TwoGroups(), 32, 1000);
+  EXPECT_EQ(plan.shared_tokens, 0u);
 }
 
 TEST(AttentionPlan, CutsALongContextOfOneSequenceOverThreads) {

@@ -223,6 +223,32 @@ TEST(Engine, LeavesItselfUnchangedAfterARefusal) {
   EXPECT_EQ(events[0].request, 4u);
 }
 
+// Sequences that read a common beginning together get the tokens that each gets alone.
+TEST(Engine, ReadsASharedPrefixTogetherWithTheSameOutcome) {
+  std::mt19937 rng(12);
+  const std::vector<int32_t> common = RandomIds(rng, 85), longer = RandomIds(rng, 16);
+  std::vector<Request> requests;
+  for (uint64_t id = 0; id < 9; ++id) {
+    Request request{id, common, {}, false};
+    if (id >= 3)  // a branch that shares more
+      request.prompt_ids.insert(request.prompt_ids.end(), longer.begin(), longer.end());
+    request.prompt_ids.push_back(static_cast<int32_t>(2 + id));
+    request.params.max_tokens = 20;
+    request.params.ignore_eos = true;
+    requests.push_back(std::move(request));
+  }
+  EngineOptions options = Tiny(128);
+  options.prefix_caching = false;
+  const auto alone = Start(options);
+  const Outputs want = RunAll(*alone, requests);
+  EXPECT_EQ(alone->stats().shared_kv_bytes, 0u);
+  options.prefix_caching = true;
+  const auto together = Start(options);
+  RunAll(*together, {requests[0]});  // leaves its blocks behind
+  EXPECT_EQ(RunAll(*together, requests), want);
+  EXPECT_GE(together->stats().shared_kv_bytes, 8u * 5 * kBlockBytes);  // one step at least
+}
+
 TEST(Engine, ComputesACachedPrefixNoSecondTimeUnlessDropped) {
   std::mt19937 rng(11);
   const auto engine = Start(Tiny(64));

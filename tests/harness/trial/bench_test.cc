@@ -162,6 +162,17 @@ TEST(Bench, ModesLoadTheEngineDifferently) {
   EXPECT_EQ(serving.prompts.size(), 2u + 6 * 5);
 }
 
+TEST(Bench, PromptsBeginAlikeAsFarAsAskedFor) {
+  FakeEngine engine;
+  BenchPlan plan = SmallPlan(BenchMode::kLatency);
+  plan.shared_prefix = 3;
+  EXPECT_THAT(Render(Measured(engine, plan)), HasSubstr("the first 3 common, "));
+  const auto& one = engine.prompts.end()[-2];
+  const auto& other = engine.prompts.end()[-1];
+  EXPECT_TRUE(std::equal(one.begin(), one.begin() + 3, other.begin()));
+  EXPECT_NE(one, other);
+}
+
 TEST(Bench, GoodputIsShownWhereALimitWasGiven) {
   FakeEngine engine;
   BenchPlan plan = SmallPlan(BenchMode::kServing);
@@ -189,6 +200,10 @@ TEST(Bench, ImpossiblePlansAreRefused) {
   plan = {};
   plan.rounds = 0;
   EXPECT_FALSE(Validate(plan));
+  plan = {};
+  plan.shared_prefix = plan.prompt_len + 1;
+  EXPECT_THAT(Validate(plan).error().message,
+              HasSubstr("--shared-prefix is 513, want 0 to --prompt-len, 512"));
   EXPECT_TRUE(Validate(BenchPlan()));
 }
 

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "engine/model/step.h"
+
+namespace pinion {
+
+// Slices of one row whose block tables agree on the tokens [begin, end). A lone slice's run is the
+// rest of its context.
+struct SharedRun {
+  std::vector<uint32_t> slices;
+  size_t begin, end;
+};
+
+// Covers the context of each of `slices` (of one row each) with runs, in order, exactly once: as
+// many slices as share blocks are taken together, as in a tree of prefixes. A shared run's tokens
+// lie before all its slices' positions. Its ends are multiples of block_tokens.
+void FindSharedRuns(const StepBatch& batch, const std::vector<uint32_t>& slices,
+                    size_t block_tokens, const std::function<void(const SharedRun&)>& take);
+
+}  // namespace pinion
