@@ -187,6 +187,23 @@ float LogSumExp(const float* x, size_t n) {
   return static_cast<float>(max + std::log(sum));
 }
 
+float ExpWeights(float* x, size_t n, float max, float scale, float least) {
+  double sum = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const float weight = std::exp((x[i] - max) * scale);
+    x[i] = weight >= least ? weight : 0;  // NaN fails every comparison
+    sum += x[i];
+  }
+  return static_cast<float>(sum);
+}
+
+float SumAtLeast(const float* x, size_t n, float least) {
+  double sum = 0;
+  for (size_t i = 0; i < n; ++i)
+    if (x[i] >= least) sum += x[i];
+  return static_cast<float>(sum);
+}
+
 size_t ArgMax(const float* x, size_t n) {
   size_t best = 0;
   for (size_t i = 1; i < n; ++i) {
@@ -362,6 +379,8 @@ const Table kScalarTable = {
     .store = Store,
     .convert = Convert,
     .log_sum_exp = LogSumExp,
+    .exp_weights = ExpWeights,
+    .sum_at_least = SumAtLeast,
     .argmax = ArgMax,
     .kv_write = KvWrite,
     .attention = Attention,

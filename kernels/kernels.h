@@ -183,6 +183,11 @@ struct Table {
   void (*convert)(std::byte* dst, Dtype dst_type, const std::byte* src, Dtype src_type, size_t n);
   // log(sum(exp(x[i]))), computed stably; n >= 1
   float (*log_sum_exp)(const float* x, size_t n);
+  // x[i] = exp((x[i] - max) * scale), 0 where that is NaN or below `least`; returns their sum. max
+  // is finite, scale > 0, least >= 0
+  float (*exp_weights)(float* x, size_t n, float max, float scale, float least);
+  // sum of the x[i] that are >= least, a finite number
+  float (*sum_at_least)(const float* x, size_t n, float least);
   // index of the largest x[i], the lowest where equal; NaN never wins; n >= 1
   size_t (*argmax)(const float* x, size_t n);
 

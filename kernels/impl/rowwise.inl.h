@@ -133,6 +133,22 @@ float LogSumExp(const float* x, size_t n) {
   return max + __builtin_logf(sum);
 }
 
+float ExpWeights(float* x, size_t n, float max, float scale, float least) {
+  Vec sum = Set(0);
+  for (size_t i = 0; i < n; i += kLanes) {
+    const Vec above = LoadUpTo(x + i, n - i, Set(-kInfinity)) - Set(max);
+    const Vec e = Max(Exp(above * Set(scale)), Set(0));  // in this order NaN becomes 0
+    const Vec weight = ZeroWhereBelow(e, e, Set(least));
+    Put(x, Dtype::kF32, i, weight, n - i);
+    sum = sum + weight;  // lanes beyond n are e^-infinity
+  }
+  return SumLanes(sum);
+}
+
+float SumAtLeast(const float* x, size_t n, float least) {
+  return SumOver(x, n, [least](Vec v) { return ZeroWhereBelow(v, v, Set(least)); });
+}
+
 size_t ArgMax(const float* x, size_t n) {
   const Vec max = Set(MaxOver(x, n)), other = Set(__builtin_nanf(""));  // NaN equals nothing
   for (size_t i = 0; i < n; i += kLanes) {

@@ -37,6 +37,8 @@ constexpr Table MakeTable(Isa isa) {
       .store = StoreRow,
       .convert = Convert,
       .log_sum_exp = LogSumExp,
+      .exp_weights = ExpWeights,
+      .sum_at_least = SumAtLeast,
       .argmax = ArgMax,
       .kv_write = KvWrite,
       .attention = Attention<Bf16Operand>,

@@ -302,6 +302,53 @@ TEST_P(RowwiseTest, LogSumExpOfInfinities) {
   }
 }
 
+// Each weight is off by its exponential's 4 half-ulps and by the roundings of its argument a, |a|
+// of them twice; the sum by one more an addition.
+TEST_P(RowwiseTest, ExpWeightsAreTheSoftmaxBeforeItsDivision) {
+  for (size_t n : kSizes) {
+    std::vector<float> values = Normal(n, 3, 6);
+    const float max = *std::max_element(values.begin(), values.end());
+    for (float scale : {0.5f, 1.25f}) {
+      for (float least : {0.0f, 0.25f}) {
+        Row x(values);
+        const double sum = kernels_.exp_weights(x.data(), n, max, scale, least);
+        double total = 0;
+        for (size_t i = 0; i < n; ++i) {
+          const double argument = (static_cast<double>(values[i]) - max) * scale;
+          const double want = std::exp(argument), bound = want * kU * (6 + 3 * std::abs(argument));
+          const bool kept = x.data()[i] > 0;
+          if (std::abs(want - least) > bound) ASSERT_EQ(kept, want > least) << n << " " << i;
+          if (kept) ASSERT_NEAR(x.data()[i], want, bound) << n << " " << i;
+          total += x.data()[i];
+        }
+        ASSERT_NEAR(sum, total, total * kU * static_cast<double>(n + 1)) << n;
+      }
+    }
+  }
+}
+
+TEST_P(RowwiseTest, ExpWeightsOfWhatIsNoNumberAreZero) {
+  for (size_t n : {2, 5, 16, 40}) {
+    std::vector<float> values(n, -INFINITY);
+    values[0] = 7;
+    values[n - 1] = NAN;
+    Row x(values);
+    EXPECT_EQ(kernels_.exp_weights(x.data(), n, 7, 1, 0), 1);
+    EXPECT_EQ(x.data()[0], 1);
+    for (size_t i = 1; i < n; ++i) EXPECT_EQ(x.data()[i], 0) << n << " " << i;
+  }
+}
+
+TEST_P(RowwiseTest, SumAtLeastLeavesOutTheSmaller) {
+  for (size_t n : kSizes) {
+    std::vector<float> values(n);  // small whole numbers: every sum is exact
+    for (size_t i = 0; i < n; ++i) values[i] = static_cast<float>(i % 7);
+    float want = 0;
+    for (float v : values) want += v >= 3 ? v : 0;
+    EXPECT_EQ(kernels_.sum_at_least(Row(values).data(), n, 3), want) << n;
+  }
+}
+
 TEST_P(RowwiseTest, ArgMaxTakesTheLowestOfEquals) {
   for (size_t n : kSizes) {
     for (size_t first = 0; first < n; first += 1 + n / 9) {
