@@ -1,11 +1,18 @@
 #include "engine/run/compare.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "engine/base/strings.h"
 #include "kernels/kernels.h"
 
 namespace pinion {
+namespace {
+
+constexpr size_t kSmallestSampleOfP99 = 100;  // one in a hundred must be there to be seen
+
+}  // namespace
 
 Result<Comparison> Comparison::Open(const std::string& path, const std::vector<Prompt>& prompts,
                                     size_t vocabulary) {
@@ -36,13 +43,14 @@ void Comparison::Take(size_t prompt, size_t position, const float* logits, int32
   const double own = table.log_sum_exp(logits, vocabulary_);
   const double theirs = table.log_sum_exp(reference, vocabulary_);
   Sums& sums = sums_[prompt];
+  double divergence = 0;
   for (size_t i = 0; i < vocabulary_; ++i) {
     const double logprob = reference[i] - theirs;
-    sums.kl += std::exp(logprob) * (logprob - (logits[i] - own));
+    divergence += std::exp(logprob) * (logprob - (logits[i] - own));
   }
+  sums.divergences.push_back(std::max(0.0, divergence));  // rounding may leave less than 0
   const bool agrees = table.argmax(logits, vocabulary_) == table.argmax(reference, vocabulary_);
   sums.agreed += agrees ? 1 : 0;
-  sums.positions += 1;
   if (next < 0) return;
   sums.logprob += logits[next] - own;
   sums.reference_logprob += reference[next] - theirs;
@@ -52,7 +60,8 @@ void Comparison::Take(size_t prompt, size_t position, const float* logits, int32
 Json Comparison::Summary() const {
   Sums all;
   for (const Sums& sums : sums_) {
-    all.kl += sums.kl, all.agreed += sums.agreed, all.positions += sums.positions;
+    all.divergences.insert(all.divergences.end(), sums.divergences.begin(), sums.divergences.end());
+    all.agreed += sums.agreed;
     all.logprob += sums.logprob, all.reference_logprob += sums.reference_logprob;
     all.tokens += sums.tokens;
   }
@@ -61,9 +70,16 @@ Json Comparison::Summary() const {
 
 Json Comparison::Describe(const Sums& sums) {
   Json json = Json::MakeObject();
-  if (sums.positions == 0) return json;
-  json.Set("kl_nats", sums.kl / sums.positions);
-  json.Set("top1_agreement", sums.agreed / sums.positions);
+  std::vector<double> sorted = sums.divergences;
+  if (sorted.empty()) return json;
+  std::sort(sorted.begin(), sorted.end());
+  const auto positions = static_cast<double>(sorted.size());
+  const bool has_p99 = sorted.size() >= kSmallestSampleOfP99;
+  json.Set("positions", sorted.size());
+  json.Set("kl_nats", std::accumulate(sorted.begin(), sorted.end(), 0.0) / positions);
+  json.Set("kl_p99_nats", has_p99 ? Json(sorted[(sorted.size() - 1) * 99 / 100]) : Json());
+  json.Set("kl_max_nats", sorted.back());
+  json.Set("top1_agreement", sums.agreed / positions);
   if (sums.tokens == 0) return json;
   const double own = std::exp(-sums.logprob / sums.tokens);
   const double reference = std::exp(-sums.reference_logprob / sums.tokens);

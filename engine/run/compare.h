@@ -23,7 +23,9 @@ class Comparison {
   void Take(size_t prompt, size_t position, const float* logits, int32_t next);
 
   // Over the positions of one prompt, or of all:
-  //   kl_nats              mean KL divergence from the reference
+  //   positions            how many logits were compared
+  //   kl_nats, kl_p99_nats, kl_max_nats   KL divergence from the reference, a position: the mean,
+  //                        the 99th percentile (null below 100 positions), the largest
   //   top1_agreement       share of positions whose best token is the reference's
   //   perplexity, reference_perplexity, perplexity_difference   over the tokens that follow
   Json Line(size_t prompt) const { return Describe(sums_[prompt]); }
@@ -31,7 +33,8 @@ class Comparison {
 
  private:
   struct Sums {
-    double kl = 0, agreed = 0, positions = 0;
+    std::vector<double> divergences;  // of each position, in nats
+    double agreed = 0;
     double logprob = 0, reference_logprob = 0, tokens = 0;
   };
   static Json Describe(const Sums& sums);

@@ -1,5 +1,6 @@
 #include "engine/run/prompts.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -134,6 +135,16 @@ Result<std::vector<Prompt>> EncodePrompts(std::vector<Json> lines, const Tokeniz
       prompt.error = Unexpected(std::move(ids).error());
     prompt.line = std::move(line);
     prompts.push_back(std::move(prompt));
+  }
+  return prompts;
+}
+
+std::vector<Prompt> CutWindows(const std::vector<int32_t>& ids, size_t window) {
+  std::vector<Prompt> prompts;
+  for (size_t at = 0; at + window < ids.size() || prompts.empty(); at += window) {
+    const auto begin = ids.begin() + static_cast<ptrdiff_t>(at);
+    const size_t count = std::min(window + 1, ids.size() - at);
+    prompts.push_back({{begin, begin + static_cast<ptrdiff_t>(count)}, Json::MakeObject(), {}});
   }
   return prompts;
 }

@@ -50,4 +50,8 @@ class JsonLinesFile {
 // `tokenizer` may be null where every line brings ids.
 Result<std::vector<Prompt>> EncodePrompts(std::vector<Json> lines, const Tokenizer* tokenizer);
 
+// One long text as prompts: windows of `window` + 1 tokens every `window` of them, so that each
+// token but the first is predicted once. A rest is left out, unless it is all there is.
+std::vector<Prompt> CutWindows(const std::vector<int32_t>& ids, size_t window);
+
 }  // namespace pinion

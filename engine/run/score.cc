@@ -11,7 +11,6 @@
 #include <limits>
 #include <numeric>
 
-#include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/run/compare.h"
 #include "kernels/kernels.h"
@@ -176,8 +175,8 @@ class Scorer {
 
 }  // namespace
 
-Result<std::vector<Json>> Score(Engine& engine, const std::vector<Prompt>& prompts,
-                                const ScoreOptions& options) {
+Result<Scores> Score(Engine& engine, const std::vector<Prompt>& prompts,
+                     const ScoreOptions& options) {
   Scorer scorer(prompts, options);
   if (!options.logits_path.empty())
     PINION_TRY(scorer.OpenLogits(options.logits_path,
@@ -200,9 +199,9 @@ Result<std::vector<Json>> Score(Engine& engine, const std::vector<Prompt>& promp
   engine.SetScoreSink({});
   PINION_TRY(scorer.failure());
   scorer.KeepLogits();
-  if (scorer.comparison())
-    LogInfo(StrCat("against ", options.compare_path, ": ", scorer.comparison()->Summary().Dump()));
-  std::vector<Json> lines;
+  Scores scores;
+  if (scorer.comparison()) scores.whole = scorer.comparison()->Summary();
+  std::vector<Json>& lines = scores.lines;
   for (size_t i = 0; i < prompts.size(); ++i) {
     if (errors[i]) {
       lines.push_back(scorer.Line(i));
@@ -211,7 +210,7 @@ Result<std::vector<Json>> Score(Engine& engine, const std::vector<Prompt>& promp
     lines.push_back(Json::MakeObject());
     lines.back().Set("error", errors[i].error().message);
   }
-  return lines;
+  return scores;
 }
 
 }  // namespace pinion

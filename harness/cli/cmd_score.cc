@@ -1,14 +1,19 @@
 // `pinion score`: log-probabilities and perplexity. Exit 0 done, 1 failed (any line), 2 bad usage.
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"
+#include "engine/base/strings.h"
 #include "engine/run/score.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/engine_flags.h"
+#include "harness/cli/score_reference.h"
 
 namespace pinion::harness {
 namespace {
@@ -16,26 +21,122 @@ namespace {
 struct ScoreCommand {
   EngineFlags engine;
   ScoreOptions score;
-  std::string input, output = "-";
+  std::string input, reference;
+  std::optional<std::string> output;
+  std::vector<std::string> reference_settings;
+  size_t window = 512;
+  bool json = false;
 };
 
-Result<bool> Run(const ScoreCommand& command) {
-  PINION_ASSIGN(const EngineOptions engine_options, command.engine.Resolve());
-  PINION_ASSIGN(std::vector<Json> lines, ReadJsonLines(command.input));
-  if (command.output != "-") PINION_TRY(CheckWritable(command.output));
-  PINION_ASSIGN(const ModelFiles files, FindModel(engine_options.model));
-  const bool needs_tokenizer = std::any_of(lines.begin(), lines.end(), [](const Json& line) {
+bool IsPlainText(const std::string& path) { return path.ends_with(".txt"); }
+
+Result<std::vector<Json>> ReadInput(const std::string& path) {
+  if (!IsPlainText(path)) return ReadJsonLines(path);
+  PINION_ASSIGN(std::string text, ReadFile(path));
+  return std::vector<Json>{Json::Object{{"text", std::move(text)}}};
+}
+
+Result<std::unique_ptr<Tokenizer>> TokenizerFor(const std::string& model,
+                                                const std::vector<Json>& lines) {
+  PINION_ASSIGN(const ModelFiles files, FindModel(model));
+  const bool needed = std::any_of(lines.begin(), lines.end(), [](const Json& line) {
     return line.Find("input_ids") == nullptr;
   });
-  std::unique_ptr<Tokenizer> tokenizer;
-  if (needs_tokenizer) {
-    PINION_ASSIGN(tokenizer, OpenTokenizer(files));
+  return needed ? OpenTokenizer(files) : std::unique_ptr<Tokenizer>();
+}
+
+bool IsLogitsFile(const std::string& reference) { return reference.ends_with(".safetensors"); }
+
+Result<EngineOptions> ReferenceOptions(const ScoreCommand& command, EngineOptions options) {
+  const std::string isa = options.isa;
+  options.model = command.reference;
+  for (const std::string& setting : command.reference_settings)
+    PINION_TRY(ApplySetting(setting, options));
+  PINION_TRY(Validate(options));
+  if (options.isa != isa)
+    return Fail(ErrorCode::kUsage,
+                StrCat("--reference isa=", options.isa, " cannot run in the process of --isa ", isa,
+                       "; write the reference's logits with 'pinion score --isa ", options.isa,
+                       " --logits FILE.safetensors' and give that FILE to --compare"));
+  return options;
+}
+
+// All that can be wrong is found before a model takes its minutes to load.
+Status CheckFlags(const ScoreCommand& command) {
+  const bool runs_reference = !command.reference.empty() && !IsLogitsFile(command.reference);
+  if (!command.reference_settings.empty() && !runs_reference)
+    return Fail(ErrorCode::kUsage,
+                "--reference changes the settings of a model that --compare names; name one");
+  if (command.json && command.reference.empty())
+    return Fail(ErrorCode::kUsage,
+                "--json prints what --compare finds, and there is nothing to compare with; scores "
+                "are JSON lines in any case");
+  if (command.output && *command.output != "-") return CheckWritable(*command.output);
+  return {};
+}
+
+std::string Percent(const Json& share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f %%", 100 * share.number());
+  return text;
+}
+
+std::string Number(const Json* value) {
+  if (!value || value->is_null()) return "-";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", value->number());
+  return text;
+}
+
+std::string Describe(const Json& whole, const std::string& reference) {
+  if (!whole.Find("positions")) return StrCat("nothing to compare with ", reference, "\n");
+  const auto of = [&](const char* key) { return Number(whole.Find(key)); };
+  std::string text = StrCat("against ", reference, ", ", whole.Find("positions")->integer(),
+                            " tokens\n", "  KL divergence   mean ", of("kl_nats"), ", p99 ",
+                            of("kl_p99_nats"), ", max ", of("kl_max_nats"), " nats a token\n",
+                            "  top-1 agreement ", Percent(*whole.Find("top1_agreement")), "\n");
+  if (whole.Find("perplexity"))
+    text += StrCat("  perplexity      ", of("perplexity"), ", the reference's ",
+                   of("reference_perplexity"), ", difference ", of("perplexity_difference"), "\n");
+  return text;
+}
+
+Status WriteScores(const ScoreCommand& command, const Scores& scores) {
+  const std::string output = command.output.value_or(scores.whole ? "" : "-");
+  if (!output.empty()) PINION_TRY(WriteJsonLines(output, scores.lines));
+  if (!scores.whole) return {};
+  const std::string text =
+      command.json ? scores.whole->Dump() + "\n" : Describe(*scores.whole, command.reference);
+  std::fputs(text.c_str(), stdout);
+  return {};
+}
+
+Result<bool> Run(ScoreCommand command) {
+  PINION_ASSIGN(const EngineOptions options, command.engine.Resolve());
+  PINION_TRY(CheckFlags(command));
+  const bool runs_reference = !command.reference.empty() && !IsLogitsFile(command.reference);
+  EngineOptions others = options;
+  if (runs_reference) {
+    PINION_ASSIGN(others, ReferenceOptions(command, options));
   }
-  PINION_ASSIGN(const auto prompts, EncodePrompts(std::move(lines), tokenizer.get()));
-  PINION_ASSIGN(const auto engine, Engine::Start(engine_options));
-  PINION_ASSIGN(const auto out, Score(*engine, prompts, command.score));
-  PINION_TRY(WriteJsonLines(command.output, out));
-  const bool good = std::none_of(out.begin(), out.end(),
+  PINION_ASSIGN(const std::vector<Json> lines, ReadInput(command.input));
+  PINION_ASSIGN(const auto tokenizer, TokenizerFor(options.model, lines));
+  PINION_ASSIGN(auto prompts, EncodePrompts(lines, tokenizer.get()));
+  ScoreReference reference;
+  if (runs_reference) PINION_TRY(CheckComparable(options.model, command.reference, lines, prompts));
+  if (IsPlainText(command.input)) {
+    PINION_TRY(prompts[0].error);
+    prompts = CutWindows(prompts[0].ids, command.window);
+  }
+  command.score.compare_path = command.reference;
+  if (runs_reference) {
+    PINION_ASSIGN(reference, ScoreReference::Run(others, prompts));
+    command.score.compare_path = reference.path();
+  }
+  PINION_ASSIGN(const auto engine, Engine::Start(options));
+  PINION_ASSIGN(const Scores scores, Score(*engine, prompts, command.score));
+  PINION_TRY(WriteScores(command, scores));
+  const bool good = std::none_of(scores.lines.begin(), scores.lines.end(),
                                  [](const Json& line) { return line.Find("error") != nullptr; });
   if (!good) LogError("some lines failed: see their \"error\"");
   return good;
@@ -50,19 +151,28 @@ void AddScore(CLI::App& app, int& exit_code) {
   command
       ->add_option(
           "--input", options->input,
-          "JSONL, a line each of {\"text\"}, {\"input_ids\"} or {\"messages\"}; '-': stdin")
+          "JSONL, a line each of {\"text\"}, {\"input_ids\"} or {\"messages\"}; '-': stdin; "
+          "FILE.txt: plain text, cut into windows")
       ->required();
-  command->add_option("--output", options->output, "JSONL to write, '-': stdout")
+  command->add_option("--window", options->window, "tokens that each window of FILE.txt predicts")
+      ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
+  command->add_option("--output", options->output,
+                      "JSONL to write, '-': stdout (default '-', and none with --compare)");
   command->add_option("--top-logprobs", options->score.top_logprobs, "the K best ids a position")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
   command->add_option(
       "--logits", options->score.logits_path,
       "safetensors file to write with prompt<i>.logits, float32 [tokens, vocabulary]");
-  command->add_option("--compare", options->score.compare_path,
-                      "logits of a reference, as --logits writes them for the same input: KL "
-                      "divergence, top-1 agreement, perplexity difference");
+  command->add_option("--compare", options->reference,
+                      "reference: another MODEL with the same tokenizer, or its logits as --logits "
+                      "writes them for the same input; prints KL divergence, top-1 agreement and "
+                      "both perplexities");
+  command->add_option("--reference", options->reference_settings,
+                      "with --compare MODEL: a setting of the reference that differs, NAME=VALUE "
+                      "as in a profile, as dtype=float32 or kv_cache_space=1; may be repeated");
+  command->add_flag("--json", options->json, "with --compare: its result as JSON");
   command->callback([options, &exit_code] {
     const auto done = Run(*options);
     exit_code = !done ? Report(done.error()) : *done ? 0 : 1;

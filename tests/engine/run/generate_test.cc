@@ -89,10 +89,10 @@ TEST_F(Generating, GoesOnWithTheOthersWhereOneIsRefused) {
 
 TEST_F(Generating, WritesAWholeLogitsFileThoughTheLastPromptIsRefused) {
   const std::vector<Prompt> prompts = {Ids({5, 6, 7}), Ids(std::vector<int32_t>(kLength + 1, 5))};
-  const auto lines = Score(*engine_, prompts, {2, LogitsPath()});
-  ASSERT_TRUE(lines) << lines.error().message;
-  EXPECT_TRUE((*lines)[0].Find("perplexity"));
-  EXPECT_TRUE((*lines)[1].Find("error"));
+  const auto scores = Score(*engine_, prompts, {2, LogitsPath()});
+  ASSERT_TRUE(scores) << scores.error().message;
+  EXPECT_TRUE(scores->lines[0].Find("perplexity"));
+  EXPECT_TRUE(scores->lines[1].Find("error"));
   const auto file = OpenSafetensorsFile(LogitsPath());
   ASSERT_TRUE(file) << file.error().message;
   const auto tensor = (*file)->Find("prompt0.logits");
