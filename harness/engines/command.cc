@@ -100,35 +100,33 @@ Result<EngineCommand> Vllm(const EngineOptions& options, const Plan& plan, int p
   return made;
 }
 
-Result<EngineCommand> LlamaCpp(const EngineOptions& options, const Plan& plan, int port) {
+// Sequences, and the context that they share.
+void AddSequences(const EngineOptions& options, const ServedLoad& load,
+                  std::vector<std::string>& words) {
+  const int sequences =
+      load.clients > 0 ? std::min(load.clients, options.max_num_seqs) : options.max_num_seqs;
+  const int64_t tokens = options.max_model_len.value_or(load.sequence_tokens);
+  Append(words, {"-np", StrCat(sequences)});
+  if (tokens > 0) Append(words, {"-c", StrCat(tokens * sequences)});
+}
+
+Result<EngineCommand> LlamaCpp(const EngineOptions& options, const Plan& plan, int port,
+                               const ServedLoad& load) {
   if (!options.model.ends_with(".gguf"))
     return Fail(ErrorCode::kUsage, StrCat("llama.cpp reads GGUF files, and ", options.model,
                                           " is none; convert it with convert_hf_to_gguf.py"));
   EngineCommand made;
   auto& words = made.command.arguments;
   const std::string threads = StrCat(plan.total_threads());
-  words = {"llama-server",
-           "-m",
-           options.model,
-           "--host",
-           "127.0.0.1",
-           "--port",
-           StrCat(port),
-           "-t",
-           threads,
-           "-tb",
-           threads,
-           "-np",
-           StrCat(options.max_num_seqs),
-           "-b",
-           StrCat(options.max_num_batched_tokens)};
+  const std::string step_tokens = StrCat(options.max_num_batched_tokens);
+  words = {"llama-server", "-m",         options.model, "--host", "127.0.0.1",
+           "--port",       StrCat(port), "-t",          threads,  "-tb",
+           threads,        "-b",         step_tokens,   "-ub",    step_tokens};
+  AddSequences(options, load, words);
   if (const std::vector<int> cpus = CpusOf(plan); !cpus.empty()) {
     Append(words, {"-C", CpuMask(cpus), "-Cb", CpuMask(cpus), "--cpu-strict", "1"});
     made.cpus = cpus;
   }
-  // Its context is divided among the sequences.
-  if (options.max_model_len)
-    Append(words, {"-c", StrCat(*options.max_model_len * options.max_num_seqs)});
   if (options.tensor_parallel > 1)
     made.ignored.push_back(StrCat("tensor_parallel=", options.tensor_parallel));
   if (options.kv_cache_bytes) made.ignored.push_back("kv_cache_space");
@@ -159,12 +157,14 @@ std::string CpuMask(const std::vector<int>& cpus) {
 }
 
 Result<EngineCommand> CommandFor(const EngineChoice& engine, const EngineOptions& options,
-                                 const Plan& plan, const Machine& machine, int port) {
+                                 const Plan& plan, const Machine& machine, int port,
+                                 const ServedLoad& load) {
   using Kind = EngineChoice::Kind;
   const Placeholders placeholders{options, plan, port};
-  Result<EngineCommand> made = engine.kind == Kind::kVllm       ? Vllm(options, plan, port)
-                               : engine.kind == Kind::kLlamaCpp ? LlamaCpp(options, plan, port)
-                                                                : Custom(engine, placeholders);
+  Result<EngineCommand> made = engine.kind == Kind::kVllm ? Vllm(options, plan, port)
+                               : engine.kind == Kind::kLlamaCpp
+                                   ? LlamaCpp(options, plan, port, load)
+                                   : Custom(engine, placeholders);
   if (!made) return made;
   Command& command = made->command;
   if (engine.kind != Kind::kCommand && !engine.command.empty()) {  // another program for the same

@@ -28,15 +28,18 @@ std::string Describe(const Process::Exit& exit) {
   return StrCat("ended with exit code ", exit.code);
 }
 
-// The process group and the peak resident bytes of one entry of /proc.
-uint64_t PeakOf(const std::filesystem::path& entry, pid_t group) {
+// The process group of one entry of /proc; 0: it is no process, or gone.
+pid_t GroupOf(const std::filesystem::path& entry) {
   const std::string stat = ReadFile(entry / "stat", 4096).value_or("");
   std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
   std::string state;
-  pid_t parent = 0, pgrp = 0;
-  fields >> state >> parent >> pgrp;
-  if (pgrp != group) return 0;
-  std::istringstream words(ReadFile(entry / "status", 1 << 16).value_or(""));
+  pid_t parent = 0, group = 0;
+  fields >> state >> parent >> group;
+  return group;
+}
+
+uint64_t PeakOf(pid_t process) {
+  std::istringstream words(ReadFile(StrCat("/proc/", process, "/status"), 1 << 16).value_or(""));
   std::string word;
   uint64_t kib = 0;
   while (words >> word)
@@ -56,11 +59,19 @@ class GuardedServer final : public EngineServer {
   const ServerUrl& url() const override { return url_; }
   double start_s() const override { return start_s_; }
 
-  uint64_t peak_rss_bytes() const override {
-    uint64_t bytes = 0;
+  std::vector<pid_t> processes() const override {
+    std::vector<pid_t> found;
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored))
-      bytes += PeakOf(entry.path(), process_.pid());
+      if (const auto id = ParseInt(entry.path().filename().string(), "process");
+          id && GroupOf(entry.path()) == process_.pid())
+        found.push_back(static_cast<pid_t>(*id));
+    return found;
+  }
+
+  uint64_t peak_rss_bytes() const override {
+    uint64_t bytes = 0;
+    for (const pid_t process : processes()) bytes += PeakOf(process);
     return bytes;
   }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,7 +27,8 @@ class EngineServer {
   virtual ~EngineServer() = default;  // stops it: SIGTERM, then SIGKILL after 10 s
 
   virtual const ServerUrl& url() const = 0;
-  virtual double start_s() const = 0;  // from its start to its first healthy answer
+  virtual double start_s() const = 0;                // from its start to its first healthy answer
+  virtual std::vector<pid_t> processes() const = 0;  // of its group, now
   // Peak resident memory of the group's processes, added up (pages that they share count each
   // time).
   virtual uint64_t peak_rss_bytes() const = 0;

@@ -22,6 +22,8 @@ const std::vector<MetricInfo>& Metrics() {
       {"queue_s", "s", false, "median over requests of: scheduled - arrived, the engine's stamps"},
       {"prefill_s", "s", false,
        "median over requests of: first token - scheduled, the engine's stamps"},
+      {"joules_per_token", "J", false,
+       "energy counters of all packages, difference / output tokens of the measured load"},
       {"load_s", "s", false, "weights read and packed"},
       {"start_s", "s", false, "everything until ready"},
       {"peak_rss_bytes", "bytes", false, "peak resident memory of the trial's process"},

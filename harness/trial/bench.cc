@@ -94,6 +94,21 @@ class LimitTaker {
   StepCost prefill_, decode_;  // of the last round: all rounds ask the same
 };
 
+// Each source's values as medians over the rounds; one that failed in any round keeps its reason.
+std::vector<CounterReading> MediansOf(const std::vector<std::vector<CounterReading>>& rounds) {
+  std::vector<CounterReading> medians = rounds.front();
+  for (size_t source = 0; source < medians.size(); ++source) {
+    for (const auto& round : rounds)
+      if (!round[source].unavailable.empty()) medians[source] = round[source];
+    for (size_t i = 0; i < medians[source].values.size(); ++i) {
+      std::vector<double> values;
+      for (const auto& round : rounds) values.push_back(round[source].values[i].value);
+      medians[source].values[i].value = Median(values);
+    }
+  }
+  return medians;
+}
+
 // Without the probe's own memory, which is resident from its first measurement on.
 uint64_t PeakOfEngine(uint64_t peak_before_probe_bytes, const CeilingProbe* probe) {
   if (!probe) return PeakRssBytes();
@@ -181,6 +196,7 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
   warm_up.output_len = std::min(warm_up.output_len, 8);
   PINION_TRY(RunLoad(engine, warm_up));
   Values values;
+  std::vector<std::vector<CounterReading>> counters;  // per round
   const uint64_t peak_bytes = PeakRssBytes();
   LimitTaker limits(ceilings, plan);
   BenchResult result;
@@ -192,7 +208,10 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
   for (int round = 1; round <= plan.rounds; ++round) {
     const TraceSpan span("round", "number", static_cast<int64_t>(round));
     engine.DropPrefixCache();
+    Counters counting = Counters::Start({});
     PINION_ASSIGN(const LoadResult load, RunLoad(engine, PlanOf(engine, plan, round)));
+    counters.push_back(counting.Stop());
+    result.counters = MediansOf(counters);
     Take(plan, load, values);
     limits.Take(load, values);
     result.plan.rounds = round;

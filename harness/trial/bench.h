@@ -9,6 +9,7 @@
 #include "engine/base/result.h"
 #include "engine/model/cost.h"
 #include "engine/run/engine.h"
+#include "harness/counters/counters.h"
 #include "harness/probe/ceilings.h"
 #include "harness/stats/estimate.h"
 #include "harness/stats/serving.h"
@@ -56,7 +57,8 @@ struct BenchResult {
   uint64_t peak_rss_bytes = 0;
   std::vector<BenchRow> rows;  // prefill and decode rates first
   std::optional<BenchLimits> limits;
-  std::string no_limits_because;  // where there are none
+  std::string no_limits_because;         // where there are none
+  std::vector<CounterReading> counters;  // medians over the rounds, of one round each
   std::vector<std::string> suspect;
 
   const Estimate* Find(const std::string& metric) const;
@@ -71,6 +73,7 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
 
 // {"prefill_tokens_per_s":{"median","low","high"},"decode_tokens_per_s":{...},"load_s",
 //  "peak_rss_bytes","isa","threads","config":{},...}; low and high are null below 6 rounds.
+// "counters": as ToJson of them, harness/counters/counters.h, medians of a round.
 // "limits": {"read_bytes_per_s":{},"flops_per_s":{},
 //  "prefill":{"bound_by","weight_bytes","kv_bytes","flops"},"decode":{...},
 //  "metrics":{"decode_tokens_per_s":{"limit":{},"fraction":{}},...}}, or null; then

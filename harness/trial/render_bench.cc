@@ -153,6 +153,7 @@ Json ToJson(const BenchResult& result) {
   object.Set("rounds", result.plan.rounds);
   object.Set("limits", LimitsJson(result));
   if (!result.limits) object.Set("no_limits_because", result.no_limits_because);
+  object.Set("counters", ToJson(result.counters));
   object.Set("suspect", Json(result.suspect));
   object.Set("plan", ToJson(result.engine.plan));
   object.Set("config", result.config);
@@ -179,6 +180,7 @@ std::string Render(const BenchResult& result) {
   if (result.plan.rounds < static_cast<int>(kMinSamples))
     text += StrCat("no interval below ", kMinSamples, " rounds\n");
   text += LimitLines(result);
+  if (!result.counters.empty()) text += "\ncounted in a round:\n" + Render(result.counters);
   for (const std::string& reason : result.suspect) text += StrCat("disturbed: ", reason, "\n");
   return text + "\n" + formulas + "medians over rounds; in each, what is said above\n";
 }

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "engine/base/strings.h"
-#include "harness/load/energy.h"
+#include "harness/counters/energy.h"
 #include "harness/trial/conditions.h"
 
 namespace pinion::harness {

@@ -7,6 +7,7 @@
 #include "engine/base/strings.h"
 #include "engine/host/budget.h"
 #include "engine/run/start.h"
+#include "harness/counters/counters.h"
 #include "harness/engines/server.h"
 #include "harness/load/generator.h"
 #include "harness/load/summary.h"
@@ -26,6 +27,14 @@ std::vector<int> SpareCpus(const Budget& budget, const Plan& plan) {
       spare.erase(std::remove(spare.begin(), spare.end(), cpu), spare.end());
   const bool pinned = !plan.ranks.empty() && !plan.ranks.front().cpus.empty();
   return pinned ? spare : std::vector<int>();
+}
+
+// The longest loop or the offline batch; a text may come to some tokens more than was asked for.
+ServedLoad LoadOf(const Workload& workload) {
+  constexpr int kSlackTokens = 64;
+  ServedLoad load{workload.num_prompts, workload.prompt_len + workload.output_len + kSlackTokens};
+  for (const int clients : workload.concurrency) load.clients = std::max(load.clients, clients);
+  return load;
 }
 
 class ServerMeasurement {
@@ -48,9 +57,11 @@ class ServerMeasurement {
     PINION_ASSIGN(scale_, MeasureTokenScale(server_.url(), Plan(kWarmUpStream, 1, 1)));
     PINION_TRY(WarmUp());
     const Conditions before = Conditions::Now();
+    Counters counters = Counters::Start({server_.processes()});
     const auto& loops = request_.workload.concurrency;
     PINION_TRY(Offline(2 + loops.size()));
     for (size_t i = 0; i < loops.size(); ++i) PINION_TRY(ClosedLoop(i, loops.size() - i));
+    AddCounters(counters.Stop(), output_tokens_, result_);
     for (std::string& reason : Disturbances(before, Conditions::Now(), 1)) Suspect(reason);
     Describe();
     return std::move(result_);
@@ -141,6 +152,7 @@ class ServerMeasurement {
   Status Take(const ServerLoadResult& load, int concurrency, const std::string& phase) {
     PINION_TRY(CheckAlive(load));
     const ServingSummary summary = Summarise(TracesOf(load));
+    for (const RequestRecord& one : load.requests) output_tokens_ += one.tokens();
     size_t failed = 0;
     for (const RequestRecord& one : load.requests) failed += !one.complete() && !one.cut ? 1 : 0;
     if (failed > 0) Suspect(StrCat(failed, " requests of the ", phase, " failed"));
@@ -197,6 +209,7 @@ class ServerMeasurement {
   TokenScale scale_;
   double warm_up_s_ = 0;
   int warm_up_batches_ = 0;
+  size_t output_tokens_ = 0;  // of the measured load
   std::vector<std::string> cut_;
   TrialResult result_;
 };
@@ -209,8 +222,9 @@ Result<TrialResult> RunServerTrial(const TrialRequest& request, int64_t start_ns
   PINION_ASSIGN(const Budget budget, ComputeBudget(machine));
   PINION_ASSIGN(const pinion::Plan plan, PlanFor(request.options, machine, budget));
   PINION_ASSIGN(const int port, FreePort());
+  const ServedLoad load = LoadOf(request.workload);
   PINION_ASSIGN(const EngineCommand command,
-                CommandFor(request.engine, request.options, plan, machine, port));
+                CommandFor(request.engine, request.options, plan, machine, port, load));
   PINION_ASSIGN(const std::unique_ptr<EngineServer> server,
                 EngineServer::Start(request.engine, command, port, interrupted));
   ServerMeasurement measurement(*server, request, start_ns, SpareCpus(budget, plan), interrupted);
@@ -221,7 +235,7 @@ Result<TrialResult> RunServerTrial(const TrialRequest& request, int64_t start_ns
   // As a person would start it.
   constexpr int kUsualPort = 8000;
   PINION_ASSIGN(const EngineCommand shown,
-                CommandFor(request.engine, request.options, plan, machine, kUsualPort));
+                CommandFor(request.engine, request.options, plan, machine, kUsualPort, load));
   result.info.Set("command", ShellText(shown.command));
   result.info.Set("ignored_settings", Json(command.ignored));
   return result;

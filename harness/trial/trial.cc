@@ -6,6 +6,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
+#include "harness/counters/counters.h"
 #include "harness/stats/estimate.h"
 #include "harness/stats/serving.h"
 #include "harness/trial/conditions.h"
@@ -18,6 +19,12 @@ constexpr uint64_t kWarmUpStream = 0, kOfflineStream = 1, kFirstLoopStream = 2;
 
 // What a stalled machine may add even to the shortest trial.
 constexpr double kLeastGraceSeconds = 2;
+
+size_t OutputTokens(const LoadResult& load) {
+  size_t tokens = 0;
+  for (const ClientTrace& client : load.clients) tokens += client.tokens.size();
+  return tokens;
+}
 
 int64_t Later(int64_t start_ns, double seconds) {
   return start_ns + static_cast<int64_t>(seconds * 1e9);
@@ -37,9 +44,11 @@ class Measurement {
   Result<TrialResult> Run() {
     PINION_TRY(WarmUp());
     const Conditions before = Conditions::Now();
+    Counters counters = Counters::Start({});
     PINION_TRY(Offline());
     const auto& loops = request_.workload.concurrency;
     for (size_t i = 0; i < loops.size(); ++i) PINION_TRY(ClosedLoop(i, loops.size() - i));
+    AddCounters(counters.Stop(), output_tokens_, result_);
     result_.suspect = Disturbances(before, Conditions::Now(), engine_.info().threads);
     Describe();
     return std::move(result_);
@@ -102,17 +111,17 @@ class Measurement {
     SetDeadlines(2, 2 + request_.workload.concurrency.size(), plan);
     plan.stop_sending_ns = INT64_MAX;
     PINION_ASSIGN(const LoadResult load, RunLoad(engine_, plan));
+    output_tokens_ += OutputTokens(load);
     PINION_TRY(AddOffline(load));
     engine_.DropPrefixCache();
     return {};
   }
 
   Status AddOffline(const LoadResult& load) {
-    size_t tokens = 0;
+    const size_t tokens = OutputTokens(load);
     int64_t first_ns = load.clients.front().times.sent_ns, last_ns = first_ns;
     std::vector<std::vector<int32_t>> outputs;
     for (const ClientTrace& client : load.clients) {
-      tokens += client.tokens.size();
       outputs.push_back(client.tokens);
       if (!client.times.token_ns.empty()) last_ns = std::max(last_ns, client.times.token_ns.back());
     }
@@ -135,6 +144,7 @@ class Measurement {
         Plan(kFirstLoopStream + index, clients, std::max(clients, request_.workload.num_prompts));
     SetDeadlines(1, loops_left, plan);
     PINION_ASSIGN(const LoadResult load, RunLoad(engine_, plan));
+    output_tokens_ += OutputTokens(load);
     const size_t before = result_.samples.size();
     AddServingSamples(load, clients, result_.samples);
     if (result_.samples.size() == before)
@@ -181,6 +191,7 @@ class Measurement {
   int64_t last_ns_ = 0;  // where it ends, whatever has been measured
   double warm_up_s_ = 0;
   int warm_up_batches_ = 0;
+  size_t output_tokens_ = 0;  // of the measured load
   std::vector<std::string> cut_;
   TrialResult result_;
 };
@@ -223,6 +234,13 @@ Result<TrialResult> ReadTrialResult(const Json& object) {
   PINION_ASSIGN(result.output_hash, Require<std::string>(object, "output_hash"));
   result.info = *info;
   return result;
+}
+
+void AddCounters(const std::vector<CounterReading>& readings, size_t output_tokens,
+                 TrialResult& result) {
+  result.info.Set("counters", ToJson(readings));
+  if (const double* joules = FindValue(readings, "joules"); joules && output_tokens > 0)
+    result.samples.push_back({"joules_per_token", 0, *joules / static_cast<double>(output_tokens)});
 }
 
 uint64_t PeakRssBytes() {

@@ -33,6 +33,12 @@ Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns);
 // The same on an engine that is ready.
 Result<TrialResult> MeasureTrial(Engine& engine, const TrialRequest& request, int64_t start_ns);
 
+// What was counted around the measured load, as info "counters"; where energy was, a sample
+// "joules_per_token".
+struct CounterReading;
+void AddCounters(const std::vector<CounterReading>& readings, size_t output_tokens,
+                 TrialResult& result);
+
 // Peak resident memory of this process so far (VmHWM).
 uint64_t PeakRssBytes();
 

@@ -9,6 +9,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::Pair;
 using Kind = EngineChoice::Kind;
 
@@ -76,12 +77,27 @@ TEST(EngineCommand, LlamaCppGetsThreadsAndMask) {
   made.options.isa = "avx2";
   const auto command = For(Choice(Kind::kLlamaCpp), made);
   ASSERT_TRUE(command) << command.error().message;
-  EXPECT_THAT(TextOf(*command), HasSubstr("-t 3 -tb 3 -np 4"));
+  EXPECT_THAT(TextOf(*command), HasSubstr("-t 3 -tb 3 -b 2048 -ub 2048 -np 4"));
   EXPECT_THAT(TextOf(*command), HasSubstr("-C 0x70 -Cb 0x70 --cpu-strict 1"));
   EXPECT_THAT(TextOf(*command), HasSubstr("-c 4000"));
   EXPECT_EQ(TextOf(*command).rfind("numactl --membind=1 llama-server", 0), 0u);
   EXPECT_THAT(*command->cpus, ElementsAre(4, 5, 6));
   EXPECT_THAT(command->ignored, ElementsAre("isa=avx2"));
+}
+
+TEST(EngineCommand, LlamaCppGetsRoomForTheLoadAndNoMore) {
+  Case made = TwoNodes("auto", 1);
+  made.options.model = "/models/x.gguf";
+  made.options.max_num_seqs = 128;
+  const auto text = [&](const ServedLoad& load) {
+    return TextOf(
+        *CommandFor(Choice(Kind::kLlamaCpp), made.options, made.plan, made.machine, 8123, load));
+  };
+  EXPECT_THAT(text({8, 300}), HasSubstr("-np 8 -c 2400"));
+  EXPECT_THAT(text({}), HasSubstr("-np 128 "));
+  EXPECT_THAT(text({}), Not(HasSubstr("-c ")));
+  made.options.max_model_len = 1000;
+  EXPECT_THAT(text({200, 300}), HasSubstr("-np 128 -c 128000"));
 }
 
 TEST(EngineCommand, AnyCommandGetsItsPlaceholders) {

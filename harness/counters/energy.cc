@@ -1,4 +1,4 @@
-#include "harness/load/energy.h"
+#include "harness/counters/energy.h"
 
 #include <filesystem>
 #include <optional>

@@ -1,0 +1,74 @@
+#include "harness/counters/perf_counter.h"
+
+#include <linux/perf_event.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "engine/base/strings.h"
+
+namespace pinion::harness {
+namespace {
+
+int TryOpen(perf_event_attr& attributes, pid_t thread, int cpu) {
+  return static_cast<int>(
+      syscall(SYS_perf_event_open, &attributes, thread, cpu, -1, PERF_FLAG_FD_CLOEXEC));
+}
+
+std::string ReasonFor(int code) {
+  switch (code) {
+    case ENOENT:
+    case ENODEV:
+    case EOPNOTSUPP:
+      return "the CPU shows no such counter (a virtual machine without a PMU)";
+    case EACCES:
+    case EPERM:
+      return "the kernel refuses it; run as root, or sysctl -w kernel.perf_event_paranoid=0";
+    case ENOSYS:
+      return "this kernel has no perf_event_open";
+    case EMFILE:
+      return "a process may not open so many files; raise ulimit -n";
+    default:
+      return StrCat("perf_event_open: ", std::strerror(code));
+  }
+}
+
+}  // namespace
+
+Result<PerfCounter> PerfCounter::Open(const Event& event, pid_t thread, int cpu) {
+  perf_event_attr attributes = {};
+  attributes.size = sizeof attributes;
+  attributes.type = event.type;
+  attributes.config = event.config;
+  attributes.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
+  attributes.inherit = cpu < 0 ? 1 : 0;
+  int fd = TryOpen(attributes, thread, cpu);
+  if (fd < 0 && (errno == EACCES || errno == EPERM) && event.type == PERF_TYPE_HARDWARE) {
+    attributes.exclude_kernel = attributes.exclude_hv = 1;
+    fd = TryOpen(attributes, thread, cpu);
+  }
+  if (fd < 0) return Fail(ErrorCode::kUnsupported, ReasonFor(errno));
+  return PerfCounter(fd);
+}
+
+PerfCounter::PerfCounter(PerfCounter&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+PerfCounter::~PerfCounter() {
+  if (fd_ >= 0) close(fd_);
+}
+
+Result<double> PerfCounter::Read() const {
+  struct {
+    uint64_t count, enabled_ns, running_ns;
+  } now = {};
+  if (read(fd_, &now, sizeof now) != sizeof now)
+    return Fail(ErrorCode::kIo, StrCat("a counter cannot be read: ", std::strerror(errno)));
+  if (now.running_ns == 0) return 0.0;
+  return static_cast<double>(now.count) * static_cast<double>(now.enabled_ns) /
+         static_cast<double>(now.running_ns);
+}
+
+}  // namespace pinion::harness
