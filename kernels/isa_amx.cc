@@ -1,6 +1,11 @@
 // AMX: tiles of 16 rows of 64 bytes. As assembly throughout: the compiler owns no tile register,
 // and GCC 12's _tile_loadconfig tells it that only 8 bytes of the configuration are read.
 
+#include "kernels/impl/vec_avx512.inl.h"
+//
+#include "kernels/impl/attention.inl.h"
+#include "kernels/impl/attention_tiles.inl.h"
+#include "kernels/impl/operand_avx512_bf16.inl.h"
 #include "kernels/impl/probes.h"
 #include "kernels/impl/tables.h"
 #include "kernels/impl/tiles.inl.h"
@@ -67,6 +72,13 @@ void AmxGemmBf16(const GemmArgs& args) {
                      .rows = args.rows,
                      .steps = args.k_padded * sizeof(Bf16) / kTileBytes,
                      .blocks = args.blocks});
+}
+
+// A single row as well: a tile of keys is loaded in 8 clocks and multiplied in at most 16, while
+// VDPBF16PS, at one in two clocks where AMX has been so far, takes 32 a row for as many keys.
+void AmxAttention(const AttentionArgs& args) {
+  if (!FillsTiles(args)) return kAvx512Bf16Table.attention(args);
+  AttentionAs<OperandBf16, TileProducts<OperandBf16, AmxBf16>>(args);
 }
 
 uint64_t ProbeAmxBf16(size_t steps) { return ProbeDots<AmxBf16>(steps, 2 * 16 * 16 * 32); }

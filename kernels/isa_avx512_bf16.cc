@@ -2,37 +2,12 @@
 
 #include "kernels/impl/vec_avx512.inl.h"
 //
+#include "kernels/impl/operand_avx512_bf16.inl.h"
 #include "kernels/impl/table.inl.h"
 //
 #include "kernels/impl/probe.inl.h"
 
 namespace pinion::kernels::impl {
-namespace {
-
-struct OperandBf16 {
-  using X = Bf16;
-  static constexpr Dtype kDtype = Dtype::kBf16;
-  static constexpr size_t kStepK = 2, kSubs = 1, kBytes = 4;
-
-  template <bool half>
-  static Vec Load(const std::byte* w, size_t sub) {
-    return LoadWords<half>(w);
-  }
-  static Vec Spread(const Bf16* x, size_t sub) {
-    int pair;
-    __builtin_memcpy(&pair, x, sizeof(pair));
-    return _mm512_castsi512_ps(_mm512_set1_epi32(pair));
-  }
-  static Vec MultiplyAdd(Vec w, Vec x, Vec sum) {
-    return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(w));
-  }
-  static void Put(Bf16* x, Vec v) {
-    const auto halves = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(x), halves);
-  }
-};
-
-}  // namespace
 
 const Table kAvx512Bf16Table = MakeTable<OperandBf16>(Isa::kAvx512Bf16);
 // A lane holds two products.

@@ -12,6 +12,7 @@ Table MakeAmxTable() {
   Table table = impl::kAvx512Bf16Table;
   table.isa = Isa::kAmx;
   table.gemm_bf16 = impl::AmxGemmBf16;
+  table.attention = impl::AmxAttention;
   return table;
 }
 

@@ -96,10 +96,12 @@ void Start(const AttentionArgs& args, size_t rows, Scratch<Operand>& scratch) {
   }
 }
 
-// The part of the context that any query token sees; begins at a multiple of kTokenStep.
+// The part of the context that any query token sees; begins at a multiple of `step`, which divides
+// block_tokens.
 struct Range {
   int64_t begin, end;
 };
+template <int64_t step>
 Range SeenByAny(const AttentionArgs& args) {
   int64_t lowest = args.positions[0], highest = lowest;
   for (size_t token = 1; token < args.tokens; ++token) {
@@ -110,43 +112,58 @@ Range SeenByAny(const AttentionArgs& args) {
   Range range = {args.context_begin, highest + 1};
   if (range.end > args.context_end) range.end = args.context_end;
   const int64_t first = lowest - args.window + 1;
-  constexpr auto kStep = static_cast<int64_t>(kTokenStep);
-  if (first > range.begin) range.begin = first / kStep * kStep;
+  if (first > range.begin) range.begin = first / step * step;
   return range;
 }
 
+// The two products on vectors.
 template <typename Operand>
+struct VectorProducts {
+  static constexpr size_t kStep = kTokenStep;
+  void Scores(const AttentionArgs& args, const Strip& strip, const Strip& next, size_t rows,
+              Scratch<Operand>& scratch) {
+    impl::Scores(args, strip, next, rows, scratch);
+  }
+  void AddValues(const AttentionArgs& args, const Strip& strip, Seen seen, const Strip& next,
+                 size_t first_row, size_t rows, Scratch<Operand>& scratch) {
+    impl::AddValues(args, strip, seen, next, first_row, rows, scratch);
+  }
+};
+
+template <typename Operand, typename Products>
 void AttentionIn(const AttentionArgs& args, Scratch<Operand>& scratch) {
   const size_t rows = args.tokens * args.group;
   Start(args, rows, scratch);
-  const Range range = SeenByAny(args);
+  const Range range = SeenByAny<Products::kStep>(args);
   if (range.end <= range.begin) return;
   const auto end = static_cast<size_t>(range.end);
-  Strip strip = Gather<Operand>(args, static_cast<size_t>(range.begin), end);
+  constexpr auto kGather = Gather<Operand, Products::kStep>;
+  Products products;
+  Strip strip = kGather(args, static_cast<size_t>(range.begin), end);
   while (strip.tokens > 0) {
-    const Strip next = Gather<Operand>(args, strip.begin + strip.tokens, end);
-    Scores(args, strip, next, rows, scratch);
+    const Strip next = kGather(args, strip.begin + strip.tokens, end);
+    products.Scores(args, strip, next, rows, scratch);
     Softmax(args, strip, scratch);
     if (scratch.latent != nullptr) TurnLatent(args, strip, *scratch.latent);
-    Values(args, strip, next, scratch);
+    Values(args, strip, next, scratch, products);
     strip = next;
   }
 }
 
 // A function of its own, so that nobody else's stack holds a strip of latent values.
-template <typename Operand>
+template <typename Operand, typename Products>
 [[gnu::noinline]] void AttentionOfLatent(const AttentionArgs& args, Scratch<Operand>& scratch) {
   LatentValues<Operand> latent;
   scratch.latent = &latent;
-  AttentionIn(args, scratch);
+  AttentionIn<Operand, Products>(args, scratch);
 }
 
-template <typename Operand>
+template <typename Operand, typename Products = VectorProducts<Operand>>
 void AttentionAs(const AttentionArgs& args) {
   Scratch<Operand> scratch;
-  if (args.values == nullptr) return AttentionOfLatent(args, scratch);
+  if (args.values == nullptr) return AttentionOfLatent<Operand, Products>(args, scratch);
   scratch.latent = nullptr;
-  AttentionIn(args, scratch);
+  AttentionIn<Operand, Products>(args, scratch);
 }
 
 template <typename Bf16Operand>

@@ -22,7 +22,7 @@ struct Strip {
   static constexpr size_t kVectors = kStripTokens / kLanes;
   static constexpr size_t kMaxPieces = kStripTokens / kTokenStep;
   size_t begin = 0;                 // position of the first
-  size_t tokens = 0;                // read: a multiple of kTokenStep
+  size_t tokens = 0;                // read: a multiple of the step of Gather
   size_t live = 0;                  // the first of them, which belong to the context
   const std::byte* keys[kVectors];  // of each kLanes tokens; beyond the last: readable, meaningless
   size_t pieces = 0;                // runs of tokens in the same block
@@ -63,16 +63,16 @@ struct Scratch {
   LatentValues<Operand>* latent;  // null: the values have a plane of their own
 };
 
-// The tokens from `begin` (a multiple of kTokenStep) on. The last piece reaches into slots at or
-// after `end` where `end` is no multiple of kTokenStep.
-template <typename Operand>
+// The tokens from `begin` (a multiple of kStep) on. The last piece reaches into slots at or after
+// `end` where `end` is no multiple of kStep, which divides block_tokens.
+template <typename Operand, size_t kStep>
 Strip Gather(const AttentionArgs& args, size_t begin, size_t end) {
   Strip strip;
   strip.begin = begin;
   const std::byte* other = args.keys;
   while (strip.tokens < kStripTokens && begin < end) {
     const size_t slot = begin % args.block_tokens;
-    size_t tokens = RoundUp(end - begin, kTokenStep);
+    size_t tokens = RoundUp(end - begin, kStep);
     if (tokens > args.block_tokens - slot) tokens = args.block_tokens - slot;
     if (tokens > kStripTokens - strip.tokens) tokens = kStripTokens - strip.tokens;
     const auto block = static_cast<size_t>(args.block_table[begin / args.block_tokens]);

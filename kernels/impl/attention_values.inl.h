@@ -141,9 +141,9 @@ void AddValues(const AttentionArgs& args, const Strip& strip, Seen seen, const S
 // out += weights * values, each row over the tokens that it sees. Where rows see different tokens
 // they are still taken together, with weights of 0, unless that would let a value that overflowed
 // reach rows that do not see it.
-template <typename Operand>
+template <typename Operand, typename Products>
 void Values(const AttentionArgs& args, const Strip& strip, const Strip& next,
-            Scratch<Operand>& scratch) {
+            Scratch<Operand>& scratch, Products& products) {
   Seen any = SeenBy(args, strip, 0), all = any;
   for (size_t token = 1; token < args.tokens; ++token) {
     const Seen seen = SeenBy(args, strip, token);
@@ -155,11 +155,11 @@ void Values(const AttentionArgs& args, const Strip& strip, const Strip& next,
   if (all.first >= all.end) all = {any.end, any.end};  // nothing is seen by all
   if (AreFinite(args, strip, {any.first, all.first}, scratch) &&
       AreFinite(args, strip, {all.end, any.end}, scratch)) {
-    return AddValues(args, strip, any, next, 0, args.tokens * args.group, scratch);
+    return products.AddValues(args, strip, any, next, 0, args.tokens * args.group, scratch);
   }
   for (size_t token = 0; token < args.tokens; ++token) {
-    AddValues(args, strip, SeenBy(args, strip, token), next, token * args.group, args.group,
-              scratch);
+    products.AddValues(args, strip, SeenBy(args, strip, token), next, token * args.group,
+                       args.group, scratch);
   }
 }
 

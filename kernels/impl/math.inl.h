@@ -35,7 +35,7 @@ Vec Exp(Vec x) {
 
 // 1 - 2 / (e^2x + 1): within 4 u of the result at 1, an absolute error of 4 u near 0. e^2x may be
 // 3.4e38 or 0, so that the limits are exact; NaN stays NaN.
-Vec Tanh(Vec x) { return Set(1) - Set(2) / (Exp(x + x) + Set(1)); }
+inline Vec Tanh(Vec x) { return Set(1) - Set(2) / (Exp(x + x) + Set(1)); }
 
 float Exp(float x) { return FirstLane(Exp(Set(x))); }
 

@@ -4,11 +4,12 @@
 
 namespace pinion::kernels::impl {
 
-// One per isa_<name>.cc. (AMX has one function of its own: see TableFor.)
+// One per isa_<name>.cc. (AMX has two functions of its own: see TableFor.)
 extern const Table kScalarTable;
 extern const Table kAvx2Table;
 extern const Table kAvx512Table;
 extern const Table kAvx512Bf16Table;
 void AmxGemmBf16(const GemmArgs& args);
+void AmxAttention(const AttentionArgs& args);
 
 }  // namespace pinion::kernels::impl

@@ -53,13 +53,26 @@ struct TileGemmArgs {
   size_t rows, steps, blocks;
 };
 
+// Where the steps of something lie: `stride` bytes apart, or wherever `at` says.
+struct TileSteps {
+  const std::byte* first = nullptr;
+  size_t stride = 0;
+  const std::byte* const* at = nullptr;
+  const std::byte* operator[](size_t step) const {
+    return at != nullptr ? at[step] : first + step * stride;
+  }
+};
+
 // One pass of kHeight x kWidth tiles of sums over some steps of one block.
 struct TilePass {
-  const std::byte *x, *w;
+  const std::byte* x;
   std::byte* y;
-  size_t x_stride, y_stride, steps;
+  size_t x_stride, y_stride;
+  TileSteps w;
+  size_t w_pitch;  // bytes from row to row of a step
+  size_t steps;
   bool accumulate;
-  const std::byte* prefetch;  // `lines` lines a step, in the order of addresses
+  TileSteps prefetch;  // `lines` lines a step, in the order of addresses
   size_t lines;
 };
 
@@ -104,22 +117,22 @@ void RunPass(const TilePass& pass) {
       Tiles::template Zero<i>();
     }
   });
-  const std::byte *x = pass.x, *w = pass.w, *prefetch = pass.prefetch;
+  const std::byte* x = pass.x;
   for (size_t step = 0; step < pass.steps; ++step) {
-    for (size_t line = 0; line < pass.lines; ++line, prefetch += kTileBytes) {
-      __builtin_prefetch(prefetch, 0, 2);
+    const std::byte *w = pass.w[step], *prefetch = pass.prefetch[step];
+    for (size_t line = 0; line < pass.lines; ++line) {
+      __builtin_prefetch(prefetch + line * kTileBytes, 0, 2);
     }
     ForEach<kHeight>([&]<int row>() {
       Tiles::template Load<Names::X(row)>(x + row * kTileHeight * pass.x_stride, pass.x_stride);
     });
     ForEach<kWidth>([&]<int column>() {
-      Tiles::template Load<Names::W(column)>(w + column * kTileBytes, kTileRowPitch);
+      Tiles::template Load<Names::W(column)>(w + column * kTileBytes, pass.w_pitch);
       ForEach<kHeight>([&]<int row>() {
         Tiles::template Dot<Names::Sum(row, column), Names::X(row), Names::W(column)>();
       });
     });
     x += kTileBytes;
-    w += kTileBlockBytes;
   }
   ForEach<kHeight * kWidth>(
       [&]<int i>() { Tiles::template Store<i>(y(i / kWidth, i % kWidth), pass.y_stride); });
@@ -132,18 +145,19 @@ void StreamTiles(const TileGemmArgs& args) {
   for (size_t block = 0; block < args.blocks; ++block) {
     const std::byte* w = args.w + block * args.steps * kTileBlockBytes;
     RunPass<Tiles, 1, 4>({.x = args.x,
-                          .w = w,
                           .y = args.y + block * 4 * kTileBytes,
                           .x_stride = args.x_stride,
                           .y_stride = args.y_stride,
+                          .w = {w, kTileBlockBytes},
+                          .w_pitch = kTileRowPitch,
                           .steps = args.steps,
                           .accumulate = false,
-                          .prefetch = w + kStreamAheadSteps * kTileBlockBytes,
+                          .prefetch = {w + kStreamAheadSteps * kTileBlockBytes, kTileBlockBytes},
                           .lines = kTileBlockBytes / kTileBytes});
   }
 }
 
-// 32 rows, or fewer at the end, over half of a block's columns: args.rows = 17 to 32, or 1 to 16.
+// 32 rows, or fewer at the end, over half of a block's columns: rows = 17 to 32, or 1 to 16.
 template <typename Tiles>
 void RunRows(const TilePass& pass, size_t rows, size_t& configured) {
   const bool two = rows > kTileHeight;
@@ -175,14 +189,15 @@ void BlockOfRows(const TileGemmArgs& args, size_t row, size_t rows, size_t step,
       const size_t first = row + group * kRows, done = panel % kPanels * groups + group;
       const size_t live = rows - group * kRows < kRows ? rows - group * kRows : kRows;
       RunRows<Tiles>({.x = args.x + first * args.x_stride + step * kTileBytes,
-                      .w = w + column,
                       .y = args.y + first * args.y_stride +
                            (panel / kPanels * 4 + panel % kPanels * 2) * kTileBytes,
                       .x_stride = args.x_stride,
                       .y_stride = args.y_stride,
+                      .w = {w + column, kTileBlockBytes},
+                      .w_pitch = kTileRowPitch,
                       .steps = steps,
                       .accumulate = step > 0,
-                      .prefetch = next + done * lines * steps * kTileBytes,
+                      .prefetch = {next + done * lines * steps * kTileBytes, lines * kTileBytes},
                       .lines = lines},
                      live, configured);
     }
