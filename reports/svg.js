@@ -6,18 +6,22 @@ const path = require("node:path");
 const vm = require("node:vm");
 
 const WIDTH = 560;
-// The libraries' browser builds, as the page has them: they hang themselves on the global object.
-for (const library of ["vega", "vega-lite"])
-  vm.runInThisContext(fs.readFileSync(path.join(__dirname, library + ".min.js"), "utf8"));
+// Runs it as a page would: what it declares is then there for all.
+const take = file => vm.runInThisContext(fs.readFileSync(path.join(__dirname, file), "utf8"));
+for (const file of ["vega.min.js", "vega-lite.min.js", "page/chart-config.js"]) take(file);
+
+// The light one of every pair: pictures are looked at on paper and in pull requests.
+const palette = Object.fromEntries(
+  [...fs.readFileSync(path.join(__dirname, "page.css"), "utf8")
+    .matchAll(/--([\w-]+): light-dark\((#\w+),/g)].map(([, name, light]) => [name, light]));
 
 async function render(chart) {
-  const spec = {...chart.spec, data: {values: chart.values}, background: "white", padding: 8};
+  const spec = {...chart.spec, data: {values: chart.values}, background: palette.page, padding: 8};
   if (spec.width === "container") spec.width = WIDTH;
-  const config = {font: "sans-serif", view: {stroke: null}, legend: {orient: "top", title: null},
-                  range: {category: ["#1b1f24", "#1d5fd0", "#8a94a2", "#b4540a"],
-                          diverging: ["#f0b98f", "#f3f4f6", "#a9c8f5"]}};
+  const config = {...chartConfig, font: "sans-serif"};
   const view = new vega.View(vega.parse(vegaLite.compile(spec, {config}).spec), {renderer: "none"});
-  return view.toSVG();
+  const svg = await view.toSVG();
+  return svg.replace(/var\(--([\w-]+)\)/g, (_, name) => palette[name]);
 }
 
 async function main() {

@@ -1,8 +1,9 @@
 #include <iostream>
 #include <memory>
 
-#include "engine/base/strings.h"
+#include "engine/base/file.h"
 #include "harness/cli/commands.h"
+#include "harness/report/side_by_side.h"
 #include "harness/report/write.h"
 #include "harness/sweep/load.h"
 
@@ -10,13 +11,33 @@ namespace pinion::harness {
 namespace {
 
 struct ReportOptions {
-  std::string folder, format;
+  std::string folder, other, format;
   bool json = false;
 };
+
+// Both sweeps side by side; without a format as a page in the first one's folder.
+Status RunSideBySide(const ReportOptions& options, const Results& results,
+                     const std::string& format) {
+  PINION_ASSIGN(const Results other, LoadResults(options.other));
+  constexpr double kThreshold = 0.02;  // as `pinion compare` has it by default
+  PINION_ASSIGN(const RunComparison comparison,
+                CompareAnyway(options.folder, options.other, kThreshold));
+  PINION_ASSIGN(const std::string text,
+                SideText(results, other, comparison, format.empty() ? "html" : format));
+  if (!format.empty()) {
+    std::cout << text << std::flush;
+    return {};
+  }
+  const std::string path = options.folder + "/comparison.html";
+  PINION_TRY(WriteFile(path, text));
+  std::cout << path << "\n" << std::flush;
+  return {};
+}
 
 Status RunReport(const ReportOptions& options) {
   PINION_ASSIGN(const Results results, LoadResults(options.folder));
   const std::string format = options.json ? "json" : options.format;
+  if (!options.other.empty()) return RunSideBySide(options, results, format);
   if (!format.empty()) {
     PINION_ASSIGN(const std::string text, ReportText(results, options.folder, format));
     std::cout << text << std::flush;
@@ -40,6 +61,9 @@ void AddReport(CLI::App& app, int& exit_code) {
                    "print one of html, md, json, csv on standard output and write nothing")
       ->check(CLI::IsMember({"html", "md", "json", "csv"}));
   command->add_flag("--json", options->json, "short for --format json")->excludes("--format");
+  command->add_option("--compare", options->other,
+                      "folder of another sweep: what differs between the two, side by side, as "
+                      "DIR/comparison.html or in a format of html, md, json");
   command->callback([options, &exit_code] {
     const Status done = RunReport(*options);
     exit_code = done ? 0 : Report(done.error());

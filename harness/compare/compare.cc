@@ -49,24 +49,23 @@ Json Part(const Json& object, const char* key) {
   return value ? *value : Json();
 }
 
-tl::unexpected<Error> Refuse(const Run& a, const Run& b, const std::string& why) {
-  return Fail(ErrorCode::kUsage, StrCat(a.path, " and ", b.path, " cannot be compared: ", why));
-}
-
-Status CheckComparable(const Run& a, const Run& b) {
-  const auto differs = [&](const std::string& what, const Json& of_a, const Json& of_b) -> Status {
-    if (of_a == of_b) return {};
-    return Refuse(a, b,
-                  StrCat(what, " is ", of_a.Dump(), " in one and ", of_b.Dump(), " in the other"));
+// All that makes them measurements of different things.
+std::vector<std::string> Obstacles(const Run& a, const Run& b) {
+  std::vector<std::string> obstacles;
+  const auto differs = [&](const std::string& what, const Json& of_a, const Json& of_b) {
+    if (of_a == of_b) return;
+    obstacles.push_back(
+        StrCat(what, " is ", of_a.Dump(), " in one and ", of_b.Dump(), " in the other"));
   };
   for (const char* key : {"cpu_model", "packages", "cores", "cpus", "l3_bytes", "nodes"})
-    PINION_TRY(differs(StrCat("the machine's ", key), Part(a.machine, key), Part(b.machine, key)));
-  PINION_TRY(differs("the list of CPUs to use", Part(a.budget, "cpus"), Part(b.budget, "cpus")));
-  PINION_TRY(differs("the CPU quota", Part(a.budget, "cpu_quota"), Part(b.budget, "cpu_quota")));
-  PINION_TRY(differs("the model", Part(a.origin, "model"), Part(b.origin, "model")));
+    differs(StrCat("the machine's ", key), Part(a.machine, key), Part(b.machine, key));
+  differs("the list of CPUs to use", Part(a.budget, "cpus"), Part(b.budget, "cpus"));
+  differs("the CPU quota", Part(a.budget, "cpu_quota"), Part(b.budget, "cpu_quota"));
+  differs("the model", Part(a.origin, "model"), Part(b.origin, "model"));
   for (const char* key : {"workload", "seed"})
-    PINION_TRY(differs(StrCat("the ", key), Part(a.definition, key), Part(b.definition, key)));
-  return differs("the limit of a trial [s]", a.trial_limit, b.trial_limit);
+    differs(StrCat("the ", key), Part(a.definition, key), Part(b.definition, key));
+  differs("the limit of a trial [s]", a.trial_limit, b.trial_limit);
+  return obstacles;
 }
 
 // Options that decide how a configuration runs: its identity in both runs.
@@ -95,7 +94,8 @@ Values ValuesOf(const Run& run, int candidate) {
   for (const TrialRow& trial : run.trials) {
     if (trial.candidate != candidate || !trial.ok) continue;
     for (const MetricValue& sample : trial.samples)
-      if (FindMetric(sample.metric) && sample.value > 0)
+      if (const MetricInfo* metric = FindMetric(sample.metric);
+          metric && !metric->describes && sample.value > 0)
         values[{sample.metric, sample.concurrency}][{trial.phase, trial.round}][trial.copy] =
             sample.value;
   }
@@ -218,13 +218,14 @@ bool RunComparison::any_worse() const {
                      });
 }
 
-Result<RunComparison> Compare(const std::string& path_a, const std::string& path_b,
-                              double threshold) {
+Result<RunComparison> CompareAnyway(const std::string& path_a, const std::string& path_b,
+                                    double threshold) {
   PINION_ASSIGN(const Run a, ReadRun(path_a));
   PINION_ASSIGN(const Run b, ReadRun(path_b));
-  PINION_TRY(CheckComparable(a, b));
-  RunComparison comparison{path_a, path_b, WhatOf(a), WhatOf(b), threshold, {}, {}};
+  RunComparison comparison{path_a, path_b, WhatOf(a), WhatOf(b), threshold, {}, {}, {}};
   AddNotes(a, b, comparison);
+  comparison.obstacles = Obstacles(a, b);
+  if (!comparison.obstacles.empty()) return comparison;
   const Values anchor_a = ValuesOf(a, 0), anchor_b = ValuesOf(b, 0);
   for (const CandidateRow& of_a : a.candidates)
     for (const CandidateRow& of_b : b.candidates)
@@ -233,13 +234,22 @@ Result<RunComparison> Compare(const std::string& path_a, const std::string& path
   size_t rounds = 0;
   for (const MetricDifference& difference : comparison.differences)
     rounds = std::max(rounds, difference.ratio.n);
-  if (comparison.differences.empty())
-    return Refuse(a, b, "no configuration was measured in the same round of both");
-  if (rounds < kMinSamples)
-    return Refuse(a, b,
-                  StrCat("they have ", rounds, " rounds in common and a verdict needs ",
-                         kMinSamples, "; go on with --resume --rounds ", kMinSamples));
+  if (comparison.differences.empty()) {
+    comparison.obstacles.push_back("no configuration was measured in the same round of both");
+  } else if (rounds < kMinSamples) {
+    comparison.obstacles.push_back(StrCat("they have ", rounds,
+                                          " rounds in common and a verdict needs ", kMinSamples,
+                                          "; go on with --resume --rounds ", kMinSamples));
+  }
   return comparison;
+}
+
+Result<RunComparison> Compare(const std::string& path_a, const std::string& path_b,
+                              double threshold) {
+  PINION_ASSIGN(RunComparison comparison, CompareAnyway(path_a, path_b, threshold));
+  if (comparison.obstacles.empty()) return comparison;
+  return Fail(ErrorCode::kUsage, StrCat(path_a, " and ", path_b,
+                                        " cannot be compared: ", Join(comparison.obstacles, "; ")));
 }
 
 }  // namespace pinion::harness

@@ -27,6 +27,9 @@ struct RunComparison {
   double threshold = 0;        // smallest difference that counts, a fraction
   std::vector<MetricDifference> differences;
   std::vector<std::string> notes;  // what is different and may explain it; what only one run has
+  // Why differences are no verdict: "the model is "a" in one and "b" in the other"; empty: they
+  // are.
+  std::vector<std::string> obstacles;
 
   bool any_worse() const;
 };
@@ -42,9 +45,12 @@ struct RunComparison {
 // machine, CPUs, model, workload, trial limit or seed, nothing measured in common, fewer than 6
 // common rounds (kUsage).
 Result<RunComparison> Compare(const std::string& a, const std::string& b, double threshold);
+// The same for runs that lie side by side whatever they are: what forbids a verdict is in
+// `obstacles`, and where they measured different things there are no differences. Error: kNotFound.
+Result<RunComparison> CompareAnyway(const std::string& a, const std::string& b, double threshold);
 
 // {"a","b","threshold","worse":n,"better":n,"differences":[{"candidate","metric","unit",
-//  "concurrency","a","b","ratio":{"median","low","high","n"},"floor","kind"}],"notes":[]}
+//  "concurrency","a","b","ratio":{"median","low","high","n"},"floor","kind"}],"notes":[],"obstacles":[]}
 Json ToJson(const RunComparison& comparison);
 std::string Render(const RunComparison& comparison);
 

@@ -90,6 +90,7 @@ Json ToJson(const RunComparison& comparison) {
   object.Set("better", static_cast<int64_t>(Count(comparison, Kind::kBetter)));
   object.Set("differences", std::move(list));
   object.Set("notes", Json(comparison.notes));
+  object.Set("obstacles", Json(comparison.obstacles));
   return object;
 }
 

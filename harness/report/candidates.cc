@@ -1,13 +1,13 @@
 // The tables of report.html: who was measured with what result, and who was not and why.
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <vector>
 
 #include "engine/base/strings.h"
 #include "harness/report/charts.h"
 #include "harness/report/page.h"
+#include "harness/report/ratio_drawing.h"
 #include "harness/report/words.h"
 
 namespace pinion::harness {
@@ -18,18 +18,14 @@ bool WasMeasured(const Candidate& candidate) {
                      [](const Series& series) { return series.estimate.n > 0; });
 }
 
-// How far the drawn intervals reach, as a fraction: as far as the data, but neither so little that
-// noise looks large nor so much that one slow candidate squeezes all others flat.
+// Of all that is drawn of one objective.
 double Reach(const Results& results, Objective objective) {
-  double reach = 0;
-  for (const Candidate& candidate : results.candidates) {
-    const Comparison* comparison = candidate.Find(objective);
-    if (!comparison || comparison->ratio.n == 0) continue;
-    reach = std::max(reach, std::abs(comparison->ratio.median - 1));
-    if (comparison->ratio.interval)
-      reach = std::max(reach, std::abs(comparison->ratio.interval->high - 1));
-  }
-  return std::clamp(reach, 0.05, 0.5);
+  double largest = 0;
+  for (const Candidate& candidate : results.candidates)
+    if (const Comparison* comparison = candidate.Find(objective);
+        comparison && comparison->ratio.n > 0)
+      largest = std::max(largest, DistanceFromOne(comparison->ratio));
+  return FittingReach(largest);
 }
 
 // A number that sorts as itself, for data-sort.
@@ -37,23 +33,6 @@ std::string SortKey(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.6g", value);
   return text;
-}
-
-// A ratio with its interval on a line whose middle is the default; the band is the floor. Its size
-// is the style's: 112 x 14. Short, because a page may hold 1500 of them.
-Html DrawRatio(const Estimate& ratio, double floor, double reach) {
-  const auto x = [&](double value) {
-    return 4 + (std::clamp((value - 1) / reach, -1.0, 1.0) + 1) * 52;
-  };
-  const double low = x(ratio.interval ? ratio.interval->low : ratio.median);
-  const double high = x(ratio.interval ? ratio.interval->high : ratio.median);
-  char svg[320];
-  std::snprintf(svg, sizeof svg,
-                "<svg class=\"ratio\" aria-hidden=\"true\"><path class=\"floor\" "
-                "d=\"M%.0f 7H%.0f\"/><path class=\"zero\" d=\"M56 0V14\"/><path "
-                "d=\"M%.1f 7H%.1f\"/><circle cx=\"%.1f\" cy=\"7\" r=\"3\"/></svg>",
-                x(1 - floor), x(1 + floor), low, high, x(ratio.median));
-  return Drawing(svg);
 }
 
 Html RatioCell(const Candidate& candidate, Objective objective, double floor, double reach) {

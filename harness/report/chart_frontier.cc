@@ -84,9 +84,10 @@ std::string Conclusion(const std::vector<Point>& points, size_t drawn) {
 }  // namespace
 
 Chart FrontierChart(const Results& results) {
-  Chart chart{"frontier", "Throughput against latency", "", Json::MakeArray()};
+  Chart chart{"frontier", "Throughput against latency", "", Json::MakeArray(), ""};
   std::vector<Point> points = PointsOf(results);
-  if (points.empty()) return chart;
+  if (points.empty())
+    return Absent("frontier", "Throughput against latency", "no client's request has ended yet");
   MarkFront(points);
   const auto telling = MostTelling(results, kChartCandidates);
   const std::set<const Candidate*> drawn(telling.begin(), telling.end());

@@ -45,11 +45,15 @@ std::map<int, std::string> Workers(const Json& plan) {
 }  // namespace
 
 Chart PlacementChart(const Results& results) {
-  Chart chart{"placement", "Who computes where", "", Json::MakeArray()};
+  Chart chart{"placement", "Who computes where", "", Json::MakeArray(), ""};
   const Candidate* candidate = Drawn(results);
   const Json* nodes = results.machine.Find("nodes");
-  if (!candidate || !nodes || !nodes->is_array()) return chart;
-  const auto workers = Workers(candidate->plan);
+  const auto workers = candidate ? Workers(candidate->plan) : std::map<int, std::string>();
+  if (workers.empty() || !nodes || !nodes->is_array())
+    return Absent("placement", "Who computes where",
+                  candidate && candidate->threads > 0
+                      ? SettingsText(*candidate) + " binds no thread to a CPU"
+                      : "no engine has reported its plan");
   const std::vector<int> allowed = Integers(results.budget.Find("cpus"));
   size_t cpus = 0, computing = 0;
   for (const Json& node : nodes->array()) {
@@ -67,11 +71,11 @@ Chart PlacementChart(const Results& results) {
                                        {"column", column % 16},
                                        {"row", column / 16},
                                        {"node", StrCat("node ", id ? id->Dump() : "?")},
-                                       {"who", who}});
+                                       {"who", who},
+                                       {"busy", worker != workers.end()}});
       ++column;
     }
   }
-  if (workers.empty()) return {"placement", "", "", Json::MakeArray()};
   chart.conclusion = StrCat(SettingsText(*candidate), ": ", computing, " of ", Counted(cpus, "CPU"),
                             " compute, on ", Counted(nodes->array().size(), "NUMA node"), ".");
   return chart;

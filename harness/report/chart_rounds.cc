@@ -1,4 +1,4 @@
-// What happened round by round: paired differences, the two ends of latency, drift.
+// What happened round by round: paired differences, drift and what disturbed it.
 
 #include <algorithm>
 #include <cmath>
@@ -16,15 +16,6 @@ std::string RoundName(const Sample& sample) {
   return StrCat(sample.confirmation ? "confirmation " : "round ", sample.round);
 }
 
-// The recommended candidate that is not the defaults, where there is one.
-const Candidate* Winner(const Results& results) {
-  for (const Verdict& verdict : results.verdicts)
-    if (const Candidate* candidate = results.Find(verdict.recommended);
-        candidate && !candidate->is_anchor)
-      return candidate;
-  return nullptr;
-}
-
 // How far a series moved between its smallest and its largest sample, as a fraction.
 double Swing(const Series& series) {
   double low = INFINITY, high = 0;
@@ -35,10 +26,15 @@ double Swing(const Series& series) {
   return low > 0 && std::isfinite(low) ? high / low - 1 : 0;
 }
 
+// A trial yields each metric once, so that samples of two series lie at the same places.
+double ShareAt(const Series* series, size_t index) {
+  return series && index < series->samples.size() ? series->samples[index].value : 0;
+}
+
 }  // namespace
 
 Chart PairedChart(const Results& results) {
-  Chart chart{"paired", "Paired differences", "", Json::MakeArray()};
+  Chart chart{"paired", "Paired differences", "", Json::MakeArray(), ""};
   const Objective objective = RankingObjective(results);
   const Verdict* verdict = results.FindVerdict(objective);
   const double floor = verdict ? verdict->floor * 100 : 0;
@@ -56,7 +52,8 @@ Chart PairedChart(const Results& results) {
                                        {"median", (comparison->ratio.median - 1) * 100},
                                        {"floor", floor}});
   }
-  if (!best) return chart;
+  if (!best)
+    return Absent("paired", "Paired differences", "nothing was measured beside the defaults");
   const auto& ratios = best->Find(objective)->ratios;
   const auto above = std::count_if(ratios.begin(), ratios.end(),
                                    [](const Sample& ratio) { return ratio.value > 1; });
@@ -68,52 +65,38 @@ Chart PairedChart(const Results& results) {
   return chart;
 }
 
-Chart TrialsChart(const Results& results) {
-  Chart chart{"trials", "First token and token gaps", "", Json::MakeArray()};
-  const Candidate* winner = Winner(results);
-  for (const Candidate& candidate : results.candidates) {
-    if (!candidate.is_anchor && &candidate != winner) continue;
-    for (const auto& [metric, title] :
-         {std::pair{"ttft_s", "time to first token"}, std::pair{"itl_s", "gap between tokens"}})
-      for (const int concurrency : results.definition.workload.concurrency) {
-        const Series* series = candidate.Find(metric, concurrency);
-        if (!Measured(series)) continue;
-        for (const Sample& sample : series->samples)
-          chart.values.Append(Json::Object{
-              {"what", StrCat(title, ", ", Counted(static_cast<size_t>(concurrency), "client"))},
-              {"configuration", SettingsText(candidate)},
-              {"role", candidate.is_anchor ? "default" : "recommended"},
-              {"ms", sample.value * 1e3},
-              {"round", RoundName(sample)}});
-      }
-  }
-  chart.conclusion = StrCat("Each tick is a trial's median over its requests; ",
-                            winner ? "defaults against " + SettingsText(*winner) + "."
-                                   : std::string("the defaults alone, because nothing beat them."));
-  return chart;
-}
-
 Chart DriftChart(const Results& results) {
-  Chart chart{"drift", "Drift over the sweep", "", Json::MakeArray()};
-  if (results.candidates.empty()) return chart;
-  const Series* series = results.candidates.front().Find("output_tokens_per_s", 0);
-  if (!Measured(series)) return chart;
+  Chart chart{"drift", "Drift over the sweep", "", Json::MakeArray(), ""};
+  const Candidate* anchor = results.Find(0);
+  const Series* series = anchor ? anchor->Find("output_tokens_per_s", 0) : nullptr;
+  if (!Measured(series) || series->samples.size() < 2)
+    return Absent("drift", "Drift over the sweep", "the defaults were measured once at most");
+  const Series *steal = anchor->Find("steal_share", 0),
+               *pressure = anchor->Find("cpu_pressure_share", 0);
   size_t disturbed = 0;
-  int order = 0;
-  for (const Sample& sample : series->samples) {
+  double worst_steal = 0, worst_pressure = 0;
+  for (size_t i = 0; i < series->samples.size(); ++i) {
+    const Sample& sample = series->samples[i];
+    const double stolen = ShareAt(steal, i), waited = ShareAt(pressure, i);
+    worst_steal = std::max(worst_steal, stolen);
+    worst_pressure = std::max(worst_pressure, waited);
     disturbed += sample.suspect ? 1 : 0;
     chart.values.Append(
-        Json::Object{{"order", ++order},
+        Json::Object{{"order", static_cast<uint64_t>(i + 1)},
                      {"round", RoundName(sample)},
                      {"tokens_per_s", sample.value},
                      {"percent", (sample.value / series->estimate.median - 1) * 100},
+                     {"steal", stolen * 100},
+                     {"CPU pressure", waited * 100},
                      {"state", sample.suspect ? "disturbed" : "quiet"}});
   }
-  char text[160];
+  char text[240];
   std::snprintf(text, sizeof text,
                 "The defaults' own batch output moved by %.0f %% between rounds; %zu of %zu were "
-                "disturbed by other work on the machine.",
-                100 * Swing(*series), disturbed, series->samples.size());
+                "disturbed by other work on the machine (steal up to %.1f %%, CPU pressure up to "
+                "%.0f %%).",
+                100 * Swing(*series), disturbed, series->samples.size(), 100 * worst_steal,
+                100 * worst_pressure);
   chart.conclusion = text;
   return chart;
 }

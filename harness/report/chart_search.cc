@@ -27,7 +27,7 @@ size_t RoundsIn(const Candidate& candidate) {
 }  // namespace
 
 Chart PredictedChart(const Results& results) {
-  Chart chart{"predicted", "Predicted against measured", "", Json::MakeArray()};
+  Chart chart{"predicted", "Predicted against measured", "", Json::MakeArray(), ""};
   std::vector<double> shares;
   for (const Candidate& candidate : results.candidates) {
     const double predicted = PredictedRate(candidate);
@@ -39,7 +39,12 @@ Chart PredictedChart(const Results& results) {
                                      {"predicted", predicted},
                                      {"measured", output->estimate.median}});
   }
-  if (shares.empty()) return chart;
+  if (shares.empty())
+    return Absent("predicted", "Predicted against measured",
+                  "nothing was predicted: `pinion probe --out FILE`, then sweep with --probe FILE");
+  if (shares.size() < 2)
+    return Absent("predicted", "Predicted against measured",
+                  "one configuration alone was measured");
   const auto [low, high] = std::minmax_element(shares.begin(), shares.end());
   char text[160];
   std::snprintf(
@@ -52,7 +57,7 @@ Chart PredictedChart(const Results& results) {
 }
 
 Chart RaceChart(const Results& results) {
-  Chart chart{"race", "Who left the race when", "", Json::MakeArray()};
+  Chart chart{"race", "Who left the race when", "", Json::MakeArray(), ""};
   size_t raced = 0, left = 0, measured = 0;
   for (const Candidate& candidate : results.candidates) {
     const size_t rounds = RoundsIn(candidate);
@@ -61,7 +66,8 @@ Chart RaceChart(const Results& results) {
     measured += rounds;
     left += candidate.status == CandidateStatus::kDropped ? 1 : 0;
   }
-  if (left == 0) return chart;
+  if (left == 0)
+    return Absent("race", "Who left the race when", "every configuration stayed to the end");
   for (const Candidate* candidate : MostTelling(results, kChartCandidates)) {
     const bool dropped = candidate->status == CandidateStatus::kDropped;
     chart.values.Append(Json::Object{{"configuration", SettingsText(*candidate)},

@@ -60,7 +60,7 @@ double FloorOf(const Results& results, Objective objective) {
 }  // namespace
 
 Chart BindingChart(const Results& results) {
-  Chart chart{"binding", "Binding × threads", "", Json::MakeArray()};
+  Chart chart{"binding", "Binding × threads", "", Json::MakeArray(), ""};
   std::map<std::pair<std::string, int>, std::pair<const Candidate*, double>> best;
   for (const Candidate& candidate : results.candidates) {
     const double ratio = candidate.Ratio(Objective::kThroughput);
@@ -79,22 +79,29 @@ Chart BindingChart(const Results& results) {
                      {"text", candidate->is_anchor ? "defaults" : FormatChange(ratio)},
                      {"configuration", SettingsText(*candidate)}});
   }
-  if (top)
-    chart.conclusion = StrCat("Batch output against the defaults, the best of what shares a cell: ",
-                              BindingOf(*top->first), " with ", top->first->threads,
-                              " threads leads (", FormatChange(top->second), ").");
+  if (best.size() < 2)
+    return Absent("binding", "Binding × threads",
+                  "fewer than two bindings or numbers of threads were measured");
+  chart.conclusion = StrCat(
+      "Batch output against the defaults, the best of what shares a cell: ", BindingOf(*top->first),
+      " with ", top->first->threads, " threads leads (", FormatChange(top->second), ").");
   return chart;
 }
 
 Chart ScalingChart(const Results& results) {
-  Chart chart{"scaling", "Scaling over threads", "", Json::MakeArray()};
+  Chart chart{"scaling", "Scaling over threads", "", Json::MakeArray(), ""};
   std::map<int, const Candidate*> best;  // by threads
   for (const Candidate& candidate : results.candidates) {
     if (!BatchOutput(candidate) || candidate.threads < 1) continue;
     const Candidate*& of = best[candidate.threads];
     if (!of || BatchOutput(candidate)->median > BatchOutput(*of)->median) of = &candidate;
   }
-  if (best.size() < 2) return chart;
+  if (best.size() < 2)
+    return Absent("scaling", "Scaling over threads",
+                  best.empty()
+                      ? "no batch was measured"
+                      : StrCat("every configuration ran on ",
+                               Counted(static_cast<size_t>(best.begin()->first), "thread")));
   const auto& [fewest, base] = *best.begin();
   const double per_thread = BatchOutput(*base)->median / fewest;
   for (const auto& [threads, candidate] : best) {
@@ -120,7 +127,7 @@ Chart ScalingChart(const Results& results) {
 }
 
 Chart ImportanceChart(const Results& results) {
-  Chart chart{"importance", "What matters", "", Json::MakeArray()};
+  Chart chart{"importance", "What matters", "", Json::MakeArray(), ""};
   const Objective objective = RankingObjective(results);
   std::set<std::string> keys;
   for (const Candidate& candidate : results.candidates)
@@ -141,37 +148,14 @@ Chart ImportanceChart(const Results& results) {
                                      {"best", one.best},
                                      {"worst", one.worst}});
   }
-  if (all.empty()) return chart;
+  if (all.empty())
+    return Absent("importance", "What matters", "no two values of a setting were measured");
   chart.conclusion =
       StrCat(all[0].key, " matters most for ", Name(objective), ": ", all[0].best, " is ",
              FormatChange(1 + all[0].spread), " against ", all[0].worst, ".");
   if (noise > 0)
     chart.conclusion += StrCat(" ", Counted(noise, "setting"), noise == 1 ? " does" : " do",
                                " less than the noise floor.");
-  return chart;
-}
-
-Chart KvChart(const Results& results) {
-  Chart chart{"kv", "KV space", "", Json::MakeArray()};
-  std::set<double> sizes;
-  for (const Candidate& candidate : results.candidates) {
-    const Json* space = candidate.options.Find("kv_cache_space");
-    if (!space || !space->is_number()) continue;
-    const double gib = space->number();
-    for (const int concurrency : results.definition.workload.concurrency) {
-      const Series* output = candidate.Find("output_tokens_per_s", concurrency);
-      if (!Measured(output)) continue;
-      sizes.insert(gib);
-      chart.values.Append(
-          Json::Object{{"gib", gib},
-                       {"clients", Counted(static_cast<size_t>(concurrency), "client")},
-                       {"tokens_per_s", output->estimate.median},
-                       {"configuration", SettingsText(candidate)}});
-    }
-  }
-  if (sizes.size() < 2) return {"kv", "", "", Json::MakeArray()};
-  chart.conclusion = StrCat("Output by KV-cache space per rank, ", Counted(sizes.size(), "size"),
-                            ", each number of clients on its own.");
   return chart;
 }
 

@@ -36,14 +36,31 @@ std::vector<const Candidate*> MostTelling(const Results& results, size_t limit) 
   return chosen;
 }
 
-std::vector<Chart> ChartsOf(const Results& results) {
+const Candidate* WinnerOf(const Results& results) {
+  for (const Verdict& verdict : results.verdicts)
+    if (const Candidate* candidate = results.Find(verdict.recommended);
+        candidate && !candidate->is_anchor)
+      return candidate;
+  return nullptr;
+}
+
+Chart Absent(const char* name, const char* title, const std::string& why) {
+  return {name, title, "", Json::MakeArray(), why};
+}
+
+std::vector<Chart> AllCharts(const Results& results) {
   constexpr Chart (*kMakers[])(const Results&) = {
-      FrontierChart, PairedChart, ImportanceChart, BindingChart,   ScalingChart,  KvChart,
-      TrialsChart,   DriftChart,  RaceChart,       PredictedChart, PlacementChart};
+      FrontierChart, SloChart,       PairedChart,   ImportanceChart,   BindingChart,
+      ScalingChart,  RooflineChart,  KvChart,       DistributionChart, DriftChart,
+      RaceChart,     PredictedChart, PlacementChart};
   std::vector<Chart> charts;
-  for (const auto make : kMakers)
-    if (Chart chart = make(results); chart.values.is_array() && chart.values.array().size() > 1)
-      charts.push_back(std::move(chart));
+  for (const auto make : kMakers) charts.push_back(make(results));
+  return charts;
+}
+
+std::vector<Chart> ChartsOf(const Results& results) {
+  std::vector<Chart> charts = AllCharts(results);
+  std::erase_if(charts, [](const Chart& chart) { return !chart.absent.empty(); });
   return charts;
 }
 

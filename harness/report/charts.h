@@ -14,25 +14,31 @@ struct Chart {
   std::string title;       // "Throughput against latency"
   std::string conclusion;  // one sentence
   Json values;             // an array of flat objects: the specification's data
+  std::string absent;      // why there is nothing to draw, and then no values
 };
+Chart Absent(const char* name, const char* title, const std::string& why);
 
-// The charts that `results` has data for, in the order of the page: a chart of one point is none.
+// All of them, in the order of the page, drawn or absent.
+std::vector<Chart> AllCharts(const Results& results);
+// Those that are drawn.
 std::vector<Chart> ChartsOf(const Results& results);
 
-// Each makes one; without values where there is nothing to draw. At most kChartCandidates
+// Each makes one. At most kChartCandidates
 // configurations are drawn one by one: those that matter most, and the conclusion says so.
 inline constexpr size_t kChartCandidates = 24;
-Chart FrontierChart(const Results& results);    // throughput against latency
-Chart BindingChart(const Results& results);     // binding x threads
-Chart ScalingChart(const Results& results);     // throughput over threads
-Chart ImportanceChart(const Results& results);  // which setting changes most
-Chart KvChart(const Results& results);          // KV space against throughput
-Chart PairedChart(const Results& results);      // ratios to the defaults, round by round
-Chart TrialsChart(const Results& results);      // TTFT and ITL, default against recommended
-Chart DriftChart(const Results& results);       // the defaults over the sweep
-Chart PlacementChart(const Results& results);   // who computes where
-Chart PredictedChart(const Results& results);   // predicted against measured
-Chart RaceChart(const Results& results);        // who left the race when
+Chart FrontierChart(const Results& results);      // throughput against latency
+Chart SloChart(const Results& results);           // the largest load that meets the service level
+Chart BindingChart(const Results& results);       // binding x threads
+Chart ScalingChart(const Results& results);       // throughput over threads
+Chart RooflineChart(const Results& results);      // what the machine allows, and what was reached
+Chart ImportanceChart(const Results& results);    // which setting changes most
+Chart KvChart(const Results& results);            // KV space against clients
+Chart PairedChart(const Results& results);        // ratios to the defaults, round by round
+Chart DistributionChart(const Results& results);  // TTFT and gaps, default against recommended
+Chart DriftChart(const Results& results);         // the defaults over the sweep, and what disturbed
+Chart PlacementChart(const Results& results);     // who computes where
+Chart PredictedChart(const Results& results);     // predicted against measured
+Chart RaceChart(const Results& results);          // who left the race when
 
 // What all of them share.
 bool Measured(const Series* series);
@@ -41,6 +47,8 @@ std::string RoleOf(const Results& results, const Candidate& candidate);
 // The objective whose ratios the charts rank by: the definition's last (balanced, where there are
 // all three).
 Objective RankingObjective(const Results& results);
+// The recommended candidate that is not the defaults, where there is one.
+const Candidate* WinnerOf(const Results& results);
 // Measured candidates, best first by RankingObjective: the defaults, what is recommended and the
 // best of the others, at most `limit`.
 std::vector<const Candidate*> MostTelling(const Results& results, size_t limit);

@@ -13,6 +13,8 @@ namespace {
 // What the forms that start in another folder, or on another day, need in full.
 struct Place {
   std::string program, profile, model, cpus;
+  std::string model_from_root;  // where the profile's path leads from "/", as in a container
+  std::string folder;           // where the sweep's relative paths begin
   bool model_is_path = false;
   int threads = 1;
   int memory_gib = 1;
@@ -51,17 +53,35 @@ Place PlaceOf(const Results& results, const Candidate& candidate, const std::str
   place.model = results.model;
   place.model_is_path = std::filesystem::is_directory(results.model);
   if (place.model_is_path) place.model = Absolute(results.model);
+  place.model_from_root = (std::filesystem::path("/") / results.model).lexically_normal().string();
+  place.folder = Absolute(".");
   place.cpus = CpusOf(candidate.plan);
   place.threads = std::max(1, candidate.threads);
   place.memory_gib = MemoryGib(candidate);
   return place;
 }
 
+// One word of a unit file's command line: systemd.syntax(7), systemd.service(5). Other settings
+// take the rest of the line as it is, but for '%'.
+std::string UnitText(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) escaped += c == '%' ? "%%" : std::string(1, c == '\n' ? ' ' : c);
+  return escaped;
+}
+
+std::string UnitWord(const std::string& word) {
+  std::string quoted;
+  for (const char c : UnitText(word))
+    quoted += c == '$' ? "$$" : c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+  return quoted.find_first_of(" \t'\"\\;") == std::string::npos ? quoted : "\"" + quoted + "\"";
+}
+
 std::string Systemd(const Place& place, const std::string& objective) {
-  std::string unit = StrCat("# /etc/systemd/system/pinion.service\n[Unit]\nDescription=Pinion, ",
-                            objective, " profile of ", place.model,
-                            "\nAfter=network.target\n\n[Service]\nExecStart=", place.program,
-                            " launch ", ShellQuote(place.profile), "\n");
+  std::string unit =
+      StrCat("# /etc/systemd/system/pinion.service\n[Unit]\nDescription=Pinion, ", objective,
+             " profile of ", UnitText(place.model),
+             "\nAfter=network.target\n\n[Service]\nWorkingDirectory=", UnitText(place.folder),
+             "\nExecStart=", UnitWord(place.program), " launch ", UnitWord(place.profile), "\n");
   if (!place.cpus.empty()) unit += StrCat("AllowedCPUs=", place.cpus, "\n");
   return unit + StrCat("MemoryHigh=", place.memory_gib,
                        "G\nRestart=on-failure\n\n[Install]\nWantedBy=multi-user.target\n");
@@ -73,16 +93,18 @@ std::string Container(const Place& place) {
   words.push_back(StrCat("--memory=", place.memory_gib, "g"));
   words.push_back(StrCat("--volume=", place.profile, ":/profile.json:ro"));
   if (place.model_is_path)
-    words.push_back(StrCat("--volume=", place.model, ":", place.model, ":ro"));
+    words.push_back(StrCat("--volume=", place.model, ":", place.model_from_root, ":ro"));
   words.insert(words.end(), {"pinion", "launch", "/profile.json"});
   return ShellText({{}, words});
 }
 
 std::string Slurm(const Place& place) {
+  // Since 22.05 srun does not take --cpus-per-task from the job.
   return StrCat("#!/bin/bash\n#SBATCH --job-name=pinion\n#SBATCH --nodes=1 --ntasks=1\n",
                 "#SBATCH --cpus-per-task=", place.threads, " --mem=", place.memory_gib,
-                "G --hint=nomultithread\nsrun --cpu-bind=cores ", ShellQuote(place.program),
-                " launch ", ShellQuote(place.profile), "\n");
+                "G --hint=nomultithread\ncd ", ShellQuote(place.folder),
+                "\nsrun --cpus-per-task=", place.threads, " --cpu-bind=cores ",
+                ShellQuote(place.program), " launch ", ShellQuote(place.profile), "\n");
 }
 
 }  // namespace

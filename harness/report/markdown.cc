@@ -5,31 +5,31 @@
 
 #include "engine/base/strings.h"
 #include "harness/report/charts.h"
+#include "harness/report/facts.h"
 #include "harness/report/recommend.h"
+#include "harness/report/text_table.h"
 #include "harness/report/words.h"
 
 namespace pinion::harness {
 namespace {
 
-// A text inside a table cell or a paragraph: what Markdown would read as markup is escaped.
-std::string Escape(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    if (std::string_view("\\`*_[]<>|#").find(c) != std::string_view::npos) escaped += '\\';
-    escaped += c == '\n' || c == '\r' ? ' ' : c;
-  }
-  return escaped;
+// A block of code that no text can end.
+std::string Indented(const std::string& text) {
+  std::string block = "    ";
+  for (const char c : text) block += c == '\n' ? "\n    " : std::string(1, c);
+  return block;
 }
 
 std::string CodeBlock(const std::string& text) { return "```sh\n" + text + "\n```\n\n"; }
 
 std::string VerdictText(const Results& results, const Verdict& verdict, const std::string& folder) {
   const Words words = InWords(results, verdict);
-  std::string text = StrCat("## ", verdict.objective, "\n\n**", Escape(words.headline), "**",
-                            words.gain.empty() ? "" : ": " + Escape(words.gain), "  \n");
-  if (!words.confidence.empty()) text += Escape(words.confidence) + "; ";
-  text += Escape(words.floor) + ".\n\n";
-  if (!words.tied.empty()) text += Escape(words.tied) + ".\n\n";
+  std::string text =
+      StrCat("## ", verdict.objective, "\n\n**", EscapeMarkdown(words.headline), "**",
+             words.gain.empty() ? "" : ": " + EscapeMarkdown(words.gain), "  \n");
+  if (!words.confidence.empty()) text += EscapeMarkdown(words.confidence) + "; ";
+  text += EscapeMarkdown(words.floor) + ".\n\n";
+  if (!words.tied.empty()) text += EscapeMarkdown(words.tied) + ".\n\n";
   const LaunchCommands launch = LaunchCommandsOf(results, verdict, folder);
   const std::string command = launch.pinion + launch.other;  // one of them
   return command.empty() ? text : text + CodeBlock(command);
@@ -51,14 +51,19 @@ std::string VllmText(const Results& results, const std::string& folder) {
 // Every chart's conclusion, with its picture where there is one.
 std::string ChartsText(const Results& results,
                        const Result<std::map<std::string, std::string>>& pictures) {
-  const std::vector<Chart> charts = ChartsOf(results);
-  if (charts.empty()) return "";
-  std::string text = "## What was seen\n\n";
-  for (const Chart& chart : charts) {
-    text += StrCat("**", Escape(chart.title), ".** ", Escape(chart.conclusion), "\n\n");
+  std::string text = "## What was seen\n\n", absent;
+  for (const Chart& chart : AllCharts(results)) {
+    if (!chart.absent.empty()) {
+      absent +=
+          StrCat("- ", EscapeMarkdown(chart.title), ": ", EscapeMarkdown(chart.absent), ".\n");
+      continue;
+    }
+    text +=
+        StrCat("**", EscapeMarkdown(chart.title), ".** ", EscapeMarkdown(chart.conclusion), "\n\n");
     if (pictures && pictures->count(chart.name))
       text += StrCat("![", chart.title, "](charts/", chart.name, ".svg)\n\n");
   }
+  if (!absent.empty()) text += "Not drawn:\n\n" + absent + "\n";
   if (!pictures) text += StrCat("Pictures are left out: ", pictures.error().message, ".\n\n");
   return text;
 }
@@ -78,12 +83,13 @@ std::string RatioText(const Candidate& candidate, Objective objective) {
 }
 
 std::string CandidateRow(const Results& results, const Candidate& candidate) {
-  std::string row = StrCat("| ", Escape(SettingsText(candidate)), " | ", Name(candidate.status),
-                           " | ", Cell(candidate, "output_tokens_per_s", 0), " | ",
-                           Cell(candidate, "ttft_s", 1), " | ", Cell(candidate, "tpot_s", 1), " |");
+  std::string row =
+      StrCat("| ", EscapeMarkdown(SettingsText(candidate)), " | ", Name(candidate.status), " | ",
+             Cell(candidate, "output_tokens_per_s", 0), " | ", Cell(candidate, "ttft_s", 1), " | ",
+             Cell(candidate, "tpot_s", 1), " |");
   for (const Objective objective : results.definition.objectives)
     row += StrCat(" ", RatioText(candidate, objective), " |");
-  return row + " " + Escape(candidate.reason) + " |\n";
+  return row + " " + EscapeMarkdown(candidate.reason) + " |\n";
 }
 
 std::string CandidateTable(const Results& results) {
@@ -98,22 +104,34 @@ std::string CandidateTable(const Results& results) {
   return table + "\n";
 }
 
+// What failed said last.
+std::string LogsText(const Results& results) {
+  std::string text;
+  for (const Candidate& candidate : results.candidates)
+    if (!candidate.log_tail.empty())
+      text += StrCat("### The end of ", EscapeMarkdown(candidate.log_path), ": ",
+                     EscapeMarkdown(SettingsText(candidate)), "\n\n", Indented(candidate.log_tail),
+                     "\n\n");
+  return text;
+}
+
 }  // namespace
 
 std::string ReportMarkdown(const Results& results, const std::string& folder,
                            const Result<std::map<std::string, std::string>>& pictures) {
-  std::string text = StrCat("# ", Escape(results.model), "\n\n", Escape(Answer(results)), "\n\n",
-                            Escape(MachineLine(results.machine)), "; ",
-                            Counted(static_cast<size_t>(results.rounds_done), "round"), "; ",
-                            results.started_at, "\n\n");
+  std::string text = StrCat(
+      "# ", EscapeMarkdown(results.model), "\n\n", EscapeMarkdown(Answer(results)), "\n\n",
+      EscapeMarkdown(MachineLine(results.machine)), "; ",
+      Counted(static_cast<size_t>(results.rounds_done), "round"), "; ", results.started_at, "\n\n");
   if (!results.finished) text += "Not finished: this is what is known so far.\n\n";
-  for (const std::string& warning : results.warnings) text += "- " + Escape(warning) + "\n";
+  for (const std::string& warning : results.warnings) text += "- " + EscapeMarkdown(warning) + "\n";
   if (!results.warnings.empty()) text += "\n";
   for (const Verdict& verdict : results.verdicts) text += VerdictText(results, verdict, folder);
   text += VllmText(results, folder) + ChartsText(results, pictures) + "## All configurations\n\n" +
           CandidateTable(results) + "## Metrics\n\n";
   for (const MetricInfo& metric : Metrics())
-    text += StrCat("- `", metric.name, "` [", metric.unit, "]: ", Escape(metric.formula), "\n");
+    text +=
+        StrCat("- `", metric.name, "` [", metric.unit, "]: ", EscapeMarkdown(metric.formula), "\n");
   return text + "\n## Again\n\n" + CodeBlock(results.command_line);
 }
 

@@ -1,9 +1,9 @@
 // The last sections of report.html: how it was measured, where, and how to do it again.
 
-#include <algorithm>
 #include <vector>
 
 #include "engine/base/strings.h"
+#include "harness/report/facts.h"
 #include "harness/report/page.h"
 #include "harness/report/words.h"
 
@@ -12,19 +12,6 @@ namespace {
 
 Html Row(std::string_view name, const Html& value) {
   return Tag("tr", Tag("th", "", name) + Tag("td", value));
-}
-
-// {"a":1,"b":[..]} as rows; what is nested stays JSON.
-Html RowsOf(const Json& object) {
-  Html rows;
-  if (!object.is_object()) return rows;
-  for (const auto& [key, value] : object.object()) {
-    const bool bytes = key.ends_with("_bytes") && value.is_int() && value.integer() > 0;
-    std::string text = value.is_string() ? value.string() : value.Dump();
-    if (bytes) text = FormatBytes(static_cast<uint64_t>(value.integer()));
-    rows += Row(key, Text(value.is_null() ? "none" : text));
-  }
-  return rows;
 }
 
 std::string WorkloadText(const Results& results) {
@@ -41,7 +28,7 @@ std::string WorkloadText(const Results& results) {
 }  // namespace
 
 Html MethodSection(const Results& results) {
-  Html text =
+  const Html text =
       Tag("p", "", WorkloadText(results)) +
       Tag("p", "",
           "The defaults are measured against themselves first. Then every round measures each "
@@ -58,39 +45,16 @@ Html MethodSection(const Results& results) {
                  results.definition.workload.output_len,
                  " - 1) × TPOT) with one client. Balanced = geometric mean of both, each relative "
                  "to the defaults."));
-  Html rows;
-  for (const MetricInfo& metric : Metrics())
-    rows += Row(metric.name, Text(StrCat(metric.formula, " [", metric.unit, "]")));
-  return text + Tag("table", "facts", rows);
+  return text + Tag("details", Tag("summary", "", "Metrics and their formulas") +
+                                   ToHtml(MetricFacts(results), ""));
 }
 
-Html TimeSection(const Results& results) {
-  constexpr size_t kShown = 12;
-  std::vector<std::pair<double, const Candidate*>> spent;
-  for (const Candidate& candidate : results.candidates)
-    if (candidate.seconds > 0) spent.emplace_back(candidate.seconds, &candidate);
-  if (spent.empty()) return Tag("p", "faint", "No trial has ended yet.");
-  std::stable_sort(spent.begin(), spent.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
-  Html rows;
-  double rest = 0;
-  for (size_t i = 0; i < spent.size(); ++i) {
-    const auto& [seconds, candidate] = spent[i];
-    if (i >= kShown) {
-      rest += seconds;
-      continue;
-    }
-    rows += Row(SettingsText(*candidate),
-                Text(StrCat(FormatSeconds(seconds), " in ",
-                            Counted(static_cast<size_t>(candidate->trials), "trial"))));
-  }
-  if (rest > 0) rows += Row(StrCat("the other ", spent.size() - kShown), Text(FormatSeconds(rest)));
-  return Tag("table", "facts", rows);
-}
+Html TimeSection(const Results& results) { return ToHtml(TimeFacts(results), ""); }
 
 Html MachineSection(const Results& results) {
-  return Tag("table", "facts",
-             RowsOf(results.machine) + RowsOf(results.budget) + RowsOf(results.model_facts));
+  return ToHtml(HygieneFacts(results), "h3") + ToHtml(MachineFacts(results), "h3") +
+         Tag("details", Tag("summary", "", "Environment: engine, compiler, kernel, cgroup") +
+                            ToHtml(EnvironmentFacts(results), ""));
 }
 
 Html ReproduceSection(const Results& results) {

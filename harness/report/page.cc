@@ -69,6 +69,15 @@ void SetHeight(const Json& values, Json& spec) {
   spec.Set("height", step->number() * static_cast<double>(rows.size()));
 }
 
+// Charts without data, each with its reason.
+Html AbsentCharts(const Results& results) {
+  Html items;
+  for (const Chart& chart : AllCharts(results))
+    if (!chart.absent.empty())
+      items += Tag("li", Tag("b", "", chart.title) + Text(": " + chart.absent + "."));
+  return items.empty() ? items : Tag("p", "", "Not drawn:") + Tag("ul", items);
+}
+
 std::string Policy(bool live) {
   return StrCat(
       "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
@@ -98,6 +107,7 @@ std::map<std::string, std::string> PageSections(const Results& results, const st
           {"notices", Notices(results).markup()},
           {"cards", VerdictCards(results).markup()},
           {"launch", LaunchSection(results, folder).markup()},
+          {"absent", AbsentCharts(results).markup()},
           {"candidates", CandidateTable(results).markup()},
           {"failures", FailureTable(results).markup()},
           {"method", MethodSection(results).markup()},

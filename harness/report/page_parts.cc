@@ -48,6 +48,7 @@ Result<PageParts> ReadPageParts(const std::string& folder) {
   PageParts parts;
   parts.folder = folder;
   PINION_ASSIGN(parts.page, ReadFile(folder + "/template.html"));
+  PINION_ASSIGN(parts.comparison, ReadFile(folder + "/comparison.html"));
   PINION_ASSIGN(parts.styles, ReadFile(folder + "/page.css"));
   for (const fs::path& file : FilesOf(fs::path(folder) / "page", ".js")) {
     PINION_ASSIGN(const std::string script, ReadScript(file));

@@ -12,6 +12,7 @@ namespace pinion::harness {
 struct PageParts {
   std::string folder;
   std::string page;                   // template.html
+  std::string comparison;             // comparison.html: of two sweeps
   std::string styles;                 // page.css
   std::string behaviour;              // page/*.js, in the order of their names
   std::map<std::string, Json> specs;  // charts/NAME.vl.json by NAME: Vega-Lite without data

@@ -21,6 +21,7 @@ Json ExpectedJson(const Candidate& candidate) {
   for (const Series& series : candidate.series) {
     if (series.estimate.n == 0) continue;
     const MetricInfo* metric = FindMetric(series.metric);
+    if (metric && metric->describes) continue;
     Json json;
     json.Set("metric", series.metric);
     json.Set("unit", metric ? metric->unit : "");

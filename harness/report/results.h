@@ -1,10 +1,12 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/base/json.h"
+#include "harness/load/slo_search.h"
 #include "harness/space/definition.h"
 #include "harness/stats/estimate.h"
 #include "harness/stats/metrics.h"
@@ -29,6 +31,20 @@ struct Series {
   int concurrency = 0;  // closed loop of so many clients; 0: the offline batch or the process
   std::vector<Sample> samples;
   Estimate estimate;
+};
+
+// One metric of all requests, or of all gaps, at one load.
+struct Distribution {
+  std::string metric;  // "ttft_s", "itl_s"
+  int concurrency = 0;
+  size_t n = 0;                   // over all trials
+  std::vector<double> quantiles;  // 0 %, 5 %, ..., 100 %: of each the median over the trials
+};
+
+// Loads that were tried against the service level that was asked for, over all rounds.
+struct SloFinding {
+  SloSearchOptions options;
+  SloBoundary boundary;
 };
 
 // One candidate against the anchor in one objective, round by round.
@@ -63,6 +79,9 @@ struct Candidate {
                    // probe
 
   std::vector<Series> series;
+  std::vector<Distribution> distributions;
+  std::optional<SloFinding> slo;
+  std::string no_ceilings_because;           // why the machine's limits were not measured beside it
   std::vector<Comparison> comparisons;       // one per objective of the sweep
   std::vector<std::string> suspect_reasons;  // "round 3: steal 4.1 %"
   std::string output_hash;                   // of the fixed offline batch, first round

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "harness/load/slo_report.h"
 #include "harness/report/export.h"
 #include "harness/report/recommend.h"
 
@@ -49,6 +50,23 @@ Json SeriesJson(const Series& series) {
   return json;
 }
 
+Json SloJson(const SloFinding& slo) {
+  SloReport report;
+  report.options = slo.options;
+  report.boundary = slo.boundary;
+  Json json = ToJson(report);  // of a server it would tell where it was
+  std::erase_if(json.object(),
+                [](const auto& item) { return item.first == "url" || item.first == "model_id"; });
+  return json;
+}
+
+Json DistributionJson(const Distribution& distribution) {
+  return Json::Object{{"metric", distribution.metric},
+                      {"concurrency", distribution.concurrency},
+                      {"n", static_cast<uint64_t>(distribution.n)},
+                      {"quantiles", distribution.quantiles}};
+}
+
 Json ComparisonJson(const Comparison& comparison) {
   Json json;
   json.Set("objective", Name(comparison.objective));
@@ -61,6 +79,9 @@ Json CandidateJson(const Candidate& candidate) {
   Json settings = Json::MakeObject(), series = Json::MakeArray(), comparisons = Json::MakeArray();
   for (const Setting& setting : candidate.settings) settings.Set(setting.key, setting.value);
   for (const Series& one : candidate.series) series.Append(SeriesJson(one));
+  Json distributions = Json::MakeArray();
+  for (const Distribution& one : candidate.distributions)
+    distributions.Append(DistributionJson(one));
   for (const Comparison& one : candidate.comparisons) comparisons.Append(ComparisonJson(one));
   Json json;
   json.Set("id", candidate.id);
@@ -80,6 +101,9 @@ Json CandidateJson(const Candidate& candidate) {
   json.Set("plan", candidate.plan);
   json.Set("predicted", candidate.predicted);
   json.Set("series", std::move(series));
+  json.Set("distributions", std::move(distributions));
+  json.Set("no_ceilings_because", candidate.no_ceilings_because);
+  json.Set("slo", candidate.slo ? SloJson(*candidate.slo) : Json());
   json.Set("comparisons", std::move(comparisons));
   json.Set("suspect_reasons", candidate.suspect_reasons);
   json.Set("output_hash", candidate.output_hash);

@@ -37,6 +37,45 @@ void AddSeries(const TrialRow& trial, std::vector<Series>& series) {
   }
 }
 
+struct QuantileRows {
+  size_t n = 0;
+  std::vector<std::vector<double>> of_trials;
+};
+using Quantiles = std::map<std::pair<std::string, int>, QuantileRows>;  // metric, concurrency
+
+void AddQuantiles(const Json& info, Quantiles& quantiles) {
+  const Json* list = info.Find("quantiles");
+  if (!list || !list->is_array()) return;
+  for (const Json& one : list->array()) {
+    const auto metric = Require<std::string>(one, "metric");
+    const auto concurrency = Require<int>(one, "concurrency");
+    const auto n = Require<int64_t>(one, "n");
+    const Json* values = one.Find("values");
+    if (!metric || !concurrency || !n || !values || !values->is_array()) continue;
+    std::vector<double> row;
+    for (const Json& value : values->array())
+      if (value.is_number()) row.push_back(value.number());
+    QuantileRows& rows = quantiles[{*metric, *concurrency}];
+    if (!rows.of_trials.empty() && rows.of_trials.front().size() != row.size()) continue;
+    rows.n += static_cast<size_t>(*n);
+    rows.of_trials.push_back(std::move(row));
+  }
+}
+
+std::vector<Distribution> DistributionsFrom(const Quantiles& quantiles) {
+  std::vector<Distribution> distributions;
+  for (const auto& [key, rows] : quantiles) {
+    Distribution one{key.first, key.second, rows.n, {}};
+    for (size_t i = 0; i < rows.of_trials.front().size(); ++i) {
+      std::vector<double> column;
+      for (const auto& row : rows.of_trials) column.push_back(row[i]);
+      one.quantiles.push_back(MedianInPlace(column));
+    }
+    distributions.push_back(std::move(one));
+  }
+  return distributions;
+}
+
 template <typename T>
 T InfoOr(const Json& info, const char* key, T fallback) {
   return Optional<T>(info, key, fallback).value_or(fallback);
@@ -48,6 +87,8 @@ void TakeInfo(const Json& info, Candidate& candidate) {
   candidate.command = InfoOr<std::string>(info, "command", "");
   candidate.threads = InfoOr(info, "threads", 0);
   candidate.ranks = InfoOr(info, "ranks", 0);
+  if (const auto why = InfoOr<std::string>(info, "no_ceilings_because", ""); !why.empty())
+    candidate.no_ceilings_because = why;
   if (const Json* plan = info.Find("plan")) candidate.plan = *plan;
 }
 
@@ -57,6 +98,7 @@ std::string RoundName(const TrialRow& trial) {
 }
 
 void TakeTrials(const std::vector<TrialRow>& trials, Candidate& candidate) {
+  Quantiles quantiles;
   for (const TrialRow& trial : trials) {
     if (trial.candidate != candidate.id) continue;
     candidate.log_path = trial.log_path;
@@ -73,12 +115,14 @@ void TakeTrials(const std::vector<TrialRow>& trials, Candidate& candidate) {
     if (trial.copy > 0 || trial.phase == Phase::kCalibration)
       continue;  // a contestant of its own, known only to the floor
     AddSeries(trial, candidate.series);
+    AddQuantiles(trial.info, quantiles);
     TakeInfo(trial.info, candidate);
     if (candidate.output_hash.empty()) candidate.output_hash = trial.output_hash;
   }
   // One failure among successes is told of, but the candidate stays in.
   if (!candidate.series.empty() && !HasFailed(trials, candidate.id))
     candidate.status = CandidateStatus::kOk;
+  candidate.distributions = DistributionsFrom(quantiles);
   for (Series& series : candidate.series) {
     std::vector<double> values;
     for (const Sample& sample : series.samples) values.push_back(sample.value);

@@ -85,6 +85,7 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
   request.workload = meta_.definition.workload;
   request.seed = seed;
   request.limit_s = options_.trial_limit_s;
+  request.ceilings = IsFirst(slot);
   PINION_ASSIGN(const TrialOutcome outcome,
                 RunTrialProcess(request, {options_.binary, options_.folder + "/" + trial.log_path,
                                           HangSeconds(), options_.interrupted}));
@@ -94,6 +95,15 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
       trial, {ShortHash(meta_.machine.Dump()), meta_.model, row.options.Dump(), seed}));
   stored_[slot] = trial;
   return std::optional(std::move(trial));
+}
+
+bool LiveSource::IsFirst(const Slot& slot) const {
+  if (slot.phase != Phase::kRace || slot.copy > 0) return false;
+  return std::none_of(stored_.begin(), stored_.end(), [&](const auto& known) {
+    const auto& [other, trial] = known;
+    return other.candidate == slot.candidate && other.phase == slot.phase && other.copy == 0 &&
+           trial.ok;
+  });
 }
 
 std::string LiveSource::Summary(const TrialRow& trial) const {

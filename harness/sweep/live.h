@@ -31,6 +31,8 @@ class LiveSource : public StoredSource {
  private:
   Result<std::optional<TrialRow>> Measure(const Slot& slot, int position);
   double HangSeconds() const;
+  // The first of its candidate in the race: what the machine can do is measured once for each.
+  bool IsFirst(const Slot& slot) const;
   std::string Summary(const TrialRow& trial) const;
 
   LiveOptions options_;

@@ -12,6 +12,8 @@
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
 #include "engine/host/topology_xml.h"
+#include "harness/doctor/checks.h"
+#include "harness/doctor/counters.h"
 #include "harness/sweep/state.h"
 
 namespace pinion::harness {
@@ -104,6 +106,13 @@ Json EnvironmentJson() {
   return environment;
 }
 
+Json HygieneJson(int allowed_cpus) {
+  const Patient patient = ThisPatient(allowed_cpus);
+  std::vector<Check> checks = Examine(patient);
+  for (Check& check : ExamineCounters(patient)) checks.push_back(std::move(check));
+  return ToJson(checks);
+}
+
 }  // namespace
 
 Json ModelFilesJson(const std::string& folder) {
@@ -135,7 +144,7 @@ Json ModelFilesJson(const std::string& folder) {
   return json;
 }
 
-Json Provenance(const std::string& model, const std::string& model_folder) {
+Json Provenance(const std::string& model, const std::string& model_folder, int allowed_cpus) {
   Json engine = Json::MakeObject(), compiler = Json::MakeObject();
   engine.Set("version", Version());
   engine.Set("commit", Commit());
@@ -154,6 +163,7 @@ Json Provenance(const std::string& model, const std::string& model_folder) {
   provenance.Set("environment", EnvironmentJson());
   const auto xml = TopologyXml();
   provenance.Set("topology_xml", xml ? Json(*xml) : Json());
+  provenance.Set("hygiene", HygieneJson(allowed_cpus));
   return provenance;
 }
 

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <sstream>
 
@@ -79,18 +80,26 @@ Conditions Conditions::Now() {
   return conditions;
 }
 
+double StealShare(const Conditions& before, const Conditions& after) {
+  if (after.cpu_ticks <= before.cpu_ticks) return 0;
+  return static_cast<double>(after.steal_ticks - before.steal_ticks) /
+         static_cast<double>(after.cpu_ticks - before.cpu_ticks);
+}
+
+double PressureShare(const Conditions& before, const Conditions& after) {
+  if (after.now_ns <= before.now_ns) return 0;
+  // The two clocks are not read at the same moment.
+  return std::min(1.0, static_cast<double>(after.pressure_us - before.pressure_us) * 1e3 /
+                           static_cast<double>(after.now_ns - before.now_ns));
+}
+
 std::vector<std::string> Disturbances(const Conditions& before, const Conditions& after,
                                       int threads) {
   std::vector<std::string> found;
   const double seconds = static_cast<double>(after.now_ns - before.now_ns) * 1e-9;
   if (seconds <= 0) return found;
-  if (after.cpu_ticks > before.cpu_ticks) {
-    const double steal = static_cast<double>(after.steal_ticks - before.steal_ticks) /
-                         static_cast<double>(after.cpu_ticks - before.cpu_ticks);
-    if (steal > kStealShare) found.push_back(Format("steal %.1f %%", steal * 100));
-  }
-  const double pressure =
-      static_cast<double>(after.pressure_us - before.pressure_us) * 1e-6 / seconds;
+  const double steal = StealShare(before, after), pressure = PressureShare(before, after);
+  if (steal > kStealShare) found.push_back(Format("steal %.1f %%", steal * 100));
   if (pressure > kPressureShare) found.push_back(Format("CPU pressure %.0f %%", pressure * 100));
   if (const uint64_t periods = after.throttled_periods - before.throttled_periods)
     found.push_back(StrCat("throttled in ", periods, " periods"));

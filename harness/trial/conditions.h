@@ -18,6 +18,10 @@ struct Conditions {
   static Conditions Now();
 };
 
+// Parts of the time between the two, 0 to 1; 0 where the counter is absent.
+double StealShare(const Conditions& before, const Conditions& after);     // of all CPUs' time
+double PressureShare(const Conditions& before, const Conditions& after);  // some task waited
+
 // Why what was measured between the two may not be this configuration's doing, one phrase each
 // ("steal 4.1 %"); empty: nothing that could be seen. `threads`: of the engine.
 std::vector<std::string> Disturbances(const Conditions& before, const Conditions& after,

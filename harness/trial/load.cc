@@ -82,6 +82,7 @@ class Loop {
     cost.kv_bytes -= std::min(cost.kv_bytes, shared);  // CostOfStep counts each sequence alone
     Account(Seconds(start_ns, end_ns), after.prompt_tokens - before.prompt_tokens,
             after.output_tokens - before.output_tokens, cost);
+    AccountKv(before, after);
     for (const TokenEvent& event : events_) Take(event, end_ns);
   }
 
@@ -112,6 +113,15 @@ class Loop {
       steps.decode_tokens += output_tokens;
       steps.decode_s += seconds;
     }
+  }
+
+  void AccountKv(const EngineStats& before, const EngineStats& after) {
+    KvUse& kv = result_.kv;
+    kv.preemptions += after.scheduler.preemptions - before.scheduler.preemptions;
+    kv.prefix_query_tokens += after.kv.prefix_query_tokens - before.kv.prefix_query_tokens;
+    kv.prefix_hit_tokens += after.kv.prefix_hit_tokens - before.kv.prefix_hit_tokens;
+    kv.most_blocks = std::max(kv.most_blocks, after.blocks_used);
+    kv.blocks = after.blocks_total;
   }
 
   void Take(const TokenEvent& event, int64_t now_ns) {

@@ -23,6 +23,13 @@ struct StepTimes {
   double decode_tokens_per_s() const;
 };
 
+// What the load did to the KV cache.
+struct KvUse {
+  uint64_t preemptions = 0;
+  uint64_t prefix_query_tokens = 0, prefix_hit_tokens = 0;
+  size_t most_blocks = 0, blocks = 0;  // in use after a step; in all
+};
+
 // One request as its client saw it.
 struct ClientTrace {
   RequestTrace times;
@@ -35,6 +42,7 @@ struct ClientTrace {
 struct LoadResult {
   std::vector<ClientTrace> clients;  // in order of sending; complete or cut off
   StepTimes steps;
+  KvUse kv;
   bool cut = false;  // the deadline came before the last request ended
 
   std::vector<RequestTrace> CompleteTraces() const;

@@ -62,7 +62,10 @@ class ServerMeasurement {
     PINION_TRY(Offline(2 + loops.size()));
     for (size_t i = 0; i < loops.size(); ++i) PINION_TRY(ClosedLoop(i, loops.size() - i));
     AddCounters(counters.Stop(), output_tokens_, result_);
-    for (std::string& reason : Disturbances(before, Conditions::Now(), 1)) Suspect(reason);
+    const Conditions after = Conditions::Now();
+    for (std::string& reason : Disturbances(before, after, 1)) Suspect(reason);
+    Add("steal_share", 0, StealShare(before, after));
+    Add("cpu_pressure_share", 0, PressureShare(before, after));
     Describe();
     return std::move(result_);
   }
@@ -166,6 +169,7 @@ class ServerMeasurement {
     const auto add_quantile = [&](const char* metric, const std::vector<double>& values, double q) {
       if (const auto value = SupportedQuantile(values, q)) Add(metric, concurrency, *value);
     };
+    AddQuantiles(summary, concurrency, quantiles_);
     add_median("ttft_s", summary.ttft_s);
     add_median("tpot_s", summary.tpot_s);
     add_median("itl_s", summary.itl_s);
@@ -196,6 +200,7 @@ class ServerMeasurement {
     about.Set("warm_up_s", warm_up_s_);
     about.Set("warm_up_batches", warm_up_batches_);
     about.Set("cut", Json(cut_));
+    about.Set("quantiles", std::move(quantiles_));
   }
 
   static constexpr double kLeastSeconds = 1;
@@ -211,6 +216,7 @@ class ServerMeasurement {
   int warm_up_batches_ = 0;
   size_t output_tokens_ = 0;  // of the measured load
   std::vector<std::string> cut_;
+  Json quantiles_ = Json::MakeArray();
   TrialResult result_;
 };
 

@@ -10,6 +10,7 @@
 #include "harness/stats/estimate.h"
 #include "harness/stats/serving.h"
 #include "harness/trial/conditions.h"
+#include "harness/trial/limits.h"
 #include "harness/trial/load.h"
 
 namespace pinion::harness {
@@ -49,8 +50,9 @@ class Measurement {
     const auto& loops = request_.workload.concurrency;
     for (size_t i = 0; i < loops.size(); ++i) PINION_TRY(ClosedLoop(i, loops.size() - i));
     AddCounters(counters.Stop(), output_tokens_, result_);
-    result_.suspect = Disturbances(before, Conditions::Now(), engine_.info().threads);
+    AddConditions(before, Conditions::Now());
     Describe();
+    if (request_.ceilings) AddCeilings();
     return std::move(result_);
   }
 
@@ -130,6 +132,9 @@ class Measurement {
     Add("output_tokens_per_s", 0, static_cast<double>(tokens) / window_s);
     if (load.steps.prefill_s > 0) Add("prefill_tokens_per_s", 0, load.steps.prefill_tokens_per_s());
     if (load.steps.decode_s > 0) Add("decode_tokens_per_s", 0, load.steps.decode_tokens_per_s());
+    AddWork("prefill", load.steps.prefill_cost, load.steps.prefill_s);
+    AddWork("decode", load.steps.decode_cost, load.steps.decode_s);
+    AddKv(load.kv, 0);
     if (load.cut) {
       cut_.push_back(StrCat("offline batch cut after ", tokens, " tokens"));
     } else {
@@ -149,6 +154,8 @@ class Measurement {
     AddServingSamples(load, clients, result_.samples);
     if (result_.samples.size() == before)
       return TooSlow(StrCat("the loop of ", clients, " clients"));
+    AddKv(load.kv, clients);
+    AddQuantiles(Summarise(load.CompleteTraces()), clients, quantiles_);
     if (load.cut) cut_.push_back(StrCat("loop of ", clients, " clients cut"));
     engine_.DropPrefixCache();
     return {};
@@ -162,8 +169,43 @@ class Measurement {
                        request_.limit_s, " s; raise trial_limit, or shorten the load"));
   }
 
-  void Add(const char* metric, int concurrency, double value) {
+  void Add(const std::string& metric, int concurrency, double value) {
     result_.samples.push_back({metric, concurrency, value});
+  }
+
+  // Where the phase stands under the machine's roof.
+  void AddWork(const std::string& phase, const StepCost& cost, double seconds) {
+    if (seconds <= 0) return;
+    Add(phase + "_flops_per_s", 0, static_cast<double>(cost.flops) / seconds);
+    Add(phase + "_bytes_per_s", 0, static_cast<double>(cost.bytes()) / seconds);
+  }
+
+  void AddKv(const KvUse& kv, int concurrency) {
+    const auto share = [](uint64_t part, uint64_t whole) {
+      return static_cast<double>(part) / static_cast<double>(whole);
+    };
+    Add("preemptions", concurrency, static_cast<double>(kv.preemptions));
+    if (kv.blocks > 0) Add("kv_used_share", concurrency, share(kv.most_blocks, kv.blocks));
+    if (kv.prefix_query_tokens > 0)
+      Add("prefix_hit_share", concurrency, share(kv.prefix_hit_tokens, kv.prefix_query_tokens));
+  }
+
+  void AddConditions(const Conditions& before, const Conditions& after) {
+    result_.suspect = Disturbances(before, after, engine_.info().threads);
+    Add("steal_share", 0, StealShare(before, after));
+    Add("cpu_pressure_share", 0, PressureShare(before, after));
+  }
+
+  // A machine that refuses leaves the trial without them, and its reason.
+  void AddCeilings() {
+    const auto probe = StartCeilings(engine_);
+    if (!probe) {
+      result_.info.Set("no_ceilings_because", probe.error().message);
+      return;
+    }
+    const Ceilings ceilings = Larger((*probe)->Measure(), (*probe)->Measure());
+    Add("ceiling_flops_per_s", 0, ceilings.flops_per_s);
+    Add("ceiling_bytes_per_s", 0, ceilings.read_bytes_per_s);
   }
 
   void Describe() {
@@ -183,6 +225,7 @@ class Measurement {
     about.Set("warm_up_s", warm_up_s_);
     about.Set("warm_up_batches", warm_up_batches_);
     about.Set("cut", Json(cut_));
+    about.Set("quantiles", std::move(quantiles_));
   }
 
   Engine& engine_;
@@ -193,6 +236,7 @@ class Measurement {
   int warm_up_batches_ = 0;
   size_t output_tokens_ = 0;  // of the measured load
   std::vector<std::string> cut_;
+  Json quantiles_ = Json::MakeArray();
   TrialResult result_;
 };
 
@@ -279,6 +323,21 @@ void AddServingSamples(const LoadResult& load, int concurrency, std::vector<Metr
   add("queue_s", Median(queue_s));
   add("prefill_s", Median(prefill_s));
   add_quantile("ttft_p90_s", summary.ttft_s, 0.90);
+}
+
+void AddQuantiles(const ServingSummary& summary, int concurrency, Json& list) {
+  constexpr int kSteps = 20;
+  for (const auto& [metric, values] :
+       {std::pair("ttft_s", &summary.ttft_s), std::pair("itl_s", &summary.itl_s)}) {
+    if (values->empty()) continue;
+    Json quantiles = Json::MakeArray();
+    for (int i = 0; i <= kSteps; ++i)
+      quantiles.Append(Quantile(*values, static_cast<double>(i) / kSteps));
+    list.Append(Json::Object{{"metric", metric},
+                             {"concurrency", concurrency},
+                             {"n", static_cast<uint64_t>(values->size())},
+                             {"values", std::move(quantiles)}});
+  }
 }
 
 Result<TrialResult> MeasureTrial(Engine& engine, const TrialRequest& request, int64_t start_ns) {

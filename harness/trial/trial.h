@@ -47,4 +47,9 @@ uint64_t PeakRssBytes();
 struct LoadResult;
 void AddServingSamples(const LoadResult& load, int concurrency, std::vector<MetricValue>& samples);
 
+// What medians do not tell of: the quantiles 0 %, 5 %, ..., 100 % of every request's TTFT and of
+// every gap, for info "quantiles": [{"metric","concurrency","n","values"}].
+struct ServingSummary;
+void AddQuantiles(const ServingSummary& summary, int concurrency, Json& list);
+
 }  // namespace pinion::harness

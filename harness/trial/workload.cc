@@ -24,6 +24,7 @@ Json ToJson(const TrialRequest& request) {
   object.Set("workload", ToJson(request.workload));
   object.Set("seed", request.seed);
   object.Set("limit_s", request.limit_s);
+  object.Set("ceilings", request.ceilings);
   return object;
 }
 
@@ -40,6 +41,7 @@ Result<TrialRequest> ReadTrialRequest(const Json& object) {
   PINION_TRY(FromJson(*workload, request.workload));
   PINION_ASSIGN(const int64_t seed, Require<int64_t>(object, "seed"));
   PINION_ASSIGN(request.limit_s, Require<double>(object, "limit_s"));
+  PINION_ASSIGN(request.ceilings, Optional(object, "ceilings", false));
   request.seed = static_cast<uint64_t>(seed);
   return request;
 }

@@ -16,8 +16,9 @@ struct TrialRequest {
   EngineChoice engine;
   EngineOptions options;
   Workload workload;
-  uint64_t seed = 1;    // of the prompts; the same for every candidate of a round
-  double limit_s = 60;  // from the process's start; the load is cut to end by then
+  uint64_t seed = 1;      // of the prompts; the same for every candidate of a round
+  double limit_s = 60;    // from the process's start; the load is cut to end by then
+  bool ceilings = false;  // measure after the load what the machine can do at most
 };
 
 Json ToJson(const TrialRequest& request);

@@ -1,16 +1,13 @@
 // Light or dark: the system's wish until the reader chooses. A page from a file may have no storage.
 
-const darkWish = matchMedia("(prefers-color-scheme: dark)");
-
 function isDark() {
   const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === "dark" : darkWish.matches;
+  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
 function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
   try { localStorage.setItem("pinion-theme", theme); } catch { /* the choice lasts for this visit */ }
-  drawCharts(data.charts);
 }
 
 try {
@@ -18,4 +15,3 @@ try {
   if (kept) document.documentElement.dataset.theme = kept;
 } catch { /* see above */ }
 document.getElementById("theme").addEventListener("click", () => setTheme(isDark() ? "light" : "dark"));
-darkWish.addEventListener("change", () => drawCharts(data.charts));

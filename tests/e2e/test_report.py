@@ -122,6 +122,44 @@ def test_report_on_a_folder_without_a_sweep_fails_plainly(pinion, tmp_path):
     assert str(tmp_path) in done.stderr
 
 
+def test_two_sweeps_side_by_side(sweep, results, pinion, tmp_path):
+    page = pinion("report", sweep, "--compare", sweep)
+    assert page.returncode == 0, page.stderr
+    assert page.stdout.strip() == f"{sweep}/comparison.html"
+    loads = Loads()
+    loads.feed((sweep / "comparison.html").read_text())
+    assert loads.fetched == []
+    answer = json.loads(pinion("report", sweep, "--compare", sweep, "--json").stdout)
+    assert answer["answer"].startswith("Nothing changed beyond noise")  # of a sweep to itself
+    assert answer["environment"] == []
+    assert all(one["same"] for one in answer["recommended"])
+    for figure in answer["figures"]:
+        assert figure["a"] == figure["b"]
+        candidate = next(one for one in results["candidates"] if figure["configuration"] in
+                         (", ".join(f"{key}={value}" for key, value in one["settings"].items()), "the defaults"))
+        assert figure["a"] in [one["estimate"] for one in candidate["series"]]
+    text = pinion("report", sweep, "--compare", sweep, "--format", "md").stdout
+    assert "## What is recommended" in text
+    refused = pinion("report", sweep, "--compare", sweep, "--format", "csv")
+    assert refused.returncode == 2
+    assert "html, md, json" in refused.stderr
+    nowhere = pinion("report", sweep, "--compare", tmp_path)
+    assert nowhere.returncode == 1
+    assert str(tmp_path) in nowhere.stderr
+
+
+def test_a_sweep_tells_what_the_report_draws(results):
+    measured = [one for one in results["candidates"] if one["status"] in ("ok", "dropped")]
+    for candidate in measured:
+        metrics = {(one["metric"], one["concurrency"]) for one in candidate["series"]}
+        for metric in ("prefill_flops_per_s", "decode_bytes_per_s", "steal_share", "ceiling_flops_per_s"):
+            assert (metric, 0) in metrics, metric
+        assert {("kv_used_share", 1), ("preemptions", 2)} <= metrics
+        assert len(candidate["distributions"]) == 4
+    checks = {one["name"] for one in results["provenance"]["hygiene"]["checks"]}
+    assert {"governor", "quota", "swap"} <= checks
+
+
 def test_report_draws_its_charts_in_a_browser_without_network(sweep):
     browser = shutil.which("chromium")
     if not browser:

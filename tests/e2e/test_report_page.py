@@ -70,7 +70,22 @@ def visit(browser, request):
         one.context.close()
 
 
-@pytest.mark.parametrize("kind, charts", [("usual", 7), ("many", 8), ("failed", 0), ("single", 2)])
+def data_of(seen):
+    """What the page's charts are drawn from: {name: rows}."""
+    charts = json.loads(seen.page.locator("#data").text_content()).get("charts", [])
+    return {chart["name"]: chart["values"] for chart in charts}
+
+
+def series_of(candidate, metric, concurrency=0):
+    return next(one["estimate"]["median"] for one in candidate["series"]
+                if (one["metric"], one["concurrency"]) == (metric, concurrency))
+
+
+def text_of(candidate):
+    return ", ".join(f"{key}={value}" for key, value in candidate["settings"].items()) or "the defaults"
+
+
+@pytest.mark.parametrize("kind, charts", [("usual", 12), ("many", 12), ("failed", 0), ("single", 6)])
 def test_it_opens_without_a_complaint_or_a_request(visit, folders, kind, charts):
     path = folders / kind / "report.html"
     assert path.stat().st_size < 2_000_000
@@ -79,6 +94,8 @@ def test_it_opens_without_a_complaint_or_a_request(visit, folders, kind, charts)
     assert seen.wrong == []
     assert seen.requests == [f"file://{path}"]
     assert seen.page.locator("#charts").is_visible() == (charts > 0)
+    assert seen.page.locator("#charts figure").count() == charts
+    assert seen.page.locator(".absent li").count() == 13 - charts  # each says why
     for caption in seen.page.locator("#charts figure figcaption span").all_text_contents():
         assert caption.endswith(".")
 
@@ -145,6 +162,78 @@ def test_it_can_be_read_on_a_phone(visit, folders):
     seen = visit(folders / "usual/report.html", viewport={"width": 390, "height": 800})
     seen.wait_for_charts(7)
     assert seen.page.evaluate("() => document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("wish", ["light", "dark"])
+def test_paper_is_white(visit, folders, wish):
+    seen = visit(folders / "usual/report.html", color_scheme=wish)
+    seen.wait_for_charts(7)
+    seen.page.emulate_media(media="print", color_scheme=wish)
+    color = "([selector, what]) => getComputedStyle(document.querySelector(selector))[what]"
+    assert seen.page.evaluate(color, ["body", "backgroundColor"]) == "rgb(255, 255, 255)"
+    label = seen.page.evaluate(color, ["#chart-frontier .role-axis-label text", "fill"])
+    assert max(int(part) for part in re.findall(r"\d+", label)[:3]) < 140
+    assert not seen.page.locator("button.copy").first.is_visible()
+
+
+def test_charts_draw_the_stores_numbers(visit, folders):
+    seen = visit(folders / "usual/report.html")
+    results = json.loads((folders / "usual/results.json").read_text())
+    charts = data_of(seen)
+    by_name = {text_of(one): one for one in results["candidates"]}
+    points = [row for row in charts["roofline"] if row["kind"] == "point"]
+    assert len(points) == 6
+    for row in points:
+        flops, read = (series_of(by_name[row["configuration"]], f"{row['phase']}_{what}_per_s")
+                       for what in ("flops", "bytes"))
+        assert row["flops_per_s"] == pytest.approx(flops)
+        assert row["intensity"] == pytest.approx(flops / read)
+    roofs = [row["flops_per_s"] for row in charts["roofline"] if row["kind"] == "roof"]
+    assert max(roofs) == pytest.approx(max(series_of(one, "ceiling_flops_per_s")
+                                           for one in results["candidates"] if one["series"]))
+    for row in charts["slo"]:
+        levels = by_name[row["configuration"]]["slo"]["levels"]
+        level = next(one for one in levels if one["load"] == pytest.approx(row["load"]))
+        assert row["percent"] == pytest.approx(100 * level["share"])
+        assert [row["low"], row["high"]] == pytest.approx([100 * level["low"], 100 * level["high"]])
+    for row in charts["distributions"]:
+        one = next(one for one in by_name[row["configuration"]]["distributions"]
+                   if one["quantiles"][10] * 1e3 == pytest.approx(row["ms"]))
+        assert (row["q1"], row["q3"]) == pytest.approx((one["quantiles"][5] * 1e3, one["quantiles"][15] * 1e3))
+    assert [row["tokens_per_s"] for row in charts["drift"]] == pytest.approx(
+        [sample["value"] for one in results["candidates"][0]["series"]
+         if (one["metric"], one["concurrency"]) == ("output_tokens_per_s", 0) for sample in one["samples"]])
+
+
+def test_kv_cells_hold_the_stores_numbers(visit, folders):
+    seen = visit(folders / "many/report.html")
+    results = json.loads((folders / "many/results.json").read_text())
+    by_name = {text_of(one): one for one in results["candidates"]}
+    rows = data_of(seen)["kv"]
+    assert {row["space"] for row in rows} == {"auto", "1", "2", "3"}
+    for row in rows:
+        candidate = by_name[row["configuration"]]
+        for key, metric, scale in (("tokens_per_s", "output_tokens_per_s", 1), ("preemptions", "preemptions", 1),
+                                   ("prefix_hits", "prefix_hit_share", 100), ("used", "kv_used_share", 100)):
+            assert row[key] == pytest.approx(scale * series_of(candidate, metric, row["clients"])), key
+
+
+def test_tables_hold_what_the_store_recorded(visit, folders):
+    seen = visit(folders / "usual/report.html")
+    results = json.loads((folders / "usual/results.json").read_text())
+    shown = seen.page.locator("[data-place=machine] table").first.locator("tbody tr")
+    checks = {one["name"]: one for one in results["provenance"]["hygiene"]["checks"]}
+    assert shown.count() == len(checks)
+    for cells in (row.locator("td").all_text_contents() for row in shown.all()):
+        assert cells[1] == checks[cells[0]]["state"]
+        assert checks[cells[0]]["found"] in cells[2]
+    failed = next(one for one in results["candidates"] if one["status"] == "failed")
+    row = seen.page.locator("table.failures tr", has_text=text_of(failed))
+    assert failed["reason"] in row.text_content()
+    assert row.locator("pre").text_content() == failed["log_tail"]
+    times = {cells[0]: cells[2] for cells in (row.locator("td").all_text_contents() for row in
+                                              seen.page.locator("[data-place=time] tbody tr").all())}
+    assert times == {text_of(one): str(one["trials"]) for one in results["candidates"] if one["seconds"]}
 
 
 def test_numbers_on_the_page_are_the_stores(visit, folders):

@@ -125,6 +125,19 @@ TEST_F(CompareTest, RefusesWhatCannotBeComparedAndSaysWhy) {
   EXPECT_THAT(nowhere.error().message, HasSubstr("there is no sweep"));
 }
 
+TEST_F(CompareTest, LaysSideBySideWhatItWouldRefuse) {
+  const auto strangers =
+      CompareAnyway(Make("a", {}), Make("b2", {.cpu = "Skylake", .seed = 2}), 0.02);
+  ASSERT_TRUE(strangers) << strangers.error().message;
+  EXPECT_THAT(strangers->obstacles,
+              testing::ElementsAre(HasSubstr("cpu_model"), HasSubstr("seed")));
+  EXPECT_TRUE(strangers->differences.empty());
+  const auto shy = CompareAnyway(Make("a3", {}), Make("b44", {.rounds = 5}), 0.02);
+  EXPECT_THAT(shy->obstacles, testing::ElementsAre(HasSubstr("5 rounds in common")));
+  EXPECT_EQ(Of(*shy, "default", "ttft_s"), Kind::kTooFewRounds);
+  EXPECT_TRUE(CompareAnyway(Make("a5", {}), Make("b66", {}), 0.02)->obstacles.empty());
+}
+
 TEST_F(CompareTest, AnotherKernelIsANote) {
   const auto comparison = Compare(Make("a", {}), Make("b2", {.kernel = "6.8"}), 0.02);
   ASSERT_EQ(comparison->notes.size(), 1u);

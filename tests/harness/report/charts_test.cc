@@ -37,8 +37,13 @@ TEST(Charts, EachHasItsSpecificationAndConclusion) {
     EXPECT_TRUE(seen.count(name)) << "no test draws " << name;
 }
 
-TEST(Charts, AreLeftOutWhereThereIsNothingToDraw) {
+TEST(Charts, AreLeftOutWithAReasonWhereThereIsNothingToDraw) {
   EXPECT_TRUE(ChartsOf(FailedResults()).empty());
+  for (const Results& results : {PlantedResults(), FailedResults(), SingleResult(), Results()})
+    for (const Chart& chart : AllCharts(results)) {
+      EXPECT_EQ(chart.absent.empty(), !chart.values.array().empty()) << chart.name;
+      EXPECT_FALSE(chart.absent.ends_with('.')) << chart.absent;
+    }
   for (const Chart& chart : ChartsOf(SingleResult())) {
     EXPECT_NE(chart.name, "paired");
     EXPECT_NE(chart.name, "importance");
@@ -101,8 +106,61 @@ TEST(RaceChart, SaysWhoLeftAndWhatThatSaved) {
   EXPECT_TRUE(RaceChart(SingleResult()).values.array().empty());
 }
 
-TEST(DriftChart, CountsWhatWasDisturbed) {
-  EXPECT_THAT(DriftChart(PlantedResults()).conclusion, HasSubstr("1 of 6 were disturbed"));
+TEST(DriftChart, CountsWhatWasDisturbedAndByWhat) {
+  const Chart chart = DriftChart(PlantedResults());
+  EXPECT_THAT(chart.conclusion, HasSubstr("1 of 6 were disturbed"));
+  EXPECT_THAT(chart.conclusion, HasSubstr("steal up to 1.2 %, CPU pressure up to 4 %"));
+}
+
+TEST(RooflineChart, PutsEveryPhaseUnderTheRoofOfItsThreads) {
+  const Chart chart = RooflineChart(PlantedResults());
+  EXPECT_EQ(Texts(chart, "kind").count("roof"), 6u);   // 1 and 2 threads, three corners each
+  EXPECT_EQ(Texts(chart, "kind").count("point"), 6u);  // 3 measured, 2 phases
+  // 1.42 * 20 GB/s of 50, 1.42 * 128 GFLOP/s of 400.
+  EXPECT_THAT(chart.conclusion, HasSubstr("decode reaches 57 % of what memory allows (28.4 GB/s)"));
+  EXPECT_THAT(chart.conclusion,
+              HasSubstr("prefill reaches 45 % of what arithmetic allows (182 GFLOP/s)"));
+  for (const Json& row : chart.values.array()) {
+    if (row.Find("kind")->string() != "point") continue;
+    const bool prefill = row.Find("phase")->string() == "prefill";
+    EXPECT_NEAR(row.Find("intensity")->number(), prefill ? 128 : 1, 1e-9);
+  }
+}
+
+TEST(RooflineChart, SaysWhyThereAreNoCeilings) {
+  Results results = PlantedResults();
+  for (Candidate& candidate : results.candidates)
+    std::erase_if(candidate.series,
+                  [](const Series& series) { return series.metric.starts_with("ceiling"); });
+  results.candidates[0].no_ceilings_because = "only 1.0 GiB are free";
+  EXPECT_EQ(RooflineChart(results).absent, "the ceilings were not measured: only 1.0 GiB are free");
+}
+
+TEST(SloChart, NamesTheLargestThatPassesAndTheSmallestThatFails) {
+  const Chart chart = SloChart(PlantedResults());
+  EXPECT_EQ(Texts(chart, "boundary"),
+            (std::multiset<std::string>{"largest passing", "largest passing", "smallest failing",
+                                        "smallest failing", "tried", "tried", "tried", "tried"}));
+  EXPECT_THAT(chart.conclusion, HasSubstr("the defaults: passes 4 requests/s, fails 6 requests/s, "
+                                          "a cliff"));
+}
+
+TEST(KvChart, TellsOfPreemptionsAndHits) {
+  Results results = PlantedResults();
+  EXPECT_EQ(KvChart(results).absent, "every configuration has the same KV space");
+  results.candidates[1].options.Set("kv_cache_space", 4);
+  const Chart chart = KvChart(results);
+  ASSERT_EQ(chart.values.array().size(), 4u);  // auto and 4 GiB, 1 and 8 clients
+  EXPECT_THAT(chart.conclusion, HasSubstr("sequences were preempted"));
+  EXPECT_TRUE(Texts(chart, "text").count("325 tokens/s\n80 % used, 25 % hits\n3 preempted"));
+}
+
+TEST(DistributionChart, GoesAsFarAsTheNumberOfRequestsTells) {
+  Results results = PlantedResults();
+  EXPECT_EQ(DistributionChart(results).values.array().size(), 8u);
+  EXPECT_TRUE(Texts(DistributionChart(results), "range").count("5 to 95 % of 96"));
+  results.candidates[0].distributions[0].n = 12;
+  EXPECT_TRUE(Texts(DistributionChart(results), "range").count("25 to 75 % of 12"));
 }
 
 TEST(PlacementChart, TellsWhoComputesWhere) {
@@ -126,9 +184,22 @@ TEST(LaunchForms, NameProfileProgramAndCpus) {
   EXPECT_THAT(forms["systemd unit"], HasSubstr("AllowedCPUs=0-1\n"));
   EXPECT_THAT(forms["systemd unit"],
               HasSubstr("/build/pinion launch /out/x/profiles/throughput.json"));
+  EXPECT_THAT(forms["systemd unit"], HasSubstr("WorkingDirectory=/"));
   EXPECT_THAT(forms["Container"], HasSubstr("--cpuset-cpus=0-1 --memory=4g"));
   EXPECT_THAT(forms["Slurm job"], HasSubstr("#SBATCH --cpus-per-task=2 --mem=4G"));
   EXPECT_TRUE(LaunchForms(FailedResults(), FailedResults().verdicts[0], "/out/x").empty());
+}
+
+TEST(LaunchForms, QuoteAsEachReaderDoes) {
+  Results results = PlantedResults();
+  results.model = "a 50 % model\nExecStartPre=evil";
+  std::map<std::string, std::string> forms;
+  for (const LaunchForm& form : LaunchForms(results, results.verdicts[0], "/out/50 %/$x"))
+    forms[form.title] = form.text;
+  EXPECT_THAT(forms["systemd unit"],
+              HasSubstr("launch \"/out/50 %%/$$x/profiles/throughput.json\"\n"));
+  EXPECT_THAT(forms["systemd unit"], HasSubstr("profile of a 50 %% model ExecStartPre=evil\n"));
+  EXPECT_THAT(forms["Slurm job"], HasSubstr("launch '/out/50 %/$x/profiles/throughput.json'\n"));
 }
 
 TEST(RunnerUpWords, SayWhyItLost) {

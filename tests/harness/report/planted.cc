@@ -24,6 +24,48 @@ Series MakeSeries(const std::string& metric, int concurrency, double median) {
   return series;
 }
 
+// Work under a roof of 25 GB/s and 200 GFLOP/s a thread: decode at 1, prefill at 128 operations a
+// byte.
+void Describe(Candidate& candidate, int threads, double speed) {
+  const std::pair<const char*, double> rates[] = {{"prefill_flops_per_s", 128e9 * speed},
+                                                  {"prefill_bytes_per_s", 1e9 * speed},
+                                                  {"decode_flops_per_s", 20e9 * speed},
+                                                  {"decode_bytes_per_s", 20e9 * speed},
+                                                  {"ceiling_flops_per_s", 200e9 * threads},
+                                                  {"ceiling_bytes_per_s", 25e9 * threads},
+                                                  {"steal_share", 0.012},
+                                                  {"cpu_pressure_share", 0.04}};
+  for (const auto& [metric, value] : rates)
+    candidate.series.push_back(MakeSeries(metric, 0, value));
+  for (const int clients : {1, 8}) {
+    candidate.series.push_back(MakeSeries("kv_used_share", clients, 0.1 * clients));
+    candidate.series.push_back(MakeSeries("prefix_hit_share", clients, 0.25));
+    candidate.series.push_back(MakeSeries("preemptions", clients, clients == 8 ? 3 : 0));
+    for (const char* metric : {"ttft_s", "itl_s"}) {
+      Distribution one{metric, clients, 96, {}};
+      for (int i = 0; i <= 20; ++i) one.quantiles.push_back((0.1 + 0.01 * i) * clients / speed);
+      candidate.distributions.push_back(std::move(one));
+    }
+  }
+}
+
+// Passes 4 * speed requests/s and fails half as much again.
+SloFinding MakeSlo(double speed) {
+  SloFinding slo;
+  for (const double load : {2.0, 4.0, 6.0, 8.0}) {
+    const size_t good = load <= 4 ? 60 : 60 - static_cast<size_t>(6 * load);
+    SloLevel level{load * speed, 3, good, 60, static_cast<double>(good) / 60, 0, {}, load <= 4};
+    level.fitted = level.share;
+    level.interval = ShareInterval(good, 60);
+    slo.boundary.levels.push_back(level);
+  }
+  slo.boundary.pass = 1;
+  slo.boundary.fail = 2;
+  slo.boundary.is_cliff = slo.boundary.is_settled = true;
+  slo.boundary.runs = 12;
+  return slo;
+}
+
 // `speed`: relative to the defaults, in everything.
 void Measure(Candidate& candidate, int threads, double speed) {
   candidate.status = CandidateStatus::kOk;
@@ -42,6 +84,7 @@ void Measure(Candidate& candidate, int threads, double speed) {
         MakeSeries("output_tokens_per_s", clients, 40 * clients * speed / (1 + 0.05 * clients)));
   }
   candidate.series.push_back(MakeSeries("peak_rss_bytes", 0, 3.1e9));
+  Describe(candidate, threads, speed);
   candidate.predicted = Json::Object{{"output_tokens_per_s", 800.0 * threads}};
   candidate.trials = kRounds;
   candidate.seconds = 8.5 * kRounds;
@@ -91,9 +134,11 @@ Verdict MakeVerdict(Objective objective, Outcome outcome, int recommended, doubl
 void AddCandidates(Results& results, const std::string& hostile) {
   Candidate candidate = Add(results, {}, hostile);
   Measure(candidate, 1, 1);
+  candidate.slo = MakeSlo(1);
   results.candidates.push_back(candidate);
   candidate = Add(results, {{"threads_bind", "0-1"}, {"isa", "avx2" + hostile}}, hostile);
   Measure(candidate, 2, 1.42);
+  candidate.slo = MakeSlo(1.5);
   candidate.suspect_reasons = {"round 3: steal 4.1 %" + hostile};
   results.candidates.push_back(candidate);
   candidate = Add(results, {{"threads_bind", "nobind"}}, hostile);
@@ -134,6 +179,15 @@ Results PlantedResults(const std::string& hostile) {
   results.budget.Set("cpus", std::vector<int>{0, 1});
   results.budget.Set("memory_total_bytes", int64_t{25} << 30);
   results.model_facts.Set("architecture", "LlamaForCausalLM" + hostile);
+  results.provenance = *Json::Parse(R"({
+    "compiler":{"version":"12.2.0","openmp":201511},"kernel":{"release":"6.1"},"environment":{},
+    "topology_xml":"<topology/>",
+    "hygiene":{"warnings":1,"checks":[
+      {"name":"quota","state":"ok","found":"none","reason":"all CPUs may be used","fix":""},
+      {"name":"governor","state":"warn","found":"powersave on 2 CPUs","reason":"clocks vary",
+       "fix":"cpupower frequency-set -g performance"},
+      {"name":"turbo","state":"not available","found":"","reason":"no driver says","fix":""}]}})");
+  results.provenance.Set("engine", Json::Object{{"commit", results.commit + hostile}});
   AddCandidates(results, hostile);
   results.floors = {0.021, 0.021, 0.021};
   results.verdicts = {MakeVerdict(Objective::kThroughput, Outcome::kWinner, 1, 1.42),
@@ -181,6 +235,8 @@ Results FailedResults() {
   Candidate& anchor = results.candidates.front();
   anchor.series.clear();
   anchor.plan = Json();
+  anchor.slo.reset();
+  anchor.distributions.clear();
   anchor.comparisons.clear();
   anchor.status = CandidateStatus::kFailed;
   anchor.reason = "ended by signal 11 in round 1";

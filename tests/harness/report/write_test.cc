@@ -178,6 +178,8 @@ TEST_F(Outputs, PicturesAreDrawnWhereNodeIs) {
   for (const Chart& chart : ChartsOf(PlantedResults())) {
     ASSERT_TRUE(pictures->count(chart.name)) << chart.name;
     EXPECT_THAT(pictures->at(chart.name), HasSubstr("<path")) << chart.name;
+    for (const char* unresolved : {"var(", "undefined", "NaN"})
+      EXPECT_THAT(pictures->at(chart.name), Not(HasSubstr(unresolved))) << chart.name;
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "engine/base/strings.h"
 #include "fake_engine.h"
 #include "harness/trial/conditions.h"
 
@@ -42,6 +43,40 @@ TEST(Trial, MeasuresTheBatchAndEveryConcurrency) {
   EXPECT_GT(Find(*result, "peak_rss_bytes", 0)->value, 1 << 20);
   EXPECT_EQ(result->info.Find("isa")->string(), "fake");
   EXPECT_TRUE(result->info.Find("cut")->array().empty());
+}
+
+TEST(Trial, TellsWhatWasDoneAndWhatHappened) {
+  FakeEngine engine;
+  engine.step_ns = 1'000'000;
+  const auto result = MeasureTrial(engine, SmallRequest(), NowNs());
+  ASSERT_TRUE(result) << result.error().message;
+  for (const char* phase : {"prefill", "decode"})
+    for (const char* rate : {"_flops_per_s", "_bytes_per_s"})
+      EXPECT_GT(Find(*result, StrCat(phase, rate), 0)->value, 0) << phase << rate;
+  for (const char* share : {"steal_share", "cpu_pressure_share"}) {
+    EXPECT_GE(Find(*result, share, 0)->value, 0) << share;
+    EXPECT_LE(Find(*result, share, 0)->value, 1) << share;
+  }
+  for (const int clients : {0, 1, 3}) EXPECT_EQ(Find(*result, "preemptions", clients)->value, 0);
+  EXPECT_FALSE(Find(*result, "prefix_hit_share", 1));     // nobody looked one up
+  EXPECT_FALSE(Find(*result, "ceiling_bytes_per_s", 0));  // nobody asked
+  const Json& quantiles = *result->info.Find("quantiles");
+  ASSERT_EQ(quantiles.array().size(), 4u);  // TTFT and gaps, of 1 and 3 clients
+  for (const Json& one : quantiles.array()) {
+    ASSERT_EQ(one.Find("values")->array().size(), 21u);
+    EXPECT_LE(one.Find("values")->array().front().number(),
+              one.Find("values")->array().back().number());
+  }
+}
+
+TEST(Trial, CeilingsThatCannotBeMeasuredLeaveAReason) {
+  FakeEngine engine;
+  TrialRequest request = SmallRequest();
+  request.ceilings = true;
+  const auto result = MeasureTrial(engine, request, NowNs());
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_FALSE(Find(*result, "ceiling_bytes_per_s", 0));
+  EXPECT_THAT(result->info.Find("no_ceilings_because")->string(), HasSubstr("ISA 'fake'"));
 }
 
 TEST(Trial, TheSameSeedGivesTheSamePromptsAndTheSameHash) {

@@ -1,0 +1,134 @@
+// The machine's roof as it was measured beside the trials, and where their steps stand under it.
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "engine/base/strings.h"
+#include "harness/report/charts.h"
+#include "harness/report/words.h"
+
+namespace pinion::harness {
+namespace {
+
+constexpr const char* kName = "roofline";
+constexpr const char* kTitle = "Roofline";
+
+double MedianOf(const Candidate& candidate, const std::string& metric) {
+  const Series* series = candidate.Find(metric, 0);
+  return Measured(series) ? series->estimate.median : 0;
+}
+
+// Source: Williams, Waterman, Patterson, "Roofline", CACM 52 (2009).
+struct Roof {
+  double bytes_per_s = 0, flops_per_s = 0;
+  double At(double intensity) const { return std::min(intensity * bytes_per_s, flops_per_s); }
+};
+
+struct Point {
+  const Candidate* candidate;
+  const char* phase;
+  double bytes_per_s, flops_per_s;
+  double intensity() const { return flops_per_s / bytes_per_s; }
+};
+
+// Configurations that compute with the same instructions on as many threads share a roof.
+std::string RoofName(const Candidate& candidate) {
+  return StrCat(candidate.isa, ", ", Counted(static_cast<size_t>(candidate.threads), "thread"));
+}
+
+// Whatever disturbs a probe lowers it: the highest of what was measured counts.
+std::map<std::string, Roof> RoofsOf(const Results& results) {
+  std::map<std::string, Roof> roofs;
+  for (const Candidate& candidate : results.candidates) {
+    const double bytes = MedianOf(candidate, "ceiling_bytes_per_s"),
+                 flops = MedianOf(candidate, "ceiling_flops_per_s");
+    if (bytes <= 0 || flops <= 0) continue;
+    Roof& roof = roofs[RoofName(candidate)];
+    roof = {std::max(roof.bytes_per_s, bytes), std::max(roof.flops_per_s, flops)};
+  }
+  return roofs;
+}
+
+std::vector<Point> PointsOf(const Results& results) {
+  std::vector<Point> points;
+  for (const Candidate* candidate : MostTelling(results, kChartCandidates))
+    for (const char* phase : {"prefill", "decode"}) {
+      const double bytes = MedianOf(*candidate, StrCat(phase, "_bytes_per_s")),
+                   flops = MedianOf(*candidate, StrCat(phase, "_flops_per_s"));
+      if (bytes > 0 && flops > 0) points.push_back({candidate, phase, bytes, flops});
+    }
+  return points;
+}
+
+// From left of all that is drawn to right of it, with the corner between.
+void AddRoof(const std::string& name, const Roof& roof, double from, double to, Json& values) {
+  const double corner = roof.flops_per_s / roof.bytes_per_s;
+  for (const double intensity : {from, corner, to})
+    values.Append(Json::Object{{"kind", "roof"},
+                               {"roof", name},
+                               {"intensity", intensity},
+                               {"flops_per_s", roof.At(intensity)}});
+}
+
+std::string Conclusion(const std::vector<Point>& points, const std::map<std::string, Roof>& roofs,
+                       const Candidate& candidate) {
+  std::vector<std::string> parts;
+  for (const Point& point : points) {
+    const auto roof = roofs.find(RoofName(*point.candidate));
+    if (point.candidate != &candidate || roof == roofs.end()) continue;
+    const bool by_memory = point.intensity() * roof->second.bytes_per_s < roof->second.flops_per_s;
+    const double share = point.flops_per_s / roof->second.At(point.intensity());
+    parts.push_back(StrCat(point.phase, " reaches ", std::lround(100 * share), " % of what ",
+                           by_memory ? "memory" : "arithmetic", " allows (",
+                           by_memory ? FormatFigure("bytes/s", point.bytes_per_s)
+                                     : FormatFigure("FLOP/s", point.flops_per_s),
+                           ")"));
+  }
+  return StrCat(SettingsText(candidate), ": ", Join(parts, ", "), ".");
+}
+
+std::string WhyAbsent(const Results& results) {
+  for (const Candidate& candidate : results.candidates)
+    if (!candidate.no_ceilings_because.empty())
+      return "the ceilings were not measured: " + candidate.no_ceilings_because;
+  if (!results.definition.engine.is_pinion())
+    return "bytes and operations are counted in Pinion's engine alone";
+  return "no trial has measured the ceilings beside its load";
+}
+
+}  // namespace
+
+Chart RooflineChart(const Results& results) {
+  const auto roofs = RoofsOf(results);
+  const std::vector<Point> points = PointsOf(results);
+  if (roofs.empty() || points.empty()) return Absent(kName, kTitle, WhyAbsent(results));
+  Chart chart{kName, kTitle, "", Json::MakeArray(), ""};
+  double from = INFINITY, to = 0;
+  for (const auto& [name, roof] : roofs) {
+    from = std::min(from, roof.flops_per_s / roof.bytes_per_s / 2);
+    to = std::max(to, roof.flops_per_s / roof.bytes_per_s * 4);
+  }
+  for (const Point& point : points) {
+    from = std::min(from, point.intensity() / 2);
+    to = std::max(to, point.intensity() * 2);
+  }
+  for (const auto& [name, roof] : roofs) AddRoof(name, roof, from, to, chart.values);
+  for (const Point& point : points)
+    chart.values.Append(Json::Object{{"kind", "point"},
+                                     {"configuration", SettingsText(*point.candidate)},
+                                     {"role", RoleOf(results, *point.candidate)},
+                                     {"phase", point.phase},
+                                     {"roof", RoofName(*point.candidate)},
+                                     {"intensity", point.intensity()},
+                                     {"flops_per_s", point.flops_per_s},
+                                     {"bytes_per_s", point.bytes_per_s}});
+  const Candidate* winner = WinnerOf(results);
+  const bool drawn = winner && std::any_of(points.begin(), points.end(), [&](const Point& point) {
+                       return point.candidate == winner;
+                     });
+  chart.conclusion = Conclusion(points, roofs, drawn ? *winner : *points.front().candidate);
+  return chart;
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,201 @@
+// What serving does: the service level's boundary, distributions, the KV cache.
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "engine/base/strings.h"
+#include "harness/report/charts.h"
+#include "harness/report/words.h"
+
+namespace pinion::harness {
+namespace {
+
+std::string Clients(int concurrency) { return Counted(static_cast<size_t>(concurrency), "client"); }
+
+std::string LoadText(const SloSearchOptions& options, double load) {
+  char number[32];
+  std::snprintf(number, sizeof number, "%.4g", load);
+  return StrCat(number, options.whole ? " clients" : " requests/s");
+}
+
+// "passes 4.2 requests/s and fails 4.4 requests/s, a cliff"
+std::string BoundaryText(const SloFinding& slo) {
+  const SloBoundary& found = slo.boundary;
+  const auto at = [&](size_t level) { return LoadText(slo.options, found.levels[level].load); };
+  std::string text = found.pass ? "passes " + at(*found.pass) : std::string("passes nothing tried");
+  text += found.fail ? ", fails " + at(*found.fail) : std::string(", fails nothing tried");
+  if (found.is_cliff) text += ", a cliff";
+  return found.is_settled ? text : text + ", not settled";
+}
+
+Json LevelRow(const Results& results, const Candidate& candidate, size_t index) {
+  const SloBoundary& found = candidate.slo->boundary;
+  const SloLevel& level = found.levels[index];
+  return Json::Object{{"configuration", SettingsText(candidate)},
+                      {"role", RoleOf(results, candidate)},
+                      {"load", level.load},
+                      {"percent", level.share * 100},
+                      {"low", level.interval.low * 100},
+                      {"high", level.interval.high * 100},
+                      {"fitted", level.fitted * 100},
+                      {"attain", candidate.slo->options.attain * 100},
+                      {"requests", static_cast<uint64_t>(level.total)},
+                      {"boundary", found.pass == index   ? "largest passing"
+                                   : found.fail == index ? "smallest failing"
+                                                         : "tried"}};
+}
+
+struct Cell {
+  const Candidate* candidate = nullptr;
+  double tokens_per_s = 0;
+};
+
+std::string KvSpaceOf(const Candidate& candidate) {
+  const Json* space = candidate.options.Find("kv_cache_space");
+  return space && space->is_number() ? space->Dump() : "auto";
+}
+
+double MedianAt(const Candidate& candidate, const char* metric, int concurrency) {
+  const Series* series = candidate.Find(metric, concurrency);
+  return Measured(series) ? series->estimate.median : 0;
+}
+
+Json KvRow(const std::string& space, int concurrency, const Cell& cell, double best) {
+  const Candidate& candidate = *cell.candidate;
+  const double preemptions = MedianAt(candidate, "preemptions", concurrency),
+               hits = MedianAt(candidate, "prefix_hit_share", concurrency),
+               used = MedianAt(candidate, "kv_used_share", concurrency);
+  const std::string tokens = FormatFigure("tokens/s", cell.tokens_per_s);
+  return Json::Object{
+      {"space", space},
+      {"clients", concurrency},
+      {"tokens_per_s", cell.tokens_per_s},
+      {"percent_of_best", 100 * cell.tokens_per_s / best},
+      {"preemptions", preemptions},
+      {"prefix_hits", hits * 100},
+      {"used", used * 100},
+      {"text", StrCat(tokens, "\n", std::lround(used * 100), " % used, ", std::lround(hits * 100),
+                      " % hits\n", std::lround(preemptions), " preempted")},
+      {"configuration", SettingsText(candidate)}};
+}
+
+// Where the sample holds what lies between them at all (verdicts.md).
+double Tail(size_t n) {
+  for (const double q : {0.95, 0.90})
+    if (n >= SamplesNeededForQuantile(q)) return q;
+  return 0.75;
+}
+
+double At(const Distribution& one, double q) {
+  return one.quantiles[static_cast<size_t>(
+             std::lround(q * static_cast<double>(one.quantiles.size() - 1)))] *
+         1e3;
+}
+
+Json DistributionRow(const Candidate& candidate, const Distribution& one) {
+  const double tail = Tail(one.n);
+  const auto percent = [](double q) { return std::lround(q * 100); };
+  return Json::Object{{"what", StrCat(one.metric == "ttft_s" ? "first token, " : "token gap, ",
+                                      Clients(one.concurrency))},
+                      {"configuration", SettingsText(candidate)},
+                      {"role", candidate.is_anchor ? "default" : "recommended"},
+                      {"low", At(one, 1 - tail)},
+                      {"q1", At(one, 0.25)},
+                      {"ms", At(one, 0.5)},
+                      {"q3", At(one, 0.75)},
+                      {"high", At(one, tail)},
+                      {"n", static_cast<uint64_t>(one.n)},
+                      {"range", StrCat(percent(1 - tail), " to ", percent(tail), " % of ", one.n)}};
+}
+
+const Distribution* FindDistribution(const Candidate& candidate, const std::string& metric,
+                                     int concurrency) {
+  for (const Distribution& one : candidate.distributions)
+    if (one.metric == metric && one.concurrency == concurrency) return &one;
+  return nullptr;
+}
+
+}  // namespace
+
+Chart SloChart(const Results& results) {
+  Chart chart{"slo", "Load against service level", "", Json::MakeArray(), ""};
+  std::vector<std::string> found;
+  for (const Candidate& candidate : results.candidates) {
+    if (!candidate.slo || candidate.slo->boundary.levels.empty()) continue;
+    for (size_t i = 0; i < candidate.slo->boundary.levels.size(); ++i)
+      chart.values.Append(LevelRow(results, candidate, i));
+    if (RoleOf(results, candidate) != "other")
+      found.push_back(StrCat(SettingsText(candidate), ": ", BoundaryText(*candidate.slo)));
+  }
+  if (chart.values.array().empty())
+    return Absent("slo", "Load against service level", "no service level was searched for");
+  chart.conclusion = Join(found, "; ") + ".";
+  return chart;
+}
+
+Chart KvChart(const Results& results) {
+  constexpr const char* kTitle = "KV space against clients";
+  std::map<std::pair<std::string, int>, Cell> cells;
+  std::map<int, double> best;  // by concurrency
+  std::set<std::string> spaces;
+  for (const Candidate& candidate : results.candidates)
+    for (const int concurrency : results.definition.workload.concurrency) {
+      const double tokens = MedianAt(candidate, "output_tokens_per_s", concurrency);
+      if (tokens <= 0) continue;
+      Cell& cell = cells[{KvSpaceOf(candidate), concurrency}];
+      if (tokens > cell.tokens_per_s) cell = {&candidate, tokens};
+      best[concurrency] = std::max(best[concurrency], tokens);
+      spaces.insert(KvSpaceOf(candidate));
+    }
+  if (spaces.size() < 2)
+    return Absent("kv", kTitle,
+                  spaces.empty() ? "no client's request has ended yet"
+                                 : "every configuration has the same KV space");
+  Chart chart{"kv", kTitle, "", Json::MakeArray(), ""};
+  double preempted = 0;
+  const std::pair<const std::pair<std::string, int>, Cell>* worst = nullptr;
+  for (const auto& entry : cells) {
+    const auto& [key, cell] = entry;
+    chart.values.Append(KvRow(key.first, key.second, cell, best[key.second]));
+    preempted += MedianAt(*cell.candidate, "preemptions", key.second);
+    const auto share = [&](const auto& one) {
+      return one.second.tokens_per_s / best[one.first.second];
+    };
+    if (!worst || share(entry) < share(*worst)) worst = &entry;
+  }
+  chart.conclusion = StrCat(
+      "The best of what shares a cell. Least against the best of its row: ", worst->first.first,
+      worst->first.first == "auto" ? "" : " GiB", " with ", Clients(worst->first.second), " (",
+      FormatChange(worst->second.tokens_per_s / best[worst->first.second]), "); ",
+      preempted > 0 ? "sequences were preempted." : "no sequence was preempted.");
+  return chart;
+}
+
+Chart DistributionChart(const Results& results) {
+  constexpr const char* kTitle = "First token and token gaps";
+  Chart chart{"distributions", kTitle, "", Json::MakeArray(), ""};
+  const Candidate *anchor = results.Find(0), *winner = WinnerOf(results);
+  for (const Candidate* candidate : {anchor, winner})
+    if (candidate)
+      for (const Distribution& one : candidate->distributions)
+        if (!one.quantiles.empty()) chart.values.Append(DistributionRow(*candidate, one));
+  if (chart.values.array().empty())
+    return Absent("distributions", kTitle, "no trial has kept the times of its requests");
+  const auto& loops = results.definition.workload.concurrency;
+  const int most = loops.empty() ? 1 : *std::max_element(loops.begin(), loops.end());
+  std::vector<std::string> parts;
+  for (const auto& [candidate, name] : {std::pair(winner, "recommended"), {anchor, "defaults"}})
+    if (const Distribution* one =
+            candidate ? FindDistribution(*candidate, "ttft_s", most) : nullptr)
+      parts.push_back(StrCat(name, " ", FormatFigure("s", At(*one, 0.5) / 1e3), " (",
+                             std::lround(Tail(one->n) * 100), " % within ",
+                             FormatFigure("s", At(*one, Tail(one->n)) / 1e3), ")"));
+  chart.conclusion = StrCat("First token with ", Clients(most), ": ", Join(parts, ", "),
+                            ". Tick: median; bar: the middle half; line: as far as the number of ",
+                            "requests tells.");
+  return chart;
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,109 @@
+#include "harness/report/facts.h"
+
+#include <algorithm>
+
+#include "engine/base/strings.h"
+#include "harness/report/words.h"
+
+namespace pinion::harness {
+namespace {
+
+std::string TextOf(const std::string& key, const Json& value) {
+  if (value.is_null()) return "none";
+  if (value.is_string()) return value.string();
+  const bool bytes = key.ends_with("bytes") && value.is_int() && value.integer() > 0;
+  return bytes ? FormatBytes(static_cast<uint64_t>(value.integer())) : value.Dump();
+}
+
+// {"a":1,"b":{"c":2}} as "a" and "b.c"; lists stay JSON.
+void AddFacts(const Json& json, const std::string& path, TextTable& table) {
+  if (!json.is_object()) {
+    if (!path.empty()) table.rows.push_back({{path, TextOf(path, json)}});
+    return;
+  }
+  for (const auto& [key, value] : json.object())
+    AddFacts(value, path.empty() ? key : StrCat(path, ".", key), table);
+}
+
+const Json* ChecksOf(const Results& results) {
+  const Json* hygiene = results.provenance.Find("hygiene");
+  const Json* checks = hygiene ? hygiene->Find("checks") : nullptr;
+  return checks && checks->is_array() ? checks : nullptr;
+}
+
+}  // namespace
+
+TextTable MetricFacts(const Results&) {
+  TextTable table{"Metrics", "", {"metric", "unit", "formula"}, {}};
+  for (const MetricInfo& metric : Metrics())
+    table.rows.push_back({{metric.name, metric.unit, metric.formula}});
+  return table;
+}
+
+TextTable TimeFacts(const Results& results) {
+  constexpr size_t kShown = 12;
+  std::vector<const Candidate*> spent;
+  for (const Candidate& candidate : results.candidates)
+    if (candidate.seconds > 0) spent.push_back(&candidate);
+  TextTable table{"Where the time went", "", {"configuration", "time", "trials"}, {}};
+  if (spent.empty()) table.note = "No trial has ended yet.";
+  std::stable_sort(spent.begin(), spent.end(),
+                   [](const Candidate* a, const Candidate* b) { return a->seconds > b->seconds; });
+  double rest_s = 0;
+  int rest_trials = 0;
+  for (size_t i = 0; i < spent.size(); ++i) {
+    if (i < kShown) {
+      table.rows.push_back(
+          {{SettingsText(*spent[i]), FormatSeconds(spent[i]->seconds), StrCat(spent[i]->trials)}});
+      continue;
+    }
+    rest_s += spent[i]->seconds;
+    rest_trials += spent[i]->trials;
+  }
+  if (rest_s > 0)
+    table.rows.push_back({{StrCat("the other ", spent.size() - kShown), FormatSeconds(rest_s),
+                           StrCat(rest_trials)}});
+  return table;
+}
+
+TextTable MachineFacts(const Results& results) {
+  TextTable table{"Machine, budget, model", "", {}, {}};
+  for (const Json* part : {&results.machine, &results.budget, &results.model_facts})
+    AddFacts(*part, "", table);
+  return table;
+}
+
+TextTable HygieneFacts(const Results& results) {
+  TextTable table{"Hygiene when the sweep began", "", {"check", "state", "found", "mend it"}, {}};
+  const Json* checks = ChecksOf(results);
+  if (!checks) {
+    table.note = "Not recorded: this store is from before sweeps examined the machine.";
+    return table;
+  }
+  for (const Json& check : checks->array()) {
+    const auto text = [&](const char* key) {
+      return Optional<std::string>(check, key, "").value_or("");
+    };
+    const std::string found = text("found"), reason = text("reason");
+    const bool warns = text("state") == "warn";
+    table.rows.push_back(
+        {{text("name"), text("state"), found.empty() ? reason : StrCat(found, ": ", reason),
+          warns ? text("fix") : ""},
+         warns});
+  }
+  // What should be mended first.
+  std::stable_partition(table.rows.begin(), table.rows.end(),
+                        [](const TextTable::Row& row) { return row.stands_out; });
+  return table;
+}
+
+TextTable EnvironmentFacts(const Results& results) {
+  TextTable table{"Environment", "", {}, {}};
+  if (results.provenance.is_object())
+    for (const auto& [key, value] : results.provenance.object())
+      if (key != "topology_xml" && key != "hygiene") AddFacts(value, key, table);
+  if (table.rows.empty()) table.note = "Not recorded.";
+  return table;
+}
+
+}  // namespace pinion::harness

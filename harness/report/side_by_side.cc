@@ -1,0 +1,288 @@
+#include "harness/report/side_by_side.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "engine/base/strings.h"
+#include "harness/report/export.h"
+#include "harness/report/words.h"
+
+namespace pinion::harness {
+namespace {
+
+using Kind = MetricDifference::Kind;
+
+const Verdict* VerdictOf(const Results& results, const std::string& objective) {
+  for (const Verdict& verdict : results.verdicts)
+    if (verdict.objective == objective) return &verdict;
+  return nullptr;
+}
+
+// Of both, in the order of `a`.
+std::vector<std::string> Objectives(const Results& a, const Results& b) {
+  std::vector<std::string> names;
+  for (const Results* results : {&a, &b})
+    for (const Verdict& verdict : results->verdicts)
+      if (std::find(names.begin(), names.end(), verdict.objective) == names.end())
+        names.push_back(verdict.objective);
+  return names;
+}
+
+std::string RecommendedBy(const Results& results, const std::string& objective) {
+  const Verdict* verdict = VerdictOf(results, objective);
+  if (!verdict || !IsDecided(*verdict)) return "";
+  const Candidate* candidate = results.Find(verdict->recommended);
+  return candidate ? SettingsText(*candidate) : "";
+}
+
+std::string VerdictCell(const Results& results, const std::string& objective) {
+  const Verdict* verdict = VerdictOf(results, objective);
+  if (!verdict) return "not an objective of it";
+  const Words words = InWords(results, *verdict);
+  return words.gain.empty() ? words.headline : StrCat(words.headline, ": ", words.gain);
+}
+
+bool Agree(const Results& a, const Results& b, const std::string& objective) {
+  return RecommendedBy(a, objective) == RecommendedBy(b, objective);
+}
+
+// {"x":{"y":1}} -> "x.y": "1". What is long, of no use to a reader, or told elsewhere stays out.
+void Flatten(const Json& json, const std::string& path, std::map<std::string, std::string>& facts) {
+  if (json.is_object()) {
+    for (const auto& [key, value] : json.object())
+      if (key != "topology_xml" && key != "hygiene")
+        Flatten(value, path.empty() ? key : StrCat(path, ".", key), facts);
+    return;
+  }
+  facts[path] = json.is_null() ? "none" : json.is_string() ? json.string() : json.Dump();
+}
+
+std::map<std::string, std::string> FactsOf(const Results& results) {
+  std::map<std::string, std::string> facts;
+  Flatten(results.machine, "machine", facts);
+  Flatten(results.budget, "budget", facts);
+  Flatten(results.model_facts, "model", facts);
+  Flatten(results.provenance, "", facts);
+  Flatten(ToJson(results.definition), "sweep", facts);
+  facts["model.name"] = results.model;
+  facts["engine.version"] = results.version;
+  facts["engine.commit"] = results.commit;
+  return facts;
+}
+
+// What `pinion doctor` found when the sweep began: check -> "ok: performance on 2 CPUs".
+std::map<std::string, std::string> HygieneOf(const Results& results) {
+  std::map<std::string, std::string> found;
+  const Json* hygiene = results.provenance.Find("hygiene");
+  const Json* checks = hygiene ? hygiene->Find("checks") : nullptr;
+  if (!checks || !checks->is_array()) return found;
+  for (const Json& check : checks->array()) {
+    const auto text = [&](const char* key) {
+      return Optional<std::string>(check, key, "").value_or("");
+    };
+    found[text("name")] = StrCat(text("state"), ": ", text("found"));
+  }
+  return found;
+}
+
+struct Fact {
+  std::string what, a, b;
+};
+
+std::vector<Fact> Differing(const std::map<std::string, std::string>& a,
+                            const std::map<std::string, std::string>& b) {
+  std::set<std::string> keys;
+  for (const auto* facts : {&a, &b})
+    for (const auto& [key, value] : *facts) keys.insert(key);
+  const auto at = [](const std::map<std::string, std::string>& facts, const std::string& key) {
+    const auto found = facts.find(key);
+    return found == facts.end() ? std::string("-") : found->second;
+  };
+  std::vector<Fact> differing;
+  for (const std::string& key : keys)
+    if (at(a, key) != at(b, key)) differing.push_back({key, at(a, key), at(b, key)});
+  return differing;
+}
+
+TextTable FactTable(const std::string& title, const std::string& subject,
+                    const std::map<std::string, std::string>& a,
+                    const std::map<std::string, std::string>& b) {
+  TextTable table{title, "", {subject, "A", "B"}, {}};
+  for (const Fact& fact : Differing(a, b)) table.rows.push_back({{fact.what, fact.a, fact.b}});
+  const size_t same = std::max(a.size(), b.size()) - std::min(table.rows.size(), a.size());
+  table.note =
+      table.rows.empty() ? "The same in both." : StrCat(same, " others are the same in both.");
+  return table;
+}
+
+TextTable VerdictTable(const Results& a, const Results& b) {
+  TextTable table{"What is recommended", "", {"objective", "A", "B"}, {}};
+  for (const std::string& objective : Objectives(a, b))
+    table.rows.push_back({{objective, VerdictCell(a, objective), VerdictCell(b, objective)},
+                          !Agree(a, b, objective)});
+  return table;
+}
+
+std::string MetricName(const std::string& metric, int concurrency) {
+  return concurrency > 0 ? StrCat(metric, ", ", Counted(static_cast<size_t>(concurrency), "client"))
+                         : metric;
+}
+
+// One number of one configuration in both sweeps, each by itself.
+struct Figures {
+  const Candidate *of_a, *of_b;
+  const Series *a, *b;
+};
+
+std::vector<Figures> CommonFigures(const Results& a, const Results& b) {
+  std::vector<Figures> figures;
+  for (const Candidate& of_a : a.candidates)
+    for (const Candidate& of_b : b.candidates) {
+      if (SettingsText(of_a) != SettingsText(of_b)) continue;
+      for (const Series& series : of_a.series) {
+        const MetricInfo* metric = FindMetric(series.metric);
+        const Series* other = of_b.Find(series.metric, series.concurrency);
+        if (metric && !metric->describes && other)
+          figures.push_back({&of_a, &of_b, &series, other});
+      }
+    }
+  return figures;
+}
+
+std::string EstimateText(const Series& series) {
+  const std::string unit = FindMetric(series.metric)->unit;
+  std::string text = FormatFigure(unit, series.estimate.median);
+  if (const auto& interval = series.estimate.interval)
+    text += StrCat(" [", FormatRange(unit, interval->low, interval->high), "]");
+  return text;
+}
+
+// Without a verdict: each sweep's own medians.
+TextTable UnjudgedTable(const Results& a, const Results& b) {
+  TextTable table{"Figures, not judged",
+                  "Medians and intervals of each sweep by itself.",
+                  {"configuration", "metric", "A", "B"},
+                  {}};
+  for (const Figures& one : CommonFigures(a, b))
+    table.rows.push_back({{SettingsText(*one.of_a), MetricName(one.a->metric, one.a->concurrency),
+                           EstimateText(*one.a), EstimateText(*one.b)}});
+  return table;
+}
+
+TextTable JudgedTable(const RunComparison& comparison) {
+  TextTable table{
+      "Figures",
+      StrCat("Of rounds that both have. B is better where the change is positive; it ",
+             "counts beyond the interval, the floor and ",
+             FormatFigure("share", comparison.threshold), "."),
+      {"configuration", "metric", "A", "B", "B is", "95 % interval", "floor", "rounds", "verdict"},
+      {},
+      4};
+  for (const MetricDifference& one : comparison.differences) {
+    const std::string unit = FindMetric(one.metric)->unit;
+    table.rows.push_back({{one.candidate == "default" ? "the defaults" : one.candidate,
+                           MetricName(one.metric, one.concurrency), FormatFigure(unit, one.a),
+                           FormatFigure(unit, one.b), FormatChange(one.ratio.median),
+                           FormatChangeInterval(one.ratio), FormatFigure("share", one.floor),
+                           StrCat(one.ratio.n), Name(one.kind)},
+                          one.kind == Kind::kBetter || one.kind == Kind::kWorse,
+                          &one.ratio,
+                          one.floor});
+  }
+  return table;
+}
+
+TextTable OnlyInOne(const Results& a, const Results& b) {
+  TextTable table{"Configurations of one sweep alone", "", {"configuration", "in", "status"}, {}};
+  const auto add = [&](const Results& from, const Results& other, const char* name) {
+    std::set<std::string> known;
+    for (const Candidate& candidate : other.candidates) known.insert(SettingsText(candidate));
+    for (const Candidate& candidate : from.candidates)
+      if (!known.count(SettingsText(candidate)))
+        table.rows.push_back({{SettingsText(candidate), name, Name(candidate.status)}});
+  };
+  add(a, b, "A");
+  add(b, a, "B");
+  if (table.rows.empty()) table.note = "None: both have the same ones.";
+  return table;
+}
+
+size_t Count(const RunComparison& comparison, Kind kind) {
+  return static_cast<size_t>(std::count_if(
+      comparison.differences.begin(), comparison.differences.end(),
+      [kind](const MetricDifference& difference) { return difference.kind == kind; }));
+}
+
+Json RunJson(const std::string& folder, const Results& results) {
+  return Json::Object{{"folder", folder},
+                      {"model", results.model},
+                      {"version", results.version},
+                      {"commit", results.commit},
+                      {"started_at", results.started_at},
+                      {"finished", results.finished}};
+}
+
+Json RecommendedJson(const Results& results, const std::string& objective) {
+  const Verdict* verdict = VerdictOf(results, objective);
+  if (!verdict) return nullptr;
+  return Json::Object{{"configuration", RecommendedBy(results, objective)},
+                      {"outcome", Name(verdict->outcome)},
+                      {"ratio_to_default", EstimateJson(verdict->ratio)}};
+}
+
+}  // namespace
+
+std::vector<TextTable> SideTables(const Results& a, const Results& b,
+                                  const RunComparison& comparison) {
+  return {VerdictTable(a, b),
+          comparison.differences.empty() ? UnjudgedTable(a, b) : JudgedTable(comparison),
+          OnlyInOne(a, b), FactTable("Environment: what differs", "what", FactsOf(a), FactsOf(b)),
+          FactTable("Hygiene: what differs", "check", HygieneOf(a), HygieneOf(b))};
+}
+
+std::string SideAnswer(const Results& a, const Results& b, const RunComparison& comparison) {
+  std::string text;
+  if (!comparison.obstacles.empty()) {
+    text = StrCat("No verdict between the two: ", Join(comparison.obstacles, "; "), ".");
+  } else {
+    const size_t better = Count(comparison, Kind::kBetter), worse = Count(comparison, Kind::kWorse);
+    const std::string all = Counted(comparison.differences.size(), "figure");
+    text = better + worse == 0
+               ? StrCat("Nothing changed beyond noise in ", all, ".")
+               : StrCat("Of ", all, " ", better, better == 1 ? " is" : " are", " better and ",
+                        worse, worse == 1 ? " is" : " are", " worse in B.");
+  }
+  std::vector<std::string> changed;
+  for (const std::string& objective : Objectives(a, b))
+    if (!Agree(a, b, objective)) changed.push_back(objective);
+  return changed.empty() ? text + " Both recommend the same."
+                         : StrCat(text, " They recommend different configurations for ",
+                                  Join(changed, ", "), ".");
+}
+
+Json SideJson(const Results& a, const Results& b, const RunComparison& comparison) {
+  Json recommended = Json::MakeArray(), figures = Json::MakeArray(),
+       environment = Json::MakeArray();
+  for (const std::string& objective : Objectives(a, b))
+    recommended.Append(Json::Object{{"objective", objective},
+                                    {"a", RecommendedJson(a, objective)},
+                                    {"b", RecommendedJson(b, objective)},
+                                    {"same", Agree(a, b, objective)}});
+  for (const Figures& one : CommonFigures(a, b))
+    figures.Append(Json::Object{{"configuration", SettingsText(*one.of_a)},
+                                {"metric", one.a->metric},
+                                {"unit", FindMetric(one.a->metric)->unit},
+                                {"concurrency", one.a->concurrency},
+                                {"a", EstimateJson(one.a->estimate)},
+                                {"b", EstimateJson(one.b->estimate)}});
+  for (const Fact& fact : Differing(FactsOf(a), FactsOf(b)))
+    environment.Append(Json::Object{{"what", fact.what}, {"a", fact.a}, {"b", fact.b}});
+  return Json::Object{
+      {"answer", SideAnswer(a, b, comparison)}, {"a", RunJson(comparison.a, a)},
+      {"b", RunJson(comparison.b, b)},          {"recommended", std::move(recommended)},
+      {"figures", std::move(figures)},          {"environment", std::move(environment)},
+      {"comparison", ToJson(comparison)}};
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+#include "harness/compare/compare.h"
+#include "harness/report/results.h"
+#include "harness/report/text_table.h"
+
+// Two sweeps next to each other: what changed in what is recommended, in the figures, around them.
+
+namespace pinion::harness {
+
+// `comparison`: of the stores that the results were read from, CompareAnyway; it must outlive the
+// tables.
+std::vector<TextTable> SideTables(const Results& a, const Results& b,
+                                  const RunComparison& comparison);
+// What a reader in a hurry needs.
+std::string SideAnswer(const Results& a, const Results& b, const RunComparison& comparison);
+
+// {"answer","a":{"folder","model","version","commit","started_at"},"b":{},
+//  "recommended":[{"objective","a":{"configuration","outcome","ratio_to_default"},"b":{},"same"}],
+//  "figures":[{"configuration","metric","unit","concurrency","a":estimate,"b":estimate}],
+//  "environment":[{"what","a","b"}],"comparison":ToJson(RunComparison)}
+Json SideJson(const Results& a, const Results& b, const RunComparison& comparison);
+
+// `format`: html, md or json. Errors: another format (kUsage), no page template.
+Result<std::string> SideText(const Results& a, const Results& b, const RunComparison& comparison,
+                             const std::string& format);
+
+}  // namespace pinion::harness
