@@ -99,6 +99,8 @@ class ShardedDecoder : public Decoder {
     return all;
   }
 
+  void Observe(ActivationObserver* observer) override { model_.observer = observer; }
+
   void Forward(const StepBatch& batch, const LogitsSink& sink) override {
     CHECK(batch.tokens.size() <= model_.options.max_rows) << batch.tokens.size();
     CHECK(!model_.caches.empty()) << "AllocateKv comes first";

@@ -16,6 +16,8 @@
 
 namespace pinion {
 
+class ActivationObserver;
+
 struct DecoderOptions {
   kernels::Isa isa = kernels::Isa::kScalar;
   kernels::Dtype dtype = kernels::Dtype::kBf16;  // of weights, activations and KV
@@ -62,6 +64,10 @@ class Decoder {
   // One step: writes the KV of every row, computes the logits that are wanted and hands them to
   // `sink` in chunks. Token ids must lie in the vocabulary.
   virtual void Forward(const StepBatch& batch, const LogitsSink& sink) = 0;
+
+  // From now on `observer` sees what the layers' matrices multiply; null: nobody does. It outlives
+  // its last step.
+  virtual void Observe(ActivationObserver* observer) = 0;
 };
 
 // Bytes of activations and scratch that a rank needs beside weights and KV.

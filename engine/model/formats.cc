@@ -12,29 +12,6 @@ namespace {
 
 constexpr int kMaxFourBitCode = 15;
 
-// The modules whose rows make a matrix of one layer.
-std::vector<std::string> ModulesOf(const DecoderSpec& spec, MatrixRole role) {
-  const TensorNames& names = spec.names;
-  switch (role) {
-    case MatrixRole::kQkv:
-      if (!names.qkv.empty()) return {names.qkv};
-      return {names.q, names.k, names.v};
-    case MatrixRole::kO:
-      return {names.o};
-    case MatrixRole::kMlpIn:
-      if (!names.gate_up.empty()) return {names.gate_up};
-      if (!spec.gated) return {names.up};
-      return {names.gate, names.up};
-    case MatrixRole::kDown:
-      return {names.down};
-    case MatrixRole::kHead:
-      break;
-  }
-  constexpr size_t kSuffix = std::string_view(".weight").size();
-  const std::string& head = spec.tied_head ? names.embedding : names.head;
-  return {head.substr(0, head.size() - kSuffix)};
-}
-
 // Widens `format` until it holds the tensor's codes too.
 void Include(const QuantisedTensor& tensor, int& highest, IntegerFormat& format) {
   const CodeRange& range = tensor.range();
@@ -130,6 +107,28 @@ class Planner {
 };
 
 }  // namespace
+
+std::vector<std::string> ModulesOf(const DecoderSpec& spec, MatrixRole role) {
+  const TensorNames& names = spec.names;
+  switch (role) {
+    case MatrixRole::kQkv:
+      if (!names.qkv.empty()) return {names.qkv};
+      return {names.q, names.k, names.v};
+    case MatrixRole::kO:
+      return {names.o};
+    case MatrixRole::kMlpIn:
+      if (!names.gate_up.empty()) return {names.gate_up};
+      if (!spec.gated) return {names.up};
+      return {names.gate, names.up};
+    case MatrixRole::kDown:
+      return {names.down};
+    case MatrixRole::kHead:
+      break;
+  }
+  constexpr size_t kSuffix = std::string_view(".weight").size();
+  const std::string& head = spec.tied_head ? names.embedding : names.head;
+  return {head.substr(0, head.size() - kSuffix)};
+}
 
 Result<FormatPlan> PlanFormats(const DecoderSpec& spec, const TensorSource& source,
                                const std::optional<QuantScheme>& scheme,

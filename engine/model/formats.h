@@ -1,6 +1,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "engine/base/result.h"
 #include "engine/model/format_plan.h"
@@ -9,6 +11,9 @@
 #include "engine/quant/scheme.h"
 
 namespace pinion {
+
+// The modules whose rows, one after the other, make a matrix of a layer: names as patterns.
+std::vector<std::string> ModulesOf(const DecoderSpec& spec, MatrixRole role);
 
 // How the activations of weight-only formats are multiplied.
 enum class WeightOnlyActivations { kInt8, kFloat };

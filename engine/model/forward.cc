@@ -1,6 +1,7 @@
 #include "engine/model/forward.h"
 
 #include "engine/base/trace.h"
+#include "engine/model/activation_observer.h"
 #include "engine/model/forward_pass.h"
 
 namespace pinion {
@@ -80,6 +81,21 @@ void RunLayer(const ForwardPass& pass, size_t index) {
 
 size_t Index(int i) { return static_cast<size_t>(i); }
 
+// Tells the observer of rows that `matrix` is about to multiply, where it is one of a layer's.
+void Show(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x, size_t rows) {
+  constexpr std::pair<MatrixRole, PackedMatrix LayerWeights::*> kMatrices[] = {
+      {MatrixRole::kQkv, &LayerWeights::qkv},
+      {MatrixRole::kO, &LayerWeights::o},
+      {MatrixRole::kMlpIn, &LayerWeights::mlp_in},
+      {MatrixRole::kDown, &LayerWeights::down}};
+  const auto& layers = pass.weights.layers;
+  for (size_t i = 0; i < layers.size(); ++i)
+    for (const auto& [role, member] : kMatrices)
+      if (&(layers[i].*member) == &matrix)
+        pass.model.observer->See(pass.worker, {static_cast<int>(i), role, x, pass.activation, rows,
+                                               matrix.k, matrix.k_padded()});
+}
+
 }  // namespace
 
 ForwardPass::ForwardPass(LoadedModel& model, const Worker& worker, const StepBatch& batch)
@@ -100,6 +116,7 @@ ForwardPass::ForwardPass(LoadedModel& model, const Worker& worker, const StepBat
 
 const std::byte* Prepare(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x,
                          size_t rows) {
+  if (pass.model.observer) Show(pass, matrix, x, rows);
   if (!matrix.integers) return x;
   const kernels::IntLayout& layout = *matrix.integers;
   const size_t row_bytes = matrix.k_padded() * kernels::SizeOf(pass.activation);

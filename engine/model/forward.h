@@ -26,6 +26,7 @@ struct LoadedModel {
   DecoderOptions options;
   const kernels::Table* table = nullptr;
   const TensorSource* source = nullptr;
+  ActivationObserver* observer = nullptr;    // of calibration; else null
   std::vector<RopeAngles> ropes;             // as the spec's
   TensorInfo embedding, position_embedding;  // the latter without a name where there is none
   std::vector<RankWeights> weights;

@@ -121,11 +121,11 @@ Status CheckWords(const std::string& module, const QuantisedTensor& tensor) {
   if (tensor.rows() % kInWord == 0 && tensor.columns() % kInWord == 0 &&
       tensor.columns() % tensor.group() == 0)
     return {};
-  return Fail(
-      ErrorCode::kUnsupported,
-      StrCat("'", module, "' is ", tensor.rows(), " x ", tensor.columns(),
-             ", but the format wants outputs in multiples of ", kInWord,
-             " and inputs in multiples of the group, ", tensor.group(), "; take the scheme w8a8"));
+  return Fail(ErrorCode::kUnsupported,
+              StrCat("'", module, "' is ", tensor.rows(), " x ", tensor.columns(),
+                     ", but the format wants outputs in multiples of ", kInWord,
+                     " and inputs in multiples of the group, ", tensor.group(),
+                     "; take w8a8, or a group that divides it"));
 }
 
 }  // namespace
@@ -164,11 +164,11 @@ Result<std::vector<PublishedTensor>> PublishLinear(const QuantScheme& scheme,
   return publisher.Take();
 }
 
-Json PublishedConfig(const QuantScheme& scheme) {
+Json PublishedConfig(const QuantScheme& scheme, const std::vector<std::string>& plain) {
   if (scheme.method == QuantMethod::kAwq)
     return Json::Object{{"quant_method", "awq"}, {"version", "gemm"},
                         {"bits", scheme.bits},   {"group_size", scheme.group},
-                        {"zero_point", true},    {"modules_to_not_convert", nullptr}};
+                        {"zero_point", true},    {"modules_to_not_convert", plain}};
   if (scheme.method == QuantMethod::kGptq)
     return Json::Object{
         {"quant_method", "gptq"}, {"bits", scheme.bits}, {"group_size", scheme.group},
@@ -188,7 +188,7 @@ Json PublishedConfig(const QuantScheme& scheme) {
   return Json::Object{{"quant_method", "compressed-tensors"},
                       {"format", "int-quantized"},
                       {"quantization_status", "compressed"},
-                      {"ignore", Json::Array{"lm_head"}},
+                      {"ignore", plain},
                       {"config_groups", Json::Object{{"group_0", group}}}};
 }
 

@@ -26,6 +26,7 @@ Result<std::vector<PublishedTensor>> PublishLinear(const QuantScheme& scheme,
                                                    const QuantisedTensor& tensor);
 
 // The `quantization_config` that says so.
-Json PublishedConfig(const QuantScheme& scheme);
+// plain: modules of linears that are not quantised.
+Json PublishedConfig(const QuantScheme& scheme, const std::vector<std::string>& plain);
 
 }  // namespace pinion

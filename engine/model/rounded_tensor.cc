@@ -5,15 +5,11 @@
 
 #include "engine/base/strings.h"
 #include "engine/model/quantised_source.h"
+#include "engine/model/tensor_list.h"
 #include "kernels/kernels.h"
 
 namespace pinion {
 namespace {
-
-// Scales of 4-bit formats are published in float16.
-float RoundScale(float scale, int bits) {
-  return bits == 8 ? scale : kernels::ToFloat(kernels::ToF16(scale));
-}
 
 class RoundedTensor : public QuantisedTensor {
  public:
@@ -21,10 +17,8 @@ class RoundedTensor : public QuantisedTensor {
       : source_(source), info_(info), scheme_(scheme) {
     rows_ = static_cast<size_t>(info.shape.at(0));
     columns_ = static_cast<size_t>(info.shape.at(1));
-    group_ = scheme.group == 0 ? columns_ : scheme.group;
-    const int codes = 1 << scheme.bits;
-    range_ = scheme.symmetric ? CodeRange{-codes / 2, codes / 2 - 1, false}
-                              : CodeRange{0, codes - 1, true};
+    group_ = scheme.group_of(columns_);
+    range_ = scheme.range();
     format_ = StrCat("int", scheme.bits, ", rounded");
     stored_bytes_ = rows_ * columns_ * static_cast<uint64_t>(scheme.bits) / 8;
   }
@@ -36,31 +30,12 @@ class RoundedTensor : public QuantisedTensor {
       const std::byte* src = source_.Rows(info_, row + r, 1, scratch);
       kernels::Convert(reinterpret_cast<std::byte*>(values.data()), kernels::Dtype::kF32, src,
                        info_.dtype, columns_);
-      for (size_t group = 0; group < groups(); ++group) {
-        const size_t begin = group * group_, end = std::min(columns_, begin + group_);
-        const size_t at = r * groups() + group;
-        RoundGroup(values.data() + begin, end - begin, codes + r * columns_ + begin, scales[at],
-                   offsets[at]);
-      }
+      RoundRow(scheme_, values.data(), columns_, codes + r * columns_, scales + r * groups(),
+               offsets + r * groups());
     }
   }
 
  private:
-  void RoundGroup(const float* values, size_t n, int8_t* codes, float& scale, float& offset) const {
-    const auto [least, most] = std::minmax_element(values, values + n);
-    const float low = std::min(*least, 0.0f), high = std::max(*most, 0.0f);
-    const auto highest = static_cast<float>(range_.highest);
-    scale = scheme_.symmetric ? std::max(-low, high) / highest : (high - low) / highest;
-    scale = RoundScale(scale, scheme_.bits);
-    if (!(scale > 0)) scale = 1;
-    const float zero = scheme_.symmetric ? 0 : std::nearbyint(-low / scale);
-    offset = -scale * zero;
-    for (size_t i = 0; i < n; ++i) {
-      const float code = std::nearbyint(values[i] / scale) + zero;
-      codes[i] = static_cast<int8_t>(std::clamp(code, static_cast<float>(range_.lowest), highest));
-    }
-  }
-
   const TensorSource& source_;
   TensorInfo info_;
   RoundingScheme scheme_;
@@ -114,15 +89,36 @@ Result<QuantScheme> MadeUpScheme(const std::string& name) {
   return Fail(ErrorCode::kUsage, StrCat("scheme '", name, "' is unknown, want w8a8, awq or gptq"));
 }
 
+std::vector<std::string> PlainLinears(const DecoderSpec& spec) {
+  std::vector<std::string> modules{"lm_head"};
+  if (spec.names.router.empty()) return modules;
+  for (int layer = 0; layer < spec.layers; ++layer)
+    if (spec.layer_specs[static_cast<size_t>(layer)].mlp == MlpKind::kExperts)
+      modules.push_back(LayerTensor(spec.names.router, layer));
+  return modules;
+}
+
+std::vector<std::string> RoundedLinears(const DecoderSpec& spec) {
+  const std::vector<std::string> plain = PlainLinears(spec);
+  std::vector<std::string> names = LinearWeights(spec);
+  std::erase_if(names, [&](const std::string& name) {
+    return std::any_of(plain.begin(), plain.end(),
+                       [&](const std::string& module) { return name == module + ".weight"; });
+  });
+  return names;
+}
+
+RoundingScheme RoundingOf(const QuantScheme& scheme) {
+  return {scheme.bits, scheme.group < 0 ? 0 : static_cast<size_t>(scheme.group),
+          scheme.method != QuantMethod::kAwq};
+}
+
 Result<std::unique_ptr<TensorSource>> RoundLinears(std::unique_ptr<TensorSource> plain,
                                                    const DecoderSpec& spec,
                                                    const QuantScheme& scheme) {
-  RoundingScheme rounding;
-  rounding.bits = scheme.bits;
-  rounding.group = scheme.group < 0 ? 0 : static_cast<size_t>(scheme.group);
-  rounding.symmetric = scheme.method != QuantMethod::kAwq;
+  const RoundingScheme rounding = RoundingOf(scheme);
   QuantisedTensors rounded;
-  for (const std::string& name : LinearWeights(spec)) {
+  for (const std::string& name : RoundedLinears(spec)) {
     PINION_ASSIGN(const TensorInfo info, plain->Find(name));
     rounded.emplace(name, RoundTensor(*plain, info, rounding));
   }

@@ -2,21 +2,16 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/base/result.h"
 #include "engine/model/spec.h"
 #include "engine/model/tensors.h"
 #include "engine/quant/quantised.h"
+#include "engine/quant/rounding.h"
 #include "engine/quant/scheme.h"
 
 namespace pinion {
-
-// How Pinion itself rounds a matrix to integers, each to the nearest.
-struct RoundingScheme {
-  int bits = 8;
-  size_t group = 0;       // columns; 0: whole rows
-  bool symmetric = true;  // scale = absmax / highest code; else the range from least to most
-};
 
 // A matrix of `source` rounded as it is read; `source` outlives it.
 std::unique_ptr<QuantisedTensor> RoundTensor(const TensorSource& source, const TensorInfo& info,
@@ -24,6 +19,11 @@ std::unique_ptr<QuantisedTensor> RoundTensor(const TensorSource& source, const T
 
 // "w8a8", "awq" and "gptq": the schemes that made-up weights can have.
 Result<QuantScheme> MadeUpScheme(const std::string& name);
+// The weights of the linears that are quantised: all but the routers, which no scheme touches, and
+// the modules of those that are not, the head among them.
+std::vector<std::string> RoundedLinears(const DecoderSpec& spec);
+std::vector<std::string> PlainLinears(const DecoderSpec& spec);
+RoundingScheme RoundingOf(const QuantScheme& scheme);
 // `plain` with its linears rounded as `scheme` has them.
 Result<std::unique_ptr<TensorSource>> RoundLinears(std::unique_ptr<TensorSource> plain,
                                                    const DecoderSpec& spec,

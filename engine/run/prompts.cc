@@ -95,6 +95,12 @@ Result<std::vector<Json>> ReadJsonLines(const std::string& path) {
   return lines;
 }
 
+Result<std::vector<Json>> ReadPromptFile(const std::string& path) {
+  if (!path.ends_with(".txt")) return ReadJsonLines(path);
+  PINION_ASSIGN(std::string text, ReadFile(path));
+  return std::vector<Json>{Json::Object{{"text", std::move(text)}}};
+}
+
 Status WriteJsonLines(const std::string& path, const std::vector<Json>& lines) {
   std::string text;
   for (const Json& line : lines) text += line.Dump() + "\n";

@@ -25,6 +25,8 @@ struct Prompt {
 // Lines of a JSONL file ('-': standard input), blank ones skipped. A line that is not a JSON object
 // is an error of the whole file that names the line.
 Result<std::vector<Json>> ReadJsonLines(const std::string& path);
+// The same of any input: FILE.txt is one line, {"text": all of it}.
+Result<std::vector<Json>> ReadPromptFile(const std::string& path);
 // Writes '-' to standard output.
 Status WriteJsonLines(const std::string& path, const std::vector<Json>& lines);
 

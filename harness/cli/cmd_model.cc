@@ -1,4 +1,4 @@
-// `pinion model make` and `pinion model info`.
+// `pinion model make` and `pinion model info`; `model quantize` is in model_quantize.cc.
 
 #include <sys/stat.h>
 
@@ -11,6 +11,7 @@
 #include "engine/model/rounded_tensor.h"
 #include "engine/model/summary.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/model_quantize.h"
 
 namespace pinion::harness {
 namespace {
@@ -97,10 +98,12 @@ void AddInfo(CLI::App& model, int& exit_code) {
 }  // namespace
 
 void AddModel(CLI::App& app, int& exit_code) {
-  auto* model = app.add_subcommand("model", "Make checkpoints with made-up weights; look into any");
+  auto* model =
+      app.add_subcommand("model", "Make checkpoints with made-up weights; look into any; quantise");
   model->require_subcommand(1);
   AddMake(*model, exit_code);
   AddInfo(*model, exit_code);
+  AddQuantize(*model, exit_code);
 }
 
 }  // namespace pinion::harness

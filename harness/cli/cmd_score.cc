@@ -30,12 +30,6 @@ struct ScoreCommand {
 
 bool IsPlainText(const std::string& path) { return path.ends_with(".txt"); }
 
-Result<std::vector<Json>> ReadInput(const std::string& path) {
-  if (!IsPlainText(path)) return ReadJsonLines(path);
-  PINION_ASSIGN(std::string text, ReadFile(path));
-  return std::vector<Json>{Json::Object{{"text", std::move(text)}}};
-}
-
 Result<std::unique_ptr<Tokenizer>> TokenizerFor(const std::string& model,
                                                 const std::vector<Json>& lines) {
   PINION_ASSIGN(const ModelFiles files, FindModel(model));
@@ -119,7 +113,7 @@ Result<bool> Run(ScoreCommand command) {
   if (runs_reference) {
     PINION_ASSIGN(others, ReferenceOptions(command, options));
   }
-  PINION_ASSIGN(const std::vector<Json> lines, ReadInput(command.input));
+  PINION_ASSIGN(const std::vector<Json> lines, ReadPromptFile(command.input));
   PINION_ASSIGN(const auto tokenizer, TokenizerFor(options.model, lines));
   PINION_ASSIGN(auto prompts, EncodePrompts(lines, tokenizer.get()));
   ScoreReference reference;

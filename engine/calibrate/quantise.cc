@@ -1,0 +1,141 @@
+#include "engine/calibrate/quantise.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "engine/base/file.h"
+#include "engine/base/strings.h"
+#include "engine/calibrate/calibrated_source.h"
+#include "engine/model/checkpoint_writer.h"
+#include "engine/model/published.h"
+#include "engine/model/rounded_tensor.h"
+#include "engine/run/prompts.h"
+
+namespace pinion {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kWindow = 512;  // tokens of a text that are seen together
+
+Result<QuantScheme> SchemeOf(const QuantiseOptions& options) {
+  constexpr std::pair<const char*, const char*> kTargets[] = {
+      {"w8a8", "w8a8"}, {"awq-int4", "awq"}, {"gptq-int4", "gptq"}};
+  for (const auto& [target, name] : kTargets) {
+    if (options.target != target) continue;
+    PINION_ASSIGN(QuantScheme scheme, MadeUpScheme(name));
+    if (scheme.bits == 4) scheme.group = options.group;
+    return scheme;
+  }
+  return Fail(ErrorCode::kUsage,
+              StrCat("--to '", options.target, "' is unknown, want w8a8, awq-int4 or gptq-int4"));
+}
+
+Result<ModelFiles> FindPlainModel(const std::string& model) {
+  PINION_ASSIGN(ModelFiles files, FindModel(model));
+  const auto refuse = [&](const std::string& why) {
+    return Fail(ErrorCode::kUsage, StrCat("'", model, "' ", why));
+  };
+  if (files.gguf)
+    return refuse("is a GGUF file; give the checkpoint that it was made from, a folder");
+  if (files.folder.empty())
+    return refuse("has made-up weights; 'pinion model make --scheme' writes them quantised");
+  if (files.scheme)
+    return refuse(StrCat("is quantised already (", Name(files.scheme->method),
+                         "); give the checkpoint that it was made from"));
+  if (!files.spec.wrapper.empty())
+    return refuse(StrCat("is a ", files.spec.wrapper,
+                         ", of which only the language model could be quantised; give a checkpoint "
+                         "that is a language model alone"));
+  return files;
+}
+
+// Everything beside the weights that makes the folder a model to other engines.
+bool BelongsToModel(const fs::directory_entry& entry) {
+  if (!entry.is_regular_file()) return false;
+  const std::string name = entry.path().filename(), extension = entry.path().extension();
+  constexpr const char* kWeights[] = {".safetensors", ".bin",     ".pt", ".pth",
+                                      ".gguf",        ".msgpack", ".h5", ".onnx"};
+  const bool is_weights =
+      std::find(std::begin(kWeights), std::end(kWeights), extension) != std::end(kWeights);
+  return !is_weights && name != "config.json" && !name.ends_with(".index.json") &&
+         !name.starts_with(".");
+}
+
+Result<std::vector<NamedText>> CollectTexts(const ModelFiles& files, const Json& quantisation) {
+  std::vector<NamedText> texts;
+  std::error_code failure;
+  for (const auto& entry : fs::directory_iterator(files.folder, failure)) {
+    if (!BelongsToModel(entry)) continue;
+    PINION_ASSIGN(std::string text, ReadFile(entry.path()));
+    texts.push_back({entry.path().filename(), std::move(text)});
+  }
+  if (failure)
+    return Fail(ErrorCode::kIo, StrCat("cannot list '", files.folder, "': ", failure.message()));
+  // GPTQ's loaders of before transformers 4.32 read this file instead of config.json.
+  if (quantisation.Find("quant_method")->string() == "gptq")
+    texts.push_back({"quantize_config.json", quantisation.Dump(2) + "\n"});
+  Json config = files.config;
+  config.Set("quantization_config", quantisation);
+  texts.push_back({"config.json", config.Dump(2) + "\n"});
+  return texts;
+}
+
+Result<std::vector<std::vector<int32_t>>> ReadWindows(const QuantiseOptions& options,
+                                                      const ModelFiles& files) {
+  PINION_ASSIGN(const auto tokenizer, OpenTokenizer(files));
+  PINION_ASSIGN(std::vector<Json> lines, ReadPromptFile(options.calibration));
+  PINION_ASSIGN(std::vector<Prompt> prompts, EncodePrompts(std::move(lines), tokenizer.get()));
+  for (const Prompt& prompt : prompts) PINION_TRY(prompt.error);
+  const size_t window = std::min(kWindow, static_cast<size_t>(files.spec.max_positions));
+  std::vector<std::vector<int32_t>> windows;
+  size_t left = options.tokens;
+  for (const Prompt& prompt : prompts)
+    for (size_t at = 0; at < prompt.ids.size() && left > 0; at += window) {
+      const size_t count = std::min({window, prompt.ids.size() - at, left});
+      const auto begin = prompt.ids.begin() + static_cast<ptrdiff_t>(at);
+      windows.emplace_back(begin, begin + static_cast<ptrdiff_t>(count));
+      left -= count;
+    }
+  if (windows.empty())
+    return Fail(ErrorCode::kUsage,
+                StrCat("'", options.calibration, "' holds no text to calibrate with"));
+  return windows;
+}
+
+Result<StartedModel> StartForCalibration(const QuantiseOptions& options, const ModelFiles& files) {
+  EngineOptions engine = options.engine;
+  engine.model = options.model;
+  engine.max_num_seqs = 1;
+  engine.max_model_len = std::min(static_cast<int>(kWindow), files.spec.max_positions);
+  engine.max_num_batched_tokens = *engine.max_model_len;
+  return StartModel(engine);
+}
+
+Status QuantiseWithCalibration(const QuantiseOptions& options, const ModelFiles& files,
+                               const QuantScheme& scheme, const std::vector<NamedText>& texts) {
+  PINION_ASSIGN(auto windows, ReadWindows(options, files));
+  PINION_ASSIGN(StartedModel model, StartForCalibration(options, files));
+  PINION_ASSIGN(auto plain, OpenWeights(files));
+  Calibration calibration(model, std::move(windows), scheme.method == QuantMethod::kGptq);
+  const CalibratedSource source(std::move(plain), model, scheme, calibration);
+  return WriteModelFolder(files.spec, source, scheme, texts, options.folder);
+}
+
+}  // namespace
+
+Status Quantise(const QuantiseOptions& options) {
+  PINION_ASSIGN(const QuantScheme scheme, SchemeOf(options));
+  PINION_ASSIGN(const ModelFiles files, FindPlainModel(options.model));
+  PINION_TRY(CheckHoldsNoModel(options.folder));
+  PINION_ASSIGN(const auto texts,
+                CollectTexts(files, PublishedConfig(scheme, PlainLinears(files.spec))));
+  if (!options.calibration.empty()) return QuantiseWithCalibration(options, files, scheme, texts);
+  PINION_ASSIGN(auto plain, OpenWeights(files));
+  PINION_ASSIGN(const auto source, RoundLinears(std::move(plain), files.spec, scheme));
+  return WriteModelFolder(files.spec, *source, scheme, texts, options.folder);
+}
+
+}  // namespace pinion

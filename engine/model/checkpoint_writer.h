@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/model/spec.h"
+#include "engine/model/tensors.h"
+#include "engine/quant/scheme.h"
+
+namespace pinion {
+
+// A file of a model's folder other than its weights.
+struct NamedText {
+  std::string name, text;
+};
+
+// A folder that holds a model already is refused (kUsage).
+Status CheckHoldsNoModel(const std::string& folder);
+
+// Writes a checkpoint folder: the tensors that `spec` names, in shards with an index, one tensor at
+// a time; those that `source` holds quantised as `scheme` publishes them; then `texts`, of which
+// config.json comes last, since it is what makes the folder a model.
+//   folder       made where absent; one that holds a model already is refused (kUsage)
+//   shard_bytes  a file holds at most this many bytes of weights, or one tensor
+// Files have temporary names until all are written, and are removed where that fails (a full disk
+// is kExhausted), so that half a checkpoint never looks like a whole one.
+Status WriteModelFolder(const DecoderSpec& spec, const TensorSource& source,
+                        const std::optional<QuantScheme>& scheme,
+                        const std::vector<NamedText>& texts, const std::string& folder,
+                        uint64_t shard_bytes = uint64_t{4} << 30);
+
+}  // namespace pinion

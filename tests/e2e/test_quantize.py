@@ -1,0 +1,167 @@
+"""`pinion model quantize`: what it writes loads, stays near the original, and gains by calibration."""
+
+import json
+import shutil
+import struct
+
+import pytest
+
+MODEL = "models/tiny-trained"
+SMALL = ["--kv-cache-space", "64MiB", "--threads-bind", "nobind"]
+# Mean KL divergence from the original on text that neither training nor calibration has seen.
+BOUNDS = {"w8a8": 0.01, "awq-int4": 0.2, "gptq-int4": 0.2}
+
+
+@pytest.fixture(scope="module")
+def texts(data, tmp_path_factory):
+    """(what is calibrated on, what is measured on)"""
+    folder = tmp_path_factory.mktemp("texts")
+    text = (data / MODEL / "heldout.txt").read_text()
+    half = len(text) // 2
+    paths = folder / "calibration.txt", folder / "measured.txt"
+    for path, part in zip(paths, (text[:half], text[half:half + 12000])):
+        path.write_text(part)
+    return paths
+
+
+@pytest.fixture
+def quantize(pinion, data, tmp_path):
+    """quantize(target, flags...) -> the folder"""
+
+    def run(target, *flags, model=MODEL):
+        folder = tmp_path / f"{target}-{len(list(tmp_path.iterdir()))}"
+        done = pinion("model", "quantize", data / model, folder, "--to", target, *flags)
+        assert done.returncode == 0, done.stderr
+        return folder
+
+    return run
+
+
+@pytest.fixture
+def divergence(pinion_json, data, texts):
+    """From the original, both in float32 arithmetic where the scheme allows."""
+
+    def run(folder, model=MODEL):
+        return pinion_json("score", folder, "--compare", data / model, "--input", texts[1],
+                           "--window", 256, "--dtype", "float32", "--json", *SMALL)["kl_nats"]
+
+    return run
+
+
+@pytest.mark.parametrize("target", BOUNDS)
+def test_quantised_models_stay_near_the_original(quantize, divergence, texts, target):
+    plain = divergence(quantize(target))
+    calibrated = divergence(quantize(target, "--calibration", texts[0], "--threads-bind", "nobind"))
+    assert 0 < plain < BOUNDS[target]
+    # So small a model has no outliers for scales to tame; GPTQ needs none.
+    assert calibrated < (0.9 if target == "gptq-int4" else 1.03) * plain
+
+
+def scale_channels(path, channels, factor):
+    """Multiplies some channels behind every norm and divides what reads them: by a power of two, so
+    that the model computes the very same, as real models with outliers do."""
+    raw = bytearray(path.read_bytes())
+    (length,) = struct.unpack("<Q", raw[:8])
+    header = json.loads(raw[8:8 + length])
+    readers = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
+    for name, tensor in header.items():
+        is_norm = name.endswith("layernorm.weight")
+        if not is_norm and not any(reader in name for reader in readers):
+            continue
+        assert tensor["dtype"] == "BF16"
+        rows, columns = (1, tensor["shape"][0]) if is_norm else tensor["shape"]
+        begin = 8 + length + tensor["data_offsets"][0]
+        for row in range(rows):
+            for channel in channels:
+                at = begin + 2 * (row * columns + channel)
+                (bits,) = struct.unpack("<H", raw[at:at + 2])
+                (value,) = struct.unpack("<f", struct.pack("<I", bits << 16))
+                value = value * factor if is_norm else value / factor
+                raw[at:at + 2] = struct.pack("<f", value)[2:]
+    path.write_bytes(raw)
+
+
+@pytest.mark.parametrize("target", ["w8a8", "awq-int4"])
+def test_scales_tame_channels_that_stand_out(pinion, quantize, divergence, data, texts, tmp_path,
+                                             target):
+    model = tmp_path / "outliers"
+    shutil.copytree(data / MODEL, model)
+    scale_channels(model / "model.safetensors", [3, 77], 64)
+    assert divergence(model) < 1e-6
+    plain = divergence(quantize(target, model=model))
+    calibrated = divergence(quantize(target, "--calibration", texts[0], "--threads-bind", "nobind",
+                                     model=model))
+    assert calibrated < 0.6 * plain
+
+
+def test_all_that_belongs_to_the_model_comes_along(quantize, pinion, data):
+    folder = quantize("gptq-int4")
+    original = data / MODEL
+    for path in original.iterdir():
+        if path.suffix != ".safetensors" and path.name != "config.json":
+            assert (folder / path.name).read_bytes() == path.read_bytes()
+    config = json.loads((folder / "config.json").read_text())
+    assert config["quantization_config"]["quant_method"] == "gptq"
+    assert config["quantization_config"] == json.loads(
+        (folder / "quantize_config.json").read_text())
+    del config["quantization_config"]
+    assert config == json.loads((original / "config.json").read_text())
+    done = pinion("run", folder, "-p", "def f(", "--max-tokens", 4, "--ignore-eos", *SMALL)
+    assert done.returncode == 0 and done.stdout.strip()
+
+
+# Random weights: a rounding that flips an expert costs more than all others.
+@pytest.mark.parametrize("model", ["models/gemma3", "models/phi3", "models/opt", "models/olmo2",
+                                   "models/qwen3moe"])
+def test_scales_move_through_every_kind_of_norm_and_projection(quantize, divergence, pinion, data,
+                                                               tmp_path, model):
+    lines = tmp_path / "lines.jsonl"
+    golden = json.loads((data / model / "golden.json").read_text())
+    lines.write_text("".join(json.dumps({"input_ids": prompt["input_ids"]}) + "\n"
+                             for prompt in golden["prompts"]))
+    folder = quantize("w8a8", "--calibration", lines, "--threads-bind", "nobind", model=model)
+    done = pinion("score", folder, "--compare", data / model, "--input", lines, "--dtype", "float32",
+                  "--json", *SMALL)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["kl_nats"] < (0.05 if "moe" in model else 0.02)
+
+
+@pytest.mark.parametrize("target, flags, words", [
+    ("int3", [], ["'int3'", "w8a8, awq-int4 or gptq-int4"]),
+    ("awq-int4", ["--group-size", 100], ["100", "w8a8"]),
+    ("w8a8", ["--calibration", "missing.txt"], ["missing.txt"]),
+])
+def test_bad_settings_leave_nothing_behind(pinion, data, tmp_path, target, flags, words):
+    folder = tmp_path / "out"
+    done = pinion("model", "quantize", data / MODEL, folder, "--to", target, *flags,
+                  env={"PINION_LOG": "off"})
+    assert done.returncode in (1, 2)
+    assert len(done.stderr.strip().splitlines()) == 1
+    for word in words:
+        assert word in done.stderr
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("model, words", [
+    ("quantised/llama-w8a8", ["quantised already", "int-quantized"]),
+    ("quantised/llama-q4_0.gguf", ["GGUF"]),
+    ("no/such/model", ["no/such/model"]),
+])
+def test_models_that_cannot_be_quantised_are_refused(pinion, data, tmp_path, model, words):
+    path = data / model if (data / model).exists() else model
+    done = pinion("model", "quantize", path, tmp_path / "out", "--to", "w8a8")
+    assert done.returncode in (1, 2) and not (tmp_path / "out").exists()
+    for word in words:
+        assert word in done.stderr
+
+
+def test_an_unknown_architecture_and_a_used_folder_are_refused(pinion, data, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(data / MODEL, model)
+    done = pinion("model", "quantize", data / MODEL, model, "--to", "w8a8")
+    assert done.returncode == 2 and "already holds" in done.stderr
+    config = json.loads((model / "config.json").read_text())
+    config["architectures"] = ["NovelForCausalLM"]
+    (model / "config.json").write_text(json.dumps(config))
+    done = pinion("model", "quantize", model, tmp_path / "out", "--to", "w8a8")
+    assert done.returncode == 1 and "NovelForCausalLM" in done.stderr
