@@ -11,6 +11,7 @@
 
 #include "engine/base/result.h"
 #include "engine/host/binding.h"
+#include "engine/host/phases.h"
 
 namespace pinion {
 
@@ -36,75 +37,40 @@ class SpinBarrier {
   alignas(64) std::atomic<uint32_t> phase_{0};
 };
 
-class WorkShares;
-
 // One thread of one rank's team, as seen by the function it runs.
 struct Worker {
   int rank = 0, ranks = 1;
-  int thread = 0, threads = 1;   // within the rank
-  SpinBarrier* team = nullptr;   // all threads of this rank
-  SpinBarrier* all = nullptr;    // all threads of all ranks
-  WorkShares* shares = nullptr;  // of this rank
+  int thread = 0, threads = 1;  // within the rank
+  SpinBarrier* all = nullptr;   // all threads of all ranks
+  Phases* phases = nullptr;     // of this rank
 
-  void TeamBarrier() const { team->Wait(); }
   void GlobalBarrier() const { all->Wait(); }
 
   // This thread's part [first, second) of `items`, contiguous and as even as possible.
   std::pair<size_t, size_t> Slice(size_t items) const {
-    const auto t = static_cast<size_t>(thread), n = static_cast<size_t>(threads);
-    return {items * t / n, items * (t + 1) / n};
+    return SliceOf(items, static_cast<size_t>(thread), static_cast<size_t>(threads));
   }
 
-  // Calls body(begin, end) for chunks of at most `chunk` items until none of the team's `items` is
-  // left, those of this thread's Slice first: see WorkShares.
+  // One phase of this rank's work: see Phases.
   template <typename Body>
-  void Share(size_t items, size_t chunk, const Body& body) const;
-};
-
-// How a team divides a phase of its work: every thread takes chunks of its own slice, whose memory
-// it touched first; when that is used up, it takes what its next neighbours have not begun of
-// theirs. A thread whose core was taken away then keeps the others waiting for the chunk it is in,
-// not for its slice. Every thread of the team calls Run with the same numbers, and the team meets
-// at a barrier between one Run and the next.
-class WorkShares {
- public:
-  explicit WorkShares(int threads) : slots_(static_cast<size_t>(threads)) {}
-
-  template <typename Body>
-  void Run(const Worker& worker, size_t items, size_t chunk, const Body& body) {
-    Slot& own = slots_[static_cast<size_t>(worker.thread)];
-    const size_t turn = own.runs++ % 2;
-    own.taken[1 - turn].store(0, std::memory_order_relaxed);  // of the next Run: nobody looks yet
-    Worker owner = worker;
-    for (int i = 0; i < worker.threads && i <= kNeighbours; ++i) {
-      owner.thread = (worker.thread + i) % worker.threads;
-      const auto [begin, end] = owner.Slice(items);
-      std::atomic<size_t>& taken = slots_[static_cast<size_t>(owner.thread)].taken[turn];
-      // Looked at before it is written to: most often there is nothing left.
-      while (taken.load(std::memory_order_relaxed) < end - begin) {
-        const size_t at = begin + taken.fetch_add(chunk, std::memory_order_relaxed);
-        if (at < end) body(at, std::min(at + chunk, end));
-      }
-    }
+  void Share(size_t items, size_t chunk, const Body& body, Meet meet = Meet::kTeam) const {
+    phases->Share(thread, items, chunk, meet, body);
   }
-
- private:
-  // So many cache lines of others are looked at where there is nothing to help with, some 100 ns
-  // each, whatever the size of the team.
-  static constexpr int kNeighbours = 4;
-
-  // Runs take turns with two counters: one is used while its owner resets the other.
-  struct alignas(64) Slot {
-    std::atomic<size_t> taken[2] = {0, 0};
-    size_t runs = 0;  // its owner's alone
-  };
-  std::vector<Slot> slots_;
+  // The same for many small items: chunks that give every thread some four.
+  template <typename Body>
+  void Share(size_t items, const Body& body, Meet meet = Meet::kTeam) const {
+    Share(items, std::max<size_t>(1, items / (4 * static_cast<size_t>(threads))), body, meet);
+  }
+  template <typename Body>
+  void Deal(size_t items, const Body& body) const {
+    phases->Deal(thread, items, Meet::kTeam, body);
+  }
+  // body() by one of the threads.
+  template <typename Body>
+  void Once(const Body& body) const {
+    Deal(1, [&](size_t) { body(); });
+  }
 };
-
-template <typename Body>
-void Worker::Share(size_t items, size_t chunk, const Body& body) const {
-  shares->Run(*this, items, chunk, body);
-}
 
 // The thread teams of all ranks: pinned as the plan says (OpenMP makes each team, members are
 // pinned once it exists), parked when there is nothing to do.
@@ -123,8 +89,8 @@ class Ranks {
   virtual int threads(int rank) const = 0;  // of one rank's team
 
   // Runs body once on every thread of every rank, all at the same time, and returns when all have
-  // returned. One parallel region: use the barriers inside rather than several calls. body must not
-  // throw.
+  // returned. One parallel region: use phases and barriers inside rather than several calls. body
+  // must not throw.
   virtual void Run(const std::function<void(const Worker&)>& body) = 0;
 };
 

@@ -90,22 +90,21 @@ void Finish(const Attention& attention, const AttentionJoin& join,
 void Attend(const Attention& attention, const Worker& worker, float* own_part) {
   const AttentionPlan& plan = attention.plan;
   const size_t stride = PartFloats(attention.cache.shape());
-  for (uint32_t i;
-       (i = attention.next_item.fetch_add(1, std::memory_order_relaxed)) < plan.items.size();) {
+  worker.Deal(plan.items.size(), [&](size_t i) {
     const AttentionItem& item = plan.items[i];
     const bool whole = item.part < 0;
     const MutablePart part = PartAt(
         attention, whole ? own_part : attention.parts + static_cast<size_t>(item.part) * stride);
     RunItem(attention, item, part);
-    if (!whole) continue;
+    if (!whole) return;
     const AttentionPart only = {part.out, part.max, part.sum};
     Merge(attention, &only, 1, item.group, plan.queries[item.first_query].row, item.queries);
-  }
+  });
   if (plan.joins.empty()) return;
-  worker.TeamBarrier();
-  const auto [begin, end] = worker.Slice(plan.joins.size());
-  std::vector<AttentionPart> parts;
-  for (size_t i = begin; i < end; ++i) Finish(attention, plan.joins[i], parts);
+  worker.Share(plan.joins.size(), [&](size_t begin, size_t end) {
+    std::vector<AttentionPart> parts;
+    for (size_t i = begin; i < end; ++i) Finish(attention, plan.joins[i], parts);
+  });
 }
 
 }  // namespace pinion

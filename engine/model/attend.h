@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -29,8 +28,7 @@ struct Attention {
   std::byte* dst;      // [rows][dst_stride] of dst_type: head h at h * value_dim
   size_t dst_stride;
   kernels::Dtype dst_type;
-  float* parts;                      // [plan.parts][PartFloats]
-  std::atomic<uint32_t>& next_item;  // 0 before the first thread comes
+  float* parts;  // [plan.parts][PartFloats]
 };
 
 // Floats of one partial result: out [kAttentionRows][value_dim], max and sum [kAttentionRows].
@@ -39,7 +37,7 @@ constexpr size_t PartFloats(const KvShape& shape) {
 }
 
 // Computes it; called by every thread of the rank at once. own_part: scratch of PartFloats, the
-// thread's own. The result is complete after the team's next barrier.
+// thread's own. One phase or two.
 void Attend(const Attention& attention, const Worker& worker, float* own_part);
 
 }  // namespace pinion

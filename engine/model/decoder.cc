@@ -125,8 +125,6 @@ class ShardedDecoder : public Decoder {
           w.plans.shared_tokens() * token_bytes * model_.weights[rank].shard.kv_heads.size();
       const size_t floats = w.plans.parts() * PartFloats(CachedShape(model_.spec));
       if (w.parts.size() < floats) w.parts.resize(floats);
-      for (int layer = 0; layer < model_.spec.layers; ++layer)
-        w.next_item[static_cast<size_t>(layer)].store(0, std::memory_order_relaxed);
     }
   }
 

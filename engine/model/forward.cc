@@ -9,9 +9,8 @@ namespace {
 
 using kernels::Dtype;
 
-void NormRows(const ForwardPass& pass, const NormWeights& norm) {
+void NormRows(const ForwardPass& pass, const NormWeights& norm, size_t begin, size_t end) {
   const TraceSpan span("norm");
-  const auto [begin, end] = pass.OwnRows();
   for (size_t row = begin; row < end; ++row)
     NormRow(pass, norm, pass.normed(row), pass.activation, pass.residual(row));
 }
@@ -43,13 +42,12 @@ void SumPartials(const ForwardPass& pass, size_t layer, const Term& term, size_t
 }
 
 // All-reduce: every rank adds every rank's partial term to its own residual, so that all copies
-// stay equal. One barrier before it is enough: the next write to a partial buffer lies behind the
-// other buffer's barrier.
-void AddTerm(const ForwardPass& pass, size_t layer, const Term& term) {
+// stay equal. That all ranks have met before it is enough: they meet again before the next write to
+// a partial buffer.
+void AddTerm(const ForwardPass& pass, size_t layer, const Term& term, size_t begin, size_t end) {
   const TraceSpan span("add");
   const NormWeights& post_norm = pass.weights.layers[layer].*term.post_norm;
   const float multiplier = pass.spec.residual_multiplier;
-  const auto [begin, end] = pass.OwnRows();
   for (size_t row = begin; row < end; ++row) {
     float* residual = pass.residual(row);
     if (!post_norm.weight && multiplier == 1) {
@@ -64,19 +62,21 @@ void AddTerm(const ForwardPass& pass, size_t layer, const Term& term) {
   }
 }
 
+// From the normed rows of this layer to those of the next.
 void RunLayer(const ForwardPass& pass, size_t index) {
-  const LayerWeights& layer = pass.weights.layers[index];
-  NormRows(pass, layer.attention_norm);
-  pass.worker.TeamBarrier();
+  const auto& layers = pass.weights.layers;
+  const LayerWeights& layer = layers[index];
   pass.spec.latent.kv_rank > 0 ? RunLatentAttention(pass, index) : RunAttention(pass, index);
-  pass.worker.GlobalBarrier();
-  AddTerm(pass, index, kAttentionTerm);
-  NormRows(pass, layer.mlp_norm);
-  if (layer.has_experts()) NormForRouter(pass, layer);
-  pass.worker.TeamBarrier();
+  pass.worker.Share(pass.rows, [&](size_t begin, size_t end) {
+    AddTerm(pass, index, kAttentionTerm, begin, end);
+    NormRows(pass, layer.mlp_norm, begin, end);
+    if (layer.has_experts()) NormForRouter(pass, layer, begin, end);
+  });
   layer.has_experts() ? RunExperts(pass, index) : RunMlp(pass, index);
-  pass.worker.GlobalBarrier();
-  AddTerm(pass, index, kMlpTerm);
+  pass.worker.Share(pass.rows, [&](size_t begin, size_t end) {
+    AddTerm(pass, index, kMlpTerm, begin, end);
+    if (index + 1 < layers.size()) NormRows(pass, layers[index + 1].attention_norm, begin, end);
+  });
 }
 
 size_t Index(int i) { return static_cast<size_t>(i); }
@@ -120,11 +120,11 @@ const std::byte* Prepare(const ForwardPass& pass, const PackedMatrix& matrix, co
   if (!matrix.integers) return x;
   const kernels::IntLayout& layout = *matrix.integers;
   const size_t row_bytes = matrix.k_padded() * kernels::SizeOf(pass.activation);
-  const auto [begin, end] = pass.worker.Slice(rows);
-  for (size_t row = begin; row < end; ++row)
-    pass.integers.round(layout, {pass.w.rounded + row * layout.row_bytes(), x + row * row_bytes,
-                                 pass.activation, matrix.rounding});
-  pass.worker.TeamBarrier();
+  pass.worker.Share(rows, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row)
+      pass.integers.round(layout, {pass.w.rounded + row * layout.row_bytes(), x + row * row_bytes,
+                                   pass.activation, matrix.rounding});
+  });
   return pass.w.rounded;
 }
 
@@ -144,14 +144,14 @@ void Multiply(const ForwardPass& pass, const PackedMatrix& matrix, const std::by
 }
 
 void Project(const ForwardPass& pass, const char* name, const PackedMatrix& matrix,
-             const std::byte* x, float* dst, size_t stride) {
+             const std::byte* x, float* dst, size_t stride, Meet meet) {
   const TraceSpan span(name);
   x = Prepare(pass, matrix, x, pass.rows);
-  const size_t chunk = ChunkBlocks(matrix, pass.rows);
-  pass.worker.Share(matrix.blocks(), chunk, [&](size_t begin, size_t end) {
+  const auto multiply = [&](size_t begin, size_t end) {
     Multiply(pass, matrix, x, 0, pass.rows, begin, end - begin, dst + begin * kernels::kBlockN,
              stride);
-  });
+  };
+  pass.worker.Share(matrix.blocks(), ChunkBlocks(matrix, pass.rows), multiply, meet);
 }
 
 void NormRow(const ForwardPass& pass, const NormWeights& norm, void* dst, Dtype dst_type,
@@ -169,9 +169,11 @@ void NormRow(const ForwardPass& pass, const NormWeights& norm, void* dst, Dtype 
 void RunForward(LoadedModel& model, const Worker& worker, const StepBatch& batch,
                 const LogitsSink& sink) {
   const ForwardPass pass(model, worker, batch);
-  Embed(pass);
+  worker.Share(pass.rows, [&](size_t begin, size_t end) {
+    Embed(pass, begin, end);
+    NormRows(pass, pass.weights.layers[0].attention_norm, begin, end);
+  });
   for (size_t layer = 0; layer < pass.weights.layers.size(); ++layer) RunLayer(pass, layer);
-  worker.TeamBarrier();
   ComputeLogits(pass, sink);
 }
 

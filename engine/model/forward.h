@@ -37,8 +37,8 @@ struct LoadedModel {
   size_t logits_stride = 0;
 };
 
-// One thread's part of a step; called by every thread of every rank at once. Phases are separated
-// by barriers: a phase reads what the phase before it wrote, on any thread.
+// One thread's part of a step; called by every thread of every rank at once. Phase after phase
+// (Phases): each reads what those before it wrote, on any thread.
 void RunForward(LoadedModel& model, const Worker& worker, const StepBatch& batch,
                 const LogitsSink& sink);
 

@@ -45,12 +45,10 @@ void MeasureHeads(const ForwardPass& pass, const LayerWeights& layer) {
   const TraceSpan span("measure heads");
   const Shard& shard = pass.weights.shard;
   const Heads heads(shard);
-  const auto [begin, end] = pass.worker.Slice(pass.rows * heads.rotated());
-  for (size_t at = begin; at < end; ++at) {
-    const size_t row = at / heads.rotated(), index = at % heads.rotated();
+  const auto measure = [&](size_t row, size_t index) {
     const bool is_query = index < heads.q;
     const size_t kv_head = is_query ? 0 : shard.kv_heads.begin + index - heads.q;
-    if (!is_query && !CountsKvHead(pass, kv_head)) continue;
+    if (!is_query && !CountsKvHead(pass, kv_head)) return;
     const float* head = HeadOf(pass, row, index);
     float* biased = pass.scratch.hidden_row;
     std::copy_n(head, pass.head_dim, biased);
@@ -58,7 +56,11 @@ void MeasureHeads(const ForwardPass& pass, const LayerWeights& layer) {
     const size_t unit =
         is_query ? shard.q_heads.begin + index : static_cast<size_t>(pass.spec.heads) + kv_head;
     HeadSquares(pass, row)[unit] = pass.table.sum_squares(biased, pass.head_dim);
-  }
+  };
+  const auto measure_all = [&](size_t begin, size_t end) {
+    for (size_t at = begin; at < end; ++at) measure(at / heads.rotated(), at % heads.rotated());
+  };
+  pass.worker.Share(pass.rows * heads.rotated(), measure_all, Meet::kRanks);
 }
 
 // 1 / RMS of one row's queries or keys.
@@ -107,13 +109,11 @@ void Store(const ForwardPass& pass, const StepBatch::Slice& slice, size_t row, s
   pass.cache.Write(pass.table, layer, head, slice.block_table, position, k, v);
 }
 
-// Adds the bias, normalises and rotates queries and keys, and writes keys and values to the cache;
-// work is cut into (row, head) pairs so that one row keeps every thread busy.
-void PrepareAndStore(const ForwardPass& pass, size_t index) {
-  const TraceSpan span("rotary+store");
+// Adds the bias, normalises and rotates queries and keys, and writes keys and values to the cache,
+// of (row, head) pairs [begin, end).
+void PrepareHeads(const ForwardPass& pass, size_t index, const Heads& heads, size_t begin,
+                  size_t end) {
   const LayerWeights& layer = pass.weights.layers[index];
-  const Heads heads(pass.weights.shard);
-  const auto [begin, end] = pass.worker.Slice(pass.rows * heads.rotated());
   size_t slice = 0;
   for (size_t at = begin; at < end; ++at) {
     const size_t row = at / heads.rotated(), unit = at % heads.rotated();
@@ -128,6 +128,15 @@ void PrepareAndStore(const ForwardPass& pass, size_t index) {
     AddHeadBias(pass, layer, unit + heads.kv, value);
     Store(pass, slices[slice], row, index, unit - heads.q, head, value);
   }
+}
+
+// Cut into pairs, one row keeps every thread busy.
+void PrepareAndStore(const ForwardPass& pass, size_t index) {
+  const TraceSpan span("rotary+store");
+  const Heads heads(pass.weights.shard);
+  pass.worker.Share(pass.rows * heads.rotated(), [&](size_t begin, size_t end) {
+    PrepareHeads(pass, index, heads, begin, end);
+  });
 }
 
 void AttendLayer(const ForwardPass& pass, size_t layer) {
@@ -145,8 +154,7 @@ void AttendLayer(const ForwardPass& pass, size_t layer) {
           .dst = pass.w.attended,
           .dst_stride = pass.w.attended_stride,
           .dst_type = pass.activation,
-          .parts = pass.w.parts.data(),
-          .next_item = pass.w.next_item[layer]},
+          .parts = pass.w.parts.data()},
          pass.worker, pass.scratch.part);
 }
 
@@ -155,16 +163,11 @@ void AttendLayer(const ForwardPass& pass, size_t layer) {
 void RunAttention(const ForwardPass& pass, size_t layer) {
   const LayerWeights& weights = pass.weights.layers[layer];
   Project(pass, "qkv", weights.qkv, pass.w.normed, pass.w.qkv, pass.w.qkv_stride);
-  pass.worker.TeamBarrier();
-  if (pass.spec.qk_norm == QkNorm::kWhole) {
-    MeasureHeads(pass, weights);
-    pass.worker.GlobalBarrier();
-  }
+  if (pass.spec.qk_norm == QkNorm::kWhole) MeasureHeads(pass, weights);
   PrepareAndStore(pass, layer);
-  pass.worker.TeamBarrier();
   AttendLayer(pass, layer);
-  pass.worker.TeamBarrier();
-  Project(pass, "o", weights.o, pass.w.attended, pass.w.attention_partial, pass.w.hidden_stride);
+  Project(pass, "o", weights.o, pass.w.attended, pass.w.attention_partial, pass.w.hidden_stride,
+          Meet::kRanks);
 }
 
 }  // namespace pinion

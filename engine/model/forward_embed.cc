@@ -1,4 +1,4 @@
-// The beginning of a forward pass: embeddings and rotary angles, each thread its own rows.
+// The beginning of a forward pass: embeddings and rotary angles.
 
 #include <cmath>
 
@@ -44,9 +44,8 @@ void FillAngles(const ForwardPass& pass, size_t row, size_t position) {
 
 }  // namespace
 
-void Embed(const ForwardPass& pass) {
+void Embed(const ForwardPass& pass, size_t begin, size_t end) {
   const TraceSpan span("embed");
-  const auto [begin, end] = pass.OwnRows();
   size_t slice = 0;
   for (size_t row = begin; row < end; ++row) {
     while (row >= pass.batch.slices[slice].first_row + pass.batch.slices[slice].rows) ++slice;

@@ -9,11 +9,12 @@ namespace pinion {
 namespace {
 
 void NormWanted(const ForwardPass& pass, size_t first, size_t count) {
-  const auto [begin, end] = pass.worker.Slice(count);
-  for (size_t i = begin; i < end; ++i) {
-    const auto row = static_cast<size_t>(pass.batch.logit_rows[first + i]);
-    NormRow(pass, pass.weights.final_norm, pass.normed(i), pass.activation, pass.residual(row));
-  }
+  pass.worker.Share(count, [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      const auto row = static_cast<size_t>(pass.batch.logit_rows[first + i]);
+      NormRow(pass, pass.weights.final_norm, pass.normed(i), pass.activation, pass.residual(row));
+    }
+  });
 }
 
 // What happens to logits after the head, while they are in cache.
@@ -28,12 +29,13 @@ void MultiplyHead(const ForwardPass& pass, size_t count) {
   const std::byte* x = Prepare(pass, head, pass.w.normed, count);
   const size_t stride = pass.model.logits_stride;
   float* all = pass.model.logits + pass.weights.shard.vocabulary.begin;
-  pass.worker.Share(head.blocks(), ChunkBlocks(head, count), [&](size_t begin, size_t end) {
+  const auto multiply = [&](size_t begin, size_t end) {
     float* logits = all + begin * kernels::kBlockN;
     Multiply(pass, head, x, 0, count, begin, end - begin, logits, stride);
     for (size_t i = 0; i < count; ++i)
       Finish(pass, logits + i * stride, (end - begin) * kernels::kBlockN);
-  });
+  };
+  pass.worker.Share(head.blocks(), ChunkBlocks(head, count), multiply, Meet::kRanks);
 }
 
 }  // namespace
@@ -42,13 +44,11 @@ void ComputeLogits(const ForwardPass& pass, const LogitsSink& sink) {
   const size_t wanted = pass.batch.logit_rows.size();
   for (size_t first = 0; first < wanted; first += kLogitChunk) {
     const size_t count = std::min(kLogitChunk, wanted - first);
+    if (first > 0) pass.worker.GlobalBarrier();  // the sink may still read the chunk before
     NormWanted(pass, first, count);
-    pass.worker.TeamBarrier();
     MultiplyHead(pass, count);
-    pass.worker.GlobalBarrier();
     if (pass.worker.rank == 0)
       sink(pass.worker, first, count, pass.model.logits, pass.model.logits_stride);
-    pass.worker.GlobalBarrier();
   }
 }
 

@@ -64,12 +64,10 @@ void Rotate(const Latent& latent, size_t row, float* x) {
   rotate(x, cosine, sine, half);
 }
 
-// Normalises and stores the latents, and normalises what queries are made of, of the rows this
-// thread owns.
-void StoreLatents(const Latent& latent) {
+// Normalises and stores the latents, and normalises what queries are made of.
+void StoreLatents(const Latent& latent, size_t begin, size_t end) {
   const TraceSpan span("latents+store");
   const ForwardPass& pass = latent.pass;
-  const auto [begin, end] = pass.OwnRows();
   size_t slice = 0;
   for (size_t row = begin; row < end; ++row) {
     while (row >= pass.batch.slices[slice].first_row + pass.batch.slices[slice].rows) ++slice;
@@ -87,17 +85,16 @@ void StoreLatents(const Latent& latent) {
   }
 }
 
-// Runs body(head, first row, rows) on this thread's part of all heads and rows.
+// A phase: body(head, first row, rows) for all heads and rows.
 template <typename Body>
 void ForHeads(const char* name, const Latent& latent, const Body& body) {
   const TraceSpan span(name);
   const ForwardPass& pass = latent.pass;
   const size_t tiles = (pass.rows + kMlpTileRows - 1) / kMlpTileRows;
-  const auto [begin, end] = pass.worker.Slice(latent.heads * tiles);
-  for (size_t at = begin; at < end; ++at) {
+  pass.worker.Share(latent.heads * tiles, 1, [&](size_t at, size_t) {
     const size_t row = at % tiles * kMlpTileRows;
     body(at / tiles, row, std::min(kMlpTileRows, pass.rows - row));
-  }
+  });
 }
 
 // One head's product with the rows in latent_tile, a block of outputs at a time:
@@ -153,8 +150,7 @@ void AttendLatents(const Latent& latent) {
           .dst = pass.w.attended,
           .dst_stride = pass.w.attended_stride,
           .dst_type = pass.activation,
-          .parts = pass.w.parts.data(),
-          .next_item = pass.w.next_item[latent.index]},
+          .parts = pass.w.parts.data()},
          pass.worker, pass.scratch.part);
 }
 
@@ -185,26 +181,21 @@ void ExpandValues(const Latent& latent, size_t head, size_t first, size_t rows) 
 
 void RunLatentAttention(const ForwardPass& pass, size_t layer) {
   const Latent latent(pass, layer);
-  if (latent.heads == 0) return;
-  Project(pass, "latent_down", latent.layer.qkv, pass.w.normed, pass.w.qkv, pass.w.qkv_stride);
-  pass.worker.TeamBarrier();
-  StoreLatents(latent);
-  pass.worker.TeamBarrier();
-  if (latent.q_rank > 0) {
-    Project(pass, "queries_up", latent.weights.q_up, latent.buffers.compressed,
-            latent.buffers.queries, latent.buffers.queries_stride);
-    pass.worker.TeamBarrier();
+  if (latent.heads > 0) {
+    Project(pass, "latent_down", latent.layer.qkv, pass.w.normed, pass.w.qkv, pass.w.qkv_stride);
+    pass.worker.Share(pass.rows,
+                      [&](size_t begin, size_t end) { StoreLatents(latent, begin, end); });
+    if (latent.q_rank > 0)
+      Project(pass, "queries_up", latent.weights.q_up, latent.buffers.compressed,
+              latent.buffers.queries, latent.buffers.queries_stride);
+    ForHeads("absorb queries", latent,
+             [&](size_t head, size_t row, size_t rows) { AbsorbQueries(latent, head, row, rows); });
+    AttendLatents(latent);
+    ForHeads("expand values", latent,
+             [&](size_t head, size_t row, size_t rows) { ExpandValues(latent, head, row, rows); });
   }
-  ForHeads("absorb queries", latent,
-           [&](size_t head, size_t row, size_t rows) { AbsorbQueries(latent, head, row, rows); });
-  pass.worker.TeamBarrier();
-  AttendLatents(latent);
-  pass.worker.TeamBarrier();
-  ForHeads("expand values", latent,
-           [&](size_t head, size_t row, size_t rows) { ExpandValues(latent, head, row, rows); });
-  pass.worker.TeamBarrier();
   Project(pass, "o", latent.layer.o, latent.buffers.values, pass.w.attention_partial,
-          pass.w.hidden_stride);
+          pass.w.hidden_stride, Meet::kRanks);
 }
 
 }  // namespace pinion

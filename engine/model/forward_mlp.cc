@@ -50,8 +50,8 @@ void RunMlpIn(const ForwardPass& pass, const LayerWeights& layer, std::byte* mlp
 void RunMlp(const ForwardPass& pass, size_t layer) {
   const LayerWeights& weights = pass.weights.layers[layer];
   RunMlpIn(pass, weights, pass.w.mlp);
-  pass.worker.TeamBarrier();
-  Project(pass, "down", weights.down, pass.w.mlp, pass.w.mlp_partial, pass.w.hidden_stride);
+  Project(pass, "down", weights.down, pass.w.mlp, pass.w.mlp_partial, pass.w.hidden_stride,
+          Meet::kRanks);
 }
 
 }  // namespace pinion

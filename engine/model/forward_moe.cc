@@ -50,8 +50,7 @@ void RunRouter(const Moe& moe) {
   const size_t blocks = router.blocks(), stride = moe.buffers.logits_stride;
   const auto threads = static_cast<size_t>(pass.worker.threads);
   const size_t tiles = std::min(pass.rows, (threads + blocks - 1) / blocks);
-  const auto [begin, end] = pass.worker.Slice(blocks * tiles);
-  for (size_t piece = begin; piece < end; ++piece) {
+  pass.worker.Share(blocks * tiles, 1, [&](size_t piece, size_t) {
     const size_t block = piece % blocks, tile = piece / blocks;
     const size_t row = pass.rows * tile / tiles, next = pass.rows * (tile + 1) / tiles;
     const float* x = moe.buffers.router_in ? moe.buffers.router_in + row * pass.w.normed_stride
@@ -59,12 +58,11 @@ void RunRouter(const Moe& moe) {
     float* y = moe.buffers.logits + row * stride + block * kBlockN;
     kernels::Gemm(pass.table, router.dtype,
                   {x, router.block(block), y, next - row, router.k_padded(), 1, stride});
-  }
+  });
 }
 
-void Choose(const Moe& moe) {
+void Choose(const Moe& moe, size_t begin, size_t end) {
   const TraceSpan span("choose");
-  const auto [begin, end] = moe.pass.OwnRows();
   for (size_t row = begin; row < end; ++row) {
     float* logits = moe.buffers.logits + row * moe.buffers.logits_stride;
     if (moe.experts.router_bias)
@@ -82,8 +80,8 @@ void PlanWork(const Moe& moe) {
   work.plan.Build(moe.buffers.chosen, moe.pass.rows, moe.top_k, moe.experts.router.outputs);
   work.plan.Cut(moe.experts.in_blocks / 2, threads, work.in_items);
   work.plan.Cut(moe.experts.down_blocks, threads, work.down_items);
-  work.next_in.store(0, std::memory_order_relaxed);
-  work.next_down.store(0, std::memory_order_relaxed);
+  work.in_count.store(work.in_items.size(), std::memory_order_relaxed);
+  work.down_count.store(work.down_items.size(), std::memory_order_relaxed);
   work.weight_bytes_read += work.plan.experts_touched() * moe.experts.bytes_per_expert();
 }
 
@@ -166,19 +164,18 @@ void RunDownItem(const Moe& moe, const ExpertItem& item) {
 }
 
 template <typename Run>
-void TakeItems(const char* name, const std::vector<ExpertItem>& items, std::atomic<uint32_t>& next,
-               const Run& run) {
+void TakeItems(const char* name, const Moe& moe, const std::vector<ExpertItem>& items,
+               const std::atomic<size_t>& count, const Run& run) {
   const TraceSpan span(name);
-  for (uint32_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < items.size();)
-    run(items[i]);
+  moe.pass.worker.Deal(count.load(std::memory_order_relaxed),
+                       [&](size_t i) { run(moe, items[i]); });
 }
 
-// mlp_partial of the rows this thread owns: the shared MLP's term, which is there already, and the
-// experts', in the order of a token's choices, so that a batch cannot change the sum.
-void Combine(const Moe& moe) {
+// mlp_partial: the shared MLP's term, which is there already, and the experts', in the order of a
+// token's choices, so that a batch cannot change the sum.
+void Combine(const Moe& moe, size_t begin, size_t end) {
   const TraceSpan span("combine");
   const ForwardPass& pass = moe.pass;
-  const auto [begin, end] = pass.OwnRows();
   for (size_t row = begin; row < end; ++row) {
     float* sum = pass.w.mlp_partial + row * pass.w.hidden_stride;
     if (moe.layer.down.outputs == 0) std::fill_n(sum, pass.hidden, 0.0f);
@@ -195,10 +192,9 @@ void Combine(const Moe& moe) {
 
 }  // namespace
 
-void NormForRouter(const ForwardPass& pass, const LayerWeights& layer) {
+void NormForRouter(const ForwardPass& pass, const LayerWeights& layer, size_t begin, size_t end) {
   float* router_in = pass.w.experts.router_in;
   if (!router_in) return;
-  const auto [begin, end] = pass.OwnRows();
   for (size_t row = begin; row < end; ++row)
     NormRow(pass, layer.mlp_norm, router_in + row * pass.w.normed_stride, Dtype::kF32,
             pass.residual(row));
@@ -207,21 +203,15 @@ void NormForRouter(const ForwardPass& pass, const LayerWeights& layer) {
 void RunExperts(const ForwardPass& pass, size_t layer) {
   const Moe moe(pass, layer);
   RunRouter(moe);
-  pass.worker.TeamBarrier();
-  Choose(moe);
-  pass.worker.TeamBarrier();
-  if (pass.worker.thread == 0) PlanWork(moe);
+  pass.worker.Share(pass.rows, [&](size_t begin, size_t end) { Choose(moe, begin, end); });
+  pass.worker.Once([&] { PlanWork(moe); });
   RunMlpIn(pass, moe.layer, moe.buffers.shared);
-  pass.worker.TeamBarrier();
-  TakeItems("experts_in", moe.work.in_items, moe.work.next_in,
-            [&](const ExpertItem& item) { RunInItem(moe, item); });
-  pass.worker.TeamBarrier();
+  TakeItems("experts_in", moe, moe.work.in_items, moe.work.in_count, RunInItem);
   Project(pass, "shared_down", moe.layer.down, moe.buffers.shared, pass.w.mlp_partial,
           pass.w.hidden_stride);
-  TakeItems("experts_down", moe.work.down_items, moe.work.next_down,
-            [&](const ExpertItem& item) { RunDownItem(moe, item); });
-  pass.worker.TeamBarrier();
-  Combine(moe);
+  TakeItems("experts_down", moe, moe.work.down_items, moe.work.down_count, RunDownItem);
+  const auto combine = [&](size_t begin, size_t end) { Combine(moe, begin, end); };
+  pass.worker.Share(pass.rows, combine, Meet::kRanks);
 }
 
 }  // namespace pinion

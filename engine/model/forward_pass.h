@@ -1,14 +1,12 @@
 #pragma once
 
-#include <utility>
-
 #include "engine/model/forward.h"
 
 namespace pinion {
 
 // One thread's view of a step: what every part of the forward pass reads. The parts are functions
-// of files of their own (forward_*.cc); each says what it reads and writes, and leaves the barrier
-// after it to its caller.
+// of files of their own (forward_*.cc); each says what it reads and writes, and is one or more
+// phases (Phases) unless it takes rows [begin, end), which make it part of its caller's.
 struct ForwardPass {
   ForwardPass(LoadedModel& model, const Worker& worker, const StepBatch& batch);
 
@@ -25,8 +23,6 @@ struct ForwardPass {
   const kernels::Dtype activation;  // of normed, attended and mlp
   const size_t rows, hidden, head_dim;
 
-  // Rows that this thread owns where work is cut by rows.
-  std::pair<size_t, size_t> OwnRows() const { return worker.Slice(rows); }
   float* residual(size_t row) const { return w.residual + row * hidden; }
   std::byte* normed(size_t row) const {
     return w.normed + row * w.normed_stride * kernels::SizeOf(activation);
@@ -34,7 +30,7 @@ struct ForwardPass {
 };
 
 // `x` as the matrix multiplies it: where it stays in integers, rows of int8 made by all threads of
-// the team, with a barrier behind them; else x itself. x: [rows][matrix.k_padded()] activations.
+// the team in a phase of its own; else x itself. x: [rows][matrix.k_padded()] activations.
 const std::byte* Prepare(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x,
                          size_t rows);
 
@@ -43,39 +39,37 @@ const std::byte* Prepare(const ForwardPass& pass, const PackedMatrix& matrix, co
 void Multiply(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x, size_t row,
               size_t rows, size_t block, size_t blocks, float* y, size_t ldy);
 
-// dst[rows][...] = x * matrix^T for this thread's column blocks; x: activations of `pass.rows`.
-// name: of the trace's span.
+// dst[rows][...] = x * matrix^T; x: activations of `pass.rows`. name: of the trace's span.
 void Project(const ForwardPass& pass, const char* name, const PackedMatrix& matrix,
-             const std::byte* x, float* dst, size_t stride);
+             const std::byte* x, float* dst, size_t stride, Meet meet = Meet::kTeam);
 
 // dst[hidden] of `dst_type` = norm(src); a norm without weight copies. In place where dst is src.
 void NormRow(const ForwardPass& pass, const NormWeights& norm, void* dst, kernels::Dtype dst_type,
              const float* src);
 
-// Writes residual (embedding of the tokens) and the rotary tables of the rows this thread owns.
-void Embed(const ForwardPass& pass);
+// Writes residual (embedding of the tokens) and the rotary tables of the rows.
+void Embed(const ForwardPass& pass, size_t begin, size_t end);
 
-// Reads normed, writes attention_partial: this rank's term of attention. Barriers of the team
-// inside; over all ranks where queries and keys are normalised over the whole projection.
+// Reads normed, writes attention_partial: this rank's term of attention. All ranks meet after it,
+// and inside where queries and keys are normalised over the whole projection.
 void RunAttention(const ForwardPass& pass, size_t layer);
 
 // The same of latent attention.
 void RunLatentAttention(const ForwardPass& pass, size_t layer);
 
-// Reads normed, writes mlp_partial: this rank's term of the MLP. Barriers of the team inside.
+// Reads normed, writes mlp_partial: this rank's term of the MLP. All ranks meet after it.
 void RunMlp(const ForwardPass& pass, size_t layer);
 
 // Its first half: the activations of layer.mlp_in to mlp, [rows][layer.down.k_padded()]. Nothing
 // where the layer has no such MLP.
 void RunMlpIn(const ForwardPass& pass, const LayerWeights& layer, std::byte* mlp);
 
-// The same of a layer of experts. Reads what NormForRouter wrote, which stands behind the barrier
-// that normed needs as well.
+// The same of a layer of experts. Reads what NormForRouter wrote as well.
 void RunExperts(const ForwardPass& pass, size_t layer);
 
 // The router's input from residual, float32 whatever the activations: no rounding shall change an
 // expert. Nothing where normed is float32 already.
-void NormForRouter(const ForwardPass& pass, const LayerWeights& layer);
+void NormForRouter(const ForwardPass& pass, const LayerWeights& layer, size_t begin, size_t end);
 
 // Reads residual, hands logits of the wanted rows to `sink` in chunks.
 void ComputeLogits(const ForwardPass& pass, const LogitsSink& sink);

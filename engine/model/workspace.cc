@@ -136,8 +136,6 @@ Result<Workspace> Workspace::Allocate(const DecoderSpec& spec, const Shard& shar
   Workspace workspace;
   PINION_ASSIGN(workspace.storage, Pages::Allocate(Bytes(spec, shard, dtype, max_rows)));
   LayOut(spec, shard, dtype, max_rows, workspace.storage.data(), workspace);
-  const auto layers = static_cast<size_t>(spec.layers);
-  workspace.next_item = std::make_unique<std::atomic<uint32_t>[]>(layers);
   if (HasExperts(spec)) workspace.experts.work = std::make_unique<ExpertWork>();
   for (size_t i = 0; i < threads; ++i) {
     PINION_ASSIGN(ThreadScratch scratch, MakeScratch(spec, dtype));

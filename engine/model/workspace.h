@@ -44,7 +44,8 @@ inline constexpr size_t kExpertTileRows = 128;
 struct ExpertWork {
   ExpertPlan plan;
   std::vector<ExpertItem> in_items, down_items;
-  std::atomic<uint32_t> next_in{0}, next_down{0};
+  // Their numbers; a thread that is late reads them while others plan a later layer.
+  std::atomic<size_t> in_count{0}, down_count{0};
   uint64_t weight_bytes_read = 0;  // of experts, over all steps: each once a layer and step
 };
 
@@ -102,7 +103,6 @@ struct Workspace {
   ExpertBuffers experts;  // nothing where no layer has experts
   AttentionPlans plans;
   std::vector<float> parts;  // partial results of cut contexts, PartFloats each
-  std::unique_ptr<std::atomic<uint32_t>[]> next_item;  // one counter a layer
   std::vector<ThreadScratch> threads;
 
   static Result<Workspace> Allocate(const DecoderSpec& spec, const Shard& shard,

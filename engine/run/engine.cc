@@ -148,20 +148,20 @@ class EngineLoop : public Engine {
     }
   }
 
-  // Sampling is shared by the threads of rank 0; scores are handed on by the calling thread alone,
-  // in order of position.
+  // Sampling is shared by the threads of rank 0; scores are handed on by the thread that calls Step
+  // alone, in order of position.
   void Consume(const Worker& worker, size_t first, size_t count, float* logits, size_t stride) {
     const TraceSpan span("sample");
     const auto vocabulary = static_cast<size_t>(model_.files.spec.vocabulary);
-    for (size_t i = 0; i < count; ++i) {
+    worker.Deal(count, [&](size_t i) {
       LogitUse& use = uses_[first + i];
-      float* row = logits + i * stride;
-      if (use.sample) {
-        if (i % static_cast<size_t>(worker.threads) == static_cast<size_t>(worker.thread))
-          use.token = use.sequence->sampler->Sample(table_, {row, vocabulary});
-      } else if (worker.thread == 0 && score_sink_) {
-        score_sink_(use.sequence->id, use.position, row, vocabulary);
-      }
+      if (use.sample)
+        use.token = use.sequence->sampler->Sample(table_, {logits + i * stride, vocabulary});
+    });
+    if (worker.thread != 0 || !score_sink_) return;
+    for (size_t i = 0; i < count; ++i) {
+      const LogitUse& use = uses_[first + i];
+      if (!use.sample) score_sink_(use.sequence->id, use.position, logits + i * stride, vocabulary);
     }
   }
 

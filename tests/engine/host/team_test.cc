@@ -84,42 +84,6 @@ TEST(Worker, SlicesCoverEverythingOnceAndEvenly) {
   }
 }
 
-// Five runs, so that both counters are reset and used again.
-TEST(WorkShares, HandOutEveryItemOnce) {
-  constexpr size_t kItems = 101, kChunk = 7;
-  auto ranks = MustStart(Unpinned({3, 2}));
-  ASSERT_TRUE(ranks);
-  std::mutex mutex;
-  std::map<int, std::vector<int>> times;  // of every item, by rank
-  ranks->Run([&](const Worker& worker) {
-    for (int run = 0; run < 5; ++run) {
-      worker.Share(kItems, kChunk, [&](size_t begin, size_t end) {
-        const std::lock_guard lock(mutex);
-        EXPECT_LE(end - begin, kChunk);
-        times[worker.rank].resize(kItems);
-        for (size_t i = begin; i < end; ++i) ++times[worker.rank][i];
-      });
-      worker.TeamBarrier();
-    }
-  });
-  for (int rank : {0, 1}) EXPECT_EQ(times[rank], std::vector<int>(kItems, 5)) << rank;
-}
-
-TEST(WorkShares, LetTheOthersDoWhatAMissingThreadHasNotBegun) {
-  constexpr size_t kItems = 64;
-  auto ranks = MustStart(Unpinned({2}));
-  ASSERT_TRUE(ranks);
-  std::atomic<size_t> done{0};
-  ranks->Run([&](const Worker& worker) {
-    worker.Share(kItems, 1, [&](size_t, size_t) {
-      // Held up in its first chunk until the other one has done everything else.
-      while (worker.thread == 1 && done.load() < kItems - 1) std::this_thread::yield();
-      ++done;
-    });
-  });
-  EXPECT_EQ(done, kItems);
-}
-
 TEST(Ranks, RunsEveryThreadOfEveryRankOnce) {
   auto ranks = MustStart(Unpinned({2, 1, 3}));
   ASSERT_TRUE(ranks);
@@ -165,7 +129,6 @@ TEST(Ranks, FinishesWithMoreRanksThanCpus) {
       sum[rank] = std::accumulate(part.begin(), part.end(), 0);
       worker.GlobalBarrier();
       part[rank] = -1;
-      worker.TeamBarrier();
     });
     EXPECT_THAT(sum, ::testing::Each(6 + 4 * round));
   }
