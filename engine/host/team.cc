@@ -52,8 +52,10 @@ class OmpRanks final : public Ranks {
  public:
   explicit OmpRanks(const Plan& plan)
       : plans_(plan.ranks), spins_(SpinsFor(plan)), all_(plan.total_threads(), BarrierSpins()) {
-    for (const RankPlan& rank : plans_)
+    for (const RankPlan& rank : plans_) {
+      teams_.push_back(std::make_unique<SpinBarrier>(rank.threads, BarrierSpins()));
       phases_.push_back(std::make_unique<Phases>(rank.threads, BarrierSpins()));
+    }
     std::vector<const Phases*> peers;
     for (const auto& phases : phases_) peers.push_back(phases.get());
     for (const auto& phases : phases_) phases->SetPeers(peers);
@@ -85,7 +87,8 @@ class OmpRanks final : public Ranks {
 
   const std::vector<RankPlan> plans_;
   const int spins_;
-  std::vector<std::unique_ptr<Phases>> phases_;  // one per rank
+  std::vector<std::unique_ptr<SpinBarrier>> teams_;  // one per rank
+  std::vector<std::unique_ptr<Phases>> phases_;      // one per rank
   SpinBarrier all_;
 
   std::thread::id owner_ = std::this_thread::get_id();
@@ -124,6 +127,7 @@ void OmpRanks::Enter(int rank) {
                       count(),
                       omp_get_thread_num(),
                       omp_get_num_threads(),
+                      teams_[static_cast<size_t>(rank)].get(),
                       &all_,
                       phases_[static_cast<size_t>(rank)].get()};
   if (worker.threads != threads(rank)) {

@@ -41,9 +41,11 @@ class SpinBarrier {
 struct Worker {
   int rank = 0, ranks = 1;
   int thread = 0, threads = 1;  // within the rank
+  SpinBarrier* team = nullptr;  // all threads of this rank
   SpinBarrier* all = nullptr;   // all threads of all ranks
   Phases* phases = nullptr;     // of this rank
 
+  void TeamBarrier() const { team->Wait(); }
   void GlobalBarrier() const { all->Wait(); }
 
   // This thread's part [first, second) of `items`, contiguous and as even as possible.

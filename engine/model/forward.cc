@@ -94,6 +94,7 @@ void Show(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* 
       if (&(layers[i].*member) == &matrix)
         pass.model.observer->See(pass.worker, {static_cast<int>(i), role, x, pass.activation, rows,
                                                matrix.k, matrix.k_padded()});
+  pass.worker.TeamBarrier();  // nobody writes the rows of a later phase before all have returned
 }
 
 }  // namespace
