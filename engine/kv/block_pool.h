@@ -68,6 +68,10 @@ class BlockPool {
 
  private:
   struct Block;  // count, hash, place in the LRU list: see block_pool.cc
+  // Frees the least recently used cached block, and with it those that lie right before it and are
+  // next in age: a sequence's blocks were released last to first, so that the next sequence gets
+  // them first to last, as neighbours that attention reads in one go.
+  void Evict();
   size_t block_tokens_;
   bool prefix_caching_;
   KvStats stats_;

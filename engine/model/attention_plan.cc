@@ -28,14 +28,13 @@ class Builder {
 
   void Build(size_t threads) {
     CollectRuns();
-    size_t tiles = 0;
-    for (const Run& run : runs_)
-      for (const HeadGroup& group : shard_.groups)
-        tiles += (run.queries + TileQueries(group) - 1) / TileQueries(group);
-    // Four items a thread even out their differences well enough.
-    wanted_parts_ = threads == 1 || tiles == 0 ? 1 : (4 * threads + tiles - 1) / tiles;
-    for (const Run& run : runs_)
-      for (uint32_t g = 0; g < shard_.groups.size(); ++g) CutRun(run, g);
+    if (threads > 1) {
+      uint64_t cost = 0;
+      ForTiles([&](const Tile& tile) { cost += Cost(tile); });
+      // Four items a thread even out their differences well enough.
+      most_cost_ = cost / (4 * threads) + 1;
+    }
+    ForTiles([this](const Tile& tile) { CutTile(tile); });
     JoinPieces();
   }
 
@@ -46,6 +45,14 @@ class Builder {
     size_t begin, end;
     bool alone;  // there is no other run for these query tokens
   };
+  // As many of a run's query tokens as one kernel call takes, and what they see together.
+  struct Tile {
+    const Run& run;
+    uint32_t group, first_query, queries;
+    size_t begin, end;
+  };
+  static uint64_t Cost(const Tile& tile) { return tile.queries * (tile.end - tile.begin); }
+
   // A partial result of one query token that others must join.
   struct Piece {
     uint32_t group, row;
@@ -86,35 +93,51 @@ class Builder {
     ++runs_.back().queries;
   }
 
-  void CutRun(const Run& run, uint32_t group) {
-    const auto most = static_cast<uint32_t>(TileQueries(shard_.groups[group]));
-    for (uint32_t query = 0; query < run.queries; query += most)
-      CutTile(run, group, run.first_query + query, std::min(most, run.queries - query));
+  template <typename F>
+  void ForTiles(F f) const {
+    for (const Run& run : runs_)
+      for (uint32_t group = 0; group < shard_.groups.size(); ++group) {
+        const auto most = static_cast<uint32_t>(TileQueries(shard_.groups[group]));
+        for (uint32_t query = 0; query < run.queries; query += most)
+          f(MakeTile(run, group, run.first_query + query, std::min(most, run.queries - query)));
+      }
   }
 
-  void CutTile(const Run& run, uint32_t group, uint32_t first_query, uint32_t queries) {
+  Tile MakeTile(const Run& run, uint32_t group, uint32_t first_query, uint32_t queries) const {
     // Positions ascend, or all lie behind the run and no window hides any of it.
     const size_t first_end = plan_.queries[first_query].position + size_t{1};
     const size_t last_end = plan_.queries[first_query + queries - 1].position + size_t{1};
     const size_t hidden = first_end > window_ ? first_end - window_ : 0;
-    const size_t begin = std::max(run.begin, hidden / block_tokens_ * block_tokens_);
-    const size_t end = std::min(run.end, last_end);
-    const size_t cuts = std::clamp<size_t>((end - begin) / kMinPartTokens, 1, wanted_parts_);
-    const size_t step = kernels::RoundUp((end - begin + cuts - 1) / cuts, block_tokens_);
-    const bool whole = run.alone && step >= end - begin;
+    return {run,
+            group,
+            first_query,
+            queries,
+            std::max(run.begin, hidden / block_tokens_ * block_tokens_),
+            std::min(run.end, last_end)};
+  }
+
+  void CutTile(const Tile& tile) {
+    const size_t tokens = tile.end - tile.begin, wanted = (Cost(tile) - 1) / most_cost_ + 1;
+    const size_t cuts = std::clamp<size_t>(tokens / kMinPartTokens, 1, wanted);
+    const size_t step = kernels::RoundUp((tokens + cuts - 1) / cuts, block_tokens_);
+    const bool whole = tile.run.alone && step >= tokens;
     const auto first_part = static_cast<uint32_t>(plan_.parts);
-    for (size_t at = begin; at < end; at += step) {
-      plan_.items.push_back({run.slice, group, first_query, queries, static_cast<uint32_t>(at),
-                             static_cast<uint32_t>(std::min(at + step, end)),
+    for (size_t at = tile.begin; at < tile.end; at += step) {
+      plan_.items.push_back({tile.run.slice, tile.group, tile.first_query, tile.queries,
+                             static_cast<uint32_t>(at),
+                             static_cast<uint32_t>(std::min(at + step, tile.end)),
                              whole ? -1 : static_cast<int32_t>(plan_.parts++)});
     }
-    if (whole) return;
-    const auto parts = static_cast<uint32_t>(plan_.parts) - first_part;
-    if (run.alone)
-      return JoinTile(group, plan_.queries[first_query].row, queries, first_part, parts);
-    for (uint32_t i = 0; i < queries; ++i)
+    if (!whole) Join(tile, first_part, static_cast<uint32_t>(plan_.parts) - first_part);
+  }
+
+  void Join(const Tile& tile, uint32_t first_part, uint32_t parts) {
+    if (tile.run.alone)
+      return JoinTile(tile.group, plan_.queries[tile.first_query].row, tile.queries, first_part,
+                      parts);
+    for (uint32_t i = 0; i < tile.queries; ++i)
       for (uint32_t part = first_part; part < first_part + parts; ++part)
-        pieces_.push_back({group, plan_.queries[first_query + i].row, {part, i}});
+        pieces_.push_back({tile.group, plan_.queries[tile.first_query + i].row, {part, i}});
   }
 
   void JoinTile(uint32_t group, uint32_t row, uint32_t rows, uint32_t first_part, uint32_t parts) {
@@ -143,7 +166,7 @@ class Builder {
   const StepBatch& batch_;
   const Shard& shard_;
   const size_t block_tokens_, window_;
-  size_t wanted_parts_ = 1;
+  uint64_t most_cost_ = std::numeric_limits<uint64_t>::max();  // of an item
   std::vector<Run> runs_;
   std::vector<Piece> pieces_;
 };

@@ -48,9 +48,10 @@ struct AttentionPlan {
   size_t shared_tokens = 0;
 
   // Sequences that decode and whose block tables begin with the same blocks (a prefix cache's hits)
-  // go over these together. Contexts are cut only where the batch has too few items to keep
-  // `threads` busy (long contexts of few sequences). Both ends lie on block boundaries. Blocks that
-  // no token of an item sees because of `window` (0: none) are left out.
+  // go over these together. Contexts are cut only where a single one would be too large a share of
+  // the work to keep `threads` busy (few sequences, or one much longer than the others). Both ends
+  // lie on block boundaries. Blocks that no token of an item sees because of `window` (0: none) are
+  // left out.
   void Build(const StepBatch& batch, const Shard& shard, size_t threads, size_t block_tokens,
              int window = 0);
 };

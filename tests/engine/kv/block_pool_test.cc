@@ -133,6 +133,23 @@ TEST(BlockPool, EvictsLeastRecentlyUsed) {
   EXPECT_EQ(pool.stats().evictions, 2u);
 }
 
+// Whether blocks were cached or not: who comes next gets neighbours in ascending order.
+TEST(BlockPool, GivesTheBlocksOfAnEarlierSequenceInTheirOrder) {
+  for (const bool caching : {false, true}) {
+    BlockPool pool(12, 16, caching);
+    for (int32_t round = 0; round < 3; ++round) {
+      std::vector<int32_t> blocks;
+      for (int32_t i = 0; i < 12; ++i) {
+        blocks.push_back(pool.Allocate().value());
+        pool.Publish(blocks.back(), HashOf(1 + round * 12 + i));
+        EXPECT_EQ(blocks.back(), i) << "round " << round << ", caching " << caching;
+      }
+      for (size_t i = blocks.size(); i > 0; --i) pool.Release(blocks[i - 1]);
+    }
+    EXPECT_EQ(pool.stats().evictions, caching ? 24u : 0u);
+  }
+}
+
 TEST(BlockPool, TakesFreeBlocksBeforeItEvicts) {
   BlockPool pool(2, 16, true);
   const int32_t cached = Cache(pool, HashOf(1));
@@ -180,6 +197,19 @@ class ModelPool {
   bool full() const { return used() == blocks_; }
   bool reusable(int key) const { return key_of_block_.contains(key); }
 
+  // The oldest block, and those that lie right before it as long as they are next in age.
+  std::vector<int32_t> Evict() {
+    std::vector<int32_t> evicted;
+    while (!idle_keys_.empty()) {
+      const int32_t block = key_of_block_.at(idle_keys_.front());
+      if (!evicted.empty() && block != evicted.back() - 1) break;
+      evicted.push_back(block);
+      key_of_block_.erase(idle_keys_.front());
+      idle_keys_.pop_front();
+    }
+    return evicted;
+  }
+
   std::map<int32_t, int> references_;
   std::map<int, int32_t> key_of_block_;  // key -> block
   std::deque<int> idle_keys_;            // cached, least recently used first
@@ -204,10 +234,9 @@ TEST(BlockPool, AgreesWithASimpleModelOverRandomOperations) {
         if (!block) break;
         ASSERT_FALSE(model.references_.contains(*block)) << "given twice";
         if (evicts) {
-          ASSERT_EQ(model.key_of_block_.at(model.idle_keys_.front()), *block);
-          model.key_of_block_.erase(model.idle_keys_.front());
-          model.idle_keys_.pop_front();
-          key_of.erase(*block);
+          const std::vector<int32_t> evicted = model.Evict();
+          for (const int32_t gone : evicted) key_of.erase(gone);
+          ASSERT_EQ(evicted.back(), *block);
         }
         ASSERT_FALSE(key_of.contains(*block)) << "a cached block was given before a free one";
         model.references_[*block] = 1;

@@ -213,6 +213,34 @@ TEST(AttentionPlan, CutsALongContextOfOneSequenceOverThreads) {
   EXPECT_EQ(plan.joins.size(), 2u);
 }
 
+// Long ones among many short ones would else keep one thread busy alone.
+TEST(AttentionPlan, CutsTheLongContextsOfAMixedBatchAlone) {
+  std::vector<std::pair<size_t, size_t>> slices(31, {255, 1});
+  slices.emplace_back(16383, 1);
+  const StepBatch batch = Batch(slices);
+  AttentionPlan plan;
+  plan.Build(batch, TwoGroups(), 8, 32);
+  ExpectComplete(plan, batch, TwoGroups(), 32);
+  const size_t share = 2 * (31 * 256 + 16384) / (4 * 8);
+  for (const AttentionItem& item : plan.items) {
+    EXPECT_LE(item.context_end - item.context_begin, share + 32);
+    EXPECT_EQ(item.part >= 0, item.slice == 31);
+  }
+}
+
+TEST(AttentionPlan, CutsASharedRunOverThreads) {
+  const std::vector<Blocks> tables(6, Blocks(65, 5));
+  std::vector<std::pair<size_t, const Blocks*>> sequences;
+  for (const Blocks& table : tables) sequences.emplace_back(2048, &table);
+  const StepBatch batch = Decodes(sequences);
+  AttentionPlan plan;
+  plan.Build(batch, TwoGroups(), 2, 32);
+  ExpectComplete(plan, batch, TwoGroups(), 32);
+  size_t shared = 0;
+  for (const AttentionItem& item : plan.items) shared += item.context_end <= 2048;
+  EXPECT_EQ(shared, 2u * 4);  // a quarter of the run and of its group each
+}
+
 TEST(AttentionPlan, LeavesContextsWholeWhereSequencesKeepThreadsBusy) {
   AttentionPlan plan;
   plan.Build(Batch(std::vector<std::pair<size_t, size_t>>(16, {1000, 1})), TwoGroups(), 2, 32);
