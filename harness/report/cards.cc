@@ -1,10 +1,11 @@
 // Page one: a card per objective with what to run, what to expect of it, and why nothing else.
 
-#include <cmath>
+#include <cctype>
 
 #include "engine/base/strings.h"
 #include "harness/report/charts.h"
 #include "harness/report/page.h"
+#include "harness/report/ratio_drawing.h"
 #include "harness/report/words.h"
 
 namespace pinion::harness {
@@ -34,17 +35,29 @@ Html Figures(const Results& results, const Candidate& candidate, Objective objec
   return Tag("dl", list);
 }
 
+// The ratio behind the card, as the table draws it; nothing where nothing was compared.
+Html Standing(const Verdict& verdict) {
+  const Estimate& ratio = verdict.outcome == Outcome::kWinner ? verdict.ratio : verdict.best_ratio;
+  if (ratio.n == 0 || !ratio.interval) return {};
+  return DrawRatio(ratio, verdict.floor, FittingReach(DistanceFromOne(ratio)));
+}
+
+std::string Capitalised(std::string text) {
+  if (!text.empty()) text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text;
+}
+
 Html Card(const Results& results, const Verdict& verdict, Objective objective) {
   const Words words = InWords(results, verdict);
   const bool won = verdict.outcome == Outcome::kWinner;
   Html card = Tag("h2", "", verdict.objective) + Tag("p", "goal", Goal(objective)) +
               Tag("p", won ? "change won" : "change",
                   won ? FormatChange(verdict.ratio.median) : std::string("defaults")) +
-              Tag("p", "headline", words.headline);
+              Standing(verdict) + Tag("p", "headline", words.headline);
   if (const Candidate* candidate = results.Find(verdict.recommended))
     card += Figures(results, *candidate, objective);
   const std::string evidence = words.confidence.empty() ? "" : words.confidence + "; ";
-  card += Tag("p", "faint", evidence + words.floor + ".");
+  card += Tag("p", "faint", Capitalised(evidence + words.floor) + ".");
   if (!words.tied.empty()) card += Tag("p", "faint", words.tied + ".");
   if (const std::string second = RunnerUp(results, verdict, objective); won && !second.empty())
     card += Tag("p", "faint", second);

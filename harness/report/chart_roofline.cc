@@ -124,6 +124,7 @@ Chart RooflineChart(const Results& results) {
                                      {"flops_per_s", point.flops_per_s},
                                      {"bytes_per_s", point.bytes_per_s}});
   const Candidate* winner = WinnerOf(results);
+  if (!winner) winner = results.Find(0);
   const bool drawn = winner && std::any_of(points.begin(), points.end(), [&](const Point& point) {
                        return point.candidate == winner;
                      });

@@ -49,10 +49,11 @@ Chart Absent(const char* name, const char* title, const std::string& why) {
 }
 
 std::vector<Chart> AllCharts(const Results& results) {
+  // In pairs of about the same height, as the page lays them out.
   constexpr Chart (*kMakers[])(const Results&) = {
-      FrontierChart, SloChart,       PairedChart,   ImportanceChart,   BindingChart,
-      ScalingChart,  RooflineChart,  KvChart,       DistributionChart, DriftChart,
-      RaceChart,     PredictedChart, PlacementChart};
+      FrontierChart, SloChart,          RooflineChart, ScalingChart, PairedChart,
+      RaceChart,     ImportanceChart,   BindingChart,  DriftChart,   PredictedChart,
+      KvChart,       DistributionChart, PlacementChart};
   std::vector<Chart> charts;
   for (const auto make : kMakers) charts.push_back(make(results));
   return charts;

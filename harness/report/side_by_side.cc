@@ -43,8 +43,10 @@ std::string VerdictCell(const Results& results, const std::string& objective) {
   return words.gain.empty() ? words.headline : StrCat(words.headline, ": ", words.gain);
 }
 
+// Who has not decided contradicts nobody.
 bool Agree(const Results& a, const Results& b, const std::string& objective) {
-  return RecommendedBy(a, objective) == RecommendedBy(b, objective);
+  const std::string by_a = RecommendedBy(a, objective), by_b = RecommendedBy(b, objective);
+  return by_a == by_b || by_a.empty() || by_b.empty();
 }
 
 // {"x":{"y":1}} -> "x.y": "1". What is long, of no use to a reader, or told elsewhere stays out.
@@ -190,6 +192,8 @@ TextTable JudgedTable(const RunComparison& comparison) {
                           &one.ratio,
                           one.floor});
   }
+  std::stable_partition(table.rows.begin(), table.rows.end(),
+                        [](const TextTable::Row& row) { return row.stands_out; });
   return table;
 }
 
@@ -244,7 +248,11 @@ std::vector<TextTable> SideTables(const Results& a, const Results& b,
 std::string SideAnswer(const Results& a, const Results& b, const RunComparison& comparison) {
   std::string text;
   if (!comparison.obstacles.empty()) {
-    text = StrCat("No verdict between the two: ", Join(comparison.obstacles, "; "), ".");
+    const size_t reasons = comparison.obstacles.size();
+    text = StrCat(
+        "No verdict between the two",
+        reasons == 1 ? ": " + comparison.obstacles.front() : StrCat(", for ", reasons, " reasons"),
+        ".");
   } else {
     const size_t better = Count(comparison, Kind::kBetter), worse = Count(comparison, Kind::kWorse);
     const std::string all = Counted(comparison.differences.size(), "figure");
@@ -256,7 +264,7 @@ std::string SideAnswer(const Results& a, const Results& b, const RunComparison& 
   std::vector<std::string> changed;
   for (const std::string& objective : Objectives(a, b))
     if (!Agree(a, b, objective)) changed.push_back(objective);
-  return changed.empty() ? text + " Both recommend the same."
+  return changed.empty() ? text + " Neither contradicts what the other recommends."
                          : StrCat(text, " They recommend different configurations for ",
                                   Join(changed, ", "), ".");
 }

@@ -19,7 +19,8 @@ Result<std::string> SidePage(const Results& a, const Results& b, const RunCompar
   PINION_ASSIGN(const PageParts parts, ReadPageParts(place));
   Html sections, notes;
   for (const TextTable& table : SideTables(a, b, comparison)) sections += ToHtml(table, "h2");
-  for (const std::string& note : comparison.notes) notes += Tag("p", "notice", note);
+  for (const auto* texts : {&comparison.obstacles, &comparison.notes})
+    for (const std::string& text : *texts) notes += Tag("p", "notice", text);
   return FillTemplate(parts.comparison,
                       {{"title", Text(StrCat("Pinion: ", a.model, ", two sweeps")).markup()},
                        {"styles", parts.styles},
@@ -35,7 +36,8 @@ std::string SideMarkdown(const Results& a, const Results& b, const RunComparison
   std::string text = StrCat("# ", EscapeMarkdown(SideAnswer(a, b, comparison)),
                             "\n\n- A: ", EscapeMarkdown(Origin(comparison.a, a)),
                             "\n- B: ", EscapeMarkdown(Origin(comparison.b, b)), "\n");
-  for (const std::string& note : comparison.notes) text += "- " + EscapeMarkdown(note) + "\n";
+  for (const auto* notes : {&comparison.obstacles, &comparison.notes})
+    for (const std::string& note : *notes) text += "- " + EscapeMarkdown(note) + "\n";
   text += "\n";
   for (const TextTable& table : SideTables(a, b, comparison)) text += ToMarkdown(table);
   return text;

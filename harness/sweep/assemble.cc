@@ -239,8 +239,10 @@ void AddWarnings(const std::vector<TrialRow>& trials, Results& results) {
       std::any_of(results.verdicts.begin(), results.verdicts.end(),
                   [](const Verdict& verdict) { return verdict.outcome == Outcome::kTooFewRounds; });
   if (undecided)
-    results.warnings.push_back(StrCat("only ", results.rounds_done, " whole rounds: ", kMinSamples,
-                                      ", or as many to confirm, are needed for a verdict"));
+    results.warnings.push_back(
+        StrCat("only ", results.rounds_done,
+               results.rounds_done == 1 ? " whole round: " : " whole rounds: ", kMinSamples,
+               ", or as many to confirm, are needed for a verdict"));
   if (!results.finished) results.warnings.push_back("this sweep is not finished; --resume goes on");
   WarnOfDifferentTokens(trials, results);
 }

@@ -1,8 +1,12 @@
 """What a sweep leaves behind: valid, self-contained, and launchable."""
 
 import csv
+import html
 import html.parser
 import json
+import os
+import re
+import shlex
 import shutil
 import subprocess
 
@@ -120,6 +124,64 @@ def test_report_on_a_folder_without_a_sweep_fails_plainly(pinion, tmp_path):
     done = pinion("report", tmp_path)
     assert done.returncode == 1
     assert str(tmp_path) in done.stderr
+
+
+@pytest.fixture(scope="module")
+def forms(sweep):
+    """The ways to launch the first objective's choice, as the page offers them for copying."""
+    page = (sweep / "report.html").read_text()
+    rows = re.findall(r'<th>([^<]*)</th><td><div class="copyable"><pre class="command">([^<]*)</pre>', page)
+    found = {title: html.unescape(text) for title, text in rows}
+    assert {"vLLM", "systemd unit", "Container", "Slurm job"} <= set(found)
+    first = re.search(r'<pre class="command">([^<]*)</pre>', page.split("Launch it")[1])
+    return {**found, "Pinion": html.unescape(first.group(1))}
+
+
+def dry_run(words, top):
+    return subprocess.run([*words, "--dry-run"], cwd=top, capture_output=True, text=True, timeout=60)
+
+
+def test_the_launch_command_starts_what_it_says(forms, top):
+    done = dry_run(shlex.split(forms["Pinion"]), top)
+    assert done.returncode == 0, done.stderr
+    assert " serve preset:tiny" in done.stdout
+
+
+def test_the_systemd_unit_is_one(forms, top, tmp_path):
+    unit = tmp_path / "pinion.service"
+    unit.write_text(forms["systemd unit"])
+    command = next(line.removeprefix("ExecStart=") for line in unit.read_text().splitlines()
+                   if line.startswith("ExecStart="))
+    assert dry_run(shlex.split(command), "/").returncode == 0  # from anywhere
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not installed")
+    done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "pinion.service" not in done.stderr, done.stderr
+
+
+def test_the_slurm_job_is_a_script_that_starts_the_profile(forms, top, tmp_path):
+    job = tmp_path / "job"
+    job.write_text(forms["Slurm job"])
+    srun = tmp_path / "srun"  # as the scheduler would: its own options, then the command
+    srun.write_text('#!/bin/bash\nwhile [[ $1 == --* ]]; do shift; done\nexec "$@" --dry-run\n')
+    srun.chmod(0o755)
+    done = subprocess.run(["bash", job], cwd="/", capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert done.returncode == 0, done.stderr
+    assert " serve preset:tiny" in done.stdout
+    options = " ".join(line.removeprefix("#SBATCH ") for line in job.read_text().splitlines()
+                       if line.startswith("#SBATCH"))
+    assert re.search(r"--cpus-per-task=\d+ --mem=\d+G", options)
+
+
+def test_the_container_gets_the_profile_where_it_looks_for_it(forms, sweep, top):
+    words = shlex.split(forms["Container"])
+    assert words[:2] == ["podman", "run"]
+    image = words.index("pinion")
+    assert words[image + 1:] == ["launch", "/profile.json"]
+    volumes = [word.removeprefix("--volume=").split(":") for word in words if word.startswith("--volume=")]
+    source = next(source for source, target, mode in volumes if target == "/profile.json")
+    assert dry_run([top / "build/pinion", "launch", source], top).returncode == 0
 
 
 def test_two_sweeps_side_by_side(sweep, results, pinion, tmp_path):

@@ -63,7 +63,11 @@ TEST(SideBySide, NamesWhatForbidsAVerdictAndShowsFiguresAllTheSame) {
   RunComparison comparison{"out/a", "out/b", "", "", 0.02, {}, {}, {"the model is x in one"}};
   const Results results = PlantedResults();
   EXPECT_EQ(SideAnswer(results, results, comparison),
-            "No verdict between the two: the model is x in one. Both recommend the same.");
+            "No verdict between the two: the model is x in one. Neither contradicts what the other "
+            "recommends.");
+  comparison.obstacles.push_back("the seed is 1 in one");
+  EXPECT_THAT(SideAnswer(results, results, comparison), HasSubstr("the two, for 2 reasons."));
+  EXPECT_THAT(SideText(results, results, comparison, "md").value(), HasSubstr("- the seed is 1"));
   const auto tables = SideTables(results, results, comparison);
   const TextTable& figures = Find(tables, "Figures, not judged");
   EXPECT_THAT(figures.rows[0].cells, ElementsAre("the defaults", "output_tokens_per_s",
