@@ -222,7 +222,10 @@ class Generator {
   void Watch() {
     if (Done()) return client_.CancelTimers();
     const bool stop = plan_.interrupted();
-    if ((stop || Elapsed() >= plan_.deadline_s) && !ending_) {
+    const double deadline_s = completed_ + failed_ > 0
+                                  ? plan_.deadline_s
+                                  : plan_.last_deadline_s.value_or(plan_.deadline_s);
+    if ((stop || Elapsed() >= deadline_s) && !ending_) {
       ending_ = true;
       result_.interrupted = stop;
       client_.CancelTimers();

@@ -25,8 +25,10 @@ struct ServerLoadPlan {
   int concurrency = 1;  // open loop: the most at a time, beyond which requests wait; 0: no limit
   double stop_sending_s = std::numeric_limits<double>::infinity();  // nothing is begun after this
   double deadline_s = std::numeric_limits<double>::infinity();      // what still runs is cut off
-  double timeout_s = 600;                                           // of one request
-  std::vector<int> cpus;  // where the generator itself runs; empty: as it is
+  // Where set, and later: until then the deadline waits for the first request to end.
+  std::optional<double> last_deadline_s;
+  double timeout_s = 600;  // of one request
+  std::vector<int> cpus;   // where the generator itself runs; empty: as it is
   std::function<void(size_t completed, size_t failed, double elapsed_s)>
       progress;                                              // twice a second
   std::function<bool()> interrupted = [] { return false; };  // asked 20 times a second

@@ -38,6 +38,11 @@ void SetTimes(Json& object, const std::string& name, const std::vector<double>& 
   }
 }
 
+// From where on the generator's own delay is told.
+double LateSeconds(const ServingSummary& summary) {
+  return std::max(kLateSeconds, kLateShare * Median(summary.ttft_s));
+}
+
 // The most tokens that arrived within one second of the load.
 double PeakTokensPerSecond(const ServerLoadResult& result) {
   std::map<int64_t, double> buckets;
@@ -93,6 +98,7 @@ Json OwnJson(const LoadReport& report, bool detailed) {
   Json generator = Json::MakeObject();
   generator.Set("cpus", Json(result.generator.cpus));
   generator.Set("cpu_share", result.generator.cpu_share);
+  generator.Set("late_share", LateShare(result));
   SetTimes(generator, "late", result.generator.late_s);
   SetTimes(generator, "lag", result.generator.lag_s);
   const auto max_ms = [](const std::vector<double>& seconds) {
@@ -134,6 +140,16 @@ std::vector<RequestTrace> TracesOf(const ServerLoadResult& result) {
   return traces;
 }
 
+double LateShare(const ServerLoadResult& result) {
+  const GeneratorLoad& own = result.generator;
+  const std::vector<double>& behind_s = result.open_loop ? own.late_s : own.lag_s;
+  if (behind_s.empty()) return 0;
+  const double limit_s = LateSeconds(Summarise(TracesOf(result)));
+  const auto late = std::count_if(behind_s.begin(), behind_s.end(),
+                                  [&](double seconds) { return seconds > limit_s; });
+  return static_cast<double>(late) / static_cast<double>(behind_s.size());
+}
+
 std::vector<std::string> GeneratorFaults(const ServerLoadResult& result) {
   std::vector<std::string> faults;
   char text[128];
@@ -143,8 +159,7 @@ std::vector<std::string> GeneratorFaults(const ServerLoadResult& result) {
                   own.cpu_share * 100);
     faults.push_back(text);
   }
-  const ServingSummary summary = Summarise(TracesOf(result));
-  const double limit_s = std::max(kLateSeconds, kLateShare * Median(summary.ttft_s));
+  const double limit_s = LateSeconds(Summarise(TracesOf(result)));
   // In a closed loop, or behind a limit of concurrency, being late is not the generator's doing.
   const double late_s = Quantile(own.lag_s, 0.95);
   if (late_s > limit_s) {

@@ -28,6 +28,11 @@ struct LoadReport {
 // The complete requests as traces; in an open loop their times count from when they were due.
 std::vector<RequestTrace> TracesOf(const ServerLoadResult& result);
 
+// How often the generator was late, from 0 to 1: more than 1 % of the median TTFT and more than
+// 1 ms behind. Of its requests where each had a time of its own to be sent at; in a closed loop,
+// where one waits for another, of the beats of its own clock.
+double LateShare(const ServerLoadResult& result);
+
 // Why the generator itself may have spoilt the measurement, one phrase each; empty: it did not.
 // Late is a p95 behind schedule of more than 1 % of the median TTFT, and of more than 1 ms.
 std::vector<std::string> GeneratorFaults(const ServerLoadResult& result);

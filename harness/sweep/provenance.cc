@@ -1,5 +1,6 @@
 #include "harness/sweep/provenance.h"
 
+#include <gnu/libc-version.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -71,6 +72,25 @@ Json KernelJson() {
   return kernel;
 }
 
+// "microcode : 0xa101148" of /proc/cpuinfo, of the first CPU.
+Json MicrocodeJson() {
+  const std::string key = "microcode";
+  for (const std::string& line : Split(ReadFile("/proc/cpuinfo", 1 << 24).value_or(""), '\n'))
+    if (line.starts_with(key) && line.find(':') != std::string::npos)
+      return std::string(Trim(line.substr(line.find(':') + 1)));
+  return {};
+}
+
+// What the kernel does about each of the CPU's vulnerabilities.
+Json MitigationsJson() {
+  Json mitigations = Json::MakeObject();
+  std::error_code ignored;
+  const char* folder = "/sys/devices/system/cpu/vulnerabilities";
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+    mitigations.Set(entry.path().filename().string(), TextOrNull(entry.path()));
+  return mitigations;
+}
+
 // The limits of the cgroup that this process is in, under version 2; version 1's are in the budget.
 Json CgroupJson() {
   Json cgroup = Json::MakeObject();
@@ -88,8 +108,9 @@ Json CgroupJson() {
 // What of the environment can change how an engine runs; the rest may hold secrets.
 Json EnvironmentJson() {
   static constexpr const char* kPrefixes[] = {
-      "OMP_",   "GOMP_",   "KMP_",  "MALLOC_",    "TCMALLOC_",       "DNNL_",         "ONEDNN_",
-      "HWLOC_", "PINION_", "VLLM_", "LD_PRELOAD", "LD_LIBRARY_PATH", "GLIBC_TUNABLES"};
+      "OMP_",           "GOMP_",  "KMP_",    "MALLOC_", "TCMALLOC_",  "DNNL_",
+      "ONEDNN_",        "HWLOC_", "PINION_", "VLLM_",   "LD_PRELOAD", "LD_LIBRARY_PATH",
+      "GLIBC_TUNABLES", "MKL_",   "TORCH_",  "GGML_",   "LLAMA_"};
   Json environment = Json::MakeObject();
   for (char** entry = environ; entry && *entry; ++entry) {
     const std::string text = *entry;
@@ -113,45 +134,65 @@ Json HygieneJson(int allowed_cpus) {
   return ToJson(checks);
 }
 
-}  // namespace
-
-Json ModelFilesJson(const std::string& folder) {
-  if (folder.empty()) return nullptr;
-  std::vector<std::filesystem::path> paths;
+// A folder's files, or the one file that a model is.
+std::vector<std::filesystem::path> FilesOf(const std::string& model) {
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+  if (std::filesystem::is_regular_file(model, error)) return {model};
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(model, error))
     if (entry.is_regular_file(error)) paths.push_back(entry.path());
   std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+bool IsTokenizers(const std::string& name) {
+  for (const char* prefix :
+       {"tokenizer", "vocab", "merges", "chat_template", "special_tokens_map", "added_tokens"})
+    if (name.starts_with(prefix)) return true;
+  return false;
+}
+
+}  // namespace
+
+Json ModelFilesJson(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return nullptr;
+  const std::vector<std::filesystem::path> paths = FilesOf(path);
   Json files = Json::MakeArray();
-  Hash all;
-  for (const std::filesystem::path& path : paths) {
-    const auto file = MappedFile::Open(path);
+  Hash all, tokenizer;
+  for (const std::filesystem::path& one_path : paths) {
+    const auto file = MappedFile::Open(one_path);
     if (!file) continue;
     Hash own;
     AddFile(**file, own);
     Json one = Json::MakeObject();
-    one.Set("name", path.filename().string());
+    one.Set("name", one_path.filename().string());
     one.Set("bytes", static_cast<uint64_t>((*file)->size_bytes()));
     one.Set("hash", own.Text());
     const std::string line = one.Dump();
     all.Add(reinterpret_cast<const std::byte*>(line.data()), line.size());
+    if (IsTokenizers(one_path.filename()))
+      tokenizer.Add(reinterpret_cast<const std::byte*>(line.data()), line.size());
     files.Append(std::move(one));
   }
   Json json = Json::MakeObject();
   json.Set("files", std::move(files));
   json.Set("hash", all.Text());
+  json.Set("tokenizer_hash", tokenizer.Text());
   json.Set("hashed", "files up to 64 MiB whole, larger ones by 64 pieces of 1 MiB");
   return json;
 }
 
-Json Provenance(const std::string& model, const std::string& model_folder, int allowed_cpus) {
+Json Provenance(const std::string& model, const std::string& model_path, int allowed_cpus) {
   Json engine = Json::MakeObject(), compiler = Json::MakeObject();
   engine.Set("version", Version());
   engine.Set("commit", Commit());
   compiler.Set("version", __VERSION__);
   compiler.Set("openmp", static_cast<int64_t>(_OPENMP));
   compiler.Set("standard", static_cast<int64_t>(__cplusplus));
-  Json files = ModelFilesJson(model_folder);
+  compiler.Set("flags", PINION_FLAGS);
+  compiler.Set("libc", gnu_get_libc_version());
+  Json files = ModelFilesJson(model_path);
   if (files.is_null()) files = Json::MakeObject();
   files.Set("name", model);
   Json provenance = Json::MakeObject();
@@ -159,6 +200,8 @@ Json Provenance(const std::string& model, const std::string& model_folder, int a
   provenance.Set("compiler", std::move(compiler));
   provenance.Set("model", std::move(files));
   provenance.Set("kernel", KernelJson());
+  provenance.Set("microcode", MicrocodeJson());
+  provenance.Set("mitigations", MitigationsJson());
   provenance.Set("cgroup", CgroupJson());
   provenance.Set("environment", EnvironmentJson());
   const auto xml = TopologyXml();

@@ -132,6 +132,8 @@ class ServerMeasurement {
                                                       static_cast<double>(weights_left));
     plan.stop_sending_s = 0.6 * part_s;
     plan.deadline_s = part_s;
+    // As ours: a slow machine must not leave a candidate unmeasured.
+    plan.last_deadline_s = part_s + request_.limit_s / 2;
   }
 
   Status Offline(size_t weights) {
@@ -161,6 +163,8 @@ class ServerMeasurement {
     if (failed > 0) Suspect(StrCat(failed, " requests of the ", phase, " failed"));
     if (load.requests.size() > summary.requests + failed) cut_.push_back(phase + " cut");
     for (std::string& fault : GeneratorFaults(load)) Suspect(fault);
+    generator_cpu_share_ = std::max(generator_cpu_share_, load.generator.cpu_share);
+    late_share_ = std::max(late_share_, LateShare(load));
     Add("output_tokens_per_s", concurrency, summary.output_tokens_per_s);
     if (concurrency == 0) return {};
     const auto add_median = [&](const char* metric, const std::vector<double>& values) {
@@ -196,7 +200,11 @@ class ServerMeasurement {
     about.Set("engine", Name(request_.engine.kind));
     about.Set("model", style_.model);
     about.Set("tokens_per_word", scale_.is_known ? Json(scale_.per_word) : Json());
-    about.Set("generator_cpus", Json(cpus_));
+    Json generator = Json::MakeObject();
+    generator.Set("cpus", Json(cpus_));
+    generator.Set("cpu_share", generator_cpu_share_);
+    generator.Set("late_share", late_share_);
+    about.Set("generator", std::move(generator));
     about.Set("warm_up_s", warm_up_s_);
     about.Set("warm_up_batches", warm_up_batches_);
     about.Set("cut", Json(cut_));
@@ -214,7 +222,8 @@ class ServerMeasurement {
   TokenScale scale_;
   double warm_up_s_ = 0;
   int warm_up_batches_ = 0;
-  size_t output_tokens_ = 0;  // of the measured load
+  size_t output_tokens_ = 0;                         // of the measured load
+  double generator_cpu_share_ = 0, late_share_ = 0;  // the worst of all phases
   std::vector<std::string> cut_;
   Json quantiles_ = Json::MakeArray();
   TrialResult result_;

@@ -11,7 +11,9 @@ namespace pinion::harness {
 // machine's plan for them say, asked for its health, loaded over HTTP, stopped. The load and its
 // numbers are those of a trial of ours, so that both can be compared: warm-up, the offline batch,
 // then a closed loop at every concurrency. The generator runs on the CPUs that the plan leaves
-// over, where there are any. `interrupted` is asked while it runs.
+// over, where there are any; info "generator" has {"cpus","cpu_share","late_share"}, of its worst
+// phase: how busy it was itself, and how often it was late (LateShare in harness/load/summary.h).
+// `interrupted` is asked while it runs.
 Result<TrialResult> RunServerTrial(const TrialRequest& request, int64_t start_ns,
                                    const std::function<bool()>& interrupted);
 

@@ -4,6 +4,7 @@ harness. The server answers after known times (fixed_server.py)."""
 import json
 import os
 import pathlib
+import shutil
 import signal
 import sqlite3
 import statistics
@@ -124,6 +125,63 @@ def test_killed_sweep_leaves_no_server(binary, tmp_path, no_server_left):
         os.kill(sweep.pid, number)
         sweep.wait(30)
         wait_for(lambda: not servers(), 5)
+
+
+def test_bystanders_live_on(binary, pinion, tmp_path, no_server_left):
+    """The same program, started by somebody else, beside a sweep that ends and one that is killed."""
+    port = tmp_path / "bystander.log"
+    command = [sys.executable, str(FIXED), "--port", "0"]
+    with open(port, "wb") as log:
+        ours = subprocess.Popen(command, stderr=log)  # in the test's own process group
+        theirs = subprocess.Popen(command, stderr=log, start_new_session=True)
+    bystanders = {ours.pid, theirs.pid}
+    try:
+        wait_for(lambda: port.read_text().count("fixed server on port") == 2)
+        definition = define(tmp_path, engine(), candidates=[{"max_num_seqs": 1}])
+        done = pinion("sweep", "some/model", "--def", definition, "--out", tmp_path / "ends",
+                      timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert set(servers()) == bystanders
+        sweep = subprocess.Popen(
+            [str(binary), "sweep", "some/model", "--def", str(definition), "--out",
+             str(tmp_path / "killed")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_for(lambda: set(servers()) > bystanders)
+        sweep.kill()
+        sweep.wait(30)
+        wait_for(lambda: set(servers()) == bystanders, 5)
+        assert ours.poll() is None and theirs.poll() is None
+    finally:
+        for bystander in (ours, theirs):
+            bystander.kill()
+            bystander.wait()
+
+
+def test_the_generator_and_the_counters_are_kept_with_every_trial(pinion, tmp_path):
+    out = tmp_path / "out"
+    definition = define(tmp_path, engine(), candidates=[{"max_num_seqs": 1}])
+    done = pinion("sweep", "some/model", "--def", definition, "--out", out, timeout=300)
+    assert done.returncode == 0, done.stderr
+    with sqlite3.connect(out / "results.db") as database:
+        infos = [json.loads(row[0]) for row in database.execute("select info from trial")]
+    for info in infos:
+        assert 0 < info["generator"]["cpu_share"] < 2
+        assert 0 <= info["generator"]["late_share"] <= 1
+        assert info["counters"]  # each source, or why it is not there
+        for found in info["counters"].values():
+            assert isinstance(found, dict) or found.startswith("not available, because ")
+
+
+@pytest.mark.skipif(not shutil.which("llama-server") or not os.environ.get("PINION_TEST_GGUF"),
+                    reason="needs llama-server on the PATH and a model for it in PINION_TEST_GGUF")
+def test_sweeps_llama_server(pinion, tmp_path):
+    out = tmp_path / "out"
+    definition = define(tmp_path, "llama.cpp", candidates=[{"max_num_batched_tokens": 64}],
+                        trial_limit=60)
+    done = pinion("sweep", os.environ["PINION_TEST_GGUF"], "--def", definition, "--out", out,
+                  timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert "llama-server -m" in done.stdout
+    assert values(out, "tpot_s", 4, 1) and not servers()
 
 
 def test_settings_of_ours_alone_are_left_out_with_the_reason(pinion, tmp_path):

@@ -174,10 +174,13 @@ TEST_F(SweepTest, ProvenanceIsInTheStoreFromTheStartOn) {
   ASSERT_TRUE(store) << store.error().message;
   const auto provenance = (*store)->Meta("provenance");
   ASSERT_TRUE(provenance && *provenance);
-  for (const char* key : {"engine", "compiler", "model", "kernel", "cgroup", "environment"})
+  for (const char* key : {"engine", "compiler", "model", "kernel", "cgroup", "environment",
+                          "mitigations", "hygiene"})
     EXPECT_TRUE((*provenance)->Find(key) && (*provenance)->Find(key)->is_object()) << key;
   EXPECT_THAT((*provenance)->Find("topology_xml")->string(), HasSubstr("<topology"));
   EXPECT_THAT((*provenance)->Find("compiler")->Dump(), HasSubstr(__VERSION__));
+  EXPECT_THAT((*provenance)->Find("compiler")->Find("flags")->string(), HasSubstr("-O"));
+  EXPECT_TRUE((*provenance)->Find("microcode"));
   EXPECT_EQ((*provenance)->Find("model")->Find("name")->string(), "preset:tiny");
   EXPECT_FALSE(Load().provenance.is_null());
 }
@@ -188,6 +191,10 @@ TEST_F(SweepTest, AModelIsKnownByWhatIsInItsFiles) {
   EXPECT_EQ(ModelFilesJson(folder_).Find("hash")->string(), before);
   ASSERT_TRUE(WriteFile(folder_ / "weights", "abd"));
   EXPECT_NE(ModelFilesJson(folder_).Find("hash")->string(), before);
+  const std::string tokenizer = ModelFilesJson(folder_).Find("tokenizer_hash")->string();
+  ASSERT_TRUE(WriteFile(folder_ / "tokenizer.json", "{}"));
+  EXPECT_NE(ModelFilesJson(folder_).Find("tokenizer_hash")->string(), tokenizer);
+  EXPECT_EQ(ModelFilesJson(folder_ / "weights").Find("files")->array().size(), 1u);  // one file
   EXPECT_TRUE(ModelFilesJson("").is_null());
 }
 
