@@ -31,7 +31,7 @@ namespace {
 struct SweepFlags {
   EngineFlags engine;
   ReplayFlags replay;
-  std::string definition_file, out, other_engine, machine, probe;
+  std::string definition_file, out, other_engine, machine, probe, workload;
   bool quick = false, resume = false, json = false;
   std::optional<std::string> budget, strategy;
   std::optional<double> epsilon;
@@ -62,6 +62,11 @@ Status ApplyFlags(const SweepFlags& flags, const EngineOptions& base, Definition
   const auto take = [](const auto& flag, auto& field) {
     if (flag) field = *flag;
   };
+  if (!flags.workload.empty()) {
+    Json named = Json::MakeObject();
+    named.Set("name", flags.workload);
+    PINION_TRY(FromJson(named, definition.workload));
+  }
   take(flags.prompt_len, definition.workload.prompt_len);
   take(flags.output_len, definition.workload.output_len);
   take(flags.num_prompts, definition.workload.num_prompts);
@@ -232,7 +237,10 @@ void AddSweep(CLI::App& app, int& exit_code) {
   command->add_option("--budget", flags->budget, "time for all of it, as 10m or 2h (default 30m)");
   command->add_option("--out", flags->out, "folder for everything (default out/MODEL)");
   command->add_flag("--resume", flags->resume, "go on with the sweep in the folder");
-  command->add_option("--prompt-len", flags->prompt_len, "tokens in");
+  command->add_option("--workload", flags->workload,
+                      "chat, rag (a long shared prefix), code, summarise or batch: lengths spread "
+                      "as in practice (default: all of the same length)");
+  command->add_option("--prompt-len", flags->prompt_len, "tokens in; of a --workload the median");
   command->add_option("--output-len", flags->output_len, "tokens out, EOS ignored");
   command->add_option("--concurrency", flags->concurrency, "clients of the closed loops, as 1,8")
       ->delimiter(',');

@@ -54,6 +54,29 @@ void Fit(std::vector<SloLevel>& levels) {
     for (size_t i = 0; i < pool.count; ++i) levels[at++].fitted = pool.good / pool.total;
 }
 
+// By the fit: which levels pass, and where that ends.
+void Judge(SloBoundary& found, double attain) {
+  Fit(found.levels);
+  found.pass.reset();
+  found.fail.reset();
+  for (size_t i = 0; i < found.levels.size(); ++i) {
+    found.levels[i].passes = found.levels[i].fitted >= attain;
+    if (found.levels[i].passes) found.pass = i;
+    if (!found.levels[i].passes && !found.fail) found.fail = i;
+  }
+}
+
+// What is said of judged levels.
+void Describe(SloBoundary& found, double attain) {
+  for (SloLevel& level : found.levels) {
+    level.share = static_cast<double>(level.good) / static_cast<double>(level.total);
+    level.interval = ShareInterval(level.good, level.total);
+  }
+  if (found.pass && found.fail)
+    found.is_cliff =
+        found.levels[*found.pass].fitted - found.levels[*found.fail].fitted > attain / 2;
+}
+
 class Search {
  public:
   Search(const SloSearchOptions& options, const std::function<Result<LevelRun>(double load)>& run)
@@ -63,14 +86,11 @@ class Search {
     std::optional<double> next = Round(options_.start);
     while (next && found_.runs < options_.max_runs) {
       PINION_TRY(Try(*next));
-      Judge();
+      Judge(found_, options_.attain);
       next = Next();
     }
     found_.is_settled = !next;
-    for (SloLevel& level : found_.levels) level.interval = ShareInterval(level.good, level.total);
-    if (found_.pass && found_.fail)
-      found_.is_cliff = found_.levels[*found_.pass].fitted - found_.levels[*found_.fail].fitted >
-                        options_.attain / 2;
+    Describe(found_, options_.attain);
     return std::move(found_);
   }
 
@@ -95,19 +115,7 @@ class Search {
     ++level->runs;
     level->good += run.good;
     level->total += run.total;
-    level->share = static_cast<double>(level->good) / static_cast<double>(level->total);
     return {};
-  }
-
-  void Judge() {
-    Fit(found_.levels);
-    found_.pass.reset();
-    found_.fail.reset();
-    for (size_t i = 0; i < found_.levels.size(); ++i) {
-      found_.levels[i].passes = found_.levels[i].fitted >= options_.attain;
-      if (found_.levels[i].passes) found_.pass = i;
-      if (!found_.levels[i].passes && !found_.fail) found_.fail = i;
-    }
   }
 
   const SloLevel& Level(const std::optional<size_t>& index) const { return found_.levels[*index]; }
@@ -168,6 +176,15 @@ Interval ShareInterval(size_t good, size_t total, double level) {
   if (good < total)
     interval.high = Crossing([&](double p) { return AtMost(total, good, p); }, tail);
   return interval;
+}
+
+SloBoundary JudgeLevels(std::vector<SloLevel> levels, double attain) {
+  SloBoundary found;
+  found.levels = std::move(levels);
+  for (const SloLevel& level : found.levels) found.runs += level.runs;
+  Judge(found, attain);
+  Describe(found, attain);
+  return found;
 }
 
 Result<SloBoundary> FindSloBoundary(const SloSearchOptions& options,

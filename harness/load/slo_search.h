@@ -57,6 +57,10 @@ struct SloBoundary {
 Result<SloBoundary> FindSloBoundary(const SloSearchOptions& options,
                                     const std::function<Result<LevelRun>(double load)>& run);
 
+// The boundary of levels that were run elsewhere, ascending: `load`, `runs`, `good` and `total` of
+// each are given. `is_settled` is for the caller to say.
+SloBoundary JudgeLevels(std::vector<SloLevel> levels, double attain);
+
 // Exact interval of a probability from `good` of `total`.
 // Source: Clopper and Pearson, Biometrika 26 (1934).
 Interval ShareInterval(size_t good, size_t total, double level = 0.95);

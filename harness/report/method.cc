@@ -20,8 +20,8 @@ std::string WorkloadText(const Results& results) {
   for (const int clients : load.concurrency) concurrency.push_back(StrCat(clients));
   return StrCat("Every trial starts the engine in a process of its own, warms it up, generates ",
                 load.output_len, " tokens for each of ", load.num_prompts, " prompts of ",
-                load.prompt_len, " tokens as one batch, and then serves such prompts to ",
-                Join(concurrency, ", "),
+                load.prompt_len, load.name.empty() ? "" : StrCat(" (", load.name, ", medians)"),
+                " tokens as one batch, and then serves such prompts to ", Join(concurrency, ", "),
                 " clients at a time, each sending its next request when the last is answered.");
 }
 

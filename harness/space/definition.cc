@@ -4,6 +4,7 @@
 #include <set>
 
 #include "engine/base/strings.h"
+#include "harness/load/conversations.h"
 
 namespace pinion::harness {
 namespace {
@@ -120,11 +121,80 @@ Status CheckRange(const char* key, int value, int low, int high) {
               StrCat("'", key, "' is ", value, "; it must be from ", low, " to ", high));
 }
 
+// Seconds or text as "500ms"; unset where the key is not there.
+Result<std::optional<double>> ToLimit(const Json& object, const std::string& key) {
+  if (!object.Find(key)) return std::optional<double>();
+  double seconds = 0;
+  PINION_TRY(ReadSeconds(object, key, seconds));
+  if (!(seconds > 0))
+    return Fail(ErrorCode::kUsage, StrCat("'", key, "' in 'slo' must be above 0 seconds"));
+  return std::optional(seconds);
+}
+
+Status ReadNumber(const Json& object, const std::string& key, double& field) {
+  const Json* value = object.Find(key);
+  if (!value) return {};
+  if (!value->is_number())
+    return Fail(ErrorCode::kUsage, StrCat("'", key, "' must be a number, not ", value->Dump()));
+  field = value->number();
+  return {};
+}
+
+Result<SloTarget> ToSlo(const Json& object) {
+  PINION_TRY(CheckKeys(object, "'slo'", {"ttft", "tpot", "e2el", "attain", "load", "start"}));
+  SloTarget slo;
+  PINION_ASSIGN(slo.limits.ttft_s, ToLimit(object, "ttft"));
+  PINION_ASSIGN(slo.limits.tpot_s, ToLimit(object, "tpot"));
+  PINION_ASSIGN(slo.limits.e2el_s, ToLimit(object, "e2el"));
+  if (!slo.limits.ttft_s && !slo.limits.tpot_s && !slo.limits.e2el_s)
+    return Fail(ErrorCode::kUsage, "'slo' needs a limit: 'ttft', 'tpot' or 'e2el', as \"500ms\"");
+  if (const Json* load = object.Find("load")) {
+    PINION_ASSIGN(const std::string kind, ToText(*load, "'load' in 'slo'"));
+    if (kind != "rate" && kind != "concurrency")
+      return Fail(ErrorCode::kUsage,
+                  StrCat("'load' in 'slo' must be rate or concurrency, not ", kind));
+    slo.by_rate = kind == "rate";
+  }
+  PINION_TRY(ReadNumber(object, "attain", slo.attain));
+  PINION_TRY(ReadNumber(object, "start", slo.start));
+  if (!(slo.attain > 0 && slo.attain <= 1) || !(slo.start > 0))
+    return Fail(ErrorCode::kUsage,
+                "in 'slo', 'attain' must be above 0 and at most 1, and 'start' above 0");
+  return slo;
+}
+
+Json SloJson(const SloTarget& slo) {
+  Json object = Json::MakeObject();
+  for (const auto& [key, limit] :
+       {std::pair("ttft", slo.limits.ttft_s), std::pair("tpot", slo.limits.tpot_s),
+        std::pair("e2el", slo.limits.e2el_s)})
+    if (limit) object.Set(key, *limit);
+  object.Set("attain", slo.attain);
+  object.Set("load", slo.by_rate ? "rate" : "concurrency");
+  object.Set("start", slo.start);
+  return object;
+}
+
+// What the name stands for; keys beside it may say otherwise.
+Status TakeNamed(const std::string& name, Workload& workload) {
+  PINION_ASSIGN(const WorkloadShape shape, FindWorkload(name));
+  workload.name = name;
+  workload.prompt_len = static_cast<int>(shape.prompt.Median());
+  workload.output_len = static_cast<int>(shape.output.Median());
+  workload.shared_prefix = shape.shared_prefix;
+  workload.prefixes = shape.prefixes;
+  workload.turns = shape.turns;
+  return {};
+}
+
 Status Validate(const Workload& workload) {
   PINION_TRY(CheckRange("prompt_len", workload.prompt_len, 1, kMaxTokens));
   // Two tokens at least, or there is no time per token after the first.
   PINION_TRY(CheckRange("output_len", workload.output_len, 2, kMaxTokens));
   PINION_TRY(CheckRange("num_prompts", workload.num_prompts, 1, kMaxTokens));
+  PINION_TRY(CheckRange("shared_prefix", workload.shared_prefix, 0, kMaxTokens));
+  PINION_TRY(CheckRange("prefixes", workload.prefixes, 1, kMaxClients));
+  PINION_TRY(CheckRange("turns", workload.turns, 1, kMaxClients));
   for (int clients : workload.concurrency)
     PINION_TRY(CheckRange("concurrency", clients, 1, kMaxClients));
   const std::set<int> unique(workload.concurrency.begin(), workload.concurrency.end());
@@ -195,8 +265,19 @@ Result<Objective> ParseObjective(const std::string& name) {
 }
 
 Status FromJson(const Json& object, Workload& workload) {
-  PINION_TRY(
-      CheckKeys(object, "'workload'", {"prompt_len", "output_len", "concurrency", "num_prompts"}));
+  PINION_TRY(CheckKeys(object, "'workload'",
+                       {"name", "prompt_len", "output_len", "concurrency", "num_prompts",
+                        "shared_prefix", "prefixes", "turns", "slo"}));
+  if (const Json* name = object.Find("name")) {
+    PINION_ASSIGN(const std::string text, ToText(*name, "'name' in 'workload'"));
+    PINION_TRY(TakeNamed(text, workload));
+  }
+  if (const Json* slo = object.Find("slo")) {
+    PINION_ASSIGN(workload.slo, ToSlo(*slo));
+  }
+  PINION_TRY(ReadInt(object, "shared_prefix", workload.shared_prefix));
+  PINION_TRY(ReadInt(object, "prefixes", workload.prefixes));
+  PINION_TRY(ReadInt(object, "turns", workload.turns));
   PINION_TRY(ReadInt(object, "prompt_len", workload.prompt_len));
   PINION_TRY(ReadInt(object, "output_len", workload.output_len));
   PINION_TRY(ReadInt(object, "num_prompts", workload.num_prompts));
@@ -274,6 +355,13 @@ Json ToJson(const Workload& workload) {
   object.Set("output_len", workload.output_len);
   object.Set("concurrency", Json(workload.concurrency));
   object.Set("num_prompts", workload.num_prompts);
+  if (!workload.name.empty()) object.Set("name", workload.name);
+  if (workload.shared_prefix > 0) {
+    object.Set("shared_prefix", workload.shared_prefix);
+    object.Set("prefixes", workload.prefixes);
+  }
+  if (workload.turns > 1) object.Set("turns", workload.turns);
+  if (workload.slo) object.Set("slo", SloJson(*workload.slo));
   return object;
 }
 

@@ -8,6 +8,7 @@
 #include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "harness/space/engine_choice.h"
+#include "harness/stats/serving.h"
 
 namespace pinion::harness {
 
@@ -30,12 +31,28 @@ struct Setting {
   bool operator==(const Setting&) const = default;
 };
 
-// What every trial is loaded with: random prompts, the same for all candidates of a round.
+// The load to look for inside every trial: the highest at which enough requests meet the limits.
+struct SloTarget {
+  Slo limits;            // at least one
+  double attain = 0.9;   // part of the requests that must meet them
+  bool by_rate = false;  // an open loop's requests/s; else clients of a closed loop
+  double start = 2;      // where each search begins
+
+  const char* unit() const { return by_rate ? "requests/s" : "clients"; }
+};
+
+// What every trial is loaded with: random prompts, the same for all candidates of a round. With a
+// name, one of WorkloadNames() in harness/load/conversations.h, lengths spread about `prompt_len`
+// and `output_len` as they do there, and the named values are the defaults of those below.
 struct Workload {
   int prompt_len = 256;                   // tokens
   int output_len = 64;                    // tokens, EOS ignored
   std::vector<int> concurrency = {1, 8};  // closed loops, each measured on its own
-  int num_prompts = 16;                   // of the offline batch
+  int num_prompts = 16;                   // of the offline batch; conversations
+  std::string name{};                     // empty: all of the same length
+  int shared_prefix = 0, prefixes = 1;    // tokens before each prompt; how many different ones
+  int turns = 1;
+  std::optional<SloTarget> slo{};
 };
 
 enum class Objective { kThroughput, kLatency, kBalanced };

@@ -11,6 +11,8 @@ const std::vector<MetricInfo>& Metrics() {
       {"decode_tokens_per_s", "tokens/s", true,
        "tokens of pure decode steps / time of those steps, summed over the batch"},
       {"goodput", "requests/s", true, "requests that meet every SLO / window"},
+      {"slo_load", "clients or requests/s", true,
+       "highest load at which enough requests meet the SLO, by a search in the trial"},
       {"ttft_s", "s", false, "median over requests of: first token - send time"},
       {"ttft_p90_s", "s", false, "90th percentile over requests of: first token - send time"},
       {"tpot_s", "s", false,

@@ -8,6 +8,7 @@
 #include "engine/base/strings.h"
 #include "harness/sweep/load.h"
 #include "harness/sweep/score.h"
+#include "harness/sweep/slo.h"
 #include "harness/sweep/source.h"
 
 namespace pinion::harness {
@@ -325,6 +326,9 @@ Results Assemble(const SweepMeta& meta, const SweepProgress& progress,
     AddObjective(objective, candidates, state, results);
   MarkDropped(state.left, results);
   TakePredictions(meta.predictions, results);
+  if (const auto& slo = meta.definition.workload.slo)
+    for (Candidate& candidate : results.candidates)
+      candidate.slo = PooledBoundary(trials, candidate.id, *slo);
   AddWarnings(trials, results);
   return results;
 }

@@ -18,9 +18,8 @@ LoadPlan PlanOf(const Engine& engine, const BenchPlan& plan, int round) {
   LoadPlan load;
   load.requests = plan.mode == BenchMode::kLatency ? plan.batch : plan.num_prompts;
   load.clients = plan.mode == BenchMode::kThroughput ? plan.num_prompts : plan.batch;
-  load.output_len = plan.output_len;
   const int vocabulary = engine.model().spec.vocabulary;
-  load.prompt = [&plan, round, vocabulary](int index) {
+  load.conversation = [&plan, round, vocabulary](int index) {
     const auto draw = [&](uint64_t stream) {
       return RandomPrompt(plan.seed, static_cast<uint64_t>(round), stream, plan.prompt_len,
                           vocabulary);
@@ -30,7 +29,7 @@ LoadPlan PlanOf(const Engine& engine, const BenchPlan& plan, int round) {
       const std::vector<int32_t> first = draw(0);
       std::copy_n(first.begin(), plan.shared_prefix, prompt.begin());
     }
-    return prompt;
+    return TokenConversation{{std::move(prompt), plan.output_len}};
   };
   return load;
 }
@@ -193,7 +192,7 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
   PINION_TRY(Validate(plan));
   LoadPlan warm_up = PlanOf(engine, plan, 0);
   warm_up.requests = std::min(warm_up.requests, warm_up.clients);
-  warm_up.output_len = std::min(warm_up.output_len, 8);
+  warm_up.conversation = FirstTurns(std::move(warm_up.conversation), 8);
   PINION_TRY(RunLoad(engine, warm_up));
   Values values;
   std::vector<std::vector<CounterReading>> counters;  // per round

@@ -1,7 +1,11 @@
 #include "harness/trial/load.h"
 
 #include <algorithm>
+#include <chrono>
+#include <memory>
+#include <thread>
 #include <unordered_map>
+#include <utility>
 
 #include "engine/base/check.h"
 #include "engine/base/clock.h"
@@ -28,22 +32,37 @@ class Loop {
               static_cast<int>(engine.info().plan.ranks.size())) {}
 
   Result<LoadResult> Run() {
-    while (live_.size() < static_cast<size_t>(plan_.clients) && MaySend()) PINION_TRY(Send());
-    while (!live_.empty()) {
-      Step();
-      if (MustEnd()) {
-        CutOff();
-        break;
+    PINION_TRY(SendWhatIsDue());
+    while (!live_.empty() || WaitForArrival()) {
+      if (!live_.empty()) {
+        Step();
+        if (MustEnd()) {
+          CutOff();
+          break;
+        }
+        PINION_TRY(GoOn());
       }
-      while (live_.size() < static_cast<size_t>(plan_.clients) && MaySend()) PINION_TRY(Send());
+      PINION_TRY(SendWhatIsDue());
     }
+    result_.end_ns = NowNs();
     return std::move(result_);
   }
 
  private:
+  // A conversation in progress.
+  struct Talk {
+    size_t conversation = 0, turn = 0;
+    TokenConversation turns;
+    std::vector<int32_t> said;  // by both sides
+  };
+  struct Live {
+    size_t index = 0;  // in result_.clients
+    std::shared_ptr<Talk> talk;
+  };
+
   bool MaySend() const {
-    if (result_.clients.size() >= static_cast<size_t>(plan_.requests)) return false;
-    return result_.clients.empty() || NowNs() < plan_.stop_sending_ns;
+    if (begun_ >= static_cast<size_t>(plan_.requests)) return false;
+    return begun_ == 0 || NowNs() < plan_.stop_sending_ns;
   }
 
   // A loop without a single request measured nothing, so a slow configuration gets its first one.
@@ -52,19 +71,67 @@ class Loop {
     return now_ns >= plan_.last_deadline_ns || (now_ns >= plan_.deadline_ns && complete_ > 0);
   }
 
-  Status Send() {
-    const auto index = result_.clients.size();
+  int64_t NextArrivalNs() const {
+    return start_ns_ + static_cast<int64_t>((*plan_.arrival_s)[begun_] * 1e9);
+  }
+
+  Status SendWhatIsDue() {
+    while (MaySend()) {
+      int64_t due_ns = NowNs();
+      if (plan_.arrival_s) {
+        if (NextArrivalNs() > due_ns) break;
+        due_ns = NextArrivalNs();
+      } else if (live_.size() >= static_cast<size_t>(plan_.clients)) {
+        break;
+      }
+      PINION_TRY(Begin(due_ns));
+    }
+    return {};
+  }
+
+  // With nothing to compute: until the next conversation is due. False: none will be.
+  bool WaitForArrival() const {
+    if (!plan_.arrival_s || !MaySend()) return false;
+    const int64_t due_ns = NextArrivalNs();
+    if (due_ns >= std::min({plan_.stop_sending_ns, plan_.deadline_ns, plan_.last_deadline_ns}))
+      return false;
+    std::this_thread::sleep_for(std::chrono::nanoseconds(std::max<int64_t>(0, due_ns - NowNs())));
+    return true;
+  }
+
+  Status Begin(int64_t due_ns) {
+    auto talk = std::make_shared<Talk>();
+    talk->conversation = begun_++;
+    talk->turns = plan_.conversation(static_cast<int>(talk->conversation));
+    return Send(std::move(talk), due_ns);
+  }
+
+  // The next turns of those that were answered in the last step.
+  Status GoOn() {
+    for (auto& talk : std::exchange(answered_, {})) {
+      if (talk->turn + 1 >= talk->turns.size() || NowNs() >= plan_.stop_sending_ns) continue;
+      ++talk->turn;
+      PINION_TRY(Send(std::move(talk), NowNs()));
+    }
+    return {};
+  }
+
+  Status Send(std::shared_ptr<Talk> talk, int64_t due_ns) {
+    const TokenTurn& turn = talk->turns[talk->turn];
+    talk->said.insert(talk->said.end(), turn.tokens.begin(), turn.tokens.end());
     Request request;
     request.id = NextRequestId();
-    request.prompt_ids = plan_.prompt(static_cast<int>(index));
-    request.params.max_tokens = plan_.output_len;
+    request.prompt_ids = talk->said;
+    request.params.max_tokens = turn.output_len;
     request.params.ignore_eos = true;
     const uint64_t id = request.id;
     ClientTrace client;
+    client.conversation = talk->conversation;
+    client.turn = talk->turn;
     client.prompt_tokens = request.prompt_ids.size();
-    client.times.sent_ns = NowNs();
+    client.times.sent_ns = due_ns;
     PINION_TRY(engine_.Add(std::move(request)));
-    live_[id] = index;
+    live_[id] = {result_.clients.size(), std::move(talk)};
     result_.clients.push_back(std::move(client));
     return {};
   }
@@ -93,7 +160,7 @@ class Loop {
     for (const TokenEvent& event : events_) {
       const auto live = live_.find(event.request);
       if (!event.has_token || live == live_.end()) continue;
-      const ClientTrace& client = result_.clients[live->second];
+      const ClientTrace& client = result_.clients[live->second.index];
       const size_t prompt = client.prompt_tokens, drawn = client.tokens.size();
       const size_t cached = std::min(event.cached_tokens, prompt);
       cost += drawn == 0 ? cost_.Rows(cached, prompt - cached, 1)
@@ -127,7 +194,7 @@ class Loop {
   void Take(const TokenEvent& event, int64_t now_ns) {
     const auto live = live_.find(event.request);
     if (live == live_.end()) return;
-    ClientTrace& client = result_.clients[live->second];
+    ClientTrace& client = result_.clients[live->second.index];
     if (event.has_token) {
       if (client.tokens.empty() && event.scheduled_ns > 0) {
         client.queue_s = Seconds(event.arrived_ns, event.scheduled_ns);
@@ -139,12 +206,17 @@ class Loop {
     if (event.finish == FinishReason::kNone) return;
     client.complete = event.finish != FinishReason::kAborted && !client.tokens.empty();
     complete_ += client.complete ? 1 : 0;
+    if (client.complete) {
+      std::vector<int32_t>& said = live->second.talk->said;
+      said.insert(said.end(), client.tokens.begin(), client.tokens.end());
+      answered_.push_back(std::move(live->second.talk));
+    }
     live_.erase(live);
   }
 
   void CutOff() {
     result_.cut = !live_.empty();
-    for (const auto& [id, index] : live_) engine_.Abort(id);
+    for (const auto& [id, live] : live_) engine_.Abort(id);
     while (!engine_.idle()) {
       events_.clear();
       engine_.Step(events_);
@@ -156,7 +228,10 @@ class Loop {
   const LoadPlan& plan_;
   const CostModel cost_;
   LoadResult result_;
-  std::unordered_map<uint64_t, size_t> live_;  // request id -> place in result_.clients
+  std::unordered_map<uint64_t, Live> live_;  // by request id
+  std::vector<std::shared_ptr<Talk>> answered_;
+  const int64_t start_ns_ = NowNs();
+  size_t begun_ = 0;  // conversations
   std::vector<TokenEvent> events_;
   size_t complete_ = 0;
 };
@@ -191,6 +266,16 @@ std::vector<RequestTrace> LoadResult::TracesWithDecode() const {
   for (const ClientTrace& client : clients)
     if (client.times.token_ns.size() >= 2) traces.push_back(client.times);
   return traces;
+}
+
+std::function<TokenConversation(int index)> FirstTurns(
+    std::function<TokenConversation(int index)> conversation, int tokens) {
+  return [conversation = std::move(conversation), tokens](int index) {
+    TokenConversation first = conversation(index);
+    first.resize(1);
+    first[0].output_len = std::min(first[0].output_len, tokens);
+    return first;
+  };
 }
 
 Result<LoadResult> RunLoad(Engine& engine, const LoadPlan& plan) {

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "engine/model/cost.h"
 #include "engine/run/engine.h"
 #include "harness/stats/serving.h"
+#include "harness/trial/workload.h"
 
 namespace pinion::harness {
 
@@ -32,6 +34,7 @@ struct KvUse {
 
 // One request as its client saw it.
 struct ClientTrace {
+  size_t conversation = 0, turn = 0;
   RequestTrace times;
   size_t prompt_tokens = 0;
   std::vector<int32_t> tokens;
@@ -44,22 +47,31 @@ struct LoadResult {
   StepTimes steps;
   KvUse kv;
   bool cut = false;  // the deadline came before the last request ended
+  int64_t end_ns = 0;
 
   std::vector<RequestTrace> CompleteTraces() const;
   // Those of requests that got two tokens at least, complete or not.
   std::vector<RequestTrace> TracesWithDecode() const;
 };
 
-// Closed loops against one engine: `clients` requests at a time, each next one sent when one ends.
+// Conversations with one engine, EOS ignored, greedy. A closed loop: `clients` at a time, each next
+// one begun when one ends; or an open loop, in which each begins when it is due. A conversation's
+// next turn is sent when the one before it has been answered.
 struct LoadPlan {
-  int clients = 1;
-  int requests = 1;                     // in all; clients >= requests: everything at once (offline)
-  int output_len = 16;                  // tokens, EOS ignored, greedy
+  int clients = 1;   // of a closed loop
+  int requests = 1;  // conversations in all; clients >= requests: everything at once (offline)
+  // Open loop: seconds from the start, ascending, one for each conversation. What is due while the
+  // engine computes is sent when its step ends, and counts from when it was due.
+  std::optional<std::vector<double>> arrival_s;
   int64_t stop_sending_ns = INT64_MAX;  // no request is sent after this (CLOCK_MONOTONIC)
   int64_t deadline_ns = INT64_MAX;      // what still runs then is aborted, once a request has ended
   int64_t last_deadline_ns = INT64_MAX;  // what still runs then is aborted
-  std::function<std::vector<int32_t>(int index)> prompt;
+  std::function<TokenConversation(int index)> conversation;
 };
+
+// The first turns of `conversation`, with answers of at most `tokens`: for warming up.
+std::function<TokenConversation(int index)> FirstTurns(
+    std::function<TokenConversation(int index)> conversation, int tokens);
 
 // Of an engine's weights, activations and KV.
 kernels::Dtype DtypeOf(const EngineInfo& info);

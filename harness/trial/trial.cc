@@ -1,25 +1,23 @@
 #include "harness/trial/trial.h"
 
 #include <algorithm>
+#include <map>
 #include <sstream>
 
 #include "engine/base/clock.h"
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
 #include "harness/counters/counters.h"
+#include "harness/load/arrivals.h"
 #include "harness/stats/estimate.h"
 #include "harness/stats/serving.h"
-#include "harness/trial/conditions.h"
 #include "harness/trial/limits.h"
 #include "harness/trial/load.h"
+#include "harness/trial/measurement.h"
+#include "harness/trial/slo_phase.h"
 
 namespace pinion::harness {
 namespace {
-
-constexpr uint64_t kWarmUpStream = 0, kOfflineStream = 1, kFirstLoopStream = 2;
-
-// What a stalled machine may add even to the shortest trial.
-constexpr double kLeastGraceSeconds = 2;
 
 size_t OutputTokens(const LoadResult& load) {
   size_t tokens = 0;
@@ -27,104 +25,57 @@ size_t OutputTokens(const LoadResult& load) {
   return tokens;
 }
 
-int64_t Later(int64_t start_ns, double seconds) {
-  return start_ns + static_cast<int64_t>(seconds * 1e9);
-}
-
-// One engine under one request's load.
-class Measurement {
+// One engine in this process under one request's load.
+class EngineMeasurement final : public Measurement {
  public:
-  Measurement(Engine& engine, const TrialRequest& request, int64_t start_ns)
-      : engine_(engine), request_(request) {
-    const int64_t end_ns = Later(start_ns, request.limit_s);
-    // A slow start or a slow machine must not leave a candidate unmeasured.
-    end_ns_ = std::max(end_ns, Later(NowNs(), request.limit_s / 2));
-    last_ns_ = Later(end_ns_, std::max(request.limit_s / 2, kLeastGraceSeconds));
-  }
-
-  Result<TrialResult> Run() {
-    PINION_TRY(WarmUp());
-    const Conditions before = Conditions::Now();
-    Counters counters = Counters::Start({});
-    PINION_TRY(Offline());
-    const auto& loops = request_.workload.concurrency;
-    for (size_t i = 0; i < loops.size(); ++i) PINION_TRY(ClosedLoop(i, loops.size() - i));
-    AddCounters(counters.Stop(), output_tokens_, result_);
-    AddConditions(before, Conditions::Now());
-    Describe();
-    if (request_.ceilings) AddCeilings();
-    return std::move(result_);
-  }
+  EngineMeasurement(Engine& engine, const TrialRequest& request, int64_t start_ns)
+      : Measurement(request, start_ns),
+        engine_(engine),
+        shape_(ShapeOf(request.workload)),
+        longest_(engine.info().max_model_len > 0 ? static_cast<int>(engine.info().max_model_len)
+                                                 : kMaxLength) {}
 
  private:
-  LoadPlan Plan(uint64_t stream, int clients, int requests) const {
+  Result<LoadResult> Send(const LoadPhase& phase) {
     LoadPlan plan;
-    plan.clients = clients;
-    plan.requests = requests;
-    plan.output_len = request_.workload.output_len;
-    const int length = request_.workload.prompt_len, vocabulary = engine_.model().spec.vocabulary;
-    plan.prompt = [seed = request_.seed, stream, length, vocabulary](int index) {
-      return RandomPrompt(seed, stream, static_cast<uint64_t>(index), length, vocabulary);
+    plan.clients = phase.clients;
+    plan.requests = phase.requests;
+    const uint64_t seed = request().seed;
+    plan.conversation = [this, seed, stream = phase.stream](int index) {
+      return MakeTokenConversation(shape_, seed, stream, static_cast<uint64_t>(index),
+                                   engine_.model().spec.vocabulary, longest_);
     };
-    return plan;
-  }
-
-  // Small batches until one is no longer faster than the one before it by more than 5 %: caches,
-  // page tables and primitive caches are then as they will stay. At most 4, and at most 15 % of the
-  // time that is left.
-  Status WarmUp() {
-    const int64_t start_ns = NowNs();
-    const int64_t limit_ns = start_ns + (end_ns_ - start_ns) * 15 / 100;
-    double last_s = 0;
-    for (int batch = 0; batch < 4 && NowNs() < limit_ns; ++batch) {
-      const int clients = std::min(4, request_.workload.num_prompts);
-      LoadPlan plan = Plan(kWarmUpStream + (static_cast<uint64_t>(batch) << 20), clients, clients);
-      plan.output_len = std::min(8, request_.workload.output_len);
-      plan.deadline_ns = plan.last_deadline_ns = limit_ns;
-      const int64_t batch_ns = NowNs();
-      PINION_ASSIGN(const LoadResult load, RunLoad(engine_, plan));
-      const double seconds = SecondsSince(batch_ns);
-      ++warm_up_batches_;
-      if (load.cut || (batch > 0 && seconds > 0.95 * last_s)) break;
-      last_s = seconds;
-    }
-    warm_up_s_ = SecondsSince(start_ns);
-    engine_.DropPrefixCache();
-    return {};
-  }
-
-  // A phase's part of the time that is left, by its weight among those still to come.
-  void SetDeadlines(size_t weight, size_t weights_left, LoadPlan& plan) const {
+    if (phase.most_output > 0)
+      plan.conversation = FirstTurns(std::move(plan.conversation), phase.most_output);
+    if (phase.rate)
+      plan.arrival_s = ArrivalSeconds({*phase.rate, 1, {}}, static_cast<size_t>(phase.requests),
+                                      seed ^ phase.stream);
     const int64_t now_ns = NowNs();
-    const auto part = [&](int64_t until_ns) {
-      return std::max<int64_t>(0, until_ns - now_ns) * static_cast<int64_t>(weight) /
-             static_cast<int64_t>(weights_left);
+    const auto later = [now_ns](double seconds) {
+      constexpr double kForever = 1e9;
+      return now_ns + static_cast<int64_t>(std::min(seconds, kForever) * 1e9);
     };
-    // After 60 % of it nothing new is sent, so that what was sent has time to end.
-    plan.stop_sending_ns = now_ns + part(end_ns_) * 6 / 10;
-    plan.deadline_ns = now_ns + part(end_ns_);
-    plan.last_deadline_ns = now_ns + part(last_ns_);
-  }
-
-  // The fixed batch, all of it sent at once; weighs as much as two loops.
-  Status Offline() {
-    const int prompts = request_.workload.num_prompts;
-    LoadPlan plan = Plan(kOfflineStream, prompts, prompts);
-    SetDeadlines(2, 2 + request_.workload.concurrency.size(), plan);
-    plan.stop_sending_ns = INT64_MAX;
-    PINION_ASSIGN(const LoadResult load, RunLoad(engine_, plan));
-    output_tokens_ += OutputTokens(load);
-    PINION_TRY(AddOffline(load));
+    plan.stop_sending_ns = later(phase.stop_sending_s);
+    plan.deadline_ns = later(phase.deadline_s);
+    plan.last_deadline_ns = later(phase.last_deadline_s);
+    PINION_ASSIGN(LoadResult load, RunLoad(engine_, plan));
     engine_.DropPrefixCache();
-    return {};
+    return load;
   }
 
-  Status AddOffline(const LoadResult& load) {
+  Result<bool> WarmUp(const LoadPhase& phase) override {
+    PINION_ASSIGN(const LoadResult load, Send(phase));
+    return !load.cut;
+  }
+
+  Status Offline(const LoadPhase& phase) override {
+    PINION_ASSIGN(const LoadResult load, Send(phase));
     const size_t tokens = OutputTokens(load);
+    CountOutput(tokens);
     int64_t first_ns = load.clients.front().times.sent_ns, last_ns = first_ns;
-    std::vector<std::vector<int32_t>> outputs;
+    std::map<std::pair<size_t, size_t>, std::vector<int32_t>> answers;  // whoever was quicker
     for (const ClientTrace& client : load.clients) {
-      outputs.push_back(client.tokens);
+      answers[{client.conversation, client.turn}] = client.tokens;
       if (!client.times.token_ns.empty()) last_ns = std::max(last_ns, client.times.token_ns.back());
     }
     if (tokens == 0 || last_ns <= first_ns) return TooSlow("the offline batch");
@@ -136,29 +87,35 @@ class Measurement {
     AddWork("decode", load.steps.decode_cost, load.steps.decode_s);
     AddKv(load.kv, 0);
     if (load.cut) {
-      cut_.push_back(StrCat("offline batch cut after ", tokens, " tokens"));
+      Cut(StrCat("offline batch cut after ", tokens, " tokens"));
     } else {
-      result_.output_hash = HashTokens(outputs);
+      std::vector<std::vector<int32_t>> outputs;
+      for (auto& [turn, answer] : answers) outputs.push_back(std::move(answer));
+      SetOutputHash(HashTokens(outputs));
     }
     return {};
   }
 
-  Status ClosedLoop(size_t index, size_t loops_left) {
-    const int clients = request_.workload.concurrency[index];
-    LoadPlan plan =
-        Plan(kFirstLoopStream + index, clients, std::max(clients, request_.workload.num_prompts));
-    SetDeadlines(1, loops_left, plan);
-    PINION_ASSIGN(const LoadResult load, RunLoad(engine_, plan));
-    output_tokens_ += OutputTokens(load);
-    const size_t before = result_.samples.size();
-    AddServingSamples(load, clients, result_.samples);
-    if (result_.samples.size() == before)
-      return TooSlow(StrCat("the loop of ", clients, " clients"));
-    AddKv(load.kv, clients);
-    AddQuantiles(Summarise(load.CompleteTraces()), clients, quantiles_);
-    if (load.cut) cut_.push_back(StrCat("loop of ", clients, " clients cut"));
-    engine_.DropPrefixCache();
+  Status ClosedLoop(const LoadPhase& phase) override {
+    PINION_ASSIGN(const LoadResult load, Send(phase));
+    CountOutput(OutputTokens(load));
+    const std::string name = StrCat("loop of ", phase.clients, " clients");
+    const size_t before = samples().size();
+    AddServingSamples(load, phase.clients, samples());
+    if (samples().size() == before) return TooSlow("the " + name);
+    AddKv(load.kv, phase.clients);
+    Distribute(Summarise(load.CompleteTraces()), phase.clients);
+    if (load.cut) Cut(name + " cut");
     return {};
+  }
+
+  Result<LevelRun> Level(const LoadPhase& phase, const Slo& limits) override {
+    PINION_ASSIGN(const LoadResult load, Send(phase));
+    CountOutput(OutputTokens(load));
+    LevelRun level;
+    for (const ClientTrace& client : load.clients)
+      Judge(client.times, client.complete, load.end_ns, limits, level);
+    return level;
   }
 
   tl::unexpected<Error> TooSlow(const std::string& what) const {
@@ -166,11 +123,7 @@ class Measurement {
                 StrCat("no request of ", what,
                        " got as far as two tokens in its part of the trial's "
                        "limit of ",
-                       request_.limit_s, " s; raise trial_limit, or shorten the load"));
-  }
-
-  void Add(const std::string& metric, int concurrency, double value) {
-    result_.samples.push_back({metric, concurrency, value});
+                       request().limit_s, " s; raise trial_limit, or shorten the load"));
   }
 
   // Where the phase stands under the machine's roof.
@@ -190,30 +143,20 @@ class Measurement {
       Add("prefix_hit_share", concurrency, share(kv.prefix_hit_tokens, kv.prefix_query_tokens));
   }
 
-  void AddConditions(const Conditions& before, const Conditions& after) {
-    result_.suspect = Disturbances(before, after, engine_.info().threads);
-    Add("steal_share", 0, StealShare(before, after));
-    Add("cpu_pressure_share", 0, PressureShare(before, after));
-  }
-
   // A machine that refuses leaves the trial without them, and its reason.
-  void AddCeilings() {
+  void AddCeilings(Json& about) {
     const auto probe = StartCeilings(engine_);
-    if (!probe) {
-      result_.info.Set("no_ceilings_because", probe.error().message);
-      return;
-    }
+    if (!probe) return about.Set("no_ceilings_because", probe.error().message);
     const Ceilings ceilings = Larger((*probe)->Measure(), (*probe)->Measure());
     Add("ceiling_flops_per_s", 0, ceilings.flops_per_s);
     Add("ceiling_bytes_per_s", 0, ceilings.read_bytes_per_s);
   }
 
-  void Describe() {
+  void Describe(Json& about) override {
     const EngineInfo& info = engine_.info();
     Add("load_s", 0, info.load_s);
     Add("start_s", 0, info.start_s);
     Add("peak_rss_bytes", 0, static_cast<double>(PeakRssBytes()));
-    Json& about = result_.info;
     about.Set("isa", info.isa);
     about.Set("dtype", info.dtype);
     about.Set("threads", info.threads);
@@ -222,22 +165,12 @@ class Measurement {
     about.Set("kv_bytes", info.kv_bytes);
     about.Set("plan", ToJson(info.plan));
     about.Set("stages", info.stages);
-    about.Set("warm_up_s", warm_up_s_);
-    about.Set("warm_up_batches", warm_up_batches_);
-    about.Set("cut", Json(cut_));
-    about.Set("quantiles", std::move(quantiles_));
+    if (request().ceilings) AddCeilings(about);
   }
 
   Engine& engine_;
-  const TrialRequest& request_;
-  int64_t end_ns_ = 0;   // where the load aims to end
-  int64_t last_ns_ = 0;  // where it ends, whatever has been measured
-  double warm_up_s_ = 0;
-  int warm_up_batches_ = 0;
-  size_t output_tokens_ = 0;  // of the measured load
-  std::vector<std::string> cut_;
-  Json quantiles_ = Json::MakeArray();
-  TrialResult result_;
+  const WorkloadShape shape_;
+  const int longest_;  // tokens of a sequence
 };
 
 }  // namespace
@@ -341,7 +274,7 @@ void AddQuantiles(const ServingSummary& summary, int concurrency, Json& list) {
 }
 
 Result<TrialResult> MeasureTrial(Engine& engine, const TrialRequest& request, int64_t start_ns) {
-  return Measurement(engine, request, start_ns).Run();
+  return EngineMeasurement(engine, request, start_ns).Run({}, engine.info().threads);
 }
 
 Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns) {

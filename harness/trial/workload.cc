@@ -1,7 +1,10 @@
 #include "harness/trial/workload.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <random>
 
+#include "engine/base/check.h"
 #include "engine/base/strings.h"
 
 namespace pinion::harness {
@@ -54,6 +57,52 @@ std::vector<int32_t> RandomPrompt(uint64_t seed, uint64_t stream, uint64_t index
   for (int32_t& token : tokens)
     token = static_cast<int32_t>(SplitMix(state) % static_cast<uint64_t>(vocabulary));
   return tokens;
+}
+
+WorkloadShape ShapeOf(const Workload& workload) {
+  WorkloadShape shape;
+  if (workload.name.empty()) {
+    shape.name = "fixed";
+    shape.prompt = Lengths::Fixed(workload.prompt_len);
+    shape.output = Lengths::Fixed(workload.output_len);
+  } else {
+    const auto named = FindWorkload(workload.name);
+    CHECK(named) << "a workload that was not checked: " << workload.name;
+    shape = *named;
+    shape.prompt.a = workload.prompt_len;
+    shape.output.a = workload.output_len;
+  }
+  shape.shared_prefix = workload.shared_prefix;
+  shape.prefixes = workload.prefixes;
+  shape.turns = workload.turns;
+  return shape;
+}
+
+TokenConversation MakeTokenConversation(const WorkloadShape& shape, uint64_t seed, uint64_t stream,
+                                        uint64_t index, int vocabulary, int longest) {
+  // Places of prefixes and later turns among a stream's prompts, past all others.
+  constexpr uint64_t kPrefixes = uint64_t{1} << 30, kTurn = uint64_t{1} << 24;
+  uint64_t state = seed;
+  std::mt19937_64 lengths(SplitMix(state) ^ (stream << 32) ^ index);
+  TokenConversation conversation;
+  std::vector<int32_t> prefix;
+  if (shape.shared_prefix > 0)
+    prefix =
+        RandomPrompt(seed, stream, kPrefixes + lengths() % static_cast<uint64_t>(shape.prefixes),
+                     std::min(shape.shared_prefix, longest / 2), vocabulary);
+  int used = static_cast<int>(prefix.size());
+  for (int turn = 0; turn < shape.turns && longest - used >= 2; ++turn) {
+    const int prompt = std::min(shape.prompt.Draw(lengths), longest - used - 1);
+    const int output = std::min(shape.output.Draw(lengths), longest - used - prompt);
+    TokenTurn one{std::move(prefix), output};  // empty after the first turn
+    const std::vector<int32_t> own =
+        RandomPrompt(seed, stream, index + static_cast<uint64_t>(turn) * kTurn, prompt, vocabulary);
+    one.tokens.insert(one.tokens.end(), own.begin(), own.end());
+    prefix.clear();
+    conversation.push_back(std::move(one));
+    used += prompt + output;
+  }
+  return conversation;
 }
 
 std::string HashTokens(const std::vector<std::vector<int32_t>>& outputs) {

@@ -7,6 +7,7 @@
 #include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "engine/run/options.h"
+#include "harness/load/conversations.h"
 #include "harness/space/definition.h"
 
 namespace pinion::harness {
@@ -29,6 +30,24 @@ Result<TrialRequest> ReadTrialRequest(const Json& object);
 // configuration meets the same prompts however many of them it gets through.
 std::vector<int32_t> RandomPrompt(uint64_t seed, uint64_t stream, uint64_t index, int length,
                                   int vocabulary);
+
+// The workload's lengths, text and prefix, as a load generator draws them.
+WorkloadShape ShapeOf(const Workload& workload);
+
+// One question in tokens, and how long its answer is to be.
+struct TokenTurn {
+  std::vector<int32_t> tokens;
+  int output_len = 16;
+};
+// Turns that follow one another: a request has everything before it, answers included, and its own
+// tokens.
+using TokenConversation = std::vector<TokenTurn>;
+
+// Conversation number `index` of stream `stream`, from (shape, seed, stream, index) alone: tokens
+// as RandomPrompt's, behind one of the shape's shared prefixes of this stream. No request and its
+// answer come to more than `longest` tokens; turns for which no room is left are left out.
+TokenConversation MakeTokenConversation(const WorkloadShape& shape, uint64_t seed, uint64_t stream,
+                                        uint64_t index, int vocabulary, int longest);
 
 // An identity of token sequences, in order, as 16 hexadecimal digits.
 std::string HashTokens(const std::vector<std::vector<int32_t>>& outputs);

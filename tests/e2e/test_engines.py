@@ -171,6 +171,25 @@ def test_the_generator_and_the_counters_are_kept_with_every_trial(pinion, tmp_pa
             assert isinstance(found, dict) or found.startswith("not available, because ")
 
 
+def test_finds_the_load_that_meets_the_slo(pinion, tmp_path):
+    """With more than 3 requests at a time the server's first tokens take ten times as long."""
+    out = tmp_path / "out"
+    definition = define(tmp_path, engine("--knee", "3"), candidates=[{"max_num_seqs": 1}],
+                        workload={"name": "chat", "prompt_len": 20, "output_len": 4,
+                                  "concurrency": [1], "num_prompts": 8,
+                                  "slo": {"ttft": "150ms", "load": "concurrency"}})
+    done = pinion("sweep", "some/model", "--def", definition, "--out", out, timeout=300)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((out / "results.json").read_text())
+    for candidate in results["candidates"]:
+        slo = candidate["slo"]
+        assert slo["unit"] == "clients"
+        assert slo["pass"]["load"] == 3 and slo["fail"]["load"] == 4
+        assert slo["pass"]["low"] <= slo["pass"]["share"] <= slo["pass"]["high"]
+        assert slo["fail"]["share"] < 0.9
+    assert set(values(out, "slo_load", 0, 1)) == {3}
+
+
 @pytest.mark.skipif(not shutil.which("llama-server") or not os.environ.get("PINION_TEST_GGUF"),
                     reason="needs llama-server on the PATH and a model for it in PINION_TEST_GGUF")
 def test_sweeps_llama_server(pinion, tmp_path):

@@ -99,5 +99,37 @@ TEST(Definition, ShippedExamplesAreValid) {
   EXPECT_GE(found, 2);
 }
 
+TEST(Definition, AWorkloadByNameBringsItsShape) {
+  Workload rag;
+  ASSERT_TRUE(FromJson(*Json::Parse(R"({"name":"rag","output_len":50,"prefixes":2})"), rag));
+  EXPECT_EQ(rag.shared_prefix, 1500);
+  EXPECT_EQ(rag.prefixes, 2);
+  EXPECT_EQ(rag.output_len, 50);
+  EXPECT_EQ(rag.prompt_len, 40);
+  Workload again;
+  ASSERT_TRUE(FromJson(ToJson(rag), again));
+  EXPECT_EQ(ToJson(again), ToJson(rag));
+  const auto unknown = FromJson(*Json::Parse(R"({"name":"poetry"})"), rag);
+  EXPECT_THAT(unknown.error().message,
+              HasSubstr("'poetry'; known are chat, rag, code, summarise, batch"));
+}
+
+TEST(Definition, AnSloNamesItsLimitsAndItsLoad) {
+  Workload workload;
+  ASSERT_TRUE(FromJson(
+      *Json::Parse(R"({"slo":{"ttft":"500ms","tpot":0.1,"load":"rate","start":0.5}})"), workload));
+  EXPECT_EQ(workload.slo->limits.ttft_s, 0.5);
+  EXPECT_EQ(workload.slo->limits.tpot_s, 0.1);
+  EXPECT_TRUE(workload.slo->by_rate);
+  Workload again;
+  ASSERT_TRUE(FromJson(ToJson(workload), again));
+  EXPECT_EQ(ToJson(again), ToJson(workload));
+  for (const auto& [text, says] : {std::pair(R"({"slo":{}})", "needs a limit"),
+                                   std::pair(R"({"slo":{"ttft":1,"load":"much"}})", "rate or"),
+                                   std::pair(R"({"slo":{"ttft":0}})", "above 0 seconds"),
+                                   std::pair(R"({"slo":{"ttft":1,"attain":2}})", "at most 1")})
+    EXPECT_THAT(FromJson(*Json::Parse(text), workload).error().message, HasSubstr(says)) << text;
+}
+
 }  // namespace
 }  // namespace pinion::harness

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "fake_engine.h"
 #include "harness/trial/workload.h"
 
@@ -13,8 +15,9 @@ LoadPlan PlanOf(int clients, int requests, int output_len) {
   LoadPlan plan;
   plan.clients = clients;
   plan.requests = requests;
-  plan.output_len = output_len;
-  plan.prompt = [](int index) { return std::vector<int32_t>{index + 1, 2, 3}; };
+  plan.conversation = [output_len](int index) {
+    return TokenConversation{{{index + 1, 2, 3}, output_len}};
+  };
   return plan;
 }
 
@@ -90,8 +93,109 @@ TEST(RunLoad, NothingIsSentAfterTheTimeToStopButOneRequestAlways) {
 TEST(RunLoad, ARefusedRequestIsAnError) {
   FakeEngine engine;
   LoadPlan plan = PlanOf(1, 1, 4);
-  plan.prompt = [](int) { return std::vector<int32_t>(); };
+  plan.conversation = [](int) { return TokenConversation{{{}, 4}}; };
   EXPECT_FALSE(RunLoad(engine, plan));
+}
+
+TEST(RunLoad, ATurnHasEverythingBeforeItAnswersIncluded) {
+  FakeEngine engine;
+  LoadPlan plan = PlanOf(1, 2, 0);
+  plan.conversation = [](int index) {
+    return TokenConversation{{{10 * index + 1}, 2}, {{7, 8}, 3}};
+  };
+  const auto load = RunLoad(engine, plan);
+  ASSERT_TRUE(load);
+  ASSERT_EQ(load->clients.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(load->clients[i].conversation, i / 2);
+    EXPECT_EQ(load->clients[i].turn, i % 2);
+  }
+  std::vector<int32_t> second = {1};
+  const std::vector<int32_t>& answer = load->clients[0].tokens;
+  second.insert(second.end(), answer.begin(), answer.end());
+  second.insert(second.end(), {7, 8});
+  EXPECT_EQ(engine.prompts[1], second);
+  EXPECT_EQ(load->clients[1].tokens.size(), 3u);
+}
+
+TEST(RunLoad, AnOpenLoopSendsWhenDueAndCountsFromThen) {
+  FakeEngine engine;
+  engine.step_ns = 20'000'000;
+  LoadPlan plan = PlanOf(1, 3, 2);
+  plan.arrival_s = {0, 0.01, 0.15};  // the second one is due while the engine computes
+  const auto load = RunLoad(engine, plan);
+  ASSERT_TRUE(load);
+  ASSERT_EQ(load->clients.size(), 3u);
+  const int64_t start_ns = load->clients[0].times.sent_ns;
+  EXPECT_EQ(load->clients[1].times.sent_ns - start_ns, 10'000'000);
+  EXPECT_EQ(load->clients[2].times.sent_ns - start_ns, 150'000'000);
+  EXPECT_EQ(engine.most_live, 2u);  // whatever `clients` says
+  for (const ClientTrace& client : load->clients) {
+    EXPECT_TRUE(client.complete);
+    EXPECT_GE(client.times.token_ns[0] - client.times.sent_ns, 20'000'000);
+  }
+}
+
+TEST(RunLoad, WhatIsDueTooLateIsNotWaitedFor) {
+  FakeEngine engine;
+  LoadPlan plan = PlanOf(1, 2, 2);
+  plan.arrival_s = {0, 3600};
+  plan.stop_sending_ns = NowNs() + 1'000'000'000;
+  const auto load = RunLoad(engine, plan);
+  ASSERT_TRUE(load);
+  EXPECT_EQ(load->clients.size(), 1u);
+}
+
+TEST(MakeTokenConversation, DrawsWhatTheWorkloadNames) {
+  Workload workload;
+  workload.name = "chat";
+  workload.prompt_len = 100;
+  workload.output_len = 20;
+  workload.shared_prefix = 50;
+  workload.prefixes = 2;
+  workload.turns = 3;
+  const WorkloadShape shape = ShapeOf(workload);
+  std::set<std::vector<int32_t>> prefixes;
+  std::set<size_t> lengths;
+  for (uint64_t index = 0; index < 40; ++index) {
+    const TokenConversation one = MakeTokenConversation(shape, 1, 2, index, 1000, 100'000);
+    ASSERT_EQ(one.size(), 3u);
+    prefixes.insert({one[0].tokens.begin(), one[0].tokens.begin() + 50});
+    lengths.insert(one[1].tokens.size());
+    EXPECT_EQ(one[2].tokens, MakeTokenConversation(shape, 1, 2, index, 1000, 100'000)[2].tokens);
+  }
+  EXPECT_EQ(prefixes.size(), 2u);
+  EXPECT_GT(lengths.size(), 20u);  // lognormal
+}
+
+TEST(MakeTokenConversation, FixedLengthsAreRandomPrompts) {
+  Workload workload;
+  workload.prompt_len = 30;
+  workload.output_len = 5;
+  const TokenConversation one = MakeTokenConversation(ShapeOf(workload), 1, 2, 3, 1000, 4096);
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(one[0].tokens, RandomPrompt(1, 2, 3, 30, 1000));
+  EXPECT_EQ(one[0].output_len, 5);
+}
+
+TEST(MakeTokenConversation, NothingIsLongerThanASequenceMayBe) {
+  Workload workload;
+  workload.name = "rag";
+  workload.prompt_len = 40;
+  workload.output_len = 30;
+  workload.shared_prefix = 500;
+  workload.turns = 9;
+  for (uint64_t index = 0; index < 20; ++index) {
+    const auto conversation = MakeTokenConversation(ShapeOf(workload), 1, 2, index, 1000, 200);
+    size_t tokens = 0;
+    for (const TokenTurn& turn : conversation) {
+      EXPECT_FALSE(turn.tokens.empty());
+      EXPECT_GE(turn.output_len, 1);
+      tokens += turn.tokens.size() + static_cast<size_t>(turn.output_len);
+    }
+    EXPECT_LE(tokens, 200u);
+    EXPECT_FALSE(conversation.empty());
+  }
 }
 
 TEST(RandomPrompt, DependsOnSeedStreamAndIndexAlone) {

@@ -8,6 +8,7 @@
 #include "engine/base/strings.h"
 #include "fake_engine.h"
 #include "harness/trial/conditions.h"
+#include "harness/trial/slo_phase.h"
 
 namespace pinion::harness {
 namespace {
@@ -88,6 +89,40 @@ TEST(Trial, TheSameSeedGivesTheSamePromptsAndTheSameHash) {
   ASSERT_TRUE(a && b && c);
   EXPECT_EQ(a->output_hash, b->output_hash);
   EXPECT_NE(a->output_hash, c->output_hash);
+}
+
+TEST(Trial, LooksForTheLoadThatMeetsTheSlo) {
+  FakeEngine engine;
+  engine.step_ns = 2'000'000;
+  TrialRequest request = SmallRequest();
+  request.workload.slo = SloTarget{{.ttft_s = {}, .tpot_s = {}, .e2el_s = 10.0}};
+  const auto all = MeasureTrial(engine, request, NowNs());
+  ASSERT_TRUE(all) << all.error().message;
+  EXPECT_GE(Find(*all, "slo_load", 0)->value, 2);  // nothing can fail
+  const Json* slo = all->info.Find("slo");
+  EXPECT_EQ(slo->Find("unit")->string(), "clients");
+  EXPECT_GE(slo->Find("levels")->array().size(), 2u);
+
+  request.workload.slo = SloTarget{{.ttft_s = 1e-4, .tpot_s = {}, .e2el_s = {}}, 0.9, true, 50};
+  const auto none = MeasureTrial(engine, request, NowNs());
+  ASSERT_TRUE(none) << none.error().message;
+  EXPECT_FALSE(Find(*none, "slo_load", 0));  // a step takes longer than that
+  EXPECT_EQ(none->info.Find("slo")->Find("levels")->array()[0].Find("good")->integer(), 0);
+}
+
+TEST(Judge, CountsOnlyWhatCouldBeSeen) {
+  const Slo slo{.ttft_s = 1.0, .tpot_s = {}, .e2el_s = {}};
+  const auto count = [&](std::vector<int64_t> tokens_s, bool complete, int64_t cut_s) {
+    for (int64_t& at : tokens_s) at *= 1'000'000'000;
+    LevelRun level;
+    Judge({0, tokens_s}, complete, cut_s < 0 ? INT64_MAX : cut_s * 1'000'000'000, slo, level);
+    return std::pair(level.good, level.total);
+  };
+  EXPECT_EQ(count({1, 2}, true, 9), std::pair(size_t{1}, size_t{1}));
+  EXPECT_EQ(count({2, 3}, true, 9), std::pair(size_t{0}, size_t{1}));
+  EXPECT_EQ(count({}, false, 9), std::pair(size_t{0}, size_t{1}));   // it had waited too long
+  EXPECT_EQ(count({1}, false, 9), std::pair(size_t{0}, size_t{0}));  // it may have been good
+  EXPECT_EQ(count({}, false, -1), std::pair(size_t{0}, size_t{1}));  // it failed
 }
 
 TEST(Trial, NoPromptIsMetTwice) {

@@ -1,0 +1,44 @@
+#include "harness/sweep/slo.h"
+
+#include <map>
+
+#include "harness/load/slo_search.h"
+
+namespace pinion::harness {
+
+std::optional<SloFinding> PooledBoundary(const std::vector<TrialRow>& trials, int candidate,
+                                         const SloTarget& target) {
+  std::map<double, SloLevel> by_load;
+  for (const TrialRow& trial : trials) {
+    const Json* slo = trial.info.Find("slo");
+    const Json* levels = slo ? slo->Find("levels") : nullptr;
+    if (trial.candidate != candidate || !trial.ok || !levels || !levels->is_array()) continue;
+    for (const Json& one : levels->array()) {
+      const auto load = Optional<double>(one, "load", 0.0);
+      const auto good = Optional<int>(one, "good", 0), total = Optional<int>(one, "total", 0);
+      if (!load || !good || !total || *total < 1 || *good < 0) continue;
+      SloLevel& level = by_load[*load];
+      level.load = *load;
+      level.good += static_cast<size_t>(*good);
+      level.total += static_cast<size_t>(*total);
+      ++level.runs;
+    }
+  }
+  if (by_load.empty()) return std::nullopt;
+  std::vector<SloLevel> levels;
+  for (const auto& [load, level] : by_load) levels.push_back(level);
+  SloFinding found;
+  found.options.whole = !target.by_rate;
+  found.options.attain = target.attain;
+  found.boundary = JudgeLevels(std::move(levels), target.attain);
+  SloBoundary& boundary = found.boundary;
+  if (boundary.pass && boundary.fail) {
+    constexpr double kNear = 1.25;  // trials look for a fifth
+    const double pass = boundary.levels[*boundary.pass].load;
+    const double fail = boundary.levels[*boundary.fail].load;
+    boundary.is_settled = fail / pass <= kNear || (found.options.whole && fail - pass <= 1);
+  }
+  return found;
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "harness/counters/counters.h"
+#include "harness/load/slo_search.h"
+#include "harness/trial/trial.h"
+#include "harness/trial/workload.h"
+
+namespace pinion::harness {
+
+// One part of a trial's load: what to send and until when, in seconds from its beginning.
+struct LoadPhase {
+  uint64_t stream = 0;  // of its prompts
+  int clients = 1, requests = 1;
+  std::optional<double> rate;  // open loop: requests/s; `clients` does not count
+  int most_output = 0;         // warm-up: first turns alone, with answers of at most so many tokens
+  double stop_sending_s = 0;   // nothing is begun after it
+  double deadline_s = 0;       // what still runs is cut off, once a request has ended
+  double last_deadline_s = 0;  // what still runs is cut off
+};
+
+// A trial's course, the same for every engine, so that their numbers can be compared: warm-up, the
+// offline batch, a closed loop at every concurrency, the search for the SLO's load; counters and
+// disturbances around all but the first. Engines differ in how a phase is sent and what is read off.
+class Measurement {
+ public:
+  // The limit counts from `start_ns`, but the load always gets half of it.
+  Measurement(const TrialRequest& request, int64_t start_ns);
+  virtual ~Measurement() = default;
+
+  // `threads`: of the engine in this process; 1 where it is in another.
+  Result<TrialResult> Run(const CounterTarget& target, int threads);
+
+ protected:
+  virtual Result<bool> WarmUp(const LoadPhase& phase) = 0;  // false: it was cut off
+  virtual Status Offline(const LoadPhase& phase) = 0;       // adds its samples at concurrency 0
+  virtual Status ClosedLoop(const LoadPhase& phase) = 0;    // at concurrency phase.clients
+  virtual Result<LevelRun> Level(const LoadPhase& phase, const Slo& limits) = 0;
+  virtual void Describe(Json& info) = 0;
+
+  const TrialRequest& request() const { return request_; }
+  std::vector<MetricValue>& samples() { return result_.samples; }
+  void Add(const std::string& metric, int concurrency, double value);
+  void Distribute(const ServingSummary& summary, int concurrency);  // into info "quantiles"
+  void Suspect(const std::string& reason);  // once each
+  void Cut(std::string what) { cut_.push_back(std::move(what)); }
+  void CountOutput(size_t tokens) { output_tokens_ += tokens; }
+  void SetOutputHash(std::string hash) { result_.output_hash = std::move(hash); }
+
+ private:
+  LoadPhase Part(size_t weight, size_t weights_left) const;
+  Status WarmUpAll();
+  void Search(const SloTarget& target);
+
+  const TrialRequest& request_;
+  int64_t end_ns_ = 0;   // where the load aims to end
+  int64_t last_ns_ = 0;  // where it ends, whatever has been measured
+  double warm_up_s_ = 0;
+  int warm_up_batches_ = 0;
+  size_t output_tokens_ = 0;  // of the measured load
+  std::vector<std::string> cut_;
+  Json quantiles_ = Json::MakeArray();
+  TrialResult result_;
+};
+
+}  // namespace pinion::harness
