@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "engine/base/strings.h"
 #include "harness/compare/compare.h"
 #include "harness/stats/metrics.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -19,25 +19,12 @@ size_t Count(const RunComparison& comparison, Kind kind) {
       [kind](const MetricDifference& difference) { return difference.kind == kind; }));
 }
 
-std::string Padded(std::string text, size_t width, bool right) {
-  if (text.size() >= width) return text;
-  const std::string blanks(width - text.size(), ' ');
-  return right ? blanks + text : text + blanks;
-}
-
 // "+3.1 %", of a ratio.
-std::string Percent(double ratio) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%+.1f %%", (ratio - 1) * 100);
-  return text;
-}
+std::string Change(double ratio) { return Printf("%+.1f %%", (ratio - 1) * 100); }
 
 std::string Number(double value, const std::string& unit) {
-  char text[32];
-  if (unit == "s") value *= 1e3;
   if (unit == "bytes") return FormatBytes(static_cast<uint64_t>(value));
-  std::snprintf(text, sizeof text, "%.4g%s", value, unit == "s" ? " ms" : "");
-  return text;
+  return unit == "s" ? Printf("%.4g ms", value * 1e3) : Printf("%.4g", value);
 }
 
 std::string Line(const MetricDifference& difference) {
@@ -45,16 +32,13 @@ std::string Line(const MetricDifference& difference) {
   const std::string unit = metric ? metric->unit : "";
   std::string name = difference.metric;
   if (difference.concurrency > 0) name += StrCat(" at ", difference.concurrency);
-  std::string text = Padded("  " + name, 32, false);
-  text += Padded(Number(difference.a, unit), 12, true);
-  text += Padded(Number(difference.b, unit), 12, true);
-  text += Padded(Percent(difference.ratio.median), 10, true);
+  std::string text = Left("  " + name, 32);
+  text += Right(Number(difference.a, unit), 12);
+  text += Right(Number(difference.b, unit), 12);
+  text += Right(Change(difference.ratio.median), 10);
   const auto& interval = difference.ratio.interval;
-  text += Padded(interval ? StrCat(Percent(interval->low), " to ", Percent(interval->high)) : "-",
-                 22, true);
-  char floor[32];
-  std::snprintf(floor, sizeof floor, "%.1f %%", difference.floor * 100);
-  text += Padded(floor, 9, true) + Padded(StrCat(difference.ratio.n), 8, true) + "  ";
+  text += Right(interval ? StrCat(Change(interval->low), " to ", Change(interval->high)) : "-", 22);
+  text += Right(Percent(difference.floor), 9) + Right(StrCat(difference.ratio.n), 8) + "  ";
   return text + (difference.kind == Kind::kWorse ? "WORSE" : Name(difference.kind)) + "\n";
 }
 
@@ -102,11 +86,11 @@ std::string Render(const RunComparison& comparison) {
   for (const MetricDifference& difference : comparison.differences) {
     if (difference.candidate != candidate) {
       candidate = difference.candidate;
-      text += "\n" + Padded(candidate, 32, false);
+      text += "\n" + Left(candidate, 32);
       for (const auto& [name, width] :
            {std::pair("A", 12), std::pair("B", 12), std::pair("B is", 10),
             std::pair("95 % interval", 22), std::pair("floor", 9), std::pair("rounds", 8)})
-        text += Padded(name, static_cast<size_t>(width), true);
+        text += Right(name, static_cast<size_t>(width));
       text += "\n";
     }
     text += Line(difference);

@@ -2,34 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 
 #include "engine/base/strings.h"
 #include "harness/load/summary.h"
 #include "harness/stats/estimate.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
 
-std::string Format(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
 // Three or four significant digits.
 std::string Number(double value) {
   const double size = std::abs(value);
-  return Format(size < 0.1 ? "%.4f" : size < 10 ? "%.2f" : size < 1000 ? "%.1f" : "%.0f", value);
-}
-
-std::string Left(std::string text, size_t width) {
-  if (text.size() < width) text.append(width - text.size(), ' ');
-  return text;
-}
-std::string Right(const std::string& text, size_t width) {
-  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
+  return Printf(size < 0.1 ? "%.4f" : size < 10 ? "%.2f" : size < 1000 ? "%.1f" : "%.0f", value);
 }
 
 std::string TimesRow(const char* name, const std::vector<double>& seconds) {
@@ -114,8 +100,8 @@ std::string Failures(const ServerLoadResult& result) {
 
 std::string GeneratorLine(const ServerLoadResult& result) {
   const GeneratorLoad& own = result.generator;
-  std::string text = StrCat("generator: ", Format("%.1f", own.cpu_share * 100),
-                            " % of a core, on CPUs ", FormatCpuList(own.cpus), "; ");
+  std::string text = StrCat("generator: ", Percent(own.cpu_share), " of a core, on CPUs ",
+                            FormatCpuList(own.cpus), "; ");
   if (result.open_loop && !own.late_s.empty())
     text += StrCat("sent ", Number(Median(own.late_s) * 1e3), " ms behind schedule (at most ",
                    Number(*std::max_element(own.late_s.begin(), own.late_s.end()) * 1e3), "), ");

@@ -1,24 +1,13 @@
 // What the search for the SLO's boundary says.
 
-#include <cstdio>
-
 #include "engine/base/strings.h"
 #include "harness/load/slo_report.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
 
-std::string Percent(double share) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f %%", share * 100);
-  return text;
-}
-
-std::string Number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
-}
+std::string Number(double value) { return Printf("%.4g", value); }
 
 Json LevelJson(const SloLevel& level) {
   Json one = Json::MakeObject();
@@ -32,10 +21,6 @@ Json LevelJson(const SloLevel& level) {
   one.Set("fitted", level.fitted);
   one.Set("passes", level.passes);
   return one;
-}
-
-std::string Padded(const std::string& text, size_t width) {
-  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
 }
 
 std::string Verdict(const SloReport& report) {
@@ -85,11 +70,11 @@ std::string Render(const SloReport& report) {
   text += report.options.whole ? "   clients" : "requests/s";
   text += "   good       of   share    95 % interval     runs\n";
   for (const SloLevel& level : report.boundary.levels)
-    text += StrCat(
-        Padded(Number(level.load), 10), Padded(StrCat(level.good), 7),
-        Padded(StrCat(level.total), 9), Padded(Percent(level.share), 9),
-        Padded(StrCat(Percent(level.interval.low), " to ", Percent(level.interval.high)), 19),
-        Padded(StrCat(level.runs), 6), level.passes ? "  passes" : "  fails", "\n");
+    text +=
+        StrCat(Right(Number(level.load), 10), Right(StrCat(level.good), 7),
+               Right(StrCat(level.total), 9), Right(Percent(level.share), 9),
+               Right(StrCat(Percent(level.interval.low), " to ", Percent(level.interval.high)), 19),
+               Right(StrCat(level.runs), 6), level.passes ? "  passes" : "  fails", "\n");
   text += "\n" + Verdict(report);
   for (const std::string& reason : report.suspect) text += "disturbed: " + reason + "\n";
   return text;

@@ -104,8 +104,8 @@ Result<SweepEnd> StartSweep(const SweepRequest& request, Progress& progress) {
   const bool in_folder = model && !model->folder.empty();
   const Json* cpus = meta.budget.Find("cpus");
   const size_t allowed = cpus && cpus->is_array() ? cpus->array().size() : 1;
-  meta.provenance = Provenance(meta.model, in_folder ? model->folder : meta.model,
-                               static_cast<int>(allowed));
+  meta.provenance =
+      Provenance(meta.model, in_folder ? model->folder : meta.model, static_cast<int>(allowed));
   PINION_TRY(WriteMeta(*store, meta));
   PINION_TRY(store->PutCandidates(rows));
   return RunLive(request, meta, *store, progress);

@@ -3,12 +3,12 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <sstream>
 
 #include "engine/base/clock.h"
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -59,12 +59,6 @@ void ReadThrottling(Conditions& conditions) {
     if (key == "nr_throttled") conditions.throttled_periods = value;
 }
 
-std::string Format(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
 }  // namespace
 
 Conditions Conditions::Now() {
@@ -99,8 +93,8 @@ std::vector<std::string> Disturbances(const Conditions& before, const Conditions
   const double seconds = static_cast<double>(after.now_ns - before.now_ns) * 1e-9;
   if (seconds <= 0) return found;
   const double steal = StealShare(before, after), pressure = PressureShare(before, after);
-  if (steal > kStealShare) found.push_back(Format("steal %.1f %%", steal * 100));
-  if (pressure > kPressureShare) found.push_back(Format("CPU pressure %.0f %%", pressure * 100));
+  if (steal > kStealShare) found.push_back(Printf("steal %.1f %%", steal * 100));
+  if (pressure > kPressureShare) found.push_back(Printf("CPU pressure %.0f %%", pressure * 100));
   if (const uint64_t periods = after.throttled_periods - before.throttled_periods)
     found.push_back(StrCat("throttled in ", periods, " periods"));
   if (const uint64_t faults = after.major_faults - before.major_faults)
@@ -108,7 +102,7 @@ std::vector<std::string> Disturbances(const Conditions& before, const Conditions
   const double switches =
       static_cast<double>(after.involuntary_switches - before.involuntary_switches);
   if (switches / seconds / threads > kSwitchesPerThreadSecond)
-    found.push_back(Format("%.0f involuntary switches a second", switches / seconds));
+    found.push_back(Printf("%.0f involuntary switches a second", switches / seconds));
   return found;
 }
 

@@ -26,7 +26,8 @@ struct LoadPhase {
 
 // A trial's course, the same for every engine, so that their numbers can be compared: warm-up, the
 // offline batch, a closed loop at every concurrency, the search for the SLO's load; counters and
-// disturbances around all but the first. Engines differ in how a phase is sent and what is read off.
+// disturbances around all but the first. Engines differ in how a phase is sent and what is read
+// off.
 class Measurement {
  public:
   // The limit counts from `start_ns`, but the load always gets half of it.
@@ -47,7 +48,7 @@ class Measurement {
   std::vector<MetricValue>& samples() { return result_.samples; }
   void Add(const std::string& metric, int concurrency, double value);
   void Distribute(const ServingSummary& summary, int concurrency);  // into info "quantiles"
-  void Suspect(const std::string& reason);  // once each
+  void Suspect(const std::string& reason);                          // once each
   void Cut(std::string what) { cut_.push_back(std::move(what)); }
   void CountOutput(size_t tokens) { output_tokens_ += tokens; }
   void SetOutputHash(std::string hash) { result_.output_hash = std::move(hash); }

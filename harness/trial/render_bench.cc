@@ -1,10 +1,10 @@
 // What `pinion bench` says: JSON for machines, a table for people.
 
 #include <cmath>
-#include <cstdio>
 
 #include "engine/base/strings.h"
 #include "harness/stats/metrics.h"
+#include "harness/stats/text.h"
 #include "harness/trial/bench.h"
 
 namespace pinion::harness {
@@ -19,16 +19,10 @@ Json EstimateJson(const Estimate& estimate) {
   return object;
 }
 
-std::string Format(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
 // Three or four significant digits; times below a minute in milliseconds.
 std::string Number(double value, bool is_time) {
   if (is_time) value *= 1e3;
-  return Format(std::abs(value) < 10 ? "%.2f" : std::abs(value) < 1000 ? "%.1f" : "%.0f", value);
+  return Printf(std::abs(value) < 10 ? "%.2f" : std::abs(value) < 1000 ? "%.1f" : "%.0f", value);
 }
 
 Json CostJson(const StepCost& cost, bool bound_by_bytes) {
@@ -70,7 +64,7 @@ Line LineOf(const BenchRow& row) {
                "-"};
   if (row.limit) {
     line.limit = Number(row.limit->median, is_time);
-    line.fraction = Format("%.0f %%", 100 * row.fraction_of_limit->median);
+    line.fraction = Printf("%.0f %%", 100 * row.fraction_of_limit->median);
   }
   if (is_time) {
     line.name.resize(line.name.size() - 2);  // "ttft_s" -> "ttft", shown in ms
@@ -85,12 +79,6 @@ Line LineOf(const BenchRow& row) {
   return line;
 }
 
-std::string Padded(std::string text, size_t width, bool right) {
-  if (text.size() >= width) return text;
-  return right ? std::string(width - text.size(), ' ') + text
-               : text + std::string(width - text.size(), ' ');
-}
-
 std::string Header(const BenchResult& result) {
   const EngineInfo& engine = result.engine;
   const BenchPlan& plan = result.plan;
@@ -99,8 +87,8 @@ std::string Header(const BenchResult& result) {
              engine.threads == 1 ? " thread" : " threads", ", ", engine.plan.ranks.size(),
              engine.plan.ranks.size() == 1 ? " rank\n" : " ranks\n");
   text += StrCat("gemm kernels by rows: ", engine.gemm, "\n");
-  text += StrCat("ready in ", Format("%.2f", engine.start_s), " s (weights ",
-                 Format("%.2f", engine.load_s), " s), peak memory ",
+  text += StrCat("ready in ", Printf("%.2f", engine.start_s), " s (weights ",
+                 Printf("%.2f", engine.load_s), " s), peak memory ",
                  FormatBytes(result.peak_rss_bytes), "\n");
   text += StrCat(Name(plan.mode), ": ", plan.prompt_len, " tokens in, ");
   if (plan.shared_prefix > 0) text += StrCat("the first ", plan.shared_prefix, " common, ");
@@ -165,8 +153,8 @@ std::string Render(const BenchResult& result) {
   const auto columns = [&](const std::string& name, const std::string& median,
                            const std::string& interval, const std::string& limit,
                            const std::string& fraction) {
-    text += Padded(name, 16, false) + Padded(median, 12, true) + Padded(interval, 22, true);
-    if (result.limits) text += Padded(limit, 12, true) + Padded(fraction, 10, true);
+    text += Left(name, 16) + Right(median, 12) + Right(interval, 22);
+    if (result.limits) text += Right(limit, 12) + Right(fraction, 10);
   };
   columns("", "median", "95 % interval", "limit", "of limit");
   text += "\n";
@@ -175,7 +163,7 @@ std::string Render(const BenchResult& result) {
     columns(line.name, line.median, line.interval, line.limit, line.fraction);
     text += "  " + line.unit + "\n";
     if (const MetricInfo* info = FindMetric(row.metric))
-      formulas += Padded(line.name, 16, false) + info->formula + "\n";
+      formulas += Left(line.name, 16) + info->formula + "\n";
   }
   if (result.plan.rounds < static_cast<int>(kMinSamples))
     text += StrCat("no interval below ", kMinSamples, " rounds\n");

@@ -174,10 +174,10 @@ def test_the_generator_and_the_counters_are_kept_with_every_trial(pinion, tmp_pa
 def test_finds_the_load_that_meets_the_slo(pinion, tmp_path):
     """With more than 3 requests at a time the server's first tokens take ten times as long."""
     out = tmp_path / "out"
-    definition = define(tmp_path, engine("--knee", "3"), candidates=[{"max_num_seqs": 1}],
+    definition = define(tmp_path, engine("--knee", "3", "--ttft-ms", "100"), candidates=[{"max_num_seqs": 1}],
                         workload={"name": "chat", "prompt_len": 20, "output_len": 4,
                                   "concurrency": [1], "num_prompts": 8,
-                                  "slo": {"ttft": "150ms", "load": "concurrency"}})
+                                  "slo": {"ttft": "500ms", "load": "concurrency"}})
     done = pinion("sweep", "some/model", "--def", definition, "--out", out, timeout=300)
     assert done.returncode == 0, done.stderr
     results = json.loads((out / "results.json").read_text())

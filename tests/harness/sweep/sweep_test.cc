@@ -174,8 +174,8 @@ TEST_F(SweepTest, ProvenanceIsInTheStoreFromTheStartOn) {
   ASSERT_TRUE(store) << store.error().message;
   const auto provenance = (*store)->Meta("provenance");
   ASSERT_TRUE(provenance && *provenance);
-  for (const char* key : {"engine", "compiler", "model", "kernel", "cgroup", "environment",
-                          "mitigations", "hygiene"})
+  for (const char* key :
+       {"engine", "compiler", "model", "kernel", "cgroup", "environment", "mitigations", "hygiene"})
     EXPECT_TRUE((*provenance)->Find(key) && (*provenance)->Find(key)->is_object()) << key;
   EXPECT_THAT((*provenance)->Find("topology_xml")->string(), HasSubstr("<topology"));
   EXPECT_THAT((*provenance)->Find("compiler")->Dump(), HasSubstr(__VERSION__));
