@@ -25,6 +25,13 @@ size_t OutputTokens(const LoadResult& load) {
   return tokens;
 }
 
+// Drawn lengths are cut to what a sequence may have; one that was asked for is refused by the
+// engine.
+int LongestOf(const EngineInfo& info, const Workload& workload) {
+  const bool drawn = !workload.name.empty() && info.max_model_len > 0;
+  return drawn ? static_cast<int>(info.max_model_len) : kMaxLength;
+}
+
 // One engine in this process under one request's load.
 class EngineMeasurement final : public Measurement {
  public:
@@ -32,8 +39,7 @@ class EngineMeasurement final : public Measurement {
       : Measurement(request, start_ns),
         engine_(engine),
         shape_(ShapeOf(request.workload)),
-        longest_(engine.info().max_model_len > 0 ? static_cast<int>(engine.info().max_model_len)
-                                                 : kMaxLength) {}
+        longest_(LongestOf(engine.info(), request.workload)) {}
 
  private:
   Result<LoadResult> Send(const LoadPhase& phase) {
