@@ -7,35 +7,35 @@
 namespace pinion::kernels::impl {
 namespace {
 
-// scores[kRows][kWide vectors] = q . keys. Unlike in Tile, every vector of columns has a place of
-// its own: blocks may hold as few tokens as one vector, and one vector a tile would wait for its
+// scores[kRows][kColumns vectors] = q . keys. Unlike in Tile, every vector of columns has a place
+// of its own: blocks may hold as few tokens as one vector, and one vector a tile would wait for its
 // sums. The next strip's keys are prefetched in step where `next` is given.
-template <typename Operand, int kRows>
+template <typename Operand, int kRows, int kColumns>
 void ScoreTile(const typename Operand::X* q, const std::byte* const* keys,
                const std::byte* const* next, size_t stride, size_t steps, float* scores) {
-  Vec sums[kRows][kWide];
+  Vec sums[kRows][kColumns];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
-    for (int c = 0; c < kWide; ++c) sums[r][c] = Set(0);
+    for (int c = 0; c < kColumns; ++c) sums[r][c] = Set(0);
   }
   for (size_t offset = 0; steps > 0; --steps, offset += stride, q += Operand::kStepK) {
     if (next != nullptr) {
 #pragma GCC unroll 16
-      for (int c = 0; c < kWide; ++c) __builtin_prefetch(next[c] + offset, 0, kPrefetchLevel);
+      for (int c = 0; c < kColumns; ++c) __builtin_prefetch(next[c] + offset, 0, kPrefetchLevel);
     }
 #pragma GCC unroll 2
     for (size_t sub = 0; sub < Operand::kSubs; ++sub) {
-      Vec weights[kWide];
+      Vec weights[kColumns];
 #pragma GCC unroll 16
-      for (int c = 0; c < kWide; ++c) {
+      for (int c = 0; c < kColumns; ++c) {
         weights[c] = Operand::template Load<false>(keys[c] + offset, sub);
       }
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
         const Vec spread = Operand::Spread(q + r * kMaxKeyDim, sub);
 #pragma GCC unroll 16
-        for (int c = 0; c < kWide; ++c) {
+        for (int c = 0; c < kColumns; ++c) {
           sums[r][c] = Operand::MultiplyAdd(weights[c], spread, sums[r][c]);
         }
       }
@@ -44,21 +44,33 @@ void ScoreTile(const typename Operand::X* q, const std::byte* const* keys,
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
-    for (int c = 0; c < kWide; ++c) Store(scores + r * kStripTokens + c * kLanes, sums[r][c]);
+    for (int c = 0; c < kColumns; ++c) Store(scores + r * kStripTokens + c * kLanes, sums[r][c]);
+  }
+}
+
+// All rows in tiles of kColumns vectors and at most kMost rows.
+template <int kColumns, int kMost, typename Operand>
+void ScoreColumns(const AttentionArgs& args, const Strip& strip, const Strip& next, size_t rows,
+                  Scratch<Operand>& scratch) {
+  const size_t stride = args.block_tokens * Operand::kBytes;
+  const size_t steps = args.key_dim / Operand::kStepK;
+  for (size_t v = 0; v * kLanes < strip.tokens; v += kColumns) {
+    ForRowGroups<kMost>(rows, [&]<int kRows>(size_t row) {
+      ScoreTile<Operand, kRows, kColumns>(scratch.q[row], strip.keys + v,
+                                          row == 0 ? next.keys + v : nullptr, stride, steps,
+                                          &scratch.scores[row][v * kLanes]);
+    });
   }
 }
 
 template <typename Operand>
 void Scores(const AttentionArgs& args, const Strip& strip, const Strip& next, size_t rows,
             Scratch<Operand>& scratch) {
-  const size_t stride = args.block_tokens * Operand::kBytes;
-  const size_t steps = args.key_dim / Operand::kStepK;
-  for (size_t v = 0; v * kLanes < strip.tokens; v += kWide) {
-    ForRowGroups<kTileRows>(rows, [&]<int kRows>(size_t row) {
-      ScoreTile<Operand, kRows>(scratch.q[row], strip.keys + v, row == 0 ? next.keys + v : nullptr,
-                                stride, steps, &scratch.scores[row][v * kLanes]);
-    });
+  if constexpr (kHasTallTiles<Operand>) {
+    if (IsTall(rows))
+      return ScoreColumns<kTallWidth, kNarrowRows>(args, strip, next, rows, scratch);
   }
+  ScoreColumns<kWide, kTileRows>(args, strip, next, rows, scratch);
 }
 
 }  // namespace

@@ -12,10 +12,19 @@ namespace {
 // `out`; 128 keep scores and weights of 64 rows, and the strip's keys and values, within L2.
 constexpr size_t kStripTokens = 128;
 constexpr size_t kTokenStep = 16;  // blocks are a multiple of this
-constexpr int kNarrowRows = 8;     // rows of a tile that is one vector wide
+constexpr int kNarrowRows = 8;     // rows of a tile that is one vector wide, or half of kWide
 // The next strip is asked for a strip ahead, into L2. Into L1 (3) it would wait for the few places
 // that an L1 has for misses: decode reads 18 GB/s a thread instead of 13 (Zen 4, 4 rows).
 constexpr int kPrefetchLevel = 2;
+
+// Whether 7 or 8 rows take tiles of half the width, which hold them all, instead of two passes of
+// full ones: 7 heads that share keys are decoded at 41 GB/s instead of 28 (Zen 4, two threads, 60
+// at most). Only with products of several elements at once and 32 registers: elsewhere arithmetic
+// is the limit, and wide tiles load less for a product.
+template <typename Operand>
+constexpr bool kHasTallTiles = kWide == 4 && Operand::kSubs == 1 && Operand::kStepK > 1;
+constexpr int kTallWidth = kWide / 2;
+inline bool IsTall(size_t rows) { return rows > kTileRows && rows <= kNarrowRows; }
 
 // Up to kStripTokens consecutive tokens, which lie in several blocks.
 struct Strip {

@@ -11,7 +11,7 @@ namespace {
 template <typename Operand, int kColumns, bool kHalf>
 void ValueColumns(TileArgs<Operand> tile, size_t rows) {
   constexpr int kLines = (kColumns * kLanes * Operand::kBytes + 63) / 64;
-  constexpr int kMost = kColumns == 1 ? kNarrowRows : kTileRows;
+  constexpr int kMost = kColumns < kWide ? kNarrowRows : kTileRows;
   const typename Operand::X* x = tile.x;
   float* y = tile.y;
   ForRowGroups<kMost>(rows, [&]<int kRows>(size_t row) {
@@ -118,6 +118,7 @@ void AddValues(const AttentionArgs& args, const Strip& strip, Seen seen, const S
                             .y_stride = args.value_dim,
                             .accumulate = true,
                             .prefetch = prefetch};
+  const bool tall = kHasTallTiles<Operand> && IsTall(rows);
   for (size_t column = 0; column < args.value_dim;) {
     for (size_t i = 0; i < cut.count; ++i) {
       w[i] = cut.values[i] + column * Operand::kBytes;
@@ -125,7 +126,10 @@ void AddValues(const AttentionArgs& args, const Strip& strip, Seen seen, const S
     }
     tile.y = args.out + first_row * args.value_dim + column;
     const size_t left = args.value_dim - column;
-    if (left >= kWide * kLanes) {
+    if (tall && left >= kTallWidth * kLanes) {
+      if constexpr (kHasTallTiles<Operand>) ValueColumns<Operand, kTallWidth, false>(tile, rows);
+      column += kTallWidth * kLanes;
+    } else if (left >= kWide * kLanes) {
       ValueColumns<Operand, kWide, false>(tile, rows);
       column += kWide * kLanes;
     } else if (left >= kLanes) {
