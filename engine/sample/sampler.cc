@@ -40,19 +40,12 @@ RawLogits KeepRaw(const kernels::Table& table, std::span<const float> logits) {
           table.log_sum_exp(logits.data(), logits.size())};
 }
 
-void AddLogprobs(const RawLogits& raw, int count, SampledToken& token) {
+void AddLogprobs(const kernels::Table& table, const RawLogits& raw, int count,
+                 SampledToken& token) {
   token.logprob = LogProbability(raw.values[static_cast<size_t>(token.id)], raw.log_sum);
   if (count == 0) return;
-  for (const Candidate& best : Best(raw.values, static_cast<size_t>(count)))
+  for (const Candidate& best : Best(table, raw.values, static_cast<size_t>(count)))
     token.top.emplace_back(best.id, LogProbability(best.value, raw.log_sum));
-}
-
-void KeepTopK(std::span<float> logits, size_t k) {
-  const std::vector<Candidate> best = Best(logits, k);
-  if (best.empty()) return;
-  const Candidate border = best.back();
-  for (size_t i = 0; i < logits.size(); ++i)
-    if (Better(border, {logits[i], static_cast<int32_t>(i)})) logits[i] = -kInfinity;
 }
 
 // Weights with the sum of every kBlock of them, so that a draw looks at few.
@@ -176,6 +169,25 @@ size_t DrawFromNucleus(const kernels::Table& table, const Weights& weights, doub
   return Walk(weights.values, UniformAt(seed + kTries * kTryStep, number) * sum);
 }
 
+// The index of a logit drawn at random; `max` is the largest of them. Overwrites them.
+size_t DrawAny(const kernels::Table& table, const SamplingParams& params, std::span<float> logits,
+               float max, uint64_t seed, uint64_t number) {
+  const Weights weights = Weigh(table, logits, max, params.temperature, params.min_p);
+  if (params.top_p >= 1) return Walk(weights, UniformAt(seed, number) * weights.sum);
+  return DrawFromNucleus(table, weights, params.top_p, seed, number);
+}
+
+// The same among the k best: they are a vocabulary of their own, in order of ids as well.
+size_t DrawFromTopK(const kernels::Table& table, const SamplingParams& params,
+                    std::span<const float> logits, float max, uint64_t seed, uint64_t number) {
+  std::vector<Candidate> kept = Best(table, logits, static_cast<size_t>(params.top_k));
+  std::sort(kept.begin(), kept.end(),
+            [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+  std::vector<float> values;
+  for (const Candidate& candidate : kept) values.push_back(candidate.value);
+  return static_cast<size_t>(kept[DrawAny(table, params, values, max, seed, number)].id);
+}
+
 }  // namespace
 
 Sampler::Sampler(const SamplingParams& params, uint64_t seed, std::vector<int32_t> eos_ids,
@@ -199,7 +211,7 @@ SampledToken Sampler::Sample(const kernels::Table& table, std::span<float> logit
   Adjust(logits);
   SampledToken token;
   token.id = static_cast<int32_t>(Draw(table, logits));
-  if (params_.logprobs >= 0) AddLogprobs(raw, params_.logprobs, token);
+  if (params_.logprobs >= 0) AddLogprobs(table, raw, params_.logprobs, token);
   ++drawn_;
   if (penalises()) ++output_counts_[token.id];
   return token;
@@ -239,10 +251,8 @@ size_t Sampler::Draw(const kernels::Table& table, std::span<float> logits) const
   // No finite maximum, no distribution: everything masked, all NaN, or an infinity that has it all.
   if (params_.temperature < kGreedyBelow || !std::isfinite(max)) return best;
   if (params_.top_k > 0 && static_cast<size_t>(params_.top_k) < logits.size())
-    KeepTopK(logits, static_cast<size_t>(params_.top_k));
-  const Weights weights = Weigh(table, logits, max, params_.temperature, params_.min_p);
-  if (params_.top_p >= 1) return Walk(weights, UniformAt(seed_, drawn_) * weights.sum);
-  return DrawFromNucleus(table, weights, params_.top_p, seed_, drawn_);
+    return DrawFromTopK(table, params_, logits, max, seed_, drawn_);
+  return DrawAny(table, params_, logits, max, seed_, drawn_);
 }
 
 }  // namespace pinion

@@ -2,10 +2,39 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 namespace pinion {
 namespace {
+
+constexpr float kLowest = -std::numeric_limits<float>::infinity();
+
+// Of 152k values 594 maxima, and 50 blocks to look into for the 50 best.
+constexpr size_t kBlock = 256;
+
+std::span<const float> BlockOf(std::span<const float> values, size_t block) {
+  const size_t begin = block * kBlock;
+  return values.subspan(begin, std::min(kBlock, values.size() - begin));
+}
+
+std::vector<float> BlockMaxima(const kernels::Table& table, std::span<const float> values) {
+  std::vector<float> maxima;
+  for (size_t block = 0; block * kBlock < values.size(); ++block) {
+    const auto of = BlockOf(values, block);
+    const float max = of[std::min(table.argmax(of.data(), of.size()), of.size() - 1)];
+    maxima.push_back(std::isnan(max) ? kLowest : max);
+  }
+  return maxima;
+}
+
+// What k values reach at least: the k-th largest maximum.
+float ReachedBy(size_t k, std::vector<float> maxima) {
+  if (maxima.size() < k) return kLowest;
+  const auto kth = maxima.begin() + static_cast<ptrdiff_t>(k - 1);
+  std::nth_element(maxima.begin(), kth, maxima.end(), std::greater<>());
+  return *kth;
+}
 
 // Cuts `buffer` to its k best; the worst of them stands last.
 void KeepBest(std::vector<Candidate>& buffer, size_t k) {
@@ -43,19 +72,24 @@ float MedianOfThree(std::span<const Candidate> weights) {
 
 }  // namespace
 
-std::vector<Candidate> Best(std::span<const float> values, size_t k) {
+std::vector<Candidate> Best(const kernels::Table& table, std::span<const float> values, size_t k) {
+  const std::vector<float> maxima = BlockMaxima(table, values);
   std::vector<Candidate> buffer;
   const size_t limit = 2 * std::min(k, values.size()) + 256;  // amortises KeepBest
   buffer.reserve(limit);
+  float floor = ReachedBy(k, maxima);
   bool full = false;  // `floor` is the k-th best so far: later equals lose by their id
-  float floor = 0;
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (full ? !(values[i] > floor) : std::isnan(values[i])) continue;
-    buffer.push_back({values[i], static_cast<int32_t>(i)});
-    if (buffer.size() < limit) continue;
-    KeepBest(buffer, k);
-    full = true;
-    floor = buffer.back().value;
+  for (size_t block = 0; block < maxima.size(); ++block) {
+    if (maxima[block] < floor) continue;
+    const auto of = BlockOf(values, block);
+    for (size_t i = 0; i < of.size(); ++i) {
+      if (full ? !(of[i] > floor) : !(of[i] >= floor)) continue;  // NaN: neither
+      buffer.push_back({of[i], static_cast<int32_t>(block * kBlock + i)});
+      if (buffer.size() < limit) continue;
+      KeepBest(buffer, k);
+      full = true;
+      floor = buffer.back().value;
+    }
   }
   KeepBest(buffer, k);
   std::sort(buffer.begin(), buffer.end(), Better);

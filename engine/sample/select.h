@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "kernels/kernels.h"
+
 namespace pinion {
 
 struct Candidate {
@@ -18,8 +20,9 @@ inline bool Better(const Candidate& a, const Candidate& b) {
 }
 
 // The k best values, best first; fewer where fewer are numbers (NaN is left out). k >= 1.
-// One pass over `values` and O(k) of memory: nothing is sorted but the answer.
-std::vector<Candidate> Best(std::span<const float> values, size_t k);
+// One vectorised pass over `values`, then a look into the some k blocks of them that matter:
+// nothing is sorted but the answer.
+std::vector<Candidate> Best(const kernels::Table& table, std::span<const float> values, size_t k);
 
 // The last of the best candidates that together weigh `mass` (the smallest such set; all of them
 // where they weigh less). Weights >= 0, at least one candidate; reorders them. Expected linear

@@ -10,6 +10,8 @@
 namespace pinion {
 namespace {
 
+const kernels::Table& Scalar() { return kernels::TableFor(kernels::Isa::kScalar); }
+
 std::vector<Candidate> Sorted(const std::vector<float>& values) {
   std::vector<Candidate> all;
   for (size_t i = 0; i < values.size(); ++i)
@@ -40,7 +42,7 @@ TEST(Best, AgreesWithSortingEverything) {
       if (size > 2) values[size / 2] = std::numeric_limits<float>::quiet_NaN();
       std::vector<Candidate> want = Sorted(values);
       if (want.size() > k) want.resize(k);
-      EXPECT_EQ(Ids(Best(values, k)), Ids(want)) << "size " << size << ", k " << k;
+      EXPECT_EQ(Ids(Best(Scalar(), values, k)), Ids(want)) << "size " << size << ", k " << k;
     }
   }
 }
@@ -51,8 +53,16 @@ TEST(Best, SurvivesRisingAndFallingValues) {  // the buffer fills at every step,
     rising[i] = static_cast<float>(i);
     falling[i] = -static_cast<float>(i);
   }
-  EXPECT_EQ(Ids(Best(rising, 3)), (std::vector<int32_t>{2999, 2998, 2997}));
-  EXPECT_EQ(Ids(Best(falling, 3)), (std::vector<int32_t>{0, 1, 2}));
+  EXPECT_EQ(Ids(Best(Scalar(), rising, 3)), (std::vector<int32_t>{2999, 2998, 2997}));
+  EXPECT_EQ(Ids(Best(Scalar(), falling, 3)), (std::vector<int32_t>{0, 1, 2}));
+}
+
+TEST(Best, TakesMaskedValuesWhereThereAreNoOthers) {
+  std::vector<float> values(2000, -std::numeric_limits<float>::infinity());
+  values[1500] = 1;
+  values[700] = std::numeric_limits<float>::quiet_NaN();
+  values[1999] = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(Ids(Best(Scalar(), values, 4)), (std::vector<int32_t>{1999, 1500, 0, 1}));
 }
 
 TEST(NucleusBorder, AgreesWithAddingUpInOrder) {
