@@ -17,6 +17,8 @@ constexpr size_t kRows[] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256};
 // A deep and narrow slice: its weights (512 KiB of bfloat16) fit L2, as those between two reads do.
 constexpr size_t kK = 2048, kBlocks = 2;
 constexpr int kSamples = 5;
+// Who is so many times slower than the fastest after two samples gets no further ones.
+constexpr double kHopeless = 1.5;
 // How much faster a candidate must be than those before it. Another kernel rounds otherwise, and a
 // process that chose it by chance would not repeat what the last one said.
 constexpr double kMargin = 1.08, kOtherKernelMargin = 1.15;
@@ -78,7 +80,9 @@ class Stopwatch {
   const GemmKernel& Best(const std::vector<GemmKernel>& kernels, size_t rows) {
     std::vector<double> seconds(kernels.size(), 1e9);
     for (int sample = 0; sample < kSamples; ++sample) {
+      const double fastest = *std::min_element(seconds.begin(), seconds.end());
       for (size_t i = 0; i < kernels.size(); ++i) {
+        if (sample >= 2 && seconds[i] > kHopeless * fastest) continue;
         if (sample == 0) Time(kernels[i], rows);  // pages, primitives
         seconds[i] = std::min(seconds[i], Time(kernels[i], rows));
       }
