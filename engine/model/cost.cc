@@ -1,6 +1,7 @@
 #include "engine/model/cost.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/model/attention_spec.h"
 #include "engine/model/shard.h"
@@ -75,9 +76,13 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, int ranks) {
     const PackedMatrix head = MatrixOf(dtype, shard.vocabulary.size(), hidden,
                                        spec.formats.Find(-1, MatrixRole::kHead), 0);
     head_bytes_ += head.size_bytes();
-    layer_weight_bytes_ += ShardWeightBytes(spec, dtype, false, ranks, rank) - head.size_bytes();
+    const uint64_t without_experts = ShardWeightBytes(spec, dtype, false, ranks, rank);
+    layer_weight_bytes_ += without_experts - head.size_bytes();
+    expert_bytes_ += ShardWeightBytes(spec, dtype, true, ranks, rank) - without_experts;
     kv_bytes_per_token_ += shard.kv_heads.size() * cached.elements() * kernels::SizeOf(dtype);
   }
+  if (const RouterSpec& router = spec.moe.router; router.experts > 0)
+    touched_by_a_token_ = static_cast<double>(router.top_k) / router.experts;
   for (const LayerSpec& layer : spec.layer_specs) {
     flops_per_row_ += 2 * (AttentionElements(spec) + MlpElements(spec, layer.mlp));
     ++layers_of_window_[layer.window > 0 ? static_cast<uint64_t>(layer.window) : kEverything];
@@ -93,6 +98,16 @@ StepCost CostModel::Weights(bool with_head) const {
   cost.weight_bytes = layer_weight_bytes_ + (with_head ? head_bytes_ : 0);
   return cost;
 }
+
+StepCost CostModel::ExpectedExperts(size_t rows) const {
+  const double missed = std::pow(1 - touched_by_a_token_, static_cast<double>(rows));
+  StepCost cost;
+  cost.weight_bytes =
+      static_cast<uint64_t>(std::llround(static_cast<double>(expert_bytes_) * (1 - missed)));
+  return cost;
+}
+
+StepCost CostModel::LeastExperts() const { return ExpectedExperts(1); }
 
 StepCost CostModel::Rows(size_t first_position, size_t rows, size_t logit_rows) const {
   StepCost cost;

@@ -22,8 +22,9 @@ struct StepCost {
 };
 
 // Counts from shapes alone, exactly; but for experts' weights, of which a step reads those that its
-// tokens chose (Decoder::expert_bytes_read). Left out, each far below a thousandth: embedding rows
-// (one a token), activations, norms, rotary embedding and softmax.
+// tokens choose: counted while it runs (Decoder::expert_bytes_read), expected before. Left out,
+// each far below a thousandth: embedding rows (one a token), activations, norms, rotary embedding
+// and softmax.
 class CostModel {
  public:
   // dtype: of weights and KV. Sums over all ranks, whose heads may hold the same KV twice.
@@ -33,6 +34,12 @@ class CostModel {
   // logits are wanted.
   StepCost Weights(bool with_head) const;
 
+  // The experts' weights that a step of `rows` rows reads: in expectation, where each token's
+  // choice of top_k among E experts is as likely as any other (all miss one with (1 - top_k /
+  // E)^rows), and at the least, where all choose alike. Nothing for models without experts.
+  StepCost ExpectedExperts(size_t rows) const;
+  StepCost LeastExperts() const;
+
   // The rest of `rows` consecutive tokens of one sequence from `first_position` on, which see
   // everything before them, or what their layer's window holds; logits are wanted of `logit_rows`
   // of them.
@@ -40,6 +47,8 @@ class CostModel {
 
  private:
   uint64_t layer_weight_bytes_ = 0, head_bytes_ = 0;  // of all layers; of the head
+  uint64_t expert_bytes_ = 0;                         // of all experts of all layers
+  double touched_by_a_token_ = 0;                     // a part of them
   std::map<uint64_t, uint64_t> layers_of_window_;     // number of layers that see so many tokens
   uint64_t kv_bytes_per_token_ = 0;                   // of one layer
   uint64_t flops_per_row_ = 0, flops_per_logit_row_ = 0;

@@ -86,22 +86,15 @@ WeightOnlyActivations ResolveActivations(const EngineOptions& options, kernels::
 }
 
 // Opens the weights and decides which matrices stay in integers.
-Status OpenAndPlanFormats(StartedModel& model, kernels::Dtype dtype,
-                          std::shared_ptr<const TensorSource>& weights) {
-  DecoderSpec& spec = model.files.spec;
-  const bool int8_head = model.options.head_dtype == "int8";
-  PINION_ASSIGN(auto opened, OpenWeights(model.files, model.options.seed));
-  if (int8_head) opened = WithInt8Head(std::move(opened), spec);
-  weights = std::move(opened);
-  const WeightOnlyActivations activations = ResolveActivations(model.options, dtype);
-  PINION_ASSIGN(spec.formats,
-                PlanFormats(spec, *weights, model.files.scheme, activations, int8_head));
-  if (!spec.formats.empty())
-    LogInfo(StrCat(spec.formats.size(),
-                   " matrices stay in integers and are multiplied with int8 "
-                   "activations by ",
-                   kernels::IntTableFor(model.isa).name));
-  return {};
+Result<std::shared_ptr<const TensorSource>> OpenAndPlanFormats(const EngineOptions& options,
+                                                               kernels::Dtype dtype,
+                                                               ModelFiles& files) {
+  const bool int8_head = options.head_dtype == "int8";
+  PINION_ASSIGN(auto opened, OpenWeights(files, options.seed));
+  if (int8_head) opened = WithInt8Head(std::move(opened), files.spec);
+  PINION_ASSIGN(files.spec.formats, PlanFormats(files.spec, *opened, files.scheme,
+                                                ResolveActivations(options, dtype), int8_head));
+  return std::shared_ptr<const TensorSource>(std::move(opened));
 }
 
 // Which kernels multiply, by rows: as asked for, else as measured here and now.
@@ -155,7 +148,11 @@ Status PlaceAndCheck(StartedModel& model, std::shared_ptr<const TensorSource>& w
                    "other parts are not loaded"));
   PINION_ASSIGN(info.max_model_len, ResolveModelLength(spec, model.options));
   PINION_ASSIGN(decoder.dtype, ResolveDtype(model.options, spec));
-  PINION_TRY(OpenAndPlanFormats(model, decoder.dtype, weights));
+  PINION_ASSIGN(weights, OpenAndPlanFormats(model.options, decoder.dtype, model.files));
+  if (!spec.formats.empty())
+    LogInfo(StrCat(spec.formats.size(),
+                   " matrices stay in integers and are multiplied with int8 activations by ",
+                   kernels::IntTableFor(model.isa).name));
   decoder.isa = model.isa;
   decoder.moe_prepack = model.options.moe_prepack;
   decoder.max_rows = static_cast<size_t>(model.options.max_num_batched_tokens);
@@ -249,6 +246,13 @@ Result<kernels::Dtype> ResolveDtype(const EngineOptions& options, const DecoderS
     if (name == kernels::Name(dtype)) return dtype;
   return Fail(ErrorCode::kUsage, StrCat("the checkpoint's dtype is '", name,
                                         "'; choose --dtype bfloat16, float16 or float32"));
+}
+
+Result<DecoderSpec> SpecFor(const EngineOptions& options) {
+  PINION_ASSIGN(ModelFiles files, FindModel(options.model));
+  PINION_ASSIGN(const kernels::Dtype dtype, ResolveDtype(options, files.spec));
+  PINION_TRY(OpenAndPlanFormats(options, dtype, files));
+  return std::move(files.spec);
 }
 
 Result<Plan> PlanFor(const EngineOptions& options, const Machine& machine, const Budget& budget) {

@@ -32,6 +32,10 @@ Result<StartedModel> StartModel(const EngineOptions& options);
 // "auto" -> the checkpoint's type; kUsage for a type that weights cannot have here.
 Result<kernels::Dtype> ResolveDtype(const EngineOptions& options, const DecoderSpec& spec);
 
+// The model as these options run it: with the matrices that stay in integers. Opens the files, and
+// reads no weights.
+Result<DecoderSpec> SpecFor(const EngineOptions& options);
+
 // The machine's plan for these options: what StartModel will use, without starting anything.
 Result<Plan> PlanFor(const EngineOptions& options, const Machine& machine, const Budget& budget);
 

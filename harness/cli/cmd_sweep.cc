@@ -106,14 +106,32 @@ Result<Definition> DefinitionFrom(const SweepFlags& flags, const EngineOptions& 
   return definition;
 }
 
+// Another machine's ceilings would prune what is best here.
+Status CheckProbed(const std::string& path, const Machine& machine) {
+  PINION_ASSIGN(const Json probe, Json::ParseFile(path));
+  const Json* probed = probe.Find("machine");
+  const Json here = MachineFingerprint(machine);
+  for (const char* key : {"cpu_model", "cores", "cpus"}) {
+    const Json *there = probed ? probed->Find(key) : nullptr, *own = here.Find(key);
+    if (there && own && *there == *own) continue;
+    return Fail(ErrorCode::kUsage,
+                StrCat(path, " was probed on another machine (", key, " is ",
+                       there ? there->Dump() : "unknown", " there, ", own ? own->Dump() : "unknown",
+                       " here): run `pinion probe --out ", path, "` on this one"));
+  }
+  return {};
+}
+
 // What a probe's ceilings say about every candidate; null without --probe.
 Result<Json> PredictionsFor(const SweepFlags& flags, const Definition& definition,
                             const EngineOptions& base, const Host& host) {
   if (flags.probe.empty()) return Json();
+  if (!definition.engine.is_pinion())
+    return Fail(ErrorCode::kUsage, "--probe predicts Pinion's own engine alone: leave it out");
   PINION_ASSIGN(const Json probe, Json::ParseFile(flags.probe));
   PINION_ASSIGN(const ModelFiles model, FindModel(base.model));
   PINION_ASSIGN(const std::vector<Point> points, Expand(definition, base, host, model.spec));
-  auto plan = PredictAll(points, host, model.spec, base.model, definition.workload, probe);
+  auto plan = PredictAll(points, host, base.model, definition.workload, probe);
   if (!plan) return Unexpected(std::move(plan).error().In(flags.probe));
   return plan;
 }
@@ -166,7 +184,12 @@ Result<Asked> Ask(const SweepFlags& flags) {
   }
   PINION_TRY(ApplyFlags(flags, base, definition));
   PINION_ASSIGN(SweepMeta meta, DescribeSweep(definition, base, host, CommandLine()));
-  PINION_ASSIGN(meta.predictions, PredictionsFor(flags, definition, base, host));
+  if (stored && flags.probe.empty()) {
+    meta.predictions = stored->predictions;
+  } else if (!flags.probe.empty()) {
+    PINION_TRY(CheckProbed(flags.probe, host.machine));
+    PINION_ASSIGN(meta.predictions, PredictionsFor(flags, definition, base, host));
+  }
   return Asked{folder, std::move(meta)};
 }
 
@@ -257,8 +280,10 @@ void AddSweep(CLI::App& app, int& exit_code) {
                       "racing (default), grid, random or coordinate");
   command->add_option("--epsilon", flags->epsilon,
                       "smallest difference worth having, a fraction (default 0.02)");
-  auto* probe = command->add_option("--probe", flags->probe,
-                                    "output of `pinion probe --out FILE`: predict every candidate");
+  auto* probe =
+      command->add_option("--probe", flags->probe,
+                          "output of `pinion probe --out FILE`: predict every candidate, measure "
+                          "the most promising first, and not those that cannot win");
   probe->check(CLI::ExistingFile);
   command
       ->add_option(

@@ -14,6 +14,8 @@ const char* Name(CandidateStatus status) {
       return "failed";
     case CandidateStatus::kDropped:
       return "dropped";
+    case CandidateStatus::kPruned:
+      return "pruned";
   }
   return "";
 }

@@ -54,8 +54,9 @@ struct Comparison {
   Estimate ratio;              // n = 0 for the anchor itself
 };
 
-enum class CandidateStatus { kPending, kOk, kInfeasible, kFailed, kDropped };
-const char* Name(CandidateStatus status);  // "pending", "ok", "infeasible", "failed", "dropped"
+enum class CandidateStatus { kPending, kOk, kInfeasible, kFailed, kDropped, kPruned };
+// "pending", "ok", "infeasible", "failed", "dropped", "pruned" (not measured: it cannot win)
+const char* Name(CandidateStatus status);
 
 struct Candidate {
   int id = 0;                     // stable within the sweep; the anchor is 0
@@ -64,7 +65,7 @@ struct Candidate {
   Json options;                   // the whole EngineOptions, as ToJson gives it
   bool is_anchor = false;
   CandidateStatus status = CandidateStatus::kPending;
-  std::string reason;                // why it is infeasible, dropped or failed
+  std::string reason;                // why it is infeasible, dropped, pruned or failed
   std::string log_tail;              // last lines of the failed trial's log
   std::string log_path;              // of its last trial, relative to the sweep's folder
   std::vector<std::string> same_as;  // labels of grid points with the same effective plan

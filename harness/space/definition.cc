@@ -235,6 +235,12 @@ const char* Name(Objective objective) {
   return "";
 }
 
+const std::vector<Objective>& AllObjectives() {
+  static const std::vector<Objective> all = {Objective::kThroughput, Objective::kLatency,
+                                             Objective::kBalanced};
+  return all;
+}
+
 const char* Name(Strategy strategy) {
   switch (strategy) {
     case Strategy::kRacing:
@@ -258,7 +264,7 @@ Result<Strategy> ParseStrategy(const std::string& name) {
 }
 
 Result<Objective> ParseObjective(const std::string& name) {
-  for (Objective objective : {Objective::kThroughput, Objective::kLatency, Objective::kBalanced})
+  for (Objective objective : AllObjectives())
     if (name == Name(objective)) return objective;
   return Fail(ErrorCode::kUsage,
               StrCat("unknown objective '", name, "'; known are throughput, latency, balanced"));

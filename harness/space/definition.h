@@ -57,6 +57,7 @@ struct Workload {
 
 enum class Objective { kThroughput, kLatency, kBalanced };
 const char* Name(Objective objective);  // "throughput", "latency", "balanced"
+const std::vector<Objective>& AllObjectives();
 
 // How candidates are picked.
 enum class Strategy {

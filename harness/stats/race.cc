@@ -5,6 +5,7 @@
 
 #include "engine/base/check.h"
 #include "harness/stats/estimate.h"
+#include "harness/stats/population.h"
 
 namespace pinion::harness {
 namespace {
@@ -13,8 +14,7 @@ constexpr double kFreedom = 4;          // of Student's t
 constexpr double kMedianOfT4 = 0.7407;  // of |t|
 // No machine is quieter than 0.1 %: noise that somebody forgot must leave the ratios finite.
 constexpr double kLeastScale = 1e-3;
-constexpr double kNotWorthIt = 0.02;       // chance that a better one is left, at which a race ends
-constexpr double kNotWorthItNoisy = 0.01;  // where the scale itself is uncertain
+constexpr double kNotWorthIt = 0.05;  // chance that a better one is left, at which a race ends
 // From so many epsilon on, noise has tails that two rounds cannot tell from differences.
 constexpr double kNoisyScales = 2;
 constexpr size_t kLeastRounds = 2;
@@ -25,8 +25,6 @@ constexpr size_t kLeastResiduals = 7;
 const double kSpread = std::sqrt((kFreedom + 3) / (kFreedom + 1));
 
 double LogDensity(double z) { return -(kFreedom + 1) / 2 * std::log1p(z * z / kFreedom); }
-
-double NormalTail(double z) { return 0.5 * std::erfc(z / std::sqrt(2.0)); }
 
 double LogSumExp(std::span<const double> values) {
   const double largest = *std::max_element(values.begin(), values.end());
@@ -151,9 +149,22 @@ double Race::LogEvidence(std::span<const double> differences, double boundary) c
   return LogSumExp(ratios) - std::log(static_cast<double>(ratios.size()));
 }
 
+// By contestant; an error of 0 where it was never measured.
+std::vector<Population::Member> Race::Members() const {
+  std::vector<Population::Member> members(standings_.size());
+  for (size_t c = 0; c < standings_.size(); ++c) {
+    double values = 0;
+    for (const Round& round : rounds_) values += round[c] ? 1 : 0;
+    if (values > 0) members[c] = {*estimates_[c], scale_ * kSpread / std::sqrt(2 * values)};
+  }
+  return members;
+}
+
 void Race::Decide() {
   const double epsilon = std::log1p(options_.epsilon);
   const double enough = std::log(static_cast<double>(standings_.size()) / options_.alpha);
+  const std::vector<Population::Member> members = Members();
+  const Population population(members);
   double chance = 0;  // that somebody who is in is better than the leader by more than epsilon
   for (size_t c = 0; c < standings_.size(); ++c) {
     if (!is_in(c) || c == *leader_) continue;
@@ -164,11 +175,9 @@ void Race::Decide() {
       standings_[c] = worse ? Standing::kWorse : Standing::kNotBetter;
       continue;
     }
-    const double error = scale_ * kSpread / std::sqrt(static_cast<double>(differences.size()));
-    chance += NormalTail((epsilon - (*estimates_[c] - *estimates_[*leader_])) / error);
+    chance += population.ChanceAhead(members[c], members[*leader_], epsilon);
   }
-  const bool noisy = scale_ > kNoisyScales * options_.epsilon;
-  over_ = options_.drops && chance < (noisy ? kNotWorthItNoisy : kNotWorthIt);
+  over_ = options_.drops && chance < kNotWorthIt;
 }
 
 std::optional<Race::Gap> Race::GapBetween(size_t c, size_t b) const {

@@ -197,13 +197,20 @@ void TakePredictions(const Json& predictions, Results& results) {
   }
 }
 
-// Who left the race is still a candidate with numbers, fewer than the others have.
-void MarkDropped(const std::map<int, std::string>& left, Results& results) {
-  for (Candidate& candidate : results.candidates) {
-    const auto found = left.find(candidate.id);
-    if (found == left.end() || candidate.status != CandidateStatus::kOk) continue;
-    candidate.status = CandidateStatus::kDropped;
+// Who left the race is still a candidate with numbers, fewer than the others have; who was not
+// measured has none, and a reason.
+void MarkUndecided(const ProtocolState& state, Results& results) {
+  const auto mark = [](const std::map<int, std::string>& reasons, CandidateStatus from,
+                       CandidateStatus to, Candidate& candidate) {
+    const auto found = reasons.find(candidate.id);
+    if (found == reasons.end() || candidate.status != from) return;
+    candidate.status = to;
     candidate.reason = found->second;
+  };
+  for (Candidate& candidate : results.candidates) {
+    mark(state.left, CandidateStatus::kOk, CandidateStatus::kDropped, candidate);
+    mark(state.pruned, CandidateStatus::kPending, CandidateStatus::kPruned, candidate);
+    mark(state.passed_over, CandidateStatus::kPending, CandidateStatus::kPending, candidate);
   }
 }
 
@@ -285,11 +292,13 @@ VerdictInput InputFor(Objective objective, const Definition& definition,
   return input;
 }
 
-ProtocolState StateFrom(const Definition& definition, const std::vector<CandidateRow>& candidates,
+ProtocolState StateFrom(const SweepMeta& meta, const std::vector<CandidateRow>& candidates,
                         const std::vector<TrialRow>& trials) {
   StoredSource source(trials);
   SilentProgress silence;
-  Protocol protocol(definition, candidates, source, silence);
+  const Forecasts forecasts =
+      ForecastsFrom(meta.predictions, candidates, meta.definition.workload.output_len);
+  Protocol protocol(meta.definition, candidates, forecasts, source, silence);
   // An anchor that failed for good ends the protocol: what there is stays as it is.
   (void)protocol.Run();
   ProtocolState state = protocol.state();
@@ -315,7 +324,7 @@ Results Assemble(const SweepMeta& meta, const SweepProgress& progress,
   results.provenance = meta.provenance;
   results.rounds_planned = progress.rounds_planned;
   results.finished = progress.finished;
-  const ProtocolState state = StateFrom(meta.definition, candidates, trials);
+  const ProtocolState state = StateFrom(meta, candidates, trials);
   results.rounds_done = state.rounds_done;
   results.confirmation_rounds = state.confirmations_done;
   results.calibration_rounds = state.calibrations_done;
@@ -324,7 +333,7 @@ Results Assemble(const SweepMeta& meta, const SweepProgress& progress,
     results.candidates.push_back(CandidateFrom(row, trials));
   for (Objective objective : meta.definition.objectives)
     AddObjective(objective, candidates, state, results);
-  MarkDropped(state.left, results);
+  MarkUndecided(state, results);
   TakePredictions(meta.predictions, results);
   if (const auto& slo = meta.definition.workload.slo)
     for (Candidate& candidate : results.candidates)

@@ -18,7 +18,7 @@ VerdictInput InputFor(Objective objective, const Definition& definition,
                       bool race_over);
 
 // What the protocol decides from trials that are there, nothing else being run.
-ProtocolState StateFrom(const Definition& definition, const std::vector<CandidateRow>& candidates,
+ProtocolState StateFrom(const SweepMeta& meta, const std::vector<CandidateRow>& candidates,
                         const std::vector<TrialRow>& trials);
 
 // Everything, from what the store holds.

@@ -8,6 +8,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/model/cost.h"
+#include "engine/run/start.h"
 #include "kernels/isa.h"
 #include "kernels/types.h"
 
@@ -24,22 +25,25 @@ Status ForEach(const Json& probe, const char* key, Take take) {
   return {};
 }
 
-std::string DtypeOf(const EngineOptions& options, const DecoderSpec& model) {
-  return options.dtype == "auto" ? model.checkpoint_dtype : options.dtype;
-}
-
-kernels::Dtype ParseDtype(const std::string& name) {
-  for (const kernels::Dtype dtype : {kernels::Dtype::kF32, kernels::Dtype::kF16})
-    if (name == kernels::Name(dtype)) return dtype;
-  return kernels::Dtype::kBf16;
-}
-
 // Steps that compute the same thing, and what one pass of all of them costs.
+struct Work {
+  StepCost cost;
+  size_t steps = 0;
+};
+
 struct Roof {
   double bytes_per_s = 0, flops_per_s = 0;
-  double Seconds(const StepCost& cost) const {
-    return std::max(static_cast<double>(cost.bytes()) / bytes_per_s,
-                    static_cast<double>(cost.flops) / flops_per_s);
+  uint64_t cache_bytes = 0;  // that need not come from memory, a step
+
+  double BytesSeconds(const Work& work) const {
+    const uint64_t kept = cache_bytes * work.steps;
+    return static_cast<double>(work.cost.bytes() - std::min(kept, work.cost.bytes())) / bytes_per_s;
+  }
+  double FlopsSeconds(const Work& work) const {
+    return static_cast<double>(work.cost.flops) / flops_per_s;
+  }
+  double Seconds(const Work& work) const {
+    return std::max(BytesSeconds(work), FlopsSeconds(work));
   }
 };
 
@@ -47,25 +51,59 @@ StepCost Times(StepCost cost, uint64_t count) {
   return {cost.weight_bytes * count, cost.kv_bytes * count, cost.flops * count};
 }
 
-size_t Steps(size_t items, size_t per_step) { return (items + per_step - 1) / per_step; }
+// What a model costs under a workload; experts in expectation or at the least.
+class Load {
+ public:
+  Load(const CostModel& model, const Workload& workload, bool least_experts)
+      : model_(model), workload_(workload), least_experts_(least_experts) {}
 
-// All decode steps of sequences that run `together` at a time, `sequences` in all.
-StepCost DecodeCost(const CostModel& model, const Workload& workload, size_t sequences,
-                    size_t together) {
-  const auto prompt = static_cast<size_t>(workload.prompt_len);
-  const auto steps = static_cast<size_t>(workload.output_len) - 1;
-  StepCost cost = Times(model.Weights(true), steps * Steps(sequences, together));
-  for (size_t i = 0; i < steps; ++i) cost += Times(model.Rows(prompt + i, 1, 1), sequences);
-  return cost;
-}
+  // All decode steps of sequences that run `together` at a time, `sequences` in all.
+  Work Decode(size_t sequences, size_t together) const {
+    const auto prompt = static_cast<size_t>(workload_.prompt_len);
+    const auto tokens = static_cast<size_t>(workload_.output_len) - 1;
+    Work work = Passes(sequences, together, tokens);
+    for (size_t i = 0; i < tokens; ++i)
+      work.cost += Times(model_.Rows(prompt + i, 1, 1), sequences);
+    return work;
+  }
 
-StepCost PrefillCost(const CostModel& model, const Workload& workload, size_t sequences,
-                     size_t tokens_per_step) {
-  const auto prompt = static_cast<size_t>(workload.prompt_len);
-  StepCost cost = Times(model.Weights(true), Steps(sequences * prompt, tokens_per_step));
-  cost += Times(model.Rows(0, prompt, 1), sequences);
-  return cost;
-}
+  Work Prefill(size_t sequences, size_t tokens_per_step) const {
+    const auto prompt = static_cast<size_t>(workload_.prompt_len);
+    Work work = Passes(sequences * prompt, tokens_per_step, 1);
+    work.cost += Times(model_.Rows(0, prompt, 1), sequences);
+    return work;
+  }
+
+  Figures Under(const Roof& roof, const EngineOptions& options) const {
+    const auto batch = static_cast<size_t>(workload_.num_prompts);
+    const size_t together = std::min(batch, static_cast<size_t>(options.max_num_seqs));
+    const auto per_step = static_cast<size_t>(options.max_num_batched_tokens);
+    const double batch_s =
+        roof.Seconds(Prefill(batch, per_step)) + roof.Seconds(Decode(batch, together));
+    return {static_cast<double>(batch) * workload_.output_len / batch_s,
+            roof.Seconds(Prefill(1, per_step)),
+            roof.Seconds(Decode(1, 1)) / std::max(1, workload_.output_len - 1)};
+  }
+
+ private:
+  // The weights that `rows` rows read, `per_step` of them a step, `times` times over.
+  Work Passes(size_t rows, size_t per_step, size_t times) const {
+    Work work;
+    const auto add = [&](size_t rows_of_step, size_t steps) {
+      StepCost weights = model_.Weights(true);
+      weights += least_experts_ ? model_.LeastExperts() : model_.ExpectedExperts(rows_of_step);
+      work.cost += Times(weights, steps * times);
+      work.steps += steps * times;
+    };
+    add(per_step, rows / per_step);
+    if (rows % per_step > 0) add(rows % per_step, 1);
+    return work;
+  }
+
+  const CostModel& model_;
+  const Workload& workload_;
+  bool least_experts_;
+};
 
 std::string Printed(const char* format, double value) {
   char text[48];
@@ -92,8 +130,31 @@ Result<ProbedMachine> ProbedMachine::Parse(const Json& probe) {
     if (compute.threads > 0) machine.computes_.push_back(std::move(compute));
     return {};
   }));
+  if (const Json* list = probe.Find("instructions"); list && list->is_array())
+    for (const Json& one : list->array()) {
+      PINION_ASSIGN(const int threads, Require<int>(one, "threads"));
+      PINION_ASSIGN(const double rate, Require<double>(one, "operations_per_s"));
+      machine.integer_ops_per_s_ =
+          std::max(machine.integer_ops_per_s_, rate / std::max(1, threads));
+    }
   std::sort(machine.reads_.begin(), machine.reads_.end());
   return machine;
+}
+
+double ProbedMachine::ReadBytesPerSAtMost() const {
+  double most = 0;
+  for (const auto& [threads, rate] : reads_) most = std::max(most, rate);
+  return kMargin * most;
+}
+
+Result<double> ProbedMachine::FlopsPerSAtMost(const std::string& isa, bool integers,
+                                              int threads) const {
+  double most = 0;
+  for (const Compute& one : computes_)
+    if (one.isa == isa) most = std::max(most, one.flops_per_s / one.threads);
+  if (most <= 0) return FlopsPerS(isa, "float32", threads);  // its error
+  if (integers) most = std::max(most, integer_ops_per_s_);
+  return kMargin * most * threads;
 }
 
 double ProbedMachine::ReadBytesPerS(int threads) const {
@@ -129,44 +190,58 @@ std::vector<std::string> ProbedMachine::Isas() const {
 }
 
 Result<Prediction> Predict(const Point& point, const DecoderSpec& model, const Workload& workload,
-                           const ProbedMachine& machine) {
+                           const ProbedMachine& machine, uint64_t cache_bytes) {
   const EngineOptions& options = point.options;
-  const std::string dtype = DtypeOf(options, model);
+  PINION_ASSIGN(const kernels::Dtype dtype, ResolveDtype(options, model));
   const std::string isa = options.isa == "auto" ? machine.Isas().back() : options.isa;
   const int threads = point.plan.total_threads();
-  Roof roof;
+  Roof roof, raised;
   roof.bytes_per_s = machine.ReadBytesPerS(threads);
-  PINION_ASSIGN(roof.flops_per_s, machine.FlopsPerS(isa, dtype, threads));
-  const CostModel cost(model, ParseDtype(dtype), options.tensor_parallel);
-  const auto batch = static_cast<size_t>(workload.num_prompts);
-  const size_t together = std::min(batch, static_cast<size_t>(options.max_num_seqs));
-  const auto per_step = static_cast<size_t>(options.max_num_batched_tokens);
-  const StepCost decode = DecodeCost(cost, workload, batch, together);
-  const double batch_s =
-      roof.Seconds(PrefillCost(cost, workload, batch, per_step)) + roof.Seconds(decode);
+  PINION_ASSIGN(roof.flops_per_s, machine.FlopsPerS(isa, kernels::Name(dtype), threads));
+  raised.bytes_per_s = machine.ReadBytesPerSAtMost();
+  raised.cache_bytes = cache_bytes;
+  PINION_ASSIGN(raised.flops_per_s, machine.FlopsPerSAtMost(isa, !model.formats.empty(), threads));
+  const CostModel cost(model, dtype, options.tensor_parallel);
+  const Load load(cost, workload, false);
   Prediction prediction;
-  prediction.output_tokens_per_s = static_cast<double>(batch) * workload.output_len / batch_s;
-  prediction.ttft_s = roof.Seconds(PrefillCost(cost, workload, 1, per_step));
-  prediction.tpot_s =
-      roof.Seconds(DecodeCost(cost, workload, 1, 1)) / std::max(1, workload.output_len - 1);
-  prediction.decode_bound_by_bytes = static_cast<double>(decode.bytes()) / roof.bytes_per_s >=
-                                     static_cast<double>(decode.flops) / roof.flops_per_s;
+  static_cast<Figures&>(prediction) = load.Under(roof, options);
+  prediction.at_best = Load(cost, workload, true).Under(raised, options);
+  const auto batch = static_cast<size_t>(workload.num_prompts);
+  const Work decode =
+      load.Decode(batch, std::min(batch, static_cast<size_t>(options.max_num_seqs)));
+  prediction.decode_bound_by_bytes = roof.BytesSeconds(decode) >= roof.FlopsSeconds(decode);
   return prediction;
 }
 
+uint64_t CacheBytes(const Machine& machine) {
+  constexpr uint64_t kBeforeTheLast = uint64_t{2} << 20;  // no x86 core has more than that for data
+  std::set<int> domains, cores;
+  for (const Cpu& cpu : machine.cpus) {
+    domains.insert(cpu.l3);
+    cores.insert(cpu.core);
+  }
+  return domains.size() * machine.l3_bytes + cores.size() * kBeforeTheLast;
+}
+
 Json ToJson(const Prediction& prediction) {
-  Json json = Json::MakeObject();
-  json.Set("output_tokens_per_s", prediction.output_tokens_per_s);
-  json.Set("ttft_s", prediction.ttft_s);
-  json.Set("tpot_s", prediction.tpot_s);
+  const auto figures = [](const Figures& of) {
+    Json json = Json::MakeObject();
+    json.Set("output_tokens_per_s", of.output_tokens_per_s);
+    json.Set("ttft_s", of.ttft_s);
+    json.Set("tpot_s", of.tpot_s);
+    return json;
+  };
+  Json json = figures(prediction);
   json.Set("decode_bound_by", prediction.decode_bound_by_bytes ? "bytes" : "operations");
+  json.Set("at_best", figures(prediction.at_best));
   return json;
 }
 
 Result<Json> PredictAll(const std::vector<Point>& points, const Host& host,
-                        const DecoderSpec& model, const std::string& model_name,
-                        const Workload& workload, const Json& probe) {
+                        const std::string& model_name, const Workload& workload,
+                        const Json& probe) {
   PINION_ASSIGN(const ProbedMachine machine, ProbedMachine::Parse(probe));
+  const uint64_t cache_bytes = CacheBytes(host.machine);
   std::vector<std::pair<double, Json>> ranked;
   for (const Point& point : points) {
     Json settings = Json::MakeObject(), one = Json::MakeObject();
@@ -177,7 +252,8 @@ Result<Json> PredictAll(const std::vector<Point>& points, const Host& host,
     std::string infeasible = point.infeasible;
     std::optional<Prediction> prediction;
     if (infeasible.empty()) {
-      const auto predicted = Predict(point, model, workload, machine);
+      PINION_ASSIGN(const DecoderSpec model, SpecFor(point.options));
+      const auto predicted = Predict(point, model, workload, machine, cache_bytes);
       if (predicted) prediction = *predicted;
       if (!predicted) infeasible = predicted.error().message;
       one.Set("threads", point.plan.total_threads());
@@ -201,9 +277,15 @@ Result<Json> PredictAll(const std::vector<Point>& points, const Host& host,
 }
 
 std::string RenderPlan(const Json& plan) {
+  const auto name = [&](const char* key) {
+    const Json* machine = plan.Find(key);
+    const Json* model = machine ? machine->Find("cpu_model") : nullptr;
+    return model && model->is_string() ? model->string() : std::string("a machine unnamed");
+  };
   std::string text =
-      "PREDICTION: nothing was run. The most that the probe's ceilings allow, best first.\n\n"
-      "  tokens/s (batch)  first token [ms]  per token [ms]  configuration\n";
+      StrCat("PREDICTION for ", name("machine"), " from ceilings probed on ", name("probe_machine"),
+             ":\nnothing was run. The most that the ceilings allow, best first.\n\n"
+             "  tokens/s (batch)  first token [ms]  per token [ms]  configuration\n");
   for (const Json& one : plan.Find("candidates")->array()) {
     const Json& predicted = *one.Find("predicted");
     const std::string& label = one.Find("label")->string();

@@ -22,9 +22,17 @@ class ProbedMachine {
 
   // Linear between the numbers of threads that were measured; beyond them, as at the nearest one.
   double ReadBytesPerS(int threads) const;
+  // More than any number of threads can read: the best of all that was measured, and kMargin more.
+  double ReadBytesPerSAtMost() const;
   // In proportion to the threads, since cores compute on their own; of the fastest type that `isa`
   // was measured with and `dtype` can use. Error: the probe has no such ISA path.
   Result<double> FlopsPerS(const std::string& isa, const std::string& dtype, int threads) const;
+  // More than so many threads can compute on that path, of whatever type, or with any instruction
+  // that was measured where matrices stay in integers: the best per thread, and kMargin more.
+  Result<double> FlopsPerSAtMost(const std::string& isa, bool integers, int threads) const;
+  // What a ceiling may be above the best of a probe's short samples: machines drift by 15 %, and
+  // the samples themselves may all have been disturbed a little.
+  static constexpr double kMargin = 1.25;
   // ISA paths that were measured, weakest first.
   std::vector<std::string> Isas() const;
 
@@ -36,30 +44,41 @@ class ProbedMachine {
   };
   std::vector<std::pair<int, double>> reads_;  // threads, bytes/s; ascending
   std::vector<Compute> computes_;
+  double integer_ops_per_s_ = 0;  // of one thread
 };
 
-// The best that the ceilings allow, not what will be reached: barriers, activations and the front
-// end are left out.
-struct Prediction {
+struct Figures {
   double output_tokens_per_s = 0;  // of the offline batch
   double ttft_s = 0, tpot_s = 0;   // one client
+};
+
+// What the ceilings allow, not what will be reached: barriers, activations and the front end are
+// left out. Experts' weights count as expected for tokens whose routers take all alike.
+struct Prediction : Figures {
   bool decode_bound_by_bytes = false;
+  // The bound that no run can beat: ceilings raised by ProbedMachine::kMargin, caches that keep
+  // what they can from step to step, tokens that all choose the same experts.
+  Figures at_best;
 };
 
 // t = sum over prefill and decode of max(bytes / bandwidth, operations / peak), of the workload's
-// offline batch and of one request alone. The plan of `point` must be there.
+// offline batch and of one request alone. The plan of `point` must be there; `model` as its options
+// run it (SpecFor). `cache_bytes`: of all caches of the machine.
 Result<Prediction> Predict(const Point& point, const DecoderSpec& model, const Workload& workload,
-                           const ProbedMachine& machine);
+                           const ProbedMachine& machine, uint64_t cache_bytes);
 
-// {"output_tokens_per_s","ttft_s","tpot_s","decode_bound_by"}
+// Of all last-level domains, and 2 MiB a core before them.
+uint64_t CacheBytes(const Machine& machine);
+
+// {"output_tokens_per_s","ttft_s","tpot_s","decode_bound_by",
+//  "at_best":{"output_tokens_per_s","ttft_s","tpot_s"}}
 Json ToJson(const Prediction& prediction);
 
 // A plan for a machine that is not here: every candidate with what it may reach there, best first.
 // {"prediction":true,"machine":{},"probe_machine":{},"model","candidates":[{"label","settings",
 //  "options","threads","predicted":{}|null,"infeasible"}]}
 Result<Json> PredictAll(const std::vector<Point>& points, const Host& host,
-                        const DecoderSpec& model, const std::string& model_name,
-                        const Workload& workload, const Json& probe);
+                        const std::string& model_name, const Workload& workload, const Json& probe);
 // The same for a person.
 std::string RenderPlan(const Json& plan);
 

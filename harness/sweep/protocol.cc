@@ -7,7 +7,6 @@
 #include "engine/base/strings.h"
 #include "harness/stats/estimate.h"
 #include "harness/stats/verdict.h"
-#include "harness/sweep/coordinates.h"
 #include "harness/sweep/score.h"
 
 namespace pinion::harness {
@@ -28,12 +27,12 @@ std::string Percent(double fraction) {
   return text;
 }
 
+}  // namespace
+
 const CandidateRow& RowOf(const std::vector<CandidateRow>& candidates, int id) {
   return *std::find_if(candidates.begin(), candidates.end(),
                        [&](const CandidateRow& row) { return row.id == id; });
 }
-
-}  // namespace
 
 std::optional<size_t> ObjectiveRace::IndexOf(int id) const {
   const auto found = std::find(ids.begin(), ids.end(), id);
@@ -60,9 +59,10 @@ bool HasFailed(const std::vector<TrialRow>& trials, int candidate) {
 }
 
 Protocol::Protocol(const Definition& definition, const std::vector<CandidateRow>& candidates,
-                   TrialSource& source, Progress& progress)
+                   const Forecasts& forecasts, TrialSource& source, Progress& progress)
     : definition_(definition),
       candidates_(candidates),
+      forecasts_(forecasts),
       source_(source),
       progress_(progress),
       spending_(definition.budget_s) {
@@ -97,56 +97,6 @@ bool Protocol::WasBegunWithoutCalibration() const {
                        [phase](const auto& stored) { return stored.first.phase == phase; });
   };
   return has(Phase::kRace) && !has(Phase::kCalibration);
-}
-
-Status Protocol::Search() {
-  std::vector<int> contestants = Feasible(candidates_);
-  switch (definition_.strategy) {
-    case Strategy::kCoordinate:
-      return SearchByCoordinates();
-    case Strategy::kRandom:
-      contestants = DrawCandidates(contestants, definition_.random_points, definition_.seed);
-      break;
-    case Strategy::kGrid:
-    case Strategy::kRacing:
-      break;
-  }
-  return RunStage(contestants, definition_.rounds, definition_.strategy != Strategy::kGrid);
-}
-
-// Along one axis at a time, the others as they are best so far, until no axis gives anything; from
-// the base, and again from points drawn at random. Who came out best each time meets in a last
-// race.
-Status Protocol::SearchByCoordinates() {
-  const Coordinates space(candidates_, Feasible(candidates_));
-  std::vector<int> finalists = {0};
-  // The last race must fit behind the descents: a few rounds of all whom they may bring.
-  held_back_trials_ = 4.0 * (definition_.restarts + 3);
-  for (int start = 0; start <= definition_.restarts && !Ended(); ++start) {
-    int best = space.Start(start, definition_.seed);
-    bool moved = true;
-    while (moved && !Ended()) {
-      moved = false;
-      for (const std::string& axis : space.Axes(start, definition_.seed)) {
-        const std::vector<int> line = space.Along(axis, best);
-        if (line.size() < 2 || Ended()) continue;
-        std::vector<int> contestants = {0};
-        for (const int id : line)
-          if (id != 0) contestants.push_back(id);
-        PINION_TRY(RunStage(contestants, definition_.rounds, true));
-        const int found = space.BestOf(line, state_.races.back(), best);
-        moved |= found != best;
-        best = found;
-      }
-    }
-    if (std::find(finalists.begin(), finalists.end(), best) == finalists.end())
-      finalists.push_back(best);
-  }
-  if (end_ == SweepEnd::kInterrupted) return {};
-  end_.reset();
-  held_back_trials_ = 0;
-  for (const int id : finalists) state_.left.erase(id);
-  return RunStage(finalists, definition_.rounds, true);
 }
 
 // Rounds among `contestants` (the anchor first) until each objective's race is over, `most_rounds`
@@ -246,9 +196,12 @@ bool Protocol::Fits(int candidate) const {
 
 // Whether so many seconds can go into the race: the smallest confirmation must still fit behind it.
 bool Protocol::HasRoomFor(double seconds) const {
-  const double held_back_s = (kMinSamples * 3 + held_back_trials_) * spending_.mean_s();
+  const double held_back_s = (ConfirmationTrials() + held_back_trials_) * spending_.mean_s();
   return seconds + held_back_s <= spending_.left_s();
 }
+
+// Of the smallest confirmation: one leader, and the anchor twice.
+double Protocol::ConfirmationTrials() const { return kMinSamples * 3; }
 
 int Protocol::ConfirmationsThatFit(const std::vector<int>& contestants) const {
   const double round_s = spending_.RoundSeconds(contestants);
@@ -359,7 +312,7 @@ void Protocol::TellPlan() {
   if (round_ == 3 || (round_ < 3 && AllOver())) TellFloors();
   if (round_ != 1) return;
   const double round_s = spending_.RoundSeconds(StillRacing());
-  const double confirmation_s = kMinSamples * 3 * spending_.mean_s();
+  const double confirmation_s = ConfirmationTrials() * spending_.mean_s();
   const double left_s = std::max(0.0, spending_.left_s() - confirmation_s);
   const int fit = 1 + static_cast<int>(round_s > 0 ? std::min(left_s / round_s, 1e6) : 1e6);
   const int planned = std::min(definition_.rounds, fit);

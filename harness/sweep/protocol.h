@@ -10,6 +10,7 @@
 #include "harness/space/definition.h"
 #include "harness/stats/race.h"
 #include "harness/store/store.h"
+#include "harness/sweep/forecast.h"
 #include "harness/sweep/progress.h"
 #include "harness/sweep/schedule.h"
 
@@ -50,6 +51,9 @@ struct ProtocolState {
   std::vector<ObjectiveRace> races;  // of the last stage, one per objective
   // Candidates that left and why: "worse than default by more than 2 % after 3 rounds".
   std::map<int, std::string> left;
+  // Candidates that were not measured and why: predictions say that they cannot win, or that others
+  // were more promising and the budget ended with those.
+  std::map<int, std::string> pruned, passed_over;
   int rounds_planned = 0;
   int calibrations_done = 0, rounds_done = 0, confirmations_done = 0;  // whole rounds
   bool race_over = false;                                              // decided, not cut off
@@ -61,8 +65,9 @@ struct ProtocolState {
 // definition, the candidates and the trials, so that the same trials give the same decisions.
 class Protocol {
  public:
+  // `forecasts`: whom to measure first, and whom not; empty: everybody, in any order.
   Protocol(const Definition& definition, const std::vector<CandidateRow>& candidates,
-           TrialSource& source, Progress& progress);
+           const Forecasts& forecasts, TrialSource& source, Progress& progress);
 
   // Errors: the source's, and an anchor that fails again and again.
   Result<SweepEnd> Run();
@@ -73,6 +78,10 @@ class Protocol {
   Status Calibrate();
   Status Search();
   Status SearchByCoordinates();
+  Status RaceByPromise(std::vector<int> waiting);
+  void Prune(std::vector<int>& waiting);
+  std::vector<int> Leaders() const;
+  size_t PlacesBeside(const std::vector<int>& contestants) const;
   Status RunStage(const std::vector<int>& contestants, int most_rounds, bool drops);
   Status Confirm();
 
@@ -82,6 +91,7 @@ class Protocol {
   void ScoreRound(int round);
   bool Fits(int candidate) const;
   bool HasRoomFor(double seconds) const;
+  double ConfirmationTrials() const;
   int ConfirmationsThatFit(const std::vector<int>& contestants) const;
   std::vector<int> StillRacing() const;
   bool AllOver() const;
@@ -94,6 +104,7 @@ class Protocol {
 
   const Definition& definition_;
   const std::vector<CandidateRow>& candidates_;
+  const Forecasts& forecasts_;
   TrialSource& source_;
   Progress& progress_;
   Spending spending_;
@@ -105,6 +116,8 @@ class Protocol {
 
 // Candidates that can run here, in order; the anchor first.
 std::vector<int> Feasible(const std::vector<CandidateRow>& candidates);
+
+const CandidateRow& RowOf(const std::vector<CandidateRow>& candidates, int id);
 
 // Whether the candidate's last kMaxFailures trials failed: it is then left out.
 inline constexpr int kMaxFailures = 2;

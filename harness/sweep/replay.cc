@@ -133,7 +133,8 @@ std::optional<bool> Covered(const VerdictInput& input, int candidate, double log
 Result<Ending> ReplayOnce(const Definition& definition, const std::vector<CandidateRow>& candidates,
                           Drawn& source, const std::vector<double>& log_truth) {
   SilentProgress silence;
-  Protocol protocol(definition, candidates, source, silence);
+  const Forecasts nothing_predicted;
+  Protocol protocol(definition, candidates, nothing_predicted, source, silence);
   PINION_ASSIGN(const SweepEnd end, protocol.Run());
   (void)end;
   const ProtocolState& state = protocol.state();

@@ -46,8 +46,7 @@ double Spending::RoundSeconds(const std::vector<int>& candidates) const {
 
 double TrialLimitSeconds(const Definition& definition, size_t contestants) {
   if (definition.trial_limit_s) return *definition.trial_limit_s;
-  // A race among many took 2 to 5 rounds in replays; 10 rounds of three confirm it.
-  constexpr int kUsualRounds = 5, kConfirmationTrials = 30;
+  constexpr int kConfirmationTrials = 30;  // 10 rounds of three
   const double trials =
       static_cast<double>(contestants) * std::min(definition.rounds, kUsualRounds) +
       kConfirmationTrials;

@@ -42,6 +42,9 @@ class Spending {
   std::map<int, Sum> by_candidate_;
 };
 
+// A race among many took 2 to 5 rounds in replays.
+inline constexpr int kUsualRounds = 5;
+
 // How long a trial may take: what the definition says, else what lets a race of the usual length
 // and its confirmation fit 80 % of the budget, from 8 s (below that, start and warm-up are most of
 // a trial) to 120 s (more tokens would say little more than more rounds). `contestants`: trials of

@@ -40,8 +40,10 @@ std::string SummaryText(const Results& results, const std::string& folder) {
       StrCat(results.model, " on ", MachineLine(results.machine), "\n", Effort(results), "\n\n");
   for (const Verdict& verdict : results.verdicts) text += VerdictLines(results, verdict);
   for (const Candidate& candidate : results.candidates)
-    if (candidate.status == CandidateStatus::kFailed)
-      text += StrCat("failed      ", candidate.label, ": ", candidate.reason, "\n");
+    if (candidate.status == CandidateStatus::kFailed ||
+        candidate.status == CandidateStatus::kPruned)
+      text +=
+          StrCat(Padded(Name(candidate.status), 12), candidate.label, ": ", candidate.reason, "\n");
   text += StrCat("\nreport      ", folder, "/report.html\n");
   for (const Verdict& verdict : results.verdicts)
     if (const LaunchCommands commands = LaunchCommandsOf(results, verdict, folder);

@@ -59,6 +59,16 @@ Result<double> TrialLimit(Store& store, const SweepMeta& meta, size_t contestant
   return limit_s;
 }
 
+// [{"candidate","label","reason"}]: whoever predictions kept from being measured.
+Json PrunedJson(const ProtocolState& state, const std::vector<CandidateRow>& candidates) {
+  Json list = Json::MakeArray();
+  for (const auto* reasons : {&state.pruned, &state.passed_over})
+    for (const auto& [id, reason] : *reasons)
+      list.Append(Json::Object{
+          {"candidate", id}, {"label", RowOf(candidates, id).label}, {"reason", reason}});
+  return list;
+}
+
 // The experiment on the engine, with a store that is open and a folder that is held.
 Result<SweepEnd> RunLive(const SweepRequest& request, const SweepMeta& meta, Store& store,
                          Progress& progress) {
@@ -74,8 +84,11 @@ Result<SweepEnd> RunLive(const SweepRequest& request, const SweepMeta& meta, Sto
   PINION_ASSIGN(options.trial_limit_s, TrialLimit(store, meta, Feasible(candidates).size() + 1));
   PINION_TRY(WriteProgress(store, {NowIso8601(), meta.definition.rounds, false}));
   LiveSource source(options, meta, candidates, trials, store, progress);
-  Protocol protocol(meta.definition, candidates, source, progress);
+  const Forecasts forecasts =
+      ForecastsFrom(meta.predictions, candidates, meta.definition.workload.output_len);
+  Protocol protocol(meta.definition, candidates, forecasts, source, progress);
   PINION_ASSIGN(const SweepEnd end, protocol.Run());
+  PINION_TRY(store.SetMeta("pruned", PrunedJson(protocol.state(), candidates)));
   PINION_TRY(WriteProgress(
       store, {NowIso8601(), protocol.state().rounds_planned, end != SweepEnd::kInterrupted}));
   return end;

@@ -64,6 +64,19 @@ TEST(Cost, ATokenPassesThroughItsOwnExperts) {
   EXPECT_EQ(cost.Weights(false).weight_bytes, 3 * (2 * kAttention + kNorms + kRouter) + 2048 * 4);
 }
 
+// The same model: one row touches 8 of 128 experts in each of 3 layers, two rows 8 + 8 * 120 / 128
+// in expectation, and very many all of them.
+TEST(Cost, RowsShareSomeOfTheirExperts) {
+  const CostModel cost(Preset("qwen3-30b-a3b@3"), Dtype::kBf16, 1);
+  constexpr uint64_t kExpert = 3 * 768 * 2048 * 2;
+  EXPECT_EQ(cost.ExpectedExperts(1).weight_bytes, 3 * 8 * kExpert);
+  EXPECT_EQ(cost.ExpectedExperts(2).weight_bytes, 3 * (8 * kExpert + 15 * kExpert / 2));
+  EXPECT_EQ(cost.ExpectedExperts(100'000).weight_bytes, 3 * 128 * kExpert);
+  EXPECT_EQ(cost.LeastExperts().weight_bytes, 3 * 8 * kExpert);
+  EXPECT_EQ(cost.ExpectedExperts(1).flops, 0u);  // they are the rows'
+  EXPECT_EQ(CostModel(Preset("opt-125m"), Dtype::kF16, 1).ExpectedExperts(9).bytes(), 0u);
+}
+
 // DeepSeek-V2-Lite: 512 + 64 elements are cached of a token, for all 16 heads.
 TEST(Cost, LatentAttentionReadsOneLatentAToken) {
   const CostModel cost(Preset("deepseek-v2-lite@2"), Dtype::kBf16, 1);

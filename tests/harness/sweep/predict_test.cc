@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "engine/model/model.h"
 
 namespace pinion::harness {
@@ -37,32 +39,85 @@ TEST(ProbedMachine, SaysWhatIsMissing) {
               HasSubstr("no 'memory_read' in it"));
 }
 
-TEST(Predict, OneClientsDecodeIsTheWeightsOverTheBandwidth) {
-  const auto model = FindModel("preset:qwen2.5-0.5b");
-  ASSERT_TRUE(model) << model.error().message;
+// A machine of three cores, its points with every candidate of `definition`.
+struct Imagined {
   Host host;
-  host.machine = *ImagineMachine("pack:1 numa:1(memory=32GB) core:3 pu:1");
-  host.budget = *ComputeBudget(host.machine);
-  host.isas = Machine().Isas();
+  std::vector<Point> points;
+};
+Imagined Imagine(const std::string& model, const char* candidates) {
+  Imagined imagined;
+  imagined.host.machine = *ImagineMachine("pack:1 numa:1(memory=900GB) core:3 pu:1");
+  imagined.host.budget = *ComputeBudget(imagined.host.machine);
+  imagined.host.isas = Machine().Isas();
   Definition definition;
-  definition.candidates = {*Json::Parse(R"({"threads_bind":"0"})")};
+  for (const Json& one : Json::Parse(candidates)->array()) definition.candidates.push_back(one);
   EngineOptions base;
-  base.model = "preset:qwen2.5-0.5b";
-  const auto points = Expand(definition, base, host, model->spec);
-  ASSERT_TRUE(points) << points.error().message;
-  const auto all = Predict((*points)[0], model->spec, {}, Machine());
-  const auto one = Predict((*points)[1], model->spec, {}, Machine());
+  base.model = model;
+  auto points = Expand(definition, base, imagined.host, FindModel(model)->spec);
+  EXPECT_TRUE(points) << points.error().message;
+  imagined.points = *points;
+  return imagined;
+}
+
+TEST(Predict, OneClientsDecodeIsTheWeightsOverTheBandwidth) {
+  const Imagined imagined = Imagine("preset:qwen2.5-0.5b", R"([{"threads_bind":"0"}])");
+  const DecoderSpec spec = FindModel("preset:qwen2.5-0.5b")->spec;
+  const auto all = Predict(imagined.points[0], spec, {}, Machine(), 0);
+  const auto one = Predict(imagined.points[1], spec, {}, Machine(), 0);
   ASSERT_TRUE(all && one);
   EXPECT_TRUE(all->decode_bound_by_bytes);
   // Weights in bfloat16 over 20 GB/s, and up to a tenth more for the keys and values.
-  const double weights_s = static_cast<double>(ParameterCount(model->spec)) * 2 / 2e10;
+  const double weights_s = static_cast<double>(ParameterCount(spec)) * 2 / 2e10;
   EXPECT_GT(all->tpot_s, 0.9 * weights_s);
   EXPECT_LT(all->tpot_s, 1.2 * weights_s);
   EXPECT_NEAR(one->tpot_s / all->tpot_s, 2, 1e-6);  // half the bandwidth
   EXPECT_LT(one->output_tokens_per_s, all->output_tokens_per_s);
-  const auto plan = PredictAll(*points, host, model->spec, base.model, {}, *Json::Parse(kProbe));
-  ASSERT_TRUE(plan);
+}
+
+TEST(Predict, TheBoundIsCeilingsRaisedAndNeverBelowWhatIsExpected) {
+  const Imagined imagined = Imagine("preset:qwen2.5-0.5b", R"([{"threads_bind":"0"}])");
+  const DecoderSpec spec = FindModel("preset:qwen2.5-0.5b")->spec;
+  const auto all = *Predict(imagined.points[0], spec, {}, Machine(), 0);
+  const auto one = *Predict(imagined.points[1], spec, {}, Machine(), 0);
+  EXPECT_NEAR(all.tpot_s / all.at_best.tpot_s, ProbedMachine::kMargin, 1e-9);
+  // One thread may have all of the bandwidth, but not the arithmetic of others.
+  EXPECT_NEAR(one.at_best.tpot_s, all.at_best.tpot_s, 1e-12);
+  EXPECT_NEAR(one.at_best.ttft_s / all.at_best.ttft_s, 3, 1e-6);
+  EXPECT_GT(one.at_best.output_tokens_per_s, one.output_tokens_per_s);
+  // Caches that hold everything leave the arithmetic alone to bound it.
+  const auto cached = *Predict(imagined.points[0], spec, {}, Machine(), uint64_t{1} << 40);
+  EXPECT_LT(cached.at_best.tpot_s, all.at_best.tpot_s / 2);
+  EXPECT_DOUBLE_EQ(cached.tpot_s, all.tpot_s);
+}
+
+// A step of eight rows touches more experts than one of one row, and at the least as many.
+TEST(Predict, ExpertsCountAsExpected) {
+  const Imagined imagined = Imagine("preset:qwen3-30b-a3b@3", "[]");
+  const DecoderSpec spec = FindModel("preset:qwen3-30b-a3b@3")->spec;
+  Workload one;
+  one.num_prompts = 1;
+  Workload eight = one;
+  eight.num_prompts = 8;
+  one.prompt_len = eight.prompt_len = 1;
+  one.output_len = eight.output_len = 3;
+  const auto of_one = *Predict(imagined.points[0], spec, one, Machine(), 0);
+  const auto of_eight = *Predict(imagined.points[0], spec, eight, Machine(), 0);
+  const double one_s = 3 / of_one.output_tokens_per_s;
+  const double eight_s = 24 / of_eight.output_tokens_per_s;
+  constexpr double kExpert = 3 * 768 * 2048 * 2, kLayers = 3, kPasses = 3;
+  const double touched = 128 * (1 - std::pow(1 - 8.0 / 128, 8));
+  const double more_s = kPasses * kLayers * kExpert * (touched - 8) / 2e10;
+  EXPECT_NEAR(eight_s - one_s, more_s, 0.01 * more_s);  // the rest: keys and values
+  EXPECT_LT(24 / of_eight.at_best.output_tokens_per_s, one_s);
+}
+
+TEST(Predict, APlanForAMachineThatIsNotHereIsLabelledAsOne) {
+  const Imagined imagined = Imagine("preset:qwen2.5-0.5b", R"([{"threads_bind":"0"}])");
+  const auto plan =
+      PredictAll(imagined.points, imagined.host, "preset:qwen2.5-0.5b", {}, *Json::Parse(kProbe));
+  ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->Find("candidates")->array()[0].Find("label")->string(), "default");
+  EXPECT_TRUE(plan->Find("prediction")->boolean());
   EXPECT_THAT(RenderPlan(*plan), HasSubstr("PREDICTION"));
 }
 
