@@ -11,7 +11,7 @@ namespace {
 // Spreads of the many from 1/8 % to 32 %, and that of the few: settings rarely do more than that to
 // each other, and what does needs no prior to be seen.
 constexpr double kLeastSpread = 0.00125, kMostSpread = 0.32, kAnywhere = 0.2;
-constexpr double kFew = 0.1;
+constexpr double kFew = 0.05;
 
 double Density(double x, double variance) {
   return std::exp(-x * x / (2 * variance)) / std::sqrt(variance);
@@ -48,8 +48,8 @@ std::vector<Population::Component> Population::PosteriorOf(const Member& member,
                                                            double spread) const {
   std::vector<Component> components = {{1 - kFew, spread}, {kFew, kAnywhere}};
   for (Component& one : components)
-    one.weight *= Density(member.estimate - centre_,
-                          one.spread * one.spread + member.error * member.error);
+    one.weight *=
+        Density(member.estimate - centre_, one.spread * one.spread + member.error * member.error);
   return components;
 }
 

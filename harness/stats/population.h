@@ -8,10 +8,11 @@ namespace pinion::harness {
 // Configurations are a population: most settings do little, a few do much. What one of them is
 // worth is better told from all estimates together than from its own alone (empirical Bayes; Efron,
 // Large-Scale Inference, ch. 1). True values are taken as normal around the estimates' median, with
-// a spread that the estimates themselves tell, but for one in ten that may lie anywhere.
+// a spread that the estimates themselves tell, but for one in twenty that may lie anywhere.
 class Population {
  public:
-  // A log score and the standard error of its estimate; 0: nothing is known of it, and it is left out.
+  // A log score and the standard error of its estimate; 0: nothing is known of it, and it is left
+  // out.
   struct Member {
     double estimate = 0, error = 0;
   };

@@ -80,7 +80,8 @@ std::vector<int> ByPromise(std::vector<int> ids, const Forecasts& forecasts,
   for (const Objective objective : objectives) {
     double best = -kUnknown;
     for (const int id : ids)
-      if (const Forecast* one = Find(forecasts, id, objective)) best = std::max(best, one->expected);
+      if (const Forecast* one = Find(forecasts, id, objective))
+        best = std::max(best, one->expected);
     for (const int id : ids)
       if (const Forecast* one = Find(forecasts, id, objective))
         behind[id] = std::min(behind[id], best - one->expected);

@@ -30,8 +30,8 @@ Forecasts ForecastsFrom(const Json& predictions, const std::vector<CandidateRow>
 std::vector<int> ByPromise(std::vector<int> ids, const Forecasts& forecasts,
                            const std::vector<Objective>& objectives);
 
-// What somebody was measured to reach at least: the low end of the interval of the median of all its
-// trials, distribution-free at 95 %.
+// What somebody was measured to reach at least: the low end of the interval of the median of all
+// its trials, distribution-free at 95 %.
 struct Proven {
   int candidate = 0;
   double log_score = 0;

@@ -30,7 +30,7 @@ class LiveSource : public StoredSource {
 
  private:
   Result<std::optional<TrialRow>> Measure(const Slot& slot, int position);
-  double HangSeconds() const;
+  double HangSeconds(bool ceilings) const;
   // The first of its candidate in the race: what the machine can do is measured once for each.
   bool IsFirst(const Slot& slot) const;
   std::string Summary(const TrialRow& trial) const;

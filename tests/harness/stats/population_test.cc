@@ -47,8 +47,8 @@ TEST(Population, ASpreadFieldIsJudgedOneByOne) {
   EXPECT_NEAR(population.ChanceAhead(members[3], members[7], 0.02), alone, 0.02);
 }
 
-// Of pairs that are called ahead with a chance of p, about p are. Twelve estimates tell their spread
-// roughly, hence the third.
+// Of pairs that are called ahead with a chance of p, about p are. Twelve estimates tell their
+// spread roughly, hence the third.
 TEST(Population, ChancesAreRoughlyTrue) {
   std::mt19937 random(6);
   std::normal_distribution<double> normal(0, 0.015);

@@ -50,7 +50,7 @@ Imagined Imagine(const std::string& model, const char* candidates) {
   imagined.host.budget = *ComputeBudget(imagined.host.machine);
   imagined.host.isas = Machine().Isas();
   Definition definition;
-  for (const Json& one : Json::Parse(candidates)->array()) definition.candidates.push_back(one);
+  definition.candidates = Json::Parse(candidates)->array();
   EngineOptions base;
   base.model = model;
   auto points = Expand(definition, base, imagined.host, FindModel(model)->spec);
