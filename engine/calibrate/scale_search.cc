@@ -11,6 +11,8 @@ using kernels::Dtype;
 using kernels::kBlockN;
 
 constexpr int kStrengths = 10;
+// A smaller gain on the sample does not carry over to other text.
+constexpr double kWorthIt = 0.95;
 // Channels that hardly ever carry anything shall not be blown up without end.
 constexpr float kSmallestFactor = 1e-4f, kSmallestMagnitude = 1e-5f;
 
@@ -31,7 +33,7 @@ class Search {
     std::vector<float> best(k_, 1.0f);
     if (rows_ == 0) return best;
     MakeExact();
-    double least = Error(best);
+    double least = kWorthIt * Error(best);
     for (int step = 1; step <= kStrengths; ++step) {
       std::vector<float> factors = Factors(static_cast<float>(step) / kStrengths);
       const double error = Error(factors);

@@ -24,8 +24,9 @@ struct ScaledMatrix {
 };
 
 // The factors s [k] for which the rounded products come nearest to the exact ones on the sample, of
-// ten strengths; all 1 where none is nearer than that. Under SmoothQuant the activations are
-// rounded too, each token by itself. Call it between steps: it runs on the teams of `ranks`.
+// ten strengths; all 1 where none brings the squared error down by a twentieth. Under SmoothQuant
+// the activations are rounded too, each token by itself. Call it between steps: it runs on the
+// teams of `ranks`.
 std::vector<float> SearchScales(const kernels::Table& table, Ranks& ranks,
                                 const ScaledMatrix& matrix, ScaleRule rule);
 
