@@ -58,8 +58,8 @@ CalibratedSource::CalibratedSource(std::unique_ptr<TensorSource> plain, StartedM
   for (int layer = 0; layer < spec.layers; ++layer)
     for (const MatrixRole role : CalibratedRoles(spec, layer)) {
       size_t first = 0;
-      for (const std::string& module : ModulesOf(spec, role)) {
-        const TensorInfo info = MustFind(*plain_, LayerTensor(module, layer) + ".weight");
+      for (const std::string& module : ModulesOf(spec, layer, role)) {
+        const TensorInfo info = MustFind(*plain_, module + ".weight");
         linears_[info.name] =
             std::make_unique<CalibratedTensor>(*this, rounding, layer, role, first, info);
         first += static_cast<size_t>(info.shape[0]);

@@ -68,8 +68,8 @@ class LayerQuantiser {
   Stack ReadStack(MatrixRole role) const {
     std::vector<TensorInfo> tensors;
     Stack stack;
-    for (const std::string& module : ModulesOf(spec_, role)) {
-      tensors.push_back(Find(LayerTensor(module, layer_) + ".weight"));
+    for (const std::string& module : ModulesOf(spec_, layer_, role)) {
+      tensors.push_back(Find(module + ".weight"));
       stack.rows += static_cast<size_t>(tensors.back().shape[0]);
       stack.k = static_cast<size_t>(tensors.back().shape[1]);
     }

@@ -36,13 +36,23 @@ Range DownOutputs(const ExpertWeights& experts, size_t block) {
 void PackExpertIn(const PlainExperts& plain, Range share, const ExpertWeights& experts,
                   size_t block, std::byte* dst, ExpertScratch& scratch) {
   const InBlock at = Locate(experts, share, block);
-  plain.Pack(at.matrix, at.expert, at.outputs, {0, experts.in.k}, experts.in.dtype, dst, scratch);
+  const Range inputs{0, experts.in.k};
+  if (experts.in.integers)
+    plain.PackIntegers(at.matrix, at.expert, at.outputs, inputs, *experts.in.integers, dst,
+                       scratch);
+  else
+    plain.Pack(at.matrix, at.expert, at.outputs, inputs, experts.in.dtype, dst, scratch);
 }
 
 void PackExpertDown(const PlainExperts& plain, Range share, const ExpertWeights& experts,
                     size_t block, std::byte* dst, ExpertScratch& scratch) {
-  plain.Pack(ExpertMatrix::kDown, block / experts.down_blocks, DownOutputs(experts, block), share,
-             experts.down.dtype, dst, scratch);
+  const size_t expert = block / experts.down_blocks;
+  const Range outputs = DownOutputs(experts, block);
+  if (experts.down.integers)
+    plain.PackIntegers(ExpertMatrix::kDown, expert, outputs, share, *experts.down.integers, dst,
+                       scratch);
+  else
+    plain.Pack(ExpertMatrix::kDown, expert, outputs, share, experts.down.dtype, dst, scratch);
 }
 
 void PackExperts(const PlainExperts& plain, Range share, const Worker& worker,

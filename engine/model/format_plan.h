@@ -9,7 +9,8 @@
 namespace pinion {
 
 // The matrices of a decoder that have a form of their own in memory.
-enum class MatrixRole { kQkv, kO, kMlpIn, kDown, kHead };
+// kMlpIn and kDown are a dense MLP's, or those of the one beside a layer's experts.
+enum class MatrixRole { kQkv, kO, kMlpIn, kDown, kExpertIn, kExpertDown, kHead };
 
 // A matrix that stays in integers: what kernels::IntLayout needs to know, less its share's shape.
 struct IntegerFormat {

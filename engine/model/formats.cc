@@ -49,7 +49,8 @@ class Planner {
   Result<FormatPlan> Plan() {
     for (int layer = 0; layer < spec_.layers; ++layer)
       for (const MatrixRole role :
-           {MatrixRole::kQkv, MatrixRole::kO, MatrixRole::kMlpIn, MatrixRole::kDown})
+           {MatrixRole::kQkv, MatrixRole::kO, MatrixRole::kMlpIn, MatrixRole::kDown,
+            MatrixRole::kExpertIn, MatrixRole::kExpertDown})
         PINION_TRY(Add(layer, role));
     PINION_TRY(Add(-1, MatrixRole::kHead));
     return std::move(plan_);
@@ -57,8 +58,8 @@ class Planner {
 
  private:
   Status Add(int layer, MatrixRole role) {
-    std::vector<std::string> modules = ModulesOf(spec_, role);
-    for (std::string& module : modules) module = LayerTensor(module, layer);
+    const std::vector<std::string> modules = ModulesOf(spec_, layer, role);
+    if (modules.empty()) return {};
     const bool is_head = role == MatrixRole::kHead;
     if (!(is_head && int8_head_) && activations_ == ActivationRounding::kNone &&
         weight_only_ == WeightOnlyActivations::kFloat)
@@ -106,28 +107,62 @@ class Planner {
   FormatPlan plan_;
 };
 
+// Of all experts, in any order: they are packed one after the other.
+std::vector<std::string> ExpertModules(const DecoderSpec& spec, int layer, MatrixRole role) {
+  const TensorNames& names = spec.names;
+  std::vector<std::string> modules;
+  if (names.expert_gate.empty()) return modules;  // all experts in one tensor are never quantised
+  for (int expert = 0; expert < spec.moe.router.experts; ++expert) {
+    if (role == MatrixRole::kExpertDown) {
+      modules.push_back(ExpertTensor(names.expert_down, layer, expert));
+    } else {
+      modules.push_back(ExpertTensor(names.expert_gate, layer, expert));
+      modules.push_back(ExpertTensor(names.expert_up, layer, expert));
+    }
+  }
+  return modules;
+}
+
+// The names of a dense MLP, or of the one beside experts, as patterns.
+std::vector<std::string> MlpPatterns(const DecoderSpec& spec, bool beside_experts,
+                                     MatrixRole role) {
+  const TensorNames& names = spec.names;
+  if (beside_experts) {
+    if (spec.moe.shared_intermediate == 0) return {};
+    if (role == MatrixRole::kDown) return {names.shared_down};
+    return {names.shared_gate, names.shared_up};
+  }
+  if (role == MatrixRole::kDown) return {names.down};
+  if (!names.gate_up.empty()) return {names.gate_up};
+  if (!spec.gated) return {names.up};
+  return {names.gate, names.up};
+}
+
+std::vector<std::string> AttentionPatterns(const TensorNames& names, MatrixRole role) {
+  if (role == MatrixRole::kO) return {names.o};
+  if (!names.qkv.empty()) return {names.qkv};
+  return {names.q, names.k, names.v};
+}
+
+std::string HeadModule(const DecoderSpec& spec) {
+  constexpr size_t kSuffix = std::string_view(".weight").size();
+  const std::string& head = spec.tied_head ? spec.names.embedding : spec.names.head;
+  return head.substr(0, head.size() - kSuffix);
+}
+
 }  // namespace
 
-std::vector<std::string> ModulesOf(const DecoderSpec& spec, MatrixRole role) {
-  const TensorNames& names = spec.names;
-  switch (role) {
-    case MatrixRole::kQkv:
-      if (!names.qkv.empty()) return {names.qkv};
-      return {names.q, names.k, names.v};
-    case MatrixRole::kO:
-      return {names.o};
-    case MatrixRole::kMlpIn:
-      if (!names.gate_up.empty()) return {names.gate_up};
-      if (!spec.gated) return {names.up};
-      return {names.gate, names.up};
-    case MatrixRole::kDown:
-      return {names.down};
-    case MatrixRole::kHead:
-      break;
-  }
-  constexpr size_t kSuffix = std::string_view(".weight").size();
-  const std::string& head = spec.tied_head ? names.embedding : names.head;
-  return {head.substr(0, head.size() - kSuffix)};
+std::vector<std::string> ModulesOf(const DecoderSpec& spec, int layer, MatrixRole role) {
+  if (role == MatrixRole::kHead) return {HeadModule(spec)};
+  const bool has_experts = spec.layer_specs[static_cast<size_t>(layer)].mlp == MlpKind::kExperts;
+  if (role == MatrixRole::kExpertIn || role == MatrixRole::kExpertDown)
+    return has_experts ? ExpertModules(spec, layer, role) : std::vector<std::string>();
+  const bool is_attention = role == MatrixRole::kQkv || role == MatrixRole::kO;
+  if (is_attention && spec.latent.kv_rank > 0) return {};  // of matrices made from several
+  std::vector<std::string> modules =
+      is_attention ? AttentionPatterns(spec.names, role) : MlpPatterns(spec, has_experts, role);
+  for (std::string& module : modules) module = LayerTensor(module, layer);
+  return modules;
 }
 
 Result<FormatPlan> PlanFormats(const DecoderSpec& spec, const TensorSource& source,

@@ -12,8 +12,9 @@
 
 namespace pinion {
 
-// The modules whose rows, one after the other, make a matrix of a layer: names as patterns.
-std::vector<std::string> ModulesOf(const DecoderSpec& spec, MatrixRole role);
+// The modules whose rows make a matrix of a layer (any, for the head), one after the other; none
+// where the layer has no such matrix.
+std::vector<std::string> ModulesOf(const DecoderSpec& spec, int layer, MatrixRole role);
 
 // How the activations of weight-only formats are multiplied.
 enum class WeightOnlyActivations { kInt8, kFloat };

@@ -85,7 +85,46 @@ void PlanWork(const Moe& moe) {
   work.weight_bytes_read += work.plan.experts_touched() * moe.experts.bytes_per_expert();
 }
 
+// ---- Rounding, where experts stay in integers.
+
+// Rows [begin, end) of int8 at dst from those of activations at src.
+void RoundRows(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* src,
+               std::byte* dst, size_t begin, size_t end) {
+  const kernels::IntLayout& layout = *matrix.integers;
+  const size_t src_bytes = matrix.k_padded() * kernels::SizeOf(pass.activation);
+  for (size_t row = begin; row < end; ++row)
+    pass.integers.round(layout, {dst + row * layout.row_bytes(), src + row * src_bytes,
+                                 pass.activation, matrix.rounding});
+}
+
+void RoundTokens(const Moe& moe, size_t begin, size_t end) {
+  if (moe.experts.in.integers)
+    RoundRows(moe.pass, moe.experts.in, moe.pass.w.normed, moe.buffers.rounded, begin, end);
+}
+
+// A phase of its own, where there is anything to do.
+void RoundAssignments(const Moe& moe) {
+  if (!moe.experts.down.integers) return;
+  moe.pass.worker.Share(moe.pass.rows * moe.top_k, [&](size_t begin, size_t end) {
+    RoundRows(moe.pass, moe.experts.down, moe.buffers.mlp, moe.buffers.rounded_mlp, begin, end);
+  });
+}
+
 // ---- Computing.
+
+// y = x * (`blocks` packed blocks at w)^T; x: rows as the matrix takes them.
+struct BlockProduct {
+  const std::byte *x, *w;
+  float* y;
+  size_t rows, blocks, ldy;
+};
+void MultiplyBlocks(const Moe& moe, const PackedMatrix& matrix, const BlockProduct& product) {
+  const auto& [x, w, y, rows, blocks, ldy] = product;
+  if (matrix.integers)
+    moe.pass.integers.gemm(*matrix.integers, {x, w, y, rows, blocks, ldy});
+  else
+    kernels::Gemm(moe.pass.table, matrix.dtype, {x, w, y, rows, matrix.k_padded(), blocks, ldy});
+}
 
 // `count` consecutive packed blocks of in or down, valid until the next call.
 using PackFn = void (*)(const PlainExperts&, Range, const ExpertWeights&, size_t, std::byte*,
@@ -106,10 +145,13 @@ const std::byte* Blocks(const Moe& moe, const PackedMatrix& matrix, PackFn pack,
 
 // The rows of assignments [first, first + count) one after the other.
 const std::byte* GatherRows(const Moe& moe, size_t first, size_t count) {
-  const size_t bytes = moe.pass.w.normed_stride * moe.element();
+  const PackedMatrix& in = moe.experts.in;
+  const size_t bytes =
+      in.integers ? in.integers->row_bytes() : moe.pass.w.normed_stride * moe.element();
+  const std::byte* rows = in.integers ? moe.buffers.rounded : moe.pass.w.normed;
   std::byte* tile = moe.pass.scratch.expert_tile;
   for (size_t i = 0; i < count; ++i)
-    std::memcpy(tile + i * bytes, moe.pass.normed(moe.work.plan.row(first + i)), bytes);
+    std::memcpy(tile + i * bytes, rows + moe.work.plan.row(first + i) * bytes, bytes);
   return tile;
 }
 
@@ -121,9 +163,7 @@ void RunPair(const Moe& moe, size_t block, const std::byte* x, size_t first, siz
   const PackedMatrix& in = moe.experts.in;
   constexpr size_t kStride = 2 * kBlockN;
   float* tile = pass.scratch.mlp_tile;
-  kernels::Gemm(
-      pass.table, in.dtype,
-      {x, Blocks(moe, in, PackExpertIn, block, 2), tile, count, in.k_padded(), 2, kStride});
+  MultiplyBlocks(moe, in, {x, Blocks(moe, in, PackExpertIn, block, 2), tile, count, 2, kStride});
   const size_t column = block % moe.experts.in_blocks / 2 * kBlockN;
   const size_t live = std::min(kBlockN, moe.experts.down.k - column);
   for (size_t i = 0; i < count; ++i) {
@@ -154,12 +194,13 @@ void RunDownItem(const Moe& moe, const ExpertItem& item) {
   const PackedMatrix& down = moe.experts.down;
   const size_t first = moe.work.plan.first(item.expert), count = moe.work.plan.tokens(item.expert);
   const size_t step = moe.plain ? 1 : item.units;  // blocks that lie behind one another
+  const std::byte* x =
+      down.integers ? moe.buffers.rounded_mlp + first * down.integers->row_bytes() : moe.mlp(first);
   for (size_t unit = item.unit; unit < item.unit + item.units; unit += step) {
     const size_t block = item.expert * moe.experts.down_blocks + unit;
-    kernels::Gemm(
-        pass.table, down.dtype,
-        {moe.mlp(first), Blocks(moe, down, PackExpertDown, block, step),
-         moe.out(first) + unit * kBlockN, count, down.k_padded(), step, pass.w.hidden_stride});
+    MultiplyBlocks(moe, down,
+                   {x, Blocks(moe, down, PackExpertDown, block, step),
+                    moe.out(first) + unit * kBlockN, count, step, pass.w.hidden_stride});
   }
 }
 
@@ -203,10 +244,14 @@ void NormForRouter(const ForwardPass& pass, const LayerWeights& layer, size_t be
 void RunExperts(const ForwardPass& pass, size_t layer) {
   const Moe moe(pass, layer);
   RunRouter(moe);
-  pass.worker.Share(pass.rows, [&](size_t begin, size_t end) { Choose(moe, begin, end); });
+  pass.worker.Share(pass.rows, [&](size_t begin, size_t end) {
+    Choose(moe, begin, end);
+    RoundTokens(moe, begin, end);
+  });
   pass.worker.Once([&] { PlanWork(moe); });
   RunMlpIn(pass, moe.layer, moe.buffers.shared);
   TakeItems("experts_in", moe, moe.work.in_items, moe.work.in_count, RunInItem);
+  RoundAssignments(moe);
   Project(pass, "shared_down", moe.layer.down, moe.buffers.shared, pass.w.mlp_partial,
           pass.w.hidden_stride);
   TakeItems("experts_down", moe, moe.work.down_items, moe.work.down_count, RunDownItem);

@@ -90,6 +90,15 @@ void PlainExperts::Pack(ExpertMatrix matrix, size_t expert, Range outputs, Range
                      static_cast<size_t>(tensor.shape[1]), outputs.size(), inputs.size());
 }
 
+void PlainExperts::PackIntegers(ExpertMatrix matrix, size_t expert, Range outputs, Range inputs,
+                                const kernels::IntLayout& layout, std::byte* dst,
+                                ExpertScratch& scratch) const {
+  const QuantisedTensor& tensor = *source_.Quantised(Tensor(weights_, matrix, expert).name);
+  scratch.integers.Clear(layout, outputs.size());
+  scratch.integers.Put(tensor, outputs.begin, outputs.size(), inputs.begin, 0);
+  scratch.integers.Pack(dst, outputs.size());
+}
+
 void PlainExperts::ReadBias(ExpertMatrix matrix, size_t expert, Range outputs, float* dst) const {
   const TensorInfo& tensor = Tensor(biases_, matrix, expert);
   std::vector<std::byte> scratch;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "engine/model/integer_rows.h"
 #include "engine/model/shard.h"
 #include "engine/model/spec.h"
 #include "engine/model/tensors.h"
@@ -18,6 +19,7 @@ enum class ExpertMatrix { kGate, kUp, kDown };
 struct ExpertScratch {
   std::vector<std::byte> rows;
   std::vector<float> gathered;
+  IntegerRows integers;
   const TensorInfo* slab_tensor = nullptr;
   size_t slab_expert = 0;
   const std::byte* slab = nullptr;
@@ -40,6 +42,10 @@ class PlainExperts {
   // PackedBlockBytes(dtype, inputs.size()) at dst.
   void Pack(ExpertMatrix matrix, size_t expert, Range outputs, Range inputs, kernels::Dtype dtype,
             std::byte* dst, ExpertScratch& scratch) const;
+
+  // The same of a matrix that stays in integers: layout.block_bytes() at dst.
+  void PackIntegers(ExpertMatrix matrix, size_t expert, Range outputs, Range inputs,
+                    const kernels::IntLayout& layout, std::byte* dst, ExpertScratch& scratch) const;
 
   // dst[i] = bias of output range.begin + i. Only where the spec says that there are biases.
   void ReadBias(ExpertMatrix matrix, size_t expert, Range outputs, float* dst) const;

@@ -97,7 +97,7 @@ void LayOutMlp(const DecoderSpec& spec, Range share, bool bias, Dtype dtype, int
 }
 
 ExpertWeights LayOutExperts(const DecoderSpec& spec, const Shard& shard, Dtype dtype, bool prepack,
-                            Arena& arena) {
+                            int index, Arena& arena) {
   const RouterSpec& router = spec.moe.router;
   const auto hidden = static_cast<size_t>(spec.hidden);
   const auto experts = static_cast<size_t>(router.experts);
@@ -108,12 +108,14 @@ ExpertWeights LayOutExperts(const DecoderSpec& spec, const Shard& shard, Dtype d
   weights.correction = arena.VectorIf(router.correction, experts);
   weights.in_blocks = 2 * (kernels::RoundUp(share.size(), kernels::kBlockN) / kernels::kBlockN);
   weights.down_blocks = share.size() > 0 ? (hidden + kernels::kBlockN - 1) / kernels::kBlockN : 0;
-  const auto stack = [&](size_t blocks, size_t k) {
+  const auto stack = [&](size_t blocks, size_t k, MatrixRole role, size_t column) {
     const size_t outputs = experts * blocks * kernels::kBlockN;
-    return prepack ? arena.Matrix(dtype, outputs, k) : MatrixOf(dtype, outputs, k, nullptr, 0);
+    const IntegerFormat* format = spec.formats.Find(index, role);
+    return prepack ? arena.Matrix(dtype, outputs, k, format, column)
+                   : MatrixOf(dtype, outputs, k, format, column);
   };
-  weights.in = stack(weights.in_blocks, hidden);
-  weights.down = stack(weights.down_blocks, share.size());
+  weights.in = stack(weights.in_blocks, hidden, MatrixRole::kExpertIn, 0);
+  weights.down = stack(weights.down_blocks, share.size(), MatrixRole::kExpertDown, share.begin);
   weights.in_bias = arena.VectorIf(spec.moe.bias, experts * weights.in_blocks * kernels::kBlockN);
   const bool first = share.begin == 0 && share.size() > 0;
   weights.down_bias = arena.VectorIf(spec.moe.bias && first, experts * hidden);
@@ -129,7 +131,7 @@ LayerWeights LayOutLayer(const DecoderSpec& spec, const LayerSpec& kinds, const 
   layer.attention_post_norm = LayOutNorm(spec, spec.names.attention_post_norm, arena);
   layer.mlp_norm = LayOutNorm(spec, spec.names.mlp_norm, arena);
   const bool has_experts = kinds.mlp == MlpKind::kExperts;
-  if (has_experts) layer.experts = LayOutExperts(spec, shard, dtype, moe_prepack, arena);
+  if (has_experts) layer.experts = LayOutExperts(spec, shard, dtype, moe_prepack, index, arena);
   const Range middle = has_experts ? shard.shared_intermediate : shard.intermediate;
   LayOutMlp(spec, middle, spec.mlp_bias && !has_experts, dtype, index, arena, layer);
   layer.mlp_post_norm = LayOutNorm(spec, spec.names.mlp_post_norm, arena);

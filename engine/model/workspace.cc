@@ -10,20 +10,27 @@ namespace {
 using kernels::Dtype;
 using kernels::RoundUp;
 
-// What the widest rounded row takes: its groups may be as small as they get.
-size_t RoundedRowBytes(const DecoderSpec& spec, const Shard& shard) {
+// What a rounded row of k columns takes at most: groups may be as small as they get.
+size_t RoundedRowBytes(const DecoderSpec& spec, size_t k) {
   if (spec.formats.empty()) return 0;
-  const size_t q = shard.q_heads.size() * static_cast<size_t>(spec.head_dim);
-  const size_t k = std::max({static_cast<size_t>(spec.hidden), q, shard.intermediate.size()});
   return kernels::IntLayout{8, k, kSmallestIntGroup, 0, true}.row_bytes() + kernels::kBlockN;
+}
+
+// The widest input of a matrix that Prepare rounds for.
+size_t WidestInput(const DecoderSpec& spec, const Shard& shard) {
+  const size_t q = shard.q_heads.size() * static_cast<size_t>(spec.head_dim);
+  return std::max({static_cast<size_t>(spec.hidden), q, shard.intermediate.size(),
+                   shard.shared_intermediate.size()});
 }
 
 bool HasExperts(const DecoderSpec& spec) { return spec.moe.router.experts > 0; }
 
 size_t ExpertTileBytes(const DecoderSpec& spec, Dtype dtype) {
   if (!HasExperts(spec)) return 0;
-  return kExpertTileRows * RoundUp(static_cast<size_t>(spec.hidden), kernels::kPadK) *
-         kernels::SizeOf(kernels::ActivationType(dtype));
+  const auto hidden = static_cast<size_t>(spec.hidden);
+  const size_t row =
+      RoundUp(hidden, kernels::kPadK) * kernels::SizeOf(kernels::ActivationType(dtype));
+  return kExpertTileRows * std::max(row, RoundedRowBytes(spec, hidden));
 }
 
 void LayOutExperts(const DecoderSpec& spec, const Shard& shard, size_t element, size_t max_rows,
@@ -39,6 +46,8 @@ void LayOutExperts(const DecoderSpec& spec, const Shard& shard, size_t element, 
   take(buffers.mlp, assignments * share * element);
   const size_t shared = RoundUp(shard.shared_intermediate.size(), kernels::kPadK);
   take(buffers.shared, max_rows * shared * element);
+  take(buffers.rounded, max_rows * RoundedRowBytes(spec, static_cast<size_t>(spec.hidden)));
+  take(buffers.rounded_mlp, assignments * RoundedRowBytes(spec, shard.expert_intermediate.size()));
   take(buffers.out, assignments * w.hidden_stride * sizeof(float));
 }
 
@@ -96,7 +105,7 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
   take(w.attention_partial, max_rows * w.hidden_stride * sizeof(float));
   take(w.mlp, max_rows * mlp_columns * element);
   take(w.mlp_partial, max_rows * w.hidden_stride * sizeof(float));
-  take(w.rounded, max_rows * RoundedRowBytes(spec, shard));
+  take(w.rounded, max_rows * RoundedRowBytes(spec, WidestInput(spec, shard)));
   w.angles.resize(spec.ropes.size());
   for (size_t i = 0; i < spec.ropes.size(); ++i) {
     const size_t half = static_cast<size_t>(spec.ropes[i].dim) / 2;
