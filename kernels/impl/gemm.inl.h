@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "kernels/impl/tile.inl.h"
+#include "kernels/kernels.h"
 
 namespace pinion::kernels::impl {
 namespace {

@@ -28,6 +28,10 @@ void StoreBytes(int8_t* dst, Vec v) {
 }
 
 Vec LowNibbles(Vec v) { return Bits(_mm512_and_si512(Ints(v), _mm512_set1_epi8(15))); }
+Vec HighNibblesInPlace(Vec v) {
+  return Bits(_mm512_and_si512(Ints(v), _mm512_set1_epi8(static_cast<char>(0xf0))));
+}
+Vec SixteenthOf(Vec v) { return Bits(_mm512_srai_epi32(Ints(v), 4)); }
 Vec HighNibbles(Vec v) { return LowNibbles(Bits(_mm512_srli_epi16(Ints(v), 4))); }
 
 }  // namespace

@@ -6,7 +6,7 @@
 // vector and its Dot first:
 //   Dot(Vec w, Vec x, Vec sum)   sum + unsigned bytes of w times signed bytes of x, in int32 lanes
 
-#include "kernels/impl/tile.inl.h"
+#include "kernels/impl/gemm.inl.h"
 #include "kernels/integer.h"
 
 namespace pinion::kernels::impl {
@@ -35,57 +35,90 @@ struct OperandU4 {
   static Vec MultiplyAdd(Vec w, Vec x, Vec sum) { return Dot(w, x, sum); }
 };
 
-// Sums of whole rows go through memory once a chunk, so chunks are long.
-constexpr size_t kIntChunk = 512;
-constexpr size_t kIntPrefetchBytes = 8 * 1024;  // ahead of the first rows; covers memory's latency
-constexpr size_t kWordColumns = 4;              // bytes of a column in a step
-
-template <typename Operand, int kRows>
-void IntRows(TileArgs<Operand> args, const std::byte* w, bool prefetch) {
-  constexpr int kColumns = GemmColumns(kRows);
-  constexpr size_t kWidth = static_cast<size_t>(kColumns) * kLanes;
-  constexpr int kLines = static_cast<int>(kWidth * kWordColumns / 64);
-  float* y = args.y;
-  for (size_t column = 0; column < kBlockN; column += kWidth) {
-    const std::byte* at = w + column * kWordColumns;
-    const std::byte* ahead = at + kIntPrefetchBytes;
-    args.w = &at;
-    args.prefetch = &ahead;
-    args.y = y + column;
-    if (prefetch) {
-      Tile<Operand, kRows, kColumns, kLines>(args);
-    } else {
-      Tile<Operand, kRows, kColumns, 0>(args);
+// A tile of few rows, for which taking nibbles apart costs as much as multiplying them: high ones
+// stay where they are, 16 times as much, and their sums are divided in the end.
+template <int kRows, int kColumns, int kPrefetch>
+void NibbleTile(const TileArgs<OperandU4>& args) {
+  Vec low[kRows][kColumns], high[kRows][kColumns];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kColumns; ++c) low[r][c] = high[r][c] = Set(0);
+  }
+  const int8_t* x = args.x;
+  const std::byte *w = args.w[0], *prefetch = args.prefetch[0];
+  for (size_t step = args.steps[0]; step > 0; --step) {
+    PrefetchLines<kPrefetch, 3>(prefetch, args.prefetch_far);
+#pragma GCC unroll 16
+    for (int c = 0; c < kColumns; ++c) {
+      const Vec both = LoadWords<false>(w + c * kLanes * OperandU4::kBytes);
+      const Vec below = LowNibbles(both), above = HighNibblesInPlace(both);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        low[r][c] = Dot(below, SpreadWord(x + r * args.x_stride), low[r][c]);
+        high[r][c] = Dot(above, SpreadWord(x + r * args.x_stride + 4), high[r][c]);
+      }
     }
+    x += OperandU4::kStepK;
+    w += args.w_stride;
+    prefetch += args.prefetch_stride;
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kColumns; ++c)
+      Store(args.y + r * args.y_stride + c * kLanes, AddInt(low[r][c], SixteenthOf(high[r][c])));
   }
 }
 
-// y[rows][64] (int32) = or += x * w over `columns` columns.
+// The tile for so many rows and lines to prefetch a step.
 template <typename Operand>
-void IntChunk(const IntLayout& layout, const int8_t* x, size_t rows, const std::byte* w,
-              size_t columns, float* y, size_t ldy, bool accumulate, bool prefetch) {
-  const size_t steps = columns / Operand::kStepK;
-  TileArgs<Operand> tile = {.segments = 1, .w_stride = kBlockN * kWordColumns};
-  tile.x = x;
-  tile.x_stride = layout.row_bytes();
-  tile.steps = &steps;
-  tile.y = y;
-  tile.y_stride = ldy;
-  tile.accumulate = accumulate;
-  static_assert(kTileRows == 6);
-  switch (rows) {
-    case 1:
-      return IntRows<Operand, 1>(tile, w, prefetch);
-    case 2:
-      return IntRows<Operand, 2>(tile, w, prefetch);
-    case 3:
-      return IntRows<Operand, 3>(tile, w, prefetch);
-    case 4:
-      return IntRows<Operand, 4>(tile, w, prefetch);
-    case 5:
-      return IntRows<Operand, 5>(tile, w, prefetch);
-    default:
-      return IntRows<Operand, 6>(tile, w, prefetch);
+TileFn<Operand> IntTile(size_t rows, size_t lines, bool accumulate) {
+  if constexpr (Operand::kSubs == 2) {
+    // Vectors of 256 bits have not enough registers for sums apart.
+    if (rows == 1 && !accumulate && lines == 4 && kLanes == 16)
+      return NibbleTile<1, GemmColumns(1), 4>;
+  }
+  return GemmTile<Operand>(rows, lines);
+}
+
+// Sums of whole rows go through memory once a chunk, so chunks are long.
+constexpr size_t kIntChunk = 512;
+
+// What passes under a tile of rows: `columns` columns of one block's codes. While all rows pass
+// over them, those `ahead` bytes on are prefetched, spread evenly over the tiles, as in gemm.inl.h:
+// into L2 alone where L1 is full of the chunk itself.
+struct IntChunk {
+  const std::byte* w;
+  size_t columns, ahead;
+  bool far;
+};
+
+// y[rows of the tile][64] (int32) = or += x * w; x: the tile's first row, at the chunk's column.
+template <typename Operand>
+void RunTile(const IntLayout& layout, const IntChunk& chunk, const RowGroups& tiles, size_t tile,
+             const int8_t* x, float* y, size_t ldy, bool accumulate) {
+  constexpr size_t kStepBytes = kBlockN * Operand::kBytes;
+  const size_t rows = tiles.Size(tile), steps = chunk.columns / Operand::kStepK;
+  const size_t columns = static_cast<size_t>(GemmColumns(static_cast<int>(rows))) * kLanes;
+  const size_t passes = kBlockN / columns, units = tiles.count * passes;
+  const std::byte* next = chunk.w + (units == 1 ? kPrefetchAheadBytes : chunk.ahead);
+  TileArgs<Operand> args = {.segments = 1, .w_stride = kStepBytes};
+  args.x = x;
+  args.x_stride = layout.row_bytes();
+  args.steps = &steps;
+  args.y_stride = ldy;
+  args.accumulate = accumulate;
+  for (size_t pass = 0; pass < passes; ++pass) {
+    const std::byte* w = chunk.w + pass * columns * Operand::kBytes;
+    const Share share(kStepBytes / kLineBytes, tile * passes + pass, units);
+    const std::byte* prefetch = next + share.begin * steps * kLineBytes;
+    args.w = &w;
+    args.y = y + pass * columns;
+    args.prefetch = &prefetch;
+    args.prefetch_stride = (share.end - share.begin) * kLineBytes;
+    args.prefetch_far = chunk.far;
+    IntTile<Operand>(rows, share.end - share.begin, accumulate)(args);
   }
 }
 
@@ -120,18 +153,19 @@ void FinishWholeRow(const IntLayout& layout, const std::byte* row, const std::by
 
 template <typename Operand>
 void WholeRows(const IntLayout& layout, const IntGemmArgs& args) {
-  const RowGroups groups(args.rows, kTileRows);
+  const RowGroups tiles(args.rows, kTileRows);
   const size_t row_bytes = layout.row_bytes(), k_padded = layout.k_padded();
   for (size_t block = 0; block < args.blocks; ++block) {
     const std::byte* w = args.w + block * layout.block_bytes();
     float* y = args.y + block * kBlockN;
     for (size_t k = 0; k < k_padded; k += kIntChunk) {
       const size_t columns = k_padded - k < kIntChunk ? k_padded - k : kIntChunk;
-      for (size_t group = 0; group < groups.count; ++group) {
-        const size_t row = groups.Begin(group);
+      const IntChunk chunk{w + layout.code_bytes(k), columns, layout.code_bytes(columns),
+                           tiles.count > 1};
+      for (size_t tile = 0; tile < tiles.count; ++tile) {
+        const size_t row = tiles.Begin(tile);
         const auto* x = reinterpret_cast<const int8_t*>(args.x + row * row_bytes + k);
-        IntChunk<Operand>(layout, x, groups.Size(group), w + layout.code_bytes(k), columns,
-                          y + row * args.ldy, args.ldy, k > 0, group == 0);
+        RunTile<Operand>(layout, chunk, tiles, tile, x, y + row * args.ldy, args.ldy, k > 0);
       }
     }
     for (size_t row = 0; row < args.rows; ++row)
@@ -165,16 +199,23 @@ void Grouped(const IntLayout& layout, const IntGemmArgs& args) {
   alignas(64) float sums[kTileRows][kBlockN];  // int32
   const RowGroups tiles(args.rows, kTileRows);
   const size_t row_bytes = layout.row_bytes(), groups = layout.groups();
+  const size_t group_bytes = layout.group_bytes(), code_bytes = layout.code_bytes(layout.group);
+  const size_t ahead = (kPrefetchAheadBytes + group_bytes - 1) / group_bytes * group_bytes;
   for (size_t block = 0; block < args.blocks; ++block) {
     const std::byte* w = args.w + block * layout.block_bytes();
     float* y = args.y + block * kBlockN;
-    for (size_t group = 0; group < groups; ++group, w += layout.group_bytes()) {
-      const auto* scales = reinterpret_cast<const F16*>(w + layout.code_bytes(layout.group));
+    for (size_t group = 0; group < groups; ++group, w += group_bytes) {
+      const IntChunk chunk{w, layout.group, ahead, false};
+      const auto* scales = reinterpret_cast<const F16*>(w + code_bytes);
+      // Tiles ask for codes alone; what lies between those of one group and the next is left.
+      for (size_t at = code_bytes; at < group_bytes; at += kLineBytes)
+        __builtin_prefetch(w + ahead + at);
       for (size_t tile = 0; tile < tiles.count; ++tile) {
         const size_t begin = tiles.Begin(tile), rows = tiles.Size(tile);
         const std::byte* x = args.x + begin * row_bytes;
-        IntChunk<Operand>(layout, reinterpret_cast<const int8_t*>(x + group * layout.group), rows,
-                          w, layout.group, sums[0], kBlockN, false, tile == 0);
+        RunTile<Operand>(layout, chunk, tiles, tile,
+                         reinterpret_cast<const int8_t*>(x + group * layout.group), sums[0],
+                         kBlockN, false);
         for (size_t r = 0; r < rows; ++r) {
           const int32_t x_sum = SumsOf(layout, x + r * row_bytes)[group];
           AddGroup<kOffsets>(sums[r], scales, layout.lowest * x_sum, static_cast<float>(x_sum),
