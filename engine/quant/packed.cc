@@ -144,15 +144,14 @@ class Transposed : public QuantisedTensor {
   }
 
   void Read(size_t row, size_t count, int8_t* codes, float* scales, float* offsets) const override {
-    const int bias = Bias(bits_);
     for (size_t column = 0; column < columns_; ++column)
       for (size_t r = 0; r < count; ++r)
-        codes[r * columns_ + column] = static_cast<int8_t>(CodeAt(column, row + r) - bias);
+        codes[r * columns_ + column] = static_cast<int8_t>(CodeAt(column, row + r) - bias_);
     for (size_t r = 0; r < count; ++r)
       for (size_t group = 0; group < groups(); ++group) {
         const float scale = FloatAt(scales_, group * rows_ + row + r);
         scales[r * groups() + group] = scale;
-        offsets[r * groups() + group] = scale * static_cast<float>(bias - ZeroAt(group, row + r));
+        offsets[r * groups() + group] = scale * static_cast<float>(bias_ - ZeroAt(group, row + r));
       }
   }
 
@@ -171,15 +170,29 @@ class Transposed : public QuantisedTensor {
     rows_ = static_cast<size_t>(codes_.shape[1] * (awq_ ? in_word : 1));
     group_ = stated_group_ < 0 ? columns_ : static_cast<size_t>(stated_group_);
     range_ = RangeOf(bits_);
+    bias_ = Bias(bits_);
     const int64_t groups = Signed(this->groups()), rows = Signed(rows_);
     PINION_ASSIGN(scales_, tensors.RequireFloats("scales", {groups, rows}));
     PINION_ASSIGN(zeros_, tensors.Require("qzeros", "I32", {groups, Ceil(rows, in_word)}));
     format_ = StrCat(awq_ ? "AWQ int" : "GPTQ int", bits_);
     stored_bytes_ = BytesOf(codes_) + BytesOf(scales_) + BytesOf(zeros_);
     if (!awq_) {
+      TakeCommonZero();
       PINION_ASSIGN(group_of_, ReadGroupIndex(tensors, "g_idx", columns_, group_, this->groups()));
     }
     return {};
+  }
+
+  // Symmetric checkpoints store one zero throughout: then it belongs to the codes, and there are no
+  // offsets to keep and to multiply.
+  void TakeCommonZero() {
+    const int zero = ZeroAt(0, 0), highest = (1 << bits_) - 1 - zero;
+    for (size_t group = 0; group < groups(); ++group)
+      for (size_t row = 0; row < rows_; ++row)
+        if (ZeroAt(group, row) != zero) return;
+    if (zero > 128 || highest > 127) return;
+    bias_ = zero;
+    range_ = {-zero, highest, false};
   }
 
   // Where output `row` lies in a word that packs outputs; AWQ deals them out in this order.
@@ -207,7 +220,7 @@ class Transposed : public QuantisedTensor {
   }
 
   bool awq_, gptq_v1_;
-  int bits_;
+  int bits_, bias_ = 0;  // bias: what is taken off stored codes
   int64_t stated_group_;
   StoredTensor codes_, scales_, zeros_;
 };

@@ -97,6 +97,20 @@ TEST_F(Packed, GptqOfEightBitsKeepsItsZeros) {
   EXPECT_THAT(Row(0), ElementsAre(-256, -2, 0, 254));
 }
 
+TEST_F(Packed, SymmetricGptqKeepsNoOffsets) {
+  scheme_ = {QuantMethod::kGptq, 4, 4, true, ActivationRounding::kNone};
+  PutWords("qweight", {1, 1}, {0x76543210});
+  PutWords("qzeros", {2, 1}, {0x00000007, 0x00000007});  // version 1: 8
+  PutFloats("scales", {2, 1}, {1, 10});
+  const CodeRange range = Open().value()->range();
+  EXPECT_FALSE(range.has_offsets);
+  EXPECT_EQ(range.lowest, -8);
+  EXPECT_EQ(range.highest, 7);
+  EXPECT_THAT(Row(0), ElementsAre(-8, -7, -6, -5, -40, -30, -20, -10));
+  PutWords("qzeros", {2, 1}, {0x00000007, 0x00000008});
+  EXPECT_TRUE(Open().value()->range().has_offsets);
+}
+
 TEST_F(Packed, CompressedTensorsPackAlongInputsAndZerosAlongOutputs) {
   scheme_ = {QuantMethod::kPackQuantized, 4, 4, false, ActivationRounding::kNone};
   PutWords("weight_packed", {2, 1}, {0x76543210, 0xfedcba98});
