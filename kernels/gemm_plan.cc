@@ -72,9 +72,10 @@ std::string Name(const GemmKernel& kernel) {
 // Below avx512_bf16, a path's bfloat16 kernel is float32's over widened weights. For the other
 // types the tables from avx512 on hold the same code.
 std::vector<GemmKernel> GemmCandidates(Isa isa, Dtype weights) {
-  if (isa == Isa::kScalar || isa == Isa::kAvx2) {
-    std::vector<GemmKernel> kernels = {{isa}};
-    if (isa == Isa::kAvx2) kernels.push_back({.isa = isa, .prefetch_far = true});
+  const Isa own = FloatPath(isa);
+  if (own == Isa::kScalar || own == Isa::kAvx2) {
+    std::vector<GemmKernel> kernels = {{own}};
+    if (own == Isa::kAvx2) kernels.push_back({.isa = own, .prefetch_far = true});
     return kernels;
   }
   std::vector<GemmKernel> kernels;

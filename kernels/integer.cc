@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/impl/cpuid.h"
 #include "kernels/impl/integer_tables.h"
 
 namespace pinion::kernels {
@@ -63,6 +64,11 @@ void PackOutput(std::byte* dst, const IntLayout& layout, size_t output, const in
   Put(tail, kBlockN + output, layout.whole_rows() ? sum : 0);
 }
 
+bool HasVnni() { return __builtin_cpu_supports("avx512vnni"); }
+
+// Intel SDM volume 2, CPUID leaf 7: AMX-INT8. What the tiles need besides is usable where kAmx is.
+bool HasAmxInt8() { return impl::Cpuid(7, 0).edx >> 25 & 1; }
+
 }  // namespace
 
 void PackIntBlock(std::byte* dst, const IntLayout& layout, const int8_t* codes, const float* scales,
@@ -79,11 +85,16 @@ const IntTable& IntTableFor(Isa isa) {
       return impl::kIntScalar;
     case Isa::kAvx2:
       return impl::kIntAvx2;
+    case Isa::kAvx2Vnni:
+      return impl::kIntAvx2Vnni;
     case Isa::kAvx512:
       return impl::kIntAvx512;
+    case Isa::kAvx512Vnni:
+      return impl::kIntAvx512Vnni;
     case Isa::kAvx512Bf16:
+      return HasVnni() ? impl::kIntAvx512Vnni : impl::kIntAvx512;
     case Isa::kAmx:
-      return __builtin_cpu_supports("avx512vnni") ? impl::kIntAvx512Vnni : impl::kIntAvx512;
+      return HasVnni() && HasAmxInt8() ? impl::kIntAmx : IntTableFor(Isa::kAvx512Bf16);
   }
   __builtin_unreachable();
 }

@@ -10,7 +10,8 @@
 namespace pinion::kernels {
 namespace {
 
-constexpr const char* kNames[kIsaCount] = {"scalar", "avx2", "avx512", "avx512_bf16", "amx"};
+constexpr const char* kNames[kIsaCount] = {"scalar",      "avx2",        "avx2_vnni", "avx512",
+                                           "avx512_vnni", "avx512_bf16", "amx"};
 
 using impl::Cpuid;
 using impl::CpuidRegisters;
@@ -46,13 +47,18 @@ std::vector<Isa> Detect() {
   constexpr uint32_t kAvx2 = 1u << 5;
   if (!AllBits(xcr0, kYmmState) || !AllBits(extended.ebx, kAvx2)) return usable;
   usable.push_back(Isa::kAvx2);
+  const uint32_t more = Cpuid(7, 1).eax;
+  constexpr uint32_t kAvxVnni = 1u << 4;
+  if (AllBits(more, kAvxVnni)) usable.push_back(Isa::kAvx2Vnni);
 
   constexpr uint32_t kAvx512FDqBwVl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
   if (!AllBits(xcr0, kZmmState) || !AllBits(extended.ebx, kAvx512FDqBwVl)) return usable;
   usable.push_back(Isa::kAvx512);
+  constexpr uint32_t kAvx512Vnni = 1u << 11;
+  if (AllBits(extended.ecx, kAvx512Vnni)) usable.push_back(Isa::kAvx512Vnni);
 
   constexpr uint32_t kAvx512Bf16 = 1u << 5;
-  if (!AllBits(Cpuid(7, 1).eax, kAvx512Bf16)) return usable;
+  if (!AllBits(more, kAvx512Bf16)) return usable;
   usable.push_back(Isa::kAvx512Bf16);
 
   constexpr uint32_t kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
@@ -64,6 +70,10 @@ std::vector<Isa> Detect() {
 }  // namespace
 
 const char* Name(Isa isa) { return kNames[static_cast<int>(isa)]; }
+
+Isa FloatPath(Isa isa) {
+  return isa == Isa::kAvx2Vnni ? Isa::kAvx2 : isa == Isa::kAvx512Vnni ? Isa::kAvx512 : isa;
+}
 
 std::optional<Isa> ParseIsa(std::string_view name) {
   for (int i = 0; i < kIsaCount; ++i) {

@@ -6,12 +6,16 @@
 
 namespace pinion::kernels {
 
-// Instruction-set paths, weakest first. The order is partial in general; for these five it is
-// total. kAmx multiplies bfloat16 on tiles and does everything else as kAvx512Bf16.
-enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Bf16, kAmx };
-inline constexpr int kIsaCount = 5;
+// Instruction-set paths, weakest first. The order is partial: a CPU may lack one and have the next
+// (AVX-VNNI came after AVX-512's). The VNNI paths multiply int8 with VPDPBUSD and do everything
+// else as the path before them; kAmx multiplies on tiles and does everything else as kAvx512Bf16.
+enum class Isa { kScalar, kAvx2, kAvx2Vnni, kAvx512, kAvx512Vnni, kAvx512Bf16, kAmx };
+inline constexpr int kIsaCount = 7;
 
-const char* Name(Isa isa);  // "scalar", "avx2", "avx512", "avx512_bf16", "amx"
+// "scalar", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16", "amx"
+const char* Name(Isa isa);
+// The path whose float functions `isa` shares: itself, or the one before a VNNI path.
+Isa FloatPath(Isa isa);
 std::optional<Isa> ParseIsa(std::string_view name);
 
 // The paths that this CPU has *and* the operating system lets this process use, weakest first

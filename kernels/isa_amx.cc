@@ -1,36 +1,16 @@
-// AMX: tiles of 16 rows of 64 bytes. As assembly throughout: the compiler owns no tile register,
-// and GCC 12's _tile_loadconfig tells it that only 8 bytes of the configuration are read.
+// AMX: products of bfloat16 on tiles, and what tiles can do at most.
 
 #include "kernels/impl/vec_avx512.inl.h"
 //
+#include "kernels/impl/amx_tiles.inl.h"
 #include "kernels/impl/attention.inl.h"
 #include "kernels/impl/attention_tiles.inl.h"
 #include "kernels/impl/operand_avx512_bf16.inl.h"
 #include "kernels/impl/probes.h"
 #include "kernels/impl/tables.h"
-#include "kernels/impl/tiles.inl.h"
 
 namespace pinion::kernels::impl {
 namespace {
-
-struct AmxTiles {
-  static void Configure(const TileShape& shape) {
-    asm volatile("ldtilecfg (%0)" ::"r"(&shape) : "memory");
-  }
-  static void Release() { asm volatile("tilerelease"); }
-  template <int t>
-  static void Zero() {
-    asm volatile("tilezero %%tmm%c0" ::"i"(t));
-  }
-  template <int t>
-  static void Load(const std::byte* from, size_t stride) {
-    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(t) : "memory");
-  }
-  template <int t>
-  static void Store(std::byte* to, size_t stride) {
-    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride), "i"(t) : "memory");
-  }
-};
 
 // Pairs of bfloat16, summed in float32.
 struct AmxBf16 : AmxTiles {
@@ -40,7 +20,7 @@ struct AmxBf16 : AmxTiles {
   }
 };
 
-// Fours of signed bytes, summed in int32. (Unsigned activations: TDPBUSD, in the same place.)
+// Fours of signed bytes, summed in int32.
 struct AmxS8 : AmxTiles {
   template <int sum, int a, int b>
   static void Dot() {

@@ -27,8 +27,12 @@ dnnl::cpu_isa Cap(Isa isa) {
       return dnnl::cpu_isa::sse41;  // its lowest; never used there
     case Isa::kAvx2:
       return dnnl::cpu_isa::avx2;
+    case Isa::kAvx2Vnni:
+      return dnnl::cpu_isa::avx2_vnni;
     case Isa::kAvx512:
       return dnnl::cpu_isa::avx512_core;
+    case Isa::kAvx512Vnni:
+      return dnnl::cpu_isa::avx512_core_vnni;
     case Isa::kAvx512Bf16:
       return dnnl::cpu_isa::avx512_core_bf16;
     case Isa::kAmx:

@@ -9,22 +9,32 @@
 namespace pinion::kernels {
 namespace {
 
+Probes Renamed(Probes probes, Isa isa) {
+  probes.isa = isa;
+  return probes;
+}
+
 Probes MakeAmxProbes() {
-  Probes probes = impl::kAvx512Bf16Probes;
-  probes.isa = Isa::kAmx;
+  Probes probes = Renamed(impl::kAvx512Bf16Probes, Isa::kAmx);
   probes.multiply_bf16 = impl::ProbeAmxBf16;
   return probes;
 }
 
 const Probes& Compiled(Isa isa) {
   static const Probes amx = MakeAmxProbes();
+  static const Probes avx2_vnni = Renamed(impl::kAvx2Probes, Isa::kAvx2Vnni);
+  static const Probes avx512_vnni = Renamed(impl::kAvx512Probes, Isa::kAvx512Vnni);
   switch (isa) {
     case Isa::kScalar:
       return impl::kScalarProbes;
     case Isa::kAvx2:
       return impl::kAvx2Probes;
+    case Isa::kAvx2Vnni:
+      return avx2_vnni;
     case Isa::kAvx512:
       return impl::kAvx512Probes;
+    case Isa::kAvx512Vnni:
+      return avx512_vnni;
     case Isa::kAvx512Bf16:
       return impl::kAvx512Bf16Probes;
     case Isa::kAmx:

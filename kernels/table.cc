@@ -7,10 +7,15 @@
 namespace pinion::kernels {
 namespace {
 
+// Another path's functions under this one's name.
+Table Renamed(Table table, Isa isa) {
+  table.isa = isa;
+  return table;
+}
+
 // Products of bfloat16 on tiles; everything else is AVX-512's.
 Table MakeAmxTable() {
-  Table table = impl::kAvx512Bf16Table;
-  table.isa = Isa::kAmx;
+  Table table = Renamed(impl::kAvx512Bf16Table, Isa::kAmx);
   table.gemm_bf16 = impl::AmxGemmBf16;
   table.attention = impl::AmxAttention;
   return table;
@@ -18,13 +23,19 @@ Table MakeAmxTable() {
 
 const Table& Compiled(Isa isa) {
   static const Table amx = MakeAmxTable();
+  static const Table avx2_vnni = Renamed(impl::kAvx2Table, Isa::kAvx2Vnni);
+  static const Table avx512_vnni = Renamed(impl::kAvx512Table, Isa::kAvx512Vnni);
   switch (isa) {
     case Isa::kScalar:
       return impl::kScalarTable;
     case Isa::kAvx2:
       return impl::kAvx2Table;
+    case Isa::kAvx2Vnni:
+      return avx2_vnni;
     case Isa::kAvx512:
       return impl::kAvx512Table;
+    case Isa::kAvx512Vnni:
+      return avx512_vnni;
     case Isa::kAvx512Bf16:
       return impl::kAvx512Bf16Table;
     case Isa::kAmx:

@@ -49,7 +49,8 @@ void EngineFlags::AddFlagsTo(CLI::App& command) {
   add("--head-dtype", head_dtype_,
       "auto or int8: the head as it is stored, or rounded at loading (default auto)");
   add("--isa", isa_,
-      "auto or exactly one of scalar, avx2, avx512, avx512_bf16, amx (default auto)");
+      "auto or exactly one of scalar, avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16, amx "
+      "(default auto)");
   add("--gemm-kernel", gemm_kernel_,
       "auto, or NAME[@ROWS],... from how many rows on which kernel multiplies, as "
       "avx512_bf16,onednn@128 (default auto: measured at start, and printed) "

@@ -4,6 +4,6 @@
 
 namespace pinion::kernels::impl {
 
-extern const IntTable kIntScalar, kIntAvx2, kIntAvx512, kIntAvx512Vnni;
+extern const IntTable kIntScalar, kIntAvx2, kIntAvx2Vnni, kIntAvx512, kIntAvx512Vnni, kIntAmx;
 
 }  // namespace pinion::kernels::impl

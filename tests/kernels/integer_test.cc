@@ -155,6 +155,14 @@ TEST_P(IntegerTest, GroupsAreWithinTheirRoundings) {
   }
 }
 
+// What the suite above leaves out, said by name.
+TEST(IntegerPaths, VnniOf256BitsIsCoveredOrSkipped) {
+  const auto& usable = UsableIsas();
+  if (std::find(usable.begin(), usable.end(), Isa::kAvx2Vnni) == usable.end())
+    GTEST_SKIP() << "this CPU has no AVX-VNNI";
+  EXPECT_STREQ(IntTableFor(Isa::kAvx2Vnni).name, "avx2_vnni");
+}
+
 INSTANTIATE_TEST_SUITE_P(AllIsas, IntegerTest, ::testing::ValuesIn(UsableIsas()),
                          [](const auto& info) { return Name(info.param); });
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 
+#include "kernels/integer.h"
 #include "kernels/kernels.h"
 
 namespace pinion::kernels {
@@ -51,7 +52,9 @@ TEST(Isa, AgreesWithTheOperatingSystem) {
   const std::vector<Isa>& usable = UsableIsas();
   const auto found = [&](Isa isa) { return std::count(usable.begin(), usable.end(), isa) == 1; };
   EXPECT_EQ(found(Isa::kAvx2), avx2);
+  EXPECT_EQ(found(Isa::kAvx2Vnni), avx2 && has({"avx_vnni"}));
   EXPECT_EQ(found(Isa::kAvx512), avx512);
+  EXPECT_EQ(found(Isa::kAvx512Vnni), avx512 && has({"avx512_vnni"}));
   EXPECT_EQ(found(Isa::kAvx512Bf16), avx512 && has({"avx512_bf16"}));
   EXPECT_LE(found(Isa::kAmx), has({"amx_tile", "amx_bf16"}));
 }
@@ -70,12 +73,21 @@ TEST(Isa, EveryUsableTableIsItsOwnAndComplete) {
 }
 
 // Forcing an ISA by name must give that ISA's code, not a fallback's.
-TEST(Isa, TablesShareNoGemm) {
+TEST(Isa, PathsShareNoProducts) {
   const std::vector<Isa>& usable = UsableIsas();
   for (size_t i = 1; i < usable.size(); ++i) {
-    EXPECT_NE(TableFor(usable[i]).gemm_bf16, TableFor(usable[i - 1]).gemm_bf16);
-    if (usable[i] == Isa::kAmx) continue;  // attends as AVX-512 does
-    EXPECT_NE(TableFor(usable[i]).attention, TableFor(usable[i - 1]).attention);
+    const Isa isa = usable[i];
+    const bool is_vnni = FloatPath(isa) != isa;
+    if (is_vnni) {
+      EXPECT_NE(IntTableFor(isa).gemm, IntTableFor(FloatPath(isa)).gemm);
+      EXPECT_STREQ(IntTableFor(isa).name, Name(isa));
+      continue;
+    }
+    for (size_t other = 0; other < i; ++other) {
+      EXPECT_NE(TableFor(isa).gemm_bf16, TableFor(usable[other]).gemm_bf16);
+      if (isa == Isa::kAmx) continue;  // attends as AVX-512 does
+      EXPECT_NE(TableFor(isa).attention, TableFor(usable[other]).attention);
+    }
   }
 }
 

@@ -1,6 +1,8 @@
 // The frame of the tile kernels, run on an emulation of the tiles: the same blocking, prefetching
 // and tails as with AMX. Real tiles are compared with it where there are any.
 
+#include "kernels/impl/int_tiles.inl.h"
+#include "kernels/integer.h"
 #include "tests/kernels/emulated_tiles.h"
 #include "tests/kernels/gemm_problem.h"
 
@@ -80,6 +82,141 @@ TEST(EmulatedTiles, MultiplyInt8Exactly) {
         }
         ASSERT_EQ(y[row * kN + n], want) << "rows " << rows << ", row " << row << ", column " << n;
       }
+    }
+  }
+}
+
+// ---- Integer weights over the same frame.
+
+struct FourOfSU8 {
+  using Sum = int32_t;
+  static int32_t Product(const std::byte* a, const std::byte* b) {
+    int32_t sum = 0;
+    for (int i = 0; i < 4; ++i) sum += static_cast<int8_t>(a[i]) * static_cast<uint8_t>(b[i]);
+    return sum;
+  }
+};
+
+// What becomes of the sums, in the words of IntLayout.
+struct PlainEpilogue {
+  static int32_t Sum(const float* sums, size_t n) {
+    int32_t sum;
+    std::memcpy(&sum, sums + n, sizeof(sum));
+    return sum;
+  }
+  static void WholeRow(const IntLayout& layout, const std::byte* row, const std::byte* tail,
+                       float* y) {
+    float row_scale;
+    int32_t zero_point, x_sum;
+    std::memcpy(&row_scale, row + layout.columns(), 4);
+    std::memcpy(&zero_point, row + layout.columns() + 4, 4);
+    std::memcpy(&x_sum, row + layout.columns() + 8, 4);
+    for (size_t n = 0; n < kBlockN; ++n) {
+      float scale;
+      int32_t codes;
+      std::memcpy(&scale, tail + n * 4, 4);
+      std::memcpy(&codes, tail + (kBlockN + n) * 4, 4);
+      const int32_t sum = Sum(y, n) + layout.lowest * x_sum - codes * zero_point;
+      y[n] = static_cast<float>(sum) * scale * row_scale;
+    }
+  }
+  static void AddGroup(const IntLayout& layout, const float* sums, const F16* scales, int32_t x_sum,
+                       bool first, float* y) {
+    for (size_t n = 0; n < kBlockN; ++n) {
+      int32_t sum = Sum(sums, n);
+      if (!layout.has_offsets) sum += layout.lowest * x_sum;
+      float value = static_cast<float>(sum) * ToFloat(scales[n]);
+      if (layout.has_offsets) value += ToFloat(scales[kBlockN + n]) * static_cast<float>(x_sum);
+      y[n] = first ? value : y[n] + value;
+    }
+  }
+  static void ScaleRow(float row_scale, const float* scales, float* y) {
+    for (size_t n = 0; n < kBlockN; ++n) y[n] = y[n] * scales[n] * row_scale;
+  }
+};
+
+// Codes, scales and activations of any value, packed and rounded.
+struct IntTileProblem {
+  IntTileProblem(const IntLayout& layout, size_t rows)
+      : layout(layout),
+        rows(rows),
+        w(kBlocks * layout.block_bytes(), 64),
+        x(rows * layout.row_bytes(), 64) {
+    std::mt19937 rng(20261122);
+    std::vector<int8_t> codes(64 * layout.k);
+    std::vector<float> scales(64 * layout.groups()), offsets(scales.size()), row(layout.k);
+    for (size_t block = 0; block < kBlocks; ++block) {
+      for (int8_t& code : codes)
+        code = static_cast<int8_t>(layout.lowest + static_cast<int>(rng() % (1u << layout.bits)));
+      for (float& scale : scales) scale = 0.001f * static_cast<float>(1 + rng() % 100);
+      for (float& offset : offsets)
+        offset = layout.has_offsets ? 0.01f * static_cast<float>(rng() % 100) : 0;
+      PackIntBlock(w.data() + block * layout.block_bytes(), layout, codes.data(), scales.data(),
+                   offsets.data(), 64);
+    }
+    std::normal_distribution<float> normal;
+    for (size_t r = 0; r < rows; ++r) {
+      for (float& value : row) value = normal(rng);
+      IntTableFor(Isa::kScalar)
+          .round(layout, {x.data() + r * layout.row_bytes(), row.data(), Dtype::kF32,
+                          layout.whole_rows() ? Rounding{0.03f, -5} : Rounding{}});
+    }
+  }
+  std::vector<float> Run(void (*gemm)(const IntLayout&, const IntGemmArgs&)) {
+    const size_t ldy = kBlocks * 64 + 16;
+    Guarded<float> y(rows * ldy, 64);
+    for (float& v : y) v = 1e30f;
+    gemm(layout, {x.data(), w.data(), y.data(), rows, kBlocks, ldy});
+    return {y.begin(), y.end()};
+  }
+
+  static constexpr size_t kBlocks = 2;
+  IntLayout layout;
+  size_t rows;
+  Guarded<std::byte> w, x;
+};
+
+constexpr IntLayout kTileLayouts[] = {{8, 128, 128, -128, false}, {8, 512, 512, -128, false},
+                                      {8, 256, 128, -128, false}, {4, 256, 128, -8, false},
+                                      {4, 256, 128, 0, true},     {4, 192, 64, 0, true}};
+
+void RunIntEmulated(const IntLayout& layout, const IntGemmArgs& args) {
+  impl::IntTileGemm<Emulated<FourOfSU8>, PlainEpilogue>(layout, args);
+}
+
+// Sums are exact, and what follows them is done in the same order.
+TEST(EmulatedTiles, MultiplyIntegerWeightsAsTheScalarTable) {
+  for (const IntLayout& layout : kTileLayouts) {
+    for (size_t rows : {16, 17, 40, 70}) {
+      ASSERT_TRUE(impl::FitsTiles(layout, rows));
+      IntTileProblem p(layout, rows);
+      const auto got = p.Run(RunIntEmulated), want = p.Run(IntTableFor(Isa::kScalar).gemm);
+      for (size_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(got[i], want[i], std::abs(want[i]) * 0x1p-18 + 1e-4f)
+            << "bits " << layout.bits << ", group " << layout.group << ", rows " << rows;
+    }
+  }
+}
+
+TEST(EmulatedTiles, AreLeftToVectorsWhereGroupsFillNoStep) {
+  EXPECT_FALSE(impl::FitsTiles({8, 96, 96, -128, false}, 32));
+  EXPECT_FALSE(impl::FitsTiles({4, 96, 32, -8, false}, 32));
+  EXPECT_FALSE(impl::FitsTiles({8, 128, 128, -128, false}, 8));
+}
+
+TEST(AmxTiles, MultiplyIntegerWeightsAsTheScalarTable) {
+  const auto& usable = UsableIsas();
+  if (std::find(usable.begin(), usable.end(), Isa::kAmx) == usable.end()) {
+    GTEST_SKIP() << "this CPU, or what its operating system allows, has no AMX";
+  }
+  for (const IntLayout& layout : kTileLayouts) {
+    for (size_t rows : {3, 16, 17, 40, 70}) {
+      IntTileProblem p(layout, rows);
+      const auto got = p.Run(IntTableFor(Isa::kAmx).gemm);
+      const auto want = p.Run(IntTableFor(Isa::kScalar).gemm);
+      for (size_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(got[i], want[i], std::abs(want[i]) * 0x1p-18 + 1e-4f)
+            << "bits " << layout.bits << ", group " << layout.group << ", rows " << rows;
     }
   }
 }
