@@ -48,6 +48,10 @@ struct InstructionProbe {
 };
 const std::vector<InstructionProbe>& InstructionProbes();
 
+// The fastest int8 multiply-adds that kernels of an ISA path may use: operations as in
+// InstructionProbe; null where the path has no such instruction (scalar).
+uint64_t (*Int8Probe(Isa isa))(size_t steps);
+
 // Follows a chain of `loads` pointers from `start`, each to the next, and returns where it ends:
 // the time per load is the latency of what holds the chain.
 const void* ProbeChain(const void* start, size_t loads);

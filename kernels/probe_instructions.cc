@@ -73,6 +73,23 @@ uint64_t PairsInt8Ymm(size_t steps) {
   return steps * kAtOnce * kInt8Ymm;
 }
 
+// The same on 512 bits (AVX512-BW).
+uint64_t PairsInt8Zmm(size_t steps) {
+  constexpr uint64_t kAtOnce = 7;  // sums 0 to 6, and what becomes part of them in 7 to 13
+  Begin();
+  for (size_t step = 0; step < steps; ++step) {
+    asm volatile(
+        ".irp n,7,8,9,10,11,12,13\n vpmaddubsw %%zmm15, %%zmm14, %%zmm\\n\n .endr\n"
+        ".irp n,7,8,9,10,11,12,13\n vpmaddwd %%zmm15, %%zmm\\n, %%zmm\\n\n .endr\n"
+        "vpaddd %%zmm7, %%zmm0, %%zmm0\n vpaddd %%zmm8, %%zmm1, %%zmm1\n"
+        "vpaddd %%zmm9, %%zmm2, %%zmm2\n vpaddd %%zmm10, %%zmm3, %%zmm3\n"
+        "vpaddd %%zmm11, %%zmm4, %%zmm4\n vpaddd %%zmm12, %%zmm5, %%zmm5\n"
+        "vpaddd %%zmm13, %%zmm6, %%zmm6\n" ::);
+  }
+  End();
+  return steps * kAtOnce * kInt8Zmm;
+}
+
 uint64_t MultiplyFloat16Zmm(size_t steps) {
   Begin();
   for (size_t step = 0; step < steps; ++step) {
@@ -110,6 +127,27 @@ const std::vector<InstructionProbe>& InstructionProbes() {
     };
   }();
   return probes;
+}
+
+uint64_t (*Int8Probe(Isa isa))(size_t steps) {
+  const bool vnni = __builtin_cpu_supports("avx512vnni");
+  switch (isa) {
+    case Isa::kScalar:
+      return nullptr;
+    case Isa::kAvx2:
+      return PairsInt8Ymm;
+    case Isa::kAvx2Vnni:
+      return DotInt8YmmVex;
+    case Isa::kAvx512:
+      return PairsInt8Zmm;
+    case Isa::kAvx512Vnni:
+      return DotInt8Zmm;
+    case Isa::kAvx512Bf16:
+      return vnni ? DotInt8Zmm : PairsInt8Zmm;
+    case Isa::kAmx:
+      return impl::Cpuid(7, 0).edx >> 25 & 1 ? impl::ProbeAmxS8 : Int8Probe(Isa::kAvx512Bf16);
+  }
+  __builtin_unreachable();
 }
 
 }  // namespace pinion::kernels

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <vector>
 
 #include "engine/model/attention_spec.h"
 #include "engine/model/shard.h"
@@ -11,19 +13,32 @@
 namespace pinion {
 namespace {
 
-// Elements that one token passes through in one layer's MLP or experts, before padding.
-uint64_t MlpElements(const DecoderSpec& spec, MlpKind kind) {
+// Elements that one token passes through in a matrix, before padding, and the form that matrix has
+// in memory; none: the decoder's dtype.
+struct Part {
+  std::optional<MatrixRole> role;
+  uint64_t elements;
+};
+
+std::vector<Part> MlpParts(const DecoderSpec& spec, MlpKind kind) {
   const auto hidden = static_cast<uint64_t>(spec.hidden);
-  const uint64_t matrices = spec.gated ? 3 : 2;
-  if (kind == MlpKind::kDense) return matrices * hidden * static_cast<uint64_t>(spec.intermediate);
+  const uint64_t in = spec.gated ? 2 : 1;
+  if (kind == MlpKind::kDense) {
+    const uint64_t matrix = hidden * static_cast<uint64_t>(spec.intermediate);
+    return {{MatrixRole::kMlpIn, in * matrix}, {MatrixRole::kDown, matrix}};
+  }
   const RouterSpec& router = spec.moe.router;
-  const uint64_t columns =
-      static_cast<uint64_t>(router.top_k) * static_cast<uint64_t>(spec.moe.intermediate) +
-      static_cast<uint64_t>(spec.moe.shared_intermediate);
-  return hidden * static_cast<uint64_t>(router.experts) + matrices * hidden * columns;
+  const uint64_t experts =
+      hidden * static_cast<uint64_t>(router.top_k) * static_cast<uint64_t>(spec.moe.intermediate);
+  const uint64_t shared = hidden * static_cast<uint64_t>(spec.moe.shared_intermediate);
+  return {{std::nullopt, hidden * static_cast<uint64_t>(router.experts)},
+          {MatrixRole::kExpertIn, in * experts},
+          {MatrixRole::kExpertDown, experts},
+          {MatrixRole::kMlpIn, in * shared},
+          {MatrixRole::kDown, shared}};
 }
 
-// The same of latent attention, whose queries and values are taken to the latent's space.
+// Those of latent attention, whose queries and values are taken to the latent's space.
 uint64_t LatentElements(const DecoderSpec& spec) {
   const LatentSpec& latent = spec.latent;
   const auto size = [](int n) { return static_cast<uint64_t>(n); };
@@ -36,13 +51,12 @@ uint64_t LatentElements(const DecoderSpec& spec) {
          heads * size(latent.value_dim) * hidden;
 }
 
-// The same of its attention's projections.
-uint64_t AttentionElements(const DecoderSpec& spec) {
+std::vector<Part> AttentionParts(const DecoderSpec& spec) {
   const auto hidden = static_cast<uint64_t>(spec.hidden);
-  if (spec.latent.kv_rank > 0) return LatentElements(spec);
+  if (spec.latent.kv_rank > 0) return {{std::nullopt, LatentElements(spec)}};
   const auto q = static_cast<uint64_t>(spec.heads) * static_cast<uint64_t>(spec.head_dim);
   const auto kv = static_cast<uint64_t>(spec.kv_heads) * static_cast<uint64_t>(spec.head_dim);
-  return hidden * (q + 2 * kv) + q * hidden;
+  return {{MatrixRole::kQkv, hidden * (q + 2 * kv)}, {MatrixRole::kO, q * hidden}};
 }
 
 constexpr uint64_t kEverything = uint64_t{1} << 40;  // a window that no sequence fills
@@ -65,6 +79,7 @@ StepCost& StepCost::operator+=(const StepCost& other) {
   weight_bytes += other.weight_bytes;
   kv_bytes += other.kv_bytes;
   flops += other.flops;
+  int8_ops += other.int8_ops;
   return *this;
 }
 
@@ -83,14 +98,31 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, int ranks) {
   }
   if (const RouterSpec& router = spec.moe.router; router.experts > 0)
     touched_by_a_token_ = static_cast<double>(router.top_k) / router.experts;
-  for (const LayerSpec& layer : spec.layer_specs) {
-    flops_per_row_ += 2 * (AttentionElements(spec) + MlpElements(spec, layer.mlp));
+  for (int index = 0; index < spec.layers; ++index) {
+    const LayerSpec& layer = spec.layer_specs[static_cast<size_t>(index)];
+    const Products products = LayerProducts(spec, index);
+    per_row_.flops += products.flops;
+    per_row_.int8_ops += products.int8_ops;
     ++layers_of_window_[layer.window > 0 ? static_cast<uint64_t>(layer.window) : kEverything];
   }
-  flops_per_logit_row_ = 2 * static_cast<uint64_t>(spec.vocabulary) * hidden;
+  const uint64_t head = 2 * static_cast<uint64_t>(spec.vocabulary) * hidden;
+  (spec.formats.Find(-1, MatrixRole::kHead) ? per_logit_row_.int8_ops : per_logit_row_.flops) =
+      head;
   // A product with the key and one with the value.
   flops_per_seen_token_ =
       2 * static_cast<uint64_t>(spec.heads) * (cached.key_dim + cached.value_dim);
+}
+
+CostModel::Products CostModel::LayerProducts(const DecoderSpec& spec, int layer) {
+  Products products;
+  std::vector<Part> parts = AttentionParts(spec);
+  const auto mlp = MlpParts(spec, spec.layer_specs[static_cast<size_t>(layer)].mlp);
+  parts.insert(parts.end(), mlp.begin(), mlp.end());
+  for (const Part& part : parts) {
+    const bool integers = part.role && spec.formats.Find(layer, *part.role);
+    (integers ? products.int8_ops : products.flops) += 2 * part.elements;
+  }
+  return products;
 }
 
 StepCost CostModel::Weights(bool with_head) const {
@@ -111,7 +143,8 @@ StepCost CostModel::LeastExperts() const { return ExpectedExperts(1); }
 
 StepCost CostModel::Rows(size_t first_position, size_t rows, size_t logit_rows) const {
   StepCost cost;
-  cost.flops = rows * flops_per_row_ + logit_rows * flops_per_logit_row_;
+  cost.flops = rows * per_row_.flops + logit_rows * per_logit_row_.flops;
+  cost.int8_ops = rows * per_row_.int8_ops + logit_rows * per_logit_row_.int8_ops;
   for (const auto& [window, layers] : layers_of_window_) {
     cost.kv_bytes += layers * TokensRead(first_position, rows, window) * kv_bytes_per_token_;
     cost.flops += layers * TokensSeen(first_position, rows, window) * flops_per_seen_token_;

@@ -16,8 +16,10 @@ struct StepCost {
   uint64_t kv_bytes = 0;      // keys and values of every token that is seen, over all layers;
                               // what sequences share is taken off by who knows (EngineStats)
   uint64_t flops = 0;         // of projections and attention; a multiply-add counts as two
+  uint64_t int8_ops = 0;      // the same of products with weights that stay in integers
 
   uint64_t bytes() const { return weight_bytes + kv_bytes; }
+  uint64_t operations() const { return flops + int8_ops; }
   StepCost& operator+=(const StepCost& other);
 };
 
@@ -51,7 +53,12 @@ class CostModel {
   double touched_by_a_token_ = 0;                     // a part of them
   std::map<uint64_t, uint64_t> layers_of_window_;     // number of layers that see so many tokens
   uint64_t kv_bytes_per_token_ = 0;                   // of one layer
-  uint64_t flops_per_row_ = 0, flops_per_logit_row_ = 0;
+  // Of a row's products with weights, and with the head: floating-point and int8 ones.
+  struct Products {
+    uint64_t flops = 0, int8_ops = 0;
+  };
+  static Products LayerProducts(const DecoderSpec& spec, int layer);
+  Products per_row_, per_logit_row_;
   uint64_t flops_per_seen_token_ = 0;  // by one row, in one layer
 };
 

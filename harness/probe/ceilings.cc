@@ -17,8 +17,13 @@ constexpr size_t kMultiplySteps = 2000;
 
 class TeamCeilings final : public CeilingProbe {
  public:
-  TeamCeilings(Team team, Arena arena, const kernels::Probes& probes, kernels::Dtype dtype)
-      : team_(std::move(team)), arena_(std::move(arena)), probes_(probes), dtype_(dtype) {
+  TeamCeilings(Team team, Arena arena, const kernels::Probes& probes, kernels::Dtype dtype,
+               bool integers)
+      : team_(std::move(team)),
+        arena_(std::move(arena)),
+        probes_(probes),
+        dtype_(dtype),
+        integers_(integers) {
     for (size_t i = 0; i < team_.size(); ++i) own_parts_.push_back({i});
   }
 
@@ -32,6 +37,10 @@ class TeamCeilings final : public CeilingProbe {
     // Its own instruction is not always the faster one.
     if (dtype_ == kernels::Dtype::kBf16 && probes_.multiply_bf16)
       ceilings.flops_per_s = std::max(ceilings.flops_per_s, Rate(probes_.multiply_bf16));
+    if (integers_) {
+      const auto int8 = kernels::Int8Probe(probes_.isa);
+      ceilings.int8_ops_per_s = int8 ? Rate(int8) : ceilings.flops_per_s;
+    }
     return ceilings;
   }
 
@@ -46,6 +55,7 @@ class TeamCeilings final : public CeilingProbe {
   Arena arena_;
   const kernels::Probes& probes_;
   const kernels::Dtype dtype_;
+  const bool integers_;
   std::vector<std::vector<size_t>> own_parts_;  // thread t reads part t
   bool touched_ = false;
 };
@@ -53,7 +63,7 @@ class TeamCeilings final : public CeilingProbe {
 }  // namespace
 
 Result<std::unique_ptr<CeilingProbe>> CeilingProbe::Start(const Plan& plan, kernels::Isa isa,
-                                                          kernels::Dtype dtype) {
+                                                          kernels::Dtype dtype, bool integers) {
   const uint64_t free_bytes = AvailableMemoryBytes();
   if (free_bytes < 2 * kReadBytes)
     return Fail(ErrorCode::kExhausted,
@@ -62,7 +72,7 @@ Result<std::unique_ptr<CeilingProbe>> CeilingProbe::Start(const Plan& plan, kern
   PINION_ASSIGN(Team team, Team::Start(plan));
   PINION_ASSIGN(Arena arena, Arena::Allocate(team.size(), kReadBytes / team.size()));
   return std::make_unique<TeamCeilings>(std::move(team), std::move(arena), kernels::ProbesFor(isa),
-                                        dtype);
+                                        dtype, integers);
 }
 
 }  // namespace pinion::harness

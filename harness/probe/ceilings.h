@@ -14,16 +14,18 @@ namespace pinion::harness {
 struct Ceilings {
   double read_bytes_per_s = 0;  // from memory
   double flops_per_s = 0;       // of the fastest instruction for a type that an ISA path has
+  double int8_ops_per_s = 0;    // the same of int8; 0 where it was not asked for
 };
 
 // A short probe to be run beside a measurement, again and again: machines change their pace.
 class CeilingProbe {
  public:
-  // On the threads of `plan`, for weights of `dtype` on `isa`. Reserves memory, of which the first
+  // On the threads of `plan`, for weights of `dtype` on `isa`, and for integers too where some stay
+  // in them. Reserves memory, of which the first
   // Measure makes use; an error where too little is free. Thread rule: that of Ranks, beside whose
   // teams of the same plan it may live, as long as their Run is not being called.
   static Result<std::unique_ptr<CeilingProbe>> Start(const Plan& plan, kernels::Isa isa,
-                                                     kernels::Dtype dtype);
+                                                     kernels::Dtype dtype, bool integers);
   virtual ~CeilingProbe() = default;
 
   virtual Ceilings Measure() = 0;             // takes 0.15 s, the first time longer

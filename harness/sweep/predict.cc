@@ -40,7 +40,7 @@ struct Roof {
     return static_cast<double>(work.cost.bytes() - std::min(kept, work.cost.bytes())) / bytes_per_s;
   }
   double FlopsSeconds(const Work& work) const {
-    return static_cast<double>(work.cost.flops) / flops_per_s;
+    return static_cast<double>(work.cost.operations()) / flops_per_s;
   }
   double Seconds(const Work& work) const {
     return std::max(BytesSeconds(work), FlopsSeconds(work));
@@ -48,7 +48,8 @@ struct Roof {
 };
 
 StepCost Times(StepCost cost, uint64_t count) {
-  return {cost.weight_bytes * count, cost.kv_bytes * count, cost.flops * count};
+  return {cost.weight_bytes * count, cost.kv_bytes * count, cost.flops * count,
+          cost.int8_ops * count};
 }
 
 // What a model costs under a workload; experts in expectation or at the least.

@@ -61,10 +61,12 @@ class LimitTaker {
 
   void Fill(BenchResult& result) const {
     if (!probe_) return;
-    BenchLimits limits{EstimateMedian(reads_), EstimateMedian(flops_), prefill_, decode_};
+    BenchLimits limits{EstimateMedian(reads_), EstimateMedian(flops_), EstimateMedian(int8_),
+                       prefill_, decode_};
+    const Ceilings medians{limits.read_bytes_per_s.median, limits.flops_per_s.median,
+                           limits.int8_ops_per_s.median};
     const auto by_bytes = [&](const StepCost& cost) {
-      return static_cast<double>(cost.bytes()) / limits.read_bytes_per_s.median >
-             static_cast<double>(cost.flops) / limits.flops_per_s.median;
+      return ReadSeconds(cost, medians) > ComputeSeconds(cost, medians);
     };
     limits.prefill_bound_by_bytes = by_bytes(prefill_);
     limits.decode_bound_by_bytes = by_bytes(decode_);
@@ -83,12 +85,13 @@ class LimitTaker {
     last_ = probe_->Measure();
     reads_.push_back(last_.read_bytes_per_s);
     flops_.push_back(last_.flops_per_s);
+    int8_.push_back(last_.int8_ops_per_s);
   }
 
   CeilingProbe* const probe_;
   const BenchPlan& plan_;
   Ceilings last_;
-  std::vector<double> reads_, flops_;
+  std::vector<double> reads_, flops_, int8_;
   Values limits_, fractions_;
   StepCost prefill_, decode_;  // of the last round: all rounds ask the same
 };

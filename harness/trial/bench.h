@@ -44,6 +44,7 @@ struct BenchRow {
 // What the machine could do while it was measured, and what the load asked of it.
 struct BenchLimits {
   Estimate read_bytes_per_s, flops_per_s;  // measured between the rounds
+  Estimate int8_ops_per_s;                 // the same; 0 where nothing is multiplied in integers
   StepCost prefill, decode;                // of one round's steps
   // Which of the two takes longer, by the medians above.
   bool prefill_bound_by_bytes = false, decode_bound_by_bytes = false;
@@ -74,8 +75,8 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
 // {"prefill_tokens_per_s":{"median","low","high"},"decode_tokens_per_s":{...},"load_s",
 //  "peak_rss_bytes","isa","threads","config":{},...}; low and high are null below 6 rounds.
 // "counters": as ToJson of them, harness/counters/counters.h, medians of a round.
-// "limits": {"read_bytes_per_s":{},"flops_per_s":{},
-//  "prefill":{"bound_by","weight_bytes","kv_bytes","flops"},"decode":{...},
+// "limits": {"read_bytes_per_s":{},"flops_per_s":{},"int8_ops_per_s":{},
+//  "prefill":{"bound_by","weight_bytes","kv_bytes","flops","int8_ops"},"decode":{...},
 //  "metrics":{"decode_tokens_per_s":{"limit":{},"fraction":{}},...}}, or null; then
 // "no_limits_because" says why.
 Json ToJson(const BenchResult& result);

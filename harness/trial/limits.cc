@@ -20,12 +20,22 @@ Result<std::unique_ptr<CeilingProbe>> StartCeilings(const Engine& engine) {
   const EngineInfo& info = engine.info();
   const auto isa = kernels::ParseIsa(info.isa);
   if (!isa) return Fail(ErrorCode::kUnsupported, StrCat("no probe knows the ISA '", info.isa, "'"));
-  return CeilingProbe::Start(info.plan, *isa, DtypeOf(info));
+  const bool integers = !engine.model().spec.formats.empty();
+  return CeilingProbe::Start(info.plan, *isa, DtypeOf(info), integers);
+}
+
+double ReadSeconds(const StepCost& cost, const Ceilings& ceilings) {
+  return static_cast<double>(cost.bytes()) / ceilings.read_bytes_per_s;
+}
+
+double ComputeSeconds(const StepCost& cost, const Ceilings& ceilings) {
+  const double floats = static_cast<double>(cost.flops) / ceilings.flops_per_s;
+  if (cost.int8_ops == 0) return floats;
+  return floats + static_cast<double>(cost.int8_ops) / ceilings.int8_ops_per_s;
 }
 
 double RoofSeconds(const StepCost& cost, const Ceilings& ceilings) {
-  return std::max(static_cast<double>(cost.bytes()) / ceilings.read_bytes_per_s,
-                  static_cast<double>(cost.flops) / ceilings.flops_per_s);
+  return std::max(ReadSeconds(cost, ceilings), ComputeSeconds(cost, ceilings));
 }
 
 std::vector<MetricLimit> LimitsOf(const LoadResult& load, const BenchPlan& plan,
@@ -53,7 +63,8 @@ double FractionOfLimit(const std::string& metric, double value, double limit) {
 }
 
 Ceilings Larger(const Ceilings& a, const Ceilings& b) {
-  return {std::max(a.read_bytes_per_s, b.read_bytes_per_s), std::max(a.flops_per_s, b.flops_per_s)};
+  return {std::max(a.read_bytes_per_s, b.read_bytes_per_s), std::max(a.flops_per_s, b.flops_per_s),
+          std::max(a.int8_ops_per_s, b.int8_ops_per_s)};
 }
 
 }  // namespace pinion::harness

@@ -14,6 +14,9 @@ namespace pinion::harness {
 // The probe of an engine's own threads, ISA and type. Errors: too little free memory.
 Result<std::unique_ptr<CeilingProbe>> StartCeilings(const Engine& engine);
 
+// What a load computed over bandwidth, and over the peaks of its types.
+double ReadSeconds(const StepCost& cost, const Ceilings& ceilings);
+double ComputeSeconds(const StepCost& cost, const Ceilings& ceilings);
 // The least time that this machine needs for what a load computed: its bytes over bandwidth, or its
 // operations over peak, whichever is longer.
 double RoofSeconds(const StepCost& cost, const Ceilings& ceilings);

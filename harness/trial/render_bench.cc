@@ -31,6 +31,7 @@ Json CostJson(const StepCost& cost, bool bound_by_bytes) {
   object.Set("weight_bytes", cost.weight_bytes);
   object.Set("kv_bytes", cost.kv_bytes);
   object.Set("flops", cost.flops);
+  object.Set("int8_ops", cost.int8_ops);
   return object;
 }
 
@@ -40,6 +41,7 @@ Json LimitsJson(const BenchResult& result) {
   Json object = Json::MakeObject(), metrics = Json::MakeObject();
   object.Set("read_bytes_per_s", EstimateJson(limits.read_bytes_per_s));
   object.Set("flops_per_s", EstimateJson(limits.flops_per_s));
+  object.Set("int8_ops_per_s", EstimateJson(limits.int8_ops_per_s));
   object.Set("prefill", CostJson(limits.prefill, limits.prefill_bound_by_bytes));
   object.Set("decode", CostJson(limits.decode, limits.decode_bound_by_bytes));
   for (const BenchRow& row : result.rows) {
@@ -102,9 +104,14 @@ std::string Header(const BenchResult& result) {
 
 // What one phase of a round cannot do without.
 std::string Asked(const char* phase, const StepCost& cost, bool by_bytes) {
-  return StrCat(phase, " is bound by ", by_bytes ? "memory" : "arithmetic", ": a round touches ",
-                FormatBytes(cost.bytes()), " (KV ", FormatBytes(cost.kv_bytes), ") and takes ",
-                Number(static_cast<double>(cost.flops) / 1e9, false), " GFLOP\n");
+  return StrCat(
+      phase, " is bound by ", by_bytes ? "memory" : "arithmetic", ": a round touches ",
+      FormatBytes(cost.bytes()), " (KV ", FormatBytes(cost.kv_bytes), ") and takes ",
+      Number(static_cast<double>(cost.flops) / 1e9, false), " GFLOP",
+      cost.int8_ops == 0
+          ? ""
+          : StrCat(" and ", Number(static_cast<double>(cost.int8_ops) / 1e9, false), " int8 GOP"),
+      "\n");
 }
 
 std::string LimitLines(const BenchResult& result) {
@@ -114,8 +121,11 @@ std::string LimitLines(const BenchResult& result) {
   const BenchLimits& limits = *result.limits;
   const auto giga = [](const Estimate& rate) { return Number(rate.median / 1e9, false); };
   return StrCat("\nlimit: ", giga(limits.read_bytes_per_s), " GB/s read and ",
-                giga(limits.flops_per_s), " GFLOP/s in ", result.engine.dtype, " on ",
-                result.engine.isa, ", measured between the rounds\n",
+                giga(limits.flops_per_s), " GFLOP/s in ", result.engine.dtype,
+                limits.int8_ops_per_s.median == 0
+                    ? ""
+                    : StrCat(" and ", giga(limits.int8_ops_per_s), " GOP/s in int8"),
+                " on ", result.engine.isa, ", measured between the rounds\n",
                 Asked("prefill", limits.prefill, limits.prefill_bound_by_bytes),
                 Asked("decode", limits.decode, limits.decode_bound_by_bytes));
 }

@@ -135,7 +135,7 @@ class EngineMeasurement final : public Measurement {
   // Where the phase stands under the machine's roof.
   void AddWork(const std::string& phase, const StepCost& cost, double seconds) {
     if (seconds <= 0) return;
-    Add(phase + "_flops_per_s", 0, static_cast<double>(cost.flops) / seconds);
+    Add(phase + "_flops_per_s", 0, static_cast<double>(cost.operations()) / seconds);
     Add(phase + "_bytes_per_s", 0, static_cast<double>(cost.bytes()) / seconds);
   }
 

@@ -51,6 +51,14 @@ TEST(InstructionProbes, CountTheirOperationsInProportionToTheirSteps) {
   EXPECT_EQ(usable > 0, UsableIsas().size() > 1);  // AVX2 has one of them
 }
 
+TEST_P(ProbeTest, HasInt8BeyondScalar) {
+  const auto probe = Int8Probe(GetParam());
+  ASSERT_EQ(probe != nullptr, GetParam() != Isa::kScalar);
+  if (!probe) return;
+  EXPECT_EQ(probe(0), 0u);
+  EXPECT_EQ(probe(7), 7 * probe(1));
+}
+
 TEST(ProbeChain, FollowsEveryLink) {
   const void* chain[3] = {&chain[2], &chain[0], &chain[1]};
   EXPECT_EQ(ProbeChain(&chain[0], 0), &chain[0]);

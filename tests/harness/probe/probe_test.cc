@@ -114,7 +114,7 @@ TEST(Ceilings, AreMeasuredOnThePlansThreads) {
   plan.ranks.push_back({1, {}, {}, 1});
   const auto ranks = Ranks::Start(plan);
   ASSERT_TRUE(ranks) << ranks.error().message;
-  auto probe = CeilingProbe::Start(plan, kernels::Isa::kScalar, kernels::Dtype::kBf16);
+  auto probe = CeilingProbe::Start(plan, kernels::Isa::kScalar, kernels::Dtype::kBf16, true);
   ASSERT_TRUE(probe) << probe.error().message;
   const Ceilings ceilings = (*probe)->Measure();
   EXPECT_GT(ceilings.read_bytes_per_s, 0);
