@@ -299,7 +299,8 @@ Status Protocol::RunSlot(const Slot& slot, int position, size_t of) {
     end_ = SweepEnd::kInterrupted;
     return {};
   }
-  spending_.Add(slot.candidate, trial->seconds);
+  const Json* once = trial->info.Find("once_s");
+  spending_.Add(slot.candidate, trial->seconds, once && once->is_number() ? once->number() : 0);
   state_.trials.push_back(std::move(*trial));
   if (slot.candidate == 0 && HasFailed(state_.trials, 0))  // nothing is left to compare with
     return Fail(ErrorCode::kFailed,

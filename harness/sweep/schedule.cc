@@ -23,10 +23,10 @@ uint64_t RoundSeed(uint64_t seed, Phase phase, int round) {
          static_cast<uint64_t>(phase);
 }
 
-void Spending::Add(int candidate, double seconds) {
+void Spending::Add(int candidate, double seconds, double once_s) {
   spent_s_ += seconds;
   for (Sum* sum : {&all_, &by_candidate_[candidate]}) {
-    sum->seconds += seconds;
+    sum->seconds += seconds - once_s;
     ++sum->trials;
   }
 }

@@ -21,7 +21,8 @@ uint64_t RoundSeed(uint64_t seed, Phase phase, int round);
 class Spending {
  public:
   explicit Spending(double budget_s) : budget_s_(budget_s) {}
-  void Add(int candidate, double seconds);
+  // `once_s`: the part that no other trial of the candidate will take again.
+  void Add(int candidate, double seconds, double once_s = 0);
 
   double spent_s() const { return spent_s_; }
   double left_s() const { return budget_s_ - spent_s_; }

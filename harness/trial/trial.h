@@ -28,6 +28,7 @@ Result<TrialResult> ReadTrialResult(const Json& object);
 // request end.
 // What is cut off all the same is measured as far as it went (info "cut"); a phase without two
 // tokens of one request is an error.
+// Where `ceilings` are asked for, what they took is info "once_s": no later trial takes it again.
 Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns);
 
 // The same on an engine that is ready.

@@ -50,6 +50,13 @@ TEST(RoundSeed, DiffersByRoundAndByPhase) {
   EXPECT_EQ(seeds.size(), 600u);
 }
 
+TEST(Spending, ExpectsNotAgainWhatIsDoneOnce) {
+  Spending spending(100);
+  spending.Add(1, 10, 4);
+  EXPECT_EQ(spending.spent_s(), 10);
+  EXPECT_EQ(spending.Expected(1), 6);
+}
+
 TEST(Spending, ExpectsOfACandidateWhatItTookBefore) {
   Spending spending(100);
   spending.Add(0, 10);
