@@ -97,11 +97,14 @@ const PairedSeries* ChooseSeries(const VerdictInput& input) {
 }
 
 // Whether a series reaches to within the floor of the recommended one: by its interval or, with too
-// few common rounds for one, by the race's.
+// few common rounds for one, by the race's. Fresh rounds against the anchor, which another
+// objective may have asked for, tell more than those of the choice.
 bool ReachesTo(const VerdictInput& input, const PairedSeries* winner, const PairedSeries& series,
                double floor) {
-  const Estimate behind = winner ? RatioBetween(winner->log_ratios, series.log_ratios)
-                                 : EstimateRatio(Values(series.log_ratios));
+  const bool is_fresh = series.confirmation.size() >= kMinSamples;
+  const Estimate behind =
+      winner ? RatioBetween(winner->log_ratios, series.log_ratios)
+             : EstimateRatio(Values(is_fresh ? series.confirmation : series.log_ratios));
   if (behind.interval) return behind.interval->high * (1 + floor) >= 1;
   if (series.standing == Standing::kWorse) return false;
   const bool against_leader = winner && input.leader == winner->candidate;

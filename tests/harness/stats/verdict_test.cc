@@ -104,6 +104,16 @@ TEST(Verdict, FreshRoundsOverruleTheRoundsOfTheChoice) {
   EXPECT_THAT(confirmed.sentence, HasSubstr("confirmed in fresh rounds"));
 }
 
+TEST(Verdict, WhoIsWorseInFreshRoundsIsNotTiedWithTheAnchor) {
+  PairedSeries other = Contestant(1, {-18, -2, -17});  // confirmed for another objective
+  VerdictInput input = Input({other});
+  input.leader = input.anchor;
+  input.race_over = true;
+  EXPECT_THAT(Decide(input).tied, ElementsAre(1));
+  input.contestants[0].confirmation = Rounds({-18, -17, -19, -18, -18, -17});
+  EXPECT_THAT(Decide(input).tied, IsEmpty());
+}
+
 TEST(Verdict, NothingIsSaidWithoutTheAnchor) {
   EXPECT_EQ(Decide(Input({}, 0)).outcome, Outcome::kNoData);
   EXPECT_EQ(Decide(Input({}, 6)).outcome, Outcome::kDefaultBest);
