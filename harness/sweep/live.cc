@@ -93,6 +93,8 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
                                           HangSeconds(request.ceilings), options_.interrupted}));
   if (outcome.interrupted) return std::optional<TrialRow>();
   Take(outcome, trial);
+  if (SaidSomethingElse(trial))
+    trial.suspect.push_back("other tokens than in its first run of this round");
   PINION_TRY(store_.PutTrial(
       trial, {ShortHash(meta_.machine.Dump()), meta_.model, row.options.Dump(), seed}));
   stored_[slot] = trial;
@@ -105,6 +107,15 @@ bool LiveSource::IsFirst(const Slot& slot) const {
     const auto& [other, trial] = known;
     return other.candidate == slot.candidate && other.phase == slot.phase && other.copy == 0 &&
            trial.ok;
+  });
+}
+
+bool LiveSource::SaidSomethingElse(const TrialRow& trial) const {
+  return std::any_of(stored_.begin(), stored_.end(), [&](const auto& known) {
+    const TrialRow& other = known.second;
+    return other.candidate == trial.candidate && other.phase == trial.phase &&
+           other.round == trial.round && other.ok && !other.output_hash.empty() &&
+           !trial.output_hash.empty() && other.output_hash != trial.output_hash;
   });
 }
 

@@ -33,6 +33,9 @@ class LiveSource : public StoredSource {
   double HangSeconds(bool ceilings) const;
   // The first of its candidate in the race: what the machine can do is measured once for each.
   bool IsFirst(const Slot& slot) const;
+  // Whether another run of the same candidate in the same round, on the same prompts, gave other
+  // tokens; empty hashes (a batch that was cut) tell nothing.
+  bool SaidSomethingElse(const TrialRow& trial) const;
   std::string Summary(const TrialRow& trial) const;
 
   LiveOptions options_;
