@@ -24,7 +24,7 @@ constexpr size_t kLongContext = 4096;
 
 // Arguments as registered below. Decode walks through the pool, sequence after sequence, each
 // thread through its own; prefill stays on one context, as a chunk's query heads do.
-void BM_Attention(benchmark::State& state, Isa isa, Dtype dtype) {
+void BM_Attention(benchmark::State& state, Isa isa, KvDtype dtype) {
   const auto arg = [&](size_t i) { return static_cast<size_t>(state.range(i)); };
   const size_t tokens = arg(0), context = arg(1), head_dim = arg(2), group = arg(3);
   const size_t block_tokens = arg(4), run = arg(5);
@@ -85,7 +85,7 @@ const Arguments kPrefill[] = {
 
 const bool registered = [] {
   for (Isa isa : UsableIsas()) {
-    for (Dtype dtype : {Dtype::kF32, Dtype::kBf16, Dtype::kF16}) {
+    for (KvDtype dtype : kKvDtypes) {
       const std::string name = std::string("attention/") + Name(isa) + "/" + Name(dtype);
       auto* decode =
           benchmark::RegisterBenchmark((name + "/decode").c_str(), BM_Attention, isa, dtype);

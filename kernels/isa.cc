@@ -57,8 +57,9 @@ std::vector<Isa> Detect() {
   constexpr uint32_t kAvx512Vnni = 1u << 11;
   if (AllBits(extended.ecx, kAvx512Vnni)) usable.push_back(Isa::kAvx512Vnni);
 
+  // No CPU has BF16 without VNNI; a hypervisor may hide the one.
   constexpr uint32_t kAvx512Bf16 = 1u << 5;
-  if (!AllBits(more, kAvx512Bf16)) return usable;
+  if (!AllBits(more, kAvx512Bf16) || !AllBits(extended.ecx, kAvx512Vnni)) return usable;
   usable.push_back(Isa::kAvx512Bf16);
 
   constexpr uint32_t kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;

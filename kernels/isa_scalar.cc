@@ -221,6 +221,13 @@ struct Running {
   float max = kMinusInfinity, sum = 0;
 };
 
+// What the elements of the token in `slot` of a block are multiplied by.
+template <typename Kv>
+float ScaleOf(const AttentionArgs& args, const Kv* block, size_t dim, size_t slot) {
+  if (!kIsCode<Kv>) return 1;
+  return Widen(ScalesOf(reinterpret_cast<const std::byte*>(block), args.block_tokens, dim)[slot]);
+}
+
 template <typename Kv>
 void AttendToken(const AttentionArgs& args, const float* q, int64_t position, Running& row) {
   const size_t slot = static_cast<size_t>(position) % args.block_tokens;
@@ -230,18 +237,21 @@ void AttendToken(const AttentionArgs& args, const float* q, int64_t position, Ru
   const Kv* values = args.values == nullptr
                          ? nullptr
                          : reinterpret_cast<const Kv*>(args.values + block * args.value_stride);
+  const float key_scale = ScaleOf<Kv>(args, keys, args.key_dim, slot);
+  const float value_scale =
+      values == nullptr ? key_scale : ScaleOf<Kv>(args, values, args.value_dim, slot);
   float score = 0;
   for (size_t d = 0; d < args.key_dim; ++d) {
     score += q[d] * Widen(keys[KeyIndex<Kv>(slot, d, args.block_tokens)]);
   }
-  score *= args.scale;
+  score *= key_scale * args.scale;
   if (args.soft_cap > 0) score = args.soft_cap * std::tanh(score / args.soft_cap);
   const float max = score > row.max ? score : row.max;
   const float keep = std::exp(row.max - max), weight = std::exp(score - max);
   for (size_t d = 0; d < args.value_dim; ++d) {
     const Kv value = values == nullptr ? keys[KeyIndex<Kv>(slot, d, args.block_tokens)]
                                        : values[ValueIndex<Kv>(slot, d, args.value_dim)];
-    row.out[d] = row.out[d] * keep + weight * Widen(value);
+    row.out[d] = row.out[d] * keep + weight * value_scale * Widen(value);
   }
   row.sum = row.sum * keep + weight;
   row.max = max;
@@ -265,12 +275,18 @@ void AttentionAs(const AttentionArgs& args) {
 
 void Attention(const AttentionArgs& args) {
   switch (args.dtype) {
-    case Dtype::kF32:
+    case KvDtype::kF32:
       return AttentionAs<float>(args);
-    case Dtype::kBf16:
+    case KvDtype::kBf16:
       return AttentionAs<Bf16>(args);
-    case Dtype::kF16:
+    case KvDtype::kF16:
       return AttentionAs<F16>(args);
+    case KvDtype::kI8:
+      return AttentionAs<KvI8>(args);
+    case KvDtype::kE5m2:
+      return AttentionAs<KvE5m2>(args);
+    case KvDtype::kE4m3:
+      return AttentionAs<KvE4m3>(args);
   }
 }
 

@@ -67,22 +67,30 @@ constexpr Dtype ActivationType(Dtype weights) {
 // has a plane of keys and a plane of values: an array with one entry a block, any stride apart.
 //   K of one block  float32, float16: [key_dim][block_tokens];
 //                   bfloat16: [key_dim/2][block_tokens][2]   (pairs along the reduced dimension)
+//                   bytes: [key_dim/4][block_tokens][4], then the scales, bfloat16 [block_tokens]
 //   V of one block  float32, float16: [block_tokens][value_dim];
 //                   bfloat16: [block_tokens/2][value_dim][2]
+//                   bytes: [block_tokens/4][value_dim][4], then the scales, bfloat16 [block_tokens]
+// A byte stands for its number (types.h) times its token's scale.
 // block_tokens is a multiple of 16, key_dim and value_dim are multiples of 8. Slots that no token
 // was written to may hold anything: no row sees them, nor any token outside its own range.
 // A latent cache (DeepSeek-V2, arXiv:2405.04434) has no plane of values: they are the first
 // value_dim elements of the keys.
-constexpr size_t KvPlaneBlockBytes(Dtype dtype, size_t block_tokens, size_t dim) {
-  return block_tokens * dim * SizeOf(dtype);  // one block of K (dim: key_dim) or of V (value_dim)
+// Bytes of one block of K (dim: key_dim) or of V (value_dim); whole cache lines where it has
+// scales, so that vectors of the next block do not straddle two.
+constexpr size_t KvPlaneBlockBytes(KvDtype dtype, size_t block_tokens, size_t dim) {
+  if (IsScaled(dtype)) return RoundUp(block_tokens * (dim + sizeof(Bf16)), 64);
+  return block_tokens * dim * SizeOf(dtype);
 }
 
-// Writes one token's keys and values of one KV head into its slot.
+// Writes one token's keys and values of one KV head into its slot. Bytes: the scale is the largest
+// magnitude by the type's largest number, rounded up to bfloat16; elements are rounded to the
+// nearest, ties to even. Where an element is infinite or NaN, so is the scale.
 struct KvWriteArgs {
   std::byte *keys, *values;  // the block within its planes; values: null where latent
   const float *k, *v;        // [key_dim], rotary already applied; [value_dim], unread where latent
   size_t slot, block_tokens, key_dim, value_dim;
-  Dtype dtype;
+  KvDtype dtype;
 };
 
 // Attention of some query tokens over one run of cached tokens [context_begin, context_end), for
@@ -102,7 +110,7 @@ struct AttentionArgs {
   const int32_t* block_table;          // block_table[p / block_tokens] holds position p; entries
                                        // outside the run, or unseen for the window, are not read
   size_t block_tokens;
-  Dtype dtype;     // of the cache
+  KvDtype dtype;   // of the cache
   float scale;     // s = q.k * scale; > 0
   float soft_cap;  // > 0: s = soft_cap * tanh(q.k * scale / soft_cap); 0: none
   float* out;      // [rows][value_dim]: sum of exp(s - max) * v, not normalised

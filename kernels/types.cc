@@ -16,6 +16,24 @@ const char* Name(Dtype dtype) {
   __builtin_unreachable();
 }
 
+const char* Name(KvDtype dtype) {
+  switch (dtype) {
+    case KvDtype::kF32:
+      return "float32";
+    case KvDtype::kBf16:
+      return "bfloat16";
+    case KvDtype::kF16:
+      return "float16";
+    case KvDtype::kI8:
+      return "int8";
+    case KvDtype::kE5m2:
+      return "fp8_e5m2";
+    case KvDtype::kE4m3:
+      return "fp8_e4m3";
+  }
+  __builtin_unreachable();
+}
+
 float ToFloat(Bf16 value) { return impl::Widen(value); }
 float ToFloat(F16 value) { return impl::Widen(value); }
 Bf16 ToBf16(float value) { return impl::NarrowBf16(value); }

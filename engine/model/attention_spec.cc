@@ -14,4 +14,8 @@ KvShape CachedShape(const DecoderSpec& spec) {
   return {head_dim, head_dim};
 }
 
+uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype) {
+  return uint64_t{1} * spec.layers * spec.kv_heads * CachedShape(spec).TokenBytes(dtype);
+}
+
 }  // namespace pinion

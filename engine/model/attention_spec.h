@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "engine/model/spec.h"
+#include "kernels/kernels.h"
 
 namespace pinion {
 
@@ -23,8 +25,21 @@ struct KvShape {
   bool latent = false;
 
   size_t elements() const { return key_dim + (latent ? 0 : value_dim); }
+  // Bytes of a block of one layer and KV head, scales included.
+  uint64_t BlockBytes(kernels::KvDtype dtype, size_t block_tokens) const {
+    const uint64_t keys = kernels::KvPlaneBlockBytes(dtype, block_tokens, key_dim);
+    return keys + (latent ? 0 : kernels::KvPlaneBlockBytes(dtype, block_tokens, value_dim));
+  }
+  // Bytes that reading one of its tokens takes, scales included, padding between blocks not.
+  uint64_t TokenBytes(kernels::KvDtype dtype) const {
+    const size_t scales = kernels::IsScaled(dtype) ? (latent ? 1 : 2) * sizeof(kernels::Bf16) : 0;
+    return elements() * kernels::SizeOf(dtype) + scales;
+  }
 };
 
 KvShape CachedShape(const DecoderSpec& spec);
+
+// Over all layers and KV heads, as TokenBytes.
+uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype);
 
 }  // namespace pinion

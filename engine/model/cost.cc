@@ -83,7 +83,8 @@ StepCost& StepCost::operator+=(const StepCost& other) {
   return *this;
 }
 
-CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, int ranks) {
+CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvDtype kv_dtype,
+                     int ranks) {
   const auto hidden = static_cast<size_t>(spec.hidden);
   const KvShape cached = CachedShape(spec);
   for (int rank = 0; rank < ranks; ++rank) {
@@ -94,7 +95,7 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, int ranks) {
     const uint64_t without_experts = ShardWeightBytes(spec, dtype, false, ranks, rank);
     layer_weight_bytes_ += without_experts - head.size_bytes();
     expert_bytes_ += ShardWeightBytes(spec, dtype, true, ranks, rank) - without_experts;
-    kv_bytes_per_token_ += shard.kv_heads.size() * cached.elements() * kernels::SizeOf(dtype);
+    kv_bytes_per_token_ += shard.kv_heads.size() * cached.TokenBytes(kv_dtype);
   }
   if (const RouterSpec& router = spec.moe.router; router.experts > 0)
     touched_by_a_token_ = static_cast<double>(router.top_k) / router.experts;

@@ -29,8 +29,11 @@ struct StepCost {
 // and softmax.
 class CostModel {
  public:
-  // dtype: of weights and KV. Sums over all ranks, whose heads may hold the same KV twice.
-  CostModel(const DecoderSpec& spec, kernels::Dtype dtype, int ranks);
+  // dtype: of weights; kv_dtype: of the cache. Sums over all ranks, whose heads may hold the same
+  // KV twice.
+  CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvDtype kv_dtype, int ranks);
+  CostModel(const DecoderSpec& spec, kernels::Dtype dtype, int ranks)
+      : CostModel(spec, dtype, kernels::KvDtypeOf(dtype), ranks) {}
 
   // The weights but for experts, read once by a step however many rows it has; the head only where
   // logits are wanted.

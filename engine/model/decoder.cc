@@ -59,7 +59,7 @@ class ShardedDecoder : public Decoder {
     model_.caches.clear();
     for (const RankWeights& weights : model_.weights) {
       PINION_ASSIGN(KvCache cache,
-                    KvCache::Allocate(model_.spec, weights.shard, model_.options.dtype,
+                    KvCache::Allocate(model_.spec, weights.shard, model_.options.cached(),
                                       model_.options.block_tokens, blocks));
       model_.caches.push_back(std::move(cache));
     }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,10 +21,13 @@ class ActivationObserver;
 
 struct DecoderOptions {
   kernels::Isa isa = kernels::Isa::kScalar;
-  kernels::Dtype dtype = kernels::Dtype::kBf16;  // of weights, activations and KV
+  kernels::Dtype dtype = kernels::Dtype::kBf16;  // of weights and activations
+  std::optional<kernels::KvDtype> kv_dtype;      // unset: as weights and activations
   bool moe_prepack = true;                       // pack experts at loading, not at every step
   size_t max_rows = 2048;                        // tokens of the largest step
   size_t block_tokens = 32;
+
+  kernels::KvDtype cached() const { return kv_dtype.value_or(kernels::KvDtypeOf(dtype)); }
 };
 
 // Receives logits, called by every thread of rank 0 at once: logits [count][vocabulary], row stride

@@ -2,8 +2,8 @@
 
 namespace pinion {
 
-Result<KvCache> KvCache::Allocate(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
-                                  size_t block_tokens, size_t blocks) {
+Result<KvCache> KvCache::Allocate(const DecoderSpec& spec, const Shard& shard,
+                                  kernels::KvDtype dtype, size_t block_tokens, size_t blocks) {
   KvCache cache;
   cache.shape_ = CachedShape(spec);
   cache.dtype_ = dtype;
@@ -36,10 +36,10 @@ void KvCache::Write(const kernels::Table& table, size_t layer, size_t head,
                   .dtype = dtype_});
 }
 
-uint64_t KvCache::BytesPerBlock(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
+uint64_t KvCache::BytesPerBlock(const DecoderSpec& spec, const Shard& shard, kernels::KvDtype dtype,
                                 size_t block_tokens) {
-  return kernels::KvPlaneBlockBytes(dtype, block_tokens, CachedShape(spec).elements()) *
-         shard.kv_heads.size() * static_cast<uint64_t>(spec.layers);
+  return CachedShape(spec).BlockBytes(dtype, block_tokens) * shard.kv_heads.size() *
+         static_cast<uint64_t>(spec.layers);
 }
 
 }  // namespace pinion

@@ -18,8 +18,8 @@ namespace pinion {
 // memory reads as zero.
 class KvCache {
  public:
-  static Result<KvCache> Allocate(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
-                                  size_t block_tokens, size_t blocks);
+  static Result<KvCache> Allocate(const DecoderSpec& spec, const Shard& shard,
+                                  kernels::KvDtype dtype, size_t block_tokens, size_t blocks);
 
   // The planes of a head of the shard; `values` is null where the shape is latent.
   const std::byte* keys(size_t layer, size_t head) const { return Plane(layer, head); }
@@ -35,12 +35,12 @@ class KvCache {
 
   const KvShape& shape() const { return shape_; }
   size_t block_tokens() const { return block_tokens_; }
-  kernels::Dtype dtype() const { return dtype_; }
+  kernels::KvDtype dtype() const { return dtype_; }
   const std::byte* data() const { return storage_.data(); }  // all of it: [size_bytes]
   size_t size_bytes() const { return storage_.size_bytes(); }
 
   // Bytes that one block takes over all layers of a rank.
-  static uint64_t BytesPerBlock(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
+  static uint64_t BytesPerBlock(const DecoderSpec& spec, const Shard& shard, kernels::KvDtype dtype,
                                 size_t block_tokens);
 
  private:
@@ -50,7 +50,7 @@ class KvCache {
 
   Pages storage_;
   KvShape shape_;
-  kernels::Dtype dtype_ = kernels::Dtype::kF32;
+  kernels::KvDtype dtype_ = kernels::KvDtype::kF32;
   size_t heads_ = 0, blocks_ = 0, block_tokens_ = 0, key_stride_ = 0, value_stride_ = 0;
 };
 

@@ -187,9 +187,4 @@ uint64_t ParameterCount(const DecoderSpec& spec) {
   return count;
 }
 
-uint64_t KvBytesPerToken(const DecoderSpec& spec, size_t bytes_per_element) {
-  const uint64_t heads = uint64_t{1} * spec.layers * spec.kv_heads;
-  return heads * CachedShape(spec).elements() * bytes_per_element;
-}
-
 }  // namespace pinion

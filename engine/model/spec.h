@@ -131,6 +131,5 @@ Status JoinEosIds(const Json& config, DecoderSpec& spec);
 std::vector<std::string> KnownArchitectures();
 
 uint64_t ParameterCount(const DecoderSpec& spec);
-uint64_t KvBytesPerToken(const DecoderSpec& spec, size_t bytes_per_element);
 
 }  // namespace pinion

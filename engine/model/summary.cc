@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/base/strings.h"
+#include "engine/model/attention_spec.h"
 #include "engine/model/spec_facts.h"
 #include "engine/model/tensor_list.h"
 
@@ -13,6 +14,7 @@ namespace pinion {
 namespace {
 
 using kernels::Dtype;
+using kernels::KvDtype;
 
 constexpr Dtype kDtypes[] = {Dtype::kBf16, Dtype::kF16, Dtype::kF32};
 
@@ -20,6 +22,13 @@ Json BytesByDtype(uint64_t elements) {
   Json bytes = Json::MakeObject();
   for (const Dtype dtype : kDtypes)
     bytes.Set(kernels::Name(dtype), elements * kernels::SizeOf(dtype));
+  return bytes;
+}
+
+Json KvBytesByDtype(const DecoderSpec& spec) {
+  Json bytes = Json::MakeObject();
+  for (const KvDtype dtype : kernels::kKvDtypes)
+    bytes.Set(kernels::Name(dtype), KvBytesPerToken(spec, dtype));
   return bytes;
 }
 
@@ -134,11 +143,16 @@ std::string ByteTable(const DecoderSpec& spec) {
   Table table("lrrr");
   table.Row({"dtype", "weights", "KV per token",
              StrCat("KV of ", Grouped(static_cast<uint64_t>(spec.max_positions)), " tokens")});
-  for (const Dtype dtype : kDtypes) {
-    const uint64_t token = KvBytesPerToken(spec, kernels::SizeOf(dtype));
-    table.Row({kernels::Name(dtype), FormatBytes(ParameterCount(spec) * kernels::SizeOf(dtype)),
-               FormatBytes(token), FormatBytes(token * static_cast<uint64_t>(spec.max_positions))});
-  }
+  const auto row = [&](const char* name, const std::string& weights, KvDtype kv) {
+    const uint64_t token = KvBytesPerToken(spec, kv);
+    table.Row({name, weights, FormatBytes(token),
+               FormatBytes(token * static_cast<uint64_t>(spec.max_positions))});
+  };
+  for (const Dtype dtype : kDtypes)
+    row(kernels::Name(dtype), FormatBytes(ParameterCount(spec) * kernels::SizeOf(dtype)),
+        kernels::KvDtypeOf(dtype));
+  for (const KvDtype dtype : kernels::kKvDtypes)
+    if (kernels::IsScaled(dtype)) row(kernels::Name(dtype), "", dtype);
   return table.Text();
 }
 
@@ -244,7 +258,7 @@ Json SummariseModel(const ModelFiles& files, const TensorSource& weights) {
   json.Set("eos_ids", spec.eos_ids);
   json.Set("parameters", ParameterCount(spec));
   json.Set("weight_bytes", BytesByDtype(ParameterCount(spec)));
-  json.Set("kv_bytes_per_token", BytesByDtype(KvBytesPerToken(spec, 1)));
+  json.Set("kv_bytes_per_token", KvBytesByDtype(spec));
   json.Set("stored", StoredJson(CountStored(spec, weights)));
   json.Set("tensors", TensorsJson(spec, weights));
   return json;

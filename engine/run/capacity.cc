@@ -47,7 +47,7 @@ std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions&
   for (int rank = 0; rank < ranks; ++rank)
     needs.push_back({ShardWeightBytes(spec, decoder.dtype, decoder.moe_prepack, ranks, rank),
                      WorkspaceBytes(spec, decoder, ranks, rank),
-                     KvCache::BytesPerBlock(spec, MakeShard(spec, ranks, rank), decoder.dtype,
+                     KvCache::BytesPerBlock(spec, MakeShard(spec, ranks, rank), decoder.cached(),
                                             decoder.block_tokens)});
   return needs;
 }

@@ -207,6 +207,7 @@ class EngineLoop : public Engine {
 Json EngineLoop::ServerInfo() const {
   const EngineInfo& info = model_.info;
   Json kv = Json::MakeObject();
+  kv.Set("dtype", kernels::Name(info.kv_dtype));
   kv.Set("bytes", info.kv_bytes);
   kv.Set("block_tokens", static_cast<uint64_t>(info.block_tokens));
   kv.Set("blocks", static_cast<uint64_t>(info.blocks));

@@ -42,6 +42,7 @@ using ScoreSink =
 
 struct EngineInfo {
   std::string isa, dtype;
+  kernels::KvDtype kv_dtype = kernels::KvDtype::kF32;
   std::string gemm;  // the kernels that multiply, by rows: kernels::Format(GemmRules)
   int threads = 0;   // of all ranks
   size_t max_model_len = 0, block_tokens = 0, blocks = 0;

@@ -73,6 +73,7 @@ const std::vector<Field>& Fields() {
       Plain("dtype", &EngineOptions::dtype),
       Plain("activations", &EngineOptions::activations),
       Plain("head_dtype", &EngineOptions::head_dtype),
+      Plain("kv_cache_dtype", &EngineOptions::kv_cache_dtype),
       Plain("isa", &EngineOptions::isa),
       Plain("gemm_kernel", &EngineOptions::gemm_kernel),
       Plain("threads_bind", &EngineOptions::threads_bind),
@@ -133,6 +134,7 @@ Status Validate(const EngineOptions& options) {
   if (options.head_dtype != "auto" && options.head_dtype != "int8")
     return Fail(ErrorCode::kUsage,
                 StrCat("--head-dtype '", options.head_dtype, "' is unknown; use auto or int8"));
+  PINION_TRY(ResolveKvDtype(options, kernels::Dtype::kF32));
   PINION_TRY(CheckIsa(options.isa));
   PINION_TRY(AtLeastOne(options.tensor_parallel, "--tensor-parallel-size"));
   if (options.tensor_parallel > kMaxRanks)
@@ -151,6 +153,21 @@ Status Validate(const EngineOptions& options) {
     return Fail(ErrorCode::kUsage,
                 "--kv-cache-space is 0; leave it out to size the cache from free memory");
   return {};
+}
+
+Result<kernels::KvDtype> ResolveKvDtype(const EngineOptions& options, kernels::Dtype dtype) {
+  using kernels::KvDtype;
+  static const std::pair<const char*, KvDtype> kNames[] = {
+      {"bf16", KvDtype::kBf16},     {"bfloat16", KvDtype::kBf16}, {"fp16", KvDtype::kF16},
+      {"float16", KvDtype::kF16},   {"half", KvDtype::kF16},      {"fp32", KvDtype::kF32},
+      {"float32", KvDtype::kF32},   {"float", KvDtype::kF32},     {"int8", KvDtype::kI8},
+      {"fp8_e5m2", KvDtype::kE5m2}, {"fp8_e4m3", KvDtype::kE4m3}, {"fp8", KvDtype::kE4m3}};
+  if (options.kv_cache_dtype == "auto") return kernels::KvDtypeOf(dtype);
+  for (const auto& [name, type] : kNames)
+    if (options.kv_cache_dtype == name) return type;
+  return Fail(ErrorCode::kUsage,
+              StrCat("--kv-cache-dtype '", options.kv_cache_dtype,
+                     "' is unknown; use auto, bf16, fp16, fp32, int8, fp8_e5m2 or fp8_e4m3"));
 }
 
 Json ToJson(const EngineOptions& options) {

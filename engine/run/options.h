@@ -8,16 +8,20 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
+#include "kernels/types.h"
 
 namespace pinion {
 
 // Everything that decides how an engine runs. Flags, environment and profiles fill this one struct:
 // a flag beats the environment beats a profile beats the default.
 struct EngineOptions {
-  std::string model;                  // folder, preset:NAME or org/name
-  std::string dtype = "auto";         // auto | bfloat16 | float16 | float32
-  std::string activations = "auto";   // auto | int8 | bf16: with weight-only quantised formats
-  std::string head_dtype = "auto";    // auto: as stored; int8: rounded at loading
+  std::string model;                 // folder, preset:NAME or org/name
+  std::string dtype = "auto";        // auto | bfloat16 | float16 | float32
+  std::string activations = "auto";  // auto | int8 | bf16: with weight-only quantised formats
+  std::string head_dtype = "auto";   // auto: as stored; int8: rounded at loading
+  // auto: as weights and activations | bf16 | fp16 | fp32 | int8 | fp8_e5m2 | fp8_e4m3, and their
+  // other names (ResolveKvDtype)
+  std::string kv_cache_dtype = "auto";
   std::string isa = "auto";           // auto | exactly one ISA path
   std::string gemm_kernel = "auto";   // auto: measured | NAME[@ROWS],... (kernels/gemm_plan.h)
   std::string threads_bind = "auto";  // auto | all | nobind | lists joined by '|'
@@ -36,6 +40,10 @@ struct EngineOptions {
 
 // Range checks that need no model; ErrorCode::kUsage.
 Status Validate(const EngineOptions& options);
+
+// The cache's type for weights and activations of `dtype`; ErrorCode::kUsage where the option names
+// none. vLLM's fp8 is fp8_e4m3.
+Result<kernels::KvDtype> ResolveKvDtype(const EngineOptions& options, kernels::Dtype dtype);
 
 // Fields by their flag names with underscores ("threads_bind", "tensor_parallel", "kv_cache_space"
 // in GiB, ...). FromJson overwrites the fields named and refuses unknown ones.

@@ -157,7 +157,9 @@ Status PlaceAndCheck(StartedModel& model, std::shared_ptr<const TensorSource>& w
   decoder.moe_prepack = model.options.moe_prepack;
   decoder.max_rows = static_cast<size_t>(model.options.max_num_batched_tokens);
   decoder.block_tokens = static_cast<size_t>(model.options.block_size);
+  PINION_ASSIGN(decoder.kv_dtype, ResolveKvDtype(model.options, decoder.dtype));
   info.dtype = kernels::Name(decoder.dtype);
+  info.kv_dtype = decoder.cached();
   info.block_tokens = decoder.block_tokens;
   PINION_TRY(ChooseGemmKernels(model, decoder.dtype, stages));
   needs = CountNeeds(spec, decoder, model.options.tensor_parallel);
@@ -295,7 +297,8 @@ Result<StartedModel> StartModel(const EngineOptions& options) {
   const size_t tokens = info.blocks * info.block_tokens;
   const size_t sequences = tokens / info.max_model_len;
   stages.Done("KV cache",
-              StrCat(FormatBytes(info.kv_bytes), " for ", tokens, " tokens: ", sequences,
+              StrCat(FormatBytes(info.kv_bytes), " of ", kernels::Name(info.kv_dtype), " for ",
+                     tokens, " tokens: ", sequences,
                      sequences == 1 ? " sequence of " : " sequences of ", info.max_model_len));
 
   WarmUp(*model.decoder, std::min<size_t>({64, decoder.max_rows, info.blocks * info.block_tokens,

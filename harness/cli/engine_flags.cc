@@ -48,6 +48,9 @@ void EngineFlags::AddFlagsTo(CLI::App& command) {
       "auto, int8 or bf16: what weight-only quantised weights are multiplied with (default auto)");
   add("--head-dtype", head_dtype_,
       "auto or int8: the head as it is stored, or rounded at loading (default auto)");
+  add("--kv-cache-dtype", kv_cache_dtype_,
+      "auto, bf16, fp16, fp32, int8, fp8_e5m2 or fp8_e4m3 (also fp8): of keys and values; 8 bits "
+      "have a scale per head and token (default auto: as the weights)");
   add("--isa", isa_,
       "auto or exactly one of scalar, avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16, amx "
       "(default auto)");
@@ -92,6 +95,7 @@ Result<EngineOptions> EngineFlags::Resolve(EngineOptions options) const {
   take(dtype_, options.dtype);
   take(activations_, options.activations);
   take(head_dtype_, options.head_dtype);
+  take(kv_cache_dtype_, options.kv_cache_dtype);
   take(isa_, options.isa);
   take(gemm_kernel_, options.gemm_kernel);
   take(threads_bind_, options.threads_bind);

@@ -100,6 +100,7 @@ std::vector<std::string> EngineArguments(const EngineOptions& options) {
   add_changed("--dtype", options.dtype, defaults.dtype);
   add_changed("--activations", options.activations, defaults.activations);
   add_changed("--head-dtype", options.head_dtype, defaults.head_dtype);
+  add_changed("--kv-cache-dtype", options.kv_cache_dtype, defaults.kv_cache_dtype);
   add_changed("--block-size", options.block_size, defaults.block_size);
   add_changed("--max-num-batched-tokens", options.max_num_batched_tokens,
               defaults.max_num_batched_tokens);

@@ -4,15 +4,21 @@
 #include <cstdlib>
 
 #include "engine/base/strings.h"
+#include "engine/model/attention_spec.h"
+#include "engine/run/start.h"
 #include "harness/space/settings.h"
 #include "kernels/isa.h"
 
 namespace pinion::harness {
 namespace {
 
-uint64_t ElementBytes(const EngineOptions& options, const DecoderSpec& model) {
-  const std::string& dtype = options.dtype == "auto" ? model.checkpoint_dtype : options.dtype;
-  return dtype == "float32" ? 4 : 2;
+kernels::Dtype DtypeOf(const EngineOptions& options, const DecoderSpec& model) {
+  return ResolveDtype(options, model).value_or(kernels::Dtype::kBf16);
+}
+
+// Of an option that Validate has seen.
+kernels::KvDtype KvDtypeOf(const EngineOptions& options, const DecoderSpec& model) {
+  return ResolveKvDtype(options, DtypeOf(options, model)).value();
 }
 
 std::string ResolvedIsa(const EngineOptions& options, const Host& host) {
@@ -27,6 +33,9 @@ std::string EffectiveKey(const Point& point, const Host& host, const DecoderSpec
   key.Set("warnings", Json());
   key.Set("isa", ResolvedIsa(options, host));
   key.Set("dtype", options.dtype == "auto" ? model.checkpoint_dtype : options.dtype);
+  key.Set("activations", options.activations);
+  key.Set("head_dtype", options.head_dtype);
+  key.Set("kv_dtype", kernels::Name(KvDtypeOf(options, model)));
   key.Set("kv", options.kv_cache_bytes ? Json(*options.kv_cache_bytes) : Json());
   key.Set("batched", options.max_num_batched_tokens);
   key.Set("seqs", options.max_num_seqs);
@@ -112,12 +121,13 @@ Result<Host> Host::This() {
 }
 
 uint64_t EstimateBytes(const EngineOptions& options, const DecoderSpec& model) {
-  const uint64_t element = ElementBytes(options, model);
+  const uint64_t element = kernels::SizeOf(DtypeOf(options, model));
   const auto ranks = static_cast<uint64_t>(options.tensor_parallel);
   const auto tokens = static_cast<uint64_t>(options.max_num_batched_tokens);
   const auto length = static_cast<uint64_t>(options.max_model_len.value_or(model.max_positions));
-  const uint64_t kv = options.kv_cache_bytes ? *options.kv_cache_bytes * ranks
-                                             : KvBytesPerToken(model, element) * length;
+  const uint64_t kv = options.kv_cache_bytes
+                          ? *options.kv_cache_bytes * ranks
+                          : KvBytesPerToken(model, KvDtypeOf(options, model)) * length;
   // Per token of a step: hidden state and its copies, q, k, v, and the MLP's inside, in float32.
   const auto width = static_cast<uint64_t>(4 * model.hidden + 2 * model.intermediate +
                                            (model.heads + 2 * model.kv_heads) * model.head_dim);

@@ -202,7 +202,8 @@ Result<Prediction> Predict(const Point& point, const DecoderSpec& model, const W
   raised.bytes_per_s = machine.ReadBytesPerSAtMost();
   raised.cache_bytes = cache_bytes;
   PINION_ASSIGN(raised.flops_per_s, machine.FlopsPerSAtMost(isa, !model.formats.empty(), threads));
-  const CostModel cost(model, dtype, options.tensor_parallel);
+  PINION_ASSIGN(const kernels::KvDtype kv_dtype, ResolveKvDtype(options, dtype));
+  const CostModel cost(model, dtype, kv_dtype, options.tensor_parallel);
   const Load load(cost, workload, false);
   Prediction prediction;
   static_cast<Figures&>(prediction) = load.Under(roof, options);

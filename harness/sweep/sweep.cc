@@ -1,6 +1,7 @@
 #include "harness/sweep/sweep.h"
 
 #include "engine/base/strings.h"
+#include "engine/model/attention_spec.h"
 #include "engine/model/model.h"
 #include "engine/run/start.h"
 #include "harness/engines/command.h"
@@ -46,7 +47,8 @@ Json ModelFacts(const DecoderSpec& spec) {
   facts.Set("architecture", spec.architecture);
   facts.Set("parameters", ParameterCount(spec));
   facts.Set("weight_bytes", ParameterCount(spec) * element_bytes);
-  facts.Set("kv_bytes_per_token", KvBytesPerToken(spec, element_bytes));
+  const auto kv_dtype = element_bytes == 4 ? kernels::KvDtype::kF32 : kernels::KvDtype::kBf16;
+  facts.Set("kv_bytes_per_token", KvBytesPerToken(spec, kv_dtype));
   return facts;
 }
 

@@ -28,7 +28,7 @@ class Loop {
   Loop(Engine& engine, const LoadPlan& plan)
       : engine_(engine),
         plan_(plan),
-        cost_(engine.model().spec, DtypeOf(engine.info()),
+        cost_(engine.model().spec, DtypeOf(engine.info()), engine.info().kv_dtype,
               static_cast<int>(engine.info().plan.ranks.size())) {}
 
   Result<LoadResult> Run() {

@@ -18,6 +18,62 @@ void ScaleRow(float* out, size_t n, float factor) {
   }
 }
 
+// A row of floats as an operand that is multiplied by bytes: its largest magnitude, NaN where an
+// element is not finite, decides by what it is multiplied, and by what its products.
+template <typename Operand>
+struct RowScale {
+  explicit RowScale(float largest)
+      : to(largest < 0x1p-100f ? 0 : Operand::kTop / largest),  // so that 1 / largest is a number
+        back(largest < 0x1p-100f ? 0 : largest * (Operand::kUnit / Operand::kTop)) {}
+  float to, back;
+};
+
+// Collects the largest magnitude of vectors, NaN where an element is not finite.
+struct Largest {
+  Vec magnitude = Set(0), nan = Set(0);
+  void Add(Vec v) {
+    magnitude = Max(Max(v, Set(0) - v), magnitude);
+    nan = Fma(v, Set(0), nan);
+  }
+  float value() const { return MaxLane(magnitude) + SumLanes(nan); }
+};
+
+// One row of queries for keys of bytes.
+template <typename Operand>
+void StartScaledRow(const AttentionArgs& args, const float* q, size_t row,
+                    Scratch<Operand>& scratch) {
+  using Keys = KeyOperand<Operand>;
+  Largest largest;
+  for (size_t i = 0; i < args.key_dim; i += kLanes) {
+    largest.Add(LoadUpTo(q + i, args.key_dim - i, Set(0)));
+  }
+  const RowScale<Keys> scale(largest.value());
+  scratch.q_factors[row] = scale.back;
+  for (size_t i = 0; i < args.key_dim; i += kLanes) {
+    Keys::Put(scratch.q[row] + i, LoadUpTo(q + i, args.key_dim - i, Set(0)) * Set(scale.to));
+  }
+  scratch.q_starts[row] = Set(0);
+  if constexpr (requires { Keys::Start(scratch.q[row], args.key_dim); }) {
+    scratch.q_starts[row] = Keys::Start(scratch.q[row], args.key_dim);
+  }
+}
+
+// The scales of a strip's values, 0 where a query token does not see them; returns the largest, NaN
+// where one is not finite.
+template <typename Operand>
+float SeeScales(const Strip& strip, Seen seen, Scratch<Operand>& scratch) {
+  Largest largest;
+  float* scales = scratch.value_scales;
+  for (size_t i = seen.first / kLanes * kLanes; i < seen.end; i += kLanes) {
+    Vec v = WidenBf16(strip.value_scales[i / kLanes]);
+    if (seen.end - i < kLanes) v = KeepFirst(v, seen.end - i);
+    Store(scales + i, v);
+    for (size_t unseen = i; unseen < seen.first; ++unseen) scales[unseen] = 0;
+    largest.Add(i < seen.first ? Load(scales + i) : v);
+  }
+  return largest.value();
+}
+
 // What a dot product is multiplied by after CapScores.
 float ScoreScale(const AttentionArgs& args) { return args.soft_cap > 0 ? 1 : args.scale; }
 
@@ -31,33 +87,42 @@ void CapScores(const AttentionArgs& args, float* scores, size_t tokens) {
   }
 }
 
-// Brings max, sum and out of a row to the largest of its scores [first, end).
-void RaiseMax(const AttentionArgs& args, size_t row, const float* scores, Seen seen) {
+// Brings max, sum and out of a row to the largest of its scores [first, end), which it returns.
+float RaiseMax(const AttentionArgs& args, size_t row, const float* scores, Seen seen) {
   Vec largest = Set(-kInfinity);
   for (size_t i = seen.first / kLanes * kLanes; i < seen.end; i += kLanes) {
     largest = Max(LoadUpTo(scores + i, seen.end - i, largest), largest);
   }
   const float max = MaxLane(largest) * ScoreScale(args), old = args.max[row];
-  if (!(max > old)) return;
+  if (!(max > old)) return max;
   const float keep = Exp(old - max);
   ScaleRow(args.out + row * args.value_dim, args.value_dim, keep);
   args.sum[row] *= keep;
   args.max[row] = max;
+  return max;
 }
 
 // Turns one row's scores into weights e^(s - max), zero outside of what it sees, and brings max,
-// sum and out to the new maximum. scale > 0, so the largest score has the largest product.
+// sum and out to the new maximum. scale > 0, so the largest score has the largest product. Where
+// the values are bytes, their scales (the largest of which is largest_scale) go into the weights.
 template <typename Operand>
 void SoftmaxRow(const AttentionArgs& args, size_t row, Seen seen, size_t tokens,
-                Scratch<Operand>& scratch) {
-  float* scores = scratch.scores[row];
+                float largest_scale, Scratch<Operand>& scratch) {
+  float *scores = scratch.scores[row], max_here = -kInfinity;
   typename Operand::X* weights = scratch.weights[row];
   if (seen.first < seen.end) {
     if (args.soft_cap > 0) CapScores(args, scores, tokens);
     for (size_t i = seen.first / kLanes * kLanes; i < seen.first; ++i) scores[i] = -kInfinity;
-    RaiseMax(args, row, scores, seen);
+    max_here = RaiseMax(args, row, scores, seen);
   }
   const Vec scale = Set(ScoreScale(args)), max = Set(args.max[row]);
+  Vec to = Set(0);
+  if constexpr (kIsScaled<Operand>) {
+    const bool sees = seen.first < seen.end;
+    const RowScale<Operand> of(sees ? Exp(max_here - args.max[row]) * largest_scale : 0);
+    scratch.weight_factors[row] = of.back;
+    to = Set(of.to);
+  }
   Vec sum = Set(0);
   size_t i = 0;
   for (; i + kLanes <= seen.first; i += kLanes) Operand::Put(weights + i, Set(0));
@@ -65,6 +130,7 @@ void SoftmaxRow(const AttentionArgs& args, size_t row, Seen seen, size_t tokens,
     Vec weight = Exp(Load(scores + i) * scale - max);
     if (seen.end - i < kLanes) weight = KeepFirst(weight, seen.end - i);
     sum = sum + weight;
+    if constexpr (kIsScaled<Operand>) weight = weight * (Load(scratch.value_scales + i) * to);
     Operand::Put(weights + i, weight);
   }
   for (; i < tokens; i += kLanes) Operand::Put(weights + i, Set(0));
@@ -75,8 +141,10 @@ template <typename Operand>
 void Softmax(const AttentionArgs& args, const Strip& strip, Scratch<Operand>& scratch) {
   for (size_t token = 0; token < args.tokens; ++token) {
     const Seen seen = SeenBy(args, strip, token);
+    float largest_scale = 0;
+    if constexpr (kIsScaled<Operand>) largest_scale = SeeScales(strip, seen, scratch);
     for (size_t g = 0; g < args.group; ++g) {
-      SoftmaxRow(args, token * args.group + g, seen, strip.tokens, scratch);
+      SoftmaxRow(args, token * args.group + g, seen, strip.tokens, largest_scale, scratch);
     }
   }
 }
@@ -85,8 +153,12 @@ template <typename Operand>
 void Start(const AttentionArgs& args, size_t rows, Scratch<Operand>& scratch) {
   for (size_t row = 0; row < rows; ++row) {
     const float* q = args.q[row / args.group] + row % args.group * args.key_dim;
-    for (size_t i = 0; i < args.key_dim; i += kLanes) {
-      Operand::Put(scratch.q[row] + i, LoadUpTo(q + i, args.key_dim - i, Set(0)));
+    if constexpr (kIsScaled<Operand>) {
+      StartScaledRow(args, q, row, scratch);
+    } else {
+      for (size_t i = 0; i < args.key_dim; i += kLanes) {
+        Operand::Put(scratch.q[row] + i, LoadUpTo(q + i, args.key_dim - i, Set(0)));
+      }
     }
     for (size_t i = 0; i < args.value_dim; i += kLanes) {
       Put(args.out, Dtype::kF32, row * args.value_dim + i, Set(0), args.value_dim - i);
@@ -166,15 +238,22 @@ void AttentionAs(const AttentionArgs& args) {
   AttentionIn<Operand, Products>(args, scratch);
 }
 
-template <typename Bf16Operand>
+// Operands: what an ISA multiplies the types with that have instructions of their own.
+template <typename Operands>
 void Attention(const AttentionArgs& args) {
   switch (args.dtype) {
-    case Dtype::kF32:
+    case KvDtype::kF32:
       return AttentionAs<OperandF32>(args);
-    case Dtype::kBf16:
-      return AttentionAs<Bf16Operand>(args);
-    case Dtype::kF16:
+    case KvDtype::kBf16:
+      return AttentionAs<typename Operands::Bf16>(args);
+    case KvDtype::kF16:
       return AttentionAs<OperandF16>(args);
+    case KvDtype::kI8:
+      return AttentionAs<typename Operands::I8>(args);
+    case KvDtype::kE5m2:
+      return AttentionAs<typename Operands::E5m2>(args);
+    case KvDtype::kE4m3:
+      return AttentionAs<typename Operands::E4m3>(args);
   }
 }
 

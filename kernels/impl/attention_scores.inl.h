@@ -9,15 +9,17 @@ namespace {
 
 // scores[kRows][kColumns vectors] = q . keys. Unlike in Tile, every vector of columns has a place
 // of its own: blocks may hold as few tokens as one vector, and one vector a tile would wait for its
-// sums. The next strip's keys are prefetched in step where `next` is given.
+// sums. The next strip's keys are prefetched in step where `next` is given. factors, scales: of the
+// rows and of the keys, where kIsScaled; starts: of the sums.
 template <typename Operand, int kRows, int kColumns>
 void ScoreTile(const typename Operand::X* q, const std::byte* const* keys,
-               const std::byte* const* next, size_t stride, size_t steps, float* scores) {
+               const std::byte* const* next, size_t stride, size_t steps, const Vec* starts,
+               const float* factors, const Bf16* const* scales, float* scores) {
   Vec sums[kRows][kColumns];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
-    for (int c = 0; c < kColumns; ++c) sums[r][c] = Set(0);
+    for (int c = 0; c < kColumns; ++c) sums[r][c] = kIsScaled<Operand> ? starts[r] : Set(0);
   }
   for (size_t offset = 0; steps > 0; --steps, offset += stride, q += Operand::kStepK) {
     if (next != nullptr) {
@@ -44,7 +46,13 @@ void ScoreTile(const typename Operand::X* q, const std::byte* const* keys,
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
-    for (int c = 0; c < kColumns; ++c) Store(scores + r * kStripTokens + c * kLanes, sums[r][c]);
+    for (int c = 0; c < kColumns; ++c) {
+      Vec sum = sums[r][c];
+      if constexpr (kIsScaled<Operand>) {
+        sum = Operand::Floats(sum) * Set(factors[r]) * WidenBf16(scales[c]);
+      }
+      Store(scores + r * kStripTokens + c * kLanes, sum);
+    }
   }
 }
 
@@ -52,13 +60,15 @@ void ScoreTile(const typename Operand::X* q, const std::byte* const* keys,
 template <int kColumns, int kMost, typename Operand>
 void ScoreColumns(const AttentionArgs& args, const Strip& strip, const Strip& next, size_t rows,
                   Scratch<Operand>& scratch) {
-  const size_t stride = args.block_tokens * Operand::kBytes;
-  const size_t steps = args.key_dim / Operand::kStepK;
+  using Keys = KeyOperand<Operand>;
+  const size_t stride = args.block_tokens * Keys::kBytes;
+  const size_t steps = args.key_dim / Keys::kStepK;
   for (size_t v = 0; v * kLanes < strip.tokens; v += kColumns) {
     ForRowGroups<kMost>(rows, [&]<int kRows>(size_t row) {
-      ScoreTile<Operand, kRows, kColumns>(scratch.q[row], strip.keys + v,
-                                          row == 0 ? next.keys + v : nullptr, stride, steps,
-                                          &scratch.scores[row][v * kLanes]);
+      ScoreTile<Keys, kRows, kColumns>(scratch.q[row], strip.keys + v,
+                                       row == 0 ? next.keys + v : nullptr, stride, steps,
+                                       scratch.q_starts + row, scratch.q_factors + row,
+                                       strip.key_scales + v, &scratch.scores[row][v * kLanes]);
     });
   }
 }
@@ -66,6 +76,12 @@ void ScoreColumns(const AttentionArgs& args, const Strip& strip, const Strip& ne
 template <typename Operand>
 void Scores(const AttentionArgs& args, const Strip& strip, const Strip& next, size_t rows,
             Scratch<Operand>& scratch) {
+  if constexpr (kIsScaled<Operand>) {
+    for (size_t v = 0; v < Strip::kVectors; ++v) {
+      __builtin_prefetch(next.key_scales[v], 0, kPrefetchLevel);
+      __builtin_prefetch(next.value_scales[v], 0, kPrefetchLevel);
+    }
+  }
   if constexpr (kHasTallTiles<Operand>) {
     if (IsTall(rows))
       return ScoreColumns<kTallWidth, kNarrowRows>(args, strip, next, rows, scratch);

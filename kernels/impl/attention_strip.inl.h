@@ -2,6 +2,7 @@
 
 // Where the keys and values of the next tokens lie, and the scratch that attention works in.
 
+#include "kernels/impl/kv.inl.h"
 #include "kernels/impl/tile.inl.h"
 #include "kernels/kernels.h"
 
@@ -37,6 +38,7 @@ struct Strip {
   size_t pieces = 0;                // runs of tokens in the same block
   const std::byte* values[kMaxPieces];
   size_t value_steps[kMaxPieces];
+  const Bf16 *key_scales[kVectors], *value_scales[kVectors];  // of bytes: of each kLanes tokens
 };
 
 // Tokens [first, end) of a strip.
@@ -64,13 +66,33 @@ struct LatentValues {
 
 template <typename Operand>
 struct Scratch {
-  alignas(64) typename Operand::X q[kAttentionRows][kMaxKeyDim];
+  alignas(64) typename KeyOperand<Operand>::X q[kAttentionRows][kMaxKeyDim];
   alignas(64) float scores[kAttentionRows][kStripTokens];
   alignas(64) typename Operand::X weights[kAttentionRows][kStripTokens];
+  // Where kIsScaled: what products with a row are multiplied by, what sums of a row of q start
+  // with, and the values' scales as one query token sees them.
+  float q_factors[kAttentionRows], weight_factors[kAttentionRows];
+  Vec q_starts[kAttentionRows];
+  alignas(64) float value_scales[kStripTokens];
   // The first and the last step of values, where they are cut: see CutValues.
   alignas(64) std::byte cut_values[2][kMaxValueDim * Operand::kBytes];
   LatentValues<Operand>* latent;  // null: the values have a plane of their own
 };
+
+// Where the scales of `tokens` tokens lie, from `slot` of a block on.
+[[maybe_unused]] void AddScales(const AttentionArgs& args, size_t block, size_t slot, size_t tokens,
+                                Strip& strip) {
+  const Bf16* keys =
+      ScalesOf(args.keys + block * args.key_stride, args.block_tokens, args.key_dim) + slot;
+  const Bf16* values = args.values == nullptr ? keys
+                                              : ScalesOf(args.values + block * args.value_stride,
+                                                         args.block_tokens, args.value_dim) +
+                                                    slot;
+  for (size_t i = 0; i < tokens; i += kLanes) {
+    strip.key_scales[(strip.tokens + i) / kLanes] = keys + i;
+    strip.value_scales[(strip.tokens + i) / kLanes] = values + i;
+  }
+}
 
 // The tokens from `begin` (a multiple of kStep) on. The last piece reaches into slots at or after
 // `end` where `end` is no multiple of kStep, which divides block_tokens.
@@ -90,6 +112,7 @@ Strip Gather(const AttentionArgs& args, size_t begin, size_t end) {
     for (size_t i = 0; i < tokens; i += kLanes) {
       strip.keys[(strip.tokens + i) / kLanes] = keys + i * Operand::kBytes;
     }
+    if constexpr (kIsScaled<Operand>) AddScales(args, block, slot, tokens, strip);
     strip.values[strip.pieces] =
         args.values == nullptr ? keys
                                : args.values + block * args.value_stride +
@@ -99,7 +122,10 @@ Strip Gather(const AttentionArgs& args, size_t begin, size_t end) {
     strip.live += tokens < end - begin ? tokens : end - begin;
     begin += tokens;
   }
-  for (size_t i = strip.tokens / kLanes; i < Strip::kVectors; ++i) strip.keys[i] = other;
+  for (size_t i = strip.tokens / kLanes; i < Strip::kVectors; ++i) {
+    strip.keys[i] = other;
+    strip.key_scales[i] = strip.value_scales[i] = reinterpret_cast<const Bf16*>(other);
+  }
   for (size_t i = strip.pieces; i < Strip::kMaxPieces; ++i) strip.values[i] = other;
   return strip;
 }

@@ -16,7 +16,7 @@ constexpr size_t kStripPanels = kStripTokens / kPanelTokens;
 constexpr size_t kTileGroupRows = 2 * kTileHeight;
 
 bool FillsTiles(const AttentionArgs& args) {
-  return args.dtype == Dtype::kBf16 && args.block_tokens % kPanelTokens == 0 &&
+  return args.dtype == KvDtype::kBf16 && args.block_tokens % kPanelTokens == 0 &&
          args.key_dim % kPanelColumns == 0 && args.value_dim % kPanelColumns == 0;
 }
 

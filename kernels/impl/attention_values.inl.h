@@ -14,9 +14,11 @@ void ValueColumns(TileArgs<Operand> tile, size_t rows) {
   constexpr int kMost = kColumns < kWide ? kNarrowRows : kTileRows;
   const typename Operand::X* x = tile.x;
   float* y = tile.y;
+  const float* factors = tile.factors;
   ForRowGroups<kMost>(rows, [&]<int kRows>(size_t row) {
     tile.x = x + row * tile.x_stride;
     tile.y = y + row * tile.y_stride;
+    tile.factors = factors + row;
     if (row == 0) {
       Tile<Operand, kRows, kColumns, kLines, kHalf, kPrefetchLevel>(tile);
     } else {
@@ -50,7 +52,8 @@ const std::byte* CutStep(const std::byte* step, size_t token, size_t value_dim, 
 
 // The values of a strip's tokens `seen` and no other: slots outside may hold what another request
 // left there, and 0 * infinity is NaN: a weight of 0 is not enough. Where the range begins or ends
-// within a step (a pair of tokens), that step is copied without the other token.
+// within a step (a pair of tokens), that step is copied without the other token. Bytes are finite,
+// and the weight of an unseen token is 0 whatever its scale.
 template <typename Operand>
 ValueSegments CutValues(const AttentionArgs& args, const Strip& strip, Seen seen,
                         Scratch<Operand>& scratch) {
@@ -63,12 +66,12 @@ ValueSegments CutValues(const AttentionArgs& args, const Strip& strip, Seen seen
     if (high > end) high = end;
     if (low >= high) continue;
     const std::byte* from = strip.values[i] + (low - piece) * step_bytes;
-    if (low * kStepK < seen.first) {
+    if (!kIsScaled<Operand> && low * kStepK < seen.first) {
       cut.Add(CutStep<Operand>(from, 1, args.value_dim, scratch.cut_values[0]), 1);
       from += step_bytes;
       ++low;
     }
-    const bool cut_last = low < high && high * kStepK > seen.end;
+    const bool cut_last = !kIsScaled<Operand> && low < high && high * kStepK > seen.end;
     if (cut_last) --high;
     if (low < high) cut.Add(from, high - low);
     if (!cut_last) continue;
@@ -82,7 +85,7 @@ ValueSegments CutValues(const AttentionArgs& args, const Strip& strip, Seen seen
 template <typename Operand>
 bool AreFinite(const AttentionArgs& args, const Strip& strip, Seen seen,
                Scratch<Operand>& scratch) {
-  if (seen.first >= seen.end) return true;
+  if (kIsScaled<Operand> || seen.first >= seen.end) return true;
   const ValueSegments cut = CutValues(args, strip, seen, scratch);
   const typename Operand::X zeros[Operand::kStepK] = {};
   Vec sum = Set(0);
@@ -117,6 +120,7 @@ void AddValues(const AttentionArgs& args, const Strip& strip, Seen seen, const S
                             .w_stride = args.value_dim * Operand::kBytes,
                             .y_stride = args.value_dim,
                             .accumulate = true,
+                            .factors = scratch.weight_factors + first_row,
                             .prefetch = prefetch};
   const bool tall = kHasTallTiles<Operand> && IsTall(rows);
   for (size_t column = 0; column < args.value_dim;) {

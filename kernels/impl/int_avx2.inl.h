@@ -7,9 +7,6 @@
 namespace pinion::kernels::impl {
 namespace {
 
-__m256i Ints(Vec v) { return _mm256_castps_si256(v); }
-Vec Bits(__m256i v) { return _mm256_castsi256_ps(v); }
-
 Vec SpreadInt(int32_t value) { return Bits(_mm256_set1_epi32(value)); }
 Vec SpreadWord(const int8_t* p) {
   int32_t word;
@@ -19,7 +16,6 @@ Vec SpreadWord(const int8_t* p) {
 Vec AddInt(Vec a, Vec b) { return Bits(_mm256_add_epi32(Ints(a), Ints(b))); }
 Vec SubInt(Vec a, Vec b) { return Bits(_mm256_sub_epi32(Ints(a), Ints(b))); }
 Vec MulInt(Vec a, Vec b) { return Bits(_mm256_mullo_epi32(Ints(a), Ints(b))); }
-Vec ToFloats(Vec v) { return _mm256_cvtepi32_ps(Ints(v)); }
 Vec Magnitude(Vec v) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v); }
 
 // Whole floats within an int8.

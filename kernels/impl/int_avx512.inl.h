@@ -7,9 +7,6 @@
 namespace pinion::kernels::impl {
 namespace {
 
-__m512i Ints(Vec v) { return _mm512_castps_si512(v); }
-Vec Bits(__m512i v) { return _mm512_castsi512_ps(v); }
-
 Vec SpreadInt(int32_t value) { return Bits(_mm512_set1_epi32(value)); }
 Vec SpreadWord(const int8_t* p) {
   int32_t word;
@@ -19,7 +16,6 @@ Vec SpreadWord(const int8_t* p) {
 Vec AddInt(Vec a, Vec b) { return Bits(_mm512_add_epi32(Ints(a), Ints(b))); }
 Vec SubInt(Vec a, Vec b) { return Bits(_mm512_sub_epi32(Ints(a), Ints(b))); }
 Vec MulInt(Vec a, Vec b) { return Bits(_mm512_mullo_epi32(Ints(a), Ints(b))); }
-Vec ToFloats(Vec v) { return _mm512_cvtepi32_ps(Ints(v)); }
 Vec Magnitude(Vec v) { return _mm512_abs_ps(v); }
 
 // Whole floats within an int8.

@@ -14,6 +14,25 @@
 namespace pinion::kernels::impl {
 namespace {
 
+// Whether the streamed operand is bytes with scales, which have factors beside them:
+// operand_bytes.inl.h.
+template <typename Operand>
+constexpr bool kIsScaled = requires {
+  Operand::kTop;
+};
+
+template <typename Operand>
+struct KeyOperandOf {
+  using Type = Operand;
+};
+template <typename Operand>
+requires requires { typename Operand::Keys; }
+struct KeyOperandOf<Operand> {
+  using Type = typename Operand::Keys;
+};
+template <typename Operand>
+using KeyOperand = typename KeyOperandOf<Operand>::Type;
+
 template <bool half>
 Vec LoadWords(const std::byte* w) {
   const float* p = reinterpret_cast<const float*>(w);

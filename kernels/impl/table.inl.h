@@ -8,18 +8,27 @@
 #include "kernels/impl/convert.inl.h"
 #include "kernels/impl/gemm.inl.h"
 #include "kernels/impl/kv.inl.h"
+#include "kernels/impl/operand_bytes.inl.h"
 #include "kernels/impl/rowwise.inl.h"
 #include "kernels/impl/tables.h"
 
 namespace pinion::kernels::impl {
 namespace {
 
-template <typename Bf16Operand>
+// What multiplies bfloat16, int8 and eight-bit floats.
+struct WidenedOperands {
+  using Bf16 = OperandBf16Widened;
+  using I8 = OperandI8;
+  using E5m2 = OperandF8Widened<BitsE5m2>;
+  using E4m3 = OperandF8Widened<BitsE4m3>;
+};
+
+template <typename Operands = WidenedOperands>
 constexpr Table MakeTable(Isa isa) {
   return {
       .isa = isa,
       .gemm_f32 = Gemm<OperandF32, float>,
-      .gemm_bf16 = Gemm<Bf16Operand, Bf16>,
+      .gemm_bf16 = Gemm<typename Operands::Bf16, Bf16>,
       .gemm_f16 = Gemm<OperandF16, float>,
       .rms_norm = RmsNorm,
       .layer_norm = LayerNorm,
@@ -41,7 +50,7 @@ constexpr Table MakeTable(Isa isa) {
       .sum_at_least = SumAtLeast,
       .argmax = ArgMax,
       .kv_write = KvWrite,
-      .attention = Attention<Bf16Operand>,
+      .attention = Attention<Operands>,
       .attention_merge = AttentionMerge,
   };
 }

@@ -19,6 +19,7 @@ struct TileArgs {
   float* y = nullptr;                          // [rows][columns]
   size_t y_stride = 0;                         // elements
   bool accumulate = false;                     // add to y instead of overwriting it
+  const float* factors = nullptr;              // [rows]: of x, where kIsScaled; then y +=
   const std::byte* const* prefetch = nullptr;  // per segment: lines to ask for while w is read
   size_t prefetch_stride = 0;                  // bytes from step to step; 0: w_stride
   bool prefetch_far = false;                   // into L2 alone
@@ -50,7 +51,7 @@ void Tile(const TileArgs<Operand>& args) {
 #pragma GCC unroll 16
     for (int c = 0; c < kColumns; ++c) {
       const float* y = args.y + r * args.y_stride + c * kLanes;
-      if (!args.accumulate) {
+      if (kIsScaled<Operand> || !args.accumulate) {
         sums[r][c] = Set(0);
       } else if constexpr (kHalf) {
         sums[r][c] = LoadHalf(y);
@@ -94,10 +95,15 @@ void Tile(const TileArgs<Operand>& args) {
 #pragma GCC unroll 16
     for (int c = 0; c < kColumns; ++c) {
       float* y = args.y + r * args.y_stride + c * kLanes;
+      Vec sum = sums[r][c];
+      if constexpr (kIsScaled<Operand>) {
+        const Vec old = LoadWords<kHalf>(reinterpret_cast<const std::byte*>(y));
+        sum = Fma(Operand::Floats(sum), Set(args.factors[r]), old);
+      }
       if constexpr (kHalf) {
-        StoreHalf(y, sums[r][c]);
+        StoreHalf(y, sum);
       } else {
-        Store(y, sums[r][c]);
+        Store(y, sum);
       }
     }
   }

@@ -129,5 +129,34 @@ Vec OddOfPairs(Vec pairs) {
                                               _mm256_set1_epi32(static_cast<int>(0xffff0000))));
 }
 
+// ---- Four signed bytes a lane: vec_avx512.inl.h says what these are -----------------------------
+
+__m256i Ints(Vec v) { return _mm256_castps_si256(v); }
+Vec Bits(__m256i v) { return _mm256_castsi256_ps(v); }
+
+Vec EvenBytes(Vec v) { return Bits(_mm256_srai_epi16(_mm256_slli_epi16(Ints(v), 8), 8)); }
+Vec OddBytes(Vec v) { return Bits(_mm256_srai_epi16(Ints(v), 8)); }
+template <int shift>
+Vec ByteShifted(Vec v, int byte, int mask) {
+  const __m256i upper = _mm256_srai_epi32(_mm256_slli_epi32(Ints(v), 24 - 8 * byte), shift);
+  return Bits(_mm256_and_si256(upper, _mm256_set1_epi32(mask)));
+}
+Vec DotPairs(Vec a, Vec b, Vec sum) {
+  return Bits(_mm256_add_epi32(Ints(sum), _mm256_madd_epi16(Ints(a), Ints(b))));
+}
+Vec SpreadPair(const void* p) {
+  int pair;
+  __builtin_memcpy(&pair, p, sizeof(pair));
+  return Bits(_mm256_set1_epi32(pair));
+}
+Vec ToFloats(Vec v) { return _mm256_cvtepi32_ps(Ints(v)); }
+Vec EvenFirst(Vec v) { return _mm256_permute_ps(v, 0xd8); }
+void StoreInt16(int16_t* p, Vec v) {
+  const __m256i words = _mm256_cvtps_epi32(v);
+  const __m128i packed =
+      _mm_packs_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), packed);
+}
+
 }  // namespace
 }  // namespace pinion::kernels::impl

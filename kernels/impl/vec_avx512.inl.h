@@ -108,5 +108,47 @@ Vec OddOfPairs(Vec pairs) {
                                               _mm512_set1_epi32(static_cast<int>(0xffff0000))));
 }
 
+// ---- Four signed bytes a lane -----------------------------------------------------------------
+
+__m512i Ints(Vec v) { return _mm512_castps_si512(v); }
+Vec Bits(__m512i v) { return _mm512_castsi512_ps(v); }
+
+// Bytes 0 and 2, or 1 and 3, of every lane as two int16.
+Vec EvenBytes(Vec v) { return Bits(_mm512_srai_epi16(_mm512_slli_epi16(Ints(v), 8), 8)); }
+Vec OddBytes(Vec v) { return Bits(_mm512_srai_epi16(Ints(v), 8)); }
+// The same bytes as the upper half of two int16, shifted by `shift`, sign and all; other bits of
+// `mask`, which is the same for both, cleared.
+template <int shift>
+Vec EvenBytesShifted(Vec v, int mask) {
+  const __m512i upper = _mm512_srai_epi16(_mm512_slli_epi16(Ints(v), 8), shift);
+  return Bits(_mm512_and_si512(upper, _mm512_set1_epi32(mask)));
+}
+template <int shift>
+Vec OddBytesShifted(Vec v, int mask) {
+  return Bits(_mm512_and_si512(_mm512_srai_epi16(Ints(v), shift), _mm512_set1_epi32(mask)));
+}
+// Byte `byte` likewise as the upper end of an int32.
+template <int shift>
+Vec ByteShifted(Vec v, int byte, int mask) {
+  const __m512i upper = _mm512_srai_epi32(_mm512_slli_epi32(Ints(v), 24 - 8 * byte), shift);
+  return Bits(_mm512_and_si512(upper, _mm512_set1_epi32(mask)));
+}
+// sum + both products of the pairs of int16 in each lane, int32.
+Vec DotPairs(Vec a, Vec b, Vec sum) {
+  return Bits(_mm512_add_epi32(Ints(sum), _mm512_madd_epi16(Ints(a), Ints(b))));
+}
+Vec SpreadPair(const void* p) {
+  int pair;
+  __builtin_memcpy(&pair, p, sizeof(pair));
+  return Bits(_mm512_set1_epi32(pair));
+}
+Vec ToFloats(Vec v) { return _mm512_cvtepi32_ps(Ints(v)); }
+// Every four values in the order 0, 2, 1, 3: what EvenBytes and OddBytes are multiplied by.
+Vec EvenFirst(Vec v) { return _mm512_permute_ps(v, 0xd8); }
+void StoreInt16(int16_t* p, Vec v) {
+  const __m256i words = _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(v));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), words);
+}
+
 }  // namespace
 }  // namespace pinion::kernels::impl

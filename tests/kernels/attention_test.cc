@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "tests/kernels/kv_block.h"
 #include "tests/kernels/testing.h"
 
 namespace pinion::kernels::testing {
@@ -9,19 +10,19 @@ namespace {
 struct Shape {
   size_t tokens, group, key_dim, value_dim, block_tokens;
   int64_t first_position, context_end;
-  Dtype dtype;
+  KvDtype dtype;
   int64_t window = kNoWindow;
   float soft_cap = 0;
   bool latent = false, sinks = false;
 };
 
 Shape Plain(size_t tokens, size_t group, size_t head_dim, size_t block_tokens,
-            int64_t first_position, int64_t context_end, Dtype dtype) {
+            int64_t first_position, int64_t context_end, KvDtype dtype) {
   return {tokens, group, head_dim, head_dim, block_tokens, first_position, context_end, dtype};
 }
 
 Shape Latent(size_t tokens, size_t group, size_t key_dim, size_t value_dim, size_t block_tokens,
-             int64_t first_position, Dtype dtype) {
+             int64_t first_position, KvDtype dtype) {
   Shape shape{tokens,       group,          key_dim,        value_dim,
               block_tokens, first_position, first_position, dtype};
   shape.context_end += static_cast<int64_t>(tokens);
@@ -46,6 +47,7 @@ struct Scene {
   std::vector<float> q, k, v, sinks;  // k: [context_end][key_dim], v: [context_end][value_dim]
   std::vector<const float*> q_rows;
   std::vector<int64_t> positions;
+  std::vector<float> value_scales;  // [context_end]
 
   Scene(const Table& kernels, const Shape& s)
       : shape(s),
@@ -68,8 +70,7 @@ struct Scene {
       if (s.latent) std::copy_n(&k[p * s.key_dim], s.value_dim, &v[p * s.value_dim]);
       Write(kernels, p, &k[p * s.key_dim], &v[p * s.value_dim]);
     }
-    Round(k);
-    Round(v);
+    for (size_t p = 0; p < static_cast<size_t>(s.context_end); ++p) ReadBack(p);
     for (size_t t = 0; t < s.tokens; ++t) {
       q_rows.push_back(&q[t * q_stride]);
       positions.push_back(s.first_position + static_cast<int64_t>(t));
@@ -123,12 +124,18 @@ struct Scene {
             .sum = sum};
   }
 
-  void Round(std::vector<float>& values) const {
-    std::byte one[4];
-    for (float& value : values) {
-      Set(one, shape.dtype, 0, value);
-      value = Get(one, shape.dtype, 0);
-    }
+  // What the cache holds of a token.
+  void ReadBack(size_t position) {
+    const auto block = static_cast<size_t>(table[position / shape.block_tokens]);
+    const size_t slot = position % shape.block_tokens;
+    const KvBlock key{keys.data() + block * key_stride, shape.dtype, shape.block_tokens,
+                      shape.key_dim};
+    const KvBlock value{values.data() + block * value_stride, shape.dtype, shape.block_tokens,
+                        shape.value_dim};
+    for (size_t d = 0; d < shape.key_dim; ++d) k[position * shape.key_dim + d] = key.Key(slot, d);
+    value_scales.push_back(IsScaled(shape.dtype) ? (shape.latent ? key : value).Scale(slot) : 1);
+    for (size_t d = 0; d < shape.value_dim; ++d)
+      v[position * shape.value_dim + d] = shape.latent ? key.Key(slot, d) : value.Value(slot, d);
   }
 };
 
@@ -165,20 +172,31 @@ std::vector<float> RunParts(const Table& kernels, const Scene& scene, std::vecto
 //   a weight  p = e^(s - max) / sum errs by the factor 1 + 2 d + u_p + 2 e, e = 4 u for exp itself
 //             plus u (|s| + |max|) for its argument
 //   an output sum p v errs by that factor plus (context + 4) u for the sums, times sum p |v|
+// Where the cache holds int8, a row of queries may be rounded by half a step of its largest by 127
+// or 8191; and the weights of a strip times the values' scales by half a step of the largest weight
+// times the largest scale, by 8191.
 struct Reference {
   std::vector<double> exact, bound;  // [rows][value_dim]
 };
 
+struct Roundoff {
+  double relative = 0;                  // of queries and weights
+  double of_query = 0, of_weights = 0;  // of the largest
+};
+
 // One row's scores, their largest error on top.
 std::vector<double> ExactScores(const Scene& scene, size_t row, size_t begin, size_t end,
-                                double operand_roundoff, double& error) {
+                                Roundoff roundoff, double& error) {
   const Shape& s = scene.shape;
   const float* q = scene.q_rows[row / s.group] + row % s.group * s.key_dim;
   const double u = 0x1p-24, cap = s.soft_cap;
+  double largest = 0;
+  for (size_t d = 0; d < s.key_dim; ++d) largest = std::max<double>(largest, std::abs(q[d]));
   std::vector<double> scores;
   for (size_t p = begin; p < end; ++p) {
-    double magnitude = 0, score = 0;
+    double magnitude = 0, score = 0, keys = 0;
     for (size_t d = 0; d < s.key_dim; ++d) {
+      keys += std::abs(scene.k[p * s.key_dim + d]) * static_cast<double>(scene.scale());
       const double product = static_cast<double>(q[d]) * scene.k[p * s.key_dim + d];
       score += product * scene.scale();
       magnitude += std::abs(product) * scene.scale();
@@ -186,13 +204,14 @@ std::vector<double> ExactScores(const Scene& scene, size_t row, size_t begin, si
     const double depth = static_cast<double>(s.key_dim) + 4;
     if (cap > 0) score = cap * std::tanh(score / cap);
     scores.push_back(score);
-    error = std::max(
-        error, (operand_roundoff + depth * u) * magnitude + u * std::abs(score) + 8 * u * cap);
+    error =
+        std::max(error, (roundoff.relative + depth * u) * magnitude +
+                            roundoff.of_query * largest * keys + u * std::abs(score) + 8 * u * cap);
   }
   return scores;
 }
 
-Reference Exact(const Scene& scene, double operand_roundoff) {
+Reference Exact(const Scene& scene, Roundoff roundoff) {
   const Shape& s = scene.shape;
   const double u = 0x1p-24;
   Reference result;
@@ -201,30 +220,38 @@ Reference Exact(const Scene& scene, double operand_roundoff) {
     const auto begin = static_cast<size_t>(std::max<int64_t>(0, position - s.window + 1));
     const auto end = static_cast<size_t>(std::min(s.context_end, position + 1));
     double error = 0;
-    std::vector<double> weights = ExactScores(scene, row, begin, end, operand_roundoff, error);
+    std::vector<double> weights = ExactScores(scene, row, begin, end, roundoff, error);
     const double sink = s.sinks ? static_cast<double>(scene.sinks[row % s.group]) : -INFINITY;
     const double max = std::max(sink, *std::max_element(weights.begin(), weights.end()));
     double sum = std::exp(sink - max);
     for (double& weight : weights) sum += weight = std::exp(weight - max);
-    const double factor = 2 * error + operand_roundoff + 2 * u * (4 + std::abs(max)) +
+    const double largest = *std::max_element(weights.begin(), weights.end()) / sum *
+                           *std::max_element(&scene.value_scales[begin], &scene.value_scales[end]);
+    const double factor = 2 * error + roundoff.relative + 2 * u * (4 + std::abs(max)) +
                           (static_cast<double>(end - begin) + 4) * u;
     for (size_t d = 0; d < s.value_dim; ++d) {
-      double out = 0, magnitude = 0;
+      double out = 0, magnitude = 0, codes = 0;
       for (size_t p = begin; p < end; ++p) {
+        codes +=
+            std::abs(scene.v[p * s.value_dim + d]) / static_cast<double>(scene.value_scales[p]);
         const double term = weights[p - begin] / sum * scene.v[p * s.value_dim + d];
         out += term;
         magnitude += std::abs(term);
       }
       result.exact.push_back(out);
-      result.bound.push_back(1.01 * factor * magnitude);
+      result.bound.push_back(1.01 * (factor * magnitude + roundoff.of_weights * largest * codes));
     }
   }
   return result;
 }
 
 // Only these paths multiply bfloat16 by bfloat16 in attention.
-double OperandRoundoff(Isa isa, Dtype cache) {
-  return isa >= Isa::kAvx512Bf16 && cache == Dtype::kBf16 ? UnitRoundoff(Dtype::kBf16) : 0;
+Roundoff OperandRoundoff(Isa isa, KvDtype cache) {
+  if (cache == KvDtype::kI8 && isa == Isa::kScalar) return {};
+  if (cache == KvDtype::kI8)
+    return {.of_query = 0.5 / (isa >= Isa::kAvx512Bf16 ? 127 : 8191), .of_weights = 0.5 / 8191};
+  const bool rounds = cache == KvDtype::kBf16 || IsScaled(cache);
+  return {.relative = isa >= Isa::kAvx512Bf16 && rounds ? UnitRoundoff(Dtype::kBf16) : 0};
 }
 
 void ExpectSameBits(const std::vector<float>& got, const std::vector<float>& want) {
@@ -257,7 +284,7 @@ class AttentionTest : public ::testing::TestWithParam<Isa> {
 };
 
 TEST_P(AttentionTest, DecodeMatchesDoubleForEveryGroupAndHeadDim) {
-  for (Dtype dtype : kDtypes) {
+  for (KvDtype dtype : kKvDtypes) {
     for (size_t group = 1; group <= 16; ++group) {
       CheckWholeAndSplit(Plain(1, group, 64, 16, 36, 37, dtype));
     }
@@ -268,7 +295,7 @@ TEST_P(AttentionTest, DecodeMatchesDoubleForEveryGroupAndHeadDim) {
 }
 
 TEST_P(AttentionTest, ChunksMatchDoubleUnderTheCausalMask) {
-  for (Dtype dtype : kDtypes) {
+  for (KvDtype dtype : kKvDtypes) {
     for (int64_t first : {0, 1, 15, 16, 17, 100}) {
       for (size_t tokens : {1, 2, 7, 16, 33, 64}) {
         CheckWholeAndSplit(
@@ -281,7 +308,7 @@ TEST_P(AttentionTest, ChunksMatchDoubleUnderTheCausalMask) {
 }
 
 TEST_P(AttentionTest, KeysAndValuesMayHaveDifferentSizes) {
-  for (Dtype dtype : kDtypes) {
+  for (KvDtype dtype : kKvDtypes) {
     CheckWholeAndSplit({3, 5, 24, 40, 16, 70, 73, dtype});
     CheckWholeAndSplit({16, 1, 192, 128, 32, 130, 146, dtype});
     CheckWholeAndSplit({1, 7, 8, 256, 48, 70, 71, dtype});
@@ -290,7 +317,7 @@ TEST_P(AttentionTest, KeysAndValuesMayHaveDifferentSizes) {
 
 // Windows that end within a pair, a vector, a block, a strip; shorter and longer than the chunk.
 TEST_P(AttentionTest, SeesNothingBeforeTheWindow) {
-  for (Dtype dtype : kDtypes) {
+  for (KvDtype dtype : kKvDtypes) {
     for (int64_t window : {1, 2, 3, 15, 16, 17, 33, 128, 129, 300}) {
       for (int64_t first : {0, 31, 200}) {
         Shape shape = Plain(7, 2, 24, 16, first, first + 7, dtype);
@@ -307,7 +334,7 @@ TEST_P(AttentionTest, SeesNothingBeforeTheWindow) {
 // An overflow before the window reaches no row that does not see it, and blocks wholly before it
 // need not even have a number.
 TEST_P(AttentionTest, IgnoresWhatTokensBeforeTheWindowHold) {
-  for (Dtype dtype : kDtypes) {
+  for (KvDtype dtype : kKvDtypes) {
     for (int64_t window : {1, 5, 14, 40}) {
       SCOPED_TRACE(::testing::Message() << Name(dtype) << ", window " << window);
       Shape shape = Plain(4, 3, 40, 16, 67, 71, dtype);
@@ -329,7 +356,7 @@ TEST_P(AttentionTest, IgnoresWhatTokensBeforeTheWindowHold) {
 }
 
 TEST_P(AttentionTest, SoftCapsScores) {
-  for (Dtype dtype : kDtypes) {
+  for (KvDtype dtype : kKvDtypes) {
     for (float cap : {0.5f, 2.0f, 50.0f}) {
       Shape shape = Plain(5, 3, 40, 16, 140, 145, dtype);
       shape.soft_cap = cap;
@@ -341,7 +368,7 @@ TEST_P(AttentionTest, SoftCapsScores) {
 }
 
 TEST_P(AttentionTest, SinksJoinTheDenominatorOnce) {
-  for (Dtype dtype : kDtypes) {
+  for (KvDtype dtype : kKvDtypes) {
     Shape shape = Plain(3, 8, 64, 16, 140, 143, dtype);
     shape.sinks = true;
     CheckWholeAndSplit(shape);
@@ -360,7 +387,7 @@ TEST_P(AttentionTest, RowsThatSeeASinkAloneAreZero) {
 }
 
 TEST_P(AttentionTest, LatentValuesAreTheFirstElementsOfTheKeys) {
-  for (Dtype dtype : kDtypes) {
+  for (KvDtype dtype : kKvDtypes) {
     CheckWholeAndSplit(Latent(1, 16, 576, 512, 32, 100, dtype));
     CheckWholeAndSplit(Latent(1, 64, 40, 24, 16, 37, dtype));
     CheckWholeAndSplit(Latent(5, 4, 72, 56, 16, 140, dtype));
@@ -369,7 +396,7 @@ TEST_P(AttentionTest, LatentValuesAreTheFirstElementsOfTheKeys) {
 
 // Neighbours in a batch that share a prefix: each has its own position.
 TEST_P(AttentionTest, QueryTokensMayStandAnywhere) {
-  for (Dtype dtype : kDtypes) {
+  for (KvDtype dtype : kKvDtypes) {
     Scene scene(kernels_, Plain(4, 3, 40, 16, 0, 150, dtype));
     scene.positions = {149, 3, 140, 77};
     std::swap(scene.q_rows[0], scene.q_rows[2]);
@@ -381,7 +408,7 @@ TEST_P(AttentionTest, QueryTokensMayStandAnywhere) {
 
 // What lies behind the query is not seen even where the range and the cache hold it.
 TEST_P(AttentionTest, IgnoresTokensAfterTheQuery) {
-  for (Dtype dtype : kDtypes) {
+  for (KvDtype dtype : kKvDtypes) {
     CheckWholeAndSplit(Plain(5, 2, 32, 16, 10, 90, dtype));
   }
 }
@@ -389,7 +416,7 @@ TEST_P(AttentionTest, IgnoresTokensAfterTheQuery) {
 // Slots are recycled as they are: what an earlier request left behind the context, an overflow's
 // infinities and NaN among it, must reach no row, through keys or values.
 TEST_P(AttentionTest, IgnoresWhatLiesInSlotsBehindTheContext) {
-  for (Dtype dtype : kDtypes) {
+  for (KvDtype dtype : kKvDtypes) {
     for (const Shape& shape :
          {Plain(1, 4, 128, 16, 36, 37, dtype), Plain(1, 3, 40, 64, 0, 1, dtype),
           Plain(1, 1, 64, 32, 160, 161, dtype), Plain(5, 2, 24, 16, 130, 135, dtype),
@@ -410,7 +437,7 @@ TEST_P(AttentionTest, IgnoresWhatLiesInSlotsBehindTheContext) {
 // keys and values that other requests with the same prefix read.
 TEST_P(AttentionTest, IgnoresWhatLaterTokensHold) {
   constexpr size_t kTokens = 7, kGroup = 3, kHeadDim = 72;
-  for (Dtype dtype : kDtypes) {
+  for (KvDtype dtype : kKvDtypes) {
     for (int64_t first : {0, 13, 125, 250}) {
       SCOPED_TRACE(::testing::Message() << Name(dtype) << ", first " << first);
       Scene scene(kernels_, Plain(kTokens, kGroup, kHeadDim, 32, first, first + 7, dtype));
@@ -428,7 +455,7 @@ TEST_P(AttentionTest, IgnoresWhatLaterTokensHold) {
 }
 
 TEST_P(AttentionTest, RowsThatSeeNothingAreEmptyPartsAndZeroWhenMerged) {
-  for (Dtype dtype : kDtypes) {
+  for (KvDtype dtype : kKvDtypes) {
     const Scene scene(kernels_, Plain(3, 2, 16, 16, 15, 32, dtype));
     std::vector<float> out(6 * 16, 1), max(6, 1), sum(6, 1);
     // The first token, at position 15, sees nothing of [16, 32).
@@ -449,7 +476,7 @@ TEST_P(AttentionTest, RowsThatSeeNothingAreEmptyPartsAndZeroWhenMerged) {
 
 // Scores far apart: the running maximum must rescale without overflow.
 TEST_P(AttentionTest, SurvivesExtremeScores) {
-  for (Dtype dtype : kDtypes) {
+  for (KvDtype dtype : kKvDtypes) {
     Scene scene(kernels_, Plain(2, 2, 64, 16, 98, 100, dtype));
     for (float& value : scene.q) value *= 3000;
     for (float value : RunParts(kernels_, scene, {16, 64})) EXPECT_TRUE(std::isfinite(value));
@@ -457,36 +484,10 @@ TEST_P(AttentionTest, SurvivesExtremeScores) {
 }
 
 TEST_P(AttentionTest, MergeRoundsToBf16) {
-  const Scene scene(kernels_, Plain(3, 2, 40, 16, 47, 50, Dtype::kF32));
+  const Scene scene(kernels_, Plain(3, 2, 40, 16, 47, 50, KvDtype::kF32));
   const std::vector<float> f32 = RunParts(kernels_, scene, {16});
   const std::vector<float> bf16 = RunParts(kernels_, scene, {16}, Dtype::kBf16);
   for (size_t i = 0; i < f32.size(); ++i) EXPECT_EQ(bf16[i], ToFloat(ToBf16(f32[i])));
-}
-
-TEST_P(AttentionTest, KvWriteTouchesItsSlotAlone) {
-  constexpr size_t kKeyDim = 24, kValueDim = 40, kTokens = 32, kSlot = 13;
-  const std::vector<float> k = Normal(kKeyDim, 1), v = Normal(kValueDim, 2);
-  for (Dtype dtype : kDtypes) {
-    const size_t key_bytes = KvPlaneBlockBytes(dtype, kTokens, kKeyDim);
-    const size_t bytes = key_bytes + KvPlaneBlockBytes(dtype, kTokens, kValueDim);
-    Guarded<std::byte> got(bytes, 64), want(bytes, 64);
-    std::memset(got.data(), 0, bytes);
-    std::memset(want.data(), 0, bytes);
-    const size_t pair = dtype == Dtype::kBf16 ? 2 : 1;
-    for (size_t d = 0; d < kKeyDim; ++d) {  // the layouts of kernels.h
-      Set(want.data(), dtype, (d / pair * kTokens + kSlot) * pair + d % pair, k[d]);
-    }
-    kernels_.kv_write(
-        {got.data(), nullptr, k.data(), nullptr, kSlot, kTokens, kKeyDim, kValueDim, dtype});
-    EXPECT_EQ(std::memcmp(got.data(), want.data(), bytes), 0) << Name(dtype) << ", latent";
-    for (size_t d = 0; d < kValueDim; ++d) {
-      Set(want.data() + key_bytes, dtype, (kSlot / pair * kValueDim + d) * pair + kSlot % pair,
-          v[d]);
-    }
-    kernels_.kv_write({got.data(), got.data() + key_bytes, k.data(), v.data(), kSlot, kTokens,
-                       kKeyDim, kValueDim, dtype});
-    EXPECT_EQ(std::memcmp(got.data(), want.data(), bytes), 0) << Name(dtype);
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(AllIsas, AttentionTest, ::testing::ValuesIn(UsableIsas()),

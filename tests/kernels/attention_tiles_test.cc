@@ -61,8 +61,8 @@ struct Scene {
       : shape(s),
         context(static_cast<size_t>(s.first_position) + s.tokens),
         blocks((context + s.block_tokens - 1) / s.block_tokens),
-        key_bytes(KvPlaneBlockBytes(Dtype::kBf16, s.block_tokens, s.key_dim)),
-        value_bytes(KvPlaneBlockBytes(Dtype::kBf16, s.block_tokens, s.value_dim)),
+        key_bytes(KvPlaneBlockBytes(KvDtype::kBf16, s.block_tokens, s.key_dim)),
+        value_bytes(KvPlaneBlockBytes(KvDtype::kBf16, s.block_tokens, s.value_dim)),
         keys(blocks * key_bytes, 64),
         values(s.latent ? 64 : blocks * value_bytes, 64),
         table(blocks),
@@ -87,7 +87,7 @@ struct Scene {
         .kv_write({keys.data() + block * key_bytes,
                    shape.latent ? nullptr : values.data() + block * value_bytes, k, v,
                    position % shape.block_tokens, shape.block_tokens, shape.key_dim,
-                   shape.value_dim, Dtype::kBf16});
+                   shape.value_dim, KvDtype::kBf16});
   }
   // Overwrites the slots of [begin, end).
   void Plant(size_t begin, size_t end, float value) {
@@ -116,7 +116,7 @@ struct Scene {
                .value_stride = value_bytes,
                .block_table = table.data(),
                .block_tokens = s.block_tokens,
-               .dtype = Dtype::kBf16,
+               .dtype = KvDtype::kBf16,
                .scale = 1 / std::sqrt(static_cast<float>(s.key_dim)),
                .soft_cap = s.soft_cap,
                .out = out.data(),
@@ -219,7 +219,7 @@ TEST(AttentionOnTiles, IgnoresWhatTokensBeforeTheWindowHold) {
 TEST(AttentionOnTiles, LeaveWhatDoesNotFillThemToVectors) {
   AttentionArgs args{};
   args.key_dim = args.value_dim = args.block_tokens = 32;
-  args.dtype = Dtype::kBf16;
+  args.dtype = KvDtype::kBf16;
   EXPECT_TRUE(impl::FillsTiles(args));
   for (size_t AttentionArgs::*size :
        {&AttentionArgs::key_dim, &AttentionArgs::value_dim, &AttentionArgs::block_tokens}) {
@@ -227,7 +227,7 @@ TEST(AttentionOnTiles, LeaveWhatDoesNotFillThemToVectors) {
     other.*size = 48;
     EXPECT_FALSE(impl::FillsTiles(other));
   }
-  args.dtype = Dtype::kF16;
+  args.dtype = KvDtype::kF16;
   EXPECT_FALSE(impl::FillsTiles(args));
 }
 

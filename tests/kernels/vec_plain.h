@@ -60,6 +60,10 @@ inline Vec WidenF16(const void* p) {
 }
 inline Vec WidenF16Half(const void* p) { return WidenF16(p); }
 
+inline Vec WidenBf16(const Bf16* p) {
+  return Vec{Widen(p[0]), Widen(p[1]), Widen(p[2]), Widen(p[3])};
+}
+
 // Pairs of bfloat16 in lanes of 32 bits: the one at the lower address, the one at the higher.
 inline Vec EvenOfPairs(Vec pairs) {
   for (size_t i = 0; i < kLanes; ++i) pairs[i] = AsFloat(AsBits(pairs[i]) << 16);

@@ -88,6 +88,19 @@ TEST(Cost, LatentAttentionReadsOneLatentAToken) {
                                            2 * 100 * 16 * 2 * (576 + 512));
 }
 
+// Eight bits of KV: half the bytes, and a scale of two for each key, value or latent.
+TEST(Cost, ACacheOfBytesIsReadWithItsScales) {
+  const auto cost = [](const char* preset, kernels::KvDtype kv) {
+    return CostModel(Preset(preset), Dtype::kBf16, kv, 1).Rows(99, 1, 0).kv_bytes;
+  };
+  EXPECT_EQ(cost("llama-3.2-1b", kernels::KvDtype::kBf16), 100u * 16 * 8 * 2 * 64 * 2);
+  for (const auto kv : {kernels::KvDtype::kI8, kernels::KvDtype::kE5m2, kernels::KvDtype::kE4m3}) {
+    EXPECT_EQ(cost("llama-3.2-1b", kv), 100u * 16 * 8 * 2 * (64 + 2));
+    EXPECT_EQ(cost("deepseek-v2-lite@2", kv), 100u * 2 * (576 + 2));
+  }
+  EXPECT_EQ(cost("llama-3.2-1b", kernels::KvDtype::kF32), 100u * 16 * 8 * 2 * 64 * 4);
+}
+
 // Gemma-3-1B: 22 of 26 layers see 512 tokens, the others everything; 1 KV head and 4 heads of 256.
 TEST(Cost, AWindowBoundsWhatIsReadAndSeen) {
   const CostModel cost(Preset("gemma-3-1b"), Dtype::kBf16, 1);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "engine/base/strings.h"
+#include "engine/model/attention_spec.h"
 #include "engine/model/model.h"
 #include "engine/model/tensor_list.h"
 
@@ -64,8 +65,10 @@ TEST(Preset, HasTheRealModelsSize) {
   EXPECT_EQ(ParameterCount(Preset("qwen3-30b-a3b")), 30'532'122'624u);
   EXPECT_EQ(ParameterCount(Preset("gpt-oss-20b")), 20'914'757'184u);
   EXPECT_EQ(ParameterCount(Preset("deepseek-v2-lite")), 15'706'484'224u);
-  EXPECT_EQ(KvBytesPerToken(Preset("llama-3.2-1b"), 2), 32u * 1024);
-  EXPECT_EQ(KvBytesPerToken(Preset("deepseek-v2-lite"), 2), 27u * 576 * 2);  // the latent alone
+  EXPECT_EQ(KvBytesPerToken(Preset("llama-3.2-1b"), kernels::KvDtype::kBf16), 32u * 1024);
+  const DecoderSpec latent = Preset("deepseek-v2-lite");  // the latent alone, and one scale
+  EXPECT_EQ(KvBytesPerToken(latent, kernels::KvDtype::kBf16), 27u * 576 * 2);
+  EXPECT_EQ(KvBytesPerToken(latent, kernels::KvDtype::kE4m3), 27u * (576 + 2));
 }
 
 TEST(Preset, CanHaveFewerLayers) {

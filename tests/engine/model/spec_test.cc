@@ -7,6 +7,7 @@
 #include <random>
 
 #include "engine/base/strings.h"
+#include "engine/model/attention_spec.h"
 #include "engine/model/tensor_list.h"
 
 namespace pinion {
@@ -341,7 +342,8 @@ TEST(Spec, BiasesFollowTheConfig) {
 
 TEST(Spec, CountsParametersAndKvBytes) {
   EXPECT_EQ(ParameterCount(Spec("llama")), 175552u);  // its index says so
-  EXPECT_EQ(KvBytesPerToken(Spec("llama"), 2), 2u * 3 * 2 * 16 * 2);
+  EXPECT_EQ(KvBytesPerToken(Spec("llama"), kernels::KvDtype::kF16), 2u * 3 * 2 * 16 * 2);
+  EXPECT_EQ(KvBytesPerToken(Spec("llama"), kernels::KvDtype::kI8), 2u * 3 * 2 * (16 + 2));
 }
 
 // Whatever a config says, it is read or refused; what is read describes a model of finite size.
@@ -352,7 +354,7 @@ void ExpectReadOrRefused(const Json& config) {
     return;
   }
   EXPECT_LT(ParameterCount(*spec), uint64_t{1} << 60);
-  EXPECT_LT(KvBytesPerToken(*spec, 4), uint64_t{1} << 40);
+  EXPECT_LT(KvBytesPerToken(*spec, kernels::KvDtype::kF32), uint64_t{1} << 40);
 }
 
 TEST(Spec, SurvivesHostileValuesInEveryField) {

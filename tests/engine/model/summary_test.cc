@@ -20,6 +20,7 @@ TEST(Summary, CountsWhatACheckpointHolds) {
   EXPECT_EQ(json.Find("parameters")->integer(), 175552);
   EXPECT_EQ(json.Find("weight_bytes")->Find("bfloat16")->integer(), 351104);
   EXPECT_EQ(json.Find("kv_bytes_per_token")->Find("float32")->integer(), 768);
+  EXPECT_EQ(json.Find("kv_bytes_per_token")->Find("int8")->integer(), 768 / 4 * 18 / 16);
   EXPECT_EQ(json.Find("stored")->Find("bytes")->Dump(), R"({"bfloat16":351104})");
   EXPECT_EQ(json.Find("stored")->Find("files")->array().size(), 4u);
   EXPECT_EQ(json.Find("tensors")->array().size(), 29u);

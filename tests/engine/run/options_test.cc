@@ -19,6 +19,7 @@ EngineOptions Good() {
 TEST(EngineOptionsJson, SurvivesARoundTrip) {
   EngineOptions options = Good();
   options.dtype = "float32";
+  options.kv_cache_dtype = "fp8_e5m2";
   options.gemm_kernel = "avx2@1";
   options.threads_bind = "0-1|2";
   options.reserved_cpus = 2;
@@ -58,6 +59,29 @@ TEST(EngineOptionsJson, ReadsKvSpaceInGibOrWithAUnit) {
   EXPECT_EQ(options.kv_cache_bytes, uint64_t{64} << 20);
   ASSERT_TRUE(FromJson(*Json::Parse(R"({"kv_cache_space":null})"), options));
   EXPECT_FALSE(options.kv_cache_bytes);
+}
+
+TEST(EngineOptionsKvDtype, IsTheWeightsTypeOrTheOneNamed) {
+  using kernels::Dtype;
+  using kernels::KvDtype;
+  EngineOptions options = Good();
+  EXPECT_EQ(ResolveKvDtype(options, Dtype::kBf16), KvDtype::kBf16);
+  EXPECT_EQ(ResolveKvDtype(options, Dtype::kF16), KvDtype::kF16);
+  const std::pair<const char*, KvDtype> named[] = {
+      {"bf16", KvDtype::kBf16},     {"bfloat16", KvDtype::kBf16}, {"fp16", KvDtype::kF16},
+      {"fp32", KvDtype::kF32},      {"int8", KvDtype::kI8},       {"fp8", KvDtype::kE4m3},
+      {"fp8_e4m3", KvDtype::kE4m3}, {"fp8_e5m2", KvDtype::kE5m2}};
+  for (const auto& [name, dtype] : named) {
+    options.kv_cache_dtype = name;
+    EXPECT_TRUE(Validate(options)) << name;
+    EXPECT_EQ(ResolveKvDtype(options, Dtype::kF32), dtype) << name;
+  }
+  options.kv_cache_dtype = "int4";
+  const auto refused = Validate(options);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kUsage);
+  EXPECT_THAT(refused.error().message, HasSubstr("--kv-cache-dtype 'int4'"));
+  EXPECT_THAT(refused.error().message, HasSubstr("fp8_e5m2 or fp8_e4m3"));
 }
 
 TEST(EngineOptionsEnvironment, UnderstandsVllmsVariablesAndOurs) {

@@ -1,0 +1,68 @@
+#pragma once
+
+// Operands of attention over a KV cache of bytes. They compute w x for bytes w without their
+// scales, over an x that was multiplied by kTop / (its largest magnitude): every row of x has a
+// factor, largest / kTop * kUnit, by which its results are multiplied (kIsScaled). Beside
+// operand.inl.h's:
+//
+//   kTop        what the largest magnitude of a row of x becomes
+//   kUnit       a byte's number as MultiplyAdd sees it, times kUnit, is its number
+//   Floats(sum) the sum as floats
+//   Start(x, n) what the sum of a row of n elements starts with; where missing: 0
+//   Keys        the operand for the product with keys; where missing: the same as for values
+
+#include "kernels/impl/operand.inl.h"
+
+namespace pinion::kernels::impl {
+namespace {
+
+// Signed bytes by 14 bits, exact in int32: at most kMaxKeyDim * 127 * 8191 = 2^29.2. Fewer bits
+// would drop the many small weights beside a large one.
+struct OperandI8 {
+  using X = int16_t;
+  static constexpr size_t kStepK = 4, kSubs = 2, kBytes = 4;
+  static constexpr float kTop = 8191, kUnit = 1;
+
+  template <bool half>
+  static Vec Load(const std::byte* w, size_t sub) {
+    const Vec bytes = LoadWords<half>(w);
+    return sub == 0 ? EvenBytes(bytes) : OddBytes(bytes);
+  }
+  static Vec Spread(const int16_t* x, size_t sub) { return SpreadPair(x + 2 * sub); }
+  static Vec MultiplyAdd(Vec w, Vec x, Vec sum) { return DotPairs(w, x, sum); }
+  static Vec Floats(Vec sum) { return ToFloats(sum); }
+  static void Put(int16_t* x, Vec v) { StoreInt16(x, EvenFirst(v)); }
+};
+
+// An eight-bit float becomes a larger one by a shift that puts its exponent where the larger one's
+// begins: the sign is shifted in from the left and masked out between. That leaves the exponent's
+// bias as it was, so numbers are 2^(127 - bias) too small, and x is kept large against underflow.
+struct BitsE5m2 {
+  static constexpr int kShift = 3, kMask = static_cast<int>(0x8fe08fe0);
+  static constexpr float kUnit = 0x1p112f;
+};
+struct BitsE4m3 {
+  static constexpr int kShift = 4, kMask = static_cast<int>(0x87f087f0);
+  static constexpr float kUnit = 0x1p120f;
+};
+constexpr float kFloatTop = 0x1p60f;
+
+template <typename Format>
+struct OperandF8Widened {
+  using X = float;
+  static constexpr size_t kStepK = 4, kSubs = 4, kBytes = 4;
+  static constexpr float kTop = kFloatTop, kUnit = Format::kUnit;
+
+  template <bool half>
+  static Vec Load(const std::byte* w, size_t sub) {
+    constexpr int kUpper = Format::kMask & static_cast<int>(0xffff0000);
+    return ByteShifted<Format::kShift>(LoadWords<half>(w), static_cast<int>(sub), kUpper);
+  }
+  static Vec Spread(const float* x, size_t sub) { return Set(x[sub]); }
+  static Vec MultiplyAdd(Vec w, Vec x, Vec sum) { return Fma(w, x, sum); }
+  static Vec Floats(Vec sum) { return sum; }
+  static void Put(float* x, Vec v) { Store(x, v); }
+};
+
+}  // namespace
+}  // namespace pinion::kernels::impl
