@@ -71,15 +71,19 @@ Status ReadInt(const Json& object, const std::string& key, int& field) {
 }
 
 Status FromJson(const Json& object, Space& space) {
-  PINION_TRY(CheckKeys(object, "'space'",
-                       {"threads_bind", "reserved_cpus", "kv_cache_space", "tensor_parallel", "isa",
-                        "dtype", "max_num_batched_tokens", "max_num_seqs"}));
+  PINION_TRY(CheckKeys(
+      object, "'space'",
+      {"threads_bind", "reserved_cpus", "kv_cache_space", "tensor_parallel", "isa", "dtype",
+       "activations", "head_dtype", "kv_cache_dtype", "max_num_batched_tokens", "max_num_seqs"}));
   PINION_TRY(ReadList(object, "threads_bind", ToText, space.threads_bind));
   PINION_TRY(ReadList(object, "reserved_cpus", ToInt, space.reserved_cpus));
   PINION_TRY(ReadList(object, "kv_cache_space", ToGib, space.kv_cache_space_gib));
   PINION_TRY(ReadList(object, "tensor_parallel", ToInt, space.tensor_parallel));
   PINION_TRY(ReadList(object, "isa", ToText, space.isa));
   PINION_TRY(ReadList(object, "dtype", ToText, space.dtype));
+  PINION_TRY(ReadList(object, "activations", ToText, space.activations));
+  PINION_TRY(ReadList(object, "head_dtype", ToText, space.head_dtype));
+  PINION_TRY(ReadList(object, "kv_cache_dtype", ToText, space.kv_cache_dtype));
   PINION_TRY(ReadList(object, "max_num_batched_tokens", ToInt, space.max_num_batched_tokens));
   return ReadList(object, "max_num_seqs", ToInt, space.max_num_seqs);
 }
@@ -216,6 +220,9 @@ Json ToJson(const Space& space) {
   SetList(object, "tensor_parallel", space.tensor_parallel);
   SetList(object, "isa", space.isa);
   SetList(object, "dtype", space.dtype);
+  SetList(object, "activations", space.activations);
+  SetList(object, "head_dtype", space.head_dtype);
+  SetList(object, "kv_cache_dtype", space.kv_cache_dtype);
   SetList(object, "max_num_batched_tokens", space.max_num_batched_tokens);
   SetList(object, "max_num_seqs", space.max_num_seqs);
   return object;
@@ -292,10 +299,10 @@ Status FromJson(const Json& object, Workload& workload) {
 }
 
 Status FromJson(const Json& object, Definition& definition) {
-  PINION_TRY(CheckKeys(
-      object, "the sweep definition",
-      {"$schema", "engine", "space", "candidates", "workload", "objectives", "budget", "rounds",
-       "seed", "trial_limit", "strategy", "epsilon", "random_points", "restarts"}));
+  PINION_TRY(CheckKeys(object, "the sweep definition",
+                       {"$schema", "engine", "space", "candidates", "workload", "objectives",
+                        "budget", "rounds", "seed", "trial_limit", "strategy", "epsilon",
+                        "random_points", "restarts", "divergence_limit_nats"}));
   if (const Json* engine = object.Find("engine")) {
     PINION_ASSIGN(definition.engine, ReadEngineChoice(*engine));
   }
@@ -324,6 +331,12 @@ Status FromJson(const Json& object, Definition& definition) {
                   StrCat("'epsilon' must be a fraction as 0.02, not ", epsilon->Dump()));
     definition.epsilon = epsilon->number();
   }
+  if (const Json* limit = object.Find("divergence_limit_nats")) {
+    if (!limit->is_number())
+      return Fail(ErrorCode::kUsage,
+                  StrCat("'divergence_limit_nats' must be a number as 0.01, not ", limit->Dump()));
+    definition.divergence_limit_nats = limit->number();
+  }
   if (const Json* seed = object.Find("seed")) {
     if (!seed->is_int() || seed->integer() < 0)
       return Fail(ErrorCode::kUsage,
@@ -341,6 +354,10 @@ Status Validate(const Definition& definition) {
   if (!(definition.epsilon >= 0.001 && definition.epsilon <= 0.5))
     return Fail(ErrorCode::kUsage, StrCat("'epsilon' is ", definition.epsilon,
                                           "; it must be a fraction from 0.001 to 0.5"));
+  if (!(definition.divergence_limit_nats >= 0))
+    return Fail(ErrorCode::kUsage,
+                StrCat("'divergence_limit_nats' is ", definition.divergence_limit_nats,
+                       "; it must be 0 or more nats a token"));
   if (!(definition.budget_s > 0) || !(definition.trial_limit_s.value_or(1) > 0))
     return Fail(ErrorCode::kUsage, "'budget' and 'trial_limit' must be above 0 seconds");
   const std::set<Objective> unique(definition.objectives.begin(), definition.objectives.end());
@@ -382,6 +399,7 @@ Json ToJson(const Definition& definition) {
   object.Set("objectives", std::move(objectives));
   object.Set("budget", definition.budget_s);
   object.Set("rounds", definition.rounds);
+  object.Set("divergence_limit_nats", definition.divergence_limit_nats);
   object.Set("seed", definition.seed);
   object.Set("strategy", Name(definition.strategy));
   object.Set("epsilon", definition.epsilon);

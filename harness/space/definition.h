@@ -19,7 +19,7 @@ struct Space {
   std::vector<double> kv_cache_space_gib;  // per rank
   std::vector<int> tensor_parallel;
   std::vector<std::string> isa;
-  std::vector<std::string> dtype;
+  std::vector<std::string> dtype, activations, head_dtype, kv_cache_dtype;
   std::vector<int> max_num_batched_tokens;
   std::vector<int> max_num_seqs;
 };
@@ -84,6 +84,11 @@ struct Definition {
   int random_points = 24;  // of kRandom, the base included
   int restarts = 2;        // of kCoordinate
   uint64_t seed = 1;
+  // How far from the base's a candidate's next-token distributions may lie that has another dtype,
+  // activations, head_dtype or kv_cache_dtype: KL divergence in nats per token. 0.01 is what int8
+  // activations are held to (--activations auto); greedy text then parts only where the two best
+  // tokens are nearly tied.
+  double divergence_limit_nats = 0.01;
   std::optional<double> trial_limit_s;  // a trial's load is cut to end by then; unset: what lets
                                         // the rounds fit the budget (TrialLimit in harness/sweep)
 };

@@ -61,6 +61,9 @@ const std::vector<Field>& Fields() {
       IntField("tensor_parallel", &EngineOptions::tensor_parallel),
       TextField("isa", &EngineOptions::isa),
       TextField("dtype", &EngineOptions::dtype),
+      TextField("activations", &EngineOptions::activations),
+      TextField("head_dtype", &EngineOptions::head_dtype),
+      TextField("kv_cache_dtype", &EngineOptions::kv_cache_dtype),
       IntField("max_num_batched_tokens", &EngineOptions::max_num_batched_tokens),
       IntField("max_num_seqs", &EngineOptions::max_num_seqs),
   };
@@ -85,6 +88,9 @@ std::vector<std::vector<Setting>> Axes(const Space& space) {
   AddAxis("tensor_parallel", space.tensor_parallel, axes);
   AddAxis("isa", space.isa, axes);
   AddAxis("dtype", space.dtype, axes);
+  AddAxis("activations", space.activations, axes);
+  AddAxis("head_dtype", space.head_dtype, axes);
+  AddAxis("kv_cache_dtype", space.kv_cache_dtype, axes);
   AddAxis("max_num_batched_tokens", space.max_num_batched_tokens, axes);
   AddAxis("max_num_seqs", space.max_num_seqs, axes);
   return axes;

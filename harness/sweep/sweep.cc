@@ -6,6 +6,7 @@
 #include "engine/run/start.h"
 #include "harness/engines/command.h"
 #include "harness/sweep/assemble.h"
+#include "harness/sweep/divergence.h"
 #include "harness/sweep/folder.h"
 #include "harness/sweep/live.h"
 #include "harness/sweep/load.h"
@@ -111,7 +112,11 @@ Result<SweepEnd> StartSweep(const SweepRequest& request, Progress& progress) {
                                           " holds a sweep already; go on with "
                                           "--resume, or take another --out"));
   // Before anything is written: what cannot run at all leaves no folder behind.
-  PINION_ASSIGN(const std::vector<CandidateRow> rows, NewCandidates(request.meta));
+  PINION_ASSIGN(std::vector<CandidateRow> rows, NewCandidates(request.meta));
+  const Definition& definition = request.meta.definition;
+  if (definition.engine.is_pinion())
+    PINION_TRY(HoldToBase({definition.divergence_limit_nats, request.binary, request.interrupted},
+                          request.meta.base, progress, rows));
   PINION_ASSIGN(const auto folder, SweepFolder::Hold(request.folder));
   PINION_ASSIGN(const auto store, Store::Open(folder->Database(), Store::Mode::kCreate));
   SweepMeta meta = request.meta;

@@ -90,6 +90,54 @@ class SweepTest : public testing::Test {
   Quiet progress_;
 };
 
+// `pinion score` as the guard calls it: how far a type of the cache changes the output.
+constexpr char kScores[] = R"(#!/bin/sh
+if [ "$1" = score ]; then
+  echo "$*" >> "$(dirname "$0")/scores"
+  case "$*" in
+    *"--kv-cache-dtype fp8_e5m2"*) kl=0.02 ;;
+    *"--kv-cache-dtype fp16"*) echo 'pinion: no room for it' >&2; exit 1 ;;
+    *) kl=0.001 ;;
+  esac
+  echo "{\"kl_nats\":$kl,\"top1_agreement\":0.97}"
+  exit 0
+fi
+)";
+
+TEST_F(SweepTest, LeavesOutWhatChangesTheOutputBeyondTheLimit) {
+  WriteChild(StrCat(kScores, std::string_view(kChild).substr(sizeof "#!/bin/sh")).c_str());
+  Define(R"({"candidates":[{"kv_cache_dtype":"int8"},{"kv_cache_dtype":"fp8_e5m2"},
+             {"kv_cache_dtype":"fp16"},{"kv_cache_dtype":"int8","max_num_seqs":11}],"rounds":6})");
+  ASSERT_TRUE(RunSweep(request_, progress_));
+  const std::vector<std::string> scored = Split(*ReadFile(folder_ / "scores"), '\n');
+  EXPECT_EQ(scored.size(), 3u + 1) << "one a type, however many candidates have it";
+  EXPECT_THAT(scored[0], HasSubstr("--reference kv_cache_dtype=auto"));
+  const Results results = Load();
+  const auto reason = [&](const char* label) {
+    for (const Candidate& one : results.candidates)
+      if (one.label == label)
+        return one.status == CandidateStatus::kInfeasible ? one.reason : std::string();
+    return std::string("no such candidate");
+  };
+  EXPECT_EQ(reason("kv_cache_dtype=int8"), "");
+  EXPECT_EQ(reason("kv_cache_dtype=int8 max_num_seqs=11"), "");
+  EXPECT_THAT(reason("kv_cache_dtype=fp8_e5m2"),
+              HasSubstr("0.02 nats of KL divergence a token, 97.0 % the same best token, more than "
+                        "the limit of 0.01"));
+  EXPECT_THAT(reason("kv_cache_dtype=fp16"),
+              HasSubstr("cannot be measured: pinion: no room for it"));
+  EXPECT_THAT(progress_.notes, HasSubstr("kv_cache_dtype=int8 changes the output by 0.001 nats"));
+  EXPECT_THAT(progress_.notes, HasSubstr("left out: kv_cache_dtype=fp8_e5m2"));
+}
+
+TEST_F(SweepTest, TheLimitIsTheDefinitions) {
+  WriteChild(StrCat(kScores, std::string_view(kChild).substr(sizeof "#!/bin/sh")).c_str());
+  Define(R"({"candidates":[{"kv_cache_dtype":"fp8_e5m2"}],"rounds":1,
+             "divergence_limit_nats":0.05})");
+  ASSERT_TRUE(RunSweep(request_, progress_));
+  EXPECT_EQ(Load().candidates[1].status, CandidateStatus::kOk);
+}
+
 TEST_F(SweepTest, FindsTheFasterOneConfirmsItAndKeepsTheFailingOneAsARow) {
   const auto end = RunSweep(request_, progress_);
   ASSERT_TRUE(end) << end.error().message;

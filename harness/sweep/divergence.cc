@@ -1,0 +1,178 @@
+#include "harness/sweep/divergence.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+
+#include "engine/base/file.h"
+#include "engine/base/process.h"
+#include "engine/base/strings.h"
+#include "harness/profile/command.h"
+#include "harness/trial/runner.h"
+
+namespace pinion::harness {
+namespace {
+
+// The settings that a model's answers depend on.
+struct Guarded {
+  const char* key;
+  std::string EngineOptions::*member;
+};
+constexpr Guarded kGuarded[] = {{"dtype", &EngineOptions::dtype},
+                                {"activations", &EngineOptions::activations},
+                                {"head_dtype", &EngineOptions::head_dtype},
+                                {"kv_cache_dtype", &EngineOptions::kv_cache_dtype}};
+
+// What the models read: plain prose, a dialogue, code and a list, some 300 tokens in all.
+constexpr const char* kTexts[] = {
+    "The river had risen in the night. By morning the lower meadow was a lake, and the three "
+    "willows "
+    "that marked the old ford stood up to their waists in brown water. Nobody in the village could "
+    "remember when it had last come so far, except the miller, who remembered everything and was "
+    "believed in nothing.",
+    "\"How long does the train take?\" she asked. \"Two hours and ten minutes, if it is on time,\" "
+    "said the clerk, \"and it has been on time twice this year.\" She bought the ticket anyway.",
+    "def mean(values):\n    \"\"\"The arithmetic mean of a list of numbers.\"\"\"\n    if not "
+    "values:\n"
+    "        raise ValueError('mean of nothing')\n    return sum(values) / len(values)\n",
+    "To make bread you need 500 grams of flour, 350 grams of water, 10 grams of salt and 3 grams "
+    "of "
+    "dry yeast. Mix them, wait for an hour, fold the dough four times, and wait again until it has "
+    "doubled. Bake it at 230 degrees for forty minutes."};
+
+constexpr double kPollSeconds = 0.2;
+
+std::string Describe(const EngineOptions& base, const EngineOptions& options) {
+  std::vector<std::string> parts;
+  for (const Guarded& one : kGuarded)
+    if (options.*one.member != base.*one.member)
+      parts.push_back(StrCat(one.key, "=", options.*one.member));
+  return Join(parts, " ");
+}
+
+// The base with the candidate's guarded settings.
+EngineOptions Guard(EngineOptions base, const EngineOptions& options) {
+  for (const Guarded& one : kGuarded) base.*one.member = options.*one.member;
+  return base;
+}
+
+// A folder that goes with its owner.
+class ScratchFolder {
+ public:
+  static Result<ScratchFolder> Make() {
+    std::string path = (std::filesystem::temp_directory_path() / "pinion-XXXXXX").string();
+    if (!mkdtemp(path.data())) return Fail(ErrorCode::kIo, StrCat("cannot create ", path));
+    return ScratchFolder(path);
+  }
+  ScratchFolder(ScratchFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  ~ScratchFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  std::string File(const char* name) const { return path_ + "/" + name; }
+
+ private:
+  explicit ScratchFolder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+struct Divergence {
+  double kl_nats = 0, top1_agreement = 0;
+};
+
+std::vector<std::string> ScoreArguments(const DivergenceLimit& limit, const EngineOptions& base,
+                                        const EngineOptions& options, const std::string& input) {
+  std::vector<std::string> arguments = {limit.binary, "score"};
+  for (std::string& argument : EngineArguments(options)) arguments.push_back(std::move(argument));
+  arguments.insert(arguments.end(), {"--input", input, "--json", "--compare", base.model});
+  for (const Guarded& one : kGuarded)
+    arguments.insert(arguments.end(), {"--reference", StrCat(one.key, "=", base.*one.member)});
+  return arguments;
+}
+
+Result<Divergence> ReadDivergence(const Json& found) {
+  Divergence divergence;
+  PINION_ASSIGN(divergence.kl_nats, Require<double>(found, "kl_nats"));
+  PINION_ASSIGN(divergence.top1_agreement, Require<double>(found, "top1_agreement"));
+  return divergence;
+}
+
+Result<Divergence> Measure(const DivergenceLimit& limit, const EngineOptions& base,
+                           const EngineOptions& options) {
+  PINION_ASSIGN(const ScratchFolder folder, ScratchFolder::Make());
+  std::string lines;
+  for (const char* text : kTexts) lines += Json(Json::Object{{"text", text}}).Dump() + "\n";
+  PINION_TRY(WriteFile(folder.File("in.jsonl"), lines));
+  const auto create = [&](const char* name) {
+    return open(folder.File(name).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  };
+  Process::Options process;
+  process.arguments = ScoreArguments(limit, base, options, folder.File("in.jsonl"));
+  process.stdout_fd = create("found.json");
+  process.stderr_fd = create("log");
+  auto child = Process::Start(process);
+  close(process.stdout_fd);
+  close(process.stderr_fd);
+  if (!child) return Unexpected(std::move(child).error());
+  std::optional<Process::Exit> exit;
+  while (!(exit = child->Wait(kPollSeconds)))
+    if (limit.interrupted()) return Fail(ErrorCode::kFailed, "interrupted");
+  if (exit->code != 0 || exit->signal != 0)
+    return Fail(ErrorCode::kUnsupported, LogTail(folder.File("log"), 1));
+  PINION_ASSIGN(const std::string text, ReadFile(folder.File("found.json")));
+  PINION_ASSIGN(const Json found, Json::Parse(text));
+  return ReadDivergence(found);
+}
+
+std::string Text(const char* format, double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+// Why the combination may not race; empty: it may.
+Result<std::string> Refusal(const DivergenceLimit& limit, const EngineOptions& base,
+                            const EngineOptions& options, Progress& progress) {
+  const std::string what = Describe(base, options);
+  const auto found = Measure(limit, base, options);
+  if (limit.interrupted())
+    return Fail(ErrorCode::kFailed, "interrupted before the first trial; nothing has been written");
+  if (!found)
+    return StrCat("how far ", what,
+                  " changes the output cannot be measured: ", found.error().message);
+  const std::string number =
+      StrCat(Text("%.2g", found->kl_nats), " nats of KL divergence a token, ",
+             Text("%.1f", 100 * found->top1_agreement), " % the same best token");
+  if (found->kl_nats <= limit.nats) {
+    progress.Note(StrCat(what, " changes the output by ", number));
+    return std::string();
+  }
+  return StrCat(what, " changes the output by ", number, ", more than the limit of ",
+                Text("%.3g", limit.nats), " (divergence_limit_nats)");
+}
+
+}  // namespace
+
+Status HoldToBase(const DivergenceLimit& limit, const EngineOptions& base, Progress& progress,
+                  std::vector<CandidateRow>& rows) {
+  std::map<std::string, std::string> refusals;
+  for (CandidateRow& row : rows) {
+    if (!row.infeasible.empty()) continue;
+    EngineOptions options;
+    PINION_TRY(FromJson(row.options, options));
+    options = Guard(base, options);
+    const std::string what = Describe(base, options);
+    if (what.empty()) continue;
+    if (!refusals.contains(what)) {
+      PINION_ASSIGN(refusals[what], Refusal(limit, base, options, progress));
+    }
+    row.infeasible = refusals[what];
+  }
+  return {};
+}
+
+}  // namespace pinion::harness
