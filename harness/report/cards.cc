@@ -1,5 +1,6 @@
 // Page one: a card per objective with what to run, what to expect of it, and why nothing else.
 
+#include <algorithm>
 #include <cctype>
 
 #include "engine/base/strings.h"
@@ -39,7 +40,9 @@ Html Figures(const Results& results, const Candidate& candidate, Objective objec
 Html Standing(const Verdict& verdict) {
   const Estimate& ratio = verdict.outcome == Outcome::kWinner ? verdict.ratio : verdict.best_ratio;
   if (ratio.n == 0 || !ratio.interval) return {};
-  return DrawRatio(ratio, verdict.floor, FittingReach(DistanceFromOne(ratio)));
+  // Alone on its line, it may reach as far as it does.
+  const double distance = DistanceFromOne(ratio);
+  return DrawRatio(ratio, verdict.floor, std::max(distance, FittingReach(distance)));
 }
 
 std::string Capitalised(std::string text) {

@@ -236,8 +236,8 @@ std::string Answer(const Results& results) {
                : "Keep the defaults: no other configuration was found to be better.";
   std::vector<std::string> parts;
   for (const auto& [candidate, won] : gains)
-    parts.push_back(
-        StrCat("Use ", NameOf(results, candidate), ": ", Join(won, " and "), " than the defaults"));
+    parts.push_back(StrCat(parts.empty() ? "Use " : "use ", NameOf(results, candidate), ": ",
+                           Join(won, " and "), " than the defaults"));
   if (gains.size() == 1 && gains.begin()->second.size() == 1 && winner)
     parts.back() += Lead(results, *winner);
   if (!kept.empty()) parts.push_back(StrCat("for ", Join(kept, " and "), " keep the defaults"));
