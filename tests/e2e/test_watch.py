@@ -13,8 +13,20 @@ import pytest
 DEFINITION = {
     "space": {"threads_bind": ["auto", "nobind"]},
     "workload": {"prompt_len": 8, "output_len": 4, "concurrency": [1], "num_prompts": 2},
-    "objectives": ["throughput"], "rounds": 3, "budget": "60s", "seed": 1,
+    "objectives": ["throughput"], "rounds": 10, "budget": "60s", "seed": 1,
 }
+
+
+@pytest.fixture
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api")
+    if not shutil.which("chromium"):
+        pytest.skip("chromium is not installed")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"),
+                                         args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
 
 
 @pytest.fixture
@@ -75,21 +87,15 @@ def test_a_port_that_is_taken_is_named(pinion, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_the_page_fills_up_in_a_browser(watched):
-    playwright = pytest.importorskip("playwright.sync_api")
-    if not shutil.which("chromium"):
-        pytest.skip("chromium is not installed")
+# The browser before the sweep, which may be over before a browser has started.
+def test_the_page_fills_up_in_a_browser(browser, watched):
     sweep, url = watched
     sweep.stderr.readline()
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=shutil.which("chromium"),
-                                         args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page()
-        wrong = []
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.goto(url)
-        page.wait_for_function("() => document.getElementById('live').textContent == 'finished'", timeout=60000)
-        assert page.locator("table.candidates tbody tr").count() == 2
-        assert page.locator("#filter").count() == 1
-        assert wrong == []
-        browser.close()
+    page = browser.new_page()
+    wrong = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto(url)
+    page.wait_for_function("() => document.getElementById('live').textContent == 'finished'", timeout=60000)
+    assert page.locator("table.candidates tbody tr").count() == 2
+    assert page.locator("#filter").count() == 1
+    assert wrong == []
