@@ -15,6 +15,7 @@
 #include "harness/cli/engine_flags.h"
 #include "harness/cli/stop_request.h"
 #include "harness/cli/sweep_replay.h"
+#include "harness/counters/energy.h"
 #include "harness/report/export.h"
 #include "harness/report/write.h"
 #include "harness/sweep/folder.h"
@@ -37,6 +38,9 @@ struct SweepFlags {
   std::optional<double> epsilon;
   std::optional<int> prompt_len, output_len, num_prompts, rounds;
   std::optional<std::vector<int>> concurrency;
+  std::optional<std::vector<std::string>> objectives, slo;
+  std::optional<std::string> max_memory;
+  std::optional<int> max_cores;
   std::vector<uint16_t> watch;  // one port; 0: any
   bool watched = false;
 };
@@ -56,6 +60,30 @@ std::string CommandLine() {
   for (char& letter : text)
     if (letter == '\0') letter = ' ';
   return text;
+}
+
+// What flags say in the words of a definition, so that it is read and checked in one place.
+Result<Json> AsDefinition(const SweepFlags& flags) {
+  Json asked = Json::MakeObject();
+  if (flags.objectives) asked.Set("objectives", Json(*flags.objectives));
+  if (flags.slo) {
+    Json slo = Json::MakeObject(), workload = Json::MakeObject();
+    for (const std::string& text : *flags.slo) {
+      const std::vector<std::string> parts = Split(text, '=');
+      if (parts.size() != 2)
+        return Fail(ErrorCode::kUsage,
+                    StrCat("--slo '", text, "' must be as ttft=500ms, tpot=100ms or e2el=5s"));
+      const auto number = Json::Parse(parts[1]);
+      slo.Set(parts[0], number ? *number : Json(parts[1]));
+    }
+    workload.Set("slo", std::move(slo));
+    asked.Set("workload", std::move(workload));
+  }
+  Json constraints = Json::MakeObject();
+  if (flags.max_memory) constraints.Set("peak_rss", *flags.max_memory);
+  if (flags.max_cores) constraints.Set("cores", *flags.max_cores);
+  if (!constraints.object().empty()) asked.Set("constraints", std::move(constraints));
+  return asked;
 }
 
 Status ApplyFlags(const SweepFlags& flags, const EngineOptions& base, Definition& definition) {
@@ -80,6 +108,8 @@ Status ApplyFlags(const SweepFlags& flags, const EngineOptions& base, Definition
     PINION_ASSIGN(definition.budget_s, ParseDuration(*flags.budget, "--budget"));
   }
   if (base.seed != 0) definition.seed = base.seed;
+  PINION_ASSIGN(const Json asked, AsDefinition(flags));
+  PINION_TRY(FromJson(asked, definition));
   return Validate(definition);
 }
 
@@ -155,6 +185,20 @@ Status PlanElsewhere(const SweepFlags& flags) {
   return {};
 }
 
+// Takes out what cannot be had here and says why; an error where nothing is left.
+Result<std::vector<std::string>> TakeUnavailable(Definition& definition) {
+  const std::string why = EnergyReading::Now().unavailable;
+  const bool asked = std::erase(definition.objectives, Objective::kEnergy) > 0;
+  if (!asked) return std::vector<std::string>();
+  if (why.empty()) {
+    definition.objectives.push_back(Objective::kEnergy);
+    return std::vector<std::string>();
+  }
+  const std::string sentence = StrCat("energy: not available, because ", why);
+  if (definition.objectives.empty()) return Fail(ErrorCode::kUnsupported, sentence);
+  return std::vector<std::string>{sentence};
+}
+
 struct Asked {
   std::string folder;
   SweepMeta meta;
@@ -183,7 +227,10 @@ Result<Asked> Ask(const SweepFlags& flags) {
     PINION_ASSIGN(definition, DefinitionFrom(flags, base, host));
   }
   PINION_TRY(ApplyFlags(flags, base, definition));
+  PINION_ASSIGN(std::vector<std::string> unavailable, TakeUnavailable(definition));
+  for (const std::string& sentence : unavailable) std::cerr << sentence << std::endl;
   PINION_ASSIGN(SweepMeta meta, DescribeSweep(definition, base, host, CommandLine()));
+  meta.unavailable = stored ? stored->unavailable : std::move(unavailable);
   if (stored && flags.probe.empty()) {
     meta.predictions = stored->predictions;
   } else if (!flags.probe.empty()) {
@@ -276,8 +323,23 @@ void AddSweep(CLI::App& app, int& exit_code) {
                     ->type_name("[PORT]");
   command->add_option("--rounds", flags->rounds,
                       "at most so many (default 20); a race ends when nothing better can be left");
-  command->add_option("--strategy", flags->strategy,
+  command->add_option("--search,--strategy", flags->strategy,
                       "racing (default), grid, random or coordinate");
+  command
+      ->add_option("--objectives", flags->objectives,
+                   "what to find the best of: throughput, latency, balanced (default: these), "
+                   "goodput, cores (fewest, within cores_within of the throughput), energy")
+      ->delimiter(',');
+  command
+      ->add_option("--slo", flags->slo,
+                   "limits on ttft, tpot or e2el, as ttft=500ms,tpot=50ms: goodput counts the "
+                   "requests that meet them, and every trial looks for the load at which the part "
+                   "attain=0.9 does")
+      ->delimiter(',');
+  command->add_option("--max-memory", flags->max_memory,
+                      "peak memory that a configuration may take, as 8GiB: who takes more is out");
+  command->add_option("--max-cores", flags->max_cores, "threads that a configuration may use")
+      ->check(CLI::Range(1, 1 << 16));
   command->add_option("--epsilon", flags->epsilon,
                       "smallest difference worth having, a fraction (default 0.02)");
   auto* probe =

@@ -142,7 +142,9 @@ Html CandidateTable(const Results& results) {
 Html FailureTable(const Results& results) {
   Html rows;
   for (const Candidate& candidate : results.candidates) {
-    if (WasMeasured(candidate) && candidate.status != CandidateStatus::kFailed) continue;
+    const bool out = candidate.status == CandidateStatus::kFailed ||
+                     candidate.status == CandidateStatus::kDisqualified;
+    if (WasMeasured(candidate) && !out) continue;
     Html why = Text(candidate.reason.empty() ? "no trial has run yet" : candidate.reason);
     if (!candidate.log_tail.empty())
       why += Tag("details", Tag("summary", "", "end of its log (" + candidate.log_path + ")") +

@@ -21,8 +21,10 @@ std::string WorkloadText(const Results& results) {
   return StrCat("Every trial starts the engine in a process of its own, warms it up, generates ",
                 load.output_len, " tokens for each of ", load.num_prompts, " prompts of ",
                 load.prompt_len, load.name.empty() ? "" : StrCat(" (", load.name, ", medians)"),
-                " tokens as one batch, and then serves such prompts to ", Join(concurrency, ", "),
-                " clients at a time, each sending its next request when the last is answered.");
+                " tokens as one batch, and serves such prompts to ", Join(concurrency, ", "),
+                " clients at a time, each sending its next request when the last is answered. The "
+                "order of these is drawn anew for every round; each of the latter has a warm-up of "
+                "its own.");
 }
 
 }  // namespace

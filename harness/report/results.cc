@@ -16,6 +16,8 @@ const char* Name(CandidateStatus status) {
       return "dropped";
     case CandidateStatus::kPruned:
       return "pruned";
+    case CandidateStatus::kDisqualified:
+      return "disqualified";
   }
   return "";
 }

@@ -54,8 +54,17 @@ struct Comparison {
   Estimate ratio;              // n = 0 for the anchor itself
 };
 
-enum class CandidateStatus { kPending, kOk, kInfeasible, kFailed, kDropped, kPruned };
-// "pending", "ok", "infeasible", "failed", "dropped", "pruned" (not measured: it cannot win)
+enum class CandidateStatus {
+  kPending,
+  kOk,
+  kInfeasible,
+  kFailed,
+  kDropped,
+  kPruned,
+  kDisqualified
+};
+// "pending", "ok", "infeasible", "failed", "dropped", "pruned" (not measured: it cannot win),
+// "disqualified" (it broke a constraint)
 const char* Name(CandidateStatus status);
 
 struct Candidate {

@@ -32,6 +32,12 @@ const char* GainNoun(Objective objective) {
       return "more tokens per second";
     case Objective::kLatency:
       return "faster answers";
+    case Objective::kGoodput:
+      return "more requests per second within the SLO";
+    case Objective::kCores:
+      return "better use of cores";
+    case Objective::kEnergy:
+      return "more tokens per joule";
     case Objective::kBalanced:
       break;
   }
@@ -194,6 +200,12 @@ const char* Goal(Objective objective) {
       return "most output tokens per second of a batch";
     case Objective::kLatency:
       return "shortest time from request to last token, one client";
+    case Objective::kGoodput:
+      return "most requests per second that meet the SLO, at the best concurrency measured";
+    case Objective::kCores:
+      return "fewest cores, where half of them may cost little of the throughput (cores_within)";
+    case Objective::kEnergy:
+      return "most output tokens per joule of all processor packages";
     case Objective::kBalanced:
       break;
   }
@@ -279,7 +291,12 @@ std::vector<Figure> FiguresOf(const Candidate& candidate, Objective objective) {
     if (series && series->estimate.n > 0) figures.push_back({name, FindMetric(metric), series});
   };
   if (objective != Objective::kLatency) add("output", "output_tokens_per_s", 0);
-  if (objective != Objective::kThroughput) {
+  if (objective == Objective::kEnergy) add("energy", "joules_per_token", 0);
+  if (objective == Objective::kGoodput)
+    for (const Series& one : candidate.series)
+      if (one.metric == "goodput" && one.concurrency > 0)
+        add("goodput", "goodput", one.concurrency);
+  if (objective == Objective::kLatency || objective == Objective::kBalanced) {
     add("first token", "ttft_s", 1);
     add("per token", "tpot_s", 1);
   }

@@ -102,6 +102,26 @@ Status ReadSeconds(const Json& object, const std::string& key, double& seconds) 
   return {};
 }
 
+Status FromJson(const Json& object, Constraints& constraints) {
+  PINION_TRY(CheckKeys(object, "'constraints'", {"peak_rss", "cores"}));
+  constraints = {};
+  if (const Json* bytes = object.Find("peak_rss")) {
+    PINION_ASSIGN(const double gib, ToGib(*bytes, "'peak_rss'"));
+    constraints.peak_rss_bytes = static_cast<uint64_t>(gib * (uint64_t{1} << 30));
+  }
+  if (object.Find("cores")) PINION_TRY(ReadInt(object, "cores", constraints.cores.emplace()));
+  if (constraints.cores.value_or(1) > 0) return {};
+  return Fail(ErrorCode::kUsage, "'cores' of 'constraints' must be at least 1");
+}
+
+Json ToJson(const Constraints& constraints) {
+  Json object = Json::MakeObject();
+  if (constraints.peak_rss_bytes)
+    object.Set("peak_rss", static_cast<double>(*constraints.peak_rss_bytes) / (uint64_t{1} << 30));
+  if (constraints.cores) object.Set("cores", *constraints.cores);
+  return object;
+}
+
 Status ReadCandidates(const Json& object, std::vector<Json>& candidates) {
   const Json* value = object.Find("candidates");
   if (!value) return {};
@@ -150,7 +170,7 @@ Result<SloTarget> ToSlo(const Json& object) {
   PINION_ASSIGN(slo.limits.ttft_s, ToLimit(object, "ttft"));
   PINION_ASSIGN(slo.limits.tpot_s, ToLimit(object, "tpot"));
   PINION_ASSIGN(slo.limits.e2el_s, ToLimit(object, "e2el"));
-  if (!slo.limits.ttft_s && !slo.limits.tpot_s && !slo.limits.e2el_s)
+  if (!slo.limits.any())
     return Fail(ErrorCode::kUsage, "'slo' needs a limit: 'ttft', 'tpot' or 'e2el', as \"500ms\"");
   if (const Json* load = object.Find("load")) {
     PINION_ASSIGN(const std::string kind, ToText(*load, "'load' in 'slo'"));
@@ -238,13 +258,20 @@ const char* Name(Objective objective) {
       return "latency";
     case Objective::kBalanced:
       return "balanced";
+    case Objective::kGoodput:
+      return "goodput";
+    case Objective::kCores:
+      return "cores";
+    case Objective::kEnergy:
+      return "energy";
   }
   return "";
 }
 
 const std::vector<Objective>& AllObjectives() {
   static const std::vector<Objective> all = {Objective::kThroughput, Objective::kLatency,
-                                             Objective::kBalanced};
+                                             Objective::kBalanced,   Objective::kGoodput,
+                                             Objective::kCores,      Objective::kEnergy};
   return all;
 }
 
@@ -273,8 +300,10 @@ Result<Strategy> ParseStrategy(const std::string& name) {
 Result<Objective> ParseObjective(const std::string& name) {
   for (Objective objective : AllObjectives())
     if (name == Name(objective)) return objective;
+  std::vector<std::string> known;
+  for (Objective objective : AllObjectives()) known.push_back(Name(objective));
   return Fail(ErrorCode::kUsage,
-              StrCat("unknown objective '", name, "'; known are throughput, latency, balanced"));
+              StrCat("unknown objective '", name, "'; known are ", Join(known, ", ")));
 }
 
 Status FromJson(const Json& object, Workload& workload) {
@@ -299,10 +328,11 @@ Status FromJson(const Json& object, Workload& workload) {
 }
 
 Status FromJson(const Json& object, Definition& definition) {
-  PINION_TRY(CheckKeys(object, "the sweep definition",
-                       {"$schema", "engine", "space", "candidates", "workload", "objectives",
-                        "budget", "rounds", "seed", "trial_limit", "strategy", "epsilon",
-                        "random_points", "restarts", "divergence_limit_nats"}));
+  PINION_TRY(
+      CheckKeys(object, "the sweep definition",
+                {"$schema", "engine", "space", "candidates", "workload", "objectives",
+                 "constraints", "budget", "rounds", "seed", "trial_limit", "strategy", "epsilon",
+                 "cores_within", "random_points", "restarts", "divergence_limit_nats"}));
   if (const Json* engine = object.Find("engine")) {
     PINION_ASSIGN(definition.engine, ReadEngineChoice(*engine));
   }
@@ -315,6 +345,8 @@ Status FromJson(const Json& object, Definition& definition) {
     return ParseObjective(name);
   };
   PINION_TRY(ReadList(object, "objectives", to_objective, definition.objectives));
+  if (const Json* constraints = object.Find("constraints"))
+    PINION_TRY(FromJson(*constraints, definition.constraints));
   PINION_TRY(ReadSeconds(object, "budget", definition.budget_s));
   if (object.Find("trial_limit"))
     PINION_TRY(ReadSeconds(object, "trial_limit", definition.trial_limit_s.emplace()));
@@ -325,18 +357,9 @@ Status FromJson(const Json& object, Definition& definition) {
     PINION_ASSIGN(const std::string name, ToText(*strategy, "'strategy'"));
     PINION_ASSIGN(definition.strategy, ParseStrategy(name));
   }
-  if (const Json* epsilon = object.Find("epsilon")) {
-    if (!epsilon->is_number())
-      return Fail(ErrorCode::kUsage,
-                  StrCat("'epsilon' must be a fraction as 0.02, not ", epsilon->Dump()));
-    definition.epsilon = epsilon->number();
-  }
-  if (const Json* limit = object.Find("divergence_limit_nats")) {
-    if (!limit->is_number())
-      return Fail(ErrorCode::kUsage,
-                  StrCat("'divergence_limit_nats' must be a number as 0.01, not ", limit->Dump()));
-    definition.divergence_limit_nats = limit->number();
-  }
+  PINION_TRY(ReadNumber(object, "epsilon", definition.epsilon));
+  PINION_TRY(ReadNumber(object, "cores_within", definition.cores_within));
+  PINION_TRY(ReadNumber(object, "divergence_limit_nats", definition.divergence_limit_nats));
   if (const Json* seed = object.Find("seed")) {
     if (!seed->is_int() || seed->integer() < 0)
       return Fail(ErrorCode::kUsage,
@@ -351,9 +374,11 @@ Status Validate(const Definition& definition) {
   PINION_TRY(CheckRange("rounds", definition.rounds, 1, kMaxRounds));
   PINION_TRY(CheckRange("random_points", definition.random_points, 2, kMaxRounds));
   PINION_TRY(CheckRange("restarts", definition.restarts, 0, kMaxRounds));
-  if (!(definition.epsilon >= 0.001 && definition.epsilon <= 0.5))
-    return Fail(ErrorCode::kUsage, StrCat("'epsilon' is ", definition.epsilon,
-                                          "; it must be a fraction from 0.001 to 0.5"));
+  for (const auto& [key, fraction] : {std::pair("epsilon", definition.epsilon),
+                                      std::pair("cores_within", definition.cores_within)})
+    if (!(fraction >= 0.001 && fraction <= 0.5))
+      return Fail(ErrorCode::kUsage,
+                  StrCat("'", key, "' is ", fraction, "; it must be a fraction from 0.001 to 0.5"));
   if (!(definition.divergence_limit_nats >= 0))
     return Fail(ErrorCode::kUsage,
                 StrCat("'divergence_limit_nats' is ", definition.divergence_limit_nats,
@@ -369,6 +394,11 @@ Status Validate(const Definition& definition) {
     return Fail(ErrorCode::kUsage,
                 "objectives 'latency' and 'balanced' are measured at concurrency 1: add 1 to "
                 "'concurrency' or ask for 'throughput' alone");
+  if (unique.count(Objective::kGoodput) && (!definition.workload.slo || clients.empty()))
+    return Fail(
+        ErrorCode::kUsage,
+        "objective 'goodput' counts requests that meet an SLO: give --slo "
+        "ttft=500ms,tpot=100ms, or 'slo' in the definition's 'workload', and 'concurrency'");
   return {};
 }
 
@@ -397,12 +427,16 @@ Json ToJson(const Definition& definition) {
   Json objectives = Json::MakeArray();
   for (Objective objective : definition.objectives) objectives.Append(Name(objective));
   object.Set("objectives", std::move(objectives));
+  if (definition.constraints.any()) object.Set("constraints", ToJson(definition.constraints));
   object.Set("budget", definition.budget_s);
   object.Set("rounds", definition.rounds);
   object.Set("divergence_limit_nats", definition.divergence_limit_nats);
   object.Set("seed", definition.seed);
   object.Set("strategy", Name(definition.strategy));
   object.Set("epsilon", definition.epsilon);
+  const auto& asked = definition.objectives;
+  if (std::find(asked.begin(), asked.end(), Objective::kCores) != asked.end())
+    object.Set("cores_within", definition.cores_within);
   if (definition.strategy == Strategy::kRandom)
     object.Set("random_points", definition.random_points);
   if (definition.strategy == Strategy::kCoordinate) object.Set("restarts", definition.restarts);

@@ -31,7 +31,8 @@ struct Setting {
   bool operator==(const Setting&) const = default;
 };
 
-// The load to look for inside every trial: the highest at which enough requests meet the limits.
+// What users will bear. Goodput counts the requests that meet the limits, and every trial looks for
+// the highest load at which enough of them do.
 struct SloTarget {
   Slo limits;            // at least one
   double attain = 0.9;   // part of the requests that must meet them
@@ -55,8 +56,10 @@ struct Workload {
   std::optional<SloTarget> slo{};
 };
 
-enum class Objective { kThroughput, kLatency, kBalanced };
-const char* Name(Objective objective);  // "throughput", "latency", "balanced"
+// LogScore in harness/sweep/score.h says what each maximises.
+enum class Objective { kThroughput, kLatency, kBalanced, kGoodput, kCores, kEnergy };
+// "throughput", "latency", "balanced", "goodput", "cores", "energy"
+const char* Name(Objective objective);
 const std::vector<Objective>& AllObjectives();
 
 // How candidates are picked.
@@ -69,6 +72,15 @@ enum class Strategy {
 const char* Name(Strategy strategy);  // "racing", "grid", "random", "coordinate"
 Result<Strategy> ParseStrategy(const std::string& name);
 
+// What a configuration must keep to be recommended. Who breaks one is disqualified, with the
+// number.
+struct Constraints {
+  std::optional<uint64_t> peak_rss_bytes;  // of the trial's process, or the server's group
+  std::optional<int> cores;                // threads of all ranks
+
+  bool any() const { return peak_rss_bytes || cores; }
+};
+
 // A sweep as data: what --def reads and results.db keeps.
 struct Definition {
   EngineChoice engine;           // whose; every candidate is started with it
@@ -77,6 +89,8 @@ struct Definition {
   Workload workload;
   std::vector<Objective> objectives = {Objective::kThroughput, Objective::kLatency,
                                        Objective::kBalanced};
+  Constraints constraints;
+  double cores_within = 0.05;  // throughput that may be lost for each halving of the cores
   double budget_s = 1800;
   int rounds = 20;  // at most; a race ends when nothing better can be left
   Strategy strategy = Strategy::kRacing;
@@ -103,7 +117,7 @@ Status FromJson(const Json& object, Workload& workload);
 // What FromJson checks, for definitions that flags have changed.
 Status Validate(const Definition& definition);
 
-// "throughput", "latency" or "balanced"; the error lists them.
+// By its name; the error lists them.
 Result<Objective> ParseObjective(const std::string& name);
 
 }  // namespace pinion::harness

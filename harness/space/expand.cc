@@ -63,21 +63,28 @@ BindingRequest RequestFor(const EngineOptions& options) {
   return request;
 }
 
-Result<Plan> Check(const EngineOptions& options, const Host& host, const DecoderSpec& model) {
+Result<Plan> Check(const EngineOptions& options, const Host& host, const DecoderSpec& model,
+                   const Constraints& constraints) {
   PINION_TRY(Validate(options));
   PINION_TRY(CheckMemory(options, host, model));
-  return MakePlan(host.machine, host.budget, RequestFor(options));
+  PINION_ASSIGN(Plan plan, MakePlan(host.machine, host.budget, RequestFor(options)));
+  const int cores = plan.total_threads();
+  if (cores > constraints.cores.value_or(cores))
+    return Fail(ErrorCode::kUnsupported, StrCat("disqualified: it uses ", cores, " cores, and the ",
+                                                "constraint allows ", *constraints.cores));
+  return plan;
 }
 
 Point MakePoint(const EngineOptions& options, const EngineOptions& base, const Host& host,
-                const DecoderSpec& model, const EngineChoice& engine) {
+                const DecoderSpec& model, const Definition& definition) {
   Point point;
   point.options = options;
   point.settings = Difference(base, options);
   point.label = Label(point.settings);
+  const EngineChoice& engine = definition.engine;
   if (!engine.is_pinion() && options.isa != "auto") {
     point.infeasible = StrCat(Name(engine.kind), " has no setting for isa=", options.isa);
-  } else if (auto plan = Check(options, host, model)) {
+  } else if (auto plan = Check(options, host, model, definition.constraints)) {
     point.plan = std::move(*plan);
   } else {
     point.infeasible = plan.error().message;
@@ -138,7 +145,7 @@ uint64_t EstimateBytes(const EngineOptions& options, const DecoderSpec& model) {
 
 Result<std::vector<Point>> Expand(const Definition& definition, const EngineOptions& base,
                                   const Host& host, const DecoderSpec& model) {
-  std::vector<Point> points = {MakePoint(base, base, host, model, definition.engine)};
+  std::vector<Point> points = {MakePoint(base, base, host, model, definition)};
   if (!points[0].infeasible.empty())
     return Fail(ErrorCode::kUsage,
                 StrCat("the default configuration cannot run here: ", points[0].infeasible));
@@ -147,7 +154,7 @@ Result<std::vector<Point>> Expand(const Definition& definition, const EngineOpti
   for (const std::vector<Setting>& settings : combinations) {
     EngineOptions options = base;
     for (const Setting& setting : settings) PINION_TRY(Apply(setting, options));
-    Point point = MakePoint(options, base, host, model, definition.engine);
+    Point point = MakePoint(options, base, host, model, definition);
     const std::string key = point.infeasible.empty() ? EffectiveKey(point, host, model)
                                                      : StrCat("infeasible ", point.label);
     const auto twin = std::find(keys.begin(), keys.end(), key);

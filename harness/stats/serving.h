@@ -21,6 +21,8 @@ struct RequestTrace {
 // Limits that a request must meet to count as good; unset: no limit.
 struct Slo {
   std::optional<double> ttft_s, tpot_s, e2el_s;
+
+  bool any() const { return ttft_s || tpot_s || e2el_s; }
 };
 
 double TtftSeconds(const RequestTrace& trace);  // first token - send

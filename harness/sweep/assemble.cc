@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/base/strings.h"
+#include "harness/sweep/constraints.h"
 #include "harness/sweep/load.h"
 #include "harness/sweep/score.h"
 #include "harness/sweep/slo.h"
@@ -208,6 +209,7 @@ void MarkUndecided(const ProtocolState& state, Results& results) {
     candidate.reason = found->second;
   };
   for (Candidate& candidate : results.candidates) {
+    mark(state.disqualified, CandidateStatus::kOk, CandidateStatus::kDisqualified, candidate);
     mark(state.left, CandidateStatus::kOk, CandidateStatus::kDropped, candidate);
     mark(state.pruned, CandidateStatus::kPending, CandidateStatus::kPruned, candidate);
     mark(state.passed_over, CandidateStatus::kPending, CandidateStatus::kPending, candidate);
@@ -228,7 +230,8 @@ void WarnOfDifferentTokens(const std::vector<TrialRow>& trials, Results& results
   }
 }
 
-void AddWarnings(const std::vector<TrialRow>& trials, Results& results) {
+void AddWarnings(const SweepMeta& meta, const std::vector<TrialRow>& trials, Results& results) {
+  for (const std::string& objective : meta.unavailable) results.warnings.push_back(objective);
   size_t suspect = 0, failed = 0, cut = 0;
   for (const TrialRow& trial : trials) {
     suspect += trial.ok && !trial.suspect.empty() ? 1 : 0;
@@ -261,22 +264,24 @@ VerdictInput InputFor(Objective objective, const Definition& definition,
                       const std::vector<CandidateRow>& candidates,
                       const std::vector<TrialRow>& trials, const ObjectiveRace* race,
                       bool race_over) {
-  const int output_len = definition.workload.output_len;
+  const ScoreRule rule(definition);
   VerdictInput input;
   input.objective = Name(objective);
-  input.anchor_log_ratios = AnchorDifferences(trials, objective, output_len);
+  input.anchor_log_ratios = AnchorDifferences(trials, objective, rule);
   input.race_over = race_over;
   if (race) input.leader = race->leader();
-  const auto anchor = ScoresOf(trials, 0, 0, objective, output_len);
+  const auto anchor = ScoresOf(trials, 0, 0, objective, rule);
   for (const auto& [key, score] : anchor) input.anchor_rounds += key.first == Phase::kRace ? 1 : 0;
   for (const CandidateRow& row : candidates) {
-    if (row.is_anchor || !row.infeasible.empty() || HasFailed(trials, row.id)) continue;
+    if (row.is_anchor || !row.infeasible.empty() || HasFailed(trials, row.id) ||
+        WhyDisqualified(definition.constraints, trials, row.id))
+      continue;
     PairedSeries series;
     series.candidate = row.id;
     series.name = row.label;
     series.settings_off_default = static_cast<int>(SettingsFrom(row.settings).size());
     series.cores = row.cores;
-    for (const auto& [key, score] : ScoresOf(trials, row.id, 0, objective, output_len))
+    for (const auto& [key, score] : ScoresOf(trials, row.id, 0, objective, rule))
       if (const auto reference = anchor.find(key); reference != anchor.end())
         (key.first == Phase::kConfirmation ? series.confirmation : series.log_ratios)[key.second] =
             score - reference->second;
@@ -296,8 +301,7 @@ ProtocolState StateFrom(const SweepMeta& meta, const std::vector<CandidateRow>& 
                         const std::vector<TrialRow>& trials) {
   StoredSource source(trials);
   SilentProgress silence;
-  const Forecasts forecasts =
-      ForecastsFrom(meta.predictions, candidates, meta.definition.workload.output_len);
+  const Forecasts forecasts = ForecastsFrom(meta.predictions, candidates, meta.definition);
   Protocol protocol(meta.definition, candidates, forecasts, source, silence);
   // An anchor that failed for good ends the protocol: what there is stays as it is.
   (void)protocol.Run();
@@ -338,7 +342,7 @@ Results Assemble(const SweepMeta& meta, const SweepProgress& progress,
   if (const auto& slo = meta.definition.workload.slo)
     for (Candidate& candidate : results.candidates)
       candidate.slo = PooledBoundary(trials, candidate.id, *slo);
-  AddWarnings(trials, results);
+  AddWarnings(meta, trials, results);
   return results;
 }
 

@@ -7,14 +7,14 @@
 
 #include "engine/base/strings.h"
 #include "harness/stats/estimate.h"
-#include "harness/sweep/score.h"
 
 namespace pinion::harness {
 namespace {
 
 // As a trial that measured exactly these figures, so that both are scored by the same rule.
-TrialRow AsTrial(const Json& figures) {
+TrialRow AsTrial(const Json& figures, const Json* threads) {
   TrialRow trial;
+  if (threads) trial.info.Set("threads", *threads);
   const auto take = [&](const char* metric, int concurrency) {
     const Json* value = figures.Find(metric);
     if (value && value->is_number())
@@ -26,14 +26,15 @@ TrialRow AsTrial(const Json& figures) {
   return trial;
 }
 
-std::map<Objective, Forecast> ForecastOf(const Json& predicted, int output_len) {
+std::map<Objective, Forecast> ForecastOf(const Json& predicted, const Json* threads,
+                                         const ScoreRule& rule) {
   std::map<Objective, Forecast> forecast;
   const Json* at_best = predicted.Find("at_best");
   if (!at_best) return forecast;
-  const TrialRow expected = AsTrial(predicted), best = AsTrial(*at_best);
+  const TrialRow expected = AsTrial(predicted, threads), best = AsTrial(*at_best, threads);
   for (const Objective objective : AllObjectives()) {
-    const auto likely = LogScore(expected, objective, output_len);
-    const auto most = LogScore(best, objective, output_len);
+    const auto likely = LogScore(expected, objective, rule);
+    const auto most = LogScore(best, objective, rule);
     if (likely && most) forecast[objective] = {*likely, *most};
   }
   return forecast;
@@ -41,10 +42,10 @@ std::map<Objective, Forecast> ForecastOf(const Json& predicted, int output_len) 
 
 // Both runs of the anchor count.
 std::map<int, std::vector<double>> ScoresByCandidate(const std::vector<TrialRow>& trials,
-                                                     Objective objective, int output_len) {
+                                                     Objective objective, const ScoreRule& rule) {
   std::map<int, std::vector<double>> scores;
   for (const TrialRow& trial : trials)
-    if (const auto score = trial.ok ? LogScore(trial, objective, output_len) : std::nullopt)
+    if (const auto score = trial.ok ? LogScore(trial, objective, rule) : std::nullopt)
       scores[trial.candidate].push_back(*score);
   return scores;
 }
@@ -59,7 +60,7 @@ const Forecast* Find(const Forecasts& forecasts, int candidate, Objective object
 }  // namespace
 
 Forecasts ForecastsFrom(const Json& predictions, const std::vector<CandidateRow>& candidates,
-                        int output_len) {
+                        const ScoreRule& rule) {
   Forecasts forecasts;
   const Json* list = predictions.Find("candidates");
   if (!list || !list->is_array()) return forecasts;
@@ -67,7 +68,8 @@ Forecasts ForecastsFrom(const Json& predictions, const std::vector<CandidateRow>
     const Json *label = one.Find("label"), *predicted = one.Find("predicted");
     if (!label || !predicted || predicted->is_null()) continue;
     for (const CandidateRow& row : candidates)
-      if (*label == Json(row.label)) forecasts[row.id] = ForecastOf(*predicted, output_len);
+      if (*label == Json(row.label))
+        forecasts[row.id] = ForecastOf(*predicted, one.Find("threads"), rule);
   }
   return forecasts;
 }
@@ -92,10 +94,11 @@ std::vector<int> ByPromise(std::vector<int> ids, const Forecasts& forecasts,
 
 std::map<Objective, Proven> BestProven(const std::vector<TrialRow>& trials,
                                        const Forecasts& forecasts,
-                                       const std::vector<Objective>& objectives, int output_len) {
+                                       const std::vector<Objective>& objectives,
+                                       const ScoreRule& rule) {
   std::map<Objective, Proven> best;
   for (const Objective objective : objectives) {
-    for (const auto& [candidate, scores] : ScoresByCandidate(trials, objective, output_len)) {
+    for (const auto& [candidate, scores] : ScoresByCandidate(trials, objective, rule)) {
       const Forecast* forecast = Find(forecasts, candidate, objective);
       if (forecast && Median(scores) > forecast->at_best) return {};
       const auto interval = MedianInterval(scores);

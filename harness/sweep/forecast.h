@@ -8,6 +8,7 @@
 #include "engine/base/json.h"
 #include "harness/space/definition.h"
 #include "harness/store/store.h"
+#include "harness/sweep/score.h"
 
 // Predictions as the protocol uses them: whom to measure first, and whom not at all.
 
@@ -23,7 +24,7 @@ using Forecasts = std::map<int, std::map<Objective, Forecast>>;
 
 // From what PredictAll gave, by label. Infeasible candidates have none.
 Forecasts ForecastsFrom(const Json& predictions, const std::vector<CandidateRow>& candidates,
-                        int output_len);
+                        const ScoreRule& rule);
 
 // `ids` with the most promising first: by how far behind the best of `ids` they are expected, in
 // the objective that is kindest to them. Without a forecast: last, in their order.
@@ -43,7 +44,8 @@ struct Proven {
 // and prove nothing.
 std::map<Objective, Proven> BestProven(const std::vector<TrialRow>& trials,
                                        const Forecasts& forecasts,
-                                       const std::vector<Objective>& objectives, int output_len);
+                                       const std::vector<Objective>& objectives,
+                                       const ScoreRule& rule);
 
 // Why a candidate need not be measured: in every objective its at_best is below what another was
 // measured to reach. nullopt: it may win one, or nothing is known of it.

@@ -122,8 +122,7 @@ bool LiveSource::SaidSomethingElse(const TrialRow& trial) const {
 std::string LiveSource::Summary(const TrialRow& trial) const {
   if (!trial.ok) return trial.reason;
   char text[96];
-  const auto log_rate =
-      LogScore(trial, Objective::kThroughput, meta_.definition.workload.output_len);
+  const auto log_rate = LogScore(trial, Objective::kThroughput, meta_.definition);
   std::snprintf(text, sizeof text, "%.1f s, %.4g tokens/s%s", trial.seconds,
                 log_rate ? std::exp(*log_rate) : 0.0, trial.suspect.empty() ? "" : ", disturbed");
   return text;

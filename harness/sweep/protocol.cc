@@ -7,6 +7,7 @@
 #include "engine/base/strings.h"
 #include "harness/stats/estimate.h"
 #include "harness/stats/verdict.h"
+#include "harness/sweep/constraints.h"
 #include "harness/sweep/score.h"
 
 namespace pinion::harness {
@@ -136,7 +137,7 @@ Status Protocol::RunStage(const std::vector<int>& contestants, int most_rounds, 
 std::vector<int> Protocol::StillRacing() const {
   std::vector<int> racing = {0};
   for (const int id : state_.races.front().ids) {
-    if (id == 0 || HasFailed(state_.trials, id)) continue;
+    if (id == 0 || IsOut(id)) continue;
     for (const ObjectiveRace& one : state_.races) {
       if (one.race.over() || !one.race.is_in(*one.IndexOf(id))) continue;
       racing.push_back(id);
@@ -157,12 +158,11 @@ void Protocol::ScoreRound(int round) {
     if (one.race.over()) continue;
     std::vector<std::optional<double>> scores(one.ids.size());
     for (size_t c = 0; c < one.ids.size(); ++c) {
-      if (HasFailed(state_.trials, one.ids[c])) {
+      if (IsOut(one.ids[c])) {
         one.race.Withdraw(c);
         continue;
       }
-      const auto of_candidate =
-          ScoresOf(state_.trials, one.ids[c], 0, one.objective, definition_.workload.output_len);
+      const auto of_candidate = ScoresOf(state_.trials, one.ids[c], 0, one.objective, definition_);
       const auto found = of_candidate.find({Phase::kRace, round});
       if (found != of_candidate.end()) scores[c] = found->second;
     }
@@ -173,7 +173,7 @@ void Protocol::ScoreRound(int round) {
 // Whoever is out of every objective's race, and against whom; by the last one that it was in.
 void Protocol::TakeLeavers() {
   for (const int id : state_.races.front().ids) {
-    if (id == 0 || HasFailed(state_.trials, id)) continue;
+    if (id == 0 || IsOut(id)) continue;
     const ObjectiveRace* last = nullptr;
     bool in = false;
     for (const ObjectiveRace& one : state_.races) {
@@ -188,6 +188,24 @@ void Protocol::TakeLeavers() {
                              Percent(definition_.epsilon), " after ", last->race.rounds(),
                              last->race.rounds() == 1 ? " round" : " rounds");
   }
+}
+
+bool Protocol::IsOut(int candidate) const {
+  return state_.disqualified.count(candidate) > 0 || HasFailed(state_.trials, candidate);
+}
+
+// The default is what everything is compared with and what is kept where nothing is better: without
+// it there is nothing to recommend.
+Status Protocol::TakeDisqualified(const TrialRow& trial) {
+  const auto why = WhyDisqualified(definition_.constraints, {trial}, trial.candidate);
+  if (!why) return {};
+  if (trial.candidate == 0)
+    return Fail(ErrorCode::kFailed,
+                StrCat("the default configuration is ", *why, "; start from one that keeps it, as ",
+                       "with --kv-cache-space, or raise the constraint"));
+  if (state_.disqualified.emplace(trial.candidate, *why).second)
+    progress_.Note(StrCat(RowOf(candidates_, trial.candidate).label, ": ", *why));
+  return {};
 }
 
 bool Protocol::Fits(int candidate) const {
@@ -215,7 +233,7 @@ Status Protocol::Confirm() {
   size_t rounds = 0;
   for (const ObjectiveRace& one : state_.races) {
     const std::optional<int> leader = one.leader();
-    if (!leader || *leader == 0 || HasFailed(state_.trials, *leader)) continue;
+    if (!leader || *leader == 0 || IsOut(*leader)) continue;
     if (!one.race.may_decide()) continue;  // who leads after so little is chance
     rounds = std::max(rounds, ConfirmationRounds(one.race.scale(), definition_.epsilon));
     if (std::find(contestants.begin(), contestants.end(), *leader) == contestants.end())
@@ -257,7 +275,7 @@ Status Protocol::RunRound(const std::vector<int>& contestants, Phase phase, int 
   const std::vector<Slot> order = RoundOrder(contestants, definition_.seed, phase, round);
   const size_t before = state_.trials.size();
   for (size_t i = 0; i < order.size() && !Ended(); ++i) {
-    if (HasFailed(state_.trials, order[i].candidate)) continue;
+    if (IsOut(order[i].candidate)) continue;
     PINION_TRY(RunSlot(order[i], static_cast<int>(i), order.size()));
   }
   if (Ended()) return {};
@@ -301,6 +319,7 @@ Status Protocol::RunSlot(const Slot& slot, int position, size_t of) {
   }
   const Json* once = trial->info.Find("once_s");
   spending_.Add(slot.candidate, trial->seconds, once && once->is_number() ? once->number() : 0);
+  PINION_TRY(TakeDisqualified(*trial));
   state_.trials.push_back(std::move(*trial));
   if (slot.candidate == 0 && HasFailed(state_.trials, 0))  // nothing is left to compare with
     return Fail(ErrorCode::kFailed,
@@ -329,7 +348,7 @@ void Protocol::TellPlan() {
 void Protocol::TellFloors() {
   for (const ObjectiveRace& one : state_.races) {
     const std::vector<double> differences =
-        AnchorDifferences(state_.trials, one.objective, definition_.workload.output_len);
+        AnchorDifferences(state_.trials, one.objective, definition_);
     const size_t rounds = ConfirmationRounds(one.race.scale(), definition_.epsilon);
     progress_.Note(StrCat(
         Name(one.objective), ": differences below about ", Percent(NoiseFloor(differences, rounds)),

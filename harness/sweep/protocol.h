@@ -51,6 +51,7 @@ struct ProtocolState {
   std::vector<ObjectiveRace> races;  // of the last stage, one per objective
   // Candidates that left and why: "worse than default by more than 2 % after 3 rounds".
   std::map<int, std::string> left;
+  std::map<int, std::string> disqualified;  // candidates that broke a constraint, and how
   // Candidates that were not measured and why: predictions say that they cannot win, or that others
   // were more promising and the budget ended with those.
   std::map<int, std::string> pruned, passed_over;
@@ -89,6 +90,8 @@ class Protocol {
   Status RepeatDisturbed(const std::vector<TrialRow>& of_round);
   Status RunSlot(const Slot& slot, int position, size_t of);
   void ScoreRound(int round);
+  bool IsOut(int candidate) const;  // it fails, or broke a constraint
+  Status TakeDisqualified(const TrialRow& trial);
   bool Fits(int candidate) const;
   bool HasRoomFor(double seconds) const;
   double ConfirmationTrials() const;

@@ -211,17 +211,17 @@ Result<ReplayReport> Replays(const std::vector<std::string>& names,
 Result<RecordedRounds> RoundsOf(const Definition& definition,
                                 const std::vector<CandidateRow>& candidates,
                                 const std::vector<TrialRow>& trials, Objective objective) {
-  const int output_len = definition.workload.output_len;
+  const ScoreRule rule(definition);
   RecordedRounds recorded;
-  const auto anchor = ScoresOf(trials, 0, 0, objective, output_len);
-  const auto again = ScoresOf(trials, 0, 1, objective, output_len);
+  const auto anchor = ScoresOf(trials, 0, 0, objective, rule);
+  const auto again = ScoresOf(trials, 0, 1, objective, rule);
   std::map<RoundKey, RecordedRounds::Round> rounds;
   for (const auto& [key, score] : anchor)
     if (const auto second = again.find(key); second != again.end())
       rounds[key] = {score, second->second, {}};
   for (const CandidateRow& row : candidates) {
     if (!row.infeasible.empty() || HasFailed(trials, row.id)) continue;
-    for (const auto& [key, score] : ScoresOf(trials, row.id, 0, objective, output_len)) {
+    for (const auto& [key, score] : ScoresOf(trials, row.id, 0, objective, rule)) {
       const auto round = rounds.find(key);
       if (round == rounds.end()) continue;
       round->second.scores[row.id] = score;

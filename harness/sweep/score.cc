@@ -1,5 +1,6 @@
 #include "harness/sweep/score.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace pinion::harness {
@@ -11,29 +12,60 @@ std::optional<double> ValueOf(const TrialRow& trial, const char* metric, int con
   return std::nullopt;
 }
 
-}  // namespace
+std::optional<double> LogOf(const std::optional<double>& value) {
+  return value && *value > 0 ? std::optional(std::log(*value)) : std::nullopt;
+}
 
-std::optional<double> LogScore(const TrialRow& trial, Objective objective, int output_len) {
-  if (objective == Objective::kBalanced) {
-    const auto throughput = LogScore(trial, Objective::kThroughput, output_len);
-    const auto latency = LogScore(trial, Objective::kLatency, output_len);
-    if (!throughput || !latency) return std::nullopt;
-    return (*throughput + *latency) / 2;
-  }
-  if (objective == Objective::kThroughput) {
-    const auto tokens_per_s = ValueOf(trial, "output_tokens_per_s", 0);
-    if (!tokens_per_s || *tokens_per_s <= 0) return std::nullopt;
-    return std::log(*tokens_per_s);
-  }
+std::optional<double> LatencyScore(const TrialRow& trial, const ScoreRule& rule) {
   const auto ttft_s = ValueOf(trial, "ttft_s", 1), tpot_s = ValueOf(trial, "tpot_s", 1);
   if (!ttft_s || !tpot_s) return std::nullopt;
-  const double seconds = *ttft_s + (output_len - 1) * *tpot_s;
-  if (seconds <= 0) return std::nullopt;
-  return -std::log(seconds);
+  const auto log_seconds = LogOf(*ttft_s + (rule.output_len - 1) * *tpot_s);
+  return log_seconds ? std::optional(-*log_seconds) : std::nullopt;
+}
+
+std::optional<double> GoodputScore(const TrialRow& trial) {
+  // Who meets nothing at all still has a place in the race: behind everybody who does.
+  constexpr double kNothing = 1e-4;  // requests/s: one in three hours
+  std::optional<double> best;
+  for (const MetricValue& sample : trial.samples)
+    if (sample.metric == "goodput" && sample.concurrency > 0)
+      best = std::max({best.value_or(kNothing), sample.value, kNothing});
+  return LogOf(best);
+}
+
+std::optional<double> CoresScore(const TrialRow& trial, const ScoreRule& rule) {
+  const auto throughput = LogOf(ValueOf(trial, "output_tokens_per_s", 0));
+  const Json* threads = trial.info.Find("threads");
+  if (!throughput || !threads || !threads->is_number() || threads->number() < 1)
+    return std::nullopt;
+  return *throughput + std::log1p(-rule.cores_within) * std::log2(threads->number());
+}
+
+}  // namespace
+
+std::optional<double> LogScore(const TrialRow& trial, Objective objective, const ScoreRule& rule) {
+  switch (objective) {
+    case Objective::kThroughput:
+      return LogOf(ValueOf(trial, "output_tokens_per_s", 0));
+    case Objective::kLatency:
+      return LatencyScore(trial, rule);
+    case Objective::kBalanced:
+      if (const auto throughput = LogScore(trial, Objective::kThroughput, rule))
+        if (const auto latency = LatencyScore(trial, rule)) return (*throughput + *latency) / 2;
+      return std::nullopt;
+    case Objective::kGoodput:
+      return GoodputScore(trial);
+    case Objective::kCores:
+      return CoresScore(trial, rule);
+    case Objective::kEnergy:
+      if (const auto joules = LogOf(ValueOf(trial, "joules_per_token", 0))) return -*joules;
+      return std::nullopt;
+  }
+  return std::nullopt;
 }
 
 std::map<RoundKey, double> ScoresOf(const std::vector<TrialRow>& trials, int candidate, int copy,
-                                    Objective objective, int output_len) {
+                                    Objective objective, const ScoreRule& rule) {
   struct Attempt {
     double score;
     bool suspect;
@@ -41,7 +73,7 @@ std::map<RoundKey, double> ScoresOf(const std::vector<TrialRow>& trials, int can
   std::map<RoundKey, std::vector<Attempt>> attempts;
   for (const TrialRow& trial : trials) {
     if (trial.candidate != candidate || trial.copy != copy || !trial.ok) continue;
-    if (const auto score = LogScore(trial, objective, output_len))
+    if (const auto score = LogScore(trial, objective, rule))
       attempts[{trial.phase, trial.round}].push_back({*score, !trial.suspect.empty()});
   }
   std::map<RoundKey, double> scores;
@@ -53,10 +85,10 @@ std::map<RoundKey, double> ScoresOf(const std::vector<TrialRow>& trials, int can
 }
 
 std::vector<double> AnchorDifferences(const std::vector<TrialRow>& trials, Objective objective,
-                                      int output_len) {
+                                      const ScoreRule& rule) {
   std::vector<double> differences;
-  const auto first = ScoresOf(trials, 0, 0, objective, output_len);
-  for (const auto& [key, score] : ScoresOf(trials, 0, 1, objective, output_len))
+  const auto first = ScoresOf(trials, 0, 0, objective, rule);
+  for (const auto& [key, score] : ScoresOf(trials, 0, 1, objective, rule))
     if (const auto other = first.find(key); other != first.end())
       differences.push_back(score - other->second);
   return differences;

@@ -10,11 +10,25 @@
 
 namespace pinion::harness {
 
+// What scoring needs of a definition.
+struct ScoreRule {
+  ScoreRule(int output_tokens, double within = 0.05)
+      : output_len(output_tokens), cores_within(within) {}
+  ScoreRule(const Definition& definition)
+      : ScoreRule(definition.workload.output_len, definition.cores_within) {}
+  int output_len;
+  double cores_within;  // throughput that a halving of the cores is worth
+};
+
 // The log of what an objective maximises, of one trial; nullopt where the trial lacks a number.
 //   throughput  output tokens/s of the offline batch
 //   latency     1 / (TTFT + (output_len - 1) * TPOT) at concurrency 1
 //   balanced    the geometric mean of both; only ratios of it mean anything
-std::optional<double> LogScore(const TrialRow& trial, Objective objective, int output_len);
+//   goodput     requests/s that meet the SLO, at the concurrency where there are most of them
+//   cores       throughput, where half the cores may cost `cores_within` of it: the fewest cores
+//               within that distance
+//   energy      tokens per joule of all packages
+std::optional<double> LogScore(const TrialRow& trial, Objective objective, const ScoreRule& rule);
 
 // A round of one phase: what scores are paired within.
 using RoundKey = std::pair<Phase, int>;
@@ -22,10 +36,10 @@ using RoundKey = std::pair<Phase, int>;
 // One candidate's log scores (copy 0, or the anchor's copy 1) by round. A disturbed trial counts by
 // its repetition; where that was disturbed too, by the mean of both.
 std::map<RoundKey, double> ScoresOf(const std::vector<TrialRow>& trials, int candidate, int copy,
-                                    Objective objective, int output_len);
+                                    Objective objective, const ScoreRule& rule);
 
 // Differences of the anchor's two runs of a round, of all phases: what noise alone does.
 std::vector<double> AnchorDifferences(const std::vector<TrialRow>& trials, Objective objective,
-                                      int output_len);
+                                      const ScoreRule& rule);
 
 }  // namespace pinion::harness

@@ -71,8 +71,7 @@ size_t Protocol::PlacesBeside(const std::vector<int>& contestants) const {
 // Takes out whoever cannot win whatever the trials so far still leave open.
 void Protocol::Prune(std::vector<int>& waiting) {
   if (forecasts_.empty()) return;
-  const auto proven = BestProven(state_.trials, forecasts_, definition_.objectives,
-                                 definition_.workload.output_len);
+  const auto proven = BestProven(state_.trials, forecasts_, definition_.objectives, definition_);
   std::erase_if(waiting, [&](int id) {
     const auto why = WhyHopeless(id, forecasts_, proven, definition_.objectives, candidates_);
     if (!why) return false;

@@ -62,6 +62,7 @@ Status WriteMeta(Store& store, const SweepMeta& meta) {
   PINION_TRY(store.SetMeta("model_facts", meta.model_facts));
   PINION_TRY(store.SetMeta("predictions", meta.predictions));
   PINION_TRY(store.SetMeta("provenance", meta.provenance));
+  PINION_TRY(store.SetMeta("unavailable", Json(meta.unavailable)));
   return store.SetMeta("origin", origin);
 }
 
@@ -76,6 +77,9 @@ Result<SweepMeta> ReadMeta(Store& store) {
   PINION_ASSIGN(meta.model_facts, RequiredMeta(store, "model_facts"));
   PINION_ASSIGN(const std::optional<Json> predictions, store.Meta("predictions"));
   PINION_ASSIGN(const std::optional<Json> provenance, store.Meta("provenance"));
+  PINION_ASSIGN(const std::optional<Json> unavailable, store.Meta("unavailable"));
+  if (unavailable && unavailable->is_array())
+    for (const Json& one : unavailable->array()) meta.unavailable.push_back(one.string());
   meta.predictions = predictions.value_or(Json());
   meta.provenance = provenance.value_or(Json());
   PINION_ASSIGN(const Json origin, RequiredMeta(store, "origin"));

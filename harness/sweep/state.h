@@ -21,6 +21,8 @@ struct SweepMeta {
   Json model_facts;    // {"architecture","parameters","weight_bytes","kv_bytes_per_token"}
   Json predictions;    // PredictAll, made before anything ran; null without a probe
   Json provenance;     // Provenance; null in what was described without being run
+  // Objectives that were asked for and cannot be had here: "energy: not available, because ...".
+  std::vector<std::string> unavailable;
   std::string command_line, version, commit, started_at;
 };
 

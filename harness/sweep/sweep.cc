@@ -87,8 +87,7 @@ Result<SweepEnd> RunLive(const SweepRequest& request, const SweepMeta& meta, Sto
   PINION_ASSIGN(options.trial_limit_s, TrialLimit(store, meta, Feasible(candidates).size() + 1));
   PINION_TRY(WriteProgress(store, {NowIso8601(), meta.definition.rounds, false}));
   LiveSource source(options, meta, candidates, trials, store, progress);
-  const Forecasts forecasts =
-      ForecastsFrom(meta.predictions, candidates, meta.definition.workload.output_len);
+  const Forecasts forecasts = ForecastsFrom(meta.predictions, candidates, meta.definition);
   Protocol protocol(meta.definition, candidates, forecasts, source, progress);
   PINION_ASSIGN(const SweepEnd end, protocol.Run());
   PINION_TRY(store.SetMeta("pruned", PrunedJson(protocol.state(), candidates)));

@@ -123,7 +123,7 @@ void Take(const BenchPlan& plan, const LoadResult& load, Values& values) {
   if (load.steps.decode_s > 0)
     values["decode_tokens_per_s"].push_back(load.steps.decode_tokens_per_s());
   std::vector<MetricValue> samples;
-  AddServingSamples(load, plan.batch, samples);
+  AddServingSamples(load, plan.batch, {}, samples);
   for (const MetricValue& sample : samples) values[sample.metric].push_back(sample.value);
   const bool has_slo = plan.slo.ttft_s || plan.slo.tpot_s || plan.slo.e2el_s;
   if (has_slo) values["goodput"].push_back(Summarise(load.CompleteTraces(), plan.slo).goodput);

@@ -1,8 +1,10 @@
 #include "harness/trial/conditions.h"
 
+#include <sched.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <sstream>
 
 #include "engine/base/clock.h"
@@ -59,6 +61,27 @@ void ReadThrottling(Conditions& conditions) {
     if (key == "nr_throttled") conditions.throttled_periods = value;
 }
 
+std::vector<int> OwnThreads() {
+  std::vector<int> threads;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task", error))
+    if (const auto id = ParseInt(entry.path().filename().string(), "thread"))
+      threads.push_back(static_cast<int>(*id));
+  return threads;
+}
+
+std::map<int, int> PinnedThreads() {
+  std::map<int, int> pinned;
+  for (const int thread : OwnThreads()) {
+    cpu_set_t cpus;
+    if (sched_getaffinity(thread, sizeof cpus, &cpus) != 0 || CPU_COUNT(&cpus) != 1) continue;
+    int cpu = 0;
+    while (!CPU_ISSET(cpu, &cpus)) ++cpu;
+    pinned[thread] = cpu;
+  }
+  return pinned;
+}
+
 }  // namespace
 
 Conditions Conditions::Now() {
@@ -71,7 +94,19 @@ Conditions Conditions::Now() {
   getrusage(RUSAGE_SELF, &usage);
   conditions.major_faults = static_cast<uint64_t>(usage.ru_majflt);
   conditions.involuntary_switches = static_cast<uint64_t>(usage.ru_nivcsw);
+  conditions.pinned = PinnedThreads();
   return conditions;
+}
+
+size_t MovedThreads(const std::map<int, int>& before, const std::map<int, int>& after,
+                    const std::vector<int>& alive) {
+  size_t moved = 0;
+  for (const auto& [thread, cpu] : before) {
+    if (std::find(alive.begin(), alive.end(), thread) == alive.end()) continue;
+    const auto now = after.find(thread);
+    moved += now == after.end() || now->second != cpu ? 1 : 0;
+  }
+  return moved;
 }
 
 double StealShare(const Conditions& before, const Conditions& after) {
@@ -99,6 +134,8 @@ std::vector<std::string> Disturbances(const Conditions& before, const Conditions
     found.push_back(StrCat("throttled in ", periods, " periods"));
   if (const uint64_t faults = after.major_faults - before.major_faults)
     found.push_back(StrCat(faults, " major faults"));
+  if (const size_t moved = MovedThreads(before.pinned, after.pinned, OwnThreads()))
+    found.push_back(StrCat(moved, " pinned threads were moved by others"));
   const double switches =
       static_cast<double>(after.involuntary_switches - before.involuntary_switches);
   if (switches / seconds / threads > kSwitchesPerThreadSecond)

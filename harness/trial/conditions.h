@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct Conditions {
   uint64_t pressure_us = 0;                             // /proc/pressure/cpu, some, total
   uint64_t throttled_periods = 0;                       // cpu.stat of this process's cgroup
   uint64_t major_faults = 0, involuntary_switches = 0;  // of this process, all threads
+  std::map<int, int> pinned;  // this process's threads that may run on one CPU alone, and on which
 
   static Conditions Now();
 };
@@ -21,6 +23,11 @@ struct Conditions {
 // Parts of the time between the two, 0 to 1; 0 where the counter is absent.
 double StealShare(const Conditions& before, const Conditions& after);     // of all CPUs' time
 double PressureShare(const Conditions& before, const Conditions& after);  // some task waited
+
+// Threads that were pinned and are bound to another CPU, or to several, now. Who has ended does not
+// count: `alive` are the threads that there are now.
+size_t MovedThreads(const std::map<int, int>& before, const std::map<int, int>& after,
+                    const std::vector<int>& alive);
 
 // Why what was measured between the two may not be this configuration's doing, one phrase each
 // ("steal 4.1 %"); empty: nothing that could be seen. `threads`: of the engine.

@@ -9,6 +9,8 @@
 
 #include "engine/base/check.h"
 #include "engine/base/clock.h"
+#include "harness/stats/estimate.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -130,6 +132,8 @@ class Loop {
     client.turn = talk->turn;
     client.prompt_tokens = request.prompt_ids.size();
     client.times.sent_ns = due_ns;
+    const int64_t could_ns = plan_.arrival_s ? std::max(free_ns_, due_ns) : free_ns_;
+    result_.late_s.push_back(Seconds(could_ns, NowNs()));
     PINION_TRY(engine_.Add(std::move(request)));
     live_[id] = {result_.clients.size(), std::move(talk)};
     result_.clients.push_back(std::move(client));
@@ -141,7 +145,7 @@ class Loop {
     const int64_t start_ns = NowNs();
     events_.clear();
     engine_.Step(events_);
-    const int64_t end_ns = NowNs();
+    const int64_t end_ns = free_ns_ = NowNs();
     const EngineStats after = engine_.stats();
     StepCost cost = CostOfStep();
     cost.weight_bytes += after.expert_bytes - before.expert_bytes;
@@ -234,9 +238,18 @@ class Loop {
   size_t begun_ = 0;  // conversations
   std::vector<TokenEvent> events_;
   size_t complete_ = 0;
+  int64_t free_ns_ = start_ns_;  // since when the client could send
 };
 
 }  // namespace
+
+std::string LateClient(const LoadResult& load) {
+  constexpr double kShare = 0.01, kSeconds = 1e-3;
+  const ServingSummary summary = Summarise(load.TracesWithDecode());
+  const double late_s = Quantile(load.late_s, 0.95);
+  if (late_s <= std::max(kSeconds, kShare * Median(summary.ttft_s))) return "";
+  return Printf("late client: %.1f ms behind schedule at p95", late_s * 1e3);
+}
 
 kernels::Dtype DtypeOf(const EngineInfo& info) {
   using kernels::Dtype;

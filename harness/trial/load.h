@@ -46,7 +46,8 @@ struct LoadResult {
   std::vector<ClientTrace> clients;  // in order of sending; complete or cut off
   StepTimes steps;
   KvUse kv;
-  bool cut = false;  // the deadline came before the last request ended
+  std::vector<double> late_s;  // by request: how long after it could be sent it was
+  bool cut = false;            // the deadline came before the last request ended
   int64_t end_ns = 0;
 
   std::vector<RequestTrace> CompleteTraces() const;
@@ -72,6 +73,10 @@ struct LoadPlan {
 // The first turns of `conversation`, with answers of at most `tokens`: for warming up.
 std::function<TokenConversation(int index)> FirstTurns(
     std::function<TokenConversation(int index)> conversation, int tokens);
+
+// Why the client itself may have spoilt the load: sending more than 1 % of the median TTFT behind
+// schedule at p95, and more than 1 ms. Empty: it did not.
+std::string LateClient(const LoadResult& load);
 
 // Of an engine's weights, activations and KV.
 kernels::Dtype DtypeOf(const EngineInfo& info);

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
+#include <random>
+#include <utility>
 
 #include "engine/base/clock.h"
 #include "harness/trial/conditions.h"
@@ -14,6 +17,9 @@ constexpr uint64_t kWarmUpStream = 0, kOfflineStream = 1, kFirstLoopStream = 2;
 
 // The offline batch takes as much of the time as two loops.
 constexpr size_t kOfflineWeight = 2;
+
+// Of the time that is left, at most: for the engine's first steps, and for a loop's own.
+constexpr double kStartShare = 0.15, kLoopShare = 0.05;
 
 // What a stalled machine may add even to the shortest trial.
 constexpr double kLeastGraceSeconds = 2;
@@ -35,25 +41,11 @@ Measurement::Measurement(const TrialRequest& request, int64_t start_ns) : reques
 }
 
 Result<TrialResult> Measurement::Run(const CounterTarget& target, int threads) {
-  PINION_TRY(WarmUpAll());
+  PINION_TRY(WarmUpFor(std::min(4, request_.workload.num_prompts), kStartShare));
+  output_tokens_ = 0;
   const Conditions before = Conditions::Now();
   Counters counters = Counters::Start(target);
-  const Workload& workload = request_.workload;
-  size_t weights = kOfflineWeight + workload.concurrency.size() + (workload.slo ? kSloWeight : 0);
-  LoadPhase offline = Part(kOfflineWeight, weights);
-  offline.stream = kOfflineStream;
-  offline.clients = offline.requests = workload.num_prompts;
-  offline.stop_sending_s = std::numeric_limits<double>::infinity();
-  PINION_TRY(Offline(offline));
-  weights -= kOfflineWeight;
-  for (size_t i = 0; i < workload.concurrency.size(); ++i) {
-    LoadPhase loop = Part(1, weights--);
-    loop.stream = kFirstLoopStream + i;
-    loop.clients = workload.concurrency[i];
-    loop.requests = std::max(loop.clients, workload.num_prompts);
-    PINION_TRY(ClosedLoop(loop));
-  }
-  if (workload.slo) Search(*workload.slo);
+  PINION_TRY(RunPhases());
   AddCounters(counters.Stop(), output_tokens_, result_);
   const Conditions after = Conditions::Now();
   for (const std::string& reason : Disturbances(before, after, threads)) Suspect(reason);
@@ -65,6 +57,46 @@ Result<TrialResult> Measurement::Run(const CounterTarget& target, int threads) {
   result_.info.Set("quantiles", std::move(quantiles_));
   Describe(result_.info);
   return std::move(result_);
+}
+
+// The batch and the loops in an order drawn from the round's seed: none is always the one that
+// finds the machine fresh, and all trials of a round agree. The search comes last: it looks for the
+// load that the machine bears when it is warm.
+Status Measurement::RunPhases() {
+  const Workload& workload = request_.workload;
+  const size_t loops = workload.concurrency.size(), batch = loops;
+  size_t weights = kOfflineWeight + loops + (workload.slo ? kSloWeight : 0);
+  std::vector<size_t> order(loops + 1);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::mt19937_64 random(request_.seed);
+  for (size_t i = loops; i > 0; --i) std::swap(order[i], order[random() % (i + 1)]);
+  for (const size_t index : order) {
+    if (index == batch) {
+      PINION_TRY(RunBatch(std::exchange(weights, weights - kOfflineWeight)));
+    } else {
+      PINION_TRY(RunLoop(index, weights--));
+    }
+  }
+  if (workload.slo) Search(*workload.slo);
+  return {};
+}
+
+Status Measurement::RunBatch(size_t weights_left) {
+  LoadPhase batch = Part(kOfflineWeight, weights_left);
+  batch.stream = kOfflineStream;
+  batch.clients = batch.requests = request_.workload.num_prompts;
+  batch.stop_sending_s = std::numeric_limits<double>::infinity();
+  return Offline(batch);
+}
+
+Status Measurement::RunLoop(size_t index, size_t weights_left) {
+  const int clients = request_.workload.concurrency[index];
+  PINION_TRY(WarmUpFor(clients, kLoopShare));
+  LoadPhase loop = Part(1, weights_left);
+  loop.stream = kFirstLoopStream + index;
+  loop.clients = clients;
+  loop.requests = std::max(clients, request_.workload.num_prompts);
+  return ClosedLoop(loop);
 }
 
 // A phase's part of the time that is left, by its weight among those still to come.
@@ -79,16 +111,16 @@ LoadPhase Measurement::Part(size_t weight, size_t weights_left) const {
 }
 
 // Small batches until one is no longer faster than the one before it by more than 5 %: caches, page
-// tables and primitive caches are then as they will stay. At most 4, and at most 15 % of the time
-// that is left.
-Status Measurement::WarmUpAll() {
+// tables and primitive caches are then as they will stay. At most 4, and at most `share` of the
+// time that is left.
+Status Measurement::WarmUpFor(int clients, double share) {
   const int64_t start_ns = NowNs();
-  const double limit_s = SecondsUntil(end_ns_) * 0.15;
+  const double limit_s = SecondsUntil(end_ns_) * share;
   double last_s = 0;
-  for (uint64_t batch = 0; batch < 4 && SecondsSince(start_ns) < limit_s; ++batch) {
+  for (int batch = 0; batch < 4 && SecondsSince(start_ns) < limit_s; ++batch) {
     LoadPhase phase;
-    phase.stream = kWarmUpStream + (batch << 20);
-    phase.clients = phase.requests = std::min(4, request_.workload.num_prompts);
+    phase.stream = kWarmUpStream + (static_cast<uint64_t>(warm_up_batches_) << 20);
+    phase.clients = phase.requests = clients;
     phase.most_output = 8;
     phase.stop_sending_s = phase.deadline_s = phase.last_deadline_s =
         limit_s - SecondsSince(start_ns);
@@ -99,7 +131,7 @@ Status Measurement::WarmUpAll() {
     if (!whole || (batch > 0 && seconds > 0.95 * last_s)) break;
     last_s = seconds;
   }
-  warm_up_s_ = SecondsSince(start_ns);
+  warm_up_s_ += SecondsSince(start_ns);
   return {};
 }
 

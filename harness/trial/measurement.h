@@ -25,9 +25,9 @@ struct LoadPhase {
 };
 
 // A trial's course, the same for every engine, so that their numbers can be compared: warm-up, the
-// offline batch, a closed loop at every concurrency, the search for the SLO's load; counters and
-// disturbances around all but the first. Engines differ in how a phase is sent and what is read
-// off.
+// offline batch and a closed loop at every concurrency (behind a warm-up of its own) in an order
+// drawn from the seed, the search for the SLO's load; counters and disturbances around all but the
+// first. Engines differ in how a phase is sent and what is read off.
 class Measurement {
  public:
   // The limit counts from `start_ns`, but the load always gets half of it.
@@ -45,17 +45,22 @@ class Measurement {
   virtual void Describe(Json& info) = 0;
 
   const TrialRequest& request() const { return request_; }
+  // Those of the SLO; none without one.
+  Slo limits() const { return request_.workload.slo.value_or(SloTarget()).limits; }
   std::vector<MetricValue>& samples() { return result_.samples; }
   void Add(const std::string& metric, int concurrency, double value);
   void Distribute(const ServingSummary& summary, int concurrency);  // into info "quantiles"
   void Suspect(const std::string& reason);                          // once each
   void Cut(std::string what) { cut_.push_back(std::move(what)); }
-  void CountOutput(size_t tokens) { output_tokens_ += tokens; }
+  void CountOutput(size_t tokens) { output_tokens_ += tokens; }  // of warm-ups too
   void SetOutputHash(std::string hash) { result_.output_hash = std::move(hash); }
 
  private:
   LoadPhase Part(size_t weight, size_t weights_left) const;
-  Status WarmUpAll();
+  Status WarmUpFor(int clients, double share);
+  Status RunPhases();
+  Status RunBatch(size_t weights_left);
+  Status RunLoop(size_t index, size_t weights_left);
   void Search(const SloTarget& target);
 
   const TrialRequest& request_;
@@ -63,7 +68,7 @@ class Measurement {
   int64_t last_ns_ = 0;  // where it ends, whatever has been measured
   double warm_up_s_ = 0;
   int warm_up_batches_ = 0;
-  size_t output_tokens_ = 0;  // of the measured load
+  size_t output_tokens_ = 0;  // while energy was counted
   std::vector<std::string> cut_;
   Json quantiles_ = Json::MakeArray();
   TrialResult result_;

@@ -106,6 +106,7 @@ class ServerMeasurement final : public Measurement {
 
   Result<bool> WarmUp(const LoadPhase& phase) override {
     PINION_ASSIGN(const ServerLoadResult load, Send(phase));
+    for (const RequestRecord& one : load.requests) CountOutput(one.tokens());
     return std::none_of(load.requests.begin(), load.requests.end(),
                         [](const RequestRecord& one) { return one.cut; });
   }
@@ -131,7 +132,7 @@ class ServerMeasurement final : public Measurement {
   Status Take(const LoadPhase& phase, int concurrency, const std::string& name) {
     PINION_ASSIGN(const ServerLoadResult load, Send(phase));
     PINION_TRY(CheckAnswered(load));
-    const ServingSummary summary = Summarise(TracesOf(load));
+    const ServingSummary summary = Summarise(TracesOf(load), limits());
     size_t failed = 0;
     for (const RequestRecord& one : load.requests) {
       CountOutput(one.tokens());
@@ -149,6 +150,7 @@ class ServerMeasurement final : public Measurement {
   void AddSamples(const ServingSummary& summary, int concurrency) {
     Add("output_tokens_per_s", concurrency, summary.output_tokens_per_s);
     if (concurrency == 0) return;
+    if (request().workload.slo) Add("goodput", concurrency, summary.goodput);
     const auto add_median = [&](const char* metric, const std::vector<double>& values) {
       if (!values.empty()) Add(metric, concurrency, Median(values));
     };

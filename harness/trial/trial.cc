@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <sstream>
+#include <utility>
 
 #include "engine/base/clock.h"
 #include "engine/base/file.h"
@@ -71,6 +72,7 @@ class EngineMeasurement final : public Measurement {
 
   Result<bool> WarmUp(const LoadPhase& phase) override {
     PINION_ASSIGN(const LoadResult load, Send(phase));
+    CountOutput(OutputTokens(load));
     return !load.cut;
   }
 
@@ -107,8 +109,9 @@ class EngineMeasurement final : public Measurement {
     CountOutput(OutputTokens(load));
     const std::string name = StrCat("loop of ", phase.clients, " clients");
     const size_t before = samples().size();
-    AddServingSamples(load, phase.clients, samples());
+    AddServingSamples(load, phase.clients, limits(), samples());
     if (samples().size() == before) return TooSlow("the " + name);
+    if (const std::string late = LateClient(load); !late.empty()) Suspect(late);
     AddKv(load.kv, phase.clients);
     Distribute(Summarise(load.CompleteTraces()), phase.clients);
     if (load.cut) Cut(name + " cut");
@@ -237,9 +240,11 @@ uint64_t PeakRssBytes() {
   return 0;
 }
 
-void AddServingSamples(const LoadResult& load, int concurrency, std::vector<MetricValue>& samples) {
+void AddServingSamples(const LoadResult& load, int concurrency, const Slo& slo,
+                       std::vector<MetricValue>& samples) {
   const std::vector<RequestTrace> complete = load.CompleteTraces();
-  const ServingSummary summary = Summarise(complete.empty() ? load.TracesWithDecode() : complete);
+  const ServingSummary summary =
+      Summarise(complete.empty() ? load.TracesWithDecode() : complete, slo);
   if (summary.requests == 0) return;
   const auto add = [&](const char* metric, double value) {
     samples.push_back({metric, concurrency, value});
@@ -260,6 +265,7 @@ void AddServingSamples(const LoadResult& load, int concurrency, std::vector<Metr
     prefill_s.push_back(client.prefill_s);
   }
   add("output_tokens_per_s", summary.output_tokens_per_s);
+  if (slo.any()) add("goodput", summary.goodput);
   add("e2el_s", Median(summary.e2el_s));
   add("queue_s", Median(queue_s));
   add("prefill_s", Median(prefill_s));

@@ -46,7 +46,9 @@ uint64_t PeakRssBytes();
 // One load as samples ("ttft_s", "tpot_s", ... at that concurrency), from the requests that ended.
 // Where none did, TTFT and the gaps of those that were cut off after their second token; else none.
 struct LoadResult;
-void AddServingSamples(const LoadResult& load, int concurrency, std::vector<MetricValue>& samples);
+// "goodput" where there is an SLO.
+void AddServingSamples(const LoadResult& load, int concurrency, const Slo& slo,
+                       std::vector<MetricValue>& samples);
 
 // What medians do not tell of: the quantiles 0 %, 5 %, ..., 100 % of every request's TTFT and of
 // every gap, for info "quantiles": [{"metric","concurrency","n","values"}].

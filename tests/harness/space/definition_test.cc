@@ -131,5 +131,34 @@ TEST(Definition, AnSloNamesItsLimitsAndItsLoad) {
     EXPECT_THAT(FromJson(*Json::Parse(text), workload).error().message, HasSubstr(says)) << text;
 }
 
+TEST(Definition, ObjectivesUnderAnSloAndConstraintsAreReadAndKept) {
+  Definition definition;
+  ASSERT_TRUE(FromJson(*Json::Parse(R"({"objectives":["goodput","cores"],"cores_within":0.1,
+    "workload":{"slo":{"ttft":"500ms","tpot":0.1}},
+    "constraints":{"peak_rss":"512MiB","cores":4}})"),
+                       definition));
+  EXPECT_DOUBLE_EQ(*definition.workload.slo->limits.ttft_s, 0.5);
+  EXPECT_FALSE(definition.workload.slo->limits.e2el_s);
+  EXPECT_EQ(*definition.constraints.peak_rss_bytes, uint64_t{512} << 20);
+  EXPECT_EQ(*definition.constraints.cores, 4);
+  Definition again;
+  ASSERT_TRUE(FromJson(ToJson(definition), again));
+  EXPECT_EQ(ToJson(again), ToJson(definition));
+}
+
+TEST(Definition, GoodputWithoutAnSloAndLimitsThatAreNoneAreNamed) {
+  const auto error = [](const char* text) {
+    Definition definition;
+    const auto read = FromJson(*Json::Parse(text), definition);
+    return read ? std::string("no error") : read.error().message;
+  };
+  EXPECT_THAT(error(R"({"objectives":["goodput"]})"), testing::HasSubstr("--slo ttft=500ms"));
+  EXPECT_THAT(error(R"({"workload":{"slo":{"itl":1}}})"), testing::HasSubstr("unknown key 'itl'"));
+  EXPECT_THAT(error(R"({"workload":{"slo":{"ttft":0}}})"), testing::HasSubstr("above 0"));
+  EXPECT_THAT(error(R"({"constraints":{"cores":0}})"), testing::HasSubstr("at least 1"));
+  EXPECT_THAT(error(R"({"constraints":{"threads":1}})"), testing::HasSubstr("known are peak_rss"));
+  EXPECT_THAT(error(R"({"objectives":["fun"]})"), testing::HasSubstr("energy"));
+}
+
 }  // namespace
 }  // namespace pinion::harness

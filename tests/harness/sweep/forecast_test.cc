@@ -136,6 +136,54 @@ TEST(Protocol, RoomThatARaceLeavesGoesToTheNextInLine) {
   EXPECT_EQ(measured.size() + ran.state.passed_over.size(), speeds.size());
 }
 
+// Trials whose peak memory is given beside their speeds.
+class Heavy : public MadeUp {
+ public:
+  Heavy(std::vector<double> speeds, std::vector<double> gib)
+      : MadeUp(std::move(speeds)), gib_(std::move(gib)) {}
+  Result<std::optional<TrialRow>> Run(const Slot& slot, int position,
+                                      const ProgressLine& line) override {
+    auto trial = MadeUp::Run(slot, position, line);
+    const double bytes = gib_[static_cast<size_t>(slot.candidate)] * (1 << 30);
+    (*trial)->samples.push_back({"peak_rss_bytes", 0, bytes});
+    return trial;
+  }
+
+ private:
+  std::vector<double> gib_;
+};
+
+TEST(Protocol, WhoBreaksAConstraintIsOutAfterItsFirstTrialWithTheNumber) {
+  Heavy source({100, 130, 110}, {4, 9, 7.5});
+  Definition definition;
+  definition.objectives = {Objective::kThroughput};
+  definition.constraints.peak_rss_bytes = uint64_t{8} << 30;
+  const std::vector<CandidateRow> rows = Rows(3);
+  SilentProgress silence;
+  const Forecasts nothing;
+  Protocol protocol(definition, rows, nothing, source, silence);
+  const auto end = protocol.Run();
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(source.TrialsOf(1), 1u);
+  EXPECT_THAT(protocol.state().disqualified.at(1), HasSubstr("9.0 GiB"));
+  EXPECT_THAT(protocol.state().disqualified.at(1), HasSubstr("allows 8.0 GiB"));
+  EXPECT_THAT(protocol.state().confirmed, ElementsAre(2));
+}
+
+TEST(Protocol, ADefaultThatBreaksAConstraintEndsTheSweep) {
+  Heavy source({100, 130}, {9, 4});
+  Definition definition;
+  definition.objectives = {Objective::kThroughput};
+  definition.constraints.peak_rss_bytes = uint64_t{8} << 30;
+  const std::vector<CandidateRow> rows = Rows(2);
+  SilentProgress silence;
+  const Forecasts nothing;
+  Protocol protocol(definition, rows, nothing, source, silence);
+  const auto end = protocol.Run();
+  ASSERT_FALSE(end);
+  EXPECT_THAT(end.error().message, HasSubstr("the default configuration is disqualified"));
+}
+
 TEST(Forecasts, AreReadFromPredictionsByLabel) {
   const Json predictions = *Json::Parse(R"({"candidates":[
     {"label":"c1","predicted":{"output_tokens_per_s":10,"ttft_s":1,"tpot_s":0.1,

@@ -47,6 +47,23 @@ TEST(RunLoad, AClosedLoopNeverHasMoreRequestsThanClients) {
   EXPECT_EQ(offline.most_live, 10u);
 }
 
+TEST(LateClient, IsOneThatSendsLateAgainstTheFirstToken) {
+  constexpr int64_t kMs = 1'000'000;
+  LoadResult load;
+  load.clients.resize(20);
+  for (ClientTrace& client : load.clients) {
+    client.times = {0, {200 * kMs, 210 * kMs}};
+    client.complete = true;
+  }
+  load.late_s.assign(20, 0.0019);  // below 1 % of 200 ms
+  EXPECT_EQ(LateClient(load), "");
+  load.late_s.assign(20, 0.0030);
+  EXPECT_EQ(LateClient(load), "late client: 3.0 ms behind schedule at p95");
+  for (ClientTrace& client : load.clients) client.times = {0, {kMs, 2 * kMs}};
+  load.late_s.assign(20, 0.0009);  // of 1 ms much, but nothing that a clock could hold against it
+  EXPECT_EQ(LateClient(load), "");
+}
+
 TEST(RunLoad, StepsThatComputePromptsAreNotDecodeTime) {
   FakeEngine engine;
   const auto load = RunLoad(engine, PlanOf(4, 4, 8));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "engine/base/strings.h"
 #include "fake_engine.h"
@@ -108,6 +109,46 @@ TEST(Trial, LooksForTheLoadThatMeetsTheSlo) {
   ASSERT_TRUE(none) << none.error().message;
   EXPECT_FALSE(Find(*none, "slo_load", 0));  // a step takes longer than that
   EXPECT_EQ(none->info.Find("slo")->Find("levels")->array()[0].Find("good")->integer(), 0);
+}
+
+TEST(Trial, LoopsCountWhatMeetsTheSlo) {
+  FakeEngine engine;
+  engine.step_ns = 2'000'000;
+  TrialRequest request = SmallRequest();
+  request.workload.slo = SloTarget{{.ttft_s = {}, .tpot_s = {}, .e2el_s = 10.0}};
+  const auto all = MeasureTrial(engine, request, NowNs());
+  request.workload.slo = SloTarget{{.ttft_s = 1e-4, .tpot_s = {}, .e2el_s = {}}};
+  const auto none = MeasureTrial(engine, request, NowNs());
+  ASSERT_TRUE(all && none);
+  for (const int clients : {1, 3}) {
+    EXPECT_GT(Find(*all, "goodput", clients)->value, 0);
+    EXPECT_EQ(Find(*none, "goodput", clients)->value, 0);
+  }
+}
+
+TEST(Trial, TheSeedDrawsTheOrderOfTheBatchAndTheLoops) {
+  const auto order = [](uint64_t seed) {
+    FakeEngine engine;
+    TrialRequest request = SmallRequest();
+    request.seed = seed;
+    const auto result = MeasureTrial(engine, request, NowNs());
+    EXPECT_TRUE(result);
+    EXPECT_GE(result->info.Find("warm_up_batches")->integer(), 3);  // of the trial, of each loop
+    std::vector<int> clients;
+    for (const MetricValue& sample : result->samples)
+      if (sample.metric == "preemptions") clients.push_back(sample.concurrency);
+    return clients;
+  };
+  std::set<std::vector<int>> seen;
+  for (uint64_t seed = 1; seed <= 12; ++seed) seen.insert(order(seed));
+  EXPECT_GT(seen.size(), 2u);
+  EXPECT_EQ(order(1), order(1));
+}
+
+TEST(Conditions, PinnedThreadsThatLiveAndLieElsewhereWereMoved) {
+  EXPECT_EQ(MovedThreads({{1, 0}, {2, 1}}, {{1, 0}, {2, 1}, {3, 1}}, {1, 2, 3}), 0u);
+  EXPECT_EQ(MovedThreads({{1, 0}, {2, 1}}, {{1, 5}}, {1, 2}), 2u);  // to another; to several
+  EXPECT_EQ(MovedThreads({{1, 0}, {2, 1}}, {{1, 0}}, {1}), 0u);     // one has ended
 }
 
 TEST(Judge, CountsOnlyWhatCouldBeSeen) {
