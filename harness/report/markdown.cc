@@ -128,11 +128,10 @@ std::string ReportMarkdown(const Results& results, const std::string& folder,
   if (!results.warnings.empty()) text += "\n";
   for (const Verdict& verdict : results.verdicts) text += VerdictText(results, verdict, folder);
   text += VllmText(results, folder) + ChartsText(results, pictures) + "## All configurations\n\n" +
-          CandidateTable(results) + "## Metrics\n\n";
-  for (const MetricInfo& metric : Metrics())
-    text +=
-        StrCat("- `", metric.name, "` [", metric.unit, "]: ", EscapeMarkdown(metric.formula), "\n");
-  return text + "\n## Again\n\n" + CodeBlock(results.command_line);
+          CandidateTable(results) + LogsText(results);
+  for (const auto facts : {MetricFacts, TimeFacts, HygieneFacts, MachineFacts, EnvironmentFacts})
+    text += ToMarkdown(facts(results));
+  return text + "## Again\n\n" + CodeBlock(results.command_line);
 }
 
 }  // namespace pinion::harness

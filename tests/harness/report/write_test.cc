@@ -12,6 +12,7 @@
 #include "harness/profile/profile.h"
 #include "harness/report/charts.h"
 #include "harness/report/export.h"
+#include "harness/report/facts.h"
 #include "harness/report/markdown.h"
 #include "harness/report/page.h"
 #include "harness/report/pictures.h"
@@ -204,6 +205,9 @@ TEST(ReportMarkdownText, SaysVerdictCommandsAndReasons) {
   EXPECT_THAT(text, HasSubstr("64 ranks need 64 CPUs"));
   EXPECT_THAT(text, HasSubstr("![Throughput against latency](charts/frontier.svg)"));
   EXPECT_THAT(text, Not(HasSubstr("charts/paired.svg")));
+  EXPECT_THAT(text, HasSubstr("E out of memory"));
+  for (const auto facts : {MetricFacts, TimeFacts, HygieneFacts, MachineFacts, EnvironmentFacts})
+    EXPECT_THAT(text, HasSubstr(ToMarkdown(facts(PlantedResults()))));
 }
 
 TEST(VerdictWords, NeverClaimMoreThanTheVerdict) {
