@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <map>
 
@@ -64,8 +66,15 @@ EngineOptions Guard(EngineOptions base, const EngineOptions& options) {
 class ScratchFolder {
  public:
   static Result<ScratchFolder> Make() {
-    std::string path = (std::filesystem::temp_directory_path() / "pinion-XXXXXX").string();
-    if (!mkdtemp(path.data())) return Fail(ErrorCode::kIo, StrCat("cannot create ", path));
+    const char* named = std::getenv("TMPDIR");
+    std::error_code error;
+    const auto parent = std::filesystem::temp_directory_path(error);
+    std::string path = (parent / "pinion-XXXXXX").string();
+    if (error || !mkdtemp(path.data()))
+      return Fail(ErrorCode::kIo,
+                  StrCat("cannot make a folder for temporary files: ",
+                         error ? error.message() : std::strerror(errno), "; TMPDIR is '",
+                         named ? named : "", "', name another folder in it"));
     return ScratchFolder(path);
   }
   ScratchFolder(ScratchFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
@@ -114,6 +123,9 @@ Result<Divergence> Measure(const DivergenceLimit& limit, const EngineOptions& ba
   process.arguments = ScoreArguments(limit, base, options, folder.File("in.jsonl"));
   process.stdout_fd = create("found.json");
   process.stderr_fd = create("log");
+  if (process.stdout_fd < 0 || process.stderr_fd < 0)
+    return Fail(ErrorCode::kIo,
+                StrCat("cannot write to '", folder.File(""), "': ", std::strerror(errno)));
   auto child = Process::Start(process);
   close(process.stdout_fd);
   close(process.stderr_fd);
