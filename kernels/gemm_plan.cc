@@ -9,7 +9,8 @@
 namespace pinion::kernels {
 namespace {
 
-constexpr std::string_view kOneDnn = "onednn", kFar = "-far";
+constexpr std::string_view kOneDnn = "onednn";
+constexpr const char* kSuffixes[] = {"", "-far", "-none"};  // by Prefetch
 
 // The rules in force, at first every path's own table for everything.
 struct Active {
@@ -46,6 +47,12 @@ const GemmRule& RuleFor(const GemmRules& rules, size_t rows) {
   return rules[last];
 }
 
+std::vector<GemmKernel> WithEachPrefetch(Isa isa) {
+  std::vector<GemmKernel> kernels;
+  for (const Prefetch prefetch : kPrefetches) kernels.push_back({.isa = isa, .prefetch = prefetch});
+  return kernels;
+}
+
 std::optional<GemmRule> ParseRule(std::string_view text, const std::vector<GemmKernel>& known) {
   GemmRule rule;
   const size_t at = text.find('@');
@@ -66,24 +73,20 @@ std::optional<GemmRule> ParseRule(std::string_view text, const std::vector<GemmK
 
 std::string Name(const GemmKernel& kernel) {
   if (kernel.is_onednn) return std::string(kOneDnn);
-  return std::string(Name(kernel.isa)).append(kernel.prefetch_far ? kFar : "");
+  return std::string(Name(kernel.isa)).append(kSuffixes[static_cast<int>(kernel.prefetch)]);
 }
 
 // Below avx512_bf16, a path's bfloat16 kernel is float32's over widened weights. For the other
 // types the tables from avx512 on hold the same code.
 std::vector<GemmKernel> GemmCandidates(Isa isa, Dtype weights) {
   const Isa own = FloatPath(isa);
-  if (own == Isa::kScalar || own == Isa::kAvx2) {
-    std::vector<GemmKernel> kernels = {{own}};
-    if (own == Isa::kAvx2) kernels.push_back({.isa = own, .prefetch_far = true});
-    return kernels;
-  }
+  if (own == Isa::kScalar) return {{own}};
+  if (own == Isa::kAvx2) return WithEachPrefetch(own);
   std::vector<GemmKernel> kernels;
   if (isa == Isa::kAmx && weights == Dtype::kBf16) kernels.push_back({isa});
   for (Isa vectors : {Isa::kAvx512Bf16, Isa::kAvx512}) {
     if (vectors > isa || (vectors == Isa::kAvx512Bf16 && weights != Dtype::kBf16)) continue;
-    kernels.push_back({vectors});
-    kernels.push_back({.isa = vectors, .prefetch_far = true});
+    for (const GemmKernel& kernel : WithEachPrefetch(vectors)) kernels.push_back(kernel);
   }
   if (impl::HasOneDnn(isa, weights)) kernels.push_back({.isa = isa, .is_onednn = true});
   return kernels;
@@ -121,7 +124,7 @@ void UseGemmRules(Isa isa, Dtype weights, const GemmRules& rules) {
 const GemmRules& ActiveGemmRules(Isa isa, Dtype weights) { return Active::Of(isa, weights); }
 
 void RunGemmKernel(const GemmKernel& kernel, Dtype weights, GemmArgs args) {
-  args.prefetch_far = kernel.prefetch_far;
+  args.prefetch = kernel.prefetch;
   if (kernel.is_onednn && impl::OneDnnGemm(weights, args)) return;
   RunTable(TableFor(kernel.isa), weights, args);
 }

@@ -16,12 +16,13 @@ namespace pinion::kernels {
 
 // One way to compute a product.
 struct GemmKernel {
-  Isa isa = Isa::kScalar;     // whose table; of oneDNN: whose cap
-  bool is_onednn = false;     // a single-thread oneDNN primitive over the packed weights
-  bool prefetch_far = false;  // GemmArgs::prefetch_far
+  Isa isa = Isa::kScalar;  // whose table; of oneDNN: whose cap
+  bool is_onednn = false;  // a single-thread oneDNN primitive over the packed weights
+  Prefetch prefetch = Prefetch::kNear;
   bool operator==(const GemmKernel&) const = default;
 };
-std::string Name(const GemmKernel& kernel);  // "avx512_bf16", "avx512_bf16-far", "amx", "onednn"
+std::string Name(
+    const GemmKernel& kernel);  // "avx512_bf16", "avx512_bf16-far", "avx2-none", "onednn"
 
 // From `from_rows` rows on, up to the next rule's.
 struct GemmRule {
@@ -46,7 +47,7 @@ void RunGemmKernel(const GemmKernel& kernel, Dtype weights, GemmArgs args);
 
 // Times every candidate at some numbers of rows on the calling thread, weights coming from memory;
 // takes some 50 ms the first time, and remembers the result for this process. A candidate must be
-// faster than those before it by 15 % to be chosen, or by 8 % where it computes the same bits: ties
+// faster than those before it by 15 % to be chosen, or by 4 % where it computes the same bits: ties
 // go to the path's own table. Thread-safe. oneDNN must have been capped before (LimitOneDnn).
 GemmRules MeasureGemmRules(Isa isa, Dtype weights);
 

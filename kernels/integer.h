@@ -77,6 +77,7 @@ struct IntGemmArgs {
   const std::byte* w;  // `blocks` consecutive packed blocks
   float* y;            // row stride ldy elements, 64-byte aligned rows
   size_t rows, blocks, ldy;
+  Prefetch prefetch = Prefetch::kNear;
 };
 
 struct IntTable {

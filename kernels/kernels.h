@@ -42,20 +42,25 @@ void PackBlock(std::byte* dst, Dtype dst_type, const std::byte* src, Dtype src_t
 // as PackBlock's by the best usable ISA: all give the same bits, but for a NaN's.
 void Convert(std::byte* dst, Dtype dst_type, const std::byte* src, Dtype src_type, size_t n);
 
+// How a product comes by weights that no cache holds: it asks for them ahead, into L1 or, faster
+// where the arithmetic takes about as long as reading, into L2; or it leaves that to the hardware,
+// which a few rows need not wait for.
+enum class Prefetch { kNear, kFar, kNone };
+inline constexpr Prefetch kPrefetches[] = {Prefetch::kNear, Prefetch::kFar, Prefetch::kNone};
+
 // ---- GEMM -----------------------------------------------------------------------------------
 // y[rows][blocks*64] = x[rows][k_padded] * packed^T, overwriting y.
 //   x      activations, element type ActivationType(weight type); row stride exactly k_padded =
 //          RoundUp(k, 32); columns k..k_padded are zero; 64-byte aligned
 //   w      `blocks` consecutive packed blocks
 //   y      float32, row stride ldy elements (>= blocks*64), 64-byte aligned rows (ldy % 16 == 0)
-//   prefetch_far  weights are asked for ahead into L2 instead of L1 (vector kernels alone): faster
-//          where the arithmetic takes about as long as reading. Gemm() sets it.
+//   prefetch  vector kernels alone follow it. Gemm() sets it.
 struct GemmArgs {
   const void* x;
   const std::byte* w;
   float* y;
   size_t rows, k_padded, blocks, ldy;
-  bool prefetch_far = false;
+  Prefetch prefetch = Prefetch::kNear;
 };
 // bf16 weights take bf16 activations; f32 and f16 weights take float32 activations.
 constexpr Dtype ActivationType(Dtype weights) {

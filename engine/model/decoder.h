@@ -13,6 +13,7 @@
 #include "engine/model/spec.h"
 #include "engine/model/step.h"
 #include "engine/model/tensors.h"
+#include "kernels/integer_prefetch.h"
 #include "kernels/kernels.h"
 
 namespace pinion {
@@ -22,6 +23,7 @@ class ActivationObserver;
 struct DecoderOptions {
   kernels::Isa isa = kernels::Isa::kScalar;
   kernels::Dtype dtype = kernels::Dtype::kBf16;  // of weights and activations
+  kernels::IntPrefetch int_prefetch;             // of products with integer weights
   std::optional<kernels::KvDtype> kv_dtype;      // unset: as weights and activations
   bool moe_prepack = true;                       // pack experts at loading, not at every step
   size_t max_rows = 2048;                        // tokens of the largest step

@@ -134,8 +134,8 @@ void Multiply(const ForwardPass& pass, const PackedMatrix& matrix, const std::by
   if (blocks == 0) return;
   if (matrix.integers) {
     const kernels::IntLayout& layout = *matrix.integers;
-    pass.integers.gemm(layout,
-                       {x + row * layout.row_bytes(), matrix.block(block), y, rows, blocks, ldy});
+    pass.integers.gemm(layout, {x + row * layout.row_bytes(), matrix.block(block), y, rows, blocks,
+                                ldy, pass.model.options.int_prefetch.For(layout, rows)});
     return;
   }
   const size_t row_bytes = matrix.k_padded() * kernels::SizeOf(pass.activation);

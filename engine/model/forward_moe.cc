@@ -121,7 +121,9 @@ struct BlockProduct {
 void MultiplyBlocks(const Moe& moe, const PackedMatrix& matrix, const BlockProduct& product) {
   const auto& [x, w, y, rows, blocks, ldy] = product;
   if (matrix.integers)
-    moe.pass.integers.gemm(*matrix.integers, {x, w, y, rows, blocks, ldy});
+    moe.pass.integers.gemm(*matrix.integers,
+                           {x, w, y, rows, blocks, ldy,
+                            moe.pass.model.options.int_prefetch.For(*matrix.integers, rows)});
   else
     kernels::Gemm(moe.pass.table, matrix.dtype, {x, w, y, rows, matrix.k_padded(), blocks, ldy});
 }

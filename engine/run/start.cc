@@ -13,6 +13,7 @@
 #include "engine/model/rounded_tensor.h"
 #include "engine/run/capacity.h"
 #include "kernels/gemm_plan.h"
+#include "kernels/integer_prefetch.h"
 
 namespace pinion {
 namespace {
@@ -162,6 +163,11 @@ Status PlaceAndCheck(StartedModel& model, std::shared_ptr<const TensorSource>& w
   info.kv_dtype = decoder.cached();
   info.block_tokens = decoder.block_tokens;
   PINION_TRY(ChooseGemmKernels(model, decoder.dtype, stages));
+  if (!spec.formats.empty()) {
+    decoder.int_prefetch = kernels::MeasureIntPrefetch(model.isa);
+    stages.Done("integer kernels",
+                StrCat("weights asked for ahead ", decoder.int_prefetch.Describe()));
+  }
   needs = CountNeeds(spec, decoder, model.options.tensor_parallel);
   PINION_TRY(CheckCapacity(needs, model.options, info.max_model_len, machine, budget, info.plan));
   stages.Done("capacity check",

@@ -76,8 +76,10 @@ template <typename Operand>
 TileFn<Operand> IntTile(size_t rows, size_t lines, bool accumulate) {
   if constexpr (Operand::kSubs == 2) {
     // Vectors of 256 bits have not enough registers for sums apart.
-    if (rows == 1 && !accumulate && lines == 4 && kLanes == 16)
-      return NibbleTile<1, GemmColumns(1), 4>;
+    if (rows == 1 && !accumulate && kLanes == 16) {
+      if (lines == 0) return NibbleTile<1, GemmColumns(1), 0>;
+      if (lines == 4) return NibbleTile<1, GemmColumns(1), 4>;
+    }
   }
   return GemmTile<Operand>(rows, lines);
 }
@@ -86,12 +88,11 @@ TileFn<Operand> IntTile(size_t rows, size_t lines, bool accumulate) {
 constexpr size_t kIntChunk = 512;
 
 // What passes under a tile of rows: `columns` columns of one block's codes. While all rows pass
-// over them, those `ahead` bytes on are prefetched, spread evenly over the tiles, as in gemm.inl.h:
-// into L2 alone where L1 is full of the chunk itself.
+// over them, those `ahead` bytes on are asked for, spread evenly over the tiles, as in gemm.inl.h.
 struct IntChunk {
   const std::byte* w;
   size_t columns, ahead;
-  bool far;
+  Prefetch prefetch;
 };
 
 // y[rows of the tile][64] (int32) = or += x * w; x: the tile's first row, at the chunk's column.
@@ -117,8 +118,9 @@ void RunTile(const IntLayout& layout, const IntChunk& chunk, const RowGroups& ti
     args.y = y + pass * columns;
     args.prefetch = &prefetch;
     args.prefetch_stride = (share.end - share.begin) * kLineBytes;
-    args.prefetch_far = chunk.far;
-    IntTile<Operand>(rows, share.end - share.begin, accumulate)(args);
+    args.prefetch_far = chunk.prefetch == Prefetch::kFar;
+    const bool asks = chunk.prefetch != Prefetch::kNone;
+    IntTile<Operand>(rows, asks ? share.end - share.begin : 0, accumulate)(args);
   }
 }
 
@@ -161,7 +163,7 @@ void WholeRows(const IntLayout& layout, const IntGemmArgs& args) {
     for (size_t k = 0; k < k_padded; k += kIntChunk) {
       const size_t columns = k_padded - k < kIntChunk ? k_padded - k : kIntChunk;
       const IntChunk chunk{w + layout.code_bytes(k), columns, layout.code_bytes(columns),
-                           tiles.count > 1};
+                           args.prefetch};
       for (size_t tile = 0; tile < tiles.count; ++tile) {
         const size_t row = tiles.Begin(tile);
         const auto* x = reinterpret_cast<const int8_t*>(args.x + row * row_bytes + k);
@@ -205,11 +207,11 @@ void Grouped(const IntLayout& layout, const IntGemmArgs& args) {
     const std::byte* w = args.w + block * layout.block_bytes();
     float* y = args.y + block * kBlockN;
     for (size_t group = 0; group < groups; ++group, w += group_bytes) {
-      const IntChunk chunk{w, layout.group, ahead, false};
+      const IntChunk chunk{w, layout.group, ahead, args.prefetch};
       const auto* scales = reinterpret_cast<const F16*>(w + code_bytes);
       // Tiles ask for codes alone; what lies between those of one group and the next is left.
-      for (size_t at = code_bytes; at < group_bytes; at += kLineBytes)
-        __builtin_prefetch(w + ahead + at);
+      const size_t asked = args.prefetch == Prefetch::kNone ? 0 : group_bytes;
+      for (size_t at = code_bytes; at < asked; at += kLineBytes) __builtin_prefetch(w + ahead + at);
       for (size_t tile = 0; tile < tiles.count; ++tile) {
         const size_t begin = tiles.Begin(tile), rows = tiles.Size(tile);
         const std::byte* x = args.x + begin * row_bytes;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/integer_prefetch.h"
 #include "tests/kernels/testing.h"
 
 namespace pinion::kernels::testing {
@@ -62,12 +63,13 @@ struct AlignedRows {
 };
 
 std::vector<float> Multiply(const IntTable& table, const IntProblem& p,
-                            const std::vector<std::byte>& x) {
+                            const std::vector<std::byte>& x, Prefetch prefetch = Prefetch::kNear) {
   const AlignedRows rows(x);
   const size_t n = p.blocks * 64, ldy = n + 16;
   Guarded<float> y((p.rows - 1) * ldy + n, 64);
   for (float& v : y) v = 1e30f;  // the kernel must overwrite, not add
-  table.gemm(p.layout, {rows.bytes.data(), p.packed.data(), y.data(), p.rows, p.blocks, ldy});
+  table.gemm(p.layout,
+             {rows.bytes.data(), p.packed.data(), y.data(), p.rows, p.blocks, ldy, prefetch});
   std::vector<float> result;
   for (size_t row = 0; row < p.rows; ++row)
     for (size_t j = 0; j < n; ++j) result.push_back(y[row * ldy + j]);
@@ -153,6 +155,42 @@ TEST_P(IntegerTest, GroupsAreWithinTheirRoundings) {
       }
     }
   }
+}
+
+// How weights are asked for changes no bit.
+TEST_P(IntegerTest, EveryPrefetchGivesTheSameBits) {
+  for (const IntLayout layout :
+       {IntLayout{8, 1100, 1100, -128, false}, IntLayout{4, 1100, 1100, -8, false},
+        IntLayout{4, 256, 128, 0, true}, IntLayout{8, 96, 32, -128, false}}) {
+    for (size_t rows : {1, 2, 5, 13}) {
+      const IntProblem p(layout, rows, 2);
+      const auto x = p.Rounded(scalar(), {});
+      for (const Prefetch prefetch : kPrefetches)
+        ASSERT_EQ(Multiply(table(), p, x, prefetch), Multiply(table(), p, x))
+            << "bits " << layout.bits << ", rows " << rows;
+    }
+  }
+}
+
+TEST_P(IntegerTest, PrefetchIsMeasuredForEachKindAndRemembered) {
+  const IntPrefetch& measured = MeasureIntPrefetch(GetParam());
+  for (const char* kind :
+       {"(8 bits, whole rows)", "(8 bits, groups)", "(4 bits, whole rows)", "(4 bits, groups)"})
+    EXPECT_NE(measured.Describe().find(kind), std::string::npos) << measured.Describe();
+  EXPECT_EQ(&MeasureIntPrefetch(GetParam()), &measured);
+}
+
+TEST(IntPrefetch, FollowsTheRulesOfTheKind) {
+  const IntLayout rows{8, 64, 64, -128, false}, groups{4, 64, 32, -8, true};
+  IntPrefetch prefetch;
+  EXPECT_EQ(prefetch.For(rows, 1), Prefetch::kNear);
+  EXPECT_EQ(prefetch.Describe(), "");
+  prefetch.Set(rows, {{1, Prefetch::kNone}, {6, Prefetch::kFar}});
+  EXPECT_EQ(prefetch.For(rows, 1), Prefetch::kNone);
+  EXPECT_EQ(prefetch.For(rows, 5), Prefetch::kNone);
+  EXPECT_EQ(prefetch.For(rows, 6), Prefetch::kFar);
+  EXPECT_EQ(prefetch.For(groups, 6), Prefetch::kNear);
+  EXPECT_EQ(prefetch.Describe(), "none,far@6 (8 bits, whole rows)");
 }
 
 // What the suite above leaves out, said by name.

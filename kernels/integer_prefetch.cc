@@ -1,0 +1,115 @@
+#include "kernels/integer_prefetch.h"
+
+#include <map>
+#include <mutex>
+
+#include "kernels/impl/stopwatch.h"
+
+namespace pinion::kernels {
+namespace {
+
+// Above, arithmetic takes so long that it does not matter.
+constexpr size_t kRows[] = {1, 2, 4, 6, 8, 12, 16, 24, 32};
+constexpr size_t kMostRows = kRows[std::size(kRows) - 1];
+// As in gemm_measure.cc: a slice that fits L2.
+constexpr size_t kK = 2048, kBlocks = 4;
+constexpr IntLayout kKinds[] = {{8, kK, kK, -128, false},
+                                {8, kK, 32, -128, false},
+                                {4, kK, kK, -8, false},
+                                {4, kK, 128, -8, true}};
+
+class Stopwatch {
+ public:
+  Stopwatch(const IntTable& table, const IntLayout& layout)
+      : table_(table),
+        layout_(layout),
+        w_(kBlocks * layout.block_bytes()),
+        x_(kMostRows * layout.row_bytes()),
+        y_(kMostRows * kBlocks * kBlockN * sizeof(float)) {}
+
+  PrefetchRules Measure() {
+    PrefetchRules rules;
+    for (const size_t rows : kRows) {
+      const Prefetch best = Best(rows);
+      if (rules.empty() || best != rules.back().prefetch) rules.push_back({rows, best});
+    }
+    return rules;
+  }
+
+ private:
+  Prefetch Best(size_t rows) {
+    IntGemmArgs args{.x = x_.data(),
+                     .w = w_.data(),
+                     .y = reinterpret_cast<float*>(y_.data()),
+                     .rows = rows,
+                     .blocks = kBlocks,
+                     .ldy = kBlocks * kBlockN};
+    const auto run = [&](size_t i) {
+      args.prefetch = kPrefetches[i];
+      table_.gemm(layout_, args);
+    };
+    return kPrefetches[impl::FastestOf(std::size(kPrefetches), run, w_,
+                                       [](size_t, size_t) { return impl::kSameBitsMargin; })];
+  }
+
+  const IntTable& table_;
+  const IntLayout& layout_;
+  impl::TimedBuffer w_, x_, y_;
+};
+
+std::string Format(const PrefetchRules& rules) {
+  constexpr const char* kNames[] = {"near", "far", "none"};  // by Prefetch
+  std::string text;
+  for (const PrefetchRule& rule : rules) {
+    if (!text.empty()) text += ",";
+    text += kNames[static_cast<int>(rule.prefetch)];
+    if (rule.from_rows > 1) text.append("@").append(std::to_string(rule.from_rows));
+  }
+  return text;
+}
+
+IntPrefetch Measure(const IntTable& table) {
+  IntPrefetch prefetch;
+  for (const IntLayout& layout : kKinds) prefetch.Set(layout, Stopwatch(table, layout).Measure());
+  return prefetch;
+}
+
+}  // namespace
+
+size_t IntPrefetch::KindOf(const IntLayout& layout) {
+  return (layout.bits == 8 ? 0u : 2u) + (layout.whole_rows() ? 0u : 1u);
+}
+
+Prefetch IntPrefetch::For(const IntLayout& layout, size_t rows) const {
+  Prefetch prefetch = Prefetch::kNear;
+  for (const PrefetchRule& rule : rules_[KindOf(layout)])
+    if (rule.from_rows <= rows) prefetch = rule.prefetch;
+  return prefetch;
+}
+
+void IntPrefetch::Set(const IntLayout& layout, PrefetchRules rules) {
+  rules_[KindOf(layout)] = std::move(rules);
+}
+
+std::string IntPrefetch::Describe() const {
+  std::string text;
+  for (const IntLayout& layout : kKinds) {
+    const PrefetchRules& rules = rules_[KindOf(layout)];
+    if (rules.empty()) continue;
+    if (!text.empty()) text += "; ";
+    text += Format(rules) + (layout.bits == 8 ? " (8 bits, " : " (4 bits, ") +
+            (layout.whole_rows() ? "whole rows)" : "groups)");
+  }
+  return text;
+}
+
+const IntPrefetch& MeasureIntPrefetch(Isa isa) {
+  static std::mutex mutex;
+  static std::map<const IntTable*, IntPrefetch> known;
+  const std::lock_guard lock(mutex);
+  const IntTable& table = IntTableFor(isa);
+  const auto found = known.find(&table);
+  return found != known.end() ? found->second : known[&table] = Measure(table);
+}
+
+}  // namespace pinion::kernels

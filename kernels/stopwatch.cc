@@ -1,0 +1,65 @@
+#include "kernels/impl/stopwatch.h"
+
+#include <emmintrin.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <vector>
+
+namespace pinion::kernels::impl {
+namespace {
+
+constexpr int kSamples = 5;
+// Who is so many times slower than the fastest after two samples gets no further ones.
+constexpr double kHopeless = 1.5;
+
+// Weights come from memory, as between two steps of a model.
+double SecondsOf(const std::function<void(size_t)>& run, size_t i, TimedBuffer& weights) {
+  weights.Flush();
+  const double start = ThreadSeconds();
+  run(i);
+  return ThreadSeconds() - start;
+}
+
+}  // namespace
+
+double ThreadSeconds() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+TimedBuffer::TimedBuffer(size_t bytes)
+    : bytes_(bytes), data_(static_cast<std::byte*>(std::aligned_alloc(4096, bytes))) {
+  if (!data_) throw std::bad_alloc();
+  std::memset(data_.get(), 0x3c, bytes);
+}
+
+void TimedBuffer::Flush() {
+  for (size_t i = 0; i < bytes_; i += 64) _mm_clflush(data_.get() + i);
+  _mm_mfence();
+}
+
+void TimedBuffer::Free::operator()(std::byte* p) const { std::free(p); }
+
+size_t FastestOf(size_t count, const std::function<void(size_t)>& run, TimedBuffer& weights,
+                 const std::function<double(size_t, size_t)>& margin) {
+  std::vector<double> seconds(count, 1e9);
+  for (int sample = 0; sample < kSamples; ++sample) {
+    const double fastest = *std::min_element(seconds.begin(), seconds.end());
+    for (size_t i = 0; i < count; ++i) {
+      if (sample >= 2 && seconds[i] > kHopeless * fastest) continue;
+      if (sample == 0) run(i);  // pages, primitives
+      seconds[i] = std::min(seconds[i], SecondsOf(run, i, weights));
+    }
+  }
+  size_t best = 0;
+  for (size_t i = 1; i < count; ++i)
+    if (seconds[i] * margin(i, best) < seconds[best]) best = i;
+  return best;
+}
+
+}  // namespace pinion::kernels::impl
