@@ -1,7 +1,6 @@
 // The tables of report.html: who was measured with what result, and who was not and why.
 
 #include <algorithm>
-#include <cstdio>
 #include <vector>
 
 #include "engine/base/strings.h"
@@ -9,6 +8,7 @@
 #include "harness/report/page.h"
 #include "harness/report/ratio_drawing.h"
 #include "harness/report/words.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -29,11 +29,7 @@ double Reach(const Results& results, Objective objective) {
 }
 
 // A number that sorts as itself, for data-sort.
-std::string SortKey(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", value);
-  return text;
-}
+std::string SortKey(double value) { return Printf("%.6g", value); }
 
 Html RatioCell(const Candidate& candidate, Objective objective, double floor, double reach) {
   const std::string sort = SortKey(candidate.Ratio(objective));
@@ -44,7 +40,7 @@ Html RatioCell(const Candidate& candidate, Objective objective, double floor, do
   const Comparison* comparison = candidate.Find(objective);
   if (!comparison || comparison->ratio.n == 0) return cell(Text("-"), "ratio faint");
   return cell(DrawRatio(comparison->ratio, floor, reach) +
-                  Tag("span", "number", FormatChange(comparison->ratio.median)) +
+                  Tag("span", "number", FormatChange(comparison->ratio)) +
                   Tag("span", "small faint", FormatChangeInterval(comparison->ratio)),
               "ratio");
 }

@@ -53,18 +53,20 @@ std::string Capitalised(std::string text) {
 Html Card(const Results& results, const Verdict& verdict, Objective objective) {
   const Words words = InWords(results, verdict);
   const bool won = verdict.outcome == Outcome::kWinner;
-  Html card = Tag("h2", "", verdict.objective) + Tag("p", "goal", Goal(objective)) +
-              Tag("p", won ? "change won" : "change",
-                  won ? FormatChange(verdict.ratio.median) : std::string("defaults")) +
-              Standing(verdict) + Tag("p", "headline", words.headline);
-  if (const Candidate* candidate = results.Find(verdict.recommended))
-    card += Figures(results, *candidate, objective);
+  // Three parts, which stand at the same heights in all cards.
+  const Html choice = Tag("h2", "", verdict.objective) + Tag("p", "goal", Goal(objective)) +
+                      Tag("p", won ? "change won" : "change",
+                          won ? FormatChange(verdict.ratio) : std::string("defaults")) +
+                      Standing(verdict) + Tag("p", "headline", words.headline);
+  const Candidate* candidate = results.Find(verdict.recommended);
+  const Html figures = candidate ? Figures(results, *candidate, objective) : Html();
   const std::string evidence = words.confidence.empty() ? "" : words.confidence + "; ";
-  card += Tag("p", "faint", Capitalised(evidence + words.floor) + ".");
-  if (!words.tied.empty()) card += Tag("p", "faint", words.tied + ".");
+  Html why = Tag("p", "", Capitalised(evidence + words.floor) + ".");
+  if (!words.tied.empty()) why += Tag("p", "", words.tied + ".");
   if (const std::string second = RunnerUp(results, verdict, objective); won && !second.empty())
-    card += Tag("p", "faint", second);
-  return Tag("article", "card", card);
+    why += Tag("p", "", second);
+  return Tag("article", "card",
+             Tag("div", choice) + Tag("div", figures) + Tag("div", "faint", why));
 }
 
 }  // namespace

@@ -71,6 +71,27 @@ void AddRoof(const std::string& name, const Roof& roof, double from, double to, 
                                {"flops_per_s", roof.At(intensity)}});
 }
 
+// Where roofs end too close to each other for a line of text between them, one label over the
+// highest names them all. `decades`: what the chart is high.
+void AddLabels(const std::map<std::string, Roof>& roofs, double to, double decades, Json& values) {
+  constexpr double kLine = 14.0 / 300;  // a line of text, of the specification's height
+  std::vector<std::pair<double, std::string>> ends;
+  for (const auto& [name, roof] : roofs) ends.emplace_back(std::log10(roof.At(to)), name);
+  std::sort(ends.begin(), ends.end());
+  for (size_t i = 0; i < ends.size();) {
+    std::vector<std::string> names;
+    double top = ends[i].first;
+    for (; i < ends.size() && ends[i].first - top < kLine * decades; ++i) {
+      top = ends[i].first;
+      names.push_back(ends[i].second);
+    }
+    values.Append(Json::Object{{"kind", "label"},
+                               {"roof", Join(names, " · ")},
+                               {"intensity", to},
+                               {"flops_per_s", std::pow(10, top)}});
+  }
+}
+
 std::string Conclusion(const std::vector<Point>& points, const std::map<std::string, Roof>& roofs,
                        const Candidate& candidate) {
   std::vector<std::string> parts;
@@ -113,7 +134,14 @@ Chart RooflineChart(const Results& results) {
     from = std::min(from, point.intensity() / 2);
     to = std::max(to, point.intensity() * 2);
   }
-  for (const auto& [name, roof] : roofs) AddRoof(name, roof, from, to, chart.values);
+  double lowest = INFINITY, highest = 0;
+  for (const auto& [name, roof] : roofs) {
+    AddRoof(name, roof, from, to, chart.values);
+    lowest = std::min(lowest, roof.At(from));
+    highest = std::max(highest, roof.At(to));
+  }
+  for (const Point& point : points) lowest = std::min(lowest, point.flops_per_s);
+  AddLabels(roofs, to, std::log10(highest / lowest), chart.values);
   for (const Point& point : points)
     chart.values.Append(Json::Object{{"kind", "point"},
                                      {"configuration", SettingsText(*point.candidate)},

@@ -7,7 +7,9 @@
 
 #include "engine/base/strings.h"
 #include "harness/report/charts.h"
+#include "harness/report/distribution.h"
 #include "harness/report/words.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -15,9 +17,7 @@ namespace {
 std::string Clients(int concurrency) { return Counted(static_cast<size_t>(concurrency), "client"); }
 
 std::string LoadText(const SloSearchOptions& options, double load) {
-  char number[32];
-  std::snprintf(number, sizeof number, "%.4g", load);
-  return StrCat(number, options.whole ? " clients" : " requests/s");
+  return StrCat(Printf("%.4g", load), options.whole ? " clients" : " requests/s");
 }
 
 // "passes 4.2 requests/s and fails 4.4 requests/s, a cliff"
@@ -81,40 +81,22 @@ Json KvRow(const std::string& space, int concurrency, const Cell& cell, double b
       {"configuration", SettingsText(candidate)}};
 }
 
-// Where the sample holds what lies between them at all (verdicts.md).
-double Tail(size_t n) {
-  for (const double q : {0.95, 0.90})
-    if (n >= SamplesNeededForQuantile(q)) return q;
-  return 0.75;
-}
-
-double At(const Distribution& one, double q) {
-  return one.quantiles[static_cast<size_t>(
-             std::lround(q * static_cast<double>(one.quantiles.size() - 1)))] *
-         1e3;
-}
+double MsAt(const Distribution& one, double q) { return ValueAt(one, q) * 1e3; }
 
 Json DistributionRow(const Candidate& candidate, const Distribution& one) {
-  const double tail = Tail(one.n);
+  const double tail = TailQuantile(one.n);
   const auto percent = [](double q) { return std::lround(q * 100); };
   return Json::Object{{"what", StrCat(one.metric == "ttft_s" ? "first token, " : "token gap, ",
                                       Clients(one.concurrency))},
                       {"configuration", SettingsText(candidate)},
                       {"role", candidate.is_anchor ? "default" : "recommended"},
-                      {"low", At(one, 1 - tail)},
-                      {"q1", At(one, 0.25)},
-                      {"ms", At(one, 0.5)},
-                      {"q3", At(one, 0.75)},
-                      {"high", At(one, tail)},
+                      {"low", MsAt(one, 1 - tail)},
+                      {"q1", MsAt(one, 0.25)},
+                      {"ms", MsAt(one, 0.5)},
+                      {"q3", MsAt(one, 0.75)},
+                      {"high", MsAt(one, tail)},
                       {"n", static_cast<uint64_t>(one.n)},
                       {"range", StrCat(percent(1 - tail), " to ", percent(tail), " % of ", one.n)}};
-}
-
-const Distribution* FindDistribution(const Candidate& candidate, const std::string& metric,
-                                     int concurrency) {
-  for (const Distribution& one : candidate.distributions)
-    if (one.metric == metric && one.concurrency == concurrency) return &one;
-  return nullptr;
 }
 
 }  // namespace
@@ -189,9 +171,9 @@ Chart DistributionChart(const Results& results) {
   for (const auto& [candidate, name] : {std::pair(winner, "recommended"), {anchor, "defaults"}})
     if (const Distribution* one =
             candidate ? FindDistribution(*candidate, "ttft_s", most) : nullptr)
-      parts.push_back(StrCat(name, " ", FormatFigure("s", At(*one, 0.5) / 1e3), " (",
-                             std::lround(Tail(one->n) * 100), " % within ",
-                             FormatFigure("s", At(*one, Tail(one->n)) / 1e3), ")"));
+      parts.push_back(StrCat(name, " ", FormatFigure("s", ValueAt(*one, 0.5)), " (",
+                             std::lround(TailQuantile(one->n) * 100), " % within ",
+                             FormatFigure("s", ValueAt(*one, TailQuantile(one->n))), ")"));
   chart.conclusion = StrCat("First token with ", Clients(most), ": ", Join(parts, ", "),
                             ". Tick: median; bar: the middle half; line: as far as the number of ",
                             "requests tells.");

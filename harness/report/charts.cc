@@ -55,7 +55,12 @@ std::vector<Chart> AllCharts(const Results& results) {
       RaceChart,     ImportanceChart,   BindingChart,  DriftChart,   PredictedChart,
       KvChart,       DistributionChart, PlacementChart};
   std::vector<Chart> charts;
-  for (const auto make : kMakers) charts.push_back(make(results));
+  for (const auto make : kMakers) {
+    charts.push_back(make(results));
+    // A sentence; but a setting's name keeps its letters.
+    std::string& sentence = charts.back().conclusion;
+    if (sentence.starts_with("the ")) sentence[0] = 'T';
+  }
   return charts;
 }
 

@@ -22,6 +22,11 @@ std::string Indented(const std::string& text) {
 
 std::string CodeBlock(const std::string& text) { return "```sh\n" + text + "\n```\n\n"; }
 
+// Nothing where there is no text.
+std::string Paragraph(const std::string& text) {
+  return text.empty() ? text : EscapeMarkdown(text) + "\n\n";
+}
+
 std::string VerdictText(const Results& results, const Verdict& verdict, const std::string& folder) {
   const Words words = InWords(results, verdict);
   std::string text =
@@ -78,8 +83,8 @@ std::string RatioText(const Candidate& candidate, Objective objective) {
   if (candidate.is_anchor) return "default";
   const Comparison* comparison = candidate.Find(objective);
   if (!comparison || comparison->ratio.n == 0) return "-";
-  return StrCat(FormatChange(comparison->ratio.median), " (",
-                FormatChangeInterval(comparison->ratio), ")");
+  return StrCat(FormatChange(comparison->ratio), " (", FormatChangeInterval(comparison->ratio),
+                ")");
 }
 
 std::string CandidateRow(const Results& results, const Candidate& candidate) {
@@ -121,7 +126,7 @@ std::string ReportMarkdown(const Results& results, const std::string& folder,
                            const Result<std::map<std::string, std::string>>& pictures) {
   std::string text = StrCat(
       "# ", EscapeMarkdown(results.model), "\n\n", EscapeMarkdown(Answer(results)), "\n\n",
-      EscapeMarkdown(MachineLine(results.machine)), "; ",
+      Paragraph(Support(results)), EscapeMarkdown(MachineLine(results.machine)), "; ",
       Counted(static_cast<size_t>(results.rounds_done), "round"), "; ", results.started_at, "\n\n");
   if (!results.finished) text += "Not finished: this is what is known so far.\n\n";
   for (const std::string& warning : results.warnings) text += "- " + EscapeMarkdown(warning) + "\n";

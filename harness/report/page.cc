@@ -78,13 +78,6 @@ Html AbsentCharts(const Results& results) {
   return items.empty() ? items : Tag("p", "", "Not drawn:") + Tag("ul", items);
 }
 
-std::string Policy(bool live) {
-  return StrCat(
-      "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-      "img-src data:",
-      live ? "; connect-src 'self'" : "");
-}
-
 }  // namespace
 
 Html LaunchSection(const Results& results, const std::string& folder) {
@@ -103,6 +96,7 @@ Html LaunchSection(const Results& results, const std::string& folder) {
 
 std::map<std::string, std::string> PageSections(const Results& results, const std::string& folder) {
   return {{"answer", Text(Answer(results)).markup()},
+          {"support", Text(Support(results)).markup()},
           {"effort", Text(Effort(results)).markup()},
           {"notices", Notices(results).markup()},
           {"cards", VerdictCards(results).markup()},
@@ -137,7 +131,7 @@ Result<std::string> ReportPage(const Results& results, const std::string& folder
   std::map<std::string, std::string> values = PageSections(results, folder);
   const bool charts = !parts.libraries.empty();
   values["title"] = Text("Pinion: " + results.model).markup();
-  values["policy"] = Policy(live);
+  values["policy"] = PagePolicy(live);
   values["live"] = live ? "true" : "false";
   values["styles"] = parts.styles;
   values["model"] = Text(results.model).markup();

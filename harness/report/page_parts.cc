@@ -47,8 +47,10 @@ Status ReadLibraries(const fs::path& folder, PageParts& parts) {
 Result<PageParts> ReadPageParts(const std::string& folder) {
   PageParts parts;
   parts.folder = folder;
+  PINION_ASSIGN(const std::string head, ReadFile(folder + "/head.html"));
   PINION_ASSIGN(parts.page, ReadFile(folder + "/template.html"));
   PINION_ASSIGN(parts.comparison, ReadFile(folder + "/comparison.html"));
+  for (std::string* page : {&parts.page, &parts.comparison}) page->insert(0, head);
   PINION_ASSIGN(parts.styles, ReadFile(folder + "/page.css"));
   for (const fs::path& file : FilesOf(fs::path(folder) / "page", ".js")) {
     PINION_ASSIGN(const std::string script, ReadScript(file));
@@ -62,6 +64,13 @@ Result<PageParts> ReadPageParts(const std::string& folder) {
   }
   PINION_TRY(ReadLibraries(folder, parts));
   return parts;
+}
+
+std::string PagePolicy(bool live) {
+  return StrCat(
+      "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+      "img-src data:",
+      live ? "; connect-src 'self'" : "");
 }
 
 Result<std::string> FindPageParts() {

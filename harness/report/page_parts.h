@@ -11,8 +11,8 @@ namespace pinion::harness {
 // What a page is made of besides the results, as texts: all of it data, from one folder.
 struct PageParts {
   std::string folder;
-  std::string page;                   // template.html
-  std::string comparison;             // comparison.html: of two sweeps
+  std::string page;                   // template.html, below head.html
+  std::string comparison;             // comparison.html, of two sweeps, below the same
   std::string styles;                 // page.css
   std::string behaviour;              // page/*.js, in the order of their names
   std::map<std::string, Json> specs;  // charts/NAME.vl.json by NAME: Vega-Lite without data
@@ -22,6 +22,10 @@ struct PageParts {
 
 // Reads them from `folder`. Chart libraries may be absent: the page then has tables and says so.
 Result<PageParts> ReadPageParts(const std::string& folder);
+
+// The Content-Security-Policy of a page: it loads nothing; a live one may ask the server that it
+// came from.
+std::string PagePolicy(bool live);
 
 // The folder where they are: "reports" beside the executable (a build), or ../share/pinion/reports
 // (an installation). The error says where it looked and what makes them.

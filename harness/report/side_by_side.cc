@@ -183,14 +183,14 @@ TextTable JudgedTable(const RunComparison& comparison) {
       4};
   for (const MetricDifference& one : comparison.differences) {
     const std::string unit = FindMetric(one.metric)->unit;
-    table.rows.push_back({{one.candidate == "default" ? "the defaults" : one.candidate,
-                           MetricName(one.metric, one.concurrency), FormatFigure(unit, one.a),
-                           FormatFigure(unit, one.b), FormatChange(one.ratio.median),
-                           FormatChangeInterval(one.ratio), FormatFigure("share", one.floor),
-                           StrCat(one.ratio.n), Name(one.kind)},
-                          one.kind == Kind::kBetter || one.kind == Kind::kWorse,
-                          &one.ratio,
-                          one.floor});
+    table.rows.push_back(
+        {{one.candidate == "default" ? "the defaults" : one.candidate,
+          MetricName(one.metric, one.concurrency), FormatFigure(unit, one.a),
+          FormatFigure(unit, one.b), FormatChange(one.ratio), FormatChangeInterval(one.ratio),
+          FormatFigure("share", one.floor), StrCat(one.ratio.n), Name(one.kind)},
+         one.kind == Kind::kBetter || one.kind == Kind::kWorse,
+         &one.ratio,
+         one.floor});
   }
   std::stable_partition(table.rows.begin(), table.rows.end(),
                         [](const TextTable::Row& row) { return row.stands_out; });

@@ -23,6 +23,7 @@ Result<std::string> SidePage(const Results& a, const Results& b, const RunCompar
     for (const std::string& text : *texts) notes += Tag("p", "notice", text);
   return FillTemplate(parts.comparison,
                       {{"title", Text(StrCat("Pinion: ", a.model, ", two sweeps")).markup()},
+                       {"policy", PagePolicy(false)},
                        {"styles", parts.styles},
                        {"answer", Text(SideAnswer(a, b, comparison)).markup()},
                        {"a", Text(Origin(comparison.a, a)).markup()},

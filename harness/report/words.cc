@@ -2,28 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
+#include <set>
 
 #include "engine/base/strings.h"
+#include "harness/report/distribution.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
-
-std::string Printf(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
-// Three significant digits, never an exponent: 0.0123, 1.23, 12.3, 123, 1230.
-std::string Significant(double value) {
-  if (value == 0 || !std::isfinite(value)) return Printf("%.0f", value);
-  const int before = static_cast<int>(std::floor(std::log10(std::abs(value)))) + 1;
-  return Printf(StrCat("%.", std::clamp(3 - before, 0, 6), "f").c_str(), value);
-}
-
-std::string Percent(double fraction) { return Printf("%.1f %%", fraction * 100); }
 
 // What a gain of this objective is made of.
 const char* GainNoun(Objective objective) {
@@ -73,12 +60,7 @@ std::string Headline(const Results& results, const Verdict& verdict) {
 
 std::string Gain(const Results& results, const Verdict& verdict) {
   if (verdict.outcome != Outcome::kWinner) return "";
-  std::string interval;
-  if (const auto& range = verdict.ratio.interval)
-    interval = StrCat(" [", Printf("%.1f", (range->low - 1) * 100), ", ",
-                      Printf("%.1f", (range->high - 1) * 100), "]");
-  return StrCat(Percent(verdict.ratio.median - 1), interval, " ",
-                GainNoun(ObjectiveOf(results, verdict)));
+  return StrCat(FormatGain(verdict.ratio), " ", GainNoun(ObjectiveOf(results, verdict)));
 }
 
 // The best candidate in `objective` beside `except`; nullptr where there is no other.
@@ -91,7 +73,7 @@ const Candidate* BestBeside(const Results& results, int except, Objective object
   return best;
 }
 
-// "; nothing else comes within 5 % of it", or who does: what a single winner's lead is worth.
+// "nothing else comes within 5 % of it", or who does: what a single winner's lead is worth.
 std::string Lead(const Results& results, const Verdict& verdict) {
   constexpr double kClose = 0.95;
   size_t close = 0;
@@ -101,9 +83,26 @@ std::string Lead(const Results& results, const Verdict& verdict) {
                      candidate.Ratio(objective) > verdict.ratio.median * kClose
                  ? 1
                  : 0;
-  if (close == 0) return "; nothing else comes within 5 % of it";
-  return StrCat("; ", Counted(close, "other"), close == 1 ? " comes" : " come",
-                " within 5 % of it");
+  if (close == 0) return "nothing else comes within 5 % of it";
+  return StrCat(Counted(close, "other"), close == 1 ? " comes" : " come", " within 5 % of it");
+}
+
+// "With 8 clients 95 % of first tokens come within 1.63 s (defaults: 2.32 s)."; empty where no
+// requests were timed.
+std::string WaitText(const Results& results, const Candidate& candidate) {
+  const auto& loops = results.definition.workload.concurrency;
+  if (loops.empty()) return "";
+  const int most = *std::max_element(loops.begin(), loops.end());
+  const Distribution* waits = FindDistribution(candidate, "ttft_s", most);
+  if (!waits) return "";
+  const double tail = TailQuantile(waits->n);
+  std::string text =
+      StrCat("With ", Counted(static_cast<size_t>(most), "client"), " ", std::lround(tail * 100),
+             " % of first tokens come within ", FormatFigure("s", ValueAt(*waits, tail)));
+  const Distribution* before = FindDistribution(results.candidates.front(), "ttft_s", most);
+  if (before && before != waits)
+    text += StrCat(" (defaults: ", FormatFigure("s", ValueAt(*before, tail)), ")");
+  return text + ".";
 }
 
 // What the decision rests on: the winner's ratio, or the best alternative's where nothing won.
@@ -113,11 +112,11 @@ std::string Confidence(const Results& results, const Verdict& verdict) {
   if (verdict.outcome == Outcome::kNoData) return "";
   if (!won && verdict.best == verdict.recommended)
     return Counted(verdict.rounds, "round") + "; nothing to compare the defaults with";
-  std::string text = won ? ""
-                         : StrCat("closest, ", NameOf(results, verdict.best), ": ",
-                                  FormatChange(ratio.median), "; ");
+  std::string text =
+      won ? ""
+          : StrCat("closest, ", NameOf(results, verdict.best), ": ", FormatChange(ratio), "; ");
   if (ratio.interval)
-    text += StrCat(Printf("%.0f %% interval ", std::floor(ratio.interval->coverage * 100)),
+    text += StrCat(std::floor(ratio.interval->coverage * 100), " % interval ",
                    FormatChangeInterval(ratio), " from ");
   text += Counted(ratio.n, "round");
   if (verdict.confirmed) text += " on fresh prompts";
@@ -135,7 +134,8 @@ std::string TiedText(const Results& results, const Verdict& verdict) {
   }
   const size_t others = verdict.tied.size() - names.size();
   return StrCat("Not told apart from it: ", Join(names, "; "),
-                others ? StrCat(" and ", others, " more") : std::string());
+                others ? StrCat(" and ", others, " more") : std::string(),
+                verdict.outcome == Outcome::kWinner ? ". The simpler one is recommended" : "");
 }
 
 int64_t IntegerAt(const Json& object, const char* key) {
@@ -144,47 +144,6 @@ int64_t IntegerAt(const Json& object, const char* key) {
 }
 
 }  // namespace
-
-std::string FormatFigure(const std::string& unit, double value) {
-  if (unit == "bytes") return FormatBytes(static_cast<uint64_t>(std::max(0.0, value)));
-  if (unit == "share") return Percent(value);
-  if (unit == "bytes/s") return Significant(value * 1e-9) + " GB/s";
-  if (unit == "FLOP/s") return Significant(value * 1e-9) + " GFLOP/s";
-  if (unit == "s" && value < 1e-3) return Significant(value * 1e6) + " µs";
-  if (unit == "s" && value < 1) return Significant(value * 1e3) + " ms";
-  return StrCat(Significant(value), " ", unit);
-}
-
-std::string FormatRange(const std::string& unit, double low, double high) {
-  const std::string from = FormatFigure(unit, low), to = FormatFigure(unit, high);
-  const std::string suffix = to.substr(to.find(' '));
-  const bool same_unit = from.ends_with(suffix);
-  return StrCat(same_unit ? from.substr(0, from.size() - suffix.size()) : from, " to ", to);
-}
-
-std::string FormatChange(double ratio) {
-  if (ratio >= 10) return Significant(ratio) + " times";  // "+1240.0 %" is hard to read
-  return Printf("%+.1f %%", (ratio - 1) * 100);
-}
-
-std::string FormatChangeInterval(const Estimate& ratio) {
-  if (!ratio.interval) return StrCat("no interval (n = ", ratio.n, ")");
-  const std::string low = FormatChange(ratio.interval->low),
-                    high = FormatChange(ratio.interval->high);
-  const bool percent = low.ends_with(" %") && high.ends_with(" %");
-  return StrCat(percent ? low.substr(0, low.size() - 2) : low, " to ", high);
-}
-
-std::string Counted(size_t count, const char* noun) {
-  return StrCat(count, " ", noun, count == 1 ? "" : "s");
-}
-
-std::string FormatSeconds(double seconds) {
-  const auto whole = static_cast<int64_t>(std::llround(seconds));
-  if (whole < 120) return StrCat(whole, " s");
-  if (whole < 7200) return StrCat(whole / 60, " min ", whole % 60, " s");
-  return StrCat(whole / 3600, " h ", whole % 3600 / 60, " min");
-}
 
 std::string SettingsText(const Candidate& candidate) {
   if (candidate.settings.empty()) return candidate.is_anchor ? "the defaults" : candidate.label;
@@ -219,10 +178,8 @@ bool IsDecided(const Verdict& verdict) {
 Words InWords(const Results& results, const Verdict& verdict) {
   Words words{Headline(results, verdict), Gain(results, verdict), Confidence(results, verdict), "",
               TiedText(results, verdict)};
-  // Above 100 % a percentage says less than the factor.
-  const std::string floor =
-      verdict.floor < 1 ? Percent(verdict.floor) : "a factor of " + Significant(1 + verdict.floor);
-  words.floor = verdict.floor > 0 ? StrCat("differences below ", floor, " cannot be resolved here")
+  words.floor = verdict.floor > 0 ? StrCat("differences below ", FormatShareOrFactor(verdict.floor),
+                                           " cannot be resolved here")
                                   : "too few rounds to say which differences can be resolved here";
   return words;
 }
@@ -231,7 +188,6 @@ std::string Answer(const Results& results) {
   // Grouped by what is recommended: one configuration often wins more than one objective.
   std::map<int, std::vector<std::string>> gains;
   std::vector<std::string> kept;
-  const Verdict* winner = nullptr;
   bool undecided = results.verdicts.empty();
   for (const Verdict& verdict : results.verdicts) {
     undecided |= !IsDecided(verdict);
@@ -239,7 +195,6 @@ std::string Answer(const Results& results) {
       kept.push_back(verdict.objective);
       continue;
     }
-    winner = &verdict;
     gains[verdict.recommended].push_back(Gain(results, verdict));
   }
   if (gains.empty())
@@ -249,11 +204,28 @@ std::string Answer(const Results& results) {
   std::vector<std::string> parts;
   for (const auto& [candidate, won] : gains)
     parts.push_back(StrCat(parts.empty() ? "Use " : "use ", NameOf(results, candidate), ": ",
-                           Join(won, " and "), " than the defaults"));
-  if (gains.size() == 1 && gains.begin()->second.size() == 1 && winner)
-    parts.back() += Lead(results, *winner);
+                           Join(won, " and "), parts.empty() ? " than the defaults" : ""));
   if (!kept.empty()) parts.push_back(StrCat("for ", Join(kept, " and "), " keep the defaults"));
   return Join(parts, "; ") + ".";
+}
+
+std::string Support(const Results& results) {
+  std::set<int> winners;
+  const Verdict* first = nullptr;
+  bool confirmed = true;
+  for (const Verdict& verdict : results.verdicts) {
+    if (verdict.outcome != Outcome::kWinner) continue;
+    if (!first) first = &verdict;
+    winners.insert(verdict.recommended);
+    confirmed &= verdict.confirmed;
+  }
+  if (!first) return "";
+  std::string text = confirmed ? StrCat("Confirmed in ", Counted(first->ratio.n, "fresh round"))
+                               : std::string("Not confirmed in fresh rounds");
+  if (winners.size() > 1) return text + ".";
+  const Candidate* winner = results.Find(first->recommended);
+  const std::string wait = winner ? WaitText(results, *winner) : "";
+  return StrCat(text, "; ", Lead(results, *first), ".", wait.empty() ? "" : " ", wait);
 }
 
 std::string Costs(const Candidate& candidate) {
@@ -275,11 +247,10 @@ std::string RunnerUp(const Results& results, const Verdict& verdict, Objective o
   const Candidate* second = BestBeside(results, verdict.recommended, objective);
   const Candidate* first = results.Find(verdict.recommended);
   if (!second || !first || first->Ratio(objective) <= 0) return "";
-  const bool tied =
-      std::find(verdict.tied.begin(), verdict.tied.end(), second->id) != verdict.tied.end();
+  if (std::find(verdict.tied.begin(), verdict.tied.end(), second->id) != verdict.tied.end())
+    return "";
   const double behind = 1 - second->Ratio(objective) / first->Ratio(objective);
   const std::string name = "Runner-up: " + SettingsText(*second);
-  if (tied) return name + ", not told apart from it; the simpler one is recommended.";
   if (behind < 0) return name + ", " + Percent(-behind) + " ahead by its median alone.";
   return name + ", " + Percent(behind) + " behind.";
 }

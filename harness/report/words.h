@@ -3,22 +3,12 @@
 #include <string>
 #include <vector>
 
+#include "harness/report/figures.h"
 #include "harness/report/results.h"
 
-// Numbers and verdicts as people read them: the same words in report.md and report.html.
+// Verdicts as people read them: the same words in report.md and report.html.
 
 namespace pinion::harness {
-
-// "41.3 tokens/s", "183 ms", "2.1 GiB": three significant digits in a unit that fits.
-std::string FormatFigure(const std::string& unit, double value);
-// "712 to 742 tokens/s": the unit once where both ends fit it.
-std::string FormatRange(const std::string& unit, double low, double high);
-// 1.082 -> "+8.2 %"; from 10 on "12.4 times".
-std::string FormatChange(double ratio);
-// "+3.1 to +12.0 %"; "no interval (n = 4)" where there are too few rounds for one.
-std::string FormatChangeInterval(const Estimate& ratio);
-std::string Counted(size_t count, const char* noun);  // "1 round", "2 rounds"
-std::string FormatSeconds(double seconds);            // "48 s", "8 min 20 s"
 
 // "threads_bind=0-1, isa=avx2", or "the defaults".
 std::string SettingsText(const Candidate& candidate);
@@ -42,12 +32,17 @@ Words InWords(const Results& results, const Verdict& verdict);
 // "2 threads, 3.1 GiB of memory at the peak, ready after 1.5 s"; empty before any trial.
 std::string Costs(const Candidate& candidate);
 
-// "Runner-up: isa=avx512, 3.1 % behind." or that it cannot be told apart; empty where there is
-// none.
+// "Runner-up: isa=avx512, 3.1 % behind."; empty where there is none, or where it is tied and
+// InWords has named it.
 std::string RunnerUp(const Results& results, const Verdict& verdict, Objective objective);
 
 // The report's first sentence, over all objectives.
 std::string Answer(const Results& results);
+
+// What its recommendation rests on: "Confirmed in 6 fresh rounds; nothing else comes within 5 % of
+// it. With 8 clients 95 % of first tokens come within 1.63 s (defaults: 2.32 s)."; empty where
+// nothing but the defaults is recommended.
+std::string Support(const Results& results);
 
 // The figures that an objective is about, of one candidate: what a person should expect.
 struct Figure {

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <vector>
 
 #include "engine/base/strings.h"
 #include "harness/report/charts.h"
 #include "harness/report/words.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -38,17 +38,16 @@ std::string Row(size_t rank, const Candidate& candidate, Objective objective, do
   const double ratio = candidate.Ratio(objective);
   const Series* output = candidate.Find("output_tokens_per_s", 0);
   const Comparison* comparison = candidate.Find(objective);
-  char head[32];
-  std::snprintf(head, sizeof head, "%3zu ", rank);
   const std::string rate =
       output && output->estimate.n > 0 ? FormatFigure("tok/s", output->estimate.median) : "-";
   std::string change = "default";
   if (!candidate.is_anchor && comparison)
-    change = StrCat(FormatChange(ratio), comparison->ratio.interval
-                                             ? " [" + FormatChangeInterval(comparison->ratio) + "]"
-                                             : StrCat(" (", comparison->ratio.n, ")"));
-  const std::string row = StrCat(head, Bar(top > 0 ? ratio / top : 0), " ", Fit(rate, 13),
-                                 Fit(change, 30), " ", SettingsText(candidate));
+    change =
+        StrCat(FormatChange(comparison->ratio),
+               comparison->ratio.interval ? " [" + FormatChangeInterval(comparison->ratio) + "]"
+                                          : StrCat(" (", comparison->ratio.n, ")"));
+  const std::string row = StrCat(Right(StrCat(rank), 3), " ", Bar(top > 0 ? ratio / top : 0), " ",
+                                 Fit(rate, 13), Fit(change, 30), " ", SettingsText(candidate));
   std::string cut = Fit(row, width);
   return cut.substr(0, cut.find_last_not_of(' ') + 1) + "\n";
 }

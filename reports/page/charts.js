@@ -11,16 +11,22 @@ function chartFigure(section, chart) {
   }
   figure.querySelector("b").textContent = chart.title;
   figure.querySelector("span").textContent = chart.conclusion;
-  return figure.querySelector(".chart");
+  const place = figure.querySelector(".chart");
+  place.style.minHeight = `${chart.spec.height ?? 0}px`;  // what stands below keeps its place
+  return place;
 }
 
 async function drawCharts(charts) {
   const section = document.getElementById("charts");
   if (typeof vegaEmbed === "undefined" || !charts) return;
   section.hidden = charts.length === 0;
-  for (const chart of charts) {
+  const places = charts.map(chart => chartFigure(section, chart));
+  for (const [index, chart] of charts.entries()) {
+    // In between the browser paints what is there, and the reader may scroll.
+    await new Promise(done => setTimeout(done));
+    if (charts !== data.charts) return;  // newer ones have come
     // ast: Vega interprets its expressions, because this page forbids making code from text.
-    await vegaEmbed(chartFigure(section, chart), {...chart.spec, data: {values: chart.values}},
+    await vegaEmbed(places[index], {...chart.spec, data: {values: chart.values}},
                     {actions: false, renderer: "svg", ast: true, config: chartConfig,
                      mode: "vega-lite"});
   }

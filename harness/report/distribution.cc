@@ -1,0 +1,26 @@
+#include "harness/report/distribution.h"
+
+#include <cmath>
+
+namespace pinion::harness {
+
+const Distribution* FindDistribution(const Candidate& candidate, const std::string& metric,
+                                     int concurrency) {
+  for (const Distribution& one : candidate.distributions)
+    if (one.metric == metric && one.concurrency == concurrency && !one.quantiles.empty())
+      return &one;
+  return nullptr;
+}
+
+double TailQuantile(size_t n) {
+  for (const double q : {0.95, 0.90})
+    if (n >= SamplesNeededForQuantile(q)) return q;
+  return 0.75;
+}
+
+double ValueAt(const Distribution& one, double q) {
+  const double last = static_cast<double>(one.quantiles.size() - 1);
+  return one.quantiles[static_cast<size_t>(std::lround(q * last))];
+}
+
+}  // namespace pinion::harness
