@@ -14,6 +14,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/engine_flags.h"
 #include "harness/cli/score_reference.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -69,26 +70,18 @@ Status CheckFlags(const ScoreCommand& command) {
   return {};
 }
 
-std::string Percent(const Json& share) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f %%", 100 * share.number());
-  return text;
-}
-
 std::string Number(const Json* value) {
-  if (!value || value->is_null()) return "-";
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", value->number());
-  return text;
+  return value && !value->is_null() ? Printf("%.4g", value->number()) : "-";
 }
 
 std::string Describe(const Json& whole, const std::string& reference) {
   if (!whole.Find("positions")) return StrCat("nothing to compare with ", reference, "\n");
   const auto of = [&](const char* key) { return Number(whole.Find(key)); };
-  std::string text = StrCat("against ", reference, ", ", whole.Find("positions")->integer(),
-                            " tokens\n", "  KL divergence   mean ", of("kl_nats"), ", p99 ",
-                            of("kl_p99_nats"), ", max ", of("kl_max_nats"), " nats a token\n",
-                            "  top-1 agreement ", Percent(*whole.Find("top1_agreement")), "\n");
+  std::string text =
+      StrCat("against ", reference, ", ", whole.Find("positions")->integer(), " tokens\n",
+             "  KL divergence   mean ", of("kl_nats"), ", p99 ", of("kl_p99_nats"), ", max ",
+             of("kl_max_nats"), " nats a token\n", "  top-1 agreement ",
+             Printf("%.2f %%", 100 * whole.Find("top1_agreement")->number()), "\n");
   if (whole.Find("perplexity"))
     text += StrCat("  perplexity      ", of("perplexity"), ", the reference's ",
                    of("reference_perplexity"), ", difference ", of("perplexity_difference"), "\n");

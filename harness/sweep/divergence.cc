@@ -14,6 +14,7 @@
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
 #include "harness/profile/command.h"
+#include "harness/stats/text.h"
 #include "harness/trial/runner.h"
 
 namespace pinion::harness {
@@ -140,12 +141,6 @@ Result<Divergence> Measure(const DivergenceLimit& limit, const EngineOptions& ba
   return ReadDivergence(found);
 }
 
-std::string Text(const char* format, double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
 // Why the combination may not race; empty: it may.
 Result<std::string> Refusal(const DivergenceLimit& limit, const EngineOptions& base,
                             const EngineOptions& options, Progress& progress) {
@@ -157,14 +152,14 @@ Result<std::string> Refusal(const DivergenceLimit& limit, const EngineOptions& b
     return StrCat("how far ", what,
                   " changes the output cannot be measured: ", found.error().message);
   const std::string number =
-      StrCat(Text("%.2g", found->kl_nats), " nats of KL divergence a token, ",
-             Text("%.1f", 100 * found->top1_agreement), " % the same best token");
+      StrCat(Printf("%.2g", found->kl_nats), " nats of KL divergence a token, ",
+             Printf("%.1f", 100 * found->top1_agreement), " % the same best token");
   if (found->kl_nats <= limit.nats) {
     progress.Note(StrCat(what, " changes the output by ", number));
     return std::string();
   }
   return StrCat(what, " changes the output by ", number, ", more than the limit of ",
-                Text("%.3g", limit.nats), " (divergence_limit_nats)");
+                Printf("%.3g", limit.nats), " (divergence_limit_nats)");
 }
 
 }  // namespace

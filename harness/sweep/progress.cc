@@ -3,10 +3,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <cstdio>
 
 #include "engine/base/strings.h"
+#include "harness/report/figures.h"
 
 namespace pinion::harness {
 namespace {
@@ -19,20 +19,13 @@ size_t TerminalWidth() {
 
 }  // namespace
 
-std::string FormatLeft(double seconds) {
-  const auto whole = static_cast<long>(std::lround(std::max(0.0, seconds)));
-  if (whole < 60) return StrCat(whole, " s");
-  if (whole < 3600) return StrCat(whole / 60, " m ", whole % 60, " s");
-  return StrCat(whole / 3600, " h ", whole % 3600 / 60, " m");
-}
-
 std::string FormatLine(const ProgressLine& line, size_t width) {
   std::string text =
       StrCat(line.phase == Phase::kRace ? "" : StrCat(Name(line.phase), " "), "round ", line.round);
   if (line.rounds > 0) text += StrCat("/", line.rounds);
   text += StrCat("  trial ", line.position, "/", line.trials);
   const std::string left =
-      line.left_s > 0 ? StrCat("  at most ", FormatLeft(line.left_s), " left") : "";
+      line.left_s > 0 ? StrCat("  at most ", FormatSeconds(line.left_s), " left") : "";
   const size_t room =
       width > text.size() + left.size() + 2 ? width - text.size() - left.size() - 2 : 0;
   text += "  " + line.label.substr(0, room) + left;

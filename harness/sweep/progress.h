@@ -49,10 +49,7 @@ class TerminalProgress : public Progress {
   bool shown_ = false;  // a line is there that the next one replaces
 };
 
-// "5 m 10 s", "40 s", "2 h 5 m".
-std::string FormatLeft(double seconds);
-
-// "round 2/6  trial 3/7  isa=avx2  about 5 m 10 s left", at most `width` characters.
+// "round 2/6  trial 3/7  isa=avx2  at most 5 min 10 s left", at most `width` characters.
 std::string FormatLine(const ProgressLine& line, size_t width);
 
 }  // namespace pinion::harness

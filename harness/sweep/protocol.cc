@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "engine/base/strings.h"
+#include "harness/report/figures.h"
 #include "harness/stats/estimate.h"
+#include "harness/stats/text.h"
 #include "harness/stats/verdict.h"
 #include "harness/sweep/constraints.h"
 #include "harness/sweep/score.h"
@@ -21,12 +22,6 @@ constexpr double kCalibrationShare = 0.10;
 // Where more than this part of a round is disturbed, the machine is like that, and repeating would
 // double the cost for the same picture.
 constexpr double kRepeatableShare = 1.0 / 3;
-
-std::string Percent(double fraction) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f %%", fraction * 100);
-  return text;
-}
 
 }  // namespace
 
@@ -184,9 +179,9 @@ void Protocol::TakeLeavers() {
     if (in || state_.left.count(id) || !last->leader()) continue;
     const bool worse = last->race.standing(*last->IndexOf(id)) == Standing::kWorse;
     const std::string& leader = RowOf(candidates_, *last->leader()).label;
-    state_.left[id] = StrCat(worse ? "worse than " : "not better than ", leader, " by more than ",
-                             Percent(definition_.epsilon), " after ", last->race.rounds(),
-                             last->race.rounds() == 1 ? " round" : " rounds");
+    state_.left[id] =
+        StrCat(worse ? "worse than " : "not better than ", leader, " by more than ",
+               Percent(definition_.epsilon), " after ", Counted(last->race.rounds(), "round"));
   }
 }
 
@@ -336,12 +331,12 @@ void Protocol::TellPlan() {
   const double left_s = std::max(0.0, spending_.left_s() - confirmation_s);
   const int fit = 1 + static_cast<int>(round_s > 0 ? std::min(left_s / round_s, 1e6) : 1e6);
   const int planned = std::min(definition_.rounds, fit);
-  std::string text = StrCat("a round takes ", FormatLeft(round_s), ": ", planned, " of at most ",
+  std::string text = StrCat("a round takes ", FormatSeconds(round_s), ": ", planned, " of at most ",
                             definition_.rounds, " rounds fit the budget of ",
-                            FormatLeft(definition_.budget_s), " with their confirmation");
+                            FormatSeconds(definition_.budget_s), " with their confirmation");
   const double needed_s = spending_.spent_s() + round_s + confirmation_s;
   if (needed_s > definition_.budget_s)
-    text += StrCat("; a verdict needs more: raise --budget to ", FormatLeft(needed_s));
+    text += StrCat("; a verdict needs more: raise --budget to ", FormatSeconds(needed_s));
   progress_.Note(text);
 }
 

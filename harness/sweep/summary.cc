@@ -5,21 +5,18 @@
 #include "engine/base/strings.h"
 #include "harness/report/recommend.h"
 #include "harness/report/words.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
 
-std::string Padded(const std::string& text, size_t width) {
-  return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
-}
-
-// "5 candidates, 6 rounds and 6 to confirm, 7 m 2 s"
+// "5 candidates, 6 rounds and 6 to confirm, 7 min 2 s"
 std::string Effort(const Results& results) {
   size_t measured = 0;
   for (const Candidate& candidate : results.candidates)
     measured += candidate.series.empty() ? 0 : 1;
-  std::string text = StrCat(measured, measured == 1 ? " candidate, " : " candidates, ",
-                            results.rounds_done, results.rounds_done == 1 ? " round" : " rounds");
+  std::string text = StrCat(Counted(measured, "candidate"), ", ",
+                            Counted(static_cast<size_t>(results.rounds_done), "round"));
   if (results.confirmation_rounds > 0)
     text += StrCat(" and ", results.confirmation_rounds, " to confirm");
   return StrCat(text, ", ", FormatSeconds(results.elapsed_s));
@@ -27,7 +24,7 @@ std::string Effort(const Results& results) {
 
 std::string VerdictLines(const Results& results, const Verdict& verdict) {
   const Words words = InWords(results, verdict);
-  std::string text = StrCat(Padded(verdict.objective, 12), words.headline, "\n");
+  std::string text = StrCat(Left(verdict.objective, 12), words.headline, "\n");
   for (const std::string* line : {&words.gain, &words.confidence, &words.floor, &words.tied})
     if (!line->empty()) text += StrCat(std::string(12, ' '), *line, "\n");
   return text;
@@ -43,12 +40,12 @@ std::string SummaryText(const Results& results, const std::string& folder) {
     if (candidate.status == CandidateStatus::kFailed ||
         candidate.status == CandidateStatus::kPruned)
       text +=
-          StrCat(Padded(Name(candidate.status), 12), candidate.label, ": ", candidate.reason, "\n");
+          StrCat(Left(Name(candidate.status), 12), candidate.label, ": ", candidate.reason, "\n");
   text += StrCat("\nreport      ", folder, "/report.html\n");
   for (const Verdict& verdict : results.verdicts)
     if (const LaunchCommands commands = LaunchCommandsOf(results, verdict, folder);
         !commands.pinion.empty() || !commands.other.empty())
-      text += StrCat(Padded("launch", 12), commands.pinion, commands.other, "\n");
+      text += StrCat(Left("launch", 12), commands.pinion, commands.other, "\n");
   return text;
 }
 

@@ -257,10 +257,10 @@ TEST_F(SweepTest, TwoSweepsCannotShareAFolder) {
 TEST(ProgressLine, FitsItsWidthAndKeepsTheTimeLeft) {
   const ProgressLine line = {Phase::kRace, 2, 6, 3, 7, "threads_bind=0-31 isa=avx512_bf16", 310};
   EXPECT_EQ(FormatLine(line, 100),
-            "round 2/6  trial 3/7  threads_bind=0-31 isa=avx512_bf16  at most 5 m 10 s left");
+            "round 2/6  trial 3/7  threads_bind=0-31 isa=avx512_bf16  at most 5 min 10 s left");
   const std::string narrow = FormatLine(line, 60);
   EXPECT_LE(narrow.size(), 60u);
-  EXPECT_THAT(narrow, HasSubstr("at most 5 m 10 s left"));
+  EXPECT_THAT(narrow, HasSubstr("at most 5 min 10 s left"));
 }
 
 }  // namespace
