@@ -60,10 +60,44 @@ def pinion_json(pinion):
     return run
 
 
+REAL_SWEEP = {
+    "space": {"threads_bind": ["auto", "nobind", "4000"]},
+    "workload": {"prompt_len": 16, "output_len": 8, "concurrency": [1, 2], "num_prompts": 2},
+    "objectives": ["throughput", "latency", "balanced"],
+    # Every round for everybody, however slow or noisy the machine is.
+    "strategy": "grid",
+    "rounds": 6,
+    "budget": "20m",
+    "seed": 1,
+}
+
+
+@pytest.fixture(scope="session")
+def real_sweep(pinion, tmp_path_factory):
+    """The folder of a finished sweep of the smallest preset. Who changes a file puts it back."""
+    folder = tmp_path_factory.mktemp("sweep")
+    definition = folder / "definition.json"
+    definition.write_text(json.dumps(REAL_SWEEP))
+    out = folder / "out"
+    done = pinion("sweep", "preset:tiny", "--def", definition, "--out", out, timeout=280)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return out
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def wait_until(condition, seconds=20):
+    """Whether it came to hold within that time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
 
 
 class Server:

@@ -142,9 +142,9 @@ def main():
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     time.sleep(options.start_s)
+    server = Server(options)
     listener = socket.create_server(("127.0.0.1", options.port), backlog=512)
     print(f"fixed server on port {options.port}", file=sys.stderr, flush=True)
-    server = Server(options)
     while True:
         connection, _ = listener.accept()
         threading.Thread(target=server.serve, args=(connection,), daemon=True).start()

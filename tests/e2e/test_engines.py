@@ -31,12 +31,17 @@ def define(tmp_path, engine_choice, **changes):
         "workload": {"prompt_len": 20, "output_len": OUTPUT, "concurrency": [1, 4],
                      "num_prompts": 8},
         "objectives": ["throughput", "latency"],
-        "rounds": 1, "budget": "5m", "seed": 3, "trial_limit": 20,
+        # A budget of which one pair of the calibration fills its tenth.
+        "rounds": 1, "budget": "40s", "seed": 3, "trial_limit": 20,
         **changes,
     }
     path = tmp_path / "definition.json"
     path.write_text(json.dumps(definition))
     return path
+
+
+# Where it does not matter what the server is loaded with.
+LIGHT = {"prompt_len": 8, "output_len": 2, "concurrency": [1], "num_prompts": 2}
 
 
 def servers():
@@ -91,11 +96,10 @@ def test_sweeps_any_server(pinion, tmp_path, no_server_left):
         assert min(values(out, "e2el_s", 1, candidate)) * 1e3 >= whole_ms
         assert statistics.median(values(out, "tpot_s", 1, candidate)) * 1e3 == pytest.approx(
             ITL_MS, rel=0.5)
-    # With one place four clients wait for three others.
-    assert min(values(out, "ttft_s", 4, 1)) * 1e3 >= 2.5 * whole_ms
-    best = max(values(out, "output_tokens_per_s", 4, 1))
-    assert best <= 1.01 * OUTPUT / whole_ms * 1e3
-    assert min(values(out, "output_tokens_per_s", 0, 0)) > best
+    # With one place four clients wait for each other: whatever disturbs them, it makes nothing faster.
+    one_by_one = OUTPUT / whole_ms * 1e3
+    assert max(values(out, "output_tokens_per_s", 4, 1)) <= 1.01 * one_by_one
+    assert max(values(out, "output_tokens_per_s", 0, 0)) > 1.5 * one_by_one
 
 
 @pytest.mark.parametrize("command, says", [
@@ -137,7 +141,7 @@ def test_bystanders_live_on(binary, pinion, tmp_path, no_server_left):
     bystanders = {ours.pid, theirs.pid}
     try:
         wait_for(lambda: port.read_text().count("fixed server on port") == 2)
-        definition = define(tmp_path, engine(), candidates=[{"max_num_seqs": 1}])
+        definition = define(tmp_path, engine(), workload=LIGHT)
         done = pinion("sweep", "some/model", "--def", definition, "--out", tmp_path / "ends",
                       timeout=300)
         assert done.returncode == 0, done.stderr
@@ -158,7 +162,7 @@ def test_bystanders_live_on(binary, pinion, tmp_path, no_server_left):
 
 def test_the_generator_and_the_counters_are_kept_with_every_trial(pinion, tmp_path):
     out = tmp_path / "out"
-    definition = define(tmp_path, engine(), candidates=[{"max_num_seqs": 1}])
+    definition = define(tmp_path, engine(), workload=LIGHT)
     done = pinion("sweep", "some/model", "--def", definition, "--out", out, timeout=300)
     assert done.returncode == 0, done.stderr
     with sqlite3.connect(out / "results.db") as database:
@@ -172,12 +176,14 @@ def test_the_generator_and_the_counters_are_kept_with_every_trial(pinion, tmp_pa
 
 
 def test_finds_the_load_that_meets_the_slo(pinion, tmp_path):
-    """With more than 3 requests at a time the server's first tokens take ten times as long."""
+    """With more than 3 requests at a time the server's first tokens take ten times as long: then
+    none comes within the limit, and until then each has most of it to spare."""
     out = tmp_path / "out"
-    definition = define(tmp_path, engine("--knee", "3", "--ttft-ms", "100"), candidates=[{"max_num_seqs": 1}],
+    definition = define(tmp_path, engine("--knee", "3", "--ttft-ms", "50"), candidates=[{"max_num_seqs": 1}],
+                        budget="60s",
                         workload={"name": "chat", "prompt_len": 20, "output_len": 4,
                                   "concurrency": [1], "num_prompts": 8,
-                                  "slo": {"ttft": "500ms", "load": "concurrency"}})
+                                  "slo": {"ttft": "450ms", "load": "concurrency"}})
     done = pinion("sweep", "some/model", "--def", definition, "--out", out, timeout=300)
     assert done.returncode == 0, done.stderr
     results = json.loads((out / "results.json").read_text())
@@ -205,7 +211,7 @@ def test_sweeps_llama_server(pinion, tmp_path):
 
 def test_settings_of_ours_alone_are_left_out_with_the_reason(pinion, tmp_path):
     out = tmp_path / "out"
-    definition = define(tmp_path, engine(), candidates=[{"isa": "scalar"}], rounds=1)
+    definition = define(tmp_path, engine(), candidates=[{"isa": "scalar"}], workload=LIGHT)
     done = pinion("sweep", "some/model", "--def", definition, "--out", out, timeout=120)
     assert done.returncode == 0, done.stderr
     status = json.loads((out / "results.json").read_text())["candidates"][1]

@@ -7,11 +7,10 @@ import signal
 import statistics
 import subprocess
 import sys
-import time
 
 import pytest
 
-from conftest import free_port
+from conftest import free_port, wait_until
 
 FIXED = pathlib.Path(__file__).with_name("fixed_server.py")
 TTFT_MS, ITL_MS, TOKENS = 40, 8, 6
@@ -62,13 +61,19 @@ def check_formulas(result, open_loop):
     assert result["total_token_throughput"] == pytest.approx((inputs + outputs) / window)
 
 
-def difference_ms(result, log):
-    """The median distance of our times to the server's own, over requests and tokens."""
-    start = result["pinion"]["start_monotonic_s"]
-    ours = sorted((start + at for one in result["pinion"]["requests"] for at in one["token_s"]))
-    theirs = sorted(at for answer in log for at in answer["tokens"])
+def distance_ms(ours, theirs):
+    """The median distance between two lists of times in seconds."""
     assert len(ours) == len(theirs)
-    return statistics.median(1e3 * abs(a - b) for a, b in zip(ours, theirs))
+    return statistics.median(1e3 * abs(a - b) for a, b in zip(sorted(ours), sorted(theirs)))
+
+
+def differences_ms(result, answers):
+    """How far our times are from the server's own: of requests, and of all their tokens."""
+    start = result["pinion"]["start_monotonic_s"]
+    requests = result["pinion"]["requests"]
+    return (distance_ms([start + one["sent_s"] for one in requests], [one["start"] for one in answers]),
+            distance_ms([start + at for one in requests for at in one["token_s"]],
+                        [at for one in answers for at in one["tokens"]]))
 
 
 @pytest.mark.parametrize("endpoint", ["completions", "chat"])
@@ -76,7 +81,7 @@ def difference_ms(result, log):
 def test_metrics_are_those_of_the_server(pinion_json, tmp_path, endpoint, arrivals):
     # What disturbs one attempt cannot disturb the definition of a metric: one undisturbed attempt
     # must agree to the millisecond.
-    for attempt in range(5):
+    for attempt in range(10):
         log = tmp_path / f"{attempt}.log"
         with FixedServer("--log", log) as server:
             result = pinion_json("load", server.url, "--endpoint", endpoint, "--num-prompts", 12,
@@ -91,10 +96,8 @@ def test_metrics_are_those_of_the_server(pinion_json, tmp_path, endpoint, arriva
         assert result["median_ttft_ms"] >= TTFT_MS
         assert result["median_e2el_ms"] >= TTFT_MS + (TOKENS - 1) * ITL_MS
         answers = [json.loads(line) for line in log.read_text().splitlines()][2:]  # warm-up
-        off = [difference_ms(result, answers), abs(result["median_ttft_ms"] - TTFT_MS),
-               abs(result["median_itl_ms"] - ITL_MS), abs(result["median_tpot_ms"] - ITL_MS),
-               abs(result["median_e2el_ms"] - TTFT_MS - (TOKENS - 1) * ITL_MS)]
-        if off[0] < 1 and max(off) < 2:
+        off = differences_ms(result, answers)
+        if max(off) < 1:
             return
     raise AssertionError(f"off by {off} ms in every attempt")
 
@@ -127,15 +130,20 @@ def test_failures_are_counted_and_named(pinion):
     assert "2 x  HTTP 503: out of order" in done.stdout
 
 
-def test_duration_ends_the_sending_and_interrupts_report(binary, pinion_json):
+def test_duration_ends_the_sending(pinion_json):
     with FixedServer() as server:
         result = pinion_json("load", server.url, "--num-prompts", 1000, "--output-len", 2,
                              "--max-concurrency", 2, "--duration", "300ms", "--json")
-        assert 0 < result["completed"] < 100
+    assert 0 < result["completed"] < 100
+
+
+def test_an_interrupted_load_reports_what_there_is(binary, tmp_path):
+    log = tmp_path / "answers.log"
+    with FixedServer("--log", log) as server:
         running = subprocess.Popen(
             [str(binary), "load", server.url, "--request-rate", "0.05", "--output-len", "2",
              "--json"], stdout=subprocess.PIPE, text=True)
-        time.sleep(1)
+        assert wait_until(lambda: log.read_text().count("\n") >= 2)  # the warm-up is over
         running.send_signal(signal.SIGINT)
         text, _ = running.communicate(timeout=10)
     assert json.loads(text)["pinion"]["interrupted"]

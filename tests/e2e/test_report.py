@@ -13,26 +13,12 @@ import subprocess
 import jsonschema
 import pytest
 
-DEFINITION = {
-    "space": {"threads_bind": ["auto", "nobind", "4000"]},
-    "workload": {"prompt_len": 16, "output_len": 8, "concurrency": [1, 2], "num_prompts": 2},
-    "objectives": ["throughput", "latency", "balanced"],
-    "rounds": 6,
-    "budget": "90s",
-    "seed": 1,
-}
+from conftest import REAL_SWEEP
 
 
 @pytest.fixture(scope="module")
-def sweep(pinion, tmp_path_factory):
-    """The folder of a finished sweep of the smallest preset."""
-    folder = tmp_path_factory.mktemp("sweep")
-    definition = folder / "definition.json"
-    definition.write_text(json.dumps(DEFINITION))
-    out = folder / "out"
-    done = pinion("sweep", "preset:tiny", "--def", definition, "--out", out, timeout=280)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return out
+def sweep(real_sweep):
+    return real_sweep
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +58,7 @@ def test_results_name_every_candidate_and_why_one_was_not_measured(results):
     measured = [one for one in results["candidates"] if one["series"]]
     assert measured
     assert results["finished"]
-    assert {one["objective"] for one in results["verdicts"]} == set(DEFINITION["objectives"])
+    assert {one["objective"] for one in results["verdicts"]} == set(REAL_SWEEP["objectives"])
 
 
 def validate(document, top, schema):
@@ -97,7 +83,7 @@ def test_csv_agrees_with_json(sweep, results):
             assert float(match[0]["median"]) == pytest.approx(series["estimate"]["median"])
 
 
-@pytest.mark.parametrize("objective", DEFINITION["objectives"])
+@pytest.mark.parametrize("objective", REAL_SWEEP["objectives"])
 def test_profiles_are_valid_and_launchable(sweep, top, pinion, objective):
     file = sweep / "profiles" / f"{objective}.json"
     profile = json.loads(file.read_text())
@@ -220,17 +206,3 @@ def test_a_sweep_tells_what_the_report_draws(results):
         assert len(candidate["distributions"]) == 4
     checks = {one["name"] for one in results["provenance"]["hygiene"]["checks"]}
     assert {"governor", "quota", "swap"} <= checks
-
-
-def test_report_draws_its_charts_in_a_browser_without_network(sweep):
-    browser = shutil.which("chromium")
-    if not browser:
-        pytest.skip("chromium is not installed (apt-get install chromium)")
-    done = subprocess.run(
-        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync",
-         f"--user-data-dir={sweep.parent / 'browser'}", "--virtual-time-budget=5000", "--dump-dom",
-         f"file://{sweep / 'report.html'}"],
-        capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
-    body = done.stdout.split("<body>")[1].split("<script")[0]
-    assert body.count("marks") > 0, "no chart was drawn"

@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import sqlite3
+import statistics
 import subprocess
 
 import jsonschema
@@ -12,6 +14,7 @@ CHROMIUM = shutil.which("chromium")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
          "--disable-background-networking", "--disable-component-update"]
 KINDS = ("usual", "many", "failed", "single")
+BRIGHTNESS = "() => getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]"
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed")
 
@@ -100,6 +103,50 @@ def test_it_opens_without_a_complaint_or_a_request(visit, folders, kind, charts)
         assert caption.endswith(".")
 
 
+def test_a_real_sweep_is_read_sorted_filtered_copied_and_darkened(visit, real_sweep):
+    path = real_sweep / "report.html"
+    seen = visit(path, color_scheme="light", permissions=["clipboard-read", "clipboard-write"])
+    charts = list(data_of(seen))
+    assert {"frontier", "binding", "drift", "distributions", "placement"} <= set(charts)
+    seen.wait_for_charts(len(charts))
+    assert seen.page.locator(".absent li").count() == 13 - len(charts)
+    heads = seen.page.locator("table.candidates th")
+    column = heads.all_text_contents().index("batch output")
+    shown = []
+    for _ in range(2):  # most first, then least
+        heads.nth(column).click()
+        shown.append([float(cell.get_attribute("data-sort")) for cell in seen.page.locator(
+            f"table.candidates tbody td:nth-child({column + 1})").all()])
+    assert shown[0] == sorted(shown[1], reverse=True) and shown[1] == sorted(shown[0])
+    seen.page.fill("#filter", "nobind")
+    assert seen.names() == ["threads_bind=nobind"]
+    seen.page.locator("button.copy").first.click()
+    seen.page.wait_for_function("() => document.querySelector('button.copy').textContent != 'Copy'")
+    command = seen.page.evaluate("() => navigator.clipboard.readText()")
+    assert command.endswith(f"launch {real_sweep}/profiles/throughput.json")
+    seen.page.click("#theme")
+    assert seen.page.evaluate(BRIGHTNESS) < 128
+    assert seen.wrong == []
+    assert seen.requests == [f"file://{path}"]
+
+
+def test_a_real_page_shows_the_medians_of_the_database(visit, real_sweep):
+    seen = visit(real_sweep / "report.html")
+    columns = {"batch output": ("output_tokens_per_s", 0), "first token": ("ttft_s", 1), "per token": ("tpot_s", 1)}
+    heads = seen.page.locator("table.candidates th").all_text_contents()
+    rows = {row.locator(".name").text_content(): row.locator("td")
+            for row in seen.page.locator("table.candidates tbody tr").all()}
+    with sqlite3.connect(real_sweep / "results.db") as database:
+        for name, candidate in (("the defaults", 0), ("threads_bind=nobind", 1)):
+            for title, (metric, concurrency) in columns.items():
+                values = [value for value, in database.execute(
+                    "select value from samples where candidate=? and metric=? and concurrency=? and "
+                    "copy=0 and phase!='calibration'", (candidate, metric, concurrency))]
+                cell = rows[name].nth(heads.index(title))
+                assert float(cell.get_attribute("data-sort")) == pytest.approx(
+                    statistics.median(values), rel=1e-5), (name, title)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_file_is_as_the_schemas_say(top, folders, kind):
     for path, schema in [(folders / kind / "results.json", "results"),
@@ -139,6 +186,7 @@ def test_sorting_filtering_and_columns(visit, folders):
 
 def test_copying_a_command(visit, folders):
     seen = visit(folders / "usual/report.html", permissions=["clipboard-read", "clipboard-write"])
+    seen.wait_for_charts(12)  # what is drawn meanwhile could hide the button's answer
     button = seen.page.locator("button.copy").first
     button.click()
     seen.page.wait_for_function("() => document.querySelector('button.copy').textContent != 'Copy'")
@@ -150,17 +198,17 @@ def test_copying_a_command(visit, folders):
 def test_the_theme_follows_the_system_and_the_button(visit, folders, wish):
     seen = visit(folders / "usual/report.html", color_scheme=wish)
     seen.wait_for_charts(7)
-    brightness = "() => getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]"
-    before = seen.page.evaluate(brightness)
+    before = seen.page.evaluate(BRIGHTNESS)
     assert (before > 128) == (wish == "light")
     seen.page.click("#theme")
-    assert (seen.page.evaluate(brightness) > 128) != (wish == "light")
+    assert (seen.page.evaluate(BRIGHTNESS) > 128) != (wish == "light")
     assert seen.wrong == []
 
 
-def test_it_can_be_read_on_a_phone(visit, folders):
-    seen = visit(folders / "usual/report.html", viewport={"width": 390, "height": 800})
-    seen.wait_for_charts(7)
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_can_be_read_on_a_phone(visit, folders, kind):
+    seen = visit(folders / kind / "report.html", viewport={"width": 390, "height": 800})
+    seen.wait_for_charts(len(data_of(seen)))
     assert seen.page.evaluate("() => document.documentElement.scrollWidth") <= 390
 
 

@@ -13,6 +13,8 @@ import urllib.request
 import openai
 import pytest
 
+from conftest import wait_until
+
 FLAGS = ("--dtype", "float32", "--kv-cache-space", "64MiB")
 
 
@@ -62,15 +64,6 @@ def engine_of(server):
         if b"engine-worker" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
             return pid
     raise AssertionError("no engine process")
-
-
-def wait_until(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def metric(server, name):

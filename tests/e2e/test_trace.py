@@ -124,7 +124,7 @@ def test_an_interrupted_bench_prints_the_rounds_it_has(binary, tmp_path):
 
 def test_an_interrupted_run_leaves_its_finished_lines(binary, tmp_path):
     lines = tmp_path / "in.jsonl"
-    prompts = [{"input_ids": [i, 5], "max_tokens": 1 if i < 3 else 2000} for i in range(60)]
+    prompts = [{"input_ids": [i, 5], "max_tokens": 1 if i < 3 else 2000} for i in range(600)]
     lines.write_text("".join(json.dumps(line) + "\n" for line in prompts))
     output = tmp_path / "out.jsonl"
     process, log = start(binary, tmp_path, "run", "preset:tiny", "--input", lines, "--output",
@@ -133,7 +133,7 @@ def test_an_interrupted_run_leaves_its_finished_lines(binary, tmp_path):
     interrupt(process)
     out = [json.loads(line) for line in output.read_text().splitlines()]
     assert [line["prompt_ids"][0] for line in out] == list(range(len(out)))
-    assert f"interrupted; {len(out)} of 60 results are written to" in log.read_text()
+    assert f"interrupted; {len(out)} of 600 results are written to" in log.read_text()
 
 
 def test_an_interruption_while_loading_says_so(binary, tmp_path):
