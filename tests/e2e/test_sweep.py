@@ -296,7 +296,7 @@ def test_a_replay_of_planted_effects_holds_its_contract(binary, tmp_path):
 
 
 def test_a_recorded_sweep_replays_without_its_engine(start, binary, tmp_path):
-    sweep = start("--rounds", "3", "--strategy", "grid", "--budget", "60s")
+    sweep = start("--rounds", "3", "--strategy", "grid")
     _, stderr = sweep.communicate(timeout=120)
     assert sweep.returncode == 0, stderr
     done = subprocess.run([str(binary), "sweep", "--replay", str(tmp_path / "out" / "results.db"),
