@@ -210,7 +210,7 @@ def test_idle_costs_nothing(server):
 
 def test_sigterm_lets_live_requests_finish(start_server, model):
     server = start_server(model, *FLAGS, "--served-model-name", "tiny")
-    stream = long_stream(server, sequences=4, tokens=600)
+    stream = long_stream(server, sequences=4, tokens=200)
     server.process.send_signal(signal.SIGTERM)
     assert wait_until(lambda: not accepts(server.port))
     ends = [chunk.choices[0].finish_reason for chunk in stream if chunk.choices]
