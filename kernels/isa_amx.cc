@@ -57,7 +57,7 @@ void AmxGemmBf16(const GemmArgs& args) {
 // A single row as well: a tile of keys is loaded in 8 clocks and multiplied in at most 16, while
 // VDPBF16PS, at one in two clocks where AMX has been so far, takes 32 a row for as many keys.
 void AmxAttention(const AttentionArgs& args) {
-  if (!FillsTiles(args)) return kAvx512Bf16Table.attention(args);
+  if (!FillsTiles(args)) return Avx512Bf16Attention(args);
   AttentionAs<OperandBf16, TileProducts<OperandBf16, AmxBf16>>(args);
 }
 

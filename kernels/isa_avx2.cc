@@ -8,7 +8,7 @@
 
 namespace pinion::kernels::impl {
 
-const Table kAvx2Table = MakeTable(Isa::kAvx2);
+const Table kAvx2Table = MakeTable<Avx2AttentionOfBytes>(Isa::kAvx2);
 const Probes kAvx2Probes = MakeProbes(Isa::kAvx2, nullptr);
 
 }  // namespace pinion::kernels::impl

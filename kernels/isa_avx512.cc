@@ -8,7 +8,7 @@
 
 namespace pinion::kernels::impl {
 
-const Table kAvx512Table = MakeTable(Isa::kAvx512);
+const Table kAvx512Table = MakeTable<Avx512AttentionOfBytes>(Isa::kAvx512);
 const Probes kAvx512Probes = MakeProbes(Isa::kAvx512, nullptr);
 
 }  // namespace pinion::kernels::impl

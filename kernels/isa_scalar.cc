@@ -196,6 +196,13 @@ float SumAtLeast(const float* x, size_t n, float least) {
   return static_cast<float>(sum);
 }
 
+float MaxOver(const float* x, size_t n) {
+  float max = kMinusInfinity;
+  for (size_t i = 0; i < n; ++i)
+    if (x[i] > max) max = x[i];
+  return max;
+}
+
 size_t ArgMax(const float* x, size_t n) {
   size_t best = 0;
   for (size_t i = 1; i < n; ++i) {
@@ -283,6 +290,7 @@ const Table kScalarTable = {
     .log_sum_exp = LogSumExp,
     .exp_weights = ExpWeights,
     .sum_at_least = SumAtLeast,
+    .max = MaxOver,
     .argmax = ArgMax,
     .kv_write = KvWrite,
     .attention = Attention,

@@ -113,7 +113,8 @@ struct AttentionArgs {
   const std::byte *keys, *values;      // the KV head's planes; values: null where latent
   size_t key_stride, value_stride;     // bytes from block to block
   const int32_t* block_table;          // block_table[p / block_tokens] holds position p; entries
-                                       // outside the run, or unseen for the window, are not read
+                                       // outside the run are not read, those that nothing is seen
+                                       // of for the window may hold anything
   size_t block_tokens;
   KvDtype dtype;   // of the cache
   float scale;     // s = q.k * scale; > 0
@@ -201,6 +202,8 @@ struct Table {
   float (*exp_weights)(float* x, size_t n, float max, float scale, float least);
   // sum of the x[i] that are >= least, a finite number
   float (*sum_at_least)(const float* x, size_t n, float least);
+  // the largest x[i]; NaN never wins; -infinity where there is nothing else; n >= 1
+  float (*max)(const float* x, size_t n);
   // index of the largest x[i], the lowest where equal; NaN never wins; n >= 1
   size_t (*argmax)(const float* x, size_t n);
 

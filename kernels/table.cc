@@ -13,18 +13,26 @@ Table Renamed(Table table, Isa isa) {
   return table;
 }
 
-// Products of bfloat16 on tiles; everything else is AVX-512's.
+Table MakeAvx512Bf16Table() {
+  Table table = Renamed(impl::kAvx512Table, Isa::kAvx512Bf16);
+  table.gemm_bf16 = impl::Avx512Bf16Gemm;
+  table.attention = impl::Avx512Bf16Attention;
+  return table;
+}
+
+// Products of bfloat16 on tiles.
 Table MakeAmxTable() {
-  Table table = Renamed(impl::kAvx512Bf16Table, Isa::kAmx);
+  Table table = Renamed(impl::kAvx512Table, Isa::kAmx);
   table.gemm_bf16 = impl::AmxGemmBf16;
   table.attention = impl::AmxAttention;
   return table;
 }
 
 const Table& Compiled(Isa isa) {
-  static const Table amx = MakeAmxTable();
   static const Table avx2_vnni = Renamed(impl::kAvx2Table, Isa::kAvx2Vnni);
   static const Table avx512_vnni = Renamed(impl::kAvx512Table, Isa::kAvx512Vnni);
+  static const Table avx512_bf16 = MakeAvx512Bf16Table();
+  static const Table amx = MakeAmxTable();
   switch (isa) {
     case Isa::kScalar:
       return impl::kScalarTable;
@@ -37,7 +45,7 @@ const Table& Compiled(Isa isa) {
     case Isa::kAvx512Vnni:
       return avx512_vnni;
     case Isa::kAvx512Bf16:
-      return impl::kAvx512Bf16Table;
+      return avx512_bf16;
     case Isa::kAmx:
       return amx;
   }

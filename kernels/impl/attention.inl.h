@@ -102,20 +102,26 @@ float RaiseMax(const AttentionArgs& args, size_t row, const float* scores, Seen 
   return max;
 }
 
+// Bytes of values that are asked for beside every vector of weights, where the CPU's prefetchers,
+// who see no reads meanwhile, are relied on: 4 rows ask for all values of a strip of 64 columns.
+constexpr size_t kAskInSoftmax = 512;
+
 // Turns one row's scores into weights e^(s - max), zero outside of what it sees, and brings max,
 // sum and out to the new maximum. scale > 0, so the largest score has the largest product. Where
 // the values are bytes, their scales (the largest of which is largest_scale) go into the weights.
 template <typename Operand>
-void SoftmaxRow(const AttentionArgs& args, size_t row, Seen seen, size_t tokens,
+void SoftmaxRow(const AttentionArgs& args, const Strip& strip, size_t row, Seen seen,
                 float largest_scale, Scratch<Operand>& scratch) {
   float *scores = scratch.scores[row], max_here = -kInfinity;
   typename Operand::X* weights = scratch.weights[row];
   if (seen.first < seen.end) {
-    if (args.soft_cap > 0) CapScores(args, scores, tokens);
+    if (args.soft_cap > 0) CapScores(args, scores, strip.tokens);
     for (size_t i = seen.first / kLanes * kLanes; i < seen.first; ++i) scores[i] = -kInfinity;
     max_here = RaiseMax(args, row, scores, seen);
   }
-  const Vec scale = Set(ScoreScale(args)), max = Set(args.max[row]);
+  const std::byte* ask = strip.values[0] + row * kStripTokens / kLanes * kAskInSoftmax;
+  const Vec scale = Set(static_cast<float>(ScoreScale(args) * kLog2E));
+  const Vec max = Set(static_cast<float>(args.max[row] * kLog2E));
   Vec to = Set(0);
   if constexpr (kIsScaled<Operand>) {
     const bool sees = seen.first < seen.end;
@@ -127,13 +133,19 @@ void SoftmaxRow(const AttentionArgs& args, size_t row, Seen seen, size_t tokens,
   size_t i = 0;
   for (; i + kLanes <= seen.first; i += kLanes) Operand::Put(weights + i, Set(0));
   for (; i < seen.end; i += kLanes) {
-    Vec weight = Exp(Load(scores + i) * scale - max);
+    if (strip.sparse) {
+#pragma GCC unroll 8
+      for (size_t at = 0; at < kAskInSoftmax; at += 64)
+        __builtin_prefetch(ask + at, 0, kPrefetchLevel);
+      ask += kAskInSoftmax;
+    }
+    Vec weight = PowerOfTwo(Fma(Load(scores + i), scale, Set(0) - max));
     if (seen.end - i < kLanes) weight = KeepFirst(weight, seen.end - i);
     sum = sum + weight;
     if constexpr (kIsScaled<Operand>) weight = weight * (Load(scratch.value_scales + i) * to);
     Operand::Put(weights + i, weight);
   }
-  for (; i < tokens; i += kLanes) Operand::Put(weights + i, Set(0));
+  for (; i < strip.tokens; i += kLanes) Operand::Put(weights + i, Set(0));
   args.sum[row] += SumLanes(sum);
 }
 
@@ -144,7 +156,7 @@ void Softmax(const AttentionArgs& args, const Strip& strip, Scratch<Operand>& sc
     float largest_scale = 0;
     if constexpr (kIsScaled<Operand>) largest_scale = SeeScales(strip, seen, scratch);
     for (size_t g = 0; g < args.group; ++g) {
-      SoftmaxRow(args, token * args.group + g, seen, strip.tokens, largest_scale, scratch);
+      SoftmaxRow(args, strip, token * args.group + g, seen, largest_scale, scratch);
     }
   }
 }
@@ -192,6 +204,7 @@ Range SeenByAny(const AttentionArgs& args) {
 template <typename Operand>
 struct VectorProducts {
   static constexpr size_t kStep = kTokenStep;
+  static constexpr bool kAsksSparsely = true;
   void Scores(const AttentionArgs& args, const Strip& strip, const Strip& next, size_t rows,
               Scratch<Operand>& scratch) {
     impl::Scores(args, strip, next, rows, scratch);
@@ -213,7 +226,10 @@ void AttentionIn(const AttentionArgs& args, Scratch<Operand>& scratch) {
   Products products;
   Strip strip = kGather(args, static_cast<size_t>(range.begin), end);
   while (strip.tokens > 0) {
-    const Strip next = kGather(args, strip.begin + strip.tokens, end);
+    Strip next = kGather(args, strip.begin + strip.tokens, end);
+    if constexpr (Products::kAsksSparsely) {
+      next.sparse = next.follows && ReadsInOrder<Operand>(args, rows);
+    }
     products.Scores(args, strip, next, rows, scratch);
     Softmax(args, strip, scratch);
     if (scratch.latent != nullptr) TurnLatent(args, strip, *scratch.latent);
@@ -238,22 +254,32 @@ void AttentionAs(const AttentionArgs& args) {
   AttentionIn<Operand, Products>(args, scratch);
 }
 
-// Operands: what an ISA multiplies the types with that have instructions of their own.
+// Over a cache of bytes, in a file of its own for every ISA: these are half of attention's code.
+// Operands: what multiplies int8 and eight-bit floats.
 template <typename Operands>
+void AttentionOfBytes(const AttentionArgs& args) {
+  switch (args.dtype) {
+    case KvDtype::kI8:
+      return AttentionAs<typename Operands::I8>(args);
+    case KvDtype::kE5m2:
+      return AttentionAs<typename Operands::E5m2>(args);
+    default:
+      return AttentionAs<typename Operands::E4m3>(args);
+  }
+}
+
+// Over any cache, without instructions for bfloat16; of_bytes: the ISA's AttentionOfBytes.
+template <void (*of_bytes)(const AttentionArgs&)>
 void Attention(const AttentionArgs& args) {
   switch (args.dtype) {
     case KvDtype::kF32:
       return AttentionAs<OperandF32>(args);
     case KvDtype::kBf16:
-      return AttentionAs<typename Operands::Bf16>(args);
+      return AttentionAs<OperandBf16Widened>(args);
     case KvDtype::kF16:
       return AttentionAs<OperandF16>(args);
-    case KvDtype::kI8:
-      return AttentionAs<typename Operands::I8>(args);
-    case KvDtype::kE5m2:
-      return AttentionAs<typename Operands::E5m2>(args);
-    case KvDtype::kE4m3:
-      return AttentionAs<typename Operands::E4m3>(args);
+    default:
+      return of_bytes(args);
   }
 }
 

@@ -9,9 +9,9 @@ namespace {
 
 // scores[kRows][kColumns vectors] = q . keys. Unlike in Tile, every vector of columns has a place
 // of its own: blocks may hold as few tokens as one vector, and one vector a tile would wait for its
-// sums. The next strip's keys are prefetched in step where `next` is given. factors, scales: of the
+// sums. kAsk vectors of the next strip's keys are prefetched in step. factors, scales: of the
 // rows and of the keys, where kIsScaled; starts: of the sums.
-template <typename Operand, int kRows, int kColumns>
+template <typename Operand, int kRows, int kColumns, int kAsk>
 void ScoreTile(const typename Operand::X* q, const std::byte* const* keys,
                const std::byte* const* next, size_t stride, size_t steps, const Vec* starts,
                const float* factors, const Bf16* const* scales, float* scores) {
@@ -22,10 +22,8 @@ void ScoreTile(const typename Operand::X* q, const std::byte* const* keys,
     for (int c = 0; c < kColumns; ++c) sums[r][c] = kIsScaled<Operand> ? starts[r] : Set(0);
   }
   for (size_t offset = 0; steps > 0; --steps, offset += stride, q += Operand::kStepK) {
-    if (next != nullptr) {
 #pragma GCC unroll 16
-      for (int c = 0; c < kColumns; ++c) __builtin_prefetch(next[c] + offset, 0, kPrefetchLevel);
-    }
+    for (int c = 0; c < kAsk; ++c) __builtin_prefetch(next[c] + offset, 0, kPrefetchLevel);
 #pragma GCC unroll 2
     for (size_t sub = 0; sub < Operand::kSubs; ++sub) {
       Vec weights[kColumns];
@@ -65,10 +63,11 @@ void ScoreColumns(const AttentionArgs& args, const Strip& strip, const Strip& ne
   const size_t steps = args.key_dim / Keys::kStepK;
   for (size_t v = 0; v * kLanes < strip.tokens; v += kColumns) {
     ForRowGroups<kMost>(rows, [&]<int kRows>(size_t row) {
-      ScoreTile<Keys, kRows, kColumns>(scratch.q[row], strip.keys + v,
-                                       row == 0 ? next.keys + v : nullptr, stride, steps,
-                                       scratch.q_starts + row, scratch.q_factors + row,
-                                       strip.key_scales + v, &scratch.scores[row][v * kLanes]);
+      const auto tile = row > 0       ? ScoreTile<Keys, kRows, kColumns, 0>
+                        : next.sparse ? ScoreTile<Keys, kRows, kColumns, 1>
+                                      : ScoreTile<Keys, kRows, kColumns, kColumns>;
+      tile(scratch.q[row], strip.keys + v, next.keys + v, stride, steps, scratch.q_starts + row,
+           scratch.q_factors + row, strip.key_scales + v, &scratch.scores[row][v * kLanes]);
     });
   }
 }

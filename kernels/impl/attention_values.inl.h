@@ -7,9 +7,10 @@
 namespace pinion::kernels::impl {
 namespace {
 
-// All rows of one strip of output columns, kColumns vectors (or half a vector) wide.
+// All rows of one strip of output columns, kColumns vectors (or half a vector) wide. sparse: as
+// Strip's, of the next one.
 template <typename Operand, int kColumns, bool kHalf>
-void ValueColumns(TileArgs<Operand> tile, size_t rows) {
+void ValueColumns(TileArgs<Operand> tile, size_t rows, bool sparse) {
   constexpr int kLines = (kColumns * kLanes * Operand::kBytes + 63) / 64;
   constexpr int kMost = kColumns < kWide ? kNarrowRows : kTileRows;
   const typename Operand::X* x = tile.x;
@@ -19,7 +20,9 @@ void ValueColumns(TileArgs<Operand> tile, size_t rows) {
     tile.x = x + row * tile.x_stride;
     tile.y = y + row * tile.y_stride;
     tile.factors = factors + row;
-    if (row == 0) {
+    if (row == 0 && sparse) {
+      Tile<Operand, kRows, kColumns, 1, kHalf, kPrefetchLevel>(tile);
+    } else if (row == 0) {
       Tile<Operand, kRows, kColumns, kLines, kHalf, kPrefetchLevel>(tile);
     } else {
       Tile<Operand, kRows, kColumns, 0, kHalf>(tile);
@@ -131,16 +134,17 @@ void AddValues(const AttentionArgs& args, const Strip& strip, Seen seen, const S
     tile.y = args.out + first_row * args.value_dim + column;
     const size_t left = args.value_dim - column;
     if (tall && left >= kTallWidth * kLanes) {
-      if constexpr (kHasTallTiles<Operand>) ValueColumns<Operand, kTallWidth, false>(tile, rows);
+      if constexpr (kHasTallTiles<Operand>)
+        ValueColumns<Operand, kTallWidth, false>(tile, rows, false);
       column += kTallWidth * kLanes;
     } else if (left >= kWide * kLanes) {
-      ValueColumns<Operand, kWide, false>(tile, rows);
+      ValueColumns<Operand, kWide, false>(tile, rows, next.sparse);
       column += kWide * kLanes;
     } else if (left >= kLanes) {
-      ValueColumns<Operand, 1, false>(tile, rows);
+      ValueColumns<Operand, 1, false>(tile, rows, false);
       column += kLanes;
     } else {
-      if constexpr (kLanes > 8) ValueColumns<Operand, 1, true>(tile, rows);
+      if constexpr (kLanes > 8) ValueColumns<Operand, 1, true>(tile, rows, false);
       column += kLanes;
     }
   }

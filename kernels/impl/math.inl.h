@@ -17,10 +17,10 @@ constexpr float kInfinity = __builtin_inff();
 // (tested). 0 below -87.33 (where the result would be subnormal, and for -infinity); 3.4e38
 // above 88.72. NaN stays NaN.
 Vec Exp(Vec x) {
-  constexpr float kLog2E = 1.44269504f, kLowest = -87.33f, kHighest = 88.72f;
+  constexpr float kPerLn2 = 1.44269504f, kLowest = -87.33f, kHighest = 88.72f;
   constexpr float kHigh = 0.693359375f, kLow = -2.12194440e-4f;
   const Vec clamped = Min(Set(kHighest), Max(Set(kLowest), x));  // in this order NaN survives
-  const Vec n = RoundToInteger(clamped * Set(kLog2E));
+  const Vec n = RoundToInteger(clamped * Set(kPerLn2));
   const Vec r = Fma(n, Set(-kLow), Fma(n, Set(-kHigh), clamped));
   Vec p = Set(1.0f / 5040);
   p = Fma(p, r, Set(1.0f / 720));
@@ -32,6 +32,22 @@ Vec Exp(Vec x) {
   p = Fma(p, r, Set(1.0f));
   return ZeroWhereBelow(ScaleByPower(p, n), x, Set(kLowest));
 }
+
+// 2^t, t <= 127, in two thirds of Exp's time: weights need not be right in the last place. t = n +
+// r with |r| <= 1/2; 2^r by the polynomial of degree 5 that is 1 at 0 and least wrong elsewhere
+// (1.6 u; 2.7 u with the roundings of Horner's scheme). 0 below -126, NaN stays NaN.
+Vec PowerOfTwo(Vec t) {
+  const Vec clamped = Max(Set(-126), t);  // in this order NaN survives
+  const Vec n = RoundToInteger(clamped), r = clamped - n;
+  Vec p = Set(0.00132647241f);
+  p = Fma(p, r, Set(0.00967151287f));
+  p = Fma(p, r, Set(0.0555073375f));
+  p = Fma(p, r, Set(0.240222421f));
+  p = Fma(p, r, Set(0.693146978f));
+  p = Fma(p, r, Set(1));
+  return ZeroWhereBelow(ScaleByPower(p, n), t, Set(-126));
+}
+constexpr double kLog2E = 1.4426950408889634;  // e^x = 2^(x kLog2E)
 
 // 1 - 2 / (e^2x + 1): within 4 u of the result at 1, an absolute error of 4 u near 0. e^2x may be
 // 3.4e38 or 0, so that the limits are exact; NaN stays NaN.

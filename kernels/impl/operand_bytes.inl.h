@@ -64,5 +64,12 @@ struct OperandF8Widened {
   static void Put(float* x, Vec v) { Store(x, v); }
 };
 
+// What multiplies bytes without instructions for pairs of bfloat16 or fours of bytes.
+struct WidenedBytes {
+  using I8 = OperandI8;
+  using E5m2 = OperandF8Widened<BitsE5m2>;
+  using E4m3 = OperandF8Widened<BitsE4m3>;
+};
+
 }  // namespace
 }  // namespace pinion::kernels::impl

@@ -114,7 +114,6 @@ void StoreRow(void* dst, Dtype dst_type, const float* x, size_t n) {
   }
 }
 
-// The largest number; NaN is passed over; -infinity where there is nothing else.
 float MaxOver(const float* x, size_t n) {
   Vec even = Set(-kInfinity), odd = even;
   size_t i = 0;
@@ -134,13 +133,14 @@ float LogSumExp(const float* x, size_t n) {
 }
 
 float ExpWeights(float* x, size_t n, float max, float scale, float least) {
+  const Vec factor = Set(static_cast<float>(scale * kLog2E)), limit = Set(least);
   Vec sum = Set(0);
   for (size_t i = 0; i < n; i += kLanes) {
     const Vec above = LoadUpTo(x + i, n - i, Set(-kInfinity)) - Set(max);
-    const Vec e = Max(Exp(above * Set(scale)), Set(0));  // in this order NaN becomes 0
-    const Vec weight = ZeroWhereBelow(e, e, Set(least));
+    const Vec e = Max(PowerOfTwo(above * factor), Set(0));  // in this order NaN becomes 0
+    const Vec weight = ZeroWhereBelow(e, e, limit);
     Put(x, Dtype::kF32, i, weight, n - i);
-    sum = sum + weight;  // lanes beyond n are e^-infinity
+    sum = sum + weight;  // lanes beyond n are 2^-infinity
   }
   return SumLanes(sum);
 }

@@ -8,27 +8,19 @@
 #include "kernels/impl/convert.inl.h"
 #include "kernels/impl/gemm.inl.h"
 #include "kernels/impl/kv.inl.h"
-#include "kernels/impl/operand_bytes.inl.h"
 #include "kernels/impl/rowwise.inl.h"
 #include "kernels/impl/tables.h"
 
 namespace pinion::kernels::impl {
 namespace {
 
-// What multiplies bfloat16, int8 and eight-bit floats.
-struct WidenedOperands {
-  using Bf16 = OperandBf16Widened;
-  using I8 = OperandI8;
-  using E5m2 = OperandF8Widened<BitsE5m2>;
-  using E4m3 = OperandF8Widened<BitsE4m3>;
-};
-
-template <typename Operands = WidenedOperands>
+// of_bytes: the ISA's attention over a cache of bytes.
+template <void (*of_bytes)(const AttentionArgs&)>
 constexpr Table MakeTable(Isa isa) {
   return {
       .isa = isa,
       .gemm_f32 = Gemm<OperandF32, float>,
-      .gemm_bf16 = Gemm<typename Operands::Bf16, Bf16>,
+      .gemm_bf16 = Gemm<OperandBf16Widened, Bf16>,
       .gemm_f16 = Gemm<OperandF16, float>,
       .rms_norm = RmsNorm,
       .layer_norm = LayerNorm,
@@ -48,9 +40,10 @@ constexpr Table MakeTable(Isa isa) {
       .log_sum_exp = LogSumExp,
       .exp_weights = ExpWeights,
       .sum_at_least = SumAtLeast,
+      .max = MaxOver,
       .argmax = ArgMax,
       .kv_write = KvWrite,
-      .attention = Attention<Operands>,
+      .attention = Attention<of_bytes>,
       .attention_merge = AttentionMerge,
   };
 }

@@ -4,12 +4,19 @@
 
 namespace pinion::kernels::impl {
 
-// One per isa_<name>.cc. (AMX has two functions of its own: see TableFor.)
+// One per isa_<name>.cc, except of what TableFor puts together: AVX-512 with BF16 is AVX-512 with
+// two functions of its own, AMX that with its own two.
 extern const Table kScalarTable;
 extern const Table kAvx2Table;
 extern const Table kAvx512Table;
-extern const Table kAvx512Bf16Table;
+void Avx512Bf16Gemm(const GemmArgs& args);
+void Avx512Bf16Attention(const AttentionArgs& args);
 void AmxGemmBf16(const GemmArgs& args);
 void AmxAttention(const AttentionArgs& args);
+
+// Attention over a cache of bytes, of isa_<name>_bytes.cc.
+void Avx2AttentionOfBytes(const AttentionArgs& args);
+void Avx512AttentionOfBytes(const AttentionArgs& args);
+void Avx512Bf16AttentionOfBytes(const AttentionArgs& args);
 
 }  // namespace pinion::kernels::impl

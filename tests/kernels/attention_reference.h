@@ -13,7 +13,7 @@ namespace pinion::kernels::testing {
 //   a score   s = scale q.k errs by d = (u_q + (key_dim + 4) u) scale sum|q k|; a soft cap does not
 //             enlarge that (its slope is at most 1) and adds 8 u of the cap
 //   a weight  p = e^(s - max) / sum errs by the factor 1 + 2 d + u_p + 2 e, e = 4 u for exp itself
-//             plus u (|s| + |max|) for its argument
+//             plus 2 u (|s| + |max|) for its argument
 //   an output sum p v errs by that factor plus (context + 4) u for the sums, times sum p |v|
 // Where the cache holds int8, a row of queries may be rounded by half a step of its largest by 127
 // or 8191; and the weights of a strip times the values' scales by half a step of the largest weight
@@ -47,9 +47,9 @@ inline std::vector<double> ExactScores(const Scene& scene, size_t row, size_t be
     const double depth = static_cast<double>(s.key_dim) + 4;
     if (cap > 0) score = cap * std::tanh(score / cap);
     scores.push_back(score);
-    error =
-        std::max(error, (roundoff.relative + depth * u) * magnitude +
-                            roundoff.of_query * largest * keys + u * std::abs(score) + 8 * u * cap);
+    error = std::max(error, (roundoff.relative + depth * u) * magnitude +
+                                roundoff.of_query * largest * keys + 2 * u * std::abs(score) +
+                                8 * u * cap);
   }
   return scores;
 }
@@ -70,7 +70,7 @@ inline Reference Exact(const Scene& scene, Roundoff roundoff) {
     for (double& weight : weights) sum += weight = std::exp(weight - max);
     const double largest = *std::max_element(weights.begin(), weights.end()) / sum *
                            *std::max_element(&scene.value_scales[begin], &scene.value_scales[end]);
-    const double factor = 2 * error + roundoff.relative + 2 * u * (4 + std::abs(max)) +
+    const double factor = 2 * error + roundoff.relative + 2 * u * (4 + 2 * std::abs(max)) +
                           (static_cast<double>(end - begin) + 4) * u;
     for (size_t d = 0; d < s.value_dim; ++d) {
       double out = 0, magnitude = 0, codes = 0;

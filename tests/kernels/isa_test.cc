@@ -67,8 +67,8 @@ TEST(Isa, EveryUsableTableIsItsOwnAndComplete) {
                 table.layer_norm && table.rotary && table.rotary_pairs && table.activate &&
                 table.activate_gated && table.clamped_swiglu && table.add && table.add_scaled &&
                 table.scale && table.weigh && table.sum_squares && table.soft_cap && table.store &&
-                table.log_sum_exp && table.exp_weights && table.sum_at_least && table.argmax &&
-                table.kv_write && table.attention && table.attention_merge);
+                table.log_sum_exp && table.exp_weights && table.sum_at_least && table.max &&
+                table.argmax && table.kv_write && table.attention && table.attention_merge);
   }
 }
 

@@ -376,6 +376,19 @@ TEST_P(RowwiseTest, ArgMaxNeverTakesNan) {
   }
 }
 
+TEST_P(RowwiseTest, MaxIsTheLargestNumber) {
+  for (size_t n : kSizes) {
+    for (size_t at = 0; at < n; at += 1 + n / 9) {
+      std::vector<float> values(n, -7);
+      values[0] = NAN;
+      values[n / 2] = -INFINITY;
+      values[at] = -2;
+      EXPECT_EQ(kernels_.max(Row(values).data(), n), -2) << n << " " << at;
+    }
+    EXPECT_EQ(kernels_.max(Row(std::vector<float>(n, NAN)).data(), n), -INFINITY);
+  }
+}
+
 TEST_P(RowwiseTest, ArgMaxFindsTheLargestOfManyLogits) {
   const std::vector<float> values = Normal(128256, 8, 4);
   const auto want = std::max_element(values.begin(), values.end()) - values.begin();
