@@ -246,10 +246,11 @@ void Sampler::Penalise(std::span<float> logits) const {
 }
 
 size_t Sampler::Draw(const kernels::Table& table, std::span<float> logits) const {
-  const size_t best = std::min(table.argmax(logits.data(), logits.size()), logits.size() - 1);
-  const float max = logits[best];
+  const bool greedy = params_.temperature < kGreedyBelow;
+  const float max = greedy ? kInfinity : table.max(logits.data(), logits.size());
   // No finite maximum, no distribution: everything masked, all NaN, or an infinity that has it all.
-  if (params_.temperature < kGreedyBelow || !std::isfinite(max)) return best;
+  if (!std::isfinite(max))
+    return std::min(table.argmax(logits.data(), logits.size()), logits.size() - 1);
   if (params_.top_k > 0 && static_cast<size_t>(params_.top_k) < logits.size())
     return DrawFromTopK(table, params_, logits, max, seed_, drawn_);
   return DrawAny(table, params_, logits, max, seed_, drawn_);

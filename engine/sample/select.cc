@@ -22,8 +22,7 @@ std::vector<float> BlockMaxima(const kernels::Table& table, std::span<const floa
   std::vector<float> maxima;
   for (size_t block = 0; block * kBlock < values.size(); ++block) {
     const auto of = BlockOf(values, block);
-    const float max = of[std::min(table.argmax(of.data(), of.size()), of.size() - 1)];
-    maxima.push_back(std::isnan(max) ? kLowest : max);
+    maxima.push_back(table.max(of.data(), of.size()));
   }
   return maxima;
 }
