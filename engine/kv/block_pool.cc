@@ -1,5 +1,6 @@
 #include "engine/kv/block_pool.h"
 
+#include <algorithm>
 #include <random>
 
 #include "engine/base/check.h"
@@ -8,8 +9,9 @@
 namespace pinion {
 namespace {
 
-// Blocks that are evicted together: 16 of 32 tokens are 64 KiB of one 64-wide bf16 head's keys;
-// attention reads such runs 16 % faster than single blocks in any order (Zen 4).
+// Blocks that are evicted together, and that a sequence may grow by before it meets the next one's:
+// attention reads runs of 16 blocks at nearly the rate of one long stretch, and single ones a
+// quarter slower (Zen 4).
 constexpr size_t kRunBlocks = 16;
 
 BlockHash DrawKey() {
@@ -38,10 +40,8 @@ struct BlockPool::Block {
 };
 
 BlockPool::BlockPool(size_t blocks, size_t block_tokens, bool prefix_caching)
-    : block_tokens_(block_tokens), prefix_caching_(prefix_caching), blocks_(blocks) {
+    : block_tokens_(block_tokens), prefix_caching_(prefix_caching), blocks_(blocks), free_(blocks) {
   CHECK(block_tokens > 0);
-  free_.reserve(blocks);
-  for (size_t i = blocks; i > 0; --i) free_.push_back(static_cast<int32_t>(i - 1));
 }
 
 BlockPool::~BlockPool() = default;
@@ -50,13 +50,19 @@ size_t BlockPool::total() const { return blocks_.size(); }
 size_t BlockPool::available() const { return free_.size() + cached_.size(); }
 size_t BlockPool::used() const { return total() - available(); }
 
-std::optional<int32_t> BlockPool::Allocate() {
+std::optional<int32_t> BlockPool::Allocate(std::optional<int32_t> after) {
   if (free_.empty()) Evict();
   if (free_.empty()) return std::nullopt;
-  const int32_t block = free_.back();
-  free_.pop_back();
+  const int32_t block = after && free_.Holds(*after + 1) ? *after + 1 : NewPlace();
+  free_.Take(block);
   blocks_[block].references = 1;
   return block;
+}
+
+int32_t BlockPool::NewPlace() const {
+  const FreeRuns::Run run = free_.Find(2 * kRunBlocks);
+  const bool leave_room = run.begin > 0 && blocks_[run.begin - 1].references > 0;
+  return run.begin + (leave_room ? static_cast<int32_t>(std::min(kRunBlocks, run.size() / 2)) : 0);
 }
 
 void BlockPool::Evict() {
@@ -68,7 +74,7 @@ void BlockPool::Evict() {
     by_hash_.erase(*blocks_[last].hash);
     blocks_[last].hash.reset();
     ++stats_.evictions;
-    free_.push_back(last);
+    free_.Add(last);
   } while (free_.size() < kRunBlocks && !cached_.empty() && cached_.front() == last - 1);
 }
 
@@ -84,7 +90,7 @@ void BlockPool::Release(int32_t block) {
   if (entry.hash)
     entry.cached_place = cached_.insert(cached_.end(), block);
   else
-    free_.push_back(block);
+    free_.Add(block);
 }
 
 void BlockPool::Publish(int32_t block, const BlockHash& hash) {
@@ -107,7 +113,7 @@ std::optional<int32_t> BlockPool::Reuse(const BlockHash& hash) {
 void BlockPool::DropCached() {
   for (const auto& [hash, block] : by_hash_) blocks_[block].hash.reset();
   by_hash_.clear();
-  free_.insert(free_.end(), cached_.begin(), cached_.end());
+  for (const int32_t block : cached_) free_.Add(block);
   cached_.clear();
 }
 

@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/kv/free_runs.h"
+
 namespace pinion {
 
 // Identity of a full block: a hash over its tokens and over everything before them. 128 bits, so
@@ -49,8 +51,10 @@ class BlockPool {
   size_t available() const;  // free + cached: what Allocate can still give
   size_t used() const;
 
-  // A block with reference count 1, or nullopt where every block is used.
-  std::optional<int32_t> Allocate();
+  // A block with reference count 1, or nullopt where every block is used. `after`: the sequence's
+  // last block so far; the one behind it is given where it is free, so that what a sequence reads
+  // lies in long runs. A new run leaves its neighbour some blocks to grow into.
+  std::optional<int32_t> Allocate(std::optional<int32_t> after = std::nullopt);
   void AddRef(int32_t block);
   // At count 0 the block becomes cached if it has a hash, else free. Release a sequence's blocks
   // last to first, so that prefixes outlive their continuations.
@@ -72,11 +76,12 @@ class BlockPool {
   // next in age: a sequence's blocks were released last to first, so that the next sequence gets
   // them first to last, as neighbours that attention reads in one go.
   void Evict();
+  int32_t NewPlace() const;  // where a run may begin; something is free
   size_t block_tokens_;
   bool prefix_caching_;
   KvStats stats_;
   std::vector<Block> blocks_;
-  std::vector<int32_t> free_;
+  FreeRuns free_;
   std::list<int32_t> cached_;  // least recently used first
   struct HashOf {
     size_t operator()(const BlockHash& hash) const { return hash.low; }

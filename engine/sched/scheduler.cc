@@ -223,9 +223,11 @@ void Scheduler::Push(Sequence& sequence, size_t count) {
 
 void Scheduler::Grow(Sequence& sequence, size_t tokens) {
   for (size_t missing = BlocksShort(sequence, tokens); missing > 0; --missing) {
-    const auto block = pool_.Allocate();
+    std::vector<int32_t>& table = sequence.block_table;
+    const auto block =
+        pool_.Allocate(table.empty() ? std::nullopt : std::optional<int32_t>(table.back()));
     CHECK(block) << "the pool gave less than available()";
-    sequence.block_table.push_back(*block);
+    table.push_back(*block);
   }
 }
 
