@@ -76,12 +76,12 @@ void BM_Attention(benchmark::State& state, Isa isa, KvDtype dtype) {
 // tokens, context, head_dim, group, block_tokens, neighbouring blocks in a run. The last two of
 // kDecode stay in L2 and show what the arithmetic allows.
 using Arguments = std::vector<int64_t>;
-const Arguments kDecode[] = {{1, 4096, 128, 4, 32, 1}, {1, 4096, 128, 4, 32, 128},
-                             {1, 4096, 64, 7, 32, 1},  {1, 4096, 64, 7, 32, 128},
-                             {1, 4096, 64, 4, 32, 1},  {1, 4096, 64, 4, 32, 128},
-                             {1, 512, 64, 7, 32, 16},  {1, 512, 64, 4, 32, 16}};
+const Arguments kDecode[] = {{1, 4096, 128, 4, 64, 1}, {1, 4096, 128, 4, 64, 64},
+                             {1, 4096, 64, 7, 64, 1},  {1, 4096, 64, 7, 64, 64},
+                             {1, 4096, 64, 4, 64, 1},  {1, 4096, 64, 4, 64, 64},
+                             {1, 512, 64, 7, 64, 8},   {1, 512, 64, 4, 64, 8}};
 const Arguments kPrefill[] = {
-    {16, 2048, 128, 4, 32, 64}, {16, 2048, 64, 4, 32, 64}, {9, 16384, 64, 7, 32, 64}};
+    {16, 2048, 128, 4, 64, 32}, {16, 2048, 64, 4, 64, 32}, {9, 16384, 64, 7, 64, 32}};
 
 const bool registered = [] {
   for (Isa isa : UsableIsas()) {
