@@ -28,7 +28,7 @@ struct EngineOptions {
   std::optional<int> reserved_cpus;
   int tensor_parallel = 1;
   std::optional<uint64_t> kv_cache_bytes;  // per rank; unset: sized from what is free after loading
-  int block_size = 32;                     // tokens per KV block: a multiple of 16
+  int block_size = 64;                     // tokens per KV block: a multiple of 16
   int max_num_batched_tokens = 2048;       // >= 1
   int max_num_seqs = 128;                  // >= 1
   std::optional<int> max_model_len;        // unset: the model's

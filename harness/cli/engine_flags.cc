@@ -68,7 +68,7 @@ void EngineFlags::AddFlagsTo(CLI::App& command) {
   add("--kv-cache-space", kv_cache_space_,
       "KV cache per rank: GiB, or with a unit as 512MiB (default: from free memory) "
       "[VLLM_CPU_KVCACHE_SPACE]");
-  add("--block-size", block_size_, "tokens per KV block, a multiple of 16 (default 32)");
+  add("--block-size", block_size_, "tokens per KV block, a multiple of 16 (default 64)");
   add("--max-model-len", max_model_len_, "longest sequence in tokens (default: the model's)");
   add("--max-num-batched-tokens", max_num_batched_tokens_, "tokens per step, >= 1 (default 2048)");
   add("--max-num-seqs", max_num_seqs_, "sequences running at once, >= 1 (default 128)");

@@ -101,7 +101,7 @@ def test_bytes_hold_twice_the_tokens_and_everybody_counts_them(pinion, pinion_js
         (line,) = [line for line in done.stderr.splitlines() if "KV cache" in line]
         assert f"64.0 MiB of {NAMES.get(kv, kv)} for " in line or f"64 MiB of {NAMES.get(kv, kv)} for " in line
         tokens = int(line.split(" for ")[1].split()[0])
-        assert tokens == (64 << 20) // (32 * info[NAMES.get(kv, kv)]) * 32
+        assert tokens == (64 << 20) // (64 * info[NAMES.get(kv, kv)]) * 64
 
 
 def test_a_server_says_its_caches_type(start_server, data):

@@ -25,7 +25,7 @@ TEST(EngineOptionsJson, SurvivesARoundTrip) {
   options.reserved_cpus = 2;
   options.tensor_parallel = 2;
   options.kv_cache_bytes = uint64_t{3} << 29;
-  options.block_size = 64;
+  options.block_size = 128;
   options.max_num_batched_tokens = 7;
   options.max_num_seqs = 3;
   options.max_model_len = 77;
