@@ -133,14 +133,16 @@ float LogSumExp(const float* x, size_t n) {
 }
 
 float ExpWeights(float* x, size_t n, float max, float scale, float least) {
-  const Vec factor = Set(static_cast<float>(scale * kLog2E)), limit = Set(least);
+  constexpr float kTiny = 0x1p-125f;  // more than the weights of NaN and -infinity become
+  const Vec factor = Set(static_cast<float>(scale * kLog2E));
+  const Vec limit = Set(least > kTiny ? least : kTiny);
   Vec sum = Set(0);
   for (size_t i = 0; i < n; i += kLanes) {
     const Vec above = LoadUpTo(x + i, n - i, Set(-kInfinity)) - Set(max);
-    const Vec e = Max(PowerOfTwo(above * factor), Set(0));  // in this order NaN becomes 0
+    const Vec e = NormalPowerOfTwo(Max(above * factor, Set(-126)));  // NaN becomes -126
     const Vec weight = ZeroWhereBelow(e, e, limit);
     Put(x, Dtype::kF32, i, weight, n - i);
-    sum = sum + weight;  // lanes beyond n are 2^-infinity
+    sum = sum + weight;
   }
   return SumLanes(sum);
 }
