@@ -1,6 +1,7 @@
 // `pinion`: one binary, one subcommand per job.
 
 #include <cctype>
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <string>
@@ -66,6 +67,7 @@ Error Describe(const CLI::App& app, const CLI::ParseError& error, int argc, char
 }
 
 int Main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on files (ulimit -f) is a write that fails, and says so
   CLI::App app(
       "Finds the fastest way to run a language model on the CPUs you have, proves it, and "
       "launches it that way.",

@@ -1,8 +1,12 @@
 """`pinion model quantize`: what it writes loads, stays near the original, and gains by calibration."""
 
 import json
+import os
+import resource
 import shutil
+import signal
 import struct
+import subprocess
 
 import pytest
 
@@ -124,6 +128,89 @@ def test_scales_move_through_every_kind_of_norm_and_projection(quantize, diverge
                   "--json", *SMALL)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["kl_nats"] < (0.05 if "moe" in model else 0.02)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """small_disk(bytes) -> (folder, prefix of commands that find a disk of that size there)"""
+
+    def mount(size):
+        folder = tmp_path / "disk"
+        folder.mkdir()
+        script = f'mount -t tmpfs -o size={size} none {folder} && "$@"; status=$?; ls -A {folder}; exit $status'
+        prefix = ["unshare", "--mount", "sh", "-c", script, "sh"]
+        if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
+            pytest.skip("this process may not mount file systems")
+        return folder, prefix
+
+    return mount
+
+
+# Weights of 1040 KiB, other files of 110: a disk that is too small for all, and one that the last
+# files fill up.
+@pytest.mark.parametrize("kib, words", [(500, ["make room", "free"]), (1100, ["No space left"])])
+def test_a_full_disk_is_a_sentence_and_leaves_nothing(small_disk, binary, data, kib, words):
+    disk, prefix = small_disk(kib * 1024)
+    done = subprocess.run([*prefix, binary, "model", "quantize", data / MODEL, disk / "out", "--to", "w8a8"],
+                          capture_output=True, text=True, check=False, env={**os.environ, "PINION_LOG": "off"})
+    assert done.returncode == 1
+    assert done.stdout == "", "something is left"
+    assert len(done.stderr.strip().splitlines()) == 1
+    for word in words:
+        assert word in done.stderr
+
+
+def test_a_limit_on_files_is_a_sentence_and_leaves_nothing(binary, data, tmp_path):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+
+    done = subprocess.run([binary, "model", "quantize", data / MODEL, tmp_path / "out", "--to", "gptq-int4"],
+                          capture_output=True, text=True, check=False, preexec_fn=limit,
+                          env={**os.environ, "PINION_LOG": "off"})
+    assert done.returncode == 1
+    assert "File too large" in done.stderr and len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_killed_process_leaves_no_model_and_does_not_hinder_the_next(binary, pinion, quantize, data, tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    part = folder / "model.safetensors.part"
+    os.mkfifo(part)  # the writer waits for its reader: it is killed in the middle of the weights
+    process = subprocess.Popen([binary, "model", "quantize", data / MODEL, folder, "--to", "w8a8"],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with open(part, "rb") as weights:
+        assert weights.read(1000)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    assert [path.name for path in folder.iterdir()] == [part.name]
+    done = pinion("model", "info", folder)
+    assert done.returncode == 1 and "config.json" in done.stderr
+    part.unlink()
+    part.write_bytes(b"half of the weights")
+    done = pinion("model", "quantize", data / MODEL, folder, "--to", "w8a8")
+    assert done.returncode == 0, done.stderr
+    names = {path.name for path in folder.iterdir()}
+    assert names == {path.name for path in quantize("w8a8").iterdir()}
+
+
+# Random weights: what is compared is only the way of computing, with an exact copy of the same.
+@pytest.mark.parametrize("prepack", [0, 1])
+def test_experts_in_four_bits_take_both_kinds_of_activations(pinion, pinion_json, data, tmp_path, prepack):
+    model = tmp_path / "out"
+    done = pinion("model", "quantize", data / "models/qwen3moe", model, "--to", "awq-int4", "--group-size", 32)
+    assert done.returncode == 0, done.stderr
+    golden = json.loads((data / "models/qwen3moe/golden.json").read_text())
+    lines, logits = tmp_path / "lines.jsonl", tmp_path / "logits.safetensors"
+    lines.write_text("".join(json.dumps({"input_ids": prompt["input_ids"]}) + "\n"
+                             for prompt in golden["prompts"]))
+    score = ["score", model, "--input", lines, "--moe-prepack", prepack, *SMALL]
+    done = pinion(*score, "--dtype", "float32", "--logits", logits, "--output", tmp_path / "exact.jsonl")
+    assert done.returncode == 0, done.stderr
+    for flags, nats in ((["--dtype", "float16", "--activations", "bf16"], 1e-3),
+                        (["--dtype", "bfloat16", "--activations", "bf16"], 0.02),
+                        (["--dtype", "bfloat16", "--activations", "int8"], 0.04)):
+        assert 0 < pinion_json(*score, "--compare", logits, "--json", *flags)["kl_nats"] < nats, flags
 
 
 @pytest.mark.parametrize("target, flags, words", [
