@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 
 #include "engine/base/strings.h"
+#include "engine/host/runtime_choice.h"
 
 namespace pinion {
 namespace {
@@ -20,6 +22,11 @@ constexpr size_t kMaxSampledPages = 4096;
 size_t PageBytes() {
   static const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   return bytes;
+}
+
+int HugePageAdvice() {
+  const char* wanted = std::getenv(kHugePagesVariable);
+  return wanted && std::strcmp(wanted, "0") == 0 ? MADV_NOHUGEPAGE : MADV_HUGEPAGE;
 }
 
 }  // namespace
@@ -33,7 +40,7 @@ Result<Pages> Pages::Allocate(size_t bytes) {
                                               " bytes) of memory: ", std::strerror(errno),
                                               "; ask for less KV-cache space or a smaller model"));
   // Fewer TLB misses where the kernel grants it; where it does not, nothing is lost.
-  if (bytes >= kHugePageBytes) madvise(data, bytes, MADV_HUGEPAGE);
+  if (bytes >= kHugePageBytes) madvise(data, bytes, HugePageAdvice());
   pages.data_ = static_cast<std::byte*>(data);
   pages.bytes_ = bytes;
   return pages;

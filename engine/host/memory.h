@@ -10,7 +10,8 @@
 namespace pinion {
 
 // Anonymous zeroed memory straight from the kernel, page aligned, placed on the NUMA node of
-// whichever thread touches each page first. Move-only owner. Transparent huge pages are asked for.
+// whichever thread touches each page first. Move-only owner. Transparent huge pages are asked for,
+// unless RuntimeChoice says otherwise.
 class Pages {
  public:
   Pages() = default;

@@ -1,9 +1,6 @@
 #include "harness/profile/launch.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "engine/base/process.h"
@@ -13,8 +10,6 @@
 
 namespace pinion::harness {
 namespace {
-
-constexpr const char* kTcmalloc = "libtcmalloc_minimal.so.4";
 
 // A profile that cannot be launched is a failure (exit code 1) whatever the part of the engine that
 // refused calls it: the person used the command rightly.
@@ -72,18 +67,20 @@ Result<EngineOptions> WithEnvironment(EngineOptions options, std::vector<std::st
   return options;
 }
 
-void Preload(const std::string& allocator, const Surroundings& here, Launch& launch) {
-  if (allocator == "system") return;
-  for (const std::string& folder : here.library_folders) {
-    const std::string path = folder + "/" + kTcmalloc;
-    if (access(path.c_str(), R_OK) != 0) continue;
-    const std::string before = here.preload.empty() ? "" : here.preload + ":";
-    launch.command.environment.emplace_back("LD_PRELOAD", before + path);
-    return;
+// What is not to be had is left as the system has it, and told of.
+void ChooseRuntime(const RuntimeChoice& choice, const Surroundings& here, Launch& launch) {
+  RuntimeChoice possible;
+  for (const RuntimeSetting& setting : RuntimeSettings()) {
+    RuntimeChoice alone;
+    alone.*setting.member = choice.*setting.member;
+    const auto environment = EnvironmentOf(alone, here.runtime);
+    if (environment) possible.*setting.member = choice.*setting.member;
+    if (!environment)
+      launch.warnings.push_back(
+          StrCat(setting.key, " is left as the system has it: ", environment.error().message));
   }
-  launch.warnings.push_back(StrCat("allocator ", allocator, " is missing (", kTcmalloc, " in ",
-                                   Join(here.library_folders, ", "),
-                                   "): the system's is used; install libtcmalloc-minimal4"));
+  for (auto& variable : *EnvironmentOf(possible, here.runtime))
+    launch.command.environment.push_back(std::move(variable));
 }
 
 }  // namespace
@@ -93,8 +90,7 @@ Result<Surroundings> LookAround() {
   PINION_ASSIGN(here.machine, ThisMachine());
   PINION_ASSIGN(here.budget, ComputeBudget(here.machine));
   here.fingerprint = MachineFingerprint(here.machine);
-  here.library_folders = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"};
-  if (const char* preload = std::getenv("LD_PRELOAD")) here.preload = preload;
+  here.runtime = RuntimeOffer::Here();
   return here;
 }
 
@@ -112,7 +108,7 @@ Result<Launch> PlanLaunch(const LaunchRequest& request, const Surroundings& here
   auto plan = PlanOf(*options, here);
   if (!plan) return Unexpected(CannotLaunch(std::move(plan).error()));
   launch.warnings.insert(launch.warnings.end(), plan->warnings.begin(), plan->warnings.end());
-  Preload(profile.allocator, here, launch);
+  ChooseRuntime(profile.runtime, here, launch);
 
   auto& arguments = launch.command.arguments;
   arguments = {SelfPath(), "serve"};

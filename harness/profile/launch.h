@@ -23,20 +23,19 @@ struct LaunchRequest {
 struct Surroundings {
   Machine machine;
   Budget budget;
-  Json fingerprint;                          // MachineFingerprint(machine)
-  std::vector<std::string> library_folders;  // where allocators are looked for
-  std::string preload;                       // LD_PRELOAD as it is
+  Json fingerprint;      // MachineFingerprint(machine)
+  RuntimeOffer runtime;  // libraries that can be preloaded, huge pages
 };
 Result<Surroundings> LookAround();
 
 struct Launch {
-  Command command;                    // `pinion serve ...`, with what it needs preloaded
+  Command command;                    // `pinion serve ...`, with the environment it needs
   std::vector<std::string> warnings;  // what differs from where the profile was measured
 };
 
 // Checks that the profile can run here and says what is different. Errors (exit code 1) only where
 // it cannot: the model is missing, the ISA path is not there, the binding names CPUs that are gone.
-// A different machine, fewer CPUs or a missing allocator are warnings: it runs, as nobody measured.
+// A different machine, fewer CPUs or a missing library are warnings: it runs, as nobody measured.
 // vLLM's environment variables beat the profile, as everywhere; a warning says so.
 Result<Launch> PlanLaunch(const LaunchRequest& request, const Surroundings& here);
 

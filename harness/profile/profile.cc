@@ -13,9 +13,9 @@ namespace {
 // A sweep's profile has a few kilobytes; what is larger is something else.
 constexpr uint64_t kMaxProfileBytes = uint64_t{1} << 20;
 
-const std::vector<std::string> kKeys = {"format",        "objective", "model",
-                                        "configuration", "machine",   "cpus",
-                                        "allocator",     "expected",  "evidence"};
+const std::vector<std::string> kKeys = {"format",     "objective", "model",     "configuration",
+                                        "machine",    "cpus",      "allocator", "openmp",
+                                        "huge_pages", "expected",  "evidence"};
 
 Error InProfile(Error error) {
   error.code = ErrorCode::kCorrupt;
@@ -67,11 +67,23 @@ Result<EngineOptions> ReadOptions(const Json& object) {
   return options;
 }
 
+// Names, never paths: whatever a file says, only libraries that we know are preloaded.
+Result<RuntimeChoice> ReadRuntime(const Json& object) {
+  RuntimeChoice runtime;
+  for (const RuntimeSetting& setting : RuntimeSettings()) {
+    auto value = Optional<std::string>(object, setting.key, setting.values.front());
+    if (!value) return Unexpected(InProfile(std::move(value).error()));
+    if (std::find(setting.values.begin(), setting.values.end(), *value) == setting.values.end())
+      return Fail(ErrorCode::kCorrupt,
+                  StrCat(setting.key, " '", *value, "' is none of ", Join(setting.values, ", ")));
+    runtime.*setting.member = std::move(*value);
+  }
+  return runtime;
+}
+
 Json OrNull(const Json* value) { return value ? *value : Json(); }
 
 }  // namespace
-
-std::vector<std::string> AllocatorNames() { return {"system", "tcmalloc"}; }
 
 Json ToJson(const Profile& profile) {
   Json configuration = ToJson(profile.options);
@@ -84,7 +96,8 @@ Json ToJson(const Profile& profile) {
   json.Set("objective", profile.objective);
   json.Set("model", profile.options.model);
   json.Set("configuration", std::move(configuration));
-  json.Set("allocator", profile.allocator);
+  for (const RuntimeSetting& setting : RuntimeSettings())
+    json.Set(setting.key, profile.runtime.*setting.member);
   json.Set("machine", profile.machine);
   json.Set("cpus", profile.cpus);
   json.Set("expected", profile.expected);
@@ -102,13 +115,7 @@ Result<Profile> ParseProfile(const Json& object) {
   auto objective = Require<std::string>(object, "objective");
   if (!objective) return Unexpected(InProfile(std::move(objective).error()));
   profile.objective = *objective;
-  auto allocator = Optional<std::string>(object, "allocator", "system");
-  if (!allocator) return Unexpected(InProfile(std::move(allocator).error()));
-  const auto names = AllocatorNames();
-  if (std::find(names.begin(), names.end(), *allocator) == names.end())
-    return Fail(ErrorCode::kCorrupt,
-                StrCat("allocator '", *allocator, "' is none of ", Join(names, ", ")));
-  profile.allocator = *allocator;
+  PINION_ASSIGN(profile.runtime, ReadRuntime(object));
   profile.machine = OrNull(object.Find("machine"));
   if (!profile.machine.is_object()) return Fail(ErrorCode::kCorrupt, "'machine' is not an object");
   profile.cpus = OrNull(object.Find("cpus"));

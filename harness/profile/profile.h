@@ -5,6 +5,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
+#include "engine/host/runtime_choice.h"
 #include "engine/run/options.h"
 
 namespace pinion::harness {
@@ -14,9 +15,9 @@ namespace pinion::harness {
 struct Profile {
   static constexpr int kFormat = 1;  // raised when an older reader would misread the file
 
-  std::string objective;             // "throughput", "latency", "balanced"
-  EngineOptions options;             // the model included
-  std::string allocator = "system";  // one of AllocatorNames()
+  std::string objective;  // "throughput", "latency", "balanced"
+  EngineOptions options;  // the model included
+  RuntimeChoice runtime;  // what the server's process is started with
 
   // What launching it should give and why to believe so. Data for people and for comparing:
   // nothing is decided from `expected` and `evidence`.
@@ -25,9 +26,6 @@ struct Profile {
   Json expected;  // [{"metric","unit","concurrency","n","median","interval"}]
   Json evidence;  // {"outcome","sentence","ratio_to_default","floor","confirmed","rounds",...}
 };
-
-// "system" (what the program links against) and those that can be preloaded.
-std::vector<std::string> AllocatorNames();
 
 Json ToJson(const Profile& profile);
 

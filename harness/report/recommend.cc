@@ -5,6 +5,7 @@
 #include "engine/base/strings.h"
 #include "harness/profile/command.h"
 #include "harness/report/export.h"
+#include "harness/space/settings.h"
 
 namespace pinion::harness {
 namespace {
@@ -86,6 +87,7 @@ Result<std::optional<Profile>> ProfileOf(const Results& results, Objective objec
   if (auto read = FromJson(candidate->options, profile.options); !read)
     return Unexpected(std::move(read).error().In("options of " + candidate->label));
   profile.options.model = results.model;
+  profile.runtime = RuntimeOf(candidate->settings);
   profile.machine = results.machine;
   const Json* cpus = results.budget.Find("cpus");
   profile.cpus = cpus ? *cpus : Json::MakeArray();

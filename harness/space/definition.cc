@@ -71,10 +71,11 @@ Status ReadInt(const Json& object, const std::string& key, int& field) {
 }
 
 Status FromJson(const Json& object, Space& space) {
-  PINION_TRY(CheckKeys(
-      object, "'space'",
-      {"threads_bind", "reserved_cpus", "kv_cache_space", "tensor_parallel", "isa", "dtype",
-       "activations", "head_dtype", "kv_cache_dtype", "max_num_batched_tokens", "max_num_seqs"}));
+  PINION_TRY(
+      CheckKeys(object, "'space'",
+                {"threads_bind", "reserved_cpus", "kv_cache_space", "tensor_parallel", "isa",
+                 "dtype", "activations", "head_dtype", "kv_cache_dtype", "max_num_batched_tokens",
+                 "max_num_seqs", "allocator", "openmp", "huge_pages"}));
   PINION_TRY(ReadList(object, "threads_bind", ToText, space.threads_bind));
   PINION_TRY(ReadList(object, "reserved_cpus", ToInt, space.reserved_cpus));
   PINION_TRY(ReadList(object, "kv_cache_space", ToGib, space.kv_cache_space_gib));
@@ -85,7 +86,10 @@ Status FromJson(const Json& object, Space& space) {
   PINION_TRY(ReadList(object, "head_dtype", ToText, space.head_dtype));
   PINION_TRY(ReadList(object, "kv_cache_dtype", ToText, space.kv_cache_dtype));
   PINION_TRY(ReadList(object, "max_num_batched_tokens", ToInt, space.max_num_batched_tokens));
-  return ReadList(object, "max_num_seqs", ToInt, space.max_num_seqs);
+  PINION_TRY(ReadList(object, "max_num_seqs", ToInt, space.max_num_seqs));
+  PINION_TRY(ReadList(object, "allocator", ToText, space.allocator));
+  PINION_TRY(ReadList(object, "openmp", ToText, space.openmp));
+  return ReadList(object, "huge_pages", ToText, space.huge_pages);
 }
 
 Status ReadSeconds(const Json& object, const std::string& key, double& seconds) {
@@ -245,6 +249,9 @@ Json ToJson(const Space& space) {
   SetList(object, "kv_cache_dtype", space.kv_cache_dtype);
   SetList(object, "max_num_batched_tokens", space.max_num_batched_tokens);
   SetList(object, "max_num_seqs", space.max_num_seqs);
+  SetList(object, "allocator", space.allocator);
+  SetList(object, "openmp", space.openmp);
+  SetList(object, "huge_pages", space.huge_pages);
   return object;
 }
 

@@ -22,6 +22,8 @@ struct Space {
   std::vector<std::string> dtype, activations, head_dtype, kv_cache_dtype;
   std::vector<int> max_num_batched_tokens;
   std::vector<int> max_num_seqs;
+  // What the process is started with (engine/host/runtime_choice.h).
+  std::vector<std::string> allocator, openmp, huge_pages;
 };
 
 // One setting of a candidate: its name as in the JSON forms and its value as a person would type

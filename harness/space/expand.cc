@@ -39,6 +39,8 @@ std::string EffectiveKey(const Point& point, const Host& host, const DecoderSpec
   key.Set("kv", options.kv_cache_bytes ? Json(*options.kv_cache_bytes) : Json());
   key.Set("batched", options.max_num_batched_tokens);
   key.Set("seqs", options.max_num_seqs);
+  for (const RuntimeSetting& setting : RuntimeSettings())
+    key.Set(setting.key, point.runtime.*setting.member);
   return key.Dump();
 }
 
@@ -63,9 +65,11 @@ BindingRequest RequestFor(const EngineOptions& options) {
   return request;
 }
 
-Result<Plan> Check(const EngineOptions& options, const Host& host, const DecoderSpec& model,
+Result<Plan> Check(const Configuration& configuration, const Host& host, const DecoderSpec& model,
                    const Constraints& constraints) {
+  const EngineOptions& options = configuration.options;
   PINION_TRY(Validate(options));
+  PINION_TRY(EnvironmentOf(configuration.runtime, host.runtime));
   PINION_TRY(CheckMemory(options, host, model));
   PINION_ASSIGN(Plan plan, MakePlan(host.machine, host.budget, RequestFor(options)));
   const int cores = plan.total_threads();
@@ -75,16 +79,18 @@ Result<Plan> Check(const EngineOptions& options, const Host& host, const Decoder
   return plan;
 }
 
-Point MakePoint(const EngineOptions& options, const EngineOptions& base, const Host& host,
+Point MakePoint(const Configuration& configuration, const Configuration& base, const Host& host,
                 const DecoderSpec& model, const Definition& definition) {
+  const EngineOptions& options = configuration.options;
   Point point;
   point.options = options;
-  point.settings = Difference(base, options);
+  point.runtime = configuration.runtime;
+  point.settings = Difference(base, configuration);
   point.label = Label(point.settings);
   const EngineChoice& engine = definition.engine;
   if (!engine.is_pinion() && options.isa != "auto") {
     point.infeasible = StrCat(Name(engine.kind), " has no setting for isa=", options.isa);
-  } else if (auto plan = Check(options, host, model, definition.constraints)) {
+  } else if (auto plan = Check(configuration, host, model, definition.constraints)) {
     point.plan = std::move(*plan);
   } else {
     point.infeasible = plan.error().message;
@@ -124,6 +130,7 @@ Result<Host> Host::This() {
   PINION_ASSIGN(host.machine, ThisMachine());
   PINION_ASSIGN(host.budget, ComputeBudget(host.machine));
   for (kernels::Isa isa : kernels::UsableIsas()) host.isas.push_back(kernels::Name(isa));
+  host.runtime = RuntimeOffer::Here();
   return host;
 }
 
@@ -145,16 +152,17 @@ uint64_t EstimateBytes(const EngineOptions& options, const DecoderSpec& model) {
 
 Result<std::vector<Point>> Expand(const Definition& definition, const EngineOptions& base,
                                   const Host& host, const DecoderSpec& model) {
-  std::vector<Point> points = {MakePoint(base, base, host, model, definition)};
+  const Configuration start = {base, {}};
+  std::vector<Point> points = {MakePoint(start, start, host, model, definition)};
   if (!points[0].infeasible.empty())
     return Fail(ErrorCode::kUsage,
                 StrCat("the default configuration cannot run here: ", points[0].infeasible));
   std::vector<std::string> keys = {EffectiveKey(points[0], host, model)};
   PINION_ASSIGN(const auto combinations, Combinations(definition));
   for (const std::vector<Setting>& settings : combinations) {
-    EngineOptions options = base;
-    for (const Setting& setting : settings) PINION_TRY(Apply(setting, options));
-    Point point = MakePoint(options, base, host, model, definition);
+    Configuration configuration = start;
+    for (const Setting& setting : settings) PINION_TRY(Apply(setting, configuration));
+    Point point = MakePoint(configuration, start, host, model, definition);
     const std::string key = point.infeasible.empty() ? EffectiveKey(point, host, model)
                                                      : StrCat("infeasible ", point.label);
     const auto twin = std::find(keys.begin(), keys.end(), key);

@@ -7,6 +7,7 @@
 #include "engine/host/binding.h"
 #include "engine/host/budget.h"
 #include "engine/host/machine.h"
+#include "engine/host/runtime_choice.h"
 #include "engine/model/spec.h"
 #include "engine/run/options.h"
 #include "harness/space/definition.h"
@@ -18,6 +19,7 @@ struct Host {
   Machine machine;
   Budget budget;
   std::vector<std::string> isas;  // usable paths, weakest first
+  RuntimeOffer runtime;           // libraries that can be preloaded, huge pages
 
   static Result<Host> This();
 };
@@ -25,6 +27,7 @@ struct Host {
 // One candidate configuration.
 struct Point {
   EngineOptions options;
+  RuntimeChoice runtime;
   std::vector<Setting> settings;     // what differs from the base, in the order of Space
   std::string label;                 // "default", or "threads_bind=0-1 isa=avx2"
   std::string infeasible;            // why it cannot run here; empty: it can

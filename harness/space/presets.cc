@@ -69,6 +69,12 @@ Definition DefaultDefinition(const Host& host, const EngineOptions& base) {
   if (base.isa == "auto" && isas.size() > 1) space.isa = {"auto", isas[1]};
   space.max_num_batched_tokens = {base.max_num_batched_tokens};
   if (base.max_num_batched_tokens != kSmallStep) space.max_num_batched_tokens.push_back(kSmallStep);
+  // One by one, not crossed with the rest; what is not to be had here stays a row with the reason.
+  // Of a machine that is not here nobody knows.
+  if (!host.machine.this_system) return definition;
+  for (const RuntimeSetting& setting : RuntimeSettings())
+    for (size_t i = 1; i < setting.values.size(); ++i)
+      definition.candidates.push_back(Single(setting.key, setting.values[i]));
   return definition;
 }
 

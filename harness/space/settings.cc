@@ -12,49 +12,60 @@ constexpr uint64_t kGib = uint64_t{1} << 30;
 // How one setting is read from and written to the options: the one list of what a sweep can vary.
 struct Field {
   const char* key;
-  std::function<std::string(const EngineOptions&)> get;  // "" where unset
-  std::function<Status(const std::string&, EngineOptions&)> set;
+  std::function<std::string(const Configuration&)> get;  // "" where unset
+  std::function<Status(const std::string&, Configuration&)> set;
 };
 
 Field TextField(const char* key, std::string EngineOptions::*member) {
-  return {key, [member](const EngineOptions& options) { return options.*member; },
-          [member](const std::string& value, EngineOptions& options) -> Status {
-            options.*member = value;
+  return {key, [member](const Configuration& of) { return of.options.*member; },
+          [member](const std::string& value, Configuration& of) -> Status {
+            of.options.*member = value;
+            return {};
+          }};
+}
+
+Field RuntimeField(const RuntimeSetting& setting) {
+  return {setting.key,
+          [member = setting.member](const Configuration& of) { return of.runtime.*member; },
+          [member = setting.member](const std::string& value, Configuration& of) -> Status {
+            of.runtime.*member = value;
             return {};
           }};
 }
 
 Field IntField(const char* key, int EngineOptions::*member) {
-  return {key, [member](const EngineOptions& options) { return StrCat(options.*member); },
-          [key, member](const std::string& value, EngineOptions& options) -> Status {
+  return {key, [member](const Configuration& of) { return StrCat(of.options.*member); },
+          [key, member](const std::string& value, Configuration& of) -> Status {
             PINION_ASSIGN(const int64_t number, ParseInt(value, key));
-            options.*member = static_cast<int>(number);
+            of.options.*member = static_cast<int>(number);
             return {};
           }};
 }
 
-std::string ReservedText(const EngineOptions& options) {
+std::string ReservedText(const Configuration& of) {
+  const EngineOptions& options = of.options;
   return options.reserved_cpus ? StrCat(*options.reserved_cpus) : "";
 }
 
-Status SetReserved(const std::string& value, EngineOptions& options) {
+Status SetReserved(const std::string& value, Configuration& of) {
   PINION_ASSIGN(const int64_t number, ParseInt(value, "reserved_cpus"));
-  options.reserved_cpus = static_cast<int>(number);
+  of.options.reserved_cpus = static_cast<int>(number);
   return {};
 }
 
-std::string KvText(const EngineOptions& options) {
+std::string KvText(const Configuration& of) {
+  const EngineOptions& options = of.options;
   if (!options.kv_cache_bytes) return "";
   return StrCat(static_cast<double>(*options.kv_cache_bytes) / static_cast<double>(kGib));
 }
 
-Status SetKv(const std::string& value, EngineOptions& options) {
-  PINION_ASSIGN(options.kv_cache_bytes, ParseBytes(value, kGib, "kv_cache_space"));
+Status SetKv(const std::string& value, Configuration& of) {
+  PINION_ASSIGN(of.options.kv_cache_bytes, ParseBytes(value, kGib, "kv_cache_space"));
   return {};
 }
 
-const std::vector<Field>& Fields() {
-  static const std::vector<Field> fields = {
+std::vector<Field> EngineFields() {
+  return {
       TextField("threads_bind", &EngineOptions::threads_bind),
       {"reserved_cpus", ReservedText, SetReserved},
       {"kv_cache_space", KvText, SetKv},
@@ -67,7 +78,15 @@ const std::vector<Field>& Fields() {
       IntField("max_num_batched_tokens", &EngineOptions::max_num_batched_tokens),
       IntField("max_num_seqs", &EngineOptions::max_num_seqs),
   };
-  return fields;
+}
+
+const std::vector<Field>& Fields() {
+  static const std::vector<Field> all = [] {
+    std::vector<Field> fields = EngineFields();
+    for (const RuntimeSetting& setting : RuntimeSettings()) fields.push_back(RuntimeField(setting));
+    return fields;
+  }();
+  return all;
 }
 
 template <typename T>
@@ -93,13 +112,16 @@ std::vector<std::vector<Setting>> Axes(const Space& space) {
   AddAxis("kv_cache_dtype", space.kv_cache_dtype, axes);
   AddAxis("max_num_batched_tokens", space.max_num_batched_tokens, axes);
   AddAxis("max_num_seqs", space.max_num_seqs, axes);
+  AddAxis("allocator", space.allocator, axes);
+  AddAxis("openmp", space.openmp, axes);
+  AddAxis("huge_pages", space.huge_pages, axes);
   return axes;
 }
 
-Status Apply(const Setting& setting, EngineOptions& options) {
+Status Apply(const Setting& setting, Configuration& configuration) {
   std::vector<std::string> known;
   for (const Field& field : Fields()) {
-    if (setting.key == field.key) return field.set(setting.value, options);
+    if (setting.key == field.key) return field.set(setting.value, configuration);
     known.push_back(field.key);
   }
   return Fail(ErrorCode::kUsage,
@@ -107,7 +129,7 @@ Status Apply(const Setting& setting, EngineOptions& options) {
 }
 
 Result<std::vector<Setting>> SettingsOf(const Json& point) {
-  EngineOptions changed;
+  Configuration changed;
   for (const auto& [key, value] : point.object()) {
     if (!value.is_string() && !value.is_number())
       return Fail(ErrorCode::kUsage,
@@ -120,11 +142,20 @@ Result<std::vector<Setting>> SettingsOf(const Json& point) {
   return settings;
 }
 
-std::vector<Setting> Difference(const EngineOptions& base, const EngineOptions& options) {
+std::vector<Setting> Difference(const Configuration& base, const Configuration& configuration) {
   std::vector<Setting> settings;
   for (const Field& field : Fields())
-    if (field.get(base) != field.get(options)) settings.push_back({field.key, field.get(options)});
+    if (field.get(base) != field.get(configuration))
+      settings.push_back({field.key, field.get(configuration)});
   return settings;
+}
+
+RuntimeChoice RuntimeOf(const std::vector<Setting>& settings) {
+  RuntimeChoice runtime;
+  for (const Setting& setting : settings)
+    for (const RuntimeSetting& known : RuntimeSettings())
+      if (setting.key == known.key) runtime.*known.member = setting.value;
+  return runtime;
 }
 
 std::string Label(const std::vector<Setting>& settings) {

@@ -15,15 +15,6 @@
 namespace pinion::harness {
 namespace {
 
-std::vector<Setting> SettingsFrom(const Json& pairs) {
-  std::vector<Setting> settings;
-  if (!pairs.is_array()) return settings;
-  for (const Json& pair : pairs.array())
-    if (pair.is_array() && pair.array().size() == 2)
-      settings.push_back({pair.array()[0].string(), pair.array()[1].string()});
-  return settings;
-}
-
 void AddSeries(const TrialRow& trial, std::vector<Series>& series) {
   for (const MetricValue& value : trial.samples) {
     const auto same = [&](const Series& one) {

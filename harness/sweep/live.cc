@@ -5,7 +5,9 @@
 #include <cstdio>
 
 #include "engine/base/strings.h"
+#include "harness/space/settings.h"
 #include "harness/sweep/score.h"
+#include "harness/sweep/state.h"
 #include "harness/trial/runner.h"
 
 namespace pinion::harness {
@@ -88,9 +90,12 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
   request.seed = seed;
   request.limit_s = options_.trial_limit_s;
   request.ceilings = IsFirst(slot);
-  PINION_ASSIGN(const TrialOutcome outcome,
-                RunTrialProcess(request, {options_.binary, options_.folder + "/" + trial.log_path,
-                                          HangSeconds(request.ceilings), options_.interrupted}));
+  TrialProcess process = {options_.binary, options_.folder + "/" + trial.log_path,
+                          HangSeconds(request.ceilings)};
+  process.interrupted = options_.interrupted;
+  PINION_ASSIGN(process.environment,
+                EnvironmentOf(RuntimeOf(SettingsFrom(row.settings)), RuntimeOffer::Here()));
+  PINION_ASSIGN(const TrialOutcome outcome, RunTrialProcess(request, process));
   if (outcome.interrupted) return std::optional<TrialRow>();
   Take(outcome, trial);
   if (SaidSomethingElse(trial))

@@ -136,6 +136,15 @@ CandidateRow RowOf(const Point& point, int id) {
   return row;
 }
 
+std::vector<Setting> SettingsFrom(const Json& pairs) {
+  std::vector<Setting> settings;
+  if (!pairs.is_array()) return settings;
+  for (const Json& pair : pairs.array())
+    if (pair.is_array() && pair.array().size() == 2)
+      settings.push_back({pair.array()[0].string(), pair.array()[1].string()});
+  return settings;
+}
+
 std::string NowIso8601() {
   const std::time_t now = std::time(nullptr);
   std::tm utc = {};

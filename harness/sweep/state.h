@@ -43,6 +43,8 @@ Result<SweepProgress> ReadProgress(Store& store);
 Status CheckSame(const SweepMeta& stored, const SweepMeta& asked);
 
 CandidateRow RowOf(const Point& point, int id);
+// A row's settings, which are kept as pairs.
+std::vector<Setting> SettingsFrom(const Json& pairs);
 
 std::string NowIso8601();
 // Version and commit that this binary was built from.

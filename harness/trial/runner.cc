@@ -110,6 +110,7 @@ Result<TrialOutcome> RunTrialProcess(const TrialRequest& request, const TrialPro
     return Fail(ErrorCode::kIo, StrCat("cannot prepare a trial: ", std::strerror(errno)));
   Process::Options options;
   options.arguments = {process.binary, "trial"};
+  options.environment = process.environment;
   options.stdin_fd = request_file.get();
   options.stdout_fd = result.get();
   options.stderr_fd = log.get();

@@ -2,6 +2,8 @@
 
 #include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/base/result.h"
 #include "harness/trial/trial.h"
@@ -14,6 +16,7 @@ struct TrialProcess {
   std::string binary;     // pinion itself: its hidden `trial` command reads the request
   std::string log_path;   // what the child says; written anew
   double timeout_s = 60;  // then it hangs, and is killed
+  std::vector<std::pair<std::string, std::string>> environment = {};  // added to ours
   std::function<bool()> interrupted = [] { return false; };  // asked several times a second
 };
 

@@ -152,13 +152,13 @@ TEST_F(PlanLaunchTest, TheEnvironmentBeatsTheProfileAndIsNamed) {
 
 TEST_F(PlanLaunchTest, PreloadsTheAllocatorAfterWhatIsPreloadedAlready) {
   LaunchRequest request = Request();
-  request.profile.allocator = "tcmalloc";
+  request.profile.runtime.allocator = "tcmalloc";
   Surroundings here = Here();
   const auto folder = std::filesystem::temp_directory_path() / StrCat("pinion-launch-", getpid());
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "libtcmalloc_minimal.so.4") << "x";
-  here.library_folders = {"/nonexistent", folder.string()};
-  here.preload = "/a.so";
+  here.runtime.library_folders = {"/nonexistent", folder.string()};
+  here.runtime.preload = "/a.so";
   const auto launch = PlanLaunch(request, here);
   std::filesystem::remove_all(folder);
   ASSERT_TRUE(launch);
@@ -168,15 +168,31 @@ TEST_F(PlanLaunchTest, PreloadsTheAllocatorAfterWhatIsPreloadedAlready) {
             "/a.so:" + (folder / "libtcmalloc_minimal.so.4").string());
 }
 
+TEST_F(PlanLaunchTest, LeavesHugePagesOutWhereTheProfileDoes) {
+  LaunchRequest request = Request();
+  request.profile.runtime.huge_pages = "off";
+  Surroundings here = Here();
+  here.runtime.huge_pages = "always [madvise] never";
+  auto launch = PlanLaunch(request, here);
+  ASSERT_TRUE(launch);
+  ASSERT_EQ(launch->command.environment.size(), 1u);
+  EXPECT_EQ(launch->command.environment[0].first, "PINION_HUGE_PAGES");
+  here.runtime.huge_pages = "always madvise [never]";
+  launch = PlanLaunch(request, here);
+  ASSERT_TRUE(launch);
+  EXPECT_THAT(launch->command.environment, IsEmpty());
+  EXPECT_THAT(launch->warnings, Contains(HasSubstr("huge_pages=off means nothing here")));
+}
+
 TEST_F(PlanLaunchTest, SaysThatTheAllocatorIsMissing) {
   LaunchRequest request = Request();
-  request.profile.allocator = "tcmalloc";
+  request.profile.runtime.allocator = "tcmalloc";
   Surroundings here = Here();
-  here.library_folders = {"/nonexistent"};
+  here.runtime.library_folders = {"/nonexistent"};
   const auto launch = PlanLaunch(request, here);
   ASSERT_TRUE(launch);
   EXPECT_THAT(launch->command.environment, IsEmpty());
-  EXPECT_THAT(launch->warnings, Contains(HasSubstr("allocator tcmalloc is missing")));
+  EXPECT_THAT(launch->warnings, Contains(HasSubstr("install libtcmalloc-minimal4")));
 }
 
 }  // namespace

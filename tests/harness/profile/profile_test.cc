@@ -22,7 +22,8 @@ Profile Planted() {
   profile.options.threads_bind = "0,2";
   profile.options.kv_cache_bytes = uint64_t{2} << 30;
   profile.options.max_num_seqs = 8;
-  profile.allocator = "tcmalloc";
+  profile.runtime.allocator = "tcmalloc";
+  profile.runtime.openmp = "libomp";
   profile.machine.Set("cpu_model", "Imagined CPU");
   profile.cpus = Json(std::vector<int>{0, 2});
   profile.expected = Json::MakeArray();

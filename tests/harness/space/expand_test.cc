@@ -149,5 +149,32 @@ TEST(Presets, DefaultTriesTheKindsOfSettingThatThisMachineHas) {
   EXPECT_THAT(many.space.threads_bind, ElementsAre("auto", "nobind", "all", "0-12:4"));
 }
 
+TEST(Expand, RuntimesAreSettingsLikeOthersAndMissingOnesKeepTheirReason) {
+  Host host = Imagine("pack:1 numa:1 core:2 pu:1");
+  host.runtime.huge_pages = "always [madvise] never";
+  const auto points = Expand(Parse(R"({"candidates":[{"huge_pages":"off"},{"allocator":"tcmalloc"},
+    {"huge_pages":"on"}]})"),
+                             Base(), host, Tiny());
+  ASSERT_TRUE(points) << points.error().message;
+  EXPECT_THAT(Labels(*points), ElementsAre("default", "huge_pages=off", "allocator=tcmalloc"));
+  EXPECT_EQ((*points)[1].infeasible, "");
+  EXPECT_EQ((*points)[1].runtime.huge_pages, "off");
+  EXPECT_THAT((*points)[2].infeasible, HasSubstr("install libtcmalloc-minimal4"));
+}
+
+TEST(Expand, MoreCoresThanAllowedAreDisqualifiedWithTheNumber) {
+  const Host host = Imagine("pack:1 numa:1 core:4 pu:1");
+  Definition definition = Parse(R"({"candidates":[{"threads_bind":"0-2"},{"threads_bind":"0"}],
+    "constraints":{"cores":2}})");
+  EngineOptions base = Base();
+  EXPECT_THAT(Expand(definition, base, host, Tiny()).error().message,
+              HasSubstr("it uses 4 cores, and the constraint allows 2"));
+  base.threads_bind = "0-1";
+  const auto points = Expand(definition, base, host, Tiny());
+  ASSERT_TRUE(points) << points.error().message;
+  EXPECT_THAT((*points)[1].infeasible, HasSubstr("disqualified: it uses 3 cores"));
+  EXPECT_EQ((*points)[2].infeasible, "");
+}
+
 }  // namespace
 }  // namespace pinion::harness
