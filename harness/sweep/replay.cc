@@ -79,8 +79,8 @@ struct RecordedRounds {
     std::map<int, double> scores;
   };
   std::vector<Round> rounds;
-  std::map<int, std::vector<double>> ratios;  // to the anchor, by candidate
-  std::map<int, double> seconds;              // of a trial, on average
+  std::map<int, std::vector<double>> ratios;   // to the anchor, by candidate
+  std::map<int, std::vector<double>> seconds;  // that its trials took
 };
 
 class RecordedSource : public Drawn {
@@ -94,7 +94,8 @@ class RecordedSource : public Drawn {
     if (is_new) drawn->second = random_() % recorded_.rounds.size();
     const RecordedRounds::Round& round = recorded_.rounds[drawn->second];
     const int id = ids_[static_cast<size_t>(slot.candidate)];
-    const double seconds = recorded_.seconds.at(id);
+    const std::vector<double>& lasted = recorded_.seconds.at(id);
+    const double seconds = lasted[random_() % lasted.size()];
     if (slot.candidate == 0) return {slot.copy ? round.anchor_again : round.anchor, seconds};
     const auto own = round.scores.find(id);
     if (own != round.scores.end()) return {own->second, seconds};
@@ -227,10 +228,8 @@ Result<RecordedRounds> RoundsOf(const Definition& definition,
       round->second.scores[row.id] = score;
       recorded.ratios[row.id].push_back(score - round->second.anchor);
     }
-    Spending spending(0);
     for (const TrialRow& trial : trials)
-      if (trial.candidate == row.id) spending.Add(row.id, trial.seconds);
-    recorded.seconds[row.id] = spending.mean_s();
+      if (trial.candidate == row.id) recorded.seconds[row.id].push_back(trial.seconds);
   }
   for (auto& [key, round] : rounds)
     if (key.first == Phase::kRace) recorded.rounds.push_back(std::move(round));
@@ -342,7 +341,7 @@ Result<ReplayReport> ReplaySweep(const std::string& database,
     names.push_back(row.label);
     ids.push_back(row.id);
     log_truth.push_back(Median(ratios->second));
-    trial_s = std::max(trial_s, recorded.seconds.at(row.id));
+    trial_s = std::max(trial_s, Median(recorded.seconds.at(row.id)));
   }
   if (recorded.rounds.size() < 2 || names.size() < 2)
     return Fail(ErrorCode::kUsage, StrCat(database, " holds ", recorded.rounds.size(),

@@ -63,8 +63,9 @@ Result<ReplayReport> ReplayPlanted(const Recording& recording, const Planted& pl
 
 // A sweep's own database: trials of a round are taken from one recorded round, whole rounds drawn
 // at random; the truth is each candidate's median over all its rounds. A candidate that was not
-// measured in a round has the anchor's score there and its own ratio of another round. The sweep's
-// first objective, or the one that `objective` names.
+// measured in a round has the anchor's score there and its own ratio of another round. A trial
+// lasts as long as one of its candidate's did, drawn at random. The sweep's first objective, or the
+// one that `objective` names.
 Result<ReplayReport> ReplaySweep(const std::string& database,
                                  const std::optional<std::string>& objective,
                                  const ReplayOptions& options);

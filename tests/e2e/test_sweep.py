@@ -142,7 +142,7 @@ def test_killed_sweep_goes_on_and_loses_no_finished_trial(start, tmp_path):
 def test_ten_kills_at_random_moments_lose_no_finished_trial(start, tmp_path):
     out = tmp_path / "out"
     moments = random.Random(20261121)
-    kept = set()
+    kept, samples = set(), set()
     reach_s = 1.2  # until a trial has ended within it, however slow the machine
     for kill in range(10):
         sweep = start(*(["--resume"] if (out / "results.db").exists() else []), *LONG)
@@ -153,6 +153,11 @@ def test_ten_kills_at_random_moments_lose_no_finished_trial(start, tmp_path):
         now = set(trials(out))
         assert kept <= now, f"kill {kill} lost {kept - now}"
         kept = now
+        # Whole, as they were when their trial ended.
+        now = set(rows(out, "select trial, metric, concurrency, value from samples"))
+        assert samples <= now, f"kill {kill} lost {samples - now}"
+        samples = now
+        assert {trial for trial, *_ in samples} == {row[5] for row in kept if row[3]}
         if not kept:
             reach_s *= 1.5
     assert kept, "ten moments, and not one trial had ended"

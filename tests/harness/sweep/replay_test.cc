@@ -4,13 +4,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <map>
 #include <random>
 
 #include "engine/base/file.h"
+#include "harness/store/store.h"
+#include "harness/sweep/state.h"
 
 namespace pinion::harness {
 namespace {
@@ -101,6 +105,13 @@ void ExpectHonest(const Recording& noise, double noisy_cost = 0.60) {
   EXPECT_LE(Replay(noise, TwentyFour(), 100).budget_overrun_p95, 0.05);
 }
 
+// Equal ones are the dearest to tell apart, and 24 of them look better than each other by chance.
+void ExpectEqualOnesToEnd(const Recording& noise) {
+  const ReplayReport report = Replay(noise, std::vector<double>(24, 1.0));
+  EXPECT_LE(report.cost_fraction_p50, report.floor_p50 < 0.03 ? 0.30 : 0.60);
+  EXPECT_GE(report.none, kReplays * (0.95 - kLuck * StandardError(0.95)));
+}
+
 TEST(Replay, HoldsOnMadeUpNoise) { ExpectHonest(MadeUpNoise(0.02)); }
 
 // With a fifth of noise hardly anybody can be sent home early.
@@ -113,7 +124,58 @@ TEST(Replay, HoldsOnRecordedNoise) {
       const auto recording = ReadRecording(std::string(PINION_TEST_DATA "/noise/") + file, column);
       ASSERT_TRUE(recording) << recording.error().message;
       ExpectHonest(*recording);
+      ExpectEqualOnesToEnd(*recording);
     }
+}
+
+// A sweep's database whose trials lasted from 5 to 40 s, by candidate and by chance.
+std::string RecordedSweep() {
+  const auto path = std::filesystem::temp_directory_path() /
+                    ("pinion_replay_test_" + std::to_string(getpid()) + ".db");
+  std::filesystem::remove(path);
+  auto store = Store::Open(path, Store::Mode::kCreate);
+  EXPECT_TRUE(store) << store.error().message;
+  SweepMeta meta;
+  meta.definition.objectives = {Objective::kThroughput};
+  meta.machine = meta.budget = meta.model_facts = Json::MakeObject();
+  EXPECT_TRUE(WriteMeta(**store, meta));
+  std::vector<CandidateRow> rows(6);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i].id = static_cast<int>(i);
+    rows[i].label = i ? "c" + std::to_string(i) : "default";
+    rows[i].is_anchor = i == 0;
+    rows[i].settings = rows[i].options = Json::MakeObject();
+  }
+  EXPECT_TRUE((*store)->PutCandidates(rows));
+  std::mt19937 random(5);
+  std::normal_distribution<double> normal(0, 1);
+  for (int round = 1; round <= 8; ++round)
+    for (int id = -1; id < 6; ++id) {  // -1: the anchor's second run
+      TrialRow trial;
+      trial.candidate = std::max(0, id);
+      trial.copy = id < 0 ? 1 : 0;
+      trial.round = round;
+      trial.ok = true;
+      trial.seconds =
+          std::clamp((8 + 4 * trial.candidate) * std::exp(0.3 * normal(random)), 5., 40.);
+      trial.info = Json::MakeObject();
+      trial.samples = {{"output_tokens_per_s", 0, 100 * std::exp(0.02 * normal(random))}};
+      EXPECT_TRUE((*store)->PutTrial(trial, {}));
+    }
+  return path;
+}
+
+TEST(Replay, ABudgetIsKeptWithTheDurationsOfARecordedSweep) {
+  const std::string path = RecordedSweep();
+  for (const double budget_s : {900.0, 1800.0, 7200.0}) {
+    ReplayOptions options;
+    options.seeds = kReplays;
+    options.definition.budget_s = budget_s;
+    const auto report = ReplaySweep(path, std::nullopt, options);
+    ASSERT_TRUE(report) << report.error().message;
+    EXPECT_LE(report->budget_overrun_p95, 0.05) << budget_s;
+  }
+  std::filesystem::remove(path);
 }
 
 TEST(Replay, TheSameSeedGivesTheSameSearch) {
