@@ -8,6 +8,7 @@
 #include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "harness/space/engine_choice.h"
+#include "harness/space/objectives.h"
 #include "harness/stats/serving.h"
 
 namespace pinion::harness {
@@ -58,22 +59,6 @@ struct Workload {
   std::optional<SloTarget> slo{};
 };
 
-// LogScore in harness/sweep/score.h says what each maximises.
-enum class Objective { kThroughput, kLatency, kBalanced, kGoodput, kCores, kEnergy };
-// "throughput", "latency", "balanced", "goodput", "cores", "energy"
-const char* Name(Objective objective);
-const std::vector<Objective>& AllObjectives();
-
-// How candidates are picked.
-enum class Strategy {
-  kRacing,      // all of them, dropped as soon as they cannot win
-  kGrid,        // all of them in every round
-  kRandom,      // a random choice of them, raced
-  kCoordinate,  // one setting at a time, from the base and from random points, each step a race
-};
-const char* Name(Strategy strategy);  // "racing", "grid", "random", "coordinate"
-Result<Strategy> ParseStrategy(const std::string& name);
-
 // What a configuration must keep to be recommended. Who breaks one is disqualified, with the
 // number.
 struct Constraints {
@@ -113,13 +98,11 @@ struct Definition {
 // errors that name the key; "budget" is text ("10m") or seconds.
 Status FromJson(const Json& object, Definition& definition);
 Json ToJson(const Definition& definition);
-Json ToJson(const Workload& workload);
 Status FromJson(const Json& object, Workload& workload);
+Json ToJson(const Workload& workload);
+Json ToJson(const Space& space);
 
 // What FromJson checks, for definitions that flags have changed.
 Status Validate(const Definition& definition);
-
-// By its name; the error lists them.
-Result<Objective> ParseObjective(const std::string& name);
 
 }  // namespace pinion::harness

@@ -89,32 +89,21 @@ const std::vector<Field>& Fields() {
   return all;
 }
 
-template <typename T>
-void AddAxis(const char* key, const std::vector<T>& values,
-             std::vector<std::vector<Setting>>& axes) {
-  if (values.empty()) return;
-  axes.emplace_back();
-  for (const T& value : values) axes.back().push_back({key, StrCat(value)});
+// As a person would type it.
+std::string TextOf(const Json& value) {
+  if (value.is_string()) return value.string();
+  return value.is_int() ? StrCat(value.integer()) : StrCat(value.number());
 }
 
 }  // namespace
 
 std::vector<std::vector<Setting>> Axes(const Space& space) {
   std::vector<std::vector<Setting>> axes;
-  AddAxis("threads_bind", space.threads_bind, axes);
-  AddAxis("reserved_cpus", space.reserved_cpus, axes);
-  AddAxis("kv_cache_space", space.kv_cache_space_gib, axes);
-  AddAxis("tensor_parallel", space.tensor_parallel, axes);
-  AddAxis("isa", space.isa, axes);
-  AddAxis("dtype", space.dtype, axes);
-  AddAxis("activations", space.activations, axes);
-  AddAxis("head_dtype", space.head_dtype, axes);
-  AddAxis("kv_cache_dtype", space.kv_cache_dtype, axes);
-  AddAxis("max_num_batched_tokens", space.max_num_batched_tokens, axes);
-  AddAxis("max_num_seqs", space.max_num_seqs, axes);
-  AddAxis("allocator", space.allocator, axes);
-  AddAxis("openmp", space.openmp, axes);
-  AddAxis("huge_pages", space.huge_pages, axes);
+  const Json lists = ToJson(space);
+  for (const auto& [key, values] : lists.object()) {
+    axes.emplace_back();
+    for (const Json& value : values.array()) axes.back().push_back({key, TextOf(value)});
+  }
   return axes;
 }
 

@@ -1,0 +1,54 @@
+#include "harness/space/json_fields.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace pinion::harness {
+
+Status CheckKeys(const Json& object, const std::string& where,
+                 const std::vector<std::string>& known) {
+  if (!object.is_object())
+    return Fail(ErrorCode::kUsage, StrCat(where, " must be an object, not ", object.type_name()));
+  for (const auto& [key, value] : object.object())
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      return Fail(ErrorCode::kUsage,
+                  StrCat("unknown key '", key, "' in ", where, "; known are ", Join(known, ", ")));
+  return {};
+}
+
+Result<int> ToInt(const Json& value, const std::string& what) {
+  if (!value.is_int())
+    return Fail(ErrorCode::kUsage, StrCat(what, " must be an integer, not ", value.Dump()));
+  if (value.integer() < INT32_MIN || value.integer() > INT32_MAX)
+    return Fail(ErrorCode::kUsage, StrCat(what, " ", value.Dump(), " is out of range"));
+  return static_cast<int>(value.integer());
+}
+
+Result<double> ToNumber(const Json& value, const std::string& what) {
+  if (value.is_number()) return value.number();
+  return Fail(ErrorCode::kUsage, StrCat(what, " must be a number, not ", value.Dump()));
+}
+
+Result<std::string> ToText(const Json& value, const std::string& what) {
+  if (value.is_string()) return value.string();
+  return Fail(ErrorCode::kUsage, StrCat(what, " must be a string, not ", value.Dump()));
+}
+
+Result<double> ToGib(const Json& value, const std::string& what) {
+  constexpr uint64_t kGib = uint64_t{1} << 30;
+  if (value.is_number() && value.number() > 0) return value.number();
+  if (!value.is_string())
+    return Fail(ErrorCode::kUsage,
+                StrCat(what, " must be GiB above 0 or text as \"512MiB\", not ", value.Dump()));
+  PINION_ASSIGN(const uint64_t bytes, ParseBytes(value.string(), kGib, what));
+  return static_cast<double>(bytes) / static_cast<double>(kGib);
+}
+
+Result<double> ToSeconds(const Json& value, const std::string& what) {
+  if (value.is_number()) return value.number();
+  if (value.is_string()) return ParseDuration(value.string(), what);
+  return Fail(ErrorCode::kUsage,
+              StrCat(what, " must be seconds or text as \"10m\", not ", value.Dump()));
+}
+
+}  // namespace pinion::harness
