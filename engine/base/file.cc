@@ -7,7 +7,9 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "engine/base/strings.h"
 
@@ -122,6 +124,44 @@ Status CheckWritable(const std::string& path) {
   const Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
   if (file.get() < 0) return SystemError("create", path);
   unlink(temporary.c_str());
+  return {};
+}
+
+std::string TemporaryFolder() {
+  const char* folder = std::getenv("TMPDIR");
+  return folder && *folder ? folder : "/tmp";
+}
+
+Result<TemporaryFile> TemporaryFile::Make(std::string_view what) {
+  const std::string folder = TemporaryFolder();
+  std::string path = folder + "/pinion-XXXXXX";
+  const int fd = mkostemp(path.data(), O_CLOEXEC);
+  if (fd < 0)
+    return Fail(ErrorCode::kIo,
+                StrCat("cannot make a temporary file for ", what, " in '", folder,
+                       "': ", std::strerror(errno), "; name another folder in TMPDIR"));
+  unlink(path.c_str());
+  return TemporaryFile(fd);
+}
+
+TemporaryFile::TemporaryFile(TemporaryFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+TemporaryFile& TemporaryFile::operator=(TemporaryFile&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+TemporaryFile::~TemporaryFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+std::string TemporaryFile::path() const { return StrCat("/proc/self/fd/", fd_); }
+
+Status TemporaryFile::Write(std::string_view text) {
+  const std::string name = StrCat("a temporary file in ", TemporaryFolder());
+  if (lseek(fd_, 0, SEEK_SET) != 0) return SystemError("rewind", name);
+  PINION_TRY(WriteAll(fd_, text, name));
+  if (lseek(fd_, 0, SEEK_SET) != 0) return SystemError("rewind", name);
   return {};
 }
 

@@ -20,6 +20,29 @@ Status WriteFile(const std::string& path, std::string_view text);
 // Nothing is left behind; the disk may still fill up later.
 Status CheckWritable(const std::string& path);
 
+// TMPDIR, else /tmp.
+std::string TemporaryFolder();
+
+// An open file without a name in TemporaryFolder(): it goes with its owner, and nothing is left
+// behind however the process ends. Move-only.
+class TemporaryFile {
+ public:
+  // `what` it is for, in errors (kIo), which name the folder and TMPDIR.
+  static Result<TemporaryFile> Make(std::string_view what);
+  TemporaryFile(TemporaryFile&& other) noexcept;
+  TemporaryFile& operator=(TemporaryFile&& other) noexcept;
+  ~TemporaryFile();
+
+  int fd() const { return fd_; }  // for reading and writing; closed in children unless passed on
+  std::string path() const;       // by which this process, and no other, can open it anew
+  // At its beginning, where the descriptor then stands: a child may read it as its input.
+  Status Write(std::string_view text);
+
+ private:
+  explicit TemporaryFile(int fd) : fd_(fd) {}
+  int fd_;
+};
+
 // A file mapped read-only. Pages are read on first touch and can be given back.
 // Thread rule: any number of readers. A file that another process truncates while it is mapped
 // raises SIGBUS, as with every mapping.

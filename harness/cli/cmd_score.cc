@@ -109,7 +109,7 @@ Result<bool> Run(ScoreCommand command) {
   PINION_ASSIGN(const std::vector<Json> lines, ReadPromptFile(command.input));
   PINION_ASSIGN(const auto tokenizer, TokenizerFor(options.model, lines));
   PINION_ASSIGN(auto prompts, EncodePrompts(lines, tokenizer.get()));
-  ScoreReference reference;
+  std::optional<TemporaryFile> reference;
   if (runs_reference) PINION_TRY(CheckComparable(options.model, command.reference, lines, prompts));
   if (IsPlainText(command.input)) {
     PINION_TRY(prompts[0].error);
@@ -117,8 +117,8 @@ Result<bool> Run(ScoreCommand command) {
   }
   command.score.compare_path = command.reference;
   if (runs_reference) {
-    PINION_ASSIGN(reference, ScoreReference::Run(others, prompts));
-    command.score.compare_path = reference.path();
+    PINION_ASSIGN(reference, RunReference(others, prompts));
+    command.score.compare_path = reference->path();
   }
   PINION_ASSIGN(const auto engine, Engine::Start(options));
   PINION_ASSIGN(const Scores scores, Score(*engine, prompts, command.score));

@@ -1,69 +1,25 @@
 #include "harness/cli/score_reference.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <utility>
-
 #include "engine/base/strings.h"
 #include "engine/run/score.h"
 
 namespace pinion::harness {
-namespace {
 
-std::string TemporaryFolder() {
-  const char* folder = std::getenv("TMPDIR");
-  return folder && *folder ? folder : "/tmp";
-}
-
-// A file without a name, so that nothing is left behind however the process ends.
-Result<int> OpenNamelessFile(const std::string& folder) {
-  std::string path = folder + "/pinion-logits-XXXXXX";
-  const int fd = mkostemp(path.data(), O_CLOEXEC);
-  if (fd < 0)
-    return Fail(ErrorCode::kIo,
-                StrCat("cannot make a file for the reference's logits in '", folder,
-                       "': ", std::strerror(errno), "; name another folder in TMPDIR"));
-  unlink(path.c_str());
-  return fd;
-}
-
-}  // namespace
-
-ScoreReference::ScoreReference(ScoreReference&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)) {}
-
-ScoreReference& ScoreReference::operator=(ScoreReference&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-ScoreReference::~ScoreReference() {
-  if (fd_ >= 0) close(fd_);
-}
-
-std::string ScoreReference::path() const { return StrCat("/proc/self/fd/", fd_); }
-
-Result<ScoreReference> ScoreReference::Run(const EngineOptions& options,
-                                           const std::vector<Prompt>& prompts) {
-  ScoreReference reference;
-  const std::string folder = TemporaryFolder();
-  PINION_ASSIGN(reference.fd_, OpenNamelessFile(folder));
+Result<TemporaryFile> RunReference(const EngineOptions& options,
+                                   const std::vector<Prompt>& prompts) {
+  PINION_ASSIGN(TemporaryFile logits, TemporaryFile::Make("the reference's logits"));
   PINION_ASSIGN(const auto engine, Engine::Start(options));
   ScoreOptions score;
-  score.logits_path = reference.path();
+  score.logits_path = logits.path();
   auto scores = Score(*engine, prompts, score);
   if (!scores)
-    return Unexpected(
-        std::move(scores).error().In(StrCat("the reference's logits in '", folder, "' (TMPDIR)")));
+    return Unexpected(std::move(scores).error().In(
+        StrCat("the reference's logits in '", TemporaryFolder(), "' (TMPDIR)")));
   for (size_t i = 0; i < prompts.size(); ++i)
     if (const Json* error = scores->lines[i].Find("error"); error && prompts[i].error)
       return Fail(ErrorCode::kUsage, StrCat("the reference '", options.model, "' refuses prompt ",
                                             i + 1, ": ", error->string()));
-  return reference;
+  return logits;
 }
 
 Status ApplySetting(const std::string& setting, EngineOptions& options) {

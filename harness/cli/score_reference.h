@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/file.h"
 #include "engine/base/result.h"
 #include "engine/run/options.h"
 #include "engine/run/prompts.h"
@@ -10,25 +11,11 @@
 namespace pinion::harness {
 
 // What `pinion score --compare` compares with: the logits of another model, or of the same one
-// under other settings, over the same tokens.
-class ScoreReference {
- public:
-  ScoreReference() = default;
-  ScoreReference(ScoreReference&& other) noexcept;
-  ScoreReference& operator=(ScoreReference&& other) noexcept;
-  ~ScoreReference();
-
-  // Runs `options.model` and keeps its logits in a file that has no name, in TMPDIR, else /tmp; it
-  // goes with the object. The engine is gone when this returns, so that two models need the memory
-  // of one. Prompts that the reference refuses are errors.
-  static Result<ScoreReference> Run(const EngineOptions& options,
-                                    const std::vector<Prompt>& prompts);
-
-  std::string path() const;  // for ScoreOptions::compare_path
-
- private:
-  int fd_ = -1;
-};
+// under other settings, over the same tokens. Runs `options.model` and keeps its logits in a file
+// for ScoreOptions::compare_path. The engine is gone when this returns, so that two models need the
+// memory of one. Prompts that the reference refuses are errors.
+Result<TemporaryFile> RunReference(const EngineOptions& options,
+                                   const std::vector<Prompt>& prompts);
 
 // "dtype=float32" into the field of that name, as profiles name it (kv_cache_space is GiB).
 Status ApplySetting(const std::string& setting, EngineOptions& options);

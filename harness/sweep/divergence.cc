@@ -1,13 +1,6 @@
 #include "harness/sweep/divergence.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <map>
 
 #include "engine/base/file.h"
@@ -63,42 +56,15 @@ EngineOptions Guard(EngineOptions base, const EngineOptions& options) {
   return base;
 }
 
-// A folder that goes with its owner.
-class ScratchFolder {
- public:
-  static Result<ScratchFolder> Make() {
-    const char* named = std::getenv("TMPDIR");
-    std::error_code error;
-    const auto parent = std::filesystem::temp_directory_path(error);
-    std::string path = (parent / "pinion-XXXXXX").string();
-    if (error || !mkdtemp(path.data()))
-      return Fail(ErrorCode::kIo,
-                  StrCat("cannot make a folder for temporary files: ",
-                         error ? error.message() : std::strerror(errno), "; TMPDIR is '",
-                         named ? named : "", "', name another folder in it"));
-    return ScratchFolder(path);
-  }
-  ScratchFolder(ScratchFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  ~ScratchFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  std::string File(const char* name) const { return path_ + "/" + name; }
-
- private:
-  explicit ScratchFolder(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
-
 struct Divergence {
   double kl_nats = 0, top1_agreement = 0;
 };
 
 std::vector<std::string> ScoreArguments(const DivergenceLimit& limit, const EngineOptions& base,
-                                        const EngineOptions& options, const std::string& input) {
+                                        const EngineOptions& options) {
   std::vector<std::string> arguments = {limit.binary, "score"};
   for (std::string& argument : EngineArguments(options)) arguments.push_back(std::move(argument));
-  arguments.insert(arguments.end(), {"--input", input, "--json", "--compare", base.model});
+  arguments.insert(arguments.end(), {"--input", "-", "--json", "--compare", base.model});
   for (const Guarded& one : kGuarded)
     arguments.insert(arguments.end(), {"--reference", StrCat(one.key, "=", base.*one.member)});
   return arguments;
@@ -113,32 +79,26 @@ Result<Divergence> ReadDivergence(const Json& found) {
 
 Result<Divergence> Measure(const DivergenceLimit& limit, const EngineOptions& base,
                            const EngineOptions& options) {
-  PINION_ASSIGN(const ScratchFolder folder, ScratchFolder::Make());
+  PINION_ASSIGN(TemporaryFile input, TemporaryFile::Make("the texts to compare by"));
+  PINION_ASSIGN(const TemporaryFile found, TemporaryFile::Make("what was found"));
+  PINION_ASSIGN(const TemporaryFile log, TemporaryFile::Make("the log"));
   std::string lines;
   for (const char* text : kTexts) lines += Json(Json::Object{{"text", text}}).Dump() + "\n";
-  PINION_TRY(WriteFile(folder.File("in.jsonl"), lines));
-  const auto create = [&](const char* name) {
-    return open(folder.File(name).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-  };
+  PINION_TRY(input.Write(lines));
   Process::Options process;
-  process.arguments = ScoreArguments(limit, base, options, folder.File("in.jsonl"));
-  process.stdout_fd = create("found.json");
-  process.stderr_fd = create("log");
-  if (process.stdout_fd < 0 || process.stderr_fd < 0)
-    return Fail(ErrorCode::kIo,
-                StrCat("cannot write to '", folder.File(""), "': ", std::strerror(errno)));
-  auto child = Process::Start(process);
-  close(process.stdout_fd);
-  close(process.stderr_fd);
-  if (!child) return Unexpected(std::move(child).error());
+  process.arguments = ScoreArguments(limit, base, options);
+  process.stdin_fd = input.fd();
+  process.stdout_fd = found.fd();
+  process.stderr_fd = log.fd();
+  PINION_ASSIGN(Process child, Process::Start(process));
   std::optional<Process::Exit> exit;
-  while (!(exit = child->Wait(kPollSeconds)))
+  while (!(exit = child.Wait(kPollSeconds)))
     if (limit.interrupted()) return Fail(ErrorCode::kFailed, "interrupted");
   if (exit->code != 0 || exit->signal != 0)
-    return Fail(ErrorCode::kUnsupported, LogTail(folder.File("log"), 1));
-  PINION_ASSIGN(const std::string text, ReadFile(folder.File("found.json")));
-  PINION_ASSIGN(const Json found, Json::Parse(text));
-  return ReadDivergence(found);
+    return Fail(ErrorCode::kUnsupported, LogTail(log.path(), 1));
+  PINION_ASSIGN(const std::string text, ReadFile(found.path()));
+  PINION_ASSIGN(const Json json, Json::Parse(text));
+  return ReadDivergence(json);
 }
 
 // Why the combination may not race; empty: it may.

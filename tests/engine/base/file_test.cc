@@ -6,8 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 
 #include "engine/base/strings.h"
 
@@ -91,6 +93,42 @@ TEST_F(FileTest, MapsWhatTheFileHolds) {
 TEST_F(FileTest, MapsAnEmptyFile) {
   ASSERT_TRUE(WriteFile(Path("empty"), ""));
   EXPECT_EQ(MappedFile::Open(Path("empty")).value()->size_bytes(), 0u);
+}
+
+class TemporaryFileTest : public FileTest {
+ protected:
+  void SetUp() override {
+    FileTest::SetUp();
+    if (const char* before = std::getenv("TMPDIR")) before_ = before;
+  }
+  void TearDown() override {
+    before_ ? setenv("TMPDIR", before_->c_str(), 1) : unsetenv("TMPDIR");
+    FileTest::TearDown();
+  }
+  std::optional<std::string> before_;
+};
+
+TEST_F(TemporaryFileTest, HasNoNameAndHoldsWhatWasWritten) {
+  setenv("TMPDIR", folder_.c_str(), 1);
+  auto file = TemporaryFile::Make("a test");
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+  ASSERT_TRUE(file->Write("some text"));
+  EXPECT_EQ(ReadFile(file->path()).value(), "some text");
+  char first = 0;
+  EXPECT_EQ(read(file->fd(), &first, 1), 1);
+  EXPECT_EQ(first, 's');
+}
+
+TEST_F(TemporaryFileTest, NamesTheFolderThatIsNotThereAndTmpdir) {
+  setenv("TMPDIR", Path("missing").c_str(), 1);
+  const auto file = TemporaryFile::Make("a test");
+  ASSERT_FALSE(file);
+  EXPECT_EQ(file.error().message, "cannot make a temporary file for a test in '" + Path("missing") +
+                                      "': No such file or directory; name another folder in "
+                                      "TMPDIR");
+  setenv("TMPDIR", "", 1);
+  EXPECT_EQ(TemporaryFolder(), "/tmp");
 }
 
 }  // namespace
