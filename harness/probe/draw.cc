@@ -156,13 +156,16 @@ class Drawing {
   }
 
   void Arithmetic() {
-    Heading("multiply-adds", "GFLOP/s");
+    Heading("multiply-adds", "1e9 operations/s");
     Columns();
-    std::map<std::pair<kernels::Isa, kernels::Dtype>, Row> compute;
+    std::map<std::pair<kernels::Isa, std::string>, Row> compute;
     for (const ComputeRate& rate : result_.compute)
-      compute[{rate.isa, rate.dtype}][static_cast<size_t>(rate.threads)] = rate.flops_per_s;
+      compute[{rate.isa, kernels::Name(rate.dtype)}][static_cast<size_t>(rate.threads)] =
+          rate.flops_per_s;
+    for (const Int8Rate& rate : result_.int8)
+      compute[{rate.isa, "int8"}][static_cast<size_t>(rate.threads)] = rate.operations_per_s;
     for (const auto& [key, row] : compute)
-      PutRow(StrCat(kernels::Name(key.first), " ", kernels::Name(key.second)), row, 1e9);
+      PutRow(StrCat(kernels::Name(key.first), " ", key.second), row, 1e9);
     if (!result_.instructions.empty()) Instructions();
     Heading("exponentials, float32", "1e9/s");
     Columns();

@@ -50,6 +50,11 @@ Json ToJson(const ProbeResult& result) {
                item.Set("threads", rate.threads);
                item.Set("flops_per_s", rate.flops_per_s);
              }));
+  object.Set("int8", ArrayOf(result.int8, [](const Int8Rate& rate, Json& item) {
+               item.Set("isa", kernels::Name(rate.isa));
+               item.Set("threads", rate.threads);
+               item.Set("operations_per_s", rate.operations_per_s);
+             }));
   object.Set("exp", ArrayOf(result.exps, [](const ExpRate& rate, Json& item) {
                item.Set("isa", kernels::Name(rate.isa));
                item.Set("threads", rate.threads);

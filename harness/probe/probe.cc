@@ -65,7 +65,7 @@ class Session {
   // Spreads the time over the figures to come.
   void ChooseEffort() {
     const size_t isas = kernels::UsableIsas().size(), nodes = DistinctNodes().size();
-    const size_t rates = ThreadCounts(cpus_.size()).size() + 2 * (3 * isas + 3) +
+    const size_t rates = ThreadCounts(cpus_.size()).size() + 2 * (4 * isas + 3) +
                          2 * kernels::InstructionProbes().size() + 4 +
                          (nodes > 1 ? nodes * nodes : 0) + 2;
     const double pairs = static_cast<double>(Pairs(cpus_, kMostPairs).size());
@@ -153,6 +153,8 @@ class Session {
     if (probes.multiply_bf16)
       result_.compute.push_back(
           {probes.isa, Dtype::kBf16, threads, rate(probes.multiply_bf16, kMultiplySteps)});
+    if (const auto int8 = kernels::Int8Probe(probes.isa))
+      result_.int8.push_back({probes.isa, threads, rate(int8, kMultiplySteps)});
     result_.exps.push_back({probes.isa, threads, rate(probes.exp_f32, kExpSteps)});
   }
 

@@ -50,6 +50,13 @@ struct ComputeRate {
   double flops_per_s = 0;
 };
 
+// The same of int8, by the fastest instruction that an ISA path's kernels may use for it.
+struct Int8Rate {
+  kernels::Isa isa;
+  int threads = 0;
+  double operations_per_s = 0;
+};
+
 // The same by one instruction, of types or widths that no ISA path is built of.
 struct InstructionRate {
   std::string type, name;
@@ -95,6 +102,7 @@ struct ProbeResult {
   std::vector<NodeRate> nodes;
   std::vector<CacheRate> caches;
   std::vector<ComputeRate> compute;
+  std::vector<Int8Rate> int8;  // of the ISA paths that have such an instruction
   std::vector<InstructionRate> instructions;
   std::vector<ExpRate> exps;
   std::vector<Latency> latencies;
@@ -113,7 +121,8 @@ Result<ProbeResult> RunProbe(const ProbeOptions& options,
 // {"machine":{...},"threads","cpus","elapsed_s","memory_read":[{"threads","cpus","bytes_per_s"}],
 //  "nodes":[{"cpu_node","memory_node","threads","bytes_per_s"}],
 //  "caches":[{"level","cache_bytes","read_bytes","threads","bytes_per_s"}],
-//  "compute":[{"isa","dtype","threads","flops_per_s"}],"exp":[{"isa","threads","exps_per_s"}],
+//  "compute":[{"isa","dtype","threads","flops_per_s"}],
+//  "int8":[{"isa","threads","operations_per_s"}],"exp":[{"isa","threads","exps_per_s"}],
 //  "instructions":[{"type","name","threads","operations_per_s"}],
 //  "latencies":[{"level","bytes","ns"}],"gemm":[{"isa","dtype","rules"}],
 //  "barrier_ns","fork_join_ns","wake_ns","distances":[{"cpus","one_way_ns"}],

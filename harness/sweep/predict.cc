@@ -15,16 +15,6 @@
 namespace pinion::harness {
 namespace {
 
-template <typename Take>
-Status ForEach(const Json& probe, const char* key, Take take) {
-  const Json* list = probe.Find(key);
-  if (!list || !list->is_array() || list->array().empty())
-    return Fail(ErrorCode::kUsage,
-                StrCat("no '", key, "' in it: give the output of `pinion probe --out FILE`"));
-  for (const Json& one : list->array()) PINION_TRY(take(one));
-  return {};
-}
-
 // Steps that compute the same thing, and what one pass of all of them costs.
 struct Work {
   StepCost cost;
@@ -32,18 +22,20 @@ struct Work {
 };
 
 struct Roof {
-  double bytes_per_s = 0, flops_per_s = 0;
+  double bytes_per_s = 0;
+  Peak peak;
   uint64_t cache_bytes = 0;  // that need not come from memory, a step
 
   double BytesSeconds(const Work& work) const {
     const uint64_t kept = cache_bytes * work.steps;
     return static_cast<double>(work.cost.bytes() - std::min(kept, work.cost.bytes())) / bytes_per_s;
   }
-  double FlopsSeconds(const Work& work) const {
-    return static_cast<double>(work.cost.operations()) / flops_per_s;
+  double ComputeSeconds(const Work& work) const {
+    return static_cast<double>(work.cost.flops) / peak.flops_per_s +
+           static_cast<double>(work.cost.int8_ops) / peak.int8_ops_per_s;
   }
   double Seconds(const Work& work) const {
-    return std::max(BytesSeconds(work), FlopsSeconds(work));
+    return std::max(BytesSeconds(work), ComputeSeconds(work));
   }
 };
 
@@ -114,82 +106,6 @@ std::string Printed(const char* format, double value) {
 
 }  // namespace
 
-Result<ProbedMachine> ProbedMachine::Parse(const Json& probe) {
-  ProbedMachine machine;
-  PINION_TRY(ForEach(probe, "memory_read", [&](const Json& one) -> Status {
-    PINION_ASSIGN(const int threads, Require<int>(one, "threads"));
-    PINION_ASSIGN(const double rate, Require<double>(one, "bytes_per_s"));
-    machine.reads_.emplace_back(threads, rate);
-    return {};
-  }));
-  PINION_TRY(ForEach(probe, "compute", [&](const Json& one) -> Status {
-    Compute compute;
-    PINION_ASSIGN(compute.isa, Require<std::string>(one, "isa"));
-    PINION_ASSIGN(compute.dtype, Require<std::string>(one, "dtype"));
-    PINION_ASSIGN(compute.threads, Require<int>(one, "threads"));
-    PINION_ASSIGN(compute.flops_per_s, Require<double>(one, "flops_per_s"));
-    if (compute.threads > 0) machine.computes_.push_back(std::move(compute));
-    return {};
-  }));
-  if (const Json* list = probe.Find("instructions"); list && list->is_array())
-    for (const Json& one : list->array()) {
-      PINION_ASSIGN(const int threads, Require<int>(one, "threads"));
-      PINION_ASSIGN(const double rate, Require<double>(one, "operations_per_s"));
-      machine.integer_ops_per_s_ =
-          std::max(machine.integer_ops_per_s_, rate / std::max(1, threads));
-    }
-  std::sort(machine.reads_.begin(), machine.reads_.end());
-  return machine;
-}
-
-double ProbedMachine::ReadBytesPerSAtMost() const {
-  double most = 0;
-  for (const auto& [threads, rate] : reads_) most = std::max(most, rate);
-  return kMargin * most;
-}
-
-Result<double> ProbedMachine::FlopsPerSAtMost(const std::string& isa, bool integers,
-                                              int threads) const {
-  double most = 0;
-  for (const Compute& one : computes_)
-    if (one.isa == isa) most = std::max(most, one.flops_per_s / one.threads);
-  if (most <= 0) return FlopsPerS(isa, "float32", threads);  // its error
-  if (integers) most = std::max(most, integer_ops_per_s_);
-  return kMargin * most * threads;
-}
-
-double ProbedMachine::ReadBytesPerS(int threads) const {
-  if (threads <= reads_.front().first) return reads_.front().second;
-  for (size_t i = 1; i < reads_.size(); ++i) {
-    const auto& [few, slow] = reads_[i - 1];
-    const auto& [many, fast] = reads_[i];
-    if (threads <= many) return slow + (fast - slow) * (threads - few) / std::max(1, many - few);
-  }
-  return reads_.back().second;
-}
-
-Result<double> ProbedMachine::FlopsPerS(const std::string& isa, const std::string& dtype,
-                                        int threads) const {
-  double best = 0;
-  for (const Compute& one : computes_) {
-    // bfloat16 and float16 may also be widened; float32 has no faster way.
-    const bool usable = one.dtype == dtype || one.dtype == "float32";
-    if (one.isa == isa && usable) best = std::max(best, one.flops_per_s / one.threads * threads);
-  }
-  if (best > 0) return best;
-  return Fail(ErrorCode::kUsage, StrCat("the probe has not measured ISA path '", isa, "'; it has ",
-                                        Join(Isas(), ", ")));
-}
-
-std::vector<std::string> ProbedMachine::Isas() const {
-  std::set<kernels::Isa> found;
-  for (const Compute& one : computes_)
-    if (const auto isa = kernels::ParseIsa(one.isa)) found.insert(*isa);
-  std::vector<std::string> names;
-  for (const kernels::Isa isa : found) names.push_back(kernels::Name(isa));
-  return names;
-}
-
 Result<Prediction> Predict(const Point& point, const DecoderSpec& model, const Workload& workload,
                            const ProbedMachine& machine, uint64_t cache_bytes) {
   const EngineOptions& options = point.options;
@@ -198,10 +114,10 @@ Result<Prediction> Predict(const Point& point, const DecoderSpec& model, const W
   const int threads = point.plan.total_threads();
   Roof roof, raised;
   roof.bytes_per_s = machine.ReadBytesPerS(threads);
-  PINION_ASSIGN(roof.flops_per_s, machine.FlopsPerS(isa, kernels::Name(dtype), threads));
+  PINION_ASSIGN(roof.peak, machine.PeakOf(isa, kernels::Name(dtype), threads));
   raised.bytes_per_s = machine.ReadBytesPerSAtMost();
   raised.cache_bytes = cache_bytes;
-  PINION_ASSIGN(raised.flops_per_s, machine.FlopsPerSAtMost(isa, !model.formats.empty(), threads));
+  PINION_ASSIGN(raised.peak, machine.PeakAtMost(isa, threads));
   PINION_ASSIGN(const kernels::KvDtype kv_dtype, ResolveKvDtype(options, dtype));
   const CostModel cost(model, dtype, kv_dtype, options.tensor_parallel);
   const Load load(cost, workload, false);
@@ -211,7 +127,7 @@ Result<Prediction> Predict(const Point& point, const DecoderSpec& model, const W
   const auto batch = static_cast<size_t>(workload.num_prompts);
   const Work decode =
       load.Decode(batch, std::min(batch, static_cast<size_t>(options.max_num_seqs)));
-  prediction.decode_bound_by_bytes = roof.BytesSeconds(decode) >= roof.FlopsSeconds(decode);
+  prediction.decode_bound_by_bytes = roof.BytesSeconds(decode) >= roof.ComputeSeconds(decode);
   return prediction;
 }
 

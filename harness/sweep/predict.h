@@ -8,44 +8,12 @@
 #include "engine/base/result.h"
 #include "engine/model/spec.h"
 #include "harness/space/expand.h"
+#include "harness/sweep/probed_machine.h"
 
 // What a configuration can do at most, from exact bytes and operations and the ceilings that
 // `pinion probe` measured. Before anything is run, and for machines that are not here.
 
 namespace pinion::harness {
-
-// A machine's ceilings, from the JSON of `pinion probe`.
-class ProbedMachine {
- public:
-  // Errors (kUsage): not a probe's output, no bandwidth or no arithmetic in it.
-  static Result<ProbedMachine> Parse(const Json& probe);
-
-  // Linear between the numbers of threads that were measured; beyond them, as at the nearest one.
-  double ReadBytesPerS(int threads) const;
-  // More than any number of threads can read: the best of all that was measured, and kMargin more.
-  double ReadBytesPerSAtMost() const;
-  // In proportion to the threads, since cores compute on their own; of the fastest type that `isa`
-  // was measured with and `dtype` can use. Error: the probe has no such ISA path.
-  Result<double> FlopsPerS(const std::string& isa, const std::string& dtype, int threads) const;
-  // More than so many threads can compute on that path, of whatever type, or with any instruction
-  // that was measured where matrices stay in integers: the best per thread, and kMargin more.
-  Result<double> FlopsPerSAtMost(const std::string& isa, bool integers, int threads) const;
-  // What a ceiling may be above the best of a probe's short samples: machines drift by 15 %, and
-  // the samples themselves may all have been disturbed a little.
-  static constexpr double kMargin = 1.25;
-  // ISA paths that were measured, weakest first.
-  std::vector<std::string> Isas() const;
-
- private:
-  struct Compute {
-    std::string isa, dtype;
-    int threads = 0;
-    double flops_per_s = 0;
-  };
-  std::vector<std::pair<int, double>> reads_;  // threads, bytes/s; ascending
-  std::vector<Compute> computes_;
-  double integer_ops_per_s_ = 0;  // of one thread
-};
 
 struct Figures {
   double output_tokens_per_s = 0;  // of the offline batch

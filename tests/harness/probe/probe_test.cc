@@ -44,6 +44,7 @@ TEST(Probe, JsonHoldsItsSchema) {
   ExpectItems(json, "memory_read", {"threads", "cpus"}, "bytes_per_s");
   ExpectItems(json, "nodes", {"cpu_node", "memory_node", "threads"}, "bytes_per_s");
   ExpectItems(json, "compute", {"isa", "dtype", "threads"}, "flops_per_s");
+  ExpectItems(json, "int8", {"isa", "threads"}, "operations_per_s");
   ExpectItems(json, "latencies", {"level", "bytes"}, "ns");
   for (const Json& item : json.Find("gemm")->array())
     for (const char* key : {"isa", "dtype", "rules"})
@@ -65,6 +66,11 @@ TEST(Probe, MeasuresEveryUsableIsa) {
   const auto& usable = kernels::UsableIsas();
   EXPECT_EQ(compute, std::set<kernels::Isa>(usable.begin(), usable.end()));
   EXPECT_EQ(exps, compute);
+  std::set<kernels::Isa> with_int8, int8;
+  for (const kernels::Isa isa : usable)
+    if (kernels::Int8Probe(isa)) with_int8.insert(isa);
+  for (const Int8Rate& rate : Probed().int8) int8.insert(rate.isa);
+  EXPECT_EQ(int8, with_int8);
 }
 
 // An instruction is measured on every team, or named as missing.

@@ -16,7 +16,8 @@ constexpr char kProbe[] = R"({
 "memory_read":[{"threads":1,"bytes_per_s":1e10},{"threads":3,"bytes_per_s":2e10}],
 "compute":[{"isa":"avx2","dtype":"float32","threads":2,"flops_per_s":1e11},
 {"isa":"avx512_bf16","dtype":"bfloat16","threads":2,"flops_per_s":8e11},
-{"isa":"avx512_bf16","dtype":"float32","threads":2,"flops_per_s":2e11}]})";
+{"isa":"avx512_bf16","dtype":"float32","threads":2,"flops_per_s":2e11}],
+"int8":[{"isa":"avx512_bf16","threads":2,"operations_per_s":3.2e12}]})";
 
 ProbedMachine Machine() { return *ProbedMachine::Parse(*Json::Parse(kProbe)); }
 
@@ -25,15 +26,32 @@ TEST(ProbedMachine, InterpolatesBandwidthAndScalesArithmetic) {
   EXPECT_DOUBLE_EQ(machine.ReadBytesPerS(1), 1e10);
   EXPECT_DOUBLE_EQ(machine.ReadBytesPerS(2), 1.5e10);
   EXPECT_DOUBLE_EQ(machine.ReadBytesPerS(64), 2e10);
-  EXPECT_DOUBLE_EQ(*machine.FlopsPerS("avx512_bf16", "bfloat16", 1), 4e11);
-  EXPECT_DOUBLE_EQ(*machine.FlopsPerS("avx512_bf16", "float32", 2), 2e11);
+  EXPECT_DOUBLE_EQ(machine.PeakOf("avx512_bf16", "bfloat16", 1)->flops_per_s, 4e11);
+  EXPECT_DOUBLE_EQ(machine.PeakOf("avx512_bf16", "bfloat16", 1)->int8_ops_per_s, 1.6e12);
+  EXPECT_DOUBLE_EQ(machine.PeakOf("avx512_bf16", "float32", 2)->flops_per_s, 2e11);
   // A path without an instruction for the type widens it.
-  EXPECT_DOUBLE_EQ(*machine.FlopsPerS("avx2", "bfloat16", 2), 1e11);
+  EXPECT_DOUBLE_EQ(machine.PeakOf("avx2", "bfloat16", 2)->flops_per_s, 1e11);
+  EXPECT_DOUBLE_EQ(machine.PeakOf("avx2", "bfloat16", 2)->int8_ops_per_s, 1e11);
   EXPECT_EQ(machine.Isas(), (std::vector<std::string>{"avx2", "avx512_bf16"}));
 }
 
+// Of a probe that tells no path's int8, the best instruction bounds all of them.
+TEST(ProbedMachine, TheBoundOfIntegersIsThePathsOwnElseAnyInstructions) {
+  constexpr double kMargin = ProbedMachine::kMargin;
+  EXPECT_DOUBLE_EQ(Machine().PeakAtMost("avx512_bf16", 1)->int8_ops_per_s, kMargin * 1.6e12);
+  EXPECT_DOUBLE_EQ(Machine().PeakAtMost("avx512_bf16", 1)->flops_per_s, kMargin * 4e11);
+  Json older = *Json::Parse(kProbe);
+  older.Set("int8", Json());
+  older.Set("instructions", *Json::Parse(R"([
+    {"type":"int8","name":"VPDPBUSD","threads":2,"operations_per_s":4e12},
+    {"type":"float16","name":"VFMADDPH","threads":2,"operations_per_s":9e12}])"));
+  const auto peak = ProbedMachine::Parse(older)->PeakAtMost("avx2", 1);
+  EXPECT_DOUBLE_EQ(peak->int8_ops_per_s, kMargin * 2e12);
+  EXPECT_DOUBLE_EQ(peak->flops_per_s, kMargin * 5e10);
+}
+
 TEST(ProbedMachine, SaysWhatIsMissing) {
-  EXPECT_THAT(Machine().FlopsPerS("amx", "bfloat16", 1).error().message,
+  EXPECT_THAT(Machine().PeakOf("amx", "bfloat16", 1).error().message,
               HasSubstr("not measured ISA path 'amx'; it has avx2, avx512_bf16"));
   EXPECT_THAT(ProbedMachine::Parse(*Json::Parse("{}")).error().message,
               HasSubstr("no 'memory_read' in it"));
@@ -88,6 +106,29 @@ TEST(Predict, TheBoundIsCeilingsRaisedAndNeverBelowWhatIsExpected) {
   const auto cached = *Predict(imagined.points[0], spec, {}, Machine(), uint64_t{1} << 40);
   EXPECT_LT(cached.at_best.tpot_s, all.at_best.tpot_s / 2);
   EXPECT_DOUBLE_EQ(cached.tpot_s, all.tpot_s);
+}
+
+// Matrices that stay in integers take the time of the integers' own rate, the rest that of floats.
+TEST(Predict, IntegersAndFloatsEachTakeTheirOwnRate) {
+  Imagined imagined = Imagine("preset:qwen2.5-0.5b", "[]");
+  imagined.points[0].options.isa = "avx512_bf16";
+  const DecoderSpec floats = FindModel("preset:qwen2.5-0.5b")->spec;
+  DecoderSpec integers = floats;
+  for (int layer = 0; layer < integers.layers; ++layer)
+    for (const MatrixRole role : {MatrixRole::kMlpIn, MatrixRole::kDown})
+      integers.formats.Set(layer, role, {});
+  Workload prompt;
+  prompt.prompt_len = 512;
+  const auto ttft_s = [&](const DecoderSpec& spec, double int8_ops_per_s) {
+    Json probe = *Json::Parse(kProbe);
+    probe.Set("int8",
+              Json::Array{Json::Object{
+                  {"isa", "avx512_bf16"}, {"threads", 3}, {"operations_per_s", int8_ops_per_s}}});
+    return Predict(imagined.points[0], spec, prompt, *ProbedMachine::Parse(probe), 0)->ttft_s;
+  };
+  EXPECT_DOUBLE_EQ(ttft_s(floats, 1e12), ttft_s(floats, 2e12));
+  const double ops = 512.0 * 24 * 3 * 2 * 896 * 4864;  // tokens, layers, matrices of the MLP
+  EXPECT_NEAR(ttft_s(integers, 1e12) - ttft_s(integers, 2e12), ops / 2e12, 1e-6 * ops / 2e12);
 }
 
 // A step of eight rows touches more experts than one of one row, and at the least as many.
