@@ -11,6 +11,7 @@
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
 #include "engine/model/model.h"
+#include "engine/run/start.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/engine_flags.h"
 #include "harness/cli/stop_request.h"
@@ -113,26 +114,47 @@ Status ApplyFlags(const SweepFlags& flags, const EngineOptions& base, Definition
   return Validate(definition);
 }
 
+// The flag's, else the file's, else ours.
+Result<EngineChoice> EngineFrom(const SweepFlags& flags, const Json& file) {
+  if (flags.other_engine.empty()) {
+    const Json* engine = file.Find("engine");
+    return engine ? ReadEngineChoice(*engine) : EngineChoice();
+  }
+  const bool is_json = flags.other_engine[0] == '{';
+  PINION_ASSIGN(const Json engine,
+                is_json ? Json::Parse(flags.other_engine) : Result<Json>(Json(flags.other_engine)));
+  return ReadEngineChoice(engine);
+}
+
+Result<Definition> BuiltIn(const SweepFlags& flags, const EngineOptions& base, const Host& host,
+                           EngineChoice engine) {
+  Occasion occasion{std::move(engine)};
+  if (occasion.engine.is_pinion()) {
+    PINION_ASSIGN(const DecoderSpec model, SpecFor(base));
+    occasion.has_integers = !model.formats.empty();
+  }
+  return flags.quick ? QuickDefinition(host, base, occasion)
+                     : DefaultDefinition(host, base, occasion);
+}
+
 // Built-in definition < file < flags. A file that names a space replaces the built-in one.
 Result<Definition> DefinitionFrom(const SweepFlags& flags, const EngineOptions& base,
                                   const Host& host) {
-  Definition built_in = flags.quick ? QuickDefinition(host, base) : DefaultDefinition(host, base);
-  Definition definition = built_in;
+  Json file;
   if (!flags.definition_file.empty()) {
-    PINION_ASSIGN(const Json json, Json::ParseFile(flags.definition_file));
-    if (json.Find("space") || json.Find("candidates")) {
+    PINION_ASSIGN(file, Json::ParseFile(flags.definition_file));
+  }
+  PINION_ASSIGN(EngineChoice engine, EngineFrom(flags, file));
+  PINION_ASSIGN(Definition definition, BuiltIn(flags, base, host, engine));
+  if (!flags.definition_file.empty()) {
+    if (file.Find("space") || file.Find("candidates")) {
       definition.space = {};
       definition.candidates.clear();
     }
-    if (auto read = FromJson(json, definition); !read)
+    if (auto read = FromJson(file, definition); !read)
       return Unexpected(std::move(read).error().In(flags.definition_file));
   }
-  if (!flags.other_engine.empty()) {
-    const bool is_json = flags.other_engine[0] == '{';
-    PINION_ASSIGN(const Json engine, is_json ? Json::Parse(flags.other_engine)
-                                             : Result<Json>(Json(flags.other_engine)));
-    PINION_ASSIGN(definition.engine, ReadEngineChoice(engine));
-  }
+  definition.engine = std::move(engine);
   return definition;
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/base/strings.h"
+#include "harness/space/settings.h"
 
 namespace pinion::harness {
 namespace {
@@ -127,10 +128,6 @@ Result<EngineCommand> LlamaCpp(const EngineOptions& options, const Plan& plan, i
     Append(words, {"-C", CpuMask(cpus), "-Cb", CpuMask(cpus), "--cpu-strict", "1"});
     made.cpus = cpus;
   }
-  if (options.tensor_parallel > 1)
-    made.ignored.push_back(StrCat("tensor_parallel=", options.tensor_parallel));
-  if (options.kv_cache_bytes) made.ignored.push_back("kv_cache_space");
-  if (options.dtype != "auto") made.ignored.push_back("dtype=" + options.dtype);
   return made;
 }
 
@@ -183,7 +180,9 @@ Result<EngineCommand> CommandFor(const EngineChoice& engine, const EngineOptions
     command.environment.emplace_back(name, std::move(filled));
   }
   if (engine.kind != Kind::kVllm) BindMemory(plan, machine, command);
-  if (options.isa != "auto") made->ignored.push_back("isa=" + options.isa);
+  for (const Setting& setting : Difference({}, {options, {}}))
+    if (!HasSetting(engine, setting.key))
+      made->ignored.push_back(StrCat(setting.key, "=", setting.value));
   return made;
 }
 

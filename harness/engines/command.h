@@ -45,8 +45,8 @@ struct ServedLoad {
 // longest sequence in each.
 // On a machine with several NUMA nodes, llama.cpp and commands whose CPUs lie on some of them start
 // under `numactl --membind`. Servers listen on 127.0.0.1. Errors (kUsage): an unknown placeholder,
-// a model that the engine cannot read. `isa` is no other engine's setting, and is reported as
-// ignored.
+// a model that the engine cannot read. Settings off their default for which the engine has none
+// (HasSetting in harness/space) are reported as ignored.
 Result<EngineCommand> CommandFor(const EngineChoice& engine, const EngineOptions& options,
                                  const Plan& plan, const Machine& machine, int port,
                                  const ServedLoad& load = {});

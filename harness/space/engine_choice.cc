@@ -1,5 +1,7 @@
 #include "harness/space/engine_choice.h"
 
+#include <set>
+
 #include "engine/base/strings.h"
 
 namespace pinion::harness {
@@ -76,7 +78,18 @@ Status Validate(const EngineChoice& engine) {
   return {};
 }
 
+// Of ours alone, and what llama.cpp leaves to its files or cannot do.
+const std::set<std::string> kOursAlone = {"isa", "activations", "head_dtype", "kv_cache_dtype",
+                                          "huge_pages"};
+const std::set<std::string> kNotOfLlamaCpp = {"tensor_parallel", "kv_cache_space", "dtype"};
+
 }  // namespace
+
+bool HasSetting(const EngineChoice& engine, const std::string& key) {
+  if (engine.is_pinion()) return true;
+  return !kOursAlone.contains(key) &&
+         !(engine.kind == Kind::kLlamaCpp && kNotOfLlamaCpp.contains(key));
+}
 
 const char* Name(Kind kind) {
   switch (kind) {

@@ -27,6 +27,10 @@ struct EngineChoice {
 };
 const char* Name(EngineChoice::Kind kind);  // "pinion", "vllm", "llama.cpp", "command"
 
+// Whether the engine has a counterpart of a setting (its key as in Space); `command`'s placeholders
+// count, whether they are used or not.
+bool HasSetting(const EngineChoice& engine, const std::string& key);
+
 // "vllm", or {"kind":"command","command":["./server","--port","{port}"],"arguments":[],
 // "environment":{"NAME":"value"},"health":"/health","endpoint":"chat","start_timeout":"5m"}.
 // Errors (kUsage) name the key.

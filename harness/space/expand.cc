@@ -1,7 +1,6 @@
 #include "harness/space/expand.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "engine/base/strings.h"
 #include "engine/model/attention_spec.h"
@@ -53,25 +52,13 @@ Status CheckMemory(const EngineOptions& options, const Host& host, const Decoder
                      FormatBytes(available), " are available"));
 }
 
-BindingRequest RequestFor(const EngineOptions& options) {
-  BindingRequest request;
-  request.threads_bind = options.threads_bind;
-  request.ranks = options.tensor_parallel;
-  request.reserved_cpus = options.reserved_cpus;
-  request.has_frontend = options.has_frontend;
-  if (const char* threads = std::getenv("OMP_NUM_THREADS"))
-    if (const auto count = ParseInt(threads, "OMP_NUM_THREADS"); count && *count > 0)
-      request.nobind_threads = static_cast<int>(*count);
-  return request;
-}
-
 Result<Plan> Check(const Configuration& configuration, const Host& host, const DecoderSpec& model,
                    const Constraints& constraints) {
   const EngineOptions& options = configuration.options;
   PINION_TRY(Validate(options));
   PINION_TRY(EnvironmentOf(configuration.runtime, host.runtime));
   PINION_TRY(CheckMemory(options, host, model));
-  PINION_ASSIGN(Plan plan, MakePlan(host.machine, host.budget, RequestFor(options)));
+  PINION_ASSIGN(Plan plan, PlanFor(options, host.machine, host.budget));
   const int cores = plan.total_threads();
   if (cores > constraints.cores.value_or(cores))
     return Fail(ErrorCode::kUnsupported, StrCat("disqualified: it uses ", cores, " cores, and the ",
@@ -81,15 +68,18 @@ Result<Plan> Check(const Configuration& configuration, const Host& host, const D
 
 Point MakePoint(const Configuration& configuration, const Configuration& base, const Host& host,
                 const DecoderSpec& model, const Definition& definition) {
-  const EngineOptions& options = configuration.options;
   Point point;
-  point.options = options;
+  point.options = configuration.options;
   point.runtime = configuration.runtime;
   point.settings = Difference(base, configuration);
   point.label = Label(point.settings);
   const EngineChoice& engine = definition.engine;
-  if (!engine.is_pinion() && options.isa != "auto") {
-    point.infeasible = StrCat(Name(engine.kind), " has no setting for isa=", options.isa);
+  const auto foreign =
+      std::find_if(point.settings.begin(), point.settings.end(),
+                   [&](const Setting& setting) { return !HasSetting(engine, setting.key); });
+  if (foreign != point.settings.end()) {
+    point.infeasible =
+        StrCat(Name(engine.kind), " has no setting for ", foreign->key, "=", foreign->value);
   } else if (auto plan = Check(configuration, host, model, definition.constraints)) {
     point.plan = std::move(*plan);
   } else {

@@ -5,6 +5,7 @@
 
 #include "engine/base/strings.h"
 #include "harness/space/expand.h"
+#include "kernels/isa.h"
 
 namespace pinion::harness {
 namespace {
@@ -35,11 +36,20 @@ std::string HalfTheCores(const Host& host) {
   return half.size() < first_cpus.size() ? FormatCpuList(half) : "";
 }
 
-// Usable paths from the fastest down; `scalar` is a reference, not a contestant.
-std::vector<std::string> FastestIsas(const Host& host, size_t count) {
+// `scalar` is a reference, not a contestant. The VNNI paths are another one's where nothing is
+// multiplied in integers.
+bool IsContestant(const std::string& name, const Occasion& occasion) {
+  const auto isa = kernels::ParseIsa(name);
+  if (!isa || isa == kernels::Isa::kScalar) return false;
+  return occasion.has_integers || kernels::FloatPath(*isa) == *isa;
+}
+
+// Paths that differ for this model, from the fastest down; none for an engine without the setting.
+std::vector<std::string> FastestIsas(const Host& host, const Occasion& occasion, size_t count) {
   std::vector<std::string> fastest;
+  if (!HasSetting(occasion.engine, "isa")) return fastest;
   for (auto isa = host.isas.rbegin(); isa != host.isas.rend() && fastest.size() < count; ++isa)
-    if (*isa != "scalar") fastest.push_back(*isa);
+    if (IsContestant(*isa, occasion)) fastest.push_back(*isa);
   return fastest;
 }
 
@@ -54,7 +64,9 @@ constexpr int kSmallStep = 256;
 
 }  // namespace
 
-Definition DefaultDefinition(const Host& host, const EngineOptions& base) {
+Definition DefaultDefinition(const Host& host, const EngineOptions& base,
+                             const Occasion& occasion) {
+  const auto has = [&](const char* key) { return HasSetting(occasion.engine, key); };
   Definition definition;
   Space& space = definition.space;
   if (base.tensor_parallel == 1) {
@@ -63,9 +75,10 @@ Definition DefaultDefinition(const Host& host, const EngineOptions& base) {
     if (const std::string half = HalfTheCores(host); !half.empty())
       space.threads_bind.push_back(half);
   }
-  if (const int nodes = NodesWithCpus(host); nodes > 1) space.tensor_parallel = {1, nodes};
+  if (const int nodes = NodesWithCpus(host); nodes > 1 && has("tensor_parallel"))
+    space.tensor_parallel = {1, nodes};
   // The base's own values first: a point is labelled by its first spelling.
-  const std::vector<std::string> isas = FastestIsas(host, 2);
+  const std::vector<std::string> isas = FastestIsas(host, occasion, 2);
   if (base.isa == "auto" && isas.size() > 1) space.isa = {"auto", isas[1]};
   space.max_num_batched_tokens = {base.max_num_batched_tokens};
   if (base.max_num_batched_tokens != kSmallStep) space.max_num_batched_tokens.push_back(kSmallStep);
@@ -73,12 +86,12 @@ Definition DefaultDefinition(const Host& host, const EngineOptions& base) {
   // Of a machine that is not here nobody knows.
   if (!host.machine.this_system) return definition;
   for (const RuntimeSetting& setting : RuntimeSettings())
-    for (size_t i = 1; i < setting.values.size(); ++i)
+    for (size_t i = 1; i < setting.values.size() && has(setting.key); ++i)
       definition.candidates.push_back(Single(setting.key, setting.values[i]));
   return definition;
 }
 
-Definition QuickDefinition(const Host& host, const EngineOptions& base) {
+Definition QuickDefinition(const Host& host, const EngineOptions& base, const Occasion& occasion) {
   constexpr size_t kOthers = 5;  // 6 with the base's
   Definition definition;
   definition.budget_s = 600;
@@ -86,10 +99,11 @@ Definition QuickDefinition(const Host& host, const EngineOptions& base) {
   definition.trial_limit_s = 12;
   definition.workload = {128, 32, {1, 4}, 8};
   std::vector<Json>& candidates = definition.candidates;
-  if (const int nodes = NodesWithCpus(host); nodes > 1 && base.tensor_parallel == 1)
+  const bool has_ranks = HasSetting(occasion.engine, "tensor_parallel");
+  if (const int nodes = NodesWithCpus(host); nodes > 1 && base.tensor_parallel == 1 && has_ranks)
     candidates.push_back(Single("tensor_parallel", nodes));
   if (HasSiblings(host)) candidates.push_back(Single("threads_bind", "all"));
-  const std::vector<std::string> isas = FastestIsas(host, 3);
+  const std::vector<std::string> isas = FastestIsas(host, occasion, 3);
   if (isas.size() > 1) candidates.push_back(Single("isa", isas[1]));
   if (const std::string half = HalfTheCores(host); !half.empty() && base.tensor_parallel == 1)
     candidates.push_back(Single("threads_bind", half));

@@ -125,7 +125,7 @@ TEST(Presets, QuickHasAtMostSixFeasibleCandidatesOnEveryMachine) {
   for (const char* machine : {"pack:1 numa:1 core:1 pu:1", "pack:1 numa:1 core:2 pu:1", kTwoSockets,
                               "pack:2 numa:4 core:8 pu:2"}) {
     const Host host = Imagine(machine);
-    const Definition quick = QuickDefinition(host, {});
+    const Definition quick = QuickDefinition(host, {}, {});
     EXPECT_EQ(quick.rounds, 6);
     EXPECT_LE(quick.trial_limit_s, 12.0);
     const auto points = Expand(quick, Base(), host, Tiny());
@@ -140,13 +140,53 @@ TEST(Presets, QuickHasAtMostSixFeasibleCandidatesOnEveryMachine) {
 TEST(Presets, DefaultTriesTheKindsOfSettingThatThisMachineHas) {
   Host small = Imagine("pack:1 numa:1 core:2 pu:1");
   small.isas = {"scalar", "avx2", "avx512"};
-  const Definition few = DefaultDefinition(small, Base());
+  const Definition few = DefaultDefinition(small, Base(), {});
   EXPECT_THAT(few.space.tensor_parallel, IsEmpty());
   EXPECT_THAT(few.space.threads_bind, ElementsAre("auto", "nobind", "0"));
   EXPECT_THAT(few.space.isa, ElementsAre("auto", "avx2"));
-  const Definition many = DefaultDefinition(Imagine(kTwoSockets), Base());
+  const Definition many = DefaultDefinition(Imagine(kTwoSockets), Base(), {});
   EXPECT_THAT(many.space.tensor_parallel, ElementsAre(1, 2));
   EXPECT_THAT(many.space.threads_bind, ElementsAre("auto", "nobind", "all", "0-12:4"));
+}
+
+TEST(Presets, PathsThatOnlyIntegersTellApartNeedIntegers) {
+  Host host = Imagine("pack:1 numa:1 core:2 pu:1");
+  host.isas = {"scalar", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16"};
+  EXPECT_THAT(DefaultDefinition(host, Base(), {{}, true}).space.isa,
+              ElementsAre("auto", "avx512_vnni"));
+  EXPECT_THAT(DefaultDefinition(host, Base(), {{}, false}).space.isa,
+              ElementsAre("auto", "avx512"));
+  for (const Json& candidate : QuickDefinition(host, Base(), {{}, false}).candidates)
+    if (const Json* isa = candidate.Find("isa"))
+      EXPECT_THAT(isa->string(), testing::AnyOf("avx512", "avx2"));
+}
+
+TEST(Presets, OtherEnginesAreOfferedOnlyWhatTheyHave) {
+  Host host = Imagine(kTwoSockets);
+  host.machine.this_system = true;  // so that libraries are offered too
+  EngineChoice llama;
+  llama.kind = EngineChoice::Kind::kLlamaCpp;
+  for (const Definition& built_in : {DefaultDefinition(host, Base(), {llama, true}),
+                                     QuickDefinition(host, Base(), {llama, true})}) {
+    EXPECT_THAT(built_in.space.isa, IsEmpty());
+    EXPECT_THAT(built_in.space.tensor_parallel, IsEmpty());
+    for (const Json& candidate : built_in.candidates)
+      for (const auto& [key, value] : candidate.object())
+        EXPECT_TRUE(HasSetting(llama, key)) << key;
+  }
+  EXPECT_THAT(DefaultDefinition(host, Base(), {llama, true}).candidates, testing::Not(IsEmpty()));
+}
+
+TEST(Expand, WhatAnotherEngineHasNoWordForIsLeftOutWithTheReason) {
+  Definition definition = Parse(R"({"engine":"llama.cpp","candidates":[{"isa":"avx2"},
+    {"kv_cache_dtype":"int8"},{"tensor_parallel":2},{"huge_pages":"off"},{"max_num_seqs":4}]})");
+  const auto points = Expand(definition, Base(), Imagine(kTwoSockets), Tiny());
+  ASSERT_TRUE(points) << points.error().message;
+  EXPECT_EQ((*points)[1].infeasible, "llama.cpp has no setting for isa=avx2");
+  EXPECT_EQ((*points)[2].infeasible, "llama.cpp has no setting for kv_cache_dtype=int8");
+  EXPECT_EQ((*points)[3].infeasible, "llama.cpp has no setting for tensor_parallel=2");
+  EXPECT_EQ((*points)[4].infeasible, "llama.cpp has no setting for huge_pages=off");
+  EXPECT_EQ((*points)[5].infeasible, "");
 }
 
 TEST(Expand, RuntimesAreSettingsLikeOthersAndMissingOnesKeepTheirReason) {
