@@ -41,6 +41,10 @@ Status CheckRanksFit(const BindingInput& input) {
 
 Result<Plan> Dispatch(const BindingInput& input) {
   const std::string_view bind = Trim(input.request.threads_bind);
+  if (input.request.smt && bind != "auto")
+    return Fail(ErrorCode::kUsage,
+                StrCat("--smt on acts under auto only, not under threads-bind '", bind,
+                       "': all takes every hardware thread, and a list names those it wants"));
   if (bind == "nobind") return PlanNobind(input);
   if (bind == "auto" || bind == "all") {
     PINION_TRY(CheckRanksFit(input));

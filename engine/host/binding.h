@@ -15,6 +15,7 @@ struct BindingRequest {
   std::optional<int> reserved_cpus;   // unset: 0, or for a front end the design's default of 1
   bool has_frontend = false;          // serve and launch: a process of its own wants a core
   std::optional<int> nobind_threads;  // OMP_NUM_THREADS
+  bool smt = false;  // under auto: every allowed hardware thread of a core, not its first alone
 };
 
 struct RankPlan {

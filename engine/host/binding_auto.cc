@@ -103,6 +103,36 @@ Status Reserve(const BindingInput& input, CpusOfRank& cpus_of_rank, std::vector<
   return {};
 }
 
+// Each core's other hardware threads behind its first: neighbours in a team share its caches.
+CpusOfRank WithSiblings(const CpusOfRank& cpus_of_rank, const std::vector<Core>& cores) {
+  CpusOfRank all;
+  for (const auto& cpus : cpus_of_rank) {
+    all.emplace_back();
+    for (const Core& core : cores)
+      if (std::find(cpus.begin(), cpus.end(), core.cpus[0]) != cpus.end())
+        all.back().insert(all.back().end(), core.cpus.begin(), core.cpus.end());
+  }
+  return all;
+}
+
+// After the front end has its cores: a sibling of those would slow it down.
+Status UseSmt(const BindingInput& input, const std::vector<Core>& cores,
+              const std::vector<int>& frontend_cpus, CpusOfRank& cpus_of_rank,
+              std::vector<std::string>& reasons) {
+  if (!input.request.smt) return {};
+  const bool has_siblings = std::any_of(cores.begin(), cores.end(),
+                                        [](const Core& core) { return core.cpus.size() > 1; });
+  if (!has_siblings)
+    return Fail(ErrorCode::kUsage,
+                "--smt on needs cores with several hardware threads, and of each core here only "
+                "one may be used; leave it out");
+  cpus_of_rank = WithSiblings(cpus_of_rank, cores);
+  const size_t most = static_cast<size_t>(input.budget.max_threads) - frontend_cpus.size();
+  TrimRanks(cpus_of_rank, std::max(most, cpus_of_rank.size()));
+  reasons.push_back("--smt on: every hardware thread of these cores");
+  return {};
+}
+
 void ExplainRanks(const BindingInput& input, size_t nodes, Plan& plan) {
   for (const RankPlan& rank : plan.ranks)
     plan.reasons.push_back(StrCat("rank ", rank.rank, ": ", Count(rank.cpus.size(), "thread"),
@@ -156,6 +186,7 @@ Result<Plan> PlanAuto(const BindingInput& input) {
   const size_t idle = TrimRanks(cpus_of_rank, most);
   std::vector<int> frontend_cpus;
   PINION_TRY(Reserve(input, cpus_of_rank, frontend_cpus, reasons));
+  PINION_TRY(UseSmt(input, cores, frontend_cpus, cpus_of_rank, reasons));
   Plan plan = PlanOf(input.machine, std::move(cpus_of_rank));
   plan.frontend_cpus = std::move(frontend_cpus);
   plan.reasons = std::move(reasons);

@@ -78,6 +78,7 @@ const std::vector<Field>& Fields() {
       Plain("gemm_kernel", &EngineOptions::gemm_kernel),
       Plain("threads_bind", &EngineOptions::threads_bind),
       MaybeUnset("reserved_cpus", &EngineOptions::reserved_cpus),
+      Plain("smt", &EngineOptions::smt),
       Plain("tensor_parallel", &EngineOptions::tensor_parallel),
       {"kv_cache_space", WriteKvSpace, ReadKvSpace},
       Plain("block_size", &EngineOptions::block_size),
@@ -134,6 +135,8 @@ Status Validate(const EngineOptions& options) {
   if (options.head_dtype != "auto" && options.head_dtype != "int8")
     return Fail(ErrorCode::kUsage,
                 StrCat("--head-dtype '", options.head_dtype, "' is unknown; use auto or int8"));
+  if (options.smt != "off" && options.smt != "on")
+    return Fail(ErrorCode::kUsage, StrCat("--smt '", options.smt, "' is unknown; use off or on"));
   PINION_TRY(ResolveKvDtype(options, kernels::Dtype::kF32));
   PINION_TRY(CheckIsa(options.isa));
   PINION_TRY(AtLeastOne(options.tensor_parallel, "--tensor-parallel-size"));

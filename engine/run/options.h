@@ -26,6 +26,7 @@ struct EngineOptions {
   std::string gemm_kernel = "auto";   // auto: measured | NAME[@ROWS],... (kernels/gemm_plan.h)
   std::string threads_bind = "auto";  // auto | all | nobind | lists joined by '|'
   std::optional<int> reserved_cpus;
+  std::string smt = "off";  // off | on: under auto, all hardware threads of a core compute
   int tensor_parallel = 1;
   std::optional<uint64_t> kv_cache_bytes;  // per rank; unset: sized from what is free after loading
   int block_size = 64;                     // tokens per KV block: a multiple of 16

@@ -269,6 +269,7 @@ Result<Plan> PlanFor(const EngineOptions& options, const Machine& machine, const
   request.ranks = options.tensor_parallel;
   request.reserved_cpus = options.reserved_cpus;
   request.has_frontend = options.has_frontend;
+  request.smt = options.smt == "on";
   if (options.threads_bind == "nobind") {  // nothing else asks for it
     PINION_ASSIGN(request.nobind_threads, OmpNumThreads());
   }

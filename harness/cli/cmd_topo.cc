@@ -74,6 +74,8 @@ void AddTopo(CLI::App& app, int& exit_code) {
   command->add_option("--reserved-cpus", flags->reserved_cpus,
                       "cores kept free for the front end, under auto only "
                       "[VLLM_CPU_NUM_OF_RESERVED_CPU]");
+  command->add_option("--smt", options.smt, "on: all hardware threads of a core, under auto only")
+      ->check(CLI::IsMember({"off", "on"}));
   command->add_flag("--frontend", options.has_frontend,
                     "plan for serve and launch, whose front end wants a core of its own");
   command->callback([flags, &exit_code] { exit_code = RunTopo(*flags); });

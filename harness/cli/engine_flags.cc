@@ -64,6 +64,8 @@ void EngineFlags::AddFlagsTo(CLI::App& command) {
   add("--reserved-cpus", reserved_cpus_,
       "cores kept free for the front end, under auto only "
       "[VLLM_CPU_NUM_OF_RESERVED_CPU]");
+  add("--smt", smt_,
+      "off: one thread a core; on: all hardware threads of a core, under auto only (default off)");
   add("--tensor-parallel-size", tensor_parallel_, "ranks, also as -tp N (default 1)");
   add("--kv-cache-space", kv_cache_space_,
       "KV cache per rank: GiB, or with a unit as 512MiB (default: from free memory) "
@@ -100,6 +102,7 @@ Result<EngineOptions> EngineFlags::Resolve(EngineOptions options) const {
   take(gemm_kernel_, options.gemm_kernel);
   take(threads_bind_, options.threads_bind);
   take(reserved_cpus_, options.reserved_cpus);
+  take(smt_, options.smt);
   take(tensor_parallel_, options.tensor_parallel);
   take(block_size_, options.block_size);
   take(max_model_len_, options.max_model_len);

@@ -25,7 +25,7 @@ class EngineFlags {
  private:
   std::string model_;
   std::optional<std::string> dtype_, activations_, head_dtype_, kv_cache_dtype_, isa_, gemm_kernel_,
-      threads_bind_, kv_cache_space_, moe_prepack_;
+      threads_bind_, smt_, kv_cache_space_, moe_prepack_;
   std::optional<int> reserved_cpus_, tensor_parallel_, block_size_, max_num_batched_tokens_,
       max_num_seqs_, max_model_len_;
   std::optional<uint64_t> seed_;

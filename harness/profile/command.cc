@@ -91,6 +91,7 @@ std::vector<std::string> EngineArguments(const EngineOptions& options) {
     if (value != usual) add(flag, StrCat(value));
   };
   add_changed("--threads-bind", options.threads_bind, defaults.threads_bind);
+  add_changed("--smt", options.smt, defaults.smt);
   if (options.reserved_cpus) add("--reserved-cpus", StrCat(*options.reserved_cpus));
   add_changed("--tensor-parallel-size", options.tensor_parallel, defaults.tensor_parallel);
   if (options.kv_cache_bytes)

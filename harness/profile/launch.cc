@@ -7,6 +7,7 @@
 #include "engine/base/strings.h"
 #include "engine/host/binding.h"
 #include "engine/model/model.h"
+#include "engine/run/start.h"
 
 namespace pinion::harness {
 namespace {
@@ -44,13 +45,9 @@ void CompareCpus(const Json& measured, const Budget& budget, std::vector<std::st
                             "may not be used here; allowed are ", FormatCpuList(budget.cpus)));
 }
 
-Result<Plan> PlanOf(const EngineOptions& options, const Surroundings& here) {
-  BindingRequest binding;
-  binding.threads_bind = options.threads_bind;
-  binding.ranks = options.tensor_parallel;
-  binding.reserved_cpus = options.reserved_cpus;
-  binding.has_frontend = true;
-  return MakePlan(here.machine, here.budget, binding);
+Result<Plan> PlanOf(EngineOptions options, const Surroundings& here) {
+  options.has_frontend = true;
+  return PlanFor(options, here.machine, here.budget);
 }
 
 Result<EngineOptions> WithEnvironment(EngineOptions options, std::vector<std::string>& warnings) {

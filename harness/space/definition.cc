@@ -24,6 +24,7 @@ const JsonFields<Space>& SpaceFields() {
   static const JsonFields<Space> fields = {
       List("threads_bind", &Space::threads_bind, ToText),
       List("reserved_cpus", &Space::reserved_cpus, ToInt),
+      List("smt", &Space::smt, ToText),
       List("kv_cache_space", &Space::kv_cache_space_gib, ToGib),
       List("tensor_parallel", &Space::tensor_parallel, ToInt),
       List("isa", &Space::isa, ToText),

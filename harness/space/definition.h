@@ -17,6 +17,7 @@ namespace pinion::harness {
 struct Space {
   std::vector<std::string> threads_bind;
   std::vector<int> reserved_cpus;
+  std::vector<std::string> smt;            // off, on: one hardware thread of a core, or all
   std::vector<double> kv_cache_space_gib;  // per rank
   std::vector<int> tensor_parallel;
   std::vector<std::string> isa;

@@ -71,7 +71,6 @@ Definition DefaultDefinition(const Host& host, const EngineOptions& base,
   Space& space = definition.space;
   if (base.tensor_parallel == 1) {
     space.threads_bind = {"auto", "nobind"};
-    if (HasSiblings(host)) space.threads_bind.push_back("all");
     if (const std::string half = HalfTheCores(host); !half.empty())
       space.threads_bind.push_back(half);
   }
@@ -82,6 +81,7 @@ Definition DefaultDefinition(const Host& host, const EngineOptions& base,
   if (base.isa == "auto" && isas.size() > 1) space.isa = {"auto", isas[1]};
   space.max_num_batched_tokens = {base.max_num_batched_tokens};
   if (base.max_num_batched_tokens != kSmallStep) space.max_num_batched_tokens.push_back(kSmallStep);
+  if (HasSiblings(host)) definition.candidates.push_back(Single("smt", "on"));
   // One by one, not crossed with the rest; what is not to be had here stays a row with the reason.
   // Of a machine that is not here nobody knows.
   if (!host.machine.this_system) return definition;
@@ -102,7 +102,7 @@ Definition QuickDefinition(const Host& host, const EngineOptions& base, const Oc
   const bool has_ranks = HasSetting(occasion.engine, "tensor_parallel");
   if (const int nodes = NodesWithCpus(host); nodes > 1 && base.tensor_parallel == 1 && has_ranks)
     candidates.push_back(Single("tensor_parallel", nodes));
-  if (HasSiblings(host)) candidates.push_back(Single("threads_bind", "all"));
+  if (HasSiblings(host)) candidates.push_back(Single("smt", "on"));
   const std::vector<std::string> isas = FastestIsas(host, occasion, 3);
   if (isas.size() > 1) candidates.push_back(Single("isa", isas[1]));
   if (const std::string half = HalfTheCores(host); !half.empty() && base.tensor_parallel == 1)

@@ -68,6 +68,7 @@ std::vector<Field> EngineFields() {
   return {
       TextField("threads_bind", &EngineOptions::threads_bind),
       {"reserved_cpus", ReservedText, SetReserved},
+      TextField("smt", &EngineOptions::smt),
       {"kv_cache_space", KvText, SetKv},
       IntField("tensor_parallel", &EngineOptions::tensor_parallel),
       TextField("isa", &EngineOptions::isa),

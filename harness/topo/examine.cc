@@ -21,6 +21,7 @@ Result<Topology> Examine(const TopologyOptions& options) {
   request.ranks = options.tensor_parallel;
   request.reserved_cpus = options.reserved_cpus;
   request.has_frontend = options.has_frontend;
+  request.smt = options.smt;
   PINION_ASSIGN(request.nobind_threads, OmpNumThreads());
   PINION_ASSIGN(topology.plan, MakePlan(topology.machine, topology.budget, request));
   for (kernels::Isa isa : kernels::UsableIsas()) topology.isa.emplace_back(kernels::Name(isa));

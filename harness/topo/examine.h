@@ -18,6 +18,7 @@ struct TopologyOptions {
   std::string threads_bind = "auto";
   int tensor_parallel = 1;
   std::optional<int> reserved_cpus;
+  bool smt = false;           // all hardware threads of a core, under auto
   bool has_frontend = false;  // plan as for serve and launch
 };
 

@@ -23,10 +23,12 @@ struct Wish {
   std::optional<int> reserved = {};
   bool frontend = false;
   std::optional<int> omp = {};
+  bool smt = false;
 };
 
 Result<Plan> TryPlan(const Machine& machine, const Budget& budget, const Wish& wish) {
-  return MakePlan(machine, budget, {wish.bind, wish.ranks, wish.reserved, wish.frontend, wish.omp});
+  return MakePlan(machine, budget,
+                  {wish.bind, wish.ranks, wish.reserved, wish.frontend, wish.omp, wish.smt});
 }
 
 Plan PlanFor(const Machine& machine, const Budget& budget, const Wish& wish = {}) {
@@ -66,6 +68,32 @@ TEST(BindingAuto, UsesOneThreadPerPhysicalCore) {
   EXPECT_EQ(Draw(plan), "0-14:2");
   EXPECT_EQ(plan.total_threads(), 8);
   EXPECT_THAT(plan.warnings, IsEmpty());
+}
+
+TEST(BindingAuto, SmtAddsTheSiblingsOfEveryCoreButTheFrontEnds) {
+  EXPECT_EQ(Draw(PlanFor(OneSocketSmt(), BudgetOf(OneSocketSmt()), {.ranks = 2, .smt = true})),
+            "0-7|8-15");
+  const Plan served =
+      PlanFor(OneSocketSmt(), BudgetOf(OneSocketSmt()), {.frontend = true, .smt = true});
+  EXPECT_EQ(Draw(served), "0-13");
+  EXPECT_THAT(served.frontend_cpus, ElementsAre(14));
+  EXPECT_THAT(served.reasons, Contains(HasSubstr("--smt on: every hardware thread")));
+}
+
+TEST(BindingAuto, SmtKeepsTheQuotaAndWholeCoresFirst) {
+  Budget budget = BudgetOf(OneSocketSmt());
+  budget.max_threads = 11;
+  budget.cpu_quota = 11;
+  EXPECT_EQ(PlanFor(OneSocketSmt(), budget, {.smt = true}).total_threads(), 11);
+  EXPECT_THAT(PlanFor(OneSocketSmt(), budget, {.reserved = 1, .smt = true}).total_threads(), 10);
+}
+
+TEST(BindingAuto, SmtIsRefusedWhereItMeansNothing) {
+  EXPECT_THAT(ErrorFor(Snc4(), BudgetOf(Snc4()), {.smt = true}),
+              HasSubstr("of each core here only one may be used"));
+  for (const char* bind : {"all", "nobind", "0-3"})
+    EXPECT_THAT(ErrorFor(OneSocketSmt(), BudgetOf(OneSocketSmt()), {.bind = bind, .smt = true}),
+                HasSubstr("acts under auto only"));
 }
 
 TEST(BindingAuto, GivesEachRankANode) {

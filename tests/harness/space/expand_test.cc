@@ -146,7 +146,23 @@ TEST(Presets, DefaultTriesTheKindsOfSettingThatThisMachineHas) {
   EXPECT_THAT(few.space.isa, ElementsAre("auto", "avx2"));
   const Definition many = DefaultDefinition(Imagine(kTwoSockets), Base(), {});
   EXPECT_THAT(many.space.tensor_parallel, ElementsAre(1, 2));
-  EXPECT_THAT(many.space.threads_bind, ElementsAre("auto", "nobind", "all", "0-12:4"));
+  EXPECT_THAT(many.space.threads_bind, ElementsAre("auto", "nobind", "0-12:4"));
+  EXPECT_THAT(many.candidates, testing::Contains(*Json::Parse(R"({"smt":"on"})")));
+  for (const Json& candidate : few.candidates) EXPECT_FALSE(candidate.Find("smt"));
+}
+
+TEST(Expand, SmtTakesTheOtherHardwareThreadsWhereThereAre) {
+  const Definition both = Parse(R"({"space":{"smt":["off","on"]}})");
+  const auto points = Expand(both, Base(), Imagine("pack:1 numa:1 core:4 pu:2"), Tiny());
+  ASSERT_TRUE(points) << points.error().message;
+  ASSERT_THAT(Labels(*points), ElementsAre("default", "smt=on"));
+  EXPECT_EQ((*points)[0].plan.total_threads(), 4);
+  EXPECT_EQ((*points)[1].plan.total_threads(), 8);
+  const auto none = Expand(both, Base(), Imagine("pack:1 numa:1 core:4 pu:1"), Tiny());
+  EXPECT_THAT((*none)[1].infeasible, HasSubstr("--smt on needs cores with several"));
+  const auto elsewhere = Expand(Parse(R"({"candidates":[{"smt":"on","threads_bind":"nobind"}]})"),
+                                Base(), Imagine(kTwoSockets), Tiny());
+  EXPECT_THAT((*elsewhere)[1].infeasible, HasSubstr("acts under auto only"));
 }
 
 TEST(Presets, PathsThatOnlyIntegersTellApartNeedIntegers) {
