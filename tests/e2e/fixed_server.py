@@ -2,11 +2,12 @@
 checked against. It is none of Pinion's code. Standard library only.
 
     fixed_server.py --port 8000 --ttft-ms 50 --itl-ms 10 [--slots N] [--fail-every N] [--knee N]
+                    [--slow-every N]
 
 Every answer has `max_tokens` tokens: the first one --ttft-ms after the request came in (and had one
 of the --slots places), each next one --itl-ms later, all at times that were fixed when the request
 began, so that no delay adds up. With more than --knee requests at a time, first tokens take ten
-times as long: a cliff. Prompts count one token a word and 3 more for every request.
+times as long: a cliff; so do they in every Nth answer with --slow-every. Prompts count one token a word and 3 more for every request.
 """
 
 import argparse
@@ -59,7 +60,9 @@ class Server:
             self.slots.acquire()
         with self.lock:
             self.live += 1
-            slow = 10 if options.knee and self.live > options.knee else 1
+            is_slow = (options.knee and self.live > options.knee) or (
+                options.slow_every and number % options.slow_every == 0)
+            slow = 10 if is_slow else 1
         try:
             self.stream(connection, body, chat, slow)
         finally:
@@ -137,6 +140,7 @@ def main():
     parser.add_argument("--slots", type=int, default=0)
     parser.add_argument("--fail-every", type=int, default=0)
     parser.add_argument("--knee", type=int, default=0)
+    parser.add_argument("--slow-every", type=int, default=0)
     parser.add_argument("--log", help="file for the times of every answer, CLOCK_MONOTONIC")
     parser.add_argument("--start-s", type=float, default=0)
     options = parser.parse_args()
