@@ -325,6 +325,11 @@ void AddSweep(CLI::App& app, int& exit_code) {
           "--def", flags->definition_file,
           "sweep definition (profiles/sweep.schema.json); default: what suits this machine")
       ->check(CLI::ExistingFile);
+  command->footer(
+      "Concurrency and rate vary inside a trial; everything else is a configuration and restarts "
+      "the engine. The step budget (max_num_batched_tokens) too: workspace and KV are sized by it "
+      "at start. Several replicas of a server behind one load are not swept: the load goes to one "
+      "server.");
   command->add_flag("--quick", flags->quick, "at most 6 candidates, 6 rounds, 10 minutes");
   command->add_option("--budget", flags->budget, "time for all of it, as 10m or 2h (default 30m)");
   command->add_option("--out", flags->out, "folder for everything (default out/MODEL)");
