@@ -76,8 +76,8 @@ void ChooseRuntime(const RuntimeChoice& choice, const Surroundings& here, Launch
       launch.warnings.push_back(
           StrCat(setting.key, " is left as the system has it: ", environment.error().message));
   }
-  for (auto& variable : *EnvironmentOf(possible, here.runtime))
-    launch.command.environment.push_back(std::move(variable));
+  const auto environment = EnvironmentOf(possible, here.runtime);  // each was possible by itself
+  for (const auto& variable : *environment) launch.command.environment.push_back(variable);
 }
 
 }  // namespace
