@@ -26,7 +26,8 @@ void PackCodes(std::byte* dst, const IntLayout& layout, size_t output, const int
   }
 }
 
-// The largest magnitude among an output's scales and offsets: what its float16s are relative to.
+// What an output's float16s are relative to: the power of two above the largest magnitude among
+// its scales and offsets, by which division is exact.
 float OutputScale(const IntLayout& layout, const float* scales, const float* offsets) {
   if (layout.whole_rows()) return scales[0];
   float largest = 0;
@@ -34,7 +35,9 @@ float OutputScale(const IntLayout& layout, const float* scales, const float* off
     largest = std::max(largest, std::abs(scales[group]));
     if (layout.has_offsets) largest = std::max(largest, std::abs(offsets[group]) / 16);
   }
-  return largest > 0 ? largest : 1;
+  int exponent = 0;
+  std::frexp(largest, &exponent);
+  return largest > 0 ? std::ldexp(1.0f, exponent) : 1;
 }
 
 template <typename T>

@@ -22,7 +22,9 @@ namespace pinion::kernels {
 //   float16 scales [64], float16 offsets [64] (offsets where has_offsets); both relative to the
 //   output's own float32 scale, so that float16 has room. None where whole rows are one group.
 // and at the end
-//   float32 [64]  the outputs' scales
+//   float32 [64]  the outputs' scales; powers of two where there are groups, so that scales that
+//   the
+//                 checkpoint has in 16 bits stay what they are
 //   int32   [64]  where whole rows are one group: sums of each output's codes
 struct IntLayout {
   int bits = 8;       // of a code: 4 or 8
@@ -69,7 +71,10 @@ struct RoundArgs {
   const void* x;   // [k]
   Dtype x_type;    // kF32 or kBf16
   Rounding rounding;
+  // [k]: which element of x each column is, or kNoColumn (0); null: each its own.
+  const uint32_t* order = nullptr;
 };
+inline constexpr uint32_t kNoColumn = ~uint32_t{0};
 
 // y[rows][blocks * 64] = x * w^T, overwriting y.
 struct IntGemmArgs {
@@ -85,6 +90,11 @@ struct IntTable {
   void (*round)(const IntLayout& layout, const RoundArgs& args);
   // Where whole rows are one group the sums are exact, and all tables give the same bits.
   void (*gemm)(const IntLayout& layout, const IntGemmArgs& args);
+  // dst: one block's weights in floats, as PackBlock packs them (kernels.h), columns beyond the
+  // group that k ends in zero. dst_type: kBf16 or kF16. For products with activations that are not
+  // rounded: dst is meant to stay in cache. Finite scales; all tables give the same bits.
+  void (*dequantise)(const IntLayout& layout, const std::byte* block, Dtype dst_type,
+                     std::byte* dst);
 };
 // The best table within a usable ISA path.
 const IntTable& IntTableFor(Isa isa);

@@ -13,6 +13,7 @@ Vec Dot(Vec w, Vec x, Vec sum) { return Bits(_mm512_dpbusd_epi32(Ints(sum), Ints
 #include "kernels/impl/integer.inl.h"
 //
 #include "kernels/impl/amx_tiles.inl.h"
+#include "kernels/impl/int_dequantise.inl.h"
 #include "kernels/impl/int_tiles.inl.h"
 #include "kernels/impl/integer_tables.h"
 
@@ -52,6 +53,6 @@ void AmxIntGemm(const IntLayout& layout, const IntGemmArgs& args) {
 
 }  // namespace
 
-const IntTable kIntAmx = {"amx_int8", Round, AmxIntGemm};
+const IntTable kIntAmx = {"amx_int8", Round, AmxIntGemm, Dequantise};
 
 }  // namespace pinion::kernels::impl

@@ -21,10 +21,11 @@ Vec Dot(Vec w, Vec x, Vec sum) {
 
 #include "kernels/impl/integer.inl.h"
 //
+#include "kernels/impl/int_dequantise.inl.h"
 #include "kernels/impl/integer_tables.h"
 
 namespace pinion::kernels::impl {
 
-const IntTable kIntAvx2 = {"avx2", Round, IntGemm};
+const IntTable kIntAvx2 = {"avx2", Round, IntGemm, Dequantise};
 
 }  // namespace pinion::kernels::impl

@@ -14,10 +14,11 @@ Vec Dot(Vec w, Vec x, Vec sum) {
 
 #include "kernels/impl/integer.inl.h"
 //
+#include "kernels/impl/int_dequantise.inl.h"
 #include "kernels/impl/integer_tables.h"
 
 namespace pinion::kernels::impl {
 
-const IntTable kIntAvx2Vnni = {"avx2_vnni", Round, IntGemm};
+const IntTable kIntAvx2Vnni = {"avx2_vnni", Round, IntGemm, Dequantise};
 
 }  // namespace pinion::kernels::impl

@@ -6,6 +6,7 @@
 
 #include "kernels/impl/half.inl.h"
 #include "kernels/impl/integer_tables.h"
+#include "kernels/kernels.h"
 
 namespace pinion::kernels::impl {
 namespace {
@@ -17,7 +18,9 @@ T Get(const std::byte* src, size_t index) {
   return value;
 }
 
-float Activation(const RoundArgs& args, size_t i) {
+float Activation(const RoundArgs& args, size_t column) {
+  const size_t i = args.order == nullptr ? column : args.order[column];
+  if (i == kNoColumn) return 0;
   return args.x_type == Dtype::kF32 ? static_cast<const float*>(args.x)[i]
                                     : Widen(static_cast<const Bf16*>(args.x)[i]);
 }
@@ -87,8 +90,35 @@ void IntGemm(const IntLayout& layout, const IntGemmArgs& args) {
                   args.w + n / kBlockN * layout.block_bytes(), n % kBlockN);
 }
 
+float Weight(const IntLayout& layout, const std::byte* block, size_t output, size_t k) {
+  const std::byte* tail = block + layout.groups() * layout.group_bytes();
+  const float own = Get<float>(tail, output);
+  const size_t width = layout.whole_rows() ? layout.columns() : layout.group;
+  const std::byte* codes = block + k / width * layout.group_bytes();
+  const auto code = static_cast<float>(Code(layout, codes, output, k % width));
+  const auto lowest = static_cast<float>(layout.lowest);
+  if (layout.whole_rows()) return std::fma(code, own, own * lowest);
+  const std::byte* scales = codes + layout.code_bytes(width);
+  const float scale = Widen(Get<F16>(scales, output)) * own;
+  const float offset =
+      layout.has_offsets ? Widen(Get<F16>(scales, kBlockN + output)) * own : scale * lowest;
+  return std::fma(code, scale, offset);
+}
+
+void Dequantise(const IntLayout& layout, const std::byte* block, Dtype dst_type, std::byte* dst) {
+  const size_t pair = dst_type == Dtype::kBf16 ? 2 : 1;  // columns side by side
+  for (size_t k = 0; k < layout.k_padded(); ++k)
+    for (size_t output = 0; output < kBlockN; ++output) {
+      const float weight = k < layout.columns() ? Weight(layout, block, output, k) : 0;
+      const size_t at = (k / pair * kBlockN + output) * pair + k % pair;
+      const uint16_t bits =
+          dst_type == Dtype::kBf16 ? NarrowBf16(weight).bits : NarrowF16(weight).bits;
+      std::memcpy(dst + at * sizeof(bits), &bits, sizeof(bits));
+    }
+}
+
 }  // namespace
 
-const IntTable kIntScalar = {"scalar", Round, IntGemm};
+const IntTable kIntScalar = {"scalar", Round, IntGemm, Dequantise};
 
 }  // namespace pinion::kernels::impl

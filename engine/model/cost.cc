@@ -59,6 +59,12 @@ std::vector<Part> AttentionParts(const DecoderSpec& spec) {
   return {{MatrixRole::kQkv, hidden * (q + 2 * kv)}, {MatrixRole::kO, q * hidden}};
 }
 
+// Whether a matrix's products are those of integers, not only its weights.
+bool InIntegers(const DecoderSpec& spec, int layer, MatrixRole role) {
+  const IntegerFormat* format = spec.formats.Find(layer, role);
+  return format && format->product == IntegerProduct::kInt8;
+}
+
 constexpr uint64_t kEverything = uint64_t{1} << 40;  // a window that no sequence fills
 
 // All rows together read each token once, from the first that the first row sees.
@@ -85,12 +91,12 @@ StepCost& StepCost::operator+=(const StepCost& other) {
 
 CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvDtype kv_dtype,
                      int ranks) {
-  const auto hidden = static_cast<size_t>(spec.hidden);
+  const auto hidden = static_cast<uint64_t>(spec.hidden);
   const KvShape cached = CachedShape(spec);
   for (int rank = 0; rank < ranks; ++rank) {
     const Shard shard = MakeShard(spec, ranks, rank);
-    const PackedMatrix head = MatrixOf(dtype, shard.vocabulary.size(), hidden,
-                                       spec.formats.Find(-1, MatrixRole::kHead), 0);
+    const PackedMatrix head = MatrixOf(dtype, shard.vocabulary.size(), {0, hidden},
+                                       spec.formats.Find(-1, MatrixRole::kHead));
     head_bytes_ += head.size_bytes();
     const uint64_t without_experts = ShardWeightBytes(spec, dtype, false, ranks, rank);
     layer_weight_bytes_ += without_experts - head.size_bytes();
@@ -107,8 +113,7 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvD
     ++layers_of_window_[layer.window > 0 ? static_cast<uint64_t>(layer.window) : kEverything];
   }
   const uint64_t head = 2 * static_cast<uint64_t>(spec.vocabulary) * hidden;
-  (spec.formats.Find(-1, MatrixRole::kHead) ? per_logit_row_.int8_ops : per_logit_row_.flops) =
-      head;
+  (InIntegers(spec, -1, MatrixRole::kHead) ? per_logit_row_.int8_ops : per_logit_row_.flops) = head;
   // A product with the key and one with the value.
   flops_per_seen_token_ =
       2 * static_cast<uint64_t>(spec.heads) * (cached.key_dim + cached.value_dim);
@@ -120,7 +125,7 @@ CostModel::Products CostModel::LayerProducts(const DecoderSpec& spec, int layer)
   const auto mlp = MlpParts(spec, spec.layer_specs[static_cast<size_t>(layer)].mlp);
   parts.insert(parts.end(), mlp.begin(), mlp.end());
   for (const Part& part : parts) {
-    const bool integers = part.role && spec.formats.Find(layer, *part.role);
+    const bool integers = part.role && InIntegers(spec, layer, *part.role);
     (integers ? products.int8_ops : products.flops) += 2 * part.elements;
   }
   return products;

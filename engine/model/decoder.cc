@@ -114,8 +114,7 @@ class ShardedDecoder : public Decoder {
  private:
   void Plan(const StepBatch& batch) {
     const TraceSpan span("plan");
-    const size_t token_bytes =
-        CachedShape(model_.spec).elements() * kernels::SizeOf(model_.options.dtype);
+    const size_t token_bytes = CachedShape(model_.spec).TokenBytes(model_.options.cached());
     for (size_t rank = 0; rank < model_.workspaces.size(); ++rank) {
       Workspace& w = model_.workspaces[rank];
       w.plans.Build(batch, model_.weights[rank].shard,

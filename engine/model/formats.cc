@@ -1,6 +1,7 @@
 #include "engine/model/formats.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 
 #include "engine/base/log.h"
@@ -40,7 +41,7 @@ kernels::Rounding Cover(const std::vector<StaticRounding>& roundings) {
 class Planner {
  public:
   Planner(const DecoderSpec& spec, const TensorSource& source,
-          const std::optional<QuantScheme>& scheme, WeightOnlyActivations weight_only,
+          const std::optional<QuantScheme>& scheme, std::optional<IntegerProduct> weight_only,
           bool int8_head)
       : spec_(spec), source_(source), int8_head_(int8_head), weight_only_(weight_only) {
     if (scheme) activations_ = scheme->activations;
@@ -60,32 +61,56 @@ class Planner {
   Status Add(int layer, MatrixRole role) {
     const std::vector<std::string> modules = ModulesOf(spec_, layer, role);
     if (modules.empty()) return {};
-    const bool is_head = role == MatrixRole::kHead;
-    if (!(is_head && int8_head_) && activations_ == ActivationRounding::kNone &&
-        weight_only_ == WeightOnlyActivations::kFloat)
+    const std::vector<const QuantisedTensor*> tensors = TensorsOf(modules);
+    if (tensors.empty()) return {};
+    auto format = FormatOf(tensors, role);
+    if (!format) {
+      ++plan_.dequantised;
       return {};
-    auto format = FormatOf(modules);
-    if (!format) return {};
-    if (activations_ == ActivationRounding::kStatic && !is_head) {
+    }
+    if (activations_ == ActivationRounding::kStatic && role != MatrixRole::kHead) {
       PINION_ASSIGN(format->rounding, RoundingOf(modules));
     }
     plan_.Set(layer, role, *format);
     return {};
   }
 
-  // Empty where the modules do not stay in integers.
-  std::optional<IntegerFormat> FormatOf(const std::vector<std::string>& modules) const {
+  // None where one of them is stored plainly.
+  std::vector<const QuantisedTensor*> TensorsOf(const std::vector<std::string>& modules) const {
+    std::vector<const QuantisedTensor*> tensors;
+    for (const std::string& module : modules) {
+      tensors.push_back(source_.Quantised(module + ".weight"));
+      if (!tensors.back()) return {};
+    }
+    return tensors;
+  }
+
+  // Empty where the matrix does not stay in integers.
+  std::optional<IntegerFormat> FormatOf(const std::vector<const QuantisedTensor*>& tensors,
+                                        MatrixRole role) const {
     IntegerFormat format;
+    const auto product = ProductOf(role);
+    if (!product) return {};
+    format.product = *product;
     format.lowest = 127;
     int highest = -128;
-    for (const std::string& module : modules) {
-      const QuantisedTensor* tensor = source_.Quantised(module + ".weight");
-      if (!tensor || !tensor->group_of().empty()) return {};
+    const std::vector<uint32_t>& order = tensors[0]->group_of();
+    for (const QuantisedTensor* tensor : tensors) {
+      if (tensor->group_of() != order) return {};
       Include(*tensor, highest, format);
     }
     format.bits = highest - format.lowest <= kMaxFourBitCode ? 4 : 8;
     if (format.group != 0 && format.group % kSmallestIntGroup != 0) return {};
+    if (order.empty()) return format;
+    if (role == MatrixRole::kExpertIn || role == MatrixRole::kExpertDown) return {};
+    format.group_of = std::make_shared<const std::vector<uint32_t>>(order);
     return format;
+  }
+
+  std::optional<IntegerProduct> ProductOf(MatrixRole role) const {
+    const bool rounds = activations_ != ActivationRounding::kNone;
+    if (rounds || (role == MatrixRole::kHead && int8_head_)) return IntegerProduct::kInt8;
+    return weight_only_;
   }
 
   Result<kernels::Rounding> RoundingOf(const std::vector<std::string>& modules) const {
@@ -102,7 +127,7 @@ class Planner {
   const DecoderSpec& spec_;
   const TensorSource& source_;
   bool int8_head_;
-  WeightOnlyActivations weight_only_;
+  std::optional<IntegerProduct> weight_only_;
   ActivationRounding activations_ = ActivationRounding::kNone;
   FormatPlan plan_;
 };
@@ -167,7 +192,7 @@ std::vector<std::string> ModulesOf(const DecoderSpec& spec, int layer, MatrixRol
 
 Result<FormatPlan> PlanFormats(const DecoderSpec& spec, const TensorSource& source,
                                const std::optional<QuantScheme>& scheme,
-                               WeightOnlyActivations weight_only, bool int8_head) {
+                               std::optional<IntegerProduct> weight_only, bool int8_head) {
   return Planner(spec, source, scheme, weight_only, int8_head).Plan();
 }
 

@@ -16,15 +16,13 @@ namespace pinion {
 // where the layer has no such matrix.
 std::vector<std::string> ModulesOf(const DecoderSpec& spec, int layer, MatrixRole role);
 
-// How the activations of weight-only formats are multiplied.
-enum class WeightOnlyActivations { kInt8, kFloat };
-
-// A matrix stays in integers where all tensors that it is made of are stored so, in groups of
-// neighbouring columns: W8A8 always, weight-only formats where `weight_only` is kInt8, and the
-// head where `int8_head` (the source then has integers for it). Errors are those of the
-// checkpoint's own roundings.
+// A matrix stays in integers where all tensors that it is made of are stored so, in the same groups
+// of columns: W8A8 always, weight-only formats unless `weight_only` is empty (dequantised at
+// loading), and the head where `int8_head` (the source then has integers for it). Experts whose
+// groups are no runs of neighbours do not: a token's activations are made once for all of them.
+// Errors are those of the checkpoint's own roundings.
 Result<FormatPlan> PlanFormats(const DecoderSpec& spec, const TensorSource& source,
                                const std::optional<QuantScheme>& scheme,
-                               WeightOnlyActivations weight_only, bool int8_head);
+                               std::optional<IntegerProduct> weight_only, bool int8_head);
 
 }  // namespace pinion

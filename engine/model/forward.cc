@@ -1,7 +1,6 @@
 #include "engine/model/forward.h"
 
 #include "engine/base/trace.h"
-#include "engine/model/activation_observer.h"
 #include "engine/model/forward_pass.h"
 
 namespace pinion {
@@ -81,22 +80,6 @@ void RunLayer(const ForwardPass& pass, size_t index) {
 
 size_t Index(int i) { return static_cast<size_t>(i); }
 
-// Tells the observer of rows that `matrix` is about to multiply, where it is one of a layer's.
-void Show(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x, size_t rows) {
-  constexpr std::pair<MatrixRole, PackedMatrix LayerWeights::*> kMatrices[] = {
-      {MatrixRole::kQkv, &LayerWeights::qkv},
-      {MatrixRole::kO, &LayerWeights::o},
-      {MatrixRole::kMlpIn, &LayerWeights::mlp_in},
-      {MatrixRole::kDown, &LayerWeights::down}};
-  const auto& layers = pass.weights.layers;
-  for (size_t i = 0; i < layers.size(); ++i)
-    for (const auto& [role, member] : kMatrices)
-      if (&(layers[i].*member) == &matrix)
-        pass.model.observer->See(pass.worker, {static_cast<int>(i), role, x, pass.activation, rows,
-                                               matrix.k, matrix.k_padded()});
-  pass.worker.TeamBarrier();  // nobody writes the rows of a later phase before all have returned
-}
-
 }  // namespace
 
 ForwardPass::ForwardPass(LoadedModel& model, const Worker& worker, const StepBatch& batch)
@@ -114,46 +97,6 @@ ForwardPass::ForwardPass(LoadedModel& model, const Worker& worker, const StepBat
       rows(batch.tokens.size()),
       hidden(static_cast<size_t>(spec.hidden)),
       head_dim(static_cast<size_t>(spec.head_dim)) {}
-
-const std::byte* Prepare(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x,
-                         size_t rows) {
-  if (pass.model.observer) Show(pass, matrix, x, rows);
-  if (!matrix.integers) return x;
-  const kernels::IntLayout& layout = *matrix.integers;
-  const size_t row_bytes = matrix.k_padded() * kernels::SizeOf(pass.activation);
-  pass.worker.Share(rows, [&](size_t begin, size_t end) {
-    for (size_t row = begin; row < end; ++row)
-      pass.integers.round(layout, {pass.w.rounded + row * layout.row_bytes(), x + row * row_bytes,
-                                   pass.activation, matrix.rounding});
-  });
-  return pass.w.rounded;
-}
-
-void Multiply(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x, size_t row,
-              size_t rows, size_t block, size_t blocks, float* y, size_t ldy) {
-  if (blocks == 0) return;
-  if (matrix.integers) {
-    const kernels::IntLayout& layout = *matrix.integers;
-    pass.integers.gemm(layout, {x + row * layout.row_bytes(), matrix.block(block), y, rows, blocks,
-                                ldy, pass.model.options.int_prefetch.For(layout, rows)});
-    return;
-  }
-  const size_t row_bytes = matrix.k_padded() * kernels::SizeOf(pass.activation);
-  kernels::Gemm(
-      pass.table, matrix.dtype,
-      {x + row * row_bytes, matrix.block(block), y, rows, matrix.k_padded(), blocks, ldy});
-}
-
-void Project(const ForwardPass& pass, const char* name, const PackedMatrix& matrix,
-             const std::byte* x, float* dst, size_t stride, Meet meet) {
-  const TraceSpan span(name);
-  x = Prepare(pass, matrix, x, pass.rows);
-  const auto multiply = [&](size_t begin, size_t end) {
-    Multiply(pass, matrix, x, 0, pass.rows, begin, end - begin, dst + begin * kernels::kBlockN,
-             stride);
-  };
-  pass.worker.Share(matrix.blocks(), ChunkBlocks(matrix, pass.rows), multiply, meet);
-}
 
 void NormRow(const ForwardPass& pass, const NormWeights& norm, void* dst, Dtype dst_type,
              const float* src) {

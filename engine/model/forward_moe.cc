@@ -85,48 +85,31 @@ void PlanWork(const Moe& moe) {
   work.weight_bytes_read += work.plan.experts_touched() * moe.experts.bytes_per_expert();
 }
 
-// ---- Rounding, where experts stay in integers.
+// ---- Rounding, where experts are multiplied with int8 activations.
 
 // Rows [begin, end) of int8 at dst from those of activations at src.
 void RoundRows(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* src,
                std::byte* dst, size_t begin, size_t end) {
-  const kernels::IntLayout& layout = *matrix.integers;
   const size_t src_bytes = matrix.k_padded() * kernels::SizeOf(pass.activation);
+  const size_t dst_bytes = matrix.prepared_row_bytes(pass.activation);
   for (size_t row = begin; row < end; ++row)
-    pass.integers.round(layout, {dst + row * layout.row_bytes(), src + row * src_bytes,
-                                 pass.activation, matrix.rounding});
+    PrepareRow(pass, matrix, src + row * src_bytes, dst + row * dst_bytes);
 }
 
 void RoundTokens(const Moe& moe, size_t begin, size_t end) {
-  if (moe.experts.in.integers)
+  if (moe.experts.in.rounds())
     RoundRows(moe.pass, moe.experts.in, moe.pass.w.normed, moe.buffers.rounded, begin, end);
 }
 
 // A phase of its own, where there is anything to do.
 void RoundAssignments(const Moe& moe) {
-  if (!moe.experts.down.integers) return;
+  if (!moe.experts.down.rounds()) return;
   moe.pass.worker.Share(moe.pass.rows * moe.top_k, [&](size_t begin, size_t end) {
     RoundRows(moe.pass, moe.experts.down, moe.buffers.mlp, moe.buffers.rounded_mlp, begin, end);
   });
 }
 
 // ---- Computing.
-
-// y = x * (`blocks` packed blocks at w)^T; x: rows as the matrix takes them.
-struct BlockProduct {
-  const std::byte *x, *w;
-  float* y;
-  size_t rows, blocks, ldy;
-};
-void MultiplyBlocks(const Moe& moe, const PackedMatrix& matrix, const BlockProduct& product) {
-  const auto& [x, w, y, rows, blocks, ldy] = product;
-  if (matrix.integers)
-    moe.pass.integers.gemm(*matrix.integers,
-                           {x, w, y, rows, blocks, ldy,
-                            moe.pass.model.options.int_prefetch.For(*matrix.integers, rows)});
-  else
-    kernels::Gemm(moe.pass.table, matrix.dtype, {x, w, y, rows, matrix.k_padded(), blocks, ldy});
-}
 
 // `count` consecutive packed blocks of in or down, valid until the next call.
 using PackFn = void (*)(const PlainExperts&, Range, const ExpertWeights&, size_t, std::byte*,
@@ -148,9 +131,8 @@ const std::byte* Blocks(const Moe& moe, const PackedMatrix& matrix, PackFn pack,
 // The rows of assignments [first, first + count) one after the other.
 const std::byte* GatherRows(const Moe& moe, size_t first, size_t count) {
   const PackedMatrix& in = moe.experts.in;
-  const size_t bytes =
-      in.integers ? in.integers->row_bytes() : moe.pass.w.normed_stride * moe.element();
-  const std::byte* rows = in.integers ? moe.buffers.rounded : moe.pass.w.normed;
+  const size_t bytes = in.prepared_row_bytes(moe.pass.activation);
+  const std::byte* rows = in.rounds() ? moe.buffers.rounded : moe.pass.w.normed;
   std::byte* tile = moe.pass.scratch.expert_tile;
   for (size_t i = 0; i < count; ++i)
     std::memcpy(tile + i * bytes, rows + moe.work.plan.row(first + i) * bytes, bytes);
@@ -165,7 +147,7 @@ void RunPair(const Moe& moe, size_t block, const std::byte* x, size_t first, siz
   const PackedMatrix& in = moe.experts.in;
   constexpr size_t kStride = 2 * kBlockN;
   float* tile = pass.scratch.mlp_tile;
-  MultiplyBlocks(moe, in, {x, Blocks(moe, in, PackExpertIn, block, 2), tile, count, 2, kStride});
+  MultiplyBlocks(pass, in, {x, Blocks(moe, in, PackExpertIn, block, 2), tile, count, 2, kStride});
   const size_t column = block % moe.experts.in_blocks / 2 * kBlockN;
   const size_t live = std::min(kBlockN, moe.experts.down.k - column);
   for (size_t i = 0; i < count; ++i) {
@@ -197,10 +179,11 @@ void RunDownItem(const Moe& moe, const ExpertItem& item) {
   const size_t first = moe.work.plan.first(item.expert), count = moe.work.plan.tokens(item.expert);
   const size_t step = moe.plain ? 1 : item.units;  // blocks that lie behind one another
   const std::byte* x =
-      down.integers ? moe.buffers.rounded_mlp + first * down.integers->row_bytes() : moe.mlp(first);
+      down.rounds() ? moe.buffers.rounded_mlp + first * down.prepared_row_bytes(pass.activation)
+                    : moe.mlp(first);
   for (size_t unit = item.unit; unit < item.unit + item.units; unit += step) {
     const size_t block = item.expert * moe.experts.down_blocks + unit;
-    MultiplyBlocks(moe, down,
+    MultiplyBlocks(pass, down,
                    {x, Blocks(moe, down, PackExpertDown, block, step),
                     moe.out(first) + unit * kBlockN, count, step, pass.w.hidden_stride});
   }

@@ -29,10 +29,24 @@ struct ForwardPass {
   }
 };
 
-// `x` as the matrix multiplies it: where it stays in integers, rows of int8 made by all threads of
-// the team in a phase of its own; else x itself. x: [rows][matrix.k_padded()] activations.
+// One row of activations, `src`, as a matrix that prepares() multiplies it: rounded to int8, its
+// columns in the matrix's order.
+void PrepareRow(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* src,
+                std::byte* dst);
+
+// `x` as the matrix multiplies it: prepared by all threads of the team in a phase of its own, or x
+// itself. x: [rows][matrix.k_padded()] activations.
 const std::byte* Prepare(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x,
                          size_t rows);
+
+// y[rows][blocks * 64] = x * (`blocks` packed blocks at w, of `matrix`'s form)^T; x: prepared rows.
+struct BlockProduct {
+  const std::byte *x, *w;
+  float* y;
+  size_t rows, blocks, ldy;
+};
+void MultiplyBlocks(const ForwardPass& pass, const PackedMatrix& matrix,
+                    const BlockProduct& product);
 
 // y[rows][blocks * 64] = x * matrix^T for `blocks` column blocks from `block` on; x: prepared rows
 // from `row` on.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/model/format_plan.h"
 #include "engine/quant/quantised.h"
 #include "kernels/integer.h"
 
@@ -13,14 +14,18 @@ namespace pinion {
 // the block's layout, which may be finer than the checkpoint's.
 class IntegerRows {
  public:
-  // Begins a block of `rows` rows of zeros.
-  void Clear(const kernels::IntLayout& layout, size_t rows);
+  // Begins a block of `rows` rows of zeros. `order`: of the share that the block belongs to, which
+  // outlives Pack; null: columns stay where they are.
+  void Clear(const kernels::IntLayout& layout, const ColumnOrder* order, size_t rows);
   // Rows [row, row + count) of `tensor`, its columns from `column` on, as rows from `dst_row` on.
   void Put(const QuantisedTensor& tensor, size_t row, size_t count, size_t column, size_t dst_row);
   void Pack(std::byte* dst, size_t rows) const;
 
  private:
+  void PutRow(const QuantisedTensor& tensor, size_t row, size_t column, size_t dst_row);
+
   kernels::IntLayout layout_;
+  const ColumnOrder* order_ = nullptr;
   std::vector<int8_t> codes_, read_codes_;
   std::vector<float> scales_, offsets_, read_scales_, read_offsets_;
 };

@@ -94,7 +94,7 @@ void PlainExperts::PackIntegers(ExpertMatrix matrix, size_t expert, Range output
                                 const kernels::IntLayout& layout, std::byte* dst,
                                 ExpertScratch& scratch) const {
   const QuantisedTensor& tensor = *source_.Quantised(Tensor(weights_, matrix, expert).name);
-  scratch.integers.Clear(layout, outputs.size());
+  scratch.integers.Clear(layout, nullptr, outputs.size());
   scratch.integers.Put(tensor, outputs.begin, outputs.size(), inputs.begin, 0);
   scratch.integers.Pack(dst, outputs.size());
 }

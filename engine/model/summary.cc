@@ -7,8 +7,10 @@
 
 #include "engine/base/strings.h"
 #include "engine/model/attention_spec.h"
+#include "engine/model/format_plan.h"
 #include "engine/model/spec_facts.h"
 #include "engine/model/tensor_list.h"
+#include "engine/model/weights.h"
 
 namespace pinion {
 namespace {
@@ -167,6 +169,43 @@ std::string StoredText(const ModelFiles& files, const Stored& stored) {
   return StrCat(stored.tensors, " tensors, ", Join(parts, ", "), ", ", where);
 }
 
+// What a default start of a quantised model keeps in memory, on one rank.
+struct Packed {
+  size_t int8 = 0, int4 = 0, dequantised = 0;  // matrices
+  uint64_t bytes = 0;                          // of all weights
+};
+
+// Empty where nothing is quantised.
+std::optional<Packed> CountPacked(const DecoderSpec& spec) {
+  const FormatPlan& plan = spec.formats;
+  if (plan.empty() && plan.dequantised == 0) return {};
+  Packed packed;
+  packed.dequantised = plan.dequantised;
+  for (const auto& [key, format] : plan.formats()) ++(format.bits == 4 ? packed.int4 : packed.int8);
+  for (const Dtype dtype : kDtypes)
+    if (spec.checkpoint_dtype == kernels::Name(dtype))
+      packed.bytes = ShardWeightBytes(spec, dtype, true, 1, 0);
+  return packed;
+}
+
+Json PackedJson(const Packed& packed) {
+  Json json;
+  json.Set("int4_matrices", static_cast<uint64_t>(packed.int4));
+  json.Set("int8_matrices", static_cast<uint64_t>(packed.int8));
+  json.Set("dequantised_matrices", static_cast<uint64_t>(packed.dequantised));
+  json.Set("bytes", packed.bytes);
+  return json;
+}
+
+std::string PackedText(const Packed& packed) {
+  std::vector<std::string> parts;
+  for (const auto& [count, form] : {std::pair{packed.int4, "in 4 bits"},
+                                    {packed.int8, "in 8 bits"},
+                                    {packed.dequantised, "dequantised"}})
+    if (count > 0) parts.push_back(StrCat(count, " matrices ", form));
+  return StrCat(FormatBytes(packed.bytes), " of weights: ", Join(parts, ", "));
+}
+
 int ExpertLayers(const DecoderSpec& spec) {
   return static_cast<int>(
       std::count_if(spec.layer_specs.begin(), spec.layer_specs.end(),
@@ -260,6 +299,7 @@ Json SummariseModel(const ModelFiles& files, const TensorSource& weights) {
   json.Set("weight_bytes", BytesByDtype(ParameterCount(spec)));
   json.Set("kv_bytes_per_token", KvBytesByDtype(spec));
   json.Set("stored", StoredJson(CountStored(spec, weights)));
+  if (const auto packed = CountPacked(spec)) json.Set("packed", PackedJson(*packed));
   json.Set("tensors", TensorsJson(spec, weights));
   return json;
 }
@@ -279,6 +319,7 @@ std::string FormatModel(const ModelFiles& files, const TensorSource& weights) {
                                   spec.tied_head ? "tied to the embedding" : "of its own")});
   facts.Row({"longest", StrCat(spec.max_positions, " tokens")});
   facts.Row({"stored", StoredText(files, CountStored(spec, weights))});
+  if (const auto packed = CountPacked(spec)) facts.Row({"in memory", PackedText(*packed)});
   return StrCat(facts.Text(), "\n", ByteTable(spec), "\n", TensorTable(spec));
 }
 

@@ -14,13 +14,13 @@ class Arena {
 
   float* Vector(size_t n) { return reinterpret_cast<float*>(Take(n * sizeof(float))); }
   float* VectorIf(bool wanted, size_t n) { return wanted ? Vector(n) : nullptr; }
-  // `format`: null where it is packed in `dtype`; `column`: the first of the whole matrix's columns
-  // that it has.
-  PackedMatrix Matrix(Dtype dtype, size_t outputs, size_t k, const IntegerFormat* format = nullptr,
-                      size_t column = 0) {
-    PackedMatrix matrix = MatrixOf(dtype, outputs, k, format, column);
+  PackedMatrix Matrix(PackedMatrix matrix) {
     matrix.data = Take(matrix.size_bytes());
     return matrix;
+  }
+  // One that is packed in `dtype` whatever the checkpoint's format.
+  PackedMatrix Matrix(Dtype dtype, size_t outputs, size_t k) {
+    return Matrix(MatrixOf(dtype, outputs, {0, k}, nullptr));
   }
 
  private:
@@ -32,6 +32,13 @@ class Arena {
   std::byte* base_;
   size_t used_ = 0;
 };
+
+// A shard's share of a layer's matrix in the form that the spec's plan gives it.
+PackedMatrix ShareOfMatrix(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int layer,
+                           MatrixRole role, size_t outputs) {
+  return MatrixOf(dtype, outputs, InputsOf(spec, shard, layer, role),
+                  spec.formats.Find(layer, role));
+}
 
 NormWeights LayOutNorm(const DecoderSpec& spec, const std::string& name, Arena& arena) {
   const auto hidden = static_cast<size_t>(spec.hidden);
@@ -49,9 +56,8 @@ void LayOutAttention(const DecoderSpec& spec, const Shard& shard, Dtype dtype, i
   const bool whole = spec.qk_norm == QkNorm::kWhole;
   layer.q_norm = arena.VectorIf(spec.qk_norm != QkNorm::kNone, whole ? q : head_dim);
   layer.k_norm = arena.VectorIf(spec.qk_norm != QkNorm::kNone, whole ? kv : head_dim);
-  layer.qkv = arena.Matrix(dtype, q + 2 * kv, hidden, spec.formats.Find(index, MatrixRole::kQkv));
-  layer.o = arena.Matrix(dtype, hidden, q, spec.formats.Find(index, MatrixRole::kO),
-                         shard.q_heads.begin * head_dim);
+  layer.qkv = arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kQkv, q + 2 * kv));
+  layer.o = arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kO, hidden));
   layer.sinks = arena.VectorIf(!spec.names.sinks.empty() && q > 0, shard.q_heads.size());
   layer.qkv_bias = arena.VectorIf(spec.qkv_bias, layer.qkv.outputs);
   layer.o_bias = arena.VectorIf(spec.o_bias, hidden);
@@ -82,15 +88,15 @@ void LayOutLatent(const DecoderSpec& spec, const Shard& shard, Dtype dtype, Aren
   layer.o = arena.Matrix(dtype, hidden, heads * values);
 }
 
-// `middle`: this rank's columns, of a layer's only MLP or of the one beside its experts.
-void LayOutMlp(const DecoderSpec& spec, Range share, bool bias, Dtype dtype, int index,
+// Of a layer's only MLP or of the one beside its experts.
+void LayOutMlp(const DecoderSpec& spec, const Shard& shard, bool bias, Dtype dtype, int index,
                Arena& arena, LayerWeights& layer) {
   const auto hidden = static_cast<size_t>(spec.hidden);
-  const size_t middle = share.size();
+  const size_t middle = InputsOf(spec, shard, index, MatrixRole::kDown).size();
   const size_t outputs = spec.gated ? 2 * kernels::RoundUp(middle, kernels::kBlockN) : middle;
-  layer.mlp_in = arena.Matrix(dtype, outputs, hidden, spec.formats.Find(index, MatrixRole::kMlpIn));
-  layer.down =
-      arena.Matrix(dtype, hidden, middle, spec.formats.Find(index, MatrixRole::kDown), share.begin);
+  layer.mlp_in =
+      arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kMlpIn, outputs));
+  layer.down = arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kDown, hidden));
   layer.mlp_in_bias =
       arena.VectorIf(bias, kernels::RoundUp(layer.mlp_in.outputs, kernels::kBlockN));
   layer.down_bias = arena.VectorIf(bias, hidden);
@@ -108,14 +114,13 @@ ExpertWeights LayOutExperts(const DecoderSpec& spec, const Shard& shard, Dtype d
   weights.correction = arena.VectorIf(router.correction, experts);
   weights.in_blocks = 2 * (kernels::RoundUp(share.size(), kernels::kBlockN) / kernels::kBlockN);
   weights.down_blocks = share.size() > 0 ? (hidden + kernels::kBlockN - 1) / kernels::kBlockN : 0;
-  const auto stack = [&](size_t blocks, size_t k, MatrixRole role, size_t column) {
-    const size_t outputs = experts * blocks * kernels::kBlockN;
-    const IntegerFormat* format = spec.formats.Find(index, role);
-    return prepack ? arena.Matrix(dtype, outputs, k, format, column)
-                   : MatrixOf(dtype, outputs, k, format, column);
+  const auto stack = [&](size_t blocks, MatrixRole role) {
+    const PackedMatrix matrix =
+        ShareOfMatrix(spec, shard, dtype, index, role, experts * blocks * kernels::kBlockN);
+    return prepack ? arena.Matrix(matrix) : matrix;
   };
-  weights.in = stack(weights.in_blocks, hidden, MatrixRole::kExpertIn, 0);
-  weights.down = stack(weights.down_blocks, share.size(), MatrixRole::kExpertDown, share.begin);
+  weights.in = stack(weights.in_blocks, MatrixRole::kExpertIn);
+  weights.down = stack(weights.down_blocks, MatrixRole::kExpertDown);
   weights.in_bias = arena.VectorIf(spec.moe.bias, experts * weights.in_blocks * kernels::kBlockN);
   const bool first = share.begin == 0 && share.size() > 0;
   weights.down_bias = arena.VectorIf(spec.moe.bias && first, experts * hidden);
@@ -132,21 +137,46 @@ LayerWeights LayOutLayer(const DecoderSpec& spec, const LayerSpec& kinds, const 
   layer.mlp_norm = LayOutNorm(spec, spec.names.mlp_norm, arena);
   const bool has_experts = kinds.mlp == MlpKind::kExperts;
   if (has_experts) layer.experts = LayOutExperts(spec, shard, dtype, moe_prepack, index, arena);
-  const Range middle = has_experts ? shard.shared_intermediate : shard.intermediate;
-  LayOutMlp(spec, middle, spec.mlp_bias && !has_experts, dtype, index, arena, layer);
+  LayOutMlp(spec, shard, spec.mlp_bias && !has_experts, dtype, index, arena, layer);
   layer.mlp_post_norm = LayOutNorm(spec, spec.names.mlp_post_norm, arena);
   return layer;
 }
 
 }  // namespace
 
-PackedMatrix MatrixOf(Dtype dtype, size_t outputs, size_t k, const IntegerFormat* format,
-                      size_t column) {
-  PackedMatrix matrix{nullptr, dtype, k == 0 ? 0 : outputs, k, {}, {}};
-  if (!format || k == 0) return matrix;
-  matrix.integers = LayoutOf(*format, column, k);
+PackedMatrix MatrixOf(Dtype dtype, size_t outputs, Range inputs, const IntegerFormat* format) {
+  PackedMatrix matrix;
+  matrix.dtype = dtype;
+  matrix.k = inputs.size();
+  matrix.outputs = matrix.k == 0 ? 0 : outputs;
+  if (!format || matrix.k == 0) return matrix;
+  auto share = ShareOf(*format, inputs.begin, matrix.k);
+  if (!share) return matrix;
+  matrix.integers = share->layout;
+  matrix.order = std::move(share->order);
+  matrix.product = format->product;
   matrix.rounding = format->rounding;
   return matrix;
+}
+
+Range InputsOf(const DecoderSpec& spec, const Shard& shard, int layer, MatrixRole role) {
+  const auto head_dim = static_cast<size_t>(spec.head_dim);
+  switch (role) {
+    case MatrixRole::kO:
+      return {shard.q_heads.begin * head_dim, shard.q_heads.end * head_dim};
+    case MatrixRole::kDown: {
+      const LayerSpec& kinds = spec.layer_specs[static_cast<size_t>(layer)];
+      return kinds.mlp == MlpKind::kExperts ? shard.shared_intermediate : shard.intermediate;
+    }
+    case MatrixRole::kExpertDown:
+      return shard.expert_intermediate;
+    case MatrixRole::kQkv:
+    case MatrixRole::kMlpIn:
+    case MatrixRole::kExpertIn:
+    case MatrixRole::kHead:
+      return {0, static_cast<size_t>(spec.hidden)};
+  }
+  __builtin_unreachable();
 }
 
 size_t LayOutWeights(const DecoderSpec& spec, Dtype dtype, bool moe_prepack, std::byte* base,
@@ -158,8 +188,8 @@ size_t LayOutWeights(const DecoderSpec& spec, Dtype dtype, bool moe_prepack, std
                                          weights.shard, dtype, moe_prepack, i, arena));
   weights.final_norm = LayOutNorm(spec, spec.names.final_norm, arena);
   const size_t vocabulary = weights.shard.vocabulary.size();
-  weights.head = arena.Matrix(dtype, vocabulary, static_cast<size_t>(spec.hidden),
-                              spec.formats.Find(-1, MatrixRole::kHead));
+  weights.head =
+      arena.Matrix(ShareOfMatrix(spec, weights.shard, dtype, -1, MatrixRole::kHead, vocabulary));
   return arena.used();
 }
 

@@ -6,9 +6,12 @@
 
 namespace pinion {
 
-// A matrix without memory yet; `format` and `column` as FormatPlan and LayoutOf have them.
-PackedMatrix MatrixOf(kernels::Dtype dtype, size_t outputs, size_t k, const IntegerFormat* format,
-                      size_t column);
+// A matrix without memory yet; `format` and `inputs` as FormatPlan and ShareOf have them.
+PackedMatrix MatrixOf(kernels::Dtype dtype, size_t outputs, Range inputs,
+                      const IntegerFormat* format);
+
+// The columns that a shard has of a layer's matrix (any layer, for the head).
+Range InputsOf(const DecoderSpec& spec, const Shard& shard, int layer, MatrixRole role);
 
 // Places everything that `weights.shard` holds in memory from `base` on, 64-byte aligned, and
 // returns the bytes that it takes. With a null base it only counts. Without moe_prepack experts

@@ -78,7 +78,7 @@ void WeightPacker::PackOne(const PackedMatrix& matrix, const std::vector<Segment
 void WeightPacker::PackIntegers(const PackedMatrix& matrix, const std::vector<Segment>& segments,
                                 size_t column, size_t block) {
   const size_t first = block * kBlockN, rows = std::min(kBlockN, matrix.outputs - first);
-  integers_.Clear(*matrix.integers, rows);
+  integers_.Clear(*matrix.integers, matrix.order.get(), rows);
   size_t output = 0;
   for (const Segment& segment : segments) {
     const size_t begin = std::max(output, first),

@@ -2,12 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "engine/base/result.h"
 #include "engine/host/memory.h"
 #include "engine/host/team.h"
+#include "engine/model/format_plan.h"
 #include "engine/model/shard.h"
 #include "engine/model/spec.h"
 #include "engine/model/tensors.h"
@@ -21,10 +23,24 @@ struct PackedMatrix {
   std::byte* data = nullptr;
   kernels::Dtype dtype = kernels::Dtype::kF32;
   size_t outputs = 0, k = 0;  // before padding
-  // Where it stays in integers: their layout, and how the activations are rounded.
+  // Where it stays in integers: their layout, what they are multiplied with, and the order of the
+  // packed columns where that is not the share's own.
   std::optional<kernels::IntLayout> integers;
+  IntegerProduct product = IntegerProduct::kInt8;
   kernels::Rounding rounding;
+  std::shared_ptr<const ColumnOrder> order;
 
+  // Whether activations become rows of int8 before they are multiplied; whether they must be made
+  // into other rows at all.
+  bool rounds() const { return integers && product == IntegerProduct::kInt8; }
+  bool prepares() const { return rounds() || order; }
+  // Bytes from row to row of what is multiplied.
+  size_t prepared_row_bytes(kernels::Dtype activation) const {
+    if (rounds()) return integers->row_bytes();
+    return packed_columns() * kernels::SizeOf(activation);
+  }
+  // Of a block, padding included.
+  size_t packed_columns() const { return integers ? integers->k_padded() : k_padded(); }
   size_t blocks() const { return (outputs + kernels::kBlockN - 1) / kernels::kBlockN; }
   size_t k_padded() const { return kernels::RoundUp(k, kernels::kPadK); }
   size_t block_bytes() const {

@@ -1,8 +1,10 @@
 #include "engine/model/workspace.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "engine/model/attend.h"
+#include "engine/model/weight_layout.h"
 
 namespace pinion {
 namespace {
@@ -10,31 +12,53 @@ namespace {
 using kernels::Dtype;
 using kernels::RoundUp;
 
-// What a rounded row of k columns takes at most: groups may be as small as they get.
-size_t RoundedRowBytes(const DecoderSpec& spec, size_t k) {
-  if (spec.formats.empty()) return 0;
-  return kernels::IntLayout{8, k, kSmallestIntGroup, 0, true}.row_bytes() + kernels::kBlockN;
+using Roles = std::initializer_list<MatrixRole>;
+constexpr Roles kDenseRoles = {MatrixRole::kQkv, MatrixRole::kO, MatrixRole::kMlpIn,
+                               MatrixRole::kDown, MatrixRole::kHead};
+
+// The most bytes that `of` says of a rank's matrices that stay in integers.
+size_t MostBytes(const DecoderSpec& spec, const Shard& shard, Dtype dtype, const auto& of) {
+  size_t most = 0;
+  for (const auto& [key, format] : spec.formats.formats()) {
+    const auto& [layer, role] = key;
+    const Range inputs = InputsOf(spec, shard, layer, role);
+    most = std::max<size_t>(most, of(role, MatrixOf(dtype, kernels::kBlockN, inputs, &format)));
+  }
+  return most;
 }
 
-// The widest input of a matrix that Prepare rounds for.
-size_t WidestInput(const DecoderSpec& spec, const Shard& shard) {
-  const size_t q = shard.q_heads.size() * static_cast<size_t>(spec.head_dim);
-  return std::max({static_cast<size_t>(spec.hidden), q, shard.intermediate.size(),
-                   shard.shared_intermediate.size()});
+// Of a row of activations as the matrices with these roles take it, where they do not take it as it
+// is.
+size_t PreparedRowBytes(const DecoderSpec& spec, const Shard& shard, Dtype dtype, Roles roles) {
+  return MostBytes(spec, shard, dtype, [&](MatrixRole role, const PackedMatrix& matrix) -> size_t {
+    const bool wanted = std::find(roles.begin(), roles.end(), role) != roles.end();
+    if (!wanted || !matrix.prepares()) return 0;
+    return matrix.prepared_row_bytes(kernels::ActivationType(dtype));
+  });
+}
+
+// Of the block of floats that a matrix is made into while it is multiplied.
+size_t PanelBytes(const DecoderSpec& spec, const Shard& shard, Dtype dtype) {
+  return MostBytes(spec, shard, dtype, [&](MatrixRole, const PackedMatrix& matrix) -> size_t {
+    if (!matrix.integers || matrix.rounds()) return 0;
+    return kernels::PackedBlockBytes(dtype, matrix.packed_columns());
+  });
 }
 
 bool HasExperts(const DecoderSpec& spec) { return spec.moe.router.experts > 0; }
 
-size_t ExpertTileBytes(const DecoderSpec& spec, Dtype dtype) {
+size_t ExpertTileBytes(const DecoderSpec& spec, const Shard& shard, Dtype dtype) {
   if (!HasExperts(spec)) return 0;
   const auto hidden = static_cast<size_t>(spec.hidden);
   const size_t row =
       RoundUp(hidden, kernels::kPadK) * kernels::SizeOf(kernels::ActivationType(dtype));
-  return kExpertTileRows * std::max(row, RoundedRowBytes(spec, hidden));
+  return kExpertTileRows *
+         std::max(row, PreparedRowBytes(spec, shard, dtype, {MatrixRole::kExpertIn}));
 }
 
-void LayOutExperts(const DecoderSpec& spec, const Shard& shard, size_t element, size_t max_rows,
+void LayOutExperts(const DecoderSpec& spec, const Shard& shard, Dtype dtype, size_t max_rows,
                    const Workspace& w, ExpertBuffers& buffers, const auto& take) {
+  const size_t element = kernels::SizeOf(kernels::ActivationType(dtype));
   const auto top_k = static_cast<size_t>(spec.moe.router.top_k);
   const size_t assignments = max_rows * top_k;
   buffers.logits_stride = RoundUp(static_cast<size_t>(spec.moe.router.experts), kernels::kBlockN);
@@ -46,8 +70,9 @@ void LayOutExperts(const DecoderSpec& spec, const Shard& shard, size_t element, 
   take(buffers.mlp, assignments * share * element);
   const size_t shared = RoundUp(shard.shared_intermediate.size(), kernels::kPadK);
   take(buffers.shared, max_rows * shared * element);
-  take(buffers.rounded, max_rows * RoundedRowBytes(spec, static_cast<size_t>(spec.hidden)));
-  take(buffers.rounded_mlp, assignments * RoundedRowBytes(spec, shard.expert_intermediate.size()));
+  take(buffers.rounded, max_rows * PreparedRowBytes(spec, shard, dtype, {MatrixRole::kExpertIn}));
+  take(buffers.rounded_mlp,
+       assignments * PreparedRowBytes(spec, shard, dtype, {MatrixRole::kExpertDown}));
   take(buffers.out, assignments * w.hidden_stride * sizeof(float));
 }
 
@@ -105,34 +130,36 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
   take(w.attention_partial, max_rows * w.hidden_stride * sizeof(float));
   take(w.mlp, max_rows * mlp_columns * element);
   take(w.mlp_partial, max_rows * w.hidden_stride * sizeof(float));
-  take(w.rounded, max_rows * RoundedRowBytes(spec, WidestInput(spec, shard)));
+  take(w.prepared, max_rows * PreparedRowBytes(spec, shard, dtype, kDenseRoles));
   w.angles.resize(spec.ropes.size());
   for (size_t i = 0; i < spec.ropes.size(); ++i) {
     const size_t half = static_cast<size_t>(spec.ropes[i].dim) / 2;
     take(w.angles[i].cosine, max_rows * half * sizeof(float));
     take(w.angles[i].sine, max_rows * half * sizeof(float));
   }
-  if (HasExperts(spec)) LayOutExperts(spec, shard, element, max_rows, w, w.experts, take);
+  if (HasExperts(spec)) LayOutExperts(spec, shard, dtype, max_rows, w, w.experts, take);
   if (spec.qk_norm == QkNorm::kWhole)
     take(w.head_squares,
          max_rows * static_cast<size_t>(spec.heads + spec.kv_heads) * sizeof(float));
   return used;
 }
 
-Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, Dtype dtype) {
+Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard, Dtype dtype) {
   ThreadScratch scratch;
   const size_t tile = kMlpTileRows * 2 * kernels::kBlockN;
   const size_t part = PartFloats(CachedShape(spec));
   const auto hidden_row = static_cast<size_t>(std::max(spec.hidden, spec.head_dim));
   const size_t floats = RoundUp(tile + part + hidden_row, 64 / sizeof(float));
-  PINION_ASSIGN(scratch.storage,
-                Pages::Allocate(floats * sizeof(float) + LatentTileBytes(spec, dtype) +
-                                ExpertTileBytes(spec, dtype)));
+  PINION_ASSIGN(
+      scratch.storage,
+      Pages::Allocate(floats * sizeof(float) + LatentTileBytes(spec, dtype) +
+                      ExpertTileBytes(spec, shard, dtype) + PanelBytes(spec, shard, dtype)));
   scratch.mlp_tile = scratch.storage.as<float>();
   scratch.part = scratch.mlp_tile + tile;
   scratch.hidden_row = scratch.part + part;
   scratch.latent_tile = scratch.storage.data() + floats * sizeof(float);
   scratch.expert_tile = scratch.latent_tile + LatentTileBytes(spec, dtype);
+  scratch.panel = scratch.expert_tile + ExpertTileBytes(spec, shard, dtype);
   if (!HasExperts(spec)) return scratch;
   scratch.router.emplace(spec.moe.router);
   return scratch;
@@ -147,7 +174,7 @@ Result<Workspace> Workspace::Allocate(const DecoderSpec& spec, const Shard& shar
   LayOut(spec, shard, dtype, max_rows, workspace.storage.data(), workspace);
   if (HasExperts(spec)) workspace.experts.work = std::make_unique<ExpertWork>();
   for (size_t i = 0; i < threads; ++i) {
-    PINION_ASSIGN(ThreadScratch scratch, MakeScratch(spec, dtype));
+    PINION_ASSIGN(ThreadScratch scratch, MakeScratch(spec, shard, dtype));
     workspace.threads.push_back(std::move(scratch));
   }
   return workspace;

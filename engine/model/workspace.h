@@ -29,6 +29,8 @@ struct ThreadScratch {
   std::vector<std::byte> row;   // one embedding row, where it is made up
   // Experts: a tile's tokens, [kExpertTileRows][hidden padded], activation type.
   std::byte* expert_tile = nullptr;
+  // A block of weights that were integers, in floats, for as long as it is multiplied.
+  std::byte* panel = nullptr;
   // Latent attention: one head's rows, [kMlpTileRows][nope_dim or kv_rank padded], activation type.
   std::byte* latent_tile = nullptr;
   std::optional<TokenRouter> router;
@@ -95,7 +97,7 @@ struct Workspace {
       nullptr;                     // [rows][hidden_stride]: this rank's term of the o projection
   std::byte* mlp = nullptr;        // [rows][the layer's down.k_padded()], activation type
   float* mlp_partial = nullptr;    // [rows][hidden_stride]: this rank's term of down
-  std::byte* rounded = nullptr;    // [rows] in the layout of the matrix that multiplies them next
+  std::byte* prepared = nullptr;   // [rows] as the matrix that multiplies them next takes them
   std::vector<AngleTable> angles;  // one a rope
   // [rows][heads + kv_heads] of the whole model, on rank 0 alone: sums of squares of each query and
   // key head, where they are normalised over the whole projection

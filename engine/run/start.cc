@@ -77,13 +77,31 @@ void WarmUp(Decoder& decoder, size_t tokens) {
   decoder.Forward(batch, ignore);
 }
 
-// Weight-only formats take int8 activations where that costs less than 0.01 nat of KL divergence,
-// which it does in every format that tests/e2e/test_quantised.py measures; but float32 arithmetic
-// was asked for where --dtype is.
-WeightOnlyActivations ResolveActivations(const EngineOptions& options, kernels::Dtype dtype) {
-  const bool rounded = options.activations == "int8" ||
-                       (options.activations == "auto" && dtype != kernels::Dtype::kF32);
-  return rounded ? WeightOnlyActivations::kInt8 : WeightOnlyActivations::kFloat;
+// What weight-only formats are multiplied with. They take int8 activations where that costs less
+// than 0.01 nat of KL divergence, which it does in every format that tests/e2e/test_quantised.py
+// measures (docs/accuracy.md); but float32 arithmetic was asked for where --dtype is, and then
+// weights are exact, too: dequantised at loading.
+std::optional<IntegerProduct> ResolveActivations(const EngineOptions& options,
+                                                 kernels::Dtype dtype) {
+  const bool exact = dtype == kernels::Dtype::kF32;
+  if (options.activations == "int8" || (options.activations == "auto" && !exact))
+    return IntegerProduct::kInt8;
+  if (exact) return {};
+  return IntegerProduct::kFloat;
+}
+
+// What becomes of quantised matrices; empty where there are none.
+std::string Describe(const FormatPlan& plan, kernels::Isa isa, const char* dtype) {
+  std::vector<std::string> parts;
+  if (const size_t count = plan.Count(IntegerProduct::kInt8))
+    parts.push_back(StrCat(count, " stay in integers and are multiplied with int8 activations by ",
+                           kernels::IntTableFor(isa).name));
+  if (const size_t count = plan.Count(IntegerProduct::kFloat))
+    parts.push_back(StrCat(count, " stay in integers and become ", dtype,
+                           " block by block as they are multiplied"));
+  if (plan.dequantised > 0)
+    parts.push_back(StrCat(plan.dequantised, " are dequantised to ", dtype, " at loading"));
+  return parts.empty() ? "" : StrCat("of the quantised matrices ", Join(parts, ", "));
 }
 
 // Opens the weights and decides which matrices stay in integers.
@@ -150,10 +168,9 @@ Status PlaceAndCheck(StartedModel& model, std::shared_ptr<const TensorSource>& w
   PINION_ASSIGN(info.max_model_len, ResolveModelLength(spec, model.options));
   PINION_ASSIGN(decoder.dtype, ResolveDtype(model.options, spec));
   PINION_ASSIGN(weights, OpenAndPlanFormats(model.options, decoder.dtype, model.files));
-  if (!spec.formats.empty())
-    LogInfo(StrCat(spec.formats.size(),
-                   " matrices stay in integers and are multiplied with int8 activations by ",
-                   kernels::IntTableFor(model.isa).name));
+  if (const std::string kept = Describe(spec.formats, model.isa, kernels::Name(decoder.dtype));
+      !kept.empty())
+    LogInfo(kept);
   decoder.isa = model.isa;
   decoder.moe_prepack = model.options.moe_prepack;
   decoder.max_rows = static_cast<size_t>(model.options.max_num_batched_tokens);
@@ -163,7 +180,7 @@ Status PlaceAndCheck(StartedModel& model, std::shared_ptr<const TensorSource>& w
   info.kv_dtype = decoder.cached();
   info.block_tokens = decoder.block_tokens;
   PINION_TRY(ChooseGemmKernels(model, decoder.dtype, stages));
-  if (!spec.formats.empty()) {
+  if (spec.formats.Count(IntegerProduct::kInt8) > 0) {
     decoder.int_prefetch = kernels::MeasureIntPrefetch(model.isa);
     stages.Done("integer kernels",
                 StrCat("weights asked for ahead ", decoder.int_prefetch.Describe()));

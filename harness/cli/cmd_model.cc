@@ -10,6 +10,7 @@
 #include "engine/model/preset.h"
 #include "engine/model/rounded_tensor.h"
 #include "engine/model/summary.h"
+#include "engine/run/start.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/model_quantize.h"
 
@@ -55,8 +56,12 @@ std::string AsModel(const std::string& model) {
 }
 
 Status Info(const InfoOptions& options) {
-  PINION_ASSIGN(const ModelFiles files, FindModel(AsModel(options.model)));
+  EngineOptions start;
+  start.model = AsModel(options.model);
+  PINION_ASSIGN(ModelFiles files, FindModel(start.model));
   PINION_ASSIGN(const auto weights, OpenWeights(files));
+  // What cannot run as it is stored (--dtype must be given) can still be described.
+  if (const auto spec = SpecFor(start)) files.spec.formats = spec->formats;
   if (options.json)
     std::printf("%s\n", SummariseModel(files, *weights).Dump(2).c_str());
   else

@@ -30,5 +30,22 @@ Vec HighNibblesInPlace(Vec v) {
 Vec SixteenthOf(Vec v) { return Bits(_mm512_srai_epi32(Ints(v), 4)); }
 Vec HighNibbles(Vec v) { return LowNibbles(Bits(_mm512_srli_epi16(Ints(v), 4))); }
 
+// The unsigned number in kBits bits of every lane, from bit kShift on.
+template <int kShift, int kBits>
+Vec FieldOf(Vec v) {
+  return ToFloats(Bits(
+      _mm512_and_si512(_mm512_srli_epi32(Ints(v), kShift), _mm512_set1_epi32((1 << kBits) - 1))));
+}
+// Finite floats rounded to bfloat16, ties to even: each lane a pair, `even` at the lower address.
+__m512i RoundedToBf16(Vec v) {
+  const __m512i last = _mm512_and_si512(_mm512_srli_epi32(Ints(v), 16), _mm512_set1_epi32(1));
+  return _mm512_add_epi32(Ints(v), _mm512_add_epi32(last, _mm512_set1_epi32(0x7fff)));
+}
+Vec PairsOfBf16(Vec even, Vec odd) {
+  const __m512i upper =
+      _mm512_and_si512(RoundedToBf16(odd), _mm512_set1_epi32(static_cast<int>(0xffff0000)));
+  return Bits(_mm512_or_si512(upper, _mm512_srli_epi32(RoundedToBf16(even), 16)));
+}
+
 }  // namespace
 }  // namespace pinion::kernels::impl

@@ -284,16 +284,40 @@ void RoundValues(const T* x, size_t n, float scale, int32_t zero_point, int8_t* 
     dst[i] = static_cast<int8_t>(RoundOne(Widen(x[i]), scale, zero_point));
 }
 
+// Columns that are gathered at a time.
+constexpr size_t kGathered = 256;
+
+// Calls body(values, first, count) for runs of columns that are all of them.
+template <typename T, typename Body>
+void ForRuns(const RoundArgs& args, size_t k, Body body) {
+  const auto* x = static_cast<const T*>(args.x);
+  if (args.order == nullptr) return body(x, 0, k);
+  T gathered[kGathered];
+  for (size_t first = 0; first < k; first += kGathered) {
+    const size_t count = k - first < kGathered ? k - first : kGathered;
+    for (size_t i = 0; i < count; ++i) {
+      const uint32_t column = args.order[first + i];
+      gathered[i] = column == kNoColumn ? T{} : x[column];
+    }
+    body(gathered, first, count);
+  }
+}
+
 template <typename T>
 void RoundTyped(const IntLayout& layout, const RoundArgs& args) {
-  const auto* x = static_cast<const T*>(args.x);
   auto* dst = reinterpret_cast<int8_t*>(args.dst);
   RowTail tail{args.rounding.scale, args.rounding.zero_point};
   if (tail.scale == 0) {
-    const float largest = LargestMagnitude(x, layout.k);
+    float largest = 0;
+    ForRuns<T>(args, layout.k, [&largest](const T* values, size_t, size_t count) {
+      const float magnitude = LargestMagnitude(values, count);
+      if (magnitude > largest) largest = magnitude;
+    });
     tail = {largest > 0 ? largest / 127 : 1, 0};
   }
-  RoundValues(x, layout.k, tail.scale, tail.zero_point, dst);
+  ForRuns<T>(args, layout.k, [dst, &tail](const T* values, size_t first, size_t count) {
+    RoundValues(values, count, tail.scale, tail.zero_point, dst + first);
+  });
   __builtin_memset(dst + layout.k, 0, layout.columns() - layout.k);
   __builtin_memcpy(dst + layout.columns(), &tail, sizeof(tail));
   auto* sums = reinterpret_cast<int32_t*>(args.dst + layout.columns() + sizeof(tail));

@@ -173,11 +173,42 @@ def test_w8a8_in_bfloat16_errs_at_most_twice_as_much_as_the_references(score, na
     assert error <= 2 * fixture.bf16_error()
 
 
+# Groups with and without offsets, whole rows, act-order, groups of 16 in 8 bits.
+LAYOUTS = ["qwen2-awq", "llama-gptq-g-1", "llama-gptq-actorder", "llama-q4_k.gguf", "llama-q6_k.gguf"]
+
+
 @pytest.mark.parametrize("flags", WAYS_OF_RUNNING, ids=" ".join)
-@pytest.mark.parametrize("name", ["qwen2-awq", "llama-gptq-g-1", "llama-q4_k.gguf", "llama-q6_k.gguf"])
+@pytest.mark.parametrize("name", LAYOUTS)
 def test_integer_weights_run_in_every_way(score, name, flags):
     _, error, divergence = score(name, "float32", "--activations", "int8", *flags)
     assert error <= 0.12 and divergence <= 0.01
+
+
+@pytest.mark.parametrize("flags", WAYS_OF_RUNNING, ids=" ".join)
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_integer_weights_take_float_activations_in_every_way(score, name, flags):
+    fixture, error, _ = score(name, "float32", "--dtype", "bfloat16", "--activations", "bf16", *flags)
+    assert error <= 2 * fixture.bf16_error()
+    fixture, error, _ = score(name, "float32", "--dtype", "float16", "--activations", "bf16", *flags)
+    assert error <= fixture.bf16_error() / 2
+
+
+@pytest.mark.parametrize("name", [*FOLDERS, *QUANTISED_GGUF])
+def test_the_log_says_what_is_kept_and_only_float32_dequantises(pinion, pinion_json, data, name):
+    model = data / "quantised" / name
+    said = {}
+    for flags in (["--activations", "int8"], ["--activations", "bf16"], ["--dtype", "float32"]):
+        done = pinion("run", model, "-p", "x", "--max-tokens", 1, *SMALL, *flags)
+        assert done.returncode == 0, done.stderr
+        (said[flags[1]],) = [line for line in done.stderr.splitlines() if "of the quantised matrices" in line]
+    assert "multiplied with int8 activations" in said["int8"] and "dequantised" not in said["int8"]
+    assert "block by block" in said["bf16"] and "dequantised" not in said["bf16"]
+    assert "dequantised to float32 at loading" in said["float32"] and "stay" not in said["float32"]
+    info = pinion_json("model", "info", model, "--json")
+    packed = info["packed"]
+    assert packed["int4_matrices"] + packed["int8_matrices"] >= 4 * info["layers"]
+    assert packed["dequantised_matrices"] == 0
+    assert packed["bytes"] < info["weight_bytes"]["float16"]
 
 
 @pytest.mark.parametrize("name", GGUF)

@@ -107,6 +107,38 @@ TEST_P(IntegerTest, RoundsBfloat16AndZeros) {
   }
 }
 
+// Columns in another order, with gaps: as if the activations had been laid so beforehand.
+TEST_P(IntegerTest, RoundsColumnsInTheOrderAskedFor) {
+  for (const Dtype type : {Dtype::kF32, Dtype::kBf16}) {
+    const size_t k = 608, source = 571;  // more than are gathered at once
+    const IntLayout layout{4, k, 32, -8, false};
+    const std::vector<float> x = Normal(source, 1);
+    std::vector<uint32_t> order(k, kNoColumn);
+    for (size_t i = 0; i < source; ++i) order[i + i / 20] = static_cast<uint32_t>(i * 7 % source);
+    std::vector<Bf16> narrow, narrow_laid;
+    std::vector<float> laid;
+    for (const float value : x) narrow.push_back(ToBf16(value));
+    for (const uint32_t column : order) {
+      laid.push_back(column == kNoColumn ? 0 : x[column]);
+      narrow_laid.push_back(column == kNoColumn ? Bf16{} : narrow[column]);
+    }
+    const bool wide = type == Dtype::kF32;
+    std::vector<std::byte> want(layout.row_bytes()), got(layout.row_bytes());
+    scalar().round(layout, {want.data(),
+                            wide ? static_cast<const void*>(laid.data())
+                                 : static_cast<const void*>(narrow_laid.data()),
+                            type,
+                            {}});
+    table().round(layout, {got.data(),
+                           wide ? static_cast<const void*>(x.data())
+                                : static_cast<const void*>(narrow.data()),
+                           type,
+                           {},
+                           order.data()});
+    EXPECT_EQ(got, want);
+  }
+}
+
 // Whole rows: integers to the end, so the same bits on every ISA.
 TEST_P(IntegerTest, WholeRowsAreExact) {
   for (const int bits : {4, 8}) {
@@ -191,6 +223,65 @@ TEST(IntPrefetch, FollowsTheRulesOfTheKind) {
   EXPECT_EQ(prefetch.For(rows, 6), Prefetch::kFar);
   EXPECT_EQ(prefetch.For(groups, 6), Prefetch::kNear);
   EXPECT_EQ(prefetch.Describe(), "none,far@6 (8 bits, whole rows)");
+}
+
+// A packed block, [columns / pair][64][pair].
+float PanelWeight(const std::vector<uint16_t>& panel, Dtype type, size_t n, size_t k) {
+  const size_t pair = type == Dtype::kBf16 ? 2 : 1;
+  const uint16_t bits = panel[(k / pair * kBlockN + n) * pair + k % pair];
+  return type == Dtype::kBf16 ? ToFloat(Bf16{bits}) : ToFloat(F16{bits});
+}
+
+TEST_P(IntegerTest, DequantisesToTheWeightsOnceRounded) {
+  for (const IntLayout layout : {IntLayout{8, 70, 70, -128, false}, IntLayout{4, 64, 64, -8, false},
+                                 IntLayout{4, 96, 16, -8, false}, IntLayout{4, 200, 128, 0, true},
+                                 IntLayout{8, 48, 16, -32, true}}) {
+    const IntProblem p(layout, 1, 2);
+    for (const Dtype type : {Dtype::kBf16, Dtype::kF16}) {
+      const size_t elements = kBlockN * layout.k_padded();
+      ASSERT_EQ(PackedBlockBytes(type, layout.k), elements * sizeof(uint16_t));
+      std::vector<uint16_t> want(elements, 0xffff);  // NaN: whatever is left out shows
+      Guarded<uint16_t> got(elements, 64);
+      const std::byte* block = p.packed.data() + layout.block_bytes();  // the second
+      scalar().dequantise(layout, block, type, reinterpret_cast<std::byte*>(want.data()));
+      table().dequantise(layout, block, type, reinterpret_cast<std::byte*>(got.data()));
+      ASSERT_TRUE(std::equal(got.begin(), got.end(), want.begin()))
+          << "bits " << layout.bits << ", k " << layout.k << ", type " << Name(type);
+      for (size_t n = 0; n < kBlockN; ++n)
+        for (size_t k = 0; k < layout.k; ++k) {
+          const double exact = p.Weight(kBlockN + n, k);
+          const size_t group = (kBlockN + n) * layout.groups() + k / layout.group;
+          const double stored = std::abs(p.offsets[group]) + 256 * std::abs(p.scales[group]);
+          const double last = type == Dtype::kBf16 ? 0x1p-8 : 0x1p-10;
+          // Scale and offset are rounded to float16 first, of which the weight may be a difference.
+          ASSERT_NEAR(PanelWeight(want, type, n, k), exact,
+                      last * std::abs(exact) + stored * 0x1p-11);
+        }
+      for (size_t k = layout.k; k < layout.k_padded(); ++k)
+        EXPECT_TRUE(std::isfinite(PanelWeight(want, type, 5, k)));
+    }
+  }
+}
+
+// AWQ's and GPTQ's scales are float16, compressed-tensors' bfloat16: neither loses a bit.
+TEST(IntegerPacking, ScalesOfSixteenBitsStayWhatTheyAre) {
+  const IntLayout layout{4, 64, 32, -8, false};
+  std::vector<int8_t> codes(kBlockN * layout.k, 1);
+  std::vector<float> scales, offsets(kBlockN * 2, 0);
+  for (size_t i = 0; i < kBlockN * 2; ++i)
+    scales.push_back(i % 3 == 0 ? ToFloat(ToBf16(0.37f / static_cast<float>(i + 1)))
+                                : ToFloat(ToF16(0.0123f * static_cast<float>(i + 1))));
+  std::vector<std::byte> packed(layout.block_bytes());
+  PackIntBlock(packed.data(), layout, codes.data(), scales.data(), offsets.data(), kBlockN);
+  for (size_t n = 0; n < kBlockN; ++n)
+    for (size_t group = 0; group < 2; ++group) {
+      F16 stored;
+      float own;
+      const size_t at = group * layout.group_bytes() + layout.code_bytes(32) + n * sizeof(stored);
+      std::memcpy(&stored, packed.data() + at, sizeof(stored));
+      std::memcpy(&own, packed.data() + 2 * layout.group_bytes() + n * sizeof(own), sizeof(own));
+      EXPECT_EQ(ToFloat(stored) * own, scales[n * 2 + group]);
+    }
 }
 
 // What the suite above leaves out, said by name.

@@ -1,0 +1,105 @@
+#pragma once
+
+// Blocks of integer weights as blocks of floats (IntTable::dequantise). Include integer.inl.h
+// first.
+
+#include "kernels/integer.h"
+
+namespace pinion::kernels::impl {
+namespace {
+
+// Columns at a time, so that what is read of all outputs stays in L1.
+constexpr size_t kDequantisedColumns = 64;
+
+// The weights of kLanes outputs are scale * code + offset, codes as they are stored.
+struct LaneScales {
+  Vec scale, offset;
+};
+
+LaneScales ScalesAt(const IntLayout& layout, const std::byte* scales, const float* own,
+                    size_t lane) {
+  const Vec lowest = Set(static_cast<float>(layout.lowest)), unit = Load(own + lane);
+  if (layout.whole_rows()) return {unit, unit * lowest};
+  const auto* groups = reinterpret_cast<const F16*>(scales);
+  const Vec scale = WidenF16(groups + lane) * unit;
+  return {scale, layout.has_offsets ? WidenF16(groups + kBlockN + lane) * unit : scale * lowest};
+}
+
+// Writes the weights of two neighbouring columns for kLanes outputs; `dst`: the panel's first
+// column.
+struct PanelBf16 {
+  static void Put(std::byte* dst, size_t column, size_t lane, Vec even, Vec odd) {
+    Store(reinterpret_cast<float*>(dst) + column / 2 * kBlockN + lane, PairsOfBf16(even, odd));
+  }
+};
+struct PanelF16 {
+  static void Put(std::byte* dst, size_t column, size_t lane, Vec even, Vec odd) {
+    auto* row = reinterpret_cast<F16*>(dst) + column * kBlockN + lane;
+    StoreF16(row, even);
+    StoreF16(row + kBlockN, odd);
+  }
+};
+
+template <typename Panel, int kEven, int kOdd, int kBits>
+void PutPair(const LaneScales& lanes, Vec word, std::byte* dst, size_t column, size_t lane) {
+  Panel::Put(dst, column, lane, Fma(FieldOf<kEven, kBits>(word), lanes.scale, lanes.offset),
+             Fma(FieldOf<kOdd, kBits>(word), lanes.scale, lanes.offset));
+}
+
+// One word of codes for each of kLanes outputs.
+template <typename Panel, int kBits>
+void PutWord(const LaneScales& lanes, Vec word, std::byte* dst, size_t column, size_t lane) {
+  PutPair<Panel, 0, 8, kBits>(lanes, word, dst, column, lane);
+  PutPair<Panel, 16, 24, kBits>(lanes, word, dst, column + 2, lane);
+  if constexpr (kBits == 4) {
+    PutPair<Panel, 4, 12, kBits>(lanes, word, dst, column + 4, lane);
+    PutPair<Panel, 20, 28, kBits>(lanes, word, dst, column + 6, lane);
+  }
+}
+
+// Columns [begin, end) of one group, whose codes for column `first` are at w.
+template <typename Panel, int kBits>
+void DequantiseRun(const IntLayout& layout, const std::byte* w, size_t first, size_t begin,
+                   size_t end, const std::byte* scales, const float* own, std::byte* dst) {
+  constexpr size_t kStep = 32 / kBits;
+  for (size_t lane = 0; lane < kBlockN; lane += kLanes) {
+    const LaneScales lanes = ScalesAt(layout, scales, own, lane);
+    for (size_t column = begin; column < end; column += kStep) {
+      const std::byte* words = w + ((column - first) / kStep * kBlockN + lane) * sizeof(uint32_t);
+      PutWord<Panel, kBits>(lanes, LoadWords<false>(words), dst, column, lane);
+    }
+  }
+}
+
+template <typename Panel, int kBits>
+void DequantiseBlock(const IntLayout& layout, const std::byte* block, std::byte* dst) {
+  const size_t k_padded = layout.k_padded(), width = layout.whole_rows() ? k_padded : layout.group;
+  const auto* own = reinterpret_cast<const float*>(block + layout.groups() * layout.group_bytes());
+  size_t done = 0;
+  for (size_t group = 0; group < layout.groups(); ++group) {
+    const std::byte* w = block + group * layout.group_bytes();
+    const size_t first = group * width;
+    const size_t last = first + width < k_padded ? first + width : k_padded;
+    while (done < last) {
+      const size_t end = done + kDequantisedColumns < last ? done + kDequantisedColumns : last;
+      DequantiseRun<Panel, kBits>(layout, w, first, done, end, w + layout.code_bytes(width), own,
+                                  dst);
+      done = end;
+    }
+  }
+  constexpr size_t kElement = sizeof(uint16_t);
+  __builtin_memset(dst + done * kBlockN * kElement, 0, (k_padded - done) * kBlockN * kElement);
+}
+
+void Dequantise(const IntLayout& layout, const std::byte* block, Dtype dst_type, std::byte* dst) {
+  if (dst_type == Dtype::kBf16) {
+    layout.bits == 8 ? DequantiseBlock<PanelBf16, 8>(layout, block, dst)
+                     : DequantiseBlock<PanelBf16, 4>(layout, block, dst);
+  } else {
+    layout.bits == 8 ? DequantiseBlock<PanelF16, 8>(layout, block, dst)
+                     : DequantiseBlock<PanelF16, 4>(layout, block, dst);
+  }
+}
+
+}  // namespace
+}  // namespace pinion::kernels::impl
