@@ -12,8 +12,9 @@ import pytest
 
 MODEL = "models/tiny-trained"
 SMALL = ["--kv-cache-space", "64MiB", "--threads-bind", "nobind"]
-# Mean KL divergence from the original on text that neither training nor calibration has seen.
-BOUNDS = {"w8a8": 0.01, "awq-int4": 0.2, "gptq-int4": 0.2}
+# Mean KL divergence from the original on text that neither training nor calibration has seen: two to three
+# times docs/accuracy.md.
+BOUNDS = {"w8a8": 0.003, "awq-int4": 0.08, "gptq-int4": 0.1}
 
 
 @pytest.fixture(scope="module")
