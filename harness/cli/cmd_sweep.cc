@@ -131,7 +131,7 @@ Result<Definition> BuiltIn(const SweepFlags& flags, const EngineOptions& base, c
   Occasion occasion{std::move(engine)};
   if (occasion.engine.is_pinion()) {
     PINION_ASSIGN(const DecoderSpec model, SpecFor(base));
-    occasion.has_integers = !model.formats.empty();
+    occasion.has_integers = model.formats.Count(IntegerProduct::kInt8) > 0;
   }
   return flags.quick ? QuickDefinition(host, base, occasion)
                      : DefaultDefinition(host, base, occasion);
