@@ -12,6 +12,7 @@
 namespace pinion::kernels::impl {
 namespace {
 
+constexpr size_t kPage = 4096;
 constexpr int kSamples = 5;
 // Who is so many times slower than the fastest after two samples gets no further ones.
 constexpr double kHopeless = 1.5;
@@ -33,9 +34,10 @@ double ThreadSeconds() {
 }
 
 TimedBuffer::TimedBuffer(size_t bytes)
-    : bytes_(bytes), data_(static_cast<std::byte*>(std::aligned_alloc(4096, bytes))) {
+    : bytes_((bytes + kPage - 1) / kPage * kPage),
+      data_(static_cast<std::byte*>(std::aligned_alloc(kPage, bytes_))) {
   if (!data_) throw std::bad_alloc();
-  std::memset(data_.get(), 0x3c, bytes);
+  std::memset(data_.get(), 0x3c, bytes_);
 }
 
 void TimedBuffer::Flush() {
