@@ -1,5 +1,6 @@
 #include "kernels/integer_prefetch.h"
 
+#include <cstring>
 #include <map>
 #include <mutex>
 
@@ -25,7 +26,10 @@ class Stopwatch {
         layout_(layout),
         w_(kBlocks * layout.block_bytes()),
         x_(kMostRows * layout.row_bytes()),
-        y_(kMostRows * kBlocks * kBlockN * sizeof(float)) {}
+        y_(kMostRows * kBlocks * kBlockN * sizeof(float)) {
+    // Rows of zeros: what stands behind their codes must be sums of theirs.
+    std::memset(x_.data(), 0, kMostRows * layout.row_bytes());
+  }
 
   PrefetchRules Measure() {
     PrefetchRules rules;
