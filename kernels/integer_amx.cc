@@ -30,16 +30,16 @@ struct AmxSU8 : AmxTiles {
 
 struct VectorEpilogue {
   static void WholeRow(const IntLayout& layout, const std::byte* row, const std::byte* tail,
-                       float* y) {
-    FinishWholeRow(layout, row, tail, y);
+                       const float* sums, float* y) {
+    FinishWholeRow(layout, row, tail, sums, y);
   }
-  static void AddGroup(const IntLayout& layout, const float* sums, const F16* scales, int32_t x_sum,
-                       bool first, float* y) {
+  static void AddGroup(const IntLayout& layout, const F16* scales, const int32_t* x_sums,
+                       size_t rows, const float (*sums)[kBlockN], float* y, size_t ldy) {
     const auto add = layout.has_offsets ? impl::AddGroup<true> : impl::AddGroup<false>;
-    add(sums, scales, layout.lowest * x_sum, static_cast<float>(x_sum), first, y);
+    add(layout, scales, x_sums, rows, sums, y, ldy);
   }
-  static void ScaleRow(float row_scale, const float* scales, float* y) {
-    impl::ScaleRow(row_scale, scales, y);
+  static void ScaleRow(float row_scale, const float* scales, const float* sums, float* y) {
+    impl::ScaleRow(row_scale, scales, sums, y);
   }
 };
 

@@ -7,9 +7,9 @@
 //
 // Tiles: as for TileGemm, with Dot<sum, a, b>: sum += signed bytes of a times unsigned bytes of b.
 // Epilogue, all static: what integer.inl.h does once sums are there
-//   WholeRow(layout, row, tail, y)
-//   AddGroup(layout, sums, scales, x_sum, first, y)      one row of one block's group
-//   ScaleRow(row_scale, scales, y)
+//   WholeRow(layout, row, tail, sums, y)
+//   AddGroup(layout, scales, x_sums, rows, sums, y, ldy)   some rows of one block's group
+//   ScaleRow(row_scale, scales, sums, y)
 
 #include "kernels/impl/tiles.inl.h"
 #include "kernels/integer.h"
@@ -62,7 +62,7 @@ void WholeRowTiles(const IntLayout& layout, const IntGemmArgs& args) {
                      .blocks = 1});
     for (size_t row = 0; row < args.rows; ++row)
       Epilogue::WholeRow(layout, args.x + row * layout.row_bytes(), w + layout.group_bytes(),
-                         y + row * args.ldy);
+                         y + row * args.ldy, y + row * args.ldy);
   }
 }
 
@@ -71,6 +71,7 @@ template <typename Tiles, typename Epilogue>
 void GroupTiles(const IntLayout& layout, const IntGemmArgs& args, size_t group,
                 const std::byte* codes, const std::byte* scales, float* y) {
   alignas(64) float sums[kSumRows][kBlockN];  // int32
+  int32_t x_sums[kSumRows];
   for (size_t begin = 0; begin < args.rows; begin += kSumRows) {
     const size_t rows = args.rows - begin < kSumRows ? args.rows - begin : kSumRows;
     const std::byte* x = args.x + begin * layout.row_bytes();
@@ -82,11 +83,10 @@ void GroupTiles(const IntLayout& layout, const IntGemmArgs& args, size_t group,
                      .rows = rows,
                      .steps = layout.group / kTileColumns,
                      .blocks = 1});
-    for (size_t r = 0; r < rows; ++r) {
-      const auto x_sum = ReadAt<int32_t>(x + r * layout.row_bytes() + layout.columns() + 8, group);
-      Epilogue::AddGroup(layout, sums[r], reinterpret_cast<const F16*>(scales), x_sum, group == 0,
-                         y + (begin + r) * args.ldy);
-    }
+    for (size_t r = 0; r < rows; ++r)
+      x_sums[r] = ReadAt<int32_t>(x + r * layout.row_bytes() + layout.columns() + 8, group);
+    Epilogue::AddGroup(layout, reinterpret_cast<const F16*>(scales), x_sums, rows, sums,
+                       y + begin * args.ldy, args.ldy);
   }
 }
 
@@ -96,6 +96,8 @@ void GroupedTiles(const IntLayout& layout, const IntGemmArgs& args) {
   for (size_t block = 0; block < args.blocks; ++block) {
     const std::byte* w = args.w + block * layout.block_bytes();
     float* y = args.y + block * kBlockN;
+    for (size_t row = 0; row < args.rows; ++row)
+      __builtin_memset(y + row * args.ldy, 0, kBlockN * sizeof(float));
     for (size_t group = 0; group < layout.groups(); ++group, w += layout.group_bytes()) {
       if (layout.bits == 4) UnpackNibbles(w, layout.group, panel);
       GroupTiles<Tiles, Epilogue>(layout, args, group, layout.bits == 4 ? panel : w,
@@ -104,7 +106,7 @@ void GroupedTiles(const IntLayout& layout, const IntGemmArgs& args) {
     for (size_t row = 0; row < args.rows; ++row) {
       const std::byte* tail = args.x + row * layout.row_bytes() + layout.columns();
       Epilogue::ScaleRow(ReadAt<float>(tail, 0), reinterpret_cast<const float*>(w),
-                         y + row * args.ldy);
+                         y + row * args.ldy, y + row * args.ldy);
     }
   }
 }

@@ -1,8 +1,8 @@
 #pragma once
 
 // Integer products for a vector ISA: chunks of K that stay in L1 pass under tiles of rows, as in
-// gemm.inl.h. A chunk is a group of columns, whose int32 sums are scaled into y; where whole rows
-// are one group the int32 sums themselves wait in y's memory from chunk to chunk. Include the ISA's
+// gemm.inl.h. A chunk is a group of columns, whose int32 sums are scaled into floats; where whole
+// rows are one group the int32 sums themselves wait from chunk to chunk. Include the ISA's
 // vector and its Dot first:
 //   Dot(Vec w, Vec x, Vec sum)   sum + unsigned bytes of w times signed bytes of x, in int32 lanes
 
@@ -140,106 +140,129 @@ const int32_t* SumsOf(const IntLayout& layout, const std::byte* row) {
 // One block's row of exact int32 sums into float32: the codes' lowest and the activations' zero
 // point are taken out while everything is whole.
 void FinishWholeRow(const IntLayout& layout, const std::byte* row, const std::byte* tail,
-                    float* y) {
+                    const float* whole, float* y) {
   const RowTail of = TailOf(layout, row);
   const Vec constant = SpreadInt(layout.lowest * SumsOf(layout, row)[0]);
   const Vec zero_point = SpreadInt(of.zero_point), row_scale = Set(of.scale);
   const auto* scales = reinterpret_cast<const float*>(tail);
   const float* sums = scales + kBlockN;  // int32
   for (size_t i = 0; i < kBlockN; i += kLanes) {
-    Vec sum = AddInt(Load(y + i), constant);
+    Vec sum = AddInt(Load(whole + i), constant);
     if (of.zero_point != 0) sum = SubInt(sum, MulInt(Load(sums + i), zero_point));
     Store(y + i, ToFloats(sum) * Load(scales + i) * row_scale);
   }
 }
 
+// ---- Passes: at most kPassRows rows over one block. Their sums stay in L1 from chunk to chunk; in
+// y, whose rows are often a power of two apart, they would push each other out of every cache.
+constexpr size_t kPassRows = 48;
+
 template <typename Operand>
-void WholeRows(const IntLayout& layout, const IntGemmArgs& args) {
+void PassOfWholeRows(const IntLayout& layout, const IntGemmArgs& args) {
+  alignas(64) float sums[kPassRows][kBlockN];  // int32
   const RowGroups tiles(args.rows, kTileRows);
   const size_t row_bytes = layout.row_bytes(), k_padded = layout.k_padded();
-  for (size_t block = 0; block < args.blocks; ++block) {
-    const std::byte* w = args.w + block * layout.block_bytes();
-    float* y = args.y + block * kBlockN;
-    for (size_t k = 0; k < k_padded; k += kIntChunk) {
-      const size_t columns = k_padded - k < kIntChunk ? k_padded - k : kIntChunk;
-      const IntChunk chunk{w + layout.code_bytes(k), columns, layout.code_bytes(columns),
-                           args.prefetch};
-      for (size_t tile = 0; tile < tiles.count; ++tile) {
-        const size_t row = tiles.Begin(tile);
-        const auto* x = reinterpret_cast<const int8_t*>(args.x + row * row_bytes + k);
-        RunTile<Operand>(layout, chunk, tiles, tile, x, y + row * args.ldy, args.ldy, k > 0);
-      }
+  for (size_t k = 0; k < k_padded; k += kIntChunk) {
+    const size_t columns = k_padded - k < kIntChunk ? k_padded - k : kIntChunk;
+    const IntChunk chunk{args.w + layout.code_bytes(k), columns, layout.code_bytes(columns),
+                         args.prefetch};
+    for (size_t tile = 0; tile < tiles.count; ++tile) {
+      const size_t row = tiles.Begin(tile);
+      const auto* x = reinterpret_cast<const int8_t*>(args.x + row * row_bytes + k);
+      RunTile<Operand>(layout, chunk, tiles, tile, x, sums[row], kBlockN, k > 0);
     }
-    for (size_t row = 0; row < args.rows; ++row)
-      FinishWholeRow(layout, args.x + row * row_bytes, w + layout.group_bytes(),
-                     y + row * args.ldy);
   }
+  for (size_t row = 0; row < args.rows; ++row)
+    FinishWholeRow(layout, args.x + row * row_bytes, args.w + layout.group_bytes(), sums[row],
+                   args.y + row * args.ldy);
 }
 
-// y += scale * sum + offset * (sum of the group's activations), for one row of one block's group.
+// y += scale * sum + offset * (sum of the group's activations), for some rows of one block's group.
 // Without offsets the codes' lowest stands for them.
 template <bool kOffsets>
-void AddGroup(const float* sums, const F16* scales, int32_t constant, float x_sum, bool first,
-              float* y) {
-  const Vec whole = SpreadInt(constant), spread = Set(x_sum);
+void AddGroup(const IntLayout& layout, const F16* scales, const int32_t* x_sums, size_t rows,
+              const float (*sums)[kBlockN], float* y, size_t ldy) {
   for (size_t i = 0; i < kBlockN; i += kLanes) {
-    Vec sum = Load(sums + i);
-    if constexpr (!kOffsets) sum = AddInt(sum, whole);
-    Vec result = ToFloats(sum) * WidenF16(scales + i);
-    if constexpr (kOffsets) result = Fma(WidenF16(scales + kBlockN + i), spread, result);
-    Store(y + i, first ? result : Load(y + i) + result);
+    const Vec scale = WidenF16(scales + i);
+    const Vec offset = kOffsets ? WidenF16(scales + kBlockN + i) : Set(0);
+    for (size_t r = 0; r < rows; ++r) {
+      float* dst = y + r * ldy + i;
+      Vec sum = Load(sums[r] + i), result = Load(dst);
+      if constexpr (kOffsets) {
+        result = Fma(offset, Set(static_cast<float>(x_sums[r])), result);
+      } else {
+        sum = AddInt(sum, SpreadInt(layout.lowest * x_sums[r]));
+      }
+      Store(dst, Fma(ToFloats(sum), scale, result));
+    }
   }
 }
 
-void ScaleRow(float row_scale, const float* scales, float* y) {
+// y = sums (which may be y) times the row's scale and the outputs' own.
+void ScaleRow(float row_scale, const float* scales, const float* sums, float* y) {
   for (size_t i = 0; i < kBlockN; i += kLanes)
-    Store(y + i, Load(y + i) * Load(scales + i) * Set(row_scale));
+    Store(y + i, Load(sums + i) * Load(scales + i) * Set(row_scale));
 }
 
 template <typename Operand, bool kOffsets>
-void Grouped(const IntLayout& layout, const IntGemmArgs& args) {
+void PassOfGroups(const IntLayout& layout, const IntGemmArgs& args) {
   alignas(64) float sums[kTileRows][kBlockN];  // int32
+  alignas(64) float y[kPassRows][kBlockN];
+  int32_t x_sums[kTileRows];
   const RowGroups tiles(args.rows, kTileRows);
   const size_t row_bytes = layout.row_bytes(), groups = layout.groups();
   const size_t group_bytes = layout.group_bytes(), code_bytes = layout.code_bytes(layout.group);
   const size_t ahead = (kPrefetchAheadBytes + group_bytes - 1) / group_bytes * group_bytes;
-  for (size_t block = 0; block < args.blocks; ++block) {
-    const std::byte* w = args.w + block * layout.block_bytes();
-    float* y = args.y + block * kBlockN;
-    for (size_t group = 0; group < groups; ++group, w += group_bytes) {
-      const IntChunk chunk{w, layout.group, ahead, args.prefetch};
-      const auto* scales = reinterpret_cast<const F16*>(w + code_bytes);
-      // Tiles ask for codes alone; what lies between those of one group and the next is left.
-      const size_t asked = args.prefetch == Prefetch::kNone ? 0 : group_bytes;
-      for (size_t at = code_bytes; at < asked; at += kLineBytes) __builtin_prefetch(w + ahead + at);
-      for (size_t tile = 0; tile < tiles.count; ++tile) {
-        const size_t begin = tiles.Begin(tile), rows = tiles.Size(tile);
-        const std::byte* x = args.x + begin * row_bytes;
-        RunTile<Operand>(layout, chunk, tiles, tile,
-                         reinterpret_cast<const int8_t*>(x + group * layout.group), sums[0],
-                         kBlockN, false);
-        for (size_t r = 0; r < rows; ++r) {
-          const int32_t x_sum = SumsOf(layout, x + r * row_bytes)[group];
-          AddGroup<kOffsets>(sums[r], scales, layout.lowest * x_sum, static_cast<float>(x_sum),
-                             group == 0, y + (begin + r) * args.ldy);
-        }
+  // Tiles ask for codes alone; what lies between those of one group and the next is left.
+  const size_t asked = args.prefetch == Prefetch::kNone ? 0 : group_bytes;
+  __builtin_memset(y, 0, args.rows * sizeof(y[0]));
+  const std::byte* w = args.w;
+  for (size_t group = 0; group < groups; ++group, w += group_bytes) {
+    const IntChunk chunk{w, layout.group, ahead, args.prefetch};
+    for (size_t at = code_bytes; at < asked; at += kLineBytes) __builtin_prefetch(w + ahead + at);
+    for (size_t tile = 0; tile < tiles.count; ++tile) {
+      const size_t begin = tiles.Begin(tile), rows = tiles.Size(tile);
+      const std::byte* x = args.x + begin * row_bytes;
+      RunTile<Operand>(layout, chunk, tiles, tile,
+                       reinterpret_cast<const int8_t*>(x + group * layout.group), sums[0], kBlockN,
+                       false);
+      for (size_t r = 0; r < rows; ++r) {
+        x_sums[r] = SumsOf(layout, x + r * row_bytes)[group];
+        // Pieces of rows as short as these nobody fetches ahead.
+        const std::byte* next = x + r * row_bytes + (group + 1) * layout.group;
+        for (size_t at = 0; at < layout.group; at += kLineBytes) __builtin_prefetch(next + at);
       }
+      AddGroup<kOffsets>(layout, reinterpret_cast<const F16*>(w + code_bytes), x_sums, rows, sums,
+                         y[begin], kBlockN);
     }
-    for (size_t row = 0; row < args.rows; ++row)
-      ScaleRow(TailOf(layout, args.x + row * row_bytes).scale, reinterpret_cast<const float*>(w),
-               y + row * args.ldy);
   }
+  for (size_t row = 0; row < args.rows; ++row)
+    ScaleRow(TailOf(layout, args.x + row * row_bytes).scale, reinterpret_cast<const float*>(w),
+             y[row], args.y + row * args.ldy);
+}
+
+using PassFn = void (*)(const IntLayout&, const IntGemmArgs&);
+
+template <typename Operand>
+PassFn PassFor(const IntLayout& layout) {
+  if (layout.whole_rows()) return PassOfWholeRows<Operand>;
+  return layout.has_offsets ? PassOfGroups<Operand, true> : PassOfGroups<Operand, false>;
 }
 
 void IntGemm(const IntLayout& layout, const IntGemmArgs& args) {
-  if (layout.whole_rows()) {
-    layout.bits == 8 ? WholeRows<OperandU8>(layout, args) : WholeRows<OperandU4>(layout, args);
-  } else if (layout.has_offsets) {
-    layout.bits == 8 ? Grouped<OperandU8, true>(layout, args)
-                     : Grouped<OperandU4, true>(layout, args);
-  } else {
-    layout.bits == 8 ? Grouped<OperandU8, false>(layout, args)
-                     : Grouped<OperandU4, false>(layout, args);
+  const PassFn run = layout.bits == 8 ? PassFor<OperandU8>(layout) : PassFor<OperandU4>(layout);
+  const RowGroups passes(args.rows, kPassRows);
+  IntGemmArgs pass = args;
+  pass.blocks = 1;
+  for (size_t block = 0; block < args.blocks; ++block) {
+    pass.w = args.w + block * layout.block_bytes();
+    for (size_t i = 0; i < passes.count; ++i) {
+      const size_t row = passes.Begin(i);
+      pass.x = args.x + row * layout.row_bytes();
+      pass.y = args.y + row * args.ldy + block * kBlockN;
+      pass.rows = passes.Size(i);
+      run(layout, pass);
+    }
   }
 }
 

@@ -143,7 +143,7 @@ TEST_P(IntegerTest, RoundsColumnsInTheOrderAskedFor) {
 TEST_P(IntegerTest, WholeRowsAreExact) {
   for (const int bits : {4, 8}) {
     for (size_t k : {1, 31, 64, 520, 1100}) {
-      for (size_t rows : {1, 2, 3, 4, 5, 6, 7, 13}) {
+      for (size_t rows : {1, 2, 3, 4, 5, 6, 7, 13, 101}) {
         const IntProblem p({bits, k, k, bits == 8 ? -128 : -8, false}, rows, 2);
         for (const Rounding rounding : {Rounding{}, Rounding{0.02f, -7}}) {
           const auto x = p.Rounded(scalar(), rounding);
@@ -161,7 +161,7 @@ TEST_P(IntegerTest, GroupsAreWithinTheirRoundings) {
   for (const IntLayout layout : {IntLayout{4, 96, 16, -8, false}, IntLayout{4, 256, 128, 0, true},
                                  IntLayout{8, 96, 32, -128, false}, IntLayout{8, 80, 16, -32, true},
                                  IntLayout{4, 64, 64, 0, true}}) {
-    for (size_t rows : {1, 5, 6, 13}) {
+    for (size_t rows : {1, 5, 6, 13, 101}) {
       const IntProblem p(layout, rows, 2);
       const auto x = p.Rounded(scalar(), {});
       const auto got = Multiply(table(), p, x);

@@ -105,7 +105,7 @@ struct PlainEpilogue {
     return sum;
   }
   static void WholeRow(const IntLayout& layout, const std::byte* row, const std::byte* tail,
-                       float* y) {
+                       const float* sums, float* y) {
     float row_scale;
     int32_t zero_point, x_sum;
     std::memcpy(&row_scale, row + layout.columns(), 4);
@@ -116,22 +116,24 @@ struct PlainEpilogue {
       int32_t codes;
       std::memcpy(&scale, tail + n * 4, 4);
       std::memcpy(&codes, tail + (kBlockN + n) * 4, 4);
-      const int32_t sum = Sum(y, n) + layout.lowest * x_sum - codes * zero_point;
+      const int32_t sum = Sum(sums, n) + layout.lowest * x_sum - codes * zero_point;
       y[n] = static_cast<float>(sum) * scale * row_scale;
     }
   }
-  static void AddGroup(const IntLayout& layout, const float* sums, const F16* scales, int32_t x_sum,
-                       bool first, float* y) {
-    for (size_t n = 0; n < kBlockN; ++n) {
-      int32_t sum = Sum(sums, n);
-      if (!layout.has_offsets) sum += layout.lowest * x_sum;
-      float value = static_cast<float>(sum) * ToFloat(scales[n]);
-      if (layout.has_offsets) value += ToFloat(scales[kBlockN + n]) * static_cast<float>(x_sum);
-      y[n] = first ? value : y[n] + value;
+  static void AddGroup(const IntLayout& layout, const F16* scales, const int32_t* x_sums,
+                       size_t rows, const float (*sums)[kBlockN], float* y, size_t ldy) {
+    for (size_t row = 0; row < rows; ++row, y += ldy) {
+      for (size_t n = 0; n < kBlockN; ++n) {
+        int32_t sum = Sum(sums[row], n);
+        if (!layout.has_offsets) sum += layout.lowest * x_sums[row];
+        y[n] += static_cast<float>(sum) * ToFloat(scales[n]);
+        if (layout.has_offsets)
+          y[n] += ToFloat(scales[kBlockN + n]) * static_cast<float>(x_sums[row]);
+      }
     }
   }
-  static void ScaleRow(float row_scale, const float* scales, float* y) {
-    for (size_t n = 0; n < kBlockN; ++n) y[n] = y[n] * scales[n] * row_scale;
+  static void ScaleRow(float row_scale, const float* scales, const float* sums, float* y) {
+    for (size_t n = 0; n < kBlockN; ++n) y[n] = sums[n] * scales[n] * row_scale;
   }
 };
 
