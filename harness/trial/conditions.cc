@@ -11,16 +11,21 @@
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
 #include "harness/stats/text.h"
+#include "harness/trial/own_ticks.h"
 
 namespace pinion::harness {
 namespace {
 
 // Limits above which a measurement is marked. Steal: verdicts.md. Pressure and switches: a quiet
-// machine shows 1 % and 20 a second and thread, a disturbed one 97 % and 200.
-constexpr double kStealShare = 0.01, kPressureShare = 0.10, kSwitchesPerThreadSecond = 100;
+// machine shows 1 % and 20 a second and thread, a disturbed one 97 % and 200. An engine that runs
+// more threads than it has CPUs presses itself: that is its doing, so others must have computed as
+// well. A quiet machine's daemons take half a percent.
+constexpr double kStealShare = 0.01, kPressureShare = 0.10, kSwitchesPerThreadSecond = 100,
+                 kOthersShare = 0.02;
 
 std::string Text(const std::string& path) { return ReadFile(path, 1 << 20).value_or(""); }
 
+// user nice system idle iowait irq softirq steal
 void ReadStat(Conditions& conditions) {
   std::istringstream line(Text("/proc/stat"));
   std::string name;
@@ -28,7 +33,11 @@ void ReadStat(Conditions& conditions) {
   uint64_t ticks = 0;
   for (int column = 0; column < 8 && line >> ticks; ++column) {
     conditions.cpu_ticks += ticks;
-    if (column == 7) conditions.steal_ticks = ticks;
+    if (column == 7) {
+      conditions.steal_ticks = ticks;
+    } else if (column != 3 && column != 4) {
+      conditions.busy_ticks += ticks;
+    }
   }
 }
 
@@ -88,6 +97,7 @@ Conditions Conditions::Now() {
   Conditions conditions;
   conditions.now_ns = NowNs();
   ReadStat(conditions);
+  conditions.own_ticks = OwnTicks();
   ReadPressure(conditions);
   ReadThrottling(conditions);
   rusage usage = {};
@@ -122,6 +132,15 @@ double PressureShare(const Conditions& before, const Conditions& after) {
                            static_cast<double>(after.now_ns - before.now_ns));
 }
 
+double OthersShare(const Conditions& before, const Conditions& after) {
+  if (after.cpu_ticks <= before.cpu_ticks) return 0;
+  const auto busy = static_cast<double>(after.busy_ticks - before.busy_ticks);
+  // Less than before: something ended that nobody waited for, and took its ticks along.
+  const auto own =
+      static_cast<double>(std::max(after.own_ticks, before.own_ticks) - before.own_ticks);
+  return std::max(0.0, busy - own) / static_cast<double>(after.cpu_ticks - before.cpu_ticks);
+}
+
 std::vector<std::string> Disturbances(const Conditions& before, const Conditions& after,
                                       int threads) {
   std::vector<std::string> found;
@@ -129,7 +148,10 @@ std::vector<std::string> Disturbances(const Conditions& before, const Conditions
   if (seconds <= 0) return found;
   const double steal = StealShare(before, after), pressure = PressureShare(before, after);
   if (steal > kStealShare) found.push_back(Printf("steal %.1f %%", steal * 100));
-  if (pressure > kPressureShare) found.push_back(Printf("CPU pressure %.0f %%", pressure * 100));
+  const double others = OthersShare(before, after);
+  if (pressure > kPressureShare && others > kOthersShare)
+    found.push_back(StrCat(Printf("CPU pressure %.0f %%, ", pressure * 100),
+                           Printf("others took %.0f %% of the CPUs", others * 100)));
   if (const uint64_t periods = after.throttled_periods - before.throttled_periods)
     found.push_back(StrCat("throttled in ", periods, " periods"));
   if (const uint64_t faults = after.major_faults - before.major_faults)

@@ -11,8 +11,10 @@ namespace pinion::harness {
 // this machine does not have stay 0 and disturb nothing.
 struct Conditions {
   int64_t now_ns = 0;
-  uint64_t cpu_ticks = 0, steal_ticks = 0;              // /proc/stat, all CPUs
-  uint64_t pressure_us = 0;                             // /proc/pressure/cpu, some, total
+  uint64_t cpu_ticks = 0, steal_ticks = 0;  // /proc/stat, all CPUs
+  uint64_t busy_ticks = 0;                  // of those: neither idle nor stolen
+  uint64_t own_ticks = 0;    // of those: of this process and all it started (an engine's server)
+  uint64_t pressure_us = 0;  // /proc/pressure/cpu, some, total
   uint64_t throttled_periods = 0;                       // cpu.stat of this process's cgroup
   uint64_t major_faults = 0, involuntary_switches = 0;  // of this process, all threads
   std::map<int, int> pinned;  // this process's threads that may run on one CPU alone, and on which
@@ -23,6 +25,7 @@ struct Conditions {
 // Parts of the time between the two, 0 to 1; 0 where the counter is absent.
 double StealShare(const Conditions& before, const Conditions& after);     // of all CPUs' time
 double PressureShare(const Conditions& before, const Conditions& after);  // some task waited
+double OthersShare(const Conditions& before, const Conditions& after);    // of all CPUs' time
 
 // Threads that were pinned and are bound to another CPU, or to several, now. Who has ended does not
 // count: `alive` are the threads that there are now.

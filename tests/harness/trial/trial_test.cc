@@ -2,13 +2,18 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
+#include <ctime>
 #include <set>
 
 #include "engine/base/strings.h"
 #include "fake_engine.h"
 #include "harness/trial/conditions.h"
+#include "harness/trial/own_ticks.h"
 #include "harness/trial/slo_phase.h"
 
 namespace pinion::harness {
@@ -230,13 +235,35 @@ TEST(Conditions, MarksWhatDisturbsAndNothingElse) {
   EXPECT_TRUE(Disturbances(before, after, 2).empty());
   after.steal_ticks = 40;
   after.pressure_us = 5'000'000;
+  after.busy_ticks = 1900;
+  after.own_ticks = 1880;
   after.throttled_periods = 3;
   after.major_faults = 7;
   after.involuntary_switches = 2100;
   EXPECT_THAT(Disturbances(before, after, 2),
-              testing::ElementsAre("steal 2.0 %", "CPU pressure 50 %", "throttled in 3 periods",
-                                   "7 major faults", "210 involuntary switches a second"));
+              testing::ElementsAre("steal 2.0 %", "throttled in 3 periods", "7 major faults",
+                                   "210 involuntary switches a second"))
+      << "more threads of one's own than CPUs are nobody's disturbance";
+  after.own_ticks = 1700;
+  EXPECT_THAT(Disturbances(before, after, 2),
+              testing::Contains("CPU pressure 50 %, others took 10 % of the CPUs"));
   EXPECT_GT(Conditions::Now().cpu_ticks, 0u);
+}
+
+TEST(Conditions, TimeOfChildrenIsOnesOwn) {
+  const Conditions before = Conditions::Now();
+  const pid_t child = fork();
+  if (child == 0) {
+    while (clock() < CLOCKS_PER_SEC / 5) {
+    }
+    pause();  // alive when it is counted
+  }
+  while (OwnTicks() < before.own_ticks + 10) usleep(10'000);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  const Conditions after = Conditions::Now();
+  EXPECT_GE(after.own_ticks, before.own_ticks + 10) << "of one that was waited for, too";
+  EXPECT_GE(after.busy_ticks, before.busy_ticks + 10);
 }
 
 }  // namespace
