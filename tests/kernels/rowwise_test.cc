@@ -317,8 +317,12 @@ TEST_P(RowwiseTest, ExpWeightsAreTheSoftmaxBeforeItsDivision) {
           const double argument = (static_cast<double>(values[i]) - max) * scale;
           const double want = std::exp(argument), bound = want * kU * (6 + 3 * std::abs(argument));
           const bool kept = x.data()[i] > 0;
-          if (std::abs(want - least) > bound) ASSERT_EQ(kept, want > least) << n << " " << i;
-          if (kept) ASSERT_NEAR(x.data()[i], want, bound) << n << " " << i;
+          if (std::abs(want - least) > bound) {
+            ASSERT_EQ(kept, want > least) << n << " " << i;
+          }
+          if (kept) {
+            ASSERT_NEAR(x.data()[i], want, bound) << n << " " << i;
+          }
           total += x.data()[i];
         }
         ASSERT_NEAR(sum, total, total * kU * static_cast<double>(n + 1)) << n;
