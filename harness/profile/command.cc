@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "engine/base/process.h"
 #include "engine/base/strings.h"
 
 namespace pinion::harness {
@@ -81,6 +82,12 @@ std::string ShellText(const Command& command) {
   return Join(words, " ");
 }
 
+Command OnCpus(Command command, const std::optional<std::vector<int>>& cpus) {
+  if (cpus)
+    command.arguments.insert(command.arguments.begin(), {"taskset", "-c", FormatCpuList(*cpus)});
+  return command;
+}
+
 std::vector<std::string> EngineArguments(const EngineOptions& options) {
   const EngineOptions defaults;
   std::vector<std::string> arguments = {options.model};
@@ -111,6 +118,14 @@ std::vector<std::string> EngineArguments(const EngineOptions& options) {
   if (!options.moe_prepack) add("--moe-prepack", "0");
   add_changed("--seed", options.seed, defaults.seed);
   return arguments;
+}
+
+Command ServeCommand(const EngineOptions& options, const std::string& host, int port) {
+  Command command{{}, {SelfPath(), "serve"}};
+  const auto engine = EngineArguments(options);
+  command.arguments.insert(command.arguments.end(), engine.begin(), engine.end());
+  command.arguments.insert(command.arguments.end(), {"--host", host, "--port", StrCat(port)});
+  return command;
 }
 
 std::string VllmShellText(const EngineOptions& options, const Json& plan) {

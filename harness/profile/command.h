@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,9 @@ struct Command {
   std::vector<std::string> arguments;  // [0] is the program
 };
 
+// Under `taskset`, so that it starts on these CPUs; as it is where there are none.
+Command OnCpus(Command command, const std::optional<std::vector<int>>& cpus);
+
 // As a person would type it into a shell, everything quoted that needs it.
 std::string ShellText(const Command& command);
 std::string ShellQuote(const std::string& word);
@@ -22,6 +26,9 @@ std::string ShellQuote(const std::string& word);
 // MODEL and the flags of `pinion serve|run|bench` that give `options`; what is at its default is
 // left out.
 std::vector<std::string> EngineArguments(const EngineOptions& options);
+
+// `pinion serve` with these options; [0] is the running program.
+Command ServeCommand(const EngineOptions& options, const std::string& host, int port);
 
 // What comes closest with vLLM's CPU backend: `vllm serve MODEL` and its environment. `plan` as
 // below.

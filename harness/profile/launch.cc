@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/base/process.h"
 #include "engine/base/strings.h"
 #include "engine/host/binding.h"
 #include "engine/model/model.h"
-#include "engine/run/start.h"
+#include "engine/run/replicas.h"
+#include "harness/profile/front.h"
 
 namespace pinion::harness {
 namespace {
@@ -45,9 +45,9 @@ void CompareCpus(const Json& measured, const Budget& budget, std::vector<std::st
                             "may not be used here; allowed are ", FormatCpuList(budget.cpus)));
 }
 
-Result<Plan> PlanOf(EngineOptions options, const Surroundings& here) {
+Result<Plan> PlanOf(EngineOptions options, int replicas, const Surroundings& here) {
   options.has_frontend = true;
-  return PlanFor(options, here.machine, here.budget);
+  return PlanReplicas(options, replicas, here.machine, here.budget);
 }
 
 Result<EngineOptions> WithEnvironment(EngineOptions options, std::vector<std::string>& warnings) {
@@ -65,7 +65,9 @@ Result<EngineOptions> WithEnvironment(EngineOptions options, std::vector<std::st
 }
 
 // What is not to be had is left as the system has it, and told of.
-void ChooseRuntime(const RuntimeChoice& choice, const Surroundings& here, Launch& launch) {
+std::vector<std::pair<std::string, std::string>> ChooseRuntime(const RuntimeChoice& choice,
+                                                               const Surroundings& here,
+                                                               std::vector<std::string>& warnings) {
   RuntimeChoice possible;
   for (const RuntimeSetting& setting : RuntimeSettings()) {
     RuntimeChoice alone;
@@ -73,11 +75,48 @@ void ChooseRuntime(const RuntimeChoice& choice, const Surroundings& here, Launch
     const auto environment = EnvironmentOf(alone, here.runtime);
     if (environment) possible.*setting.member = choice.*setting.member;
     if (!environment)
-      launch.warnings.push_back(
+      warnings.push_back(
           StrCat(setting.key, " is left as the system has it: ", environment.error().message));
   }
-  const auto environment = EnvironmentOf(possible, here.runtime);  // each was possible by itself
-  for (const auto& variable : *environment) launch.command.environment.push_back(variable);
+  return *EnvironmentOf(possible, here.runtime);  // each was possible by itself
+}
+
+LaunchedServer OneServer(const LaunchRequest& request, const EngineOptions& options,
+                         const std::string& host, int port) {
+  LaunchedServer server{ServeCommand(options, host, port), {}};
+  if (request.served_model_name) {
+    auto& arguments = server.command.arguments;
+    arguments.insert(arguments.end(), {"--served-model-name", *request.served_model_name});
+  }
+  return server;
+}
+
+Result<std::vector<LaunchedServer>> Replicas(const LaunchRequest& request, EngineOptions options,
+                                             const Plan& whole, const Surroundings& here) {
+  const int replicas = request.profile.replicas;
+  if (!options.kv_cache_bytes) {
+    PINION_ASSIGN(options.kv_cache_bytes, KvShareBytes(options, replicas, here.budget));
+  }
+  std::vector<LaunchedServer> servers;
+  for (int index = 0; index < replicas; ++index) {
+    const Plan plan = PlanOfReplica(whole, replicas, index);
+    servers.push_back(OneServer(request, OptionsOfReplica(options, plan), kReplicaHost,
+                                ReplicaPort(request.port, index)));
+    if (const auto cpus = CpusOfReplica(plan); !cpus.empty()) servers.back().cpus = cpus;
+    servers.back().command.environment = EnvironmentOfReplica(plan);
+  }
+  return servers;
+}
+
+// Before anything is asked of the machine: the ports follow the front's.
+Status CheckPorts(const LaunchRequest& request) {
+  constexpr int kMaxPort = 65535;
+  const int replicas = request.profile.replicas;
+  if (replicas == 1 || (request.port > 0 && request.port + replicas <= kMaxPort)) return {};
+  return Fail(ErrorCode::kUsage,
+              StrCat("--port ", request.port, " cannot be that of what stands before ", replicas,
+                     " replicas: they listen on the ports that follow it; take one from 1 to ",
+                     kMaxPort - replicas));
 }
 
 }  // namespace
@@ -92,6 +131,7 @@ Result<Surroundings> LookAround() {
 }
 
 Result<Launch> PlanLaunch(const LaunchRequest& request, const Surroundings& here) {
+  PINION_TRY(CheckPorts(request));
   Launch launch;
   const Profile& profile = request.profile;
   auto options = WithEnvironment(profile.options, launch.warnings);
@@ -102,18 +142,20 @@ Result<Launch> PlanLaunch(const LaunchRequest& request, const Surroundings& here
     return Unexpected(CannotLaunch(std::move(valid).error()));
   CompareMachines(profile.machine, here.fingerprint, launch.warnings);
   CompareCpus(profile.cpus, here.budget, launch.warnings);
-  auto plan = PlanOf(*options, here);
+  auto plan = PlanOf(*options, profile.replicas, here);
   if (!plan) return Unexpected(CannotLaunch(std::move(plan).error()));
   launch.warnings.insert(launch.warnings.end(), plan->warnings.begin(), plan->warnings.end());
-  ChooseRuntime(profile.runtime, here, launch);
-
-  auto& arguments = launch.command.arguments;
-  arguments = {SelfPath(), "serve"};
-  const auto engine = EngineArguments(*options);
-  arguments.insert(arguments.end(), engine.begin(), engine.end());
-  arguments.insert(arguments.end(), {"--host", request.host, "--port", StrCat(request.port)});
-  if (request.served_model_name)
-    arguments.insert(arguments.end(), {"--served-model-name", *request.served_model_name});
+  if (profile.replicas == 1) {
+    launch.servers = {OneServer(request, *options, request.host, request.port)};
+  } else {
+    auto servers = Replicas(request, *options, *plan, here);
+    if (!servers) return Unexpected(CannotLaunch(std::move(servers).error()));
+    launch.servers = std::move(*servers);
+  }
+  const auto runtime = ChooseRuntime(profile.runtime, here, launch.warnings);
+  for (LaunchedServer& server : launch.servers)
+    server.command.environment.insert(server.command.environment.end(), runtime.begin(),
+                                      runtime.end());
   return launch;
 }
 

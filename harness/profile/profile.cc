@@ -6,6 +6,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
+#include "engine/run/replicas.h"
 
 namespace pinion::harness {
 namespace {
@@ -15,7 +16,7 @@ constexpr uint64_t kMaxProfileBytes = uint64_t{1} << 20;
 
 const std::vector<std::string> kKeys = {"format",     "objective", "model",     "configuration",
                                         "machine",    "cpus",      "allocator", "openmp",
-                                        "huge_pages", "expected",  "evidence"};
+                                        "huge_pages", "replicas",  "expected",  "evidence"};
 
 Error InProfile(Error error) {
   error.code = ErrorCode::kCorrupt;
@@ -81,6 +82,14 @@ Result<RuntimeChoice> ReadRuntime(const Json& object) {
   return runtime;
 }
 
+Result<int> ReadReplicas(const Json& object) {
+  auto replicas = Optional<int64_t>(object, "replicas", 1);
+  if (!replicas) return Unexpected(InProfile(std::move(replicas).error()));
+  if (*replicas >= 1 && *replicas <= kMaxReplicas) return static_cast<int>(*replicas);
+  return Fail(ErrorCode::kCorrupt,
+              StrCat("'replicas' is ", *replicas, "; it must be from 1 to ", kMaxReplicas));
+}
+
 Json OrNull(const Json* value) { return value ? *value : Json(); }
 
 }  // namespace
@@ -98,6 +107,7 @@ Json ToJson(const Profile& profile) {
   json.Set("configuration", std::move(configuration));
   for (const RuntimeSetting& setting : RuntimeSettings())
     json.Set(setting.key, profile.runtime.*setting.member);
+  json.Set("replicas", profile.replicas);
   json.Set("machine", profile.machine);
   json.Set("cpus", profile.cpus);
   json.Set("expected", profile.expected);
@@ -116,6 +126,7 @@ Result<Profile> ParseProfile(const Json& object) {
   if (!objective) return Unexpected(InProfile(std::move(objective).error()));
   profile.objective = *objective;
   PINION_ASSIGN(profile.runtime, ReadRuntime(object));
+  PINION_ASSIGN(profile.replicas, ReadReplicas(object));
   profile.machine = OrNull(object.Find("machine"));
   if (!profile.machine.is_object()) return Fail(ErrorCode::kCorrupt, "'machine' is not an object");
   profile.cpus = OrNull(object.Find("cpus"));

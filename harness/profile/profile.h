@@ -18,6 +18,7 @@ struct Profile {
   std::string objective;  // "throughput", "latency", "balanced"
   EngineOptions options;  // the model included
   RuntimeChoice runtime;  // what the server's process is started with
+  int replicas = 1;       // servers, each with these options
 
   // What launching it should give and why to believe so. Data for people and for comparing:
   // nothing is decided from `expected` and `evidence`.

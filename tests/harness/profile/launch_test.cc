@@ -57,9 +57,9 @@ TEST_F(PlanLaunchTest, SaysNothingWhereNothingIsDifferent) {
   const auto launch = PlanLaunch(Request(), Here());
   ASSERT_TRUE(launch) << launch.error().message;
   EXPECT_THAT(launch->warnings, IsEmpty());
-  EXPECT_THAT(launch->command.environment, IsEmpty());
-  EXPECT_EQ(launch->command.arguments[1], "serve");
-  EXPECT_EQ(launch->command.arguments[2], "preset:tiny");
+  EXPECT_THAT(launch->servers[0].command.environment, IsEmpty());
+  EXPECT_EQ(launch->servers[0].command.arguments[1], "serve");
+  EXPECT_EQ(launch->servers[0].command.arguments[2], "preset:tiny");
 }
 
 TEST_F(PlanLaunchTest, PassesEverySettingThatIsNotTheDefault) {
@@ -81,7 +81,7 @@ TEST_F(PlanLaunchTest, PassesEverySettingThatIsNotTheDefault) {
   request.served_model_name = "it's me";
   const auto launch = PlanLaunch(request, Here());
   ASSERT_TRUE(launch) << launch.error().message;
-  Command command = launch->command;
+  Command command = launch->servers[0].command;
   command.arguments[0] = "pinion";
   EXPECT_EQ(ShellText(command),
             "pinion serve preset:tiny --threads-bind '0-1|2-3' --tensor-parallel-size 2 "
@@ -147,7 +147,7 @@ TEST_F(PlanLaunchTest, TheEnvironmentBeatsTheProfileAndIsNamed) {
   const auto launch = PlanLaunch(request, Here());
   ASSERT_TRUE(launch) << launch.error().message;
   EXPECT_THAT(launch->warnings, Contains(HasSubstr("sets threads_bind to \"0-2\"")));
-  EXPECT_THAT(launch->command.arguments, Contains("0-2"));
+  EXPECT_THAT(launch->servers[0].command.arguments, Contains("0-2"));
 }
 
 TEST_F(PlanLaunchTest, PreloadsTheAllocatorAfterWhatIsPreloadedAlready) {
@@ -162,9 +162,9 @@ TEST_F(PlanLaunchTest, PreloadsTheAllocatorAfterWhatIsPreloadedAlready) {
   const auto launch = PlanLaunch(request, here);
   std::filesystem::remove_all(folder);
   ASSERT_TRUE(launch);
-  ASSERT_EQ(launch->command.environment.size(), 1u);
-  EXPECT_EQ(launch->command.environment[0].first, "LD_PRELOAD");
-  EXPECT_EQ(launch->command.environment[0].second,
+  ASSERT_EQ(launch->servers[0].command.environment.size(), 1u);
+  EXPECT_EQ(launch->servers[0].command.environment[0].first, "LD_PRELOAD");
+  EXPECT_EQ(launch->servers[0].command.environment[0].second,
             "/a.so:" + (folder / "libtcmalloc_minimal.so.4").string());
 }
 
@@ -175,13 +175,58 @@ TEST_F(PlanLaunchTest, LeavesHugePagesOutWhereTheProfileDoes) {
   here.runtime.huge_pages = "always [madvise] never";
   auto launch = PlanLaunch(request, here);
   ASSERT_TRUE(launch);
-  ASSERT_EQ(launch->command.environment.size(), 1u);
-  EXPECT_EQ(launch->command.environment[0].first, "PINION_HUGE_PAGES");
+  ASSERT_EQ(launch->servers[0].command.environment.size(), 1u);
+  EXPECT_EQ(launch->servers[0].command.environment[0].first, "PINION_HUGE_PAGES");
   here.runtime.huge_pages = "always madvise [never]";
   launch = PlanLaunch(request, here);
   ASSERT_TRUE(launch);
-  EXPECT_THAT(launch->command.environment, IsEmpty());
+  EXPECT_THAT(launch->servers[0].command.environment, IsEmpty());
   EXPECT_THAT(launch->warnings, Contains(HasSubstr("huge_pages=off means nothing here")));
+}
+
+TEST_F(PlanLaunchTest, ReplicasHavePortsCpusAndKvSpaceOfTheirOwn) {
+  LaunchRequest request = Request();
+  request.profile.replicas = 2;
+  request.profile.runtime.huge_pages = "off";
+  request.served_model_name = "name";
+  request.host = "0.0.0.0";
+  Surroundings here = Here();
+  here.budget.memory_available_bytes = uint64_t{8} << 30;
+  here.runtime.huge_pages = "always [madvise] never";
+  const auto launch = PlanLaunch(request, here);
+  ASSERT_TRUE(launch) << launch.error().message;
+  ASSERT_EQ(launch->servers.size(), 2u);
+  for (int index = 0; index < 2; ++index) {
+    const LaunchedServer& server = launch->servers[static_cast<size_t>(index)];
+    const std::string text = ShellText(server.command);
+    EXPECT_THAT(text, HasSubstr(index ? "--threads-bind 2-3 " : "--threads-bind 0-1 "));
+    EXPECT_THAT(text, HasSubstr("--kv-cache-space "));
+    EXPECT_THAT(text, HasSubstr(StrCat("--host 127.0.0.1 --port ", 8001 + index,
+                                       " --served-model-name name")));
+    EXPECT_THAT(*server.cpus, testing::ElementsAre(2 * index, 2 * index + 1));
+    EXPECT_EQ(server.command.environment.size(), 1u);
+  }
+}
+
+TEST_F(PlanLaunchTest, ReplicasNeedPortsThatFollow) {
+  LaunchRequest request = Request();
+  request.profile.replicas = 2;
+  for (const int port : {0, 65534}) {
+    request.port = port;
+    const auto launch = PlanLaunch(request, Here());
+    ASSERT_FALSE(launch);
+    EXPECT_EQ(ExitCode(launch.error()), 2);
+    EXPECT_THAT(launch.error().message, HasSubstr("take one from 1 to 65533"));
+  }
+}
+
+TEST_F(PlanLaunchTest, RefusesMoreReplicasThanCpus) {
+  LaunchRequest request = Request();
+  request.profile.replicas = 5;
+  const auto launch = PlanLaunch(request, Here());
+  ASSERT_FALSE(launch);
+  EXPECT_EQ(ExitCode(launch.error()), 1);
+  EXPECT_THAT(launch.error().message, HasSubstr("5 replicas of 1 rank cannot have a CPU"));
 }
 
 TEST_F(PlanLaunchTest, SaysThatTheAllocatorIsMissing) {
@@ -191,7 +236,7 @@ TEST_F(PlanLaunchTest, SaysThatTheAllocatorIsMissing) {
   here.runtime.library_folders = {"/nonexistent"};
   const auto launch = PlanLaunch(request, here);
   ASSERT_TRUE(launch);
-  EXPECT_THAT(launch->command.environment, IsEmpty());
+  EXPECT_THAT(launch->servers[0].command.environment, IsEmpty());
   EXPECT_THAT(launch->warnings, Contains(HasSubstr("install libtcmalloc-minimal4")));
 }
 

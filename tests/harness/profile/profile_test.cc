@@ -24,6 +24,7 @@ Profile Planted() {
   profile.options.max_num_seqs = 8;
   profile.runtime.allocator = "tcmalloc";
   profile.runtime.openmp = "libomp";
+  profile.replicas = 3;
   profile.machine.Set("cpu_model", "Imagined CPU");
   profile.cpus = Json(std::vector<int>{0, 2});
   profile.expected = Json::MakeArray();
@@ -46,6 +47,7 @@ TEST(ProfileJson, ReadsBackAsWritten) {
   ASSERT_TRUE(profile) << profile.error().message;
   EXPECT_EQ(ToJson(*profile), json);
   EXPECT_EQ(profile->options.kv_cache_bytes, uint64_t{2} << 30);
+  EXPECT_EQ(profile->replicas, 3);
 }
 
 TEST(ProfileJson, NamesWhatIsWrong) {
@@ -57,6 +59,8 @@ TEST(ProfileJson, NamesWhatIsWrong) {
   EXPECT_THAT(ErrorOf("objective", nullptr), HasSubstr("objective"));
   EXPECT_THAT(ErrorOf("configuration", Json::MakeArray()), HasSubstr("'configuration'"));
   EXPECT_THAT(ErrorOf("machine", 1), HasSubstr("'machine'"));
+  EXPECT_THAT(ErrorOf("replicas", 0), HasSubstr("'replicas' is 0; it must be from 1 to"));
+  EXPECT_THAT(ErrorOf("replicas", "two"), HasSubstr("replicas"));
   EXPECT_THAT(ErrorOf("cpus", "0-1"), HasSubstr("'cpus'"));
   EXPECT_THAT(ErrorOf("cpus", Json(std::vector<int>{-1})), HasSubstr("'cpus'"));
   EXPECT_THAT(ErrorOf("alocator", "system"), HasSubstr("'alocator' is no key"));
@@ -87,6 +91,12 @@ TEST(ReadProfileFile, NamesTheFileInEveryError) {
     EXPECT_THAT(profile.error().message, HasSubstr(path));
   }
   std::filesystem::remove(path);
+}
+
+TEST(ShellWords, TasksetSaysWhereACommandStarts) {
+  const Command command{{{"A", "b"}}, {"run", "it"}};
+  EXPECT_EQ(ShellText(OnCpus(command, std::vector<int>{0, 1, 5})), "A=b taskset -c 0-1,5 run it");
+  EXPECT_EQ(ShellText(OnCpus(command, std::nullopt)), "A=b run it");
 }
 
 TEST(ShellWords, QuoteWhatAShellWouldRead) {

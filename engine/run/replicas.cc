@@ -1,0 +1,100 @@
+#include "engine/run/replicas.h"
+
+#include <algorithm>
+
+#include "engine/base/strings.h"
+#include "engine/run/capacity.h"
+#include "engine/run/start.h"
+
+namespace pinion {
+namespace {
+
+Status CheckCount(const EngineOptions& options, int replicas, const Budget& budget) {
+  if (replicas < 1 || replicas > kMaxReplicas)
+    return Fail(ErrorCode::kUsage,
+                StrCat("replicas is ", replicas, "; it must be from 1 to ", kMaxReplicas));
+  const int ranks = replicas * options.tensor_parallel;
+  if (replicas == 1 || ranks <= budget.max_threads || options.threads_bind == "nobind") return {};
+  return Fail(ErrorCode::kUsage, StrCat(replicas, " replicas of ", options.tensor_parallel,
+                                        options.tensor_parallel == 1 ? " rank" : " ranks",
+                                        " cannot have a CPU for each rank: ", budget.max_threads,
+                                        budget.max_threads == 1 ? " thread" : " threads",
+                                        " may run at once here; take fewer replicas or ranks"));
+}
+
+std::vector<std::string> ListsOf(const Plan& plan) {
+  std::vector<std::string> lists;
+  for (const RankPlan& rank : plan.ranks) lists.push_back(FormatCpuList(rank.cpus));
+  return lists;
+}
+
+}  // namespace
+
+Result<Plan> PlanReplicas(const EngineOptions& options, int replicas, const Machine& machine,
+                          const Budget& budget) {
+  PINION_TRY(CheckCount(options, replicas, budget));
+  EngineOptions all = options;
+  all.tensor_parallel *= replicas;
+  auto plan = PlanFor(all, machine, budget);
+  if (!plan && replicas > 1)
+    return Unexpected(
+        std::move(plan).error().In(StrCat(replicas, " replicas x ", options.tensor_parallel, " = ",
+                                          all.tensor_parallel, " ranks in all")));
+  return plan;
+}
+
+Plan PlanOfReplica(const Plan& whole, int replicas, int index) {
+  const size_t ranks = whole.ranks.size() / static_cast<size_t>(replicas);
+  const auto first = whole.ranks.begin() + static_cast<ptrdiff_t>(ranks) * index;
+  Plan plan;
+  plan.ranks.assign(first, first + static_cast<ptrdiff_t>(ranks));
+  for (size_t rank = 0; rank < ranks; ++rank) plan.ranks[rank].rank = static_cast<int>(rank);
+  plan.frontend_cpus = whole.frontend_cpus;
+  return plan;
+}
+
+EngineOptions OptionsOfReplica(EngineOptions options, const Plan& plan) {
+  if (plan.ranks.front().cpus.empty()) return options;
+  options.threads_bind = Join(ListsOf(plan), "|");
+  options.smt = "off";
+  options.reserved_cpus = 0;  // said outright: the environment must not ask for more
+  return options;
+}
+
+std::vector<int> CpusOfReplica(const Plan& plan) {
+  std::vector<int> cpus;
+  for (const RankPlan& rank : plan.ranks)
+    cpus.insert(cpus.end(), rank.cpus.begin(), rank.cpus.end());
+  if (!cpus.empty()) cpus.insert(cpus.end(), plan.frontend_cpus.begin(), plan.frontend_cpus.end());
+  std::sort(cpus.begin(), cpus.end());
+  return cpus;
+}
+
+std::vector<std::pair<std::string, std::string>> EnvironmentOfReplica(const Plan& plan) {
+  const RankPlan& rank = plan.ranks.front();
+  if (!rank.cpus.empty()) return {};
+  return {{"OMP_NUM_THREADS", StrCat(rank.threads)}};
+}
+
+Result<uint64_t> KvShareBytes(const EngineOptions& options, int replicas, const Budget& budget) {
+  PINION_ASSIGN(const DecoderSpec spec, SpecFor(options));
+  DecoderOptions decoder;
+  PINION_ASSIGN(decoder.dtype, ResolveDtype(options, spec));
+  PINION_ASSIGN(decoder.kv_dtype, ResolveKvDtype(options, decoder.dtype));
+  decoder.moe_prepack = options.moe_prepack;
+  decoder.max_rows = static_cast<size_t>(options.max_num_batched_tokens);
+  decoder.block_tokens = static_cast<size_t>(options.block_size);
+  const std::vector<RankNeeds> needs = CountNeeds(spec, decoder, options.tensor_parallel);
+  uint64_t fixed = 0, per_block = 1;
+  for (const RankNeeds& rank : needs) {
+    fixed += rank.weights + rank.workspace;
+    per_block = std::max(per_block, rank.kv_per_block);
+  }
+  const uint64_t share = budget.memory_available_bytes / static_cast<uint64_t>(replicas);
+  PINION_ASSIGN(const size_t length, ResolveModelLength(spec, options));
+  PINION_ASSIGN(const size_t blocks,
+                SizeKv(needs, options, length, share - std::min(share, fixed)));
+  return blocks * per_block;
+}
+
+}  // namespace pinion

@@ -1,0 +1,126 @@
+#include "engine/run/replicas.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pinion {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+// Two nodes of four cores.
+struct Imagined {
+  Machine machine = *ImagineMachine("pack:2 numa:1 core:4 pu:1");
+  Budget budget = *ComputeBudget(machine);
+};
+
+EngineOptions Options(const std::string& bind = "auto", int ranks = 1) {
+  EngineOptions options;
+  options.model = "preset:tiny";
+  options.threads_bind = bind;
+  options.tensor_parallel = ranks;
+  return options;
+}
+
+Plan PlanOf(const EngineOptions& options, int replicas) {
+  const Imagined here;
+  const auto plan = PlanReplicas(options, replicas, here.machine, here.budget);
+  EXPECT_TRUE(plan) << (plan ? "" : plan.error().message);
+  return plan ? *plan : Plan{};
+}
+
+std::string ErrorFor(const EngineOptions& options, int replicas) {
+  const Imagined here;
+  const auto plan = PlanReplicas(options, replicas, here.machine, here.budget);
+  EXPECT_FALSE(plan);
+  return plan ? "" : plan.error().message;
+}
+
+TEST(PlanReplicas, DividesTheMachineAsAmongRanks) {
+  const Plan whole = PlanOf(Options(), 2);
+  const Plan first = PlanOfReplica(whole, 2, 0), second = PlanOfReplica(whole, 2, 1);
+  EXPECT_THAT(first.ranks.at(0).cpus, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(second.ranks.at(0).cpus, ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(second.ranks.at(0).nodes, ElementsAre(1));
+  EXPECT_EQ(second.ranks.at(0).rank, 0);
+}
+
+TEST(PlanReplicas, EachHasRanksOfItsOwn) {
+  const Plan whole = PlanOf(Options("auto", 2), 2);
+  ASSERT_EQ(whole.ranks.size(), 4u);
+  const Plan second = PlanOfReplica(whole, 2, 1);
+  ASSERT_EQ(second.ranks.size(), 2u);
+  EXPECT_EQ(OptionsOfReplica(Options("auto", 2), second).threads_bind, "4-5|6-7");
+  EXPECT_EQ(second.ranks[1].rank, 1);
+}
+
+TEST(PlanReplicas, ListsAreOnePerRankOfEveryReplica) {
+  const Plan whole = PlanOf(Options("0-1|2|4-5|6", 2), 2);
+  EXPECT_EQ(OptionsOfReplica(Options(), PlanOfReplica(whole, 2, 1)).threads_bind, "4-5|6");
+  const std::string error = ErrorFor(Options("0-1|2-3", 2), 2);
+  EXPECT_THAT(error, HasSubstr("2 replicas x 2 = 4 ranks in all"));
+  EXPECT_THAT(error, HasSubstr("has 2 lists for 4 ranks"));
+}
+
+TEST(PlanReplicas, MoreRanksThanCpusIsASentence) {
+  EXPECT_EQ(
+      ErrorFor(Options("auto", 3), 3),
+      "3 replicas of 3 ranks cannot have a CPU for each rank: 8 threads may run at once here; "
+      "take fewer replicas or ranks");
+  EXPECT_THAT(ErrorFor(Options(), 0), HasSubstr("replicas is 0; it must be from 1 to"));
+}
+
+TEST(PlanReplicas, FrontEndsShareWhatIsHeldBack) {
+  EngineOptions options = Options();
+  options.reserved_cpus = 2;
+  const Plan whole = PlanOf(options, 2);
+  const Plan second = PlanOfReplica(whole, 2, 1);
+  EXPECT_THAT(second.ranks.at(0).cpus, ElementsAre(4, 5, 6));
+  EXPECT_THAT(whole.frontend_cpus, ElementsAre(3, 7));
+  EXPECT_THAT(CpusOfReplica(second), ElementsAre(3, 4, 5, 6, 7));
+}
+
+// What a replica is told makes the same plan where its process may run on its own CPUs alone.
+TEST(PlanReplicas, AReplicaComesToItsPlanByItself) {
+  Imagined here;
+  EngineOptions options = Options("auto", 2);
+  options.reserved_cpus = 1;
+  options.has_frontend = true;
+  const Plan plan = PlanOfReplica(PlanOf(options, 2), 2, 0);
+  const Budget own = *ComputeBudget(here.machine, {CpusOfReplica(plan), std::nullopt});
+  const auto again = PlanReplicas(OptionsOfReplica(options, plan), 1, here.machine, own);
+  ASSERT_TRUE(again) << again.error().message;
+  ASSERT_EQ(again->ranks.size(), 2u);
+  EXPECT_EQ(again->ranks[0].cpus, plan.ranks[0].cpus);
+  EXPECT_EQ(again->ranks[1].cpus, plan.ranks[1].cpus);
+  EXPECT_EQ(again->frontend_cpus, plan.frontend_cpus);
+}
+
+TEST(PlanReplicas, WithoutBindingEachIsToldItsShareOfThreads) {
+  const Plan plan = PlanOfReplica(PlanOf(Options("nobind"), 4), 4, 3);
+  EXPECT_THAT(EnvironmentOfReplica(plan), ElementsAre(Pair("OMP_NUM_THREADS", "2")));
+  EXPECT_THAT(CpusOfReplica(plan), IsEmpty());
+  EXPECT_EQ(OptionsOfReplica(Options("nobind"), plan).threads_bind, "nobind");
+  EXPECT_THAT(EnvironmentOfReplica(PlanOf(Options(), 1)), IsEmpty());
+}
+
+TEST(KvShare, ReplicasShareWhatIsFreeOnceAllAreLoaded) {
+  EngineOptions options = Options();
+  options.max_num_seqs = 1 << 20;  // so that memory is the limit
+  Budget budget;
+  budget.memory_available_bytes = uint64_t{8} << 30;
+  const auto one = KvShareBytes(options, 1, budget), four = KvShareBytes(options, 4, budget);
+  ASSERT_TRUE(one && four);
+  EXPECT_LT(*one, uint64_t{4} << 30);  // half of what is free, as one engine takes
+  EXPECT_GT(*one, uint64_t{3} << 30);
+  EXPECT_LT(4 * *four, *one);  // four times the weights
+  EXPECT_GT(4 * *four, *one * 8 / 10);
+  budget.memory_available_bytes = 0;
+  EXPECT_GT(*KvShareBytes(options, 2, budget), 0u);  // one block, that the engine may refuse
+}
+
+}  // namespace
+}  // namespace pinion
