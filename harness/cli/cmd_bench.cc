@@ -125,7 +125,7 @@ Result<TrialResult> Trial(int64_t start_ns) {
   const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
   PINION_ASSIGN(const Json json, Json::Parse(text));
   PINION_ASSIGN(const TrialRequest request, ReadTrialRequest(json));
-  if (request.engine.is_pinion()) return RunTrial(request, start_ns);
+  if (!request.is_served()) return RunTrial(request, start_ns);
   // A server that the trial has started is stopped in order.
   CatchStopRequests({SIGTERM});
   return RunServerTrial(request, start_ns, StopRequested);

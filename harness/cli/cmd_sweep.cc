@@ -11,6 +11,7 @@
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
 #include "engine/model/model.h"
+#include "engine/run/replicas.h"
 #include "engine/run/start.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/engine_flags.h"
@@ -38,7 +39,7 @@ struct SweepFlags {
   std::optional<std::string> budget, strategy;
   std::optional<double> epsilon;
   std::optional<int> prompt_len, output_len, num_prompts, rounds;
-  std::optional<std::vector<int>> concurrency;
+  std::optional<std::vector<int>> concurrency, replicas;
   std::optional<std::vector<std::string>> objectives, slo;
   std::optional<std::string> max_memory;
   std::optional<int> max_cores;
@@ -100,6 +101,7 @@ Status ApplyFlags(const SweepFlags& flags, const EngineOptions& base, Definition
   take(flags.output_len, definition.workload.output_len);
   take(flags.num_prompts, definition.workload.num_prompts);
   take(flags.concurrency, definition.workload.concurrency);
+  take(flags.replicas, definition.space.replicas);
   take(flags.rounds, definition.rounds);
   take(flags.epsilon, definition.epsilon);
   if (flags.strategy) {
@@ -328,8 +330,8 @@ void AddSweep(CLI::App& app, int& exit_code) {
   command->footer(
       "Concurrency and rate vary inside a trial; everything else is a configuration and restarts "
       "the engine. The step budget (max_num_batched_tokens) too: workspace and KV are sized by it "
-      "at start. Several replicas of a server behind one load are not swept: the load goes to one "
-      "server.");
+      "at start. With replicas all are measured as servers, over HTTP; no built-in space has "
+      "them.");
   command->add_flag("--quick", flags->quick, "at most 6 candidates, 6 rounds, 10 minutes");
   command->add_option("--budget", flags->budget, "time for all of it, as 10m or 2h (default 30m)");
   command->add_option("--out", flags->out, "folder for everything (default out/MODEL)");
@@ -341,6 +343,13 @@ void AddSweep(CLI::App& app, int& exit_code) {
   command->add_option("--output-len", flags->output_len, "tokens out, EOS ignored");
   command->add_option("--concurrency", flags->concurrency, "clients of the closed loops, as 1,8")
       ->delimiter(',');
+  command
+      ->add_option(
+          "--replicas", flags->replicas,
+          "engine processes behind one load, as 1,2: each with CPUs (--threads-bind lists: "
+          "one per rank of every replica), weights and --kv-cache-space of its own")
+      ->delimiter(',')
+      ->check(CLI::Range(1, kMaxReplicas));
   command->add_option("--num-prompts", flags->num_prompts, "requests of the offline batch");
   auto* watch = command
                     ->add_option("--watch", flags->watch,

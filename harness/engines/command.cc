@@ -131,6 +131,12 @@ Result<EngineCommand> LlamaCpp(const EngineOptions& options, const Plan& plan, i
   return made;
 }
 
+EngineCommand Pinion(const EngineOptions& options, int port) {
+  EngineCommand made;
+  made.command = ServeCommand(options, "127.0.0.1", port);
+  return made;
+}
+
 Result<EngineCommand> Custom(const EngineChoice& engine, const Placeholders& placeholders) {
   EngineCommand made;
   for (const std::string& word : engine.command) {
@@ -158,11 +164,12 @@ Result<EngineCommand> CommandFor(const EngineChoice& engine, const EngineOptions
                                  const ServedLoad& load) {
   using Kind = EngineChoice::Kind;
   const Placeholders placeholders{options, plan, port};
-  Result<EngineCommand> made = engine.kind == Kind::kVllm ? Vllm(options, plan, port)
+  Result<EngineCommand> made = engine.is_pinion()           ? Pinion(options, port)
+                               : engine.kind == Kind::kVllm ? Vllm(options, plan, port)
                                : engine.kind == Kind::kLlamaCpp
                                    ? LlamaCpp(options, plan, port, load)
                                    : Custom(engine, placeholders);
-  if (!made) return made;
+  if (!made || engine.is_pinion()) return made;
   Command& command = made->command;
   if (engine.kind != Kind::kCommand && !engine.command.empty()) {  // another program for the same
     const size_t own = engine.kind == Kind::kVllm ? 2 : 1;         // "vllm serve", "llama-server"
@@ -180,7 +187,7 @@ Result<EngineCommand> CommandFor(const EngineChoice& engine, const EngineOptions
     command.environment.emplace_back(name, std::move(filled));
   }
   if (engine.kind != Kind::kVllm) BindMemory(plan, machine, command);
-  for (const Setting& setting : Difference({}, {options, {}}))
+  for (const Setting& setting : Difference({}, {options}))
     if (!HasSetting(engine, setting.key))
       made->ignored.push_back(StrCat(setting.key, "=", setting.value));
   return made;

@@ -13,7 +13,7 @@
 
 namespace pinion::harness {
 
-// How to start another engine as `options` and their plan say.
+// How to start an engine's server as `options` and their plan say.
 struct EngineCommand {
   Command command;
   std::optional<std::vector<int>> cpus;  // affinity that it is started with; unset: all there are
@@ -26,7 +26,7 @@ struct ServedLoad {
   int sequence_tokens = 0;  // longest prompt and its answer
 };
 
-// Pinion's settings in another engine's words:
+// Pinion's own settings as `pinion serve` takes them, and in another engine's words:
 //
 //   setting                 vllm                            llama.cpp            command
 //   threads_bind (CPUs)     VLLM_CPU_OMP_THREADS_BIND        -t -tb -C, affinity  {cpus}, affinity

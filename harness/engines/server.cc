@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,9 +23,10 @@ namespace {
 
 constexpr double kPollSeconds = 0.1, kHealthSeconds = 5, kStopSeconds = 10;
 
+// The guard passes a signal on as a shell does: 128 more than its number.
 std::string Describe(const Process::Exit& exit) {
-  if (exit.signal != 0)
-    return StrCat("was ended by signal ", exit.signal, " (", strsignal(exit.signal), ")");
+  const int signal = exit.signal == 0 && exit.code > 128 ? exit.code - 128 : exit.signal;
+  if (signal != 0) return StrCat("was ended by signal ", signal, " (", strsignal(signal), ")");
   return StrCat("ended with exit code ", exit.code);
 }
 
@@ -50,10 +52,19 @@ uint64_t PeakOf(pid_t process) {
 class GuardedServer final : public EngineServer {
  public:
   GuardedServer(Process process, int guard_fd, ServerUrl url)
-      : process_(std::move(process)), guard_fd_(guard_fd), url_(std::move(url)) {}
+      : process_(std::move(process)),
+        group_(process_.pid()),
+        guard_fd_(guard_fd),
+        url_(std::move(url)) {}
   ~GuardedServer() override {
-    process_.Stop(kStopSeconds);
+    if (asked_to_stop_) Look(kStopSeconds);
+    process_.Stop(asked_to_stop_ ? 0 : kStopSeconds);
     close(guard_fd_);
+  }
+
+  void AskToStop() override {
+    process_.Signal(SIGTERM);
+    asked_to_stop_ = true;
   }
 
   const ServerUrl& url() const override { return url_; }
@@ -64,7 +75,7 @@ class GuardedServer final : public EngineServer {
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored))
       if (const auto id = ParseInt(entry.path().filename().string(), "process");
-          id && GroupOf(entry.path()) == process_.pid())
+          id && GroupOf(entry.path()) == group_)
         found.push_back(static_cast<pid_t>(*id));
     return found;
   }
@@ -76,60 +87,77 @@ class GuardedServer final : public EngineServer {
   }
 
   std::string WhyEnded() override {
-    if (ended_.empty() && process_.running())
-      if (const auto exit = process_.Wait(0)) ended_ = Describe(*exit);
+    Look(0);
     return ended_;
   }
 
-  Status WaitUntilHealthy(const EngineChoice& engine, const std::function<bool()>& interrupted) {
-    const int64_t start_ns = NowNs();
+  Status WaitUntilReady(const EngineChoice& engine,
+                        const std::function<bool()>& interrupted) override {
     std::string last = "it gave no answer";
-    while (SecondsSince(start_ns) < engine.start_timeout_s) {
+    while (SecondsSince(start_ns_) < engine.start_timeout_s) {
       auto answer = HttpFetch(url_, "GET", engine.health, "", kHealthSeconds);
       // A server without that path is ready when it names its models.
       if (!answer && answer.error().code == ErrorCode::kNotFound)
         answer = HttpFetch(url_, "GET", "/v1/models", "", kHealthSeconds);
-      start_s_ = SecondsSince(start_ns);
+      start_s_ = SecondsSince(start_ns_);
       if (const std::string why = WhyEnded(); !why.empty())
-        return Fail(ErrorCode::kFailed, StrCat("the server ", why, " before it was ready"));
+        return Fail(ErrorCode::kFailed, StrCat(why, " before it was ready"));
       if (answer) return {};
       last = answer.error().message;
-      if (interrupted()) return Fail(ErrorCode::kExhausted, "interrupted while the server started");
+      if (interrupted()) return Fail(ErrorCode::kExhausted, "was interrupted while it started");
       usleep(static_cast<useconds_t>(kPollSeconds * 1e6));
     }
-    return Fail(ErrorCode::kFailed,
-                StrCat("the server was not ready within ", engine.start_timeout_s, " s (", last,
-                       "); raise 'start_timeout' or correct 'health'"));
+    return Fail(ErrorCode::kFailed, StrCat("was not ready within ", engine.start_timeout_s, " s (",
+                                           last, "); raise 'start_timeout' or correct 'health'"));
   }
 
  private:
+  // Waits so long for its end; with it goes what it has left behind.
+  void Look(double seconds) {
+    if (!process_.running()) return;
+    const auto exit = process_.Wait(seconds);
+    if (!exit) return;
+    ended_ = Describe(*exit);
+    kill(-group_, SIGKILL);
+  }
+
   Process process_;
+  const pid_t group_;
   const int guard_fd_;  // while it is open the guard knows that we live
   const ServerUrl url_;
+  const int64_t start_ns_ = NowNs();
   double start_s_ = 0;
   std::string ended_;
+  bool asked_to_stop_ = false;
 };
 
 }  // namespace
 
-Result<int> FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  const bool found = fd >= 0 && bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                     getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  const int code = errno;
-  if (fd >= 0) close(fd);
-  if (!found)
+Result<std::vector<int>> FreePorts(size_t count) {
+  std::vector<int> sockets, ports;
+  int code = 0;
+  // Each stays open until the last is found, so that none is found twice.
+  while (code == 0 && ports.size() < count) {
+    sockets.push_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    const int fd = sockets.back();
+    const bool found = fd >= 0 && bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                       getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+    code = found ? 0 : errno;
+    if (found) ports.push_back(int{ntohs(address.sin_port)});
+  }
+  for (const int fd : sockets)
+    if (fd >= 0) close(fd);
+  if (code != 0)
     return Fail(ErrorCode::kIo, StrCat("no free port on 127.0.0.1: ", std::strerror(code)));
-  return int{ntohs(address.sin_port)};
+  return ports;
 }
 
-Result<std::unique_ptr<EngineServer>> EngineServer::Start(
-    const EngineChoice& engine, const EngineCommand& command, int port,
-    const std::function<bool()>& interrupted) {
+Result<std::unique_ptr<EngineServer>> EngineServer::Start(const EngineCommand& command, int port,
+                                                          int log_fd) {
   int guard[2];
   if (pipe2(guard, O_CLOEXEC) != 0)
     return Fail(ErrorCode::kIo, StrCat("cannot make a pipe: ", std::strerror(errno)));
@@ -138,17 +166,15 @@ Result<std::unique_ptr<EngineServer>> EngineServer::Start(
   options.environment = command.command.environment;
   options.cpus = command.cpus;
   options.stdin_fd = guard[0];
-  options.stdout_fd = STDERR_FILENO;
+  options.stdout_fd = options.stderr_fd = log_fd;
   auto process = Process::Start(options);
   close(guard[0]);
   if (!process) {
     close(guard[1]);
     return Unexpected(std::move(process).error());
   }
-  auto server = std::make_unique<GuardedServer>(
-      std::move(*process), guard[1], ServerUrl{"127.0.0.1", static_cast<uint16_t>(port), ""});
-  PINION_TRY(server->WaitUntilHealthy(engine, interrupted));
-  return server;
+  return std::make_unique<GuardedServer>(std::move(*process), guard[1],
+                                         ServerUrl{"127.0.0.1", static_cast<uint16_t>(port), ""});
 }
 
 }  // namespace pinion::harness

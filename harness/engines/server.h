@@ -13,18 +13,22 @@
 
 namespace pinion::harness {
 
-// Another engine's server, running. It is in a process group of its own, with everything that it
-// starts; the group is ended with this object, and by its guard should this process be killed. No
-// other process is ever signalled. Its output goes to this process's standard error.
+// An engine's server in a process of its own, running. It is in a process group of its own, with
+// everything that it starts; the group is ended with this object, and by its guard should this
+// process be killed. No other process is ever signalled.
 class EngineServer {
  public:
-  // Starts it and waits until `health` answers 200, or /v1/models where there is no such path.
-  // Errors (kFailed): it cannot be started, it ended (with its exit code), or took longer than the
-  // choice's start_timeout_s; kExhausted: interrupted.
-  static Result<std::unique_ptr<EngineServer>> Start(const EngineChoice& engine,
-                                                     const EngineCommand& command, int port,
-                                                     const std::function<bool()>& interrupted);
+  // Starts it; its output goes to `log_fd`. Errors (kIo): no process can be started.
+  static Result<std::unique_ptr<EngineServer>> Start(const EngineCommand& command, int port,
+                                                     int log_fd);
   virtual ~EngineServer() = default;  // stops it: SIGTERM, then SIGKILL after 10 s
+
+  // Waits until `health` answers 200, or /v1/models where there is no such path. Errors (kFailed):
+  // it ended (with its exit code), or took longer than the choice's start_timeout_s; kExhausted:
+  // interrupted.
+  virtual Status WaitUntilReady(const EngineChoice& engine,
+                                const std::function<bool()>& interrupted) = 0;
+  virtual void AskToStop() = 0;  // SIGTERM, and no waiting
 
   virtual const ServerUrl& url() const = 0;
   virtual double start_s() const = 0;                // from its start to its first healthy answer
@@ -36,8 +40,8 @@ class EngineServer {
   virtual std::string WhyEnded() = 0;
 };
 
-// A port of 127.0.0.1 that nobody listens on now.
-Result<int> FreePort();
+// So many ports of 127.0.0.1, all different, that nobody listens on now.
+Result<std::vector<int>> FreePorts(size_t count);
 
 // The hidden command between us and such a server (its arguments as one JSON list): runs
 // `arguments` in its own process group and returns their exit code; when standard input ends (its

@@ -13,6 +13,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/strings.h"
+#include "harness/load/spread.h"
 #include "harness/load/sse.h"
 
 namespace pinion::harness {
@@ -67,7 +68,8 @@ class Pinned {
 
 class Generator {
  public:
-  Generator(const ServerLoadPlan& plan, HttpClient& client) : plan_(plan), client_(client) {}
+  Generator(const ServerLoadPlan& plan, HttpClient& client, size_t servers)
+      : plan_(plan), client_(client), spread_(servers) {}
 
   ServerLoadResult Run() {
     result_.open_loop = plan_.arrival_s.has_value();
@@ -92,6 +94,7 @@ class Generator {
   // A conversation in progress.
   struct Talk {
     size_t conversation = 0, turn = 0;
+    size_t server = 0;  // of all its turns
     Exchanges exchanges;
   };
 
@@ -129,6 +132,7 @@ class Generator {
   void Open(size_t conversation, int64_t due_ns) {
     auto talk = std::make_shared<Talk>();
     talk->conversation = conversation;
+    talk->server = spread_.Choose();
     talk->exchanges.context = plan_.conversations[conversation].context;
     ++live_;
     result_.most_at_once = std::max(result_.most_at_once, live_);
@@ -142,9 +146,11 @@ class Generator {
     RequestRecord record;
     record.conversation = talk->conversation;
     record.turn = talk->turn;
+    record.server = talk->server;
     record.output_len = turn.output_len;
     record.scheduled_ns = due_ns;
     HttpCall call;
+    call.server = talk->server;
     call.path = Path(plan_.style.endpoint);
     call.body = RequestBody(plan_.style, talk->exchanges, turn.output_len);
     call.timeout_s = plan_.timeout_s;
@@ -158,9 +164,11 @@ class Generator {
       events->Feed(bytes);
     };
     call.on_end = [this, index, talk, answer](const HttpEnd& end) {
+      spread_.Ended(talk->server);
       Finish(result_.requests[index], end);
       Continue(talk, *answer, result_.requests[index]);
     };
+    spread_.Began(talk->server);
     record.sent_ns = NowNs();
     result_.requests.push_back(std::move(record));
     client_.Start(std::move(call));
@@ -250,6 +258,7 @@ class Generator {
 
   const ServerLoadPlan& plan_;
   HttpClient& client_;
+  Spread spread_;
   ServerLoadResult result_;
   size_t next_ = 0, live_ = 0, completed_ = 0, failed_ = 0;
   std::deque<std::pair<size_t, int64_t>> waiting_;  // conversation, due
@@ -259,11 +268,12 @@ class Generator {
 
 }  // namespace
 
-Result<ServerLoadResult> RunServerLoad(const ServerUrl& url, const ServerLoadPlan& plan) {
-  PINION_ASSIGN(const auto client, HttpClient::Make(url, plan.api_key));
+Result<ServerLoadResult> RunServerLoad(const std::vector<ServerUrl>& urls,
+                                       const ServerLoadPlan& plan) {
+  PINION_ASSIGN(const auto client, HttpClient::Make(urls, plan.api_key));
   Pinned pinned;
   PINION_TRY(pinned.To(plan.cpus));
-  return Generator(plan, *client).Run();
+  return Generator(plan, *client, urls.size()).Run();
 }
 
 Result<std::string> FindServedModel(const ServerUrl& url, const std::string& api_key) {
@@ -292,7 +302,7 @@ Result<TokenScale> MeasureTokenScale(const ServerUrl& url, const ServerLoadPlan&
     probe.arrival_s.reset();
     probe.concurrency = 1;
     probe.progress = nullptr;
-    PINION_ASSIGN(const ServerLoadResult result, RunServerLoad(url, probe));
+    PINION_ASSIGN(const ServerLoadResult result, RunServerLoad({url}, probe));
     if (result.requests.empty()) return Fail(ErrorCode::kFailed, "interrupted");
     const RequestRecord& record = result.requests.front();
     if (!record.complete())

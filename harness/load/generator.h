@@ -37,6 +37,7 @@ struct ServerLoadPlan {
 // One request as its client saw it; times of CLOCK_MONOTONIC.
 struct RequestRecord {
   size_t conversation = 0, turn = 0;
+  size_t server = 0;  // that answered, of those of the load
   // When it was due: its arrival in an open loop; in a closed loop, and for later turns, when the
   // answer before it had ended.
   int64_t scheduled_ns = 0;
@@ -74,9 +75,11 @@ struct ServerLoadResult {
   GeneratorLoad generator;
 };
 
-// Runs the load from the calling thread. A request that fails is a record with its error; an error
-// is that the load could not be run at all (unknown host, CPUs that do not exist).
-Result<ServerLoadResult> RunServerLoad(const ServerUrl& url, const ServerLoadPlan& plan);
+// Runs the load from the calling thread, on one server or spread over several (spread.h). A request
+// that fails is a record with its error; an error is that the load could not be run at all (unknown
+// host, CPUs that do not exist).
+Result<ServerLoadResult> RunServerLoad(const std::vector<ServerUrl>& urls,
+                                       const ServerLoadPlan& plan);
 
 // The name of the model that the server has: the first of /v1/models.
 Result<std::string> FindServedModel(const ServerUrl& url, const std::string& api_key);

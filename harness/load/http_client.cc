@@ -7,6 +7,7 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <chrono>
+#include <deque>
 #include <optional>
 #include <set>
 #include <utility>
@@ -53,18 +54,27 @@ struct Connection {
   bool keep_alive = false;     // after the current exchange
 };
 
+// One of the servers, and the connections to it that wait to be used again.
+struct Place {
+  ServerUrl url;
+  std::vector<tcp::endpoint> endpoints;
+  std::vector<std::unique_ptr<Connection>> idle;
+};
+
 class Client final : public HttpClient {
  public:
-  Client(const ServerUrl& url, std::string api_key) : url_(url), api_key_(std::move(api_key)) {}
+  explicit Client(std::string api_key) : api_key_(std::move(api_key)) {}
 
-  Status Resolve() {
+  Status Add(const ServerUrl& url) {
     error_code error;
     tcp::resolver resolver(io_);
-    const auto found = resolver.resolve(url_.host, std::to_string(url_.port), error);
+    const auto found = resolver.resolve(url.host, std::to_string(url.port), error);
     if (error || found.empty())
-      return Fail(ErrorCode::kNotFound, StrCat("cannot find host '", url_.host, "' of ",
-                                               url_.Text(), ": ", error.message()));
-    for (const auto& entry : found) endpoints_.push_back(entry.endpoint());
+      return Fail(ErrorCode::kNotFound, StrCat("cannot find host '", url.host, "' of ", url.Text(),
+                                               ": ", error.message()));
+    Place& place = places_.emplace_back();
+    place.url = url;
+    for (const auto& entry : found) place.endpoints.push_back(entry.endpoint());
     return {};
   }
 
@@ -105,13 +115,14 @@ class Client final : public HttpClient {
 
   asio::awaitable<void> Exchange(HttpCall call) {
     HttpEnd end;
+    Place& place = places_[call.server];
     asio::steady_timer deadline(io_);
     const auto limit = std::chrono::nanoseconds(static_cast<int64_t>(call.timeout_s * 1e9));
     deadline.expires_after(limit);
     const auto running = std::make_shared<bool>(true);  // an expiry may be queued when it has ended
     for (bool again = true; again;) {
       bool reused = false;
-      auto connection = TakeIdle();
+      auto connection = TakeIdle(place);
       reused = connection != nullptr;
       if (!connection) connection = std::make_unique<Connection>(io_);
       live_.insert(connection.get());
@@ -120,13 +131,13 @@ class Client final : public HttpClient {
         if (!error && *running && live_.count(connection))
           Close(*connection, StrCat("no complete answer within ", limit_s, " s"));
       });
-      end = co_await Talk(*connection, call, reused);
+      end = co_await Talk(*connection, place, call, reused);
       live_.erase(connection.get());
       // A server may close an idle connection at the moment at which it is used again.
       again = reused && !connection->answered && connection->closed_because.empty() &&
               !end.error.empty();
       if (!connection->closed_because.empty()) end.error = connection->closed_because;
-      if (end.status > 0 && connection->keep_alive) idle_.push_back(std::move(connection));
+      if (end.status > 0 && connection->keep_alive) place.idle.push_back(std::move(connection));
     }
     *running = false;
     deadline.cancel();
@@ -134,28 +145,29 @@ class Client final : public HttpClient {
     call.on_end(end);
   }
 
-  std::unique_ptr<Connection> TakeIdle() {
-    if (idle_.empty()) return nullptr;
-    auto connection = std::move(idle_.back());
-    idle_.pop_back();
+  static std::unique_ptr<Connection> TakeIdle(Place& place) {
+    if (place.idle.empty()) return nullptr;
+    auto connection = std::move(place.idle.back());
+    place.idle.pop_back();
     connection->answered = connection->keep_alive = false;
     return connection;
   }
 
-  asio::awaitable<HttpEnd> Talk(Connection& connection, const HttpCall& call, bool reused) {
+  asio::awaitable<HttpEnd> Talk(Connection& connection, const Place& place, const HttpCall& call,
+                                bool reused) {
     HttpEnd end;
     if (!reused) {
       const auto [error, endpoint] =
-          co_await asio::async_connect(connection.socket, endpoints_, kAwait);
+          co_await asio::async_connect(connection.socket, place.endpoints, kAwait);
       if (error) {
-        end.error = StrCat("cannot connect to ", url_.Text(), ": ", error.message());
+        end.error = StrCat("cannot connect to ", place.url.Text(), ": ", error.message());
         co_return end;
       }
       error_code ignored;
       connection.socket.set_option(tcp::no_delay(true), ignored);
       fcntl(connection.socket.native_handle(), F_SETFD, FD_CLOEXEC);
     }
-    const std::string text = HeaderOf(call) + call.body;
+    const std::string text = HeaderOf(place.url, call) + call.body;
     const auto [error, count] =
         co_await asio::async_write(connection.socket, asio::buffer(text), kAwait);
     if (error) {
@@ -166,10 +178,10 @@ class Client final : public HttpClient {
     co_return end;
   }
 
-  std::string HeaderOf(const HttpCall& call) const {
+  std::string HeaderOf(const ServerUrl& url, const HttpCall& call) const {
     std::string text =
-        StrCat(call.method, " ", url_.prefix, call.path, " HTTP/1.1\r\nHost: ", url_.host, ":",
-               url_.port, "\r\nUser-Agent: pinion\r\nAccept: text/event-stream, application/json",
+        StrCat(call.method, " ", url.prefix, call.path, " HTTP/1.1\r\nHost: ", url.host, ":",
+               url.port, "\r\nUser-Agent: pinion\r\nAccept: text/event-stream, application/json",
                "\r\nContent-Length: ", call.body.size(), "\r\n");
     if (!call.body.empty()) text += "Content-Type: application/json\r\n";
     if (!api_key_.empty()) text += StrCat("Authorization: Bearer ", api_key_, "\r\n");
@@ -210,22 +222,21 @@ class Client final : public HttpClient {
     }
   }
 
-  const ServerUrl url_;
   const std::string api_key_;
-  std::vector<tcp::endpoint> endpoints_;
   std::set<Connection*> live_;
   asio::io_context io_{1};
   // After io_, whose end they may not outlive.
   std::set<std::shared_ptr<asio::steady_timer>> timers_;
-  std::vector<std::unique_ptr<Connection>> idle_;
+  std::deque<Place> places_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<HttpClient>> HttpClient::Make(const ServerUrl& url, std::string api_key) {
+Result<std::unique_ptr<HttpClient>> HttpClient::Make(const std::vector<ServerUrl>& urls,
+                                                     std::string api_key) {
   try {
-    auto client = std::make_unique<Client>(url, std::move(api_key));
-    PINION_TRY(client->Resolve());
+    auto client = std::make_unique<Client>(std::move(api_key));
+    for (const ServerUrl& url : urls) PINION_TRY(client->Add(url));
     return client;
   } catch (const std::exception& failure) {
     return Fail(ErrorCode::kFailed, StrCat("cannot start the HTTP client: ", failure.what()));
@@ -235,7 +246,7 @@ Result<std::unique_ptr<HttpClient>> HttpClient::Make(const ServerUrl& url, std::
 Result<std::string> HttpFetch(const ServerUrl& url, const std::string& method,
                               const std::string& path, const std::string& body, double timeout_s,
                               const std::string& api_key) {
-  PINION_ASSIGN(const auto client, HttpClient::Make(url, api_key));
+  PINION_ASSIGN(const auto client, HttpClient::Make({url}, api_key));
   std::string answer;
   HttpEnd ended;
   HttpCall call;

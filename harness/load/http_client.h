@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/base/result.h"
 
@@ -34,6 +35,7 @@ struct HttpEnd {
 // One request. `on_body` gets the decoded body of a 2xx answer as it arrives, with the time at
 // which its bytes were read; `on_end` is called exactly once, last.
 struct HttpCall {
+  size_t server = 0;  // of those that the client was made for
   std::string method = "POST";
   std::string path;  // "/v1/completions"
   std::string body;  // JSON
@@ -42,14 +44,15 @@ struct HttpCall {
   std::function<void(const HttpEnd& end)> on_end;
 };
 
-// HTTP/1.1 from one thread: any number of exchanges at a time over kept-alive connections, and the
-// clock that starts them. Everything is called back on the thread that calls Run. This is the only
-// place of the harness that knows Boost.
+// HTTP/1.1 from one thread: any number of exchanges at a time, with one server or several, over
+// kept-alive connections, and the clock that starts them. Everything is called back on the thread
+// that calls Run. This is the only place of the harness that knows Boost.
 class HttpClient {
  public:
-  // Finds the host's address; `api_key` goes out as a bearer token where it is not empty. Errors
+  // Finds the hosts' addresses; `api_key` goes out as a bearer token where it is not empty. Errors
   // (kNotFound): an unknown host.
-  static Result<std::unique_ptr<HttpClient>> Make(const ServerUrl& url, std::string api_key = "");
+  static Result<std::unique_ptr<HttpClient>> Make(const std::vector<ServerUrl>& urls,
+                                                  std::string api_key = "");
   virtual ~HttpClient() = default;
 
   virtual void Start(HttpCall call) = 0;

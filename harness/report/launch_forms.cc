@@ -5,6 +5,7 @@
 
 #include "engine/base/strings.h"
 #include "harness/profile/command.h"
+#include "harness/profile/front.h"
 #include "harness/report/recommend.h"
 
 namespace pinion::harness {
@@ -26,14 +27,19 @@ std::string Absolute(const std::string& path) {
   return error ? path : full.string();
 }
 
+void AddCpus(const Json* list, std::vector<int>& cpus) {
+  if (!list || !list->is_array()) return;
+  for (const Json& cpu : list->array())
+    if (cpu.is_int()) cpus.push_back(static_cast<int>(cpu.integer()));
+}
+
+// The ranks' and the front ends'; empty where the ranks are not pinned.
 std::string CpusOf(const Json& plan) {
   std::vector<int> cpus;
   const Json* ranks = plan.Find("ranks");
   if (!ranks || !ranks->is_array()) return "";
-  for (const Json& rank : ranks->array())
-    if (const Json* list = rank.Find("cpus"); list && list->is_array())
-      for (const Json& cpu : list->array())
-        if (cpu.is_int()) cpus.push_back(static_cast<int>(cpu.integer()));
+  for (const Json& rank : ranks->array()) AddCpus(rank.Find("cpus"), cpus);
+  if (!cpus.empty()) AddCpus(plan.Find("frontend_cpus"), cpus);
   return FormatCpuList(cpus);
 }
 
@@ -107,26 +113,45 @@ std::string Slurm(const Place& place) {
                 ShellQuote(place.program), " launch ", ShellQuote(place.profile), "\n");
 }
 
-}  // namespace
-
-std::vector<LaunchForm> LaunchForms(const Results& results, const Verdict& verdict,
-                                    const std::string& folder) {
-  const LaunchCommands commands = LaunchCommandsOf(results, verdict, folder);
-  const Candidate* candidate = results.Find(verdict.recommended);
-  if (!commands.other.empty()) return {{Name(results.definition.engine.kind), commands.other, ""}};
-  if (commands.pinion.empty() || !candidate) return {};
-  const Place place = PlaceOf(results, *candidate, verdict.objective, folder);
+std::vector<LaunchForm> FormsOfOurs(const LaunchCommands& commands, const Place& place,
+                                    const std::string& objective) {
   return {
       {"Pinion", commands.pinion, ""},
       {"vLLM", commands.vllm,
        commands.vllm_lacks.empty() ? "" : "vLLM has no setting for " + commands.vllm_lacks + "."},
-      {"systemd unit", Systemd(place, verdict.objective), ""},
+      {"systemd unit", Systemd(place, objective), ""},
       {"Container", Container(place),
        "The image: `podman build -t pinion .` in Pinion's source folder. A profile with an "
        "explicit "
        "binding names this host's CPUs."},
       {"Slurm job", Slurm(place),
        "Slurm chooses the CPUs: an explicit binding in the profile must be among them."}};
+}
+
+void AddFront(const std::string& configuration, std::vector<LaunchForm>& forms) {
+  forms.front().note =
+      StrCat("Starts every replica on a port of its own, ", ReplicaPort(kUsualPort, 0),
+             " and up; HAProxy gives them one address, ", kReplicaHost, ":", kUsualPort, ".");
+  forms.push_back({"HAProxy", configuration,
+                   "Spreads requests as the sweep's load was spread. `pinion launch PROFILE "
+                   "--haproxy` prints it for any --host and --port."});
+}
+
+}  // namespace
+
+std::vector<LaunchForm> LaunchForms(const Results& results, const Verdict& verdict,
+                                    const std::string& folder) {
+  const LaunchCommands commands = LaunchCommandsOf(results, verdict, folder);
+  const Candidate* candidate = results.Find(verdict.recommended);
+  std::vector<LaunchForm> forms;
+  if (!commands.other.empty()) {
+    forms = {{Name(results.definition.engine.kind), commands.other, ""}};
+  } else if (!commands.pinion.empty() && candidate) {
+    forms = FormsOfOurs(commands, PlaceOf(results, *candidate, verdict.objective, folder),
+                        verdict.objective);
+  }
+  if (!commands.front.empty() && !forms.empty()) AddFront(commands.front, forms);
+  return forms;
 }
 
 }  // namespace pinion::harness

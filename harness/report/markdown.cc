@@ -37,7 +37,9 @@ std::string VerdictText(const Results& results, const Verdict& verdict, const st
   if (!words.tied.empty()) text += EscapeMarkdown(words.tied) + ".\n\n";
   const LaunchCommands launch = LaunchCommandsOf(results, verdict, folder);
   const std::string command = launch.pinion + launch.other;  // one of them
-  return command.empty() ? text : text + CodeBlock(command);
+  if (!command.empty()) text += CodeBlock(command);
+  if (!launch.front.empty()) text += "Before its replicas, HAProxy:\n\n" + CodeBlock(launch.front);
+  return text;
 }
 
 // Once per recommended candidate: several objectives often agree.

@@ -1,17 +1,27 @@
 // The last sections of report.html: how it was measured, where, and how to do it again.
 
+#include <algorithm>
 #include <vector>
 
 #include "engine/base/strings.h"
 #include "harness/report/facts.h"
 #include "harness/report/page.h"
 #include "harness/report/words.h"
+#include "harness/space/settings.h"
 
 namespace pinion::harness {
 namespace {
 
 Html Row(std::string_view name, const Html& value) {
   return Tag("tr", Tag("th", "", name) + Tag("td", value));
+}
+
+bool HasReplicas(const Results& results) {
+  return std::any_of(results.candidates.begin(), results.candidates.end(),
+                     [](const Candidate& candidate) {
+                       return candidate.status != CandidateStatus::kInfeasible &&
+                              ReplicasOf(candidate.settings) > 1;
+                     });
 }
 
 std::string WorkloadText(const Results& results) {
@@ -24,7 +34,12 @@ std::string WorkloadText(const Results& results) {
                 " tokens as one batch, and serves such prompts to ", Join(concurrency, ", "),
                 " clients at a time, each sending its next request when the last is answered. The "
                 "order of these is drawn anew for every round; each of the latter has a warm-up of "
-                "its own.");
+                "its own.",
+                HasReplicas(results)
+                    ? " Because several replicas are among the configurations, all of them are "
+                      "measured as servers over HTTP: each conversation goes to the replica with "
+                      "the fewest requests under way, and stays there."
+                    : "");
 }
 
 }  // namespace

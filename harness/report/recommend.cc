@@ -4,6 +4,7 @@
 
 #include "engine/base/strings.h"
 #include "harness/profile/command.h"
+#include "harness/profile/front.h"
 #include "harness/report/export.h"
 #include "harness/space/settings.h"
 
@@ -15,6 +16,30 @@ std::optional<EngineOptions> OptionsOf(const Results& results, const Candidate& 
   if (!FromJson(candidate.options, options)) return std::nullopt;
   options.model = results.model;
   return options;
+}
+
+// The ranks of one of several replicas, of a plan over all.
+Json RanksOfReplica(const Json& plan, int replicas, int index) {
+  const Json* ranks = plan.Find("ranks");
+  if (!ranks || !ranks->is_array()) return Json();
+  const size_t count = ranks->array().size() / static_cast<size_t>(replicas);
+  Json own = Json::MakeArray();
+  for (size_t rank = 0; rank < count; ++rank)
+    own.Append(ranks->array()[count * static_cast<size_t>(index) + rank]);
+  return Json::Object{{"ranks", std::move(own)}};
+}
+
+// A line a server; before them what writes the weights, where that is needed.
+std::string VllmText(const EngineOptions& options, const Json& plan, int replicas) {
+  if (replicas == 1) return VllmShellText(options, plan);
+  std::string text;
+  for (int index = 0; index < replicas; ++index) {
+    const std::string one = VllmShellText(options, RanksOfReplica(plan, replicas, index));
+    const size_t begin = index == 0 ? 0 : one.rfind('\n') + 1;  // written once
+    text +=
+        StrCat(index ? "\n" : "", one.substr(begin), " --port ", ReplicaPort(kUsualPort, index));
+  }
+  return text;
 }
 
 Json ExpectedJson(const Candidate& candidate) {
@@ -88,6 +113,7 @@ Result<std::optional<Profile>> ProfileOf(const Results& results, Objective objec
     return Unexpected(std::move(read).error().In("options of " + candidate->label));
   profile.options.model = results.model;
   profile.runtime = RuntimeOf(candidate->settings);
+  profile.replicas = ReplicasOf(candidate->settings);
   profile.machine = results.machine;
   const Json* cpus = results.budget.Find("cpus");
   profile.cpus = cpus ? *cpus : Json::MakeArray();
@@ -103,11 +129,15 @@ LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
   const auto options = OptionsOf(results, *candidate);
   if (!options) return {};
   LaunchCommands commands;
+  const int replicas = ReplicasOf(candidate->settings);
+  if (replicas > 1)
+    commands.front =
+        HaproxyText(kReplicaHost, kUsualPort, replicas, results.definition.engine.health);
   commands.other = candidate->command;
   if (!results.definition.engine.is_pinion()) return commands;
   commands.pinion = ShellText(
       {{}, {ProgramOf(results.command_line), "launch", ProfilePath(folder, verdict.objective)}});
-  commands.vllm = VllmShellText(*options, candidate->plan);
+  commands.vllm = VllmText(*options, candidate->plan, replicas);
   commands.vllm_lacks = Join(WithoutVllmCounterpart(*options), ", ");
   return commands;
 }

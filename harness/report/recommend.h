@@ -30,7 +30,8 @@ std::string ProgramOf(const std::string& command_line);
 struct LaunchCommands {
   std::string pinion;      // pinion launch FOLDER/profiles/throughput.json
   std::string other;       // of another engine that was measured: its own command, the rest empty
-  std::string vllm;        // the nearest with vLLM; may have two lines
+  std::string vllm;        // the nearest with vLLM; may have several lines
+  std::string front;       // of several replicas: an HAProxy configuration before them
   std::string vllm_lacks;  // "isa=avx2": what vLLM has no setting for
 };
 LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,

@@ -27,6 +27,7 @@ const JsonFields<Space>& SpaceFields() {
       List("smt", &Space::smt, ToText),
       List("kv_cache_space", &Space::kv_cache_space_gib, ToGib),
       List("tensor_parallel", &Space::tensor_parallel, ToInt),
+      List("replicas", &Space::replicas, ToInt),
       List("isa", &Space::isa, ToText),
       List("dtype", &Space::dtype, ToText),
       List("activations", &Space::activations, ToText),

@@ -20,6 +20,7 @@ struct Space {
   std::vector<std::string> smt;            // off, on: one hardware thread of a core, or all
   std::vector<double> kv_cache_space_gib;  // per rank
   std::vector<int> tensor_parallel;
+  std::vector<int> replicas;  // engine processes behind one load
   std::vector<std::string> isa;
   std::vector<std::string> dtype, activations, head_dtype, kv_cache_dtype;
   std::vector<int> max_num_batched_tokens;

@@ -1,5 +1,6 @@
 #include "harness/space/engine_choice.h"
 
+#include <algorithm>
 #include <set>
 
 #include "engine/base/strings.h"
@@ -83,10 +84,22 @@ const std::set<std::string> kOursAlone = {"isa", "activations", "head_dtype", "k
                                           "huge_pages"};
 const std::set<std::string> kNotOfLlamaCpp = {"tensor_parallel", "kv_cache_space", "dtype"};
 
+// Servers on one port are one server.
+bool TakesPort(const EngineChoice& engine) {
+  const auto names_it = [](const std::string& word) {
+    return word.find("{port}") != std::string::npos;
+  };
+  return std::any_of(engine.command.begin(), engine.command.end(), names_it) ||
+         std::any_of(engine.arguments.begin(), engine.arguments.end(), names_it) ||
+         std::any_of(engine.environment.begin(), engine.environment.end(),
+                     [&](const auto& variable) { return names_it(variable.second); });
+}
+
 }  // namespace
 
 bool HasSetting(const EngineChoice& engine, const std::string& key) {
   if (engine.is_pinion()) return true;
+  if (key == "replicas" && engine.kind == Kind::kCommand) return TakesPort(engine);
   return !kOursAlone.contains(key) &&
          !(engine.kind == Kind::kLlamaCpp && kNotOfLlamaCpp.contains(key));
 }

@@ -28,7 +28,7 @@ struct EngineChoice {
 const char* Name(EngineChoice::Kind kind);  // "pinion", "vllm", "llama.cpp", "command"
 
 // Whether the engine has a counterpart of a setting (its key as in Space); `command`'s placeholders
-// count, whether they are used or not.
+// count, whether they are used or not, but for {port}, without which there are no replicas.
 bool HasSetting(const EngineChoice& engine, const std::string& key);
 
 // "vllm", or {"kind":"command","command":["./server","--port","{port}"],"arguments":[],

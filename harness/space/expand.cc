@@ -4,6 +4,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/model/attention_spec.h"
+#include "engine/run/replicas.h"
 #include "engine/run/start.h"
 #include "harness/space/settings.h"
 #include "kernels/isa.h"
@@ -28,6 +29,7 @@ std::string ResolvedIsa(const EngineOptions& options, const Host& host) {
 std::string EffectiveKey(const Point& point, const Host& host, const DecoderSpec& model) {
   const EngineOptions& options = point.options;
   Json key = ToJson(point.plan);
+  key.Set("replicas", point.replicas);
   key.Set("reasons", Json());
   key.Set("warnings", Json());
   key.Set("isa", ResolvedIsa(options, host));
@@ -43,12 +45,15 @@ std::string EffectiveKey(const Point& point, const Host& host, const DecoderSpec
   return key.Dump();
 }
 
-Status CheckMemory(const EngineOptions& options, const Host& host, const DecoderSpec& model) {
-  const uint64_t needed = EstimateBytes(options, model);
+Status CheckMemory(const Configuration& configuration, const Host& host, const DecoderSpec& model) {
+  const auto replicas = static_cast<uint64_t>(std::max(1, configuration.replicas));
+  const uint64_t each = EstimateBytes(configuration.options, model), needed = each * replicas;
   const uint64_t available = host.budget.memory_available_bytes;
   if (available == 0 || needed <= available) return {};
+  const std::string sum =
+      replicas > 1 ? StrCat(replicas, " replicas x ", FormatBytes(each), " = ") : "";
   return Fail(ErrorCode::kExhausted,
-              StrCat("needs about ", FormatBytes(needed), " (weights, KV, workspace), and ",
+              StrCat("needs about ", sum, FormatBytes(needed), " (weights, KV, workspace), and ",
                      FormatBytes(available), " are available"));
 }
 
@@ -57,8 +62,9 @@ Result<Plan> Check(const Configuration& configuration, const Host& host, const D
   const EngineOptions& options = configuration.options;
   PINION_TRY(Validate(options));
   PINION_TRY(EnvironmentOf(configuration.runtime, host.runtime));
-  PINION_TRY(CheckMemory(options, host, model));
-  PINION_ASSIGN(Plan plan, PlanFor(options, host.machine, host.budget));
+  PINION_TRY(CheckMemory(configuration, host, model));
+  PINION_ASSIGN(Plan plan,
+                PlanReplicas(options, configuration.replicas, host.machine, host.budget));
   const int cores = plan.total_threads();
   if (cores > constraints.cores.value_or(cores))
     return Fail(ErrorCode::kUnsupported, StrCat("disqualified: it uses ", cores, " cores, and the ",
@@ -71,6 +77,7 @@ Point MakePoint(const Configuration& configuration, const Configuration& base, c
   Point point;
   point.options = configuration.options;
   point.runtime = configuration.runtime;
+  point.replicas = configuration.replicas;
   point.settings = Difference(base, configuration);
   point.label = Label(point.settings);
   const EngineChoice& engine = definition.engine;
@@ -142,7 +149,7 @@ uint64_t EstimateBytes(const EngineOptions& options, const DecoderSpec& model) {
 
 Result<std::vector<Point>> Expand(const Definition& definition, const EngineOptions& base,
                                   const Host& host, const DecoderSpec& model) {
-  const Configuration start = {base, {}};
+  const Configuration start = {base};
   std::vector<Point> points = {MakePoint(start, start, host, model, definition)};
   if (!points[0].infeasible.empty())
     return Fail(ErrorCode::kUsage,

@@ -28,11 +28,12 @@ struct Host {
 struct Point {
   EngineOptions options;
   RuntimeChoice runtime;
+  int replicas = 1;
   std::vector<Setting> settings;     // what differs from the base, in the order of Space
   std::string label;                 // "default", or "threads_bind=0-1 isa=avx2"
   std::string infeasible;            // why it cannot run here; empty: it can
   std::vector<std::string> same_as;  // labels of other points with the same effective plan
-  Plan plan;                         // empty where infeasible
+  Plan plan;                         // of all replicas; empty where infeasible
 };
 
 // The base configuration first, then the grid and the listed candidates, in their order. Points
@@ -43,7 +44,7 @@ Result<std::vector<Point>> Expand(const Definition& definition, const EngineOpti
                                   const Host& host, const DecoderSpec& model);
 inline constexpr size_t kMaxPoints = 1000;
 
-// Bytes that one configuration needs at least: weights over all ranks, KV where its size is asked
+// Bytes that one engine process needs at least: weights over all ranks, KV where its size is asked
 // for (else one sequence of the model's length), activations and logits of the largest step.
 uint64_t EstimateBytes(const EngineOptions& options, const DecoderSpec& model);
 

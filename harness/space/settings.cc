@@ -1,5 +1,7 @@
 #include "harness/space/settings.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
 
 #include "engine/base/strings.h"
@@ -8,6 +10,7 @@ namespace pinion::harness {
 namespace {
 
 constexpr uint64_t kGib = uint64_t{1} << 30;
+constexpr char kReplicas[] = "replicas";
 
 // How one setting is read from and written to the options: the one list of what a sweep can vary.
 struct Field {
@@ -64,6 +67,12 @@ Status SetKv(const std::string& value, Configuration& of) {
   return {};
 }
 
+Status SetReplicas(const std::string& value, Configuration& of) {
+  PINION_ASSIGN(const int64_t number, ParseInt(value, kReplicas));
+  of.replicas = static_cast<int>(std::clamp<int64_t>(number, INT32_MIN, INT32_MAX));
+  return {};
+}
+
 std::vector<Field> EngineFields() {
   return {
       TextField("threads_bind", &EngineOptions::threads_bind),
@@ -71,6 +80,7 @@ std::vector<Field> EngineFields() {
       TextField("smt", &EngineOptions::smt),
       {"kv_cache_space", KvText, SetKv},
       IntField("tensor_parallel", &EngineOptions::tensor_parallel),
+      {kReplicas, [](const Configuration& of) { return StrCat(of.replicas); }, SetReplicas},
       TextField("isa", &EngineOptions::isa),
       TextField("dtype", &EngineOptions::dtype),
       TextField("activations", &EngineOptions::activations),
@@ -146,6 +156,13 @@ RuntimeChoice RuntimeOf(const std::vector<Setting>& settings) {
     for (const RuntimeSetting& known : RuntimeSettings())
       if (setting.key == known.key) runtime.*known.member = setting.value;
   return runtime;
+}
+
+int ReplicasOf(const std::vector<Setting>& settings) {
+  Configuration named;
+  for (const Setting& setting : settings)
+    if (setting.key == kReplicas && !SetReplicas(setting.value, named)) return 1;
+  return named.replicas;
 }
 
 std::string Label(const std::vector<Setting>& settings) {

@@ -13,10 +13,12 @@ namespace pinion::harness {
 // Every list of the space in turn, each value as one setting; empty lists are left out.
 std::vector<std::vector<Setting>> Axes(const Space& space);
 
-// All that a candidate may differ in: how the engine runs and what its process is started with.
+// All that a candidate may differ in: how the engine runs, what its process is started with, and
+// how many such processes there are.
 struct Configuration {
   EngineOptions options;
-  RuntimeChoice runtime;
+  RuntimeChoice runtime = {};
+  int replicas = 1;
 };
 
 // Puts one setting into the configuration. Errors (kUsage) name an unknown key or a value of a
@@ -31,6 +33,9 @@ std::vector<Setting> Difference(const Configuration& base, const Configuration& 
 
 // The runtime that these settings name, as a candidate's row keeps them; others are left alone.
 RuntimeChoice RuntimeOf(const std::vector<Setting>& settings);
+
+// The replicas that these settings name; 1 where they do not.
+int ReplicasOf(const std::vector<Setting>& settings);
 
 // "isa=avx2 max_num_seqs=8"; "default" where there is none.
 std::string Label(const std::vector<Setting>& settings);

@@ -63,6 +63,12 @@ double LiveSource::HangSeconds(bool ceilings) const {
          (meta_.definition.engine.is_pinion() ? 0 : meta_.definition.engine.start_timeout_s);
 }
 
+bool LiveSource::OverHttp() const {
+  return std::any_of(candidates_.begin(), candidates_.end(), [](const CandidateRow& row) {
+    return row.infeasible.empty() && ReplicasOf(SettingsFrom(row.settings)) > 1;
+  });
+}
+
 Result<std::optional<TrialRow>> LiveSource::Run(const Slot& slot, int position,
                                                 const ProgressLine& line) {
   if (const auto found = stored_.find(slot); found != stored_.end()) return found->second;
@@ -86,12 +92,15 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
   TrialRequest request;
   request.engine = meta_.definition.engine;
   PINION_TRY(FromJson(row.options, request.options));
+  request.replicas = ReplicasOf(SettingsFrom(row.settings));
+  request.over_http = OverHttp();
+  const std::string log = options_.folder + "/" + trial.log_path;
+  request.log = log.substr(0, log.rfind('.'));
   request.workload = meta_.definition.workload;
   request.seed = seed;
   request.limit_s = options_.trial_limit_s;
   request.ceilings = IsFirst(slot);
-  TrialProcess process = {options_.binary, options_.folder + "/" + trial.log_path,
-                          HangSeconds(request.ceilings)};
+  TrialProcess process = {options_.binary, log, HangSeconds(request.ceilings)};
   process.interrupted = options_.interrupted;
   PINION_ASSIGN(process.environment,
                 EnvironmentOf(RuntimeOf(SettingsFrom(row.settings)), RuntimeOffer::Here()));

@@ -30,6 +30,8 @@ class LiveSource : public StoredSource {
 
  private:
   Result<std::optional<TrialRow>> Measure(const Slot& slot, int position);
+  // Whether some candidate has several replicas: then all are measured as servers.
+  bool OverHttp() const;
   double HangSeconds(bool ceilings) const;
   // The first of its candidate in the race: what the machine can do is measured once for each.
   bool IsFirst(const Slot& slot) const;

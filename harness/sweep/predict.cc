@@ -8,6 +8,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/model/cost.h"
+#include "engine/run/replicas.h"
 #include "engine/run/start.h"
 #include "kernels/isa.h"
 #include "kernels/types.h"
@@ -39,6 +40,32 @@ struct Roof {
   }
 };
 
+// Of one replica: with one request the machine's memory and caches are all its own, with a batch
+// those that are busy share them. Each computes on its own threads.
+struct Roofs {
+  Roof alone, together;
+
+  Roofs(Roof one, double bytes_per_s_together, size_t busy) : alone(one), together(one) {
+    together.bytes_per_s = bytes_per_s_together / static_cast<double>(busy);
+    together.cache_bytes /= busy;
+  }
+};
+
+// How many replicas a batch keeps busy, and what threads they have.
+struct Crew {
+  size_t busy = 1;
+  int threads = 0, most_threads = 0;  // of one: on average, and of the largest
+
+  Crew(const Point& point, size_t batch) {
+    const auto replicas = static_cast<size_t>(point.replicas);
+    busy = std::min(replicas, batch);
+    threads = std::max(1, point.plan.total_threads() / point.replicas);
+    for (int index = 0; index < point.replicas; ++index)
+      most_threads =
+          std::max(most_threads, PlanOfReplica(point.plan, point.replicas, index).total_threads());
+  }
+};
+
 StepCost Times(StepCost cost, uint64_t count) {
   return {cost.weight_bytes * count, cost.kv_bytes * count, cost.flops * count,
           cost.int8_ops * count};
@@ -67,15 +94,15 @@ class Load {
     return work;
   }
 
-  Figures Under(const Roof& roof, const EngineOptions& options) const {
-    const auto batch = static_cast<size_t>(workload_.num_prompts);
-    const size_t together = std::min(batch, static_cast<size_t>(options.max_num_seqs));
+  // `sequences`: of the batch, that one replica has.
+  Figures Under(const Roofs& roofs, size_t sequences, const EngineOptions& options) const {
+    const size_t at_once = std::min(sequences, static_cast<size_t>(options.max_num_seqs));
     const auto per_step = static_cast<size_t>(options.max_num_batched_tokens);
-    const double batch_s =
-        roof.Seconds(Prefill(batch, per_step)) + roof.Seconds(Decode(batch, together));
-    return {static_cast<double>(batch) * workload_.output_len / batch_s,
-            roof.Seconds(Prefill(1, per_step)),
-            roof.Seconds(Decode(1, 1)) / std::max(1, workload_.output_len - 1)};
+    const double batch_s = roofs.together.Seconds(Prefill(sequences, per_step)) +
+                           roofs.together.Seconds(Decode(sequences, at_once));
+    return {static_cast<double>(workload_.num_prompts) * workload_.output_len / batch_s,
+            roofs.alone.Seconds(Prefill(1, per_step)),
+            roofs.alone.Seconds(Decode(1, 1)) / std::max(1, workload_.output_len - 1)};
   }
 
  private:
@@ -111,23 +138,28 @@ Result<Prediction> Predict(const Point& point, const DecoderSpec& model, const W
   const EngineOptions& options = point.options;
   PINION_ASSIGN(const kernels::Dtype dtype, ResolveDtype(options, model));
   const std::string isa = options.isa == "auto" ? machine.Isas().back() : options.isa;
-  const int threads = point.plan.total_threads();
+  const auto batch = static_cast<size_t>(workload.num_prompts);
+  const Crew crew(point, batch);
   Roof roof, raised;
-  roof.bytes_per_s = machine.ReadBytesPerS(threads);
-  PINION_ASSIGN(roof.peak, machine.PeakOf(isa, kernels::Name(dtype), threads));
+  roof.bytes_per_s = machine.ReadBytesPerS(crew.threads);
+  PINION_ASSIGN(roof.peak, machine.PeakOf(isa, kernels::Name(dtype), crew.threads));
   raised.bytes_per_s = machine.ReadBytesPerSAtMost();
   raised.cache_bytes = cache_bytes;
-  PINION_ASSIGN(raised.peak, machine.PeakAtMost(isa, threads));
+  PINION_ASSIGN(raised.peak, machine.PeakAtMost(isa, crew.most_threads));
+  const double together = machine.ReadBytesPerS(crew.threads * static_cast<int>(crew.busy));
+  const Roofs roofs(roof, together, crew.busy);
   PINION_ASSIGN(const kernels::KvDtype kv_dtype, ResolveKvDtype(options, dtype));
   const CostModel cost(model, dtype, kv_dtype, options.tensor_parallel);
   const Load load(cost, workload, false);
   Prediction prediction;
-  static_cast<Figures&>(prediction) = load.Under(roof, options);
-  prediction.at_best = Load(cost, workload, true).Under(raised, options);
-  const auto batch = static_cast<size_t>(workload.num_prompts);
-  const Work decode =
-      load.Decode(batch, std::min(batch, static_cast<size_t>(options.max_num_seqs)));
-  prediction.decode_bound_by_bytes = roof.BytesSeconds(decode) >= roof.ComputeSeconds(decode);
+  // The last to end has the most of the batch; at best all have as little as the least busy one.
+  const size_t most = (batch + crew.busy - 1) / crew.busy, least = batch / crew.busy;
+  static_cast<Figures&>(prediction) = load.Under(roofs, most, options);
+  prediction.at_best =
+      Load(cost, workload, true).Under({raised, raised.bytes_per_s, crew.busy}, least, options);
+  const Work decode = load.Decode(most, std::min(most, static_cast<size_t>(options.max_num_seqs)));
+  prediction.decode_bound_by_bytes =
+      roofs.together.BytesSeconds(decode) >= roofs.together.ComputeSeconds(decode);
   return prediction;
 }
 

@@ -29,6 +29,7 @@ struct Prediction : Figures {
   Figures at_best;
 };
 
+// Replicas share the bandwidth and the batch; each reads its own weights at each of its steps.
 // t = sum over prefill and decode of max(bytes / bandwidth, operations / peak), of the workload's
 // offline batch and of one request alone. The plan of `point` must be there; `model` as its options
 // run it (SpecFor). `cache_bytes`: of all caches of the machine.

@@ -18,7 +18,7 @@ namespace pinion::harness {
 namespace {
 
 constexpr double kPollSeconds = 0.2;
-// Another engine's trial stops its server in order; should it not, the server's guard does.
+// A trial of servers stops them in order; should it not, their guards do.
 constexpr double kStopSeconds = 15;
 constexpr size_t kMaxResultBytes = size_t{64} << 20;
 
@@ -122,7 +122,7 @@ Result<TrialOutcome> RunTrialProcess(const TrialRequest& request, const TrialPro
     outcome.interrupted = process.interrupted();
     if (outcome.interrupted || SecondsSince(start_ns) > process.timeout_s) break;
   }
-  if (!exit) child.Stop(request.engine.is_pinion() ? 0 : kStopSeconds);
+  if (!exit) child.Stop(request.is_served() ? kStopSeconds : 0);
   outcome.seconds = SecondsSince(start_ns);
   if (outcome.interrupted) return outcome;
   outcome.log_tail = LogTail(process.log_path);

@@ -132,7 +132,7 @@ Result<LoadReport> SendLoad(const PreparedLoad& prepared, const LoadHooks& hooks
   report.slo = load.slo;
   const Conditions before = Conditions::Now();
   const EnergyReading energy = EnergyReading::Now();
-  PINION_ASSIGN(report.result, RunServerLoad(prepared.url, plan));
+  PINION_ASSIGN(report.result, RunServerLoad({prepared.url}, plan));
   report.joules = JoulesBetween(energy, EnergyReading::Now());
   report.suspect = Disturbances(before, Conditions::Now(), 1);
   return report;

@@ -1,17 +1,21 @@
 #include "harness/trial/server_trial.h"
 
 #include <algorithm>
-#include <memory>
+#include <cstdio>
 
+#include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/host/budget.h"
-#include "engine/run/start.h"
-#include "harness/engines/server.h"
+#include "engine/run/replicas.h"
+#include "harness/engines/replicas.h"
+#include "harness/engines/server_counters.h"
 #include "harness/load/arrivals.h"
 #include "harness/load/generator.h"
 #include "harness/load/summary.h"
+#include "harness/profile/front.h"
 #include "harness/stats/estimate.h"
 #include "harness/trial/measurement.h"
+#include "harness/trial/runner.h"
 #include "harness/trial/slo_phase.h"
 
 namespace pinion::harness {
@@ -40,24 +44,25 @@ ServedLoad LoadOf(const Workload& workload) {
   return load;
 }
 
-// Another engine's server under one request's load.
+// A configuration's servers under one request's load.
 class ServerMeasurement final : public Measurement {
  public:
-  ServerMeasurement(EngineServer& server, const TrialRequest& request, int64_t start_ns,
+  ServerMeasurement(Replicas& servers, const TrialRequest& request, int64_t start_ns,
                     std::vector<int> cpus, std::function<bool()> interrupted)
       : Measurement(request, start_ns),
-        server_(server),
+        servers_(servers),
+        urls_(servers.urls()),
         cpus_(std::move(cpus)),
         interrupted_(std::move(interrupted)) {}
 
-  // What it calls its model, and how it counts made-up text.
+  // What they call their model, and how they count made-up text: all are alike.
   Status Ask() {
     constexpr double kPatienceSeconds = 600;
     PINION_ASSIGN(style_.endpoint, ParseEndpoint(request().engine.endpoint));
-    PINION_ASSIGN(style_.model, FindServedModel(server_.url(), ""));
+    PINION_ASSIGN(style_.model, FindServedModel(urls_.front(), ""));
     LoadPhase phase;
     phase.stop_sending_s = phase.deadline_s = phase.last_deadline_s = kPatienceSeconds;
-    PINION_ASSIGN(scale_, MeasureTokenScale(server_.url(), Plan(phase)));
+    PINION_ASSIGN(scale_, MeasureTokenScale(urls_.front(), Plan(phase)));
     return {};
   }
 
@@ -71,7 +76,8 @@ class ServerMeasurement final : public Measurement {
                           request().seed ^ (phase.stream << 32), scale_);
     plan.concurrency = phase.rate ? 0 : phase.clients;
     plan.cpus = cpus_;
-    plan.interrupted = interrupted_;
+    // Without one of its servers the rest of the load would tell nothing.
+    plan.interrupted = [this] { return interrupted_() || !servers_.WhyEnded().empty(); };
     plan.stop_sending_s = phase.stop_sending_s;
     plan.deadline_s = phase.deadline_s;
     plan.last_deadline_s = phase.last_deadline_s;
@@ -86,11 +92,11 @@ class ServerMeasurement final : public Measurement {
     return plan;
   }
 
-  // Fails where the server ended, or nothing at all came back.
+  // Fails where a server ended.
   Result<ServerLoadResult> Send(const LoadPhase& phase) {
-    PINION_ASSIGN(ServerLoadResult load, RunServerLoad(server_.url(), Plan(phase)));
-    if (const std::string why = server_.WhyEnded(); !why.empty())
-      return Fail(ErrorCode::kFailed, StrCat("the server ", why, " under load"));
+    PINION_ASSIGN(ServerLoadResult load, RunServerLoad(urls_, Plan(phase)));
+    if (const std::string why = servers_.WhyEnded(); !why.empty())
+      return Fail(ErrorCode::kFailed, StrCat(why, " under load"));
     if (load.interrupted) return Fail(ErrorCode::kExhausted, "interrupted");
     return load;
   }
@@ -104,7 +110,9 @@ class ServerMeasurement final : public Measurement {
                                            " s of the trial: ", load.requests.front().error));
   }
 
-  Result<bool> WarmUp(const LoadPhase& phase) override {
+  Result<bool> WarmUp(const LoadPhase& asked) override {
+    LoadPhase phase = asked;
+    phase.clients = phase.requests = std::max(asked.clients, static_cast<int>(urls_.size()));
     PINION_ASSIGN(const ServerLoadResult load, Send(phase));
     for (const RequestRecord& one : load.requests) CountOutput(one.tokens());
     return std::none_of(load.requests.begin(), load.requests.end(),
@@ -130,8 +138,11 @@ class ServerMeasurement final : public Measurement {
   }
 
   Status Take(const LoadPhase& phase, int concurrency, const std::string& name) {
+    const auto before = CountersOf(urls_);
     PINION_ASSIGN(const ServerLoadResult load, Send(phase));
     PINION_TRY(CheckAnswered(load));
+    if (const auto after = CountersOf(urls_); before && after)
+      AddCounted(*after - *before, concurrency);
     const ServingSummary summary = Summarise(TracesOf(load), limits());
     size_t failed = 0;
     for (const RequestRecord& one : load.requests) {
@@ -145,6 +156,12 @@ class ServerMeasurement final : public Measurement {
     late_share_ = std::max(late_share_, LateShare(load));
     AddSamples(summary, concurrency);
     return {};
+  }
+
+  void AddCounted(const ServerCounters& counted, int concurrency) {
+    Add("preemptions", concurrency, counted.preemptions);
+    if (counted.prefix_query_tokens > 0)
+      Add("prefix_hit_share", concurrency, counted.prefix_hit_tokens / counted.prefix_query_tokens);
   }
 
   void AddSamples(const ServingSummary& summary, int concurrency) {
@@ -168,9 +185,11 @@ class ServerMeasurement final : public Measurement {
   }
 
   void Describe(Json& about) override {
-    Add("start_s", 0, server_.start_s());
-    Add("peak_rss_bytes", 0, static_cast<double>(server_.peak_rss_bytes()));
+    Add("start_s", 0, servers_.start_s());
+    Add("peak_rss_bytes", 0, static_cast<double>(servers_.peak_rss_bytes()));
     about.Set("engine", Name(request().engine.kind));
+    about.Set("replicas", request().replicas);
+    if (request().engine.is_pinion()) TakeServerInfo(about);
     about.Set("model", style_.model);
     about.Set("tokens_per_word", scale_.is_known ? Json(scale_.per_word) : Json());
     Json generator = Json::MakeObject();
@@ -180,7 +199,29 @@ class ServerMeasurement final : public Measurement {
     about.Set("generator", std::move(generator));
   }
 
-  EngineServer& server_;
+  // What our own servers say of themselves: the first one's path and type, everybody's bytes.
+  void TakeServerInfo(Json& about) const {
+    constexpr double kPatienceSeconds = 10;
+    int64_t weight_bytes = 0, kv_bytes = 0;
+    for (const ServerUrl& url : urls_) {
+      const auto text = HttpFetch(url, "GET", "/server_info", "", kPatienceSeconds);
+      const auto info = text ? Json::Parse(*text) : Unexpected(text.error());
+      if (!info) continue;
+      for (const char* key : {"isa", "dtype"})
+        if (const Json* value = info->Find(key); value && !about.Find(key)) about.Set(key, *value);
+      weight_bytes += Optional<int64_t>(*info, "weight_bytes", 0).value_or(0);
+      const Json* kv = info->Find("kv_cache");
+      kv_bytes += kv ? Optional<int64_t>(*kv, "bytes", 0).value_or(0) : 0;
+    }
+    about.Set("weight_bytes", weight_bytes);
+    about.Set("kv_bytes", kv_bytes);
+    about.Set("no_ceilings_because",
+              "configurations with several replicas are compared as servers, and those are probed "
+              "neither before nor after their load");
+  }
+
+  Replicas& servers_;
+  const std::vector<ServerUrl> urls_;
   const std::vector<int> cpus_;
   const std::function<bool()> interrupted_;
   RequestStyle style_;
@@ -188,31 +229,83 @@ class ServerMeasurement final : public Measurement {
   double generator_cpu_share_ = 0, late_share_ = 0;  // the worst of all phases
 };
 
+// What a trial's servers are started as, and as a person would start them.
+struct ServedPlan {
+  Machine machine;
+  Budget budget;
+  EngineOptions options;
+  pinion::Plan whole;
+  ServedLoad load;
+
+  Result<std::vector<EngineCommand>> Commands(const EngineChoice& engine,
+                                              const std::vector<int>& ports) const {
+    return CommandsFor(engine, options, whole, machine, ports, load);
+  }
+};
+
+Result<ServedPlan> PlanServers(const TrialRequest& request) {
+  ServedPlan plan;
+  PINION_ASSIGN(plan.machine, ThisMachine());
+  PINION_ASSIGN(plan.budget, ComputeBudget(plan.machine));
+  plan.options = request.options;
+  plan.load = LoadOf(request.workload);
+  PINION_ASSIGN(plan.whole,
+                PlanReplicas(plan.options, request.replicas, plan.machine, plan.budget));
+  const bool ours = request.engine.is_pinion() && request.replicas > 1;
+  if (ours && !plan.options.kv_cache_bytes) {
+    PINION_ASSIGN(plan.options.kv_cache_bytes,
+                  KvShareBytes(plan.options, request.replicas, plan.budget));
+  }
+  if (request.replicas > 1)
+    LogInfo(StrCat(request.replicas, " replicas, each with ",
+                   plan.options.kv_cache_bytes
+                       ? FormatBytes(*plan.options.kv_cache_bytes) + " of KV space per rank"
+                       : std::string("the KV space that its engine takes")));
+  return plan;
+}
+
+// A line a server, on the ports behind the one that stands before them all.
+Result<std::string> ShownCommand(const ServedPlan& plan, const TrialRequest& request) {
+  std::vector<int> ports;
+  for (int index = 0; index < request.replicas; ++index)
+    ports.push_back(request.replicas == 1 ? kUsualPort : ReplicaPort(kUsualPort, index));
+  PINION_ASSIGN(const auto commands, plan.Commands(request.engine, ports));
+  std::vector<std::string> lines;
+  for (const EngineCommand& command : commands)
+    lines.push_back(
+        ShellText(request.replicas == 1 ? command.command : OnCpus(command.command, command.cpus)));
+  return Join(lines, "\n");
+}
+
+Result<TrialResult> MeasureServers(Replicas& servers, const TrialRequest& request, int64_t start_ns,
+                                   const std::function<bool()>& interrupted) {
+  PINION_ASSIGN(const ServedPlan plan, PlanServers(request));
+  PINION_ASSIGN(const std::vector<int> ports, FreePorts(static_cast<size_t>(request.replicas)));
+  PINION_ASSIGN(const auto commands, plan.Commands(request.engine, ports));
+  PINION_TRY(servers.Start(request.engine, commands, ports, request.log, interrupted));
+  ServerMeasurement measurement(servers, request, start_ns, SpareCpus(plan.budget, plan.whole),
+                                interrupted);
+  PINION_TRY(measurement.Ask());
+  PINION_ASSIGN(TrialResult result, measurement.Run({servers.processes()}, 1));
+  result.info.Set("plan", ToJson(plan.whole));
+  result.info.Set("threads", plan.whole.total_threads());
+  result.info.Set("ranks", static_cast<int64_t>(plan.whole.ranks.size()));
+  result.info.Set("ignored_settings", Json(commands.front().ignored));
+  if (request.engine.is_pinion()) return result;  // whose profile is launched
+  PINION_ASSIGN(const std::string shown, ShownCommand(plan, request));
+  result.info.Set("command", shown);
+  return result;
+}
+
 }  // namespace
 
 Result<TrialResult> RunServerTrial(const TrialRequest& request, int64_t start_ns,
                                    const std::function<bool()>& interrupted) {
-  PINION_ASSIGN(const Machine machine, ThisMachine());
-  PINION_ASSIGN(const Budget budget, ComputeBudget(machine));
-  PINION_ASSIGN(const pinion::Plan plan, PlanFor(request.options, machine, budget));
-  PINION_ASSIGN(const int port, FreePort());
-  const ServedLoad load = LoadOf(request.workload);
-  PINION_ASSIGN(const EngineCommand command,
-                CommandFor(request.engine, request.options, plan, machine, port, load));
-  PINION_ASSIGN(const std::unique_ptr<EngineServer> server,
-                EngineServer::Start(request.engine, command, port, interrupted));
-  ServerMeasurement measurement(*server, request, start_ns, SpareCpus(budget, plan), interrupted);
-  PINION_TRY(measurement.Ask());
-  PINION_ASSIGN(TrialResult result, measurement.Run({server->processes()}, 1));
-  result.info.Set("plan", ToJson(plan));
-  result.info.Set("threads", plan.total_threads());
-  result.info.Set("ranks", static_cast<int64_t>(plan.ranks.size()));
-  // As a person would start it.
-  constexpr int kUsualPort = 8000;
-  PINION_ASSIGN(const EngineCommand shown,
-                CommandFor(request.engine, request.options, plan, machine, kUsualPort, load));
-  result.info.Set("command", ShellText(shown.command));
-  result.info.Set("ignored_settings", Json(command.ignored));
+  Replicas servers;
+  auto result = MeasureServers(servers, request, start_ns, interrupted);
+  if (result) return result;
+  for (const std::string& log : servers.LogsOfEnded())
+    std::fprintf(stderr, "the end of %s:\n%s\n", log.c_str(), LogTail(log).c_str());
   return result;
 }
 

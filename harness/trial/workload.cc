@@ -24,6 +24,9 @@ Json ToJson(const TrialRequest& request) {
   Json object = Json::MakeObject();
   object.Set("engine", ToJson(request.engine));
   object.Set("options", ToJson(request.options));
+  object.Set("replicas", request.replicas);
+  object.Set("over_http", request.over_http);
+  object.Set("log", request.log);
   object.Set("workload", ToJson(request.workload));
   object.Set("seed", request.seed);
   object.Set("limit_s", request.limit_s);
@@ -44,6 +47,9 @@ Result<TrialRequest> ReadTrialRequest(const Json& object) {
   PINION_TRY(FromJson(*workload, request.workload));
   PINION_ASSIGN(const int64_t seed, Require<int64_t>(object, "seed"));
   PINION_ASSIGN(request.limit_s, Require<double>(object, "limit_s"));
+  PINION_ASSIGN(request.replicas, Optional<int>(object, "replicas", 1));
+  PINION_ASSIGN(request.over_http, Optional(object, "over_http", false));
+  PINION_ASSIGN(request.log, Optional<std::string>(object, "log", ""));
   PINION_ASSIGN(request.ceilings, Optional(object, "ceilings", false));
   request.seed = static_cast<uint64_t>(seed);
   return request;

@@ -16,10 +16,16 @@ namespace pinion::harness {
 struct TrialRequest {
   EngineChoice engine;
   EngineOptions options;
+  int replicas = 1;
+  // Our own engine as a server too, as others always are: where replicas are compared with it.
+  bool over_http = false;
+  std::string log;  // where servers' logs go (Replicas in harness/engines)
   Workload workload;
   uint64_t seed = 1;      // of the prompts; the same for every candidate of a round
   double limit_s = 60;    // from the process's start; the load is cut to end by then
   bool ceilings = false;  // measure after the load what the machine can do at most
+
+  bool is_served() const { return over_http || !engine.is_pinion(); }
 };
 
 Json ToJson(const TrialRequest& request);

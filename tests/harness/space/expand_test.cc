@@ -100,11 +100,39 @@ TEST(Expand, KvSpaceCountsOncePerRank) {
   EXPECT_EQ(EstimateBytes(options, Tiny()) - one, uint64_t{1} << 30);
 }
 
+TEST(Expand, ReplicasDivideTheMachineAndCountTheirMemory) {
+  Host host = Imagine(kTwoSockets);
+  const auto points = Expand(Parse(R"({"space":{"replicas":[1,2,9]}})"), Base(), host, Tiny());
+  ASSERT_TRUE(points) << points.error().message;
+  EXPECT_THAT(Labels(*points), ElementsAre("default", "replicas=2", "replicas=9"));
+  EXPECT_EQ((*points)[1].replicas, 2);
+  EXPECT_EQ((*points)[1].plan.ranks.size(), 2u);
+  EXPECT_EQ((*points)[1].plan.total_threads(), 8);  // no more cores than one engine has
+  EXPECT_THAT((*points)[2].infeasible, HasSubstr("9 ranks in all"));
+
+  host.budget.memory_available_bytes = EstimateBytes(Base(), Tiny()) * 3 / 2;
+  const auto tight = Expand(Parse(R"({"candidates":[{"replicas":2}]})"), Base(), host, Tiny());
+  ASSERT_TRUE(tight) << tight.error().message;
+  EXPECT_THAT((*tight)[1].infeasible, HasSubstr("needs about 2 replicas x "));
+}
+
+TEST(Expand, ReplicasOfACommandNeedAPortEach) {
+  Definition definition =
+      Parse(R"({"engine":{"command":["./server"]},"candidates":[{"replicas":2}]})");
+  const auto fixed = Expand(definition, Base(), Imagine(kTwoSockets), Tiny());
+  ASSERT_TRUE(fixed) << fixed.error().message;
+  EXPECT_THAT((*fixed)[1].infeasible, HasSubstr("no setting for replicas=2"));
+  definition.engine.arguments = {"--port={port}"};
+  const auto given = Expand(definition, Base(), Imagine(kTwoSockets), Tiny());
+  ASSERT_TRUE(given) << given.error().message;
+  EXPECT_THAT((*given)[1].infeasible, IsEmpty());
+}
+
 TEST(Expand, RefusesUnknownSettingsAndHugeGrids) {
   const Host host = Imagine(kTwoSockets);
-  const auto unknown = Expand(Parse(R"({"candidates":[{"replicas":2}]})"), Base(), host, Tiny());
+  const auto unknown = Expand(Parse(R"({"candidates":[{"replicants":2}]})"), Base(), host, Tiny());
   ASSERT_FALSE(unknown);
-  EXPECT_THAT(unknown.error().message, HasSubstr("unknown setting 'replicas'; known are"));
+  EXPECT_THAT(unknown.error().message, HasSubstr("unknown setting 'replicants'; known are"));
   Definition huge;
   for (int i = 1; i <= 40; ++i) {
     huge.space.max_num_seqs.push_back(i);

@@ -108,6 +108,28 @@ TEST(Predict, TheBoundIsCeilingsRaisedAndNeverBelowWhatIsExpected) {
   EXPECT_DOUBLE_EQ(cached.tpot_s, all.tpot_s);
 }
 
+// Each replica reads all weights on its own, from memory that all share; alone it has its own
+// threads and all of the memory.
+TEST(Predict, ReplicasReadTheirWeightsEach) {
+  const Imagined imagined = Imagine("preset:qwen2.5-0.5b", R"([{"replicas":3}])");
+  const DecoderSpec spec = FindModel("preset:qwen2.5-0.5b")->spec;
+  Workload decoding;
+  decoding.prompt_len = 1;
+  decoding.output_len = 65;
+  decoding.num_prompts = 3;
+  const auto one = *Predict(imagined.points[0], spec, decoding, Machine(), 0);
+  const auto three = *Predict(imagined.points[1], spec, decoding, Machine(), 0);
+  EXPECT_NEAR(one.output_tokens_per_s / three.output_tokens_per_s, 3, 0.05);
+  EXPECT_NEAR(three.tpot_s / one.tpot_s, 2, 1e-6);  // one thread reads at half of the bandwidth
+  EXPECT_NEAR(three.at_best.tpot_s, one.at_best.tpot_s, 1e-12);
+  // A batch that does not divide, and one that leaves replicas idle.
+  for (const int prompts : {1, 2, 4, 5}) {
+    decoding.num_prompts = prompts;
+    const auto some = *Predict(imagined.points[1], spec, decoding, Machine(), 0);
+    EXPECT_GT(some.at_best.output_tokens_per_s, some.output_tokens_per_s) << prompts;
+  }
+}
+
 // Matrices that stay in integers take the time of the integers' own rate, the rest that of floats.
 TEST(Predict, IntegersAndFloatsEachTakeTheirOwnRate) {
   Imagined imagined = Imagine("preset:qwen2.5-0.5b", "[]");

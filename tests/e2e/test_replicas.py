@@ -1,0 +1,280 @@
+"""Several servers of one configuration behind one load: swept, lost, launched."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+
+import jsonschema
+import pytest
+from conftest import free_port, wait_until
+
+FIXED = pathlib.Path(__file__).with_name("fixed_server.py")
+TTFT_MS, ITL_MS, OUTPUT = 30, 5, 8
+
+pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2,
+                                reason="two replicas need two CPUs")
+
+
+def running(*words):
+    """Processes whose command line has all these words."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            line = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
+        except OSError:
+            continue  # it ended while we looked
+        if all(str(word).encode() in line for word in words):
+            found.append(int(entry.name))
+    return found
+
+
+def trials(out):
+    with sqlite3.connect(out / "results.db") as database:
+        return [(candidate, bool(ok), reason, log_tail, json.loads(info) if info else {})
+                for candidate, ok, reason, log_tail, info in database.execute(
+                    "select candidate, ok, reason, log_tail, info from trial")]
+
+
+def values(out, metric, concurrency, candidate):
+    with sqlite3.connect(out / "results.db") as database:
+        return [row[0] for row in database.execute(
+            "select value from samples where metric=? and concurrency=? and candidate=?",
+            (metric, concurrency, candidate))]
+
+
+def define(tmp_path, **changes):
+    definition = {
+        "space": {},
+        "workload": {"prompt_len": 16, "output_len": OUTPUT, "concurrency": [1, 4],
+                     "num_prompts": 8},
+        "objectives": ["throughput"],
+        # A budget of which one pair of the calibration fills its tenth.
+        "rounds": 1, "budget": "60s", "seed": 3, "trial_limit": 20,
+        **changes,
+    }
+    path = tmp_path / "definition.json"
+    path.write_text(json.dumps(definition))
+    return path
+
+
+def test_one_and_two_replicas_of_the_real_engine(pinion, tmp_path, top):
+    out = tmp_path / "out"
+    done = pinion("sweep", "preset:tiny", "--def", define(tmp_path), "--replicas", "1,2",
+                  "--threads-bind", "auto", "--out", out, timeout=280)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((out / "results.json").read_text())
+    assert [(one["label"], one["status"]) for one in results["candidates"]] == [
+        ("default", "ok"), ("replicas=2", "ok")]
+    infos = {candidate: info for candidate, _, _, _, info in trials(out)}
+    assert (infos[0]["replicas"], infos[1]["replicas"]) == (1, 2)
+    # Both over HTTP, on the same CPUs, which two replicas divide.
+    assert {infos[0]["engine"], infos[1]["engine"]} == {"pinion"}
+    plans = [infos[candidate]["plan"]["ranks"] for candidate in (0, 1)]
+    assert len(plans[1]) == 2
+    assert sorted(plans[0][0]["cpus"]) == sorted(cpu for rank in plans[1] for cpu in rank["cpus"])
+    assert infos[1]["weight_bytes"] == 2 * infos[0]["weight_bytes"]
+    assert infos[1]["isa"] == infos[0]["isa"]
+    # The servers' own counters, and memory of all.
+    assert values(out, "preemptions", 4, 1) and values(out, "prefix_hit_share", 4, 1)
+    assert min(values(out, "peak_rss_bytes", 0, 1)) > 1.3 * max(values(out, "peak_rss_bytes", 0, 0))
+    assert min(values(out, "output_tokens_per_s", 0, 1)) > 0
+    logs = sorted(path.name for path in (out / "logs").glob("*candidate1*"))
+    assert [name for name in logs if name.endswith("-replica2.log")]
+    one = next((out / "logs").glob("*candidate1.log")).read_text()
+    assert "2 replicas, each with" in one and "of KV space per rank" in one
+    assert "measured as servers over HTTP" in (out / "report.html").read_text()
+    profile = json.loads((out / "profiles" / "throughput.json").read_text())
+    jsonschema.validate(profile, json.loads((top / "profiles" / "profile.schema.json").read_text()))
+    assert not running("serve", "preset:tiny")
+
+
+def fixed(log, *flags):
+    return {"kind": "command",
+            "command": [sys.executable, str(FIXED), "--port", "{port}", "--ttft-ms", str(TTFT_MS),
+                        "--itl-ms", str(ITL_MS), "--log", str(log / "{port}.log"), *flags]}
+
+
+def test_two_servers_with_one_place_each_answer_twice_as_much(pinion, tmp_path):
+    """Servers of known times: what two of them give at most, and that both get their share."""
+    out, answers = tmp_path / "out", tmp_path / "answers"
+    answers.mkdir()
+    definition = define(tmp_path, engine=fixed(answers, "--slots", "1"), space={"replicas": [1, 2]})
+    done = pinion("sweep", "some/model", "--def", definition, "--out", out, timeout=280)
+    assert done.returncode == 0, done.stderr
+    one_by_one = OUTPUT / (TTFT_MS + (OUTPUT - 1) * ITL_MS) * 1e3
+    assert max(values(out, "output_tokens_per_s", 4, 0)) <= 1.01 * one_by_one
+    two = values(out, "output_tokens_per_s", 4, 1)
+    assert max(two) <= 2.02 * one_by_one
+    assert max(two) > 1.2 * one_by_one
+    # One client has one place, whoever's it is.
+    assert max(values(out, "output_tokens_per_s", 1, 1)) <= 1.01 * one_by_one
+    infos = [info for candidate, *_, info in trials(out) if candidate == 1]
+    for info in infos:
+        assert info["command"].count("--port") == 2
+        assert "--port 8001" in info["command"] and "--port 8002" in info["command"]
+    # Servers of the trials with two: as many requests each, but for those that asked about tokens
+    # and the odd one of each phase.
+    counts = sorted(path.read_text().count("\n") for path in answers.iterdir())
+    pairs = counts[:2 * len(infos)]
+    assert len(counts) == 2 * len(infos) + sum(1 for candidate, *_ in trials(out) if candidate == 0)
+    assert max(pairs) - min(pairs) <= 8
+    assert not running(FIXED)
+
+
+def test_a_replica_that_is_killed_fails_its_trial_by_name(pinion, tmp_path):
+    out, answers = tmp_path / "out", tmp_path / "answers"
+    answers.mkdir()
+    definition = define(tmp_path, engine=fixed(answers), space={"replicas": [1, 2]})
+    stop = threading.Event()
+
+    def kill_one_of_two():
+        while not stop.wait(0.02):
+            if len(servers := running(FIXED)) != 2:
+                continue
+            ports = {server: pathlib.Path(f"/proc/{server}/cmdline") for server in servers}
+            for server, line in ports.items():
+                try:
+                    words = line.read_bytes().split(b"\0")
+                except OSError:
+                    continue
+                port = words[words.index(b"--port") + 1].decode()
+                log = answers / f"{port}.log"
+                if log.exists() and log.read_text().count("\n") > 3:  # it is under load
+                    os.kill(server, signal.SIGKILL)
+                    break
+
+    killer = threading.Thread(target=kill_one_of_two)
+    killer.start()
+    try:
+        done = pinion("sweep", "some/model", "--def", definition, "--out", out, timeout=280)
+    finally:
+        stop.set()
+        killer.join()
+    assert done.returncode == 0, done.stderr
+    failed = [(reason, tail) for candidate, ok, reason, tail, _ in trials(out)
+              if candidate == 1 and not ok]
+    assert failed
+    for reason, tail in failed:
+        assert reason.startswith("replica ") and reason.endswith(
+            "of 2 was ended by signal 9 (Killed) under load")
+        assert "fixed server on port" in tail  # the end of that replica's own log
+    assert all(ok for candidate, ok, *_ in trials(out) if candidate == 0)
+    assert not running(FIXED)
+
+
+def test_what_cannot_be_divided_is_left_out_with_the_reason(pinion, tmp_path):
+    out = tmp_path / "out"
+    many = len(os.sched_getaffinity(0)) + 1
+    definition = define(tmp_path, engine=fixed(tmp_path), rounds=1,
+                        workload={"prompt_len": 8, "output_len": 2, "concurrency": [1],
+                                  "num_prompts": 2},
+                        candidates=[{"replicas": many}, {"replicas": 2, "threads_bind": "0"}])
+    done = pinion("sweep", "some/model", "--def", definition, "--out", out, timeout=120)
+    assert done.returncode == 0, done.stderr
+    reasons = [one["reason"] for one in json.loads((out / "results.json").read_text())["candidates"]]
+    assert f"{many} replicas of 1 rank cannot have a CPU for each rank" in reasons[1]
+    assert "has 1 list for 2 ranks" in reasons[2]
+    done = pinion("sweep", "some/model", "--replicas", "0", "--out", tmp_path / "none")
+    assert done.returncode == 2 and "--replicas" in done.stderr
+
+
+@pytest.fixture
+def profile(tmp_path):
+    file = tmp_path / "profile.json"
+    file.write_text(json.dumps({
+        "format": 1, "objective": "throughput", "model": "preset:tiny", "replicas": 2,
+        "configuration": {"max_num_seqs": 8, "kv_cache_space": 0.1},
+        "machine": {}, "cpus": []}))
+    return file
+
+
+def answers(port):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
+            return True
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return False
+
+
+@pytest.fixture
+def launched(binary, profile, tmp_path):
+    """A launch of both replicas, ready: (process, ports, log)."""
+    port = free_port()
+    log = tmp_path / "launch.log"
+    with open(log, "wb") as output:
+        process = subprocess.Popen([str(binary), "launch", str(profile), "--port", str(port)],
+                                   stdin=subprocess.DEVNULL, stdout=output,
+                                   stderr=subprocess.STDOUT)
+    ports = [port + 1, port + 2]
+    try:
+        assert wait_until(lambda: all(answers(one) for one in ports), 60), log.read_text()
+        yield process, ports, log
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        assert wait_until(lambda: not any(running("serve", "--port", one) for one in ports), 5)
+
+
+def test_launch_starts_all_and_ends_all(launched):
+    process, ports, log = launched
+    for port in ports:
+        body = json.dumps({"model": "preset:tiny", "prompt": "a", "max_tokens": 3,
+                           "ignore_eos": True}).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/completions", body,
+                                         {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            assert json.loads(reply.read())["usage"]["completion_tokens"] == 3
+    assert "what `pinion launch --haproxy` prints" in log.read_text()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(40) == 0
+    assert not any(answers(port) for port in ports)
+
+
+def test_launch_ends_when_a_replica_does(launched):
+    process, ports, log = launched
+    os.kill(running("serve", "--port", ports[1])[0], signal.SIGKILL)
+    assert process.wait(40) == 1
+    assert "pinion: replica 2 of 2 was ended by signal 9 (Killed)" in log.read_text()
+    assert not any(answers(port) for port in ports)
+
+
+def test_launch_that_is_killed_leaves_no_replica(launched):
+    process, ports, _ = launched
+    process.kill()
+    process.wait()
+    assert wait_until(lambda: not any(running("serve", "--port", port) for port in ports), 5)
+
+
+def test_dry_run_has_a_line_a_replica(pinion, profile):
+    done = pinion("launch", profile, "--dry-run", "--port", 9000)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split(" ")[:2] for line in lines] == [["taskset", "-c"]] * 2
+    assert "--port 9001" in lines[0] and "--port 9002" in lines[1]
+    plan = json.loads(pinion("launch", profile, "--dry-run", "--json").stdout)
+    assert [len(one["cpus"]) > 0 for one in plan["replicas"]] == [True, True]
+
+
+def test_haproxy_configuration(pinion, profile, tmp_path):
+    done = pinion("launch", profile, "--haproxy", "--host", "0.0.0.0", "--port", 9000)
+    assert done.returncode == 0, done.stderr
+    assert "bind 0.0.0.0:9000" in done.stdout and "127.0.0.1:9002" in done.stdout
+    one = tmp_path / "one.json"
+    one.write_text(json.dumps({**json.loads(profile.read_text()), "replicas": 1}))
+    refused = pinion("launch", one, "--haproxy")
+    assert refused.returncode == 2 and "leave out --haproxy" in refused.stderr
+    if shutil.which("haproxy"):
+        configuration = tmp_path / "haproxy.cfg"
+        configuration.write_text(done.stdout)
+        checked = subprocess.run(["haproxy", "-c", "-f", str(configuration)], capture_output=True,
+                                 text=True)
+        assert checked.returncode == 0, checked.stderr
