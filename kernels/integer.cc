@@ -10,19 +10,48 @@
 namespace pinion::kernels {
 namespace {
 
-// One output's column of a group's codes within the block; `columns` beyond `live` become zero.
-void PackCodes(std::byte* dst, const IntLayout& layout, size_t output, const int8_t* codes,
-               size_t live, size_t columns) {
-  const size_t step = layout.bits == 8 ? 4 : 8;
-  for (size_t k = 0; k < columns; k += step) {
-    uint32_t word = 0;
-    for (size_t i = 0; i < step; ++i) {
-      const int code = k + i < live ? codes[k + i] - layout.lowest : 0;
-      // Nibbles: 0 to 3 in the low halves of the bytes, 4 to 7 in the high ones.
-      const size_t shift = layout.bits == 8 ? 8 * i : 8 * (i % 4) + 4 * (i / 4);
-      word |= static_cast<uint32_t>(code) << shift;
+// Columns at a time: what all outputs have of them stays in L1.
+constexpr size_t kPackColumns = 64;
+
+// `codes` less the lowest as unsigned bytes, zeros from `live` on.
+void StoreBytes(const int8_t* codes, size_t live, int lowest, uint8_t (&bytes)[kPackColumns]) {
+  int8_t padded[kPackColumns];
+  const bool whole = live >= kPackColumns;
+  if (!whole) {
+    std::memset(padded, lowest, sizeof(padded));
+    std::memcpy(padded, codes, live);
+  }
+  const int8_t* src = whole ? codes : padded;
+  for (size_t i = 0; i < kPackColumns; ++i) bytes[i] = static_cast<uint8_t>(src[i] - lowest);
+}
+
+// kBits 4: columns 0 to 3 in the low halves of a word's bytes, 4 to 7 in the high ones.
+template <int kBits>
+void StoreWords(const uint8_t (&bytes)[kPackColumns], size_t columns, std::byte* dst) {
+  constexpr size_t kStep = 32 / kBits;
+  for (size_t k = 0; k < columns; k += kStep, dst += kBlockN * sizeof(uint32_t)) {
+    uint32_t word, high;
+    std::memcpy(&word, bytes + k, sizeof(word));
+    if constexpr (kBits == 4) {
+      std::memcpy(&high, bytes + k + 4, sizeof(high));
+      word |= high << 4;
     }
-    std::memcpy(dst + (k / step * kBlockN + output) * sizeof(word), &word, sizeof(word));
+    std::memcpy(dst, &word, sizeof(word));
+  }
+}
+
+// A group's codes of `rows` outputs; columns from `live` up to `width` become zero.
+template <int kBits>
+void PackCodes(std::byte* dst, const IntLayout& layout, const int8_t* codes, size_t rows,
+               size_t live, size_t width) {
+  uint8_t bytes[kPackColumns];
+  for (size_t k = 0; k < width; k += kPackColumns) {
+    for (size_t row = 0; row < rows; ++row) {
+      const size_t first = std::min(k, live);
+      StoreBytes(codes + row * layout.k + first, live - first, layout.lowest, bytes);
+      StoreWords<kBits>(bytes, std::min(kPackColumns, width - k),
+                        dst + layout.code_bytes(k) + row * sizeof(uint32_t));
+    }
   }
 }
 
@@ -45,26 +74,24 @@ void Put(std::byte* dst, size_t index, T value) {
   std::memcpy(dst + index * sizeof(T), &value, sizeof(T));
 }
 
-void PackOutput(std::byte* dst, const IntLayout& layout, size_t output, const int8_t* codes,
+// What an output has besides its codes.
+void PackScales(std::byte* dst, const IntLayout& layout, size_t output, const int8_t* codes,
                 const float* scales, const float* offsets) {
   const float own = OutputScale(layout, scales, offsets);
-  const size_t width = layout.whole_rows() ? layout.k_padded() : layout.group;
+  std::byte* tail = dst + layout.groups() * layout.group_bytes();
+  int32_t sum = 0;
+  if (layout.whole_rows())
+    for (size_t k = 0; k < layout.k; ++k) sum += codes[k];
+  Put(tail, output, own);
+  Put(tail, kBlockN + output, sum);
+  if (layout.whole_rows()) return;
   for (size_t group = 0; group < layout.groups(); ++group) {
-    std::byte* at = dst + group * layout.group_bytes();
-    const size_t begin = group * width, live = std::min(width, layout.k - begin);
-    PackCodes(at, layout, output, codes + begin, live, width);
-    if (layout.whole_rows()) continue;
-    at += layout.code_bytes(width);
+    std::byte* at = dst + group * layout.group_bytes() + layout.code_bytes(layout.group);
     Put(at, output, ToF16(scales[group] / own));
     // Codes are stored less their lowest, which the offset takes up.
     const float offset = offsets[group] + scales[group] * static_cast<float>(layout.lowest);
     if (layout.has_offsets) Put(at, kBlockN + output, ToF16(offset / own));
   }
-  std::byte* tail = dst + layout.groups() * layout.group_bytes();
-  int32_t sum = 0;
-  for (size_t k = 0; k < layout.k; ++k) sum += codes[k];
-  Put(tail, output, own);
-  Put(tail, kBlockN + output, layout.whole_rows() ? sum : 0);
 }
 
 bool HasVnni() { return __builtin_cpu_supports("avx512vnni"); }
@@ -76,9 +103,14 @@ bool HasAmxInt8() { return impl::Cpuid(7, 0).edx >> 25 & 1; }
 
 void PackIntBlock(std::byte* dst, const IntLayout& layout, const int8_t* codes, const float* scales,
                   const float* offsets, size_t rows) {
-  std::memset(dst, 0, layout.block_bytes());
+  if (rows < kBlockN) std::memset(dst, 0, layout.block_bytes());
+  const auto pack = layout.bits == 4 ? PackCodes<4> : PackCodes<8>;
+  const size_t width = layout.whole_rows() ? layout.k_padded() : layout.group;
+  for (size_t group = 0; group < layout.groups(); ++group)
+    pack(dst + group * layout.group_bytes(), layout, codes + group * width, rows,
+         std::min(width, layout.k - group * width), width);
   for (size_t row = 0; row < rows; ++row)
-    PackOutput(dst, layout, row, codes + row * layout.k, scales + row * layout.groups(),
+    PackScales(dst, layout, row, codes + row * layout.k, scales + row * layout.groups(),
                offsets + row * layout.groups());
 }
 

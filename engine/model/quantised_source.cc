@@ -43,9 +43,9 @@ class QuantisedSource : public TensorSource {
   std::optional<StoredTensor> Stored(const std::string& name) const override {
     return plain_->Stored(name);
   }
-  // Pages of transposed matrices hold parts of many rows, so quantised ones are left to the kernel.
   void Release(const TensorInfo& info, size_t row, size_t count) const override {
-    if (!Quantised(info.name)) plain_->Release(info, row, count);
+    const QuantisedTensor* tensor = Quantised(info.name);
+    tensor ? tensor->Release(row, count) : plain_->Release(info, row, count);
   }
 
  private:

@@ -90,7 +90,8 @@ class MappedSource : public TensorSource {
     const auto found = tensors_.find(name);
     if (found == tensors_.end()) return {};
     const HeaderEntry& entry = found->second.entry;
-    return StoredTensor{entry.dtype, entry.shape, found->second.file->data() + entry.begin};
+    const MappedFile& file = *found->second.file;
+    return StoredTensor{entry.dtype, entry.shape, file.data() + entry.begin, &file};
   }
 
   void Release(const TensorInfo& info, size_t row, size_t count) const override {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "engine/base/strings.h"
+#include "engine/quant/unpack.h"
 #include "kernels/types.h"
 
 namespace pinion {
@@ -29,6 +30,14 @@ float FloatAt(const StoredTensor& tensor, size_t index) {
 bool IsFloat(const StoredTensor& tensor) {
   return tensor.dtype == "F32" || tensor.dtype == "F16" || tensor.dtype == "BF16";
 }
+
+}  // namespace
+
+void StoredTensor::Release(size_t begin, size_t bytes) const {
+  if (file) file->Release(static_cast<size_t>(data - file->data()) + begin, bytes);
+}
+
+namespace {
 
 std::string ShapeText(const std::vector<int64_t>& shape) {
   std::vector<std::string> sizes;
@@ -144,15 +153,22 @@ class Transposed : public QuantisedTensor {
   }
 
   void Read(size_t row, size_t count, int8_t* codes, float* scales, float* offsets) const override {
-    for (size_t column = 0; column < columns_; ++column)
-      for (size_t r = 0; r < count; ++r)
-        codes[r * columns_ + column] = static_cast<int8_t>(CodeAt(column, row + r) - bias_);
+    if (awq_) {
+      UnpackAwq(codes_.data, rows_, columns_, row, count, bias_, codes);
+    } else {
+      UnpackColumns(codes_.data, rows_, columns_, row, count, bits_, bias_, codes);
+    }
     for (size_t r = 0; r < count; ++r)
       for (size_t group = 0; group < groups(); ++group) {
         const float scale = FloatAt(scales_, group * rows_ + row + r);
         scales[r * groups() + group] = scale;
         offsets[r * groups() + group] = scale * static_cast<float>(bias_ - ZeroAt(group, row + r));
       }
+  }
+  // Every page holds parts of many rows: all go with the last row. Whoever still reads others finds
+  // them in the page cache.
+  void Release(size_t row, size_t count) const override {
+    if (row + count == rows_) codes_.Release(0, BytesOf(codes_));
   }
 
  private:
@@ -197,19 +213,11 @@ class Transposed : public QuantisedTensor {
 
   // Where output `row` lies in a word that packs outputs; AWQ deals them out in this order.
   int ShiftOf(size_t row) const {
-    constexpr int kAwqPlace[8] = {0, 4, 1, 5, 2, 6, 3, 7};
     const size_t in_word = static_cast<size_t>(32 / bits_), at = row % in_word;
     return bits_ * (awq_ ? kAwqPlace[at] : static_cast<int>(at));
   }
   int Unpack(uint32_t word, int shift) const {
     return static_cast<int>(word >> shift & ((1u << bits_) - 1));
-  }
-  int CodeAt(size_t column, size_t row) const {
-    const auto in_word = static_cast<size_t>(32 / bits_);
-    if (awq_)
-      return Unpack(WordAt(codes_.data, column * (rows_ / in_word) + row / in_word), ShiftOf(row));
-    return Unpack(WordAt(codes_.data, column / in_word * rows_ + row),
-                  bits_ * static_cast<int>(column % in_word));
   }
   int ZeroAt(size_t group, size_t row) const {
     const auto in_word = static_cast<size_t>(32 / bits_);
@@ -244,6 +252,10 @@ class CompressedTensors : public QuantisedTensor {
         offsets[r * groups() + group] =
             range_.has_offsets ? -scale * static_cast<float>(ZeroAt(row + r, group)) : 0;
       }
+  }
+  void Release(size_t row, size_t count) const override {
+    const size_t row_bytes = BytesOf(codes_) / rows_;
+    codes_.Release(row * row_bytes, count * row_bytes);
   }
 
  private:
@@ -310,9 +322,8 @@ class CompressedTensors : public QuantisedTensor {
     }
     const auto in_word = static_cast<size_t>(32 / bits_);
     const size_t words = (columns_ + in_word - 1) / in_word;
-    for (size_t column = 0; column < columns_; ++column)
-      codes[column] =
-          Unbiased(WordAt(codes_.data, row * words + column / in_word), column % in_word);
+    UnpackRow(codes_.data + row * words * sizeof(uint32_t), columns_, bits_, 1 << (bits_ - 1),
+              codes);
   }
   // Packed codes are stored with their lowest value at 0.
   int8_t Unbiased(uint32_t word, size_t place) const {

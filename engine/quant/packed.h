@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/file.h"
 #include "engine/base/result.h"
 #include "engine/quant/quantised.h"
 #include "engine/quant/scheme.h"
@@ -17,7 +18,11 @@ namespace pinion {
 struct StoredTensor {
   std::string dtype;  // "I32", "BF16", ...
   std::vector<int64_t> shape;
-  const std::byte* data = nullptr;  // not aligned
+  const std::byte* data = nullptr;   // not aligned
+  const MappedFile* file = nullptr;  // that data lies in; null: memory of somebody's own
+
+  // These bytes have been packed and will hardly be read again: a file's pages may go.
+  void Release(size_t begin, size_t bytes) const;
 };
 // Empty where there is no tensor of that name.
 using StoredLookup = std::function<std::optional<StoredTensor>(const std::string& name)>;

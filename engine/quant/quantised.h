@@ -38,6 +38,8 @@ class QuantisedTensor {
   //   offsets  [count][groups()], written in any case
   virtual void Read(size_t row, size_t count, int8_t* codes, float* scales,
                     float* offsets) const = 0;
+  // These rows have been packed and will hardly be read again: file pages may go.
+  virtual void Release(size_t row, size_t count) const {}
 
  protected:
   size_t rows_ = 0, columns_ = 0, group_ = 1;

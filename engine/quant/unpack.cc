@@ -1,0 +1,96 @@
+#include "engine/quant/unpack.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace pinion {
+namespace {
+
+// Columns at a time: their words and codes stay in L1.
+constexpr size_t kTile = 64;
+
+uint32_t WordAt(const std::byte* words, size_t index) {
+  uint32_t word;
+  std::memcpy(&word, words + index * sizeof(word), sizeof(word));
+  return word;
+}
+
+constexpr uint64_t kBytes = 0x0101010101010101;
+
+// A word's places as bytes, the first one lowest.
+template <int kBits>
+uint64_t Spread(uint32_t word) {
+  uint64_t bytes = word;
+  if constexpr (kBits == 4) {
+    bytes = (bytes | bytes << 16) & 0x0000ffff0000ffff;
+    bytes = (bytes | bytes << 8) & 0x00ff00ff00ff00ff;
+    bytes = (bytes | bytes << 4) & 0x0f * kBytes;
+  }
+  return bytes;
+}
+
+// Every byte less that of `bias`, without borrowing from its neighbour.
+uint64_t Less(uint64_t bytes, uint64_t bias) {
+  constexpr uint64_t kHigh = 0x80 * kBytes;
+  return ((bytes | kHigh) - (bias & ~kHigh)) ^ ((bytes ^ ~bias) & kHigh);
+}
+
+template <int kBits>
+void Row(const std::byte* words, size_t count, uint64_t bias, int8_t* codes) {
+  constexpr size_t kPlaces = 32 / kBits;
+  for (size_t at = 0; at < count; at += kPlaces, words += sizeof(uint32_t)) {
+    const uint64_t bytes = Less(Spread<kBits>(WordAt(words, 0)), bias);
+    std::memcpy(codes + at, &bytes, std::min(kPlaces, count - at));
+  }
+}
+
+template <int kBits>
+void Columns(const std::byte* words, size_t rows_stored, size_t columns, size_t row, size_t count,
+             uint64_t bias, int8_t* codes) {
+  constexpr size_t kPlaces = 32 / kBits;
+  for (size_t tile = 0; tile < columns; tile += kTile) {
+    const size_t end = std::min(tile + kTile, columns);
+    for (size_t r = 0; r < count; ++r)
+      for (size_t column = tile; column < end; column += kPlaces) {
+        const uint32_t word = WordAt(words, column / kPlaces * rows_stored + row + r);
+        const uint64_t bytes = Less(Spread<kBits>(word), bias);
+        std::memcpy(codes + r * columns + column, &bytes, kPlaces);
+      }
+  }
+}
+
+}  // namespace
+
+void UnpackRow(const std::byte* words, size_t count, int bits, int bias, int8_t* codes) {
+  const uint64_t biases = static_cast<uint64_t>(bias) * kBytes;
+  bits == 4 ? Row<4>(words, count, biases, codes) : Row<8>(words, count, biases, codes);
+}
+
+void UnpackColumns(const std::byte* words, size_t rows_stored, size_t columns, size_t row,
+                   size_t count, int bits, int bias, int8_t* codes) {
+  const auto unpack = bits == 4 ? Columns<4> : Columns<8>;
+  unpack(words, rows_stored, columns, row, count, static_cast<uint64_t>(bias) * kBytes, codes);
+}
+
+void UnpackAwq(const std::byte* words, size_t rows_stored, size_t columns, size_t row, size_t count,
+               int bias, int8_t* codes) {
+  constexpr size_t kPlaces = 8;
+  const size_t in_column = rows_stored / kPlaces, end = row + count;
+  uint32_t tile[kTile] = {};
+  int8_t unpacked[kTile];
+  for (size_t first = 0; first < columns; first += kTile) {
+    const size_t width = std::min(kTile, columns - first);
+    for (size_t word = row / kPlaces; word * kPlaces < end; ++word) {
+      for (size_t c = 0; c < width; ++c) tile[c] = WordAt(words, (first + c) * in_column + word);
+      const size_t from = std::max(row, word * kPlaces), to = std::min(end, (word + 1) * kPlaces);
+      for (size_t r = from; r < to; ++r) {
+        const int shift = 4 * kAwqPlace[r % kPlaces];
+        for (size_t c = 0; c < kTile; ++c)
+          unpacked[c] = static_cast<int8_t>(static_cast<int>(tile[c] >> shift & 15) - bias);
+        std::memcpy(codes + (r - row) * columns + first, unpacked, width);
+      }
+    }
+  }
+}
+
+}  // namespace pinion

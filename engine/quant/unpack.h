@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace pinion {
+
+// Integers out of the 32-bit little-endian words that published formats pack them into, `bits` (4
+// or 8) each. They come out less `bias` (0 to 128), which must leave what an int8 holds. Words need
+// no alignment. Any thread; infallible.
+
+// Places one after another: word 0 holds the first ones, its lowest bits the very first.
+//   codes   [count]
+void UnpackRow(const std::byte* words, size_t count, int bits, int bias, int8_t* codes);
+
+// GPTQ: a word holds neighbouring columns of one row.
+//   words   [columns * bits / 32][rows_stored]
+//   codes   [count][columns]: rows [row, row + count); columns are whole words
+void UnpackColumns(const std::byte* words, size_t rows_stored, size_t columns, size_t row,
+                   size_t count, int bits, int bias, int8_t* codes);
+
+// AWQ: a word holds eight neighbouring rows of one column, dealt out as kAwqPlace says.
+//   words   [columns][rows_stored / 8]
+//   codes   [count][columns]: rows [row, row + count)
+void UnpackAwq(const std::byte* words, size_t rows_stored, size_t columns, size_t row, size_t count,
+               int bias, int8_t* codes);
+
+// Which nibble of a word the row is in, by row % 8.
+inline constexpr int kAwqPlace[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+
+}  // namespace pinion
