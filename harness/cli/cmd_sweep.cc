@@ -330,8 +330,7 @@ void AddSweep(CLI::App& app, int& exit_code) {
   command->footer(
       "Concurrency and rate vary inside a trial; everything else is a configuration and restarts "
       "the engine. The step budget (max_num_batched_tokens) too: workspace and KV are sized by it "
-      "at start. With replicas all are measured as servers, over HTTP; no built-in space has "
-      "them.");
+      "at start. With replicas all are measured as servers over HTTP; no built-in space has any.");
   command->add_flag("--quick", flags->quick, "at most 6 candidates, 6 rounds, 10 minutes");
   command->add_option("--budget", flags->budget, "time for all of it, as 10m or 2h (default 30m)");
   command->add_option("--out", flags->out, "folder for everything (default out/MODEL)");

@@ -34,12 +34,13 @@ class Server:
         self.live = 0
         self.log = open(options.log, "w") if options.log else None
 
-    def count_prompt(self, body, chat):
+    def text_of(self, body, chat):
         if chat:
-            texts = [message["content"] for message in body["messages"]]
-        else:
-            texts = [body["prompt"]]
-        return 3 + sum(len(text.split()) for text in texts)
+            return "\n".join(message["content"] for message in body["messages"])
+        return body["prompt"]
+
+    def count_prompt(self, body, chat):
+        return 3 + len(self.text_of(body, chat).split())
 
     def chunk(self, chat, text, finish=None, role=None):
         choice = {"index": 0, "finish_reason": finish}
@@ -96,7 +97,8 @@ class Server:
         # Before the answer ends: whoever has read its end may end this process.
         if self.log:
             with self.lock:
-                print(json.dumps({"start": start, "tokens": sent}), file=self.log, flush=True)
+                print(json.dumps({"start": start, "tokens": sent, "asked": self.text_of(body, chat)[:30]}),
+                      file=self.log, flush=True)
         send("[DONE]")
         connection.sendall(b"0\r\n\r\n")
 

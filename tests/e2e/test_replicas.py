@@ -3,8 +3,10 @@
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -14,7 +16,7 @@ import urllib.request
 
 import jsonschema
 import pytest
-from conftest import free_port, wait_until
+from conftest import wait_until
 
 FIXED = pathlib.Path(__file__).with_name("fixed_server.py")
 TTFT_MS, ITL_MS, OUTPUT = 30, 5, 8
@@ -129,6 +131,24 @@ def test_two_servers_with_one_place_each_answer_twice_as_much(pinion, tmp_path):
     assert not running(FIXED)
 
 
+def test_a_conversation_stays_with_its_replica(pinion, tmp_path):
+    out, answers = tmp_path / "out", tmp_path / "answers"
+    answers.mkdir()
+    definition = define(tmp_path, engine=fixed(answers), space={"replicas": [1, 2]},
+                        workload={"prompt_len": 16, "output_len": 2, "turns": 3,
+                                  "concurrency": [3], "num_prompts": 7})
+    done = pinion("sweep", "some/model", "--def", definition, "--out", out, timeout=280)
+    assert done.returncode == 0, done.stderr
+    asked = [[json.loads(line)["asked"] for line in path.read_text().splitlines()]
+             for path in answers.iterdir()]
+    two = sorted(asked, key=len)[:2]  # of the trial that had two servers
+    firsts = [set(texts) for texts in two]
+    assert not firsts[0] & firsts[1]
+    for texts, first in zip(two, firsts):
+        turns = [texts.count(one) for one in first]
+        assert max(turns) == 3
+
+
 def test_a_replica_that_is_killed_fails_its_trial_by_name(pinion, tmp_path):
     out, answers = tmp_path / "out", tmp_path / "answers"
     answers.mkdir()
@@ -204,10 +224,23 @@ def answers(port):
         return False
 
 
+def three_ports():
+    """The first of three in a row that nobody uses, below those that systems give out."""
+    while True:
+        first = random.randrange(20000, 30000)
+        try:
+            for port in range(first, first + 3):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+            return first
+        except OSError:
+            pass  # somebody's
+
+
 @pytest.fixture
 def launched(binary, profile, tmp_path):
     """A launch of both replicas, ready: (process, ports, log)."""
-    port = free_port()
+    port = three_ports()
     log = tmp_path / "launch.log"
     with open(log, "wb") as output:
         process = subprocess.Popen([str(binary), "launch", str(profile), "--port", str(port)],
