@@ -27,14 +27,27 @@ constexpr bool kHasTallTiles = kWide == 4 && Operand::kSubs == 1 && Operand::kSt
 constexpr int kTallWidth = kWide / 2;
 inline bool IsTall(size_t rows) { return rows > kTileRows && rows <= kNarrowRows; }
 
+// Values of wide heads are taken in tiles of twice the width and two rows, for up to two such
+// tiles of rows. In tiles of kWide they are read in passes that skip every other four lines, which
+// the CPU's prefetchers do not follow: 4 heads of 128 are decoded at 41 GB/s instead of 34, 2 heads
+// at 43 instead of 33 (Zen 4, two threads, 53 at most). In more than two passes over the strip more
+// is lost by loads than won: 6 heads at 24 instead of 30, and wherever a load is work (kSubs).
+constexpr int kBroadWidth = 2 * kWide, kBroadRows = 2;
+template <typename Operand>
+bool TakesBroadTiles(size_t value_dim, size_t rows) {
+  return kHasTallTiles<Operand> && value_dim % (kBroadWidth * kLanes) == 0 &&
+         rows <= 2 * kBroadRows;
+}
+
 // Whether keys and values are read line after line, because a tile is as wide as a block of keys
 // and at least as a row of values. Where blocks are neighbours too, the CPU's own prefetchers keep
 // up, and asking for every line holds them back; asking for one in four sets them off where they
 // stopped: 4 heads of 64 are decoded at 42 GB/s instead of 37 (Zen 4, two threads, 62 at most).
 template <typename Operand>
 bool ReadsInOrder(const AttentionArgs& args, size_t rows) {
-  constexpr size_t kWidth = kWide * kLanes;
-  return args.block_tokens == kWidth && args.value_dim <= kWidth && rows <= kTileRows;
+  constexpr size_t kWidth = kWide * kLanes, kBroad = kBroadWidth * kLanes;
+  const bool broad = TakesBroadTiles<Operand>(args.value_dim, rows) && args.value_dim <= kBroad;
+  return args.block_tokens == kWidth && rows <= kTileRows && (broad || args.value_dim <= kWidth);
 }
 
 // Up to kStripTokens consecutive tokens, which lie in several blocks.

@@ -12,7 +12,7 @@ namespace {
 template <typename Operand, int kColumns, bool kHalf>
 void ValueColumns(TileArgs<Operand> tile, size_t rows, bool sparse) {
   constexpr int kLines = (kColumns * kLanes * Operand::kBytes + 63) / 64;
-  constexpr int kMost = kColumns < kWide ? kNarrowRows : kTileRows;
+  constexpr int kMost = kColumns > kWide ? kBroadRows : kColumns < kWide ? kNarrowRows : kTileRows;
   const typename Operand::X* x = tile.x;
   float* y = tile.y;
   const float* factors = tile.factors;
@@ -125,6 +125,7 @@ void AddValues(const AttentionArgs& args, const Strip& strip, Seen seen, const S
                             .accumulate = true,
                             .factors = scratch.weight_factors + first_row,
                             .prefetch = prefetch};
+  const bool broad = TakesBroadTiles<Operand>(args.value_dim, rows);
   const bool tall = kHasTallTiles<Operand> && IsTall(rows);
   for (size_t column = 0; column < args.value_dim;) {
     for (size_t i = 0; i < cut.count; ++i) {
@@ -133,7 +134,11 @@ void AddValues(const AttentionArgs& args, const Strip& strip, Seen seen, const S
     }
     tile.y = args.out + first_row * args.value_dim + column;
     const size_t left = args.value_dim - column;
-    if (tall && left >= kTallWidth * kLanes) {
+    if (broad) {
+      if constexpr (kHasTallTiles<Operand>)
+        ValueColumns<Operand, kBroadWidth, false>(tile, rows, next.sparse);
+      column += kBroadWidth * kLanes;
+    } else if (tall && left >= kTallWidth * kLanes) {
       if constexpr (kHasTallTiles<Operand>)
         ValueColumns<Operand, kTallWidth, false>(tile, rows, false);
       column += kTallWidth * kLanes;

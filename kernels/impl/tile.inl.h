@@ -30,7 +30,7 @@ using TileFn = void (*)(const TileArgs<Operand>&);
 
 template <int kLines, int kLocality>
 void PrefetchLines(const std::byte* from, bool far) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int line = 0; line < kLines; ++line) {
     if (far) {
       __builtin_prefetch(from + line * 64, 0, 2);
