@@ -10,19 +10,23 @@
 namespace pinion::harness {
 namespace {
 
-constexpr double kFreedom = 4;          // of Student's t
-constexpr double kMedianOfT4 = 0.7407;  // of |t|
-// No machine is quieter than 0.1 %: noise that somebody forgot must leave the ratios finite.
-constexpr double kLeastScale = 1e-3;
-constexpr double kNotWorthIt = 0.05;  // chance that a better one is left, at which a race ends
+constexpr double kNotWorthIt = 0.04;  // chance that a better one is left, at which a race ends
 // From so many epsilon on, noise has tails that two rounds cannot tell from differences.
 constexpr double kNoisyScales = 2;
 constexpr size_t kLeastRounds = 2;
-constexpr size_t kLeastRoundsNoisy = 4;
+constexpr size_t kLeastRoundsNoisy = 5;
 // Residuals that the pooled scale must rest on before anything is decided from it.
 constexpr size_t kLeastResiduals = 7;
 // Student's t wastes little against a normal mean: variance (v + 3) / (v + 1) of a location.
 const double kSpread = std::sqrt((kFreedom + 3) / (kFreedom + 1));
+
+// A contestant's score in a round; of several, their mean.
+std::optional<double> MeanOf(const ScoredRound& round, size_t contestant) {
+  double sum = 0, n = 0;
+  for (const Scored& one : round)
+    if (one.contestant == contestant) sum += one.log_score, ++n;
+  return n > 0 ? std::optional(sum / n) : std::nullopt;
+}
 
 double LogDensity(double z) { return -(kFreedom + 1) / 2 * std::log1p(z * z / kFreedom); }
 
@@ -35,33 +39,21 @@ double LogSumExp(std::span<const double> values) {
 
 }  // namespace
 
-double RobustLocation(std::span<const double> values, double scale) {
-  double location = Median(values);
-  for (int step = 0; step < 8; ++step) {
-    double sum = 0, weights = 0;
-    for (const double value : values) {
-      const double z = (value - location) / scale;
-      const double weight = (kFreedom + 1) / (kFreedom + z * z);
-      sum += weight * value;
-      weights += weight;
-    }
-    if (weights > 0) location = sum / weights;
-  }
-  return location;
-}
-
 size_t ConfirmationRounds(double scale, double epsilon) {
   return scale > epsilon && scale <= 2 * epsilon ? 13 : 10;
 }
 
 Race::Race(size_t contestants, RaceOptions options)
-    : options_(options), standings_(contestants, Standing::kIn), estimates_(contestants) {}
+    : options_(options), standings_(contestants, Standing::kIn) {
+  steady_.worths.resize(contestants);
+}
 
-void Race::AddRound(std::span<const std::optional<double>> log_scores) {
-  CHECK(log_scores.size() == standings_.size()) << log_scores.size() << " scores";
-  Round round(log_scores.begin(), log_scores.end());
-  for (size_t c = 0; c < round.size(); ++c)
-    if (!is_in(c)) round[c].reset();
+void Race::AddRound(std::span<const Scored> in_order) {
+  ScoredRound round;
+  for (const Scored& one : in_order) {
+    CHECK(one.contestant < standings_.size()) << "contestant " << one.contestant;
+    if (is_in(one.contestant)) round.push_back(one);
+  }
   rounds_.push_back(std::move(round));
   Estimate();
   if (may_decide()) Decide();
@@ -77,41 +69,20 @@ void Race::Withdraw(size_t contestant) {
   standings_[contestant] = Standing::kWithdrawn;
 }
 
-// Scores relative to the median of those still in, which drift moves along; then the location of
-// each and the pooled scale, in turn, since each needs the other.
 void Race::Estimate() {
-  std::vector<std::vector<double>> centred(standings_.size());
-  for (const Round& round : rounds_) {
-    std::vector<double> present;
-    for (size_t c = 0; c < round.size(); ++c)
-      if (is_in(c) && round[c]) present.push_back(*round[c]);
-    const double middle = Median(present);
-    for (size_t c = 0; c < round.size(); ++c)
-      if (is_in(c) && round[c]) centred[c].push_back(*round[c] - middle);
-  }
-  if (scale_ == 0) scale_ = 0.05;  // a start; the fit does not depend on it
-  for (int step = 0; step < 3; ++step) {
-    for (size_t c = 0; c < centred.size(); ++c)
-      if (!centred[c].empty()) estimates_[c] = RobustLocation(centred[c], scale_ / std::sqrt(2.0));
-    FitScale(centred);
-  }
+  steady_ = WithoutDrift(rounds_, standings_.size());
+  scale_ = steady_.scale * std::sqrt(2.0);
   leader_.reset();
-  for (size_t c = 0; c < centred.size(); ++c)
-    if (!centred[c].empty() && (!leader_ || *estimates_[c] > *estimates_[*leader_])) leader_ = c;
+  for (size_t c = 0; c < standings_.size(); ++c)
+    if (is_in(c) && estimate(c) && (!leader_ || *estimate(c) > *estimate(*leader_))) leader_ = c;
 }
 
-// sqrt(n / (n - 1)): residuals of n values around their own location are that much too small.
-// sqrt(2): of a difference of two.
-void Race::FitScale(const std::vector<std::vector<double>>& centred) {
-  std::vector<double> residuals;
-  for (size_t c = 0; c < centred.size(); ++c) {
-    const auto n = static_cast<double>(centred[c].size());
-    if (n < 2) continue;
-    for (const double value : centred[c])
-      residuals.push_back(std::abs(value - *estimates_[c]) * std::sqrt(n / (n - 1)));
-  }
-  if (residuals.empty()) return;
-  scale_ = std::max(kLeastScale, Median(residuals) / kMedianOfT4 * std::sqrt(2.0));
+// How often each was measured.
+std::vector<size_t> Race::Measured() const {
+  std::vector<size_t> times(standings_.size());
+  for (const ScoredRound& round : rounds_)
+    for (const Scored& one : round) ++times[one.contestant];
+  return times;
 }
 
 bool Race::may_decide() const {
@@ -119,18 +90,16 @@ bool Race::may_decide() const {
   const bool noisy = scale_ > kNoisyScales * options_.epsilon;
   if (!leader_ || n < (noisy ? kLeastRoundsNoisy : kLeastRounds)) return false;
   size_t residuals = 0;
-  for (size_t c = 0; c < standings_.size(); ++c) {
-    size_t values = 0;
-    for (const Round& round : rounds_) values += round[c] ? 1 : 0;
-    residuals += values > 1 ? values - 1 : 0;
-  }
+  for (const size_t times : Measured()) residuals += times > 1 ? times - 1 : 0;
   return residuals >= kLeastResiduals;
 }
 
 std::vector<double> Race::Differences(size_t c, size_t b) const {
   std::vector<double> differences;
-  for (const Round& round : rounds_)
-    if (round[c] && round[b]) differences.push_back(*round[c] - *round[b]);
+  for (const ScoredRound& round : steady_.rounds) {
+    const auto of_c = MeanOf(round, c), of_b = MeanOf(round, b);
+    if (of_c && of_b) differences.push_back(*of_c - *of_b);
+  }
   return differences;
 }
 
@@ -149,14 +118,13 @@ double Race::LogEvidence(std::span<const double> differences, double boundary) c
   return LogSumExp(ratios) - std::log(static_cast<double>(ratios.size()));
 }
 
-// By contestant; an error of 0 where it was never measured.
+// By contestant; an error of 0 where it was never measured. Whose trials disagree is known less
+// well than whose agree.
 std::vector<Population::Member> Race::Members() const {
-  std::vector<Population::Member> members(standings_.size());
-  for (size_t c = 0; c < standings_.size(); ++c) {
-    double values = 0;
-    for (const Round& round : rounds_) values += round[c] ? 1 : 0;
-    if (values > 0) members[c] = {*estimates_[c], scale_ * kSpread / std::sqrt(2 * values)};
-  }
+  std::vector<Population::Member> members;
+  for (const Worth& worth : steady_.worths)
+    members.push_back({worth.log_score,
+                       worth.trials > 0 ? steady_.scale * kSpread / std::sqrt(worth.trials) : 0});
   return members;
 }
 
@@ -184,7 +152,7 @@ std::optional<Race::Gap> Race::GapBetween(size_t c, size_t b) const {
   const std::vector<double> differences = Differences(c, b);
   if (differences.empty() || scale_ == 0) return std::nullopt;
   const auto n = static_cast<double>(differences.size());
-  const double estimate = RobustLocation(differences, scale_);
+  const double estimate = RobustLocation(differences, scale_).log_score;
   const double error = 1.96 * kSpread * scale_ / std::sqrt(n);
   return Gap{estimate, estimate - error, estimate + error, differences.size()};
 }

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "harness/stats/drift.h"
 #include "harness/stats/population.h"
 
 namespace pinion::harness {
@@ -27,24 +28,20 @@ enum class Standing {
 // Several configurations measured round by round, until one of them is known to be within epsilon
 // of the best. Numbers in, standings out: who measures, and how, is somebody else's business.
 //
-// Noise is taken as Student's t with 4 degrees of freedom, whose scale is pooled over all
-// contestants: one spike is then no proof. For each ordered pair (contestant c, leader b) the
-// evidence against "c is better than b by epsilon" is a mixture likelihood ratio over all their
-// common rounds; c leaves when it reaches contestants / alpha, whenever that is looked at (Ville).
-// The race is over when the chance that anybody left is better than the leader by more than epsilon
-// is small, all contestants being taken as one population: 24 equal ones look better than each
-// other by chance alone, and their estimates together tell so. Against estimates taken one by one
-// (and a chance of 2 %, or 1 % in much noise, that such a bound needs for the same regret) this
-// took 0.30 instead of 0.50 of the exhaustive cost on recorded noise, and 0.5 instead of 0.8 on
-// disturbed. Against the bound "c is at most epsilon worse" of the same kind, this took less of the
-// exhaustive cost with the same regret on recorded noise (tests/harness/sweep/replay_test.cc).
+// Scores are taken without drift, and their noise is pooled over all contestants (stats/drift.h).
+// For each ordered pair (contestant c, leader b) the evidence against "c is better than b by
+// epsilon" is a mixture likelihood ratio over all their common rounds; c leaves when it reaches
+// contestants / alpha, whenever that is looked at (Ville). The race is over when the chance that
+// anybody left is better than the leader by more than epsilon is small, all contestants being taken
+// as one population: 24 equal ones look better than each other by chance alone, and their estimates
+// together tell so. docs/verdicts.md says what each of these was chosen over, with its figures.
 class Race {
  public:
   Race(size_t contestants, RaceOptions options);
 
-  // Log scores of one round, more is better, by contestant; nullopt: not measured. Who has left
-  // stays out, whatever is measured of it later.
-  void AddRound(std::span<const std::optional<double>> log_scores);
+  // The scores of one round, in the order in which they were measured. Who has left stays out,
+  // whatever is measured of it later.
+  void AddRound(std::span<const Scored> in_order);
 
   // For a contestant that cannot be measured any more. Where it led, who left because of it is
   // back.
@@ -59,10 +56,13 @@ class Race {
   Standing standing(size_t contestant) const { return standings_[contestant]; }
   bool is_in(size_t contestant) const { return standings_[contestant] == Standing::kIn; }
 
-  // Log score relative to the round's median; nullopt where it was never measured.
-  std::optional<double> estimate(size_t contestant) const { return estimates_[contestant]; }
+  // Log score relative to the others', without drift; nullopt where it was never measured.
+  std::optional<double> estimate(size_t contestant) const {
+    const Worth& worth = steady_.worths[contestant];
+    return worth.trials > 0 ? std::optional(worth.log_score) : std::nullopt;
+  }
 
-  // Robust scale of the difference of two trials of one round, in logs; 0 before two rounds.
+  // Robust scale of the difference of two steady trials of one round, in logs; 0 before two rounds.
   double scale() const { return scale_; }
   // How much c is ahead of b over their common rounds, in logs, with an approximate 95 % interval
   // from the pooled scale; nullopt without a common round.
@@ -73,19 +73,17 @@ class Race {
   std::optional<Gap> GapBetween(size_t c, size_t b) const;
 
  private:
-  using Round = std::vector<std::optional<double>>;
-
   void Estimate();
-  void FitScale(const std::vector<std::vector<double>>& centred);
   void Decide();
+  std::vector<size_t> Measured() const;
   std::vector<Population::Member> Members() const;
   std::vector<double> Differences(size_t c, size_t b) const;
   double LogEvidence(std::span<const double> differences, double boundary) const;
 
   RaceOptions options_;
-  std::vector<Round> rounds_;
+  std::vector<ScoredRound> rounds_;
   std::vector<Standing> standings_;
-  std::vector<std::optional<double>> estimates_;
+  Steady steady_;
   std::optional<size_t> leader_;
   double scale_ = 0;
   bool over_ = false;
@@ -96,8 +94,5 @@ class Race {
 // next number of that kind, where the noise of a pair is between one and two epsilon: there they
 // bring differences within reach that 10 leave in the dark. Beyond that neither does.
 size_t ConfirmationRounds(double scale, double epsilon);
-
-// Location of a sample under Student's t noise of 4 degrees of freedom and a known scale.
-double RobustLocation(std::span<const double> values, double scale);
 
 }  // namespace pinion::harness

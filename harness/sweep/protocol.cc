@@ -151,16 +151,12 @@ bool Protocol::AllOver() const {
 void Protocol::ScoreRound(int round) {
   for (ObjectiveRace& one : state_.races) {
     if (one.race.over()) continue;
-    std::vector<std::optional<double>> scores(one.ids.size());
-    for (size_t c = 0; c < one.ids.size(); ++c) {
-      if (IsOut(one.ids[c])) {
-        one.race.Withdraw(c);
-        continue;
-      }
-      const auto of_candidate = ScoresOf(state_.trials, one.ids[c], 0, one.objective, definition_);
-      const auto found = of_candidate.find({Phase::kRace, round});
-      if (found != of_candidate.end()) scores[c] = found->second;
-    }
+    for (size_t c = 0; c < one.ids.size(); ++c)
+      if (IsOut(one.ids[c])) one.race.Withdraw(c);
+    ScoredRound scores;
+    for (const auto& [candidate, score] :
+         ScoresInOrder(state_.trials, {Phase::kRace, round}, one.objective, definition_))
+      if (const auto c = one.IndexOf(candidate)) scores.push_back({*c, score});
     one.race.AddRound(scores);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace pinion::harness {
 namespace {
@@ -80,6 +81,26 @@ std::map<RoundKey, double> ScoresOf(const std::vector<TrialRow>& trials, int can
   for (const auto& [key, of_round] : attempts) {
     const Attempt &first = of_round.front(), &last = of_round.back();
     scores[key] = last.suspect ? (first.score + last.score) / 2 : last.score;
+  }
+  return scores;
+}
+
+std::vector<std::pair<int, double>> ScoresInOrder(const std::vector<TrialRow>& trials,
+                                                  const RoundKey& round, Objective objective,
+                                                  const ScoreRule& rule) {
+  const auto is_of_round = [&](const TrialRow& trial) {
+    return trial.ok && RoundKey(trial.phase, trial.round) == round;
+  };
+  std::set<std::pair<int, int>> undisturbed;  // candidate and copy
+  for (const TrialRow& trial : trials)
+    if (is_of_round(trial) && trial.suspect.empty())
+      undisturbed.emplace(trial.candidate, trial.copy);
+  std::vector<std::pair<int, double>> scores;
+  for (const TrialRow& trial : trials) {
+    if (!is_of_round(trial)) continue;
+    if (!trial.suspect.empty() && undisturbed.count({trial.candidate, trial.copy})) continue;
+    if (const auto score = LogScore(trial, objective, rule))
+      scores.emplace_back(trial.candidate, *score);
   }
   return scores;
 }

@@ -38,6 +38,12 @@ using RoundKey = std::pair<Phase, int>;
 std::map<RoundKey, double> ScoresOf(const std::vector<TrialRow>& trials, int candidate, int copy,
                                     Objective objective, const ScoreRule& rule);
 
+// The log scores of one round in the order in which they were measured, by candidate; the anchor's
+// two runs are both its own. Disturbed trials count as in ScoresOf.
+std::vector<std::pair<int, double>> ScoresInOrder(const std::vector<TrialRow>& trials,
+                                                  const RoundKey& round, Objective objective,
+                                                  const ScoreRule& rule);
+
 // Differences of the anchor's two runs of a round, of all phases: what noise alone does.
 std::vector<double> AnchorDifferences(const std::vector<TrialRow>& trials, Objective objective,
                                       const ScoreRule& rule);

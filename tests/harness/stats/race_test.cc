@@ -9,7 +9,12 @@
 namespace pinion::harness {
 namespace {
 
-using Scores = std::vector<std::optional<double>>;
+// Contestants 0, 1, ... measured in that order.
+ScoredRound Scores(const std::vector<double>& log_scores) {
+  ScoredRound round;
+  for (const double score : log_scores) round.push_back({round.size(), score});
+  return round;
+}
 
 // Rounds of contestants with these speeds under normal noise, until the race is over.
 Race RunRace(const std::vector<double>& speeds, double noise, int most_rounds, uint32_t seed = 1,
@@ -19,9 +24,9 @@ Race RunRace(const std::vector<double>& speeds, double noise, int most_rounds, u
   Race race(speeds.size(), options);
   for (int round = 0; round < most_rounds && !race.over(); ++round) {
     const double drift = round;  // shared by the round: must not matter
-    Scores scores;
+    std::vector<double> scores;
     for (const double speed : speeds) scores.push_back(drift + std::log(speed) + normal(random));
-    race.AddRound(scores);
+    race.AddRound(Scores(scores));
   }
   return race;
 }
@@ -37,8 +42,8 @@ TEST(Race, EndsWithTheBestAndDropsWhoIsFarBehind) {
 
 TEST(Race, DecidesNothingBeforeTheScaleIsKnown) {
   Race race(2, {});
-  race.AddRound(Scores{0.0, 1.0});
-  race.AddRound(Scores{0.0, 1.01});
+  race.AddRound(Scores({0.0, 1.0}));
+  race.AddRound(Scores({0.0, 1.01}));
   EXPECT_FALSE(race.may_decide());
   EXPECT_FALSE(race.over());
   EXPECT_TRUE(race.is_in(0));
@@ -49,10 +54,10 @@ TEST(Race, OneWildSpikeDropsNobody) {
   std::normal_distribution<double> normal(0, 0.01);
   Race race(8, {});
   for (int round = 0; round < 3; ++round) {
-    Scores scores;
+    std::vector<double> scores;
     for (int c = 0; c < 8; ++c) scores.push_back(normal(random) + (c == 3 ? 0.03 : 0));
     if (round == 1) scores[3] = -1.0;
-    race.AddRound(scores);
+    race.AddRound(Scores(scores));
   }
   EXPECT_TRUE(race.is_in(3));
 }
@@ -91,10 +96,11 @@ TEST(Race, WithoutAnyNoiseItStaysFinite) {
 TEST(Race, MissingScoresAreLeftOutAndTheWithdrawnDoNotLead) {
   Race race(3, {});
   for (int round = 0; round < 6; ++round)
-    race.AddRound(Scores{0.01 * round, round < 2 ? std::optional(5.0) : std::nullopt, 0.2});
+    race.AddRound(round < 2 ? Scores({0.01 * round, 5.0, 0.2})
+                            : ScoredRound{{0, 0.01 * round}, {2, 0.2}});
   EXPECT_EQ(race.leader(), 1u);
   race.Withdraw(1);
-  race.AddRound(Scores{0.0, std::nullopt, 0.2});
+  race.AddRound(ScoredRound{{0, 0.0}, {2, 0.2}});
   EXPECT_EQ(race.leader(), 2u);
 }
 

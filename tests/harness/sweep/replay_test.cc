@@ -105,10 +105,22 @@ void ExpectHonest(const Recording& noise, double noisy_cost = 0.60) {
   EXPECT_LE(Replay(noise, TwentyFour(), 100).budget_overrun_p95, 0.05);
 }
 
+// Most near the default, some far, as settings lie: the best is followed by others 1 % to 5 %
+// behind.
+void ExpectTheBestOfManyClose(const Recording& noise, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal(1, 0.05);
+  std::vector<double> speeds = {1};
+  while (speeds.size() < 24) speeds.push_back(normal(random));
+  const ReplayReport report = Replay(noise, speeds);
+  EXPECT_LE(report.cost_fraction_p50, report.floor_p50 < 0.03 ? 0.25 : 0.60);
+  EXPECT_LE(report.regret_p95, 0.02);
+}
+
 // Equal ones are the dearest to tell apart, and 24 of them look better than each other by chance.
 void ExpectEqualOnesToEnd(const Recording& noise) {
   const ReplayReport report = Replay(noise, std::vector<double>(24, 1.0));
-  EXPECT_LE(report.cost_fraction_p50, report.floor_p50 < 0.03 ? 0.30 : 0.60);
+  EXPECT_LE(report.cost_fraction_p50, report.floor_p50 < 0.03 ? 0.25 : 0.60);
   EXPECT_GE(report.none, kReplays * (0.95 - kLuck * StandardError(0.95)));
 }
 
@@ -125,6 +137,7 @@ TEST(Replay, HoldsOnRecordedNoise) {
       ASSERT_TRUE(recording) << recording.error().message;
       ExpectHonest(*recording);
       ExpectEqualOnesToEnd(*recording);
+      ExpectTheBestOfManyClose(*recording, 1);
     }
 }
 

@@ -1,0 +1,88 @@
+#include "harness/stats/drift.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace pinion::harness {
+namespace {
+
+constexpr size_t kContestants = 24;
+
+// Rounds in random order of contestants that are `step` apart, under noise of 2 % whose neighbours
+// correlate by `correlation`.
+std::vector<ScoredRound> Rounds(int count, double step, double correlation, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal(0, 0.02 * std::sqrt(1 - correlation * correlation));
+  std::vector<ScoredRound> rounds(static_cast<size_t>(count));
+  double noise = 0;
+  for (ScoredRound& round : rounds) {
+    for (size_t c = 0; c < kContestants; ++c) round.push_back({c, step * static_cast<double>(c)});
+    std::shuffle(round.begin(), round.end(), random);
+    for (Scored& one : round) one.log_score += noise = correlation * noise + normal(random);
+  }
+  return rounds;
+}
+
+// Mean squared distance of neighbouring contestants' worths from the truth.
+double Error(const std::vector<Worth>& worths, double step) {
+  double sum = 0;
+  for (size_t c = 1; c < worths.size(); ++c)
+    sum += std::pow(worths[c].log_score - worths[c - 1].log_score - step, 2);
+  return sum / static_cast<double>(worths.size() - 1);
+}
+
+TEST(Drift, WhatNeighboursShareIsTakenAwayAndTheRestIsKnownBetter) {
+  double steady = 0, raw = 0;
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    const auto rounds = Rounds(5, 0.01, 0.8, seed);
+    const Steady fit = WithoutDrift(rounds, kContestants);
+    EXPECT_GT(fit.share, 0.3);
+    steady += Error(fit.worths, 0.01);
+    std::vector<Worth> means(kContestants);
+    for (const ScoredRound& round : rounds)
+      for (const Scored& one : round) means[one.contestant].log_score += one.log_score / 5;
+    raw += Error(means, 0.01);
+  }
+  EXPECT_LT(steady, 0.8 * raw);
+}
+
+TEST(Drift, NeighboursThatShareNothingTellLittle) {
+  double share = 0;
+  for (uint32_t seed = 0; seed < 50; ++seed)
+    share += WithoutDrift(Rounds(5, 0.01, 0, seed), kContestants).share / 50;
+  EXPECT_LT(share, 0.15);
+}
+
+TEST(Drift, ASpikeMovesNoNeighbourAndCountsForLittle) {
+  double lost = 0;  // trials that the spiked one's worth rests on no more
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    auto rounds = Rounds(4, 0, 0.8, seed);
+    const Steady before = WithoutDrift(rounds, kContestants);
+    const size_t hit = rounds[1][10].contestant, neighbour = rounds[1][11].contestant;
+    rounds[1][10].log_score -= 2;
+    const Steady after = WithoutDrift(rounds, kContestants);
+    for (const size_t c : {hit, neighbour})
+      EXPECT_NEAR(after.worths[c].log_score, before.worths[c].log_score, 0.04);
+    lost += (before.worths[hit].trials - after.worths[hit].trials) / 20;
+  }
+  EXPECT_GT(lost, 0.5);
+}
+
+TEST(Drift, LevelsOfRoundsDoNotMatterNorWhoIsMissingInSome) {
+  auto rounds = Rounds(4, 0.01, 0, 4);
+  const Steady level = WithoutDrift(rounds, kContestants);
+  for (size_t r = 0; r < rounds.size(); ++r)
+    for (Scored& one : rounds[r]) one.log_score += static_cast<double>(r);
+  rounds.push_back({{20, 9.20}, {21, 9.21}});
+  const Steady moved = WithoutDrift(rounds, kContestants + 1);
+  EXPECT_NEAR(Error(moved.worths, 0.01), Error(level.worths, 0.01), 1e-2);
+  EXPECT_NEAR(moved.worths[5].log_score - moved.worths[4].log_score,
+              level.worths[5].log_score - level.worths[4].log_score, 0.005);
+  EXPECT_EQ(moved.worths[kContestants].trials, 0);
+}
+
+}  // namespace
+}  // namespace pinion::harness
