@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 namespace pinion {
 namespace {
 
@@ -100,6 +102,7 @@ TEST(PlanReplicas, AReplicaComesToItsPlanByItself) {
 }
 
 TEST(PlanReplicas, WithoutBindingEachIsToldItsShareOfThreads) {
+  unsetenv("OMP_NUM_THREADS");  // other tests of this program set it
   const Plan plan = PlanOfReplica(PlanOf(Options("nobind"), 4), 4, 3);
   EXPECT_THAT(EnvironmentOfReplica(plan), ElementsAre(Pair("OMP_NUM_THREADS", "2")));
   EXPECT_THAT(CpusOfReplica(plan), IsEmpty());
