@@ -32,9 +32,14 @@ struct Point {
   double intensity() const { return flops_per_s / bytes_per_s; }
 };
 
+bool InIntegers(const Candidate& candidate) {
+  return MedianOf(candidate, "ceiling_int8_ops_per_s") > 0;
+}
+
 // Configurations that compute with the same instructions on as many threads share a roof.
 std::string RoofName(const Candidate& candidate) {
-  return StrCat(candidate.isa, ", ", Counted(static_cast<size_t>(candidate.threads), "thread"));
+  return StrCat(candidate.isa, InIntegers(candidate) ? " in int8, " : ", ",
+                Counted(static_cast<size_t>(candidate.threads), "thread"));
 }
 
 // Whatever disturbs a probe lowers it: the highest of what was measured counts.
@@ -42,7 +47,8 @@ std::map<std::string, Roof> RoofsOf(const Results& results) {
   std::map<std::string, Roof> roofs;
   for (const Candidate& candidate : results.candidates) {
     const double bytes = MedianOf(candidate, "ceiling_bytes_per_s"),
-                 flops = MedianOf(candidate, "ceiling_flops_per_s");
+                 flops = std::max(MedianOf(candidate, "ceiling_flops_per_s"),
+                                  MedianOf(candidate, "ceiling_int8_ops_per_s"));
     if (bytes <= 0 || flops <= 0) continue;
     Roof& roof = roofs[RoofName(candidate)];
     roof = {std::max(roof.bytes_per_s, bytes), std::max(roof.flops_per_s, flops)};

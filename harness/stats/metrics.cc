@@ -39,6 +39,8 @@ const std::vector<MetricInfo>& Metrics() {
        true},
       {"ceiling_flops_per_s", "FLOP/s", true,
        "multiply-adds from registers by the trial's threads, measured after its load", true},
+      {"ceiling_int8_ops_per_s", "FLOP/s", true,
+       "the same in int8, where the model is multiplied in integers", true},
       {"ceiling_bytes_per_s", "bytes/s", true,
        "memory read by the trial's threads, measured after its load", true},
       {"kv_used_share", "share", false, "most KV blocks in use after a step / all of them", true},

@@ -159,6 +159,7 @@ class EngineMeasurement final : public Measurement {
     if (!probe) return about.Set("no_ceilings_because", probe.error().message);
     const Ceilings ceilings = (*probe)->Measure();
     Add("ceiling_flops_per_s", 0, ceilings.flops_per_s);
+    if (ceilings.int8_ops_per_s > 0) Add("ceiling_int8_ops_per_s", 0, ceilings.int8_ops_per_s);
     Add("ceiling_bytes_per_s", 0, ceilings.read_bytes_per_s);
     about.Set("once_s", SecondsSince(start_ns));
   }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -125,6 +126,23 @@ TEST(RooflineChart, PutsEveryPhaseUnderTheRoofOfItsThreads) {
     const bool prefill = row.Find("phase")->string() == "prefill";
     EXPECT_NEAR(row.Find("intensity")->number(), prefill ? 128 : 1, 1e-9);
   }
+}
+
+TEST(RooflineChart, WhatIsMultipliedInIntegersHasTheRoofOfIntegers) {
+  Results results = PlantedResults();
+  for (Candidate& candidate : results.candidates) {
+    const auto floats =
+        std::find_if(candidate.series.begin(), candidate.series.end(),
+                     [](const Series& series) { return series.metric == "ceiling_flops_per_s"; });
+    if (floats == candidate.series.end()) continue;
+    Series integers = *floats;
+    integers.metric = "ceiling_int8_ops_per_s";
+    floats->estimate.median /= 4;  // below what was reached
+    candidate.series.push_back(std::move(integers));
+  }
+  const Chart chart = RooflineChart(results);
+  EXPECT_THAT(chart.conclusion, HasSubstr("prefill reaches 45 % of what arithmetic allows"));
+  EXPECT_TRUE(Texts(chart, "roof").count("avx512_bf16 in int8, 2 threads"));
 }
 
 TEST(RooflineChart, NamesRoofsThatAlmostCoincideOnce) {
