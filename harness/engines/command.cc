@@ -163,13 +163,13 @@ Result<EngineCommand> CommandFor(const EngineChoice& engine, const EngineOptions
                                  const Plan& plan, const Machine& machine, int port,
                                  const ServedLoad& load) {
   using Kind = EngineChoice::Kind;
+  if (engine.is_pinion()) return Pinion(options, port);
   const Placeholders placeholders{options, plan, port};
-  Result<EngineCommand> made = engine.is_pinion()           ? Pinion(options, port)
-                               : engine.kind == Kind::kVllm ? Vllm(options, plan, port)
+  Result<EngineCommand> made = engine.kind == Kind::kVllm ? Vllm(options, plan, port)
                                : engine.kind == Kind::kLlamaCpp
                                    ? LlamaCpp(options, plan, port, load)
                                    : Custom(engine, placeholders);
-  if (!made || engine.is_pinion()) return made;
+  if (!made) return made;
   Command& command = made->command;
   if (engine.kind != Kind::kCommand && !engine.command.empty()) {  // another program for the same
     const size_t own = engine.kind == Kind::kVllm ? 2 : 1;         // "vllm serve", "llama-server"
