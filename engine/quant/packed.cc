@@ -9,12 +9,6 @@
 namespace pinion {
 namespace {
 
-uint32_t WordAt(const std::byte* data, size_t index) {
-  uint32_t word;
-  std::memcpy(&word, data + index * sizeof(word), sizeof(word));
-  return word;
-}
-
 float FloatAt(const StoredTensor& tensor, size_t index) {
   uint16_t bits;
   if (tensor.dtype == "F32") {

@@ -9,12 +9,6 @@ namespace {
 // Columns at a time: their words and codes stay in L1.
 constexpr size_t kTile = 64;
 
-uint32_t WordAt(const std::byte* words, size_t index) {
-  uint32_t word;
-  std::memcpy(&word, words + index * sizeof(word), sizeof(word));
-  return word;
-}
-
 constexpr uint64_t kBytes = 0x0101010101010101;
 
 // A word's places as bytes, the first one lowest.

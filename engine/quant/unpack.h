@@ -2,12 +2,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace pinion {
 
 // Integers out of the 32-bit little-endian words that published formats pack them into, `bits` (4
 // or 8) each. They come out less `bias` (0 to 128), which must leave what an int8 holds. Words need
 // no alignment. Any thread; infallible.
+
+inline uint32_t WordAt(const std::byte* words, size_t index) {
+  uint32_t word;
+  std::memcpy(&word, words + index * sizeof(word), sizeof(word));
+  return word;
+}
 
 // Places one after another: word 0 holds the first ones, its lowest bits the very first.
 //   codes   [count]
