@@ -1,21 +1,11 @@
 #include <algorithm>
 
-#include "tests/kernels/testing.h"
+#include "tests/kernels/row.h"
 
 namespace pinion::kernels::testing {
 namespace {
 
-// Both sides of every vector edge, and a real width.
-constexpr size_t kSizes[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 65, 100, 2048, 2055};
 constexpr Dtype kDstTypes[] = {Dtype::kF32, Dtype::kBf16};
-constexpr double kU = 0x1p-24;
-
-// Values that end at an unmapped page.
-struct Row : Guarded<float> {
-  explicit Row(const std::vector<float>& values) : Guarded(values.size()) {
-    std::copy(values.begin(), values.end(), data());
-  }
-};
 
 class RowwiseTest : public ::testing::TestWithParam<Isa> {
  protected:
@@ -270,133 +260,6 @@ TEST_P(RowwiseTest, StoreKeepsNan) {
   Guarded<std::byte> dst(19 * 2);
   kernels_.store(dst.data(), Dtype::kBf16, x.data(), 19);
   for (size_t i = 0; i < 19; ++i) EXPECT_TRUE(std::isnan(Get(dst.data(), Dtype::kBf16, i)));
-}
-
-// Terms e^(x - max) are positive: their sum errs by the factor (n + 4 + |x - max|) u, of which the
-// logarithm makes an absolute error; then the logarithm and the addition round.
-TEST_P(RowwiseTest, LogSumExpIsWithinTheSummationBound) {
-  for (size_t n : kSizes) {
-    for (float offset : {0.0f, 1e4f, -1e4f}) {
-      std::vector<float> values = Normal(n, 1, 5);
-      for (float& v : values) v += offset;
-      const Row x(values);
-      const double max = *std::max_element(values.begin(), values.end());
-      const double min = *std::min_element(values.begin(), values.end());
-      double sum = 0;
-      for (float v : values) sum += std::exp(v - max);
-      const double bound = (static_cast<double>(n) + 6 + (max - min)) * kU +
-                           2 * kU * (std::abs(max) + std::log(sum));
-      ASSERT_NEAR(kernels_.log_sum_exp(x.data(), n), max + std::log(sum), 1.01 * bound) << n;
-    }
-  }
-}
-
-TEST_P(RowwiseTest, LogSumExpOfInfinities) {
-  for (size_t n : {1, 5, 16, 40}) {
-    std::vector<float> values(n, -INFINITY);
-    EXPECT_EQ(kernels_.log_sum_exp(Row(values).data(), n), -INFINITY);
-    values[n / 2] = 3;  // e^-infinity adds nothing
-    EXPECT_EQ(kernels_.log_sum_exp(Row(values).data(), n), 3);
-    values[n - 1] = INFINITY;
-    EXPECT_EQ(kernels_.log_sum_exp(Row(values).data(), n), INFINITY);
-  }
-}
-
-// Each weight is off by its exponential's 4 half-ulps and by the roundings of its argument a, |a|
-// of them twice; the sum by one more an addition.
-TEST_P(RowwiseTest, ExpWeightsAreTheSoftmaxBeforeItsDivision) {
-  for (size_t n : kSizes) {
-    std::vector<float> values = Normal(n, 3, 6);
-    const float max = *std::max_element(values.begin(), values.end());
-    for (float scale : {0.5f, 1.25f}) {
-      for (float least : {0.0f, 0.25f}) {
-        Row x(values);
-        const double sum = kernels_.exp_weights(x.data(), n, max, scale, least);
-        double total = 0;
-        for (size_t i = 0; i < n; ++i) {
-          const double argument = (static_cast<double>(values[i]) - max) * scale;
-          const double want = std::exp(argument), bound = want * kU * (6 + 3 * std::abs(argument));
-          const bool kept = x.data()[i] > 0;
-          if (std::abs(want - least) > bound) {
-            ASSERT_EQ(kept, want > least) << n << " " << i;
-          }
-          if (kept) {
-            ASSERT_NEAR(x.data()[i], want, bound) << n << " " << i;
-          }
-          total += x.data()[i];
-        }
-        ASSERT_NEAR(sum, total, total * kU * static_cast<double>(n + 1)) << n;
-      }
-    }
-  }
-}
-
-TEST_P(RowwiseTest, ExpWeightsOfWhatIsNoNumberAreZero) {
-  for (size_t n : {2, 5, 16, 40}) {
-    std::vector<float> values(n, -INFINITY);
-    values[0] = 7;
-    values[n - 1] = NAN;
-    Row x(values);
-    EXPECT_EQ(kernels_.exp_weights(x.data(), n, 7, 1, 0), 1);
-    EXPECT_EQ(x.data()[0], 1);
-    for (size_t i = 1; i < n; ++i) EXPECT_EQ(x.data()[i], 0) << n << " " << i;
-  }
-}
-
-TEST_P(RowwiseTest, SumAtLeastLeavesOutTheSmaller) {
-  for (size_t n : kSizes) {
-    std::vector<float> values(n);  // small whole numbers: every sum is exact
-    for (size_t i = 0; i < n; ++i) values[i] = static_cast<float>(i % 7);
-    float want = 0;
-    for (float v : values) want += v >= 3 ? v : 0;
-    EXPECT_EQ(kernels_.sum_at_least(Row(values).data(), n, 3), want) << n;
-  }
-}
-
-TEST_P(RowwiseTest, ArgMaxTakesTheLowestOfEquals) {
-  for (size_t n : kSizes) {
-    for (size_t first = 0; first < n; first += 1 + n / 9) {
-      std::vector<float> values(n, -2);
-      values[first] = 1;
-      values[n - 1] = 1;
-      EXPECT_EQ(kernels_.argmax(Row(values).data(), n), first);
-    }
-    EXPECT_EQ(kernels_.argmax(Row(std::vector<float>(n, -INFINITY)).data(), n), 0u);
-    EXPECT_EQ(kernels_.argmax(Row(std::vector<float>(n, 0)).data(), n), 0u);
-  }
-}
-
-TEST_P(RowwiseTest, ArgMaxNeverTakesNan) {
-  for (size_t n : kSizes) {
-    std::vector<float> values(n, NAN);
-    EXPECT_EQ(kernels_.argmax(Row(values).data(), n), 0u);  // nothing to take
-    for (size_t at : {size_t{0}, n / 2, n - 1}) {
-      for (float value : {-INFINITY, -1.0f, INFINITY}) {
-        values.assign(n, NAN);
-        values[at] = value;
-        EXPECT_EQ(kernels_.argmax(Row(values).data(), n), at);
-      }
-    }
-  }
-}
-
-TEST_P(RowwiseTest, MaxIsTheLargestNumber) {
-  for (size_t n : kSizes) {
-    for (size_t at = 0; at < n; at += 1 + n / 9) {
-      std::vector<float> values(n, -7);
-      values[0] = NAN;
-      values[n / 2] = -INFINITY;
-      values[at] = -2;
-      EXPECT_EQ(kernels_.max(Row(values).data(), n), -2) << n << " " << at;
-    }
-    EXPECT_EQ(kernels_.max(Row(std::vector<float>(n, NAN)).data(), n), -INFINITY);
-  }
-}
-
-TEST_P(RowwiseTest, ArgMaxFindsTheLargestOfManyLogits) {
-  const std::vector<float> values = Normal(128256, 8, 4);
-  const auto want = std::max_element(values.begin(), values.end()) - values.begin();
-  EXPECT_EQ(kernels_.argmax(Row(values).data(), values.size()), static_cast<size_t>(want));
 }
 
 INSTANTIATE_TEST_SUITE_P(AllIsas, RowwiseTest, ::testing::ValuesIn(UsableIsas()),
