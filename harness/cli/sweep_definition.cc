@@ -1,0 +1,109 @@
+#include "harness/cli/sweep_definition.h"
+
+#include <utility>
+
+#include "engine/base/strings.h"
+#include "engine/model/model.h"
+#include "engine/run/start.h"
+
+namespace pinion::harness {
+namespace {
+
+// What flags say in the words of a definition, so that it is read and checked in one place.
+Result<Json> AsDefinition(const SweepFlags& flags) {
+  Json asked = Json::MakeObject();
+  if (flags.objectives) asked.Set("objectives", Json(*flags.objectives));
+  if (flags.slo) {
+    Json slo = Json::MakeObject(), workload = Json::MakeObject();
+    for (const std::string& text : *flags.slo) {
+      const std::vector<std::string> parts = Split(text, '=');
+      if (parts.size() != 2)
+        return Fail(ErrorCode::kUsage,
+                    StrCat("--slo '", text, "' must be as ttft=500ms, tpot=100ms or e2el=5s"));
+      const auto number = Json::Parse(parts[1]);
+      slo.Set(parts[0], number ? *number : Json(parts[1]));
+    }
+    workload.Set("slo", std::move(slo));
+    asked.Set("workload", std::move(workload));
+  }
+  Json constraints = Json::MakeObject();
+  if (flags.max_memory) constraints.Set("peak_rss", *flags.max_memory);
+  if (flags.max_cores) constraints.Set("cores", *flags.max_cores);
+  if (!constraints.object().empty()) asked.Set("constraints", std::move(constraints));
+  return asked;
+}
+
+// The flag's, else the file's, else ours.
+Result<EngineChoice> EngineFrom(const SweepFlags& flags, const Json& file) {
+  if (flags.other_engine.empty()) {
+    const Json* engine = file.Find("engine");
+    return engine ? ReadEngineChoice(*engine) : EngineChoice();
+  }
+  const bool is_json = flags.other_engine[0] == '{';
+  PINION_ASSIGN(const Json engine,
+                is_json ? Json::Parse(flags.other_engine) : Result<Json>(Json(flags.other_engine)));
+  return ReadEngineChoice(engine);
+}
+
+Result<Definition> BuiltIn(const SweepFlags& flags, const EngineOptions& base, const Host& host,
+                           EngineChoice engine) {
+  Occasion occasion{std::move(engine)};
+  if (occasion.engine.is_pinion()) {
+    PINION_ASSIGN(const DecoderSpec model, SpecFor(base));
+    occasion.has_integers = model.formats.Count(IntegerProduct::kInt8) > 0;
+  }
+  return flags.quick ? QuickDefinition(host, base, occasion)
+                     : DefaultDefinition(host, base, occasion);
+}
+
+}  // namespace
+
+Result<Definition> DefinitionFrom(const SweepFlags& flags, const EngineOptions& base,
+                                  const Host& host) {
+  Json file;
+  if (!flags.definition_file.empty()) {
+    PINION_ASSIGN(file, Json::ParseFile(flags.definition_file));
+  }
+  PINION_ASSIGN(EngineChoice engine, EngineFrom(flags, file));
+  PINION_ASSIGN(Definition definition, BuiltIn(flags, base, host, engine));
+  if (!flags.definition_file.empty()) {
+    if (file.Find("space") || file.Find("candidates")) {
+      definition.space = {};
+      definition.candidates.clear();
+    }
+    if (auto read = FromJson(file, definition); !read)
+      return Unexpected(std::move(read).error().In(flags.definition_file));
+  }
+  definition.engine = std::move(engine);
+  return definition;
+}
+
+Status ApplyFlags(const SweepFlags& flags, const EngineOptions& base, Definition& definition) {
+  const auto take = [](const auto& flag, auto& field) {
+    if (flag) field = *flag;
+  };
+  if (!flags.workload.empty()) {
+    Json named = Json::MakeObject();
+    named.Set("name", flags.workload);
+    PINION_TRY(FromJson(named, definition.workload));
+  }
+  take(flags.prompt_len, definition.workload.prompt_len);
+  take(flags.output_len, definition.workload.output_len);
+  take(flags.num_prompts, definition.workload.num_prompts);
+  take(flags.concurrency, definition.workload.concurrency);
+  take(flags.replicas, definition.space.replicas);
+  take(flags.rounds, definition.rounds);
+  take(flags.epsilon, definition.epsilon);
+  if (flags.strategy) {
+    PINION_ASSIGN(definition.strategy, ParseStrategy(*flags.strategy));
+  }
+  if (flags.budget) {
+    PINION_ASSIGN(definition.budget_s, ParseDuration(*flags.budget, "--budget"));
+  }
+  if (base.seed != 0) definition.seed = base.seed;
+  PINION_ASSIGN(const Json asked, AsDefinition(flags));
+  PINION_TRY(FromJson(asked, definition));
+  return Validate(definition);
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,101 @@
+#include "harness/cli/sweep_flags.h"
+
+#include "engine/run/replicas.h"
+
+namespace pinion::harness {
+
+void SweepFlags::AddTo(CLI::App& command) {
+  command.footer(
+      "Concurrency and rate vary inside a trial; everything else is a configuration and restarts "
+      "the engine. The step budget (max_num_batched_tokens) too: workspace and KV are sized by it "
+      "at start. With replicas all are measured as servers over HTTP; no built-in space has any.");
+  engine.AddTo(command);
+  command.get_option("MODEL")->required(false);  // a replay has none
+  AddJob(command);
+  const auto add = [&](const char* group, auto add_flags) {
+    command.option_defaults()->group(group);
+    (this->*add_flags)(command);
+  };
+  add("Load", &SweepFlags::AddLoad);
+  add("Search", &SweepFlags::AddSearch);
+  add("Prediction", &SweepFlags::AddPrediction);
+  replay.AddTo(command);
+}
+
+void SweepFlags::AddJob(CLI::App& command) {
+  command.add_option("--engine", other_engine,
+                     "measure another engine: vllm, llama.cpp, or as JSON any command that serves "
+                     "OpenAI's API, {\"command\":[\"./server\",\"--port\",\"{port}\"]} "
+                     "(default pinion)");
+  command
+      .add_option("--def", definition_file,
+                  "sweep definition (profiles/sweep.schema.json); default: what suits this machine")
+      ->check(CLI::ExistingFile);
+  command.add_flag("--quick", quick, "at most 6 candidates, 6 rounds, 10 minutes");
+  command.add_option("--budget", budget, "time for all of it, as 10m or 2h (default 30m)");
+  command.add_option("--out", out, "folder for everything (default out/MODEL)");
+  command.add_flag("--resume", resume, "go on with the sweep in the folder");
+  watch_ = command
+               .add_option("--watch", watch_port,
+                           "show the report in a browser while it fills up, on this port of "
+                           "127.0.0.1 (default: any free one)")
+               ->expected(0, 1)
+               ->type_name("[PORT]");
+  command.add_flag("--json", json, "results.json on standard output");
+}
+
+void SweepFlags::AddLoad(CLI::App& command) {
+  command.add_option("--workload", workload,
+                     "chat, rag (a long shared prefix), code, summarise or batch: lengths spread "
+                     "as in practice (default: all of the same length)");
+  command.add_option("--prompt-len", prompt_len, "tokens in; of a --workload the median");
+  command.add_option("--output-len", output_len, "tokens out, EOS ignored");
+  command.add_option("--concurrency", concurrency, "clients of the closed loops, as 1,8")
+      ->delimiter(',');
+  command
+      .add_option("--replicas", replicas,
+                  "engine processes behind one load, as 1,2: each with CPUs (--threads-bind lists: "
+                  "one per rank of every replica), weights and --kv-cache-space of its own")
+      ->delimiter(',')
+      ->check(CLI::Range(1, kMaxReplicas));
+  command.add_option("--num-prompts", num_prompts, "requests of the offline batch");
+}
+
+void SweepFlags::AddSearch(CLI::App& command) {
+  command
+      .add_option("--objectives", objectives,
+                  "what to find the best of: throughput, latency, balanced (default: these), "
+                  "goodput, cores (fewest, within cores_within of the throughput), energy")
+      ->delimiter(',');
+  command
+      .add_option("--slo", slo,
+                  "limits on ttft, tpot or e2el, as ttft=500ms,tpot=50ms: goodput counts the "
+                  "requests that meet them, and every trial looks for the load at which the part "
+                  "attain=0.9 does")
+      ->delimiter(',');
+  command.add_option("--max-memory", max_memory,
+                     "peak memory that a configuration may take, as 8GiB: who takes more is out");
+  command.add_option("--max-cores", max_cores, "threads that a configuration may use")
+      ->check(CLI::Range(1, 1 << 16));
+  command.add_option("--rounds", rounds,
+                     "at most so many (default 20); a race ends when nothing better can be left");
+  command.add_option("--search,--strategy", strategy,
+                     "racing (default), grid, random or coordinate");
+  command.add_option("--epsilon", epsilon,
+                     "smallest difference worth having, a fraction (default 0.02)");
+}
+
+void SweepFlags::AddPrediction(CLI::App& command) {
+  auto* probed = command.add_option(
+      "--probe", probe,
+      "output of `pinion probe --out FILE`: predict every candidate, measure the most promising "
+      "first, and not those that cannot win");
+  probed->check(CLI::ExistingFile);
+  command
+      .add_option("--machine", machine,
+                  "plan for a machine that is not here, by prediction alone: an .xml file that "
+                  "lstopo wrote, or as \"pack:2 numa:1 core:32 pu:2\"; --probe says what it can do")
+      ->needs(probed);
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/cli/engine_flags.h"
+#include "harness/cli/sweep_replay.h"
+
+namespace pinion::harness {
+
+// What `pinion sweep` was asked on its command line; what was not given is empty.
+struct SweepFlags {
+  EngineFlags engine;
+  ReplayFlags replay;
+  std::string definition_file, out, other_engine, machine, probe, workload;
+  bool quick = false, resume = false, json = false;
+  std::optional<std::string> budget, strategy;
+  std::optional<double> epsilon;
+  std::optional<int> prompt_len, output_len, num_prompts, rounds;
+  std::optional<std::vector<int>> concurrency, replicas;
+  std::optional<std::vector<std::string>> objectives, slo;
+  std::optional<std::string> max_memory;
+  std::optional<int> max_cores;
+  std::vector<uint16_t> watch_port;  // one of --watch; none: any that is free
+
+  void AddTo(CLI::App& command);
+  // After parsing, while the command lives.
+  bool watched() const { return watch_->count() > 0; }
+
+ private:
+  void AddJob(CLI::App& command);
+  void AddLoad(CLI::App& command);
+  void AddSearch(CLI::App& command);
+  void AddPrediction(CLI::App& command);
+
+  CLI::Option* watch_ = nullptr;
+};
+
+}  // namespace pinion::harness
