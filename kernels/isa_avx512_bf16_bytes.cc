@@ -1,5 +1,5 @@
-// AVX-512 with BF16 and VNNI: attention over a cache of bytes. VPDPWSSD multiplies pairs of int16
-// and VPDPBUSD fours of bytes, and both add to an int32.
+// AVX-512 with BF16 and VNNI: attention over a cache of bytes. VPDPBUSD multiplies fours of bytes,
+// unsigned ones by signed ones, and adds them to an int32.
 
 #include "kernels/impl/vec_avx512.inl.h"
 //
@@ -10,6 +10,13 @@
 
 namespace pinion::kernels::impl {
 namespace {
+
+// sum + the products of unsigned bytes by signed ones. The intrinsic takes integers, and casts to
+// and from Vec make GCC copy every sum twice a product.
+Vec DotFours(Vec u, Vec s, Vec sum) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(u), "v"(s));
+  return sum;
+}
 
 // Queries of 8 bits cost scores as much as the keys' own 8 bits do. VPDPBUSD wants the one operand
 // unsigned: keys are taken 128 larger, and sums begin with what that adds.
@@ -24,9 +31,7 @@ struct OperandI8Keys {
     return Bits(_mm512_xor_si512(Ints(LoadWords<half>(w)), flip));
   }
   static Vec Spread(const int8_t* x, size_t) { return SpreadPair(x); }
-  static Vec MultiplyAdd(Vec w, Vec x, Vec sum) {
-    return Bits(_mm512_dpbusd_epi32(Ints(sum), Ints(w), Ints(x)));
-  }
+  static Vec MultiplyAdd(Vec w, Vec x, Vec sum) { return DotFours(w, x, sum); }
   static Vec Floats(Vec sum) { return ToFloats(sum); }
   static void Put(int8_t* x, Vec v) {
     const __m128i bytes = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(v));
@@ -39,10 +44,27 @@ struct OperandI8Keys {
   }
 };
 
-struct OperandI8Vnni : OperandI8 {
+// Weights are not negative: 16 bits of them are two digits of 8, and values stay as they lie. Exact
+// in int32: at most kStripTokens * 127 * 65535 = 2^30.99.
+struct OperandI8Vnni {
+  using X = uint16_t;  // of every four: the higher digits, then the lower ones
   using Keys = OperandI8Keys;
-  static Vec MultiplyAdd(Vec w, Vec x, Vec sum) {
-    return Bits(_mm512_dpwssd_epi32(Ints(sum), Ints(w), Ints(x)));
+  static constexpr size_t kStepK = 4, kSubs = 1, kDigits = 2, kBytes = 4;
+  static constexpr float kTop = 65535, kUnit = 1;
+
+  template <bool half>
+  static Vec Load(const std::byte* w, size_t) {
+    return LoadWords<half>(w);
+  }
+  static Vec Spread(const uint16_t* x, size_t digit) { return SpreadPair(x + 2 * digit); }
+  static Vec MultiplyAdd(Vec w, Vec x, Vec sum) { return DotFours(x, w, sum); }
+  static Vec Raise(Vec sum) { return Bits(_mm512_slli_epi32(Ints(sum), 8)); }
+  static Vec Floats(Vec sum) { return ToFloats(sum); }
+  static void Put(uint16_t* x, Vec v) {
+    const __m256i digits = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(1, 3, 5, 7, 0, 2, 4, 6, 9, 11, 13, 15, 8, 10, 12, 14));
+    const __m256i words = _mm512_cvtusepi32_epi16(_mm512_cvtps_epi32(v));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(x), _mm256_shuffle_epi8(words, digits));
   }
 };
 

@@ -42,13 +42,13 @@ void ScoreTile(const typename Operand::X* q, const std::byte* const* keys,
     }
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
+  for (int c = 0; c < kColumns; ++c) {
+    Vec scale;
+    if constexpr (kIsScaled<Operand>) scale = WidenBf16(scales[c]);
 #pragma GCC unroll 16
-    for (int c = 0; c < kColumns; ++c) {
+    for (int r = 0; r < kRows; ++r) {
       Vec sum = sums[r][c];
-      if constexpr (kIsScaled<Operand>) {
-        sum = Operand::Floats(sum) * Set(factors[r]) * WidenBf16(scales[c]);
-      }
+      if constexpr (kIsScaled<Operand>) sum = Operand::Floats(sum) * Set(factors[r]) * scale;
       Store(scores + r * kStripTokens + c * kLanes, sum);
     }
   }
@@ -76,7 +76,7 @@ template <typename Operand>
 void Scores(const AttentionArgs& args, const Strip& strip, const Strip& next, size_t rows,
             Scratch<Operand>& scratch) {
   if constexpr (kIsScaled<Operand>) {
-    for (size_t v = 0; v < Strip::kVectors; ++v) {
+    for (size_t v = 0; v < strip.tokens / kLanes; ++v) {
       __builtin_prefetch(next.key_scales[v], 0, kPrefetchLevel);
       __builtin_prefetch(next.value_scales[v], 0, kPrefetchLevel);
     }

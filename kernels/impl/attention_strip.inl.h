@@ -9,9 +9,15 @@
 namespace pinion::kernels::impl {
 namespace {
 
-// Tokens worked on at a time. More make the second GEMM longer between its loads and stores of
-// `out`; 128 keep scores and weights of 64 rows, and the strip's keys and values, within L2.
-constexpr size_t kStripTokens = 128;
+// Tokens worked on at a time, at most. More make the second GEMM longer between its loads and
+// stores of `out`, and softmax wait less for its sums; 256 keep scores and weights of 64 rows, and
+// the strip's keys and values, within L2. Narrow heads that are read in order (ReadsInOrder) take
+// turns of one block of keys and its values, which the CPU's prefetchers follow best: 4 heads of 64
+// are decoded at 50 GB/s in strips of 64, 40 in strips of 128, 36 in those of 256 (Zen 4, two
+// threads, 54 at most).
+constexpr size_t kStripTokens = 256, kOrderlyStripTokens = 64;
+// Of latent values, which are copied.
+constexpr size_t kLatentStripTokens = 128;
 constexpr size_t kTokenStep = 16;  // blocks are a multiple of this
 constexpr int kNarrowRows = 8;     // rows of a tile that is one vector wide, or half of kWide
 // The next strip is asked for a strip ahead, into L2. Into L1 (3) it would wait for the few places
@@ -31,12 +37,13 @@ inline bool IsTall(size_t rows) { return rows > kTileRows && rows <= kNarrowRows
 // tiles of rows. In tiles of kWide they are read in passes that skip every other four lines, which
 // the CPU's prefetchers do not follow: 4 heads of 128 are decoded at 41 GB/s instead of 34, 2 heads
 // at 43 instead of 33 (Zen 4, two threads, 53 at most). In more than two passes over the strip more
-// is lost by loads than won: 6 heads at 24 instead of 30, and wherever a load is work (kSubs).
+// is lost by loads than won: 6 heads at 24 instead of 30, wherever a load is work (kSubs), and
+// where digits double the passes: 4 heads in int8 at 28 instead of 38.
 constexpr int kBroadWidth = 2 * kWide, kBroadRows = 2;
 template <typename Operand>
 bool TakesBroadTiles(size_t value_dim, size_t rows) {
-  return kHasTallTiles<Operand> && value_dim % (kBroadWidth * kLanes) == 0 &&
-         rows <= 2 * kBroadRows;
+  return kHasTallTiles<Operand> && kDigitsOf<Operand> == 1 &&
+         value_dim % (kBroadWidth * kLanes) == 0 && rows <= 2 * kBroadRows;
 }
 
 // Whether keys and values are read line after line, because a tile is as wide as a block of keys
@@ -48,6 +55,12 @@ bool ReadsInOrder(const AttentionArgs& args, size_t rows) {
   constexpr size_t kWidth = kWide * kLanes, kBroad = kBroadWidth * kLanes;
   const bool broad = TakesBroadTiles<Operand>(args.value_dim, rows) && args.value_dim <= kBroad;
   return args.block_tokens == kWidth && rows <= kTileRows && (broad || args.value_dim <= kWidth);
+}
+
+// How many tokens a strip takes; in_order: where ReadsInOrder.
+size_t StripTokens(const AttentionArgs& args, bool in_order) {
+  if (args.values == nullptr) return kLatentStripTokens;
+  return in_order && args.value_dim <= kWide * kLanes ? kOrderlyStripTokens : kStripTokens;
 }
 
 // Up to kStripTokens consecutive tokens, which lie in several blocks.
@@ -86,7 +99,7 @@ Seen SeenBy(const AttentionArgs& args, const Strip& strip, size_t token) {
 template <typename Operand>
 struct LatentValues {
   static constexpr size_t kElement = Operand::kBytes / Operand::kStepK;
-  alignas(64) std::byte strip[kStripTokens * kMaxValueDim * kElement];
+  alignas(64) std::byte strip[kLatentStripTokens * kMaxValueDim * kElement];
 };
 
 template <typename Operand>
@@ -119,19 +132,20 @@ struct Scratch {
   }
 }
 
-// The tokens from `begin` (a multiple of kStep) on. The last piece reaches into slots at or after
-// `end` where `end` is no multiple of kStep, which divides block_tokens.
+// At most `most` tokens from `begin` (a multiple of kStep) on. The last piece reaches into slots at
+// or after `end` where `end` is no multiple of kStep, which divides block_tokens. `most` is a
+// multiple of the columns of any tile of scores.
 template <typename Operand, size_t kStep>
-Strip Gather(const AttentionArgs& args, size_t begin, size_t end) {
-  Strip strip;
+void Gather(const AttentionArgs& args, size_t begin, size_t end, size_t most, Strip& strip) {
   strip.begin = begin;
+  strip.tokens = strip.live = strip.pieces = 0;
   strip.follows = begin > static_cast<size_t>(args.context_begin);
   const std::byte* other = args.keys;
-  while (strip.tokens < kStripTokens && begin < end) {
+  while (strip.tokens < most && begin < end) {
     const size_t slot = begin % args.block_tokens;
     size_t tokens = RoundUp(end - begin, kStep);
     if (tokens > args.block_tokens - slot) tokens = args.block_tokens - slot;
-    if (tokens > kStripTokens - strip.tokens) tokens = kStripTokens - strip.tokens;
+    if (tokens > most - strip.tokens) tokens = most - strip.tokens;
     const int32_t* entry = args.block_table + begin / args.block_tokens;
     const auto block = static_cast<size_t>(*entry);
     if (slot == 0) strip.follows = strip.follows && entry[0] == entry[-1] + 1;
@@ -150,12 +164,11 @@ Strip Gather(const AttentionArgs& args, size_t begin, size_t end) {
     strip.live += tokens < end - begin ? tokens : end - begin;
     begin += tokens;
   }
-  for (size_t i = strip.tokens / kLanes; i < Strip::kVectors; ++i) {
+  for (size_t i = strip.tokens / kLanes; i < most / kLanes; ++i) {
     strip.keys[i] = other;
     strip.key_scales[i] = strip.value_scales[i] = reinterpret_cast<const Bf16*>(other);
   }
-  for (size_t i = strip.pieces; i < Strip::kMaxPieces; ++i) strip.values[i] = other;
-  return strip;
+  if (strip.pieces == 0) strip.values[0] = other;
 }
 
 // Turns the latent part of a strip's keys into values, and points the strip to them.

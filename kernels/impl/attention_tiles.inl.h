@@ -26,7 +26,7 @@ template <typename Operand, typename Tiles>
 class TileProducts {
  public:
   static constexpr size_t kStep = kPanelTokens;
-  static constexpr bool kAsksSparsely = false;
+  static bool InOrder(const AttentionArgs&, size_t) { return false; }
 
   TileProducts() = default;
   ~TileProducts() { Tiles::Release(); }

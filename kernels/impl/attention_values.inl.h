@@ -130,7 +130,7 @@ void AddValues(const AttentionArgs& args, const Strip& strip, Seen seen, const S
   for (size_t column = 0; column < args.value_dim;) {
     for (size_t i = 0; i < cut.count; ++i) {
       w[i] = cut.values[i] + column * Operand::kBytes;
-      prefetch[i] = next.values[i % Strip::kMaxPieces] + column * Operand::kBytes;
+      prefetch[i] = next.values[i < next.pieces ? i : 0] + column * Operand::kBytes;
     }
     tile.y = args.out + first_row * args.value_dim + column;
     const size_t left = args.value_dim - column;

@@ -48,10 +48,7 @@ Vec NormalPowerOfTwo(Vec t) {
 }
 
 // The same for all t <= 127: 0 below -126.
-Vec PowerOfTwo(Vec t) {
-  const Vec clamped = Max(Set(-126), t);  // in this order NaN survives
-  return ZeroWhereBelow(NormalPowerOfTwo(clamped), t, Set(-126));
-}
+Vec PowerOfTwo(Vec t) { return ZeroWhereBelow(NormalPowerOfTwo(t), t, Set(-126)); }
 constexpr double kLog2E = 1.4426950408889634;  // e^x = 2^(x kLog2E)
 
 // 1 - 2 / (e^2x + 1): within 4 u of the result at 1, an absolute error of 4 u near 0. e^2x may be

@@ -8,6 +8,11 @@
 //   Load<half>(w, sub)  the weights of kLanes columns (half: of kLanes / 2) at w
 //   Spread(x, sub)      the other operand's value for this step, in every lane
 //   Put(x, v)           stores a vector of floats in the form that Spread reads
+//
+// Where the other operand has two digits (kDigits = 2), the streamed one passes by once for each:
+//
+//   Spread(x, digit)    0: the higher ones of this step
+//   Raise(sum)          times the base of the digits
 
 #include "kernels/impl/half.inl.h"
 
@@ -42,6 +47,12 @@ Vec LoadWords(const std::byte* w) {
     return Load(p);
   }
 }
+
+template <typename Operand>
+constexpr size_t kDigitsOf = 1;
+template <typename Operand>
+requires requires { Operand::kDigits; }
+constexpr size_t kDigitsOf<Operand> = Operand::kDigits;
 
 struct OperandF32 {
   using X = float;

@@ -16,12 +16,12 @@
 namespace pinion::kernels::impl {
 namespace {
 
-// Signed bytes by 14 bits, exact in int32: at most kMaxKeyDim * 127 * 8191 = 2^29.2. Fewer bits
+// Signed bytes by 15 bits, exact in int32: at most kMaxKeyDim * 127 * 16383 = 2^30.2. Fewer bits
 // would drop the many small weights beside a large one.
 struct OperandI8 {
   using X = int16_t;
   static constexpr size_t kStepK = 4, kSubs = 2, kBytes = 4;
-  static constexpr float kTop = 8191, kUnit = 1;
+  static constexpr float kTop = 16383, kUnit = 1;
 
   template <bool half>
   static Vec Load(const std::byte* w, size_t sub) {

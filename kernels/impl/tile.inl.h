@@ -40,8 +40,44 @@ void PrefetchLines(const std::byte* from, bool far) {
   }
 }
 
-// kPrefetch: lines to ask for in each step, into the cache level of kLocality (as
-// __builtin_prefetch has it). kHalf: the (single) column vector is half a vector.
+// sums += x w, of one digit of x; kPrefetch: lines to ask for in each step, into the cache level of
+// kLocality (as __builtin_prefetch has it), for the second digit those behind them.
+template <typename Operand, int kRows, int kColumns, int kPrefetch, bool kHalf, int kLocality>
+[[gnu::always_inline]] inline void AddProducts(const TileArgs<Operand>& args, size_t digit,
+                                               Vec (&sums)[kRows][kColumns]) {
+  const size_t prefetch_stride = args.prefetch_stride > 0 ? args.prefetch_stride : args.w_stride;
+  const typename Operand::X* x = args.x;
+  for (size_t segment = 0; segment < args.segments; ++segment) {
+    const std::byte* w = args.w[segment];
+    const std::byte* prefetch = kPrefetch > 0 ? args.prefetch[segment] : nullptr;
+    for (size_t step = args.steps[segment]; step > 0; --step) {
+      PrefetchLines<kPrefetch, kLocality>(prefetch + digit * kPrefetch * 64, args.prefetch_far);
+#pragma GCC unroll 2
+      for (size_t sub = 0; sub < Operand::kSubs; ++sub) {
+        Vec weights[kColumns];
+#pragma GCC unroll 16
+        for (int c = 0; c < kColumns; ++c) {
+          weights[c] = Operand::template Load<kHalf>(w + c * kLanes * Operand::kBytes, sub);
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < kRows; ++r) {
+          const Vec spread = Operand::Spread(x + r * args.x_stride, digit + sub);
+#pragma GCC unroll 16
+          for (int c = 0; c < kColumns; ++c) {
+            sums[r][c] = Operand::MultiplyAdd(weights[c], spread, sums[r][c]);
+          }
+        }
+      }
+      x += Operand::kStepK;
+      w += args.w_stride;
+      if constexpr (kPrefetch > 0) prefetch += prefetch_stride;
+    }
+  }
+}
+
+// kPrefetch: lines to ask for in each step, shared out among the digits: who asks for all while the
+// first passes overstrains the queue of misses. kLocality: as AddProducts has it. kHalf: the
+// (single) column vector is half a vector.
 template <typename Operand, int kRows, int kColumns, int kPrefetch = 0, bool kHalf = false,
           int kLocality = 3>
 void Tile(const TileArgs<Operand>& args) {
@@ -61,33 +97,15 @@ void Tile(const TileArgs<Operand>& args) {
     }
   }
 
-  const size_t prefetch_stride = args.prefetch_stride > 0 ? args.prefetch_stride : args.w_stride;
-  const typename Operand::X* x = args.x;
-  for (size_t segment = 0; segment < args.segments; ++segment) {
-    const std::byte* w = args.w[segment];
-    const std::byte* prefetch = kPrefetch > 0 ? args.prefetch[segment] : nullptr;
-    for (size_t step = args.steps[segment]; step > 0; --step) {
-      PrefetchLines<kPrefetch, kLocality>(prefetch, args.prefetch_far);
-#pragma GCC unroll 2
-      for (size_t sub = 0; sub < Operand::kSubs; ++sub) {
-        Vec weights[kColumns];
+  constexpr int kLater = kDigitsOf<Operand> == 2 ? kPrefetch / 2 : 0;
+  AddProducts<Operand, kRows, kColumns, kPrefetch - kLater, kHalf, kLocality>(args, 0, sums);
+  if constexpr (kDigitsOf<Operand> == 2) {
 #pragma GCC unroll 16
-        for (int c = 0; c < kColumns; ++c) {
-          weights[c] = Operand::template Load<kHalf>(w + c * kLanes * Operand::kBytes, sub);
-        }
+    for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
-        for (int r = 0; r < kRows; ++r) {
-          const Vec spread = Operand::Spread(x + r * args.x_stride, sub);
-#pragma GCC unroll 16
-          for (int c = 0; c < kColumns; ++c) {
-            sums[r][c] = Operand::MultiplyAdd(weights[c], spread, sums[r][c]);
-          }
-        }
-      }
-      x += Operand::kStepK;
-      w += args.w_stride;
-      if constexpr (kPrefetch > 0) prefetch += prefetch_stride;
+      for (int c = 0; c < kColumns; ++c) sums[r][c] = Operand::Raise(sums[r][c]);
     }
+    AddProducts<Operand, kRows, kColumns, kLater, kHalf, kLocality>(args, 1, sums);
   }
 
 #pragma GCC unroll 16

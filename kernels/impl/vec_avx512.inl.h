@@ -54,7 +54,7 @@ Vec TwiceEach(Vec v) {
 float FirstLane(Vec v) { return _mm512_cvtss_f32(v); }
 // v, but 0 in lanes where x < limit.
 Vec ZeroWhereBelow(Vec v, Vec x, Vec limit) {
-  return _mm512_mask_mov_ps(v, _mm512_cmp_ps_mask(x, limit, _CMP_LT_OQ), Set(0));
+  return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, limit, _CMP_NLT_UQ), v);
 }
 
 // One bit a lane where the lanes are equal.

@@ -16,8 +16,8 @@ namespace pinion::kernels::testing {
 //             plus 2 u (|s| + |max|) for its argument
 //   an output sum p v errs by that factor plus (context + 4) u for the sums, times sum p |v|
 // Where the cache holds int8, a row of queries may be rounded by half a step of its largest by 127
-// or 8191; and the weights of a strip times the values' scales by half a step of the largest weight
-// times the largest scale, by 8191.
+// or 16383; and the weights of a strip times the values' scales by half a step of up to twice the
+// largest weight times the largest scale, by 65535 or 16383.
 struct Reference {
   std::vector<double> exact, bound;  // [rows][value_dim]
 };
@@ -92,7 +92,8 @@ inline Reference Exact(const Scene& scene, Roundoff roundoff) {
 inline Roundoff OperandRoundoff(Isa isa, KvDtype cache) {
   if (cache == KvDtype::kI8 && isa == Isa::kScalar) return {};
   if (cache == KvDtype::kI8)
-    return {.of_query = 0.5 / (isa >= Isa::kAvx512Bf16 ? 127 : 8191), .of_weights = 0.5 / 8191};
+    return isa >= Isa::kAvx512Bf16 ? Roundoff{.of_query = 0.5 / 127, .of_weights = 1.0 / 65535}
+                                   : Roundoff{.of_query = 0.5 / 16383, .of_weights = 1.0 / 16383};
   const bool rounds = cache == KvDtype::kBf16 || IsScaled(cache);
   return {.relative = isa >= Isa::kAvx512Bf16 && rounds ? UnitRoundoff(Dtype::kBf16) : 0};
 }

@@ -46,6 +46,47 @@ TEST_P(AttentionTest, DecodeMatchesDoubleForEveryGroupAndHeadDim) {
   }
 }
 
+// Both sides of strips of 64 and of 256 tokens, in tiles as wide as a block and narrower ones.
+TEST_P(AttentionTest, DecodeMatchesDoubleOverSeveralStrips) {
+  for (KvDtype dtype : kKvDtypes) {
+    for (int64_t position : {62, 63, 64, 255, 256, 600}) {
+      for (size_t group : {4, 7}) {
+        for (size_t head_dim : {64, 128}) {
+          CheckWholeAndSplit(Plain(1, group, head_dim, 64, position, position + 1, dtype));
+        }
+      }
+    }
+    CheckWholeAndSplit(Plain(1, 4, 16, 16, 600, 601, dtype));
+  }
+}
+
+// A first token that gets nearly all the weight, as in most models, takes no bits from those of
+// other strips: int8 rounds weights by a step of the largest in a strip.
+TEST_P(AttentionTest, SmallWeightsKeepTheirBitsBesideALargeOneElsewhere) {
+  constexpr size_t kContext = 512, kFirst = 256, kDim = 64;
+  Scene scene(kernels_, Plain(1, 1, kDim, 64, kContext - 1, kContext, KvDtype::kI8));
+  std::fill(scene.q.begin(), scene.q.end(), 1.0f);
+  const std::vector<float> zeros(kDim, 0), large(kDim, 10 / scene.scale() / kDim);
+  float largest_value = 0;
+  for (size_t p = 0; p < kContext; ++p) {
+    const float* value = p < kFirst ? zeros.data() : &scene.v[p * kDim];
+    scene.Write(kernels_, p, p == 0 ? large.data() : zeros.data(), value);
+    scene.ReadBack(p);
+    for (size_t d = 0; d < kDim; ++d) {
+      largest_value = std::max(largest_value, std::abs(scene.v[p * kDim + d]));
+    }
+  }
+  const double weight = std::exp(-static_cast<double>(scene.k[0]) * scene.scale() * kDim);
+  const double sum = 1 + (kContext - 1) * weight;
+  const std::vector<float> got = RunParts(kernels_, scene, {});
+  for (size_t d = 0; d < kDim; ++d) {
+    double want = 0;
+    for (size_t p = kFirst; p < kContext; ++p) want += weight / sum * scene.v[p * kDim + d];
+    const double step = weight / sum / 16383 * 1.01 * largest_value;  // half of twice the largest
+    ASSERT_NEAR(got[d], want, (kContext - kFirst) * step) << d;
+  }
+}
+
 TEST_P(AttentionTest, ChunksMatchDoubleUnderTheCausalMask) {
   for (KvDtype dtype : kKvDtypes) {
     for (int64_t first : {0, 1, 15, 16, 17, 100}) {

@@ -45,7 +45,8 @@ inline Vec RoundToInteger(Vec v) {
   return v;
 }
 inline Vec ScaleByPower(Vec v, Vec n) {
-  for (size_t i = 0; i < kLanes; ++i) v[i] = std::ldexp(v[i], static_cast<int>(n[i]));
+  for (size_t i = 0; i < kLanes; ++i)
+    v[i] = std::ldexp(v[i], static_cast<int>(std::max(n[i], -300.0f)));
   return v;
 }
 
