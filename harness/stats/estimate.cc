@@ -66,9 +66,9 @@ std::optional<Interval> MedianInterval(std::span<const double> samples, double l
   return narrowest;
 }
 
-Estimate EstimateMedian(std::span<const double> samples) {
+Estimate EstimateMedian(std::span<const double> samples, double level) {
   return {samples.size(), Median(samples), MedianAbsoluteDeviation(samples),
-          MedianInterval(samples)};
+          MedianInterval(samples, level)};
 }
 
 double Lag1Autocorrelation(std::span<const double> samples) {

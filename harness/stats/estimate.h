@@ -18,7 +18,7 @@ struct Estimate {
   size_t n = 0;
   double median = 0;
   double mad = 0;                    // median absolute deviation from the median
-  std::optional<Interval> interval;  // 95 %, distribution-free; none for n < 6
+  std::optional<Interval> interval;  // 95 % where nothing else is said; none for n < 6
 };
 
 // Smallest number of samples for which an interval of the median exists at 95 %: with n samples
@@ -40,7 +40,7 @@ double Quantile(std::span<const double> samples, double q);
 // Source: Conover, Practical Nonparametric Statistics, sec. 3.2.
 std::optional<Interval> MedianInterval(std::span<const double> samples, double level = 0.95);
 
-Estimate EstimateMedian(std::span<const double> samples);
+Estimate EstimateMedian(std::span<const double> samples, double level = 0.95);
 
 // Correlation of neighbours; 0 where n < 3 or nothing varies.
 double Lag1Autocorrelation(std::span<const double> samples);

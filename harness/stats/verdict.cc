@@ -33,6 +33,36 @@ std::string WithInterval(const Estimate& ratio) {
                 " rounds)");
 }
 
+// Whether fresh rounds tell of a candidate, be it for another objective that they were run.
+bool IsConfirmed(const PairedSeries& series) { return series.confirmation.size() >= kMinSamples; }
+
+// The level of intervals whose lower end the best of so many, none of them better than the anchor,
+// passes with a chance of 5 % at most: each one may do so once in 20 times as many.
+double LevelForBestOf(size_t candidates) {
+  return std::max(0.95, 1 - 0.1 / static_cast<double>(std::max<size_t>(1, candidates)));
+}
+
+// Rounds from which on there is an interval of that level: [min, max] misses with 2 * 2^-n.
+size_t RoundsForBestOf(size_t candidates) {
+  const double misses = 1 - LevelForBestOf(candidates);
+  size_t rounds = kMinSamples;
+  while (std::ldexp(2.0, -static_cast<int>(rounds)) > misses) ++rounds;
+  return rounds;
+}
+
+// Of the race, for a verdict without fresh rounds.
+size_t RoundsNeeded(const VerdictInput& input) {
+  const bool nobody_is_chosen = input.leader == input.anchor;
+  return nobody_is_chosen ? kMinSamples : RoundsForBestOf(input.contestants.size());
+}
+
+// A candidate's ratio to the anchor as it decides: of fresh rounds, or of the rounds that it was
+// chosen on as the best of all.
+Estimate DecidingRatio(const VerdictInput& input, const PairedSeries& series) {
+  if (IsConfirmed(series)) return EstimateRatio(Values(series.confirmation));
+  return EstimateRatio(Values(series.log_ratios), LevelForBestOf(input.contestants.size()));
+}
+
 bool Beats(const Estimate& ratio, double floor) {
   return ratio.interval && ratio.interval->low > 1 && ratio.median > 1 + floor;
 }
@@ -56,20 +86,23 @@ const PairedSeries* Find(const VerdictInput& input, int candidate) {
   return nullptr;
 }
 
-// The best but the anchor. Few rounds lie more easily: where the race has an estimate, that counts.
+// The best but the anchor. Few rounds lie more easily: where the race has an estimate, that counts;
+// where it was cut off and the anchor leads it, fresh rounds do.
 const PairedSeries* BestByEstimate(const VerdictInput& input) {
   if (input.leader)
     if (const PairedSeries* leader = Find(input, *input.leader)) return leader;
+  const bool was_cut = input.leader == input.anchor && !input.race_over;
   const PairedSeries* best = nullptr;
-  double best_median = 0;
+  std::pair<bool, double> best_rank;  // fresh rounds, estimate
   for (const PairedSeries& series : input.contestants) {
     if (series.log_ratios.empty()) continue;
-    const double median =
-        series.to_anchor ? series.to_anchor->estimate : Median(Values(series.log_ratios));
-    if (!best || median > best_median) {
-      best = &series;
-      best_median = median;
-    }
+    const bool by_fresh = was_cut && IsConfirmed(series);
+    const double estimate = by_fresh || !series.to_anchor
+                                ? Median(Values(by_fresh ? series.confirmation : series.log_ratios))
+                                : series.to_anchor->estimate;
+    if (best && std::pair(by_fresh, estimate) <= best_rank) continue;
+    best = &series;
+    best_rank = {by_fresh, estimate};
   }
   return best;
 }
@@ -78,6 +111,9 @@ double FloorFor(const VerdictInput& input, size_t n) {
   return NoiseFloor(input.anchor_log_ratios, n);
 }
 
+// Whom the race's rounds choose: its leader (without a race, the best by its estimate) or, where
+// others that are still in are within the floor of it and beat the anchor as well, the simplest of
+// those. nullptr: nobody has a pair, or the anchor leads.
 const PairedSeries* ChooseSeries(const VerdictInput& input) {
   const PairedSeries* best = BestByEstimate(input);
   if (!best || input.leader == input.anchor) return nullptr;
@@ -87,7 +123,7 @@ const PairedSeries* ChooseSeries(const VerdictInput& input) {
     if (std::tie(series.settings_off_default, series.cores) >=
         std::tie(chosen->settings_off_default, chosen->cores))
       continue;
-    const Estimate own = EstimateRatio(Values(series.log_ratios));
+    const Estimate own = DecidingRatio(input, series);
     const double floor = FloorFor(input, own.n);
     const Estimate behind = RatioBetween(best->log_ratios, series.log_ratios);
     const bool close = behind.n >= kMinSamples && behind.median * (1 + floor) >= 1;
@@ -96,28 +132,52 @@ const PairedSeries* ChooseSeries(const VerdictInput& input) {
   return chosen;
 }
 
+// Who beats the anchor in fresh rounds that another objective asked for and, where `chosen` stands
+// too, beats that one in them; the best of those. Its selection by another race leaves these rounds
+// as fresh as they are; that several are looked at is in the level.
+const PairedSeries* BetterInFreshRounds(const VerdictInput& input, const PairedSeries* chosen) {
+  const auto beats_anchor = [&](const Estimate& ratio) {
+    return Beats(ratio, FloorFor(input, ratio.n));
+  };
+  const double level = LevelForBestOf(static_cast<size_t>(
+      std::count_if(input.contestants.begin(), input.contestants.end(), IsConfirmed)));
+  const bool stands = chosen && beats_anchor(DecidingRatio(input, *chosen));
+  const PairedSeries* best = nullptr;
+  double best_median = 0;
+  for (const PairedSeries& series : input.contestants) {
+    if (&series == chosen || !IsConfirmed(series)) continue;
+    const Estimate ratio = EstimateRatio(Values(series.confirmation), level);
+    if (ratio.median <= best_median || !beats_anchor(ratio)) continue;
+    if (stands && !beats_anchor(RatioBetween(chosen->confirmation, series.confirmation))) continue;
+    best = &series;
+    best_median = ratio.median;
+  }
+  return best;
+}
+
 // Whether a series reaches to within the floor of the recommended one: by its interval or, with too
-// few common rounds for one, by the race's. Fresh rounds against the anchor, which another
-// objective may have asked for, tell more than those of the choice.
-bool ReachesTo(const VerdictInput& input, const PairedSeries* winner, const PairedSeries& series,
-               double floor) {
-  const bool is_fresh = series.confirmation.size() >= kMinSamples;
-  const Estimate behind =
-      winner ? RatioBetween(winner->log_ratios, series.log_ratios)
-             : EstimateRatio(Values(is_fresh ? series.confirmation : series.log_ratios));
-  if (behind.interval) return behind.interval->high * (1 + floor) >= 1;
+// few common rounds for one, by the race's. Fresh rounds tell more than those of the choice.
+bool ReachesTo(const VerdictInput& input, const Verdict& verdict, const PairedSeries& series) {
+  const PairedSeries* winner = Find(input, verdict.recommended);
+  const bool both_fresh = winner && IsConfirmed(*winner) && IsConfirmed(series);
+  const Estimate behind = !winner      ? EstimateRatio(Values(Evidence(series)))
+                          : both_fresh ? RatioBetween(winner->confirmation, series.confirmation)
+                                       : RatioBetween(winner->log_ratios, series.log_ratios);
+  if (behind.interval) return behind.interval->high * (1 + verdict.floor) >= 1;
   if (series.standing == Standing::kWorse) return false;
   const bool against_leader = winner && input.leader == winner->candidate;
   const auto& gap = against_leader ? series.to_leader : series.to_anchor;
-  return !gap || gap->high + std::log1p(floor) >= 0;
+  // Against a winner that the race was not about: what its own interval begins with.
+  const bool by_anchor = winner && !against_leader && verdict.ratio.interval;
+  const double reach = by_anchor ? std::log(verdict.ratio.interval->low) : 0;
+  return !gap || gap->high + std::log1p(verdict.floor) >= reach;
 }
 
-std::vector<int> TiedWith(const VerdictInput& input, int recommended, double floor) {
+std::vector<int> TiedWith(const VerdictInput& input, const Verdict& verdict) {
   std::vector<int> tied;
-  const PairedSeries* winner = Find(input, recommended);
   for (const PairedSeries& series : input.contestants) {
-    if (series.candidate == recommended || series.log_ratios.empty()) continue;
-    if (ReachesTo(input, winner, series, floor)) tied.push_back(series.candidate);
+    if (series.candidate == verdict.recommended || series.log_ratios.empty()) continue;
+    if (ReachesTo(input, verdict, series)) tied.push_back(series.candidate);
   }
   return tied;
 }
@@ -136,7 +196,8 @@ std::string Sentence(const VerdictInput& input, const Verdict& verdict, const Pa
     case Outcome::kNoData:
       return StrCat("no verdict: ", anchor, " was never measured");
     case Outcome::kTooFewRounds:
-      return StrCat("not enough rounds to tell: ", verdict.rounds, " of at least ", kMinSamples,
+      return StrCat("not enough rounds to tell: ", verdict.rounds, " of at least ",
+                    RoundsNeeded(input),
                     best ? StrCat("; so far ", best->name, " is at ",
                                   Percent(verdict.best_ratio.median), " of ", anchor)
                          : std::string("; nothing else was measured"));
@@ -160,11 +221,9 @@ std::string Sentence(const VerdictInput& input, const Verdict& verdict, const Pa
 
 // Who is recommended, and why, once there are rounds enough.
 void Judge(const VerdictInput& input, const PairedSeries& chosen, Verdict& verdict) {
-  const bool confirmed = chosen.confirmation.size() >= kMinSamples;
-  const ByRound& evidence = confirmed ? chosen.confirmation : chosen.log_ratios;
-  const Estimate ratio = EstimateRatio(Values(evidence));
-  verdict.rounds = evidence.size();
-  verdict.confirmed = confirmed;
+  const Estimate ratio = DecidingRatio(input, chosen);
+  verdict.rounds = Evidence(chosen).size();
+  verdict.confirmed = IsConfirmed(chosen);
   verdict.floor = FloorFor(input, ratio.n);
   if (Beats(ratio, verdict.floor)) {
     verdict.outcome = Outcome::kWinner;
@@ -178,11 +237,13 @@ void Judge(const VerdictInput& input, const PairedSeries& chosen, Verdict& verdi
 }
 
 // The anchor leads: it is best where all others were shown to be worse.
-void JudgeAnchor(const VerdictInput& input, Verdict& verdict) {
+void JudgeAnchor(const VerdictInput& input, const PairedSeries& best, Verdict& verdict) {
+  verdict.confirmed = IsConfirmed(best);
+  if (verdict.confirmed) verdict.rounds = best.confirmation.size();
   const bool all_worse = std::all_of(
       input.contestants.begin(), input.contestants.end(), [&](const PairedSeries& series) {
         return series.standing == Standing::kWorse ||
-               IsWorse(EstimateRatio(Values(series.log_ratios)), verdict.floor);
+               IsWorse(EstimateRatio(Values(Evidence(series))), verdict.floor);
       });
   verdict.outcome = all_worse ? Outcome::kDefaultBest : Outcome::kNoDifference;
 }
@@ -205,11 +266,15 @@ const char* Name(Outcome outcome) {
   return "";
 }
 
-Estimate EstimateRatio(std::span<const double> log_ratios) {
+const ByRound& Evidence(const PairedSeries& series) {
+  return IsConfirmed(series) ? series.confirmation : series.log_ratios;
+}
+
+Estimate EstimateRatio(std::span<const double> log_ratios, double level) {
   std::vector<double> merged(log_ratios.begin(), log_ratios.end());
   if (merged.size() >= 20 && Lag1Autocorrelation(merged) > 0.3)
     merged = AdjacentPairMedians(merged);
-  Estimate estimate = EstimateMedian(merged);
+  Estimate estimate = EstimateMedian(merged, level);
   estimate.median = std::exp(estimate.median);
   if (estimate.interval) {
     estimate.interval->low = std::exp(estimate.interval->low);
@@ -231,39 +296,35 @@ double NoiseFloor(std::span<const double> anchor_log_ratios, size_t n) {
   return std::expm1(Quantile(medians, 0.95));
 }
 
-std::optional<int> Choose(const VerdictInput& input) {
-  const PairedSeries* chosen = ChooseSeries(input);
-  return chosen ? std::optional(chosen->candidate) : std::nullopt;
-}
-
 Verdict Decide(const VerdictInput& input) {
   Verdict verdict;
   verdict.objective = input.objective;
   verdict.recommended = verdict.best = input.anchor;
   verdict.rounds = input.anchor_rounds;
   verdict.ratio = verdict.best_ratio = {input.anchor_rounds, 1, 0, std::nullopt};
-  const PairedSeries* best = BestByEstimate(input);
   const bool anchor_leads = input.leader == input.anchor;
-  if (best) verdict.best = best->candidate;
-  const size_t confirmations = best ? best->confirmation.size() : 0;
+  const PairedSeries* best = BestByEstimate(input);
+  const PairedSeries* chosen = anchor_leads ? nullptr : ChooseSeries(input);
+  if (const PairedSeries* other = BetterInFreshRounds(input, chosen)) best = chosen = other;
   const size_t pairs = best ? best->log_ratios.size() : input.anchor_rounds;
-  if (best) verdict.best_ratio = EstimateRatio(Values(best->log_ratios));
-  verdict.floor = FloorFor(input, std::max({pairs, confirmations, kMinSamples}));
-  const bool decided = anchor_leads ? input.race_over : confirmations >= kMinSamples;
+  if (best) verdict.best = best->candidate;
+  if (best) verdict.best_ratio = EstimateRatio(Values(Evidence(*best)));
+  verdict.floor = FloorFor(input, std::max({pairs, verdict.best_ratio.n, kMinSamples}));
+  const bool enough = (anchor_leads && input.race_over) || pairs >= RoundsNeeded(input);
   if (input.anchor_rounds == 0) {
     verdict.outcome = Outcome::kNoData;
-  } else if (!decided && pairs < kMinSamples) {
+  } else if (!enough && !(best && IsConfirmed(*best))) {
     verdict.outcome = Outcome::kTooFewRounds;
     verdict.rounds = pairs;
   } else if (!best) {
     verdict.outcome = Outcome::kDefaultBest;
   } else {
-    if (anchor_leads) {
-      JudgeAnchor(input, verdict);
+    if (chosen) {
+      Judge(input, *chosen, verdict);
     } else {
-      Judge(input, *ChooseSeries(input), verdict);
+      JudgeAnchor(input, *best, verdict);
     }
-    verdict.tied = TiedWith(input, verdict.recommended, verdict.floor);
+    verdict.tied = TiedWith(input, verdict);
   }
   verdict.sentence = Sentence(input, verdict, best);
   return verdict;

@@ -17,9 +17,9 @@ using ByRound = std::map<int, double>;
 // One candidate's log ratios to the anchor, for the rounds that have both.
 struct PairedSeries {
   int candidate = 0;
-  std::string name;                               // for the sentence
-  ByRound log_ratios;                             // of the rounds that the choice is made on
-  ByRound confirmation;                           // of fresh rounds; empty: none were run
+  std::string name;      // for the sentence
+  ByRound log_ratios;    // of the rounds that the choice is made on
+  ByRound confirmation;  // of fresh rounds, whichever objective asked for them; empty: none
   Standing standing = Standing::kIn;              // in the race
   std::optional<Race::Gap> to_leader, to_anchor;  // by the race's scale; unset: no common round
   int settings_off_default = 0;                   // what "simplest" counts first
@@ -28,8 +28,13 @@ struct PairedSeries {
 
 // Ratio to the anchor (1.05: 5 % better) from log ratios: median and interval are those of the
 // logs, brought back; `mad` stays in logs, where it is a fraction. With a lag-1 autocorrelation
-// above 0.3 at n >= 20 neighbours are merged first, so n may be half the number of rounds.
-Estimate EstimateRatio(std::span<const double> log_ratios);
+// above 0.3 at n >= 20 neighbours are merged first, so n may be half the number of rounds. The
+// interval covers at least `level`; there is none where so few rounds cannot.
+Estimate EstimateRatio(std::span<const double> log_ratios, double level = 0.95);
+
+// The rounds that tell most of a candidate: fresh ones where there are kMinSamples, else those of
+// the choice.
+const ByRound& Evidence(const PairedSeries& series);
 
 // Smallest difference that can be told from none, as a fraction (0.03: 3 %): the 95th percentile of
 // |median of n differences of the anchor to its own second copy|, by resampling `anchor_log_ratios`
@@ -55,7 +60,7 @@ struct Verdict {
   std::vector<int> tied;   // other candidates that cannot be told from the recommended one
   double floor = 0;        // fraction
   size_t rounds = 0;       // paired rounds behind the decision
-  bool confirmed = false;  // decided on fresh rounds alone
+  bool confirmed = false;  // what its numbers rest on are fresh rounds alone
   std::string sentence;    // the verdict in words, with its numbers and its confidence
 };
 
@@ -65,20 +70,17 @@ struct VerdictInput {
   std::string anchor_name = "the default";
   size_t anchor_rounds = 0;               // rounds in which the anchor was measured
   std::optional<int> leader;              // whom the race ended with; unset: there was no race
-  bool race_over = false;                 // it was decided, not cut off
+  bool race_over = false;                 // this objective's was decided, not cut off
   std::vector<double> anchor_log_ratios;  // the anchor's second copy against the first, all rounds
   std::vector<PairedSeries> contestants;  // without the anchor; failed and infeasible ones left out
 };
 
-// Whom to recommend by the rounds so far: the race's leader (without a race, the best by its
-// estimate) or, where others that are still in are within the floor of it and beat the anchor as
-// well, the simplest of those. nullopt: nobody has a pair, or the anchor leads.
-std::optional<int> Choose(const VerdictInput& input);
-
 // Decides one objective. The chosen one must beat the anchor beyond its interval and the floor, on
-// its confirmation rounds where there are at least kMinSamples, else on the rounds that it was
-// chosen on. An anchor that leads a race that is over needs no confirmation: nothing else is
-// recommended.
+// its fresh rounds where there are at least kMinSamples, else on the rounds that it was chosen on,
+// and then beyond the wider interval that the best of several needs. Fresh rounds answer this
+// objective's question whoever asked for them: a candidate that was confirmed for another one and
+// beats the anchor here is recommended, in place of the chosen one where it beats that one too. An
+// anchor that leads a race that is over needs no confirmation.
 Verdict Decide(const VerdictInput& input);
 
 }  // namespace pinion::harness

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/base/strings.h"
+#include "harness/report/figures.h"
 #include "harness/sweep/constraints.h"
 #include "harness/sweep/load.h"
 #include "harness/sweep/score.h"
@@ -151,7 +152,7 @@ Comparison ComparisonFrom(Objective objective, const PairedSeries* series) {
   AddRatios(series->log_ratios, false, comparison);
   AddRatios(series->confirmation, true, comparison);
   std::vector<double> log_ratios;
-  for (const auto& [round, value] : series->log_ratios) log_ratios.push_back(value);
+  for (const auto& [round, value] : Evidence(*series)) log_ratios.push_back(value);
   comparison.ratio = EstimateRatio(log_ratios);
   return comparison;
 }
@@ -242,9 +243,9 @@ void AddWarnings(const SweepMeta& meta, const std::vector<TrialRow>& trials, Res
                   [](const Verdict& verdict) { return verdict.outcome == Outcome::kTooFewRounds; });
   if (undecided)
     results.warnings.push_back(
-        StrCat("only ", results.rounds_done,
-               results.rounds_done == 1 ? " whole round: " : " whole rounds: ", kMinSamples,
-               ", or as many to confirm, are needed for a verdict"));
+        StrCat("only ", Counted(static_cast<size_t>(results.rounds_done), "whole round"), " and ",
+               results.confirmation_rounds, " to confirm: a verdict needs ", kMinSamples,
+               " of one kind; raise the budget"));
   if (!results.finished) results.warnings.push_back("this sweep is not finished; --resume goes on");
   WarnOfDifferentTokens(trials, results);
 }
@@ -259,7 +260,7 @@ VerdictInput InputFor(Objective objective, const Definition& definition,
   VerdictInput input;
   input.objective = Name(objective);
   input.anchor_log_ratios = AnchorDifferences(trials, objective, rule);
-  input.race_over = race_over;
+  input.race_over = race_over || (race && race->race.over());
   if (race) input.leader = race->leader();
   const auto anchor = ScoresOf(trials, 0, 0, objective, rule);
   for (const auto& [key, score] : anchor) input.anchor_rounds += key.first == Phase::kRace ? 1 : 0;

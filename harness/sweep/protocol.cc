@@ -69,10 +69,11 @@ Result<SweepEnd> Protocol::Run() {
   PINION_TRY(Calibrate());
   if (!Ended()) PINION_TRY(Search());
   // A race that the budget cut short is confirmed all the same, where it left room for that.
-  const bool cut = end_ == SweepEnd::kBudget;
-  if (cut) end_.reset();
-  if (!Ended()) PINION_TRY(Confirm());
-  return end_.value_or(cut ? SweepEnd::kBudget : SweepEnd::kDone);
+  const bool was_cut = end_ == SweepEnd::kBudget;
+  if (was_cut) end_.reset();
+  if (!Ended()) PINION_TRY(Confirm(was_cut));
+  if (!Ended() && was_cut && state_.confirmed.empty()) PINION_TRY(RaceOn());
+  return end_.value_or(was_cut ? SweepEnd::kBudget : SweepEnd::kDone);
 }
 
 Status Protocol::Calibrate() {
@@ -104,27 +105,34 @@ Status Protocol::RunStage(const std::vector<int>& contestants, int most_rounds, 
     state_.races.push_back(
         {objective, contestants,
          Race(contestants.size(), {.epsilon = definition_.epsilon, .drops = drops})});
-  for (int of_stage = 1; of_stage <= most_rounds && !Ended(); ++of_stage) {
+  rounds_of_stage_ = 0;
+  while (rounds_of_stage_ < most_rounds && !Ended()) {
     const std::vector<int> racing = StillRacing();
     const bool alone = racing.size() == 1 && contestants.size() > 1;
     if (AllOver() || alone) {
       state_.race_over = true;
       return {};
     }
-    if (of_stage > 1 && !HasRoomFor(spending_.RoundSeconds(racing))) {
+    if (rounds_of_stage_ > 0 && !HasRoomFor(spending_.RoundSeconds(racing))) {
       end_ = SweepEnd::kBudget;
       break;
     }
-    PINION_TRY(RunRound(racing, Phase::kRace, ++round_));
-    if (Ended()) break;
-    ++state_.rounds_done;
-    ScoreRound(round_);
-    TakeLeavers();
-    TellPlan();
+    PINION_TRY(RaceRound(racing));
   }
   if (end_ == SweepEnd::kBudget) state_.rounds_planned = round_;
   // All rounds that were asked for decide too, but not where they are too few for a verdict.
   state_.race_over = AllOver() || (!Ended() && state_.rounds_done >= static_cast<int>(kMinSamples));
+  return {};
+}
+
+Status Protocol::RaceRound(const std::vector<int>& racing) {
+  PINION_TRY(RunRound(racing, Phase::kRace, ++round_));
+  if (Ended()) return {};
+  ++rounds_of_stage_;
+  ++state_.rounds_done;
+  ScoreRound(round_);
+  TakeLeavers();
+  TellPlan();
   return {};
 }
 
@@ -207,59 +215,6 @@ bool Protocol::Fits(int candidate) const {
 bool Protocol::HasRoomFor(double seconds) const {
   const double held_back_s = (ConfirmationTrials() + held_back_trials_) * spending_.mean_s();
   return seconds + held_back_s <= spending_.left_s();
-}
-
-// Of the smallest confirmation: one leader, and the anchor twice.
-double Protocol::ConfirmationTrials() const { return kMinSamples * 3; }
-
-int Protocol::ConfirmationsThatFit(const std::vector<int>& contestants) const {
-  const double round_s = spending_.RoundSeconds(contestants);
-  return round_s > 0 ? static_cast<int>(std::max(0.0, spending_.left_s()) / round_s) : 1 << 20;
-}
-
-// Fresh rounds of each objective's leader and the anchor. Their number follows from what was
-// measured before, so that the interval keeps its coverage.
-Status Protocol::Confirm() {
-  std::vector<int> contestants = {0};
-  size_t rounds = 0;
-  for (const ObjectiveRace& one : state_.races) {
-    const std::optional<int> leader = one.leader();
-    if (!leader || *leader == 0 || IsOut(*leader)) continue;
-    if (!one.race.may_decide()) continue;  // who leads after so little is chance
-    rounds = std::max(rounds, ConfirmationRounds(one.race.scale(), definition_.epsilon));
-    if (std::find(contestants.begin(), contestants.end(), *leader) == contestants.end())
-      contestants.push_back(*leader);
-  }
-  if (contestants.size() == 1) return {};
-  state_.confirmed.assign(contestants.begin() + 1, contestants.end());
-  const int first = FirstFreshConfirmation(contestants);
-  size_t stored = 0;
-  for (const auto& [slot, trial] : source_.Stored())
-    if (slot.phase == Phase::kConfirmation && slot.round >= first)
-      stored = std::max(stored, static_cast<size_t>(slot.round - first + 1));
-  const size_t fit = static_cast<size_t>(ConfirmationsThatFit(contestants));
-  rounds = std::max(stored, std::min(rounds, fit));
-  if (rounds < kMinSamples) {
-    progress_.Note("no room in the budget to confirm the winners in fresh rounds");
-    return {};
-  }
-  progress_.Note(StrCat("confirming ", contestants.size() - 1, " of the candidates in ", rounds,
-                        " fresh rounds"));
-  for (int round = first; round < first + static_cast<int>(rounds) && !Ended(); ++round) {
-    PINION_TRY(RunRound(contestants, Phase::kConfirmation, round));
-    if (!Ended()) ++state_.confirmations_done;
-  }
-  return {};
-}
-
-// A confirmation of others, from before the budget grew, keeps its rounds to itself.
-int Protocol::FirstFreshConfirmation(const std::vector<int>& contestants) const {
-  int last_of_others = 0;
-  for (const auto& [slot, trial] : source_.Stored())
-    if (slot.phase == Phase::kConfirmation &&
-        std::find(contestants.begin(), contestants.end(), slot.candidate) == contestants.end())
-      last_of_others = std::max(last_of_others, slot.round);
-  return last_of_others + 1;
 }
 
 Status Protocol::RunRound(const std::vector<int>& contestants, Phase phase, int round) {

@@ -43,6 +43,7 @@ struct ObjectiveRace {
 
   std::optional<size_t> IndexOf(int id) const;
   std::optional<int> leader() const;  // candidate id
+  std::optional<int> next() const;    // the best by its estimate of those in, but the anchor
 };
 
 // What an experiment came to.
@@ -58,7 +59,7 @@ struct ProtocolState {
   int rounds_planned = 0;
   int calibrations_done = 0, rounds_done = 0, confirmations_done = 0;  // whole rounds
   bool race_over = false;                                              // decided, not cut off
-  std::vector<int> confirmed;  // whom the confirmation was planned for; without the anchor
+  std::vector<int> confirmed;  // whom the confirmation was for; without the anchor
 };
 
 // The experiment, whatever is measured: the anchor against itself, races in randomised complete
@@ -84,7 +85,9 @@ class Protocol {
   std::vector<int> Leaders() const;
   size_t PlacesBeside(const std::vector<int>& contestants) const;
   Status RunStage(const std::vector<int>& contestants, int most_rounds, bool drops);
-  Status Confirm();
+  Status RaceRound(const std::vector<int>& racing);
+  Status Confirm(bool was_cut);
+  Status RaceOn();
 
   Status RunRound(const std::vector<int>& contestants, Phase phase, int round);
   Status RepeatDisturbed(const std::vector<TrialRow>& of_round);
@@ -94,8 +97,10 @@ class Protocol {
   Status TakeDisqualified(const TrialRow& trial);
   bool Fits(int candidate) const;
   bool HasRoomFor(double seconds) const;
+  std::vector<int> Challengers(bool was_cut) const;
   double ConfirmationTrials() const;
-  int ConfirmationsThatFit(const std::vector<int>& contestants) const;
+  size_t RoundsThatFit(const std::vector<int>& contestants) const;
+  size_t RoundsToConfirm() const;
   std::vector<int> StillRacing() const;
   bool AllOver() const;
   bool WasBegunWithoutCalibration() const;
@@ -115,6 +120,7 @@ class Protocol {
   std::optional<SweepEnd> end_;  // why nothing more is run
   double held_back_trials_ = 0;  // that the race must leave room for, besides the confirmation
   int round_ = 0;                // of the race, over all stages
+  int rounds_of_stage_ = 0;
 };
 
 // Candidates that can run here, in order; the anchor first.

@@ -112,6 +112,7 @@ class RecordedSource : public Drawn {
 // What one replay came to.
 struct Ending {
   int crowned = 0, ended_with = 0;  // candidates; 0: the default
+  bool undecided = false, unspent = false;
   std::optional<bool> covered;
   double trials = 0, overrun = 0, floor = 0;
 };
@@ -145,10 +146,14 @@ Result<Ending> ReplayOnce(const Definition& definition, const std::vector<Candid
   const Verdict verdict = Decide(input);
   Ending outcome;
   outcome.crowned = verdict.outcome == Outcome::kWinner ? verdict.recommended : 0;
+  outcome.undecided = verdict.outcome == Outcome::kTooFewRounds;
+  const Spending& spending = protocol.spending();
+  outcome.unspent =
+      outcome.undecided && spending.left_s() >= spending.RoundSeconds({0, outcome.ended_with});
   outcome.ended_with = race && race->leader() ? *race->leader() : 0;
   outcome.trials = static_cast<double>(state.trials.size());
   const double budget_s = definition.budget_s;
-  outcome.overrun = std::max(0.0, protocol.spending().spent_s() - budget_s) / budget_s;
+  outcome.overrun = std::max(0.0, spending.spent_s() - budget_s) / budget_s;
   outcome.floor = verdict.floor;
   if (!state.confirmed.empty())
     outcome.covered = Covered(input, state.confirmed.front(),
@@ -192,6 +197,8 @@ Result<ReplayReport> Replays(const std::vector<std::string>& names,
     auto source = make_source(definition.seed);
     PINION_ASSIGN(const Ending one, ReplayOnce(definition, candidates, source, log_truth));
     (one.crowned ? report.winners[static_cast<size_t>(one.crowned) - 1].second : report.none) += 1;
+    report.undecided += one.undecided ? 1 : 0;
+    report.unspent += one.unspent ? 1 : 0;
     regrets.push_back(-std::expm1(log_truth[static_cast<size_t>(one.ended_with)] - best));
     recommended_regrets.push_back(-std::expm1(log_truth[static_cast<size_t>(one.crowned)] - best));
     costs.push_back(one.trials / exhaustive);
@@ -358,6 +365,8 @@ Json ToJson(const ReplayReport& report) {
   Json json;
   json.Set("seeds", report.seeds);
   json.Set("winners", std::move(winners));
+  json.Set("undecided", report.undecided);
+  json.Set("unspent", report.unspent);
   json.Set("interval_coverage",
            report.interval_coverage ? Json(*report.interval_coverage) : Json());
   json.Set("regret_p95", report.regret_p95);
@@ -377,6 +386,7 @@ std::string Render(const ReplayReport& report) {
   for (const auto& [name, count] : report.winners)
     if (count > 0) line("crowned " + name, StrCat(count));
   line("nobody crowned", StrCat(report.none));
+  if (report.undecided > 0) line("of those without a verdict", StrCat(report.undecided));
   line("intervals that hold the truth",
        report.interval_coverage ? Percent(*report.interval_coverage) : "nothing was confirmed");
   line("regret, 95th percentile", Percent(report.regret_p95));

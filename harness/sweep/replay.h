@@ -46,7 +46,9 @@ struct ReplayReport {
   std::string default_name;
   std::vector<std::pair<std::string, int>> winners;  // crowned: all but the default, in their order
   int none = 0;                                      // nobody crowned
-  std::optional<double> interval_coverage;           // of confirmations, by their 95 % intervals
+  int undecided = 0;                                 // of those: too few rounds for a verdict
+  int unspent = 0;  // of those: with time left for a round of the default and one other
+  std::optional<double> interval_coverage;  // of confirmations, by their 95 % intervals
   // 1 - speed / best speed, 95th percentile: of whom the search ended with, and of what was
   // recommended, which stays the default unless the difference is proven.
   double regret_p95 = 0, recommended_regret_p95 = 0;
@@ -70,8 +72,8 @@ Result<ReplayReport> ReplaySweep(const std::string& database,
                                  const std::optional<std::string>& objective,
                                  const ReplayOptions& options);
 
-// {"seeds","winners":{"name":count,"none":count},"interval_coverage","regret_p95",
-//  "cost_fraction_p50","budget_overrun_p95","floor_p50","recommended_regret_p95","default"}
+// {"seeds","winners":{"name":count,"none":count},"undecided","unspent","interval_coverage",
+//  "regret_p95","cost_fraction_p50","budget_overrun_p95","floor_p50","recommended_regret_p95","default"}
 Json ToJson(const ReplayReport& report);
 // The same for a person.
 std::string Render(const ReplayReport& report);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
 
 namespace pinion::harness {
 namespace {
@@ -112,6 +113,86 @@ TEST(Verdict, WhoIsWorseInFreshRoundsIsNotTiedWithTheAnchor) {
   EXPECT_THAT(Decide(input).tied, ElementsAre(1));
   input.contestants[0].confirmation = Rounds({-18, -17, -19, -18, -18, -17});
   EXPECT_THAT(Decide(input).tied, IsEmpty());
+}
+
+// The anchor leads this objective's race of 4 rounds; another one's race ended with c1.
+VerdictInput ConfirmedForAnother(const std::vector<double>& fresh) {
+  PairedSeries other = Contestant(1, {-1.4, -1.2, -1.5, -1.6});
+  other.confirmation = Rounds(fresh);
+  VerdictInput input = Input({other}, 4);
+  input.leader = input.anchor;
+  input.race_over = true;
+  return input;
+}
+
+TEST(Verdict, FreshRoundsThatAnotherObjectiveAskedForAnswerThisOnesQuestion) {
+  const Verdict verdict = Decide(ConfirmedForAnother({42, 40, 44, 43, 41, 45}));
+  EXPECT_EQ(verdict.outcome, Outcome::kWinner);
+  EXPECT_EQ(verdict.recommended, 1);
+  EXPECT_TRUE(verdict.confirmed);
+  EXPECT_EQ(verdict.ratio.n, 6u);
+  EXPECT_NEAR(verdict.ratio.median, 1.425, 1e-3);
+}
+
+TEST(Verdict, FreshRoundsOfAnotherObjectiveAreWhatTheClosestOnesNumbersRestOn) {
+  const Verdict verdict = Decide(ConfirmedForAnother({0.4, -0.4, 0.3, -0.2, 0.4, -0.3}));
+  EXPECT_EQ(verdict.outcome, Outcome::kNoDifference);
+  EXPECT_TRUE(verdict.confirmed);
+  EXPECT_EQ(verdict.best_ratio.n, 6u);
+  EXPECT_GT(verdict.best_ratio.median, 0.995);
+}
+
+TEST(Verdict, AnotherObjectivesWinnerReplacesThisOnesOnlyWhereItBeatsIt) {
+  PairedSeries own = Contestant(1, {9, 10, 11, 10, 9, 12}), other = Contestant(2, {1, 2, 1, 2});
+  own.confirmation = Rounds({10, 11, 10, 11, 10, 11});
+  other.confirmation = Rounds({10.2, 11.1, 10.3, 11.2, 10.1, 11.3});
+  VerdictInput input = Input({own, other});
+  input.leader = 1;
+  const Verdict level = Decide(input);
+  EXPECT_EQ(level.recommended, 1);
+  EXPECT_THAT(level.tied, ElementsAre(2)) << "by the fresh rounds, not by those of the race";
+  input.contestants[1].confirmation = Rounds({30, 31, 30, 31, 30, 31});
+  const Verdict beaten = Decide(input);
+  EXPECT_EQ(beaten.recommended, 2);
+  EXPECT_EQ(beaten.best, 2);
+  EXPECT_THAT(beaten.tied, IsEmpty());
+}
+
+// Several questions to one set of fresh rounds: all of them together crown by chance in at most 5
+// %, by their intervals alone.
+TEST(Verdict, SeveralConfirmedOnesCrownNobodyByChance) {
+  constexpr int kVerdicts = 2000;
+  std::mt19937 random(3);
+  std::normal_distribution<double> noise(0, 2);  // percent
+  const auto draw = [&](int n) {
+    std::vector<double> percents;
+    for (int i = 0; i < n; ++i) percents.push_back(noise(random));
+    return percents;
+  };
+  for (const int rounds : {6, 10}) {
+    int crowned = 0;
+    for (int i = 0; i < kVerdicts; ++i) {
+      VerdictInput input = Input({});
+      input.anchor_log_ratios.clear();  // no floor
+      for (int id = 1; id <= 5; ++id) {
+        input.contestants.push_back(Contestant(id, draw(4)));
+        input.contestants.back().confirmation = Rounds(draw(rounds));
+      }
+      input.leader = 1 + i % 5;
+      crowned += Decide(input).outcome == Outcome::kWinner ? 1 : 0;
+    }
+    EXPECT_LE(crowned, kVerdicts * 0.05 + 1.64 * std::sqrt(kVerdicts * 0.05 * 0.95)) << rounds;
+  }
+}
+
+TEST(Verdict, TheBestOfManyNeedsMoreRoundsThanTheOnlyOne) {
+  std::vector<PairedSeries> many;
+  for (int id = 1; id <= 12; ++id) many.push_back(Contestant(id, {0, 1, -1, 0, 1, -1}));
+  many[3] = Contestant(4, {9, 10, 11, 10, 9, 12});
+  EXPECT_EQ(Decide(Input({many[3]})).outcome, Outcome::kWinner);
+  const Verdict verdict = Decide(Input(many));
+  EXPECT_EQ(verdict.outcome, Outcome::kTooFewRounds);
+  EXPECT_THAT(verdict.sentence, HasSubstr("6 of at least 8"));
 }
 
 TEST(Verdict, NothingIsSaidWithoutTheAnchor) {

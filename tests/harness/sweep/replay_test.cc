@@ -141,6 +141,30 @@ TEST(Replay, HoldsOnRecordedNoise) {
     }
 }
 
+// What a quickstart has time for: 45 trials of six configurations. Trials that take twice as long
+// in a slow spell may leave too few; then the time is spent.
+void ExpectAVerdictOfAQuickstart(const Recording& noise) {
+  const ReplayReport equal = Replay(noise, std::vector<double>(6, 1.0), 45);
+  EXPECT_LE(equal.undecided, kReplays * (0.05 + kLuck * StandardError(0.05)));
+  EXPECT_LE(equal.unspent, kReplays * 0.01);
+  EXPECT_GE(equal.none, kReplays * (0.95 - kLuck * StandardError(0.95)));
+  EXPECT_GE(equal.interval_coverage.value_or(1), 0.95 - kLuck * StandardError(0.95));
+  EXPECT_LE(equal.budget_overrun_p95, 0.05);
+  const ReplayReport one = Replay(noise, {1, 0.55, 1.08, 0.6, 1, 0.6}, 45);
+  EXPECT_LE(one.undecided, kReplays * (0.05 + kLuck * StandardError(0.05)));
+  EXPECT_LE(one.unspent, kReplays * 0.01);
+}
+
+TEST(Replay, AQuickstartEndsWithAVerdictInAnyNoise) {
+  for (const char* file : {"quiet.csv", "disturbed.csv"})
+    for (const char* column : {"memory_bytes_per_s", "fma_flops"}) {
+      SCOPED_TRACE(std::string(file) + " " + column);
+      const auto recording = ReadRecording(std::string(PINION_TEST_DATA "/noise/") + file, column);
+      ASSERT_TRUE(recording) << recording.error().message;
+      ExpectAVerdictOfAQuickstart(*recording);
+    }
+}
+
 // A sweep's database whose trials lasted from 5 to 40 s, by candidate and by chance.
 std::string RecordedSweep() {
   const auto path = std::filesystem::temp_directory_path() /

@@ -1,0 +1,131 @@
+// Budgets that are too small for a race and its confirmation: what becomes of them?
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "harness/stats/verdict.h"
+#include "harness/sweep/assemble.h"
+#include "harness/sweep/protocol.h"
+
+namespace pinion::harness {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+struct Speeds {
+  double throughput, latency;
+};
+
+// Trials of a second each, of candidates with these speeds and this much noise.
+class MadeUp : public TrialSource {
+ public:
+  MadeUp(std::vector<Speeds> speeds, double noise) : speeds_(std::move(speeds)), noise_(0, noise) {}
+  Result<std::optional<TrialRow>> Run(const Slot& slot, int, const ProgressLine&) override {
+    TrialRow trial;
+    static_cast<Slot&>(trial) = slot;
+    trial.ok = true;
+    trial.seconds = 1;
+    const Speeds& speed = speeds_[static_cast<size_t>(slot.candidate)];
+    const double seconds = 1 / (speed.latency * std::exp(noise_(random_)));
+    trial.samples = {{"output_tokens_per_s", 0, speed.throughput * std::exp(noise_(random_))},
+                     {"ttft_s", 1, seconds},
+                     {"tpot_s", 1, seconds}};
+    return std::optional(std::move(trial));
+  }
+  const std::map<Slot, TrialRow>& Stored() const override { return nothing_; }
+  size_t candidates() const { return speeds_.size(); }
+
+ private:
+  std::vector<Speeds> speeds_;
+  std::map<Slot, TrialRow> nothing_;
+  std::mt19937_64 random_{7};
+  std::normal_distribution<double> noise_;
+};
+
+struct Ran {
+  ProtocolState state;
+  double spent_s = 0;
+  std::vector<Verdict> verdicts;
+};
+
+Ran RunOn(MadeUp& source, double budget_s) {
+  Definition definition;
+  definition.budget_s = budget_s;
+  std::vector<CandidateRow> rows(source.candidates());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i].id = static_cast<int>(i);
+    rows[i].label = i ? "c" + std::to_string(i) : "default";
+    rows[i].is_anchor = i == 0;
+    rows[i].settings = Json::MakeArray();
+  }
+  SilentProgress silence;
+  const Forecasts nothing_predicted;
+  Protocol protocol(definition, rows, nothing_predicted, source, silence);
+  EXPECT_TRUE(protocol.Run());
+  Ran ran{protocol.state(), protocol.spending().spent_s(), {}};
+  for (const ObjectiveRace& race : ran.state.races)
+    ran.verdicts.push_back(Decide(
+        InputFor(race.objective, definition, rows, ran.state.trials, &race, ran.state.race_over)));
+  return ran;
+}
+
+// With so much noise a race decides nothing before its fifth round.
+constexpr double kMuchNoise = 0.12;
+
+TEST(Confirm, ARaceThatTheBudgetCutsShortEndsWithAVerdictOnEveryObjective) {
+  MadeUp source({{1, 1}, {1, 1}, {0.6, 0.6}, {1, 1}, {0.6, 0.6}, {0.6, 0.6}}, kMuchNoise);
+  const Ran ran = RunOn(source, 45);
+  EXPECT_LT(ran.state.rounds_done, 5);
+  EXPECT_GE(ran.state.confirmations_done, 6);
+  for (const Verdict& verdict : ran.verdicts) {
+    EXPECT_EQ(verdict.outcome, Outcome::kNoDifference) << verdict.sentence;
+    EXPECT_TRUE(verdict.confirmed) << verdict.sentence;
+  }
+  EXPECT_GT(ran.spent_s, 45 - 5);
+  EXPECT_LE(ran.spent_s, 45);
+}
+
+TEST(Confirm, BothOfTwoWinnersAreConfirmedWhereThereIsRoom) {
+  MadeUp source({{1, 1}, {2, 1}, {1, 2}}, 0.01);
+  const Ran ran = RunOn(source, 60);
+  EXPECT_THAT(ran.state.confirmed, testing::UnorderedElementsAre(1, 2));
+  EXPECT_EQ(ran.verdicts[0].recommended, 1);
+  EXPECT_EQ(ran.verdicts[1].recommended, 2);
+}
+
+TEST(Confirm, WhereThereIsNoRoomForAllTheFirstObjectivesWinnerIsConfirmed) {
+  MadeUp source({{1, 1}, {2, 1}, {1, 2}}, 0.01);
+  const Ran ran = RunOn(source, 27);  // calibration, one round, and 21 trials
+  EXPECT_THAT(ran.state.confirmed, ElementsAre(1));
+  EXPECT_EQ(ran.verdicts[0].outcome, Outcome::kWinner) << ran.verdicts[0].sentence;
+  EXPECT_TRUE(ran.verdicts[0].confirmed);
+  EXPECT_EQ(ran.verdicts[1].outcome, Outcome::kTooFewRounds) << ran.verdicts[1].sentence;
+  EXPECT_GT(ran.spent_s, 27 - 3);
+}
+
+TEST(Confirm, WithoutRoomForAnyTheRaceGoesOn) {
+  MadeUp source({{1, 1}, {1.5, 1.5}}, 0.01);
+  const Ran ran = RunOn(source, 21);  // calibration, one round, and 16 trials: 18 would confirm
+  EXPECT_THAT(ran.state.confirmed, IsEmpty());
+  EXPECT_EQ(ran.state.rounds_done, 6);
+  for (const Verdict& verdict : ran.verdicts) {
+    EXPECT_EQ(verdict.recommended, 1) << verdict.sentence;
+    EXPECT_FALSE(verdict.confirmed);
+  }
+}
+
+TEST(Confirm, WhenAllNoLongerFitARoundTheLeaderDoes) {
+  std::vector<Speeds> speeds(10, {1, 1});
+  speeds[4] = {1.5, 1.5};
+  MadeUp source(speeds, 0.01);
+  const Ran ran = RunOn(source, 20);  // calibration, a round of 11, and 7 trials
+  EXPECT_EQ(ran.state.rounds_done, 3);
+  EXPECT_GT(ran.spent_s, 20 - 3);
+}
+
+}  // namespace
+}  // namespace pinion::harness
