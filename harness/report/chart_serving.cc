@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "engine/base/strings.h"
@@ -57,28 +58,53 @@ std::string KvSpaceOf(const Candidate& candidate) {
   return space && space->is_number() ? space->Dump() : "auto";
 }
 
-double MedianAt(const Candidate& candidate, const char* metric, int concurrency) {
+// nullopt: nobody counted it.
+std::optional<double> MedianAt(const Candidate& candidate, const char* metric, int concurrency) {
   const Series* series = candidate.Find(metric, concurrency);
-  return Measured(series) ? series->estimate.median : 0;
+  return Measured(series) ? std::optional(series->estimate.median) : std::nullopt;
 }
+
+// What a cell of the KV chart shows below its tokens/s, where it is known.
+struct KvFact {
+  const char *metric, *key, *unit;
+  double scale;
+};
+constexpr KvFact kKvFacts[] = {{"kv_used_share", "used", " % used", 100},
+                               {"prefix_hit_share", "prefix_hits", " % hits", 100},
+                               {"preemptions", "preemptions", " preempted", 1}};
 
 Json KvRow(const std::string& space, int concurrency, const Cell& cell, double best) {
   const Candidate& candidate = *cell.candidate;
-  const double preemptions = MedianAt(candidate, "preemptions", concurrency),
-               hits = MedianAt(candidate, "prefix_hit_share", concurrency),
-               used = MedianAt(candidate, "kv_used_share", concurrency);
-  const std::string tokens = FormatFigure("tokens/s", cell.tokens_per_s);
-  return Json::Object{
-      {"space", space},
-      {"clients", concurrency},
-      {"tokens_per_s", cell.tokens_per_s},
-      {"percent_of_best", 100 * cell.tokens_per_s / best},
-      {"preemptions", preemptions},
-      {"prefix_hits", hits * 100},
-      {"used", used * 100},
-      {"text", StrCat(tokens, "\n", std::lround(used * 100), " % used, ", std::lround(hits * 100),
-                      " % hits\n", std::lround(preemptions), " preempted")},
-      {"configuration", SettingsText(candidate)}};
+  Json row = Json::Object{{"space", space},
+                          {"clients", concurrency},
+                          {"tokens_per_s", cell.tokens_per_s},
+                          {"percent_of_best", 100 * cell.tokens_per_s / best},
+                          {"configuration", SettingsText(candidate)}};
+  std::string text = FormatFigure("tokens/s", cell.tokens_per_s);
+  for (const KvFact& fact : kKvFacts) {
+    const auto value = MedianAt(candidate, fact.metric, concurrency);
+    row.Set(fact.key, value ? Json(*value * fact.scale) : Json("not known"));
+    if (value) text += StrCat("\n", std::lround(*value * fact.scale), fact.unit);
+  }
+  row.Set("text", std::move(text));
+  return row;
+}
+
+// "no sequence was preempted. How full the cache was is not known of every cell: ..."
+std::string KvEnd(const std::map<std::pair<std::string, int>, Cell>& cells) {
+  double preempted = 0;
+  std::set<std::string> unknown;
+  for (const auto& [key, cell] : cells) {
+    preempted += MedianAt(*cell.candidate, "preemptions", key.second).value_or(0);
+    for (const KvFact& fact : kKvFacts)
+      if (!MedianAt(*cell.candidate, fact.metric, key.second)) unknown.insert(fact.metric);
+  }
+  std::string text = unknown.count("preemptions") ? "whether sequences were preempted is not known."
+                     : preempted > 0              ? "sequences were preempted."
+                                                  : "no sequence was preempted.";
+  if (unknown.count("kv_used_share"))
+    text += " How full the cache was is not known of every cell: servers do not say.";
+  return text;
 }
 
 double MsAt(const Distribution& one, double q) { return ValueAt(one, q) * 1e3; }
@@ -124,7 +150,7 @@ Chart KvChart(const Results& results) {
   std::set<std::string> spaces;
   for (const Candidate& candidate : results.candidates)
     for (const int concurrency : results.definition.workload.concurrency) {
-      const double tokens = MedianAt(candidate, "output_tokens_per_s", concurrency);
+      const double tokens = MedianAt(candidate, "output_tokens_per_s", concurrency).value_or(0);
       if (tokens <= 0) continue;
       Cell& cell = cells[{KvSpaceOf(candidate), concurrency}];
       if (tokens > cell.tokens_per_s) cell = {&candidate, tokens};
@@ -136,12 +162,10 @@ Chart KvChart(const Results& results) {
                   spaces.empty() ? "no client's request has ended yet"
                                  : "every configuration has the same KV space");
   Chart chart{"kv", kTitle, "", Json::MakeArray(), ""};
-  double preempted = 0;
   const std::pair<const std::pair<std::string, int>, Cell>* worst = nullptr;
   for (const auto& entry : cells) {
     const auto& [key, cell] = entry;
     chart.values.Append(KvRow(key.first, key.second, cell, best[key.second]));
-    preempted += MedianAt(*cell.candidate, "preemptions", key.second);
     const auto share = [&](const auto& one) {
       return one.second.tokens_per_s / best[one.first.second];
     };
@@ -150,8 +174,7 @@ Chart KvChart(const Results& results) {
   chart.conclusion = StrCat(
       "The best of what shares a cell. Least against the best of its row: ", worst->first.first,
       worst->first.first == "auto" ? "" : " GiB", " with ", Clients(worst->first.second), " (",
-      FormatChange(worst->second.tokens_per_s / best[worst->first.second]), "); ",
-      preempted > 0 ? "sequences were preempted." : "no sequence was preempted.");
+      FormatChange(worst->second.tokens_per_s / best[worst->first.second]), "); ", KvEnd(cells));
   return chart;
 }
 

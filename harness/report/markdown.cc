@@ -27,7 +27,7 @@ std::string Paragraph(const std::string& text) {
   return text.empty() ? text : EscapeMarkdown(text) + "\n\n";
 }
 
-std::string VerdictText(const Results& results, const Verdict& verdict, const std::string& folder) {
+std::string VerdictText(const Results& results, const Verdict& verdict) {
   const Words words = InWords(results, verdict);
   std::string text =
       StrCat("## ", verdict.objective, "\n\n**", EscapeMarkdown(words.headline), "**",
@@ -35,24 +35,22 @@ std::string VerdictText(const Results& results, const Verdict& verdict, const st
   if (!words.confidence.empty()) text += EscapeMarkdown(words.confidence) + "; ";
   text += EscapeMarkdown(words.floor) + ".\n\n";
   if (!words.tied.empty()) text += EscapeMarkdown(words.tied) + ".\n\n";
-  const LaunchCommands launch = LaunchCommandsOf(results, verdict, folder);
-  const std::string command = launch.pinion + launch.other;  // one of them
-  if (!command.empty()) text += CodeBlock(command);
-  if (!launch.front.empty()) text += "Before its replicas, HAProxy:\n\n" + CodeBlock(launch.front);
   return text;
 }
 
-// Once per recommended candidate: several objectives often agree.
-std::string VllmText(const Results& results, const std::string& folder) {
-  std::map<std::string, std::vector<std::string>> objectives;  // by command
-  for (const Verdict& verdict : results.verdicts)
-    if (const std::string command = LaunchCommandsOf(results, verdict, folder).vllm;
-        !command.empty())
-      objectives[command].push_back(verdict.objective);
-  std::string text = objectives.empty() ? "" : "## The same with vLLM's CPU backend\n\n";
-  for (const auto& [command, names] : objectives)
-    text += Join(names, ", ") + ":\n\n" + CodeBlock(command);
-  return text;
+// Once per configuration: several objectives often agree.
+std::string LaunchText(const Results& results, const std::string& folder) {
+  std::string text;
+  for (const LaunchGroup& group : LaunchGroups(results, folder)) {
+    const LaunchCommands& launch = group.commands;
+    text += StrCat("For ", group.objectives(), ":\n\n",
+                   CodeBlock(launch.pinion + launch.other));  // one of them
+    if (!launch.vllm.empty())
+      text += "The same with vLLM's CPU backend:\n\n" + CodeBlock(launch.vllm);
+    if (!launch.front.empty())
+      text += "Before its replicas, HAProxy:\n\n" + CodeBlock(launch.front);
+  }
+  return text.empty() ? text : "## Launch it\n\n" + text;
 }
 
 // Every chart's conclusion, with its picture where there is one.
@@ -133,9 +131,9 @@ std::string ReportMarkdown(const Results& results, const std::string& folder,
   if (!results.finished) text += "Not finished: this is what is known so far.\n\n";
   for (const std::string& warning : results.warnings) text += "- " + EscapeMarkdown(warning) + "\n";
   if (!results.warnings.empty()) text += "\n";
-  for (const Verdict& verdict : results.verdicts) text += VerdictText(results, verdict, folder);
-  text += VllmText(results, folder) + ChartsText(results, pictures) + "## All configurations\n\n" +
-          CandidateTable(results) + LogsText(results);
+  for (const Verdict& verdict : results.verdicts) text += VerdictText(results, verdict);
+  text += LaunchText(results, folder) + ChartsText(results, pictures) +
+          "## All configurations\n\n" + CandidateTable(results) + LogsText(results);
   for (const auto facts : {MetricFacts, TimeFacts, HygieneFacts, MachineFacts, EnvironmentFacts})
     text += ToMarkdown(facts(results));
   return text + "## Again\n\n" + CodeBlock(results.command_line);

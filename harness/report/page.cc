@@ -5,6 +5,7 @@
 #include "engine/base/strings.h"
 #include "harness/report/charts.h"
 #include "harness/report/launch_forms.h"
+#include "harness/report/recommend.h"
 #include "harness/report/words.h"
 
 namespace pinion::harness {
@@ -41,18 +42,23 @@ Html Copyable(const std::string& text) {
                      Element("button", {{"type", "button"}, {"class", "copy"}}, Text("Copy")));
 }
 
-Html FormRow(const LaunchForm& form) {
+Html FormCell(const LaunchForm& form) {
   Html cell = Copyable(form.text);
   if (!form.note.empty()) cell += Tag("p", "faint small", form.note);
-  return Tag("tr", Tag("th", "", form.title) + Tag("td", cell));
+  return cell;
 }
 
-// Pinion's own command in the open, the others folded.
+// The engine's own command in the open, the others folded.
 Html FormsOf(const std::vector<LaunchForm>& forms) {
   Html rest;
-  for (size_t i = 1; i < forms.size(); ++i) rest += FormRow(forms[i]);
-  return Copyable(forms[0].text) +
-         Tag("details", Tag("summary", "", "With vLLM, systemd, a container, Slurm") +
+  std::vector<std::string> titles;
+  for (size_t i = 1; i < forms.size(); ++i) {
+    rest += Tag("tr", Tag("th", "", forms[i].title) + Tag("td", FormCell(forms[i])));
+    titles.push_back(forms[i].title);
+  }
+  if (rest.empty()) return FormCell(forms[0]);
+  return FormCell(forms[0]) +
+         Tag("details", Tag("summary", "", "Other ways: " + Join(titles, ", ")) +
                             Tag("table", "commands", rest));
 }
 
@@ -82,14 +88,9 @@ Html AbsentCharts(const Results& results) {
 
 Html LaunchSection(const Results& results, const std::string& folder) {
   Html rows;
-  std::set<int> shown;  // by candidate: several objectives often agree
-  for (const Verdict& verdict : results.verdicts) {
-    const auto forms = LaunchForms(results, verdict, folder);
-    if (forms.empty()) continue;
-    const bool is_new = shown.insert(verdict.recommended).second;
-    rows += Tag("tr", Tag("th", "", verdict.objective) +
-                          Tag("td", is_new ? FormsOf(forms) : Copyable(forms[0].text)));
-  }
+  for (const LaunchGroup& group : LaunchGroups(results, folder))
+    rows += Tag("tr", Tag("th", "", group.objectives()) +
+                          Tag("td", FormsOf(LaunchForms(results, *group.verdicts[0], folder))));
   if (rows.empty()) return Tag("p", "", "Nothing to launch yet.");
   return Tag("table", "commands", rows);
 }

@@ -1,5 +1,6 @@
 #include "harness/report/recommend.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/base/strings.h"
@@ -140,6 +141,32 @@ LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
   commands.vllm = VllmText(*options, candidate->plan, replicas);
   commands.vllm_lacks = Join(WithoutVllmCounterpart(*options), ", ");
   return commands;
+}
+
+std::string LaunchGroup::objectives() const {
+  std::string text;
+  for (size_t i = 0; i < verdicts.size(); ++i) {
+    const char* between = i == 0 ? "" : i + 1 == verdicts.size() ? " and " : ", ";
+    text += between + verdicts[i]->objective;
+  }
+  return text;
+}
+
+std::vector<LaunchGroup> LaunchGroups(const Results& results, const std::string& folder) {
+  std::vector<LaunchGroup> groups;
+  for (const Verdict& verdict : results.verdicts) {
+    LaunchCommands commands = LaunchCommandsOf(results, verdict, folder);
+    if (commands.pinion.empty() && commands.other.empty()) continue;
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const LaunchGroup& group) {
+      return group.verdicts.front()->recommended == verdict.recommended;
+    });
+    if (same != groups.end()) {
+      same->verdicts.push_back(&verdict);
+    } else {
+      groups.push_back({std::move(commands), {&verdict}});
+    }
+  }
+  return groups;
 }
 
 }  // namespace pinion::harness

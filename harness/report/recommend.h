@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/base/result.h"
 #include "harness/profile/profile.h"
@@ -36,5 +37,15 @@ struct LaunchCommands {
 };
 LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
                                 const std::string& folder);
+
+// Verdicts that recommend the same configuration, which one command starts; the command is that of
+// the first. Without those that have nothing to start.
+struct LaunchGroup {
+  LaunchCommands commands;
+  std::vector<const Verdict*> verdicts;
+
+  std::string objectives() const;  // "throughput, latency and balanced"
+};
+std::vector<LaunchGroup> LaunchGroups(const Results& results, const std::string& folder);
 
 }  // namespace pinion::harness

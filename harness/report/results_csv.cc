@@ -2,6 +2,7 @@
 
 #include "engine/base/strings.h"
 #include "harness/report/export.h"
+#include "harness/space/settings.h"
 
 namespace pinion::harness {
 namespace {
@@ -34,6 +35,7 @@ std::vector<std::string> CandidateFields(const Candidate& candidate) {
     else
       fields.push_back(CsvField(value->is_string() ? value->string() : value->Dump()));
   }
+  fields.push_back(StrCat(ReplicasOf(candidate.settings)));
   fields.push_back(StrCat(candidate.threads));
   return fields;
 }
@@ -56,7 +58,8 @@ std::vector<std::string> SeriesFields(const Series& series) {
 std::string ResultsCsv(const Results& results) {
   std::string csv =
       "candidate,label,status,reason,threads_bind,reserved_cpus,kv_cache_space,tensor_parallel,isa,"
-      "dtype,max_num_batched_tokens,max_num_seqs,threads,metric,unit,concurrency,n,median,low,high,"
+      "dtype,max_num_batched_tokens,max_num_seqs,replicas,threads,metric,unit,concurrency,n,median,"
+      "low,high,"
       "coverage\r\n";
   for (const Candidate& candidate : results.candidates) {
     const std::string start = Join(CandidateFields(candidate), ",");

@@ -42,10 +42,9 @@ std::string SummaryText(const Results& results, const std::string& folder) {
       text +=
           StrCat(Left(Name(candidate.status), 12), candidate.label, ": ", candidate.reason, "\n");
   text += StrCat("\nreport      ", folder, "/report.html\n");
-  for (const Verdict& verdict : results.verdicts)
-    if (const LaunchCommands commands = LaunchCommandsOf(results, verdict, folder);
-        !commands.pinion.empty() || !commands.other.empty())
-      text += StrCat(Left("launch", 12), commands.pinion, commands.other, "\n");
+  for (const LaunchGroup& group : LaunchGroups(results, folder))
+    text += StrCat(Left("launch", 12), group.commands.pinion, group.commands.other, "  # ",
+                   group.objectives(), "\n");
   return text;
 }
 

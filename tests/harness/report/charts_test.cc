@@ -179,7 +179,20 @@ TEST(KvChart, TellsOfPreemptionsAndHits) {
   const Chart chart = KvChart(results);
   ASSERT_EQ(chart.values.array().size(), 4u);  // auto and 4 GiB, 1 and 8 clients
   EXPECT_THAT(chart.conclusion, HasSubstr("sequences were preempted"));
-  EXPECT_TRUE(Texts(chart, "text").count("325 tokens/s\n80 % used, 25 % hits\n3 preempted"));
+  EXPECT_TRUE(Texts(chart, "text").count("325 tokens/s\n80 % used\n25 % hits\n3 preempted"));
+}
+
+TEST(KvChart, WhatNobodyCountedIsNotNone) {
+  Results results = PlantedResults();
+  results.candidates[1].options.Set("kv_cache_space", 4);
+  for (Candidate& candidate : results.candidates)
+    std::erase_if(candidate.series, [](const Series& series) {
+      return series.metric == "kv_used_share" || series.metric == "preemptions";
+    });
+  const Chart chart = KvChart(results);
+  EXPECT_TRUE(Texts(chart, "text").count("325 tokens/s\n25 % hits"));
+  EXPECT_THAT(chart.conclusion, HasSubstr("whether sequences were preempted is not known"));
+  EXPECT_THAT(chart.conclusion, HasSubstr("How full the cache was is not known"));
 }
 
 TEST(DistributionChart, GoesAsFarAsTheNumberOfRequestsTells) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <regex>
 #include <set>
@@ -16,6 +17,7 @@
 #include "harness/report/markdown.h"
 #include "harness/report/page.h"
 #include "harness/report/pictures.h"
+#include "harness/report/recommend.h"
 #include "harness/report/words.h"
 #include "planted.h"
 
@@ -140,6 +142,16 @@ TEST(ResultsCsvText, HasEveryCandidateAndOnlyFullRows) {
   EXPECT_EQ(rows[0][0], "candidate");
 }
 
+TEST(ResultsCsvText, SaysHowManyReplicasACandidateHas) {
+  Results results = PlantedResults();
+  results.candidates[1].settings.push_back({"replicas", "2"});
+  const auto rows = ParseCsv(ResultsCsv(results));
+  const auto column = std::find(rows[0].begin(), rows[0].end(), "replicas") - rows[0].begin();
+  ASSERT_LT(column, std::ssize(rows[0]));
+  for (size_t i = 1; i < rows.size(); ++i)
+    EXPECT_EQ(rows[i][static_cast<size_t>(column)], rows[i][0] == "1" ? "2" : "1");
+}
+
 TEST(ResultsCsvText, KeepsFormulasFromRunningInASpreadsheet) {
   Results results = PlantedResults();
   results.candidates[1].label = "=HYPERLINK(1)";
@@ -208,6 +220,32 @@ TEST(ReportMarkdownText, SaysVerdictCommandsAndReasons) {
   EXPECT_THAT(text, HasSubstr("E out of memory"));
   for (const auto facts : {MetricFacts, TimeFacts, HygieneFacts, MachineFacts, EnvironmentFacts})
     EXPECT_THAT(text, HasSubstr(ToMarkdown(facts(PlantedResults()))));
+}
+
+TEST(LaunchGroups, ObjectivesThatAgreeShareACommand) {
+  Results results = PlantedResults();
+  const auto count = [](const std::string& text, const std::string& what) {
+    size_t found = 0;
+    for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1))
+      ++found;
+    return found;
+  };
+  auto groups = LaunchGroups(results, "out/x");
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].objectives(), "throughput and balanced");
+  EXPECT_EQ(groups[1].objectives(), "latency");
+  const std::string markdown =
+      ReportMarkdown(results, "out/x", Fail(ErrorCode::kNotFound, "no node"));
+  EXPECT_EQ(count(markdown, "pinion launch"), 2u);
+  EXPECT_THAT(markdown, HasSubstr("For throughput and balanced:"));
+  const std::string page = LaunchSection(results, "out/x").markup();
+  EXPECT_EQ(count(page, "pinion launch out/x/"), 2u);
+  EXPECT_THAT(page, HasSubstr(">throughput and balanced<"));
+  for (Verdict& verdict : results.verdicts) verdict.recommended = 0;
+  groups = LaunchGroups(results, "out/x");
+  ASSERT_EQ(groups.size(), 1u);
+  EXPECT_EQ(groups[0].objectives(), "throughput, latency and balanced");
+  EXPECT_EQ(groups[0].commands.pinion, "build/pinion launch out/x/profiles/throughput.json");
 }
 
 TEST(VerdictWords, NeverClaimMoreThanTheVerdict) {
