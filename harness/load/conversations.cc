@@ -57,13 +57,16 @@ std::string Describe(const WorkloadShape& shape) {
 }
 
 std::vector<Conversation> MakeConversations(const WorkloadShape& shape, size_t count, uint64_t seed,
-                                            const TokenScale& scale) {
+                                            const TokenScale& scale, int longest) {
+  // Made-up text comes only about to the tokens that it was made for: an eighth is left for that.
+  const int room = longest > 0 ? longest - longest / 8 : kMaxLength;
+  const int prefix = std::min(shape.shared_prefix, room / 2);
   // Lengths and texts from streams of their own: a different scale must not change the lengths.
   std::mt19937_64 lengths = RandomFor(seed, 0), texts = RandomFor(seed, 1);
   std::vector<std::string> prefixes;
-  const bool shared = shape.shared_prefix > 0;
+  const bool shared = prefix > 0;
   for (int i = 0; shared && i < shape.prefixes; ++i)
-    prefixes.push_back(MakeText(texts, scale.WordsFor(shape.shared_prefix), shape.style));
+    prefixes.push_back(MakeText(texts, scale.WordsFor(prefix), shape.style));
   // The request's overhead counts once: with a prefix it is in there.
   TokenScale within = scale;
   if (shared) within.overhead = 0;
@@ -71,10 +74,12 @@ std::vector<Conversation> MakeConversations(const WorkloadShape& shape, size_t c
   for (size_t i = 0; i < count; ++i) {
     Conversation conversation;
     if (shared) conversation.context = prefixes[lengths() % prefixes.size()];
-    for (int turn = 0; turn < shape.turns; ++turn) {
-      const int words = within.WordsFor(shape.prompt.Draw(lengths));
-      conversation.turns.push_back(
-          {MakeText(texts, words, shape.style), shape.output.Draw(lengths)});
+    int used = prefix;
+    for (int turn = 0; turn < shape.turns && room - used >= 2; ++turn) {
+      const int prompt = std::min(shape.prompt.Draw(lengths), room - used - 1);
+      const int output = std::min(shape.output.Draw(lengths), room - used - prompt);
+      conversation.turns.push_back({MakeText(texts, within.WordsFor(prompt), shape.style), output});
+      used += prompt + output;
     }
     conversations.push_back(std::move(conversation));
   }

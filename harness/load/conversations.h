@@ -44,9 +44,11 @@ Result<WorkloadShape> FindWorkload(const std::string& name);
 const std::vector<std::string>& WorkloadNames();
 std::string Describe(const WorkloadShape& shape);
 
-// `count` conversations drawn from the seed alone: the same for every server that is asked.
+// `count` conversations drawn from the seed alone: the same for every server that is asked. With
+// `longest`, the tokens that a prompt and its answer may have together, lengths are cut to it and
+// turns for which no room is left are left out; 0: as they are drawn.
 std::vector<Conversation> MakeConversations(const WorkloadShape& shape, size_t count, uint64_t seed,
-                                            const TokenScale& scale);
+                                            const TokenScale& scale, int longest = 0);
 
 // Conversations of a ShareGPT file, [{"conversations":[{"from":"human","value":".."},...]},...], or
 // of one such object a line: questions as they stand, each answer as long as the one in the file by

@@ -203,8 +203,10 @@ class Generator {
                 const RequestRecord& record) {
     const Conversation& conversation = plan_.conversations[talk->conversation];
     const int64_t ended_ns = record.ended_ns;
-    const bool goes_on = record.complete() && talk->turn + 1 < conversation.turns.size() &&
-                         !ending_ && Elapsed() <= plan_.stop_sending_s;
+    const bool goes_on =
+        record.complete() && talk->turn + 1 < conversation.turns.size() && !ending_ &&
+        Elapsed() <= plan_.stop_sending_s &&
+        HasRoom(talk->exchanges, answer, record, conversation.turns[talk->turn + 1]);
     if (goes_on) {
       talk->exchanges.said.push_back(answer);
       ++talk->turn;
@@ -219,6 +221,21 @@ class Generator {
       Open(next_++, ended_ns);
     }
     if (Done()) client_.CancelTimers();
+  }
+
+  // Whether the server can surely take the next turn. As a text an answer may come to more tokens
+  // than it was drawn with, at most one a byte; the question's are as the server counted so far.
+  bool HasRoom(const Exchanges& before, const std::string& answer, const RequestRecord& record,
+               const Turn& next) const {
+    if (plan_.longest <= 0 || !record.prompt_tokens) return true;
+    size_t bytes = before.context.size();
+    for (const std::string& text : before.said) bytes += text.size();
+    const double prompt = *record.prompt_tokens;
+    const auto size = [](const std::string& text) { return static_cast<double>(text.size()); };
+    const double said = std::max(size(answer), static_cast<double>(record.tokens()));
+    const double question =
+        prompt * size(next.text) / static_cast<double>(std::max<size_t>(1, bytes));
+    return prompt + said + question + next.output_len <= plan_.longest;
   }
 
   bool Done() const {
@@ -276,20 +293,24 @@ Result<ServerLoadResult> RunServerLoad(const std::vector<ServerUrl>& urls,
   return Generator(plan, *client, urls.size()).Run();
 }
 
-Result<std::string> FindServedModel(const ServerUrl& url, const std::string& api_key) {
+Result<ServedModel> FindServedModel(const ServerUrl& url, const std::string& api_key) {
   constexpr double kPatienceSeconds = 10;
   PINION_ASSIGN(const std::string text,
                 HttpFetch(url, "GET", "/v1/models", "", kPatienceSeconds, api_key));
   const auto json = Json::Parse(text);
   const Json* data = json ? json->Find("data") : nullptr;
-  const Json* id = data && data->is_array() && !data->array().empty()
-                       ? data->array().front().Find("id")
-                       : nullptr;
+  const Json* first =
+      data && data->is_array() && !data->array().empty() ? &data->array().front() : nullptr;
+  const Json* id = first ? first->Find("id") : nullptr;
   if (!id || !id->is_string())
     return Fail(ErrorCode::kFailed, StrCat(url.Text(),
                                            "/v1/models lists no model; name it with "
                                            "--model"));
-  return id->string();
+  const Json* longest = first->Find("max_model_len");
+  return ServedModel{id->string(),
+                     longest && longest->is_int()
+                         ? static_cast<int>(std::clamp<int64_t>(longest->integer(), 0, kMaxLength))
+                         : 0};
 }
 
 Result<TokenScale> MeasureTokenScale(const ServerUrl& url, const ServerLoadPlan& plan) {

@@ -27,6 +27,9 @@ struct ServerLoadPlan {
   double deadline_s = std::numeric_limits<double>::infinity();      // what still runs is cut off
   // Where set, and later: until then the deadline waits for the first request to end.
   std::optional<double> last_deadline_s;
+  // Tokens that a request may have with its answer: a conversation ends before a turn that would
+  // come to more, by what the server has counted of it so far. 0: nobody knows.
+  int longest = 0;
   double timeout_s = 600;  // of one request
   std::vector<int> cpus;   // where the generator itself runs; empty: as it is
   std::function<void(size_t completed, size_t failed, double elapsed_s)>
@@ -81,8 +84,12 @@ struct ServerLoadResult {
 Result<ServerLoadResult> RunServerLoad(const std::vector<ServerUrl>& urls,
                                        const ServerLoadPlan& plan);
 
-// The name of the model that the server has: the first of /v1/models.
-Result<std::string> FindServedModel(const ServerUrl& url, const std::string& api_key);
+// The model that the server has: the first of /v1/models.
+struct ServedModel {
+  std::string name;
+  int longest = 0;  // tokens of a prompt and its answer (max_model_len); 0: it does not say
+};
+Result<ServedModel> FindServedModel(const ServerUrl& url, const std::string& api_key);
 
 // How the server counts made-up text, from two short prompts (which also warm it up). Not known
 // where its answers carry no usage. Errors: the server refuses, with its reason.

@@ -67,8 +67,11 @@ Status ReadConversations(PreparedLoad& prepared) {
     prepared.workload =
         StrCat("dataset ", load.dataset, ": ", prepared.conversations.size(), " conversations");
   } else {
+    // Drawn lengths are cut; one that was asked for the server refuses.
+    const bool drawn = load.shape.prompt.kind != Lengths::Kind::kFixed;
+    const int drawn_longest = drawn ? prepared.longest : 0;
     prepared.conversations =
-        MakeConversations(load.shape, load.num_prompts, load.seed, prepared.scale);
+        MakeConversations(load.shape, load.num_prompts, load.seed, prepared.scale, drawn_longest);
     prepared.workload = Describe(load.shape);
   }
   return {};
@@ -96,9 +99,11 @@ Status Validate(const ServerLoad& load) {
 Result<PreparedLoad> PrepareLoad(const ServerUrl& url, const ServerLoad& load,
                                  const LoadHooks& hooks) {
   PINION_TRY(Validate(load));
-  PreparedLoad prepared{url, load, {}, {}, {}, "", {}};
+  PreparedLoad prepared{url, load, {}, 0, {}, {}, "", {}};
   if (load.model.empty()) {
-    PINION_ASSIGN(prepared.load.model, FindServedModel(url, load.api_key));
+    PINION_ASSIGN(ServedModel served, FindServedModel(url, load.api_key));
+    prepared.load.model = std::move(served.name);
+    prepared.longest = served.longest;
   }
   // A file that cannot be read is better said before the server is asked anything.
   PINION_TRY(ReadConversations(prepared));
@@ -111,6 +116,7 @@ Result<LoadReport> SendLoad(const PreparedLoad& prepared, const LoadHooks& hooks
   const ServerLoad& load = prepared.load;
   ServerLoadPlan plan = PlanOf(load, hooks);
   plan.conversations = prepared.conversations;
+  plan.longest = prepared.longest;
   if (prepared.deadline_s) plan.deadline_s = *prepared.deadline_s;
   if (!prepared.trace_s.empty()) {
     plan.arrival_s = prepared.trace_s;

@@ -46,6 +46,7 @@ struct PreparedLoad {
   ServerUrl url;
   ServerLoad load;
   TokenScale scale;
+  int longest = 0;  // tokens of a prompt and its answer; 0: the server does not say
   std::vector<Conversation> conversations;
   std::vector<double> trace_s;       // arrivals of a trace
   std::string workload;              // in words

@@ -59,7 +59,10 @@ class ServerMeasurement final : public Measurement {
   Status Ask() {
     constexpr double kPatienceSeconds = 600;
     PINION_ASSIGN(style_.endpoint, ParseEndpoint(request().engine.endpoint));
-    PINION_ASSIGN(style_.model, FindServedModel(urls_.front(), ""));
+    PINION_ASSIGN(const ServedModel served, FindServedModel(urls_.front(), ""));
+    style_.model = served.name;
+    // Drawn lengths are cut to what a sequence may have; one that was asked for the server refuses.
+    if (!request().workload.name.empty()) longest_ = served.longest;
     LoadPhase phase;
     phase.stop_sending_s = phase.deadline_s = phase.last_deadline_s = kPatienceSeconds;
     PINION_ASSIGN(scale_, MeasureTokenScale(urls_.front(), Plan(phase)));
@@ -73,7 +76,8 @@ class ServerMeasurement final : public Measurement {
     plan.style = style_;
     plan.conversations =
         MakeConversations(ShapeOf(request().workload), static_cast<size_t>(phase.requests),
-                          request().seed ^ (phase.stream << 32), scale_);
+                          request().seed ^ (phase.stream << 32), scale_, longest_);
+    plan.longest = longest_;
     plan.concurrency = phase.rate ? 0 : phase.clients;
     plan.cpus = cpus_;
     // Without one of its servers the rest of the load would tell nothing.
@@ -226,6 +230,7 @@ class ServerMeasurement final : public Measurement {
   const std::function<bool()> interrupted_;
   RequestStyle style_;
   TokenScale scale_;
+  int longest_ = 0;  // tokens of a prompt and its answer; 0: no limit is known
   double generator_cpu_share_ = 0, late_share_ = 0;  // the worst of all phases
 };
 

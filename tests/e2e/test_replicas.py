@@ -98,6 +98,20 @@ def test_one_and_two_replicas_of_the_real_engine(pinion, tmp_path, top):
     assert not running("serve", "preset:tiny")
 
 
+def test_a_chat_never_asks_for_more_than_the_context_holds(pinion, tmp_path):
+    """preset:tiny takes 512 tokens; 4 turns of a chat come to some 1,400."""
+    out = tmp_path / "out"
+    definition = define(tmp_path, workload={"name": "chat", "turns": 4, "concurrency": [2],
+                                            "num_prompts": 6})
+    done = pinion("sweep", "preset:tiny", "--def", definition, "--replicas", "1,2", "--out", out,
+                  timeout=280)
+    assert done.returncode == 0, done.stderr
+    assert all(ok for _, ok, *_ in trials(out)), trials(out)
+    with sqlite3.connect(out / "results.db") as database:
+        for (suspect,) in database.execute("select suspect from trial"):
+            assert "failed" not in suspect
+
+
 def fixed(log, *flags):
     return {"kind": "command",
             "command": [sys.executable, str(FIXED), "--port", "{port}", "--ttft-ms", str(TTFT_MS),

@@ -59,6 +59,26 @@ TEST(Workloads, RagSharesItsDocuments) {
   EXPECT_EQ(questions.size(), 40u);
 }
 
+TEST(Workloads, NothingIsLongerThanTheServerTakes) {
+  WorkloadShape shape = *FindWorkload("chat");
+  shape.turns = 4;
+  size_t turns = 0;
+  for (const Conversation& one : MakeConversations(shape, 40, 1, {}, 512)) {
+    int tokens = 0;
+    for (const Turn& turn : one.turns)
+      tokens += static_cast<int>(Words(turn.text)) + turn.output_len;
+    EXPECT_LE(tokens, 448);  // an eighth less: a text comes only about to its tokens
+    EXPECT_GE(one.turns.size(), 1u);
+    turns += one.turns.size();
+  }
+  EXPECT_LT(turns, 160u) << "those for which there is no room are left out";
+  shape = *FindWorkload("rag");  // documents of 1,500 tokens
+  for (const Conversation& one : MakeConversations(shape, 4, 1, {}, 512)) {
+    EXPECT_EQ(Words(one.context), 224u);
+    EXPECT_LE(Words(one.context) + Words(one.turns.at(0).text), 447u);
+  }
+}
+
 // Words are made so that the server counts the tokens that were asked for.
 TEST(TokenScale, TurnsTokensIntoWords) {
   const TokenScale scale = TokenScale::From(16, 16 * 2.5 + 7, 80, 80 * 2.5 + 7);
