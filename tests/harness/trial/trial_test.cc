@@ -250,6 +250,18 @@ TEST(Conditions, MarksWhatDisturbsAndNothingElse) {
   EXPECT_GT(Conditions::Now().cpu_ticks, 0u);
 }
 
+TEST(Conditions, AFewSwitchesOfAShortLoadAreNoRate) {
+  Conditions before, after;
+  after.now_ns = 100'000'000;
+  after.involuntary_switches = 36;  // 360 a second
+  EXPECT_TRUE(Disturbances(before, after, 2).empty());
+  after.involuntary_switches = 210;
+  EXPECT_THAT(Disturbances(before, after, 2),
+              testing::ElementsAre("2100 involuntary switches a second"));
+  after.now_ns = 10'000'000'000;
+  EXPECT_TRUE(Disturbances(before, after, 2).empty());
+}
+
 TEST(Conditions, TimeOfChildrenIsOnesOwn) {
   const Conditions before = Conditions::Now();
   const pid_t child = fork();
