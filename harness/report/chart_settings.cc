@@ -84,7 +84,8 @@ Chart BindingChart(const Results& results) {
                   "fewer than two bindings or numbers of threads were measured");
   chart.conclusion = StrCat(
       "Batch output against the defaults, the best of what shares a cell: ", BindingOf(*top->first),
-      " with ", top->first->threads, " threads leads (", FormatChange(top->second), ").");
+      " with ", Counted(static_cast<size_t>(top->first->threads), "thread"), " leads (",
+      FormatChange(top->second), ").");
   return chart;
 }
 
@@ -151,7 +152,7 @@ Chart ImportanceChart(const Results& results) {
   if (all.empty())
     return Absent("importance", "What matters", "no two values of a setting were measured");
   chart.conclusion =
-      StrCat(all[0].key, " matters most for ", Name(objective), ": ", all[0].best, " is ",
+      StrCat(all[0].key, " matters most for ", Name(objective), ": ", all[0].best, " gives ",
              FormatChange(1 + all[0].spread), " against ", all[0].worst, ".");
   if (noise > 0)
     chart.conclusion += StrCat(" ", Counted(noise, "setting"), noise == 1 ? " does" : " do",

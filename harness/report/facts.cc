@@ -11,11 +11,17 @@ namespace {
 std::string TextOf(const std::string& key, const Json& value) {
   if (value.is_null()) return "none";
   if (value.is_string()) return value.string();
+  if (value.is_array()) {
+    std::vector<std::string> parts;
+    for (const Json& one : value.array())
+      parts.push_back(one.is_string() ? one.string() : one.Dump());
+    return parts.empty() ? "none" : Join(parts, ", ");
+  }
   const bool bytes = key.ends_with("bytes") && value.is_int() && value.integer() > 0;
   return bytes ? FormatBytes(static_cast<uint64_t>(value.integer())) : value.Dump();
 }
 
-// {"a":1,"b":{"c":2}} as "a" and "b.c"; lists stay JSON.
+// {"a":1,"b":{"c":2}} as "a" and "b.c"; lists of objects stay JSON.
 void AddFacts(const Json& json, const std::string& path, TextTable& table) {
   if (!json.is_object()) {
     if (!path.empty()) table.rows.push_back({{path, TextOf(path, json)}});

@@ -26,15 +26,21 @@ bool HasReplicas(const Results& results) {
 
 std::string WorkloadText(const Results& results) {
   const Workload& load = results.definition.workload;
-  std::vector<std::string> concurrency;
-  for (const int clients : load.concurrency) concurrency.push_back(StrCat(clients));
+  std::string clients;
+  for (size_t i = 0; i < load.concurrency.size(); ++i)
+    clients += StrCat(i == 0                             ? ""
+                      : i + 1 == load.concurrency.size() ? " and "
+                                                         : ", ",
+                      load.concurrency[i]);
+  const bool one = load.concurrency == std::vector<int>{1};
   return StrCat("Every trial starts the engine in a process of its own, warms it up, generates ",
                 load.output_len, " tokens for each of ", load.num_prompts, " prompts of ",
                 load.prompt_len, load.name.empty() ? "" : StrCat(" (", load.name, ", medians)"),
-                " tokens as one batch, and serves such prompts to ", Join(concurrency, ", "),
-                " clients at a time, each sending its next request when the last is answered. The "
-                "order of these is drawn anew for every round; each of the latter has a warm-up of "
-                "its own.",
+                " tokens as one batch, and serves such prompts to ", clients,
+                one ? " client" : " clients",
+                " at a time, each sending its next request when the last is answered. The batch "
+                "and each number of clients come in an order drawn anew for every round, the "
+                "clients behind a warm-up of their own.",
                 HasReplicas(results)
                     ? " Because several replicas are among the configurations, all of them are "
                       "measured as servers over HTTP: each conversation goes to the replica with "
@@ -51,12 +57,14 @@ Html MethodSection(const Results& results) {
           "The defaults are measured against themselves first. Then every round measures each "
           "configuration that is still in the race once, in random order and with the same "
           "prompts, the defaults twice: the second copy shows what difference noise alone makes "
-          "(the floor). Who cannot be better than the best by what is worth having leaves. "
+          "(the floor). A configuration leaves the race when it can no longer be better than the "
+          "best by what is worth having. "
           "Configurations are compared within rounds by the log of the ratio, so that drift longer "
           "than a round cancels; figures are medians, intervals are the distribution-free ones "
-          "from order statistics at 95 % or more, and with fewer than 6 rounds none is given. The "
-          "leader must lie beyond both interval and floor in fresh rounds with fresh prompts; "
-          "otherwise the defaults are recommended.") +
+          "from order statistics at 95 % or more, and with fewer than 6 rounds none is given. Who "
+          "leads is then measured against the defaults in fresh rounds with fresh prompts, which "
+          "answer every objective: it is recommended where all of its interval is a gain and the "
+          "gain exceeds the floor. Otherwise the defaults are.") +
       Tag("p", "",
           StrCat("Throughput = output tokens/s of the batch. Latency = 1 / (TTFT + (",
                  results.definition.workload.output_len,

@@ -28,7 +28,7 @@ const char* GainNoun(Objective objective) {
     case Objective::kBalanced:
       break;
   }
-  return "better balance of both";
+  return "better balance of throughput and latency";
 }
 
 Objective ObjectiveOf(const Results& results, const Verdict& verdict) {
@@ -112,9 +112,11 @@ std::string Confidence(const Results& results, const Verdict& verdict) {
   if (verdict.outcome == Outcome::kNoData) return "";
   if (!won && verdict.best == verdict.recommended)
     return Counted(verdict.rounds, "round") + "; nothing to compare the defaults with";
-  std::string text =
-      won ? ""
-          : StrCat("closest, ", NameOf(results, verdict.best), ": ", FormatChange(ratio), "; ");
+  const std::string name = won ? "" : NameOf(results, verdict.best);
+  if (verdict.outcome == Outcome::kTooFewRounds)
+    return StrCat("so far, ", name, ": ", FormatChange(ratio), " after ", Counted(ratio.n, "round"),
+                  ", which may be chance");
+  std::string text = won ? "" : StrCat("closest, ", name, ": ", FormatChange(ratio), "; ");
   if (ratio.interval)
     text += StrCat(std::floor(ratio.interval->coverage * 100), " % interval ",
                    FormatChangeInterval(ratio), " from ");

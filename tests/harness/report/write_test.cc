@@ -270,7 +270,8 @@ TEST(VerdictWords, AnswerNamesEachConfigurationOnce) {
   Results results = PlantedResults();
   EXPECT_EQ(Answer(results),
             "Use threads_bind=0-1, isa=avx2: 42.0 % [38.4, 45.5] more tokens per second and 12.0 % "
-            "[9.2, 14.8] better balance of both than the defaults; for latency keep the defaults.");
+            "[9.2, 14.8] better balance of throughput and latency than the defaults; for latency "
+            "keep the defaults.");
   for (Verdict& verdict : results.verdicts) verdict.outcome = Outcome::kDefaultBest;
   EXPECT_THAT(Answer(results), HasSubstr("Keep the defaults: no other"));
   results.verdicts[0].outcome = Outcome::kTooFewRounds;
