@@ -1,11 +1,14 @@
 #include "kernels/integer.h"
 
+#include <emmintrin.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "kernels/impl/cpuid.h"
 #include "kernels/impl/integer_tables.h"
+#include "kernels/impl/transpose.inl.h"
 
 namespace pinion::kernels {
 namespace {
@@ -13,45 +16,59 @@ namespace {
 // Columns at a time: what all outputs have of them stays in L1.
 constexpr size_t kPackColumns = 64;
 
-// `codes` less the lowest as unsigned bytes, zeros from `live` on.
-void StoreBytes(const int8_t* codes, size_t live, int lowest, uint8_t (&bytes)[kPackColumns]) {
+// As words: 8 bits fill a row, 4 bits half of one.
+struct alignas(64) Tile {
+  std::byte bytes[kBlockN][kPackColumns];
+};
+
+// Bytes below 16: columns 0 to 3 of eight into the low halves of a word's bytes, 4 to 7 into the
+// high ones. Two such words come from each argument.
+__m128i FoldEights(__m128i a, __m128i b) {
+  const __m128 words_a = _mm_castsi128_ps(_mm_or_si128(a, _mm_srli_epi64(a, 28)));
+  const __m128 words_b = _mm_castsi128_ps(_mm_or_si128(b, _mm_srli_epi64(b, 28)));
+  return _mm_castps_si128(_mm_shuffle_ps(words_a, words_b, _MM_SHUFFLE(2, 0, 2, 0)));
+}
+
+// One output's columns less the lowest code, zeros from `live` on, as words; returns their sum.
+template <int kBits>
+int32_t StoreWords(const int8_t* codes, size_t live, int lowest, std::byte* words) {
   int8_t padded[kPackColumns];
-  const bool whole = live >= kPackColumns;
-  if (!whole) {
+  if (live < kPackColumns) {
     std::memset(padded, lowest, sizeof(padded));
     std::memcpy(padded, codes, live);
+    codes = padded;
   }
-  const int8_t* src = whole ? codes : padded;
-  for (size_t i = 0; i < kPackColumns; ++i) bytes[i] = static_cast<uint8_t>(src[i] - lowest);
+  const __m128i least = _mm_set1_epi8(static_cast<char>(lowest)), zero = _mm_setzero_si128();
+  __m128i bytes[4], sums = zero;
+  for (size_t i = 0; i < 4; ++i) {
+    bytes[i] = _mm_sub_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes) + i), least);
+    sums = _mm_add_epi64(sums, _mm_sad_epu8(bytes[i], zero));
+  }
+  auto* dst = reinterpret_cast<__m128i*>(words);
+  if constexpr (kBits == 4) {
+    for (size_t i = 0; i < 2; ++i)
+      _mm_store_si128(dst + i, FoldEights(bytes[2 * i], bytes[2 * i + 1]));
+  } else {
+    for (size_t i = 0; i < 4; ++i) _mm_store_si128(dst + i, bytes[i]);
+  }
+  return _mm_cvtsi128_si32(_mm_add_epi64(sums, _mm_unpackhi_epi64(sums, sums)));
 }
 
-// kBits 4: columns 0 to 3 in the low halves of a word's bytes, 4 to 7 in the high ones.
-template <int kBits>
-void StoreWords(const uint8_t (&bytes)[kPackColumns], size_t columns, std::byte* dst) {
-  constexpr size_t kStep = 32 / kBits;
-  for (size_t k = 0; k < columns; k += kStep, dst += kBlockN * sizeof(uint32_t)) {
-    uint32_t word, high;
-    std::memcpy(&word, bytes + k, sizeof(word));
-    if constexpr (kBits == 4) {
-      std::memcpy(&high, bytes + k + 4, sizeof(high));
-      word |= high << 4;
-    }
-    std::memcpy(dst, &word, sizeof(word));
-  }
-}
-
-// A group's codes of `rows` outputs; columns from `live` up to `width` become zero.
+// A group's codes of `rows` outputs; columns from `live` up to `width` become zero. Adds what is
+// stored of each output to its sum. A group of two words (4 bits, 16 columns) is written with two
+// more behind it, where what follows is packed later.
 template <int kBits>
 void PackCodes(std::byte* dst, const IntLayout& layout, const int8_t* codes, size_t rows,
-               size_t live, size_t width) {
-  uint8_t bytes[kPackColumns];
+               size_t live, size_t width, int32_t* sums) {
+  constexpr size_t kStep = 32 / kBits;
+  Tile tile = {};
   for (size_t k = 0; k < width; k += kPackColumns) {
-    for (size_t row = 0; row < rows; ++row) {
-      const size_t first = std::min(k, live);
-      StoreBytes(codes + row * layout.k + first, live - first, layout.lowest, bytes);
-      StoreWords<kBits>(bytes, std::min(kPackColumns, width - k),
-                        dst + layout.code_bytes(k) + row * sizeof(uint32_t));
-    }
+    const size_t first = std::min(k, live);
+    for (size_t row = 0; row < rows; ++row)
+      sums[row] += StoreWords<kBits>(codes + row * layout.k + first, live - first, layout.lowest,
+                                     tile.bytes[row]);
+    impl::TransposeWords(dst + layout.code_bytes(k), tile.bytes[0], sizeof(tile.bytes[0]),
+                         std::min(kPackColumns, width - k) / kStep);
   }
 }
 
@@ -75,15 +92,13 @@ void Put(std::byte* dst, size_t index, T value) {
 }
 
 // What an output has besides its codes.
-void PackScales(std::byte* dst, const IntLayout& layout, size_t output, const int8_t* codes,
+void PackScales(std::byte* dst, const IntLayout& layout, size_t output, int32_t stored_sum,
                 const float* scales, const float* offsets) {
   const float own = OutputScale(layout, scales, offsets);
   std::byte* tail = dst + layout.groups() * layout.group_bytes();
-  int32_t sum = 0;
-  if (layout.whole_rows())
-    for (size_t k = 0; k < layout.k; ++k) sum += codes[k];
+  const int32_t sum = stored_sum + static_cast<int32_t>(layout.k) * layout.lowest;
   Put(tail, output, own);
-  Put(tail, kBlockN + output, sum);
+  Put(tail, kBlockN + output, layout.whole_rows() ? sum : 0);
   if (layout.whole_rows()) return;
   for (size_t group = 0; group < layout.groups(); ++group) {
     std::byte* at = dst + group * layout.group_bytes() + layout.code_bytes(layout.group);
@@ -106,11 +121,12 @@ void PackIntBlock(std::byte* dst, const IntLayout& layout, const int8_t* codes, 
   if (rows < kBlockN) std::memset(dst, 0, layout.block_bytes());
   const auto pack = layout.bits == 4 ? PackCodes<4> : PackCodes<8>;
   const size_t width = layout.whole_rows() ? layout.k_padded() : layout.group;
+  int32_t sums[kBlockN] = {};
   for (size_t group = 0; group < layout.groups(); ++group)
     pack(dst + group * layout.group_bytes(), layout, codes + group * width, rows,
-         std::min(width, layout.k - group * width), width);
+         std::min(width, layout.k - group * width), width, sums);
   for (size_t row = 0; row < rows; ++row)
-    PackScales(dst, layout, row, codes + row * layout.k, scales + row * layout.groups(),
+    PackScales(dst, layout, row, sums[row], scales + row * layout.groups(),
                offsets + row * layout.groups());
 }
 

@@ -1,8 +1,7 @@
-#include <emmintrin.h>
-
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/impl/transpose.inl.h"
 #include "kernels/kernels.h"
 
 namespace pinion::kernels {
@@ -17,35 +16,10 @@ struct alignas(64) Tile {
   std::byte bytes[kBlockN][kPadK * sizeof(float)];
 };
 
-__m128i LoadFour(const std::byte* p) { return _mm_load_si128(reinterpret_cast<const __m128i*>(p)); }
-
-void StoreFour(std::byte* p, __m128i value) {
-  _mm_store_si128(reinterpret_cast<__m128i*>(p), value);
-}
-
-// dst[column][64 rows] = tile[row][column], in units of 4 bytes: a float, or a pair of bfloat16.
-void TransposeWords(std::byte* dst, const Tile& tile, size_t columns) {
-  for (size_t column = 0; column < columns; column += 4) {
-    std::byte* to = dst + column * kBlockN * 4;
-    for (size_t row = 0; row < kBlockN; row += 4, to += 16) {
-      const __m128i a = LoadFour(&tile.bytes[row][column * 4]);
-      const __m128i b = LoadFour(&tile.bytes[row + 1][column * 4]);
-      const __m128i c = LoadFour(&tile.bytes[row + 2][column * 4]);
-      const __m128i d = LoadFour(&tile.bytes[row + 3][column * 4]);
-      const __m128i ab_low = _mm_unpacklo_epi32(a, b), cd_low = _mm_unpacklo_epi32(c, d);
-      const __m128i ab_high = _mm_unpackhi_epi32(a, b), cd_high = _mm_unpackhi_epi32(c, d);
-      StoreFour(to, _mm_unpacklo_epi64(ab_low, cd_low));
-      StoreFour(to + kBlockN * 4, _mm_unpackhi_epi64(ab_low, cd_low));
-      StoreFour(to + kBlockN * 8, _mm_unpacklo_epi64(ab_high, cd_high));
-      StoreFour(to + kBlockN * 12, _mm_unpackhi_epi64(ab_high, cd_high));
-    }
-  }
-}
-
 // Columns [0, 8) of 8 rows of 2-byte units: dst[column][8 rows], columns dst_stride bytes apart.
 void TransposeEight(std::byte* dst, size_t dst_stride, const std::byte* src, size_t src_stride) {
   __m128i rows[8], pairs[8], fours[8];
-  for (size_t i = 0; i < 8; ++i) rows[i] = LoadFour(src + i * src_stride);
+  for (size_t i = 0; i < 8; ++i) rows[i] = impl::LoadFour(src + i * src_stride);
   for (size_t i = 0; i < 4; ++i) {  // pairs[i]: columns 0 to 3 of rows 2i, 2i + 1; [i + 4]: 4 to 7
     pairs[i] = _mm_unpacklo_epi16(rows[2 * i], rows[2 * i + 1]);
     pairs[i + 4] = _mm_unpackhi_epi16(rows[2 * i], rows[2 * i + 1]);
@@ -58,8 +32,8 @@ void TransposeEight(std::byte* dst, size_t dst_stride, const std::byte* src, siz
     fours[i + 4] = high ? _mm_unpackhi_epi32(c, d) : _mm_unpacklo_epi32(c, d);
   }
   for (size_t i = 0; i < 4; ++i) {
-    StoreFour(dst + 2 * i * dst_stride, _mm_unpacklo_epi64(fours[i], fours[i + 4]));
-    StoreFour(dst + (2 * i + 1) * dst_stride, _mm_unpackhi_epi64(fours[i], fours[i + 4]));
+    impl::StoreFour(dst + 2 * i * dst_stride, _mm_unpacklo_epi64(fours[i], fours[i + 4]));
+    impl::StoreFour(dst + (2 * i + 1) * dst_stride, _mm_unpackhi_epi64(fours[i], fours[i + 4]));
   }
 }
 
@@ -103,7 +77,7 @@ void PackBlock(std::byte* dst, Dtype dst_type, const std::byte* src, Dtype src_t
     if (dst_type == Dtype::kF16) {
       TransposeHalves(to, tile, kPadK);
     } else {
-      TransposeWords(to, tile, kPadK * size / 4);
+      impl::TransposeWords(to, tile.bytes[0], sizeof(tile.bytes[0]), kPadK * size / 4);
     }
   }
 }

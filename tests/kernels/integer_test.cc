@@ -1,6 +1,8 @@
 #include "kernels/integer.h"
 
 #include <algorithm>
+#include <cstring>
+#include <numeric>
 
 #include "kernels/integer_prefetch.h"
 #include "tests/kernels/testing.h"
@@ -259,6 +261,48 @@ TEST_P(IntegerTest, DequantisesToTheWeightsOnceRounded) {
         }
       for (size_t k = layout.k; k < layout.k_padded(); ++k)
         EXPECT_TRUE(std::isfinite(PanelWeight(want, type, 5, k)));
+    }
+  }
+}
+
+// What integer.h says of a block, code by code: also of blocks that are not full, and of the
+// columns up to the padding.
+TEST(IntegerPacking, PutsCodesWhereTheLayoutSays) {
+  for (const IntLayout layout : {IntLayout{8, 70, 70, -128, false}, IntLayout{4, 70, 70, -8, false},
+                                 IntLayout{8, 48, 16, -32, true}, IntLayout{4, 96, 16, -8, false},
+                                 IntLayout{4, 200, 128, 0, true}}) {
+    for (const size_t rows : {kBlockN, size_t{37}}) {
+      const IntProblem p(layout, 1, 1);  // whose codes and scales are packed anew
+      Guarded<std::byte> packed(layout.block_bytes(), 64);
+      std::fill(packed.begin(), packed.end(), std::byte{0xff});
+      PackIntBlock(packed.data(), layout, p.codes.data(), p.scales.data(), p.offsets.data(), rows);
+      const auto width = layout.whole_rows() ? layout.k_padded() : layout.group;
+      const auto in_word = static_cast<size_t>(32 / layout.bits);
+      for (size_t n = 0; n < kBlockN; ++n)
+        for (size_t k = 0; k < layout.groups() * width; ++k) {
+          const size_t column = k % width, place = column % in_word;
+          const std::byte byte = packed.data()[k / width * layout.group_bytes() +
+                                               (column / in_word * kBlockN + n) * 4 + place % 4];
+          const int stored = layout.bits == 8 ? std::to_integer<int>(byte)
+                                              : std::to_integer<int>(byte) >> place / 4 * 4 & 15;
+          const bool live = n < rows && k < layout.k;
+          ASSERT_EQ(stored, live ? p.codes[n * layout.k + k] - layout.lowest : 0)
+              << "bits " << layout.bits << ", group " << layout.group << ", n " << n << ", k " << k;
+        }
+    }
+  }
+}
+
+TEST(IntegerPacking, SumsTheCodesOfWholeRows) {
+  for (const int bits : {4, 8}) {
+    const IntLayout layout{bits, 333, 333, bits == 8 ? -128 : -8, false};
+    const IntProblem p(layout, 1, 1);
+    for (size_t n = 0; n < kBlockN; ++n) {
+      int32_t stored;
+      std::memcpy(&stored, p.packed.data() + layout.block_bytes() - (kBlockN - n) * sizeof(stored),
+                  sizeof(stored));
+      const int8_t* codes = p.codes.data() + n * layout.k;
+      ASSERT_EQ(stored, std::accumulate(codes, codes + layout.k, 0)) << n;
     }
   }
 }
