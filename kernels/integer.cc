@@ -109,6 +109,41 @@ void PackScales(std::byte* dst, const IntLayout& layout, size_t output, int32_t 
   }
 }
 
+// The bytes in even and those in odd places of a, then b.
+struct Dealt {
+  __m128i even, odd;
+};
+Dealt Deal(__m128i a, __m128i b) {
+  const __m128i low = _mm_set1_epi16(0xff);
+  return {_mm_packus_epi16(_mm_and_si128(a, low), _mm_and_si128(b, low)),
+          _mm_packus_epi16(_mm_srli_epi16(a, 8), _mm_srli_epi16(b, 8))};
+}
+
+// Byte i of the 16 words in a, b, c and d, by i.
+struct WordBytes {
+  __m128i bytes[4];
+};
+WordBytes DealWords(__m128i a, __m128i b, __m128i c, __m128i d) {
+  const auto [even_ab, odd_ab] = Deal(a, b);
+  const auto [even_cd, odd_cd] = Deal(c, d);
+  const auto [first, third] = Deal(even_ab, even_cd);
+  const auto [second, fourth] = Deal(odd_ab, odd_cd);
+  return {{first, second, third, fourth}};
+}
+
+// dst[i * 2 * kNibbleWords]: the low (kShift 0) or high (4) half of byte i of 16 words, less
+// `biases`.
+template <int kShift>
+void UnpackHalves(const uint32_t* words, __m128i biases, int8_t* dst) {
+  const auto four = [&](size_t i) {
+    const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(words) + i);
+    return _mm_sub_epi8(_mm_and_si128(_mm_srli_epi32(all, kShift), _mm_set1_epi8(15)), biases);
+  };
+  const WordBytes dealt = DealWords(four(0), four(1), four(2), four(3));
+  for (size_t i = 0; i < 4; ++i)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(dst + 2 * i * kNibbleWords), dealt.bytes[i]);
+}
+
 bool HasVnni() { return __builtin_cpu_supports("avx512vnni"); }
 
 // Intel SDM volume 2, CPUID leaf 7: AMX-INT8. What the tiles need besides is usable where kAmx is.
@@ -128,6 +163,14 @@ void PackIntBlock(std::byte* dst, const IntLayout& layout, const int8_t* codes, 
   for (size_t row = 0; row < rows; ++row)
     PackScales(dst, layout, row, sums[row], scales + row * layout.groups(),
                offsets + row * layout.groups());
+}
+
+void UnpackNibbles(const uint32_t* words, int bias, int8_t* dst) {
+  const __m128i biases = _mm_set1_epi8(static_cast<char>(bias));
+  for (size_t word = 0; word < kNibbleWords; word += 16) {
+    UnpackHalves<0>(words + word, biases, dst + word);
+    UnpackHalves<4>(words + word, biases, dst + kNibbleWords + word);
+  }
 }
 
 const IntTable& IntTableFor(Isa isa) {

@@ -60,6 +60,11 @@ struct IntLayout {
 void PackIntBlock(std::byte* dst, const IntLayout& layout, const int8_t* codes, const float* scales,
                   const float* offsets, size_t rows);
 
+// dst[place][word]: the 4 bits in each of the eight places of 64 words (place 0: the lowest ones),
+// less `bias`, which leaves what an int8 holds. Formats that pack into words come apart so.
+inline constexpr size_t kNibbleWords = 64;
+void UnpackNibbles(const uint32_t* words, int bias, int8_t* dst);
+
 // ---- Functions ------------------------------------------------------------------------------
 // How a row of activations is rounded: q = round_half_even(x / scale) + zero_point, within an int8.
 struct Rounding {

@@ -22,12 +22,14 @@ class IntegerRows {
   void Pack(std::byte* dst, size_t rows) const;
 
  private:
-  void PutRow(const QuantisedTensor& tensor, size_t row, size_t column, size_t dst_row);
+  void PutCodes(const int8_t* src, int8_t* dst) const;
+  void PutScales(const QuantisedTensor& tensor, size_t count, size_t column, size_t dst_row);
 
   kernels::IntLayout layout_;
   const ColumnOrder* order_ = nullptr;
   std::vector<int8_t> codes_, read_codes_;
   std::vector<float> scales_, offsets_, read_scales_, read_offsets_;
+  std::vector<size_t> group_of_;  // of what was read, by the layout's groups
 };
 
 }  // namespace pinion

@@ -1,24 +1,36 @@
 #include "engine/quant/packed.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "engine/base/strings.h"
 #include "engine/quant/unpack.h"
-#include "kernels/types.h"
+#include "kernels/kernels.h"
 
 namespace pinion {
 namespace {
 
-float FloatAt(const StoredTensor& tensor, size_t index) {
-  uint16_t bits;
-  if (tensor.dtype == "F32") {
-    float value;
-    std::memcpy(&value, tensor.data + index * sizeof(value), sizeof(value));
-    return value;
+using kernels::Dtype;
+
+// Numbers [index, index + count).
+void ReadFloats(const StoredTensor& tensor, size_t index, size_t count, float* dst) {
+  constexpr size_t kRun = 64;  // copied to where they are aligned
+  const Dtype type = tensor.dtype == "F32"   ? Dtype::kF32
+                     : tensor.dtype == "F16" ? Dtype::kF16
+                                             : Dtype::kBf16;
+  const size_t size = kernels::SizeOf(type);
+  alignas(64) std::byte run[kRun * sizeof(float)];
+  for (size_t first = 0; first < count; first += kRun) {
+    const size_t live = std::min(kRun, count - first);
+    std::memcpy(run, tensor.data + (index + first) * size, live * size);
+    kernels::Convert(reinterpret_cast<std::byte*>(dst + first), Dtype::kF32, run, type, live);
   }
-  std::memcpy(&bits, tensor.data + index * sizeof(bits), sizeof(bits));
-  return tensor.dtype == "F16" ? kernels::ToFloat(kernels::F16{bits})
-                               : kernels::ToFloat(kernels::Bf16{bits});
+}
+
+float FloatAt(const StoredTensor& tensor, size_t index) {
+  float value;
+  ReadFloats(tensor, index, 1, &value);
+  return value;
 }
 
 bool IsFloat(const StoredTensor& tensor) {
@@ -152,12 +164,17 @@ class Transposed : public QuantisedTensor {
     } else {
       UnpackColumns(codes_.data, rows_, columns_, row, count, bits_, bias_, codes);
     }
-    for (size_t r = 0; r < count; ++r)
-      for (size_t group = 0; group < groups(); ++group) {
-        const float scale = FloatAt(scales_, group * rows_ + row + r);
-        scales[r * groups() + group] = scale;
-        offsets[r * groups() + group] = scale * static_cast<float>(bias_ - ZeroAt(group, row + r));
+    std::vector<int8_t> zeros(count * groups());
+    ReadZeros(row, count, zeros.data());
+    std::vector<float> run(count);
+    for (size_t group = 0; group < groups(); ++group) {
+      ReadFloats(scales_, group * rows_ + row, count, run.data());
+      for (size_t r = 0; r < count; ++r) {
+        const size_t at = r * groups() + group;
+        scales[at] = run[r];
+        offsets[at] = run[r] * static_cast<float>(-zeros[at]);
       }
+    }
   }
   // Every page holds parts of many rows: all go with the last row. Whoever still reads others finds
   // them in the page cache.
@@ -205,6 +222,14 @@ class Transposed : public QuantisedTensor {
     range_ = {-zero, highest, false};
   }
 
+  // zeros [count][groups()], less what is taken off the codes.
+  void ReadZeros(size_t row, size_t count, int8_t* zeros) const {
+    if (awq_) return UnpackAwq(zeros_.data, rows_, groups(), row, count, bias_, zeros);
+    for (size_t r = 0; r < count; ++r)
+      for (size_t group = 0; group < groups(); ++group)
+        *zeros++ = static_cast<int8_t>(ZeroAt(group, row + r) - bias_);
+  }
+
   // Where output `row` lies in a word that packs outputs; AWQ deals them out in this order.
   int ShiftOf(size_t row) const {
     const size_t in_word = static_cast<size_t>(32 / bits_), at = row % in_word;
@@ -239,13 +264,15 @@ class CompressedTensors : public QuantisedTensor {
 
   void Read(size_t row, size_t count, int8_t* codes, float* scales, float* offsets) const override {
     for (size_t r = 0; r < count; ++r) ReadCodes(row + r, codes + r * columns_);
-    for (size_t r = 0; r < count; ++r)
-      for (size_t group = 0; group < groups(); ++group) {
-        const float scale = FloatAt(scales_, one_scale_ ? 0 : (row + r) * groups() + group);
-        scales[r * groups() + group] = scale;
-        offsets[r * groups() + group] =
-            range_.has_offsets ? -scale * static_cast<float>(ZeroAt(row + r, group)) : 0;
-      }
+    const size_t n = count * groups();
+    if (one_scale_) {
+      std::fill_n(scales, n, FloatAt(scales_, 0));
+    } else {
+      ReadFloats(scales_, row * groups(), n, scales);
+    }
+    std::fill_n(offsets, n, 0.0f);
+    for (size_t i = 0; range_.has_offsets && i < n; ++i)
+      offsets[i] = -scales[i] * static_cast<float>(ZeroAt(row + i / groups(), i % groups()));
   }
   void Release(size_t row, size_t count) const override {
     const size_t row_bytes = BytesOf(codes_) / rows_;

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/integer.h"
+
 namespace pinion {
 namespace {
 
 // Columns at a time: their words and codes stay in L1.
-constexpr size_t kTile = 64;
+constexpr size_t kTile = kernels::kNibbleWords;
 
 constexpr uint64_t kBytes = 0x0101010101010101;
 
@@ -53,6 +55,15 @@ void Columns(const std::byte* words, size_t rows_stored, size_t columns, size_t 
   }
 }
 
+// A tile's row of codes. Most are whole, and of a known length.
+void CopyTile(int8_t* dst, const int8_t* src, size_t width) {
+  if (width == kTile) {
+    std::memcpy(dst, src, kTile);
+  } else {
+    std::memcpy(dst, src, width);
+  }
+}
+
 }  // namespace
 
 void UnpackRow(const std::byte* words, size_t count, int bits, int bias, int8_t* codes) {
@@ -68,20 +79,25 @@ void UnpackColumns(const std::byte* words, size_t rows_stored, size_t columns, s
 
 void UnpackAwq(const std::byte* words, size_t rows_stored, size_t columns, size_t row, size_t count,
                int bias, int8_t* codes) {
-  constexpr size_t kPlaces = 8;
+  constexpr size_t kPlaces = 8, kWords = 8;  // of a column at a time: half a cache line
   const size_t in_column = rows_stored / kPlaces, end = row + count;
-  uint32_t tile[kTile] = {};
-  int8_t unpacked[kTile];
-  for (size_t first = 0; first < columns; first += kTile) {
-    const size_t width = std::min(kTile, columns - first);
-    for (size_t word = row / kPlaces; word * kPlaces < end; ++word) {
-      for (size_t c = 0; c < width; ++c) tile[c] = WordAt(words, (first + c) * in_column + word);
-      const size_t from = std::max(row, word * kPlaces), to = std::min(end, (word + 1) * kPlaces);
-      for (size_t r = from; r < to; ++r) {
-        const int shift = 4 * kAwqPlace[r % kPlaces];
-        for (size_t c = 0; c < kTile; ++c)
-          unpacked[c] = static_cast<int8_t>(static_cast<int>(tile[c] >> shift & 15) - bias);
-        std::memcpy(codes + (r - row) * columns + first, unpacked, width);
+  uint32_t tile[kWords][kTile] = {};
+  int8_t places[kPlaces * kTile];
+  for (size_t word = row / kPlaces; word * kPlaces < end; word += kWords) {
+    const size_t live = std::min(kWords, (end + kPlaces - 1) / kPlaces - word);
+    for (size_t first = 0; first < columns; first += kTile) {
+      const size_t width = std::min(kTile, columns - first);
+      for (size_t c = 0; c < width; ++c) {
+        const std::byte* column = words + ((first + c) * in_column + word) * sizeof(uint32_t);
+        __builtin_prefetch(column + kTile * in_column * sizeof(uint32_t), 0, 2);
+        for (size_t w = 0; w < live; ++w) tile[w][c] = WordAt(column, w);
+      }
+      for (size_t w = 0; w < live; ++w) {
+        kernels::UnpackNibbles(tile[w], bias, places);
+        const size_t begin = (word + w) * kPlaces;
+        for (size_t r = std::max(row, begin); r < std::min(end, begin + kPlaces); ++r)
+          CopyTile(codes + (r - row) * columns + first, places + kAwqPlace[r - begin] * kTile,
+                   width);
       }
     }
   }
