@@ -24,14 +24,15 @@ size_t PageBytes() {
   return bytes;
 }
 
-int HugePageAdvice() {
+int AdviceFor(PageSize size) {
   const char* wanted = std::getenv(kHugePagesVariable);
-  return wanted && std::strcmp(wanted, "0") == 0 ? MADV_NOHUGEPAGE : MADV_HUGEPAGE;
+  const bool refused = wanted && std::strcmp(wanted, "0") == 0;
+  return refused || size == PageSize::kSmall ? MADV_NOHUGEPAGE : MADV_HUGEPAGE;
 }
 
 }  // namespace
 
-Result<Pages> Pages::Allocate(size_t bytes) {
+Result<Pages> Pages::Allocate(size_t bytes, PageSize size) {
   Pages pages;
   if (bytes == 0) return pages;
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -40,7 +41,7 @@ Result<Pages> Pages::Allocate(size_t bytes) {
                                               " bytes) of memory: ", std::strerror(errno),
                                               "; ask for less KV-cache space or a smaller model"));
   // Fewer TLB misses where the kernel grants it; where it does not, nothing is lost.
-  if (bytes >= kHugePageBytes) madvise(data, bytes, HugePageAdvice());
+  if (bytes >= kHugePageBytes) madvise(data, bytes, AdviceFor(size));
   pages.data_ = static_cast<std::byte*>(data);
   pages.bytes_ = bytes;
   return pages;
