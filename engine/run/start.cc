@@ -60,21 +60,20 @@ std::string Describe(const Plan& plan) {
   return Join(parts, "; ");
 }
 
-// One prefill and one decode step: pages of the workspace are touched, oneDNN's primitives made,
-// teams woken, so that the first request pays for none of it.
-void WarmUp(Decoder& decoder, size_t tokens) {
-  std::vector<int32_t> table(tokens);  // block i / block_tokens would do; more entries do no harm
-  for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
+// One step that prefills a sequence and decodes another: pages of the workspace are touched, teams
+// woken, code is read, so that the first request pays for none of it. Few rows, or arithmetic would
+// take longer than loading did; one step, because each reads all weights.
+void WarmUp(Decoder& decoder, const DecoderOptions& options, size_t blocks, size_t max_model_len) {
+  const size_t prefilled =
+      std::min({size_t{4}, options.max_rows, options.block_tokens, max_model_len});
+  const int32_t first = 0, second = 1;  // a block each
   StepBatch batch;
-  batch.tokens.assign(tokens, 0);
-  batch.slices = {{0, tokens, 0, table.data()}};
-  batch.logit_rows = {static_cast<int32_t>(tokens) - 1};
-  const LogitsSink ignore = [](const Worker&, size_t, size_t, float*, size_t) {};
-  decoder.Forward(batch, ignore);
-  batch.tokens.assign(1, 0);
-  batch.slices = {{0, 1, tokens - 1, table.data()}};
+  batch.slices = {{0, prefilled, 0, &first}};
+  if (blocks > 1 && prefilled < options.max_rows)
+    batch.slices.push_back({prefilled, 1, prefilled - 1, &second});
+  batch.tokens.assign(batch.slices.back().first_row + batch.slices.back().rows, 0);
   batch.logit_rows = {0};
-  decoder.Forward(batch, ignore);
+  decoder.Forward(batch, [](const Worker&, size_t, size_t, float*, size_t) {});
 }
 
 // What weight-only formats are multiplied with. They take int8 activations where that costs less
@@ -325,9 +324,8 @@ Result<StartedModel> StartModel(const EngineOptions& options) {
                      tokens, " tokens: ", sequences,
                      sequences == 1 ? " sequence of " : " sequences of ", info.max_model_len));
 
-  WarmUp(*model.decoder, std::min<size_t>({64, decoder.max_rows, info.blocks * info.block_tokens,
-                                           info.max_model_len}));
-  stages.Done("warm-up", "one prefill and one decode step");
+  WarmUp(*model.decoder, decoder, info.blocks, info.max_model_len);
+  stages.Done("warm-up", "one step of prefill and decode");
   ReportPlacement(model, stages);
   info.start_s = stages.total_s();
   info.stages = stages.entries();

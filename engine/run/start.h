@@ -26,7 +26,7 @@ struct StartedModel {
 };
 
 // Runs the stages in order, each timed and logged: budget and plan, capacity check, load and pack,
-// KV sizing, warm-up (one prefill and one decode step on every rank).
+// KV sizing, warm-up (one step of prefill and decode on every rank).
 Result<StartedModel> StartModel(const EngineOptions& options);
 
 // "auto" -> the checkpoint's type; kUsage for a type that weights cannot have here.
