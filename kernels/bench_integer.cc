@@ -39,7 +39,7 @@ void BM_Integer(benchmark::State& state, const Layer& layer, const Kind& kind, I
   const auto rows = static_cast<size_t>(state.range(0));
   const std::byte* x = RoundedRows(table, layout, rows);
   auto* y = reinterpret_cast<float*>(ScratchOf<1>(kMaxRows * kMaxWidth * sizeof(float)).get());
-  const Prefetch prefetch = MeasureIntPrefetch(isa).For(layout, rows);
+  const Prefetch prefetch = MeasureIntPrefetch(isa, {layout}).For(layout, rows);
   RunLayer(
       state, layer, blocks * layout.block_bytes(),
       [&](const std::byte* w) {

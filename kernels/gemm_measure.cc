@@ -10,6 +10,8 @@ namespace {
 // Where kernels may take over from each other: streaming, then arithmetic.
 constexpr size_t kRows[] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256};
 constexpr size_t kMostRows = kRows[std::size(kRows) - 1];
+// Above, arithmetic takes so long that it does not matter how weights are asked for.
+constexpr size_t kMostStreamedRows = 32;
 // A deep and narrow slice: its weights (512 KiB of bfloat16) fit L2, as those between two reads do.
 constexpr size_t kK = 2048, kBlocks = 2;
 // Another kernel rounds otherwise, and a process that chose it by chance would not repeat what the
@@ -48,14 +50,16 @@ class Stopwatch {
                         .k_padded = kK,
                         .blocks = kBlocks,
                         .ldy = kBlocks * kBlockN};
+    std::vector<const GemmKernel*> ways;
+    for (const GemmKernel& kernel : kernels_)
+      if (rows <= kMostStreamedRows || kernel.prefetch == Prefetch::kNear) ways.push_back(&kernel);
     const auto margin = [&](size_t i, size_t best) {
-      const bool same = kernels_[i].isa == kernels_[best].isa &&
-                        kernels_[i].is_onednn == kernels_[best].is_onednn;
+      const bool same =
+          ways[i]->isa == ways[best]->isa && ways[i]->is_onednn == ways[best]->is_onednn;
       return same ? impl::kSameBitsMargin : kOtherKernelMargin;
     };
-    return kernels_[impl::FastestOf(
-        kernels_.size(), [&](size_t i) { RunGemmKernel(kernels_[i], weights_, args); }, w_,
-        margin)];
+    return *ways[impl::FastestOf(
+        ways.size(), [&](size_t i) { RunGemmKernel(*ways[i], weights_, args); }, w_, margin)];
   }
 
   Dtype weights_;

@@ -46,7 +46,7 @@ std::optional<GemmRules> ParseGemmRules(std::string_view text, Isa isa, Dtype we
 void RunGemmKernel(const GemmKernel& kernel, Dtype weights, GemmArgs args);
 
 // Times every candidate at some numbers of rows on the calling thread, weights coming from memory;
-// takes some 50 ms the first time, and remembers the result for this process. A candidate must be
+// takes some 35 ms the first time, and remembers the result for this process. A candidate must be
 // faster than those before it by 15 % to be chosen, or by 4 % where it computes the same bits: ties
 // go to the path's own table. Thread-safe. oneDNN must have been capped before (LimitOneDnn).
 GemmRules MeasureGemmRules(Isa isa, Dtype weights);

@@ -14,10 +14,10 @@ constexpr size_t kRows[] = {1, 2, 4, 6, 8, 12, 16, 24, 32};
 constexpr size_t kMostRows = kRows[std::size(kRows) - 1];
 // As in gemm_measure.cc: a slice that fits L2.
 constexpr size_t kK = 2048, kBlocks = 4;
-constexpr IntLayout kKinds[] = {{8, kK, kK, -128, false},
-                                {8, kK, 32, -128, false},
-                                {4, kK, kK, -8, false},
-                                {4, kK, 128, -8, true}};
+constexpr IntLayout kSlices[IntPrefetch::kKinds] = {{8, kK, kK, -128, false},
+                                                    {8, kK, 32, -128, false},
+                                                    {4, kK, kK, -8, false},
+                                                    {4, kK, 128, -8, true}};
 
 class Stopwatch {
  public:
@@ -72,12 +72,6 @@ std::string Format(const PrefetchRules& rules) {
   return text;
 }
 
-IntPrefetch Measure(const IntTable& table) {
-  IntPrefetch prefetch;
-  for (const IntLayout& layout : kKinds) prefetch.Set(layout, Stopwatch(table, layout).Measure());
-  return prefetch;
-}
-
 }  // namespace
 
 size_t IntPrefetch::KindOf(const IntLayout& layout) {
@@ -97,7 +91,7 @@ void IntPrefetch::Set(const IntLayout& layout, PrefetchRules rules) {
 
 std::string IntPrefetch::Describe() const {
   std::string text;
-  for (const IntLayout& layout : kKinds) {
+  for (const IntLayout& layout : kSlices) {
     const PrefetchRules& rules = rules_[KindOf(layout)];
     if (rules.empty()) continue;
     if (!text.empty()) text += "; ";
@@ -107,13 +101,18 @@ std::string IntPrefetch::Describe() const {
   return text;
 }
 
-const IntPrefetch& MeasureIntPrefetch(Isa isa) {
+IntPrefetch MeasureIntPrefetch(Isa isa, const std::vector<IntLayout>& layouts) {
   static std::mutex mutex;
   static std::map<const IntTable*, IntPrefetch> known;
   const std::lock_guard lock(mutex);
   const IntTable& table = IntTableFor(isa);
-  const auto found = known.find(&table);
-  return found != known.end() ? found->second : known[&table] = Measure(table);
+  IntPrefetch &measured = known[&table], asked;
+  for (const IntLayout& layout : layouts) {
+    const IntLayout& slice = kSlices[IntPrefetch::KindOf(layout)];
+    if (measured.Rules(slice).empty()) measured.Set(slice, Stopwatch(table, slice).Measure());
+    asked.Set(layout, measured.Rules(slice));
+  }
+  return asked;
 }
 
 }  // namespace pinion::kernels

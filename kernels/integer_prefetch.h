@@ -24,16 +24,20 @@ class IntPrefetch {
  public:
   Prefetch For(const IntLayout& layout, size_t rows) const;
   void Set(const IntLayout& layout, PrefetchRules rules);
+  // Empty where none were set.
+  const PrefetchRules& Rules(const IntLayout& layout) const { return rules_[KindOf(layout)]; }
   // "near,far@6 (8 bits, whole rows); none (4 bits, groups)": of kinds whose rules were set.
   std::string Describe() const;
 
+  static constexpr size_t kKinds = 4;
+  static size_t KindOf(const IntLayout& layout);  // below kKinds, in the order above
+
  private:
-  static size_t KindOf(const IntLayout& layout);
-  std::array<PrefetchRules, 4> rules_;
+  std::array<PrefetchRules, kKinds> rules_;
 };
 
-// Times every way at some numbers of rows for every kind on the calling thread; takes some 30 ms
-// the first time, and remembers the result for this process. Thread-safe.
-const IntPrefetch& MeasureIntPrefetch(Isa isa);
+// Times every way at some numbers of rows for the kinds of these layouts on the calling thread;
+// takes some 8 ms a kind the first time, and remembers the result for this process. Thread-safe.
+IntPrefetch MeasureIntPrefetch(Isa isa, const std::vector<IntLayout>& layouts);
 
 }  // namespace pinion::kernels

@@ -16,6 +16,8 @@ constexpr size_t kPage = 4096;
 constexpr int kSamples = 5;
 // Who is so many times slower than the fastest after two samples gets no further ones.
 constexpr double kHopeless = 1.5;
+// What takes so long (s) differs little from sample to sample, and gets no more than two either.
+constexpr double kLong = 100e-6;
 
 // Weights come from memory, as between two steps of a model.
 double SecondsOf(const std::function<void(size_t)>& run, size_t i, TimedBuffer& weights) {
@@ -53,7 +55,7 @@ size_t FastestOf(size_t count, const std::function<void(size_t)>& run, TimedBuff
   for (int sample = 0; sample < kSamples; ++sample) {
     const double fastest = *std::min_element(seconds.begin(), seconds.end());
     for (size_t i = 0; i < count; ++i) {
-      if (sample >= 2 && seconds[i] > kHopeless * fastest) continue;
+      if (sample >= 2 && seconds[i] > std::min(kHopeless * fastest, kLong)) continue;
       if (sample == 0) run(i);  // pages, primitives
       seconds[i] = std::min(seconds[i], SecondsOf(run, i, weights));
     }

@@ -11,6 +11,7 @@
 #include "engine/host/runtime.h"
 #include "engine/model/formats.h"
 #include "engine/model/rounded_tensor.h"
+#include "engine/model/weight_layout.h"
 #include "engine/run/capacity.h"
 #include "kernels/gemm_plan.h"
 #include "kernels/integer_prefetch.h"
@@ -137,6 +138,19 @@ Status ChooseGemmKernels(StartedModel& model, kernels::Dtype dtype, Stages& stag
   return {};
 }
 
+// Of the matrices on the first of `ranks` that multiply rounded activations.
+std::vector<kernels::IntLayout> RoundedLayouts(const DecoderSpec& spec, kernels::Dtype dtype,
+                                               int ranks) {
+  const Shard shard = MakeShard(spec, ranks, 0);
+  std::vector<kernels::IntLayout> layouts;
+  for (const auto& [key, format] : spec.formats.formats()) {
+    const Range inputs = InputsOf(spec, shard, key.first, key.second);
+    const PackedMatrix matrix = MatrixOf(dtype, kernels::kBlockN, inputs, &format);
+    if (matrix.rounds()) layouts.push_back(*matrix.integers);
+  }
+  return layouts;
+}
+
 Status PlaceAndCheck(StartedModel& model, std::shared_ptr<const TensorSource>& weights,
                      DecoderOptions& decoder, std::vector<RankNeeds>& needs, Stages& stages) {
   EngineInfo& info = model.info;
@@ -180,7 +194,8 @@ Status PlaceAndCheck(StartedModel& model, std::shared_ptr<const TensorSource>& w
   info.block_tokens = decoder.block_tokens;
   PINION_TRY(ChooseGemmKernels(model, decoder.dtype, stages));
   if (spec.formats.Count(IntegerProduct::kInt8) > 0) {
-    decoder.int_prefetch = kernels::MeasureIntPrefetch(model.isa);
+    decoder.int_prefetch = kernels::MeasureIntPrefetch(
+        model.isa, RoundedLayouts(spec, decoder.dtype, model.options.tensor_parallel));
     stages.Done("integer kernels",
                 StrCat("weights asked for ahead ", decoder.int_prefetch.Describe()));
   }
