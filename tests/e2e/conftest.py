@@ -48,6 +48,25 @@ def pinion(binary):
     return run
 
 
+@pytest.fixture
+def spawn(binary):
+    """spawn("sweep", ..., stderr=log) -> Popen of the binary, which does not outlive the test, however
+    that ends."""
+    running = []
+
+    def run(*arguments, **options):
+        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL,
+                   "stderr": subprocess.DEVNULL, "text": True, **options}
+        running.append(subprocess.Popen([str(binary), *map(str, arguments)], **options))
+        return running[-1]
+
+    yield run
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
 @pytest.fixture(scope="session")
 def pinion_json(pinion):
     """Like pinion, for commands that must succeed and print JSON alone."""

@@ -119,19 +119,17 @@ def test_a_server_that_does_not_start_is_told_with_its_log(pinion, tmp_path, com
         assert "out of luck" in logs
 
 
-def test_killed_sweep_leaves_no_server(binary, tmp_path, no_server_left):
+def test_killed_sweep_leaves_no_server(spawn, tmp_path, no_server_left):
     definition = define(tmp_path, engine(), rounds=50)
     for number in (signal.SIGKILL, signal.SIGTERM):
-        sweep = subprocess.Popen(
-            [str(binary), "sweep", "some/model", "--def", str(definition), "--out",
-             str(tmp_path / f"out{number}")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        sweep = spawn("sweep", "some/model", "--def", definition, "--out", tmp_path / f"out{number}")
         wait_for(servers)
         os.kill(sweep.pid, number)
         sweep.wait(30)
         wait_for(lambda: not servers(), 5)
 
 
-def test_bystanders_live_on(binary, pinion, tmp_path, no_server_left):
+def test_bystanders_live_on(spawn, pinion, tmp_path, no_server_left):
     """The same program, started by somebody else, beside a sweep that ends and one that is killed."""
     port = tmp_path / "bystander.log"
     command = [sys.executable, str(FIXED), "--port", "0"]
@@ -146,9 +144,7 @@ def test_bystanders_live_on(binary, pinion, tmp_path, no_server_left):
                       timeout=300)
         assert done.returncode == 0, done.stderr
         assert set(servers()) == bystanders
-        sweep = subprocess.Popen(
-            [str(binary), "sweep", "some/model", "--def", str(definition), "--out",
-             str(tmp_path / "killed")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        sweep = spawn("sweep", "some/model", "--def", definition, "--out", tmp_path / "killed")
         wait_for(lambda: set(servers()) > bystanders)
         sweep.kill()
         sweep.wait(30)

@@ -162,12 +162,11 @@ def test_duration_ends_the_sending(pinion_json):
     assert 0 < result["completed"] < 100
 
 
-def test_an_interrupted_load_reports_what_there_is(binary, tmp_path):
+def test_an_interrupted_load_reports_what_there_is(spawn, tmp_path):
     log = tmp_path / "answers.log"
     with FixedServer("--log", log) as server:
-        running = subprocess.Popen(
-            [str(binary), "load", server.url, "--request-rate", "0.05", "--output-len", "2",
-             "--json"], stdout=subprocess.PIPE, text=True)
+        running = spawn("load", server.url, "--request-rate", 0.05, "--output-len", 2, "--json",
+                        stdout=subprocess.PIPE)
         assert wait_until(lambda: log.read_text().count("\n") >= 2)  # the warm-up is over
         running.send_signal(signal.SIGINT)
         text, _ = running.communicate(timeout=10)

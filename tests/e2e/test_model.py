@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 import time
 
 import pytest
@@ -49,10 +48,9 @@ def test_info_knows_presets_and_folders(pinion, pinion_json, data):
     assert "model.decoder.layers.*.fc1.weight" in table.stdout
 
 
-def test_a_killed_make_leaves_nothing_that_looks_like_a_model(binary, pinion, tmp_path):
+def test_a_killed_make_leaves_nothing_that_looks_like_a_model(spawn, pinion, tmp_path):
     folder = tmp_path / "killed"
-    maker = subprocess.Popen([binary, "model", "make", "--preset", "llama-3.2-1b", folder],
-                             stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    maker = spawn("model", "make", "--preset", "llama-3.2-1b", folder)
     end = time.monotonic() + 60
     while not list(folder.glob("*.part")) and time.monotonic() < end:
         time.sleep(0.01)

@@ -173,13 +173,12 @@ def test_a_limit_on_files_is_a_sentence_and_leaves_nothing(binary, data, tmp_pat
     assert not (tmp_path / "out").exists()
 
 
-def test_a_killed_process_leaves_no_model_and_does_not_hinder_the_next(binary, pinion, quantize, data, tmp_path):
+def test_a_killed_process_leaves_no_model_and_does_not_hinder_the_next(spawn, pinion, quantize, data, tmp_path):
     folder = tmp_path / "out"
     folder.mkdir()
     part = folder / "model.safetensors.part"
     os.mkfifo(part)  # the writer waits for its reader: it is killed in the middle of the weights
-    process = subprocess.Popen([binary, "model", "quantize", data / MODEL, folder, "--to", "w8a8"],
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = spawn("model", "quantize", data / MODEL, folder, "--to", "w8a8")
     with open(part, "rb") as weights:
         assert weights.read(1000)
         process.kill()

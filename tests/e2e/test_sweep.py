@@ -34,22 +34,14 @@ def definition(tmp_path):
 
 
 @pytest.fixture
-def start(binary, definition, tmp_path):
+def start(spawn, definition, tmp_path):
     """start(FLAGS...) -> Popen of a sweep into tmp_path/out; ended after the test."""
-    running = []
 
     def run(*flags):
-        running.append(subprocess.Popen(
-            [str(binary), "sweep", "preset:tiny", "--def", str(definition), "--out",
-             str(tmp_path / "out"), *flags],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-        return running[-1]
+        return spawn("sweep", "preset:tiny", "--def", definition, "--out", tmp_path / "out", *flags,
+                     stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-    yield run
-    for process in running:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    return run
 
 
 def rows(out, query):

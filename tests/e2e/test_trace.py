@@ -78,13 +78,16 @@ def test_refuses_a_trace_that_cannot_be_written_before_it_loads(pinion, data, tm
     assert "load and pack" not in done.stderr
 
 
-def start(binary, tmp_path, *arguments):
-    """A running command and the file that its standard error goes to."""
+@pytest.fixture
+def start(spawn, tmp_path):
+    """start(ARGUMENTS...) -> a running command and the file that its standard error goes to."""
     log = tmp_path / "stderr"
-    with open(log, "wb") as stderr:
-        process = subprocess.Popen([str(binary), *map(str, arguments)], stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=stderr, text=True)
-    return process, log
+
+    def run(*arguments):
+        with open(log, "wb") as stderr:
+            return spawn(*arguments, stdout=subprocess.PIPE, stderr=stderr), log
+
+    return run
 
 
 def wait_for(condition, process):
@@ -104,9 +107,9 @@ def interrupt(process):
     return out
 
 
-def test_an_interrupted_bench_prints_the_rounds_it_has(binary, tmp_path):
+def test_an_interrupted_bench_prints_the_rounds_it_has(start, tmp_path):
     trace = tmp_path / "trace.json"
-    process, log = start(binary, tmp_path, "bench", "preset:tiny", "--rounds", 100000, "--json",
+    process, log = start("bench", "preset:tiny", "--rounds", 100000, "--json",
                          "--prompt-len", 8, "--output-len", 4, "--kv-cache-space", "64MiB",
                          "--trace", trace)
     wait_for(lambda: "ready after" in log.read_text(), process)
@@ -122,12 +125,12 @@ def test_an_interrupted_bench_prints_the_rounds_it_has(binary, tmp_path):
         check_nesting(spans)
 
 
-def test_an_interrupted_run_leaves_its_finished_lines(binary, tmp_path):
+def test_an_interrupted_run_leaves_its_finished_lines(start, tmp_path):
     lines = tmp_path / "in.jsonl"
     prompts = [{"input_ids": [i, 5], "max_tokens": 1 if i < 3 else 2000} for i in range(600)]
     lines.write_text("".join(json.dumps(line) + "\n" for line in prompts))
     output = tmp_path / "out.jsonl"
-    process, log = start(binary, tmp_path, "run", "preset:tiny", "--input", lines, "--output",
+    process, log = start("run", "preset:tiny", "--input", lines, "--output",
                          output, "--ignore-eos", "--max-num-seqs", 1, "--kv-cache-space", "64MiB")
     wait_for(lambda: output.exists() and output.read_text().count("\n") >= 3, process)
     interrupt(process)
@@ -136,8 +139,8 @@ def test_an_interrupted_run_leaves_its_finished_lines(binary, tmp_path):
     assert f"interrupted; {len(out)} of 600 results are written to" in log.read_text()
 
 
-def test_an_interruption_while_loading_says_so(binary, tmp_path):
-    process, log = start(binary, tmp_path, "bench", "preset:llama-3.2-1b", "--kv-cache-space",
+def test_an_interruption_while_loading_says_so(start):
+    process, log = start("bench", "preset:llama-3.2-1b", "--kv-cache-space",
                          "64MiB")
     wait_for(lambda: "capacity check" in log.read_text(), process)
     assert interrupt(process) == ""

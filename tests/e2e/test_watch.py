@@ -30,18 +30,14 @@ def browser():
 
 
 @pytest.fixture
-def watched(binary, tmp_path):
+def watched(spawn, tmp_path):
     """A sweep that runs, and where it can be watched."""
     definition = tmp_path / "definition.json"
     definition.write_text(json.dumps(DEFINITION))
-    sweep = subprocess.Popen([binary, "sweep", "preset:tiny", "--def", definition, "--out", tmp_path / "out",
-                              "--watch"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                             stderr=subprocess.PIPE, text=True)
+    sweep = spawn("sweep", "preset:tiny", "--def", definition, "--out", tmp_path / "out", "--watch",
+                  stderr=subprocess.PIPE)
     line = sweep.stderr.readline()
-    yield sweep, re.search(r"http://127\.0\.0\.1:(\d+)/", line).group(0)
-    sweep.kill()
-    sweep.wait()
-    sweep.stderr.close()
+    return sweep, re.search(r"http://127\.0\.0\.1:(\d+)/", line).group(0)
 
 
 def news_of(url):
