@@ -169,7 +169,7 @@ def test_an_interrupted_load_reports_what_there_is(spawn, tmp_path):
                         stdout=subprocess.PIPE)
         assert wait_until(lambda: log.read_text().count("\n") >= 2)  # the warm-up is over
         running.send_signal(signal.SIGINT)
-        text, _ = running.communicate(timeout=10)
+        text, _ = running.communicate(timeout=30)
     assert json.loads(text)["pinion"]["interrupted"]
 
 
