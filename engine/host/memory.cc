@@ -24,15 +24,14 @@ size_t PageBytes() {
   return bytes;
 }
 
-int AdviceFor(PageSize size) {
+int HugePageAdvice() {
   const char* wanted = std::getenv(kHugePagesVariable);
-  const bool refused = wanted && std::strcmp(wanted, "0") == 0;
-  return refused || size == PageSize::kSmall ? MADV_NOHUGEPAGE : MADV_HUGEPAGE;
+  return wanted && std::strcmp(wanted, "0") == 0 ? MADV_NOHUGEPAGE : MADV_HUGEPAGE;
 }
 
 }  // namespace
 
-Result<Pages> Pages::Allocate(size_t bytes, PageSize size) {
+Result<Pages> Pages::Allocate(size_t bytes) {
   Pages pages;
   if (bytes == 0) return pages;
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -41,7 +40,7 @@ Result<Pages> Pages::Allocate(size_t bytes, PageSize size) {
                                               " bytes) of memory: ", std::strerror(errno),
                                               "; ask for less KV-cache space or a smaller model"));
   // Fewer TLB misses where the kernel grants it; where it does not, nothing is lost.
-  if (bytes >= kHugePageBytes) madvise(data, bytes, AdviceFor(size));
+  if (bytes >= kHugePageBytes) madvise(data, bytes, HugePageAdvice());
   pages.data_ = static_cast<std::byte*>(data);
   pages.bytes_ = bytes;
   return pages;

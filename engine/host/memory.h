@@ -9,18 +9,13 @@
 
 namespace pinion {
 
-// What the kernel clears and hands out at a first touch. Huge ones spare TLB misses and faults
-// where all of the memory will be used; small ones where it is touched here and there.
-enum class PageSize { kHuge, kSmall };
-
 // Anonymous zeroed memory straight from the kernel, page aligned, placed on the NUMA node of
-// whichever thread touches each page first. Move-only owner. Huge pages are transparent ones, asked
-// for unless RuntimeChoice says otherwise.
+// whichever thread touches each page first. Move-only owner. Transparent huge pages are asked for,
+// unless RuntimeChoice says otherwise.
 class Pages {
  public:
   Pages() = default;
-  // 0 bytes: empty, data() == nullptr
-  static Result<Pages> Allocate(size_t bytes, PageSize size = PageSize::kHuge);
+  static Result<Pages> Allocate(size_t bytes);  // 0 bytes: empty, data() == nullptr
   Pages(Pages&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   Pages& operator=(Pages&& other) noexcept;

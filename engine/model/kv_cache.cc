@@ -13,11 +13,8 @@ Result<KvCache> KvCache::Allocate(const DecoderSpec& spec, const Shard& shard,
   cache.key_stride_ = kernels::KvPlaneBlockBytes(dtype, block_tokens, cache.shape_.key_dim);
   if (!cache.shape_.latent)
     cache.value_stride_ = kernels::KvPlaneBlockBytes(dtype, block_tokens, cache.shape_.value_dim);
-  // Sequences begin at the front of hundreds of planes: 1 GiB of huge pages for the first token of
-  // a model of 32 layers and 8 heads, and again wherever the pool grows past a page's end.
-  PINION_ASSIGN(
-      cache.storage_,
-      Pages::Allocate(BytesPerBlock(spec, shard, dtype, block_tokens) * blocks, PageSize::kSmall));
+  PINION_ASSIGN(cache.storage_,
+                Pages::Allocate(BytesPerBlock(spec, shard, dtype, block_tokens) * blocks));
   return cache;
 }
 

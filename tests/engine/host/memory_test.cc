@@ -2,11 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
-#include <algorithm>
 #include <cstring>
-#include <vector>
 
 namespace pinion {
 namespace {
@@ -26,15 +23,6 @@ TEST(Pages, OfNoBytesAreEmpty) {
   const auto pages = Pages::Allocate(0).value();
   EXPECT_EQ(pages.data(), nullptr);
   EXPECT_EQ(pages.size_bytes(), 0u);
-}
-
-TEST(Pages, OfSmallSizeTakeOnlyWhatIsTouched) {
-  constexpr size_t kPage = 4096, kBytes = size_t{8} << 20;
-  const auto pages = Pages::Allocate(kBytes, PageSize::kSmall).value();
-  for (size_t at = 0; at < kBytes; at += kBytes / 4) pages.as<char>()[at] = 1;
-  std::vector<unsigned char> resident(kBytes / kPage);
-  ASSERT_EQ(mincore(pages.data(), kBytes, resident.data()), 0);
-  EXPECT_EQ(std::count_if(resident.begin(), resident.end(), [](int page) { return page & 1; }), 4);
 }
 
 TEST(Pages, MoveTheirOwnership) {
