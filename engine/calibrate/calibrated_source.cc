@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/base/check.h"
-#include "engine/model/formats.h"
 #include "engine/model/rounded_tensor.h"
 #include "engine/model/tensor_list.h"
 
@@ -15,8 +13,8 @@ namespace {
 class CalibratedTensor : public QuantisedTensor {
  public:
   CalibratedTensor(const CalibratedSource& source, const RoundingScheme& scheme, int layer,
-                   MatrixRole role, size_t first, const TensorInfo& info)
-      : source_(source), layer_(layer), role_(role), first_(first) {
+                   LayerMatrix matrix, size_t first, const TensorInfo& info)
+      : source_(source), layer_(layer), matrix_(matrix), first_(first) {
     rows_ = static_cast<size_t>(info.shape.at(0));
     columns_ = static_cast<size_t>(info.shape.at(1));
     group_ = scheme.group_of(columns_);
@@ -26,7 +24,7 @@ class CalibratedTensor : public QuantisedTensor {
   }
 
   void Read(size_t row, size_t count, int8_t* codes, float* scales, float* offsets) const override {
-    const RoundedMatrix& matrix = source_.Layer(layer_).matrices.at(role_);
+    const RoundedMatrix& matrix = source_.Layer(layer_).matrices.at(matrix_);
     const size_t at = first_ + row;
     std::copy_n(matrix.codes.data() + at * matrix.k, count * matrix.k, codes);
     std::copy_n(matrix.scales.data() + at * matrix.groups, count * matrix.groups, scales);
@@ -36,15 +34,9 @@ class CalibratedTensor : public QuantisedTensor {
  private:
   const CalibratedSource& source_;
   const int layer_;
-  const MatrixRole role_;
+  const LayerMatrix matrix_;
   const size_t first_;  // row of the matrix
 };
-
-TensorInfo MustFind(const TensorSource& source, const std::string& name) {
-  auto info = source.Find(name);
-  CHECK(info) << info.error().message;  // OpenWeights has checked it
-  return *std::move(info);
-}
 
 }  // namespace
 
@@ -56,18 +48,15 @@ CalibratedSource::CalibratedSource(std::unique_ptr<TensorSource> plain, StartedM
   for (const TensorSpec& tensor : TensorList(spec))
     if (tensor.layer >= 0) layer_of_[tensor.name] = tensor.layer;
   for (int layer = 0; layer < spec.layers; ++layer)
-    for (const MatrixRole role : CalibratedRoles(spec, layer)) {
+    for (const LayerMatrix& matrix : CalibratedMatrices(spec, layer)) {
       size_t first = 0;
-      for (const std::string& module : ModulesOf(spec, layer, role)) {
+      for (const std::string& module : ModulesOf(spec, layer, matrix)) {
         const TensorInfo info = MustFind(*plain_, module + ".weight");
         linears_[info.name] =
-            std::make_unique<CalibratedTensor>(*this, rounding, layer, role, first, info);
+            std::make_unique<CalibratedTensor>(*this, rounding, layer, matrix, first, info);
         first += static_cast<size_t>(info.shape[0]);
       }
     }
-  for (const std::string& name : RoundedLinears(spec))
-    if (!linears_.contains(name))
-      linears_[name] = RoundTensor(*plain_, MustFind(*plain_, name), rounding);
 }
 
 const QuantisedLayer& CalibratedSource::Layer(int layer) const {

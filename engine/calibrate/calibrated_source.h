@@ -15,7 +15,6 @@ namespace pinion {
 
 // A plain checkpoint whose layers are calibrated and quantised as their tensors are read, one layer
 // at a time: in the order of the computation each is made once, and no more than one is in memory.
-// Linears that calibration does not cover (experts, latent attention) are rounded to the nearest.
 // Thread rule: one thread.
 class CalibratedSource : public TensorSource {
  public:

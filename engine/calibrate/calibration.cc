@@ -1,6 +1,5 @@
 #include "engine/calibrate/calibration.h"
 
-#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -21,19 +20,50 @@ LayerStatistics Calibration::Take(int layer) {
   return std::move(layers_.extract(layer).mapped());
 }
 
-// Gram matrices take k^2 floats of every input; everything else is small beside them.
-int Calibration::LayersAtOnce() const {
+// Of what takes most: Gram matrices, k^2 floats of every input, and the rows that experts see.
+uint64_t Calibration::StatisticsBytes(int layer) const {
   const DecoderSpec& spec = model_.files.spec;
-  if (!wants_gram_) return spec.layers;
+  const bool has_experts = spec.layer_specs[static_cast<size_t>(layer)].mlp == MlpKind::kExperts;
   const auto square = [](int k) { return static_cast<uint64_t>(k) * static_cast<uint64_t>(k); };
-  const uint64_t bytes = sizeof(float) * (2 * square(spec.hidden) + square(spec.intermediate) +
-                                          square(spec.heads * spec.head_dim));
-  return static_cast<int>(std::clamp<uint64_t>(AvailableMemoryBytes() / 2 / bytes, 1,
-                                               static_cast<uint64_t>(spec.layers)));
+  const int wide = has_experts ? spec.moe.shared_intermediate : spec.intermediate;
+  const int value_dim = spec.latent.kv_rank > 0 ? spec.latent.value_dim : spec.head_dim;
+  uint64_t gram = 2 * square(spec.hidden) + square(wide) + square(spec.heads * value_dim) +
+                  square(spec.latent.q_rank) + square(spec.latent.kv_rank);
+  if (has_experts) gram += square(spec.hidden);
+  const int per_token = spec.hidden + spec.moe.router.top_k * spec.moe.intermediate;
+  const uint64_t rows = has_experts ? tokens_ * static_cast<uint64_t>(per_token) : 0;
+  return sizeof(float) * ((wants_gram_ ? gram : 0) + rows);
+}
+
+// The layer after those that there is room for, one at least.
+int Calibration::LastAtOnce(int first) const {
+  const int layers = model_.files.spec.layers;
+  const uint64_t room = AvailableMemoryBytes() / 2;
+  uint64_t bytes = StatisticsBytes(first);
+  int last = first + 1;
+  while (last < layers && (bytes += StatisticsBytes(last)) <= room) ++last;
+  return last;
+}
+
+void Calibration::TellOfSeldomExperts(int first, int last) const {
+  const auto experts = static_cast<size_t>(model_.files.spec.moe.router.experts);
+  const auto inputs = static_cast<size_t>(model_.files.spec.hidden);
+  size_t all = 0, few = 0, none = 0;
+  for (int layer = first; layer < last; ++layer) {
+    if (layers_.at(layer).experts.empty()) continue;
+    for (size_t expert = 0; expert < experts; ++expert, ++all) {
+      const size_t tokens = layers_.at(layer).experts.tokens(expert);
+      few += tokens < inputs;
+      none += tokens == 0;
+    }
+  }
+  if (few > 0)
+    LogInfo(StrCat("of ", all, " experts ", few, " saw fewer tokens than they have inputs (",
+                   inputs, "), ", none, " none at all; more calibration text would show more"));
 }
 
 void Calibration::Collect(int first) {
-  const int last = std::min(model_.files.spec.layers, first + LayersAtOnce());
+  const int last = LastAtOnce(first);
   LogInfo(StrCat("calibrating layers ", first, " to ", last - 1, " on ", tokens_, " tokens"));
   StatisticsCollector collector(kernels::TableFor(model_.isa), first, last, tokens_, wants_gram_);
   model_.decoder->Observe(&collector);
@@ -47,6 +77,7 @@ void Calibration::Collect(int first) {
   }
   model_.decoder->Observe(nullptr);
   for (int layer = first; layer < last; ++layer) layers_[layer] = collector.Take(layer);
+  TellOfSeldomExperts(first, last);
 }
 
 }  // namespace pinion

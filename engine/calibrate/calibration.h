@@ -21,7 +21,9 @@ class Calibration {
 
  private:
   void Collect(int first);
-  int LayersAtOnce() const;
+  int LastAtOnce(int first) const;
+  uint64_t StatisticsBytes(int layer) const;
+  void TellOfSeldomExperts(int first, int last) const;
 
   StartedModel& model_;
   const std::vector<std::vector<int32_t>> windows_;

@@ -1,14 +1,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "engine/calibrate/aligned_floats.h"
 #include "engine/calibrate/calibration.h"
+#include "engine/calibrate/layer_matrices.h"
 #include "engine/model/tensors.h"
-#include "engine/quant/rounding.h"
 #include "engine/quant/scheme.h"
 
 namespace pinion {
@@ -21,18 +21,14 @@ struct RoundedMatrix {
 };
 
 struct QuantisedLayer {
-  std::map<MatrixRole, RoundedMatrix> matrices;
-  // Tensors that are not quantised but changed with them (norms), in their stored dtype.
+  std::map<LayerMatrix, RoundedMatrix> matrices;
+  // Tensors that are not quantised but changed with them, in their stored dtype.
   std::map<std::string, std::vector<std::byte>> changed;
 };
 
-// The matrices of `layer` that calibration covers: attention unless it is latent, dense MLPs.
-std::vector<MatrixRole> CalibratedRoles(const DecoderSpec& spec, int layer);
-
 // Quantises one layer with what calibration says of it: W8A8 with channels' scales moved from
-// activations to weights (SmoothQuant), AWQ with its scales, GPTQ. Scales go into the norm before
-// a matrix, and those of the MLP's output into its up projection, so that the model computes the
-// same as before.
+// activations to weights (SmoothQuant), AWQ with its scales, GPTQ. One matrix after the other is in
+// memory beside the result.
 QuantisedLayer QuantiseLayer(StartedModel& model, const TensorSource& source,
                              const QuantScheme& scheme, int layer, LayerStatistics statistics);
 

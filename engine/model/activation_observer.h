@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "engine/host/team.h"
+#include "engine/model/expert_plan.h"
 #include "engine/model/format_plan.h"
 #include "kernels/types.h"
 
@@ -15,9 +16,12 @@ struct ObservedRows {
   const std::byte* x;  // [rows][stride] of `type`; the first k columns are the matrix's inputs
   kernels::Dtype type;
   size_t rows, k, stride;
+  // Of experts, else null: who computes what. Rows are those of the step for kExpertIn, of which
+  // each expert takes its own (plan->row); assignments for kExpertDown.
+  const ExpertPlan* plan = nullptr;
 };
 
-// Sees the inputs of every layer's dense matrices as the decoder computes: calibration.
+// Sees the inputs of every layer's matrices as the decoder computes: calibration.
 class ActivationObserver {
  public:
   virtual ~ActivationObserver() = default;

@@ -13,8 +13,20 @@
 namespace pinion {
 
 // The matrices of a decoder that have a form of their own in memory.
-// kMlpIn and kDown are a dense MLP's, or those of the one beside a layer's experts.
-enum class MatrixRole { kQkv, kO, kMlpIn, kDown, kExpertIn, kExpertDown, kHead };
+// kMlpIn and kDown are a dense MLP's, or those of the one beside a layer's experts. kQkv is latent
+// attention's first projection too; kQueryUp and kLatentUp are what it makes queries, and keys and
+// values, of.
+enum class MatrixRole {
+  kQkv,
+  kO,
+  kMlpIn,
+  kDown,
+  kExpertIn,
+  kExpertDown,
+  kQueryUp,
+  kLatentUp,
+  kHead
+};
 
 // What integer weights are multiplied with.
 enum class IntegerProduct {

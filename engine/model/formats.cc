@@ -132,7 +132,7 @@ class Planner {
   FormatPlan plan_;
 };
 
-// Of all experts, in any order: they are packed one after the other.
+// Of all experts, one after the other.
 std::vector<std::string> ExpertModules(const DecoderSpec& spec, int layer, MatrixRole role) {
   const TensorNames& names = spec.names;
   std::vector<std::string> modules;
@@ -182,8 +182,10 @@ std::vector<std::string> ModulesOf(const DecoderSpec& spec, int layer, MatrixRol
   const bool has_experts = spec.layer_specs[static_cast<size_t>(layer)].mlp == MlpKind::kExperts;
   if (role == MatrixRole::kExpertIn || role == MatrixRole::kExpertDown)
     return has_experts ? ExpertModules(spec, layer, role) : std::vector<std::string>();
+  // Of latent attention every matrix in memory is made from several, or from parts of one.
+  if (role == MatrixRole::kQueryUp || role == MatrixRole::kLatentUp) return {};
   const bool is_attention = role == MatrixRole::kQkv || role == MatrixRole::kO;
-  if (is_attention && spec.latent.kv_rank > 0) return {};  // of matrices made from several
+  if (is_attention && spec.latent.kv_rank > 0) return {};
   std::vector<std::string> modules =
       is_attention ? AttentionPatterns(spec.names, role) : MlpPatterns(spec, has_experts, role);
   for (std::string& module : modules) module = LayerTensor(module, layer);

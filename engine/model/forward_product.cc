@@ -13,17 +13,20 @@ using kernels::kBlockN;
 
 // Tells the observer of rows that `matrix` is about to multiply, where it is one of a layer's.
 void Show(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x, size_t rows) {
-  constexpr std::pair<MatrixRole, PackedMatrix LayerWeights::*> kMatrices[] = {
-      {MatrixRole::kQkv, &LayerWeights::qkv},
-      {MatrixRole::kO, &LayerWeights::o},
-      {MatrixRole::kMlpIn, &LayerWeights::mlp_in},
-      {MatrixRole::kDown, &LayerWeights::down}};
   const auto& layers = pass.weights.layers;
-  for (size_t i = 0; i < layers.size(); ++i)
-    for (const auto& [role, member] : kMatrices)
-      if (&(layers[i].*member) == &matrix)
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const LayerWeights& layer = layers[i];
+    const std::pair<MatrixRole, const PackedMatrix*> matrices[] = {
+        {MatrixRole::kQkv, &layer.qkv},
+        {MatrixRole::kO, &layer.o},
+        {MatrixRole::kMlpIn, &layer.mlp_in},
+        {MatrixRole::kDown, &layer.down},
+        {MatrixRole::kQueryUp, &layer.latent.q_up}};
+    for (const auto& [role, each] : matrices)
+      if (each == &matrix)
         pass.model.observer->See(pass.worker, {static_cast<int>(i), role, x, pass.activation, rows,
                                                matrix.k, matrix.k_padded()});
+  }
   pass.worker.TeamBarrier();  // nobody writes the rows of a later phase before all have returned
 }
 

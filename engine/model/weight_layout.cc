@@ -170,6 +170,10 @@ Range InputsOf(const DecoderSpec& spec, const Shard& shard, int layer, MatrixRol
     }
     case MatrixRole::kExpertDown:
       return shard.expert_intermediate;
+    case MatrixRole::kQueryUp:
+      return {0, static_cast<size_t>(spec.latent.q_rank)};
+    case MatrixRole::kLatentUp:
+      return {0, static_cast<size_t>(spec.latent.kv_rank)};
     case MatrixRole::kQkv:
     case MatrixRole::kMlpIn:
     case MatrixRole::kExpertIn:
