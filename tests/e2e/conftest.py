@@ -14,6 +14,10 @@ import pytest
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 
+# A shell that starts the tests in the background has them ignore Ctrl-C, and all that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 @pytest.fixture(scope="session")
 def binary():
