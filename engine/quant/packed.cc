@@ -5,123 +5,16 @@
 
 #include "engine/base/strings.h"
 #include "engine/quant/unpack.h"
-#include "kernels/kernels.h"
 
 namespace pinion {
 namespace {
-
-using kernels::Dtype;
-
-// Numbers [index, index + count).
-void ReadFloats(const StoredTensor& tensor, size_t index, size_t count, float* dst) {
-  constexpr size_t kRun = 64;  // copied to where they are aligned
-  const Dtype type = tensor.dtype == "F32"   ? Dtype::kF32
-                     : tensor.dtype == "F16" ? Dtype::kF16
-                                             : Dtype::kBf16;
-  const size_t size = kernels::SizeOf(type);
-  alignas(64) std::byte run[kRun * sizeof(float)];
-  for (size_t first = 0; first < count; first += kRun) {
-    const size_t live = std::min(kRun, count - first);
-    std::memcpy(run, tensor.data + (index + first) * size, live * size);
-    kernels::Convert(reinterpret_cast<std::byte*>(dst + first), Dtype::kF32, run, type, live);
-  }
-}
-
-float FloatAt(const StoredTensor& tensor, size_t index) {
-  float value;
-  ReadFloats(tensor, index, 1, &value);
-  return value;
-}
-
-bool IsFloat(const StoredTensor& tensor) {
-  return tensor.dtype == "F32" || tensor.dtype == "F16" || tensor.dtype == "BF16";
-}
-
-}  // namespace
-
-void StoredTensor::Release(size_t begin, size_t bytes) const {
-  if (file) file->Release(static_cast<size_t>(data - file->data()) + begin, bytes);
-}
-
-namespace {
-
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  std::vector<std::string> sizes;
-  for (const int64_t size : shape) sizes.push_back(StrCat(size));
-  return StrCat("[", Join(sizes, ", "), "]");
-}
-
-// The tensors of one linear, each checked for its type and shape as it is fetched.
-class Tensors {
- public:
-  Tensors(const std::string& module, const StoredLookup& lookup)
-      : module_(module), lookup_(lookup) {}
-
-  std::string NameOf(const char* suffix) const { return StrCat(module_, ".", suffix); }
-  std::optional<StoredTensor> Find(const char* suffix) const { return lookup_(NameOf(suffix)); }
-
-  Result<StoredTensor> Require(const char* suffix) const {
-    auto tensor = Find(suffix);
-    if (!tensor)
-      return Fail(ErrorCode::kCorrupt,
-                  StrCat("the quantised linear '", module_, "' has no '", suffix, "'"));
-    return *std::move(tensor);
-  }
-  Result<StoredTensor> Require(const char* suffix, const char* dtype,
-                               const std::vector<int64_t>& shape) const {
-    PINION_ASSIGN(StoredTensor tensor, Require(suffix));
-    PINION_TRY(CheckType(suffix, tensor, tensor.dtype == dtype, dtype));
-    PINION_TRY(CheckShape(suffix, tensor, shape));
-    return tensor;
-  }
-  Result<StoredTensor> RequireFloats(const char* suffix, const std::vector<int64_t>& shape) const {
-    PINION_ASSIGN(StoredTensor tensor, Require(suffix));
-    PINION_TRY(CheckType(suffix, tensor, IsFloat(tensor), "F32, F16 or BF16"));
-    PINION_TRY(CheckShape(suffix, tensor, shape));
-    return tensor;
-  }
-  // A matrix of `dtype` of any size; packed ones tell their linear's size.
-  Result<StoredTensor> RequireMatrix(const char* suffix, const char* dtype) const {
-    PINION_ASSIGN(StoredTensor tensor, Require(suffix));
-    PINION_TRY(CheckType(suffix, tensor, tensor.dtype == dtype, dtype));
-    if (tensor.shape.size() == 2 && tensor.shape[0] > 0 && tensor.shape[1] > 0) return tensor;
-    return Fail(ErrorCode::kCorrupt, StrCat("tensor '", NameOf(suffix), "' has shape ",
-                                            ShapeText(tensor.shape), ", want a matrix"));
-  }
-
-  Status CheckType(const char* suffix, const StoredTensor& tensor, bool good,
-                   const char* want) const {
-    if (good) return {};
-    return Fail(ErrorCode::kUnsupported,
-                StrCat("tensor '", NameOf(suffix), "' is ", tensor.dtype, ", want ", want));
-  }
-  Status CheckShape(const char* suffix, const StoredTensor& tensor,
-                    const std::vector<int64_t>& shape) const {
-    if (tensor.shape == shape) return {};
-    return Fail(ErrorCode::kCorrupt, StrCat("tensor '", NameOf(suffix), "' has shape ",
-                                            ShapeText(tensor.shape), ", want ", ShapeText(shape)));
-  }
-
- private:
-  const std::string& module_;
-  const StoredLookup& lookup_;
-};
-
-uint64_t BytesOf(const StoredTensor& tensor) {
-  const size_t element = tensor.dtype == "I8"                              ? 1
-                         : tensor.dtype == "F16" || tensor.dtype == "BF16" ? 2
-                                                                           : 4;
-  uint64_t bytes = tensor.data ? element : 0;
-  for (const int64_t size : tensor.shape) bytes *= static_cast<uint64_t>(size);
-  return bytes;
-}
 
 int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 int64_t Signed(size_t value) { return static_cast<int64_t>(value); }
 
 // The group of each column, from a tensor that says so; empty where that is the plain order, as it
 // is in most files.
-Result<std::vector<uint32_t>> ReadGroupIndex(const Tensors& tensors, const char* suffix,
+Result<std::vector<uint32_t>> ReadGroupIndex(const StoredTensors& tensors, const char* suffix,
                                              size_t columns, size_t group, size_t groups) {
   std::vector<uint32_t> group_of;
   if (!tensors.Find(suffix)) return group_of;
@@ -152,7 +45,7 @@ int Bias(int bits) { return bits == 8 ? 128 : 0; }
 class Transposed : public QuantisedTensor {
  public:
   static Result<std::unique_ptr<QuantisedTensor>> Open(const QuantScheme& scheme,
-                                                       const Tensors& tensors) {
+                                                       const StoredTensors& tensors) {
     std::unique_ptr<Transposed> opened(new Transposed(scheme));
     PINION_TRY(opened->Read(tensors));
     return opened;
@@ -179,7 +72,7 @@ class Transposed : public QuantisedTensor {
   // Every page holds parts of many rows: all go with the last row. Whoever still reads others finds
   // them in the page cache.
   void Release(size_t row, size_t count) const override {
-    if (row + count == rows_) codes_.Release(0, BytesOf(codes_));
+    if (row + count == rows_) codes_.Release(0, codes_.bytes());
   }
 
  private:
@@ -189,7 +82,7 @@ class Transposed : public QuantisedTensor {
         bits_(scheme.bits),
         stated_group_(scheme.group) {}
 
-  Status Read(const Tensors& tensors) {
+  Status Read(const StoredTensors& tensors) {
     const int64_t in_word = 32 / bits_;
     PINION_ASSIGN(codes_, tensors.RequireMatrix("qweight", "I32"));
     // AWQ packs along the outputs, GPTQ along the inputs.
@@ -202,7 +95,7 @@ class Transposed : public QuantisedTensor {
     PINION_ASSIGN(scales_, tensors.RequireFloats("scales", {groups, rows}));
     PINION_ASSIGN(zeros_, tensors.Require("qzeros", "I32", {groups, Ceil(rows, in_word)}));
     format_ = StrCat(awq_ ? "AWQ int" : "GPTQ int", bits_);
-    stored_bytes_ = BytesOf(codes_) + BytesOf(scales_) + BytesOf(zeros_);
+    stored_bytes_ = codes_.bytes() + scales_.bytes() + zeros_.bytes();
     if (!awq_) {
       TakeCommonZero();
       PINION_ASSIGN(group_of_, ReadGroupIndex(tensors, "g_idx", columns_, group_, this->groups()));
@@ -256,7 +149,7 @@ class Transposed : public QuantisedTensor {
 class CompressedTensors : public QuantisedTensor {
  public:
   static Result<std::unique_ptr<QuantisedTensor>> Open(const QuantScheme& scheme,
-                                                       const Tensors& tensors) {
+                                                       const StoredTensors& tensors) {
     std::unique_ptr<CompressedTensors> opened(new CompressedTensors(scheme));
     PINION_TRY(opened->Read(tensors));
     return opened;
@@ -275,7 +168,7 @@ class CompressedTensors : public QuantisedTensor {
       offsets[i] = -scales[i] * static_cast<float>(ZeroAt(row + i / groups(), i % groups()));
   }
   void Release(size_t row, size_t count) const override {
-    const size_t row_bytes = BytesOf(codes_) / rows_;
+    const size_t row_bytes = codes_.bytes() / rows_;
     codes_.Release(row * row_bytes, count * row_bytes);
   }
 
@@ -285,7 +178,7 @@ class CompressedTensors : public QuantisedTensor {
         bits_(scheme.bits),
         stated_group_(scheme.group) {}
 
-  Status Read(const Tensors& tensors) {
+  Status Read(const StoredTensors& tensors) {
     PINION_ASSIGN(codes_, tensors.RequireMatrix(packed_ ? "weight_packed" : "weight",
                                                 packed_ ? "I32" : "I8"));
     rows_ = static_cast<size_t>(codes_.shape[0]);
@@ -300,13 +193,13 @@ class CompressedTensors : public QuantisedTensor {
                   tensors.RequireFloats("weight_scale", one_scale_ ? scales.shape : shape));
     PINION_TRY(ReadZeros(tensors));
     format_ = StrCat("compressed-tensors int", bits_);
-    stored_bytes_ = BytesOf(codes_) + BytesOf(scales_) + BytesOf(zeros_);
+    stored_bytes_ = codes_.bytes() + scales_.bytes() + zeros_.bytes();
     PINION_ASSIGN(group_of_,
                   ReadGroupIndex(tensors, "weight_g_idx", columns_, group_, this->groups()));
     return {};
   }
 
-  Status ReadPackedShape(const Tensors& tensors) {
+  Status ReadPackedShape(const StoredTensors& tensors) {
     PINION_ASSIGN(const StoredTensor shape, tensors.Require("weight_shape", "I64", {2}));
     int64_t stated[2];
     std::memcpy(stated, shape.data, sizeof(stated));
@@ -320,7 +213,7 @@ class CompressedTensors : public QuantisedTensor {
   }
 
   // Zero points are absent in symmetric checkpoints; packed along the outputs in newer files.
-  Status ReadZeros(const Tensors& tensors) {
+  Status ReadZeros(const StoredTensors& tensors) {
     auto zeros = tensors.Find("weight_zero_point");
     if (!zeros) return {};
     zeros_packed_ = zeros->dtype == "I32";
@@ -370,7 +263,7 @@ class CompressedTensors : public QuantisedTensor {
 Result<std::unique_ptr<QuantisedTensor>> OpenQuantised(const QuantScheme& scheme,
                                                        const std::string& module,
                                                        const StoredLookup& lookup) {
-  const Tensors tensors(module, lookup);
+  const StoredTensors tensors(module, lookup);
   switch (scheme.method) {
     case QuantMethod::kIntQuantized:
       if (const auto weight = tensors.Find("weight"); weight && weight->dtype != "I8")
@@ -388,7 +281,7 @@ Result<std::unique_ptr<QuantisedTensor>> OpenQuantised(const QuantScheme& scheme
 }
 
 Result<StaticRounding> ReadStaticRounding(const std::string& module, const StoredLookup& lookup) {
-  const Tensors tensors(module, lookup);
+  const StoredTensors tensors(module, lookup);
   PINION_ASSIGN(const StoredTensor scale, tensors.RequireFloats("input_scale", {1}));
   StaticRounding rounding{FloatAt(scale, 0), 0};
   if (!(rounding.scale > 0 && rounding.scale < 1e30f))
