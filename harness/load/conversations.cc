@@ -59,7 +59,8 @@ std::string Describe(const WorkloadShape& shape) {
 std::vector<Conversation> MakeConversations(const WorkloadShape& shape, size_t count, uint64_t seed,
                                             const TokenScale& scale, int longest) {
   // Made-up text comes only about to the tokens that it was made for: an eighth is left for that.
-  const int room = longest > 0 ? longest - longest / 8 : kMaxLength;
+  const bool cuts = longest > 0 && shape.prompt.kind != Lengths::Kind::kFixed;
+  const int room = cuts ? longest - longest / 8 : kMaxLength;
   const int prefix = std::min(shape.shared_prefix, room / 2);
   // Lengths and texts from streams of their own: a different scale must not change the lengths.
   std::mt19937_64 lengths = RandomFor(seed, 0), texts = RandomFor(seed, 1);

@@ -45,8 +45,9 @@ const std::vector<std::string>& WorkloadNames();
 std::string Describe(const WorkloadShape& shape);
 
 // `count` conversations drawn from the seed alone: the same for every server that is asked. With
-// `longest`, the tokens that a prompt and its answer may have together, lengths are cut to it and
-// turns for which no room is left are left out; 0: as they are drawn.
+// `longest`, the tokens that a prompt and its answer may have together, drawn lengths are cut to it
+// and turns for which no room is left are left out; a length that was asked for stays, for the
+// server to refuse. 0: all as they are drawn.
 std::vector<Conversation> MakeConversations(const WorkloadShape& shape, size_t count, uint64_t seed,
                                             const TokenScale& scale, int longest = 0);
 

@@ -22,9 +22,8 @@ namespace {
 // well. A quiet machine's daemons take half a percent.
 constexpr double kStealShare = 0.01, kPressureShare = 0.10, kSwitchesPerThreadSecond = 100,
                  kOthersShare = 0.02;
-// The beginning and the end of a load alone make some 20 to 40 switches (preset:tiny, trials of
-// 0.1 s), which seconds do not notice and a tenth of one takes for a rate: any load may have as
-// many as a second of it, whose count scatters by a tenth at most.
+// The beginning and the end of a load make switches of their own, which seconds do not notice and a
+// tenth of one takes for a rate: any load may have as many as a second of it.
 constexpr double kLeastSwitchSeconds = 1;
 
 std::string Text(const std::string& path) { return ReadFile(path, 1 << 20).value_or(""); }

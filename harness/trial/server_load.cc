@@ -67,11 +67,8 @@ Status ReadConversations(PreparedLoad& prepared) {
     prepared.workload =
         StrCat("dataset ", load.dataset, ": ", prepared.conversations.size(), " conversations");
   } else {
-    // Drawn lengths are cut; one that was asked for the server refuses.
-    const bool drawn = load.shape.prompt.kind != Lengths::Kind::kFixed;
-    const int drawn_longest = drawn ? prepared.longest : 0;
-    prepared.conversations =
-        MakeConversations(load.shape, load.num_prompts, load.seed, prepared.scale, drawn_longest);
+    prepared.conversations = MakeConversations(load.shape, load.num_prompts, load.seed,
+                                               prepared.scale, prepared.longest);
     prepared.workload = Describe(load.shape);
   }
   return {};

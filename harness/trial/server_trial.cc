@@ -61,8 +61,7 @@ class ServerMeasurement final : public Measurement {
     PINION_ASSIGN(style_.endpoint, ParseEndpoint(request().engine.endpoint));
     PINION_ASSIGN(const ServedModel served, FindServedModel(urls_.front(), ""));
     style_.model = served.name;
-    // Drawn lengths are cut to what a sequence may have; one that was asked for the server refuses.
-    if (!request().workload.name.empty()) longest_ = served.longest;
+    longest_ = served.longest;
     LoadPhase phase;
     phase.stop_sending_s = phase.deadline_s = phase.last_deadline_s = kPatienceSeconds;
     PINION_ASSIGN(scale_, MeasureTokenScale(urls_.front(), Plan(phase)));
