@@ -77,8 +77,8 @@ class Generator {
     const double cpu_s = ThreadCpuSeconds();
     result_.start_ns = NowNs();
     Begin();
-    Watch();
     Beat(result_.start_ns + kHeartbeatNs);
+    Watch();  // last: where there is nothing to send, it cancels what the others wait for
     client_.Run();
     result_.end_ns = NowNs();
     result_.never_sent = waiting_.size();
@@ -99,8 +99,10 @@ class Generator {
   };
 
   double Elapsed() const { return SecondsSince(result_.start_ns); }
+  // A load without a single request measured nothing: the first one begins in any case.
   bool MayBegin() const {
-    return next_ < plan_.conversations.size() && !ending_ && Elapsed() <= plan_.stop_sending_s;
+    return next_ < plan_.conversations.size() && !ending_ &&
+           (next_ == 0 || Elapsed() <= plan_.stop_sending_s);
   }
 
   void Begin() {

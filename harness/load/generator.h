@@ -23,8 +23,9 @@ struct ServerLoadPlan {
   // loop, in which each of `concurrency` clients begins the next conversation when one ends.
   std::optional<std::vector<double>> arrival_s;
   int concurrency = 1;  // open loop: the most at a time, beyond which requests wait; 0: no limit
-  double stop_sending_s = std::numeric_limits<double>::infinity();  // nothing is begun after this
-  double deadline_s = std::numeric_limits<double>::infinity();      // what still runs is cut off
+  // Nothing is begun after this, but the first request.
+  double stop_sending_s = std::numeric_limits<double>::infinity();
+  double deadline_s = std::numeric_limits<double>::infinity();  // what still runs is cut off
   // Where set, and later: until then the deadline waits for the first request to end.
   std::optional<double> last_deadline_s;
   // Tokens that a request may have with its answer: a conversation ends before a turn that would

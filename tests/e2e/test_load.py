@@ -162,6 +162,13 @@ def test_duration_ends_the_sending(pinion_json):
     assert 0 < result["completed"] < 100
 
 
+def test_no_time_at_all_is_one_request(pinion_json):
+    with FixedServer() as server:
+        result = pinion_json("load", server.url, "--num-prompts", 3, "--output-len", 2,
+                             "--max-concurrency", 2, "--duration", 0, "--json")
+    assert result["completed"] == 1
+
+
 def test_an_interrupted_load_reports_what_there_is(spawn, tmp_path):
     log = tmp_path / "answers.log"
     with FixedServer("--log", log) as server:
