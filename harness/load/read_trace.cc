@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <cstdlib>
 #include <ctime>
 
 #include "engine/base/file.h"
@@ -37,19 +38,25 @@ std::string Plain(const std::string& name) {
   return plain;
 }
 
-// A number of seconds, or "2023-11-16 18:17:03.9799600".
+// A number of seconds, or "2023-11-16 18:17:03.9799600", in UTC or with its zone behind ("+01:00").
 Result<double> ParseTime(const std::string& text, const Place& place) {
   if (const auto seconds = ParseDouble(Trim(text), "time"); seconds && std::isfinite(*seconds))
     return *seconds;
   std::tm date = {};
   const char* rest = strptime(text.c_str(), "%Y-%m-%d %H:%M:%S", &date);
   if (!rest) rest = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &date);
-  if (!rest)
+  double fraction = 0;
+  if (rest && *rest == '.') {
+    char* end = nullptr;
+    fraction = std::strtod(rest, &end);
+    rest = end;
+  }
+  if (rest && *rest) rest = strptime(rest, "%z", &date);
+  if (!rest || *rest)
     return place.Bad(
         StrCat("time '", text, "' is neither seconds nor a date as ", "2023-11-16 18:17:03.97"));
-  double fraction = 0;
-  if (*rest == '.') fraction = ParseDouble(StrCat("0", rest), "fraction").value_or(0);
-  return static_cast<double>(timegm(&date)) + fraction;
+  const auto east_s = static_cast<double>(date.tm_gmtoff);  // timegm forgets it
+  return static_cast<double>(timegm(&date)) - east_s + fraction;
 }
 
 Status AddRow(double time_s, double prompt, double output, const Place& place, Trace& trace) {

@@ -141,11 +141,21 @@ TEST(Trace, ReadsItsThreeForms) {
   EXPECT_THAT(burst->arrival_s, ElementsAre(0, 40));
 }
 
+TEST(Trace, DatesKeepTheirFractionBesideAZone) {
+  const auto trace = ReadTrace(
+      Written("TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00.25+00:00,374,44\n"
+              "2024-05-10T00:00:01.75Z,396,109\n2024-05-10 02:00:02.5+02:00,396,109\n"));
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_THAT(trace->arrival_s, ElementsAre(0, 1.5, 2.25));
+}
+
 TEST(Trace, BadFilesAreToldByTheirLine) {
   const std::pair<const char*, const char*> cases[] = {
       {"a,b,c\n1,2,3\n", "line 1: the heading 'a,b,c' names no arrival time"},
       {"timestamp,input_length,output_length\n1,2\n", "line 2: it has 2 columns"},
       {"timestamp,input_length,output_length\nnow,2,3\n", "line 2: time 'now'"},
+      {"timestamp,input_length,output_length\n2024-05-10 00:00:00.5 or so,2,3\n",
+       "line 2: time '2024-05-10 00:00:00.5 or so'"},
       {"timestamp,input_length,output_length\n1,x,3\n", "line 2: length 'x'"},
       {"timestamp,input_length,output_length\n1,-2,3\n", "line 2: prompt length -2"},
       {"timestamp,input_length,output_length\n2,2,3\n1,2,3\n", "line 3: it comes before"},
