@@ -147,10 +147,10 @@ Result<Ending> ReplayOnce(const Definition& definition, const std::vector<Candid
   Ending outcome;
   outcome.crowned = verdict.outcome == Outcome::kWinner ? verdict.recommended : 0;
   outcome.undecided = verdict.outcome == Outcome::kTooFewRounds;
+  outcome.ended_with = race && race->leader() ? *race->leader() : 0;
   const Spending& spending = protocol.spending();
   outcome.unspent =
       outcome.undecided && spending.left_s() >= spending.RoundSeconds({0, outcome.ended_with});
-  outcome.ended_with = race && race->leader() ? *race->leader() : 0;
   outcome.trials = static_cast<double>(state.trials.size());
   const double budget_s = definition.budget_s;
   outcome.overrun = std::max(0.0, spending.spent_s() - budget_s) / budget_s;
