@@ -134,17 +134,18 @@ Status RunSweepCommand(const SweepFlags& flags) {
     WatchedProgress progress(asked.folder, server.get());
     PINION_ASSIGN(end, RunSweep(request, progress));
   }
-  if (server) server->Tell(end == SweepEnd::kInterrupted ? "interrupted" : "finished", true);
+  if (server) server->Tell(IsFinished(end) ? "finished" : "interrupted", true);
   PINION_ASSIGN(const Results results, LoadResults(asked.folder));
   const Status written = WriteOutputs(results, asked.folder);
   std::cout << (flags.json ? ResultsJson(results, asked.folder).Dump(2) + "\n"
                            : SummaryText(results, asked.folder))
             << std::flush;
   PINION_TRY(written);
-  if (end == SweepEnd::kInterrupted)
-    return Fail(ErrorCode::kFailed, StrCat("interrupted; all finished trials are in ", asked.folder,
-                                           "/results.db, and --resume goes on"));
-  return {};
+  if (IsFinished(end)) return {};
+  const char* why =
+      end == SweepEnd::kInterrupted ? "interrupted" : "the default configuration fails";
+  return Fail(ErrorCode::kFailed, StrCat(why, "; all finished trials are in ", asked.folder,
+                                         "/results.db, and --resume goes on"));
 }
 
 }  // namespace

@@ -61,14 +61,21 @@ size_t Protocol::RoundsToConfirm() const {
   return rounds;
 }
 
-// Fresh rounds of the challengers and the anchor; of the first of them, where there is no room for
-// all.
-Status Protocol::Confirm(bool was_cut) {
+// The anchor and the challengers, or the first of them where there is no room for all; the anchor
+// alone where there is none for anybody.
+std::vector<int> Protocol::Confirmable(bool was_cut) const {
   std::vector<int> contestants = Challengers(was_cut);
-  if (contestants.empty()) return {};
   contestants.insert(contestants.begin(), 0);
   while (contestants.size() > 2 && RoundsThatFit(contestants) < kRoundsKept) contestants.pop_back();
-  if (RoundsThatFit(contestants) < kMinSamples) {
+  if (RoundsThatFit(contestants) < kMinSamples) contestants.resize(1);
+  return contestants;
+}
+
+// Fresh rounds of the challengers and the anchor.
+Status Protocol::Confirm(bool was_cut) {
+  if (Challengers(was_cut).empty()) return {};
+  const std::vector<int> contestants = Confirmable(was_cut);
+  if (contestants.size() == 1) {
     progress_.Note("no room in the budget to confirm the winners in fresh rounds");
     return {};
   }

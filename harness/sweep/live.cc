@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 
 #include "engine/base/strings.h"
+#include "harness/report/figures.h"
 #include "harness/space/settings.h"
 #include "harness/sweep/score.h"
 #include "harness/sweep/state.h"
@@ -16,8 +18,11 @@ namespace {
 // A child that lives for so many trial limits hangs, once its weights could be loaded from a slow
 // disk: a disturbed machine must fit in.
 constexpr double kHangLimits = 5, kSlowDiskBytesPerS = 50e6;
-// What the machine can do is measured after the load: 8 s on two busy cores.
-constexpr double kCeilingsSeconds = 20;
+// What the machine can do is measured after the load: 8 s on two busy cores. Of a small budget the
+// anchor's must do, beside those that fit this part of it.
+constexpr double kCeilingsSeconds = 20, kCeilingsShare = 0.1;
+// Of the budget, for a trial that began in time and is slower than those before it.
+constexpr double kOverrun = 0.05;
 
 std::string ShortHash(const std::string& text) {
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
@@ -74,12 +79,18 @@ Result<std::optional<TrialRow>> LiveSource::Run(const Slot& slot, int position,
   if (const auto found = stored_.find(slot); found != stored_.end()) return found->second;
   if (options_.interrupted()) return std::optional<TrialRow>();
   progress_.Begin(line);
-  PINION_ASSIGN(std::optional<TrialRow> trial, Measure(slot, position));
+  // The first one may take what it takes: without it nobody knows what a budget should be.
+  const double room_s = stored_.empty() ? std::numeric_limits<double>::infinity()
+                                        : line.left_s + kOverrun * meta_.definition.budget_s;
+  PINION_ASSIGN(std::optional<TrialRow> trial, Measure(slot, position, room_s));
   if (trial) progress_.End(line, trial->ok, Summary(*trial));
+  if (!trial && why_none_ == SweepEnd::kBudget)
+    progress_.Note(StrCat("the budget of ", FormatSeconds(meta_.definition.budget_s),
+                          " was spent in the midst of a trial of ", line.label));
   return trial;
 }
 
-Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int position) {
+Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int position, double room_s) {
   const CandidateRow& row =
       *std::find_if(candidates_.begin(), candidates_.end(),
                     [&](const CandidateRow& one) { return one.id == slot.candidate; });
@@ -99,13 +110,16 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
   request.workload = meta_.definition.workload;
   request.seed = seed;
   request.limit_s = options_.trial_limit_s;
-  request.ceilings = IsFirst(slot);
-  TrialProcess process = {options_.binary, log, HangSeconds(request.ceilings)};
+  request.ceilings =
+      IsFirst(slot) &&
+      (slot.candidate == 0 || CeilingsSecondsSoFar() < kCeilingsShare * meta_.definition.budget_s);
+  TrialProcess process = {options_.binary, log, std::min(room_s, HangSeconds(request.ceilings))};
   process.interrupted = options_.interrupted;
   PINION_ASSIGN(process.environment,
                 EnvironmentOf(RuntimeOf(SettingsFrom(row.settings)), RuntimeOffer::Here()));
   PINION_ASSIGN(const TrialOutcome outcome, RunTrialProcess(request, process));
-  if (outcome.interrupted) return std::optional<TrialRow>();
+  if (!outcome.ok && outcome.seconds > room_s) why_none_ = SweepEnd::kBudget;
+  if (outcome.interrupted || why_none_ == SweepEnd::kBudget) return std::optional<TrialRow>();
   Take(outcome, trial);
   if (SaidSomethingElse(trial))
     trial.suspect.push_back("other tokens than in its first run of this round");
@@ -122,6 +136,13 @@ bool LiveSource::IsFirst(const Slot& slot) const {
     return other.candidate == slot.candidate && other.phase == slot.phase && other.copy == 0 &&
            trial.ok;
   });
+}
+
+double LiveSource::CeilingsSecondsSoFar() const {
+  double seconds = 0;
+  for (const auto& [slot, trial] : stored_)
+    seconds += Optional<double>(trial.info, "once_s", 0.0).value_or(0.0);
+  return seconds;
 }
 
 bool LiveSource::SaidSomethingElse(const TrialRow& trial) const {

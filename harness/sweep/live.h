@@ -27,14 +27,17 @@ class LiveSource : public StoredSource {
 
   Result<std::optional<TrialRow>> Run(const Slot& slot, int position,
                                       const ProgressLine& line) override;
+  SweepEnd WhyNone() const override { return why_none_; }
 
  private:
-  Result<std::optional<TrialRow>> Measure(const Slot& slot, int position);
+  // `room_s`: the trial is ended, and lost, should it take longer.
+  Result<std::optional<TrialRow>> Measure(const Slot& slot, int position, double room_s);
   // Whether some candidate has several replicas: then all are measured as servers.
   bool OverHttp() const;
   double HangSeconds(bool ceilings) const;
   // The first of its candidate in the race: what the machine can do is measured once for each.
   bool IsFirst(const Slot& slot) const;
+  double CeilingsSecondsSoFar() const;  // of all candidates
   // Whether another run of the same candidate in the same round, on the same prompts, gave other
   // tokens; empty hashes (a batch that was cut) tell nothing.
   bool SaidSomethingElse(const TrialRow& trial) const;
@@ -45,6 +48,7 @@ class LiveSource : public StoredSource {
   const std::vector<CandidateRow>& candidates_;
   Store& store_;
   Progress& progress_;
+  SweepEnd why_none_ = SweepEnd::kInterrupted;
 };
 
 }  // namespace pinion::harness

@@ -49,10 +49,16 @@ std::vector<int> Feasible(const std::vector<CandidateRow>& candidates) {
 
 bool HasFailed(const std::vector<TrialRow>& trials, int candidate) {
   int failures = 0;
-  for (const TrialRow& trial : trials)
-    if (trial.candidate == candidate) failures = trial.ok ? 0 : failures + 1;
-  return failures >= kMaxFailures;
+  bool has_run = false;
+  for (const TrialRow& trial : trials) {
+    if (trial.candidate != candidate) continue;
+    failures = trial.ok ? 0 : failures + 1;
+    has_run |= trial.ok;
+  }
+  return failures >= (candidate == 0 && has_run ? kMaxAnchorFailures : kMaxFailures);
 }
+
+SweepEnd TrialSource::WhyNone() const { return SweepEnd::kInterrupted; }
 
 Protocol::Protocol(const Definition& definition, const std::vector<CandidateRow>& candidates,
                    const Forecasts& forecasts, TrialSource& source, Progress& progress)
@@ -260,17 +266,29 @@ Status Protocol::RunSlot(const Slot& slot, int position, size_t of) {
   line.left_s = std::max(0.0, spending_.left_s());
   PINION_ASSIGN(std::optional<TrialRow> trial, source_.Run(slot, position, line));
   if (!trial) {
-    end_ = SweepEnd::kInterrupted;
+    end_ = source_.WhyNone();
+    if (end_ == SweepEnd::kBudget) spending_.SpendRest();
     return {};
   }
   const Json* once = trial->info.Find("once_s");
   spending_.Add(slot.candidate, trial->seconds, once && once->is_number() ? once->number() : 0);
   PINION_TRY(TakeDisqualified(*trial));
   state_.trials.push_back(std::move(*trial));
-  if (slot.candidate == 0 && HasFailed(state_.trials, 0))  // nothing is left to compare with
-    return Fail(ErrorCode::kFailed,
-                StrCat("the default configuration failed ", kMaxFailures, " times in a row (",
-                       state_.trials.back().reason, "); see ", state_.trials.back().log_path));
+  return slot.candidate == 0 ? TakeAnchorFailures() : Status();
+}
+
+// Nothing is left to compare with where the anchor fails; what it was measured in before stays.
+Status Protocol::TakeAnchorFailures() {
+  if (!HasFailed(state_.trials, 0)) return {};
+  const TrialRow& last = state_.trials.back();
+  const bool has_run = std::any_of(state_.trials.begin(), state_.trials.end(),
+                                   [](const auto& one) { return one.candidate == 0 && one.ok; });
+  const std::string why =
+      StrCat("the default configuration failed ", has_run ? kMaxAnchorFailures : kMaxFailures,
+             " times in a row (", last.reason, "); see ", last.log_path);
+  if (!has_run) return Fail(ErrorCode::kFailed, why);
+  progress_.Note(why);
+  end_ = SweepEnd::kAnchorFails;
   return {};
 }
 
@@ -278,17 +296,24 @@ void Protocol::TellPlan() {
   if (round_ == 3 || (round_ < 3 && AllOver())) TellFloors();
   if (round_ != 1) return;
   const double round_s = spending_.RoundSeconds(StillRacing());
-  const double confirmation_s = ConfirmationTrials() * spending_.mean_s();
-  const double left_s = std::max(0.0, spending_.left_s() - confirmation_s);
-  const int fit = 1 + static_cast<int>(round_s > 0 ? std::min(left_s / round_s, 1e6) : 1e6);
-  const int planned = std::min(definition_.rounds, fit);
-  std::string text = StrCat("a round takes ", FormatSeconds(round_s), ": ", planned, " of at most ",
-                            definition_.rounds, " rounds fit the budget of ",
-                            FormatSeconds(definition_.budget_s), " with their confirmation");
-  const double needed_s = spending_.spent_s() + round_s + confirmation_s;
-  if (needed_s > definition_.budget_s)
-    text += StrCat("; a verdict needs more: raise --budget to ", FormatSeconds(needed_s));
-  progress_.Note(text);
+  const double spare_s = spending_.left_s() - ConfirmationTrials() * spending_.mean_s();
+  const double fit = round_s > 0 ? std::clamp(spare_s / round_s, 0.0, 1e6) : 1e6;
+  progress_.Note(StrCat("a round takes ", FormatSeconds(round_s), ": ",
+                        std::min(definition_.rounds, 1 + static_cast<int>(fit)), " of at most ",
+                        definition_.rounds, " rounds fit the budget of ",
+                        FormatSeconds(definition_.budget_s),
+                        spare_s < 0 ? RoomToConfirm() : " with their confirmation"));
+}
+
+// What becomes of the confirmation where there is too little room for the smallest one of all.
+std::string Protocol::RoomToConfirm() const {
+  const size_t room = Confirmable(true).size() - 1, all = Challengers(true).size();
+  const double needed_s = spending_.spent_s() + ConfirmationTrials() * spending_.mean_s();
+  const std::string needed = StrCat(" needs --budget ", std::ceil(needed_s / 60), "m");
+  if (room == 0) return StrCat(" without a confirmation: that", needed);
+  if (room == all) return " with their confirmation";
+  return StrCat(" with the confirmation of ", room, " of ", Counted(all, "leader"), ": that of all",
+                needed);
 }
 
 void Protocol::TellFloors() {

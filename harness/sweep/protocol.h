@@ -16,23 +16,30 @@
 
 namespace pinion::harness {
 
+enum class SweepEnd {
+  kDone,         // all that was to be done
+  kBudget,       // all that fitted the budget
+  kInterrupted,  // the source ended; everything so far is stored
+  kAnchorFails,  // the anchor, which had run, fails again and again; everything so far is stored
+};
+
+constexpr bool IsFinished(SweepEnd end) {
+  return end == SweepEnd::kDone || end == SweepEnd::kBudget;
+}
+
 // Where trials come from: an engine, a recording, or what was stored. The protocol below sees
 // nothing else, so that what is proven on recordings holds for engines.
 class TrialSource {
  public:
   virtual ~TrialSource() = default;
-  // The trial of a slot, measured or looked up. nullopt: there is none, stop here (interrupted, or
-  // the end of what was stored).
+  // The trial of a slot, measured or looked up. nullopt: there is none, stop here; WhyNone says
+  // why.
   virtual Result<std::optional<TrialRow>> Run(const Slot& slot, int position,
                                               const ProgressLine& line) = 0;
+  // kInterrupted (also at the end of what was stored), or kBudget: spent in the midst of a trial.
+  virtual SweepEnd WhyNone() const;
   // Trials that are there already and cost nothing more.
   virtual const std::map<Slot, TrialRow>& Stored() const = 0;
-};
-
-enum class SweepEnd {
-  kDone,         // all that was to be done
-  kBudget,       // all that fitted the budget
-  kInterrupted,  // the source ended; everything so far is stored
 };
 
 // One objective's race: who is in, who left and why.
@@ -71,7 +78,7 @@ class Protocol {
   Protocol(const Definition& definition, const std::vector<CandidateRow>& candidates,
            const Forecasts& forecasts, TrialSource& source, Progress& progress);
 
-  // Errors: the source's, and an anchor that fails again and again.
+  // Errors: the source's, and an anchor that has never run.
   Result<SweepEnd> Run();
   const ProtocolState& state() const { return state_; }
   const Spending& spending() const { return spending_; }
@@ -94,10 +101,12 @@ class Protocol {
   Status RunSlot(const Slot& slot, int position, size_t of);
   void ScoreRound(int round);
   bool IsOut(int candidate) const;  // it fails, or broke a constraint
+  Status TakeAnchorFailures();
   Status TakeDisqualified(const TrialRow& trial);
   bool Fits(int candidate) const;
   bool HasRoomFor(double seconds) const;
   std::vector<int> Challengers(bool was_cut) const;
+  std::vector<int> Confirmable(bool was_cut) const;
   double ConfirmationTrials() const;
   size_t RoundsThatFit(const std::vector<int>& contestants) const;
   size_t RoundsToConfirm() const;
@@ -107,6 +116,7 @@ class Protocol {
   int FirstFreshConfirmation(const std::vector<int>& contestants) const;
   void TakeLeavers();
   void TellPlan();
+  std::string RoomToConfirm() const;
   void TellFloors();
   bool Ended() const { return end_.has_value(); }
 
@@ -128,8 +138,10 @@ std::vector<int> Feasible(const std::vector<CandidateRow>& candidates);
 
 const CandidateRow& RowOf(const std::vector<CandidateRow>& candidates, int id);
 
-// Whether the candidate's last kMaxFailures trials failed: it is then left out.
-inline constexpr int kMaxFailures = 2;
+// Whether the candidate's last kMaxFailures trials failed: it is then left out. An anchor that has
+// run has three rounds of two trials to run again: without it nothing can be compared, and a busy
+// machine may be what fails.
+inline constexpr int kMaxFailures = 2, kMaxAnchorFailures = 6;
 bool HasFailed(const std::vector<TrialRow>& trials, int candidate);
 
 }  // namespace pinion::harness

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -23,6 +24,8 @@ class Spending {
   explicit Spending(double budget_s) : budget_s_(budget_s) {}
   // `once_s`: the part that no other trial of the candidate will take again.
   void Add(int candidate, double seconds, double once_s = 0);
+
+  void SpendRest() { spent_s_ = std::max(spent_s_, budget_s_); }  // in vain
 
   double spent_s() const { return spent_s_; }
   double left_s() const { return budget_s_ - spent_s_; }

@@ -42,7 +42,7 @@ Status Protocol::RaceByPromise(std::vector<int> waiting) {
     leaders = Leaders();
     if (waiting.empty() || PlacesBeside(leaders) == 0) break;
   }
-  if (end_ == SweepEnd::kInterrupted) return {};
+  if (Ended() && end_ != SweepEnd::kBudget) return {};
   for (const int id : waiting)
     state_.passed_over[id] = "not measured: the budget had room for more promising ones alone";
   return {};
@@ -113,7 +113,7 @@ Status Protocol::SearchByCoordinates() {
     if (std::find(finalists.begin(), finalists.end(), best) == finalists.end())
       finalists.push_back(best);
   }
-  if (end_ == SweepEnd::kInterrupted) return {};
+  if (Ended() && end_ != SweepEnd::kBudget) return {};
   end_.reset();
   held_back_trials_ = 0;
   for (const int id : finalists) state_.left.erase(id);

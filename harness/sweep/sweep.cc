@@ -1,5 +1,7 @@
 #include "harness/sweep/sweep.h"
 
+#include <algorithm>
+
 #include "engine/base/strings.h"
 #include "engine/model/attention_spec.h"
 #include "engine/model/model.h"
@@ -72,11 +74,25 @@ Json PrunedJson(const ProtocolState& state, const std::vector<CandidateRow>& can
   return list;
 }
 
+// A sitting that ended because the anchor failed shall not end the next one: those trials are
+// measured again.
+void ForgetLastFailuresOfAnchor(std::vector<TrialRow>& trials) {
+  if (!HasFailed(trials, 0)) return;
+  size_t last_run = 0;  // trials of the anchor that precede its last failures
+  for (size_t i = 0; i < trials.size(); ++i)
+    if (trials[i].candidate == 0 && trials[i].ok) last_run = i + 1;
+  const auto is_failure = [](const TrialRow& trial) { return trial.candidate == 0 && !trial.ok; };
+  trials.erase(
+      std::remove_if(trials.begin() + static_cast<ptrdiff_t>(last_run), trials.end(), is_failure),
+      trials.end());
+}
+
 // The experiment on the engine, with a store that is open and a folder that is held.
 Result<SweepEnd> RunLive(const SweepRequest& request, const SweepMeta& meta, Store& store,
                          Progress& progress) {
   PINION_ASSIGN(const std::vector<CandidateRow> candidates, store.Candidates());
-  PINION_ASSIGN(const std::vector<TrialRow> trials, store.Trials());
+  PINION_ASSIGN(std::vector<TrialRow> trials, store.Trials());
+  ForgetLastFailuresOfAnchor(trials);
   for (const CandidateRow& row : candidates)
     if (!row.infeasible.empty())
       progress.Note(StrCat("left out: ", row.label, ": ", row.infeasible));
@@ -91,8 +107,8 @@ Result<SweepEnd> RunLive(const SweepRequest& request, const SweepMeta& meta, Sto
   Protocol protocol(meta.definition, candidates, forecasts, source, progress);
   PINION_ASSIGN(const SweepEnd end, protocol.Run());
   PINION_TRY(store.SetMeta("pruned", PrunedJson(protocol.state(), candidates)));
-  PINION_TRY(WriteProgress(
-      store, {NowIso8601(), protocol.state().rounds_planned, end != SweepEnd::kInterrupted}));
+  PINION_TRY(
+      WriteProgress(store, {NowIso8601(), protocol.state().rounds_planned, IsFinished(end)}));
   return end;
 }
 

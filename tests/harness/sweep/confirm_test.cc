@@ -13,7 +13,9 @@
 namespace pinion::harness {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 
 struct Speeds {
@@ -46,8 +48,15 @@ class MadeUp : public TrialSource {
   std::normal_distribution<double> noise_;
 };
 
+class Noting : public SilentProgress {
+ public:
+  void Note(const std::string& text) override { notes.push_back(text); }
+  std::vector<std::string> notes;
+};
+
 struct Ran {
   ProtocolState state;
+  std::vector<std::string> notes;
   double spent_s = 0;
   std::vector<Verdict> verdicts;
 };
@@ -62,11 +71,11 @@ Ran RunOn(MadeUp& source, double budget_s) {
     rows[i].is_anchor = i == 0;
     rows[i].settings = Json::MakeArray();
   }
-  SilentProgress silence;
+  Noting progress;
   const Forecasts nothing_predicted;
-  Protocol protocol(definition, rows, nothing_predicted, source, silence);
+  Protocol protocol(definition, rows, nothing_predicted, source, progress);
   EXPECT_TRUE(protocol.Run());
-  Ran ran{protocol.state(), protocol.spending().spent_s(), {}};
+  Ran ran{protocol.state(), progress.notes, protocol.spending().spent_s(), {}};
   for (const ObjectiveRace& race : ran.state.races)
     ran.verdicts.push_back(Decide(
         InputFor(race.objective, definition, rows, ran.state.trials, &race, ran.state.race_over)));
@@ -105,12 +114,17 @@ TEST(Confirm, WhereThereIsNoRoomForAllTheFirstObjectivesWinnerIsConfirmed) {
   EXPECT_TRUE(ran.verdicts[0].confirmed);
   EXPECT_EQ(ran.verdicts[1].outcome, Outcome::kTooFewRounds) << ran.verdicts[1].sentence;
   EXPECT_GT(ran.spent_s, 27 - 3);
+  EXPECT_THAT(ran.notes,
+              Contains("a round takes 4 s: 1 of at most 20 rounds fit the budget of 27 s "
+                       "with the confirmation of 1 of 2 leaders: that of all needs "
+                       "--budget 1m"));
 }
 
 TEST(Confirm, WithoutRoomForAnyTheRaceGoesOn) {
   MadeUp source({{1, 1}, {1.5, 1.5}}, 0.01);
   const Ran ran = RunOn(source, 21);  // calibration, one round, and 16 trials: 18 would confirm
   EXPECT_THAT(ran.state.confirmed, IsEmpty());
+  EXPECT_THAT(ran.notes, Contains(HasSubstr("without a confirmation: that needs --budget 1m")));
   EXPECT_EQ(ran.state.rounds_done, 6);
   for (const Verdict& verdict : ran.verdicts) {
     EXPECT_EQ(verdict.recommended, 1) << verdict.sentence;

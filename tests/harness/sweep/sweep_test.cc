@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 
 #include "engine/base/file.h"
@@ -206,6 +207,79 @@ TEST_F(SweepTest, ASmallBudgetIsToldAndKept) {
   EXPECT_EQ(*end, SweepEnd::kBudget);
   EXPECT_LT(Load().elapsed_s, 2.5);
   EXPECT_THAT(progress_.notes, HasSubstr("rounds fit the budget"));
+}
+
+// Trials are numbered from 1; `bad` decides by $number which of the defaults' go wrong, and how.
+std::string NumberedChild(const char* bad) {
+  return StrCat(R"sh(#!/bin/sh
+cd "$(dirname "$0")"
+request=$(cat)
+speed=100
+anchor=true
+case "$request" in *'"max_num_seqs":11,'*) speed=120; anchor=false ;; esac
+echo trial >> numbers
+number=$(($(wc -l < numbers)))
+fail() { echo 'pinion: too busy' >&2; exit 1; }
+if $anchor; then
+)sh",
+                bad, R"sh(
+fi
+once=0
+case "$request" in *'"ceilings":true'*) once=1; echo "$anchor" >> ceilings ;; esac
+cat <<END
+{"samples":[{"metric":"output_tokens_per_s","concurrency":0,"value":$speed},
+{"metric":"ttft_s","concurrency":1,"value":0.01},{"metric":"tpot_s","concurrency":1,"value":0.01}],
+"output_hash":"ab","suspect":[],"info":{"isa":"fake","threads":1,"once_s":$once}}
+END
+)sh");
+}
+
+TEST_F(SweepTest, ASpellInWhichTheDefaultsFailEndsNothing) {
+  WriteChild(NumberedChild("[ $number -gt 8 ] && [ $number -lt 13 ] && fail").c_str());
+  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6})");
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(*end, SweepEnd::kDone);
+  EXPECT_EQ(Load().verdicts[0].outcome, Outcome::kWinner);
+}
+
+TEST_F(SweepTest, DefaultsThatNoLongerRunEndTheSweepAndResumeTriesThemAgain) {
+  WriteChild(NumberedChild("[ $number -gt 12 ] && [ ! -e mended ] && fail").c_str());
+  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6})");
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(*end, SweepEnd::kAnchorFails);
+  EXPECT_THAT(progress_.notes, HasSubstr("failed 6 times in a row (too busy); see logs/"));
+  EXPECT_FALSE(Load().finished);
+  EXPECT_GE(Load().rounds_done, 1);
+  ASSERT_TRUE(WriteFile(folder_ / "mended", ""));
+  request_.resume = true;
+  const auto rest = RunSweep(request_, progress_);
+  ASSERT_TRUE(rest) << rest.error().message;
+  EXPECT_EQ(*rest, SweepEnd::kDone);
+  EXPECT_EQ(Load().verdicts[0].outcome, Outcome::kWinner);
+}
+
+TEST_F(SweepTest, ATrialThatOutlivesTheBudgetIsEnded) {
+  WriteChild(NumberedChild("[ $number -gt 8 ] && exec sleep 60").c_str());
+  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":500,"budget":3,"strategy":"grid"})");
+  const auto start = std::chrono::steady_clock::now();
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(*end, SweepEnd::kBudget);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  EXPECT_THAT(progress_.notes,
+              HasSubstr("the budget of 3 s was spent in the midst of a trial of "));
+  for (const Candidate& one : Load().candidates) EXPECT_EQ(one.status, CandidateStatus::kOk);
+}
+
+TEST_F(SweepTest, OfASmallBudgetCeilingsTakeATenth) {
+  WriteChild(NumberedChild("true").c_str());
+  Define(R"({"space":{"max_num_seqs":[128,11,12,14,15]},"rounds":1,"budget":10})");
+  ASSERT_TRUE(RunSweep(request_, progress_));
+  const std::string measured = *ReadFile(folder_ / "ceilings");
+  EXPECT_THAT(measured, HasSubstr("true")) << "the defaults' always";
+  EXPECT_LE(Split(measured, '\n').size() - 1, 2u) << "nobody else's, once a tenth is spent";
 }
 
 TEST_F(SweepTest, WithoutTheAnchorThereIsNoSweep) {
