@@ -10,6 +10,7 @@ Vec Dot(Vec w, Vec x, Vec sum) { return Bits(_mm512_dpbusd_epi32(Ints(sum), Ints
 }  // namespace
 }  // namespace pinion::kernels::impl
 
+#include "kernels/impl/int_fours.inl.h"
 #include "kernels/impl/integer.inl.h"
 //
 #include "kernels/impl/amx_tiles.inl.h"

@@ -12,6 +12,7 @@ Vec Dot(Vec w, Vec x, Vec sum) {
 }  // namespace
 }  // namespace pinion::kernels::impl
 
+#include "kernels/impl/int_fours.inl.h"
 #include "kernels/impl/integer.inl.h"
 //
 #include "kernels/impl/int_dequantise.inl.h"

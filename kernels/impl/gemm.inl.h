@@ -27,18 +27,22 @@ constexpr size_t ChunkBytes(size_t tiles) {
 constexpr size_t kPrefetchAheadBytes = 8 * 1024;
 constexpr size_t kLineBytes = 64;
 
+// What multiplies, for operands that need no tile of their own.
+template <typename Operand, int kRows, int kColumns, int kPrefetch>
+constexpr TileFn<Operand> kTile = Tile<Operand, kRows, kColumns, kPrefetch>;
+
 template <typename Operand, int kRows>
 TileFn<Operand> TileWithPrefetch(size_t lines) {
   constexpr int kColumns = GemmColumns(kRows);
   switch (lines) {
     case 0:
-      return Tile<Operand, kRows, kColumns, 0>;
+      return kTile<Operand, kRows, kColumns, 0>;
     case 1:
-      return Tile<Operand, kRows, kColumns, 1>;
+      return kTile<Operand, kRows, kColumns, 1>;
     case 2:
-      return Tile<Operand, kRows, kColumns, 2>;
+      return kTile<Operand, kRows, kColumns, 2>;
     default:
-      return Tile<Operand, kRows, kColumns, 4>;
+      return kTile<Operand, kRows, kColumns, 4>;
   }
 }
 

@@ -33,6 +33,19 @@ Vec HighNibblesInPlace(Vec v) {
 Vec SixteenthOf(Vec v) { return Bits(_mm256_srai_epi32(Ints(v), 4)); }
 Vec HighNibbles(Vec v) { return LowNibbles(Bits(_mm256_srli_epi16(Ints(v), 4))); }
 
+// Bytes 0 and 2, or 1 and 3, of every lane as two words, unsigned.
+Vec EvenCodes(Vec v) { return Bits(_mm256_and_si256(Ints(v), _mm256_set1_epi16(0xff))); }
+Vec OddCodes(Vec v) { return Bits(_mm256_srli_epi16(Ints(v), 8)); }
+// words + sums of two products each, of unsigned bytes of a by signed ones of b: int16. As assembly
+// for the reason of DotPairs.
+Vec AddPairs(Vec a, Vec b, Vec words) {
+  const Vec products = Bits(_mm256_maddubs_epi16(Ints(a), Ints(b)));
+  asm("vpaddw %1, %0, %0" : "+x"(words) : "x"(products));
+  return words;
+}
+// The sum of both int16 of every lane.
+Vec SumPairs(Vec words) { return Bits(_mm256_madd_epi16(Ints(words), _mm256_set1_epi16(1))); }
+
 // The unsigned number in kBits bits of every lane, from bit kShift on.
 template <int kShift, int kBits>
 Vec FieldOf(Vec v) {

@@ -2,9 +2,8 @@
 
 // Integer products for a vector ISA: chunks of K that stay in L1 pass under tiles of rows, as in
 // gemm.inl.h. A chunk is a group of columns, whose int32 sums are scaled into floats; where whole
-// rows are one group the int32 sums themselves wait from chunk to chunk. Include the ISA's
-// vector and its Dot first:
-//   Dot(Vec w, Vec x, Vec sum)   sum + unsigned bytes of w times signed bytes of x, in int32 lanes
+// rows are one group the int32 sums themselves wait from chunk to chunk. Include what multiplies
+// bytes on the ISA first: int_fours.inl.h or int_pairs.inl.h.
 
 #include "kernels/impl/gemm.inl.h"
 #include "kernels/integer.h"
@@ -12,79 +11,7 @@
 namespace pinion::kernels::impl {
 namespace {
 
-struct OperandU8 {
-  using X = int8_t;
-  static constexpr size_t kStepK = 4, kSubs = 1, kBytes = 4;
-  template <bool half>
-  static Vec Load(const std::byte* w, size_t) {
-    return LoadWords<half>(w);
-  }
-  static Vec Spread(const int8_t* x, size_t) { return SpreadWord(x); }
-  static Vec MultiplyAdd(Vec w, Vec x, Vec sum) { return Dot(w, x, sum); }
-};
-
-struct OperandU4 {
-  using X = int8_t;
-  static constexpr size_t kStepK = 8, kSubs = 2, kBytes = 4;
-  template <bool half>
-  static Vec Load(const std::byte* w, size_t sub) {
-    const Vec nibbles = LoadWords<half>(w);
-    return sub == 0 ? LowNibbles(nibbles) : HighNibbles(nibbles);
-  }
-  static Vec Spread(const int8_t* x, size_t sub) { return SpreadWord(x + 4 * sub); }
-  static Vec MultiplyAdd(Vec w, Vec x, Vec sum) { return Dot(w, x, sum); }
-};
-
-// A tile of few rows, for which taking nibbles apart costs as much as multiplying them: high ones
-// stay where they are, 16 times as much, and their sums are divided in the end.
-template <int kRows, int kColumns, int kPrefetch>
-void NibbleTile(const TileArgs<OperandU4>& args) {
-  Vec low[kRows][kColumns], high[kRows][kColumns];
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 16
-    for (int c = 0; c < kColumns; ++c) low[r][c] = high[r][c] = Set(0);
-  }
-  const int8_t* x = args.x;
-  const std::byte *w = args.w[0], *prefetch = args.prefetch[0];
-  for (size_t step = args.steps[0]; step > 0; --step) {
-    PrefetchLines<kPrefetch, 3>(prefetch, args.prefetch_far);
-#pragma GCC unroll 16
-    for (int c = 0; c < kColumns; ++c) {
-      const Vec both = LoadWords<false>(w + c * kLanes * OperandU4::kBytes);
-      const Vec below = LowNibbles(both), above = HighNibblesInPlace(both);
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        low[r][c] = Dot(below, SpreadWord(x + r * args.x_stride), low[r][c]);
-        high[r][c] = Dot(above, SpreadWord(x + r * args.x_stride + 4), high[r][c]);
-      }
-    }
-    x += OperandU4::kStepK;
-    w += args.w_stride;
-    prefetch += args.prefetch_stride;
-  }
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 16
-    for (int c = 0; c < kColumns; ++c)
-      Store(args.y + r * args.y_stride + c * kLanes, AddInt(low[r][c], SixteenthOf(high[r][c])));
-  }
-}
-
-// The tile for so many rows and lines to prefetch a step.
-template <typename Operand>
-TileFn<Operand> IntTile(size_t rows, size_t lines, bool accumulate) {
-  if constexpr (Operand::kSubs == 2) {
-    // Vectors of 256 bits have not enough registers for sums apart.
-    if (rows == 1 && !accumulate && kLanes == 16) {
-      if (lines == 0) return NibbleTile<1, GemmColumns(1), 0>;
-      if (lines == 4) return NibbleTile<1, GemmColumns(1), 4>;
-    }
-  }
-  return GemmTile<Operand>(rows, lines);
-}
-
-// Sums of whole rows go through memory once a chunk, so chunks are long.
+// Columns of a chunk, at most. Sums go through memory once a chunk, so chunks are long.
 constexpr size_t kIntChunk = 512;
 
 // What passes under a tile of rows: `columns` columns of one block's codes. While all rows pass
@@ -94,6 +21,24 @@ struct IntChunk {
   size_t columns, ahead;
   Prefetch prefetch;
 };
+
+// Points args at rows of activations from a chunk's column on, in the operand's form: the bytes as
+// they are, or a copy in `widened`.
+template <typename Operand>
+void TakeRows(const int8_t* x, size_t x_stride, size_t rows, size_t columns,
+              typename Operand::X (*widened)[kIntChunk], TileArgs<Operand>& args) {
+  if constexpr (std::is_same_v<typename Operand::X, int8_t>) {
+    args.x = x;
+    args.x_stride = x_stride;
+  } else {
+    for (size_t r = 0; r < rows; ++r) {
+      for (size_t i = 0; i < columns; i += Operand::kWidened)
+        Operand::Widen(x + r * x_stride + i, widened[r] + i);
+    }
+    args.x = widened[0];
+    args.x_stride = kIntChunk;
+  }
+}
 
 // y[rows of the tile][64] (int32) = or += x * w; x: the tile's first row, at the chunk's column.
 template <typename Operand>
@@ -105,8 +50,8 @@ void RunTile(const IntLayout& layout, const IntChunk& chunk, const RowGroups& ti
   const size_t passes = kBlockN / columns, units = tiles.count * passes;
   const std::byte* next = chunk.w + (units == 1 ? kPrefetchAheadBytes : chunk.ahead);
   TileArgs<Operand> args = {.segments = 1, .w_stride = kStepBytes};
-  args.x = x;
-  args.x_stride = layout.row_bytes();
+  alignas(64) typename Operand::X widened[kTileRows][kIntChunk];
+  TakeRows<Operand>(x, layout.row_bytes(), rows, chunk.columns, widened, args);
   args.steps = &steps;
   args.y_stride = ldy;
   args.accumulate = accumulate;
@@ -218,14 +163,17 @@ void PassOfGroups(const IntLayout& layout, const IntGemmArgs& args) {
   __builtin_memset(y, 0, args.rows * sizeof(y[0]));
   const std::byte* w = args.w;
   for (size_t group = 0; group < groups; ++group, w += group_bytes) {
-    const IntChunk chunk{w, layout.group, ahead, args.prefetch};
     for (size_t at = code_bytes; at < asked; at += kLineBytes) __builtin_prefetch(w + ahead + at);
     for (size_t tile = 0; tile < tiles.count; ++tile) {
       const size_t begin = tiles.Begin(tile), rows = tiles.Size(tile);
       const std::byte* x = args.x + begin * row_bytes;
-      RunTile<Operand>(layout, chunk, tiles, tile,
-                       reinterpret_cast<const int8_t*>(x + group * layout.group), sums[0], kBlockN,
-                       false);
+      for (size_t k = 0; k < layout.group; k += kIntChunk) {
+        const size_t columns = layout.group - k < kIntChunk ? layout.group - k : kIntChunk;
+        const IntChunk chunk{w + layout.code_bytes(k), columns, ahead, args.prefetch};
+        RunTile<Operand>(layout, chunk, tiles, tile,
+                         reinterpret_cast<const int8_t*>(x + group * layout.group + k), sums[0],
+                         kBlockN, k > 0);
+      }
       for (size_t r = 0; r < rows; ++r) {
         x_sums[r] = SumsOf(layout, x + r * row_bytes)[group];
         // Pieces of rows as short as these nobody fetches ahead.
@@ -250,7 +198,9 @@ PassFn PassFor(const IntLayout& layout) {
 }
 
 void IntGemm(const IntLayout& layout, const IntGemmArgs& args) {
-  const PassFn run = layout.bits == 8 ? PassFor<OperandU8>(layout) : PassFor<OperandU4>(layout);
+  const PassFn run = layout.bits == 4 ? PassFor<OperandU4>(layout)
+                     : args.rows == 1 ? PassFor<OperandU8OfOneRow>(layout)
+                                      : PassFor<OperandU8>(layout);
   const RowGroups passes(args.rows, kPassRows);
   IntGemmArgs pass = args;
   pass.blocks = 1;

@@ -142,7 +142,9 @@ Vec ByteShifted(Vec v, int byte, int mask) {
   return Bits(_mm256_and_si256(upper, _mm256_set1_epi32(mask)));
 }
 Vec DotPairs(Vec a, Vec b, Vec sum) {
-  return Bits(_mm256_add_epi32(Ints(sum), _mm256_madd_epi16(Ints(a), Ints(b))));
+  const Vec products = Bits(_mm256_madd_epi16(Ints(a), Ints(b)));
+  asm("vpaddd %1, %0, %0" : "+x"(sum) : "x"(products));
+  return sum;
 }
 Vec SpreadPair(const void* p) {
   int pair;

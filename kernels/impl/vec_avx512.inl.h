@@ -133,9 +133,12 @@ Vec ByteShifted(Vec v, int byte, int mask) {
   const __m512i upper = _mm512_srai_epi32(_mm512_slli_epi32(Ints(v), 24 - 8 * byte), shift);
   return Bits(_mm512_and_si512(upper, _mm512_set1_epi32(mask)));
 }
-// sum + both products of the pairs of int16 in each lane, int32.
+// sum + both products of the pairs of int16 in each lane, int32. As assembly: GCC would add several
+// products first, and lack registers for all that waits.
 Vec DotPairs(Vec a, Vec b, Vec sum) {
-  return Bits(_mm512_add_epi32(Ints(sum), _mm512_madd_epi16(Ints(a), Ints(b))));
+  const Vec products = Bits(_mm512_madd_epi16(Ints(a), Ints(b)));
+  asm("vpaddd %1, %0, %0" : "+v"(sum) : "v"(products));
+  return sum;
 }
 Vec SpreadPair(const void* p) {
   int pair;

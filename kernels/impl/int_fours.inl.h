@@ -1,0 +1,87 @@
+#pragma once
+
+// Codes times int8 activations where VPDPBUSD adds up four products at once. Include the ISA's
+// integers and its Dot first:
+//   Dot(Vec w, Vec x, Vec sum)   sum + unsigned bytes of w times signed bytes of x, in int32 lanes
+
+#include "kernels/impl/gemm.inl.h"
+
+namespace pinion::kernels::impl {
+namespace {
+
+struct OperandU8 {
+  using X = int8_t;
+  static constexpr size_t kStepK = 4, kSubs = 1, kBytes = 4;
+  template <bool half>
+  static Vec Load(const std::byte* w, size_t) {
+    return LoadWords<half>(w);
+  }
+  static Vec Spread(const int8_t* x, size_t) { return SpreadWord(x); }
+  static Vec MultiplyAdd(Vec w, Vec x, Vec sum) { return Dot(w, x, sum); }
+};
+
+using OperandU8OfOneRow = OperandU8;
+
+struct OperandU4 {
+  using X = int8_t;
+  static constexpr size_t kStepK = 8, kSubs = 2, kBytes = 4;
+  template <bool half>
+  static Vec Load(const std::byte* w, size_t sub) {
+    const Vec nibbles = LoadWords<half>(w);
+    return sub == 0 ? LowNibbles(nibbles) : HighNibbles(nibbles);
+  }
+  static Vec Spread(const int8_t* x, size_t sub) { return SpreadWord(x + 4 * sub); }
+  static Vec MultiplyAdd(Vec w, Vec x, Vec sum) { return Dot(w, x, sum); }
+};
+
+// A tile of few rows, for which taking nibbles apart costs as much as multiplying them: high ones
+// stay where they are, 16 times as much, and their sums are divided in the end.
+template <int kRows, int kColumns, int kPrefetch>
+void NibbleTile(const TileArgs<OperandU4>& args) {
+  Vec low[kRows][kColumns], high[kRows][kColumns];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kColumns; ++c) low[r][c] = high[r][c] = Set(0);
+  }
+  const int8_t* x = args.x;
+  const std::byte *w = args.w[0], *prefetch = args.prefetch[0];
+  for (size_t step = args.steps[0]; step > 0; --step) {
+    PrefetchLines<kPrefetch, 3>(prefetch, args.prefetch_far);
+#pragma GCC unroll 16
+    for (int c = 0; c < kColumns; ++c) {
+      const Vec both = LoadWords<false>(w + c * kLanes * OperandU4::kBytes);
+      const Vec below = LowNibbles(both), above = HighNibblesInPlace(both);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        low[r][c] = Dot(below, SpreadWord(x + r * args.x_stride), low[r][c]);
+        high[r][c] = Dot(above, SpreadWord(x + r * args.x_stride + 4), high[r][c]);
+      }
+    }
+    x += OperandU4::kStepK;
+    w += args.w_stride;
+    prefetch += args.prefetch_stride;
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kColumns; ++c)
+      Store(args.y + r * args.y_stride + c * kLanes, AddInt(low[r][c], SixteenthOf(high[r][c])));
+  }
+}
+
+// The tile for so many rows and lines to prefetch a step.
+template <typename Operand>
+TileFn<Operand> IntTile(size_t rows, size_t lines, bool accumulate) {
+  if constexpr (Operand::kSubs == 2) {
+    // Vectors of 256 bits have not enough registers for sums apart.
+    if (rows == 1 && !accumulate && kLanes == 16) {
+      if (lines == 0) return NibbleTile<1, GemmColumns(1), 0>;
+      if (lines == 4) return NibbleTile<1, GemmColumns(1), 4>;
+    }
+  }
+  return GemmTile<Operand>(rows, lines);
+}
+
+}  // namespace
+}  // namespace pinion::kernels::impl

@@ -1,0 +1,116 @@
+#pragma once
+
+// Codes times int8 activations without VPDPBUSD. Two products of bytes as a sum of 16 bits would
+// overflow where a code has 8 bits: these are widened, even and odd ones apart, the activations
+// beforehand, once for all columns. Where it has 4, eight such sums fit. Include the ISA's integers
+// first.
+
+#include "kernels/impl/gemm.inl.h"
+
+namespace pinion::kernels::impl {
+namespace {
+
+struct OperandU8 {
+  using X = int16_t;  // every four in the order 0, 2, 1, 3
+  static constexpr size_t kStepK = 4, kSubs = 2, kBytes = 4;
+  template <bool half>
+  static Vec Load(const std::byte* w, size_t sub) {
+    const Vec codes = LoadWords<half>(w);
+    return sub == 0 ? EvenCodes(codes) : OddCodes(codes);
+  }
+  static Vec Spread(const int16_t* x, size_t sub) { return SpreadPair(x + 2 * sub); }
+  static Vec MultiplyAdd(Vec w, Vec x, Vec sum) { return DotPairs(w, x, sum); }
+  // kWidened activations as X.
+  static constexpr size_t kWidened = 16;
+  static void Widen(const int8_t* x, int16_t* dst) {
+    const __m256i words =
+        _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
+    const __m256i even_first = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xd8), 0xd8);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(dst), even_first);
+  }
+};
+
+// For a single row, which streams codes at the memory's pace: to widen its activations before each
+// chunk would stop the stream for a tenth of its time, and what is done here is done for 8 vectors.
+struct OperandU8OfOneRow {
+  using X = int8_t;
+  static constexpr size_t kStepK = 4, kSubs = 1, kBytes = 4;
+  template <bool half>
+  static Vec Load(const std::byte* w, size_t) {
+    return LoadWords<half>(w);
+  }
+  static Vec Spread(const int8_t* x, size_t) { return SpreadWord(x); }
+  static Vec MultiplyAdd(Vec w, Vec x, Vec sum) {
+    return DotPairs(OddCodes(w), OddBytes(x), DotPairs(EvenCodes(w), EvenBytes(x), sum));
+  }
+};
+
+struct OperandU4 {
+  using X = int8_t;
+  static constexpr size_t kStepK = 8, kSubs = 2, kBytes = 4;
+};
+
+// Steps whose products fit 16 bits: 4 * 2 (kSubs) * 2 * 15 * 128 = 30720.
+constexpr size_t kStepsInWords = 4;
+
+// y (int32) = or += x w. The sums of 16 bits take the registers, those of 32 wait in y.
+template <int kRows, int kColumns, int kPrefetch>
+void NibbleTile(const TileArgs<OperandU4>& args) {
+  const int8_t* x = args.x;
+  const std::byte *w = args.w[0], *prefetch = args.prefetch[0];
+  float* first = args.y;
+  const size_t x_stride = args.x_stride, y_stride = args.y_stride, steps = args.steps[0];
+  bool accumulate = args.accumulate;
+  for (size_t step = 0; step < steps; step += kStepsInWords, accumulate = true) {
+    const size_t left = steps - step;
+    Vec words[kRows][kColumns];
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+      for (int c = 0; c < kColumns; ++c) words[r][c] = Set(0);
+    }
+    for (size_t i = left < kStepsInWords ? left : kStepsInWords; i > 0; --i) {
+      PrefetchLines<kPrefetch, 3>(prefetch, args.prefetch_far);
+#pragma GCC unroll 2
+      for (size_t sub = 0; sub < OperandU4::kSubs; ++sub) {
+        Vec codes[kColumns];
+#pragma GCC unroll 16
+        for (int c = 0; c < kColumns; ++c) {
+          const Vec nibbles = LoadWords<false>(w + c * kLanes * OperandU4::kBytes);
+          codes[c] = sub == 0 ? LowNibbles(nibbles) : HighNibbles(nibbles);
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < kRows; ++r) {
+          const Vec spread = SpreadWord(x + r * x_stride + 4 * sub);
+#pragma GCC unroll 16
+          for (int c = 0; c < kColumns; ++c) words[r][c] = AddPairs(codes[c], spread, words[r][c]);
+        }
+      }
+      x += OperandU4::kStepK;
+      w += args.w_stride;
+      if constexpr (kPrefetch > 0) prefetch += args.prefetch_stride;
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+      for (int c = 0; c < kColumns; ++c) {
+        float* y = first + r * y_stride + c * kLanes;
+        const Vec sum = SumPairs(words[r][c]);
+        Store(y, accumulate ? AddInt(Load(y), sum) : sum);
+      }
+    }
+  }
+}
+
+template <int kRows, int kColumns, int kPrefetch>
+constexpr TileFn<OperandU4> kTile<OperandU4, kRows, kColumns, kPrefetch> =
+    NibbleTile<kRows, kColumns, kPrefetch>;
+
+// The tile for so many rows and lines to prefetch a step.
+template <typename Operand>
+TileFn<Operand> IntTile(size_t rows, size_t lines, bool) {
+  return GemmTile<Operand>(rows, lines);
+}
+
+}  // namespace
+}  // namespace pinion::kernels::impl
