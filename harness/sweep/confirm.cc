@@ -109,6 +109,7 @@ int Protocol::FirstFreshConfirmation(const std::vector<int>& contestants) const 
 // those do not fit, of as many challengers as do.
 Status Protocol::RaceOn() {
   if (state_.races.empty()) return {};  // the calibration took all of it
+  state_.rounds_planned = definition_.rounds;
   while (rounds_of_stage_ < definition_.rounds && !Ended()) {
     std::vector<int> racing = StillRacing();
     if (racing.size() == 1 || RoundsThatFit(racing) == 0) {

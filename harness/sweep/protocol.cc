@@ -79,6 +79,11 @@ Result<SweepEnd> Protocol::Run() {
   if (was_cut) end_.reset();
   if (!Ended()) PINION_TRY(Confirm(was_cut));
   if (!Ended() && was_cut && state_.confirmed.empty()) PINION_TRY(RaceOn());
+  if (was_cut && !AnchorHasRun())
+    return Fail(ErrorCode::kFailed,
+                StrCat("the budget of ", FormatSeconds(definition_.budget_s),
+                       " was spent before the default configuration had run once (",
+                       state_.trials.back().reason, "); see ", state_.trials.back().log_path));
   return end_.value_or(was_cut ? SweepEnd::kBudget : SweepEnd::kDone);
 }
 
@@ -277,12 +282,16 @@ Status Protocol::RunSlot(const Slot& slot, int position, size_t of) {
   return slot.candidate == 0 ? TakeAnchorFailures() : Status();
 }
 
+bool Protocol::AnchorHasRun() const {
+  return std::any_of(state_.trials.begin(), state_.trials.end(),
+                     [](const TrialRow& trial) { return trial.candidate == 0 && trial.ok; });
+}
+
 // Nothing is left to compare with where the anchor fails; what it was measured in before stays.
 Status Protocol::TakeAnchorFailures() {
   if (!HasFailed(state_.trials, 0)) return {};
   const TrialRow& last = state_.trials.back();
-  const bool has_run = std::any_of(state_.trials.begin(), state_.trials.end(),
-                                   [](const auto& one) { return one.candidate == 0 && one.ok; });
+  const bool has_run = AnchorHasRun();
   const std::string why =
       StrCat("the default configuration failed ", has_run ? kMaxAnchorFailures : kMaxFailures,
              " times in a row (", last.reason, "); see ", last.log_path);
@@ -321,10 +330,12 @@ void Protocol::TellFloors() {
     const std::vector<double> differences =
         AnchorDifferences(state_.trials, one.objective, definition_);
     const size_t rounds = ConfirmationRounds(one.race.scale(), definition_.epsilon);
-    progress_.Note(StrCat(
-        Name(one.objective), ": differences below about ", Percent(NoiseFloor(differences, rounds)),
-        " cannot be resolved here with ", rounds, " rounds (autocorrelation of the noise ",
-        Percent(Lag1Autocorrelation(differences)), ")"));
+    const double floor = NoiseFloor(differences, rounds);
+    if (floor <= 0) continue;  // too few pairs to know
+    progress_.Note(StrCat(Name(one.objective), ": differences below about ", Percent(floor),
+                          " cannot be resolved here with ", rounds,
+                          " rounds (autocorrelation of the noise ",
+                          Percent(Lag1Autocorrelation(differences)), ")"));
   }
 }
 

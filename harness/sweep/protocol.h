@@ -101,6 +101,7 @@ class Protocol {
   Status RunSlot(const Slot& slot, int position, size_t of);
   void ScoreRound(int round);
   bool IsOut(int candidate) const;  // it fails, or broke a constraint
+  bool AnchorHasRun() const;
   Status TakeAnchorFailures();
   Status TakeDisqualified(const TrialRow& trial);
   bool Fits(int candidate) const;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/base/clock.h"
+#include "engine/base/strings.h"
 #include "harness/trial/conditions.h"
 #include "harness/trial/slo_phase.h"
 
@@ -33,6 +34,10 @@ double SecondsUntil(int64_t then_ns) {
 }
 
 }  // namespace
+
+std::string LoopName(const LoadPhase& phase) {
+  return StrCat("loop of ", phase.clients, phase.clients == 1 ? " client" : " clients");
+}
 
 Measurement::Measurement(const TrialRequest& request, int64_t start_ns) : request_(request) {
   // A slow start or a slow machine must not leave a candidate unmeasured.

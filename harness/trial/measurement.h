@@ -24,6 +24,8 @@ struct LoadPhase {
   double last_deadline_s = 0;  // what still runs is cut off
 };
 
+std::string LoopName(const LoadPhase& phase);  // "loop of 4 clients"
+
 // A trial's course, the same for every engine, so that their numbers can be compared: warm-up, the
 // offline batch and a closed loop at every concurrency (behind a warm-up of its own) in an order
 // drawn from the seed, the search for the SLO's load; counters and disturbances around all but the

@@ -125,7 +125,7 @@ class ServerMeasurement final : public Measurement {
   Status Offline(const LoadPhase& phase) override { return Take(phase, 0, "offline batch"); }
 
   Status ClosedLoop(const LoadPhase& phase) override {
-    return Take(phase, phase.clients, StrCat("loop of ", phase.clients, " clients"));
+    return Take(phase, phase.clients, LoopName(phase));
   }
 
   Result<LevelRun> Level(const LoadPhase& phase, const Slo& limits) override {

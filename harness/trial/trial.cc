@@ -107,7 +107,7 @@ class EngineMeasurement final : public Measurement {
   Status ClosedLoop(const LoadPhase& phase) override {
     PINION_ASSIGN(const LoadResult load, Send(phase));
     CountOutput(OutputTokens(load));
-    const std::string name = StrCat("loop of ", phase.clients, " clients");
+    const std::string name = LoopName(phase);
     const size_t before = samples().size();
     AddServingSamples(load, phase.clients, limits(), samples());
     if (samples().size() == before) return TooSlow("the " + name);

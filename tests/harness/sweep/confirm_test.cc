@@ -26,7 +26,8 @@ struct Speeds {
 class MadeUp : public TrialSource {
  public:
   MadeUp(std::vector<Speeds> speeds, double noise) : speeds_(std::move(speeds)), noise_(0, noise) {}
-  Result<std::optional<TrialRow>> Run(const Slot& slot, int, const ProgressLine&) override {
+  Result<std::optional<TrialRow>> Run(const Slot& slot, int, const ProgressLine& line) override {
+    EXPECT_TRUE(line.rounds == 0 || line.round <= line.rounds) << line.round << "/" << line.rounds;
     TrialRow trial;
     static_cast<Slot&>(trial) = slot;
     trial.ok = true;

@@ -290,6 +290,14 @@ TEST_F(SweepTest, WithoutTheAnchorThereIsNoSweep) {
               HasSubstr("the default configuration failed 2 times in a row (broken)"));
 }
 
+TEST_F(SweepTest, ABudgetInWhichTheDefaultsDoNotRunOnceIsAFailure) {
+  WriteChild("#!/bin/sh\nsleep 0.3\necho 'pinion: too long a prompt' >&2\nexit 1\n");
+  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":0.4})");
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_FALSE(end);
+  EXPECT_THAT(end.error().message, HasSubstr("had run once (too long a prompt); see logs/"));
+}
+
 TEST_F(SweepTest, ProvenanceIsInTheStoreFromTheStartOn) {
   ASSERT_TRUE(RunSweep(request_, progress_));
   const auto store = Store::Open(request_.folder + "/results.db", Store::Mode::kRead);
