@@ -13,6 +13,7 @@
 #include "engine/base/strings.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/stop_request.h"
+#include "harness/cli/usage_error.h"
 #include "harness/trial/server_load.h"
 
 namespace pinion::harness {
@@ -186,7 +187,9 @@ void AddWhat(CLI::App& command, LoadFlags& flags) {
   command.add_option("--trace", load.trace, "times and lengths from a trace (JSON lines or CSV)")
       ->check(CLI::ExistingFile);
   command.add_option("--num-prompts", load.num_prompts, "conversations")->capture_default_str();
-  command.add_option("--seed", load.seed, "of texts, lengths and times")->capture_default_str();
+  command.add_option("--seed", load.seed, "of texts, lengths and times")
+      ->check(Unsigned())
+      ->capture_default_str();
 }
 
 void AddWhen(CLI::App& command, LoadFlags& flags) {

@@ -13,6 +13,7 @@
 #include "engine/run/start.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/model_quantize.h"
+#include "harness/cli/usage_error.h"
 
 namespace pinion::harness {
 namespace {
@@ -80,7 +81,7 @@ void AddMake(CLI::App& model, int& exit_code) {
                    "auto, bfloat16, float16 or float32 (default auto: the config's)");
   make->add_option("--scheme", options->scheme,
                    "w8a8, awq or gptq: quantise the linears (default: none)");
-  make->add_option("--seed", options->seed, "seed of the weights (default 0)");
+  make->add_option("--seed", options->seed, "seed of the weights (default 0)")->check(Unsigned());
   make->add_option("DIR", options->folder, "folder to make; one that holds a model is refused")
       ->required();
   make->callback([options, &exit_code] {

@@ -19,6 +19,7 @@ struct ProbeFlags {
 };
 
 Status Probe(const ProbeFlags& flags) {
+  if (!flags.out.empty()) PINION_TRY(CheckWritable(flags.out));
   const bool show = isatty(STDERR_FILENO) != 0;
   PINION_ASSIGN(const ProbeResult result, RunProbe(flags.options, [&](const std::string& what) {
                   if (show) std::fprintf(stderr, "\r\033[Kmeasuring: %s", what.c_str());

@@ -66,6 +66,7 @@ Status CheckFlags(const ScoreCommand& command) {
     return Fail(ErrorCode::kUsage,
                 "--json prints what --compare finds, and there is nothing to compare with; scores "
                 "are JSON lines in any case");
+  if (!command.score.logits_path.empty()) PINION_TRY(CheckWritable(command.score.logits_path));
   if (command.output && *command.output != "-") return CheckWritable(*command.output);
   return {};
 }

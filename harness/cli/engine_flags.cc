@@ -1,6 +1,7 @@
 #include "harness/cli/engine_flags.h"
 
 #include "engine/base/strings.h"
+#include "harness/cli/usage_error.h"
 
 namespace pinion::harness {
 namespace {
@@ -77,7 +78,11 @@ void EngineFlags::AddFlagsTo(CLI::App& command) {
   add("--moe-prepack", moe_prepack_,
       "1: pack experts' weights at loading; 0: keep no packed copy, slower (default 1) "
       "[VLLM_CPU_MOE_PREPACK]");
-  add("--seed", seed_, "seed of made-up weights and of requests that bring none (default 0)");
+  command
+      .add_option("--seed", seed_,
+                  "seed of made-up weights and of requests that bring none (default 0)")
+      ->group(group)
+      ->check(Unsigned());
   // Not add_flag: given an optional, that sets it to false where the flag is absent.
   command
       .add_flag_function(

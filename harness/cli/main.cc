@@ -1,6 +1,5 @@
 // `pinion`: one binary, one subcommand per job.
 
-#include <cctype>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
@@ -10,6 +9,7 @@
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/usage_error.h"
 
 namespace pinion::harness {
 namespace {
@@ -30,42 +30,6 @@ std::vector<std::string> RewriteArguments(int argc, char** argv) {
   return {arguments.rbegin(), arguments.rend()};  // CLI11 takes them last first
 }
 
-// "run", or "model make": the command that the arguments begin with, as far as it is one.
-std::string CommandNamed(const CLI::App& app, int argc, char** argv) {
-  std::string path;
-  const CLI::App* at = &app;
-  for (int i = 1; i < argc; ++i) {
-    const CLI::App* next = nullptr;
-    for (const CLI::App* command : at->get_subcommands({}))
-      if (command->get_name() == argv[i]) next = command;
-    if (!next) break;
-    path += std::string(argv[i]) + " ";
-    at = next;
-  }
-  return path;
-}
-
-// The library's complaint as one of our sentences, with the way out.
-Error Describe(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
-  const std::string first = argc > 1 ? argv[1] : "";
-  const std::string command = CommandNamed(app, argc, argv);
-  if (command.empty() && (first.empty() || first[0] != '-')) {
-    std::vector<std::string> names;
-    for (const CLI::App* each : app.get_subcommands({}))
-      if (!each->get_group().empty()) names.push_back(each->get_name());  // no group: hidden
-    return {ErrorCode::kUsage,
-            StrCat(first.empty() ? "no command given" : "unknown command '" + first + "'",
-                   "; the commands are ", Join(names, ", "))};
-  }
-  std::string text = error.what();
-  const auto upper = [&](size_t i) {
-    return std::isupper(static_cast<unsigned char>(text[i])) != 0;
-  };
-  if (text.size() > 1 && !upper(1))  // not the name of a positional
-    text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
-  return {ErrorCode::kUsage, StrCat(text, "; see pinion ", command, "--help")};
-}
-
 int Main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on files (ulimit -f) is a write that fails, and says so
   CLI::App app(
@@ -80,7 +44,7 @@ int Main(int argc, char** argv) {
   try {
     app.parse(RewriteArguments(argc, argv));
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0) return Report(Describe(app, error, argc, argv));
+    if (error.get_exit_code() != 0) return Report(DescribeUsage(app, error, argc, argv));
     app.exit(error);  // --help and --version
   }
   if (const Status traced = trace::End(); !traced) exit_code = Report(traced.error());

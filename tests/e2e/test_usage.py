@@ -84,7 +84,7 @@ def test_nested_commands_point_to_their_own_help(pinion):
     done = pinion("model", "make", "--preset", "tiny")
     assert done.returncode == 2
     assert done.stderr.strip() == "pinion: DIR is required; see pinion model make --help"
-    assert pinion("model").stderr.startswith("pinion: a subcommand is required")
+    assert pinion("model").stderr == "pinion: no command given; the commands are make, info, quantize\n"
 
 
 def test_tokenize_takes_a_preset_and_names_what_is_missing(pinion, tmp_path):
@@ -113,3 +113,43 @@ def test_help_on_a_full_disk_fails(binary):
                                   text=True, timeout=60)
         assert done.returncode == 1, arguments
         assert done.stderr.count("cannot write to standard output") == 1
+
+
+@pytest.mark.parametrize("arguments, sentence", [
+    (("swep", "preset:tiny"), "unknown command 'swep'; did you mean sweep? the commands are topo"),
+    (("--hlp",), "unknown option '--hlp'; did you mean --help? see pinion --help"),
+    (("model", "mak"), "unknown command 'mak'; did you mean make? the commands are make, info"),
+    (("run", "preset:tiny", "-p", "x", "--max-token", 3),
+     "unknown option '--max-token'; did you mean --max-tokens? see pinion run --help"),
+    (("run", "preset:tiny", "-p", "x", "--max-tokns=3"),
+     "unknown option '--max-tokns'; did you mean --max-tokens? see pinion run --help"),
+    (("run", "preset:tiny", "-p", "x", "--trust-remote-code"),
+     "unknown option '--trust-remote-code'; see pinion run --help"),
+    (("run", "preset:tiny", "-p", "x", "more"),
+     "unexpected argument 'more'; see pinion run --help"),
+    (("run", "preset:tiny", "--prompt"), "--prompt needs a value; see pinion run --help"),
+    (("run", "preset:tiny", "-p", "x", "--temperature", "hot"),
+     "--temperature 'hot' is not a number; see"),
+    (("compare", "a"), "B is required; see pinion compare --help"),
+])
+def test_a_slip_is_named_with_what_was_meant(pinion, arguments, sentence):
+    done = pinion(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith("pinion: " + sentence)
+
+
+@pytest.mark.parametrize("seed", ["-3", "99999999999999999999999", "1e3"])
+@pytest.mark.parametrize("command", [("run", "preset:tiny", "-p", "x"),
+                                     ("model", "make", "/dev/null/x", "--preset", "tiny")])
+def test_a_seed_is_what_was_written_or_refused(pinion, command, seed):
+    done = pinion(*command, "--seed", seed)
+    assert done.returncode == 2
+    assert f"'{seed}' is not a whole number from 0" in done.stderr
+
+
+@pytest.mark.parametrize("command", [("probe", "--seconds", 60, "--out"),
+                                     ("score", "preset:tiny", "--input", "/dev/null", "--logits")])
+def test_a_file_that_cannot_be_written_is_said_before_the_work(pinion, command, tmp_path):
+    done = pinion(*command, tmp_path / "none" / "file", timeout=50)
+    assert done.returncode == 1
+    assert "cannot create" in done.stderr and "ready after" not in done.stderr
