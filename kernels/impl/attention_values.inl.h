@@ -16,6 +16,7 @@ void ValueColumns(TileArgs<Operand> tile, size_t rows, bool sparse) {
   const typename Operand::X* x = tile.x;
   float* y = tile.y;
   const float* factors = tile.factors;
+  if (!sparse) tile.prefetch_stride = kLines * 64;
   ForRowGroups<kMost>(rows, [&]<int kRows>(size_t row) {
     tile.x = x + row * tile.x_stride;
     tile.y = y + row * tile.y_stride;
@@ -130,7 +131,10 @@ void AddValues(const AttentionArgs& args, const Strip& strip, Seen seen, const S
   for (size_t column = 0; column < args.value_dim;) {
     for (size_t i = 0; i < cut.count; ++i) {
       w[i] = cut.values[i] + column * Operand::kBytes;
-      prefetch[i] = next.values[i < next.pieces ? i : 0] + column * Operand::kBytes;
+      // In the order of addresses, as the hardware's own prefetchers want it; where sparse, beside
+      // what is read.
+      const size_t asked = next.sparse ? 1 : cut.steps[i];
+      prefetch[i] = next.values[i < next.pieces ? i : 0] + column * Operand::kBytes * asked;
     }
     tile.y = args.out + first_row * args.value_dim + column;
     const size_t left = args.value_dim - column;
