@@ -8,13 +8,6 @@
 namespace pinion::kernels::bench {
 namespace {
 
-double PeakOf(Isa isa, Dtype weights) {
-  const Probes& probes = ProbesFor(isa);
-  const double f32 = BestRate([&] { return probes.multiply_f32(2000); });
-  if (weights != Dtype::kBf16 || probes.multiply_bf16 == nullptr) return f32;
-  return std::max(f32, BestRate([&] { return probes.multiply_bf16(2000); }));
-}
-
 // isa: whose peak is the roof.
 template <typename Run>
 void RunGemm(benchmark::State& state, const Layer& layer, Isa isa, Dtype weights, Run run) {

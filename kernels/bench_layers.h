@@ -6,14 +6,11 @@
 // possible: the longer of weights over bandwidth and multiplications over peak, both measured right
 // after the loop on the same threads, over the time it took.
 
-#include <time.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
 
-#include "kernels/bench.h"
-#include "kernels/probe.h"
+#include "kernels/bench_roof.h"
 
 namespace pinion::kernels::bench {
 
@@ -27,41 +24,6 @@ inline constexpr Layer kLayers[] = {
     {"0.5b.gate_up", 896, 4864}, {"0.5b.down", 4864, 448},
 };
 inline constexpr size_t kMaxRows = 512, kMaxWidth = 8192;
-
-// This thread's CPU time: what else runs on a shared machine delays kernel and probe alike, but
-// never for the same part.
-inline double Now() {
-  timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-}
-
-// Work per second, the best of three samples of 4 ms. bite() returns how much it did.
-template <typename Bite>
-double BestRate(Bite bite) {
-  double best = 0;
-  for (int sample = 0; sample < 3; ++sample) {
-    double done = 0, seconds = 0;
-    const double start = Now();
-    do {
-      done += static_cast<double>(bite());
-      seconds = Now() - start;
-    } while (seconds < 0.004);
-    best = std::max(best, done / seconds);
-  }
-  return best;
-}
-
-// Bytes a second that this thread reads from `memory`, whatever the others do meanwhile.
-inline double ReadRate(const Probes& probes, const std::byte* memory, size_t bytes) {
-  size_t at = 0;
-  return BestRate([&] {
-    constexpr size_t kBite = size_t{1} << 20;
-    at = at + 2 * kBite > bytes ? 0 : at + kBite;
-    probes.stream(memory + at, kBite);
-    return kBite;
-  });
-}
 
 struct Free {
   void operator()(std::byte* p) const { std::free(p); }
