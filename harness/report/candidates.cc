@@ -75,10 +75,9 @@ Html NameCell(const Results& results, const Candidate& candidate) {
   if (candidate.status == CandidateStatus::kDropped)
     notes.push_back("dropped: " + candidate.reason);
   if (!candidate.same_as.empty()) notes.push_back("also: " + Join(candidate.same_as, "; "));
-  if (!candidate.suspect_reasons.empty())
-    notes.push_back(StrCat(candidate.suspect_reasons.size(),
-                           " disturbed samples: ", candidate.suspect_reasons.front(),
-                           candidate.suspect_reasons.size() > 1 ? ", ..." : ""));
+  if (const size_t signs = candidate.suspect_reasons.size(); signs > 0)
+    notes.push_back(StrCat("disturbed: ", candidate.suspect_reasons.front(),
+                           signs > 1 ? StrCat(", and ", signs - 1, " more") : ""));
   for (const std::string& note : notes) cell += Tag("span", "small faint", note);
   return Tag("td", cell);
 }

@@ -235,8 +235,11 @@ void AddWarnings(const SweepMeta& meta, const std::vector<TrialRow>& trials, Res
     if (count > 0)
       results.warnings.push_back(StrCat(count, " of ", trials.size(), " trials ", what));
   };
+  const bool busy = 2 * suspect > trials.size() - failed;
+  warn(suspect, busy ? "were disturbed by something else on the machine: end it (pinion doctor and "
+                       "top look for it) and sweep again"
+                     : "were disturbed by something else on the machine; they are kept and marked");
   warn(failed, "failed; the candidates say why");
-  warn(suspect, "were disturbed by something else on the machine; they are kept and marked");
   warn(cut, "reached their time limit and were measured on fewer tokens; raise trial_limit");
   const bool undecided =
       std::any_of(results.verdicts.begin(), results.verdicts.end(),
@@ -244,8 +247,8 @@ void AddWarnings(const SweepMeta& meta, const std::vector<TrialRow>& trials, Res
   if (undecided)
     results.warnings.push_back(
         StrCat("only ", Counted(static_cast<size_t>(results.rounds_done), "whole round"), " and ",
-               results.confirmation_rounds, " to confirm: a verdict needs ", kMinSamples,
-               " of one kind; raise the budget"));
+               results.confirmation_rounds > 0 ? StrCat(results.confirmation_rounds) : "none",
+               " to confirm: a verdict needs ", kMinSamples, " of one kind; raise the budget"));
   if (!results.finished) results.warnings.push_back("this sweep is not finished; --resume goes on");
   WarnOfDifferentTokens(trials, results);
 }

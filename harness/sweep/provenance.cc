@@ -210,4 +210,18 @@ Json Provenance(const std::string& model, const std::string& model_path, int all
   return provenance;
 }
 
+std::string LoadWarning(const Json& provenance) {
+  const Json* hygiene = provenance.Find("hygiene");
+  const Json* checks = hygiene ? hygiene->Find("checks") : nullptr;
+  if (!checks || !checks->is_array()) return "";
+  for (const Json& check : checks->array()) {
+    const auto part = [&](const char* key) {
+      return Optional<std::string>(check, key, "").value_or("");
+    };
+    if (part("name") == "load" && part("state") == "warn")
+      return StrCat(part("found"), ": ", part("reason"), "; ", part("fix"));
+  }
+  return "";
+}
+
 }  // namespace pinion::harness

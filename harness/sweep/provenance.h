@@ -16,6 +16,10 @@ namespace pinion::harness {
 //  "hygiene":what `pinion doctor --json` says}
 Json Provenance(const std::string& model, const std::string& model_path, int allowed_cpus);
 
+// What the doctor says in it of a machine that computes for others already, as one sentence; empty
+// where it does not.
+std::string LoadWarning(const Json& provenance);
+
 // Of a model's files: their names, sizes, and content. Files up to 64 MiB (tokenizer,
 // configuration) count whole, larger ones by 64 pieces of 1 MiB spread over them: any other
 // checkpoint differs there, and 100 GB of weights are known in seconds. Null for a preset, whose

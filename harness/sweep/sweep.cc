@@ -141,6 +141,8 @@ Result<SweepEnd> StartSweep(const SweepRequest& request, Progress& progress) {
   const size_t allowed = cpus && cpus->is_array() ? cpus->array().size() : 1;
   meta.provenance =
       Provenance(meta.model, in_folder ? model->folder : meta.model, static_cast<int>(allowed));
+  // Better said before the budget is spent than after.
+  if (const std::string busy = LoadWarning(meta.provenance); !busy.empty()) progress.Note(busy);
   PINION_TRY(WriteMeta(*store, meta));
   PINION_TRY(store->PutCandidates(rows));
   return RunLive(request, meta, *store, progress);

@@ -378,6 +378,14 @@ TEST(CandidateTables, TagWhatIsRecommendedAndForWhat) {
   EXPECT_THAT(CandidateTable(results).markup(), Not(HasSubstr("class=\"tag\"")));
 }
 
+TEST(CandidateTables, CountReasonsForDoubtAsReasonsNotAsSamples) {
+  Results results = PlantedResults();
+  results.candidates[1].suspect_reasons = {"round 3: steal 4.1 %"};
+  EXPECT_THAT(CandidateTable(results).markup(), HasSubstr(">disturbed: round 3: steal 4.1 %<"));
+  results.candidates[1].suspect_reasons = {"round 3: steal 4.1 %", "round 3: a late client"};
+  EXPECT_THAT(CandidateTable(results).markup(), HasSubstr("steal 4.1 %, and 1 more<"));
+}
+
 TEST(CandidateTables, AnEmptySweepIsSaidNotDrawn) {
   Results results = PlantedResults();
   for (Candidate& candidate : results.candidates) candidate.series.clear();

@@ -152,6 +152,15 @@ TEST(Assemble, MarksDisturbedSamplesAndDifferentTokens) {
   EXPECT_TRUE(results.candidates[1].series[0].samples[0].suspect);
   EXPECT_THAT(results.warnings,
               Contains(HasSubstr("round 2: the default configuration gave different")));
+  EXPECT_THAT(results.warnings, Contains(HasSubstr("1 of 18 trials were disturbed by something "
+                                                   "else on the machine; they are kept")));
+}
+
+TEST(Assemble, WhereMostTrialsAreDisturbedTheMachineIsToBeFreedFirst) {
+  std::vector<TrialRow> trials = SixRounds(1.1);
+  for (TrialRow& trial : trials) trial.suspect = {"steal 4.0 %"};
+  const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, trials);
+  EXPECT_THAT(results.warnings.front(), HasSubstr("end it (pinion doctor and top look for it)"));
 }
 
 TEST(Assemble, ARepetitionStandsForADisturbedTrialAndBothAreKept) {

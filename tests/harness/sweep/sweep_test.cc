@@ -315,6 +315,18 @@ TEST_F(SweepTest, ProvenanceIsInTheStoreFromTheStartOn) {
   EXPECT_FALSE(Load().provenance.is_null());
 }
 
+TEST(LoadWarning, IsTheDoctorsOfABusyMachine) {
+  const auto warning = [](const char* state) {
+    return LoadWarning(*Json::Parse(StrCat(
+        R"({"hygiene":{"checks":[{"name":"swap","state":"warn","found":"on"},{"name":"load",)",
+        R"("found":"load average 9 on 2 CPUs","reason":"something else computes",)",
+        R"("fix":"wait","state":")", state, R"("}]}})")));
+  };
+  EXPECT_EQ(warning("warn"), "load average 9 on 2 CPUs: something else computes; wait");
+  EXPECT_EQ(warning("ok"), "");
+  EXPECT_EQ(LoadWarning(Json()), "");
+}
+
 TEST_F(SweepTest, AModelIsKnownByWhatIsInItsFiles) {
   ASSERT_TRUE(WriteFile(folder_ / "weights", "abc"));
   const std::string before = ModelFilesJson(folder_).Find("hash")->string();
