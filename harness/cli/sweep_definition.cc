@@ -100,6 +100,9 @@ Status ApplyFlags(const SweepFlags& flags, const EngineOptions& base, Definition
   if (flags.budget) {
     PINION_ASSIGN(definition.budget_s, ParseDuration(*flags.budget, "--budget"));
   }
+  if (flags.trial_limit) {
+    PINION_ASSIGN(definition.trial_limit_s, ParseDuration(*flags.trial_limit, "--trial-limit"));
+  }
   if (base.seed != 0) definition.seed = base.seed;
   PINION_ASSIGN(const Json asked, AsDefinition(flags));
   PINION_TRY(FromJson(asked, definition));

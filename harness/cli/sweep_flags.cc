@@ -79,6 +79,10 @@ void SweepFlags::AddSearch(CLI::App& command) {
       ->check(CLI::Range(1, 1 << 16));
   command.add_option("--rounds", rounds,
                      "at most so many (default 20); a race ends when nothing better can be left");
+  command.add_option(
+      "--trial-limit", trial_limit,
+      "time for one trial, as 20s: its load is cut to end by then (default: what lets "
+      "the rounds fit the budget)");
   command.add_option("--search,--strategy", strategy,
                      "racing (default), grid, random or coordinate");
   command.add_option("--epsilon", epsilon,

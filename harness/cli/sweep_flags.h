@@ -17,7 +17,7 @@ struct SweepFlags {
   ReplayFlags replay;
   std::string definition_file, out, other_engine, machine, probe, workload;
   bool quick = false, resume = false, json = false;
-  std::optional<std::string> budget, strategy;
+  std::optional<std::string> budget, trial_limit, strategy;
   std::optional<double> epsilon;
   std::optional<int> prompt_len, output_len, num_prompts, rounds;
   std::optional<std::vector<int>> concurrency, replicas;

@@ -240,7 +240,7 @@ void AddWarnings(const SweepMeta& meta, const std::vector<TrialRow>& trials, Res
                        "top look for it) and sweep again"
                      : "were disturbed by something else on the machine; they are kept and marked");
   warn(failed, "failed; the candidates say why");
-  warn(cut, "reached their time limit and were measured on fewer tokens; raise trial_limit");
+  warn(cut, "reached their time limit and were measured on fewer tokens; raise --trial-limit");
   const bool undecided =
       std::any_of(results.verdicts.begin(), results.verdicts.end(),
                   [](const Verdict& verdict) { return verdict.outcome == Outcome::kTooFewRounds; });

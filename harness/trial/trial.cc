@@ -132,7 +132,7 @@ class EngineMeasurement final : public Measurement {
                 StrCat("no request of ", what,
                        " got as far as two tokens in its part of the trial's "
                        "limit of ",
-                       request().limit_s, " s; raise trial_limit, or shorten the load"));
+                       request().limit_s, " s; raise --trial-limit, or shorten the load"));
   }
 
   // Where the phase stands under the machine's roof.

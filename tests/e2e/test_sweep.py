@@ -242,20 +242,24 @@ def test_another_definition_cannot_go_on_with_a_sweep(start, definition, tmp_pat
     sweep = start("--rounds", "1")
     sweep.communicate(timeout=120)
     assert sweep.returncode == 0
-    other = start("--resume", "--prompt-len", "32", "--rounds", "1")
-    _, stderr = other.communicate(timeout=60)
-    assert other.returncode == 2
-    assert "workload" in stderr
+    for flag, named in ("--prompt-len", "workload"), ("--trial-limit", "trial_limit"):
+        other = start("--resume", flag, "32", "--rounds", "1")
+        _, stderr = other.communicate(timeout=60)
+        assert other.returncode == 2
+        assert named in stderr
 
 
 def test_json_is_alone_on_standard_output(start):
-    sweep = start("--rounds", "1", "--json")
+    sweep = start("--rounds", "1", "--trial-limit", "7s", "--json")
     stdout, stderr = sweep.communicate(timeout=120)
     assert sweep.returncode == 0, stderr
-    assert json.loads(stdout)["model"] == "preset:tiny"
+    results = json.loads(stdout)
+    assert results["model"] == "preset:tiny"
+    assert results["definition"]["trial_limit"] == 7
 
 
 @pytest.mark.parametrize("flags", [("--budget", "soon"), ("--concurrency", "4"), ("--rounds", "0"),
+                                   ("--trial-limit", "soon"), ("--trial-limit", "0"),
                                    ("--threads-bind", "0-9999")])
 def test_bad_usage_leaves_no_folder(start, tmp_path, flags):
     sweep = start(*flags)

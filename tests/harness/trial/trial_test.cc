@@ -203,7 +203,7 @@ TEST(Trial, APhaseWithoutTokensIsAnErrorThatNamesTheWayOut) {
   request.limit_s = 0.2;
   const auto result = MeasureTrial(engine, request, NowNs());
   ASSERT_FALSE(result);
-  EXPECT_THAT(result.error().message, HasSubstr("raise trial_limit"));
+  EXPECT_THAT(result.error().message, HasSubstr("raise --trial-limit"));
 }
 
 TEST(Trial, ResultSurvivesTheWayThroughJson) {
