@@ -35,6 +35,10 @@ struct IntProblem {
     for (float& scale : scales) scale = 0.001f * static_cast<float>(1 + rng() % 100);
     for (float& offset : offsets)
       offset = layout.has_offsets ? 0.01f * static_cast<float>(rng() % 100) - 0.5f : 0;
+    Pack();
+  }
+
+  void Pack() {
     for (size_t block = 0; block < blocks; ++block)
       PackIntBlock(packed.data() + block * layout.block_bytes(), layout,
                    codes.data() + block * 64 * layout.k,
@@ -157,12 +161,30 @@ TEST_P(IntegerTest, WholeRowsAreExact) {
   }
 }
 
+// The largest codes by the largest activations: sums that would not fit one bit less.
+TEST_P(IntegerTest, LargestSumsDoNotOverflow) {
+  for (const int bits : {4, 8}) {
+    for (size_t rows : {1, 2, 13}) {
+      IntProblem p({bits, 1100, 1100, bits == 8 ? -128 : -8, false}, rows, 1);
+      std::fill(p.codes.begin(), p.codes.end(), bits == 8 ? 127 : 7);
+      p.Pack();
+      for (const float value : {-1.0f, 1.0f}) {
+        std::fill(p.x.begin(), p.x.end(), value);
+        const auto x = p.Rounded(scalar(), {1.0f / 128, 0});  // -128 and 127
+        ASSERT_EQ(Multiply(table(), p, x), Multiply(scalar(), p, x))
+            << "bits " << bits << ", rows " << rows << ", activations " << value;
+      }
+    }
+  }
+}
+
 // Groups: each adds its integer sum, times a scale, to a float32; the scales are rounded to
 // float16.
 TEST_P(IntegerTest, GroupsAreWithinTheirRoundings) {
   for (const IntLayout layout : {IntLayout{4, 96, 16, -8, false}, IntLayout{4, 256, 128, 0, true},
                                  IntLayout{8, 96, 32, -128, false}, IntLayout{8, 80, 16, -32, true},
-                                 IntLayout{4, 64, 64, 0, true}}) {
+                                 IntLayout{4, 64, 64, 0, true}, IntLayout{8, 640, 640, 0, true},
+                                 IntLayout{4, 640, 640, 0, true}}) {
     for (size_t rows : {1, 5, 6, 13, 101}) {
       const IntProblem p(layout, rows, 2);
       const auto x = p.Rounded(scalar(), {});
