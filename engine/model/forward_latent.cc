@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "engine/base/trace.h"
-#include "engine/model/activation_observer.h"
 #include "engine/model/attend.h"
 #include "engine/model/forward_pass.h"
 
@@ -86,15 +85,12 @@ void StoreLatents(const Latent& latent, size_t begin, size_t end) {
   }
 }
 
-// Tells the observer of the latents, which keys and values are made of.
-void ShowLatents(const Latent& latent) {
+// Shows the latents, which keys and values are made of.
+void ObserveLatents(const Latent& latent) {
   const ForwardPass& pass = latent.pass;
-  if (!pass.model.observer) return;
   const auto* latents = reinterpret_cast<const std::byte*>(latent.key(0));
-  pass.model.observer->See(
-      pass.worker, {static_cast<int>(latent.index), MatrixRole::kLatentUp, latents, Dtype::kF32,
-                    pass.rows, latent.rank, pass.w.qkv_stride});
-  pass.worker.TeamBarrier();  // as after any rows that were shown
+  Observe(pass, {static_cast<int>(latent.index), MatrixRole::kLatentUp, latents, Dtype::kF32,
+                 pass.rows, latent.rank, pass.w.qkv_stride});
 }
 
 // A phase: body(head, first row, rows) for all heads and rows.
@@ -197,7 +193,7 @@ void RunLatentAttention(const ForwardPass& pass, size_t layer) {
     Project(pass, "latent_down", latent.layer.qkv, pass.w.normed, pass.w.qkv, pass.w.qkv_stride);
     pass.worker.Share(pass.rows,
                       [&](size_t begin, size_t end) { StoreLatents(latent, begin, end); });
-    ShowLatents(latent);
+    ObserveLatents(latent);
     if (latent.q_rank > 0)
       Project(pass, "queries_up", latent.weights.q_up, latent.buffers.compressed,
               latent.buffers.queries, latent.buffers.queries_stride);

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "engine/base/trace.h"
-#include "engine/model/activation_observer.h"
 #include "engine/model/expert_packer.h"
 #include "engine/model/forward_pass.h"
 
@@ -217,16 +216,6 @@ void Combine(const Moe& moe, size_t begin, size_t end) {
   }
 }
 
-// Tells the observer of what the experts of layer `index` are about to multiply.
-void Show(const Moe& moe, size_t index, MatrixRole role, const PackedMatrix& matrix,
-          const std::byte* x, size_t rows) {
-  const ForwardPass& pass = moe.pass;
-  if (!pass.model.observer) return;
-  pass.model.observer->See(pass.worker, {static_cast<int>(index), role, x, pass.activation, rows,
-                                         matrix.k, matrix.k_padded(), &moe.work.plan});
-  pass.worker.TeamBarrier();  // nobody writes the rows of a later phase before all have returned
-}
-
 }  // namespace
 
 void NormForRouter(const ForwardPass& pass, const LayerWeights& layer, size_t begin, size_t end) {
@@ -245,11 +234,10 @@ void RunExperts(const ForwardPass& pass, size_t layer) {
     RoundTokens(moe, begin, end);
   });
   pass.worker.Once([&] { PlanWork(moe); });
-  Show(moe, layer, MatrixRole::kExpertIn, moe.experts.in, pass.w.normed, pass.rows);
+  Observe(pass, moe.experts.in, pass.w.normed, pass.rows, &moe.work.plan);
   RunMlpIn(pass, moe.layer, moe.buffers.shared);
   TakeItems("experts_in", moe, moe.work.in_items, moe.work.in_count, RunInItem);
-  Show(moe, layer, MatrixRole::kExpertDown, moe.experts.down, moe.buffers.mlp,
-       pass.rows * moe.top_k);
+  Observe(pass, moe.experts.down, moe.buffers.mlp, pass.rows * moe.top_k, &moe.work.plan);
   RoundAssignments(moe);
   Project(pass, "shared_down", moe.layer.down, moe.buffers.shared, pass.w.mlp_partial,
           pass.w.hidden_stride);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "engine/model/activation_observer.h"
 #include "engine/model/forward.h"
 
 namespace pinion {
@@ -28,6 +29,13 @@ struct ForwardPass {
     return w.normed + row * w.normed_stride * kernels::SizeOf(activation);
   }
 };
+
+// Shows the model's observer, where there is one, rows that are about to be multiplied: by all
+// threads of the team at once, who then meet.
+void Observe(const ForwardPass& pass, const ObservedRows& rows);
+// Those of a layer's matrix: x, [rows][matrix.k_padded()] activations. plan: as in ObservedRows.
+void Observe(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x, size_t rows,
+             const ExpertPlan* plan = nullptr);
 
 // One row of activations, `src`, as a matrix that prepares() multiplies it: rounded to int8, its
 // columns in the matrix's order.

@@ -3,32 +3,12 @@
 #include <algorithm>
 
 #include "engine/base/trace.h"
-#include "engine/model/activation_observer.h"
 #include "engine/model/forward_pass.h"
 
 namespace pinion {
 namespace {
 
 using kernels::kBlockN;
-
-// Tells the observer of rows that `matrix` is about to multiply, where it is one of a layer's.
-void Show(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x, size_t rows) {
-  const auto& layers = pass.weights.layers;
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const LayerWeights& layer = layers[i];
-    const std::pair<MatrixRole, const PackedMatrix*> matrices[] = {
-        {MatrixRole::kQkv, &layer.qkv},
-        {MatrixRole::kO, &layer.o},
-        {MatrixRole::kMlpIn, &layer.mlp_in},
-        {MatrixRole::kDown, &layer.down},
-        {MatrixRole::kQueryUp, &layer.latent.q_up}};
-    for (const auto& [role, each] : matrices)
-      if (each == &matrix)
-        pass.model.observer->See(pass.worker, {static_cast<int>(i), role, x, pass.activation, rows,
-                                               matrix.k, matrix.k_padded()});
-  }
-  pass.worker.TeamBarrier();  // nobody writes the rows of a later phase before all have returned
-}
 
 // dst[i] = src[order[i]], and zeros behind them.
 template <typename T>
@@ -56,7 +36,7 @@ void PrepareRow(const ForwardPass& pass, const PackedMatrix& matrix, const std::
 
 const std::byte* Prepare(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x,
                          size_t rows) {
-  if (pass.model.observer) Show(pass, matrix, x, rows);
+  Observe(pass, matrix, x, rows);
   if (!matrix.prepares()) return x;
   const size_t src_bytes = matrix.k_padded() * kernels::SizeOf(pass.activation);
   const size_t dst_bytes = matrix.prepared_row_bytes(pass.activation);

@@ -18,10 +18,6 @@ class Arena {
     matrix.data = Take(matrix.size_bytes());
     return matrix;
   }
-  // One that is packed in `dtype` whatever the checkpoint's format.
-  PackedMatrix Matrix(Dtype dtype, size_t outputs, size_t k) {
-    return Matrix(MatrixOf(dtype, outputs, {0, k}, nullptr));
-  }
 
  private:
   std::byte* Take(size_t bytes) {
@@ -33,11 +29,23 @@ class Arena {
   size_t used_ = 0;
 };
 
+PackedMatrix As(int layer, MatrixRole role, PackedMatrix matrix) {
+  matrix.layer = layer;
+  matrix.role = role;
+  return matrix;
+}
+
 // A shard's share of a layer's matrix in the form that the spec's plan gives it.
 PackedMatrix ShareOfMatrix(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int layer,
                            MatrixRole role, size_t outputs) {
-  return MatrixOf(dtype, outputs, InputsOf(spec, shard, layer, role),
-                  spec.formats.Find(layer, role));
+  return As(
+      layer, role,
+      MatrixOf(dtype, outputs, InputsOf(spec, shard, layer, role), spec.formats.Find(layer, role)));
+}
+
+// One that is packed in `dtype` whatever the checkpoint's format.
+PackedMatrix Plain(Dtype dtype, size_t outputs, size_t k) {
+  return MatrixOf(dtype, outputs, {0, k}, nullptr);
 }
 
 NormWeights LayOutNorm(const DecoderSpec& spec, const std::string& name, Arena& arena) {
@@ -64,7 +72,7 @@ void LayOutAttention(const DecoderSpec& spec, const Shard& shard, Dtype dtype, i
 }
 
 // A rank without heads holds nothing.
-void LayOutLatent(const DecoderSpec& spec, const Shard& shard, Dtype dtype, Arena& arena,
+void LayOutLatent(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int index, Arena& arena,
                   LayerWeights& layer) {
   const size_t heads = shard.q_heads.size();
   if (heads == 0) return;
@@ -77,15 +85,17 @@ void LayOutLatent(const DecoderSpec& spec, const Shard& shard, Dtype dtype, Aren
   LatentWeights& latent = layer.latent;
   layer.q_norm = arena.VectorIf(q_rank > 0, q_rank);
   layer.k_norm = arena.Vector(rank);
-  layer.qkv = arena.Matrix(
-      dtype, (q_rank > 0 ? q_rank : queries) + rank + size(spec_latent.rope_dim), hidden);
-  latent.q_up = arena.Matrix(dtype, q_rank > 0 ? queries : 0, q_rank);
+  const size_t projected = (q_rank > 0 ? q_rank : queries) + rank + size(spec_latent.rope_dim);
+  layer.qkv = arena.Matrix(As(index, MatrixRole::kQkv, Plain(dtype, projected, hidden)));
+  latent.q_up =
+      arena.Matrix(As(index, MatrixRole::kQueryUp, Plain(dtype, q_rank > 0 ? queries : 0, q_rank)));
   latent.key_blocks = blocks(rank);
   latent.value_blocks = blocks(values);
-  latent.key_up =
-      arena.Matrix(dtype, heads * latent.key_blocks * kernels::kBlockN, size(spec_latent.nope_dim));
-  latent.value_up = arena.Matrix(dtype, heads * latent.value_blocks * kernels::kBlockN, rank);
-  layer.o = arena.Matrix(dtype, hidden, heads * values);
+  latent.key_up = arena.Matrix(
+      Plain(dtype, heads * latent.key_blocks * kernels::kBlockN, size(spec_latent.nope_dim)));
+  latent.value_up =
+      arena.Matrix(Plain(dtype, heads * latent.value_blocks * kernels::kBlockN, rank));
+  layer.o = arena.Matrix(As(index, MatrixRole::kO, Plain(dtype, hidden, heads * values)));
 }
 
 // Of a layer's only MLP or of the one beside its experts.
@@ -109,7 +119,7 @@ ExpertWeights LayOutExperts(const DecoderSpec& spec, const Shard& shard, Dtype d
   const auto experts = static_cast<size_t>(router.experts);
   const Range share = shard.expert_intermediate;
   ExpertWeights weights;
-  weights.router = arena.Matrix(Dtype::kF32, experts, hidden);
+  weights.router = arena.Matrix(Plain(Dtype::kF32, experts, hidden));
   weights.router_bias = arena.VectorIf(router.bias, experts);
   weights.correction = arena.VectorIf(router.correction, experts);
   weights.in_blocks = 2 * (kernels::RoundUp(share.size(), kernels::kBlockN) / kernels::kBlockN);
@@ -131,7 +141,7 @@ LayerWeights LayOutLayer(const DecoderSpec& spec, const LayerSpec& kinds, const 
                          Dtype dtype, bool moe_prepack, int index, Arena& arena) {
   LayerWeights layer;
   layer.attention_norm = LayOutNorm(spec, spec.names.attention_norm, arena);
-  spec.latent.kv_rank > 0 ? LayOutLatent(spec, shard, dtype, arena, layer)
+  spec.latent.kv_rank > 0 ? LayOutLatent(spec, shard, dtype, index, arena, layer)
                           : LayOutAttention(spec, shard, dtype, index, arena, layer);
   layer.attention_post_norm = LayOutNorm(spec, spec.names.attention_post_norm, arena);
   layer.mlp_norm = LayOutNorm(spec, spec.names.mlp_norm, arena);

@@ -23,6 +23,8 @@ struct PackedMatrix {
   std::byte* data = nullptr;
   kernels::Dtype dtype = kernels::Dtype::kF32;
   size_t outputs = 0, k = 0;  // before padding
+  int layer = -1;             // -1: no layer's, and nobody observes its inputs
+  MatrixRole role = MatrixRole::kHead;
   // Where it stays in integers: their layout, what they are multiplied with, and the order of the
   // packed columns where that is not the share's own.
   std::optional<kernels::IntLayout> integers;
