@@ -14,6 +14,7 @@
 #include "engine/base/strings.h"
 #include "engine/model/published.h"
 #include "engine/model/tensor_list.h"
+#include "engine/quant/plain_dtype.h"
 
 namespace pinion {
 namespace {
@@ -21,18 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kChunkBytes = 4 << 20;  // of rows made and written at once
-
-const char* HeaderName(kernels::Dtype dtype) {
-  switch (dtype) {
-    case kernels::Dtype::kF32:
-      return "F32";
-    case kernels::Dtype::kBf16:
-      return "BF16";
-    case kernels::Dtype::kF16:
-      return "F16";
-  }
-  return "";
-}
 
 // A file that is being written; closed with the object.
 class Output {
@@ -125,7 +114,7 @@ using Shard = std::vector<PublishedTensor>;
 // A tensor that is not quantised; its rows are made as they are written.
 PublishedTensor Plain(const TensorInfo& info) {
   return {info.name,
-          HeaderName(info.dtype),
+          PlainName(info.dtype),
           info.shape,
           ElementCount(info.shape) * kernels::SizeOf(info.dtype),
           {}};

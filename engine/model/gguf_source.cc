@@ -7,6 +7,7 @@
 #include "engine/model/gguf.h"
 #include "engine/model/quantised_source.h"
 #include "engine/model/tensor_list.h"
+#include "engine/quant/plain_dtype.h"
 
 namespace pinion {
 namespace {
@@ -28,13 +29,6 @@ struct Placed {
   RowOrder order;
 };
 using PlacedTensors = std::map<std::string, Placed>;
-
-std::optional<kernels::Dtype> PlainType(const GgufType& type) {
-  if (type.name == "F32") return kernels::Dtype::kF32;
-  if (type.name == "F16") return kernels::Dtype::kF16;
-  if (type.name == "BF16") return kernels::Dtype::kBf16;
-  return {};
-}
 
 size_t RowBytes(const GgufTensor& tensor) {
   const size_t row = tensor.shape.size() < 2 ? 1 : static_cast<size_t>(tensor.shape.back());
@@ -89,7 +83,7 @@ class GgufSource : public TensorSource {
       return Fail(ErrorCode::kNotFound, StrCat("no tensor for '", name, "' among the ",
                                                gguf_->header.tensors.size(), " of ", path));
     const GgufTensor& tensor = *found->second.tensor;
-    return TensorInfo{name, *PlainType(*tensor.type), tensor.shape, path};
+    return TensorInfo{name, *PlainDtype(tensor.type->name), tensor.shape, path};
   }
   std::vector<std::string> Names() const override {
     std::vector<std::string> names;
@@ -182,7 +176,7 @@ Result<std::unique_ptr<TensorSource>> OpenGgufTensors(std::shared_ptr<const Gguf
     if (placed.tensor->shape != tensor.shape)
       return Fail(ErrorCode::kCorrupt, StrCat("tensor '", name.name, "' of ", gguf->file->path(),
                                               " has another shape than its metadata asks for"));
-    if (PlainType(*placed.tensor->type))
+    if (PlainDtype(placed.tensor->type->name))
       plain.emplace(tensor.name, placed);
     else
       quantised.emplace(tensor.name, std::make_unique<GgufQuantised>(*gguf->file, placed));

@@ -10,6 +10,7 @@
 #include "engine/model/quantised_source.h"
 #include "engine/model/rounded_tensor.h"
 #include "engine/model/tensor_list.h"
+#include "engine/quant/stored.h"
 
 namespace pinion {
 namespace {
@@ -139,12 +140,6 @@ std::unique_ptr<TensorSource> ApplyAliases(std::unique_ptr<TensorSource> source,
       return std::make_unique<RenamedSource>(std::move(source), from, to);
   }
   return source;
-}
-
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  std::vector<std::string> sizes;
-  for (const int64_t size : shape) sizes.push_back(StrCat(size));
-  return StrCat("[", Join(sizes, ", "), "]");
 }
 
 Status CheckTensors(const TensorSource& source, const DecoderSpec& spec) {

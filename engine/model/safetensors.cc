@@ -10,18 +10,12 @@
 #include "engine/model/safetensors_header.h"
 #include "engine/model/tensor_list.h"
 #include "engine/model/tensors.h"
+#include "engine/quant/plain_dtype.h"
 
 namespace pinion {
 namespace {
 
 using File = std::shared_ptr<const MappedFile>;
-
-std::optional<kernels::Dtype> Usable(std::string_view dtype) {
-  if (dtype == "F32") return kernels::Dtype::kF32;
-  if (dtype == "BF16") return kernels::Dtype::kBf16;
-  if (dtype == "F16") return kernels::Dtype::kF16;
-  return {};
-}
 
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
@@ -61,7 +55,7 @@ class MappedSource : public TensorSource {
       return Fail(ErrorCode::kNotFound,
                   StrCat("no tensor '", name, "' among the ", tensors_.size(), " of ", where_));
     const HeaderEntry& entry = found->second.entry;
-    const auto dtype = Usable(entry.dtype);
+    const auto dtype = PlainDtype(entry.dtype);
     if (!dtype)
       return Fail(ErrorCode::kUnsupported,
                   StrCat("tensor '", name, "' of ", found->second.file->path(), " is ", entry.dtype,

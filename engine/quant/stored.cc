@@ -5,25 +5,18 @@
 #include <utility>
 
 #include "engine/base/strings.h"
+#include "engine/quant/plain_dtype.h"
 #include "kernels/kernels.h"
 
 namespace pinion {
-namespace {
-
-using kernels::Dtype;
-
-bool IsFloat(const StoredTensor& tensor) {
-  return tensor.dtype == "F32" || tensor.dtype == "F16" || tensor.dtype == "BF16";
-}
-
-}  // namespace
 
 void StoredTensor::Release(size_t begin, size_t bytes) const {
   if (file) file->Release(static_cast<size_t>(data - file->data()) + begin, bytes);
 }
 
 uint64_t StoredTensor::bytes() const {
-  const size_t element = dtype == "I8" ? 1 : dtype == "F16" || dtype == "BF16" ? 2 : 4;
+  const auto plain = PlainDtype(dtype);
+  const size_t element = plain ? kernels::SizeOf(*plain) : dtype == "I8" ? 1 : 4;
   uint64_t total = data ? element : 0;
   for (const int64_t size : shape) total *= static_cast<uint64_t>(size);
   return total;
@@ -50,7 +43,7 @@ Result<StoredTensor> StoredTensors::Require(const char* suffix, const char* dtyp
 Result<StoredTensor> StoredTensors::RequireFloats(const char* suffix,
                                                   const std::vector<int64_t>& shape) const {
   PINION_ASSIGN(StoredTensor tensor, Require(suffix));
-  PINION_TRY(CheckType(suffix, tensor, IsFloat(tensor), "F32, F16 or BF16"));
+  PINION_TRY(CheckType(suffix, tensor, PlainDtype(tensor.dtype).has_value(), "F32, F16 or BF16"));
   PINION_TRY(CheckShape(suffix, tensor, shape));
   return tensor;
 }
@@ -79,15 +72,14 @@ Status StoredTensors::CheckShape(const char* suffix, const StoredTensor& tensor,
 
 void ReadFloats(const StoredTensor& tensor, size_t index, size_t count, float* dst) {
   constexpr size_t kRun = 64;  // copied to where they are aligned
-  const Dtype type = tensor.dtype == "F32"   ? Dtype::kF32
-                     : tensor.dtype == "F16" ? Dtype::kF16
-                                             : Dtype::kBf16;
+  const kernels::Dtype type = *PlainDtype(tensor.dtype);
   const size_t size = kernels::SizeOf(type);
   alignas(64) std::byte run[kRun * sizeof(float)];
   for (size_t first = 0; first < count; first += kRun) {
     const size_t live = std::min(kRun, count - first);
     std::memcpy(run, tensor.data + (index + first) * size, live * size);
-    kernels::Convert(reinterpret_cast<std::byte*>(dst + first), Dtype::kF32, run, type, live);
+    kernels::Convert(reinterpret_cast<std::byte*>(dst + first), kernels::Dtype::kF32, run, type,
+                     live);
   }
 }
 
