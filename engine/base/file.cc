@@ -11,26 +11,13 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/base/descriptor.h"
 #include "engine/base/strings.h"
 
 namespace pinion {
 namespace {
 
 constexpr size_t kPageBytes = 4096;
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 tl::unexpected<Error> SystemError(std::string_view doing, const std::string& path) {
   const int code = errno;
@@ -46,13 +33,8 @@ Result<size_t> RegularSize(int fd, const std::string& path) {
   return static_cast<size_t>(info.st_size);
 }
 
-Status WriteAll(int fd, std::string_view text, const std::string& path) {
-  while (!text.empty()) {
-    const ssize_t written = write(fd, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return SystemError("write", path);
-    text.remove_prefix(static_cast<size_t>(written));
-  }
+Status WriteText(int fd, std::string_view text, const std::string& path) {
+  if (!WriteAll(fd, text)) return SystemError("write", path);
   return {};
 }
 
@@ -67,7 +49,7 @@ std::string TemporaryFor(const std::string& path) { return StrCat(path, ".tmp", 
 Status WriteInPlace(const std::string& path, std::string_view text) {
   const Descriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (file.get() < 0) return SystemError("open", path);
-  return WriteAll(file.get(), text, path);
+  return WriteText(file.get(), text, path);
 }
 
 }  // namespace
@@ -99,7 +81,7 @@ Status WriteFile(const std::string& path, std::string_view text) {
     // Errors name the file that was asked for: the temporary one is nobody's business.
     const Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (file.get() < 0) return SystemError("create", path);
-    if (auto written = WriteAll(file.get(), text, path); !written) {
+    if (auto written = WriteText(file.get(), text, path); !written) {
       unlink(temporary.c_str());
       return written;
     }
@@ -160,7 +142,7 @@ std::string TemporaryFile::path() const { return StrCat("/proc/self/fd/", fd_); 
 Status TemporaryFile::Write(std::string_view text) {
   const std::string name = StrCat("a temporary file in ", TemporaryFolder());
   if (lseek(fd_, 0, SEEK_SET) != 0) return SystemError("rewind", name);
-  PINION_TRY(WriteAll(fd_, text, name));
+  PINION_TRY(WriteText(fd_, text, name));
   if (lseek(fd_, 0, SEEK_SET) != 0) return SystemError("rewind", name);
   return {};
 }

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "engine/base/descriptor.h"
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
@@ -23,45 +24,33 @@ namespace fs = std::filesystem;
 
 constexpr size_t kChunkBytes = 4 << 20;  // of rows made and written at once
 
-// A file that is being written; closed with the object.
+// A file that is being written.
 class Output {
  public:
   static Result<Output> Create(const std::string& path) {
-    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0)
+    Descriptor fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (!fd.is_open())
       return Fail(ErrorCode::kIo, StrCat("cannot create '", path, "': ", std::strerror(errno)));
-    return Output(fd, path);
-  }
-  Output(Output&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
-  ~Output() {
-    if (fd_ >= 0) close(fd_);
+    return Output(std::move(fd), path);
   }
 
   Status Write(const void* data, size_t bytes) {
-    const char* next = static_cast<const char*>(data);
-    while (bytes > 0) {
-      const ssize_t written = write(fd_, next, bytes);
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return Failure("write");
-      next += written;
-      bytes -= static_cast<size_t>(written);
-    }
+    if (!WriteAll(fd_.get(), {static_cast<const char*>(data), bytes})) return Failure();
     return {};
   }
   // Some file systems report a full disk only here.
   Status Close() {
-    if (close(std::exchange(fd_, -1)) != 0) return Failure("write");
+    if (close(fd_.Release()) != 0) return Failure();
     return {};
   }
 
  private:
-  Output(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
-  tl::unexpected<Error> Failure(std::string_view doing) const {
+  Output(Descriptor fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  tl::unexpected<Error> Failure() const {
     return Fail(errno == ENOSPC || errno == EDQUOT ? ErrorCode::kExhausted : ErrorCode::kIo,
-                StrCat("cannot ", doing, " '", path_, "': ", std::strerror(errno)));
+                StrCat("cannot write '", path_, "': ", std::strerror(errno)));
   }
-  int fd_;
+  Descriptor fd_;
   std::string path_;
 };
 

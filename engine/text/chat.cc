@@ -3,7 +3,6 @@
 #include "engine/text/chat.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "engine/base/clock.h"
+#include "engine/base/descriptor.h"
 #include "engine/base/strings.h"
 #include "engine/text/frames.h"
 
@@ -27,25 +27,6 @@ std::string HelperPath() {
   const char* named = std::getenv("PINION_BINARY");
   return named && *named ? named : SelfPath();
 }
-
-// An owned file descriptor.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_ = -1;
-};
 
 // One running helper process.
 struct Helper {

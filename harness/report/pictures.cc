@@ -1,8 +1,6 @@
 #include "harness/report/pictures.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
+#include "engine/base/memory_file.h"
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
 #include "harness/report/page.h"
@@ -11,36 +9,7 @@ namespace pinion::harness {
 namespace {
 
 constexpr double kNodeSeconds = 60;
-
-// A file without a name: what a child reads, or writes, at whatever pace.
-class Buffer {
- public:
-  Buffer() : fd_(memfd_create("pictures", MFD_CLOEXEC)) {}
-  ~Buffer() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  int fd() const { return fd_; }
-
-  bool Fill(std::string_view text) const {
-    while (!text.empty()) {
-      const ssize_t written = write(fd_, text.data(), text.size());
-      if (written <= 0) return false;
-      text.remove_prefix(static_cast<size_t>(written));
-    }
-    return lseek(fd_, 0, SEEK_SET) == 0;
-  }
-  std::string Text() const {
-    std::string text(static_cast<size_t>(std::max<off_t>(0, lseek(fd_, 0, SEEK_END))), '\0');
-    const ssize_t got = pread(fd_, text.data(), text.size(), 0);
-    text.resize(static_cast<size_t>(std::max<ssize_t>(0, got)));
-    return text;
-  }
-
- private:
-  int fd_;
-};
+constexpr uint64_t kMaxBytes = uint64_t{1} << 30;  // of pictures
 
 // The first line of node's complaint that says something.
 std::string Complaint(const std::string& text) {
@@ -50,9 +19,10 @@ std::string Complaint(const std::string& text) {
 }
 
 Result<std::string> RunNode(const std::string& script, const std::string& input) {
-  const Buffer in, out, complaints;
-  if (in.fd() < 0 || out.fd() < 0 || complaints.fd() < 0 || !in.Fill(input))
-    return Fail(ErrorCode::kIo, "no memory to hand the charts to node");
+  PINION_ASSIGN(MemoryFile in, MemoryFile::Make("the charts"));
+  PINION_ASSIGN(const MemoryFile out, MemoryFile::Make("the pictures"));
+  PINION_ASSIGN(const MemoryFile complaints, MemoryFile::Make("node's complaints"));
+  PINION_TRY(in.Write(input));
   Process::Options options;
   options.arguments = {"node", script};
   options.stdin_fd = in.fd();
@@ -63,8 +33,9 @@ Result<std::string> RunNode(const std::string& script, const std::string& input)
   const auto end = node->Wait(kNodeSeconds);
   if (!end) return Fail(ErrorCode::kFailed, StrCat("node took more than ", kNodeSeconds, " s"));
   if (end->code != 0 || end->signal != 0)
-    return Fail(ErrorCode::kFailed, "node failed: " + Complaint(complaints.Text()));
-  return out.Text();
+    return Fail(ErrorCode::kFailed,
+                "node failed: " + Complaint(complaints.Text(kMaxBytes).value_or("")));
+  return out.Text(kMaxBytes);
 }
 
 }  // namespace
