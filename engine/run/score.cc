@@ -11,6 +11,7 @@
 #include <limits>
 #include <numeric>
 
+#include "engine/base/descriptor.h"
 #include "engine/base/strings.h"
 #include "engine/run/compare.h"
 #include "kernels/kernels.h"
@@ -19,14 +20,13 @@ namespace pinion {
 namespace {
 
 // A safetensors file of float32 matrices whose shapes are known beforehand; rows come in any order.
+// Its header is written last: rows of zeros would pass for logits, but whoever is killed before
+// leaves what no reader takes for safetensors.
 class LogitsFile {
  public:
   ~LogitsFile() {
-    if (fd_ < 0) return;
-    close(fd_);
-    if (!kept_) unlink(path_.c_str());  // rows of zeros would pass for logits
+    if (is_ours_) unlink(path_.c_str());
   }
-  void Keep() { kept_ = true; }
 
   Status Create(const std::string& path, const std::vector<Prompt>& prompts, size_t vocabulary) {
     path_ = path;
@@ -42,34 +42,42 @@ class LogitsFile {
       header.Set(StrCat("prompt", i, ".logits"), std::move(tensor));
       offset += bytes;
     }
-    std::string text = header.Dump();
-    text.append((8 - text.size() % 8) % 8, ' ');  // the format asks for aligned data
-    const uint64_t length = text.size();
-    text.insert(0, reinterpret_cast<const char*>(&length), sizeof length);
-    data_start_ = text.size();
-    fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd_ < 0) return Failure("create");
+    header_ = header.Dump();
+    header_.append((8 - header_.size() % 8) % 8, ' ');  // the format asks for aligned data
+    const uint64_t length = header_.size();
+    header_.insert(0, reinterpret_cast<const char*>(&length), sizeof length);
+    fd_ = Descriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (!fd_.is_open()) return Failure("create");
     struct stat info;
-    if (fstat(fd_, &info) == 0 && !S_ISREG(info.st_mode)) {
-      kept_ = true;  // a device is not ours to remove
+    if (fstat(fd_.get(), &info) == 0 && !S_ISREG(info.st_mode))  // a device is not ours to remove
       return Fail(ErrorCode::kUsage,
                   StrCat("'", path_, "' is no regular file; rows come in any order"));
-    }
-    // The header's lengths hold from the start: a refused prompt's rows are never written.
-    if (ftruncate(fd_, static_cast<off_t>(data_start_ + offset)) != 0) return Failure("extend");
-    return Write(text.data(), text.size(), 0);
+    is_ours_ = true;
+    // All of it from the start: a refused prompt's rows are never written.
+    if (ftruncate(fd_.get(), static_cast<off_t>(header_.size() + offset)) != 0)
+      return Failure("extend");
+    return {};
   }
 
   Status WriteRow(size_t prompt, size_t row, const float* logits, size_t vocabulary) {
     const uint64_t bytes = vocabulary * sizeof(float);
-    return Write(logits, bytes, data_start_ + starts_[prompt] + row * bytes);
+    return Write(logits, bytes, header_.size() + starts_[prompt] + row * bytes);
+  }
+
+  // All rows are there. Does nothing where no file was asked for.
+  Status Finish() {
+    if (!fd_.is_open()) return {};
+    PINION_TRY(Write(header_.data(), header_.size(), 0));
+    if (close(fd_.Release()) != 0) return Failure("write");  // some file systems tell only here
+    is_ours_ = false;
+    return {};
   }
 
  private:
   Status Write(const void* data, size_t bytes, uint64_t offset) {
     const char* from = static_cast<const char*>(data);
     while (bytes > 0) {
-      const ssize_t written = pwrite(fd_, from, bytes, static_cast<off_t>(offset));
+      const ssize_t written = pwrite(fd_.get(), from, bytes, static_cast<off_t>(offset));
       if (written < 0 && errno == EINTR) continue;
       if (written <= 0) return Failure("write");
       from += written;
@@ -82,10 +90,9 @@ class LogitsFile {
     return Fail(ErrorCode::kIo, StrCat("cannot ", doing, " '", path_, "': ", std::strerror(errno)));
   }
 
-  std::string path_;
-  int fd_ = -1;
-  bool kept_ = false;
-  uint64_t data_start_ = 0;
+  std::string path_, header_;
+  Descriptor fd_;
+  bool is_ours_ = false;  // to remove, unless it is finished
   std::vector<uint64_t> starts_;
 };
 
@@ -125,7 +132,7 @@ class Scorer {
   }
 
   const Status& failure() const { return failure_; }
-  void KeepLogits() { file_.Keep(); }
+  Status FinishLogits() { return file_.Finish(); }
 
   Json Line(size_t prompt) const {
     Json token_logprobs = Json::MakeArray(), top_logprobs = Json::MakeArray();
@@ -198,7 +205,7 @@ Result<Scores> Score(Engine& engine, const std::vector<Prompt>& prompts,
   }
   engine.SetScoreSink({});
   PINION_TRY(scorer.failure());
-  scorer.KeepLogits();
+  PINION_TRY(scorer.FinishLogits());
   Scores scores;
   if (scorer.comparison()) scores.whole = scorer.comparison()->Summary();
   std::vector<Json>& lines = scores.lines;

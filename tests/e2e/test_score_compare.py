@@ -5,6 +5,8 @@ import math
 
 import pytest
 
+from conftest import wait_until
+
 MODEL = "models/tiny-trained"
 SMALL = ["--kv-cache-space", "64MiB", "--threads-bind", "nobind"]
 
@@ -71,3 +73,15 @@ def test_models_that_cut_text_differently_are_not_compared(pinion, data, text):
     done = pinion("score", data / "models/qwen2", "--input", text, "--compare", data / "models/llama")
     assert done.returncode == 2
     assert "into different tokens" in done.stderr
+
+
+def test_logits_of_a_killed_run_are_no_reference(spawn, pinion, data, tmp_path):
+    many, logits = tmp_path / "many.jsonl", tmp_path / "logits.safetensors"
+    many.write_text((json.dumps({"input_ids": list(range(64))}) + "\n") * 2000)
+    running = spawn("score", data / MODEL, "--input", many, "--logits", logits, *SMALL)
+    assert wait_until(lambda: logits.exists() and logits.stat().st_size > 0)
+    running.kill()
+    running.wait()
+    done = pinion("score", data / MODEL, "--input", many, "--compare", logits, *SMALL)
+    assert done.returncode == 1
+    assert f"{logits}: its header: " in done.stderr
