@@ -1,8 +1,6 @@
 #include "engine/run/start.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
@@ -13,36 +11,13 @@
 #include "engine/model/rounded_tensor.h"
 #include "engine/model/weight_layout.h"
 #include "engine/run/capacity.h"
+#include "engine/run/placement.h"
+#include "engine/run/stages.h"
 #include "kernels/gemm_plan.h"
 #include "kernels/integer_prefetch.h"
 
 namespace pinion {
 namespace {
-
-// Times the stages of a start and logs each when it ends.
-class Stages {
- public:
-  void Done(const std::string& stage, const std::string& what) {
-    const double seconds = SecondsSince(last_ns_);
-    last_ns_ = NowNs();
-    LogInfo(StrCat(stage, " (", FormatSeconds(seconds), "): ", what));
-    Json entry = Json::MakeObject();
-    entry.Set("stage", stage);
-    entry.Set("seconds", seconds);
-    entries_.Append(std::move(entry));
-  }
-  double total_s() const { return SecondsSince(start_ns_); }
-  const Json& entries() const { return entries_; }
-
- private:
-  static std::string FormatSeconds(double seconds) {
-    char text[32];
-    std::snprintf(text, sizeof text, seconds < 1 ? "%.3f s" : "%.1f s", seconds);
-    return text;
-  }
-  int64_t start_ns_ = NowNs(), last_ns_ = start_ns_;
-  Json entries_ = Json::MakeArray();
-};
 
 kernels::Isa ResolveIsa(const EngineOptions& options) {
   // Validate has refused what is not usable.
@@ -151,12 +126,21 @@ std::vector<kernels::IntLayout> RoundedLayouts(const DecoderSpec& spec, kernels:
   return layouts;
 }
 
-Status PlaceAndCheck(StartedModel& model, std::shared_ptr<const TensorSource>& weights,
-                     DecoderOptions& decoder, std::vector<RankNeeds>& needs, Stages& stages) {
+// What a start hands from stage to stage, besides the model.
+struct Beginning {
+  Machine machine;
+  Budget budget;
+  DecoderOptions decoder;
+  std::shared_ptr<const TensorSource> weights;
+  std::vector<RankNeeds> needs;
+  Stages stages;
+};
+
+Status MakePlanHere(StartedModel& model, Beginning& start) {
   EngineInfo& info = model.info;
-  PINION_ASSIGN(const Machine machine, ThisMachine());
-  PINION_ASSIGN(const Budget budget, ComputeBudget(machine));
-  PINION_ASSIGN(info.plan, PlanFor(model.options, machine, budget));
+  PINION_ASSIGN(start.machine, ThisMachine());
+  PINION_ASSIGN(start.budget, ComputeBudget(start.machine));
+  PINION_ASSIGN(info.plan, PlanFor(model.options, start.machine, start.budget));
   model.isa = ResolveIsa(model.options);
   if (!kernels::LimitOneDnn(model.isa))
     return Fail(ErrorCode::kUnsupported,
@@ -167,12 +151,18 @@ Status PlaceAndCheck(StartedModel& model, std::shared_ptr<const TensorSource>& w
   const Runtime runtime = LoadedRuntime();
   info.allocator = runtime.allocator;
   info.openmp = runtime.openmp;
-  stages.Done("budget and plan",
-              StrCat(Describe(info.plan), "; isa ", info.isa, "; malloc ", info.allocator,
-                     info.allocator == "glibc" ? " (nothing preloaded)" : " (preloaded)",
-                     "; OpenMP ", info.openmp));
+  start.stages.Done("budget and plan",
+                    StrCat(Describe(info.plan), "; isa ", info.isa, "; malloc ", info.allocator,
+                           info.allocator == "glibc" ? " (nothing preloaded)" : " (preloaded)",
+                           "; OpenMP ", info.openmp));
   for (const std::string& warning : info.plan.warnings) LogWarning(warning);
+  return {};
+}
 
+// Finds the model and settles what it is computed in.
+Status OpenModel(StartedModel& model, Beginning& start) {
+  EngineInfo& info = model.info;
+  DecoderOptions& decoder = start.decoder;
   PINION_ASSIGN(model.files, FindModel(model.options.model));
   const DecoderSpec& spec = model.files.spec;
   if (!spec.wrapper.empty())
@@ -180,7 +170,7 @@ Status PlaceAndCheck(StartedModel& model, std::shared_ptr<const TensorSource>& w
                    "other parts are not loaded"));
   PINION_ASSIGN(info.max_model_len, ResolveModelLength(spec, model.options));
   PINION_ASSIGN(decoder.dtype, ResolveDtype(model.options, spec));
-  PINION_ASSIGN(weights, OpenAndPlanFormats(model.options, decoder.dtype, model.files));
+  PINION_ASSIGN(start.weights, OpenAndPlanFormats(model.options, decoder.dtype, model.files));
   if (const std::string kept = Describe(spec.formats, model.isa, kernels::Name(decoder.dtype));
       !kept.empty())
     LogInfo(kept);
@@ -192,71 +182,41 @@ Status PlaceAndCheck(StartedModel& model, std::shared_ptr<const TensorSource>& w
   info.dtype = kernels::Name(decoder.dtype);
   info.kv_dtype = decoder.cached();
   info.block_tokens = decoder.block_tokens;
-  PINION_TRY(ChooseGemmKernels(model, decoder.dtype, stages));
-  if (spec.formats.Count(IntegerProduct::kInt8) > 0) {
-    decoder.int_prefetch = kernels::MeasureIntPrefetch(
-        model.isa, RoundedLayouts(spec, decoder.dtype, model.options.tensor_parallel));
-    stages.Done("integer kernels",
-                StrCat("weights asked for ahead ", decoder.int_prefetch.Describe()));
-  }
-  needs = CountNeeds(spec, decoder, model.options.tensor_parallel);
-  PINION_TRY(CheckCapacity(needs, model.options, info.max_model_len, machine, budget, info.plan));
-  stages.Done("capacity check",
-              StrCat(FormatBytes(budget.memory_available_bytes), " of memory free"));
   return {};
 }
 
-using BytesOfNode = std::vector<std::pair<int, uint64_t>>;
-
-std::string Describe(const BytesOfNode& bytes) {
-  std::vector<std::string> parts;
-  for (const auto& [node, size] : bytes)
-    parts.push_back(StrCat(FormatBytes(size), " on node ", node));
-  return parts.empty() ? "nowhere yet" : Join(parts, ", ");
+Status ChooseKernels(StartedModel& model, Beginning& start) {
+  const DecoderSpec& spec = model.files.spec;
+  PINION_TRY(ChooseGemmKernels(model, start.decoder.dtype, start.stages));
+  if (spec.formats.Count(IntegerProduct::kInt8) == 0) return {};
+  start.decoder.int_prefetch = kernels::MeasureIntPrefetch(
+      model.isa, RoundedLayouts(spec, start.decoder.dtype, model.options.tensor_parallel));
+  start.stages.Done("integer kernels",
+                    StrCat("weights asked for ahead ", start.decoder.int_prefetch.Describe()));
+  return {};
 }
 
-Json ToJson(const BytesOfNode& bytes) {
-  Json list = Json::MakeArray();
-  for (const auto& [node, size] : bytes) {
-    Json entry = Json::MakeObject();
-    entry.Set("node", node);
-    entry.Set("bytes", size);
-    list.Append(std::move(entry));
-  }
-  return list;
+Status CheckThatItFits(const StartedModel& model, Beginning& start) {
+  start.needs = CountNeeds(model.files.spec, start.decoder, model.options.tensor_parallel);
+  PINION_TRY(CheckCapacity(start.needs, model.options, model.info.max_model_len, start.machine,
+                           start.budget, model.info.plan));
+  start.stages.Done("capacity check",
+                    StrCat(FormatBytes(start.budget.memory_available_bytes), " of memory free"));
+  return {};
 }
 
-// Weights on nodes that the plan does not give the rank: every step reads them from afar.
-void WarnOfStrays(const RankPlan& rank, const BytesOfNode& weights) {
-  uint64_t strays = 0, all = 0;
-  for (const auto& [node, size] : weights) {
-    all += size;
-    if (std::find(rank.nodes.begin(), rank.nodes.end(), node) == rank.nodes.end()) strays += size;
-  }
-  if (rank.nodes.empty() || strays * 20 <= all) return;  // 5 %: shared pages, a sample's error
-  LogWarning(StrCat("of rank ", rank.rank, "'s weights ", FormatBytes(strays),
-                    " lie on other nodes than the plan's; is their memory full, or a memory policy "
-                    "(numactl) set?"));
-}
-
-// Says where weights and KV have come to lie.
-void ReportPlacement(StartedModel& model, Stages& stages) {
-  model.info.placement = Json::MakeArray();
-  std::vector<std::string> parts;
-  const auto placements = model.decoder->placements();
-  for (size_t rank = 0; rank < placements.size(); ++rank) {
-    const RankPlan& plan = model.info.plan.ranks[rank];
-    const auto& [weights, kv] = placements[rank];
-    parts.push_back(StrCat("rank ", rank, ": weights ", Describe(weights), "; KV ", Describe(kv)));
-    WarnOfStrays(plan, weights);
-    Json entry = Json::MakeObject();
-    entry.Set("rank", static_cast<uint64_t>(rank));
-    entry.Set("nodes", Json(plan.nodes));
-    entry.Set("weights", ToJson(weights));
-    entry.Set("kv", ToJson(kv));
-    model.info.placement.Append(std::move(entry));
-  }
-  stages.Done("placement", Join(parts, "; "));
+Status LoadAndPack(StartedModel& model, Beginning& start) {
+  EngineInfo& info = model.info;
+  const int64_t load_start = NowNs();
+  PINION_ASSIGN(model.ranks, Ranks::Start(info.plan));
+  PINION_ASSIGN(model.decoder, Decoder::Load(model.files.spec, std::move(start.weights),
+                                             *model.ranks, start.decoder));
+  info.load_s = SecondsSince(load_start);
+  info.weight_bytes = model.decoder->weight_bytes();
+  const char* integers = model.files.spec.formats.empty() ? "" : "integers and ";
+  start.stages.Done("load and pack",
+                    StrCat(FormatBytes(info.weight_bytes), " of ", integers, info.dtype));
+  return {};
 }
 
 // Lowers a model length that nobody asked for to what the cache holds; one that was asked for and
@@ -274,6 +234,22 @@ Status FitModelLength(StartedModel& model) {
                     "the model's ",
                     info.max_model_len));
   info.max_model_len = capacity;
+  return {};
+}
+
+Status MakeKvCache(StartedModel& model, Beginning& start) {
+  EngineInfo& info = model.info;
+  PINION_ASSIGN(info.blocks,
+                SizeKv(start.needs, model.options, info.max_model_len, AvailableMemoryBytes()));
+  PINION_TRY(FitModelLength(model));
+  PINION_TRY(model.decoder->AllocateKv(info.blocks, info.max_model_len));
+  info.kv_bytes = model.decoder->kv_bytes();
+  const size_t tokens = info.blocks * info.block_tokens;
+  const size_t sequences = tokens / info.max_model_len;
+  start.stages.Done(
+      "KV cache", StrCat(FormatBytes(info.kv_bytes), " of ", kernels::Name(info.kv_dtype), " for ",
+                         tokens, " tokens: ", sequences,
+                         sequences == 1 ? " sequence of " : " sequences of ", info.max_model_len));
   return {};
 }
 
@@ -311,39 +287,19 @@ Result<StartedModel> StartModel(const EngineOptions& options) {
   PINION_TRY(Validate(options));
   StartedModel model;
   model.options = options;
-  Stages stages;
-  DecoderOptions decoder;
-  std::vector<RankNeeds> needs;
-  std::shared_ptr<const TensorSource> weights;
-  PINION_TRY(PlaceAndCheck(model, weights, decoder, needs, stages));
+  Beginning start;
+  PINION_TRY(MakePlanHere(model, start));
+  PINION_TRY(OpenModel(model, start));
+  PINION_TRY(ChooseKernels(model, start));
+  PINION_TRY(CheckThatItFits(model, start));
+  PINION_TRY(LoadAndPack(model, start));
+  PINION_TRY(MakeKvCache(model, start));
   EngineInfo& info = model.info;
-
-  const int64_t load_start = NowNs();
-  PINION_ASSIGN(model.ranks, Ranks::Start(info.plan));
-  PINION_ASSIGN(model.decoder,
-                Decoder::Load(model.files.spec, std::move(weights), *model.ranks, decoder));
-  info.load_s = SecondsSince(load_start);
-  info.weight_bytes = model.decoder->weight_bytes();
-  const char* integers = model.files.spec.formats.empty() ? "" : "integers and ";
-  stages.Done("load and pack",
-              StrCat(FormatBytes(info.weight_bytes), " of ", integers, info.dtype));
-
-  PINION_ASSIGN(info.blocks, SizeKv(needs, options, info.max_model_len, AvailableMemoryBytes()));
-  PINION_TRY(FitModelLength(model));
-  PINION_TRY(model.decoder->AllocateKv(info.blocks, info.max_model_len));
-  info.kv_bytes = model.decoder->kv_bytes();
-  const size_t tokens = info.blocks * info.block_tokens;
-  const size_t sequences = tokens / info.max_model_len;
-  stages.Done("KV cache",
-              StrCat(FormatBytes(info.kv_bytes), " of ", kernels::Name(info.kv_dtype), " for ",
-                     tokens, " tokens: ", sequences,
-                     sequences == 1 ? " sequence of " : " sequences of ", info.max_model_len));
-
-  WarmUp(*model.decoder, decoder, info.blocks, info.max_model_len);
-  stages.Done("warm-up", "one step of prefill and decode");
-  ReportPlacement(model, stages);
-  info.start_s = stages.total_s();
-  info.stages = stages.entries();
+  WarmUp(*model.decoder, start.decoder, info.blocks, info.max_model_len);
+  start.stages.Done("warm-up", "one step of prefill and decode");
+  start.stages.Done("placement", FindPlacement(model));
+  info.start_s = start.stages.total_s();
+  info.stages = start.stages.entries();
   LogInfo(StrCat("ready after ", static_cast<int64_t>(info.start_s * 1000), " ms"));
   return model;
 }

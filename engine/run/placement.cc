@@ -1,0 +1,67 @@
+#include "engine/run/placement.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "engine/base/log.h"
+#include "engine/base/strings.h"
+
+namespace pinion {
+namespace {
+
+using BytesOfNode = std::vector<std::pair<int, uint64_t>>;
+
+std::string Describe(const BytesOfNode& bytes) {
+  std::vector<std::string> parts;
+  for (const auto& [node, size] : bytes)
+    parts.push_back(StrCat(FormatBytes(size), " on node ", node));
+  return parts.empty() ? "nowhere yet" : Join(parts, ", ");
+}
+
+Json ToJson(const BytesOfNode& bytes) {
+  Json list = Json::MakeArray();
+  for (const auto& [node, size] : bytes) {
+    Json entry = Json::MakeObject();
+    entry.Set("node", node);
+    entry.Set("bytes", size);
+    list.Append(std::move(entry));
+  }
+  return list;
+}
+
+// Weights on nodes that the plan does not give the rank: every step reads them from afar.
+void WarnOfStrays(const RankPlan& rank, const BytesOfNode& weights) {
+  uint64_t strays = 0, all = 0;
+  for (const auto& [node, size] : weights) {
+    all += size;
+    if (std::find(rank.nodes.begin(), rank.nodes.end(), node) == rank.nodes.end()) strays += size;
+  }
+  if (rank.nodes.empty() || strays * 20 <= all) return;  // 5 %: shared pages, a sample's error
+  LogWarning(StrCat("of rank ", rank.rank, "'s weights ", FormatBytes(strays),
+                    " lie on other nodes than the plan's; is their memory full, or a memory policy "
+                    "(numactl) set?"));
+}
+
+}  // namespace
+
+std::string FindPlacement(StartedModel& model) {
+  model.info.placement = Json::MakeArray();
+  std::vector<std::string> parts;
+  const auto placements = model.decoder->placements();
+  for (size_t rank = 0; rank < placements.size(); ++rank) {
+    const RankPlan& plan = model.info.plan.ranks[rank];
+    const auto& [weights, kv] = placements[rank];
+    parts.push_back(StrCat("rank ", rank, ": weights ", Describe(weights), "; KV ", Describe(kv)));
+    WarnOfStrays(plan, weights);
+    Json entry = Json::MakeObject();
+    entry.Set("rank", static_cast<uint64_t>(rank));
+    entry.Set("nodes", Json(plan.nodes));
+    entry.Set("weights", ToJson(weights));
+    entry.Set("kv", ToJson(kv));
+    model.info.placement.Append(std::move(entry));
+  }
+  return Join(parts, "; ");
+}
+
+}  // namespace pinion
