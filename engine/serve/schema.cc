@@ -101,10 +101,19 @@ Checked ReadCommon(const Json& body, GenerationRequest& request) {
   return {};
 }
 
-// Everything in SamplingParams.
+// Everything in SamplingParams. SDKs write null for what was not set: it counts as left out.
 Checked ReadSampling(const Json& body, const ApiDefaults& defaults, GenerationRequest& request) {
+  request.max_tokens_given =
+      Given(body, "max_tokens") || (request.chat && Given(body, "max_completion_tokens"));
+  // Only so that min_tokens passes: the true limit is set once the prompt's length is known.
+  if (request.chat && !request.max_tokens_given)
+    request.params.max_tokens = std::numeric_limits<int>::max();
   if (auto read = ReadSamplingParams(body, request.params); !read)
     return Bad("", read.error().message);
+  if (request.chat) {  // the newer name of max_tokens beats it
+    PINION_ASSIGN(request.params.max_tokens,
+                  Get<int>(body, "max_completion_tokens", request.params.max_tokens));
+  }
   if (defaults.max_new_tokens && request.params.max_tokens > *defaults.max_new_tokens)
     request.params.max_tokens = *defaults.max_new_tokens;
   if (auto valid = Validate(request.params); !valid) return Bad("", valid.error().message);
@@ -113,14 +122,6 @@ Checked ReadSampling(const Json& body, const ApiDefaults& defaults, GenerationRe
     return Bad(count, StrCat("'", count, "' is ", request.params.logprobs, ", want at most ",
                              kMaxLogprobs));
   return {};
-}
-
-// SDKs write null for what was not set.
-Json WithoutNulls(const Json& body) {
-  Json::Object kept;
-  for (const auto& pair : body.object())
-    if (!pair.second.is_null()) kept.push_back(pair);
-  return Json(std::move(kept));
 }
 
 ApiResult<std::vector<int32_t>> ReadTokenIds(const Json& list, std::string_view param) {
@@ -293,9 +294,8 @@ ApiResult<GenerationRequest> ReadCompletionRequest(const Json& body, const ApiDe
   PINION_ASSIGN(request.prompts, ReadPrompts(body));
   PINION_ASSIGN(request.echo, Get<bool>(body, "echo", false));
   PINION_ASSIGN(request.add_special_tokens, Get<bool>(body, "add_special_tokens", true));
-  request.max_tokens_given = Given(body, "max_tokens");
   PINION_TRY(ReadCommon(body, request));
-  PINION_TRY(ReadSampling(WithoutNulls(body), defaults, request));
+  PINION_TRY(ReadSampling(body, defaults, request));
   if (request.echo && request.params.logprobs >= 0)
     return Bad("echo",
                "'echo' together with 'logprobs' is not supported; use `pinion score` for "
@@ -313,13 +313,7 @@ ApiResult<GenerationRequest> ReadChatRequest(const Json& body, const ApiDefaults
   request.params = defaults.params;
   PINION_ASSIGN(request.conversation, ReadConversation(body));
   PINION_TRY(ReadCommon(body, request));
-  Json sampling = WithoutNulls(body);
-  if (Given(body, "max_completion_tokens"))
-    sampling.Set("max_tokens", *body.Find("max_completion_tokens"));
-  request.max_tokens_given = sampling.Find("max_tokens") != nullptr;
-  // Only so that min_tokens passes: the true limit is set once the prompt's length is known.
-  if (!request.max_tokens_given) request.params.max_tokens = std::numeric_limits<int>::max();
-  PINION_TRY(ReadSampling(sampling, defaults, request));
+  PINION_TRY(ReadSampling(body, defaults, request));
   return request;
 }
 
