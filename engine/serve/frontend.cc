@@ -1,12 +1,10 @@
 #include "engine/serve/frontend.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <random>
 #include <utility>
 
-#include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
 
@@ -44,13 +42,6 @@ bool IsSleepMode(std::string_view path) {
   return path == "/sleep" || path == "/wake_up" || path == "/is_sleeping";
 }
 
-size_t LongestToken(const Tokenizer& tokenizer) {
-  size_t longest = 1;
-  for (size_t id = 0; id < tokenizer.vocabulary_size(); ++id)
-    longest = std::max(longest, tokenizer.TokenText(static_cast<int32_t>(id)).size());
-  return longest;
-}
-
 Json StatsToJson(const EngineStats& stats) {
   const auto number = [](uint64_t value) { return Json(value); };
   return Json(Json::Object{{"running", number(stats.scheduler.running)},
@@ -67,14 +58,13 @@ Json StatsToJson(const EngineStats& stats) {
 
 }  // namespace
 
-Frontend::Frontend(ServedModel model, const Tokenizer& tokenizer, RenderChat render,
+Frontend::Frontend(ServedModel model, const Tokenizer& tokenizer, Intake::RenderChat render,
                    SendToEngine send)
     : model_(std::move(model)),
       tokenizer_(tokenizer),
-      render_(std::move(render)),
+      intake_(model_, tokenizer, std::move(render)),
       send_(std::move(send)),
       metrics_(model_.name),
-      longest_token_bytes_(LongestToken(tokenizer)),
       created_(std::time(nullptr)) {}
 
 const std::map<std::string, Frontend::Endpoint, std::less<>>& Frontend::Endpoints() {
@@ -169,19 +159,11 @@ void Frontend::Tokenize(const HttpRequest& request, Reply reply) {
   const auto answer = [&]() -> ApiResult<Json> {
     PINION_ASSIGN(const Json body, ParseBody(request));
     PINION_ASSIGN(const TokenizeRequest asked, ReadTokenizeRequest(body));
-    PINION_TRY(CheckModel(asked.model));
-    std::string text;
-    if (asked.prompt) {
-      text = *asked.prompt;
-    } else {
-      PINION_ASSIGN(text, Render(asked.conversation));
-    }
-    auto ids = tokenizer_.Encode(text, asked.add_special_tokens);
-    if (!ids) return Unexpected(ApiError{400, ids.error().message, "prompt", ""});
+    PINION_ASSIGN(const std::vector<int32_t> ids, intake_.Tokenize(asked));
     Json tokens = Json::MakeObject();
-    tokens.Set("count", static_cast<int64_t>(ids->size()));
+    tokens.Set("count", static_cast<int64_t>(ids.size()));
     tokens.Set("max_model_len", static_cast<int64_t>(max_model_len_));
-    tokens.Set("tokens", Json(*ids));
+    tokens.Set("tokens", Json(ids));
     return tokens;
   }();
   if (!answer) return SendError(*reply, answer.error());
@@ -198,113 +180,11 @@ void Frontend::Detokenize(const HttpRequest& request, Reply reply) {
   SendJson(*reply, 200, *answer);
 }
 
-ApiResult<void> Frontend::CheckModel(const std::string& name) const {
-  if (name.empty() || name == model_.name) return {};
-  return Unexpected(ApiError{
-      404, StrCat("the model '", name, "' does not exist; this server has '", model_.name, "'"),
-      "model", "model_not_found"});
-}
-
-ApiResult<std::string> Frontend::Render(const Conversation& conversation) const {
-  if (!tokenizer_.chat_template())
-    return Unexpected(ApiError{400,
-                               "the model has no chat template; use /v1/completions, or put a "
-                               "chat_template.jinja into its folder",
-                               "messages", ""});
-  Json kwargs = Json::MakeObject();
-  for (const auto& [name, token] : tokenizer_.special_tokens()) kwargs.Set(name, token);
-  kwargs.Set("add_generation_prompt", conversation.add_generation_prompt);
-  if (conversation.template_kwargs.is_object())
-    for (const auto& [key, value] : conversation.template_kwargs.object()) kwargs.Set(key, value);
-  auto rendered = render_({*tokenizer_.chat_template(), conversation.messages, conversation.tools,
-                           std::move(kwargs), conversation.continue_final_message});
-  if (!rendered)
-    return Unexpected(
-        ApiError{400, StrCat("the chat template refused the messages: ", rendered.error().message),
-                 "messages", ""});
-  return std::move(*rendered);
-}
-
-ApiResult<std::vector<int32_t>> Frontend::EncodePrompt(const Prompt& prompt,
-                                                       bool add_special_tokens) const {
-  if (const auto* ids = std::get_if<std::vector<int32_t>>(&prompt)) {
-    for (const int32_t id : *ids)
-      if (static_cast<size_t>(id) >= model_.vocabulary)
-        return Unexpected(ApiError{
-            400, StrCat("'prompt' holds token ", id, ", want ids below ", model_.vocabulary),
-            "prompt", ""});
-    return *ids;
-  }
-  const auto& text = std::get<std::string>(prompt);
-  // Megabytes that cannot fit would keep the tokenizer, and so every other client, waiting.
-  if (text.size() / longest_token_bytes_ > max_model_len_)
-    return Unexpected(ApiError{400,
-                               StrCat("the prompt has ", text.size(), " bytes, more than ",
-                                      max_model_len_, " tokens (the model's length) can hold"),
-                               "prompt", "context_length_exceeded"});
-  auto ids = tokenizer_.Encode(text, add_special_tokens);
-  if (!ids) return Unexpected(ApiError{400, ids.error().message, "prompt", ""});
-  return std::move(*ids);
-}
-
-ApiResult<std::vector<std::vector<int32_t>>> Frontend::Encode(
-    const GenerationRequest& request) const {
-  const TraceSpan span("tokenise");
-  std::vector<std::vector<int32_t>> all;
-  if (request.chat) {
-    PINION_ASSIGN(std::string text, Render(request.conversation));
-    PINION_ASSIGN(all.emplace_back(), EncodePrompt(std::move(text), false));
-  }
-  for (const Prompt& prompt : request.prompts) {
-    PINION_ASSIGN(all.emplace_back(), EncodePrompt(prompt, request.add_special_tokens));
-  }
-  return all;
-}
-
-ApiResult<void> Frontend::CheckTokenIds(const SamplingParams& params) const {
-  const auto unknown = FindUnknownId(params, model_.vocabulary);
-  if (!unknown) return {};
-  return Unexpected(ApiError{400, Describe(*unknown, model_.vocabulary), unknown->field, ""});
-}
-
-// Sets max_tokens where the client left it open, and refuses what exceeds the model's length.
-ApiResult<void> Frontend::FitLengths(GenerationRequest& request,
-                                     const std::vector<std::vector<int32_t>>& prompts) const {
-  size_t longest = 0;
-  for (const auto& prompt : prompts) {
-    if (prompt.empty()) return Unexpected(ApiError{400, "'prompt' has no tokens", "prompt", ""});
-    longest = std::max(longest, prompt.size());
-  }
-  SamplingParams& params = request.params;
-  const size_t wanted = request.max_tokens_given ? static_cast<size_t>(params.max_tokens) : 1;
-  if (longest + wanted > max_model_len_)
-    return Unexpected(ApiError{400,
-                               StrCat("the prompt has ", longest, " tokens and ", wanted,
-                                      " more were asked for, together above the model's ",
-                                      max_model_len_, "; shorten either"),
-                               request.max_tokens_given ? "max_tokens" : "prompt",
-                               "context_length_exceeded"});
-  params.max_tokens =
-      static_cast<int>(std::min(static_cast<size_t>(params.max_tokens), max_model_len_ - longest));
-  if (params.min_tokens > params.max_tokens)
-    return Unexpected(ApiError{400,
-                               StrCat("'min_tokens' is ", params.min_tokens, ", want at most ",
-                                      params.max_tokens, ", the most this request can get"),
-                               "min_tokens", ""});
-  return {};
-}
-
 void Frontend::Generate(ApiResult<GenerationRequest> request, int64_t arrived_ns, Reply reply) {
-  const auto prompts = [&]() -> ApiResult<std::vector<std::vector<int32_t>>> {
-    if (!request) return Unexpected(request.error());
-    PINION_TRY(CheckModel(request->model));
-    PINION_TRY(CheckTokenIds(request->params));
-    PINION_ASSIGN(auto encoded, Encode(*request));
-    PINION_TRY(FitLengths(*request, encoded));
-    return encoded;
-  }();
+  if (!request) return SendError(*reply, request.error());
+  auto prompts = intake_.Prepare(*request, max_model_len_);
   if (!prompts) return SendError(*reply, prompts.error());
-  Start(std::move(*request), *prompts, arrived_ns, std::move(reply));
+  Start(std::move(*request), std::move(*prompts), arrived_ns, std::move(reply));
 }
 
 void Frontend::Start(GenerationRequest request, std::vector<std::vector<int32_t>> prompts,

@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -12,32 +11,26 @@
 
 #include "engine/serve/generation.h"
 #include "engine/serve/http.h"
+#include "engine/serve/intake.h"
 #include "engine/serve/link.h"
 #include "engine/serve/metrics.h"
 #include "engine/serve/schema.h"
-#include "engine/text/chat.h"
 #include "engine/text/tokenizer.h"
 
 namespace pinion {
-
-// What the front end knows of the model before the engine is ready.
-struct ServedModel {
-  std::string name;  // what clients call it
-  std::string root;  // what it was loaded from
-  size_t vocabulary = 0;
-  ApiDefaults defaults;
-};
 
 // The API behind the HTTP server: routes requests, hands prompts to the engine through the link and
 // gives its events to the requests they belong to. Knows neither sockets nor processes.
 // Thread rule: one thread.
 class Frontend {
  public:
-  using RenderChat = std::function<Result<std::string>(const ChatRequest&)>;
   using SendToEngine = std::function<void(const LinkMessage&)>;
 
   // The tokenizer outlives the object.
-  Frontend(ServedModel model, const Tokenizer& tokenizer, RenderChat render, SendToEngine send);
+  Frontend(ServedModel model, const Tokenizer& tokenizer, Intake::RenderChat render,
+           SendToEngine send);
+  Frontend(const Frontend&) = delete;  // intake_ refers to model_
+  Frontend& operator=(const Frontend&) = delete;
 
   void Handle(HttpRequest request, std::shared_ptr<HttpReply> reply);
   // One message from the engine other than FailedMessage.
@@ -69,13 +62,6 @@ class Frontend {
   void Detokenize(const HttpRequest& request, Reply reply);
 
   void Generate(ApiResult<GenerationRequest> request, int64_t arrived_ns, Reply reply);
-  ApiResult<std::vector<std::vector<int32_t>>> Encode(const GenerationRequest& request) const;
-  ApiResult<std::vector<int32_t>> EncodePrompt(const Prompt& prompt, bool add_special_tokens) const;
-  ApiResult<std::string> Render(const Conversation& conversation) const;
-  ApiResult<void> CheckTokenIds(const SamplingParams& params) const;
-  ApiResult<void> FitLengths(GenerationRequest& request,
-                             const std::vector<std::vector<int32_t>>& prompts) const;
-  ApiResult<void> CheckModel(const std::string& name) const;
   void Start(GenerationRequest request, std::vector<std::vector<int32_t>> prompts,
              int64_t arrived_ns, Reply reply);
   void OnEvent(const TokenEvent& event);
@@ -84,10 +70,9 @@ class Frontend {
 
   ServedModel model_;
   const Tokenizer& tokenizer_;
-  RenderChat render_;
+  Intake intake_;
   SendToEngine send_;
   ServeMetrics metrics_;
-  size_t longest_token_bytes_ = 0;
   size_t max_model_len_ = 0;  // 0 until the engine is ready
   Json server_info_;
   EngineStats stats_;
