@@ -1,16 +1,14 @@
 #include "harness/store/store.h"
 
-#include <sqlite3.h>
-
 #include <filesystem>
 
 #include "engine/base/strings.h"
+#include "harness/store/sqlite.h"
 
 namespace pinion::harness {
 namespace {
 
 constexpr int kLayout = 2;  // PRAGMA user_version; raise it when a table changes
-constexpr int kLockPatienceMs = 5000;
 
 constexpr char kTables[] = R"(
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -47,145 +45,6 @@ std::vector<std::string> ListFrom(const Json& json) {
   return list;
 }
 
-// One SQLite connection; closes itself.
-class Database {
- public:
-  Database(sqlite3* handle, std::string path) : handle_(handle), path_(std::move(path)) {}
-  Database(const Database&) = delete;
-  Database& operator=(const Database&) = delete;
-  ~Database() { sqlite3_close(handle_); }
-
-  sqlite3* handle() const { return handle_; }
-
-  // SQLite's last error as ours.
-  tl::unexpected<Error> Failure() const {
-    const int code = sqlite3_errcode(handle_) & 0xff;
-    switch (code) {
-      case SQLITE_BUSY:
-      case SQLITE_LOCKED:
-        return Fail(ErrorCode::kExhausted,
-                    StrCat(path_, " is locked by another process; wait for it or end it"));
-      case SQLITE_FULL:
-        return Fail(ErrorCode::kExhausted, StrCat("no space left to write ", path_,
-                                                  "; make room and go on with --resume"));
-      case SQLITE_CORRUPT:
-      case SQLITE_NOTADB:
-        return Fail(ErrorCode::kCorrupt,
-                    StrCat(path_, " is not a sound database (", sqlite3_errmsg(handle_),
-                           "); restore it, or sweep into a new folder"));
-      case SQLITE_READONLY:
-      case SQLITE_CANTOPEN:
-      case SQLITE_IOERR:
-        return Fail(ErrorCode::kIo,
-                    StrCat("cannot read or write ", path_, ": ", sqlite3_errmsg(handle_)));
-      default:
-        return Fail(ErrorCode::kFailed, StrCat(path_, ": ", sqlite3_errmsg(handle_)));
-    }
-  }
-
-  Status Run(const char* sql) const {
-    if (sqlite3_exec(handle_, sql, nullptr, nullptr, nullptr) != SQLITE_OK) return Failure();
-    return {};
-  }
-
- private:
-  sqlite3* handle_;
-  std::string path_;
-};
-
-// A prepared statement: bind in order, step, read columns.
-class Statement {
- public:
-  static Result<Statement> Prepare(const Database& database, const char* sql) {
-    sqlite3_stmt* raw = nullptr;
-    if (sqlite3_prepare_v2(database.handle(), sql, -1, &raw, nullptr) != SQLITE_OK)
-      return database.Failure();
-    return Statement(database, raw);
-  }
-  Statement(Statement&& other) noexcept
-      : database_(other.database_), raw_(std::exchange(other.raw_, nullptr)) {}
-  Statement& operator=(Statement&&) = delete;
-  ~Statement() { sqlite3_finalize(raw_); }
-
-  Statement& Bind(const std::string& text) {
-    sqlite3_bind_text(raw_, ++bound_, text.data(), static_cast<int>(text.size()), SQLITE_TRANSIENT);
-    return *this;
-  }
-  Statement& Bind(const Json& json) { return Bind(json.Dump()); }
-  Statement& Bind(double value) {
-    sqlite3_bind_double(raw_, ++bound_, value);
-    return *this;
-  }
-  Statement& Bind(int64_t value) {
-    sqlite3_bind_int64(raw_, ++bound_, value);
-    return *this;
-  }
-  Statement& Bind(int value) { return Bind(static_cast<int64_t>(value)); }
-  Statement& Bind(bool value) { return Bind(static_cast<int64_t>(value)); }
-
-  Statement& Bind(const char* text) { return Bind(std::string(text)); }
-
-  // Binds everything in order and runs a statement that yields no rows; ready for the next one.
-  template <typename... Args>
-  Status Execute(const Args&... args) {
-    (Bind(args), ...);
-    const int code = sqlite3_step(raw_);
-    const bool done = code == SQLITE_DONE || code == SQLITE_ROW;
-    Status status = done ? Status() : Status(database_->Failure());
-    sqlite3_reset(raw_);
-    bound_ = 0;
-    return status;
-  }
-
-  Result<bool> Next() {
-    const int code = sqlite3_step(raw_);
-    if (code == SQLITE_ROW) {
-      column_ = 0;
-      return true;
-    }
-    if (code == SQLITE_DONE) return false;
-    return database_->Failure();
-  }
-
-  std::string Text() {
-    const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(raw_, column_));
-    const int bytes = sqlite3_column_bytes(raw_, column_++);
-    return text ? std::string(text, static_cast<size_t>(bytes)) : std::string();
-  }
-  int64_t Int() { return sqlite3_column_int64(raw_, column_++); }
-  double Real() { return sqlite3_column_double(raw_, column_++); }
-  Result<Json> AsJson() { return Json::Parse(Text()); }
-
- private:
-  Statement(const Database& database, sqlite3_stmt* raw) : database_(&database), raw_(raw) {}
-  const Database* database_;
-  sqlite3_stmt* raw_;
-  int bound_ = 0, column_ = 0;
-};
-
-// Rolls back unless it was committed.
-class Transaction {
- public:
-  explicit Transaction(const Database& database) : database_(database) {}
-  ~Transaction() {
-    if (open_) (void)database_.Run("ROLLBACK");
-  }
-  Status Begin() {
-    PINION_TRY(database_.Run("BEGIN IMMEDIATE"));
-    open_ = true;
-    return {};
-  }
-  Status Commit() {
-    PINION_TRY(database_.Run("COMMIT"));
-    open_ = false;
-    return {};
-  }
-
- private:
-  const Database& database_;
-  bool open_ = false;
-};
-
 class SqliteStore : public Store {
  public:
   explicit SqliteStore(std::unique_ptr<Database> database) : database_(std::move(database)) {}
@@ -207,7 +66,7 @@ class SqliteStore : public Store {
 
   Status PutCandidates(const std::vector<CandidateRow>& candidates) override {
     Transaction transaction(*database_);
-    PINION_TRY(transaction.Begin());
+    PINION_TRY(transaction.Begin(Transaction::Kind::kWrite));
     PINION_ASSIGN(Statement put,
                   Statement::Prepare(*database_, "INSERT INTO candidate VALUES(?,?,?,?,?,?,?,?)"));
     for (const CandidateRow& row : candidates)
@@ -242,7 +101,7 @@ class SqliteStore : public Store {
 
   Status PutTrial(const TrialRow& trial, const Keys& keys) override {
     Transaction transaction(*database_);
-    PINION_TRY(transaction.Begin());
+    PINION_TRY(transaction.Begin(Transaction::Kind::kWrite));
     PINION_ASSIGN(
         Statement put,
         Statement::Prepare(*database_,
@@ -253,7 +112,7 @@ class SqliteStore : public Store {
                            trial.attempt, trial.position, trial.ok, trial.reason, trial.log_path,
                            trial.log_tail, trial.started_at, trial.seconds, ListJson(trial.suspect),
                            trial.output_hash, trial.info));
-    const int64_t id = sqlite3_last_insert_rowid(database_->handle());
+    const int64_t id = database_->last_row();
     PINION_ASSIGN(
         Statement sample,
         Statement::Prepare(*database_, "INSERT INTO samples VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)"));
@@ -267,9 +126,10 @@ class SqliteStore : public Store {
 
   Result<std::vector<TrialRow>> Trials() override {
     // One transaction, so that a sweep that goes on writing cannot slip a trial between the two.
-    PINION_TRY(database_->Run("BEGIN"));
-    Result<std::vector<TrialRow>> trials = ReadTrials();
-    PINION_TRY(database_->Run("COMMIT"));
+    Transaction transaction(*database_);
+    PINION_TRY(transaction.Begin(Transaction::Kind::kRead));
+    PINION_ASSIGN(std::vector<TrialRow> trials, ReadTrials());
+    PINION_TRY(transaction.Commit());
     return trials;
   }
 
@@ -342,9 +202,9 @@ Status CreateTables(const Database& database, const std::string& path) {
   if (layout != 0)
     return Fail(ErrorCode::kUsage, StrCat(path, " holds a sweep already; go on with --resume"));
   Transaction transaction(database);
-  PINION_TRY(transaction.Begin());
+  PINION_TRY(transaction.Begin(Transaction::Kind::kWrite));
   PINION_TRY(database.Run(kTables));
-  PINION_TRY(database.Run(StrCat("PRAGMA user_version=", kLayout).c_str()));
+  PINION_TRY(database.Run(StrCat("PRAGMA user_version=", kLayout)));
   return transaction.Commit();
 }
 
@@ -374,14 +234,7 @@ Result<std::unique_ptr<Store>> Store::Open(const std::string& path, Mode mode) {
   std::error_code ignored;
   if (mode != Mode::kCreate && !std::filesystem::exists(path, ignored))
     return Fail(ErrorCode::kNotFound, StrCat("there is no sweep at ", path));
-  // Reading needs write access too: WAL keeps its index in a shared file.
-  const int flags = SQLITE_OPEN_READWRITE | (mode == Mode::kCreate ? SQLITE_OPEN_CREATE : 0);
-  sqlite3* handle = nullptr;
-  const int code = sqlite3_open_v2(path.c_str(), &handle, flags, nullptr);
-  if (!handle) return Fail(ErrorCode::kExhausted, "no memory for SQLite");
-  auto database = std::make_unique<Database>(handle, path);
-  if (code != SQLITE_OK) return database->Failure();
-  sqlite3_busy_timeout(handle, kLockPatienceMs);
+  PINION_ASSIGN(auto database, Database::Open(path, mode == Mode::kCreate));
   // NORMAL loses nothing to kill -9: only a power cut may cost the last trials, never the file.
   PINION_TRY(
       database->Run("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; "

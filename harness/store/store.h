@@ -68,7 +68,7 @@ struct CandidateRow {
 //   candidate, trial             as the structs above
 //   samples(trial, machine, model, configuration, seed, round, ..., metric, concurrency, value)
 //                                one row per number, readable on its own by any SQLite client
-// The only place that knows SQLite is store.cc. Errors name the file: locked by another process for
+// Errors name the file: locked by another process for
 // 5 s, disk full, not a database, another version's layout. One thread at a time.
 class Store {
  public:
