@@ -79,7 +79,8 @@ Result<SweepMeta> ReadMeta(Store& store) {
   PINION_ASSIGN(const std::optional<Json> provenance, store.Meta("provenance"));
   PINION_ASSIGN(const std::optional<Json> unavailable, store.Meta("unavailable"));
   if (unavailable && unavailable->is_array())
-    for (const Json& one : unavailable->array()) meta.unavailable.push_back(one.string());
+    for (const Json& one : unavailable->array())
+      if (one.is_string()) meta.unavailable.push_back(one.string());
   meta.predictions = predictions.value_or(Json());
   meta.provenance = provenance.value_or(Json());
   PINION_ASSIGN(const Json origin, RequiredMeta(store, "origin"));
@@ -140,7 +141,8 @@ std::vector<Setting> SettingsFrom(const Json& pairs) {
   std::vector<Setting> settings;
   if (!pairs.is_array()) return settings;
   for (const Json& pair : pairs.array())
-    if (pair.is_array() && pair.array().size() == 2)
+    if (pair.is_array() && pair.array().size() == 2 && pair.array()[0].is_string() &&
+        pair.array()[1].is_string())
       settings.push_back({pair.array()[0].string(), pair.array()[1].string()});
   return settings;
 }
