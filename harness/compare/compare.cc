@@ -237,9 +237,10 @@ Result<RunComparison> CompareAnyway(const std::string& path_a, const std::string
   if (comparison.differences.empty()) {
     comparison.obstacles.push_back("no configuration was measured in the same round of both");
   } else if (rounds < kMinSamples) {
-    comparison.obstacles.push_back(StrCat("they have ", rounds,
-                                          " rounds in common and a verdict needs ", kMinSamples,
-                                          "; go on with --resume --rounds ", kMinSamples));
+    comparison.obstacles.push_back(StrCat(
+        "they have ", rounds, rounds == 1 ? " round" : " rounds", " in common and a verdict needs ",
+        kMinSamples, "; go on with --resume and a larger --budget, and --rounds ", kMinSamples,
+        " at least"));
   }
   return comparison;
 }

@@ -77,7 +77,8 @@ std::string Conclusion(const std::vector<Point>& points, size_t drawn) {
              ", comes from ", SettingsText(*top->candidate), " with ",
              Counted(static_cast<size_t>(top->concurrency), "client"), ".");
   if (drawn < all.size())
-    text += StrCat(" Drawn: the front and the ", drawn, " best configurations.");
+    text += drawn > 0 ? StrCat(" Drawn: the front and the ", drawn, " best configurations.")
+                      : " Drawn: the front.";
   return text;
 }
 

@@ -128,7 +128,8 @@ std::string ReportMarkdown(const Results& results, const std::string& folder,
       "# ", EscapeMarkdown(results.model), "\n\n", EscapeMarkdown(Answer(results)), "\n\n",
       Paragraph(Support(results)), EscapeMarkdown(MachineLine(results.machine)), "; ",
       Counted(static_cast<size_t>(results.rounds_done), "round"), "; ", results.started_at, "\n\n");
-  if (!results.finished) text += "Not finished: this is what is known so far.\n\n";
+  if (!results.finished)
+    text += "Not finished: this is what is known so far; --resume goes on.\n\n";
   for (const std::string& warning : results.warnings) text += "- " + EscapeMarkdown(warning) + "\n";
   if (!results.warnings.empty()) text += "\n";
   for (const Verdict& verdict : results.verdicts) text += VerdictText(results, verdict);

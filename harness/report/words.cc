@@ -45,7 +45,8 @@ std::string NameOf(const Results& results, int candidate) {
 std::string Headline(const Results& results, const Verdict& verdict) {
   switch (verdict.outcome) {
     case Outcome::kNoData:
-      return "No verdict: the defaults could not be measured";
+      return results.finished ? "No verdict: the defaults could not be measured"
+                              : "No verdict yet: the defaults have not been measured";
     case Outcome::kTooFewRounds:
       return "Not enough rounds to tell: keep the defaults for now";
     case Outcome::kNoDifference:

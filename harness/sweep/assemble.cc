@@ -249,7 +249,6 @@ void AddWarnings(const SweepMeta& meta, const std::vector<TrialRow>& trials, Res
         StrCat("only ", Counted(static_cast<size_t>(results.rounds_done), "whole round"), " and ",
                results.confirmation_rounds > 0 ? StrCat(results.confirmation_rounds) : "none",
                " to confirm: a verdict needs ", kMinSamples, " of one kind; raise the budget"));
-  if (!results.finished) results.warnings.push_back("this sweep is not finished; --resume goes on");
   WarnOfDifferentTokens(trials, results);
 }
 

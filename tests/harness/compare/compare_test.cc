@@ -120,6 +120,7 @@ TEST_F(CompareTest, RefusesWhatCannotBeComparedAndSaysWhy) {
   EXPECT_THAT(Refusal({}, {.cpu = "Skylake"}), HasSubstr("cpu_model is \"Zen\" in one and"));
   EXPECT_THAT(Refusal({}, {.seed = 2}), HasSubstr("the seed is 1 in one and 2"));
   EXPECT_THAT(Refusal({}, {.rounds = 5}), HasSubstr("5 rounds in common"));
+  EXPECT_THAT(Refusal({}, {.rounds = 1}), HasSubstr("1 round in common"));
   EXPECT_THAT(Refusal({}, {.rounds = 0}), HasSubstr("no configuration was measured"));
   const auto nowhere = Compare(folder_ / "nowhere", Make("z", {}), 0.02);
   EXPECT_THAT(nowhere.error().message, HasSubstr("there is no sweep"));

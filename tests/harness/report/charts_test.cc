@@ -69,6 +69,16 @@ TEST(FrontierChart, DrawsTheTellingOnesOfMany) {
   EXPECT_THAT(chart.conclusion, HasSubstr("Drawn: the front and the 24 best"));
 }
 
+TEST(FrontierChart, BeforeAnythingIsComparedTheFrontIsAllThatIsDrawn) {
+  Results results = PlantedResults();
+  for (Candidate& candidate : results.candidates) {
+    candidate.is_anchor = false;
+    candidate.comparisons.clear();
+  }
+  results.verdicts.clear();
+  EXPECT_THAT(FrontierChart(results).conclusion, HasSubstr("Drawn: the front."));
+}
+
 TEST(BindingChart, ShowsTheBestOfACell) {
   const Chart chart = BindingChart(PlantedResults());
   ASSERT_EQ(chart.values.array().size(), 3u);

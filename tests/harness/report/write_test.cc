@@ -259,6 +259,9 @@ TEST(VerdictWords, NeverClaimMoreThanTheVerdict) {
     EXPECT_EQ(words.gain, "") << Name(outcome);
     EXPECT_THAT(words.headline, Not(HasSubstr("0-1"))) << Name(outcome);
   }
+  EXPECT_EQ(InWords(results, verdict).headline, "No verdict: the defaults could not be measured");
+  results.finished = false;
+  EXPECT_THAT(InWords(results, verdict).headline, HasSubstr("have not been measured"));
   verdict.floor = 1.5;
   EXPECT_EQ(InWords(results, verdict).floor,
             "differences below a factor of 2.50 cannot be resolved here");
