@@ -42,7 +42,10 @@ std::string HubCache() {
 Result<std::string> FindInHub(const std::string& model) {
   const auto parts = Split(model, '/');
   if (parts.size() != 2 || !IsHubName(parts[0]) || !IsHubName(parts[1]))
-    return Fail(ErrorCode::kNotFound, StrCat("'", model, "' is no folder and no org/name"));
+    return Fail(ErrorCode::kNotFound,
+                StrCat("'", model,
+                       "' is no folder and no org/name; MODEL is a folder in Hugging Face's "
+                       "layout, FILE.gguf, preset:NAME or org/name in the Hugging Face cache"));
   const std::string folder = StrCat(HubCache(), "/models--", parts[0], "--", parts[1]);
   const std::string way_out =
       StrCat("; download it with 'hf download ", model, "' or give its folder");

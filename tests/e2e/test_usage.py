@@ -153,3 +153,9 @@ def test_a_file_that_cannot_be_written_is_said_before_the_work(pinion, command, 
     done = pinion(*command, tmp_path / "none" / "file", timeout=50)
     assert done.returncode == 1
     assert "cannot create" in done.stderr and "ready after" not in done.stderr
+
+
+def test_a_model_that_is_nowhere_is_told_what_a_model_is(pinion):
+    done = pinion("model", "info", "/none")
+    assert done.returncode == 1
+    assert "'/none' is no folder and no org/name; MODEL is a folder in" in done.stderr
