@@ -16,7 +16,6 @@
 namespace pinion {
 namespace {
 
-constexpr size_t kHugePageBytes = size_t{2} << 20;
 constexpr size_t kMaxSampledPages = 4096;
 
 size_t PageBytes() {
@@ -29,12 +28,28 @@ int HugePageAdvice() {
   return wanted && std::strcmp(wanted, "0") == 0 ? MADV_NOHUGEPAGE : MADV_HUGEPAGE;
 }
 
+size_t RoundUp(size_t bytes, size_t step) { return (bytes + step - 1) / step * step; }
+
+// As mmap, at a multiple of `alignment`: more is mapped, and what lies around it given back.
+void* MapAligned(size_t bytes, size_t alignment) {
+  bytes = RoundUp(bytes, PageBytes());
+  const size_t slack = alignment - PageBytes();
+  void* data =
+      mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) return data;
+  const auto mapped = reinterpret_cast<uintptr_t>(data);
+  const uintptr_t begin = RoundUp(mapped, alignment), before = begin - mapped;
+  if (before > 0) munmap(data, before);
+  if (before < slack) munmap(reinterpret_cast<void*>(begin + bytes), slack - before);
+  return reinterpret_cast<void*>(begin);
+}
+
 }  // namespace
 
 Result<Pages> Pages::Allocate(size_t bytes) {
   Pages pages;
   if (bytes == 0) return pages;
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* data = MapAligned(bytes, bytes < kHugePageBytes ? PageBytes() : kHugePageBytes);
   if (data == MAP_FAILED)
     return Fail(ErrorCode::kExhausted, StrCat("cannot allocate ", FormatBytes(bytes), " (", bytes,
                                               " bytes) of memory: ", std::strerror(errno),

@@ -9,9 +9,11 @@
 
 namespace pinion {
 
-// Anonymous zeroed memory straight from the kernel, page aligned, placed on the NUMA node of
-// whichever thread touches each page first. Move-only owner. Transparent huge pages are asked for,
-// unless RuntimeChoice says otherwise.
+inline constexpr size_t kHugePageBytes = size_t{2} << 20;
+
+// Anonymous zeroed memory straight from the kernel, placed on the NUMA node of whichever thread
+// touches each page first. Move-only owner. Page aligned; from kHugePageBytes on aligned to those,
+// and transparent huge pages are asked for, unless RuntimeChoice says otherwise.
 class Pages {
  public:
   Pages() = default;

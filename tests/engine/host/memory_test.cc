@@ -19,6 +19,15 @@ TEST(Pages, AreZeroedAlignedAndWritable) {
   std::memset(pages.data(), 1, 10'000);
 }
 
+TEST(Pages, FromTheSizeOfAHugePageOnBeginWithOne) {
+  for (const size_t bytes : {kHugePageBytes, kHugePageBytes + 1, 5 * kHugePageBytes - 4096}) {
+    const auto pages = Pages::Allocate(bytes).value();
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(pages.data()) % kHugePageBytes, 0u) << bytes;
+    EXPECT_EQ(pages.size_bytes(), bytes);
+    pages.as<char>()[bytes - 1] = 1;
+  }
+}
+
 TEST(Pages, OfNoBytesAreEmpty) {
   const auto pages = Pages::Allocate(0).value();
   EXPECT_EQ(pages.data(), nullptr);
