@@ -4,6 +4,7 @@
 // read from memory, its bytes over bandwidth, all measured right after the loop on the same
 // threads.
 
+#include <bit>
 #include <cstdlib>
 #include <vector>
 
@@ -33,23 +34,48 @@ double PeakOfCache(Isa isa, KvDtype dtype) {
   return PeakOf(isa, as_bf16 ? Dtype::kBf16 : Dtype::kF32);
 }
 
-// Arguments as registered below. Decode walks through the pool, sequence after sequence, each
-// thread through its own; prefill stays on one context, as a chunk's query heads do.
+constexpr size_t kBlockTokens = 64;
+
+// A layer of a cache as the engine lays it out (engine/model/kv_cache.h), in a thread's share of
+// the pool: stretches of each head's blocks, in which values of narrow heads alternate with keys.
+struct Layer {
+  const std::byte* data;
+  size_t heads, blocks, values_offset;
+  KvStrides strides;
+
+  Layer(const benchmark::State& state, size_t heads, size_t stretch, size_t head_dim,
+        size_t plane_block)
+      : heads(heads) {
+    const bool alternate = head_dim <= 64;
+    const size_t share = kPoolBytes / static_cast<size_t>(state.threads());
+    const size_t span = 2 * heads * stretch * plane_block;
+    data = Pool() + share * static_cast<size_t>(state.thread_index());
+    blocks = share / span * stretch;
+    values_offset = alternate ? plane_block : stretch * plane_block;
+    strides = {alternate ? 2 * plane_block : plane_block, span,
+               static_cast<unsigned>(std::countr_zero(stretch))};
+  }
+  const std::byte* keys(size_t head) const { return data + head * strides.span / heads; }
+  const std::byte* values(size_t head) const { return keys(head) + values_offset; }
+  size_t size_bytes() const { return strides.At(blocks); }
+};
+
+// Arguments as registered below. Decode walks through the pool, sequence after sequence and head
+// after head, each thread through its own; prefill stays on one context, as a chunk's query heads
+// do.
 void BM_Attention(benchmark::State& state, Isa isa, KvDtype dtype) {
   const auto arg = [&](size_t i) { return static_cast<size_t>(state.range(i)); };
   const size_t tokens = arg(0), context = arg(1), head_dim = arg(2), group = arg(3);
-  const size_t block_tokens = arg(4), run = arg(5);
-  const size_t plane_block = KvPlaneBlockBytes(dtype, block_tokens, head_dim);
-  const size_t blocks = context / block_tokens;
-  const auto threads = static_cast<size_t>(state.threads());
-  const size_t plane = kPoolBytes / 2 / threads;
-  const std::vector<int32_t> table = Table(plane / plane_block, run);
+  const size_t plane_block = KvPlaneBlockBytes(dtype, kBlockTokens, head_dim);
+  const size_t blocks = context / kBlockTokens;
+  const Layer layer(state, arg(5), arg(6), head_dim, plane_block);
+  const std::vector<int32_t> table = Table(layer.blocks, arg(4));
   const size_t rows = tokens * group;
   std::vector<float> q(rows * head_dim, 0.5f), out(q.size()), max(rows), sum(rows);
   const auto attention = TableFor(isa).attention;
-  const size_t sequences = tokens == 1 && context >= kLongContext ? table.size() / blocks : 1;
-  size_t sequence = 0;
-  const std::byte* pool = Pool() + 2 * plane * static_cast<size_t>(state.thread_index());
+  const bool walks = tokens == 1 && context >= kLongContext;
+  const size_t turns = walks ? table.size() / blocks * layer.heads : 1;
+  size_t turn = 0;
   std::vector<const float*> q_rows(tokens);
   std::vector<int64_t> positions(tokens);
   for (size_t t = 0; t < tokens; ++t) {
@@ -69,19 +95,19 @@ void BM_Attention(benchmark::State& state, Isa isa, KvDtype dtype) {
                .window = kNoWindow,
                .context_begin = 0,
                .context_end = static_cast<int64_t>(context),
-               .keys = pool,
-               .values = pool + plane,
-               .key_stride = plane_block,
-               .value_stride = plane_block,
-               .block_table = table.data() + sequence * blocks,
-               .block_tokens = block_tokens,
+               .keys = layer.keys(turn % layer.heads),
+               .values = layer.values(turn % layer.heads),
+               .key_strides = layer.strides,
+               .value_strides = layer.strides,
+               .block_table = table.data() + turn / layer.heads * blocks,
+               .block_tokens = kBlockTokens,
                .dtype = dtype,
                .scale = 0.088f,
                .soft_cap = 0,
                .out = out.data(),
                .max = max.data(),
                .sum = sum.data()});
-    sequence = (sequence + 1) % sequences;
+    turn = (turn + 1) % turns;
   }
   const double seconds = (Now() - begin) / static_cast<double>(state.iterations());
   const auto exps = static_cast<double>(rows * context),
@@ -90,24 +116,25 @@ void BM_Attention(benchmark::State& state, Isa isa, KvDtype dtype) {
   const Probes& probes = ProbesFor(isa);
   double roof = std::max(flops / PeakOfCache(isa, dtype),
                          exps / BestRate([&] { return probes.exp_f32(2000); }));
-  if (sequences > 1)
-    roof = std::max(roof, static_cast<double>(bytes) / ReadRate(probes, pool, 2 * plane));
+  if (turns > 1)
+    roof = std::max(roof,
+                    static_cast<double>(bytes) / ReadRate(probes, layer.data, layer.size_bytes()));
   state.counters["of_roof"] = benchmark::Counter(roof / seconds, benchmark::Counter::kAvgThreads);
   ReportBytes(state, bytes);
   ReportFlops(state, flops);
 }
 
-// tokens, context, head_dim, group, block_tokens, neighbouring blocks in a run. The last two of
-// kDecode stay in L2 and show what the arithmetic allows.
+// tokens, context, head_dim, group, neighbouring blocks in a run, KV heads, blocks in a stretch.
+// The last two of kDecode stay in L2 and show what the arithmetic allows.
 using Arguments = std::vector<int64_t>;
-const Arguments kDecode[] = {{1, 4096, 128, 4, 64, 1}, {1, 4096, 128, 4, 64, 64},
-                             {1, 4096, 64, 7, 64, 1},  {1, 4096, 64, 7, 64, 64},
-                             {1, 4096, 64, 4, 64, 1},  {1, 4096, 64, 4, 64, 64},
-                             {1, 4096, 128, 2, 64, 1}, {1, 4096, 128, 2, 64, 64},
-                             {1, 512, 64, 7, 64, 8},   {1, 512, 64, 4, 64, 8}};
-const Arguments kPrefill[] = {{16, 2048, 128, 4, 64, 32}, {16, 16384, 128, 4, 64, 32},
-                              {16, 2048, 64, 4, 64, 32},  {16, 16384, 64, 4, 64, 32},
-                              {9, 2048, 64, 7, 64, 32},   {9, 16384, 64, 7, 64, 32}};
+const Arguments kDecode[] = {
+    {1, 4096, 128, 4, 1, 8, 8},  {1, 4096, 128, 4, 64, 8, 8}, {1, 4096, 64, 7, 1, 2, 64},
+    {1, 4096, 64, 7, 64, 2, 64}, {1, 4096, 64, 4, 1, 8, 16},  {1, 4096, 64, 4, 64, 8, 16},
+    {1, 4096, 128, 2, 1, 8, 8},  {1, 4096, 128, 2, 64, 8, 8}, {1, 4096, 64, 1, 64, 32, 4},
+    {1, 512, 64, 7, 8, 2, 64},   {1, 512, 64, 4, 8, 8, 16}};
+const Arguments kPrefill[] = {{16, 2048, 128, 4, 32, 8, 8}, {16, 16384, 128, 4, 32, 8, 8},
+                              {16, 2048, 64, 4, 32, 8, 16}, {16, 16384, 64, 4, 32, 8, 16},
+                              {9, 2048, 64, 7, 32, 2, 64},  {9, 16384, 64, 7, 32, 2, 64}};
 
 const bool registered = [] {
   for (Isa isa : UsableIsas()) {

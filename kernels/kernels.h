@@ -88,6 +88,18 @@ constexpr size_t KvPlaneBlockBytes(KvDtype dtype, size_t block_tokens, size_t di
   return block_tokens * dim * SizeOf(dtype);
 }
 
+// Where the blocks of a plane (the keys, or the values, of one KV head) lie: 2^shift of them make a
+// stretch, in which one comes `block` bytes after the other; stretches lie `span` bytes apart,
+// because those of other heads lie between.
+struct KvStrides {
+  size_t block, span;  // bytes
+  unsigned shift;
+
+  constexpr size_t blocks() const { return size_t{1} << shift; }  // of a stretch
+  // Bytes from block 0 to block `i`.
+  constexpr size_t At(size_t i) const { return (i >> shift) * span + (i & (blocks() - 1)) * block; }
+};
+
 // Writes one token's keys and values of one KV head into its slot. Bytes: the scale is the largest
 // magnitude by the type's largest number, rounded up to bfloat16; elements are rounded to the
 // nearest, ties to even. Where an element is infinite or NaN, so is the scale.
@@ -111,10 +123,10 @@ struct AttentionArgs {
   int64_t window;                      // >= 1; kNoWindow: everything up to the position
   int64_t context_begin, context_end;  // context_begin: multiple of block_tokens
   const std::byte *keys, *values;      // the KV head's planes; values: null where latent
-  size_t key_stride, value_stride;     // bytes from block to block
-  const int32_t* block_table;          // block_table[p / block_tokens] holds position p; entries
-                                       // outside the run are not read, those that nothing is seen
-                                       // of for the window may hold anything
+  KvStrides key_strides, value_strides;
+  const int32_t* block_table;  // block_table[p / block_tokens] holds position p; entries
+                               // outside the run are not read, those that nothing is seen
+                               // of for the window may hold anything
   size_t block_tokens;
   KvDtype dtype;   // of the cache
   float scale;     // s = q.k * scale; > 0

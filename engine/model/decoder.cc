@@ -93,7 +93,7 @@ class ShardedDecoder : public Decoder {
       const Pages& weights = model_.weights[rank].storage;
       all[rank].weights = NodesOf(weights.data(), weights.size_bytes());
       if (model_.caches.empty()) continue;
-      const KvCache& cache = model_.caches[rank];
+      const Pages& cache = model_.caches[rank].storage();
       all[rank].kv = NodesOf(cache.data(), cache.size_bytes());
     }
     return all;

@@ -12,22 +12,29 @@
 
 namespace pinion {
 
-// Keys and values of one rank: per layer and KV head a plane of keys and a plane of values, each an
-// array of `blocks` blocks in the kernels' layout, so that neighbouring blocks are one stretch of
-// memory to read. Block numbers are the scheduler's, the same for every rank and layer. Fresh
-// memory reads as zero.
+// Keys and values of one rank: [layer][span][KV head][keys and values of the span's blocks]. A span
+// is as many neighbouring blocks, of all heads of a layer, as fit into a huge page: the first token
+// of a sequence touches one such page a layer, not two a head, and what one head reads of a long
+// context still lies in long stretches. Heads that are too many or too wide for both get the
+// stretches, in spans of several huge pages. Block numbers are the scheduler's, the same for every
+// rank and layer. Fresh memory reads as zero.
+//
+// Spans are whole: a layer's last one may reach beyond the last block, so a full cache can take up
+// to a span a layer more than size_bytes() (at Llama-3.2-1B's shape 32 MiB in all); until then it
+// is address space.
 class KvCache {
  public:
   static Result<KvCache> Allocate(const DecoderSpec& spec, const Shard& shard,
                                   kernels::KvDtype dtype, size_t block_tokens, size_t blocks);
 
-  // The planes of a head of the shard; `values` is null where the shape is latent.
-  const std::byte* keys(size_t layer, size_t head) const { return Plane(layer, head); }
+  // The planes of a head of the shard, from its first block on; `values` is null where the shape is
+  // latent.
+  const std::byte* keys(size_t layer, size_t head) const { return Head(layer, head); }
   const std::byte* values(size_t layer, size_t head) const {
-    return shape_.latent ? nullptr : Plane(layer, head) + blocks_ * key_stride_;
+    return shape_.latent ? nullptr : Head(layer, head) + values_offset_;
   }
-  size_t key_stride() const { return key_stride_; }      // bytes from block to block
-  size_t value_stride() const { return value_stride_; }  // likewise; 0 where latent
+  const kernels::KvStrides& key_strides() const { return key_strides_; }
+  const kernels::KvStrides& value_strides() const { return value_strides_; }  // unread where latent
 
   // Writes the key and the value (unread where latent) of the token at `position` of a sequence.
   void Write(const kernels::Table& table, size_t layer, size_t head, const int32_t* block_table,
@@ -36,22 +43,25 @@ class KvCache {
   const KvShape& shape() const { return shape_; }
   size_t block_tokens() const { return block_tokens_; }
   kernels::KvDtype dtype() const { return dtype_; }
-  const std::byte* data() const { return storage_.data(); }  // all of it: [size_bytes]
-  size_t size_bytes() const { return storage_.size_bytes(); }
+  size_t size_bytes() const { return size_bytes_; }  // of the blocks
+  const Pages& storage() const { return storage_; }  // all of it, the last spans' rest included
 
   // Bytes that one block takes over all layers of a rank.
   static uint64_t BytesPerBlock(const DecoderSpec& spec, const Shard& shard, kernels::KvDtype dtype,
                                 size_t block_tokens);
 
  private:
-  std::byte* Plane(size_t layer, size_t head) const {
-    return storage_.data() + (layer * heads_ + head) * blocks_ * (key_stride_ + value_stride_);
+  std::byte* Head(size_t layer, size_t head) const {
+    return storage_.data() + layer * layer_bytes_ + head * head_bytes_;
   }
 
   Pages storage_;
   KvShape shape_;
   kernels::KvDtype dtype_ = kernels::KvDtype::kF32;
-  size_t heads_ = 0, blocks_ = 0, block_tokens_ = 0, key_stride_ = 0, value_stride_ = 0;
+  kernels::KvStrides key_strides_ = {}, value_strides_ = {};
+  size_t values_offset_ = 0;                 // from a head's first keys to its first values
+  size_t head_bytes_ = 0, layer_bytes_ = 0;  // of a head within a span; of all spans
+  size_t block_tokens_ = 0, size_bytes_ = 0;
 };
 
 }  // namespace pinion

@@ -31,10 +31,10 @@ void AttendToken(const AttentionArgs& args, const float* q, int64_t position, Ru
   const size_t slot = static_cast<size_t>(position) % args.block_tokens;
   const auto block =
       static_cast<size_t>(args.block_table[static_cast<size_t>(position) / args.block_tokens]);
-  const Kv* keys = reinterpret_cast<const Kv*>(args.keys + block * args.key_stride);
+  const Kv* keys = reinterpret_cast<const Kv*>(args.keys + args.key_strides.At(block));
   const Kv* values = args.values == nullptr
                          ? nullptr
-                         : reinterpret_cast<const Kv*>(args.values + block * args.value_stride);
+                         : reinterpret_cast<const Kv*>(args.values + args.value_strides.At(block));
   const float key_scale = ScaleOf<Kv>(args, keys, args.key_dim, slot);
   const float value_scale =
       values == nullptr ? key_scale : ScaleOf<Kv>(args, values, args.value_dim, slot);

@@ -17,6 +17,8 @@ struct Shape {
   int64_t window = kNoWindow;
   float soft_cap = 0;
   bool latent = false, sinks = false;
+  unsigned shift = 1;    // of KvStrides
+  bool shuffled = true;  // blocks
 };
 
 inline Shape Plain(size_t tokens, size_t group, size_t head_dim, size_t block_tokens,
@@ -37,14 +39,22 @@ inline std::ostream& operator<<(std::ostream& os, const Shape& s) {
   return os << s.tokens << " tokens, group " << s.group << ", dims " << s.key_dim << " "
             << s.value_dim << ", block " << s.block_tokens << ", first " << s.first_position
             << ", end " << s.context_end << ", " << Name(s.dtype) << ", window " << s.window
-            << ", cap " << s.soft_cap << (s.latent ? ", latent" : "") << (s.sinks ? ", sinks" : "");
+            << ", cap " << s.soft_cap << (s.latent ? ", latent" : "") << (s.sinks ? ", sinks" : "")
+            << ", stretches of " << (1 << s.shift) << (s.shuffled ? "" : " in order");
 }
 
-// A cache filled through kv_write, blocks in shuffled order, and queries. Its planes have gaps
-// between their blocks, as where another head's lie there; they hold NaN.
+// `gap` bytes between blocks, as where the other plane's lie there, and more between stretches.
+inline KvStrides GappedStrides(const Shape& s, size_t dim, size_t gap) {
+  const size_t block = KvPlaneBlockBytes(s.dtype, s.block_tokens, dim) + gap;
+  return {block, (block << s.shift) + 3 * gap, s.shift};
+}
+
+// A cache filled through kv_write, mostly in shuffled blocks, and queries. Its planes have gaps
+// between their blocks and stretches, as where other heads' lie there; they hold NaN.
 struct Scene {
   Shape shape;
-  size_t blocks, key_stride, value_stride, q_stride;
+  size_t blocks, q_stride;
+  KvStrides key_strides, value_strides;
   Guarded<std::byte> keys, values;
   std::vector<int32_t> table;
   std::vector<float> q, k, v, sinks;  // k: [context_end][key_dim], v: [context_end][value_dim]
@@ -55,11 +65,11 @@ struct Scene {
   Scene(const Table& kernels, const Shape& s)
       : shape(s),
         blocks((static_cast<size_t>(s.context_end) + s.block_tokens - 1) / s.block_tokens),
-        key_stride(KvPlaneBlockBytes(s.dtype, s.block_tokens, s.key_dim) + 64),
-        value_stride(KvPlaneBlockBytes(s.dtype, s.block_tokens, s.value_dim) + 128),
         q_stride(s.group * s.key_dim + 24),
-        keys(blocks * key_stride - 64, 64),
-        values(s.latent ? 64 : blocks * value_stride - 128, 64),
+        key_strides(GappedStrides(s, s.key_dim, 64)),
+        value_strides(GappedStrides(s, s.value_dim, 128)),
+        keys(key_strides.At(blocks - 1) + key_strides.block - 64, 64),
+        values(s.latent ? 64 : value_strides.At(blocks - 1) + value_strides.block - 128, 64),
         table(blocks),
         q(Normal(s.tokens * q_stride, 3)),
         k(Normal(static_cast<size_t>(s.context_end) * s.key_dim, 4)),
@@ -68,7 +78,7 @@ struct Scene {
     std::memset(keys.data(), 0xff, keys.size());
     std::memset(values.data(), 0xff, values.size());
     for (size_t i = 0; i < blocks; ++i) table[i] = static_cast<int32_t>(i);
-    std::shuffle(table.begin(), table.end(), std::mt19937(6));
+    if (s.shuffled) std::shuffle(table.begin(), table.end(), std::mt19937(6));
     for (size_t p = 0; p < static_cast<size_t>(s.context_end); ++p) {
       if (s.latent) std::copy_n(&k[p * s.key_dim], s.value_dim, &v[p * s.value_dim]);
       Write(kernels, p, &k[p * s.key_dim], &v[p * s.value_dim]);
@@ -82,8 +92,8 @@ struct Scene {
 
   void Write(const Table& kernels, size_t position, const float* key, const float* value) {
     const auto block = static_cast<size_t>(table[position / shape.block_tokens]);
-    kernels.kv_write({keys.data() + block * key_stride,
-                      shape.latent ? nullptr : values.data() + block * value_stride, key, value,
+    kernels.kv_write({keys.data() + key_strides.At(block),
+                      shape.latent ? nullptr : values.data() + value_strides.At(block), key, value,
                       position % shape.block_tokens, shape.block_tokens, shape.key_dim,
                       shape.value_dim, shape.dtype});
   }
@@ -115,8 +125,8 @@ struct Scene {
             .context_end = end,
             .keys = keys.data(),
             .values = s.latent ? nullptr : values.data(),
-            .key_stride = key_stride,
-            .value_stride = value_stride,
+            .key_strides = key_strides,
+            .value_strides = value_strides,
             .block_table = table.data(),
             .block_tokens = s.block_tokens,
             .dtype = s.dtype,
@@ -131,9 +141,9 @@ struct Scene {
   void ReadBack(size_t position) {
     const auto block = static_cast<size_t>(table[position / shape.block_tokens]);
     const size_t slot = position % shape.block_tokens;
-    const KvBlock key{keys.data() + block * key_stride, shape.dtype, shape.block_tokens,
+    const KvBlock key{keys.data() + key_strides.At(block), shape.dtype, shape.block_tokens,
                       shape.key_dim};
-    const KvBlock value{values.data() + block * value_stride, shape.dtype, shape.block_tokens,
+    const KvBlock value{values.data() + value_strides.At(block), shape.dtype, shape.block_tokens,
                         shape.value_dim};
     for (size_t d = 0; d < shape.key_dim; ++d) k[position * shape.key_dim + d] = key.Key(slot, d);
     value_scales.push_back(IsScaled(shape.dtype) ? (shape.latent ? key : value).Scale(slot) : 1);

@@ -60,6 +60,24 @@ TEST_P(AttentionTest, DecodeMatchesDoubleOverSeveralStrips) {
   }
 }
 
+// Stretches of one block, some and many, left in any order and one after the other.
+TEST_P(AttentionTest, BlocksMayLieInStretches) {
+  for (KvDtype dtype : kKvDtypes) {
+    for (Shape shape :
+         {Plain(1, 4, 64, 64, 1100, 1101, dtype), Plain(1, 4, 128, 64, 1100, 1101, dtype),
+          Plain(1, 7, 64, 16, 300, 301, dtype), Plain(9, 4, 64, 16, 290, 299, dtype),
+          Latent(2, 3, 72, 56, 16, 300, dtype)}) {
+      for (unsigned shift : {0, 1, 4}) {
+        for (bool shuffled : {false, true}) {
+          shape.shift = shift;
+          shape.shuffled = shuffled;
+          CheckWholeAndSplit(shape);
+        }
+      }
+    }
+  }
+}
+
 // A first token that gets nearly all the weight, as in most models, takes no bits from those of
 // other strips: int8 rounds weights by a step of the largest in a strip.
 TEST_P(AttentionTest, SmallWeightsKeepTheirBitsBesideALargeOneElsewhere) {

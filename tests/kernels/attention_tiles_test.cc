@@ -47,10 +47,12 @@ std::ostream& operator<<(std::ostream& os, const Shape& s) {
             << ", window " << s.window << ", cap " << s.soft_cap << (s.latent ? ", latent" : "");
 }
 
-// A cache in shuffled blocks that end at a page's end; queries that bfloat16 holds exactly.
+// A cache in shuffled blocks, two a stretch, the last of which ends at a page's end; queries that
+// bfloat16 holds exactly.
 struct Scene {
   Shape shape;
-  size_t context, blocks, key_bytes, value_bytes;
+  size_t context, blocks;
+  KvStrides key_strides, value_strides;
   Guarded<std::byte> keys, values;
   std::vector<int32_t> table;
   std::vector<float> q;
@@ -61,10 +63,10 @@ struct Scene {
       : shape(s),
         context(static_cast<size_t>(s.first_position) + s.tokens),
         blocks((context + s.block_tokens - 1) / s.block_tokens),
-        key_bytes(KvPlaneBlockBytes(KvDtype::kBf16, s.block_tokens, s.key_dim)),
-        value_bytes(KvPlaneBlockBytes(KvDtype::kBf16, s.block_tokens, s.value_dim)),
-        keys(blocks * key_bytes, 64),
-        values(s.latent ? 64 : blocks * value_bytes, 64),
+        key_strides(Pairs(s.block_tokens, s.key_dim)),
+        value_strides(Pairs(s.block_tokens, s.value_dim)),
+        keys(key_strides.At(blocks - 1) + key_strides.block, 64),
+        values(s.latent ? 64 : value_strides.At(blocks - 1) + value_strides.block, 64),
         table(blocks),
         q(Normal(s.tokens * s.group * s.key_dim, 1)) {
     std::memset(keys.data(), 0xff, keys.size());  // NaN, where no token is
@@ -81,11 +83,16 @@ struct Scene {
     }
   }
 
+  static KvStrides Pairs(size_t block_tokens, size_t dim) {
+    const size_t bytes = KvPlaneBlockBytes(KvDtype::kBf16, block_tokens, dim);
+    return {bytes, 3 * bytes, 1};
+  }
+
   void Write(size_t position, const float* k, const float* v) {
     const auto block = static_cast<size_t>(table[position / shape.block_tokens]);
     TableFor(Isa::kScalar)
-        .kv_write({keys.data() + block * key_bytes,
-                   shape.latent ? nullptr : values.data() + block * value_bytes, k, v,
+        .kv_write({keys.data() + key_strides.At(block),
+                   shape.latent ? nullptr : values.data() + value_strides.At(block), k, v,
                    position % shape.block_tokens, shape.block_tokens, shape.key_dim,
                    shape.value_dim, KvDtype::kBf16});
   }
@@ -112,8 +119,8 @@ struct Scene {
                .context_end = static_cast<int64_t>(context),
                .keys = keys.data(),
                .values = s.latent ? nullptr : values.data(),
-               .key_stride = key_bytes,
-               .value_stride = value_bytes,
+               .key_strides = key_strides,
+               .value_strides = value_strides,
                .block_table = table.data(),
                .block_tokens = s.block_tokens,
                .dtype = KvDtype::kBf16,
