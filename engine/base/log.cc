@@ -14,15 +14,14 @@ namespace pinion {
 namespace {
 
 spdlog::level::level_enum Translate(LogLevel level) {
-  static constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
-                                                          spdlog::level::warn, spdlog::level::err,
-                                                          spdlog::level::off};
+  static constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::info, spdlog::level::warn,
+                                                          spdlog::level::err, spdlog::level::off};
   return kLevels[static_cast<int>(level)];
 }
 
 // spdlog's own from_str takes every unknown name for "off".
 std::optional<spdlog::level::level_enum> LevelOf(std::string_view name) {
-  static constexpr std::string_view kNames[] = {"debug", "info", "warning", "error", "off"};
+  static constexpr std::string_view kNames[] = {"info", "warning", "error", "off"};
   for (size_t i = 0; i < std::size(kNames); ++i)
     if (name == kNames[i]) return Translate(static_cast<LogLevel>(i));
   return std::nullopt;
@@ -35,8 +34,7 @@ std::shared_ptr<spdlog::logger> MakeLogger() {
   const char* wanted = std::getenv("PINION_LOG");
   const auto level = LevelOf(wanted && *wanted ? wanted : "info");
   logger->set_level(level.value_or(spdlog::level::info));
-  if (!level)
-    logger->warn("PINION_LOG '{}' is no level; use debug, info, warning, error or off", wanted);
+  if (!level) logger->warn("PINION_LOG '{}' is no level; use info, warning, error or off", wanted);
   return logger;
 }
 

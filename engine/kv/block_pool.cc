@@ -78,11 +78,6 @@ void BlockPool::Evict() {
   } while (free_.size() < kRunBlocks && !cached_.empty() && cached_.front() == last - 1);
 }
 
-void BlockPool::AddRef(int32_t block) {
-  CHECK(blocks_.at(block).references > 0) << "block " << block << " is not used";
-  ++blocks_[block].references;
-}
-
 void BlockPool::Release(int32_t block) {
   Block& entry = blocks_.at(block);
   CHECK(entry.references > 0) << "block " << block << " released more often than referenced";

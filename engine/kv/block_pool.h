@@ -55,7 +55,6 @@ class BlockPool {
   // last block so far; the one behind it is given where it is free, so that what a sequence reads
   // lies in long runs. A new run leaves its neighbour some blocks to grow into.
   std::optional<int32_t> Allocate(std::optional<int32_t> after = std::nullopt);
-  void AddRef(int32_t block);
   // At count 0 the block becomes cached if it has a hash, else free. Release a sequence's blocks
   // last to first, so that prefixes outlive their continuations.
   void Release(int32_t block);

@@ -175,12 +175,6 @@ Result<DecoderSpec> ReadSpec(const Json& whole) {
   return spec;
 }
 
-std::vector<std::string> KnownArchitectures() {
-  std::vector<std::string> names;
-  for (const Architecture* architecture : Architectures()) names.emplace_back(architecture->name);
-  return names;
-}
-
 uint64_t ParameterCount(const DecoderSpec& spec) {
   uint64_t count = 0;
   for (const TensorSpec& tensor : TensorList(spec)) count += ElementCount(tensor.shape);

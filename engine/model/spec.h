@@ -127,9 +127,6 @@ Result<DecoderSpec> ReadSpec(const Json& config);
 // Adds the eos_token_id (an id or a list) of config.json or generation_config.json to spec.eos_ids.
 Status JoinEosIds(const Json& config, DecoderSpec& spec);
 
-// Names of the architectures that ReadSpec knows, for error messages and help.
-std::vector<std::string> KnownArchitectures();
-
 uint64_t ParameterCount(const DecoderSpec& spec);
 
 }  // namespace pinion

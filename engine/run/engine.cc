@@ -130,10 +130,8 @@ class EngineLoop : public Engine {
   void FillBatch(const std::vector<Slice>& slices) {
     batch_.Clear();
     uses_.clear();
-    const int64_t now = NowNs();
     for (const Slice& slice : slices) {
       Sequence& sequence = *slice.sequence;
-      if (sequence.scheduled_ns == 0) sequence.scheduled_ns = now;
       const size_t row = batch_.tokens.size();
       batch_.slices.push_back({row, slice.count, slice.first, sequence.block_table.data()});
       const auto from = sequence.tokens.begin() + static_cast<ptrdiff_t>(slice.first);
@@ -177,7 +175,6 @@ class EngineLoop : public Engine {
       sampled.push_back(use.token.id);
       emitting.push_back(use.sequence);
       if (use.sequence->first_token_ns == 0) use.sequence->first_token_ns = now;
-      use.sequence->last_token_ns = now;
       events.push_back(MakeEvent(*use.sequence, now));
       events.back().has_token = true;
       events.back().token = std::move(use.token);

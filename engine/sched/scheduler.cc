@@ -273,8 +273,6 @@ void Scheduler::Advance(const Slice& slice) {
 
 void Scheduler::Append(Sequence& sequence, int32_t token) {
   sequence.tokens.push_back(token);
-  sequence.last_token_ns = NowNs();
-  if (sequence.first_token_ns == 0) sequence.first_token_ns = sequence.last_token_ns;
   sequence.finish = Ending(sequence);
 }
 

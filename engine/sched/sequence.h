@@ -34,8 +34,8 @@ struct Sequence {
   int preemptions = 0;
   FinishReason finish = FinishReason::kNone;
 
-  // Set by the scheduler (arrived_ns where it is still 0).
-  int64_t arrived_ns = 0, scheduled_ns = 0, first_token_ns = 0, last_token_ns = 0;
+  int64_t arrived_ns = 0, scheduled_ns = 0;  // set by the scheduler where they are still 0
+  int64_t first_token_ns = 0;                // set by the engine
 
   size_t output_tokens() const { return tokens.size() - prompt_tokens; }
 };

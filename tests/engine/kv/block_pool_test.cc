@@ -87,8 +87,9 @@ TEST(BlockPool, GivesEveryBlockOnceAndThenNone) {
 
 TEST(BlockPool, KeepsABlockUntilItsLastReferenceGoes) {
   BlockPool pool(1, 16, true);
-  const int32_t block = pool.Allocate().value();
-  pool.AddRef(block);
+  const int32_t block = Cache(pool, HashOf(1));
+  pool.Reuse(HashOf(1));
+  pool.Reuse(HashOf(1));
   pool.Release(block);
   EXPECT_EQ(pool.available(), 0u);
   pool.Release(block);
