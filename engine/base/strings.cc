@@ -119,12 +119,21 @@ Result<uint64_t> ParseBytes(std::string_view text, uint64_t unit_bytes, std::str
 Result<double> ParseDuration(std::string_view text, std::string_view what) {
   PINION_ASSIGN(const auto parsed, NumberAndUnit(text, what));
   const auto& [number, unit] = parsed;
-  if (unit == "ms") return number / 1000;
-  if (unit.empty() || unit == "s") return number;
-  if (unit == "m" || unit == "min") return number * 60;
-  if (unit == "h") return number * 3600;
-  return Fail(ErrorCode::kUsage,
-              StrCat(what, " '", text, "' has an unknown unit '", unit, "'; use ms, s, m or h"));
+  double scale = 1;
+  if (unit == "ms") {
+    scale = 1e-3;
+  } else if (unit == "m" || unit == "min") {
+    scale = 60;
+  } else if (unit == "h") {
+    scale = 3600;
+  } else if (!unit.empty() && unit != "s") {
+    return Fail(ErrorCode::kUsage,
+                StrCat(what, " '", text, "' has an unknown unit '", unit, "'; use ms, s, m or h"));
+  }
+  // A year, which clocks in nanoseconds can still add up.
+  if (number * scale > 366 * 24 * 3600.0)
+    return Fail(ErrorCode::kUsage, StrCat(what, " '", text, "' is longer than a year"));
+  return number * scale;
 }
 
 Result<std::vector<int>> ParseCpuList(std::string_view text) {

@@ -31,7 +31,7 @@ Result<double> ParseDouble(std::string_view text, std::string_view what);
 // Units K M G T, with or without i and B, in any case, are powers of 1024.
 Result<uint64_t> ParseBytes(std::string_view text, uint64_t unit_bytes, std::string_view what);
 
-// "10m", "90s", "1h", "250ms", bare numbers are seconds -> seconds.
+// "10m", "90s", "1h", "250ms", bare numbers are seconds -> seconds, at most a year.
 Result<double> ParseDuration(std::string_view text, std::string_view what);
 
 // "0-3,8,20-24:2" <-> {0,1,2,3,8,20,22,24}. Order and repetition are kept both ways.

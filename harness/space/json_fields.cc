@@ -45,7 +45,7 @@ Result<double> ToGib(const Json& value, const std::string& what) {
 }
 
 Result<double> ToSeconds(const Json& value, const std::string& what) {
-  if (value.is_number()) return value.number();
+  if (value.is_number()) return ParseDuration(value.Dump(), what);
   if (value.is_string()) return ParseDuration(value.string(), what);
   return Fail(ErrorCode::kUsage,
               StrCat(what, " must be seconds or text as \"10m\", not ", value.Dump()));

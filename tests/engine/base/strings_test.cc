@@ -62,7 +62,8 @@ TEST(Strings, ParseDurationKnowsUnits) {
   EXPECT_EQ(ParseDuration("90", "budget").value(), 90);
   EXPECT_EQ(ParseDuration("1.5 h", "budget").value(), 5400);
   EXPECT_EQ(ParseDuration("250ms", "budget").value(), 0.25);
-  for (const char* bad : {"", "m", "5d", "-3s"}) EXPECT_FALSE(ParseDuration(bad, "budget")) << bad;
+  for (const char* bad : {"", "m", "5d", "-3s", "1e10", "9000h"})
+    EXPECT_FALSE(ParseDuration(bad, "budget")) << bad;
 }
 
 TEST(CpuLists, KeepOrderAndSteps) {

@@ -72,6 +72,8 @@ TEST(Definition, ErrorsNameTheKeyAndWhatIsAllowed) {
   EXPECT_THAT(ErrorOf(R"({"objectives":["speed"]})"), HasSubstr("unknown objective 'speed'"));
   EXPECT_THAT(ErrorOf(R"({"budget":"soon"})"), HasSubstr("soon"));
   EXPECT_THAT(ErrorOf(R"({"budget":0})"), HasSubstr("above 0"));
+  EXPECT_THAT(ErrorOf(R"({"budget":-5})"), HasSubstr("'-5'"));
+  EXPECT_THAT(ErrorOf(R"({"trial_limit":1e10})"), HasSubstr("longer than a year"));
   EXPECT_THAT(ErrorOf(R"({"rounds":0})"), HasSubstr("'rounds' is 0"));
   EXPECT_THAT(ErrorOf(R"({"seed":-1})"), HasSubstr("'seed'"));
   EXPECT_THAT(ErrorOf(R"({"candidates":[{}]})"), HasSubstr("'candidates'"));
