@@ -106,7 +106,8 @@ int Protocol::FirstFreshConfirmation(const std::vector<int>& contestants) const 
 }
 
 // What is left where nobody can be confirmed goes into the race: rounds of all who are in or, where
-// those do not fit, of as many challengers as do.
+// those do not fit, of as many challengers as do. Trials that take less time than those before, as
+// on a machine that has become quiet, can make room for a confirmation after all.
 Status Protocol::RaceOn() {
   if (state_.races.empty()) return {};  // the calibration took all of it
   state_.rounds_planned = definition_.rounds;
@@ -119,9 +120,10 @@ Status Protocol::RaceOn() {
     while (racing.size() > 1 && RoundsThatFit(racing) == 0) racing.pop_back();
     if (racing.size() == 1) break;
     PINION_TRY(RaceRound(racing));
+    if (Confirmable(true).size() > 1) break;
   }
   state_.rounds_planned = round_;
-  return {};
+  return Ended() || Confirmable(true).size() == 1 ? Status() : Confirm(true);
 }
 
 }  // namespace pinion::harness

@@ -22,16 +22,18 @@ struct Speeds {
   double throughput, latency;
 };
 
-// Trials of a second each, of candidates with these speeds and this much noise.
+// Trials of a second each, the first `slow` ones of four, of candidates with these speeds and this
+// much noise.
 class MadeUp : public TrialSource {
  public:
-  MadeUp(std::vector<Speeds> speeds, double noise) : speeds_(std::move(speeds)), noise_(0, noise) {}
+  MadeUp(std::vector<Speeds> speeds, double noise, int slow = 0)
+      : speeds_(std::move(speeds)), slow_(slow), noise_(0, noise) {}
   Result<std::optional<TrialRow>> Run(const Slot& slot, int, const ProgressLine& line) override {
     EXPECT_TRUE(line.rounds == 0 || line.round <= line.rounds) << line.round << "/" << line.rounds;
     TrialRow trial;
     static_cast<Slot&>(trial) = slot;
     trial.ok = true;
-    trial.seconds = 1;
+    trial.seconds = slow_-- > 0 ? 4 : 1;
     const Speeds& speed = speeds_[static_cast<size_t>(slot.candidate)];
     const double seconds = 1 / (speed.latency * std::exp(noise_(random_)));
     trial.samples = {{"output_tokens_per_s", 0, speed.throughput * std::exp(noise_(random_))},
@@ -44,6 +46,7 @@ class MadeUp : public TrialSource {
 
  private:
   std::vector<Speeds> speeds_;
+  int slow_;
   std::map<Slot, TrialRow> nothing_;
   std::mt19937_64 random_{7};
   std::normal_distribution<double> noise_;
@@ -131,6 +134,18 @@ TEST(Confirm, WithoutRoomForAnyTheRaceGoesOn) {
     EXPECT_EQ(verdict.recommended, 1) << verdict.sentence;
     EXPECT_FALSE(verdict.confirmed);
   }
+}
+
+TEST(Confirm, TrialsThatBecomeShorterMakeRoomForIt) {
+  MadeUp source({{1, 1}, {1.5, 1.5}}, 0.01, /*slow=*/5);  // calibration and one round
+  const Ran ran = RunOn(source, 80);                      // 60 s are left: 5 such rounds
+  EXPECT_THAT(ran.notes, Contains(HasSubstr("no room in the budget to confirm")));
+  EXPECT_THAT(ran.state.confirmed, ElementsAre(1));
+  for (const Verdict& verdict : ran.verdicts) {
+    EXPECT_EQ(verdict.recommended, 1) << verdict.sentence;
+    EXPECT_TRUE(verdict.confirmed) << verdict.sentence;
+  }
+  EXPECT_LE(ran.spent_s, 80);
 }
 
 TEST(Confirm, WhenAllNoLongerFitARoundTheLeaderDoes) {
