@@ -17,11 +17,15 @@ std::string ServerUrl::Text() const {
 }
 
 Result<ServerUrl> ParseServerUrl(std::string_view text) {
-  constexpr std::string_view kHttp = "http://", kHttps = "https://", kVersion = "/v1";
+  constexpr std::string_view kAfterScheme = "://", kVersion = "/v1";
   std::string_view rest = text;
-  if (rest.substr(0, kHttps.size()) == kHttps)
-    return BadUrl(text, "https is not spoken here, put a proxy that does before it");
-  if (rest.substr(0, kHttp.size()) == kHttp) rest.remove_prefix(kHttp.size());
+  if (const size_t end = text.find(kAfterScheme); end != std::string_view::npos) {
+    const std::string_view scheme = text.substr(0, end);
+    if (scheme != "http")
+      return BadUrl(text,
+                    StrCat("'", scheme, "' is not spoken here, put a proxy that does before it"));
+    rest.remove_prefix(end + kAfterScheme.size());
+  }
   ServerUrl url;
   const size_t slash = rest.find('/');
   std::string_view place = rest.substr(0, slash);

@@ -21,12 +21,13 @@ TEST(ServerUrl, ReadsWhatPeopleType) {
 
 TEST(ServerUrl, RefusesWithTheWayOut) {
   for (const char* url : {"https://host", "http://", "http://host:0", "http://host:99999",
-                          "http://host:x", "http://[::1", "a b"}) {
+                          "http://host:x", "http://[::1", "a b", "://host"}) {
     const auto read = ParseServerUrl(url);
     ASSERT_FALSE(read) << url;
     EXPECT_EQ(read.error().code, ErrorCode::kUsage);
     EXPECT_THAT(read.error().message, HasSubstr("http://127.0.0.1:8000"));
   }
+  EXPECT_THAT(ParseServerUrl("ftp://host").error().message, HasSubstr("'ftp' is not spoken"));
 }
 
 // However the bytes are cut.
