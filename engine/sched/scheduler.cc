@@ -15,6 +15,13 @@ size_t MostComputed(const Sequence& sequence) {
   return sequence.prompt_tokens + static_cast<size_t>(sequence.params.max_tokens) - 1;
 }
 
+// Tokens that bring a step to the arithmetic's full speed: four times as many take four times as
+// long (bfloat16, int8 and mixture-of-experts layers within 5 %, int4 ones within 10 %; `pinion
+// bench
+// --max-num-batched-tokens`). A prompt beyond them would only keep the first tokens of those before
+// it waiting.
+constexpr size_t kFullSpeedTokens = 512;
+
 bool Contains(const std::vector<int32_t>& ids, int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
@@ -164,10 +171,13 @@ void Scheduler::PreemptYoungest(size_t& budget) {
   waiting_.push_front(std::move(victim));
 }
 
-// Admits waiting sequences in order of arrival while the budget, the places and the blocks last.
+// Admits waiting sequences in order of arrival while the budget, the places and the blocks last and
+// the step is short of full speed.
 void Scheduler::Admit(size_t budget) {
   while (budget > 0 && !waiting_.empty() && running_.size() < options_.max_num_seqs) {
     Sequence& sequence = *waiting_.front();
+    // Nobody waits for the first token of a text to be scored.
+    if (!sequence.score && options_.max_num_batched_tokens - budget >= kFullSpeedTokens) break;
     if (!TakePrefix(sequence)) break;
     if (sequence.scheduled_ns == 0) sequence.scheduled_ns = NowNs();
     running_.push_back(std::move(waiting_.front()));

@@ -33,7 +33,9 @@ struct SchedulerStats {
 };
 
 // Turns requests into steps: continuous batching, running decodes first, then prefill chunks in
-// order of arrival while the step's token budget and the blocks last. Where a running sequence
+// order of arrival while the step's token budget and the blocks last; a step that already computes
+// at full speed admits no further prompt, so that the first tokens of a burst come one after
+// another, not all at its end. Where a running sequence
 // needs a block and none is left, the youngest running one is preempted: its blocks are released
 // and it waits at the head of the queue to be recomputed (prompt and output so far). The youngest
 // itself keeps what it has and pauses until an older one ends or needs its blocks.

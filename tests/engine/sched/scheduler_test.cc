@@ -61,6 +61,28 @@ TEST(Scheduler, FillsAStepWithSeveralPromptsInOrderOfArrival) {
   EXPECT_THAT(bench.Step(), ElementsAre(Share{1, 20, 1}, Share{2, 20, 1}, Share{3, 10, 10}));
 }
 
+TEST(Scheduler, AdmitsNoPromptIntoAStepThatComputesAtFullSpeed) {
+  Bench bench({.blocks = 200, .budget = 2048});
+  for (uint64_t id = 1; id <= 4; ++id) bench.Add(id, Prompt(300, static_cast<int32_t>(id) * 1000));
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{1, 0, 300}, Share{2, 0, 300}));
+  EXPECT_THAT(bench.Step(),
+              ElementsAre(Share{1, 300, 1}, Share{2, 300, 1}, Share{3, 0, 300}, Share{4, 0, 300}));
+}
+
+TEST(Scheduler, GivesALongPromptTheWholeBudgetInAStep) {
+  Bench bench({.blocks = 200, .budget = 2048});
+  bench.Add(1, Prompt(100));
+  bench.Add(2, Prompt(900, 5000));
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{1, 0, 100}, Share{2, 0, 900}));
+}
+
+TEST(Scheduler, FillsTheBudgetWithTextsToScore) {
+  Bench bench({.blocks = 200, .budget = 2048});
+  for (uint64_t id = 1; id <= 3; ++id)
+    bench.AddScore(id, Prompt(600, static_cast<int32_t>(id) * 1000));
+  EXPECT_EQ(bench.Step().size(), 3u);
+}
+
 TEST(Scheduler, WorksWithABudgetOfOneToken) {
   Bench bench({.budget = 1});
   bench.Add(1, Prompt(5, 1000), 4);
