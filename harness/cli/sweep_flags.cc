@@ -81,8 +81,8 @@ void SweepFlags::AddSearch(CLI::App& command) {
                      "at most so many (default 20); a race ends when nothing better can be left");
   command.add_option(
       "--trial-limit", trial_limit,
-      "time for one trial, as 20s: its load is cut to end by then (default: what lets "
-      "the rounds fit the budget)");
+      "time for one trial, as 20s: its load is cut to end by then, but may last as long as the "
+      "start took (default: what lets the rounds fit the budget)");
   command.add_option("--search,--strategy", strategy,
                      "racing (default), grid, random or coordinate");
   command.add_option("--epsilon", epsilon,

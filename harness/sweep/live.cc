@@ -63,9 +63,11 @@ LiveSource::LiveSource(LiveOptions options, const SweepMeta& meta,
 
 double LiveSource::HangSeconds(bool ceilings) const {
   const Json* weight_bytes = meta_.model_facts.Find("weight_bytes");
-  return kHangLimits * options_.trial_limit_s + (ceilings ? kCeilingsSeconds : 0) +
-         (weight_bytes ? weight_bytes->number() / kSlowDiskBytesPerS : 0) +
-         (meta_.definition.engine.is_pinion() ? 0 : meta_.definition.engine.start_timeout_s);
+  const double start_s =
+      (weight_bytes ? weight_bytes->number() / kSlowDiskBytesPerS : 0) +
+      (meta_.definition.engine.is_pinion() ? 0 : meta_.definition.engine.start_timeout_s);
+  // The load may last as long as the start, and half of that again until it is cut.
+  return kHangLimits * options_.trial_limit_s + (ceilings ? kCeilingsSeconds : 0) + 2.5 * start_s;
 }
 
 bool LiveSource::OverHttp() const {

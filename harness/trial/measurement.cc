@@ -40,8 +40,11 @@ std::string LoopName(const LoadPhase& phase) {
 }
 
 Measurement::Measurement(const TrialRequest& request, int64_t start_ns) : request_(request) {
-  // A slow start or a slow machine must not leave a candidate unmeasured.
-  end_ns_ = std::max(Later(start_ns, request.limit_s), Later(NowNs(), request.limit_s / 2));
+  // A slow start or a slow machine must not leave a candidate unmeasured; and what started for two
+  // minutes is not worth eight seconds of load.
+  const double started_s = SecondsSince(start_ns);
+  end_ns_ = std::max(Later(start_ns, request.limit_s),
+                     Later(NowNs(), std::max(request.limit_s / 2, started_s)));
   last_ns_ = Later(end_ns_, std::max(request.limit_s / 2, kLeastGraceSeconds));
 }
 

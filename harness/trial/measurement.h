@@ -32,7 +32,8 @@ std::string LoopName(const LoadPhase& phase);  // "loop of 4 clients"
 // first. Engines differ in how a phase is sent and what is read off.
 class Measurement {
  public:
-  // The limit counts from `start_ns`, but the load always gets half of it.
+  // The limit counts from `start_ns`, but the load always gets half of it, and as long as the
+  // start took.
   Measurement(const TrialRequest& request, int64_t start_ns);
   virtual ~Measurement() = default;
 

@@ -24,8 +24,8 @@ Result<TrialResult> ReadTrialResult(const Json& object);
 
 // Starts the engine as asked and loads it: warm-up, the offline batch, then a closed loop at every
 // concurrency. `start_ns` is when the process began; the limit counts from there, but the load
-// always gets half of it, and may take another half (2 s at least) where a phase would not see one
-// request end.
+// always gets half of it, and as long as the start took; a phase that would not see one request end
+// may take another half (2 s at least).
 // What is cut off all the same is measured as far as it went (info "cut"); a phase without two
 // tokens of one request is an error.
 // Where `ceilings` are asked for, what they took is info "once_s": no later trial takes it again.

@@ -195,6 +195,16 @@ TEST(Trial, ALoadThatDoesNotEndIsMeasuredAsFarAsItWent) {
   EXPECT_TRUE(result->output_hash.empty());
 }
 
+TEST(Trial, ALoadMayLastAsLongAsTheStartTook) {
+  FakeEngine engine;
+  engine.step_ns = 5'000'000;
+  TrialRequest request = SmallRequest();
+  request.limit_s = 0.02;
+  const auto result = MeasureTrial(engine, request, NowNs() - 10'000'000'000);
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_GE(engine.prompts.size(), 18u);  // the batch and both loops, whole
+}
+
 TEST(Trial, APhaseWithoutTokensIsAnErrorThatNamesTheWayOut) {
   FakeEngine engine;
   engine.never_answers = true;
