@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/descriptor.h"
 #include "engine/base/json.h"
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
@@ -70,6 +71,11 @@ void WarnFull(const Buffer& buffer) {
 constexpr std::string_view kHead = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
 constexpr std::string_view kTail = "\n]}\n";
 
+tl::unexpected<Error> FileError(const char* doing, const std::string& path) {
+  return Fail(ErrorCode::kIo,
+              StrCat("cannot ", doing, " the trace '", path, "': ", std::strerror(errno)));
+}
+
 // Text on its way into a file, in large pieces.
 class Writer {
  public:
@@ -82,14 +88,7 @@ class Writer {
   }
   void Add(std::string_view text) { pending_ += text; }
   Status Flush() {
-    for (std::string_view rest = pending_; !rest.empty();) {
-      const ssize_t written = write(fd_, rest.data(), rest.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0)
-        return Fail(ErrorCode::kIo,
-                    StrCat("cannot write the trace '", path_, "': ", std::strerror(errno)));
-      rest.remove_prefix(static_cast<size_t>(written));
-    }
+    if (!WriteAll(fd_, pending_)) return FileError("write", path_);
     pending_.clear();
     return {};
   }
@@ -137,7 +136,7 @@ Status WriteBuffer(Writer& writer, const Buffer& buffer) {
 }
 
 // With the registry's mutex held.
-Status WriteAll(const Registry& registry, Writer& writer, bool first) {
+Status WriteRecording(const Registry& registry, Writer& writer, bool first) {
   PINION_TRY(writer.Event(Heading("process_name", getpid(), registry.process), first));
   size_t dropped = 0;
   for (const auto& buffer : registry.buffers) {
@@ -149,11 +148,6 @@ Status WriteAll(const Registry& registry, Writer& writer, bool first) {
                       registry.spans_per_thread, " a thread"));
   writer.Add(kTail);
   return writer.Flush();
-}
-
-tl::unexpected<Error> FileError(const char* doing, const std::string& path) {
-  return Fail(ErrorCode::kIo,
-              StrCat("cannot ", doing, " the trace '", path, "': ", std::strerror(errno)));
 }
 
 // Cuts the end off what is in the file, so that more events can follow. True: there were some.
@@ -193,9 +187,8 @@ Status Begin(const std::string& path, const std::string& process, size_t spans_p
   if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
     return Fail(ErrorCode::kIo, StrCat("cannot make the trace '", path,
                                        "': it is no regular file; name a new one"));
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return FileError("make", path);
-  close(fd);
+  if (!Descriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)).is_open())
+    return FileError("make", path);
   Join(path, process, spans_per_thread);
   return {};
 }
@@ -215,15 +208,12 @@ Status End() {
   internal::recording.store(false, std::memory_order_relaxed);
   if (registry.path.empty()) return {};
   const std::string path = std::exchange(registry.path, "");
-  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) return FileError("open", path);
-  Writer writer(fd, path);
-  auto continued = Reopen(fd, path);
-  if (continued && !*continued) writer.Add(kHead);
-  const Status done = continued ? WriteAll(registry, writer, !*continued)
-                                : Status(Unexpected(std::move(continued).error()));
-  close(fd);
-  return done;
+  const Descriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file.is_open()) return FileError("open", path);
+  PINION_ASSIGN(const bool continued, Reopen(file.get(), path));
+  Writer writer(file.get(), path);
+  if (!continued) writer.Add(kHead);
+  return WriteRecording(registry, writer, !continued);
 }
 
 void NameThread(const std::string& name) {
