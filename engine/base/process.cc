@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "engine/base/clock.h"
+#include "engine/base/descriptor.h"
 #include "engine/base/strings.h"
 
 extern char** environ;
@@ -36,13 +37,27 @@ struct ChildPlan {
   _exit(127);
 }
 
+// A copy of `fd` whose number is `least` or more. Where so many are not allowed, errno is EMFILE,
+// as for all other calls, and not the EINVAL of this one.
+int CopyFrom(int fd, int least) {
+  const int copy = fcntl(fd, F_DUPFD_CLOEXEC, least);
+  if (copy < 0 && errno == EINVAL) errno = EMFILE;
+  return copy;
+}
+
+// The first number above every target.
+int Above(const std::pair<int, int>* moves, size_t count) {
+  int above = 3;
+  for (size_t i = 0; i < count; ++i) above = std::max(above, moves[i].second + 1);
+  return above;
+}
+
 // Moves descriptors to their numbers. Sources are first copied above every target, so that one
 // mapping cannot overwrite another's source.
 void PlaceDescriptors(const ChildPlan& plan, std::pair<int, int>* moves, size_t count) {
-  int floor = 3;
-  for (size_t i = 0; i < count; ++i) floor = std::max(floor, moves[i].second + 1);
+  const int above = Above(moves, count);
   for (size_t i = 0; i < count; ++i) {
-    moves[i].first = fcntl(moves[i].first, F_DUPFD_CLOEXEC, floor);
+    moves[i].first = CopyFrom(moves[i].first, above);
     if (moves[i].first < 0) FailInChild(plan.report_fd);
   }
   for (size_t i = 0; i < count; ++i)
@@ -84,6 +99,39 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   return pointers;
 }
 
+// What the child says when it cannot become its program; closed by exec where it can.
+struct ReportPipe {
+  Descriptor reader, writer;
+
+  // The writer must survive the moves: it gets a number that none of their targets has. False:
+  // errno says why not.
+  bool Open(const std::vector<std::pair<int, int>>& moves) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return false;
+    reader = Descriptor(ends[0]);
+    const Descriptor low(ends[1]);
+    writer = Descriptor(CopyFrom(low.get(), Above(moves.data(), moves.size())));
+    return writer.is_open();
+  }
+
+  // 0, or the child's errno.
+  int Read() {
+    writer = Descriptor();
+    int code = 0;
+    while (read(reader.get(), &code, sizeof code) < 0 && errno == EINTR) {
+    }
+    return code;
+  }
+};
+
+tl::unexpected<Error> CannotStart(const Process::Options& options, int code) {
+  const char* way_out = code == EMFILE   ? "; allow more with ulimit -n"
+                        : code == EAGAIN ? "; allow more processes with ulimit -u"
+                                         : "";
+  return Fail(ErrorCode::kIo,
+              StrCat("cannot start '", options.arguments[0], "': ", std::strerror(code), way_out));
+}
+
 Process::Exit Decode(int status) {
   if (WIFSIGNALED(status)) return {0, WTERMSIG(status)};
   return {WEXITSTATUS(status), 0};
@@ -99,39 +147,25 @@ Result<Process> Process::Start(const Options& options) {
     CPU_ZERO(&*plan.cpus);
     for (int cpu : *options.cpus) CPU_SET(static_cast<size_t>(cpu), &*plan.cpus);
   }
-  const int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-  int report[2];
-  if (null_fd < 0 || pipe2(report, O_CLOEXEC) != 0) {
-    const int code = errno;
-    if (null_fd >= 0) close(null_fd);
-    return Fail(ErrorCode::kIo, StrCat("cannot prepare a child process: ", std::strerror(code)));
-  }
+  const Descriptor null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null.is_open()) return CannotStart(options, errno);
   std::vector<std::pair<int, int>> moves = options.pass_fds;
-  moves.emplace_back(options.stdin_fd >= 0 ? options.stdin_fd : null_fd, 0);
+  moves.emplace_back(options.stdin_fd >= 0 ? options.stdin_fd : null.get(), 0);
   if (options.stdout_fd >= 0) moves.emplace_back(options.stdout_fd, 1);
   if (options.stderr_fd >= 0) moves.emplace_back(options.stderr_fd, 2);
-  // The report pipe must survive the moves: give it a number no target can have.
-  int highest = 3;
-  for (const auto& move : moves) highest = std::max(highest, move.second + 1);
-  plan.report_fd = fcntl(report[1], F_DUPFD_CLOEXEC, highest + 64);
-  close(report[1]);
-
+  ReportPipe report;
+  if (!report.Open(moves)) return CannotStart(options, errno);
+  plan.report_fd = report.writer.get();
   const pid_t pid = fork();
-  if (pid == 0) RunChild(plan, moves.data(), moves.size());
-  const int fork_error = errno;
-  close(plan.report_fd);
-  close(null_fd);
-  int exec_error = 0;
-  ssize_t got = -1;
-  if (pid > 0) do
-      got = read(report[0], &exec_error, sizeof exec_error);
-    while (got < 0 && errno == EINTR);
-  close(report[0]);
-  if (pid < 0) return Fail(ErrorCode::kIo, StrCat("cannot fork: ", std::strerror(fork_error)));
-  if (got > 0) {
-    waitpid(pid, nullptr, 0);
-    return Fail(ErrorCode::kIo,
-                StrCat("cannot start '", options.arguments[0], "': ", std::strerror(exec_error)));
+  if (pid == 0) {
+    close(report.reader.get());  // one more for the moves, where few descriptors are allowed
+    RunChild(plan, moves.data(), moves.size());
+  }
+  if (pid < 0) return CannotStart(options, errno);
+  if (const int code = report.Read()) {
+    while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    return CannotStart(options, code);
   }
   if (options.own_group) setpgid(pid, pid);  // both sides set it: whoever is first
   return Process(pid, options.own_group);

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -94,6 +95,40 @@ TEST(Process, FailsWhereTheProgramCannotStart) {
   options.arguments = {"/etc/passwd"};
   EXPECT_THAT(Process::Start(options).error().message, HasSubstr("denied"));
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a failed child was not reaped";
+}
+
+int OpenDescriptors() {
+  int open = 0;
+  for (int fd = 0; fd < 256; ++fd) open += fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+  return open;
+}
+
+// 0, or what is wrong with starting children where `limit` descriptors are allowed.
+int StartWithFewDescriptors(rlim_t limit) {
+  const rlimit few = {limit, limit};
+  if (setrlimit(RLIMIT_NOFILE, &few) != 0) return 1;
+  const int before = OpenDescriptors();
+  Process::Options missing;
+  missing.arguments = {"/nowhere/program"};
+  if (Process::Start(missing)) return 2;  // it told nobody
+  auto seven = Process::Start(Shell("exit 7"));
+  if (!seven && seven.error().message.find("ulimit -n") == std::string::npos) return 3;
+  if (seven && seven->Wait(10).value_or(Process::Exit()).code != 7) return 4;
+  if (OpenDescriptors() != before) return 5;
+  return waitpid(-1, nullptr, WNOHANG) == -1 ? 0 : 6;
+}
+
+TEST(Process, StartsOrSaysWhyNotHoweverFewDescriptorsAreAllowed) {
+  for (rlim_t limit = 4; limit <= 32; ++limit) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);  // a hang ends by a signal
+      _exit(StartWithFewDescriptors(limit));
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0) << "with " << limit << " descriptors: exit " << WEXITSTATUS(status);
+  }
 }
 
 TEST(Process, AddsToTheEnvironment) {
