@@ -13,6 +13,8 @@ namespace {
 // Larger than what the caches of all sockets would keep.
 constexpr uint64_t kReadBytes = uint64_t{1} << 30;
 constexpr Effort kReadEffort{4, 0.025}, kComputeEffort{4, 0.0125};
+// Between the steps of a load, which must not wait for long.
+constexpr Effort kBriefReadEffort{2, 0.0125};
 constexpr size_t kMultiplySteps = 2000;
 
 class TeamCeilings final : public CeilingProbe {
@@ -31,8 +33,7 @@ class TeamCeilings final : public CeilingProbe {
     if (!touched_) arena_.Touch(team_);
     touched_ = true;
     Ceilings ceilings;
-    ceilings.read_bytes_per_s =
-        BestStreamRate(team_, kReadEffort, arena_, own_parts_, probes_.stream);
+    ceilings.read_bytes_per_s = ReadRate(kReadEffort);
     ceilings.flops_per_s = Rate(probes_.multiply_f32);
     // Its own instruction is not always the faster one.
     if (dtype_ == kernels::Dtype::kBf16 && probes_.multiply_bf16)
@@ -44,9 +45,15 @@ class TeamCeilings final : public CeilingProbe {
     return ceilings;
   }
 
+  double ReadRate() override { return ReadRate(kBriefReadEffort); }
+
   uint64_t memory_bytes() const override { return arena_.parts() * arena_.bytes_per_part(); }
 
  private:
+  double ReadRate(Effort effort) {
+    return BestStreamRate(team_, effort, arena_, own_parts_, probes_.stream);
+  }
+
   double Rate(uint64_t (*multiply)(size_t)) {
     return team_.BestRate(kComputeEffort, [multiply](size_t) { return multiply(kMultiplySteps); });
   }

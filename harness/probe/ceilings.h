@@ -29,6 +29,7 @@ class CeilingProbe {
   virtual ~CeilingProbe() = default;
 
   virtual Ceilings Measure() = 0;             // takes 0.15 s, the first time longer
+  virtual double ReadRate() = 0;              // bytes/s alone, in 25 ms; after the first Measure
   virtual uint64_t memory_bytes() const = 0;  // resident from the first Measure on
 };
 

@@ -1,12 +1,11 @@
 #include "harness/trial/bench.h"
 
 #include <algorithm>
-#include <map>
 
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
 #include "harness/trial/conditions.h"
-#include "harness/trial/limits.h"
+#include "harness/trial/limit_taker.h"
 #include "harness/trial/load.h"
 #include "harness/trial/trial.h"
 #include "harness/trial/workload.h"
@@ -34,68 +33,6 @@ LoadPlan PlanOf(const Engine& engine, const BenchPlan& plan, int round) {
   return load;
 }
 
-// The values of every round, by metric.
-using Values = std::map<std::string, std::vector<double>>;
-
-// The same of the limits, from probes beside the rounds.
-class LimitTaker {
- public:
-  LimitTaker(CeilingProbe* probe, const BenchPlan& plan) : probe_(probe), plan_(plan) {
-    if (probe_) Probe();
-  }
-
-  // After a round: what bounds it was measured before it and is measured again now.
-  void Take(const LoadResult& load, const Values& values) {
-    if (!probe_) return;
-    const Ceilings before = last_;
-    Probe();
-    prefill_ = load.steps.prefill_cost;
-    decode_ = load.steps.decode_cost;
-    for (const auto& [metric, limit] : LimitsOf(load, plan_, Larger(before, last_))) {
-      const auto value = values.find(metric);
-      if (value == values.end()) continue;
-      limits_[metric].push_back(limit);
-      fractions_[metric].push_back(FractionOfLimit(metric, value->second.back(), limit));
-    }
-  }
-
-  void Fill(BenchResult& result) const {
-    if (!probe_) return;
-    BenchLimits limits{EstimateMedian(reads_), EstimateMedian(flops_), EstimateMedian(int8_),
-                       prefill_, decode_};
-    const Ceilings medians{limits.read_bytes_per_s.median, limits.flops_per_s.median,
-                           limits.int8_ops_per_s.median};
-    const auto by_bytes = [&](const StepCost& cost) {
-      return ReadSeconds(cost, medians) > ComputeSeconds(cost, medians);
-    };
-    limits.prefill_bound_by_bytes = by_bytes(prefill_);
-    limits.decode_bound_by_bytes = by_bytes(decode_);
-    result.limits = limits;
-    for (BenchRow& row : result.rows) {
-      const auto found = limits_.find(row.metric);
-      if (found == limits_.end()) continue;
-      row.limit = EstimateMedian(found->second);
-      row.fraction_of_limit = EstimateMedian(fractions_.at(row.metric));
-    }
-  }
-
- private:
-  void Probe() {
-    const TraceSpan span("probe");
-    last_ = probe_->Measure();
-    reads_.push_back(last_.read_bytes_per_s);
-    flops_.push_back(last_.flops_per_s);
-    int8_.push_back(last_.int8_ops_per_s);
-  }
-
-  CeilingProbe* const probe_;
-  const BenchPlan& plan_;
-  Ceilings last_;
-  std::vector<double> reads_, flops_, int8_;
-  Values limits_, fractions_;
-  StepCost prefill_, decode_;  // of the last round: all rounds ask the same
-};
-
 // Each source's values as medians over the rounds; one that failed in any round keeps its reason.
 std::vector<CounterReading> MediansOf(const std::vector<std::vector<CounterReading>>& rounds) {
   std::vector<CounterReading> medians = rounds.front();
@@ -117,7 +54,7 @@ uint64_t PeakOfEngine(uint64_t peak_before_probe_bytes, const CeilingProbe* prob
   return std::max(peak_before_probe_bytes, PeakRssBytes() - probe->memory_bytes());
 }
 
-void Take(const BenchPlan& plan, const LoadResult& load, Values& values) {
+void Take(const BenchPlan& plan, const LoadResult& load, RoundValues& values) {
   if (load.steps.prefill_s > 0)
     values["prefill_tokens_per_s"].push_back(load.steps.prefill_tokens_per_s());
   if (load.steps.decode_s > 0)
@@ -149,7 +86,7 @@ Status CheckAtLeast(const char* flag, int value, int low) {
 }
 
 // Sums up the rounds so far.
-void Fill(const Values& values, const LimitTaker& limits, BenchResult& result) {
+void Fill(const RoundValues& values, const LimitTaker& limits, BenchResult& result) {
   result.rows.clear();
   for (const std::string& metric : LinesOf(result.plan.mode))
     if (const auto found = values.find(metric); found != values.end())
@@ -197,7 +134,7 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
   warm_up.requests = std::min(warm_up.requests, warm_up.clients);
   warm_up.conversation = FirstTurns(std::move(warm_up.conversation), 8);
   PINION_TRY(RunLoad(engine, warm_up));
-  Values values;
+  RoundValues values;
   std::vector<std::vector<CounterReading>> counters;  // per round
   const uint64_t peak_bytes = PeakRssBytes();
   LimitTaker limits(ceilings, plan);
@@ -211,7 +148,9 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
     const TraceSpan span("round", "number", static_cast<int64_t>(round));
     engine.DropPrefixCache();
     Counters counting = Counters::Start({});
-    PINION_ASSIGN(const LoadResult load, RunLoad(engine, PlanOf(engine, plan, round)));
+    LoadPlan asked = PlanOf(engine, plan, round);
+    if (ceilings) asked.after_step = [&limits](const LoadStep& step) { limits.AfterStep(step); };
+    PINION_ASSIGN(const LoadResult load, RunLoad(engine, asked));
     counters.push_back(counting.Stop());
     result.counters = MediansOf(counters);
     Take(plan, load, values);

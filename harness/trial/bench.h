@@ -43,9 +43,10 @@ struct BenchRow {
 
 // What the machine could do while it was measured, and what the load asked of it.
 struct BenchLimits {
-  Estimate read_bytes_per_s, flops_per_s;  // measured between the rounds
-  Estimate int8_ops_per_s;                 // the same; 0 where nothing is multiplied in integers
-  StepCost prefill, decode;                // of one round's steps
+  Estimate read_bytes_per_s;  // measured between the decode steps and the rounds
+  Estimate flops_per_s;       // measured between the rounds
+  Estimate int8_ops_per_s;    // the same; 0 where nothing is multiplied in integers
+  StepCost prefill, decode;   // of one round's steps
   // Which of the two takes longer, by the medians above.
   bool prefill_bound_by_bytes = false, decode_bound_by_bytes = false;
 };
@@ -67,7 +68,8 @@ struct BenchResult {
 
 // One warm-up load, then `rounds` measured ones. After each, `progress` is given the result so far:
 // its plan has as many rounds as it holds. `ceilings`, where
-// given, is measured before, between and after the rounds; its memory does not count into the peak.
+// given, is measured before, between and after the rounds, its memory's rate also between steps;
+// neither its time nor its memory counts.
 Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const BenchPlan& plan,
                              const std::function<void(const BenchResult& so_far)>& progress,
                              CeilingProbe* ceilings = nullptr);

@@ -39,9 +39,8 @@ double RoofSeconds(const StepCost& cost, const Ceilings& ceilings) {
 }
 
 std::vector<MetricLimit> LimitsOf(const LoadResult& load, const BenchPlan& plan,
-                                  const Ceilings& ceilings) {
-  const double prefill_s = RoofSeconds(load.steps.prefill_cost, ceilings);
-  const double decode_s = RoofSeconds(load.steps.decode_cost, ceilings);
+                                  const LeastTimes& least) {
+  const auto [prefill_s, decode_s] = least;
   std::vector<MetricLimit> limits;
   const auto add_rate = [&](const char* metric, uint64_t tokens, double seconds) {
     if (seconds > 0) limits.push_back({metric, static_cast<double>(tokens) / seconds});

@@ -27,10 +27,15 @@ struct MetricLimit {
   double value = 0;
 };
 
+// The least time that the machine needed for the steps of a load, by kind.
+struct LeastTimes {
+  double prefill_s = 0, decode_s = 0;
+};
+
 // For prefill_tokens_per_s, decode_tokens_per_s and output_tokens_per_s, and where one request runs
 // at a time also for ttft_s, tpot_s and e2el_s: with several, one waits for another as it should.
 std::vector<MetricLimit> LimitsOf(const LoadResult& load, const BenchPlan& plan,
-                                  const Ceilings& ceilings);
+                                  const LeastTimes& least);
 
 // Which part of what is possible `value` is, 1 at the limit: value over limit, or limit over value
 // where less is better.

@@ -46,7 +46,7 @@ class Loop {
       }
       PINION_TRY(SendWhatIsDue());
     }
-    result_.end_ns = NowNs();
+    result_.end_ns = Now();
     return std::move(result_);
   }
 
@@ -62,14 +62,16 @@ class Loop {
     std::shared_ptr<Talk> talk;
   };
 
+  int64_t Now() const { return NowNs() - paused_ns_; }
+
   bool MaySend() const {
     if (begun_ >= static_cast<size_t>(plan_.requests)) return false;
-    return begun_ == 0 || NowNs() < plan_.stop_sending_ns;
+    return begun_ == 0 || Now() < plan_.stop_sending_ns;
   }
 
   // A loop without a single request measured nothing, so a slow configuration gets its first one.
   bool MustEnd() const {
-    const int64_t now_ns = NowNs();
+    const int64_t now_ns = Now();
     return now_ns >= plan_.last_deadline_ns || (now_ns >= plan_.deadline_ns && complete_ > 0);
   }
 
@@ -79,7 +81,7 @@ class Loop {
 
   Status SendWhatIsDue() {
     while (MaySend()) {
-      int64_t due_ns = NowNs();
+      int64_t due_ns = Now();
       if (plan_.arrival_s) {
         if (NextArrivalNs() > due_ns) break;
         due_ns = NextArrivalNs();
@@ -97,7 +99,7 @@ class Loop {
     const int64_t due_ns = NextArrivalNs();
     if (due_ns >= std::min({plan_.stop_sending_ns, plan_.deadline_ns, plan_.last_deadline_ns}))
       return false;
-    std::this_thread::sleep_for(std::chrono::nanoseconds(std::max<int64_t>(0, due_ns - NowNs())));
+    std::this_thread::sleep_for(std::chrono::nanoseconds(std::max<int64_t>(0, due_ns - Now())));
     return true;
   }
 
@@ -111,9 +113,9 @@ class Loop {
   // The next turns of those that were answered in the last step.
   Status GoOn() {
     for (auto& talk : std::exchange(answered_, {})) {
-      if (talk->turn + 1 >= talk->turns.size() || NowNs() >= plan_.stop_sending_ns) continue;
+      if (talk->turn + 1 >= talk->turns.size() || Now() >= plan_.stop_sending_ns) continue;
       ++talk->turn;
-      PINION_TRY(Send(std::move(talk), NowNs()));
+      PINION_TRY(Send(std::move(talk), Now()));
     }
     return {};
   }
@@ -133,7 +135,7 @@ class Loop {
     client.prompt_tokens = request.prompt_ids.size();
     client.times.sent_ns = due_ns;
     const int64_t could_ns = plan_.arrival_s ? std::max(free_ns_, due_ns) : free_ns_;
-    result_.late_s.push_back(Seconds(could_ns, NowNs()));
+    result_.late_s.push_back(Seconds(could_ns, Now()));
     PINION_TRY(engine_.Add(std::move(request)));
     live_[id] = {result_.clients.size(), std::move(talk)};
     result_.clients.push_back(std::move(client));
@@ -142,19 +144,27 @@ class Loop {
 
   void Step() {
     const EngineStats before = engine_.stats();
-    const int64_t start_ns = NowNs();
+    const int64_t start_ns = Now();
     events_.clear();
     engine_.Step(events_);
-    const int64_t end_ns = free_ns_ = NowNs();
+    const int64_t end_ns = free_ns_ = Now();
     const EngineStats after = engine_.stats();
     StepCost cost = CostOfStep();
     cost.weight_bytes += after.expert_bytes - before.expert_bytes;
     const uint64_t shared = after.shared_kv_bytes - before.shared_kv_bytes;
     cost.kv_bytes -= std::min(cost.kv_bytes, shared);  // CostOfStep counts each sequence alone
-    Account(Seconds(start_ns, end_ns), after.prompt_tokens - before.prompt_tokens,
-            after.output_tokens - before.output_tokens, cost);
+    const uint64_t prompt_tokens = after.prompt_tokens - before.prompt_tokens;
+    const LoadStep step{prompt_tokens > 0, Seconds(start_ns, end_ns), cost};
+    Account(step, prompt_tokens, after.output_tokens - before.output_tokens);
     AccountKv(before, after);
     for (const TokenEvent& event : events_) Take(event, end_ns);
+    if (plan_.after_step) Pause([&] { plan_.after_step(step); });
+  }
+
+  void Pause(const std::function<void()>& meanwhile) {
+    const int64_t start_ns = NowNs();
+    meanwhile();
+    paused_ns_ += NowNs() - start_ns;
   }
 
   // From the tokens that the step yielded, before they are taken.
@@ -173,17 +183,14 @@ class Loop {
     return cost;
   }
 
-  void Account(double seconds, uint64_t prompt_tokens, uint64_t output_tokens,
-               const StepCost& cost) {
+  void Account(const LoadStep& step, uint64_t prompt_tokens, uint64_t output_tokens) {
     StepTimes& steps = result_.steps;
-    (prompt_tokens > 0 ? steps.prefill_cost : steps.decode_cost) += cost;
-    if (prompt_tokens > 0) {
+    (step.prefills ? steps.prefill_cost : steps.decode_cost) += step.cost;
+    (step.prefills ? steps.prefill_s : steps.decode_s) += step.seconds;
+    if (step.prefills)
       steps.prompt_tokens += prompt_tokens;
-      steps.prefill_s += seconds;
-    } else {
+    else
       steps.decode_tokens += output_tokens;
-      steps.decode_s += seconds;
-    }
   }
 
   void AccountKv(const EngineStats& before, const EngineStats& after) {
@@ -238,6 +245,7 @@ class Loop {
   size_t begun_ = 0;  // conversations
   std::vector<TokenEvent> events_;
   size_t complete_ = 0;
+  int64_t paused_ns_ = 0;        // which the load's clock is behind CLOCK_MONOTONIC
   int64_t free_ns_ = start_ns_;  // since when the client could send
 };
 

@@ -25,6 +25,13 @@ struct StepTimes {
   double decode_tokens_per_s() const;
 };
 
+// One step of a load.
+struct LoadStep {
+  bool prefills = false;  // a prompt was computed in it
+  double seconds = 0;
+  StepCost cost;  // what it could not do without, counted as in StepTimes
+};
+
 // What the load did to the KV cache.
 struct KvUse {
   uint64_t preemptions = 0;
@@ -68,6 +75,9 @@ struct LoadPlan {
   int64_t deadline_ns = INT64_MAX;      // what still runs then is aborted, once a request has ended
   int64_t last_deadline_ns = INT64_MAX;  // what still runs then is aborted
   std::function<TokenConversation(int index)> conversation;
+  // If given: called after every step. The load's clock, all of the above included, stands still
+  // meanwhile.
+  std::function<void(const LoadStep&)> after_step;
 };
 
 // The first turns of `conversation`, with answers of at most `tokens`: for warming up.

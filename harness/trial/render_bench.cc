@@ -125,7 +125,8 @@ std::string LimitLines(const BenchResult& result) {
                 limits.int8_ops_per_s.median == 0
                     ? ""
                     : StrCat(" and ", giga(limits.int8_ops_per_s), " GOP/s in int8"),
-                " on ", result.engine.isa, ", measured between the rounds\n",
+                " on ", result.engine.isa,
+                ", measured between the rounds, memory also between the steps\n",
                 Asked("prefill", limits.prefill, limits.prefill_bound_by_bytes),
                 Asked("decode", limits.decode, limits.decode_bound_by_bytes));
 }

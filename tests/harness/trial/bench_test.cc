@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "fake_engine.h"
 
 namespace pinion::harness {
@@ -51,14 +54,20 @@ class FakeCeilings : public CeilingProbe {
     ++measured;
     return {1e6, flops_per_s};
   }
+  double ReadRate() override {
+    ++read;
+    std::this_thread::sleep_for(std::chrono::duration<double>(read_s));
+    return 2e6;
+  }
   uint64_t memory_bytes() const override { return 0; }
 
-  double flops_per_s = 1e6;
-  int measured = 0;
+  double flops_per_s = 1e6, read_s = 0;
+  int measured = 0, read = 0;
 };
 
-BenchResult MeasuredBeside(FakeCeilings& ceilings, const BenchPlan& plan) {
+BenchResult MeasuredBeside(FakeCeilings& ceilings, const BenchPlan& plan, int64_t step_ns = 0) {
   FakeEngine engine;
+  engine.step_ns = step_ns;
   EngineOptions options;
   options.model = "preset:tiny";
   auto result = RunBench(
@@ -98,6 +107,30 @@ TEST(Bench, TheSlowerOfBytesAndOperationsIsTheLimit) {
   EXPECT_TRUE(result.limits->decode_bound_by_bytes);
   EXPECT_DOUBLE_EQ(decode_limit(), 6 / (static_cast<double>(result.limits->decode.bytes()) / 1e6));
   EXPECT_GT(result.rows[1].fraction_of_limit->median, 1);  // a fake engine outruns any machine
+}
+
+// Steps of 0.1 s: a prefill and two decodes make a quarter of a second, then one more decode. Of
+// the probes around each, the one between the steps saw the faster memory.
+TEST(Bench, MemoryIsMeasuredBetweenTheSteps) {
+  FakeCeilings ceilings;
+  BenchPlan plan = SmallPlan(BenchMode::kLatency);
+  plan.rounds = 1;
+  ceilings.flops_per_s = 1e15;
+  const BenchResult result = MeasuredBeside(ceilings, plan, 100'000'000);
+  EXPECT_EQ(ceilings.read, 1);
+  const auto bytes = static_cast<double>(result.limits->decode.bytes());
+  EXPECT_EQ(result.rows[1].metric, "decode_tokens_per_s");
+  EXPECT_NEAR(result.rows[1].limit->median, 6 / (bytes / 2e6), 1e-9);
+}
+
+TEST(Bench, TheLoadsClockStandsStillWhileMemoryIsMeasured) {
+  FakeCeilings ceilings;
+  ceilings.read_s = 2;
+  BenchPlan plan = SmallPlan(BenchMode::kLatency);
+  plan.rounds = 1;
+  const BenchResult result = MeasuredBeside(ceilings, plan, 100'000'000);
+  ASSERT_EQ(ceilings.read, 1);
+  EXPECT_LT(result.Find("e2el_s")->median, 2);
 }
 
 TEST(Bench, LimitsStandInJsonAndText) {

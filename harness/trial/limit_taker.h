@@ -1,0 +1,55 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/model/cost.h"
+#include "harness/probe/ceilings.h"
+#include "harness/trial/bench.h"
+#include "harness/trial/load.h"
+
+namespace pinion::harness {
+
+// The values of every round, by metric.
+using RoundValues = std::map<std::string, std::vector<double>>;
+
+// What bounds the rounds of a bench, from probes beside them: everything between the rounds, memory
+// also between the steps, because a virtual machine's bandwidth may double within a second.
+class LimitTaker {
+ public:
+  // Without a probe it does nothing. Measures at once.
+  LimitTaker(CeilingProbe* probe, const BenchPlan& plan);
+
+  // For LoadPlan::after_step.
+  void AfterStep(const LoadStep& step);
+  // After a round, whose values have been added to `values`.
+  void Take(const LoadResult& load, const RoundValues& values);
+  // Limits of the rounds so far; the rows are there already.
+  void Fill(BenchResult& result) const;
+
+ private:
+  // Decode steps between two probes of memory.
+  struct Window {
+    StepCost cost;
+    double read_bytes_per_s = 0;
+  };
+
+  void Probe();
+  void CloseWindow(double read_bytes_per_s);
+  void TakeRates();
+  double LeastDecodeSeconds(const Ceilings& peaks) const;
+
+  CeilingProbe* const probe_;
+  const BenchPlan& plan_;
+  Ceilings last_;
+  Window open_;
+  double since_probe_s_ = 0;                  // of steps
+  double pace_ = 0;                           // bytes/s, as last read
+  std::vector<Window> windows_;               // of the round
+  std::vector<double> reads_, flops_, int8_;  // of each round
+  RoundValues limits_, fractions_;
+  StepCost prefill_, decode_;  // of the last round: all rounds ask the same
+};
+
+}  // namespace pinion::harness
