@@ -76,12 +76,13 @@ std::optional<std::string_view> Charsmap::Find(std::string_view chunk) const {
   return std::nullopt;
 }
 
-std::string Charsmap::Apply(std::string_view text) const {
+Result<std::string> Charsmap::Apply(std::string_view text, const Growth& growth) const {
   std::string mapped;
   size_t begin = 0;
   for (const size_t end : GraphemeEnds(text)) {
     std::string_view cluster = text.substr(begin, end - begin);
     begin = end;
+    PINION_TRY(growth.Allow(mapped.size()));
     if (cluster.size() < kMaxClusterBytes) {
       if (const auto found = Find(cluster)) {
         mapped.append(*found);

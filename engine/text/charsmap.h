@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/base/result.h"
+#include "engine/text/steps.h"
 
 namespace pinion {
 
@@ -18,7 +19,8 @@ class Charsmap {
   // From the base64 text in tokenizer.json. Errors: no base64, sizes that do not fit.
   static Result<std::shared_ptr<const Charsmap>> Parse(std::string_view base64);
 
-  std::string Apply(std::string_view text) const;
+  // An error where the rules make more of the text than `growth` allows.
+  Result<std::string> Apply(std::string_view text, const Growth& growth) const;
 
  private:
   // What replaces `chunk`: the rule of its shortest prefix that has one, as the reference does.

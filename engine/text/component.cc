@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "engine/base/strings.h"
 #include "engine/text/utf8.h"
 
 namespace pinion {
@@ -67,12 +66,15 @@ Result<std::string> ReadCharacter(const Json& component, std::string_view key,
 }
 
 Result<std::string> ReplaceAll(std::string_view text, const Regex& pattern,
-                               std::string_view content) {
+                               std::string_view content, const Growth& growth) {
   // The reference finds nothing in an empty text, not even an empty match.
   if (text.empty()) return std::string();
   PINION_ASSIGN(const Spans spans, pattern.FindAll(text));
+  size_t size = text.size() + spans.size() * content.size();
+  for (const auto& [begin, end] : spans) size -= end - begin;
+  PINION_TRY(growth.Allow(size));
   std::string replaced;
-  replaced.reserve(text.size());
+  replaced.reserve(size);
   size_t at = 0;
   for (const auto& [begin, end] : spans) {
     replaced.append(text.substr(at, begin - at)).append(content);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -8,7 +7,9 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
+#include "engine/base/strings.h"
 #include "engine/text/regex.h"
+#include "engine/text/steps.h"
 
 namespace pinion {
 
@@ -24,24 +25,31 @@ Result<std::shared_ptr<const Regex>> ReadPattern(const Json& component);
 // A string of exactly one character under `key`.
 Result<std::string> ReadCharacter(const Json& component, std::string_view key,
                                   std::string_view fallback);
-// The list under `key`, mapped through `read`; a Sequence's children.
+// What `make` gives for each component of a tree of Sequences, in order; `key` holds a Sequence's
+// children.
 template <typename T>
-Result<std::vector<T>> ReadChildren(const Json& component, std::string_view key,
-                                    Result<T> (*read)(const Json&)) {
-  const Json* list = component.Find(key);
-  if (!list || !list->is_array())
-    return Fail(ErrorCode::kCorrupt, StrCat("'", key, "' of a Sequence is missing, want an array"));
-  std::vector<T> children;
-  for (const Json& child : list->array()) {
-    PINION_ASSIGN(T made, read(child));
-    children.push_back(std::move(made));
+Result<std::vector<T>> ReadTree(const Json& component, std::string_view role, std::string_view key,
+                                Result<T> (*make)(const Json& component, std::string_view type)) {
+  PINION_ASSIGN(const std::string type, ComponentType(component, role));
+  std::vector<T> all;
+  if (type != "Sequence") {
+    PINION_ASSIGN(all.emplace_back(), make(component, type));
+    return all;
   }
-  return children;
+  const Json* children = component.Find(key);
+  if (!children || !children->is_array())
+    return Fail(ErrorCode::kCorrupt, StrCat("'", key, "' of a Sequence is missing, want an array"));
+  for (const Json& child : children->array()) {
+    PINION_ASSIGN(std::vector<T> some, ReadTree(child, role, key, make));
+    for (T& made : some) all.push_back(std::move(made));
+  }
+  return all;
 }
 
-// `text` with every match of `pattern` replaced by `content`.
+// `text` with every match of `pattern` replaced by `content`. Errors: the pattern's, and where that
+// is more than `growth` allows.
 Result<std::string> ReplaceAll(std::string_view text, const Regex& pattern,
-                               std::string_view content);
+                               std::string_view content, const Growth& growth);
 
 // GPT-2's table of printable characters for bytes: each byte of `text` as one character.
 std::string BytesToCharacters(std::string_view text);

@@ -1,78 +1,80 @@
 #include "engine/text/decoder.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "engine/base/strings.h"
 #include "engine/text/component.h"
 #include "engine/text/decoder_stages.h"
+#include "engine/text/steps.h"
+#include "engine/text/vocabulary.h"
 
 namespace pinion {
 namespace {
 
-using StageMaker = DecoderPlan::StageMaker;
-using StageMakers = std::vector<StageMaker>;
+using Step = DecoderPlan::Step;
 
+constexpr std::string_view kRole = "decoder";
 constexpr int kMaxStrip = 1 << 20;
 
-Result<StageMaker> MakeStrip(const Json& component) {
+Result<Step> MakeStrip(const Json& component) {
   PINION_ASSIGN(const std::string content, ReadCharacter(component, "content", " "));
   PINION_ASSIGN(const int start, Optional<int>(component, "start", 0));
   PINION_ASSIGN(const int stop, Optional<int>(component, "stop", 0));
   if (start < 0 || start > kMaxStrip || stop < 0 || stop > kMaxStrip)
     return Fail(ErrorCode::kCorrupt,
                 StrCat("Strip of ", start, " and ", stop, " characters, want 0 to ", kMaxStrip));
-  return StageMaker([=](StreamMode) {
+  return Step{[=](StreamMode) {
     return StripStage(content, static_cast<size_t>(start), static_cast<size_t>(stop));
-  });
+  }};
 }
 
-Result<StageMaker> MakeReplace(const Json& component) {
+Result<Step> MakeReplace(const Json& component) {
   PINION_ASSIGN(std::shared_ptr<const Regex> pattern, ReadPattern(component));
   PINION_ASSIGN(const std::string content, Require<std::string>(component, "content"));
   std::string literal;
   if (component.Find("pattern")->Find("String")) {
     PINION_ASSIGN(literal, Require<std::string>(*component.Find("pattern"), "String"));
   }
-  return StageMaker([=](StreamMode) { return ReplaceStage(pattern, literal, content); });
+  const size_t matched = pattern->least_bytes();  // where none, it matches between all bytes
+  return Step{[=](StreamMode) { return ReplaceStage(pattern, literal, content); },
+              1 + content.size() / std::max<size_t>(1, matched)};
 }
 
-Result<StageMaker> MakeMetaspace(const Json& component) {
+Result<Step> MakeMetaspace(const Json& component) {
   PINION_ASSIGN(const Metaspace metaspace, Metaspace::Read(component));
-  return StageMaker([=](StreamMode) { return MetaspaceStage(metaspace); });
+  return Step{[=](StreamMode) { return MetaspaceStage(metaspace); }};
 }
 
-Result<StageMaker> MakeSuffix(const Json& component) {
+Result<Step> MakeSuffix(const Json& component) {
   PINION_ASSIGN(const std::string suffix, Optional<std::string>(component, "suffix", "</w>"));
   if (suffix.empty()) return Fail(ErrorCode::kCorrupt, "the BPEDecoder's 'suffix' is empty");
-  return StageMaker([=](StreamMode) { return SuffixStage(suffix); });
+  return Step{[=](StreamMode) { return SuffixStage(suffix); }};
 }
 
-Result<StageMakers> MakeStages(const Json& component);
-
-Result<StageMakers> MakeSequence(const Json& component) {
-  PINION_ASSIGN(const std::vector<StageMakers> children,
-                ReadChildren<StageMakers>(component, "decoders", MakeStages));
-  StageMakers flat;
-  for (const StageMakers& child : children) flat.insert(flat.end(), child.begin(), child.end());
-  return flat;
+Step Fusing() {
+  return {[](StreamMode) { return FuseStage(); }};
 }
 
-Result<StageMakers> One(Result<StageMaker> maker) {
-  if (!maker) return Unexpected(std::move(maker).error());
-  return StageMakers{std::move(*maker)};
-}
-
-Result<StageMakers> MakeStages(const Json& component) {
-  PINION_ASSIGN(const std::string type, ComponentType(component, "decoder"));
-  if (type == "ByteLevel") return StageMakers{[](StreamMode) { return ByteLevelStage(); }};
-  if (type == "ByteFallback") return StageMakers{ByteFallbackStage};
-  if (type == "Fuse") return StageMakers{[](StreamMode) { return FuseStage(); }};
-  if (type == "Metaspace") return One(MakeMetaspace(component));
-  if (type == "Strip") return One(MakeStrip(component));
-  if (type == "Replace") return One(MakeReplace(component));
-  if (type == "BPEDecoder") return One(MakeSuffix(component));
-  if (type == "Sequence") return MakeSequence(component);
-  return UnknownComponent("decoder", type,
+Result<Step> MakeStep(const Json& component, std::string_view type) {
+  if (type == "ByteLevel") return Step{[](StreamMode) { return ByteLevelStage(); }};
+  if (type == "ByteFallback") return Step{ByteFallbackStage};
+  if (type == "Fuse") return Fusing();
+  if (type == "Metaspace") return MakeMetaspace(component);
+  if (type == "Strip") return MakeStrip(component);
+  if (type == "Replace") return MakeReplace(component);
+  if (type == "BPEDecoder") return MakeSuffix(component);
+  return UnknownComponent(kRole, type,
                           "ByteLevel, ByteFallback, Fuse, Metaspace, Strip, Replace, BPEDecoder, "
                           "Sequence");
+}
+
+// Of the longest token there may be.
+Status CheckGrowth(const std::vector<Step>& steps) {
+  const Growth growth(kRole, "bytes", Vocabulary::kMaxTokenBytes);
+  size_t most = Vocabulary::kMaxTokenBytes;
+  for (const Step& step : steps) PINION_TRY(growth.Allow(most *= step.most_times));
+  return {};
 }
 
 }  // namespace
@@ -112,18 +114,19 @@ std::string TokenDecoder::Finish() {
 Result<DecoderPlan> DecoderPlan::Make(const Json& component) {
   DecoderPlan plan;
   if (component.is_null()) {
-    plan.makers_.push_back([](StreamMode) { return JoinStage(); });
+    plan.steps_.push_back({[](StreamMode) { return JoinStage(); }});
     return plan;
   }
-  PINION_ASSIGN(plan.makers_, MakeStages(component));
+  PINION_ASSIGN(plan.steps_, ReadTree(component, kRole, "decoders", MakeStep));
+  PINION_TRY(CheckGrowth(plan.steps_));
   // An empty Sequence joins without spaces.
-  if (plan.makers_.empty()) plan.makers_.push_back([](StreamMode) { return FuseStage(); });
+  if (plan.steps_.empty()) plan.steps_.push_back(Fusing());
   return plan;
 }
 
 TokenDecoder DecoderPlan::Start(StreamMode mode) const {
   std::vector<std::unique_ptr<DecoderStage>> stages;
-  for (const StageMaker& maker : makers_) stages.push_back(maker(mode));
+  for (const Step& step : steps_) stages.push_back(step.make(mode));
   return TokenDecoder(std::move(stages));
 }
 

@@ -48,14 +48,18 @@ class TokenDecoder {
 // What tokenizer.json's "decoder" says. Immutable; thread-safe.
 class DecoderPlan {
  public:
-  // null: tokens are joined by spaces. Errors name what is unknown or malformed.
+  // null: tokens are joined by spaces. Errors name what is unknown or malformed. Decoding has no
+  // way to fail, so steps that could make text grow beyond measure (Growth) are refused here.
   static Result<DecoderPlan> Make(const Json& component);
   TokenDecoder Start(StreamMode mode) const;
 
-  using StageMaker = std::function<std::unique_ptr<DecoderStage>(StreamMode)>;
+  struct Step {
+    std::function<std::unique_ptr<DecoderStage>(StreamMode)> make;
+    size_t most_times = 1;  // how many times as long a text may become
+  };
 
  private:
-  std::vector<StageMaker> makers_;
+  std::vector<Step> steps_;
 };
 
 }  // namespace pinion

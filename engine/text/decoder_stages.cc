@@ -239,7 +239,8 @@ class ReplacePattern : public TokenStage {
  private:
   void Token(const std::string& token) override {
     // A pattern that gives up on a token leaves it as it is: decoding has no way to fail.
-    Emit(ReplaceAll(token, *pattern_, content_).value_or(token));
+    const Growth growth("decoder", "bytes", token.size());
+    Emit(ReplaceAll(token, *pattern_, content_, growth).value_or(token));
   }
   std::shared_ptr<const Regex> pattern_;
   std::string content_;

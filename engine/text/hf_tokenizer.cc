@@ -92,7 +92,7 @@ Status HfTokenizer::AddToken(AddedToken token) {
     return {};
   }
   std::string content = SanitizeUtf8(token.content);
-  if (normalizer_) PINION_TRY(normalizer_->Apply(content));
+  if (normalizer_) PINION_TRY(normalizer_(content));
   normalized_matcher_.Add(token, content);
   if (content != token.content) normalized_texts_[token.id] = std::move(content);
   return {};
@@ -109,13 +109,13 @@ Result<std::vector<int32_t>> HfTokenizer::Encode(std::string_view text,
       PINION_TRY(EncodeSection(clean.substr(section.begin, section.end - section.begin),
                                section.begin == 0, ids));
   }
-  if (add_special_tokens && post_processor_) post_processor_(ids);
+  if (add_special_tokens && post_processor_) PINION_TRY(post_processor_(ids));
   return ids;
 }
 
 Status HfTokenizer::EncodeSection(std::string text, bool at_start,
                                   std::vector<int32_t>& ids) const {
-  if (normalizer_) PINION_TRY(normalizer_->Apply(text));
+  if (normalizer_) PINION_TRY(normalizer_(text));
   if (normalized_matcher_.empty()) return EncodeWords(std::move(text), at_start, ids);
   for (const auto& section : normalized_matcher_.Split(text)) {
     if (section.id)

@@ -48,9 +48,9 @@ class HfTokenizer : public Tokenizer {
   std::unordered_set<std::string> special_;
   std::unordered_map<int32_t, std::string> normalized_texts_;  // of added tokens, where they differ
   AddedTokenMatcher raw_matcher_, normalized_matcher_;
-  std::unique_ptr<Normalizer> normalizer_;  // null: none
-  PreTokenizer pre_tokenizer_;              // empty: none
-  PostProcessor post_processor_;            // empty: none
+  Normalizer normalizer_;         // empty: none
+  PreTokenizer pre_tokenizer_;    // empty: none
+  PostProcessor post_processor_;  // empty: none
   DecoderPlan decoder_;
 };
 

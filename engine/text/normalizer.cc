@@ -1,6 +1,6 @@
 #include "engine/text/normalizer.h"
 
-#include <functional>
+#include <memory>
 #include <vector>
 
 #include "engine/base/strings.h"
@@ -12,17 +12,9 @@
 namespace pinion {
 namespace {
 
-using Step = std::function<Status(std::string&)>;
+using Step = Steps<std::string>::Step;
 
-// Most normalizers are one function.
-class FunctionNormalizer : public Normalizer {
- public:
-  explicit FunctionNormalizer(Step step) : step_(std::move(step)) {}
-  Status Apply(std::string& text) const override { return step_(text); }
-
- private:
-  Step step_;
-};
+constexpr std::string_view kRole = "normalizer";
 
 // Rewrites text character by character: `map` appends what replaces one.
 template <typename Map>
@@ -45,29 +37,29 @@ void DropCharacters(std::string& text, Drop drop) {
 }
 
 Step Form(UnicodeForm form) {
-  return [form](std::string& text) -> Status {
+  return [form](std::string& text, const Growth&) -> Status {
     text = NormalizeUnicode(text, form);
     return {};
   };
 }
 
-Status Lowercase(std::string& text) {
+Status Lowercase(std::string& text, const Growth&) {
   text = LowercaseUnicode(text);
   return {};
 }
 
-Status StripAccents(std::string& text) {
+Status StripAccents(std::string& text, const Growth&) {
   DropCharacters(text, IsCombiningMark);
   return {};
 }
 
-Status ByteLevel(std::string& text) {
+Status ByteLevel(std::string& text, const Growth&) {
   text = BytesToCharacters(text);
   return {};
 }
 
 // SentencePiece's "nmt" rules: drop control characters, turn odd white space into spaces.
-Status Nmt(std::string& text) {
+Status Nmt(std::string& text, const Growth&) {
   MapCharacters(text, [](std::string& dst, char32_t c) {
     const bool dropped = (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) ||
                          c == 0x7F || c == 0x8F || c == 0x9F;
@@ -82,7 +74,7 @@ Status Nmt(std::string& text) {
 Result<Step> MakeStrip(const Json& component) {
   PINION_ASSIGN(const bool left, Optional<bool>(component, "strip_left", true));
   PINION_ASSIGN(const bool right, Optional<bool>(component, "strip_right", true));
-  return Step([left, right](std::string& text) -> Status {
+  return Step([left, right](std::string& text, const Growth&) -> Status {
     size_t begin = 0, end = text.size();
     while (left && begin < end) {
       const Utf8Step step = DecodeUtf8(std::string_view(text).substr(begin));
@@ -102,8 +94,10 @@ Result<Step> MakeStrip(const Json& component) {
 
 Result<Step> MakePrepend(const Json& component) {
   PINION_ASSIGN(std::string prefix, Require<std::string>(component, "prepend"));
-  return Step([prefix = std::move(prefix)](std::string& text) -> Status {
-    if (!text.empty()) text.insert(0, prefix);
+  return Step([prefix = std::move(prefix)](std::string& text, const Growth& growth) -> Status {
+    if (text.empty()) return {};
+    PINION_TRY(growth.Allow(prefix.size() + text.size()));
+    text.insert(0, prefix);
     return {};
   });
 }
@@ -111,10 +105,11 @@ Result<Step> MakePrepend(const Json& component) {
 Result<Step> MakeReplace(const Json& component) {
   PINION_ASSIGN(std::shared_ptr<const Regex> pattern, ReadPattern(component));
   PINION_ASSIGN(std::string content, Require<std::string>(component, "content"));
-  return Step([pattern, content = std::move(content)](std::string& text) -> Status {
-    PINION_ASSIGN(text, ReplaceAll(text, *pattern, content));
-    return {};
-  });
+  return Step(
+      [pattern, content = std::move(content)](std::string& text, const Growth& growth) -> Status {
+        PINION_ASSIGN(text, ReplaceAll(text, *pattern, content, growth));
+        return {};
+      });
 }
 
 void CleanBertText(std::string& text) {
@@ -131,7 +126,7 @@ Result<Step> MakeBert(const Json& component) {
   PINION_ASSIGN(const bool chinese, Optional<bool>(component, "handle_chinese_chars", true));
   PINION_ASSIGN(const bool lowercase, Optional<bool>(component, "lowercase", true));
   PINION_ASSIGN(const bool accents, Optional<bool>(component, "strip_accents", lowercase));
-  return Step([=](std::string& text) -> Status {
+  return Step([=](std::string& text, const Growth&) -> Status {
     if (clean) CleanBertText(text);
     if (chinese)
       MapCharacters(text, [](std::string& dst, char32_t c) {
@@ -150,24 +145,13 @@ Result<Step> MakeBert(const Json& component) {
 Result<Step> MakePrecompiled(const Json& component) {
   PINION_ASSIGN(const std::string base64, Require<std::string>(component, "precompiled_charsmap"));
   PINION_ASSIGN(std::shared_ptr<const Charsmap> map, Charsmap::Parse(base64));
-  return Step([map](std::string& text) -> Status {
-    text = map->Apply(text);
+  return Step([map](std::string& text, const Growth& growth) -> Status {
+    PINION_ASSIGN(text, map->Apply(text, growth));
     return {};
   });
 }
 
-Result<Step> MakeStep(const Json& component);
-
-Result<Step> MakeSequence(const Json& component) {
-  PINION_ASSIGN(std::vector<Step> steps, ReadChildren<Step>(component, "normalizers", MakeStep));
-  return Step([steps = std::move(steps)](std::string& text) -> Status {
-    for (const Step& step : steps) PINION_TRY(step(text));
-    return {};
-  });
-}
-
-Result<Step> MakeStep(const Json& component) {
-  PINION_ASSIGN(const std::string type, ComponentType(component, "normalizer"));
+Result<Step> MakeStep(const Json& component, std::string_view type) {
   if (type == "NFC") return Form(UnicodeForm::kNfc);
   if (type == "NFD") return Form(UnicodeForm::kNfd);
   if (type == "NFKC") return Form(UnicodeForm::kNfkc);
@@ -181,17 +165,17 @@ Result<Step> MakeStep(const Json& component) {
   if (type == "Nmt") return Step(Nmt);
   if (type == "BertNormalizer") return MakeBert(component);
   if (type == "Precompiled") return MakePrecompiled(component);
-  if (type == "Sequence") return MakeSequence(component);
-  return UnknownComponent("normalizer", type,
+  return UnknownComponent(kRole, type,
                           "NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Prepend, "
                           "Replace, ByteLevel, Nmt, BertNormalizer, Precompiled, Sequence");
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Normalizer>> MakeNormalizer(const Json& component) {
-  PINION_ASSIGN(Step step, MakeStep(component));
-  return std::unique_ptr<Normalizer>(std::make_unique<FunctionNormalizer>(std::move(step)));
+Result<Normalizer> MakeNormalizer(const Json& component) {
+  PINION_ASSIGN(std::vector<Step> steps, ReadTree(component, kRole, "normalizers", MakeStep));
+  return Steps<std::string>{kRole, "bytes", [](const std::string& text) { return text.size(); },
+                            std::move(steps)};
 }
 
 }  // namespace pinion

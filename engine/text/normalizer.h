@@ -1,6 +1,6 @@
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <string>
 
 #include "engine/base/json.h"
@@ -8,15 +8,11 @@
 
 namespace pinion {
 
-// One step that rewrites text before it is cut into words. Immutable; thread-safe.
-class Normalizer {
- public:
-  virtual ~Normalizer() = default;
-  // `text` is valid UTF-8, before and after.
-  virtual Status Apply(std::string& text) const = 0;
-};
+// Rewrites text before it is cut into words: valid UTF-8, before and after. An error where the text
+// would grow beyond measure (Growth), or an expression gives up on it. Immutable; thread-safe.
+using Normalizer = std::function<Status(std::string&)>;
 
 // From tokenizer.json's "normalizer". Errors name what is unknown or malformed.
-Result<std::unique_ptr<Normalizer>> MakeNormalizer(const Json& component);
+Result<Normalizer> MakeNormalizer(const Json& component);
 
 }  // namespace pinion

@@ -11,6 +11,9 @@ namespace pinion {
 namespace {
 
 using Ids = std::vector<int32_t>;
+using Step = Steps<Ids>::Step;
+
+constexpr std::string_view kRole = "post-processor";
 
 Result<int32_t> ReadId(const Json& value, std::string_view token) {
   if (value.is_int() && value.integer() >= 0 && value.integer() <= Vocabulary::kMaxId)
@@ -35,7 +38,7 @@ Result<Ids> SpecialIds(const Json& component, const std::string& name) {
 }
 
 // Only the template for one text counts: nothing here encodes pairs.
-Result<PostProcessor> MakeTemplate(const Json& component) {
+Result<Step> MakeTemplate(const Json& component) {
   const Json* single = component.Find("single");
   if (!single || !single->is_array())
     return Fail(ErrorCode::kCorrupt, "'single' of TemplateProcessing is missing, want an array");
@@ -52,13 +55,15 @@ Result<PostProcessor> MakeTemplate(const Json& component) {
                   StrCat("template part ", part.Dump(), " is neither Sequence nor SpecialToken"));
     }
   }
-  return PostProcessor([parts = std::move(parts)](Ids& ids) {
+  return Step([parts = std::move(parts)](Ids& ids, const Growth& growth) -> Status {
     Ids wrapped;
     for (const auto& [is_text, special] : parts) {
       const Ids& source = is_text ? ids : special;
+      PINION_TRY(growth.Allow(wrapped.size() + source.size()));
       wrapped.insert(wrapped.end(), source.begin(), source.end());
     }
     ids = std::move(wrapped);
+    return {};
   });
 }
 
@@ -70,34 +75,31 @@ Result<int32_t> ReadPair(const Json& component, std::string_view key) {
   return ReadId(pair->array()[1], key);
 }
 
-Result<PostProcessor> MakeBetween(const Json& component) {
+Result<Step> MakeBetween(const Json& component) {
   PINION_ASSIGN(const int32_t cls, ReadPair(component, "cls"));
   PINION_ASSIGN(const int32_t sep, ReadPair(component, "sep"));
-  return PostProcessor([=](Ids& ids) {
+  return Step([=](Ids& ids, const Growth&) -> Status {
     ids.insert(ids.begin(), cls);
     ids.push_back(sep);
+    return {};
   });
 }
 
-Result<PostProcessor> MakeSequence(const Json& component) {
-  PINION_ASSIGN(std::vector<PostProcessor> steps,
-                ReadChildren<PostProcessor>(component, "processors", MakePostProcessor));
-  return PostProcessor([steps = std::move(steps)](Ids& ids) {
-    for (const PostProcessor& step : steps) step(ids);
-  });
+Result<Step> MakeStep(const Json& component, std::string_view type) {
+  if (type == "TemplateProcessing") return MakeTemplate(component);
+  if (type == "ByteLevel")
+    return Step([](Ids&, const Growth&) { return Status(); });  // offsets only
+  if (type == "RobertaProcessing" || type == "BertProcessing") return MakeBetween(component);
+  return UnknownComponent(kRole, type,
+                          "TemplateProcessing, ByteLevel, RobertaProcessing, BertProcessing, "
+                          "Sequence");
 }
 
 }  // namespace
 
 Result<PostProcessor> MakePostProcessor(const Json& component) {
-  PINION_ASSIGN(const std::string type, ComponentType(component, "post-processor"));
-  if (type == "TemplateProcessing") return MakeTemplate(component);
-  if (type == "ByteLevel") return PostProcessor([](Ids&) {});  // it moves offsets only
-  if (type == "RobertaProcessing" || type == "BertProcessing") return MakeBetween(component);
-  if (type == "Sequence") return MakeSequence(component);
-  return UnknownComponent("post-processor", type,
-                          "TemplateProcessing, ByteLevel, RobertaProcessing, BertProcessing, "
-                          "Sequence");
+  PINION_ASSIGN(std::vector<Step> steps, ReadTree(component, kRole, "processors", MakeStep));
+  return Steps<Ids>{kRole, "tokens", [](const Ids& ids) { return ids.size(); }, std::move(steps)};
 }
 
 }  // namespace pinion

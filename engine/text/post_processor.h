@@ -9,8 +9,9 @@
 
 namespace pinion {
 
-// Puts special tokens around the ids of one text. Immutable; thread-safe.
-using PostProcessor = std::function<void(std::vector<int32_t>&)>;
+// Puts special tokens around the ids of one text. An error where they would grow beyond measure
+// (Growth). Immutable; thread-safe.
+using PostProcessor = std::function<Status(std::vector<int32_t>&)>;
 
 // From tokenizer.json's "post_processor". Errors name what is unknown or malformed.
 Result<PostProcessor> MakePostProcessor(const Json& component);

@@ -10,6 +10,11 @@
 namespace pinion {
 namespace {
 
+using Pieces = std::vector<Piece>;
+using Step = Steps<Pieces>::Step;
+
+constexpr std::string_view kRole = "pre-tokenizer";
+
 enum class Behavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 Result<Behavior> ReadBehavior(const Json& component, std::string_view fallback) {
@@ -76,9 +81,8 @@ std::vector<Part> Merge(std::vector<Part> parts, Behavior behavior) {
   return merged;
 }
 
-Status SplitPieces(std::vector<Piece>& pieces, const Regex& pattern, Behavior behavior,
-                   bool invert) {
-  std::vector<Piece> split;
+Status SplitPieces(Pieces& pieces, const Regex& pattern, Behavior behavior, bool invert) {
+  Pieces split;
   split.reserve(pieces.size());
   for (Piece& piece : pieces) {
     PINION_ASSIGN(const Spans matches, pattern.FindAll(piece.text));
@@ -92,18 +96,18 @@ Status SplitPieces(std::vector<Piece>& pieces, const Regex& pattern, Behavior be
   return {};
 }
 
-PreTokenizer Splitter(std::shared_ptr<const Regex> pattern, Behavior behavior,
-                      bool invert = false) {
-  return
-      [=](std::vector<Piece>& pieces) { return SplitPieces(pieces, *pattern, behavior, invert); };
+Step Splitter(std::shared_ptr<const Regex> pattern, Behavior behavior, bool invert = false) {
+  return [=](Pieces& pieces, const Growth&) {
+    return SplitPieces(pieces, *pattern, behavior, invert);
+  };
 }
 
-Result<PreTokenizer> Splitter(std::string_view pattern, Behavior behavior, bool invert = false) {
+Result<Step> Splitter(std::string_view pattern, Behavior behavior, bool invert = false) {
   PINION_ASSIGN(std::shared_ptr<const Regex> regex, Regex::Compile(pattern));
   return Splitter(std::move(regex), behavior, invert);
 }
 
-Result<PreTokenizer> MakeSplit(const Json& component) {
+Result<Step> MakeSplit(const Json& component) {
   PINION_ASSIGN(std::shared_ptr<const Regex> pattern, ReadPattern(component));
   PINION_ASSIGN(const Behavior behavior, ReadBehavior(component, "Isolated"));
   PINION_ASSIGN(const bool invert, Optional<bool>(component, "invert", false));
@@ -113,11 +117,11 @@ Result<PreTokenizer> MakeSplit(const Json& component) {
 constexpr std::string_view kGpt2Words =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-Result<PreTokenizer> MakeByteLevel(const Json& component) {
+Result<Step> MakeByteLevel(const Json& component) {
   PINION_ASSIGN(const bool prefix, Optional<bool>(component, "add_prefix_space", true));
   PINION_ASSIGN(const bool use_regex, Optional<bool>(component, "use_regex", true));
   PINION_ASSIGN(std::shared_ptr<const Regex> words, Regex::Compile(kGpt2Words));
-  return PreTokenizer([=](std::vector<Piece>& pieces) -> Status {
+  return Step([=](Pieces& pieces, const Growth&) -> Status {
     for (Piece& piece : pieces)
       if (prefix && piece.text[0] != ' ') piece.text.insert(0, " ");
     if (use_regex) PINION_TRY(SplitPieces(pieces, *words, Behavior::kIsolated, false));
@@ -126,13 +130,13 @@ Result<PreTokenizer> MakeByteLevel(const Json& component) {
   });
 }
 
-Result<PreTokenizer> MakeMetaspace(const Json& component) {
+Result<Step> MakeMetaspace(const Json& component) {
   PINION_ASSIGN(const Metaspace metaspace, Metaspace::Read(component));
   PINION_ASSIGN(std::shared_ptr<const Regex> space, Regex::Literal(" "));
   PINION_ASSIGN(std::shared_ptr<const Regex> mark, Regex::Literal(metaspace.replacement));
-  return PreTokenizer([=](std::vector<Piece>& pieces) -> Status {
+  return Step([=](Pieces& pieces, const Growth& growth) -> Status {
     for (Piece& piece : pieces) {
-      PINION_ASSIGN(piece.text, ReplaceAll(piece.text, *space, metaspace.replacement));
+      PINION_ASSIGN(piece.text, ReplaceAll(piece.text, *space, metaspace.replacement, growth));
       const bool wanted = metaspace.prepend == Metaspace::Prepend::kAlways ||
                           (metaspace.prepend == Metaspace::Prepend::kFirst && piece.at_start);
       if (wanted && piece.text.rfind(metaspace.replacement, 0) != 0)
@@ -143,18 +147,18 @@ Result<PreTokenizer> MakeMetaspace(const Json& component) {
   });
 }
 
-Result<PreTokenizer> MakeDigits(const Json& component) {
+Result<Step> MakeDigits(const Json& component) {
   PINION_ASSIGN(const bool each, Optional<bool>(component, "individual_digits", false));
   // The reference's digits are two versions of Unicode ahead of its regular expressions.
   return Splitter(R"([\p{N}\x{11de0}-\x{11de9}\x{16ff4}-\x{16ff6}])",
                   each ? Behavior::kIsolated : Behavior::kContiguous);
 }
 
-Result<PreTokenizer> PunctuationSplitter(Behavior behavior) {
+Result<Step> PunctuationSplitter(Behavior behavior) {
   return Splitter(StrCat('[', ClassText(PunctuationRanges()), ']'), behavior);
 }
 
-Result<PreTokenizer> MakePunctuation(const Json& component) {
+Result<Step> MakePunctuation(const Json& component) {
   PINION_ASSIGN(const Behavior behavior, ReadBehavior(component, "Isolated"));
   return PunctuationSplitter(behavior);
 }
@@ -164,29 +168,40 @@ constexpr std::string_view kWordsAndMarks =
     R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}]+)"
     R"(|[^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}\s]+)";
 
-PreTokenizer Chain(std::vector<PreTokenizer> steps) {
-  return [steps = std::move(steps)](std::vector<Piece>& pieces) -> Status {
-    for (const PreTokenizer& step : steps) PINION_TRY(step(pieces));
-    return {};
-  };
+Result<Step> MakeBert() {
+  PINION_ASSIGN(const Step spaces, Splitter(R"(\s)", Behavior::kRemoved));
+  PINION_ASSIGN(const Step marks, PunctuationSplitter(Behavior::kIsolated));
+  return Step([=](Pieces& pieces, const Growth& growth) -> Status {
+    PINION_TRY(spaces(pieces, growth));
+    return marks(pieces, growth);
+  });
 }
 
-Result<PreTokenizer> MakeBert() {
-  PINION_ASSIGN(PreTokenizer spaces, Splitter(R"(\s)", Behavior::kRemoved));
-  PINION_ASSIGN(PreTokenizer marks, PunctuationSplitter(Behavior::kIsolated));
-  return Chain({std::move(spaces), std::move(marks)});
-}
-
-Result<PreTokenizer> MakeDelimiter(const Json& component) {
+Result<Step> MakeDelimiter(const Json& component) {
   PINION_ASSIGN(const std::string delimiter, ReadCharacter(component, "delimiter", ""));
   PINION_ASSIGN(std::shared_ptr<const Regex> pattern, Regex::Literal(delimiter));
   return Splitter(std::move(pattern), Behavior::kRemoved);
 }
 
-Result<PreTokenizer> MakeSequence(const Json& component) {
-  PINION_ASSIGN(std::vector<PreTokenizer> steps,
-                ReadChildren<PreTokenizer>(component, "pretokenizers", MakePreTokenizer));
-  return Chain(std::move(steps));
+Result<Step> MakeStep(const Json& component, std::string_view type) {
+  if (type == "Split") return MakeSplit(component);
+  if (type == "ByteLevel") return MakeByteLevel(component);
+  if (type == "Metaspace") return MakeMetaspace(component);
+  if (type == "Digits") return MakeDigits(component);
+  if (type == "Punctuation") return MakePunctuation(component);
+  if (type == "Whitespace") return Splitter(kWordsAndMarks, Behavior::kRemoved, true);
+  if (type == "WhitespaceSplit") return Splitter(R"(\s)", Behavior::kRemoved);
+  if (type == "BertPreTokenizer") return MakeBert();
+  if (type == "CharDelimiterSplit") return MakeDelimiter(component);
+  return UnknownComponent(kRole, type,
+                          "Split, ByteLevel, Metaspace, Digits, Punctuation, Whitespace, "
+                          "WhitespaceSplit, BertPreTokenizer, CharDelimiterSplit, Sequence");
+}
+
+size_t BytesOf(const Pieces& pieces) {
+  size_t bytes = 0;
+  for (const Piece& piece : pieces) bytes += piece.text.size();
+  return bytes;
 }
 
 }  // namespace
@@ -208,20 +223,8 @@ Result<Metaspace> Metaspace::Read(const Json& component) {
 }
 
 Result<PreTokenizer> MakePreTokenizer(const Json& component) {
-  PINION_ASSIGN(const std::string type, ComponentType(component, "pre-tokenizer"));
-  if (type == "Split") return MakeSplit(component);
-  if (type == "ByteLevel") return MakeByteLevel(component);
-  if (type == "Metaspace") return MakeMetaspace(component);
-  if (type == "Digits") return MakeDigits(component);
-  if (type == "Punctuation") return MakePunctuation(component);
-  if (type == "Whitespace") return Splitter(kWordsAndMarks, Behavior::kRemoved, true);
-  if (type == "WhitespaceSplit") return Splitter(R"(\s)", Behavior::kRemoved);
-  if (type == "BertPreTokenizer") return MakeBert();
-  if (type == "CharDelimiterSplit") return MakeDelimiter(component);
-  if (type == "Sequence") return MakeSequence(component);
-  return UnknownComponent("pre-tokenizer", type,
-                          "Split, ByteLevel, Metaspace, Digits, Punctuation, Whitespace, "
-                          "WhitespaceSplit, BertPreTokenizer, CharDelimiterSplit, Sequence");
+  PINION_ASSIGN(std::vector<Step> steps, ReadTree(component, kRole, "pretokenizers", MakeStep));
+  return Steps<Pieces>{kRole, "bytes", BytesOf, std::move(steps)};
 }
 
 }  // namespace pinion

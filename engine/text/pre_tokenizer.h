@@ -15,7 +15,8 @@ struct Piece {
   bool at_start = false;  // it is where the whole input begins
 };
 
-// Cuts pieces into smaller ones (and may rewrite them). Immutable; thread-safe.
+// Cuts pieces into smaller ones (and may rewrite them). An error where they would grow beyond
+// measure (Growth), or an expression gives up on them. Immutable; thread-safe.
 using PreTokenizer = std::function<Status(std::vector<Piece>&)>;
 
 // From tokenizer.json's "pre_tokenizer". Errors name what is unknown or malformed.

@@ -74,6 +74,13 @@ Result<std::shared_ptr<const Regex>> Regex::Literal(std::string_view text) {
   return std::shared_ptr<const Regex>(new Regex(std::move(state)));
 }
 
+size_t Regex::least_bytes() const {
+  if (!state_->code) return state_->literal.size();
+  uint32_t characters = 0;
+  CHECK(pcre2_pattern_info(state_->code.get(), PCRE2_INFO_MINLENGTH, &characters) == 0);
+  return characters;
+}
+
 Result<Spans> Regex::FindAll(std::string_view text) const {
   Spans spans;
   if (!state_->code) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -29,6 +28,8 @@ class Regex {
   // All matches in valid UTF-8 `text`, from left to right, not overlapping. An error where the
   // pattern needs too many steps on this text.
   Result<Spans> FindAll(std::string_view text) const;
+  // No match consumes fewer.
+  size_t least_bytes() const;
 
  private:
   struct State;

@@ -8,6 +8,9 @@ Status Vocabulary::Add(std::string_view token, int64_t id) {
   if (id < 0 || id > kMaxId)
     return Fail(ErrorCode::kCorrupt,
                 StrCat("token '", token, "' has id ", id, ", want 0 to ", kMaxId));
+  if (token.size() > kMaxTokenBytes)
+    return Fail(ErrorCode::kCorrupt, StrCat("token ", id, " has ", token.size(),
+                                            " bytes, want at most ", kMaxTokenBytes));
   const auto index = static_cast<size_t>(id);
   if (index >= texts_.size()) {
     texts_.resize(index + 1);

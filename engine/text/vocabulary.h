@@ -16,6 +16,9 @@ class Vocabulary {
  public:
   // Ids above this are absurd: the largest real vocabularies have 262,144.
   static constexpr int64_t kMaxId = (1 << 22) - 1;
+  // And texts longer than this: the longest real ones are runs of some hundred spaces or dashes.
+  // Each sampled token may be one such text of the answer.
+  static constexpr size_t kMaxTokenBytes = 16 << 10;
 
   // A token that is there keeps one text per id and one id per text: the later entry wins.
   Status Add(std::string_view token, int64_t id);

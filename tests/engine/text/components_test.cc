@@ -26,7 +26,7 @@ TEST(Components, NormalizeLikeTheReference) {
     const auto normalizer = MakeNormalizer(*c.Find("component"));
     ASSERT_TRUE(normalizer) << normalizer.error().message;
     std::string text = c.Find("text")->string();
-    ASSERT_TRUE((*normalizer)->Apply(text));
+    ASSERT_TRUE((*normalizer)(text));
     EXPECT_EQ(text, c.Find("want")->string()) << c.Dump();
   }
 }
