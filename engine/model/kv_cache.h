@@ -12,16 +12,8 @@
 
 namespace pinion {
 
-// Keys and values of one rank: [layer][span][KV head][keys and values of the span's blocks]. A span
-// is as many neighbouring blocks, of all heads of a layer, as fit into a huge page: the first token
-// of a sequence touches one such page a layer, not two a head, and what one head reads of a long
-// context still lies in long stretches. Heads that are too many or too wide for both get the
-// stretches, in spans of several huge pages. Block numbers are the scheduler's, the same for every
-// rank and layer. Fresh memory reads as zero.
-//
-// Spans are whole: a layer's last one may reach beyond the last block, so a full cache can take up
-// to a span a layer more than size_bytes() (at Llama-3.2-1B's shape 32 MiB in all); until then it
-// is address space.
+// Keys and values of one rank, laid out as KvLayout says. Block numbers are the scheduler's, the
+// same for every rank and layer. Fresh memory reads as zero.
 class KvCache {
  public:
   static Result<KvCache> Allocate(const DecoderSpec& spec, const Shard& shard,
@@ -45,10 +37,6 @@ class KvCache {
   kernels::KvDtype dtype() const { return dtype_; }
   size_t size_bytes() const { return size_bytes_; }  // of the blocks
   const Pages& storage() const { return storage_; }  // all of it, the last spans' rest included
-
-  // Bytes that one block takes over all layers of a rank.
-  static uint64_t BytesPerBlock(const DecoderSpec& spec, const Shard& shard, kernels::KvDtype dtype,
-                                size_t block_tokens);
 
  private:
   std::byte* Head(size_t layer, size_t head) const {

@@ -1,11 +1,9 @@
 #include "engine/run/capacity.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 
 #include "engine/base/strings.h"
-#include "engine/model/kv_cache.h"
 #include "engine/model/weights.h"
 #include "engine/model/workspace.h"
 
@@ -20,9 +18,18 @@ size_t BlocksFor(size_t tokens, const EngineOptions& options) {
   return (tokens + block - 1) / block;
 }
 
-uint64_t LeastKvBytes(const RankNeeds& needs, const EngineOptions& options, size_t model_length) {
-  if (options.kv_cache_bytes) return needs.kv_per_block > 0 ? *options.kv_cache_bytes : 0;
-  return needs.kv_per_block * BlocksFor(std::min(model_length, kLeastTokens), options);
+// Of the rank that holds most; at least 1.
+uint64_t LargestBlockBytes(const std::vector<RankNeeds>& needs) {
+  uint64_t largest = 1;
+  for (const RankNeeds& rank : needs) largest = std::max(largest, rank.kv.block_bytes());
+  return largest;
+}
+
+// The blocks that --kv-cache-space holds, else the least that makes sense.
+size_t LeastBlocks(const std::vector<RankNeeds>& needs, const EngineOptions& options,
+                   size_t model_length) {
+  if (options.kv_cache_bytes) return *options.kv_cache_bytes / LargestBlockBytes(needs);
+  return BlocksFor(std::min(model_length, kLeastTokens), options);
 }
 
 std::string Sum(uint64_t weights, uint64_t workspace, uint64_t kv) {
@@ -30,11 +37,12 @@ std::string Sum(uint64_t weights, uint64_t workspace, uint64_t kv) {
                 FormatBytes(kv), " = ", FormatBytes(weights + workspace + kv));
 }
 
+// `fixed` is what a smaller KV cache takes, too.
 std::string WayOut(uint64_t fixed, uint64_t limit, const EngineOptions& options) {
-  if (fixed < limit && options.kv_cache_bytes)
-    return StrCat("; --kv-cache-space of at most ",
-                  FormatBytes((limit - fixed) / static_cast<uint64_t>(options.tensor_parallel)),
-                  " per rank would fit");
+  const uint64_t left = fixed < limit ? limit - fixed : 0;
+  const uint64_t mib_per_rank = (left / static_cast<uint64_t>(options.tensor_parallel)) >> 20;
+  if (mib_per_rank > 0 && options.kv_cache_bytes)
+    return StrCat("; --kv-cache-space of at most ", mib_per_rank, " MiB per rank would fit");
   return "; use a smaller model or dtype, a lower --max-num-batched-tokens, or a machine with more "
          "memory";
 }
@@ -45,10 +53,10 @@ std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions&
                                   int ranks) {
   std::vector<RankNeeds> needs;
   for (int rank = 0; rank < ranks; ++rank)
-    needs.push_back({ShardWeightBytes(spec, decoder.dtype, decoder.moe_prepack, ranks, rank),
-                     WorkspaceBytes(spec, decoder, ranks, rank),
-                     KvCache::BytesPerBlock(spec, MakeShard(spec, ranks, rank), decoder.cached(),
-                                            decoder.block_tokens)});
+    needs.push_back(
+        {ShardWeightBytes(spec, decoder.dtype, decoder.moe_prepack, ranks, rank),
+         WorkspaceBytes(spec, decoder, ranks, rank),
+         KvLayout::Of(spec, MakeShard(spec, ranks, rank), decoder.cached(), decoder.block_tokens)});
   return needs;
 }
 
@@ -64,10 +72,12 @@ Result<size_t> ResolveModelLength(const DecoderSpec& spec, const EngineOptions& 
 Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                      size_t model_length, const Machine& machine, const Budget& budget,
                      const Plan& plan) {
-  uint64_t weights = 0, workspace = 0, kv = 0;
+  const size_t blocks = LeastBlocks(needs, options, model_length);
+  uint64_t weights = 0, workspace = 0, kv = 0, spans = 0;
   std::map<int, uint64_t> per_node;
   for (size_t rank = 0; rank < needs.size(); ++rank) {
-    const uint64_t rank_kv = LeastKvBytes(needs[rank], options, model_length);
+    const uint64_t rank_kv = needs[rank].kv.StorageBytes(blocks);
+    spans += needs[rank].kv.SpanBytes(blocks);
     weights += needs[rank].weights;
     workspace += needs[rank].workspace;
     kv += rank_kv;
@@ -76,35 +86,34 @@ Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& o
       per_node[node] += (needs[rank].weights + needs[rank].workspace + rank_kv) / nodes.size();
   }
   if (weights + workspace + kv > budget.memory_available_bytes)
-    return Fail(ErrorCode::kExhausted,
-                StrCat("'", options.model, "' needs ", Sum(weights, workspace, kv), ", but ",
-                       FormatBytes(budget.memory_available_bytes), " of memory are free",
-                       WayOut(weights + workspace, budget.memory_available_bytes, options)));
+    return Fail(
+        ErrorCode::kExhausted,
+        StrCat("'", options.model, "' needs ", Sum(weights, workspace, kv), ", but ",
+               FormatBytes(budget.memory_available_bytes), " of memory are free",
+               WayOut(weights + workspace + spans, budget.memory_available_bytes, options)));
   for (const NumaNode& node : machine.nodes) {
     const auto at = per_node.find(node.id);
     if (at != per_node.end() && node.memory_bytes > 0 && at->second > node.memory_bytes)
-      return Fail(
-          ErrorCode::kExhausted,
-          StrCat("NUMA node ", node.id, " has ", FormatBytes(node.memory_bytes), ", but ",
-                 FormatBytes(at->second), " would be placed there (", Sum(weights, workspace, kv),
-                 " over all ranks)", WayOut(weights + workspace, node.memory_bytes, options)));
+      return Fail(ErrorCode::kExhausted,
+                  StrCat("NUMA node ", node.id, " has ", FormatBytes(node.memory_bytes), ", but ",
+                         FormatBytes(at->second), " would be placed there (",
+                         Sum(weights, workspace, kv), " over all ranks)",
+                         WayOut(weights + workspace + spans, node.memory_bytes, options)));
   }
   return {};
 }
 
 Result<size_t> SizeKv(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                       size_t model_length, uint64_t available_bytes) {
-  uint64_t per_block_all = 0, largest = 1;
-  for (const RankNeeds& rank : needs) {
-    per_block_all += rank.kv_per_block;
-    largest = std::max(largest, rank.kv_per_block);
-  }
   if (!options.kv_cache_bytes) {
+    uint64_t per_block_all = 0;
+    for (const RankNeeds& rank : needs) per_block_all += rank.kv.block_bytes();
     const size_t useful =
         BlocksFor(model_length, options) * static_cast<size_t>(options.max_num_seqs);
     return std::clamp<size_t>(available_bytes / 2 / std::max<uint64_t>(1, per_block_all), 1,
                               useful);
   }
+  const uint64_t largest = LargestBlockBytes(needs);
   const size_t blocks = *options.kv_cache_bytes / largest;
   if (blocks == 0)
     return Fail(ErrorCode::kUsage,

@@ -9,6 +9,7 @@
 #include "engine/host/budget.h"
 #include "engine/host/machine.h"
 #include "engine/model/decoder.h"
+#include "engine/model/kv_layout.h"
 #include "engine/model/spec.h"
 #include "engine/run/options.h"
 
@@ -17,7 +18,7 @@ namespace pinion {
 // What one rank will need, in bytes; counted from shapes alone.
 struct RankNeeds {
   uint64_t weights = 0, workspace = 0;
-  uint64_t kv_per_block = 0;  // over all layers; 0 where the rank holds no heads
+  KvLayout kv;  // blocks of 0 bytes where the rank holds no heads
 };
 std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder,
                                   int ranks);

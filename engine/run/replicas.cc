@@ -88,7 +88,7 @@ Result<uint64_t> KvShareBytes(const EngineOptions& options, int replicas, const 
   uint64_t fixed = 0, per_block = 1;
   for (const RankNeeds& rank : needs) {
     fixed += rank.weights + rank.workspace;
-    per_block = std::max(per_block, rank.kv_per_block);
+    per_block = std::max(per_block, rank.kv.block_bytes());
   }
   const uint64_t share = budget.memory_available_bytes / static_cast<uint64_t>(replicas);
   PINION_ASSIGN(const size_t length, ResolveModelLength(spec, options));

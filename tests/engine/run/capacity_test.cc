@@ -1,0 +1,88 @@
+#include "engine/run/capacity.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/base/strings.h"
+#include "engine/model/kv_cache.h"
+#include "engine/model/preset.h"
+#include "engine/run/start.h"
+
+namespace pinion {
+namespace {
+
+using testing::HasSubstr;
+
+// Llama-3.2-1B's shape on an imagined machine with as much memory free as a test says.
+struct Scene {
+  DecoderSpec spec = *ReadSpec(*PresetConfig("llama-3.2-1b"));
+  DecoderOptions decoder;
+  EngineOptions options;
+  Machine machine = *ImagineMachine("pack:1 numa:1 core:4 pu:1");
+  Budget budget = *ComputeBudget(machine);
+  std::vector<RankNeeds> needs;
+
+  explicit Scene(int ranks) {
+    options.model = "preset:llama-3.2-1b";
+    options.tensor_parallel = ranks;
+    needs = CountNeeds(spec, decoder, ranks);
+    machine.nodes[0].memory_bytes = 0;  // unknown: only the budget counts
+  }
+  Status Check() const {
+    return CheckCapacity(needs, options, 2048, machine, budget, *PlanFor(options, machine, budget));
+  }
+  // Bytes that caches of so many blocks take, beside the rest.
+  uint64_t Allocated(size_t blocks) const {
+    uint64_t bytes = 0;
+    for (size_t rank = 0; rank < needs.size(); ++rank) {
+      const Shard shard = MakeShard(spec, options.tensor_parallel, static_cast<int>(rank));
+      bytes += needs[rank].weights + needs[rank].workspace +
+               KvCache::Allocate(spec, shard, decoder.cached(), decoder.block_tokens, blocks)
+                   ->storage()
+                   .size_bytes();
+    }
+    return bytes;
+  }
+};
+
+// 33 blocks: the last span of each layer holds one of 32.
+TEST(CheckCapacity, CountsTheLastSpansAsTheyAreAllocated) {
+  for (const int ranks : {1, 2}) {
+    Scene scene(ranks);
+    scene.options.kv_cache_bytes = scene.needs[0].kv.block_bytes() * 33;
+    scene.budget.memory_available_bytes = scene.Allocated(33);
+    EXPECT_TRUE(scene.Check());
+    --scene.budget.memory_available_bytes;
+    EXPECT_FALSE(scene.Check());
+  }
+}
+
+TEST(CheckCapacity, CountsTheLeastContextAsItIsAllocated) {
+  Scene scene(1);
+  scene.decoder.block_tokens = 48;  // 2048 tokens are 43 blocks
+  scene.options.block_size = 48;
+  scene.needs = CountNeeds(scene.spec, scene.decoder, 1);
+  scene.budget.memory_available_bytes = scene.Allocated(43);
+  EXPECT_TRUE(scene.Check());
+  --scene.budget.memory_available_bytes;
+  EXPECT_FALSE(scene.Check());
+}
+
+TEST(CheckCapacity, WhatItSaysWouldFitDoes) {
+  for (const int ranks : {1, 2}) {
+    Scene scene(ranks);
+    scene.options.kv_cache_bytes = uint64_t{1} << 40;
+    scene.budget.memory_available_bytes = scene.Allocated(200);
+    const std::string refused = scene.Check().error().message;
+    constexpr std::string_view kOffer = "--kv-cache-space of at most ";
+    ASSERT_THAT(refused, HasSubstr(kOffer));
+    const std::string offer = refused.substr(refused.find(kOffer) + kOffer.size());
+    scene.options.kv_cache_bytes =
+        *ParseBytes(offer.substr(0, offer.find(" per rank")), 1, "the offer");
+    EXPECT_GT(*scene.options.kv_cache_bytes, uint64_t{32} << 20);
+    EXPECT_TRUE(scene.Check()) << offer;
+  }
+}
+
+}  // namespace
+}  // namespace pinion
