@@ -4,19 +4,12 @@
 // integers and its Dot first:
 //   Dot(Vec w, Vec x, Vec sum)   sum + unsigned bytes of w times signed bytes of x, in int32 lanes
 
-#include "kernels/impl/gemm.inl.h"
+#include "kernels/impl/int_words.inl.h"
 
 namespace pinion::kernels::impl {
 namespace {
 
-struct OperandU8 {
-  using X = int8_t;
-  static constexpr size_t kStepK = 4, kSubs = 1, kBytes = 4;
-  template <bool half>
-  static Vec Load(const std::byte* w, size_t) {
-    return LoadWords<half>(w);
-  }
-  static Vec Spread(const int8_t* x, size_t) { return SpreadWord(x); }
+struct OperandU8 : WordsOfU8 {
   static Vec MultiplyAdd(Vec w, Vec x, Vec sum) { return Dot(w, x, sum); }
 };
 

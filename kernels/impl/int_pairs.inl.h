@@ -5,7 +5,7 @@
 // beforehand, once for all columns. Where it has 4, eight such sums fit. Include the ISA's integers
 // first.
 
-#include "kernels/impl/gemm.inl.h"
+#include "kernels/impl/int_words.inl.h"
 
 namespace pinion::kernels::impl {
 namespace {
@@ -32,14 +32,7 @@ struct OperandU8 {
 
 // For a single row, which streams codes at the memory's pace: to widen its activations before each
 // chunk would stop the stream for a tenth of its time, and what is done here is done for 8 vectors.
-struct OperandU8OfOneRow {
-  using X = int8_t;
-  static constexpr size_t kStepK = 4, kSubs = 1, kBytes = 4;
-  template <bool half>
-  static Vec Load(const std::byte* w, size_t) {
-    return LoadWords<half>(w);
-  }
-  static Vec Spread(const int8_t* x, size_t) { return SpreadWord(x); }
+struct OperandU8OfOneRow : WordsOfU8 {
   static Vec MultiplyAdd(Vec w, Vec x, Vec sum) {
     return DotPairs(OddCodes(w), OddBytes(x), DotPairs(EvenCodes(w), EvenBytes(x), sum));
   }

@@ -1,0 +1,22 @@
+#pragma once
+
+// Codes of 8 bits that meet int8 activations as they lie, four of a column in a lane; what
+// multiplies them differs by ISA. Include the ISA's integers first.
+
+#include "kernels/impl/gemm.inl.h"
+
+namespace pinion::kernels::impl {
+namespace {
+
+struct WordsOfU8 {
+  using X = int8_t;
+  static constexpr size_t kStepK = 4, kSubs = 1, kBytes = 4;
+  template <bool half>
+  static Vec Load(const std::byte* w, size_t) {
+    return LoadWords<half>(w);
+  }
+  static Vec Spread(const int8_t* x, size_t) { return SpreadWord(x); }
+};
+
+}  // namespace
+}  // namespace pinion::kernels::impl
