@@ -44,8 +44,8 @@ struct HttpOptions {
   double write_seconds = 60;          // without the client taking a byte
 };
 
-// HTTP/1.0 and 1.1 with keep-alive and pipelining, and the event loop of the front end. This is the
-// only place that knows Boost. Thread rule: everything happens on the thread that calls Run;
+// HTTP/1.0 and 1.1 with keep-alive and pipelining, and the event loop of the front end. Only this
+// and http_connection.h know Boost. Thread rule: everything happens on the thread that calls Run;
 // nothing but Post may be called from another.
 class HttpServer {
  public:
