@@ -1,5 +1,6 @@
 #include "engine/serve/http_connection.h"
 
+#include <algorithm>
 #include <boost/asio/experimental/as_tuple.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/beast/http.hpp>
@@ -19,6 +20,14 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 namespace {
+
+// The target without scheme, host and query: clients may send it as proxies get it (RFC
+// 9112, 3.2.2).
+std::string_view PathOf(std::string_view target) {
+  if (boost::beast::iequals(target.substr(0, 7), "http://"))
+    target.remove_prefix(std::min(target.find('/', 7), target.size()));
+  return target.substr(0, target.find('?'));
+}
 
 constexpr auto kAwait = asio::experimental::as_tuple(asio::use_awaitable);
 

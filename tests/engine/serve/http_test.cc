@@ -100,6 +100,14 @@ TEST_F(Http, AnswersAndKeepsTheConnection) {
   }
 }
 
+TEST_F(Http, TakesTheTargetInTheFormThatProxiesGet) {
+  Start();
+  EXPECT_EQ(BodyOf(Exchange(port_,
+                            "POST HTTP://host:80/echo?x=/y HTTP/1.1\r\nHost: host:80\r\n"
+                            "Content-Length: 2\r\nConnection: close\r\n\r\nhi")),
+            "hi");
+}
+
 TEST_F(Http, AnswersPipelinedRequestsInOrder) {
   Start();
   RawClient client(port_);
