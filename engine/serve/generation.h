@@ -50,7 +50,7 @@ class Generation {
     std::string text;                  // not yet sent
     size_t echo_bytes = 0;             // of text, the prompt's
     std::vector<SampledToken> tokens;  // not yet sent; kept only for logprobs
-    size_t text_offset = 0;            // of tokens.front() in the whole text
+    size_t text_offset = 0;            // of tokens.front() in the whole text, characters
     size_t output_tokens = 0, cached_tokens = 0;
     int64_t first_token_ns = 0, last_token_ns = 0;
     std::string finish_reason;

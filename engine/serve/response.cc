@@ -16,6 +16,12 @@ std::string TextOf(const Tokenizer& tokenizer, int32_t id) {
   return tokenizer.Decode(std::span(&id, 1), false);
 }
 
+// Code points, which is what clients in Python slice a text by.
+size_t CharactersOf(std::string_view text) {
+  const auto begins = [](char byte) { return (byte & 0xC0) != 0x80; };
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), begins));
+}
+
 Json OrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
 Json Frame(const ResponseHead& head, bool stream, Json choices) {
@@ -112,7 +118,7 @@ Json CompletionLogprobs(const Tokenizer& tokenizer, const std::vector<SampledTok
     for (const auto& [id, logprob] : token.top) top.Set(TextOf(tokenizer, id), Floor(logprob));
     top.Set(text, Floor(token.logprob));
     offsets.Append(static_cast<int64_t>(text_offset));
-    text_offset += text.size();
+    text_offset += CharactersOf(text);
     texts.Append(std::move(text));
     chosen.Append(Floor(token.logprob));
     tops.Append(std::move(top));

@@ -44,7 +44,7 @@ Json PartChunk(const ResponseHead& head, const ChoicePart& part);
 Json UsageChunk(const ResponseHead& head, const Usage& usage);
 
 // Log-probabilities as each endpoint writes them. `text_offset` is where the first token's text
-// begins in the answer; it moves past the tokens.
+// begins in the answer, in characters; it moves past the tokens.
 Json CompletionLogprobs(const Tokenizer& tokenizer, const std::vector<SampledToken>& tokens,
                         size_t& text_offset);
 Json ChatLogprobs(const Tokenizer& tokenizer, const std::vector<SampledToken>& tokens);

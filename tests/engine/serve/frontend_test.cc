@@ -11,6 +11,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/serve/engine_link.h"
+#include "engine/serve/response.h"
 #include "engine/serve/worker.h"
 #include "tests/engine/serve/client.h"
 #include "tests/engine/serve/fakes.h"
@@ -230,6 +231,19 @@ TEST_F(FrontendTest, GivesLogprobsInBothForms) {
       chat.Find("choices")->array()[0].Find("logprobs")->Dump(),
       R"({"content":[{"token":"a","logprob":-0.5,"bytes":[97],"top_logprobs":[)"
       R"({"token":"a","logprob":-0.5,"bytes":[97]},{"token":"z","logprob":-2.0,"bytes":[122]}]}]})");
+}
+
+TEST(CompletionLogprobs, CountsOffsetsInCharacters) {
+  const auto tokenizer =
+      MakeTokenizer(*Json::Parse(R"({"model": {"type": "BPE", "vocab": {"é": 0, "😀b": 1, "c": 2},
+                                 "merges": []}})"),
+                    Json());
+  ASSERT_TRUE(tokenizer);
+  size_t offset = 0;
+  const Json logprobs =
+      CompletionLogprobs(**tokenizer, {{0, -1, {}}, {1, -1, {}}, {2, -1, {}}}, offset);
+  EXPECT_EQ(logprobs.Find("text_offset")->Dump(), "[0,1,3]");
+  EXPECT_EQ(offset, 4u);
 }
 
 TEST_F(FrontendTest, RefusesWithTheRightStatus) {
