@@ -1,9 +1,10 @@
 #include "engine/calibrate/quantise.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <memory>
-#include <optional>
+#include <utility>
 
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
@@ -12,6 +13,7 @@
 #include "engine/model/published.h"
 #include "engine/model/rounded_tensor.h"
 #include "engine/run/prompts.h"
+#include "kernels/kernels.h"
 
 namespace pinion {
 namespace {
@@ -83,6 +85,28 @@ Result<std::vector<NamedText>> CollectTexts(const ModelFiles& files, const Json&
   return texts;
 }
 
+// Rounding clamps: a weight that is no number would become one, and a broken model look whole.
+Status CheckFinite(const DecoderSpec& spec, const TensorSource& plain) {
+  std::vector<std::byte> scratch;
+  for (const std::string& name : RoundedLinears(spec)) {
+    PINION_ASSIGN(const TensorInfo info, plain.Find(name));
+    const auto rows = static_cast<size_t>(info.shape[0]);
+    std::vector<float> values(RowElements(info.shape));
+    for (size_t row = 0; row < rows; ++row) {
+      kernels::Convert(reinterpret_cast<std::byte*>(values.data()), kernels::Dtype::kF32,
+                       plain.Rows(info, row, 1, scratch), info.dtype, values.size());
+      const auto odd = std::find_if_not(values.begin(), values.end(),
+                                        [](float value) { return std::isfinite(value); });
+      if (odd != values.end())
+        return Fail(ErrorCode::kCorrupt,
+                    StrCat("tensor '", name, "' of ", info.file, " holds ", *odd, " in row ", row,
+                           ", want finite weights; fetch the checkpoint again"));
+    }
+    plain.Release(info, 0, rows);
+  }
+  return {};
+}
+
 Result<std::vector<std::vector<int32_t>>> ReadWindows(const QuantiseOptions& options,
                                                       const ModelFiles& files) {
   PINION_ASSIGN(const auto tokenizer, OpenTokenizer(files));
@@ -115,10 +139,10 @@ Result<StartedModel> StartForCalibration(const QuantiseOptions& options, const M
 }
 
 Status QuantiseWithCalibration(const QuantiseOptions& options, const ModelFiles& files,
-                               const QuantScheme& scheme, const std::vector<NamedText>& texts) {
+                               std::unique_ptr<TensorSource> plain, const QuantScheme& scheme,
+                               const std::vector<NamedText>& texts) {
   PINION_ASSIGN(auto windows, ReadWindows(options, files));
   PINION_ASSIGN(StartedModel model, StartForCalibration(options, files));
-  PINION_ASSIGN(auto plain, OpenWeights(files));
   Calibration calibration(model, std::move(windows), scheme.method == QuantMethod::kGptq);
   const CalibratedSource source(std::move(plain), model, scheme, calibration);
   return WriteModelFolder(files.spec, source, scheme, texts, options.folder);
@@ -132,8 +156,10 @@ Status Quantise(const QuantiseOptions& options) {
   PINION_TRY(CheckHoldsNoModel(options.folder));
   PINION_ASSIGN(const auto texts,
                 CollectTexts(files, PublishedConfig(scheme, PlainLinears(files.spec))));
-  if (!options.calibration.empty()) return QuantiseWithCalibration(options, files, scheme, texts);
   PINION_ASSIGN(auto plain, OpenWeights(files));
+  PINION_TRY(CheckFinite(files.spec, *plain));
+  if (!options.calibration.empty())
+    return QuantiseWithCalibration(options, files, std::move(plain), scheme, texts);
   PINION_ASSIGN(const auto source, RoundLinears(std::move(plain), files.spec, scheme));
   return WriteModelFolder(files.spec, *source, scheme, texts, options.folder);
 }

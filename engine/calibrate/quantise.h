@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "engine/base/result.h"
 #include "engine/run/options.h"
@@ -22,8 +21,9 @@ struct QuantiseOptions {
 // Writes a quantised copy of a checkpoint in the format that other engines load: compressed-tensors
 // int-quantized, AWQ's gemm packing, GPTQ version 1. Weights are rounded to the nearest, or as
 // calibration finds best; embeddings, norms, routers and the head stay as they are. All other files
-// of the folder come along. Errors (a model that is quantised already, a group that does not divide
-// a matrix, a folder that holds a model, a full disk) leave nothing behind.
+// of the folder come along. Errors (a model that is quantised already, weights that are not finite,
+// a group that does not divide a matrix, a folder that holds a model, a full disk) leave nothing
+// behind.
 Status Quantise(const QuantiseOptions& options);
 
 }  // namespace pinion

@@ -1,0 +1,72 @@
+#include "engine/calibrate/quantise.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "engine/base/file.h"
+#include "engine/base/json.h"
+
+namespace pinion {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+// A copy of a small checkpoint, in a folder that goes with the test.
+class Quantised : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "/pinion-quantise-XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+    fs::copy(StrCat(PINION_TEST_DATA, "/models/llama"), folder_ + "/model");
+    options_.model = folder_ + "/model";
+    options_.folder = folder_ + "/copy";
+    options_.target = "w8a8";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // Makes the last element of a tensor, bfloat16 or float32, what has `high` as its upper half.
+  void Poison(const std::string& name, uint16_t high) {
+    const auto index = Json::ParseFile(options_.model + "/model.safetensors.index.json");
+    const std::string path =
+        StrCat(options_.model, "/", index->Find("weight_map")->Find(name)->string());
+    std::string file = *ReadFile(path);
+    uint64_t header = 0;
+    std::memcpy(&header, file.data(), sizeof header);
+    const auto entries = Json::Parse(std::string_view(file).substr(sizeof header, header));
+    const auto end = entries->Find(name)->Find("data_offsets")->array()[1].integer();
+    const size_t at = sizeof header + header + static_cast<size_t>(end) - sizeof high;
+    std::memcpy(file.data() + at, &high, sizeof high);
+    ASSERT_TRUE(WriteFile(path, file));
+  }
+
+  std::string folder_;
+  QuantiseOptions options_;
+};
+
+TEST_F(Quantised, RefusesWeightsThatRoundingWouldMakeLookWhole) {
+  const std::string name = "model.layers.1.mlp.down_proj.weight";
+  for (const uint16_t odd : {0x7fc0, 0xff80}) {
+    Poison(name, odd);
+    for (const char* text : {"", "/config.json"}) {
+      options_.calibration = *text ? options_.model + text : "";
+      const Status done = Quantise(options_);
+      ASSERT_FALSE(done);
+      EXPECT_THAT(done.error().message, HasSubstr("tensor '" + name + "'"));
+      EXPECT_THAT(done.error().message, HasSubstr("in row 63, want finite weights"));
+      EXPECT_FALSE(fs::exists(options_.folder));
+    }
+  }
+}
+
+TEST_F(Quantised, TakesFiniteOnes) {
+  const Status done = Quantise(options_);
+  EXPECT_TRUE(done) << done.error().message;
+  EXPECT_TRUE(fs::exists(options_.folder + "/config.json"));
+}
+
+}  // namespace
+}  // namespace pinion
