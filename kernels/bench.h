@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 
 #include <cstring>
-#include <string>
 
 #include "kernels/kernels.h"
 

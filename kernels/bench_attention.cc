@@ -5,7 +5,6 @@
 // threads.
 
 #include <bit>
-#include <cstdlib>
 #include <vector>
 
 #include "kernels/bench_roof.h"

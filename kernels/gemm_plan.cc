@@ -1,6 +1,5 @@
 #include "kernels/gemm_plan.h"
 
-#include <algorithm>
 #include <charconv>
 
 #include "kernels/impl/onednn.h"

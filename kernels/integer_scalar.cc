@@ -1,6 +1,5 @@
 // The reference of the integer products, in plain C++.
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 

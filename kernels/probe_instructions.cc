@@ -1,8 +1,6 @@
 // The peak of instructions that no table is built for yet, or that every table uses in another
 // width: as assembly, so that no file needs their flags.
 
-#include <array>
-
 #include "kernels/impl/cpuid.h"
 #include "kernels/impl/probes.h"
 #include "kernels/probe.h"

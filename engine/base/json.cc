@@ -1,6 +1,5 @@
 #include "engine/base/json.h"
 
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 

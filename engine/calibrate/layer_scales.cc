@@ -1,8 +1,5 @@
 #include "engine/calibrate/layer_scales.h"
 
-#include <algorithm>
-#include <optional>
-
 #include "engine/calibrate/scale_search.h"
 #include "engine/model/rounded_tensor.h"
 #include "engine/model/tensor_list.h"

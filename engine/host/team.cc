@@ -4,10 +4,8 @@
 #include <omp.h>
 #include <sched.h>
 
-#include <algorithm>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <system_error>
 #include <thread>
 #include <vector>

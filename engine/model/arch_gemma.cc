@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "engine/base/strings.h"
 #include "engine/model/architecture.h"
 
 namespace pinion {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 #include "engine/host/team.h"
 #include "engine/model/attention_plan.h"

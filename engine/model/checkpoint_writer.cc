@@ -1,7 +1,6 @@
 #include "engine/model/checkpoint_writer.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 

@@ -1,11 +1,9 @@
 #include "engine/model/decoder.h"
 
-#include <cmath>
 #include <utility>
 #include <vector>
 
 #include "engine/base/check.h"
-#include "engine/base/strings.h"
 #include "engine/base/trace.h"
 #include "engine/model/attend.h"
 #include "engine/model/forward.h"

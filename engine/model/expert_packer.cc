@@ -1,7 +1,6 @@
 #include "engine/model/expert_packer.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace pinion {
 namespace {

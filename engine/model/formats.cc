@@ -4,8 +4,6 @@
 #include <memory>
 #include <numeric>
 
-#include "engine/base/log.h"
-#include "engine/base/strings.h"
 #include "engine/model/tensor_list.h"
 
 namespace pinion {

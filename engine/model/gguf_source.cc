@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <optional>
 
 #include "engine/base/strings.h"
 #include "engine/model/gguf.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/base/strings.h"
 #include "engine/model/tensor_list.h"
 
 namespace pinion {

@@ -1,7 +1,6 @@
 #include "engine/model/rounded_tensor.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "engine/base/strings.h"
 #include "engine/model/quantised_source.h"

@@ -1,7 +1,6 @@
 #include "engine/model/summary.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <set>
 

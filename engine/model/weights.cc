@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "engine/base/strings.h"
 #include "engine/model/expert_packer.h"
 #include "engine/model/latent_packer.h"
 #include "engine/model/tensor_list.h"

@@ -1,7 +1,6 @@
 #include "engine/run/engine.h"
 
 #include <algorithm>
-#include <unordered_map>
 #include <utility>
 
 #include "engine/base/check.h"

@@ -1,11 +1,9 @@
 #include "engine/run/generate.h"
 
-#include <memory>
 #include <optional>
 #include <utility>
 
 #include "engine/base/check.h"
-#include "engine/base/strings.h"
 #include "engine/base/trace.h"
 
 namespace pinion {

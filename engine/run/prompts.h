@@ -8,7 +8,6 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
-#include "engine/model/model.h"
 #include "engine/text/tokenizer.h"
 
 namespace pinion {

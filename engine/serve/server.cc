@@ -11,7 +11,6 @@
 #include <optional>
 #include <utility>
 
-#include "engine/base/clock.h"
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/process.h"

@@ -4,7 +4,6 @@
 
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "engine/base/log.h"
 #include "engine/base/trace.h"

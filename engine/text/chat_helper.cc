@@ -2,7 +2,6 @@
 // are used here only.
 
 #include <pybind11/embed.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 
 #include <cstdio>

@@ -5,8 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/result.h"
-
 namespace pinion {
 
 // What the tokenizers need from the Unicode tables; unicode.cc is the only user of ICU (Debian's

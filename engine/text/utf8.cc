@@ -1,7 +1,5 @@
 #include "engine/text/utf8.h"
 
-#include <algorithm>
-
 namespace pinion {
 namespace {
 
