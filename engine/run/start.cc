@@ -1,6 +1,7 @@
 #include "engine/run/start.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
@@ -38,8 +39,10 @@ std::string Describe(const Plan& plan) {
 
 // One step that prefills a sequence and decodes another: pages of the workspace are touched, teams
 // woken, code is read, so that the first request pays for none of it. Few rows, or arithmetic would
-// take longer than loading did; one step, because each reads all weights.
-void WarmUp(Decoder& decoder, const DecoderOptions& options, size_t blocks, size_t max_model_len) {
+// take longer than loading did; one step, because each reads all weights. False: no logit that came
+// out is a number.
+bool WarmUp(Decoder& decoder, const DecoderOptions& options, size_t blocks, size_t max_model_len,
+            size_t vocabulary) {
   const size_t prefilled =
       std::min({size_t{4}, options.max_rows, options.block_tokens, max_model_len});
   const int32_t first = 0, second = 1;  // a block each
@@ -49,7 +52,12 @@ void WarmUp(Decoder& decoder, const DecoderOptions& options, size_t blocks, size
     batch.slices.push_back({prefilled, 1, prefilled - 1, &second});
   batch.tokens.assign(batch.slices.back().first_row + batch.slices.back().rows, 0);
   batch.logit_rows = {0};
-  decoder.Forward(batch, [](const Worker&, size_t, size_t, float*, size_t) {});
+  bool numbers = true;
+  decoder.Forward(batch, [&](const Worker& worker, size_t, size_t, float* logits, size_t) {
+    if (worker.thread != 0) return;
+    numbers = std::any_of(logits, logits + vocabulary, [](float x) { return !std::isnan(x); });
+  });
+  return numbers;
 }
 
 // What weight-only formats are multiplied with. They take int8 activations where that costs less
@@ -295,7 +303,10 @@ Result<StartedModel> StartModel(const EngineOptions& options) {
   PINION_TRY(LoadAndPack(model, start));
   PINION_TRY(MakeKvCache(model, start));
   EngineInfo& info = model.info;
-  WarmUp(*model.decoder, start.decoder, info.blocks, info.max_model_len);
+  if (!WarmUp(*model.decoder, start.decoder, info.blocks, info.max_model_len,
+              static_cast<size_t>(model.files.spec.vocabulary)))
+    LogWarning(StrCat("every logit is NaN: the weights are broken, or too large for ", info.dtype,
+                      "; try --dtype float32, or fetch the checkpoint again"));
   start.stages.Done("warm-up", "one step of prefill and decode");
   start.stages.Done("placement", FindPlacement(model));
   info.start_s = start.stages.total_s();

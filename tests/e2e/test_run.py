@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import struct
 
 import pytest
@@ -91,6 +92,19 @@ def test_a_bad_line_is_an_error_of_that_line_alone(pinion, data, tmp_path):
     assert "99999" in out[1]["error"]
     assert "input_ids" in out[2]["error"]
     assert "top_p" in out[3]["error"]
+
+
+def test_says_where_the_weights_are_no_numbers(pinion, data, tmp_path):
+    model = shutil.copytree(data / MODEL, tmp_path / "model")
+    path = model / "model.safetensors"
+    header, weights = read_safetensors(path)
+    begin, end = header["model.norm.weight"]["data_offsets"]
+    path.write_bytes(path.read_bytes()[:-len(weights)] + weights[:begin] + b"\xff" * (end - begin) +
+                     weights[end:])
+    for folder, said in ((model, True), (data / MODEL, False)):
+        done = pinion("run", folder, "-p", "x", "--max-tokens", 1)
+        assert done.returncode == 0, done.stderr
+        assert ("every logit is NaN" in done.stderr) == said, done.stderr
 
 
 def test_sampling_depends_on_the_seed_alone(pinion, data, tmp_path):
