@@ -107,12 +107,25 @@ Status CheckFinite(const DecoderSpec& spec, const TensorSource& plain) {
   return {};
 }
 
+// A tokenizer may know more tokens than the model has rows for.
+Status CheckIds(const std::vector<int32_t>& ids, int vocabulary) {
+  for (const int32_t id : ids)
+    if (id >= vocabulary)
+      return Fail(ErrorCode::kUsage,
+                  StrCat("the calibration text has token ", id,
+                         ", outside the model's vocabulary of ", vocabulary, "; leave it out"));
+  return {};
+}
+
 Result<std::vector<std::vector<int32_t>>> ReadWindows(const QuantiseOptions& options,
                                                       const ModelFiles& files) {
   PINION_ASSIGN(const auto tokenizer, OpenTokenizer(files));
   PINION_ASSIGN(std::vector<Json> lines, ReadPromptFile(options.calibration));
   PINION_ASSIGN(std::vector<Prompt> prompts, EncodePrompts(std::move(lines), tokenizer.get()));
-  for (const Prompt& prompt : prompts) PINION_TRY(prompt.error);
+  for (const Prompt& prompt : prompts) {
+    PINION_TRY(prompt.error);
+    PINION_TRY(CheckIds(prompt.ids, files.spec.vocabulary));
+  }
   const size_t window = std::min(kWindow, static_cast<size_t>(files.spec.max_positions));
   std::vector<std::vector<int32_t>> windows;
   size_t left = options.tokens;

@@ -62,6 +62,16 @@ TEST_F(Quantised, RefusesWeightsThatRoundingWouldMakeLookWhole) {
   }
 }
 
+TEST_F(Quantised, RefusesTextWithTokensThatTheModelLacks) {
+  options_.calibration = folder_ + "/lines.jsonl";
+  ASSERT_TRUE(WriteFile(options_.calibration, R"({"input_ids": [5, 575, 576]})"));
+  const Status done = Quantise(options_);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().message,
+            "the calibration text has token 576, outside the model's vocabulary of 576; leave it "
+            "out");
+}
+
 TEST_F(Quantised, TakesFiniteOnes) {
   const Status done = Quantise(options_);
   EXPECT_TRUE(done) << done.error().message;
