@@ -93,10 +93,10 @@ constexpr Column kColumns[] = {{"batch output", "output_tokens_per_s", 0},
                                {"peak memory", "peak_rss_bytes", 0}};
 
 Html HeaderRow(const Results& results) {
-  Html row = Tag("th", "", "configuration") + Tag("th", "number", "threads");
-  for (const Column& column : kColumns) row += Tag("th", "number", column.title);
+  Html row = HeadCell("", "configuration") + HeadCell("number", "threads");
+  for (const Column& column : kColumns) row += HeadCell("number", column.title);
   for (const Objective objective : results.definition.objectives)
-    row += Tag("th", "ratio", Name(objective));
+    row += HeadCell("ratio", Name(objective));
   return Tag("thead", Tag("tr", row));
 }
 
@@ -150,8 +150,8 @@ Html FailureTable(const Results& results) {
   if (rows.empty()) return rows;
   return Tag("h3", "", "Not measured to the end") +
          Tag("table", "failures",
-             Tag("thead", Tag("tr", Tag("th", "", "configuration") + Tag("th", "", "status") +
-                                        Tag("th", "", "why"))) +
+             Tag("thead", Tag("tr", HeadCell("", "configuration") + HeadCell("", "status") +
+                                        HeadCell("", "why"))) +
                  Tag("tbody", rows));
 }
 

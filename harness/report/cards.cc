@@ -16,14 +16,15 @@ namespace {
 Html FigureRow(const Figure& figure, const Candidate* anchor) {
   const Estimate& estimate = figure.series->estimate;
   const std::string unit = figure.metric->unit;
-  Html value = Tag("b", "", FormatFigure(unit, estimate.median));
+  Html value = Tag("b", Prose(FormatFigure(unit, estimate.median)));
   if (estimate.interval)
     value += Tag("span", "small faint",
-                 FormatRange(unit, estimate.interval->low, estimate.interval->high));
+                 Prose(FormatRange(unit, estimate.interval->low, estimate.interval->high)));
   if (const Series* before =
           anchor ? anchor->Find(figure.series->metric, figure.series->concurrency) : nullptr;
       before && before->estimate.n > 0)
-    value += Tag("span", "small faint", "defaults: " + FormatFigure(unit, before->estimate.median));
+    value += Tag("span", "small faint",
+                 Prose("defaults: " + FormatFigure(unit, before->estimate.median)));
   return Tag("dt", "", figure.name) + Tag("dd", value);
 }
 
@@ -32,14 +33,16 @@ Html Figures(const Results& results, const Candidate& candidate, Objective objec
   Html list;
   for (const Figure& figure : FiguresOf(candidate, objective)) list += FigureRow(figure, anchor);
   if (const std::string costs = Costs(candidate); !costs.empty())
-    list += Tag("dt", "", "costs") + Tag("dd", "", costs);
+    list += Tag("dt", "", "costs") + Tag("dd", Prose(costs));
   return Tag("dl", list);
 }
 
 // The ratio behind the card, as the table draws it; nothing where nothing was compared.
-Html Standing(const Verdict& verdict) {
-  const Estimate& ratio = verdict.outcome == Outcome::kWinner ? verdict.ratio : verdict.best_ratio;
-  if (ratio.n == 0 || !ratio.interval) return {};
+Html StandingDrawing(const Verdict& verdict) {
+  const bool won = verdict.outcome == Outcome::kWinner;
+  const Estimate& ratio = won ? verdict.ratio : verdict.best_ratio;
+  const bool compared = won || (IsDecided(verdict) && verdict.best != verdict.recommended);
+  if (!compared || ratio.n == 0 || !ratio.interval) return {};
   // Alone on its line, it may reach as far as it does.
   const double distance = DistanceFromOne(ratio);
   return DrawRatio(ratio, verdict.floor, std::max(distance, FittingReach(distance)));
@@ -56,15 +59,17 @@ Html Card(const Results& results, const Verdict& verdict, Objective objective) {
   // Three parts, which stand at the same heights in all cards.
   const Html choice = Tag("h2", "", verdict.objective) + Tag("p", "goal", Goal(objective)) +
                       Tag("p", won ? "change won" : "change",
-                          won ? FormatChange(verdict.ratio) : std::string("defaults")) +
-                      Standing(verdict) + Tag("p", "headline", words.headline);
+                          won                                   ? FormatChange(verdict.ratio)
+                          : verdict.outcome == Outcome::kNoData ? std::string("no verdict")
+                                                                : std::string("defaults")) +
+                      StandingDrawing(verdict) + Tag("p", "headline", words.headline);
   const Candidate* candidate = results.Find(verdict.recommended);
   const Html figures = candidate ? Figures(results, *candidate, objective) : Html();
   const std::string evidence = words.confidence.empty() ? "" : words.confidence + "; ";
-  Html why = Tag("p", "", Capitalised(evidence + words.floor) + ".");
+  Html why = Tag("p", Prose(Capitalised(evidence + words.floor) + "."));
   if (!words.tied.empty()) why += Tag("p", "", words.tied + ".");
   if (const std::string second = RunnerUp(results, verdict, objective); won && !second.empty())
-    why += Tag("p", "", second);
+    why += Tag("p", Prose(second));
   return Tag("article", "card",
              Tag("div", choice) + Tag("div", figures) + Tag("div", "faint", why));
 }
@@ -73,9 +78,17 @@ Html Card(const Results& results, const Verdict& verdict, Objective objective) {
 
 Html VerdictCards(const Results& results) {
   Html cards;
+  bool drawn = false;
   for (const Objective objective : results.definition.objectives)
-    if (const Verdict* verdict = results.FindVerdict(objective))
+    if (const Verdict* verdict = results.FindVerdict(objective)) {
       cards += Card(results, *verdict, objective);
+      drawn |= !StandingDrawing(*verdict).empty();
+    }
+  if (drawn)
+    cards += Tag("p", "legend",
+                 "Drawn: what is recommended, or else what came closest, against the defaults; "
+                 "right is better. Dot: median; line: interval; grey band: what noise alone makes "
+                 "here.");
   return cards;
 }
 

@@ -73,8 +73,9 @@ std::string Conclusion(const std::vector<Point>& points, size_t drawn) {
   }
   std::string text =
       StrCat(front.size(), " of ", Counted(all.size(), "configuration"),
-             " touch the Pareto front; most, ", FormatFigure("tokens/s", top->throughput->median),
-             ", comes from ", SettingsText(*top->candidate), " with ",
+             front.size() == 1 ? " touches" : " touch", " the Pareto front (dashed); most, ",
+             FormatFigure("tokens/s", top->throughput->median), ", comes from ",
+             SettingsText(*top->candidate), " with ",
              Counted(static_cast<size_t>(top->concurrency), "client"), ".");
   if (drawn < all.size())
     text += drawn > 0 ? StrCat(" Drawn: the front and the ", drawn, " best configurations.")

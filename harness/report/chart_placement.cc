@@ -52,7 +52,7 @@ Chart PlacementChart(const Results& results) {
   if (workers.empty() || !nodes || !nodes->is_array())
     return Absent("placement", "Who computes where",
                   candidate && candidate->threads > 0
-                      ? SettingsText(*candidate) + " binds no thread to a CPU"
+                      ? "no thread is bound to a CPU by " + SettingsText(*candidate)
                       : "no engine has reported its plan");
   const std::vector<int> allowed = Integers(results.budget.Find("cpus"));
   size_t cpus = 0, computing = 0;

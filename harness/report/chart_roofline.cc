@@ -112,7 +112,8 @@ std::string Conclusion(const std::vector<Point>& points, const std::map<std::str
                                      : FormatFigure("FLOP/s", point.flops_per_s),
                            ")"));
   }
-  return StrCat(SettingsText(candidate), ": ", Join(parts, ", "), ".");
+  return StrCat(SettingsText(candidate), ": ", Join(parts, ", "),
+                ". Slope: what memory allows; flat: arithmetic.");
 }
 
 std::string WhyAbsent(const Results& results) {

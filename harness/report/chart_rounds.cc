@@ -57,9 +57,10 @@ Chart PairedChart(const Results& results) {
   const auto& ratios = best->Find(objective)->ratios;
   const auto above = std::count_if(ratios.begin(), ratios.end(),
                                    [](const Sample& ratio) { return ratio.value > 1; });
-  chart.conclusion = StrCat("One dot a round, ", Name(objective),
-                            " against the defaults of the same round: ", SettingsText(*best),
-                            " was ahead in ", above, " of ", ratios.size(), ".");
+  chart.conclusion =
+      StrCat("One dot a round, ", Name(objective),
+             " against the defaults of the same round: ", SettingsText(*best), " was ahead in ",
+             above, " of ", ratios.size(), ". Tick: median; grey: noise.");
   if (telling.size() < results.candidates.size() && telling.size() == kChartCandidates)
     chart.conclusion += StrCat(" Drawn: the ", kChartCandidates, " best.");
   return chart;

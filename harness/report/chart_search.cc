@@ -78,7 +78,7 @@ Chart RaceChart(const Results& results) {
   const size_t whole = raced * static_cast<size_t>(std::max(1, results.rounds_done));
   chart.conclusion =
       StrCat(left, " of ", Counted(raced, "configuration"), " left early: ", 100 * measured / whole,
-             " % of what every configuration in every round would have taken.");
+             " % of the trials that all of them in every round would have taken.");
   return chart;
 }
 

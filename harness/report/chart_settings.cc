@@ -120,9 +120,10 @@ Chart ScalingChart(const Results& results) {
   const auto& [most, widest] = *best.rbegin();
   const double gain = BatchOutput(*widest)->median / BatchOutput(*base)->median;
   char text[160];
-  std::snprintf(text, sizeof text,
-                "%d threads give %.2f times what %d %s: an efficiency of %.0f %%.", most, gain,
-                fewest, fewest == 1 ? "gives" : "give", 100 * gain * fewest / most);
+  std::snprintf(
+      text, sizeof text,
+      "%d threads give %.2f times what %d %s: an efficiency of %.0f %%. Dashed: in proportion.",
+      most, gain, fewest, fewest == 1 ? "gives" : "give", 100 * gain * fewest / most);
   chart.conclusion = text;
   return chart;
 }
@@ -155,8 +156,9 @@ Chart ImportanceChart(const Results& results) {
       StrCat(all[0].key, " matters most for ", Name(objective), ": ", all[0].best, " gives ",
              FormatChange(1 + all[0].spread), " against ", all[0].worst, ".");
   if (noise > 0)
-    chart.conclusion += StrCat(" ", Counted(noise, "setting"), noise == 1 ? " does" : " do",
-                               " less than the noise floor.");
+    chart.conclusion +=
+        StrCat(" ", Counted(noise, "setting"), noise == 1 ? " does" : " do", " less than noise.");
+  if (floor > 0) chart.conclusion += " Tick: the noise floor.";
   return chart;
 }
 

@@ -74,8 +74,9 @@ TextTable TimeFacts(const Results& results) {
 
 TextTable MachineFacts(const Results& results) {
   TextTable table{"Machine, budget, model", "", {}, {}};
-  for (const Json* part : {&results.machine, &results.budget, &results.model_facts})
-    AddFacts(*part, "", table);
+  const std::pair<const char*, const Json*> parts[] = {
+      {"machine", &results.machine}, {"budget", &results.budget}, {"model", &results.model_facts}};
+  for (const auto& [name, part] : parts) AddFacts(*part, name, table);
   return table;
 }
 

@@ -7,6 +7,7 @@
 
 namespace pinion::harness {
 
+TextTable WordFacts(const Results& results);  // what the report's words mean
 TextTable MetricFacts(const Results& results);
 TextTable TimeFacts(const Results& results);         // where the sweep's time went
 TextTable MachineFacts(const Results& results);      // machine, budget, model

@@ -1,6 +1,8 @@
 #include "harness/report/html.h"
 
+#include <regex>
 #include <set>
+#include <string>
 
 #include "engine/base/strings.h"
 
@@ -29,6 +31,19 @@ Html Text(std::string_view text) {
         html.markup_ += c;
     }
   }
+  return html;
+}
+
+Html Prose(std::string_view text) {
+  static const std::regex kFigure(
+      "([0-9]) (%|s|ms|µs|min|h|[KMG]iB|[KMG]B|(tokens|requests|GB|GFLOP)/s)(?![A-Za-z/])");
+  const std::vector<std::string> parts =
+      Split(std::regex_replace(std::string(text), kFigure, "$1\u00a0$2"), '`');
+  Html html;
+  for (size_t i = 0; i < parts.size(); ++i)
+    html += i % 2 == 0             ? Text(parts[i])
+            : i + 1 < parts.size() ? Tag("code", "", parts[i])
+                                   : Text("`" + parts[i]);  // it opens nothing
   return html;
 }
 

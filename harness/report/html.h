@@ -37,6 +37,9 @@ class Html {
 
 // Escapes & < > " '.
 Html Text(std::string_view text);
+// The same for text that runs on: a number and its unit ("12 %", "1.5 GiB") stay on one line,
+// and what stands between two backticks is code.
+Html Prose(std::string_view text);
 // <name a="b" ...>content</name>. An attribute with an empty value is left out.
 Html Element(std::string_view name, Attributes attributes, const Html& content);
 inline Html Tag(std::string_view name, std::string_view class_name, const Html& content) {
@@ -45,6 +48,14 @@ inline Html Tag(std::string_view name, std::string_view class_name, const Html& 
 inline Html Tag(std::string_view name, const Html& content) { return Tag(name, "", content); }
 inline Html Tag(std::string_view name, std::string_view class_name, std::string_view text) {
   return Tag(name, class_name, Text(text));
+}
+// The heading of a column.
+inline Html HeadCell(std::string_view class_name, std::string_view title) {
+  return Element("th", {{"scope", "col"}, {"class", class_name}}, Text(title));
+}
+// The heading of a row.
+inline Html RowHead(std::string_view title) {
+  return Element("th", {{"scope", "row"}}, Text(title));
 }
 // An SVG that we have drawn from numbers alone.
 Html Drawing(std::string_view svg);

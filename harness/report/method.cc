@@ -13,7 +13,7 @@ namespace pinion::harness {
 namespace {
 
 Html Row(std::string_view name, const Html& value) {
-  return Tag("tr", Tag("th", "", name) + Tag("td", value));
+  return Tag("tr", RowHead(name) + Tag("td", value));
 }
 
 bool HasReplicas(const Results& results) {
@@ -70,8 +70,11 @@ Html MethodSection(const Results& results) {
                  results.definition.workload.output_len,
                  " - 1) × TPOT) with one client. Balanced = geometric mean of both, each relative "
                  "to the defaults."));
-  return text + Tag("details", Tag("summary", "", "Metrics and their formulas") +
-                                   ToHtml(MetricFacts(results), ""));
+  return text +
+         Tag("details",
+             Tag("summary", "", "What the words mean") + ToHtml(WordFacts(results), "")) +
+         Tag("details",
+             Tag("summary", "", "Metrics and their formulas") + ToHtml(MetricFacts(results), ""));
 }
 
 Html TimeSection(const Results& results) { return ToHtml(TimeFacts(results), ""); }

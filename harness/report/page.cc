@@ -27,11 +27,12 @@ std::string Effort(const Results& results) {
 Html Notices(const Results& results) {
   Html notices;
   if (!results.finished)
-    notices += Tag("p", "notice",
-                   StrCat("Not finished: ", results.rounds_done, " of ", results.rounds_planned,
-                          " rounds are done. What follows is what is known so far; the same "
-                          "`pinion sweep` with --resume goes on."));
-  for (const std::string& warning : results.warnings) notices += Tag("p", "notice", warning);
+    notices +=
+        Tag("p", "notice",
+            Prose(StrCat("Not finished: ", results.rounds_done, " of ", results.rounds_planned,
+                         " rounds are done. What follows is what is known so far; the same "
+                         "`pinion sweep` with `--resume` goes on.")));
+  for (const std::string& warning : results.warnings) notices += Tag("p", "notice", Prose(warning));
   return notices;
 }
 
@@ -53,7 +54,7 @@ Html FormsOf(const std::vector<LaunchForm>& forms) {
   Html rest;
   std::vector<std::string> titles;
   for (size_t i = 1; i < forms.size(); ++i) {
-    rest += Tag("tr", Tag("th", "", forms[i].title) + Tag("td", FormCell(forms[i])));
+    rest += Tag("tr", RowHead(forms[i].title) + Tag("td", FormCell(forms[i])));
     titles.push_back(forms[i].title);
   }
   if (rest.empty()) return FormCell(forms[0]);
@@ -80,7 +81,7 @@ Html AbsentCharts(const Results& results) {
   Html items;
   for (const Chart& chart : AllCharts(results))
     if (!chart.absent.empty())
-      items += Tag("li", Tag("b", "", chart.title) + Text(": " + chart.absent + "."));
+      items += Tag("li", Tag("b", "", chart.title) + Prose(": " + chart.absent + "."));
   return items.empty() ? items : Tag("p", "", "Not drawn:") + Tag("ul", items);
 }
 
@@ -89,16 +90,16 @@ Html AbsentCharts(const Results& results) {
 Html LaunchSection(const Results& results, const std::string& folder) {
   Html rows;
   for (const LaunchGroup& group : LaunchGroups(results, folder))
-    rows += Tag("tr", Tag("th", "", group.objectives()) +
+    rows += Tag("tr", RowHead(group.objectives()) +
                           Tag("td", FormsOf(LaunchForms(results, *group.verdicts[0], folder))));
   if (rows.empty()) return Tag("p", "", "Nothing to launch yet.");
   return Tag("table", "commands", rows);
 }
 
 std::map<std::string, std::string> PageSections(const Results& results, const std::string& folder) {
-  return {{"answer", Text(Answer(results)).markup()},
-          {"support", Text(Support(results)).markup()},
-          {"effort", Text(Effort(results)).markup()},
+  return {{"answer", Prose(Answer(results)).markup()},
+          {"support", Prose(Support(results)).markup()},
+          {"effort", Prose(Effort(results)).markup()},
           {"notices", Notices(results).markup()},
           {"cards", VerdictCards(results).markup()},
           {"launch", LaunchSection(results, folder).markup()},
@@ -118,6 +119,8 @@ Json PageCharts(const Results& results, const PageParts& parts) {
     if (spec == parts.specs.end()) continue;
     Json sized = spec->second;
     SetHeight(chart.values, sized);
+    // What a screen reader says of the picture.
+    sized.Set("description", StrCat(chart.title, ". ", chart.conclusion));
     list.Append(Json::Object{{"name", chart.name},
                              {"title", chart.title},
                              {"conclusion", chart.conclusion},

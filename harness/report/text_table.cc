@@ -12,7 +12,9 @@ Html RowOf(const TextTable& table, const TextTable::Row& row, double reach) {
   for (size_t i = 0; i < row.cells.size(); ++i) {
     Html cell = Text(row.cells[i]);
     if (row.ratio && i == table.drawn_column) cell = DrawRatio(*row.ratio, row.floor, reach) + cell;
-    cells += Tag(table.head.empty() && i == 0 ? "th" : "td", i == 0 ? "name" : "", cell);
+    const bool names_row = table.head.empty() && i == 0;
+    cells += Element(names_row ? "th" : "td",
+                     {{"class", i == 0 ? "name" : ""}, {"scope", names_row ? "row" : ""}}, cell);
   }
   return Tag("tr", row.stands_out ? "changed" : "", cells);
 }
@@ -33,7 +35,7 @@ Html ToHtml(const TextTable& table, std::string_view heading) {
   for (const TextTable::Row& row : table.rows)
     if (row.ratio) largest = std::max(largest, DistanceFromOne(*row.ratio));
   Html head, rows;
-  for (const std::string& title : table.head) head += Tag("th", "", title);
+  for (const std::string& title : table.head) head += HeadCell("", title);
   if (!head.empty()) head = Tag("thead", Tag("tr", head));
   for (const TextTable::Row& row : table.rows) rows += RowOf(table, row, FittingReach(largest));
   const char* classes = table.head.empty() ? "facts" : "texts";

@@ -136,9 +136,10 @@ std::string TiedText(const Results& results, const Verdict& verdict) {
     names.push_back(NameOf(results, candidate));
   }
   const size_t others = verdict.tied.size() - names.size();
-  return StrCat("Not told apart from it: ", Join(names, "; "),
+  const bool won = verdict.outcome == Outcome::kWinner;
+  return StrCat("Not told apart from ", won ? "it" : "the defaults", ": ", Join(names, "; "),
                 others ? StrCat(" and ", others, " more") : std::string(),
-                verdict.outcome == Outcome::kWinner ? ". The simpler one is recommended" : "");
+                won ? ". The simpler one is recommended" : "");
 }
 
 int64_t IntegerAt(const Json& object, const char* key) {
@@ -191,15 +192,17 @@ std::string Answer(const Results& results) {
   // Grouped by what is recommended: one configuration often wins more than one objective.
   std::map<int, std::vector<std::string>> gains;
   std::vector<std::string> kept;
-  bool undecided = results.verdicts.empty();
+  bool undecided = results.verdicts.empty(), unmeasured = results.finished && !undecided;
   for (const Verdict& verdict : results.verdicts) {
     undecided |= !IsDecided(verdict);
+    unmeasured &= verdict.outcome == Outcome::kNoData;
     if (verdict.outcome != Outcome::kWinner) {
       kept.push_back(verdict.objective);
       continue;
     }
     gains[verdict.recommended].push_back(Gain(results, verdict));
   }
+  if (unmeasured) return "No verdict: the defaults could not be measured.";
   if (gains.empty())
     return undecided
                ? "Keep the defaults for now: too little was measured to recommend anything else."

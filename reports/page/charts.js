@@ -6,12 +6,16 @@ function chartFigure(section, chart) {
   if (!figure) {
     figure = document.createElement("figure");
     figure.id = "chart-" + chart.name;
-    figure.innerHTML = "<figcaption><b></b><span></span></figcaption><div class=\"chart\"></div>";
+    figure.innerHTML = "<figcaption><h3></h3><span></span></figcaption><div class=\"chart\"></div>";
     section.append(figure);
   }
-  figure.querySelector("b").textContent = chart.title;
+  figure.querySelector("h3").textContent = chart.title;
   figure.querySelector("span").textContent = chart.conclusion;
   const place = figure.querySelector(".chart");
+  // Many rows with long names have the whole width, and their names half of it.
+  const {spec} = chart, names = spec.encoding?.y?.axis;
+  figure.classList.toggle("broad", spec.usermeta?.rows === "configuration" && spec.height > 240);
+  if (names?.labelLimit) names.labelLimit = place.clientWidth / 2;
   place.style.minHeight = `${chart.spec.height ?? 0}px`;  // what stands below keeps its place
   return place;
 }

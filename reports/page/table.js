@@ -22,8 +22,8 @@ function sortRows(table) {
 function applyTable(table) {
   sortRows(table);
   [...table.tHead.rows[0].cells].forEach((head, index) => {
-    if (index === tableState.sort) head.dataset.order = tableState.down ? "down" : "up";
-    else delete head.dataset.order;
+    if (index === tableState.sort) head.ariaSort = tableState.down ? "descending" : "ascending";
+    else head.removeAttribute("aria-sort");
   });
   const words = tableState.text.toLowerCase().split(/\s+/).filter(Boolean);
   let shown = 0;
@@ -52,7 +52,10 @@ function makeTools(table) {
   search.setAttribute("aria-label", "Show only configurations that contain all these words");
   search.addEventListener("input", () => { tableState.text = search.value; applyTable(table); });
   const count = Object.assign(document.createElement("span"), {id: "shown", className: "faint"});
-  tools.append(search, count);
+  const columns = Object.assign(document.createElement("span"), {className: "columns"});
+  columns.setAttribute("role", "group");
+  columns.setAttribute("aria-label", "Columns");
+  tools.append(search, count, columns);
   [...table.tHead.rows[0].cells].forEach((head, index) => {
     if (index === 0) return;
     const label = document.createElement("label");
@@ -63,7 +66,7 @@ function makeTools(table) {
       applyTable(table);
     });
     label.append(box, " " + head.textContent);
-    tools.append(label);
+    columns.append(label);
   });
   table.before(tools);
 }
@@ -74,9 +77,10 @@ function wakeTables() {
   if (!table) return;
   if (table.tBodies[0].rows.length > 1) makeTools(table);
   [...table.tHead.rows[0].cells].forEach((head, index) => {
-    head.tabIndex = 0;
+    const button = Object.assign(document.createElement("button"), {type: "button"});
+    button.append(...head.childNodes);  // what a keyboard reaches
+    head.append(button);
     head.addEventListener("click", () => sortBy(table, index));
-    head.addEventListener("keydown", event => { if (event.key === "Enter") sortBy(table, index); });
   });
   applyTable(table);
 }

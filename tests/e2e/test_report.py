@@ -116,7 +116,7 @@ def test_report_on_a_folder_without_a_sweep_fails_plainly(pinion, tmp_path):
 def forms(sweep):
     """The ways to launch the first objective's choice, as the page offers them for copying."""
     page = (sweep / "report.html").read_text()
-    rows = re.findall(r'<th>([^<]*)</th><td><div class="copyable"><pre class="command">([^<]*)</pre>', page)
+    rows = re.findall(r'<th scope="row">([^<]*)</th><td><div class="copyable"><pre class="command">([^<]*)</pre>', page)
     found = {title: html.unescape(text) for title, text in rows}
     assert {"vLLM", "systemd unit", "Container", "Slurm job"} <= set(found)
     first = re.search(r'<pre class="command">([^<]*)</pre>', page.split("Launch it")[1])

@@ -13,7 +13,7 @@ import pytest
 CHROMIUM = shutil.which("chromium")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
          "--disable-background-networking", "--disable-component-update"]
-KINDS = ("usual", "many", "failed", "single")
+KINDS = ("usual", "many", "two dozen", "even", "midway", "failed", "single")
 BRIGHTNESS = "() => getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]"
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed")
@@ -30,7 +30,8 @@ def browser():
 
 @pytest.fixture(scope="module")
 def folders(top, tmp_path_factory):
-    """Outputs of made-up sweeps: the usual, 500 configurations, failures only, the defaults alone."""
+    """Outputs of made-up sweeps: with a winner, 500 and 24 configurations, without a difference, half
+    done, failures only, the defaults alone."""
     place = tmp_path_factory.mktemp("planted")
     for kind in KINDS:
         subprocess.run([top / "build/planted_pages", kind, place / kind], check=True, timeout=120)
@@ -88,7 +89,7 @@ def text_of(candidate):
     return ", ".join(f"{key}={value}" for key, value in candidate["settings"].items()) or "the defaults"
 
 
-@pytest.mark.parametrize("kind, charts", [("usual", 12), ("many", 12), ("failed", 0), ("single", 6)])
+@pytest.mark.parametrize("kind, charts", [("usual", 12), ("many", 12), ("even", 12), ("midway", 12), ("failed", 0), ("single", 6)])
 def test_it_opens_without_a_complaint_or_a_request(visit, folders, kind, charts):
     path = folders / kind / "report.html"
     assert path.stat().st_size < 2_000_000
@@ -101,6 +102,42 @@ def test_it_opens_without_a_complaint_or_a_request(visit, folders, kind, charts)
     assert seen.page.locator(".absent li").count() == 13 - charts  # each says why
     for caption in seen.page.locator("#charts figure figcaption span").all_text_contents():
         assert caption.endswith(".")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", [390, 1280])
+def test_charts_stay_on_the_page(visit, folders, kind, width):
+    seen = visit(folders / kind / "report.html", viewport={"width": width, "height": 900})
+    seen.wait_for_charts(len(data_of(seen)))
+    outside = seen.page.evaluate("""width => [...document.querySelectorAll("#charts svg.marks :is(path, text, line)")]
+        .map(one => [one.closest("figure").id, one.textContent, one.getBoundingClientRect()])
+        .filter(([id, text, box]) => box.width > 0 && (box.left < 0 || box.right > width))
+        .map(([id, text]) => `${id} ${text}`)""", width)
+    assert outside == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_headings_go_down_one_level_at_a_time(visit, folders, kind):
+    seen = visit(folders / kind / "report.html")
+    seen.wait_for_charts(len(data_of(seen)))
+    levels = [int(tag[1]) for tag in seen.page.eval_on_selector_all(
+        "h1, h2, h3, h4", "all => all.map(one => one.tagName)")]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in zip(levels, levels[1:]))
+
+
+def test_the_keyboard_and_a_screen_reader_reach_all_of_it(visit, folders):
+    seen = visit(folders / "usual/report.html")
+    seen.wait_for_charts(12)
+    head = seen.page.get_by_role("columnheader", name="per token").first
+    for order in ("descending", "ascending"):
+        head.get_by_role("button").press("Enter")
+        assert head.get_attribute("aria-sort") == order
+    seen.page.get_by_role("button", name="Light or dark").press("Enter")
+    assert seen.page.evaluate(BRIGHTNESS) < 128
+    for chart in seen.page.locator("#charts figure").all():
+        title = chart.locator("h3").text_content()
+        assert chart.locator(".chart").get_attribute("aria-label").startswith(f"{title}. ")
 
 
 def test_a_real_sweep_is_read_sorted_filtered_copied_and_darkened(visit, real_sweep):

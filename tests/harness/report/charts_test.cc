@@ -57,7 +57,7 @@ TEST(FrontierChart, MarksWhatNothingBeats) {
   ASSERT_EQ(chart.values.array().size(), 6u);  // 3 measured, 2 concurrencies
   for (const Json& row : chart.values.array())
     EXPECT_EQ(row.Find("front")->boolean(), row.Find("role")->string() == "recommended");
-  EXPECT_THAT(chart.conclusion, HasSubstr("1 of 3 configurations touch the Pareto front"));
+  EXPECT_THAT(chart.conclusion, HasSubstr("1 of 3 configurations touches the Pareto front"));
   EXPECT_THAT(chart.conclusion, HasSubstr("threads_bind=0-1, isa=avx2 with 8 clients"));
 }
 
@@ -89,7 +89,9 @@ TEST(BindingChart, ShowsTheBestOfACell) {
 TEST(ScalingChart, ComparesWithTheFewestThreads) {
   const Chart chart = ScalingChart(PlantedResults());
   ASSERT_EQ(chart.values.array().size(), 2u);
-  EXPECT_EQ(chart.conclusion, "2 threads give 1.42 times what 1 gives: an efficiency of 71 %.");
+  EXPECT_EQ(
+      chart.conclusion,
+      "2 threads give 1.42 times what 1 gives: an efficiency of 71 %. Dashed: in proportion.");
 }
 
 TEST(ImportanceChart, OrdersSettingsByWhatTheyChange) {

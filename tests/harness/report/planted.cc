@@ -241,8 +241,35 @@ Results FailedResults() {
   anchor.status = CandidateStatus::kFailed;
   anchor.reason = "ended by signal 11 in round 1";
   anchor.log_tail = "12:00:01 E it broke";
+  anchor.log_path = "logs/0-1.log";
   for (Verdict& verdict : results.verdicts)
     verdict = MakeVerdict(Objective::kLatency, Outcome::kNoData, 0, 1);
+  return results;
+}
+
+Results NoDifferenceResults() {
+  Results results = PlantedResults();
+  for (size_t i = 0; i < results.verdicts.size(); ++i) {
+    results.verdicts[i] =
+        MakeVerdict(results.definition.objectives[i], Outcome::kNoDifference, 0, 1.01);
+    results.verdicts[i].tied = {1, 2};
+  }
+  return results;
+}
+
+Results MidwayResults() {
+  Results results = NoDifferenceResults();
+  for (Verdict& verdict : results.verdicts) {
+    verdict.outcome = Outcome::kTooFewRounds;
+    verdict.best_ratio = {2, 1.04, 0, std::nullopt};
+    verdict.floor = 0;
+    verdict.tied.clear();
+  }
+  for (Candidate& candidate : results.candidates)
+    for (Series& series : candidate.series) series.estimate.interval = std::nullopt;
+  results.rounds_done = 2;
+  results.confirmation_rounds = 0;
+  results.finished = false;
   return results;
 }
 

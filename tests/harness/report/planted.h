@@ -15,6 +15,10 @@ Results PlantedResults(const std::string& hostile = "");
 Results ManyResults(int count);
 // Nothing could be measured.
 Results FailedResults();
+// Nothing is better than the defaults.
+Results NoDifferenceResults();
+// Two rounds of six are done.
+Results MidwayResults();
 // The defaults alone.
 Results SingleResult();
 

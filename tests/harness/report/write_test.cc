@@ -218,7 +218,8 @@ TEST(ReportMarkdownText, SaysVerdictCommandsAndReasons) {
   EXPECT_THAT(text, HasSubstr("![Throughput against latency](charts/frontier.svg)"));
   EXPECT_THAT(text, Not(HasSubstr("charts/paired.svg")));
   EXPECT_THAT(text, HasSubstr("E out of memory"));
-  for (const auto facts : {MetricFacts, TimeFacts, HygieneFacts, MachineFacts, EnvironmentFacts})
+  for (const auto facts :
+       {WordFacts, MetricFacts, TimeFacts, HygieneFacts, MachineFacts, EnvironmentFacts})
     EXPECT_THAT(text, HasSubstr(ToMarkdown(facts(PlantedResults()))));
 }
 
@@ -279,6 +280,23 @@ TEST(VerdictWords, AnswerNamesEachConfigurationOnce) {
   EXPECT_THAT(Answer(results), HasSubstr("Keep the defaults: no other"));
   results.verdicts[0].outcome = Outcome::kTooFewRounds;
   EXPECT_THAT(Answer(results), HasSubstr("Keep the defaults for now"));
+  for (Verdict& verdict : results.verdicts) verdict.outcome = Outcome::kNoData;
+  EXPECT_EQ(Answer(results), "No verdict: the defaults could not be measured.");
+  results.finished = false;
+  EXPECT_THAT(Answer(results), HasSubstr("Keep the defaults for now"));
+}
+
+TEST(VerdictCards, DrawARatioOnlyWhereTwoWereCompared) {
+  EXPECT_THAT(VerdictCards(PlantedResults()).markup(), HasSubstr("<svg class=\"ratio\""));
+  for (const Results& results : {SingleResult(), FailedResults(), MidwayResults()})
+    EXPECT_THAT(VerdictCards(results).markup(), Not(HasSubstr("<svg")));
+}
+
+TEST(Prose, KeepsUnitsWithTheirNumbersAndMarksCode) {
+  EXPECT_EQ(Prose("+1.5 % of 2 GiB, 3 sweeps, 4 msg").markup(),
+            "+1.5\u00a0% of 2\u00a0GiB, 3 sweeps, 4 msg");
+  EXPECT_EQ(Prose("run `a <b>` now").markup(), "run <code>a &lt;b&gt;</code> now");
+  EXPECT_EQ(Prose("one ` alone").markup(), "one ` alone");
 }
 
 TEST(VerdictWords, SupportSaysHowSureAndHowLongItTakes) {
