@@ -168,7 +168,8 @@ void AddGuard(CLI::App& app, int& exit_code) {
 
 void AddBench(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<BenchFlags>();
-  auto* command = app.add_subcommand("bench", "Measure one configuration");
+  auto* command =
+      app.add_subcommand("bench", "Measure one configuration: latency, throughput or serving");
   flags->engine.AddTo(*command);
   BenchPlan& plan = flags->plan;
   command
@@ -177,23 +178,28 @@ void AddBench(CLI::App& app, int& exit_code) {
                    "clients in a closed loop")
       ->check(CLI::IsMember({"latency", "throughput", "serving"}))
       ->capture_default_str();
-  command->add_option("--prompt-len", plan.prompt_len, "tokens in")->capture_default_str();
+  command->add_option("--prompt-len", plan.prompt_len, "tokens of a prompt")->capture_default_str();
   command
       ->add_option("--shared-prefix", plan.shared_prefix,
                    "tokens that all prompts of a round have in common, 0 to --prompt-len")
       ->capture_default_str();
-  command->add_option("--output-len", plan.output_len, "tokens out, EOS ignored")
+  command
+      ->add_option("--output-len", plan.output_len,
+                   "tokens of an answer; the end-of-text token ends none")
       ->capture_default_str();
   command->add_option("--batch", flags->batch,
                       "latency: requests at once (default 1); serving: clients (default 8)");
   command->add_option("--num-prompts", plan.num_prompts, "throughput, serving: requests a round")
       ->capture_default_str();
-  command->add_option("--rounds", plan.rounds, "measured rounds; intervals need 6")
+  command->add_option("--rounds", plan.rounds, "rounds to measure; intervals need 6")
       ->capture_default_str();
-  command->add_option("--slo-ttft", flags->slo_ttft, "serving: limit for goodput, as 500ms");
-  command->add_option("--slo-tpot", flags->slo_tpot, "serving: limit for goodput");
-  command->add_option("--slo-e2el", flags->slo_e2el, "serving: limit for goodput");
-  command->add_flag("--json", flags->json, "JSON on standard output");
+  command->add_option("--slo-ttft", flags->slo_ttft,
+                      "serving: longest time to the first token that goodput counts, as 500ms");
+  command->add_option("--slo-tpot", flags->slo_tpot,
+                      "serving: longest mean time of a later token, as 50ms");
+  command->add_option("--slo-e2el", flags->slo_e2el,
+                      "serving: longest time to the last token, as 5s");
+  command->add_flag("--json", flags->json, "print JSON instead of text");
   AddTraceFlag(*command, flags->trace);
   command->callback([flags, &exit_code] { exit_code = RunBenchCommand(*flags); });
   AddTrial(app, exit_code);

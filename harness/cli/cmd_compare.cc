@@ -34,13 +34,13 @@ void AddCompare(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<CompareFlags>();
   auto* command = app.add_subcommand("compare", "Compare two sweeps: is B worse than A?");
   command->add_option("A", flags->a, "folder of a sweep, or its results.db")->required();
-  command->add_option("B", flags->b, "the one to judge")->required();
+  command->add_option("B", flags->b, "the one to judge, in the same form")->required();
   command
       ->add_option("--threshold", flags->threshold_percent,
                    "smallest difference that counts [%]; never less than can be resolved")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
-  command->add_flag("--json", flags->json, "JSON on standard output");
+  command->add_flag("--json", flags->json, "print JSON instead of text");
   command->footer(
       "Exit code: 0 nothing is worse, 1 something is, 2 the runs cannot be compared.\n");
   command->callback([flags, &exit_code] { exit_code = RunCompare(*flags); });

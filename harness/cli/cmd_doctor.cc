@@ -118,8 +118,8 @@ void AddDoctor(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<DoctorFlags>();
   auto* command = app.add_subcommand(
       "doctor", "Check this machine for what makes measurements slow or unsteady");
-  command->add_flag("--json", flags->json, "JSON on standard output");
-  command->add_flag("--strict", flags->strict, "exit code 1 where there is a warning");
+  command->add_flag("--json", flags->json, "print JSON instead of text");
+  command->add_flag("--strict", flags->strict, "end with exit code 1 where there is a warning");
   auto* apply =
       command
           ->add_option("--apply", flags->apply,

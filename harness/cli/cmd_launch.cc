@@ -109,7 +109,7 @@ Status RunLaunch(const LaunchOptions& options) {
 // `pinion launch`: start the server that a profile describes. Exit 1: it cannot run here.
 void AddLaunch(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<LaunchOptions>();
-  auto* command = app.add_subcommand("launch", "Start the server as a profile says");
+  auto* command = app.add_subcommand("launch", "Start the server as a profile of a sweep says");
   command->add_option("PROFILE", options->profile, "a profile that `pinion sweep` wrote")
       ->required();
   command->add_option("--host", options->host, "address to listen on")->capture_default_str();
@@ -129,7 +129,9 @@ void AddLaunch(CLI::App& app, int& exit_code) {
       ->add_flag("--haproxy", options->haproxy,
                  "print a configuration for HAProxy before the profile's replicas only")
       ->excludes(dry_run);
-  command->add_flag("--json", options->json, "with --dry-run: as JSON, with the warnings")
+  command
+      ->add_flag("--json", options->json,
+                 "with --dry-run: print JSON instead of text, with the warnings")
       ->needs(dry_run);
   command->callback([options, &exit_code] {
     const Status done = RunLaunch(*options);

@@ -175,19 +175,30 @@ void AddWhat(CLI::App& command, LoadFlags& flags) {
                   "what is asked: chat, rag (a long shared prefix), code, summarise or batch")
       ->capture_default_str();
   command.add_option("--prompt-len", flags.prompt_len,
-                     "tokens in: 256, lognormal:MEDIAN,SIGMA or uniform:LOW,HIGH "
+                     "tokens of a prompt: 256, lognormal:MEDIAN,SIGMA or uniform:LOW,HIGH "
                      "(default: the workload's)");
-  command.add_option("--output-len", flags.output_len, "tokens out, in the same forms");
-  command.add_option("--shared-prefix", flags.shared_prefix,
-                     "tokens that prompts have in common at their beginning");
-  command.add_option("--prefixes", flags.prefixes, "how many different shared prefixes");
-  command.add_option("--turns", flags.turns, "questions of a conversation, one after the other");
-  command.add_option("--dataset", load.dataset, "conversations from a ShareGPT file instead")
+  command.add_option("--output-len", flags.output_len,
+                     "tokens of an answer, in the same forms "
+                     "(default: the workload's)");
+  command.add_option(
+      "--shared-prefix", flags.shared_prefix,
+      "tokens that prompts have in common at their beginning (default: the workload's)");
+  command.add_option("--prefixes", flags.prefixes,
+                     "how many different shared prefixes (default: the workload's)");
+  command.add_option("--turns", flags.turns,
+                     "questions of a conversation, one after the other (default: the workload's)");
+  command
+      .add_option("--dataset", load.dataset, "take conversations from this ShareGPT file instead")
       ->check(CLI::ExistingFile);
-  command.add_option("--trace", load.trace, "times and lengths from a trace (JSON lines or CSV)")
+  command
+      .add_option("--trace", load.trace,
+                  "take times and lengths from this trace (JSON lines or CSV) instead")
       ->check(CLI::ExistingFile);
-  command.add_option("--num-prompts", load.num_prompts, "conversations")->capture_default_str();
-  command.add_option("--seed", load.seed, "of texts, lengths and times")
+  command
+      .add_option("--num-prompts", load.num_prompts,
+                  "conversations to send, one request for each turn")
+      ->capture_default_str();
+  command.add_option("--seed", load.seed, "seed of texts, lengths and times")
       ->check(Unsigned())
       ->capture_default_str();
 }
@@ -199,38 +210,52 @@ void AddWhen(CLI::App& command, LoadFlags& flags) {
                      "(default: a closed loop)");
   command
       .add_option("--burstiness", load.burstiness,
-                  "of an open loop's gaps: 1 Poisson, below 1 burstier, inf even")
+                  "open loop: how gaps vary; 1 as Poisson, below 1 burstier, inf all equal")
       ->capture_default_str();
-  command.add_option("--ramp-up-strategy", flags.ramp, "linear or exponential")
+  command
+      .add_option("--ramp-up-strategy", flags.ramp,
+                  "open loop: how the rate goes from start to end, linear or exponential")
       ->check(CLI::IsMember({"linear", "exponential"}))
       ->capture_default_str();
-  command.add_option("--ramp-up-start-rps", flags.ramp_from, "rate of the first request");
-  command.add_option("--ramp-up-end-rps", flags.ramp_to, "rate of the last one");
+  command.add_option("--ramp-up-start-rps", flags.ramp_from,
+                     "open loop: rate of the first request [1/s]");
+  command.add_option("--ramp-up-end-rps", flags.ramp_to,
+                     "open loop: rate of the last request [1/s]");
   command.add_option("--max-concurrency", flags.max_concurrency,
                      "closed loop: clients (default 8; workload batch: all at once); open loop: "
                      "the most at a time");
-  command.add_option("--duration", flags.duration, "nothing is sent after this, as 60s");
+  command.add_option("--duration", flags.duration,
+                     "send nothing after this time, as 60s (default: no limit)");
 }
 
 void AddHow(CLI::App& command, LoadFlags& flags) {
   ServerLoad& load = flags.load;
-  command.add_option("--endpoint", flags.endpoint, "completions or chat")->capture_default_str();
+  command
+      .add_option("--endpoint", flags.endpoint, "what is asked of the server: completions or chat")
+      ->capture_default_str();
   command.add_option("--model", load.model, "name in the requests (default: the server's first)");
-  command.add_option("--temperature", load.temperature, "of sampling")->capture_default_str();
+  command.add_option("--temperature", load.temperature, "of the server's sampling; 0 is greedy")
+      ->capture_default_str();
   command.add_flag("--obey-eos", flags.obey_eos,
                    "let answers end early (default: ignore_eos, answers of the length asked for)");
   command.add_option("--extra-body", flags.extra_body, "more fields of every request, as JSON");
-  command.add_option("--timeout", flags.timeout, "of one request (default 600s)");
+  command.add_option("--timeout", flags.timeout, "time for one request (default 600s)");
   command.add_option("--cpus", flags.cpus,
-                     "CPUs of the generator, best ones that the server does not use");
-  command.add_option("--slo-ttft", flags.slo_ttft, "limit that goodput counts, as 500ms");
-  command.add_option("--slo-tpot", flags.slo_tpot, "limit that goodput counts");
-  command.add_option("--slo-e2el", flags.slo_e2el, "limit that goodput counts");
+                     "CPUs for the generator, as 0-3: best those that the server does not use "
+                     "(default: any)");
+  command.add_option("--slo-ttft", flags.slo_ttft,
+                     "SLO: longest time to the first token, as 500ms (default: none)");
+  command.add_option("--slo-tpot", flags.slo_tpot,
+                     "SLO: longest mean time of a later token, as 50ms (default: none)");
+  command.add_option("--slo-e2el", flags.slo_e2el,
+                     "SLO: longest time to the last token, as 5s (default: none)");
   command.add_option("--goodput", flags.goodput,
-                     "the same in ms as vLLM takes it: ttft:500 tpot:50");
-  command.add_option("--save", flags.save, "write the JSON to this file as well");
-  command.add_flag("--detailed", flags.detailed, "JSON: every request with all its times");
-  command.add_flag("--json", flags.json, "JSON on standard output, keys as `vllm bench serve`");
+                     "the same limits in ms as vLLM takes them: ttft:500 tpot:50");
+  command.add_option("--save", flags.save, "also write the JSON to this file");
+  command.add_flag("--detailed", flags.detailed,
+                   "with --json or --save: every request with all its times");
+  command.add_flag("--json", flags.json,
+                   "print JSON instead of text, keys as of `vllm bench serve`");
 }
 
 void AddSearch(CLI::App& command, LoadFlags& flags) {
@@ -238,15 +263,15 @@ void AddSearch(CLI::App& command, LoadFlags& flags) {
   const auto add = [&](const char* name, auto& value, const char* help) {
     return command.add_option(name, value, help)->group(group);
   };
-  add("--find", flags.find, "rate (open loop) or concurrency (closed loop)")
+  add("--find", flags.find, "what to raise: rate (open loop) or concurrency (closed loop)")
       ->check(CLI::IsMember({"rate", "concurrency"}));
-  add("--attain", flags.search.attain, "part of the requests that must meet the SLO")
+  add("--attain", flags.search.attain, "part of the requests that must meet the SLO, above 0 to 1")
       ->capture_default_str();
   add("--find-start", flags.find_start, "where to begin (default 1 request/s, 4 clients)");
   add("--find-low", flags.find_low, "least load to try (default 0.01 requests/s, 1 client)");
   add("--find-high", flags.find_high, "most load to try (default 1000 requests/s, 4096 clients)");
   add("--resolution", flags.search.resolution,
-      "stop where the failing load is at most so much above the passing one")
+      "stop where the failing load is at most so much above the passing one, a fraction")
       ->capture_default_str();
   add("--repeats", flags.search.repeats, "runs that both ends of the answer need")
       ->capture_default_str();

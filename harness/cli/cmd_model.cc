@@ -72,7 +72,7 @@ Status Info(const InfoOptions& options) {
 
 void AddMake(CLI::App& model, int& exit_code) {
   auto options = std::make_shared<MakeOptions>();
-  auto* make = model.add_subcommand("make", "write a checkpoint with made-up weights");
+  auto* make = model.add_subcommand("make", "Write a checkpoint with made-up weights");
   auto* what = make->add_option_group("what to make")->require_option(1);
   what->add_option("--preset", options->preset,
                    "a real model's shape: " + Join(PresetNames(), ", "));
@@ -91,11 +91,12 @@ void AddMake(CLI::App& model, int& exit_code) {
 
 void AddInfo(CLI::App& model, int& exit_code) {
   auto options = std::make_shared<InfoOptions>();
-  auto* info = model.add_subcommand("info", "shapes, parameters, bytes of weights and of KV");
+  auto* info =
+      model.add_subcommand("info", "Tell shapes, parameters, bytes of weights and of the KV cache");
   info->add_option("MODEL", options->model,
                    "a folder, a .gguf file, a preset, or org/name in the Hugging Face cache")
       ->required();
-  info->add_flag("--json", options->json, "print JSON");
+  info->add_flag("--json", options->json, "print JSON instead of text");
   info->callback([options, &exit_code] {
     if (const auto told = Info(*options); !told) exit_code = Report(told.error());
   });
@@ -104,8 +105,8 @@ void AddInfo(CLI::App& model, int& exit_code) {
 }  // namespace
 
 void AddModel(CLI::App& app, int& exit_code) {
-  auto* model =
-      app.add_subcommand("model", "Make checkpoints with made-up weights; look into any; quantise");
+  auto* model = app.add_subcommand(
+      "model", "Look into a checkpoint, quantise one, or make one with made-up weights");
   model->require_subcommand(1);
   AddMake(*model, exit_code);
   AddInfo(*model, exit_code);

@@ -40,9 +40,9 @@ Status Probe(const ProbeFlags& flags) {
 void AddProbe(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<ProbeFlags>();
   auto* command = app.add_subcommand("probe", "Measure what this machine can do at most");
-  command->add_flag("--json", flags->json, "print JSON instead of tables");
+  command->add_flag("--json", flags->json, "print JSON instead of text");
   command->add_option("--out", flags->out, "also write the JSON to this file");
-  command->add_option("--seconds", flags->options.seconds, "about how long to measure, 1 to 60")
+  command->add_option("--seconds", flags->options.seconds, "about how long to measure [s], 1 to 60")
       ->capture_default_str();
   command->callback([flags, &exit_code] {
     const Status done = Probe(*flags);

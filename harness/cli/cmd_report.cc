@@ -54,7 +54,7 @@ Status RunReport(const ReportOptions& options) {
 void AddReport(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<ReportOptions>();
   auto* command = app.add_subcommand(
-      "report", "Write report, tables and profiles of a sweep again, finished or still running");
+      "report", "Write the report, tables and profiles of a sweep, finished or still running");
   command->add_option("DIR", options->folder, "the folder that `pinion sweep` wrote")->required();
   command
       ->add_option("--format", options->format,

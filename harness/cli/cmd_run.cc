@@ -166,7 +166,8 @@ Result<bool> Run(const RunOptions& options) {
 
 void AddRun(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<RunOptions>();
-  auto* command = app.add_subcommand("run", "Generate text offline, greedy unless told otherwise");
+  auto* command =
+      app.add_subcommand("run", "Complete a text, or a file of prompts, without a server");
   options->engine.AddTo(*command);
   AddSamplingFlags(*command, options->sampling);
   command->add_option("-p,--prompt", options->prompt,
@@ -176,7 +177,7 @@ void AddRun(CLI::App& app, int& exit_code) {
       "JSONL, a line each of {\"text\"}, {\"input_ids\"} or {\"messages\"}; '-': stdin");
   command->add_option("--output", options->output, "JSONL to write, '-': stdout")
       ->capture_default_str();
-  command->add_flag("--json", options->json, "with -p: the JSON line instead of the text");
+  command->add_flag("--json", options->json, "with -p: print JSON instead of text");
   AddTraceFlag(*command, options->trace);
   command->callback([options, &exit_code] {
     const auto done = Run(*options);

@@ -134,7 +134,8 @@ Result<bool> Run(ScoreCommand command) {
 
 void AddScore(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<ScoreCommand>();
-  auto* command = app.add_subcommand("score", "Log-probabilities and perplexity of given texts");
+  auto* command =
+      app.add_subcommand("score", "Tell log-probabilities and perplexity of given texts");
   options->engine.AddTo(*command);
   command
       ->add_option(
@@ -147,7 +148,9 @@ void AddScore(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--output", options->output,
                       "JSONL to write, '-': stdout (default '-', and none with --compare)");
-  command->add_option("--top-logprobs", options->score.top_logprobs, "the K best ids a position")
+  command
+      ->add_option("--top-logprobs", options->score.top_logprobs,
+                   "also the so many likeliest tokens at each position")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
   command->add_option(
@@ -160,7 +163,7 @@ void AddScore(CLI::App& app, int& exit_code) {
   command->add_option("--reference", options->reference_settings,
                       "with --compare MODEL: a setting of the reference that differs, NAME=VALUE "
                       "as in a profile, as dtype=float32 or kv_cache_space=1; may be repeated");
-  command->add_flag("--json", options->json, "with --compare: its result as JSON");
+  command->add_flag("--json", options->json, "with --compare: print JSON instead of text");
   command->callback([options, &exit_code] {
     const auto done = Run(*options);
     exit_code = !done ? Report(done.error()) : *done ? 0 : 1;

@@ -48,8 +48,7 @@ int RunWorker(const WorkerFlags& flags) {
 
 void AddServe(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<ServeFlags>();
-  auto* serve =
-      app.add_subcommand("serve", "Serve a model over HTTP, compatible with OpenAI's API");
+  auto* serve = app.add_subcommand("serve", "Serve a model over HTTP, by OpenAI's API");
   flags->engine.AddTo(*serve);
   serve->add_option("--host", flags->options.host, "address to listen on")->capture_default_str();
   serve->add_option("--port", flags->options.port, "port to listen on, 0 for any free one")

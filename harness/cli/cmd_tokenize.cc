@@ -84,7 +84,8 @@ Status RunTokenize(const TokenizeOptions& options) {
 
 void AddTokenize(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<TokenizeOptions>();
-  auto* cmd = app.add_subcommand("tokenize", "Encode, decode and render lines of JSON");
+  auto* cmd =
+      app.add_subcommand("tokenize", "Turn texts into token ids and back, and chats into prompts");
   cmd->add_option("DIR", options->folder,
                   "a folder with tokenizer.json, a .gguf file, preset:NAME, or org/name in the "
                   "Hugging Face cache")

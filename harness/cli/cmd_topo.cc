@@ -54,7 +54,7 @@ void AddTopo(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<TopoFlags>();
   TopologyOptions& options = flags->options;
   auto* command = app.add_subcommand(
-      "topo", "This machine, what of it may be used, and who would compute where");
+      "topo", "Draw this machine, what of it may be used, and who would compute where");
   command->add_flag("--json", flags->json, "print JSON instead of a picture");
   command->add_option(
       "--machine", options.machine,
@@ -69,12 +69,19 @@ void AddTopo(CLI::App& app, int& exit_code) {
                    "auto, all, nobind, or a CPU list per rank as 0-3|4-7 (default auto) "
                    "[VLLM_CPU_OMP_THREADS_BIND]")
       ->capture_default_str();
-  command->add_option("--tensor-parallel-size", options.tensor_parallel, "ranks, also as -tp N")
+  command
+      ->add_option("--tensor-parallel-size", options.tensor_parallel,
+                   "ranks, thread teams with a share of the model each; also as -tp N")
       ->capture_default_str();
-  command->add_option("--reserved-cpus", flags->reserved_cpus,
-                      "cores kept free for the front end, under auto only "
-                      "[VLLM_CPU_NUM_OF_RESERVED_CPU]");
-  command->add_option("--smt", options.smt, "on: all hardware threads of a core, under auto only")
+  command->add_option(
+      "--reserved-cpus", flags->reserved_cpus,
+      "cores kept free for the front end (HTTP, tokenizer), under auto only (default 0; "
+      "with --frontend 1 where every rank keeps at least 4 cores) "
+      "[VLLM_CPU_NUM_OF_RESERVED_CPU]");
+  command
+      ->add_option("--smt", options.smt,
+                   "off: one thread a core; on: all hardware threads of a core, under auto only "
+                   "(default off)")
       ->check(CLI::IsMember({"off", "on"}));
   command->add_flag("--frontend", options.has_frontend,
                     "plan for serve and launch, whose front end wants a core of its own");

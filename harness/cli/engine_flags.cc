@@ -46,9 +46,11 @@ void EngineFlags::AddFlagsTo(CLI::App& command) {
   };
   add("--dtype", dtype_, "auto, bfloat16, float16 or float32 (default auto: the checkpoint's)");
   add("--activations", activations_,
-      "auto, int8 or bf16: what weight-only quantised weights are multiplied with (default auto)");
+      "auto, int8 or bf16: what AWQ, GPTQ, packed int4 and GGUF weights are multiplied with "
+      "(default "
+      "auto: int8, or floats with --dtype float32)");
   add("--head-dtype", head_dtype_,
-      "auto or int8: the head as it is stored, or rounded at loading (default auto)");
+      "auto or int8: the output layer as it is stored, or rounded at loading (default auto)");
   add("--kv-cache-dtype", kv_cache_dtype_,
       "auto, bf16, fp16, fp32, int8, fp8_e5m2 or fp8_e4m3 (also fp8): of keys and values; 8 bits "
       "have a scale per head and token (default auto: as the weights)");
@@ -63,17 +65,20 @@ void EngineFlags::AddFlagsTo(CLI::App& command) {
       "auto, all, nobind, or a CPU list per rank as 0-3|4-7 (default auto) "
       "[VLLM_CPU_OMP_THREADS_BIND]");
   add("--reserved-cpus", reserved_cpus_,
-      "cores kept free for the front end, under auto only "
+      "cores kept free for the front end (HTTP, tokenizer), under auto only (default 0; serve, "
+      "launch and sweep: 1 where every rank keeps at least 4 cores) "
       "[VLLM_CPU_NUM_OF_RESERVED_CPU]");
   add("--smt", smt_,
       "off: one thread a core; on: all hardware threads of a core, under auto only (default off)");
-  add("--tensor-parallel-size", tensor_parallel_, "ranks, also as -tp N (default 1)");
+  add("--tensor-parallel-size", tensor_parallel_,
+      "ranks, thread teams with a share of the model each; also as -tp N (default 1)");
   add("--kv-cache-space", kv_cache_space_,
       "KV cache per rank: GiB, or with a unit as 512MiB (default: from free memory) "
       "[VLLM_CPU_KVCACHE_SPACE]");
   add("--block-size", block_size_, "tokens per KV block, a multiple of 16 (default 64)");
   add("--max-model-len", max_model_len_, "longest sequence in tokens (default: the model's)");
-  add("--max-num-batched-tokens", max_num_batched_tokens_, "tokens per step, >= 1 (default 2048)");
+  add("--max-num-batched-tokens", max_num_batched_tokens_,
+      "tokens that one pass of the model takes at most, >= 1 (default 2048)");
   add("--max-num-seqs", max_num_seqs_, "sequences running at once, >= 1 (default 128)");
   add("--moe-prepack", moe_prepack_,
       "1: pack experts' weights at loading; 0: keep no packed copy, slower (default 1) "

@@ -39,6 +39,10 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", "pinion 0.1.0");
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
+  app.footer(
+      "Every command has --help. Exit codes: 0 done, 1 failed, 2 bad usage.\n"
+      "  pinion sweep preset:tiny --quick --out out/tiny     # a first sweep, at most 10 minutes\n"
+      "  pinion launch out/tiny/profiles/balanced.json       # the server that it recommends\n");
   int exit_code = 0;
   for (auto* add : kCommands) add(app, exit_code);
   try {

@@ -24,7 +24,7 @@ Status Run(QuantiseOptions options) {
 void AddQuantize(CLI::App& model, int& exit_code) {
   auto options = std::make_shared<QuantiseOptions>();
   auto* command = model.add_subcommand(
-      "quantize", "write a quantised copy of a checkpoint that other engines load too");
+      "quantize", "Write a quantised copy of a checkpoint that other engines load too");
   command->add_option("MODEL", options->model, "a folder, or org/name in the Hugging Face cache")
       ->required();
   command->add_option("DIR", options->folder, "folder to make; one that holds a model is refused")

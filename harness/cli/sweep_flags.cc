@@ -6,6 +6,11 @@ namespace pinion::harness {
 
 void SweepFlags::AddTo(CLI::App& command) {
   command.footer(
+      "Goes through rounds: each measures every configuration once, in random order, the defaults\n"
+      "twice; who leads is confirmed in fresh rounds.\n"
+      "  pinion sweep preset:qwen2.5-0.5b --quick            # 10 minutes, made-up weights\n"
+      "  pinion sweep org/name --budget 1h --watch           # with the report in a browser\n"
+      "  pinion sweep DIR --slo ttft=500ms,tpot=50ms --objectives goodput\n"
       "Concurrency and rate vary inside a trial; everything else is a configuration and restarts "
       "the engine. The step budget (max_num_batched_tokens) too: workspace and KV are sized by it "
       "at start. With replicas all are measured as servers over HTTP; no built-in space has any.");
@@ -31,26 +36,35 @@ void SweepFlags::AddJob(CLI::App& command) {
       .add_option("--def", definition_file,
                   "sweep definition (profiles/sweep.schema.json); default: what suits this machine")
       ->check(CLI::ExistingFile);
-  command.add_flag("--quick", quick, "at most 6 candidates, 6 rounds, 10 minutes");
+  command.add_flag("--quick", quick,
+                   "a first look: at most 6 configurations, 6 rounds, 10 minutes and a light load");
   command.add_option("--budget", budget, "time for all of it, as 10m or 2h (default 30m)");
-  command.add_option("--out", out, "folder for everything (default out/MODEL)");
-  command.add_flag("--resume", resume, "go on with the sweep in the folder");
+  command.add_option("--out", out,
+                     "folder for report, profiles and results.db (default out/MODEL)");
+  command.add_flag("--resume", resume, "go on with the sweep in the folder where it was stopped");
   watch_ = command
                .add_option("--watch", watch_port,
                            "show the report in a browser while it fills up, on this port of "
                            "127.0.0.1 (default: any free one)")
                ->expected(0, 1)
                ->type_name("[PORT]");
-  command.add_flag("--json", json, "results.json on standard output");
+  command.add_flag("--json", json, "print results.json instead of text");
 }
 
 void SweepFlags::AddLoad(CLI::App& command) {
   command.add_option("--workload", workload,
                      "chat, rag (a long shared prefix), code, summarise or batch: lengths spread "
                      "as in practice (default: all of the same length)");
-  command.add_option("--prompt-len", prompt_len, "tokens in; of a --workload the median");
-  command.add_option("--output-len", output_len, "tokens out, EOS ignored");
-  command.add_option("--concurrency", concurrency, "clients of the closed loops, as 1,8")
+  command.add_option("--prompt-len", prompt_len,
+                     "tokens of a prompt, of a --workload the median (default 256; --quick 128)");
+  command.add_option(
+      "--output-len", output_len,
+      "tokens of an answer, which the end-of-text token does not end (default 64; --quick "
+      "32)");
+  command
+      .add_option("--concurrency", concurrency,
+                  "clients at a time, each a load of its own: a client asks again when it is "
+                  "answered (default 1,8; --quick 1,4)")
       ->delimiter(',');
   command
       .add_option("--replicas", replicas,
@@ -58,7 +72,7 @@ void SweepFlags::AddLoad(CLI::App& command) {
                   "one per rank of every replica), weights and --kv-cache-space of its own")
       ->delimiter(',')
       ->check(CLI::Range(1, kMaxReplicas));
-  command.add_option("--num-prompts", num_prompts, "requests of the offline batch");
+  command.add_option("--num-prompts", num_prompts, "prompts of the batch (default 16; --quick 8)");
 }
 
 void SweepFlags::AddSearch(CLI::App& command) {
@@ -75,16 +89,21 @@ void SweepFlags::AddSearch(CLI::App& command) {
       ->delimiter(',');
   command.add_option("--max-memory", max_memory,
                      "peak memory that a configuration may take, as 8GiB: who takes more is out");
-  command.add_option("--max-cores", max_cores, "threads that a configuration may use")
+  command
+      .add_option("--max-cores", max_cores,
+                  "threads that a configuration may use: who takes more is out")
       ->check(CLI::Range(1, 1 << 16));
-  command.add_option("--rounds", rounds,
-                     "at most so many (default 20); a race ends when nothing better can be left");
+  command.add_option(
+      "--rounds", rounds,
+      "measure everything at most so often (default 20; --quick 6); a race ends when nothing "
+      "better can be left");
   command.add_option(
       "--trial-limit", trial_limit,
       "time for one trial, as 20s: its load is cut to end by then, but may last as long as the "
       "start took (default: what lets the rounds fit the budget)");
   command.add_option("--search,--strategy", strategy,
-                     "racing (default), grid, random or coordinate");
+                     "racing: who cannot win leaves; grid: nobody leaves; random: a race of some; "
+                     "coordinate: one setting at a time (default racing)");
   command.add_option("--epsilon", epsilon,
                      "smallest difference worth having, a fraction (default 0.02)");
 }
@@ -92,8 +111,8 @@ void SweepFlags::AddSearch(CLI::App& command) {
 void SweepFlags::AddPrediction(CLI::App& command) {
   auto* probed = command.add_option(
       "--probe", probe,
-      "output of `pinion probe --out FILE`: predict every candidate, measure the most promising "
-      "first, and not those that cannot win");
+      "output of `pinion probe --out FILE`: predict every configuration, measure the most "
+      "promising first, and not those that cannot win");
   probed->check(CLI::ExistingFile);
   command
       .add_option("--machine", machine,
