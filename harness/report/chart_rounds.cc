@@ -7,6 +7,7 @@
 #include "engine/base/strings.h"
 #include "harness/report/charts.h"
 #include "harness/report/words.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -91,14 +92,11 @@ Chart DriftChart(const Results& results) {
                      {"CPU pressure", waited * 100},
                      {"state", sample.suspect ? "disturbed" : "quiet"}});
   }
-  char text[240];
-  std::snprintf(text, sizeof text,
-                "The defaults' own batch output moved by %.0f %% between rounds; %zu of %zu were "
-                "disturbed by other work on the machine (steal up to %.1f %%, CPU pressure up to "
-                "%.0f %%).",
-                100 * Swing(*series), disturbed, series->samples.size(), 100 * worst_steal,
-                100 * worst_pressure);
-  chart.conclusion = text;
+  chart.conclusion =
+      StrCat("The defaults' own batch output moved by ", FormatShareOrFactor(Swing(*series)),
+             " between rounds; ", disturbed, " of ", series->samples.size(),
+             " were disturbed by other work on the machine (steal up to ", Percent(worst_steal),
+             ", CPU pressure up to ", Printf("%.0f %%", 100 * worst_pressure), ").");
   return chart;
 }
 

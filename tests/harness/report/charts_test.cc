@@ -123,6 +123,10 @@ TEST(DriftChart, CountsWhatWasDisturbedAndByWhat) {
   const Chart chart = DriftChart(PlantedResults());
   EXPECT_THAT(chart.conclusion, HasSubstr("1 of 6 were disturbed"));
   EXPECT_THAT(chart.conclusion, HasSubstr("steal up to 1.2 %, CPU pressure up to 4 %"));
+  Results results = PlantedResults();
+  for (Series& series : results.candidates[0].series)
+    if (series.metric == "output_tokens_per_s") series.samples[0].value /= 20;
+  EXPECT_THAT(DriftChart(results).conclusion, HasSubstr("moved by a factor of 20"));
 }
 
 TEST(RooflineChart, PutsEveryPhaseUnderTheRoofOfItsThreads) {
