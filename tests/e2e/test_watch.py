@@ -87,11 +87,13 @@ def test_a_port_that_is_taken_is_named(pinion, tmp_path):
 def test_the_page_fills_up_in_a_browser(browser, watched):
     sweep, url = watched
     sweep.stderr.readline()
-    page = browser.new_page()
+    page = browser.new_page(viewport={"width": 390, "height": 800})
     wrong = []
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.goto(url)
     page.wait_for_function("() => document.getElementById('live').textContent == 'finished'", timeout=60000)
+    page.evaluate("() => { document.getElementById('live').textContent = 'round 1/6 trial 5/7 isa=avx2 at most 49 s left'; }")
+    assert page.locator("header .over").first.bounding_box()["height"] < 40  # the model's name keeps its line
     assert page.locator("table.candidates tbody tr").count() == 2
     assert page.locator("#filter").count() == 1
     assert wrong == []
