@@ -3,7 +3,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
 
 #include "kernels/impl/cpuid.h"
 
@@ -26,46 +28,73 @@ uint64_t ReadXcr0() {
   return (static_cast<uint64_t>(high) << 32) | low;
 }
 
-// Linux gives the 8 KiB of tile registers only to processes that ask (ARCH_REQ_XCOMP_PERM for
-// XTILEDATA, state component 18).
-bool RequestTiles() {
-  constexpr long kRequestPermission = 0x1023;
-  constexpr long kTileData = 18;
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+// What the kernels take for granted of palette 1 (Intel SDM volume 2, CPUID leaf 1DH): eight tiles
+// of 16 rows of 64 bytes.
+bool HasUsualTiles() {
+  if (Cpuid(0x1d, 0).eax < 1) return false;
+  const CpuidRegisters palette = Cpuid(0x1d, 1);
+  constexpr uint32_t kRowBytes = 64, kTiles = 8, kRows = 16;
+  return palette.ebx == (kTiles << 16 | kRowBytes) && (palette.ecx & 0xffff) == kRows;
 }
 
-// Bit numbers: Intel SDM volume 2, CPUID.
-std::vector<Isa> Detect() {
+// Linux gives the 8 KiB of tile registers only to processes that ask (ARCH_REQ_XCOMP_PERM for
+// XTILEDATA, state component 18): for all threads, whenever they were made. Empty, or why not.
+std::string RequestTiles(uint64_t xcr0) {
+  constexpr uint64_t kTileState = 0x60000;
+  if (!AllBits(xcr0, kTileState)) return "the operating system does not save tiles";
+  if (!HasUsualTiles()) return "its tiles are no eight of 16 rows of 64 bytes";
+  constexpr long kRequestPermission = 0x1023;
+  constexpr long kTileData = 18;
+  if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0) return {};
+  return std::string("the kernel gives this process no tiles (arch_prctl: ")
+      .append(std::strerror(errno))
+      .append("); it takes Linux 5.16, and a sandbox that lets the call through");
+}
+
+struct Detected {
   std::vector<Isa> usable{Isa::kScalar};
+  std::string amx_refusal;
+};
+
+// Bit numbers: Intel SDM volume 2, CPUID.
+Detected Detect() {
+  Detected detected;
+  std::vector<Isa>& usable = detected.usable;
   const CpuidRegisters basic = Cpuid(1, 0);
   constexpr uint32_t kFma = 1u << 12, kOsXsave = 1u << 27, kAvx = 1u << 28, kF16c = 1u << 29;
-  if (!AllBits(basic.ecx, kFma | kOsXsave | kAvx | kF16c)) return usable;
+  if (!AllBits(basic.ecx, kFma | kOsXsave | kAvx | kF16c)) return detected;
   const uint64_t xcr0 = ReadXcr0();
   const CpuidRegisters extended = Cpuid(7, 0);
 
-  constexpr uint64_t kYmmState = 0x6, kZmmState = 0xe6, kTileState = 0x60000;
+  constexpr uint64_t kYmmState = 0x6, kZmmState = 0xe6;
   constexpr uint32_t kAvx2 = 1u << 5;
-  if (!AllBits(xcr0, kYmmState) || !AllBits(extended.ebx, kAvx2)) return usable;
+  if (!AllBits(xcr0, kYmmState) || !AllBits(extended.ebx, kAvx2)) return detected;
   usable.push_back(Isa::kAvx2);
   const uint32_t more = Cpuid(7, 1).eax;
   constexpr uint32_t kAvxVnni = 1u << 4;
   if (AllBits(more, kAvxVnni)) usable.push_back(Isa::kAvx2Vnni);
 
   constexpr uint32_t kAvx512FDqBwVl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
-  if (!AllBits(xcr0, kZmmState) || !AllBits(extended.ebx, kAvx512FDqBwVl)) return usable;
+  if (!AllBits(xcr0, kZmmState) || !AllBits(extended.ebx, kAvx512FDqBwVl)) return detected;
   usable.push_back(Isa::kAvx512);
   constexpr uint32_t kAvx512Vnni = 1u << 11;
   if (AllBits(extended.ecx, kAvx512Vnni)) usable.push_back(Isa::kAvx512Vnni);
 
   // No CPU has BF16 without VNNI; a hypervisor may hide the one.
   constexpr uint32_t kAvx512Bf16 = 1u << 5;
-  if (!AllBits(more, kAvx512Bf16) || !AllBits(extended.ecx, kAvx512Vnni)) return usable;
+  if (!AllBits(more, kAvx512Bf16) || !AllBits(extended.ecx, kAvx512Vnni)) return detected;
   usable.push_back(Isa::kAvx512Bf16);
 
   constexpr uint32_t kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
-  if (!AllBits(xcr0, kTileState) || !AllBits(extended.edx, kAmxBf16 | kAmxTile)) return usable;
-  if (RequestTiles()) usable.push_back(Isa::kAmx);
-  return usable;
+  if (!AllBits(extended.edx, kAmxBf16 | kAmxTile)) return detected;
+  detected.amx_refusal = RequestTiles(xcr0);
+  if (detected.amx_refusal.empty()) usable.push_back(Isa::kAmx);
+  return detected;
+}
+
+const Detected& Here() {
+  static const Detected detected = Detect();
+  return detected;
 }
 
 }  // namespace
@@ -83,9 +112,8 @@ std::optional<Isa> ParseIsa(std::string_view name) {
   return std::nullopt;
 }
 
-const std::vector<Isa>& UsableIsas() {
-  static const std::vector<Isa> usable = Detect();
-  return usable;
-}
+const std::vector<Isa>& UsableIsas() { return Here().usable; }
+
+const std::string& AmxRefusal() { return Here().amx_refusal; }
 
 }  // namespace pinion::kernels

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,5 +23,8 @@ std::optional<Isa> ParseIsa(std::string_view name);
 // (AMX: CPUID, XCR0 and arch_prctl(ARCH_REQ_XCOMP_PERM, 18) granted). kScalar is always there.
 // Computed once; thread-safe.
 const std::vector<Isa>& UsableIsas();
+
+// Why kAmx is not among them though the CPU has it; empty where it is, or the CPU lacks it.
+const std::string& AmxRefusal();
 
 }  // namespace pinion::kernels

@@ -113,9 +113,11 @@ Status CheckIsa(const std::string& isa) {
   const auto parsed = kernels::ParseIsa(isa);
   for (kernels::Isa each : kernels::UsableIsas())
     if (parsed == each) return {};
+  std::string why = parsed ? "' is not usable on this machine" : "' is unknown";
+  if (parsed == kernels::Isa::kAmx && !kernels::AmxRefusal().empty())
+    why += StrCat(": ", kernels::AmxRefusal());
   return Fail(ErrorCode::kUsage,
-              StrCat("--isa '", isa, parsed ? "' is not usable on this machine" : "' is unknown",
-                     "; use auto or one of ", Join(usable, ", ")));
+              StrCat("--isa '", isa, why, "; use auto or one of ", Join(usable, ", ")));
 }
 
 }  // namespace

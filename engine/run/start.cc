@@ -164,6 +164,8 @@ Status MakePlanHere(StartedModel& model, Beginning& start) {
                            info.allocator == "glibc" ? " (nothing preloaded)" : " (preloaded)",
                            "; OpenMP ", info.openmp));
   for (const std::string& warning : info.plan.warnings) LogWarning(warning);
+  if (model.options.isa == "auto" && !kernels::AmxRefusal().empty())
+    LogWarning(StrCat("this CPU has AMX, which is left unused: ", kernels::AmxRefusal()));
   return {};
 }
 

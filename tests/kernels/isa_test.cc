@@ -57,6 +57,9 @@ TEST(Isa, AgreesWithTheOperatingSystem) {
   EXPECT_EQ(found(Isa::kAvx512Vnni), avx512 && has({"avx512_vnni"}));
   EXPECT_EQ(found(Isa::kAvx512Bf16), avx512 && has({"avx512_bf16"}));
   EXPECT_LE(found(Isa::kAmx), has({"amx_tile", "amx_bf16"}));
+  const bool has_amx = found(Isa::kAvx512Bf16) && has({"amx_tile", "amx_bf16"});
+  EXPECT_EQ(found(Isa::kAmx) || !AmxRefusal().empty(), has_amx) << AmxRefusal();
+  EXPECT_FALSE(found(Isa::kAmx) && !AmxRefusal().empty());
 }
 
 TEST(Isa, EveryUsableTableIsItsOwnAndComplete) {
