@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "kernels/impl/onednn.h"
+#include "kernels/impl/tables.h"
 #include "kernels/kernels.h"
 
 namespace pinion::kernels {
@@ -131,6 +132,12 @@ void RunGemmKernel(const GemmKernel& kernel, Dtype weights, GemmArgs args) {
 void Gemm(const Table& table, Dtype weights, const GemmArgs& args) {
   const GemmRule& rule = RuleFor(ActiveGemmRules(table.isa, weights), args.rows);
   RunGemmKernel(rule.kernel, weights, args);
+}
+
+ProductCut GemmCut(const Table& table, Dtype weights, size_t rows, size_t k_padded) {
+  const GemmKernel& kernel = RuleFor(ActiveGemmRules(table.isa, weights), rows).kernel;
+  const bool on_tiles = kernel.isa == Isa::kAmx && !kernel.is_onednn && weights == Dtype::kBf16;
+  return on_tiles ? impl::AmxCutBf16(rows, k_padded) : ProductCut{};
 }
 
 }  // namespace pinion::kernels

@@ -100,6 +100,8 @@ struct IntTable {
   // rounded: dst is meant to stay in cache. Finite scales; all tables give the same bits.
   void (*dequantise)(const IntLayout& layout, const std::byte* block, Dtype dst_type,
                      std::byte* dst);
+  // How rows are best handed to gemm; null: in whatever way.
+  ProductCut (*cut)(const IntLayout& layout, size_t rows) = nullptr;
 };
 // The best table within a usable ISA path.
 const IntTable& IntTableFor(Isa isa);

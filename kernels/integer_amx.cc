@@ -52,8 +52,12 @@ void AmxIntGemm(const IntLayout& layout, const IntGemmArgs& args) {
   }
 }
 
+ProductCut AmxIntCut(const IntLayout& layout, size_t rows) {
+  return FitsTiles(layout, rows) ? IntTileCut(layout, rows) : ProductCut{};
+}
+
 }  // namespace
 
-const IntTable kIntAmx = {"amx_int8", Round, AmxIntGemm, Dequantise};
+const IntTable kIntAmx = {"amx_int8", Round, AmxIntGemm, Dequantise, AmxIntCut};
 
 }  // namespace pinion::kernels::impl

@@ -8,6 +8,8 @@
 #include "kernels/impl/operand_avx512_bf16.inl.h"
 #include "kernels/impl/probes.h"
 #include "kernels/impl/tables.h"
+#include "kernels/impl/tile_gemm.inl.h"
+#include "kernels/impl/tile_probe.inl.h"
 
 namespace pinion::kernels::impl {
 namespace {
@@ -28,18 +30,9 @@ struct AmxS8 : AmxTiles {
   }
 };
 
-// Four sums: a product takes 52 clocks and one starts every 16.
-template <typename Tiles>
-uint64_t ProbeDots(size_t steps, uint64_t operations) {
-  constexpr uint64_t kProducts = 4;
-  Tiles::Configure(TileShape());
-  ForEach<6>([]<int t>() { Tiles::template Zero<t>(); });
-  for (size_t step = 0; step < steps; ++step) {
-    ForEach<kProducts>([]<int sum>() { Tiles::template Dot<sum, 4, 5>(); });
-  }
-  Tiles::Release();
-  return steps * kProducts * operations;
-}
+constexpr uint64_t kBf16Operations = 2 * 16 * 16 * 32, kS8Operations = 2 * 16 * 16 * 64;
+
+constexpr size_t StepsOf(size_t k_padded) { return k_padded * sizeof(Bf16) / kTileBytes; }
 
 }  // namespace
 
@@ -47,12 +40,15 @@ void AmxGemmBf16(const GemmArgs& args) {
   TileGemm<AmxBf16>({.x = static_cast<const std::byte*>(args.x),
                      .x_stride = args.k_padded * sizeof(Bf16),
                      .w = args.w,
+                     .w_stride = StepsOf(args.k_padded) * kTileBlockBytes,
                      .y = reinterpret_cast<std::byte*>(args.y),
                      .y_stride = args.ldy * sizeof(float),
                      .rows = args.rows,
-                     .steps = args.k_padded * sizeof(Bf16) / kTileBytes,
+                     .steps = StepsOf(args.k_padded),
                      .blocks = args.blocks});
 }
+
+ProductCut AmxCutBf16(size_t rows, size_t k_padded) { return TileCut(rows, StepsOf(k_padded)); }
 
 // A single row as well: a tile of keys is loaded in 8 clocks and multiplied in at most 16, while
 // VDPBF16PS, at one in two clocks where AMX has been so far, takes 32 a row for as many keys.
@@ -61,7 +57,16 @@ void AmxAttention(const AttentionArgs& args) {
   AttentionAs<OperandBf16, TileProducts<OperandBf16, AmxBf16>>(args);
 }
 
-uint64_t ProbeAmxBf16(size_t steps) { return ProbeDots<AmxBf16>(steps, 2 * 16 * 16 * 32); }
-uint64_t ProbeAmxS8(size_t steps) { return ProbeDots<AmxS8>(steps, 2 * 16 * 16 * 64); }
+uint64_t ProbeAmxBf16(size_t steps) { return ProbeDots<AmxBf16>(steps, kBf16Operations); }
+uint64_t ProbeAmxS8(size_t steps) { return ProbeDots<AmxS8>(steps, kS8Operations); }
+
+uint64_t ProbeLoadedAmxBf16(const std::byte* a, size_t a_bytes, const std::byte* b, size_t b_bytes,
+                            size_t steps) {
+  return ProbeLoadedDots<AmxBf16>(a, a_bytes, b, b_bytes, steps, kBf16Operations);
+}
+uint64_t ProbeLoadedAmxS8(const std::byte* a, size_t a_bytes, const std::byte* b, size_t b_bytes,
+                          size_t steps) {
+  return ProbeLoadedDots<AmxS8>(a, a_bytes, b, b_bytes, steps, kS8Operations);
+}
 
 }  // namespace pinion::kernels::impl

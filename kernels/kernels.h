@@ -62,6 +62,31 @@ struct GemmArgs {
   size_t rows, k_padded, blocks, ldy;
   Prefetch prefetch = Prefetch::kNear;
 };
+// How products of many rows are best cut into calls. Kernels on matrix tiles are given so few rows
+// that activations stay in L2 while the weights of block after block pass, and, where K is so deep
+// that only some columns of them do, several blocks a call. Any other cut computes the same bits.
+struct ProductCut {
+  size_t rows = ~size_t{0};         // of a call, at most: a multiple of kCutRows
+  size_t blocks = 1;                // of a call, at least, as far as there are so many
+  size_t rows_of_few = ~size_t{0};  // as `rows`, of a call of fewer blocks
+};
+inline constexpr size_t kCutRows = 32;
+
+// `rows` rows in the fewest parts of at most `most`, all but the last a multiple of kCutRows and as
+// even as that allows.
+struct ProductParts {
+  size_t rows, units, count;
+  constexpr ProductParts(size_t rows, size_t most)
+      : rows(rows),
+        units((rows + kCutRows - 1) / kCutRows),
+        count(rows <= most ? 1 : (units + most / kCutRows - 1) / (most / kCutRows)) {}
+  constexpr size_t Begin(size_t part) const {
+    const size_t row = units * part / count * kCutRows;
+    return row < rows ? row : rows;
+  }
+  constexpr size_t Size(size_t part) const { return Begin(part + 1) - Begin(part); }
+};
+
 // bf16 weights take bf16 activations; f32 and f16 weights take float32 activations.
 constexpr Dtype ActivationType(Dtype weights) {
   return weights == Dtype::kBf16 ? Dtype::kBf16 : Dtype::kF32;
@@ -235,5 +260,7 @@ bool LimitOneDnn(Isa isa);
 // One thread's GEMM over its own column blocks, by the kernel that the table's rules (gemm_plan.h)
 // name for so many rows. What oneDNN needs is kept per thread.
 void Gemm(const Table& table, Dtype weights, const GemmArgs& args);
+// How `rows` rows of `k_padded` columns are best handed to it.
+ProductCut GemmCut(const Table& table, Dtype weights, size_t rows, size_t k_padded);
 
 }  // namespace pinion::kernels

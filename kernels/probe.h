@@ -48,6 +48,18 @@ struct InstructionProbe {
 };
 const std::vector<InstructionProbe>& InstructionProbes();
 
+// Products on matrix tiles that load their operands, as GEMM does, from [a, a + a_bytes) and [b, b
+// + b_bytes) again and again: 64-byte aligned, a multiple of kTileProbeUnit bytes each. Operations
+// as in InstructionProbe.
+struct TileProbe {
+  const char *type, *name;  // "int8", "TDPBSSD"
+  uint64_t (*run)(const std::byte* a, size_t a_bytes, const std::byte* b, size_t b_bytes,
+                  size_t steps);
+};
+inline constexpr size_t kTileProbeUnit = 2048;
+// Those that run here.
+const std::vector<TileProbe>& TileProbes();
+
 // The fastest int8 multiply-adds that kernels of an ISA path may use: operations as in
 // InstructionProbe; null where the path has no such instruction (scalar).
 uint64_t (*Int8Probe(Isa isa))(size_t steps);

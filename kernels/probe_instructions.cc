@@ -127,6 +127,17 @@ const std::vector<InstructionProbe>& InstructionProbes() {
   return probes;
 }
 
+const std::vector<TileProbe>& TileProbes() {
+  static const std::vector<TileProbe> probes = [] {
+    std::vector<TileProbe> all;
+    if (!Has(Isa::kAmx)) return all;
+    all.push_back({"bfloat16", "TDPBF16PS", impl::ProbeLoadedAmxBf16});
+    if (impl::Cpuid(7, 0).edx >> 25 & 1) all.push_back({"int8", "TDPBSSD", impl::ProbeLoadedAmxS8});
+    return all;
+  }();
+  return probes;
+}
+
 uint64_t (*Int8Probe(Isa isa))(size_t steps) {
   const bool vnni = __builtin_cpu_supports("avx512vnni");
   switch (isa) {

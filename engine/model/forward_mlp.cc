@@ -38,13 +38,12 @@ void RunMlpIn(const ForwardPass& pass, const LayerWeights& layer, std::byte* mlp
   const TraceSpan span("mlp_in");
   const size_t unit = pass.spec.gated ? 2 : 1;
   const std::byte* x = Prepare(pass, layer.mlp_in, pass.w.normed, pass.rows);
-  const PackedMatrix& matrix = layer.mlp_in;
-  const size_t chunk = ChunkBlocks(matrix, pass.rows, unit) / unit;
-  pass.worker.Share(matrix.blocks() / unit, chunk, [&](size_t begin, size_t end) {
-    for (size_t block = begin * unit; block < end * unit; block += unit)
-      for (size_t row = 0; row < pass.rows; row += kMlpTileRows)
-        RunTile(pass, layer, x, mlp, block, unit, row, std::min(kMlpTileRows, pass.rows - row));
-  });
+  const auto run = [&](size_t row, size_t rows, size_t begin, size_t end) {
+    for (size_t block = begin; block < end; block += unit)
+      for (size_t tile = row; tile < row + rows; tile += kMlpTileRows)
+        RunTile(pass, layer, x, mlp, block, unit, tile, std::min(kMlpTileRows, row + rows - tile));
+  };
+  ShareProducts(pass, layer.mlp_in, CutOf(pass, layer.mlp_in).rows_of_few, 1, unit, run);
 }
 
 void RunMlp(const ForwardPass& pass, size_t layer) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "engine/model/activation_observer.h"
 #include "engine/model/forward.h"
 
@@ -60,6 +62,38 @@ void MultiplyBlocks(const ForwardPass& pass, const PackedMatrix& matrix,
 // from `row` on.
 void Multiply(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x, size_t row,
               size_t rows, size_t block, size_t blocks, float* y, size_t ldy);
+
+// How the step's rows are best handed to the products with a matrix.
+kernels::ProductCut CutOf(const ForwardPass& pass, const PackedMatrix& matrix);
+
+// Items [begin, end) of parts x units, part after part: body(row, rows, first, last) for the rows
+// of each part that they touch, by its units [first, last).
+template <typename Body>
+void ForParts(const kernels::ProductParts& parts, size_t units, size_t begin, size_t end,
+              const Body& body) {
+  while (begin < end) {
+    const size_t part = begin / units, first = part * units, stop = std::min(end, first + units);
+    body(parts.Begin(part), parts.Size(part), begin - first, stop - first);
+    begin = stop;
+  }
+}
+
+// A phase: body(row, rows, begin, end) for parts of the step's rows, at most `most_rows` each, by
+// the blocks [begin, end) of `matrix`, which are multiples of `unit`. Part after part, so that a
+// thread goes on with the rows that it has in cache. least: blocks of a call, as ProductCut's.
+template <typename Body>
+void ShareProducts(const ForwardPass& pass, const PackedMatrix& matrix, size_t most_rows,
+                   size_t least, size_t unit, const Body& body, Meet meet = Meet::kTeam) {
+  const kernels::ProductParts parts(pass.rows, most_rows);
+  const size_t units = matrix.blocks() / unit;
+  const size_t chunk = std::max(ChunkBlocks(matrix, parts.Size(0), unit), least) / unit;
+  const auto run = [&](size_t begin, size_t end) {
+    ForParts(parts, units, begin, end, [&](size_t row, size_t rows, size_t first, size_t last) {
+      body(row, rows, first * unit, last * unit);
+    });
+  };
+  pass.worker.Share(parts.count * units, chunk, run, meet);
+}
 
 // dst[rows][...] = x * matrix^T; x: activations of `pass.rows`. name: of the trace's span.
 void Project(const ForwardPass& pass, const char* name, const PackedMatrix& matrix,

@@ -72,14 +72,26 @@ void Multiply(const ForwardPass& pass, const PackedMatrix& matrix, const std::by
   MultiplyBlocks(pass, matrix, {x, matrix.block(block), y, rows, blocks, ldy});
 }
 
+kernels::ProductCut CutOf(const ForwardPass& pass, const PackedMatrix& matrix) {
+  if (matrix.rounds()) {
+    const auto cut = pass.integers.cut;
+    return cut ? cut(*matrix.integers, pass.rows) : kernels::ProductCut{};
+  }
+  auto cut = kernels::GemmCut(pass.table, matrix.dtype, pass.rows, matrix.packed_columns());
+  if (matrix.integers) cut.rows = cut.rows_of_few;  // MultiplyBlocks takes block by block
+  return cut;
+}
+
 void Project(const ForwardPass& pass, const char* name, const PackedMatrix& matrix,
              const std::byte* x, float* dst, size_t stride, Meet meet) {
   const TraceSpan span(name);
   x = Prepare(pass, matrix, x, pass.rows);
-  const auto multiply = [&](size_t begin, size_t end) {
-    Multiply(pass, matrix, x, 0, pass.rows, begin, end - begin, dst + begin * kBlockN, stride);
+  const auto multiply = [&](size_t row, size_t rows, size_t begin, size_t end) {
+    Multiply(pass, matrix, x, row, rows, begin, end - begin, dst + row * stride + begin * kBlockN,
+             stride);
   };
-  pass.worker.Share(matrix.blocks(), ChunkBlocks(matrix, pass.rows), multiply, meet);
+  const kernels::ProductCut cut = CutOf(pass, matrix);
+  ShareProducts(pass, matrix, cut.rows, cut.blocks, 1, multiply, meet);
 }
 
 }  // namespace pinion

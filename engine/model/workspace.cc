@@ -101,6 +101,12 @@ void LayOutLatent(const DecoderSpec& spec, size_t heads, size_t element, size_t 
        max_rows * RoundUp(heads * size(latent.value_dim), kernels::kPadK) * element);
 }
 
+// Floats from row to row of what products write: an odd number of cache lines. Rows a power of two
+// apart would share few sets of every cache, and those of a block push each other out.
+size_t SpreadStride(size_t columns) {
+  return RoundUp(columns, kernels::kBlockN) + 64 / sizeof(float);
+}
+
 // Sets the strides and hands out the buffers of `base` (null: only counts); returns the bytes used.
 size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype, size_t max_rows,
               std::byte* base, Workspace& w) {
@@ -108,8 +114,8 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
              head_dim = static_cast<size_t>(spec.head_dim);
   const size_t element = kernels::SizeOf(kernels::ActivationType(dtype));
   const size_t q = shard.q_heads.size() * head_dim, kv = shard.kv_heads.size() * head_dim;
-  w.hidden_stride = RoundUp(hidden, kernels::kBlockN);
-  w.qkv_stride = RoundUp(q + 2 * kv, kernels::kBlockN);
+  w.hidden_stride = SpreadStride(hidden);
+  w.qkv_stride = SpreadStride(q + 2 * kv);
   w.normed_stride = RoundUp(hidden, kernels::kPadK);
   w.attended_stride = RoundUp(q, kernels::kPadK);
   const bool has_dense =

@@ -13,7 +13,6 @@ namespace {
 constexpr size_t kPanelTokens = 32;  // two tiles of scores wide, one step of values deep
 constexpr size_t kPanelColumns = 32;
 constexpr size_t kStripPanels = kStripTokens / kPanelTokens;
-constexpr size_t kTileGroupRows = 2 * kTileHeight;
 
 bool FillsTiles(const AttentionArgs& args) {
   return args.dtype == KvDtype::kBf16 && args.block_tokens % kPanelTokens == 0 &&
@@ -21,17 +20,12 @@ bool FillsTiles(const AttentionArgs& args) {
 }
 
 // As VectorProducts, for arguments that fill tiles. Tiles: with the product of pairs of bfloat16.
-// One object a call of attention: tiles are configured while it lives.
+// One object a call of attention, as it holds the tiles.
 template <typename Operand, typename Tiles>
 class TileProducts {
  public:
   static constexpr size_t kStep = kPanelTokens;
   static bool InOrder(const AttentionArgs&, size_t) { return false; }
-
-  TileProducts() = default;
-  ~TileProducts() { Tiles::Release(); }
-  TileProducts(const TileProducts&) = delete;
-  TileProducts& operator=(const TileProducts&) = delete;
 
   void Scores(const AttentionArgs& args, const Strip& strip, const Strip& next, size_t rows,
               Scratch<Operand>& scratch) {
@@ -40,9 +34,8 @@ class TileProducts {
       for (size_t token = 0; token < strip.tokens; token += kPanelTokens) {
         const size_t chunk = steps * kPrefetchBytes;
         const bool ask = row == 0 && token < next.tokens;
-        Run({.x = reinterpret_cast<const std::byte*>(scratch.q[row]),
+        Run({.x = RowsAt(reinterpret_cast<const std::byte*>(scratch.q[row]), sizeof(scratch.q[0])),
              .y = reinterpret_cast<std::byte*>(&scratch.scores[row][token]),
-             .x_stride = sizeof(scratch.q[0]),
              .y_stride = sizeof(scratch.scores[0]),
              .w = {strip.keys[token / kLanes], kTileHeight * pitch},
              .w_pitch = pitch,
@@ -76,9 +69,8 @@ class TileProducts {
       for (size_t row = 0; row < rows; row += kTileGroupRows) {
         float* y = args.out + (first_row + row) * args.value_dim + column;
         const auto* x = &scratch.weights[first_row + row][first * kPanelTokens];
-        Run({.x = reinterpret_cast<const std::byte*>(x),
+        Run({.x = RowsAt(reinterpret_cast<const std::byte*>(x), sizeof(scratch.weights[0])),
              .y = reinterpret_cast<std::byte*>(y),
-             .x_stride = sizeof(scratch.weights[0]),
              .y_stride = args.value_dim * sizeof(float),
              .w = {.at = w},
              .w_pitch = args.value_dim * Operand::kBytes,
@@ -146,10 +138,10 @@ class TileProducts {
   }
 
   void Run(const TilePass& pass, size_t rows) {
-    RunRows<Tiles>(pass, rows < kTileGroupRows ? rows : kTileGroupRows, configured_);
+    tiles_.RunHalf(pass, rows < kTileGroupRows ? rows : kTileGroupRows);
   }
 
-  size_t configured_ = 0;  // rows; see RunRows
+  TileUnit<Tiles> tiles_;
   alignas(64) std::byte cut_[2][kPanelTokens * kMaxValueDim * sizeof(Bf16)];
 };
 

@@ -1,32 +1,39 @@
 #pragma once
 
-// Products with integer weights on matrix tiles (AMX), over the frame of tiles.inl.h: codes are the
-// unsigned side, activations the signed one. Where whole rows are one group the int32 sums wait in
-// y, as in integer.inl.h; else each group's codes become a panel of bytes that stays in L1, and its
-// sums pass through a buffer.
+// Products with integer weights on matrix tiles (AMX): codes are the unsigned side, activations the
+// signed one. Where whole rows are one group this is tile_gemm.inl.h, int32 sums waiting in y. Else
+// some groups' codes at a time become a panel of bytes, and each group's sums pass through a buffer
+// into floats.
 //
-// Tiles: as for TileGemm, with Dot<sum, a, b>: sum += signed bytes of a times unsigned bytes of b.
-// Epilogue, all static: what integer.inl.h does once sums are there
+// Tiles: as in tiles.inl.h, with Dot<sum, a, b>: sum += signed bytes of a times unsigned bytes of
+// b. Epilogue, all static: what integer.inl.h does once sums are there
 //   WholeRow(layout, row, tail, sums, y)
 //   AddGroup(layout, scales, x_sums, rows, sums, y, ldy)   some rows of one block's group
 //   ScaleRow(row_scale, scales, sums, y)
 
-#include "kernels/impl/tiles.inl.h"
+#include "kernels/impl/tile_gemm.inl.h"
 #include "kernels/integer.h"
 
 namespace pinion::kernels::impl {
 namespace {
 
-constexpr size_t kTileColumns = 64;     // of K, in a step of bytes
-constexpr size_t kTilesFromRows = 16;   // below, vectors stream codes as fast as memory gives them
-constexpr size_t kPanelColumns = 1024;  // the widest group whose panel is unpacked: 64 KiB
-constexpr size_t kSumRows = 64;         // rows of sums at once: 16 KiB
+constexpr size_t kTileColumns = 64;    // of K, in a step of bytes
+constexpr size_t kTilesFromRows = 16;  // below, vectors stream codes as fast as memory gives them
+// Columns of a panel, and of the widest group: each panel loads and stores y once, so that many
+// rows want wide ones, of 64 KiB in L2. Those whose y is small enough to stay in L1 beside the
+// panel want it there: 16 KiB.
+constexpr size_t kPanelColumns = 1024, kFewRowsPanelColumns = 256;
 
 // Whether groups fill whole steps.
 inline bool FitsTiles(const IntLayout& layout, size_t rows) {
   if (rows < kTilesFromRows) return false;
   if (layout.whole_rows()) return layout.bits == 8 && layout.k_padded() % kTileColumns == 0;
   return layout.group % kTileColumns == 0 && layout.group <= kPanelColumns;
+}
+
+// Of rows that FitsTiles takes.
+inline ProductCut IntTileCut(const IntLayout& layout, size_t rows) {
+  return TileCut(rows, layout.columns() / kTileColumns);
 }
 
 template <typename T>
@@ -49,73 +56,146 @@ inline void UnpackNibbles(const std::byte* src, size_t columns, std::byte* dst) 
 
 template <typename Tiles, typename Epilogue>
 void WholeRowTiles(const IntLayout& layout, const IntGemmArgs& args) {
-  for (size_t block = 0; block < args.blocks; ++block) {
-    const std::byte* w = args.w + block * layout.block_bytes();
-    float* y = args.y + block * kBlockN;
-    TileGemm<Tiles>({.x = args.x,
-                     .x_stride = layout.row_bytes(),
-                     .w = w,
-                     .y = reinterpret_cast<std::byte*>(y),
-                     .y_stride = args.ldy * sizeof(float),
-                     .rows = args.rows,
-                     .steps = layout.k_padded() / kTileColumns,
-                     .blocks = 1});
-    for (size_t row = 0; row < args.rows; ++row)
-      Epilogue::WholeRow(layout, args.x + row * layout.row_bytes(), w + layout.group_bytes(),
-                         y + row * args.ldy, y + row * args.ldy);
-  }
+  const auto finish = [&](size_t block, size_t row, size_t rows) {
+    const std::byte* tail = args.w + block * layout.block_bytes() + layout.group_bytes();
+    for (; rows > 0; --rows, ++row) {
+      float* y = args.y + row * args.ldy + block * kBlockN;
+      Epilogue::WholeRow(layout, args.x + row * layout.row_bytes(), tail, y, y);
+    }
+  };
+  TileGemm<Tiles>({.x = args.x,
+                   .x_stride = layout.row_bytes(),
+                   .w = args.w,
+                   .w_stride = layout.block_bytes(),
+                   .y = reinterpret_cast<std::byte*>(args.y),
+                   .y_stride = args.ldy * sizeof(float),
+                   .rows = args.rows,
+                   .steps = layout.k_padded() / kTileColumns,
+                   .blocks = args.blocks},
+                  finish);
 }
 
-// One group of one block over all rows.
+// One call with weights in groups.
 template <typename Tiles, typename Epilogue>
-void GroupTiles(const IntLayout& layout, const IntGemmArgs& args, size_t group,
-                const std::byte* codes, const std::byte* scales, float* y) {
-  alignas(64) float sums[kSumRows][kBlockN];  // int32
-  int32_t x_sums[kSumRows];
-  for (size_t begin = 0; begin < args.rows; begin += kSumRows) {
-    const size_t rows = args.rows - begin < kSumRows ? args.rows - begin : kSumRows;
-    const std::byte* x = args.x + begin * layout.row_bytes();
-    TileGemm<Tiles>({.x = x + group * layout.group,
-                     .x_stride = layout.row_bytes(),
-                     .w = codes,
+class GroupedProduct {
+ public:
+  GroupedProduct(const IntLayout& layout, const IntGemmArgs& args)
+      : layout_(layout),
+        args_(args),
+        rows_at_once_(args.rows < kTileGroupRows ? args.rows : kTileGroupRows),
+        panel_groups_(PanelGroups(layout, args.rows)),
+        panels_((layout.groups() + panel_groups_ - 1) / panel_groups_),
+        deep_(!StaysInCache(args.rows, layout.columns() / kTileColumns)) {}
+
+  void Run() {
+    for (size_t i = 0; i < args_.blocks * panels_; ++i) {
+      const size_t block = deep_ ? i % args_.blocks : i / panels_;
+      const size_t panel = deep_ ? i / args_.blocks : i % panels_;
+      RunPanel(block, panel * panel_groups_);
+    }
+  }
+
+ private:
+  using Sums = float[kTileGroupRows][kBlockN];  // int32
+
+  static size_t PanelGroups(const IntLayout& layout, size_t rows) {
+    const size_t columns = rows <= kTileGroupRows ? kFewRowsPanelColumns : kPanelColumns;
+    return layout.group < columns ? columns / layout.group : 1;
+  }
+
+  const std::byte* GroupAt(size_t block, size_t group) const {
+    return args_.w + block * layout_.block_bytes() + group * layout_.group_bytes();
+  }
+  const std::byte* Row(size_t row) const { return args_.x + row * layout_.row_bytes(); }
+  float* SumsAt(size_t block, size_t row) const {
+    return args_.y + row * args_.ldy + block * kBlockN;
+  }
+  // What is multiplied a panel later.
+  const std::byte* Ahead(size_t block, size_t group) const {
+    if (!deep_) return GroupAt(block, group + panel_groups_);
+    return block + 1 < args_.blocks ? GroupAt(block + 1, group) : GroupAt(0, group + panel_groups_);
+  }
+  const std::byte* CodesOf(size_t block, size_t group, size_t first) const {
+    if (layout_.bits == 8) return GroupAt(block, group);
+    return panel_ + (group - first) * layout_.group * kBlockN;
+  }
+
+  // A block's groups from `first` on, by all rows.
+  void RunPanel(size_t block, size_t first) {
+    const size_t left = layout_.groups() - first;
+    const size_t groups = left < panel_groups_ ? left : panel_groups_;
+    for (size_t i = 0; i < groups && layout_.bits == 4; ++i)
+      UnpackNibbles(GroupAt(block, first + i), layout_.group, panel_ + i * layout_.group * kBlockN);
+    for (size_t row = 0; row < args_.rows; row += rows_at_once_) {
+      const size_t below = args_.rows - row;
+      RunRows(block, first, groups, row, below < rows_at_once_ ? below : rows_at_once_);
+    }
+  }
+
+  // A group's sums are added while tiles multiply the next.
+  void RunRows(size_t block, size_t first, size_t groups, size_t row, size_t rows) {
+    alignas(64) Sums sums[2];
+    if (first == 0) {
+      for (size_t r = row; r < row + rows; ++r)
+        __builtin_memset(SumsAt(block, r), 0, kBlockN * sizeof(float));
+    }
+    for (size_t group = first; group <= first + groups; ++group) {
+      if (group < first + groups)
+        Multiply(block, group, CodesOf(block, group, first), row, rows, sums[group % 2]);
+      if (group > first) Add(block, group - 1, row, rows, sums[(group - 1) % 2]);
+    }
+    if (first + groups == layout_.groups()) Scale(block, row, rows);
+  }
+
+  void Multiply(size_t block, size_t group, const std::byte* codes, size_t row, size_t rows,
+                Sums& sums) {
+    // The first rows ask for what comes a panel later.
+    const size_t steps = layout_.group / kTileColumns;
+    const size_t lines = row > 0 ? 0 : (layout_.group_bytes() / kTileBytes + steps - 1) / steps;
+    tiles_.RunBlock({.x = RowsAt(Row(row) + group * layout_.group, layout_.row_bytes()),
                      .y = reinterpret_cast<std::byte*>(sums),
                      .y_stride = sizeof(sums[0]),
-                     .rows = rows,
-                     .steps = layout.group / kTileColumns,
-                     .blocks = 1});
-    for (size_t r = 0; r < rows; ++r)
-      x_sums[r] = ReadAt<int32_t>(x + r * layout.row_bytes() + layout.columns() + 8, group);
-    Epilogue::AddGroup(layout, reinterpret_cast<const F16*>(scales), x_sums, rows, sums,
-                       y + begin * args.ldy, args.ldy);
+                     .w = {codes, kTileBlockBytes},
+                     .w_pitch = kTileRowPitch,
+                     .steps = steps,
+                     .accumulate = false,
+                     .prefetch = {Ahead(block, group)},
+                     .lines = lines},
+                    rows);
   }
-}
 
-template <typename Tiles, typename Epilogue>
-void GroupedTiles(const IntLayout& layout, const IntGemmArgs& args) {
-  alignas(64) std::byte panel[kPanelColumns * kBlockN];
-  for (size_t block = 0; block < args.blocks; ++block) {
-    const std::byte* w = args.w + block * layout.block_bytes();
-    float* y = args.y + block * kBlockN;
-    for (size_t row = 0; row < args.rows; ++row)
-      __builtin_memset(y + row * args.ldy, 0, kBlockN * sizeof(float));
-    for (size_t group = 0; group < layout.groups(); ++group, w += layout.group_bytes()) {
-      if (layout.bits == 4) UnpackNibbles(w, layout.group, panel);
-      GroupTiles<Tiles, Epilogue>(layout, args, group, layout.bits == 4 ? panel : w,
-                                  w + layout.code_bytes(layout.group), y);
-    }
-    for (size_t row = 0; row < args.rows; ++row) {
-      const std::byte* tail = args.x + row * layout.row_bytes() + layout.columns();
-      Epilogue::ScaleRow(ReadAt<float>(tail, 0), reinterpret_cast<const float*>(w),
-                         y + row * args.ldy, y + row * args.ldy);
+  void Add(size_t block, size_t group, size_t row, size_t rows, const Sums& sums) {
+    int32_t x_sums[kTileGroupRows];
+    for (size_t r = 0; r < rows; ++r)
+      x_sums[r] = ReadAt<int32_t>(Row(row + r) + layout_.columns() + 8, group);
+    const std::byte* scales = GroupAt(block, group) + layout_.code_bytes(layout_.group);
+    Epilogue::AddGroup(layout_, reinterpret_cast<const F16*>(scales), x_sums, rows, sums,
+                       SumsAt(block, row), args_.ldy);
+  }
+
+  void Scale(size_t block, size_t row, size_t rows) {
+    const auto* scales = reinterpret_cast<const float*>(GroupAt(block, layout_.groups()));
+    for (size_t r = row; r < row + rows; ++r) {
+      float* y = SumsAt(block, r);
+      Epilogue::ScaleRow(ReadAt<float>(Row(r) + layout_.columns(), 0), scales, y, y);
     }
   }
-}
+
+  const IntLayout& layout_;
+  const IntGemmArgs& args_;
+  const size_t rows_at_once_, panel_groups_, panels_;
+  // Not all columns of the activations stay in cache: those of one panel pass over all blocks, as
+  // in tile_gemm.inl.h.
+  const bool deep_;
+  TileUnit<Tiles> tiles_;
+  alignas(64) std::byte panel_[kPanelColumns * kBlockN];
+};
 
 // Requires FitsTiles.
 template <typename Tiles, typename Epilogue>
 void IntTileGemm(const IntLayout& layout, const IntGemmArgs& args) {
-  layout.whole_rows() ? WholeRowTiles<Tiles, Epilogue>(layout, args)
-                      : GroupedTiles<Tiles, Epilogue>(layout, args);
+  if (layout.whole_rows()) return WholeRowTiles<Tiles, Epilogue>(layout, args);
+  GroupedProduct<Tiles, Epilogue>(layout, args).Run();
 }
 
 }  // namespace

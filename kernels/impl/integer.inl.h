@@ -123,22 +123,32 @@ void PassOfWholeRows(const IntLayout& layout, const IntGemmArgs& args) {
 }
 
 // y += scale * sum + offset * (sum of the group's activations), for some rows of one block's group.
-// Without offsets the codes' lowest stands for them.
+// Without offsets the codes' lowest stands for them. Four vectors share what is spread of a row.
 template <bool kOffsets>
 void AddGroup(const IntLayout& layout, const F16* scales, const int32_t* x_sums, size_t rows,
               const float (*sums)[kBlockN], float* y, size_t ldy) {
-  for (size_t i = 0; i < kBlockN; i += kLanes) {
-    const Vec scale = WidenF16(scales + i);
-    const Vec offset = kOffsets ? WidenF16(scales + kBlockN + i) : Set(0);
+  constexpr size_t kVectors = 4;
+  for (size_t i = 0; i < kBlockN; i += kVectors * kLanes) {
+    Vec scale[kVectors], offset[kVectors];
+#pragma GCC unroll 4
+    for (size_t v = 0; v < kVectors; ++v) {
+      scale[v] = WidenF16(scales + i + v * kLanes);
+      if constexpr (kOffsets) offset[v] = WidenF16(scales + kBlockN + i + v * kLanes);
+    }
     for (size_t r = 0; r < rows; ++r) {
-      float* dst = y + r * ldy + i;
-      Vec sum = Load(sums[r] + i), result = Load(dst);
-      if constexpr (kOffsets) {
-        result = Fma(offset, Set(static_cast<float>(x_sums[r])), result);
-      } else {
-        sum = AddInt(sum, SpreadInt(layout.lowest * x_sums[r]));
+      const Vec spread =
+          kOffsets ? Set(static_cast<float>(x_sums[r])) : SpreadInt(layout.lowest * x_sums[r]);
+#pragma GCC unroll 4
+      for (size_t v = 0; v < kVectors; ++v) {
+        float* dst = y + r * ldy + i + v * kLanes;
+        Vec sum = Load(sums[r] + i + v * kLanes), result = Load(dst);
+        if constexpr (kOffsets) {
+          result = Fma(offset[v], spread, result);
+        } else {
+          sum = AddInt(sum, spread);
+        }
+        Store(dst, Fma(ToFloats(sum), scale[v], result));
       }
-      Store(dst, Fma(ToFloats(sum), scale, result));
     }
   }
 }

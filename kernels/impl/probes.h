@@ -11,5 +11,9 @@ extern const Probes kAvx512Probes;
 extern const Probes kAvx512Bf16Probes;
 uint64_t ProbeAmxBf16(size_t steps);
 uint64_t ProbeAmxS8(size_t steps);
+uint64_t ProbeLoadedAmxBf16(const std::byte* a, size_t a_bytes, const std::byte* b, size_t b_bytes,
+                            size_t steps);
+uint64_t ProbeLoadedAmxS8(const std::byte* a, size_t a_bytes, const std::byte* b, size_t b_bytes,
+                          size_t steps);
 
 }  // namespace pinion::kernels::impl

@@ -12,6 +12,7 @@ extern const Table kAvx512Table;
 void Avx512Bf16Gemm(const GemmArgs& args);
 void Avx512Bf16Attention(const AttentionArgs& args);
 void AmxGemmBf16(const GemmArgs& args);
+ProductCut AmxCutBf16(size_t rows, size_t k_padded);
 void AmxAttention(const AttentionArgs& args);
 
 // Attention over a cache of bytes, of isa_<name>_bytes.cc.

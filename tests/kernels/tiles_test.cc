@@ -2,7 +2,9 @@
 // and tails as with AMX. Real tiles are compared with it where there are any.
 
 #include "kernels/impl/int_tiles.inl.h"
+#include "kernels/impl/tile_probe.inl.h"
 #include "kernels/integer.h"
+#include "kernels/probe.h"
 #include "tests/kernels/emulated_tiles.h"
 #include "tests/kernels/gemm_problem.h"
 
@@ -13,6 +15,7 @@ void RunEmulated(const GemmArgs& args) {
   impl::TileGemm<Emulated<PairOfBf16>>({.x = static_cast<const std::byte*>(args.x),
                                         .x_stride = args.k_padded * 2,
                                         .w = args.w,
+                                        .w_stride = args.k_padded * 64 * 2,
                                         .y = reinterpret_cast<std::byte*>(args.y),
                                         .y_stride = args.ldy * 4,
                                         .rows = args.rows,
@@ -44,12 +47,39 @@ void RunEveryShape(Run run) {
   // rows on both sides of what is kept in L2 at once (256).
   for (size_t k : {1, 33, 2048, 2080}) {
     for (size_t rows : {3, 16, 17, 40}) {
-      RunAndCheckTiles(Problem(rows, k, k > 2000 ? 1 : 3, Dtype::kBf16), 0, run);
+      RunAndCheckTiles(Problem(rows, k, k > 2000 ? 2 : 3, Dtype::kBf16), 0, run);
     }
   }
   for (size_t rows : {255, 256, 257, 305}) {
     RunAndCheckTiles(Problem(rows, 64, 1, Dtype::kBf16), 16, run);
   }
+  // More than 1 MiB of activations at once: slices of K, rows that end in tiles of every kind.
+  for (size_t rows : {130, 150, 250}) {
+    RunAndCheckTiles(Problem(rows, rows < 200 ? 4160 : 2080, 2, Dtype::kBf16), 16, run);
+  }
+}
+
+TEST(EmulatedTiles, HoldTheRulesOfHardware) {
+  const impl::TileShape good;
+  EXPECT_EQ(FaultOfShape(good), nullptr);
+  EXPECT_EQ(FaultOfDot(good, 0, 4, 6), nullptr);
+  const auto faults = [&](auto change) {
+    impl::TileShape shape;
+    change(shape);
+    return FaultOfShape(shape) != nullptr;
+  };
+  EXPECT_TRUE(faults([](auto& shape) { shape.palette = 0; }));
+  EXPECT_TRUE(faults([](auto& shape) { shape.reserved[13] = 1; }));
+  EXPECT_TRUE(faults([](auto& shape) { shape.rows[3] = 17; }));
+  EXPECT_TRUE(faults([](auto& shape) { shape.row_bytes[3] = 68; }));
+  EXPECT_TRUE(faults([](auto& shape) { shape.rows[7] = 0; }));
+  EXPECT_TRUE(faults([](auto& shape) { shape.rows[8] = shape.row_bytes[8] = 16; }));
+  impl::TileShape few;
+  few.rows[1] = few.rows[4] = 3;
+  EXPECT_EQ(FaultOfDot(few, 1, 4, 6), nullptr);
+  EXPECT_NE(FaultOfDot(few, 0, 4, 6), nullptr) << "sums of 16 rows, a of 3";
+  EXPECT_NE(FaultOfDot(few, 1, 4, 4), nullptr);
+  EXPECT_NE(FaultOfDot(few, 0, 5, 4), nullptr) << "b of 3 rows";
 }
 
 TEST(EmulatedTiles, MultiplyBfloat16WithinTheSummationBound) { RunEveryShape(RunEmulated); }
@@ -73,7 +103,7 @@ TEST(EmulatedTiles, MultiplyInt8Exactly) {
     for (int8_t& v : x) v = static_cast<int8_t>(any(rng));
     for (int8_t& v : w) v = static_cast<int8_t>(any(rng));
     impl::TileGemm<Emulated<FourOfS8>>(
-        {x.bytes(), kK, w.bytes(), y.bytes(), kN * 4, rows, kSteps, kBlocks});
+        {x.bytes(), kK, w.bytes(), kK * 64, y.bytes(), kN * 4, rows, kSteps, kBlocks});
     for (size_t row = 0; row < rows; ++row) {
       for (size_t n = 0; n < kN; ++n) {
         int32_t want = 0;
@@ -180,24 +210,34 @@ struct IntTileProblem {
 
 constexpr IntLayout kTileLayouts[] = {{8, 128, 128, -128, false}, {8, 512, 512, -128, false},
                                       {8, 256, 128, -128, false}, {4, 256, 128, -8, false},
-                                      {4, 256, 128, 0, true},     {4, 192, 64, 0, true}};
+                                      {4, 256, 128, 0, true},     {4, 192, 64, 0, true},
+                                      {4, 1408, 128, 0, true},    {8, 1280, 128, -128, false}};
+// Of which 130 rows are more than is kept in L2 at once.
+constexpr IntLayout kDeepLayouts[] = {{8, 8256, 8256, -128, false}, {4, 8320, 128, 0, true}};
 
 void RunIntEmulated(const IntLayout& layout, const IntGemmArgs& args) {
   impl::IntTileGemm<Emulated<FourOfSU8>, PlainEpilogue>(layout, args);
 }
 
 // Sums are exact, and what follows them is done in the same order.
+void ExpectAsScalar(const IntLayout& layout, size_t rows,
+                    void (*gemm)(const IntLayout&, const IntGemmArgs&)) {
+  SCOPED_TRACE(::testing::Message() << "bits " << layout.bits << ", k " << layout.k << ", group "
+                                    << layout.group << ", rows " << rows);
+  IntTileProblem p(layout, rows);
+  const auto got = p.Run(gemm), want = p.Run(IntTableFor(Isa::kScalar).gemm);
+  for (size_t i = 0; i < got.size(); ++i)
+    ASSERT_NEAR(got[i], want[i], std::abs(want[i]) * 0x1p-18 + 1e-4f);
+}
+
 TEST(EmulatedTiles, MultiplyIntegerWeightsAsTheScalarTable) {
   for (const IntLayout& layout : kTileLayouts) {
     for (size_t rows : {16, 17, 40, 70}) {
       ASSERT_TRUE(impl::FitsTiles(layout, rows));
-      IntTileProblem p(layout, rows);
-      const auto got = p.Run(RunIntEmulated), want = p.Run(IntTableFor(Isa::kScalar).gemm);
-      for (size_t i = 0; i < got.size(); ++i)
-        ASSERT_NEAR(got[i], want[i], std::abs(want[i]) * 0x1p-18 + 1e-4f)
-            << "bits " << layout.bits << ", group " << layout.group << ", rows " << rows;
+      ExpectAsScalar(layout, rows, RunIntEmulated);
     }
   }
+  for (const IntLayout& layout : kDeepLayouts) ExpectAsScalar(layout, 130, RunIntEmulated);
 }
 
 TEST(EmulatedTiles, AreLeftToVectorsWhereGroupsFillNoStep) {
@@ -212,15 +252,50 @@ TEST(AmxTiles, MultiplyIntegerWeightsAsTheScalarTable) {
     GTEST_SKIP() << "this CPU, or what its operating system allows, has no AMX";
   }
   for (const IntLayout& layout : kTileLayouts) {
-    for (size_t rows : {3, 16, 17, 40, 70}) {
-      IntTileProblem p(layout, rows);
-      const auto got = p.Run(IntTableFor(Isa::kAmx).gemm);
-      const auto want = p.Run(IntTableFor(Isa::kScalar).gemm);
-      for (size_t i = 0; i < got.size(); ++i)
-        ASSERT_NEAR(got[i], want[i], std::abs(want[i]) * 0x1p-18 + 1e-4f)
-            << "bits " << layout.bits << ", group " << layout.group << ", rows " << rows;
-    }
+    for (size_t rows : {3, 16, 17, 40, 70})
+      ExpectAsScalar(layout, rows, IntTableFor(Isa::kAmx).gemm);
   }
+  for (const IntLayout& layout : kDeepLayouts)
+    ExpectAsScalar(layout, 130, IntTableFor(Isa::kAmx).gemm);
+}
+
+// The operands end at unmapped pages, and are passed over more than once.
+TEST(EmulatedTiles, AreProbedWithinTheirOperands) {
+  Guarded<std::byte> a(kTileProbeUnit, 64), b(3 * kTileProbeUnit, 64);
+  const auto probe = [&](size_t steps) {
+    return impl::ProbeLoadedDots<Emulated<FourOfS8>>(a.data(), a.size(), b.data(), b.size(), steps,
+                                                     10);
+  };
+  EXPECT_EQ(probe(0), 0u);
+  EXPECT_EQ(probe(7), 7 * probe(1));
+  EXPECT_EQ(impl::ProbeDots<Emulated<FourOfS8>>(3, 10), probe(3));
+  EXPECT_FALSE(EmulatedTiles::Now().configured) << "tiles were kept";
+  for (const TileProbe& real : TileProbes())
+    EXPECT_GT(real.run(a.data(), a.size(), b.data(), b.size(), 7), 0u) << real.name;
+}
+
+TEST(TileCut, GivesDeepProductsManyBlocks) {
+  EXPECT_EQ(impl::TileCut(512, 64).rows, 256u);
+  EXPECT_EQ(impl::TileCut(512, 64).blocks, 1u);  // 256 rows of 2048 bfloat16 are 1 MiB
+  EXPECT_GT(impl::TileCut(512, 65).blocks, 1u);
+  EXPECT_EQ(impl::TileCut(64, 256).blocks, 1u);
+}
+
+TEST(ProductParts, CoverAllRowsInUnitsOfTiles) {
+  for (size_t rows : {1, 31, 255, 256, 257, 300, 512, 1800, 2049}) {
+    const ProductParts parts(rows, 256);
+    size_t end = 0;
+    for (size_t i = 0; i < parts.count; ++i) {
+      EXPECT_EQ(parts.Begin(i), end);
+      EXPECT_EQ(end % kCutRows, 0u);
+      EXPECT_LE(parts.Size(i), 256u);
+      EXPECT_GE(parts.Size(i) + 2 * kCutRows, parts.Size(0)) << rows << ": uneven";
+      end += parts.Size(i);
+    }
+    EXPECT_EQ(end, rows);
+    EXPECT_EQ(parts.count, (rows + 255) / 256);
+  }
+  EXPECT_EQ(ProductParts(100000, ~size_t{0}).Size(0), 100000u);
 }
 
 }  // namespace

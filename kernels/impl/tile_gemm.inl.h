@@ -1,0 +1,221 @@
+#pragma once
+
+// GEMM on matrix tiles (tiles.inl.h). Up to 16 rows, one tile of x meets all 64 columns of a block
+// and weights stream by at the memory's pace. Above, groups of 32 rows pass over a piece of a
+// block, while the piece that comes next is asked for, spread evenly over the steps.
+//
+// Activations are to come from L2 and weights from memory, once for all rows. So rows are taken in
+// parts of at most kPartRows. Where a part's activations fit half of L2, blocks are worked off one
+// after the other. Where K is deeper, all blocks are multiplied by a slice of K, then by the next,
+// each slice copied to where its tiles lie in a row: as they lie, rows a power of two apart would
+// push each other out of L2. A call of few blocks repays no copy: see TileCut.
+
+#include "kernels/impl/tiles.inl.h"
+#include "kernels/kernels.h"
+
+namespace pinion::kernels::impl {
+namespace {
+
+// Half of L2, where AMX has been so far: 2048 bfloat16 or 4096 int8 of 256 rows, which need weights
+// at 12 GB/s for 3 TFLOP/s or 6 TOP/s.
+constexpr size_t kBytesOfX = 1 << 20;
+constexpr size_t kPartRows = 256;
+// Steps of a piece of weights: as many of 64 columns, and as many that come next, fit a quarter of
+// L2. A piece that is not the first loads its sums, some 150 clocks beside 64 a step.
+constexpr size_t kPieceSteps = 64;
+// Steps of a copied slice, half of kBytesOfX: the rest is for sums, which every slice loads and
+// stores.
+constexpr size_t kSliceSteps = 32;
+// Blocks that a slice should pass over: reading it from L3, at 29 GB/s, takes as long as
+// multiplying by one and a half.
+constexpr size_t kDeepBlocks = 16;
+// Memory's latency at a core's pace, as kProbeAhead; in steps.
+constexpr size_t kStreamAheadSteps = 8192 / kTileBlockBytes;
+
+struct TileGemmArgs {
+  const std::byte* x;  // [rows][steps * 64 bytes], x_stride bytes from row to row
+  size_t x_stride;
+  const std::byte* w;  // `blocks` packed blocks of `steps` steps each
+  size_t w_stride;     // bytes from block to block
+  std::byte* y;        // [rows][blocks * 64] sums of 4 bytes, y_stride bytes from row to row
+  size_t y_stride;
+  size_t rows, steps, blocks;
+};
+
+inline bool StaysInCache(size_t rows, size_t steps) {
+  return rows * steps * kTileBytes <= kBytesOfX;
+}
+
+// What one call is best given. A call of few blocks gets rows that stay in cache, but not so few
+// that reading weights for each of them takes longer than reading rows again: 128 need weights at
+// 13 GB/s for half of the peak.
+inline ProductCut TileCut(size_t rows, size_t steps) {
+  constexpr size_t kFew = kPartRows / 2;
+  const size_t part = rows < kPartRows ? rows : kPartRows;
+  if (StaysInCache(part, steps)) return {kPartRows, 1, kPartRows};
+  return {kPartRows, kDeepBlocks, kFew};
+}
+
+// Steps, cut into the fewest parts of at most `most`, as even as can be.
+struct EvenSteps {
+  size_t total, count;
+  constexpr EvenSteps(size_t total, size_t most) : total(total), count((total + most - 1) / most) {}
+  constexpr size_t Begin(size_t part) const { return total * part / count; }
+  constexpr size_t Size(size_t part) const { return Begin(part + 1) - Begin(part); }
+};
+
+// Copies `rows` rows from x on, as [rows / 16][steps][16][64 bytes].
+inline void GatherTiles(const std::byte* x, size_t x_stride, size_t rows, size_t steps,
+                        std::byte* tiles) {
+  for (size_t row = 0; row < rows; ++row, x += x_stride) {
+    std::byte* dst =
+        tiles + (row / kTileHeight * steps * kTileHeight + row % kTileHeight) * kTileBytes;
+    for (size_t step = 0; step < steps; ++step)
+      __builtin_memcpy(dst + step * kTileHeight * kTileBytes, x + step * kTileBytes, kTileBytes);
+  }
+}
+
+// One call. finish(block, row, rows) is called once for everything, when the sums of some rows of a
+// block are whole: a group late, so that vectors work on it while tiles multiply the next.
+template <typename Tiles, typename Finish>
+class TileProduct {
+ public:
+  TileProduct(const TileGemmArgs& args, const Finish& finish) : args_(args), finish_(finish) {}
+
+  void Run() {
+    if (args_.rows <= kTileHeight) {
+      Stream();
+    } else {
+      const ProductParts parts(args_.rows, kPartRows);
+      for (size_t i = 0; i < parts.count; ++i) {
+        const bool last = i + 1 == parts.count;
+        const Part part = {parts.Begin(i), parts.Size(i), Block(last ? args_.blocks : 0)};
+        StaysInCache(part.rows, args_.steps) ? BlockByBlock(part) : SliceBySlice(part);
+      }
+    }
+    FinishLast();
+  }
+
+ private:
+  // Rows [row, row + rows); what is multiplied after them.
+  struct Part {
+    size_t row, rows;
+    const std::byte* after;
+  };
+  // Steps [step, step + steps) of a block, and the piece that comes after them.
+  struct Piece {
+    size_t block, step, steps;
+    const std::byte* next;
+  };
+  struct Sums {
+    size_t block, row, rows;
+  };
+
+  const std::byte* Block(size_t block) const { return args_.w + block * args_.w_stride; }
+  const std::byte* At(size_t block, size_t step) const {
+    return Block(block) + step * kTileBlockBytes;
+  }
+  std::byte* SumsAt(size_t block, size_t row) const {
+    return args_.y + row * args_.y_stride + block * 4 * kTileBytes;
+  }
+
+  void FinishLast() {
+    if (last_.rows > 0) finish_(last_.block, last_.row, last_.rows);
+    last_.rows = 0;
+  }
+  void Whole(const Sums& sums) {
+    FinishLast();
+    last_ = sums;
+  }
+
+  // Every step of w is read once, in order, all 64 columns of it.
+  void Stream() {
+    for (size_t block = 0; block < args_.blocks; ++block) {
+      tiles_.RunBlock({.x = RowsAt(args_.x, args_.x_stride),
+                       .y = SumsAt(block, 0),
+                       .y_stride = args_.y_stride,
+                       .w = {Block(block), kTileBlockBytes},
+                       .w_pitch = kTileRowPitch,
+                       .steps = args_.steps,
+                       .accumulate = false,
+                       .prefetch = {At(block, kStreamAheadSteps)},
+                       .lines = kTileBlockBytes / kTileBytes},
+                      args_.rows);
+      Whole({block, 0, args_.rows});
+    }
+  }
+
+  void BlockByBlock(const Part& part) {
+    const EvenSteps pieces(args_.steps, kPieceSteps);
+    for (size_t block = 0; block < args_.blocks; ++block) {
+      for (size_t i = 0; i < pieces.count; ++i) {
+        const size_t step = pieces.Begin(i);
+        const std::byte* next = i + 1 < pieces.count       ? At(block, pieces.Begin(i + 1))
+                                : block + 1 < args_.blocks ? Block(block + 1)
+                                                           : part.after;
+        const std::byte* x = args_.x + part.row * args_.x_stride + step * kTileBytes;
+        RunPiece(part, {block, step, pieces.Size(i), next}, RowsAt(x, args_.x_stride));
+      }
+    }
+  }
+
+  // A function of its own, so that nobody else's stack holds a slice.
+  [[gnu::noinline]] void SliceBySlice(const Part& part) {
+    alignas(64) std::byte slice[kPartRows * kSliceSteps * kTileBytes];
+    const EvenSteps slices(args_.steps, kSliceSteps);
+    for (size_t i = 0; i < slices.count; ++i) {
+      const size_t step = slices.Begin(i), steps = slices.Size(i);
+      const std::byte* x = args_.x + part.row * args_.x_stride + step * kTileBytes;
+      GatherTiles(x, args_.x_stride, part.rows, steps, slice);
+      for (size_t block = 0; block < args_.blocks; ++block) {
+        const std::byte* next = block + 1 < args_.blocks ? At(block + 1, step)
+                                : i + 1 < slices.count   ? At(0, slices.Begin(i + 1))
+                                                         : part.after;
+        constexpr size_t kTile = kTileHeight * kTileBytes;
+        RunPiece(part, {block, step, steps, next}, {slice, kTileBytes, steps * kTile, kTile});
+      }
+    }
+  }
+
+  // All rows of a part over one piece of weights.
+  void RunPiece(const Part& part, const Piece& piece, TileRows x) {
+    const size_t groups = (part.rows + kTileGroupRows - 1) / kTileGroupRows;
+    const size_t lines = (kTileBlockBytes / kTileBytes + groups - 1) / groups;
+    for (size_t group = 0; group < groups; ++group) {
+      const size_t row = part.row + group * kTileGroupRows, left = part.row + part.rows - row;
+      const size_t rows = left < kTileGroupRows ? left : kTileGroupRows;
+      const std::byte* ask = piece.next + group * lines * piece.steps * kTileBytes;
+      tiles_.RunBlock({.x = x,
+                       .y = SumsAt(piece.block, row),
+                       .y_stride = args_.y_stride,
+                       .w = {At(piece.block, piece.step), kTileBlockBytes},
+                       .w_pitch = kTileRowPitch,
+                       .steps = piece.steps,
+                       .accumulate = piece.step > 0,
+                       .prefetch = {ask},
+                       .lines = lines},
+                      rows);
+      if (piece.step + piece.steps == args_.steps) Whole({piece.block, row, rows});
+      x.first += 2 * x.tile;
+    }
+  }
+
+  const TileGemmArgs& args_;
+  const Finish& finish_;
+  TileUnit<Tiles> tiles_;
+  Sums last_ = {};  // whole and not finished; no rows: none
+};
+
+template <typename Tiles, typename Finish>
+void TileGemm(const TileGemmArgs& args, const Finish& finish) {
+  TileProduct<Tiles, Finish>(args, finish).Run();
+}
+
+// Sums that are left as they are.
+template <typename Tiles>
+void TileGemm(const TileGemmArgs& args) {
+  TileGemm<Tiles>(args, [](size_t, size_t, size_t) {});
+}
+
+}  // namespace
+}  // namespace pinion::kernels::impl

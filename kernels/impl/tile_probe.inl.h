@@ -1,0 +1,50 @@
+#pragma once
+
+// What tiles can do at most, over any tile operations (tiles.inl.h).
+
+#include "kernels/impl/tiles.inl.h"
+
+namespace pinion::kernels::impl {
+namespace {
+
+constexpr size_t kTileSize = kTileHeight * kTileBytes;
+constexpr uint64_t kProbeProducts = 4;  // a step; a product takes 52 clocks and one starts every 16
+
+// Products of registers alone. operations: of one product, as below.
+template <typename Tiles>
+uint64_t ProbeDots(size_t steps, uint64_t operations) {
+  Tiles::Configure(TileShape());
+  ForEach<6>([]<int t>() { Tiles::template Zero<t>(); });
+  for (size_t step = 0; step < steps; ++step) {
+    ForEach<kProbeProducts>([]<int sum>() { Tiles::template Dot<sum, 4, 5>(); });
+  }
+  Tiles::Release();
+  return steps * kProbeProducts * operations;
+}
+
+// Every four products load two tiles of a and two of b, as a GEMM does that keeps four sums. Both
+// are passed over again and again; their bytes are a multiple of two tiles.
+template <typename Tiles>
+uint64_t ProbeLoadedDots(const std::byte* a, size_t a_bytes, const std::byte* b, size_t b_bytes,
+                         size_t steps, uint64_t operations) {
+  Tiles::Configure(TileShape());
+  ForEach<kProbeProducts>([]<int t>() { Tiles::template Zero<t>(); });
+  size_t at_a = 0, at_b = 0;
+  for (size_t step = 0; step < steps; ++step) {
+    Tiles::template Load<4>(a + at_a, kTileBytes);
+    Tiles::template Load<5>(a + at_a + kTileSize, kTileBytes);
+    Tiles::template Load<6>(b + at_b, kTileBytes);
+    Tiles::template Dot<0, 4, 6>();
+    Tiles::template Dot<1, 5, 6>();
+    Tiles::template Load<7>(b + at_b + kTileSize, kTileBytes);
+    Tiles::template Dot<2, 4, 7>();
+    Tiles::template Dot<3, 5, 7>();
+    at_a = at_a + 2 * kTileSize < a_bytes ? at_a + 2 * kTileSize : 0;
+    at_b = at_b + 2 * kTileSize < b_bytes ? at_b + 2 * kTileSize : 0;
+  }
+  Tiles::Release();
+  return steps * kProbeProducts * operations;
+}
+
+}  // namespace
+}  // namespace pinion::kernels::impl
