@@ -9,6 +9,7 @@
 #include "harness/probe/plan.h"
 #include "harness/probe/rate.h"
 #include "harness/probe/threads.h"
+#include "harness/probe/tile_rates.h"
 #include "kernels/gemm_plan.h"
 #include "kernels/probe.h"
 
@@ -66,7 +67,8 @@ class Session {
   void ChooseEffort() {
     const size_t isas = kernels::UsableIsas().size(), nodes = DistinctNodes().size();
     const size_t rates = ThreadCounts(cpus_.size()).size() + 2 * (4 * isas + 3) +
-                         2 * kernels::InstructionProbes().size() + 4 +
+                         2 * kernels::InstructionProbes().size() +
+                         2 * kernels::TileProbes().size() * std::size(kTileOperands) + 4 +
                          (nodes > 1 ? nodes * nodes : 0) + 2;
     const double pairs = static_cast<double>(Pairs(cpus_, kMostPairs).size());
     // A tenth goes to pairs of cores, a fifth to touching memory and to teams that start.
@@ -116,6 +118,8 @@ class Session {
       MeasureCaches(team, cpus);
       for (Isa isa : kernels::UsableIsas()) MeasureCompute(team, kernels::ProbesFor(isa));
       MeasureInstructions(team);
+      for (InstructionRate& rate : MeasureTiles(team, effort_, arena_, CachesOf(cpus[0])))
+        result_.instructions.push_back(std::move(rate));
       if (threads == 1) PINION_TRY(MeasureLatencies(team));
     }
     return {};
@@ -229,14 +233,14 @@ class Session {
 
   void NameMissing() {
     const std::vector<Isa>& usable = kernels::UsableIsas();
+    const std::string lacks = "this CPU, or what its operating system allows, lacks it";
     for (int i = 0; i < kernels::kIsaCount; ++i)
       if (const auto isa = static_cast<Isa>(i);
           std::find(usable.begin(), usable.end(), isa) == usable.end())
-        Miss(kernels::Name(isa), "this CPU, or what its operating system allows, lacks it");
+        Miss(kernels::Name(isa),
+             isa == Isa::kAmx && !kernels::AmxRefusal().empty() ? kernels::AmxRefusal() : lacks);
     for (const kernels::InstructionProbe& probe : kernels::InstructionProbes())
-      if (!probe.run)
-        Miss(StrCat(probe.type, " by ", probe.name),
-             "this CPU, or what its operating system allows, lacks it");
+      if (!probe.run) Miss(StrCat(probe.type, " by ", probe.name), lacks);
     if (cpus_.size() < 2)
       Miss("barrier, fork and join, wake-up, distance", "the budget has one core, they take two");
     if (CachesOf(cpus_[0]).empty())

@@ -6,8 +6,11 @@
 #include <atomic>
 #include <set>
 
+#include "engine/base/strings.h"
+#include "engine/host/caches.h"
 #include "engine/host/team.h"
 #include "harness/probe/ceilings.h"
+#include "harness/probe/tile_rates.h"
 #include "kernels/probe.h"
 
 namespace pinion::harness {
@@ -83,6 +86,24 @@ TEST(Probe, EveryInstructionHasItsLine) {
                       [&](const InstructionRate& rate) { return rate.name == probe.name; });
     EXPECT_EQ(measured > 0, probe.run != nullptr) << probe.name;
   }
+}
+
+TEST(TileRates, TakeOperandsThatFitTheirCacheAndNotTheOneBefore) {
+  const std::vector<Cache> caches = {{1, 48 << 10, {0}}, {2, 2 << 20, {0}}, {3, 96 << 20, {0}}};
+  EXPECT_EQ(TileOperandBytes(caches, 1), 12u << 10);
+  EXPECT_EQ(TileOperandBytes(caches, 2), 512u << 10);
+  EXPECT_EQ(TileOperandBytes(caches, 3), 4u << 20);
+  EXPECT_EQ(TileOperandBytes({caches[0], caches[1]}, 3), 0u);
+  EXPECT_EQ(TileOperandBytes({caches[0], caches[1], {3, 3 << 20, {0}}}, 3), 0u);
+  EXPECT_EQ(TileOperandBytes({}, 1), 0u);
+}
+
+// On every team, from every cache that is told of, where there are tiles.
+TEST(TileRates, HaveTheirLines) {
+  if (kernels::TileProbes().empty()) GTEST_SKIP() << "there are no matrix tiles here";
+  const std::string text = Draw(Probed(), false);
+  for (const kernels::TileProbe& probe : kernels::TileProbes())
+    EXPECT_THAT(text, HasSubstr(StrCat(probe.name, " from L1 and L2")));
 }
 
 TEST(Probe, LatenciesGoFromTheNearestCacheToMemory) {
