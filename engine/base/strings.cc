@@ -11,13 +11,15 @@ namespace {
 
 constexpr int kMaxCpu = 1 << 16;  // far above any kernel's NR_CPUS: a larger number is a typo
 
-Result<std::pair<double, std::string>> NumberAndUnit(std::string_view text, std::string_view what) {
+Result<std::pair<double, std::string>> NumberAndUnit(std::string_view text, std::string_view what,
+                                                     std::string_view examples) {
   const std::string_view trimmed = Trim(text);
   double number = 0;
   const char* end = trimmed.data() + trimmed.size();
   const auto [stop, failure] = std::from_chars(trimmed.data(), end, number);
   if (failure != std::errc() || !std::isfinite(number) || number < 0)
-    return Fail(ErrorCode::kUsage, StrCat(what, " '", text, "' does not begin with a number >= 0"));
+    return Fail(ErrorCode::kUsage,
+                StrCat(what, " '", text, "' does not begin with a number >= 0; write ", examples));
   std::string unit(Trim(std::string_view(stop, static_cast<size_t>(end - stop))));
   std::transform(unit.begin(), unit.end(), unit.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -98,7 +100,7 @@ Result<double> ParseDouble(std::string_view text, std::string_view what) {
 }
 
 Result<uint64_t> ParseBytes(std::string_view text, uint64_t unit_bytes, std::string_view what) {
-  PINION_ASSIGN(const auto parsed, NumberAndUnit(text, what));
+  PINION_ASSIGN(const auto parsed, NumberAndUnit(text, what, "4GiB or 512MiB"));
   auto [number, unit] = parsed;
   double scale = static_cast<double>(unit_bytes);
   if (!unit.empty()) {
@@ -117,7 +119,7 @@ Result<uint64_t> ParseBytes(std::string_view text, uint64_t unit_bytes, std::str
 }
 
 Result<double> ParseDuration(std::string_view text, std::string_view what) {
-  PINION_ASSIGN(const auto parsed, NumberAndUnit(text, what));
+  PINION_ASSIGN(const auto parsed, NumberAndUnit(text, what, "500ms, 20s, 10m or 2h"));
   const auto& [number, unit] = parsed;
   double scale = 1;
   if (unit == "ms") {

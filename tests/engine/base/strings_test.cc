@@ -64,6 +64,7 @@ TEST(Strings, ParseDurationKnowsUnits) {
   EXPECT_EQ(ParseDuration("250ms", "budget").value(), 0.25);
   for (const char* bad : {"", "m", "5d", "-3s", "1e10", "9000h"})
     EXPECT_FALSE(ParseDuration(bad, "budget")) << bad;
+  EXPECT_THAT(ParseDuration("ten", "--budget").error().message, HasSubstr("10m or 2h"));
 }
 
 TEST(CpuLists, KeepOrderAndSteps) {
