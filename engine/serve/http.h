@@ -14,6 +14,7 @@ struct HttpRequest {
   std::string method;  // "GET"
   std::string path;    // of the target, without the query, not decoded
   std::string body;
+  bool head = false;       // it is HEAD, which is a GET here whose answer loses its body
   int64_t arrived_ns = 0;  // CLOCK_MONOTONIC, when its last byte had come
 };
 
@@ -24,7 +25,8 @@ class HttpReply {
  public:
   virtual ~HttpReply() = default;
   virtual void Send(int status, std::string_view content_type, std::string body) = 0;
-  virtual void Begin(std::string_view content_type) = 0;  // status 200
+  // Status 200. It is all of an answer to HEAD.
+  virtual void Begin(std::string_view content_type) = 0;
   virtual void Write(std::string_view text) = 0;
   virtual void End() = 0;
   // Called once if the client disappears before the answer is complete.

@@ -80,15 +80,13 @@ asio::awaitable<bool> HttpConnection::Exchange() {
   if (!co_await ReadRequest(parser)) co_return false;
   auto& message = parser.get();
   const auto target = std::string_view(message.target().data(), message.target().size());
-  HttpRequest request{std::string(message.method_string()), std::string(PathOf(target)),
-                      std::move(message.body()), NowNs()};
+  const bool head = message.method() == http::verb::head;
+  HttpRequest request{head ? "GET" : std::string(message.method_string()),
+                      std::string(PathOf(target)), std::move(message.body()), head, NowNs()};
   const bool http11 = message.version() >= 11;
   auto reply = std::make_shared<BufferedReply>(http11, message.keep_alive() && !shared_.draining,
                                                shared_.options.max_unsent_bytes);
-  if (message.method() == http::verb::head) {
-    reply->AnswersHead();
-    request.method = "GET";
-  }
+  if (head) reply->AnswersHead();
   co_return co_await Answer(std::move(request), std::move(reply));
 }
 

@@ -56,6 +56,7 @@ void BufferedReply::Begin(std::string_view content_type) {
   if (!chunked_) keep_alive_ = false;  // HTTP/1.0: the connection's end is the answer's end
   Head(200, content_type,
        StrCat("Cache-Control: no-cache\r\n", chunked_ ? "Transfer-Encoding: chunked\r\n" : ""));
+  if (head_) return Finish();
   Tell(hooks_.news);
 }
 

@@ -84,7 +84,11 @@ class Server final : public WatchServer {
   void Answer(const HttpRequest& request, std::shared_ptr<HttpReply> reply) {
     constexpr const char* kText = "text/plain; charset=utf-8";
     if (request.method != "GET") return reply->Send(405, kText, "only GET is answered here\n");
-    if (request.path == "/events") return Follow(std::move(reply));
+    if (request.path == "/events") {
+      reply->Begin("text/event-stream");
+      if (!request.head) Follow(std::move(reply));
+      return;
+    }
     const bool page = request.path == "/", json = request.path == "/results.json";
     if (!page && !json) return reply->Send(404, kText, "there are /, /events and /results.json\n");
     const auto results = LoadResults(folder_);
@@ -96,7 +100,6 @@ class Server final : public WatchServer {
   }
 
   void Follow(std::shared_ptr<HttpReply> reply) {
-    reply->Begin("text/event-stream");
     if (const auto news = News(folder_, parts_, state_, finished_)) reply->Write(*news);
     watchers_.push_back(reply);
     ++watching_;

@@ -1,5 +1,6 @@
 """pinion sweep --watch: the report while it fills up."""
 
+import http.client
 import json
 import re
 import shutil
@@ -72,6 +73,18 @@ def test_it_serves_the_page_and_the_figures_and_nothing_else(watched):
         urllib.request.urlopen(url + "results.db", timeout=20)
     with pytest.raises(urllib.error.HTTPError, match="405"):
         urllib.request.urlopen(url, data=b"x", timeout=20)
+
+
+def test_head_of_the_news_is_a_header_alone(watched):
+    sweep, url = watched
+    sweep.stderr.readline()
+    connection = http.client.HTTPConnection(url.split("/")[2], timeout=20)
+    connection.request("HEAD", "/events")
+    answer = connection.getresponse()
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "text/event-stream")
+    assert answer.read() == b""
+    connection.request("GET", "/results.json")  # what a body left behind would be read as its answer
+    assert json.load(connection.getresponse())["model"] == "preset:tiny"
 
 
 def test_a_port_that_is_taken_is_named(pinion, tmp_path):

@@ -140,6 +140,17 @@ TEST_F(Http, AnswersHeadWithoutABody) {
   EXPECT_EQ(BodyOf(got), "");
 }
 
+TEST_F(Http, AnswersHeadOfAStreamWithItsHeaderAlone) {
+  Start();
+  const std::string got = Exchange(port_,
+                                   "HEAD /stream HTTP/1.1\r\n\r\n"
+                                   "POST /echo HTTP/1.1\r\nContent-Length: 4\r\n"
+                                   "Connection: close\r\n\r\nnext");
+  EXPECT_EQ(BodyOf(got).find("HTTP/1.1 200 OK"), 0u) << got;
+  EXPECT_THAT(got, Not(HasSubstr("one")));
+  EXPECT_THAT(got, HasSubstr("next"));
+}
+
 TEST_F(Http, ContinuesWhenTheClientAsksFirst) {
   Start();
   RawClient client(port_);
