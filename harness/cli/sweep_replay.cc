@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "engine/base/strings.h"
+#include "harness/sweep/recording.h"
 #include "harness/sweep/replay.h"
 
 namespace pinion::harness {
@@ -45,7 +46,8 @@ Status RunReplayCommand(const ReplayFlags& flags, Definition definition, double 
       return Fail(ErrorCode::kUsage,
                   "--planted goes with a CSV series: a recorded sweep has its own differences");
     const auto objective = flags.metric.empty() ? std::nullopt : std::optional(flags.metric);
-    PINION_ASSIGN(report, ReplaySweep(flags.file, objective, options));
+    PINION_ASSIGN(const RecordedSweep recorded, ReadRecordedSweep(flags.file, objective));
+    PINION_ASSIGN(report, ReplaySweep(recorded, options));
   } else {
     if (flags.metric.empty() || flags.planted.empty())
       return Fail(ErrorCode::kUsage, StrCat("a replay of the series ", flags.file,

@@ -2,14 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <random>
 
-#include "engine/base/file.h"
 #include "engine/base/strings.h"
 #include "harness/stats/estimate.h"
-#include "harness/stats/metrics.h"
+#include "harness/stats/text.h"
 #include "harness/sweep/assemble.h"
 #include "harness/sweep/protocol.h"
 #include "harness/sweep/score.h"
@@ -19,7 +16,6 @@ namespace {
 
 constexpr int kExhaustiveRounds = 20;
 constexpr double kLimitSeconds = 2;  // of a trial that takes 1 s at the recording's median
-constexpr uint64_t kMaxCsvBytes = uint64_t{1} << 28;
 const char* const kScoreMetric = "output_tokens_per_s";  // what LogScore reads for throughput
 
 // One trial's log score and how long it took.
@@ -72,39 +68,27 @@ class PlantedSource : public Drawn {
   size_t row_;
 };
 
-// A recorded sweep, round by round.
-struct RecordedRounds {
-  struct Round {
-    double anchor = 0, anchor_again = 0;
-    std::map<int, double> scores;
-  };
-  std::vector<Round> rounds;
-  std::map<int, std::vector<double>> ratios;   // to the anchor, by candidate
-  std::map<int, std::vector<double>> seconds;  // that its trials took
-};
-
 class RecordedSource : public Drawn {
  public:
-  RecordedSource(const RecordedRounds& recorded, const std::vector<int>& ids, uint64_t seed)
-      : recorded_(recorded), ids_(ids), random_(seed) {}
+  RecordedSource(const RecordedSweep& recorded, uint64_t seed)
+      : recorded_(recorded), random_(seed) {}
 
  private:
   Draw Next(const Slot& slot) override {
     const auto [drawn, is_new] = rounds_.emplace(std::pair(slot.phase, slot.round), 0);
     if (is_new) drawn->second = random_() % recorded_.rounds.size();
-    const RecordedRounds::Round& round = recorded_.rounds[drawn->second];
-    const int id = ids_[static_cast<size_t>(slot.candidate)];
-    const std::vector<double>& lasted = recorded_.seconds.at(id);
-    const double seconds = lasted[random_() % lasted.size()];
+    const RecordedSweep::Round& round = recorded_.rounds[drawn->second];
+    const auto index = static_cast<size_t>(slot.candidate);
+    const RecordedSweep::Contestant& contestant = recorded_.contestants[index];
+    const double seconds = contestant.seconds[random_() % contestant.seconds.size()];
     if (slot.candidate == 0) return {slot.copy ? round.anchor_again : round.anchor, seconds};
-    const auto own = round.scores.find(id);
+    const auto own = round.scores.find(index);
     if (own != round.scores.end()) return {own->second, seconds};
-    const std::vector<double>& ratios = recorded_.ratios.at(id);
+    const std::vector<double>& ratios = contestant.log_ratios;
     return {round.anchor + ratios[random_() % ratios.size()], seconds};
   }
 
-  const RecordedRounds& recorded_;
-  const std::vector<int>& ids_;
+  const RecordedSweep& recorded_;
   std::mt19937_64 random_;
   std::map<RoundKey, size_t> rounds_;
 };
@@ -216,69 +200,7 @@ Result<ReplayReport> Replays(const std::vector<std::string>& names,
   return report;
 }
 
-Result<RecordedRounds> RoundsOf(const Definition& definition,
-                                const std::vector<CandidateRow>& candidates,
-                                const std::vector<TrialRow>& trials, Objective objective) {
-  const ScoreRule rule(definition);
-  RecordedRounds recorded;
-  const auto anchor = ScoresOf(trials, 0, 0, objective, rule);
-  const auto again = ScoresOf(trials, 0, 1, objective, rule);
-  std::map<RoundKey, RecordedRounds::Round> rounds;
-  for (const auto& [key, score] : anchor)
-    if (const auto second = again.find(key); second != again.end())
-      rounds[key] = {score, second->second, {}};
-  for (const CandidateRow& row : candidates) {
-    if (!row.infeasible.empty() || HasFailed(trials, row.id)) continue;
-    for (const auto& [key, score] : ScoresOf(trials, row.id, 0, objective, rule)) {
-      const auto round = rounds.find(key);
-      if (round == rounds.end()) continue;
-      round->second.scores[row.id] = score;
-      recorded.ratios[row.id].push_back(score - round->second.anchor);
-    }
-    for (const TrialRow& trial : trials)
-      if (trial.candidate == row.id) recorded.seconds[row.id].push_back(trial.seconds);
-  }
-  for (auto& [key, round] : rounds)
-    if (key.first == Phase::kRace) recorded.rounds.push_back(std::move(round));
-  return recorded;
-}
-
-std::string Percent(double fraction) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f %%", fraction * 100);
-  return text;
-}
-
 }  // namespace
-
-Result<Recording> ReadRecording(const std::string& path, const std::string& column) {
-  PINION_ASSIGN(const std::string text, ReadFile(path, kMaxCsvBytes));
-  const std::vector<std::string> lines = Split(text, '\n');
-  std::vector<std::string> header = Split(lines.front(), ',');
-  if (!header.empty() && header.back().ends_with("\r")) header.back().pop_back();
-  const auto found = std::find(header.begin(), header.end(), column);
-  if (found == header.end())
-    return Fail(ErrorCode::kUsage, StrCat(path, " has no column '", column, "'; it has ",
-                                          Join(header, ", "), ": name one with --metric"));
-  const auto index = static_cast<size_t>(found - header.begin());
-  const MetricInfo* metric = FindMetric(column);
-  const double sign = metric && !metric->more_is_better ? -1 : 1;
-  Recording recording;
-  for (size_t i = 1; i < lines.size(); ++i) {
-    if (lines[i].empty() || lines[i] == "\r") continue;
-    const std::vector<std::string> cells = Split(lines[i], ',');
-    const double value = index < cells.size() ? std::strtod(cells[index].c_str(), nullptr) : 0;
-    if (!(value > 0) || !std::isfinite(value))
-      return Fail(ErrorCode::kUsage,
-                  StrCat(path, ", line ", i + 1, ": '", column, "' must be a number above 0, not '",
-                         index < cells.size() ? cells[index] : "", "'"));
-    recording.log_speeds.push_back(sign * std::log(value));
-  }
-  if (recording.log_speeds.size() < 2)
-    return Fail(ErrorCode::kUsage,
-                StrCat(path, " has ", recording.log_speeds.size(), " rows; a replay needs some"));
-  return recording;
-}
 
 Result<Planted> ParsePlanted(const Json& object) {
   const Json* configurations = object.Find("configurations");
@@ -325,37 +247,17 @@ Result<ReplayReport> ReplayPlanted(const Recording& recording, const Planted& pl
                  [&](uint64_t seed) { return PlantedSource(recording, log_truth, seed); });
 }
 
-Result<ReplayReport> ReplaySweep(const std::string& database,
-                                 const std::optional<std::string>& objective_name,
-                                 const ReplayOptions& options) {
-  PINION_ASSIGN(const auto store, Store::Open(database, Store::Mode::kRead));
-  PINION_ASSIGN(const SweepMeta meta, ReadMeta(*store));
-  PINION_ASSIGN(const std::vector<CandidateRow> candidates, store->Candidates());
-  PINION_ASSIGN(const std::vector<TrialRow> trials, store->Trials());
-  Objective objective = meta.definition.objectives.front();
-  if (objective_name) {
-    PINION_ASSIGN(objective, ParseObjective(*objective_name));
-  }
-  PINION_ASSIGN(const RecordedRounds recorded,
-                RoundsOf(meta.definition, candidates, trials, objective));
+Result<ReplayReport> ReplaySweep(const RecordedSweep& recorded, const ReplayOptions& options) {
   std::vector<std::string> names;
-  std::vector<int> ids;
   std::vector<double> log_truth;
   double trial_s = 0;
-  for (const CandidateRow& row : candidates) {
-    const auto ratios = recorded.ratios.find(row.id);
-    if (ratios == recorded.ratios.end()) continue;
-    names.push_back(row.label);
-    ids.push_back(row.id);
-    log_truth.push_back(Median(ratios->second));
-    trial_s = std::max(trial_s, Median(recorded.seconds.at(row.id)));
+  for (const RecordedSweep::Contestant& one : recorded.contestants) {
+    names.push_back(one.name);
+    log_truth.push_back(Median(one.log_ratios));
+    trial_s = std::max(trial_s, Median(one.seconds));
   }
-  if (recorded.rounds.size() < 2 || names.size() < 2)
-    return Fail(ErrorCode::kUsage, StrCat(database, " holds ", recorded.rounds.size(),
-                                          " whole rounds of ", names.size(), " candidates with ",
-                                          Name(objective), "; a replay needs two of each"));
   return Replays(names, log_truth, names.size(), trial_s, options,
-                 [&](uint64_t seed) { return RecordedSource(recorded, ids, seed); });
+                 [&](uint64_t seed) { return RecordedSource(recorded, seed); });
 }
 
 Json ToJson(const ReplayReport& report) {

@@ -8,20 +8,11 @@
 #include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "harness/space/definition.h"
+#include "harness/sweep/recording.h"
 
 // Sweeps without an engine: the protocol on recorded numbers, many times, where the truth is known.
 
 namespace pinion::harness {
-
-// A series of measurements of one machine while nothing of ours changed, as log speeds.
-struct Recording {
-  std::vector<double> log_speeds;
-};
-
-// One column of a CSV file with a header. Metrics that are known to be better when smaller are
-// turned round. Errors name the file, the columns that are there, or the row that is no number
-// above 0.
-Result<Recording> ReadRecording(const std::string& path, const std::string& column);
 
 // Configurations with the speed that they are to have, relative to the default. The default is the
 // one called "default", else the first with speed 1; where there is neither, one of speed 1 that is
@@ -63,14 +54,11 @@ struct ReplayReport {
 Result<ReplayReport> ReplayPlanted(const Recording& recording, const Planted& planted,
                                    const ReplayOptions& options);
 
-// A sweep's own database: trials of a round are taken from one recorded round, whole rounds drawn
-// at random; the truth is each candidate's median over all its rounds. A candidate that was not
-// measured in a round has the anchor's score there and its own ratio of another round. A trial
-// lasts as long as one of its candidate's did, drawn at random. The sweep's first objective, or the
-// one that `objective` names.
-Result<ReplayReport> ReplaySweep(const std::string& database,
-                                 const std::optional<std::string>& objective,
-                                 const ReplayOptions& options);
+// Trials of a round are taken from one recorded round, whole rounds drawn at random; the truth is
+// each candidate's median over all its rounds. A candidate that was not measured in a round has the
+// anchor's score there and its own ratio of another round. A trial lasts as long as one of its
+// candidate's did, drawn at random.
+Result<ReplayReport> ReplaySweep(const RecordedSweep& recorded, const ReplayOptions& options);
 
 // {"seeds","winners":{"name":count,"none":count},"undecided","unspent","interval_coverage",
 //  "regret_p95","cost_fraction_p50","budget_overrun_p95","floor_p50","recommended_regret_p95","default"}

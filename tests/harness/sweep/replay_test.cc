@@ -166,7 +166,7 @@ TEST(Replay, AQuickstartEndsWithAVerdictInAnyNoise) {
 }
 
 // A sweep's database whose trials lasted from 5 to 40 s, by candidate and by chance.
-std::string RecordedSweep() {
+std::string StoredSweep() {
   const auto path = std::filesystem::temp_directory_path() /
                     ("pinion_replay_test_" + std::to_string(getpid()) + ".db");
   std::filesystem::remove(path);
@@ -203,16 +203,18 @@ std::string RecordedSweep() {
 }
 
 TEST(Replay, ABudgetIsKeptWithTheDurationsOfARecordedSweep) {
-  const std::string path = RecordedSweep();
+  const std::string path = StoredSweep();
+  const auto recorded = ReadRecordedSweep(path, std::nullopt);
+  std::filesystem::remove(path);
+  ASSERT_TRUE(recorded) << recorded.error().message;
   for (const double budget_s : {900.0, 1800.0, 7200.0}) {
     ReplayOptions options;
     options.seeds = kReplays;
     options.definition.budget_s = budget_s;
-    const auto report = ReplaySweep(path, std::nullopt, options);
+    const auto report = ReplaySweep(*recorded, options);
     ASSERT_TRUE(report) << report.error().message;
     EXPECT_LE(report->budget_overrun_p95, 0.05) << budget_s;
   }
-  std::filesystem::remove(path);
 }
 
 TEST(Replay, TheSameSeedGivesTheSameSearch) {
@@ -258,23 +260,6 @@ TEST(Planted, BadEffectsAreNamed) {
   EXPECT_THAT(error(R"({"configurations":{"a":-1}})"), HasSubstr("'a' must be a number above 0"));
   EXPECT_THAT(error(R"({"configurations":{"none":1}})"), HasSubstr("'none'"));
   EXPECT_THAT(error(R"({"configurations":{"a":1}})"), HasSubstr("besides the default"));
-}
-
-TEST(Recording, BadFilesAreNamed) {
-  const auto path = std::filesystem::temp_directory_path() / "pinion_recording_test.csv";
-  const auto error = [&](const char* text, const char* column) {
-    EXPECT_TRUE(WriteFile(path, text));
-    return ReadRecording(path, column).error().message;
-  };
-  EXPECT_THAT(error("t,speed\n1,2\n", "pace"), HasSubstr("no column 'pace'; it has t, speed"));
-  EXPECT_THAT(error("t,speed\n1,2\n2,fast\n", "speed"), HasSubstr("line 3"));
-  EXPECT_THAT(error("t,speed\n1,2\n", "speed"), HasSubstr("1 rows"));
-  // Less is better in a metric that is known to be so.
-  ASSERT_TRUE(WriteFile(path, "ttft_s\r\n0.5\r\n0.25\r\n"));
-  const auto recording = ReadRecording(path, "ttft_s");
-  ASSERT_TRUE(recording);
-  EXPECT_NEAR(recording->log_speeds[1], std::log(4), 1e-12);
-  std::filesystem::remove(path);
 }
 
 }  // namespace
