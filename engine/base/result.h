@@ -13,7 +13,8 @@ enum class ErrorCode {
   kUnsupported,  // well-formed, but Pinion does not do it
   kNotFound,     // a file, tensor, model or CPU that does not exist
   kCorrupt,      // a file or message that breaks its own format
-  kExhausted,    // memory, blocks, file descriptors, time
+  kExhausted,    // memory, blocks, file descriptors
+  kTimeout,      // it took longer than it may
   kIo,           // the operating system refused
   kFailed,       // anything else outside our control
 };

@@ -20,7 +20,7 @@ Status Await(int fd, short events, int64_t deadline_ns) {
     int timeout_ms = -1;
     if (deadline_ns > 0) {
       const int64_t left_ns = deadline_ns - NowNs();
-      if (left_ns <= 0) return Fail(ErrorCode::kExhausted, "the other side took too long");
+      if (left_ns <= 0) return Fail(ErrorCode::kTimeout, "the other side took too long");
       timeout_ms = static_cast<int>(left_ns / 1'000'000 + 1);
     }
     pollfd ready{fd, events, 0};

@@ -38,7 +38,7 @@ std::string LogPath(const Slot& slot) {
                 slot.attempt ? "-again" : "", ".log");
 }
 
-void Take(const TrialOutcome& outcome, TrialRow& trial) {
+void Take(const TrialOutcome& outcome, double limit_s, TrialRow& trial) {
   trial.ok = outcome.ok;
   trial.reason = outcome.reason;
   trial.log_tail = outcome.log_tail;
@@ -47,6 +47,7 @@ void Take(const TrialOutcome& outcome, TrialRow& trial) {
   trial.suspect = outcome.result.suspect;
   trial.output_hash = outcome.result.output_hash;
   trial.info = outcome.result.info;
+  if (outcome.out_of_time) trial.info.Set(kOutOfTime, limit_s);
 }
 
 }  // namespace
@@ -80,6 +81,7 @@ Result<std::optional<TrialRow>> LiveSource::Run(const Slot& slot, int position,
                                                 const ProgressLine& line) {
   if (const auto found = stored_.find(slot); found != stored_.end()) return found->second;
   if (options_.interrupted()) return std::optional<TrialRow>();
+  PINION_TRY(RaiseTrialLimit());
   progress_.Begin(line);
   // The first one may take what it takes: without it nobody knows what a budget should be.
   const double room_s = stored_.empty() ? std::numeric_limits<double>::infinity()
@@ -90,6 +92,25 @@ Result<std::optional<TrialRow>> LiveSource::Run(const Slot& slot, int position,
     progress_.Note(StrCat("the budget of ", FormatSeconds(meta_.definition.budget_s),
                           " was spent in the midst of a trial of ", line.label));
   return trial;
+}
+
+// A limit that was chosen by the budget is too short where the defaults do not come through their
+// first trials: for this model, or while others compute. Nothing has been measured yet that a
+// longer trial could not be compared with.
+Status LiveSource::RaiseTrialLimit() {
+  if (meta_.definition.trial_limit_s) return {};
+  double too_short_s = 0;
+  for (const auto& [slot, trial] : stored_) {
+    const Json* limit_s = trial.info.Find(kOutOfTime);
+    if (!limit_s || !limit_s->is_number()) return {};  // it ran, or failed for another reason
+    too_short_s = std::max(too_short_s, limit_s->number());
+  }
+  const double raised_s = std::min(2 * too_short_s, kMostTrialSeconds);
+  if (raised_s <= options_.trial_limit_s) return {};
+  progress_.Note(StrCat("the default configuration needs more than ", FormatSeconds(too_short_s),
+                        " a trial; it gets ", FormatSeconds(raised_s)));
+  options_.trial_limit_s = raised_s;
+  return WriteTrialLimit(store_, raised_s);
 }
 
 Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int position, double room_s) {
@@ -122,7 +143,7 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
   PINION_ASSIGN(const TrialOutcome outcome, RunTrialProcess(request, process));
   if (!outcome.ok && outcome.seconds > room_s) why_none_ = SweepEnd::kBudget;
   if (outcome.interrupted || why_none_ == SweepEnd::kBudget) return std::optional<TrialRow>();
-  Take(outcome, trial);
+  Take(outcome, request.limit_s, trial);
   if (SaidSomethingElse(trial))
     trial.suspect.push_back("other tokens than in its first run of this round");
   PINION_TRY(store_.PutTrial(

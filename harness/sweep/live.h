@@ -11,9 +11,9 @@ namespace pinion::harness {
 
 // Where and how live trials are run.
 struct LiveOptions {
-  std::string folder;  // of the sweep: logs go to its logs/
-  std::string binary;  // pinion itself: trials are its children
-  double trial_limit_s = 60;
+  std::string folder;         // of the sweep: logs go to its logs/
+  std::string binary;         // pinion itself: trials are its children
+  double trial_limit_s = 60;  // to begin with
   std::function<bool()> interrupted = [] { return false; };
 };
 
@@ -32,6 +32,7 @@ class LiveSource : public StoredSource {
  private:
   // `room_s`: the trial is ended, and lost, should it take longer.
   Result<std::optional<TrialRow>> Measure(const Slot& slot, int position, double room_s);
+  Status RaiseTrialLimit();
   // Whether some candidate has several replicas: then all are measured as servers.
   bool OverHttp() const;
   double HangSeconds(bool ceilings) const;

@@ -23,6 +23,23 @@ constexpr double kCalibrationShare = 0.10;
 // double the cost for the same picture.
 constexpr double kRepeatableShare = 1.0 / 3;
 
+struct Failures {
+  int in_a_row = 0;          // up to now
+  bool out_of_time = false;  // the last one
+  bool has_run = false;      // before them
+};
+
+Failures LastFailures(const std::vector<TrialRow>& trials, int candidate) {
+  Failures failures;
+  for (const TrialRow& trial : trials) {
+    if (trial.candidate != candidate) continue;
+    failures.in_a_row = trial.ok ? 0 : failures.in_a_row + 1;
+    failures.out_of_time = !trial.ok && trial.info.Find(kOutOfTime);
+    failures.has_run |= trial.ok;
+  }
+  return failures;
+}
+
 }  // namespace
 
 const CandidateRow& RowOf(const std::vector<CandidateRow>& candidates, int id) {
@@ -48,14 +65,9 @@ std::vector<int> Feasible(const std::vector<CandidateRow>& candidates) {
 }
 
 bool HasFailed(const std::vector<TrialRow>& trials, int candidate) {
-  int failures = 0;
-  bool has_run = false;
-  for (const TrialRow& trial : trials) {
-    if (trial.candidate != candidate) continue;
-    failures = trial.ok ? 0 : failures + 1;
-    has_run |= trial.ok;
-  }
-  return failures >= (candidate == 0 && has_run ? kMaxAnchorFailures : kMaxFailures);
+  const Failures last = LastFailures(trials, candidate);
+  const bool patient = candidate == 0 && (last.has_run || last.out_of_time);
+  return last.in_a_row >= (patient ? kMaxAnchorFailures : kMaxFailures);
 }
 
 SweepEnd TrialSource::WhyNone() const { return SweepEnd::kInterrupted; }
@@ -91,7 +103,8 @@ Status Protocol::Calibrate() {
   if (WasBegunWithoutCalibration()) return {};
   for (int pair = 1; pair <= kCalibrationPairs && !Ended(); ++pair) {
     const double after_s = spending_.spent_s() + 2 * spending_.mean_s();
-    if (pair > 1 && after_s > kCalibrationShare * definition_.budget_s) break;
+    const bool enough = after_s > kCalibrationShare * definition_.budget_s;
+    if (pair > 1 && enough && AnchorHasRun()) break;
     PINION_TRY(RunRound({0}, Phase::kCalibration, pair));
     if (!Ended()) ++state_.calibrations_done;
   }
@@ -291,11 +304,10 @@ bool Protocol::AnchorHasRun() const {
 Status Protocol::TakeAnchorFailures() {
   if (!HasFailed(state_.trials, 0)) return {};
   const TrialRow& last = state_.trials.back();
-  const bool has_run = AnchorHasRun();
-  const std::string why =
-      StrCat("the default configuration failed ", has_run ? kMaxAnchorFailures : kMaxFailures,
-             " times in a row (", last.reason, "); see ", last.log_path);
-  if (!has_run) return Fail(ErrorCode::kFailed, why);
+  const Failures failures = LastFailures(state_.trials, 0);
+  const std::string why = StrCat("the default configuration failed ", failures.in_a_row,
+                                 " times in a row (", last.reason, "); see ", last.log_path);
+  if (!failures.has_run) return Fail(ErrorCode::kFailed, why);
   progress_.Note(why);
   end_ = SweepEnd::kAnchorFails;
   return {};

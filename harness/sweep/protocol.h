@@ -139,9 +139,12 @@ std::vector<int> Feasible(const std::vector<CandidateRow>& candidates);
 
 const CandidateRow& RowOf(const std::vector<CandidateRow>& candidates, int id);
 
-// Whether the candidate's last kMaxFailures trials failed: it is then left out. An anchor that has
-// run has three rounds of two trials to run again: without it nothing can be compared, and a busy
-// machine may be what fails.
+// In a failed trial's info: the limit in seconds that its load did not come far enough in.
+inline constexpr char kOutOfTime[] = "out_of_time_s";
+
+// Whether the candidate's last kMaxFailures trials failed: it is then left out. An anchor has three
+// rounds of two trials where it has run before, or ran out of time now: without it nothing can be
+// compared, and a busy machine may be what fails.
 inline constexpr int kMaxFailures = 2, kMaxAnchorFailures = 6;
 bool HasFailed(const std::vector<TrialRow>& trials, int candidate);
 

@@ -50,7 +50,7 @@ double TrialLimitSeconds(const Definition& definition, size_t contestants) {
   const double trials =
       static_cast<double>(contestants) * std::min(definition.rounds, kUsualRounds) +
       kConfirmationTrials;
-  return std::clamp(0.8 * definition.budget_s / trials, 8.0, 120.0);
+  return std::clamp(0.8 * definition.budget_s / trials, 8.0, kMostTrialSeconds);
 }
 
 }  // namespace pinion::harness

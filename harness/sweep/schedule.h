@@ -49,10 +49,12 @@ class Spending {
 // A race among many took 2 to 5 rounds in replays.
 inline constexpr int kUsualRounds = 5;
 
+// More tokens would say little more than more rounds.
+inline constexpr double kMostTrialSeconds = 120;
+
 // How long a trial may take: what the definition says, else what lets a race of the usual length
 // and its confirmation fit 80 % of the budget, from 8 s (below that, start and warm-up are most of
-// a trial) to 120 s (more tokens would say little more than more rounds). `contestants`: trials of
-// a whole round.
+// a trial) to kMostTrialSeconds. `contestants`: trials of a whole round.
 double TrialLimitSeconds(const Definition& definition, size_t contestants);
 
 }  // namespace pinion::harness

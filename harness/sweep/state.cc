@@ -7,6 +7,8 @@
 namespace pinion::harness {
 namespace {
 
+constexpr char kTrialLimit[] = "trial_limit_s";
+
 Result<Json> RequiredMeta(Store& store, const std::string& key) {
   PINION_ASSIGN(std::optional<Json> value, store.Meta(key));
   if (!value)
@@ -108,6 +110,16 @@ Result<SweepProgress> ReadProgress(Store& store) {
   PINION_ASSIGN(progress.rounds_planned, Require<int>(*object, "rounds_planned"));
   PINION_ASSIGN(progress.finished, Require<bool>(*object, "finished"));
   return progress;
+}
+
+Status WriteTrialLimit(Store& store, double limit_s) { return store.SetMeta(kTrialLimit, limit_s); }
+
+Result<std::optional<double>> ReadTrialLimit(Store& store) {
+  PINION_ASSIGN(const std::optional<Json> limit_s, store.Meta(kTrialLimit));
+  if (!limit_s) return std::optional<double>();
+  if (limit_s->is_number() && limit_s->number() > 0) return std::optional(limit_s->number());
+  return Fail(ErrorCode::kCorrupt, StrCat("the sweep's database has '", kTrialLimit, "' ",
+                                          limit_s->Dump(), ", which must be a number above 0"));
 }
 
 Status CheckSame(const SweepMeta& stored, const SweepMeta& asked) {

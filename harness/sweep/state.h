@@ -38,6 +38,11 @@ Result<SweepMeta> ReadMeta(Store& store);
 Status WriteProgress(Store& store, const SweepProgress& progress);
 Result<SweepProgress> ReadProgress(Store& store);
 
+// Seconds of a trial, kept from the start on: a resume with another budget must not change what a
+// trial is.
+Status WriteTrialLimit(Store& store, double limit_s);
+Result<std::optional<double>> ReadTrialLimit(Store& store);
+
 // What --resume must not change: kUsage error naming the first difference. Budget and rounds may
 // grow or shrink, since they invalidate no sample.
 Status CheckSame(const SweepMeta& stored, const SweepMeta& asked);

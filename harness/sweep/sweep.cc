@@ -55,12 +55,10 @@ Json ModelFacts(const DecoderSpec& spec) {
   return facts;
 }
 
-// Kept from the start on: a resume with another budget must not change what a trial is.
 Result<double> TrialLimit(Store& store, const SweepMeta& meta, size_t contestants) {
-  PINION_ASSIGN(const std::optional<Json> stored, store.Meta("trial_limit_s"));
-  const double limit_s =
-      stored ? stored->number() : TrialLimitSeconds(meta.definition, contestants);
-  PINION_TRY(store.SetMeta("trial_limit_s", limit_s));
+  PINION_ASSIGN(const std::optional<double> stored, ReadTrialLimit(store));
+  const double limit_s = stored.value_or(TrialLimitSeconds(meta.definition, contestants));
+  PINION_TRY(WriteTrialLimit(store, limit_s));
   return limit_s;
 }
 

@@ -49,6 +49,12 @@ Measurement::Measurement(const TrialRequest& request, int64_t start_ns) : reques
 }
 
 Result<TrialResult> Measurement::Run(const CounterTarget& target, int threads) {
+  Status done = Measure(target, threads);
+  if (!done && result_.too_slow.empty()) return Unexpected(std::move(done).error());
+  return std::move(result_);
+}
+
+Status Measurement::Measure(const CounterTarget& target, int threads) {
   PINION_TRY(WarmUpFor(std::min(4, request_.workload.num_prompts), kStartShare));
   output_tokens_ = 0;
   const Conditions before = Conditions::Now();
@@ -64,7 +70,7 @@ Result<TrialResult> Measurement::Run(const CounterTarget& target, int threads) {
   result_.info.Set("cut", Json(cut_));
   result_.info.Set("quantiles", std::move(quantiles_));
   Describe(result_.info);
-  return std::move(result_);
+  return {};
 }
 
 // The batch and the loops in an order drawn from the round's seed: none is always the one that
@@ -166,6 +172,11 @@ void Measurement::Add(const std::string& metric, int concurrency, double value) 
 
 void Measurement::Distribute(const ServingSummary& summary, int concurrency) {
   AddQuantiles(summary, concurrency, quantiles_);
+}
+
+tl::unexpected<Error> Measurement::TooSlow(const std::string& why) {
+  result_.too_slow = why + "; raise --trial-limit, or shorten the load";
+  return Fail(ErrorCode::kExhausted, result_.too_slow);
 }
 
 void Measurement::Suspect(const std::string& reason) {

@@ -37,7 +37,7 @@ class Measurement {
   Measurement(const TrialRequest& request, int64_t start_ns);
   virtual ~Measurement() = default;
 
-  // `threads`: of the engine in this process; 1 where it is in another.
+  // `threads`: of the engine in this process; 1 where it is in another. Errors are the engine's.
   Result<TrialResult> Run(const CounterTarget& target, int threads);
 
  protected:
@@ -55,11 +55,14 @@ class Measurement {
   void Distribute(const ServingSummary& summary, int concurrency);  // into info "quantiles"
   void Suspect(const std::string& reason);                          // once each
   void Cut(std::string what) { cut_.push_back(std::move(what)); }
+  // For a phase to end with: its load did not come far enough, which ends the trial as too slow.
+  tl::unexpected<Error> TooSlow(const std::string& why);
   void CountOutput(size_t tokens) { output_tokens_ += tokens; }  // of warm-ups too
   void SetOutputHash(std::string hash) { result_.output_hash = std::move(hash); }
 
  private:
   LoadPhase Part(size_t weight, size_t weights_left) const;
+  Status Measure(const CounterTarget& target, int threads);
   Status WarmUpFor(int clients, double share);
   Status RunPhases();
   Status RunBatch(size_t weights_left);

@@ -42,8 +42,10 @@ Result<TrialResult> ReadResult(const MemoryFile& file) {
 void Finish(const Process::Exit& exit, const MemoryFile& file, TrialOutcome& outcome) {
   if (exit.code == 0 && exit.signal == 0) {
     auto result = ReadResult(file);
-    outcome.ok = result.has_value();
-    if (result) outcome.result = std::move(*result);
+    outcome.out_of_time = result && !result->too_slow.empty();
+    outcome.ok = result && !outcome.out_of_time;
+    if (outcome.out_of_time) outcome.reason = result->too_slow;
+    if (outcome.ok) outcome.result = std::move(*result);
     if (!result) outcome.reason = StrCat("its result cannot be read: ", result.error().message);
     return;
   }

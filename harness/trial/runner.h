@@ -27,6 +27,7 @@ struct TrialOutcome {
   bool interrupted = false;  // the child was killed because `interrupted` said so; no result
   TrialResult result;        // where ok
   std::string reason;        // where not: one phrase
+  bool out_of_time = false;  // where not: its load did not come far enough within its limit
   std::string log_tail;      // where not: the last lines of its log
   double seconds = 0;
 };

@@ -104,13 +104,17 @@ class ServerMeasurement final : public Measurement {
     return load;
   }
 
-  // The first reason why nothing at all came back.
-  Status CheckAnswered(const ServerLoadResult& load) const {
+  // The first reason why nothing at all came back, besides that there was no time for more.
+  Status CheckAnswered(const ServerLoadResult& load) {
     const bool any = std::any_of(load.requests.begin(), load.requests.end(),
                                  [](const RequestRecord& one) { return one.complete(); });
     if (any || load.requests.empty()) return {};
-    return Fail(ErrorCode::kFailed, StrCat("no request was answered within ", request().limit_s,
-                                           " s of the trial: ", load.requests.front().error));
+    const std::string nobody =
+        StrCat("no request was answered within ", request().limit_s, " s of the trial");
+    const auto refused = std::find_if(load.requests.begin(), load.requests.end(),
+                                      [](const RequestRecord& one) { return !one.cut; });
+    if (refused == load.requests.end()) return TooSlow(nobody);
+    return Fail(ErrorCode::kFailed, StrCat(nobody, ": ", refused->error));
   }
 
   Result<bool> WarmUp(const LoadPhase& asked) override {

@@ -86,7 +86,7 @@ class EngineMeasurement final : public Measurement {
       answers[{client.conversation, client.turn}] = client.tokens;
       if (!client.times.token_ns.empty()) last_ns = std::max(last_ns, client.times.token_ns.back());
     }
-    if (tokens == 0 || last_ns <= first_ns) return TooSlow("the offline batch");
+    if (tokens == 0 || last_ns <= first_ns) return NoTokens("the offline batch");
     const double window_s = static_cast<double>(last_ns - first_ns) * 1e-9;
     Add("output_tokens_per_s", 0, static_cast<double>(tokens) / window_s);
     if (load.steps.prefill_s > 0) Add("prefill_tokens_per_s", 0, load.steps.prefill_tokens_per_s());
@@ -110,7 +110,7 @@ class EngineMeasurement final : public Measurement {
     const std::string name = LoopName(phase);
     const size_t before = samples().size();
     AddServingSamples(load, phase.clients, limits(), samples());
-    if (samples().size() == before) return TooSlow("the " + name);
+    if (samples().size() == before) return NoTokens("the " + name);
     if (const std::string late = LateClient(load); !late.empty()) Suspect(late);
     AddKv(load.kv, phase.clients);
     Distribute(Summarise(load.CompleteTraces()), phase.clients);
@@ -127,12 +127,9 @@ class EngineMeasurement final : public Measurement {
     return level;
   }
 
-  tl::unexpected<Error> TooSlow(const std::string& what) const {
-    return Fail(ErrorCode::kExhausted,
-                StrCat("no request of ", what,
-                       " got as far as two tokens in its part of the trial's "
-                       "limit of ",
-                       request().limit_s, " s; raise --trial-limit, or shorten the load"));
+  tl::unexpected<Error> NoTokens(const std::string& what) {
+    return TooSlow(StrCat("no request of ", what, " got as far as two tokens in its part of the ",
+                          "trial's limit of ", request().limit_s, " s"));
   }
 
   // Where the phase stands under the machine's roof.
@@ -201,6 +198,7 @@ Json ToJson(const TrialResult& result) {
   object.Set("output_hash", result.output_hash);
   object.Set("suspect", Json(result.suspect));
   object.Set("info", result.info);
+  object.Set("too_slow", result.too_slow);
   return object;
 }
 
@@ -221,6 +219,7 @@ Result<TrialResult> ReadTrialResult(const Json& object) {
   for (const Json& reason : suspect->array())
     if (reason.is_string()) result.suspect.push_back(reason.string());
   PINION_ASSIGN(result.output_hash, Require<std::string>(object, "output_hash"));
+  PINION_ASSIGN(result.too_slow, Optional<std::string>(object, "too_slow", ""));
   result.info = *info;
   return result;
 }

@@ -17,6 +17,9 @@ struct TrialResult {
   std::string output_hash;           // of the offline batch; empty where it was cut
   std::vector<std::string> suspect;  // what disturbed it
   Json info;                         // isa, dtype, threads, ranks, plan, stages, what was cut, ...
+  // Why its load did not come far enough in its time, with the way out; then nothing else counts.
+  // It may with more time, or when others no longer compute. Empty: it did.
+  std::string too_slow;
 };
 
 Json ToJson(const TrialResult& result);
@@ -27,7 +30,7 @@ Result<TrialResult> ReadTrialResult(const Json& object);
 // always gets half of it, and as long as the start took; a phase that would not see one request end
 // may take another half (2 s at least).
 // What is cut off all the same is measured as far as it went (info "cut"); a phase without two
-// tokens of one request is an error.
+// tokens of one request ends the trial as too slow.
 // Where `ceilings` are asked for, what they took is info "once_s": no later trial takes it again.
 Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns);
 

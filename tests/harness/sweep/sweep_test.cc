@@ -17,11 +17,13 @@
 #include "harness/sweep/folder.h"
 #include "harness/sweep/load.h"
 #include "harness/sweep/provenance.h"
+#include "harness/sweep/state.h"
 
 namespace pinion::harness {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr char kChild[] = R"(#!/bin/sh
 request=$(cat)
@@ -220,6 +222,10 @@ case "$request" in *'"max_num_seqs":11,'*) speed=120; anchor=false ;; esac
 echo trial >> numbers
 number=$(($(wc -l < numbers)))
 fail() { echo 'pinion: too busy' >&2; exit 1; }
+too_slow() {
+  echo '{"samples":[],"output_hash":"","suspect":[],"info":{},"too_slow":"too slow"}'
+  exit 0
+}
 if $anchor; then
 )sh",
                 bad, R"sh(
@@ -288,6 +294,44 @@ TEST_F(SweepTest, WithoutTheAnchorThereIsNoSweep) {
   ASSERT_FALSE(end);
   EXPECT_THAT(end.error().message,
               HasSubstr("the default configuration failed 2 times in a row (broken)"));
+}
+
+// It comes far enough only where its request is like that.
+std::string SlowChild(const char* enough) {
+  return NumberedChild(StrCat("case \"$request\" in ", enough, ") ;; *) too_slow ;; esac").c_str());
+}
+
+TEST_F(SweepTest, DefaultsThatNeedMoreTimeGetIt) {
+  WriteChild(SlowChild(R"(*'"limit_s":32.0'*)").c_str());
+  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":60})");
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(*end, SweepEnd::kDone);
+  EXPECT_THAT(progress_.notes,
+              HasSubstr("the default configuration needs more than 8 s a trial; it gets 16 s"));
+  EXPECT_THAT(progress_.notes, HasSubstr("more than 16 s a trial; it gets 32 s"));
+  EXPECT_THAT(progress_.notes, Not(HasSubstr("64 s"))) << "nothing that was measured is undone";
+  EXPECT_EQ(Load().verdicts[0].outcome, Outcome::kWinner);
+  const auto store = Store::Open(request_.folder + "/results.db", Store::Mode::kRead);
+  EXPECT_EQ(ReadTrialLimit(**store)->value_or(0), 32);
+}
+
+TEST_F(SweepTest, ALimitThatWasAskedForStaysAndASpellOfLoadEndsNothing) {
+  WriteChild(NumberedChild("[ $number -lt 6 ] && too_slow").c_str());
+  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":60,"trial_limit":10})");
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(*end, SweepEnd::kDone);
+  EXPECT_THAT(progress_.notes, Not(HasSubstr("it gets")));
+}
+
+TEST_F(SweepTest, DefaultsThatAreAlwaysTooSlowEndTheSweep) {
+  WriteChild(SlowChild("never").c_str());
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_FALSE(end);
+  EXPECT_THAT(end.error().message,
+              HasSubstr("the default configuration failed 6 times in a row (too slow)"));
+  EXPECT_EQ(progress_.begun, 6) << "nobody else is measured before";
 }
 
 TEST_F(SweepTest, ABudgetInWhichTheDefaultsDoNotRunOnceIsAFailure) {

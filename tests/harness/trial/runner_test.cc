@@ -63,6 +63,15 @@ TEST_F(RunnerTest, AnErrorIsARowWithItsSentenceAndItsLog) {
   EXPECT_EQ(outcome.log_tail, "first\npinion: no such model");
 }
 
+TEST_F(RunnerTest, ALackOfTimeIsToldApart) {
+  const TrialOutcome outcome =
+      Run(R"(echo '{"samples":[],"output_hash":"","suspect":[],"info":{},"too_slow":"too slow"}')");
+  EXPECT_TRUE(outcome.out_of_time);
+  EXPECT_FALSE(outcome.ok);
+  EXPECT_EQ(outcome.reason, "too slow");
+  EXPECT_FALSE(Run("exit 1").out_of_time);
+}
+
 TEST_F(RunnerTest, ACrashNamesItsSignal) {
   EXPECT_THAT(Run("kill -SEGV $$").reason, HasSubstr("signal 11"));
   EXPECT_THAT(Run("kill -KILL $$").reason, HasSubstr("want of memory"));
