@@ -185,6 +185,7 @@ class Generator {
       return;
     }
     if (event->is_token) record.token_ns.push_back(arrived_ns);
+    record.has_end |= event->is_end;
     answer += event->text;
     if (event->prompt_tokens) record.prompt_tokens = event->prompt_tokens;
     if (event->output_tokens) record.output_tokens = event->output_tokens;
@@ -197,6 +198,9 @@ class Generator {
     if (record.error.empty()) record.error = end.error;
     if (record.error.empty() && record.token_ns.empty())
       record.error = "the answer ended without a single token; does the server stream?";
+    // A server that dies closes its connection, which may look like the end of an answer.
+    if (record.error.empty() && !record.has_end)
+      record.error = "the answer broke off: neither a finish_reason nor [DONE] came";
     ++(record.complete() ? completed_ : failed_);
   }
 

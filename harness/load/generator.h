@@ -47,6 +47,7 @@ struct RequestRecord {
   int64_t scheduled_ns = 0;
   int64_t sent_ns = 0;
   std::vector<int64_t> token_ns;  // arrival of every event that carries part of the answer
+  bool has_end = false;           // the server said that the answer ends
   int64_t ended_ns = 0;
   int output_len = 0;                                              // asked for
   std::optional<int> prompt_tokens, output_tokens, cached_tokens;  // as the server counted

@@ -26,23 +26,38 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr auto kAwait = asio::experimental::as_tuple(asio::use_awaitable);
-constexpr size_t kMaxErrorBytes = 4096, kChunkBytes = 64 << 10;
+constexpr size_t kMaxErrorBytes = 4096, kMaxFetchBytes = 64 << 20, kChunkBytes = 64 << 10;
 
 // CLOCK_MONOTONIC is what steady_clock counts here.
 std::chrono::steady_clock::time_point TimePoint(int64_t ns) {
   return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(ns));
 }
 
+// As a part of one sentence: its beginning, without what would break or move the line.
+std::string InALine(std::string_view text) {
+  constexpr size_t kMostBytes = 300;
+  std::string line(Trim(text.substr(0, kMostBytes)));
+  for (char& letter : line)
+    if (static_cast<unsigned char>(letter) < ' ') letter = ' ';
+  return text.size() > kMostBytes ? line + "..." : line;
+}
+
 // {"error":{"message":"..."}} or {"error":"..."} -> the message; else the text's first line.
-std::string MessageOf(const std::string& body) {
+std::string MessageOf(std::string_view body) {
   if (const auto json = Json::Parse(body)) {
     const Json* error = json->Find("error");
     const Json* message = error ? error->Find("message") : nullptr;
     if (!message) message = json->Find("message");
     if (!message) message = error;
-    if (message && message->is_string()) return message->string();
+    if (message && message->is_string()) return InALine(message->string());
   }
-  return body.substr(0, body.find('\n'));
+  const std::string_view text = Trim(body);
+  return InALine(text.substr(0, text.find('\n')));
+}
+
+std::string Refusal(int status, std::string_view body) {
+  const std::string message = MessageOf(body);
+  return message.empty() ? StrCat("HTTP ", status) : StrCat("HTTP ", status, ": ", message);
 }
 
 struct Connection {
@@ -216,7 +231,7 @@ class Client final : public HttpClient {
     }
     connection.keep_alive = !error && parser.keep_alive();
     if (!good) {
-      end.error = StrCat("HTTP ", end.status, ": ", MessageOf(refusal));
+      end.error = Refusal(end.status, refusal);
     } else if (error) {
       end.error = StrCat("the answer broke off: ", error.message());
     }
@@ -254,7 +269,9 @@ Result<std::string> HttpFetch(const ServerUrl& url, const std::string& method,
   call.path = path;
   call.body = body;
   call.timeout_s = timeout_s;
-  call.on_body = [&](std::string_view bytes, int64_t) { answer += bytes; };
+  call.on_body = [&](std::string_view bytes, int64_t) {
+    answer += bytes.substr(0, kMaxFetchBytes - answer.size());
+  };
   call.on_end = [&](const HttpEnd& end) { ended = end; };
   client->Start(std::move(call));
   client->Run();

@@ -1,5 +1,7 @@
 #include "harness/load/openai.h"
 
+#include <cstdint>
+
 #include "engine/base/strings.h"
 
 namespace pinion::harness {
@@ -28,7 +30,8 @@ std::string Text(const Exchanges& exchanges) {
 
 std::optional<int> Count(const Json& usage, const char* key) {
   const Json* value = usage.Find(key);
-  if (!value || !value->is_int() || value->integer() < 0) return std::nullopt;
+  if (!value || !value->is_int() || value->integer() < 0 || value->integer() > INT32_MAX)
+    return std::nullopt;
   return static_cast<int>(value->integer());
 }
 
@@ -50,6 +53,7 @@ bool TakeText(const Json& object, const char* key, std::string& text) {
 void ReadChoice(const Json& choice, Endpoint endpoint, StreamEvent& event) {
   const Json* finish = choice.Find("finish_reason");
   const bool finished = finish && finish->is_string();
+  event.is_end = finished;
   if (endpoint == Endpoint::kCompletions) {
     // A token whose text is withheld until a character is whole comes as an empty text.
     const bool has_text = TakeText(choice, "text", event.text);
@@ -102,7 +106,7 @@ std::string RequestBody(const RequestStyle& style, const Exchanges& exchanges, i
 Result<StreamEvent> ReadStreamEvent(std::string_view data, Endpoint endpoint) {
   StreamEvent event;
   if (Trim(data) == "[DONE]") {
-    event.done = true;
+    event.is_end = true;
     return event;
   }
   auto json = Json::Parse(data);

@@ -36,7 +36,7 @@ std::string RequestBody(const RequestStyle& style, const Exchanges& exchanges, i
 
 // What one event of the stream says.
 struct StreamEvent {
-  bool done = false;      // "[DONE]"
+  bool is_end = false;    // "[DONE]", or the reason why the answer ends here
   bool is_token = false;  // it carries part of the answer
   std::string text;
   std::optional<int> prompt_tokens, output_tokens, cached_tokens;  // "usage"

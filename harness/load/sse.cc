@@ -9,14 +9,22 @@ void SseReader::Feed(std::string_view bytes) {
     const size_t end = bytes.find_first_of("\r\n");
     if (end == std::string_view::npos) {
       line_ += bytes;
+      if (line_.size() + data_.size() > kMostBytes) EndEvent();
       return;
     }
     after_cr_ = bytes[end] == '\r';
     line_ += bytes.substr(0, end);
     TakeLine(line_);
     line_.clear();
+    if (data_.size() > kMostBytes) EndEvent();
     bytes.remove_prefix(end + 1);
   }
+}
+
+void SseReader::EndEvent() {
+  TakeLine(line_);
+  TakeLine("");
+  line_.clear();
 }
 
 void SseReader::TakeLine(std::string_view line) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -7,17 +8,21 @@
 namespace pinion::harness {
 
 // A stream of server-sent events, cut into the data of each event. Lines may end in LF, CRLF or CR
-// and be split anywhere between two calls; comments and other fields are skipped.
+// and be split anywhere between two calls; comments and other fields are skipped. Of an event
+// beyond kMostBytes as much is handed on as had come: nobody can make a reader keep more.
 // Source: WHATWG HTML, "Server-sent events", sec. 9.2.6.
 class SseReader {
  public:
   explicit SseReader(std::function<void(std::string_view data)> on_event)
       : on_event_(std::move(on_event)) {}
 
+  static constexpr size_t kMostBytes = size_t{16} << 20;
+
   void Feed(std::string_view bytes);
 
  private:
   void TakeLine(std::string_view line);
+  void EndEvent();  // as far as it has come
 
   std::function<void(std::string_view data)> on_event_;
   std::string line_, data_;

@@ -3,11 +3,14 @@ checked against. It is none of Pinion's code. Standard library only.
 
     fixed_server.py --port 8000 --ttft-ms 50 --itl-ms 10 [--slots N] [--fail-every N] [--knee N]
                     [--slow-every N]
+                    [--die-after N] [--refusal TEXT]
 
 Every answer has `max_tokens` tokens: the first one --ttft-ms after the request came in (and had one
 of the --slots places), each next one --itl-ms later, all at times that were fixed when the request
 began, so that no delay adds up. With more than --knee requests at a time, first tokens take ten
-times as long: a cliff; so do they in every Nth answer with --slow-every. Prompts count one token a word and 3 more for every request.
+times as long: a cliff; so do they in every Nth answer with --slow-every. Answers of --die-after
+have no length and end with the connection after N tokens, as where a server dies. Prompts count one
+token a word and 3 more for every request.
 """
 
 import argparse
@@ -56,7 +59,7 @@ class Server:
             self.requests += 1
             number = self.requests
         if options.fail_every and number % options.fail_every == 0:
-            return self.answer(connection, 503, {"error": {"message": "out of order"}})
+            return self.answer(connection, 503, {"error": {"message": options.refusal}})
         if self.slots:
             self.slots.acquire()
         with self.lock:
@@ -75,13 +78,14 @@ class Server:
     def stream(self, connection, body, chat, slow):
         options = self.options
         start = time.monotonic()
+        framing = b"Connection: close" if options.die_after else b"Transfer-Encoding: chunked"
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
-                           b"Transfer-Encoding: chunked\r\n\r\n")
+                           + framing + b"\r\n\r\n")
 
         def send(event):
             text = event if isinstance(event, str) else json.dumps(event)
             data = f"data: {text}\n\n".encode()
-            connection.sendall(b"%x\r\n%s\r\n" % (len(data), data))
+            connection.sendall(data if options.die_after else b"%x\r\n%s\r\n" % (len(data), data))
 
         if chat:
             send(self.chunk(chat, "", role="assistant"))
@@ -91,6 +95,8 @@ class Server:
             sleep_until(start + (options.ttft_ms * slow + i * options.itl_ms) / 1e3)
             send(self.chunk(chat, f" word{i}", finish="length" if i + 1 == count else None))
             sent.append(time.monotonic())
+            if i + 1 == options.die_after and i + 1 < count:
+                return connection.shutdown(socket.SHUT_RDWR)
         if body.get("stream_options", {}).get("include_usage"):
             usage = {"prompt_tokens": self.count_prompt(body, chat), "completion_tokens": count}
             send({"id": "x", "choices": [], "usage": usage})
@@ -100,6 +106,8 @@ class Server:
                 print(json.dumps({"start": start, "tokens": sent, "asked": self.text_of(body, chat)[:30]}),
                       file=self.log, flush=True)
         send("[DONE]")
+        if options.die_after:
+            return connection.shutdown(socket.SHUT_RDWR)
         connection.sendall(b"0\r\n\r\n")
 
     def answer(self, connection, status, body):
@@ -141,6 +149,8 @@ def main():
     parser.add_argument("--itl-ms", type=float, default=10)
     parser.add_argument("--slots", type=int, default=0)
     parser.add_argument("--fail-every", type=int, default=0)
+    parser.add_argument("--refusal", default="out of order", help="what is said with --fail-every")
+    parser.add_argument("--die-after", type=int, default=0)
     parser.add_argument("--knee", type=int, default=0)
     parser.add_argument("--slow-every", type=int, default=0)
     parser.add_argument("--log", help="file for the times of every answer, CLOCK_MONOTONIC")

@@ -155,6 +155,23 @@ def test_failures_are_counted_and_named(pinion):
     assert "2 x  HTTP 503: out of order" in done.stdout
 
 
+def test_a_refusal_is_one_line_however_long_it_is(pinion):
+    with FixedServer("--fail-every", 4, "--refusal", "line\n\x1b[2J" + 1000 * "x") as server:
+        done = pinion("load", server.url, "--num-prompts", 2, "--output-len", 2,
+                      "--max-concurrency", 1)
+    assert "1 x  HTTP 503: line  [2Jxxx" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) < 400
+
+
+def test_an_answer_without_an_end_is_a_failure(pinion):
+    # The requests of the warm-up ask for 4 tokens and get them.
+    with FixedServer("--die-after", 4) as server:
+        done = pinion("load", server.url, "--num-prompts", 3, "--output-len", 6)
+    assert done.returncode == 1
+    assert "0 of 3 requests complete" in done.stdout
+    assert "3 x  the answer broke off: neither a finish_reason nor [DONE] came" in done.stdout
+
+
 def test_duration_ends_the_sending(pinion_json):
     with FixedServer() as server:
         result = pinion_json("load", server.url, "--num-prompts", 1000, "--output-len", 2,

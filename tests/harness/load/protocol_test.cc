@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "harness/load/http_client.h"
 #include "harness/load/openai.h"
 #include "harness/load/sse.h"
@@ -43,13 +45,33 @@ TEST(SseReader, FindsEventsAcrossAnySplit) {
   }
 }
 
+TEST(SseReader, KeepsNoMoreOfAnEndlessEventThanItsLimit) {
+  const std::string piece(1 << 20, 'x');
+  for (const char* line_end : {"", "\ndata:"}) {
+    size_t events = 0, longest = 0;
+    SseReader reader([&](std::string_view data) {
+      ++events;
+      longest = std::max(longest, data.size());
+    });
+    reader.Feed("data: ");
+    for (int i = 0; i < 40; ++i) {
+      reader.Feed(piece);
+      reader.Feed(line_end);
+    }
+    EXPECT_GE(events, 1u);
+    EXPECT_LE(longest, SseReader::kMostBytes + 2 * piece.size());
+  }
+}
+
 TEST(StreamEvent, RoleChunksAndUsageAreNoTokens) {
   const auto chat = [](const char* data) { return *ReadStreamEvent(data, Endpoint::kChat); };
   EXPECT_FALSE(chat(R"({"choices":[{"delta":{"role":"assistant","content":""}}]})").is_token);
   EXPECT_TRUE(chat(R"({"choices":[{"delta":{"content":"a"}}]})").is_token);
   EXPECT_TRUE(chat(R"({"choices":[{"delta":{"reasoning_content":"a"}}]})").is_token);
   EXPECT_FALSE(chat(R"({"choices":[{"delta":{},"finish_reason":"stop"}]})").is_token);
-  EXPECT_TRUE(chat("[DONE]").done);
+  EXPECT_TRUE(chat("[DONE]").is_end);
+  EXPECT_TRUE(chat(R"({"choices":[{"delta":{},"finish_reason":"stop"}]})").is_end);
+  EXPECT_FALSE(chat(R"({"choices":[{"delta":{"content":"a"},"finish_reason":null}]})").is_end);
   const StreamEvent usage = chat(
       R"({"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3,
           "prompt_tokens_details":{"cached_tokens":4}}})");
