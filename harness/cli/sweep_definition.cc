@@ -20,6 +20,8 @@ Result<Json> AsDefinition(const SweepFlags& flags) {
       if (parts.size() != 2)
         return Fail(ErrorCode::kUsage,
                     StrCat("--slo '", text, "' must be as ttft=500ms, tpot=100ms or e2el=5s"));
+      if (slo.Find(parts[0]))
+        return Fail(ErrorCode::kUsage, StrCat("--slo names ", parts[0], " twice"));
       const auto number = Json::Parse(parts[1]);
       slo.Set(parts[0], number ? *number : Json(parts[1]));
     }

@@ -260,6 +260,7 @@ def test_json_is_alone_on_standard_output(start):
 
 @pytest.mark.parametrize("flags", [("--budget", "soon"), ("--concurrency", "4"), ("--rounds", "0"),
                                    ("--trial-limit", "soon"), ("--trial-limit", "0"),
+                                   ("--slo", "ttft=1s,ttft=2s"),
                                    ("--threads-bind", "0-9999")])
 def test_bad_usage_leaves_no_folder(start, tmp_path, flags):
     sweep = start(*flags)
