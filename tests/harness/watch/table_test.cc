@@ -31,7 +31,7 @@ TEST(LiveTable, RanksWhatIsStillInTheRace) {
               HasSubstr("  1 ████████████████████ 727 tok/s    +42.0 % [+38.4 to +45.5 %]"));
   EXPECT_THAT(lines[1], HasSubstr("threads_bind=0-1, isa=avx2"));
   EXPECT_THAT(lines[2], HasSubstr("  2 ██████████████······ 512 tok/s    default"));
-  EXPECT_THAT(lines[3], HasSubstr("moved by 1 %"));
+  EXPECT_THAT(lines[3], HasSubstr("moved by 1.0 %"));
 }
 
 TEST(LiveTable, FitsTheTerminal) {
