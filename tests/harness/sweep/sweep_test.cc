@@ -1,14 +1,8 @@
-// Whole sweeps whose trials are a shell script: it answers as the trial of a configuration would,
-// well or badly, by the settings that it finds in the request.
-
 #include "harness/sweep/sweep.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <chrono>
 #include <filesystem>
 
 #include "engine/base/file.h"
@@ -18,80 +12,13 @@
 #include "harness/sweep/load.h"
 #include "harness/sweep/provenance.h"
 #include "harness/sweep/state.h"
+#include "sweep_fixture.h"
 
 namespace pinion::harness {
 namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-
-constexpr char kChild[] = R"(#!/bin/sh
-request=$(cat)
-speed=100
-case "$request" in
-  *'"max_num_seqs":11,'*) speed=120 ;;
-  *'"max_num_seqs":13,'*) echo 'pinion: unlucky number' >&2; exit 1 ;;
-esac
-echo trial >> "$(dirname "$0")/trials"
-cat <<END
-{"samples":[{"metric":"output_tokens_per_s","concurrency":0,"value":$speed},
-{"metric":"ttft_s","concurrency":1,"value":0.01},{"metric":"tpot_s","concurrency":1,"value":0.01}],
-"output_hash":"ab","suspect":[],"info":{"isa":"fake","threads":1}}
-END
-)";
-
-class Quiet : public Progress {
- public:
-  void Begin(const ProgressLine&) override { ++begun; }
-  void End(const ProgressLine&, bool, const std::string&) override {}
-  void Note(const std::string& text) override { notes += text + "\n"; }
-  int begun = 0;
-  std::string notes;
-};
-
-class SweepTest : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() /
-              ("pinion_sweep_" + std::to_string(getpid()) + "_" +
-               testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::filesystem::create_directories(folder_);
-    request_.binary = folder_ / "child";
-    WriteChild(kChild);
-    request_.folder = folder_ / "out";
-    Define(R"({"candidates":[{"max_num_seqs":11},{"max_num_seqs":13}],"rounds":6})");
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  void WriteChild(const char* script) {
-    ASSERT_TRUE(WriteFile(request_.binary, script));
-    chmod(request_.binary.c_str(), 0755);
-  }
-
-  void Define(const char* text) {
-    EngineOptions base;
-    base.model = "preset:tiny";
-    Definition definition;
-    ASSERT_TRUE(FromJson(*Json::Parse(text), definition));
-    auto host = Host::This();
-    ASSERT_TRUE(host) << host.error().message;
-    auto meta = DescribeSweep(definition, base, *host, "pinion sweep preset:tiny");
-    ASSERT_TRUE(meta) << meta.error().message;
-    request_.meta = *meta;
-  }
-
-  size_t TrialsRun() { return Split(ReadFile(folder_ / "trials").value_or(""), '\n').size() - 1; }
-
-  Results Load() {
-    auto results = LoadResults(request_.folder);
-    EXPECT_TRUE(results) << results.error().message;
-    return *results;
-  }
-
-  std::filesystem::path folder_;
-  SweepRequest request_;
-  Quiet progress_;
-};
 
 // `pinion score` as the guard calls it: how far a type of the cache changes the output.
 constexpr char kScores[] = R"(#!/bin/sh
@@ -209,137 +136,6 @@ TEST_F(SweepTest, ASmallBudgetIsToldAndKept) {
   EXPECT_EQ(*end, SweepEnd::kBudget);
   EXPECT_LT(Load().elapsed_s, 2.5);
   EXPECT_THAT(progress_.notes, HasSubstr("rounds fit the budget"));
-}
-
-// Trials are numbered from 1; `bad` decides by $number which of the defaults' go wrong, and how.
-std::string NumberedChild(const char* bad) {
-  return StrCat(R"sh(#!/bin/sh
-cd "$(dirname "$0")"
-request=$(cat)
-speed=100
-anchor=true
-case "$request" in *'"max_num_seqs":11,'*) speed=120; anchor=false ;; esac
-echo trial >> numbers
-number=$(($(wc -l < numbers)))
-fail() { echo 'pinion: too busy' >&2; exit 1; }
-too_slow() {
-  echo '{"samples":[],"output_hash":"","suspect":[],"info":{},"too_slow":"too slow"}'
-  exit 0
-}
-if $anchor; then
-)sh",
-                bad, R"sh(
-fi
-once=0
-case "$request" in *'"ceilings":true'*) once=1; echo "$anchor" >> ceilings ;; esac
-cat <<END
-{"samples":[{"metric":"output_tokens_per_s","concurrency":0,"value":$speed},
-{"metric":"ttft_s","concurrency":1,"value":0.01},{"metric":"tpot_s","concurrency":1,"value":0.01}],
-"output_hash":"ab","suspect":[],"info":{"isa":"fake","threads":1,"once_s":$once}}
-END
-)sh");
-}
-
-TEST_F(SweepTest, ASpellInWhichTheDefaultsFailEndsNothing) {
-  WriteChild(NumberedChild("[ $number -gt 8 ] && [ $number -lt 13 ] && fail").c_str());
-  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6})");
-  const auto end = RunSweep(request_, progress_);
-  ASSERT_TRUE(end) << end.error().message;
-  EXPECT_EQ(*end, SweepEnd::kDone);
-  EXPECT_EQ(Load().verdicts[0].outcome, Outcome::kWinner);
-}
-
-TEST_F(SweepTest, DefaultsThatNoLongerRunEndTheSweepAndResumeTriesThemAgain) {
-  WriteChild(NumberedChild("[ $number -gt 12 ] && [ ! -e mended ] && fail").c_str());
-  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6})");
-  const auto end = RunSweep(request_, progress_);
-  ASSERT_TRUE(end) << end.error().message;
-  EXPECT_EQ(*end, SweepEnd::kAnchorFails);
-  EXPECT_THAT(progress_.notes, HasSubstr("failed 6 times in a row (too busy); see logs/"));
-  EXPECT_FALSE(Load().finished);
-  EXPECT_GE(Load().rounds_done, 1);
-  ASSERT_TRUE(WriteFile(folder_ / "mended", ""));
-  request_.resume = true;
-  const auto rest = RunSweep(request_, progress_);
-  ASSERT_TRUE(rest) << rest.error().message;
-  EXPECT_EQ(*rest, SweepEnd::kDone);
-  EXPECT_EQ(Load().verdicts[0].outcome, Outcome::kWinner);
-}
-
-TEST_F(SweepTest, ATrialThatOutlivesTheBudgetIsEnded) {
-  WriteChild(NumberedChild("[ $number -gt 8 ] && exec sleep 60").c_str());
-  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":500,"budget":3,"strategy":"grid"})");
-  const auto start = std::chrono::steady_clock::now();
-  const auto end = RunSweep(request_, progress_);
-  ASSERT_TRUE(end) << end.error().message;
-  EXPECT_EQ(*end, SweepEnd::kBudget);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
-  EXPECT_THAT(progress_.notes,
-              HasSubstr("the budget of 3 s was spent in the midst of a trial of "));
-  for (const Candidate& one : Load().candidates) EXPECT_EQ(one.status, CandidateStatus::kOk);
-}
-
-TEST_F(SweepTest, OfASmallBudgetCeilingsTakeATenth) {
-  WriteChild(NumberedChild("true").c_str());
-  Define(R"({"space":{"max_num_seqs":[128,11,12,14,15]},"rounds":1,"budget":10})");
-  ASSERT_TRUE(RunSweep(request_, progress_));
-  const std::string measured = *ReadFile(folder_ / "ceilings");
-  EXPECT_THAT(measured, HasSubstr("true")) << "the defaults' always";
-  EXPECT_LE(Split(measured, '\n').size() - 1, 2u) << "nobody else's, once a tenth is spent";
-}
-
-TEST_F(SweepTest, WithoutTheAnchorThereIsNoSweep) {
-  WriteChild("#!/bin/sh\necho 'pinion: broken' >&2\nexit 1\n");
-  const auto end = RunSweep(request_, progress_);
-  ASSERT_FALSE(end);
-  EXPECT_THAT(end.error().message,
-              HasSubstr("the default configuration failed 2 times in a row (broken)"));
-}
-
-// It comes far enough only where its request is like that.
-std::string SlowChild(const char* enough) {
-  return NumberedChild(StrCat("case \"$request\" in ", enough, ") ;; *) too_slow ;; esac").c_str());
-}
-
-TEST_F(SweepTest, DefaultsThatNeedMoreTimeGetIt) {
-  WriteChild(SlowChild(R"(*'"limit_s":32.0'*)").c_str());
-  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":60})");
-  const auto end = RunSweep(request_, progress_);
-  ASSERT_TRUE(end) << end.error().message;
-  EXPECT_EQ(*end, SweepEnd::kDone);
-  EXPECT_THAT(progress_.notes,
-              HasSubstr("the default configuration needs more than 8 s a trial; it gets 16 s"));
-  EXPECT_THAT(progress_.notes, HasSubstr("more than 16 s a trial; it gets 32 s"));
-  EXPECT_THAT(progress_.notes, Not(HasSubstr("64 s"))) << "nothing that was measured is undone";
-  EXPECT_EQ(Load().verdicts[0].outcome, Outcome::kWinner);
-  const auto store = Store::Open(request_.folder + "/results.db", Store::Mode::kRead);
-  EXPECT_EQ(ReadTrialLimit(**store)->value_or(0), 32);
-}
-
-TEST_F(SweepTest, ALimitThatWasAskedForStaysAndASpellOfLoadEndsNothing) {
-  WriteChild(NumberedChild("[ $number -lt 6 ] && too_slow").c_str());
-  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":60,"trial_limit":10})");
-  const auto end = RunSweep(request_, progress_);
-  ASSERT_TRUE(end) << end.error().message;
-  EXPECT_EQ(*end, SweepEnd::kDone);
-  EXPECT_THAT(progress_.notes, Not(HasSubstr("it gets")));
-}
-
-TEST_F(SweepTest, DefaultsThatAreAlwaysTooSlowEndTheSweep) {
-  WriteChild(SlowChild("never").c_str());
-  const auto end = RunSweep(request_, progress_);
-  ASSERT_FALSE(end);
-  EXPECT_THAT(end.error().message,
-              HasSubstr("the default configuration failed 6 times in a row (too slow)"));
-  EXPECT_EQ(progress_.begun, 6) << "nobody else is measured before";
-}
-
-TEST_F(SweepTest, ABudgetInWhichTheDefaultsDoNotRunOnceIsAFailure) {
-  WriteChild("#!/bin/sh\nsleep 0.3\necho 'pinion: too long a prompt' >&2\nexit 1\n");
-  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":0.4})");
-  const auto end = RunSweep(request_, progress_);
-  ASSERT_FALSE(end);
-  EXPECT_THAT(end.error().message, HasSubstr("had run once (too long a prompt); see logs/"));
 }
 
 TEST_F(SweepTest, ProvenanceIsInTheStoreFromTheStartOn) {

@@ -1,0 +1,110 @@
+#include "harness/report/words.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/report/figures.h"
+#include "harness/report/html.h"
+#include "harness/report/page.h"
+#include "planted.h"
+
+namespace pinion::harness {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(VerdictWords, NeverClaimMoreThanTheVerdict) {
+  Results results = PlantedResults();
+  Verdict& verdict = results.verdicts[0];
+  for (const Outcome outcome :
+       {Outcome::kDefaultBest, Outcome::kNoDifference, Outcome::kTooFewRounds, Outcome::kNoData}) {
+    verdict.outcome = outcome;
+    verdict.recommended = 0;
+    const Words words = InWords(results, verdict);
+    EXPECT_EQ(words.gain, "") << Name(outcome);
+    EXPECT_THAT(words.headline, Not(HasSubstr("0-1"))) << Name(outcome);
+  }
+  EXPECT_EQ(InWords(results, verdict).headline, "No verdict: the defaults could not be measured");
+  results.finished = false;
+  EXPECT_THAT(InWords(results, verdict).headline, HasSubstr("have not been measured"));
+  verdict.floor = 1.5;
+  EXPECT_EQ(InWords(results, verdict).floor,
+            "differences below a factor of 2.50 cannot be resolved here");
+  verdict.floor = 0;
+  EXPECT_THAT(InWords(results, verdict).floor, HasSubstr("too few rounds"));
+}
+
+TEST(VerdictWords, AnswerNamesEachConfigurationOnce) {
+  Results results = PlantedResults();
+  EXPECT_EQ(Answer(results),
+            "Use threads_bind=0-1, isa=avx2: 42.0 % [38.4, 45.5] more tokens per second and 12.0 % "
+            "[9.2, 14.8] better balance of throughput and latency than the defaults; for latency "
+            "keep the defaults.");
+  for (Verdict& verdict : results.verdicts) verdict.outcome = Outcome::kDefaultBest;
+  EXPECT_THAT(Answer(results), HasSubstr("Keep the defaults: no other"));
+  results.verdicts[0].outcome = Outcome::kTooFewRounds;
+  EXPECT_THAT(Answer(results), HasSubstr("Keep the defaults for now"));
+  for (Verdict& verdict : results.verdicts) verdict.outcome = Outcome::kNoData;
+  EXPECT_EQ(Answer(results), "No verdict: the defaults could not be measured.");
+  results.finished = false;
+  EXPECT_THAT(Answer(results), HasSubstr("Keep the defaults for now"));
+}
+
+TEST(VerdictCards, DrawARatioOnlyWhereTwoWereCompared) {
+  EXPECT_THAT(VerdictCards(PlantedResults()).markup(), HasSubstr("<svg class=\"ratio\""));
+  for (const Results& results : {SingleResult(), FailedResults(), MidwayResults()})
+    EXPECT_THAT(VerdictCards(results).markup(), Not(HasSubstr("<svg")));
+}
+
+TEST(Prose, KeepsUnitsWithTheirNumbersAndMarksCode) {
+  EXPECT_EQ(Prose("+1.5 % of 2 GiB, 3 sweeps, 4 msg").markup(),
+            "+1.5\u00a0% of 2\u00a0GiB, 3 sweeps, 4 msg");
+  EXPECT_EQ(Prose("run `a <b>` now").markup(), "run <code>a &lt;b&gt;</code> now");
+  EXPECT_EQ(Prose("one ` alone").markup(), "one ` alone");
+}
+
+TEST(VerdictWords, SupportSaysHowSureAndHowLongItTakes) {
+  Results results = PlantedResults();
+  EXPECT_EQ(Support(results),
+            "Confirmed in 6 fresh rounds; nothing else comes within 5 % of it. With 8 clients 95 % "
+            "of first tokens come within 1.63 s (defaults: 2.32 s).");
+  results.verdicts[0].confirmed = false;
+  EXPECT_THAT(Support(results), HasSubstr("Not confirmed"));
+  results.verdicts[2].recommended = 2;  // two configurations: their leads are on their cards
+  EXPECT_EQ(Support(results), "Not confirmed in fresh rounds.");
+  for (Verdict& verdict : results.verdicts) verdict.outcome = Outcome::kDefaultBest;
+  EXPECT_EQ(Support(results), "");
+}
+
+TEST(VerdictWords, PrintNoIntervalWhereThereIsNone) {
+  EXPECT_EQ(FormatChangeInterval({4, 1.1, 0, std::nullopt}), "no interval (n = 4)");
+  EXPECT_EQ(FormatChangeInterval({6, 1.1, 0, Interval{1.05, 1.12, 0.96}}), "+5.0 to +12.0 %");
+}
+
+TEST(Figures, KeepThreeDigitsInAUnitThatFits) {
+  EXPECT_EQ(FormatFigure("s", 0.02134), "21.3 ms");
+  EXPECT_EQ(FormatFigure("s", 0.0000141), "14.1 µs");
+  EXPECT_EQ(FormatChange(158.3), "158 times");
+  EXPECT_EQ(FormatFigure("s", 1.5), "1.50 s");
+  EXPECT_EQ(FormatFigure("tokens/s", 1234.5), "1234 tokens/s");
+  EXPECT_EQ(FormatFigure("tokens/s", 0), "0 tokens/s");
+  EXPECT_EQ(FormatRange("s", 0.0213, 0.0226), "21.3 to 22.6 ms");
+  EXPECT_EQ(FormatRange("s", 0.95, 1.5), "950 ms to 1.50 s");
+  EXPECT_EQ(FormatSeconds(500), "8 min 20 s");
+  EXPECT_EQ(FormatFigure("tokens/s", 9876), "9876 tokens/s");
+  EXPECT_EQ(FormatRange("tokens/s", 91796, 1280550.4), "91,796 to 1,280,550 tokens/s");
+}
+
+TEST(Figures, ShowNoMorePercentsThanTheirIntervalTells) {
+  const Estimate wide{13, 1.893, 0, Interval{1.523, 1.992, 0.97}};
+  EXPECT_EQ(FormatChange(wide), "+89 %");
+  EXPECT_EQ(FormatChangeInterval(wide), "+52 to +99 %");
+  EXPECT_EQ(FormatGain(wide), "89 % [52, 99]");
+  EXPECT_EQ(FormatGain({13, 1.042, 0, Interval{1.031, 1.055, 0.97}}), "4.2 % [3.1, 5.5]");
+  EXPECT_EQ(FormatGain({4, 1.042, 0, std::nullopt}), "4.2 %");
+  EXPECT_EQ(FormatChangeInterval({13, 9, 0, Interval{5, 21.2, 0.97}}), "+400 % to 21.2 times");
+}
+
+}  // namespace
+}  // namespace pinion::harness

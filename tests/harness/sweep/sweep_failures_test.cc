@@ -1,0 +1,151 @@
+// Sweeps in which trials fail, or take too long: what ends them, and what is tried again.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "harness/sweep/state.h"
+#include "sweep_fixture.h"
+
+namespace pinion::harness {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class SweepFailures : public SweepTest {};
+
+// Trials are numbered from 1; `bad` decides by $number which of the defaults' go wrong, and how.
+std::string NumberedChild(const char* bad) {
+  return StrCat(R"sh(#!/bin/sh
+cd "$(dirname "$0")"
+request=$(cat)
+speed=100
+anchor=true
+case "$request" in *'"max_num_seqs":11,'*) speed=120; anchor=false ;; esac
+echo trial >> numbers
+number=$(($(wc -l < numbers)))
+fail() { echo 'pinion: too busy' >&2; exit 1; }
+too_slow() {
+  echo '{"samples":[],"output_hash":"","suspect":[],"info":{},"too_slow":"too slow"}'
+  exit 0
+}
+if $anchor; then
+)sh",
+                bad, R"sh(
+fi
+once=0
+case "$request" in *'"ceilings":true'*) once=1; echo "$anchor" >> ceilings ;; esac
+cat <<END
+{"samples":[{"metric":"output_tokens_per_s","concurrency":0,"value":$speed},
+{"metric":"ttft_s","concurrency":1,"value":0.01},{"metric":"tpot_s","concurrency":1,"value":0.01}],
+"output_hash":"ab","suspect":[],"info":{"isa":"fake","threads":1,"once_s":$once}}
+END
+)sh");
+}
+
+TEST_F(SweepFailures, ASpellInWhichTheDefaultsFailEndsNothing) {
+  WriteChild(NumberedChild("[ $number -gt 8 ] && [ $number -lt 13 ] && fail").c_str());
+  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6})");
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(*end, SweepEnd::kDone);
+  EXPECT_EQ(Load().verdicts[0].outcome, Outcome::kWinner);
+}
+
+TEST_F(SweepFailures, DefaultsThatNoLongerRunEndTheSweepAndResumeTriesThemAgain) {
+  WriteChild(NumberedChild("[ $number -gt 12 ] && [ ! -e mended ] && fail").c_str());
+  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6})");
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(*end, SweepEnd::kAnchorFails);
+  EXPECT_THAT(progress_.notes, HasSubstr("failed 6 times in a row (too busy); see logs/"));
+  EXPECT_FALSE(Load().finished);
+  EXPECT_GE(Load().rounds_done, 1);
+  ASSERT_TRUE(WriteFile(folder_ / "mended", ""));
+  request_.resume = true;
+  const auto rest = RunSweep(request_, progress_);
+  ASSERT_TRUE(rest) << rest.error().message;
+  EXPECT_EQ(*rest, SweepEnd::kDone);
+  EXPECT_EQ(Load().verdicts[0].outcome, Outcome::kWinner);
+}
+
+TEST_F(SweepFailures, ATrialThatOutlivesTheBudgetIsEnded) {
+  WriteChild(NumberedChild("[ $number -gt 8 ] && exec sleep 60").c_str());
+  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":500,"budget":3,"strategy":"grid"})");
+  const auto start = std::chrono::steady_clock::now();
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(*end, SweepEnd::kBudget);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  EXPECT_THAT(progress_.notes,
+              HasSubstr("the budget of 3 s was spent in the midst of a trial of "));
+  for (const Candidate& one : Load().candidates) EXPECT_EQ(one.status, CandidateStatus::kOk);
+}
+
+TEST_F(SweepFailures, OfASmallBudgetCeilingsTakeATenth) {
+  WriteChild(NumberedChild("true").c_str());
+  Define(R"({"space":{"max_num_seqs":[128,11,12,14,15]},"rounds":1,"budget":10})");
+  ASSERT_TRUE(RunSweep(request_, progress_));
+  const std::string measured = *ReadFile(folder_ / "ceilings");
+  EXPECT_THAT(measured, HasSubstr("true")) << "the defaults' always";
+  EXPECT_LE(Split(measured, '\n').size() - 1, 2u) << "nobody else's, once a tenth is spent";
+}
+
+TEST_F(SweepFailures, WithoutTheAnchorThereIsNoSweep) {
+  WriteChild("#!/bin/sh\necho 'pinion: broken' >&2\nexit 1\n");
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_FALSE(end);
+  EXPECT_THAT(end.error().message,
+              HasSubstr("the default configuration failed 2 times in a row (broken)"));
+}
+
+// It comes far enough only where its request is like that.
+std::string SlowChild(const char* enough) {
+  return NumberedChild(StrCat("case \"$request\" in ", enough, ") ;; *) too_slow ;; esac").c_str());
+}
+
+TEST_F(SweepFailures, DefaultsThatNeedMoreTimeGetIt) {
+  WriteChild(SlowChild(R"(*'"limit_s":32.0'*)").c_str());
+  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":60})");
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(*end, SweepEnd::kDone);
+  EXPECT_THAT(progress_.notes,
+              HasSubstr("the default configuration needs more than 8 s a trial; it gets 16 s"));
+  EXPECT_THAT(progress_.notes, HasSubstr("more than 16 s a trial; it gets 32 s"));
+  EXPECT_THAT(progress_.notes, Not(HasSubstr("64 s"))) << "nothing that was measured is undone";
+  EXPECT_EQ(Load().verdicts[0].outcome, Outcome::kWinner);
+  const auto store = Store::Open(request_.folder + "/results.db", Store::Mode::kRead);
+  EXPECT_EQ(ReadTrialLimit(**store)->value_or(0), 32);
+}
+
+TEST_F(SweepFailures, ALimitThatWasAskedForStaysAndASpellOfLoadEndsNothing) {
+  WriteChild(NumberedChild("[ $number -lt 6 ] && too_slow").c_str());
+  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":60,"trial_limit":10})");
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(*end, SweepEnd::kDone);
+  EXPECT_THAT(progress_.notes, Not(HasSubstr("it gets")));
+}
+
+TEST_F(SweepFailures, DefaultsThatAreAlwaysTooSlowEndTheSweep) {
+  WriteChild(SlowChild("never").c_str());
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_FALSE(end);
+  EXPECT_THAT(end.error().message,
+              HasSubstr("the default configuration failed 6 times in a row (too slow)"));
+  EXPECT_EQ(progress_.begun, 6) << "nobody else is measured before";
+}
+
+TEST_F(SweepFailures, ABudgetInWhichTheDefaultsDoNotRunOnceIsAFailure) {
+  WriteChild("#!/bin/sh\nsleep 0.3\necho 'pinion: too long a prompt' >&2\nexit 1\n");
+  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":0.4})");
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_FALSE(end);
+  EXPECT_THAT(end.error().message, HasSubstr("had run once (too long a prompt); see logs/"));
+}
+
+}  // namespace
+}  // namespace pinion::harness

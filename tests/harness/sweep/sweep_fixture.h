@@ -1,0 +1,89 @@
+#pragma once
+
+// Whole sweeps whose trials are a shell script: it answers as the trial of a configuration would,
+// well or badly, by the settings that it finds in the request.
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "engine/base/file.h"
+#include "engine/base/strings.h"
+#include "harness/sweep/load.h"
+#include "harness/sweep/provenance.h"
+#include "harness/sweep/sweep.h"
+
+namespace pinion::harness {
+
+inline constexpr char kChild[] = R"(#!/bin/sh
+request=$(cat)
+speed=100
+case "$request" in
+  *'"max_num_seqs":11,'*) speed=120 ;;
+  *'"max_num_seqs":13,'*) echo 'pinion: unlucky number' >&2; exit 1 ;;
+esac
+echo trial >> "$(dirname "$0")/trials"
+cat <<END
+{"samples":[{"metric":"output_tokens_per_s","concurrency":0,"value":$speed},
+{"metric":"ttft_s","concurrency":1,"value":0.01},{"metric":"tpot_s","concurrency":1,"value":0.01}],
+"output_hash":"ab","suspect":[],"info":{"isa":"fake","threads":1}}
+END
+)";
+
+class Quiet : public Progress {
+ public:
+  void Begin(const ProgressLine&) override { ++begun; }
+  void End(const ProgressLine&, bool, const std::string&) override {}
+  void Note(const std::string& text) override { notes += text + "\n"; }
+  int begun = 0;
+  std::string notes;
+};
+
+class SweepTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() /
+              ("pinion_sweep_" + std::to_string(getpid()) + "_" +
+               testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directories(folder_);
+    request_.binary = folder_ / "child";
+    WriteChild(kChild);
+    request_.folder = folder_ / "out";
+    Define(R"({"candidates":[{"max_num_seqs":11},{"max_num_seqs":13}],"rounds":6})");
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void WriteChild(const char* script) {
+    ASSERT_TRUE(WriteFile(request_.binary, script));
+    chmod(request_.binary.c_str(), 0755);
+  }
+
+  void Define(const char* text) {
+    EngineOptions base;
+    base.model = "preset:tiny";
+    Definition definition;
+    ASSERT_TRUE(FromJson(*Json::Parse(text), definition));
+    auto host = Host::This();
+    ASSERT_TRUE(host) << host.error().message;
+    auto meta = DescribeSweep(definition, base, *host, "pinion sweep preset:tiny");
+    ASSERT_TRUE(meta) << meta.error().message;
+    request_.meta = *meta;
+  }
+
+  size_t TrialsRun() { return Split(ReadFile(folder_ / "trials").value_or(""), '\n').size() - 1; }
+
+  Results Load() {
+    auto results = LoadResults(request_.folder);
+    EXPECT_TRUE(results) << results.error().message;
+    return *results;
+  }
+
+  std::filesystem::path folder_;
+  SweepRequest request_;
+  Quiet progress_;
+};
+
+}  // namespace pinion::harness
