@@ -8,6 +8,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/json.h"
+#include "tests/test_data.h"
 
 namespace pinion {
 namespace {
@@ -21,7 +22,7 @@ class Quantised : public testing::Test {
   void SetUp() override {
     std::string pattern = testing::TempDir() + "/pinion-quantise-XXXXXX";
     folder_ = mkdtemp(pattern.data());
-    fs::copy(StrCat(PINION_TEST_DATA, "/models/llama"), folder_ + "/model");
+    fs::copy(StrCat(tests::TestData(), "/models/llama"), folder_ + "/model");
     options_.model = folder_ + "/model";
     options_.folder = folder_ + "/copy";
     options_.target = "w8a8";

@@ -8,6 +8,7 @@
 #include "engine/base/check.h"
 #include "engine/base/json.h"
 #include "engine/model/tensors.h"
+#include "tests/test_data.h"
 
 namespace pinion::testing {
 
@@ -21,7 +22,7 @@ struct GoldenPrompt {
 };
 
 inline std::string ModelFolder(const std::string& name) {
-  return std::string(PINION_TEST_DATA) + "/models/" + name;
+  return tests::TestData() + "/models/" + name;
 }
 
 inline std::vector<int32_t> Ids(const Json& list) {

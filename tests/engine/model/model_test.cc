@@ -10,6 +10,7 @@
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
 #include "engine/model/summary.h"
+#include "tests/test_data.h"
 
 namespace pinion {
 namespace {
@@ -20,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string Fixture(const std::string& model) {
-  return StrCat(PINION_TEST_DATA, "/models/", model);
+  return StrCat(tests::TestData(), "/models/", model);
 }
 
 // A scratch folder; the environment variables that say where the hub's cache lies point into it.

@@ -10,6 +10,7 @@
 #include "engine/base/strings.h"
 #include "engine/model/safetensors_header.h"
 #include "engine/model/tensors.h"
+#include "tests/test_data.h"
 
 namespace pinion {
 namespace {
@@ -87,7 +88,7 @@ TEST_F(Safetensors, CopiesMisalignedTensors) {
 }
 
 TEST_F(Safetensors, OpensOneOfManyShards) {
-  const auto source = OpenSafetensors(StrCat(PINION_TEST_DATA, "/models/llama")).value();
+  const auto source = OpenSafetensors(StrCat(tests::TestData(), "/models/llama")).value();
   EXPECT_EQ(source->Names().size(), 29u);
   EXPECT_THAT(source->Find("model.norm.weight")->file, HasSubstr("model-00004-of-00004"));
 }

@@ -9,6 +9,7 @@
 #include "engine/base/strings.h"
 #include "engine/model/attention_spec.h"
 #include "engine/model/tensor_list.h"
+#include "tests/test_data.h"
 
 namespace pinion {
 namespace {
@@ -20,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
 Json Config(const std::string& model) {
-  return Json::ParseFile(StrCat(PINION_TEST_DATA, "/models/", model, "/config.json")).value();
+  return Json::ParseFile(StrCat(tests::TestData(), "/models/", model, "/config.json")).value();
 }
 
 DecoderSpec Spec(const std::string& model) { return ReadSpec(Config(model)).value(); }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/strings.h"
+#include "tests/test_data.h"
 
 namespace pinion {
 namespace {
@@ -16,7 +17,7 @@ Json Summary(const std::string& model) {
 }
 
 TEST(Summary, CountsWhatACheckpointHolds) {
-  const Json json = Summary(StrCat(PINION_TEST_DATA, "/models/llama"));
+  const Json json = Summary(StrCat(tests::TestData(), "/models/llama"));
   EXPECT_EQ(json.Find("parameters")->integer(), 175552);
   EXPECT_EQ(json.Find("weight_bytes")->Find("bfloat16")->integer(), 351104);
   EXPECT_EQ(json.Find("kv_bytes_per_token")->Find("float32")->integer(), 768);
@@ -27,7 +28,7 @@ TEST(Summary, CountsWhatACheckpointHolds) {
 }
 
 TEST(Summary, ShowsWhatEntersTheMathematics) {
-  const auto files = FindModel(StrCat(PINION_TEST_DATA, "/models/gemma2")).value();
+  const auto files = FindModel(StrCat(tests::TestData(), "/models/gemma2")).value();
   const auto weights = OpenWeights(files).value();
   const std::string text = FormatModel(files, *weights);
   for (const char* said :

@@ -7,6 +7,7 @@
 #include "engine/base/strings.h"
 #include "engine/quant/gguf_header.h"
 #include "kernels/types.h"
+#include "tests/test_data.h"
 
 namespace pinion {
 namespace {
@@ -123,8 +124,7 @@ TEST(GgufHeader, RefusesBrokenTensors) {
 }
 
 TEST(GgufHeader, EveryTruncationIsAnError) {
-  const std::string file =
-      ReadFile(std::string(PINION_TEST_DATA) + "/quantised/llama-q4_0.gguf").value();
+  const std::string file = ReadFile(tests::TestData() + "/quantised/llama-q4_0.gguf").value();
   ASSERT_TRUE(ReadGgufHeader(file));
   for (size_t size = 0; size < file.size(); size = size * 5 / 4 + 1)
     EXPECT_FALSE(ReadGgufHeader(std::string_view(file).substr(0, size))) << size;

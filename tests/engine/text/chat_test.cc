@@ -15,6 +15,7 @@
 #include "engine/base/strings.h"
 #include "engine/text/tokenize_line.h"
 #include "tests/engine/text/text_cases.h"
+#include "tests/test_data.h"
 
 extern "C" __attribute__((weak)) void __asan_init();
 
@@ -141,7 +142,7 @@ TEST_F(Chat, RendersTheGoldenChats) {
   for (const char* model :
        {"llama", "llama2", "qwen2", "tiny-trained", "mistral", "qwen3", "phi3", "phi3-longrope",
         "mixtral", "qwen3moe", "gptoss", "deepseekv2", "deepseekv3"}) {
-    const std::string folder = StrCat(PINION_TEST_DATA, "/models/", model);
+    const std::string folder = StrCat(tests::TestData(), "/models/", model);
     const auto tokenizer = LoadTokenizer(folder);
     ASSERT_TRUE(tokenizer) << tokenizer.error().message;
     LineTokenizer lines(**tokenizer, {}, kNow);

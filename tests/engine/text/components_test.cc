@@ -8,13 +8,14 @@
 #include "engine/text/normalizer.h"
 #include "engine/text/pre_tokenizer.h"
 #include "tests/engine/text/text_cases.h"
+#include "tests/test_data.h"
 
 namespace pinion {
 namespace {
 
 std::vector<Json> CasesOf(std::string_view kind) {
   std::vector<Json> cases;
-  for (Json& c : ReadJsonLines(StrCat(PINION_TEST_DATA, "/text/components.jsonl")))
+  for (Json& c : ReadJsonLines(StrCat(tests::TestData(), "/text/components.jsonl")))
     if (c.Find("kind")->string() == kind) cases.push_back(std::move(c));
   return cases;
 }

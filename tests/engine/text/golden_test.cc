@@ -5,6 +5,7 @@
 #include "engine/text/tokenizer.h"
 #include "engine/text/utf8.h"
 #include "tests/engine/text/text_cases.h"
+#include "tests/test_data.h"
 
 namespace pinion {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 class Golden : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    const std::string folder = StrCat(PINION_TEST_DATA, "/models/", GetParam());
+    const std::string folder = StrCat(tests::TestData(), "/models/", GetParam());
     auto tokenizer = LoadTokenizer(folder);
     ASSERT_TRUE(tokenizer) << tokenizer.error().message;
     tokenizer_ = std::move(*tokenizer);

@@ -9,6 +9,7 @@
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
 #include "tests/engine/text/text_cases.h"
+#include "tests/test_data.h"
 
 namespace pinion {
 namespace {
@@ -57,7 +58,7 @@ TEST_F(Load, ReadsVocabularyAndMergesLikeGpt2) {
 }
 
 TEST_F(Load, ReadsSentencePieceModels) {
-  const std::string source = StrCat(PINION_TEST_DATA, "/text/sentencepiece");
+  const std::string source = StrCat(tests::TestData(), "/text/sentencepiece");
   std::filesystem::copy(source + "/tokenizer.model", folder_ + "/tokenizer.model");
   const auto tokenizer = Get();
   ASSERT_TRUE(tokenizer);
@@ -153,7 +154,7 @@ TEST_F(Load, RefusesABrokenCharsmap) {
 
 // Whatever is done to a good file, loading gives a tokenizer or an error; and a tokenizer works.
 TEST_F(Load, SurvivesDamagedFiles) {
-  const auto good = ReadFile(StrCat(PINION_TEST_DATA, "/models/llama2/tokenizer.json"));
+  const auto good = ReadFile(StrCat(tests::TestData(), "/models/llama2/tokenizer.json"));
   ASSERT_TRUE(good);
   const std::vector<std::string> fragments = {"null", "-1",  "\"\"", "[]",
                                               "{}",   "1e9", "true", "\"a\""};
@@ -184,7 +185,7 @@ TEST_F(Load, SurvivesDamagedFiles) {
 
 TEST_F(Load, EncodesLongTextInReasonableTime) {
   for (const char* model : {"llama2", "llama"}) {
-    const auto tokenizer = LoadTokenizer(StrCat(PINION_TEST_DATA, "/models/", model));
+    const auto tokenizer = LoadTokenizer(StrCat(tests::TestData(), "/models/", model));
     ASSERT_TRUE(tokenizer);
     // Quadratic merging of a million characters would take hours, and the test would be stopped.
     for (const char c : {'a', ' ', '\n', '<'}) {
@@ -196,7 +197,7 @@ TEST_F(Load, EncodesLongTextInReasonableTime) {
 }
 
 TEST_F(Load, ReplacesInvalidBytesBeforeEncoding) {
-  const auto tokenizer = LoadTokenizer(StrCat(PINION_TEST_DATA, "/models/llama"));
+  const auto tokenizer = LoadTokenizer(StrCat(tests::TestData(), "/models/llama"));
   ASSERT_TRUE(tokenizer);
   EXPECT_EQ(*(*tokenizer)->Encode("<\xFF>", false), *(*tokenizer)->Encode("<\uFFFD>", false));
 }

@@ -6,6 +6,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/text/utf8.h"
+#include "tests/test_data.h"
 
 namespace pinion {
 namespace {
@@ -78,7 +79,7 @@ std::vector<Json> ReadJsonLines(const std::string& path) {
 
 std::string FixturesFolder() {
   const char* named = std::getenv("PINION_FIXTURES");
-  return named && *named ? named : PINION_SOURCE "/../shared/fixtures";
+  return named && *named ? named : (tests::SourceFolder() / "../shared/fixtures").string();
 }
 
 Result<std::unique_ptr<Tokenizer>> LoadPacked(const std::string& folder) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/strings.h"
+#include "tests/test_data.h"
 
 namespace pinion {
 namespace {
@@ -15,7 +16,7 @@ using testing::HasSubstr;
 class Line : public testing::Test {
  protected:
   void SetUp() override {
-    auto loaded = LoadTokenizer(StrCat(PINION_TEST_DATA, "/models/llama"));
+    auto loaded = LoadTokenizer(StrCat(tests::TestData(), "/models/llama"));
     ASSERT_TRUE(loaded) << loaded.error().message;
     tokenizer_ = std::move(*loaded);
   }
@@ -54,7 +55,7 @@ TEST_F(Line, NamesWhatIsWrongWithARequest) {
 }
 
 TEST_F(Line, SaysWhereATemplateCouldComeFrom) {
-  const auto opt = LoadTokenizer(StrCat(PINION_TEST_DATA, "/models/opt"));
+  const auto opt = LoadTokenizer(StrCat(tests::TestData(), "/models/opt"));
   ASSERT_TRUE(opt);
   LineTokenizer lines(**opt, {}, {});
   const auto answer = lines.Answer(*Json::Parse(R"({"messages": []})"));

@@ -8,6 +8,7 @@
 
 #include "engine/base/strings.h"
 #include "tests/engine/text/text_cases.h"
+#include "tests/test_data.h"
 
 namespace pinion {
 namespace {
@@ -38,7 +39,7 @@ void ExpectLikeTheReference(const std::string& folder) {
 class ShippedVocabulary : public testing::TestWithParam<const char*> {};
 
 TEST_P(ShippedVocabulary, EncodesDecodesAndStreamsLikeTheReference) {
-  ExpectLikeTheReference(StrCat(PINION_TEST_DATA, "/text/", GetParam()));
+  ExpectLikeTheReference(StrCat(tests::TestData(), "/text/", GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Mit, ShippedVocabulary, testing::Values("gpt2", "phi3"));

@@ -5,6 +5,8 @@
 
 #include <filesystem>
 
+#include "tests/test_data.h"
+
 namespace pinion::harness {
 namespace {
 
@@ -86,7 +88,7 @@ TEST(Definition, ThroughputAloneNeedsNoSingleClient) {
 }
 
 TEST(Definition, ShippedExamplesAreValid) {
-  const auto folder = std::filesystem::path(PINION_TEST_DATA) / "../../profiles";
+  const auto folder = tests::SourceFolder() / "profiles";
   int found = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename();

@@ -15,6 +15,7 @@
 #include "engine/base/file.h"
 #include "harness/store/store.h"
 #include "harness/sweep/state.h"
+#include "tests/test_data.h"
 
 namespace pinion::harness {
 namespace {
@@ -133,7 +134,7 @@ TEST(Replay, HoldsOnRecordedNoise) {
   for (const char* file : {"quiet.csv", "disturbed.csv"})
     for (const char* column : {"memory_bytes_per_s", "fma_flops"}) {
       SCOPED_TRACE(std::string(file) + " " + column);
-      const auto recording = ReadRecording(std::string(PINION_TEST_DATA "/noise/") + file, column);
+      const auto recording = ReadRecording(tests::TestData() + "/noise/" + file, column);
       ASSERT_TRUE(recording) << recording.error().message;
       ExpectHonest(*recording);
       ExpectEqualOnesToEnd(*recording);
@@ -159,7 +160,7 @@ TEST(Replay, AQuickstartEndsWithAVerdictInAnyNoise) {
   for (const char* file : {"quiet.csv", "disturbed.csv"})
     for (const char* column : {"memory_bytes_per_s", "fma_flops"}) {
       SCOPED_TRACE(std::string(file) + " " + column);
-      const auto recording = ReadRecording(std::string(PINION_TEST_DATA "/noise/") + file, column);
+      const auto recording = ReadRecording(tests::TestData() + "/noise/" + file, column);
       ASSERT_TRUE(recording) << recording.error().message;
       ExpectAVerdictOfAQuickstart(*recording);
     }
@@ -180,14 +181,14 @@ std::string StoredSweep() {
   for (size_t i = 0; i < rows.size(); ++i) {
     rows[i].id = static_cast<int>(i);
     rows[i].label = i ? "c" + std::to_string(i) : "default";
-    rows[i].is_anchor = i == 0;
+    rows[i].is_baseline = i == 0;
     rows[i].settings = rows[i].options = Json::MakeObject();
   }
   EXPECT_TRUE((*store)->PutCandidates(rows));
   std::mt19937 random(5);
   std::normal_distribution<double> normal(0, 1);
   for (int round = 1; round <= 8; ++round)
-    for (int id = -1; id < 6; ++id) {  // -1: the anchor's second run
+    for (int id = -1; id < 6; ++id) {  // -1: the baseline's second run
       TrialRow trial;
       trial.candidate = std::max(0, id);
       trial.copy = id < 0 ? 1 : 0;
