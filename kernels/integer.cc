@@ -110,10 +110,10 @@ void PackScales(std::byte* dst, const IntLayout& layout, size_t output, int32_t 
 }
 
 // The bytes in even and those in odd places of a, then b.
-struct Dealt {
+struct EvenOdd {
   __m128i even, odd;
 };
-Dealt Deal(__m128i a, __m128i b) {
+EvenOdd Deinterleave(__m128i a, __m128i b) {
   const __m128i low = _mm_set1_epi16(0xff);
   return {_mm_packus_epi16(_mm_and_si128(a, low), _mm_and_si128(b, low)),
           _mm_packus_epi16(_mm_srli_epi16(a, 8), _mm_srli_epi16(b, 8))};
@@ -123,11 +123,11 @@ Dealt Deal(__m128i a, __m128i b) {
 struct WordBytes {
   __m128i bytes[4];
 };
-WordBytes DealWords(__m128i a, __m128i b, __m128i c, __m128i d) {
-  const auto [even_ab, odd_ab] = Deal(a, b);
-  const auto [even_cd, odd_cd] = Deal(c, d);
-  const auto [first, third] = Deal(even_ab, even_cd);
-  const auto [second, fourth] = Deal(odd_ab, odd_cd);
+WordBytes DeinterleaveWords(__m128i a, __m128i b, __m128i c, __m128i d) {
+  const auto [even_ab, odd_ab] = Deinterleave(a, b);
+  const auto [even_cd, odd_cd] = Deinterleave(c, d);
+  const auto [first, third] = Deinterleave(even_ab, even_cd);
+  const auto [second, fourth] = Deinterleave(odd_ab, odd_cd);
   return {{first, second, third, fourth}};
 }
 
@@ -139,7 +139,7 @@ void UnpackHalves(const uint32_t* words, __m128i biases, int8_t* dst) {
     const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(words) + i);
     return _mm_sub_epi8(_mm_and_si128(_mm_srli_epi32(all, kShift), _mm_set1_epi8(15)), biases);
   };
-  const WordBytes dealt = DealWords(four(0), four(1), four(2), four(3));
+  const WordBytes dealt = DeinterleaveWords(four(0), four(1), four(2), four(3));
   for (size_t i = 0; i < 4; ++i)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(dst + 2 * i * kNibbleWords), dealt.bytes[i]);
 }

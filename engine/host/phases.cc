@@ -24,17 +24,17 @@ void OfferCore() {
 
 }  // namespace
 
-void Phases::Leave(const Slot& own, Meet meet, size_t items, size_t done) {
+void Phases::Leave(const Slot& own, PhaseScope scope, size_t items, size_t done) {
   const TraceSpan span("barrier");
-  if (done > 0 || items == 0) Count(own, meet, items, done);
+  if (done > 0 || items == 0) Count(own, scope, items, done);
   OfferCore();
-  if (meet == Meet::kTeam) return Await(ended_, own.phase);
-  for (const Phases* peer : peers_) Await(peer->met_, own.meeting);
+  if (scope == PhaseScope::kTeam) return Await(ended_, own.phase);
+  for (const Phases* peer : peers_) Await(peer->ranks_ended_, own.rank_phase);
 }
 
 // acq_rel: everyone's writes flow through this word to whoever does the last item, who publishes
 // them all.
-void Phases::Count(const Slot& own, Meet meet, size_t items, size_t done) {
+void Phases::Count(const Slot& own, PhaseScope scope, size_t items, size_t done) {
   size_t left = 0;
   uint64_t seen = left_.load(std::memory_order_relaxed);
   do {
@@ -45,7 +45,7 @@ void Phases::Count(const Slot& own, Meet meet, size_t items, size_t done) {
                                         std::memory_order_relaxed));
   if (left > 0) return;
   ended_.store(own.phase, std::memory_order_release);
-  if (meet == Meet::kRanks) met_.store(own.meeting, std::memory_order_release);
+  if (scope == PhaseScope::kRanks) ranks_ended_.store(own.rank_phase, std::memory_order_release);
 }
 
 void Phases::Await(const std::atomic<uint32_t>& word, uint32_t number) const {

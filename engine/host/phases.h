@@ -15,7 +15,7 @@ inline std::pair<size_t, size_t> SliceOf(size_t items, size_t thread, size_t thr
 }
 
 // Who has done its items where a phase ends: this team, or the teams of all ranks.
-enum class Meet { kTeam, kRanks };
+enum class PhaseScope { kTeam, kRanks };
 
 // How a team works: phase after phase, each a number of items that threads take in chunks. A phase
 // ends when its items are done, by whomever: what was written by them is visible to whoever comes
@@ -43,8 +43,8 @@ class Phases {
   // body(begin, end) for chunks of at most `chunk` items: those of the thread's own slice, whose
   // memory it touched first, then what its next neighbours have not begun of theirs.
   template <typename Body>
-  void Share(int thread, size_t items, size_t chunk, Meet meet, const Body& body) {
-    const Slot& own = Enter(thread, meet);
+  void Share(int thread, size_t items, size_t chunk, PhaseScope scope, const Body& body) {
+    const Slot& own = Enter(thread, scope);
     const auto first = static_cast<size_t>(thread);
     size_t done = 0;
     for (size_t i = 0; i < slots_.size() && i <= kNeighbours; ++i) {
@@ -53,15 +53,16 @@ class Phases {
       done += Take(slots_[owner].taken, own.phase, slice.second - slice.first, chunk,
                    [&](size_t begin, size_t end) { body(slice.first + begin, slice.first + end); });
     }
-    Leave(own, meet, items, done);
+    Leave(own, scope, items, done);
   }
 
   // body(item) one by one in their order, for items of unequal length: the longest first.
   template <typename Body>
-  void Deal(int thread, size_t items, Meet meet, const Body& body) {
-    const Slot& own = Enter(thread, meet);
-    const size_t done = Take(dealt_, own.phase, items, 1, [&](size_t item, size_t) { body(item); });
-    Leave(own, meet, items, done);
+  void ShareOneByOne(int thread, size_t items, PhaseScope scope, const Body& body) {
+    const Slot& own = Enter(thread, scope);
+    const size_t done =
+        Take(taken_one_by_one_, own.phase, items, 1, [&](size_t item, size_t) { body(item); });
+    Leave(own, scope, items, done);
   }
 
  private:
@@ -70,8 +71,9 @@ class Phases {
   static constexpr size_t kNeighbours = 4;
 
   struct alignas(64) Slot {
-    std::atomic<uint64_t> taken{0};   // phase, items of this thread's slice that are taken
-    uint32_t phase = 0, meeting = 0;  // its owner's alone: the phase it is in, those of all ranks
+    std::atomic<uint64_t> taken{0};  // phase, items of this thread's slice that are taken
+    uint32_t phase = 0,
+             rank_phase = 0;  // its owner's alone: the phase it is in, those of all ranks
   };
 
   static uint64_t Tagged(uint32_t phase, size_t count) { return uint64_t{phase} << 32 | count; }
@@ -101,23 +103,23 @@ class Phases {
     }
   }
 
-  const Slot& Enter(int thread, Meet meet) {
+  const Slot& Enter(int thread, PhaseScope scope) {
     Slot& own = slots_[static_cast<size_t>(thread)];
     ++own.phase;
-    if (meet == Meet::kRanks) ++own.meeting;
+    if (scope == PhaseScope::kRanks) ++own.rank_phase;
     return own;
   }
-  void Leave(const Slot& own, Meet meet, size_t items, size_t done);
-  void Count(const Slot& own, Meet meet, size_t items, size_t done);
+  void Leave(const Slot& own, PhaseScope scope, size_t items, size_t done);
+  void Count(const Slot& own, PhaseScope scope, size_t items, size_t done);
   void Await(const std::atomic<uint32_t>& word, uint32_t number) const;
 
   const int spins_before_yield_;
   std::vector<Slot> slots_;
   std::vector<const Phases*> peers_ = {this};
-  alignas(64) std::atomic<uint64_t> dealt_{0};  // phase, items dealt
-  alignas(64) std::atomic<uint64_t> left_{0};   // phase, items not done yet
-  alignas(64) std::atomic<uint32_t> ended_{0};  // the last phase that is over
-  std::atomic<uint32_t> met_{0};                // ... of those that all ranks meet after
+  alignas(64) std::atomic<uint64_t> taken_one_by_one_{0};  // phase, items dealt
+  alignas(64) std::atomic<uint64_t> left_{0};              // phase, items not done yet
+  alignas(64) std::atomic<uint32_t> ended_{0};             // the last phase that is over
+  std::atomic<uint32_t> ranks_ended_{0};                   // ... of those that all ranks meet after
 };
 
 }  // namespace pinion

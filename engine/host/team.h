@@ -55,22 +55,23 @@ struct Worker {
 
   // One phase of this rank's work: see Phases.
   template <typename Body>
-  void Share(size_t items, size_t chunk, const Body& body, Meet meet = Meet::kTeam) const {
-    phases->Share(thread, items, chunk, meet, body);
+  void Share(size_t items, size_t chunk, const Body& body,
+             PhaseScope scope = PhaseScope::kTeam) const {
+    phases->Share(thread, items, chunk, scope, body);
   }
   // The same for many small items: chunks that give every thread some four.
   template <typename Body>
-  void Share(size_t items, const Body& body, Meet meet = Meet::kTeam) const {
-    Share(items, std::max<size_t>(1, items / (4 * static_cast<size_t>(threads))), body, meet);
+  void Share(size_t items, const Body& body, PhaseScope scope = PhaseScope::kTeam) const {
+    Share(items, std::max<size_t>(1, items / (4 * static_cast<size_t>(threads))), body, scope);
   }
   template <typename Body>
-  void Deal(size_t items, const Body& body) const {
-    phases->Deal(thread, items, Meet::kTeam, body);
+  void ShareOneByOne(size_t items, const Body& body) const {
+    phases->ShareOneByOne(thread, items, PhaseScope::kTeam, body);
   }
   // body() by one of the threads.
   template <typename Body>
   void Once(const Body& body) const {
-    Deal(1, [&](size_t) { body(); });
+    ShareOneByOne(1, [&](size_t) { body(); });
   }
 };
 

@@ -90,7 +90,7 @@ void Finish(const Attention& attention, const AttentionJoin& join,
 void Attend(const Attention& attention, const Worker& worker, float* own_part) {
   const AttentionPlan& plan = attention.plan;
   const size_t stride = PartFloats(attention.cache.shape());
-  worker.Deal(plan.items.size(), [&](size_t i) {
+  worker.ShareOneByOne(plan.items.size(), [&](size_t i) {
     const AttentionItem& item = plan.items[i];
     const bool whole = item.part < 0;
     const MutablePart part = PartAt(

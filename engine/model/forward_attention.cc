@@ -60,7 +60,7 @@ void MeasureHeads(const ForwardPass& pass, const LayerWeights& layer) {
   const auto measure_all = [&](size_t begin, size_t end) {
     for (size_t at = begin; at < end; ++at) measure(at / heads.rotated(), at % heads.rotated());
   };
-  pass.worker.Share(pass.rows * heads.rotated(), measure_all, Meet::kRanks);
+  pass.worker.Share(pass.rows * heads.rotated(), measure_all, PhaseScope::kRanks);
 }
 
 // 1 / RMS of one row's queries or keys.
@@ -167,7 +167,7 @@ void RunAttention(const ForwardPass& pass, size_t layer) {
   PrepareAndStore(pass, layer);
   AttendLayer(pass, layer);
   Project(pass, "o", weights.o, pass.w.attended, pass.w.attention_partial, pass.w.hidden_stride,
-          Meet::kRanks);
+          PhaseScope::kRanks);
 }
 
 }  // namespace pinion

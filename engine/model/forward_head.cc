@@ -35,7 +35,7 @@ void MultiplyHead(const ForwardPass& pass, size_t count) {
     for (size_t i = 0; i < count; ++i)
       Finish(pass, logits + i * stride, (end - begin) * kernels::kBlockN);
   };
-  pass.worker.Share(head.blocks(), ChunkBlocks(head, count), multiply, Meet::kRanks);
+  pass.worker.Share(head.blocks(), ChunkBlocks(head, count), multiply, PhaseScope::kRanks);
 }
 
 }  // namespace

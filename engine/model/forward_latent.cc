@@ -204,7 +204,7 @@ void RunLatentAttention(const ForwardPass& pass, size_t layer) {
              [&](size_t head, size_t row, size_t rows) { ExpandValues(latent, head, row, rows); });
   }
   Project(pass, "o", latent.layer.o, latent.buffers.values, pass.w.attention_partial,
-          pass.w.hidden_stride, Meet::kRanks);
+          pass.w.hidden_stride, PhaseScope::kRanks);
 }
 
 }  // namespace pinion

@@ -50,7 +50,7 @@ void RunMlp(const ForwardPass& pass, size_t layer) {
   const LayerWeights& weights = pass.weights.layers[layer];
   RunMlpIn(pass, weights, pass.w.mlp);
   Project(pass, "down", weights.down, pass.w.mlp, pass.w.mlp_partial, pass.w.hidden_stride,
-          Meet::kRanks);
+          PhaseScope::kRanks);
 }
 
 }  // namespace pinion

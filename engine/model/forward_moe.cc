@@ -193,8 +193,8 @@ template <typename Run>
 void TakeItems(const char* name, const Moe& moe, const std::vector<ExpertItem>& items,
                const std::atomic<size_t>& count, const Run& run) {
   const TraceSpan span(name);
-  moe.pass.worker.Deal(count.load(std::memory_order_relaxed),
-                       [&](size_t i) { run(moe, items[i]); });
+  moe.pass.worker.ShareOneByOne(count.load(std::memory_order_relaxed),
+                                [&](size_t i) { run(moe, items[i]); });
 }
 
 // mlp_partial: the shared MLP's term, which is there already, and the experts', in the order of a
@@ -243,7 +243,7 @@ void RunExperts(const ForwardPass& pass, size_t layer) {
           pass.w.hidden_stride);
   TakeItems("experts_down", moe, moe.work.down_items, moe.work.down_count, RunDownItem);
   const auto combine = [&](size_t begin, size_t end) { Combine(moe, begin, end); };
-  pass.worker.Share(pass.rows, combine, Meet::kRanks);
+  pass.worker.Share(pass.rows, combine, PhaseScope::kRanks);
 }
 
 }  // namespace pinion

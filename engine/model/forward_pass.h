@@ -83,7 +83,8 @@ void ForParts(const kernels::ProductParts& parts, size_t units, size_t begin, si
 // thread goes on with the rows that it has in cache. least: blocks of a call, as ProductCut's.
 template <typename Body>
 void ShareProducts(const ForwardPass& pass, const PackedMatrix& matrix, size_t most_rows,
-                   size_t least, size_t unit, const Body& body, Meet meet = Meet::kTeam) {
+                   size_t least, size_t unit, const Body& body,
+                   PhaseScope scope = PhaseScope::kTeam) {
   const kernels::ProductParts parts(pass.rows, most_rows);
   const size_t units = matrix.blocks() / unit;
   const size_t chunk = std::max(ChunkBlocks(matrix, parts.Size(0), unit), least) / unit;
@@ -92,12 +93,12 @@ void ShareProducts(const ForwardPass& pass, const PackedMatrix& matrix, size_t m
       body(row, rows, first * unit, last * unit);
     });
   };
-  pass.worker.Share(parts.count * units, chunk, run, meet);
+  pass.worker.Share(parts.count * units, chunk, run, scope);
 }
 
 // dst[rows][...] = x * matrix^T; x: activations of `pass.rows`. name: of the trace's span.
 void Project(const ForwardPass& pass, const char* name, const PackedMatrix& matrix,
-             const std::byte* x, float* dst, size_t stride, Meet meet = Meet::kTeam);
+             const std::byte* x, float* dst, size_t stride, PhaseScope scope = PhaseScope::kTeam);
 
 // dst[hidden] of `dst_type` = norm(src); a norm without weight copies. In place where dst is src.
 void NormRow(const ForwardPass& pass, const NormWeights& norm, void* dst, kernels::Dtype dst_type,

@@ -83,7 +83,7 @@ kernels::ProductCut CutOf(const ForwardPass& pass, const PackedMatrix& matrix) {
 }
 
 void Project(const ForwardPass& pass, const char* name, const PackedMatrix& matrix,
-             const std::byte* x, float* dst, size_t stride, Meet meet) {
+             const std::byte* x, float* dst, size_t stride, PhaseScope scope) {
   const TraceSpan span(name);
   x = Prepare(pass, matrix, x, pass.rows);
   const auto multiply = [&](size_t row, size_t rows, size_t begin, size_t end) {
@@ -91,7 +91,7 @@ void Project(const ForwardPass& pass, const char* name, const PackedMatrix& matr
              stride);
   };
   const kernels::ProductCut cut = CutOf(pass, matrix);
-  ShareProducts(pass, matrix, cut.rows, cut.blocks, 1, multiply, meet);
+  ShareProducts(pass, matrix, cut.rows, cut.blocks, 1, multiply, scope);
 }
 
 }  // namespace pinion

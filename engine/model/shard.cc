@@ -7,14 +7,14 @@
 namespace pinion {
 namespace {
 
-Range Deal(size_t items, int ranks, int rank) {
+Range SplitEvenly(size_t items, int ranks, int rank) {
   const auto n = static_cast<size_t>(ranks), r = static_cast<size_t>(rank);
   return {items * r / n, items * (r + 1) / n};
 }
 
-Range DealBlocks(size_t items, int ranks, int rank) {
+Range SplitBlocks(size_t items, int ranks, int rank) {
   const size_t block = kernels::kBlockN;
-  const Range blocks = Deal((items + block - 1) / block, ranks, rank);
+  const Range blocks = SplitEvenly((items + block - 1) / block, ranks, rank);
   return {std::min(items, blocks.begin * block), std::min(items, blocks.end * block)};
 }
 
@@ -25,10 +25,10 @@ Shard MakeShard(const DecoderSpec& spec, int ranks, int rank) {
   const size_t group = heads / kv_heads;
   Shard shard;
   if (kv_heads >= static_cast<size_t>(ranks)) {
-    shard.kv_heads = Deal(kv_heads, ranks, rank);
+    shard.kv_heads = SplitEvenly(kv_heads, ranks, rank);
     shard.q_heads = {shard.kv_heads.begin * group, shard.kv_heads.end * group};
   } else {
-    shard.q_heads = Deal(heads, ranks, rank);
+    shard.q_heads = SplitEvenly(heads, ranks, rank);
     if (shard.q_heads.size() > 0)
       shard.kv_heads = {shard.q_heads.begin / group, (shard.q_heads.end - 1) / group + 1};
   }
@@ -39,11 +39,11 @@ Shard MakeShard(const DecoderSpec& spec, int ranks, int rank) {
       shard.groups.push_back({kv - shard.kv_heads.begin, head - shard.q_heads.begin,
                               std::min(kernels::kAttentionRows, end - head)});
   }
-  shard.intermediate = DealBlocks(static_cast<size_t>(spec.intermediate), ranks, rank);
-  shard.expert_intermediate = DealBlocks(static_cast<size_t>(spec.moe.intermediate), ranks, rank);
+  shard.intermediate = SplitBlocks(static_cast<size_t>(spec.intermediate), ranks, rank);
+  shard.expert_intermediate = SplitBlocks(static_cast<size_t>(spec.moe.intermediate), ranks, rank);
   shard.shared_intermediate =
-      DealBlocks(static_cast<size_t>(spec.moe.shared_intermediate), ranks, rank);
-  shard.vocabulary = DealBlocks(static_cast<size_t>(spec.vocabulary), ranks, rank);
+      SplitBlocks(static_cast<size_t>(spec.moe.shared_intermediate), ranks, rank);
+  shard.vocabulary = SplitBlocks(static_cast<size_t>(spec.vocabulary), ranks, rank);
   return shard;
 }
 

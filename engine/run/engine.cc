@@ -150,7 +150,7 @@ class EngineLoop : public Engine {
   void Consume(const Worker& worker, size_t first, size_t count, float* logits, size_t stride) {
     const TraceSpan span("sample");
     const auto vocabulary = static_cast<size_t>(model_.files.spec.vocabulary);
-    worker.Deal(count, [&](size_t i) {
+    worker.ShareOneByOne(count, [&](size_t i) {
       LogitUse& use = uses_[first + i];
       if (use.sample)
         use.token = use.sequence->sampler->Sample(table_, {logits + i * stride, vocabulary});

@@ -135,7 +135,7 @@ std::vector<kernels::IntLayout> RoundedLayouts(const DecoderSpec& spec, kernels:
 }
 
 // What a start hands from stage to stage, besides the model.
-struct Beginning {
+struct StartState {
   Machine machine;
   Budget budget;
   DecoderOptions decoder;
@@ -144,7 +144,7 @@ struct Beginning {
   Stages stages;
 };
 
-Status MakePlanHere(StartedModel& model, Beginning& start) {
+Status MakePlanHere(StartedModel& model, StartState& start) {
   EngineInfo& info = model.info;
   PINION_ASSIGN(start.machine, ThisMachine());
   PINION_ASSIGN(start.budget, ComputeBudget(start.machine));
@@ -170,7 +170,7 @@ Status MakePlanHere(StartedModel& model, Beginning& start) {
 }
 
 // Finds the model and settles what it is computed in.
-Status OpenModel(StartedModel& model, Beginning& start) {
+Status OpenModel(StartedModel& model, StartState& start) {
   EngineInfo& info = model.info;
   DecoderOptions& decoder = start.decoder;
   PINION_ASSIGN(model.files, FindModel(model.options.model));
@@ -195,7 +195,7 @@ Status OpenModel(StartedModel& model, Beginning& start) {
   return {};
 }
 
-Status ChooseKernels(StartedModel& model, Beginning& start) {
+Status ChooseKernels(StartedModel& model, StartState& start) {
   const DecoderSpec& spec = model.files.spec;
   PINION_TRY(ChooseGemmKernels(model, start.decoder.dtype, start.stages));
   if (spec.formats.Count(IntegerProduct::kInt8) == 0) return {};
@@ -206,7 +206,7 @@ Status ChooseKernels(StartedModel& model, Beginning& start) {
   return {};
 }
 
-Status CheckThatItFits(const StartedModel& model, Beginning& start) {
+Status CheckThatItFits(const StartedModel& model, StartState& start) {
   start.needs = CountNeeds(model.files.spec, start.decoder, model.options.tensor_parallel);
   PINION_TRY(CheckCapacity(start.needs, model.options, model.info.max_model_len, start.machine,
                            start.budget, model.info.plan));
@@ -215,7 +215,7 @@ Status CheckThatItFits(const StartedModel& model, Beginning& start) {
   return {};
 }
 
-Status LoadAndPack(StartedModel& model, Beginning& start) {
+Status LoadAndPack(StartedModel& model, StartState& start) {
   EngineInfo& info = model.info;
   const int64_t load_start = NowNs();
   PINION_ASSIGN(model.ranks, Ranks::Start(info.plan));
@@ -247,7 +247,7 @@ Status FitModelLength(StartedModel& model) {
   return {};
 }
 
-Status MakeKvCache(StartedModel& model, Beginning& start) {
+Status MakeKvCache(StartedModel& model, StartState& start) {
   EngineInfo& info = model.info;
   PINION_ASSIGN(info.blocks,
                 SizeKv(start.needs, model.options, info.max_model_len, AvailableMemoryBytes()));
@@ -297,7 +297,7 @@ Result<StartedModel> StartModel(const EngineOptions& options) {
   PINION_TRY(Validate(options));
   StartedModel model;
   model.options = options;
-  Beginning start;
+  StartState start;
   PINION_TRY(MakePlanHere(model, start));
   PINION_TRY(OpenModel(model, start));
   PINION_TRY(ChooseKernels(model, start));

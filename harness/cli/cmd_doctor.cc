@@ -65,13 +65,13 @@ Status Restore(const std::string& root, const std::string& undo_file) {
   return {};
 }
 
-Result<int> Treat(const Patient& patient, const std::vector<Check>& checks,
+Result<int> Treat(const DoctorTarget& target, const std::vector<Check>& checks,
                   const DoctorFlags& flags) {
   // Settings are restored whatever happens but SIGKILL.
   CatchStopRequests({SIGINT, SIGTERM, SIGHUP}, false);
   PINION_ASSIGN(const std::vector<Change> changes, ChangesOf(checks, flags.apply));
   PINION_TRY(KeepForRestore(flags, changes));
-  if (const Status applied = ApplyChanges(patient.root, changes); !applied) {
+  if (const Status applied = ApplyChanges(target.root, changes); !applied) {
     std::filesystem::remove(flags.undo_file);
     return Unexpected(applied.error());
   }
@@ -84,7 +84,7 @@ Result<int> Treat(const Patient& patient, const std::vector<Check>& checks,
     return 0;
   }
   const Result<int> exit_code = RunUnder(flags.command);
-  PINION_TRY(Restore(patient.root, flags.undo_file));
+  PINION_TRY(Restore(target.root, flags.undo_file));
   return exit_code;
 }
 
@@ -94,14 +94,14 @@ Result<int> RunDoctor(const DoctorFlags& flags) {
                                           "settings: say which with --apply"));
   PINION_ASSIGN(const Machine machine, ThisMachine());
   PINION_ASSIGN(const Budget budget, ComputeBudget(machine));
-  const Patient patient = ThisPatient(static_cast<int>(budget.cpus.size()), flags.root);
+  const DoctorTarget target = LocalTarget(static_cast<int>(budget.cpus.size()), flags.root);
   if (!flags.restore.empty()) {
-    PINION_TRY(Restore(patient.root, flags.restore));
+    PINION_TRY(Restore(target.root, flags.restore));
     return 0;
   }
-  std::vector<Check> checks = Examine(patient);
-  for (Check& check : ExamineCounters(patient)) checks.push_back(std::move(check));
-  if (!flags.apply.empty()) return Treat(patient, checks, flags);
+  std::vector<Check> checks = Examine(target);
+  for (Check& check : ExamineCounters(target)) checks.push_back(std::move(check));
+  if (!flags.apply.empty()) return Treat(target, checks, flags);
   std::cout << (flags.json ? ToJson(checks).Dump(2) + "\n"
                            : Render(checks, isatty(STDOUT_FILENO) != 0))
             << std::flush;

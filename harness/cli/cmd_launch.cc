@@ -96,7 +96,7 @@ Status RunLaunch(const LaunchOptions& options) {
   LaunchRequest request{{}, options.host, options.port, options.served_model_name};
   PINION_ASSIGN(request.profile, ReadProfile(options.profile));
   if (options.haproxy) return PrintFront(options, request.profile.replicas);
-  PINION_ASSIGN(const Surroundings here, LookAround());
+  PINION_ASSIGN(const LaunchEnvironment here, InspectEnvironment());
   PINION_ASSIGN(const Launch launch, PlanLaunch(request, here));
   for (const std::string& warning : launch.warnings) LogWarning(warning);
   if (!options.dry_run) return Start(launch, options);

@@ -49,13 +49,13 @@ Result<EngineChoice> EngineFrom(const SweepFlags& flags, const Json& file) {
 
 Result<Definition> BuiltIn(const SweepFlags& flags, const EngineOptions& base, const Host& host,
                            EngineChoice engine) {
-  Occasion occasion{std::move(engine)};
-  if (occasion.engine.is_pinion()) {
+  SpaceContext context{std::move(engine)};
+  if (context.engine.is_pinion()) {
     PINION_ASSIGN(const DecoderSpec model, SpecFor(base));
-    occasion.has_integers = model.formats.Count(IntegerProduct::kInt8) > 0;
+    context.has_integers = model.formats.Count(IntegerProduct::kInt8) > 0;
   }
-  return flags.quick ? QuickDefinition(host, base, occasion)
-                     : DefaultDefinition(host, base, occasion);
+  return flags.quick ? QuickDefinition(host, base, context)
+                     : DefaultDefinition(host, base, context);
 }
 
 }  // namespace

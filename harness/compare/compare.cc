@@ -179,7 +179,7 @@ void AddNotes(const Run& a, const Run& b, RunComparison& comparison) {
 }
 
 void CompareCandidate(const Run& a, const CandidateRow& of_a, const Run& b,
-                      const CandidateRow& of_b, const Values& anchor_a, const Values& anchor_b,
+                      const CandidateRow& of_b, const Values& baseline_a, const Values& baseline_b,
                       RunComparison& comparison) {
   const Values values_a = ValuesOf(a, of_a.id), values_b = ValuesOf(b, of_b.id);
   for (const MetricInfo& metric : Metrics()) {
@@ -188,7 +188,7 @@ void CompareCandidate(const Run& a, const CandidateRow& of_a, const Run& b,
       if (key.metric != metric.name || other == values_b.end()) continue;
       MetricDifference difference =
           Judge(key, rounds, other->second, comparison.threshold,
-                [&](size_t n) { return FloorOf(anchor_a, anchor_b, key, n); });
+                [&](size_t n) { return FloorOf(baseline_a, baseline_b, key, n); });
       difference.candidate = of_a.label;
       if (difference.ratio.n > 0) comparison.differences.push_back(std::move(difference));
     }
@@ -226,11 +226,11 @@ Result<RunComparison> CompareAnyway(const std::string& path_a, const std::string
   AddNotes(a, b, comparison);
   comparison.obstacles = Obstacles(a, b);
   if (!comparison.obstacles.empty()) return comparison;
-  const Values anchor_a = ValuesOf(a, 0), anchor_b = ValuesOf(b, 0);
+  const Values baseline_a = ValuesOf(a, 0), baseline_b = ValuesOf(b, 0);
   for (const CandidateRow& of_a : a.candidates)
     for (const CandidateRow& of_b : b.candidates)
       if (Identity(of_a) == Identity(of_b))
-        CompareCandidate(a, of_a, b, of_b, anchor_a, anchor_b, comparison);
+        CompareCandidate(a, of_a, b, of_b, baseline_a, baseline_b, comparison);
   size_t rounds = 0;
   for (const MetricDifference& difference : comparison.differences)
     rounds = std::max(rounds, difference.ratio.n);

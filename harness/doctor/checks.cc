@@ -16,9 +16,9 @@ namespace {
 
 using State = Check::State;
 
-// A file below the patient's root; nullopt where it cannot be read.
-std::optional<std::string> Read(const Patient& patient, const std::string& path) {
-  const auto text = ReadFile(patient.root + path, 1 << 20);
+// A file below the target's root; nullopt where it cannot be read.
+std::optional<std::string> Read(const DoctorTarget& target, const std::string& path) {
+  const auto text = ReadFile(target.root + path, 1 << 20);
   if (!text) return std::nullopt;
   return std::string(Trim(*text));
 }
@@ -36,22 +36,22 @@ Check NotAvailable(const char* name, std::string reason) {
 }
 
 // Files sys/devices/system/cpu/cpuN/`below`, by CPU.
-std::map<int, std::string> PerCpu(const Patient& patient, const std::string& below) {
+std::map<int, std::string> PerCpu(const DoctorTarget& target, const std::string& below) {
   std::map<int, std::string> values;
   const std::string folder = "sys/devices/system/cpu";
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(patient.root + folder, ignored)) {
+  for (const auto& entry : std::filesystem::directory_iterator(target.root + folder, ignored)) {
     const std::string name = entry.path().filename();
     if (name.rfind("cpu", 0) != 0) continue;
     const auto number = ParseInt(name.substr(3), "CPU");
-    const auto value = number ? Read(patient, folder + "/" + name + "/" + below) : std::nullopt;
+    const auto value = number ? Read(target, folder + "/" + name + "/" + below) : std::nullopt;
     if (value) values[static_cast<int>(*number)] = *value;
   }
   return values;
 }
 
-Check Governor(const Patient& patient) {
-  const auto governors = PerCpu(patient, "cpufreq/scaling_governor");
+Check Governor(const DoctorTarget& target) {
+  const auto governors = PerCpu(target, "cpufreq/scaling_governor");
   if (governors.empty())
     return NotAvailable("governor",
                         "no cpufreq here: in a virtual machine the host sets frequencies");
@@ -70,14 +70,14 @@ Check Governor(const Patient& patient) {
               "cpupower frequency-set -g performance", std::move(changes));
 }
 
-Check Turbo(const Patient& patient) {
+Check Turbo(const DoctorTarget& target) {
   const struct {
     const char* path;
     const char* on;
   } places[] = {{"sys/devices/system/cpu/intel_pstate/no_turbo", "0"},
                 {"sys/devices/system/cpu/cpufreq/boost", "1"}};
   for (const auto& place : places) {
-    const auto value = Read(patient, place.path);
+    const auto value = Read(target, place.path);
     if (!value) continue;
     if (*value == place.on)
       return Ok("turbo", "on", "fastest; frequency depends on how many cores work");
@@ -87,17 +87,17 @@ Check Turbo(const Patient& patient) {
   return NotAvailable("turbo", "neither intel_pstate nor cpufreq/boost is there");
 }
 
-Check Smt(const Patient& patient) {
-  const auto active = Read(patient, "sys/devices/system/cpu/smt/active");
+Check Smt(const DoctorTarget& target) {
+  const auto active = Read(target, "sys/devices/system/cpu/smt/active");
   if (!active) return NotAvailable("smt", "the kernel does not say (smt/active is missing)");
   if (*active != "1") return Ok("smt", "off", "one thread per core");
   return Ok("smt", "on", "the binding `auto` takes one thread of each core; `all` takes both");
 }
 
-Check NumaBalancing(const Patient& patient) {
+Check NumaBalancing(const DoctorTarget& target) {
   const std::string path = "proc/sys/kernel/numa_balancing";
-  const auto value = Read(patient, path);
-  const auto nodes = Read(patient, "sys/devices/system/node/online");
+  const auto value = Read(target, path);
+  const auto nodes = Read(target, "sys/devices/system/node/online");
   const bool one_node = nodes && *nodes == "0";
   if (!value) return NotAvailable("numa_balancing", "this kernel has none");
   if (*value == "0") return Ok("numa_balancing", "off", "pages stay where they were placed");
@@ -107,9 +107,9 @@ Check NumaBalancing(const Patient& patient) {
               "sysctl -w kernel.numa_balancing=0", {{path, *value, "0"}});
 }
 
-Check HugePages(const Patient& patient) {
+Check HugePages(const DoctorTarget& target) {
   const std::string path = "sys/kernel/mm/transparent_hugepage/enabled";
-  const auto value = Read(patient, path);
+  const auto value = Read(target, path);
   if (!value) return NotAvailable("huge_pages", "this kernel has no transparent huge pages");
   const std::string chosen = ChosenSetting(*value);
   if (chosen != "never") return Ok("huge_pages", chosen, "weights and KV get pages of 2 MiB");
@@ -117,18 +117,18 @@ Check HugePages(const Patient& patient) {
               StrCat("echo madvise > /", path), {{path, chosen, "madvise"}});
 }
 
-std::string Variable(const Patient& patient, const std::string& name) {
-  const auto found = patient.environment.find(name);
-  return found == patient.environment.end() ? "" : found->second;
+std::string Variable(const DoctorTarget& target, const std::string& name) {
+  const auto found = target.environment.find(name);
+  return found == target.environment.end() ? "" : found->second;
 }
 
-Check Allocator(const Patient& patient) {
-  const std::string preload = Variable(patient, "LD_PRELOAD");
+Check Allocator(const DoctorTarget& target) {
+  const std::string preload = Variable(target, "LD_PRELOAD");
   for (const char* name : {"tcmalloc", "jemalloc", "mimalloc"})
     if (preload.find(name) != std::string::npos)
       return Ok("allocator", name, "preloaded; many threads allocate without waiting");
   const std::string library = "libtcmalloc_minimal.so.4";
-  for (const std::string& folder : patient.library_folders) {
+  for (const std::string& folder : target.library_folders) {
     std::error_code ignored;
     if (std::filesystem::exists(folder + "/" + library, ignored))
       return Warn("allocator", "glibc", "tcmalloc is installed and not preloaded",
@@ -138,8 +138,8 @@ Check Allocator(const Patient& patient) {
               "apt install libtcmalloc-minimal4, then LD_PRELOAD=" + library + " pinion ...");
 }
 
-Check OpenMp(const Patient& patient) {
-  const std::string maps = Read(patient, "proc/self/maps").value_or("");
+Check OpenMp(const DoctorTarget& target) {
+  const std::string maps = Read(target, "proc/self/maps").value_or("");
   std::vector<std::string> runtimes;
   for (const char* name : {"libgomp", "libomp", "libiomp5"})
     if (maps.find(StrCat("/", name, ".so")) != std::string::npos) runtimes.push_back(name);
@@ -149,17 +149,17 @@ Check OpenMp(const Patient& patient) {
     return Warn("openmp", found, "two runtimes make two teams of threads on the same CPUs",
                 "unset LD_PRELOAD, or preload one runtime alone");
   for (const char* name : {"OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES"})
-    if (const std::string value = Variable(patient, name); !value.empty())
+    if (const std::string value = Variable(target, name); !value.empty())
       return Warn("openmp", StrCat(found, ", ", name, "=", value),
                   "it pins threads against --threads-bind", StrCat("unset ", name));
   return Ok("openmp", found, "one runtime, nothing in the environment pins its threads");
 }
 
-Check Quota(const Patient& patient) {
-  const CgroupLimits limits = ReadCgroups(patient.root);
+Check Quota(const DoctorTarget& target) {
+  const CgroupLimits limits = ReadCgroups(target.root);
   if (!limits.cpu_quota) return Ok("quota", "none", "no cgroup limits CPU time");
   const std::string found = StrCat(*limits.cpu_quota, " CPUs");
-  if (*limits.cpu_quota >= patient.allowed_cpus)
+  if (*limits.cpu_quota >= target.allowed_cpus)
     return Ok("quota", found, "as many as there are CPUs to use");
   return Warn("quota", found,
               StrCat("more threads than that are stopped in every period (", limits.cpu_quota_file,
@@ -167,27 +167,27 @@ Check Quota(const Patient& patient) {
               "give the container or the slice more CPU time");
 }
 
-Check Cpuset(const Patient& patient) {
-  const auto online = Read(patient, "sys/devices/system/cpu/online");
+Check Cpuset(const DoctorTarget& target) {
+  const auto online = Read(target, "sys/devices/system/cpu/online");
   const auto cpus = online ? ParseCpuList(*online) : Result<std::vector<int>>(Unexpected(Error{}));
   if (!cpus) return NotAvailable("cpuset", "sys/devices/system/cpu/online cannot be read");
   const int all = static_cast<int>(cpus->size());
-  const std::string found = StrCat(patient.allowed_cpus, " of ", all, " CPUs");
-  if (patient.allowed_cpus >= all) return Ok("cpuset", found, "all that are online may be used");
+  const std::string found = StrCat(target.allowed_cpus, " of ", all, " CPUs");
+  if (target.allowed_cpus >= all) return Ok("cpuset", found, "all that are online may be used");
   return Warn("cpuset", found,
               "the others belong to somebody else, who shares memory and caches with this process",
               "grep Cpus_allowed_list /proc/self/status; widen the cpuset or the taskset");
 }
 
-Check Mitigations(const Patient& patient) {
+Check Mitigations(const DoctorTarget& target) {
   std::vector<std::string> active;
   std::error_code ignored;
   const std::string folder = "sys/devices/system/cpu/vulnerabilities";
-  if (!std::filesystem::is_directory(patient.root + folder, ignored))
+  if (!std::filesystem::is_directory(target.root + folder, ignored))
     return NotAvailable("mitigations", "the kernel does not list vulnerabilities");
-  for (const auto& entry : std::filesystem::directory_iterator(patient.root + folder, ignored)) {
+  for (const auto& entry : std::filesystem::directory_iterator(target.root + folder, ignored)) {
     const std::string name = entry.path().filename();
-    const auto text = Read(patient, folder + "/" + name);
+    const auto text = Read(target, folder + "/" + name);
     if (text && text->rfind("Mitigation", 0) == 0) active.push_back(name);
   }
   std::sort(active.begin(), active.end());
@@ -196,22 +196,22 @@ Check Mitigations(const Patient& patient) {
             "they slow system calls and switches, hardly arithmetic; leave them on");
 }
 
-Check OtherLoad(const Patient& patient) {
+Check OtherLoad(const DoctorTarget& target) {
   constexpr double kBusyShare = 0.25;
-  const auto text = Read(patient, "proc/loadavg");
+  const auto text = Read(target, "proc/loadavg");
   const auto load =
       text ? ParseDouble(Split(*text, ' ').front(), "load") : Result<double>(Unexpected(Error{}));
   if (!load) return NotAvailable("load", "proc/loadavg cannot be read");
-  const std::string found = StrCat("load average ", *load, " on ", patient.allowed_cpus,
-                                   patient.allowed_cpus == 1 ? " CPU" : " CPUs");
-  if (*load <= kBusyShare * patient.allowed_cpus)
+  const std::string found = StrCat("load average ", *load, " on ", target.allowed_cpus,
+                                   target.allowed_cpus == 1 ? " CPU" : " CPUs");
+  if (*load <= kBusyShare * target.allowed_cpus)
     return Ok("load", found, "next to nothing else runs");
   return Warn("load", found, "something else computes: samples will be marked and vary",
               "ps -eo pcpu,pid,args --sort=-pcpu | head; end it or wait");
 }
 
-Check Swap(const Patient& patient) {
-  const auto text = Read(patient, "proc/meminfo");
+Check Swap(const DoctorTarget& target) {
+  const auto text = Read(target, "proc/meminfo");
   if (!text) return NotAvailable("swap", "proc/meminfo cannot be read");
   uint64_t total = 0, free = 0;
   std::istringstream words(*text);
@@ -248,26 +248,26 @@ const char* Name(State state) {
   return "";
 }
 
-Patient ThisPatient(int allowed_cpus, const std::string& root) {
-  Patient patient;
-  patient.allowed_cpus = allowed_cpus;
-  patient.root = root.ends_with('/') ? root : root + "/";
+DoctorTarget LocalTarget(int allowed_cpus, const std::string& root) {
+  DoctorTarget target;
+  target.allowed_cpus = allowed_cpus;
+  target.root = root.ends_with('/') ? root : root + "/";
   for (char** entry = environ; *entry; ++entry) {
     const std::string text = *entry;
     const size_t equals = text.find('=');
     if (equals != std::string::npos)
-      patient.environment[text.substr(0, equals)] = text.substr(equals + 1);
+      target.environment[text.substr(0, equals)] = text.substr(equals + 1);
   }
-  patient.library_folders = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib",
-                             "/usr/local/lib"};
-  return patient;
+  target.library_folders = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib",
+                            "/usr/local/lib"};
+  return target;
 }
 
-std::vector<Check> Examine(const Patient& patient) {
+std::vector<Check> Examine(const DoctorTarget& target) {
   std::vector<Check> checks;
   for (auto* check : {Governor, Turbo, Smt, NumaBalancing, HugePages, Allocator, OpenMp, Quota,
                       Cpuset, Mitigations, OtherLoad, Swap})
-    checks.push_back(check(patient));
+    checks.push_back(check(target));
   return checks;
 }
 

@@ -10,7 +10,7 @@
 namespace pinion::harness {
 
 // Where the doctor looks: tests lay out proc/ and sys/ below a folder of their own.
-struct Patient {
+struct DoctorTarget {
   std::string root = "/";
   std::map<std::string, std::string> environment;  // of this process
   std::vector<std::string> library_folders;        // where allocators are looked for
@@ -18,11 +18,11 @@ struct Patient {
 };
 // This process on this machine, whose file systems lie below `root`: a folder where the host's are
 // mounted into a container.
-Patient ThisPatient(int allowed_cpus, const std::string& root = "/");
+DoctorTarget LocalTarget(int allowed_cpus, const std::string& root = "/");
 
 // A file of /proc or /sys and what to write there.
 struct Change {
-  std::string path;  // as the kernel names it, without the patient's root
+  std::string path;  // as the kernel names it, without the target's root
   std::string before, after;
 };
 
@@ -43,7 +43,7 @@ const char* Name(Check::State state);  // "ok", "warn", "not available"
 
 // All of them, in the order in which they are shown: governor, turbo, smt, numa_balancing,
 // huge_pages, allocator, openmp, quota, cpuset, mitigations, load, swap. Reads only.
-std::vector<Check> Examine(const Patient& patient);
+std::vector<Check> Examine(const DoctorTarget& target);
 
 // {"checks":[{"name","state","found","reason","fix","applies":[{"path","before","after"}]}],
 //  "warnings":n}

@@ -11,13 +11,13 @@ namespace {
 
 using State = Check::State;
 
-bool Exists(const Patient& patient, const std::string& path) {
+bool Exists(const DoctorTarget& target, const std::string& path) {
   std::error_code ignored;
-  return std::filesystem::exists(patient.root + path, ignored);
+  return std::filesystem::exists(target.root + path, ignored);
 }
 
-std::string Text(const Patient& patient, const std::string& path) {
-  return std::string(Trim(ReadFile(patient.root + path, 1 << 20).value_or("")));
+std::string Text(const DoctorTarget& target, const std::string& path) {
+  return std::string(Trim(ReadFile(target.root + path, 1 << 20).value_or("")));
 }
 
 Check There(const char* name, std::string found, std::string reason) {
@@ -27,10 +27,10 @@ Check Missing(const char* name, std::string reason, std::string fix = "") {
   return {name, State::kNotAvailable, "", std::move(reason), std::move(fix), {}};
 }
 
-Check PerfEvent(const Patient& patient) {
-  const std::string paranoid = Text(patient, "proc/sys/kernel/perf_event_paranoid");
+Check PerfEvent(const DoctorTarget& target) {
+  const std::string paranoid = Text(target, "proc/sys/kernel/perf_event_paranoid");
   if (paranoid.empty()) return Missing("perf_event", "this kernel has no perf_event");
-  if (!Exists(patient, "sys/bus/event_source/devices/cpu"))
+  if (!Exists(target, "sys/bus/event_source/devices/cpu"))
     return Missing("perf_event",
                    "the CPU shows no performance counters (a virtual machine without a PMU)");
   const auto level = ParseInt(paranoid, "perf_event_paranoid");
@@ -40,39 +40,39 @@ Check PerfEvent(const Patient& patient) {
   return There("perf_event", "paranoid " + paranoid, "cycles and instructions of own processes");
 }
 
-Check Rapl(const Patient& patient) {
+Check Rapl(const DoctorTarget& target) {
   const std::string energy = "sys/class/powercap/intel-rapl:0/energy_uj";
-  if (!Exists(patient, "sys/class/powercap/intel-rapl:0"))
+  if (!Exists(target, "sys/class/powercap/intel-rapl:0"))
     return Missing("rapl", "/sys/class/powercap has no RAPL package",
                    "modprobe intel_rapl_msr; a virtual machine has none");
-  if (Text(patient, energy).empty())
+  if (Text(target, energy).empty())
     return Missing("rapl", "/" + energy + " cannot be read", "chmod a+r /" + energy);
   return There("rapl", "energy_uj", "joules per output token in `pinion load`");
 }
 
-Check Resctrl(const Patient& patient) {
-  if (Exists(patient, "sys/fs/resctrl/info/L3_MON"))
+Check Resctrl(const DoctorTarget& target) {
+  if (Exists(target, "sys/fs/resctrl/info/L3_MON"))
     return There("resctrl", "L3_MON", "memory traffic and cache occupancy per group");
-  const bool counts = Text(patient, "proc/cpuinfo").find("cqm_mbm_total") != std::string::npos;
+  const bool counts = Text(target, "proc/cpuinfo").find("cqm_mbm_total") != std::string::npos;
   if (!counts)
     return Missing("resctrl", "the CPU does not count memory traffic (no cqm_mbm_total)");
   return Missing("resctrl", "it is not mounted", "mount -t resctrl resctrl /sys/fs/resctrl");
 }
 
-Check Pcm(const Patient& patient) {
-  if (Text(patient, "proc/cpuinfo").find("GenuineIntel") == std::string::npos)
+Check Pcm(const DoctorTarget& target) {
+  if (Text(target, "proc/cpuinfo").find("GenuineIntel") == std::string::npos)
     return Missing("pcm", "Intel's tools know Intel's processors only");
-  if (!Exists(patient, "usr/sbin/pcm"))
+  if (!Exists(target, "usr/sbin/pcm"))
     return Missing("pcm", "/usr/sbin/pcm is not installed", "apt install pcm");
-  if (!Exists(patient, "dev/cpu/0/msr"))
+  if (!Exists(target, "dev/cpu/0/msr"))
     return Missing("pcm", "/dev/cpu/0/msr is missing", "modprobe msr");
   return There("pcm", "/usr/sbin/pcm", "memory bandwidth of every socket");
 }
 
 }  // namespace
 
-std::vector<Check> ExamineCounters(const Patient& patient) {
-  return {PerfEvent(patient), Rapl(patient), Resctrl(patient), Pcm(patient)};
+std::vector<Check> ExamineCounters(const DoctorTarget& target) {
+  return {PerfEvent(target), Rapl(target), Resctrl(target), Pcm(target)};
 }
 
 }  // namespace pinion::harness

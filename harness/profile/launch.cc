@@ -45,7 +45,7 @@ void CompareCpus(const Json& measured, const Budget& budget, std::vector<std::st
                             "may not be used here; allowed are ", FormatCpuList(budget.cpus)));
 }
 
-Result<Plan> PlanOf(EngineOptions options, int replicas, const Surroundings& here) {
+Result<Plan> PlanOf(EngineOptions options, int replicas, const LaunchEnvironment& here) {
   options.has_frontend = true;
   return PlanReplicas(options, replicas, here.machine, here.budget);
 }
@@ -66,7 +66,7 @@ Result<EngineOptions> WithEnvironment(EngineOptions options, std::vector<std::st
 
 // What is not to be had is left as the system has it, and told of.
 std::vector<std::pair<std::string, std::string>> ChooseRuntime(const RuntimeChoice& choice,
-                                                               const Surroundings& here,
+                                                               const LaunchEnvironment& here,
                                                                std::vector<std::string>& warnings) {
   RuntimeChoice possible;
   for (const RuntimeSetting& setting : RuntimeSettings()) {
@@ -92,7 +92,7 @@ LaunchedServer OneServer(const LaunchRequest& request, const EngineOptions& opti
 }
 
 Result<std::vector<LaunchedServer>> Replicas(const LaunchRequest& request, EngineOptions options,
-                                             const Plan& whole, const Surroundings& here) {
+                                             const Plan& whole, const LaunchEnvironment& here) {
   const int replicas = request.profile.replicas;
   if (!options.kv_cache_bytes) {
     PINION_ASSIGN(options.kv_cache_bytes, KvShareBytes(options, replicas, here.budget));
@@ -121,8 +121,8 @@ Status CheckPorts(const LaunchRequest& request) {
 
 }  // namespace
 
-Result<Surroundings> LookAround() {
-  Surroundings here;
+Result<LaunchEnvironment> InspectEnvironment() {
+  LaunchEnvironment here;
   PINION_ASSIGN(here.machine, ThisMachine());
   PINION_ASSIGN(here.budget, ComputeBudget(here.machine));
   here.fingerprint = MachineFingerprint(here.machine);
@@ -130,7 +130,7 @@ Result<Surroundings> LookAround() {
   return here;
 }
 
-Result<Launch> PlanLaunch(const LaunchRequest& request, const Surroundings& here) {
+Result<Launch> PlanLaunch(const LaunchRequest& request, const LaunchEnvironment& here) {
   PINION_TRY(CheckPorts(request));
   Launch launch;
   const Profile& profile = request.profile;

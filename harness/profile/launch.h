@@ -21,13 +21,13 @@ struct LaunchRequest {
 };
 
 // Where a profile is to be launched.
-struct Surroundings {
+struct LaunchEnvironment {
   Machine machine;
   Budget budget;
   Json fingerprint;      // MachineFingerprint(machine)
   RuntimeOffer runtime;  // libraries that can be preloaded, huge pages
 };
-Result<Surroundings> LookAround();
+Result<LaunchEnvironment> InspectEnvironment();
 
 struct LaunchedServer {
   Command command;                       // `pinion serve ...`, with the environment it needs
@@ -45,6 +45,6 @@ struct Launch {
 // Several replicas listen on 127.0.0.1 on the ports that follow, share the memory that is free and
 // run on CPUs of their own; kUsage where there are no such ports.
 // vLLM's environment variables beat the profile, as everywhere; a warning says so.
-Result<Launch> PlanLaunch(const LaunchRequest& request, const Surroundings& here);
+Result<Launch> PlanLaunch(const LaunchRequest& request, const LaunchEnvironment& here);
 
 }  // namespace pinion::harness

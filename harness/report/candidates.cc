@@ -36,7 +36,7 @@ Html RatioCell(const Candidate& candidate, Objective objective, double floor, do
   const auto cell = [&](const Html& content, const char* classes) {
     return Element("td", {{"class", classes}, {"data-sort", sort}}, content);
   };
-  if (candidate.is_anchor) return cell(Text("default"), "ratio faint");
+  if (candidate.is_baseline) return cell(Text("default"), "ratio faint");
   const Comparison* comparison = candidate.Find(objective);
   if (!comparison || comparison->ratio.n == 0) return cell(Text("-"), "ratio faint");
   return cell(DrawRatio(comparison->ratio, floor, reach) +
@@ -129,7 +129,7 @@ Html CandidateTable(const Results& results) {
       row += FigureCell(*candidate, column.metric, column.concurrency);
     for (const Scale& scale : scales)
       row += RatioCell(*candidate, scale.objective, scale.floor, scale.reach);
-    rows += Tag("tr", candidate->is_anchor ? "anchor" : "", row);
+    rows += Tag("tr", candidate->is_baseline ? "baseline" : "", row);
   }
   return Tag("table", "candidates", HeaderRow(results) + Tag("tbody", rows));
 }

@@ -13,7 +13,7 @@ namespace pinion::harness {
 namespace {
 
 // "727 tokens/s", the interval below it, and what the defaults gave.
-Html FigureRow(const Figure& figure, const Candidate* anchor) {
+Html FigureRow(const Figure& figure, const Candidate* baseline) {
   const Estimate& estimate = figure.series->estimate;
   const std::string unit = figure.metric->unit;
   Html value = Tag("b", Prose(FormatFigure(unit, estimate.median)));
@@ -21,7 +21,7 @@ Html FigureRow(const Figure& figure, const Candidate* anchor) {
     value += Tag("span", "small faint",
                  Prose(FormatRange(unit, estimate.interval->low, estimate.interval->high)));
   if (const Series* before =
-          anchor ? anchor->Find(figure.series->metric, figure.series->concurrency) : nullptr;
+          baseline ? baseline->Find(figure.series->metric, figure.series->concurrency) : nullptr;
       before && before->estimate.n > 0)
     value += Tag("span", "small faint",
                  Prose("defaults: " + FormatFigure(unit, before->estimate.median)));
@@ -29,9 +29,9 @@ Html FigureRow(const Figure& figure, const Candidate* anchor) {
 }
 
 Html Figures(const Results& results, const Candidate& candidate, Objective objective) {
-  const Candidate* anchor = candidate.is_anchor ? nullptr : &results.candidates.front();
+  const Candidate* baseline = candidate.is_baseline ? nullptr : &results.candidates.front();
   Html list;
-  for (const Figure& figure : FiguresOf(candidate, objective)) list += FigureRow(figure, anchor);
+  for (const Figure& figure : FiguresOf(candidate, objective)) list += FigureRow(figure, baseline);
   if (const std::string costs = Costs(candidate); !costs.empty())
     list += Tag("dt", "", "costs") + Tag("dd", Prose(costs));
   return Tag("dl", list);

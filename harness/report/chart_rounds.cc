@@ -43,7 +43,7 @@ Chart PairedChart(const Results& results) {
   const Candidate* best = nullptr;
   for (const Candidate* candidate : telling) {
     const Comparison* comparison = candidate->Find(objective);
-    if (candidate->is_anchor || !comparison) continue;
+    if (candidate->is_baseline || !comparison) continue;
     if (!best) best = candidate;
     for (const Sample& ratio : comparison->ratios)
       chart.values.Append(Json::Object{{"configuration", SettingsText(*candidate)},
@@ -69,12 +69,12 @@ Chart PairedChart(const Results& results) {
 
 Chart DriftChart(const Results& results) {
   Chart chart{"drift", "Drift over the sweep", "", Json::MakeArray(), ""};
-  const Candidate* anchor = results.Find(0);
-  const Series* series = anchor ? anchor->Find("output_tokens_per_s", 0) : nullptr;
+  const Candidate* baseline = results.Find(0);
+  const Series* series = baseline ? baseline->Find("output_tokens_per_s", 0) : nullptr;
   if (!Measured(series) || series->samples.size() < 2)
     return Absent("drift", "Drift over the sweep", "the defaults were measured once at most");
-  const Series *steal = anchor->Find("steal_share", 0),
-               *pressure = anchor->Find("cpu_pressure_share", 0);
+  const Series *steal = baseline->Find("steal_share", 0),
+               *pressure = baseline->Find("cpu_pressure_share", 0);
   size_t disturbed = 0;
   double worst_steal = 0, worst_pressure = 0;
   for (size_t i = 0; i < series->samples.size(); ++i) {

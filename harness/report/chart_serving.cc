@@ -115,7 +115,7 @@ Json DistributionRow(const Candidate& candidate, const Distribution& one) {
   return Json::Object{{"what", StrCat(one.metric == "ttft_s" ? "first token, " : "token gap, ",
                                       Clients(one.concurrency))},
                       {"configuration", SettingsText(candidate)},
-                      {"role", candidate.is_anchor ? "default" : "recommended"},
+                      {"role", candidate.is_baseline ? "default" : "recommended"},
                       {"low", MsAt(one, 1 - tail)},
                       {"q1", MsAt(one, 0.25)},
                       {"ms", MsAt(one, 0.5)},
@@ -181,8 +181,8 @@ Chart KvChart(const Results& results) {
 Chart DistributionChart(const Results& results) {
   constexpr const char* kTitle = "First token and token gaps";
   Chart chart{"distributions", kTitle, "", Json::MakeArray(), ""};
-  const Candidate *anchor = results.Find(0), *winner = WinnerOf(results);
-  for (const Candidate* candidate : {anchor, winner})
+  const Candidate *baseline = results.Find(0), *winner = WinnerOf(results);
+  for (const Candidate* candidate : {baseline, winner})
     if (candidate)
       for (const Distribution& one : candidate->distributions)
         if (!one.quantiles.empty()) chart.values.Append(DistributionRow(*candidate, one));
@@ -191,7 +191,7 @@ Chart DistributionChart(const Results& results) {
   const auto& loops = results.definition.workload.concurrency;
   const int most = loops.empty() ? 1 : *std::max_element(loops.begin(), loops.end());
   std::vector<std::string> parts;
-  for (const auto& [candidate, name] : {std::pair(winner, "recommended"), {anchor, "defaults"}})
+  for (const auto& [candidate, name] : {std::pair(winner, "recommended"), {baseline, "defaults"}})
     if (const Distribution* one =
             candidate ? FindDistribution(*candidate, "ttft_s", most) : nullptr)
       parts.push_back(StrCat(name, " ", FormatFigure("s", ValueAt(*one, 0.5)), " (",

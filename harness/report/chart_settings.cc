@@ -76,7 +76,7 @@ Chart BindingChart(const Results& results) {
         Json::Object{{"binding", key.first},
                      {"threads", key.second},
                      {"percent", (ratio - 1) * 100},
-                     {"text", candidate->is_anchor ? "defaults" : FormatChange(ratio)},
+                     {"text", candidate->is_baseline ? "defaults" : FormatChange(ratio)},
                      {"configuration", SettingsText(*candidate)}});
   }
   if (best.size() < 2)

@@ -7,7 +7,7 @@ namespace pinion::harness {
 bool Measured(const Series* series) { return series && series->estimate.n > 0; }
 
 std::string RoleOf(const Results& results, const Candidate& candidate) {
-  if (candidate.is_anchor) return "default";
+  if (candidate.is_baseline) return "default";
   for (const Verdict& verdict : results.verdicts)
     if (verdict.recommended == candidate.id) return "recommended";
   return "other";
@@ -39,7 +39,7 @@ std::vector<const Candidate*> MostTelling(const Results& results, size_t limit) 
 const Candidate* WinnerOf(const Results& results) {
   for (const Verdict& verdict : results.verdicts)
     if (const Candidate* candidate = results.Find(verdict.recommended);
-        candidate && !candidate->is_anchor)
+        candidate && !candidate->is_baseline)
       return candidate;
   return nullptr;
 }

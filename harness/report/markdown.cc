@@ -80,7 +80,7 @@ std::string Cell(const Candidate& candidate, const char* metric, int concurrency
 }
 
 std::string RatioText(const Candidate& candidate, Objective objective) {
-  if (candidate.is_anchor) return "default";
+  if (candidate.is_baseline) return "default";
   const Comparison* comparison = candidate.Find(objective);
   if (!comparison || comparison->ratio.n == 0) return "-";
   return StrCat(FormatChange(comparison->ratio), " (", FormatChangeInterval(comparison->ratio),

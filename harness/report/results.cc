@@ -35,7 +35,7 @@ const Comparison* Candidate::Find(Objective objective) const {
 }
 
 double Candidate::Ratio(Objective objective) const {
-  if (is_anchor) return 1;
+  if (is_baseline) return 1;
   const Comparison* comparison = Find(objective);
   return comparison && comparison->ratio.n > 0 ? comparison->ratio.median : 0;
 }

@@ -47,11 +47,11 @@ struct SloFinding {
   SloBoundary boundary;
 };
 
-// One candidate against the anchor in one objective, round by round.
+// One candidate against the baseline in one objective, round by round.
 struct Comparison {
   Objective objective = Objective::kThroughput;
-  std::vector<Sample> ratios;  // 1.05: 5 % better than the anchor in that round
-  Estimate ratio;              // n = 0 for the anchor itself
+  std::vector<Sample> ratios;  // 1.05: 5 % better than the baseline in that round
+  Estimate ratio;              // n = 0 for the baseline itself
 };
 
 enum class CandidateStatus {
@@ -68,11 +68,11 @@ enum class CandidateStatus {
 const char* Name(CandidateStatus status);
 
 struct Candidate {
-  int id = 0;                     // stable within the sweep; the anchor is 0
+  int id = 0;                     // stable within the sweep; the baseline is 0
   std::string label;              // "default", or "threads_bind=0-1 isa=avx2"
-  std::vector<Setting> settings;  // what differs from the anchor, in the order of the space
+  std::vector<Setting> settings;  // what differs from the baseline, in the order of the space
   Json options;                   // the whole EngineOptions, as ToJson gives it
-  bool is_anchor = false;
+  bool is_baseline = false;
   CandidateStatus status = CandidateStatus::kPending;
   std::string reason;                // why it is infeasible, dropped, pruned or failed
   std::string log_tail;              // last lines of the failed trial's log
@@ -104,7 +104,7 @@ struct Candidate {
   double Ratio(Objective objective) const;
 };
 
-// What the anchor's two runs of each round say about one objective's noise.
+// What the baseline's two runs of each round say about one objective's noise.
 struct Noise {
   size_t pairs = 0;
   double autocorrelation = 0;  // lag 1, of the pairs' differences
@@ -128,14 +128,14 @@ struct Results {
   Json provenance;   // compiler, files of the model, kernel, cgroup, environment, topology
 
   // What came out.
-  std::vector<Candidate> candidates;  // in order of id; [0] is the anchor
+  std::vector<Candidate> candidates;  // in order of id; [0] is the baseline
   std::vector<double> floors;         // per objective of the definition, a fraction
   std::vector<Noise> noise;           // per objective of the definition
   std::vector<Verdict> verdicts;      // per objective of the definition
   int rounds_done = 0;                // whole rounds, confirmation not counted
   int rounds_planned = 0;             // what fitted the budget
   int confirmation_rounds = 0;
-  int calibration_rounds = 0;  // the anchor against itself, before the rounds
+  int calibration_rounds = 0;  // the baseline against itself, before the rounds
   double elapsed_s = 0;        // over all sittings
   bool finished = false;       // false: interrupted, or still running
   std::vector<std::string> warnings;

@@ -86,7 +86,7 @@ Json CandidateJson(const Candidate& candidate) {
   Json json;
   json.Set("id", candidate.id);
   json.Set("label", candidate.label);
-  json.Set("is_default", candidate.is_anchor);
+  json.Set("is_default", candidate.is_baseline);
   json.Set("settings", std::move(settings));
   json.Set("options", candidate.options);
   json.Set("status", Name(candidate.status));

@@ -150,7 +150,7 @@ int64_t IntegerAt(const Json& object, const char* key) {
 }  // namespace
 
 std::string SettingsText(const Candidate& candidate) {
-  if (candidate.settings.empty()) return candidate.is_anchor ? "the defaults" : candidate.label;
+  if (candidate.settings.empty()) return candidate.is_baseline ? "the defaults" : candidate.label;
   std::vector<std::string> parts;
   for (const Setting& setting : candidate.settings)
     parts.push_back(setting.key + "=" + setting.value);

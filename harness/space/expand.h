@@ -49,17 +49,19 @@ inline constexpr size_t kMaxPoints = 1000;
 uint64_t EstimateBytes(const EngineOptions& options, const DecoderSpec& model);
 
 // What decides, besides the machine, which settings are worth trying.
-struct Occasion {
+struct SpaceContext {
   EngineChoice engine;
   bool has_integers = true;  // some of the model's matrices are multiplied in them
 };
 
 // What to try where nobody says: bindings, ranks per node, the two fastest ISA paths that differ,
 // step budgets; of other engines only settings that they have.
-Definition DefaultDefinition(const Host& host, const EngineOptions& base, const Occasion& occasion);
+Definition DefaultDefinition(const Host& host, const EngineOptions& base,
+                             const SpaceContext& context);
 
 // At most 6 configurations with the base's, 6 rounds, trials of at most 12 s, 10 minutes: one
 // change at a time, the one most likely to matter on this machine first.
-Definition QuickDefinition(const Host& host, const EngineOptions& base, const Occasion& occasion);
+Definition QuickDefinition(const Host& host, const EngineOptions& base,
+                           const SpaceContext& context);
 
 }  // namespace pinion::harness

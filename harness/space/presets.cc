@@ -38,18 +38,18 @@ std::string HalfTheCores(const Host& host) {
 
 // `scalar` is a reference, not a contestant. The VNNI paths are another one's where nothing is
 // multiplied in integers.
-bool IsContestant(const std::string& name, const Occasion& occasion) {
+bool IsContestant(const std::string& name, const SpaceContext& context) {
   const auto isa = kernels::ParseIsa(name);
   if (!isa || isa == kernels::Isa::kScalar) return false;
-  return occasion.has_integers || kernels::FloatPath(*isa) == *isa;
+  return context.has_integers || kernels::FloatPath(*isa) == *isa;
 }
 
 // Paths that differ for this model, from the fastest down; none for an engine without the setting.
-std::vector<std::string> FastestIsas(const Host& host, const Occasion& occasion, size_t count) {
+std::vector<std::string> FastestIsas(const Host& host, const SpaceContext& context, size_t count) {
   std::vector<std::string> fastest;
-  if (!HasSetting(occasion.engine, "isa")) return fastest;
+  if (!HasSetting(context.engine, "isa")) return fastest;
   for (auto isa = host.isas.rbegin(); isa != host.isas.rend() && fastest.size() < count; ++isa)
-    if (IsContestant(*isa, occasion)) fastest.push_back(*isa);
+    if (IsContestant(*isa, context)) fastest.push_back(*isa);
   return fastest;
 }
 
@@ -65,8 +65,8 @@ constexpr int kSmallStep = 256;
 }  // namespace
 
 Definition DefaultDefinition(const Host& host, const EngineOptions& base,
-                             const Occasion& occasion) {
-  const auto has = [&](const char* key) { return HasSetting(occasion.engine, key); };
+                             const SpaceContext& context) {
+  const auto has = [&](const char* key) { return HasSetting(context.engine, key); };
   Definition definition;
   Space& space = definition.space;
   if (base.tensor_parallel == 1) {
@@ -77,7 +77,7 @@ Definition DefaultDefinition(const Host& host, const EngineOptions& base,
   if (const int nodes = NodesWithCpus(host); nodes > 1 && has("tensor_parallel"))
     space.tensor_parallel = {1, nodes};
   // The base's own values first: a point is labelled by its first spelling.
-  const std::vector<std::string> isas = FastestIsas(host, occasion, 2);
+  const std::vector<std::string> isas = FastestIsas(host, context, 2);
   if (base.isa == "auto" && isas.size() > 1) space.isa = {"auto", isas[1]};
   space.max_num_batched_tokens = {base.max_num_batched_tokens};
   if (base.max_num_batched_tokens != kSmallStep) space.max_num_batched_tokens.push_back(kSmallStep);
@@ -91,7 +91,8 @@ Definition DefaultDefinition(const Host& host, const EngineOptions& base,
   return definition;
 }
 
-Definition QuickDefinition(const Host& host, const EngineOptions& base, const Occasion& occasion) {
+Definition QuickDefinition(const Host& host, const EngineOptions& base,
+                           const SpaceContext& context) {
   constexpr size_t kOthers = 5;  // 6 with the base's
   Definition definition;
   definition.budget_s = 600;
@@ -99,11 +100,11 @@ Definition QuickDefinition(const Host& host, const EngineOptions& base, const Oc
   definition.trial_limit_s = 12;
   definition.workload = {128, 32, {1, 4}, 8};
   std::vector<Json>& candidates = definition.candidates;
-  const bool has_ranks = HasSetting(occasion.engine, "tensor_parallel");
+  const bool has_ranks = HasSetting(context.engine, "tensor_parallel");
   if (const int nodes = NodesWithCpus(host); nodes > 1 && base.tensor_parallel == 1 && has_ranks)
     candidates.push_back(Single("tensor_parallel", nodes));
   if (HasSiblings(host)) candidates.push_back(Single("smt", "on"));
-  const std::vector<std::string> isas = FastestIsas(host, occasion, 3);
+  const std::vector<std::string> isas = FastestIsas(host, context, 3);
   if (isas.size() > 1) candidates.push_back(Single("isa", isas[1]));
   if (const std::string half = HalfTheCores(host); !half.empty() && base.tensor_parallel == 1)
     candidates.push_back(Single("threads_bind", half));

@@ -44,14 +44,14 @@ size_t ConfirmationRounds(double scale, double epsilon) {
 }
 
 Race::Race(size_t contestants, RaceOptions options)
-    : options_(options), standings_(contestants, Standing::kIn) {
+    : options_(options), statuses_(contestants, RaceStatus::kIn) {
   steady_.worths.resize(contestants);
 }
 
 void Race::AddRound(std::span<const Scored> in_order) {
   ScoredRound round;
   for (const Scored& one : in_order) {
-    CHECK(one.contestant < standings_.size()) << "contestant " << one.contestant;
+    CHECK(one.contestant < statuses_.size()) << "contestant " << one.contestant;
     if (is_in(one.contestant)) round.push_back(one);
   }
   rounds_.push_back(std::move(round));
@@ -61,25 +61,25 @@ void Race::AddRound(std::span<const Scored> in_order) {
 
 void Race::Withdraw(size_t contestant) {
   if (leader_ == contestant) {
-    for (Standing& standing : standings_)
-      if (standing == Standing::kWorse || standing == Standing::kNotBetter)
-        standing = Standing::kIn;
+    for (RaceStatus& status : statuses_)
+      if (status == RaceStatus::kWorse || status == RaceStatus::kNotBetter)
+        status = RaceStatus::kIn;
     leader_.reset();
   }
-  standings_[contestant] = Standing::kWithdrawn;
+  statuses_[contestant] = RaceStatus::kWithdrawn;
 }
 
 void Race::Estimate() {
-  steady_ = WithoutDrift(rounds_, standings_.size());
+  steady_ = WithoutDrift(rounds_, statuses_.size());
   scale_ = steady_.scale * std::sqrt(2.0);
   leader_.reset();
-  for (size_t c = 0; c < standings_.size(); ++c)
+  for (size_t c = 0; c < statuses_.size(); ++c)
     if (is_in(c) && estimate(c) && (!leader_ || *estimate(c) > *estimate(*leader_))) leader_ = c;
 }
 
 // How often each was measured.
 std::vector<size_t> Race::Measured() const {
-  std::vector<size_t> times(standings_.size());
+  std::vector<size_t> times(statuses_.size());
   for (const ScoredRound& round : rounds_)
     for (const Scored& one : round) ++times[one.contestant];
   return times;
@@ -130,17 +130,17 @@ std::vector<Population::Member> Race::Members() const {
 
 void Race::Decide() {
   const double epsilon = std::log1p(options_.epsilon);
-  const double enough = std::log(static_cast<double>(standings_.size()) / options_.alpha);
+  const double enough = std::log(static_cast<double>(statuses_.size()) / options_.alpha);
   const std::vector<Population::Member> members = Members();
   const Population population(members);
   double chance = 0;  // that somebody who is in is better than the leader by more than epsilon
-  for (size_t c = 0; c < standings_.size(); ++c) {
+  for (size_t c = 0; c < statuses_.size(); ++c) {
     if (!is_in(c) || c == *leader_) continue;
     const std::vector<double> differences = Differences(c, *leader_);
     if (differences.empty()) continue;
     if (options_.drops && LogEvidence(differences, epsilon) >= enough) {
       const bool worse = LogEvidence(differences, -epsilon) >= enough;
-      standings_[c] = worse ? Standing::kWorse : Standing::kNotBetter;
+      statuses_[c] = worse ? RaceStatus::kWorse : RaceStatus::kNotBetter;
       continue;
     }
     chance += population.ChanceAhead(members[c], members[*leader_], epsilon);

@@ -18,7 +18,7 @@ struct RaceOptions {
 };
 
 // What became of a contestant.
-enum class Standing {
+enum class RaceStatus {
   kIn,         // still measured
   kWorse,      // left: worse than the leader by more than epsilon
   kNotBetter,  // left: cannot be better than the leader by more than epsilon
@@ -53,8 +53,8 @@ class Race {
   // Whether there are rounds enough for the noise's scale to be known.
   bool may_decide() const;
   bool over() const { return over_; }
-  Standing standing(size_t contestant) const { return standings_[contestant]; }
-  bool is_in(size_t contestant) const { return standings_[contestant] == Standing::kIn; }
+  RaceStatus status(size_t contestant) const { return statuses_[contestant]; }
+  bool is_in(size_t contestant) const { return statuses_[contestant] == RaceStatus::kIn; }
 
   // Log score relative to the others', without drift; nullopt where it was never measured.
   std::optional<double> estimate(size_t contestant) const {
@@ -82,7 +82,7 @@ class Race {
 
   RaceOptions options_;
   std::vector<ScoredRound> rounds_;
-  std::vector<Standing> standings_;
+  std::vector<RaceStatus> statuses_;
   Steady steady_;
   std::optional<size_t> leader_;
   double scale_ = 0;

@@ -36,8 +36,8 @@ std::string WithInterval(const Estimate& ratio) {
 // Whether fresh rounds tell of a candidate, be it for another objective that they were run.
 bool IsConfirmed(const PairedSeries& series) { return series.confirmation.size() >= kMinSamples; }
 
-// The level of intervals whose lower end the best of so many, none of them better than the anchor,
-// passes with a chance of 5 % at most: each one may do so once in 20 times as many.
+// The level of intervals whose lower end the best of so many, none of them better than the
+// baseline, passes with a chance of 5 % at most: each one may do so once in 20 times as many.
 double LevelForBestOf(size_t candidates) {
   return std::max(0.95, 1 - 0.1 / static_cast<double>(std::max<size_t>(1, candidates)));
 }
@@ -52,11 +52,11 @@ size_t RoundsForBestOf(size_t candidates) {
 
 // Of the race, for a verdict without fresh rounds.
 size_t RoundsNeeded(const VerdictInput& input) {
-  const bool nobody_is_chosen = input.leader == input.anchor;
+  const bool nobody_is_chosen = input.leader == input.baseline;
   return nobody_is_chosen ? kMinSamples : RoundsForBestOf(input.contestants.size());
 }
 
-// A candidate's ratio to the anchor as it decides: of fresh rounds, or of the rounds that it was
+// A candidate's ratio to the baseline as it decides: of fresh rounds, or of the rounds that it was
 // chosen on as the best of all.
 Estimate DecidingRatio(const VerdictInput& input, const PairedSeries& series) {
   if (IsConfirmed(series)) return EstimateRatio(Values(series.confirmation));
@@ -86,20 +86,20 @@ const PairedSeries* Find(const VerdictInput& input, int candidate) {
   return nullptr;
 }
 
-// The best but the anchor. Few rounds lie more easily: where the race has an estimate, that counts;
-// where it was cut off and the anchor leads it, fresh rounds do.
+// The best but the baseline. Few rounds lie more easily: where the race has an estimate, that
+// counts; where it was cut off and the baseline leads it, fresh rounds do.
 const PairedSeries* BestByEstimate(const VerdictInput& input) {
   if (input.leader)
     if (const PairedSeries* leader = Find(input, *input.leader)) return leader;
-  const bool was_cut = input.leader == input.anchor && !input.race_over;
+  const bool was_cut = input.leader == input.baseline && !input.race_over;
   const PairedSeries* best = nullptr;
   std::pair<bool, double> best_rank;  // fresh rounds, estimate
   for (const PairedSeries& series : input.contestants) {
     if (series.log_ratios.empty()) continue;
     const bool by_fresh = was_cut && IsConfirmed(series);
-    const double estimate = by_fresh || !series.to_anchor
+    const double estimate = by_fresh || !series.to_baseline
                                 ? Median(Values(by_fresh ? series.confirmation : series.log_ratios))
-                                : series.to_anchor->estimate;
+                                : series.to_baseline->estimate;
     if (best && std::pair(by_fresh, estimate) <= best_rank) continue;
     best = &series;
     best_rank = {by_fresh, estimate};
@@ -108,18 +108,18 @@ const PairedSeries* BestByEstimate(const VerdictInput& input) {
 }
 
 double FloorFor(const VerdictInput& input, size_t n) {
-  return NoiseFloor(input.anchor_log_ratios, n);
+  return NoiseFloor(input.baseline_log_ratios, n);
 }
 
 // Whom the race's rounds choose: its leader (without a race, the best by its estimate) or, where
-// others that are still in are within the floor of it and beat the anchor as well, the simplest of
-// those. nullptr: nobody has a pair, or the anchor leads.
+// others that are still in are within the floor of it and beat the baseline as well, the simplest
+// of those. nullptr: nobody has a pair, or the baseline leads.
 const PairedSeries* ChooseSeries(const VerdictInput& input) {
   const PairedSeries* best = BestByEstimate(input);
-  if (!best || input.leader == input.anchor) return nullptr;
+  if (!best || input.leader == input.baseline) return nullptr;
   const PairedSeries* chosen = best;
   for (const PairedSeries& series : input.contestants) {
-    if (series.standing != Standing::kIn) continue;
+    if (series.status != RaceStatus::kIn) continue;
     if (std::tie(series.settings_off_default, series.cores) >=
         std::tie(chosen->settings_off_default, chosen->cores))
       continue;
@@ -132,23 +132,24 @@ const PairedSeries* ChooseSeries(const VerdictInput& input) {
   return chosen;
 }
 
-// Who beats the anchor in fresh rounds that another objective asked for and, where `chosen` stands
-// too, beats that one in them; the best of those. Its selection by another race leaves these rounds
-// as fresh as they are; that several are looked at is in the level.
+// Who beats the baseline in fresh rounds that another objective asked for and, where `chosen`
+// stands too, beats that one in them; the best of those. Its selection by another race leaves these
+// rounds as fresh as they are; that several are looked at is in the level.
 const PairedSeries* BetterInFreshRounds(const VerdictInput& input, const PairedSeries* chosen) {
-  const auto beats_anchor = [&](const Estimate& ratio) {
+  const auto beats_baseline = [&](const Estimate& ratio) {
     return Beats(ratio, FloorFor(input, ratio.n));
   };
   const double level = LevelForBestOf(static_cast<size_t>(
       std::count_if(input.contestants.begin(), input.contestants.end(), IsConfirmed)));
-  const bool stands = chosen && beats_anchor(DecidingRatio(input, *chosen));
+  const bool stands = chosen && beats_baseline(DecidingRatio(input, *chosen));
   const PairedSeries* best = nullptr;
   double best_median = 0;
   for (const PairedSeries& series : input.contestants) {
     if (&series == chosen || !IsConfirmed(series)) continue;
     const Estimate ratio = EstimateRatio(Values(series.confirmation), level);
-    if (ratio.median <= best_median || !beats_anchor(ratio)) continue;
-    if (stands && !beats_anchor(RatioBetween(chosen->confirmation, series.confirmation))) continue;
+    if (ratio.median <= best_median || !beats_baseline(ratio)) continue;
+    if (stands && !beats_baseline(RatioBetween(chosen->confirmation, series.confirmation)))
+      continue;
     best = &series;
     best_median = ratio.median;
   }
@@ -164,12 +165,12 @@ bool ReachesTo(const VerdictInput& input, const Verdict& verdict, const PairedSe
                           : both_fresh ? RatioBetween(winner->confirmation, series.confirmation)
                                        : RatioBetween(winner->log_ratios, series.log_ratios);
   if (behind.interval) return behind.interval->high * (1 + verdict.floor) >= 1;
-  if (series.standing == Standing::kWorse) return false;
+  if (series.status == RaceStatus::kWorse) return false;
   const bool against_leader = winner && input.leader == winner->candidate;
-  const auto& gap = against_leader ? series.to_leader : series.to_anchor;
+  const auto& gap = against_leader ? series.to_leader : series.to_baseline;
   // Against a winner that the race was not about: what its own interval begins with.
-  const bool by_anchor = winner && !against_leader && verdict.ratio.interval;
-  const double reach = by_anchor ? std::log(verdict.ratio.interval->low) : 0;
+  const bool by_baseline = winner && !against_leader && verdict.ratio.interval;
+  const double reach = by_baseline ? std::log(verdict.ratio.interval->low) : 0;
   return !gap || gap->high + std::log1p(verdict.floor) >= reach;
 }
 
@@ -190,30 +191,30 @@ std::string FloorSentence(double floor) {
 }
 
 std::string Sentence(const VerdictInput& input, const Verdict& verdict, const PairedSeries* best) {
-  const std::string& anchor = input.anchor_name;
+  const std::string& baseline = input.baseline_name;
   const std::string floor = FloorSentence(verdict.floor);
   switch (verdict.outcome) {
     case Outcome::kNoData:
-      return StrCat("no verdict: ", anchor, " was never measured");
+      return StrCat("no verdict: ", baseline, " was never measured");
     case Outcome::kTooFewRounds:
       return StrCat("not enough rounds to tell: ", verdict.rounds, " of at least ",
                     RoundsNeeded(input),
                     best ? StrCat("; so far ", best->name, " is at ",
-                                  Percent(verdict.best_ratio.median), " of ", anchor)
+                                  Percent(verdict.best_ratio.median), " of ", baseline)
                          : std::string("; nothing else was measured"));
     case Outcome::kNoDifference:
-      return StrCat("no difference found, simplest configuration recommended: ", anchor,
+      return StrCat("no difference found, simplest configuration recommended: ", baseline,
                     "; the best, ", best->name, ", is at ", WithInterval(verdict.best_ratio), "; ",
                     floor);
     case Outcome::kDefaultBest:
-      return best ? StrCat(anchor, " is best; the next, ", best->name, ", is at ",
+      return best ? StrCat(baseline, " is best; the next, ", best->name, ", is at ",
                            WithInterval(verdict.best_ratio), "; ", floor)
-                  : StrCat(anchor, " is the only configuration that could be measured");
+                  : StrCat(baseline, " is the only configuration that could be measured");
     case Outcome::kWinner:
       break;
   }
   return StrCat(
-      Find(input, verdict.recommended)->name, " beats ", anchor, " by ",
+      Find(input, verdict.recommended)->name, " beats ", baseline, " by ",
       WithInterval(verdict.ratio),
       verdict.confirmed ? ", confirmed in fresh rounds" : ", not confirmed in fresh rounds", "; ",
       floor);
@@ -236,13 +237,13 @@ void Judge(const VerdictInput& input, const PairedSeries& chosen, Verdict& verdi
   verdict.outcome = worse ? Outcome::kDefaultBest : Outcome::kNoDifference;
 }
 
-// The anchor leads: it is best where all others were shown to be worse.
-void JudgeAnchor(const VerdictInput& input, const PairedSeries& best, Verdict& verdict) {
+// The baseline leads: it is best where all others were shown to be worse.
+void JudgeBaseline(const VerdictInput& input, const PairedSeries& best, Verdict& verdict) {
   verdict.confirmed = IsConfirmed(best);
   if (verdict.confirmed) verdict.rounds = best.confirmation.size();
   const bool all_worse = std::all_of(
       input.contestants.begin(), input.contestants.end(), [&](const PairedSeries& series) {
-        return series.standing == Standing::kWorse ||
+        return series.status == RaceStatus::kWorse ||
                IsWorse(EstimateRatio(Values(Evidence(series))), verdict.floor);
       });
   verdict.outcome = all_worse ? Outcome::kDefaultBest : Outcome::kNoDifference;
@@ -283,14 +284,14 @@ Estimate EstimateRatio(std::span<const double> log_ratios, double level) {
   return estimate;
 }
 
-double NoiseFloor(std::span<const double> anchor_log_ratios, size_t n) {
-  if (anchor_log_ratios.size() < 3 || n == 0) return 0;
+double NoiseFloor(std::span<const double> baseline_log_ratios, size_t n) {
+  if (baseline_log_ratios.size() < 3 || n == 0) return 0;
   constexpr int kResamples = 1000;  // the 95th percentile to about 1 % of itself
   std::mt19937 random(20261120);
-  std::uniform_int_distribution<size_t> any(0, anchor_log_ratios.size() - 1);
+  std::uniform_int_distribution<size_t> any(0, baseline_log_ratios.size() - 1);
   std::vector<double> medians, draw(n);
   for (int i = 0; i < kResamples; ++i) {
-    for (double& value : draw) value = anchor_log_ratios[any(random)];
+    for (double& value : draw) value = baseline_log_ratios[any(random)];
     medians.push_back(std::abs(MedianInPlace(draw)));
   }
   return std::expm1(Quantile(medians, 0.95));
@@ -299,19 +300,19 @@ double NoiseFloor(std::span<const double> anchor_log_ratios, size_t n) {
 Verdict Decide(const VerdictInput& input) {
   Verdict verdict;
   verdict.objective = input.objective;
-  verdict.recommended = verdict.best = input.anchor;
-  verdict.rounds = input.anchor_rounds;
-  verdict.ratio = verdict.best_ratio = {input.anchor_rounds, 1, 0, std::nullopt};
-  const bool anchor_leads = input.leader == input.anchor;
+  verdict.recommended = verdict.best = input.baseline;
+  verdict.rounds = input.baseline_rounds;
+  verdict.ratio = verdict.best_ratio = {input.baseline_rounds, 1, 0, std::nullopt};
+  const bool baseline_leads = input.leader == input.baseline;
   const PairedSeries* best = BestByEstimate(input);
-  const PairedSeries* chosen = anchor_leads ? nullptr : ChooseSeries(input);
+  const PairedSeries* chosen = baseline_leads ? nullptr : ChooseSeries(input);
   if (const PairedSeries* other = BetterInFreshRounds(input, chosen)) best = chosen = other;
-  const size_t pairs = best ? best->log_ratios.size() : input.anchor_rounds;
+  const size_t pairs = best ? best->log_ratios.size() : input.baseline_rounds;
   if (best) verdict.best = best->candidate;
   if (best) verdict.best_ratio = EstimateRatio(Values(Evidence(*best)));
   verdict.floor = FloorFor(input, std::max({pairs, verdict.best_ratio.n, kMinSamples}));
-  const bool enough = (anchor_leads && input.race_over) || pairs >= RoundsNeeded(input);
-  if (input.anchor_rounds == 0) {
+  const bool enough = (baseline_leads && input.race_over) || pairs >= RoundsNeeded(input);
+  if (input.baseline_rounds == 0) {
     verdict.outcome = Outcome::kNoData;
   } else if (!enough && !(best && IsConfirmed(*best))) {
     verdict.outcome = Outcome::kTooFewRounds;
@@ -322,7 +323,7 @@ Verdict Decide(const VerdictInput& input) {
     if (chosen) {
       Judge(input, *chosen, verdict);
     } else {
-      JudgeAnchor(input, *best, verdict);
+      JudgeBaseline(input, *best, verdict);
     }
     verdict.tied = TiedWith(input, verdict);
   }

@@ -14,19 +14,19 @@ namespace pinion::harness {
 // Log ratios by round; positive is better.
 using ByRound = std::map<int, double>;
 
-// One candidate's log ratios to the anchor, for the rounds that have both.
+// One candidate's log ratios to the baseline, for the rounds that have both.
 struct PairedSeries {
   int candidate = 0;
   std::string name;      // for the sentence
   ByRound log_ratios;    // of the rounds that the choice is made on
   ByRound confirmation;  // of fresh rounds, whichever objective asked for them; empty: none
-  Standing standing = Standing::kIn;              // in the race
-  std::optional<Race::Gap> to_leader, to_anchor;  // by the race's scale; unset: no common round
-  int settings_off_default = 0;                   // what "simplest" counts first
-  int cores = 0;                                  // and second
+  RaceStatus status = RaceStatus::kIn;              // in the race
+  std::optional<Race::Gap> to_leader, to_baseline;  // by the race's scale; unset: no common round
+  int settings_off_default = 0;                     // what "simplest" counts first
+  int cores = 0;                                    // and second
 };
 
-// Ratio to the anchor (1.05: 5 % better) from log ratios: median and interval are those of the
+// Ratio to the baseline (1.05: 5 % better) from log ratios: median and interval are those of the
 // logs, brought back; `mad` stays in logs, where it is a fraction. With a lag-1 autocorrelation
 // above 0.3 at n >= 20 neighbours are merged first, so n may be half the number of rounds. The
 // interval covers at least `level`; there is none where so few rounds cannot.
@@ -37,9 +37,9 @@ Estimate EstimateRatio(std::span<const double> log_ratios, double level = 0.95);
 const ByRound& Evidence(const PairedSeries& series);
 
 // Smallest difference that can be told from none, as a fraction (0.03: 3 %): the 95th percentile of
-// |median of n differences of the anchor to its own second copy|, by resampling `anchor_log_ratios`
-// with a fixed seed. 0 where there are fewer than 3 of them.
-double NoiseFloor(std::span<const double> anchor_log_ratios, size_t n);
+// |median of n differences of the baseline to its own second copy|, by resampling
+// `baseline_log_ratios` with a fixed seed. 0 where there are fewer than 3 of them.
+double NoiseFloor(std::span<const double> baseline_log_ratios, size_t n);
 
 enum class Outcome {
   kWinner,        // one candidate beats the default beyond interval and floor
@@ -55,7 +55,7 @@ struct Verdict {
   Outcome outcome = Outcome::kNoData;
   int recommended = 0;     // candidate id: what to launch
   int best = 0;            // candidate id: the best by its estimate, whatever that is worth
-  Estimate ratio;          // of `recommended` to the anchor; {n, 1, ...} for the anchor itself
+  Estimate ratio;          // of `recommended` to the baseline; {n, 1, ...} for the baseline itself
   Estimate best_ratio;     // of `best`
   std::vector<int> tied;   // other candidates that cannot be told from the recommended one
   double floor = 0;        // fraction
@@ -66,21 +66,23 @@ struct Verdict {
 
 struct VerdictInput {
   std::string objective;
-  int anchor = 0;
-  std::string anchor_name = "the default";
-  size_t anchor_rounds = 0;               // rounds in which the anchor was measured
-  std::optional<int> leader;              // whom the race ended with; unset: there was no race
-  bool race_over = false;                 // this objective's was decided, not cut off
-  std::vector<double> anchor_log_ratios;  // the anchor's second copy against the first, all rounds
-  std::vector<PairedSeries> contestants;  // without the anchor; failed and infeasible ones left out
+  int baseline = 0;
+  std::string baseline_name = "the default";
+  size_t baseline_rounds = 0;  // rounds in which the baseline was measured
+  std::optional<int> leader;   // whom the race ended with; unset: there was no race
+  bool race_over = false;      // this objective's was decided, not cut off
+  std::vector<double>
+      baseline_log_ratios;  // the baseline's second copy against the first, all rounds
+  std::vector<PairedSeries>
+      contestants;  // without the baseline; failed and infeasible ones left out
 };
 
-// Decides one objective. The chosen one must beat the anchor beyond its interval and the floor, on
-// its fresh rounds where there are at least kMinSamples, else on the rounds that it was chosen on,
-// and then beyond the wider interval that the best of several needs. Fresh rounds answer this
+// Decides one objective. The chosen one must beat the baseline beyond its interval and the floor,
+// on its fresh rounds where there are at least kMinSamples, else on the rounds that it was chosen
+// on, and then beyond the wider interval that the best of several needs. Fresh rounds answer this
 // objective's question whoever asked for them: a candidate that was confirmed for another one and
-// beats the anchor here is recommended, in place of the chosen one where it beats that one too. An
-// anchor that leads a race that is over needs no confirmation.
+// beats the baseline here is recommended, in place of the chosen one where it beats that one too.
+// An baseline that leads a race that is over needs no confirmation.
 Verdict Decide(const VerdictInput& input);
 
 }  // namespace pinion::harness

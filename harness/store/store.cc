@@ -8,13 +8,13 @@
 namespace pinion::harness {
 namespace {
 
-constexpr int kLayout = 2;  // PRAGMA user_version; raise it when a table changes
+constexpr int kLayout = 3;  // PRAGMA user_version; raise it when a table changes
 
 constexpr char kTables[] = R"(
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE candidate(
   id INTEGER PRIMARY KEY, label TEXT NOT NULL, settings TEXT NOT NULL, options TEXT NOT NULL,
-  is_anchor INTEGER NOT NULL, cores INTEGER NOT NULL, infeasible TEXT NOT NULL,
+  is_baseline INTEGER NOT NULL, cores INTEGER NOT NULL, infeasible TEXT NOT NULL,
   same_as TEXT NOT NULL);
 CREATE TABLE trial(
   id INTEGER PRIMARY KEY AUTOINCREMENT, candidate INTEGER NOT NULL REFERENCES candidate(id),
@@ -70,8 +70,8 @@ class SqliteStore : public Store {
     PINION_ASSIGN(Statement put,
                   Statement::Prepare(*database_, "INSERT INTO candidate VALUES(?,?,?,?,?,?,?,?)"));
     for (const CandidateRow& row : candidates)
-      PINION_TRY(put.Execute(row.id, row.label, row.settings, row.options, row.is_anchor, row.cores,
-                             row.infeasible, ListJson(row.same_as)));
+      PINION_TRY(put.Execute(row.id, row.label, row.settings, row.options, row.is_baseline,
+                             row.cores, row.infeasible, ListJson(row.same_as)));
     return transaction.Commit();
   }
 
@@ -79,7 +79,7 @@ class SqliteStore : public Store {
     PINION_ASSIGN(
         Statement get,
         Statement::Prepare(*database_,
-                           "SELECT id,label,settings,options,is_anchor,cores,infeasible,same_as "
+                           "SELECT id,label,settings,options,is_baseline,cores,infeasible,same_as "
                            "FROM candidate ORDER BY id"));
     std::vector<CandidateRow> rows;
     while (true) {
@@ -90,7 +90,7 @@ class SqliteStore : public Store {
       row.label = get.Text();
       PINION_ASSIGN(row.settings, get.AsJson());
       PINION_ASSIGN(row.options, get.AsJson());
-      row.is_anchor = get.Int() != 0;
+      row.is_baseline = get.Int() != 0;
       row.cores = static_cast<int>(get.Int());
       row.infeasible = get.Text();
       PINION_ASSIGN(const Json same_as, get.AsJson());

@@ -21,15 +21,15 @@ struct MetricValue {
 // What a trial is run for. Rounds count from 1 in each.
 enum class Phase {
   kRace,          // the choice
-  kConfirmation,  // the choice against the anchor, on fresh prompts
-  kCalibration,   // the anchor against itself, before anything else
+  kConfirmation,  // the choice against the baseline, on fresh prompts
+  kCalibration,   // the baseline against itself, before anything else
 };
 const char* Name(Phase phase);  // "race", "confirmation", "calibration"
 
 // Which trial: a candidate's place in the experiment.
 struct Slot {
   int candidate = 0;
-  int copy = 0;  // 1: the anchor's second run in its round
+  int copy = 0;  // 1: the baseline's second run in its round
   Phase phase = Phase::kRace;
   int round = 1;
   int attempt = 0;  // 1: the repetition of a disturbed trial at the end of its round
@@ -56,7 +56,7 @@ struct CandidateRow {
   std::string label;
   Json settings;  // [[key, value], ...]
   Json options;   // EngineOptions
-  bool is_anchor = false;
+  bool is_baseline = false;
   int cores = 0;  // threads of all ranks in its plan
   std::string infeasible;
   std::vector<std::string> same_as;

@@ -130,7 +130,7 @@ Candidate CandidateFrom(const CandidateRow& row, const std::vector<TrialRow>& tr
   candidate.label = row.label;
   candidate.settings = SettingsFrom(row.settings);
   candidate.options = row.options;
-  candidate.is_anchor = row.is_anchor;
+  candidate.is_baseline = row.is_baseline;
   candidate.same_as = row.same_as;
   TakeTrials(trials, candidate);
   if (!row.infeasible.empty()) {
@@ -169,9 +169,9 @@ void AddObjective(Objective objective, const std::vector<CandidateRow>& rows,
                                       RaceOf(state, objective), state.race_over);
   results.verdicts.push_back(Decide(input));
   results.floors.push_back(results.verdicts.back().floor);
-  results.noise.push_back({input.anchor_log_ratios.size(),
-                           Lag1Autocorrelation(input.anchor_log_ratios),
-                           MedianAbsoluteDeviation(input.anchor_log_ratios)});
+  results.noise.push_back({input.baseline_log_ratios.size(),
+                           Lag1Autocorrelation(input.baseline_log_ratios),
+                           MedianAbsoluteDeviation(input.baseline_log_ratios)});
   for (Candidate& candidate : results.candidates) {
     const PairedSeries* own = nullptr;
     for (const PairedSeries& series : input.contestants)
@@ -208,7 +208,7 @@ void MarkUndecided(const ProtocolState& state, Results& results) {
   }
 }
 
-// The anchor's two runs of a round have the same prompts and must say the same.
+// The baseline's two runs of a round have the same prompts and must say the same.
 void WarnOfDifferentTokens(const std::vector<TrialRow>& trials, Results& results) {
   std::map<RoundKey, std::string> hashes;
   for (const TrialRow& trial : trials) {
@@ -261,13 +261,14 @@ VerdictInput InputFor(Objective objective, const Definition& definition,
   const ScoreRule rule(definition);
   VerdictInput input;
   input.objective = Name(objective);
-  input.anchor_log_ratios = AnchorDifferences(trials, objective, rule);
+  input.baseline_log_ratios = BaselineDifferences(trials, objective, rule);
   input.race_over = race_over || (race && race->race.over());
   if (race) input.leader = race->leader();
-  const auto anchor = ScoresOf(trials, 0, 0, objective, rule);
-  for (const auto& [key, score] : anchor) input.anchor_rounds += key.first == Phase::kRace ? 1 : 0;
+  const auto baseline = ScoresOf(trials, 0, 0, objective, rule);
+  for (const auto& [key, score] : baseline)
+    input.baseline_rounds += key.first == Phase::kRace ? 1 : 0;
   for (const CandidateRow& row : candidates) {
-    if (row.is_anchor || !row.infeasible.empty() || HasFailed(trials, row.id) ||
+    if (row.is_baseline || !row.infeasible.empty() || HasFailed(trials, row.id) ||
         WhyDisqualified(definition.constraints, trials, row.id))
       continue;
     PairedSeries series;
@@ -276,13 +277,13 @@ VerdictInput InputFor(Objective objective, const Definition& definition,
     series.settings_off_default = static_cast<int>(SettingsFrom(row.settings).size());
     series.cores = row.cores;
     for (const auto& [key, score] : ScoresOf(trials, row.id, 0, objective, rule))
-      if (const auto reference = anchor.find(key); reference != anchor.end())
+      if (const auto reference = baseline.find(key); reference != baseline.end())
         (key.first == Phase::kConfirmation ? series.confirmation : series.log_ratios)[key.second] =
             score - reference->second;
     if (series.log_ratios.empty()) continue;
     if (const auto index = race ? race->IndexOf(row.id) : std::nullopt) {
-      series.standing = race->race.standing(*index);
-      series.to_anchor = race->race.GapBetween(*index, 0);
+      series.status = race->race.status(*index);
+      series.to_baseline = race->race.GapBetween(*index, 0);
       if (race->race.leader())
         series.to_leader = race->race.GapBetween(*index, *race->race.leader());
     }
@@ -297,7 +298,7 @@ ProtocolState StateFrom(const SweepMeta& meta, const std::vector<CandidateRow>& 
   SilentProgress silence;
   const Forecasts forecasts = ForecastsFrom(meta.predictions, candidates, meta.definition);
   Protocol protocol(meta.definition, candidates, forecasts, source, silence);
-  // An anchor that failed for good ends the protocol: what there is stays as it is.
+  // A baseline that failed for good ends the protocol: what there is stays as it is.
   (void)protocol.Run();
   ProtocolState state = protocol.state();
   // Trials that this protocol would not have asked for (an earlier sitting with another budget) are

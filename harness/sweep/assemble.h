@@ -10,9 +10,9 @@
 
 namespace pinion::harness {
 
-// One objective's differences to the anchor, round by round, from all trials, with who still was in
-// its race. `race`: nullptr where there was none yet. `race_over`: all races were decided, not cut
-// off.
+// One objective's differences to the baseline, round by round, from all trials, with who still was
+// in its race. `race`: nullptr where there was none yet. `race_over`: all races were decided, not
+// cut off.
 VerdictInput InputFor(Objective objective, const Definition& definition,
                       const std::vector<CandidateRow>& candidates,
                       const std::vector<TrialRow>& trials, const ObjectiveRace* race,

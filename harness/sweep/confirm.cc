@@ -24,9 +24,9 @@ std::optional<int> ObjectiveRace::next() const {
   return best ? std::optional(ids[*best]) : std::nullopt;
 }
 
-// Whom fresh rounds are to compare with the anchor: each objective's leader, and in a race that the
-// budget cut short whoever comes next where the anchor leads it. Claims come first, which must be
-// tested before anything else.
+// Whom fresh rounds are to compare with the baseline: each objective's leader, and in a race that
+// the budget cut short whoever comes next where the baseline leads it. Claims come first, which
+// must be tested before anything else.
 std::vector<int> Protocol::Challengers(bool was_cut) const {
   std::vector<int> challengers;
   const auto add = [&](const std::optional<int>& id) {
@@ -42,7 +42,7 @@ std::vector<int> Protocol::Challengers(bool was_cut) const {
   return challengers;
 }
 
-// Of the smallest confirmation: whoever would be confirmed now, and the anchor twice.
+// Of the smallest confirmation: whoever would be confirmed now, and the baseline twice.
 double Protocol::ConfirmationTrials() const {
   return static_cast<double>(kRoundsKept * (2 + std::max<size_t>(1, Challengers(true).size())));
 }
@@ -61,8 +61,8 @@ size_t Protocol::RoundsToConfirm() const {
   return rounds;
 }
 
-// The anchor and the challengers, or the first of them where there is no room for all; the anchor
-// alone where there is none for anybody.
+// The baseline and the challengers, or the first of them where there is no room for all; the
+// baseline alone where there is none for anybody.
 std::vector<int> Protocol::Confirmable(bool was_cut) const {
   std::vector<int> contestants = Challengers(was_cut);
   contestants.insert(contestants.begin(), 0);
@@ -71,7 +71,7 @@ std::vector<int> Protocol::Confirmable(bool was_cut) const {
   return contestants;
 }
 
-// Fresh rounds of the challengers and the anchor.
+// Fresh rounds of the challengers and the baseline.
 Status Protocol::Confirm(bool was_cut) {
   if (Challengers(was_cut).empty()) return {};
   const std::vector<int> contestants = Confirmable(was_cut);

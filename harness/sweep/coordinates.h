@@ -30,7 +30,7 @@ class Coordinates {
   std::map<int, Point> points_;
 };
 
-// At most `count` of the candidates, the first one (the anchor) always, the others drawn by seed.
+// At most `count` of the candidates, the first one (the baseline) always, the others drawn by seed.
 std::vector<int> DrawCandidates(const std::vector<int>& ids, int count, uint64_t seed);
 
 }  // namespace pinion::harness

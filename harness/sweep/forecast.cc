@@ -40,7 +40,7 @@ std::map<Objective, Forecast> ForecastOf(const Json& predicted, const Json* thre
   return forecast;
 }
 
-// Both runs of the anchor count.
+// Both runs of the baseline count.
 std::map<int, std::vector<double>> ScoresByCandidate(const std::vector<TrialRow>& trials,
                                                      Objective objective, const ScoreRule& rule) {
   std::map<int, std::vector<double>> scores;

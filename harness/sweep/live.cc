@@ -19,7 +19,7 @@ namespace {
 // disk: a disturbed machine must fit in.
 constexpr double kHangLimits = 5, kSlowDiskBytesPerS = 50e6;
 // What the machine can do is measured after the load: 8 s on two busy cores. Of a small budget the
-// anchor's must do, beside those that fit this part of it.
+// baseline's must do, beside those that fit this part of it.
 constexpr double kCeilingsSeconds = 20, kCeilingsShare = 0.1;
 // Of the budget, for a trial that began in time and is slower than those before it.
 constexpr double kOverrun = 0.05;

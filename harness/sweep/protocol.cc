@@ -14,8 +14,8 @@
 namespace pinion::harness {
 namespace {
 
-// Pairs of the anchor against itself at the start: with the anchor's pairs of the rounds enough for
-// a floor. At most a tenth of the budget goes into them.
+// Pairs of the baseline against itself at the start: with the baseline's pairs of the rounds enough
+// for a floor. At most a tenth of the budget goes into them.
 constexpr int kCalibrationPairs = 3;
 constexpr double kCalibrationShare = 0.10;
 
@@ -67,7 +67,7 @@ std::vector<int> Feasible(const std::vector<CandidateRow>& candidates) {
 bool HasFailed(const std::vector<TrialRow>& trials, int candidate) {
   const Failures last = LastFailures(trials, candidate);
   const bool patient = candidate == 0 && (last.has_run || last.out_of_time);
-  return last.in_a_row >= (patient ? kMaxAnchorFailures : kMaxFailures);
+  return last.in_a_row >= (patient ? kMaxBaselineFailures : kMaxFailures);
 }
 
 SweepEnd TrialSource::WhyNone() const { return SweepEnd::kInterrupted; }
@@ -91,7 +91,7 @@ Result<SweepEnd> Protocol::Run() {
   if (was_cut) end_.reset();
   if (!Ended()) PINION_TRY(Confirm(was_cut));
   if (!Ended() && was_cut && state_.confirmed.empty()) PINION_TRY(RaceOn());
-  if (was_cut && !AnchorHasRun())
+  if (was_cut && !BaselineHasRun())
     return Fail(ErrorCode::kFailed,
                 StrCat("the budget of ", FormatSeconds(definition_.budget_s),
                        " was spent before the default configuration had run once (",
@@ -104,7 +104,7 @@ Status Protocol::Calibrate() {
   for (int pair = 1; pair <= kCalibrationPairs && !Ended(); ++pair) {
     const double after_s = spending_.spent_s() + 2 * spending_.mean_s();
     const bool enough = after_s > kCalibrationShare * definition_.budget_s;
-    if (pair > 1 && enough && AnchorHasRun()) break;
+    if (pair > 1 && enough && BaselineHasRun()) break;
     PINION_TRY(RunRound({0}, Phase::kCalibration, pair));
     if (!Ended()) ++state_.calibrations_done;
   }
@@ -120,8 +120,8 @@ bool Protocol::WasBegunWithoutCalibration() const {
   return has(Phase::kRace) && !has(Phase::kCalibration);
 }
 
-// Rounds among `contestants` (the anchor first) until each objective's race is over, `most_rounds`
-// are done or the budget leaves just enough to confirm.
+// Rounds among `contestants` (the baseline first) until each objective's race is over,
+// `most_rounds` are done or the budget leaves just enough to confirm.
 Status Protocol::RunStage(const std::vector<int>& contestants, int most_rounds, bool drops) {
   state_.races.clear();
   state_.race_over = false;
@@ -160,7 +160,7 @@ Status Protocol::RaceRound(const std::vector<int>& racing) {
   return {};
 }
 
-// The anchor, and whoever is still in a race that is not over.
+// The baseline, and whoever is still in a race that is not over.
 std::vector<int> Protocol::StillRacing() const {
   std::vector<int> racing = {0};
   for (const int id : state_.races.front().ids) {
@@ -205,7 +205,7 @@ void Protocol::TakeLeavers() {
     }
     if (in) state_.left.erase(id);  // back again where its leader failed
     if (in || state_.left.count(id) || !last->leader()) continue;
-    const bool worse = last->race.standing(*last->IndexOf(id)) == Standing::kWorse;
+    const bool worse = last->race.status(*last->IndexOf(id)) == RaceStatus::kWorse;
     const std::string& leader = RowOf(candidates_, *last->leader()).label;
     state_.left[id] =
         StrCat(worse ? "worse than " : "not better than ", leader, " by more than ",
@@ -292,16 +292,16 @@ Status Protocol::RunSlot(const Slot& slot, int position, size_t of) {
   spending_.Add(slot.candidate, trial->seconds, once && once->is_number() ? once->number() : 0);
   PINION_TRY(TakeDisqualified(*trial));
   state_.trials.push_back(std::move(*trial));
-  return slot.candidate == 0 ? TakeAnchorFailures() : Status();
+  return slot.candidate == 0 ? TakeBaselineFailures() : Status();
 }
 
-bool Protocol::AnchorHasRun() const {
+bool Protocol::BaselineHasRun() const {
   return std::any_of(state_.trials.begin(), state_.trials.end(),
                      [](const TrialRow& trial) { return trial.candidate == 0 && trial.ok; });
 }
 
-// Nothing is left to compare with where the anchor fails; what it was measured in before stays.
-Status Protocol::TakeAnchorFailures() {
+// Nothing is left to compare with where the baseline fails; what it was measured in before stays.
+Status Protocol::TakeBaselineFailures() {
   if (!HasFailed(state_.trials, 0)) return {};
   const TrialRow& last = state_.trials.back();
   const Failures failures = LastFailures(state_.trials, 0);
@@ -309,7 +309,7 @@ Status Protocol::TakeAnchorFailures() {
                                  " times in a row (", last.reason, "); see ", last.log_path);
   if (!failures.has_run) return Fail(ErrorCode::kFailed, why);
   progress_.Note(why);
-  end_ = SweepEnd::kAnchorFails;
+  end_ = SweepEnd::kBaselineFails;
   return {};
 }
 
@@ -340,7 +340,7 @@ std::string Protocol::RoomToConfirm() const {
 void Protocol::TellFloors() {
   for (const ObjectiveRace& one : state_.races) {
     const std::vector<double> differences =
-        AnchorDifferences(state_.trials, one.objective, definition_);
+        BaselineDifferences(state_.trials, one.objective, definition_);
     const size_t rounds = ConfirmationRounds(one.race.scale(), definition_.epsilon);
     const double floor = NoiseFloor(differences, rounds);
     if (floor <= 0) continue;  // too few pairs to know

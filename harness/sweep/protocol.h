@@ -17,10 +17,11 @@
 namespace pinion::harness {
 
 enum class SweepEnd {
-  kDone,         // all that was to be done
-  kBudget,       // all that fitted the budget
-  kInterrupted,  // the source ended; everything so far is stored
-  kAnchorFails,  // the anchor, which had run, fails again and again; everything so far is stored
+  kDone,           // all that was to be done
+  kBudget,         // all that fitted the budget
+  kInterrupted,    // the source ended; everything so far is stored
+  kBaselineFails,  // the baseline, which had run, fails again and again; everything so far is
+                   // stored
 };
 
 constexpr bool IsFinished(SweepEnd end) {
@@ -45,12 +46,12 @@ class TrialSource {
 // One objective's race: who is in, who left and why.
 struct ObjectiveRace {
   Objective objective = Objective::kThroughput;
-  std::vector<int> ids;  // contestants of the race, candidate ids; [0] is the anchor's
+  std::vector<int> ids;  // contestants of the race, candidate ids; [0] is the baseline's
   Race race;
 
   std::optional<size_t> IndexOf(int id) const;
   std::optional<int> leader() const;  // candidate id
-  std::optional<int> next() const;    // the best by its estimate of those in, but the anchor
+  std::optional<int> next() const;    // the best by its estimate of those in, but the baseline
 };
 
 // What an experiment came to.
@@ -66,11 +67,11 @@ struct ProtocolState {
   int rounds_planned = 0;
   int calibrations_done = 0, rounds_done = 0, confirmations_done = 0;  // whole rounds
   bool race_over = false;                                              // decided, not cut off
-  std::vector<int> confirmed;  // whom the confirmation was for; without the anchor
+  std::vector<int> confirmed;  // whom the confirmation was for; without the baseline
 };
 
-// The experiment, whatever is measured: the anchor against itself, races in randomised complete
-// rounds, and the winners against the anchor in fresh ones. All that it decides follows from the
+// The experiment, whatever is measured: the baseline against itself, races in randomised complete
+// rounds, and the winners against the baseline in fresh ones. All that it decides follows from the
 // definition, the candidates and the trials, so that the same trials give the same decisions.
 class Protocol {
  public:
@@ -78,7 +79,7 @@ class Protocol {
   Protocol(const Definition& definition, const std::vector<CandidateRow>& candidates,
            const Forecasts& forecasts, TrialSource& source, Progress& progress);
 
-  // Errors: the source's, and an anchor that has never run.
+  // Errors: the source's, and a baseline that has never run.
   Result<SweepEnd> Run();
   const ProtocolState& state() const { return state_; }
   const Spending& spending() const { return spending_; }
@@ -101,8 +102,8 @@ class Protocol {
   Status RunSlot(const Slot& slot, int position, size_t of);
   void ScoreRound(int round);
   bool IsOut(int candidate) const;  // it fails, or broke a constraint
-  bool AnchorHasRun() const;
-  Status TakeAnchorFailures();
+  bool BaselineHasRun() const;
+  Status TakeBaselineFailures();
   Status TakeDisqualified(const TrialRow& trial);
   bool Fits(int candidate) const;
   bool HasRoomFor(double seconds) const;
@@ -134,7 +135,7 @@ class Protocol {
   int rounds_of_stage_ = 0;
 };
 
-// Candidates that can run here, in order; the anchor first.
+// Candidates that can run here, in order; the baseline first.
 std::vector<int> Feasible(const std::vector<CandidateRow>& candidates);
 
 const CandidateRow& RowOf(const std::vector<CandidateRow>& candidates, int id);
@@ -142,10 +143,10 @@ const CandidateRow& RowOf(const std::vector<CandidateRow>& candidates, int id);
 // In a failed trial's info: the limit in seconds that its load did not come far enough in.
 inline constexpr char kOutOfTime[] = "out_of_time_s";
 
-// Whether the candidate's last kMaxFailures trials failed: it is then left out. An anchor has three
-// rounds of two trials where it has run before, or ran out of time now: without it nothing can be
-// compared, and a busy machine may be what fails.
-inline constexpr int kMaxFailures = 2, kMaxAnchorFailures = 6;
+// Whether the candidate's last kMaxFailures trials failed: it is then left out. A baseline has
+// three rounds of two trials where it has run before, or ran out of time now: without it nothing
+// can be compared, and a busy machine may be what fails.
+inline constexpr int kMaxFailures = 2, kMaxBaselineFailures = 6;
 bool HasFailed(const std::vector<TrialRow>& trials, int candidate);
 
 }  // namespace pinion::harness

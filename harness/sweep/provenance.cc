@@ -128,9 +128,9 @@ Json EnvironmentJson() {
 }
 
 Json HygieneJson(int allowed_cpus) {
-  const Patient patient = ThisPatient(allowed_cpus);
-  std::vector<Check> checks = Examine(patient);
-  for (Check& check : ExamineCounters(patient)) checks.push_back(std::move(check));
+  const DoctorTarget target = LocalTarget(allowed_cpus);
+  std::vector<Check> checks = Examine(target);
+  for (Check& check : ExamineCounters(target)) checks.push_back(std::move(check));
   return ToJson(checks);
 }
 

@@ -20,10 +20,10 @@ namespace {
 
 constexpr uint64_t kMaxCsvBytes = uint64_t{1} << 28;
 
-// Rounds in which both runs of the anchor have a score; others cannot be compared with anything.
-std::map<RoundKey, RecordedSweep::Round> RoundsOfAnchor(const std::vector<TrialRow>& trials,
-                                                        Objective objective,
-                                                        const ScoreRule& rule) {
+// Rounds in which both runs of the baseline have a score; others cannot be compared with anything.
+std::map<RoundKey, RecordedSweep::Round> RoundsOfBaseline(const std::vector<TrialRow>& trials,
+                                                          Objective objective,
+                                                          const ScoreRule& rule) {
   const auto again = ScoresOf(trials, 0, 1, objective, rule);
   std::map<RoundKey, RecordedSweep::Round> rounds;
   for (const auto& [key, score] : ScoresOf(trials, 0, 0, objective, rule))
@@ -36,10 +36,10 @@ RecordedSweep RecordedFrom(const Definition& definition,
                            const std::vector<CandidateRow>& candidates,
                            const std::vector<TrialRow>& trials, Objective objective) {
   const ScoreRule rule(definition);
-  std::map<RoundKey, RecordedSweep::Round> rounds = RoundsOfAnchor(trials, objective, rule);
+  std::map<RoundKey, RecordedSweep::Round> rounds = RoundsOfBaseline(trials, objective, rule);
   RecordedSweep recorded;
   for (const CandidateRow& row : candidates) {
-    const bool failed = !row.is_anchor && HasFailed(trials, row.id);
+    const bool failed = !row.is_baseline && HasFailed(trials, row.id);
     if (!row.infeasible.empty() || failed) continue;
     RecordedSweep::Contestant one{row.label, {}, {}};
     const size_t index = recorded.contestants.size();
@@ -47,7 +47,7 @@ RecordedSweep RecordedFrom(const Definition& definition,
       const auto round = rounds.find(key);
       if (round == rounds.end()) continue;
       round->second.scores[index] = score;
-      one.log_ratios.push_back(score - round->second.anchor);
+      one.log_ratios.push_back(score - round->second.baseline);
     }
     for (const TrialRow& trial : trials)
       if (trial.candidate == row.id) one.seconds.push_back(trial.seconds);

@@ -26,20 +26,20 @@ Result<Recording> ReadRecording(const std::string& path, const std::string& colu
 struct RecordedSweep {
   struct Contestant {
     std::string name;
-    std::vector<double> log_ratios;  // to the anchor, of all rounds that it was measured in
+    std::vector<double> log_ratios;  // to the baseline, of all rounds that it was measured in
     std::vector<double> seconds;     // that its trials took
   };
-  // Of the race, with both runs of the anchor.
+  // Of the race, with both runs of the baseline.
   struct Round {
-    double anchor = 0, anchor_again = 0;  // log scores
-    std::map<size_t, double> scores;      // by contestant
+    double baseline = 0, baseline_again = 0;  // log scores
+    std::map<size_t, double> scores;          // by contestant
   };
-  std::vector<Contestant> contestants;  // [0] is the anchor; whoever failed is not among them
+  std::vector<Contestant> contestants;  // [0] is the baseline; whoever failed is not among them
   std::vector<Round> rounds;
 };
 
 // A sweep's own database; of its first objective, or the one that `objective` names. Errors: fewer
-// than two whole rounds, or nobody measured beside the anchor.
+// than two whole rounds, or nobody measured beside the baseline.
 Result<RecordedSweep> ReadRecordedSweep(const std::string& database,
                                         const std::optional<std::string>& objective);
 

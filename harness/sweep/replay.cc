@@ -81,11 +81,11 @@ class RecordedSource : public Drawn {
     const auto index = static_cast<size_t>(slot.candidate);
     const RecordedSweep::Contestant& contestant = recorded_.contestants[index];
     const double seconds = contestant.seconds[random_() % contestant.seconds.size()];
-    if (slot.candidate == 0) return {slot.copy ? round.anchor_again : round.anchor, seconds};
+    if (slot.candidate == 0) return {slot.copy ? round.baseline_again : round.baseline, seconds};
     const auto own = round.scores.find(index);
     if (own != round.scores.end()) return {own->second, seconds};
     const std::vector<double>& ratios = contestant.log_ratios;
-    return {round.anchor + ratios[random_() % ratios.size()], seconds};
+    return {round.baseline + ratios[random_() % ratios.size()], seconds};
   }
 
   const RecordedSweep& recorded_;
@@ -151,9 +151,10 @@ std::vector<CandidateRow> RowsFor(const std::vector<std::string>& names) {
     CandidateRow row;
     row.id = static_cast<int>(rows.size());
     row.label = name;
-    row.is_anchor = rows.empty();
+    row.is_baseline = rows.empty();
     row.settings = Json::MakeArray();
-    if (!row.is_anchor) row.settings.Append(Json(std::vector<std::string>{"configuration", name}));
+    if (!row.is_baseline)
+      row.settings.Append(Json(std::vector<std::string>{"configuration", name}));
     rows.push_back(std::move(row));
   }
   return rows;
@@ -218,14 +219,14 @@ Result<Planted> ParsePlanted(const Json& object) {
                   "a configuration cannot be called 'none': that counts replays without a winner");
     list.emplace_back(name, speed.number());
   }
-  auto anchor = std::find_if(list.begin(), list.end(),
-                             [](const auto& one) { return one.first == "default"; });
-  if (anchor == list.end())
-    anchor =
+  auto baseline = std::find_if(list.begin(), list.end(),
+                               [](const auto& one) { return one.first == "default"; });
+  if (baseline == list.end())
+    baseline =
         std::find_if(list.begin(), list.end(), [](const auto& one) { return one.second == 1; });
-  planted.default_is_listed = anchor != list.end();
+  planted.default_is_listed = baseline != list.end();
   if (planted.default_is_listed) {
-    std::rotate(list.begin(), anchor, anchor + 1);
+    std::rotate(list.begin(), baseline, baseline + 1);
   } else {
     list.emplace(list.begin(), "default", 1.0);
   }

@@ -56,7 +56,7 @@ Result<ReplayReport> ReplayPlanted(const Recording& recording, const Planted& pl
 
 // Trials of a round are taken from one recorded round, whole rounds drawn at random; the truth is
 // each candidate's median over all its rounds. A candidate that was not measured in a round has the
-// anchor's score there and its own ratio of another round. A trial lasts as long as one of its
+// baseline's score there and its own ratio of another round. A trial lasts as long as one of its
 // candidate's did, drawn at random.
 Result<ReplayReport> ReplaySweep(const RecordedSweep& recorded, const ReplayOptions& options);
 

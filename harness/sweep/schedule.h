@@ -11,7 +11,7 @@
 namespace pinion::harness {
 
 // The trials of one round in an order drawn anew from (seed, phase, round): every candidate once,
-// the anchor (0) twice. The same on every call, so that a resumed round keeps its order.
+// the baseline (0) twice. The same on every call, so that a resumed round keeps its order.
 std::vector<Slot> RoundOrder(const std::vector<int>& candidates, uint64_t seed, Phase phase,
                              int round);
 
@@ -33,7 +33,7 @@ class Spending {
   double mean_s() const;  // of one trial; 0 where none was run
   // What a trial of the candidate will take: the mean of its own, or of all where it has none.
   double Expected(int candidate) const;
-  // Of one round of these, the anchor twice.
+  // Of one round of these, the baseline twice.
   double RoundSeconds(const std::vector<int>& candidates) const;
 
  private:

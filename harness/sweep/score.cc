@@ -105,8 +105,8 @@ std::vector<std::pair<int, double>> ScoresInOrder(const std::vector<TrialRow>& t
   return scores;
 }
 
-std::vector<double> AnchorDifferences(const std::vector<TrialRow>& trials, Objective objective,
-                                      const ScoreRule& rule) {
+std::vector<double> BaselineDifferences(const std::vector<TrialRow>& trials, Objective objective,
+                                        const ScoreRule& rule) {
   std::vector<double> differences;
   const auto first = ScoresOf(trials, 0, 0, objective, rule);
   for (const auto& [key, score] : ScoresOf(trials, 0, 1, objective, rule))

@@ -33,19 +33,19 @@ std::optional<double> LogScore(const TrialRow& trial, Objective objective, const
 // A round of one phase: what scores are paired within.
 using RoundKey = std::pair<Phase, int>;
 
-// One candidate's log scores (copy 0, or the anchor's copy 1) by round. A disturbed trial counts by
-// its repetition; where that was disturbed too, by the mean of both.
+// One candidate's log scores (copy 0, or the baseline's copy 1) by round. A disturbed trial counts
+// by its repetition; where that was disturbed too, by the mean of both.
 std::map<RoundKey, double> ScoresOf(const std::vector<TrialRow>& trials, int candidate, int copy,
                                     Objective objective, const ScoreRule& rule);
 
-// The log scores of one round in the order in which they were measured, by candidate; the anchor's
-// two runs are both its own. Disturbed trials count as in ScoresOf.
+// The log scores of one round in the order in which they were measured, by candidate; the
+// baseline's two runs are both its own. Disturbed trials count as in ScoresOf.
 std::vector<std::pair<int, double>> ScoresInOrder(const std::vector<TrialRow>& trials,
                                                   const RoundKey& round, Objective objective,
                                                   const ScoreRule& rule);
 
-// Differences of the anchor's two runs of a round, of all phases: what noise alone does.
-std::vector<double> AnchorDifferences(const std::vector<TrialRow>& trials, Objective objective,
-                                      const ScoreRule& rule);
+// Differences of the baseline's two runs of a round, of all phases: what noise alone does.
+std::vector<double> BaselineDifferences(const std::vector<TrialRow>& trials, Objective objective,
+                                        const ScoreRule& rule);
 
 }  // namespace pinion::harness

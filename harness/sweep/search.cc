@@ -48,7 +48,7 @@ Status Protocol::RaceByPromise(std::vector<int> waiting) {
   return {};
 }
 
-// Those that were measured and lead a race; the anchor first.
+// Those that were measured and lead a race; the baseline first.
 std::vector<int> Protocol::Leaders() const {
   std::vector<int> leaders = {0};
   for (const ObjectiveRace& one : state_.races)
@@ -64,7 +64,7 @@ size_t Protocol::PlacesBeside(const std::vector<int>& contestants) const {
   const double trial_s = spending_.mean_s();
   if (forecasts_.empty() || trial_s <= 0) return candidates_.size();
   const double trials = spending_.left_s() / trial_s - ConfirmationTrials();
-  const double taken = static_cast<double>(contestants.size()) + 1;  // the anchor runs twice
+  const double taken = static_cast<double>(contestants.size()) + 1;  // the baseline runs twice
   return static_cast<size_t>(std::max(0.0, trials / kUsualRounds - taken));
 }
 

@@ -142,7 +142,7 @@ CandidateRow RowOf(const Point& point, int id) {
     row.settings.Append(std::move(pair));
   }
   row.options = ToJson(point.options);
-  row.is_anchor = id == 0;
+  row.is_baseline = id == 0;
   row.cores = point.plan.total_threads();
   row.infeasible = point.infeasible;
   row.same_as = point.same_as;

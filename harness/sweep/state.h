@@ -15,7 +15,7 @@ namespace pinion::harness {
 struct SweepMeta {
   std::string model;
   Definition definition;
-  EngineOptions base;  // the anchor's
+  EngineOptions base;  // the baseline's
   Json machine;        // MachineFingerprint
   Json budget;         // {"cpus":[],"cpu_quota","memory_total_bytes","reasons":[]}
   Json model_facts;    // {"architecture","parameters","weight_bytes","kv_bytes_per_token"}

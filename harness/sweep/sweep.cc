@@ -72,11 +72,11 @@ Json PrunedJson(const ProtocolState& state, const std::vector<CandidateRow>& can
   return list;
 }
 
-// A sitting that ended because the anchor failed shall not end the next one: those trials are
+// A sitting that ended because the baseline failed shall not end the next one: those trials are
 // measured again.
-void ForgetLastFailuresOfAnchor(std::vector<TrialRow>& trials) {
+void ForgetLastFailuresOfBaseline(std::vector<TrialRow>& trials) {
   if (!HasFailed(trials, 0)) return;
-  size_t last_run = 0;  // trials of the anchor that precede its last failures
+  size_t last_run = 0;  // trials of the baseline that precede its last failures
   for (size_t i = 0; i < trials.size(); ++i)
     if (trials[i].candidate == 0 && trials[i].ok) last_run = i + 1;
   const auto is_failure = [](const TrialRow& trial) { return trial.candidate == 0 && !trial.ok; };
@@ -90,7 +90,7 @@ Result<SweepEnd> RunLive(const SweepRequest& request, const SweepMeta& meta, Sto
                          Progress& progress) {
   PINION_ASSIGN(const std::vector<CandidateRow> candidates, store.Candidates());
   PINION_ASSIGN(std::vector<TrialRow> trials, store.Trials());
-  ForgetLastFailuresOfAnchor(trials);
+  ForgetLastFailuresOfBaseline(trials);
   for (const CandidateRow& row : candidates)
     if (!row.infeasible.empty())
       progress.Note(StrCat("left out: ", row.label, ": ", row.infeasible));

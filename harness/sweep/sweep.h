@@ -24,8 +24,8 @@ struct SweepRequest {
 };
 
 // Runs rounds until all are done, the budget is spent or it is interrupted. Every trial is stored
-// before the next one starts. Failing candidates are rows; errors are the anchor that has never run
-// failing again (HasFailed), or the folder, its database or the machine refusing.
+// before the next one starts. Failing candidates are rows; errors are the baseline that has never
+// run failing again (HasFailed), or the folder, its database or the machine refusing.
 Result<SweepEnd> RunSweep(const SweepRequest& request, Progress& progress);
 
 // The stored definition and base, for a resume that repeats neither.

@@ -41,7 +41,7 @@ std::string Row(size_t rank, const Candidate& candidate, Objective objective, do
   const std::string rate =
       output && output->estimate.n > 0 ? FormatFigure("tok/s", output->estimate.median) : "-";
   std::string change = "default";
-  if (!candidate.is_anchor && comparison)
+  if (!candidate.is_baseline && comparison)
     change =
         StrCat(FormatChange(comparison->ratio),
                comparison->ratio.interval ? " [" + FormatChangeInterval(comparison->ratio) + "]"

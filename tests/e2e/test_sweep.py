@@ -22,7 +22,7 @@ DEFINITION = {
 }
 # Some tenths of a second for every trial, so that it can be met alive.
 LONG = ("--num-prompts", "300")
-SLOTS = 3  # of a round: two feasible candidates, the anchor twice
+SLOTS = 3  # of a round: two feasible candidates, the baseline twice
 TRIALS = 2 * SLOTS
 
 
@@ -175,7 +175,7 @@ def test_samples_are_keyed_by_machine_model_configuration_and_seed(start, tmp_pa
     assert len({(seed, number) for *_, seed, number in keys}) == 2
     metrics = {metric for metric, in rows(out, "select distinct metric from samples")}
     assert {"output_tokens_per_s", "ttft_s", "tpot_s", "itl_s", "e2el_s"} <= metrics
-    # The anchor's two runs of a round have the same prompts, hence the same tokens.
+    # The baseline's two runs of a round have the same prompts, hence the same tokens.
     hashes = rows(out, "select round, count(distinct output_hash) from trial where candidate = 0 "
                        "and phase = 'race' group by round")
     assert hashes == [(1, 1), (2, 1)]

@@ -32,13 +32,13 @@ TEST(Phases, HandOutEveryItemOnce) {
       std::vector<int> shared(items), dealt(items);
       OnThreads(threads, [&](int thread) {
         for (int round = 0; round < 5; ++round) {
-          phases.Share(thread, items, kChunk, Meet::kTeam, [&](size_t begin, size_t end) {
+          phases.Share(thread, items, kChunk, PhaseScope::kTeam, [&](size_t begin, size_t end) {
             const std::lock_guard lock(mutex);
             EXPECT_LT(begin, end);
             EXPECT_LE(end - begin, kChunk);
             for (size_t i = begin; i < end; ++i) ++shared[i];
           });
-          phases.Deal(thread, items, Meet::kTeam, [&](size_t i) {
+          phases.ShareOneByOne(thread, items, PhaseScope::kTeam, [&](size_t i) {
             const std::lock_guard lock(mutex);
             ++dealt[i];
           });
@@ -50,10 +50,10 @@ TEST(Phases, HandOutEveryItemOnce) {
   }
 }
 
-TEST(Phases, DealInOrder) {
+TEST(Phases, SharesOneByOneInOrder) {
   Phases phases(1, kSpins);
   std::vector<size_t> order;
-  phases.Deal(0, 5, Meet::kTeam, [&](size_t i) { order.push_back(i); });
+  phases.ShareOneByOne(0, 5, PhaseScope::kTeam, [&](size_t i) { order.push_back(i); });
   EXPECT_EQ(order, (std::vector<size_t>{0, 1, 2, 3, 4}));
 }
 
@@ -70,9 +70,10 @@ TEST(Phases, DoNotWaitForAThreadThatHoldsNothing) {
       const auto count = [&](size_t begin, size_t end) {
         if (thread == 1) late_items += end - begin;
       };
-      phases.Share(thread, kItems, 3, Meet::kTeam, count);
-      phases.Deal(thread, kItems, Meet::kTeam, [&](size_t item) { count(item, item + 1); });
-      phases.Share(thread, 0, 1, Meet::kRanks, count);
+      phases.Share(thread, kItems, 3, PhaseScope::kTeam, count);
+      phases.ShareOneByOne(thread, kItems, PhaseScope::kTeam,
+                           [&](size_t item) { count(item, item + 1); });
+      phases.Share(thread, 0, 1, PhaseScope::kRanks, count);
     }
     if (thread == 0) passed = true;
   });
@@ -84,7 +85,7 @@ TEST(Phases, WaitForTheChunkThatAThreadIsIn) {
   Phases phases(2, kSpins);
   std::atomic<size_t> done{0}, passed{0};
   OnThreads(2, [&](int thread) {
-    phases.Share(thread, kItems, 1, Meet::kTeam, [&](size_t begin, size_t) {
+    phases.Share(thread, kItems, 1, PhaseScope::kTeam, [&](size_t begin, size_t) {
       // The last item of thread 1's slice lasts until all others are done, and then some.
       if (begin == kItems - 1) {
         while (done < kItems - 1) std::this_thread::yield();
@@ -105,18 +106,18 @@ TEST(Phases, WaitForTheChunkThatAThreadIsIn) {
 struct Drawn {
   size_t items, chunk;
   bool deals;
-  Meet meet;
+  PhaseScope scope;
   bool reads_all;  // rows of all ranks, which is safe where they meet before and after
 };
 
 std::vector<Drawn> DrawPhases(size_t count, std::mt19937& random) {
   std::vector<Drawn> phases;
-  Meet before = Meet::kRanks;
+  PhaseScope before = PhaseScope::kRanks;
   for (size_t i = 0; i < count; ++i) {
-    const Meet meet = random() % 2 == 0 ? Meet::kRanks : Meet::kTeam;
-    const bool reads_all = before == Meet::kRanks && meet == Meet::kRanks;
-    phases.push_back({random() % 24, 1 + random() % 5, random() % 4 == 0, meet, reads_all});
-    before = meet;
+    const PhaseScope scope = random() % 2 == 0 ? PhaseScope::kRanks : PhaseScope::kTeam;
+    const bool reads_all = before == PhaseScope::kRanks && scope == PhaseScope::kRanks;
+    phases.push_back({random() % 24, 1 + random() % 5, random() % 4 == 0, scope, reads_all});
+    before = scope;
   }
   return phases;
 }
@@ -167,10 +168,10 @@ TEST(Phases, SeeWhatWasWrittenBeforeAndNothingLater) {
       };
       LoseTheCore(moments);
       if (phase.deals)
-        ranks[rank]->Deal(thread, phase.items, phase.meet,
-                          [&](size_t item) { write(item, item + 1); });
+        ranks[rank]->ShareOneByOne(thread, phase.items, phase.scope,
+                                   [&](size_t item) { write(item, item + 1); });
       else
-        ranks[rank]->Share(thread, phase.items, phase.chunk, phase.meet, write);
+        ranks[rank]->Share(thread, phase.items, phase.chunk, phase.scope, write);
     }
   });
   for (size_t rank = 0; rank < Board::kRanks; ++rank)

@@ -46,13 +46,13 @@ class CompareTest : public ::testing::Test {
     put("budget", "{\"cpus\":[0,1]}");
     put("definition", StrCat("{\"workload\":{\"prompt_len\":9},\"seed\":", plant.seed, "}"));
     put("origin", StrCat("{\"model\":\"m\",\"commit\":\"", name, "\"}"));
-    CandidateRow anchor, other;
-    anchor.label = "default";
-    anchor.options = *Json::Parse("{\"model\":\"m\",\"isa\":\"auto\"}");
+    CandidateRow baseline, other;
+    baseline.label = "default";
+    baseline.options = *Json::Parse("{\"model\":\"m\",\"isa\":\"auto\"}");
     other.id = 1;
     other.label = "isa=avx2";
     other.options = *Json::Parse("{\"model\":\"m\",\"isa\":\"avx2\"}");
-    EXPECT_TRUE((*store)->PutCandidates({anchor, other}));
+    EXPECT_TRUE((*store)->PutCandidates({baseline, other}));
     std::mt19937_64 random(name.size());
     std::normal_distribution<double> noise(0, plant.noise);
     for (int round = 1; round <= plant.rounds; ++round) {

@@ -45,7 +45,7 @@ class DoctorTest : public ::testing::Test {
   }
 
   std::filesystem::path root_;
-  Patient patient_;
+  DoctorTarget patient_;
 };
 
 TEST_F(DoctorTest, WhatIsNotThereIsNotAvailableWithAReason) {

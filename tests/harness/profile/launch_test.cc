@@ -24,8 +24,8 @@ Machine FourCores() {
   return machine;
 }
 
-Surroundings Here(const std::vector<int>& allowed = {0, 1, 2, 3}) {
-  Surroundings here;
+LaunchEnvironment Here(const std::vector<int>& allowed = {0, 1, 2, 3}) {
+  LaunchEnvironment here;
   here.machine = FourCores();
   here.budget = *ComputeBudget(here.machine, {allowed, std::nullopt});
   here.fingerprint = MachineFingerprint(here.machine);
@@ -153,7 +153,7 @@ TEST_F(PlanLaunchTest, TheEnvironmentBeatsTheProfileAndIsNamed) {
 TEST_F(PlanLaunchTest, PreloadsTheAllocatorAfterWhatIsPreloadedAlready) {
   LaunchRequest request = Request();
   request.profile.runtime.allocator = "tcmalloc";
-  Surroundings here = Here();
+  LaunchEnvironment here = Here();
   const auto folder = std::filesystem::temp_directory_path() / StrCat("pinion-launch-", getpid());
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "libtcmalloc_minimal.so.4") << "x";
@@ -171,7 +171,7 @@ TEST_F(PlanLaunchTest, PreloadsTheAllocatorAfterWhatIsPreloadedAlready) {
 TEST_F(PlanLaunchTest, LeavesHugePagesOutWhereTheProfileDoes) {
   LaunchRequest request = Request();
   request.profile.runtime.huge_pages = "off";
-  Surroundings here = Here();
+  LaunchEnvironment here = Here();
   here.runtime.huge_pages = "always [madvise] never";
   auto launch = PlanLaunch(request, here);
   ASSERT_TRUE(launch);
@@ -190,7 +190,7 @@ TEST_F(PlanLaunchTest, ReplicasHavePortsCpusAndKvSpaceOfTheirOwn) {
   request.profile.runtime.huge_pages = "off";
   request.served_model_name = "name";
   request.host = "0.0.0.0";
-  Surroundings here = Here();
+  LaunchEnvironment here = Here();
   here.budget.memory_available_bytes = uint64_t{8} << 30;
   here.runtime.huge_pages = "always [madvise] never";
   const auto launch = PlanLaunch(request, here);
@@ -232,7 +232,7 @@ TEST_F(PlanLaunchTest, RefusesMoreReplicasThanCpus) {
 TEST_F(PlanLaunchTest, SaysThatTheAllocatorIsMissing) {
   LaunchRequest request = Request();
   request.profile.runtime.allocator = "tcmalloc";
-  Surroundings here = Here();
+  LaunchEnvironment here = Here();
   here.runtime.library_folders = {"/nonexistent"};
   const auto launch = PlanLaunch(request, here);
   ASSERT_TRUE(launch);

@@ -72,7 +72,7 @@ TEST(FrontierChart, DrawsTheTellingOnesOfMany) {
 TEST(FrontierChart, BeforeAnythingIsComparedTheFrontIsAllThatIsDrawn) {
   Results results = PlantedResults();
   for (Candidate& candidate : results.candidates) {
-    candidate.is_anchor = false;
+    candidate.is_baseline = false;
     candidate.comparisons.clear();
   }
   results.verdicts.clear();

@@ -91,7 +91,7 @@ void Measure(Candidate& candidate, int threads, double speed) {
   for (const Objective objective :
        {Objective::kThroughput, Objective::kLatency, Objective::kBalanced}) {
     Comparison comparison{objective, {}, {}};
-    if (!candidate.is_anchor) {
+    if (!candidate.is_baseline) {
       comparison.ratio = Around(speed, 0.025);
       for (int round = 1; round <= kRounds; ++round)
         comparison.ratios.push_back({round, false, speed * (1 + 0.004 * (round - 3)), false});
@@ -103,7 +103,7 @@ void Measure(Candidate& candidate, int threads, double speed) {
 Candidate Add(Results& results, std::vector<Setting> settings, const std::string& hostile) {
   Candidate candidate;
   candidate.id = static_cast<int>(results.candidates.size());
-  candidate.is_anchor = candidate.id == 0;
+  candidate.is_baseline = candidate.id == 0;
   EngineOptions options;
   std::vector<std::string> label;
   for (const Setting& setting : settings) {
@@ -112,7 +112,7 @@ Candidate Add(Results& results, std::vector<Setting> settings, const std::string
   }
   candidate.settings = std::move(settings);
   candidate.options = ToJson(options);
-  candidate.label = candidate.is_anchor ? "default" : Join(label, " ");
+  candidate.label = candidate.is_baseline ? "default" : Join(label, " ");
   return candidate;
 }
 
@@ -232,16 +232,16 @@ Results ManyResults(int count) {
 Results FailedResults() {
   Results results = PlantedResults();
   results.candidates.erase(results.candidates.begin() + 1, results.candidates.begin() + 3);
-  Candidate& anchor = results.candidates.front();
-  anchor.series.clear();
-  anchor.plan = Json();
-  anchor.slo.reset();
-  anchor.distributions.clear();
-  anchor.comparisons.clear();
-  anchor.status = CandidateStatus::kFailed;
-  anchor.reason = "ended by signal 11 in round 1";
-  anchor.log_tail = "12:00:01 E it broke";
-  anchor.log_path = "logs/0-1.log";
+  Candidate& baseline = results.candidates.front();
+  baseline.series.clear();
+  baseline.plan = Json();
+  baseline.slo.reset();
+  baseline.distributions.clear();
+  baseline.comparisons.clear();
+  baseline.status = CandidateStatus::kFailed;
+  baseline.reason = "ended by signal 11 in round 1";
+  baseline.log_tail = "12:00:01 E it broke";
+  baseline.log_path = "logs/0-1.log";
   for (Verdict& verdict : results.verdicts)
     verdict = MakeVerdict(Objective::kLatency, Outcome::kNoData, 0, 1);
   return results;

@@ -36,7 +36,7 @@ TEST(Race, EndsWithTheBestAndDropsWhoIsFarBehind) {
   EXPECT_TRUE(race.over());
   EXPECT_LE(race.rounds(), 4u);
   EXPECT_EQ(race.leader(), 1u);
-  EXPECT_EQ(race.standing(6), Standing::kWorse);
+  EXPECT_EQ(race.status(6), RaceStatus::kWorse);
   EXPECT_NEAR(race.scale(), 0.01 * std::sqrt(2), 0.01);
 }
 

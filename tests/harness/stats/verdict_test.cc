@@ -13,7 +13,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// Rounds 1, 2, ... at these percentages of the anchor.
+// Rounds 1, 2, ... at these percentages of the baseline.
 ByRound Rounds(const std::vector<double>& percents) {
   ByRound rounds;
   for (double percent : percents)
@@ -30,12 +30,12 @@ PairedSeries Contestant(int id, const std::vector<double>& percents, int off_def
   return series;
 }
 
-VerdictInput Input(std::vector<PairedSeries> contestants, size_t anchor_rounds = 6) {
+VerdictInput Input(std::vector<PairedSeries> contestants, size_t baseline_rounds = 6) {
   VerdictInput input;
   input.objective = "throughput";
-  input.anchor_rounds = anchor_rounds;
-  for (size_t i = 0; i < anchor_rounds; ++i)
-    input.anchor_log_ratios.push_back(i % 2 ? 0.01 : -0.01);
+  input.baseline_rounds = baseline_rounds;
+  for (size_t i = 0; i < baseline_rounds; ++i)
+    input.baseline_log_ratios.push_back(i % 2 ? 0.01 : -0.01);
   input.contestants = std::move(contestants);
   return input;
 }
@@ -105,22 +105,22 @@ TEST(Verdict, FreshRoundsOverruleTheRoundsOfTheChoice) {
   EXPECT_THAT(confirmed.sentence, HasSubstr("confirmed in fresh rounds"));
 }
 
-TEST(Verdict, WhoIsWorseInFreshRoundsIsNotTiedWithTheAnchor) {
+TEST(Verdict, WhoIsWorseInFreshRoundsIsNotTiedWithTheBaseline) {
   PairedSeries other = Contestant(1, {-18, -2, -17});  // confirmed for another objective
   VerdictInput input = Input({other});
-  input.leader = input.anchor;
+  input.leader = input.baseline;
   input.race_over = true;
   EXPECT_THAT(Decide(input).tied, ElementsAre(1));
   input.contestants[0].confirmation = Rounds({-18, -17, -19, -18, -18, -17});
   EXPECT_THAT(Decide(input).tied, IsEmpty());
 }
 
-// The anchor leads this objective's race of 4 rounds; another one's race ended with c1.
+// The baseline leads this objective's race of 4 rounds; another one's race ended with c1.
 VerdictInput ConfirmedForAnother(const std::vector<double>& fresh) {
   PairedSeries other = Contestant(1, {-1.4, -1.2, -1.5, -1.6});
   other.confirmation = Rounds(fresh);
   VerdictInput input = Input({other}, 4);
-  input.leader = input.anchor;
+  input.leader = input.baseline;
   input.race_over = true;
   return input;
 }
@@ -173,7 +173,7 @@ TEST(Verdict, SeveralConfirmedOnesCrownNobodyByChance) {
     int crowned = 0;
     for (int i = 0; i < kVerdicts; ++i) {
       VerdictInput input = Input({});
-      input.anchor_log_ratios.clear();  // no floor
+      input.baseline_log_ratios.clear();  // no floor
       for (int id = 1; id <= 5; ++id) {
         input.contestants.push_back(Contestant(id, draw(4)));
         input.contestants.back().confirmation = Rounds(draw(rounds));
@@ -195,7 +195,7 @@ TEST(Verdict, TheBestOfManyNeedsMoreRoundsThanTheOnlyOne) {
   EXPECT_THAT(verdict.sentence, HasSubstr("6 of at least 8"));
 }
 
-TEST(Verdict, NothingIsSaidWithoutTheAnchor) {
+TEST(Verdict, NothingIsSaidWithoutTheBaseline) {
   EXPECT_EQ(Decide(Input({}, 0)).outcome, Outcome::kNoData);
   EXPECT_EQ(Decide(Input({}, 6)).outcome, Outcome::kDefaultBest);
 }

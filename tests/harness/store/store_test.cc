@@ -44,7 +44,7 @@ CandidateRow Candidate(int id) {
   row.label = id ? "isa=avx2" : "default";
   row.settings = Json::MakeArray();
   row.options = Json::MakeObject();
-  row.is_anchor = id == 0;
+  row.is_baseline = id == 0;
   row.cores = 2;
   row.same_as = {"threads_bind=0,1"};
   return row;
@@ -78,7 +78,7 @@ TEST_F(StoreTest, KeepsWhatWasPut) {
   EXPECT_FALSE(store->Meta("nothing")->has_value());
   const auto candidates = *store->Candidates();
   ASSERT_EQ(candidates.size(), 2u);
-  EXPECT_TRUE(candidates[0].is_anchor);
+  EXPECT_TRUE(candidates[0].is_baseline);
   EXPECT_THAT(candidates[1].same_as, ElementsAre("threads_bind=0,1"));
   const auto trials = *store->Trials();
   ASSERT_EQ(trials.size(), 2u);

@@ -17,7 +17,7 @@ CandidateRow Row(int id) {
   CandidateRow row;
   row.id = id;
   row.label = id ? "isa=avx2" : "default";
-  row.is_anchor = id == 0;
+  row.is_baseline = id == 0;
   row.settings = Json::MakeArray();
   row.options = Json::MakeObject();
   if (id) {
@@ -98,7 +98,7 @@ TEST(Assemble, FindsThePlantedGainThroughTheDrift) {
   EXPECT_DOUBLE_EQ(results.elapsed_s, 36);
 }
 
-TEST(Assemble, TheAnchorsSecondRunIsSeenByTheFloorAlone) {
+TEST(Assemble, TheBaselinesSecondRunIsSeenByTheFloorAlone) {
   const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, SixRounds(1.1));
   EXPECT_GT(results.floors[0], 0.0005);
   EXPECT_LT(results.floors[0], 0.01);

@@ -72,7 +72,7 @@ Ran RunOn(MadeUp& source, double budget_s) {
   for (size_t i = 0; i < rows.size(); ++i) {
     rows[i].id = static_cast<int>(i);
     rows[i].label = i ? "c" + std::to_string(i) : "default";
-    rows[i].is_anchor = i == 0;
+    rows[i].is_baseline = i == 0;
     rows[i].settings = Json::MakeArray();
   }
   Noting progress;

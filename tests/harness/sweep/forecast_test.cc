@@ -50,7 +50,7 @@ std::vector<CandidateRow> Rows(size_t count) {
   for (size_t i = 0; i < count; ++i) {
     rows[i].id = static_cast<int>(i);
     rows[i].label = i ? "c" + std::to_string(i) : "default";
-    rows[i].is_anchor = i == 0;
+    rows[i].is_baseline = i == 0;
     rows[i].settings = Json::MakeArray();
   }
   return rows;

@@ -59,7 +59,7 @@ void PutSweep(const std::string& path, const std::vector<Planned>& trials) {
   for (size_t i = 0; i < rows.size(); ++i) {
     rows[i].id = static_cast<int>(i);
     rows[i].label = std::string(1, static_cast<char>('a' + i));
-    rows[i].is_anchor = i == 0;
+    rows[i].is_baseline = i == 0;
     rows[i].settings = rows[i].options = Json::MakeObject();
   }
   ASSERT_TRUE((*store)->PutCandidates(rows));
@@ -77,7 +77,7 @@ void PutSweep(const std::string& path, const std::vector<Planned>& trials) {
 }
 
 // In the last two rounds the defaults fail, in the first two candidate b.
-TEST_F(RecordingTest, ASweepIsItsRoundsWithTheAnchorAndWhoRan) {
+TEST_F(RecordingTest, ASweepIsItsRoundsWithTheBaselineAndWhoRan) {
   PutSweep(path_, {{0, 0, 1, 100},
                    {0, 1, 1, 110},
                    {1, 0, 1, 0},
@@ -92,13 +92,13 @@ TEST_F(RecordingTest, ASweepIsItsRoundsWithTheAnchorAndWhoRan) {
   const auto recorded = ReadRecordedSweep(path_, std::nullopt);
   ASSERT_TRUE(recorded) << recorded.error().message;
   ASSERT_EQ(recorded->contestants.size(), 2u);
-  EXPECT_EQ(recorded->contestants[0].name, "a") << "the anchor stays, whatever became of it";
+  EXPECT_EQ(recorded->contestants[0].name, "a") << "the baseline stays, whatever became of it";
   EXPECT_EQ(recorded->contestants[1].name, "c");
   EXPECT_THAT(recorded->contestants[1].log_ratios,
               ElementsAre(DoubleNear(std::log(2), 1e-12), DoubleNear(std::log(3), 1e-12)));
   EXPECT_THAT(recorded->contestants[1].seconds, ElementsAre(1, 2, 3));
-  ASSERT_EQ(recorded->rounds.size(), 2u) << "a round without the anchor compares nothing";
-  EXPECT_DOUBLE_EQ(recorded->rounds[1].anchor_again, std::log(90));
+  ASSERT_EQ(recorded->rounds.size(), 2u) << "a round without the baseline compares nothing";
+  EXPECT_DOUBLE_EQ(recorded->rounds[1].baseline_again, std::log(90));
   EXPECT_DOUBLE_EQ(recorded->rounds[1].scores.at(1), std::log(300));
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 using testing::UnorderedElementsAre;
 
-TEST(RoundOrder, HasEveryCandidateOnceAndTheAnchorTwice) {
+TEST(RoundOrder, HasEveryCandidateOnceAndTheBaselineTwice) {
   EXPECT_THAT(RoundOrder({0, 1, 4}, 7, Phase::kRace, 3),
               UnorderedElementsAre(Slot{0, 0, Phase::kRace, 3}, Slot{0, 1, Phase::kRace, 3},
                                    Slot{1, 0, Phase::kRace, 3}, Slot{4, 0, Phase::kRace, 3}));

@@ -22,8 +22,8 @@ std::string NumberedChild(const char* bad) {
 cd "$(dirname "$0")"
 request=$(cat)
 speed=100
-anchor=true
-case "$request" in *'"max_num_seqs":11,'*) speed=120; anchor=false ;; esac
+baseline=true
+case "$request" in *'"max_num_seqs":11,'*) speed=120; baseline=false ;; esac
 echo trial >> numbers
 number=$(($(wc -l < numbers)))
 fail() { echo 'pinion: too busy' >&2; exit 1; }
@@ -31,12 +31,12 @@ too_slow() {
   echo '{"samples":[],"output_hash":"","suspect":[],"info":{},"too_slow":"too slow"}'
   exit 0
 }
-if $anchor; then
+if $baseline; then
 )sh",
                 bad, R"sh(
 fi
 once=0
-case "$request" in *'"ceilings":true'*) once=1; echo "$anchor" >> ceilings ;; esac
+case "$request" in *'"ceilings":true'*) once=1; echo "$baseline" >> ceilings ;; esac
 cat <<END
 {"samples":[{"metric":"output_tokens_per_s","concurrency":0,"value":$speed},
 {"metric":"ttft_s","concurrency":1,"value":0.01},{"metric":"tpot_s","concurrency":1,"value":0.01}],
@@ -59,7 +59,7 @@ TEST_F(SweepFailures, DefaultsThatNoLongerRunEndTheSweepAndResumeTriesThemAgain)
   Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6})");
   const auto end = RunSweep(request_, progress_);
   ASSERT_TRUE(end) << end.error().message;
-  EXPECT_EQ(*end, SweepEnd::kAnchorFails);
+  EXPECT_EQ(*end, SweepEnd::kBaselineFails);
   EXPECT_THAT(progress_.notes, HasSubstr("failed 6 times in a row (too busy); see logs/"));
   EXPECT_FALSE(Load().finished);
   EXPECT_GE(Load().rounds_done, 1);
@@ -93,7 +93,7 @@ TEST_F(SweepFailures, OfASmallBudgetCeilingsTakeATenth) {
   EXPECT_LE(Split(measured, '\n').size() - 1, 2u) << "nobody else's, once a tenth is spent";
 }
 
-TEST_F(SweepFailures, WithoutTheAnchorThereIsNoSweep) {
+TEST_F(SweepFailures, WithoutTheBaselineThereIsNoSweep) {
   WriteChild("#!/bin/sh\necho 'pinion: broken' >&2\nexit 1\n");
   const auto end = RunSweep(request_, progress_);
   ASSERT_FALSE(end);

@@ -84,7 +84,8 @@ TEST_F(SweepTest, FindsTheFasterOneConfirmsItAndKeepsTheFailingOneAsARow) {
   EXPECT_EQ(results.FindVerdict(Objective::kLatency)->outcome, Outcome::kNoDifference);
   EXPECT_EQ(results.candidates[2].status, CandidateStatus::kFailed);
   EXPECT_THAT(results.candidates[2].reason, HasSubstr("unlucky number"));
-  // The anchor twice each time, and one more but in the calibration; two failures are not counted.
+  // The baseline twice each time, and one more but in the calibration; two failures are not
+  // counted.
   EXPECT_EQ(TrialsRun(), 3u * 2 + 3 * 3 + 10 * 3);
 }
 
