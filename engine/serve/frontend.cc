@@ -7,6 +7,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
+#include "engine/base/version.h"
 
 namespace pinion {
 namespace {
@@ -122,7 +123,7 @@ void Frontend::Metrics(const HttpRequest&, Reply reply) {
 }
 
 void Frontend::Version(const HttpRequest&, Reply reply) {
-  SendJson(*reply, 200, Json(Json::Object{{"version", "0.1.0"}}));
+  SendJson(*reply, 200, Json(Json::Object{{"version", pinion::Version()}}));
 }
 
 void Frontend::Models(const HttpRequest&, Reply reply) {

@@ -8,6 +8,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
+#include "engine/base/version.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/usage_error.h"
 
@@ -36,7 +37,7 @@ int Main(int argc, char** argv) {
       "Finds the fastest way to run a language model on the CPUs you have, proves it, and "
       "launches it that way.",
       "pinion");
-  app.set_version_flag("--version", "pinion 0.1.0");
+  app.set_version_flag("--version", StrCat("pinion ", Version()));
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
   app.footer(

@@ -116,7 +116,7 @@ struct Results {
   std::string model;  // as given: a folder, preset:NAME, org/name
   Definition definition;
   std::string command_line;
-  std::string version;     // "0.1.0"
+  std::string version;     // what `pinion --version` says
   std::string commit;      // of the source it was built from; "" where unknown
   std::string started_at;  // ISO 8601, UTC
   std::string updated_at;

@@ -12,6 +12,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
+#include "engine/base/version.h"
 #include "engine/host/topology_xml.h"
 #include "harness/doctor/checks.h"
 #include "harness/doctor/counters.h"

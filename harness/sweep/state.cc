@@ -168,8 +168,6 @@ std::string NowIso8601() {
   return text;
 }
 
-std::string Version() { return PINION_VERSION; }
-
 std::string Commit() { return PINION_COMMIT; }
 
 }  // namespace pinion::harness

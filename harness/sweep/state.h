@@ -52,8 +52,7 @@ CandidateRow RowOf(const Point& point, int id);
 std::vector<Setting> SettingsFrom(const Json& pairs);
 
 std::string NowIso8601();
-// Version and commit that this binary was built from.
-std::string Version();
+// The commit that this binary was built from.
 std::string Commit();
 
 }  // namespace pinion::harness

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/strings.h"
+#include "engine/base/version.h"
 #include "engine/model/attention_spec.h"
 #include "engine/model/model.h"
 #include "engine/run/start.h"

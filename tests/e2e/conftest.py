@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -37,6 +38,12 @@ def data():
 def top():
     """The repository."""
     return TOP
+
+
+@pytest.fixture(scope="session")
+def version():
+    """The version of the tree, from its one place."""
+    return re.search(r"project\(pinion VERSION (\S+)", (TOP / "CMakeLists.txt").read_text())[1]
 
 
 @pytest.fixture(scope="session")

@@ -3,10 +3,10 @@
 import pytest
 
 
-def test_version_goes_to_standard_output(pinion):
+def test_version_is_that_of_the_build_on_standard_output(pinion, version):
     done = pinion("--version")
     assert done.returncode == 0
-    assert done.stdout.startswith("pinion ")
+    assert done.stdout == f"pinion {version}\n"
 
 
 def test_help_lists_commands_and_succeeds(pinion):

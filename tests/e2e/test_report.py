@@ -70,6 +70,12 @@ def test_what_was_written_is_as_the_schemas_say(sweep, results, top):
     validate(results["definition"], top, "sweep.schema.json")
 
 
+def test_results_and_profiles_name_the_version_that_measured(sweep, results, version):
+    assert results["version"] == version
+    profile = json.loads((sweep / "profiles" / "throughput.json").read_text())
+    assert profile["evidence"]["version"] == version
+
+
 def test_csv_agrees_with_json(sweep, results):
     with open(sweep / "results.csv", newline="") as file:
         rows = list(csv.DictReader(file))

@@ -164,7 +164,8 @@ def test_errors_are_the_clients_own(client):
                                        response_format={"type": "json_object"})
 
 
-def test_says_what_it_is(server, client):
+def test_says_what_it_is(server, client, version):
+    assert json.loads(server.get("/version")) == {"version": version}
     assert [entry.id for entry in client.models.list()] == ["tiny"]
     info = json.loads(server.get("/server_info"))
     assert info["dtype"] == "float32"

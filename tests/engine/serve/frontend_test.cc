@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "engine/base/strings.h"
+#include "engine/base/version.h"
 #include "engine/serve/engine_link.h"
 #include "engine/serve/response.h"
 #include "engine/serve/worker.h"
@@ -288,7 +289,7 @@ TEST_F(FrontendTest, ListsItsModelAndInfo) {
   EXPECT_THAT(models, AllOf(HasSubstr("\"id\":\"fake\""), HasSubstr("\"max_model_len\":100")));
   EXPECT_THAT(Get(port_, "/server_info"),
               AllOf(HasSubstr("\"isa\":\"fake\""), HasSubstr("\"steps\"")));
-  EXPECT_THAT(Get(port_, "/version"), HasSubstr("\"version\""));
+  EXPECT_THAT(Get(port_, "/version"), HasSubstr(StrCat("{\"version\":\"", Version(), "\"}")));
 }
 
 TEST_F(FrontendTest, AbortsWhatADisconnectedClientAskedFor) {

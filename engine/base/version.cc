@@ -1,0 +1,7 @@
+#include "engine/base/version.h"
+
+namespace pinion {
+
+const char* Version() { return PINION_VERSION; }
+
+}  // namespace pinion
