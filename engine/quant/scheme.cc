@@ -136,7 +136,7 @@ Result<std::optional<QuantScheme>> ReadScheme(const Json& config) {
                                                  : nullptr;
   if (!read) return Unsupported("quant_method", method, "compressed-tensors, awq or gptq");
   PINION_ASSIGN(QuantScheme scheme, read(*found));
-  return std::optional<QuantScheme>(std::move(scheme));
+  return scheme;
 }
 
 }  // namespace pinion

@@ -24,7 +24,7 @@ std::string Mark(Check::State state, bool colour) {
   const char* text = state == Check::State::kOk     ? "ok"
                      : state == Check::State::kWarn ? "WARN"
                                                     : "-";
-  const std::string padded = Padded(text, 5);
+  std::string padded = Padded(text, 5);
   if (!colour || state == Check::State::kNotAvailable) return padded;
   return StrCat(state == Check::State::kOk ? "\033[32m" : "\033[33m", padded, "\033[0m");
 }
