@@ -24,6 +24,7 @@ void AddSweep(CLI::App& app, int& exit_code);
 void AddReport(CLI::App& app, int& exit_code);   // writes a sweep's outputs again
 void AddCompare(CLI::App& app, int& exit_code);  // two sweeps, for CI
 void AddLaunch(CLI::App& app, int& exit_code);
+void AddDescribe(CLI::App& app, int& exit_code);  // hidden: what man pages are made from
 
 // Prints "pinion: <message>" on standard error and returns the exit code for it.
 int Report(const Error& error);

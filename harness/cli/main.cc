@@ -17,8 +17,8 @@ namespace {
 
 // In the order that --help lists them.
 const std::vector<void (*)(CLI::App&, int&)> kCommands = {
-    AddTopo,  AddDoctor, AddProbe, AddModel, AddRun,    AddScore,   AddTokenize,
-    AddBench, AddServe,  AddLoad,  AddSweep, AddReport, AddCompare, AddLaunch,
+    AddTopo,  AddDoctor, AddProbe, AddModel,  AddRun,     AddScore,  AddTokenize, AddBench,
+    AddServe, AddLoad,   AddSweep, AddReport, AddCompare, AddLaunch, AddDescribe,
 };
 
 // `-tp 2` and `-tp=2`, as vLLM's users write it, would be read as bundled one-letter flags.
