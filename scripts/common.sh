@@ -20,3 +20,22 @@ stage() {
   fi
   return "$status"
 }
+
+# configure: build/ as a Release build; its log is shown only if that fails.
+configure() {
+  mkdir -p build
+  cmake -G Ninja -B build -S . -DCMAKE_BUILD_TYPE=Release >build/configure.log 2>&1 || {
+    cat build/configure.log
+    return 1
+  }
+}
+
+# make_venv: build/venv with the end-to-end tests' packages.
+make_venv() {
+  local venv=build/venv want=tests/e2e/requirements.txt
+  cmp -s "$want" "$venv/requirements.txt" && return
+  # The system's interpreter: another one on the PATH may lack what its library was built for.
+  /usr/bin/python3 -m venv --clear "$venv" &&
+    "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$want" &&
+    cp "$want" "$venv/requirements.txt"
+}
