@@ -30,11 +30,13 @@ struct Loaded {
   Loaded(const std::string& model, const Plan& plan, DecoderOptions options)
       : Loaded(FindModel(testing::ModelFolder(model)).value(), plan, options) {}
 
-  Loaded(ModelFiles model, const Plan& plan, DecoderOptions options) : files(std::move(model)) {
-    auto weights = OpenWeights(files);
-    CHECK(weights) << weights.error().message;
-    ranks = *Ranks::Start(plan);
-    auto loaded = Decoder::Load(files.spec, std::move(*weights), *ranks, options);
+  Loaded(ModelFiles model, const Plan& plan, DecoderOptions options)
+      : Loaded(model, OpenWeights(model).value(), plan, options) {}
+
+  Loaded(ModelFiles model, std::unique_ptr<TensorSource> weights, const Plan& plan,
+         DecoderOptions options)
+      : files(std::move(model)), ranks(*Ranks::Start(plan)) {
+    auto loaded = Decoder::Load(files.spec, std::move(weights), *ranks, options);
     CHECK(loaded) << loaded.error().message;
     decoder = *std::move(loaded);
     CHECK(decoder->AllocateKv(64, 1024));
@@ -117,15 +119,29 @@ TEST(DecoderExperts, CountTheBytesThatAStepMustRead) {
   EXPECT_LE(read, kLayers * 8 * kExpert);
 }
 
-// A model with made-up weights: OLMo 2's norms of all heads, with fewer key-value heads than ranks.
-ModelFiles FewKeyHeads() {
+// A model with made-up weights: of this kind, with other sizes.
+ModelFiles Resized(const std::string& model, const Json::Object& sizes) {
   ModelFiles files;
-  files.config = Json::ParseFile(testing::ModelFolder("olmo2") + "/config.json").value();
-  files.config.Set("num_attention_heads", 8);
-  files.config.Set("num_key_value_heads", 2);
-  files.config.Set("attention_bias", true);
+  files.config = Json::ParseFile(testing::ModelFolder(model) + "/config.json").value();
+  for (const auto& [key, value] : sizes) files.config.Set(key, value);
   files.spec = ReadSpec(files.config).value();
   return files;
+}
+
+// Sums in another order differ by some roundings to float32.
+void ExpectSameLogits(const std::vector<float>& got, const std::vector<float>& want) {
+  double squares = 0;
+  for (const float logit : want) squares += double{logit} * logit;
+  const double rms = std::sqrt(squares / static_cast<double>(want.size()));
+  ASSERT_GT(rms, 0);
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-4 * rms) << i;
+}
+
+// OLMo 2's norms of all heads, with fewer key-value heads than ranks.
+ModelFiles FewKeyHeads() {
+  return Resized(
+      "olmo2", {{"num_attention_heads", 8}, {"num_key_value_heads", 2}, {"attention_bias", true}});
 }
 
 // Ranks that hold copies of a head must not count it twice, and each must see the others' heads.
@@ -133,15 +149,80 @@ TEST(DecoderWholeNorm, IsTheSameOverAnyRanks) {
   const auto ids = testing::LoadGolden("olmo2").back().input_ids;
   Loaded one(FewKeyHeads(), Unpinned({1}), Float32());
   const auto want = one.Run(ids, 32, kShuffled);
-  double squares = 0;
-  for (const float logit : want) squares += double{logit} * logit;
-  const double rms = std::sqrt(squares / static_cast<double>(want.size()));
-  ASSERT_GT(rms, 0);
   for (const auto& teams : {std::vector<int>{1, 2}, {1, 1, 1}, {2, 1, 1, 1, 1}}) {
     Loaded many(FewKeyHeads(), Unpinned(teams), Float32());
-    const auto got = many.Run(ids, 32, kShuffled);
-    for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-4 * rms) << i;
+    ExpectSameLogits(many.Run(ids, 32, kShuffled), want);
   }
+}
+
+// Weights whose key-value heads are those of `heads`, each repeated for every query head.
+class RepeatedHeads : public TensorSource {
+ public:
+  explicit RepeatedHeads(const ModelFiles& heads)
+      : heads_(OpenWeights(heads).value()),
+        times_(static_cast<size_t>(heads.spec.heads / heads.spec.kv_heads)),
+        head_dim_(static_cast<size_t>(heads.spec.head_dim)) {}
+
+  Result<TensorInfo> Find(const std::string& name) const override {
+    auto info = heads_->Find(name);
+    if (info && IsRepeated(name)) info->shape[0] *= static_cast<int64_t>(times_);
+    return info;
+  }
+  std::vector<std::string> Names() const override { return heads_->Names(); }
+  const std::byte* Rows(const TensorInfo& info, size_t row, size_t count,
+                        std::vector<std::byte>& scratch) const override {
+    if (!IsRepeated(info.name)) return heads_->Rows(info, row, count, scratch);
+    const TensorInfo own = heads_->Find(info.name).value();
+    const size_t bytes = RowElements(info.shape) * kernels::SizeOf(info.dtype);
+    std::vector<std::byte> one;
+    scratch.resize(count * bytes);
+    for (size_t i = 0; i < count; ++i) {
+      const size_t head = (row + i) / head_dim_, within = (row + i) % head_dim_;
+      const std::byte* src = heads_->Rows(own, head / times_ * head_dim_ + within, 1, one);
+      std::copy_n(src, bytes, scratch.data() + i * bytes);
+    }
+    return scratch.data();
+  }
+  void Release(const TensorInfo&, size_t, size_t) const override {}
+
+ private:
+  static bool IsRepeated(const std::string& name) {
+    return name.find("k_proj") != name.npos || name.find("v_proj") != name.npos ||
+           name.find("k_norm") != name.npos;
+  }
+  std::unique_ptr<TensorSource> heads_;
+  size_t times_, head_dim_;
+};
+
+// Repeating the key heads changes neither the mean square of all keys nor what a query sees.
+TEST(DecoderWholeNorm, OfSharedKeyHeadsIsThatOfRepeatedOnes) {
+  const auto ids = testing::LoadGolden("olmo2").back().input_ids;
+  const ModelFiles few = FewKeyHeads();
+  ModelFiles repeated = few;
+  repeated.config.Set("num_key_value_heads", 8);
+  repeated.spec = ReadSpec(repeated.config).value();
+  Loaded shared(few, Unpinned({1}), Float32());
+  Loaded whole(repeated, std::make_unique<RepeatedHeads>(few), Unpinned({1}), Float32());
+  ExpectSameLogits(shared.Run(ids, 32, kShuffled), whole.Run(ids, 32, kShuffled));
+}
+
+// One kernel call takes 64 heads; their queries are wider than the latents that come out.
+TEST(DecoderLatent, MoreHeadsThanACallTakesAreTheSameOverAnyRanks) {
+  const ModelFiles files =
+      Resized("deepseekv2", {{"num_attention_heads", 72}, {"num_key_value_heads", 72}});
+  const auto ids = testing::LoadGolden("deepseekv2").back().input_ids;
+  Loaded one(files, Unpinned({1}), Float32()), many(files, Unpinned({1, 1}), Float32());
+  ExpectSameLogits(one.Run(ids, 32, kShuffled), many.Run(ids, 32, kShuffled));
+}
+
+// The first rank has no part of the dense first layer, but one of every layer of experts: what it
+// left there in the step before must not come into this one's sum.
+TEST(DecoderRanks, WithoutAPartOfALayerAddNothing) {
+  const ModelFiles files =
+      Resized("deepseekv2", {{"intermediate_size", 64}, {"moe_intermediate_size", 128}});
+  const auto ids = testing::LoadGolden("deepseekv2").back().input_ids;
+  Loaded one(files, Unpinned({1}), Float32()), two(files, Unpinned({1, 1}), Float32());
+  ExpectSameLogits(two.Run(ids, 7, kShuffled), one.Run(ids, 7, kShuffled));
 }
 
 class DecoderGolden : public ::testing::TestWithParam<const char*> {};

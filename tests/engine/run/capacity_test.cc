@@ -84,5 +84,21 @@ TEST(CheckCapacity, WhatItSaysWouldFitDoes) {
   }
 }
 
+TEST(SizeKv, KeepsTheRankThatHoldsMostWithinItsKvSpace) {
+  // Six heads over four ranks: the second one's two queries need different KV heads, so it holds
+  // twice as much as the others.
+  Json config = *PresetConfig("llama-3.2-1b");
+  config.Set("num_attention_heads", 6);
+  config.Set("num_key_value_heads", 3);
+  Scene scene(4);
+  scene.needs = CountNeeds(*ReadSpec(config), scene.decoder, 4);
+  ASSERT_GT(scene.needs[1].kv.block_bytes(), scene.needs[3].kv.block_bytes());
+  const uint64_t space = scene.needs[1].kv.block_bytes() * 10;
+  scene.options.kv_cache_bytes = space + 1;
+  EXPECT_EQ(*SizeKv(scene.needs, scene.options, 2048, 0), 10u);
+  scene.options.kv_cache_bytes = space - 1;
+  EXPECT_EQ(*SizeKv(scene.needs, scene.options, 2048, 0), 9u);
+}
+
 }  // namespace
 }  // namespace pinion

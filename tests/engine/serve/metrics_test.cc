@@ -54,6 +54,8 @@ TEST(ServeMetrics, CountsFinishedSequencesAndTheirLatencies) {
       << "an aborted request has no latency";
   EXPECT_THAT(text, HasSubstr("vllm:inter_token_latency_seconds_sum{model_name=\"m\"} 0.06"));
   EXPECT_THAT(text, HasSubstr("vllm:time_per_output_token_seconds_sum{model_name=\"m\"} 0.06"));
+  EXPECT_THAT(text,
+              HasSubstr("vllm:request_time_per_output_token_seconds_sum{model_name=\"m\"} 0.1\n"));
   // (1.3 - 0.3) / (11 - 1) = 0.1: the fifth of vLLM's boundaries holds it, the fourth does not.
   EXPECT_THAT(
       text,

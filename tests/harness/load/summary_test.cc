@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace pinion::harness {
 namespace {
 
@@ -62,6 +64,20 @@ TEST(LoadSummary, PercentilesOnlyWhereTheSampleSupportsThem) {
   EXPECT_TRUE(ToJson(Report(false), false).Find("p90_ttft_ms")->is_null());
 }
 
+TEST(LoadSummary, ThePeakIsOfTheFullestSecondOfTheLoad) {
+  LoadReport report = Report(false);
+  report.result.start_ns = 500 * kMs;
+  report.result.requests.resize(1);
+  RequestRecord& record = report.result.requests[0];
+  record.token_ns.clear();
+  for (const int ms : {0, 400, 999, 1000, 1001, 1500, 1999, 2000})
+    record.token_ns.push_back((500 + ms) * kMs);
+  record.output_tokens.reset();
+  EXPECT_DOUBLE_EQ(Number(ToJson(report, false), "max_output_tokens_per_s"), 4);
+  record.output_tokens = 16;  // two with every event
+  EXPECT_DOUBLE_EQ(Number(ToJson(report, false), "max_output_tokens_per_s"), 8);
+}
+
 TEST(LoadSummary, FailuresCountForNothingButAreNamed) {
   LoadReport report = Report(false);
   report.slo.ttft_s = 0.101;
@@ -86,6 +102,17 @@ TEST(GeneratorFaults, NamesALateOrBusyGenerator) {
   result.generator.lag_s.assign(100, 0.003);  // 3 % of TTFT
   result.generator.cpu_share = 0.9;
   EXPECT_EQ(GeneratorFaults(result).size(), 2u);
+}
+
+TEST(GeneratorFaults, OneWakeUpInTwentyMayBeLate) {
+  ServerLoadResult result = Report(true).result;
+  result.generator.lag_s.assign(100, 0);
+  const auto late = [&](size_t count) {
+    std::fill_n(result.generator.lag_s.begin(), count, 0.003);
+    return !GeneratorFaults(result).empty();
+  };
+  EXPECT_FALSE(late(4));
+  EXPECT_TRUE(late(7));
 }
 
 }  // namespace

@@ -73,6 +73,7 @@ class FakeEngine : public Engine {
   void DropPrefixCache() override { ++cold_starts; }
 
   int64_t step_ns = 0;         // how long a step takes
+  size_t cached_tokens = 0;    // of every prompt, in the prefix cache
   bool never_ends = false;     // no request ever finishes
   bool never_answers = false;  // nor yields a token
   int cold_starts = 0;
@@ -97,6 +98,7 @@ class FakeEngine : public Engine {
     event.has_token = has_token;
     event.token.id = (live.request.prompt_ids[0] + live.drawn) % 100;
     event.finish = finish;
+    event.cached_tokens = cached_tokens;
     event.arrived_ns = live.arrived_ns;
     event.scheduled_ns = live.arrived_ns + 1'000'000;
     event.first_token_ns = live.arrived_ns + 3'000'000;

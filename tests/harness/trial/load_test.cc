@@ -73,6 +73,22 @@ TEST(RunLoad, StepsThatComputePromptsAreNotDecodeTime) {
   EXPECT_GT(load->steps.decode_tokens_per_s(), 0);
 }
 
+// A prompt of three tokens and three of output: the last of these is never computed.
+TEST(RunLoad, CountsOperationsOfWhatIsComputedAlone) {
+  FakeEngine engine;
+  const CostModel cost(engine.model().spec, kernels::Dtype::kF32, engine.info().kv_dtype, 1);
+  StepCost decode = cost.Rows(3, 1, 1);
+  decode += cost.Rows(4, 1, 1);
+  for (const size_t cached : {0, 2}) {
+    engine.cached_tokens = cached;
+    const auto load = RunLoad(engine, PlanOf(1, 1, 3));
+    ASSERT_TRUE(load);
+    EXPECT_EQ(load->steps.prefill_cost.flops, cost.Rows(cached, 3 - cached, 1).flops) << cached;
+    EXPECT_EQ(load->steps.decode_cost.flops, decode.flops) << cached;
+    EXPECT_EQ(load->steps.decode_cost.kv_bytes, decode.kv_bytes) << cached;
+  }
+}
+
 TEST(RunLoad, TheDeadlineAbortsWhatStillRuns) {
   FakeEngine engine;
   engine.never_ends = true;
