@@ -3,6 +3,7 @@
 
 #include "kernels/impl/cpuid.h"
 #include "kernels/impl/probes.h"
+#include "kernels/offered_isas.h"
 #include "kernels/probe.h"
 
 namespace pinion::kernels {
@@ -100,8 +101,8 @@ uint64_t MultiplyFloat16Zmm(size_t steps) {
 }
 
 bool Has(Isa isa) {
-  for (Isa usable : UsableIsas()) {
-    if (usable == isa) return true;
+  for (Isa offered : OfferedIsas().isas) {
+    if (offered == isa) return true;
   }
   return false;
 }

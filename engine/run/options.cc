@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "engine/base/strings.h"
-#include "kernels/isa.h"
+#include "engine/run/isa_choice.h"
 
 namespace pinion {
 namespace {
@@ -106,20 +106,6 @@ Status AtLeastOne(int value, std::string_view flag) {
   return Fail(ErrorCode::kUsage, StrCat(flag, " is ", value, ", want 1 or more"));
 }
 
-Status CheckIsa(const std::string& isa) {
-  if (isa == "auto") return {};
-  std::vector<std::string> usable;
-  for (kernels::Isa each : kernels::UsableIsas()) usable.emplace_back(kernels::Name(each));
-  const auto parsed = kernels::ParseIsa(isa);
-  for (kernels::Isa each : kernels::UsableIsas())
-    if (parsed == each) return {};
-  std::string why = parsed ? "' is not usable on this machine" : "' is unknown";
-  if (parsed == kernels::Isa::kAmx && !kernels::AmxRefusal().empty())
-    why += StrCat(": ", kernels::AmxRefusal());
-  return Fail(ErrorCode::kUsage,
-              StrCat("--isa '", isa, why, "; use auto or one of ", Join(usable, ", ")));
-}
-
 }  // namespace
 
 Status Validate(const EngineOptions& options) {
@@ -140,7 +126,7 @@ Status Validate(const EngineOptions& options) {
   if (options.smt != "off" && options.smt != "on")
     return Fail(ErrorCode::kUsage, StrCat("--smt '", options.smt, "' is unknown; use off or on"));
   PINION_TRY(ResolveKvDtype(options, kernels::Dtype::kF32));
-  PINION_TRY(CheckIsa(options.isa));
+  PINION_TRY(ChooseIsa(options.isa));
   PINION_TRY(AtLeastOne(options.tensor_parallel, "--tensor-parallel-size"));
   if (options.tensor_parallel > kMaxRanks)
     return Fail(ErrorCode::kUsage, StrCat("--tensor-parallel-size is ", options.tensor_parallel,

@@ -12,6 +12,7 @@
 #include "engine/model/rounded_tensor.h"
 #include "engine/model/weight_layout.h"
 #include "engine/run/capacity.h"
+#include "engine/run/isa_choice.h"
 #include "engine/run/placement.h"
 #include "engine/run/stages.h"
 #include "kernels/gemm_plan.h"
@@ -19,11 +20,6 @@
 
 namespace pinion {
 namespace {
-
-kernels::Isa ResolveIsa(const EngineOptions& options) {
-  // Validate has refused what is not usable.
-  return options.isa == "auto" ? kernels::UsableIsas().back() : *kernels::ParseIsa(options.isa);
-}
 
 std::string Describe(const Plan& plan) {
   std::vector<std::string> parts;
@@ -149,7 +145,8 @@ Status MakePlanHere(StartedModel& model, StartState& start) {
   PINION_ASSIGN(start.machine, ThisMachine());
   PINION_ASSIGN(start.budget, ComputeBudget(start.machine));
   PINION_ASSIGN(info.plan, PlanFor(model.options, start.machine, start.budget));
-  model.isa = ResolveIsa(model.options);
+  PINION_ASSIGN(const IsaChoice choice, ChooseIsa(model.options.isa));
+  model.isa = choice.isa;
   if (!kernels::LimitOneDnn(model.isa))
     return Fail(ErrorCode::kUnsupported,
                 StrCat("this process has already run another ISA path than ",
@@ -164,8 +161,7 @@ Status MakePlanHere(StartedModel& model, StartState& start) {
                            info.allocator == "glibc" ? " (nothing preloaded)" : " (preloaded)",
                            "; OpenMP ", info.openmp));
   for (const std::string& warning : info.plan.warnings) LogWarning(warning);
-  if (model.options.isa == "auto" && !kernels::AmxRefusal().empty())
-    LogWarning(StrCat("this CPU has AMX, which is left unused: ", kernels::AmxRefusal()));
+  if (!choice.warning.empty()) LogWarning(choice.warning);
   return {};
 }
 

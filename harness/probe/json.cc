@@ -1,5 +1,6 @@
 #include "engine/base/strings.h"
 #include "harness/probe/probe.h"
+#include "kernels/offered_isas.h"
 
 namespace pinion::harness {
 namespace {
@@ -73,7 +74,7 @@ Json ToJson(const ProbeResult& result) {
                item.Set("ns", latency.ns);
              }));
   object.Set("gemm", ArrayOf(result.gemm, [](const GemmChoice& choice, Json& item) {
-               item.Set("isa", kernels::Name(kernels::UsableIsas().back()));
+               item.Set("isa", kernels::Name(kernels::OfferedIsas().isas.back()));
                item.Set("dtype", kernels::Name(choice.dtype));
                item.Set("rules", choice.rules);
              }));

@@ -11,6 +11,7 @@
 #include "harness/probe/threads.h"
 #include "harness/probe/tile_rates.h"
 #include "kernels/gemm_plan.h"
+#include "kernels/offered_isas.h"
 #include "kernels/probe.h"
 
 namespace pinion::harness {
@@ -57,7 +58,7 @@ class Session {
     PINION_ASSIGN(result_.plan, MakePlan(result_.machine, result_.budget, {}));
     cpus_ = result_.plan.ranks[0].cpus;
     for (int cpu : cpus_) nodes_.push_back(result_.machine.Find(cpu)->node);
-    probes_ = &kernels::ProbesFor(kernels::UsableIsas().back());
+    probes_ = &kernels::ProbesFor(kernels::OfferedIsas().isas.back());
     return {};
   }
 
@@ -65,7 +66,7 @@ class Session {
 
   // Spreads the time over the figures to come.
   void ChooseEffort() {
-    const size_t isas = kernels::UsableIsas().size(), nodes = DistinctNodes().size();
+    const size_t isas = kernels::OfferedIsas().isas.size(), nodes = DistinctNodes().size();
     const size_t rates = ThreadCounts(cpus_.size()).size() + 2 * (4 * isas + 3) +
                          2 * kernels::InstructionProbes().size() +
                          2 * kernels::TileProbes().size() * std::size(kTileOperands) + 4 +
@@ -116,7 +117,7 @@ class Session {
            BestStreamRate(team, effort_, arena_, PartsOfThreads(nodes, nodes_), probes_->stream)});
       if (threads != 1 && threads != cpus_.size()) continue;
       MeasureCaches(team, cpus);
-      for (Isa isa : kernels::UsableIsas()) MeasureCompute(team, kernels::ProbesFor(isa));
+      for (Isa isa : kernels::OfferedIsas().isas) MeasureCompute(team, kernels::ProbesFor(isa));
       MeasureInstructions(team);
       for (InstructionRate& rate : MeasureTiles(team, effort_, arena_, CachesOf(cpus[0])))
         result_.instructions.push_back(std::move(rate));
@@ -192,7 +193,7 @@ class Session {
   // oneDNN is among the candidates, and its cap holds for the whole process.
   void ChooseGemmKernels() {
     progress_("gemm kernels");
-    const Isa isa = kernels::UsableIsas().back();
+    const Isa isa = kernels::OfferedIsas().isas.back();
     if (!kernels::LimitOneDnn(isa))
       return Miss("gemm kernels", "this process has already run another ISA path");
     for (Dtype dtype : {Dtype::kBf16, Dtype::kF16, Dtype::kF32})
@@ -232,15 +233,18 @@ class Session {
   }
 
   void NameMissing() {
-    const std::vector<Isa>& usable = kernels::UsableIsas();
+    const kernels::IsaOffer& offer = kernels::OfferedIsas();
     const std::string lacks = "this CPU, or what its operating system allows, lacks it";
+    const std::string lacks_amx = offer.amx_refusal.empty() ? lacks : offer.amx_refusal;
     for (int i = 0; i < kernels::kIsaCount; ++i)
       if (const auto isa = static_cast<Isa>(i);
-          std::find(usable.begin(), usable.end(), isa) == usable.end())
-        Miss(kernels::Name(isa),
-             isa == Isa::kAmx && !kernels::AmxRefusal().empty() ? kernels::AmxRefusal() : lacks);
+          std::find(offer.isas.begin(), offer.isas.end(), isa) == offer.isas.end())
+        Miss(kernels::Name(isa), isa == Isa::kAmx ? lacks_amx : lacks);
     for (const kernels::InstructionProbe& probe : kernels::InstructionProbes())
-      if (!probe.run) Miss(StrCat(probe.type, " by ", probe.name), lacks);
+      if (!probe.run)
+        Miss(
+            StrCat(probe.type, " by ", probe.name),
+            std::string_view(probe.name).find("AMX") != std::string_view::npos ? lacks_amx : lacks);
     if (cpus_.size() < 2)
       Miss("barrier, fork and join, wake-up, distance", "the budget has one core, they take two");
     if (CachesOf(cpus_[0]).empty())

@@ -7,7 +7,7 @@
 #include "engine/run/replicas.h"
 #include "engine/run/start.h"
 #include "harness/space/settings.h"
-#include "kernels/isa.h"
+#include "kernels/offered_isas.h"
 
 namespace pinion::harness {
 namespace {
@@ -126,7 +126,7 @@ Result<Host> Host::This() {
   Host host;
   PINION_ASSIGN(host.machine, ThisMachine());
   PINION_ASSIGN(host.budget, ComputeBudget(host.machine));
-  for (kernels::Isa isa : kernels::UsableIsas()) host.isas.push_back(kernels::Name(isa));
+  for (kernels::Isa isa : kernels::OfferedIsas().isas) host.isas.push_back(kernels::Name(isa));
   host.runtime = RuntimeOffer::Here();
   return host;
 }

@@ -18,7 +18,7 @@ namespace pinion::harness {
 struct Host {
   Machine machine;
   Budget budget;
-  std::vector<std::string> isas;  // usable paths, weakest first
+  std::vector<std::string> isas;  // that auto chooses from, weakest first
   RuntimeOffer runtime;           // libraries that can be preloaded, huge pages
 
   static Result<Host> This();

@@ -273,6 +273,8 @@ class Drawing {
                                FormatBytes(budget.memory_total_bytes), " memory free"));
     for (const std::string& reason : budget.reasons) Paragraph("", reason, Style::kDim);
     Paragraph("isa", Join(topology_.isa, ", ") + (machine_.this_system ? "" : " (of this CPU)"));
+    if (!topology_.amx_refusal.empty())
+      Paragraph("", "AMX is left unused: " + topology_.amx_refusal, Style::kDim);
   }
 
   void PlanLines() {

@@ -1,6 +1,6 @@
 #include "harness/topo/examine.h"
 
-#include "kernels/isa.h"
+#include "kernels/offered_isas.h"
 
 namespace pinion::harness {
 
@@ -24,7 +24,9 @@ Result<Topology> Examine(const TopologyOptions& options) {
   request.smt = options.smt;
   PINION_ASSIGN(request.nobind_threads, OmpNumThreads());
   PINION_ASSIGN(topology.plan, MakePlan(topology.machine, topology.budget, request));
-  for (kernels::Isa isa : kernels::UsableIsas()) topology.isa.emplace_back(kernels::Name(isa));
+  for (kernels::Isa isa : kernels::OfferedIsas().isas)
+    topology.isa.emplace_back(kernels::Name(isa));
+  topology.amx_refusal = kernels::OfferedIsas().amx_refusal;
   return topology;
 }
 
@@ -41,6 +43,7 @@ Json ToJson(const Topology& topology) {
   object.Set("budget", ToJson(topology.budget));
   object.Set("nodes", std::move(nodes));
   object.Set("isa", topology.isa);
+  object.Set("amx_refusal", topology.amx_refusal.empty() ? Json() : Json(topology.amx_refusal));
   object.Set("plan", ToJson(topology.plan));
   return object;
 }

@@ -26,14 +26,16 @@ struct TopologyOptions {
 struct Topology {
   Machine machine;
   Budget budget;
-  std::vector<std::string> isa;  // the paths that run here, weakest first; of this CPU always
+  std::vector<std::string> isa;  // the paths that auto chooses from, weakest first; of this CPU
+  std::string amx_refusal;       // why amx is not among them though this CPU has it; else empty
   Plan plan;
 };
 
 // Errors are those of the machine's description, the budget and the binding.
 Result<Topology> Examine(const TopologyOptions& options);
 
-// {"budget":{...},"nodes":[{"id","cpus","memory_bytes"}],"isa":[],"plan":{...}}
+// {"budget":{...},"nodes":[{"id","cpus","memory_bytes"}],"isa":[],"amx_refusal":null,
+//  "plan":{...}}
 Json ToJson(const Topology& topology);
 
 }  // namespace pinion::harness

@@ -5,22 +5,14 @@
 #include "kernels/impl/tile_probe.inl.h"
 #include "kernels/integer.h"
 #include "kernels/probe.h"
-#include "tests/kernels/emulated_tiles.h"
+#include "tests/kernels/emulated_products.h"
 #include "tests/kernels/gemm_problem.h"
 
 namespace pinion::kernels::testing {
 namespace {
 
 void RunEmulated(const GemmArgs& args) {
-  impl::TileGemm<Emulated<PairOfBf16>>({.x = static_cast<const std::byte*>(args.x),
-                                        .x_stride = args.k_padded * 2,
-                                        .w = args.w,
-                                        .w_stride = args.k_padded * 64 * 2,
-                                        .y = reinterpret_cast<std::byte*>(args.y),
-                                        .y_stride = args.ldy * 4,
-                                        .rows = args.rows,
-                                        .steps = args.k_padded / 32,
-                                        .blocks = args.blocks});
+  MultiplyBf16On<Emulated<PairOfBf16>>(args);
   EXPECT_FALSE(EmulatedTiles::Now().configured) << "tiles were kept";
 }
 
@@ -118,55 +110,6 @@ TEST(EmulatedTiles, MultiplyInt8Exactly) {
 
 // ---- Integer weights over the same frame.
 
-struct FourOfSU8 {
-  using Sum = int32_t;
-  static int32_t Product(const std::byte* a, const std::byte* b) {
-    int32_t sum = 0;
-    for (int i = 0; i < 4; ++i) sum += static_cast<int8_t>(a[i]) * static_cast<uint8_t>(b[i]);
-    return sum;
-  }
-};
-
-// What becomes of the sums, in the words of IntLayout.
-struct PlainEpilogue {
-  static int32_t Sum(const float* sums, size_t n) {
-    int32_t sum;
-    std::memcpy(&sum, sums + n, sizeof(sum));
-    return sum;
-  }
-  static void WholeRow(const IntLayout& layout, const std::byte* row, const std::byte* tail,
-                       const float* sums, float* y) {
-    float row_scale;
-    int32_t zero_point, x_sum;
-    std::memcpy(&row_scale, row + layout.columns(), 4);
-    std::memcpy(&zero_point, row + layout.columns() + 4, 4);
-    std::memcpy(&x_sum, row + layout.columns() + 8, 4);
-    for (size_t n = 0; n < kBlockN; ++n) {
-      float scale;
-      int32_t codes;
-      std::memcpy(&scale, tail + n * 4, 4);
-      std::memcpy(&codes, tail + (kBlockN + n) * 4, 4);
-      const int32_t sum = Sum(sums, n) + layout.lowest * x_sum - codes * zero_point;
-      y[n] = static_cast<float>(sum) * scale * row_scale;
-    }
-  }
-  static void AddGroup(const IntLayout& layout, const F16* scales, const int32_t* x_sums,
-                       size_t rows, const float (*sums)[kBlockN], float* y, size_t ldy) {
-    for (size_t row = 0; row < rows; ++row, y += ldy) {
-      for (size_t n = 0; n < kBlockN; ++n) {
-        int32_t sum = Sum(sums[row], n);
-        if (!layout.has_offsets) sum += layout.lowest * x_sums[row];
-        y[n] += static_cast<float>(sum) * ToFloat(scales[n]);
-        if (layout.has_offsets)
-          y[n] += ToFloat(scales[kBlockN + n]) * static_cast<float>(x_sums[row]);
-      }
-    }
-  }
-  static void ScaleRow(float row_scale, const float* scales, const float* sums, float* y) {
-    for (size_t n = 0; n < kBlockN; ++n) y[n] = sums[n] * scales[n] * row_scale;
-  }
-};
-
 // Codes, scales and activations of any value, packed and rounded.
 struct IntTileProblem {
   IntTileProblem(const IntLayout& layout, size_t rows)
@@ -216,7 +159,7 @@ constexpr IntLayout kTileLayouts[] = {{8, 128, 128, -128, false}, {8, 512, 512, 
 constexpr IntLayout kDeepLayouts[] = {{8, 8256, 8256, -128, false}, {4, 8320, 128, 0, true}};
 
 void RunIntEmulated(const IntLayout& layout, const IntGemmArgs& args) {
-  impl::IntTileGemm<Emulated<FourOfSU8>, PlainEpilogue>(layout, args);
+  MultiplyIntegersOn<Emulated<FourOfSU8>>(layout, args);
 }
 
 // Sums are exact, and what follows them is done in the same order.

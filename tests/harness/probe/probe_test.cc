@@ -11,6 +11,7 @@
 #include "engine/host/team.h"
 #include "harness/probe/ceilings.h"
 #include "harness/probe/tile_rates.h"
+#include "kernels/offered_isas.h"
 #include "kernels/probe.h"
 
 namespace pinion::harness {
@@ -62,15 +63,15 @@ TEST(Probe, JsonHoldsItsSchema) {
     for (const char* key : {"what", "why"}) EXPECT_FALSE(item.Find(key)->string().empty()) << key;
 }
 
-TEST(Probe, MeasuresEveryUsableIsa) {
+TEST(Probe, MeasuresEveryOfferedIsa) {
   std::set<kernels::Isa> compute, exps;
   for (const ComputeRate& rate : Probed().compute) compute.insert(rate.isa);
   for (const ExpRate& rate : Probed().exps) exps.insert(rate.isa);
-  const auto& usable = kernels::UsableIsas();
-  EXPECT_EQ(compute, std::set<kernels::Isa>(usable.begin(), usable.end()));
+  const auto& offered = kernels::OfferedIsas().isas;
+  EXPECT_EQ(compute, std::set<kernels::Isa>(offered.begin(), offered.end()));
   EXPECT_EQ(exps, compute);
   std::set<kernels::Isa> with_int8, int8;
-  for (const kernels::Isa isa : usable)
+  for (const kernels::Isa isa : offered)
     if (kernels::Int8Probe(isa)) with_int8.insert(isa);
   for (const Int8Rate& rate : Probed().int8) int8.insert(rate.isa);
   EXPECT_EQ(int8, with_int8);

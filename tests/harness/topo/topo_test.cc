@@ -7,6 +7,7 @@
 #include "harness/topo/draw.h"
 #include "harness/topo/examine.h"
 #include "harness/topo/styled_text.h"
+#include "kernels/offered_isas.h"
 
 namespace pinion::harness {
 namespace {
@@ -37,12 +38,24 @@ TEST(Topology, SaysItInJson) {
   EXPECT_EQ(json.Find("nodes")->array()[1].Dump(),
             R"({"id":1,"cpus":[12,13,14,15,16,17,18,19,20,21,22,23],"memory_bytes":68719476736})");
   EXPECT_THAT(json.Find("isa")->array(), Contains(Json("scalar")));
+  EXPECT_EQ(json.Find("isa")->array().size(), kernels::OfferedIsas().isas.size());
   const Json& plan = *json.Find("plan");
   EXPECT_EQ(plan.Find("ranks")->array()[0].Find("cpus")->Dump(), "[0,2,4,6,8]");
   EXPECT_EQ(plan.Find("ranks")->array()[1].Find("cpus")->Dump(), "[12,14,16,18,20]");
   EXPECT_EQ(plan.Find("ranks")->array()[1].Find("nodes")->Dump(), "[1]");
   EXPECT_EQ(plan.Find("frontend_cpus")->Dump(), "[22]");
   EXPECT_TRUE(plan.Find("warnings")->is_array());
+}
+
+TEST(Topology, SaysWhyAmxIsLeftUnused) {
+  Topology topology = MustExamine(TwoSockets());
+  topology.amx_refusal.clear();
+  EXPECT_TRUE(ToJson(topology).Find("amx_refusal")->is_null());
+  EXPECT_THAT(DrawTopology(topology, false), Not(HasSubstr("AMX")));
+  topology.amx_refusal = "its self-check failed";
+  EXPECT_EQ(*ToJson(topology).Find("amx_refusal"), Json("its self-check failed"));
+  EXPECT_THAT(DrawTopology(topology, false),
+              HasSubstr("AMX is left unused: its self-check failed"));
 }
 
 TEST(Topology, DrawsWhoComputesWhere) {

@@ -1,0 +1,82 @@
+#pragma once
+
+// The products that kAmx computes on tiles, on any tile operations: the passes of tile_gemm.inl.h
+// and int_tiles.inl.h as the ISA files instantiate them, with a plain epilogue.
+
+#include "kernels/impl/int_tiles.inl.h"
+#include "kernels/integer.h"
+#include "tests/kernels/emulated_tiles.h"
+
+namespace pinion::kernels::testing {
+namespace {
+
+struct FourOfSU8 {
+  using Sum = int32_t;
+  static int32_t Product(const std::byte* a, const std::byte* b) {
+    int32_t sum = 0;
+    for (int i = 0; i < 4; ++i) sum += static_cast<int8_t>(a[i]) * static_cast<uint8_t>(b[i]);
+    return sum;
+  }
+};
+
+// What becomes of the sums, in the words of IntLayout.
+struct PlainEpilogue {
+  static int32_t Sum(const float* sums, size_t n) {
+    int32_t sum;
+    std::memcpy(&sum, sums + n, sizeof(sum));
+    return sum;
+  }
+  static void WholeRow(const IntLayout& layout, const std::byte* row, const std::byte* tail,
+                       const float* sums, float* y) {
+    float row_scale;
+    int32_t zero_point, x_sum;
+    std::memcpy(&row_scale, row + layout.columns(), 4);
+    std::memcpy(&zero_point, row + layout.columns() + 4, 4);
+    std::memcpy(&x_sum, row + layout.columns() + 8, 4);
+    for (size_t n = 0; n < kBlockN; ++n) {
+      float scale;
+      int32_t codes;
+      std::memcpy(&scale, tail + n * 4, 4);
+      std::memcpy(&codes, tail + (kBlockN + n) * 4, 4);
+      const int32_t sum = Sum(sums, n) + layout.lowest * x_sum - codes * zero_point;
+      y[n] = static_cast<float>(sum) * scale * row_scale;
+    }
+  }
+  static void AddGroup(const IntLayout& layout, const F16* scales, const int32_t* x_sums,
+                       size_t rows, const float (*sums)[kBlockN], float* y, size_t ldy) {
+    for (size_t row = 0; row < rows; ++row, y += ldy) {
+      for (size_t n = 0; n < kBlockN; ++n) {
+        int32_t sum = Sum(sums[row], n);
+        if (!layout.has_offsets) sum += layout.lowest * x_sums[row];
+        y[n] += static_cast<float>(sum) * ToFloat(scales[n]);
+        if (layout.has_offsets)
+          y[n] += ToFloat(scales[kBlockN + n]) * static_cast<float>(x_sums[row]);
+      }
+    }
+  }
+  static void ScaleRow(float row_scale, const float* scales, const float* sums, float* y) {
+    for (size_t n = 0; n < kBlockN; ++n) y[n] = sums[n] * scales[n] * row_scale;
+  }
+};
+
+template <typename Tiles>
+void MultiplyBf16On(const GemmArgs& args) {
+  impl::TileGemm<Tiles>({.x = static_cast<const std::byte*>(args.x),
+                         .x_stride = args.k_padded * 2,
+                         .w = args.w,
+                         .w_stride = args.k_padded * 64 * 2,
+                         .y = reinterpret_cast<std::byte*>(args.y),
+                         .y_stride = args.ldy * 4,
+                         .rows = args.rows,
+                         .steps = args.k_padded / 32,
+                         .blocks = args.blocks});
+}
+
+// Requires FitsTiles.
+template <typename Tiles>
+void MultiplyIntegersOn(const IntLayout& layout, const IntGemmArgs& args) {
+  impl::IntTileGemm<Tiles, PlainEpilogue>(layout, args);
+}
+
+}  // namespace
+}  // namespace pinion::kernels::testing
