@@ -18,6 +18,10 @@ stage() {
   else
     say "$name: FAILED (status $status) after $((SECONDS - start)) s"
   fi
+  # For scripts/tally, if the caller collects results.
+  if [ -n "${results:-}" ]; then
+    mkdir -p "$results" && printf '%s\t%d\n' "$name" $((SECONDS - start)) >>"$results/stages.tsv"
+  fi
   return "$status"
 }
 
