@@ -49,7 +49,7 @@ def measure(pinion, pinion_json, data, tmp_path):
 EXACT = ["--dtype", "float32", "--activations", "bf16", "--kv-cache-dtype", "fp32"]
 
 
-@pytest.mark.parametrize("isa", ["scalar", "avx2", "avx512", "avx512_bf16"])
+@pytest.mark.parametrize("isa", ["scalar", "avx2", "avx512", "avx512_bf16", "amx"])
 def test_perplexity_stays_within_each_types_limit(measure, data, tmp_path, isa):
     heldout = data / TRAINED / "heldout.txt"
     text = heldout

@@ -21,7 +21,7 @@ QUANTISED_GGUF = [name for name in GGUF if "16" not in name and "f32" not in nam
 # Every ISA path that the machine has, tensor parallelism, steps of a few tokens.
 WAYS_OF_RUNNING = [["--isa", "scalar"], ["--isa", "avx2"], ["--isa", "avx2_vnni"],
                    ["--isa", "avx512"], ["--isa", "avx512_vnni"], ["--isa", "avx512_bf16"],
-                   ["-tp", "2"], ["--max-num-batched-tokens", "7"]]
+                   ["--isa", "amx"], ["-tp", "2"], ["--max-num-batched-tokens", "7"]]
 NEAR_TIE_NATS = 0.01
 SMALL = ["--kv-cache-space", "64MiB", "--threads-bind", "nobind"]
 
