@@ -14,6 +14,51 @@ TrialRow Trial() {
   return trial;
 }
 
+// 36 tokens/s offline, and alone a first token after 0.25 s and seven more, one every 0.25 s.
+TrialRow Unequal() {
+  TrialRow trial;
+  trial.ok = true;
+  trial.samples = {{"output_tokens_per_s", 0, 36},
+                   {"output_tokens_per_s", 1, 4},
+                   {"output_tokens_per_s", 8, 900},
+                   {"ttft_s", 1, 0.25},
+                   {"tpot_s", 1, 0.25},
+                   {"ttft_s", 8, 70},
+                   {"tpot_s", 8, 30}};
+  return trial;
+}
+
+TEST(Score, ThroughputIsOfTheOfflineBatch) {
+  EXPECT_DOUBLE_EQ(*LogScore(Unequal(), Objective::kThroughput, 8), std::log(36));
+}
+
+TEST(Score, LatencyIsOfAWholeAnswerToAClientAlone) {
+  EXPECT_DOUBLE_EQ(*LogScore(Unequal(), Objective::kLatency, 8), -std::log(0.25 + 7 * 0.25));
+  EXPECT_DOUBLE_EQ(*LogScore(Unequal(), Objective::kLatency, 1), -std::log(0.25));
+}
+
+// sqrt(36 tokens/s x 1 / 2 s), which is neither of the two.
+TEST(Score, BalancedIsTheGeometricMeanOfThroughputAndLatency) {
+  EXPECT_DOUBLE_EQ(*LogScore(Unequal(), Objective::kBalanced, 8), std::log(std::sqrt(18)));
+}
+
+TEST(Score, BalancedWeighsBothAlike) {
+  TrialRow faster = Unequal(), prompter = Unequal();
+  faster.samples[0].value *= 1.1;
+  for (MetricValue& sample : prompter.samples)
+    if (sample.metric == "ttft_s" || sample.metric == "tpot_s") sample.value /= 1.1;
+  const double base = *LogScore(Unequal(), Objective::kBalanced, 8);
+  EXPECT_NEAR(*LogScore(faster, Objective::kBalanced, 8) - base, std::log(1.1) / 2, 1e-12);
+  EXPECT_NEAR(*LogScore(prompter, Objective::kBalanced, 8) - base, std::log(1.1) / 2, 1e-12);
+}
+
+TEST(Score, BalancedNeedsBoth) {
+  EXPECT_FALSE(LogScore(Trial(), Objective::kBalanced, 8));  // throughput alone
+  TrialRow trial = Unequal();
+  trial.samples.erase(trial.samples.begin());
+  EXPECT_FALSE(LogScore(trial, Objective::kBalanced, 8));  // latency alone
+}
+
 TEST(Score, GoodputIsTheBestOverTheLoops) {
   TrialRow trial = Trial();
   EXPECT_FALSE(LogScore(trial, Objective::kGoodput, 8));
