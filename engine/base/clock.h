@@ -17,4 +17,26 @@ inline double SecondsSince(int64_t start_ns) {
   return static_cast<double>(NowNs() - start_ns) * 1e-9;
 }
 
+// Where a measurement takes its time from: the machine's clock, or a test's, which moves in known
+// steps. Thread rule: any thread.
+class Clock {
+ public:
+  virtual int64_t NowNs() const = 0;
+  virtual void SleepNs(int64_t ns) const = 0;  // may return early; at once for ns <= 0
+
+ protected:
+  ~Clock() = default;
+};
+
+class MachineClock final : public Clock {
+ public:
+  int64_t NowNs() const override { return pinion::NowNs(); }
+  void SleepNs(int64_t ns) const override {
+    if (ns <= 0) return;
+    const timespec pause = {ns / 1'000'000'000, ns % 1'000'000'000};
+    nanosleep(&pause, nullptr);
+  }
+};
+inline constexpr MachineClock kMachineClock{};
+
 }  // namespace pinion

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/base/clock.h"
-
 namespace pinion::harness {
 namespace {
 
@@ -46,12 +44,12 @@ double Team::BestRate(Effort effort, const std::function<uint64_t(size_t)>& bite
   for (int sample = 0; sample < effort.samples; ++sample) {
     Run([&](size_t thread, const Worker& worker) {
       worker.GlobalBarrier();
-      const int64_t start_ns = NowNs();
+      const int64_t start_ns = effort.clock->NowNs();
       uint64_t done = 0;
       double seconds = 0;
       do {
         done += bite(thread);
-        seconds = SecondsSince(start_ns);
+        seconds = static_cast<double>(effort.clock->NowNs() - start_ns) * 1e-9;
       } while (seconds < effort.sample_s);
       rates[thread].value = static_cast<double>(done) / seconds;
     });

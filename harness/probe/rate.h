@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/base/clock.h"
 #include "engine/base/result.h"
 #include "engine/host/memory.h"
 #include "engine/host/team.h"
@@ -18,6 +19,7 @@ namespace pinion::harness {
 struct Effort {
   int samples = 5;
   double sample_s = 0.03;
+  const Clock* clock = &kMachineClock;
 };
 
 // Threads of a plan, numbered through: rank 0's first.

@@ -1,14 +1,11 @@
 #include "harness/trial/load.h"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 
 #include "engine/base/check.h"
-#include "engine/base/clock.h"
 #include "harness/stats/estimate.h"
 #include "harness/stats/text.h"
 
@@ -62,7 +59,7 @@ class Loop {
     std::shared_ptr<Talk> talk;
   };
 
-  int64_t Now() const { return NowNs() - paused_ns_; }
+  int64_t Now() const { return plan_.clock->NowNs() - paused_ns_; }
 
   bool MaySend() const {
     if (begun_ >= static_cast<size_t>(plan_.requests)) return false;
@@ -99,7 +96,7 @@ class Loop {
     const int64_t due_ns = NextArrivalNs();
     if (due_ns >= std::min({plan_.stop_sending_ns, plan_.deadline_ns, plan_.last_deadline_ns}))
       return false;
-    std::this_thread::sleep_for(std::chrono::nanoseconds(std::max<int64_t>(0, due_ns - Now())));
+    plan_.clock->SleepNs(due_ns - Now());
     return true;
   }
 
@@ -162,9 +159,9 @@ class Loop {
   }
 
   void Pause(const std::function<void()>& meanwhile) {
-    const int64_t start_ns = NowNs();
+    const int64_t start_ns = Now();
     meanwhile();
-    paused_ns_ += NowNs() - start_ns;
+    paused_ns_ += Now() - start_ns;
   }
 
   // From the tokens that the step yielded, before they are taken.
@@ -241,7 +238,7 @@ class Loop {
   LoadResult result_;
   std::unordered_map<uint64_t, Live> live_;  // by request id
   std::vector<std::shared_ptr<Talk>> answered_;
-  const int64_t start_ns_ = NowNs();
+  const int64_t start_ns_ = plan_.clock->NowNs();
   size_t begun_ = 0;  // conversations
   std::vector<TokenEvent> events_;
   size_t complete_ = 0;

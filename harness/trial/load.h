@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/base/clock.h"
 #include "engine/model/cost.h"
 #include "engine/run/engine.h"
 #include "harness/stats/serving.h"
@@ -71,7 +72,8 @@ struct LoadPlan {
   // Open loop: seconds from the start, ascending, one for each conversation. What is due while the
   // engine computes is sent when its step ends, and counts from when it was due.
   std::optional<std::vector<double>> arrival_s;
-  int64_t stop_sending_ns = INT64_MAX;  // no request is sent after this (CLOCK_MONOTONIC)
+  const Clock* clock = &kMachineClock;  // of all times here and in the result
+  int64_t stop_sending_ns = INT64_MAX;  // no request is sent after this
   int64_t deadline_ns = INT64_MAX;      // what still runs then is aborted, once a request has ended
   int64_t last_deadline_ns = INT64_MAX;  // what still runs then is aborted
   std::function<TokenConversation(int index)> conversation;

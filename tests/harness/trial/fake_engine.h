@@ -1,7 +1,5 @@
 #pragma once
 
-#include <time.h>
-
 #include <algorithm>
 #include <deque>
 #include <string>
@@ -42,7 +40,7 @@ class FakeEngine : public Engine {
     if (request.prompt_ids.empty()) return Fail(ErrorCode::kUsage, "empty prompt");
     most_live = std::max(most_live, live_.size() + 1);
     prompts.push_back(request.prompt_ids);
-    live_.push_back({std::move(request), NowNs(), 0, false});
+    live_.push_back({std::move(request), clock->NowNs(), 0, false});
     return {};
   }
   void Abort(uint64_t id) override {
@@ -52,9 +50,9 @@ class FakeEngine : public Engine {
   bool idle() const override { return live_.empty(); }
 
   void Step(std::vector<TokenEvent>& events) override {
-    if (step_ns > 0) Sleep();
     const bool prefill =
         std::any_of(live_.begin(), live_.end(), [](const Live& live) { return live.drawn == 0; });
+    clock->SleepNs(step_ns + (prefill ? prefill_ns : 0));
     for (Live& live : live_) {
       if (live.aborted) {
         events.push_back(Event(live, FinishReason::kAborted, false));
@@ -72,7 +70,9 @@ class FakeEngine : public Engine {
   void SetScoreSink(ScoreSink) override {}
   void DropPrefixCache() override { ++cold_starts; }
 
+  const Clock* clock = &kMachineClock;
   int64_t step_ns = 0;         // how long a step takes
+  int64_t prefill_ns = 0;      // and how much longer one that computes prompts
   size_t cached_tokens = 0;    // of every prompt, in the prefix cache
   bool never_ends = false;     // no request ever finishes
   bool never_answers = false;  // nor yields a token
@@ -103,11 +103,6 @@ class FakeEngine : public Engine {
     event.scheduled_ns = live.arrived_ns + 1'000'000;
     event.first_token_ns = live.arrived_ns + 3'000'000;
     return event;
-  }
-
-  void Sleep() const {
-    const timespec pause = {step_ns / 1'000'000'000, step_ns % 1'000'000'000};
-    nanosleep(&pause, nullptr);
   }
 
   EngineInfo info_;

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "fake_clock.h"
 #include "fake_engine.h"
 #include "harness/trial/workload.h"
 
@@ -20,6 +21,23 @@ LoadPlan PlanOf(int clients, int requests, int output_len) {
   };
   return plan;
 }
+
+constexpr int64_t kMs = 1'000'000;
+
+// An engine and a load by one clock, which only the engine's steps move.
+class TimedLoad : public ::testing::Test {
+ protected:
+  TimedLoad() { engine_.clock = &clock_; }
+
+  LoadPlan Timed(LoadPlan plan) const {
+    plan.clock = &clock_;
+    return plan;
+  }
+
+  FakeClock clock_;
+  FakeEngine engine_;
+  const int64_t start_ns_ = clock_.NowNs();
+};
 
 TEST(RunLoad, EveryRequestYieldsItsTokensInOrder) {
   FakeEngine engine;
@@ -48,7 +66,6 @@ TEST(RunLoad, AClosedLoopNeverHasMoreRequestsThanClients) {
 }
 
 TEST(LateClient, IsOneThatSendsLateAgainstTheFirstToken) {
-  constexpr int64_t kMs = 1'000'000;
   LoadResult load;
   load.clients.resize(20);
   for (ClientTrace& client : load.clients) {
@@ -64,13 +81,19 @@ TEST(LateClient, IsOneThatSendsLateAgainstTheFirstToken) {
   EXPECT_EQ(LateClient(load), "");
 }
 
-TEST(RunLoad, StepsThatComputePromptsAreNotDecodeTime) {
-  FakeEngine engine;
-  const auto load = RunLoad(engine, PlanOf(4, 4, 8));
+// Four prompts of three tokens in one step of 7 ms, then seven tokens each in steps of 2 ms.
+TEST_F(TimedLoad, SecondsArePrefillsOrDecodesAndAddUpToTheWholeLoad) {
+  engine_.step_ns = 2 * kMs;
+  engine_.prefill_ns = 5 * kMs;
+  const auto load = RunLoad(engine_, Timed(PlanOf(4, 4, 8)));
   ASSERT_TRUE(load);
   EXPECT_EQ(load->steps.prompt_tokens, 12u);
   EXPECT_EQ(load->steps.decode_tokens, 28u);  // the first tokens come with the prompts
-  EXPECT_GT(load->steps.decode_tokens_per_s(), 0);
+  EXPECT_DOUBLE_EQ(load->steps.prefill_s, 0.007);
+  EXPECT_DOUBLE_EQ(load->steps.decode_s, 7 * 0.002);
+  EXPECT_DOUBLE_EQ(load->steps.prefill_tokens_per_s(), 12 / 0.007);
+  EXPECT_DOUBLE_EQ(load->steps.decode_tokens_per_s(), 28 / 0.014);
+  EXPECT_EQ(load->end_ns - start_ns_, 21 * kMs);
 }
 
 // A prompt of three tokens and three of output: the last of these is never computed.
@@ -89,35 +112,64 @@ TEST(RunLoad, CountsOperationsOfWhatIsComputedAlone) {
   }
 }
 
-TEST(RunLoad, TheDeadlineAbortsWhatStillRuns) {
-  FakeEngine engine;
-  engine.never_ends = true;
-  engine.step_ns = 1'000'000;
-  LoadPlan plan = PlanOf(2, 4, 4);
-  plan.deadline_ns = NowNs();
-  plan.last_deadline_ns = NowNs() + 20'000'000;
-  const auto load = RunLoad(engine, plan);
+TEST_F(TimedLoad, ATokenComesWhenItsStepEnds) {
+  engine_.step_ns = 2 * kMs;
+  engine_.prefill_ns = 5 * kMs;
+  const auto load = RunLoad(engine_, Timed(PlanOf(1, 2, 3)));  // one after the other
   ASSERT_TRUE(load);
-  EXPECT_TRUE(load->cut);
-  EXPECT_TRUE(engine.idle());
-  EXPECT_TRUE(load->CompleteTraces().empty());
-  EXPECT_EQ(load->clients.size(), 2u);
+  ASSERT_EQ(load->clients.size(), 2u);
+  for (int64_t i = 0; i < 2; ++i) {
+    const RequestTrace& times = load->clients[static_cast<size_t>(i)].times;
+    const int64_t sent_ns = start_ns_ + i * 11 * kMs;
+    EXPECT_EQ(times.sent_ns, sent_ns);
+    EXPECT_THAT(times.token_ns,
+                testing::ElementsAre(sent_ns + 7 * kMs, sent_ns + 9 * kMs, sent_ns + 11 * kMs));
+  }
 }
 
-TEST(RunLoad, TheDeadlineWaitsForTheFirstRequestToEnd) {
-  FakeEngine engine;
-  LoadPlan plan = PlanOf(1, 3, 8);
-  plan.deadline_ns = NowNs() - 1;
-  const auto load = RunLoad(engine, plan);
+TEST_F(TimedLoad, TheClockStandsStillBetweenSteps) {
+  engine_.step_ns = 2 * kMs;
+  std::vector<double> seconds;
+  LoadPlan plan = Timed(PlanOf(2, 2, 4));
+  plan.after_step = [&](const LoadStep& step) {
+    seconds.push_back(step.seconds);
+    clock_.SleepNs(100 * kMs);
+  };
+  const auto load = RunLoad(engine_, plan);
+  ASSERT_TRUE(load);
+  EXPECT_THAT(seconds, testing::Each(testing::DoubleEq(0.002)));
+  EXPECT_EQ(seconds.size(), 4u);
+  EXPECT_DOUBLE_EQ(load->steps.decode_s, 3 * 0.002);
+  EXPECT_EQ(load->end_ns - start_ns_, 8 * kMs);
+}
+
+TEST_F(TimedLoad, TheDeadlineAbortsWhatStillRuns) {
+  engine_.never_ends = true;
+  engine_.step_ns = kMs;
+  LoadPlan plan = Timed(PlanOf(2, 4, 4));
+  plan.deadline_ns = start_ns_;
+  plan.last_deadline_ns = start_ns_ + 20 * kMs;
+  const auto load = RunLoad(engine_, plan);
+  ASSERT_TRUE(load);
+  EXPECT_TRUE(load->cut);
+  EXPECT_TRUE(engine_.idle());
+  EXPECT_TRUE(load->CompleteTraces().empty());
+  ASSERT_EQ(load->clients.size(), 2u);
+  EXPECT_EQ(load->clients[0].tokens.size(), 20u);
+}
+
+TEST_F(TimedLoad, TheDeadlineWaitsForTheFirstRequestToEnd) {
+  LoadPlan plan = Timed(PlanOf(1, 3, 8));
+  plan.deadline_ns = start_ns_ - 1;
+  const auto load = RunLoad(engine_, plan);
   ASSERT_TRUE(load);
   EXPECT_EQ(load->CompleteTraces().size(), 1u);
 }
 
-TEST(RunLoad, NothingIsSentAfterTheTimeToStopButOneRequestAlways) {
-  FakeEngine engine;
-  LoadPlan plan = PlanOf(1, 10, 4);
-  plan.stop_sending_ns = NowNs() - 1;
-  const auto load = RunLoad(engine, plan);
+TEST_F(TimedLoad, NothingIsSentAfterTheTimeToStopButOneRequestAlways) {
+  LoadPlan plan = Timed(PlanOf(1, 10, 4));
+  plan.stop_sending_ns = start_ns_ - 1;
+  const auto load = RunLoad(engine_, plan);
   ASSERT_TRUE(load);
   EXPECT_EQ(load->clients.size(), 1u);
   EXPECT_TRUE(load->clients[0].complete);
@@ -151,32 +203,33 @@ TEST(RunLoad, ATurnHasEverythingBeforeItAnswersIncluded) {
   EXPECT_EQ(load->clients[1].tokens.size(), 3u);
 }
 
-TEST(RunLoad, AnOpenLoopSendsWhenDueAndCountsFromThen) {
-  FakeEngine engine;
-  engine.step_ns = 20'000'000;
-  LoadPlan plan = PlanOf(1, 3, 2);
+TEST_F(TimedLoad, AnOpenLoopSendsWhenDueAndCountsFromThen) {
+  engine_.step_ns = 20 * kMs;
+  LoadPlan plan = Timed(PlanOf(1, 3, 2));
   plan.arrival_s = {0, 0.01, 0.15};  // the second one is due while the engine computes
-  const auto load = RunLoad(engine, plan);
+  const auto load = RunLoad(engine_, plan);
   ASSERT_TRUE(load);
   ASSERT_EQ(load->clients.size(), 3u);
-  const int64_t start_ns = load->clients[0].times.sent_ns;
-  EXPECT_EQ(load->clients[1].times.sent_ns - start_ns, 10'000'000);
-  EXPECT_EQ(load->clients[2].times.sent_ns - start_ns, 150'000'000);
-  EXPECT_EQ(engine.most_live, 2u);  // whatever `clients` says
-  for (const ClientTrace& client : load->clients) {
-    EXPECT_TRUE(client.complete);
-    EXPECT_GE(client.times.token_ns[0] - client.times.sent_ns, 20'000'000);
-  }
+  const auto of = [&](size_t i) { return load->clients[i].times; };
+  EXPECT_EQ(of(0).sent_ns, start_ns_);
+  EXPECT_EQ(of(1).sent_ns, start_ns_ + 10 * kMs);
+  EXPECT_EQ(of(2).sent_ns, start_ns_ + 150 * kMs);
+  EXPECT_EQ(of(1).token_ns[0], start_ns_ + 40 * kMs) << "of the step after the one it waited for";
+  EXPECT_EQ(of(2).token_ns[0], start_ns_ + 170 * kMs);
+  EXPECT_THAT(load->late_s, testing::Each(testing::DoubleEq(0)));  // nobody waited for the client
+  EXPECT_EQ(engine_.most_live, 2u);                                // whatever `clients` says
+  for (const ClientTrace& client : load->clients) EXPECT_TRUE(client.complete);
 }
 
-TEST(RunLoad, WhatIsDueTooLateIsNotWaitedFor) {
-  FakeEngine engine;
-  LoadPlan plan = PlanOf(1, 2, 2);
+TEST_F(TimedLoad, WhatIsDueTooLateIsNotWaitedFor) {
+  engine_.step_ns = kMs;
+  LoadPlan plan = Timed(PlanOf(1, 2, 2));
   plan.arrival_s = {0, 3600};
-  plan.stop_sending_ns = NowNs() + 1'000'000'000;
-  const auto load = RunLoad(engine, plan);
+  plan.stop_sending_ns = start_ns_ + 1000 * kMs;
+  const auto load = RunLoad(engine_, plan);
   ASSERT_TRUE(load);
   EXPECT_EQ(load->clients.size(), 1u);
+  EXPECT_EQ(load->end_ns, start_ns_ + 2 * kMs);
 }
 
 TEST(MakeTokenConversation, DrawsWhatTheWorkloadNames) {
