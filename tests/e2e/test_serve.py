@@ -82,6 +82,31 @@ def long_stream(server, sequences, tokens, **more):
     return stream
 
 
+def cpus_of_threads(pid):
+    """The CPUs that each thread of a process may run on, by thread id."""
+    found = {}
+    for status in pathlib.Path(f"/proc/{pid}/task").glob("*/status"):
+        fields = dict(line.split(":\t", 1) for line in status.read_text().splitlines())
+        cpus = set()
+        for part in fields["Cpus_allowed_list"].strip().split(","):
+            first, _, last = part.partition("-")
+            cpus |= set(range(int(first), int(last or first) + 1))
+        found[int(status.parent.name)] = cpus
+    return found
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU cannot be reserved of one")
+def test_the_front_end_runs_on_its_reserved_cpus_alone(start_server, model):
+    reserving = start_server(model, *FLAGS, "--reserved-cpus", "1", "--served-model-name", "tiny")
+    client_of(reserving).completions.create(model="tiny", prompt="Once", max_tokens=2)
+    threads = cpus_of_threads(reserving.process.pid)
+    (reserved,) = {frozenset(cpus) for cpus in threads.values()}  # the same of every thread
+    assert len(reserved) == 1
+    assert reserved == set(json.loads(reserving.get("/server_info"))["plan"]["frontend_cpus"])
+    for cpus in cpus_of_threads(engine_of(reserving)).values():
+        assert cpus & reserved == set()
+
+
 def test_completes_as_the_reference(client, golden):
     for case in golden["prompts"]:
         for prompt in (case["text"], case["input_ids"]):
