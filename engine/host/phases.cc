@@ -53,7 +53,9 @@ void Phases::Await(const std::atomic<uint32_t>& word, uint32_t number) const {
     if (Compare(word.load(std::memory_order_acquire), number) >= 0) return;
     _mm_pause();
   }
-  while (Compare(word.load(std::memory_order_acquire), number) < 0) sched_yield();
+  while (Compare(word.load(std::memory_order_acquire), number) < 0) give_way_();
 }
+
+void Phases::YieldCore() { sched_yield(); }
 
 }  // namespace pinion

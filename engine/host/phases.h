@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -31,9 +32,12 @@ enum class PhaseScope { kTeam, kRanks };
 // there is nothing left to take, and nobody has to reset anything.
 class Phases {
  public:
-  // spins_before_yield: as SpinBarrier's.
-  Phases(int threads, int spins_before_yield)
-      : spins_before_yield_(spins_before_yield), slots_(static_cast<size_t>(threads)) {}
+  // spins_before_yield: as SpinBarrier's. give_way: what a thread that has waited for longer does,
+  // again and again.
+  Phases(int threads, int spins_before_yield, std::function<void()> give_way = YieldCore)
+      : spins_before_yield_(spins_before_yield),
+        give_way_(std::move(give_way)),
+        slots_(static_cast<size_t>(threads)) {}
   Phases(const Phases&) = delete;
   Phases& operator=(const Phases&) = delete;
 
@@ -113,7 +117,10 @@ class Phases {
   void Count(const Slot& own, PhaseScope scope, size_t items, size_t done);
   void Await(const std::atomic<uint32_t>& word, uint32_t number) const;
 
+  static void YieldCore();
+
   const int spins_before_yield_;
+  const std::function<void()> give_way_;
   std::vector<Slot> slots_;
   std::vector<const Phases*> peers_ = {this};
   alignas(64) std::atomic<uint64_t> taken_one_by_one_{0};  // phase, items dealt

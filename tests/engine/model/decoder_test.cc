@@ -7,80 +7,16 @@
 #include <algorithm>
 
 #include "engine/model/model.h"
-#include "tests/engine/model/golden.h"
+#include "tests/engine/model/loaded.h"
 
 namespace pinion {
 namespace {
 
+using testing::Float32;
 using testing::GoldenPrompt;
-
-Plan Unpinned(std::vector<int> threads) {
-  Plan plan;
-  for (size_t rank = 0; rank < threads.size(); ++rank)
-    plan.ranks.push_back({static_cast<int>(rank), {}, {}, threads[rank]});
-  return plan;
-}
-
-// One model loaded for a test.
-struct Loaded {
-  ModelFiles files;
-  std::unique_ptr<Ranks> ranks;
-  std::unique_ptr<Decoder> decoder;
-
-  Loaded(const std::string& model, const Plan& plan, DecoderOptions options)
-      : Loaded(FindModel(testing::ModelFolder(model)).value(), plan, options) {}
-
-  Loaded(ModelFiles model, const Plan& plan, DecoderOptions options)
-      : Loaded(model, OpenWeights(model).value(), plan, options) {}
-
-  Loaded(ModelFiles model, std::unique_ptr<TensorSource> weights, const Plan& plan,
-         DecoderOptions options)
-      : files(std::move(model)), ranks(*Ranks::Start(plan)) {
-    auto loaded = Decoder::Load(files.spec, std::move(weights), *ranks, options);
-    CHECK(loaded) << loaded.error().message;
-    decoder = *std::move(loaded);
-    CHECK(decoder->AllocateKv(64, 1024));
-  }
-
-  // Logits of all rows of a sequence computed in chunks; block i of the sequence lies in table[i].
-  std::vector<float> Run(const std::vector<int32_t>& ids, size_t chunk,
-                         const std::vector<int32_t>& table) {
-    const auto vocabulary = static_cast<size_t>(files.spec.vocabulary);
-    std::vector<float> all(ids.size() * vocabulary);
-    for (size_t at = 0; at < ids.size(); at += chunk) {
-      StepBatch batch;
-      const size_t rows = std::min(chunk, ids.size() - at);
-      batch.tokens.assign(ids.begin() + static_cast<ptrdiff_t>(at),
-                          ids.begin() + static_cast<ptrdiff_t>(at + rows));
-      batch.slices = {{0, rows, at, table.data()}};
-      for (size_t i = 0; i < rows; ++i) batch.logit_rows.push_back(static_cast<int32_t>(i));
-      decoder->Forward(batch, [&](const Worker& worker, size_t first, size_t count, float* logits,
-                                  size_t stride) {
-        if (worker.thread != 0) return;
-        for (size_t i = 0; i < count; ++i)
-          std::copy_n(logits + i * stride, vocabulary, all.data() + (at + first + i) * vocabulary);
-      });
-    }
-    return all;
-  }
-};
-
-double WorstError(const GoldenPrompt& golden, const std::vector<float>& logits) {
-  const size_t first = (golden.input_ids.size() - golden.rows) * golden.vocabulary;
-  double worst = 0;
-  for (size_t i = 0; i < golden.logits.size(); ++i)
-    worst =
-        std::max(worst, std::abs(double{logits[first + i]} - golden.logits[i]) / golden.logit_rms);
-  return worst;
-}
-
-DecoderOptions Float32() {
-  DecoderOptions options;
-  options.dtype = kernels::Dtype::kF32;
-  options.max_rows = 128;
-  options.block_tokens = 16;
-  return options;
-}
+using testing::Loaded;
+using testing::Unpinned;
+using testing::WorstError;
 
 const std::vector<int32_t> kShuffled = {41, 3, 60, 7, 22, 0, 13, 50};
 
