@@ -31,24 +31,29 @@ inline std::vector<int32_t> Ids(const Json& list) {
   return ids;
 }
 
-inline std::vector<GoldenPrompt> LoadGolden(const std::string& name) {
-  const auto json = Json::ParseFile(ModelFolder(name) + "/golden.json");
+inline void ReadGenerated(const Json& entry, GoldenPrompt& prompt) {
+  prompt.greedy_ids = Ids(*entry.Find("greedy_ids"));
+  for (const Json& token : entry.Find("top5_logprobs")->array()) {
+    prompt.top_logprobs.emplace_back();
+    for (const Json& pair : token.array())
+      prompt.top_logprobs.back().emplace_back(static_cast<int32_t>(pair.array()[0].integer()),
+                                              pair.array()[1].number());
+  }
+  prompt.bf16_rms_error = entry.Find("bf16_rms_logit_error")->number();
+}
+
+// Of `stem`.json and `stem`.safetensors, which may leave out what was generated.
+inline std::vector<GoldenPrompt> ReadGolden(const std::string& stem) {
+  const auto json = Json::ParseFile(stem + ".json");
   CHECK(json) << json.error().message;
-  const auto tensors = OpenSafetensorsFile(ModelFolder(name) + "/golden.safetensors");
+  const auto tensors = OpenSafetensorsFile(stem + ".safetensors");
   CHECK(tensors) << tensors.error().message;
   std::vector<GoldenPrompt> prompts;
   for (const Json& entry : json->Find("prompts")->array()) {
     GoldenPrompt prompt;
     prompt.input_ids = Ids(*entry.Find("input_ids"));
-    prompt.greedy_ids = Ids(*entry.Find("greedy_ids"));
-    for (const Json& token : entry.Find("top5_logprobs")->array()) {
-      prompt.top_logprobs.emplace_back();
-      for (const Json& pair : token.array())
-        prompt.top_logprobs.back().emplace_back(static_cast<int32_t>(pair.array()[0].integer()),
-                                                pair.array()[1].number());
-    }
+    if (entry.Find("greedy_ids")) ReadGenerated(entry, prompt);
     prompt.logit_rms = entry.Find("logit_rms")->number();
-    prompt.bf16_rms_error = entry.Find("bf16_rms_logit_error")->number();
     const auto info =
         (*tensors)->Find("prompt" + std::to_string(prompts.size()) + ".logits.float32");
     CHECK(info) << info.error().message;
@@ -61,6 +66,10 @@ inline std::vector<GoldenPrompt> LoadGolden(const std::string& name) {
     prompts.push_back(std::move(prompt));
   }
   return prompts;
+}
+
+inline std::vector<GoldenPrompt> LoadGolden(const std::string& name) {
+  return ReadGolden(ModelFolder(name) + "/golden");
 }
 
 }  // namespace pinion::testing
