@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "engine/base/strings.h"
 #include "harness/report/export.h"
@@ -37,29 +37,13 @@ std::string CsvOf(Candidate candidate) {
   return ResultsCsv(results);
 }
 
-TEST(ResultsCsv, HasEveryFieldUnderItsName) {
+TEST(ResultsCsvText, HasEveryFieldUnderItsName) {
   Candidate candidate = Measured();
   candidate.series.push_back({"ttft_s", 4, {}, {6, 0.25, 0.01, Interval{0.125, 0.5, 0.96875}}});
   candidate.series.push_back({"output_tokens_per_s", 0, {}, {5, 1234.56789, 3, std::nullopt}});
   const std::string start = "3,isa=avx2,ok,,0-1,1,,2,avx2,bfloat16,512,64,1,7,";
   EXPECT_EQ(CsvOf(candidate), StrCat(kHeader, start, "ttft_s,s,4,6,0.25,0.125,0.5,0.96875\r\n",
                                      start, "output_tokens_per_s,tokens/s,0,5,1234.56789,,,\r\n"));
-}
-
-TEST(ResultsCsv, HasARowOfAllColumnsForACandidateWithoutMeasurements) {
-  const std::string csv = CsvOf(Measured());
-  const std::string header = kHeader, row = csv.substr(header.size());
-  EXPECT_EQ(std::count(row.begin(), row.end(), ','), std::count(header.begin(), header.end(), ','));
-  EXPECT_EQ(std::count(row.begin(), row.end(), '\n'), 1);
-}
-
-TEST(ResultsCsv, QuotesWhatWouldBreakARowAndWhatASpreadsheetWouldRun) {
-  Candidate candidate = Measured();
-  candidate.label = "=1+1";
-  candidate.reason = "ends with \"exit 1\", see\nthe log";
-  EXPECT_EQ(CsvOf(candidate).find(kHeader), 0u);
-  EXPECT_NE(CsvOf(candidate).find("\r\n3,'=1+1,ok,\"ends with \"\"exit 1\"\", see\nthe log\",0-1,"),
-            std::string::npos);
 }
 
 }  // namespace
