@@ -1,4 +1,4 @@
-"""The command line as `pinion describe-commands` tells it, for man pages and completions."""
+"""Reads the output of `pinion describe-commands`, for man pages and completions."""
 
 import dataclasses
 import json

@@ -1,5 +1,5 @@
-"""`cmake --install`: the binary runs from its prefix, and its man pages and completions say what
---help says."""
+"""`cmake --install`: the binary runs from its prefix, and its man pages and completions agree
+with --help."""
 
 import gzip
 import json

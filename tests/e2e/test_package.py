@@ -12,7 +12,10 @@ import pytest
 from conftest import Server
 from test_install import SHORT_SWEEP
 
-# A command in the root, with what every Debian system has mounted; mounts end with the command.
+# The first test makes the root, which is debootstrap and apt.
+pytestmark = pytest.mark.timeout(1800)
+
+# Runs a command in the root, with the mounts that every Debian system has; they end with the command.
 IN_ROOT = """#!/bin/sh
 exec unshare --mount sh -ec '
 for place in proc sys dev; do mount --rbind /$place "$0/$place"; done
@@ -38,7 +41,7 @@ def wrapper(folder, root, command):
 
 
 def install(root, package, folder):
-    """Installs the package and what it depends on, and nothing that it recommends."""
+    """Installs the package and its dependencies, without its recommendations."""
     shutil.copy(package, root / "root/pinion.deb")
     shell = wrapper(folder, root, "/bin/sh -c")
     for command in ("apt-get update", "apt-get install -y --no-install-recommends /root/pinion.deb"):
