@@ -45,6 +45,13 @@ TEST(SipHash, MatchesTheReferencesVectors) {
   EXPECT_EQ(SipHash128(key, all), (BlockHash{0xad32618a178a2a88, 0xd850bd78ae79b42d}));
 }
 
+TEST(HashBlock, TellsALargeTokenIdFromTwoSmallOnes) {
+  for (const int shift : {8, 16, 24}) {
+    const std::vector<int32_t> large = {1 << shift, 0}, small = {0, 1};
+    EXPECT_NE(HashBlock({}, large), HashBlock({}, small)) << "shift " << shift;
+  }
+}
+
 TEST(HashBlock, DependsOnTokensOrderLengthAndParent) {
   const std::vector<int32_t> tokens = Tokens(100, 16);
   std::vector<int32_t> swapped = tokens, negative = tokens;

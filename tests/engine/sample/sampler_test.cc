@@ -150,7 +150,10 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Filter{"plain", 1, 1, 0, 0}, Filter{"cold", 0.5, 1, 0, 0},
                       Filter{"hot", 2.5, 1, -1, 0}, Filter{"top_k", 1, 1, 5, 0},
                       Filter{"top_k_beyond", 1, 1, 500, 0}, Filter{"top_p", 1, 0.8, 0, 0},
-                      Filter{"min_p", 1, 1, 0, 0.1}, Filter{"all", 1.3, 0.9, 12, 0.05}),
+                      // Four tries miss it with a chance of 0.7^4: a quarter of its draws are from
+                      // what its border leaves.
+                      Filter{"small_top_p", 2.5, 0.3, 0, 0}, Filter{"min_p", 1, 1, 0, 0.1},
+                      Filter{"all", 1.3, 0.9, 12, 0.05}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Sampler, SeesADifferenceOfOneTemperatureStep) {  // the chi-square test has teeth
@@ -190,6 +193,19 @@ TEST(Sampler, DrawsUniformlyFromEqualLogits) {
     EXPECT_LT(ChiSquare(Draw(AtTemperature(1), std::vector<float>(16, level), 16000), flat, 16000),
               15 + 5 * std::sqrt(30.));
   }
+}
+
+TEST(Sampler, DrawsUniformlyFromALargeVocabulary) {
+  // The weights are summed in blocks of 1,024: a draw goes into each of them, the short last one
+  // too.
+  constexpr size_t kVocabulary = 2500, kIdsOfACell = 50, kCells = kVocabulary / kIdsOfACell;
+  constexpr int kDraws = 20000;
+  std::map<int32_t, int> cells;
+  const std::vector<float> logits(kVocabulary, 0.5f);
+  for (const auto& [id, count] : Draw(AtTemperature(1), logits, kDraws))
+    cells[id / static_cast<int32_t>(kIdsOfACell)] += count;
+  EXPECT_LT(ChiSquare(cells, std::vector<double>(kCells, 1. / kCells), kDraws),
+            49 + 5 * std::sqrt(98.));
 }
 
 TEST(Sampler, BreaksTiesOfTopKAndTopPByLowerId) {

@@ -69,6 +69,15 @@ TEST(Scheduler, AdmitsNoPromptIntoAStepThatComputesAtFullSpeed) {
               ElementsAre(Share{1, 300, 1}, Share{2, 300, 1}, Share{3, 0, 300}, Share{4, 0, 300}));
 }
 
+TEST(Scheduler, FullSpeedBeginsWith512Tokens) {
+  Bench below({.blocks = 200, .budget = 2048}), reached({.blocks = 200, .budget = 2048});
+  below.Add(1, Prompt(511));
+  reached.Add(1, Prompt(512));
+  for (Bench* bench : {&below, &reached}) bench->Add(2, Prompt(100, 5000));
+  EXPECT_THAT(below.Step(), ElementsAre(Share{1, 0, 511}, Share{2, 0, 100}));
+  EXPECT_THAT(reached.Step(), ElementsAre(Share{1, 0, 512}));
+}
+
 TEST(Scheduler, GivesALongPromptTheWholeBudgetInAStep) {
   Bench bench({.blocks = 200, .budget = 2048});
   bench.Add(1, Prompt(100));
@@ -290,6 +299,7 @@ TEST(Scheduler, ResumesAfterPreemptionWithTheSameTokens) {
   Sequence* second = bench.Add(2, Prompt(15, 2000), 40);
   bench.StepUntilPreemption();
   const std::vector<int32_t> before = second->tokens;
+  const int64_t scheduled_ns = second->scheduled_ns;
   EXPECT_GT(before.size(), 15u);
   std::vector<Share> shares;
   for (int step = 0; step < 1000 && second->computed == 0; ++step) shares = bench.Step();
@@ -299,6 +309,7 @@ TEST(Scheduler, ResumesAfterPreemptionWithTheSameTokens) {
                                    second->tokens.begin() + static_cast<ptrdiff_t>(before.size()));
   EXPECT_EQ(after, before);
   EXPECT_EQ(second->tokens.size(), before.size() + 1);
+  EXPECT_EQ(second->scheduled_ns, scheduled_ns) << "it has left the queue once";
 }
 
 TEST(Scheduler, FindsItsOwnBlocksAgainAfterPreemption) {
@@ -346,9 +357,9 @@ TEST(Scheduler, RemembersScoredPositionsOverAPreemption) {
 
 TEST(Scheduler, AdmitsNobodyIntoTheLastBlocksOfTheRunning) {
   Bench bench({.blocks = 4, .budget = 100, .caching = false});
-  bench.Add(1, Prompt(16), 30);  // will need 3 blocks, holds 1 now
+  bench.Add(1, Prompt(16), 30);  // will need 3 blocks
   bench.Step();
-  bench.Add(2, Prompt(40, 2000), 2);  // would take the other 3
+  bench.Add(2, Prompt(32, 2000), 2);  // would take the last 2, once the first has its second one
   EXPECT_THAT(bench.Step(), ElementsAre(Share{1, 16, 1}));
   bench.Drain();
   EXPECT_EQ(bench.scheduler.stats().preemptions, 0u);

@@ -71,6 +71,30 @@ TEST(Drift, ASpikeMovesNoNeighbourAndCountsForLittle) {
   EXPECT_GT(lost, 0.5);
 }
 
+TEST(Drift, NoMoreIsTakenAwayThanBothNeighboursAreOffBy) {
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    auto rounds = Rounds(4, 0, 0.8, seed);
+    rounds[1][10].log_score -= 2;
+    const Steady fit = WithoutDrift(rounds, kContestants);
+    ASSERT_GT(fit.share, 0.2);
+    for (const size_t beside : {9, 11}) {
+      // The neighbour on its other side is within noise of 0.02, five times that at most.
+      const double taken = rounds[1][beside].log_score - fit.rounds[1][beside].log_score;
+      EXPECT_LT(std::abs(taken), 0.1) << "seed " << seed;
+    }
+  }
+}
+
+TEST(Drift, TheScaleIsTheSameFromFewRoundsAsFromMany) {
+  // Each residual is around a location of its own: of two rounds it is too small by sqrt(2).
+  double few = 0, many = 0;
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    few += WithoutDrift(Rounds(2, 0.01, 0, seed), kContestants).scale / 50;
+    many += WithoutDrift(Rounds(20, 0.01, 0, seed), kContestants).scale / 50;
+  }
+  EXPECT_NEAR(few / many, 1, 0.1);
+}
+
 TEST(Drift, LevelsOfRoundsDoNotMatterNorWhoIsMissingInSome) {
   auto rounds = Rounds(4, 0.01, 0, 4);
   const Steady level = WithoutDrift(rounds, kContestants);

@@ -62,6 +62,50 @@ TEST(Race, OneWildSpikeDropsNobody) {
   EXPECT_TRUE(race.is_in(3));
 }
 
+// By the class's description: the mean, over shifts of 1/2, 1, ... 64 scales below the boundary, of
+// the likelihood ratio of the shift to the boundary itself, under Student's t with 4 degrees of
+// freedom.
+double LogEvidence(const std::vector<double>& differences, double boundary, double scale) {
+  double sum = 0;
+  for (int shift = 0; shift < 8; ++shift) {
+    double ratio = 1;
+    for (const double difference : differences) {
+      const double z = (difference - boundary) / scale, shifted = z + std::ldexp(0.5, shift);
+      ratio *= std::pow((1 + z * z / 4) / (1 + shifted * shifted / 4), 2.5);
+    }
+    sum += ratio / 8;
+  }
+  return std::log(sum);
+}
+
+TEST(Race, DropsAtALikelihoodRatioOfContestantsOverAlpha) {
+  constexpr size_t kContestants = 8, kLeader = 0, kSlower = 5;
+  std::mt19937 random(3);
+  std::normal_distribution<double> normal(0, 0.01);
+  std::vector<ScoredRound> rounds;
+  for (int round = 0; round < 2; ++round) {
+    std::vector<double> scores(kContestants);
+    for (double& score : scores) score = normal(random);
+    scores[kLeader] += 0.05;
+    scores[kSlower] -= 0.05;
+    rounds.push_back(Scores(scores));
+  }
+  const Steady steady = WithoutDrift(rounds, kContestants);
+  std::vector<double> differences;
+  for (const ScoredRound& round : steady.rounds)
+    differences.push_back(round[kSlower].log_score - round[kLeader].log_score);
+  const RaceOptions options;
+  const double scale = steady.scale * std::sqrt(2);  // of a difference of two trials
+  const double evidence = LogEvidence(differences, std::log1p(options.epsilon), scale);
+  for (const double just : {0.999, 1.001}) {
+    Race race(kContestants, {.alpha = just * kContestants / std::exp(evidence)});
+    for (const ScoredRound& round : rounds) race.AddRound(round);
+    ASSERT_EQ(race.leader(), kLeader);
+    EXPECT_NEAR(race.scale(), scale, 1e-12);
+    EXPECT_EQ(race.is_in(kSlower), just < 1) << "evidence " << evidence;
+  }
+}
+
 TEST(Race, EqualOnesEndTooAndKeepTheirStanding) {
   const Race race = RunRace(std::vector<double>(8, 1.0), 0.01, 50);
   EXPECT_TRUE(race.over());

@@ -39,6 +39,16 @@ TEST(Serving, GoodputCountsOnlyRequestsWithinEveryLimit) {
   EXPECT_DOUBLE_EQ(Summarise(traces, {.ttft_s = {}, .tpot_s = {}, .e2el_s = 0.01}).goodput, 0);
 }
 
+TEST(Serving, ALimitThatIsJustReachedIsMet) {
+  const double ttft_s = TtftSeconds(kThreeTokens), tpot_s = *TpotSeconds(kThreeTokens);
+  const double e2el_s = E2elSeconds(kThreeTokens);
+  EXPECT_TRUE(Meets(kThreeTokens, {.ttft_s = ttft_s, .tpot_s = tpot_s, .e2el_s = e2el_s}));
+  const double below = 1 - 1e-9;
+  EXPECT_FALSE(Meets(kThreeTokens, {.ttft_s = below * ttft_s, .tpot_s = {}, .e2el_s = {}}));
+  EXPECT_FALSE(Meets(kThreeTokens, {.ttft_s = {}, .tpot_s = below * tpot_s, .e2el_s = {}}));
+  EXPECT_FALSE(Meets(kThreeTokens, {.ttft_s = {}, .tpot_s = {}, .e2el_s = below * e2el_s}));
+}
+
 TEST(Serving, NothingMeasuredIsZeroNotADivision) {
   EXPECT_EQ(Summarise({}).output_tokens_per_s, 0);
 }

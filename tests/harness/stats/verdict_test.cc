@@ -82,6 +82,28 @@ TEST(Verdict, DefaultIsBestWhereAllOthersAreWorse) {
   EXPECT_THAT(verdict.tied, IsEmpty());
 }
 
+TEST(Verdict, OneThatIsNotShownToBeWorseKeepsTheDefaultFromBeingCalledBest) {
+  const PairedSeries worse = Contestant(1, {-9, -10, -11, -10, -9, -12});
+  VerdictInput input = Input({worse, Contestant(2, {0.1, -0.1, 0.2, -0.2, 0.1, -0.1})});
+  input.leader = input.baseline;
+  input.race_over = true;
+  EXPECT_EQ(Decide(input).outcome, Outcome::kNoDifference);
+  input.contestants = {worse, Contestant(2, {-8, -9, -8, -9, -8, -9})};
+  EXPECT_EQ(Decide(input).outcome, Outcome::kDefaultBest);
+}
+
+TEST(Verdict, OneThatIsBehindByLessThanTheFloorIsTied) {
+  // Behind the winner in every round: its interval alone would tell the two apart.
+  VerdictInput input = Input({Contestant(1, {10, 10.1, 10, 10.1, 10, 10.1}),
+                              Contestant(2, {9.7, 9.8, 9.7, 9.8, 9.7, 9.8}, 2)});
+  const Verdict verdict = Decide(input);
+  ASSERT_GT(verdict.floor, 0.005);
+  EXPECT_EQ(verdict.recommended, 1);
+  EXPECT_THAT(verdict.tied, ElementsAre(2));
+  for (auto& [round, ratio] : input.contestants[1].log_ratios) ratio -= 2 * verdict.floor;
+  EXPECT_THAT(Decide(input).tied, IsEmpty());
+}
+
 TEST(Verdict, EqualGainsTieAndTheSimplerOneIsRecommended) {
   const Verdict verdict = Decide(Input({Contestant(1, {10.1, 10.2, 9.9, 10.1, 10.0, 10.2}, 2),
                                         Contestant(2, {10.0, 10.1, 10.0, 10.0, 10.1, 10.0}, 1),
