@@ -6,7 +6,6 @@
 
 #include "engine/base/strings.h"
 #include "harness/stats/estimate.h"
-#include "harness/stats/text.h"
 #include "harness/sweep/assemble.h"
 #include "harness/sweep/protocol.h"
 #include "harness/sweep/score.h"
@@ -52,7 +51,10 @@ class PlantedSource : public Drawn {
       : noise_(recording.log_speeds),
         log_truth_(log_truth),
         middle_(Median(noise_)),
-        row_(std::mt19937_64(seed)() % noise_.size()) {}
+        offset_(std::mt19937_64(seed)() % noise_.size()),
+        row_(offset_) {}
+
+  size_t offset() const { return offset_; }
 
  private:
   Draw Next(const Slot& slot) override {
@@ -65,13 +67,15 @@ class PlantedSource : public Drawn {
   const std::vector<double>& noise_;
   const std::vector<double>& log_truth_;
   double middle_;
-  size_t row_;
+  size_t offset_, row_;
 };
 
 class RecordedSource : public Drawn {
  public:
   RecordedSource(const RecordedSweep& recorded, uint64_t seed)
       : recorded_(recorded), random_(seed) {}
+
+  size_t offset() const { return 0; }  // whole rounds are drawn, of no series
 
  private:
   Draw Next(const Slot& slot) override {
@@ -93,14 +97,6 @@ class RecordedSource : public Drawn {
   std::map<RoundKey, size_t> rounds_;
 };
 
-// What one replay came to.
-struct Ending {
-  int crowned = 0, ended_with = 0;  // candidates; 0: the default
-  bool undecided = false, unspent = false;
-  std::optional<bool> covered;
-  double trials = 0, overrun = 0, floor = 0;
-};
-
 std::optional<bool> Covered(const VerdictInput& input, int candidate, double log_truth) {
   for (const PairedSeries& series : input.contestants) {
     if (series.candidate != candidate) continue;
@@ -116,8 +112,9 @@ std::optional<bool> Covered(const VerdictInput& input, int candidate, double log
   return std::nullopt;
 }
 
-Result<Ending> ReplayOnce(const Definition& definition, const std::vector<CandidateRow>& candidates,
-                          Drawn& source, const std::vector<double>& log_truth) {
+Result<ReplayEnding> ReplayOnce(const Definition& definition,
+                                const std::vector<CandidateRow>& candidates, Drawn& source,
+                                const std::vector<double>& log_truth) {
   SilentProgress silence;
   const Forecasts nothing_predicted;
   Protocol protocol(definition, candidates, nothing_predicted, source, silence);
@@ -128,10 +125,14 @@ Result<Ending> ReplayOnce(const Definition& definition, const std::vector<Candid
   const VerdictInput input =
       InputFor(Objective::kThroughput, definition, candidates, state.trials, race, state.race_over);
   const Verdict verdict = Decide(input);
-  Ending outcome;
+  ReplayEnding outcome;
   outcome.crowned = verdict.outcome == Outcome::kWinner ? verdict.recommended : 0;
   outcome.undecided = verdict.outcome == Outcome::kTooFewRounds;
   outcome.ended_with = race && race->leader() ? *race->leader() : 0;
+  outcome.crowned_log_truth = log_truth[static_cast<size_t>(outcome.crowned)];
+  const double best = *std::max_element(log_truth.begin(), log_truth.end());
+  outcome.regret = -std::expm1(log_truth[static_cast<size_t>(outcome.ended_with)] - best);
+  outcome.recommended_regret = -std::expm1(outcome.crowned_log_truth - best);
   const Spending& spending = protocol.spending();
   outcome.unspent =
       outcome.undecided && spending.left_s() >= spending.RoundSeconds({0, outcome.ended_with});
@@ -160,33 +161,22 @@ std::vector<CandidateRow> RowsFor(const std::vector<std::string>& names) {
   return rows;
 }
 
-// All replays of contestants whose source is made anew for each seed.
-template <typename MakeSource>
-Result<ReplayReport> Replays(const std::vector<std::string>& names,
-                             const std::vector<double>& log_truth, size_t contestants,
-                             double trial_s, const ReplayOptions& options, MakeSource make_source) {
-  const std::vector<CandidateRow> candidates = RowsFor(names);
-  const double exhaustive = kExhaustiveRounds * static_cast<double>(contestants);
-  Definition definition = options.definition;
-  definition.objectives = {Objective::kThroughput};
-  if (definition.budget_s <= 0) definition.budget_s = exhaustive * trial_s;
+// Figures that need nothing of the series.
+ReplayReport Summed(const std::vector<ReplayEnding>& endings,
+                    const std::vector<std::string>& names) {
   ReplayReport report;
-  report.seeds = options.seeds;
+  report.seeds = static_cast<int>(endings.size());
   report.default_name = names[0];
   for (size_t c = 1; c < names.size(); ++c) report.winners.emplace_back(names[c], 0);
-  const double best = *std::max_element(log_truth.begin(), log_truth.end());
   std::vector<double> regrets, recommended_regrets, costs, overruns, floors;
   int covered = 0, confirmed = 0;
-  for (int k = 0; k < options.seeds; ++k) {
-    definition.seed = options.definition.seed + static_cast<uint64_t>(k);
-    auto source = make_source(definition.seed);
-    PINION_ASSIGN(const Ending one, ReplayOnce(definition, candidates, source, log_truth));
+  for (const ReplayEnding& one : endings) {
     (one.crowned ? report.winners[static_cast<size_t>(one.crowned) - 1].second : report.none) += 1;
     report.undecided += one.undecided ? 1 : 0;
     report.unspent += one.unspent ? 1 : 0;
-    regrets.push_back(-std::expm1(log_truth[static_cast<size_t>(one.ended_with)] - best));
-    recommended_regrets.push_back(-std::expm1(log_truth[static_cast<size_t>(one.crowned)] - best));
-    costs.push_back(one.trials / exhaustive);
+    regrets.push_back(one.regret);
+    recommended_regrets.push_back(one.recommended_regret);
+    costs.push_back(one.cost);
     overruns.push_back(one.overrun);
     floors.push_back(one.floor);
     confirmed += one.covered ? 1 : 0;
@@ -199,6 +189,29 @@ Result<ReplayReport> Replays(const std::vector<std::string>& names,
   report.budget_overrun_p95 = Quantile(overruns, 0.95);
   report.floor_p50 = Quantile(floors, 0.5);
   return report;
+}
+
+// All replays of contestants whose source is made anew for each seed.
+template <typename MakeSource>
+Result<std::vector<ReplayEnding>> Replays(const std::vector<std::string>& names,
+                                          const std::vector<double>& log_truth, size_t contestants,
+                                          double trial_s, const ReplayOptions& options,
+                                          MakeSource make_source) {
+  const std::vector<CandidateRow> candidates = RowsFor(names);
+  const double exhaustive = kExhaustiveRounds * static_cast<double>(contestants);
+  Definition definition = options.definition;
+  definition.objectives = {Objective::kThroughput};
+  if (definition.budget_s <= 0) definition.budget_s = exhaustive * trial_s;
+  std::vector<ReplayEnding> endings;
+  for (int k = 0; k < options.seeds; ++k) {
+    definition.seed = options.definition.seed + static_cast<uint64_t>(k);
+    auto source = make_source(definition.seed);
+    PINION_ASSIGN(ReplayEnding one, ReplayOnce(definition, candidates, source, log_truth));
+    one.offset = source.offset();
+    one.cost = one.trials / exhaustive;
+    endings.push_back(one);
+  }
+  return endings;
 }
 
 }  // namespace
@@ -244,8 +257,13 @@ Result<ReplayReport> ReplayPlanted(const Recording& recording, const Planted& pl
     log_truth.push_back(std::log(speed / planted.configurations[0].second));
   }
   const size_t contestants = names.size() - (planted.default_is_listed ? 0 : 1);
-  return Replays(names, log_truth, contestants, 1, options,
-                 [&](uint64_t seed) { return PlantedSource(recording, log_truth, seed); });
+  PINION_ASSIGN(const std::vector<ReplayEnding> endings,
+                Replays(names, log_truth, contestants, 1, options,
+                        [&](uint64_t seed) { return PlantedSource(recording, log_truth, seed); }));
+  ReplayReport report = Summed(endings, names);
+  report.by_blocks = FiguresOf(endings, recording.log_speeds.size(),
+                               *std::max_element(log_truth.begin(), log_truth.end()));
+  return report;
 }
 
 Result<ReplayReport> ReplaySweep(const RecordedSweep& recorded, const ReplayOptions& options) {
@@ -257,47 +275,10 @@ Result<ReplayReport> ReplaySweep(const RecordedSweep& recorded, const ReplayOpti
     log_truth.push_back(Median(one.log_ratios));
     trial_s = std::max(trial_s, Median(one.seconds));
   }
-  return Replays(names, log_truth, names.size(), trial_s, options,
-                 [&](uint64_t seed) { return RecordedSource(recorded, seed); });
-}
-
-Json ToJson(const ReplayReport& report) {
-  Json winners = Json::MakeObject();
-  for (const auto& [name, count] : report.winners) winners.Set(name, count);
-  winners.Set("none", report.none);
-  Json json;
-  json.Set("seeds", report.seeds);
-  json.Set("winners", std::move(winners));
-  json.Set("undecided", report.undecided);
-  json.Set("unspent", report.unspent);
-  json.Set("interval_coverage",
-           report.interval_coverage ? Json(*report.interval_coverage) : Json());
-  json.Set("regret_p95", report.regret_p95);
-  json.Set("cost_fraction_p50", report.cost_fraction_p50);
-  json.Set("budget_overrun_p95", report.budget_overrun_p95);
-  json.Set("floor_p50", report.floor_p50);
-  json.Set("recommended_regret_p95", report.recommended_regret_p95);
-  json.Set("default", report.default_name);
-  return json;
-}
-
-std::string Render(const ReplayReport& report) {
-  std::string text = StrCat(report.seeds, " replays; the default is ", report.default_name, "\n");
-  const auto line = [&](const std::string& name, const std::string& value) {
-    text += "  " + name + std::string(name.size() < 38 ? 38 - name.size() : 1, ' ') + value + "\n";
-  };
-  for (const auto& [name, count] : report.winners)
-    if (count > 0) line("crowned " + name, StrCat(count));
-  line("nobody crowned", StrCat(report.none));
-  if (report.undecided > 0) line("of those without a verdict", StrCat(report.undecided));
-  line("intervals that hold the truth",
-       report.interval_coverage ? Percent(*report.interval_coverage) : "nothing was confirmed");
-  line("regret, 95th percentile", Percent(report.regret_p95));
-  line("regret of the recommendation", Percent(report.recommended_regret_p95));
-  line("cost, median, of 20 whole rounds", Percent(report.cost_fraction_p50));
-  line("over budget, 95th percentile", Percent(report.budget_overrun_p95));
-  line("floor, median", Percent(report.floor_p50));
-  return text;
+  PINION_ASSIGN(const std::vector<ReplayEnding> endings,
+                Replays(names, log_truth, names.size(), trial_s, options,
+                        [&](uint64_t seed) { return RecordedSource(recorded, seed); }));
+  return Summed(endings, names);
 }
 
 }  // namespace pinion::harness

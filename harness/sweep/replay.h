@@ -9,6 +9,7 @@
 #include "engine/base/result.h"
 #include "harness/space/definition.h"
 #include "harness/sweep/recording.h"
+#include "harness/sweep/replay_figures.h"
 
 // Sweeps without an engine: the protocol on recorded numbers, many times, where the truth is known.
 
@@ -43,9 +44,10 @@ struct ReplayReport {
   // 1 - speed / best speed, 95th percentile: of whom the search ended with, and of what was
   // recommended, which stays the default unless the difference is proven.
   double regret_p95 = 0, recommended_regret_p95 = 0;
-  double cost_fraction_p50 = 0;   // trials, of 20 rounds of all contestants
-  double budget_overrun_p95 = 0;  // seconds beyond the budget, a fraction of it
-  double floor_p50 = 0;           // smallest resolvable difference, a fraction
+  double cost_fraction_p50 = 0;            // trials, of 20 rounds of all contestants
+  double budget_overrun_p95 = 0;           // seconds beyond the budget, a fraction of it
+  double floor_p50 = 0;                    // smallest resolvable difference, a fraction
+  std::optional<SeriesFigures> by_blocks;  // of a series: its figures with their intervals
 };
 
 // Trial k of a replay takes row (offset + k) mod N of the recording as its noise, times the speed
@@ -61,7 +63,11 @@ Result<ReplayReport> ReplayPlanted(const Recording& recording, const Planted& pl
 Result<ReplayReport> ReplaySweep(const RecordedSweep& recorded, const ReplayOptions& options);
 
 // {"seeds","winners":{"name":count,"none":count},"undecided","unspent","interval_coverage",
-//  "regret_p95","cost_fraction_p50","budget_overrun_p95","floor_p50","recommended_regret_p95","default"}
+//  "regret_p95","cost_fraction_p50","budget_overrun_p95","floor_p50","recommended_regret_p95","default",
+//  "series":{"rows","rows_per_sweep","stretches"},
+//  "figures":{"name":{"mean","low","high","replays","effective_replays"},...}}; a recorded sweep
+//  has
+// rounds and no series: null, and no figures.
 Json ToJson(const ReplayReport& report);
 // The same for a person.
 std::string Render(const ReplayReport& report);

@@ -1,0 +1,89 @@
+#include "harness/sweep/replay_figures.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "harness/stats/estimate.h"
+
+namespace pinion::harness {
+namespace {
+
+constexpr double kCloseEnough = 0.02;   // of the best
+constexpr double kBudgetMargin = 0.05;  // a trial that is under way may end
+
+struct Definition {
+  const char* name;
+  const char* title;
+  // Empty: this replay has no such figure.
+  std::function<std::optional<double>(const ReplayEnding&)> value;
+};
+
+std::optional<double> Share(bool is) { return is ? 1.0 : 0.0; }
+
+std::vector<Definition> Shares(double best_log_truth) {
+  using Ending = const ReplayEnding&;
+  std::vector<Definition> shares = {
+      {"false_crowns", "crowned, and not better",
+       [](Ending one) { return Share(one.crowned && one.crowned_log_truth <= 0); }},
+      {"worse_crowned", "crowned, and worse",
+       [](Ending one) { return Share(one.crowned && one.crowned_log_truth < 0); }},
+      {"coverage", "intervals that hold the truth",
+       [](Ending one) { return one.covered ? Share(*one.covered) : std::nullopt; }},
+      {"within_2_percent", "ended within 2 % of the best",
+       [](Ending one) { return Share(one.regret <= kCloseEnough); }},
+      {"recommended_within_2_percent", "recommended within 2 % of the best",
+       [](Ending one) { return Share(one.recommended_regret <= kCloseEnough); }},
+      {"budget_kept", "kept the budget to 5 %",
+       [](Ending one) { return Share(one.overrun <= kBudgetMargin); }},
+      {"undecided", "without a verdict", [](Ending one) { return Share(one.undecided); }},
+      {"unspent", "that, with a round's time left", [](Ending one) { return Share(one.unspent); }},
+  };
+  if (best_log_truth > 0)
+    shares.push_back({"found", "crowned the best", [best_log_truth](Ending one) {
+                        return Share(one.crowned && one.crowned_log_truth >= best_log_truth);
+                      }});
+  return shares;
+}
+
+}  // namespace
+
+const ReplayFigure* SeriesFigures::Find(const std::string& name) const {
+  const auto found = std::find_if(figures.begin(), figures.end(),
+                                  [&](const ReplayFigure& one) { return one.name == name; });
+  return found == figures.end() ? nullptr : &*found;
+}
+
+SeriesFigures FiguresOf(const std::vector<ReplayEnding>& endings, size_t rows,
+                        double best_log_truth) {
+  SeriesFigures result;
+  std::vector<double> trials;
+  for (const ReplayEnding& one : endings) trials.push_back(one.trials);
+  result.use.rows = rows;
+  result.use.rows_per_sweep = std::max(1.0, Median(trials));
+  const auto mean_of = [&](const Definition& definition) {
+    std::vector<WindowValue> values;
+    for (const ReplayEnding& one : endings)
+      if (const auto value = definition.value(one)) values.push_back({one.offset, *value});
+    return MeanByBlocks(values, rows, result.use.rows_per_sweep);
+  };
+  std::optional<double> worst;
+  for (const Definition& definition : Shares(best_log_truth)) {
+    const BlockMean mean = mean_of(definition);
+    if (mean.n == 0) continue;
+    result.figures.push_back({definition.name, definition.title, mean, 0, {}});
+    if (const auto effect = DesignEffect(mean)) worst = std::max(worst.value_or(1), *effect);
+  }
+  for (ReplayFigure& share : result.figures) {
+    const auto own = DesignEffect(share.mean);
+    share.effective_replays = EffectiveSamples(share.mean, own ? own : worst);
+    share.interval = ShareInterval(share.mean.mean, share.effective_replays);
+  }
+  const BlockMean cost = mean_of({"", "", [](const ReplayEnding& one) { return one.cost; }});
+  result.use.stretches = cost.stretches;
+  result.figures.push_back({"cost", "cost, mean, of 20 whole rounds", cost,
+                            static_cast<double>(cost.n), MeanInterval(cost)});
+  return result;
+}
+
+}  // namespace pinion::harness
