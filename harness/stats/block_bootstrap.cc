@@ -92,8 +92,8 @@ Interval ShareInterval(double share, double samples) {
   if (samples <= 0) return {0, 1, kLevel};
   const double z2 = kNormal * kNormal / samples;
   const double middle = (share + z2 / 2) / (1 + z2);
-  const double reach = kNormal * std::sqrt(share * (1 - share) / samples + z2 / (4 * samples)) /
-                       (1 + z2);
+  const double reach =
+      kNormal * std::sqrt(share * (1 - share) / samples + z2 / (4 * samples)) / (1 + z2);
   return {std::max(0.0, middle - reach), std::min(1.0, middle + reach), kLevel};
 }
 

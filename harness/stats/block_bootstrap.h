@@ -31,8 +31,8 @@ inline constexpr int kBlockResamples = 2000;  // tells a standard error to 1/sqr
 // Mean of `samples` with its error from a moving-block bootstrap: the series of `rows` rows is put
 // together anew from blocks of `window_rows` rows that begin anywhere and wrap round at its end; a
 // block brings all samples whose windows begin in it. The error is right for windows that resemble
-// each other by the rows they share, and a fifth too large for independent ones. The same seed gives
-// the same error. Every offset is below `rows`; window_rows >= 1. No samples: all zero.
+// each other by the rows they share, and a fifth too large for independent ones. The same seed
+// gives the same error. Every offset is below `rows`; window_rows >= 1. No samples: all zero.
 // Source: Kuensch, The jackknife and the bootstrap for general stationary observations, Annals of
 // Statistics 17 (1989); circular as Politis & Romano (1992).
 BlockMean MeanByBlocks(std::span<const WindowValue> samples, size_t rows, double window_rows,
@@ -52,7 +52,8 @@ double EffectiveSamples(const BlockMean& share, std::optional<double> design_eff
 
 // 95 % interval of a share of so many independent samples: Wilson's score interval, which has a
 // width at 0 and 1 too. `coverage` is nominal.
-// Source: Wilson, JASA 22 (1927); effective samples as Korn & Graubard, Survey Methodology 24 (1998).
+// Source: Wilson, JASA 22 (1927); effective samples as Korn & Graubard, Survey Methodology 24
+// (1998).
 Interval ShareInterval(double share, double samples);
 
 // 95 % interval of any other mean: 1.96 standard errors to each side.

@@ -13,12 +13,12 @@ namespace pinion::harness {
 
 // What one replay came to.
 struct ReplayEnding {
-  size_t offset = 0;                    // row of the series that its first trial took
-  int crowned = 0, ended_with = 0;      // candidates; 0: the default
-  double crowned_log_truth = 0;         // true speed of the crowned one beside the default's
-  bool undecided = false;               // too few rounds for a verdict
-  bool unspent = false;                 // that, with time left for a round of two
-  std::optional<bool> covered;          // the truth, by the confirmation's interval
+  size_t offset = 0;                          // row of the series that its first trial took
+  int crowned = 0, ended_with = 0;            // candidates; 0: the default
+  double crowned_log_truth = 0;               // true speed of the crowned one beside the default's
+  bool undecided = false;                     // too few rounds for a verdict
+  bool unspent = false;                       // that, with time left for a round of two
+  std::optional<bool> covered;                // the truth, by the confirmation's interval
   double regret = 0, recommended_regret = 0;  // 1 - speed / best speed
   double trials = 0;
   double cost = 0;     // trials, of 20 rounds of all contestants
@@ -49,11 +49,11 @@ struct SeriesFigures {
 
 // `endings`: one or more, of a series with `rows` rows; `best_log_truth`: of all configurations,
 // beside the default's. Shares: `false_crowns` (of what is not better than the default),
-// `worse_crowned`, `found` (the best was crowned; if one is better than the default), `coverage` (of
-// confirmations), `within_2_percent` of the best where the search ended, and the same of what it
-// `recommended_...`, `budget_kept` (to 5 %), `undecided`, `unspent`. `cost` is a mean. What came up
-// in too few replays to show how it spreads over the series is taken to spread as badly as the worst
-// of the other shares; if none can tell, the stretches alone count as observations.
+// `worse_crowned`, `found` (the best was crowned; if one is better than the default), `coverage`
+// (of confirmations), `within_2_percent` of the best where the search ended, and the same of what
+// it `recommended_...`, `budget_kept` (to 5 %), `undecided`, `unspent`. `cost` is a mean. What came
+// up in too few replays to show how it spreads over the series is taken to spread as badly as the
+// worst of the other shares; if none can tell, the stretches alone count as observations.
 SeriesFigures FiguresOf(const std::vector<ReplayEnding>& endings, size_t rows,
                         double best_log_truth);
 

@@ -99,8 +99,8 @@ double ErrorOfTheLastOfTenRows(size_t block) {
   return MeanByBlocks(AtEveryRow(values), 10, static_cast<double>(block)).standard_error;
 }
 
-// Five of the ten starts bring the last row, so two blocks bring it Binomial(2, 1/2) times. Blocks that
-// did not wrap round would bring it from one start of six.
+// Five of the ten starts bring the last row, so two blocks bring it Binomial(2, 1/2) times. Blocks
+// that did not wrap round would bring it from one start of six.
 TEST(BlockBootstrap, BlocksWrapRoundAtTheEnd) {
   EXPECT_NEAR(ErrorOfTheLastOfTenRows(5), std::sqrt(1.5 * 2 * 0.5 * 0.5) / 10, 0.004);
 }

@@ -162,8 +162,8 @@ TEST(Replay, HoldsOnRecordedNoise) {
   });
 }
 
-// What docs/verdicts.md prints of eight equal configurations: of 1,000 replays of each series at most 2
-// crown one of them, and the interval by blocks ends at or below 1.5 %.
+// What docs/verdicts.md prints of eight equal configurations: of 1,000 replays of each series at
+// most 2 crown one of them, and the interval by blocks ends at or below 1.5 %.
 TEST(Replay, TheBoundThatIsPrintedHolds) {
   OnRecordedNoise([](const Recording& recording) {
     const ReplayReport report =
