@@ -11,7 +11,7 @@ TOP = pathlib.Path(__file__).resolve().parent.parent
 LISTS = TOP / "tests" / "mutants"
 # Build kinds by name: the folder and the options that CMake gets.
 BUILDS = {"release": ("build", []),
-          "address": ("build-asan", ["-DPINION_SANITIZE=ON"]),
+          "address": ("build-asan", ["-DPINION_SANITIZE=address"]),
           "thread": ("build-tsan", ["-DPINION_SANITIZE=thread"])}
 
 

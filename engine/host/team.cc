@@ -1,7 +1,6 @@
 #include "engine/host/team.h"
 
 #include <immintrin.h>
-#include <omp.h>
 #include <sched.h>
 
 #include <mutex>
@@ -14,6 +13,7 @@
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
 #include "engine/host/affinity.h"
+#include "engine/host/region.h"
 
 namespace pinion {
 namespace {
@@ -79,7 +79,7 @@ class OmpRanks final : public Ranks {
   void Lead(int rank);
   void OnEveryThread(const std::function<void(const Worker&)>& body);
   void Region(int rank);
-  void Enter(int rank);
+  void Enter(int rank, int thread, int threads_given);
   void Note(Error error);
   Status PinMember(const Worker& worker);
 
@@ -120,11 +120,11 @@ Status OmpRanks::PinMember(const Worker& worker) {
 }
 
 // One thread's part of a region. In Begin's region a failure is noted and the body not run.
-void OmpRanks::Enter(int rank) {
+void OmpRanks::Enter(int rank, int thread, int threads_given) {
   const Worker worker{rank,
                       count(),
-                      omp_get_thread_num(),
-                      omp_get_num_threads(),
+                      thread,
+                      threads_given,
                       teams_[static_cast<size_t>(rank)].get(),
                       &all_,
                       phases_[static_cast<size_t>(rank)].get()};
@@ -147,13 +147,10 @@ void OmpRanks::Enter(int rank) {
 }
 
 void OmpRanks::Region(int rank) {
-  omp_set_dynamic(0);  // OMP_DYNAMIC may shrink teams; the setting belongs to this leader's thread
-#pragma omp parallel num_threads(threads(rank))
-  Enter(rank);
+  RunRegion(threads(rank), [this, rank](int thread, int given) { Enter(rank, thread, given); });
 }
 
 void OmpRanks::Lead(int rank) {
-  omp_set_num_threads(threads(rank));  // a fresh thread has the environment's value, or all CPUs
   for (uint32_t seen = 0;; ++seen) {
     AwaitChange(epoch_, seen, spins_);
     if (stopping_) return;
@@ -208,10 +205,10 @@ OmpRanks::~OmpRanks() {
   epoch_.notify_all();
   for (std::thread& leader : leaders_) leader.join();
   if (!team_exists_ || plans_[0].cpus.empty()) return;
-    // The owner's team outlives this object inside OpenMP: it goes back to where it may run
-    // anywhere.
-#pragma omp parallel num_threads(threads(0))
-  if (SetThreadAffinity(owner_affinity_)) pinned_cpu = kNotPinned;
+  // The owner's team outlives this object inside OpenMP: it goes back to where it may run anywhere.
+  RunRegion(threads(0), [this](int, int) {
+    if (SetThreadAffinity(owner_affinity_)) pinned_cpu = kNotPinned;
+  });
 }
 
 Status CheckPlan(const Plan& plan) {

@@ -4,15 +4,15 @@
 #include <cmath>
 
 #include "engine/base/strings.h"
+#include "harness/stats/estimate.h"
 
 namespace pinion::harness {
 namespace {
 
 // log of P(Binomial(n, p) = k).
 double LogBinomial(size_t n, size_t k, double p) {
-  const auto lg = [](size_t x) { return std::lgamma(static_cast<double>(x) + 1); };
-  return lg(n) - lg(k) - lg(n - k) + static_cast<double>(k) * std::log(p) +
-         static_cast<double>(n - k) * std::log1p(-p);
+  return LogFactorial(n) - LogFactorial(k) - LogFactorial(n - k) +
+         static_cast<double>(k) * std::log(p) + static_cast<double>(n - k) * std::log1p(-p);
 }
 
 // P(Binomial(n, p) <= k).

@@ -16,11 +16,16 @@ std::vector<double> Sorted(std::span<const double> samples) {
 
 // log of P(Binomial(n, 1/2) = k); logs, so that n in the thousands does not underflow.
 double LogBinomialHalf(size_t n, size_t k) {
-  const auto lg = [](size_t x) { return std::lgamma(static_cast<double>(x) + 1); };
-  return lg(n) - lg(k) - lg(n - k) - static_cast<double>(n) * std::log(2.0);
+  return LogFactorial(n) - LogFactorial(k) - LogFactorial(n - k) -
+         static_cast<double>(n) * std::log(2.0);
 }
 
 }  // namespace
+
+double LogFactorial(size_t n) {
+  int sign;  // std::lgamma writes it to a global, which threads that make pages would race for
+  return lgamma_r(static_cast<double>(n) + 1, &sign);
+}
 
 double Median(std::span<const double> samples) {
   std::vector<double> values(samples.begin(), samples.end());

@@ -6,15 +6,6 @@
 #include "harness/stats/metrics.h"
 
 namespace pinion::harness {
-namespace {
-
-size_t OutputTokens(const LoadResult& load) {
-  size_t tokens = 0;
-  for (const ClientTrace& client : load.clients) tokens += client.tokens.size();
-  return tokens;
-}
-
-}  // namespace
 
 Result<std::unique_ptr<CeilingProbe>> StartCeilings(const Engine& engine) {
   const EngineInfo& info = engine.info();
@@ -47,7 +38,7 @@ std::vector<MetricLimit> LimitsOf(const LoadResult& load, const BenchPlan& plan,
   };
   add_rate("prefill_tokens_per_s", load.steps.prompt_tokens, prefill_s);
   add_rate("decode_tokens_per_s", load.steps.decode_tokens, decode_s);
-  add_rate("output_tokens_per_s", OutputTokens(load), prefill_s + decode_s);
+  add_rate("output_tokens_per_s", load.OutputTokens(), prefill_s + decode_s);
   if (plan.mode == BenchMode::kLatency && plan.batch == 1) {
     limits.push_back({"ttft_s", prefill_s});
     limits.push_back({"tpot_s", decode_s / (plan.output_len - 1)});

@@ -272,6 +272,12 @@ double StepTimes::decode_tokens_per_s() const {
   return decode_s > 0 ? static_cast<double>(decode_tokens) / decode_s : 0;
 }
 
+size_t LoadResult::OutputTokens() const {
+  size_t tokens = 0;
+  for (const ClientTrace& client : clients) tokens += client.tokens.size();
+  return tokens;
+}
+
 std::vector<RequestTrace> LoadResult::CompleteTraces() const {
   std::vector<RequestTrace> traces;
   for (const ClientTrace& client : clients)

@@ -58,6 +58,7 @@ struct LoadResult {
   bool cut = false;            // the deadline came before the last request ended
   int64_t end_ns = 0;
 
+  size_t OutputTokens() const;  // of all clients
   std::vector<RequestTrace> CompleteTraces() const;
   // Those of requests that got two tokens at least, complete or not.
   std::vector<RequestTrace> TracesWithDecode() const;

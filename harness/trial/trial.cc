@@ -20,12 +20,6 @@
 namespace pinion::harness {
 namespace {
 
-size_t OutputTokens(const LoadResult& load) {
-  size_t tokens = 0;
-  for (const ClientTrace& client : load.clients) tokens += client.tokens.size();
-  return tokens;
-}
-
 // Drawn lengths are cut to what a sequence may have; one that was asked for is refused by the
 // engine.
 int LongestOf(const EngineInfo& info, const Workload& workload) {
@@ -72,13 +66,13 @@ class EngineMeasurement final : public Measurement {
 
   Result<bool> WarmUp(const LoadPhase& phase) override {
     PINION_ASSIGN(const LoadResult load, Send(phase));
-    CountOutput(OutputTokens(load));
+    CountOutput(load.OutputTokens());
     return !load.cut;
   }
 
   Status Offline(const LoadPhase& phase) override {
     PINION_ASSIGN(const LoadResult load, Send(phase));
-    const size_t tokens = OutputTokens(load);
+    const size_t tokens = load.OutputTokens();
     CountOutput(tokens);
     int64_t first_ns = load.clients.front().times.sent_ns, last_ns = first_ns;
     std::map<std::pair<size_t, size_t>, std::vector<int32_t>> answers;  // whoever was quicker
@@ -106,7 +100,7 @@ class EngineMeasurement final : public Measurement {
 
   Status ClosedLoop(const LoadPhase& phase) override {
     PINION_ASSIGN(const LoadResult load, Send(phase));
-    CountOutput(OutputTokens(load));
+    CountOutput(load.OutputTokens());
     const std::string name = LoopName(phase);
     const size_t before = samples().size();
     AddServingSamples(load, phase.clients, limits(), samples());
@@ -120,7 +114,7 @@ class EngineMeasurement final : public Measurement {
 
   Result<LevelRun> Level(const LoadPhase& phase, const Slo& limits) override {
     PINION_ASSIGN(const LoadResult load, Send(phase));
-    CountOutput(OutputTokens(load));
+    CountOutput(load.OutputTokens());
     LevelRun level;
     for (const ClientTrace& client : load.clients)
       Judge(client.times, client.complete, load.end_ns, limits, level);

@@ -62,25 +62,21 @@ class Server final : public WatchServer {
   uint16_t port() const override { return http_->port(); }
 
   void Tell(const std::string& state, bool finished) override {
-    if (watching_ == 0) {
-      http_->Post([this, state, finished] { Remember(state, finished); });
-      return;
-    }
-    auto news = News(folder_, parts_, state, finished);
-    if (!news) return;  // the store is busy: the next trial brings news again
-    http_->Post([this, state, finished, text = std::move(*news)] {
-      Remember(state, finished);
+    std::string text;
+    if (watching_ > 0) text = News(folder_, parts_, state, finished).value_or("");
+    http_->Post([this, state, finished, text = std::move(text)]() mutable {
+      state_ = state;
+      finished_ = finished;
+      if (watchers_.empty()) return;
+      // A browser that came after watching_ was read would otherwise never hear of this.
+      if (text.empty()) text = News(folder_, parts_, state, finished).value_or("");
+      if (text.empty()) return;  // the store is busy: the next trial brings news again
       for (const auto& watcher : watchers_) watcher->Write(text);
     });
   }
 
  private:
   // What follows runs on the server's thread.
-  void Remember(const std::string& state, bool finished) {
-    state_ = state;
-    finished_ = finished;
-  }
-
   void Answer(const HttpRequest& request, std::shared_ptr<HttpReply> reply) {
     constexpr const char* kText = "text/plain; charset=utf-8";
     if (request.method != "GET") return reply->Send(405, kText, "only GET is answered here\n");

@@ -100,5 +100,23 @@ TEST(SizeKv, KeepsTheRankThatHoldsMostWithinItsKvSpace) {
   EXPECT_EQ(*SizeKv(scene.needs, scene.options, 2048, 0), 9u);
 }
 
+// Half of what is free, over all ranks, but no more than all sequences at their longest fill.
+TEST(SizeKv, TakesHalfOfWhatIsFreeIfNoSpaceIsAskedFor) {
+  for (const int ranks : {1, 2}) {
+    Scene scene(ranks);
+    scene.options.max_num_seqs = 3;
+    uint64_t block = 0;
+    for (const RankNeeds& rank : scene.needs) block += rank.kv.block_bytes();
+    const auto blocks = [&](uint64_t available) {
+      return *SizeKv(scene.needs, scene.options, 2048, available);
+    };
+    EXPECT_EQ(blocks(2 * 20 * block), 20u);
+    EXPECT_EQ(blocks(2 * 20 * block - 1), 19u);
+    EXPECT_EQ(blocks(0), 1u);
+    const size_t most = 3 * 2048 / static_cast<size_t>(scene.options.block_size);
+    EXPECT_EQ(blocks(uint64_t{1} << 50), most);
+  }
+}
+
 }  // namespace
 }  // namespace pinion
