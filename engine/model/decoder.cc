@@ -21,7 +21,7 @@ class ShardedDecoder : public Decoder {
       : ranks_(ranks), source_(std::move(source)) {
     model_.spec = spec;
     model_.options = options;
-    model_.table = &kernels::TableFor(options.isa);
+    model_.table = options.table ? options.table : &kernels::TableFor(options.isa);
     model_.source = source_.get();
   }
 

@@ -28,6 +28,7 @@ struct DecoderOptions {
   bool moe_prepack = true;                       // pack experts at loading, not at every step
   size_t max_rows = 2048;                        // tokens of the largest step
   size_t block_tokens = 32;
+  const kernels::Table* table = nullptr;  // unset: that of isa; tests watch or replace functions
 
   kernels::KvDtype cached() const { return kv_dtype.value_or(kernels::KvDtypeOf(dtype)); }
 };

@@ -18,33 +18,41 @@ namespace pinion::kernels::testing {
 // Where the cache holds int8, a row of queries may be rounded by half a step of its largest by 127
 // or 16383; and the weights of a strip times the values' scales by half a step of up to twice the
 // largest weight times the largest scale, by 65535 or 16383.
-struct Reference {
-  std::vector<double> exact, bound;  // [rows][value_dim]
-};
-
 struct Roundoff {
   double relative = 0;                  // of queries and weights
   double of_query = 0, of_weights = 0;  // of the largest
+  bool rounds() const { return relative > 0 || of_weights > 0; }
 };
 
-// One row's scores, their largest error on top.
-inline std::vector<double> ExactScores(const Scene& scene, size_t row, size_t begin, size_t end,
-                                       Roundoff roundoff, double& error) {
-  const Shape& s = scene.shape;
-  const float* q = scene.q_rows[row / s.group] + row % s.group * s.key_dim;
-  const double u = 0x1p-24, cap = s.soft_cap;
+// What a row attends to, as the cache holds it.
+struct CachedTokens {
+  const float *k, *v, *value_scales;  // [tokens][key_dim], [tokens][value_dim], [tokens]
+  size_t key_dim, value_dim;
+  float scale, soft_cap;  // of the scores, as in AttentionArgs
+};
+
+struct RowReference {
+  std::vector<double> exact, bound;       // [value_dim]
+  double log_sum = 0, log_sum_bound = 0;  // of e^score, the sink's included
+};
+
+// The scores of tokens [begin, end), their largest error on top.
+inline std::vector<double> ExactScores(const CachedTokens& tokens, const float* q, size_t begin,
+                                       size_t end, Roundoff roundoff, double& error) {
+  const double u = 0x1p-24, cap = tokens.soft_cap, scale = tokens.scale;
   double largest = 0;
-  for (size_t d = 0; d < s.key_dim; ++d) largest = std::max<double>(largest, std::abs(q[d]));
+  for (size_t d = 0; d < tokens.key_dim; ++d) largest = std::max<double>(largest, std::abs(q[d]));
   std::vector<double> scores;
   for (size_t p = begin; p < end; ++p) {
+    const float* k = tokens.k + p * tokens.key_dim;
     double magnitude = 0, score = 0, keys = 0;
-    for (size_t d = 0; d < s.key_dim; ++d) {
-      keys += std::abs(scene.k[p * s.key_dim + d]) * static_cast<double>(scene.scale());
-      const double product = static_cast<double>(q[d]) * scene.k[p * s.key_dim + d];
-      score += product * scene.scale();
-      magnitude += std::abs(product) * scene.scale();
+    for (size_t d = 0; d < tokens.key_dim; ++d) {
+      keys += std::abs(k[d]) * scale;
+      const double product = static_cast<double>(q[d]) * k[d];
+      score += product * scale;
+      magnitude += std::abs(product) * scale;
     }
-    const double depth = static_cast<double>(s.key_dim) + 4;
+    const double depth = static_cast<double>(tokens.key_dim) + 4;
     if (cap > 0) score = cap * std::tanh(score / cap);
     scores.push_back(score);
     error = std::max(error, (roundoff.relative + depth * u) * magnitude +
@@ -54,36 +62,57 @@ inline std::vector<double> ExactScores(const Scene& scene, size_t row, size_t be
   return scores;
 }
 
+// One row over tokens [begin, end), of which there is at least one.
+inline RowReference ExactRow(const CachedTokens& tokens, const float* q, size_t begin, size_t end,
+                             double sink, Roundoff roundoff) {
+  const double u = 0x1p-24;
+  double error = 0;
+  std::vector<double> weights = ExactScores(tokens, q, begin, end, roundoff, error);
+  const double max = std::max(sink, *std::max_element(weights.begin(), weights.end()));
+  double sum = std::exp(sink - max);
+  for (double& weight : weights) sum += weight = std::exp(weight - max);
+  const double largest = *std::max_element(weights.begin(), weights.end()) / sum *
+                         *std::max_element(tokens.value_scales + begin, tokens.value_scales + end);
+  const double exponential = 2 * u * (4 + 2 * std::abs(max));
+  const double summed = (static_cast<double>(end - begin) + 4) * u;
+  const double factor = 2 * error + roundoff.relative + exponential + summed;
+  RowReference row;
+  row.log_sum = max + std::log(sum);
+  row.log_sum_bound = 1.01 * (error + exponential + summed + 2 * u * std::abs(row.log_sum));
+  for (size_t d = 0; d < tokens.value_dim; ++d) {
+    double out = 0, magnitude = 0, codes = 0;
+    for (size_t p = begin; p < end; ++p) {
+      const double v = tokens.v[p * tokens.value_dim + d];
+      if (tokens.value_scales[p] > 0) codes += std::abs(v) / tokens.value_scales[p];
+      const double term = weights[p - begin] / sum * v;
+      out += term;
+      magnitude += std::abs(term);
+    }
+    row.exact.push_back(out);
+    row.bound.push_back(1.01 * (factor * magnitude + roundoff.of_weights * largest * codes));
+  }
+  return row;
+}
+
+struct Reference {
+  std::vector<double> exact, bound;  // [rows][value_dim]
+};
+
 inline Reference Exact(const Scene& scene, Roundoff roundoff) {
   const Shape& s = scene.shape;
-  const double u = 0x1p-24;
+  const CachedTokens tokens = {scene.k.data(), scene.v.data(), scene.value_scales.data(),
+                               s.key_dim,      s.value_dim,    scene.scale(),
+                               s.soft_cap};
   Reference result;
   for (size_t row = 0; row < scene.rows(); ++row) {
     const int64_t position = scene.positions[row / s.group];
     const auto begin = static_cast<size_t>(std::max<int64_t>(0, position - s.window + 1));
     const auto end = static_cast<size_t>(std::min(s.context_end, position + 1));
-    double error = 0;
-    std::vector<double> weights = ExactScores(scene, row, begin, end, roundoff, error);
     const double sink = s.sinks ? static_cast<double>(scene.sinks[row % s.group]) : -INFINITY;
-    const double max = std::max(sink, *std::max_element(weights.begin(), weights.end()));
-    double sum = std::exp(sink - max);
-    for (double& weight : weights) sum += weight = std::exp(weight - max);
-    const double largest = *std::max_element(weights.begin(), weights.end()) / sum *
-                           *std::max_element(&scene.value_scales[begin], &scene.value_scales[end]);
-    const double factor = 2 * error + roundoff.relative + 2 * u * (4 + 2 * std::abs(max)) +
-                          (static_cast<double>(end - begin) + 4) * u;
-    for (size_t d = 0; d < s.value_dim; ++d) {
-      double out = 0, magnitude = 0, codes = 0;
-      for (size_t p = begin; p < end; ++p) {
-        codes +=
-            std::abs(scene.v[p * s.value_dim + d]) / static_cast<double>(scene.value_scales[p]);
-        const double term = weights[p - begin] / sum * scene.v[p * s.value_dim + d];
-        out += term;
-        magnitude += std::abs(term);
-      }
-      result.exact.push_back(out);
-      result.bound.push_back(1.01 * (factor * magnitude + roundoff.of_weights * largest * codes));
-    }
+    const float* q = scene.q_rows[row / s.group] + row % s.group * s.key_dim;
+    const RowReference one = ExactRow(tokens, q, begin, end, sink, roundoff);
+    result.exact.insert(result.exact.end(), one.exact.begin(), one.exact.end());
+    result.bound.insert(result.bound.end(), one.bound.begin(), one.bound.end());
   }
   return result;
 }

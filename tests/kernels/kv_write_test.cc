@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tests/kernels/kv_block.h"
+#include "tests/kernels/kv_scheme.h"
 #include "tests/kernels/testing.h"
 
 namespace pinion::kernels::testing {
@@ -79,6 +80,36 @@ TEST_P(KvWriteTest, RoundsToTheNearest) {
             dtype == KvDtype::kI8 ? scale / 2 : std::max(relative * std::abs(k[d]), tiny * scale);
         ASSERT_NEAR(written.key.Key(W::kSlot, d), k[d], step * (1 + 0x1p-20f)) << d;
       }
+    }
+  }
+}
+
+// Bit by bit what the scheme says, on every ISA: random rows of any size, rows of ties, of zeros,
+// of one large element beside many small ones, of elements below an eight-bit float's smallest.
+TEST_P(KvWriteTest, HoldsWhatTheSchemeSays) {
+  using W = WrittenToken;
+  for (unsigned seed = 1; seed < 300; ++seed) {
+    const float size = std::ldexp(1.0f, static_cast<int>(seed % 50) - 25);
+    std::vector<float> k = Normal(W::kKeyDim, seed, size), v = Normal(W::kValueDim, seed + 1000);
+    if (seed % 3 == 0) {  // ties under int8, and to whole numbers under the others
+      for (float& x : k) x = std::round(x / size * 40) / 2;
+      k[0] = 127;
+    }
+    if (seed % 5 == 0) v[seed % W::kValueDim] = 1000;
+    if (seed % 7 == 0) std::fill(v.begin(), v.end(), 0.0f);
+    if (seed % 11 == 0)
+      for (float& x : v) x = std::ldexp(x, -static_cast<int>(seed % 17) * (x > 0));
+    for (KvDtype dtype : kKvDtypes) {
+      SCOPED_TRACE(::testing::Message() << Name(dtype) << ", seed " << seed);
+      const W written(kernels_, dtype, k, v);
+      const CachedRow key = RoundAsCached(k.data(), k.size(), dtype);
+      const CachedRow value = RoundAsCached(v.data(), v.size(), dtype);
+      ASSERT_EQ(written.key.Scale(W::kSlot), key.scale);
+      ASSERT_EQ(written.value.Scale(W::kSlot), value.scale);
+      for (size_t d = 0; d < k.size(); ++d)
+        ASSERT_EQ(written.key.Key(W::kSlot, d), key.values[d]) << d << ", " << k[d];
+      for (size_t d = 0; d < v.size(); ++d)
+        ASSERT_EQ(written.value.Value(W::kSlot, d), value.values[d]) << d << ", " << v[d];
     }
   }
 }

@@ -14,11 +14,10 @@ namespace {
 
 using testing::Float32;
 using testing::GoldenPrompt;
+using testing::kShuffled;
 using testing::Loaded;
 using testing::Unpinned;
 using testing::WorstError;
-
-const std::vector<int32_t> kShuffled = {41, 3, 60, 7, 22, 0, 13, 50};
 
 // Experts packed at every step are the same experts: not a bit may differ.
 TEST(DecoderExperts, ComputeTheSameFromThePlainLayout) {
@@ -176,11 +175,7 @@ TEST_P(DecoderGolden, MatchesTheReferenceInChunksOverUnevenTeams) {
       EXPECT_LT(WorstError(golden, model.Run(golden.input_ids, chunk, kShuffled)), 3e-4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, DecoderGolden,
-                         ::testing::Values("llama", "llama2", "qwen2", "opt", "tiny-trained",
-                                           "mistral", "qwen3", "phi3", "phi3-longrope", "gemma2",
-                                           "gemma3", "granite", "olmo2", "mixtral", "qwen3moe",
-                                           "gptoss", "deepseekv2", "deepseekv3"),
+INSTANTIATE_TEST_SUITE_P(Models, DecoderGolden, ::testing::ValuesIn(testing::kAllModels),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

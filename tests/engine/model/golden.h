@@ -21,6 +21,12 @@ struct GoldenPrompt {
   size_t rows = 0, vocabulary = 0;
 };
 
+// Every checkpoint in tests/data/models.
+inline constexpr const char* kAllModels[] = {
+    "llama", "llama2",  "qwen2",         "opt",    "tiny-trained", "mistral",
+    "qwen3", "phi3",    "phi3-longrope", "gemma2", "gemma3",       "granite",
+    "olmo2", "mixtral", "qwen3moe",      "gptoss", "deepseekv2",   "deepseekv3"};
+
 inline std::string ModelFolder(const std::string& name) {
   return tests::TestData() + "/models/" + name;
 }

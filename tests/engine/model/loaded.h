@@ -26,6 +26,9 @@ inline DecoderOptions Float32() {
   return options;
 }
 
+// Blocks of a sequence of up to 128 tokens.
+inline const std::vector<int32_t> kShuffled = {41, 3, 60, 7, 22, 0, 13, 50};
+
 // One model loaded for a test of the decoder, without scheduler and sampler.
 struct Loaded {
   ModelFiles files;

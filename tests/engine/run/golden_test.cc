@@ -13,10 +13,11 @@
 #include <set>
 
 #include "engine/base/log.h"
-#include "engine/model/attention_spec.h"
 #include "engine/run/generate.h"
 #include "engine/run/score.h"
 #include "kernels/gemm_plan.h"
+#include "tests/engine/model/kv_watch.h"
+#include "tests/engine/model/loaded.h"
 
 namespace pinion {
 namespace {
@@ -86,73 +87,93 @@ std::vector<Prompt> PromptsOf(const std::vector<GoldenPrompt>& golden) {
   return prompts;
 }
 
-// Index of the first generated token that differs though the reference's choice was clear; -1:
-// none. After a near tie (the token chosen within tie_nats of the best) the texts may go on
-// differently.
-int FirstRealDifference(const GoldenPrompt& golden, const std::vector<int32_t>& got,
-                        double tie_nats = 1e-3) {
-  for (size_t i = 0; i < golden.greedy_ids.size(); ++i) {
-    if (i < got.size() && got[i] == golden.greedy_ids[i]) continue;
-    const auto& top = golden.top_logprobs[i];
-    const auto chosen = std::find_if(top.begin(), top.end(), [&](const auto& token) {
-      return i < got.size() && token.first == got[i];
-    });
-    const bool tie = chosen != top.end() && top[0].second - chosen->second < tie_nats;
-    return tie ? -1 : static_cast<int>(i);
-  }
-  return -1;
+// The first tokens of a generation, as far as the reference's choice was clear: up to the first
+// near tie, a token that the reference preferred to the next best by less than tie_nats, after
+// which two engines may go on differently.
+size_t ClearTokens(const GoldenPrompt& golden, double tie_nats) {
+  const auto& top = golden.top_logprobs;
+  return static_cast<size_t>(
+      std::find_if(top.begin(), top.end(),
+                   [&](const auto& best) { return best[0].second - best[1].second < tie_nats; }) -
+      top.begin());
 }
 
-// Sum of squared errors, number of logits, the largest error relative to the RMS; KL divergence
-// from the reference in nats, summed over positions.
-struct LogitError {
-  double squares = 0, count = 0, worst = 0;
-  double kl = 0, positions = 0;
-};
+using Logits = std::vector<std::vector<float>>;  // of each prompt's last rows
 
-double LogSumExp(const float* logits, size_t n) {
-  const double max = *std::max_element(logits, logits + n);
-  double sum = 0;
-  for (size_t i = 0; i < n; ++i) sum += std::exp(logits[i] - max);
-  return max + std::log(sum);
-}
-
-double Divergence(const float* want, const float* got, size_t n) {
-  const double want_all = LogSumExp(want, n), got_all = LogSumExp(got, n);
-  double kl = 0;
-  for (size_t i = 0; i < n; ++i) {
-    const double p = want[i] - want_all, q = got[i] - got_all;
-    kl += std::exp(p) * (p - q);
-  }
-  return kl;
-}
-
-LogitError CompareLogits(Engine& engine, const std::vector<GoldenPrompt>& golden) {
-  LogitError error;
+Logits ScoreAll(Engine& engine, const std::vector<GoldenPrompt>& golden) {
+  Logits logits(golden.size());
   std::map<uint64_t, size_t> seen;
-  engine.SetScoreSink(
-      [&](uint64_t request, size_t position, const float* logits, size_t vocabulary) {
-        const GoldenPrompt& prompt = golden[request];
-        EXPECT_EQ(position, seen[request]++) << "positions come in order, each once";
-        EXPECT_EQ(vocabulary, prompt.vocabulary);
-        const size_t first = prompt.input_ids.size() - prompt.rows;
-        if (position < first) return;
-        const float* want = prompt.logits.data() + (position - first) * vocabulary;
-        for (size_t i = 0; i < vocabulary; ++i) {
-          const double difference = static_cast<double>(logits[i]) - want[i];
-          error.squares += difference * difference;
-          error.worst = std::max(error.worst, std::abs(difference) / prompt.logit_rms);
-        }
-        error.count += static_cast<double>(vocabulary);
-        error.kl += Divergence(want, logits, vocabulary);
-        ++error.positions;
-      });
+  engine.SetScoreSink([&](uint64_t request, size_t position, const float* row, size_t vocabulary) {
+    const GoldenPrompt& prompt = golden[request];
+    EXPECT_EQ(position, seen[request]++) << "positions come in order, each once";
+    EXPECT_EQ(vocabulary, prompt.vocabulary);
+    if (position >= prompt.input_ids.size() - prompt.rows)
+      logits[request].insert(logits[request].end(), row, row + vocabulary);
+  });
   for (size_t i = 0; i < golden.size(); ++i)
     EXPECT_TRUE(engine.Add({i, golden[i].input_ids, {}, true}));
   std::vector<TokenEvent> events;
   while (!engine.idle()) engine.Step(events);
   for (size_t i = 0; i < golden.size(); ++i) EXPECT_EQ(seen[i], golden[i].input_ids.size());
+  return logits;
+}
+
+// The RMS error of all logits of all prompts and of each prompt's, in nats; the largest by the
+// prompt's RMS.
+struct LogitError {
+  double rms = 0, worst = 0;
+  std::vector<double> by_prompt;
+};
+
+LogitError ErrorOf(const std::vector<GoldenPrompt>& golden, const Logits& got, const Logits& want) {
+  LogitError error;
+  double squares = 0, count = 0;
+  for (size_t i = 0; i < golden.size(); ++i) {
+    EXPECT_EQ(got[i].size(), want[i].size());
+    double of_prompt = 0;
+    for (size_t at = 0; at < want[i].size(); ++at) {
+      const double difference = std::abs(double{got[i].at(at)} - want[i][at]);
+      const double relative = difference / golden[i].logit_rms;
+      if (!(relative <= error.worst)) error.worst = relative;
+      of_prompt += difference * difference;
+    }
+    error.by_prompt.push_back(std::sqrt(of_prompt / static_cast<double>(want[i].size())));
+    squares += of_prompt;
+    count += static_cast<double>(want[i].size());
+  }
+  EXPECT_GT(count, 0);
+  error.rms = std::sqrt(squares / count);
   return error;
+}
+
+Logits ReferenceLogits(const std::vector<GoldenPrompt>& golden) {
+  Logits logits;
+  for (const GoldenPrompt& prompt : golden) logits.push_back(prompt.logits);
+  return logits;
+}
+
+// How far a float32 engine may be from exact arithmetic at most, by the logits' RMS (the fixtures'
+// README: a second engine reached 6e-5).
+constexpr double kFloat32Error = 3e-4;
+
+// What the scalar path computes over a cache that rounds as path `isa` and `dtype` do; one prompt
+// after the other, by the test's own roundings and attention. The same for every setup.
+const Logits& RoundedLogits(const std::string& model, const std::vector<GoldenPrompt>& golden,
+                            kernels::Isa isa, kernels::KvDtype dtype) {
+  static std::map<std::pair<std::string, kernels::KvDtype>, Logits> known;  // of this path
+  const auto [found, is_new] = known.try_emplace({model, dtype});
+  Logits& logits = found->second;
+  if (!is_new) return logits;
+  testing::RoundedReference reference(isa, dtype);
+  DecoderOptions options = testing::Float32();
+  options.kv_dtype = kernels::KvDtype::kF32;
+  options.table = reference.table();
+  testing::Loaded decoder(model, testing::Unpinned({1}), options);
+  for (const GoldenPrompt& prompt : golden) {
+    const auto all = decoder.Run(prompt.input_ids, prompt.input_ids.size(), testing::kShuffled);
+    logits.emplace_back(all.end() - static_cast<ptrdiff_t>(prompt.logits.size()), all.end());
+  }
+  return logits;
 }
 
 class Golden : public ::testing::TestWithParam<std::tuple<const char*, const Setup*>> {
@@ -169,33 +190,45 @@ class Golden : public ::testing::TestWithParam<std::tuple<const char*, const Set
     EXPECT_TRUE(engine) << engine.error().message;
     return engine ? *std::move(engine) : nullptr;
   }
-  void ExpectGreedyTokens(Engine& engine, const char* pass, double tie_nats = 1e-3) {
+  // Compares token by token up to the first near tie; returns how many it compared.
+  size_t ExpectGreedyTokens(Engine& engine, const char* pass, double tie_nats) {
     SamplingParams params;
     params.max_tokens = 32;
     params.ignore_eos = true;
     const auto results = Generate(engine, nullptr, PromptsOf(golden_), params);
+    size_t compared = 0;
     for (size_t i = 0; i < golden_.size(); ++i) {
+      SCOPED_TRACE(::testing::Message() << pass << ", prompt " << i);
       EXPECT_TRUE(results[i].error);
-      EXPECT_EQ(FirstRealDifference(golden_[i], results[i].output_ids, tie_nats), -1)
-          << pass << ", prompt " << i << ": " << ::testing::PrintToString(results[i].output_ids);
       EXPECT_EQ(results[i].finish, FinishReason::kLength);
+      const auto &want = golden_[i].greedy_ids, &got = results[i].output_ids;
+      const size_t clear = std::min(ClearTokens(golden_[i], tie_nats), got.size());
+      EXPECT_EQ(got.size(), want.size());
+      EXPECT_EQ(std::vector(got.begin(), got.begin() + static_cast<ptrdiff_t>(clear)),
+                std::vector(want.begin(), want.begin() + static_cast<ptrdiff_t>(clear)));
+      compared += clear;
     }
+    return compared;
   }
   std::vector<GoldenPrompt> golden_;
 };
 class GoldenFloat32 : public Golden {};
 class GoldenHalf : public Golden {};
-class GoldenKv : public Golden {};
+
+// Where two float32 engines part, the reference's two best lie within this (the fixtures' README):
+// logits of an RMS of up to 5 that each err by up to 3e-4 of it at most, and mostly by a tenth.
+constexpr double kFloat32TieNats = 1e-3;
+// Of the 160 tokens that each checkpoint's goldens hold, as many at least come before a near tie.
+constexpr size_t kLeastClear = 100;
 
 TEST_P(GoldenFloat32, LogitsAndGreedyTokensAreTheReferences) {
   const auto engine = Start("float32");
   ASSERT_TRUE(engine);
-  const LogitError error = CompareLogits(*engine, golden_);
-  EXPECT_GT(error.count, 0);
-  EXPECT_LT(error.worst, 3e-4);
-  ExpectGreedyTokens(*engine, "first");
+  const LogitError error = ErrorOf(golden_, ScoreAll(*engine, golden_), ReferenceLogits(golden_));
+  EXPECT_LT(error.worst, kFloat32Error);
+  EXPECT_GE(ExpectGreedyTokens(*engine, "first", kFloat32TieNats), kLeastClear);
   // The longest prompts fill whole blocks; the second pass finds them.
-  ExpectGreedyTokens(*engine, "again");
+  ExpectGreedyTokens(*engine, "again", kFloat32TieNats);
   const bool caching = std::get<1>(GetParam())->name != std::string("NoPrefixCache");
   EXPECT_EQ(engine->stats().kv.prefix_hit_tokens > 0, caching);
 }
@@ -203,87 +236,68 @@ TEST_P(GoldenFloat32, LogitsAndGreedyTokensAreTheReferences) {
 TEST_P(GoldenHalf, Bfloat16ErrorIsAtMostTwiceTheReferences) {
   const auto engine = Start("bfloat16");
   ASSERT_TRUE(engine);
-  const LogitError error = CompareLogits(*engine, golden_);
+  const LogitError error = ErrorOf(golden_, ScoreAll(*engine, golden_), ReferenceLogits(golden_));
   double reference = 0, rows = 0;
   for (const GoldenPrompt& prompt : golden_) {
     const auto n = static_cast<double>(prompt.rows);
     reference += n * prompt.bf16_rms_error * prompt.bf16_rms_error;
     rows += n;
   }
-  EXPECT_LT(std::sqrt(error.squares / error.count), 2 * std::sqrt(reference / rows));
+  EXPECT_LT(error.rms, 2 * std::sqrt(reference / rows));
 }
 
 TEST_P(GoldenHalf, Float16ErrorIsBelowBfloat16s) {
   const auto engine = Start("float16");
   ASSERT_TRUE(engine);
-  const LogitError error = CompareLogits(*engine, golden_);
-  EXPECT_LT(std::sqrt(error.squares / error.count), golden_[0].bf16_rms_error / 2);
+  const LogitError error = ErrorOf(golden_, ScoreAll(*engine, golden_), ReferenceLogits(golden_));
+  EXPECT_LT(error.rms, golden_[0].bf16_rms_error / 2);
 }
 
-// What a type of the cache may cost in float32 arithmetic, from what its rounding does to a vector.
-//
-// A float of m mantissa bits in [2^e, 2^(e + 1)) errs by at most 2^(e - m - 1), evenly: its RMS
-// error is 2^(e - m - 1) / sqrt(3), between half of 2^-(m + 1) / sqrt(3) times the value and the
-// whole of it. An int8 errs by at most half of scale = max / 127, evenly, so by max / 127 /
-// sqrt(12); and no vector of d elements has a maximum above sqrt(d) times its RMS. So relative to
-// the vector's RMS
-//   a float errs by  2^-(m + 1) / sqrt(3) * c, 1/2 <= c <= 1, c nearly the same for every m
-//   an int8 errs by  sqrt(d) / 127 / sqrt(12) at most
-// Small errors reach the logits in proportion: what float16's become there, measured on the model
-// itself, gives the factor, and so what the others' may become. Twice that, because the products
-// round the other operand as well (queries and weights to bfloat16, or to 8 and 14 bits: twice the
-// variance at most) and because it is one sample of random errors (the rest).
-//
-// In a mixture of experts a rounding also flips experts, which is in proportion to nothing: twice
-// the most that was measured there.
-struct KvBound {
-  const char* dtype;
-  int mantissa_bits;   // 0: int8
-  double flipped_rms;  // of the logits' RMS, where experts flip
-};
-const KvBound kKvBounds[] = {{"fp16", 10, 0.015},
-                             {"bf16", 7, 0.1},
-                             {"int8", 0, 0.25},
-                             {"fp8_e4m3", 3, 0.4},
-                             {"fp8_e5m2", 2, 0.8}};
-// Ten times float16's own error: more than attention in a few layers makes of it.
-constexpr double kLargestFp16Rms = 0.004;
 const std::set<std::string> kMixtures = {"mixtral", "qwen3moe", "gptoss", "deepseekv2",
                                          "deepseekv3"};
+// Of the tokens that a dense model generates over its caches, as many at least are compared.
+constexpr size_t kLeastClearOverCaches = 32;
 
-// How much more a type errs than float16.
-double TimesFloat16(const KvBound& bound, size_t dim) {
-  if (bound.mantissa_bits > 0) return std::ldexp(1.0, 10 - bound.mantissa_bits);
-  const double int8 = std::sqrt(static_cast<double>(dim) / 12) / 127;
-  return int8 / (0.5 * std::ldexp(1.0, -11) / std::sqrt(3.0));
-}
-
-TEST_P(GoldenKv, LogitsAndGreedyTokensStayWithinTheTypesBounds) {
-  const bool flips = kMixtures.contains(std::get<0>(GetParam()));
-  double fp16_rms = 0;
-  for (const KvBound& bound : kKvBounds) {
-    SCOPED_TRACE(bound.dtype);
-    const auto engine = Start("float32", bound.dtype);
-    ASSERT_TRUE(engine);
-    const LogitError error = CompareLogits(*engine, golden_);
-    const double rms = std::sqrt(error.squares / error.count);  // absolute, in nats
-    const double relative = rms / golden_[0].logit_rms;
-    const KvShape shape = CachedShape(engine->model().spec);
-    if (fp16_rms == 0) {
-      fp16_rms = relative;  // the first
-      EXPECT_LT(fp16_rms, flips ? bound.flipped_rms : kLargestFp16Rms);
-    }
-    const double times = TimesFloat16(bound, std::max(shape.key_dim, shape.value_dim));
-    EXPECT_LT(relative, flips ? bound.flipped_rms : 2 * fp16_rms * times);
-    // KL(p, q) = Var_p(error) / 2 + the third order; the variance is the mean square where errors
-    // do not know which tokens are likely. Twice that.
-    EXPECT_LT(error.kl / error.positions, rms * rms);
-    // Greedy tokens may differ where the reference's two best lie within eight standard deviations:
-    // two logits that err by four each. With fewer bits near ties are the rule.
-    if (flips || relative > 0.06) continue;
-    ExpectGreedyTokens(*engine, "first", 8 * rms);
-    ExpectGreedyTokens(*engine, "again", 8 * rms);
+// The engine, with scheduler, prefix cache and ranks, over caches of other types, against the
+// scalar path with attention in double over keys, values and queries that the test rounds as this
+// path is said to. What a type costs is the distance of that reference from the published logits.
+// The engine rounds the same numbers alike but for the few that fall the other way for the last bit
+// of a float32: it is nearer to the reference than the roundings move that, beside float32's own
+// error. In a mixture such a rounding may also flip an expert, which moves a prompt's logits by as
+// much as all roundings: one prompt of the five is left out there. Nothing of this was measured on
+// the engine. (tests/engine/model/kv_types_test.cc holds every type in every architecture far more
+// tightly, because there both compute with the same rows.)
+class GoldenKv : public Golden {
+ protected:
+  // How many generated tokens were compared.
+  size_t Check(kernels::KvDtype dtype) {
+    SCOPED_TRACE(kernels::Name(dtype));
+    const char* model = std::get<0>(GetParam());
+    const auto isa = kernels::ParseIsa(TestIsa()).value_or(kernels::UsableIsas().back());
+    const Logits& reference = RoundedLogits(model, golden_, isa, dtype);
+    const LogitError cost = ErrorOf(golden_, reference, ReferenceLogits(golden_));
+    const auto engine = Start("float32", kernels::Name(dtype));
+    if (!engine) return 0;
+    LogitError error = ErrorOf(golden_, ScoreAll(*engine, golden_), reference);
+    const bool flips = kMixtures.contains(model);
+    std::sort(error.by_prompt.begin(), error.by_prompt.end());
+    if (flips) error.by_prompt.pop_back();
+    EXPECT_LE(error.by_prompt.back(), cost.rms + kFloat32Error * golden_[0].logit_rms);
+    // Two logits that err by four standard deviations each.
+    if (flips) return 0;
+    const size_t compared = ExpectGreedyTokens(*engine, "first", 8 * cost.rms);
+    ExpectGreedyTokens(*engine, "again", 8 * cost.rms);
+    return compared;
   }
+};
+
+TEST_P(GoldenKv, LogitsAreThoseOfTheScalarPathWithTheSameRoundings) {
+  using kernels::KvDtype;
+  size_t compared = 0;
+  for (const KvDtype dtype : {KvDtype::kF16, KvDtype::kBf16, KvDtype::kI8, KvDtype::kE4m3})
+    compared += Check(dtype);
+  if (kMixtures.contains(std::get<0>(GetParam()))) return;
+  EXPECT_GE(compared, kLeastClearOverCaches);
 }
 
 // The first models go through every setup; the others through those that bear on a model's own
