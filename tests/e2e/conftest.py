@@ -90,6 +90,22 @@ def pinion_json(pinion):
     return run
 
 
+ISA_PATHS = ["scalar", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16", "amx"]
+
+
+@pytest.fixture(scope="session")
+def need_isa(pinion_json):
+    """need_isa("amx") skips the test on a machine without that path."""
+    usable = pinion_json("topo", "--json")["isa"]
+    assert set(usable) <= set(ISA_PATHS), "a path that no test knows"
+
+    def need(isa):
+        if isa not in usable:
+            pytest.skip(f"this machine has no {isa}, only {', '.join(usable)}")
+
+    return need
+
+
 REAL_SWEEP = {
     "space": {"threads_bind": ["auto", "nobind", "4000"]},
     "workload": {"prompt_len": 16, "output_len": 8, "concurrency": [1, 2], "num_prompts": 2},
