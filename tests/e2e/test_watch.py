@@ -37,8 +37,20 @@ def watched(spawn, tmp_path):
     definition.write_text(json.dumps(DEFINITION))
     sweep = spawn("sweep", "preset:tiny", "--def", definition, "--out", tmp_path / "out", "--watch",
                   stderr=subprocess.PIPE)
-    line = sweep.stderr.readline()
-    return sweep, re.search(r"http://127\.0\.0\.1:(\d+)/", line).group(0)
+    return sweep, line_with(sweep, r"http://127\.0\.0\.1:(\d+)/").group(0)
+
+
+def line_with(sweep, pattern):
+    """The match in the first line to come that has one; others are warnings, of a busy machine for one."""
+    for line in sweep.stderr:
+        if match := re.search(pattern, line):
+            return match
+    raise AssertionError(f"the sweep ended without a line that has {pattern}")
+
+
+def await_trial(sweep):
+    """Until a trial has ended, and is in the store therefore."""
+    line_with(sweep, r" trial \d+/\d+ .*tokens/s")
 
 
 def news_of(url):
@@ -52,7 +64,7 @@ def news_of(url):
 
 def test_news_come_until_the_sweep_is_done(watched):
     sweep, url = watched
-    sweep.stderr.readline()  # a trial has ended: there is a store
+    await_trial(sweep)
     seen = list(news_of(url))
     assert len(seen) > 3
     assert [one["finished"] for one in seen] == [False] * (len(seen) - 1) + [True]
@@ -63,7 +75,7 @@ def test_news_come_until_the_sweep_is_done(watched):
 
 def test_it_serves_the_page_and_the_figures_and_nothing_else(watched):
     sweep, url = watched
-    sweep.stderr.readline()
+    await_trial(sweep)
     with urllib.request.urlopen(url, timeout=20) as answer:
         page = answer.read().decode()
     assert "connect-src 'self'" in page and 'data-live="true"' in page
@@ -77,7 +89,7 @@ def test_it_serves_the_page_and_the_figures_and_nothing_else(watched):
 
 def test_head_of_the_news_is_a_header_alone(watched):
     sweep, url = watched
-    sweep.stderr.readline()
+    await_trial(sweep)
     connection = http.client.HTTPConnection(url.split("/")[2], timeout=20)
     connection.request("HEAD", "/events")
     answer = connection.getresponse()
@@ -99,7 +111,7 @@ def test_a_port_that_is_taken_is_named(pinion, tmp_path):
 # The browser before the sweep, which may be over before a browser has started.
 def test_the_page_fills_up_in_a_browser(browser, watched):
     sweep, url = watched
-    sweep.stderr.readline()
+    await_trial(sweep)
     page = browser.new_page(viewport={"width": 390, "height": 800})
     wrong = []
     page.on("pageerror", lambda error: wrong.append(str(error)))
