@@ -2,13 +2,14 @@
 checked against. It is none of Pinion's code. Standard library only.
 
     fixed_server.py --port 8000 --ttft-ms 50 --itl-ms 10 [--slots N] [--fail-every N] [--knee N]
-                    [--slow-every N]
+                    [--slow-every N] [--gather N]
                     [--die-after N] [--refusal TEXT]
 
 Every answer has `max_tokens` tokens: the first one --ttft-ms after the request came in (and had one
 of the --slots places), each next one --itl-ms later, all at times that were fixed when the request
 began, so that no delay adds up. With more than --knee requests at a time, first tokens take ten
-times as long: a cliff; so do they in every Nth answer with --slow-every. Answers of --die-after
+times as long: a cliff; so do they in every Nth answer with --slow-every. With --gather no answer but
+those of the warm-up begins before so many requests have come in. Answers of --die-after
 have no length and end with the connection after N tokens, as where a server dies. Prompts count one
 token a word and 3 more for every request.
 """
@@ -23,6 +24,9 @@ import threading
 import time
 
 
+WARM_UP = 2  # requests that `pinion load` sends first
+
+
 def sleep_until(when):
     while (left := when - time.monotonic()) > 0:
         time.sleep(left)
@@ -35,6 +39,7 @@ class Server:
         self.lock = threading.Lock()
         self.requests = 0
         self.live = 0
+        self.gathered = threading.Event()
         self.log = open(options.log, "w") if options.log else None
 
     def text_of(self, body, chat):
@@ -58,6 +63,10 @@ class Server:
         with self.lock:
             self.requests += 1
             number = self.requests
+        if options.gather and number >= WARM_UP + options.gather:
+            self.gathered.set()
+        if options.gather and number > WARM_UP:
+            self.gathered.wait()
         if options.fail_every and number % options.fail_every == 0:
             return self.answer(connection, 503, {"error": {"message": options.refusal}})
         if self.slots:
@@ -90,9 +99,10 @@ class Server:
         if chat:
             send(self.chunk(chat, "", role="assistant"))
         count = body["max_tokens"]
-        sent = []
+        sending, sent = [], []  # before and after each token went out
         for i in range(count):
             sleep_until(start + (options.ttft_ms * slow + i * options.itl_ms) / 1e3)
+            sending.append(time.monotonic())
             send(self.chunk(chat, f" word{i}", finish="length" if i + 1 == count else None))
             sent.append(time.monotonic())
             if i + 1 == options.die_after and i + 1 < count:
@@ -103,7 +113,7 @@ class Server:
         # Before the answer ends: whoever has read its end may end this process.
         if self.log:
             with self.lock:
-                print(json.dumps({"start": start, "tokens": sent, "asked": self.text_of(body, chat)[:30]}),
+                print(json.dumps({"start": start, "sending": sending, "tokens": sent, "asked": self.text_of(body, chat)[:30]}),
                       file=self.log, flush=True)
         send("[DONE]")
         if options.die_after:
@@ -153,6 +163,7 @@ def main():
     parser.add_argument("--die-after", type=int, default=0)
     parser.add_argument("--knee", type=int, default=0)
     parser.add_argument("--slow-every", type=int, default=0)
+    parser.add_argument("--gather", type=int, default=0)
     parser.add_argument("--log", help="file for the times of every answer, CLOCK_MONOTONIC")
     parser.add_argument("--start-s", type=float, default=0)
     options = parser.parse_args()
