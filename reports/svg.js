@@ -6,11 +6,11 @@ const path = require("node:path");
 const vm = require("node:vm");
 
 const WIDTH = 560;
-// Runs it as a page would: what it declares is then there for all.
+// Runs a script as a page would: its declarations become global.
 const take = file => vm.runInThisContext(fs.readFileSync(path.join(__dirname, file), "utf8"));
 for (const file of ["vega.min.js", "vega-lite.min.js", "page/chart-config.js"]) take(file);
 
-// The light one of every pair: pictures are looked at on paper and in pull requests.
+// The light colour of every pair, because pictures are seen on paper and in pull requests.
 const palette = Object.fromEntries(
   [...fs.readFileSync(path.join(__dirname, "page.css"), "utf8")
     .matchAll(/--([\w-]+): light-dark\((#\w+),/g)].map(([, name, light]) => [name, light]));

@@ -1,4 +1,5 @@
-// The tables of report.html: who was measured with what result, and who was not and why.
+// The tables of report.html: configurations with their results, and those that were not measured to
+// the end, with the reason.
 
 #include <algorithm>
 #include <vector>
@@ -18,7 +19,7 @@ bool WasMeasured(const Candidate& candidate) {
                      [](const Series& series) { return series.estimate.n > 0; });
 }
 
-// Of all that is drawn of one objective.
+// How far the drawings of one objective reach to either side, so that all rows share one scale.
 double Reach(const Results& results, Objective objective) {
   double largest = 0;
   for (const Candidate& candidate : results.candidates)
@@ -28,7 +29,7 @@ double Reach(const Results& results, Objective objective) {
   return FittingReach(largest);
 }
 
-// A number that sorts as itself, for data-sort.
+// The value of data-sort: a plain number, which the page's script compares as such.
 std::string SortKey(double value) { return Printf("%.6g", value); }
 
 Html RatioCell(const Candidate& candidate, Objective objective, double floor, double reach) {
@@ -56,7 +57,7 @@ Html FigureCell(const Candidate& candidate, const char* metric, int concurrency)
                  cell);
 }
 
-// "for throughput", "for latency", or "recommended" where all objectives agree.
+// "for throughput", "for latency", or "recommended" if all objectives agree.
 Html Tags(const Results& results, const Candidate& candidate) {
   Html tags;
   size_t recommending = 0;
@@ -82,7 +83,7 @@ Html NameCell(const Results& results, const Candidate& candidate) {
   return Tag("td", cell);
 }
 
-// The table's columns of figures: what is shown of each candidate.
+// The figures that the table shows of each candidate, one a column.
 struct Column {
   const char *title, *metric;
   int concurrency;

@@ -1,4 +1,5 @@
-// Page one: a card per objective with what to run, what to expect of it, and why nothing else.
+// Page one: a card per objective with the recommended configuration, its expected figures and the
+// evidence for it.
 
 #include <algorithm>
 #include <cctype>
@@ -12,7 +13,7 @@
 namespace pinion::harness {
 namespace {
 
-// "727 tokens/s", the interval below it, and what the defaults gave.
+// "727 tokens/s", its interval, and the same figure of the defaults.
 Html FigureRow(const Figure& figure, const Candidate* baseline) {
   const Estimate& estimate = figure.series->estimate;
   const std::string unit = figure.metric->unit;
@@ -37,13 +38,13 @@ Html Figures(const Results& results, const Candidate& candidate, Objective objec
   return Tag("dl", list);
 }
 
-// The ratio behind the card, as the table draws it; nothing where nothing was compared.
-Html StandingDrawing(const Verdict& verdict) {
+// The ratio behind the card, drawn as in the table; empty if nothing was compared.
+Html VerdictDrawing(const Verdict& verdict) {
   const bool won = verdict.outcome == Outcome::kWinner;
   const Estimate& ratio = won ? verdict.ratio : verdict.best_ratio;
   const bool compared = won || (IsDecided(verdict) && verdict.best != verdict.recommended);
   if (!compared || ratio.n == 0 || !ratio.interval) return {};
-  // Alone on its line, it may reach as far as it does.
+  // Not clipped as in the table: no other row shares its scale.
   const double distance = DistanceFromOne(ratio);
   return DrawRatio(ratio, verdict.floor, std::max(distance, FittingReach(distance)));
 }
@@ -56,13 +57,13 @@ std::string Capitalised(std::string text) {
 Html Card(const Results& results, const Verdict& verdict, Objective objective) {
   const Words words = InWords(results, verdict);
   const bool won = verdict.outcome == Outcome::kWinner;
-  // Three parts, which stand at the same heights in all cards.
+  // Three parts, aligned across the cards by page.css.
   const Html choice = Tag("h2", "", verdict.objective) + Tag("p", "goal", Goal(objective)) +
                       Tag("p", won ? "change won" : "change",
                           won                                   ? FormatChange(verdict.ratio)
                           : verdict.outcome == Outcome::kNoData ? std::string("no verdict")
                                                                 : std::string("defaults")) +
-                      StandingDrawing(verdict) + Tag("p", "headline", words.headline);
+                      VerdictDrawing(verdict) + Tag("p", "headline", words.headline);
   const Candidate* candidate = results.Find(verdict.recommended);
   const Html figures = candidate ? Figures(results, *candidate, objective) : Html();
   const std::string evidence = words.confidence.empty() ? "" : words.confidence + "; ";
@@ -82,13 +83,13 @@ Html VerdictCards(const Results& results) {
   for (const Objective objective : results.definition.objectives)
     if (const Verdict* verdict = results.FindVerdict(objective)) {
       cards += Card(results, *verdict, objective);
-      drawn |= !StandingDrawing(*verdict).empty();
+      drawn |= !VerdictDrawing(*verdict).empty();
     }
   if (drawn)
     cards += Tag("p", "legend",
-                 "Drawn: what is recommended, or else what came closest, against the defaults; "
-                 "right is better. Dot: median; line: interval; grey band: what noise alone makes "
-                 "here.");
+                 "Each drawing compares the recommended configuration, or the closest contender if "
+                 "the defaults are kept, with the defaults; right is better. Dot: median; line: "
+                 "interval; grey band: the noise floor.");
   return cards;
 }
 

@@ -30,7 +30,7 @@ std::vector<Point> PointsOf(const Results& results) {
   return points;
 }
 
-// By latency: a point is on the front where none that is as fast gives more.
+// In order of latency, a point is on the front if no point at least as fast has more throughput.
 void MarkFront(std::vector<Point>& points) {
   std::vector<Point*> order;
   for (Point& point : points) order.push_back(&point);
@@ -71,15 +71,15 @@ std::string Conclusion(const std::vector<Point>& points, size_t drawn) {
     all.insert(point.candidate);
     if (!top || point.throughput->median > top->throughput->median) top = &point;
   }
-  std::string text =
-      StrCat(front.size(), " of ", Counted(all.size(), "configuration"),
-             front.size() == 1 ? " touches" : " touch", " the Pareto front (dashed); most, ",
-             FormatFigure("tokens/s", top->throughput->median), ", comes from ",
-             SettingsText(*top->candidate), " with ",
-             Counted(static_cast<size_t>(top->concurrency), "client"), ".");
+  std::string text = StrCat(front.size(), " of ", Counted(all.size(), "configuration"),
+                            front.size() == 1 ? " touches" : " touch",
+                            " the Pareto front (dashed); the highest throughput, ",
+                            FormatFigure("tokens/s", top->throughput->median), ", comes from ",
+                            SettingsText(*top->candidate), " with ",
+                            Counted(static_cast<size_t>(top->concurrency), "client"), ".");
   if (drawn < all.size())
-    text += drawn > 0 ? StrCat(" Drawn: the front and the ", drawn, " best configurations.")
-                      : " Drawn: the front.";
+    text += drawn > 0 ? StrCat(" Shown: the front and the ", drawn, " best configurations.")
+                      : " Shown: the front.";
   return text;
 }
 
@@ -89,7 +89,7 @@ Chart FrontierChart(const Results& results) {
   Chart chart{"frontier", "Throughput against latency", "", Json::MakeArray(), ""};
   std::vector<Point> points = PointsOf(results);
   if (points.empty())
-    return Absent("frontier", "Throughput against latency", "no client's request has ended yet");
+    return Absent("frontier", "Throughput against latency", "no client request has finished yet");
   MarkFront(points);
   const auto telling = MostTelling(results, kChartCandidates);
   const std::set<const Candidate*> drawn(telling.begin(), telling.end());

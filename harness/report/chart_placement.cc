@@ -1,4 +1,4 @@
-// The machine, and who computes where.
+// The machine's CPUs and the ranks that compute on them.
 
 #include <map>
 
@@ -24,7 +24,7 @@ std::vector<int> CpusOf(const Json& node) {
   return ParseCpuList(list->string()).value_or(std::vector<int>{});
 }
 
-// The candidate to draw: what the ranking objective recommends, else the defaults.
+// The candidate to draw: the ranking objective's recommendation, else the defaults.
 const Candidate* Drawn(const Results& results) {
   const Verdict* verdict = results.FindVerdict(RankingObjective(results));
   const Candidate* candidate = verdict ? results.Find(verdict->recommended) : nullptr;
@@ -45,12 +45,12 @@ std::map<int, std::string> Workers(const Json& plan) {
 }  // namespace
 
 Chart PlacementChart(const Results& results) {
-  Chart chart{"placement", "Who computes where", "", Json::MakeArray(), ""};
+  Chart chart{"placement", "Thread placement", "", Json::MakeArray(), ""};
   const Candidate* candidate = Drawn(results);
   const Json* nodes = results.machine.Find("nodes");
   const auto workers = candidate ? Workers(candidate->plan) : std::map<int, std::string>();
   if (workers.empty() || !nodes || !nodes->is_array())
-    return Absent("placement", "Who computes where",
+    return Absent("placement", "Thread placement",
                   candidate && candidate->threads > 0
                       ? "no thread is bound to a CPU by " + SettingsText(*candidate)
                       : "no engine has reported its plan");
@@ -62,16 +62,16 @@ Chart PlacementChart(const Results& results) {
     for (const int cpu : CpusOf(node)) {
       const auto worker = workers.find(cpu);
       const bool may = std::find(allowed.begin(), allowed.end(), cpu) != allowed.end();
-      const std::string who = worker != workers.end() ? worker->second
-                              : may                   ? "idle"
-                                                      : "not allowed";
+      const std::string worker_name = worker != workers.end() ? worker->second
+                                      : may                   ? "idle"
+                                                              : "not allowed";
       ++cpus;
-      computing += who.starts_with("rank") ? 1 : 0;
+      computing += worker_name.starts_with("rank") ? 1 : 0;
       chart.values.Append(Json::Object{{"cpu", StrCat(cpu)},
                                        {"column", column % 16},
                                        {"row", column / 16},
                                        {"node", StrCat("node ", id ? id->Dump() : "?")},
-                                       {"who", who},
+                                       {"worker", worker_name},
                                        {"busy", worker != workers.end()}});
       ++column;
     }

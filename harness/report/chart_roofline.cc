@@ -1,4 +1,4 @@
-// The machine's roof as it was measured beside the trials, and where their steps stand under it.
+// The machine's roofline as measured beside the trials, and where the trials' steps lie under it.
 
 #include <algorithm>
 #include <cmath>
@@ -42,7 +42,7 @@ std::string RoofName(const Candidate& candidate) {
                 Counted(static_cast<size_t>(candidate.threads), "thread"));
 }
 
-// Whatever disturbs a probe lowers it: the highest of what was measured counts.
+// A disturbance can only lower a probe's rate, so the highest measurement is the best estimate.
 std::map<std::string, Roof> RoofsOf(const Results& results) {
   std::map<std::string, Roof> roofs;
   for (const Candidate& candidate : results.candidates) {
@@ -67,7 +67,7 @@ std::vector<Point> PointsOf(const Results& results) {
   return points;
 }
 
-// From left of all that is drawn to right of it, with the corner between.
+// The roof's three points: left of all drawn points, its corner, and right of them.
 void AddRoof(const std::string& name, const Roof& roof, double from, double to, Json& values) {
   const double corner = roof.flops_per_s / roof.bytes_per_s;
   for (const double intensity : {from, corner, to})
@@ -77,8 +77,8 @@ void AddRoof(const std::string& name, const Roof& roof, double from, double to, 
                                {"flops_per_s", roof.At(intensity)}});
 }
 
-// Where roofs end too close to each other for a line of text between them, one label over the
-// highest names them all. `decades`: what the chart is high.
+// If roofs end too close to each other for a line of text between them, one label over the
+// highest names them all. `decades`: the chart's height.
 void AddLabels(const std::map<std::string, Roof>& roofs, double to, double decades, Json& values) {
   constexpr double kLine = 14.0 / 300;  // a line of text, of the specification's height
   std::vector<std::pair<double, std::string>> ends;
@@ -113,7 +113,7 @@ std::string Conclusion(const std::vector<Point>& points, const std::map<std::str
                            ")"));
   }
   return StrCat(SettingsText(candidate), ": ", Join(parts, ", "),
-                ". Slope: what memory allows; flat: arithmetic.");
+                ". Slope: memory limit; flat: arithmetic limit.");
 }
 
 std::string WhyAbsent(const Results& results) {
@@ -121,7 +121,7 @@ std::string WhyAbsent(const Results& results) {
     if (!candidate.no_ceilings_because.empty())
       return "the ceilings were not measured: " + candidate.no_ceilings_because;
   if (!results.definition.engine.is_pinion())
-    return "bytes and operations are counted in Pinion's engine alone";
+    return "only Pinion's own engine counts bytes and operations";
   return "no trial has measured the ceilings beside its load";
 }
 

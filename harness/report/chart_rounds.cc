@@ -1,4 +1,4 @@
-// What happened round by round: paired differences, drift and what disturbed it.
+// Charts by round: paired differences, and drift with its disturbances.
 
 #include <algorithm>
 #include <cmath>
@@ -53,17 +53,16 @@ Chart PairedChart(const Results& results) {
                                        {"median", (comparison->ratio.median - 1) * 100},
                                        {"floor", floor}});
   }
-  if (!best)
-    return Absent("paired", "Paired differences", "nothing was measured beside the defaults");
+  if (!best) return Absent("paired", "Paired differences", "only the defaults were measured");
   const auto& ratios = best->Find(objective)->ratios;
   const auto above = std::count_if(ratios.begin(), ratios.end(),
                                    [](const Sample& ratio) { return ratio.value > 1; });
   chart.conclusion =
-      StrCat("One dot a round, ", Name(objective),
+      StrCat("One dot per round, ", Name(objective),
              " against the defaults of the same round: ", SettingsText(*best), " was ahead in ",
-             above, " of ", ratios.size(), ". Tick: median; grey: noise.");
+             above, " of ", ratios.size(), ". Tick: median; grey: noise floor.");
   if (telling.size() < results.candidates.size() && telling.size() == kChartCandidates)
-    chart.conclusion += StrCat(" Drawn: the ", kChartCandidates, " best.");
+    chart.conclusion += StrCat(" Shown: the ", kChartCandidates, " best.");
   return chart;
 }
 
@@ -72,7 +71,7 @@ Chart DriftChart(const Results& results) {
   const Candidate* baseline = results.Find(0);
   const Series* series = baseline ? baseline->Find("output_tokens_per_s", 0) : nullptr;
   if (!Measured(series) || series->samples.size() < 2)
-    return Absent("drift", "Drift over the sweep", "the defaults were measured once at most");
+    return Absent("drift", "Drift over the sweep", "the defaults were not measured twice");
   const Series *steal = baseline->Find("steal_share", 0),
                *pressure = baseline->Find("cpu_pressure_share", 0);
   size_t disturbed = 0;

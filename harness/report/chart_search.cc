@@ -1,4 +1,4 @@
-// How the search went: what was predicted, and who left the race when.
+// Charts of the search: predictions against measurements, and when configurations were dropped.
 
 #include <algorithm>
 #include <set>
@@ -40,24 +40,24 @@ Chart PredictedChart(const Results& results) {
                                      {"measured", output->estimate.median}});
   }
   if (shares.empty())
-    return Absent("predicted", "Predicted against measured",
-                  "nothing was predicted: `pinion probe --out FILE`, then sweep with --probe FILE");
+    return Absent(
+        "predicted", "Predicted against measured",
+        "there are no predictions: run `pinion probe --out FILE`, then sweep with --probe FILE");
   if (shares.size() < 2)
-    return Absent("predicted", "Predicted against measured",
-                  "one configuration alone was measured");
+    return Absent("predicted", "Predicted against measured", "only one configuration was measured");
   const auto [low, high] = std::minmax_element(shares.begin(), shares.end());
   char text[160];
   std::snprintf(
       text, sizeof text,
-      "The machine's measured limits allow what the line shows; %.0f to %.0f %% of it was "
-      "reached.",
+      "The line is the machine's measured limit; configurations reached %.0f to %.0f %% of "
+      "it.",
       *low * 100, *high * 100);
   chart.conclusion = text;
   return chart;
 }
 
 Chart RaceChart(const Results& results) {
-  Chart chart{"race", "Who left the race when", "", Json::MakeArray(), ""};
+  Chart chart{"race", "Configurations dropped by round", "", Json::MakeArray(), ""};
   size_t raced = 0, left = 0, measured = 0;
   for (const Candidate& candidate : results.candidates) {
     const size_t rounds = RoundsIn(candidate);
@@ -67,18 +67,19 @@ Chart RaceChart(const Results& results) {
     left += candidate.status == CandidateStatus::kDropped ? 1 : 0;
   }
   if (left == 0)
-    return Absent("race", "Who left the race when", "every configuration stayed to the end");
+    return Absent("race", "Configurations dropped by round", "no configuration was dropped");
   for (const Candidate* candidate : MostTelling(results, kChartCandidates)) {
     const bool dropped = candidate->status == CandidateStatus::kDropped;
     chart.values.Append(Json::Object{{"configuration", SettingsText(*candidate)},
                                      {"rounds", static_cast<uint64_t>(RoundsIn(*candidate))},
-                                     {"state", dropped ? "left" : "stayed"},
+                                     {"state", dropped ? "dropped" : "kept"},
                                      {"reason", candidate->reason}});
   }
   const size_t whole = raced * static_cast<size_t>(std::max(1, results.rounds_done));
   chart.conclusion =
-      StrCat(left, " of ", Counted(raced, "configuration"), " left early: ", 100 * measured / whole,
-             " % of the trials that all of them in every round would have taken.");
+      StrCat(left, " of ", Counted(raced, "configuration"), left == 1 ? " was" : " were",
+             " dropped early: the race ran ", 100 * measured / whole,
+             " % of the trials that a full grid would have run.");
   return chart;
 }
 

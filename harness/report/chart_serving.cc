@@ -1,4 +1,4 @@
-// What serving does: the service level's boundary, distributions, the KV cache.
+// Charts of serving: the SLO's boundary, latency distributions, the KV cache.
 
 #include <algorithm>
 #include <cmath>
@@ -21,12 +21,13 @@ std::string LoadText(const SloSearchOptions& options, double load) {
   return StrCat(Printf("%.4g", load), options.whole ? " clients" : " requests/s");
 }
 
-// "passes 4.2 requests/s and fails 4.4 requests/s, a cliff"
+// "passes 4.2 requests/s, fails 4.4 requests/s, a cliff"
 std::string BoundaryText(const SloFinding& slo) {
   const SloBoundary& found = slo.boundary;
   const auto at = [&](size_t level) { return LoadText(slo.options, found.levels[level].load); };
-  std::string text = found.pass ? "passes " + at(*found.pass) : std::string("passes nothing tried");
-  text += found.fail ? ", fails " + at(*found.fail) : std::string(", fails nothing tried");
+  std::string text =
+      found.pass ? "passes " + at(*found.pass) : std::string("passes at no load tried");
+  text += found.fail ? ", fails " + at(*found.fail) : std::string(", fails at no load tried");
   if (found.is_cliff) text += ", a cliff";
   return found.is_settled ? text : text + ", not settled";
 }
@@ -58,19 +59,19 @@ std::string KvSpaceOf(const Candidate& candidate) {
   return space && space->is_number() ? space->Dump() : "auto";
 }
 
-// nullopt: nobody counted it.
+// nullopt: it was not counted.
 std::optional<double> MedianAt(const Candidate& candidate, const char* metric, int concurrency) {
   const Series* series = candidate.Find(metric, concurrency);
   return Measured(series) ? std::optional(series->estimate.median) : std::nullopt;
 }
 
-// What a cell of the KV chart shows below its tokens/s, where it is known.
+// What a cell of the KV chart shows below its tokens/s, if it is known.
 struct KvFact {
   const char *metric, *key, *unit;
   double scale;
 };
 constexpr KvFact kKvFacts[] = {{"kv_used_share", "used", " % used", 100},
-                               {"prefix_hit_share", "prefix_hits", " % hits", 100},
+                               {"prefix_hit_share", "prefix_hits", " % prefix hits", 100},
                                {"preemptions", "preemptions", " preempted", 1}};
 
 Json KvRow(const std::string& space, int concurrency, const Cell& cell, double best) {
@@ -83,14 +84,14 @@ Json KvRow(const std::string& space, int concurrency, const Cell& cell, double b
   std::string text = FormatFigure("tokens/s", cell.tokens_per_s);
   for (const KvFact& fact : kKvFacts) {
     const auto value = MedianAt(candidate, fact.metric, concurrency);
-    row.Set(fact.key, value ? Json(*value * fact.scale) : Json("not known"));
+    row.Set(fact.key, value ? Json(*value * fact.scale) : Json("unknown"));
     if (value) text += StrCat("\n", std::lround(*value * fact.scale), fact.unit);
   }
   row.Set("text", std::move(text));
   return row;
 }
 
-// "no sequence was preempted. How full the cache was is not known of every cell: ..."
+// "no sequence was preempted. For some cells the cache's fill is unknown: ..."
 std::string KvEnd(const std::map<std::pair<std::string, int>, Cell>& cells) {
   double preempted = 0;
   std::set<std::string> unknown;
@@ -99,11 +100,11 @@ std::string KvEnd(const std::map<std::pair<std::string, int>, Cell>& cells) {
     for (const KvFact& fact : kKvFacts)
       if (!MedianAt(*cell.candidate, fact.metric, key.second)) unknown.insert(fact.metric);
   }
-  std::string text = unknown.count("preemptions") ? "whether sequences were preempted is not known."
+  std::string text = unknown.count("preemptions") ? "whether sequences were preempted is unknown."
                      : preempted > 0              ? "sequences were preempted."
                                                   : "no sequence was preempted.";
   if (unknown.count("kv_used_share"))
-    text += " How full the cache was is not known of every cell: servers do not say.";
+    text += " For some cells the cache's fill is unknown: servers do not report it.";
   return text;
 }
 
@@ -128,7 +129,7 @@ Json DistributionRow(const Candidate& candidate, const Distribution& one) {
 }  // namespace
 
 Chart SloChart(const Results& results) {
-  Chart chart{"slo", "Load against service level", "", Json::MakeArray(), ""};
+  Chart chart{"slo", "Load against the SLO", "", Json::MakeArray(), ""};
   std::vector<std::string> found;
   for (const Candidate& candidate : results.candidates) {
     if (!candidate.slo || candidate.slo->boundary.levels.empty()) continue;
@@ -138,7 +139,7 @@ Chart SloChart(const Results& results) {
       found.push_back(StrCat(SettingsText(candidate), ": ", BoundaryText(*candidate.slo)));
   }
   if (chart.values.array().empty())
-    return Absent("slo", "Load against service level", "no service level was searched for");
+    return Absent("slo", "Load against the SLO", "the sweep had no SLO to search for");
   chart.conclusion = Join(found, "; ") + ".";
   return chart;
 }
@@ -159,7 +160,7 @@ Chart KvChart(const Results& results) {
     }
   if (spaces.size() < 2)
     return Absent("kv", kTitle,
-                  spaces.empty() ? "no client's request has ended yet"
+                  spaces.empty() ? "no client request has finished yet"
                                  : "every configuration has the same KV space");
   Chart chart{"kv", kTitle, "", Json::MakeArray(), ""};
   const std::pair<const std::pair<std::string, int>, Cell>* worst = nullptr;
@@ -172,8 +173,9 @@ Chart KvChart(const Results& results) {
     if (!worst || share(entry) < share(*worst)) worst = &entry;
   }
   chart.conclusion = StrCat(
-      "The best of what shares a cell. Least against the best of its row: ", worst->first.first,
-      worst->first.first == "auto" ? "" : " GiB", " with ", Clients(worst->first.second), " (",
+      "Each cell shows its best configuration. Furthest behind the best of its row: ",
+      worst->first.first, worst->first.first == "auto" ? "" : " GiB", " with ",
+      Clients(worst->first.second), " (",
       FormatChange(worst->second.tokens_per_s / best[worst->first.second]), "); ", KvEnd(cells));
   return chart;
 }
@@ -187,7 +189,7 @@ Chart DistributionChart(const Results& results) {
       for (const Distribution& one : candidate->distributions)
         if (!one.quantiles.empty()) chart.values.Append(DistributionRow(*candidate, one));
   if (chart.values.array().empty())
-    return Absent("distributions", kTitle, "no trial has kept the times of its requests");
+    return Absent("distributions", kTitle, "no trial recorded the times of its requests");
   const auto& loops = results.definition.workload.concurrency;
   const int most = loops.empty() ? 1 : *std::max_element(loops.begin(), loops.end());
   std::vector<std::string> parts;
@@ -198,8 +200,8 @@ Chart DistributionChart(const Results& results) {
                              std::lround(TailQuantile(one->n) * 100), " % within ",
                              FormatFigure("s", ValueAt(*one, TailQuantile(one->n))), ")"));
   chart.conclusion = StrCat("First token with ", Clients(most), ": ", Join(parts, ", "),
-                            ". Tick: median; bar: the middle half; line: as far as the number of ",
-                            "requests tells.");
+                            ". Tick: median; bar: middle half; line: the range that the number of ",
+                            "requests supports.");
   return chart;
 }
 

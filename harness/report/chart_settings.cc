@@ -1,4 +1,4 @@
-// What single settings do: binding x threads, scaling over threads, KV space, importance.
+// Charts of single settings: binding x threads, scaling over threads, importance.
 
 #include <algorithm>
 #include <cmath>
@@ -23,7 +23,7 @@ const Estimate* BatchOutput(const Candidate& candidate) {
   return Measured(series) ? &series->estimate : nullptr;
 }
 
-// The value that a candidate has for `key`: its own, or the defaults'.
+// The candidate's value of `key`: its own, or the baseline's.
 std::string ValueOf(const Candidate& candidate, const std::string& key) {
   for (const Setting& setting : candidate.settings)
     if (setting.key == key) return setting.value;
@@ -83,7 +83,7 @@ Chart BindingChart(const Results& results) {
     return Absent("binding", "Binding × threads",
                   "fewer than two bindings or numbers of threads were measured");
   chart.conclusion = StrCat(
-      "Batch output against the defaults, the best of what shares a cell: ", BindingOf(*top->first),
+      "Batch output against the defaults, each cell's best configuration: ", BindingOf(*top->first),
       " with ", Counted(static_cast<size_t>(top->first->threads), "thread"), " leads (",
       FormatChange(top->second), ").");
   return chart;
@@ -122,14 +122,14 @@ Chart ScalingChart(const Results& results) {
   char text[160];
   std::snprintf(
       text, sizeof text,
-      "%d threads give %.2f times what %d %s: an efficiency of %.0f %%. Dashed: in proportion.",
+      "%d threads give %.2f times what %d %s: an efficiency of %.0f %%. Dashed: ideal scaling.",
       most, gain, fewest, fewest == 1 ? "gives" : "give", 100 * gain * fewest / most);
   chart.conclusion = text;
   return chart;
 }
 
 Chart ImportanceChart(const Results& results) {
-  Chart chart{"importance", "What matters", "", Json::MakeArray(), ""};
+  Chart chart{"importance", "Which settings matter", "", Json::MakeArray(), ""};
   const Objective objective = RankingObjective(results);
   std::set<std::string> keys;
   for (const Candidate& candidate : results.candidates)
@@ -151,7 +151,7 @@ Chart ImportanceChart(const Results& results) {
                                      {"worst", one.worst}});
   }
   if (all.empty())
-    return Absent("importance", "What matters", "no two values of a setting were measured");
+    return Absent("importance", "Which settings matter", "no setting was measured with two values");
   chart.conclusion =
       StrCat(all[0].key, " matters most for ", Name(objective), ": ", all[0].best, " gives ",
              FormatChange(1 + all[0].spread), " against ", all[0].worst, ".");

@@ -49,7 +49,7 @@ Chart Absent(const char* name, const char* title, const std::string& why) {
 }
 
 std::vector<Chart> AllCharts(const Results& results) {
-  // In pairs of about the same height, as the page lays them out.
+  // The page puts two side by side: neighbours are of about the same height.
   constexpr Chart (*kMakers[])(const Results&) = {
       FrontierChart, SloChart,          RooflineChart, ScalingChart, PairedChart,
       RaceChart,     ImportanceChart,   BindingChart,  DriftChart,   PredictedChart,
@@ -57,7 +57,7 @@ std::vector<Chart> AllCharts(const Results& results) {
   std::vector<Chart> charts;
   for (const auto make : kMakers) {
     charts.push_back(make(results));
-    // A sentence; but a setting's name keeps its letters.
+    // Capitalise the sentence, unless it begins with a setting's name.
     std::string& sentence = charts.back().conclusion;
     if (sentence.starts_with("the ")) sentence[0] = 'T';
   }

@@ -6,14 +6,14 @@
 
 namespace pinion::harness {
 
-// nullptr where the candidate's requests at that concurrency were not timed.
+// nullptr if the candidate's requests at that concurrency were not timed.
 const Distribution* FindDistribution(const Candidate& candidate, const std::string& metric,
                                      int concurrency);
 
 // The largest of 0.95, 0.90 and 0.75 that a sample of n supports (SamplesNeededForQuantile).
 double TailQuantile(size_t n);
 
-// In the metric's unit; q in [0, 1], rounded to the nearest that is kept. The distribution must
+// In the metric's unit; q in [0, 1], rounded to the nearest stored quantile. The distribution must
 // have quantiles.
 double ValueAt(const Distribution& one, double q);
 

@@ -17,8 +17,8 @@ Json ResultsJson(const Results& results, const std::string& folder);
 // one row without a metric for a candidate that was never measured. RFC 4180.
 std::string ResultsCsv(const Results& results);
 
-// {"n","median","mad","interval"}; median and mad are null without samples, the interval without
-// rounds enough for one.
+// {"n","median","mad","interval"}; median and mad are null without samples, the interval with too
+// few rounds for one.
 Json EstimateJson(const Estimate& estimate);
 // {"low","high","coverage"} or null.
 Json IntervalJson(const std::optional<Interval>& interval);

@@ -81,10 +81,10 @@ TextTable MachineFacts(const Results& results) {
 }
 
 TextTable HygieneFacts(const Results& results) {
-  TextTable table{"Hygiene when the sweep began", "", {"check", "state", "found", "mend it"}, {}};
+  TextTable table{"Hygiene when the sweep began", "", {"check", "state", "found", "fix"}, {}};
   const Json* checks = ChecksOf(results);
   if (!checks) {
-    table.note = "Not recorded: this store is from before sweeps examined the machine.";
+    table.note = "Not recorded: an older Pinion made this sweep and did not examine the machine.";
     return table;
   }
   for (const Json& check : checks->array()) {
@@ -98,7 +98,7 @@ TextTable HygieneFacts(const Results& results) {
           warns ? text("fix") : ""},
          warns});
   }
-  // What should be mended first.
+  // Warnings first.
   std::stable_partition(table.rows.begin(), table.rows.end(),
                         [](const TextTable::Row& row) { return row.stands_out; });
   return table;

@@ -25,14 +25,14 @@ std::string Significant(double value) {
   return Printf(StrCat("%.", std::clamp(3 - before, 0, 6), "f").c_str(), value);
 }
 
-// In percent, of a ratio: two digits of the interval's width are all that it can tell.
+// A ratio in percent, rounded to the precision that the interval's width supports.
 std::string Points(double ratio, const Estimate& of, bool sign) {
   const bool coarse = of.interval && of.interval->high - of.interval->low >= 0.1;
   const char* formats[2][2] = {{"%.1f", "%.0f"}, {"%+.1f", "%+.0f"}};
   return Printf(formats[sign][coarse], (ratio - 1) * 100);
 }
 
-// From here on a percentage is hard to read: "+1240.0 %".
+// Large percentages are hard to read: "+1240.0 %".
 bool IsFactor(double ratio) { return ratio >= 10; }
 std::string Factor(double ratio) { return Significant(ratio) + " times"; }
 
@@ -91,7 +91,7 @@ std::string FormatSeconds(double seconds) {
 }
 
 std::string FormatShareOrFactor(double fraction) {
-  // Above 100 % a percentage says less than the factor.
+  // Above 100 % a factor is easier to grasp than a percentage.
   return fraction < 1 ? Percent(fraction) : "a factor of " + Significant(1 + fraction);
 }
 

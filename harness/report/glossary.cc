@@ -1,4 +1,4 @@
-// The report's words, for who meets them for the first time.
+// The report's glossary, for readers who meet its terms for the first time.
 
 #include "harness/report/facts.h"
 
@@ -9,30 +9,35 @@ TextTable WordFacts(const Results&) {
       "Words",
       "",
       {"word", "meaning"},
-      {{{"configuration", "a set of settings; the defaults are what runs without any flag"}},
-       {{"trial", "one configuration started, warmed up, loaded, measured and stopped, once"}},
-       {{"round", "every configuration still in the race once, all with the same prompts"}},
+      {{{"configuration",
+         "a set of settings; the defaults are the configuration that runs without any flags"}},
+       {{"trial",
+         "one run of one configuration: started, warmed up, loaded, measured and stopped"}},
+       {{"round", "one trial of every configuration still in the race, all with the same prompts"}},
        {{"fresh round",
-         "a round after the leader was chosen, with new prompts, to confirm or refute it"}},
-       {{"interval", "where the true median lies with the stated confidence, by order statistics"}},
+         "a round with new prompts after the leader was chosen, to confirm or refute its lead"}},
+       {{"interval",
+         "the range that holds the true median with the stated confidence, from order statistics"}},
        {{"noise floor",
-         "the difference that noise alone makes here: the defaults against themselves"}},
-       {{"disturbed", "a trial beside which something else used the machine; marked, kept"}},
+         "the largest difference that noise alone makes: the defaults against themselves"}},
+       {{"disturbed",
+         "a trial during which something else used the machine; it is marked and kept"}},
        {{"steal", "share of CPU time that the hypervisor gave to other virtual machines"}},
-       {{"CPU pressure", "share of the time in which something waited for a CPU"}},
+       {{"CPU pressure", "share of the time during which some thread waited for a CPU"}},
        {{"prefill, decode",
-         "computing a prompt, many tokens a step; and its answer, a token a step"}},
+         "processing the prompt, many tokens per step; generating the answer, one token per step"}},
        {{"first token, TTFT", "time from sending a request to its first token"}},
        {{"per token, TPOT", "mean time of an answer's later tokens, over one request"}},
        {{"token gap, ITL", "time between two consecutive tokens of an answer"}},
-       {{"client", "asks, waits for the whole answer, asks again (a closed loop)"}},
-       {{"SLO, goodput", "limits on these times; requests per second that meet all of them"}},
-       {{"KV cache", "keys and values of all tokens so far, which every new token reads"}},
-       {{"preempted", "a sequence that gave its KV cache up and was computed again"}},
-       {{"ISA", "the instruction set that the arithmetic uses, as avx2 or avx512_bf16"}},
+       {{"client",
+         "sends a request, waits for the whole answer, then sends the next (a closed loop)"}},
+       {{"SLO, goodput", "limits on these times; the requests per second that meet all of them"}},
+       {{"KV cache", "the keys and values of all tokens so far, which every new token reads"}},
+       {{"preempted", "said of a sequence that gave up its KV cache and was computed again"}},
+       {{"ISA", "the instruction set that the arithmetic uses, such as avx2 or avx512_bf16"}},
        {{"NUMA node, rank",
-         "CPUs with memory of their own; a team of threads with a share of the weights"}},
-       {{"Pareto front", "who is not beaten in throughput and latency at once"}}}};
+         "CPUs with local memory; a team of threads that holds a share of the weights"}},
+       {{"Pareto front", "the points that no other point beats in both throughput and latency"}}}};
 }
 
 }  // namespace pinion::harness

@@ -43,7 +43,7 @@ Html Prose(std::string_view text) {
   for (size_t i = 0; i < parts.size(); ++i)
     html += i % 2 == 0             ? Text(parts[i])
             : i + 1 < parts.size() ? Tag("code", "", parts[i])
-                                   : Text("`" + parts[i]);  // it opens nothing
+                                   : Text("`" + parts[i]);  // unpaired: keep it
   return html;
 }
 
@@ -64,8 +64,8 @@ Html Drawing(std::string_view svg) {
 
 std::string ScriptJson(const Json& json) {
   std::string script;
-  // Inside JSON these occur in strings only. U+2028 and U+2029 need nothing: JSON is not
-  // JavaScript.
+  // In JSON these characters occur only inside strings. U+2028 and U+2029 need no escape: JSON is
+  // not JavaScript.
   for (const char c : json.Dump()) {
     if (c == '<')
       script += "\\u003c";

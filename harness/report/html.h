@@ -12,11 +12,11 @@
 
 namespace pinion::harness {
 
-// {{"class", "number"}, {"data-sort", "12.5"}}: names are words of ours, values any text.
+// {{"class", "number"}, {"data-sort", "12.5"}}: names are literals, values may be any text.
 using Attributes = std::initializer_list<std::pair<std::string_view, std::string_view>>;
 
 // Markup that is safe to put into a page. Only the functions below make one, and they escape every
-// text that is not markup already: what a file or a model is called can never become a tag.
+// text that is not markup already: a file's or a model's name can never become a tag.
 class Html {
  public:
   Html() = default;
@@ -37,8 +37,8 @@ class Html {
 
 // Escapes & < > " '.
 Html Text(std::string_view text);
-// The same for text that runs on: a number and its unit ("12 %", "1.5 GiB") stay on one line,
-// and what stands between two backticks is code.
+// The same for sentences: a number and its unit ("12 %", "1.5 GiB") stay on one line,
+// and text between two backticks becomes code.
 Html Prose(std::string_view text);
 // <name a="b" ...>content</name>. An attribute with an empty value is left out.
 Html Element(std::string_view name, Attributes attributes, const Html& content);
@@ -57,13 +57,13 @@ inline Html HeadCell(std::string_view class_name, std::string_view title) {
 inline Html RowHead(std::string_view title) {
   return Element("th", {{"scope", "row"}}, Text(title));
 }
-// An SVG that we have drawn from numbers alone.
+// Trusts `svg`: the caller has made it from numbers alone.
 Html Drawing(std::string_view svg);
 
 // JSON as the content of a <script type="application/json">, which no text in it can end.
 std::string ScriptJson(const Json& json);
 
-// Replaces every {{name}} of `page` by its value, in one pass: what a value holds is not looked at.
+// Replaces every {{name}} of `page` by its value, in one pass: values are not searched for names.
 // Errors: a name without value, a value without name.
 Result<std::string> FillTemplate(std::string_view page,
                                  const std::map<std::string, std::string>& values);

@@ -11,11 +11,11 @@
 namespace pinion::harness {
 namespace {
 
-// What the forms that start in another folder, or on another day, need in full.
+// The absolute paths and sizes for forms that start from another folder or after a reboot.
 struct Place {
   std::string program, profile, model, cpus;
-  std::string model_from_root;  // where the profile's path leads from "/", as in a container
-  std::string folder;           // where the sweep's relative paths begin
+  std::string model_from_root;  // the profile's model path resolved from "/", as in a container
+  std::string folder;           // the folder that the sweep's relative paths start from
   bool model_is_path = false;
   int threads = 1;
   int memory_gib = 1;
@@ -33,7 +33,7 @@ void AddCpus(const Json* list, std::vector<int>& cpus) {
     if (cpu.is_int()) cpus.push_back(static_cast<int>(cpu.integer()));
 }
 
-// The ranks' and the front ends'; empty where the ranks are not pinned.
+// CPUs of the ranks and front ends; empty if the ranks are not pinned.
 std::string CpusOf(const Json& plan) {
   std::vector<int> cpus;
   const Json* ranks = plan.Find("ranks");
@@ -43,7 +43,7 @@ std::string CpusOf(const Json& plan) {
   return FormatCpuList(cpus);
 }
 
-// A quarter more than the peak that was measured, in whole GiB.
+// The measured peak and a quarter more, in whole GiB.
 int MemoryGib(const Candidate& candidate) {
   const Series* peak = candidate.Find("peak_rss_bytes", 0);
   if (!peak || peak->estimate.n == 0) return 1;
@@ -122,8 +122,7 @@ std::vector<LaunchForm> FormsOfOurs(const LaunchCommands& commands, const Place&
       {"systemd unit", Systemd(place, objective), ""},
       {"Container", Container(place),
        "The image: `podman build -t pinion .` in Pinion's source folder. A profile with an "
-       "explicit "
-       "binding names this host's CPUs."},
+       "explicit binding names this host's CPUs."},
       {"Slurm job", Slurm(place),
        "Slurm chooses the CPUs: an explicit binding in the profile must be among them."}};
 }
@@ -131,9 +130,9 @@ std::vector<LaunchForm> FormsOfOurs(const LaunchCommands& commands, const Place&
 void AddFront(const std::string& configuration, std::vector<LaunchForm>& forms) {
   forms.front().note =
       StrCat("Starts every replica on a port of its own, ", ReplicaPort(kUsualPort, 0),
-             " and up; HAProxy gives them one address, ", kReplicaHost, ":", kUsualPort, ".");
+             " and up; HAProxy puts them behind one address, ", kReplicaHost, ":", kUsualPort, ".");
   forms.push_back({"HAProxy", configuration,
-                   "Spreads requests as the sweep's load was spread. `pinion launch PROFILE "
+                   "Spreads requests as the sweep did. `pinion launch PROFILE "
                    "--haproxy` prints it for any --host and --port."});
 }
 

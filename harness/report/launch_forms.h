@@ -15,7 +15,7 @@ struct LaunchForm {
   std::string note;   // what to know before pasting it; may be empty
 };
 
-// Empty where there is no profile to start. `folder` holds the profiles.
+// Empty if there is no profile to start. `folder` holds the profiles.
 std::vector<LaunchForm> LaunchForms(const Results& results, const Verdict& verdict,
                                     const std::string& folder);
 

@@ -13,7 +13,7 @@
 namespace pinion::harness {
 namespace {
 
-// A block of code that no text can end.
+// An indented code block, which no text inside it can end.
 std::string Indented(const std::string& text) {
   std::string block = "    ";
   for (const char c : text) block += c == '\n' ? "\n    " : std::string(1, c);
@@ -22,7 +22,7 @@ std::string Indented(const std::string& text) {
 
 std::string CodeBlock(const std::string& text) { return "```sh\n" + text + "\n```\n\n"; }
 
-// Nothing where there is no text.
+// Empty if `text` is.
 std::string Paragraph(const std::string& text) {
   return text.empty() ? text : EscapeMarkdown(text) + "\n\n";
 }
@@ -38,7 +38,7 @@ std::string VerdictText(const Results& results, const Verdict& verdict) {
   return text;
 }
 
-// Once per configuration: several objectives often agree.
+// One command per configuration: several objectives often agree.
 std::string LaunchText(const Results& results, const std::string& folder) {
   std::string text;
   for (const LaunchGroup& group : LaunchGroups(results, folder)) {
@@ -48,15 +48,15 @@ std::string LaunchText(const Results& results, const std::string& folder) {
     if (!launch.vllm.empty())
       text += "The same with vLLM's CPU backend:\n\n" + CodeBlock(launch.vllm);
     if (!launch.front.empty())
-      text += "Before its replicas, HAProxy:\n\n" + CodeBlock(launch.front);
+      text += "HAProxy in front of its replicas:\n\n" + CodeBlock(launch.front);
   }
-  return text.empty() ? text : "## Launch it\n\n" + text;
+  return text.empty() ? text : "## Launch\n\n" + text;
 }
 
-// Every chart's conclusion, with its picture where there is one.
+// Every chart's conclusion, with its picture if there is one.
 std::string ChartsText(const Results& results,
                        const Result<std::map<std::string, std::string>>& pictures) {
-  std::string text = "## What was seen\n\n", absent;
+  std::string text = "## Results in charts\n\n", absent;
   for (const Chart& chart : AllCharts(results)) {
     if (!chart.absent.empty()) {
       absent +=
@@ -68,7 +68,7 @@ std::string ChartsText(const Results& results,
     if (pictures && pictures->count(chart.name))
       text += StrCat("![", chart.title, "](charts/", chart.name, ".svg)\n\n");
   }
-  if (!absent.empty()) text += "Not drawn:\n\n" + absent + "\n";
+  if (!absent.empty()) text += "Charts without data:\n\n" + absent + "\n";
   if (!pictures) text += StrCat("Pictures are left out: ", pictures.error().message, ".\n\n");
   return text;
 }
@@ -104,12 +104,12 @@ std::string CandidateTable(const Results& results) {
     head += StrCat(" ", Name(objective), " |");
     rule += "---:|";
   }
-  std::string table = head + " why |\n" + rule + "---|\n";
+  std::string table = head + " reason |\n" + rule + "---|\n";
   for (const Candidate& candidate : results.candidates) table += CandidateRow(results, candidate);
   return table + "\n";
 }
 
-// What failed said last.
+// The last log lines of failed candidates.
 std::string LogsText(const Results& results) {
   std::string text;
   for (const Candidate& candidate : results.candidates)
@@ -129,7 +129,7 @@ std::string ReportMarkdown(const Results& results, const std::string& folder,
       Paragraph(Support(results)), EscapeMarkdown(MachineLine(results.machine)), "; ",
       Counted(static_cast<size_t>(results.rounds_done), "round"), "; ", results.started_at, "\n\n");
   if (!results.finished)
-    text += "Not finished: this is what is known so far; --resume goes on.\n\n";
+    text += "Not finished: these are the results so far; --resume continues the sweep.\n\n";
   for (const std::string& warning : results.warnings) text += "- " + EscapeMarkdown(warning) + "\n";
   if (!results.warnings.empty()) text += "\n";
   for (const Verdict& verdict : results.verdicts) text += VerdictText(results, verdict);
@@ -138,7 +138,7 @@ std::string ReportMarkdown(const Results& results, const std::string& folder,
   for (const auto facts :
        {WordFacts, MetricFacts, TimeFacts, HygieneFacts, MachineFacts, EnvironmentFacts})
     text += ToMarkdown(facts(results));
-  return text + "## Again\n\n" + CodeBlock(results.command_line);
+  return text + "## Reproduce\n\n" + CodeBlock(results.command_line);
 }
 
 }  // namespace pinion::harness

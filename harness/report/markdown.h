@@ -9,7 +9,8 @@
 namespace pinion::harness {
 
 // report.md: the verdict, the launch commands and the tables, for a terminal or a pull request.
-// `pictures` has the charts as SVG by name (they lie at charts/NAME.svg), or says why not.
+// `pictures` has the charts as SVG by name (stored as charts/NAME.svg), or the reason for having
+// none.
 std::string ReportMarkdown(const Results& results, const std::string& folder,
                            const Result<std::map<std::string, std::string>>& pictures);
 

@@ -33,19 +33,19 @@ std::string WorkloadText(const Results& results) {
                                                          : ", ",
                       load.concurrency[i]);
   const bool one = load.concurrency == std::vector<int>{1};
-  return StrCat("Every trial starts the engine in a process of its own, warms it up, generates ",
-                load.output_len, " tokens for each of ", load.num_prompts, " prompts of ",
-                load.prompt_len, load.name.empty() ? "" : StrCat(" (", load.name, ", medians)"),
-                " tokens as one batch, and serves such prompts to ", clients,
-                one ? " client" : " clients",
-                " at a time, each sending its next request when the last is answered. The batch "
-                "and each number of clients come in an order drawn anew for every round, the "
-                "clients behind a warm-up of their own.",
-                HasReplicas(results)
-                    ? " Because several replicas are among the configurations, all of them are "
-                      "measured as servers over HTTP: each conversation goes to the replica with "
-                      "the fewest requests under way, and stays there."
-                    : "");
+  return StrCat(
+      "Every trial starts the engine in a process of its own, warms it up, generates ",
+      load.output_len, " tokens for each of ", load.num_prompts, " prompts of ", load.prompt_len,
+      load.name.empty() ? "" : StrCat(" (", load.name, ", medians)"),
+      " tokens as one batch, and serves such prompts to ", clients, one ? " client" : " clients",
+      " at a time, each of which sends its next request when the last is answered. The batch "
+      "and the numbers of clients come in a new random order in every round, and each number of "
+      "clients has a warm-up of its own.",
+      HasReplicas(results)
+          ? " Because some configurations have several replicas, all of them are "
+            "measured as servers over HTTP: each conversation goes to the replica with "
+            "the fewest requests in flight, and stays there."
+          : "");
 }
 
 }  // namespace
@@ -54,25 +54,23 @@ Html MethodSection(const Results& results) {
   const Html text =
       Tag("p", "", WorkloadText(results)) +
       Tag("p", "",
-          "The defaults are measured against themselves first. Then every round measures each "
+          "First the defaults are measured against themselves. Then every round measures each "
           "configuration that is still in the race once, in random order and with the same "
-          "prompts, the defaults twice: the second copy shows what difference noise alone makes "
-          "(the floor). A configuration leaves the race when it can no longer be better than the "
-          "best by what is worth having. "
+          "prompts, and the defaults twice: the second copy shows what difference noise alone "
+          "makes (the floor). A configuration is dropped when it can no longer beat the best by "
+          "the smallest difference worth having. "
           "Configurations are compared within rounds by the log of the ratio, so that drift longer "
-          "than a round cancels; figures are medians, intervals are the distribution-free ones "
-          "from order statistics at 95 % or more, and with fewer than 6 rounds none is given. Who "
-          "leads is then measured against the defaults in fresh rounds with fresh prompts, which "
-          "answer every objective: it is recommended where all of its interval is a gain and the "
-          "gain exceeds the floor. Otherwise the defaults are.") +
+          "than a round cancels. Figures are medians; intervals are distribution-free, from order "
+          "statistics, with a coverage of at least 95 %, and need 6 rounds. The leader is then "
+          "measured against the defaults in fresh rounds with fresh prompts, which decide every "
+          "objective: it is recommended if its whole interval is a gain and the gain exceeds the "
+          "floor. Otherwise the defaults are.") +
       Tag("p", "",
           StrCat("Throughput = output tokens/s of the batch. Latency = 1 / (TTFT + (",
                  results.definition.workload.output_len,
                  " - 1) × TPOT) with one client. Balanced = geometric mean of both, each relative "
                  "to the defaults."));
-  return text +
-         Tag("details",
-             Tag("summary", "", "What the words mean") + ToHtml(WordFacts(results), "")) +
+  return text + Tag("details", Tag("summary", "", "Glossary") + ToHtml(WordFacts(results), "")) +
          Tag("details",
              Tag("summary", "", "Metrics and their formulas") + ToHtml(MetricFacts(results), ""));
 }
@@ -95,7 +93,7 @@ Html ReproduceSection(const Results& results) {
                                              FormatSeconds(results.elapsed_s)))) +
                  Row("every sample",
                      Text("results.db (table samples), results.json, results.csv"))) +
-         Tag("details", Tag("summary", "", "The whole definition of the sweep") +
+         Tag("details", Tag("summary", "", "The sweep's whole definition") +
                             Tag("pre", "", ToJson(results.definition).Dump(2)));
 }
 

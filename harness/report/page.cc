@@ -11,8 +11,8 @@
 namespace pinion::harness {
 namespace {
 
-// "8 candidates, 6 rounds, 8 min 20 s": how much the verdict rests on.
-std::string Effort(const Results& results) {
+// "7 of 8 configurations measured, 6 rounds, 8 min 20 s, 2026-01-01".
+std::string EffortText(const Results& results) {
   size_t measured = 0;
   for (const Candidate& candidate : results.candidates) measured += !candidate.series.empty();
   std::string text =
@@ -30,13 +30,13 @@ Html Notices(const Results& results) {
     notices +=
         Tag("p", "notice",
             Prose(StrCat("Not finished: ", results.rounds_done, " of ", results.rounds_planned,
-                         " rounds are done. What follows is what is known so far; the same "
-                         "`pinion sweep` with `--resume` goes on.")));
+                         " rounds are done. These are the results so far; the same "
+                         "`pinion sweep` with `--resume` continues.")));
   for (const std::string& warning : results.warnings) notices += Tag("p", "notice", Prose(warning));
   return notices;
 }
 
-// A text to paste with its button, which page/copy.js wakes up.
+// Text to paste, with a button that page/copy.js makes copy it.
 Html Copyable(const std::string& text) {
   return Element("div", {{"class", "copyable"}},
                  Tag("pre", "command", text) +
@@ -49,7 +49,7 @@ Html FormCell(const LaunchForm& form) {
   return cell;
 }
 
-// The engine's own command in the open, the others folded.
+// Pinion's own command, and the other forms folded away.
 Html FormsOf(const std::vector<LaunchForm>& forms) {
   Html rest;
   std::vector<std::string> titles;
@@ -63,8 +63,8 @@ Html FormsOf(const std::vector<LaunchForm>& forms) {
                             Tag("table", "commands", rest));
 }
 
-// A height of {"step": N} in pixels, for as many rows as the data has in the field that usermeta
-// names: a step beside a width that follows the page makes Vega-Lite complain.
+// Turns a height of {"step": N} into pixels for the rows that the data has in the field that
+// usermeta names: Vega-Lite rejects a step height together with a width that follows the page.
 void SetHeight(const Json& values, Json& spec) {
   const Json *meta = spec.Find("usermeta"), *height = spec.Find("height");
   const Json* field = meta ? meta->Find("rows") : nullptr;
@@ -82,7 +82,7 @@ Html AbsentCharts(const Results& results) {
   for (const Chart& chart : AllCharts(results))
     if (!chart.absent.empty())
       items += Tag("li", Tag("b", "", chart.title) + Prose(": " + chart.absent + "."));
-  return items.empty() ? items : Tag("p", "", "Not drawn:") + Tag("ul", items);
+  return items.empty() ? items : Tag("p", "", "Charts without data:") + Tag("ul", items);
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ Html LaunchSection(const Results& results, const std::string& folder) {
 std::map<std::string, std::string> PageSections(const Results& results, const std::string& folder) {
   return {{"answer", Prose(Answer(results)).markup()},
           {"support", Prose(Support(results)).markup()},
-          {"effort", Prose(Effort(results)).markup()},
+          {"effort", Prose(EffortText(results)).markup()},
           {"notices", Notices(results).markup()},
           {"cards", VerdictCards(results).markup()},
           {"launch", LaunchSection(results, folder).markup()},
@@ -119,7 +119,7 @@ Json PageCharts(const Results& results, const PageParts& parts) {
     if (spec == parts.specs.end()) continue;
     Json sized = spec->second;
     SetHeight(chart.values, sized);
-    // What a screen reader says of the picture.
+    // For screen readers.
     sized.Set("description", StrCat(chart.title, ". ", chart.conclusion));
     list.Append(Json::Object{{"name", chart.name},
                              {"title", chart.title},
@@ -145,7 +145,7 @@ Result<std::string> ReportPage(const Results& results, const std::string& folder
           ? ""
           : Tag("p", "notice", "Charts are left out: this Pinion was built without npm.").markup();
   values["data"] = ScriptJson(charts ? PageCharts(results, parts) : Json::Object{});
-  values["licence"] = Text(charts ? parts.licence : "none are inside").markup();
+  values["licence"] = Text(charts ? parts.licence : "this file contains none").markup();
   values["libraries"] = parts.libraries;
   values["behaviour"] = parts.behaviour;
   return FillTemplate(parts.page, values);

@@ -11,24 +11,24 @@
 namespace pinion::harness {
 
 // report.html: verdict and launch commands first, then charts, every candidate, method, machine.
-// One text that needs no network; `folder` is where the profiles lie. `live`: the page asks the
-// server it came from for news (GET events), and may connect to nothing else.
+// A single file that needs no network; `folder` holds the profiles. `live`: the page asks the
+// server that it came from for updates (GET events), and may connect to nothing else.
 Result<std::string> ReportPage(const Results& results, const std::string& folder,
                                const PageParts& parts, bool live = false);
 
-// What of the page depends on the results, by the names of the template's places, as markup.
+// The parts of the page that depend on the results, as markup, by their names in the template.
 std::map<std::string, std::string> PageSections(const Results& results, const std::string& folder);
 
-// {"charts":[{"name","title","conclusion","spec","values"}]}: what page/*.js draws.
+// {"charts":[{"name","title","conclusion","spec","values"}]}, for page/*.js to draw.
 Json PageCharts(const Results& results, const PageParts& parts);
 
-// The sections, each made of `results` alone.
+// The sections, each of which depends on `results` alone.
 Html VerdictCards(const Results& results);
 Html LaunchSection(const Results& results, const std::string& folder);
 Html CandidateTable(const Results& results);
 Html FailureTable(const Results& results);  // infeasible, failed and never measured; may be empty
 Html MethodSection(const Results& results);
-Html TimeSection(const Results& results);  // where the sweep's time went
+Html TimeSection(const Results& results);  // the time that each configuration took
 Html MachineSection(const Results& results);
 Html ReproduceSection(const Results& results);
 

@@ -26,9 +26,10 @@ std::vector<fs::path> FilesOf(const fs::path& folder, std::string_view suffix) {
 Result<std::string> ReadScript(const fs::path& path) {
   PINION_ASSIGN(std::string script, ReadFile(path.string()));
   if (script.find("</script") != std::string::npos)
-    return Fail(ErrorCode::kUnsupported,
-                StrCat(path.string(), " holds '</script', which would end the page's script; use ",
-                       "the version in reports/package-lock.json"));
+    return Fail(
+        ErrorCode::kUnsupported,
+        StrCat(path.string(), " contains '</script', which would end the page's script; use ",
+               "the version in reports/package-lock.json"));
   return script + "\n";
 }
 
@@ -82,7 +83,7 @@ Result<std::string> FindPageParts() {
     looked.push_back(place.string());
   }
   return Fail(ErrorCode::kNotFound,
-              StrCat("report.html needs its template and chart libraries, which are in neither ",
+              StrCat("report.html needs its template and chart libraries, but they are in neither ",
                      Join(looked, " nor "), "; scripts/build makes them"));
 }
 

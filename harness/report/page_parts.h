@@ -8,7 +8,7 @@
 
 namespace pinion::harness {
 
-// What a page is made of besides the results, as texts: all of it data, from one folder.
+// Everything that makes a page besides the results, as text read from one folder.
 struct PageParts {
   std::string folder;
   std::string page;                   // template.html, below head.html
@@ -20,15 +20,15 @@ struct PageParts {
   std::string licence;    // theirs
 };
 
-// Reads them from `folder`. Chart libraries may be absent: the page then has tables and says so.
+// Reads them from `folder`. Without chart libraries the page has only tables, and says so.
 Result<PageParts> ReadPageParts(const std::string& folder);
 
-// The Content-Security-Policy of a page: it loads nothing; a live one may ask the server that it
+// The Content-Security-Policy of a page: it loads nothing; a live page may ask the server that it
 // came from.
 std::string PagePolicy(bool live);
 
-// The folder where they are: "reports" beside the executable (a build), or ../share/pinion/reports
-// (an installation). The error says where it looked and what makes them.
+// The folder that holds them: "reports" beside the executable (a build), or ../share/pinion/reports
+// (an installation). The error lists the folders it searched and says how to make the parts.
 Result<std::string> FindPageParts();
 
 }  // namespace pinion::harness

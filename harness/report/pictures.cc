@@ -9,32 +9,32 @@ namespace pinion::harness {
 namespace {
 
 constexpr double kNodeSeconds = 60;
-constexpr uint64_t kMaxBytes = uint64_t{1} << 30;  // of pictures
+constexpr uint64_t kMaxBytes = uint64_t{1} << 30;  // of all pictures
 
-// The first line of node's complaint that says something.
-std::string Complaint(const std::string& text) {
+// The first line of node's standard error that is not empty.
+std::string FirstErrorLine(const std::string& text) {
   for (const std::string& line : Split(text, '\n'))
     if (line.find("Error") != std::string::npos) return line;
-  return text.empty() ? "it said nothing" : Split(text, '\n').front();
+  return text.empty() ? "no message" : Split(text, '\n').front();
 }
 
 Result<std::string> RunNode(const std::string& script, const std::string& input) {
   PINION_ASSIGN(MemoryFile in, MemoryFile::Make("the charts"));
   PINION_ASSIGN(const MemoryFile out, MemoryFile::Make("the pictures"));
-  PINION_ASSIGN(const MemoryFile complaints, MemoryFile::Make("node's complaints"));
+  PINION_ASSIGN(const MemoryFile errors, MemoryFile::Make("node's errors"));
   PINION_TRY(in.Write(input));
   Process::Options options;
   options.arguments = {"node", script};
   options.stdin_fd = in.fd();
   options.stdout_fd = out.fd();
-  options.stderr_fd = complaints.fd();
+  options.stderr_fd = errors.fd();
   auto node = Process::Start(options);
   if (!node) return Fail(ErrorCode::kNotFound, "node is not installed (apt-get install nodejs)");
   const auto end = node->Wait(kNodeSeconds);
   if (!end) return Fail(ErrorCode::kFailed, StrCat("node took more than ", kNodeSeconds, " s"));
   if (end->code != 0 || end->signal != 0)
     return Fail(ErrorCode::kFailed,
-                "node failed: " + Complaint(complaints.Text(kMaxBytes).value_or("")));
+                "node failed: " + FirstErrorLine(errors.Text(kMaxBytes).value_or("")));
   return out.Text(kMaxBytes);
 }
 

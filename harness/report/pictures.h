@@ -9,9 +9,9 @@
 
 namespace pinion::harness {
 
-// The page's charts as SVG, by name, from the same specifications: rendered by `node` with the
-// page's own libraries, in a child process. Errors say what is missing (node, the libraries) or why
-// node failed; it is given 60 s.
+// The page's charts as SVG, by name, from the same specifications. `node` renders them with the
+// page's own libraries in a child process. Errors: node or the libraries are missing, node failed,
+// or it took longer than 60 s.
 Result<std::map<std::string, std::string>> RenderPictures(const Results& results,
                                                           const PageParts& parts);
 

@@ -19,7 +19,7 @@ std::optional<EngineOptions> OptionsOf(const Results& results, const Candidate& 
   return options;
 }
 
-// The ranks of one of several replicas, of a plan over all.
+// The ranks of replica `index`, cut from a plan that covers all replicas.
 Json RanksOfReplica(const Json& plan, int replicas, int index) {
   const Json* ranks = plan.Find("ranks");
   if (!ranks || !ranks->is_array()) return Json();
@@ -30,7 +30,7 @@ Json RanksOfReplica(const Json& plan, int replicas, int index) {
   return Json::Object{{"ranks", std::move(own)}};
 }
 
-// A line a server; before them what writes the weights, where that is needed.
+// One line per server. A first line that writes the weights, if they are needed, comes once.
 std::string VllmText(const EngineOptions& options, const Json& plan, int replicas) {
   if (replicas == 1) return VllmShellText(options, plan);
   std::string text;
@@ -100,14 +100,14 @@ std::string ProgramOf(const std::string& command_line) {
 Result<std::optional<Profile>> ProfileOf(const Results& results, Objective objective,
                                          const std::string& folder) {
   const Verdict* verdict = results.FindVerdict(objective);
-  // `pinion launch` starts our engine alone.
+  // `pinion launch` starts only Pinion's own engine.
   if (!verdict || verdict->outcome == Outcome::kNoData || !results.definition.engine.is_pinion())
     return std::nullopt;
   const Candidate* candidate = results.Find(verdict->recommended);
   if (!candidate)
     return Fail(ErrorCode::kCorrupt,
                 StrCat("the verdict on ", verdict->objective,
-                       " names no candidate of the sweep: ", verdict->recommended));
+                       " names a candidate that is not in the sweep: ", verdict->recommended));
   Profile profile;
   profile.objective = verdict->objective;
   if (auto read = FromJson(candidate->options, profile.options); !read)

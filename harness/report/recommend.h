@@ -8,38 +8,39 @@
 #include "harness/profile/profile.h"
 #include "harness/report/results.h"
 
-// From a verdict to something that can be started.
+// Turns a verdict into profiles and commands that start the recommended configuration.
 
 namespace pinion::harness {
 
-// The profile that an objective's verdict recommends; nullopt where there is no verdict on data.
-// `folder` is kept as the place of the evidence. Error: options that this version does not know.
+// The profile that an objective's verdict recommends; nullopt without data for a verdict.
+// The profile cites `folder` as its evidence. Error: options that this version does not know.
 Result<std::optional<Profile>> ProfileOf(const Results& results, Objective objective,
                                          const std::string& folder);
 
 // "profiles/throughput.json", relative to the sweep's folder.
 std::string ProfileFile(const std::string& objective);
 
-// The same under the sweep's folder, however that was written: "out/x/" and "out/x" are one.
+// The same under the sweep's folder, with or without a slash at its end.
 std::string ProfilePath(const std::string& folder, const std::string& objective);
 
-// The program as the person called it ("build/pinion sweep ..." -> "build/pinion"), so that the
+// The program as the user called it ("build/pinion sweep ..." -> "build/pinion"), so that the
 // commands in the report can be pasted.
 std::string ProgramOf(const std::string& command_line);
 
-// How to start what `verdict` recommends. Empty where there is no profile to start.
+// Commands that start the configuration that `verdict` recommends; empty without a profile to
+// start.
 struct LaunchCommands {
   std::string pinion;      // pinion launch FOLDER/profiles/throughput.json
-  std::string other;       // of another engine that was measured: its own command, the rest empty
-  std::string vllm;        // the nearest with vLLM; may have several lines
-  std::string front;       // of several replicas: an HAProxy configuration before them
-  std::string vllm_lacks;  // "isa=avx2": what vLLM has no setting for
+  std::string other;       // if another engine was measured: its own command, and the rest is empty
+  std::string vllm;        // the closest equivalent with vLLM; may have several lines
+  std::string front;       // for several replicas: an HAProxy configuration in front of them
+  std::string vllm_lacks;  // "isa=avx2": settings without a counterpart in vLLM
 };
 LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
                                 const std::string& folder);
 
-// Verdicts that recommend the same configuration, which one command starts; the command is that of
-// the first. Without those that have nothing to start.
+// Verdicts that recommend the same configuration, so that one command starts it: that of
+// the first. Verdicts without a command are left out.
 struct LaunchGroup {
   LaunchCommands commands;
   std::vector<const Verdict*> verdicts;

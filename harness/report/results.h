@@ -28,7 +28,7 @@ struct Sample {
 // One metric of one candidate over all rounds.
 struct Series {
   std::string metric;   // "output_tokens_per_s", "ttft_s", ...: see Metrics()
-  int concurrency = 0;  // closed loop of so many clients; 0: the offline batch or the process
+  int concurrency = 0;  // clients of the closed loop; 0: the offline batch or the process
   std::vector<Sample> samples;
   Estimate estimate;
 };
@@ -41,7 +41,7 @@ struct Distribution {
   std::vector<double> quantiles;  // 0 %, 5 %, ..., 100 %: of each the median over the trials
 };
 
-// Loads that were tried against the service level that was asked for, over all rounds.
+// The loads tried against the requested service level, over all rounds.
 struct SloFinding {
   SloSearchOptions options;
   SloBoundary boundary;
@@ -83,60 +83,60 @@ struct Candidate {
   std::string isa, dtype;
   int threads = 0, ranks = 0;
   Json plan;            // ToJson(Plan)
-  std::string command;  // of another engine: how a person would start it
+  std::string command;  // for another engine: how a user would start it
 
-  Json predicted;  // before it ran: {"output_tokens_per_s","ttft_s","tpot_s",...}; null without
-                   // probe
+  Json predicted;  // before any trial: {"output_tokens_per_s","ttft_s","tpot_s",...}; null without
+                   // --probe
 
   std::vector<Series> series;
   std::vector<Distribution> distributions;
   std::optional<SloFinding> slo;
-  std::string no_ceilings_because;           // why the machine's limits were not measured beside it
+  std::string no_ceilings_because;           // why no trial measured the machine's limits
   std::vector<Comparison> comparisons;       // one per objective of the sweep
   std::vector<std::string> suspect_reasons;  // "round 3: steal 4.1 %"
   std::string output_hash;                   // of the fixed offline batch, first round
   int trials = 0;                            // all of them, failed ones too
-  double seconds = 0;                        // that they took
+  double seconds = 0;                        // the time that all trials took
 
   const Series* Find(const std::string& metric, int concurrency) const;
   const Comparison* Find(Objective objective) const;
-  // Median ratio to the defaults; 1 for the defaults themselves, 0 where it was not compared.
+  // Median ratio to the baseline; 1 for the baseline itself, 0 if it was not compared.
   double Ratio(Objective objective) const;
 };
 
-// What the baseline's two runs of each round say about one objective's noise.
+// One objective's noise, from the baseline's two trials in each round.
 struct Noise {
   size_t pairs = 0;
   double autocorrelation = 0;  // lag 1, of the pairs' differences
-  double mad = 0;              // of them, in logs
+  double mad = 0;              // of the differences, in logs
 };
 
 struct Results {
-  // What was asked for.
+  // The request.
   std::string model;  // as given: a folder, preset:NAME, org/name
   Definition definition;
   std::string command_line;
   std::string version;     // what `pinion --version` says
-  std::string commit;      // of the source it was built from; "" where unknown
+  std::string commit;      // of the source it was built from; "" if unknown
   std::string started_at;  // ISO 8601, UTC
   std::string updated_at;
 
-  // Where.
+  // The machine and the model.
   Json machine;      // MachineFingerprint
   Json budget;       // {"cpus":[],"cpu_quota","memory_total_bytes","reasons":[]}
   Json model_facts;  // {"architecture","parameters","weight_bytes","kv_bytes_per_token"}
   Json provenance;   // compiler, files of the model, kernel, cgroup, environment, topology
 
-  // What came out.
+  // The findings.
   std::vector<Candidate> candidates;  // in order of id; [0] is the baseline
   std::vector<double> floors;         // per objective of the definition, a fraction
   std::vector<Noise> noise;           // per objective of the definition
   std::vector<Verdict> verdicts;      // per objective of the definition
   int rounds_done = 0;                // whole rounds, confirmation not counted
-  int rounds_planned = 0;             // what fitted the budget
+  int rounds_planned = 0;             // as many as fit the budget
   int confirmation_rounds = 0;
   int calibration_rounds = 0;  // the baseline against itself, before the rounds
-  double elapsed_s = 0;        // over all sittings
+  double elapsed_s = 0;        // including the time before each --resume
   bool finished = false;       // false: interrupted, or still running
   std::vector<std::string> warnings;
 

@@ -7,7 +7,7 @@
 namespace pinion::harness {
 namespace {
 
-// RFC 4180; a text that a spreadsheet would run as a formula is kept a text by a leading quote.
+// RFC 4180. A leading quote keeps spreadsheets from running text as a formula.
 std::string CsvField(std::string text) {
   if (!text.empty() && std::string_view("=+-@\t\r").find(text[0]) != std::string_view::npos)
     text.insert(0, "'");
@@ -23,7 +23,7 @@ std::string Number(double value) {
   return text;
 }
 
-// The columns that say which candidate a row is about.
+// The columns that identify a row's candidate.
 std::vector<std::string> CandidateFields(const Candidate& candidate) {
   std::vector<std::string> fields = {StrCat(candidate.id), CsvField(candidate.label),
                                      Name(candidate.status), CsvField(candidate.reason)};

@@ -54,7 +54,7 @@ Json SloJson(const SloFinding& slo) {
   SloReport report;
   report.options = slo.options;
   report.boundary = slo.boundary;
-  Json json = ToJson(report);  // of a server it would tell where it was
+  Json json = ToJson(report);  // without the server's address
   std::erase_if(json.object(),
                 [](const auto& item) { return item.first == "url" || item.first == "model_id"; });
   return json;
@@ -127,12 +127,12 @@ Json VerdictJson(const Results& results, const Verdict& verdict, const std::stri
   json.Set("rounds", static_cast<uint64_t>(verdict.rounds));
   json.Set("confirmed", verdict.confirmed);
   json.Set("profile", commands.pinion.empty() ? Json() : Json(ProfileFile(verdict.objective)));
-  json.Set("launch", commands.pinion + commands.other);  // one of them
+  json.Set("launch", commands.pinion + commands.other);  // one of the two is empty
   json.Set("launch_vllm", commands.vllm);
   return json;
 }
 
-// What could be resolved here, per objective:
+// The noise of each objective, which limits the differences that can be resolved:
 // [{"objective","pairs","autocorrelation","mad","floor"}].
 Json NoiseJson(const Results& results) {
   Json list = Json::MakeArray();
@@ -148,7 +148,7 @@ Json NoiseJson(const Results& results) {
   return list;
 }
 
-// Without the topology, which is long and in results.db.
+// Leaves out the topology: it is long, and results.db has it.
 Json ShortProvenance(Json provenance) {
   if (provenance.is_object())
     std::erase_if(provenance.object(),

@@ -19,7 +19,7 @@ const Verdict* VerdictOf(const Results& results, const std::string& objective) {
   return nullptr;
 }
 
-// Of both, in the order of `a`.
+// The objectives of both, in the order of `a`.
 std::vector<std::string> Objectives(const Results& a, const Results& b) {
   std::vector<std::string> names;
   for (const Results* results : {&a, &b})
@@ -38,18 +38,18 @@ std::string RecommendedBy(const Results& results, const std::string& objective) 
 
 std::string VerdictCell(const Results& results, const std::string& objective) {
   const Verdict* verdict = VerdictOf(results, objective);
-  if (!verdict) return "not an objective of it";
+  if (!verdict) return "not an objective";
   const Words words = InWords(results, *verdict);
   return words.gain.empty() ? words.headline : StrCat(words.headline, ": ", words.gain);
 }
 
-// Who has not decided contradicts nobody.
+// A sweep without a decision contradicts nothing.
 bool Agree(const Results& a, const Results& b, const std::string& objective) {
   const std::string by_a = RecommendedBy(a, objective), by_b = RecommendedBy(b, objective);
   return by_a == by_b || by_a.empty() || by_b.empty();
 }
 
-// {"x":{"y":1}} -> "x.y": "1". What is long, of no use to a reader, or told elsewhere stays out.
+// {"x":{"y":1}} -> "x.y": "1". Leaves out the topology (long) and hygiene (it has its own table).
 void Flatten(const Json& json, const std::string& path, std::map<std::string, std::string>& facts) {
   if (json.is_object()) {
     for (const auto& [key, value] : json.object())
@@ -73,7 +73,7 @@ std::map<std::string, std::string> FactsOf(const Results& results) {
   return facts;
 }
 
-// What `pinion doctor` found when the sweep began: check -> "ok: performance on 2 CPUs".
+// The findings of `pinion doctor` when the sweep began: check -> "ok: performance on 2 CPUs".
 std::map<std::string, std::string> HygieneOf(const Results& results) {
   std::map<std::string, std::string> found;
   const Json* hygiene = results.provenance.Find("hygiene");
@@ -119,7 +119,7 @@ TextTable FactTable(const std::string& title, const std::string& subject,
 }
 
 TextTable VerdictTable(const Results& a, const Results& b) {
-  TextTable table{"What is recommended", "", {"objective", "A", "B"}, {}};
+  TextTable table{"Recommendations", "", {"objective", "A", "B"}, {}};
   for (const std::string& objective : Objectives(a, b))
     table.rows.push_back({{objective, VerdictCell(a, objective), VerdictCell(b, objective)},
                           !Agree(a, b, objective)});
@@ -131,7 +131,7 @@ std::string MetricName(const std::string& metric, int concurrency) {
                          : metric;
 }
 
-// One number of one configuration in both sweeps, each by itself.
+// One metric of one configuration, as each of the two sweeps measured it.
 struct Figures {
   const Candidate *of_a, *of_b;
   const Series *a, *b;
@@ -160,10 +160,10 @@ std::string EstimateText(const Series& series) {
   return text;
 }
 
-// Without a verdict: each sweep's own medians.
+// Each sweep's own medians, for sweeps that cannot be compared.
 TextTable UnjudgedTable(const Results& a, const Results& b) {
-  TextTable table{"Figures, not judged",
-                  "Medians and intervals of each sweep by itself.",
+  TextTable table{"Figures, without a verdict",
+                  "Each sweep's own medians and intervals.",
                   {"configuration", "metric", "A", "B"},
                   {}};
   for (const Figures& one : CommonFigures(a, b))
@@ -175,8 +175,8 @@ TextTable UnjudgedTable(const Results& a, const Results& b) {
 TextTable JudgedTable(const RunComparison& comparison) {
   TextTable table{
       "Figures",
-      StrCat("Of rounds that both have. B is better where the change is positive; it ",
-             "counts beyond the interval, the floor and ",
+      StrCat("From the rounds that both have. A positive change means that B is better; it ",
+             "counts if it exceeds the interval, the floor and ",
              FormatFigure("share", comparison.threshold), "."),
       {"configuration", "metric", "A", "B", "B is", "95 % interval", "floor", "rounds", "verdict"},
       {},
@@ -198,7 +198,7 @@ TextTable JudgedTable(const RunComparison& comparison) {
 }
 
 TextTable OnlyInOne(const Results& a, const Results& b) {
-  TextTable table{"Configurations of one sweep alone", "", {"configuration", "in", "status"}, {}};
+  TextTable table{"Configurations in only one sweep", "", {"configuration", "in", "status"}, {}};
   const auto add = [&](const Results& from, const Results& other, const char* name) {
     std::set<std::string> known;
     for (const Candidate& candidate : other.candidates) known.insert(SettingsText(candidate));
@@ -208,7 +208,7 @@ TextTable OnlyInOne(const Results& a, const Results& b) {
   };
   add(a, b, "A");
   add(b, a, "B");
-  if (table.rows.empty()) table.note = "None: both have the same ones.";
+  if (table.rows.empty()) table.note = "None: both have the same configurations.";
   return table;
 }
 
@@ -241,8 +241,9 @@ std::vector<TextTable> SideTables(const Results& a, const Results& b,
                                   const RunComparison& comparison) {
   return {VerdictTable(a, b),
           comparison.differences.empty() ? UnjudgedTable(a, b) : JudgedTable(comparison),
-          OnlyInOne(a, b), FactTable("Environment: what differs", "what", FactsOf(a), FactsOf(b)),
-          FactTable("Hygiene: what differs", "check", HygieneOf(a), HygieneOf(b))};
+          OnlyInOne(a, b),
+          FactTable("Environment: differences", "property", FactsOf(a), FactsOf(b)),
+          FactTable("Hygiene: differences", "check", HygieneOf(a), HygieneOf(b))};
 }
 
 std::string SideAnswer(const Results& a, const Results& b, const RunComparison& comparison) {
@@ -264,7 +265,7 @@ std::string SideAnswer(const Results& a, const Results& b, const RunComparison& 
   std::vector<std::string> changed;
   for (const std::string& objective : Objectives(a, b))
     if (!Agree(a, b, objective)) changed.push_back(objective);
-  return changed.empty() ? text + " Neither contradicts what the other recommends."
+  return changed.empty() ? text + " Their recommendations do not contradict each other."
                          : StrCat(text, " They recommend different configurations for ",
                                   Join(changed, ", "), ".");
 }

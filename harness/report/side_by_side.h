@@ -9,15 +9,15 @@
 #include "harness/report/results.h"
 #include "harness/report/text_table.h"
 
-// Two sweeps next to each other: what changed in what is recommended, in the figures, around them.
+// Two sweeps next to each other: changes in the recommendations, the figures and the environment.
 
 namespace pinion::harness {
 
-// `comparison`: of the stores that the results were read from, CompareAnyway; it must outlive the
+// `comparison`: CompareAnyway of the stores that the results were read from; it must outlive the
 // tables.
 std::vector<TextTable> SideTables(const Results& a, const Results& b,
                                   const RunComparison& comparison);
-// What a reader in a hurry needs.
+// The comparison in one or two sentences.
 std::string SideAnswer(const Results& a, const Results& b, const RunComparison& comparison);
 
 // {"answer","a":{"folder","model","version","commit","started_at"},"b":{},

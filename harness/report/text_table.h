@@ -9,17 +9,17 @@
 
 namespace pinion::harness {
 
-// A table of texts, the same for browsers and for Markdown.
+// A table of strings, for browsers and for Markdown.
 struct TextTable {
   struct Row {
     std::vector<std::string> cells;
-    bool stands_out = false;          // what a reader should see first
+    bool stands_out = false;          // highlighted
     const Estimate* ratio = nullptr;  // drawn in `drawn_column`; not owned
-    double floor = 0;                 // beside it
+    double floor = 0;                 // drawn with the ratio
   };
   std::string title, note;        // the note may be empty
-  std::vector<std::string> head;  // empty: rows are a name and a text
-  std::vector<Row> rows;          // none: title and note alone
+  std::vector<std::string> head;  // empty: each row is a name and a value
+  std::vector<Row> rows;          // empty: only title and note are shown
   size_t drawn_column = SIZE_MAX;
 };
 
@@ -27,7 +27,7 @@ struct TextTable {
 Html ToHtml(const TextTable& table, std::string_view heading);
 std::string ToMarkdown(const TextTable& table);
 
-// A text inside a table cell or a paragraph: what Markdown would read as markup is escaped.
+// For text inside a table cell or a paragraph: escapes everything that Markdown reads as markup.
 std::string EscapeMarkdown(const std::string& text);
 
 }  // namespace pinion::harness

@@ -12,7 +12,7 @@
 namespace pinion::harness {
 namespace {
 
-// What a gain of this objective is made of.
+// "8.2 % ..." of what.
 const char* GainNoun(Objective objective) {
   switch (objective) {
     case Objective::kThroughput:
@@ -64,7 +64,7 @@ std::string Gain(const Results& results, const Verdict& verdict) {
   return StrCat(FormatGain(verdict.ratio), " ", GainNoun(ObjectiveOf(results, verdict)));
 }
 
-// The best candidate in `objective` beside `except`; nullptr where there is no other.
+// The best candidate in `objective` other than `except`; nullptr if there is no other.
 const Candidate* BestBeside(const Results& results, int except, Objective objective) {
   const Candidate* best = nullptr;
   for (const Candidate& candidate : results.candidates)
@@ -74,7 +74,7 @@ const Candidate* BestBeside(const Results& results, int except, Objective object
   return best;
 }
 
-// "nothing else comes within 5 % of it", or who does: what a single winner's lead is worth.
+// "nothing else comes within 5 % of it", or how many do: how large a single winner's lead is.
 std::string Lead(const Results& results, const Verdict& verdict) {
   constexpr double kClose = 0.95;
   size_t close = 0;
@@ -88,7 +88,7 @@ std::string Lead(const Results& results, const Verdict& verdict) {
   return StrCat(Counted(close, "other"), close == 1 ? " comes" : " come", " within 5 % of it");
 }
 
-// "With 8 clients 95 % of first tokens come within 1.63 s (defaults: 2.32 s)."; empty where no
+// "With 8 clients 95 % of first tokens arrive within 1.63 s (defaults: 2.32 s)."; empty if no
 // requests were timed.
 std::string WaitText(const Results& results, const Candidate& candidate) {
   const auto& loops = results.definition.workload.concurrency;
@@ -99,25 +99,26 @@ std::string WaitText(const Results& results, const Candidate& candidate) {
   const double tail = TailQuantile(waits->n);
   std::string text =
       StrCat("With ", Counted(static_cast<size_t>(most), "client"), " ", std::lround(tail * 100),
-             " % of first tokens come within ", FormatFigure("s", ValueAt(*waits, tail)));
+             " % of first tokens arrive within ", FormatFigure("s", ValueAt(*waits, tail)));
   const Distribution* before = FindDistribution(results.candidates.front(), "ttft_s", most);
   if (before && before != waits)
     text += StrCat(" (defaults: ", FormatFigure("s", ValueAt(*before, tail)), ")");
   return text + ".";
 }
 
-// What the decision rests on: the winner's ratio, or the best alternative's where nothing won.
+// The evidence for the decision: the winner's ratio, or the best alternative's if nothing won.
 std::string Confidence(const Results& results, const Verdict& verdict) {
   const bool won = verdict.outcome == Outcome::kWinner;
   const Estimate& ratio = won ? verdict.ratio : verdict.best_ratio;
   if (verdict.outcome == Outcome::kNoData) return "";
   if (!won && verdict.best == verdict.recommended)
-    return Counted(verdict.rounds, "round") + "; nothing to compare the defaults with";
+    return Counted(verdict.rounds, "round") + "; nothing else was measured to compare with";
   const std::string name = won ? "" : NameOf(results, verdict.best);
   if (verdict.outcome == Outcome::kTooFewRounds)
     return StrCat("so far, ", name, ": ", FormatChange(ratio), " after ", Counted(ratio.n, "round"),
                   ", which may be chance");
-  std::string text = won ? "" : StrCat("closest, ", name, ": ", FormatChange(ratio), "; ");
+  std::string text =
+      won ? "" : StrCat("closest contender, ", name, ": ", FormatChange(ratio), "; ");
   if (ratio.interval)
     text += StrCat(std::floor(ratio.interval->coverage * 100), " % interval ",
                    FormatChangeInterval(ratio), " from ");
@@ -129,7 +130,7 @@ std::string Confidence(const Results& results, const Verdict& verdict) {
 
 std::string TiedText(const Results& results, const Verdict& verdict) {
   if (verdict.tied.empty()) return "";
-  constexpr size_t kNamed = 3;  // more would bury the verdict; the table marks all of them
+  constexpr size_t kNamed = 3;  // more would bury the verdict; the table lists all of them
   std::vector<std::string> names;
   for (const int candidate : verdict.tied) {
     if (names.size() == kNamed) break;
@@ -137,7 +138,7 @@ std::string TiedText(const Results& results, const Verdict& verdict) {
   }
   const size_t others = verdict.tied.size() - names.size();
   const bool won = verdict.outcome == Outcome::kWinner;
-  return StrCat("Not told apart from ", won ? "it" : "the defaults", ": ", Join(names, "; "),
+  return StrCat("Not distinguishable from ", won ? "it" : "the defaults", ": ", Join(names, "; "),
                 others ? StrCat(" and ", others, " more") : std::string(),
                 won ? ". The simpler one is recommended" : "");
 }
@@ -166,13 +167,14 @@ const char* Goal(Objective objective) {
     case Objective::kGoodput:
       return "most requests per second that meet the SLO, at the best concurrency measured";
     case Objective::kCores:
-      return "fewest cores, where half of them may cost little of the throughput (cores_within)";
+      return "fewest cores that keep the throughput: halving them may cost at most cores_within of "
+             "it";
     case Objective::kEnergy:
       return "most output tokens per joule of all processor packages";
     case Objective::kBalanced:
       break;
   }
-  return "geometric mean of throughput and latency, each relative to the defaults";
+  return "best geometric mean of throughput and latency, each relative to the defaults";
 }
 
 bool IsDecided(const Verdict& verdict) {
@@ -184,12 +186,12 @@ Words InWords(const Results& results, const Verdict& verdict) {
               TiedText(results, verdict)};
   words.floor = verdict.floor > 0 ? StrCat("differences below ", FormatShareOrFactor(verdict.floor),
                                            " cannot be resolved here")
-                                  : "too few rounds to say which differences can be resolved here";
+                                  : "too few rounds to tell which differences can be resolved here";
   return words;
 }
 
 std::string Answer(const Results& results) {
-  // Grouped by what is recommended: one configuration often wins more than one objective.
+  // Grouped by configuration: one often wins more than one objective.
   std::map<int, std::vector<std::string>> gains;
   std::vector<std::string> kept;
   bool undecided = results.verdicts.empty(), unmeasured = results.finished && !undecided;
@@ -244,7 +246,7 @@ std::string Costs(const Candidate& candidate) {
       parts.push_back(
           StrCat(before, FormatFigure(FindMetric(metric)->unit, series->estimate.median), after));
   };
-  add("peak_rss_bytes", "", " of memory at the peak");
+  add("peak_rss_bytes", "", " of peak memory");
   add("start_s", "ready after ", "");
   return Join(parts, ", ");
 }
@@ -257,7 +259,7 @@ std::string RunnerUp(const Results& results, const Verdict& verdict, Objective o
     return "";
   const double behind = 1 - second->Ratio(objective) / first->Ratio(objective);
   const std::string name = "Runner-up: " + SettingsText(*second);
-  if (behind < 0) return name + ", " + Percent(-behind) + " ahead by its median alone.";
+  if (behind < 0) return name + ", " + Percent(-behind) + " ahead, but only by its median.";
   return name + ", " + Percent(behind) + " behind.";
 }
 

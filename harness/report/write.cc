@@ -13,7 +13,8 @@
 namespace pinion::harness {
 namespace {
 
-// One file per objective that has a verdict; what an earlier state of the sweep left is removed.
+// Writes one file per objective that has a verdict, and removes those of an earlier state of the
+// sweep.
 Status WriteProfiles(const Results& results, const std::string& folder) {
   for (const Objective objective : results.definition.objectives) {
     const std::string path = folder + "/" + ProfileFile(Name(objective));
@@ -47,7 +48,7 @@ Result<std::string> ReportText(const Results& results, const std::string& folder
   if (format == "json") return ResultsJson(results, folder).Dump(2) + "\n";
   if (format == "csv") return ResultsCsv(results);
   if (format == "md")
-    return ReportMarkdown(results, folder, Fail(ErrorCode::kUnsupported, "this is the text alone"));
+    return ReportMarkdown(results, folder, Fail(ErrorCode::kUnsupported, "this is the text only"));
   if (format != "html")
     return Fail(ErrorCode::kUsage,
                 StrCat("no format '", format, "', want one of html, md, json, csv"));
@@ -64,7 +65,7 @@ Status WriteOutputs(const Results& results, const std::string& folder) {
   PINION_TRY(WriteFile(folder + "/results.json", ResultsJson(results, folder).Dump(1) + "\n"));
   PINION_TRY(WriteFile(folder + "/results.csv", ResultsCsv(results)));
   PINION_TRY(WriteProfiles(results, folder));
-  // Last: only what follows needs files from the build, and may find them missing.
+  // Last, because the page needs files from the build that may be missing.
   PINION_ASSIGN(const std::string place, FindPageParts());
   PINION_ASSIGN(const PageParts parts, ReadPageParts(place));
   PINION_ASSIGN(const std::string page, ReportPage(results, folder, parts));

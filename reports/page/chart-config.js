@@ -1,5 +1,5 @@
-// How charts look, in the browser and in report.md's pictures. Colours are names of page.css: where the
-// theme changes, so do the charts, without being drawn again.
+// The style of charts, in the browser and in report.md's pictures. Colours are names of page.css: when the
+// theme changes, the charts follow without being drawn again.
 
 const chartConfig = {
   background: null, font: "system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif", view: {stroke: null},

@@ -1,6 +1,6 @@
-// Draws the charts that the data holds.
+// Draws the charts of the page's data.
 
-// The element to draw into, made where there is none yet.
+// The element to draw into, created if it does not exist yet.
 function chartFigure(section, chart) {
   let figure = document.getElementById("chart-" + chart.name);
   if (!figure) {
@@ -12,11 +12,11 @@ function chartFigure(section, chart) {
   figure.querySelector("h3").textContent = chart.title;
   figure.querySelector("span").textContent = chart.conclusion;
   const place = figure.querySelector(".chart");
-  // Many rows with long names have the whole width, and their names half of it.
+  // Charts with many long row names take the whole width, and the names half of it.
   const {spec} = chart, names = spec.encoding?.y?.axis;
   figure.classList.toggle("broad", spec.usermeta?.rows === "configuration" && spec.height > 240);
   if (names?.labelLimit) names.labelLimit = place.clientWidth / 2;
-  place.style.minHeight = `${chart.spec.height ?? 0}px`;  // what stands below keeps its place
+  place.style.minHeight = `${chart.spec.height ?? 0}px`;  // so that the page below does not move
   return place;
 }
 
@@ -26,10 +26,10 @@ async function drawCharts(charts) {
   section.hidden = charts.length === 0;
   const places = charts.map(chart => chartFigure(section, chart));
   for (const [index, chart] of charts.entries()) {
-    // In between the browser paints what is there, and the reader may scroll.
+    // Between charts the browser can paint, and the reader can scroll.
     await new Promise(done => setTimeout(done));
-    if (charts !== data.charts) return;  // newer ones have come
-    // ast: Vega interprets its expressions, because this page forbids making code from text.
+    if (charts !== data.charts) return;  // replaced by newer data meanwhile
+    // ast: Vega interprets its expressions, because the page's policy forbids eval.
     await vegaEmbed(places[index], {...chart.spec, data: {values: chart.values}},
                     {actions: false, renderer: "svg", ast: true, config: chartConfig,
                      mode: "vega-lite"});

@@ -1,5 +1,5 @@
-// Copy buttons. The clipboard is not there for a page from a file in every browser: then the text is
-// selected, ready for the reader's own copy.
+// Copy buttons. Not every browser gives a page from a file the clipboard; then the text is
+// selected, ready to be copied by hand.
 
 async function copyText(button) {
   const text = button.parentElement.querySelector("pre");

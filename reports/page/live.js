@@ -1,15 +1,15 @@
-// While the sweep runs, its server sends the page's parts anew after every trial.
+// While the sweep runs, its server sends the page's parts again after every trial.
 
-function takeNews(news) {
-  for (const [name, markup] of Object.entries(news.sections)) {
+function applyUpdate(update) {
+  for (const [name, markup] of Object.entries(update.sections)) {
     const place = document.querySelector(`[data-place="${name}"]`);
-    // What the reader has opened stays open.
+    // Keep open what the reader has opened.
     const open = [...place.querySelectorAll("details")].map(one => one.open);
     place.innerHTML = markup;
     place.querySelectorAll("details").forEach((one, index) => { one.open = open[index] ?? false; });
   }
   wakeTables();
-  data.charts = news.charts;
+  data.charts = update.charts;
   drawCharts(data.charts);
 }
 
@@ -19,10 +19,10 @@ function followSweep() {
   state.textContent = "connecting";
   const events = new EventSource("events");
   events.onmessage = event => {
-    const news = JSON.parse(event.data);
-    takeNews(news);
-    state.textContent = news.state;
-    if (news.finished) events.close();
+    const update = JSON.parse(event.data);
+    applyUpdate(update);
+    state.textContent = update.state;
+    if (update.finished) events.close();
   };
-  events.onerror = () => { state.textContent = "the sweep does not answer; trying again"; };
+  events.onerror = () => { state.textContent = "the sweep does not answer; retrying"; };
 }

@@ -13,7 +13,7 @@ function sortRows(table) {
   const compare = (a, b) => {
     const x = cellKey(a.cells[column]), y = cellKey(b.cells[column]);
     if (typeof x === "number" && typeof y === "number") return sign * (x - y);
-    if (typeof x !== typeof y) return typeof x === "number" ? -1 : 1;  // without a figure: last
+    if (typeof x !== typeof y) return typeof x === "number" ? -1 : 1;  // rows without a figure go last
     return -sign * x.localeCompare(y);
   };
   body.append(...[...body.rows].sort(compare));
@@ -78,7 +78,7 @@ function wakeTables() {
   if (table.tBodies[0].rows.length > 1) makeTools(table);
   [...table.tHead.rows[0].cells].forEach((head, index) => {
     const button = Object.assign(document.createElement("button"), {type: "button"});
-    button.append(...head.childNodes);  // what a keyboard reaches
+    button.append(...head.childNodes);  // reachable by keyboard
     head.append(button);
     head.addEventListener("click", () => sortBy(table, index));
   });

@@ -1,4 +1,5 @@
-// Light or dark: the system's wish until the reader chooses. A page from a file may have no storage.
+// Light or dark: the system's preference until the reader chooses. A page from a file may have no
+// storage.
 
 function isDark() {
   const chosen = document.documentElement.dataset.theme;

@@ -1,4 +1,4 @@
-// Last of the scripts: starts what the others define.
+// The last script: runs what the others define.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 wakeTables();

@@ -125,7 +125,7 @@ def forms(sweep):
     rows = re.findall(r'<th scope="row">([^<]*)</th><td><div class="copyable"><pre class="command">([^<]*)</pre>', page)
     found = {title: html.unescape(text) for title, text in rows}
     assert {"vLLM", "systemd unit", "Container", "Slurm job"} <= set(found)
-    first = re.search(r'<pre class="command">([^<]*)</pre>', page.split("Launch it")[1])
+    first = re.search(r'<pre class="command">([^<]*)</pre>', page.split("<h2>Launch</h2>")[1])
     return {**found, "Pinion": html.unescape(first.group(1))}
 
 
@@ -193,7 +193,7 @@ def test_two_sweeps_side_by_side(sweep, results, pinion, tmp_path):
                          (", ".join(f"{key}={value}" for key, value in one["settings"].items()), "the defaults"))
         assert figure["a"] in [one["estimate"] for one in candidate["series"]]
     text = pinion("report", sweep, "--compare", sweep, "--format", "md").stdout
-    assert "## What is recommended" in text
+    assert "## Recommendations" in text
     refused = pinion("report", sweep, "--compare", sweep, "--format", "csv")
     assert refused.returncode == 2
     assert "html, md, json" in refused.stderr

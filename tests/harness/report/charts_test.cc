@@ -38,7 +38,7 @@ TEST(Charts, EachHasItsSpecificationAndConclusion) {
     EXPECT_TRUE(seen.count(name)) << "no test draws " << name;
 }
 
-TEST(Charts, AreLeftOutWithAReasonWhereThereIsNothingToDraw) {
+TEST(Charts, AreLeftOutWithAReasonIfThereIsNothingToDraw) {
   EXPECT_TRUE(ChartsOf(FailedResults()).empty());
   for (const Results& results : {PlantedResults(), FailedResults(), SingleResult(), Results()})
     for (const Chart& chart : AllCharts(results)) {
@@ -52,7 +52,7 @@ TEST(Charts, AreLeftOutWithAReasonWhereThereIsNothingToDraw) {
   }
 }
 
-TEST(FrontierChart, MarksWhatNothingBeats) {
+TEST(FrontierChart, MarksPointsThatNoOtherBeats) {
   const Chart chart = FrontierChart(PlantedResults());
   ASSERT_EQ(chart.values.array().size(), 6u);  // 3 measured, 2 concurrencies
   for (const Json& row : chart.values.array())
@@ -61,22 +61,22 @@ TEST(FrontierChart, MarksWhatNothingBeats) {
   EXPECT_THAT(chart.conclusion, HasSubstr("threads_bind=0-1, isa=avx2 with 8 clients"));
 }
 
-TEST(FrontierChart, DrawsTheTellingOnesOfMany) {
+TEST(FrontierChart, DrawsOnlyTheFrontAndTheBestOfManyConfigurations) {
   const Chart chart = FrontierChart(ManyResults(300));
   EXPECT_LE(chart.values.array().size(), 4 * kChartCandidates);
   EXPECT_TRUE(Texts(chart, "role").count("default"));
   EXPECT_TRUE(Texts(chart, "role").count("recommended"));
-  EXPECT_THAT(chart.conclusion, HasSubstr("Drawn: the front and the 24 best"));
+  EXPECT_THAT(chart.conclusion, HasSubstr("Shown: the front and the 24 best"));
 }
 
-TEST(FrontierChart, BeforeAnythingIsComparedTheFrontIsAllThatIsDrawn) {
+TEST(FrontierChart, DrawsTheFrontAloneBeforeAnythingIsCompared) {
   Results results = PlantedResults();
   for (Candidate& candidate : results.candidates) {
     candidate.is_baseline = false;
     candidate.comparisons.clear();
   }
   results.verdicts.clear();
-  EXPECT_THAT(FrontierChart(results).conclusion, HasSubstr("Drawn: the front."));
+  EXPECT_THAT(FrontierChart(results).conclusion, HasSubstr("Shown: the front."));
 }
 
 TEST(BindingChart, ShowsTheBestOfACell) {
@@ -91,35 +91,36 @@ TEST(ScalingChart, ComparesWithTheFewestThreads) {
   ASSERT_EQ(chart.values.array().size(), 2u);
   EXPECT_EQ(
       chart.conclusion,
-      "2 threads give 1.42 times what 1 gives: an efficiency of 71 %. Dashed: in proportion.");
+      "2 threads give 1.42 times what 1 gives: an efficiency of 71 %. Dashed: ideal scaling.");
 }
 
-TEST(ImportanceChart, OrdersSettingsByWhatTheyChange) {
+TEST(ImportanceChart, OrdersSettingsByTheirEffect) {
   const Chart chart = ImportanceChart(PlantedResults());
-  // avx2 was measured with threads_bind=0-1 alone: both get its 42 %; nobind makes the other end.
+  // avx2 was measured only with threads_bind=0-1, so both get its 42 %; nobind is the worst value.
   EXPECT_THAT(chart.conclusion, HasSubstr("threads_bind matters most for balanced"));
   EXPECT_NEAR(chart.values.array()[0].Find("percent")->number(), (1.42 / 0.83 - 1) * 100, 1e-6);
 }
 
-TEST(PairedChart, CountsTheRoundsThatWereAhead) {
+TEST(PairedChart, CountsTheRoundsInWhichTheBestWasAhead) {
   EXPECT_THAT(PairedChart(PlantedResults()).conclusion,
               HasSubstr("threads_bind=0-1, isa=avx2 was ahead in 6 of 6"));
 }
 
-TEST(PredictedChart, SaysWhatShareOfThePredictionWasReached) {
+TEST(PredictedChart, StatesTheReachedShareOfThePrediction) {
   const Chart chart = PredictedChart(PlantedResults());
   EXPECT_EQ(chart.values.array().size(), 3u);
-  EXPECT_THAT(chart.conclusion, HasSubstr("27 to 64 % of it was reached"));
+  EXPECT_THAT(chart.conclusion, HasSubstr("reached 27 to 64 % of it"));
 }
 
-TEST(RaceChart, SaysWhoLeftAndWhatThatSaved) {
+TEST(RaceChart, CountsDroppedConfigurationsAndTheTrialsSaved) {
   const Chart chart = RaceChart(PlantedResults());
-  EXPECT_EQ(Texts(chart, "state"), (std::multiset<std::string>{"left", "stayed", "stayed"}));
-  EXPECT_THAT(chart.conclusion, HasSubstr("1 of 3 configurations left early: 100 %"));
+  EXPECT_EQ(Texts(chart, "state"), (std::multiset<std::string>{"dropped", "kept", "kept"}));
+  EXPECT_THAT(chart.conclusion,
+              HasSubstr("1 of 3 configurations was dropped early: the race ran 100 %"));
   EXPECT_TRUE(RaceChart(SingleResult()).values.array().empty());
 }
 
-TEST(DriftChart, CountsWhatWasDisturbedAndByWhat) {
+TEST(DriftChart, CountsDisturbedTrialsAndNamesTheirCauses) {
   const Chart chart = DriftChart(PlantedResults());
   EXPECT_THAT(chart.conclusion, HasSubstr("1 of 6 were disturbed"));
   EXPECT_THAT(chart.conclusion, HasSubstr("steal up to 1.2 %, CPU pressure up to 4 %"));
@@ -144,7 +145,7 @@ TEST(RooflineChart, PutsEveryPhaseUnderTheRoofOfItsThreads) {
   }
 }
 
-TEST(RooflineChart, WhatIsMultipliedInIntegersHasTheRoofOfIntegers) {
+TEST(RooflineChart, IntegerConfigurationsLieUnderTheIntegerRoof) {
   Results results = PlantedResults();
   for (Candidate& candidate : results.candidates) {
     const auto floats =
@@ -153,7 +154,7 @@ TEST(RooflineChart, WhatIsMultipliedInIntegersHasTheRoofOfIntegers) {
     if (floats == candidate.series.end()) continue;
     Series integers = *floats;
     integers.metric = "ceiling_int8_ops_per_s";
-    floats->estimate.median /= 4;  // below what was reached
+    floats->estimate.median /= 4;  // below the rate that prefill reached
     candidate.series.push_back(std::move(integers));
   }
   const Chart chart = RooflineChart(results);
@@ -188,17 +189,17 @@ TEST(SloChart, NamesTheLargestThatPassesAndTheSmallestThatFails) {
                                           "a cliff"));
 }
 
-TEST(KvChart, TellsOfPreemptionsAndHits) {
+TEST(KvChart, ShowsPreemptionsAndPrefixHits) {
   Results results = PlantedResults();
   EXPECT_EQ(KvChart(results).absent, "every configuration has the same KV space");
   results.candidates[1].options.Set("kv_cache_space", 4);
   const Chart chart = KvChart(results);
   ASSERT_EQ(chart.values.array().size(), 4u);  // auto and 4 GiB, 1 and 8 clients
   EXPECT_THAT(chart.conclusion, HasSubstr("sequences were preempted"));
-  EXPECT_TRUE(Texts(chart, "text").count("325 tokens/s\n80 % used\n25 % hits\n3 preempted"));
+  EXPECT_TRUE(Texts(chart, "text").count("325 tokens/s\n80 % used\n25 % prefix hits\n3 preempted"));
 }
 
-TEST(KvChart, WhatNobodyCountedIsNotNone) {
+TEST(KvChart, ReportsUncountedValuesAsUnknownNotAsZero) {
   Results results = PlantedResults();
   results.candidates[1].options.Set("kv_cache_space", 4);
   for (Candidate& candidate : results.candidates)
@@ -206,12 +207,12 @@ TEST(KvChart, WhatNobodyCountedIsNotNone) {
       return series.metric == "kv_used_share" || series.metric == "preemptions";
     });
   const Chart chart = KvChart(results);
-  EXPECT_TRUE(Texts(chart, "text").count("325 tokens/s\n25 % hits"));
-  EXPECT_THAT(chart.conclusion, HasSubstr("whether sequences were preempted is not known"));
-  EXPECT_THAT(chart.conclusion, HasSubstr("How full the cache was is not known"));
+  EXPECT_TRUE(Texts(chart, "text").count("325 tokens/s\n25 % prefix hits"));
+  EXPECT_THAT(chart.conclusion, HasSubstr("whether sequences were preempted is unknown"));
+  EXPECT_THAT(chart.conclusion, HasSubstr("the cache's fill is unknown"));
 }
 
-TEST(DistributionChart, GoesAsFarAsTheNumberOfRequestsTells) {
+TEST(DistributionChart, ShowsOnlyQuantilesThatTheRequestsSupport) {
   Results results = PlantedResults();
   EXPECT_EQ(DistributionChart(results).values.array().size(), 8u);
   EXPECT_TRUE(Texts(DistributionChart(results), "range").count("5 to 95 % of 96"));
@@ -219,18 +220,18 @@ TEST(DistributionChart, GoesAsFarAsTheNumberOfRequestsTells) {
   EXPECT_TRUE(Texts(DistributionChart(results), "range").count("25 to 75 % of 12"));
 }
 
-TEST(PlacementChart, TellsWhoComputesWhere) {
+TEST(PlacementChart, ShowsTheRankOfEveryCpu) {
   Results results = PlantedResults();
   results.machine.Set("nodes",
                       *Json::Parse(R"([{"id":0,"cpu_list":"0-1"},{"id":1,"cpu_list":"2-3"}])"));
   results.budget.Set("cpus", std::vector<int>{0, 1, 2});
   const Chart chart = PlacementChart(results);
-  EXPECT_EQ(Texts(chart, "who"),
+  EXPECT_EQ(Texts(chart, "worker"),
             (std::multiset<std::string>{"idle", "not allowed", "rank 0", "rank 0"}));
   EXPECT_THAT(chart.conclusion, HasSubstr("2 of 4 CPUs compute, on 2 NUMA nodes"));
 }
 
-TEST(LaunchForms, ReplicasHaveALineEachAndHaproxyBeforeThem) {
+TEST(LaunchForms, ReplicasHaveOneLineEachAndHaproxyInFront) {
   Results results = PlantedResults();
   const int winner = results.verdicts[0].recommended;
   Candidate& candidate = results.candidates[static_cast<size_t>(winner)];
@@ -264,7 +265,7 @@ TEST(LaunchForms, NameProfileProgramAndCpus) {
   EXPECT_TRUE(LaunchForms(FailedResults(), FailedResults().verdicts[0], "/out/x").empty());
 }
 
-TEST(LaunchForms, QuoteAsEachReaderDoes) {
+TEST(LaunchForms, QuoteForTheProgramThatReadsThem) {
   Results results = PlantedResults();
   results.model = "a 50 % model\nExecStartPre=evil";
   std::map<std::string, std::string> forms;
@@ -276,15 +277,15 @@ TEST(LaunchForms, QuoteAsEachReaderDoes) {
   EXPECT_THAT(forms["Slurm job"], HasSubstr("launch '/out/50 %/$x/profiles/throughput.json'\n"));
 }
 
-TEST(RunnerUpWords, SayWhyItLost) {
+TEST(RunnerUpWords, SayHowFarItIsBehindOrThatItIsTied) {
   Results results = PlantedResults();
   EXPECT_EQ(RunnerUp(results, results.verdicts[0], Objective::kThroughput),
             "Runner-up: the defaults, 29.6 % behind.");
   results.verdicts[0].tied = {0};
   EXPECT_EQ(RunnerUp(results, results.verdicts[0], Objective::kThroughput), "");
   EXPECT_EQ(InWords(results, results.verdicts[0]).tied,
-            "Not told apart from it: the defaults. The simpler one is recommended");
-  EXPECT_EQ(Costs(results.candidates[1]), "2 threads, 2.9 GiB of memory at the peak");
+            "Not distinguishable from it: the defaults. The simpler one is recommended");
+  EXPECT_EQ(Costs(results.candidates[1]), "2 threads, 2.9 GiB of peak memory");
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ std::vector<std::string> Names(const TextTable& table) {
   return names;
 }
 
-TEST(HygieneFacts, PutWarningsFirstWithWhatMendsThem) {
+TEST(HygieneFacts, PutWarningsFirstWithTheirFixes) {
   const TextTable table = HygieneFacts(PlantedResults());
   EXPECT_THAT(Names(table), ElementsAre("governor", "quota", "turbo"));
   EXPECT_THAT(table.rows[0].cells,
@@ -28,14 +28,14 @@ TEST(HygieneFacts, PutWarningsFirstWithWhatMendsThem) {
   EXPECT_THAT(HygieneFacts(Results()).note, HasSubstr("Not recorded"));
 }
 
-TEST(EnvironmentFacts, FlattenWhatWasRecorded) {
+TEST(EnvironmentFacts, FlattenTheRecordedProvenance) {
   EXPECT_THAT(
       Names(EnvironmentFacts(PlantedResults())),
       ElementsAre("compiler.version", "compiler.openmp", "kernel.release", "engine.commit"));
   EXPECT_EQ(EnvironmentFacts(Results()).note, "Not recorded.");
 }
 
-TEST(TimeFacts, SumUpWhatIsNotShown) {
+TEST(TimeFacts, SumUpConfigurationsThatAreNotShown) {
   const TextTable few = TimeFacts(PlantedResults()), many = TimeFacts(ManyResults(40));
   EXPECT_EQ(few.rows.size(), 3u);
   ASSERT_EQ(many.rows.size(), 13u);

@@ -6,9 +6,9 @@
 
 namespace pinion::harness {
 
-// What a sweep with known outcomes knows: the defaults, a winner for throughput, one dropped, one
+// Results of a sweep with known outcomes: the defaults, a winner for throughput, one dropped, one
 // that failed with a log, one infeasible and one pending. `hostile` is part of every text that a
-// model, a machine or a candidate can bring along.
+// model, a machine or a candidate can contain.
 Results PlantedResults(const std::string& hostile = "");
 
 // `count` configurations, all measured, in one objective.

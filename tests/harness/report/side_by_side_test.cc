@@ -32,7 +32,7 @@ const TextTable& Find(const std::vector<TextTable>& tables, const std::string& t
   return tables.front();
 }
 
-TEST(SideBySide, SaysWhatChangedAndWhoIsRecommendedNow) {
+TEST(SideBySide, StatesChangesAndTheNewRecommendation) {
   const Results a = PlantedResults();
   Results b = PlantedResults();
   b.verdicts[0].recommended = 0;
@@ -44,7 +44,7 @@ TEST(SideBySide, SaysWhatChangedAndWhoIsRecommendedNow) {
             "Of 2 figures 0 are better and 1 is worse in B. They recommend different "
             "configurations for throughput.");
   const auto tables = SideTables(a, b, comparison);
-  const TextTable& verdicts = Find(tables, "What is recommended");
+  const TextTable& verdicts = Find(tables, "Recommendations");
   EXPECT_TRUE(verdicts.rows[0].stands_out);
   EXPECT_FALSE(verdicts.rows[1].stands_out);
   EXPECT_THAT(Find(tables, "Environment").rows[0].cells,
@@ -59,17 +59,17 @@ TEST(SideBySide, SaysWhatChangedAndWhoIsRecommendedNow) {
   EXPECT_FALSE(figures.rows[1].stands_out);
 }
 
-TEST(SideBySide, NamesWhatForbidsAVerdictAndShowsFiguresAllTheSame) {
+TEST(SideBySide, NamesObstaclesToAVerdictAndStillShowsFigures) {
   RunComparison comparison{"out/a", "out/b", "", "", 0.02, {}, {}, {"the model is x in one"}};
   const Results results = PlantedResults();
   EXPECT_EQ(SideAnswer(results, results, comparison),
-            "No verdict between the two: the model is x in one. Neither contradicts what the other "
-            "recommends.");
+            "No verdict between the two: the model is x in one. Their recommendations do not "
+            "contradict each other.");
   comparison.obstacles.push_back("the seed is 1 in one");
   EXPECT_THAT(SideAnswer(results, results, comparison), HasSubstr("the two, for 2 reasons."));
   EXPECT_THAT(SideText(results, results, comparison, "md").value(), HasSubstr("- the seed is 1"));
   const auto tables = SideTables(results, results, comparison);
-  const TextTable& figures = Find(tables, "Figures, not judged");
+  const TextTable& figures = Find(tables, "Figures, without a verdict");
   EXPECT_THAT(figures.rows[0].cells, ElementsAre("the defaults", "output_tokens_per_s",
                                                  "512 tokens/s [502 to 522 tokens/s]",
                                                  "512 tokens/s [502 to 522 tokens/s]"));

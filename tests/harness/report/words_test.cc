@@ -51,7 +51,7 @@ TEST(VerdictWords, AnswerNamesEachConfigurationOnce) {
   EXPECT_THAT(Answer(results), HasSubstr("Keep the defaults for now"));
 }
 
-TEST(VerdictCards, DrawARatioOnlyWhereTwoWereCompared) {
+TEST(VerdictCards, DrawARatioOnlyIfTwoConfigurationsWereCompared) {
   EXPECT_THAT(VerdictCards(PlantedResults()).markup(), HasSubstr("<svg class=\"ratio\""));
   for (const Results& results : {SingleResult(), FailedResults(), MidwayResults()})
     EXPECT_THAT(VerdictCards(results).markup(), Not(HasSubstr("<svg")));
@@ -64,11 +64,11 @@ TEST(Prose, KeepsUnitsWithTheirNumbersAndMarksCode) {
   EXPECT_EQ(Prose("one ` alone").markup(), "one ` alone");
 }
 
-TEST(VerdictWords, SupportSaysHowSureAndHowLongItTakes) {
+TEST(VerdictWords, SupportStatesConfirmationLeadAndWait) {
   Results results = PlantedResults();
   EXPECT_EQ(Support(results),
             "Confirmed in 6 fresh rounds; nothing else comes within 5 % of it. With 8 clients 95 % "
-            "of first tokens come within 1.63 s (defaults: 2.32 s).");
+            "of first tokens arrive within 1.63 s (defaults: 2.32 s).");
   results.verdicts[0].confirmed = false;
   EXPECT_THAT(Support(results), HasSubstr("Not confirmed"));
   results.verdicts[2].recommended = 2;  // two configurations: their leads are on their cards
@@ -77,7 +77,7 @@ TEST(VerdictWords, SupportSaysHowSureAndHowLongItTakes) {
   EXPECT_EQ(Support(results), "");
 }
 
-TEST(VerdictWords, PrintNoIntervalWhereThereIsNone) {
+TEST(VerdictWords, PrintNoIntervalIfThereIsNone) {
   EXPECT_EQ(FormatChangeInterval({4, 1.1, 0, std::nullopt}), "no interval (n = 4)");
   EXPECT_EQ(FormatChangeInterval({6, 1.1, 0, Interval{1.05, 1.12, 0.96}}), "+5.0 to +12.0 %");
 }
@@ -96,7 +96,7 @@ TEST(Figures, KeepThreeDigitsInAUnitThatFits) {
   EXPECT_EQ(FormatRange("tokens/s", 91796, 1280550.4), "91,796 to 1,280,550 tokens/s");
 }
 
-TEST(Figures, ShowNoMorePercentsThanTheirIntervalTells) {
+TEST(Figures, ShowNoMoreDigitsThanTheirIntervalSupports) {
   const Estimate wide{13, 1.893, 0, Interval{1.523, 1.992, 0.97}};
   EXPECT_EQ(FormatChange(wide), "+89 %");
   EXPECT_EQ(FormatChangeInterval(wide), "+52 to +99 %");

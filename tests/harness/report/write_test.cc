@@ -27,7 +27,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// A folder of the test's own, gone afterwards.
+// A temporary folder for the test.
 class Outputs : public testing::Test {
  protected:
   void SetUp() override {
@@ -43,7 +43,7 @@ class Outputs : public testing::Test {
   std::string folder_;
 };
 
-// Rows of fields, as RFC 4180 says.
+// Rows of fields, by RFC 4180.
 std::vector<std::vector<std::string>> ParseCsv(const std::string& text) {
   std::vector<std::vector<std::string>> rows(1, {""});
   bool quoted = false;
@@ -67,7 +67,7 @@ std::vector<std::vector<std::string>> ParseCsv(const std::string& text) {
   return rows;
 }
 
-TEST_F(Outputs, AreAllThere) {
+TEST_F(Outputs, AllFilesAreWritten) {
   const auto written = WriteOutputs(PlantedResults(), folder_);
   ASSERT_TRUE(written) << written.error().message;
   for (const char* name :
@@ -101,11 +101,11 @@ TEST_F(Outputs, AnObjectiveWithoutDataLeavesNoProfileBehind) {
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/profiles/throughput.json"));
 }
 
-TEST_F(Outputs, ReportLoadsNothingFromAnywhere) {
+TEST_F(Outputs, ReportLoadsNothingFromOutside) {
   ASSERT_TRUE(WriteOutputs(PlantedResults(), folder_));
   const std::string page = Read("report.html");
   EXPECT_THAT(page, HasSubstr("default-src 'none'"));
-  // What a browser fetches by itself: any attribute or style that takes a URL, and imports.
+  // Everything that a browser fetches unasked: attributes and styles with a URL, and imports.
   const std::string head_and_body = page.substr(0, page.find("<script>"));
   for (const char* loads : {"src=", "href=", "url(", "@import", "<link", "<iframe", "<img"})
     EXPECT_THAT(head_and_body, Not(HasSubstr(loads)));
@@ -113,7 +113,7 @@ TEST_F(Outputs, ReportLoadsNothingFromAnywhere) {
   EXPECT_THAT(head_and_body, Not(HasSubstr("{{")));  // no placeholder was left
 }
 
-TEST_F(Outputs, HostileNamesStayText) {
+TEST_F(Outputs, HostileNamesNeverBecomeMarkup) {
   const std::string hostile =
       "</script><script>alert(1)</script>\"'&<img src=x onerror=alert(2)>{{title}}";
   const auto written = WriteOutputs(PlantedResults(hostile), folder_);
@@ -176,7 +176,7 @@ TEST(ResultsJsonText, KeepsSamplesIntervalsAndReasons) {
   EXPECT_EQ(verdict.Find("launch")->string(), "build/pinion launch out/x/profiles/throughput.json");
 }
 
-TEST(ReportMarkdownText, WithoutPicturesSaysWhyAndKeepsTheirConclusions) {
+TEST(ReportMarkdownText, WithoutPicturesGivesTheReasonAndKeepsConclusions) {
   const std::string text = ReportMarkdown(PlantedResults(), "out/x",
                                           Fail(ErrorCode::kNotFound, "node is not installed"));
   EXPECT_THAT(text, HasSubstr("Pictures are left out: node is not installed."));
@@ -184,7 +184,7 @@ TEST(ReportMarkdownText, WithoutPicturesSaysWhyAndKeepsTheirConclusions) {
   EXPECT_THAT(text, Not(HasSubstr(".svg")));
 }
 
-TEST_F(Outputs, PicturesAreDrawnWhereNodeIs) {
+TEST_F(Outputs, PicturesAreDrawnIfNodeIsInstalled) {
   const PageParts parts = ReadPageParts(FindPageParts().value()).value();
   const auto pictures = RenderPictures(PlantedResults(), parts);
   if (!pictures) GTEST_SKIP() << pictures.error().message;
@@ -196,7 +196,7 @@ TEST_F(Outputs, PicturesAreDrawnWhereNodeIs) {
   }
 }
 
-TEST(ReportText, HasEveryFormatAndNamesThemForAnother) {
+TEST(ReportText, HasEveryFormatAndListsThemForAnUnknownOne) {
   const Results results = PlantedResults();
   EXPECT_THAT(ReportText(results, "out/x", "html").value(), HasSubstr("<!DOCTYPE html>"));
   EXPECT_THAT(ReportText(results, "out/x", "md").value(), HasSubstr("# preset:tiny"));
@@ -206,7 +206,7 @@ TEST(ReportText, HasEveryFormatAndNamesThemForAnother) {
               HasSubstr("html, md, json, csv"));
 }
 
-TEST(ReportMarkdownText, SaysVerdictCommandsAndReasons) {
+TEST(ReportMarkdownText, StatesVerdictCommandsAndReasons) {
   const std::string text = ReportMarkdown(
       PlantedResults(), "out/x/", std::map<std::string, std::string>{{"frontier", "<svg/>"}});
   EXPECT_THAT(text, HasSubstr("42.0 % \\[38.4, 45.5\\] more tokens per second"));
@@ -267,7 +267,7 @@ TEST(PlantedResults, HoldEveryStatus) {
   }
 }
 
-TEST(PageParts, AreNamedWhereTheyAreMissing) {
+TEST(PageParts, MissingOnesAreNamed) {
   const auto parts = ReadPageParts("/nonexistent/reports");
   ASSERT_FALSE(parts);
   EXPECT_THAT(parts.error().message, HasSubstr("/nonexistent/reports/head.html"));
@@ -298,7 +298,7 @@ TEST(CandidateTables, ShowAllOfThem) {
   EXPECT_THAT(both, HasSubstr("no trial has run yet"));
 }
 
-TEST(CandidateTables, TagWhatIsRecommendedAndForWhat) {
+TEST(CandidateTables, TagRecommendationsWithTheirObjectives) {
   Results results = PlantedResults();
   EXPECT_THAT(CandidateTable(results).markup(), HasSubstr(">for throughput<"));
   for (Verdict& verdict : results.verdicts) verdict.recommended = 1;
@@ -307,7 +307,7 @@ TEST(CandidateTables, TagWhatIsRecommendedAndForWhat) {
   EXPECT_THAT(CandidateTable(results).markup(), Not(HasSubstr("class=\"tag\"")));
 }
 
-TEST(CandidateTables, CountReasonsForDoubtAsReasonsNotAsSamples) {
+TEST(CandidateTables, CountDisturbancesAsReasonsNotAsSamples) {
   Results results = PlantedResults();
   results.candidates[1].suspect_reasons = {"round 3: steal 4.1 %"};
   EXPECT_THAT(CandidateTable(results).markup(), HasSubstr(">disturbed: round 3: steal 4.1 %<"));
@@ -315,7 +315,7 @@ TEST(CandidateTables, CountReasonsForDoubtAsReasonsNotAsSamples) {
   EXPECT_THAT(CandidateTable(results).markup(), HasSubstr("steal 4.1 %, and 1 more<"));
 }
 
-TEST(CandidateTables, AnEmptySweepIsSaidNotDrawn) {
+TEST(CandidateTables, AnEmptySweepGetsASentenceInsteadOfATable) {
   Results results = PlantedResults();
   for (Candidate& candidate : results.candidates) candidate.series.clear();
   EXPECT_THAT(CandidateTable(results).markup(), HasSubstr("No configuration has been measured"));
