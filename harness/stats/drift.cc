@@ -9,12 +9,12 @@
 namespace pinion::harness {
 namespace {
 
-constexpr double kMedianOfT4 = 0.7407;  // of |t|
-// No machine is quieter than 0.1 % between two trials: noise that somebody forgot must leave the
-// ratios finite.
+constexpr double kMedianOfT4 = 0.7407;  // of |t|, Student's t with kFreedom = 4
+// No machine is quieter than 0.1 % between two trials: even data without any noise must leave the
+// likelihood ratios finite.
 constexpr double kLeastScale = 1e-3 / 1.41421356;
-constexpr double kFirstScale = 0.03;  // a start; the fit does not depend on it
-constexpr int kSteps = 12;            // on recorded noise 30 gave the same races
+constexpr double kFirstScale = 0.03;  // only a starting value; the fit does not depend on it
+constexpr int kSteps = 12;            // on recorded noise, 30 steps gave the same races
 
 // The slope through 0 of y on x with the least sum of absolute distances: the median of y / x,
 // weighted by |x|.
@@ -29,7 +29,8 @@ double RobustSlope(std::vector<std::pair<double, double>> points) {
   return 0;
 }
 
-// The smaller of what both neighbours in time are off by, where that is in the same direction.
+// The smaller residual of the two neighbours in time, if both have the same sign; else 0. Taking
+// the smaller one, not the mean, keeps one neighbour's spike from looking like drift.
 double Agreed(std::span<const double> residuals, size_t i) {
   if (i == 0 || i + 1 >= residuals.size()) return 0;
   const double before = residuals[i - 1], after = residuals[i + 1];
@@ -41,92 +42,93 @@ class Fit {
  public:
   Fit(std::span<const ScoredRound> rounds, size_t contestants)
       : rounds_(rounds), levels_(rounds.size()), residuals_(rounds.size()) {
-    steady_.worths.resize(contestants);
-    steady_.rounds.assign(rounds.begin(), rounds.end());
+    fit_.effects.resize(contestants);
+    fit_.rounds.assign(rounds.begin(), rounds.end());
   }
 
-  Steady Run() {
+  Detrended Run() {
     for (int step = 0; step < kSteps; ++step) {
       TakeResiduals();
       FitShare();
       TakeDrift();
-      FitWorths();
+      FitEffects();
     }
-    return std::move(steady_);
+    return std::move(fit_);
   }
 
  private:
-  // What is left of each score without its contestant's worth and its round's level.
+  // Residuals: each score less its contestant's effect and its round's level. The level is a
+  // median,\n  // so that a few disturbed trials do not move it.
   void TakeResiduals() {
     for (size_t r = 0; r < rounds_.size(); ++r) {
       residuals_[r].clear();
-      for (const Scored& one : rounds_[r])
-        residuals_[r].push_back(one.log_score - steady_.worths[one.contestant].log_score);
+      for (const TrialScore& one : rounds_[r])
+        residuals_[r].push_back(one.log_score - fit_.effects[one.contestant].log_score);
       levels_[r] = Median(residuals_[r]);
       for (double& residual : residuals_[r]) residual -= levels_[r];
     }
   }
 
-  // After one round all that is left is worth.
+  // After one round every residual would be taken for an effect, so there is nothing to fit yet.
   void FitShare() {
     if (rounds_.size() < 2) return;
     std::vector<std::pair<double, double>> points;
     for (const std::vector<double>& residuals : residuals_)
       for (size_t i = 0; i < residuals.size(); ++i)
         points.emplace_back(Agreed(residuals, i), residuals[i]);
-    steady_.share = std::clamp(RobustSlope(std::move(points)), 0.0, 1.0);
+    fit_.share = std::clamp(RobustSlope(std::move(points)), 0.0, 1.0);
   }
 
   void TakeDrift() {
     for (size_t r = 0; r < rounds_.size(); ++r)
       for (size_t i = 0; i < rounds_[r].size(); ++i)
-        steady_.rounds[r][i].log_score =
-            rounds_[r][i].log_score - levels_[r] - steady_.share * Agreed(residuals_[r], i);
+        fit_.rounds[r][i].log_score =
+            rounds_[r][i].log_score - levels_[r] - fit_.share * Agreed(residuals_[r], i);
   }
 
-  // sqrt(n / (n - 1)): residuals of n values around their own location are that much too small.
-  void FitWorths() {
-    std::vector<std::vector<double>> values(steady_.worths.size());
-    for (const ScoredRound& round : steady_.rounds)
-      for (const Scored& one : round) values[one.contestant].push_back(one.log_score);
+  // sqrt(n / (n - 1)): residuals of n values around their own location are too small by that
+  // factor.
+  void FitEffects() {
+    std::vector<std::vector<double>> values(fit_.effects.size());
+    for (const ScoredRound& round : fit_.rounds)
+      for (const TrialScore& one : round) values[one.contestant].push_back(one.log_score);
     std::vector<double> distances;
     for (size_t c = 0; c < values.size(); ++c) {
       if (values[c].empty()) continue;
-      steady_.worths[c] =
-          RobustLocation(values[c], steady_.scale > 0 ? steady_.scale : kFirstScale);
+      fit_.effects[c] = RobustLocation(values[c], fit_.scale > 0 ? fit_.scale : kFirstScale);
       const auto n = static_cast<double>(values[c].size());
       if (n < 2) continue;
       for (const double value : values[c])
-        distances.push_back(std::abs(value - steady_.worths[c].log_score) * std::sqrt(n / (n - 1)));
+        distances.push_back(std::abs(value - fit_.effects[c].log_score) * std::sqrt(n / (n - 1)));
     }
     if (!distances.empty())
-      steady_.scale = std::max(kLeastScale, MedianInPlace(distances) / kMedianOfT4);
+      fit_.scale = std::max(kLeastScale, MedianInPlace(distances) / kMedianOfT4);
   }
 
   std::span<const ScoredRound> rounds_;
   std::vector<double> levels_;                  // by round
   std::vector<std::vector<double>> residuals_;  // by round, in its order
-  Steady steady_;
+  Detrended fit_;
 };
 
 }  // namespace
 
-Worth RobustLocation(std::span<const double> values, double scale) {
-  Worth worth{Median(values), 0};
+Effect RobustLocation(std::span<const double> values, double scale) {
+  Effect effect{Median(values), 0};
   for (int step = 0; step < 8; ++step) {
     double sum = 0, weights = 0;
     for (const double value : values) {
-      const double z = (value - worth.log_score) / scale;
+      const double z = (value - effect.log_score) / scale;
       const double weight = (kFreedom + 1) / (kFreedom + z * z);
       sum += weight * value;
       weights += weight;
     }
-    if (weights > 0) worth = {sum / weights, weights};
+    if (weights > 0) effect = {sum / weights, weights};
   }
-  return worth;
+  return effect;
 }
 
-Steady WithoutDrift(std::span<const ScoredRound> rounds, size_t contestants) {
+Detrended WithoutDrift(std::span<const ScoredRound> rounds, size_t contestants) {
   return Fit(rounds, contestants).Run();
 }
 

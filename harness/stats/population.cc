@@ -8,8 +8,9 @@
 namespace pinion::harness {
 namespace {
 
-// Spreads of the many from 1/8 % to 32 %, and that of the few: settings rarely do more than that to
-// each other, and what does needs no prior to be seen.
+// The prior. Most members (1 - kFew) lie around the centre with a spread from 1/8 % to 32 %, which
+// the data choose; a few (kFew) lie within kAnywhere. Settings rarely differ by more, and such
+// differences show under any prior.
 constexpr double kLeastSpread = 0.00125, kMostSpread = 0.32, kAnywhere = 0.2;
 constexpr double kFew = 0.05;
 
@@ -28,7 +29,7 @@ Population::Population(std::span<const Member> members) {
   centre_ = Median(estimates);
   double most = -1e300;
   for (double spread = kLeastSpread; spread <= kMostSpread; spread *= 2) {
-    double log_likelihood = std::log(spread);  // all spreads alike, and steps as wide as they are
+    double log_likelihood = std::log(spread);  // a flat prior: steps are as wide as their spread
     for (const Member& member : members) {
       if (member.error <= 0) continue;
       double density = 0;
@@ -43,7 +44,7 @@ Population::Population(std::span<const Member> members) {
   for (Component& one : spreads_) one.weight /= sum;
 }
 
-// By component its prior weight times the density of the estimate.
+// The weight of each component: its prior weight times the density of the estimate under it.
 std::vector<Population::Component> Population::PosteriorOf(const Member& member,
                                                            double spread) const {
   std::vector<Component> components = {{1 - kFew, spread}, {kFew, kAnywhere}};
@@ -54,7 +55,7 @@ std::vector<Population::Component> Population::PosteriorOf(const Member& member,
 }
 
 double Population::ChanceAhead(const Member& a, const Member& b, double margin) const {
-  // Where a component puts a member: shrunk towards the centre.
+  // A member's posterior mean under a component: its estimate, shrunk towards the centre.
   const auto mean = [&](const Member& member, const Component& one, double& variance) {
     const double prior = one.spread * one.spread, own = member.error * member.error;
     const double kept = prior / (prior + own);

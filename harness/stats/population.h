@@ -5,14 +5,14 @@
 
 namespace pinion::harness {
 
-// Configurations are a population: most settings do little, a few do much. What one of them is
-// worth is better told from all estimates together than from its own alone (empirical Bayes; Efron,
-// Large-Scale Inference, ch. 1). True values are taken as normal around the estimates' median, with
-// a spread that the estimates themselves tell, but for one in twenty that may lie anywhere.
+// Configurations are a population: most settings change little, a few change much. The value of one
+// is better estimated from all of them together than from its own trials alone (empirical Bayes;
+// Efron, Large-Scale Inference, ch. 1). True values are modelled as normal around the estimates'
+// median, with a spread that is estimated too, except that one in twenty may lie far away.
 class Population {
  public:
-  // A log score and the standard error of its estimate; 0: nothing is known of it, and it is left
-  // out.
+  // A log score and the standard error of its estimate. An error of 0 means that it was never
+  // measured; such a member is ignored.
   struct Member {
     double estimate = 0, error = 0;
   };
@@ -29,7 +29,7 @@ class Population {
   std::vector<Component> PosteriorOf(const Member& member, double spread) const;
 
   double centre_ = 0;
-  std::vector<Component> spreads_;  // how likely each spread of the many is
+  std::vector<Component> spreads_;  // the posterior of the majority's spread
 };
 
 }  // namespace pinion::harness

@@ -10,20 +10,23 @@
 namespace pinion::harness {
 namespace {
 
-constexpr double kNotWorthIt = 0.04;  // chance that a better one is left, at which a race ends
-// From so many epsilon on, noise has tails that two rounds cannot tell from differences.
+constexpr double kNotWorthIt =
+    0.04;  // a race ends below this chance that a better contestant is left
+// If the noise's scale exceeds this many epsilon, two rounds cannot tell its tails from
+// differences.
 constexpr double kNoisyScales = 2;
 constexpr size_t kLeastRounds = 2;
 constexpr size_t kLeastRoundsNoisy = 5;
-// Residuals that the pooled scale must rest on before anything is decided from it.
+// Residuals that the pooled scale needs before anything is decided from it.
 constexpr size_t kLeastResiduals = 7;
-// Student's t wastes little against a normal mean: variance (v + 3) / (v + 1) of a location.
+// Standard error of a location under Student's t with v degrees of freedom, in scales: its variance
+// is (v + 3) / (v + 1) by Fisher information.
 const double kSpread = std::sqrt((kFreedom + 3) / (kFreedom + 1));
 
-// A contestant's score in a round; of several, their mean.
+// A contestant's score in a round: the mean of its trials.
 std::optional<double> MeanOf(const ScoredRound& round, size_t contestant) {
   double sum = 0, n = 0;
-  for (const Scored& one : round)
+  for (const TrialScore& one : round)
     if (one.contestant == contestant) sum += one.log_score, ++n;
   return n > 0 ? std::optional(sum / n) : std::nullopt;
 }
@@ -45,12 +48,12 @@ size_t ConfirmationRounds(double scale, double epsilon) {
 
 Race::Race(size_t contestants, RaceOptions options)
     : options_(options), statuses_(contestants, RaceStatus::kIn) {
-  steady_.worths.resize(contestants);
+  detrended_.effects.resize(contestants);
 }
 
-void Race::AddRound(std::span<const Scored> in_order) {
+void Race::AddRound(std::span<const TrialScore> in_order) {
   ScoredRound round;
-  for (const Scored& one : in_order) {
+  for (const TrialScore& one : in_order) {
     CHECK(one.contestant < statuses_.size()) << "contestant " << one.contestant;
     if (is_in(one.contestant)) round.push_back(one);
   }
@@ -70,18 +73,18 @@ void Race::Withdraw(size_t contestant) {
 }
 
 void Race::Estimate() {
-  steady_ = WithoutDrift(rounds_, statuses_.size());
-  scale_ = steady_.scale * std::sqrt(2.0);
+  detrended_ = WithoutDrift(rounds_, statuses_.size());
+  scale_ = detrended_.scale * std::sqrt(2.0);
   leader_.reset();
   for (size_t c = 0; c < statuses_.size(); ++c)
     if (is_in(c) && estimate(c) && (!leader_ || *estimate(c) > *estimate(*leader_))) leader_ = c;
 }
 
-// How often each was measured.
+// The number of trials of each contestant.
 std::vector<size_t> Race::Measured() const {
   std::vector<size_t> times(statuses_.size());
   for (const ScoredRound& round : rounds_)
-    for (const Scored& one : round) ++times[one.contestant];
+    for (const TrialScore& one : round) ++times[one.contestant];
   return times;
 }
 
@@ -96,15 +99,18 @@ bool Race::may_decide() const {
 
 std::vector<double> Race::Differences(size_t c, size_t b) const {
   std::vector<double> differences;
-  for (const ScoredRound& round : steady_.rounds) {
+  for (const ScoredRound& round : detrended_.rounds) {
     const auto of_c = MeanOf(round, c), of_b = MeanOf(round, b);
     if (of_c && of_b) differences.push_back(*of_c - *of_b);
   }
   return differences;
 }
 
-// log of the mean, over shifts below the boundary by 1/2 to 64 scales, of the likelihood ratio of
-// the shift to the boundary itself: its expectation is 1 where the boundary is the truth.
+// Evidence that the true difference lies below the boundary: the log of the mean, over shifts below
+// it by 1/2 to 64 scales, of the likelihood ratio of the shift to the boundary. If the boundary is
+// the truth, each ratio has an expectation of 1 after any number of rounds, and so has their mean.
+// By Ville's inequality it then ever reaches 1 / a with a chance of at most a, so that it may be
+// looked at after every round. Several shifts, because the true one is unknown.
 double Race::LogEvidence(std::span<const double> differences, double boundary) const {
   std::vector<double> ratios;
   for (double distance = 0.5; distance <= 64; distance *= 2) {
@@ -118,13 +124,14 @@ double Race::LogEvidence(std::span<const double> differences, double boundary) c
   return LogSumExp(ratios) - std::log(static_cast<double>(ratios.size()));
 }
 
-// By contestant; an error of 0 where it was never measured. Whose trials disagree is known less
-// well than whose agree.
+// By contestant; an error of 0 means never measured. Trials that disagree weigh less, which widens
+// the error.
 std::vector<Population::Member> Race::Members() const {
   std::vector<Population::Member> members;
-  for (const Worth& worth : steady_.worths)
-    members.push_back({worth.log_score,
-                       worth.trials > 0 ? steady_.scale * kSpread / std::sqrt(worth.trials) : 0});
+  for (const Effect& effect : detrended_.effects)
+    members.push_back({effect.log_score, effect.trials > 0
+                                             ? detrended_.scale * kSpread / std::sqrt(effect.trials)
+                                             : 0});
   return members;
 }
 
@@ -133,7 +140,8 @@ void Race::Decide() {
   const double enough = std::log(static_cast<double>(statuses_.size()) / options_.alpha);
   const std::vector<Population::Member> members = Members();
   const Population population(members);
-  double chance = 0;  // that somebody who is in is better than the leader by more than epsilon
+  double chance =
+      0;  // that one still in is better than the leader by more than epsilon; a union bound
   for (size_t c = 0; c < statuses_.size(); ++c) {
     if (!is_in(c) || c == *leader_) continue;
     const std::vector<double> differences = Differences(c, *leader_);

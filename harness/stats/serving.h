@@ -8,12 +8,12 @@
 
 namespace pinion::harness {
 
-// When one request was sent (open loop: was due) and when each of its tokens arrived;
+// The times at which one request was sent (open loop: was due) and its tokens arrived;
 // CLOCK_MONOTONIC.
 struct RequestTrace {
   int64_t sent_ns = 0;
   std::vector<int64_t> token_ns;  // ascending; at least one
-  size_t counted_tokens = 0;      // where several tokens may arrive at once; 0: one per arrival
+  size_t counted_tokens = 0;      // if several tokens may arrive at once; 0: one per arrival
 
   size_t tokens() const { return counted_tokens ? counted_tokens : token_ns.size(); }
 };
@@ -31,7 +31,7 @@ double E2elSeconds(const RequestTrace& trace);  // last token - send
 std::optional<double> TpotSeconds(const RequestTrace& trace);
 bool Meets(const RequestTrace& trace, const Slo& slo);
 
-// One closed or open loop, summed up. Requests without a token are left out by the caller.
+// The summary of one closed or open loop. The caller leaves out requests without a token.
 struct ServingSummary {
   size_t requests = 0, output_tokens = 0;
   double window_s = 0;             // first send to last completion

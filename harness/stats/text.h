@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <string>
 
-// Numbers in tables, for everything that prints some.
+// Formatting of numbers and columns for printed tables.
 
 namespace pinion::harness {
 
@@ -17,7 +17,7 @@ inline std::string Printf(const char* format, double value) {
 // 0.125 -> "12.5 %".
 inline std::string Percent(double fraction) { return Printf("%.1f %%", fraction * 100); }
 
-// Filled up with blanks to `width` bytes, the text at the left or at the right; never cut.
+// Pads with blanks to `width` bytes, with the text at the left or at the right; never cuts.
 inline std::string Left(std::string text, size_t width) {
   if (text.size() < width) text.append(width - text.size(), ' ');
   return text;

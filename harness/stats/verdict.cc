@@ -33,16 +33,17 @@ std::string WithInterval(const Estimate& ratio) {
                 " rounds)");
 }
 
-// Whether fresh rounds tell of a candidate, be it for another objective that they were run.
+// Whether there are enough fresh rounds of a candidate, even if another objective asked for them.
 bool IsConfirmed(const PairedSeries& series) { return series.confirmation.size() >= kMinSamples; }
 
-// The level of intervals whose lower end the best of so many, none of them better than the
-// baseline, passes with a chance of 5 % at most: each one may do so once in 20 times as many.
+// The level at which the best of `candidates`, none of which is better than the baseline, has an
+// interval above 1 with a chance of at most 5 %: each of them may once in 20 * candidates
+// (Bonferroni). An interval misses on two sides, hence 0.1.
 double LevelForBestOf(size_t candidates) {
   return std::max(0.95, 1 - 0.1 / static_cast<double>(std::max<size_t>(1, candidates)));
 }
 
-// Rounds from which on there is an interval of that level: [min, max] misses with 2 * 2^-n.
+// The rounds that an interval of that level needs: [min, max] misses with probability 2 * 2^-n.
 size_t RoundsForBestOf(size_t candidates) {
   const double misses = 1 - LevelForBestOf(candidates);
   size_t rounds = kMinSamples;
@@ -50,14 +51,14 @@ size_t RoundsForBestOf(size_t candidates) {
   return rounds;
 }
 
-// Of the race, for a verdict without fresh rounds.
+// The rounds of the race that a verdict without fresh rounds needs.
 size_t RoundsNeeded(const VerdictInput& input) {
-  const bool nobody_is_chosen = input.leader == input.baseline;
-  return nobody_is_chosen ? kMinSamples : RoundsForBestOf(input.contestants.size());
+  const bool baseline_leads = input.leader == input.baseline;
+  return baseline_leads ? kMinSamples : RoundsForBestOf(input.contestants.size());
 }
 
-// A candidate's ratio to the baseline as it decides: of fresh rounds, or of the rounds that it was
-// chosen on as the best of all.
+// The ratio to the baseline that decides on a candidate: from fresh rounds or, at the stricter
+// level, from the rounds in which it was chosen as the best of all.
 Estimate DecidingRatio(const VerdictInput& input, const PairedSeries& series) {
   if (IsConfirmed(series)) return EstimateRatio(Values(series.confirmation));
   return EstimateRatio(Values(series.log_ratios), LevelForBestOf(input.contestants.size()));
@@ -86,8 +87,9 @@ const PairedSeries* Find(const VerdictInput& input, int candidate) {
   return nullptr;
 }
 
-// The best but the baseline. Few rounds lie more easily: where the race has an estimate, that
-// counts; where it was cut off and the baseline leads it, fresh rounds do.
+// The best candidate except the baseline. The race's estimate uses all trials, so it beats the
+// median of a candidate's own rounds. But if the race was cut off with the baseline in the lead,
+// fresh rounds are better evidence.
 const PairedSeries* BestByEstimate(const VerdictInput& input) {
   if (input.leader)
     if (const PairedSeries* leader = Find(input, *input.leader)) return leader;
@@ -111,9 +113,9 @@ double FloorFor(const VerdictInput& input, size_t n) {
   return NoiseFloor(input.baseline_log_ratios, n);
 }
 
-// Whom the race's rounds choose: its leader (without a race, the best by its estimate) or, where
+// The choice of the race's rounds: its leader (without a race, the best by its estimate) or, if
 // others that are still in are within the floor of it and beat the baseline as well, the simplest
-// of those. nullptr: nobody has a pair, or the baseline leads.
+// of those. nullptr: no candidate has a round in common with the baseline, or the baseline leads.
 const PairedSeries* ChooseSeries(const VerdictInput& input) {
   const PairedSeries* best = BestByEstimate(input);
   if (!best || input.leader == input.baseline) return nullptr;
@@ -132,23 +134,23 @@ const PairedSeries* ChooseSeries(const VerdictInput& input) {
   return chosen;
 }
 
-// Who beats the baseline in fresh rounds that another objective asked for and, where `chosen`
-// stands too, beats that one in them; the best of those. Its selection by another race leaves these
-// rounds as fresh as they are; that several are looked at is in the level.
+// The best candidate that beats the baseline in fresh rounds that another objective asked for and,
+// if `chosen` beats the baseline too, also beats `chosen` in them. Another race selected it, so for
+// this objective these rounds are fresh; the level accounts for looking at several candidates.
 const PairedSeries* BetterInFreshRounds(const VerdictInput& input, const PairedSeries* chosen) {
   const auto beats_baseline = [&](const Estimate& ratio) {
     return Beats(ratio, FloorFor(input, ratio.n));
   };
   const double level = LevelForBestOf(static_cast<size_t>(
       std::count_if(input.contestants.begin(), input.contestants.end(), IsConfirmed)));
-  const bool stands = chosen && beats_baseline(DecidingRatio(input, *chosen));
+  const bool chosen_wins = chosen && beats_baseline(DecidingRatio(input, *chosen));
   const PairedSeries* best = nullptr;
   double best_median = 0;
   for (const PairedSeries& series : input.contestants) {
     if (&series == chosen || !IsConfirmed(series)) continue;
     const Estimate ratio = EstimateRatio(Values(series.confirmation), level);
     if (ratio.median <= best_median || !beats_baseline(ratio)) continue;
-    if (stands && !beats_baseline(RatioBetween(chosen->confirmation, series.confirmation)))
+    if (chosen_wins && !beats_baseline(RatioBetween(chosen->confirmation, series.confirmation)))
       continue;
     best = &series;
     best_median = ratio.median;
@@ -156,8 +158,8 @@ const PairedSeries* BetterInFreshRounds(const VerdictInput& input, const PairedS
   return best;
 }
 
-// Whether a series reaches to within the floor of the recommended one: by its interval or, with too
-// few common rounds for one, by the race's. Fresh rounds tell more than those of the choice.
+// Whether a series comes within the floor of the recommended one: by its interval or, with too
+// few common rounds for one, by the race's. Fresh rounds are preferred to those of the choice.
 bool ReachesTo(const VerdictInput& input, const Verdict& verdict, const PairedSeries& series) {
   const PairedSeries* winner = Find(input, verdict.recommended);
   const bool both_fresh = winner && IsConfirmed(*winner) && IsConfirmed(series);
@@ -168,7 +170,8 @@ bool ReachesTo(const VerdictInput& input, const Verdict& verdict, const PairedSe
   if (series.status == RaceStatus::kWorse) return false;
   const bool against_leader = winner && input.leader == winner->candidate;
   const auto& gap = against_leader ? series.to_leader : series.to_baseline;
-  // Against a winner that the race was not about: what its own interval begins with.
+  // If the winner is not the race's leader, the gap is to the baseline: compare its upper end with
+  // the\n  // lower end of the winner's own interval.
   const bool by_baseline = winner && !against_leader && verdict.ratio.interval;
   const double reach = by_baseline ? std::log(verdict.ratio.interval->low) : 0;
   return !gap || gap->high + std::log1p(verdict.floor) >= reach;
@@ -220,7 +223,7 @@ std::string Sentence(const VerdictInput& input, const Verdict& verdict, const Pa
       floor);
 }
 
-// Who is recommended, and why, once there are rounds enough.
+// Decides on the chosen candidate once there are enough rounds.
 void Judge(const VerdictInput& input, const PairedSeries& chosen, Verdict& verdict) {
   const Estimate ratio = DecidingRatio(input, chosen);
   verdict.rounds = Evidence(chosen).size();
@@ -237,7 +240,7 @@ void Judge(const VerdictInput& input, const PairedSeries& chosen, Verdict& verdi
   verdict.outcome = worse ? Outcome::kDefaultBest : Outcome::kNoDifference;
 }
 
-// The baseline leads: it is best where all others were shown to be worse.
+// For a race that the baseline leads: it is best if all others were shown to be worse.
 void JudgeBaseline(const VerdictInput& input, const PairedSeries& best, Verdict& verdict) {
   verdict.confirmed = IsConfirmed(best);
   if (verdict.confirmed) verdict.rounds = best.confirmation.size();

@@ -69,7 +69,7 @@ TEST(Estimate, IntervalCoversTheMedianOfASkewedDistribution) {
   EXPECT_NEAR(covered / static_cast<double>(kRuns), 0.961, 0.017);
 }
 
-TEST(Estimate, AutocorrelationSeesDriftAndAlternation) {
+TEST(Estimate, AutocorrelationDetectsDriftAndAlternation) {
   EXPECT_GT(Lag1Autocorrelation(OneTo(40)), 0.8);
   std::vector<double> alternating;
   for (int i = 0; i < 40; ++i) alternating.push_back(i % 2);
@@ -81,7 +81,7 @@ TEST(Estimate, PairsKeepAnOddLastSample) {
   EXPECT_THAT(AdjacentPairMedians(std::vector<double>{1, 3, 10, 20, 7}), ElementsAre(2, 15, 7));
 }
 
-TEST(Estimate, PercentilesNeedTheirSamples) {
+TEST(Estimate, PercentilesNeedEnoughSamples) {
   EXPECT_EQ(SamplesNeededForQuantile(0.90), 44u);
   EXPECT_EQ(SamplesNeededForQuantile(0.95), 90u);
   EXPECT_EQ(SamplesNeededForQuantile(0.99), 459u);

@@ -10,7 +10,7 @@ namespace {
 
 using Member = Population::Member;
 
-// Estimates of true values, each with this error.
+// Noisy estimates of `truth`, each with standard error `error`.
 std::vector<Member> Estimates(const std::vector<double>& truth, double error, uint32_t seed) {
   std::mt19937 random(seed);
   std::normal_distribution<double> normal(0, error);
@@ -19,7 +19,7 @@ std::vector<Member> Estimates(const std::vector<double>& truth, double error, ui
   return members;
 }
 
-TEST(Population, EqualOnesAreKnownToBeEqualTogether) {
+TEST(Population, EqualMembersAreRecognisedAsEqual) {
   const auto members = Estimates(std::vector<double>(24, 0.0), 0.01, 3);
   const Population population(members);
   double alone = 0, together = 0;
@@ -30,7 +30,7 @@ TEST(Population, EqualOnesAreKnownToBeEqualTogether) {
   EXPECT_LT(together, alone / 4);
 }
 
-TEST(Population, OneThatIsFarAheadKeepsItsLead) {
+TEST(Population, MemberFarAheadKeepsItsLead) {
   auto members = Estimates(std::vector<double>(24, 0.0), 0.005, 4);
   members[7].estimate = 0.08;
   const Population population(members);
@@ -38,8 +38,8 @@ TEST(Population, OneThatIsFarAheadKeepsItsLead) {
   EXPECT_LT(population.ChanceAhead(members[0], members[7], 0), 1e-6);
 }
 
-// Where values differ by much more than their errors, the population says nothing about them.
-TEST(Population, ASpreadFieldIsJudgedOneByOne) {
+// If values differ by much more than their errors, the population adds nothing to the estimates.
+TEST(Population, WidelySpreadMembersAreNotShrunk) {
   const auto members = Estimates({0, 0.1, -0.1, 0.2, -0.2, 0.05, -0.05, 0.15}, 0.01, 5);
   const Population population(members);
   const double gap = members[3].estimate - members[7].estimate;
@@ -47,9 +47,9 @@ TEST(Population, ASpreadFieldIsJudgedOneByOne) {
   EXPECT_NEAR(population.ChanceAhead(members[3], members[7], 0.02), alone, 0.02);
 }
 
-// Of pairs that are called ahead with a chance of p, about p are. Twelve estimates tell their
-// spread roughly, hence the third.
-TEST(Population, ChancesAreRoughlyTrue) {
+// Of the pairs said to be ahead with a chance of p, about p are. Twelve estimates determine their
+// spread only roughly, hence the tolerance of a third.
+TEST(Population, ChancesAreCalibrated) {
   std::mt19937 random(6);
   std::normal_distribution<double> normal(0, 0.015);
   double said = 0, was = 0;
@@ -63,7 +63,7 @@ TEST(Population, ChancesAreRoughlyTrue) {
   EXPECT_NEAR(said, was, was / 3);
 }
 
-TEST(Population, TheUnmeasuredAreLeftOut) {
+TEST(Population, UnmeasuredMembersAreIgnored) {
   std::vector<Member> members = Estimates(std::vector<double>(8, 0.0), 0.01, 9);
   const double before = Population(members).ChanceAhead(members[0], members[1], 0.01);
   members.push_back({});

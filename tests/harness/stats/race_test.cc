@@ -31,7 +31,7 @@ Race RunRace(const std::vector<double>& speeds, double noise, int most_rounds, u
   return race;
 }
 
-TEST(Race, EndsWithTheBestAndDropsWhoIsFarBehind) {
+TEST(Race, EndsWithTheBestAndDropsContestantsFarBehind) {
   const Race race = RunRace({1, 1.1, 0.8, 0.9, 0.85, 0.95, 0.7, 0.75}, 0.01, 20);
   EXPECT_TRUE(race.over());
   EXPECT_LE(race.rounds(), 4u);
@@ -49,7 +49,7 @@ TEST(Race, DecidesNothingBeforeTheScaleIsKnown) {
   EXPECT_TRUE(race.is_in(0));
 }
 
-TEST(Race, OneWildSpikeDropsNobody) {
+TEST(Race, SingleSpikeDropsNoContestant) {
   std::mt19937 random(7);
   std::normal_distribution<double> normal(0, 0.01);
   Race race(8, {});
@@ -90,7 +90,7 @@ TEST(Race, DropsAtALikelihoodRatioOfContestantsOverAlpha) {
     scores[kSlower] -= 0.05;
     rounds.push_back(Scores(scores));
   }
-  const Steady steady = WithoutDrift(rounds, kContestants);
+  const Detrended steady = WithoutDrift(rounds, kContestants);
   std::vector<double> differences;
   for (const ScoredRound& round : steady.rounds)
     differences.push_back(round[kSlower].log_score - round[kLeader].log_score);
@@ -121,14 +121,14 @@ TEST(Race, SeldomLosesTheBest) {
   EXPECT_LE(lost, 10);  // 5 %
 }
 
-TEST(Race, AGridDropsNobody) {
+TEST(Race, GridDropsNoContestant) {
   const Race race = RunRace({1, 2, 3, 4}, 0.001, 10, 1, {.drops = false});
   EXPECT_FALSE(race.over());
   EXPECT_EQ(race.rounds(), 10u);
   for (size_t c = 0; c < 4; ++c) EXPECT_TRUE(race.is_in(c));
 }
 
-TEST(Race, WithoutAnyNoiseItStaysFinite) {
+TEST(Race, StaysFiniteWithoutNoise) {
   const Race race = RunRace({1, 1, 2, 2}, 0, 10);
   EXPECT_TRUE(race.over());
   EXPECT_EQ(race.leader(), 2u);
@@ -137,7 +137,7 @@ TEST(Race, WithoutAnyNoiseItStaysFinite) {
   EXPECT_NEAR(gap->estimate, -std::log(2), 1e-9);
 }
 
-TEST(Race, MissingScoresAreLeftOutAndTheWithdrawnDoNotLead) {
+TEST(Race, IgnoresMissingScoresAndWithdrawnContestantsDoNotLead) {
   Race race(3, {});
   for (int round = 0; round < 6; ++round)
     race.AddRound(round < 2 ? Scores({0.01 * round, 5.0, 0.2})
@@ -148,7 +148,7 @@ TEST(Race, MissingScoresAreLeftOutAndTheWithdrawnDoNotLead) {
   EXPECT_EQ(race.leader(), 2u);
 }
 
-TEST(ConfirmationRounds, AreMoreWhereMoreHelp) {
+TEST(ConfirmationRounds, AreMoreOnlyIfMoreHelp) {
   EXPECT_EQ(ConfirmationRounds(0.01, 0.02), 10u);
   EXPECT_EQ(ConfirmationRounds(0.03, 0.02), 13u);
   EXPECT_EQ(ConfirmationRounds(0.10, 0.02), 10u);

@@ -49,9 +49,7 @@ TEST(Serving, ALimitThatIsJustReachedIsMet) {
   EXPECT_FALSE(Meets(kThreeTokens, {.ttft_s = {}, .tpot_s = {}, .e2el_s = below * e2el_s}));
 }
 
-TEST(Serving, NothingMeasuredIsZeroNotADivision) {
-  EXPECT_EQ(Summarise({}).output_tokens_per_s, 0);
-}
+TEST(Serving, SummaryWithoutRequestsIsZero) { EXPECT_EQ(Summarise({}).output_tokens_per_s, 0); }
 
 }  // namespace
 }  // namespace pinion::harness

@@ -75,7 +75,7 @@ TEST(Verdict, IntervalThatIncludesOneIsNoDifference) {
   EXPECT_EQ(verdict.outcome, Outcome::kNoDifference);
 }
 
-TEST(Verdict, DefaultIsBestWhereAllOthersAreWorse) {
+TEST(Verdict, BaselineIsBestIfAllOthersAreWorse) {
   const Verdict verdict = Decide(Input({Contestant(1, {-9, -10, -11, -10, -9, -12})}));
   EXPECT_EQ(verdict.outcome, Outcome::kDefaultBest);
   EXPECT_EQ(verdict.recommended, 0);
@@ -127,7 +127,7 @@ TEST(Verdict, FreshRoundsOverruleTheRoundsOfTheChoice) {
   EXPECT_THAT(confirmed.sentence, HasSubstr("confirmed in fresh rounds"));
 }
 
-TEST(Verdict, WhoIsWorseInFreshRoundsIsNotTiedWithTheBaseline) {
+TEST(Verdict, CandidateWorseInFreshRoundsIsNotTiedWithTheBaseline) {
   PairedSeries other = Contestant(1, {-18, -2, -17});  // confirmed for another objective
   VerdictInput input = Input({other});
   input.leader = input.baseline;
@@ -147,7 +147,7 @@ VerdictInput ConfirmedForAnother(const std::vector<double>& fresh) {
   return input;
 }
 
-TEST(Verdict, FreshRoundsThatAnotherObjectiveAskedForAnswerThisOnesQuestion) {
+TEST(Verdict, FreshRoundsOfAnotherObjectiveDecideThisOne) {
   const Verdict verdict = Decide(ConfirmedForAnother({42, 40, 44, 43, 41, 45}));
   EXPECT_EQ(verdict.outcome, Outcome::kWinner);
   EXPECT_EQ(verdict.recommended, 1);
@@ -156,7 +156,7 @@ TEST(Verdict, FreshRoundsThatAnotherObjectiveAskedForAnswerThisOnesQuestion) {
   EXPECT_NEAR(verdict.ratio.median, 1.425, 1e-3);
 }
 
-TEST(Verdict, FreshRoundsOfAnotherObjectiveAreWhatTheClosestOnesNumbersRestOn) {
+TEST(Verdict, ClosestCandidatesNumbersComeFromAnotherObjectivesFreshRounds) {
   const Verdict verdict = Decide(ConfirmedForAnother({0.4, -0.4, 0.3, -0.2, 0.4, -0.3}));
   EXPECT_EQ(verdict.outcome, Outcome::kNoDifference);
   EXPECT_TRUE(verdict.confirmed);
@@ -164,7 +164,7 @@ TEST(Verdict, FreshRoundsOfAnotherObjectiveAreWhatTheClosestOnesNumbersRestOn) {
   EXPECT_GT(verdict.best_ratio.median, 0.995);
 }
 
-TEST(Verdict, AnotherObjectivesWinnerReplacesThisOnesOnlyWhereItBeatsIt) {
+TEST(Verdict, AnotherObjectivesWinnerReplacesThisOnesOnlyIfItBeatsIt) {
   PairedSeries own = Contestant(1, {9, 10, 11, 10, 9, 12}), other = Contestant(2, {1, 2, 1, 2});
   own.confirmation = Rounds({10, 11, 10, 11, 10, 11});
   other.confirmation = Rounds({10.2, 11.1, 10.3, 11.2, 10.1, 11.3});
@@ -180,9 +180,9 @@ TEST(Verdict, AnotherObjectivesWinnerReplacesThisOnesOnlyWhereItBeatsIt) {
   EXPECT_THAT(beaten.tied, IsEmpty());
 }
 
-// Several questions to one set of fresh rounds: all of them together crown by chance in at most 5
-// %, by their intervals alone.
-TEST(Verdict, SeveralConfirmedOnesCrownNobodyByChance) {
+// Several candidates with fresh rounds, none better: a winner by chance in at most 5 % of sweeps,
+// by the intervals alone.
+TEST(Verdict, SeveralConfirmedCandidatesRarelyWinByChance) {
   constexpr int kVerdicts = 2000;
   std::mt19937 random(3);
   std::normal_distribution<double> noise(0, 2);  // percent
@@ -207,7 +207,7 @@ TEST(Verdict, SeveralConfirmedOnesCrownNobodyByChance) {
   }
 }
 
-TEST(Verdict, TheBestOfManyNeedsMoreRoundsThanTheOnlyOne) {
+TEST(Verdict, BestOfManyNeedsMoreRoundsThanASingleCandidate) {
   std::vector<PairedSeries> many;
   for (int id = 1; id <= 12; ++id) many.push_back(Contestant(id, {0, 1, -1, 0, 1, -1}));
   many[3] = Contestant(4, {9, 10, 11, 10, 9, 12});
@@ -217,13 +217,13 @@ TEST(Verdict, TheBestOfManyNeedsMoreRoundsThanTheOnlyOne) {
   EXPECT_THAT(verdict.sentence, HasSubstr("6 of at least 8"));
 }
 
-TEST(Verdict, NothingIsSaidWithoutTheBaseline) {
+TEST(Verdict, GivesNoVerdictWithoutTheBaseline) {
   EXPECT_EQ(Decide(Input({}, 0)).outcome, Outcome::kNoData);
   EXPECT_EQ(Decide(Input({}, 6)).outcome, Outcome::kDefaultBest);
 }
 
 TEST(Verdict, ComparesRoundByRoundNotByPosition) {
-  // Both miss a different round; only rounds 2 to 6 are common, which is no interval.
+  // Both miss a different round; only rounds 2 to 6 are common, too few for an interval.
   PairedSeries first = Contestant(1, {10, 11, 12, 13, 14, 15, 16});
   PairedSeries second = first;
   second.candidate = 2;
