@@ -10,7 +10,7 @@
 namespace pinion::harness {
 namespace {
 
-// Longest loads that make sense; they catch a swapped unit, not a big machine.
+// Limits that catch mistaken units; they are far above any real load.
 constexpr int kMaxTokens = 1 << 20, kMaxClients = 4096, kMaxRounds = 10'000;
 constexpr double kGib = 1 << 30;
 
@@ -99,7 +99,8 @@ Status ReadSlo(const Json& value, Workload& workload) {
   SloTarget slo;
   PINION_TRY(ReadFields(value, "'slo'", SloFields(), slo));
   if (!slo.limits.any())
-    return Fail(ErrorCode::kUsage, "'slo' needs a limit: 'ttft', 'tpot' or 'e2el', as \"500ms\"");
+    return Fail(ErrorCode::kUsage,
+                "'slo' needs a limit: 'ttft', 'tpot' or 'e2el', such as \"500ms\"");
   if (!(slo.attain > 0 && slo.attain <= 1) || !(slo.start > 0))
     return Fail(ErrorCode::kUsage,
                 "in 'slo', 'attain' must be above 0 and at most 1, and 'start' above 0");
@@ -107,7 +108,7 @@ Status ReadSlo(const Json& value, Workload& workload) {
   return {};
 }
 
-// What the name stands for; keys beside it may say otherwise.
+// Reads the name's workload first, so that other keys override it.
 Status ReadName(const Json& value, Workload& workload) {
   PINION_ASSIGN(const std::string name, ToText(value, "'name' in 'workload'"));
   PINION_ASSIGN(const WorkloadShape shape, FindWorkload(name));
@@ -156,7 +157,7 @@ Status ReadCandidates(const Json& value, Definition& definition) {
   for (const Json& point : value.array()) {
     if (!point.is_object() || point.object().empty())
       return Fail(ErrorCode::kUsage,
-                  StrCat("each of 'candidates' must be an object of settings, as "
+                  StrCat("each of 'candidates' must be an object of settings, such as "
                          "{\"isa\":\"avx2\"}, not ",
                          point.Dump()));
     definition.candidates.push_back(point);
@@ -248,7 +249,7 @@ const JsonFields<Definition>& DefinitionFields() {
 
 Status Validate(const Workload& workload) {
   PINION_TRY(CheckRange("prompt_len", workload.prompt_len, 1, kMaxTokens));
-  // Two tokens at least, or there is no time per token after the first.
+  // At least two tokens: with one there is no time per token after the first.
   PINION_TRY(CheckRange("output_len", workload.output_len, 2, kMaxTokens));
   PINION_TRY(CheckRange("num_prompts", workload.num_prompts, 1, kMaxTokens));
   PINION_TRY(CheckRange("shared_prefix", workload.shared_prefix, 0, kMaxTokens));
@@ -258,7 +259,7 @@ Status Validate(const Workload& workload) {
     PINION_TRY(CheckRange("concurrency", clients, 1, kMaxClients));
   const std::set<int> unique(workload.concurrency.begin(), workload.concurrency.end());
   if (unique.size() != workload.concurrency.size())
-    return Fail(ErrorCode::kUsage, "'concurrency' names one value twice");
+    return Fail(ErrorCode::kUsage, "'concurrency' lists a value twice");
   return {};
 }
 
@@ -274,13 +275,13 @@ Status ValidateNumbers(const Definition& definition) {
   if (!(definition.divergence_limit_nats >= 0))
     return Fail(ErrorCode::kUsage,
                 StrCat("'divergence_limit_nats' is ", definition.divergence_limit_nats,
-                       "; it must be 0 or more nats a token"));
+                       "; it must be at least 0 nats per token"));
   if (!(definition.budget_s > 0) || !(definition.trial_limit_s.value_or(1) > 0))
     return Fail(ErrorCode::kUsage, "'budget' and 'trial_limit' must be above 0 seconds");
   return {};
 }
 
-// Each objective needs a load that shows it.
+// Each objective needs a load that measures it.
 Status ValidateObjectives(const Definition& definition) {
   const std::set<Objective> unique(definition.objectives.begin(), definition.objectives.end());
   if (unique.empty() || unique.size() != definition.objectives.size())

@@ -13,11 +13,11 @@
 
 namespace pinion::harness {
 
-// Values to try, per setting; an empty list leaves the setting at the base configuration's value.
+// Values to try, per setting; an empty list keeps the base options' value.
 struct Space {
   std::vector<std::string> threads_bind;
   std::vector<int> reserved_cpus;
-  std::vector<std::string> smt;            // off, on: one hardware thread of a core, or all
+  std::vector<std::string> smt;            // off, on: one hardware thread per core, or all
   std::vector<double> kv_cache_space_gib;  // per rank
   std::vector<int> tensor_parallel;
   std::vector<int> replicas;  // engine processes behind one load
@@ -25,44 +25,44 @@ struct Space {
   std::vector<std::string> dtype, activations, head_dtype, kv_cache_dtype;
   std::vector<int> max_num_batched_tokens;
   std::vector<int> max_num_seqs;
-  // What the process is started with (engine/host/runtime_choice.h).
+  // Preloaded libraries and memory of the process (engine/host/runtime_choice.h).
   std::vector<std::string> allocator, openmp, huge_pages;
 };
 
-// One setting of a candidate: its name as in the JSON forms and its value as a person would type
+// One setting of a candidate: its name as in the JSON forms and its value as a user would type
 // it.
 struct Setting {
   std::string key, value;
   bool operator==(const Setting&) const = default;
 };
 
-// What users will bear. Goodput counts the requests that meet the limits, and every trial looks for
-// the highest load at which enough of them do.
+// The limits that users accept. Goodput counts the requests that meet them, and every trial looks
+// for the highest load at which enough of them do.
 struct SloTarget {
   Slo limits;            // at least one
-  double attain = 0.9;   // part of the requests that must meet them
+  double attain = 0.9;   // share of the requests that must meet them
   bool by_rate = false;  // an open loop's requests/s; else clients of a closed loop
-  double start = 2;      // where each search begins
+  double start = 2;      // first load of each search
 
   const char* unit() const { return by_rate ? "requests/s" : "clients"; }
 };
 
-// What every trial is loaded with: random prompts, the same for all candidates of a round. With a
+// The load of every trial: random prompts, the same for all candidates of a round. With a
 // name, one of WorkloadNames() in harness/load/conversations.h, lengths spread about `prompt_len`
-// and `output_len` as they do there, and the named values are the defaults of those below.
+// and `output_len` as there, and the named workload's values are the defaults of those below.
 struct Workload {
   int prompt_len = 256;                   // tokens
   int output_len = 64;                    // tokens, EOS ignored
   std::vector<int> concurrency = {1, 8};  // closed loops, each measured on its own
   int num_prompts = 16;                   // of the offline batch; conversations
   std::string name{};                     // empty: all of the same length
-  int shared_prefix = 0, prefixes = 1;    // tokens before each prompt; how many different ones
+  int shared_prefix = 0, prefixes = 1;    // tokens before each prompt; number of different prefixes
   int turns = 1;
   std::optional<SloTarget> slo{};
 };
 
-// What a configuration must keep to be recommended. Who breaks one is disqualified, with the
-// number.
+// Limits that a configuration must keep to be recommended. One that breaks a limit is disqualified,
+// with the number.
 struct Constraints {
   std::optional<uint64_t> peak_rss_bytes;  // of the trial's process, or the server's group
   std::optional<int> cores;                // threads of all ranks
@@ -70,41 +70,42 @@ struct Constraints {
   bool any() const { return peak_rss_bytes || cores; }
 };
 
-// A sweep as data: what --def reads and results.db keeps.
+// A sweep as data, read by --def and stored in results.db.
 struct Definition {
-  EngineChoice engine;           // whose; every candidate is started with it
+  EngineChoice engine;           // the engine of all candidates
   Space space;                   // a grid: every combination
-  std::vector<Json> candidates;  // and these points, each an object of settings off the base
+  std::vector<Json> candidates;  // further points: objects of settings that differ from the base
   Workload workload;
   std::vector<Objective> objectives = {Objective::kThroughput, Objective::kLatency,
                                        Objective::kBalanced};
   Constraints constraints;
-  double cores_within = 0.05;  // throughput that may be lost for each halving of the cores
+  double cores_within = 0.05;  // share of the throughput that halving the cores may cost
   double budget_s = 1800;
-  int rounds = 20;  // at most; a race ends when nothing better can be left
+  int rounds = 20;  // at most; a race ends when no remaining candidate can be better
   Strategy strategy = Strategy::kRacing;
   double epsilon = 0.02;   // smallest difference worth having, a fraction
-  int random_points = 24;  // of kRandom, the base included
+  int random_points = 24;  // of kRandom, the baseline included
   int restarts = 2;        // of kCoordinate
   uint64_t seed = 1;
-  // How far from the base's a candidate's next-token distributions may lie that has another dtype,
-  // activations, head_dtype or kv_cache_dtype: KL divergence in nats per token. 0.01 is what int8
-  // activations are held to (--activations auto); greedy text then parts only where the two best
-  // tokens are nearly tied.
+  // How far the next-token distributions of a candidate may lie from the baseline's if its dtype,
+  // activations, head_dtype or kv_cache_dtype differs: KL divergence in nats per token. 0.01 is the
+  // limit of --activations auto for int8; greedy texts then differ only if the two best tokens are
+  // nearly tied.
   double divergence_limit_nats = 0.01;
-  std::optional<double> trial_limit_s;  // a trial's load is cut to end by then; unset: what lets
-                                        // the rounds fit the budget (TrialLimit in harness/sweep)
+  std::optional<double>
+      trial_limit_s;  // a trial's load is cut to end by then; unset: one that lets
+                      // the rounds fit the budget (TrialLimit in harness/sweep)
 };
 
-// Overwrites what `object` names. Unknown keys, wrong types and values out of range are kUsage
-// errors that name the key; "budget" is text ("10m") or seconds.
+// Overwrites the fields that `object` names. Unknown keys, wrong types and values out of range are
+// kUsage errors that name the key; "budget" is text ("10m") or seconds.
 Status FromJson(const Json& object, Definition& definition);
 Json ToJson(const Definition& definition);
 Status FromJson(const Json& object, Workload& workload);
 Json ToJson(const Workload& workload);
 Json ToJson(const Space& space);
 
-// What FromJson checks, for definitions that flags have changed.
+// The checks of FromJson, for definitions that flags have changed.
 Status Validate(const Definition& definition);
 
 }  // namespace pinion::harness

@@ -25,9 +25,9 @@ tl::unexpected<Error> BadKey(const std::string& key, const char* want, const Jso
 
 Result<std::vector<std::string>> ToWords(const std::string& key, const Json& value) {
   std::vector<std::string> words;
-  if (!value.is_array()) return BadKey(key, "a list of words", value);
+  if (!value.is_array()) return BadKey(key, "a list of strings", value);
   for (const Json& word : value.array()) {
-    if (!word.is_string()) return BadKey(key, "a list of words", value);
+    if (!word.is_string()) return BadKey(key, "a list of strings", value);
     words.push_back(word.string());
   }
   return words;
@@ -37,9 +37,9 @@ Status ReadKey(const std::string& key, const Json& value, EngineChoice& engine) 
   if (key == "command" || key == "arguments") {
     PINION_ASSIGN((key == "command" ? engine.command : engine.arguments), ToWords(key, value));
   } else if (key == "environment") {
-    if (!value.is_object()) return BadKey(key, "an object of texts", value);
+    if (!value.is_object()) return BadKey(key, "an object of strings", value);
     for (const auto& [name, text] : value.object()) {
-      if (!text.is_string()) return BadKey(key, "an object of texts", value);
+      if (!text.is_string()) return BadKey(key, "an object of strings", value);
       engine.environment.emplace_back(name, text.string());
     }
   } else if (key == "health" || key == "endpoint" || key == "kind") {
@@ -51,7 +51,7 @@ Status ReadKey(const std::string& key, const Json& value, EngineChoice& engine) 
     }
   } else if (key == "start_timeout") {
     if (!value.is_number() && !value.is_string())
-      return BadKey(key, "seconds or text as \"5m\"", value);
+      return BadKey(key, "seconds or text such as \"5m\"", value);
     PINION_ASSIGN(engine.start_timeout_s, value.is_number()
                                               ? Result<double>(value.number())
                                               : ParseDuration(value.string(), "'start_timeout'"));
@@ -66,11 +66,11 @@ Status ReadKey(const std::string& key, const Json& value, EngineChoice& engine) 
 Status Validate(const EngineChoice& engine) {
   if (engine.kind == Kind::kCommand && engine.command.empty())
     return Fail(ErrorCode::kUsage,
-                "an engine of kind 'command' needs its 'command', as "
+                "an engine of kind 'command' needs its 'command', such as "
                 "[\"./server\",\"--port\",\"{port}\"]");
   if (engine.health.empty() || engine.health[0] != '/')
     return Fail(ErrorCode::kUsage,
-                StrCat("'health' in 'engine' must be a path as /health, not ", engine.health));
+                StrCat("'health' in 'engine' must be a path such as /health, not ", engine.health));
   if (engine.endpoint != "completions" && engine.endpoint != "chat")
     return Fail(ErrorCode::kUsage, StrCat("'endpoint' in 'engine' must be completions or chat, ",
                                           "not ", engine.endpoint));
@@ -79,12 +79,12 @@ Status Validate(const EngineChoice& engine) {
   return {};
 }
 
-// Of ours alone, and what llama.cpp leaves to its files or cannot do.
-const std::set<std::string> kOursAlone = {"isa", "activations", "head_dtype", "kv_cache_dtype",
-                                          "huge_pages"};
+// Settings of Pinion only, which llama.cpp cannot set or takes from the model file.
+const std::set<std::string> kPinionOnly = {"isa", "activations", "head_dtype", "kv_cache_dtype",
+                                           "huge_pages"};
 const std::set<std::string> kNotOfLlamaCpp = {"tensor_parallel", "kv_cache_space", "dtype"};
 
-// Servers on one port are one server.
+// Several replicas need a port each, so the command must take it.
 bool TakesPort(const EngineChoice& engine) {
   const auto names_it = [](const std::string& word) {
     return word.find("{port}") != std::string::npos;
@@ -100,7 +100,7 @@ bool TakesPort(const EngineChoice& engine) {
 bool HasSetting(const EngineChoice& engine, const std::string& key) {
   if (engine.is_pinion()) return true;
   if (key == "replicas" && engine.kind == Kind::kCommand) return TakesPort(engine);
-  return !kOursAlone.contains(key) &&
+  return !kPinionOnly.contains(key) &&
          !(engine.kind == Kind::kLlamaCpp && kNotOfLlamaCpp.contains(key));
 }
 

@@ -9,17 +9,17 @@
 
 namespace pinion::harness {
 
-// Whose engine a trial measures: ours in the trial's own process, or a server that another program
-// is, started by the harness.
+// The engine that a trial measures: Pinion in the trial's own process, or a server of another
+// program, started by the harness.
 struct EngineChoice {
   enum class Kind { kPinion, kVllm, kLlamaCpp, kCommand };
   Kind kind = Kind::kPinion;
   // kCommand: the program and its arguments; the others: instead of "vllm serve" and
   // "llama-server". With placeholders, see harness/engines/command.h.
   std::vector<std::string> command;
-  std::vector<std::string> arguments;                            // after those that we make
-  std::vector<std::pair<std::string, std::string>> environment;  // added to what we set
-  std::string health = "/health";        // answers 200 once requests are taken
+  std::vector<std::string> arguments;  // after those that the harness adds
+  std::vector<std::pair<std::string, std::string>> environment;  // in addition to the harness's
+  std::string health = "/health";        // answers 200 once the server accepts requests
   std::string endpoint = "completions";  // or "chat"
   double start_timeout_s = 600;
 
@@ -28,7 +28,7 @@ struct EngineChoice {
 const char* Name(EngineChoice::Kind kind);  // "pinion", "vllm", "llama.cpp", "command"
 
 // Whether the engine has a counterpart of a setting (its key as in Space); `command`'s placeholders
-// count, whether they are used or not, but for {port}, without which there are no replicas.
+// count, whether they are used or not, except {port}, without which there are no replicas.
 bool HasSetting(const EngineChoice& engine, const std::string& key);
 
 // "vllm", or {"kind":"command","command":["./server","--port","{port}"],"arguments":[],

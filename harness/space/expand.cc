@@ -16,7 +16,7 @@ kernels::Dtype DtypeOf(const EngineOptions& options, const DecoderSpec& model) {
   return ResolveDtype(options, model).value_or(kernels::Dtype::kBf16);
 }
 
-// Of an option that Validate has seen.
+// Parses an option that Validate has checked.
 kernels::KvDtype KvDtypeOf(const EngineOptions& options, const DecoderSpec& model) {
   return ResolveKvDtype(options, DtypeOf(options, model)).value();
 }
@@ -25,7 +25,7 @@ std::string ResolvedIsa(const EngineOptions& options, const Host& host) {
   return options.isa == "auto" ? host.isas.back() : options.isa;
 }
 
-// Two points with the same key run the same way here.
+// Points with the same key run identically on this machine.
 std::string EffectiveKey(const Point& point, const Host& host, const DecoderSpec& model) {
   const EngineOptions& options = point.options;
   Json key = ToJson(point.plan);
@@ -139,7 +139,8 @@ uint64_t EstimateBytes(const EngineOptions& options, const DecoderSpec& model) {
   const uint64_t kv = options.kv_cache_bytes
                           ? *options.kv_cache_bytes * ranks
                           : KvBytesPerToken(model, KvDtypeOf(options, model)) * length;
-  // Per token of a step: hidden state and its copies, q, k, v, and the MLP's inside, in float32.
+  // Per token of a step: hidden state and its copies, q, k, v, and the MLP's activations, in
+  // float32.
   const auto width = static_cast<uint64_t>(4 * model.hidden + 2 * model.intermediate +
                                            (model.heads + 2 * model.kv_heads) * model.head_dim);
   const uint64_t rows = std::min<uint64_t>(tokens, static_cast<uint64_t>(options.max_num_seqs));
@@ -152,8 +153,7 @@ Result<std::vector<Point>> Expand(const Definition& definition, const EngineOpti
   const Configuration start = {base};
   std::vector<Point> points = {MakePoint(start, start, host, model, definition)};
   if (!points[0].infeasible.empty())
-    return Fail(ErrorCode::kUsage,
-                StrCat("the default configuration cannot run here: ", points[0].infeasible));
+    return Fail(ErrorCode::kUsage, StrCat("the defaults cannot run here: ", points[0].infeasible));
   std::vector<std::string> keys = {EffectiveKey(points[0], host, model)};
   PINION_ASSIGN(const auto combinations, Combinations(definition));
   for (const std::vector<Setting>& settings : combinations) {

@@ -14,7 +14,7 @@
 
 namespace pinion::harness {
 
-// The machine that candidates are checked against; imagined in tests.
+// The machine that candidates are checked against; synthetic in tests.
 struct Host {
   Machine machine;
   Budget budget;
@@ -33,34 +33,34 @@ struct Point {
   std::string label;                 // "default", or "threads_bind=0-1 isa=avx2"
   std::string infeasible;            // why it cannot run here; empty: it can
   std::vector<std::string> same_as;  // labels of other points with the same effective plan
-  Plan plan;                         // of all replicas; empty where infeasible
+  Plan plan;                         // of all replicas; empty if infeasible
 };
 
-// The base configuration first, then the grid and the listed candidates, in their order. Points
-// that come to the same thing here (same CPUs, ISA path, element type and limits) are merged into
-// the first of them; those that cannot run keep their reason. Errors (kUsage): a base that cannot
-// run, a candidate with unknown settings, more than kMaxPoints combinations.
+// The baseline first, then the grid and the listed candidates, in their order. Points
+// that run identically here (same CPUs, ISA path, element type and limits) are merged into
+// the first of them; those that cannot run keep their reason. Errors (kUsage): a baseline that
+// cannot run, a candidate with unknown settings, more than kMaxPoints combinations.
 Result<std::vector<Point>> Expand(const Definition& definition, const EngineOptions& base,
                                   const Host& host, const DecoderSpec& model);
 inline constexpr size_t kMaxPoints = 1000;
 
-// Bytes that one engine process needs at least: weights over all ranks, KV where its size is asked
-// for (else one sequence of the model's length), activations and logits of the largest step.
+// The least memory of one engine process: weights over all ranks, KV of the requested size
+// (else for one sequence of the model's length), activations and logits of the largest step.
 uint64_t EstimateBytes(const EngineOptions& options, const DecoderSpec& model);
 
-// What decides, besides the machine, which settings are worth trying.
+// Properties of the model and the engine that decide, besides the machine, which settings to try.
 struct SpaceContext {
   EngineChoice engine;
   bool has_integers = true;  // some of the model's matrices are multiplied in them
 };
 
-// What to try where nobody says: bindings, ranks per node, the two fastest ISA paths that differ,
-// step budgets; of other engines only settings that they have.
+// The space without --def: bindings, ranks per node, the two fastest ISA paths that differ,
+// step budgets; for other engines only the settings that they have.
 Definition DefaultDefinition(const Host& host, const EngineOptions& base,
                              const SpaceContext& context);
 
-// At most 6 configurations with the base's, 6 rounds, trials of at most 12 s, 10 minutes: one
-// change at a time, the one most likely to matter on this machine first.
+// At most 6 configurations including the baseline, 6 rounds, trials of at most 12 s, 10 minutes:
+// one change at a time, with the most promising on this machine first.
 Definition QuickDefinition(const Host& host, const EngineOptions& base,
                            const SpaceContext& context);
 

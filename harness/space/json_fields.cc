@@ -38,8 +38,9 @@ Result<double> ToGib(const Json& value, const std::string& what) {
   constexpr uint64_t kGib = uint64_t{1} << 30;
   if (value.is_number() && value.number() > 0) return value.number();
   if (!value.is_string())
-    return Fail(ErrorCode::kUsage,
-                StrCat(what, " must be GiB above 0 or text as \"512MiB\", not ", value.Dump()));
+    return Fail(
+        ErrorCode::kUsage,
+        StrCat(what, " must be GiB above 0 or text such as \"512MiB\", not ", value.Dump()));
   PINION_ASSIGN(const uint64_t bytes, ParseBytes(value.string(), kGib, what));
   return static_cast<double>(bytes) / static_cast<double>(kGib);
 }
@@ -48,7 +49,7 @@ Result<double> ToSeconds(const Json& value, const std::string& what) {
   if (value.is_number()) return ParseDuration(value.Dump(), what);
   if (value.is_string()) return ParseDuration(value.string(), what);
   return Fail(ErrorCode::kUsage,
-              StrCat(what, " must be seconds or text as \"10m\", not ", value.Dump()));
+              StrCat(what, " must be seconds or text such as \"10m\", not ", value.Dump()));
 }
 
 }  // namespace pinion::harness

@@ -32,11 +32,11 @@ Result<double> ToSeconds(const Json& value, const std::string& what);  // 90 or 
 template <typename V>
 using Convert = Result<V> (*)(const Json& value, const std::string& what);
 
-// An object with none but these keys; the error (kUsage) names the key and lists them.
+// Checks that an object has only these keys; the error (kUsage) names the key and lists them.
 Status CheckKeys(const Json& object, const std::string& where,
                  const std::vector<std::string>& known);
 
-// Overwrites what `json` names, in the table's order.
+// Overwrites the fields that `json` names, in the table's order.
 template <typename T>
 Status ReadFields(const Json& json, const std::string& where, const JsonFields<T>& fields,
                   T& object) {
@@ -66,7 +66,7 @@ JsonField<T> Value(const char* key, V T::*member, Convert<V> convert) {
           [=](const T& object) { return Json(object.*member); }};
 }
 
-// Left out where it is unset.
+// Left out if it is unset.
 template <typename T, typename V>
 JsonField<T> Maybe(const char* key, std::optional<V> T::*member, Convert<V> convert) {
   return {key,
@@ -92,7 +92,7 @@ Status ReadList(const Json& value, const char* key, Convert<V> convert, std::vec
   return {};
 }
 
-// Left out where it is empty.
+// Left out if it is empty.
 template <typename T, typename V>
 JsonField<T> List(const char* key, std::vector<V> T::*member, Convert<V> convert) {
   return {
@@ -101,7 +101,7 @@ JsonField<T> List(const char* key, std::vector<V> T::*member, Convert<V> convert
       [=](const T& object) { return (object.*member).empty() ? Json() : Json(object.*member); }};
 }
 
-// The field, written only where it has a say.
+// The field, written only if it matters.
 template <typename T>
 JsonField<T> Where(bool (*has_a_say)(const T& object), JsonField<T> field) {
   auto write = std::move(field.write);

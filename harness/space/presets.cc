@@ -1,4 +1,4 @@
-// The spaces that `pinion sweep` tries when nobody names one.
+// The spaces that `pinion sweep` searches without --def.
 
 #include <algorithm>
 #include <set>
@@ -23,8 +23,8 @@ int NodesWithCpus(const Host& host) {
   return std::max<int>(1, static_cast<int>(nodes.size()));
 }
 
-// Half of the physical cores, every second one, so that each node and cache keeps its share: where
-// memory bandwidth is the limit, fewer threads may do as well and leave room for others.
+// Every second physical core, so that each node and cache keeps its share of threads: if
+// memory bandwidth is the limit, half the threads may be as fast and leave cores for other work.
 std::string HalfTheCores(const Host& host) {
   std::set<int> cores;
   std::vector<int> first_cpus;
@@ -36,8 +36,8 @@ std::string HalfTheCores(const Host& host) {
   return half.size() < first_cpus.size() ? FormatCpuList(half) : "";
 }
 
-// `scalar` is a reference, not a contestant. The VNNI paths are another one's where nothing is
-// multiplied in integers.
+// `scalar` is a reference, not a contestant. Without integer matrices the VNNI paths equal the
+// paths that they extend.
 bool IsContestant(const std::string& name, const SpaceContext& context) {
   const auto isa = kernels::ParseIsa(name);
   if (!isa || isa == kernels::Isa::kScalar) return false;
@@ -59,7 +59,7 @@ Json Single(const char* key, Json value) {
   return point;
 }
 
-// A smaller step budget lets decodes go on between the chunks of a long prompt.
+// A smaller step budget lets decodes continue between the chunks of a long prompt.
 constexpr int kSmallStep = 256;
 
 }  // namespace
@@ -76,14 +76,14 @@ Definition DefaultDefinition(const Host& host, const EngineOptions& base,
   }
   if (const int nodes = NodesWithCpus(host); nodes > 1 && has("tensor_parallel"))
     space.tensor_parallel = {1, nodes};
-  // The base's own values first: a point is labelled by its first spelling.
+  // The base's own values first: merged points are labelled by the first of them.
   const std::vector<std::string> isas = FastestIsas(host, context, 2);
   if (base.isa == "auto" && isas.size() > 1) space.isa = {"auto", isas[1]};
   space.max_num_batched_tokens = {base.max_num_batched_tokens};
   if (base.max_num_batched_tokens != kSmallStep) space.max_num_batched_tokens.push_back(kSmallStep);
   if (HasSiblings(host)) definition.candidates.push_back(Single("smt", "on"));
-  // One by one, not crossed with the rest; what is not to be had here stays a row with the reason.
-  // Of a machine that is not here nobody knows.
+  // Varied one at a time, not crossed with the rest; unavailable ones stay listed with the reason.
+  // For another machine it is unknown which of them are available.
   if (!host.machine.this_system) return definition;
   for (const RuntimeSetting& setting : RuntimeSettings())
     for (size_t i = 1; i < setting.values.size() && has(setting.key); ++i)
@@ -93,7 +93,7 @@ Definition DefaultDefinition(const Host& host, const EngineOptions& base,
 
 Definition QuickDefinition(const Host& host, const EngineOptions& base,
                            const SpaceContext& context) {
-  constexpr size_t kOthers = 5;  // 6 with the base's
+  constexpr size_t kOthers = 5;  // 6 with the baseline
   Definition definition;
   definition.budget_s = 600;
   definition.rounds = 6;

@@ -12,10 +12,10 @@ namespace {
 constexpr uint64_t kGib = uint64_t{1} << 30;
 constexpr char kReplicas[] = "replicas";
 
-// How one setting is read from and written to the options: the one list of what a sweep can vary.
+// How one setting is read from and written to the options: the only list of settings to vary.
 struct Field {
   const char* key;
-  std::function<std::string(const Configuration&)> get;  // "" where unset
+  std::function<std::string(const Configuration&)> get;  // "" if unset
   std::function<Status(const std::string&, Configuration&)> set;
 };
 
@@ -100,7 +100,7 @@ const std::vector<Field>& Fields() {
   return all;
 }
 
-// As a person would type it.
+// As a user would type it.
 std::string TextOf(const Json& value) {
   if (value.is_string()) return value.string();
   return value.is_int() ? StrCat(value.integer()) : StrCat(value.number());

@@ -10,7 +10,7 @@ constexpr int kLockPatienceMs = 5000;
 }  // namespace
 
 Result<std::unique_ptr<Database>> Database::Open(const std::string& path, bool create) {
-  // Reading needs write access too: WAL keeps its index in a shared file.
+  // Readers need write access too: WAL keeps its index in a shared file.
   const int flags = SQLITE_OPEN_READWRITE | (create ? SQLITE_OPEN_CREATE : 0);
   sqlite3* handle = nullptr;
   const int code = sqlite3_open_v2(path.c_str(), &handle, flags, nullptr);
@@ -29,12 +29,12 @@ tl::unexpected<Error> Database::Failure() const {
       return Fail(ErrorCode::kExhausted,
                   StrCat(path_, " is locked by another process; wait for it or end it"));
     case SQLITE_FULL:
-      return Fail(ErrorCode::kExhausted,
-                  StrCat("no space left to write ", path_, "; make room and go on with --resume"));
+      return Fail(ErrorCode::kExhausted, StrCat("no space left to write ", path_,
+                                                "; make room and continue with --resume"));
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       return Fail(ErrorCode::kCorrupt,
-                  StrCat(path_, " is not a sound database (", sqlite3_errmsg(handle_),
+                  StrCat(path_, " is not an intact database (", sqlite3_errmsg(handle_),
                          "); restore it, or sweep into a new folder"));
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
@@ -97,7 +97,7 @@ std::string Statement::Text() {
 }
 
 Status Transaction::Begin(Kind kind) {
-  // A writer takes its lock at once: one that began as a reader could not wait for it.
+  // A writer takes its lock at once: SQLite does not let a reader wait to become a writer.
   PINION_TRY(database_.Run(kind == Kind::kWrite ? "BEGIN IMMEDIATE" : "BEGIN"));
   open_ = true;
   return {};

@@ -10,14 +10,14 @@
 #include "engine/base/json.h"
 #include "engine/base/result.h"
 
-// SQLite as the store uses it: errors are ours, what is opened closes itself. One thread at a time.
+// An adapter for SQLite with Result errors and RAII handles. One thread at a time.
 
 namespace pinion::harness {
 
 // A connection to one file.
 class Database {
  public:
-  // `create`: where the file is not there yet. Another process's lock is waited for 5 s.
+  // `create`: creates a missing file. Waits up to 5 s for another process's lock.
   static Result<std::unique_ptr<Database>> Open(const std::string& path, bool create);
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
@@ -27,7 +27,7 @@ class Database {
   // Statements that yield no rows, separated by ';'.
   Status Run(const std::string& sql) const;
   int64_t last_row() const { return sqlite3_last_insert_rowid(handle_); }
-  // SQLite's last error; its message names the file and the way out.
+  // SQLite's last error, with a message that names the file and the way out.
   tl::unexpected<Error> Failure() const;
 
  private:
@@ -54,14 +54,14 @@ class Statement {
   Statement& Bind(int value) { return Bind(static_cast<int64_t>(value)); }
   Statement& Bind(bool value) { return Bind(static_cast<int64_t>(value)); }
 
-  // Binds everything in order and runs a statement that yields no rows; ready for the next one.
+  // Binds all arguments in order and runs a statement that yields no rows; it can be reused.
   template <typename... Args>
   Status Execute(const Args&... args) {
     (Bind(args), ...);
     return Finish();
   }
 
-  // The next row; false: there is none.
+  // Steps to the next row; false if there is none.
   Result<bool> Next();
   std::string Text();
   int64_t Int() { return sqlite3_column_int64(raw_, column_++); }
@@ -77,7 +77,7 @@ class Statement {
   int bound_ = 0, column_ = 0;
 };
 
-// All or nothing, and for readers one state of the file. Rolls back unless it was committed; the
+// A transaction; readers see one state of the file. Rolls back unless it was committed; the
 // database outlives it.
 class Transaction {
  public:

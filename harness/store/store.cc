@@ -125,7 +125,7 @@ class SqliteStore : public Store {
   }
 
   Result<std::vector<TrialRow>> Trials() override {
-    // One transaction, so that a sweep that goes on writing cannot slip a trial between the two.
+    // One transaction, so that a running sweep cannot add a trial between the two queries.
     Transaction transaction(*database_);
     PINION_TRY(transaction.Begin(Transaction::Kind::kRead));
     PINION_ASSIGN(std::vector<TrialRow> trials, ReadTrials());
@@ -166,7 +166,7 @@ class SqliteStore : public Store {
     }
   }
 
-  // Everything after the id.
+  // All columns after the id.
   static Result<TrialRow> ReadTrial(Statement& get) {
     TrialRow row;
     row.candidate = static_cast<int>(get.Int());
@@ -200,7 +200,8 @@ Result<int64_t> Layout(const Database& database) {
 Status CreateTables(const Database& database, const std::string& path) {
   PINION_ASSIGN(const int64_t layout, Layout(database));
   if (layout != 0)
-    return Fail(ErrorCode::kUsage, StrCat(path, " holds a sweep already; go on with --resume"));
+    return Fail(ErrorCode::kUsage,
+                StrCat(path, " already holds a sweep: continue it with --resume"));
   Transaction transaction(database);
   PINION_TRY(transaction.Begin(Transaction::Kind::kWrite));
   PINION_TRY(database.Run(kTables));
@@ -235,7 +236,7 @@ Result<std::unique_ptr<Store>> Store::Open(const std::string& path, Mode mode) {
   if (mode != Mode::kCreate && !std::filesystem::exists(path, ignored))
     return Fail(ErrorCode::kNotFound, StrCat("there is no sweep at ", path));
   PINION_ASSIGN(auto database, Database::Open(path, mode == Mode::kCreate));
-  // NORMAL loses nothing to kill -9: only a power cut may cost the last trials, never the file.
+  // NORMAL loses nothing to kill -9; a power cut may cost the last trials, never the file.
   PINION_TRY(
       database->Run("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; "
                     "PRAGMA foreign_keys=ON"));

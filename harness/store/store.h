@@ -18,25 +18,25 @@ struct MetricValue {
   double value = 0;
 };
 
-// What a trial is run for. Rounds count from 1 in each.
+// The purpose of a trial. Rounds count from 1 in each phase.
 enum class Phase {
-  kRace,          // the choice
-  kConfirmation,  // the choice against the baseline, on fresh prompts
+  kRace,          // choosing among candidates
+  kConfirmation,  // the chosen ones against the baseline, on fresh prompts
   kCalibration,   // the baseline against itself, before anything else
 };
 const char* Name(Phase phase);  // "race", "confirmation", "calibration"
 
-// Which trial: a candidate's place in the experiment.
+// A trial's place in the experiment.
 struct Slot {
   int candidate = 0;
-  int copy = 0;  // 1: the baseline's second run in its round
+  int copy = 0;  // 1: the baseline's second trial in its round
   Phase phase = Phase::kRace;
   int round = 1;
   int attempt = 0;  // 1: the repetition of a disturbed trial at the end of its round
   auto operator<=>(const Slot&) const = default;
 };
 
-// One candidate measured once, or the attempt at it.
+// A trial: one candidate measured once, or the failed attempt.
 struct TrialRow : Slot {
   int position = 0;  // place within its round
   bool ok = false;
@@ -44,13 +44,13 @@ struct TrialRow : Slot {
   std::string log_path, log_tail;
   std::string started_at;            // ISO 8601, UTC
   double seconds = 0;                // of the whole child process
-  std::vector<std::string> suspect;  // what disturbed it: "steal 4.1 %"
+  std::vector<std::string> suspect;  // disturbances: "steal 4.1 %"
   std::string output_hash;           // of the fixed offline batch
-  Json info;                         // what the engine said about itself: isa, threads, plan, ...
+  Json info;                         // the engine's report on itself: isa, threads, plan, ...
   std::vector<MetricValue> samples;
 };
 
-// One candidate as the sweep chose it; never changed after it was put.
+// One candidate of the sweep; never changed after it is stored.
 struct CandidateRow {
   int id = 0;
   std::string label;
@@ -62,9 +62,9 @@ struct CandidateRow {
   std::vector<std::string> same_as;
 };
 
-// A sweep's memory: one SQLite file in WAL mode, so that a killed sweep keeps every finished trial
+// A sweep's storage: one SQLite file in WAL mode, so that a killed sweep keeps every finished trial
 // and a report can be written while it runs. Tables:
-//   meta(key, value)             the sweep itself, JSON by name
+//   meta(key, value)             properties of the sweep, JSON by name
 //   candidate, trial             as the structs above
 //   samples(trial, machine, model, configuration, seed, round, ..., metric, concurrency, value)
 //                                one row per number, readable on its own by any SQLite client
@@ -78,23 +78,24 @@ class Store {
   static Result<std::unique_ptr<Store>> Open(const std::string& path, Mode mode);
   virtual ~Store() = default;
 
-  // Anything about the sweep as a whole, by name.
+  // A property of the sweep as a whole, by name.
   virtual Status SetMeta(const std::string& key, const Json& value) = 0;
   virtual Result<std::optional<Json>> Meta(const std::string& key) = 0;
 
-  // All or none.
+  // Stores all or none.
   virtual Status PutCandidates(const std::vector<CandidateRow>& candidates) = 0;
   virtual Result<std::vector<CandidateRow>> Candidates() = 0;
 
-  // What samples are keyed by, besides their trial.
+  // The keys of samples, besides their trial.
   struct Keys {
     std::string machine, model;  // short hash of the fingerprint; MODEL as given
     std::string configuration;   // the candidate's options, one line of JSON
     uint64_t seed = 0;           // of the round
   };
-  // The trial with all its samples, or nothing. A second trial of the same slot replaces the first.
+  // Stores a trial with all its samples, or nothing. A second trial of the same slot replaces the
+  // first.
   virtual Status PutTrial(const TrialRow& trial, const Keys& keys) = 0;
-  virtual Result<std::vector<TrialRow>> Trials() = 0;  // in the order in which they were put
+  virtual Result<std::vector<TrialRow>> Trials() = 0;  // in the order in which they were stored
 };
 
 }  // namespace pinion::harness

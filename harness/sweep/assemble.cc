@@ -88,7 +88,7 @@ void TakeInfo(const Json& info, Candidate& candidate) {
 
 std::string RoundName(const TrialRow& trial) {
   const char* phase = trial.phase == Phase::kRace ? "" : Name(trial.phase);
-  return StrCat(phase, *phase ? " " : "", "round ", trial.round, trial.attempt ? ", again" : "");
+  return StrCat(phase, *phase ? " " : "", "round ", trial.round, trial.attempt ? ", repeated" : "");
 }
 
 void TakeTrials(const std::vector<TrialRow>& trials, Candidate& candidate) {
@@ -107,13 +107,13 @@ void TakeTrials(const std::vector<TrialRow>& trials, Candidate& candidate) {
     for (const std::string& reason : trial.suspect)
       candidate.suspect_reasons.push_back(StrCat(RoundName(trial), ": ", reason));
     if (trial.copy > 0 || trial.phase == Phase::kCalibration)
-      continue;  // a contestant of its own, known only to the floor
+      continue;  // the baseline's second copy, which only the floor uses
     AddSeries(trial, candidate.series);
     AddQuantiles(trial.info, quantiles);
     TakeInfo(trial.info, candidate);
     if (candidate.output_hash.empty()) candidate.output_hash = trial.output_hash;
   }
-  // One failure among successes is told of, but the candidate stays in.
+  // One failure among successes is reported, but the candidate stays in.
   if (!candidate.series.empty() && !HasFailed(trials, candidate.id))
     candidate.status = CandidateStatus::kOk;
   candidate.distributions = DistributionsFrom(quantiles);
@@ -190,8 +190,8 @@ void TakePredictions(const Json& predictions, Results& results) {
   }
 }
 
-// Who left the race is still a candidate with numbers, fewer than the others have; who was not
-// measured has none, and a reason.
+// A dropped candidate has numbers, if fewer than the others; one that was not
+// measured has only a reason.
 void MarkUndecided(const ProtocolState& state, Results& results) {
   const auto mark = [](const std::map<int, std::string>& reasons, CandidateStatus from,
                        CandidateStatus to, Candidate& candidate) {
@@ -202,13 +202,13 @@ void MarkUndecided(const ProtocolState& state, Results& results) {
   };
   for (Candidate& candidate : results.candidates) {
     mark(state.disqualified, CandidateStatus::kOk, CandidateStatus::kDisqualified, candidate);
-    mark(state.left, CandidateStatus::kOk, CandidateStatus::kDropped, candidate);
+    mark(state.dropped, CandidateStatus::kOk, CandidateStatus::kDropped, candidate);
     mark(state.pruned, CandidateStatus::kPending, CandidateStatus::kPruned, candidate);
     mark(state.passed_over, CandidateStatus::kPending, CandidateStatus::kPending, candidate);
   }
 }
 
-// The baseline's two runs of a round have the same prompts and must say the same.
+// The baseline's two trials of a round have the same prompts and must produce the same tokens.
 void WarnOfDifferentTokens(const std::vector<TrialRow>& trials, Results& results) {
   std::map<RoundKey, std::string> hashes;
   for (const TrialRow& trial : trials) {
@@ -217,8 +217,8 @@ void WarnOfDifferentTokens(const std::vector<TrialRow>& trials, Results& results
         hashes.emplace(RoundKey{trial.phase, trial.round}, trial.output_hash);
     if (!is_new && known->second != trial.output_hash)
       results.warnings.push_back(StrCat(RoundName(trial),
-                                        ": the default configuration gave different "
-                                        "tokens for the same prompts in its two runs"));
+                                        ": the defaults gave different "
+                                        "tokens for the same prompts in their two trials"));
   }
 }
 
@@ -236,10 +236,11 @@ void AddWarnings(const SweepMeta& meta, const std::vector<TrialRow>& trials, Res
       results.warnings.push_back(StrCat(count, " of ", trials.size(), " trials ", what));
   };
   const bool busy = 2 * suspect > trials.size() - failed;
-  warn(suspect, busy ? "were disturbed by something else on the machine: end it (pinion doctor and "
-                       "top look for it) and sweep again"
-                     : "were disturbed by something else on the machine; they are kept and marked");
-  warn(failed, "failed; the candidates say why");
+  warn(suspect,
+       busy ? "were disturbed by other work on the machine: end it (find it with pinion doctor or "
+              "top) and sweep again"
+            : "were disturbed by other work on the machine; they are marked and kept");
+  warn(failed, "failed; see the candidates for the reasons");
   warn(cut, "reached their time limit and were measured on fewer tokens; raise --trial-limit");
   const bool undecided =
       std::any_of(results.verdicts.begin(), results.verdicts.end(),
@@ -298,11 +299,11 @@ ProtocolState StateFrom(const SweepMeta& meta, const std::vector<CandidateRow>& 
   SilentProgress silence;
   const Forecasts forecasts = ForecastsFrom(meta.predictions, candidates, meta.definition);
   Protocol protocol(meta.definition, candidates, forecasts, source, silence);
-  // A baseline that failed for good ends the protocol: what there is stays as it is.
+  // An error means a baseline that failed for good; the state so far is still valid.
   (void)protocol.Run();
   ProtocolState state = protocol.state();
-  // Trials that this protocol would not have asked for (an earlier sitting with another budget) are
-  // samples all the same.
+  // Trials that this protocol would not have run (from before a --resume with another budget) still
+  // count as samples.
   state.trials = trials;
   return state;
 }

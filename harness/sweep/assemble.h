@@ -10,19 +10,19 @@
 
 namespace pinion::harness {
 
-// One objective's differences to the baseline, round by round, from all trials, with who still was
-// in its race. `race`: nullptr where there was none yet. `race_over`: all races were decided, not
-// cut off.
+// One objective's differences to the baseline, round by round, from all trials, with each
+// candidate's state in the race. `race`: nullptr if there was none yet. `race_over`: all races were
+// decided, not cut off.
 VerdictInput InputFor(Objective objective, const Definition& definition,
                       const std::vector<CandidateRow>& candidates,
                       const std::vector<TrialRow>& trials, const ObjectiveRace* race,
                       bool race_over);
 
-// What the protocol decides from trials that are there, nothing else being run.
+// Repeats the protocol's decisions on stored trials, without running anything.
 ProtocolState StateFrom(const SweepMeta& meta, const std::vector<CandidateRow>& candidates,
                         const std::vector<TrialRow>& trials);
 
-// Everything, from what the store holds.
+// The results, from the contents of a store.
 Results Assemble(const SweepMeta& meta, const SweepProgress& progress,
                  const std::vector<CandidateRow>& candidates, const std::vector<TrialRow>& trials);
 

@@ -1,16 +1,18 @@
-// Whom the protocol confirms in fresh rounds, and what it does with a budget that has no room for
-// that.
+// Which candidates the protocol confirms in fresh rounds, and how it uses a budget without room for
+// them.
 
 #include <algorithm>
 
 #include "engine/base/strings.h"
+#include "harness/report/figures.h"
 #include "harness/stats/estimate.h"
 #include "harness/sweep/protocol.h"
 
 namespace pinion::harness {
 namespace {
 
-// Kept for a confirmation: one more than tell, or a slow spell leaves one too few.
+// Rounds held back for a confirmation: one more than a verdict needs, since trials may run slower
+// than expected.
 constexpr size_t kRoundsKept = kMinSamples + 1;
 
 }  // namespace
@@ -24,9 +26,9 @@ std::optional<int> ObjectiveRace::next() const {
   return best ? std::optional(ids[*best]) : std::nullopt;
 }
 
-// Whom fresh rounds are to compare with the baseline: each objective's leader, and in a race that
-// the budget cut short whoever comes next where the baseline leads it. Claims come first, which
-// must be tested before anything else.
+// The candidates that fresh rounds compare with the baseline: each objective's leader and, in a
+// race that the budget cut short with the baseline in the lead, the next best. Leaders come first:
+// they are claims of an improvement, which must be tested before anything else.
 std::vector<int> Protocol::Challengers(bool was_cut) const {
   std::vector<int> challengers;
   const auto add = [&](const std::optional<int>& id) {
@@ -34,7 +36,7 @@ std::vector<int> Protocol::Challengers(bool was_cut) const {
     if (std::find(challengers.begin(), challengers.end(), *id) == challengers.end())
       challengers.push_back(*id);
   };
-  // Who leads after a few rounds is chance; it is confirmed only where there is no time for more.
+  // After too few rounds the lead is chance; it is confirmed only if there is no time for more.
   for (const ObjectiveRace& one : state_.races)
     if (was_cut || one.race.may_decide()) add(one.leader());
   for (const ObjectiveRace& one : state_.races)
@@ -42,7 +44,7 @@ std::vector<int> Protocol::Challengers(bool was_cut) const {
   return challengers;
 }
 
-// Of the smallest confirmation: whoever would be confirmed now, and the baseline twice.
+// Trials of the smallest confirmation: of the current challengers, and of the baseline twice.
 double Protocol::ConfirmationTrials() const {
   return static_cast<double>(kRoundsKept * (2 + std::max<size_t>(1, Challengers(true).size())));
 }
@@ -53,7 +55,8 @@ size_t Protocol::RoundsThatFit(const std::vector<int>& contestants) const {
       round_s > 0 ? std::min(std::max(0.0, spending_.left_s()) / round_s, 1e6) : 1e6);
 }
 
-// Follows from what was measured before, so that the interval keeps its coverage.
+// Depends only on the race's trials, not on fresh ones: choosing the number by the data that the
+// interval is made of would spoil its coverage.
 size_t Protocol::RoundsToConfirm() const {
   size_t rounds = 0;
   for (const ObjectiveRace& one : state_.races)
@@ -61,8 +64,8 @@ size_t Protocol::RoundsToConfirm() const {
   return rounds;
 }
 
-// The baseline and the challengers, or the first of them where there is no room for all; the
-// baseline alone where there is none for anybody.
+// The baseline and the challengers, or the first of them if there is no room for all; only the
+// baseline if there is room for none.
 std::vector<int> Protocol::Confirmable(bool was_cut) const {
   std::vector<int> contestants = Challengers(was_cut);
   contestants.insert(contestants.begin(), 0);
@@ -71,12 +74,12 @@ std::vector<int> Protocol::Confirmable(bool was_cut) const {
   return contestants;
 }
 
-// Fresh rounds of the challengers and the baseline.
+// Measures the challengers and the baseline in fresh rounds.
 Status Protocol::Confirm(bool was_cut) {
   if (Challengers(was_cut).empty()) return {};
   const std::vector<int> contestants = Confirmable(was_cut);
   if (contestants.size() == 1) {
-    progress_.Note("no room in the budget to confirm the winners in fresh rounds");
+    progress_.Note("the budget has no room to confirm the winners in fresh rounds");
     return {};
   }
   state_.confirmed.assign(contestants.begin() + 1, contestants.end());
@@ -86,7 +89,7 @@ Status Protocol::Confirm(bool was_cut) {
     if (slot.phase == Phase::kConfirmation && slot.round >= first)
       stored = std::max(stored, static_cast<size_t>(slot.round - first + 1));
   const size_t rounds = std::max(stored, std::min(RoundsToConfirm(), RoundsThatFit(contestants)));
-  progress_.Note(StrCat("confirming ", contestants.size() - 1, " of the candidates in ", rounds,
+  progress_.Note(StrCat("confirming ", Counted(contestants.size() - 1, "candidate"), " in ", rounds,
                         " fresh rounds"));
   for (int round = first; round < first + static_cast<int>(rounds) && !Ended(); ++round) {
     PINION_TRY(RunRound(contestants, Phase::kConfirmation, round));
@@ -95,7 +98,8 @@ Status Protocol::Confirm(bool was_cut) {
   return {};
 }
 
-// A confirmation of others, from before the budget grew, keeps its rounds to itself.
+// After --resume with a larger budget the challengers may have changed. Rounds of a confirmation
+// without one of them are not shared: theirs begin after those.
 int Protocol::FirstFreshConfirmation(const std::vector<int>& contestants) const {
   int last_of_others = 0;
   for (const auto& [slot, trial] : source_.Stored())
@@ -105,11 +109,11 @@ int Protocol::FirstFreshConfirmation(const std::vector<int>& contestants) const 
   return last_of_others + 1;
 }
 
-// What is left where nobody can be confirmed goes into the race: rounds of all who are in or, where
-// those do not fit, of as many challengers as do. Trials that take less time than those before, as
-// on a machine that has become quiet, can make room for a confirmation after all.
-Status Protocol::RaceOn() {
-  if (state_.races.empty()) return {};  // the calibration took all of it
+// Spends the rest of a budget that has no room for a confirmation on the race: rounds of all still
+// in or, if those do not fit, of as many challengers as fit. If trials become faster, for example
+// because the machine has become quiet, there may be room for a confirmation after all.
+Status Protocol::ContinueRace() {
+  if (state_.races.empty()) return {};  // the calibration used up the budget
   state_.rounds_planned = definition_.rounds;
   while (rounds_of_stage_ < definition_.rounds && !Ended()) {
     std::vector<int> racing = StillRacing();

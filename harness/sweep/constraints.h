@@ -9,8 +9,8 @@
 
 namespace pinion::harness {
 
-// Why a candidate's trials keep it from being recommended: the constraint that one of them broke,
-// with the number. nullopt: none did so far. (Cores are known before anything runs: Expand.)
+// Why a candidate is disqualified: the constraint that one of its trials broke,
+// with the number; nullopt if none did. (Expand checks cores before anything runs.)
 std::optional<std::string> WhyDisqualified(const Constraints& constraints,
                                            const std::vector<TrialRow>& trials, int candidate);
 

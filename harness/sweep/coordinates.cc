@@ -9,7 +9,7 @@
 namespace pinion::harness {
 namespace {
 
-// By hand, as in RoundOrder: the same on every library.
+// By hand, as in RoundOrder, to give the same order with every standard library.
 template <typename T>
 void Shuffle(std::vector<T>& items, uint64_t seed) {
   std::mt19937_64 random(seed);

@@ -11,18 +11,18 @@ namespace pinion::harness {
 
 struct ObjectiveRace;
 
-// The candidates as points of a grid: which of them differ in one setting alone.
+// The candidates as points of a grid, to find those that differ in only one setting.
 class Coordinates {
  public:
   Coordinates(const std::vector<CandidateRow>& candidates, const std::vector<int>& ids);
 
-  // Settings that some candidate changes, in an order drawn from (seed, start).
+  // The settings that any candidate changes, in an order drawn from (seed, start).
   std::vector<std::string> Axes(int start, uint64_t seed) const;
-  // Where a descent starts: the base first, then points drawn at random.
+  // The first point of a descent: the baseline if `start` is 0, else a random point.
   int Start(int start, uint64_t seed) const;
-  // All candidates that differ from `id` in this setting or not at all, `id` among them.
+  // `id` and all candidates that differ from it in this setting alone.
   std::vector<int> Along(const std::string& axis, int id) const;
-  // Who of `line` did best in the race; `otherwise` where none was measured.
+  // The best of `line` in the race; `otherwise` if none was measured.
   int BestOf(const std::vector<int>& line, const ObjectiveRace& race, int otherwise) const;
 
  private:
@@ -30,7 +30,7 @@ class Coordinates {
   std::map<int, Point> points_;
 };
 
-// At most `count` of the candidates, the first one (the baseline) always, the others drawn by seed.
+// At most `count` of the candidates: always the first one (the baseline), the others drawn by seed.
 std::vector<int> DrawCandidates(const std::vector<int>& ids, int count, uint64_t seed);
 
 }  // namespace pinion::harness

@@ -23,7 +23,7 @@ constexpr Guarded kGuarded[] = {{"dtype", &EngineOptions::dtype},
                                 {"head_dtype", &EngineOptions::head_dtype},
                                 {"kv_cache_dtype", &EngineOptions::kv_cache_dtype}};
 
-// What the models read: plain prose, a dialogue, code and a list, some 300 tokens in all.
+// The texts to compare on: prose, a dialogue, code and a recipe, about 300 tokens in all.
 constexpr const char* kTexts[] = {
     "The river had risen in the night. By morning the lower meadow was a lake, and the three "
     "willows "
@@ -50,7 +50,7 @@ std::string Describe(const EngineOptions& base, const EngineOptions& options) {
   return Join(parts, " ");
 }
 
-// The base with the candidate's guarded settings.
+// The baseline's options with the candidate's guarded settings.
 EngineOptions Guard(EngineOptions base, const EngineOptions& options) {
   for (const Guarded& one : kGuarded) base.*one.member = options.*one.member;
   return base;
@@ -80,7 +80,7 @@ Result<Divergence> ReadDivergence(const Json& found) {
 Result<Divergence> Measure(const DivergenceLimit& limit, const EngineOptions& base,
                            const EngineOptions& options) {
   PINION_ASSIGN(TemporaryFile input, TemporaryFile::Make("the texts to compare by"));
-  PINION_ASSIGN(const TemporaryFile found, TemporaryFile::Make("what was found"));
+  PINION_ASSIGN(const TemporaryFile found, TemporaryFile::Make("the result of the comparison"));
   PINION_ASSIGN(const TemporaryFile log, TemporaryFile::Make("the log"));
   std::string lines;
   for (const char* text : kTexts) lines += Json(Json::Object{{"text", text}}).Dump() + "\n";
@@ -101,7 +101,7 @@ Result<Divergence> Measure(const DivergenceLimit& limit, const EngineOptions& ba
   return ReadDivergence(json);
 }
 
-// Why the combination may not race; empty: it may.
+// Why the combination may not race; empty if it may.
 Result<std::string> Refusal(const DivergenceLimit& limit, const EngineOptions& base,
                             const EngineOptions& options, Progress& progress) {
   const std::string what = Describe(base, options);
@@ -109,10 +109,10 @@ Result<std::string> Refusal(const DivergenceLimit& limit, const EngineOptions& b
   if (limit.interrupted())
     return Fail(ErrorCode::kFailed, "interrupted before the first trial; nothing has been written");
   if (!found)
-    return StrCat("how far ", what,
-                  " changes the output cannot be measured: ", found.error().message);
+    return StrCat("the effect of ", what,
+                  " on the output cannot be measured: ", found.error().message);
   const std::string number =
-      StrCat(Printf("%.2g", found->kl_nats), " nats of KL divergence a token, ",
+      StrCat(Printf("%.2g", found->kl_nats), " nats of KL divergence per token, ",
              Printf("%.1f", 100 * found->top1_agreement), " % the same best token");
   if (found->kl_nats <= limit.nats) {
     progress.Note(StrCat(what, " changes the output by ", number));
@@ -124,8 +124,8 @@ Result<std::string> Refusal(const DivergenceLimit& limit, const EngineOptions& b
 
 }  // namespace
 
-Status HoldToBase(const DivergenceLimit& limit, const EngineOptions& base, Progress& progress,
-                  std::vector<CandidateRow>& rows) {
+Status CheckDivergence(const DivergenceLimit& limit, const EngineOptions& base, Progress& progress,
+                       std::vector<CandidateRow>& rows) {
   std::map<std::string, std::string> refusals;
   for (CandidateRow& row : rows) {
     if (!row.infeasible.empty()) continue;

@@ -11,21 +11,21 @@
 
 namespace pinion::harness {
 
-// Some settings change what a model computes and not only how fast: dtype, activations, head_dtype,
-// kv_cache_dtype. A candidate that has others of these than the base may race only if its
-// next-token distributions stay close to the base's: `pinion score --compare` in a child process,
-// over a text of ours, gives the mean KL divergence per token.
+// Some settings change not only the speed of a model but its output: dtype, activations,
+// head_dtype, kv_cache_dtype. A candidate whose values of these differ from the baseline's may race
+// only if its next-token distributions stay close to the baseline's. `pinion score --compare` in a
+// child process, over a fixed text, gives the mean KL divergence per token.
 struct DivergenceLimit {
   double nats = 0;     // per token
   std::string binary;  // pinion itself
   std::function<bool()> interrupted = [] { return false; };
 };
 
-// Makes every feasible row that diverges further infeasible, with the number as the reason, or with
-// why it could not be measured; says of every combination of those settings what was found. Each
-// loads the model twice, one after the other. Nothing is run where no row has others.
+// Makes every feasible row beyond the limit infeasible, and every one that cannot be measured, and
+// gives the reason with the number; reports the divergence of every combination of these settings.
+// Each combination loads the model twice, one after the other. Runs nothing if no row differs.
 // Interruption is an error.
-Status HoldToBase(const DivergenceLimit& limit, const EngineOptions& base, Progress& progress,
-                  std::vector<CandidateRow>& rows);
+Status CheckDivergence(const DivergenceLimit& limit, const EngineOptions& base, Progress& progress,
+                       std::vector<CandidateRow>& rows);
 
 }  // namespace pinion::harness

@@ -16,14 +16,14 @@ Result<std::unique_ptr<SweepFolder>> SweepFolder::Hold(const std::string& path) 
   std::error_code error;
   std::filesystem::create_directories(path + "/logs", error);
   if (error) return Fail(ErrorCode::kIo, StrCat("cannot create ", path, ": ", error.message()));
-  // The kernel drops the lock with the process, however it ends.
+  // The kernel releases the lock when the process ends, even by a crash.
   const int fd = open((path + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0)
     return Fail(ErrorCode::kIo, StrCat("cannot write into ", path, ": ", std::strerror(errno)));
   std::unique_ptr<SweepFolder> folder(new SweepFolder(path, fd));
   if (flock(fd, LOCK_EX | LOCK_NB) != 0)
     return Fail(ErrorCode::kUsage, StrCat("another sweep is running in ", path,
-                                          "; wait for it or take another --out"));
+                                          "; wait for it or choose another --out"));
   return folder;
 }
 

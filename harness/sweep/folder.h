@@ -10,7 +10,7 @@ namespace pinion::harness {
 // A sweep's folder, held by one process at a time through a lock on FOLDER/lock.
 class SweepFolder {
  public:
-  // Creates what is missing. Error (kUsage) where another sweep is running there.
+  // Creates the folder if it is missing. Error (kUsage) if another sweep is running in it.
   static Result<std::unique_ptr<SweepFolder>> Hold(const std::string& path);
   SweepFolder(const SweepFolder&) = delete;
   SweepFolder& operator=(const SweepFolder&) = delete;
@@ -25,7 +25,7 @@ class SweepFolder {
   int lock_fd_;
 };
 
-// Whether FOLDER holds a sweep already.
+// Whether FOLDER already holds a sweep.
 bool HoldsSweep(const std::string& folder);
 
 }  // namespace pinion::harness

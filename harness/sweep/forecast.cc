@@ -11,7 +11,7 @@
 namespace pinion::harness {
 namespace {
 
-// As a trial that measured exactly these figures, so that both are scored by the same rule.
+// A trial that measured exactly these figures, so that forecasts and trials are scored by one rule.
 TrialRow AsTrial(const Json& figures, const Json* threads) {
   TrialRow trial;
   if (threads) trial.info.Set("threads", *threads);
@@ -40,7 +40,7 @@ std::map<Objective, Forecast> ForecastOf(const Json& predicted, const Json* thre
   return forecast;
 }
 
-// Both runs of the baseline count.
+// Both of the baseline's trials in a round count.
 std::map<int, std::vector<double>> ScoresByCandidate(const std::vector<TrialRow>& trials,
                                                      Objective objective, const ScoreRule& rule) {
   std::map<int, std::vector<double>> scores;
@@ -127,9 +127,8 @@ std::optional<std::string> WhyHopeless(int candidate, const Forecasts& forecasts
     char percent[32];
     std::snprintf(percent, sizeof percent, "%.0f %%",
                   100 * std::exp(forecast->at_best - best->second.log_score));
-    reasons.push_back(StrCat(Name(objective), " at best ", percent, " of what ", row->label,
-                             " was measured to reach at least, in ", best->second.trials,
-                             " trials"));
+    reasons.push_back(StrCat(Name(objective), " at best ", percent, " of the least that ",
+                             row->label, " reached in ", best->second.trials, " trials"));
   }
   return StrCat("not measured: by exact bytes and operations and the probe's raised ceilings, ",
                 Join(reasons, "; "));

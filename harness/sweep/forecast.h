@@ -10,28 +10,28 @@
 #include "harness/store/store.h"
 #include "harness/sweep/score.h"
 
-// Predictions as the protocol uses them: whom to measure first, and whom not at all.
+// Predictions for the protocol: which candidates to measure first, and which not at all.
 
 namespace pinion::harness {
 
-// Log scores of one candidate, as LogScore gives them of its trials.
+// Predicted log scores of one candidate, comparable with LogScore of its trials.
 struct Forecast {
   double expected = 0;
-  double at_best = 0;  // that no run can beat
+  double at_best = 0;  // a bound that no trial can beat
 };
-// By candidate, of the objectives that ceilings say something about. Empty: nothing was predicted.
+// By candidate, for the objectives that ceilings can predict. Empty: there are no predictions.
 using Forecasts = std::map<int, std::map<Objective, Forecast>>;
 
-// From what PredictAll gave, by label. Infeasible candidates have none.
+// Reads the result of PredictAll, by label. Infeasible candidates have no forecast.
 Forecasts ForecastsFrom(const Json& predictions, const std::vector<CandidateRow>& candidates,
                         const ScoreRule& rule);
 
-// `ids` with the most promising first: by how far behind the best of `ids` they are expected, in
-// the objective that is kindest to them. Without a forecast: last, in their order.
+// `ids` with the most promising first, by their expected distance from the best of `ids` in
+// their best objective. Candidates without a forecast come last, in their order.
 std::vector<int> ByPromise(std::vector<int> ids, const Forecasts& forecasts,
                            const std::vector<Objective>& objectives);
 
-// What somebody was measured to reach at least: the low end of the interval of the median of all
+// A score that a candidate provably reaches: the low end of the interval of the median of all
 // its trials, distribution-free at 95 %.
 struct Proven {
   int candidate = 0;
@@ -39,16 +39,16 @@ struct Proven {
   size_t trials = 0;
 };
 
-// The best of them by objective; none where nobody has trials enough. Empty, whoever was measured,
-// where the median of any candidate beats its own at_best: the ceilings were probed too low then,
+// The best of them by objective; none if no candidate has enough trials. Empty
+// if the median of any candidate beats its own at_best: then the ceilings were probed too low
 // and prove nothing.
 std::map<Objective, Proven> BestProven(const std::vector<TrialRow>& trials,
                                        const Forecasts& forecasts,
                                        const std::vector<Objective>& objectives,
                                        const ScoreRule& rule);
 
-// Why a candidate need not be measured: in every objective its at_best is below what another was
-// measured to reach. nullopt: it may win one, or nothing is known of it.
+// Why a candidate need not be measured: in every objective its at_best is below a score that
+// another provably reaches. nullopt: it may win one, or has no forecast.
 std::optional<std::string> WhyHopeless(int candidate, const Forecasts& forecasts,
                                        const std::map<Objective, Proven>& proven,
                                        const std::vector<Objective>& objectives,

@@ -15,13 +15,14 @@
 namespace pinion::harness {
 namespace {
 
-// A child that lives for so many trial limits hangs, once its weights could be loaded from a slow
-// disk: a disturbed machine must fit in.
+// A child is taken to hang after this many trial limits, plus the time to load its weights from a
+// slow disk. Generous, because a disturbed machine must not count as a hang.
 constexpr double kHangLimits = 5, kSlowDiskBytesPerS = 50e6;
-// What the machine can do is measured after the load: 8 s on two busy cores. Of a small budget the
-// baseline's must do, beside those that fit this part of it.
+// Measuring the machine's ceilings after the load takes 8 s on two busy cores. In a small budget
+// only the baseline's trial and those within this share of it do so.
 constexpr double kCeilingsSeconds = 20, kCeilingsShare = 0.1;
-// Of the budget, for a trial that began in time and is slower than those before it.
+// A trial that began in time but is slower than those before it may exceed the budget by this
+// share.
 constexpr double kOverrun = 0.05;
 
 std::string ShortHash(const std::string& text) {
@@ -67,7 +68,7 @@ double LiveSource::HangSeconds(bool ceilings) const {
   const double start_s =
       (weight_bytes ? weight_bytes->number() / kSlowDiskBytesPerS : 0) +
       (meta_.definition.engine.is_pinion() ? 0 : meta_.definition.engine.start_timeout_s);
-  // The load may last as long as the start, and half of that again until it is cut.
+  // The load may last as long as the start, and half of that more until it is cut.
   return kHangLimits * options_.trial_limit_s + (ceilings ? kCeilingsSeconds : 0) + 2.5 * start_s;
 }
 
@@ -83,32 +84,32 @@ Result<std::optional<TrialRow>> LiveSource::Run(const Slot& slot, int position,
   if (options_.interrupted()) return std::optional<TrialRow>();
   PINION_TRY(RaiseTrialLimit());
   progress_.Begin(line);
-  // The first one may take what it takes: without it nobody knows what a budget should be.
+  // The first trial has no limit: without it there is no estimate of a sensible budget.
   const double room_s = stored_.empty() ? std::numeric_limits<double>::infinity()
                                         : line.left_s + kOverrun * meta_.definition.budget_s;
   PINION_ASSIGN(std::optional<TrialRow> trial, Measure(slot, position, room_s));
   if (trial) progress_.End(line, trial->ok, Summary(*trial));
   if (!trial && why_none_ == SweepEnd::kBudget)
     progress_.Note(StrCat("the budget of ", FormatSeconds(meta_.definition.budget_s),
-                          " was spent in the midst of a trial of ", line.label));
+                          " was spent in the middle of a trial of ", line.label));
   return trial;
 }
 
-// A limit that was chosen by the budget is too short where the defaults do not come through their
-// first trials: for this model, or while others compute. Nothing has been measured yet that a
+// Raises a trial limit that was chosen by the budget if it is too short for the defaults' first
+// trials, because of the model or a busy machine. At that point there are no results yet that a
 // longer trial could not be compared with.
 Status LiveSource::RaiseTrialLimit() {
   if (meta_.definition.trial_limit_s) return {};
   double too_short_s = 0;
   for (const auto& [slot, trial] : stored_) {
     const Json* limit_s = trial.info.Find(kOutOfTime);
-    if (!limit_s || !limit_s->is_number()) return {};  // it ran, or failed for another reason
+    if (!limit_s || !limit_s->is_number()) return {};  // it succeeded, or failed for another reason
     too_short_s = std::max(too_short_s, limit_s->number());
   }
   const double raised_s = std::min(2 * too_short_s, kMostTrialSeconds);
   if (raised_s <= options_.trial_limit_s) return {};
-  progress_.Note(StrCat("the default configuration needs more than ", FormatSeconds(too_short_s),
-                        " a trial; it gets ", FormatSeconds(raised_s)));
+  progress_.Note(StrCat("the defaults need more than ", FormatSeconds(too_short_s),
+                        " per trial; they get ", FormatSeconds(raised_s)));
   options_.trial_limit_s = raised_s;
   return WriteTrialLimit(store_, raised_s);
 }
@@ -144,8 +145,8 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
   if (!outcome.ok && outcome.seconds > room_s) why_none_ = SweepEnd::kBudget;
   if (outcome.interrupted || why_none_ == SweepEnd::kBudget) return std::optional<TrialRow>();
   Take(outcome, request.limit_s, trial);
-  if (SaidSomethingElse(trial))
-    trial.suspect.push_back("other tokens than in its first run of this round");
+  if (HasOtherTokens(trial))
+    trial.suspect.push_back("other tokens than in its first trial of this round");
   PINION_TRY(store_.PutTrial(
       trial, {ShortHash(meta_.machine.Dump()), meta_.model, row.options.Dump(), seed}));
   stored_[slot] = trial;
@@ -168,7 +169,7 @@ double LiveSource::CeilingsSecondsSoFar() const {
   return seconds;
 }
 
-bool LiveSource::SaidSomethingElse(const TrialRow& trial) const {
+bool LiveSource::HasOtherTokens(const TrialRow& trial) const {
   return std::any_of(stored_.begin(), stored_.end(), [&](const auto& known) {
     const TrialRow& other = known.second;
     return other.candidate == trial.candidate && other.phase == trial.phase &&

@@ -9,16 +9,16 @@
 
 namespace pinion::harness {
 
-// Where and how live trials are run.
+// Parameters of live trials.
 struct LiveOptions {
-  std::string folder;         // of the sweep: logs go to its logs/
-  std::string binary;         // pinion itself: trials are its children
-  double trial_limit_s = 60;  // to begin with
+  std::string folder;         // of the sweep; logs go to its logs/
+  std::string binary;         // the pinion program, which runs trials as its children
+  double trial_limit_s = 60;  // initially
   std::function<bool()> interrupted = [] { return false; };
 };
 
-// Trials on the engine, each a child process; every one is in the store before the next one starts,
-// and one that is there already is not run again.
+// Runs trials on the engine, each in a child process. Every trial is stored before the next one
+// starts, and a stored one is not run again.
 class LiveSource : public StoredSource {
  public:
   LiveSource(LiveOptions options, const SweepMeta& meta,
@@ -30,18 +30,18 @@ class LiveSource : public StoredSource {
   SweepEnd WhyNone() const override { return why_none_; }
 
  private:
-  // `room_s`: the trial is ended, and lost, should it take longer.
+  // A trial that takes longer than `room_s` is killed and lost.
   Result<std::optional<TrialRow>> Measure(const Slot& slot, int position, double room_s);
   Status RaiseTrialLimit();
-  // Whether some candidate has several replicas: then all are measured as servers.
+  // Whether any candidate has several replicas: then all are measured as servers.
   bool OverHttp() const;
   double HangSeconds(bool ceilings) const;
-  // The first of its candidate in the race: what the machine can do is measured once for each.
+  // The candidate's first trial in the race, which also measures the machine's ceilings.
   bool IsFirst(const Slot& slot) const;
   double CeilingsSecondsSoFar() const;  // of all candidates
-  // Whether another run of the same candidate in the same round, on the same prompts, gave other
-  // tokens; empty hashes (a batch that was cut) tell nothing.
-  bool SaidSomethingElse(const TrialRow& trial) const;
+  // Whether another trial of the same candidate in the same round, on the same prompts, gave other
+  // tokens; false for empty hashes (a batch that was cut).
+  bool HasOtherTokens(const TrialRow& trial) const;
   std::string Summary(const TrialRow& trial) const;
 
   LiveOptions options_;

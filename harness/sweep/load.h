@@ -7,7 +7,7 @@
 
 namespace pinion::harness {
 
-// Everything that FOLDER/results.db knows, with estimates, floors and verdicts computed anew. Works
+// The contents of FOLDER/results.db, with estimates, floors and verdicts computed anew. Works
 // on a sweep that is still running (another process may be writing).
 Result<Results> LoadResults(const std::string& folder);
 

@@ -16,7 +16,7 @@
 namespace pinion::harness {
 namespace {
 
-// Steps that compute the same thing, and what one pass of all of them costs.
+// The cost of steps that compute the same thing.
 struct Work {
   StepCost cost;
   size_t steps = 0;
@@ -25,7 +25,7 @@ struct Work {
 struct Roof {
   double bytes_per_s = 0;
   Peak peak;
-  uint64_t cache_bytes = 0;  // that need not come from memory, a step
+  uint64_t cache_bytes = 0;  // per step, that need not come from memory
 
   double BytesSeconds(const Work& work) const {
     const uint64_t kept = cache_bytes * work.steps;
@@ -40,8 +40,8 @@ struct Roof {
   }
 };
 
-// Of one replica: with one request the machine's memory and caches are all its own, with a batch
-// those that are busy share them. Each computes on its own threads.
+// The ceilings of one replica: with one request it has all of the machine's memory and caches, with
+// a batch the busy replicas share them. Each computes on its own threads.
 struct Roofs {
   Roof alone, together;
 
@@ -51,12 +51,12 @@ struct Roofs {
   }
 };
 
-// How many replicas a batch keeps busy, and what threads they have.
-struct Crew {
+// The replicas that a batch keeps busy, and their threads.
+struct BusyReplicas {
   size_t busy = 1;
-  int threads = 0, most_threads = 0;  // of one: on average, and of the largest
+  int threads = 0, most_threads = 0;  // per replica: on average, and of the largest
 
-  Crew(const Point& point, size_t batch) {
+  BusyReplicas(const Point& point, size_t batch) {
     const auto replicas = static_cast<size_t>(point.replicas);
     busy = std::min(replicas, batch);
     threads = std::max(1, point.plan.total_threads() / point.replicas);
@@ -71,13 +71,13 @@ StepCost Times(StepCost cost, uint64_t count) {
           cost.int8_ops * count};
 }
 
-// What a model costs under a workload; experts in expectation or at the least.
+// The cost of a model under a workload, with the expected number of experts read, or the least.
 class Load {
  public:
   Load(const CostModel& model, const Workload& workload, bool least_experts)
       : model_(model), workload_(workload), least_experts_(least_experts) {}
 
-  // All decode steps of sequences that run `together` at a time, `sequences` in all.
+  // All decode steps of `sequences` sequences, of which `together` run at a time.
   Work Decode(size_t sequences, size_t together) const {
     const auto prompt = static_cast<size_t>(workload_.prompt_len);
     const auto tokens = static_cast<size_t>(workload_.output_len) - 1;
@@ -94,7 +94,7 @@ class Load {
     return work;
   }
 
-  // `sequences`: of the batch, that one replica has.
+  // `sequences`: one replica's share of the batch.
   Figures Under(const Roofs& roofs, size_t sequences, const EngineOptions& options) const {
     const size_t at_once = std::min(sequences, static_cast<size_t>(options.max_num_seqs));
     const auto per_step = static_cast<size_t>(options.max_num_batched_tokens);
@@ -106,7 +106,7 @@ class Load {
   }
 
  private:
-  // The weights that `rows` rows read, `per_step` of them a step, `times` times over.
+  // The weights that `rows` rows read, with `per_step` rows in a step, `times` times.
   Work Passes(size_t rows, size_t per_step, size_t times) const {
     Work work;
     const auto add = [&](size_t rows_of_step, size_t steps) {
@@ -139,24 +139,25 @@ Result<Prediction> Predict(const Point& point, const DecoderSpec& model, const W
   PINION_ASSIGN(const kernels::Dtype dtype, ResolveDtype(options, model));
   const std::string isa = options.isa == "auto" ? machine.Isas().back() : options.isa;
   const auto batch = static_cast<size_t>(workload.num_prompts);
-  const Crew crew(point, batch);
+  const BusyReplicas replicas(point, batch);
   Roof roof, raised;
-  roof.bytes_per_s = machine.ReadBytesPerS(crew.threads);
-  PINION_ASSIGN(roof.peak, machine.PeakOf(isa, kernels::Name(dtype), crew.threads));
+  roof.bytes_per_s = machine.ReadBytesPerS(replicas.threads);
+  PINION_ASSIGN(roof.peak, machine.PeakOf(isa, kernels::Name(dtype), replicas.threads));
   raised.bytes_per_s = machine.ReadBytesPerSAtMost();
   raised.cache_bytes = cache_bytes;
-  PINION_ASSIGN(raised.peak, machine.PeakAtMost(isa, crew.most_threads));
-  const double together = machine.ReadBytesPerS(crew.threads * static_cast<int>(crew.busy));
-  const Roofs roofs(roof, together, crew.busy);
+  PINION_ASSIGN(raised.peak, machine.PeakAtMost(isa, replicas.most_threads));
+  const double together = machine.ReadBytesPerS(replicas.threads * static_cast<int>(replicas.busy));
+  const Roofs roofs(roof, together, replicas.busy);
   PINION_ASSIGN(const kernels::KvDtype kv_dtype, ResolveKvDtype(options, dtype));
   const CostModel cost(model, dtype, kv_dtype, options.tensor_parallel);
   const Load load(cost, workload, false);
   Prediction prediction;
-  // The last to end has the most of the batch; at best all have as little as the least busy one.
-  const size_t most = (batch + crew.busy - 1) / crew.busy, least = batch / crew.busy;
+  // The replica that ends last has the largest share of the batch; the bound assumes the least
+  // share.
+  const size_t most = (batch + replicas.busy - 1) / replicas.busy, least = batch / replicas.busy;
   static_cast<Figures&>(prediction) = load.Under(roofs, most, options);
   prediction.at_best =
-      Load(cost, workload, true).Under({raised, raised.bytes_per_s, crew.busy}, least, options);
+      Load(cost, workload, true).Under({raised, raised.bytes_per_s, replicas.busy}, least, options);
   const Work decode = load.Decode(most, std::min(most, static_cast<size_t>(options.max_num_seqs)));
   prediction.decode_bound_by_bytes =
       roofs.together.BytesSeconds(decode) >= roofs.together.ComputeSeconds(decode);
@@ -164,7 +165,7 @@ Result<Prediction> Predict(const Point& point, const DecoderSpec& model, const W
 }
 
 uint64_t CacheBytes(const Machine& machine) {
-  constexpr uint64_t kBeforeTheLast = uint64_t{2} << 20;  // no x86 core has more than that for data
+  constexpr uint64_t kBeforeTheLast = uint64_t{2} << 20;  // no x86 core has a larger private cache
   std::set<int> domains, cores;
   for (const Cpu& cpu : machine.cpus) {
     domains.insert(cpu.l3);
@@ -230,11 +231,11 @@ std::string RenderPlan(const Json& plan) {
   const auto name = [&](const char* key) {
     const Json* machine = plan.Find(key);
     const Json* model = machine ? machine->Find("cpu_model") : nullptr;
-    return model && model->is_string() ? model->string() : std::string("a machine unnamed");
+    return model && model->is_string() ? model->string() : std::string("an unnamed machine");
   };
   std::string text =
       StrCat("PREDICTION for ", name("machine"), " from ceilings probed on ", name("probe_machine"),
-             ":\nnothing was run. The most that the ceilings allow, best first.\n\n"
+             ":\nnothing was run. Limits by the ceilings, best first.\n\n"
              "  tokens/s (batch)  first token [ms]  per token [ms]  configuration\n");
   for (const Json& one : plan.Find("candidates")->array()) {
     const Json& predicted = *one.Find("predicted");

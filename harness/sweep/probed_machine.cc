@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kInt8[] = "int8";
 
-// `take` of every item; a probe of another version may lack the list.
+// Calls `take` on every item; a probe of another version may lack the list.
 template <typename Take>
 Status ForEach(const Json& probe, const char* key, Take take) {
   const Json* list = probe.Find(key);
@@ -24,7 +24,7 @@ Status CheckHas(const Json& probe, const char* key) {
   const Json* list = probe.Find(key);
   if (list && list->is_array() && !list->array().empty()) return {};
   return Fail(ErrorCode::kUsage,
-              StrCat("no '", key, "' in it: give the output of `pinion probe --out FILE`"));
+              StrCat("it has no '", key, "': give the output of `pinion probe --out FILE`"));
 }
 
 }  // namespace
@@ -90,7 +90,7 @@ double ProbedMachine::BestPerThread(const std::string& isa,
   return best;
 }
 
-// bfloat16 and float16 may also be widened; float32 has no faster way.
+// bfloat16 and float16 may also be widened to float32; float32 has no alternative.
 Result<double> ProbedMachine::FlopsPerThread(const std::string& isa,
                                              const std::string& dtype) const {
   const double best = BestPerThread(isa, {dtype, "float32"});

@@ -11,7 +11,7 @@
 
 namespace pinion::harness {
 
-// What so many threads can compute at most, a multiply-add counted as two.
+// Peak arithmetic of a number of threads; a multiply-add counts as two operations.
 struct Peak {
   double flops_per_s = 0;
   double int8_ops_per_s = 0;
@@ -20,29 +20,29 @@ struct Peak {
 // A machine's ceilings, from the JSON of `pinion probe`.
 class ProbedMachine {
  public:
-  // Errors (kUsage): not a probe's output, no bandwidth or no arithmetic in it.
+  // Errors (kUsage): not a probe's output, or one without bandwidth or arithmetic.
   static Result<ProbedMachine> Parse(const Json& probe);
 
-  // Linear between the numbers of threads that were measured; beyond them, as at the nearest one.
+  // Linear between the measured numbers of threads; beyond them, the value of the nearest one.
   double ReadBytesPerS(int threads) const;
-  // More than any number of threads can read: the best of all that was measured, and kMargin more.
+  // A bound that no number of threads can exceed: the best measurement times kMargin.
   double ReadBytesPerSAtMost() const;
   // In proportion to the threads, since cores compute on their own. Floating point: of the fastest
   // type that `isa` was measured with and `dtype` can use; error: the probe has no such ISA path.
-  // int8: of that path's own instruction; where it has none, or the probe did not tell, as floats.
+  // int8: of that path's own instruction; if it has none, or the probe lacks it, as for floats.
   Result<Peak> PeakOf(const std::string& isa, const std::string& dtype, int threads) const;
-  // More than so many threads can compute on that path, of whatever type: the best per thread, and
-  // kMargin more. A probe that tells no path's int8 leaves the best of all instructions.
+  // A bound that `threads` threads cannot exceed on that path in any type: the best rate per
+  // thread, times kMargin. If the probe lacks int8 by path, the best of all instructions counts.
   Result<Peak> PeakAtMost(const std::string& isa, int threads) const;
-  // What a ceiling may be above the best of a probe's short samples: machines drift by 15 %, and
-  // the samples themselves may all have been disturbed a little.
+  // How far a ceiling may lie above the best of a probe's short samples: machines drift by 15 %,
+  // and the samples themselves may all have been disturbed a little.
   static constexpr double kMargin = 1.25;
-  // ISA paths that were measured, weakest first.
+  // The measured ISA paths, weakest first.
   std::vector<std::string> Isas() const;
 
  private:
   struct Compute {
-    std::string isa, dtype;  // "int8": of products that stay in integers
+    std::string isa, dtype;  // "int8": products that stay in integers
     int threads = 0;
     double per_s = 0;
 

@@ -50,7 +50,7 @@ void TerminalProgress::Begin(const ProgressLine& line) {
 }
 
 void TerminalProgress::End(const ProgressLine& line, bool ok, const std::string& what) {
-  // On a terminal only what went wrong stays; elsewhere every trial is a line of a log.
+  // On a terminal only failures stay visible; elsewhere every trial is a line of a log.
   if (overwrite_ && ok) return;
   Clear();
   const std::string place = FormatLine(line, 1000);

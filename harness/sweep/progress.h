@@ -6,28 +6,28 @@
 
 namespace pinion::harness {
 
-// Where a sweep is, for its progress line.
+// A sweep's position, for its progress line.
 struct ProgressLine {
   Phase phase = Phase::kRace;
-  int round = 0, rounds = 0;     // rounds: at most so many; 0: not known
+  int round = 0, rounds = 0;     // rounds: the most there may be; 0: unknown
   int position = 0, trials = 0;  // within the round, from 1
   std::string label;             // of the candidate
-  double left_s = 0;             // of the budget; 0: not known
+  double left_s = 0;             // of the budget; 0: unknown
 };
 
-// Tells a person how a sweep goes on: one line that is written over on a terminal, a line per trial
+// Shows the progress of a sweep: one line that is overwritten on a terminal, a line per trial
 // elsewhere. Writes to standard error only.
 class Progress {
  public:
   virtual ~Progress() = default;
   virtual void Begin(const ProgressLine& line) = 0;
-  // How the trial ended: "8.1 s, 123 tokens/s", or why it failed.
+  // `what`: "8.1 s, 123 tokens/s", or why the trial failed.
   virtual void End(const ProgressLine& line, bool ok, const std::string& what) = 0;
-  // Something to keep on the screen.
+  // A message that stays on the screen.
   virtual void Note(const std::string& text) = 0;
 };
 
-// Says nothing.
+// Prints nothing.
 class SilentProgress : public Progress {
  public:
   void Begin(const ProgressLine&) override {}
@@ -42,11 +42,11 @@ class TerminalProgress : public Progress {
   void Begin(const ProgressLine& line) override;
   void End(const ProgressLine& line, bool ok, const std::string& what) override;
   void Note(const std::string& text) override;
-  void Clear();  // takes the line that is written over off the screen
+  void Clear();  // erases the progress line
 
  private:
   bool overwrite_;      // standard error is a terminal
-  bool shown_ = false;  // a line is there that the next one replaces
+  bool shown_ = false;  // there is a progress line on the screen
 };
 
 // "round 2/6  trial 3/7  isa=avx2  at most 5 min 10 s left", at most `width` characters.

@@ -14,19 +14,20 @@
 namespace pinion::harness {
 namespace {
 
-// Pairs of the baseline against itself at the start: with the baseline's pairs of the rounds enough
-// for a floor. At most a tenth of the budget goes into them.
+// Pairs of the baseline against itself at the start: together with the baseline's pairs of the race
+// enough
+// for a floor. They take at most a tenth of the budget.
 constexpr int kCalibrationPairs = 3;
 constexpr double kCalibrationShare = 0.10;
 
-// Where more than this part of a round is disturbed, the machine is like that, and repeating would
-// double the cost for the same picture.
+// If more than this share of a round is disturbed, disturbance is this machine's normal state, and
+// repeating would double the cost without better data.
 constexpr double kRepeatableShare = 1.0 / 3;
 
 struct Failures {
-  int in_a_row = 0;          // up to now
-  bool out_of_time = false;  // the last one
-  bool has_run = false;      // before them
+  int in_a_row = 0;          // ending with the last trial
+  bool out_of_time = false;  // the last trial failed for lack of time
+  bool has_run = false;      // some trial succeeded
 };
 
 Failures LastFailures(const std::vector<TrialRow>& trials, int candidate) {
@@ -66,8 +67,8 @@ std::vector<int> Feasible(const std::vector<CandidateRow>& candidates) {
 
 bool HasFailed(const std::vector<TrialRow>& trials, int candidate) {
   const Failures last = LastFailures(trials, candidate);
-  const bool patient = candidate == 0 && (last.has_run || last.out_of_time);
-  return last.in_a_row >= (patient ? kMaxBaselineFailures : kMaxFailures);
+  const bool may_recover = candidate == 0 && (last.has_run || last.out_of_time);
+  return last.in_a_row >= (may_recover ? kMaxBaselineFailures : kMaxFailures);
 }
 
 SweepEnd TrialSource::WhyNone() const { return SweepEnd::kInterrupted; }
@@ -86,21 +87,21 @@ Protocol::Protocol(const Definition& definition, const std::vector<CandidateRow>
 Result<SweepEnd> Protocol::Run() {
   PINION_TRY(Calibrate());
   if (!Ended()) PINION_TRY(Search());
-  // A race that the budget cut short is confirmed all the same, where it left room for that.
+  // A race that the budget cut short is still confirmed: RunStage held back time for that.
   const bool was_cut = end_ == SweepEnd::kBudget;
   if (was_cut) end_.reset();
   if (!Ended()) PINION_TRY(Confirm(was_cut));
-  if (!Ended() && was_cut && state_.confirmed.empty()) PINION_TRY(RaceOn());
+  if (!Ended() && was_cut && state_.confirmed.empty()) PINION_TRY(ContinueRace());
   if (was_cut && !BaselineHasRun())
     return Fail(ErrorCode::kFailed,
                 StrCat("the budget of ", FormatSeconds(definition_.budget_s),
-                       " was spent before the default configuration had run once (",
-                       state_.trials.back().reason, "); see ", state_.trials.back().log_path));
+                       " was spent before the defaults had run once (", state_.trials.back().reason,
+                       "); see ", state_.trials.back().log_path));
   return end_.value_or(was_cut ? SweepEnd::kBudget : SweepEnd::kDone);
 }
 
 Status Protocol::Calibrate() {
-  if (WasBegunWithoutCalibration()) return {};
+  if (HasNoCalibration()) return {};
   for (int pair = 1; pair <= kCalibrationPairs && !Ended(); ++pair) {
     const double after_s = spending_.spent_s() + 2 * spending_.mean_s();
     const bool enough = after_s > kCalibrationShare * definition_.budget_s;
@@ -111,8 +112,8 @@ Status Protocol::Calibrate() {
   return {};
 }
 
-// A recording that has rounds but no calibration is taken as it is.
-bool Protocol::WasBegunWithoutCalibration() const {
+// A recording may have rounds but no calibration; then there is none to run.
+bool Protocol::HasNoCalibration() const {
   const auto has = [&](Phase phase) {
     return std::any_of(source_.Stored().begin(), source_.Stored().end(),
                        [phase](const auto& stored) { return stored.first.phase == phase; });
@@ -121,7 +122,7 @@ bool Protocol::WasBegunWithoutCalibration() const {
 }
 
 // Rounds among `contestants` (the baseline first) until each objective's race is over,
-// `most_rounds` are done or the budget leaves just enough to confirm.
+// `most_rounds` are done or the rest of the budget is needed for the confirmation.
 Status Protocol::RunStage(const std::vector<int>& contestants, int most_rounds, bool drops) {
   state_.races.clear();
   state_.race_over = false;
@@ -144,7 +145,8 @@ Status Protocol::RunStage(const std::vector<int>& contestants, int most_rounds, 
     PINION_TRY(RaceRound(racing));
   }
   if (end_ == SweepEnd::kBudget) state_.rounds_planned = round_;
-  // All rounds that were asked for decide too, but not where they are too few for a verdict.
+  // A race also counts as decided after all rounds of the definition, unless they are too few for
+  // a\n  // verdict.
   state_.race_over = AllOver() || (!Ended() && state_.rounds_done >= static_cast<int>(kMinSamples));
   return {};
 }
@@ -155,12 +157,12 @@ Status Protocol::RaceRound(const std::vector<int>& racing) {
   ++rounds_of_stage_;
   ++state_.rounds_done;
   ScoreRound(round_);
-  TakeLeavers();
-  TellPlan();
+  RecordDropped();
+  AnnouncePlan();
   return {};
 }
 
-// The baseline, and whoever is still in a race that is not over.
+// The baseline, and every candidate still in a race that is not over.
 std::vector<int> Protocol::StillRacing() const {
   std::vector<int> racing = {0};
   for (const int id : state_.races.front().ids) {
@@ -193,8 +195,9 @@ void Protocol::ScoreRound(int round) {
   }
 }
 
-// Whoever is out of every objective's race, and against whom; by the last one that it was in.
-void Protocol::TakeLeavers() {
+// Records the candidates that every objective's race has dropped, with the leader and the round of
+// the last one.
+void Protocol::RecordDropped() {
   for (const int id : state_.races.front().ids) {
     if (id == 0 || IsOut(id)) continue;
     const ObjectiveRace* last = nullptr;
@@ -203,11 +206,11 @@ void Protocol::TakeLeavers() {
       in |= one.race.is_in(*one.IndexOf(id));
       last = &one;
     }
-    if (in) state_.left.erase(id);  // back again where its leader failed
-    if (in || state_.left.count(id) || !last->leader()) continue;
+    if (in) state_.dropped.erase(id);  // back in the race because the leader failed
+    if (in || state_.dropped.count(id) || !last->leader()) continue;
     const bool worse = last->race.status(*last->IndexOf(id)) == RaceStatus::kWorse;
     const std::string& leader = RowOf(candidates_, *last->leader()).label;
-    state_.left[id] =
+    state_.dropped[id] =
         StrCat(worse ? "worse than " : "not better than ", leader, " by more than ",
                Percent(definition_.epsilon), " after ", Counted(last->race.rounds(), "round"));
   }
@@ -217,14 +220,14 @@ bool Protocol::IsOut(int candidate) const {
   return state_.disqualified.count(candidate) > 0 || HasFailed(state_.trials, candidate);
 }
 
-// The default is what everything is compared with and what is kept where nothing is better: without
+// Everything is compared with the baseline, and it is kept if nothing is better: without
 // it there is nothing to recommend.
 Status Protocol::TakeDisqualified(const TrialRow& trial) {
   const auto why = WhyDisqualified(definition_.constraints, {trial}, trial.candidate);
   if (!why) return {};
   if (trial.candidate == 0)
     return Fail(ErrorCode::kFailed,
-                StrCat("the default configuration is ", *why, "; start from one that keeps it, as ",
+                StrCat("the defaults are ", *why, "; start from options that keep it, for example ",
                        "with --kv-cache-space, or raise the constraint"));
   if (state_.disqualified.emplace(trial.candidate, *why).second)
     progress_.Note(StrCat(RowOf(candidates_, trial.candidate).label, ": ", *why));
@@ -235,7 +238,8 @@ bool Protocol::Fits(int candidate) const {
   return state_.trials.empty() || spending_.Expected(candidate) <= spending_.left_s();
 }
 
-// Whether so many seconds can go into the race: the smallest confirmation must still fit behind it.
+// Whether the race may take `seconds` more: the smallest confirmation must still fit after it, and
+// the last race of a coordinate search.
 bool Protocol::HasRoomFor(double seconds) const {
   const double held_back_s = (ConfirmationTrials() + held_back_trials_) * spending_.mean_s();
   return seconds + held_back_s <= spending_.left_s();
@@ -261,7 +265,7 @@ Status Protocol::RepeatDisturbed(const std::vector<TrialRow>& of_round) {
     return {};
   for (Slot slot : again) {
     if (Ended()) return {};
-    // What is over budget is left unrepeated; nothing is lost by that.
+    // Without room in the budget there is no repetition, and the disturbed trial counts.
     slot.attempt = 1;
     if (!source_.Stored().count(slot) && !HasRoomFor(spending_.Expected(slot.candidate))) continue;
     PINION_TRY(RunSlot(slot, static_cast<int>(of_round.size()), of_round.size() + 1));
@@ -300,21 +304,22 @@ bool Protocol::BaselineHasRun() const {
                      [](const TrialRow& trial) { return trial.candidate == 0 && trial.ok; });
 }
 
-// Nothing is left to compare with where the baseline fails; what it was measured in before stays.
+// If the baseline fails for good, there is nothing left to compare with, and the sweep ends.
+// Earlier trials stay.
 Status Protocol::TakeBaselineFailures() {
   if (!HasFailed(state_.trials, 0)) return {};
   const TrialRow& last = state_.trials.back();
   const Failures failures = LastFailures(state_.trials, 0);
-  const std::string why = StrCat("the default configuration failed ", failures.in_a_row,
-                                 " times in a row (", last.reason, "); see ", last.log_path);
+  const std::string why = StrCat("the defaults failed ", failures.in_a_row, " times in a row (",
+                                 last.reason, "); see ", last.log_path);
   if (!failures.has_run) return Fail(ErrorCode::kFailed, why);
   progress_.Note(why);
   end_ = SweepEnd::kBaselineFails;
   return {};
 }
 
-void Protocol::TellPlan() {
-  if (round_ == 3 || (round_ < 3 && AllOver())) TellFloors();
+void Protocol::AnnouncePlan() {
+  if (round_ == 3 || (round_ < 3 && AllOver())) AnnounceFloors();
   if (round_ != 1) return;
   const double round_s = spending_.RoundSeconds(StillRacing());
   const double spare_s = spending_.left_s() - ConfirmationTrials() * spending_.mean_s();
@@ -326,24 +331,25 @@ void Protocol::TellPlan() {
                         spare_s < 0 ? RoomToConfirm() : " with their confirmation"));
 }
 
-// What becomes of the confirmation where there is too little room for the smallest one of all.
+// The plan's note on the confirmation if the budget has no room for the smallest one of all
+// leaders.
 std::string Protocol::RoomToConfirm() const {
   const size_t room = Confirmable(true).size() - 1, all = Challengers(true).size();
   const double needed_s = spending_.spent_s() + ConfirmationTrials() * spending_.mean_s();
   const std::string needed = StrCat(" needs --budget ", std::ceil(needed_s / 60), "m");
-  if (room == 0) return StrCat(" without a confirmation: that", needed);
+  if (room == 0) return StrCat(" without a confirmation, which", needed);
   if (room == all) return " with their confirmation";
-  return StrCat(" with the confirmation of ", room, " of ", Counted(all, "leader"), ": that of all",
+  return StrCat(" with the confirmation of ", room, " of ", Counted(all, "leader"), "; for all it",
                 needed);
 }
 
-void Protocol::TellFloors() {
+void Protocol::AnnounceFloors() {
   for (const ObjectiveRace& one : state_.races) {
     const std::vector<double> differences =
         BaselineDifferences(state_.trials, one.objective, definition_);
     const size_t rounds = ConfirmationRounds(one.race.scale(), definition_.epsilon);
     const double floor = NoiseFloor(differences, rounds);
-    if (floor <= 0) continue;  // too few pairs to know
+    if (floor <= 0) continue;  // too few pairs
     progress_.Note(StrCat(Name(one.objective), ": differences below about ", Percent(floor),
                           " cannot be resolved here with ", rounds,
                           " rounds (autocorrelation of the noise ",

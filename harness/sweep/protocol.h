@@ -17,10 +17,10 @@
 namespace pinion::harness {
 
 enum class SweepEnd {
-  kDone,           // all that was to be done
-  kBudget,         // all that fitted the budget
+  kDone,           // everything was done
+  kBudget,         // everything that fits the budget was done
   kInterrupted,    // the source ended; everything so far is stored
-  kBaselineFails,  // the baseline, which had run, fails again and again; everything so far is
+  kBaselineFails,  // the baseline succeeded before, but now keeps failing; everything so far is
                    // stored
 };
 
@@ -28,22 +28,23 @@ constexpr bool IsFinished(SweepEnd end) {
   return end == SweepEnd::kDone || end == SweepEnd::kBudget;
 }
 
-// Where trials come from: an engine, a recording, or what was stored. The protocol below sees
-// nothing else, so that what is proven on recordings holds for engines.
+// The source of trials: an engine, a recording, or a store. The protocol below sees
+// nothing else, so that results on recordings hold for engines.
 class TrialSource {
  public:
   virtual ~TrialSource() = default;
-  // The trial of a slot, measured or looked up. nullopt: there is none, stop here; WhyNone says
-  // why.
+  // The trial of a slot, measured or looked up. nullopt: there is none and the protocol ends;
+  // WhyNone gives the reason.
   virtual Result<std::optional<TrialRow>> Run(const Slot& slot, int position,
                                               const ProgressLine& line) = 0;
-  // kInterrupted (also at the end of what was stored), or kBudget: spent in the midst of a trial.
+  // kInterrupted (also at the end of stored trials), or kBudget: it was spent in the middle of a
+  // trial.
   virtual SweepEnd WhyNone() const;
-  // Trials that are there already and cost nothing more.
+  // Trials that exist already and cost nothing.
   virtual const std::map<Slot, TrialRow>& Stored() const = 0;
 };
 
-// One objective's race: who is in, who left and why.
+// One objective's race.
 struct ObjectiveRace {
   Objective objective = Objective::kThroughput;
   std::vector<int> ids;  // contestants of the race, candidate ids; [0] is the baseline's
@@ -51,31 +52,33 @@ struct ObjectiveRace {
 
   std::optional<size_t> IndexOf(int id) const;
   std::optional<int> leader() const;  // candidate id
-  std::optional<int> next() const;    // the best by its estimate of those in, but the baseline
+  std::optional<int> next() const;    // the best by its estimate of those in, except the baseline
 };
 
-// What an experiment came to.
+// The results of an experiment.
 struct ProtocolState {
   std::vector<TrialRow> trials;      // in the order in which they were run
   std::vector<ObjectiveRace> races;  // of the last stage, one per objective
-  // Candidates that left and why: "worse than default by more than 2 % after 3 rounds".
-  std::map<int, std::string> left;
+  // Dropped candidates and why: "worse than default by more than 2 % after 3 rounds".
+  std::map<int, std::string> dropped;
   std::map<int, std::string> disqualified;  // candidates that broke a constraint, and how
-  // Candidates that were not measured and why: predictions say that they cannot win, or that others
-  // were more promising and the budget ended with those.
+  // Candidates that were not measured and why: by the predictions they cannot win, or others
+  // were more promising and used up the budget.
   std::map<int, std::string> pruned, passed_over;
   int rounds_planned = 0;
   int calibrations_done = 0, rounds_done = 0, confirmations_done = 0;  // whole rounds
   bool race_over = false;                                              // decided, not cut off
-  std::vector<int> confirmed;  // whom the confirmation was for; without the baseline
+  std::vector<int> confirmed;  // candidates that fresh rounds were run for; without the baseline
 };
 
-// The experiment, whatever is measured: the baseline against itself, races in randomised complete
-// rounds, and the winners against the baseline in fresh ones. All that it decides follows from the
-// definition, the candidates and the trials, so that the same trials give the same decisions.
+// The experiment, independent of the source: the baseline against itself, races in randomised
+// complete rounds, and the winners against the baseline in fresh ones. Its decisions depend only on
+// the definition, the candidates and the trials: the same trials give the same decisions, which is
+// how
+// --resume and reports repeat them.
 class Protocol {
  public:
-  // `forecasts`: whom to measure first, and whom not; empty: everybody, in any order.
+  // `forecasts`: which candidates to measure first, and which not at all; may be empty.
   Protocol(const Definition& definition, const std::vector<CandidateRow>& candidates,
            const Forecasts& forecasts, TrialSource& source, Progress& progress);
 
@@ -95,13 +98,13 @@ class Protocol {
   Status RunStage(const std::vector<int>& contestants, int most_rounds, bool drops);
   Status RaceRound(const std::vector<int>& racing);
   Status Confirm(bool was_cut);
-  Status RaceOn();
+  Status ContinueRace();
 
   Status RunRound(const std::vector<int>& contestants, Phase phase, int round);
   Status RepeatDisturbed(const std::vector<TrialRow>& of_round);
   Status RunSlot(const Slot& slot, int position, size_t of);
   void ScoreRound(int round);
-  bool IsOut(int candidate) const;  // it fails, or broke a constraint
+  bool IsOut(int candidate) const;  // it keeps failing, or broke a constraint
   bool BaselineHasRun() const;
   Status TakeBaselineFailures();
   Status TakeDisqualified(const TrialRow& trial);
@@ -114,12 +117,12 @@ class Protocol {
   size_t RoundsToConfirm() const;
   std::vector<int> StillRacing() const;
   bool AllOver() const;
-  bool WasBegunWithoutCalibration() const;
+  bool HasNoCalibration() const;
   int FirstFreshConfirmation(const std::vector<int>& contestants) const;
-  void TakeLeavers();
-  void TellPlan();
+  void RecordDropped();
+  void AnnouncePlan();
   std::string RoomToConfirm() const;
-  void TellFloors();
+  void AnnounceFloors();
   bool Ended() const { return end_.has_value(); }
 
   const Definition& definition_;
@@ -129,9 +132,10 @@ class Protocol {
   Progress& progress_;
   Spending spending_;
   ProtocolState state_;
-  std::optional<SweepEnd> end_;  // why nothing more is run
-  double held_back_trials_ = 0;  // that the race must leave room for, besides the confirmation
-  int round_ = 0;                // of the race, over all stages
+  std::optional<SweepEnd> end_;  // set once no further trial runs
+  double held_back_trials_ =
+      0;           // trials that the race must leave room for, besides the confirmation
+  int round_ = 0;  // of the race, over all stages
   int rounds_of_stage_ = 0;
 };
 
@@ -140,12 +144,12 @@ std::vector<int> Feasible(const std::vector<CandidateRow>& candidates);
 
 const CandidateRow& RowOf(const std::vector<CandidateRow>& candidates, int id);
 
-// In a failed trial's info: the limit in seconds that its load did not come far enough in.
+// In a failed trial's info: the limit in seconds that was too short for its load.
 inline constexpr char kOutOfTime[] = "out_of_time_s";
 
-// Whether the candidate's last kMaxFailures trials failed: it is then left out. A baseline has
-// three rounds of two trials where it has run before, or ran out of time now: without it nothing
-// can be compared, and a busy machine may be what fails.
+// Whether the candidate's last kMaxFailures trials failed, after which it is not measured again.
+// The baseline gets three rounds of two trials if it succeeded before or ran out of time now:
+// without it nothing can be compared, and the cause may be a busy machine.
 inline constexpr int kMaxFailures = 2, kMaxBaselineFailures = 6;
 bool HasFailed(const std::vector<TrialRow>& trials, int candidate);
 

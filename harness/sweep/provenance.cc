@@ -23,7 +23,7 @@ namespace {
 
 constexpr uint64_t kWhole = uint64_t{64} << 20, kPiece = uint64_t{1} << 20, kPieces = 64;
 
-// FNV-1a over 8-byte words: an identity, not a defence against forgery.
+// FNV-1a over 8-byte words: for identification, not against forgery.
 class Hash {
  public:
   void Add(const std::byte* data, size_t bytes) {
@@ -82,7 +82,7 @@ Json MicrocodeJson() {
   return {};
 }
 
-// What the kernel does about each of the CPU's vulnerabilities.
+// The kernel's mitigation of each of the CPU's vulnerabilities.
 Json MitigationsJson() {
   Json mitigations = Json::MakeObject();
   std::error_code ignored;
@@ -106,7 +106,7 @@ Json CgroupJson() {
   return cgroup;
 }
 
-// What of the environment can change how an engine runs; the rest may hold secrets.
+// Only environment variables that can change how an engine runs; others may hold secrets.
 Json EnvironmentJson() {
   static constexpr const char* kPrefixes[] = {
       "OMP_",           "GOMP_",  "KMP_",    "MALLOC_", "TCMALLOC_",  "DNNL_",
@@ -135,7 +135,7 @@ Json HygieneJson(int allowed_cpus) {
   return ToJson(checks);
 }
 
-// A folder's files, or the one file that a model is.
+// The files of a model's folder, or the model itself if it is a single file.
 std::vector<std::filesystem::path> FilesOf(const std::string& model) {
   std::error_code error;
   if (std::filesystem::is_regular_file(model, error)) return {model};

@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint64_t kMaxCsvBytes = uint64_t{1} << 28;
 
-// Rounds in which both runs of the baseline have a score; others cannot be compared with anything.
+// Rounds in which both of the baseline's trials have a score; in others nothing can be compared.
 std::map<RoundKey, RecordedSweep::Round> RoundsOfBaseline(const std::vector<TrialRow>& trials,
                                                           Objective objective,
                                                           const ScoreRule& rule) {
@@ -84,8 +84,8 @@ Result<Recording> ReadRecording(const std::string& path, const std::string& colu
     recording.log_speeds.push_back(sign * std::log(*value));
   }
   if (recording.log_speeds.size() < 2)
-    return Fail(ErrorCode::kUsage,
-                StrCat(path, " has ", recording.log_speeds.size(), " rows; a replay needs some"));
+    return Fail(ErrorCode::kUsage, StrCat(path, " has ", recording.log_speeds.size(),
+                                          " rows, which is too few for a replay"));
   return recording;
 }
 

@@ -10,14 +10,14 @@ std::vector<Slot> RoundOrder(const std::vector<int>& candidates, uint64_t seed, 
   std::vector<Slot> order = {{0, 1, phase, round}};
   for (int candidate : candidates) order.push_back({candidate, 0, phase, round});
   std::mt19937_64 random(RoundSeed(seed, phase, round));
-  // Fisher-Yates by hand: std::shuffle's draws are the library's business, and --resume must draw
-  // the same with another one.
+  // Fisher-Yates by hand: std::shuffle draws differently in every standard library, and --resume
+  // must draw the same with any of them.
   for (size_t i = order.size() - 1; i > 0; --i) std::swap(order[i], order[random() % (i + 1)]);
   return order;
 }
 
 uint64_t RoundSeed(uint64_t seed, Phase phase, int round) {
-  // Below 2^53, so that JSON readers that know only reals keep it exact.
+  // Below 2^53, so that JSON readers with only doubles keep it exact.
   constexpr uint64_t kRounds = 1 << 18, kPhases = 4;
   return ((seed % (uint64_t{1} << 32)) * kRounds + static_cast<uint64_t>(round)) * kPhases +
          static_cast<uint64_t>(phase);

@@ -10,30 +10,30 @@
 
 namespace pinion::harness {
 
-// The trials of one round in an order drawn anew from (seed, phase, round): every candidate once,
+// The trials of one round in a random order drawn from (seed, phase, round): every candidate once,
 // the baseline (0) twice. The same on every call, so that a resumed round keeps its order.
 std::vector<Slot> RoundOrder(const std::vector<int>& candidates, uint64_t seed, Phase phase,
                              int round);
 
-// The seed of a round's prompts: another for every round, the same for all its trials.
+// The seed of a round's prompts: different for every round, the same for all its trials.
 uint64_t RoundSeed(uint64_t seed, Phase phase, int round);
 
-// What has been spent of a budget, and what trials cost.
+// The time spent of a budget, and the expected cost of trials.
 class Spending {
  public:
   explicit Spending(double budget_s) : budget_s_(budget_s) {}
-  // `once_s`: the part that no other trial of the candidate will take again.
+  // `once_s`: the part of `seconds` that the candidate's other trials will not need.
   void Add(int candidate, double seconds, double once_s = 0);
 
-  void SpendRest() { spent_s_ = std::max(spent_s_, budget_s_); }  // in vain
+  void SpendRest() { spent_s_ = std::max(spent_s_, budget_s_); }  // by a trial that was lost
 
   double spent_s() const { return spent_s_; }
   double left_s() const { return budget_s_ - spent_s_; }
   double budget_s() const { return budget_s_; }
-  double mean_s() const;  // of one trial; 0 where none was run
-  // What a trial of the candidate will take: the mean of its own, or of all where it has none.
+  double mean_s() const;  // of one trial; 0 before the first
+  // The expected time of a trial of the candidate: the mean of its own, or of all if it has none.
   double Expected(int candidate) const;
-  // Of one round of these, the baseline twice.
+  // The expected time of one round of these, with the baseline twice.
   double RoundSeconds(const std::vector<int>& candidates) const;
 
  private:
@@ -46,13 +46,13 @@ class Spending {
   std::map<int, Sum> by_candidate_;
 };
 
-// A race among many took 2 to 5 rounds in replays.
+// In replays a race among many took 2 to 5 rounds.
 inline constexpr int kUsualRounds = 5;
 
-// More tokens would say little more than more rounds.
+// Beyond this, more rounds improve an estimate more than longer trials.
 inline constexpr double kMostTrialSeconds = 120;
 
-// How long a trial may take: what the definition says, else what lets a race of the usual length
+// The time limit of a trial: the definition's, else one that lets a race of the usual length
 // and its confirmation fit 80 % of the budget, from 8 s (below that, start and warm-up are most of
 // a trial) to kMostTrialSeconds. `contestants`: trials of a whole round.
 double TrialLimitSeconds(const Definition& definition, size_t contestants);

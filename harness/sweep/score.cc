@@ -25,8 +25,8 @@ std::optional<double> LatencyScore(const TrialRow& trial, const ScoreRule& rule)
 }
 
 std::optional<double> GoodputScore(const TrialRow& trial) {
-  // Who meets nothing at all still has a place in the race: behind everybody who does.
-  constexpr double kNothing = 1e-4;  // requests/s: one in three hours
+  // A candidate that meets no SLO still gets a finite score, behind all that do.
+  constexpr double kNothing = 1e-4;  // requests/s: about one in three hours
   std::optional<double> best;
   for (const MetricValue& sample : trial.samples)
     if (sample.metric == "goodput" && sample.concurrency > 0)

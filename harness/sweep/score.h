@@ -10,41 +10,42 @@
 
 namespace pinion::harness {
 
-// What scoring needs of a definition.
+// The parts of a definition that scoring needs.
 struct ScoreRule {
   ScoreRule(int output_tokens, double within = 0.05)
       : output_len(output_tokens), cores_within(within) {}
   ScoreRule(const Definition& definition)
       : ScoreRule(definition.workload.output_len, definition.cores_within) {}
   int output_len;
-  double cores_within;  // throughput that a halving of the cores is worth
+  double cores_within;  // share of the throughput that halving the cores may cost
 };
 
-// The log of what an objective maximises, of one trial; nullopt where the trial lacks a number.
+// The log of the quantity that an objective maximises, for one trial; nullopt if the trial lacks a
+// number.
 //   throughput  output tokens/s of the offline batch
 //   latency     1 / (TTFT + (output_len - 1) * TPOT) at concurrency 1
 //   balanced    the geometric mean of both; only ratios of it mean anything
-//   goodput     requests/s that meet the SLO, at the concurrency where there are most of them
-//   cores       throughput, where half the cores may cost `cores_within` of it: the fewest cores
+//   goodput     requests/s that meet the SLO, at the concurrency with the most of them
+//   cores       throughput, of which halving the cores may cost `cores_within`: the fewest cores
 //               within that distance
 //   energy      tokens per joule of all packages
 std::optional<double> LogScore(const TrialRow& trial, Objective objective, const ScoreRule& rule);
 
-// A round of one phase: what scores are paired within.
+// A round of one phase. Scores are compared within such a round.
 using RoundKey = std::pair<Phase, int>;
 
 // One candidate's log scores (copy 0, or the baseline's copy 1) by round. A disturbed trial counts
-// by its repetition; where that was disturbed too, by the mean of both.
+// by its repetition; if that was disturbed too, by the mean of both.
 std::map<RoundKey, double> ScoresOf(const std::vector<TrialRow>& trials, int candidate, int copy,
                                     Objective objective, const ScoreRule& rule);
 
-// The log scores of one round in the order in which they were measured, by candidate; the
-// baseline's two runs are both its own. Disturbed trials count as in ScoresOf.
+// The log scores of one round in the order of measurement, by candidate; the
+// baseline has two. Disturbed trials count as in ScoresOf.
 std::vector<std::pair<int, double>> ScoresInOrder(const std::vector<TrialRow>& trials,
                                                   const RoundKey& round, Objective objective,
                                                   const ScoreRule& rule);
 
-// Differences of the baseline's two runs of a round, of all phases: what noise alone does.
+// Differences between the baseline's two trials of a round, in all phases: noise alone.
 std::vector<double> BaselineDifferences(const std::vector<TrialRow>& trials, Objective objective,
                                         const ScoreRule& rule);
 

@@ -24,8 +24,8 @@ Status Protocol::Search() {
   return RaceByPromise({contestants.begin() + 1, contestants.end()});
 }
 
-// All at once where nothing is predicted or the budget has room for all. Else the most promising
-// first, and then whoever comes next against the leaders so far, while there is room.
+// Races all candidates at once if there are no predictions or the budget has room for all. Else the
+// most promising first, and then the next ones against the leaders so far, while there is room.
 Status Protocol::RaceByPromise(std::vector<int> waiting) {
   waiting = ByPromise(std::move(waiting), forecasts_, definition_.objectives);
   Prune(waiting);
@@ -44,11 +44,11 @@ Status Protocol::RaceByPromise(std::vector<int> waiting) {
   }
   if (Ended() && end_ != SweepEnd::kBudget) return {};
   for (const int id : waiting)
-    state_.passed_over[id] = "not measured: the budget had room for more promising ones alone";
+    state_.passed_over[id] = "not measured: the budget had room only for more promising candidates";
   return {};
 }
 
-// Those that were measured and lead a race; the baseline first.
+// The leaders of the races; the baseline first.
 std::vector<int> Protocol::Leaders() const {
   std::vector<int> leaders = {0};
   for (const ObjectiveRace& one : state_.races)
@@ -58,8 +58,8 @@ std::vector<int> Protocol::Leaders() const {
   return leaders;
 }
 
-// How many more can race with these before there is just enough left to confirm, if the race takes
-// as long as most do.
+// How many more candidates can race with `contestants` and leave enough budget to confirm, if the
+// race takes the usual number of rounds.
 size_t Protocol::PlacesBeside(const std::vector<int>& contestants) const {
   const double trial_s = spending_.mean_s();
   if (forecasts_.empty() || trial_s <= 0) return candidates_.size();
@@ -68,7 +68,7 @@ size_t Protocol::PlacesBeside(const std::vector<int>& contestants) const {
   return static_cast<size_t>(std::max(0.0, trials / kUsualRounds - taken));
 }
 
-// Takes out whoever cannot win whatever the trials so far still leave open.
+// Removes candidates that cannot win, whatever is still to be measured.
 void Protocol::Prune(std::vector<int>& waiting) {
   if (forecasts_.empty()) return;
   const auto proven = BestProven(state_.trials, forecasts_, definition_.objectives, definition_);
@@ -81,9 +81,9 @@ void Protocol::Prune(std::vector<int>& waiting) {
   });
 }
 
-// Along one axis at a time, the others as they are best so far, until no axis gives anything; from
-// the base, and again from points drawn at random. Who came out best each time meets in a last
-// race.
+// Coordinate descent: races along one axis at a time, with the other settings at the best values so
+// far, until no axis improves; from the baseline, and again from random points. The best of each
+// descent meet in a last race.
 Status Protocol::SearchByCoordinates() {
   std::vector<int> ids = Feasible(candidates_);
   ids.erase(ids.begin());
@@ -91,7 +91,7 @@ Status Protocol::SearchByCoordinates() {
   ids.insert(ids.begin(), 0);
   const Coordinates space(candidates_, ids);
   std::vector<int> finalists = {0};
-  // The last race must fit behind the descents: a few rounds of all whom they may bring.
+  // Leave room for the last race: four rounds of at most restarts + 3 trials.
   held_back_trials_ = 4.0 * (definition_.restarts + 3);
   for (int start = 0; start <= definition_.restarts && !Ended(); ++start) {
     int best = space.Start(start, definition_.seed);
@@ -116,7 +116,7 @@ Status Protocol::SearchByCoordinates() {
   if (Ended() && end_ != SweepEnd::kBudget) return {};
   end_.reset();
   held_back_trials_ = 0;
-  for (const int id : finalists) state_.left.erase(id);
+  for (const int id : finalists) state_.dropped.erase(id);
   return RunStage(finalists, definition_.rounds, true);
 }
 

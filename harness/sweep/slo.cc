@@ -33,7 +33,7 @@ std::optional<SloFinding> PooledBoundary(const std::vector<TrialRow>& trials, in
   found.boundary = JudgeLevels(std::move(levels), target.attain);
   SloBoundary& boundary = found.boundary;
   if (boundary.pass && boundary.fail) {
-    constexpr double kNear = 1.25;  // trials look for a fifth
+    constexpr double kNear = 1.25;  // trials search to within a fifth
     const double pass = boundary.levels[*boundary.pass].load;
     const double fail = boundary.levels[*boundary.fail].load;
     boundary.is_settled = fail / pass <= kNear || (found.options.whole && fail - pass <= 1);

@@ -10,7 +10,7 @@
 namespace pinion::harness {
 
 // The highest load of a candidate that meets the SLO and the lowest that does not, with intervals:
-// what its trials found (info "slo"), pooled over all rounds by one monotone fit. Unset where
+// its trials' findings (info "slo"), pooled over all rounds by one monotone fit. Unset if
 // nothing was searched.
 std::optional<SloFinding> PooledBoundary(const std::vector<TrialRow>& trials, int candidate,
                                          const SloTarget& target);

@@ -7,7 +7,7 @@
 
 namespace pinion::harness {
 
-// Trials that were stored, and an end where none is.
+// Stored trials; the protocol ends at the first that is missing.
 class StoredSource : public TrialSource {
  public:
   explicit StoredSource(const std::vector<TrialRow>& trials) {

@@ -19,9 +19,9 @@ Result<Json> RequiredMeta(Store& store, const std::string& key) {
 }
 
 Status Different(const std::string& what, const Json& stored, const Json& asked) {
-  return Fail(ErrorCode::kUsage, StrCat("the sweep that is to go on has another ", what, ": ",
-                                        stored.Dump(), " there, ", asked.Dump(),
-                                        " asked for; leave that out, or sweep into a new folder"));
+  return Fail(ErrorCode::kUsage,
+              StrCat("the sweep to resume has another ", what, ": ", stored.Dump(), " there, ",
+                     asked.Dump(), " here; leave that out, or sweep into a new folder"));
 }
 
 // The first key whose value differs.

@@ -11,7 +11,7 @@
 
 namespace pinion::harness {
 
-// What a sweep is, as its store keeps it under "meta". Written once, but for budget and rounds.
+// The description of a sweep, stored under "meta". Written once, except for budget and rounds.
 struct SweepMeta {
   std::string model;
   Definition definition;
@@ -20,13 +20,13 @@ struct SweepMeta {
   Json budget;         // {"cpus":[],"cpu_quota","memory_total_bytes","reasons":[]}
   Json model_facts;    // {"architecture","parameters","weight_bytes","kv_bytes_per_token"}
   Json predictions;    // PredictAll, made before anything ran; null without a probe
-  Json provenance;     // Provenance; null in what was described without being run
-  // Objectives that were asked for and cannot be had here: "energy: not available, because ...".
+  Json provenance;     // Provenance; null if the sweep is only planned
+  // Requested objectives that cannot be measured here: "energy: not available, because ...".
   std::vector<std::string> unavailable;
   std::string command_line, version, commit, started_at;
 };
 
-// How far it is; written as it goes on.
+// The progress of a sweep; updated as it runs.
 struct SweepProgress {
   std::string updated_at;
   int rounds_planned = 0;
@@ -38,17 +38,17 @@ Result<SweepMeta> ReadMeta(Store& store);
 Status WriteProgress(Store& store, const SweepProgress& progress);
 Result<SweepProgress> ReadProgress(Store& store);
 
-// Seconds of a trial, kept from the start on: a resume with another budget must not change what a
-// trial is.
+// Stores the time limit of a trial, chosen once: a resume with another budget must not change what
+// a trial measures.
 Status WriteTrialLimit(Store& store, double limit_s);
 Result<std::optional<double>> ReadTrialLimit(Store& store);
 
-// What --resume must not change: kUsage error naming the first difference. Budget and rounds may
-// grow or shrink, since they invalidate no sample.
+// Checks what --resume must not change; the kUsage error names the first difference. Budget and
+// rounds may change, since they invalidate no sample.
 Status CheckSame(const SweepMeta& stored, const SweepMeta& asked);
 
 CandidateRow RowOf(const Point& point, int id);
-// A row's settings, which are kept as pairs.
+// A row's settings, from their stored pairs.
 std::vector<Setting> SettingsFrom(const Json& pairs);
 
 std::string NowIso8601();

@@ -11,7 +11,7 @@ namespace pinion::harness {
 namespace {
 
 // "5 candidates, 6 rounds and 6 to confirm, 7 min 2 s"
-std::string Effort(const Results& results) {
+std::string EffortText(const Results& results) {
   size_t measured = 0;
   for (const Candidate& candidate : results.candidates)
     measured += candidate.series.empty() ? 0 : 1;
@@ -33,8 +33,8 @@ std::string VerdictLines(const Results& results, const Verdict& verdict) {
 }  // namespace
 
 std::string SummaryText(const Results& results, const std::string& folder) {
-  std::string text =
-      StrCat(results.model, " on ", MachineLine(results.machine), "\n", Effort(results), "\n\n");
+  std::string text = StrCat(results.model, " on ", MachineLine(results.machine), "\n",
+                            EffortText(results), "\n\n");
   for (const Verdict& verdict : results.verdicts) text += VerdictLines(results, verdict);
   for (const Candidate& candidate : results.candidates)
     if (candidate.status == CandidateStatus::kFailed ||

@@ -6,7 +6,7 @@
 
 namespace pinion::harness {
 
-// What a sweep ends with on standard output: one line per objective, where to look, how to launch.
+// The end of a sweep's standard output: one line per objective, the report's path, launch commands.
 std::string SummaryText(const Results& results, const std::string& folder);
 
 }  // namespace pinion::harness

@@ -29,7 +29,7 @@ Json BudgetJson(const Budget& budget) {
   return object;
 }
 
-// Another engine's model may be one that Pinion does not read: nothing is then known of it.
+// Another engine's model may be one that Pinion cannot read, and then there is no spec.
 Result<DecoderSpec> SpecOf(const std::string& model, const EngineChoice& engine) {
   auto files = FindModel(model);
   if (files) return files->spec;
@@ -37,7 +37,7 @@ Result<DecoderSpec> SpecOf(const std::string& model, const EngineChoice& engine)
   return DecoderSpec();
 }
 
-// What no candidate could be started with is better said before anything is.
+// Fails early on problems that would keep every candidate from starting.
 Status CheckStartable(const EngineChoice& engine, const EngineOptions& base, const Host& host) {
   if (engine.is_pinion()) return {};
   PINION_ASSIGN(const Plan plan, PlanFor(base, host.machine, host.budget));
@@ -63,7 +63,7 @@ Result<double> TrialLimit(Store& store, const SweepMeta& meta, size_t contestant
   return limit_s;
 }
 
-// [{"candidate","label","reason"}]: whoever predictions kept from being measured.
+// [{"candidate","label","reason"}]: the candidates that predictions ruled out.
 Json PrunedJson(const ProtocolState& state, const std::vector<CandidateRow>& candidates) {
   Json list = Json::MakeArray();
   for (const auto* reasons : {&state.pruned, &state.passed_over})
@@ -73,11 +73,11 @@ Json PrunedJson(const ProtocolState& state, const std::vector<CandidateRow>& can
   return list;
 }
 
-// A sitting that ended because the baseline failed shall not end the next one: those trials are
-// measured again.
+// After a sweep that ended because the baseline failed, --resume must not end at once: those trials
+// are measured again.
 void ForgetLastFailuresOfBaseline(std::vector<TrialRow>& trials) {
   if (!HasFailed(trials, 0)) return;
-  size_t last_run = 0;  // trials of the baseline that precede its last failures
+  size_t last_run = 0;  // the number of trials up to the baseline's last success
   for (size_t i = 0; i < trials.size(); ++i)
     if (trials[i].candidate == 0 && trials[i].ok) last_run = i + 1;
   const auto is_failure = [](const TrialRow& trial) { return trial.candidate == 0 && !trial.ok; };
@@ -86,7 +86,7 @@ void ForgetLastFailuresOfBaseline(std::vector<TrialRow>& trials) {
       trials.end());
 }
 
-// The experiment on the engine, with a store that is open and a folder that is held.
+// The experiment on the engine. The caller has opened the store and holds the folder.
 Result<SweepEnd> RunLive(const SweepRequest& request, const SweepMeta& meta, Store& store,
                          Progress& progress) {
   PINION_ASSIGN(const std::vector<CandidateRow> candidates, store.Candidates());
@@ -123,24 +123,25 @@ Result<std::vector<CandidateRow>> NewCandidates(const SweepMeta& meta) {
 Result<SweepEnd> StartSweep(const SweepRequest& request, Progress& progress) {
   if (HoldsSweep(request.folder))
     return Fail(ErrorCode::kUsage, StrCat(request.folder,
-                                          " holds a sweep already; go on with "
-                                          "--resume, or take another --out"));
-  // Before anything is written: what cannot run at all leaves no folder behind.
+                                          " already holds a sweep: continue it with "
+                                          "--resume, or choose another --out"));
+  // Before anything is written, so that a sweep that cannot run leaves no folder behind.
   PINION_ASSIGN(std::vector<CandidateRow> rows, NewCandidates(request.meta));
   const Definition& definition = request.meta.definition;
   if (definition.engine.is_pinion())
-    PINION_TRY(HoldToBase({definition.divergence_limit_nats, request.binary, request.interrupted},
-                          request.meta.base, progress, rows));
+    PINION_TRY(
+        CheckDivergence({definition.divergence_limit_nats, request.binary, request.interrupted},
+                        request.meta.base, progress, rows));
   PINION_ASSIGN(const auto folder, SweepFolder::Hold(request.folder));
   PINION_ASSIGN(const auto store, Store::Open(folder->Database(), Store::Mode::kCreate));
   SweepMeta meta = request.meta;
-  const auto model = FindModel(meta.model);  // another engine's may be one that Pinion cannot read
+  const auto model = FindModel(meta.model);  // may fail for another engine's model
   const bool in_folder = model && !model->folder.empty();
   const Json* cpus = meta.budget.Find("cpus");
   const size_t allowed = cpus && cpus->is_array() ? cpus->array().size() : 1;
   meta.provenance =
       Provenance(meta.model, in_folder ? model->folder : meta.model, static_cast<int>(allowed));
-  // Better said before the budget is spent than after.
+  // Warn before the budget is spent, not after.
   if (const std::string busy = LoadWarning(meta.provenance); !busy.empty()) progress.Note(busy);
   PINION_TRY(WriteMeta(*store, meta));
   PINION_TRY(store->PutCandidates(rows));

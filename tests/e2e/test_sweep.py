@@ -195,7 +195,7 @@ def test_ctrl_c_ends_in_order_with_everything_written(start, tmp_path):
     sweep.send_signal(signal.SIGINT)
     stdout, stderr = sweep.communicate(timeout=60)
     assert sweep.returncode == 1
-    assert "--resume goes on" in stderr
+    assert "--resume continues" in stderr
     assert not any(is_running(pid) for pid in child)
     check_outputs(out)
 

@@ -150,7 +150,7 @@ TEST(Definition, ObjectivesUnderAnSloAndConstraintsAreReadAndKept) {
   EXPECT_EQ(ToJson(again), ToJson(definition));
 }
 
-TEST(Definition, GoodputWithoutAnSloAndLimitsThatAreNoneAreNamed) {
+TEST(Definition, ErrorsNameAMissingSloAndInvalidLimits) {
   const auto error = [](const char* text) {
     Definition definition;
     const auto read = FromJson(*Json::Parse(text), definition);

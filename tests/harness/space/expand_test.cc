@@ -56,7 +56,7 @@ std::vector<std::string> Labels(const std::vector<Point>& points) {
 
 constexpr char kTwoSockets[] = "pack:2 numa:1 core:4 pu:2";
 
-TEST(Expand, GridComesAfterTheBaseWithTheLastSettingFastest) {
+TEST(Expand, GridComesAfterTheBaselineWithTheLastSettingFastest) {
   const auto points =
       Expand(Parse(R"({"space":{"dtype":["float32","float16"],"max_num_seqs":[4,8]}})"), Base(),
              Imagine(kTwoSockets), Tiny());
@@ -143,7 +143,7 @@ TEST(Expand, RefusesUnknownSettingsAndHugeGrids) {
   EXPECT_THAT(refused.error().message, HasSubstr("more than 1000 combinations"));
 }
 
-TEST(Expand, BaseThatCannotRunIsAnError) {
+TEST(Expand, BaselineThatCannotRunIsAnError) {
   EngineOptions base = Base();
   base.isa = "sse9";
   EXPECT_FALSE(Expand({}, base, Imagine(kTwoSockets), Tiny()));
@@ -179,7 +179,7 @@ TEST(Presets, DefaultTriesTheKindsOfSettingThatThisMachineHas) {
   for (const Json& candidate : few.candidates) EXPECT_FALSE(candidate.Find("smt"));
 }
 
-TEST(Expand, SmtTakesTheOtherHardwareThreadsWhereThereAre) {
+TEST(Expand, SmtUsesTheOtherHardwareThreadsIfThereAreAny) {
   const Definition both = Parse(R"({"space":{"smt":["off","on"]}})");
   const auto points = Expand(both, Base(), Imagine("pack:1 numa:1 core:4 pu:2"), Tiny());
   ASSERT_TRUE(points) << points.error().message;
@@ -193,7 +193,7 @@ TEST(Expand, SmtTakesTheOtherHardwareThreadsWhereThereAre) {
   EXPECT_THAT((*elsewhere)[1].infeasible, HasSubstr("acts under auto only"));
 }
 
-TEST(Presets, PathsThatOnlyIntegersTellApartNeedIntegers) {
+TEST(Presets, VnniPathsAreTriedOnlyWithIntegerMatrices) {
   Host host = Imagine("pack:1 numa:1 core:2 pu:1");
   host.isas = {"scalar", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16"};
   EXPECT_THAT(DefaultDefinition(host, Base(), {{}, true}).space.isa,
@@ -222,7 +222,7 @@ TEST(Presets, OtherEnginesAreOfferedOnlyWhatTheyHave) {
   EXPECT_THAT(DefaultDefinition(host, Base(), {llama, true}).candidates, testing::Not(IsEmpty()));
 }
 
-TEST(Expand, WhatAnotherEngineHasNoWordForIsLeftOutWithTheReason) {
+TEST(Expand, SettingsThatAnotherEngineLacksAreInfeasibleWithTheReason) {
   Definition definition = Parse(R"({"engine":"llama.cpp","candidates":[{"isa":"avx2"},
     {"kv_cache_dtype":"int8"},{"tensor_parallel":2},{"huge_pages":"off"},{"max_num_seqs":4}]})");
   const auto points = Expand(definition, Base(), Imagine(kTwoSockets), Tiny());

@@ -65,7 +65,7 @@ TrialRow Trial(int candidate, int round, double value) {
 
 const Store::Keys kKeys = {"machine", "preset:tiny", "{}", 7};
 
-TEST_F(StoreTest, KeepsWhatWasPut) {
+TEST_F(StoreTest, ReadsBackWhatWasStored) {
   {
     const auto store = Open(Store::Mode::kCreate);
     ASSERT_TRUE(store->SetMeta("model", "preset:tiny"));

@@ -57,7 +57,7 @@ TrialRow Failed(int candidate, int round) {
 SweepMeta Meta() {
   SweepMeta meta;
   meta.definition.workload.output_len = 11;
-  meta.definition.strategy = Strategy::kGrid;  // nobody leaves: what is planted is there to the end
+  meta.definition.strategy = Strategy::kGrid;  // drops no candidate, so all rounds are complete
   meta.definition.rounds = 6;
   return meta;
 }
@@ -98,14 +98,14 @@ TEST(Assemble, FindsThePlantedGainThroughTheDrift) {
   EXPECT_DOUBLE_EQ(results.elapsed_s, 36);
 }
 
-TEST(Assemble, TheBaselinesSecondRunIsSeenByTheFloorAlone) {
+TEST(Assemble, OnlyTheFloorUsesTheBaselinesSecondTrial) {
   const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, SixRounds(1.1));
   EXPECT_GT(results.floors[0], 0.0005);
   EXPECT_LT(results.floors[0], 0.01);
   EXPECT_EQ(results.candidates[0].Find(Objective::kThroughput)->ratio.n, 0u);
 }
 
-TEST(Assemble, ACandidateThatFailsTwiceInARowIsOutButStaysARow) {
+TEST(Assemble, CandidateThatFailsTwiceInARowIsOutButStaysListed) {
   std::vector<TrialRow> trials = SixRounds(1.1);
   std::erase_if(trials,
                 [](const TrialRow& trial) { return trial.candidate == 1 && trial.round > 4; });
@@ -122,7 +122,7 @@ TEST(Assemble, ACandidateThatFailsTwiceInARowIsOutButStaysARow) {
   EXPECT_THAT(results.warnings, Contains(HasSubstr("2 of 18 trials failed")));
 }
 
-TEST(Assemble, OneTrialOfARoundMissingIsNotAWholeRound) {
+TEST(Assemble, RoundWithAMissingTrialIsNotWhole) {
   std::vector<TrialRow> trials = SixRounds(1.1);
   trials.pop_back();
   const Results results = Assemble(Meta(), {}, {Row(0), Row(1)}, trials);
@@ -131,7 +131,7 @@ TEST(Assemble, OneTrialOfARoundMissingIsNotAWholeRound) {
   EXPECT_FALSE(results.finished);
 }
 
-TEST(Assemble, ConfirmationDecidesWhereItIsThere) {
+TEST(Assemble, ConfirmationDecidesIfThereIsOne) {
   std::vector<TrialRow> trials = SixRounds(1.1);
   for (TrialRow trial : SixRounds(1.002)) {
     trial.phase = Phase::kConfirmation;
@@ -150,20 +150,19 @@ TEST(Assemble, MarksDisturbedSamplesAndDifferentTokens) {
   const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, trials);
   EXPECT_THAT(results.candidates[1].suspect_reasons, testing::ElementsAre("round 1: steal 4.0 %"));
   EXPECT_TRUE(results.candidates[1].series[0].samples[0].suspect);
-  EXPECT_THAT(results.warnings,
-              Contains(HasSubstr("round 2: the default configuration gave different")));
-  EXPECT_THAT(results.warnings, Contains(HasSubstr("1 of 18 trials were disturbed by something "
-                                                   "else on the machine; they are kept")));
+  EXPECT_THAT(results.warnings, Contains(HasSubstr("round 2: the defaults gave different")));
+  EXPECT_THAT(results.warnings, Contains(HasSubstr("1 of 18 trials were disturbed by other "
+                                                   "work on the machine; they are marked")));
 }
 
-TEST(Assemble, WhereMostTrialsAreDisturbedTheMachineIsToBeFreedFirst) {
+TEST(Assemble, WarnsToFreeTheMachineIfMostTrialsAreDisturbed) {
   std::vector<TrialRow> trials = SixRounds(1.1);
   for (TrialRow& trial : trials) trial.suspect = {"steal 4.0 %"};
   const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, trials);
-  EXPECT_THAT(results.warnings.front(), HasSubstr("end it (pinion doctor and top look for it)"));
+  EXPECT_THAT(results.warnings.front(), HasSubstr("end it (find it with pinion doctor or top)"));
 }
 
-TEST(Assemble, ARepetitionStandsForADisturbedTrialAndBothAreKept) {
+TEST(Assemble, RepetitionReplacesADisturbedTrialAndBothAreKept) {
   TrialRow disturbed = Trial(1, 1, 50), again = Trial(1, 1, 100);
   disturbed.suspect = {"steal 40.0 %"};
   again.attempt = 1;
@@ -178,7 +177,7 @@ TEST(Assemble, ARepetitionStandsForADisturbedTrialAndBothAreKept) {
   EXPECT_EQ(results.candidates[1].series[0].samples.size(), 2u);
 }
 
-TEST(Assemble, WhoLeavesTheRaceIsMarkedWithTheReason) {
+TEST(Assemble, DroppedCandidateIsMarkedWithTheReason) {
   SweepMeta meta = Meta();
   meta.definition.strategy = Strategy::kRacing;
   meta.definition.objectives = {Objective::kThroughput};

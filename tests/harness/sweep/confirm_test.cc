@@ -1,4 +1,4 @@
-// Budgets that are too small for a race and its confirmation: what becomes of them?
+// How the protocol uses budgets that are too small for a race and its confirmation.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -86,10 +86,10 @@ Ran RunOn(MadeUp& source, double budget_s) {
   return ran;
 }
 
-// With so much noise a race decides nothing before its fifth round.
+// Noise with which a race decides nothing before its fifth round.
 constexpr double kMuchNoise = 0.12;
 
-TEST(Confirm, ARaceThatTheBudgetCutsShortEndsWithAVerdictOnEveryObjective) {
+TEST(Confirm, RaceCutShortByTheBudgetEndsWithAVerdictOnEveryObjective) {
   MadeUp source({{1, 1}, {1, 1}, {0.6, 0.6}, {1, 1}, {0.6, 0.6}, {0.6, 0.6}}, kMuchNoise);
   const Ran ran = RunOn(source, 45);
   EXPECT_LT(ran.state.rounds_done, 5);
@@ -102,7 +102,7 @@ TEST(Confirm, ARaceThatTheBudgetCutsShortEndsWithAVerdictOnEveryObjective) {
   EXPECT_LE(ran.spent_s, 45);
 }
 
-TEST(Confirm, BothOfTwoWinnersAreConfirmedWhereThereIsRoom) {
+TEST(Confirm, BothOfTwoWinnersAreConfirmedIfThereIsRoom) {
   MadeUp source({{1, 1}, {2, 1}, {1, 2}}, 0.01);
   const Ran ran = RunOn(source, 60);
   EXPECT_THAT(ran.state.confirmed, testing::UnorderedElementsAre(1, 2));
@@ -110,7 +110,7 @@ TEST(Confirm, BothOfTwoWinnersAreConfirmedWhereThereIsRoom) {
   EXPECT_EQ(ran.verdicts[1].recommended, 2);
 }
 
-TEST(Confirm, WhereThereIsNoRoomForAllTheFirstObjectivesWinnerIsConfirmed) {
+TEST(Confirm, FirstObjectivesWinnerIsConfirmedIfThereIsNoRoomForAll) {
   MadeUp source({{1, 1}, {2, 1}, {1, 2}}, 0.01);
   const Ran ran = RunOn(source, 27);  // calibration, one round, and 21 trials
   EXPECT_THAT(ran.state.confirmed, ElementsAre(1));
@@ -120,15 +120,15 @@ TEST(Confirm, WhereThereIsNoRoomForAllTheFirstObjectivesWinnerIsConfirmed) {
   EXPECT_GT(ran.spent_s, 27 - 3);
   EXPECT_THAT(ran.notes,
               Contains("a round takes 4 s: 1 of at most 20 rounds fit the budget of 27 s "
-                       "with the confirmation of 1 of 2 leaders: that of all needs "
+                       "with the confirmation of 1 of 2 leaders; for all it needs "
                        "--budget 1m"));
 }
 
-TEST(Confirm, WithoutRoomForAnyTheRaceGoesOn) {
+TEST(Confirm, RaceContinuesIfThereIsNoRoomForAConfirmation) {
   MadeUp source({{1, 1}, {1.5, 1.5}}, 0.01);
   const Ran ran = RunOn(source, 21);  // calibration, one round, and 16 trials: 18 would confirm
   EXPECT_THAT(ran.state.confirmed, IsEmpty());
-  EXPECT_THAT(ran.notes, Contains(HasSubstr("without a confirmation: that needs --budget 1m")));
+  EXPECT_THAT(ran.notes, Contains(HasSubstr("without a confirmation, which needs --budget 1m")));
   EXPECT_EQ(ran.state.rounds_done, 6);
   for (const Verdict& verdict : ran.verdicts) {
     EXPECT_EQ(verdict.recommended, 1) << verdict.sentence;
@@ -136,10 +136,10 @@ TEST(Confirm, WithoutRoomForAnyTheRaceGoesOn) {
   }
 }
 
-TEST(Confirm, TrialsThatBecomeShorterMakeRoomForIt) {
+TEST(Confirm, TrialsThatBecomeShorterMakeRoomForAConfirmation) {
   MadeUp source({{1, 1}, {1.5, 1.5}}, 0.01, /*slow=*/5);  // calibration and one round
   const Ran ran = RunOn(source, 80);                      // 60 s are left: 5 such rounds
-  EXPECT_THAT(ran.notes, Contains(HasSubstr("no room in the budget to confirm")));
+  EXPECT_THAT(ran.notes, Contains(HasSubstr("the budget has no room to confirm")));
   EXPECT_THAT(ran.state.confirmed, ElementsAre(1));
   for (const Verdict& verdict : ran.verdicts) {
     EXPECT_EQ(verdict.recommended, 1) << verdict.sentence;
@@ -148,7 +148,7 @@ TEST(Confirm, TrialsThatBecomeShorterMakeRoomForIt) {
   EXPECT_LE(ran.spent_s, 80);
 }
 
-TEST(Confirm, WhenAllNoLongerFitARoundTheLeaderDoes) {
+TEST(Confirm, LeaderRacesOnIfARoundOfAllNoLongerFits) {
   std::vector<Speeds> speeds(10, {1, 1});
   speeds[4] = {1.5, 1.5};
   MadeUp source(speeds, 0.01);

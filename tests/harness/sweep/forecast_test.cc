@@ -1,4 +1,4 @@
-// Predictions steer: on a machine whose trials are made up, whom does the protocol measure?
+// Which candidates the protocol measures under given predictions, with made-up trials.
 
 #include "harness/sweep/forecast.h"
 
@@ -81,35 +81,34 @@ Ran RunOn(MadeUp& source, const Forecasts& forecasts, size_t count, double budge
   return {protocol.state(), *end};
 }
 
-TEST(Protocol, WhoCannotWinIsNotMeasured) {
+TEST(Protocol, CandidateThatCannotWinIsNotMeasured) {
   const std::vector<double> speeds = {100, 60, 110, 70};
   MadeUp source(speeds);
   const Ran ran = RunOn(source, Foreseen(speeds), 4, 1000);
-  // At best 90: below what the default was measured to reach before the first round.
+  // At best 90: below what the baseline provably reached before the first round.
   EXPECT_EQ(source.TrialsOf(1), 0u);
   ASSERT_EQ(ran.state.pruned.size(), 1u);
   EXPECT_THAT(ran.state.pruned.at(1), HasSubstr("at best 9"));
-  EXPECT_THAT(ran.state.pruned.at(1),
-              HasSubstr("what default was measured to reach at least, in 6"));
+  EXPECT_THAT(ran.state.pruned.at(1), HasSubstr("of the least that default reached in 6"));
   EXPECT_GT(source.TrialsOf(3), 0u);  // at best 105
   EXPECT_THAT(ran.state.confirmed, ElementsAre(2));
 }
 
-TEST(Protocol, WithoutForecastsEverybodyIsMeasured) {
+TEST(Protocol, WithoutForecastsAllCandidatesAreMeasured) {
   MadeUp source({100, 60, 110, 70});
   const Ran ran = RunOn(source, {}, 4, 1000);
   for (int id = 0; id < 4; ++id) EXPECT_GT(source.TrialsOf(id), 0u) << id;
   EXPECT_TRUE(ran.state.pruned.empty());
 }
 
-TEST(Protocol, CeilingsThatAreBeatenPruneNobody) {
+TEST(Protocol, CeilingsThatAreBeatenPruneNoCandidate) {
   MadeUp source({100, 60, 110, 70});
   const Ran ran = RunOn(source, Foreseen({50, 30, 55, 35}), 4, 1000);  // a probe disturbed by half
   EXPECT_TRUE(ran.state.pruned.empty());
   EXPECT_GT(source.TrialsOf(1), 0u);
 }
 
-TEST(Protocol, TheMostPromisingGoFirstWhereTheBudgetHasNoRoomForAll) {
+TEST(Protocol, MostPromisingGoFirstIfTheBudgetHasNoRoomForAll) {
   std::vector<double> speeds = {100};
   for (int i = 1; i <= 40; ++i) speeds.push_back(100 - i % 7);
   speeds[33] = 115;
@@ -125,7 +124,7 @@ TEST(Protocol, TheMostPromisingGoFirstWhereTheBudgetHasNoRoomForAll) {
   EXPECT_LE(source.order.size(), 105u);  // 5 % above the budget at most
 }
 
-TEST(Protocol, RoomThatARaceLeavesGoesToTheNextInLine) {
+TEST(Protocol, RoomThatARaceLeavesGoesToTheNextMostPromising) {
   std::vector<double> speeds(25, 100);
   for (size_t i = 1; i < speeds.size(); ++i) speeds[i] = 99 - static_cast<double>(i);
   MadeUp source(speeds);
@@ -153,7 +152,7 @@ class Heavy : public MadeUp {
   std::vector<double> gib_;
 };
 
-TEST(Protocol, WhoBreaksAConstraintIsOutAfterItsFirstTrialWithTheNumber) {
+TEST(Protocol, CandidateThatBreaksAConstraintIsOutAfterItsFirstTrialWithTheNumber) {
   Heavy source({100, 130, 110}, {4, 9, 7.5});
   Definition definition;
   definition.objectives = {Objective::kThroughput};
@@ -170,7 +169,7 @@ TEST(Protocol, WhoBreaksAConstraintIsOutAfterItsFirstTrialWithTheNumber) {
   EXPECT_THAT(protocol.state().confirmed, ElementsAre(2));
 }
 
-TEST(Protocol, ADefaultThatBreaksAConstraintEndsTheSweep) {
+TEST(Protocol, BaselineThatBreaksAConstraintEndsTheSweep) {
   Heavy source({100, 130}, {9, 4});
   Definition definition;
   definition.objectives = {Objective::kThroughput};
@@ -181,7 +180,7 @@ TEST(Protocol, ADefaultThatBreaksAConstraintEndsTheSweep) {
   Protocol protocol(definition, rows, nothing, source, silence);
   const auto end = protocol.Run();
   ASSERT_FALSE(end);
-  EXPECT_THAT(end.error().message, HasSubstr("the default configuration is disqualified"));
+  EXPECT_THAT(end.error().message, HasSubstr("the defaults are disqualified"));
 }
 
 TEST(Forecasts, AreReadFromPredictionsByLabel) {

@@ -35,8 +35,8 @@ TEST(ProbedMachine, InterpolatesBandwidthAndScalesArithmetic) {
   EXPECT_EQ(machine.Isas(), (std::vector<std::string>{"avx2", "avx512_bf16"}));
 }
 
-// Of a probe that tells no path's int8, the best instruction bounds all of them.
-TEST(ProbedMachine, TheBoundOfIntegersIsThePathsOwnElseAnyInstructions) {
+// If a probe lacks int8 by path, the best instruction bounds all paths.
+TEST(ProbedMachine, IntegerBoundIsThePathsOwnOrElseTheBestInstructions) {
   constexpr double kMargin = ProbedMachine::kMargin;
   EXPECT_DOUBLE_EQ(Machine().PeakAtMost("avx512_bf16", 1)->int8_ops_per_s, kMargin * 1.6e12);
   EXPECT_DOUBLE_EQ(Machine().PeakAtMost("avx512_bf16", 1)->flops_per_s, kMargin * 4e11);
@@ -50,11 +50,11 @@ TEST(ProbedMachine, TheBoundOfIntegersIsThePathsOwnElseAnyInstructions) {
   EXPECT_DOUBLE_EQ(peak->flops_per_s, kMargin * 5e10);
 }
 
-TEST(ProbedMachine, SaysWhatIsMissing) {
+TEST(ProbedMachine, ErrorsNameWhatIsMissing) {
   EXPECT_THAT(Machine().PeakOf("amx", "bfloat16", 1).error().message,
               HasSubstr("not measured ISA path 'amx'; it has avx2, avx512_bf16"));
   EXPECT_THAT(ProbedMachine::Parse(*Json::Parse("{}")).error().message,
-              HasSubstr("no 'memory_read' in it"));
+              HasSubstr("it has no 'memory_read'"));
 }
 
 // A machine of three cores, its points with every candidate of `definition`.
@@ -77,7 +77,7 @@ Imagined Imagine(const std::string& model, const char* candidates) {
   return imagined;
 }
 
-TEST(Predict, OneClientsDecodeIsTheWeightsOverTheBandwidth) {
+TEST(Predict, DecodeOfOneClientTakesTheWeightsOverTheBandwidth) {
   const Imagined imagined = Imagine("preset:qwen2.5-0.5b", R"([{"threads_bind":"0"}])");
   const DecoderSpec spec = FindModel("preset:qwen2.5-0.5b")->spec;
   const auto all = Predict(imagined.points[0], spec, {}, Machine(), 0);
@@ -92,7 +92,7 @@ TEST(Predict, OneClientsDecodeIsTheWeightsOverTheBandwidth) {
   EXPECT_LT(one->output_tokens_per_s, all->output_tokens_per_s);
 }
 
-TEST(Predict, TheBoundIsCeilingsRaisedAndNeverBelowWhatIsExpected) {
+TEST(Predict, BoundUsesRaisedCeilingsAndIsNeverBelowTheExpectation) {
   const Imagined imagined = Imagine("preset:qwen2.5-0.5b", R"([{"threads_bind":"0"}])");
   const DecoderSpec spec = FindModel("preset:qwen2.5-0.5b")->spec;
   const auto all = *Predict(imagined.points[0], spec, {}, Machine(), 0);
@@ -110,7 +110,7 @@ TEST(Predict, TheBoundIsCeilingsRaisedAndNeverBelowWhatIsExpected) {
 
 // Each replica reads all weights on its own, from memory that all share; alone it has its own
 // threads and all of the memory.
-TEST(Predict, ReplicasReadTheirWeightsEach) {
+TEST(Predict, EachReplicaReadsItsOwnWeights) {
   const Imagined imagined = Imagine("preset:qwen2.5-0.5b", R"([{"replicas":3}])");
   const DecoderSpec spec = FindModel("preset:qwen2.5-0.5b")->spec;
   Workload decoding;
@@ -174,7 +174,7 @@ TEST(Predict, ExpertsCountAsExpected) {
   EXPECT_LT(24 / of_eight.at_best.output_tokens_per_s, one_s);
 }
 
-TEST(Predict, APlanForAMachineThatIsNotHereIsLabelledAsOne) {
+TEST(Predict, PlanForAnotherMachineIsLabelledAsAPrediction) {
   const Imagined imagined = Imagine("preset:qwen2.5-0.5b", R"([{"threads_bind":"0"}])");
   const auto plan =
       PredictAll(imagined.points, imagined.host, "preset:qwen2.5-0.5b", {}, *Json::Parse(kProbe));

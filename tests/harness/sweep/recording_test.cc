@@ -35,7 +35,7 @@ TEST_F(RecordingTest, BadFilesAreNamed) {
   EXPECT_THAT(error("t,speed\n1,2\n2,fast\n", "speed"), HasSubstr("line 3"));
   EXPECT_THAT(error("t,speed\n1,2\n2,3x\n", "speed"), HasSubstr("not '3x'"));
   EXPECT_THAT(error("t,speed\n1,2\n", "speed"), HasSubstr("1 rows"));
-  // Less is better in a metric that is known to be so.
+  // A metric of which less is better is inverted.
   ASSERT_TRUE(WriteFile(path_, "ttft_s\r\n0.5\r\n0.25\r\n"));
   const auto recording = ReadRecording(path_, "ttft_s");
   ASSERT_TRUE(recording);
@@ -77,7 +77,7 @@ void PutSweep(const std::string& path, const std::vector<Planned>& trials) {
 }
 
 // In the last two rounds the defaults fail, in the first two candidate b.
-TEST_F(RecordingTest, ASweepIsItsRoundsWithTheBaselineAndWhoRan) {
+TEST_F(RecordingTest, SweepKeepsRoundsWithTheBaselineAndCandidatesThatRan) {
   PutSweep(path_, {{0, 0, 1, 100},
                    {0, 1, 1, 110},
                    {1, 0, 1, 0},
@@ -102,7 +102,7 @@ TEST_F(RecordingTest, ASweepIsItsRoundsWithTheBaselineAndWhoRan) {
   EXPECT_DOUBLE_EQ(recorded->rounds[1].scores.at(1), std::log(300));
 }
 
-TEST_F(RecordingTest, ASweepOfTheDefaultsAloneIsNoRecording) {
+TEST_F(RecordingTest, SweepOfTheDefaultsAloneIsRefused) {
   PutSweep(path_, {{0, 0, 1, 100}, {0, 1, 1, 110}});
   const auto recorded = ReadRecordedSweep(path_, std::nullopt);
   ASSERT_FALSE(recorded);

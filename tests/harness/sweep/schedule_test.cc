@@ -22,7 +22,7 @@ std::vector<int> Candidates(const std::vector<Slot>& order) {
   return candidates;
 }
 
-TEST(RoundOrder, IsDrawnAnewForEveryRoundAndTheSameAgain) {
+TEST(RoundOrder, DiffersByRoundAndIsReproducible) {
   const std::vector<int> six = {0, 1, 2, 3, 4, 5};
   const auto order = [&](Phase phase, int round) {
     return Candidates(RoundOrder(six, 7, phase, round));
@@ -35,7 +35,7 @@ TEST(RoundOrder, IsDrawnAnewForEveryRoundAndTheSameAgain) {
   EXPECT_NE(order(Phase::kRace, 3), order(Phase::kConfirmation, 3));
 }
 
-TEST(RoundOrder, GivesEverybodyTheFirstPlaceInTurn) {
+TEST(RoundOrder, GivesEveryCandidateTheFirstPlaceEquallyOften) {
   std::set<int> first;
   for (int round = 1; round <= 60; ++round)
     first.insert(RoundOrder({0, 1, 2}, 1, Phase::kRace, round)[0].candidate);
@@ -50,24 +50,24 @@ TEST(RoundSeed, DiffersByRoundAndByPhase) {
   EXPECT_EQ(seeds.size(), 600u);
 }
 
-TEST(Spending, ExpectsNotAgainWhatIsDoneOnce) {
+TEST(Spending, ExpectedTimeLeavesOutWorkThatIsDoneOnce) {
   Spending spending(100);
   spending.Add(1, 10, 4);
   EXPECT_EQ(spending.spent_s(), 10);
   EXPECT_EQ(spending.Expected(1), 6);
 }
 
-TEST(Spending, ExpectsOfACandidateWhatItTookBefore) {
+TEST(Spending, ExpectedTimeIsTheMeanOfTheCandidatesTrials) {
   Spending spending(100);
   spending.Add(0, 10);
   spending.Add(1, 20);
   EXPECT_DOUBLE_EQ(spending.Expected(1), 20);
-  EXPECT_DOUBLE_EQ(spending.Expected(2), 15);  // nothing is known of it but of the others
+  EXPECT_DOUBLE_EQ(spending.Expected(2), 15);  // the mean of all others
   EXPECT_DOUBLE_EQ(spending.RoundSeconds({0, 1, 2}), 10 + 10 + 20 + 15);
   EXPECT_DOUBLE_EQ(spending.left_s(), 70);
 }
 
-TEST(TrialLimit, LetsARaceAndItsConfirmationFitUnlessItIsGiven) {
+TEST(TrialLimit, LetsARaceAndItsConfirmationFitUnlessOneIsGiven) {
   Definition definition;
   definition.budget_s = 1800;
   EXPECT_DOUBLE_EQ(TrialLimitSeconds(definition, 10), 0.8 * 1800 / (10 * 5 + 30));

@@ -68,7 +68,7 @@ TEST(Score, GoodputIsTheBestOverTheLoops) {
   EXPECT_DOUBLE_EQ(*LogScore(trial, Objective::kGoodput, 8), std::log(2));
 }
 
-TEST(Score, MeetingNothingIsWorseThanMeetingAnything) {
+TEST(Score, GoodputOfZeroScoresBelowAnyOther) {
   TrialRow none = Trial(), some = Trial();
   none.samples.push_back({"goodput", 1, 0});
   some.samples.push_back({"goodput", 1, 0.001});
@@ -88,7 +88,7 @@ TEST(Score, FewerCoresMayCostAGivenPartOfTheThroughput) {
   EXPECT_GT(score(2, 90.3, 0.05), score(8, 100, 0.05));
   EXPECT_GT(score(4, 81, 0.20), score(8, 100, 0.20));
   EXPECT_GT(score(8, 101, 0.05), score(8, 100, 0.05));
-  EXPECT_FALSE(LogScore(Trial(), Objective::kCores, 8));  // nobody said how many
+  EXPECT_FALSE(LogScore(Trial(), Objective::kCores, 8));  // the trial does not state its threads
 }
 
 TEST(Score, EnergyIsTokensPerJoule) {

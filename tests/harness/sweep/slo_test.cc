@@ -14,7 +14,7 @@ TrialRow Found(int candidate, const char* levels) {
   return trial;
 }
 
-TEST(PooledBoundary, IsOfAllTrialsOfTheCandidate) {
+TEST(PooledBoundary, PoolsAllTrialsOfTheCandidate) {
   SloTarget target;
   target.attain = 0.9;
   std::vector<TrialRow> trials = {

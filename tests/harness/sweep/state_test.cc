@@ -5,7 +5,7 @@
 namespace pinion::harness {
 namespace {
 
-TEST(SettingsFrom, PassesOverWhatIsNoPairOfTexts) {
+TEST(SettingsFrom, SkipsItemsThatAreNotPairsOfStrings) {
   const Json pairs = *Json::Parse(R"([["isa","avx2"],[1,2],["alone"],"no pair",["smt",null]])");
   const std::vector<Setting> settings = SettingsFrom(pairs);
   ASSERT_EQ(settings.size(), 1u);

@@ -1,4 +1,4 @@
-// Sweeps in which trials fail, or take too long: what ends them, and what is tried again.
+// Sweeps in which trials fail or take too long: which of them end, and what is repeated.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ END
 )sh");
 }
 
-TEST_F(SweepFailures, ASpellInWhichTheDefaultsFailEndsNothing) {
+TEST_F(SweepFailures, TemporaryFailuresOfTheDefaultsDoNotEndTheSweep) {
   WriteChild(NumberedChild("[ $number -gt 8 ] && [ $number -lt 13 ] && fail").c_str());
   Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6})");
   const auto end = RunSweep(request_, progress_);
@@ -71,7 +71,7 @@ TEST_F(SweepFailures, DefaultsThatNoLongerRunEndTheSweepAndResumeTriesThemAgain)
   EXPECT_EQ(Load().verdicts[0].outcome, Outcome::kWinner);
 }
 
-TEST_F(SweepFailures, ATrialThatOutlivesTheBudgetIsEnded) {
+TEST_F(SweepFailures, TrialThatOutlivesTheBudgetIsEnded) {
   WriteChild(NumberedChild("[ $number -gt 8 ] && exec sleep 60").c_str());
   Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":500,"budget":3,"strategy":"grid"})");
   const auto start = std::chrono::steady_clock::now();
@@ -80,28 +80,28 @@ TEST_F(SweepFailures, ATrialThatOutlivesTheBudgetIsEnded) {
   EXPECT_EQ(*end, SweepEnd::kBudget);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
   EXPECT_THAT(progress_.notes,
-              HasSubstr("the budget of 3 s was spent in the midst of a trial of "));
+              HasSubstr("the budget of 3 s was spent in the middle of a trial of "));
   for (const Candidate& one : Load().candidates) EXPECT_EQ(one.status, CandidateStatus::kOk);
 }
 
-TEST_F(SweepFailures, OfASmallBudgetCeilingsTakeATenth) {
+TEST_F(SweepFailures, CeilingsTakeATenthOfASmallBudget) {
   WriteChild(NumberedChild("true").c_str());
   Define(R"({"space":{"max_num_seqs":[128,11,12,14,15]},"rounds":1,"budget":10})");
   ASSERT_TRUE(RunSweep(request_, progress_));
   const std::string measured = *ReadFile(folder_ / "ceilings");
-  EXPECT_THAT(measured, HasSubstr("true")) << "the defaults' always";
-  EXPECT_LE(Split(measured, '\n').size() - 1, 2u) << "nobody else's, once a tenth is spent";
+  EXPECT_THAT(measured, HasSubstr("true")) << "the defaults always measure them";
+  EXPECT_LE(Split(measured, '\n').size() - 1, 2u)
+      << "no other candidate does once a tenth is spent";
 }
 
 TEST_F(SweepFailures, WithoutTheBaselineThereIsNoSweep) {
   WriteChild("#!/bin/sh\necho 'pinion: broken' >&2\nexit 1\n");
   const auto end = RunSweep(request_, progress_);
   ASSERT_FALSE(end);
-  EXPECT_THAT(end.error().message,
-              HasSubstr("the default configuration failed 2 times in a row (broken)"));
+  EXPECT_THAT(end.error().message, HasSubstr("the defaults failed 2 times in a row (broken)"));
 }
 
-// It comes far enough only where its request is like that.
+// A child that is too slow unless its request matches `enough`.
 std::string SlowChild(const char* enough) {
   return NumberedChild(StrCat("case \"$request\" in ", enough, ") ;; *) too_slow ;; esac").c_str());
 }
@@ -113,33 +113,33 @@ TEST_F(SweepFailures, DefaultsThatNeedMoreTimeGetIt) {
   ASSERT_TRUE(end) << end.error().message;
   EXPECT_EQ(*end, SweepEnd::kDone);
   EXPECT_THAT(progress_.notes,
-              HasSubstr("the default configuration needs more than 8 s a trial; it gets 16 s"));
-  EXPECT_THAT(progress_.notes, HasSubstr("more than 16 s a trial; it gets 32 s"));
-  EXPECT_THAT(progress_.notes, Not(HasSubstr("64 s"))) << "nothing that was measured is undone";
+              HasSubstr("the defaults need more than 8 s per trial; they get 16 s"));
+  EXPECT_THAT(progress_.notes, HasSubstr("more than 16 s per trial; they get 32 s"));
+  EXPECT_THAT(progress_.notes, Not(HasSubstr("64 s")))
+      << "a limit under which trials succeeded is not raised";
   EXPECT_EQ(Load().verdicts[0].outcome, Outcome::kWinner);
   const auto store = Store::Open(request_.folder + "/results.db", Store::Mode::kRead);
   EXPECT_EQ(ReadTrialLimit(**store)->value_or(0), 32);
 }
 
-TEST_F(SweepFailures, ALimitThatWasAskedForStaysAndASpellOfLoadEndsNothing) {
+TEST_F(SweepFailures, RequestedLimitStaysAndTemporaryLoadDoesNotEndTheSweep) {
   WriteChild(NumberedChild("[ $number -lt 6 ] && too_slow").c_str());
   Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":60,"trial_limit":10})");
   const auto end = RunSweep(request_, progress_);
   ASSERT_TRUE(end) << end.error().message;
   EXPECT_EQ(*end, SweepEnd::kDone);
-  EXPECT_THAT(progress_.notes, Not(HasSubstr("it gets")));
+  EXPECT_THAT(progress_.notes, Not(HasSubstr("they get")));
 }
 
 TEST_F(SweepFailures, DefaultsThatAreAlwaysTooSlowEndTheSweep) {
   WriteChild(SlowChild("never").c_str());
   const auto end = RunSweep(request_, progress_);
   ASSERT_FALSE(end);
-  EXPECT_THAT(end.error().message,
-              HasSubstr("the default configuration failed 6 times in a row (too slow)"));
-  EXPECT_EQ(progress_.begun, 6) << "nobody else is measured before";
+  EXPECT_THAT(end.error().message, HasSubstr("the defaults failed 6 times in a row (too slow)"));
+  EXPECT_EQ(progress_.begun, 6) << "no other candidate is measured first";
 }
 
-TEST_F(SweepFailures, ABudgetInWhichTheDefaultsDoNotRunOnceIsAFailure) {
+TEST_F(SweepFailures, BudgetInWhichTheDefaultsNeverRunIsAFailure) {
   WriteChild("#!/bin/sh\nsleep 0.3\necho 'pinion: too long a prompt' >&2\nexit 1\n");
   Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":0.4})");
   const auto end = RunSweep(request_, progress_);

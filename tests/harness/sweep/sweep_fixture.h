@@ -1,6 +1,6 @@
 #pragma once
 
-// Whole sweeps whose trials are a shell script: it answers as the trial of a configuration would,
+// Whole sweeps whose trials are a shell script, which answers like the trial of a configuration,
 // well or badly, by the settings that it finds in the request.
 
 #include <gtest/gtest.h>

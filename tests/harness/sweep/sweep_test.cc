@@ -20,7 +20,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// `pinion score` as the guard calls it: how far a type of the cache changes the output.
+// Stands in for `pinion score` in the divergence check: the KL divergence of each cache type.
 constexpr char kScores[] = R"(#!/bin/sh
 if [ "$1" = score ]; then
   echo "$*" >> "$(dirname "$0")/scores"
@@ -34,13 +34,13 @@ if [ "$1" = score ]; then
 fi
 )";
 
-TEST_F(SweepTest, LeavesOutWhatChangesTheOutputBeyondTheLimit) {
+TEST_F(SweepTest, LeavesOutSettingsThatChangeTheOutputBeyondTheLimit) {
   WriteChild(StrCat(kScores, std::string_view(kChild).substr(sizeof "#!/bin/sh")).c_str());
   Define(R"({"candidates":[{"kv_cache_dtype":"int8"},{"kv_cache_dtype":"fp8_e5m2"},
              {"kv_cache_dtype":"fp16"},{"kv_cache_dtype":"int8","max_num_seqs":11}],"rounds":6})");
   ASSERT_TRUE(RunSweep(request_, progress_));
   const std::vector<std::string> scored = Split(*ReadFile(folder_ / "scores"), '\n');
-  EXPECT_EQ(scored.size(), 3u + 1) << "one a type, however many candidates have it";
+  EXPECT_EQ(scored.size(), 3u + 1) << "one per type, however many candidates have it";
   EXPECT_THAT(scored[0], HasSubstr("--reference kv_cache_dtype=auto"));
   const Results results = Load();
   const auto reason = [&](const char* label) {
@@ -51,9 +51,10 @@ TEST_F(SweepTest, LeavesOutWhatChangesTheOutputBeyondTheLimit) {
   };
   EXPECT_EQ(reason("kv_cache_dtype=int8"), "");
   EXPECT_EQ(reason("kv_cache_dtype=int8 max_num_seqs=11"), "");
-  EXPECT_THAT(reason("kv_cache_dtype=fp8_e5m2"),
-              HasSubstr("0.02 nats of KL divergence a token, 97.0 % the same best token, more than "
-                        "the limit of 0.01"));
+  EXPECT_THAT(
+      reason("kv_cache_dtype=fp8_e5m2"),
+      HasSubstr("0.02 nats of KL divergence per token, 97.0 % the same best token, more than "
+                "the limit of 0.01"));
   EXPECT_THAT(reason("kv_cache_dtype=fp16"),
               HasSubstr("cannot be measured: pinion: no room for it"));
   EXPECT_THAT(progress_.notes, HasSubstr("kv_cache_dtype=int8 changes the output by 0.001 nats"));
