@@ -1,4 +1,4 @@
-// `pinion bench`: one configuration, measured. And the hidden `trial`: the child process of a
+// `pinion bench`: measures one configuration. And the hidden `trial`: the child process of a
 // sweep, which reads a request on standard input and answers with one JSON line.
 
 #include <signal.h>
@@ -58,8 +58,8 @@ Result<BenchPlan> PlanOf(const BenchFlags& flags, const EngineOptions& options) 
   return plan;
 }
 
-// What has been measured so far; told by the engine's thread, asked by the one that an interruption
-// runs on.
+// The rounds measured so far. The engine's thread updates it, and the one that an interruption
+// runs on reads it.
 class Rounds {
  public:
   Rounds(int planned, bool json)
@@ -77,9 +77,9 @@ class Rounds {
   std::string LastWords() {
     const std::lock_guard lock(mutex_);
     if (show_) std::fputs("\r\033[K", stderr);
-    if (!so_far_) return "no round had been measured yet";
+    if (!so_far_) return "no round was measured yet";
     Print(*so_far_);
-    return StrCat("what is printed is of ", so_far_->plan.rounds, " of ", planned_, " rounds");
+    return StrCat("the figures printed are of ", so_far_->plan.rounds, " of ", planned_, " rounds");
   }
 
   void Print(const BenchResult& result) const {
@@ -126,7 +126,7 @@ Result<TrialResult> Trial(int64_t start_ns) {
   PINION_ASSIGN(const Json json, Json::Parse(text));
   PINION_ASSIGN(const TrialRequest request, ReadTrialRequest(json));
   if (!request.is_served()) return RunTrial(request, start_ns);
-  // A server that the trial has started is stopped in order.
+  // So that a server that the trial has started is stopped in order.
   CatchStopRequests({SIGTERM});
   return RunServerTrial(request, start_ns, StopRequested);
 }
@@ -152,7 +152,7 @@ int RunGuard(const std::string& text) {
     for (const Json& word : arguments->array())
       if (word.is_string()) words.push_back(word.string());
   if (words.empty())
-    return Report({ErrorCode::kUsage, "the guard of a server wants its command as a JSON list"});
+    return Report({ErrorCode::kUsage, "the guard of a server takes its command as a JSON list"});
   return GuardServer(words);
 }
 
@@ -178,27 +178,28 @@ void AddBench(CLI::App& app, int& exit_code) {
                    "clients in a closed loop")
       ->check(CLI::IsMember({"latency", "throughput", "serving"}))
       ->capture_default_str();
-  command->add_option("--prompt-len", plan.prompt_len, "tokens of a prompt")->capture_default_str();
+  command->add_option("--prompt-len", plan.prompt_len, "tokens per prompt")->capture_default_str();
   command
       ->add_option("--shared-prefix", plan.shared_prefix,
-                   "tokens that all prompts of a round have in common, 0 to --prompt-len")
+                   "tokens that all prompts of a round begin with, 0 to --prompt-len")
       ->capture_default_str();
   command
       ->add_option("--output-len", plan.output_len,
-                   "tokens of an answer; the end-of-text token ends none")
+                   "tokens per answer; the end-of-text token does not end it")
       ->capture_default_str();
   command->add_option("--batch", flags->batch,
-                      "latency: requests at once (default 1); serving: clients (default 8)");
-  command->add_option("--num-prompts", plan.num_prompts, "throughput, serving: requests a round")
+                      "latency: concurrent requests (default 1); serving: clients (default 8)");
+  command->add_option("--num-prompts", plan.num_prompts, "throughput, serving: requests per round")
       ->capture_default_str();
   command->add_option("--rounds", plan.rounds, "rounds to measure; intervals need 6")
       ->capture_default_str();
-  command->add_option("--slo-ttft", flags->slo_ttft,
-                      "serving: longest time to the first token that goodput counts, as 500ms");
+  command->add_option(
+      "--slo-ttft", flags->slo_ttft,
+      "serving: longest time to the first token that goodput counts, such as 500ms");
   command->add_option("--slo-tpot", flags->slo_tpot,
-                      "serving: longest mean time of a later token, as 50ms");
+                      "serving: longest mean time per later token, such as 50ms");
   command->add_option("--slo-e2el", flags->slo_e2el,
-                      "serving: longest time to the last token, as 5s");
+                      "serving: longest time to the last token, such as 5s");
   command->add_flag("--json", flags->json, "print JSON instead of text");
   AddTraceFlag(*command, flags->trace);
   command->callback([flags, &exit_code] { exit_code = RunBenchCommand(*flags); });

@@ -1,5 +1,5 @@
-// `pinion describe-commands`: every command with its flags and texts as JSON. The man pages and the
-// shell completions are made from it (packaging/), so that they say the same as --help.
+// `pinion describe-commands`: every command with its flags and help texts as JSON. The man pages
+// and the shell completions are made from it (packaging/), so that they say the same as --help.
 
 #include <iostream>
 
@@ -32,7 +32,8 @@ Json Describe(const CLI::Option& option, const std::string& group) {
   };
 }
 
-// An option group is an application without a name to the parser, and one more heading to a reader.
+// The parser treats an option group as an application without a name; a reader sees one more
+// heading.
 void AppendOptions(const CLI::App& app, const std::string& heading, Json& options) {
   for (const CLI::Option* option : app.get_options()) {
     const bool hidden = option->get_group().empty();
@@ -53,7 +54,7 @@ Json Describe(const CLI::App& app) {
   for (const CLI::App* command : app.get_subcommands({}))
     if (!command->get_name().empty() && !command->get_group().empty())
       commands.Append(Describe(*command));
-  // The parser hands a footer down to every command; it belongs to the one that set it.
+  // Commands inherit their parent's footer; only the one that set it should print it.
   const bool inherited = app.get_parent() && app.get_parent()->get_footer() == app.get_footer();
   return Json::Object{
       {"name", app.get_name()},

@@ -1,7 +1,6 @@
-// `pinion doctor`: what on this machine makes measurements slow or unsteady. Exit 0 examined, 1
-// with
-// --strict where there is a warning, or where a change failed, 2 bad usage; with a command, its
-// own.
+// `pinion doctor`: finds settings of this machine that make measurements slow or unsteady. Exit 0
+// examined, 1 if a change failed or, with --strict, if there is a warning, 2 bad usage; with a
+// command, the command's own exit code.
 
 #include <signal.h>
 #include <unistd.h>
@@ -46,11 +45,12 @@ Result<int> RunUnder(const std::vector<std::string>& command) {
   }
 }
 
-// What was is on disk before anything is changed: a killed process loses no setting.
+// Writes the old values to disk before anything is changed, so that a killed process loses no
+// setting.
 Status KeepForRestore(const DoctorFlags& flags, const std::vector<Change>& changes) {
   if (std::filesystem::exists(flags.undo_file))
     return Fail(ErrorCode::kUsage,
-                StrCat(flags.undo_file, " keeps changes that were not put back yet: --restore ",
+                StrCat(flags.undo_file, " holds changes that were not undone yet: --restore ",
                        flags.undo_file, " first, or name another --undo-file"));
   return WriteFile(flags.undo_file, ToJson(changes).Dump(2) + "\n");
 }
@@ -61,7 +61,7 @@ Status Restore(const std::string& root, const std::string& undo_file) {
   if (!changes) return Unexpected(Error(changes.error()).In(undo_file));
   PINION_TRY(RestoreChanges(root, *changes));
   std::filesystem::remove(undo_file);
-  std::cerr << "restored what was changed\n";
+  std::cerr << "restored the changed settings\n";
   return {};
 }
 
@@ -90,8 +90,8 @@ Result<int> Treat(const DoctorTarget& target, const std::vector<Check>& checks,
 
 Result<int> RunDoctor(const DoctorFlags& flags) {
   if (flags.apply.empty() && !flags.command.empty())
-    return Fail(ErrorCode::kUsage, StrCat("'", flags.command.front(), "' is run under changed ",
-                                          "settings: say which with --apply"));
+    return Fail(ErrorCode::kUsage, StrCat("'", flags.command.front(), "' needs to know which ",
+                                          "settings to change: name them with --apply"));
   PINION_ASSIGN(const Machine machine, ThisMachine());
   PINION_ASSIGN(const Budget budget, ComputeBudget(machine));
   const DoctorTarget target = LocalTarget(static_cast<int>(budget.cpus.size()), flags.root);
@@ -117,37 +117,38 @@ Result<int> RunDoctor(const DoctorFlags& flags) {
 void AddDoctor(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<DoctorFlags>();
   auto* command = app.add_subcommand(
-      "doctor", "Check this machine for what makes measurements slow or unsteady");
+      "doctor", "Check this machine for settings that make measurements slow or unsteady");
   command->add_flag("--json", flags->json, "print JSON instead of text");
-  command->add_flag("--strict", flags->strict, "end with exit code 1 where there is a warning");
+  command->add_flag("--strict", flags->strict, "end with exit code 1 if there is a warning");
   auto* apply =
       command
           ->add_option("--apply", flags->apply,
-                       "change the settings of these checks and nothing else, as "
-                       "governor,huge_pages: for the COMMAND after --, then put them back; without "
-                       "one, they stay until --restore")
+                       "change the settings of these checks and nothing else, such as "
+                       "governor,huge_pages: while the COMMAND after -- runs, or without one until "
+                       "--restore")
           ->delimiter(',')
           ->expected(1)
           ->take_all();
   command
       ->add_option("--undo-file", flags->undo_file,
-                   "where --apply writes what was, before it changes anything")
+                   "file that --apply writes the old values to before it changes anything")
       ->needs(apply)
       ->capture_default_str();
   command
       ->add_option("--restore", flags->restore,
-                   "put back what this file says, as --apply wrote it, and remove the file")
+                   "restore the values in this file, which --apply wrote, and remove the file")
       ->check(CLI::ExistingFile)
       ->excludes(apply);
   command
-      ->add_option("--root", flags->root,
-                   "look below this folder, where a container has the host's / mounted")
+      ->add_option(
+          "--root", flags->root,
+          "examine the tree below this folder, such as the host's / mounted into a container")
       ->check(CLI::ExistingDirectory)
       ->capture_default_str();
-  command->add_option("COMMAND", flags->command, "after --: what to run under --apply");
+  command->add_option("COMMAND", flags->command, "after --: the command to run under --apply");
   command->footer(
-      "Exit code: 0 examined, 1 with --strict where there is a warning or where a change failed,\n"
-      "2 bad usage; with a COMMAND, what it ended with.\n"
+      "Exit code: 0 examined, 1 if a change failed or, with --strict, if there is a warning,\n"
+      "2 bad usage; with a COMMAND, its own exit code.\n"
       "  pinion doctor --apply governor,numa_balancing -- pinion sweep MODEL\n"
       "  pinion doctor --apply governor; ...; pinion doctor --restore pinion-doctor-undo.json\n");
   command->callback([flags, &exit_code] {

@@ -52,7 +52,7 @@ Json ToJson(const Launch& launch) {
   return json;
 }
 
-// A line a server; `taskset` says where it runs.
+// One line per server; `taskset` gives its CPUs.
 std::string ToText(const Launch& launch) {
   std::vector<std::string> lines;
   for (const LaunchedServer& server : launch.servers)
@@ -74,20 +74,22 @@ Status Become(const Command& command) {
 Status PrintFront(const LaunchOptions& options, int replicas) {
   if (replicas == 1)
     return Fail(ErrorCode::kUsage,
-                StrCat("the profile has one server, which needs nothing before it: leave out "
+                StrCat("the profile has one server, which needs no proxy in front: leave out "
                        "--haproxy"));
   std::printf("%s", HaproxyText(options.host, options.port, replicas).c_str());
   return {};
 }
 
-// One server takes this process's place; several are its children until one ends or it is stopped.
+// A single server replaces this process; several run as its children until one of them ends or this
+// process is stopped.
 Status Start(const Launch& launch, const LaunchOptions& options) {
   const size_t count = launch.servers.size();
   if (count == 1) return Become(launch.servers.front().command);
   LogInfo(StrCat(
       count, " replicas listen on ", kReplicaHost, ", ports ", ReplicaPort(options.port, 0), " to ",
       ReplicaPort(options.port, static_cast<int>(count) - 1),
-      "; what `pinion launch --haproxy` prints puts HAProxy before them on port ", options.port));
+      "; `pinion launch --haproxy` prints a configuration of HAProxy in front of them on port ",
+      options.port));
   CatchStopRequests({SIGINT, SIGTERM});
   return Supervise(launch.servers, StopRequested);
 }
@@ -109,7 +111,7 @@ Status RunLaunch(const LaunchOptions& options) {
 // `pinion launch`: start the server that a profile describes. Exit 1: it cannot run here.
 void AddLaunch(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<LaunchOptions>();
-  auto* command = app.add_subcommand("launch", "Start the server as a profile of a sweep says");
+  auto* command = app.add_subcommand("launch", "Start the server that a sweep's profile describes");
   command->add_option("PROFILE", options->profile, "a profile that `pinion sweep` wrote")
       ->required();
   command->add_option("--host", options->host, "address to listen on")->capture_default_str();
@@ -119,15 +121,15 @@ void AddLaunch(CLI::App& app, int& exit_code) {
   command->add_option("--served-model-name", options->served_model_name,
                       "the model's name in the API (default: as in the profile)");
   command->footer(
-      "A profile with several replicas starts them all, as children that end together, on the "
-      "ports of 127.0.0.1 that follow --port; --host and --port are then those of what stands "
-      "before them. Each replica has the profile's KV space for itself.");
+      "A profile with several replicas starts them all as children, which end together, on the "
+      "ports of 127.0.0.1 that follow --port; --host and --port are then for the proxy in "
+      "front of them. Each replica has the profile's KV space for itself.");
   auto* dry_run =
       command->add_flag("--dry-run", options->dry_run,
-                        "print the command (of replicas: one a line) and its environment only");
+                        "only print the command (one line per replica) and its environment");
   command
       ->add_flag("--haproxy", options->haproxy,
-                 "print a configuration for HAProxy before the profile's replicas only")
+                 "only print an HAProxy configuration for the profile's replicas")
       ->excludes(dry_run);
   command
       ->add_flag("--json", options->json,

@@ -1,4 +1,4 @@
-// `pinion load`: a load generator for any server that speaks OpenAI's API. Exit 0 done, 1 where a
+// `pinion load`: a load generator for any server that speaks OpenAI's API. Exit 0 done, 1 if a
 // request failed or nothing was measured, 2 bad usage.
 
 #include <signal.h>
@@ -51,8 +51,8 @@ Status ReadGoodput(const std::vector<std::string>& texts, Slo& slo) {
     const auto ms = parts.size() == 2 ? ParseDouble(parts[1], "--goodput")
                                       : Result<double>(Unexpected(Error{}));
     if (!limit || !ms || !(*ms > 0))
-      return Fail(ErrorCode::kUsage, StrCat("--goodput '", text, "' is no limit: give ttft:MS, ",
-                                            "tpot:MS or e2el:MS, as ttft:500 tpot:50"));
+      return Fail(ErrorCode::kUsage, StrCat("--goodput '", text, "' is not a limit: give ttft:MS, ",
+                                            "tpot:MS or e2el:MS, such as ttft:500 tpot:50"));
     *limit = *ms / 1e3;
   }
   return {};
@@ -104,7 +104,7 @@ Result<ServerLoad> LoadFrom(const LoadFlags& flags) {
   if (flags.extra_body) {
     PINION_ASSIGN(load.extra_body, Json::Parse(*flags.extra_body));
     if (!load.extra_body.is_object())
-      return Fail(ErrorCode::kUsage, "--extra-body must be a JSON object, as {\"top_k\":1}");
+      return Fail(ErrorCode::kUsage, "--extra-body must be a JSON object, such as {\"top_k\":1}");
   }
   if (const char* key = std::getenv("OPENAI_API_KEY")) load.api_key = key;
   return load;
@@ -152,7 +152,7 @@ Result<bool> RunLoadCommand(const LoadFlags& flags) {
   PINION_ASSIGN(const ServerLoad load, LoadFrom(flags));
   if (!flags.save.empty()) PINION_TRY(CheckWritable(flags.save));
   if (!flags.find.empty()) PINION_TRY(Validate(SearchOf(flags)));
-  // The first Ctrl-C ends the load and reports what there is; a second one ends it at once.
+  // The first Ctrl-C ends the load and reports the results so far; a second one ends it at once.
   CatchStopRequests({SIGINT, SIGTERM});
   const LoadHooks hooks = Hooks(load);
   PINION_ASSIGN(const PreparedLoad prepared, PrepareLoad(url, load, hooks));
@@ -172,19 +172,18 @@ void AddWhat(CLI::App& command, LoadFlags& flags) {
   ServerLoad& load = flags.load;
   command
       .add_option("--workload", flags.workload,
-                  "what is asked: chat, rag (a long shared prefix), code, summarise or batch")
+                  "kind of requests: chat, rag (a long shared prefix), code, summarise or batch")
       ->capture_default_str();
   command.add_option("--prompt-len", flags.prompt_len,
-                     "tokens of a prompt: 256, lognormal:MEDIAN,SIGMA or uniform:LOW,HIGH "
+                     "tokens per prompt: 256, lognormal:MEDIAN,SIGMA or uniform:LOW,HIGH "
                      "(default: the workload's)");
   command.add_option("--output-len", flags.output_len,
-                     "tokens of an answer, in the same forms "
+                     "tokens per answer, in the same forms "
                      "(default: the workload's)");
-  command.add_option(
-      "--shared-prefix", flags.shared_prefix,
-      "tokens that prompts have in common at their beginning (default: the workload's)");
+  command.add_option("--shared-prefix", flags.shared_prefix,
+                     "tokens that all prompts begin with (default: the workload's)");
   command.add_option("--prefixes", flags.prefixes,
-                     "how many different shared prefixes (default: the workload's)");
+                     "number of different shared prefixes (default: the workload's)");
   command.add_option("--turns", flags.turns,
                      "questions of a conversation, one after the other (default: the workload's)");
   command
@@ -206,15 +205,16 @@ void AddWhat(CLI::App& command, LoadFlags& flags) {
 void AddWhen(CLI::App& command, LoadFlags& flags) {
   ServerLoad& load = flags.load;
   command.add_option("--request-rate", load.rate,
-                     "open loop: conversations per second, any real number, as 0.05 "
+                     "open loop: conversations per second, any real number, such as 0.05 "
                      "(default: a closed loop)");
   command
-      .add_option("--burstiness", load.burstiness,
-                  "open loop: how gaps vary; 1 as Poisson, below 1 burstier, inf all equal")
+      .add_option(
+          "--burstiness", load.burstiness,
+          "open loop: burstiness of arrivals; 1 is Poisson, below 1 burstier, inf all gaps equal")
       ->capture_default_str();
   command
       .add_option("--ramp-up-strategy", flags.ramp,
-                  "open loop: how the rate goes from start to end, linear or exponential")
+                  "open loop: how the rate changes from start to end, linear or exponential")
       ->check(CLI::IsMember({"linear", "exponential"}))
       ->capture_default_str();
   command.add_option("--ramp-up-start-rps", flags.ramp_from,
@@ -223,39 +223,41 @@ void AddWhen(CLI::App& command, LoadFlags& flags) {
                      "open loop: rate of the last request [1/s]");
   command.add_option("--max-concurrency", flags.max_concurrency,
                      "closed loop: clients (default 8; workload batch: all at once); open loop: "
-                     "the most at a time");
+                     "most conversations at a time");
   command.add_option("--duration", flags.duration,
-                     "send nothing after this time, as 60s (default: no limit)");
+                     "send no requests after this time, such as 60s (default: no limit)");
 }
 
 void AddHow(CLI::App& command, LoadFlags& flags) {
   ServerLoad& load = flags.load;
-  command
-      .add_option("--endpoint", flags.endpoint, "what is asked of the server: completions or chat")
+  command.add_option("--endpoint", flags.endpoint, "the server's endpoint: completions or chat")
       ->capture_default_str();
-  command.add_option("--model", load.model, "name in the requests (default: the server's first)");
-  command.add_option("--temperature", load.temperature, "of the server's sampling; 0 is greedy")
+  command.add_option("--model", load.model,
+                     "model name in the requests (default: the server's first model)");
+  command
+      .add_option("--temperature", load.temperature,
+                  "the server's sampling temperature; 0 is greedy")
       ->capture_default_str();
   command.add_flag("--obey-eos", flags.obey_eos,
-                   "let answers end early (default: ignore_eos, answers of the length asked for)");
-  command.add_option("--extra-body", flags.extra_body, "more fields of every request, as JSON");
+                   "let answers end early (default: ignore_eos, answers of the requested length)");
+  command.add_option("--extra-body", flags.extra_body, "further fields of every request, as JSON");
   command.add_option("--timeout", flags.timeout, "time for one request (default 600s)");
   command.add_option("--cpus", flags.cpus,
-                     "CPUs for the generator, as 0-3: best those that the server does not use "
+                     "CPUs for the generator, such as 0-3, ideally not the server's "
                      "(default: any)");
   command.add_option("--slo-ttft", flags.slo_ttft,
-                     "SLO: longest time to the first token, as 500ms (default: none)");
+                     "SLO: longest time to the first token, such as 500ms (default: none)");
   command.add_option("--slo-tpot", flags.slo_tpot,
-                     "SLO: longest mean time of a later token, as 50ms (default: none)");
+                     "SLO: longest mean time per later token, such as 50ms (default: none)");
   command.add_option("--slo-e2el", flags.slo_e2el,
-                     "SLO: longest time to the last token, as 5s (default: none)");
+                     "SLO: longest time to the last token, such as 5s (default: none)");
   command.add_option("--goodput", flags.goodput,
-                     "the same limits in ms as vLLM takes them: ttft:500 tpot:50");
+                     "the same limits in ms, in vLLM's form: ttft:500 tpot:50");
   command.add_option("--save", flags.save, "also write the JSON to this file");
   command.add_flag("--detailed", flags.detailed,
                    "with --json or --save: every request with all its times");
   command.add_flag("--json", flags.json,
-                   "print JSON instead of text, keys as of `vllm bench serve`");
+                   "print JSON instead of text, with the keys of `vllm bench serve`");
 }
 
 void AddSearch(CLI::App& command, LoadFlags& flags) {
@@ -265,15 +267,16 @@ void AddSearch(CLI::App& command, LoadFlags& flags) {
   };
   add("--find", flags.find, "what to raise: rate (open loop) or concurrency (closed loop)")
       ->check(CLI::IsMember({"rate", "concurrency"}));
-  add("--attain", flags.search.attain, "part of the requests that must meet the SLO, above 0 to 1")
+  add("--attain", flags.search.attain, "share of the requests that must meet the SLO, above 0 to 1")
       ->capture_default_str();
-  add("--find-start", flags.find_start, "where to begin (default 1 request/s, 4 clients)");
-  add("--find-low", flags.find_low, "least load to try (default 0.01 requests/s, 1 client)");
-  add("--find-high", flags.find_high, "most load to try (default 1000 requests/s, 4096 clients)");
+  add("--find-start", flags.find_start, "first load to try (default 1 request/s, 4 clients)");
+  add("--find-low", flags.find_low, "lowest load to try (default 0.01 requests/s, 1 client)");
+  add("--find-high", flags.find_high,
+      "highest load to try (default 1000 requests/s, 4096 clients)");
   add("--resolution", flags.search.resolution,
-      "stop where the failing load is at most so much above the passing one, a fraction")
+      "stop when the failing load is at most this fraction above the passing one")
       ->capture_default_str();
-  add("--repeats", flags.search.repeats, "runs that both ends of the answer need")
+  add("--repeats", flags.search.repeats, "runs needed at the passing and the failing load")
       ->capture_default_str();
   add("--max-runs", flags.search.max_runs, "runs in all, each of --num-prompts requests")
       ->capture_default_str();
@@ -287,8 +290,8 @@ std::string Footer() {
     text += label + formula + "\n";
   }
   return text +
-         "Percentiles are given where the sample supports them: p90 from 44 samples on, p95 from "
-         "90, p99 from 459.\nOPENAI_API_KEY goes out as a bearer token.\n";
+         "Percentiles are given if the sample supports them: p90 from 44 samples on, p95 from "
+         "90, p99 from 459.\nOPENAI_API_KEY is sent as a bearer token.\n";
 }
 
 }  // namespace
@@ -296,7 +299,7 @@ std::string Footer() {
 void AddLoad(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<LoadFlags>();
   auto* command = app.add_subcommand("load", "Load any OpenAI-compatible server and measure it");
-  command->add_option("URL", flags->url, "as http://127.0.0.1:8000")->required();
+  command->add_option("URL", flags->url, "base URL, such as http://127.0.0.1:8000")->required();
   AddWhat(*command, *flags);
   AddWhen(*command, *flags);
   AddHow(*command, *flags);

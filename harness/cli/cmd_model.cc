@@ -48,7 +48,7 @@ struct InfoOptions {
   bool json = false;
 };
 
-// A bare preset name will do where no folder has that name.
+// Accepts a bare preset name unless a folder has that name.
 std::string AsModel(const std::string& model) {
   const auto presets = PresetNames();
   struct stat info;
@@ -61,7 +61,7 @@ Status Info(const InfoOptions& options) {
   start.model = AsModel(options.model);
   PINION_ASSIGN(ModelFiles files, FindModel(start.model));
   PINION_ASSIGN(const auto weights, OpenWeights(files));
-  // What cannot run as it is stored (--dtype must be given) can still be described.
+  // A model that cannot run as it is stored (it needs --dtype) can still be described.
   if (const auto spec = SpecFor(start)) files.spec.formats = spec->formats;
   if (options.json)
     std::printf("%s\n", SummariseModel(files, *weights).Dump(2).c_str());
@@ -72,17 +72,17 @@ Status Info(const InfoOptions& options) {
 
 void AddMake(CLI::App& model, int& exit_code) {
   auto options = std::make_shared<MakeOptions>();
-  auto* make = model.add_subcommand("make", "Write a checkpoint with made-up weights");
-  auto* what = make->add_option_group("what to make")->require_option(1);
+  auto* make = model.add_subcommand("make", "Write a checkpoint with random weights");
+  auto* what = make->add_option_group("model to make")->require_option(1);
   what->add_option("--preset", options->preset,
-                   "a real model's shape: " + Join(PresetNames(), ", "));
-  what->add_option("--config", options->config, "a config.json");
+                   "the shape of a real model: " + Join(PresetNames(), ", "));
+  what->add_option("--config", options->config, "path of a config.json");
   make->add_option("--dtype", options->dtype,
                    "auto, bfloat16, float16 or float32 (default auto: the config's)");
   make->add_option("--scheme", options->scheme,
                    "w8a8, awq or gptq: quantise the linears (default: none)");
   make->add_option("--seed", options->seed, "seed of the weights (default 0)")->check(Unsigned());
-  make->add_option("DIR", options->folder, "folder to make; one that holds a model is refused")
+  make->add_option("DIR", options->folder, "folder to create; one that holds a model is refused")
       ->required();
   make->callback([options, &exit_code] {
     if (const auto made = Make(*options); !made) exit_code = Report(made.error());
@@ -92,7 +92,7 @@ void AddMake(CLI::App& model, int& exit_code) {
 void AddInfo(CLI::App& model, int& exit_code) {
   auto options = std::make_shared<InfoOptions>();
   auto* info =
-      model.add_subcommand("info", "Tell shapes, parameters, bytes of weights and of the KV cache");
+      model.add_subcommand("info", "Show shapes, parameters, bytes of weights and of the KV cache");
   info->add_option("MODEL", options->model,
                    "a folder, a .gguf file, a preset, or org/name in the Hugging Face cache")
       ->required();
@@ -106,7 +106,7 @@ void AddInfo(CLI::App& model, int& exit_code) {
 
 void AddModel(CLI::App& app, int& exit_code) {
   auto* model = app.add_subcommand(
-      "model", "Look into a checkpoint, quantise one, or make one with made-up weights");
+      "model", "Inspect a checkpoint, quantise one, or make one with random weights");
   model->require_subcommand(1);
   AddMake(*model, exit_code);
   AddInfo(*model, exit_code);

@@ -36,13 +36,16 @@ Status Probe(const ProbeFlags& flags) {
 
 }  // namespace
 
-// `pinion probe`: exit 0 done, 1 the machine refuses to be measured, 2 bad usage.
+// `pinion probe`: exit 0 done, 1 the machine cannot be measured, 2 bad usage.
 void AddProbe(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<ProbeFlags>();
-  auto* command = app.add_subcommand("probe", "Measure what this machine can do at most");
+  auto* command =
+      app.add_subcommand("probe", "Measure this machine's limits: memory bandwidth and arithmetic");
   command->add_flag("--json", flags->json, "print JSON instead of text");
   command->add_option("--out", flags->out, "also write the JSON to this file");
-  command->add_option("--seconds", flags->options.seconds, "about how long to measure [s], 1 to 60")
+  command
+      ->add_option("--seconds", flags->options.seconds,
+                   "approximate duration of the measurement [s], 1 to 60")
       ->capture_default_str();
   command->callback([flags, &exit_code] {
     const Status done = Probe(*flags);

@@ -15,11 +15,11 @@ struct ReportOptions {
   bool json = false;
 };
 
-// Both sweeps side by side; without a format as a page in the first one's folder.
+// Writes both sweeps side by side; without a format, as a page in the first sweep's folder.
 Status RunSideBySide(const ReportOptions& options, const Results& results,
                      const std::string& format) {
   PINION_ASSIGN(const Results other, LoadResults(options.other));
-  constexpr double kThreshold = 0.02;  // as `pinion compare` has it by default
+  constexpr double kThreshold = 0.02;  // the default of `pinion compare`
   PINION_ASSIGN(const RunComparison comparison,
                 CompareAnyway(options.folder, options.other, kThreshold));
   PINION_ASSIGN(const std::string text,
@@ -50,7 +50,7 @@ Status RunReport(const ReportOptions& options) {
 
 }  // namespace
 
-// `pinion report`: a sweep's outputs, written again from its store.
+// `pinion report`: writes a sweep's outputs again from its store.
 void AddReport(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<ReportOptions>();
   auto* command = app.add_subcommand(
@@ -62,7 +62,7 @@ void AddReport(CLI::App& app, int& exit_code) {
       ->check(CLI::IsMember({"html", "md", "json", "csv"}));
   command->add_flag("--json", options->json, "short for --format json")->excludes("--format");
   command->add_option("--compare", options->other,
-                      "folder of another sweep: what differs between the two, side by side, as "
+                      "folder of another sweep: compare the two side by side, as "
                       "DIR/comparison.html or in a format of html, md, json");
   command->callback([options, &exit_code] {
     const Status done = RunReport(*options);

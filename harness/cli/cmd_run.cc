@@ -28,12 +28,12 @@ namespace {
 struct RunOptions {
   EngineFlags engine;
   SamplingParams sampling;
-  std::optional<std::string> prompt;  // "" is one too: some models begin with a token of their own
+  std::optional<std::string> prompt;  // may be "": some models begin with a token of their own
   std::string input, output = "-", trace;
   bool json = false;
 };
 
-// The tokenizer; for a file of prompts null where the model has none, since ids work without.
+// The tokenizer. For a file of prompts null if the model has none, since token ids work without.
 Result<std::unique_ptr<Tokenizer>> TokenizerFor(const ModelFiles& files,
                                                 const RunOptions& options) {
   auto tokenizer = OpenTokenizer(files);
@@ -49,12 +49,13 @@ Result<std::vector<Json>> Lines(const RunOptions& options) {
   return std::vector<Json>{line};
 }
 
-// How far the batch is; told by the engine's thread, asked by the one that an interruption runs on.
+// The progress of the batch. The engine's thread updates it, and the one that an interruption runs
+// on reads it.
 class Progress {
  public:
   explicit Progress(size_t prompts) : prompts_(prompts), show_(isatty(STDERR_FILENO) != 0) {}
 
-  // Keeps results in input order: a line waits for those before it, and no longer.
+  // Keeps results in input order: a line waits only for those before it.
   Status Finish(size_t index, Json line, JsonLinesFile& output) {
     const std::lock_guard lock(mutex_);
     waiting_.emplace(index, std::move(line));
@@ -101,13 +102,13 @@ class Progress {
   int64_t shown_ns_ = 0;
 };
 
-// Prints a single prompt's text as it comes.
+// Prints a single prompt's text as it is generated.
 void PrintText(size_t, std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
 }
 
-// All that can be wrong is found before the model takes its minutes to load.
+// Finds all usage errors before the model is loaded, which may take minutes.
 Status CheckFlags(const RunOptions& options) {
   PINION_TRY(Validate(options.sampling));
   if (options.prompt.has_value() != options.input.empty())
@@ -174,7 +175,7 @@ void AddRun(CLI::App& app, int& exit_code) {
                       "complete this text and print the completion");
   command->add_option(
       "--input", options->input,
-      "JSONL, a line each of {\"text\"}, {\"input_ids\"} or {\"messages\"}; '-': stdin");
+      "JSONL with {\"text\"}, {\"input_ids\"} or {\"messages\"} per line; '-': stdin");
   command->add_option("--output", options->output, "JSONL to write, '-': stdout")
       ->capture_default_str();
   command->add_flag("--json", options->json, "with -p: print JSON instead of text");

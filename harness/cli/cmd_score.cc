@@ -56,16 +56,17 @@ Result<EngineOptions> ReferenceOptions(const ScoreCommand& command, EngineOption
   return options;
 }
 
-// All that can be wrong is found before a model takes its minutes to load.
+// Finds all usage errors before a model is loaded, which may take minutes.
 Status CheckFlags(const ScoreCommand& command) {
   const bool runs_reference = !command.reference.empty() && !IsLogitsFile(command.reference);
   if (!command.reference_settings.empty() && !runs_reference)
-    return Fail(ErrorCode::kUsage,
-                "--reference changes the settings of a model that --compare names; name one");
+    return Fail(
+        ErrorCode::kUsage,
+        "--reference changes the settings of the model of --compare: give --compare MODEL too");
   if (command.json && command.reference.empty())
     return Fail(ErrorCode::kUsage,
-                "--json prints what --compare finds, and there is nothing to compare with; scores "
-                "are JSON lines in any case");
+                "--json is for the result of --compare: leave it out, scores are JSON lines in any "
+                "case");
   if (!command.score.logits_path.empty()) PINION_TRY(CheckWritable(command.score.logits_path));
   if (command.output && *command.output != "-") return CheckWritable(*command.output);
   return {};
@@ -135,13 +136,12 @@ Result<bool> Run(ScoreCommand command) {
 void AddScore(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<ScoreCommand>();
   auto* command =
-      app.add_subcommand("score", "Tell log-probabilities and perplexity of given texts");
+      app.add_subcommand("score", "Compute log-probabilities and perplexity of given texts");
   options->engine.AddTo(*command);
   command
-      ->add_option(
-          "--input", options->input,
-          "JSONL, a line each of {\"text\"}, {\"input_ids\"} or {\"messages\"}; '-': stdin; "
-          "FILE.txt: plain text, cut into windows")
+      ->add_option("--input", options->input,
+                   "JSONL with {\"text\"}, {\"input_ids\"} or {\"messages\"} per line; '-': stdin; "
+                   "FILE.txt: plain text, cut into windows")
       ->required();
   command->add_option("--window", options->window, "tokens that each window of FILE.txt predicts")
       ->check(CLI::Range(1, 1 << 20))
@@ -150,7 +150,7 @@ void AddScore(CLI::App& app, int& exit_code) {
                       "JSONL to write, '-': stdout (default '-', and none with --compare)");
   command
       ->add_option("--top-logprobs", options->score.top_logprobs,
-                   "also the so many likeliest tokens at each position")
+                   "also report this many likeliest tokens at each position")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
   command->add_option(
@@ -160,9 +160,10 @@ void AddScore(CLI::App& app, int& exit_code) {
                       "reference: another MODEL with the same tokenizer, or its logits as --logits "
                       "writes them for the same input; prints KL divergence, top-1 agreement and "
                       "both perplexities");
-  command->add_option("--reference", options->reference_settings,
-                      "with --compare MODEL: a setting of the reference that differs, NAME=VALUE "
-                      "as in a profile, as dtype=float32 or kv_cache_space=1; may be repeated");
+  command->add_option(
+      "--reference", options->reference_settings,
+      "with --compare MODEL: a setting of the reference that differs, NAME=VALUE "
+      "as in a profile, such as dtype=float32 or kv_cache_space=1; may be repeated");
   command->add_flag("--json", options->json, "with --compare: print JSON instead of text");
   command->callback([options, &exit_code] {
     const auto done = Run(*options);

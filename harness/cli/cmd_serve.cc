@@ -12,7 +12,7 @@
 namespace pinion::harness {
 namespace {
 
-constexpr int kLinkFd = 3;  // where the front end leaves the worker's end of the link
+constexpr int kLinkFd = 3;  // the descriptor of the worker's end of the link, set by the front end
 
 struct ServeFlags {
   EngineFlags engine;
@@ -48,7 +48,7 @@ int RunWorker(const WorkerFlags& flags) {
 
 void AddServe(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<ServeFlags>();
-  auto* serve = app.add_subcommand("serve", "Serve a model over HTTP, by OpenAI's API");
+  auto* serve = app.add_subcommand("serve", "Serve a model over HTTP with OpenAI's API");
   flags->engine.AddTo(*serve);
   serve->add_option("--host", flags->options.host, "address to listen on")->capture_default_str();
   serve->add_option("--port", flags->options.port, "port to listen on, 0 for any free one")
@@ -62,7 +62,7 @@ void AddServe(CLI::App& app, int& exit_code) {
   auto worker_flags = std::make_shared<WorkerFlags>();
   auto* worker = app.add_subcommand("engine-worker", "The engine process of `serve`")->group("");
   worker->add_option("--options", worker_flags->options, "engine options as JSON")->required();
-  worker->add_option("--trace", worker_flags->trace, "file to add spans to");
+  worker->add_option("--trace", worker_flags->trace, "file to append spans to");
   worker->callback([worker_flags, &exit_code] { exit_code = RunWorker(*worker_flags); });
 }
 

@@ -1,4 +1,4 @@
-// `pinion sweep`: the main job. Exit 0 done (or all that fitted the budget), 1 failed or
+// `pinion sweep`: finds the best settings. Exit 0 done (or all that fits the budget), 1 failed or
 // interrupted, 2 bad usage.
 
 #include <signal.h>
@@ -45,7 +45,7 @@ std::string CommandLine() {
   return text;
 }
 
-// Takes out what cannot be had here and says why; an error where nothing is left.
+// Removes objectives that cannot be measured here and says why; an error if none is left.
 Result<std::vector<std::string>> TakeUnavailable(Definition& definition) {
   const std::string why = EnergyReading::Now().unavailable;
   const bool asked = std::erase(definition.objectives, Objective::kEnergy) > 0;
@@ -67,7 +67,7 @@ struct Asked {
 Result<Asked> Ask(const SweepFlags& flags) {
   std::optional<SweepMeta> stored;
   EngineOptions base;
-  base.has_frontend = true;  // what is measured is what `launch` starts: with a front end beside it
+  base.has_frontend = true;  // plan as `launch` does, which starts a front end beside the engine
   PINION_ASSIGN(const EngineOptions named, flags.engine.Resolve(base));
   const std::string folder = flags.out.empty() ? DefaultFolder(named.model) : flags.out;
   if (flags.resume) {
@@ -76,7 +76,8 @@ Result<Asked> Ask(const SweepFlags& flags) {
   } else if (HoldsSweep(folder)) {
     return Fail(
         ErrorCode::kUsage,
-        StrCat(folder, " holds a sweep already; go on with --resume, or take another --out"));
+        StrCat(folder,
+               " already holds a sweep: continue it with --resume, or choose another --out"));
   }
   PINION_ASSIGN(base, flags.engine.Resolve(base));
   PINION_ASSIGN(const Host host, Host::This());
@@ -103,7 +104,7 @@ Result<Asked> Ask(const SweepFlags& flags) {
 Status RunReplay(const SweepFlags& flags) {
   Definition definition;
   EngineOptions base;
-  base.model = "recording";  // there is none to run, and the flags are checked with one
+  base.model = "recording";  // no model runs, but the check of the flags wants a name
   PINION_ASSIGN(base, flags.engine.Resolve(base));
   PINION_TRY(ApplyFlags(flags, base, definition));
   return RunReplayCommand(flags.replay, definition, flags.budget ? definition.budget_s : 0,
@@ -142,10 +143,9 @@ Status RunSweepCommand(const SweepFlags& flags) {
             << std::flush;
   PINION_TRY(written);
   if (IsFinished(end)) return {};
-  const char* why =
-      end == SweepEnd::kInterrupted ? "interrupted" : "the default configuration fails";
+  const char* why = end == SweepEnd::kInterrupted ? "interrupted" : "the defaults fail";
   return Fail(ErrorCode::kFailed, StrCat(why, "; all finished trials are in ", asked.folder,
-                                         "/results.db, and --resume goes on"));
+                                         "/results.db, and --resume continues"));
 }
 
 }  // namespace

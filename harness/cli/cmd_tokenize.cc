@@ -26,12 +26,12 @@ struct TokenizeOptions {
   std::optional<std::string> chat_template, now;
 };
 
-// Empty where `text` begins with a date, as CLI11 wants it; the template's clock reads the rest.
+// A CLI11 check: empty if `text` begins with a date; the template's clock parses the rest.
 std::string CheckTime(const std::string& text) {
   tm parsed{};
   const char* rest = strptime(text.c_str(), "%Y-%m-%d", &parsed);
   if (rest && (*rest == '\0' || *rest == 'T' || *rest == ' ')) return "";
-  return "'" + text + "' is no ISO time, such as 2025-03-04T09:05:07";
+  return "'" + text + "' is not an ISO time, such as 2025-03-04T09:05:07";
 }
 
 Result<std::string> ReadInput(const std::string& path) {
@@ -40,7 +40,7 @@ Result<std::string> ReadInput(const std::string& path) {
   return ReadFile(path);
 }
 
-// A folder needs no more than a tokenizer; anything else is a model's name as everywhere.
+// A folder needs only a tokenizer; anything else is a model's name as in other commands.
 Result<std::unique_ptr<Tokenizer>> TokenizerOf(const std::string& model) {
   if (std::filesystem::is_directory(model)) return LoadTokenizer(model);
   PINION_ASSIGN(const ModelFiles files, FindModel(model));
@@ -104,7 +104,7 @@ void AddTokenize(CLI::App& app, int& exit_code) {
   });
 
   auto* helper = app.add_subcommand("chat-helper", "Render chat templates for another process");
-  helper->group("");  // not for people
+  helper->group("");  // hidden: other commands run it
   helper->callback([&exit_code] { exit_code = RunChatHelper(); });
 }
 

@@ -17,8 +17,8 @@ namespace {
 struct TopoFlags {
   TopologyOptions options;
   bool json = false;
-  // Unset: the environment's. Not the library's own way of reading that: it reads a command's
-  // variables even when another command runs, and then blames a flag that nobody gave.
+  // Unset: the environment's. CLI11's own envname is not used, since it reads a command's
+  // variables even when another command runs, and then complains of a flag that was not given.
   std::optional<std::string> threads_bind;
   std::optional<int> reserved_cpus;
 };
@@ -54,37 +54,37 @@ void AddTopo(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<TopoFlags>();
   TopologyOptions& options = flags->options;
   auto* command = app.add_subcommand(
-      "topo", "Draw this machine, what of it may be used, and who would compute where");
+      "topo", "Draw this machine, its usable CPUs and memory, and the ranks' placement");
   command->add_flag("--json", flags->json, "print JSON instead of a picture");
   command->add_option(
       "--machine", options.machine,
-      "imagine one: hwloc's synthetic description, as 'pack:2 numa:1 core:32 pu:2', "
+      "draw another machine: hwloc's synthetic description, such as 'pack:2 numa:1 core:32 pu:2', "
       "or FILE.xml from lstopo");
   command->add_option("--allowed-cpus", options.allowed_cpus,
-                      "CPUs that may be used, as 0-3,8 (default: what the system allows)");
+                      "usable CPUs, such as 0-3,8 (default: those that the system allows)");
   command->add_option("--cpu-quota", options.cpu_quota,
-                      "CPUs' worth of time, as 3.5 (default: what the cgroups grant)");
+                      "CPU time quota in CPUs, such as 3.5 (default: that of the cgroups)");
   command
       ->add_option("--threads-bind", flags->threads_bind,
-                   "auto, all, nobind, or a CPU list per rank as 0-3|4-7 (default auto) "
+                   "auto, all, nobind, or a CPU list per rank such as 0-3|4-7 (default auto) "
                    "[VLLM_CPU_OMP_THREADS_BIND]")
       ->capture_default_str();
   command
       ->add_option("--tensor-parallel-size", options.tensor_parallel,
-                   "ranks, thread teams with a share of the model each; also as -tp N")
+                   "ranks: thread teams, each with a share of the model; also -tp N")
       ->capture_default_str();
   command->add_option(
       "--reserved-cpus", flags->reserved_cpus,
       "cores kept free for the front end (HTTP, tokenizer), under auto only (default 0; "
-      "with --frontend 1 where every rank keeps at least 4 cores) "
+      "with --frontend 1, if every rank keeps at least 4 cores) "
       "[VLLM_CPU_NUM_OF_RESERVED_CPU]");
   command
       ->add_option("--smt", options.smt,
-                   "off: one thread a core; on: all hardware threads of a core, under auto only "
+                   "off: one thread per core; on: all hardware threads of a core, under auto only "
                    "(default off)")
       ->check(CLI::IsMember({"off", "on"}));
   command->add_flag("--frontend", options.has_frontend,
-                    "plan for serve and launch, whose front end wants a core of its own");
+                    "plan for serve and launch, whose front end gets a core of its own");
   command->callback([flags, &exit_code] { exit_code = RunTopo(*flags); });
 }
 

@@ -11,8 +11,8 @@ namespace pinion::harness {
 // Each Add... declares one subcommand with its flags; when it is chosen, its callback runs it and
 // sets exit_code (0 done, 1 failed, 2 bad usage). One file per command: cmd_<name>.cc.
 void AddTopo(CLI::App& app, int& exit_code);
-void AddDoctor(CLI::App& app, int& exit_code);  // what spoils measurements here
-void AddProbe(CLI::App& app, int& exit_code);   // this machine's ceilings
+void AddDoctor(CLI::App& app, int& exit_code);  // settings that spoil measurements
+void AddProbe(CLI::App& app, int& exit_code);   // this machine's limits
 void AddModel(CLI::App& app, int& exit_code);   // make, info
 void AddRun(CLI::App& app, int& exit_code);
 void AddScore(CLI::App& app, int& exit_code);
@@ -24,7 +24,7 @@ void AddSweep(CLI::App& app, int& exit_code);
 void AddReport(CLI::App& app, int& exit_code);   // writes a sweep's outputs again
 void AddCompare(CLI::App& app, int& exit_code);  // two sweeps, for CI
 void AddLaunch(CLI::App& app, int& exit_code);
-void AddDescribe(CLI::App& app, int& exit_code);  // hidden: what man pages are made from
+void AddDescribe(CLI::App& app, int& exit_code);  // hidden: the source of man pages
 
 // Prints "pinion: <message>" on standard error and returns the exit code for it.
 int Report(const Error& error);

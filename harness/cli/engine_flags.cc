@@ -6,7 +6,7 @@
 namespace pinion::harness {
 namespace {
 
-// Flags of vLLM that size or drive a GPU: known, so that the refusal can say why.
+// vLLM's flags that size or drive a GPU: accepted by the parser so that the refusal can say why.
 constexpr const char* kGpuFlags[] = {"--gpu-memory-utilization",
                                      "--swap-space",
                                      "--cpu-offload-gb",
@@ -21,7 +21,7 @@ void RefuseGpuFlags(CLI::App& command) {
     const auto refuse = [flag](const CLI::results_t&) -> bool {
       throw CLI::ValidationError(
           flag,
-          "belongs to GPUs and sleep mode, Pinion computes on CPUs; leave it out (memory for "
+          "is for GPUs and sleep mode, and Pinion computes on CPUs; leave it out (memory for "
           "the KV cache is set by --kv-cache-space)");
     };
     // Hidden; with or without a value.
@@ -46,19 +46,19 @@ void EngineFlags::AddFlagsTo(CLI::App& command) {
   };
   add("--dtype", dtype_, "auto, bfloat16, float16 or float32 (default auto: the checkpoint's)");
   add("--activations", activations_,
-      "auto, int8 or bf16: what AWQ, GPTQ, packed int4 and GGUF weights are multiplied with "
+      "auto, int8 or bf16: activations that AWQ, GPTQ, packed int4 and GGUF weights multiply "
       "(default "
       "auto: int8, or floats with --dtype float32)");
   add("--head-dtype", head_dtype_,
-      "auto or int8: the output layer as it is stored, or rounded at loading (default auto)");
+      "auto or int8: the output layer as stored, or rounded at loading (default auto)");
   add("--kv-cache-dtype", kv_cache_dtype_,
-      "auto, bf16, fp16, fp32, int8, fp8_e5m2 or fp8_e4m3 (also fp8): of keys and values; 8 bits "
-      "have a scale per head and token (default auto: as the weights)");
+      "auto, bf16, fp16, fp32, int8, fp8_e5m2 or fp8_e4m3 (also fp8): type of keys and values; "
+      "8-bit types have a scale per head and token (default auto: that of the weights)");
   add("--isa", isa_,
       "auto or exactly one of scalar, avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16, amx "
       "(default auto)");
   add("--gemm-kernel", gemm_kernel_,
-      "auto, or NAME[@ROWS],... from how many rows on which kernel multiplies, as "
+      "auto, or NAME[@ROWS],...: the kernel to multiply with from this many rows on, such as "
       "avx512_bf16,onednn@128 (default auto: measured at start, and printed) "
       "[PINION_GEMM_KERNEL]");
   add("--threads-bind", threads_bind_,
@@ -66,29 +66,30 @@ void EngineFlags::AddFlagsTo(CLI::App& command) {
       "[VLLM_CPU_OMP_THREADS_BIND]");
   add("--reserved-cpus", reserved_cpus_,
       "cores kept free for the front end (HTTP, tokenizer), under auto only (default 0; serve, "
-      "launch and sweep: 1 where every rank keeps at least 4 cores) "
+      "launch and sweep: 1 if every rank keeps at least 4 cores) "
       "[VLLM_CPU_NUM_OF_RESERVED_CPU]");
   add("--smt", smt_,
-      "off: one thread a core; on: all hardware threads of a core, under auto only (default off)");
+      "off: one thread per core; on: all hardware threads of a core, under auto only (default "
+      "off)");
   add("--tensor-parallel-size", tensor_parallel_,
-      "ranks, thread teams with a share of the model each; also as -tp N (default 1)");
+      "ranks: thread teams, each with a share of the model; also -tp N (default 1)");
   add("--kv-cache-space", kv_cache_space_,
-      "KV cache per rank: GiB, or with a unit as 512MiB (default: from free memory) "
+      "KV cache per rank: GiB, or with a unit such as 512MiB (default: from free memory) "
       "[VLLM_CPU_KVCACHE_SPACE]");
   add("--block-size", block_size_, "tokens per KV block, a multiple of 16 (default 64)");
   add("--max-model-len", max_model_len_, "longest sequence in tokens (default: the model's)");
   add("--max-num-batched-tokens", max_num_batched_tokens_,
-      "tokens that one pass of the model takes at most, >= 1 (default 2048)");
-  add("--max-num-seqs", max_num_seqs_, "sequences running at once, >= 1 (default 128)");
+      "most tokens in one step, >= 1 (default 2048)");
+  add("--max-num-seqs", max_num_seqs_, "most sequences that run at once, >= 1 (default 128)");
   add("--moe-prepack", moe_prepack_,
       "1: pack experts' weights at loading; 0: keep no packed copy, slower (default 1) "
       "[VLLM_CPU_MOE_PREPACK]");
   command
       .add_option("--seed", seed_,
-                  "seed of made-up weights and of requests that bring none (default 0)")
+                  "seed of random weights and of requests without a seed (default 0)")
       ->group(group)
       ->check(Unsigned());
-  // Not add_flag: given an optional, that sets it to false where the flag is absent.
+  // Not add_flag: with an optional, it sets false if the flag is absent.
   command
       .add_flag_function(
           "--enable-prefix-caching,!--no-enable-prefix-caching",

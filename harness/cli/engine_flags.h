@@ -10,7 +10,7 @@
 
 namespace pinion::harness {
 
-// The flags that every command with an engine shares. They are kept as texts until Resolve, which
+// The flags that every command with an engine shares. They are kept as strings until Resolve, which
 // applies defaults < profile < environment < flags in this one place.
 class EngineFlags {
  public:
@@ -19,7 +19,7 @@ class EngineFlags {
   // Same without MODEL, for commands that vary it themselves.
   void AddFlagsTo(CLI::App& command);
 
-  // `base`: defaults, or what a profile says. Errors are kUsage.
+  // `base`: defaults, or a profile's options. Errors are kUsage.
   Result<EngineOptions> Resolve(EngineOptions base = {}) const;
 
  private:

@@ -13,7 +13,8 @@
 namespace pinion::harness {
 namespace {
 
-// Those that end us, but for what whoever started us has set to be ignored (a shell's `&`, nohup).
+// The signals that end this process, except those that its parent has set to be ignored (a shell's
+// `&`, nohup).
 sigset_t Signals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -25,12 +26,12 @@ sigset_t Signals() {
   return signals;
 }
 
-// What ends the watcher where nothing has happened; of no use to anybody else.
-constexpr int kOver = SIGUSR2;
+// Ends the watching thread when no other signal has come; not used otherwise.
+constexpr int kStopWatching = SIGUSR2;
 
 void Deliver(bool wanted) {
   sigset_t signals = Signals();
-  sigaddset(&signals, kOver);
+  sigaddset(&signals, kStopWatching);
   pthread_sigmask(wanted ? SIG_UNBLOCK : SIG_BLOCK, &signals, nullptr);
 }
 
@@ -47,20 +48,21 @@ Interruption::~Interruption() {
     const std::lock_guard lock(mutex_);
     over_ = true;
   }
-  pthread_kill(watcher_.native_handle(), kOver);
+  pthread_kill(watcher_.native_handle(), kStopWatching);
   watcher_.join();
   Deliver(true);
 }
 
 void Interruption::Watch() {
   sigset_t signals = Signals();
-  sigaddset(&signals, kOver);
+  sigaddset(&signals, kStopWatching);
   int number = 0;
   while (sigwait(&signals, &number) != 0) {
   }
-  const std::lock_guard lock(mutex_);  // until the end: the command must not finish meanwhile
+  const std::lock_guard lock(
+      mutex_);  // held to the end, so that the command does not finish meanwhile
   if (over_) return;
-  Deliver(true);  // to this thread, where the next one ends everything
+  Deliver(true);  // to this thread, so that the next one ends the process
   const std::string words = last_words_();
   const Status traced = trace::End();
   std::fflush(stdout);

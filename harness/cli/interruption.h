@@ -8,15 +8,15 @@
 namespace pinion::harness {
 
 // Ends the command in order when Ctrl-C or SIGTERM comes, however long the engine's step takes: a
-// thread of its own waits for the signal, hands over what there is and ends the process (exit
-// code 1), while the command computes on. A second signal ends it at once.
+// thread of its own waits for the signal, reports the results so far and ends the process (exit
+// code 1), while the command keeps computing. A second signal ends it at once.
 //
-// Make it before the engine starts and on the thread that will: every later thread then leaves the
-// signals to this one, and this one may run on every CPU. Its end gives them back.
+// Create it before the engine, on the thread that creates the engine: every later thread leaves the
+// signals to the watching thread, which may run on every CPU. The destructor restores the signals.
 class Interruption {
  public:
-  // Called on that thread: prints or writes what is worth keeping, returns what standard error
-  // should say of it.
+  // `last_words` runs on the watching thread: it prints or writes the results so far and returns
+  // the sentence for standard error.
   explicit Interruption(std::function<std::string()> last_words);
   ~Interruption();
   Interruption(const Interruption&) = delete;

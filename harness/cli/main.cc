@@ -21,18 +21,18 @@ const std::vector<void (*)(CLI::App&, int&)> kCommands = {
     AddServe, AddLoad,   AddSweep, AddReport, AddCompare, AddLaunch, AddDescribe,
 };
 
-// `-tp 2` and `-tp=2`, as vLLM's users write it, would be read as bundled one-letter flags.
+// vLLM's users write `-tp 2` and `-tp=2`, which CLI11 would read as bundled one-letter flags.
 std::vector<std::string> RewriteArguments(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   for (std::string& argument : arguments) {
     if (argument == "-tp") argument = "--tensor-parallel-size";
     if (argument.rfind("-tp=", 0) == 0) argument = "--tensor-parallel-size=" + argument.substr(4);
   }
-  return {arguments.rbegin(), arguments.rend()};  // CLI11 takes them last first
+  return {arguments.rbegin(), arguments.rend()};  // CLI11 takes them in reverse
 }
 
 int Main(int argc, char** argv) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a limit on files (ulimit -f) is a write that fails, and says so
+  std::signal(SIGXFSZ, SIG_IGN);  // so that writing beyond `ulimit -f` fails with an error message
   CLI::App app(
       "Finds the fastest way to run a language model on the CPUs you have, proves it, and "
       "launches it that way.",
@@ -53,8 +53,8 @@ int Main(int argc, char** argv) {
     app.exit(error);  // --help and --version
   }
   if (const Status traced = trace::End(); !traced) exit_code = Report(traced.error());
-  // A full disk shows only when the last of the output leaves the buffer; a command that failed
-  // has said why already.
+  // A full disk shows only when the end of the output leaves the buffer. A command that failed
+  // has already reported why.
   std::cout.flush();
   if ((!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout)) && exit_code == 0)
     return Report({ErrorCode::kIo, "cannot write to standard output"});

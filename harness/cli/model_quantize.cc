@@ -27,7 +27,7 @@ void AddQuantize(CLI::App& model, int& exit_code) {
       "quantize", "Write a quantised copy of a checkpoint that other engines load too");
   command->add_option("MODEL", options->model, "a folder, or org/name in the Hugging Face cache")
       ->required();
-  command->add_option("DIR", options->folder, "folder to make; one that holds a model is refused")
+  command->add_option("DIR", options->folder, "folder to create; one that holds a model is refused")
       ->required();
   command
       ->add_option("--to", options->target,
@@ -36,16 +36,16 @@ void AddQuantize(CLI::App& model, int& exit_code) {
   command->add_option("--calibration", options->calibration,
                       "FILE.txt or JSONL of typical text: SmoothQuant, AWQ's scale search or GPTQ "
                       "(default: none, weights are rounded to the nearest)");
-  command->add_option("--calibration-tokens", options->tokens, "tokens of it to use, at most")
+  command->add_option("--calibration-tokens", options->tokens, "most tokens of the text to use")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
   command
       ->add_option("--group-size", options->group,
-                   "columns that share a scale in int4, -1: whole rows")
+                   "columns that share a scale in int4; -1: whole rows")
       ->capture_default_str();
   command
       ->add_option("--threads-bind", options->engine.threads_bind,
-                   "where calibration computes: auto, all, nobind, or a CPU list")
+                   "CPUs that calibration runs on: auto, all, nobind, or a CPU list")
       ->capture_default_str();
   command->callback([options, &exit_code] {
     if (const auto done = Run(*options); !done) exit_code = Report(done.error());

@@ -26,7 +26,7 @@ Status ApplySetting(const std::string& setting, EngineOptions& options) {
   const size_t equals = setting.find('=');
   if (equals == std::string::npos || equals == 0)
     return Fail(ErrorCode::kUsage,
-                StrCat("--reference '", setting, "' is no setting, want NAME=VALUE"));
+                StrCat("--reference '", setting, "' is not a setting, want NAME=VALUE"));
   const std::string name = setting.substr(0, equals), text = setting.substr(equals + 1);
   const Json known = ToJson(options);
   const Json* field = known.Find(name);
@@ -41,7 +41,7 @@ Status CheckComparable(const std::string& model, const std::string& reference,
   PINION_ASSIGN(const ModelFiles others, FindModel(reference));
   const auto differ = [&](const std::string& how) {
     return Fail(ErrorCode::kUsage, StrCat("'", model, "' and '", reference, "' ", how,
-                                          "; only models of one tokenizer can be compared"));
+                                          "; only models with the same tokenizer can be compared"));
   };
   if (files.spec.vocabulary != others.spec.vocabulary)
     return differ(StrCat("have vocabularies of ", files.spec.vocabulary, " and ",

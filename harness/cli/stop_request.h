@@ -4,10 +4,10 @@
 
 namespace pinion::harness {
 
-// For commands that look, between pieces of work, whether they shall end in order. (Interruption is
-// for those that compute without looking.)
+// For commands that check between pieces of work whether to stop. (Interruption is
+// for commands that compute without such checks.)
 
-// From now on the first of `signals` is only remembered; with `second_ends`, another one of its
+// From now on the first of `signals` is only recorded; with `second_ends`, a second one of its
 // kind ends the process at once.
 void CatchStopRequests(std::initializer_list<int> signals, bool second_ends = true);
 

@@ -9,7 +9,7 @@
 namespace pinion::harness {
 namespace {
 
-// What flags say in the words of a definition, so that it is read and checked in one place.
+// Writes the flags as a definition, so that both are read and checked in one place.
 Result<Json> AsDefinition(const SweepFlags& flags) {
   Json asked = Json::MakeObject();
   if (flags.objectives) asked.Set("objectives", Json(*flags.objectives));
@@ -18,8 +18,9 @@ Result<Json> AsDefinition(const SweepFlags& flags) {
     for (const std::string& text : *flags.slo) {
       const std::vector<std::string> parts = Split(text, '=');
       if (parts.size() != 2)
-        return Fail(ErrorCode::kUsage,
-                    StrCat("--slo '", text, "' must be as ttft=500ms, tpot=100ms or e2el=5s"));
+        return Fail(
+            ErrorCode::kUsage,
+            StrCat("--slo '", text, "' must have the form ttft=500ms, tpot=100ms or e2el=5s"));
       if (slo.Find(parts[0]))
         return Fail(ErrorCode::kUsage, StrCat("--slo names ", parts[0], " twice"));
       const auto number = Json::Parse(parts[1]);
@@ -35,7 +36,7 @@ Result<Json> AsDefinition(const SweepFlags& flags) {
   return asked;
 }
 
-// The flag's, else the file's, else ours.
+// The engine of the flag, else of the file, else Pinion.
 Result<EngineChoice> EngineFrom(const SweepFlags& flags, const Json& file) {
   if (flags.other_engine.empty()) {
     const Json* engine = file.Find("engine");

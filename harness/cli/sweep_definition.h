@@ -8,12 +8,12 @@
 
 namespace pinion::harness {
 
-// What is to be swept before flags say more: the built-in definition, and over it the file of
+// The definition before flags are applied: the built-in one, overridden by the file of
 // --def. A file that names a space replaces the built-in one.
 Result<Definition> DefinitionFrom(const SweepFlags& flags, const EngineOptions& base,
                                   const Host& host);
 
-// What was given on the command line beats what `definition` holds, which is checked then.
+// Applies the command line's flags over `definition`, and checks the result.
 Status ApplyFlags(const SweepFlags& flags, const EngineOptions& base, Definition& definition);
 
 }  // namespace pinion::harness

@@ -6,16 +6,17 @@ namespace pinion::harness {
 
 void SweepFlags::AddTo(CLI::App& command) {
   command.footer(
-      "Goes through rounds: each measures every configuration once, in random order, the defaults\n"
-      "twice; who leads is confirmed in fresh rounds.\n"
-      "  pinion sweep preset:qwen2.5-0.5b --quick            # 10 minutes, made-up weights\n"
+      "Runs in rounds: each measures every configuration once, in random order, and the defaults\n"
+      "twice. Fresh rounds then confirm the leader.\n"
+      "  pinion sweep preset:qwen2.5-0.5b --quick            # 10 minutes, random weights\n"
       "  pinion sweep org/name --budget 1h --watch           # with the report in a browser\n"
       "  pinion sweep DIR --slo ttft=500ms,tpot=50ms --objectives goodput\n"
       "Concurrency and rate vary inside a trial; everything else is a configuration and restarts "
-      "the engine. The step budget (max_num_batched_tokens) too: workspace and KV are sized by it "
-      "at start. With replicas all are measured as servers over HTTP; no built-in space has any.");
+      "the engine, even the step budget (max_num_batched_tokens), which sizes workspace and KV at "
+      "start. With replicas, all configurations are measured as servers over HTTP; the built-in "
+      "spaces have none.");
   engine.AddTo(command);
-  command.get_option("MODEL")->required(false);  // a replay has none
+  command.get_option("MODEL")->required(false);  // a replay needs none
   AddJob(command);
   const auto add = [&](const char* group, auto add_flags) {
     command.option_defaults()->group(group);
@@ -28,23 +29,26 @@ void SweepFlags::AddTo(CLI::App& command) {
 }
 
 void SweepFlags::AddJob(CLI::App& command) {
-  command.add_option("--engine", other_engine,
-                     "measure another engine: vllm, llama.cpp, or as JSON any command that serves "
-                     "OpenAI's API, {\"command\":[\"./server\",\"--port\",\"{port}\"]} "
-                     "(default pinion)");
+  command.add_option(
+      "--engine", other_engine,
+      "measure another engine: vllm, llama.cpp, or, as JSON, any command that serves "
+      "OpenAI's API, {\"command\":[\"./server\",\"--port\",\"{port}\"]} "
+      "(default pinion)");
   command
-      .add_option("--def", definition_file,
-                  "sweep definition (profiles/sweep.schema.json); default: what suits this machine")
+      .add_option(
+          "--def", definition_file,
+          "sweep definition (profiles/sweep.schema.json); default: one that suits this machine")
       ->check(CLI::ExistingFile);
   command.add_flag("--quick", quick,
                    "a first look: at most 6 configurations, 6 rounds, 10 minutes and a light load");
-  command.add_option("--budget", budget, "time for all of it, as 10m or 2h (default 30m)");
+  command.add_option("--budget", budget,
+                     "time for the whole sweep, such as 10m or 2h (default 30m)");
   command.add_option("--out", out,
                      "folder for report, profiles and results.db (default out/MODEL)");
-  command.add_flag("--resume", resume, "go on with the sweep in the folder where it was stopped");
+  command.add_flag("--resume", resume, "continue the sweep in the folder, which was stopped");
   watch_ = command
                .add_option("--watch", watch_port,
-                           "show the report in a browser while it fills up, on this port of "
+                           "show the growing report in a browser, on this port of "
                            "127.0.0.1 (default: any free one)")
                ->expected(0, 1)
                ->type_name("[PORT]");
@@ -56,20 +60,21 @@ void SweepFlags::AddLoad(CLI::App& command) {
                      "chat, rag (a long shared prefix), code, summarise or batch: lengths spread "
                      "as in practice (default: all of the same length)");
   command.add_option("--prompt-len", prompt_len,
-                     "tokens of a prompt, of a --workload the median (default 256; --quick 128)");
+                     "tokens per prompt; with --workload the median (default 256; --quick 128)");
   command.add_option(
       "--output-len", output_len,
-      "tokens of an answer, which the end-of-text token does not end (default 64; --quick "
-      "32)");
+      "tokens per answer; the end-of-text token does not end it (default 64; --quick 32)");
   command
-      .add_option("--concurrency", concurrency,
-                  "clients at a time, each a load of its own: a client asks again when it is "
-                  "answered (default 1,8; --quick 1,4)")
+      .add_option(
+          "--concurrency", concurrency,
+          "numbers of concurrent clients, each number a load of its own: a client sends its "
+          "next request when the last is answered (default 1,8; --quick 1,4)")
       ->delimiter(',');
   command
       .add_option("--replicas", replicas,
-                  "engine processes behind one load, as 1,2: each with CPUs (--threads-bind lists: "
-                  "one per rank of every replica), weights and --kv-cache-space of its own")
+                  "engine processes that share one load, such as 1,2: each with its own CPUs "
+                  "(--threads-bind lists: one per rank of every replica), weights and "
+                  "--kv-cache-space")
       ->delimiter(',')
       ->check(CLI::Range(1, kMaxReplicas));
   command.add_option("--num-prompts", num_prompts, "prompts of the batch (default 16; --quick 8)");
@@ -78,32 +83,33 @@ void SweepFlags::AddLoad(CLI::App& command) {
 void SweepFlags::AddSearch(CLI::App& command) {
   command
       .add_option("--objectives", objectives,
-                  "what to find the best of: throughput, latency, balanced (default: these), "
+                  "what to optimise: throughput, latency, balanced (default: these three), "
                   "goodput, cores (fewest, within cores_within of the throughput), energy")
       ->delimiter(',');
   command
       .add_option("--slo", slo,
-                  "limits on ttft, tpot or e2el, as ttft=500ms,tpot=50ms: goodput counts the "
-                  "requests that meet them, and every trial looks for the load at which the part "
-                  "attain=0.9 does")
+                  "limits on ttft, tpot or e2el, such as ttft=500ms,tpot=50ms: goodput counts the "
+                  "requests that meet them, and every trial searches for the highest load at which "
+                  "a share of attain=0.9 does")
       ->delimiter(',');
-  command.add_option("--max-memory", max_memory,
-                     "peak memory that a configuration may take, as 8GiB: who takes more is out");
+  command.add_option(
+      "--max-memory", max_memory,
+      "most peak memory, such as 8GiB; configurations that need more are disqualified");
   command
       .add_option("--max-cores", max_cores,
-                  "threads that a configuration may use: who takes more is out")
+                  "most threads; configurations that use more are disqualified")
       ->check(CLI::Range(1, 1 << 16));
-  command.add_option(
-      "--rounds", rounds,
-      "measure everything at most so often (default 20; --quick 6); a race ends when nothing "
-      "better can be left");
-  command.add_option(
-      "--trial-limit", trial_limit,
-      "time for one trial, as 20s: its load is cut to end by then, but may last as long as the "
-      "start took (default: what lets the rounds fit the budget)");
+  command.add_option("--rounds", rounds,
+                     "most rounds (default 20; --quick 6); a race ends earlier if no remaining "
+                     "configuration can be "
+                     "better");
+  command.add_option("--trial-limit", trial_limit,
+                     "time for one trial, such as 20s: its load is cut to end by then, but may "
+                     "last as long as the "
+                     "start took (default: a limit that lets the rounds fit the budget)");
   command.add_option("--search,--strategy", strategy,
-                     "racing: who cannot win leaves; grid: nobody leaves; random: a race of some; "
-                     "coordinate: one setting at a time (default racing)");
+                     "racing: drop configurations that cannot win; grid: drop none; random: race a "
+                     "random subset; coordinate: vary one setting at a time (default racing)");
   command.add_option("--epsilon", epsilon,
                      "smallest difference worth having, a fraction (default 0.02)");
 }
@@ -112,12 +118,13 @@ void SweepFlags::AddPrediction(CLI::App& command) {
   auto* probed = command.add_option(
       "--probe", probe,
       "output of `pinion probe --out FILE`: predict every configuration, measure the most "
-      "promising first, and not those that cannot win");
+      "promising first, and skip those that cannot win");
   probed->check(CLI::ExistingFile);
   command
-      .add_option("--machine", machine,
-                  "plan for a machine that is not here, by prediction alone: an .xml file that "
-                  "lstopo wrote, or as \"pack:2 numa:1 core:32 pu:2\"; --probe says what it can do")
+      .add_option(
+          "--machine", machine,
+          "plan for another machine, by prediction alone: an .xml file that lstopo wrote, or "
+          "hwloc's form, such as \"pack:2 numa:1 core:32 pu:2\"; --probe gives its limits")
       ->needs(probed);
 }
 

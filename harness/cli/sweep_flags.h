@@ -11,7 +11,7 @@
 
 namespace pinion::harness {
 
-// What `pinion sweep` was asked on its command line; what was not given is empty.
+// The command line of `pinion sweep`; flags that were not given are empty.
 struct SweepFlags {
   EngineFlags engine;
   ReplayFlags replay;
@@ -24,10 +24,10 @@ struct SweepFlags {
   std::optional<std::vector<std::string>> objectives, slo;
   std::optional<std::string> max_memory;
   std::optional<int> max_cores;
-  std::vector<uint16_t> watch_port;  // one of --watch; none: any that is free
+  std::vector<uint16_t> watch_port;  // the port of --watch; empty: any free one
 
   void AddTo(CLI::App& command);
-  // After parsing, while the command lives.
+  // Call after parsing, while the command exists.
   bool watched() const { return watch_->count() > 0; }
 
  private:

@@ -31,7 +31,7 @@ Result<Json> PredictionsFor(const SweepFlags& flags, const Definition& definitio
                             const EngineOptions& base, const Host& host) {
   if (flags.probe.empty()) return Json();
   if (!definition.engine.is_pinion())
-    return Fail(ErrorCode::kUsage, "--probe predicts Pinion's own engine alone: leave it out");
+    return Fail(ErrorCode::kUsage, "--probe can only predict Pinion's own engine: leave it out");
   PINION_ASSIGN(const Json probe, Json::ParseFile(flags.probe));
   PINION_ASSIGN(const ModelFiles model, FindModel(base.model));
   PINION_ASSIGN(const std::vector<Point> points, Expand(definition, base, host, model.spec));

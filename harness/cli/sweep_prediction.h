@@ -12,15 +12,15 @@
 
 namespace pinion::harness {
 
-// What the ceilings of --probe say about every candidate; null without --probe.
+// Predictions for every candidate from the ceilings of --probe; null without --probe.
 Result<Json> PredictionsFor(const SweepFlags& flags, const Definition& definition,
                             const EngineOptions& base, const Host& host);
 
-// An error where `path` was probed on another machine, whose ceilings would prune what is best
+// An error if `path` was probed on another machine, whose ceilings could prune the best candidate
 // here.
 Status CheckProbed(const std::string& path, const Machine& machine);
 
-// `--machine FILE --probe FILE`: prints the plan for a machine that is not here, and runs nothing.
+// `--machine FILE --probe FILE`: prints the plan for another machine, and runs nothing.
 Status PlanElsewhere(const SweepFlags& flags);
 
 }  // namespace pinion::harness

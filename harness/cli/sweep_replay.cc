@@ -19,7 +19,7 @@ void ReplayFlags::AddTo(CLI::App& command) {
           ->group(group);
   command
       .add_option("--metric", metric,
-                  "the series' column; of a sweep, one of its objectives (default: the first)")
+                  "the series' column, or one of the sweep's objectives (default: the first)")
       ->needs(replay)
       ->group(group);
   command
@@ -44,7 +44,7 @@ Status RunReplayCommand(const ReplayFlags& flags, Definition definition, double 
   if (flags.file.ends_with(".db")) {
     if (!flags.planted.empty())
       return Fail(ErrorCode::kUsage,
-                  "--planted goes with a CSV series: a recorded sweep has its own differences");
+                  "--planted needs a CSV series: a recorded sweep has its own differences");
     const auto objective = flags.metric.empty() ? std::nullopt : std::optional(flags.metric);
     PINION_ASSIGN(const RecordedSweep recorded, ReadRecordedSweep(flags.file, objective));
     PINION_ASSIGN(report, ReplaySweep(recorded, options));

@@ -18,7 +18,7 @@ struct ReplayFlags {
   bool given() const { return !file.empty(); }
 };
 
-// `definition`: strategy, epsilon, rounds and seed; `budget_s`: 0 where none was asked for.
+// `definition` gives strategy, epsilon, rounds and seed; `budget_s` is 0 without --budget.
 Status RunReplayCommand(const ReplayFlags& flags, Definition definition, double budget_s,
                         bool json);
 

@@ -7,9 +7,9 @@ namespace pinion::harness {
 
 void AddTraceFlag(CLI::App& command, std::string& path) {
   command.add_option("--trace", path,
-                     StrCat("file for a time line of every thread, to open in chrome://tracing or "
+                     StrCat("file for a timeline of every thread, to open in chrome://tracing or "
                             "ui.perfetto.dev; at most ",
-                            trace::kSpansPerThread, " spans a thread"));
+                            trace::kSpansPerThread, " spans per thread"));
 }
 
 }  // namespace pinion::harness

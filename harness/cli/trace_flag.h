@@ -5,7 +5,7 @@
 
 namespace pinion::harness {
 
-// --trace FILE, for every command that computes; `path` stays empty where it is absent. The command
+// --trace FILE, for every command that computes; `path` stays empty without it. The command
 // begins the trace, `main` ends it.
 void AddTraceFlag(CLI::App& command, std::string& path);
 

@@ -13,7 +13,7 @@
 namespace pinion::harness {
 namespace {
 
-// Letters to insert, remove or replace to make one of the other; 1 where one begins with the other.
+// The edit distance: letters to insert, remove or replace; 1 if one string begins with the other.
 size_t Distance(const std::string& a, const std::string& b) {
   if (a.rfind(b, 0) == 0 || b.rfind(a, 0) == 0) return a == b ? 0 : 1;
   std::vector<size_t> row(b.size() + 1);
@@ -29,7 +29,7 @@ size_t Distance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
-// "; did you mean sweep?", or nothing where no name is near: a third of the letters at most.
+// "; did you mean sweep?", or empty if no name is near: at most a third of the letters may differ.
 std::string Suggestion(const std::string& written, const std::vector<std::string>& names) {
   const auto nearest = std::min_element(
       names.begin(), names.end(),
@@ -64,7 +64,7 @@ Error UnknownCommand(const CLI::App& command, const std::string& written) {
                  "the commands are ", Join(names, ", "))};
 }
 
-// Of what is left over, an option explains itself and whatever follows it.
+// Of the unparsed arguments, name an option if there is one: what follows it may be its value.
 std::string Unexpected(const CLI::App& command, const std::vector<std::string>& left) {
   const auto option = std::find_if(left.begin(), left.end(),
                                    [](const std::string& each) { return each.rfind('-', 0) == 0; });
@@ -73,7 +73,7 @@ std::string Unexpected(const CLI::App& command, const std::vector<std::string>& 
   return StrCat("unknown option '", name, "'", Suggestion(name, Options(command)));
 }
 
-// "Could not convert: --rounds = many" says neither what is wrong nor what would be right.
+// CLI11's "Could not convert: --rounds = many" names neither the mistake nor the remedy.
 std::string Unreadable(const CLI::App& command, const std::string& complaint) {
   const size_t name_at = complaint.find(": ") + 2, equals = complaint.find(" = ");
   if (equals == std::string::npos) return complaint;
@@ -81,9 +81,9 @@ std::string Unreadable(const CLI::App& command, const std::string& complaint) {
   const CLI::Option* option = command.get_option_no_throw(name);
   const std::string type = option ? option->get_type_name() : "";
   const char* wanted = type.rfind("INT", 0) == 0 || type.rfind("UINT", 0) == 0
-                           ? "a whole number, or too large a one"
+                           ? "a whole number, or is too large"
                        : type.rfind("FLOAT", 0) == 0 ? "a number"
-                                                     : "what is allowed here";
+                                                     : "an allowed value";
   return StrCat(name, " '", complaint.substr(equals + 3), "' is not ", wanted);
 }
 

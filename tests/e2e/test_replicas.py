@@ -130,7 +130,7 @@ def test_two_servers_with_one_place_each_answer_twice_as_much(pinion, tmp_path):
     two = values(out, "output_tokens_per_s", 4, 1)
     assert max(two) <= 2.02 * one_by_one
     assert max(two) > 1.2 * one_by_one
-    # One client has one place, whoever's it is.
+    # One client occupies one place, on either server.
     assert max(values(out, "output_tokens_per_s", 1, 1)) <= 1.01 * one_by_one
     infos = [info for candidate, *_, info in trials(out) if candidate == 1]
     for info in infos:
@@ -239,7 +239,7 @@ def answers(port):
 
 
 def three_ports():
-    """The first of three in a row that nobody uses, below those that systems give out."""
+    """The first of three free ports in a row, below those that systems assign."""
     while True:
         first = random.randrange(20000, 30000)
         try:
@@ -248,7 +248,7 @@ def three_ports():
                     probe.bind(("127.0.0.1", port))
             return first
         except OSError:
-            pass  # somebody's
+            pass  # in use
 
 
 @pytest.fixture
@@ -280,7 +280,7 @@ def test_launch_starts_all_and_ends_all(launched):
                                          {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=60) as reply:
             assert json.loads(reply.read())["usage"]["completion_tokens"] == 3
-    assert "what `pinion launch --haproxy` prints" in log.read_text()
+    assert "`pinion launch --haproxy` prints" in log.read_text()
     process.send_signal(signal.SIGTERM)
     assert process.wait(40) == 0
     assert not any(answers(port) for port in ports)

@@ -51,7 +51,7 @@ def test_plain_text_gives_the_perplexity_of_the_references_windows(pinion, data,
 
 
 @pytest.mark.parametrize("arguments, words", [
-    (["--compare", "models/llama"], ["vocabularies of 1024 and 576 tokens", "one tokenizer"]),
+    (["--compare", "models/llama"], ["vocabularies of 1024 and 576 tokens", "the same tokenizer"]),
     (["--compare", MODEL, "--reference", "dtype"], ["'dtype'", "NAME=VALUE"]),
     (["--compare", MODEL, "--reference", "colour=red"], ["'colour'", "kv_cache_space"]),
     (["--compare", MODEL, "--reference", "isa=scalar"], ["isa=scalar", "--logits"]),

@@ -144,4 +144,4 @@ def test_an_interruption_while_loading_says_so(start):
                          "64MiB")
     wait_for(lambda: "capacity check" in log.read_text(), process)
     assert interrupt(process) == ""
-    assert "interrupted; no round had been measured yet" in log.read_text()
+    assert "interrupted; no round was measured yet" in log.read_text()
