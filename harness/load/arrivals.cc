@@ -8,7 +8,7 @@
 namespace pinion::harness {
 namespace {
 
-// Beyond these a rate is a slip of the hand: one request in 11 days, or more than a socket takes.
+// Rates outside of these are mistakes: one request in 11 days, or more than a socket can take.
 constexpr double kLeastRate = 1e-6, kMostRate = 1e6;
 
 Status CheckRate(const char* what, double rate) {
@@ -39,7 +39,7 @@ Status Validate(const ArrivalPlan& plan) {
 
 std::vector<double> ArrivalSeconds(const ArrivalPlan& plan, size_t count, uint64_t seed) {
   std::mt19937_64 random(seed);
-  // With a mean of 1, so that the draws do not depend on the rate.
+  // Drawn with a mean of 1, so that the draws do not depend on the rate.
   const bool even = std::isinf(plan.burstiness);
   std::gamma_distribution<double> gap(even ? 1 : plan.burstiness, even ? 1 : 1 / plan.burstiness);
   std::vector<double> times;

@@ -16,7 +16,7 @@ struct Ramp {
   double from = 0, to = 0;   // requests/s
 };
 
-// When requests of an open loop are due.
+// The arrival times of an open loop's requests.
 struct ArrivalPlan {
   double rate = 1;  // requests/s, any real number above 0: 0.05 is one in 20 s
   // Shape of the gamma distribution of the gaps: 1 is a Poisson process, below 1 burstier, above 1

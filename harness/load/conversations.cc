@@ -7,7 +7,7 @@
 namespace pinion::harness {
 namespace {
 
-// Medians as published traces have them, to the nearest round number (Azure 2023: conversation
+// Medians of published traces, rounded (Azure 2023: conversation
 // 1,155 in and 211 out with history, code 1,930 and 11; here without history, and shorter, since a
 // CPU computes prompts at hundreds of tokens a second).
 const std::vector<WorkloadShape>& Shapes() {
@@ -58,7 +58,7 @@ std::string Describe(const WorkloadShape& shape) {
 
 std::vector<Conversation> MakeConversations(const WorkloadShape& shape, size_t count, uint64_t seed,
                                             const TokenScale& scale, int longest) {
-  // Made-up text comes only about to the tokens that it was made for: an eighth is left for that.
+  // Made-up text only approximates its number of tokens: leave an eighth as a margin.
   const bool cuts = longest > 0 && shape.prompt.kind != Lengths::Kind::kFixed;
   const int room = cuts ? longest - longest / 8 : kMaxLength;
   const int prefix = std::min(shape.shared_prefix, room / 2);
@@ -68,7 +68,7 @@ std::vector<Conversation> MakeConversations(const WorkloadShape& shape, size_t c
   const bool shared = prefix > 0;
   for (int i = 0; shared && i < shape.prefixes; ++i)
     prefixes.push_back(MakeText(texts, scale.WordsFor(prefix), shape.style));
-  // The request's overhead counts once: with a prefix it is in there.
+  // The request's overhead counts once: with a prefix, the prefix includes it.
   TokenScale within = scale;
   if (shared) within.overhead = 0;
   std::vector<Conversation> conversations;

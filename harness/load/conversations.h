@@ -11,30 +11,30 @@
 
 namespace pinion::harness {
 
-// One question and how long its answer is to be.
+// One question and the length of its answer.
 struct Turn {
   std::string text;
   int output_len = 16;  // tokens
 };
 
-// Turns that follow one another, each with everything before it as its context.
+// Consecutive turns, each with everything before it as its context.
 struct Conversation {
   std::string context;  // a system message, or the beginning of the prompt; may be empty
   std::vector<Turn> turns;
 };
 
-// What is asked. Lengths in tokens; made-up text has the words that come to them by `scale`.
+// The shape of requests. Lengths in tokens; `scale` gives the number of words of made-up text.
 struct WorkloadShape {
   std::string name = "chat";
   Lengths prompt, output;
   int shared_prefix = 0;  // tokens before the prompt that several conversations have in common
-  int prefixes = 1;       // how many different ones
+  int prefixes = 1;       // number of different ones
   int turns = 1;
   TextStyle style = TextStyle::kProse;
 };
 
 // The built-in ones:
-//   chat       lognormal prompts and answers of some 200 tokens
+//   chat       lognormal prompts and answers of about 200 tokens
 //   rag        one of 4 documents of 1,500 tokens before every short question
 //   code       lognormal prompts of 600 tokens of source code, answers of 200
 //   summarise  long prompts, short answers
@@ -44,10 +44,10 @@ Result<WorkloadShape> FindWorkload(const std::string& name);
 const std::vector<std::string>& WorkloadNames();
 std::string Describe(const WorkloadShape& shape);
 
-// `count` conversations drawn from the seed alone: the same for every server that is asked. With
-// `longest`, the tokens that a prompt and its answer may have together, drawn lengths are cut to it
-// and turns for which no room is left are left out; a length that was asked for stays, for the
-// server to refuse. 0: all as they are drawn.
+// `count` conversations drawn from the seed alone: the same for every server. With
+// `longest`, the most tokens of a prompt and its answer together, drawn lengths are cut to it
+// and turns for which no room is left are left out; a fixed length stays, for the
+// server to refuse. 0: no limit.
 std::vector<Conversation> MakeConversations(const WorkloadShape& shape, size_t count, uint64_t seed,
                                             const TokenScale& scale, int longest = 0);
 
@@ -60,19 +60,19 @@ Result<std::vector<Conversation>> ReadShareGpt(const std::string& path, size_t c
                                                uint64_t seed, const std::optional<Lengths>& output,
                                                const TokenScale& scale);
 
-// Requests as somebody recorded them.
+// A recorded trace of requests.
 struct Trace {
   std::vector<double> arrival_s;  // ascending, the first one 0
   std::vector<int> prompt_len, output_len;
 };
 
-// A trace by what its lines look like; arrival times are seconds, or dates.
+// Reads a trace, in a format recognised by its lines; arrival times are seconds or dates.
 //   JSON lines  {"timestamp": ms, "input_length": n, "output_length": n}   (Mooncake)
 //   CSV         a heading with a time (timestamp, arrival, time), a prompt length (input_length,
 //               context_tokens, request_tokens, prompt_tokens) and an answer length (output_length,
 //               generated_tokens, response_tokens, completion_tokens), in any order and case, with
 //               any of " ", "_" or nothing between the words   (Azure, BurstGPT)
-// Errors (kCorrupt) name file, line, and what was wrong with it.
+// Errors (kCorrupt) name the file, the line and the mistake.
 Result<Trace> ReadTrace(const std::string& path);
 
 // Made-up conversations with a trace's lengths.

@@ -30,7 +30,7 @@ double ThreadCpuSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// The calling thread on `cpus` for as long as this lives.
+// Pins the calling thread to `cpus` for the lifetime of the object.
 class Pinned {
  public:
   Status To(const std::vector<int>& cpus) {
@@ -78,7 +78,7 @@ class Generator {
     result_.start_ns = NowNs();
     Begin();
     Beat(result_.start_ns + kHeartbeatNs);
-    Watch();  // last: where there is nothing to send, it cancels what the others wait for
+    Watch();  // last: if there is nothing to send, it cancels the timers of the others
     client_.Run();
     result_.end_ns = NowNs();
     result_.never_sent = waiting_.size();
@@ -99,7 +99,7 @@ class Generator {
   };
 
   double Elapsed() const { return SecondsSince(result_.start_ns); }
-  // A load without a single request measured nothing: the first one begins in any case.
+  // A load without a request would measure nothing: the first one starts in any case.
   bool MayBegin() const {
     return next_ < plan_.conversations.size() && !ending_ &&
            (next_ == 0 || Elapsed() <= plan_.stop_sending_s);
@@ -249,7 +249,7 @@ class Generator {
     return ending_ || (plan_.arrival_s ? all_arrived_ && waiting_.empty() : !MayBegin());
   }
 
-  // Looks for the deadline and the person's Ctrl-C, and tells how it goes.
+  // Checks for the deadline and Ctrl-C, and reports progress.
   void Watch() {
     if (Done()) return client_.CancelTimers();
     const bool stop = plan_.interrupted();
@@ -270,7 +270,7 @@ class Generator {
     client_.At(now_ns + kWatchNs, [this] { Watch(); });
   }
 
-  // How late this thread gets to what is due: the measurement's own error.
+  // Measures how late this thread serves its own timers: the measurement's own error.
   void Beat(int64_t due_ns) {
     client_.At(due_ns, [this, due_ns] {
       const int64_t now_ns = NowNs();

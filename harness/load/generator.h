@@ -14,7 +14,7 @@
 
 namespace pinion::harness {
 
-// A load on a server: what is asked, and when.
+// A load on a server: its requests and their times.
 struct ServerLoadPlan {
   RequestStyle style;
   std::string api_key;
@@ -22,17 +22,17 @@ struct ServerLoadPlan {
   // Open loop: when each conversation begins, in seconds from the start, ascending. Unset: a closed
   // loop, in which each of `concurrency` clients begins the next conversation when one ends.
   std::optional<std::vector<double>> arrival_s;
-  int concurrency = 1;  // open loop: the most at a time, beyond which requests wait; 0: no limit
-  // Nothing is begun after this, but the first request.
+  int concurrency = 1;  // open loop: most at a time, beyond which requests wait; 0: no limit
+  // No request is sent after this, except the first one.
   double stop_sending_s = std::numeric_limits<double>::infinity();
-  double deadline_s = std::numeric_limits<double>::infinity();  // what still runs is cut off
-  // Where set, and later: until then the deadline waits for the first request to end.
+  double deadline_s = std::numeric_limits<double>::infinity();  // running requests are cut off
+  // If set and later: until then the deadline waits for the first request to end.
   std::optional<double> last_deadline_s;
   // Tokens that a request may have with its answer: a conversation ends before a turn that would
-  // come to more, by what the server has counted of it so far. 0: nobody knows.
+  // exceed it, by the server's counts so far. 0: unknown.
   int longest = 0;
   double timeout_s = 600;  // of one request
-  std::vector<int> cpus;   // where the generator itself runs; empty: as it is
+  std::vector<int> cpus;   // of the generator itself; empty: unchanged
   std::function<void(size_t completed, size_t failed, double elapsed_s)>
       progress;                                              // twice a second
   std::function<bool()> interrupted = [] { return false; };  // asked 20 times a second
@@ -41,7 +41,7 @@ struct ServerLoadPlan {
 // One request as its client saw it; times of CLOCK_MONOTONIC.
 struct RequestRecord {
   size_t conversation = 0, turn = 0;
-  size_t server = 0;  // that answered, of those of the load
+  size_t server = 0;  // index of the server that answered
   // When it was due: its arrival in an open loop; in a closed loop, and for later turns, when the
   // answer before it had ended.
   int64_t scheduled_ns = 0;
@@ -49,7 +49,7 @@ struct RequestRecord {
   std::vector<int64_t> token_ns;  // arrival of every event that carries part of the answer
   bool has_end = false;           // the server said that the answer ends
   int64_t ended_ns = 0;
-  int output_len = 0;                                              // asked for
+  int output_len = 0;                                              // requested
   std::optional<int> prompt_tokens, output_tokens, cached_tokens;  // as the server counted
   std::string error;                                               // empty: complete
   bool cut = false;  // by the deadline; `error` says so
@@ -61,13 +61,13 @@ struct RequestRecord {
   }
 };
 
-// What the generator did to the measurement.
+// The generator's own load and delays, which affect the measurement.
 struct GeneratorLoad {
   double cpu_s = 0;            // of its thread
   double cpu_share = 0;        // of one core, over the load
   std::vector<double> late_s;  // per request: sent - scheduled
   std::vector<double> lag_s;   // how late its own clock called back, every 10 ms
-  std::vector<int> cpus;       // where it was allowed to run
+  std::vector<int> cpus;       // that it was allowed to run on
 };
 
 struct ServerLoadResult {
@@ -81,20 +81,20 @@ struct ServerLoadResult {
 };
 
 // Runs the load from the calling thread, on one server or spread over several (spread.h). A request
-// that fails is a record with its error; an error is that the load could not be run at all (unknown
-// host, CPUs that do not exist).
+// that fails is a record with its error; RunServerLoad fails only if the load cannot run at all
+// (unknown host, CPUs that do not exist).
 Result<ServerLoadResult> RunServerLoad(const std::vector<ServerUrl>& urls,
                                        const ServerLoadPlan& plan);
 
 // The model that the server has: the first of /v1/models.
 struct ServedModel {
   std::string name;
-  int longest = 0;  // tokens of a prompt and its answer (max_model_len); 0: it does not say
+  int longest = 0;  // most tokens of a prompt and its answer (max_model_len); 0: unknown
 };
 Result<ServedModel> FindServedModel(const ServerUrl& url, const std::string& api_key);
 
-// How the server counts made-up text, from two short prompts (which also warm it up). Not known
-// where its answers carry no usage. Errors: the server refuses, with its reason.
+// How the server counts made-up text, from two short prompts (which also warm it up). Unknown
+// if its answers carry no usage. Errors: the server refuses, with its reason.
 Result<TokenScale> MeasureTokenScale(const ServerUrl& url, const ServerLoadPlan& plan);
 
 }  // namespace pinion::harness

@@ -28,12 +28,12 @@ using boost::system::error_code;
 constexpr auto kAwait = asio::experimental::as_tuple(asio::use_awaitable);
 constexpr size_t kMaxErrorBytes = 4096, kMaxFetchBytes = 64 << 20, kChunkBytes = 64 << 10;
 
-// CLOCK_MONOTONIC is what steady_clock counts here.
+// On Linux steady_clock is CLOCK_MONOTONIC.
 std::chrono::steady_clock::time_point TimePoint(int64_t ns) {
   return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(ns));
 }
 
-// As a part of one sentence: its beginning, without what would break or move the line.
+// The beginning of `text` as part of a sentence, without characters that would break the line.
 std::string InALine(std::string_view text) {
   constexpr size_t kMostBytes = 300;
   std::string line(Trim(text.substr(0, kMostBytes)));
@@ -64,12 +64,12 @@ struct Connection {
   explicit Connection(asio::io_context& io) : socket(io) {}
   tcp::socket socket;
   boost::beast::flat_buffer buffer;
-  std::string closed_because;  // why we closed it ourselves
+  std::string closed_because;  // why the client closed it
   bool answered = false;       // of the current exchange: a byte has come
   bool keep_alive = false;     // after the current exchange
 };
 
-// One of the servers, and the connections to it that wait to be used again.
+// One of the servers, and its idle connections.
 struct Place {
   ServerUrl url;
   std::vector<tcp::endpoint> endpoints;
@@ -106,7 +106,7 @@ class Client final : public HttpClient {
   }
 
   void CutOff() override {
-    const auto open = live_;  // closing one changes the set
+    const auto open = live_;  // a copy: closing one changes the set
     for (Connection* connection : open) Close(*connection, "cut off");
   }
 
@@ -134,7 +134,8 @@ class Client final : public HttpClient {
     asio::steady_timer deadline(io_);
     const auto limit = std::chrono::nanoseconds(static_cast<int64_t>(call.timeout_s * 1e9));
     deadline.expires_after(limit);
-    const auto running = std::make_shared<bool>(true);  // an expiry may be queued when it has ended
+    const auto running =
+        std::make_shared<bool>(true);  // its expiry may still be queued after the end
     for (bool again = true; again;) {
       bool reused = false;
       auto connection = TakeIdle(place);
@@ -148,7 +149,7 @@ class Client final : public HttpClient {
       });
       end = co_await Talk(*connection, place, call, reused);
       live_.erase(connection.get());
-      // A server may close an idle connection at the moment at which it is used again.
+      // A server may close an idle connection just when it is used again.
       again = reused && !connection->answered && connection->closed_because.empty() &&
               !end.error.empty();
       if (!connection->closed_because.empty()) end.error = connection->closed_because;
@@ -186,7 +187,7 @@ class Client final : public HttpClient {
     const auto [error, count] =
         co_await asio::async_write(connection.socket, asio::buffer(text), kAwait);
     if (error) {
-      end.error = StrCat("the connection broke while the request was sent: ", error.message());
+      end.error = StrCat("the connection broke while sending the request: ", error.message());
       co_return end;
     }
     co_await ReadAnswer(connection, call, end);
@@ -210,7 +211,7 @@ class Client final : public HttpClient {
         co_await http::async_read_header(connection.socket, connection.buffer, parser, kAwait);
     connection.answered = count > 0;
     if (error) {
-      end.error = StrCat("the server gave no HTTP answer: ", error.message());
+      end.error = StrCat("the server sent no HTTP answer: ", error.message());
       co_return;
     }
     end.status = static_cast<int>(parser.get().result_int());
@@ -240,7 +241,7 @@ class Client final : public HttpClient {
   const std::string api_key_;
   std::set<Connection*> live_;
   asio::io_context io_{1};
-  // After io_, whose end they may not outlive.
+  // Declared after io_, so that they are destroyed before it.
   std::set<std::shared_ptr<asio::steady_timer>> timers_;
   std::deque<Place> places_;
 };

@@ -11,7 +11,7 @@
 
 namespace pinion::harness {
 
-// Where a server is: http://host:port/prefix.
+// The address of a server: http://host:port/prefix.
 struct ServerUrl {
   std::string host = "127.0.0.1";
   uint16_t port = 80;
@@ -20,12 +20,12 @@ struct ServerUrl {
   std::string Text() const;  // "http://host:port/prefix"
 };
 
-// "http://127.0.0.1:8000", "localhost:8000", "http://[::1]:8000/v1/": a trailing "/v1" is taken
-// off, since every path of the API begins with it. Errors (kUsage): https, no host, a port out of
+// "http://127.0.0.1:8000", "localhost:8000", "http://[::1]:8000/v1/": a trailing "/v1" is removed,
+// since every path of the API begins with it. Errors (kUsage): https, no host, a port out of
 // range.
 Result<ServerUrl> ParseServerUrl(std::string_view text);
 
-// How an exchange ended.
+// The end of an exchange.
 struct HttpEnd {
   int status = 0;     // 0: no answer came
   std::string error;  // one phrase; empty: a complete answer with a status of 200 to 299
@@ -35,7 +35,7 @@ struct HttpEnd {
 // One request. `on_body` gets the decoded body of a 2xx answer as it arrives, with the time at
 // which its bytes were read; `on_end` is called exactly once, last.
 struct HttpCall {
-  size_t server = 0;  // of those that the client was made for
+  size_t server = 0;  // index of one of the client's servers
   std::string method = "POST";
   std::string path;  // "/v1/completions"
   std::string body;  // JSON
@@ -45,28 +45,28 @@ struct HttpCall {
 };
 
 // HTTP/1.1 from one thread: any number of exchanges at a time, with one server or several, over
-// kept-alive connections, and the clock that starts them. Everything is called back on the thread
-// that calls Run. This is the only place of the harness that knows Boost.
+// kept-alive connections, and the clock that starts them. All callbacks run on the thread
+// that calls Run. Only this file's .cc uses Boost.
 class HttpClient {
  public:
-  // Finds the hosts' addresses; `api_key` goes out as a bearer token where it is not empty. Errors
+  // Resolves the hosts' addresses; `api_key` is sent as a bearer token unless it is empty. Errors
   // (kNotFound): an unknown host.
   static Result<std::unique_ptr<HttpClient>> Make(const std::vector<ServerUrl>& urls,
                                                   std::string api_key = "");
   virtual ~HttpClient() = default;
 
   virtual void Start(HttpCall call) = 0;
-  // Calls back at a time of CLOCK_MONOTONIC, at once where it has passed.
+  // Calls back at a time of CLOCK_MONOTONIC, at once if it has passed.
   virtual void At(int64_t when_ns, std::function<void()> callback) = 0;
-  // Closes every connection: what runs ends with the error "cut off". At's callbacks stay.
+  // Closes every connection: running exchanges end with the error "cut off". At's callbacks stay.
   virtual void CutOff() = 0;
-  // Forgets every callback of At that is still to come.
+  // Cancels all pending callbacks of At.
   virtual void CancelTimers() = 0;
-  // Until nothing is left to wait for.
+  // Runs until there is nothing left to wait for.
   virtual void Run() = 0;
 };
 
-// One exchange, waited for. The error is one sentence with the URL.
+// One exchange; waits for its end. The error is one sentence with the URL.
 Result<std::string> HttpFetch(const ServerUrl& url, const std::string& method,
                               const std::string& path, const std::string& body, double timeout_s,
                               const std::string& api_key = "");

@@ -10,7 +10,7 @@ namespace {
 
 tl::unexpected<Error> BadLengths(std::string_view text, std::string_view what) {
   return Fail(ErrorCode::kUsage,
-              StrCat(what, " '", text, "' is no length: give tokens as 256, lognormal:256,0.5 ",
+              StrCat(what, " '", text, "' is not a length: give tokens as 256, lognormal:256,0.5 ",
                      "(median, sigma of the logarithm) or uniform:64,512, from 1 to ", kMaxLength));
 }
 

@@ -42,7 +42,7 @@ void ReadUsage(const Json& usage, StreamEvent& event) {
     event.cached_tokens = Count(*details, "cached_tokens");
 }
 
-// Appends a string member; whether it is there.
+// Appends a string member; returns whether it exists.
 bool TakeText(const Json& object, const char* key, std::string& text) {
   const Json* value = object.Find(key);
   if (!value || !value->is_string()) return false;
@@ -55,7 +55,7 @@ void ReadChoice(const Json& choice, Endpoint endpoint, StreamEvent& event) {
   const bool finished = finish && finish->is_string();
   event.is_end = finished;
   if (endpoint == Endpoint::kCompletions) {
-    // A token whose text is withheld until a character is whole comes as an empty text.
+    // A token whose text is withheld until a character is complete arrives as an empty text.
     const bool has_text = TakeText(choice, "text", event.text);
     event.is_token = has_text && (!event.text.empty() || !finished);
     return;
@@ -112,7 +112,7 @@ Result<StreamEvent> ReadStreamEvent(std::string_view data, Endpoint endpoint) {
   auto json = Json::Parse(data);
   if (!json || !json->is_object())
     return Fail(ErrorCode::kFailed,
-                StrCat("the server sent an event that is no JSON object: ", data.substr(0, 80)));
+                StrCat("the server sent an event that is not a JSON object: ", data.substr(0, 80)));
   if (const Json* error = json->Find("error"); error && !error->is_null()) {
     const Json* message = error->Find("message");
     return Fail(ErrorCode::kFailed,

@@ -16,16 +16,16 @@ const char* Name(Endpoint endpoint);  // "completions", "chat"
 const char* Path(Endpoint endpoint);  // "/v1/completions", "/v1/chat/completions"
 Result<Endpoint> ParseEndpoint(const std::string& name);
 
-// What every request of a load has in common.
+// The parameters that all requests of a load share.
 struct RequestStyle {
   Endpoint endpoint = Endpoint::kCompletions;
   std::string model;
-  bool ignore_eos = true;  // answers of exactly the length asked for, where the server obeys
+  bool ignore_eos = true;  // answers of exactly the requested length, if the server obeys
   double temperature = 0;
-  Json extra_body;  // further fields, as they stand; null: none
+  Json extra_body;  // further fields, copied unchanged; null: none
 };
 
-// Everything said so far: questions and answers in turn, the last question unanswered.
+// The conversation so far: questions and answers in turn, the last question unanswered.
 struct Exchanges {
   std::string context;
   std::vector<std::string> said;
@@ -34,7 +34,7 @@ struct Exchanges {
 // The body of one streaming request. Completions get the same text, joined by line ends.
 std::string RequestBody(const RequestStyle& style, const Exchanges& exchanges, int output_len);
 
-// What one event of the stream says.
+// One event of the stream.
 struct StreamEvent {
   bool is_end = false;    // "[DONE]", or the reason why the answer ends here
   bool is_token = false;  // it carries part of the answer
@@ -42,8 +42,8 @@ struct StreamEvent {
   std::optional<int> prompt_tokens, output_tokens, cached_tokens;  // "usage"
 };
 
-// Errors (kFailed): an event that is an error, or no JSON. A chat's first event, which only names
-// the role, is no token.
+// Errors (kFailed): an event that is an error, or not JSON. A chat's first event, which only names
+// the role, is not a token.
 Result<StreamEvent> ReadStreamEvent(std::string_view data, Endpoint endpoint);
 
 }  // namespace pinion::harness

@@ -21,7 +21,7 @@ tl::unexpected<Error> Bad(const std::string& path, const std::string& where,
              "{\"from\":\"gpt\",\"value\":\"...\"}]}]"));
 }
 
-// A whole array, or one object a line; the second of the pair says where each one stood.
+// A whole array, or one object per line; the second of a pair is its position in the file.
 Result<std::vector<std::pair<Json, std::string>>> ReadEntries(const std::string& path) {
   PINION_ASSIGN(const std::string text, ReadFile(path));
   std::vector<std::pair<Json, std::string>> entries;

@@ -1,4 +1,4 @@
-// Traces: when requests came, and how long they and their answers were.
+// Traces: arrival times of requests, and lengths of prompts and answers.
 
 #include <algorithm>
 #include <cctype>
@@ -20,7 +20,7 @@ const std::vector<std::string> kPromptNames = {"inputlength", "contexttokens", "
 const std::vector<std::string> kOutputNames = {"outputlength", "generatedtokens", "responsetokens",
                                                "completiontokens", "outputlen"};
 
-// One file while it is read, for errors that say where.
+// The position in a file that is being read, for error messages.
 struct Place {
   const std::string& path;
   size_t line;
@@ -38,7 +38,7 @@ std::string Plain(const std::string& name) {
   return plain;
 }
 
-// A number of seconds, or "2023-11-16 18:17:03.9799600", in UTC or with its zone behind ("+01:00").
+// A number of seconds, or "2023-11-16 18:17:03.9799600", in UTC or followed by its zone ("+01:00").
 Result<double> ParseTime(const std::string& text, const Place& place) {
   if (const auto seconds = ParseDouble(Trim(text), "time"); seconds && std::isfinite(*seconds))
     return *seconds;
@@ -55,7 +55,7 @@ Result<double> ParseTime(const std::string& text, const Place& place) {
   if (!rest || *rest)
     return place.Bad(
         StrCat("time '", text, "' is neither seconds nor a date as ", "2023-11-16 18:17:03.97"));
-  const auto east_s = static_cast<double>(date.tm_gmtoff);  // timegm forgets it
+  const auto east_s = static_cast<double>(date.tm_gmtoff);  // timegm ignores and clears it
   return static_cast<double>(timegm(&date)) - east_s + fraction;
 }
 
@@ -64,7 +64,7 @@ Status AddRow(double time_s, double prompt, double output, const Place& place, T
     if (!(length >= 0 && length <= kMaxLength && length == std::floor(length)))
       return place.Bad(
           StrCat(name, " length ", length, " is not a whole number from 0 to ", kMaxLength));
-  // Failed requests stand in such files with no answer at all.
+  // Such files list failed requests with an answer of 0 tokens.
   if (output < 1 || prompt < 1) return {};
   trace.arrival_s.push_back(time_s);
   trace.prompt_len.push_back(static_cast<int>(prompt));
@@ -98,7 +98,7 @@ Result<Columns> FindColumns(const std::string& heading, const Place& place) {
   const auto find = [&](const std::vector<std::string>& known, const char* what) -> Result<size_t> {
     for (size_t i = 0; i < names.size(); ++i)
       if (std::find(known.begin(), known.end(), names[i]) != known.end()) return i;
-    return place.Bad(StrCat("the heading '", Trim(heading), "' names no ", what, "; known are ",
+    return place.Bad(StrCat("the heading '", Trim(heading), "' has no ", what, "; known are ",
                             Join(known, ", ")));
   };
   Columns columns;
@@ -114,7 +114,7 @@ Status ReadCsvLine(const std::string& line, const Columns& columns, const Place&
   const auto cell = [&](size_t column) -> Result<std::string> {
     if (column >= cells.size())
       return place.Bad(
-          StrCat("it has ", cells.size(), " columns, and column ", column + 1, " is needed"));
+          StrCat("it has ", cells.size(), " columns, but column ", column + 1, " is needed"));
     return std::string(Trim(cells[column]));
   };
   PINION_ASSIGN(const std::string time, cell(columns.time));
@@ -149,10 +149,10 @@ Result<Trace> ReadTrace(const std::string& path) {
     }
     const size_t n = trace.arrival_s.size();
     if (n > 1 && trace.arrival_s[n - 1] < trace.arrival_s[n - 2])
-      return place.Bad("it comes before the line above it; sort the trace by time");
+      return place.Bad("its time is before that of the line above; sort the trace by time");
   }
   if (trace.arrival_s.empty())
-    return Fail(ErrorCode::kCorrupt, StrCat(path, " holds no request with a prompt and an answer"));
+    return Fail(ErrorCode::kCorrupt, StrCat(path, " has no request with a prompt and an answer"));
   const double start_s = trace.arrival_s.front();
   for (double& time_s : trace.arrival_s) time_s -= start_s;
   return trace;

@@ -1,4 +1,4 @@
-// What `pinion load` says to a person.
+// The text output of `pinion load`.
 
 #include <algorithm>
 #include <cmath>
@@ -83,7 +83,7 @@ std::string RatesTable(const LoadReport& report, const ServingSummary& summary) 
   if (const std::string slo = SloText(report.slo); !slo.empty())
     row("goodput", Number(summary.goodput), StrCat("requests/s with ", slo));
   const double n = std::max<double>(1, static_cast<double>(summary.requests));
-  row("tokens a request",
+  row("tokens per request",
       StrCat(input_tokens > 0 ? Number(input_tokens / n) : std::string("?"), " in,"),
       StrCat(Number(output_tokens / n), " out, on average"));
   return text;
@@ -114,7 +114,7 @@ std::string EnergyLine(const LoadReport& report, const ServingSummary& summary) 
   if (!report.joules) return StrCat("energy: ", report.joules.error().message, "\n");
   const double tokens = static_cast<double>(std::max<size_t>(1, summary.output_tokens));
   return StrCat("energy: ", Number(*report.joules), " J, ", Number(*report.joules / tokens),
-                " J per output token, of all that ran on the packages\n");
+                " J per output token, for everything that ran on the packages\n");
 }
 
 }  // namespace
@@ -134,7 +134,7 @@ std::string Render(const LoadReport& report) {
   std::vector<std::string> suspect = report.suspect;
   for (std::string& fault : GeneratorFaults(result)) suspect.push_back(std::move(fault));
   for (const std::string& reason : suspect) text += StrCat("disturbed: ", reason, "\n");
-  text += "\nhow these are computed:\n";
+  text += "\nformulas:\n";
   for (const auto& [name, formula] : LoadFormulas())
     text += Left(StrCat("  ", name), 28) + formula + "\n";
   return text;

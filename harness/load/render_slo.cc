@@ -1,4 +1,4 @@
-// What the search for the SLO's boundary says.
+// The text output of the search for the SLO's boundary.
 
 #include "engine/base/strings.h"
 #include "harness/load/slo_report.h"
@@ -34,9 +34,10 @@ std::string Verdict(const SloReport& report) {
   std::string text;
   if (found.pass) text += "highest that passes  " + at(found.pass) + "\n";
   if (found.fail) text += "lowest that fails    " + at(found.fail) + "\n";
-  if (!found.fail) text += "nothing failed up to there: raise --find-high to look further\n";
-  if (!found.pass) text += "nothing passed down to there: lower --find-low, or loosen the SLO\n";
-  if (found.is_cliff) text += "it is a cliff: what is good falls at once, not bit by bit\n";
+  if (!found.fail) text += "no load failed: raise --find-high to look further\n";
+  if (!found.pass) text += "no load passed: lower --find-low, or loosen the SLO\n";
+  if (found.is_cliff)
+    text += "this is a cliff: the share of good requests drops at once, not gradually\n";
   if (!found.is_settled)
     text += StrCat("not settled after ", found.runs, " runs: raise --max-runs\n");
   return text;
@@ -65,7 +66,7 @@ Json ToJson(const SloReport& report) {
 
 std::string Render(const SloReport& report) {
   std::string text =
-      StrCat(report.url, ": ", report.model, "\n", report.workload, "\na load passes where ",
+      StrCat(report.url, ": ", report.model, "\n", report.workload, "\na load passes if ",
              Percent(report.options.attain), " of the requests are good\n\n");
   text += report.options.whole ? "   clients" : "requests/s";
   text += "   good       of   share    95 % interval     runs\n";

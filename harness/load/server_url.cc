@@ -6,7 +6,7 @@ namespace {
 
 tl::unexpected<Error> BadUrl(std::string_view text, const std::string& why) {
   return Fail(ErrorCode::kUsage, StrCat("'", text, "' is not a server's address: ", why,
-                                        "; give it as http://127.0.0.1:8000"));
+                                        "; give one such as http://127.0.0.1:8000"));
 }
 
 }  // namespace
@@ -23,7 +23,7 @@ Result<ServerUrl> ParseServerUrl(std::string_view text) {
     const std::string_view scheme = text.substr(0, end);
     if (scheme != "http")
       return BadUrl(text,
-                    StrCat("'", scheme, "' is not spoken here, put a proxy that does before it"));
+                    StrCat("'", scheme, "' is not supported, put a proxy in front of the server"));
     rest.remove_prefix(end + kAfterScheme.size());
   }
   ServerUrl url;
@@ -37,7 +37,7 @@ Result<ServerUrl> ParseServerUrl(std::string_view text) {
   std::string_view port;
   if (!place.empty() && place[0] == '[') {  // [::1]:8000
     const size_t end = place.find(']');
-    if (end == std::string_view::npos) return BadUrl(text, "its '[' is never closed");
+    if (end == std::string_view::npos) return BadUrl(text, "its '[' is not closed");
     url.host = place.substr(1, end - 1);
     if (end + 1 < place.size()) port = place.substr(end + 1);
   } else {
@@ -45,10 +45,10 @@ Result<ServerUrl> ParseServerUrl(std::string_view text) {
     url.host = place.substr(0, colon);
     if (colon != std::string_view::npos) port = place.substr(colon);
   }
-  if (url.host.empty()) return BadUrl(text, "it names no host");
+  if (url.host.empty()) return BadUrl(text, "it has no host");
   for (char letter : StrCat(url.host, url.prefix))
     if (static_cast<unsigned char>(letter) <= ' ')
-      return BadUrl(text, "it holds a blank or a control character");
+      return BadUrl(text, "it contains a blank or a control character");
   if (port.empty()) return url;
   const auto number = port[0] == ':' ? ParseInt(port.substr(1), "port") : ParseInt(port, "port");
   if (!number || *number < 1 || *number > 65535)

@@ -8,12 +8,12 @@
 
 namespace pinion::harness {
 
-// A boundary with what it is the boundary of.
+// The result of a search, with the server and the load that it is for.
 struct SloReport {
   std::string url, model, workload;
   SloSearchOptions options;
   SloBoundary boundary;
-  std::vector<std::string> suspect;  // what disturbed any of the runs
+  std::vector<std::string> suspect;  // disturbances of any of the runs
 };
 
 // {"unit","attain","pass":{"load","runs","good","total","share","low","high","fitted","passes"},

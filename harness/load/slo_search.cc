@@ -32,7 +32,7 @@ double Crossing(const std::function<double(double)>& falling, double target) {
   return (low + high) / 2;
 }
 
-// Shares that never rise with the load: neighbours that do are given their common mean.
+// Fits shares that never rise with the load: neighbours that do get their common mean.
 void Fit(std::vector<SloLevel>& levels) {
   struct Pool {
     double good, total;
@@ -54,7 +54,7 @@ void Fit(std::vector<SloLevel>& levels) {
     for (size_t i = 0; i < pool.count; ++i) levels[at++].fitted = pool.good / pool.total;
 }
 
-// By the fit: which levels pass, and where that ends.
+// Decides by the fit which levels pass, and where the boundary lies.
 void Judge(SloBoundary& found, double attain) {
   Fit(found.levels);
   found.pass.reset();
@@ -66,7 +66,7 @@ void Judge(SloBoundary& found, double attain) {
   }
 }
 
-// What is said of judged levels.
+// Describes the judged levels.
 void Describe(SloBoundary& found, double attain) {
   for (SloLevel& level : found.levels) {
     level.share = static_cast<double>(level.good) / static_cast<double>(level.total);
@@ -120,7 +120,7 @@ class Search {
 
   const SloLevel& Level(const std::optional<size_t>& index) const { return found_.levels[*index]; }
 
-  // The load to try now; nullopt: nothing is left to learn.
+  // The next load to try; nullopt if the search is done.
   std::optional<double> Next() const {
     if (!found_.fail) return Beyond(Level(found_.pass), 2);
     if (!found_.pass) return Beyond(Level(found_.fail), 0.5);
@@ -133,7 +133,7 @@ class Search {
     return Again(Level(found_.pass), Level(found_.fail));
   }
 
-  // Past the last level, or again at the limit until it is sure.
+  // A load beyond the last level, or the limit again until its result is settled.
   std::optional<double> Beyond(const SloLevel& last, double factor) const {
     const double next = Round(last.load * factor);
     if (next != last.load) return next;
@@ -157,13 +157,13 @@ Status Validate(const SloSearchOptions& options) {
   const auto bad = [](const std::string& what) { return Fail(ErrorCode::kUsage, what); };
   if (!(options.low > 0 && options.low <= options.high))
     return bad(StrCat("loads from ", options.low, " to ", options.high,
-                      " are no range; the first must be above 0 and not above the second"));
+                      " are not a range; the first must be above 0 and not above the second"));
   if (!(options.attain > 0 && options.attain <= 1))
-    return bad(StrCat("the part of requests that must be good is ", options.attain,
+    return bad(StrCat("the share of requests that must be good is ", options.attain,
                       "; it must be above 0 and at most 1"));
   if (!(options.resolution > 0)) return bad("the resolution must be above 0");
   if (options.repeats < 1 || options.max_runs < 2 * options.repeats)
-    return bad(StrCat("at most ", options.max_runs, " runs cannot hold ", options.repeats,
+    return bad(StrCat("at most ", options.max_runs, " runs are too few for ", options.repeats,
                       " at both ends; raise --max-runs"));
   return {};
 }

@@ -11,18 +11,19 @@
 
 namespace pinion::harness {
 
-// What one run at a load came to.
+// The result of one run at a load.
 struct LevelRun {
   size_t good = 0, total = 0;  // requests that met every SLO, of those that were due
 };
 
 struct SloSearchOptions {
-  double start = 1;             // where to begin
-  double low = 1, high = 4096;  // no load outside of these is tried
+  double start = 1;             // the first load
+  double low = 1, high = 4096;  // limits of the loads to try
   bool whole = false;           // loads are whole numbers (concurrency), else real (a rate)
-  double attain = 0.9;          // a load passes where this part of the requests is good
-  double resolution = 0.05;  // stop where the failing load is at most so much above the passing one
-  int repeats = 3;           // runs that the two loads of the answer need each
+  double attain = 0.9;          // a load passes if this share of the requests is good
+  double resolution =
+      0.05;         // stop when the failing load is at most this fraction above the passing
+  int repeats = 3;  // runs needed at each of the two loads of the answer
   int max_runs = 24;
 };
 Status Validate(const SloSearchOptions& options);  // kUsage
@@ -42,9 +43,9 @@ struct SloBoundary {
   std::vector<SloLevel> levels;  // ascending
   std::optional<size_t> pass;    // the highest level below which all pass
   std::optional<size_t> fail;    // the level above it
-  // The share falls by more than half of what was asked for from one to the next: no gentle slope.
+  // From `pass` to `fail` the share drops by more than half of `attain`.
   bool is_cliff = false;
-  bool is_settled = false;  // both have `repeats` runs and are as near as asked for
+  bool is_settled = false;  // both have `repeats` runs and lie within `resolution`
   int runs = 0;
 };
 
@@ -52,13 +53,13 @@ struct SloBoundary {
 // until both are known; then bisection in the logarithm; then both ends are run again until each
 // has `repeats`. Every step decides by the fit: shares of all runs at a load are pooled, and levels
 // that break the order (a higher load with a higher share) are pooled with their neighbours (pool
-// adjacent violators), so that one lucky or unlucky run does not lead astray. `run` is called with
-// a load; its error ends the search.
+// adjacent violators), so that one lucky or unlucky run does not mislead the search. `run` is
+// called with a load; its error ends the search.
 Result<SloBoundary> FindSloBoundary(const SloSearchOptions& options,
                                     const std::function<Result<LevelRun>(double load)>& run);
 
-// The boundary of levels that were run elsewhere, ascending: `load`, `runs`, `good` and `total` of
-// each are given. `is_settled` is for the caller to say.
+// The boundary of levels that were run by the caller, ascending: `load`, `runs`, `good` and `total`
+// of each are given. The caller sets `is_settled`.
 SloBoundary JudgeLevels(std::vector<SloLevel> levels, double attain);
 
 // Exact interval of a probability from `good` of `total`.

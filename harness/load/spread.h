@@ -5,19 +5,19 @@
 
 namespace pinion::harness {
 
-// Which of several servers a conversation goes to: the one with the fewest requests under way, of
-// equals the next one round, as HAProxy's `balance leastconn` has it. Its later turns stay there,
-// where the prefix cache knows them (HAProxy: a cookie). Thread rule: one thread.
+// Chooses a server for each conversation: the one with the fewest requests in flight, of
+// equals in round-robin order, like HAProxy's `balance leastconn`. Later turns stay on that server,
+// whose prefix cache holds the conversation (HAProxy: a cookie). Thread rule: one thread.
 class Spread {
  public:
-  explicit Spread(size_t servers) : under_way_(servers) {}  // at least one
+  explicit Spread(size_t servers) : in_flight_(servers) {}  // at least one
 
   size_t Choose();
-  void Began(size_t server) { ++under_way_[server]; }
-  void Ended(size_t server) { --under_way_[server]; }
+  void Began(size_t server) { ++in_flight_[server]; }
+  void Ended(size_t server) { --in_flight_[server]; }
 
  private:
-  std::vector<size_t> under_way_;
+  std::vector<size_t> in_flight_;
   size_t next_ = 0;
 };
 

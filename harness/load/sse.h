@@ -9,7 +9,7 @@ namespace pinion::harness {
 
 // A stream of server-sent events, cut into the data of each event. Lines may end in LF, CRLF or CR
 // and be split anywhere between two calls; comments and other fields are skipped. Of an event
-// beyond kMostBytes as much is handed on as had come: nobody can make a reader keep more.
+// beyond kMostBytes only the part so far is handed on, which bounds the reader's memory.
 // Source: WHATWG HTML, "Server-sent events", sec. 9.2.6.
 class SseReader {
  public:
@@ -22,7 +22,7 @@ class SseReader {
 
  private:
   void TakeLine(std::string_view line);
-  void EndEvent();  // as far as it has come
+  void EndEvent();  // hands on the event so far
 
   std::function<void(std::string_view data)> on_event_;
   std::string line_, data_;

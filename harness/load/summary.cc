@@ -19,7 +19,7 @@ double Mean(const std::vector<double>& values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-// Of the sample itself (divided by n), as NumPy's default.
+// The population's standard deviation (divided by n), NumPy's default.
 double Deviation(const std::vector<double>& values) {
   const double mean = Mean(values);
   double sum = 0;
@@ -38,7 +38,7 @@ void SetTimes(Json& object, const std::string& name, const std::vector<double>& 
   }
 }
 
-// From where on the generator's own delay is told.
+// The delay of the generator itself from which on it is reported.
 double LateSeconds(const ServingSummary& summary) {
   return std::max(kLateSeconds, kLateShare * Median(summary.ttft_s));
 }
@@ -160,7 +160,8 @@ std::vector<std::string> GeneratorFaults(const ServerLoadResult& result) {
     faults.push_back(text);
   }
   const double limit_s = LateSeconds(Summarise(TracesOf(result)));
-  // In a closed loop, or behind a limit of concurrency, being late is not the generator's doing.
+  // In a closed loop, or under a limit on concurrency, late requests are not the generator's fault;
+  // its\n  // own clock is.
   const double late_s = Quantile(own.lag_s, 0.95);
   if (late_s > limit_s) {
     std::snprintf(text, sizeof text, "late client: %.1f ms behind its own clock at p95",
@@ -181,7 +182,7 @@ const std::vector<std::pair<std::string, std::string>>& LoadFormulas() {
       {"output_throughput", "output tokens of complete requests / duration"},
       {"total_token_throughput", "(prompt + output tokens of complete requests) / duration"},
       {"joules_per_output_token",
-       "energy of all processor packages over the load / output tokens, where RAPL can be read"},
+       "energy of all processor packages over the load / output tokens, if RAPL can be read"},
       {"request_goodput", "complete requests that meet every SLO / duration"},
   };
   return formulas;

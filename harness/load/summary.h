@@ -9,7 +9,7 @@
 
 namespace pinion::harness {
 
-// A load with what is to be said about it.
+// A load with its report.
 struct LoadReport {
   std::string url, model, endpoint;
   std::string workload;     // in words
@@ -20,7 +20,7 @@ struct LoadReport {
   uint64_t seed = 0;
   Slo slo;
   ServerLoadResult result;
-  std::vector<std::string> suspect;  // what disturbed it, from outside
+  std::vector<std::string> suspect;  // disturbances from outside
   // Of all packages, from the first request to the last answer; or why it cannot be read.
   Result<double> joules = Fail(ErrorCode::kUnsupported, "not measured");
 };
@@ -28,24 +28,24 @@ struct LoadReport {
 // The complete requests as traces; in an open loop their times count from when they were due.
 std::vector<RequestTrace> TracesOf(const ServerLoadResult& result);
 
-// How often the generator was late, from 0 to 1: more than 1 % of the median TTFT and more than
-// 1 ms behind. Of its requests where each had a time of its own to be sent at; in a closed loop,
-// where one waits for another, of the beats of its own clock.
+// How often the generator was late, from 0 to 1: by more than 1 % of the median TTFT and more than
+// 1 ms. The share of its requests if each had a scheduled time; in a closed loop,
+// whose requests wait for each other, of the ticks of its own clock.
 double LateShare(const ServerLoadResult& result);
 
-// Why the generator itself may have spoilt the measurement, one phrase each; empty: it did not.
+// Why the generator itself may have spoilt the measurement, one phrase each; empty if it did not.
 // Late is a p95 behind schedule of more than 1 % of the median TTFT, and of more than 1 ms.
 std::vector<std::string> GeneratorFaults(const ServerLoadResult& result);
 
 // The keys of `vllm bench serve --save-result` ("request_throughput", "mean_ttft_ms", ...), and
-// under "pinion" what is ours: workload, schedule, the generator's own load, formulas. Percentiles
+// under "pinion" further keys: workload, schedule, the generator's own load, formulas. Percentiles
 // that the sample does not support are null. `detailed` adds every request.
 Json ToJson(const LoadReport& report, bool detailed);
 
-// The same for a person.
+// The same as text.
 std::string Render(const LoadReport& report);
 
-// How every number is computed, a line each.
+// The formula of every number.
 const std::vector<std::pair<std::string, std::string>>& LoadFormulas();
 
 }  // namespace pinion::harness

@@ -7,7 +7,7 @@
 namespace pinion::harness {
 namespace {
 
-// Short, frequent words, which the vocabularies of language models hold whole.
+// Short, frequent words, each of which is one token in most vocabularies.
 constexpr std::array<const char*, 96> kWords = {
     "the",   "of",     "and",  "to",   "in",    "is",     "that",  "for",  "it",    "was",
     "on",    "are",    "as",   "with", "his",   "they",   "at",    "be",   "this",  "have",
@@ -50,7 +50,7 @@ TokenScale TokenScale::From(int words_a, double tokens_a, int words_b, double to
   TokenScale scale;
   if (words_a == words_b || tokens_a <= 0 || tokens_b <= 0) return scale;
   const double per_word = (tokens_b - tokens_a) / (words_b - words_a);
-  if (!(per_word > 0.05)) return scale;  // not counted, or by a rule of its own
+  if (!(per_word > 0.05)) return scale;  // the server's counts make no sense
   return {per_word, tokens_a - per_word * words_a, true};
 }
 

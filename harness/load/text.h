@@ -15,7 +15,7 @@ std::string MakeText(std::mt19937_64& random, int words, TextStyle style);
 struct TokenScale {
   double per_word = 1;
   double overhead = 0;    // of a request: template, special tokens
-  bool is_known = false;  // measured on the server; else one word is taken for one token
+  bool is_known = false;  // measured on the server; else one token per word is assumed
 
   int WordsFor(int tokens) const;  // at least 1
   // From two prompts whose tokens the server has counted.

@@ -33,7 +33,8 @@ LoadPlan PlanOf(const Engine& engine, const BenchPlan& plan, int round) {
   return load;
 }
 
-// Each source's values as medians over the rounds; one that failed in any round keeps its reason.
+// Each counter source's values as medians over the rounds; a source that failed in any round keeps
+// its reason.
 std::vector<CounterReading> MediansOf(const std::vector<std::vector<CounterReading>>& rounds) {
   std::vector<CounterReading> medians = rounds.front();
   for (size_t source = 0; source < medians.size(); ++source) {
@@ -48,7 +49,7 @@ std::vector<CounterReading> MediansOf(const std::vector<std::vector<CounterReadi
   return medians;
 }
 
-// Without the probe's own memory, which is resident from its first measurement on.
+// The peak without the probe's own memory, which is resident from its first measurement on.
 uint64_t PeakOfEngine(uint64_t peak_before_probe_bytes, const CeilingProbe* probe) {
   if (!probe) return PeakRssBytes();
   return std::max(peak_before_probe_bytes, PeakRssBytes() - probe->memory_bytes());
@@ -66,7 +67,7 @@ void Take(const BenchPlan& plan, const LoadResult& load, RoundValues& values) {
   if (has_slo) values["goodput"].push_back(Summarise(load.CompleteTraces(), plan.slo).goodput);
 }
 
-// Which lines each mode shows, in this order: what it is about, nothing else.
+// The metrics that each mode shows, in this order.
 std::vector<std::string> LinesOf(BenchMode mode) {
   std::vector<std::string> lines = {"prefill_tokens_per_s", "decode_tokens_per_s"};
   const auto add = [&](std::initializer_list<const char*> more) {

@@ -25,10 +25,10 @@ struct BenchPlan {
   int prompt_len = 512, output_len = 64;  // tokens
   int shared_prefix = 0;                  // tokens that all prompts of a round begin with
   int batch = 1;         // latency: requests sent at once; serving: clients of the closed loop
-  int num_prompts = 32;  // throughput: sent at once; serving: sent in all, per round
-  int rounds = 6;        // each with prompts of its own; intervals need 6
+  int num_prompts = 32;  // throughput: sent at once; serving: sent in total, per round
+  int rounds = 6;        // each with its own prompts; intervals need 6
   uint64_t seed = 1;
-  Slo slo;  // serving: what goodput counts
+  Slo slo;  // serving: the limits that goodput counts
 };
 Status Validate(const BenchPlan& plan);  // kUsage
 
@@ -36,16 +36,16 @@ Status Validate(const BenchPlan& plan);  // kUsage
 struct BenchRow {
   std::string metric;  // see Metrics() in harness/stats/metrics.h
   Estimate estimate;
-  // Where the metric has one: the best value that the machine allows, and which part of it this is
+  // If the metric has a limit: the best value that the machine allows, and the fraction reached
   // (1: the limit), both per round against what was measured beside it.
   std::optional<Estimate> limit, fraction_of_limit;
 };
 
-// What the machine could do while it was measured, and what the load asked of it.
+// The machine's limits during the measurement, and the work of the load.
 struct BenchLimits {
   Estimate read_bytes_per_s;  // measured between the decode steps and the rounds
   Estimate flops_per_s;       // measured between the rounds
-  Estimate int8_ops_per_s;    // the same; 0 where nothing is multiplied in integers
+  Estimate int8_ops_per_s;    // the same; 0 if nothing is multiplied in integers
   StepCost prefill, decode;   // of one round's steps
   // Which of the two takes longer, by the medians above.
   bool prefill_bound_by_bytes = false, decode_bound_by_bytes = false;
@@ -59,14 +59,14 @@ struct BenchResult {
   uint64_t peak_rss_bytes = 0;
   std::vector<BenchRow> rows;  // prefill and decode rates first
   std::optional<BenchLimits> limits;
-  std::string no_limits_because;         // where there are none
+  std::string no_limits_because;         // the reason if there are none
   std::vector<CounterReading> counters;  // medians over the rounds, of one round each
   std::vector<std::string> suspect;
 
   const Estimate* Find(const std::string& metric) const;
 };
 
-// One warm-up load, then `rounds` measured ones. After each, `progress` is given the result so far:
+// One warm-up load, then `rounds` measured ones. After each, `progress` gets the result so far:
 // its plan has as many rounds as it holds. `ceilings`, where
 // given, is measured before, between and after the rounds, its memory's rate also between steps;
 // neither its time nor its memory counts.
@@ -83,7 +83,7 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
 // "no_limits_because" says why.
 Json ToJson(const BenchResult& result);
 
-// The same for a person: a table, and the formula of every line of it.
+// The same as text: a table, and the formula of every line of it.
 std::string Render(const BenchResult& result);
 
 }  // namespace pinion::harness

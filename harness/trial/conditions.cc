@@ -16,14 +16,15 @@
 namespace pinion::harness {
 namespace {
 
-// Limits above which a measurement is marked. Steal: verdicts.md. Pressure and switches: a quiet
-// machine shows 1 % and 20 a second and thread, a disturbed one 97 % and 200. An engine that runs
-// more threads than it has CPUs presses itself: that is its doing, so others must have computed as
-// well. A quiet machine's daemons take half a percent.
+// Limits above which a measurement is marked as disturbed. Steal: docs/verdicts.md. Pressure and
+// switches: a quiet
+// machine shows 1 % and 20 per second and thread, a disturbed one 97 % and 200. An engine with
+// more threads than CPUs causes pressure itself, so pressure counts only if other processes
+// computed too. A quiet machine's daemons take half a percent.
 constexpr double kStealShare = 0.01, kPressureShare = 0.10, kSwitchesPerThreadSecond = 100,
                  kOthersShare = 0.02;
-// The beginning and the end of a load make switches of their own, which seconds do not notice and a
-// tenth of one takes for a rate: any load may have as many as a second of it.
+// Starting and ending a load cause switches too, which do not matter over seconds but would look
+// like a high rate in a tenth of one: any load may have as many as are allowed per second.
 constexpr double kLeastSwitchSeconds = 1;
 
 std::string Text(const std::string& path) { return ReadFile(path, 1 << 20).value_or(""); }
@@ -130,7 +131,7 @@ double StealShare(const Conditions& before, const Conditions& after) {
 
 double PressureShare(const Conditions& before, const Conditions& after) {
   if (after.now_ns <= before.now_ns) return 0;
-  // The two clocks are not read at the same moment.
+  // The two clocks are not read at the same moment, so the share may exceed 1.
   return std::min(1.0, static_cast<double>(after.pressure_us - before.pressure_us) * 1e3 /
                            static_cast<double>(after.now_ns - before.now_ns));
 }
@@ -138,7 +139,7 @@ double PressureShare(const Conditions& before, const Conditions& after) {
 double OthersShare(const Conditions& before, const Conditions& after) {
   if (after.cpu_ticks <= before.cpu_ticks) return 0;
   const auto busy = static_cast<double>(after.busy_ticks - before.busy_ticks);
-  // Less than before: something ended that nobody waited for, and took its ticks along.
+  // It may be less than before: a child that ended without being waited for took its ticks with it.
   const auto own =
       static_cast<double>(std::max(after.own_ticks, before.own_ticks) - before.own_ticks);
   return std::max(0.0, busy - own) / static_cast<double>(after.cpu_ticks - before.cpu_ticks);
@@ -164,7 +165,7 @@ std::vector<std::string> Disturbances(const Conditions& before, const Conditions
   const double switches =
       static_cast<double>(after.involuntary_switches - before.involuntary_switches);
   if (switches > kSwitchesPerThreadSecond * threads * std::max(seconds, kLeastSwitchSeconds))
-    found.push_back(Printf("%.0f involuntary switches a second", switches / seconds));
+    found.push_back(Printf("%.0f involuntary switches per second", switches / seconds));
   return found;
 }
 

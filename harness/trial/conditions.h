@@ -7,33 +7,33 @@
 
 namespace pinion::harness {
 
-// What the operating system counted up to now, of this process and of the machine. Counters that
-// this machine does not have stay 0 and disturb nothing.
+// The operating system's counters so far, of this process and of the machine. Counters that
+// this machine does not have stay 0 and never report a disturbance.
 struct Conditions {
   int64_t now_ns = 0;
   uint64_t cpu_ticks = 0, steal_ticks = 0;  // /proc/stat, all CPUs
   uint64_t busy_ticks = 0;                  // of those: neither idle nor stolen
-  uint64_t own_ticks = 0;    // of those: of this process and all it started (an engine's server)
+  uint64_t own_ticks = 0;    // of those: of this process and its descendants (an engine's server)
   uint64_t pressure_us = 0;  // /proc/pressure/cpu, some, total
   uint64_t throttled_periods = 0;                       // cpu.stat of this process's cgroup
   uint64_t major_faults = 0, involuntary_switches = 0;  // of this process, all threads
-  std::map<int, int> pinned;  // this process's threads that may run on one CPU alone, and on which
+  std::map<int, int> pinned;  // this process's threads that may run on only one CPU, and that CPU
 
   static Conditions Now();
 };
 
-// Parts of the time between the two, 0 to 1; 0 where the counter is absent.
+// Shares of the time between the two, 0 to 1; 0 if the counter is absent.
 double StealShare(const Conditions& before, const Conditions& after);     // of all CPUs' time
 double PressureShare(const Conditions& before, const Conditions& after);  // some task waited
 double OthersShare(const Conditions& before, const Conditions& after);    // of all CPUs' time
 
-// Threads that were pinned and are bound to another CPU, or to several, now. Who has ended does not
-// count: `alive` are the threads that there are now.
+// Threads that were pinned and are now bound to another CPU, or to several. Threads that have ended
+// do not count: `alive` are the current threads.
 size_t MovedThreads(const std::map<int, int>& before, const std::map<int, int>& after,
                     const std::vector<int>& alive);
 
-// Why what was measured between the two may not be this configuration's doing, one phrase each
-// ("steal 4.1 %"); empty: nothing that could be seen. `threads`: of the engine.
+// Disturbances between the two, which may have changed the measurement, one phrase each
+// ("steal 4.1 %"); empty if none was detected. `threads`: of the engine.
 std::vector<std::string> Disturbances(const Conditions& before, const Conditions& after,
                                       int threads);
 

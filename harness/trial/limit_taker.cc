@@ -26,7 +26,7 @@ void LimitTaker::AfterStep(const LoadStep& step) {
   CloseWindow(probe_->ReadRate());
 }
 
-// What bounds a round was measured before it and is measured again now.
+// The limits of a round are measured before and after it.
 void LimitTaker::Take(const LoadResult& load, const RoundValues& values) {
   if (!probe_) return;
   const Ceilings before = last_;
@@ -71,7 +71,7 @@ void LimitTaker::Probe() {
   CloseWindow(last_.read_bytes_per_s);
 }
 
-// The faster of the probes around a window counts: whatever disturbs one lowers it.
+// The faster of the two probes around a window counts: a disturbance can only lower a probe.
 void LimitTaker::CloseWindow(double read_bytes_per_s) {
   if (open_.cost.bytes() > 0) {
     open_.read_bytes_per_s = std::max(pace_, read_bytes_per_s);
@@ -81,7 +81,8 @@ void LimitTaker::CloseWindow(double read_bytes_per_s) {
   since_probe_s_ = 0;
 }
 
-// Of the memory, the rate at which the round's decode steps could have read all that they had to.
+// The memory's rate for the round: the bytes that its decode steps had to read over the least time
+// for them.
 void LimitTaker::TakeRates() {
   double bytes = 0, seconds = 0;
   for (const Window& window : windows_) {

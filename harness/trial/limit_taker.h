@@ -14,18 +14,18 @@ namespace pinion::harness {
 // The values of every round, by metric.
 using RoundValues = std::map<std::string, std::vector<double>>;
 
-// What bounds the rounds of a bench, from probes beside them: everything between the rounds, memory
+// Measures the limits of a bench's rounds with probes: all of them between the rounds, and memory
 // also between the steps, because a virtual machine's bandwidth may double within a second.
 class LimitTaker {
  public:
-  // Without a probe it does nothing. Measures at once.
+  // Measures at once; does nothing without a probe.
   LimitTaker(CeilingProbe* probe, const BenchPlan& plan);
 
   // For LoadPlan::after_step.
   void AfterStep(const LoadStep& step);
   // After a round, whose values have been added to `values`.
   void Take(const LoadResult& load, const RoundValues& values);
-  // Limits of the rounds so far; the rows are there already.
+  // Adds the limits of the rounds so far; `result` must already have its rows.
   void Fill(BenchResult& result) const;
 
  private:
@@ -45,11 +45,11 @@ class LimitTaker {
   Ceilings last_;
   Window open_;
   double since_probe_s_ = 0;                  // of steps
-  double pace_ = 0;                           // bytes/s, as last read
+  double pace_ = 0;                           // bytes/s of the last probe
   std::vector<Window> windows_;               // of the round
   std::vector<double> reads_, flops_, int8_;  // of each round
   RoundValues limits_, fractions_;
-  StepCost prefill_, decode_;  // of the last round: all rounds ask the same
+  StepCost prefill_, decode_;  // of the last round; all rounds cost the same
 };
 
 }  // namespace pinion::harness

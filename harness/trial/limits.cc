@@ -10,7 +10,8 @@ namespace pinion::harness {
 Result<std::unique_ptr<CeilingProbe>> StartCeilings(const Engine& engine) {
   const EngineInfo& info = engine.info();
   const auto isa = kernels::ParseIsa(info.isa);
-  if (!isa) return Fail(ErrorCode::kUnsupported, StrCat("no probe knows the ISA '", info.isa, "'"));
+  if (!isa)
+    return Fail(ErrorCode::kUnsupported, StrCat("there is no probe for the ISA '", info.isa, "'"));
   const bool integers = engine.model().spec.formats.Count(IntegerProduct::kInt8) > 0;
   return CeilingProbe::Start(info.plan, *isa, DtypeOf(info), integers);
 }

@@ -14,10 +14,10 @@ namespace pinion::harness {
 // The probe of an engine's own threads, ISA and type. Errors: too little free memory.
 Result<std::unique_ptr<CeilingProbe>> StartCeilings(const Engine& engine);
 
-// What a load computed over bandwidth, and over the peaks of its types.
+// The time for a load's bytes at the bandwidth, and for its operations at the peaks of their types.
 double ReadSeconds(const StepCost& cost, const Ceilings& ceilings);
 double ComputeSeconds(const StepCost& cost, const Ceilings& ceilings);
-// The least time that this machine needs for what a load computed: its bytes over bandwidth, or its
+// The least time that this machine needs for a load's work: its bytes over bandwidth, or its
 // operations over peak, whichever is longer.
 double RoofSeconds(const StepCost& cost, const Ceilings& ceilings);
 
@@ -32,17 +32,18 @@ struct LeastTimes {
   double prefill_s = 0, decode_s = 0;
 };
 
-// For prefill_tokens_per_s, decode_tokens_per_s and output_tokens_per_s, and where one request runs
-// at a time also for ttft_s, tpot_s and e2el_s: with several, one waits for another as it should.
+// For prefill_tokens_per_s, decode_tokens_per_s and output_tokens_per_s, and if one request runs
+// at a time also for ttft_s, tpot_s and e2el_s: with several, requests wait for each other by
+// design.
 std::vector<MetricLimit> LimitsOf(const LoadResult& load, const BenchPlan& plan,
                                   const LeastTimes& least);
 
-// Which part of what is possible `value` is, 1 at the limit: value over limit, or limit over value
-// where less is better.
+// The fraction of the limit that `value` reaches: value over limit, or limit over value
+// if less is better.
 double FractionOfLimit(const std::string& metric, double value, double limit);
 
-// The larger of each: what the machine could do around a round, since whatever disturbs a probe
-// lowers it.
+// The larger of each ceiling: the best estimate around a round, since a disturbance can only lower
+// a probe.
 Ceilings Larger(const Ceilings& a, const Ceilings& b);
 
 }  // namespace pinion::harness

@@ -13,16 +13,16 @@
 
 namespace pinion::harness {
 
-// Where the time of a load went, from the engine's own counters around every step.
+// The time of a load by kind of step, from the engine's own counters around every step.
 struct StepTimes {
   uint64_t prompt_tokens = 0;  // computed in steps that compute prompts
-  double prefill_s = 0;        // time of those steps, decodes that ride along included
-  uint64_t decode_tokens = 0;  // that came out of the other steps
+  double prefill_s = 0;        // time of those steps, including their decodes
+  uint64_t decode_tokens = 0;  // from the other steps
   double decode_s = 0;
-  // What those steps could not do without. A prompt counts where its first token comes out.
+  // The least work for those steps. A prompt counts in the step that yields its first token.
   StepCost prefill_cost, decode_cost;
 
-  double prefill_tokens_per_s() const;  // 0 where there was no such step
+  double prefill_tokens_per_s() const;  // 0 without such a step
   double decode_tokens_per_s() const;
 };
 
@@ -30,10 +30,10 @@ struct StepTimes {
 struct LoadStep {
   bool prefills = false;  // a prompt was computed in it
   double seconds = 0;
-  StepCost cost;  // what it could not do without, counted as in StepTimes
+  StepCost cost;  // the least work for it, counted as in StepTimes
 };
 
-// What the load did to the KV cache.
+// The load's use of the KV cache.
 struct KvUse {
   uint64_t preemptions = 0;
   uint64_t prefix_query_tokens = 0, prefix_hit_tokens = 0;
@@ -54,7 +54,7 @@ struct LoadResult {
   std::vector<ClientTrace> clients;  // in order of sending; complete or cut off
   StepTimes steps;
   KvUse kv;
-  std::vector<double> late_s;  // by request: how long after it could be sent it was
+  std::vector<double> late_s;  // by request: the time from when it could be sent until it was
   bool cut = false;            // the deadline came before the last request ended
   int64_t end_ns = 0;
 
@@ -65,20 +65,20 @@ struct LoadResult {
 };
 
 // Conversations with one engine, EOS ignored, greedy. A closed loop: `clients` at a time, each next
-// one begun when one ends; or an open loop, in which each begins when it is due. A conversation's
-// next turn is sent when the one before it has been answered.
+// one starting when one ends; or an open loop, in which each starts when it is due. A
+// conversation's next turn is sent when the previous one has been answered.
 struct LoadPlan {
   int clients = 1;   // of a closed loop
   int requests = 1;  // conversations in all; clients >= requests: everything at once (offline)
-  // Open loop: seconds from the start, ascending, one for each conversation. What is due while the
-  // engine computes is sent when its step ends, and counts from when it was due.
+  // Open loop: seconds from the start, ascending, one for each conversation. A request due while
+  // the engine computes is sent when its step ends, and is timed from when it was due.
   std::optional<std::vector<double>> arrival_s;
-  const Clock* clock = &kMachineClock;  // of all times here and in the result
-  int64_t stop_sending_ns = INT64_MAX;  // no request is sent after this
-  int64_t deadline_ns = INT64_MAX;      // what still runs then is aborted, once a request has ended
-  int64_t last_deadline_ns = INT64_MAX;  // what still runs then is aborted
+  const Clock* clock = &kMachineClock;   // of all times here and in the result
+  int64_t stop_sending_ns = INT64_MAX;   // no request is sent after this
+  int64_t deadline_ns = INT64_MAX;       // running requests are aborted then, once one has ended
+  int64_t last_deadline_ns = INT64_MAX;  // running requests are aborted then in any case
   std::function<TokenConversation(int index)> conversation;
-  // If given: called after every step. The load's clock, all of the above included, stands still
+  // If given: called after every step. The load's clock, and with it all of the times above, stops
   // meanwhile.
   std::function<void(const LoadStep&)> after_step;
 };
@@ -87,8 +87,8 @@ struct LoadPlan {
 std::function<TokenConversation(int index)> FirstTurns(
     std::function<TokenConversation(int index)> conversation, int tokens);
 
-// Why the client itself may have spoilt the load: sending more than 1 % of the median TTFT behind
-// schedule at p95, and more than 1 ms. Empty: it did not.
+// A client that was too slow itself may have spoilt the load: it sent more than 1 % of the median
+// TTFT behind schedule at p95, and more than 1 ms. Empty if it was on time.
 std::string LateClient(const LoadResult& load);
 
 // Of an engine's weights, activations and KV.

@@ -16,13 +16,13 @@ namespace {
 
 constexpr uint64_t kWarmUpStream = 0, kOfflineStream = 1, kFirstLoopStream = 2;
 
-// The offline batch takes as much of the time as two loops.
+// The offline batch gets as much time as two loops.
 constexpr size_t kOfflineWeight = 2;
 
-// Of the time that is left, at most: for the engine's first steps, and for a loop's own.
+// The largest shares of the remaining time for warm-ups: of the engine, and of each loop.
 constexpr double kStartShare = 0.15, kLoopShare = 0.05;
 
-// What a stalled machine may add even to the shortest trial.
+// Extra time even for the shortest trial, because a machine may stall.
 constexpr double kLeastGraceSeconds = 2;
 
 int64_t Later(int64_t start_ns, double seconds) {
@@ -40,8 +40,8 @@ std::string LoopName(const LoadPhase& phase) {
 }
 
 Measurement::Measurement(const TrialRequest& request, int64_t start_ns) : request_(request) {
-  // A slow start or a slow machine must not leave a candidate unmeasured; and what started for two
-  // minutes is not worth eight seconds of load.
+  // A slow start or a slow machine must not leave a candidate unmeasured; and an engine that took
+  // two minutes to start deserves more than eight seconds of load.
   const double started_s = SecondsSince(start_ns);
   end_ns_ = std::max(Later(start_ns, request.limit_s),
                      Later(NowNs(), std::max(request.limit_s / 2, started_s)));
@@ -73,9 +73,9 @@ Status Measurement::Measure(const CounterTarget& target, int threads) {
   return {};
 }
 
-// The batch and the loops in an order drawn from the round's seed: none is always the one that
-// finds the machine fresh, and all trials of a round agree. The search comes last: it looks for the
-// load that the machine bears when it is warm.
+// Runs the batch and the loops in an order drawn from the round's seed: none of them is always the
+// first on a fresh machine, and all trials of a round agree. The search comes last: it looks for
+// the load that the warm machine sustains.
 Status Measurement::RunPhases() {
   const Workload& workload = request_.workload;
   const size_t loops = workload.concurrency.size(), batch = loops;
@@ -113,20 +113,20 @@ Status Measurement::RunLoop(size_t index, size_t weights_left) {
   return ClosedLoop(loop);
 }
 
-// A phase's part of the time that is left, by its weight among those still to come.
+// A phase's share of the remaining time, by its weight among the phases still to come.
 LoadPhase Measurement::Part(size_t weight, size_t weights_left) const {
   const double part = static_cast<double>(weight) / static_cast<double>(weights_left);
   LoadPhase phase;
   phase.deadline_s = SecondsUntil(end_ns_) * part;
   phase.last_deadline_s = SecondsUntil(last_ns_) * part;
-  // Then nothing new is sent, so that what was sent has time to end.
+  // No new requests after this, so that those sent have time to end.
   phase.stop_sending_s = 0.6 * phase.deadline_s;
   return phase;
 }
 
-// Small batches until one is no longer faster than the one before it by more than 5 %: caches, page
-// tables and primitive caches are then as they will stay. At most 4, and at most `share` of the
-// time that is left.
+// Runs small batches until one is no longer faster than the one before it by more than 5 %: caches,
+// page tables and primitive caches are then in their steady state. At most 4, and at most `share`
+// of the remaining time.
 Status Measurement::WarmUpFor(int clients, double share) {
   const int64_t start_ns = NowNs();
   const double limit_s = SecondsUntil(end_ns_) * share;
@@ -149,7 +149,7 @@ Status Measurement::WarmUpFor(int clients, double share) {
   return {};
 }
 
-// Each run a load of its own prompts and a part of the time that is left.
+// Each run is a load with prompts of its own, in a share of the remaining time.
 void Measurement::Search(const SloTarget& target) {
   uint64_t stream = kFirstLoopStream + request_.workload.concurrency.size();
   const auto run = [&](double load, size_t runs_left) {

@@ -13,23 +13,23 @@
 
 namespace pinion::harness {
 
-// One part of a trial's load: what to send and until when, in seconds from its beginning.
+// One part of a trial's load; times in seconds from its beginning.
 struct LoadPhase {
   uint64_t stream = 0;  // of its prompts
   int clients = 1, requests = 1;
-  std::optional<double> rate;  // open loop: requests/s; `clients` does not count
-  int most_output = 0;         // warm-up: first turns alone, with answers of at most so many tokens
-  double stop_sending_s = 0;   // nothing is begun after it
-  double deadline_s = 0;       // what still runs is cut off, once a request has ended
-  double last_deadline_s = 0;  // what still runs is cut off
+  std::optional<double> rate;  // open loop: requests/s, and `clients` is ignored
+  int most_output = 0;         // warm-up: only first turns, with answers of at most so many tokens
+  double stop_sending_s = 0;   // no request is sent after it
+  double deadline_s = 0;       // running requests are cut off, once one has ended
+  double last_deadline_s = 0;  // running requests are cut off in any case
 };
 
 std::string LoopName(const LoadPhase& phase);  // "loop of 4 clients"
 
 // A trial's course, the same for every engine, so that their numbers can be compared: warm-up, the
-// offline batch and a closed loop at every concurrency (behind a warm-up of its own) in an order
+// offline batch and a closed loop at every concurrency (after a warm-up of its own) in an order
 // drawn from the seed, the search for the SLO's load; counters and disturbances around all but the
-// first. Engines differ in how a phase is sent and what is read off.
+// warm-up. Engines differ in how a phase is sent and what is recorded.
 class Measurement {
  public:
   // The limit counts from `start_ns`, but the load always gets half of it, and as long as the
@@ -37,7 +37,7 @@ class Measurement {
   Measurement(const TrialRequest& request, int64_t start_ns);
   virtual ~Measurement() = default;
 
-  // `threads`: of the engine in this process; 1 where it is in another. Errors are the engine's.
+  // `threads`: of the engine in this process; 1 if it is in another. Errors are the engine's.
   Result<TrialResult> Run(const CounterTarget& target, int threads);
 
  protected:
@@ -48,14 +48,14 @@ class Measurement {
   virtual void Describe(Json& info) = 0;
 
   const TrialRequest& request() const { return request_; }
-  // Those of the SLO; none without one.
+  // The limits of the SLO; none without an SLO.
   Slo limits() const { return request_.workload.slo.value_or(SloTarget()).limits; }
   std::vector<MetricValue>& samples() { return result_.samples; }
   void Add(const std::string& metric, int concurrency, double value);
   void Distribute(const ServingSummary& summary, int concurrency);  // into info "quantiles"
   void Suspect(const std::string& reason);                          // once each
   void Cut(std::string what) { cut_.push_back(std::move(what)); }
-  // For a phase to end with: its load did not come far enough, which ends the trial as too slow.
+  // The error of a phase whose load did not get far enough, which ends the trial as too slow.
   tl::unexpected<Error> TooSlow(const std::string& why);
   void CountOutput(size_t tokens) { output_tokens_ += tokens; }  // of warm-ups too
   void SetOutputHash(std::string hash) { result_.output_hash = std::move(hash); }
@@ -70,8 +70,8 @@ class Measurement {
   void Search(const SloTarget& target);
 
   const TrialRequest& request_;
-  int64_t end_ns_ = 0;   // where the load aims to end
-  int64_t last_ns_ = 0;  // where it ends, whatever has been measured
+  int64_t end_ns_ = 0;   // when the load aims to end
+  int64_t last_ns_ = 0;  // when it ends in any case
   double warm_up_s_ = 0;
   int warm_up_batches_ = 0;
   size_t output_tokens_ = 0;  // while energy was counted

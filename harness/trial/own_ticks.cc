@@ -19,7 +19,7 @@ struct Process {
   uint64_t ticks = 0;  // its own and those of children that have ended
 };
 
-// "1 (a name) S 0 ...": the name may hold anything, so what counts begins at the last bracket.
+// "1 (a name) S 0 ...": the name may contain anything, so parse from the last bracket.
 std::optional<Process> ParseProcess(const std::string& stat) {
   const size_t end = stat.rfind(')');
   if (end == std::string::npos) return std::nullopt;

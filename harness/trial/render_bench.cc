@@ -1,4 +1,4 @@
-// What `pinion bench` says: JSON for machines, a table for people.
+// The output of `pinion bench`: JSON for programs, a table for people.
 
 #include <cmath>
 
@@ -102,7 +102,7 @@ std::string Header(const BenchResult& result) {
   return text + StrCat(", ", plan.rounds, plan.rounds == 1 ? " round\n\n" : " rounds\n\n");
 }
 
-// What one phase of a round cannot do without.
+// The least work of one phase of a round.
 std::string Asked(const char* phase, const StepCost& cost, bool by_bytes) {
   return StrCat(
       phase, " is bound by ", by_bytes ? "memory" : "arithmetic", ": a round touches ",
@@ -179,9 +179,10 @@ std::string Render(const BenchResult& result) {
   if (result.plan.rounds < static_cast<int>(kMinSamples))
     text += StrCat("no interval below ", kMinSamples, " rounds\n");
   text += LimitLines(result);
-  if (!result.counters.empty()) text += "\ncounted in a round:\n" + Render(result.counters);
+  if (!result.counters.empty())
+    text += "\nhardware counters per round:\n" + Render(result.counters);
   for (const std::string& reason : result.suspect) text += StrCat("disturbed: ", reason, "\n");
-  return text + "\n" + formulas + "medians over rounds; in each, what is said above\n";
+  return text + "\n" + formulas + "all figures are medians over the rounds\n";
 }
 
 }  // namespace pinion::harness

@@ -18,13 +18,13 @@ namespace pinion::harness {
 namespace {
 
 constexpr double kPollSeconds = 0.2;
-// A trial of servers stops them in order; should it not, their guards do.
+// Time for a trial to stop its servers; after it, their guards do.
 constexpr double kStopSeconds = 15;
 constexpr uint64_t kMaxResultBytes = uint64_t{64} << 20;
 
-// The sentence that the child ended with ("pinion: ..."), or its exit code.
+// The child's error message ("pinion: ..."), or its exit code.
 std::string ReasonFor(const Process::Exit& exit, const std::string& log_tail) {
-  if (exit.signal == SIGKILL) return "killed by signal 9, most likely for want of memory";
+  if (exit.signal == SIGKILL) return "killed by signal 9, most likely for lack of memory";
   if (exit.signal != 0)
     return StrCat("crashed: signal ", exit.signal, " (", strsignal(exit.signal), ")");
   const std::vector<std::string> lines = Split(log_tail, '\n');

@@ -26,9 +26,9 @@ struct TrialOutcome {
   bool ok = false;
   bool interrupted = false;  // the child was killed because `interrupted` said so; no result
   TrialResult result;        // where ok
-  std::string reason;        // where not: one phrase
-  bool out_of_time = false;  // where not: its load did not come far enough within its limit
-  std::string log_tail;      // where not: the last lines of its log
+  std::string reason;        // of a failure: one phrase
+  bool out_of_time = false;  // of a failure: its load did not get far enough within its limit
+  std::string log_tail;      // of a failure: the last lines of its log
   double seconds = 0;
 };
 
@@ -36,7 +36,7 @@ struct TrialOutcome {
 // are ours: the log cannot be written, no process can be started.
 Result<TrialOutcome> RunTrialProcess(const TrialRequest& request, const TrialProcess& process);
 
-// The last `lines` lines of a file, for a report; empty where there is none.
+// The last `lines` lines of a file, for a report; empty if the file is missing.
 std::string LogTail(const std::string& path, size_t lines = 20);
 
 }  // namespace pinion::harness

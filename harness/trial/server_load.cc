@@ -78,17 +78,18 @@ Status ReadConversations(PreparedLoad& prepared) {
 
 Status Validate(const ServerLoad& load) {
   if (!load.dataset.empty() && !load.trace.empty())
-    return Usage("--dataset and --trace both say what to send; give one of them");
+    return Usage("--dataset and --trace exclude each other; give one of them");
   if (!load.trace.empty() && (load.rate || load.ramp))
-    return Usage("a trace has its own times; leave out --request-rate and the ramp");
+    return Usage("a trace has its own arrival times; leave out --request-rate and the ramp");
   if (load.rate && load.ramp)
-    return Usage("--request-rate and a ramp both say when to send; give one of them");
+    return Usage("--request-rate and a ramp exclude each other; give one of them");
   if (load.num_prompts < 1) return Usage("--num-prompts must be at least 1");
   if (!load.open_loop() && load.max_concurrency < 1)
     return Usage("a closed loop needs at least one client; raise --max-concurrency");
   if (load.shape.turns < 1) return Usage("--turns must be at least 1");
   if (load.shape.shared_prefix < 0 || load.shape.prefixes < 1)
-    return Usage("a shared prefix has 0 tokens or more, and there is at least one of them");
+    return Usage(
+        "a shared prefix must have at least 0 tokens, and there must be at least one prefix");
   if (!(load.timeout_s > 0)) return Usage("--timeout must be above 0 seconds");
   return Validate(ArrivalsOf(load));
 }
@@ -102,7 +103,7 @@ Result<PreparedLoad> PrepareLoad(const ServerUrl& url, const ServerLoad& load,
     prepared.load.model = std::move(served.name);
     prepared.longest = served.longest;
   }
-  // A file that cannot be read is better said before the server is asked anything.
+  // First, so that an unreadable file is reported before the server gets any request.
   PINION_TRY(ReadConversations(prepared));
   PINION_ASSIGN(prepared.scale, MeasureTokenScale(url, PlanOf(prepared.load, hooks)));
   PINION_TRY(ReadConversations(prepared));
@@ -126,7 +127,7 @@ Result<LoadReport> SendLoad(const PreparedLoad& prepared, const LoadHooks& hooks
   report.endpoint = Name(load.endpoint);
   report.workload = prepared.workload;
   if (!prepared.scale.is_known && load.dataset.empty())
-    report.workload += " (a word taken for a token: the server does not count)";
+    report.workload += " (counting one token per word: the server reports no token counts)";
   report.arrivals = ArrivalText(load);
   report.request_rate = load.rate.value_or(0);
   report.burstiness = load.burstiness;
@@ -143,7 +144,7 @@ Result<LoadReport> SendLoad(const PreparedLoad& prepared, const LoadHooks& hooks
 
 namespace {
 
-// Where a request that has not ended cannot be good any more; unset: the SLO does not say.
+// The time after which an unfinished request can no longer be good; unset without such a limit.
 std::optional<double> PatienceSeconds(const PreparedLoad& prepared) {
   const Slo& slo = prepared.load.slo;
   if (slo.e2el_s) return *slo.e2el_s;
@@ -154,7 +155,7 @@ std::optional<double> PatienceSeconds(const PreparedLoad& prepared) {
   return *slo.ttft_s + *slo.tpot_s * longest;
 }
 
-// Everything that was due counts: what failed, was cut off or never sent is not good.
+// Every request that was due counts; one that failed, was cut off or was never sent is not good.
 LevelRun Judge(const ServerLoadResult& result, const Slo& slo) {
   LevelRun run;
   for (const RequestTrace& trace : TracesOf(result)) run.good += Meets(trace, slo) ? 1 : 0;
@@ -164,7 +165,7 @@ LevelRun Judge(const ServerLoadResult& result, const Slo& slo) {
 
 Status CheckSearchable(const ServerLoad& load) {
   if (!load.slo.ttft_s && !load.slo.tpot_s && !load.slo.e2el_s)
-    return Usage("a search needs what to find: give --slo-ttft, --slo-tpot or --slo-e2el");
+    return Usage("a search needs an SLO: give --slo-ttft, --slo-tpot or --slo-e2el");
   if (!load.trace.empty() || load.ramp || load.rate)
     return Usage("a search sets the load itself; leave out --trace, the ramp and --request-rate");
   return {};
@@ -178,7 +179,7 @@ Result<SloReport> FindLoadBoundary(
   PINION_TRY(CheckSearchable(prepared.load));
   SloReport report{prepared.url.Text(), prepared.load.model, prepared.workload, options, {}, {}};
   const std::optional<double> patience_s = PatienceSeconds(prepared);
-  std::set<std::string> kinds;  // of what disturbed it: each is told once
+  std::set<std::string> kinds;  // kinds of disturbances: each is reported once
   const auto run_once = [&](double load) -> Result<LevelRun> {
     ++prepared.load.seed;
     PINION_TRY(ReadConversations(prepared));
@@ -187,7 +188,7 @@ Result<SloReport> FindLoadBoundary(
     } else {
       prepared.load.rate = load;
       prepared.load.max_concurrency = 0;
-      // Twice as long: a request that waits may still be served quickly once it is its turn.
+      // Twice as long: a waiting request may still be served quickly.
       if (patience_s)
         prepared.deadline_s =
             static_cast<double>(prepared.conversations.size()) / load + 2 * *patience_s;

@@ -31,10 +31,10 @@ std::vector<int> SpareCpus(const Budget& budget, const Plan& plan) {
   return pinned ? spare : std::vector<int>();
 }
 
-// The longest loop or the offline batch; a text may come to some tokens more than was asked for.
+// Clients and tokens of the largest phase; a text may have a few more tokens than requested.
 ServedLoad LoadOf(const Workload& workload) {
   constexpr int kSlackTokens = 64;
-  // A drawn length is hardly ever more than four times the median.
+  // A drawn length is almost never more than four times the median.
   const int spread = workload.name.empty() ? 1 : 4;
   ServedLoad load{workload.num_prompts,
                   workload.shared_prefix +
@@ -55,7 +55,7 @@ class ServerMeasurement final : public Measurement {
         cpus_(std::move(cpus)),
         interrupted_(std::move(interrupted)) {}
 
-  // What they call their model, and how they count made-up text: all are alike.
+  // Asks the first server for its model's name and how it counts made-up text: all are alike.
   Status Ask() {
     constexpr double kPatienceSeconds = 600;
     PINION_ASSIGN(style_.endpoint, ParseEndpoint(request().engine.endpoint));
@@ -69,7 +69,7 @@ class ServerMeasurement final : public Measurement {
   }
 
  private:
-  // The same texts for every candidate of a round, at the length that its server counts.
+  // The same texts for every candidate of a round, with lengths as its server counts them.
   ServerLoadPlan Plan(const LoadPhase& phase) const {
     ServerLoadPlan plan;
     plan.style = style_;
@@ -79,7 +79,7 @@ class ServerMeasurement final : public Measurement {
     plan.longest = longest_;
     plan.concurrency = phase.rate ? 0 : phase.clients;
     plan.cpus = cpus_;
-    // Without one of its servers the rest of the load would tell nothing.
+    // If one of the servers has ended, the rest of the load would be meaningless.
     plan.interrupted = [this] { return interrupted_() || !servers_.WhyEnded().empty(); };
     plan.stop_sending_s = phase.stop_sending_s;
     plan.deadline_s = phase.deadline_s;
@@ -95,7 +95,7 @@ class ServerMeasurement final : public Measurement {
     return plan;
   }
 
-  // Fails where a server ended.
+  // Fails if a server has ended.
   Result<ServerLoadResult> Send(const LoadPhase& phase) {
     PINION_ASSIGN(ServerLoadResult load, RunServerLoad(urls_, Plan(phase)));
     if (const std::string why = servers_.WhyEnded(); !why.empty())
@@ -104,17 +104,17 @@ class ServerMeasurement final : public Measurement {
     return load;
   }
 
-  // The first reason why nothing at all came back, besides that there was no time for more.
+  // If no request was answered: the first error, other than a lack of time.
   Status CheckAnswered(const ServerLoadResult& load) {
     const bool any = std::any_of(load.requests.begin(), load.requests.end(),
                                  [](const RequestRecord& one) { return one.complete(); });
     if (any || load.requests.empty()) return {};
-    const std::string nobody =
+    const std::string no_answer =
         StrCat("no request was answered within ", request().limit_s, " s of the trial");
     const auto refused = std::find_if(load.requests.begin(), load.requests.end(),
                                       [](const RequestRecord& one) { return !one.cut; });
-    if (refused == load.requests.end()) return TooSlow(nobody);
-    return Fail(ErrorCode::kFailed, StrCat(nobody, ": ", refused->error));
+    if (refused == load.requests.end()) return TooSlow(no_answer);
+    return Fail(ErrorCode::kFailed, StrCat(no_answer, ": ", refused->error));
   }
 
   Result<bool> WarmUp(const LoadPhase& asked) override {
@@ -206,7 +206,7 @@ class ServerMeasurement final : public Measurement {
     about.Set("generator", std::move(generator));
   }
 
-  // What our own servers say of themselves: the first one's path and type, everybody's bytes.
+  // What Pinion's servers report: path and type of the first one, bytes of all.
   void TakeServerInfo(Json& about) const {
     constexpr double kPatienceSeconds = 10;
     int64_t weight_bytes = 0, kv_bytes = 0;
@@ -233,11 +233,11 @@ class ServerMeasurement final : public Measurement {
   const std::function<bool()> interrupted_;
   RequestStyle style_;
   TokenScale scale_;
-  int longest_ = 0;  // tokens of a prompt and its answer; 0: no limit is known
+  int longest_ = 0;  // most tokens of a prompt and its answer; 0: unknown
   double generator_cpu_share_ = 0, late_share_ = 0;  // the worst of all phases
 };
 
-// What a trial's servers are started as, and as a person would start them.
+// The commands of a trial's servers, and the forms that a user would type.
 struct ServedPlan {
   Machine machine;
   Budget budget;
@@ -272,7 +272,7 @@ Result<ServedPlan> PlanServers(const TrialRequest& request) {
   return plan;
 }
 
-// A line a server, on the ports behind the one that stands before them all.
+// One line per server, on the ports that follow the proxy's.
 Result<std::string> ShownCommand(const ServedPlan& plan, const TrialRequest& request) {
   std::vector<int> ports;
   for (int index = 0; index < request.replicas; ++index)
@@ -299,7 +299,7 @@ Result<TrialResult> MeasureServers(Replicas& servers, const TrialRequest& reques
   result.info.Set("threads", plan.whole.total_threads());
   result.info.Set("ranks", static_cast<int64_t>(plan.whole.ranks.size()));
   result.info.Set("ignored_settings", Json(commands.front().ignored));
-  if (request.engine.is_pinion()) return result;  // whose profile is launched
+  if (request.engine.is_pinion()) return result;  // `pinion launch` starts the profile instead
   PINION_ASSIGN(const std::string shown, ShownCommand(plan, request));
   result.info.Set("command", shown);
   return result;

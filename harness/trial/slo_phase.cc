@@ -14,13 +14,13 @@ SloSearchOptions OptionsOf(const SloTarget& target) {
   options.high = options.whole ? 4096 : 10'000;
   options.start = target.start;
   options.attain = target.attain;
-  options.resolution = 0.2;  // other trials look again
+  options.resolution = 0.2;  // coarse: the other trials of the sweep search too
   options.repeats = 1;
   options.max_runs = kMaxRuns;
   return options;
 }
 
-// Whether what has happened up to `now_ns` rules out that it will meet the limits.
+// Whether a request that is unfinished at `now_ns` can no longer meet the limits.
 bool HasMissed(const RequestTrace& times, int64_t now_ns, const Slo& limits) {
   const double age_s = static_cast<double>(now_ns - times.sent_ns) * 1e-9;
   const double ttft_s = times.token_ns.empty() ? age_s : TtftSeconds(times);

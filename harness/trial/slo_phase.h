@@ -10,19 +10,19 @@
 
 namespace pinion::harness {
 
-// A search takes as much of a trial's time as so many closed loops.
+// A search gets as much of a trial's time as this many closed loops.
 inline constexpr size_t kSloWeight = 3;
 
-// The highest load that meets the SLO, by a few runs within one trial; what a sweep's trials found
-// is pooled there. `run` sends a load once; its error ends the search with what is known. Adds to
-// `result`: info "slo" {"unit","levels":[{"load","good","total"}]} and, where a load passed, the
-// sample "slo_load".
+// Finds the highest load that meets the SLO, by a few runs within one trial; the findings of a
+// sweep's trials are pooled there. `run` sends a load once; its error ends the search with the
+// levels so far. Adds to `result`: info "slo" {"unit","levels":[{"load","good","total"}]} and, if a
+// load passed, the sample "slo_load".
 void SearchInTrial(const SloTarget& target,
                    const std::function<Result<LevelRun>(double load, size_t runs_left)>& run,
                    TrialResult& result);
 
-// Counts one request into `level`: complete, and good where it meets the limits; or cut off at
-// `cut_ns`, where it counts if it had missed them by then. INT64_MAX: it failed, which counts.
+// Counts one request into `level`: complete, and good if it meets the limits; or cut off at
+// `cut_ns`, when it counts only if it had missed them by then. INT64_MAX: it failed, which counts.
 void Judge(const RequestTrace& times, bool complete, int64_t cut_ns, const Slo& limits,
            LevelRun& level);
 

@@ -20,8 +20,8 @@
 namespace pinion::harness {
 namespace {
 
-// Drawn lengths are cut to what a sequence may have; one that was asked for is refused by the
-// engine.
+// Drawn lengths are cut to the longest sequence; a requested length that is too long is refused by
+// the engine.
 int LongestOf(const EngineInfo& info, const Workload& workload) {
   const bool drawn = !workload.name.empty() && info.max_model_len > 0;
   return drawn ? static_cast<int>(info.max_model_len) : kMaxLength;
@@ -75,7 +75,8 @@ class EngineMeasurement final : public Measurement {
     const size_t tokens = load.OutputTokens();
     CountOutput(tokens);
     int64_t first_ns = load.clients.front().times.sent_ns, last_ns = first_ns;
-    std::map<std::pair<size_t, size_t>, std::vector<int32_t>> answers;  // whoever was quicker
+    std::map<std::pair<size_t, size_t>, std::vector<int32_t>>
+        answers;  // ordered, not by finish time
     for (const ClientTrace& client : load.clients) {
       answers[{client.conversation, client.turn}] = client.tokens;
       if (!client.times.token_ns.empty()) last_ns = std::max(last_ns, client.times.token_ns.back());
@@ -122,11 +123,11 @@ class EngineMeasurement final : public Measurement {
   }
 
   tl::unexpected<Error> NoTokens(const std::string& what) {
-    return TooSlow(StrCat("no request of ", what, " got as far as two tokens in its part of the ",
+    return TooSlow(StrCat("no request of ", what, " reached two tokens in its share of the ",
                           "trial's limit of ", request().limit_s, " s"));
   }
 
-  // Where the phase stands under the machine's roof.
+  // The phase's work, for its place under the machine's roofline.
   void AddWork(const std::string& phase, const StepCost& cost, double seconds) {
     if (seconds <= 0) return;
     Add(phase + "_flops_per_s", 0, static_cast<double>(cost.operations()) / seconds);
@@ -143,7 +144,7 @@ class EngineMeasurement final : public Measurement {
       Add("prefix_hit_share", concurrency, share(kv.prefix_hit_tokens, kv.prefix_query_tokens));
   }
 
-  // A machine that refuses leaves the trial without them, and its reason.
+  // If the ceilings cannot be measured, the trial keeps the reason.
   void AddCeilings(Json& about) {
     const int64_t start_ns = NowNs();
     const auto probe = StartCeilings(engine_);
@@ -251,7 +252,7 @@ void AddServingSamples(const LoadResult& load, int concurrency, const Slo& slo,
   if (!summary.itl_s.empty()) add("itl_s", Median(summary.itl_s));
   add_quantile("itl_p90_s", summary.itl_s, 0.90);
   add_quantile("itl_p99_s", summary.itl_s, 0.99);
-  if (complete.empty()) return;  // of requests that were cut off, the rest would be made up
+  if (complete.empty()) return;  // requests that were cut off have no end-to-end times
   std::vector<double> queue_s, prefill_s;
   for (const ClientTrace& client : load.clients) {
     if (!client.complete) continue;

@@ -86,7 +86,7 @@ WorkloadShape ShapeOf(const Workload& workload) {
 
 TokenConversation MakeTokenConversation(const WorkloadShape& shape, uint64_t seed, uint64_t stream,
                                         uint64_t index, int vocabulary, int longest) {
-  // Places of prefixes and later turns among a stream's prompts, past all others.
+  // Indices of prefixes and later turns among a stream's prompts, beyond all others.
   constexpr uint64_t kPrefixes = uint64_t{1} << 30, kTurn = uint64_t{1} << 24;
   uint64_t state = seed;
   std::mt19937_64 lengths(SplitMix(state) ^ (stream << 32) ^ index);

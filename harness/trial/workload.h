@@ -12,18 +12,18 @@
 
 namespace pinion::harness {
 
-// What a trial's process is told: how to start the engine and what to load it with.
+// The request to a trial's process: how to start the engine, and its load.
 struct TrialRequest {
   EngineChoice engine;
   EngineOptions options;
   int replicas = 1;
-  // Our own engine as a server too, as others always are: where replicas are compared with it.
+  // Measure Pinion as a server too, like other engines: for comparison with replicas.
   bool over_http = false;
-  std::string log;  // where servers' logs go (Replicas in harness/engines)
+  std::string log;  // path for the servers' logs (Replicas in harness/engines)
   Workload workload;
   uint64_t seed = 1;      // of the prompts; the same for every candidate of a round
   double limit_s = 60;    // from the process's start; the load is cut to end by then
-  bool ceilings = false;  // measure after the load what the machine can do at most
+  bool ceilings = false;  // measure the machine's ceilings after the load
 
   bool is_served() const { return over_http || !engine.is_pinion(); }
 };
@@ -33,25 +33,25 @@ Result<TrialRequest> ReadTrialRequest(const Json& object);
 
 // Prompt number `index` of stream `stream` (0: warm-up, 1: the offline batch, 2...: the loops):
 // `length` token ids below `vocabulary`, from (seed, stream, index) alone, so that every
-// configuration meets the same prompts however many of them it gets through.
+// configuration gets the same prompts, however many of them it processes.
 std::vector<int32_t> RandomPrompt(uint64_t seed, uint64_t stream, uint64_t index, int length,
                                   int vocabulary);
 
-// The workload's lengths, text and prefix, as a load generator draws them.
+// The workload's lengths, text and prefix, in the load generator's form.
 WorkloadShape ShapeOf(const Workload& workload);
 
-// One question in tokens, and how long its answer is to be.
+// One question in tokens, and the length of its answer.
 struct TokenTurn {
   std::vector<int32_t> tokens;
   int output_len = 16;
 };
-// Turns that follow one another: a request has everything before it, answers included, and its own
+// Consecutive turns: a request has everything before it, answers included, and its own
 // tokens.
 using TokenConversation = std::vector<TokenTurn>;
 
 // Conversation number `index` of stream `stream`, from (shape, seed, stream, index) alone: tokens
-// as RandomPrompt's, behind one of the shape's shared prefixes of this stream. No request and its
-// answer come to more than `longest` tokens; turns for which no room is left are left out.
+// as RandomPrompt's, after one of the shape's shared prefixes of this stream. No request and its
+// answer exceed `longest` tokens; turns for which no room is left are left out.
 TokenConversation MakeTokenConversation(const WorkloadShape& shape, uint64_t seed, uint64_t stream,
                                         uint64_t index, int vocabulary, int longest);
 

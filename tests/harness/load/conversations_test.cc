@@ -42,7 +42,7 @@ TEST(Workloads, SameSeedSameTexts) {
   }
 }
 
-TEST(Workloads, TheFirstOfManyAreTheFew) {
+TEST(Workloads, ShorterListIsAPrefixOfALongerOne) {
   const WorkloadShape shape = *FindWorkload("code");
   EXPECT_EQ(MakeConversations(shape, 3, 1, {})[2].turns[0].text,
             MakeConversations(shape, 9, 1, {})[2].turns[0].text);
@@ -59,7 +59,7 @@ TEST(Workloads, RagSharesItsDocuments) {
   EXPECT_EQ(questions.size(), 40u);
 }
 
-TEST(Workloads, NothingIsLongerThanTheServerTakes) {
+TEST(Workloads, NoRequestIsLongerThanTheServerTakes) {
   WorkloadShape shape = *FindWorkload("chat");
   shape.turns = 4;
   size_t turns = 0;
@@ -108,7 +108,7 @@ TEST(ShareGpt, TakesQuestionsAndTheLengthsOfAnswers) {
   EXPECT_EQ((*both)[0].turns[1].output_len, 8);
 }
 
-TEST(ShareGpt, BadFilesAreToldByTheirPlace) {
+TEST(ShareGpt, ErrorsNameThePosition) {
   const std::pair<const char*, const char*> cases[] = {
       {"{\"conversations\":[]}\n{oops", "line 2"},
       {"[{\"conversations\":3}]", "entry 1"},
@@ -149,9 +149,9 @@ TEST(Trace, DatesKeepTheirFractionBesideAZone) {
   EXPECT_THAT(trace->arrival_s, ElementsAre(0, 1.5, 2.25));
 }
 
-TEST(Trace, BadFilesAreToldByTheirLine) {
+TEST(Trace, ErrorsNameTheLine) {
   const std::pair<const char*, const char*> cases[] = {
-      {"a,b,c\n1,2,3\n", "line 1: the heading 'a,b,c' names no arrival time"},
+      {"a,b,c\n1,2,3\n", "line 1: the heading 'a,b,c' has no arrival time"},
       {"timestamp,input_length,output_length\n1,2\n", "line 2: it has 2 columns"},
       {"timestamp,input_length,output_length\nnow,2,3\n", "line 2: time 'now'"},
       {"timestamp,input_length,output_length\n2024-05-10 00:00:00.5 or so,2,3\n",
@@ -161,7 +161,7 @@ TEST(Trace, BadFilesAreToldByTheirLine) {
       {"timestamp,input_length,output_length\n2,2,3\n1,2,3\n", "line 3: it comes before"},
       {"{\"timestamp\":1}\n", "line 1: no number 'input_length'"},
       {"{\n", "line 1"},
-      {"", "holds no request"},
+      {"", "has no request"},
   };
   for (const auto& [text, where] : cases) {
     const auto read = ReadTrace(Written(text));

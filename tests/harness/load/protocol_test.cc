@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(ServerUrl, ReadsWhatPeopleType) {
+TEST(ServerUrl, AcceptsCommonForms) {
   const auto text = [](const char* url) { return ParseServerUrl(url)->Text(); };
   EXPECT_EQ(text("http://127.0.0.1:8000"), "http://127.0.0.1:8000");
   EXPECT_EQ(text("localhost:8000/v1/"), "http://localhost:8000");
@@ -29,7 +29,7 @@ TEST(ServerUrl, RefusesWithTheWayOut) {
     EXPECT_EQ(read.error().code, ErrorCode::kUsage);
     EXPECT_THAT(read.error().message, HasSubstr("http://127.0.0.1:8000"));
   }
-  EXPECT_THAT(ParseServerUrl("ftp://host").error().message, HasSubstr("'ftp' is not spoken"));
+  EXPECT_THAT(ParseServerUrl("ftp://host").error().message, HasSubstr("'ftp' is not supported"));
 }
 
 // However the bytes are cut.
@@ -63,7 +63,7 @@ TEST(SseReader, KeepsNoMoreOfAnEndlessEventThanItsLimit) {
   }
 }
 
-TEST(StreamEvent, RoleChunksAndUsageAreNoTokens) {
+TEST(StreamEvent, RoleChunksAndUsageAreNotTokens) {
   const auto chat = [](const char* data) { return *ReadStreamEvent(data, Endpoint::kChat); };
   EXPECT_FALSE(chat(R"({"choices":[{"delta":{"role":"assistant","content":""}}]})").is_token);
   EXPECT_TRUE(chat(R"({"choices":[{"delta":{"content":"a"}}]})").is_token);
@@ -90,14 +90,14 @@ TEST(StreamEvent, WithheldTextIsATokenUnlessTheAnswerEndsThere) {
   EXPECT_TRUE(event(R"({"choices":[{"text":"a","finish_reason":"length"}]})").is_token);
 }
 
-TEST(StreamEvent, PassesTheServersErrorOn) {
+TEST(StreamEvent, ReportsTheServersError) {
   const auto event = ReadStreamEvent(R"({"error":{"message":"no memory"}})", Endpoint::kChat);
   ASSERT_FALSE(event);
   EXPECT_EQ(event.error().message, "no memory");
   EXPECT_THAT(ReadStreamEvent("<html>", Endpoint::kChat).error().message, HasSubstr("<html>"));
 }
 
-TEST(RequestBody, TalksAsTheEndpointWants) {
+TEST(RequestBody, FollowsTheEndpointsFormat) {
   RequestStyle style;
   style.model = "m";
   style.extra_body = *Json::Parse(R"({"temperature":1,"top_k":5})");

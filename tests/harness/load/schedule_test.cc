@@ -62,7 +62,7 @@ TEST(Arrivals, RampsGoFromTheFirstRateToTheLast) {
   EXPECT_DOUBLE_EQ(Gaps({1, HUGE_VAL, Ramp{true, 1, 16}}, 3)[0], 0.25);  // sqrt(16)
 }
 
-TEST(Arrivals, RefusesRatesThatAreNone) {
+TEST(Arrivals, RefusesInvalidRates) {
   for (double rate : {0.0, -1.0, std::nan(""), 1e9})
     EXPECT_FALSE(Validate(ArrivalPlan{rate, 1, {}})) << rate;
   EXPECT_FALSE(Validate(ArrivalPlan{1, 0, {}}));
@@ -89,7 +89,7 @@ TEST(Lengths, UniformReachesBothEnds) {
   for (size_t tokens : {3, 4, 5}) EXPECT_GT(seen[tokens], 60);
 }
 
-TEST(Lengths, SaysWhatItWants) {
+TEST(Lengths, ErrorsListTheForms) {
   for (const char* text : {"", "0", "-3", "2.5", "lognormal:200", "lognormal:0,1", "uniform:9,3",
                            "normal:3,1", "lognormal:200,0.5,1", "99999999"}) {
     const auto lengths = ParseLengths(text, "--prompt-len");

@@ -52,7 +52,7 @@ TEST(SloSearch, ConcurrencyIsWholeAndNeighbouring) {
 }
 
 // The fit averages luck away: the answer lies near the load whose true share is what was asked for.
-TEST(SloSearch, ASlopeIsFoundThroughNoise) {
+TEST(SloSearch, FindsASlopeThroughNoise) {
   const double truth = 15 * std::pow(1 / 0.9 - 1, 0.25);
   int near = 0;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
@@ -74,7 +74,7 @@ TEST(SloSearch, ShareNeverRisesInTheFit) {
   }
 }
 
-TEST(SloSearch, SaysWhereNothingFailsOrPasses) {
+TEST(SloSearch, ReportsIfNoLoadFailsOrPasses) {
   const SloSearchOptions options{.start = 4, .low = 1, .high = 16};
   const SloBoundary best = Find(
       options, [](double) { return 1.0; }, 10);
@@ -87,13 +87,13 @@ TEST(SloSearch, SaysWhereNothingFailsOrPasses) {
   EXPECT_THAT(Render(SloReport{"u", "m", "w", options, worst, {}}), HasSubstr("--find-low"));
 }
 
-TEST(SloSearch, KeepsToItsRuns) {
+TEST(SloSearch, KeepsToTheLimitOfRuns) {
   const SloBoundary found = Find({.start = 1, .low = 0.001, .repeats = 1, .max_runs = 4}, Slope, 9);
   EXPECT_EQ(found.runs, 4);
   EXPECT_FALSE(found.is_settled);
 }
 
-TEST(SloSearch, RefusesWhatMakesNoSense) {
+TEST(SloSearch, RefusesInvalidOptions) {
   const auto never = [](double) -> Result<LevelRun> { return LevelRun{1, 1}; };
   for (const SloSearchOptions& options :
        {SloSearchOptions{.low = 0}, SloSearchOptions{.low = 9, .high = 3},

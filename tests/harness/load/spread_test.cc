@@ -14,7 +14,7 @@ size_t Send(Spread& spread) {
   return server;
 }
 
-TEST(Spread, GoesRoundWhereAllAreEquallyBusy) {
+TEST(Spread, RoundRobinIfAllAreEquallyBusy) {
   Spread spread(3);
   std::vector<size_t> one_at_a_time;
   for (int i = 0; i < 5; ++i) {
@@ -24,7 +24,7 @@ TEST(Spread, GoesRoundWhereAllAreEquallyBusy) {
   EXPECT_THAT(one_at_a_time, ElementsAre(0, 1, 2, 0, 1));
 }
 
-TEST(Spread, PrefersWhoeverHasTheFewestRequestsUnderWay) {
+TEST(Spread, PrefersTheServerWithTheFewestRequestsInFlight) {
   Spread spread(3);
   for (size_t i = 0; i < 6; ++i) EXPECT_EQ(Send(spread), i % 3);
   spread.Ended(1);
@@ -35,7 +35,7 @@ TEST(Spread, PrefersWhoeverHasTheFewestRequestsUnderWay) {
   EXPECT_EQ(Send(spread), 2u);
 }
 
-// A later turn counts where its conversation is, whoever is free.
+// A later turn counts for its conversation's server, even if another one is free.
 TEST(Spread, TurnsThatStayMakeTheirServerBusy) {
   Spread spread(2);
   EXPECT_EQ(Send(spread), 0u);
@@ -46,7 +46,7 @@ TEST(Spread, TurnsThatStayMakeTheirServerBusy) {
   EXPECT_EQ(Send(spread), 1u);
 }
 
-TEST(Spread, OfOneServerThereIsNoChoice) {
+TEST(Spread, AlwaysChoosesASingleServer) {
   Spread spread(1);
   EXPECT_EQ(Send(spread), 0u);
   EXPECT_EQ(Send(spread), 0u);

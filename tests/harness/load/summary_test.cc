@@ -54,7 +54,7 @@ TEST(LoadSummary, OpenLoopCountsFromWhenTheRequestWasDue) {
   EXPECT_DOUBLE_EQ(Number(json, "median_itl_ms"), 10);
 }
 
-TEST(LoadSummary, PercentilesOnlyWhereTheSampleSupportsThem) {
+TEST(LoadSummary, PercentilesOnlyIfTheSampleSupportsThem) {
   LoadReport report = Report(false);
   while (report.result.requests.size() < 90)
     report.result.requests.push_back(report.result.requests.back());
@@ -78,7 +78,7 @@ TEST(LoadSummary, ThePeakIsOfTheFullestSecondOfTheLoad) {
   EXPECT_DOUBLE_EQ(Number(ToJson(report, false), "max_output_tokens_per_s"), 8);
 }
 
-TEST(LoadSummary, FailuresCountForNothingButAreNamed) {
+TEST(LoadSummary, FailuresDoNotCountButAreNamed) {
   LoadReport report = Report(false);
   report.slo.ttft_s = 0.101;
   report.result.requests[1].error = "HTTP 503: out of order";
@@ -90,7 +90,7 @@ TEST(LoadSummary, FailuresCountForNothingButAreNamed) {
   EXPECT_THAT(Render(report), HasSubstr("1 x  HTTP 503: out of order"));
 }
 
-TEST(LoadSummary, NothingCompleteIsNoCrash) {
+TEST(LoadSummary, HandlesALoadWithoutCompleteRequests) {
   LoadReport report;
   EXPECT_TRUE(ToJson(report, true).Find("median_ttft_ms")->is_null());
   EXPECT_THAT(Render(report), HasSubstr("0 of 0 requests"));

@@ -78,7 +78,7 @@ BenchResult MeasuredBeside(FakeCeilings& ceilings, const BenchPlan& plan, int64_
 
 // The fake engine: one layer of 64, so per row 2 x (4 + 3) x 64 x 64 operations, per row of logits
 // 2 x 100 x 64, per token seen 4 x 64; KV of a token 2 x 64 x 4 bytes; one head, one rank.
-TEST(Bench, LimitsComeFromWhatTheRoundsAskedFor) {
+TEST(Bench, LimitsFollowFromTheRoundsWork) {
   FakeCeilings ceilings;
   BenchPlan plan = SmallPlan(BenchMode::kLatency);  // two prompts of 8, 4 tokens out
   const BenchResult result = MeasuredBeside(ceilings, plan);
@@ -133,7 +133,7 @@ TEST(Bench, TheLoadsClockStandsStillWhileMemoryIsMeasured) {
   EXPECT_LT(result.Find("e2el_s")->median, 2);
 }
 
-TEST(Bench, LimitsStandInJsonAndText) {
+TEST(Bench, LimitsAreInJsonAndText) {
   FakeCeilings ceilings;
   const BenchResult result = MeasuredBeside(ceilings, SmallPlan(BenchMode::kLatency));
   const Json json = ToJson(result);
@@ -148,7 +148,7 @@ TEST(Bench, LimitsStandInJsonAndText) {
   EXPECT_THAT(Render(result), HasSubstr("of limit"));
 }
 
-TEST(Bench, WithoutCeilingsTheReasonIsSaid) {
+TEST(Bench, WithoutCeilingsThereIsAReason) {
   FakeEngine engine;
   BenchResult result = Measured(engine, SmallPlan(BenchMode::kLatency));
   result.no_limits_because = "512 MiB are free";
@@ -195,7 +195,7 @@ TEST(Bench, ModesLoadTheEngineDifferently) {
   EXPECT_EQ(serving.prompts.size(), 2u + 6 * 5);
 }
 
-TEST(Bench, PromptsBeginAlikeAsFarAsAskedFor) {
+TEST(Bench, PromptsShareTheRequestedPrefix) {
   FakeEngine engine;
   BenchPlan plan = SmallPlan(BenchMode::kLatency);
   plan.shared_prefix = 3;
@@ -206,7 +206,7 @@ TEST(Bench, PromptsBeginAlikeAsFarAsAskedFor) {
   EXPECT_NE(one, other);
 }
 
-TEST(Bench, GoodputIsShownWhereALimitWasGiven) {
+TEST(Bench, GoodputIsShownOnlyWithALimit) {
   FakeEngine engine;
   BenchPlan plan = SmallPlan(BenchMode::kServing);
   EXPECT_FALSE(Measured(engine, plan).Find("goodput"));

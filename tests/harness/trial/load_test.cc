@@ -97,7 +97,7 @@ TEST_F(TimedLoad, SecondsArePrefillsOrDecodesAndAddUpToTheWholeLoad) {
 }
 
 // A prompt of three tokens and three of output: the last of these is never computed.
-TEST(RunLoad, CountsOperationsOfWhatIsComputedAlone) {
+TEST(RunLoad, CountsOnlyOperationsThatAreComputed) {
   FakeEngine engine;
   const CostModel cost(engine.model().spec, kernels::Dtype::kF32, engine.info().kv_dtype, 1);
   StepCost decode = cost.Rows(3, 1, 1);
@@ -143,7 +143,7 @@ TEST_F(TimedLoad, TheClockStandsStillBetweenSteps) {
   EXPECT_EQ(load->end_ns - start_ns_, 8 * kMs);
 }
 
-TEST_F(TimedLoad, TheDeadlineAbortsWhatStillRuns) {
+TEST_F(TimedLoad, DeadlineAbortsRunningRequests) {
   engine_.never_ends = true;
   engine_.step_ns = kMs;
   LoadPlan plan = Timed(PlanOf(2, 4, 4));
@@ -166,7 +166,7 @@ TEST_F(TimedLoad, TheDeadlineWaitsForTheFirstRequestToEnd) {
   EXPECT_EQ(load->CompleteTraces().size(), 1u);
 }
 
-TEST_F(TimedLoad, NothingIsSentAfterTheTimeToStopButOneRequestAlways) {
+TEST_F(TimedLoad, SendsNothingAfterTheStopTimeExceptAFirstRequest) {
   LoadPlan plan = Timed(PlanOf(1, 10, 4));
   plan.stop_sending_ns = start_ns_ - 1;
   const auto load = RunLoad(engine_, plan);
@@ -216,12 +216,12 @@ TEST_F(TimedLoad, AnOpenLoopSendsWhenDueAndCountsFromThen) {
   EXPECT_EQ(of(2).sent_ns, start_ns_ + 150 * kMs);
   EXPECT_EQ(of(1).token_ns[0], start_ns_ + 40 * kMs) << "of the step after the one it waited for";
   EXPECT_EQ(of(2).token_ns[0], start_ns_ + 170 * kMs);
-  EXPECT_THAT(load->late_s, testing::Each(testing::DoubleEq(0)));  // nobody waited for the client
+  EXPECT_THAT(load->late_s, testing::Each(testing::DoubleEq(0)));  // the client was never late
   EXPECT_EQ(engine_.most_live, 2u);                                // whatever `clients` says
   for (const ClientTrace& client : load->clients) EXPECT_TRUE(client.complete);
 }
 
-TEST_F(TimedLoad, WhatIsDueTooLateIsNotWaitedFor) {
+TEST_F(TimedLoad, DoesNotWaitForRequestsDueTooLate) {
   engine_.step_ns = kMs;
   LoadPlan plan = Timed(PlanOf(1, 2, 2));
   plan.arrival_s = {0, 3600};
@@ -264,7 +264,7 @@ TEST(MakeTokenConversation, FixedLengthsAreRandomPrompts) {
   EXPECT_EQ(one[0].output_len, 5);
 }
 
-TEST(MakeTokenConversation, NothingIsLongerThanASequenceMayBe) {
+TEST(MakeTokenConversation, NoRequestIsLongerThanASequenceMayBe) {
   Workload workload;
   workload.name = "rag";
   workload.prompt_len = 40;
@@ -293,7 +293,7 @@ TEST(RandomPrompt, DependsOnSeedStreamAndIndexAlone) {
   EXPECT_THAT(prompt, testing::Each(testing::AllOf(testing::Ge(0), testing::Lt(1000))));
 }
 
-TEST(HashTokens, TellsOrderAndBoundariesApart) {
+TEST(HashTokens, DependsOnOrderAndBoundaries) {
   EXPECT_EQ(HashTokens({{1, 2}, {3}}), HashTokens({{1, 2}, {3}}));
   EXPECT_NE(HashTokens({{1, 2}, {3}}), HashTokens({{1}, {2, 3}}));
   EXPECT_NE(HashTokens({{1, 2}, {3}}), HashTokens({{3}, {1, 2}}));

@@ -63,7 +63,7 @@ TEST_F(RunnerTest, AnErrorIsARowWithItsSentenceAndItsLog) {
   EXPECT_EQ(outcome.log_tail, "first\npinion: no such model");
 }
 
-TEST_F(RunnerTest, ALackOfTimeIsToldApart) {
+TEST_F(RunnerTest, LackOfTimeIsDistinguishedFromOtherFailures) {
   const TrialOutcome outcome =
       Run(R"(echo '{"samples":[],"output_hash":"","suspect":[],"info":{},"too_slow":"too slow"}')");
   EXPECT_TRUE(outcome.out_of_time);
@@ -74,7 +74,7 @@ TEST_F(RunnerTest, ALackOfTimeIsToldApart) {
 
 TEST_F(RunnerTest, ACrashNamesItsSignal) {
   EXPECT_THAT(Run("kill -SEGV $$").reason, HasSubstr("signal 11"));
-  EXPECT_THAT(Run("kill -KILL $$").reason, HasSubstr("want of memory"));
+  EXPECT_THAT(Run("kill -KILL $$").reason, HasSubstr("lack of memory"));
 }
 
 TEST_F(RunnerTest, AHangEndsAtItsLimitAndTakesItsChildrenAlong) {
@@ -84,7 +84,7 @@ TEST_F(RunnerTest, AHangEndsAtItsLimitAndTakesItsChildrenAlong) {
   EXPECT_THAT(outcome.reason, HasSubstr("hung"));
   const pid_t grandchild = std::stoi(*ReadFile(pid_file));
   for (int i = 0; i < 500 && kill(grandchild, 0) == 0; ++i) usleep(10'000);
-  // Gone, or a zombie that nobody has reaped yet.
+  // Gone, or a zombie that was not reaped yet.
   const std::string stat = ReadFile("/proc/" + std::to_string(grandchild) + "/stat").value_or("Z");
   EXPECT_THAT(stat, HasSubstr("Z"));
 }
@@ -102,7 +102,7 @@ TEST_F(RunnerTest, AnInterruptionKillsTheChildAndLeavesNoResult) {
   EXPECT_LT(outcome.seconds, 30);
 }
 
-TEST_F(RunnerTest, ABinaryThatIsMissingIsOurError) {
+TEST_F(RunnerTest, MissingBinaryIsAnErrorNotAFailedTrial) {
   process_.binary = folder_ / "nothing";
   process_.log_path = folder_ / "child.log";
   EXPECT_FALSE(RunTrialProcess({}, process_));

@@ -52,7 +52,7 @@ TEST(Trial, MeasuresTheBatchAndEveryConcurrency) {
   EXPECT_TRUE(result->info.Find("cut")->array().empty());
 }
 
-TEST(Trial, TellsWhatWasDoneAndWhatHappened) {
+TEST(Trial, ReportsWorkAndCircumstances) {
   FakeEngine engine;
   engine.step_ns = 1'000'000;
   const auto result = MeasureTrial(engine, SmallRequest(), NowNs());
@@ -65,8 +65,8 @@ TEST(Trial, TellsWhatWasDoneAndWhatHappened) {
     EXPECT_LE(Find(*result, share, 0)->value, 1) << share;
   }
   for (const int clients : {0, 1, 3}) EXPECT_EQ(Find(*result, "preemptions", clients)->value, 0);
-  EXPECT_FALSE(Find(*result, "prefix_hit_share", 1));     // nobody looked one up
-  EXPECT_FALSE(Find(*result, "ceiling_bytes_per_s", 0));  // nobody asked
+  EXPECT_FALSE(Find(*result, "prefix_hit_share", 1));     // no prompt was looked up
+  EXPECT_FALSE(Find(*result, "ceiling_bytes_per_s", 0));  // not requested
   const Json& quantiles = *result->info.Find("quantiles");
   ASSERT_EQ(quantiles.array().size(), 4u);  // TTFT and gaps, of 1 and 3 clients
   for (const Json& one : quantiles.array()) {
@@ -116,7 +116,7 @@ TEST(Trial, LooksForTheLoadThatMeetsTheSlo) {
   EXPECT_EQ(none->info.Find("slo")->Find("levels")->array()[0].Find("good")->integer(), 0);
 }
 
-TEST(Trial, LoopsCountWhatMeetsTheSlo) {
+TEST(Trial, LoopsCountRequestsThatMeetTheSlo) {
   FakeEngine engine;
   engine.step_ns = 2'000'000;
   TrialRequest request = SmallRequest();
@@ -150,13 +150,13 @@ TEST(Trial, TheSeedDrawsTheOrderOfTheBatchAndTheLoops) {
   EXPECT_EQ(order(1), order(1));
 }
 
-TEST(Conditions, PinnedThreadsThatLiveAndLieElsewhereWereMoved) {
+TEST(Conditions, DetectsPinnedThreadsThatWereMoved) {
   EXPECT_EQ(MovedThreads({{1, 0}, {2, 1}}, {{1, 0}, {2, 1}, {3, 1}}, {1, 2, 3}), 0u);
   EXPECT_EQ(MovedThreads({{1, 0}, {2, 1}}, {{1, 5}}, {1, 2}), 2u);  // to another; to several
   EXPECT_EQ(MovedThreads({{1, 0}, {2, 1}}, {{1, 0}}, {1}), 0u);     // one has ended
 }
 
-TEST(Judge, CountsOnlyWhatCouldBeSeen) {
+TEST(Judge, CountsOnlyDecidedRequests) {
   const Slo slo{.ttft_s = 1.0, .tpot_s = {}, .e2el_s = {}};
   const auto count = [&](std::vector<int64_t> tokens_s, bool complete, int64_t cut_s) {
     for (int64_t& at : tokens_s) at *= 1'000'000'000;
@@ -171,14 +171,14 @@ TEST(Judge, CountsOnlyWhatCouldBeSeen) {
   EXPECT_EQ(count({}, false, -1), std::pair(size_t{0}, size_t{1}));  // it failed
 }
 
-TEST(Trial, NoPromptIsMetTwice) {
+TEST(Trial, NoPromptIsUsedTwice) {
   FakeEngine engine;
   ASSERT_TRUE(MeasureTrial(engine, SmallRequest(), NowNs()));
   std::sort(engine.prompts.begin(), engine.prompts.end());
   EXPECT_EQ(std::adjacent_find(engine.prompts.begin(), engine.prompts.end()), engine.prompts.end());
 }
 
-TEST(Trial, ALoadThatDoesNotEndIsMeasuredAsFarAsItWent) {
+TEST(Trial, UnfinishedLoadIsMeasuredAsFarAsItWent) {
   FakeEngine engine;
   engine.never_ends = true;
   engine.step_ns = 1'000'000;
@@ -216,7 +216,7 @@ TEST(Trial, APhaseWithoutTokensIsTooSlowAndNamesTheWayOut) {
   EXPECT_THAT(result->too_slow, HasSubstr("raise --trial-limit"));
 }
 
-TEST(Trial, ResultSurvivesTheWayThroughJson) {
+TEST(Trial, ResultSurvivesTheRoundTripThroughJson) {
   TrialResult result;
   result.samples = {{"ttft_s", 4, 0.125}};
   result.output_hash = "00ff";
@@ -229,7 +229,7 @@ TEST(Trial, ResultSurvivesTheWayThroughJson) {
   EXPECT_FALSE(ReadTrialResult(*Json::Parse("{}")));
 }
 
-TEST(Trial, RequestSurvivesTheWayThroughJson) {
+TEST(Trial, RequestSurvivesTheRoundTripThroughJson) {
   TrialRequest request = SmallRequest();
   request.options.model = "preset:tiny";
   request.options.kv_cache_bytes = uint64_t{512} << 20;
@@ -239,7 +239,7 @@ TEST(Trial, RequestSurvivesTheWayThroughJson) {
   EXPECT_FALSE(ReadTrialRequest(*Json::Parse("{}")));
 }
 
-TEST(Conditions, MarksWhatDisturbsAndNothingElse) {
+TEST(Conditions, ReportsOnlyRealDisturbances) {
   Conditions before, after;
   after.now_ns = 10'000'000'000;
   after.cpu_ticks = 2000;
@@ -253,27 +253,27 @@ TEST(Conditions, MarksWhatDisturbsAndNothingElse) {
   after.involuntary_switches = 2100;
   EXPECT_THAT(Disturbances(before, after, 2),
               testing::ElementsAre("steal 2.0 %", "throttled in 3 periods", "7 major faults",
-                                   "210 involuntary switches a second"))
-      << "more threads of one's own than CPUs are nobody's disturbance";
+                                   "210 involuntary switches per second"))
+      << "too many threads of the engine itself are not a disturbance";
   after.own_ticks = 1700;
   EXPECT_THAT(Disturbances(before, after, 2),
               testing::Contains("CPU pressure 50 %, others took 10 % of the CPUs"));
   EXPECT_GT(Conditions::Now().cpu_ticks, 0u);
 }
 
-TEST(Conditions, AFewSwitchesOfAShortLoadAreNoRate) {
+TEST(Conditions, FewSwitchesOfAShortLoadAreNotADisturbance) {
   Conditions before, after;
   after.now_ns = 100'000'000;
   after.involuntary_switches = 36;  // 360 a second
   EXPECT_TRUE(Disturbances(before, after, 2).empty());
   after.involuntary_switches = 210;
   EXPECT_THAT(Disturbances(before, after, 2),
-              testing::ElementsAre("2100 involuntary switches a second"));
+              testing::ElementsAre("2100 involuntary switches per second"));
   after.now_ns = 10'000'000'000;
   EXPECT_TRUE(Disturbances(before, after, 2).empty());
 }
 
-TEST(Conditions, TimeOfChildrenIsOnesOwn) {
+TEST(Conditions, ChildrensTimeCountsAsOwn) {
   const Conditions before = Conditions::Now();
   const pid_t child = fork();
   if (child == 0) {
