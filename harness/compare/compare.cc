@@ -17,7 +17,7 @@
 namespace pinion::harness {
 namespace {
 
-// What a sweep's store says about itself; null where it does not.
+// The properties of a sweep from its store; null if the store lacks them.
 struct Run {
   std::string path;
   Json machine, budget, definition, origin, trial_limit;
@@ -49,7 +49,7 @@ Json Part(const Json& object, const char* key) {
   return value ? *value : Json();
 }
 
-// All that makes them measurements of different things.
+// The differences that make the two runs measurements of different things.
 std::vector<std::string> Obstacles(const Run& a, const Run& b) {
   std::vector<std::string> obstacles;
   const auto differs = [&](const std::string& what, const Json& of_a, const Json& of_b) {
@@ -110,7 +110,7 @@ double MeanLog(const std::map<int, double>& copies) {
   return sum / static_cast<double>(copies.size());
 }
 
-// From the second copies of the defaults, of both runs: what no difference looks like.
+// The noise floor, from the baseline's second trials in both runs.
 double FloorOf(const Values& a, const Values& b, const MetricKey& key, size_t n) {
   std::vector<double> log_ratios;
   for (const Values* values : {&a, &b}) {
@@ -166,7 +166,8 @@ void AddNotes(const Run& a, const Run& b, RunComparison& comparison) {
     comparison.notes.push_back(StrCat("the kernel is ", kernel_a.Dump(), " in one and ",
                                       kernel_b.Dump(), " in the other"));
   const Json engine_a = Part(a.definition, "engine"), engine_b = Part(b.definition, "engine");
-  if (!(engine_a == engine_b)) comparison.notes.push_back("two engines, not two versions of one");
+  if (!(engine_a == engine_b))
+    comparison.notes.push_back("the runs measured two engines, not two versions of one");
   const auto missing = [&](const Run& from, const Run& in) {
     std::set<std::string> known;
     for (const CandidateRow& row : in.candidates) known.insert(Identity(row));
@@ -239,8 +240,8 @@ Result<RunComparison> CompareAnyway(const std::string& path_a, const std::string
   } else if (rounds < kMinSamples) {
     comparison.obstacles.push_back(StrCat(
         "they have ", rounds, rounds == 1 ? " round" : " rounds", " in common and a verdict needs ",
-        kMinSamples, "; go on with --resume and a larger --budget, and --rounds ", kMinSamples,
-        " at least"));
+        kMinSamples, "; continue with --resume, a larger --budget and --rounds ", kMinSamples,
+        " or more"));
   }
   return comparison;
 }

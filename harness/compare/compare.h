@@ -26,9 +26,9 @@ struct RunComparison {
   std::string a_what, b_what;  // version, commit, start
   double threshold = 0;        // smallest difference that counts, a fraction
   std::vector<MetricDifference> differences;
-  std::vector<std::string> notes;  // what is different and may explain it; what only one run has
-  // Why differences are no verdict: "the model is "a" in one and "b" in the other"; empty: they
-  // are.
+  std::vector<std::string> notes;  // other differences between the runs, and candidates in only one
+  // Why there is no verdict: "the model is "a" in one and "b" in the other"; empty if there is
+  // one.
   std::vector<std::string> obstacles;
 
   bool any_worse() const;
@@ -36,17 +36,17 @@ struct RunComparison {
 
 // Compares run B with run A, each a sweep's folder or its results.db. Rounds of the same number had
 // the same prompts, so they are paired: a difference is the median of the rounds' log ratios with
-// its distribution-free interval, and it counts where the interval excludes 1 and the estimate
-// exceeds both `threshold` and the floor (from the two copies of the default in every round of both
-// runs). The two runs took place at different times: what drifted in between is part of every
+// its distribution-free interval, and it counts if the interval excludes 1 and the estimate
+// exceeds both `threshold` and the floor (from the baseline's two trials in every round of both
+// runs). The two runs took place at different times: drift between them is part of every
 // difference.
 //
 // Errors: no sweep there (kNotFound); runs that cannot be compared, with the reason: another
 // machine, CPUs, model, workload, trial limit or seed, nothing measured in common, fewer than 6
 // common rounds (kUsage).
 Result<RunComparison> Compare(const std::string& a, const std::string& b, double threshold);
-// The same for runs that lie side by side whatever they are: what forbids a verdict is in
-// `obstacles`, and where they measured different things there are no differences. Error: kNotFound.
+// The same for showing any two runs side by side: the reasons against a verdict are in
+// `obstacles`, and runs that measured different things have no differences. Error: kNotFound.
 Result<RunComparison> CompareAnyway(const std::string& a, const std::string& b, double threshold);
 
 // {"a","b","threshold","worse":n,"better":n,"differences":[{"candidate","metric","unit",

@@ -1,4 +1,4 @@
-// A comparison for people and machines.
+// A comparison as text and as JSON.
 
 #include <algorithm>
 #include <cmath>

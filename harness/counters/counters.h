@@ -21,7 +21,7 @@ struct CounterValue {
 struct CounterReading {
   std::string source;  // "perf_event"
   std::vector<CounterValue> values;
-  std::string unavailable;  // one phrase; empty: there are values
+  std::string unavailable;  // why there are no values, in one phrase; else empty
 };
 
 // One adapter: a part of the kernel, or a tool, that counts. Errors are reasons: "the kernel has no
@@ -34,14 +34,14 @@ class CounterSource {
   virtual Result<std::vector<CounterValue>> Stop() = 0;  // once, after a Start that was no error
 };
 
-// What is to be counted.
+// The processes to count.
 struct CounterTarget {
   std::vector<pid_t> processes;  // and their threads; empty: this process
   std::string root = "/";        // of /proc, /sys and /usr: tests lay out a folder
 };
 
-// The ladder, from the plainest up. A rung that this machine lacks is a reading with the reason;
-// nothing is estimated in its place, and nothing of the system is changed.
+// All sources, from the simplest up. One that this machine lacks is a reading with the reason;
+// nothing is estimated in its place, and no setting of the system is changed.
 //   perf_software  the kernel's own events of the processes: task-clock, switches, migrations
 //   perf_event     the CPU's counters of the processes: instructions, cycles, last-level misses
 //   uncore         the memory controllers' counters, of the whole machine
@@ -50,7 +50,7 @@ struct CounterTarget {
 //   pcm            Intel's pcm-memory as a child process, of the whole machine
 std::vector<std::unique_ptr<CounterSource>> CounterSources(const CounterTarget& target);
 
-// All of them around one measurement. Start and Stop on one thread.
+// All sources around one measurement. Call Start and Stop on one thread.
 class Counters {
  public:
   static Counters Start(const CounterTarget& target);
@@ -64,12 +64,12 @@ class Counters {
   std::vector<Running> running_;
 };
 
-// The value of that name; nullptr: no source had it.
+// The value of that name; nullptr if no source has it.
 const double* FindValue(const std::vector<CounterReading>& readings, const std::string& name);
 
 // {"perf_event":{"instructions":n,...},"rapl":"not available, because ..."}
 Json ToJson(const std::vector<CounterReading>& readings);
-// The same for a person, a line per source.
+// The same as text, a line per source.
 std::string Render(const std::vector<CounterReading>& readings);
 
 }  // namespace pinion::harness

@@ -8,14 +8,14 @@
 
 namespace pinion::harness {
 
-// What the processor packages have used up to now: RAPL's counters by the kernel's powercap, of
-// everything that runs on them. `root` stands for "/".
+// The energy that the processor packages have used so far: RAPL's counters in the kernel's
+// powercap, of everything that runs on them. `root` stands for "/".
 struct EnergyReading {
   struct Counter {
-    uint64_t microjoules = 0, range = 0;  // starts anew at 0 when it reaches its range
+    uint64_t microjoules = 0, range = 0;  // wraps to 0 at `range`
   };
   std::map<std::string, Counter> packages;  // by their powercap folder
-  std::string unavailable;                  // why there is none: one phrase; empty: there is
+  std::string unavailable;                  // why there is no reading, in one phrase; else empty
 
   static EnergyReading Now(const std::string& root = "/");
 };

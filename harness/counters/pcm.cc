@@ -1,5 +1,5 @@
-// Intel's pcm-memory, which bookworm has as a program only: a child process that writes a line of
-// CSV a second, ended with SIGINT, upon which it writes the rest and puts its counters back.
+// Intel's pcm-memory, which Debian bookworm has only as a program: a child process that writes a
+// line of CSV per second. SIGINT ends it, so that it writes the rest and restores its counters.
 
 #include <signal.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ class PcmMemory final : public CounterSource {
     std::error_code ignored;
     const std::string cpu = ReadFile(root_ + "proc/cpuinfo", 1 << 20).value_or("");
     if (cpu.find("GenuineIntel") == std::string::npos)
-      return NotHere("Intel's tools know Intel's processors only");
+      return NotHere("Intel's tools support only Intel processors");
     if (!std::filesystem::exists(program, ignored))
       return NotHere("/usr/sbin/pcm-memory is not installed: apt install pcm");
     if (!std::filesystem::exists(root_ + msr, ignored))
@@ -111,9 +111,9 @@ Result<PcmBandwidth> ParsePcmMemory(const std::string& csv) {
   if (!all || !read || !write)
     return Fail(ErrorCode::kCorrupt,
                 "pcm-memory wrote no columns System Read, Write and Memory; run it by hand to see "
-                "what it says");
+                "its messages");
   if (mean.samples == 0)
-    return Fail(ErrorCode::kCorrupt, "pcm-memory wrote no sample: it takes one a second");
+    return Fail(ErrorCode::kCorrupt, "pcm-memory wrote no sample: it takes one per second");
   const auto samples = static_cast<double>(mean.samples);
   mean.read_bytes_per_s /= samples;
   mean.write_bytes_per_s /= samples;

@@ -23,14 +23,14 @@ std::string ReasonFor(int code) {
     case ENOENT:
     case ENODEV:
     case EOPNOTSUPP:
-      return "the CPU shows no such counter (a virtual machine without a PMU)";
+      return "the CPU has no such counter (a virtual machine without a PMU)";
     case EACCES:
     case EPERM:
       return "the kernel refuses it; run as root, or sysctl -w kernel.perf_event_paranoid=0";
     case ENOSYS:
       return "this kernel has no perf_event_open";
     case EMFILE:
-      return "a process may not open so many files; raise ulimit -n";
+      return "the process has too many open files; raise ulimit -n";
     default:
       return StrCat("perf_event_open: ", std::strerror(code));
   }

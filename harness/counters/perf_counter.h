@@ -8,8 +8,8 @@
 
 namespace pinion::harness {
 
-// One counter of perf_event_open(2), counting from its construction. The only place that knows that
-// system call is perf_counter.cc.
+// One counter of perf_event_open(2), counting from its construction. Only perf_counter.cc uses that
+// system call.
 class PerfCounter {
  public:
   struct Event {
@@ -17,14 +17,14 @@ class PerfCounter {
     uint64_t config = 0;
   };
   // Of a thread and those that it starts (`cpu` -1), or of a CPU and all that runs there (`thread`
-  // -1). What the kernel does on its behalf counts where that is allowed. Errors (kUnsupported): a
+  // -1). The kernel's work for it counts if that is allowed. Errors (kUnsupported): a
   // reason with the way out.
   static Result<PerfCounter> Open(const Event& event, pid_t thread, int cpu);
   PerfCounter(PerfCounter&& other) noexcept;
   PerfCounter& operator=(PerfCounter&&) = delete;
   ~PerfCounter();
 
-  // Up to now; extrapolated where it shared its hardware with others for part of the time.
+  // The count so far; extrapolated if it shared the hardware with other counters part of the time.
   Result<double> Read() const;
 
  private:

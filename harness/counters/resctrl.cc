@@ -1,5 +1,5 @@
 // Memory traffic by the kernel's resctrl: what its default group, which is every process that
-// nobody has put elsewhere, moved past each last-level cache.
+// no one has put elsewhere, moved past each last-level cache.
 
 #include <filesystem>
 

@@ -10,7 +10,7 @@
 
 namespace pinion::harness {
 
-// The rungs of the ladder in counters.h, a file each.
+// The sources of counters.h, a file each.
 std::unique_ptr<CounterSource> PerfSoftwareSource(const CounterTarget& target);
 std::unique_ptr<CounterSource> PerfEventSource(const CounterTarget& target);
 std::unique_ptr<CounterSource> UncoreSource(const CounterTarget& target);
@@ -24,7 +24,7 @@ struct UncoreEvent {
   uint32_t type = 0;      // of perf_event_attr
   uint64_t config = 0;    // of perf_event_attr
   double unit_bytes = 0;  // one count
-  std::vector<int> cpus;  // where the kernel takes it, one of every package
+  std::vector<int> cpus;  // that the kernel accepts for it, one per package
 };
 // Reads and writes of every controller below `root`. Error (kUnsupported): there is none, or its
 // description is not understood.

@@ -30,10 +30,10 @@ Result<uint64_t> Number(const std::string& text) {
     if (used == text.size()) return value;
   } catch (const std::exception&) {
   }
-  return Fail(ErrorCode::kUnsupported, StrCat("'", text, "' in sysfs is no number"));
+  return Fail(ErrorCode::kUnsupported, StrCat("'", text, "' in sysfs is not a number"));
 }
 
-// Puts `value` where a format file says, "config:8-15".
+// Puts `value` at the bits that a format file names, "config:8-15".
 Result<uint64_t> Place(uint64_t value, const std::string& format) {
   const std::vector<std::string> parts = Split(format, ':');
   if (parts.size() != 2 || parts[0] != "config" || parts[1].find(',') != std::string::npos)

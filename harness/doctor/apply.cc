@@ -32,7 +32,7 @@ Status Restore(const std::string& root, const Change& change) {
   if (now != change.after)
     return Fail(ErrorCode::kFailed,
                 StrCat("/", change.path, " is '", now, "' now and was set to '", change.after,
-                       "': somebody else has changed it since, so it stays; it was '",
+                       "': it was changed again since, so it stays as it is; it was '",
                        change.before, "' before"));
   return WriteSetting(root + change.path, change.before);
 }
@@ -61,9 +61,9 @@ Result<std::vector<Change>> ChangesOf(const std::vector<Check>& checks,
     if (!check || check->changes.empty())
       return Fail(ErrorCode::kUsage,
                   StrCat("--apply '", name, "' ",
-                         check ? "has nothing here that could be changed" : "is no check",
+                         check ? "has no setting here that could be changed" : "is not a check",
                          can.empty() ? "; nothing can be applied now"
-                                     : "; what can be applied now: " + Join(can, ", ")));
+                                     : "; these can be applied now: " + Join(can, ", ")));
     changes.insert(changes.end(), check->changes.begin(), check->changes.end());
   }
   return changes;
@@ -123,7 +123,7 @@ Result<std::vector<Change>> ReadChanges(const Json& json) {
     if (change.path.starts_with("/")) change.path.erase(0, 1);
     if (!IsSetting(change.path))
       return Fail(ErrorCode::kUsage,
-                  StrCat("/", change.path, " is no setting below /sys or /proc/sys"));
+                  StrCat("/", change.path, " is not a setting below /sys or /proc/sys"));
     changes.push_back(std::move(change));
   }
   return changes;

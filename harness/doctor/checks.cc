@@ -16,7 +16,7 @@ namespace {
 
 using State = Check::State;
 
-// A file below the target's root; nullopt where it cannot be read.
+// A file below the target's root; nullopt if it cannot be read.
 std::optional<std::string> Read(const DoctorTarget& target, const std::string& path) {
   const auto text = ReadFile(target.root + path, 1 << 20);
   if (!text) return std::nullopt;
@@ -65,8 +65,8 @@ Check Governor(const DoctorTarget& target) {
   }
   const std::string found =
       StrCat(Join({kinds.begin(), kinds.end()}, ", "), " on ", governors.size(), " CPUs");
-  if (changes.empty()) return Ok("governor", found, "frequencies do not wait for load");
-  return Warn("governor", found, "CPUs start slow and speed up under load: early samples are low",
+  if (changes.empty()) return Ok("governor", found, "frequencies do not depend on load");
+  return Warn("governor", found, "CPUs speed up only under load: early samples are too low",
               "cpupower frequency-set -g performance", std::move(changes));
 }
 
@@ -80,16 +80,16 @@ Check Turbo(const DoctorTarget& target) {
     const auto value = Read(target, place.path);
     if (!value) continue;
     if (*value == place.on)
-      return Ok("turbo", "on", "fastest; frequency depends on how many cores work");
+      return Ok("turbo", "on", "fastest; the frequency depends on the number of busy cores");
     return Warn("turbo", "off", "slower than this machine can be, but steadier",
                 StrCat("echo ", place.on, " > /", place.path), {{place.path, *value, place.on}});
   }
-  return NotAvailable("turbo", "neither intel_pstate nor cpufreq/boost is there");
+  return NotAvailable("turbo", "this machine has neither intel_pstate nor cpufreq/boost");
 }
 
 Check Smt(const DoctorTarget& target) {
   const auto active = Read(target, "sys/devices/system/cpu/smt/active");
-  if (!active) return NotAvailable("smt", "the kernel does not say (smt/active is missing)");
+  if (!active) return NotAvailable("smt", "the kernel does not report it (smt/active is missing)");
   if (*active != "1") return Ok("smt", "off", "one thread per core");
   return Ok("smt", "on", "the binding `auto` takes one thread of each core; `all` takes both");
 }
@@ -99,11 +99,11 @@ Check NumaBalancing(const DoctorTarget& target) {
   const auto value = Read(target, path);
   const auto nodes = Read(target, "sys/devices/system/node/online");
   const bool one_node = nodes && *nodes == "0";
-  if (!value) return NotAvailable("numa_balancing", "this kernel has none");
+  if (!value) return NotAvailable("numa_balancing", "this kernel lacks it");
   if (*value == "0") return Ok("numa_balancing", "off", "pages stay where they were placed");
-  if (one_node) return Ok("numa_balancing", "on", "one node: there is nothing to balance");
+  if (one_node) return Ok("numa_balancing", "on", "with one node there is nothing to balance");
   return Warn("numa_balancing", "on",
-              "the kernel unmaps pages to see who uses them, and moves them",
+              "the kernel unmaps pages to see which node uses them, and moves them",
               "sysctl -w kernel.numa_balancing=0", {{path, *value, "0"}});
 }
 
@@ -113,7 +113,7 @@ Check HugePages(const DoctorTarget& target) {
   if (!value) return NotAvailable("huge_pages", "this kernel has no transparent huge pages");
   const std::string chosen = ChosenSetting(*value);
   if (chosen != "never") return Ok("huge_pages", chosen, "weights and KV get pages of 2 MiB");
-  return Warn("huge_pages", chosen, "weights lie in pages of 4 KiB: address translation costs time",
+  return Warn("huge_pages", chosen, "weights are in pages of 4 KiB: address translation takes time",
               StrCat("echo madvise > /", path), {{path, chosen, "madvise"}});
 }
 
@@ -147,7 +147,7 @@ Check OpenMp(const DoctorTarget& target) {
   const std::string found = Join(runtimes, " and ");
   if (runtimes.size() > 1)
     return Warn("openmp", found, "two runtimes make two teams of threads on the same CPUs",
-                "unset LD_PRELOAD, or preload one runtime alone");
+                "unset LD_PRELOAD, or preload only one runtime");
   for (const char* name : {"OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES"})
     if (const std::string value = Variable(target, name); !value.empty())
       return Warn("openmp", StrCat(found, ", ", name, "=", value),
@@ -160,10 +160,10 @@ Check Quota(const DoctorTarget& target) {
   if (!limits.cpu_quota) return Ok("quota", "none", "no cgroup limits CPU time");
   const std::string found = StrCat(*limits.cpu_quota, " CPUs");
   if (*limits.cpu_quota >= target.allowed_cpus)
-    return Ok("quota", found, "as many as there are CPUs to use");
+    return Ok("quota", found, "as much as the usable CPUs");
   return Warn("quota", found,
               StrCat("more threads than that are stopped in every period (", limits.cpu_quota_file,
-                     "); plans keep to it"),
+                     "); plans respect it"),
               "give the container or the slice more CPU time");
 }
 
@@ -173,9 +173,9 @@ Check Cpuset(const DoctorTarget& target) {
   if (!cpus) return NotAvailable("cpuset", "sys/devices/system/cpu/online cannot be read");
   const int all = static_cast<int>(cpus->size());
   const std::string found = StrCat(target.allowed_cpus, " of ", all, " CPUs");
-  if (target.allowed_cpus >= all) return Ok("cpuset", found, "all that are online may be used");
+  if (target.allowed_cpus >= all) return Ok("cpuset", found, "all online CPUs may be used");
   return Warn("cpuset", found,
-              "the others belong to somebody else, who shares memory and caches with this process",
+              "the others serve other processes, which share memory and caches with this one",
               "grep Cpus_allowed_list /proc/self/status; widen the cpuset or the taskset");
 }
 
@@ -193,7 +193,7 @@ Check Mitigations(const DoctorTarget& target) {
   std::sort(active.begin(), active.end());
   if (active.empty()) return Ok("mitigations", "none active", "system calls cost nothing extra");
   return Ok("mitigations", Join(active, ", "),
-            "they slow system calls and switches, hardly arithmetic; leave them on");
+            "they slow system calls and context switches, but hardly arithmetic; leave them on");
 }
 
 Check OtherLoad(const DoctorTarget& target) {
@@ -205,8 +205,8 @@ Check OtherLoad(const DoctorTarget& target) {
   const std::string found = StrCat("load average ", *load, " on ", target.allowed_cpus,
                                    target.allowed_cpus == 1 ? " CPU" : " CPUs");
   if (*load <= kBusyShare * target.allowed_cpus)
-    return Ok("load", found, "next to nothing else runs");
-  return Warn("load", found, "something else computes: samples will be marked and vary",
+    return Ok("load", found, "almost nothing else is running");
+  return Warn("load", found, "other processes compute: samples will vary and be marked",
               "ps -eo pcpu,pid,args --sort=-pcpu | head; end it or wait");
 }
 
@@ -225,7 +225,7 @@ Check Swap(const DoctorTarget& target) {
   if (used == 0)
     return Ok("swap", StrCat(FormatBytes(total * 1024), ", unused"), "nothing is paged out");
   return Warn("swap", StrCat(FormatBytes(used * 1024), " of ", FormatBytes(total * 1024), " used"),
-              "pages that are out come back at the speed of a disk", "swapoff -a && swapon -a");
+              "swapped-out pages return at the speed of a disk", "swapoff -a && swapon -a");
 }
 
 }  // namespace

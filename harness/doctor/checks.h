@@ -9,15 +9,15 @@
 
 namespace pinion::harness {
 
-// Where the doctor looks: tests lay out proc/ and sys/ below a folder of their own.
+// The system that the doctor examines: tests lay out proc/ and sys/ below a folder of their own.
 struct DoctorTarget {
   std::string root = "/";
   std::map<std::string, std::string> environment;  // of this process
-  std::vector<std::string> library_folders;        // where allocators are looked for
+  std::vector<std::string> library_folders;        // searched for allocators
   int allowed_cpus = 1;                            // of the budget
 };
-// This process on this machine, whose file systems lie below `root`: a folder where the host's are
-// mounted into a container.
+// This process on this machine, whose file systems lie below `root`: in a container, a folder with
+// the host's file systems.
 DoctorTarget LocalTarget(int allowed_cpus, const std::string& root = "/");
 
 // A file of /proc or /sys and what to write there.
@@ -26,22 +26,22 @@ struct Change {
   std::string before, after;
 };
 
-// "always [madvise] never" -> "madvise"; another text as it is.
+// "always [madvise] never" -> "madvise"; other text stays unchanged.
 std::string ChosenSetting(const std::string& text);
 
-// One thing that decides how fast, or how steadily, a CPU computes.
+// One property of the system that affects how fast, or how steadily, a CPU computes.
 struct Check {
   enum class State { kOk, kWarn, kNotAvailable };
   std::string name;  // "governor"
   State state = State::kOk;
   std::string found;            // "performance on 64 CPUs"
-  std::string reason;           // why that is good, bad, or cannot be seen
-  std::string fix;              // a command for a shell; empty: nothing to do, or none
-  std::vector<Change> changes;  // what --apply writes; empty: nothing that it may change
+  std::string reason;           // why that is good or bad, or why it cannot be determined
+  std::string fix;              // a shell command; may be empty
+  std::vector<Change> changes;  // written by --apply; may be empty
 };
 const char* Name(Check::State state);  // "ok", "warn", "not available"
 
-// All of them, in the order in which they are shown: governor, turbo, smt, numa_balancing,
+// All checks, in display order: governor, turbo, smt, numa_balancing,
 // huge_pages, allocator, openmp, quota, cpuset, mitigations, load, swap. Reads only.
 std::vector<Check> Examine(const DoctorTarget& target);
 

@@ -6,9 +6,9 @@
 
 namespace pinion::harness {
 
-// Which counters of the hardware can be read here, from the plainest up: perf_event (cycles,
+// Checks which hardware counters can be read here, from the simplest up: perf_event (cycles,
 // instructions), rapl (energy), resctrl (memory traffic per group), pcm (Intel's tools). Each is
-// there, or not available with the reason and, where there is one, the command that enables it.
+// available, or not available with the reason and, if there is one, the command that enables it.
 std::vector<Check> ExamineCounters(const DoctorTarget& target);
 
 }  // namespace pinion::harness

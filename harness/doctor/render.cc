@@ -1,4 +1,4 @@
-// What `pinion doctor` says: a line per check, the command below what it would mend.
+// The output of `pinion doctor`: a line per check, with the command that fixes it below.
 
 #include <algorithm>
 
@@ -66,7 +66,7 @@ std::string Render(const std::vector<Check>& checks, bool colour) {
   }
   const size_t warnings = CountWarnings(checks);
   return text + (warnings == 0
-                     ? "\nnothing to mend\n"
+                     ? "\nnothing to fix\n"
                      : StrCat("\n", warnings, warnings == 1 ? " warning\n" : " warnings\n"));
 }
 

@@ -22,7 +22,7 @@ std::vector<int> CpusOf(const Plan& plan) {
 
 std::string Text(double value) { return StrCat(value); }
 
-// The value of a placeholder; nullopt: there is no such placeholder.
+// The value of a placeholder; nullopt if it does not exist.
 struct Placeholders {
   const EngineOptions& options;
   const Plan& plan;
@@ -78,7 +78,7 @@ void Append(std::vector<std::string>& words, const std::vector<std::string>& mor
   words.insert(words.end(), more.begin(), more.end());
 }
 
-// Memory where the CPUs are: a server that the harness starts must not fill another node's.
+// Binds memory to the nodes of the CPUs: a server must not fill another node's memory.
 void BindMemory(const Plan& plan, const Machine& machine, Command& command) {
   std::set<int> nodes;
   for (const RankPlan& rank : plan.ranks) nodes.insert(rank.nodes.begin(), rank.nodes.end());
@@ -114,8 +114,8 @@ void AddSequences(const EngineOptions& options, const ServedLoad& load,
 Result<EngineCommand> LlamaCpp(const EngineOptions& options, const Plan& plan, int port,
                                const ServedLoad& load) {
   if (!options.model.ends_with(".gguf"))
-    return Fail(ErrorCode::kUsage, StrCat("llama.cpp reads GGUF files, and ", options.model,
-                                          " is none; convert it with convert_hf_to_gguf.py"));
+    return Fail(ErrorCode::kUsage, StrCat("llama.cpp reads only GGUF files, which ", options.model,
+                                          " is not; convert it with convert_hf_to_gguf.py"));
   EngineCommand made;
   auto& words = made.command.arguments;
   const std::string threads = StrCat(plan.total_threads());

@@ -13,20 +13,20 @@
 
 namespace pinion::harness {
 
-// How to start an engine's server as `options` and their plan say.
+// How to start an engine's server with `options` and their plan.
 struct EngineCommand {
   Command command;
-  std::optional<std::vector<int>> cpus;  // affinity that it is started with; unset: all there are
-  std::vector<std::string> ignored;      // settings that this engine has no counterpart for
+  std::optional<std::vector<int>> cpus;  // affinity at start; unset: all CPUs
+  std::vector<std::string> ignored;      // settings without a counterpart in this engine
 };
 
-// What will be asked of a server, as far as its start must know it; 0: unknown.
+// Properties of the load that a server's start depends on; 0: unknown.
 struct ServedLoad {
   int clients = 0;          // most requests at a time
   int sequence_tokens = 0;  // longest prompt and its answer
 };
 
-// Pinion's own settings as `pinion serve` takes them, and in another engine's words:
+// The flags of `pinion serve`, or for another engine their counterparts:
 //
 //   setting                 vllm                            llama.cpp            command
 //   threads_bind (CPUs)     VLLM_CPU_OMP_THREADS_BIND        -t -tb -C, affinity  {cpus}, affinity
@@ -40,18 +40,18 @@ struct ServedLoad {
 //   model, port, threads                                                          {model} {port}
 //   {threads}
 //
-// llama.cpp divides a context of fixed size among its sequences, where ours are paged: it gets no
-// more sequences than `load` has clients, and where max_model_len is unset room for the load's
+// llama.cpp divides a context of fixed size among its sequences, while Pinion's are paged: it gets
+// no more sequences than `load` has clients and, if max_model_len is unset, room for the load's
 // longest sequence in each.
 // On a machine with several NUMA nodes, llama.cpp and commands whose CPUs lie on some of them start
 // under `numactl --membind`. Servers listen on 127.0.0.1. Errors (kUsage): an unknown placeholder,
-// a model that the engine cannot read. Settings off their default for which the engine has none
-// (HasSetting in harness/space) are reported as ignored.
+// a model that the engine cannot read. Settings that differ from their default and that the engine
+// lacks (HasSetting in harness/space) are reported as ignored.
 Result<EngineCommand> CommandFor(const EngineChoice& engine, const EngineOptions& options,
                                  const Plan& plan, const Machine& machine, int port,
                                  const ServedLoad& load = {});
 
-// "0,1,5" -> "0x23", as llama.cpp's -C takes it.
+// "0,1,5" -> "0x23", the form of llama.cpp's -C.
 std::string CpuMask(const std::vector<int>& cpus);
 
 }  // namespace pinion::harness

@@ -13,7 +13,8 @@ namespace {
 
 constexpr int kLookMs = 50;
 
-// Whether the other end of standard input is closed: nobody ever writes to it.
+// Whether the parent is gone: it never writes to our standard input, so end of file is the only
+// event.
 bool ParentGone() {
   pollfd end = {STDIN_FILENO, POLLIN, 0};
   return poll(&end, 1, kLookMs) > 0 && (end.revents & (POLLHUP | POLLIN | POLLERR)) != 0;
@@ -22,11 +23,12 @@ bool ParentGone() {
 }  // namespace
 
 int GuardServer(const std::vector<std::string>& arguments) {
-  constexpr int kNotStarted = 127;  // as a shell says it
-  // The parent's death must find us alive: we end what the server has started, then ourselves.
+  constexpr int kNotStarted = 127;  // a shell's exit code for it
+  // The guard must survive its parent: it ends the server's processes, then itself.
   prctl(PR_SET_PDEATHSIG, 0);
-  setpgid(0, 0);  // it is so already, unless somebody starts this by hand
-  // Meant for the server, which gets it too; not ignored, or the server would inherit that.
+  setpgid(0, 0);  // the parent has done so, unless the guard was started by hand
+  // SIGTERM is for the server, which gets it too. A handler, because the server would inherit
+  // SIG_IGN.
   signal(SIGTERM, [](int) {});
   Process::Options options;
   options.arguments = arguments;

@@ -11,9 +11,9 @@
 
 namespace pinion::harness {
 
-// One command a replica, each on its port, with its part of the plan (PlanReplicas in engine/run)
-// and of the load. Several, and our own engine's one, are told their CPUs outright and start on
-// them and the front ends'. As CommandFor else.
+// One command per replica, each on its port, with its part of the plan (PlanReplicas in engine/run)
+// and of the load. Several replicas, and Pinion's own server, get explicit CPUs and start on
+// them and the front ends'. Otherwise like CommandFor.
 Result<std::vector<EngineCommand>> CommandsFor(const EngineChoice& engine,
                                                const EngineOptions& options, const Plan& whole,
                                                const Machine& machine,
@@ -38,11 +38,11 @@ class Replicas {
   std::vector<ServerUrl> urls() const;
   double start_s() const;  // until the last was ready
   std::vector<pid_t> processes() const;
-  uint64_t peak_rss_bytes() const;  // all added up
+  uint64_t peak_rss_bytes() const;  // the sum
   // "the server ended with exit code 3", "replica 2 of 2 was ended by signal 9 (Killed)"; empty
   // while all run.
   std::string WhyEnded();
-  // The files of those that have ended.
+  // The log files of the servers that have ended.
   std::vector<std::string> LogsOfEnded();
 
  private:

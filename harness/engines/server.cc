@@ -23,14 +23,14 @@ namespace {
 
 constexpr double kPollSeconds = 0.1, kHealthSeconds = 5, kStopSeconds = 10;
 
-// The guard passes a signal on as a shell does: 128 more than its number.
+// The guard reports a signal as a shell does: 128 more than its number.
 std::string Describe(const Process::Exit& exit) {
   const int signal = exit.signal == 0 && exit.code > 128 ? exit.code - 128 : exit.signal;
   if (signal != 0) return StrCat("was ended by signal ", signal, " (", strsignal(signal), ")");
   return StrCat("ended with exit code ", exit.code);
 }
 
-// The process group of one entry of /proc; 0: it is no process, or gone.
+// The process group of one entry of /proc; 0 if it is not a process, or has ended.
 pid_t GroupOf(const std::filesystem::path& entry) {
   const std::string stat = ReadFile(entry / "stat", 4096).value_or("");
   std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
@@ -93,10 +93,10 @@ class GuardedServer final : public EngineServer {
 
   Status WaitUntilReady(const EngineChoice& engine,
                         const std::function<bool()>& interrupted) override {
-    std::string last = "it gave no answer";
+    std::string last = "no answer";
     while (SecondsSince(start_ns_) < engine.start_timeout_s) {
       auto answer = HttpFetch(url_, "GET", engine.health, "", kHealthSeconds);
-      // A server without that path is ready when it names its models.
+      // A server without that path is ready when it lists its models.
       if (!answer && answer.error().code == ErrorCode::kNotFound)
         answer = HttpFetch(url_, "GET", "/v1/models", "", kHealthSeconds);
       start_s_ = SecondsSince(start_ns_);
@@ -112,7 +112,7 @@ class GuardedServer final : public EngineServer {
   }
 
  private:
-  // Waits so long for its end; with it goes what it has left behind.
+  // Waits up to `seconds` for its end, and then ends the processes that it left behind.
   void Look(double seconds) {
     if (!process_.running()) return;
     const auto exit = process_.Wait(seconds);
@@ -123,7 +123,7 @@ class GuardedServer final : public EngineServer {
 
   Process process_;
   const pid_t group_;
-  const int guard_fd_;  // while it is open the guard knows that we live
+  const int guard_fd_;  // open as long as this process lives, which is how the guard knows
   const ServerUrl url_;
   const int64_t start_ns_ = NowNs();
   double start_s_ = 0;
@@ -136,7 +136,7 @@ class GuardedServer final : public EngineServer {
 Result<std::vector<int>> FreePorts(size_t count) {
   std::vector<int> sockets, ports;
   int code = 0;
-  // Each stays open until the last is found, so that none is found twice.
+  // Each socket stays open until the last is found, so that no port is found twice.
   while (code == 0 && ports.size() < count) {
     sockets.push_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address = {};

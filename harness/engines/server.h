@@ -23,7 +23,7 @@ class EngineServer {
                                                      int log_fd);
   virtual ~EngineServer() = default;  // stops it: SIGTERM, then SIGKILL after 10 s
 
-  // Waits until `health` answers 200, or /v1/models where there is no such path. Errors (kFailed):
+  // Waits until `health` answers 200, or /v1/models if there is no such path. Errors (kFailed):
   // it ended (with its exit code), or took longer than the choice's start_timeout_s; kExhausted:
   // interrupted.
   virtual Status WaitUntilReady(const EngineChoice& engine,
@@ -33,17 +33,17 @@ class EngineServer {
   virtual const ServerUrl& url() const = 0;
   virtual double start_s() const = 0;                // from its start to its first healthy answer
   virtual std::vector<pid_t> processes() const = 0;  // of its group, now
-  // Peak resident memory of the group's processes, added up (pages that they share count each
+  // The sum of the peak resident memory of the group's processes (shared pages count each
   // time).
   virtual uint64_t peak_rss_bytes() const = 0;
-  // How it ended, where it did: "ended with exit code 3"; empty while it runs.
+  // How it ended: "ended with exit code 3"; empty while it runs.
   virtual std::string WhyEnded() = 0;
 };
 
-// So many ports of 127.0.0.1, all different, that nobody listens on now.
+// `count` different free ports of 127.0.0.1.
 Result<std::vector<int>> FreePorts(size_t count);
 
-// The hidden command between us and such a server (its arguments as one JSON list): runs
+// The hidden command between this process and such a server (its arguments as one JSON list): runs
 // `arguments` in its own process group and returns their exit code; when standard input ends (its
 // parent is gone), kills its whole group.
 int GuardServer(const std::vector<std::string>& arguments);

@@ -21,7 +21,7 @@ constexpr Counter kCounters[] = {
 std::optional<double> ValueOf(const std::string& line, const std::string& name) {
   if (!line.starts_with(name) || line.size() == name.size()) return std::nullopt;
   size_t at = name.size();
-  if (line[at] == '{') at = line.rfind('}') + 1;  // 0 where it is never closed
+  if (line[at] == '{') at = line.rfind('}') + 1;  // 0 if it is not closed
   if (at == 0 || at >= line.size() || line[at] != ' ') return std::nullopt;
   return std::strtod(line.c_str() + at, nullptr);
 }

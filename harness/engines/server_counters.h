@@ -8,7 +8,7 @@
 
 namespace pinion::harness {
 
-// What servers have counted since they started, by the names that vLLM and our own `serve` give it
+// Counters of servers since their start, by the names that vLLM and `pinion serve` use
 // on /metrics.
 struct ServerCounters {
   double preemptions = 0, prefix_query_tokens = 0, prefix_hit_tokens = 0;
@@ -17,11 +17,11 @@ struct ServerCounters {
   bool operator==(const ServerCounters&) const = default;
 };
 
-// Of one server's Prometheus text: every counter summed over its labels. nullopt where one of them
-// is not there.
+// Parses one server's Prometheus text; sums every counter over its labels. nullopt if one of them
+// is missing.
 std::optional<ServerCounters> ReadCounters(const std::string& metrics);
 
-// The sum over all servers; nullopt where one of them does not count so.
+// The sum over all servers; nullopt if one of them lacks a counter.
 std::optional<ServerCounters> CountersOf(const std::vector<ServerUrl>& servers);
 
 }  // namespace pinion::harness

@@ -10,10 +10,10 @@
 namespace pinion::harness {
 namespace {
 
-// Larger than what the caches of all sockets would keep.
+// Larger than the caches of all sockets.
 constexpr uint64_t kReadBytes = uint64_t{1} << 30;
 constexpr Effort kReadEffort{4, 0.025}, kComputeEffort{4, 0.0125};
-// Between the steps of a load, which must not wait for long.
+// For probes between the steps of a load, which must be short.
 constexpr Effort kBriefReadEffort{2, 0.0125};
 constexpr size_t kMultiplySteps = 2000;
 
@@ -35,7 +35,7 @@ class TeamCeilings final : public CeilingProbe {
     Ceilings ceilings;
     ceilings.read_bytes_per_s = ReadRate(kReadEffort);
     ceilings.flops_per_s = Rate(probes_.multiply_f32);
-    // Its own instruction is not always the faster one.
+    // bfloat16's own instruction is not always faster than widening to float32.
     if (dtype_ == kernels::Dtype::kBf16 && probes_.multiply_bf16)
       ceilings.flops_per_s = std::max(ceilings.flops_per_s, Rate(probes_.multiply_bf16));
     if (integers_) {
@@ -75,7 +75,7 @@ Result<std::unique_ptr<CeilingProbe>> CeilingProbe::Start(const Plan& plan, kern
   if (free_bytes < 2 * kReadBytes)
     return Fail(ErrorCode::kExhausted,
                 StrCat("measuring bandwidth takes ", FormatBytes(kReadBytes), ", and only ",
-                       FormatBytes(free_bytes), " are free; give less --kv-cache-space"));
+                       FormatBytes(free_bytes), " are free; lower --kv-cache-space"));
   PINION_ASSIGN(Team team, Team::Start(plan));
   PINION_ASSIGN(Arena arena, Arena::Allocate(team.size(), kReadBytes / team.size()));
   return std::make_unique<TeamCeilings>(std::move(team), std::move(arena), kernels::ProbesFor(isa),

@@ -10,19 +10,19 @@
 
 namespace pinion::harness {
 
-// What bounds a step on certain threads.
+// The limits of a step on certain threads.
 struct Ceilings {
   double read_bytes_per_s = 0;  // from memory
   double flops_per_s = 0;       // of the fastest instruction for a type that an ISA path has
-  double int8_ops_per_s = 0;    // the same of int8; 0 where it was not asked for
+  double int8_ops_per_s = 0;    // the same for int8; 0 if not requested
 };
 
-// A short probe to be run beside a measurement, again and again: machines change their pace.
+// A short probe to run repeatedly beside a measurement, because a machine's speed changes.
 class CeilingProbe {
  public:
-  // On the threads of `plan`, for weights of `dtype` on `isa`, and for integers too where some stay
-  // in them. Reserves memory, of which the first
-  // Measure makes use; an error where too little is free. Thread rule: that of Ranks, beside whose
+  // On the threads of `plan`, for weights of `dtype` on `isa`, and for integers too if some weights
+  // stay in them. Reserves memory, which the first
+  // Measure touches; an error if too little is free. Thread rule: that of Ranks, beside whose
   // teams of the same plan it may live, as long as their Run is not being called.
   static Result<std::unique_ptr<CeilingProbe>> Start(const Plan& plan, kernels::Isa isa,
                                                      kernels::Dtype dtype, bool integers);

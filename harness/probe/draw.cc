@@ -1,4 +1,4 @@
-// What `pinion probe` shows a person: a section per kind of limit, a line per figure.
+// The text output of `pinion probe`: a section per kind of limit, a line per figure.
 
 #include <algorithm>
 #include <cstdio>
@@ -72,8 +72,8 @@ class Drawing {
     }
   }
 
-  // One line per node whose threads read, one column per node that is read; not for a single node,
-  // which says nothing new.
+  // One line per node whose threads read, one column per node that is read. Left out for a single
+  // node, whose figures are shown already.
   void Nodes() {
     if (result_.nodes.size() < 2) return;
     Heading("memory, node by node", "GB/s");
@@ -130,10 +130,10 @@ class Drawing {
     Heading("latency", "");
     for (const Latency& latency : result_.latencies)
       PutTime(latency.level > 0 ? StrCat("L", latency.level) : "memory", latency.ns,
-              StrCat("a line at random among ", FormatBytes(latency.bytes)));
+              StrCat("random lines of ", FormatBytes(latency.bytes)));
   }
 
-  // Only the numbers that some instruction reaches; the others are named as missing.
+  // Only instructions that were measured; the others are listed as missing.
   void Instructions() {
     Heading("single instructions", "1e9 operations/s");
     Columns();
@@ -188,7 +188,7 @@ class Drawing {
     Heading("between threads", "");
     PutTime("spin barrier", *result_.barrier_ns, Threads(Most()));
     PutTime("fork and join", *result_.fork_join_ns, Threads(Most()));
-    PutTime("wake-up", *result_.wake_ns, "of a thread that sleeps in the kernel, median");
+    PutTime("wake-up", *result_.wake_ns, "of a thread asleep in the kernel, median");
     std::vector<Distance> sorted = result_.distances;
     std::sort(sorted.begin(), sorted.end(),
               [](const Distance& a, const Distance& b) { return a.one_way_ns < b.one_way_ns; });
@@ -204,7 +204,7 @@ class Drawing {
 
   void NotMeasured() {
     Heading("not measured", "");
-    for (const Missing& missing : result_.missing) {
+    for (const MissingFigure& missing : result_.missing) {
       StyledText line = Line();
       line.Add("  " + missing.what);
       if (line.width() + 3 > kLabelColumns) {

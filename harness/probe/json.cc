@@ -5,7 +5,7 @@
 namespace pinion::harness {
 namespace {
 
-// One object per item, as `fill` writes it.
+// An array with one object per item, which `fill` writes.
 template <typename Item, typename Fill>
 Json ArrayOf(const std::vector<Item>& items, Fill fill) {
   Json array = Json::MakeArray();
@@ -85,7 +85,7 @@ Json ToJson(const ProbeResult& result) {
                item.Set("cpus", Json(std::vector<int>{distance.cpu, distance.other_cpu}));
                item.Set("one_way_ns", distance.one_way_ns);
              }));
-  object.Set("missing", ArrayOf(result.missing, [](const Missing& missing, Json& item) {
+  object.Set("missing", ArrayOf(result.missing, [](const MissingFigure& missing, Json& item) {
                item.Set("what", missing.what);
                item.Set("why", missing.why);
              }));

@@ -22,7 +22,7 @@ using kernels::Isa;
 using kernels::Probes;
 
 constexpr size_t kMostPairs = 128;
-constexpr size_t kMultiplySteps = 2000, kExpSteps = 500;  // some 10 us each
+constexpr size_t kMultiplySteps = 2000, kExpSteps = 500;  // about 10 us each
 constexpr uint64_t kLeastChainBytes = uint64_t{128} << 20;
 constexpr size_t kCacheBiteBytes = size_t{256} << 10;
 
@@ -64,7 +64,7 @@ class Session {
 
   std::set<int> DistinctNodes() const { return {nodes_.begin(), nodes_.end()}; }
 
-  // Spreads the time over the figures to come.
+  // Divides the time among the figures.
   void ChooseEffort() {
     const size_t isas = kernels::OfferedIsas().isas.size(), nodes = DistinctNodes().size();
     const size_t rates = ThreadCounts(cpus_.size()).size() + 2 * (4 * isas + 3) +
@@ -103,8 +103,8 @@ class Session {
                   StrCat("only ", FormatBytes(AvailableMemoryBytes()),
                          " of memory are free, want 4 MiB a thread or more"));
     {
-      PINION_ASSIGN(Team everybody, Team::Start(cpus_));
-      arena_.Touch(everybody);
+      PINION_ASSIGN(Team all_cpus, Team::Start(cpus_));
+      arena_.Touch(all_cpus);
     }
     for (size_t threads : ThreadCounts(cpus_.size())) {
       const std::vector<int> cpus(cpus_.begin(), cpus_.begin() + static_cast<ptrdiff_t>(threads));
@@ -132,10 +132,10 @@ class Session {
       const uint64_t bytes = CacheReadBytes(cache, nearer_bytes, cpus);
       nearer_bytes = cache.bytes;
       if (bytes == 0 || bytes > arena_.bytes_per_part()) {
-        Miss(
-            StrCat("L", cache.level, " read by ", CountThreads(cpus.size())),
-            StrCat("half of each thread's share of ", FormatBytes(cache.bytes),
-                   bytes == 0 ? " fits the cache before it" : " is more than the memory it reads"));
+        Miss(StrCat("L", cache.level, " read by ", CountThreads(cpus.size())),
+             StrCat("half of each thread's share of ", FormatBytes(cache.bytes),
+                    bytes == 0 ? " fits the cache before it"
+                               : " is more than the memory that is read"));
         continue;
       }
       const uint64_t repeats = std::max<uint64_t>(1, kCacheBiteBytes / bytes);
@@ -182,7 +182,7 @@ class Session {
       PINION_ASSIGN(const double ns, LatencyNs(team, effort_, bytes));
       result_.latencies.push_back({cache.level, bytes, ns});
     }
-    // Four times the last cache, so that it seldom helps.
+    // Four times the last cache, so that it rarely hits.
     const uint64_t bytes =
         std::min(std::max(4 * last_bytes, kLeastChainBytes), options_.memory_bytes / 2);
     PINION_ASSIGN(const double ns, LatencyNs(team, effort_, bytes));
@@ -190,7 +190,7 @@ class Session {
     return {};
   }
 
-  // oneDNN is among the candidates, and its cap holds for the whole process.
+  // oneDNN is among the candidates, and its ISA cap holds for the whole process.
   void ChooseGemmKernels() {
     progress_("gemm kernels");
     const Isa isa = kernels::OfferedIsas().isas.back();
@@ -216,8 +216,8 @@ class Session {
       PINION_ASSIGN(Team team, Team::Start(cpus));
       for (int memory_node : DistinctNodes()) {
         auto parts = PartsOfThreads(std::vector<int>(cpus.size(), memory_node), nodes_);
-        // More threads than the other node has parts: they read what the first ones read, much
-        // later.
+        // If there are more threads than parts on the other node, they read the same parts, but
+        // much later.
         for (size_t t = 0; t < parts.size(); ++t)
           if (parts[t].empty()) parts[t] = {parts[0].rbegin(), parts[0].rend()};
         result_.nodes.push_back({cpu_node, memory_node, static_cast<int>(cpus.size()),
@@ -227,14 +227,14 @@ class Session {
     return {};
   }
 
-  // ---- What there is no figure of.
+  // ---- Figures that are missing.
   void Miss(std::string what, std::string why) {
     result_.missing.push_back({std::move(what), std::move(why)});
   }
 
   void NameMissing() {
     const kernels::IsaOffer& offer = kernels::OfferedIsas();
-    const std::string lacks = "this CPU, or what its operating system allows, lacks it";
+    const std::string lacks = "this CPU lacks it, or its operating system does not allow it";
     const std::string lacks_amx = offer.amx_refusal.empty() ? lacks : offer.amx_refusal;
     for (int i = 0; i < kernels::kIsaCount; ++i)
       if (const auto isa = static_cast<Isa>(i);
@@ -246,9 +246,10 @@ class Session {
             StrCat(probe.type, " by ", probe.name),
             std::string_view(probe.name).find("AMX") != std::string_view::npos ? lacks_amx : lacks);
     if (cpus_.size() < 2)
-      Miss("barrier, fork and join, wake-up, distance", "the budget has one core, they take two");
+      Miss("barrier, fork and join, wake-up, distance",
+           "they need two cores, and the budget has one");
     if (CachesOf(cpus_[0]).empty())
-      Miss("cache bandwidth", "the operating system does not tell the sizes of caches");
+      Miss("cache bandwidth", "the operating system does not report the sizes of caches");
     for (const NumaNode& node : result_.machine.nodes)
       if (!DistinctNodes().contains(node.id))
         Miss(StrCat("node ", node.id),
@@ -257,7 +258,7 @@ class Session {
         *result_.budget.cpu_quota < static_cast<double>(result_.budget.cpus.size()))
       Miss("more threads", StrCat("the quota is ", *result_.budget.cpu_quota, " CPUs"));
     Miss("power, clock rate, cache misses",
-         "read from hardware counters, which this probe does not use");
+         "they need hardware counters, which this probe does not use");
   }
 
   const ProbeOptions& options_;

@@ -15,8 +15,9 @@
 namespace pinion::harness {
 
 struct ProbeOptions {
-  double seconds = 10;  // about how long to measure in all, 1 to 60
-  // Memory that is read, over all threads: far more than caches keep, or the figures are theirs.
+  double seconds = 10;  // approximate time of the measurement, 1 to 60
+  // Memory to read, over all threads: far more than the caches hold, or the figures would be
+  // theirs.
   uint64_t memory_bytes = uint64_t{2} << 30;
 };
 Status Validate(const ProbeOptions& options);  // kUsage
@@ -27,22 +28,23 @@ struct ReadRate {
   double bytes_per_s = 0;
 };
 
-// The same by the threads of one NUMA node, from the memory of one.
+// The same for the threads of one NUMA node and the memory of one.
 struct NodeRate {
   int cpu_node = 0, memory_node = 0;
   int threads = 0;
   double bytes_per_s = 0;
 };
 
-// Reads that a cache serves. Threads that share it share `read_bytes`.
+// Reads from a cache. Threads that share it share `read_bytes`.
 struct CacheRate {
   int level = 0;
-  uint64_t cache_bytes = 0, read_bytes = 0;  // its size; what each thread reads again and again
+  uint64_t cache_bytes = 0,
+           read_bytes = 0;  // its size; the bytes that each thread reads repeatedly
   int threads = 0;
   double bytes_per_s = 0;
 };
 
-// Multiply-adds from registers, a multiply-add counted as two.
+// Multiply-adds from registers; a multiply-add counts as two operations.
 struct ComputeRate {
   kernels::Isa isa;
   kernels::Dtype dtype;
@@ -50,28 +52,28 @@ struct ComputeRate {
   double flops_per_s = 0;
 };
 
-// The same of int8, by the fastest instruction that an ISA path's kernels may use for it.
+// The same for int8, by the fastest instruction that an ISA path's kernels may use.
 struct Int8Rate {
   kernels::Isa isa;
   int threads = 0;
   double operations_per_s = 0;
 };
 
-// The same by one instruction, of types or widths that no ISA path is built of.
+// The same for a single instruction, of types or widths that no ISA path uses.
 struct InstructionRate {
   std::string type, name;
   int threads = 0;
   double operations_per_s = 0;
 };
 
-// From one load to the next that needs it.
+// Time from one load to the next that depends on it.
 struct Latency {
   int level = 0;       // of a cache; 0: memory
-  uint64_t bytes = 0;  // how many were visited
+  uint64_t bytes = 0;  // size of the memory that was visited
   double ns = 0;
 };
 
-// What `pinion run`, `bench` and `serve` would choose: --gemm-kernel.
+// The choice of `pinion run`, `bench` and `serve`, in the form of --gemm-kernel.
 struct GemmChoice {
   kernels::Dtype dtype;
   std::string rules;
@@ -89,11 +91,11 @@ struct Distance {
   double one_way_ns = 0;  // of a cache line
 };
 
-struct Missing {
+struct MissingFigure {
   std::string what, why;
 };
 
-// What this machine can do at most, as far as it was measured.
+// The machine's measured limits.
 struct ProbeResult {
   Machine machine;
   Budget budget;
@@ -109,12 +111,12 @@ struct ProbeResult {
   std::vector<GemmChoice> gemm;                             // of the best ISA path
   std::optional<double> barrier_ns, fork_join_ns, wake_ns;  // between threads
   std::vector<Distance> distances;
-  std::vector<Missing> missing;
+  std::vector<MissingFigure> missing;
   double elapsed_s = 0;
 };
 
-// Measures on the CPUs of the budget, one thread per physical core. `progress` is told what comes
-// next. Errors: an imagined machine, too little memory, CPUs that cannot be used.
+// Measures on the CPUs of the budget, one thread per physical core. `progress` gets the name of the
+// next figure. Errors: a described machine, too little memory, CPUs that cannot be used.
 Result<ProbeResult> RunProbe(const ProbeOptions& options,
                              const std::function<void(const std::string& what)>& progress);
 
@@ -129,7 +131,7 @@ Result<ProbeResult> RunProbe(const ProbeOptions& options,
 //  "missing":[{"what","why"}]}; what was not measured is null or left out, and named in "missing".
 Json ToJson(const ProbeResult& result);
 
-// The same for a person, in at most 100 columns. `colour`: with ANSI escapes.
+// The same as text, in at most 100 columns. `colour`: with ANSI escapes.
 std::string Draw(const ProbeResult& result, bool colour);
 
 }  // namespace pinion::harness

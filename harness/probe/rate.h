@@ -15,17 +15,17 @@
 
 namespace pinion::harness {
 
-// A figure is the best of `samples` short samples: whatever else runs here can only lower one.
+// A figure is the best of `samples` short samples, because a disturbance can only lower one.
 struct Effort {
   int samples = 5;
   double sample_s = 0.03;
   const Clock* clock = &kMachineClock;
 };
 
-// Threads of a plan, numbered through: rank 0's first.
+// The threads of a plan, numbered consecutively: rank 0's first.
 class Team {
  public:
-  // One rank, pinned to `cpus`; or a plan as an engine has it.
+  // One rank, pinned to `cpus`; or an engine's plan.
   static Result<Team> Start(const std::vector<int>& cpus);
   static Result<Team> Start(const Plan& plan);
 
@@ -33,8 +33,8 @@ class Team {
   // Runs body(thread) on all threads at once.
   void Run(const std::function<void(size_t thread, const Worker& worker)>& body);
 
-  // Work per second of all threads together. Each repeats bite(thread), some 5 us to 1 ms of work,
-  // which returns how much that was.
+  // Work per second of all threads together. Each repeats bite(thread), 5 us to 1 ms of work,
+  // which returns the amount of work.
   double BestRate(Effort effort, const std::function<uint64_t(size_t thread)>& bite);
 
  private:
@@ -43,10 +43,10 @@ class Team {
   size_t size_ = 0;
 };
 
-// Memory that lies where the threads that touched it first run: a part each.
+// Memory in parts, each on the node of the thread that touched it first.
 class Arena {
  public:
-  // Reserves address space alone.
+  // Only reserves address space.
   static Result<Arena> Allocate(size_t parts, size_t bytes_per_part);
   // Every thread of a team writes its own part. Requires team.size() == parts().
   void Touch(Team& team);
@@ -60,7 +60,7 @@ class Arena {
   size_t bytes_per_part_ = 0;
 };
 
-// Bytes per second that a team reads from memory, thread t going round and round its
+// Bytes per second that a team reads from memory, with thread t cycling through its
 // parts_of_thread[t] (none may be empty).
 double BestStreamRate(Team& team, Effort effort, const Arena& arena,
                       const std::vector<std::vector<size_t>>& parts_of_thread,

@@ -11,8 +11,8 @@
 namespace pinion::harness {
 namespace {
 
-// The least time of one of `rounds` rounds that `batch(rounds)` runs, over all batches that fit the
-// effort. Batches are short: one that nothing disturbs comes soon.
+// The least time per round of the batches of `rounds` rounds that `batch(rounds)` runs within the
+// effort. Batches are short, so that one of them is likely to be undisturbed.
 template <typename Batch>
 double LeastNs(Effort effort, int rounds, Batch batch) {
   const int64_t begin_ns = NowNs();
@@ -25,8 +25,8 @@ double LeastNs(Effort effort, int rounds, Batch batch) {
   return static_cast<double>(least_ns) / rounds;
 }
 
-// A cache line that two cores pass to and fro. Nothing else lies on it, nor on the neighbour that
-// some prefetchers bring along.
+// A cache line that two cores pass back and forth. Nothing else is on it, nor on its neighbour,
+// which some prefetchers load too.
 struct alignas(128) Ball {
   std::atomic<uint32_t> word{0};
 };
@@ -39,7 +39,7 @@ void AwaitWord(const std::atomic<uint32_t>& word, uint32_t value) {
 }  // namespace
 
 double BarrierNs(Team& team, Effort effort) {
-  // A batch is one region, whose own cost adds a nanosecond to each of 500 rounds.
+  // A batch is one parallel region, whose cost adds a nanosecond to each of 500 rounds.
   return LeastNs(effort, 500, [&](int rounds) {
     team.Run([rounds](size_t, const Worker& worker) {
       for (int i = 0; i < rounds; ++i) worker.GlobalBarrier();

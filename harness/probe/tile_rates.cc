@@ -6,7 +6,7 @@
 namespace pinion::harness {
 namespace {
 
-constexpr size_t kSteps = 2000;  // some 40 us
+constexpr size_t kSteps = 2000;  // about 40 us
 constexpr int kLastLevel = 3;
 
 uint64_t BytesAt(const std::vector<Cache>& caches, int level) {

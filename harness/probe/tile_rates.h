@@ -8,7 +8,7 @@
 
 namespace pinion::harness {
 
-// Where the two operands of products on matrix tiles come from: levels of `caches`.
+// The cache levels that the two operands of products on matrix tiles come from.
 struct TileOperands {
   int a_level, b_level;
   const char* where;  // "L1 and L2"
@@ -17,10 +17,10 @@ inline constexpr TileOperands kTileOperands[] = {
     {1, 1, "L1"}, {1, 2, "L1 and L2"}, {2, 2, "L2"}, {1, 3, "L1 and L3"}};
 
 // Bytes of an operand that comes from the cache of this level: a quarter of it, so that two fit,
-// and of the last one twice the L2, which it is too large for. 0 where there is no such cache.
+// and for the last one twice the L2, so that they do not fit it. 0 if there is no such cache.
 uint64_t TileOperandBytes(const std::vector<Cache>& caches, int level);
 
-// Rates of every usable product with every pair of operands that fits a part of the arena; nothing
+// Rates of every usable product with every pair of operands that fits a part of the arena; empty
 // without matrix tiles. caches: of the team's first CPU.
 std::vector<InstructionRate> MeasureTiles(Team& team, Effort effort, const Arena& arena,
                                           const std::vector<Cache>& caches);

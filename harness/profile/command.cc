@@ -24,7 +24,7 @@ std::string Shortest(double value) {
   return text;
 }
 
-// "0-3|4-7", from {"ranks":[{"cpus":[...]}]}; empty where a rank is not pinned or the plan unknown.
+// "0-3|4-7", from {"ranks":[{"cpus":[...]}]}; empty if a rank is not pinned or the plan is unknown.
 std::string BindingOf(const Json& plan) {
   const Json* ranks = plan.Find("ranks");
   if (!ranks || !ranks->is_array()) return "";
@@ -42,7 +42,7 @@ std::string BindingOf(const Json& plan) {
 
 std::vector<std::pair<std::string, std::string>> VllmEnvironment(const EngineOptions& options,
                                                                  const Json& plan) {
-  // vLLM takes whole GiB and, unset, wants most of the memory; 4 is what it took before it did.
+  // vLLM takes whole GiB and, if unset, most of the memory; 4 was its earlier default.
   constexpr double kVllmDefaultGib = 4;
   const double gib = options.kv_cache_bytes ? static_cast<double>(*options.kv_cache_bytes) / kGib
                                             : kVllmDefaultGib;
@@ -52,7 +52,7 @@ std::vector<std::pair<std::string, std::string>> VllmEnvironment(const EngineOpt
   environment.emplace_back("VLLM_CPU_OMP_THREADS_BIND",
                            binding.empty() ? options.threads_bind : binding);
   if (options.reserved_cpus) {
-    // Ours counts cores in all, vLLM's per rank.
+    // Pinion's setting counts cores in total, vLLM's per rank.
     const int ranks = std::max(1, options.tensor_parallel);
     environment.emplace_back("VLLM_CPU_NUM_OF_RESERVED_CPU",
                              StrCat((*options.reserved_cpus + ranks - 1) / ranks));

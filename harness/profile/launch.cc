@@ -12,14 +12,14 @@
 namespace pinion::harness {
 namespace {
 
-// A profile that cannot be launched is a failure (exit code 1) whatever the part of the engine that
-// refused calls it: the person used the command rightly.
+// A profile that cannot be launched is a failure (exit code 1), even if the part of the engine that
+// refused it reports bad usage: the user's command was correct.
 Error CannotLaunch(Error error) {
   if (error.code == ErrorCode::kUsage) error.code = ErrorCode::kFailed;
   return std::move(error).In("the profile cannot be launched here");
 }
 
-// One sentence for all of what differs, so that a kernel update does not bury the rest.
+// One sentence for all differences, so that a kernel update does not bury the others.
 void CompareMachines(const Json& measured, const Json& here, std::vector<std::string>& warnings) {
   std::vector<std::string> differences;
   for (const auto& [key, value] : measured.object()) {
@@ -42,7 +42,7 @@ void CompareCpus(const Json& measured, const Budget& budget, std::vector<std::st
   }
   if (gone.empty()) return;
   warnings.push_back(StrCat("CPUs ", FormatCpuList(gone), ", which the profile was measured on, ",
-                            "may not be used here; allowed are ", FormatCpuList(budget.cpus)));
+                            "cannot be used here; allowed are ", FormatCpuList(budget.cpus)));
 }
 
 Result<Plan> PlanOf(EngineOptions options, int replicas, const LaunchEnvironment& here) {
@@ -64,7 +64,7 @@ Result<EngineOptions> WithEnvironment(EngineOptions options, std::vector<std::st
   return options;
 }
 
-// What is not to be had is left as the system has it, and told of.
+// Unavailable settings keep the system's default, with a warning.
 std::vector<std::pair<std::string, std::string>> ChooseRuntime(const RuntimeChoice& choice,
                                                                const LaunchEnvironment& here,
                                                                std::vector<std::string>& warnings) {
@@ -76,7 +76,7 @@ std::vector<std::pair<std::string, std::string>> ChooseRuntime(const RuntimeChoi
     if (environment) possible.*setting.member = choice.*setting.member;
     if (!environment)
       warnings.push_back(
-          StrCat(setting.key, " is left as the system has it: ", environment.error().message));
+          StrCat(setting.key, " keeps the system's default: ", environment.error().message));
   }
   return *EnvironmentOf(possible, here.runtime);  // each was possible by itself
 }
@@ -108,15 +108,16 @@ Result<std::vector<LaunchedServer>> Replicas(const LaunchRequest& request, Engin
   return servers;
 }
 
-// Before anything is asked of the machine: the ports follow the front's.
+// First of all checks: the replicas' ports, which follow the proxy's, must exist.
 Status CheckPorts(const LaunchRequest& request) {
   constexpr int kMaxPort = 65535;
   const int replicas = request.profile.replicas;
   if (replicas == 1 || (request.port > 0 && request.port + replicas <= kMaxPort)) return {};
-  return Fail(ErrorCode::kUsage,
-              StrCat("--port ", request.port, " cannot be that of what stands before ", replicas,
-                     " replicas: they listen on the ports that follow it; take one from 1 to ",
-                     kMaxPort - replicas));
+  return Fail(
+      ErrorCode::kUsage,
+      StrCat("--port ", request.port, " cannot be the port of a proxy in front of ", replicas,
+             " replicas: they listen on the ports that follow it; take one from 1 to ",
+             kMaxPort - replicas));
 }
 
 }  // namespace

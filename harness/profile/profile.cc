@@ -11,7 +11,7 @@
 namespace pinion::harness {
 namespace {
 
-// A sweep's profile has a few kilobytes; what is larger is something else.
+// A sweep's profile has a few kilobytes; a larger file is something else.
 constexpr uint64_t kMaxProfileBytes = uint64_t{1} << 20;
 
 const std::vector<std::string> kKeys = {"format",     "objective", "model",     "configuration",
@@ -26,8 +26,9 @@ Error InProfile(Error error) {
 Status CheckKeys(const Json& object) {
   for (const auto& [key, value] : object.object()) {
     if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end())
-      return Fail(ErrorCode::kCorrupt,
-                  StrCat("'", key, "' is no key of a profile; they are ", Join(kKeys, ", ")));
+      return Fail(
+          ErrorCode::kCorrupt,
+          StrCat("'", key, "' is not a key of a profile; the keys are ", Join(kKeys, ", ")));
   }
   return {};
 }
@@ -37,7 +38,7 @@ Status CheckFormat(const Json& object) {
   if (!format) return Unexpected(InProfile(format.error()));
   if (*format == Profile::kFormat) return {};
   return Fail(ErrorCode::kUnsupported,
-              StrCat("format ", *format, " is not known, only ", Profile::kFormat,
+              StrCat("format ", *format, " is unknown, this version reads only ", Profile::kFormat,
                      "; write the profile again with this version's `pinion sweep`"));
 }
 
@@ -58,7 +59,7 @@ Result<EngineOptions> ReadOptions(const Json& object) {
   auto model = Require<std::string>(object, "model");
   if (!model) return Unexpected(InProfile(std::move(model).error()));
   if (model->empty()) return Fail(ErrorCode::kCorrupt, "'model' is empty");
-  // MODEL is a word of the command line that launch runs, where a dash would make it a flag.
+  // MODEL is a word of the command line that launch runs, in which a dash would make it a flag.
   if (model->front() == '-')
     return Fail(ErrorCode::kCorrupt, StrCat("'model' is '", *model, "', which reads as a flag"));
   EngineOptions options;
@@ -68,15 +69,15 @@ Result<EngineOptions> ReadOptions(const Json& object) {
   return options;
 }
 
-// Names, never paths: whatever a file says, only libraries that we know are preloaded.
+// Names, never paths: a file can only select libraries from a fixed list.
 Result<RuntimeChoice> ReadRuntime(const Json& object) {
   RuntimeChoice runtime;
   for (const RuntimeSetting& setting : RuntimeSettings()) {
     auto value = Optional<std::string>(object, setting.key, setting.values.front());
     if (!value) return Unexpected(InProfile(std::move(value).error()));
     if (std::find(setting.values.begin(), setting.values.end(), *value) == setting.values.end())
-      return Fail(ErrorCode::kCorrupt,
-                  StrCat(setting.key, " '", *value, "' is none of ", Join(setting.values, ", ")));
+      return Fail(ErrorCode::kCorrupt, StrCat(setting.key, " '", *value, "' is not one of ",
+                                              Join(setting.values, ", ")));
     runtime.*setting.member = std::move(*value);
   }
   return runtime;
@@ -96,7 +97,7 @@ Json OrNull(const Json* value) { return value ? *value : Json(); }
 
 Json ToJson(const Profile& profile) {
   Json configuration = ToJson(profile.options);
-  // The model stands beside the configuration; launch always has a front end.
+  // The model is a key of its own beside the configuration; launch always has a front end.
   std::erase_if(configuration.object(), [](const auto& item) {
     return item.first == "model" || item.first == "has_frontend";
   });

@@ -11,26 +11,26 @@
 namespace pinion::harness {
 
 // A launchable configuration with the evidence for it: `sweep` writes it, `launch` starts it.
-// Its file is JSON as profiles/profile.schema.json says.
+// Its file is JSON by profiles/profile.schema.json.
 struct Profile {
   static constexpr int kFormat = 1;  // raised when an older reader would misread the file
 
   std::string objective;  // "throughput", "latency", "balanced"
   EngineOptions options;  // the model included
-  RuntimeChoice runtime;  // what the server's process is started with
+  RuntimeChoice runtime;  // preloaded libraries and huge pages of the server's process
   int replicas = 1;       // servers, each with these options
 
-  // What launching it should give and why to believe so. Data for people and for comparing:
+  // The expected performance and the evidence for it. Data for people and for comparing:
   // nothing is decided from `expected` and `evidence`.
-  Json machine;   // MachineFingerprint where it was measured
-  Json cpus;      // the logical CPUs that were allowed there: [0,1,...]
+  Json machine;   // MachineFingerprint of the measured machine
+  Json cpus;      // the logical CPUs that the sweep was allowed to use: [0,1,...]
   Json expected;  // [{"metric","unit","concurrency","n","median","interval"}]
   Json evidence;  // {"outcome","sentence","ratio_to_default","floor","confirmed","rounds",...}
 };
 
 Json ToJson(const Profile& profile);
 
-// Errors (kCorrupt) name the key and what was found; whether this machine can run it is
+// Errors (kCorrupt) name the key and the value; whether this machine can run it is
 // PlanLaunch's question. The file may come from anywhere: nothing in it is run, and no path in it
 // is opened.
 Result<Profile> ParseProfile(const Json& object);

@@ -10,7 +10,7 @@
 namespace pinion::harness {
 namespace {
 
-// `serve` lets what it has begun go on for up to 30 s.
+// `serve` lets running requests finish for up to 30 s.
 constexpr double kStopSeconds = 35, kLookSeconds = 0.1;
 
 Status SayEnded(size_t index, size_t count, const Process::Exit& exit) {
@@ -21,7 +21,7 @@ Status SayEnded(size_t index, size_t count, const Process::Exit& exit) {
               StrCat("replica ", index + 1, " of ", count, " ", how, "; all others were stopped"));
 }
 
-// Asked once and all together, so that the slowest alone is waited for.
+// Asks all at once, so that waiting takes only as long as the slowest.
 void StopAll(std::vector<Process>& processes) {
   for (Process& process : processes) process.Signal(SIGTERM);
   for (Process& process : processes) {

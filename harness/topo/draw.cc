@@ -11,10 +11,10 @@
 namespace pinion::harness {
 namespace {
 
-constexpr size_t kCoreColumns = 64;  // most for the marks of one row; the CPU numbers stand beside
-constexpr size_t kTextColumns = 96;  // where longer sentences are broken
+constexpr size_t kCoreColumns = 64;  // most for the marks of one row; the CPU numbers follow
+constexpr size_t kTextColumns = 96;  // longer sentences are broken here
 
-// What one logical CPU is for, and how it is drawn.
+// The mark of one logical CPU by its use, and its style.
 struct Mark {
   std::string text = "×";
   Style style = Style::kDim;
@@ -93,7 +93,7 @@ class Drawing {
 
   void Title() {
     const auto& cpus = machine_.cpus;
-    Put(Line().Add(machine_.this_system ? machine_.name : StrCat("imagined: ", machine_.name),
+    Put(Line().Add(machine_.this_system ? machine_.name : StrCat("described: ", machine_.name),
                    Style::kBold));
     Put(Line().Add(StrCat(Count(Distinct(cpus, &Cpu::package).size(), "socket"), " · ",
                           Count(machine_.nodes.size(), "NUMA node"), " · ",
@@ -155,7 +155,7 @@ class Drawing {
     return line;
   }
 
-  // A socket's nodes, before it is known how wide the widest of all sockets is.
+  // A socket's nodes, collected before the width of the widest socket is known.
   struct NodePicture {
     StyledText title;
     std::vector<Row> rows;
@@ -238,7 +238,7 @@ class Drawing {
       line.Add(line.width() > 0 ? "   " : "  ").Add(mark, style).Add(" " + meaning);
     };
     if (AnyMark("0")) entry(ranks > 1 ? "0-" + last : "0", Style::kRank, "rank that computes here");
-    if (AnyMark("*")) entry("*", Style::kRank, "any thread, none is pinned");
+    if (AnyMark("*")) entry("*", Style::kRank, "any rank's threads, which are not pinned");
     if (AnyMark("F")) entry("F", Style::kFrontend, "reserved for the front end");
     if (AnyMark("·")) entry("·", Style::kDim, "allowed, idle");
     if (AnyMark("×")) entry("×", Style::kDim, "not allowed");
@@ -246,7 +246,7 @@ class Drawing {
     text_ += "\n";
   }
 
-  // A label in a column of its own, then the text, broken between words.
+  // A label in its own column, then the text, broken between words.
   void Paragraph(const std::string& label, const std::string& text, Style style = Style::kPlain) {
     constexpr size_t kLabelColumns = 11;
     StyledText line = Line();

@@ -8,7 +8,7 @@ namespace pinion::harness {
 
 // The machine as a picture of at most 100 columns: a box per socket, in it each node's cores
 // with one mark per logical CPU (which rank computes there, the front end, idle, not allowed), then
-// the budget, the plan and what a person may want to change. `colour`: with ANSI escapes.
+// the budget, the plan and suggestions. `colour`: with ANSI escapes.
 std::string DrawTopology(const Topology& topology, bool colour);
 
 }  // namespace pinion::harness

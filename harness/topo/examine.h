@@ -10,10 +10,10 @@
 
 namespace pinion::harness {
 
-// What `pinion topo` was asked.
+// The request to `pinion topo`.
 struct TopologyOptions {
   std::string machine;       // "" for this one, a synthetic description or FILE.xml
-  std::string allowed_cpus;  // "" for what the operating system allows
+  std::string allowed_cpus;  // "" for those that the operating system allows
   std::optional<double> cpu_quota;
   std::string threads_bind = "auto";
   int tensor_parallel = 1;
@@ -22,7 +22,7 @@ struct TopologyOptions {
   bool has_frontend = false;  // plan as for serve and launch
 };
 
-// A machine, what of it may be used, and who would compute where.
+// A machine, its usable CPUs and memory, and the ranks' placement.
 struct Topology {
   Machine machine;
   Budget budget;

@@ -8,7 +8,7 @@ namespace pinion::harness {
 
 enum class Style { kPlain, kBold, kDim, kWarning, kFrontend, kRank };
 
-// One line for a terminal: it knows how wide it looks, escape sequences and UTF-8 aside.
+// One line for a terminal, which knows its display width without escape sequences.
 class StyledText {
  public:
   explicit StyledText(bool colour) : colour_(colour) {}
@@ -16,7 +16,7 @@ class StyledText {
   // `rank` picks the colour of Style::kRank.
   StyledText& Add(std::string_view text, Style style = Style::kPlain, int rank = 0);
   StyledText& Append(const StyledText& other);
-  // Blanks up to `column`.
+  // Pads with blanks up to `column`.
   StyledText& Pad(size_t column);
 
   size_t width() const { return width_; }
@@ -28,7 +28,7 @@ class StyledText {
   std::string text_;
 };
 
-// How many columns UTF-8 text takes where every character takes one.
+// The columns of UTF-8 text, if every character takes one.
 size_t DisplayWidth(std::string_view text);
 
 }  // namespace pinion::harness

@@ -16,16 +16,16 @@ namespace pinion::harness {
 namespace {
 
 // One server-sent event: the page's parts, its charts and a line of text.
-Result<std::string> News(const std::string& folder, const PageParts& parts,
-                         const std::string& state, bool finished) {
+Result<std::string> UpdateEvent(const std::string& folder, const PageParts& parts,
+                                const std::string& state, bool finished) {
   PINION_ASSIGN(const Results results, LoadResults(folder));
   Json sections = Json::MakeObject();
   for (const auto& [name, markup] : PageSections(results, folder)) sections.Set(name, markup);
-  Json news = PageCharts(results, parts);
-  news.Set("sections", std::move(sections));
-  news.Set("state", state);
-  news.Set("finished", finished);
-  return "data: " + news.Dump() + "\n\n";
+  Json update = PageCharts(results, parts);
+  update.Set("sections", std::move(sections));
+  update.Set("state", state);
+  update.Set("finished", finished);
+  return "data: " + update.Dump() + "\n\n";
 }
 
 class Server final : public WatchServer {
@@ -41,7 +41,7 @@ class Server final : public WatchServer {
     PINION_ASSIGN(http_, HttpServer::Listen(options, [this](HttpRequest request, auto reply) {
                     Answer(request, std::move(reply));
                   }));
-    // The sweep's thread takes the signals.
+    // Signals go to the sweep's thread.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -63,30 +63,30 @@ class Server final : public WatchServer {
 
   void Tell(const std::string& state, bool finished) override {
     std::string text;
-    if (watching_ > 0) text = News(folder_, parts_, state, finished).value_or("");
+    if (watching_ > 0) text = UpdateEvent(folder_, parts_, state, finished).value_or("");
     http_->Post([this, state, finished, text = std::move(text)]() mutable {
       state_ = state;
       finished_ = finished;
       if (watchers_.empty()) return;
       // A browser that came after watching_ was read would otherwise never hear of this.
-      if (text.empty()) text = News(folder_, parts_, state, finished).value_or("");
-      if (text.empty()) return;  // the store is busy: the next trial brings news again
+      if (text.empty()) text = UpdateEvent(folder_, parts_, state, finished).value_or("");
+      if (text.empty()) return;  // the store is busy; the next trial sends an update again
       for (const auto& watcher : watchers_) watcher->Write(text);
     });
   }
 
  private:
-  // What follows runs on the server's thread.
+  // The functions below run on the server's thread.
   void Answer(const HttpRequest& request, std::shared_ptr<HttpReply> reply) {
     constexpr const char* kText = "text/plain; charset=utf-8";
-    if (request.method != "GET") return reply->Send(405, kText, "only GET is answered here\n");
+    if (request.method != "GET") return reply->Send(405, kText, "only GET is supported\n");
     if (request.path == "/events") {
       reply->Begin("text/event-stream");
       if (!request.head) Follow(std::move(reply));
       return;
     }
     const bool page = request.path == "/", json = request.path == "/results.json";
-    if (!page && !json) return reply->Send(404, kText, "there are /, /events and /results.json\n");
+    if (!page && !json) return reply->Send(404, kText, "only /, /events and /results.json exist\n");
     const auto results = LoadResults(folder_);
     auto body = !results ? Result<std::string>(Unexpected(results.error()))
                 : page   ? ReportPage(*results, folder_, parts_, true)
@@ -96,7 +96,7 @@ class Server final : public WatchServer {
   }
 
   void Follow(std::shared_ptr<HttpReply> reply) {
-    if (const auto news = News(folder_, parts_, state_, finished_)) reply->Write(*news);
+    if (const auto update = UpdateEvent(folder_, parts_, state_, finished_)) reply->Write(*update);
     watchers_.push_back(reply);
     ++watching_;
     reply->OnGone([this, gone = reply.get()] {
@@ -109,7 +109,7 @@ class Server final : public WatchServer {
   PageParts parts_;
   std::unique_ptr<HttpServer> http_;
   std::list<std::shared_ptr<HttpReply>> watchers_;
-  std::string state_ = "the first trial runs";
+  std::string state_ = "the first trial is running";
   bool finished_ = false;
   std::atomic<int> watching_ = 0;
   std::thread thread_;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kBar = 20;
 
-// UTF-8 text cut to `columns` characters, and padded where it is shorter.
+// UTF-8 text, cut or padded to `columns` characters.
 std::string Fit(const std::string& text, size_t columns) {
   std::string fitted;
   size_t used = 0;

@@ -32,7 +32,7 @@ void WatchedProgress::Note(const std::string& text) {
 }
 
 void WatchedProgress::Erase() {
-  lines_.Clear();  // it stands below the table
+  lines_.Clear();  // the progress line, which is below the table
   if (drawn_ > 0) std::fprintf(stderr, "\033[%zuA\033[J", drawn_);
   drawn_ = 0;
 }

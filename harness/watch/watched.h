@@ -7,8 +7,8 @@
 
 namespace pinion::harness {
 
-// A sweep's progress for those who watch: the lines of TerminalProgress, on a terminal with the
-// table of configurations above them, and news for the browsers of `server` (may be null).
+// A sweep's progress for --watch: the lines of TerminalProgress, on a terminal with the
+// table of configurations above them, and updates for the browsers of `server` (may be null).
 class WatchedProgress : public Progress {
  public:
   WatchedProgress(std::string folder, WatchServer* server);
@@ -24,7 +24,7 @@ class WatchedProgress : public Progress {
   const std::string folder_;
   WatchServer* const server_;
   const bool terminal_;
-  size_t drawn_ = 0;  // lines of the table that stand above the progress line
+  size_t drawn_ = 0;  // lines of the table above the progress line
   TerminalProgress lines_;
 };
 

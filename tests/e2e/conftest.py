@@ -110,7 +110,7 @@ REAL_SWEEP = {
     "space": {"threads_bind": ["auto", "nobind", "4000"]},
     "workload": {"prompt_len": 16, "output_len": 8, "concurrency": [1, 2], "num_prompts": 2},
     "objectives": ["throughput", "latency", "balanced"],
-    # Every round for everybody, however slow or noisy the machine is.
+    # All configurations in every round, however slow or noisy the machine is.
     "strategy": "grid",
     "rounds": 6,
     "budget": "20m",
@@ -120,7 +120,7 @@ REAL_SWEEP = {
 
 @pytest.fixture(scope="session")
 def real_sweep(pinion, tmp_path_factory):
-    """The folder of a finished sweep of the smallest preset. Who changes a file puts it back."""
+    """The folder of a finished sweep of the smallest preset. A test that changes a file restores it."""
     folder = tmp_path_factory.mktemp("sweep")
     definition = folder / "definition.json"
     definition.write_text(json.dumps(REAL_SWEEP))

@@ -110,7 +110,7 @@ class Server:
         if body.get("stream_options", {}).get("include_usage"):
             usage = {"prompt_tokens": self.count_prompt(body, chat), "completion_tokens": count}
             send({"id": "x", "choices": [], "usage": usage})
-        # Before the answer ends: whoever has read its end may end this process.
+        # Before the answer ends: a client that has read its end may end this process.
         if self.log:
             with self.lock:
                 print(json.dumps({"start": start, "sending": sending, "tokens": sent, "asked": self.text_of(body, chat)[:30]}),

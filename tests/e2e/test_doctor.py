@@ -51,9 +51,9 @@ def test_strict_fails_where_there_is_a_warning(pinion, root):
 
 @pytest.mark.parametrize("flags, says", [
     (["--governor"], "--governor"),
-    (["--apply", "humour"], "'humour' is no check; what can be applied now: governor, turbo"),
-    (["--apply", "swap"], "has nothing here that could be changed"),
-    (["--", "true"], "say which with --apply"),
+    (["--apply", "humour"], "'humour' is not a check; these can be applied now: governor, turbo"),
+    (["--apply", "swap"], "has no setting here that could be changed"),
+    (["--", "true"], "name them with --apply"),
     (["--restore", "/no/such/file"], "/no/such/file"),
     (["--undo-file", "x"], "--apply"),
 ])
@@ -75,7 +75,7 @@ def test_applies_what_is_named_and_restores_it(pinion, root, tmp_path):
         {"path": "/" + GOVERNOR, "before": "powersave", "after": "performance"}]
 
     again = pinion("doctor", "--root", root, "--apply", "turbo", "--undo-file", undo)
-    assert again.returncode == 2 and "were not put back yet" in again.stderr
+    assert again.returncode == 2 and "were not undone yet" in again.stderr
     assert (root / BOOST).read_text() == "0\n"
 
     assert pinion("doctor", "--root", root, "--restore", undo).returncode == 0
@@ -110,7 +110,7 @@ def test_restore_writes_nothing_but_settings(pinion, root, tmp_path):
     undo.write_text(json.dumps({"changes": [{"path": "/etc/x", "before": "0", "after": "1"}]}))
     done = pinion("doctor", "--root", root, "--restore", undo)
     assert done.returncode == 2
-    assert "/etc/x is no setting below /sys or /proc/sys" in done.stderr
+    assert "/etc/x is not a setting below /sys or /proc/sys" in done.stderr
 
 
 def test_without_permission_it_says_so_and_changes_nothing(binary, root, tmp_path):

@@ -130,7 +130,7 @@ def test_killed_sweep_leaves_no_server(spawn, tmp_path, no_server_left):
 
 
 def test_bystanders_live_on(spawn, pinion, tmp_path, no_server_left):
-    """The same program, started by somebody else, beside a sweep that ends and one that is killed."""
+    """The same program, started independently, beside a sweep that ends and one that is killed."""
     port = tmp_path / "bystander.log"
     command = [sys.executable, str(FIXED), "--port", "0"]
     with open(port, "wb") as log:

@@ -91,7 +91,7 @@ class CompareTest : public ::testing::Test {
   std::filesystem::path folder_;
 };
 
-TEST_F(CompareTest, FindsWhatGotSlowerAndNothingElse) {
+TEST_F(CompareTest, FindsOnlyMetricsThatGotSlower) {
   const auto comparison = Compare(Make("a", {}), Make("b2", {.speed = 0.9}), 0.02);
   ASSERT_TRUE(comparison) << comparison.error().message;
   EXPECT_EQ(Of(*comparison, "default", "output_tokens_per_s"), Kind::kSame);
@@ -108,7 +108,7 @@ TEST_F(CompareTest, FasterIsNoRegression) {
   EXPECT_FALSE(comparison->any_worse());
 }
 
-TEST_F(CompareTest, WhatIsBelowTheThresholdOrTheFloorIsTheSame) {
+TEST_F(CompareTest, DifferencesBelowThresholdOrFloorAreTheSame) {
   const std::string a = Make("a", {}), b = Make("b2", {.speed = 0.9});
   EXPECT_FALSE(Compare(a, b, 0.15)->any_worse());
   const auto noisy =
@@ -116,7 +116,7 @@ TEST_F(CompareTest, WhatIsBelowTheThresholdOrTheFloorIsTheSame) {
   EXPECT_FALSE(noisy->any_worse());
 }
 
-TEST_F(CompareTest, RefusesWhatCannotBeComparedAndSaysWhy) {
+TEST_F(CompareTest, RefusesIncomparableRunsWithTheReason) {
   EXPECT_THAT(Refusal({}, {.cpu = "Skylake"}), HasSubstr("cpu_model is \"Zen\" in one and"));
   EXPECT_THAT(Refusal({}, {.seed = 2}), HasSubstr("the seed is 1 in one and 2"));
   EXPECT_THAT(Refusal({}, {.rounds = 5}), HasSubstr("5 rounds in common"));
@@ -126,7 +126,7 @@ TEST_F(CompareTest, RefusesWhatCannotBeComparedAndSaysWhy) {
   EXPECT_THAT(nowhere.error().message, HasSubstr("there is no sweep"));
 }
 
-TEST_F(CompareTest, LaysSideBySideWhatItWouldRefuse) {
+TEST_F(CompareTest, CompareAnywayShowsIncomparableRunsSideBySide) {
   const auto strangers =
       CompareAnyway(Make("a", {}), Make("b2", {.cpu = "Skylake", .seed = 2}), 0.02);
   ASSERT_TRUE(strangers) << strangers.error().message;
@@ -139,7 +139,7 @@ TEST_F(CompareTest, LaysSideBySideWhatItWouldRefuse) {
   EXPECT_TRUE(CompareAnyway(Make("a5", {}), Make("b66", {}), 0.02)->obstacles.empty());
 }
 
-TEST_F(CompareTest, AnotherKernelIsANote) {
+TEST_F(CompareTest, DifferentKernelIsANote) {
   const auto comparison = Compare(Make("a", {}), Make("b2", {.kernel = "6.8"}), 0.02);
   ASSERT_EQ(comparison->notes.size(), 1u);
   EXPECT_THAT(comparison->notes[0], HasSubstr("6.8"));

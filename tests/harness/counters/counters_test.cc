@@ -71,7 +71,7 @@ class CountersTest : public ::testing::Test {
   CounterTarget target_;
 };
 
-TEST_F(CountersTest, EveryRungIsThereOrSaysWhyNot) {
+TEST_F(CountersTest, EverySourceHasValuesOrAReason) {
   const auto readings = Counters::Start(target_).Stop();
   ASSERT_EQ(readings.size(), 6u);
   const Json json = ToJson(readings);
@@ -102,7 +102,7 @@ TEST_F(CountersTest, AProcessThatHasEndedCannotBeCounted) {
   EXPECT_THAT(WhyNot(PerfSoftwareSource(target_)), HasSubstr("has ended"));
 }
 
-TEST_F(CountersTest, MemoryControllersAreReadAsSysfsDescribesThem) {
+TEST_F(CountersTest, MemoryControllersAreReadBySysfsDescription) {
   PutController("uncore_imc_0");
   PutController("uncore_imc_1");
   Put("sys/bus/event_source/devices/uncore_imc_free_running_0/type", "15\n");  // other events
@@ -119,7 +119,7 @@ TEST_F(CountersTest, MemoryControllersAreReadAsSysfsDescribesThem) {
   EXPECT_THAT(FindUncoreEvents(target_.root).error().message, HasSubstr("'config1:0-7,21'"));
 }
 
-TEST_F(CountersTest, ResctrlAddsAllCaches) {
+TEST_F(CountersTest, ResctrlSumsAllCaches) {
   const std::string folder = "sys/fs/resctrl/mon_data/";
   Put(folder + "mon_L3_00/mbm_total_bytes", "1000\n");
   Put(folder + "mon_L3_01/mbm_total_bytes", "500\n");
@@ -148,7 +148,7 @@ TEST(ParsePcmMemory, FindsItsColumnsByName) {
   EXPECT_DOUBLE_EQ(moved->read_bytes_per_s, 1e6);
 }
 
-TEST(ParsePcmMemory, SaysWhatIsMissing) {
+TEST(ParsePcmMemory, ErrorsNameWhatIsMissing) {
   EXPECT_THAT(ParsePcmMemory("Error: no MSR\n").error().message, HasSubstr("no columns"));
   EXPECT_THAT(
       ParsePcmMemory(",,System,System,System\nDate,Time,Read,Write,Memory\n").error().message,
@@ -169,8 +169,8 @@ TEST_F(CountersTest, PcmIsAChildThatWritesItsLastLinesWhenInterrupted) {
   EXPECT_EQ(*FindValue({{"pcm", *values, ""}}, "memory_bytes_per_s"), 300e6);
 }
 
-TEST_F(CountersTest, PcmThatFailsOrIsMissingIsAReason) {
-  EXPECT_THAT(WhyNot(PcmSource(target_)), HasSubstr("Intel's processors only"));
+TEST_F(CountersTest, FailingOrMissingPcmGivesAReason) {
+  EXPECT_THAT(WhyNot(PcmSource(target_)), HasSubstr("support only Intel"));
   Put("proc/cpuinfo", "vendor_id : GenuineIntel\n");
   EXPECT_THAT(WhyNot(PcmSource(target_)), HasSubstr("apt install pcm"));
   PutPcm("echo no access to MSR; exit 1\n");

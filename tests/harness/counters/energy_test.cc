@@ -42,14 +42,14 @@ TEST_F(EnergyTest, AddsPackagesAndNotTheirParts) {
   EXPECT_DOUBLE_EQ(*JoulesBetween(before, Now()), 2.75);
 }
 
-TEST_F(EnergyTest, CountersStartAnew) {
+TEST_F(EnergyTest, CountersWrapAround) {
   Put("intel-rapl:0", 9'500'000);
   const EnergyReading before = Now();
   Put("intel-rapl:0", 500'000);
   EXPECT_DOUBLE_EQ(*JoulesBetween(before, Now()), 1);
 }
 
-TEST_F(EnergyTest, NoneIsSaidWithItsReason) {
+TEST_F(EnergyTest, WithoutCountersThereIsAReason) {
   const auto joules = JoulesBetween(Now(), Now());
   ASSERT_FALSE(joules);
   EXPECT_THAT(joules.error().message, HasSubstr("not available, because"));

@@ -48,7 +48,7 @@ class DoctorTest : public ::testing::Test {
   DoctorTarget patient_;
 };
 
-TEST_F(DoctorTest, WhatIsNotThereIsNotAvailableWithAReason) {
+TEST_F(DoctorTest, MissingFilesAreNotAvailableWithAReason) {
   for (const char* name : {"governor", "turbo", "smt", "numa_balancing", "huge_pages", "openmp",
                            "cpuset", "mitigations", "load", "swap"}) {
     const Check check = Of(name);
@@ -87,7 +87,7 @@ TEST_F(DoctorTest, NumaBalancingMattersOnSeveralNodesOnly) {
   EXPECT_EQ(Of("numa_balancing").state, State::kOk);
 }
 
-TEST_F(DoctorTest, HugePagesMayBeAskedFor) {
+TEST_F(DoctorTest, HugePagesOnRequestAreEnough) {
   const std::string path = "sys/kernel/mm/transparent_hugepage/enabled";
   Put(path, "always [madvise] never\n");
   EXPECT_EQ(Of("huge_pages").state, State::kOk);
@@ -124,7 +124,7 @@ TEST_F(DoctorTest, QuotaAndCpusetAreLimitsOfThisProcess) {
   EXPECT_EQ(Of("cpuset").state, State::kWarn);
 }
 
-TEST_F(DoctorTest, LoadAndSwapAreWarnedOfWhenTheyHurt) {
+TEST_F(DoctorTest, WarnsOfLoadAndSwapOnlyIfTheyHurt) {
   Put("proc/loadavg", "0.10 0.2 0.3 1/100 5\n");
   EXPECT_EQ(Of("load").state, State::kOk);
   Put("proc/loadavg", "4.50 0.2 0.3 1/100 5\n");
@@ -141,7 +141,7 @@ TEST_F(DoctorTest, MitigationsAreListed) {
   EXPECT_EQ(Of("mitigations").found, "spectre_v2");
 }
 
-TEST_F(DoctorTest, ApplyChangesWhatItNamesAndPutsItBack) {
+TEST_F(DoctorTest, ApplyChangesTheNamedSettingsAndRestoresThem) {
   Put(kCpu + "cpu0/cpufreq/scaling_governor", "powersave\n");
   Put(kCpu + "cpufreq/boost", "0\n");
   const auto changes = ChangesOf(Examine(patient_), {"governor"});
@@ -155,7 +155,7 @@ TEST_F(DoctorTest, ApplyChangesWhatItNamesAndPutsItBack) {
   EXPECT_EQ(Get(kCpu + "cpu0/cpufreq/scaling_governor"), "powersave");
 }
 
-TEST_F(DoctorTest, AFailedChangePutsBackTheOthers) {
+TEST_F(DoctorTest, FailedChangeRestoresTheOthers) {
   Put(kCpu + "cpufreq/boost", "0\n");
   auto changes = *ChangesOf(Examine(patient_), {"turbo"});
   changes.push_back({"sys/not/there", "a", "b"});
@@ -165,7 +165,7 @@ TEST_F(DoctorTest, AFailedChangePutsBackTheOthers) {
   EXPECT_EQ(Get(kCpu + "cpufreq/boost"), "0");
 }
 
-TEST_F(DoctorTest, ApplyRefusesWhatItCannotChange) {
+TEST_F(DoctorTest, ApplyRefusesUnchangeableSettings) {
   Put(kCpu + "cpufreq/boost", "0\n");
   for (const char* name : {"humour", "swap"}) {
     const auto changes = ChangesOf(Examine(patient_), {name});
@@ -175,7 +175,7 @@ TEST_F(DoctorTest, ApplyRefusesWhatItCannotChange) {
   }
 }
 
-TEST_F(DoctorTest, RestoreLeavesAloneWhatSomebodyElseHasSetSince) {
+TEST_F(DoctorTest, RestoreLeavesSettingsThatWereChangedSince) {
   Put(kCpu + "cpu0/cpufreq/scaling_governor", "powersave\n");
   Put("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
   const auto changes = *ChangesOf(Examine(patient_), {"governor", "huge_pages"});
@@ -189,7 +189,7 @@ TEST_F(DoctorTest, RestoreLeavesAloneWhatSomebodyElseHasSetSince) {
   EXPECT_EQ(Get("sys/kernel/mm/transparent_hugepage/enabled"), "never");  // the others all the same
 }
 
-TEST_F(DoctorTest, WhatIsKeptForRestoreIsReadBackAndChecked) {
+TEST_F(DoctorTest, RestoreFileIsReadBackAndChecked) {
   const std::vector<Change> changes = {{"sys/a", "0", "1"}, {"proc/sys/b", "x", "y"}};
   const auto read = ReadChanges(ToJson(changes));
   ASSERT_TRUE(read) << read.error().message;
@@ -200,10 +200,10 @@ TEST_F(DoctorTest, WhatIsKeptForRestoreIsReadBackAndChecked) {
     EXPECT_THAT(ReadChanges(ToJson(std::vector<Change>{{std::string(path).substr(1), "0", "1"}}))
                     .error()
                     .message,
-                HasSubstr("no setting below /sys"));
+                HasSubstr("not a setting below /sys"));
 }
 
-TEST_F(DoctorTest, CountersAreThereOrSayWhyNot) {
+TEST_F(DoctorTest, CountersAreReadableOrHaveAReason) {
   const auto reason = [&](size_t index) { return ExamineCounters(patient_)[index].reason; };
   for (const Check& check : ExamineCounters(patient_)) {
     EXPECT_EQ(check.state, State::kNotAvailable) << check.name;
@@ -220,7 +220,7 @@ TEST_F(DoctorTest, CountersAreThereOrSayWhyNot) {
   EXPECT_EQ(ExamineCounters(patient_)[3].fix, "apt install pcm");
 }
 
-TEST_F(DoctorTest, SaysItInWordsAndJson) {
+TEST_F(DoctorTest, RendersTextAndJson) {
   Put(kCpu + "cpufreq/boost", "0\n");
   const std::vector<Check> checks = Examine(patient_);
   EXPECT_THAT(Render(checks, false), HasSubstr("WARN turbo"));

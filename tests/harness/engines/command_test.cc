@@ -85,7 +85,7 @@ TEST(EngineCommand, LlamaCppGetsThreadsAndMask) {
   EXPECT_THAT(command->ignored, ElementsAre("isa=avx2"));
 }
 
-TEST(EngineCommand, LlamaCppGetsRoomForTheLoadAndNoMore) {
+TEST(EngineCommand, LlamaCppGetsJustEnoughContextForTheLoad) {
   Case made = TwoNodes("auto", 1);
   made.options.model = "/models/x.gguf";
   made.options.max_num_seqs = 128;
@@ -110,7 +110,7 @@ TEST(EngineCommand, AnyCommandGetsItsPlaceholders) {
                           "0-7", "{literal}"));
 }
 
-TEST(EngineCommand, RefusesWhatTheEngineCannotRead) {
+TEST(EngineCommand, RefusesModelsThatTheEngineCannotRead) {
   Case made = TwoNodes("auto", 1);
   EXPECT_THAT(For(Choice(Kind::kLlamaCpp), made).error().message, HasSubstr("GGUF"));
   EXPECT_THAT(For(Choice(Kind::kCommand, {"x", "{prot}"}), made).error().message,
@@ -139,7 +139,7 @@ TEST(EngineChoice, ErrorsNameTheKey) {
   const std::pair<const char*, const char*> cases[] = {
       {R"("gpu")", "pinion, vllm, llama.cpp, command"},
       {R"({"kind":"command"})", "needs its 'command'"},
-      {R"({"command":"x"})", "'command' in 'engine' must be a list of words"},
+      {R"({"command":"x"})", "'command' in 'engine' must be a list of strings"},
       {R"({"command":["x"],"port":1})", "unknown key 'port' in 'engine'"},
       {R"({"command":["x"],"endpoint":"embed"})", "completions or chat"},
       {R"({"command":["x"],"health":"up"})", "must be a path"},

@@ -39,7 +39,7 @@ EngineChoice Choice(Kind kind) {
 
 std::string TextOf(const EngineCommand& made) { return ShellText(made.command); }
 
-TEST(ReplicaCommands, OursAreToldTheirCpusAndStartOnThem) {
+TEST(ReplicaCommands, PinionGetsItsCpusAndStartsOnThem) {
   EngineOptions options;
   options.kv_cache_bytes = uint64_t{3} << 30;
   const auto commands = Commands(Choice(Kind::kPinion), 2, options);
@@ -90,7 +90,7 @@ TEST(ReplicaCommands, WithoutBindingEachHasItsShareOfThreads) {
   }
 }
 
-TEST(ReplicaCommands, OneServerOfAnotherEngineStartsAsItAlwaysDid) {
+TEST(ReplicaCommands, SingleServerOfAnotherEngineStartsAsWithoutReplicas) {
   const auto commands = Commands(Choice(Kind::kVllm), 1);
   EXPECT_FALSE(commands[0].cpus);
   EXPECT_THAT(commands[0].command.environment, Not(Contains(Pair("OMP_NUM_THREADS", "8"))));

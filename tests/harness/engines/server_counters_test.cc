@@ -20,13 +20,13 @@ TEST(ServerCounters, AreSummedOverTheirLabels) {
   EXPECT_EQ(*counters, (ServerCounters{7, 1500, 250}));
 }
 
-TEST(ServerCounters, AreNoneWhereOneIsMissing) {
+TEST(ServerCounters, AreAbsentIfOneIsMissing) {
   EXPECT_FALSE(ReadCounters("vllm:num_preemptions_total 3\n"));
   EXPECT_FALSE(ReadCounters(""));
   EXPECT_FALSE(ReadCounters("vllm:num_preemptions_total{never closed 3\n"));
 }
 
-TEST(ServerCounters, DifferenceIsWhatALoadCounted) {
+TEST(ServerCounters, DifferenceIsOfTheLoad) {
   EXPECT_EQ((ServerCounters{7, 1500, 250}) - (ServerCounters{5, 500, 50}),
             (ServerCounters{2, 1000, 200}));
 }

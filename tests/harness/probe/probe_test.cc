@@ -99,7 +99,7 @@ TEST(TileRates, TakeOperandsThatFitTheirCacheAndNotTheOneBefore) {
   EXPECT_EQ(TileOperandBytes({}, 1), 0u);
 }
 
-// On every team, from every cache that is told of, where there are tiles.
+// On every team, from every known cache, if there are tiles.
 TEST(TileRates, HaveTheirLines) {
   if (kernels::TileProbes().empty()) GTEST_SKIP() << "there are no matrix tiles here";
   const std::string text = Draw(Probed(), false);
@@ -115,9 +115,9 @@ TEST(Probe, LatenciesGoFromTheNearestCacheToMemory) {
     EXPECT_GT(latencies[i].level, latencies[i - 1].level);
 }
 
-TEST(Probe, WhatIsNotMeasuredIsNamed) {
+TEST(Probe, MissingFiguresAreNamed) {
   const std::string text = Draw(Probed(), false);
-  for (const Missing& missing : Probed().missing) EXPECT_THAT(text, HasSubstr(missing.what));
+  for (const MissingFigure& missing : Probed().missing) EXPECT_THAT(text, HasSubstr(missing.what));
   EXPECT_EQ(Probed().barrier_ns.has_value(), Probed().plan.total_threads() > 1);
   EXPECT_EQ(Probed().distances.empty(), Probed().plan.total_threads() == 1);
   for (int i = 0; i < kernels::kIsaCount; ++i) {

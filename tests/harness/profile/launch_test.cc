@@ -53,7 +53,7 @@ class PlanLaunchTest : public testing::Test {
   }
 };
 
-TEST_F(PlanLaunchTest, SaysNothingWhereNothingIsDifferent) {
+TEST_F(PlanLaunchTest, NoWarningsOnTheSameMachine) {
   const auto launch = PlanLaunch(Request(), Here());
   ASSERT_TRUE(launch) << launch.error().message;
   EXPECT_THAT(launch->warnings, IsEmpty());
@@ -150,7 +150,7 @@ TEST_F(PlanLaunchTest, TheEnvironmentBeatsTheProfileAndIsNamed) {
   EXPECT_THAT(launch->servers[0].command.arguments, Contains("0-2"));
 }
 
-TEST_F(PlanLaunchTest, PreloadsTheAllocatorAfterWhatIsPreloadedAlready) {
+TEST_F(PlanLaunchTest, AppendsTheAllocatorToExistingPreloads) {
   LaunchRequest request = Request();
   request.profile.runtime.allocator = "tcmalloc";
   LaunchEnvironment here = Here();
@@ -168,7 +168,7 @@ TEST_F(PlanLaunchTest, PreloadsTheAllocatorAfterWhatIsPreloadedAlready) {
             "/a.so:" + (folder / "libtcmalloc_minimal.so.4").string());
 }
 
-TEST_F(PlanLaunchTest, LeavesHugePagesOutWhereTheProfileDoes) {
+TEST_F(PlanLaunchTest, LeavesHugePagesOutIfTheProfileDoes) {
   LaunchRequest request = Request();
   request.profile.runtime.huge_pages = "off";
   LaunchEnvironment here = Here();
@@ -229,7 +229,7 @@ TEST_F(PlanLaunchTest, RefusesMoreReplicasThanCpus) {
   EXPECT_THAT(launch.error().message, HasSubstr("5 replicas of 1 rank cannot have a CPU"));
 }
 
-TEST_F(PlanLaunchTest, SaysThatTheAllocatorIsMissing) {
+TEST_F(PlanLaunchTest, WarnsOfAMissingAllocator) {
   LaunchRequest request = Request();
   request.profile.runtime.allocator = "tcmalloc";
   LaunchEnvironment here = Here();

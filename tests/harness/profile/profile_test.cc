@@ -50,7 +50,7 @@ TEST(ProfileJson, ReadsBackAsWritten) {
   EXPECT_EQ(profile->replicas, 3);
 }
 
-TEST(ProfileJson, NamesWhatIsWrong) {
+TEST(ProfileJson, ErrorsNameTheKey) {
   EXPECT_THAT(ErrorOf("format", 99), HasSubstr("format 99"));
   EXPECT_THAT(ErrorOf("format", "1"), HasSubstr("format"));
   EXPECT_THAT(ErrorOf("model", ""), HasSubstr("'model' is empty"));
@@ -63,7 +63,7 @@ TEST(ProfileJson, NamesWhatIsWrong) {
   EXPECT_THAT(ErrorOf("replicas", "two"), HasSubstr("replicas"));
   EXPECT_THAT(ErrorOf("cpus", "0-1"), HasSubstr("'cpus'"));
   EXPECT_THAT(ErrorOf("cpus", Json(std::vector<int>{-1})), HasSubstr("'cpus'"));
-  EXPECT_THAT(ErrorOf("alocator", "system"), HasSubstr("'alocator' is no key"));
+  EXPECT_THAT(ErrorOf("alocator", "system"), HasSubstr("'alocator' is not a key"));
 }
 
 TEST(ProfileJson, AnAllocatorIsANameNeverAPath) {
@@ -93,13 +93,13 @@ TEST(ReadProfileFile, NamesTheFileInEveryError) {
   std::filesystem::remove(path);
 }
 
-TEST(ShellWords, TasksetSaysWhereACommandStarts) {
+TEST(ShellWords, TasksetSetsTheCpusOfACommand) {
   const Command command{{{"A", "b"}}, {"run", "it"}};
   EXPECT_EQ(ShellText(OnCpus(command, std::vector<int>{0, 1, 5})), "A=b taskset -c 0-1,5 run it");
   EXPECT_EQ(ShellText(OnCpus(command, std::nullopt)), "A=b run it");
 }
 
-TEST(ShellWords, QuoteWhatAShellWouldRead) {
+TEST(ShellWords, QuoteShellMetacharacters) {
   EXPECT_EQ(ShellQuote("preset:tiny"), "preset:tiny");
   EXPECT_EQ(ShellQuote("0-1|2-3"), "'0-1|2-3'");
   EXPECT_EQ(ShellQuote(""), "''");
@@ -107,7 +107,7 @@ TEST(ShellWords, QuoteWhatAShellWouldRead) {
   EXPECT_EQ(ShellQuote("~/model"), "'~/model'");
 }
 
-TEST(VllmCommand, SaysPlacementSpaceAndLimitsInItsWords) {
+TEST(VllmCommand, TranslatesPlacementSpaceAndLimits) {
   EngineOptions options;
   options.model = "org/name";
   options.dtype = "bfloat16";
@@ -122,7 +122,7 @@ TEST(VllmCommand, SaysPlacementSpaceAndLimitsInItsWords) {
             "--max-num-batched-tokens 512 --max-num-seqs 128");
 }
 
-TEST(VllmCommand, KeepsTheBindingsNameWhereNothingIsPinned) {
+TEST(VllmCommand, KeepsTheBindingsNameIfNothingIsPinned) {
   EngineOptions options;
   options.model = "org/name";
   options.threads_bind = "nobind";
@@ -139,7 +139,7 @@ TEST(VllmCommand, WritesAPresetsWeightsFirst) {
   EXPECT_THAT(text, HasSubstr("vllm serve ./tiny"));
 }
 
-TEST(VllmCommand, NamesWhatVllmCannotBeTold) {
+TEST(VllmCommand, NamesSettingsThatVllmLacks) {
   EngineOptions options;
   EXPECT_TRUE(WithoutVllmCounterpart(options).empty());
   options.isa = "avx2";

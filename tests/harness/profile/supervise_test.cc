@@ -37,7 +37,7 @@ class SuperviseTest : public testing::Test {
   std::filesystem::path folder_;
 };
 
-TEST_F(SuperviseTest, StopsAllWhenItIsTold) {
+TEST_F(SuperviseTest, StopsAllOnRequest) {
   int looks = 0;
   const Status done = Supervise({Waiting("a"), Waiting("b")}, [&] { return ++looks > 10; });
   EXPECT_TRUE(done) << done.error().message;
@@ -57,7 +57,7 @@ TEST_F(SuperviseTest, ASignalIsNamed) {
   EXPECT_THAT(done.error().message, HasSubstr("replica 1 of 2 was ended by signal 9 (Killed)"));
 }
 
-TEST_F(SuperviseTest, WhatCannotBeStartedIsAnError) {
+TEST_F(SuperviseTest, ServerThatCannotStartIsAnError) {
   const Status done =
       Supervise({Waiting("a"), {{{}, {"/no/such/program"}}, {}}}, [] { return false; });
   ASSERT_FALSE(done);

@@ -31,7 +31,7 @@ TopologyOptions TwoSockets() {
   return options;
 }
 
-TEST(Topology, SaysItInJson) {
+TEST(Topology, RendersJson) {
   const Json json = ToJson(MustExamine(TwoSockets()));
   EXPECT_EQ(json.Find("budget")->Find("cpus")->array().size(), 22u);
   EXPECT_TRUE(json.Find("budget")->Find("cpu_quota")->is_null());
@@ -58,7 +58,7 @@ TEST(Topology, SaysWhyAmxIsLeftUnused) {
               HasSubstr("AMX is left unused: its self-check failed"));
 }
 
-TEST(Topology, DrawsWhoComputesWhere) {
+TEST(Topology, DrawsRanksOnTheirCpus) {
   const std::string picture = DrawTopology(MustExamine(TwoSockets()), false);
   EXPECT_THAT(picture, HasSubstr("2 sockets · 2 NUMA nodes · 12 cores · 24 logical CPUs"));
   EXPECT_THAT(picture, HasSubstr("node 0 · 64.0 GiB · 2 × L3 32.0 MiB · 6 cores"));
