@@ -10,7 +10,7 @@
 namespace pinion {
 namespace {
 
-// Where no KV space is asked for, at least this much context must fit to be of use.
+// Without --kv-cache-space: a cache with room for less context than this is of no use.
 constexpr size_t kLeastTokens = 2048;
 
 size_t BlocksFor(size_t tokens, const EngineOptions& options) {
@@ -18,14 +18,14 @@ size_t BlocksFor(size_t tokens, const EngineOptions& options) {
   return (tokens + block - 1) / block;
 }
 
-// Of the rank that holds most; at least 1.
+// Ranks hold different numbers of heads: the largest sets the limit. At least 1, as a divisor.
 uint64_t LargestBlockBytes(const std::vector<RankNeeds>& needs) {
   uint64_t largest = 1;
   for (const RankNeeds& rank : needs) largest = std::max(largest, rank.kv.block_bytes());
   return largest;
 }
 
-// The blocks that --kv-cache-space holds, else the least that makes sense.
+// The blocks that --kv-cache-space holds, else those of the smallest useful cache.
 size_t LeastBlocks(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                    size_t model_length) {
   if (options.kv_cache_bytes) return *options.kv_cache_bytes / LargestBlockBytes(needs);
@@ -37,8 +37,8 @@ std::string Sum(uint64_t weights, uint64_t workspace, uint64_t kv) {
                 FormatBytes(kv), " = ", FormatBytes(weights + workspace + kv));
 }
 
-// `fixed` is what a smaller KV cache takes, too.
-std::string WayOut(uint64_t fixed, uint64_t limit, const EngineOptions& options) {
+// `fixed` is the memory needed whatever the size of the KV cache.
+std::string Suggestion(uint64_t fixed, uint64_t limit, const EngineOptions& options) {
   const uint64_t left = fixed < limit ? limit - fixed : 0;
   const uint64_t mib_per_rank = (left / static_cast<uint64_t>(options.tensor_parallel)) >> 20;
   if (mib_per_rank > 0 && options.kv_cache_bytes)
@@ -65,7 +65,7 @@ Result<size_t> ResolveModelLength(const DecoderSpec& spec, const EngineOptions& 
   if (*options.max_model_len > spec.max_positions)
     return Fail(ErrorCode::kUsage,
                 StrCat("--max-model-len ", *options.max_model_len, " exceeds the ",
-                       spec.max_positions, " positions that the model was made for"));
+                       spec.max_positions, " positions that the model supports"));
   return static_cast<size_t>(*options.max_model_len);
 }
 
@@ -89,8 +89,8 @@ Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& o
     return Fail(
         ErrorCode::kExhausted,
         StrCat("'", options.model, "' needs ", Sum(weights, workspace, kv), ", but ",
-               FormatBytes(budget.memory_available_bytes), " of memory are free",
-               WayOut(weights + workspace + spans, budget.memory_available_bytes, options)));
+               FormatBytes(budget.memory_available_bytes), " of memory is free",
+               Suggestion(weights + workspace + spans, budget.memory_available_bytes, options)));
   for (const NumaNode& node : machine.nodes) {
     const auto at = per_node.find(node.id);
     if (at != per_node.end() && node.memory_bytes > 0 && at->second > node.memory_bytes)
@@ -98,7 +98,7 @@ Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& o
                   StrCat("NUMA node ", node.id, " has ", FormatBytes(node.memory_bytes), ", but ",
                          FormatBytes(at->second), " would be placed there (",
                          Sum(weights, workspace, kv), " over all ranks)",
-                         WayOut(weights + workspace + spans, node.memory_bytes, options)));
+                         Suggestion(weights + workspace + spans, node.memory_bytes, options)));
   }
   return {};
 }

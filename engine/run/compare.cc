@@ -10,7 +10,7 @@
 namespace pinion {
 namespace {
 
-constexpr size_t kSmallestSampleOfP99 = 100;  // one in a hundred must be there to be seen
+constexpr size_t kSmallestSampleOfP99 = 100;  // fewer positions have no value beyond the 99th %
 
 }  // namespace
 
@@ -28,7 +28,7 @@ Result<Comparison> Comparison::Open(const std::string& path, const std::vector<P
     if (info.shape != shape || info.dtype != kernels::Dtype::kF32)
       return Fail(
           ErrorCode::kUsage,
-          StrCat("'", path, "' holds no logits of prompt ", i, " (", shape[0],
+          StrCat("'", path, "' has no matching logits for prompt ", i, " (", shape[0],
                  " tokens, vocabulary ", vocabulary,
                  "); write them with 'pinion score REFERENCE --logits' for the same input"));
     comparison.tensors_.push_back(info);

@@ -11,11 +11,11 @@
 
 namespace pinion {
 
-// How far a model's logits are from a reference's: the logits that an earlier `pinion score
-// --logits` wrote for the same prompts. What quantised weights, activations and KV cost.
+// How far a model's logits are from a reference's: those that an earlier `pinion score --logits`
+// wrote for the same prompts. Measures the cost of quantised weights, activations and KV.
 class Comparison {
  public:
-  // An error where the file's shapes are not those of the prompts and the vocabulary.
+  // An error if the file's shapes do not match the prompts and the vocabulary.
   static Result<Comparison> Open(const std::string& path, const std::vector<Prompt>& prompts,
                                  size_t vocabulary);
 
@@ -24,7 +24,7 @@ class Comparison {
 
   // Over the positions of one prompt, or of all:
   //   positions            how many logits were compared
-  //   kl_nats, kl_p99_nats, kl_max_nats   KL divergence from the reference, a position: the mean,
+  //   kl_nats, kl_p99_nats, kl_max_nats   KL divergence from the reference per position: the mean,
   //                        the 99th percentile (null below 100 positions), the largest
   //   top1_agreement       share of positions whose best token is the reference's
   //   perplexity, reference_perplexity, perplexity_difference   over the tokens that follow
@@ -40,7 +40,7 @@ class Comparison {
   static Json Describe(const Sums& sums);
 
   std::shared_ptr<const TensorSource> reference_;
-  std::vector<TensorInfo> tensors_;  // one a prompt
+  std::vector<TensorInfo> tensors_;  // one per prompt
   std::vector<Sums> sums_;
   size_t vocabulary_ = 0;
   std::vector<std::byte> scratch_;

@@ -103,7 +103,7 @@ class EngineLoop : public Engine {
   }
 
  private:
-  // What a row of logits is for: the next token of a sequence, or the score of a position.
+  // The purpose of a row of logits: the next token of a sequence, or the score of a position.
   struct LogitUse {
     Sequence* sequence;
     size_t position;
@@ -111,8 +111,8 @@ class EngineLoop : public Engine {
     SampledToken token;
   };
 
-  // The rows of a slice from which on logits are wanted: the last one to sample from; all of a
-  // score request, but for those that were handed on before a preemption.
+  // The first row of a slice that needs logits: the last row to sample from; every row of a score
+  // request, except those whose logits were handed on before a preemption.
   static size_t FirstWanted(const Slice& slice) {
     const Sequence& sequence = *slice.sequence;
     if (!sequence.score) return slice.count - (slice.samples ? 1 : 0);
@@ -139,14 +139,14 @@ class EngineLoop : public Engine {
         batch_.logit_rows.push_back(static_cast<int32_t>(row + i));
         uses_.push_back({&sequence, slice.first + i, slice.samples, {}});
       }
-      // What a preemption makes us compute again is no new prompt.
+      // Recomputation after a preemption does not count as new prompt tokens.
       if (sequence.preemptions == 0 && slice.first < sequence.prompt_tokens)
         prompt_tokens_ += std::min(slice.count, sequence.prompt_tokens - slice.first);
     }
   }
 
-  // Sampling is shared by the threads of rank 0; scores are handed on by the thread that calls Step
-  // alone, in order of position.
+  // The threads of rank 0 share the sampling; only the thread that called Step hands on scores, so
+  // that the sink sees positions in order and needs no lock.
   void Consume(const Worker& worker, size_t first, size_t count, float* logits, size_t stride) {
     const TraceSpan span("sample");
     const auto vocabulary = static_cast<size_t>(model_.files.spec.vocabulary);
@@ -162,7 +162,8 @@ class EngineLoop : public Engine {
     }
   }
 
-  // Slices belong to live sequences only until Commit: events are begun before and ended after it.
+  // The scheduler's Commit invalidates the slices of finished sequences, so events are created
+  // before it, while every sequence is alive, and get their finish reason after it.
   void Commit(const std::vector<Slice>& slices, std::vector<TokenEvent>& events) {
     const TraceSpan span("commit");
     const int64_t now = NowNs();

@@ -43,15 +43,15 @@ using ScoreSink =
 struct EngineInfo {
   std::string isa, dtype;
   kernels::KvDtype kv_dtype = kernels::KvDtype::kF32;
-  std::string gemm;  // the kernels that multiply, by rows: kernels::Format(GemmRules)
+  std::string gemm;  // GEMM kernels by number of rows: kernels::Format(GemmRules)
   int threads = 0;   // of all ranks
   size_t max_model_len = 0, block_tokens = 0, blocks = 0;
   uint64_t weight_bytes = 0, kv_bytes = 0;  // over all ranks
-  double load_s = 0, start_s = 0;           // weights packed; everything until ready
+  double load_s = 0, start_s = 0;           // until weights are packed; until ready
   Plan plan;
   Json stages;  // [{"stage","seconds"}]
-  // [{"rank","nodes":[planned],"weights":[{"node","bytes"}],"kv":[{"node","bytes"}]}]: where memory
-  // really lies once warm; KV only as far as it has been written to.
+  // [{"rank","nodes":[planned],"weights":[{"node","bytes"}],"kv":[{"node","bytes"}]}]: the nodes
+  // that hold the memory after warm-up; KV counts only pages written so far.
   Json placement;
   std::string allocator, openmp;  // see Runtime
 };
@@ -61,13 +61,13 @@ struct EngineStats {
   KvStats kv;
   size_t blocks_used = 0, blocks_total = 0;
   uint64_t steps = 0, prompt_tokens = 0, output_tokens = 0;
-  uint64_t expert_bytes = 0;     // of experts' weights that the steps had to read, over all ranks
-  uint64_t shared_kv_bytes = 0;  // not read: sequences with a common prefix read it together
+  uint64_t expert_bytes = 0;     // expert weights that all steps had to read, over all ranks
+  uint64_t shared_kv_bytes = 0;  // reads saved: sequences with a common prefix read it together
 };
 
 // A model, loaded and ready: requests in, tokens out, one step at a time.
-// Thread rule: Start, Step and everything else from one and the same thread (it becomes thread 0 of
-// rank 0 and is pinned). Processes are started (serve, chat helper) before Start.
+// Thread rule: call Start, Step and everything else from the same thread (it becomes thread 0 of
+// rank 0 and is pinned). Start child processes (serve, chat helper) before Start.
 class Engine {
  public:
   // Runs the stages: budget and plan, capacity check, load and pack, KV sizing, warm-up, ready.
@@ -85,11 +85,11 @@ class Engine {
   virtual void Abort(uint64_t request) = 0;
   virtual bool idle() const = 0;
 
-  // One pass over whatever the scheduler picks; events of finished and of new tokens, in input
-  // order. Does nothing where idle.
+  // One pass over the slices that the scheduler picks; appends events for new tokens and finished
+  // requests, in input order. Does nothing if idle.
   virtual void Step(std::vector<TokenEvent>& events) = 0;
   virtual void SetScoreSink(ScoreSink sink) = 0;
-  // Forgets cached prefixes, so that a measurement starts cold.
+  // Drops cached prefixes, so that a measurement starts cold.
   virtual void DropPrefixCache() = 0;
 };
 

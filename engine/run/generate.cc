@@ -19,7 +19,7 @@ class Batch {
         prompts_(prompts),
         hooks_(hooks),
         results_(prompts.size()),
-        wishes_(prompts.size()) {}
+        outputs_(prompts.size()) {}
 
   std::vector<Generation> Run(const SamplingParams& params) {
     for (size_t i = 0; i < prompts_.size(); ++i)
@@ -38,11 +38,11 @@ class Batch {
   }
 
  private:
-  // What one request wants to see of its tokens.
-  struct Wish {
+  // How one request's tokens are turned into its result.
+  struct Output {
     std::optional<OutputText> text;
     bool logprobs = false;
-    bool stop_token_text = false;  // of the id that ended it, as vLLM: only with include_stop_str
+    bool stop_token_text = false;  // include the final stop token's text (as vLLM, only if asked)
   };
 
   Status Submit(size_t index, SamplingParams params) {
@@ -51,12 +51,12 @@ class Batch {
     PINION_TRY(ReadSamplingParams(prompt.line, params));
     if (!params.stop.empty() && !tokenizer_)
       return Fail(ErrorCode::kUsage, "stop strings need a tokenizer; use stop_token_ids");
-    Wish& wish = wishes_[index];
-    wish.logprobs = params.logprobs >= 0;
-    wish.stop_token_text = params.include_stop_str_in_output;
+    Output& output = outputs_[index];
+    output.logprobs = params.logprobs >= 0;
+    output.stop_token_text = params.include_stop_str_in_output;
     if (tokenizer_)
-      wish.text.emplace(*tokenizer_, prompt.ids, params.stop, params.include_stop_str_in_output,
-                        static_cast<size_t>(params.min_tokens));
+      output.text.emplace(*tokenizer_, prompt.ids, params.stop, params.include_stop_str_in_output,
+                          static_cast<size_t>(params.min_tokens));
     return engine_.Add({index, prompt.ids, params, false});
   }
 
@@ -67,16 +67,18 @@ class Batch {
 
   void Take(TokenEvent& event) {
     Generation& result = results_[event.request];
-    if (result.finish != FinishReason::kNone) return;  // the abort of one that a stop string ended
+    // A stop string ended it here before the engine knew; this event only confirms our Abort.
+    if (result.finish != FinishReason::kNone) return;
     result.cached_tokens = event.cached_tokens;
-    Wish& wish = wishes_[event.request];
-    auto& text = wish.text;
+    Output& output = outputs_[event.request];
+    auto& text = output.text;
     if (event.has_token) {
       result.output_ids.push_back(event.token.id);
       ++tokens_;
       const bool stops = event.finish == FinishReason::kStop;
-      if (text && (!stops || wish.stop_token_text)) Emit(event.request, text->Push(event.token.id));
-      if (wish.logprobs) result.tokens.push_back(std::move(event.token));
+      if (text && (!stops || output.stop_token_text))
+        Emit(event.request, text->Push(event.token.id));
+      if (output.logprobs) result.tokens.push_back(std::move(event.token));
       if (text && text->stopped()) {
         result.finish = FinishReason::kStop;
         engine_.Abort(event.request);
@@ -107,7 +109,7 @@ class Batch {
   const std::vector<Prompt>& prompts_;
   const GenerateHooks& hooks_;
   std::vector<Generation> results_;
-  std::vector<Wish> wishes_;
+  std::vector<Output> outputs_;
   uint64_t tokens_ = 0;
 };
 

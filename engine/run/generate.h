@@ -14,28 +14,28 @@
 
 namespace pinion {
 
-// What became of one prompt.
+// The outcome of one prompt.
 struct Generation {
   Status error;  // set: the request was refused, nothing below is meaningful
   std::vector<int32_t> output_ids;
   std::string text;  // empty without a tokenizer
   FinishReason finish = FinishReason::kNone;
   size_t cached_tokens = 0;
-  std::vector<SampledToken> tokens;  // with log-probabilities, where params.logprobs >= 0
+  std::vector<SampledToken> tokens;  // with log-probabilities, if params.logprobs >= 0
 };
 
-// What a caller hears while the batch runs; each may be left out.
+// Callbacks while the batch runs; each may be left empty.
 struct GenerateHooks {
   // Text of prompt `index` as it becomes final.
   std::function<void(size_t index, std::string_view text)> on_text;
-  // All of prompt `index`, once: what was refused first, then in the order in which they end.
+  // The whole result of prompt `index`, once: refused ones first, then in the order they finish.
   std::function<void(size_t index, const Generation&)> on_done;
-  // After every step: the tokens that all prompts together have yielded.
+  // After every step: the number of tokens generated so far for all prompts together.
   std::function<void(uint64_t tokens)> on_step;
 };
 
-// Runs all prompts to their end, batched as the scheduler sees fit; results in input order. Keys of
-// a prompt's line beat `params`. `tokenizer` may be null: no text, and stop strings are refused.
+// Runs all prompts to their end, batched by the scheduler; results are in input order. Keys of a
+// prompt's line override `params`. `tokenizer` may be null: no text, and stop strings are refused.
 std::vector<Generation> Generate(Engine& engine, const Tokenizer* tokenizer,
                                  const std::vector<Prompt>& prompts, const SamplingParams& params,
                                  const GenerateHooks& hooks = {});

@@ -16,8 +16,8 @@ bool Contains(const std::vector<Isa>& isas, std::optional<Isa> isa) {
 IsaChoice BestOf(const kernels::IsaOffer& offer, bool amx_may_be_named) {
   IsaChoice choice{offer.isas.back(), ""};
   if (!offer.amx_refusal.empty())
-    choice.warning = StrCat("this CPU has AMX, which is left unused: ", offer.amx_refusal,
-                            amx_may_be_named ? "; --isa amx uses it all the same" : "");
+    choice.warning = StrCat("this CPU has AMX, but it stays unused: ", offer.amx_refusal,
+                            amx_may_be_named ? "; --isa amx uses it anyway" : "");
   return choice;
 }
 
@@ -29,9 +29,8 @@ Result<IsaChoice> ChooseIsa(const std::string& asked, const std::vector<Isa>& us
   const auto parsed = kernels::ParseIsa(asked);
   const std::string refusal = parsed == Isa::kAmx ? offer().amx_refusal : "";
   if (Contains(usable, parsed))
-    return IsaChoice{*parsed, refusal.empty()
-                                  ? ""
-                                  : StrCat("AMX is used, as --isa amx asks, although ", refusal)};
+    return IsaChoice{*parsed,
+                     refusal.empty() ? "" : StrCat("--isa amx uses AMX although ", refusal)};
   std::vector<std::string> names;
   for (Isa each : usable) names.emplace_back(kernels::Name(each));
   const char* why = parsed ? "' is not usable on this machine" : "' is unknown";

@@ -8,10 +8,10 @@
 
 namespace pinion {
 
-// The ISA path that --isa comes to in this process.
+// The ISA path that --isa selects in this process.
 struct IsaChoice {
   kernels::Isa isa = kernels::Isa::kScalar;
-  std::string warning;  // one sentence for the log if AMX is not used, or not to be trusted; or ""
+  std::string warning;  // one sentence for the log if AMX is unused or failed its check; or ""
 };
 
 // "auto" takes the fastest path that is offered; a name takes exactly that path, even if its

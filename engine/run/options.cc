@@ -11,7 +11,7 @@ namespace pinion {
 namespace {
 
 constexpr uint64_t kGib = uint64_t{1} << 30;
-// More ranks than any machine has L3 domains: beyond it, nobind would only start threads.
+// More ranks than any machine has L3 domains; a typo under nobind must not start endless threads.
 constexpr int kMaxRanks = 256;
 
 // One field of EngineOptions and how it goes to and from JSON.

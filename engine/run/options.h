@@ -12,8 +12,8 @@
 
 namespace pinion {
 
-// Everything that decides how an engine runs. Flags, environment and profiles fill this one struct:
-// a flag beats the environment beats a profile beats the default.
+// Everything that decides how an engine runs. Flags, environment and profiles fill this one struct;
+// flags override the environment, which overrides a profile, which overrides the defaults.
 struct EngineOptions {
   std::string model;                 // folder, preset:NAME or org/name
   std::string dtype = "auto";        // auto | bfloat16 | float16 | float32
@@ -26,13 +26,13 @@ struct EngineOptions {
   std::string gemm_kernel = "auto";   // auto: measured | NAME[@ROWS],... (kernels/gemm_plan.h)
   std::string threads_bind = "auto";  // auto | all | nobind | lists joined by '|'
   std::optional<int> reserved_cpus;
-  std::string smt = "off";  // off | on: under auto, all hardware threads of a core compute
+  std::string smt = "off";  // off | on: auto uses all hardware threads of a core
   int tensor_parallel = 1;
-  std::optional<uint64_t> kv_cache_bytes;  // per rank; unset: sized from what is free after loading
+  std::optional<uint64_t> kv_cache_bytes;  // per rank; unset: sized from free memory after loading
   int block_size = 64;                     // tokens per KV block: a multiple of 16
   int max_num_batched_tokens = 2048;       // >= 1
   int max_num_seqs = 128;                  // >= 1
-  std::optional<int> max_model_len;        // unset: the model's
+  std::optional<int> max_model_len;        // unset: the model's own limit
   bool prefix_caching = true;
   bool moe_prepack = true;  // pack experts at loading; false: at every step, from the plain layout
   uint64_t seed = 0;
@@ -42,8 +42,8 @@ struct EngineOptions {
 // Range checks that need no model; ErrorCode::kUsage.
 Status Validate(const EngineOptions& options);
 
-// The cache's type for weights and activations of `dtype`; ErrorCode::kUsage where the option names
-// none. vLLM's fp8 is fp8_e4m3.
+// The cache's type for weights and activations of `dtype`; ErrorCode::kUsage if the option names an
+// unknown type. vLLM's fp8 is fp8_e4m3.
 Result<kernels::KvDtype> ResolveKvDtype(const EngineOptions& options, kernels::Dtype dtype);
 
 // Fields by their flag names with underscores ("threads_bind", "tensor_parallel", "kv_cache_space"
@@ -51,7 +51,7 @@ Result<kernels::KvDtype> ResolveKvDtype(const EngineOptions& options, kernels::D
 Json ToJson(const EngineOptions& options);
 Status FromJson(const Json& object, EngineOptions& options);
 
-// "0" or "1"; the error names what held another text.
+// "0" or "1"; the error for any other text names the setting.
 Result<bool> ParseSwitch(const std::string& text, std::string_view name);
 
 // VLLM_CPU_KVCACHE_SPACE, VLLM_CPU_OMP_THREADS_BIND, VLLM_CPU_NUM_OF_RESERVED_CPU,

@@ -16,7 +16,7 @@ std::string Describe(const BytesOfNode& bytes) {
   std::vector<std::string> parts;
   for (const auto& [node, size] : bytes)
     parts.push_back(StrCat(FormatBytes(size), " on node ", node));
-  return parts.empty() ? "nowhere yet" : Join(parts, ", ");
+  return parts.empty() ? "not written yet" : Join(parts, ", ");
 }
 
 Json ToJson(const BytesOfNode& bytes) {
@@ -30,17 +30,17 @@ Json ToJson(const BytesOfNode& bytes) {
   return list;
 }
 
-// Weights on nodes that the plan does not give the rank: every step reads them from afar.
+// Weights outside the rank's planned nodes: every step reads them across the interconnect.
 void WarnOfStrays(const RankPlan& rank, const BytesOfNode& weights) {
   uint64_t strays = 0, all = 0;
   for (const auto& [node, size] : weights) {
     all += size;
     if (std::find(rank.nodes.begin(), rank.nodes.end(), node) == rank.nodes.end()) strays += size;
   }
-  if (rank.nodes.empty() || strays * 20 <= all) return;  // 5 %: shared pages, a sample's error
-  LogWarning(StrCat("of rank ", rank.rank, "'s weights ", FormatBytes(strays),
-                    " lie on other nodes than the plan's; is their memory full, or a memory policy "
-                    "(numactl) set?"));
+  if (rank.nodes.empty() || strays * 20 <= all) return;  // 5 %: shared pages, sampling error
+  LogWarning(StrCat(FormatBytes(strays), " of the weights of rank ", rank.rank,
+                    " are not on the nodes that the plan gives it; check whether these are full or "
+                    "a memory policy (numactl) is set"));
 }
 
 }  // namespace

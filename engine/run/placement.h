@@ -6,8 +6,8 @@
 
 namespace pinion {
 
-// Where weights and KV of a warm model have come to lie: fills info.placement, warns of weights
-// that lie on other nodes than the plan's, and says it for a person.
+// Finds the NUMA nodes that hold the weights and KV of a warm model: fills info.placement, warns of
+// weights outside the plan's nodes, and returns a line for the log.
 std::string FindPlacement(StartedModel& model);
 
 }  // namespace pinion

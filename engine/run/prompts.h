@@ -13,8 +13,8 @@
 namespace pinion {
 
 // One prompt of a batch: token ids ready for the engine, and the line it came from (for its other
-// keys). `error` is set instead of ids where the line cannot be used; the rest of the batch goes
-// on.
+// keys). If the line cannot be used, `error` is set instead of ids and the rest of the batch
+// continues.
 struct Prompt {
   std::vector<int32_t> ids;
   Json line;
@@ -24,13 +24,13 @@ struct Prompt {
 // Lines of a JSONL file ('-': standard input), blank ones skipped. A line that is not a JSON object
 // is an error of the whole file that names the line.
 Result<std::vector<Json>> ReadJsonLines(const std::string& path);
-// The same of any input: FILE.txt is one line, {"text": all of it}.
+// The same for any input: a FILE.txt becomes a single line, {"text": its whole content}.
 Result<std::vector<Json>> ReadPromptFile(const std::string& path);
 // Writes '-' to standard output.
 Status WriteJsonLines(const std::string& path, const std::vector<Json>& lines);
 
-// A JSONL file that grows line by line, so that what is finished is there whatever happens to the
-// rest. '-': standard output.
+// A JSONL file that grows line by line, so that finished results survive a later failure.
+// '-': standard output.
 class JsonLinesFile {
  public:
   static Result<JsonLinesFile> Create(const std::string& path);
@@ -48,11 +48,11 @@ class JsonLinesFile {
 
 // {"text"}, {"input_ids"} or {"messages"} (with "tools", "kwargs") -> ids, in input order. Chat
 // templates are rendered in a helper process, so call this before Engine::Start.
-// `tokenizer` may be null where every line brings ids.
+// `tokenizer` may be null if every line has ids.
 Result<std::vector<Prompt>> EncodePrompts(std::vector<Json> lines, const Tokenizer* tokenizer);
 
-// One long text as prompts: windows of `window` + 1 tokens every `window` of them, so that each
-// token but the first is predicted once. A rest is left out, unless it is all there is.
+// Cuts one long text into prompts of `window` + 1 tokens, one every `window` tokens, so that each
+// token but the first is predicted once. A shorter rest is dropped, unless it is the whole text.
 std::vector<Prompt> CutWindows(const std::vector<int32_t>& ids, size_t window);
 
 }  // namespace pinion

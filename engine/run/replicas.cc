@@ -57,7 +57,7 @@ EngineOptions OptionsOfReplica(EngineOptions options, const Plan& plan) {
   if (plan.ranks.front().cpus.empty()) return options;
   options.threads_bind = Join(ListsOf(plan), "|");
   options.smt = "off";
-  options.reserved_cpus = 0;  // said outright: the environment must not ask for more
+  options.reserved_cpus = 0;  // explicit, so that the replica's environment cannot override it
   return options;
 }
 

@@ -18,28 +18,28 @@ namespace pinion {
 
 inline constexpr int kMaxReplicas = 256;
 
-// One plan over all of them, as of replicas x tensor_parallel ranks: `auto` and `all` divide the
-// budget as among ranks, lists are one per rank of every replica. The front ends of all replicas
-// share what is held back for one. Errors (kUsage): fewer than 1 replica, or more ranks than CPUs.
+// One plan for all replicas, as for replicas x tensor_parallel ranks: `auto` and `all` divide the
+// budget among these ranks; explicit lists need one per rank of every replica. All front ends share
+// the CPUs reserved for one. Errors (kUsage): fewer than 1 replica, or more ranks than CPUs.
 Result<Plan> PlanReplicas(const EngineOptions& options, int replicas, const Machine& machine,
                           const Budget& budget);
 
-// The plan of replica number `index`, from 0: its ranks, numbered from 0, and the front ends' CPUs.
+// The plan of replica `index`: its ranks, renumbered from 0, and the CPUs of the front ends.
 Plan PlanOfReplica(const Plan& whole, int replicas, int index);
 
-// What starts that replica so that it comes to this plan by itself: lists instead of what they were
-// made from.
+// Options that make the replica's own process arrive at this plan: explicit CPU lists replace the
+// binding mode that produced them.
 EngineOptions OptionsOfReplica(EngineOptions options, const Plan& plan);
 
-// Where a replica's process may run: its ranks' and its front end's CPUs; empty under nobind.
+// The CPUs a replica's process may run on: its ranks' and its front end's; empty under nobind.
 std::vector<int> CpusOfReplica(const Plan& plan);
 
-// What its environment must say: under nobind how many threads a rank has, or each replica would
-// take the whole budget's.
+// Environment variables for the replica: under nobind, its number of threads per rank; without it,
+// each replica would take the whole budget.
 std::vector<std::pair<std::string, std::string>> EnvironmentOfReplica(const Plan& plan);
 
-// KV bytes per rank of each replica where nobody says how many: as one engine sizes its cache from
-// free memory, once room for all replicas' weights and workspace is taken off. Opens the model's
+// KV bytes per rank of each replica if --kv-cache-space is not given: sized as one engine sizes its
+// cache, from the memory left once all replicas have weights and workspace. Opens the model's
 // files.
 Result<uint64_t> KvShareBytes(const EngineOptions& options, int replicas, const Budget& budget);
 

@@ -19,8 +19,8 @@ namespace pinion {
 namespace {
 
 // A safetensors file of float32 matrices whose shapes are known beforehand; rows come in any order.
-// Its header is written last: rows of zeros would pass for logits, but whoever is killed before
-// leaves what no reader takes for safetensors.
+// The header is written last, so that a run that is killed leaves a file that no reader accepts:
+// with a header in place, unwritten rows would pass for logits of zero.
 class LogitsFile {
  public:
   ~LogitsFile() {
@@ -50,9 +50,9 @@ class LogitsFile {
     struct stat info;
     if (fstat(fd_.get(), &info) == 0 && !S_ISREG(info.st_mode))  // a device is not ours to remove
       return Fail(ErrorCode::kUsage,
-                  StrCat("'", path_, "' is no regular file; rows come in any order"));
+                  StrCat("cannot write logits to '", path_, "': it is not a regular file"));
     is_ours_ = true;
-    // All of it from the start: a refused prompt's rows are never written.
+    // Full size from the start, because the rows of a refused prompt are never written.
     if (ftruncate(fd_.get(), static_cast<off_t>(header_.size() + offset)) != 0)
       return Failure("extend");
     return {};
@@ -63,11 +63,11 @@ class LogitsFile {
     return Write(logits, bytes, header_.size() + starts_[prompt] + row * bytes);
   }
 
-  // All rows are there. Does nothing where no file was asked for.
+  // Call once all rows are written. Does nothing without a file.
   Status Finish() {
     if (!fd_.is_open()) return {};
     PINION_TRY(Write(header_.data(), header_.size(), 0));
-    if (close(fd_.Release()) != 0) return Failure("write");  // some file systems tell only here
+    if (close(fd_.Release()) != 0) return Failure("write");  // NFS reports errors only here
     is_ours_ = false;
     return {};
   }
@@ -91,7 +91,7 @@ class LogitsFile {
 
   std::string path_, header_;
   Descriptor fd_;
-  bool is_ours_ = false;  // to remove, unless it is finished
+  bool is_ours_ = false;  // an unfinished file of ours is removed again
   std::vector<uint64_t> starts_;
 };
 

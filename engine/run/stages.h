@@ -14,10 +14,10 @@ namespace pinion {
 // Times the stages of a start and logs each when it ends.
 class Stages {
  public:
-  void Done(const std::string& stage, const std::string& what) {
+  void Done(const std::string& stage, const std::string& result) {
     const double seconds = SecondsSince(last_ns_);
     last_ns_ = NowNs();
-    LogInfo(StrCat(stage, " (", FormatSeconds(seconds), "): ", what));
+    LogInfo(StrCat(stage, " (", FormatSeconds(seconds), "): ", result));
     Json entry = Json::MakeObject();
     entry.Set("stage", stage);
     entry.Set("seconds", seconds);

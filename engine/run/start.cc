@@ -33,10 +33,10 @@ std::string Describe(const Plan& plan) {
   return Join(parts, "; ");
 }
 
-// One step that prefills a sequence and decodes another: pages of the workspace are touched, teams
-// woken, code is read, so that the first request pays for none of it. Few rows, or arithmetic would
-// take longer than loading did; one step, because each reads all weights. False: no logit that came
-// out is a number.
+// One step that prefills a sequence and decodes another: touches the workspace's pages, wakes the
+// teams and pages in the code, so that the first request pays for none of it. Few rows, or
+// arithmetic would take longer than loading did; one step, because each reads all weights. False:
+// every logit is NaN.
 bool WarmUp(Decoder& decoder, const DecoderOptions& options, size_t blocks, size_t max_model_len,
             size_t vocabulary) {
   const size_t prefilled =
@@ -56,10 +56,10 @@ bool WarmUp(Decoder& decoder, const DecoderOptions& options, size_t blocks, size
   return numbers;
 }
 
-// What weight-only formats are multiplied with. They take int8 activations where that costs less
-// than 0.01 nat of KL divergence, which it does in every format that tests/e2e/test_quantised.py
-// measures (docs/accuracy.md); but float32 arithmetic was asked for where --dtype is, and then
-// weights are exact, too: dequantised at loading.
+// The activations that weight-only formats are multiplied with. They take int8 activations if that
+// costs less than 0.01 nat of KL divergence, which holds for every format that
+// tests/e2e/test_quantised.py measures (docs/accuracy.md). --dtype float32 asks for exact
+// arithmetic: weights are then dequantised at loading.
 std::optional<IntegerProduct> ResolveActivations(const EngineOptions& options,
                                                  kernels::Dtype dtype) {
   const bool exact = dtype == kernels::Dtype::kF32;
@@ -69,18 +69,18 @@ std::optional<IntegerProduct> ResolveActivations(const EngineOptions& options,
   return IntegerProduct::kFloat;
 }
 
-// What becomes of quantised matrices; empty where there are none.
+// A log line on how quantised matrices are computed; empty if there are none.
 std::string Describe(const FormatPlan& plan, kernels::Isa isa, const char* dtype) {
   std::vector<std::string> parts;
   if (const size_t count = plan.Count(IntegerProduct::kInt8))
-    parts.push_back(StrCat(count, " stay in integers and are multiplied with int8 activations by ",
+    parts.push_back(StrCat(count, " stay integer and are multiplied with int8 activations by ",
                            kernels::IntTableFor(isa).name));
   if (const size_t count = plan.Count(IntegerProduct::kFloat))
-    parts.push_back(StrCat(count, " stay in integers and become ", dtype,
-                           " block by block as they are multiplied"));
+    parts.push_back(StrCat(count, " stay integer and are converted to ", dtype,
+                           " block by block during multiplication"));
   if (plan.dequantised > 0)
     parts.push_back(StrCat(plan.dequantised, " are dequantised to ", dtype, " at loading"));
-  return parts.empty() ? "" : StrCat("of the quantised matrices ", Join(parts, ", "));
+  return parts.empty() ? "" : StrCat("quantised matrices: ", Join(parts, ", "));
 }
 
 // Opens the weights and decides which matrices stay in integers.
@@ -95,7 +95,7 @@ Result<std::shared_ptr<const TensorSource>> OpenAndPlanFormats(const EngineOptio
   return std::shared_ptr<const TensorSource>(std::move(opened));
 }
 
-// Which kernels multiply, by rows: as asked for, else as measured here and now.
+// Chooses the GEMM kernel for each number of rows: the given ones, else by measuring them now.
 Status ChooseGemmKernels(StartedModel& model, kernels::Dtype dtype, Stages& stages) {
   const std::string& asked = model.options.gemm_kernel;
   const bool measured = asked == "auto";
@@ -105,19 +105,18 @@ Status ChooseGemmKernels(StartedModel& model, kernels::Dtype dtype, Stages& stag
     std::vector<std::string> names;
     for (const kernels::GemmKernel& kernel : kernels::GemmCandidates(model.isa, dtype))
       names.push_back(kernels::Name(kernel));
-    return Fail(ErrorCode::kUsage, StrCat("--gemm-kernel '", asked, "' is no choice for ",
+    return Fail(ErrorCode::kUsage, StrCat("--gemm-kernel '", asked, "' is not valid for ",
                                           kernels::Name(dtype), " on ", kernels::Name(model.isa),
                                           "; use auto, or NAME[@ROWS] joined by ',' from 1 ",
                                           "row upwards, where NAME is one of ", Join(names, ", ")));
   }
   kernels::UseGemmRules(model.isa, dtype, *rules);
   model.info.gemm = kernels::Format(*rules);
-  stages.Done("gemm kernels",
-              StrCat(model.info.gemm, measured ? ", as measured" : ", as asked for"));
+  stages.Done("gemm kernels", StrCat(model.info.gemm, measured ? " (measured)" : " (given)"));
   return {};
 }
 
-// Of the matrices on the first of `ranks` that multiply rounded activations.
+// Layouts of those matrices of rank 0 of `ranks` that are multiplied with rounded activations.
 std::vector<kernels::IntLayout> RoundedLayouts(const DecoderSpec& spec, kernels::Dtype dtype,
                                                int ranks) {
   const Shard shard = MakeShard(spec, ranks, 0);
@@ -130,7 +129,7 @@ std::vector<kernels::IntLayout> RoundedLayouts(const DecoderSpec& spec, kernels:
   return layouts;
 }
 
-// What a start hands from stage to stage, besides the model.
+// State passed from stage to stage of a start, besides the model.
 struct StartState {
   Machine machine;
   Budget budget;
@@ -149,8 +148,8 @@ Status MakePlanHere(StartedModel& model, StartState& start) {
   model.isa = choice.isa;
   if (!kernels::LimitOneDnn(model.isa))
     return Fail(ErrorCode::kUnsupported,
-                StrCat("this process has already run another ISA path than ",
-                       kernels::Name(model.isa), "; start a process per --isa"));
+                StrCat("this process has already used an ISA path other than ",
+                       kernels::Name(model.isa), "; start one process per --isa"));
   info.isa = kernels::Name(model.isa);
   info.threads = info.plan.total_threads();
   const Runtime runtime = LoadedRuntime();
@@ -158,22 +157,22 @@ Status MakePlanHere(StartedModel& model, StartState& start) {
   info.openmp = runtime.openmp;
   start.stages.Done("budget and plan",
                     StrCat(Describe(info.plan), "; isa ", info.isa, "; malloc ", info.allocator,
-                           info.allocator == "glibc" ? " (nothing preloaded)" : " (preloaded)",
+                           info.allocator == "glibc" ? " (none preloaded)" : " (preloaded)",
                            "; OpenMP ", info.openmp));
   for (const std::string& warning : info.plan.warnings) LogWarning(warning);
   if (!choice.warning.empty()) LogWarning(choice.warning);
   return {};
 }
 
-// Finds the model and settles what it is computed in.
+// Finds the model and decides the types that it is computed in.
 Status OpenModel(StartedModel& model, StartState& start) {
   EngineInfo& info = model.info;
   DecoderOptions& decoder = start.decoder;
   PINION_ASSIGN(model.files, FindModel(model.options.model));
   const DecoderSpec& spec = model.files.spec;
   if (!spec.wrapper.empty())
-    LogInfo(StrCat("running the language model of ", spec.wrapper, ", text in and text out; its ",
-                   "other parts are not loaded"));
+    LogInfo(StrCat("running only the language model of ", spec.wrapper,
+                   ": text in, text out; its other parts are not loaded"));
   PINION_ASSIGN(info.max_model_len, ResolveModelLength(spec, model.options));
   PINION_ASSIGN(decoder.dtype, ResolveDtype(model.options, spec));
   PINION_ASSIGN(start.weights, OpenAndPlanFormats(model.options, decoder.dtype, model.files));
@@ -198,11 +197,11 @@ Status ChooseKernels(StartedModel& model, StartState& start) {
   start.decoder.int_prefetch = kernels::MeasureIntPrefetch(
       model.isa, RoundedLayouts(spec, start.decoder.dtype, model.options.tensor_parallel));
   start.stages.Done("integer kernels",
-                    StrCat("weights asked for ahead ", start.decoder.int_prefetch.Describe()));
+                    StrCat("weight prefetch ", start.decoder.int_prefetch.Describe()));
   return {};
 }
 
-Status CheckThatItFits(const StartedModel& model, StartState& start) {
+Status CheckMemory(const StartedModel& model, StartState& start) {
   start.needs = CountNeeds(model.files.spec, start.decoder, model.options.tensor_parallel);
   PINION_TRY(CheckCapacity(start.needs, model.options, model.info.max_model_len, start.machine,
                            start.budget, model.info.plan));
@@ -225,8 +224,8 @@ Status LoadAndPack(StartedModel& model, StartState& start) {
   return {};
 }
 
-// Lowers a model length that nobody asked for to what the cache holds; one that was asked for and
-// does not fit is an error.
+// Lowers the model's own length to the cache's capacity; a --max-model-len that does not fit is an
+// error instead.
 Status FitModelLength(StartedModel& model) {
   EngineInfo& info = model.info;
   const size_t capacity = info.blocks * info.block_tokens;
@@ -236,8 +235,7 @@ Status FitModelLength(StartedModel& model) {
                 StrCat("the KV cache holds ", capacity, " tokens, fewer than --max-model-len ",
                        info.max_model_len, "; raise --kv-cache-space or lower --max-model-len"));
   LogWarning(StrCat("the KV cache holds ", capacity,
-                    " tokens: sequences are limited to that, below "
-                    "the model's ",
+                    " tokens, so sequences are limited to that instead of the model's ",
                     info.max_model_len));
   info.max_model_len = capacity;
   return {};
@@ -283,7 +281,7 @@ Result<Plan> PlanFor(const EngineOptions& options, const Machine& machine, const
   request.reserved_cpus = options.reserved_cpus;
   request.has_frontend = options.has_frontend;
   request.smt = options.smt == "on";
-  if (options.threads_bind == "nobind") {  // nothing else asks for it
+  if (options.threads_bind == "nobind") {  // the other modes ignore OMP_NUM_THREADS
     PINION_ASSIGN(request.nobind_threads, OmpNumThreads());
   }
   return MakePlan(machine, budget, request);
@@ -297,7 +295,7 @@ Result<StartedModel> StartModel(const EngineOptions& options) {
   PINION_TRY(MakePlanHere(model, start));
   PINION_TRY(OpenModel(model, start));
   PINION_TRY(ChooseKernels(model, start));
-  PINION_TRY(CheckThatItFits(model, start));
+  PINION_TRY(CheckMemory(model, start));
   PINION_TRY(LoadAndPack(model, start));
   PINION_TRY(MakeKvCache(model, start));
   EngineInfo& info = model.info;

@@ -15,7 +15,7 @@
 
 namespace pinion {
 
-// What the stages of a start leave behind: everything an engine loop needs.
+// The result of the start stages: everything an engine loop needs.
 struct StartedModel {
   EngineOptions options;
   ModelFiles files;
@@ -29,14 +29,14 @@ struct StartedModel {
 // KV sizing, warm-up (one step of prefill and decode on every rank).
 Result<StartedModel> StartModel(const EngineOptions& options);
 
-// "auto" -> the checkpoint's type; kUsage for a type that weights cannot have here.
+// "auto" -> the checkpoint's type; kUsage for a type that Pinion does not compute in.
 Result<kernels::Dtype> ResolveDtype(const EngineOptions& options, const DecoderSpec& spec);
 
-// The model as these options run it: with the matrices that stay in integers. Opens the files, and
-// reads no weights.
+// The model's spec under these options, including the matrices that stay in integers. Opens the
+// files, but reads no weights.
 Result<DecoderSpec> SpecFor(const EngineOptions& options);
 
-// The machine's plan for these options: what StartModel will use, without starting anything.
+// The plan that StartModel will use for these options on this machine. Starts nothing.
 Result<Plan> PlanFor(const EngineOptions& options, const Machine& machine, const Budget& budget);
 
 }  // namespace pinion

@@ -240,7 +240,7 @@ def test_the_log_says_what_is_kept_and_only_float32_dequantises(scored, pinion_j
     said = {}
     for flags in (INT8, BFLOAT16, FLOAT32):
         lines = scored(name, *flags).stderr.splitlines()
-        (said[flags],) = [line for line in lines if "of the quantised matrices" in line]
+        (said[flags],) = [line for line in lines if "quantised matrices: " in line]
     assert "multiplied with int8 activations" in said[INT8] and "dequantised" not in said[INT8]
     assert "block by block" in said[BFLOAT16] and "dequantised" not in said[BFLOAT16]
     assert "dequantised to float32 at loading" in said[FLOAT32] and "stay" not in said[FLOAT32]

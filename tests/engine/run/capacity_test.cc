@@ -46,7 +46,7 @@ struct Scene {
 };
 
 // 33 blocks: the last span of each layer holds one of 32.
-TEST(CheckCapacity, CountsTheLastSpansAsTheyAreAllocated) {
+TEST(CheckCapacity, CountsTheLastSpansAtTheirAllocatedSize) {
   for (const int ranks : {1, 2}) {
     Scene scene(ranks);
     scene.options.kv_cache_bytes = scene.needs[0].kv.block_bytes() * 33;
@@ -57,7 +57,7 @@ TEST(CheckCapacity, CountsTheLastSpansAsTheyAreAllocated) {
   }
 }
 
-TEST(CheckCapacity, CountsTheLeastContextAsItIsAllocated) {
+TEST(CheckCapacity, CountsTheSmallestCacheAtItsAllocatedSize) {
   Scene scene(1);
   scene.decoder.block_tokens = 48;  // 2048 tokens are 43 blocks
   scene.options.block_size = 48;
@@ -68,7 +68,7 @@ TEST(CheckCapacity, CountsTheLeastContextAsItIsAllocated) {
   EXPECT_FALSE(scene.Check());
 }
 
-TEST(CheckCapacity, WhatItSaysWouldFitDoes) {
+TEST(CheckCapacity, SuggestsASizeThatFits) {
   for (const int ranks : {1, 2}) {
     Scene scene(ranks);
     scene.options.kv_cache_bytes = uint64_t{1} << 40;
@@ -84,7 +84,7 @@ TEST(CheckCapacity, WhatItSaysWouldFitDoes) {
   }
 }
 
-TEST(SizeKv, KeepsTheRankThatHoldsMostWithinItsKvSpace) {
+TEST(SizeKv, KeepsTheLargestRankWithinItsKvSpace) {
   // Six heads over four ranks: the second one's two queries need different KV heads, so it holds
   // twice as much as the others.
   Json config = *PresetConfig("llama-3.2-1b");
@@ -101,7 +101,7 @@ TEST(SizeKv, KeepsTheRankThatHoldsMostWithinItsKvSpace) {
 }
 
 // Half of what is free, over all ranks, but no more than all sequences at their longest fill.
-TEST(SizeKv, TakesHalfOfWhatIsFreeIfNoSpaceIsAskedFor) {
+TEST(SizeKv, TakesHalfOfFreeMemoryByDefault) {
   for (const int ranks : {1, 2}) {
     Scene scene(ranks);
     scene.options.max_num_seqs = 3;

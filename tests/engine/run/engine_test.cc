@@ -161,7 +161,7 @@ struct Scores {
   }
 };
 
-TEST(EngineScore, HandsOnEveryPositionOnceInOrderThoughPreempted) {
+TEST(EngineScore, HandsOnEveryPositionOnceInOrderDespitePreemption) {
   std::mt19937 rng(7);
   Request score{1, RandomIds(rng, 100), {}, true};
   Request busy{0, RandomIds(rng, 20), {}, false};
@@ -224,7 +224,7 @@ TEST(Engine, LeavesItselfUnchangedAfterARefusal) {
 }
 
 // Sequences that read a common beginning together get the tokens that each gets alone.
-TEST(Engine, ReadsASharedPrefixTogetherWithTheSameOutcome) {
+TEST(Engine, SharedReadsOfAPrefixDoNotChangeTheTokens) {
   std::mt19937 rng(12);
   const std::vector<int32_t> common = RandomIds(rng, 85), longer = RandomIds(rng, 16);
   std::vector<Request> requests;
@@ -249,7 +249,7 @@ TEST(Engine, ReadsASharedPrefixTogetherWithTheSameOutcome) {
   EXPECT_GE(together->stats().shared_kv_bytes, 8u * 5 * kBlockBytes);  // one step at least
 }
 
-TEST(Engine, ComputesACachedPrefixNoSecondTimeUnlessDropped) {
+TEST(Engine, ReusesACachedPrefixUntilItIsDropped) {
   std::mt19937 rng(11);
   const auto engine = Start(Tiny(64));
   Request request{1, RandomIds(rng, 40), {}, false};

@@ -76,7 +76,7 @@ TEST_F(Generating, GivesTheChosenTokensLogprobWithoutOthers) {
   EXPECT_THAT(ToJson(Ids({5}), chosen).Dump(), HasSubstr("\"logprob\""));
 }
 
-TEST_F(Generating, GoesOnWithTheOthersWhereOneIsRefused) {
+TEST_F(Generating, ContinuesWithTheOthersIfOneIsRefused) {
   const auto all = Generate(*engine_, tokenizer_.get(),
                             {Ids({5}, R"({"top_p": 7})"), Ids(std::vector<int32_t>(kLength, 5)),
                              Ids({5}, R"({"max_tokens": 3, "ignore_eos": true})")},
@@ -87,7 +87,7 @@ TEST_F(Generating, GoesOnWithTheOthersWhereOneIsRefused) {
   EXPECT_EQ(all[2].output_ids.size(), 3u);
 }
 
-TEST_F(Generating, WritesAWholeLogitsFileThoughTheLastPromptIsRefused) {
+TEST_F(Generating, WritesACompleteLogitsFileEvenIfTheLastPromptIsRefused) {
   const std::vector<Prompt> prompts = {Ids({5, 6, 7}), Ids(std::vector<int32_t>(kLength + 1, 5))};
   const auto scores = Score(*engine_, prompts, {2, LogitsPath()});
   ASSERT_TRUE(scores) << scores.error().message;

@@ -221,7 +221,7 @@ constexpr double kFloat32TieNats = 1e-3;
 // Of the 160 tokens that each checkpoint's goldens hold, as many at least come before a near tie.
 constexpr size_t kLeastClear = 100;
 
-TEST_P(GoldenFloat32, LogitsAndGreedyTokensAreTheReferences) {
+TEST_P(GoldenFloat32, LogitsAndGreedyTokensMatchTheReference) {
   const auto engine = Start("float32");
   ASSERT_TRUE(engine);
   const LogitError error = ErrorOf(golden_, ScoreAll(*engine, golden_), ReferenceLogits(golden_));

@@ -32,28 +32,28 @@ const IsaOffer& NotToBeAsked() {
   return Refused();
 }
 
-TEST(IsaChoice, AutoTakesTheBestPathWithoutAWord) {
+TEST(IsaChoice, AutoTakesTheBestPathWithoutAWarning) {
   const auto choice = ChooseIsa("auto", kWithAmx, Sound);
   ASSERT_TRUE(choice);
   EXPECT_EQ(choice->isa, Isa::kAmx);
   EXPECT_THAT(choice->warning, IsEmpty());
 }
 
-TEST(IsaChoice, AutoTakesTheNextPathWhereAmxFailsItsCheck) {
+TEST(IsaChoice, AutoTakesTheNextPathIfAmxFailsItsCheck) {
   const auto choice = ChooseIsa("auto", kWithAmx, Refused);
   ASSERT_TRUE(choice);
   EXPECT_EQ(choice->isa, Isa::kAvx512Bf16);
   EXPECT_EQ(choice->warning,
-            "this CPU has AMX, which is left unused: its self-check failed because row 3 is wrong; "
-            "--isa amx uses it all the same");
+            "this CPU has AMX, but it stays unused: its self-check failed because row 3 is wrong; "
+            "--isa amx uses it anyway");
 }
 
-TEST(IsaChoice, AutoOffersNoFlagForTilesThatCannotBeHad) {
+TEST(IsaChoice, AutoSuggestsNoFlagIfTilesAreUnavailable) {
   const auto choice = ChooseIsa("auto", kWithoutAmx, Forbidden);
   ASSERT_TRUE(choice);
   EXPECT_EQ(choice->isa, Isa::kAvx512Bf16);
   EXPECT_EQ(choice->warning,
-            "this CPU has AMX, which is left unused: the kernel gives this process no tiles");
+            "this CPU has AMX, but it stays unused: the kernel gives this process no tiles");
 }
 
 TEST(IsaChoice, AmxByNameIsTakenExactlyAndWarnedAboutIfItsCheckFails) {
@@ -63,13 +63,12 @@ TEST(IsaChoice, AmxByNameIsTakenExactlyAndWarnedAboutIfItsCheckFails) {
   EXPECT_EQ(sound->isa, Isa::kAmx);
   EXPECT_THAT(sound->warning, IsEmpty());
   EXPECT_EQ(refused->isa, Isa::kAmx);
-  EXPECT_EQ(
-      refused->warning,
-      "AMX is used, as --isa amx asks, although its self-check failed because row 3 is wrong");
+  EXPECT_EQ(refused->warning,
+            "--isa amx uses AMX although its self-check failed because row 3 is wrong");
 }
 
 // Another path by name is how a user avoids tiles that crash.
-TEST(IsaChoice, AnotherPathByNameAsksNothingOfTiles) {
+TEST(IsaChoice, AnotherPathByNameDoesNotTryTiles) {
   const auto choice = ChooseIsa("avx2", kWithAmx, NotToBeAsked);
   ASSERT_TRUE(choice);
   EXPECT_EQ(choice->isa, Isa::kAvx2);
@@ -77,7 +76,7 @@ TEST(IsaChoice, AnotherPathByNameAsksNothingOfTiles) {
   EXPECT_FALSE(ChooseIsa("sse9", kWithAmx, NotToBeAsked));
 }
 
-TEST(IsaChoice, NamesThatCannotRunAreRefusedWithThoseThatCan) {
+TEST(IsaChoice, ErrorForAPathThatCannotRunListsThoseThatCan) {
   const auto unknown = ChooseIsa("sse9", kWithoutAmx, Forbidden);
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().code, ErrorCode::kUsage);

@@ -39,7 +39,7 @@ TEST(EngineOptionsJson, SurvivesARoundTrip) {
   EXPECT_EQ(read.seed, options.seed);
 }
 
-TEST(EngineOptionsJson, RefusesWhatItDoesNotKnow) {
+TEST(EngineOptionsJson, RefusesUnknownFields) {
   EngineOptions options;
   const auto unknown = FromJson(*Json::Parse(R"({"thread_bind":"auto"})"), options);
   ASSERT_FALSE(unknown);
@@ -117,7 +117,7 @@ TEST(EngineOptionsEnvironment, PrepacksExpertsUnlessToldNotTo) {
   unsetenv("VLLM_CPU_MOE_PREPACK");
 }
 
-TEST(EngineOptionsRanges, NameTheValueAndTheWayOut) {
+TEST(EngineOptionsRanges, ErrorsNameTheValueAndTheFix) {
   const auto refuse = [](auto change) {
     EngineOptions options = Good();
     change(options);

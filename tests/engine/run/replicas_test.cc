@@ -67,7 +67,7 @@ TEST(PlanReplicas, ListsAreOnePerRankOfEveryReplica) {
   EXPECT_THAT(error, HasSubstr("has 2 lists for 4 ranks"));
 }
 
-TEST(PlanReplicas, MoreRanksThanCpusIsASentence) {
+TEST(PlanReplicas, RefusesMoreRanksThanCpus) {
   EXPECT_EQ(
       ErrorFor(Options("auto", 3), 3),
       "3 replicas of 3 ranks cannot have a CPU for each rank: 8 threads may run at once here; "
@@ -75,7 +75,7 @@ TEST(PlanReplicas, MoreRanksThanCpusIsASentence) {
   EXPECT_THAT(ErrorFor(Options(), 0), HasSubstr("replicas is 0; it must be from 1 to"));
 }
 
-TEST(PlanReplicas, FrontEndsShareWhatIsHeldBack) {
+TEST(PlanReplicas, FrontEndsShareTheReservedCpus) {
   EngineOptions options = Options();
   options.reserved_cpus = 2;
   const Plan whole = PlanOf(options, 2);
@@ -86,7 +86,7 @@ TEST(PlanReplicas, FrontEndsShareWhatIsHeldBack) {
 }
 
 // What a replica is told makes the same plan where its process may run on its own CPUs alone.
-TEST(PlanReplicas, AReplicaComesToItsPlanByItself) {
+TEST(PlanReplicas, AReplicaArrivesAtItsPlanByItself) {
   Imagined here;
   EngineOptions options = Options("auto", 2);
   options.reserved_cpus = 1;
@@ -110,7 +110,7 @@ TEST(PlanReplicas, WithoutBindingEachIsToldItsShareOfThreads) {
   EXPECT_THAT(EnvironmentOfReplica(PlanOf(Options(), 1)), IsEmpty());
 }
 
-TEST(KvShare, ReplicasShareWhatIsFreeOnceAllAreLoaded) {
+TEST(KvShare, ReplicasShareTheMemoryLeftAfterLoadingAll) {
   EngineOptions options = Options();
   options.max_num_seqs = 1 << 20;  // so that memory is the limit
   Budget budget;
