@@ -27,13 +27,13 @@ bool EngineLink::OnReadable() {
   for (;;) {
     auto message = socket_.Next();
     if (!message) {
-      callbacks_.gone(message.error().message);
+      callbacks_.closed(message.error().message);
       return false;
     }
     if (!*message) break;
     callbacks_.message(std::move(**message));
   }
-  if (!open) callbacks_.gone("");
+  if (!open) callbacks_.closed("");
   return open;
 }
 

@@ -8,19 +8,19 @@
 
 namespace pinion {
 
-// The front end's end of the link, tied to its event loop: messages come by callback, and what the
-// socket does not take yet is sent when it does.
+// The front end's side of the link, driven by its event loop: messages arrive by callback, and
+// bytes that the socket cannot take yet are sent when it can.
 class EngineLink {
  public:
   struct Callbacks {
     std::function<void(LinkMessage)> message;
-    // The engine closed the link (`error` empty) or sent nonsense. The last call.
-    std::function<void(const std::string& error)> gone;
+    // The last call: the engine closed the link (`error` empty) or broke the protocol.
+    std::function<void(const std::string& error)> closed;
   };
 
   // Owns `fd`; both outlive the server's Run.
   EngineLink(HttpServer& server, int fd, Callbacks callbacks);
-  // Does nothing where the engine is gone: the end of the file says so.
+  // Does nothing once the engine is gone: `closed` reports that.
   void Send(const LinkMessage& message);
 
  private:

@@ -38,7 +38,7 @@ std::string MakeId(bool chat) {
   return StrCat(chat ? "chatcmpl-" : "cmpl-", digits);
 }
 
-// Endpoints of vLLM that Pinion has by design not.
+// vLLM endpoints that Pinion deliberately leaves out.
 bool IsSleepMode(std::string_view path) {
   return path == "/sleep" || path == "/wake_up" || path == "/is_sleeping";
 }
@@ -90,9 +90,8 @@ void Frontend::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
     if (IsSleepMode(request.path))
       return SendError(*reply, {501,
                                 StrCat(request.path,
-                                       " is not supported: sleep mode frees GPU "
-                                       "memory, and Pinion computes on CPUs; stop the server "
-                                       "instead"),
+                                       " is not supported: sleep mode frees GPU memory, but "
+                                       "Pinion runs on CPUs; stop the server instead"),
                                 "", ""});
     std::vector<std::string> paths;
     for (const auto& [path, endpoint] : Endpoints()) paths.push_back(path);
@@ -110,7 +109,8 @@ void Frontend::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   if (endpoint.needs_engine && !gone_.empty()) return SendError(*reply, {500, gone_, "", ""});
   if (endpoint.needs_engine && !ready())
     return SendError(
-        *reply, {503, "the model is still loading; try again when GET /health says 200", "", ""});
+        *reply,
+        {503, "the model is still loading; try again once GET /health returns 200", "", ""});
   (this->*endpoint.route)(request, std::move(reply));
 }
 
@@ -194,7 +194,7 @@ void Frontend::Start(GenerationRequest request, std::vector<std::vector<int32_t>
   auto generation =
       std::make_shared<Generation>(tokenizer_, metrics_, std::move(request), std::move(prompts),
                                    std::move(head), reply, arrived_ns);
-  // Weak: the reply is the generation's own.
+  // Weak, because the generation owns the reply: a strong pointer would be a cycle.
   reply->OnGone([this, weak = std::weak_ptr(generation)] {
     if (const auto gone = weak.lock()) {
       gone->CountUnfinished("abort");

@@ -36,7 +36,7 @@ class Frontend {
   // One message from the engine other than FailedMessage.
   void OnMessage(LinkMessage message);
 
-  // The engine is gone: every live request is answered with `message`, later ones too.
+  // The engine is gone: answers every live request, and all later ones, with `message`.
   void OnEngineGone(const std::string& message);
   bool ready() const { return max_model_len_ > 0 && gone_.empty(); }
   size_t live() const { return live_.size(); }

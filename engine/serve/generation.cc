@@ -47,7 +47,7 @@ Generation::Generation(const Tokenizer& tokenizer, ServeMetrics& metrics, Genera
 
 SamplingParams Generation::ParamsOf(size_t choice) const {
   SamplingParams params = request_.params;
-  params.stop.clear();  // watched for here, where the text is
+  params.stop.clear();  // matched here: the engine has tokens, not text
   if (params.seed) *params.seed += choice % static_cast<size_t>(request_.n);
   return params;
 }
@@ -63,7 +63,7 @@ Generation::Next Generation::OnEvent(size_t index, const TokenEvent& event) {
   if (stopped || event.finish != FinishReason::kNone) Finish(choice, event);
   if (request_.stream) {
     BeginStream();
-    // A token whose text is held back still shows that it came, as in vLLM.
+    // Even a token whose text is held back sends an event, as in vLLM.
     reply_->Write(SseEvent(PartChunk(head_, TakePart(index))));
   }
   if (!choice.done()) return Next::kMore;

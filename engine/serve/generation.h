@@ -19,28 +19,28 @@ namespace pinion {
 // into the answer, whole or as a stream. Choice i belongs to prompt i / n.
 class Generation {
  public:
-  // `prompt_ids`: one list per prompt. `arrived_ns`: where latencies count from. The tokenizer and
+  // `prompt_ids`: one list per prompt. `arrived_ns`: the start of all latencies. The tokenizer and
   // the metrics outlive the object.
   Generation(const Tokenizer& tokenizer, ServeMetrics& metrics, GenerationRequest request,
              std::vector<std::vector<int32_t>> prompt_ids, ResponseHead head,
              std::shared_ptr<HttpReply> reply, int64_t arrived_ns);
 
   size_t choices() const { return choices_.size(); }
-  // What the engine is told for a choice: the request's parameters, with a seed of its own.
+  // The parameters sent to the engine for a choice: the request's, with a seed of its own.
   SamplingParams ParamsOf(size_t choice) const;
   const std::vector<int32_t>& PromptOf(size_t choice) const;
 
   enum class Next {
-    kMore,      // the choice goes on
-    kFinished,  // it is complete, the engine knows
-    kAbort,     // it is complete (a stop string), the engine must be told
+    kMore,      // the choice continues
+    kFinished,  // the choice is complete and the engine knows
+    kAbort,     // the choice is complete (a stop string) and the caller must abort it
   };
   Next OnEvent(size_t choice, const TokenEvent& event);
 
-  // Answers with an error instead; in a stream that has begun, as its last event.
+  // Answers with an error instead; in a stream already under way, as its last event.
   void Fail(const ApiError& error);
 
-  // For the metrics: the client has gone, or the server gives up.
+  // Counts choices for the metrics that ended because the client left or the server gave up.
   void CountUnfinished(const char* reason);
 
  private:
@@ -48,7 +48,7 @@ class Generation {
     explicit Choice(OutputText text_of_tokens) : output(std::move(text_of_tokens)) {}
     OutputText output;
     std::string text;                  // not yet sent
-    size_t echo_bytes = 0;             // of text, the prompt's
+    size_t echo_bytes = 0;             // leading bytes of `text` that echo the prompt
     std::vector<SampledToken> tokens;  // not yet sent; kept only for logprobs
     size_t text_offset = 0;            // of tokens.front() in the whole text, characters
     size_t output_tokens = 0, cached_tokens = 0;

@@ -14,18 +14,18 @@ struct HttpRequest {
   std::string method;  // "GET"
   std::string path;    // of the target, without the query, not decoded
   std::string body;
-  bool head = false;       // it is HEAD, which is a GET here whose answer loses its body
-  int64_t arrived_ns = 0;  // CLOCK_MONOTONIC, when its last byte had come
+  bool head = false;       // a HEAD request: handled as GET, answered without a body
+  int64_t arrived_ns = 0;  // CLOCK_MONOTONIC, when its last byte arrived
 };
 
 // The answer to one request: either Send once, or Begin, Write..., End. Calls after the client has
-// gone do nothing. Nothing here waits for the client: what it does not take yet is kept, and where
-// that exceeds the server's limit the client is cut off.
+// gone do nothing. Nothing here waits for the client: unsent bytes are kept, and if they exceed the
+// server's limit the client is cut off.
 class HttpReply {
  public:
   virtual ~HttpReply() = default;
   virtual void Send(int status, std::string_view content_type, std::string body) = 0;
-  // Status 200. It is all of an answer to HEAD.
+  // Starts a stream with status 200. For HEAD this is the whole answer.
   virtual void Begin(std::string_view content_type) = 0;
   virtual void Write(std::string_view text) = 0;
   virtual void End() = 0;
@@ -35,20 +35,20 @@ class HttpReply {
 
 struct HttpOptions {
   std::string host = "127.0.0.1";
-  uint16_t port = 8000;  // 0: any free one
+  uint16_t port = 8000;  // 0: any free port
   size_t max_header_bytes = 32 << 10;
   size_t max_body_bytes = 32 << 20;   // above: 413
   size_t max_unsent_bytes = 8 << 20;  // of one reply
   size_t max_connections = 4096;      // further ones wait in the listen queue
   double idle_seconds = 75;           // between requests of a kept-alive connection
-  double header_seconds = 20;         // from a request's first byte to its header's end
-  double body_seconds = 60;           // to the body's end
-  double write_seconds = 60;          // without the client taking a byte
+  double header_seconds = 20;         // from a request's first byte to the end of its header
+  double body_seconds = 60;           // from there to the end of the body
+  double write_seconds = 60;          // without the client accepting a byte
 };
 
 // HTTP/1.0 and 1.1 with keep-alive and pipelining, and the event loop of the front end. Only this
-// and http_connection.h know Boost. Thread rule: everything happens on the thread that calls Run;
-// nothing but Post may be called from another.
+// and http_connection.h use Boost. Thread rule: everything happens on the thread that calls Run;
+// only Post may be called from another thread.
 class HttpServer {
  public:
   using Handler = std::function<void(HttpRequest, std::shared_ptr<HttpReply>)>;
@@ -63,16 +63,16 @@ class HttpServer {
   // Calls `callback` whenever `fd` has something to read, until it returns false. The descriptor
   // stays the caller's and must outlive Run.
   virtual void WatchReadable(int fd, std::function<bool()> callback) = 0;
-  // Calls `callback` once, when `fd` takes bytes again.
+  // Calls `callback` once, when `fd` can be written again.
   virtual void OnceWritable(int fd, std::function<void()> callback) = 0;
   // Calls `callback` at every SIGTERM and SIGINT.
   virtual void OnSignal(std::function<void()> callback) = 0;
   virtual void Post(std::function<void()> callback) = 0;
 
-  // Serves until Stop, or until the end of Drain.
+  // Serves until Stop is called or Drain is done.
   virtual void Run() = 0;
-  // Stops accepting, closes idle connections, lets the others finish their answer for up to
-  // `seconds`; then Run returns.
+  // Stops accepting, closes idle connections and gives the others up to `seconds` to finish their
+  // answers; then Run returns.
   virtual void Drain(double seconds) = 0;
   virtual void Stop() = 0;
 };

@@ -21,8 +21,8 @@ using boost::system::error_code;
 
 namespace {
 
-// The target without scheme, host and query: clients may send it as proxies get it (RFC
-// 9112, 3.2.2).
+// The target without scheme, host and query: any client may send the absolute form meant for
+// proxies (RFC 9112, 3.2.2).
 std::string_view PathOf(std::string_view target) {
   if (boost::beast::iequals(target.substr(0, 7), "http://"))
     target.remove_prefix(std::min(target.find('/', 7), target.size()));
@@ -38,7 +38,7 @@ class HttpConnection::RequestReader : public http::request_parser<http::string_b
 HttpConnection::HttpConnection(tcp::socket socket, HttpShared& shared)
     : socket_(std::move(socket)),
       deadline_(socket_.get_executor()),
-      news_(socket_.get_executor(), std::chrono::steady_clock::time_point::max()),
+      more_(socket_.get_executor(), std::chrono::steady_clock::time_point::max()),
       shared_(shared) {
   shared_.connections.insert(this);
 }
@@ -138,8 +138,8 @@ asio::awaitable<bool> HttpConnection::Answer(HttpRequest request,
                                              std::shared_ptr<BufferedReply> reply) {
   using namespace asio::experimental::awaitable_operators;
   reply_ = reply;
-  // Closing the socket fails whatever waits for it.
-  reply->Attach({[this] { news_.cancel(); }, [this] { Abandon(); }});
+  // On overflow the socket is closed: every pending operation fails, which ends the wait below.
+  reply->Attach({[this] { more_.cancel(); }, [this] { Abandon(); }});
   ClearDeadline();
   shared_.handler(std::move(request), reply);
   bool written = false;
@@ -151,7 +151,7 @@ asio::awaitable<bool> HttpConnection::Answer(HttpRequest request,
   }
   reply->Detach();
   reply_ = nullptr;
-  if (!written) reply->Gone();
+  if (!written) reply->MarkGone();
   co_return written && reply->keep_alive();
 }
 
@@ -168,7 +168,7 @@ asio::awaitable<bool> HttpConnection::WriteAll(BufferedReply& reply) {
     ClearDeadline();
     if (!text.empty()) continue;
     if (reply.ended()) co_return true;
-    co_await news_.async_wait(kAwait);
+    co_await more_.async_wait(kAwait);
   }
 }
 

@@ -16,7 +16,7 @@ namespace pinion {
 
 class HttpConnection;
 
-// What the connections share with the server, which owns it.
+// State that the server owns and shares with its connections.
 struct HttpShared {
   HttpOptions options;
   HttpServer::Handler handler;
@@ -29,13 +29,13 @@ inline std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
-// One client's connection: requests one after the other. Belongs to the coroutine that runs it.
+// One client's connection: handles one request after the other. Owned by its coroutine.
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  public:
   HttpConnection(boost::asio::ip::tcp::socket socket, HttpShared& shared);
   ~HttpConnection();
 
-  // Answers requests until the connection's end.
+  // Answers requests until the connection ends.
   boost::asio::awaitable<void> Run();
   // While draining: nothing more will come from an idle connection.
   void CloseIfIdle();
@@ -45,30 +45,30 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   using Awaitable = boost::asio::awaitable<T>;
   class RequestReader;
 
-  // Reads one request and answers it. False: the connection is to be closed.
+  // Reads one request and answers it. False: close the connection.
   Awaitable<bool> Exchange();
   Awaitable<bool> WaitForFirstByte();
   Awaitable<bool> ReadRequest(RequestReader& reader);
-  // Answers what could not be parsed; the connection is closed afterwards.
+  // Answers a request that could not be parsed; the connection is closed afterwards.
   Awaitable<void> Refuse(int status, std::string message);
   Awaitable<bool> Answer(HttpRequest request, std::shared_ptr<BufferedReply> reply);
-  // Writes the answer as it comes, until its end. False where the client has gone or is too slow.
+  // Writes the answer as it is produced, to its end. False if the client left or is too slow.
   Awaitable<bool> WriteAll(BufferedReply& reply);
-  // Returns when the client closes its side. Reading is the only way to see that, so what it sends
-  // meanwhile (pipelined requests) is kept, up to a limit beyond which it must wait.
+  // Returns when the client closes its side. Only reading detects that, so bytes that arrive in the
+  // meantime (pipelined requests) are buffered, up to a limit beyond which the client must wait.
   Awaitable<void> WatchForEnd();
-  // A close with unread input resets the connection, and the client may lose our last answer: read
-  // on a little while it finishes sending and reacts to the end of ours.
+  // Closing a socket with unread input resets the connection, and the client may lose our last
+  // answer: keep reading for a moment, until the client has seen our end and closed its own.
   Awaitable<void> Linger();
 
   void Abandon();
-  // After `seconds` the socket is closed, which ends whatever waits for it.
+  // Closes the socket after `seconds`, which ends any operation waiting for it.
   void SetDeadline(double seconds);
   void ClearDeadline();
 
   boost::asio::ip::tcp::socket socket_;
   boost::asio::steady_timer deadline_;
-  boost::asio::steady_timer news_;  // never expires; cancelled when the reply has more
+  boost::asio::steady_timer more_;  // never expires; cancelled when the reply has more
   boost::beast::flat_buffer buffer_;
   HttpShared& shared_;
   std::shared_ptr<BufferedReply> reply_;

@@ -32,7 +32,7 @@ const char* ReasonOf(int status) {
   return "Unknown";
 }
 
-void Tell(const std::function<void()>& hook) {
+void Call(const std::function<void()>& hook) {
   if (hook) hook();
 }
 
@@ -53,11 +53,11 @@ void BufferedReply::Send(int status, std::string_view content_type, std::string 
 
 void BufferedReply::Begin(std::string_view content_type) {
   if (ended_ || gone_) return;
-  if (!chunked_) keep_alive_ = false;  // HTTP/1.0: the connection's end is the answer's end
+  if (!chunked_) keep_alive_ = false;  // HTTP/1.0 has no chunks: closing marks the answer's end
   Head(200, content_type,
        StrCat("Cache-Control: no-cache\r\n", chunked_ ? "Transfer-Encoding: chunked\r\n" : ""));
   if (head_) return Finish();
-  Tell(hooks_.news);
+  Call(hooks_.more);
 }
 
 void BufferedReply::Write(std::string_view text) {
@@ -70,8 +70,8 @@ void BufferedReply::Write(std::string_view text) {
     (unsent_ += size) += text;
     unsent_ += "\r\n";
   }
-  Tell(hooks_.news);
-  if (unsent_.size() > max_unsent_) Tell(hooks_.overflow);
+  Call(hooks_.more);
+  if (unsent_.size() > max_unsent_) Call(hooks_.overflow);
 }
 
 void BufferedReply::End() {
@@ -80,7 +80,7 @@ void BufferedReply::End() {
   Finish();
 }
 
-void BufferedReply::Gone() {
+void BufferedReply::MarkGone() {
   if (std::exchange(gone_, true)) return;
   if (auto callback = std::exchange(on_gone_, nullptr); callback && !ended_) callback();
 }
@@ -88,7 +88,7 @@ void BufferedReply::Gone() {
 void BufferedReply::Finish() {
   ended_ = true;
   on_gone_ = nullptr;
-  Tell(hooks_.news);
+  Call(hooks_.more);
 }
 
 }  // namespace pinion

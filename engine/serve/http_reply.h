@@ -10,13 +10,13 @@
 
 namespace pinion {
 
-// What the handler has said and the connection has not yet written, as the bytes of HTTP/1.
-// Handlers may keep it longer than the connection or the server live, so it owns nothing of theirs.
+// The part of an answer that the handler has produced and the connection not yet written, as HTTP/1
+// bytes. Handlers may keep it after connection and server are gone, so it refers to neither.
 class BufferedReply final : public HttpReply {
  public:
   struct Hooks {
-    std::function<void()> news;      // there is more to write, or the end
-    std::function<void()> overflow;  // more waits to be written than the limit
+    std::function<void()> more;      // there is more to write, or the answer has ended
+    std::function<void()> overflow;  // the unsent bytes exceed the limit
   };
   BufferedReply(bool http11, bool keep_alive, size_t max_unsent_bytes)
       : chunked_(http11), keep_alive_(keep_alive), max_unsent_(max_unsent_bytes) {}
@@ -30,7 +30,7 @@ class BufferedReply final : public HttpReply {
   // The connection's side.
   void Attach(Hooks hooks) { hooks_ = std::move(hooks); }
   void Detach() { hooks_ = {}; }
-  void Gone();                          // the client will read no more
+  void MarkGone();                      // the client will read no more
   void AnswersHead() { head_ = true; }  // header as for GET, no body
   void CloseAfterwards() { keep_alive_ = false; }
   bool keep_alive() const { return keep_alive_; }

@@ -16,7 +16,7 @@ size_t LongestToken(const Tokenizer& tokenizer) {
   return longest;
 }
 
-// Sets max_tokens where the client left it open, and refuses what exceeds the model's length.
+// Sets max_tokens if the client left it out, and refuses requests beyond the model's length.
 ApiResult<void> FitLengths(const std::vector<std::vector<int32_t>>& prompts, size_t max_model_len,
                            GenerationRequest& request) {
   size_t longest = 0;
@@ -29,8 +29,8 @@ ApiResult<void> FitLengths(const std::vector<std::vector<int32_t>>& prompts, siz
   if (longest + wanted > max_model_len)
     return Unexpected(ApiError{400,
                                StrCat("the prompt has ", longest, " tokens and ", wanted,
-                                      " more were asked for, together above the model's ",
-                                      max_model_len, "; shorten either"),
+                                      " more were requested, which together exceed the model's ",
+                                      max_model_len, "; reduce either"),
                                request.max_tokens_given ? "max_tokens" : "prompt",
                                "context_length_exceeded"});
   params.max_tokens =
@@ -38,7 +38,7 @@ ApiResult<void> FitLengths(const std::vector<std::vector<int32_t>>& prompts, siz
   if (params.min_tokens > params.max_tokens)
     return Unexpected(ApiError{400,
                                StrCat("'min_tokens' is ", params.min_tokens, ", want at most ",
-                                      params.max_tokens, ", the most this request can get"),
+                                      params.max_tokens, ", the most that fits this request"),
                                "min_tokens", ""});
   return {};
 }
@@ -111,7 +111,7 @@ ApiResult<std::vector<int32_t>> Intake::EncodePrompt(const Prompt& prompt, bool 
     return *ids;
   }
   const auto& text = std::get<std::string>(prompt);
-  // Megabytes that cannot fit would keep the tokenizer, and so every other client, waiting.
+  // Tokenizing megabytes that cannot fit anyway would block this thread, and so every client.
   if (text.size() / longest_token_bytes_ > max_model_len)
     return Unexpected(ApiError{400,
                                StrCat("the prompt has ", text.size(), " bytes, more than ",

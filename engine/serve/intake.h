@@ -11,7 +11,7 @@
 
 namespace pinion {
 
-// What the front end knows of the model before the engine is ready.
+// The facts about the model that the front end has before the engine is ready.
 struct ServedModel {
   std::string name;  // what clients call it
   std::string root;  // what it was loaded from
@@ -19,8 +19,8 @@ struct ServedModel {
   ApiDefaults defaults;
 };
 
-// Makes of what a client asks the prompts that the engine is given: renders conversations,
-// tokenizes, and refuses what this model cannot do. Thread rule: one thread.
+// Turns a client's request into prompts for the engine: renders conversations, tokenizes, and
+// refuses requests that this model cannot serve. Thread rule: one thread.
 class Intake {
  public:
   using RenderChat = std::function<Result<std::string>(const ChatRequest&)>;
@@ -28,8 +28,8 @@ class Intake {
   // The model and the tokenizer outlive the object.
   Intake(const ServedModel& model, const Tokenizer& tokenizer, RenderChat render);
 
-  // One list of token ids a prompt, each short enough for sequences of `max_model_len` tokens. Sets
-  // the request's max_tokens where the client left it open.
+  // One list of token ids per prompt, each short enough for sequences of `max_model_len` tokens.
+  // Sets the request's max_tokens if the client left it out.
   ApiResult<std::vector<std::vector<int32_t>>> Prepare(GenerationRequest& request,
                                                        size_t max_model_len) const;
   ApiResult<std::vector<int32_t>> Tokenize(const TokenizeRequest& request) const;

@@ -126,7 +126,7 @@ Result<std::optional<LinkMessage>> FrameReader::Next() {
       Decode(static_cast<uint8_t>(rest[sizeof payload]), rest.substr(kHeaderBytes, payload),
              std::make_index_sequence<std::variant_size_v<LinkMessage>>());
   consumed_ += kHeaderBytes + payload;
-  // Move the rest forward only now and then, so that many small frames cost linear time.
+  // Erase consumed bytes rarely, or many small frames in one buffer would take quadratic time.
   if (consumed_ == buffer_.size() || consumed_ > (size_t{1} << 20)) {
     buffer_.erase(0, consumed_);
     consumed_ = 0;
@@ -147,6 +147,7 @@ bool LinkSocket::Receive() {
   for (;;) {
     const ssize_t got = recv(fd_, chunk, sizeof chunk, 0);
     if (got > 0) {
+      // A short read means the socket is empty for now: no second call just to see EAGAIN.
       reader_.Append({chunk, static_cast<size_t>(got)});
       if (static_cast<size_t>(got) < sizeof chunk) return true;
     } else if (got == 0 || (errno != EINTR && errno != EAGAIN)) {
@@ -163,6 +164,7 @@ bool LinkSocket::Send(const LinkMessage& message) {
 }
 
 bool LinkSocket::Flush() {
+  // EAGAIN keeps the rest for the next Flush, so that a slow reader never blocks this process.
   while (has_unsent()) {
     const ssize_t put = send(fd_, unsent_.data() + sent_, unsent_.size() - sent_, MSG_NOSIGNAL);
     if (put >= 0) {

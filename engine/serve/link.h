@@ -13,13 +13,13 @@
 
 namespace pinion {
 
-// The link: what the front end and the engine process say to each other over a unix socket pair,
-// as frames of a 32-bit payload length, a type byte and the payload (wire.h).
+// The link: messages between the front end and the engine process over a unix socket pair, as
+// frames of a 32-bit payload length, a type byte and the payload (wire.h).
 
 // Front end -> engine.
 struct SubmitMessage {
   uint64_t id = 0;
-  SamplingParams params;  // without stop strings: the front end watches for those
+  SamplingParams params;  // without stop strings: the front end matches those
   std::vector<int32_t> prompt_ids;
 };
 struct AbortMessage {
@@ -39,7 +39,7 @@ struct RefusedMessage {  // a submitted request can never run
   uint64_t id = 0;
   std::string message;
 };
-struct EventsMessage {  // everything one step brought, and the counts after it
+struct EventsMessage {  // all events of one step, and the statistics after it
   std::vector<TokenEvent> events;
   EngineStats stats;
 };
@@ -54,9 +54,9 @@ std::string EncodeFrame(const LinkMessage& message);
 class FrameReader {
  public:
   void Append(std::string_view bytes) { buffer_.append(bytes); }
-  // The next whole message; nullopt where more bytes are needed. kCorrupt: an unknown type, a
-  // payload that does not decode exactly, or a length above kMaxPayloadBytes. Nothing sensible
-  // follows then.
+  // The next whole message; nullopt if more bytes are needed. kCorrupt: an unknown type, a payload
+  // that does not decode exactly, or a length above kMaxPayloadBytes. After that the stream cannot
+  // be used any more.
   Result<std::optional<LinkMessage>> Next();
 
   // 32 MiB of JSON hold at most 16 M token ids of 4 bytes; far above any real message.
@@ -78,7 +78,7 @@ class LinkSocket {
   LinkSocket& operator=(const LinkSocket&) = delete;
 
   int fd() const { return fd_; }
-  // Reads whatever is there. False once the other end is gone.
+  // Reads all bytes that have arrived. False once the other end is gone.
   bool Receive();
   Result<std::optional<LinkMessage>> Next() { return reader_.Next(); }
 

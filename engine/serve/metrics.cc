@@ -24,7 +24,7 @@ const Buckets kRequestBuckets = {0.3, 0.5, 0.8, 1,  1.5, 2,   2.5, 5,   10,   15
 const Buckets kCountBuckets = {1,   2,    5,    10,   20,    50,    100,   200,
                                500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
 
-// Makes each metric where it is named; all carry the model's name.
+// Creates metrics that all carry the model's name as a label.
 class Maker {
  public:
   Maker(prometheus::Registry& registry, const std::string& model)
@@ -54,7 +54,7 @@ class Maker {
   prometheus::Labels labels_;
 };
 
-// The engine counts in totals, Prometheus' counters in increments.
+// The engine reports totals, but Prometheus counters take increments.
 void RaiseTo(prometheus::Counter& counter, uint64_t total) {
   const double more = static_cast<double>(total) - counter.Value();
   if (more > 0) counter.Increment(more);
@@ -70,17 +70,16 @@ struct ServeMetrics::State {
 
   prometheus::Registry registry;
   Maker make;
-  prometheus::Gauge& running =
-      make.Gauge("vllm:num_requests_running", "Sequences that take part in steps.");
+  prometheus::Gauge& running = make.Gauge("vllm:num_requests_running", "Sequences being computed.");
   prometheus::Gauge& waiting =
-      make.Gauge("vllm:num_requests_waiting", "Sequences that wait to be scheduled.");
+      make.Gauge("vllm:num_requests_waiting", "Sequences waiting to be scheduled.");
   prometheus::Gauge& kv_usage =
-      make.Gauge("vllm:kv_cache_usage_perc", "Part of the KV blocks in use; 1 is all.");
+      make.Gauge("vllm:kv_cache_usage_perc", "Fraction of KV blocks in use; 1 means all.");
   prometheus::Gauge& gpu_usage =
       make.Gauge("vllm:gpu_cache_usage_perc",
-                 "The older name of vllm:kv_cache_usage_perc; no GPU is involved.");
+                 "Older name of vllm:kv_cache_usage_perc; does not refer to a GPU.");
   prometheus::Counter& preemptions = make.Counter(
-      "vllm:num_preemptions_total", "Sequences sent back to the queue for want of KV blocks.");
+      "vllm:num_preemptions_total", "Sequences returned to the queue to free KV blocks.");
   prometheus::Counter& prompt_tokens =
       make.Counter("vllm:prompt_tokens_total", "Prompt tokens processed.");
   prometheus::Counter& generation_tokens =
@@ -89,25 +88,25 @@ struct ServeMetrics::State {
       "vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.");
   prometheus::Counter& prefix_hits =
       make.Counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.");
-  prometheus::Counter& steps = make.Counter("pinion:steps_total", "Passes of the model.");
+  prometheus::Counter& steps = make.Counter("pinion:steps_total", "Forward passes of the model.");
   prometheus::Family<prometheus::Counter>& finished_family =
-      make.Counters("vllm:request_success_total", "Finished sequences by the reason of their end.");
+      make.Counters("vllm:request_success_total", "Finished sequences by finish reason.");
   prometheus::Histogram& first_token =
       make.Histogram("vllm:time_to_first_token_seconds",
-                     "From a request's arrival to its first token.", kFirstTokenBuckets);
+                     "Time from a request's arrival to its first token.", kFirstTokenBuckets);
   prometheus::Histogram& inter_token = make.Histogram(
-      "vllm:inter_token_latency_seconds", "Between two tokens of one sequence.", kTokenBuckets);
+      "vllm:inter_token_latency_seconds", "Time between two tokens of a sequence.", kTokenBuckets);
   prometheus::Histogram& old_inter_token =
       make.Histogram("vllm:time_per_output_token_seconds",
-                     "The older name of vllm:inter_token_latency_seconds.", kTokenBuckets);
+                     "Older name of vllm:inter_token_latency_seconds.", kTokenBuckets);
   prometheus::Histogram& per_output_token =
       make.Histogram("vllm:request_time_per_output_token_seconds",
                      "A sequence's mean time per token after the first.", kTokenBuckets);
-  prometheus::Histogram& e2e = make.Histogram("vllm:e2e_request_latency_seconds",
-                                              "From arrival to the last token.", kRequestBuckets);
+  prometheus::Histogram& e2e = make.Histogram(
+      "vllm:e2e_request_latency_seconds", "Time from arrival to the last token.", kRequestBuckets);
   prometheus::Histogram& queue =
       make.Histogram("vllm:request_queue_time_seconds",
-                     "From the engine's receipt to the first step.", kRequestBuckets);
+                     "Time from arrival in the engine to the first step.", kRequestBuckets);
   prometheus::Histogram& request_prompt_tokens =
       make.Histogram("vllm:request_prompt_tokens", "Prompt tokens per sequence.", kCountBuckets);
   prometheus::Histogram& request_generation_tokens = make.Histogram(

@@ -7,14 +7,14 @@
 
 namespace pinion {
 
-// What /metrics serves, under vLLM's names where they mean the same. Latencies are measured in the
-// front end, from a request's arrival there. Thread rule: one thread.
+// The metrics served at /metrics, under vLLM's names if they mean the same. Latencies are measured
+// in the front end, from a request's arrival there. Thread rule: one thread.
 class ServeMetrics {
  public:
   explicit ServeMetrics(const std::string& model_name);
   ~ServeMetrics();
 
-  // The engine's counts after a step; totals only grow.
+  // The engine's statistics after a step; totals only grow.
   void SetEngine(const EngineStats& stats);
   void AddFirstToken(double seconds);         // since arrival
   void AddInterTokenLatency(double seconds);  // between two tokens of one sequence

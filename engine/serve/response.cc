@@ -9,14 +9,14 @@
 namespace pinion {
 namespace {
 
-// Infinities are not JSON, and clients want numbers; OpenAI's and vLLM's floor.
+// JSON has no infinities and clients expect numbers; this is OpenAI's and vLLM's floor.
 double Floor(double logprob) { return std::max(logprob, -9999.0); }
 
 std::string TextOf(const Tokenizer& tokenizer, int32_t id) {
   return tokenizer.Decode(std::span(&id, 1), false);
 }
 
-// Code points, which is what clients in Python slice a text by.
+// Code points, because Python clients slice text by them.
 size_t CharactersOf(std::string_view text) {
   const auto begins = [](char byte) { return (byte & 0xC0) != 0x80; };
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), begins));

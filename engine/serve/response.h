@@ -10,7 +10,7 @@
 
 namespace pinion {
 
-// What every answer to one request has in common.
+// The fields common to all answers to one request.
 struct ResponseHead {
   std::string id;       // "cmpl-..." or "chatcmpl-..."
   int64_t created = 0;  // seconds since 1970
@@ -18,13 +18,13 @@ struct ResponseHead {
   bool chat = false;
 };
 
-// One choice, or what is new of it in a stream.
+// One choice, or the new part of it in a stream.
 struct ChoicePart {
   size_t index = 0;
   std::string text;
-  Json logprobs;              // null: none were asked for
-  std::string finish_reason;  // empty: it goes on
-  Json stop_reason;           // the stop string or stop token id that matched, as vLLM tells it
+  Json logprobs;              // null: not requested
+  std::string finish_reason;  // empty: the choice continues
+  Json stop_reason;           // the stop string or stop token id that matched, as in vLLM
 };
 
 struct Usage {
@@ -38,13 +38,13 @@ inline constexpr const char* kSseDone = "data: [DONE]\n\n";
 // The whole answer of a request that does not stream.
 Json WholeResponse(const ResponseHead& head, const std::vector<ChoicePart>& choices,
                    const Usage& usage);
-// Chunks of a stream: the role of a chat choice, then parts, then (if asked for) the usage alone.
+// Chunks of a stream: the role of a chat choice, then parts, then (if requested) the usage alone.
 Json RoleChunk(const ResponseHead& head, size_t index);
 Json PartChunk(const ResponseHead& head, const ChoicePart& part);
 Json UsageChunk(const ResponseHead& head, const Usage& usage);
 
-// Log-probabilities as each endpoint writes them. `text_offset` is where the first token's text
-// begins in the answer, in characters; it moves past the tokens.
+// Log-probabilities in the format of each endpoint. `text_offset` is the offset of the first
+// token's text in the answer, in characters; it is advanced past the tokens.
 Json CompletionLogprobs(const Tokenizer& tokenizer, const std::vector<SampledToken>& tokens,
                         size_t& text_offset);
 Json ChatLogprobs(const Tokenizer& tokenizer, const std::vector<SampledToken>& tokens);

@@ -29,7 +29,7 @@ ApiResult<T> Get(const Json& body, std::string_view key, T fallback) {
   return *value;
 }
 
-// Whether a field asks for nothing: null, false, 0, "" or an empty list or object.
+// Whether a field has no effect: null, false, 0, "" or an empty list or object.
 bool Harmless(const Json& value) {
   if (value.is_bool()) return !value.boolean();
   if (value.is_number()) return value.number() == 0;
@@ -41,7 +41,7 @@ bool Harmless(const Json& value) {
 
 struct UnsupportedField {
   const char* name;
-  const char* way_out;
+  const char* advice;
 };
 constexpr auto kUnsupported = std::to_array<UnsupportedField>({
     {"guided_json", "leave it out and check the answer yourself"},
@@ -62,7 +62,7 @@ Checked RefuseUnsupported(const Json& body) {
   for (const auto& field : kUnsupported) {
     const Json* value = body.Find(field.name);
     if (value && !Harmless(*value))
-      return Bad(field.name, StrCat("'", field.name, "' is not supported; ", field.way_out));
+      return Bad(field.name, StrCat("'", field.name, "' is not supported; ", field.advice));
   }
   if (const Json* format = body.Find("response_format"); format && !format->is_null()) {
     const Json* type = format->Find("type");
@@ -80,7 +80,7 @@ Checked RefuseUnsupported(const Json& body) {
   return {};
 }
 
-// The choices' count, streaming and what else both endpoints read alike.
+// Number of choices, streaming and the other fields that both endpoints share.
 Checked ReadCommon(const Json& body, GenerationRequest& request) {
   PINION_ASSIGN(request.model, Get<std::string>(body, "model", ""));
   PINION_ASSIGN(request.n, Get<int>(body, "n", 1));
@@ -101,7 +101,7 @@ Checked ReadCommon(const Json& body, GenerationRequest& request) {
   return {};
 }
 
-// Everything in SamplingParams. SDKs write null for what was not set: it counts as left out.
+// Everything in SamplingParams. SDKs write null for fields that were not set: treated as absent.
 Checked ReadSampling(const Json& body, const ApiDefaults& defaults, GenerationRequest& request) {
   request.max_tokens_given =
       Given(body, "max_tokens") || (request.chat && Given(body, "max_completion_tokens"));
@@ -129,8 +129,8 @@ ApiResult<std::vector<int32_t>> ReadTokenIds(const Json& list, std::string_view 
   ids.reserve(list.array().size());
   for (const Json& id : list.array()) {
     if (!id.is_int() || id.integer() < 0 || id.integer() > std::numeric_limits<int32_t>::max())
-      return Bad(param, StrCat("'", param, "' holds ", id.Dump().substr(0, 60),
-                               " where a token id is wanted"));
+      return Bad(param,
+                 StrCat("'", param, "' holds ", id.Dump().substr(0, 60), ", want token ids >= 0"));
     ids.push_back(static_cast<int32_t>(id.integer()));
   }
   return ids;
@@ -165,7 +165,7 @@ ApiResult<std::vector<Prompt>> ReadPrompts(const Json& body) {
   return prompts;
 }
 
-// Text parts joined by line ends, which is what templates written for plain strings expect.
+// Joins text parts with newlines, as templates written for plain strings expect.
 ApiResult<std::string> ReadContent(const Json* content, const std::string& where) {
   if (!content || content->is_null()) return std::string();
   if (content->is_string()) return content->string();
@@ -191,7 +191,7 @@ ApiResult<std::string> ReadContent(const Json* content, const std::string& where
   return Join(texts, "\n");
 }
 
-// The API carries a tool call's arguments as a string of JSON; templates want the value.
+// The API carries a tool call's arguments as a JSON string; templates expect the parsed value.
 void ParseToolArguments(Json& message) {
   for (auto& [key, calls] : message.object()) {
     if (key != "tool_calls" || !calls.is_array()) continue;

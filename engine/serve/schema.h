@@ -13,7 +13,7 @@
 
 namespace pinion {
 
-// Why a request was not answered, as the OpenAI API says it.
+// The reason a request was refused, in the terms of the OpenAI API.
 struct ApiError {
   int status = 400;
   std::string message;  // one sentence
@@ -30,10 +30,10 @@ inline tl::unexpected<ApiError> Unexpected(ApiError error) {
 // {"error":{"message","type","param","code"}}
 Json ToJson(const ApiError& error);
 
-// What a checkpoint's generation_config.json changes of the API's own defaults, as vLLM does.
+// The API's defaults as changed by a checkpoint's generation_config.json, as in vLLM.
 struct ApiDefaults {
   SamplingParams params;              // temperature 1 unless the file says otherwise
-  std::optional<int> max_new_tokens;  // also the most a request gets
+  std::optional<int> max_new_tokens;  // also the limit for every request
 };
 Result<ApiDefaults> ReadApiDefaults(const std::optional<Json>& generation_config);
 
@@ -49,7 +49,7 @@ struct Conversation {
 // The body of POST /v1/completions or /v1/chat/completions.
 struct GenerationRequest {
   bool chat = false;
-  std::string model;               // empty where the client named none
+  std::string model;               // empty if the client named none
   std::vector<Prompt> prompts;     // completions
   Conversation conversation;       // chat
   bool add_special_tokens = true;  // completions; a chat template writes its own
@@ -61,8 +61,8 @@ struct GenerationRequest {
   bool stream = false, include_usage = false;
 };
 
-// Unknown fields are ignored, as vLLM does; fields that would change the answer in a way Pinion
-// cannot are refused by name.
+// Unknown fields are ignored, as in vLLM; fields that would change the answer in a way Pinion does
+// not support are refused by name.
 ApiResult<GenerationRequest> ReadCompletionRequest(const Json& body, const ApiDefaults& defaults);
 ApiResult<GenerationRequest> ReadChatRequest(const Json& body, const ApiDefaults& defaults);
 

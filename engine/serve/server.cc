@@ -47,11 +47,11 @@ void PinTo(const std::vector<int>& cpus) {
 void AdviseAllocator() {
   if (LoadedRuntime().allocator == "glibc")
     LogInfo(
-        "no other malloc is preloaded; tcmalloc may be faster: apt install libtcmalloc-minimal4, "
+        "using glibc's malloc; tcmalloc may be faster: apt install libtcmalloc-minimal4, "
         "then LD_PRELOAD=libtcmalloc_minimal.so.4 pinion serve ...");
 }
 
-// What the engine process writes to standard error: passed on, the last of it kept.
+// The engine process's standard error: passed on, and its tail kept for the error message.
 class LogTail {
  public:
   explicit LogTail(int fd) : fd_(fd) { fcntl(fd_, F_SETFL, fcntl(fd_, F_GETFL) | O_NONBLOCK); }
@@ -60,7 +60,7 @@ class LogTail {
   LogTail& operator=(const LogTail&) = delete;
   int fd() const { return fd_; }
 
-  // Takes what is there. False at the end of the file.
+  // Passes on all bytes that have arrived. False at the end of the file.
   bool Read() {
     char chunk[4096];
     for (;;) {
@@ -147,7 +147,7 @@ class Serving {
     return {};
   }
 
-  // What the front end itself needs; meanwhile the engine loads.
+  // Opens tokenizer and chat templates while the engine process loads the weights.
   Status OpenModel() {
     PINION_ASSIGN(const ModelFiles files, FindModel(options_.engine.model));
     ServedModel model;
@@ -168,7 +168,7 @@ class Serving {
     server_->Run();
     chat_.reset();
     if (engine_->process.running() && draining_ && !hurried_) {
-      link_.reset();  // the engine ends at the end of the file
+      link_.reset();  // the engine exits when its link is closed
       engine_->process.Wait(trace::on() ? kTraceSeconds : 2);
     }
     engine_->process.Stop(0);
@@ -193,7 +193,7 @@ class Serving {
   }
 
   void OnEngineGone(std::string why) {
-    if (failure_) return;  // it has said why itself
+    if (failure_) return;  // the engine has reported the reason itself
     auto exit = engine_->process.Wait(1);
     if (!exit) exit = engine_->process.Stop(0);
     engine_->log->Read();
@@ -217,8 +217,8 @@ class Serving {
     }
     LogInfo(StrCat("stopping: ", frontend_->live(),
                    frontend_->live() == 1 ? " live sequence" : " live sequences",
-                   " may go on for up to ", options_.drain_seconds,
-                   " s; a second signal ends at once"));
+                   " may finish within ", options_.drain_seconds,
+                   " s; a second signal stops at once"));
     server_->Drain(options_.drain_seconds);
   }
 
@@ -228,7 +228,7 @@ class Serving {
   std::unique_ptr<ChatRenderer> chat_;
   std::optional<EngineProcess> engine_;
   std::optional<EngineLink> link_;
-  std::unique_ptr<HttpServer> server_;  // goes first: its callbacks use all of the above
+  std::unique_ptr<HttpServer> server_;  // destroyed first: its callbacks use all of the above
   bool draining_ = false, hurried_ = false;
   int exit_code_ = 0;
   std::optional<Error> failure_;
@@ -237,16 +237,15 @@ class Serving {
 }  // namespace
 
 Result<int> RunServer(const ServeOptions& options) {
-  // A chat helper or a log reader that has gone is an error where it is written to, not our end.
+  // Writing to a chat helper or log reader that has exited must fail with EPIPE, not kill us.
   signal(SIGPIPE, SIG_IGN);
   if (!options.trace.empty()) PINION_TRY(trace::Begin(options.trace, "front end"));
   PINION_ASSIGN(const Plan plan, PlanHere(options.engine));
-  PINION_TRY(
-      FindModel(options.engine.model));  // a wrong name is better said before anything starts
+  PINION_TRY(FindModel(options.engine.model));  // report a wrong name before anything starts
   Serving serving(options);
   PINION_TRY(serving.Listen());
   AdviseAllocator();
-  PINION_TRY(serving.StartEngine());  // before pinning: it inherits all the CPUs there are
+  PINION_TRY(serving.StartEngine());  // before pinning: the child inherits our affinity
   PinTo(plan.frontend_cpus);
   LogInfo(plan.frontend_cpus.empty()
               ? std::string("front end: shares the engine's CPUs")

@@ -104,7 +104,7 @@ class WireReader {
   void Get(std::vector<T>& items) {
     uint32_t count = 0;
     Get(count);
-    // Every item takes at least a byte, so a lying count cannot make us reserve more than we hold.
+    // Every item takes at least a byte, so a false count cannot make us reserve more than we hold.
     if (!Need(count)) return;
     items.clear();
     for (uint32_t i = 0; i < count && ok_; ++i) Get(items.emplace_back());

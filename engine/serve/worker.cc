@@ -11,8 +11,8 @@
 namespace pinion {
 namespace {
 
-// Applies everything that has arrived; returns how many messages that was, nullopt where the link
-// is closed or broken.
+// Applies all messages that have arrived; returns their number, nullopt if the link is closed or
+// broken.
 std::optional<size_t> TakeMessages(Engine& engine, LinkSocket& link) {
   const TraceSpan span("receive");
   const bool open = link.Receive();
@@ -39,7 +39,7 @@ bool SendEvents(const EventsMessage& batch, LinkSocket& link) {
   return link.Send(batch);
 }
 
-// Waits until the link has something to read or, where something is unsent, takes more.
+// Waits until the link has something to read or, if bytes are unsent, can be written again.
 void WaitForLink(const LinkSocket& link) {
   pollfd wait{link.fd(), POLLIN, 0};
   if (link.has_unsent()) wait.events |= POLLOUT;

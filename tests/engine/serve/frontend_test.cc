@@ -113,7 +113,7 @@ class FrontendTest : public testing::Test {
   std::thread http_thread_, engine_thread_;
 };
 
-TEST_F(FrontendTest, IsNotReadyBeforeTheEngineIs) {
+TEST_F(FrontendTest, IsReadyOnlyOnceTheEngineIs) {
   EXPECT_EQ(StatusOf(Get(port_, "/health")), "503");
   EXPECT_EQ(StatusOf(Get(port_, "/v1/models")), "503");
   EXPECT_EQ(StatusOf(Post(port_, "/v1/completions", "{}")), "503");
@@ -164,7 +164,7 @@ TEST_F(FrontendTest, StopsAtAStopStringAndTellsTheEngine) {
   WaitFor(engine_.live, 0);
 }
 
-TEST_F(FrontendTest, StreamsOneEventATokenAndTheUsageLast) {
+TEST_F(FrontendTest, StreamsOneEventPerTokenAndTheUsageLast) {
   StartEngine();
   const auto events = Events(Post(port_, "/v1/completions",
                                   R"({"prompt":"hi","max_tokens":3,"stream":true,
@@ -211,7 +211,7 @@ TEST_F(FrontendTest, ChatFillsTheModelsLengthByDefault) {
   EXPECT_EQ(answer.Find("choices")->array()[0].Find("finish_reason")->string(), "length");
 }
 
-TEST_F(FrontendTest, SaysWhatTheTemplateRaised) {
+TEST_F(FrontendTest, ReportsTheTemplatesException) {
   StartEngine();
   const std::string got =
       Post(port_, "/v1/chat/completions", R"({"messages":[{"role":"bad","content":"hi"}]})");
@@ -292,7 +292,7 @@ TEST_F(FrontendTest, ListsItsModelAndInfo) {
   EXPECT_THAT(Get(port_, "/version"), HasSubstr(StrCat("{\"version\":\"", Version(), "\"}")));
 }
 
-TEST_F(FrontendTest, AbortsWhatADisconnectedClientAskedFor) {
+TEST_F(FrontendTest, AbortsTheRequestsOfADisconnectedClient) {
   StartEngine();
   for (const char* stream : {"false", "true"}) {
     const int before = engine_.aborted;
@@ -355,7 +355,7 @@ TEST_F(FrontendTest, SurvivesDamagedRequests) {
   WaitFor(engine_.live, 0);
 }
 
-TEST_F(FrontendTest, CountsWhatItServed) {
+TEST_F(FrontendTest, CountsServedRequests) {
   StartEngine();
   Ask("/v1/completions", R"({"prompt":"x","max_tokens":3})");
   const std::string metrics = Get(port_, "/metrics");

@@ -100,7 +100,7 @@ TEST_F(Http, AnswersAndKeepsTheConnection) {
   }
 }
 
-TEST_F(Http, TakesTheTargetInTheFormThatProxiesGet) {
+TEST_F(Http, TakesTheAbsoluteFormOfTheTarget) {
   Start();
   EXPECT_EQ(BodyOf(Exchange(port_,
                             "POST HTTP://host:80/echo?x=/y HTTP/1.1\r\nHost: host:80\r\n"
@@ -160,7 +160,7 @@ TEST_F(Http, ContinuesWhenTheClientAsksFirst) {
   EXPECT_THAT(client.ReadUntil("hi"), HasSubstr("200 OK"));
 }
 
-TEST_F(Http, RefusesWhatIsNotHttp) {
+TEST_F(Http, RefusesBytesThatAreNotHttp) {
   Start();
   for (const char* hostile :
        {"\r\n\r\n\r\n", "GARBAGE\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET  HTTP/1.1\r\n\r\n",
@@ -204,7 +204,7 @@ TEST_F(Http, ClosesConnectionsThatStall) {
   EXPECT_THAT(body.ReadAll(), Not(HasSubstr("200 OK")));
 }
 
-TEST_F(Http, TellsWhenAClientGoesAway) {
+TEST_F(Http, ReportsAClientThatDisconnects) {
   Start();
   {
     RawClient client(port_);
@@ -255,7 +255,7 @@ TEST_F(Http, DrainEndsAtItsLimit) {
   EXPECT_TRUE(returned_);
 }
 
-TEST_F(Http, SaysWhyItCannotListen) {
+TEST_F(Http, ReportsWhyItCannotListen) {
   Start();
   HttpOptions taken;
   taken.port = port_;

@@ -125,7 +125,7 @@ TEST(Schema, LimitsPromptsTimesChoices) {
   EXPECT_FALSE(Completion("{\"n\":21,\"prompt\":" + prompts + "}"));
 }
 
-TEST(Schema, MakesMessagesPlain) {
+TEST(Schema, TurnsMessagesIntoPlainStrings) {
   auto request = Chat(R"({"messages":[
       {"role":"system","content":[{"type":"text","text":"one"},{"type":"text","text":"two"}]},
       {"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function",
@@ -165,7 +165,7 @@ TEST(Schema, ReadsChatLimitsAndLogprobs) {
   EXPECT_FALSE(Chat("{" + messages + R"(,"logprobs":true,"top_logprobs":21})"));
 }
 
-TEST(Schema, RefusesConversationsItCannotCarry) {
+TEST(Schema, RefusesUnsupportedConversations) {
   for (const char* body :
        {"{}", "[]", "7", R"({"messages":[]})", R"({"messages":"hi"})", R"({"messages":[7]})",
         R"({"messages":[{"content":"x"}]})", R"({"messages":[{"role":"user","content":7}]})",
