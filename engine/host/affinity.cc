@@ -38,10 +38,11 @@ Status SetThreadAffinity(const std::vector<int>& cpus) {
   }
   if (sched_setaffinity(0, sizeof mask, mask.data()) != 0) {
     const int code = errno;
-    return Fail(code == EINVAL ? ErrorCode::kUsage : ErrorCode::kIo,
-                StrCat("cannot run on cpu ", FormatCpuList(cpus), " (", std::strerror(code),
-                       "): it does not exist, is offline or outside the cpuset; `pinion topo` "
-                       "lists the allowed ones"));
+    return Fail(
+        code == EINVAL ? ErrorCode::kUsage : ErrorCode::kIo,
+        StrCat("cannot run on cpu ", FormatCpuList(cpus), " (", std::strerror(code),
+               "): a CPU does not exist, is offline, or is outside the cpuset; `pinion topo` "
+               "lists the allowed ones"));
   }
   // The kernel silently drops forbidden CPUs from a mask of which some are allowed.
   PINION_ASSIGN(const std::vector<int> granted, ThreadAffinity());

@@ -15,25 +15,25 @@ Status CheckRequest(const BindingInput& input) {
   const BindingRequest& request = input.request;
   if (request.ranks < 1)
     return Fail(ErrorCode::kUsage,
-                StrCat("tensor-parallel size ", request.ranks, " is not a number of ranks >= 1"));
+                StrCat("tensor-parallel size ", request.ranks, " is out of range; want 1 or more"));
   if (request.reserved_cpus && *request.reserved_cpus < 0)
-    return Fail(ErrorCode::kUsage,
-                StrCat("reserved-cpus ", *request.reserved_cpus, " is not a number of cores >= 0"));
+    return Fail(ErrorCode::kUsage, StrCat("reserved-cpus ", *request.reserved_cpus,
+                                          " is out of range; want 0 or more"));
   if (request.nobind_threads && *request.nobind_threads < 1)
-    return Fail(ErrorCode::kUsage,
-                StrCat("OMP_NUM_THREADS ", *request.nobind_threads, " is not a number >= 1"));
+    return Fail(ErrorCode::kUsage, StrCat("OMP_NUM_THREADS ", *request.nobind_threads,
+                                          " is out of range; want 1 or more"));
   return {};
 }
 
-// Only nobind lets threads share CPUs: teams that spin on one CPU hold each other up.
+// Only nobind lets threads share CPUs: threads that spin on one CPU slow each other down.
 Status CheckRanksFit(const BindingInput& input) {
   const auto ranks = static_cast<size_t>(input.request.ranks);
   const Budget& budget = input.budget;
   const bool by_quota = budget.max_threads < static_cast<int>(budget.cpus.size());
   if (ranks <= static_cast<size_t>(budget.max_threads)) return {};
   return Fail(ErrorCode::kUsage,
-              StrCat(Count(ranks, "rank"), " cannot have a CPU each: ",
-                     by_quota ? QuotaSays(budget)
+              StrCat(Count(ranks, "rank"), " cannot each have a CPU: ",
+                     by_quota ? DescribeQuota(budget)
                               : StrCat(Count(budget.cpus.size(), "CPU"), " may be used (",
                                        FormatCpuList(budget.cpus), ")"),
                      "; use -tp ", budget.max_threads, " or less, or --threads-bind nobind"));
@@ -43,8 +43,8 @@ Result<Plan> Dispatch(const BindingInput& input) {
   const std::string_view bind = Trim(input.request.threads_bind);
   if (input.request.smt && bind != "auto")
     return Fail(ErrorCode::kUsage,
-                StrCat("--smt on acts under auto only, not under threads-bind '", bind,
-                       "': all takes every hardware thread, and a list names those it wants"));
+                StrCat("--smt on works only under auto, not under threads-bind '", bind,
+                       "': all uses every hardware thread, and a list names its own"));
   if (bind == "nobind") return PlanNobind(input);
   if (bind == "auto" || bind == "all") {
     PINION_TRY(CheckRanksFit(input));
@@ -74,11 +74,11 @@ Result<std::optional<int>> OmpNumThreads() {
   return static_cast<int>(threads);
 }
 
-std::string Count(size_t number, std::string_view what) {
-  return StrCat(number, ' ', what, number == 1 ? "" : "s");
+std::string Count(size_t number, std::string_view noun) {
+  return StrCat(number, ' ', noun, number == 1 ? "" : "s");
 }
 
-std::string QuotaSays(const Budget& budget) {
+std::string DescribeQuota(const Budget& budget) {
   return StrCat("the quota of ", budget.cpu_quota.value_or(0), " CPUs allows ",
                 Count(static_cast<size_t>(budget.max_threads), "thread"));
 }
@@ -87,7 +87,7 @@ size_t TrimRanks(std::vector<std::vector<int>>& cpus_of_rank, size_t most) {
   size_t total = 0, taken = 0;
   for (const auto& cpus : cpus_of_rank) total += cpus.size();
   for (; total - taken > most; ++taken) {
-    // Of equally long ones the last, so that rank 0 is never the shorter.
+    // Of equally long ranks the last, so that rank 0, which also schedules, is never the smaller.
     auto longest = cpus_of_rank.begin();
     for (auto at = longest; at != cpus_of_rank.end(); ++at)
       if (at->size() >= longest->size()) longest = at;
@@ -117,7 +117,7 @@ void WarnOfUnevenRanks(Plan& plan) {
   plan.warnings.push_back(
       StrCat("rank ", least->rank, " has ", Count(static_cast<size_t>(least->threads), "thread"),
              " and rank ", most->rank, " has ", most->threads,
-             ": the smaller one sets the pace; choose a -tp that divides the machine"));
+             ": the smaller one sets the pace; choose a -tp that divides the machine evenly"));
 }
 
 }  // namespace pinion

@@ -10,13 +10,13 @@
 namespace pinion {
 namespace {
 
-// Fewer cores than this a rank, and giving one to the front end costs more than sharing.
+// If a rank would keep fewer cores than this, sharing them costs less than giving one away.
 constexpr size_t kCoresToKeepBesideFrontend = 4;
 
 using CpusOfRank = std::vector<std::vector<int>>;
 
 // Threads on a node whose memory is forbidden would read every weight from another node. Such nodes
-// are left out, unless there is no other.
+// are left out, unless the others have too few cores.
 std::vector<Core> CoresWithMemory(const BindingInput& input, std::vector<std::string>& warnings) {
   std::set<int> without_memory;
   for (const NumaNode& node : input.machine.nodes)
@@ -47,8 +47,8 @@ size_t FewestCpus(const CpusOfRank& cpus_of_rank) {
   return fewest;
 }
 
-// Takes `count` cores from the ranks' ends, always from the longest, of equals from the first: the
-// front end talks to the process whose main thread leads rank 0.
+// Takes `count` cores from the ends of the ranks, always from the longest and, if equal, from the
+// first: the front end exchanges messages with the main thread, which leads rank 0.
 std::vector<int> HoldBack(CpusOfRank& cpus_of_rank, size_t count) {
   std::vector<int> held;
   for (size_t i = 0; i < count; ++i) {
@@ -73,15 +73,15 @@ Status Reserve(const BindingInput& input, CpusOfRank& cpus_of_rank, std::vector<
       const bool by_quota = input.budget.max_threads == static_cast<int>(total);
       return Fail(
           ErrorCode::kUsage,
-          StrCat("reserved-cpus ", wanted, " leaves no core for every rank: ",
-                 by_quota && input.budget.cpu_quota ? StrCat(QuotaSays(input.budget), " for ")
-                                                    : StrCat(Count(total, "core"), " serve "),
+          StrCat("reserved-cpus ", wanted, " does not leave every rank a core: ",
+                 by_quota && input.budget.cpu_quota ? StrCat(DescribeQuota(input.budget), " for ")
+                                                    : StrCat(Count(total, "core"), " for "),
                  Count(cpus_of_rank.size(), "rank"), "; reserve at most ",
                  total - cpus_of_rank.size()));
     }
     frontend_cpus = HoldBack(cpus_of_rank, wanted);
     if (wanted > 0)
-      reasons.push_back(StrCat("--reserved-cpus ", wanted, " holds back cpu ",
+      reasons.push_back(StrCat("--reserved-cpus ", wanted, " reserves cpu ",
                                FormatCpuList(frontend_cpus), " for the front end"));
     return {};
   }
@@ -90,20 +90,20 @@ Status Reserve(const BindingInput& input, CpusOfRank& cpus_of_rank, std::vector<
   const std::vector<int> held = HoldBack(rest, 1);
   if (FewestCpus(rest) < kCoresToKeepBesideFrontend) {
     reasons.push_back(
-        StrCat("the front end shares the ranks' CPUs: with a core of its own, a rank "
-               "would keep fewer than ",
-               kCoresToKeepBesideFrontend));
+        StrCat("the front end shares the ranks' CPUs: if it had a core of its own, a rank would "
+               "keep fewer than ",
+               kCoresToKeepBesideFrontend, " cores"));
     return {};
   }
   cpus_of_rank = std::move(rest);
   frontend_cpus = held;
   reasons.push_back(StrCat("the front end has cpu ", held[0],
-                           " to itself; --reserved-cpus 0 "
-                           "would let it share"));
+                           " to itself; --reserved-cpus 0 makes it share the ranks' CPUs"));
   return {};
 }
 
-// Each core's other hardware threads behind its first: neighbours in a team share its caches.
+// Adds each core's other hardware threads right after its first, so that neighbours in a team share
+// the core's caches.
 CpusOfRank WithSiblings(const CpusOfRank& cpus_of_rank, const std::vector<Core>& cores) {
   CpusOfRank all;
   for (const auto& cpus : cpus_of_rank) {
@@ -115,7 +115,7 @@ CpusOfRank WithSiblings(const CpusOfRank& cpus_of_rank, const std::vector<Core>&
   return all;
 }
 
-// After the front end has its cores: a sibling of those would slow it down.
+// Runs after Reserve, so that no rank computes on a sibling of the front end's core.
 Status UseSmt(const BindingInput& input, const std::vector<Core>& cores,
               const std::vector<int>& frontend_cpus, CpusOfRank& cpus_of_rank,
               std::vector<std::string>& reasons) {
@@ -124,8 +124,8 @@ Status UseSmt(const BindingInput& input, const std::vector<Core>& cores,
                                         [](const Core& core) { return core.cpus.size() > 1; });
   if (!has_siblings)
     return Fail(ErrorCode::kUsage,
-                "--smt on needs cores with several hardware threads, and of each core here only "
-                "one may be used; leave it out");
+                "--smt on needs cores with several usable hardware threads, but each core here has "
+                "only one; leave it out");
   cpus_of_rank = WithSiblings(cpus_of_rank, cores);
   const size_t most = static_cast<size_t>(input.budget.max_threads) - frontend_cpus.size();
   TrimRanks(cpus_of_rank, std::max(most, cpus_of_rank.size()));
@@ -146,7 +146,7 @@ void ExplainRanks(const BindingInput& input, size_t nodes, Plan& plan) {
                                  " gives each node a rank of its own"));
 }
 
-// Cores that no rank got, because a rank on so few would have held up all others.
+// Cores that no rank got, because a rank on so few would have slowed down all others.
 void WarnOfUnusedCores(const std::vector<Core>& cores, const std::vector<std::vector<Core>>& parts,
                        std::vector<std::string>& warnings) {
   std::set<int> used;
@@ -158,7 +158,7 @@ void WarnOfUnusedCores(const std::vector<Core>& cores, const std::vector<std::ve
   if (idle.empty()) return;
   std::sort(idle.begin(), idle.end());
   warnings.push_back(StrCat("cpu ", FormatCpuList(idle), idle.size() == 1 ? " stays" : " stay",
-                            " idle: a rank on so few cores would hold up the others"));
+                            " idle: a rank on so few cores would slow down the others"));
 }
 
 }  // namespace
@@ -169,7 +169,7 @@ Result<Plan> PlanAuto(const BindingInput& input) {
   const auto ranks = static_cast<size_t>(input.request.ranks);
   if (ranks > cores.size())
     return Fail(ErrorCode::kUsage,
-                StrCat(Count(ranks, "rank"), " cannot have a core each: auto has ",
+                StrCat(Count(ranks, "rank"), " cannot each have a core: auto has ",
                        Count(cores.size(), "core"), "; use -tp ", cores.size(),
                        " or less, --threads-bind all to use SMT siblings, or nobind"));
   reasons.push_back(StrCat("auto: one thread per physical core, ", Count(cores.size(), "core"),
@@ -181,7 +181,8 @@ Result<Plan> PlanAuto(const BindingInput& input) {
     cpus_of_rank.emplace_back();
     for (const Core& core : part) cpus_of_rank.back().push_back(core.cpus[0]);
   }
-  // The quota first: the front end's core counts in it, and should lie beside those that stay.
+  // The quota first: the front end's core counts towards it, and is best taken from those that
+  // remain.
   const auto most = static_cast<size_t>(input.budget.max_threads);
   const size_t idle = TrimRanks(cpus_of_rank, most);
   std::vector<int> frontend_cpus;
@@ -192,9 +193,10 @@ Result<Plan> PlanAuto(const BindingInput& input) {
   plan.reasons = std::move(reasons);
   plan.warnings = std::move(warnings);
   if (idle > 0)
-    plan.warnings.push_back(StrCat(
-        QuotaSays(input.budget), plan.frontend_cpus.empty() ? "" : ", the front end's own included",
-        ": ", Count(idle, "core"), idle == 1 ? " stays" : " stay", " idle"));
+    plan.warnings.push_back(StrCat(DescribeQuota(input.budget),
+                                   plan.frontend_cpus.empty() ? "" : ", including the front end's",
+                                   ": ", Count(idle, "core"), idle == 1 ? " stays" : " stay",
+                                   " idle"));
   std::set<int> nodes;
   for (const Core& core : cores) nodes.insert(core.node);
   ExplainRanks(input, nodes.size(), plan);

@@ -1,4 +1,4 @@
-// --threads-bind all, nobind and lists: what a person says instead of auto.
+// --threads-bind all, nobind and lists: the explicit alternatives to auto.
 
 #include <algorithm>
 #include <map>
@@ -11,26 +11,26 @@
 namespace pinion {
 namespace {
 
-// Reserving cores is auto's business; under all and nobind the front end runs where the ranks do.
+// Only auto reserves cores; under all and nobind the front end shares the ranks' CPUs.
 void ExplainFrontend(const BindingInput& input, Plan& plan) {
   if (input.request.has_frontend) plan.reasons.push_back("the front end shares the ranks' CPUs");
   if (input.request.reserved_cpus.value_or(0) == 0) return;
   plan.warnings.push_back(StrCat("reserved-cpus ", *input.request.reserved_cpus,
                                  " has no effect under ", Trim(input.request.threads_bind),
-                                 "; it acts under auto"));
+                                 "; it works only under auto"));
 }
 
-// Threads beyond the quota would be stopped by the kernel for most of each period, and everyone
-// else would spin at a barrier meanwhile.
+// Once the quota is used up, the kernel stops threads for the rest of each period while the others
+// spin at a barrier.
 void TrimToQuota(const BindingInput& input, std::vector<std::vector<int>>& cpus_of_rank,
                  std::vector<std::string>& warnings) {
   const size_t idle = TrimRanks(cpus_of_rank, static_cast<size_t>(input.budget.max_threads));
   if (idle == 0) return;
-  warnings.push_back(StrCat(QuotaSays(input.budget), ": the last ", Count(idle, "CPU"),
+  warnings.push_back(StrCat(DescribeQuota(input.budget), ": the last ", Count(idle, "CPU"),
                             " of the ranks ", idle == 1 ? "stays" : "stay", " idle"));
 }
 
-// The cores that two threads, of whatever ranks, sit on.
+// Warns of cores that run two threads, of the same rank or not.
 void WarnOfSiblings(const BindingInput& input, Plan& plan) {
   std::map<int, std::vector<int>> cpus_of_core;
   for (const RankPlan& rank : plan.ranks)
@@ -44,8 +44,8 @@ void WarnOfSiblings(const BindingInput& input, Plan& plan) {
   }
   if (shared == 0) return;
   plan.warnings.push_back(
-      StrCat(example, " are siblings of one core",
-             shared > 1 ? StrCat(", as on ", Count(shared - 1, "other core")) : "",
+      StrCat(example, " are siblings on one core",
+             shared > 1 ? StrCat(", likewise on ", Count(shared - 1, "other core")) : "",
              ": two threads share its arithmetic units"));
 }
 
@@ -57,7 +57,8 @@ void WarnOfSpannedNodes(Plan& plan) {
                                      ": part of what it reads lies on another node"));
 }
 
-// Every allowed CPU: nodes together, cores together, first siblings of a run before second ones.
+// Divides every allowed CPU: ranks get neighbouring nodes and cores, and within a rank the first
+// siblings come before the second ones, so that TrimToQuota drops siblings first.
 std::vector<std::vector<int>> DivideCpus(const BindingInput& input, size_t ranks) {
   std::vector<std::pair<int, int>> all;  // {place among its core's allowed CPUs, cpu}
   for (const Core& core : AllowedCores(input.machine, input.budget))
@@ -82,7 +83,7 @@ void WarnOfSplitCores(const BindingInput& input, Plan& plan) {
                                    [](const auto& entry) { return entry.second.size() > 1; });
   if (split > 0)
     plan.warnings.push_back(StrCat(Count(static_cast<size_t>(split), "core"),
-                                   " shared by two ranks: they hold each other up; use auto"));
+                                   " shared by two ranks, which slow each other down; use auto"));
 }
 
 class ListChecker {
@@ -139,7 +140,8 @@ Result<std::vector<std::vector<int>>> ParseLists(const BindingInput& input) {
   return cpus_of_rank;
 }
 
-// Under a list the front end gets what the list leaves out: whole free cores first, then siblings.
+// Under a list the front end gets the CPUs left out of it: cores that are wholly free if there are
+// any, else siblings.
 void PlaceFrontend(const BindingInput& input, Plan& plan) {
   if (!input.request.has_frontend) return;
   std::set<int> busy_cpus, busy_cores;
@@ -156,11 +158,11 @@ void PlaceFrontend(const BindingInput& input, Plan& plan) {
   }
   std::vector<int>& chosen = free_cores.empty() ? siblings : free_cores;
   const auto spare = static_cast<size_t>(input.budget.max_threads - plan.total_threads());
-  if (chosen.size() > spare) chosen.resize(spare);  // its time counts in the quota too
+  if (chosen.size() > spare) chosen.resize(spare);  // the front end's time counts in the quota too
   plan.reasons.push_back(
       chosen.empty()
-          ? "the front end shares the ranks' CPUs: the lists leave none out"
-          : StrCat("the front end has what the lists leave out: cpu ", FormatCpuList(chosen)));
+          ? "the front end shares the ranks' CPUs: the lists leave no CPU free"
+          : StrCat("the front end has the CPUs that the lists leave out: ", FormatCpuList(chosen)));
   plan.frontend_cpus = chosen;
 }
 
@@ -192,13 +194,12 @@ Result<Plan> PlanNobind(const BindingInput& input) {
   Plan plan;
   for (int rank = 0; rank < request.ranks; ++rank)
     plan.ranks.push_back({rank, {}, NodesOfCpus(input.machine, input.budget.cpus), threads});
-  plan.reasons.push_back(StrCat("nobind: ", Count(static_cast<size_t>(threads), "thread"),
-                                " a rank ",
-                                request.nobind_threads ? "from OMP_NUM_THREADS" : "from the budget",
-                                ", none of them pinned"));
+  plan.reasons.push_back(
+      StrCat("nobind: ", Count(static_cast<size_t>(threads), "thread"), " per rank ",
+             request.nobind_threads ? "from OMP_NUM_THREADS" : "from the budget", ", not pinned"));
   if (request.nobind_threads && *request.nobind_threads > threads)
     plan.warnings.push_back(StrCat(
-        "OMP_NUM_THREADS ", *request.nobind_threads, " was cut to ", threads, " a rank: ",
+        "OMP_NUM_THREADS ", *request.nobind_threads, " was reduced to ", threads, " per rank: ",
         Count(static_cast<size_t>(input.budget.max_threads), "thread"), " in all may run at once"));
   if (plan.total_threads() > input.budget.max_threads)
     plan.warnings.push_back(StrCat(Count(static_cast<size_t>(plan.total_threads()), "thread"),
@@ -213,19 +214,20 @@ Result<Plan> PlanLists(const BindingInput& input) {
   if (input.request.reserved_cpus.value_or(0) > 0)
     return Fail(ErrorCode::kUsage,
                 StrCat("reserved-cpus ", *input.request.reserved_cpus,
-                       " acts under auto only; with "
+                       " works only under auto; with "
                        "threads-bind '",
                        input.request.threads_bind, "' leave CPUs out of the list instead"));
   PINION_ASSIGN(auto cpus_of_rank, ParseLists(input));
   if (input.request.ranks > input.budget.max_threads)
-    return Fail(ErrorCode::kUsage, StrCat(Count(cpus_of_rank.size(), "rank"),
-                                          " cannot have a thread each: ", QuotaSays(input.budget),
-                                          "; use a smaller -tp or --threads-bind nobind"));
+    return Fail(ErrorCode::kUsage,
+                StrCat(Count(cpus_of_rank.size(), "rank"),
+                       " cannot each have a thread: ", DescribeQuota(input.budget),
+                       "; use a smaller -tp or --threads-bind nobind"));
   std::vector<std::string> warnings;
   TrimToQuota(input, cpus_of_rank, warnings);
   Plan plan = PlanOf(input.machine, std::move(cpus_of_rank));
   plan.warnings = std::move(warnings);
-  plan.reasons.push_back(StrCat("the lists given: ", input.request.threads_bind));
+  plan.reasons.push_back(StrCat("explicit lists: ", input.request.threads_bind));
   WarnOfSiblings(input, plan);
   WarnOfSpannedNodes(plan);
   PlaceFrontend(input, plan);

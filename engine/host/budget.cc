@@ -46,15 +46,15 @@ std::vector<int> Ids(const Machine& machine) {
   return ids;
 }
 
-// Keeps what is in `allowed` too; where that takes CPUs away, says who did it.
-void Narrow(Budget& budget, std::vector<int> allowed, std::string_view who) {
+// Keeps only CPUs that are in `allowed`; if that removes any, records `source` as the reason.
+void Narrow(Budget& budget, std::vector<int> allowed, std::string_view source) {
   std::sort(allowed.begin(), allowed.end());
   std::vector<int> kept;
   std::set_intersection(budget.cpus.begin(), budget.cpus.end(), allowed.begin(), allowed.end(),
                         std::back_inserter(kept));
   kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
   if (kept.size() < budget.cpus.size())
-    budget.reasons.push_back(StrCat(who, " leaves ", kept.size(), " of ", budget.cpus.size(),
+    budget.reasons.push_back(StrCat(source, " leaves ", kept.size(), " of ", budget.cpus.size(),
                                     " CPUs: ", kept.empty() ? "none" : FormatCpuList(kept)));
   budget.cpus = std::move(kept);
 }
@@ -72,14 +72,14 @@ Status CheckLimits(const Machine& machine, const BudgetLimits& limits) {
   return {};
 }
 
-void ApplyQuota(Budget& budget, const std::optional<double>& quota, std::string_view who) {
+void ApplyQuota(Budget& budget, const std::optional<double>& quota, std::string_view source) {
   budget.max_threads = static_cast<int>(budget.cpus.size());
   if (!quota) return;
   budget.cpu_quota = quota;
   // Compared as doubles first: a huge quota must not overflow the int.
   const double whole = std::max(1.0, std::floor(*quota));
   if (whole < budget.max_threads) budget.max_threads = static_cast<int>(whole);
-  budget.reasons.push_back(StrCat(who, " grants ", *quota, " CPUs of time: at most ",
+  budget.reasons.push_back(StrCat(source, " grants ", *quota, " CPUs of time: at most ",
                                   budget.max_threads,
                                   budget.max_threads == 1 ? " thread" : " threads"));
 }
@@ -94,8 +94,8 @@ void ApplyMemory(Budget& budget, const Machine& machine, const BudgetLimits& lim
   }
   budget.memory_total_bytes = budget.memory_available_bytes = total;
   if (!machine.this_system) return;
-  // Nodes may know of less than there is (memory plugged in later), so they count only where some
-  // of them are forbidden.
+  // Nodes may report less than is installed (memory plugged in later), so their sum counts only if
+  // some of them are forbidden.
   const uint64_t installed = MemInfoBytes(limits.root, "MemTotal").value_or(total);
   budget.memory_total_bytes = everywhere ? installed : std::min(total, installed);
   if (groups.memory_limit_bytes && *groups.memory_limit_bytes < budget.memory_total_bytes) {

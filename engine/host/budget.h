@@ -16,20 +16,20 @@ struct Budget {
   int max_threads = 1;                  // of all ranks together: min(cpus, max(1, floor(quota)))
   uint64_t memory_total_bytes = 0;      // min of RAM and every cgroup limit on the way up
   uint64_t memory_available_bytes = 0;  // page cache counted as reclaimable
-  std::vector<std::string> reasons;     // one line per limit that was found, and where
+  std::vector<std::string> reasons;     // one line per limit, with its origin
 };
 
-// Overrides for imagined machines and tests; unset: read from the operating system.
+// Overrides for synthetic machines and tests; unset: read from the operating system.
 struct BudgetLimits {
   std::optional<std::vector<int>> allowed_cpus;
   std::optional<double> cpu_quota;
-  // Where proc/ and sys/ are. Below another root than "/", the affinity mask is what its
-  // proc/self/status says.
+  // The folder that holds proc/ and sys/. For roots other than "/", the affinity mask is read from
+  // proc/self/status below it.
   std::string root = "/";
 };
 
 // online CPUs ∩ sched_getaffinity ∩ cpuset, capped by the CFS quota (cgroup v2 cpu.max, v1
-// cpu.cfs_quota_us, the smallest anywhere up the chain). For a machine that is not this system only
+// cpu.cfs_quota_us, the smallest anywhere up the chain). For a machine other than this system only
 // `limits` applies. Errors: no CPU left, an allowed CPU that does not exist, a quota <= 0.
 Result<Budget> ComputeBudget(const Machine& machine, const BudgetLimits& limits = {});
 

@@ -13,8 +13,8 @@ struct Cache {
   std::vector<int> cpus;  // online ones that share it, ascending
 };
 
-// The data caches of one CPU, nearest first, as sysfs tells; empty where it does not. A virtual
-// machine may be told of a share only, or of more than it gets. `root` stands for "/".
+// The data caches of one CPU, nearest first, from sysfs; empty if unknown. A virtual machine may
+// see only a share of them, or more than it gets. `root` stands for "/".
 std::vector<Cache> CachesOf(int cpu, const std::string& root = "/");
 
 }  // namespace pinion

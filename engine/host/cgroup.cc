@@ -178,7 +178,7 @@ class Reader {
     const uint64_t used = Number(Read(folder + "/memory.current")).value_or(0);
     const uint64_t cache =
         Statistics(folder + "/memory.stat", {"inactive_file", "active_file", "slab_reclaimable"});
-    // Above memory.high the kernel throttles until nothing moves: as good as a limit.
+    // Above memory.high the kernel throttles a process almost to a halt: treat it as a limit.
     for (const char* name : {"/memory.max", "/memory.high"})
       TightenMemory(Number(Read(folder + name)), used, cache, folder + name);
   }

@@ -12,7 +12,7 @@ namespace {
 
 using Group = std::vector<Core>;
 
-// What a division tries to keep whole, coarsest first.
+// The units that a division tries to keep whole, coarsest first.
 enum class Level { kNode, kL3, kCore };
 
 int KeyOf(const Core& core, Level level) {
@@ -29,8 +29,8 @@ std::vector<Group> GroupBy(const std::vector<Core>& cores, Level level) {
   return groups;
 }
 
-// At least as many groups as parts: cuts between groups, each as near to an even share of the cores
-// as it gets while every part keeps a group.
+// For at least as many groups as parts: cuts between groups only, each cut as near to an even share
+// of the cores as possible while every part keeps a group.
 std::vector<Group> MergeGroups(const std::vector<Group>& groups, size_t parts) {
   size_t total = 0;
   for (const Group& group : groups) total += group.size();
@@ -54,8 +54,8 @@ std::vector<Group> MergeGroups(const std::vector<Group>& groups, size_t parts) {
   return merged;
 }
 
-// Fewer groups than parts: gives each part to the group whose cores are then thinned least. A group
-// of very few cores may get none.
+// For fewer groups than parts: gives each part to the group that then has the most cores per part.
+// A group of very few cores may get none.
 std::vector<size_t> PartsPerGroup(const std::vector<Group>& groups, size_t parts) {
   std::vector<size_t> count(groups.size(), 0);
   for (size_t part = 0; part < parts; ++part) {

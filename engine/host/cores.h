@@ -8,7 +8,7 @@
 
 namespace pinion {
 
-// A physical core as far as the budget allows it.
+// A physical core, reduced to the CPUs in the budget.
 struct Core {
   int node, l3, core;
   std::vector<int> cpus;  // its allowed logical CPUs; one thread per core runs on the first
@@ -17,7 +17,7 @@ struct Core {
 // The budget's cores, ordered by node, L3 domain and first CPU: neighbours share most.
 std::vector<Core> AllowedCores(const Machine& machine, const Budget& budget);
 
-// Divides `cores` (in AllowedCores' order) into `parts` runs: whole nodes where there are enough,
+// Divides `cores` (in AllowedCores' order) into `parts` runs: whole nodes if there are enough,
 // else whole L3 domains, else single cores. Each part has at least one core.
 // Requires 1 <= parts <= cores.size().
 std::vector<std::vector<Core>> DivideCores(const std::vector<Core>& cores, size_t parts);

@@ -25,7 +25,7 @@ struct Destroy {
 };
 using Topology = std::unique_ptr<hwloc_topology, Destroy>;
 
-// Numbers hwloc objects 0, 1, ... in the order in which they are met.
+// Numbers hwloc objects 0, 1, ... in the order in which they are first seen.
 class Numbering {
  public:
   int Of(const void* object) {
@@ -41,7 +41,7 @@ Result<Topology> NewTopology() {
   if (hwloc_topology_init(&raw) != 0)
     return Fail(ErrorCode::kFailed, StrCat("hwloc cannot start: ", std::strerror(errno)));
   Topology topology(raw);
-  // What a cpuset forbids is still part of the machine; the budget takes it away again.
+  // CPUs and nodes that a cpuset forbids are part of the machine; the budget excludes them.
   hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
   hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
   return topology;
@@ -51,8 +51,8 @@ hwloc_obj_t Ancestor(hwloc_topology_t topology, hwloc_obj_type_t type, hwloc_obj
   return hwloc_get_ancestor_obj_by_type(topology, type, object);
 }
 
-// Where a memory-only node (CXL, high-bandwidth memory) shares its place with a DRAM node, hwloc
-// lists the DRAM node first: that one counts as the CPU's own.
+// If a memory-only node (CXL, high-bandwidth memory) is attached to the same CPUs as a DRAM node,
+// hwloc lists the DRAM node first: that one counts as the CPU's own.
 hwloc_obj_t NodeOf(hwloc_topology_t topology, hwloc_obj_t pu) {
   hwloc_obj_t node = nullptr;
   while ((node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)))
@@ -62,7 +62,7 @@ hwloc_obj_t NodeOf(hwloc_topology_t topology, hwloc_obj_t pu) {
 
 void ReadCpus(hwloc_topology_t topology, Machine& machine) {
   Numbering cores, l3s, packages;
-  std::map<int, int> met_of_core;
+  std::map<int, int> seen_of_core;  // hardware threads of each core so far
   hwloc_obj_t pu = nullptr;
   while ((pu = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PU, pu))) {
     const hwloc_obj_t core = Ancestor(topology, HWLOC_OBJ_CORE, pu);
@@ -72,7 +72,7 @@ void ReadCpus(hwloc_topology_t topology, Machine& machine) {
     Cpu cpu{};
     cpu.id = static_cast<int>(pu->os_index);
     cpu.core = cores.Of(core ? core : pu);  // some virtual machines report no cores
-    cpu.sibling = met_of_core[cpu.core]++;
+    cpu.sibling = seen_of_core[cpu.core]++;
     cpu.l3 = l3s.Of(l3 ? l3 : node);
     cpu.package = packages.Of(package);
     cpu.node = node ? static_cast<int>(node->os_index) : 0;
@@ -99,15 +99,15 @@ void ReadNodes(hwloc_topology_t topology, Machine& machine) {
             [](const NumaNode& a, const NumaNode& b) { return a.id < b.id; });
 }
 
-// Virtual machines whose memory was plugged in later count only part of it as the node's; of a
-// single node the kernel's total is the truth.
+// In virtual machines, memory plugged in later may be missing from the node's count; for a single
+// node the kernel's total is right.
 void CorrectSingleNode(Machine& machine) {
   const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
   if (machine.nodes.size() != 1 || pages <= 0 || page_bytes <= 0) return;
   machine.nodes[0].memory_bytes = static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes);
 }
 
-// The CPU model as hwloc found it, "" where it did not.
+// The CPU model as hwloc reports it, or "".
 std::string ModelName(hwloc_topology_t topology) {
   hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
   const char* model = package ? hwloc_obj_get_info_by_name(package, "CPUModel") : nullptr;
@@ -130,7 +130,7 @@ Result<Machine> Load(hwloc_topology_t topology, const std::string& description) 
   return machine;
 }
 
-// What of a CPU's flags decides how fast it computes here, in /proc/cpuinfo's words.
+// The CPU flags that decide how fast Pinion computes, as /proc/cpuinfo spells them.
 std::vector<std::string> IsaFlags() {
   static constexpr std::array kWanted = {
       "avx2",        "fma",         "f16c",        "avx_vnni", "avx512f",  "avx512bw", "avx512vl",
@@ -182,7 +182,7 @@ Result<Machine> ImagineMachine(const std::string& description) {
   if (set != 0)
     return Fail(ErrorCode::kUsage,
                 StrCat("machine '", description, "' is not ",
-                       is_file ? "an XML file of hwloc's; write one with `lstopo FILE.xml`"
+                       is_file ? "an hwloc XML file; write one with `lstopo FILE.xml`"
                                : "a synthetic description such as 'pack:2 numa:1 core:32 pu:2', "
                                  "nor a file that ends in .xml"));
   auto machine = Load(topology.get(), description);

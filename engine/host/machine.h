@@ -10,7 +10,7 @@
 
 namespace pinion {
 
-// One logical CPU (processing unit) and where it sits. Ids are the operating system's and may be
+// One logical CPU (processing unit) and its place. Ids are the operating system's and may be
 // sparse; `core`, `l3` and `package` are numbers that are unique within the machine.
 struct Cpu {
   int id;
@@ -25,31 +25,31 @@ struct NumaNode {
   int id;
   std::vector<int> cpus;  // ascending
   uint64_t memory_bytes = 0;
-  bool memory_allowed = true;  // false where a cpuset forbids allocating there
+  bool memory_allowed = true;  // false if a cpuset forbids allocating there
 };
 
-// What hardware there is, whoever may use it. A snapshot: nothing in it changes later.
+// The machine's hardware, whether or not this process may use it. A snapshot.
 struct Machine {
   std::string name;             // CPU model, or the synthetic description
-  bool this_system = true;      // false for an imagined machine: plans are made, nothing is bound
+  bool this_system = true;      // false for a synthetic machine: plans only, nothing is bound
   std::vector<Cpu> cpus;        // online, ascending by id
   std::vector<NumaNode> nodes;  // ascending by id; one without CPUs has memory only
-  uint64_t l3_bytes = 0;        // of one L3 domain; 0: none known, and `l3` tells nodes apart only
+  uint64_t l3_bytes = 0;        // of one L3 domain; 0: unknown, and `l3` numbers NUMA nodes instead
 
   const Cpu* Find(int cpu_id) const;
 };
 
-// The machine this process runs on (hwloc honours HWLOC_SYNTHETIC and HWLOC_XMLFILE), restricted to
-// nothing: affinity, cpusets and quotas belong to the budget.
+// The whole machine that this process runs on (hwloc honours HWLOC_SYNTHETIC and HWLOC_XMLFILE);
+// affinity, cpusets and quotas belong to the budget.
 Result<Machine> ThisMachine();
 
-// A machine from hwloc's synthetic description ("pack:2 numa:1 core:32 pu:2") or, where it ends in
+// A machine from hwloc's synthetic description ("pack:2 numa:1 core:32 pu:2") or, if it ends in
 // ".xml", from a file that `lstopo` wrote. Never this system. Errors are kUsage or kNotFound.
 Result<Machine> ImagineMachine(const std::string& description);
 
 // A stable identity for comparing results:
 // {"cpu_model","packages","cores","cpus","l3_bytes","nodes":[{"id","cpus","memory_bytes"}],
-//  "kernel","isa_flags":[]}; an imagined machine has neither kernel nor ISA flags (null, []).
+//  "kernel","isa_flags":[]}; a synthetic machine has neither kernel nor ISA flags (null, []).
 Json MachineFingerprint(const Machine& machine);
 
 }  // namespace pinion

@@ -30,7 +30,7 @@ int HugePageAdvice() {
 
 size_t RoundUp(size_t bytes, size_t step) { return (bytes + step - 1) / step * step; }
 
-// As mmap, at a multiple of `alignment`: more is mapped, and what lies around it given back.
+// mmap at a multiple of `alignment`: maps more than needed and unmaps the excess on both sides.
 void* MapAligned(size_t bytes, size_t alignment) {
   bytes = RoundUp(bytes, PageBytes());
   const size_t slack = alignment - PageBytes();
@@ -54,7 +54,7 @@ Result<Pages> Pages::Allocate(size_t bytes) {
     return Fail(ErrorCode::kExhausted, StrCat("cannot allocate ", FormatBytes(bytes), " (", bytes,
                                               " bytes) of memory: ", std::strerror(errno),
                                               "; ask for less KV-cache space or a smaller model"));
-  // Fewer TLB misses where the kernel grants it; where it does not, nothing is lost.
+  // Huge pages mean fewer TLB misses; if the kernel has none, the advice costs nothing.
   if (bytes >= kHugePageBytes) madvise(data, bytes, HugePageAdvice());
   pages.data_ = static_cast<std::byte*>(data);
   pages.bytes_ = bytes;
@@ -88,7 +88,7 @@ std::vector<std::pair<int, uint64_t>> NodesOf(const void* data, size_t bytes) {
   if (move_pages(0, samples, pages.data(), nullptr, where.data(), 0) != 0) return {};
   std::map<int, uint64_t> bytes_of_node;
   for (size_t i = 0; i < samples; ++i) {
-    if (where[i] < 0) continue;  // -ENOENT: nobody has touched it yet
+    if (where[i] < 0) continue;  // -ENOENT: not touched yet
     bytes_of_node[where[i]] += bytes * (i + 1) / samples - bytes * i / samples;
   }
   return {bytes_of_node.begin(), bytes_of_node.end()};

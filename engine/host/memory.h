@@ -11,9 +11,9 @@ namespace pinion {
 
 inline constexpr size_t kHugePageBytes = size_t{2} << 20;
 
-// Anonymous zeroed memory straight from the kernel, placed on the NUMA node of whichever thread
-// touches each page first. Move-only owner. Page aligned; from kHugePageBytes on aligned to those,
-// and transparent huge pages are asked for, unless RuntimeChoice says otherwise.
+// Anonymous zeroed memory straight from the kernel; each page is placed on the NUMA node of the
+// thread that touches it first. Move-only owner. Page aligned; from kHugePageBytes on aligned to
+// huge pages, which are requested unless RuntimeChoice says otherwise.
 class Pages {
  public:
   Pages() = default;
@@ -35,9 +35,9 @@ class Pages {
   size_t bytes_ = 0;
 };
 
-// Where the resident pages of [data, data + bytes) lie: {node, bytes} pairs, ascending by node,
-// from a sample of at most 4096 pages (move_pages in query mode). Pages not touched yet are left
-// out.
+// The NUMA nodes of the resident pages of [data, data + bytes): {node, bytes} pairs, ascending by
+// node, from a sample of at most 4096 pages (move_pages in query mode). Pages not touched yet are
+// not counted.
 std::vector<std::pair<int, uint64_t>> NodesOf(const void* data, size_t bytes);
 
 }  // namespace pinion

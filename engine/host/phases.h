@@ -15,37 +15,37 @@ inline std::pair<size_t, size_t> SliceOf(size_t items, size_t thread, size_t thr
   return {items * thread / threads, items * (thread + 1) / threads};
 }
 
-// Who has done its items where a phase ends: this team, or the teams of all ranks.
+// The threads whose items must be done before a phase ends: this team's, or those of all ranks.
 enum class PhaseScope { kTeam, kRanks };
 
-// How a team works: phase after phase, each a number of items that threads take in chunks. A phase
-// ends when its items are done, by whomever: what was written by them is visible to whoever comes
-// out of it. Threads that hold no item are not waited for. One whose core was taken away finds,
-// when it is back, that the others have done its share of the phases meanwhile, and runs through
-// them without an item until it has caught up.
+// A team works in phases, each a number of items that threads take in chunks. A phase ends when all
+// its items are done, no matter by which thread; their writes are visible to every thread that
+// leaves the phase. Threads that hold no item are not waited for: a thread whose core
+// was taken away finds on its return that the others have done its share of the phases, and runs
+// through them without an item until it has caught up.
 //
-// So nothing but the bodies may touch what a phase reads or writes, and the number of items too
-// must be safe to read when the phase is long over. All threads call the same phases in the same
-// order; ranks may differ in those that only their team meets after.
+// So only the bodies may touch the data that a phase reads or writes, and even the number of items
+// must be safe to read long after the phase is over. All threads call the same phases in the same
+// order; the phases of kTeam scope may differ between ranks.
 //
-// Every word below carries the number of its phase and goes up only: a late thread sees by it that
-// there is nothing left to take, and nobody has to reset anything.
+// Every atomic word below carries the number of its phase and only ever increases: a late thread
+// sees from it that nothing is left to take, and no thread ever has to reset a word.
 class Phases {
  public:
-  // spins_before_yield: as SpinBarrier's. give_way: what a thread that has waited for longer does,
-  // again and again.
-  Phases(int threads, int spins_before_yield, std::function<void()> give_way = YieldCore)
+  // spins_before_yield: as in SpinBarrier. `yield` is called repeatedly by a thread that has waited
+  // for longer.
+  Phases(int threads, int spins_before_yield, std::function<void()> yield = YieldCore)
       : spins_before_yield_(spins_before_yield),
-        give_way_(std::move(give_way)),
+        yield_(std::move(yield)),
         slots_(static_cast<size_t>(threads)) {}
   Phases(const Phases&) = delete;
   Phases& operator=(const Phases&) = delete;
 
-  // All ranks' phases, this one among them; before the first phase.
+  // The phases of all ranks, including these; call before the first phase.
   void SetPeers(std::vector<const Phases*> peers) { peers_ = std::move(peers); }
 
-  // body(begin, end) for chunks of at most `chunk` items: those of the thread's own slice, whose
-  // memory it touched first, then what its next neighbours have not begun of theirs.
+  // Calls body(begin, end) for chunks of at most `chunk` items: first from the thread's own slice,
+  // whose memory it touched first, then from the rest of its next neighbours' slices.
   template <typename Body>
   void Share(int thread, size_t items, size_t chunk, PhaseScope scope, const Body& body) {
     const Slot& own = Enter(thread, scope);
@@ -60,7 +60,7 @@ class Phases {
     Leave(own, scope, items, done);
   }
 
-  // body(item) one by one in their order, for items of unequal length: the longest first.
+  // Calls body(item) one by one in order, for items of unequal cost: put the longest first.
   template <typename Body>
   void ShareOneByOne(int thread, size_t items, PhaseScope scope, const Body& body) {
     const Slot& own = Enter(thread, scope);
@@ -70,25 +70,25 @@ class Phases {
   }
 
  private:
-  // So many cache lines of others are looked at where there is nothing to help with, some 100 ns
-  // each, whatever the size of the team.
+  // Looking at a neighbour's cache line costs some 100 ns; this bounds the cost of finding nothing
+  // to help with, whatever the size of the team.
   static constexpr size_t kNeighbours = 4;
 
   struct alignas(64) Slot {
-    std::atomic<uint64_t> taken{0};  // phase, items of this thread's slice that are taken
+    std::atomic<uint64_t> taken{0};  // phase, number of items of this thread's slice taken
     uint32_t phase = 0,
-             rank_phase = 0;  // its owner's alone: the phase it is in, those of all ranks
+             rank_phase = 0;  // private to the owner: its current phase, and of kRanks scope
   };
 
   static uint64_t Tagged(uint32_t phase, size_t count) { return uint64_t{phase} << 32 | count; }
   static size_t CountOf(uint64_t word) { return static_cast<uint32_t>(word); }
-  // Above 0: `a` comes after `b`, also where the numbers have begun again.
+  // Above 0: `a` comes after `b`, even if the counter has wrapped around in between.
   static int32_t Compare(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b); }
   static int32_t Ahead(uint64_t word, uint32_t phase) {
     return Compare(static_cast<uint32_t>(word >> 32), phase);
   }
 
-  // Takes chunks of `items` from `word` until none is left; returns how many items it has done.
+  // Takes chunks of `items` from `word` until none is left; returns the number of items done.
   template <typename Claimed>
   static size_t Take(std::atomic<uint64_t>& word, uint32_t phase, size_t items, size_t chunk,
                      const Claimed& claimed) {
@@ -98,7 +98,7 @@ class Phases {
       const size_t taken = ahead < 0 ? 0 : CountOf(seen);
       if (ahead > 0 || taken >= items) return done;
       const size_t end = std::min(taken + chunk, items);
-      // Relaxed: what the items read was made visible by the end of the phase before.
+      // Relaxed: the end of the previous phase (Await acquires) made the items' input visible.
       if (!word.compare_exchange_weak(seen, Tagged(phase, end), std::memory_order_relaxed))
         continue;
       claimed(taken, end);
@@ -120,13 +120,13 @@ class Phases {
   static void YieldCore();
 
   const int spins_before_yield_;
-  const std::function<void()> give_way_;
+  const std::function<void()> yield_;
   std::vector<Slot> slots_;
   std::vector<const Phases*> peers_ = {this};
-  alignas(64) std::atomic<uint64_t> taken_one_by_one_{0};  // phase, items dealt
-  alignas(64) std::atomic<uint64_t> left_{0};              // phase, items not done yet
+  alignas(64) std::atomic<uint64_t> taken_one_by_one_{0};  // phase, number of items taken
+  alignas(64) std::atomic<uint64_t> left_{0};              // phase, number of items not done yet
   alignas(64) std::atomic<uint32_t> ended_{0};             // the last phase that is over
-  std::atomic<uint32_t> ranks_ended_{0};                   // ... of those that all ranks meet after
+  std::atomic<uint32_t> ranks_ended_{0};                   // ... counting only kRanks scope
 };
 
 }  // namespace pinion

@@ -9,9 +9,8 @@ namespace pinion {
 
 #ifdef __SANITIZE_THREAD__
 
-// ThreadSanitizer does not see how GCC's OpenMP runtime synchronises (by futexes of its own) and
-// would take everything that is handed over at either end of a region for a race. It knows
-// std::thread.
+// ThreadSanitizer does not see the futexes with which GCC's OpenMP runtime synchronises and would
+// report data passed into or out of a region as a race. It does understand std::thread.
 void RunRegion(int threads, const std::function<void(int, int)>& body) {
   std::vector<std::thread> others;
   for (int thread = 1; thread < threads; ++thread) others.emplace_back(body, thread, threads);

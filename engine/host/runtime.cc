@@ -8,8 +8,8 @@
 namespace pinion {
 namespace {
 
-// Notes the first library, in the order in which symbols are looked up, whose name holds one of
-// `wanted`.
+// Called for each library in the order of symbol look-up: keeps the first whose name contains one
+// of `wanted`, because that is the one in effect.
 void Note(std::string_view name, std::initializer_list<std::string_view> wanted,
           std::string& found) {
   if (!found.empty()) return;

@@ -17,7 +17,7 @@ struct Library {
 constexpr Library kLibraries[] = {
     {"tcmalloc", "libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"},
     {"libomp", "libomp.so.5", "libomp5-14"},
-    {"libiomp5", "libiomp5.so", "intel-oneapi-openmp (of Intel's repository)"},
+    {"libiomp5", "libiomp5.so", "intel-oneapi-openmp (from Intel's repository)"},
 };
 
 Status CheckValues(const RuntimeChoice& choice) {
@@ -25,8 +25,8 @@ Status CheckValues(const RuntimeChoice& choice) {
     const std::string& value = choice.*setting.member;
     if (std::find(setting.values.begin(), setting.values.end(), value) != setting.values.end())
       continue;
-    return Fail(ErrorCode::kUsage,
-                StrCat(setting.key, " '", value, "' is none of ", Join(setting.values, ", ")));
+    return Fail(ErrorCode::kUsage, StrCat(setting.key, " '", value, "' is unknown; use one of ",
+                                          Join(setting.values, ", ")));
   }
   return {};
 }
@@ -37,7 +37,7 @@ Result<std::string> PathOf(const Library& library, const RuntimeOffer& offer) {
     if (access(path.c_str(), R_OK) == 0) return path;
   }
   return Fail(ErrorCode::kUnsupported,
-              StrCat(library.value, " is not available, because ", library.file, " is in none of ",
+              StrCat(library.value, " is unavailable: ", library.file, " is in none of ",
                      Join(offer.library_folders, ", "), "; install ", library.package));
 }
 
@@ -84,8 +84,8 @@ Result<std::vector<std::pair<std::string, std::string>>> EnvironmentOf(const Run
       offer.huge_pages.empty() || offer.huge_pages.find("[never]") != std::string::npos;
   if (none)
     return Fail(ErrorCode::kUnsupported,
-                "huge_pages=off means nothing here, because the kernel gives no transparent huge "
-                "pages anyway (/sys/kernel/mm/transparent_hugepage/enabled)");
+                "huge_pages=off has no effect here: the kernel provides no transparent huge pages "
+                "(/sys/kernel/mm/transparent_hugepage/enabled)");
   environment.emplace_back(kHugePagesVariable, "0");
   return environment;
 }

@@ -8,17 +8,17 @@
 
 namespace pinion {
 
-// What a process is started with beside its arguments, all of it by the environment: libraries that
-// replace others by being preloaded, and whether memory is asked for in huge pages.
+// Settings of a process that are made through its environment: preloaded libraries that replace the
+// linked ones, and whether to request huge pages.
 struct RuntimeChoice {
   std::string allocator = "system";  // as linked; or "tcmalloc"
   std::string openmp = "system";     // as linked, libgomp; or "libomp", "libiomp5"
-  std::string huge_pages = "on";  // transparent ones are asked for (engine/host/memory); or "off"
+  std::string huge_pages = "on";     // transparent, requested by engine/host/memory; or "off"
 
   bool operator==(const RuntimeChoice&) const = default;
 };
 
-// The settings by name and what each may be, the default first.
+// The settings by name with their allowed values, the default first.
 struct RuntimeSetting {
   const char* key;
   std::string RuntimeChoice::*member;
@@ -26,22 +26,22 @@ struct RuntimeSetting {
 };
 const std::vector<RuntimeSetting>& RuntimeSettings();
 
-// What this system can give: where libraries lie, and the kernel's word on huge pages
-// (/sys/kernel/mm/transparent_hugepage/enabled; empty: it has none).
+// What this system offers: folders to search for libraries, and the kernel's setting for huge pages
+// (/sys/kernel/mm/transparent_hugepage/enabled; empty: not supported).
 struct RuntimeOffer {
   std::vector<std::string> library_folders;
   std::string huge_pages;
-  std::string preload;  // LD_PRELOAD as it is: kept, and added to
+  std::string preload;  // the current LD_PRELOAD; kept and extended
 
   static RuntimeOffer Here();
 };
 
 // The environment variables that make the choice; none for the default. Errors: kUsage for a value
-// that is none of the allowed, kUnsupported for what is not to be had here, with the way to it.
+// that is not allowed, kUnsupported for one unavailable here (the error says how to get it).
 Result<std::vector<std::pair<std::string, std::string>>> EnvironmentOf(const RuntimeChoice& choice,
                                                                        const RuntimeOffer& offer);
 
-// Read by engine/host/memory: "0" leaves huge pages out.
+// Read by engine/host/memory: "0" disables huge pages.
 inline constexpr char kHugePagesVariable[] = "PINION_HUGE_PAGES";
 
 }  // namespace pinion

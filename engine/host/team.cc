@@ -43,9 +43,9 @@ void NameForTrace(const Worker& worker) {
     trace::NameThread(StrCat("rank ", worker.rank, " thread ", worker.thread));
 }
 
-// Order of memory: Run writes body_, then bumps epoch_ (release); leaders read it (acquire) and
-// OpenMP passes it on to their teams. Back the same way: a region's end joins its team, its leader
-// bumps finished_ (release), Run reads it (acquire).
+// Memory order: Run writes body_, then increments epoch_ (release); leaders read epoch_ (acquire)
+// and OpenMP passes body_ on to their teams. Results return the same way: a region's end joins its
+// team, the leader increments finished_ (release), Run reads it (acquire).
 class OmpRanks final : public Ranks {
  public:
   explicit OmpRanks(const Plan& plan)
@@ -67,7 +67,7 @@ class OmpRanks final : public Ranks {
   void Run(const std::function<void(const Worker&)>& body) override;
 
  private:
-  // Spinning helps nobody where threads have to share CPUs: the one waited for needs the core.
+  // Never spin if threads have to share CPUs: the thread waited for may need this core.
   static int SpinsFor(const Plan& plan) {
     const auto allowed = ThreadAffinity();
     return allowed && plan.total_threads() > static_cast<int>(allowed->size()) ? 0
@@ -99,7 +99,7 @@ class OmpRanks final : public Ranks {
   alignas(64) std::atomic<uint32_t> finished_{0};  // regions of leaders_ since the start
 
   std::mutex error_mutex_;
-  std::optional<Error> error_;  // the first that a thread met while starting
+  std::optional<Error> error_;  // the first error of any thread while starting
 };
 
 void OmpRanks::Note(Error error) {
@@ -111,7 +111,9 @@ Status OmpRanks::PinMember(const Worker& worker) {
   const RankPlan& plan = plans_[static_cast<size_t>(worker.rank)];
   if (plan.cpus.empty()) return {};
   const int cpu = plan.cpus[static_cast<size_t>(worker.thread)];
-  if (body_ && pinned_cpu == cpu) return {};  // in Begin, somebody else may have moved it since
+  // Without body_ this is Begin: pin again, as an earlier owner of the team may have moved the
+  // thread.
+  if (body_ && pinned_cpu == cpu) return {};
   if (auto pinned = SetThreadAffinity({cpu}); !pinned)
     return Unexpected(std::move(pinned).error().In(
         StrCat("pinning thread ", worker.thread, " of rank ", worker.rank)));
@@ -119,7 +121,7 @@ Status OmpRanks::PinMember(const Worker& worker) {
   return {};
 }
 
-// One thread's part of a region. In Begin's region a failure is noted and the body not run.
+// One thread's part of a region. Begin's region has no body: it only pins and records failures.
 void OmpRanks::Enter(int rank, int thread, int threads_given) {
   const Worker worker{rank,
                       count(),
@@ -143,7 +145,7 @@ void OmpRanks::Enter(int rank, int thread, int threads_given) {
     return;
   }
   if (trace::on()) NameForTrace(worker);
-  (*body_)(worker);  // even where a CPU has gone offline since: slower is better than stopped
+  (*body_)(worker);  // even if pinning failed because a CPU went offline: slow beats stopped
 }
 
 void OmpRanks::Region(int rank) {
@@ -205,7 +207,7 @@ OmpRanks::~OmpRanks() {
   epoch_.notify_all();
   for (std::thread& leader : leaders_) leader.join();
   if (!team_exists_ || plans_[0].cpus.empty()) return;
-  // The owner's team outlives this object inside OpenMP: it goes back to where it may run anywhere.
+  // OpenMP keeps the owner's team after this object is gone: restore its threads' affinity, too.
   RunRegion(threads(0), [this](int, int) {
     if (SetThreadAffinity(owner_affinity_)) pinned_cpu = kNotPinned;
   });
@@ -227,11 +229,13 @@ Status CheckPlan(const Plan& plan) {
 
 void SpinBarrier::Wait() {
   const TraceSpan span("barrier");
-  // No thread can pass twice without this one, so the phase read here is the one that ends.
+  // Relaxed is enough: the phase cannot advance before this thread arrives, so this value is
+  // current.
   const uint32_t phase = phase_.load(std::memory_order_relaxed);
-  // acq_rel: everyone's writes flow through this counter to the last, who publishes them all.
+  // acq_rel: release publishes this thread's writes, acquire collects those of earlier arrivals. So
+  // the last thread has seen all writes, and its release store to phase_ passes them on.
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
-    arrived_.store(0, std::memory_order_relaxed);
+    arrived_.store(0, std::memory_order_relaxed);  // ordered before reuse by the store to phase_
     phase_.store(phase + 1, std::memory_order_release);
     return;
   }

@@ -15,15 +15,15 @@
 
 namespace pinion {
 
-// Holds back each of `count` threads until all have arrived. Spins (tens of nanoseconds when every
-// thread has a core), yields after a while so that a shared core is not burnt. Reusable at once.
-// What was written before Wait by any thread is visible after it to all.
+// Holds back each of `count` threads until all have arrived. Spins (tens of nanoseconds if every
+// thread has a core) and yields after a while, so that a shared core is not wasted. Reusable at
+// once. Writes made before Wait by any thread are visible to all after it.
 class SpinBarrier {
  public:
   // 1,024 pauses, 20-40 us: longer than a healthy wait, shorter than a time slice.
   static constexpr int kSpinsBeforeYield = 1024;
 
-  // spins_before_yield 0: for more threads than CPUs, where spinning holds up the one waited for.
+  // spins_before_yield 0: for more threads than CPUs; spinning would delay the thread waited for.
   explicit SpinBarrier(int count, int spins_before_yield = kSpinsBeforeYield)
       : count_(count), spins_before_yield_(spins_before_yield) {}
   SpinBarrier(const SpinBarrier&) = delete;
@@ -59,7 +59,7 @@ struct Worker {
              PhaseScope scope = PhaseScope::kTeam) const {
     phases->Share(thread, items, chunk, scope, body);
   }
-  // The same for many small items: chunks that give every thread some four.
+  // The same for many small items, in about four chunks per thread.
   template <typename Body>
   void Share(size_t items, const Body& body, PhaseScope scope = PhaseScope::kTeam) const {
     Share(items, std::max<size_t>(1, items / (4 * static_cast<size_t>(threads))), body, scope);
@@ -68,23 +68,23 @@ struct Worker {
   void ShareOneByOne(size_t items, const Body& body) const {
     phases->ShareOneByOne(thread, items, PhaseScope::kTeam, body);
   }
-  // body() by one of the threads.
+  // Calls body() on one of the threads.
   template <typename Body>
   void Once(const Body& body) const {
     ShareOneByOne(1, [&](size_t) { body(); });
   }
 };
 
-// The thread teams of all ranks: pinned as the plan says (OpenMP makes each team, members are
-// pinned once it exists), parked when there is nothing to do.
+// The thread teams of all ranks: pinned according to the plan (OpenMP makes each team; its members
+// are pinned once it exists), asleep when there is nothing to do.
 //
 // The calling thread of Start becomes thread 0 of rank 0 and must be the one that calls Run; it is
 // pinned too, and its old affinity is restored by the destructor (same thread). Other ranks have
-// leader threads. A thread or child process that the caller starts meanwhile inherits its one CPU:
-// start helpers before.
+// leader threads. A thread or child process that the caller starts afterwards inherits its single
+// CPU: start helpers before.
 class Ranks {
  public:
-  // Errors: a CPU that this process may not use, no more threads (OMP_THREAD_LIMIT, ulimit -u).
+  // Errors: a CPU that this process may not use, too few threads (OMP_THREAD_LIMIT, ulimit -u).
   static Result<std::unique_ptr<Ranks>> Start(const Plan& plan);
   virtual ~Ranks() = default;
 

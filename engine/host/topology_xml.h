@@ -7,7 +7,7 @@
 namespace pinion {
 
 // This machine as hwloc sees it, in the form that `lstopo --of xml` writes and ImagineMachine
-// reads: whoever has the text can plan for the machine later.
+// reads, so that plans for the machine can be made elsewhere.
 Result<std::string> TopologyXml();
 
 }  // namespace pinion

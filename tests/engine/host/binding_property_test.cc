@@ -171,7 +171,7 @@ TEST(BindingOnRandomMachines, KeepsItsPromises) {
     EXPECT_GT(planned[mode], 50) << mode << ": too few plans to mean anything";
 }
 
-TEST(BindingOnRandomMachines, AutoFailsOnlyWhereItMust) {
+TEST(BindingOnRandomMachines, AutoFailsOnlyIfItMust) {
   for (unsigned seed = 1; seed <= 1000; ++seed) {
     Dice dice(seed);
     const Machine machine = RandomMachine(dice);
@@ -184,7 +184,7 @@ TEST(BindingOnRandomMachines, AutoFailsOnlyWhereItMust) {
   }
 }
 
-TEST(DivideCores, NeverSharesANodeOrAnL3WhereThereAreEnough) {
+TEST(DivideCores, NeverSharesANodeOrAnL3IfThereAreEnough) {
   for (unsigned seed = 1; seed <= 500; ++seed) {
     Dice dice(seed);
     const Machine machine = RandomMachine(dice);

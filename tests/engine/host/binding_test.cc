@@ -87,12 +87,12 @@ TEST(BindingAuto, SmtKeepsTheQuotaAndWholeCoresFirst) {
   EXPECT_THAT(PlanFor(OneSocketSmt(), budget, {.reserved = 1, .smt = true}).total_threads(), 10);
 }
 
-TEST(BindingAuto, SmtIsRefusedWhereItMeansNothing) {
+TEST(BindingAuto, SmtIsRefusedIfItHasNoEffect) {
   EXPECT_THAT(ErrorFor(Snc4(), BudgetOf(Snc4()), {.smt = true}),
-              HasSubstr("of each core here only one may be used"));
+              HasSubstr("each core here has only one"));
   for (const char* bind : {"all", "nobind", "0-3"})
     EXPECT_THAT(ErrorFor(OneSocketSmt(), BudgetOf(OneSocketSmt()), {.bind = bind, .smt = true}),
-                HasSubstr("acts under auto only"));
+                HasSubstr("works only under auto"));
 }
 
 TEST(BindingAuto, GivesEachRankANode) {
@@ -123,7 +123,7 @@ TEST(BindingAuto, GivesEachRankASubNumaCluster) {
   EXPECT_THAT(plan.warnings, IsEmpty());
 }
 
-TEST(BindingAuto, WarnsWhereRanksDoNotDivideTheNodes) {
+TEST(BindingAuto, WarnsIfRanksDoNotDivideTheNodes) {
   const Plan plan = PlanFor(Snc4(), BudgetOf(Snc4()), {.ranks = 3});
   EXPECT_EQ(plan.total_threads(), 112) << "every core computes";
   EXPECT_THAT(plan.warnings, Contains(HasSubstr("sets the pace")));
@@ -139,7 +139,7 @@ TEST(BindingAuto, SplitsANodeAlongL3Domains) {
   }
 }
 
-TEST(BindingAuto, SplitsAnL3DomainWhereRanksOutnumberThem) {
+TEST(BindingAuto, SplitsAnL3DomainIfRanksOutnumberThem) {
   EXPECT_EQ(Draw(PlanFor(OneSocketSmt(), BudgetOf(OneSocketSmt()), {.ranks = 4})),
             "0,2|4,6|8,10|12,14");
   const Plan plan = PlanFor(TwoSockets(), BudgetOf(TwoSockets()), {.ranks = 4});
@@ -148,7 +148,7 @@ TEST(BindingAuto, SplitsAnL3DomainWhereRanksOutnumberThem) {
   EXPECT_EQ(plan.ranks[3].threads, 16);
 }
 
-TEST(BindingAuto, KeepsToTheNodeThatTheCpusetLeaves) {
+TEST(BindingAuto, StaysOnTheNodeThatTheCpusetAllows) {
   const Plan plan = PlanFor(TwoSockets(), BudgetOf(TwoSockets(), "64-127"), {.ranks = 2});
   EXPECT_THAT(plan.ranks[0].nodes, ElementsAre(1));
   EXPECT_EQ(plan.ranks[0].cpus.front(), 64);
@@ -184,7 +184,7 @@ TEST(BindingAuto, RefusesMoreRanksThanCores) {
               AllOf(HasSubstr("9 ranks"), HasSubstr("8 cores"), HasSubstr("-tp 8")));
   EXPECT_THAT(ErrorFor(OneSocketSmt(), budget, {.ranks = 17}),
               AllOf(HasSubstr("17 ranks"), HasSubstr("0-15"), HasSubstr("nobind")));
-  EXPECT_THAT(ErrorFor(OneSocketSmt(), budget, {.ranks = 0}), HasSubstr(">= 1"));
+  EXPECT_THAT(ErrorFor(OneSocketSmt(), budget, {.ranks = 0}), HasSubstr("1 or more"));
 }
 
 TEST(BindingReserve, SpreadsOverTheRanks) {
@@ -213,7 +213,7 @@ TEST(BindingReserve, LeavesEveryRankACore) {
               HasSubstr("-1"));
 }
 
-TEST(BindingReserve, ActsUnderAutoOnly) {
+TEST(BindingReserve, WorksOnlyUnderAuto) {
   const Budget budget = BudgetOf(OneSocketSmt());
   for (const char* bind : {"all", "nobind"}) {
     const Plan plan = PlanFor(OneSocketSmt(), budget, {.bind = bind, .reserved = 2});
@@ -307,7 +307,7 @@ TEST(BindingLists, WarnOfSiblingsAndSpannedNodes) {
       IsEmpty());
 }
 
-TEST(BindingLists, RefuseWhatCannotBeBound) {
+TEST(BindingLists, RefuseInvalidCpus) {
   const Machine& machine = TwoSockets();
   const Budget budget = BudgetOf(machine, "0-63");
   const auto error = [&](const std::string& bind, int ranks) {
@@ -326,7 +326,7 @@ TEST(BindingLists, RefuseWhatCannotBeBound) {
   EXPECT_THAT(error("0,,1", 1), HasSubstr("''"));
 }
 
-TEST(BindingLists, LeaveTheRestToTheFrontEnd) {
+TEST(BindingLists, GiveTheRemainingCpusToTheFrontEnd) {
   const Budget budget = BudgetOf(OneSocketSmt());
   EXPECT_EQ(Draw(PlanFor(OneSocketSmt(), budget, {.bind = "0,2,4,6,8,10", .frontend = true})),
             "0-10:2 +12-15");
@@ -336,7 +336,7 @@ TEST(BindingLists, LeaveTheRestToTheFrontEnd) {
             "0,2 +4");
 }
 
-TEST(Plan, SaysItsThreadsInJson) {
+TEST(Plan, ListsItsThreadsInJson) {
   const Json json = ToJson(PlanFor(OneSocketSmt(), BudgetOf(OneSocketSmt()), {.bind = "0,2"}));
   EXPECT_EQ(json.Find("ranks")->array()[0].Dump(),
             R"({"rank":0,"cpus":[0,2],"nodes":[0],"threads":2})");

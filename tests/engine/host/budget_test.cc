@@ -198,7 +198,7 @@ TEST(Budget, OfThisMachineIsWithinIt) {
   EXPECT_LE(budget.memory_available_bytes, budget.memory_total_bytes);
 }
 
-TEST(Budget, SaysNullWhereNoQuotaIs) {
+TEST(Budget, WritesNullWithoutAQuota) {
   const Json json = ToJson(BudgetOf(Imagine("numa:1 core:2 pu:1")));
   EXPECT_EQ(json.Find("cpus")->Dump(), "[0,1]");
   EXPECT_TRUE(json.Find("cpu_quota")->is_null());

@@ -50,7 +50,7 @@ TEST_F(CachesTest, DataCachesComeNearestFirst) {
   EXPECT_EQ(caches[2].cpus.size(), 16u);
 }
 
-TEST_F(CachesTest, WhatCannotBeReadIsLeftOut) {
+TEST_F(CachesTest, UnreadableCachesAreLeftOut) {
   Add(0, "1", "Data", "no size", "3");
   Add(1, "2", "Unified", "0K", "3");
   Add(2, "3", "Unified", "8M", "3");

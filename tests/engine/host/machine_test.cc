@@ -40,7 +40,7 @@ TEST(Machine, ReadsSocketsNodesCoresAndSiblings) {
   EXPECT_TRUE(machine.nodes[3].memory_allowed);
 }
 
-TEST(Machine, HasOneL3PerNodeWhereNoneIsKnown) {
+TEST(Machine, HasOneL3PerNodeIfNoneIsKnown) {
   const Machine machine = Imagine("pack:2 numa:1 core:4 pu:1");
   EXPECT_THAT(Values(machine, &Cpu::l3), SizeIs(2));
   EXPECT_EQ(machine.l3_bytes, 0u);
@@ -59,7 +59,7 @@ TEST(Machine, FindsSparseCpuNumbers) {
   EXPECT_EQ(machine.Find(-1), nullptr);
 }
 
-TEST(Machine, RefusesWhatItCannotImagine) {
+TEST(Machine, RefusesInvalidDescriptions) {
   for (const char* bad : {"", "nonsense", "pack:0", "core:2 core:2 core"}) {
     const auto machine = ImagineMachine(bad);
     ASSERT_FALSE(machine) << bad;
@@ -83,7 +83,7 @@ TEST(Machine, ReadsAnXmlFile) {
   unlink(path.c_str());
 }
 
-TEST(Machine, KnowsThisOne) {
+TEST(Machine, ReadsThisMachine) {
   const Machine machine = ThisMachine().value();
   EXPECT_TRUE(machine.this_system);
   const std::vector<int> allowed = ThreadAffinity().value();
@@ -93,7 +93,7 @@ TEST(Machine, KnowsThisOne) {
   EXPECT_GT(memory, uint64_t{1} << 28);
 }
 
-TEST(Machine, HonoursTheEnvironmentsImagination) {
+TEST(Machine, HonoursHwlocsEnvironmentVariables) {
   setenv("HWLOC_SYNTHETIC", "pack:2 numa:1 core:1 pu:1", 1);
   const auto imagined = ThisMachine();
   setenv("HWLOC_THISSYSTEM", "1", 1);

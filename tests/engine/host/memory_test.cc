@@ -19,7 +19,7 @@ TEST(Pages, AreZeroedAlignedAndWritable) {
   std::memset(pages.data(), 1, 10'000);
 }
 
-TEST(Pages, FromTheSizeOfAHugePageOnBeginWithOne) {
+TEST(Pages, AreAlignedToHugePagesFromThatSizeOn) {
   for (const size_t bytes : {kHugePageBytes, kHugePageBytes + 1, 5 * kHugePageBytes - 4096}) {
     const auto pages = Pages::Allocate(bytes).value();
     EXPECT_EQ(reinterpret_cast<uintptr_t>(pages.data()) % kHugePageBytes, 0u) << bytes;
@@ -44,7 +44,7 @@ TEST(Pages, MoveTheirOwnership) {
   EXPECT_EQ(first.data(), nullptr);
 }
 
-TEST(Pages, NameTheSizeThatCannotBeHad) {
+TEST(Pages, ErrorNamesTheSizeThatIsUnavailable) {
   const auto pages = Pages::Allocate(size_t{1} << 60);
   ASSERT_FALSE(pages);
   EXPECT_EQ(pages.error().code, ErrorCode::kExhausted);

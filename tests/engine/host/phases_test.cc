@@ -29,7 +29,7 @@ TEST(Phases, HandOutEveryItemOnce) {
     for (const size_t items : {0u, 1u, 5u, 101u}) {
       Phases phases(threads, kSpins);
       std::mutex mutex;
-      std::vector<int> shared(items), dealt(items);
+      std::vector<int> shared(items), taken(items);
       OnThreads(threads, [&](int thread) {
         for (int round = 0; round < 5; ++round) {
           phases.Share(thread, items, kChunk, PhaseScope::kTeam, [&](size_t begin, size_t end) {
@@ -40,12 +40,12 @@ TEST(Phases, HandOutEveryItemOnce) {
           });
           phases.ShareOneByOne(thread, items, PhaseScope::kTeam, [&](size_t i) {
             const std::lock_guard lock(mutex);
-            ++dealt[i];
+            ++taken[i];
           });
         }
       });
       EXPECT_EQ(shared, std::vector<int>(items, 5)) << threads << " threads";
-      EXPECT_EQ(dealt, std::vector<int>(items, 5)) << threads << " threads";
+      EXPECT_EQ(taken, std::vector<int>(items, 5)) << threads << " threads";
     }
   }
 }
@@ -107,7 +107,7 @@ struct Drawn {
   size_t items, chunk;
   bool deals;
   PhaseScope scope;
-  bool reads_all;  // rows of all ranks, which is safe where they meet before and after
+  bool reads_all;  // rows of all ranks, which is safe if they synchronise before and after
 };
 
 std::vector<Drawn> DrawPhases(size_t count, std::mt19937& random) {
@@ -143,7 +143,7 @@ void LoseTheCore(std::mt19937& random) {
   if (luck == 32) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
 }
 
-TEST(Phases, SeeWhatWasWrittenBeforeAndNothingLater) {
+TEST(Phases, SeeEarlierWritesAndNoLaterOnes) {
   constexpr size_t kPhases = 4000;
   constexpr int kThreads = 3;
   std::mt19937 random(20261121);

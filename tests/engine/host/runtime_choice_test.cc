@@ -38,26 +38,26 @@ TEST_F(RuntimeChoiceTest, TheDefaultNeedsNothing) {
   EXPECT_THAT(*EnvironmentOf({}, offer_), IsEmpty());
 }
 
-TEST_F(RuntimeChoiceTest, LibrariesArePreloadedBehindWhatIsThere) {
+TEST_F(RuntimeChoiceTest, LibrariesArePreloadedAfterExistingOnes) {
   offer_.preload = "/a.so";
   EXPECT_THAT(*EnvironmentOf({"tcmalloc", "libomp", "on"}, offer_),
               ElementsAre(Pair("LD_PRELOAD", "/a.so:" + Path("libtcmalloc_minimal.so.4") + ":" +
                                                  Path("libomp.so.5"))));
 }
 
-TEST_F(RuntimeChoiceTest, HugePagesCanBeLeftOutWhereThereAreAny) {
+TEST_F(RuntimeChoiceTest, HugePagesCanBeTurnedOffIfTheKernelHasThem) {
   EXPECT_THAT(*EnvironmentOf({"system", "system", "off"}, offer_),
               ElementsAre(Pair("PINION_HUGE_PAGES", "0")));
   offer_.huge_pages = "always madvise [never]";
   EXPECT_THAT(EnvironmentOf({"system", "system", "off"}, offer_).error().message,
-              HasSubstr("means nothing here, because"));
+              HasSubstr("huge_pages=off has no effect here"));
 }
 
-TEST_F(RuntimeChoiceTest, WhatIsMissingIsNamedWithThePackage) {
+TEST_F(RuntimeChoiceTest, ErrorForAMissingLibraryNamesItsPackage) {
   EXPECT_THAT(EnvironmentOf({"system", "libiomp5", "on"}, offer_).error().message,
-              HasSubstr("not available, because libiomp5.so is in none of /nonexistent"));
+              HasSubstr("libiomp5 is unavailable: libiomp5.so is in none of /nonexistent"));
   EXPECT_THAT(EnvironmentOf({"/tmp/evil.so", "system", "on"}, offer_).error().message,
-              HasSubstr("allocator '/tmp/evil.so' is none of system, tcmalloc"));
+              HasSubstr("allocator '/tmp/evil.so' is unknown; use one of system, tcmalloc"));
 }
 
 }  // namespace

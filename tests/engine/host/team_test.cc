@@ -117,7 +117,7 @@ TEST(Ranks, LetsTheCallerBeThreadZeroOfRankZero) {
   EXPECT_EQ(leader, std::this_thread::get_id());
 }
 
-// 4 ranks on the 2 CPUs of a small machine: barriers must give way to whoever is waited for.
+// 4 ranks on the 2 CPUs of a small machine: waiting threads must yield to those they wait for.
 TEST(Ranks, FinishesWithMoreRanksThanCpus) {
   auto ranks = MustStart(Unpinned({1, 1, 1, 1}));
   ASSERT_TRUE(ranks);

@@ -181,7 +181,7 @@ TEST_F(PlanLaunchTest, LeavesHugePagesOutIfTheProfileDoes) {
   launch = PlanLaunch(request, here);
   ASSERT_TRUE(launch);
   EXPECT_THAT(launch->servers[0].command.environment, IsEmpty());
-  EXPECT_THAT(launch->warnings, Contains(HasSubstr("huge_pages=off means nothing here")));
+  EXPECT_THAT(launch->warnings, Contains(HasSubstr("huge_pages=off has no effect here")));
 }
 
 TEST_F(PlanLaunchTest, ReplicasHavePortsCpusAndKvSpaceOfTheirOwn) {

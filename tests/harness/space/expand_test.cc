@@ -190,7 +190,7 @@ TEST(Expand, SmtUsesTheOtherHardwareThreadsIfThereAreAny) {
   EXPECT_THAT((*none)[1].infeasible, HasSubstr("--smt on needs cores with several"));
   const auto elsewhere = Expand(Parse(R"({"candidates":[{"smt":"on","threads_bind":"nobind"}]})"),
                                 Base(), Imagine(kTwoSockets), Tiny());
-  EXPECT_THAT((*elsewhere)[1].infeasible, HasSubstr("acts under auto only"));
+  EXPECT_THAT((*elsewhere)[1].infeasible, HasSubstr("works only under auto"));
 }
 
 TEST(Presets, VnniPathsAreTriedOnlyWithIntegerMatrices) {
