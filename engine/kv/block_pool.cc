@@ -9,9 +9,9 @@
 namespace pinion {
 namespace {
 
-// Blocks that are evicted together, and that a sequence may grow by before it meets the next one's:
-// attention reads runs of 16 blocks at nearly the rate of one long stretch, and single ones a
-// quarter slower (Zen 4).
+// The number of blocks evicted together, and the gap left for a sequence to grow into before the
+// next run: attention reads runs of 16 blocks at nearly the rate of one long stretch, but single
+// blocks a quarter slower (Zen 4).
 constexpr size_t kRunBlocks = 16;
 
 BlockHash DrawKey() {
@@ -35,7 +35,7 @@ BlockHash HashBlock(const BlockHash& parent, std::span<const int32_t> tokens) {
 
 struct BlockPool::Block {
   int references = 0;
-  std::optional<BlockHash> hash;              // set: by_hash_ leads here
+  std::optional<BlockHash> hash;              // set if by_hash_ maps it to this block
   std::list<int32_t>::iterator cached_place;  // valid while cached
 };
 
@@ -53,18 +53,22 @@ size_t BlockPool::used() const { return total() - available(); }
 std::optional<int32_t> BlockPool::Allocate(std::optional<int32_t> after) {
   if (free_.empty()) Evict();
   if (free_.empty()) return std::nullopt;
-  const int32_t block = after && free_.Holds(*after + 1) ? *after + 1 : NewPlace();
+  const int32_t block = after && free_.Holds(*after + 1) ? *after + 1 : NewRunBlock();
   free_.Take(block);
   blocks_[block].references = 1;
   return block;
 }
 
-int32_t BlockPool::NewPlace() const {
+// Looks for a free run of twice kRunBlocks and, if a sequence ends right before it, skips half:
+// that sequence keeps a gap to grow into, and the new one still gets a full run.
+int32_t BlockPool::NewRunBlock() const {
   const FreeRuns::Run run = free_.Find(2 * kRunBlocks);
   const bool leave_room = run.begin > 0 && blocks_[run.begin - 1].references > 0;
   return run.begin + (leave_room ? static_cast<int32_t>(std::min(kRunBlocks, run.size() / 2)) : 0);
 }
 
+// Stops after kRunBlocks: evicting more would throw away cached prefixes without making reads
+// faster.
 void BlockPool::Evict() {
   int32_t last;
   do {

@@ -13,26 +13,27 @@
 namespace pinion {
 
 // Identity of a full block: a hash over its tokens and over everything before them. 128 bits, so
-// that two different prefixes never meet in practice (a meeting would serve wrong text): among n
-// blocks the odds are n^2 / 2^129, 10^-27 for the 10^6 blocks of a very large cache.
+// that two different prefixes never collide in practice (a collision would serve wrong text): among
+// n blocks the odds are n^2 / 2^129, 10^-27 for the 10^6 blocks of a very large cache.
 struct BlockHash {
   uint64_t high = 0, low = 0;
   bool operator==(const BlockHash&) const = default;
 };
 
 // Hash of a full block given its predecessor's hash ({} for the first block): SipHash-2-4-128 under
-// a key drawn once per process, so that no prompt can be made to collide with somebody else's.
+// a key drawn once per process, so that no client can craft a prompt that collides with another's.
 // The same within a process, different in the next. Thread-safe.
 BlockHash HashBlock(const BlockHash& parent, std::span<const int32_t> tokens);
 
-// The scheduler counts the tokens (it knows which look-ups led to an admission), the pool
+// The scheduler counts the tokens, as it knows which look-ups led to an admission; the pool counts
 // evictions.
 struct KvStats {
   uint64_t prefix_query_tokens = 0, prefix_hit_tokens = 0, evictions = 0;
 };
 
-// Which blocks of the KV cache are in use, by how many sequences, and which finished ones may still
-// serve a prefix. Knows block numbers, not memory: every rank's pool has the same numbering.
+// Tracks which blocks of the KV cache are in use, by how many sequences, and which unused ones
+// still hold a prefix worth keeping. Handles block numbers, not memory: all ranks share the
+// numbering.
 //
 // A block is free (no content worth keeping), used (reference count > 0) or cached (count 0,
 // content addressable by hash, evicted least recently used first when nothing is free). Not
@@ -51,19 +52,19 @@ class BlockPool {
   size_t available() const;  // free + cached: what Allocate can still give
   size_t used() const;
 
-  // A block with reference count 1, or nullopt where every block is used. `after`: the sequence's
-  // last block so far; the one behind it is given where it is free, so that what a sequence reads
-  // lies in long runs. A new run leaves its neighbour some blocks to grow into.
+  // A block with reference count 1, or nullopt if every block is used. `after`: the sequence's last
+  // block so far; the pool prefers the block right behind it, so that a sequence's KV forms long
+  // runs. A new run starts at a distance from its neighbour, which can so keep growing.
   std::optional<int32_t> Allocate(std::optional<int32_t> after = std::nullopt);
   // At count 0 the block becomes cached if it has a hash, else free. Release a sequence's blocks
-  // last to first, so that prefixes outlive their continuations.
+  // last to first, so that prefixes are evicted after their continuations.
   void Release(int32_t block);
 
-  // Makes a full block addressable. Where another block already has that hash, nothing changes.
+  // Makes a full block addressable. Does nothing if another block already has that hash.
   void Publish(int32_t block, const BlockHash& hash);
   // The block with this hash, referenced once more (a cached one becomes used); nullopt: none.
   std::optional<int32_t> Reuse(const BlockHash& hash);
-  // Forgets all content, of used blocks too (weights changed, or a measurement starts cold).
+  // Forgets the content of all blocks, used ones included (so that a measurement starts cold).
   void DropCached();
 
   KvStats& stats() { return stats_; }
@@ -71,11 +72,11 @@ class BlockPool {
 
  private:
   struct Block;  // count, hash, place in the LRU list: see block_pool.cc
-  // Frees the least recently used cached block, and with it those that lie right before it and are
-  // next in age: a sequence's blocks were released last to first, so that the next sequence gets
-  // them first to last, as neighbours that attention reads in one go.
+  // Frees the least recently used cached block and, if they are next in age, those right before it:
+  // a sequence's blocks are released last to first, so this frees a run of neighbours, which the
+  // next sequence gets first to last and attention reads in one go.
   void Evict();
-  int32_t NewPlace() const;  // where a run may begin; something is free
+  int32_t NewRunBlock() const;  // the block to begin a new run with; requires a free block
   size_t block_tokens_;
   bool prefix_caching_;
   KvStats stats_;

@@ -10,7 +10,7 @@ FreeRuns::FreeRuns(size_t blocks) : size_(blocks) {
   if (blocks > 0) runs_.emplace(0, static_cast<int32_t>(blocks));
 }
 
-// The run that a block lies in; end() where it is not free.
+// The run that contains a block; end() if the block is not free.
 FreeRuns::Runs::const_iterator FreeRuns::Around(int32_t block) const {
   const auto behind = runs_.upper_bound(block);
   if (behind == runs_.begin()) return runs_.end();

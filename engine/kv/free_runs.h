@@ -6,7 +6,7 @@
 
 namespace pinion {
 
-// Free blocks of a pool, as runs of neighbours. Not thread-safe.
+// The free blocks of a pool, as runs of consecutive numbers. Not thread-safe.
 class FreeRuns {
  public:
   struct Run {
@@ -14,17 +14,17 @@ class FreeRuns {
     size_t size() const { return static_cast<size_t>(end - begin); }
   };
 
-  explicit FreeRuns(size_t blocks);  // all of [0, blocks) are free
+  explicit FreeRuns(size_t blocks);  // initially all of [0, blocks) are free
 
   size_t size() const { return size_; }  // blocks
   bool empty() const { return size_ == 0; }
   bool Holds(int32_t block) const;
 
-  void Add(int32_t block);   // is not free
-  void Take(int32_t block);  // is free
+  void Add(int32_t block);   // requires that it is not free
+  void Take(int32_t block);  // requires that it is free
 
-  // The lowest run of at least `blocks` blocks, else the longest. Something is free. Takes time in
-  // the number of runs, which is some hundreds where some hundred sequences are cached.
+  // The lowest run of at least `blocks` blocks, else the longest. Requires a free block. Linear in
+  // the number of runs: some hundreds if some hundred sequences are cached.
   Run Find(size_t blocks) const;
 
  private:

@@ -12,13 +12,13 @@ constexpr size_t kMaxStopStrings = 16;
 constexpr double kMaxBias = 100;
 
 Status Refuse(std::string_view name, const std::string& value, std::string_view allowed) {
-  return Fail(ErrorCode::kUsage, StrCat(name, " is ", value, ", it must be ", allowed));
+  return Fail(ErrorCode::kUsage, StrCat(name, " is ", value, ", but must be ", allowed));
 }
 
 // Holds for NaN too: every comparison with it is false.
 bool Outside(double value, double low, double high) { return !(value >= low && value <= high); }
 
-// Status of reading one optional key into `field`, which keeps its value where the key is absent.
+// Reads one optional key into `field`, which keeps its value if the key is absent.
 template <typename T>
 Status Read(const Json& object, std::string_view key, T& field) {
   auto value = Optional<T>(object, key, field);
@@ -208,7 +208,7 @@ Status ReadSamplingParams(const Json& object, SamplingParams& params) {
   PINION_TRY(Read(object, "include_stop_str_in_output", read.include_stop_str_in_output));
   PINION_TRY(ReadLogprobs(object, read));
   PINION_TRY(ReadLogitBias(object, read));
-  params = std::move(read);  // all or nothing: after an error the caller's are as they were
+  params = std::move(read);  // all or nothing: after an error the caller's are unchanged
   return {};
 }
 

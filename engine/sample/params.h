@@ -15,7 +15,7 @@ namespace pinion {
 // How one request's tokens are chosen. Names, ranges and meanings are those of the OpenAI API and
 // vLLM's SamplingParams.
 struct SamplingParams {
-  double temperature = 0;         // 0: greedy (the API layer sets 1 where a client leaves it out)
+  double temperature = 0;         // 0: greedy (the API layer sets 1 if a client leaves it out)
   double top_p = 1;               // (0, 1]
   int top_k = 0;                  // 0 or -1: all
   double min_p = 0;               // [0, 1]
@@ -29,15 +29,15 @@ struct SamplingParams {
   std::vector<int32_t> stop_token_ids;
   std::vector<std::string> stop;  // at most 16 strings, none empty; checked by OutputText
   bool include_stop_str_in_output = false;
-  int logprobs = -1;  // -1: none; k >= 0: the chosen token's and the k best ones'
+  int logprobs = -1;  // -1: none; k >= 0: for the chosen token and the k best ones
   std::vector<std::pair<int32_t, double>> logit_bias;  // [-100, 100]
 };
 
 // One sentence for the first value out of range; ErrorCode::kUsage.
 Status Validate(const SamplingParams& params);
 
-// An id that `params` names and a vocabulary of this size does not hold: the sampler takes ids on
-// trust. `field` is its API name.
+// An id in `params` that is outside a vocabulary of this size; the sampler itself does not check
+// ids. `field` is its API name.
 struct UnknownId {
   const char* field;
   int32_t id;

@@ -16,20 +16,21 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr double kGreedyBelow = 1e-5;
 
-// Between the streams of one token's tries: UniformAt mixes seeds, any odd number will do.
+// Separates the random streams of one token's tries; UniformAt mixes seeds, so any odd number
+// works.
 constexpr uint64_t kTryStep = 0xa0761d6478bd642f;
 
 bool Holds(std::span<const float> logits, int32_t id) {
   return id >= 0 && static_cast<size_t>(id) < logits.size();
 }
 
-// log p of a logit; models of broken weights give NaN, which JSON and sorting cannot carry.
+// log p of a logit; broken weights give NaN, which JSON cannot represent and sorting cannot order.
 double LogProbability(float logit, float log_sum) {
   const double value = static_cast<double>(logit) - log_sum;
   return std::isnan(value) ? -std::numeric_limits<double>::infinity() : value;
 }
 
-// The logits as they came, with the normaliser; empty where no logprobs are asked for.
+// The unmodified logits with their normaliser; empty if no logprobs are requested.
 struct RawLogits {
   std::vector<float> values;
   float log_sum = 0;
@@ -48,9 +49,9 @@ void AddLogprobs(const kernels::Table& table, const RawLogits& raw, int count,
     token.top.emplace_back(best.id, LogProbability(best.value, raw.log_sum));
 }
 
-// Weights with the sum of every kBlock of them, so that a draw looks at few.
+// Weights with the sum of every kBlock of them, so that a draw skips whole blocks.
 struct Weights {
-  // 4 KiB: of 152k weights there are 149 sums to walk, and then one block.
+  // 4 KiB: 152k weights have 149 sums to walk, and then one block.
   static constexpr size_t kBlock = 1024;
   std::span<float> values;
   std::vector<float> block_sums;
@@ -77,8 +78,8 @@ Weights Weigh(const kernels::Table& table, std::span<float> logits, float max, d
 constexpr size_t kBuckets = 1024;
 size_t BucketOf(float weight) { return std::bit_cast<uint32_t>(weight) >> 20; }
 
-// The last of the best weights that together hold `mass`. First the bucket that it lies in, then
-// the border among that bucket's few: no second look at the rest of the vocabulary.
+// The last of the best weights that together hold `mass`. Finds its bucket first and then the
+// border among that bucket's few weights, so that the whole vocabulary is never sorted.
 Candidate FindBorder(std::span<const float> weights, double mass) {
   std::array<double, kBuckets> held{};
   for (const float weight : weights) held[BucketOf(weight)] += weight;
@@ -91,8 +92,8 @@ Candidate FindBorder(std::span<const float> weights, double mass) {
   return NucleusBorder(candidates, mass);
 }
 
-// Zeroes what lies outside the smallest set of best weights that holds `top_p` of their sum;
-// returns the sum of what stays.
+// Zeroes the weights outside the smallest set of best ones that holds `top_p` of the sum; returns
+// the sum of the others.
 double KeepTopP(std::span<float> weights, double sum, double top_p) {
   const Candidate border = FindBorder(weights, top_p * sum);
   double kept = 0;
@@ -103,9 +104,9 @@ double KeepTopP(std::span<float> weights, double sum, double top_p) {
   return kept;
 }
 
-// The index where the running sum of the weights passes `target`, else the last that has any. In
-// order of ids, whatever was filtered: a logit that differs in its last bit then moves the borders,
-// but not the order.
+// The index at which the running sum of the weights passes `target`, else the last one above 0.
+// Always in order of ids, not of weights: a logit that differs in its last bit then shifts the
+// borders a little, but cannot swap two tokens.
 size_t Walk(std::span<const float> weights, double target) {
   double passed = 0;
   size_t last = 0;
@@ -143,7 +144,7 @@ double MassAtLeast(const kernels::Table& table, std::span<const float> weights, 
   return mass;
 }
 
-// Whether the better ones than `id` hold less than `mass`: whether it is in the nucleus. Of equal
+// Whether `id` is in the nucleus: the weights better than its own hold less than `mass`. Of equal
 // weights the lower id is the better one.
 bool InNucleus(const kernels::Table& table, std::span<const float> weights, size_t id,
                double mass) {
@@ -154,10 +155,10 @@ bool InNucleus(const kernels::Table& table, std::span<const float> weights, size
          mass;
 }
 
-// Draws from all, and again where the token lies outside the nucleus: the same distribution as that
-// of the nucleus alone, without looking for its border, which takes ten times as long. A draw is
-// accepted with a probability of top_p at least; whoever is unlucky, or wants a small top_p, has
-// the border found.
+// Draws from all weights, and again if the token lies outside the nucleus. This rejection gives the
+// distribution of the nucleus alone without finding its border, which takes ten times as long. A
+// draw is accepted with a probability of at least top_p; after a few rejections (bad luck, or a
+// small top_p) the border is found after all.
 size_t DrawFromNucleus(const kernels::Table& table, const Weights& weights, double top_p,
                        uint64_t seed, uint64_t number) {
   constexpr uint64_t kTries = 4;
@@ -177,7 +178,7 @@ size_t DrawAny(const kernels::Table& table, const SamplingParams& params, std::s
   return DrawFromNucleus(table, weights, params.top_p, seed, number);
 }
 
-// The same among the k best: they are a vocabulary of their own, in order of ids as well.
+// The same among the k best, sorted by id so that Walk sees the order it expects.
 size_t DrawFromTopK(const kernels::Table& table, const SamplingParams& params,
                     std::span<const float> logits, float max, uint64_t seed, uint64_t number) {
   std::vector<Candidate> kept = Best(table, logits, static_cast<size_t>(params.top_k));
@@ -248,7 +249,7 @@ void Sampler::Penalise(std::span<float> logits) const {
 size_t Sampler::Draw(const kernels::Table& table, std::span<float> logits) const {
   const bool greedy = params_.temperature < kGreedyBelow;
   const float max = greedy ? kInfinity : table.max(logits.data(), logits.size());
-  // No finite maximum, no distribution: everything masked, all NaN, or an infinity that has it all.
+  // Without a finite maximum there is no distribution: all masked, all NaN, or an infinite logit.
   if (!std::isfinite(max))
     return std::min(table.argmax(logits.data(), logits.size()), logits.size() - 1);
   if (params_.top_k > 0 && static_cast<size_t>(params_.top_k) < logits.size())

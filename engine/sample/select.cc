@@ -10,7 +10,7 @@ namespace {
 
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
-// Of 152k values 594 maxima, and 50 blocks to look into for the 50 best.
+// 152k values have 594 block maxima; the 50 best lie in at most some 50 blocks.
 constexpr size_t kBlock = 256;
 
 std::span<const float> BlockOf(std::span<const float> values, size_t block) {
@@ -27,7 +27,7 @@ std::vector<float> BlockMaxima(const kernels::Table& table, std::span<const floa
   return maxima;
 }
 
-// What k values reach at least: the k-th largest maximum.
+// A value that at least k values reach: the k-th largest block maximum.
 float ReachedBy(size_t k, std::vector<float> maxima) {
   if (maxima.size() < k) return kLowest;
   const auto kth = maxima.begin() + static_cast<ptrdiff_t>(k - 1);
@@ -35,7 +35,7 @@ float ReachedBy(size_t k, std::vector<float> maxima) {
   return *kth;
 }
 
-// Cuts `buffer` to its k best; the worst of them stands last.
+// Cuts `buffer` to its k best, with the worst of them last.
 void KeepBest(std::vector<Candidate>& buffer, size_t k) {
   if (buffer.size() <= k) return;
   std::nth_element(buffer.begin(), buffer.begin() + static_cast<ptrdiff_t>(k - 1), buffer.end(),
@@ -43,7 +43,7 @@ void KeepBest(std::vector<Candidate>& buffer, size_t k) {
   buffer.resize(k);
 }
 
-// Of equal weights, in order of id, the last that is needed to reach `mass`.
+// Of candidates with equal weight, in order of id, the last one needed to reach `mass`.
 Candidate BorderAmongEquals(std::span<Candidate> equals, double mass) {
   const double weight = equals.front().value;
   size_t needed = equals.size();
@@ -96,7 +96,7 @@ std::vector<Candidate> Best(const kernels::Table& table, std::span<const float> 
 }
 
 Candidate NucleusBorder(std::span<Candidate> weights, double mass) {
-  // Quickselect by weight: what is heavier than the pivot, equal to it, lighter.
+  // Quickselect by weight: partition into heavier than the pivot, equal and lighter.
   while (true) {
     const float pivot = MedianOfThree(weights);
     const auto equal = std::partition(weights.begin(), weights.end(),

@@ -19,13 +19,13 @@ inline bool Better(const Candidate& a, const Candidate& b) {
   return a.value > b.value || (a.value == b.value && a.id < b.id);
 }
 
-// The k best values, best first; fewer where fewer are numbers (NaN is left out). k >= 1.
-// One vectorised pass over `values`, then a look into the some k blocks of them that matter:
-// nothing is sorted but the answer.
+// The k best values, best first; fewer if fewer are numbers (NaN is left out). k >= 1.
+// One vectorised pass over `values`, then a second look only at blocks that can hold one of the
+// best: only the result is sorted.
 std::vector<Candidate> Best(const kernels::Table& table, std::span<const float> values, size_t k);
 
 // The last of the best candidates that together weigh `mass` (the smallest such set; all of them
-// where they weigh less). Weights >= 0, at least one candidate; reorders them. Expected linear
+// if they weigh less). Weights >= 0, at least one candidate; reorders them. Expected linear
 // time. This is the border of top-p sampling (Holtzman et al., arXiv:1904.09751, sec. 3.1).
 Candidate NucleusBorder(std::span<Candidate> weights, double mass);
 

@@ -9,17 +9,17 @@
 namespace pinion {
 namespace {
 
-// Tokens whose KV a sequence needs at most. Its last token is never computed: nothing follows it.
+// The most tokens whose KV a sequence can need. Its last output token is never computed, because
+// no token follows it.
 size_t MostComputed(const Sequence& sequence) {
   if (sequence.score) return sequence.prompt_tokens;
   return sequence.prompt_tokens + static_cast<size_t>(sequence.params.max_tokens) - 1;
 }
 
-// Tokens that bring a step to the arithmetic's full speed: four times as many take four times as
-// long (bfloat16, int8 and mixture-of-experts layers within 5 %, int4 ones within 10 %; `pinion
-// bench
-// --max-num-batched-tokens`). A prompt beyond them would only keep the first tokens of those before
-// it waiting.
+// With this many tokens a step computes at full speed: four times as many take four times as long
+// (bfloat16, int8 and mixture-of-experts layers within 5 %, int4 ones within 10 %; measured with
+// `pinion bench --max-num-batched-tokens`). Admitting another prompt then gains no throughput and
+// only delays the first tokens of the prompts already in the step.
 constexpr size_t kFullSpeedTokens = 512;
 
 bool Contains(const std::vector<int32_t>& ids, int32_t id) {
@@ -46,23 +46,23 @@ size_t Scheduler::BlocksFor(size_t tokens) const {
   return (tokens + pool_.block_tokens() - 1) / pool_.block_tokens();
 }
 
-// Blocks that a sequence lacks to have its first `tokens` tokens computed.
+// Blocks that a sequence still needs before its first `tokens` tokens can be computed.
 size_t Scheduler::BlocksShort(const Sequence& sequence, size_t tokens) const {
   const size_t needed = BlocksFor(tokens);
   return needed > sequence.block_table.size() ? needed - sequence.block_table.size() : 0;
 }
 
-// ---- Coming and going -----------------------------------------------------------------------
+// ---- Adding and aborting -----------------------------------------------------------------------
 
 Status Scheduler::Add(std::unique_ptr<Sequence> sequence) {
   const size_t prompt = sequence->tokens.size(), length = options_.max_model_len;
-  if (prompt == 0) return Fail(ErrorCode::kUsage, "the prompt is empty: give at least one token");
+  if (prompt == 0) return Fail(ErrorCode::kUsage, "the prompt is empty; give at least one token");
   const size_t longest = sequence->score ? length : length - std::min<size_t>(length, 1);
   if (prompt > longest)
-    return Fail(ErrorCode::kUsage, StrCat("the prompt has ", prompt, " tokens, at most ", longest,
-                                          " fit the model length of ", length,
-                                          sequence->score ? "" : " beside one new",
-                                          ": shorten it or raise --max-model-len"));
+    return Fail(ErrorCode::kUsage, StrCat("the prompt has ", prompt, " tokens, but at most ",
+                                          longest, " fit the model length of ", length,
+                                          sequence->score ? "" : " and leave room for output",
+                                          "; shorten it or raise --max-model-len"));
   SamplingParams& params = sequence->params;
   if (!sequence->score) {
     PINION_TRY(Validate(params));
@@ -76,7 +76,7 @@ Status Scheduler::Add(std::unique_ptr<Sequence> sequence) {
                 StrCat("a prompt of ", prompt, " tokens",
                        sequence->score ? "" : StrCat(" with max_tokens ", params.max_tokens),
                        " needs ", needed, " KV blocks of ", pool_.block_tokens(),
-                       " tokens, the cache has ", pool_.total(), ": raise --kv-cache-space or ",
+                       " tokens, but the cache has ", pool_.total(), "; raise --kv-cache-space or ",
                        sequence->score ? "shorten the prompt" : "lower max_tokens"));
   if (sequence->arrived_ns == 0) sequence->arrived_ns = NowNs();
   waiting_.push_back(std::move(sequence));
@@ -116,16 +116,18 @@ const std::vector<Slice>& Scheduler::Schedule() {
   size_t budget = options_.max_num_batched_tokens;
   budget = ScheduleRunning(/*decodes=*/true, budget);
   budget = ScheduleRunning(/*decodes=*/false, budget);
-  // What was just preempted must not come straight back for the blocks it gave.
+  // A sequence preempted in this step is now at the head of the queue: admitting it would take back
+  // the very blocks it was preempted for.
   if (!step_preempted_) Admit(budget);
   CHECK(!slices_.empty() || idle())
-      << waiting_.size() << " waiting, " << running_.size() << " running, none can go on";
+      << waiting_.size() << " waiting, " << running_.size() << " running, none can continue";
   in_step_ = !slices_.empty();
   return slices_;
 }
 
-// Gives running sequences with one token to compute (`decodes`) or with more their share; returns
-// the budget that is left.
+// Schedules running sequences that have exactly one token to compute (`decodes`), or else those
+// with more; returns the budget that is left. Decodes go first so that a long prefill, which can be
+// cut into chunks, never delays the next token of a sequence that is already answering.
 size_t Scheduler::ScheduleRunning(bool decodes, size_t budget) {
   for (size_t i = 0; i < running_.size() && budget > 0; ++i) {
     Sequence& sequence = *running_[i];
@@ -133,7 +135,8 @@ size_t Scheduler::ScheduleRunning(bool decodes, size_t budget) {
     if ((left == 1) != decodes) continue;
     size_t count = std::min(left, budget);
     if (!MakeRoom(i, sequence.computed + count, budget)) {
-      // The youngest takes what there is without hurting the others, or pauses.
+      // Only the youngest gets here. It uses its own and the free blocks, or pauses for this step:
+      // preempting an older sequence for it would break the promise that the oldest progresses.
       const size_t room = (sequence.block_table.size() + pool_.available()) * pool_.block_tokens();
       count = std::min(count, room - sequence.computed);
       if (count == 0) continue;
@@ -144,8 +147,8 @@ size_t Scheduler::ScheduleRunning(bool decodes, size_t budget) {
   return budget;
 }
 
-// Preempts sequences younger than running_[index] until blocks for its first `tokens` tokens are
-// there; false where preempting them all was not enough.
+// Preempts sequences younger than running_[index] until there are blocks for its first `tokens`
+// tokens; false if preempting all of them was not enough.
 bool Scheduler::MakeRoom(size_t index, size_t tokens, size_t& budget) {
   while (BlocksShort(*running_[index], tokens) > pool_.available()) {
     if (running_.size() == index + 1) return false;
@@ -159,6 +162,7 @@ void Scheduler::PreemptYoungest(size_t& budget) {
   running_.pop_back();
   const auto slice = std::find_if(slices_.begin(), slices_.end(),
                                   [&](const Slice& s) { return s.sequence == victim.get(); });
+  // Already scheduled in this step: its tokens are free for others again.
   if (slice != slices_.end()) {
     budget += slice->count;
     slices_.erase(slice);
@@ -171,12 +175,12 @@ void Scheduler::PreemptYoungest(size_t& budget) {
   waiting_.push_front(std::move(victim));
 }
 
-// Admits waiting sequences in order of arrival while the budget, the places and the blocks last and
-// the step is short of full speed.
+// Admits waiting sequences in order of arrival while budget, max_num_seqs and blocks allow and the
+// step is not yet at full speed. Stops at the first that does not fit: overtaking could starve it.
 void Scheduler::Admit(size_t budget) {
   while (budget > 0 && !waiting_.empty() && running_.size() < options_.max_num_seqs) {
     Sequence& sequence = *waiting_.front();
-    // Nobody waits for the first token of a text to be scored.
+    // Score requests are exempt from the limit: they have no first token to delay.
     if (!sequence.score && options_.max_num_batched_tokens - budget >= kFullSpeedTokens) break;
     if (!TakePrefix(sequence)) break;
     if (sequence.scheduled_ns == 0) sequence.scheduled_ns = NowNs();
@@ -189,7 +193,7 @@ void Scheduler::Admit(size_t budget) {
 }
 
 // Takes the sequence's leading blocks from the prefix cache, but never all of its tokens: the last
-// one's logits are wanted. False, with nothing taken, where the rest of its tokens finds no room.
+// one must be computed for its logits. False, with nothing taken, if the other tokens do not fit.
 bool Scheduler::TakePrefix(Sequence& sequence) {
   const size_t block_tokens = pool_.block_tokens(), tokens = sequence.tokens.size();
   if (pool_.prefix_caching() && !sequence.score) {
@@ -207,7 +211,7 @@ bool Scheduler::TakePrefix(Sequence& sequence) {
   }
   sequence.computed = sequence.block_table.size() * block_tokens;
   if (sequence.preemptions == 0 && pool_.prefix_caching() && !sequence.score) {
-    // A sequence finding its own blocks again after a preemption is no hit of anybody's prefix.
+    // After a preemption a sequence finds its own blocks again; that would inflate the hit rate.
     sequence.cached_prompt_tokens = sequence.computed;
     pool_.stats().prefix_query_tokens += sequence.prompt_tokens;
     pool_.stats().prefix_hit_tokens += sequence.computed;
@@ -215,9 +219,9 @@ bool Scheduler::TakePrefix(Sequence& sequence) {
   return true;
 }
 
-// One block for every running sequence that will still need one: admitting into the last blocks
-// would have the newcomer preempted within block_tokens steps, its prefill lost. 0 where nothing
-// runs, so that the head of the queue always gets in.
+// Blocks to keep free at admission: one for every running sequence that will still need one. A
+// sequence admitted into the last blocks would be preempted within block_tokens steps and its
+// prefill wasted. 0 if nothing runs, so that the head of the queue always gets in.
 size_t Scheduler::Headroom() const {
   return static_cast<size_t>(
       std::count_if(running_.begin(), running_.end(), [this](const auto& sequence) {
@@ -236,11 +240,12 @@ void Scheduler::Grow(Sequence& sequence, size_t tokens) {
     std::vector<int32_t>& table = sequence.block_table;
     const auto block =
         pool_.Allocate(table.empty() ? std::nullopt : std::optional<int32_t>(table.back()));
-    CHECK(block) << "the pool gave less than available()";
+    CHECK(block) << "the pool had fewer blocks than available()";
     table.push_back(*block);
   }
 }
 
+// Last to first: the pool evicts in order of release, so a prefix outlives its continuations.
 void Scheduler::ReleaseBlocks(Sequence& sequence) {
   while (!sequence.block_table.empty()) {
     pool_.Release(sequence.block_table.back());
@@ -255,7 +260,8 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::Commit(const std::vector<int32
   for (const Slice& slice : slices_) {
     Advance(slice);
     if (!slice.samples) continue;
-    CHECK(next < sampled.size()) << sampled.size() << " tokens for more slices that sample";
+    CHECK(next < sampled.size()) << "only " << sampled.size()
+                                 << " tokens for the slices that sample";
     Append(*slice.sequence, sampled[next++]);
   }
   CHECK(next == sampled.size()) << sampled.size() << " tokens for " << next << " slices";
@@ -265,7 +271,7 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::Commit(const std::vector<int32
   return finished;
 }
 
-// Counts the slice as computed and publishes the blocks that became full with it.
+// Marks the slice as computed and publishes the blocks that it filled.
 void Scheduler::Advance(const Slice& slice) {
   Sequence& sequence = *slice.sequence;
   const size_t full_before = sequence.computed / pool_.block_tokens();
@@ -283,10 +289,10 @@ void Scheduler::Advance(const Slice& slice) {
 
 void Scheduler::Append(Sequence& sequence, int32_t token) {
   sequence.tokens.push_back(token);
-  sequence.finish = Ending(sequence);
+  sequence.finish = FinishOf(sequence);
 }
 
-FinishReason Scheduler::Ending(const Sequence& sequence) const {
+FinishReason Scheduler::FinishOf(const Sequence& sequence) const {
   const SamplingParams& params = sequence.params;
   const int32_t token = sequence.tokens.back();
   const size_t output = sequence.output_tokens();

@@ -18,9 +18,9 @@ struct SchedulerOptions {
   size_t max_model_len = 2048;           // prompt + output
 };
 
-// One sequence's share of a step: tokens [first, first + count) of it are computed; where that
-// reaches its last token (`samples`), the step yields its next one. Score sequences never sample:
-// their step yields the logits of all its positions.
+// One sequence's share of a step: its tokens [first, first + count) are computed. If that includes
+// its last token (`samples`), the step yields the next one. Score sequences never sample: their
+// slices yield the logits of all positions.
 struct Slice {
   Sequence* sequence = nullptr;
   size_t first = 0, count = 0;
@@ -33,12 +33,12 @@ struct SchedulerStats {
 };
 
 // Turns requests into steps: continuous batching, running decodes first, then prefill chunks in
-// order of arrival while the step's token budget and the blocks last; a step that already computes
+// order of arrival while the step's token budget and the blocks last. A step that already computes
 // at full speed admits no further prompt, so that the first tokens of a burst come one after
-// another, not all at its end. Where a running sequence
-// needs a block and none is left, the youngest running one is preempted: its blocks are released
-// and it waits at the head of the queue to be recomputed (prompt and output so far). The youngest
-// itself keeps what it has and pauses until an older one ends or needs its blocks.
+// another, not all at its end. If a running sequence needs a block and none is left, the youngest
+// running one is preempted: its blocks are released and it waits at the head of the queue to be
+// recomputed (prompt and output so far). If the youngest itself needs a block, it keeps those it
+// has and pauses until an older sequence ends or takes them.
 //
 // The oldest sequence always progresses: it may take every block, and Add has checked that it fits.
 // Not thread-safe: the engine loop owns it.
@@ -46,9 +46,9 @@ class Scheduler {
  public:
   Scheduler(const SchedulerOptions& options, BlockPool& pool);
 
-  // Refuses (kUsage) what can never run: an empty prompt, prompt + 1 > max_model_len (score: prompt
-  // > max_model_len), more blocks than the pool has, parameters out of range. Where prompt +
-  // max_tokens exceeds max_model_len, max_tokens is lowered.
+  // Refuses (kUsage) a sequence that can never run: an empty prompt, prompt + 1 > max_model_len
+  // (score: prompt > max_model_len), more blocks than the pool has, parameters out of range. Lowers
+  // max_tokens if prompt + max_tokens exceeds max_model_len.
   Status Add(std::unique_ptr<Sequence> sequence);
   // Removes a sequence, waiting or running; returns it with finish = kAborted, or null if unknown.
   // Not between Schedule and Commit: its slice is being computed.
@@ -56,11 +56,11 @@ class Scheduler {
 
   bool idle() const;  // nothing waiting, nothing running
 
-  // The next step; empty where idle. Blocks for all its tokens are allocated. Pointers stay valid
-  // until Finish or Abort. Call Commit exactly once after running it.
+  // The next step; empty if idle. Blocks for all its tokens are allocated. The sequences it points
+  // to live until Commit or Abort returns them. Call Commit exactly once after running the step.
   const std::vector<Slice>& Schedule();
 
-  // Tells what came out: for every slice with `samples`, in order, its token. Appends tokens,
+  // Takes the step's results: one token for every slice with `samples`, in order. Appends tokens,
   // advances `computed`, publishes full blocks, sets `finish` (EOS and stop ids -> kStop, unless
   // ignored or before min_tokens; max_tokens or the model's length -> kLength; score sequences
   // finish with kLength once all is computed).
@@ -86,7 +86,7 @@ class Scheduler {
 
   void Advance(const Slice& slice);
   void Append(Sequence& sequence, int32_t token);
-  FinishReason Ending(const Sequence& sequence) const;
+  FinishReason FinishOf(const Sequence& sequence) const;
   std::vector<std::unique_ptr<Sequence>> RemoveFinished();
 
   SchedulerOptions options_;

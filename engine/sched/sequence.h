@@ -13,7 +13,7 @@ namespace pinion {
 enum class FinishReason { kNone, kStop, kLength, kAborted };
 const char* Name(FinishReason reason);  // "stop", "length", "abort"; "" for kNone
 
-// One request inside the engine: its tokens, how far they are computed, where its KV lies.
+// One request inside the engine: its tokens, how many of them are computed, its KV blocks.
 struct Sequence {
   uint64_t id = 0;
   std::vector<int32_t> tokens;  // prompt, then output
@@ -21,20 +21,19 @@ struct Sequence {
   SamplingParams params;
   std::optional<Sampler> sampler;  // none for score requests
   std::vector<int32_t> eos_ids;
-  bool score =
-      false;  // every position's logits are wanted; nothing from the prefix cache, no output
+  bool score = false;  // yields the logits of every position; no output, no use of the prefix cache
 
   size_t computed = 0;               // tokens whose KV is in the cache
   std::vector<int32_t> block_table;  // grows with `computed`
   std::vector<BlockHash> hashes;     // of the first full blocks of `tokens`, as many as were needed
   size_t cached_prompt_tokens = 0;   // of the prompt, taken from the prefix cache at admission
-  // Score requests: positions whose logits have come out. After a preemption the computation begins
-  // again at 0; positions below `scored` have been handed on already and must not be a second time.
+  // Score requests: number of positions whose logits have been handed on. After a preemption the
+  // computation restarts at 0; positions below `scored` must not be handed on a second time.
   size_t scored = 0;
   int preemptions = 0;
   FinishReason finish = FinishReason::kNone;
 
-  int64_t arrived_ns = 0, scheduled_ns = 0;  // set by the scheduler where they are still 0
+  int64_t arrived_ns = 0, scheduled_ns = 0;  // set by the scheduler if still 0
   int64_t first_token_ns = 0;                // set by the engine
 
   size_t output_tokens() const { return tokens.size() - prompt_tokens; }

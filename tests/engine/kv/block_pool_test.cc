@@ -81,7 +81,7 @@ TEST(HashBlock, SpreadsItsBitsOverNeighbouringBlocks) {
   EXPECT_GT(low_bits.size(), 3600u);  // 4096 (1 - e^-2.44) = 3739 expected, deviation about 15
 }
 
-TEST(BlockPool, GivesEveryBlockOnceAndThenNone) {
+TEST(BlockPool, AllocatesEveryBlockOnceAndThenNone) {
   BlockPool pool(5, 16, true);
   std::set<int32_t> given;
   for (int i = 0; i < 5; ++i) given.insert(pool.Allocate().value());
@@ -180,7 +180,7 @@ TEST(BlockPool, UsesTheRoomLeftToGrowBeforeItRefuses) {
   EXPECT_EQ(pool.Allocate(first.back()), std::nullopt);
 }
 
-// Whether blocks were cached or not: who comes next gets neighbours in ascending order.
+// The next sequence gets neighbours in ascending order, whether or not the blocks were cached.
 TEST(BlockPool, GivesTheBlocksOfAnEarlierSequenceInTheirOrder) {
   for (const bool caching : {false, true}) {
     BlockPool pool(12, 16, caching);
@@ -222,7 +222,7 @@ TEST(BlockPool, CachesNothingWithoutPrefixCaching) {
   EXPECT_EQ(pool.available(), 2u);
 }
 
-TEST(BlockPool, ForgetsCachedAndUsedContentWhenDropped) {
+TEST(BlockPool, DropCachedForgetsCachedAndUsedContent) {
   BlockPool pool(2, 16, true);
   Cache(pool, HashOf(1));
   const int32_t used = pool.Allocate().value();

@@ -48,7 +48,7 @@ TEST(FreeRuns, AgreeWithAListOfBlocksOverRandomOperations) {
   }
 }
 
-TEST(FreeRunsDeathTest, ABlockIsFreeOnce) {
+TEST(FreeRunsDeathTest, AddingOrTakingABlockTwiceIsABug) {
   FreeRuns runs(3);
   EXPECT_DEATH(runs.Add(1), "free already");
   runs.Take(1);

@@ -66,7 +66,7 @@ TEST_F(Generating, LeavesOutTheTextOfTheTokenThatStops) {
   EXPECT_THAT(shown.text, StartsWith(stopped.text));
 }
 
-TEST_F(Generating, GivesTheChosenTokensLogprobWithoutOthers) {
+TEST_F(Generating, GivesOnlyTheChosenTokensLogprobForLogprobsZero) {
   const Generation none = One(R"({"max_tokens": 2})");
   EXPECT_THAT(none.tokens, IsEmpty());
   EXPECT_THAT(ToJson(Ids({5}), none).Dump(), Not(HasSubstr("logprob")));

@@ -30,7 +30,7 @@ std::string RefusalOf(const std::string& text) {
   return read.error().message;
 }
 
-TEST(ReadSamplingParams, TakesTheApisNames) {
+TEST(ReadSamplingParams, ReadsTheApisNames) {
   const SamplingParams params = Read(R"({
     "temperature": 0.7, "top_p": 0.9, "top_k": 40, "min_p": 0.05, "repetition_penalty": 1.1,
     "presence_penalty": -1, "frequency_penalty": 2, "seed": 42, "max_tokens": 99, "min_tokens": 3,
@@ -55,7 +55,7 @@ TEST(ReadSamplingParams, TakesTheApisNames) {
   EXPECT_TRUE(Validate(params));
 }
 
-TEST(ReadSamplingParams, SurvivesAWayThroughJson) {
+TEST(ReadSamplingParams, SurvivesARoundTripThroughJson) {
   SamplingParams params = Read(R"({"temperature": 0.3, "seed": -7, "stop": "x", "logprobs": 0,
                                    "logit_bias": {"3": 2}, "top_k": -1, "min_tokens": 2})");
   SamplingParams again;
@@ -65,7 +65,7 @@ TEST(ReadSamplingParams, SurvivesAWayThroughJson) {
   EXPECT_EQ(again.logprobs, 0);
 }
 
-TEST(ReadSamplingParams, LeavesWhatIsAbsentNullOrUnknown) {
+TEST(ReadSamplingParams, IgnoresAbsentNullAndUnknownFields) {
   SamplingParams params;
   params.temperature = 0.5;
   params.max_tokens = 77;
@@ -148,44 +148,44 @@ using Params = SamplingParams;
 INSTANTIATE_TEST_SUITE_P(
     All, BadValues,
     ::testing::Values(
-        BadValue{"temperature is -0.1, it must be a finite number from 0 (greedy) on",
+        BadValue{"temperature is -0.1, but must be a finite number from 0 (greedy) on",
                  [](Params& p) { p.temperature = -0.1; }},
-        BadValue{"temperature is nan, it must be a finite number from 0 (greedy) on",
+        BadValue{"temperature is nan, but must be a finite number from 0 (greedy) on",
                  [](Params& p) { p.temperature = kNan; }},
-        BadValue{"temperature is inf, it must be a finite number from 0 (greedy) on",
+        BadValue{"temperature is inf, but must be a finite number from 0 (greedy) on",
                  [](Params& p) { p.temperature = kInfinity; }},
-        BadValue{"top_p is 0, it must be above 0 and at most 1", [](Params& p) { p.top_p = 0; }},
-        BadValue{"top_p is 1.01, it must be above 0 and at most 1",
+        BadValue{"top_p is 0, but must be above 0 and at most 1", [](Params& p) { p.top_p = 0; }},
+        BadValue{"top_p is 1.01, but must be above 0 and at most 1",
                  [](Params& p) { p.top_p = 1.01; }},
-        BadValue{"top_k is -2, it must be at least 1, or 0 or -1 for all tokens",
+        BadValue{"top_k is -2, but must be at least 1, or 0 or -1 for all tokens",
                  [](Params& p) { p.top_k = -2; }},
-        BadValue{"min_p is 1.5, it must be from 0 to 1", [](Params& p) { p.min_p = 1.5; }},
-        BadValue{"repetition_penalty is 0, it must be a finite number above 0 (1: no penalty)",
+        BadValue{"min_p is 1.5, but must be from 0 to 1", [](Params& p) { p.min_p = 1.5; }},
+        BadValue{"repetition_penalty is 0, but must be a finite number above 0 (1: no penalty)",
                  [](Params& p) { p.repetition_penalty = 0; }},
-        BadValue{"presence_penalty is 2.1, it must be from -2 to 2",
+        BadValue{"presence_penalty is 2.1, but must be from -2 to 2",
                  [](Params& p) { p.presence_penalty = 2.1; }},
-        BadValue{"frequency_penalty is nan, it must be from -2 to 2",
+        BadValue{"frequency_penalty is nan, but must be from -2 to 2",
                  [](Params& p) { p.frequency_penalty = kNan; }},
-        BadValue{"max_tokens is 0, it must be at least 1", [](Params& p) { p.max_tokens = 0; }},
-        BadValue{"min_tokens is 17, it must be from 0 to max_tokens (16)",
+        BadValue{"max_tokens is 0, but must be at least 1", [](Params& p) { p.max_tokens = 0; }},
+        BadValue{"min_tokens is 17, but must be from 0 to max_tokens (16)",
                  [](Params& p) { p.min_tokens = 17; }},
-        BadValue{"logprobs is -2, it must be at least 0, or -1 for none",
+        BadValue{"logprobs is -2, but must be at least 0, or -1 for none",
                  [](Params& p) { p.logprobs = -2; }},
-        BadValue{"stop is a list of 17 strings, it must be at most 16",
+        BadValue{"stop is a list of 17 strings, but must be at most 16",
                  [](Params& p) { p.stop.assign(17, "x"); }},
-        BadValue{"stop is an empty string, it must be at least one character long",
+        BadValue{"stop is an empty string, but must be at least one character long",
                  [](Params& p) {
                    p.stop = {"x", ""};
                  }},
-        BadValue{"stop_token_ids is [-3], it must be a list of ids from 0 on",
+        BadValue{"stop_token_ids is [-3], but must be a list of ids from 0 on",
                  [](Params& p) {
                    p.stop_token_ids = {4, -3};
                  }},
-        BadValue{"logit_bias is for token -3, it must be for ids from 0 on",
+        BadValue{"logit_bias is for token -3, but must be for ids from 0 on",
                  [](Params& p) {
                    p.logit_bias = {{-3, 1}};
                  }},
-        BadValue{"logit_bias of token 3 is 100.5, it must be from -100 to 100", [](Params& p) {
+        BadValue{"logit_bias of token 3 is 100.5, but must be from -100 to 100", [](Params& p) {
                    p.logit_bias = {{3, 100.5}};
                  }}));
 

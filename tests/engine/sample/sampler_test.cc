@@ -164,7 +164,7 @@ TEST(Sampler, SeesADifferenceOfOneTemperatureStep) {  // the chi-square test has
 }
 
 // Every filter agrees with sorting the whole vocabulary, whatever the shape of the distribution.
-TEST(Sampler, KeepsExactlyWhatSortingWouldKeep) {
+TEST(Sampler, KeepsTheSameTokensAsSorting) {
   std::mt19937 rng(3);
   for (int round = 0; round < 200; ++round) {
     SamplingParams params = AtTemperature(1);
@@ -248,7 +248,7 @@ TEST(Sampler, NeverDrawsMaskedOrNanLogits) {
   EXPECT_THAT(Draw(filtered, {0, kInfinity, 0}, 50), ElementsAre(Pair(1, 50)));
 }
 
-TEST(Sampler, StaysInsideTheVocabularyWithoutOneGoodLogit) {
+TEST(Sampler, StaysInsideTheVocabularyWithoutAnyUsableLogit) {
   SamplingParams params = AtTemperature(1);
   params.top_k = 2;
   params.top_p = 0.5;
@@ -263,7 +263,7 @@ TEST(Sampler, StaysInsideTheVocabularyWithoutOneGoodLogit) {
 
 // ---- The random stream ----------------------------------------------------------------------
 
-TEST(Sampler, RandomStreamDependsOnSeedAlone) {
+TEST(Sampler, RandomStreamDependsOnlyOnTheSeed) {
   const std::vector<float> flat(1000, 0.f);
   const auto draw = [&](uint64_t seed, int noise) {
     Sampler sampler(AtTemperature(1), seed, {}, {}), other(AtTemperature(1), 99, {}, {});
@@ -389,7 +389,7 @@ TEST(Sampler, GivesLogprobsOfTheRawLogits) {
   EXPECT_NEAR(token.top[0].second, 2 - log_sum, 1e-6);
 }
 
-TEST(Sampler, GivesOnlyAsManyLogprobsAsAskedFor) {
+TEST(Sampler, GivesTheRequestedNumberOfLogprobs) {
   SamplingParams params;
   EXPECT_EQ(SampleOnce(params, {1, 2}).logprob, 0);
   params.logprobs = 0;

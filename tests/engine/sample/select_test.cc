@@ -57,7 +57,7 @@ TEST(Best, SurvivesRisingAndFallingValues) {  // the buffer fills at every step,
   EXPECT_EQ(Ids(Best(Scalar(), falling, 3)), (std::vector<int32_t>{0, 1, 2}));
 }
 
-TEST(Best, TakesMaskedValuesWhereThereAreNoOthers) {
+TEST(Best, TakesMaskedValuesIfThereAreNoOthers) {
   std::vector<float> values(2000, -std::numeric_limits<float>::infinity());
   values[1500] = 1;
   values[700] = std::numeric_limits<float>::quiet_NaN();
@@ -90,7 +90,7 @@ TEST(NucleusBorder, AgreesWithAddingUpInOrder) {
   }
 }
 
-TEST(NucleusBorder, KeepsAllWhereTheMassIsMoreThanThereIs) {
+TEST(NucleusBorder, KeepsAllIfTheMassExceedsTheTotal) {
   std::vector<Candidate> weights = {{2, 0}, {1, 1}, {1, 2}};
   EXPECT_EQ(NucleusBorder(weights, 100).id, 2);
 }

@@ -25,7 +25,7 @@ inline std::vector<int32_t> Prompt(size_t tokens, int32_t first = 1000) {
   return prompt;
 }
 
-// One slice as {id, first, count}; samples is checked where it matters.
+// One slice as {id, first, count}; tests check `samples` themselves if it matters.
 struct Share {
   uint64_t id;
   size_t first, count;

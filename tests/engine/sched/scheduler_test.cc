@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST(Scheduler, PrefillsThenDecodesOneTokenAStep) {
+TEST(Scheduler, PrefillsThenDecodesOneTokenPerStep) {
   Bench bench({});
   Sequence* sequence = bench.Add(1, Prompt(10), 3);
   EXPECT_THAT(bench.Step(), ElementsAre(Share{1, 0, 10}));
@@ -39,7 +39,7 @@ TEST(Scheduler, KeepsDecodeRunningDuringLongPrefill) {
   EXPECT_THAT(bench.Step(), ElementsAre(Share{1, 9, 1}, Share{2, 60, 1}));
 }
 
-TEST(Scheduler, SamplesOnlyWhereThePromptIsComplete) {
+TEST(Scheduler, SamplesOnlyOnceThePromptIsComplete) {
   Bench bench({.budget = 7});
   bench.Add(1, Prompt(10));
   EXPECT_FALSE(bench.scheduler.Schedule()[0].samples);
@@ -114,23 +114,23 @@ TEST(Scheduler, RunsAtMostMaxNumSeqsAtOnce) {
 
 // ---- Refusals and ends ----------------------------------------------------------------------
 
-TEST(Scheduler, RefusesWhatCanNeverFit) {
+TEST(Scheduler, RefusesRequestsThatCanNeverFit) {
   Bench bench({.blocks = 4, .length = 200});
   // 64 tokens of KV: 60 + 5 tokens of which the last is never computed.
   EXPECT_TRUE(bench.scheduler.Add(Bench::Make(9, Prompt(60), 5)));
   EXPECT_EQ(RefusalOf(bench, Prompt(60), 6),
-            "a prompt of 60 tokens with max_tokens 6 needs 5 KV blocks of 16 tokens, the cache has "
-            "4: raise --kv-cache-space or lower max_tokens");
+            "a prompt of 60 tokens with max_tokens 6 needs 5 KV blocks of 16 tokens, but the cache "
+            "has 4; raise --kv-cache-space or lower max_tokens");
   bench.Drain();
   EXPECT_EQ(bench.finished.size(), 1u);
 }
 
 TEST(Scheduler, RefusesEmptyAndOverlongPromptsAndBadParameters) {
   Bench bench({.length = 50});
-  EXPECT_EQ(RefusalOf(bench, {}, 5), "the prompt is empty: give at least one token");
+  EXPECT_EQ(RefusalOf(bench, {}, 5), "the prompt is empty; give at least one token");
   EXPECT_EQ(RefusalOf(bench, Prompt(50), 5),
-            "the prompt has 50 tokens, at most 49 fit the model length of 50 beside one new: "
-            "shorten it or raise --max-model-len");
+            "the prompt has 50 tokens, but at most 49 fit the model length of 50 and leave room "
+            "for output; shorten it or raise --max-model-len");
   EXPECT_THAT(RefusalOf(bench, Prompt(5), 0), HasSubstr("max_tokens is 0"));
   EXPECT_TRUE(bench.scheduler.idle());
 }
@@ -158,7 +158,7 @@ TEST(Scheduler, StopsAtEosAndAtStopIds) {
   EXPECT_EQ(bench.finished[1]->tokens.back(), kEos);
 }
 
-TEST(Scheduler, GoesOnPastEosWhereAskedTo) {
+TEST(Scheduler, ContinuesPastEosIfAsked) {
   Bench bench({});
   bench.Add(1, Prompt(4), 3)->params.ignore_eos = true;
   bench.Add(2, Prompt(4, 2000), 3)->params.min_tokens = 2;
@@ -187,7 +187,7 @@ TEST(Scheduler, AbortsWaitingAndRunningSequences) {
 
 // ---- Prefix cache ---------------------------------------------------------------------------
 
-TEST(Scheduler, TakesAFinishedSequencesPrefix) {
+TEST(Scheduler, ReusesAFinishedSequencesPrefix) {
   Bench bench({.budget = 100});
   bench.Add(1, Prompt(40), 1);
   bench.Step();
@@ -229,7 +229,7 @@ TEST(Scheduler, CachesOutputTokensForTheNextTurn) {
   EXPECT_THAT(bench.Step(), ElementsAre(Share{2, 32, 9}));
 }
 
-TEST(Scheduler, TakesNothingThatBeginsDifferently) {
+TEST(Scheduler, ReusesNoBlockAfterADifferentPrefix) {
   Bench bench({});
   bench.Add(1, Prompt(40), 1);
   bench.Step();
@@ -239,7 +239,7 @@ TEST(Scheduler, TakesNothingThatBeginsDifferently) {
   EXPECT_THAT(bench.Step(), ElementsAre(Share{2, 0, 40}));
 }
 
-TEST(Scheduler, TakesNothingWithoutPrefixCaching) {
+TEST(Scheduler, ReusesNoBlockWithoutPrefixCaching) {
   Bench bench({.caching = false});
   bench.Add(1, Prompt(40), 1);
   bench.Step();
@@ -338,7 +338,7 @@ TEST(Scheduler, PausesTheYoungestInsteadOfPreemptingIt) {
   EXPECT_EQ(second, bench.finished.at(1).get());
 }
 
-TEST(Scheduler, RemembersScoredPositionsOverAPreemption) {
+TEST(Scheduler, RemembersScoredPositionsAcrossAPreemption) {
   Bench bench({.blocks = 6, .budget = 2, .caching = false});
   Sequence* first = bench.Add(1, Prompt(15), 40);
   Sequence* score = bench.AddScore(2, Prompt(60, 2000));
@@ -355,7 +355,7 @@ TEST(Scheduler, RemembersScoredPositionsOverAPreemption) {
   EXPECT_EQ(bench.finished.at(0)->scored, 60u);
 }
 
-TEST(Scheduler, AdmitsNobodyIntoTheLastBlocksOfTheRunning) {
+TEST(Scheduler, KeepsABlockFreeForEveryRunningSequence) {
   Bench bench({.blocks = 4, .budget = 100, .caching = false});
   bench.Add(1, Prompt(16), 30);  // will need 3 blocks
   bench.Step();

@@ -84,7 +84,7 @@ class Simulation {
   void AddOne() {
     auto sequence = std::make_unique<Sequence>();
     sequence->id = ++last_id_;
-    // A few shared beginnings, so that prefixes meet; a few own tokens behind.
+    // One of a few shared prefixes, so that the cache has hits, then a few tokens of its own.
     const size_t longest = shape_.length * 2 / 3;
     const size_t shared = rng_() % longest, own = rng_() % 8;
     const int32_t family = static_cast<int32_t>(rng_() % 3);
@@ -211,7 +211,7 @@ class Simulation {
 
 class Schedules : public ::testing::TestWithParam<Shape> {};
 
-TEST_P(Schedules, GiveEveryRequestWhatItGetsAlone) {
+TEST_P(Schedules, GiveEveryRequestTheTokensItGetsAlone) {
   const Shape& shape = GetParam();
   Simulation simulation(shape, 20261120);
   simulation.Run(2000);
@@ -238,7 +238,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Schedules,
                                            Shape{"OneSequence", 8, 16, 64, 1, 120, true}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-TEST(Simulation, RefusesWhatThePoolCannotHold) {
+TEST(Simulation, RefusesSequencesThatThePoolCannotHold) {
   Simulation simulation({"RefusesSome", 5, 16, 32, 8, 120, true}, 3);
   simulation.Run(500);
   EXPECT_GT(simulation.refused(), 50u);
