@@ -21,6 +21,6 @@ class CheckFailure {
 
 }  // namespace pinion
 
-// For bugs of ours only, never for what a user, a file or the machine can cause.
+// For our own bugs only, never for errors that a user, a file or the machine can cause.
 #define CHECK(condition) \
   while (!(condition)) ::pinion::CheckFailure(__FILE__, __LINE__, #condition)

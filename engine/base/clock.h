@@ -17,8 +17,8 @@ inline double SecondsSince(int64_t start_ns) {
   return static_cast<double>(NowNs() - start_ns) * 1e-9;
 }
 
-// Where a measurement takes its time from: the machine's clock, or a test's, which moves in known
-// steps. Thread rule: any thread.
+// The clock of a measurement: the machine's, or a test's, which advances in known steps. Thread
+// rule: any thread.
 class Clock {
  public:
   virtual int64_t NowNs() const = 0;

@@ -30,7 +30,7 @@ class Descriptor {
   int fd_ = -1;
 };
 
-// Writes all of `bytes` where the descriptor stands. False: errno says why not.
+// Writes all of `bytes` at the descriptor's offset. False on failure, with the reason in errno.
 inline bool WriteAll(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = write(fd, bytes.data(), bytes.size());

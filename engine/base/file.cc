@@ -78,7 +78,7 @@ Status WriteFile(const std::string& path, std::string_view text) {
   if (IsSpecial(path)) return WriteInPlace(path, text);
   const std::string temporary = TemporaryFor(path);
   {
-    // Errors name the file that was asked for: the temporary one is nobody's business.
+    // Errors name the requested file: the temporary one means nothing to the user.
     const Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (file.get() < 0) return SystemError("create", path);
     if (auto written = WriteText(file.get(), text, path); !written) {
@@ -114,14 +114,14 @@ std::string TemporaryFolder() {
   return folder && *folder ? folder : "/tmp";
 }
 
-Result<TemporaryFile> TemporaryFile::Make(std::string_view what) {
+Result<TemporaryFile> TemporaryFile::Make(std::string_view purpose) {
   const std::string folder = TemporaryFolder();
   std::string path = folder + "/pinion-XXXXXX";
   const int fd = mkostemp(path.data(), O_CLOEXEC);
   if (fd < 0)
     return Fail(ErrorCode::kIo,
-                StrCat("cannot make a temporary file for ", what, " in '", folder,
-                       "': ", std::strerror(errno), "; name another folder in TMPDIR"));
+                StrCat("cannot make a temporary file for ", purpose, " in '", folder,
+                       "': ", std::strerror(errno), "; set TMPDIR to another folder"));
   unlink(path.c_str());
   return TemporaryFile(fd);
 }

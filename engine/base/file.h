@@ -13,29 +13,29 @@ namespace pinion {
 // Reads a whole file; the error names it. Refuses files above `max_bytes`.
 Result<std::string> ReadFile(const std::string& path, uint64_t max_bytes = uint64_t{1} << 30);
 
-// Writes through a temporary file in the same folder and renames it, so readers see all or nothing.
+// Writes a temporary file in the same folder and renames it, so readers see all of it or nothing.
 Status WriteFile(const std::string& path, std::string_view text);
 
-// Whether WriteFile could write there, so that hours of work are not lost to a misspelt folder.
+// Whether WriteFile could write to `path`, so that a misspelt folder does not cost hours of work.
 // Nothing is left behind; the disk may still fill up later.
 Status CheckWritable(const std::string& path);
 
 // TMPDIR, else /tmp.
 std::string TemporaryFolder();
 
-// An open file without a name in TemporaryFolder(): it goes with its owner, and nothing is left
-// behind however the process ends. Move-only.
+// An open file without a name in TemporaryFolder(): it disappears with its owner, and nothing is
+// left behind however the process ends. Move-only.
 class TemporaryFile {
  public:
-  // `what` it is for, in errors (kIo), which name the folder and TMPDIR.
-  static Result<TemporaryFile> Make(std::string_view what);
+  // `purpose` appears in errors (kIo), which also name the folder and TMPDIR.
+  static Result<TemporaryFile> Make(std::string_view purpose);
   TemporaryFile(TemporaryFile&& other) noexcept;
   TemporaryFile& operator=(TemporaryFile&& other) noexcept;
   ~TemporaryFile();
 
   int fd() const { return fd_; }  // for reading and writing; closed in children unless passed on
-  std::string path() const;       // by which this process, and no other, can open it anew
-  // At its beginning, where the descriptor then stands: a child may read it as its input.
+  std::string path() const;       // a path for opening it again, valid only in this process
+  // Writes at the beginning and rewinds, so that a child can read the file as its input.
   Status Write(std::string_view text);
 
  private:

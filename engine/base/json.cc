@@ -11,9 +11,10 @@ namespace {
 
 using Library = nlohmann::ordered_json;
 
-constexpr size_t kMaxDepth = 200;  // ours and the library's code recurse; a hostile file must not
+// The library and our code recurse, so a hostile file could otherwise overflow the stack.
+constexpr size_t kMaxDepth = 200;
 
-// Builds a Json from the library's parser events; refuses what nests too deeply.
+// Builds a Json from the library's parser events; refuses values that nest too deeply.
 class Builder : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit Builder(Json& root) : root_(root) {}
@@ -95,7 +96,8 @@ Library ToLibrary(const Json& value) {
     return array;
   }
   Library object = Library::object();
-  // ordered_json looks keys up linearly; going behind it keeps large objects linear.
+  // ordered_json looks up keys linearly at every insertion; appending to its base class directly
+  // keeps large objects linear.
   auto& items = object.get_ref<Library::object_t&>();
   items.reserve(value.object().size());
   for (const auto& [key, item] : value.object()) {

@@ -14,8 +14,8 @@ namespace pinion {
 
 // A JSON value that keeps the order of its keys and tells integers from reals.
 //
-// The only place that knows the JSON library is json.cc; everybody else uses this type. A value
-// owns its children. Not thread-safe for writing; any number of readers is fine.
+// Only json.cc includes the JSON library; all other code uses this type. A value owns its children.
+// Not thread-safe for writing; any number of readers is fine.
 class Json {
  public:
   using Array = std::vector<Json>;
@@ -26,7 +26,7 @@ class Json {
   Json(bool value) : value_(value) {}
   Json(int value) : value_(static_cast<int64_t>(value)) {}
   Json(int64_t value) : value_(value) {}
-  Json(uint64_t value);  // kept as a real where it exceeds int64
+  Json(uint64_t value);  // stored as a real if it exceeds int64
   Json(double value) : value_(value) {}
   Json(const char* value) : value_(std::string(value)) {}
   Json(std::string value) : value_(std::move(value)) {}
@@ -55,7 +55,7 @@ class Json {
   bool is_object() const { return std::holds_alternative<Object>(value_); }
   const char* type_name() const;  // with its article: "null", "a string", "an integer", ...
 
-  // The value as a type it is known to have; another type is a bug (CHECK). Reals that hold whole
+  // The value as its known type; asking for another type is a bug (CHECK). Reals that hold whole
   // numbers do not count as integers.
   bool boolean() const;
   int64_t integer() const;
@@ -66,7 +66,7 @@ class Json {
   Array& array();
   Object& object();
 
-  // The value of `key`, the last one if it is repeated; nullptr where absent or not an object.
+  // The value of `key`, the last one if it is repeated; nullptr if absent or not an object.
   // Linear in the number of keys: for a vocabulary, walk object() instead.
   const Json* Find(std::string_view key) const;
   // Sets or adds a key of an object (null becomes an empty object first).

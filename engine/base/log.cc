@@ -18,7 +18,7 @@ spdlog::level::level_enum Translate(LogLevel level) {
   return kLevels[static_cast<int>(level)];
 }
 
-// spdlog's own from_str takes every unknown name for "off".
+// spdlog's own from_str treats every unknown name as "off".
 std::optional<spdlog::level::level_enum> LevelOf(std::string_view name) {
   static constexpr std::string_view kNames[] = {"info", "warning", "error", "off"};
   for (size_t i = 0; i < std::size(kNames); ++i)
@@ -33,7 +33,8 @@ std::shared_ptr<spdlog::logger> MakeLogger() {
   const char* wanted = std::getenv("PINION_LOG");
   const auto level = LevelOf(wanted && *wanted ? wanted : "info");
   logger->set_level(level.value_or(spdlog::level::info));
-  if (!level) logger->warn("PINION_LOG '{}' is no level; use info, warning, error or off", wanted);
+  if (!level)
+    logger->warn("PINION_LOG '{}' is not a level; use info, warning, error or off", wanted);
   return logger;
 }
 

@@ -9,17 +9,17 @@
 
 namespace pinion {
 
-// A file in memory without a name: what a child reads or writes, at whatever pace, where a pipe
-// would fill up and block. Move-only.
+// An unnamed file in memory for a child's input or output; unlike a pipe, it cannot fill up and
+// block either side. Move-only.
 class MemoryFile {
  public:
-  // `what` it is for, as /proc/PID/fd shows it and errors (kIo) say.
+  // `what` names its purpose in /proc/PID/fd and in errors (kIo).
   static Result<MemoryFile> Make(const std::string& what);
 
   int fd() const { return fd_.get(); }  // closed in children unless passed on
-  // At its beginning, where the descriptor then stands: a child may read it as its input.
+  // Writes at the beginning and rewinds, so that a child can read the file as its input.
   Status Write(std::string_view text);
-  // All of it, wherever the descriptor stands. Refuses more than `max_bytes`.
+  // The whole content, whatever the descriptor's offset. Refuses more than `max_bytes`.
   Result<std::string> Text(uint64_t max_bytes) const;
 
  private:

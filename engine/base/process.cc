@@ -21,8 +21,8 @@ extern char** environ;
 namespace pinion {
 namespace {
 
-// Everything the child needs between fork and exec, prepared before: there, only
-// async-signal-safe calls are allowed.
+// Everything the child needs between fork and exec, prepared before the fork because the child may
+// only make async-signal-safe calls.
 struct ChildPlan {
   std::vector<char*> argv, envp;
   std::optional<cpu_set_t> cpus;
@@ -37,8 +37,8 @@ struct ChildPlan {
   _exit(127);
 }
 
-// A copy of `fd` whose number is `least` or more. Where so many are not allowed, errno is EMFILE,
-// as for all other calls, and not the EINVAL of this one.
+// A copy of `fd` whose number is `least` or more. If `least` exceeds the limit on descriptors,
+// fcntl gives EINVAL; report EMFILE instead, as all other calls do.
 int CopyFrom(int fd, int least) {
   const int copy = fcntl(fd, F_DUPFD_CLOEXEC, least);
   if (copy < 0 && errno == EINVAL) errno = EMFILE;
@@ -99,12 +99,12 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   return pointers;
 }
 
-// What the child says when it cannot become its program; closed by exec where it can.
+// Carries the child's errno if it fails before or in exec; a successful exec closes it.
 struct ReportPipe {
   Descriptor reader, writer;
 
-  // The writer must survive the moves: it gets a number that none of their targets has. False:
-  // errno says why not.
+  // The writer must survive the moves, so it gets a number above all their targets. False on
+  // failure, with the reason in errno.
   bool Open(const std::vector<std::pair<int, int>>& moves) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return false;
@@ -158,7 +158,7 @@ Result<Process> Process::Start(const Options& options) {
   plan.report_fd = report.writer.get();
   const pid_t pid = fork();
   if (pid == 0) {
-    close(report.reader.get());  // one more for the moves, where few descriptors are allowed
+    close(report.reader.get());  // leaves one more descriptor for the moves under a tight limit
     RunChild(plan, moves.data(), moves.size());
   }
   if (pid < 0) return CannotStart(options, errno);
@@ -167,7 +167,7 @@ Result<Process> Process::Start(const Options& options) {
     }
     return CannotStart(options, code);
   }
-  if (options.own_group) setpgid(pid, pid);  // both sides set it: whoever is first
+  if (options.own_group) setpgid(pid, pid);  // parent and child both set it: either may run first
   return Process(pid, options.own_group);
 }
 
@@ -207,7 +207,7 @@ Process::Exit Process::Stop(double grace_seconds) {
   if (grace_seconds > 0) {
     Signal(SIGTERM);
     if (auto exit = Wait(grace_seconds)) {
-      if (group) kill(-group, SIGKILL);  // what it left behind
+      if (group) kill(-group, SIGKILL);  // children that it left behind
       return *exit;
     }
   }

@@ -11,8 +11,8 @@
 
 namespace pinion {
 
-// A child process of ours, started by fork and exec; killed by the kernel when the thread that
-// started it ends, so start children from a thread that lives as long as they may.
+// A child process, started by fork and exec. The kernel kills it when the thread that started it
+// ends, so start children from a thread that outlives them.
 class Process {
  public:
   struct Options {
@@ -24,21 +24,21 @@ class Process {
     bool own_group = true;  // a process group of its own, so that Kill reaches its children too
   };
   struct Exit {
-    int code = 0;    // exit status, where it exited
+    int code = 0;    // exit status, if it exited
     int signal = 0;  // number of the signal that ended it, or 0
   };
 
   static Result<Process> Start(const Options& options);
   Process(Process&& other) noexcept : pid_(std::exchange(other.pid_, -1)), group_(other.group_) {}
   Process& operator=(Process&& other) noexcept;
-  ~Process();  // kills it (SIGKILL) and reaps it where it still runs
+  ~Process();  // kills (SIGKILL) and reaps the child if it still runs
 
   pid_t pid() const { return pid_; }
   bool running() const { return pid_ > 0; }
-  // Waits up to `seconds` (0: only looks); nullopt where it still runs.
+  // Waits up to `seconds` (0: does not wait); nullopt if the child still runs.
   std::optional<Exit> Wait(double seconds);
   void Signal(int number);
-  // SIGTERM, then SIGKILL after `grace_seconds`; returns how it ended.
+  // SIGTERM, then SIGKILL after `grace_seconds`; returns how the child ended.
   Exit Stop(double grace_seconds);
 
  private:

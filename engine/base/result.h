@@ -7,21 +7,21 @@
 
 namespace pinion {
 
-// Why something failed, as far as a caller may want to act on it.
+// Why something failed, in as much detail as a caller can act on.
 enum class ErrorCode {
-  kUsage,        // the person asked for something impossible: exit code 2, HTTP 400
+  kUsage,        // the user asked for something impossible: exit code 2, HTTP 400
   kUnsupported,  // well-formed, but Pinion does not do it
   kNotFound,     // a file, tensor, model or CPU that does not exist
   kCorrupt,      // a file or message that breaks its own format
   kExhausted,    // memory, blocks, file descriptors
   kTimeout,      // it took longer than it may
   kIo,           // the operating system refused
-  kFailed,       // anything else outside our control
+  kFailed,       // any other failure outside our control
 };
 
-// An error that the world caused; bugs of ours go to CHECK instead.
-// `message` is one sentence in lower case that names the offending value, what is allowed and the
-// way out. Context is added on the way up: error.In("loading x") -> "loading x: ...".
+// An error with an external cause; our own bugs go to CHECK instead.
+// `message` is one sentence in lower case that names the offending value, the allowed ones and a
+// fix. Context is added on the way up: error.In("loading x") -> "loading x: ...".
 struct Error {
   ErrorCode code = ErrorCode::kFailed;
   std::string message;
@@ -49,8 +49,8 @@ inline int ExitCode(const Error& error) { return error.code == ErrorCode::kUsage
 }  // namespace pinion
 
 // A function cannot return for its caller, so these two are macros.
-// PINION_TRY(expr): returns expr's error from the enclosing function, or goes on.
-// PINION_ASSIGN(auto x, expr): the same, and binds the value.
+// PINION_TRY(expr): returns expr's error from the enclosing function, if it has one.
+// PINION_ASSIGN(auto x, expr): the same, and otherwise binds the value.
 #define PINION_CONCAT_(a, b) a##b
 #define PINION_CONCAT(a, b) PINION_CONCAT_(a, b)
 #define PINION_TRY(expr)                                           \

@@ -27,7 +27,7 @@ std::string_view Trim(std::string_view text);
 Result<int64_t> ParseInt(std::string_view text, std::string_view what);
 Result<double> ParseDouble(std::string_view text, std::string_view what);
 
-// "4", "4GiB", "512 MiB", "1.5g" -> bytes; a bare number counts in `unit_bytes` (GiB for KV space).
+// "4", "4GiB", "512 MiB", "1.5g" -> bytes; a bare number is in `unit_bytes` (GiB for KV space).
 // Units K M G T, with or without i and B, in any case, are powers of 1024.
 Result<uint64_t> ParseBytes(std::string_view text, uint64_t unit_bytes, std::string_view what);
 

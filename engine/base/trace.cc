@@ -27,10 +27,11 @@ struct Span {
   int64_t value, begin_ns, end_ns;
 };
 
-// One thread's spans. Written by that thread alone; `count` publishes them.
+// One thread's spans. Only that thread writes them; its release store to `count` publishes them to
+// End, which may read while the thread goes on recording.
 struct Buffer {
   Buffer(size_t capacity, int tid)
-      // Not initialised: pages that nothing was recorded to take no memory.
+      // Not initialised, so that pages without a span take no memory.
       : tid(tid), capacity(capacity), spans(new Span[capacity]) {}
   const int tid;
   const size_t capacity;
@@ -39,12 +40,12 @@ struct Buffer {
   std::atomic<size_t> count{0}, dropped{0};
 };
 
-// Buffers outlive their threads: what a thread did is written after it has gone.
+// Buffers outlive their threads, so that End can write the spans of threads that have ended.
 struct Registry {
   std::mutex mutex;
   std::vector<std::unique_ptr<Buffer>> buffers;
   size_t spans_per_thread = kSpansPerThread;
-  std::string path, process;  // no path: nothing to write, or it has been
+  std::string path, process;  // an empty path: not recording, or already written
 };
 
 Registry& TheRegistry() {
@@ -65,7 +66,7 @@ Buffer& OwnBuffer() {
 
 void WarnFull(const Buffer& buffer) {
   LogWarning(StrCat("the trace is full: a thread has recorded ", buffer.capacity,
-                    " spans, the limit; its later ones are left out, so trace a shorter run"));
+                    " spans, the limit; later ones are dropped, so trace a shorter run"));
 }
 
 constexpr std::string_view kHead = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
@@ -76,7 +77,7 @@ tl::unexpected<Error> FileError(const char* doing, const std::string& path) {
               StrCat("cannot ", doing, " the trace '", path, "': ", std::strerror(errno)));
 }
 
-// Text on its way into a file, in large pieces.
+// Writes text to a file in large pieces.
 class Writer {
  public:
   explicit Writer(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
@@ -125,7 +126,7 @@ std::string Event(const Span& span, int tid) {
 Status WriteBuffer(Writer& writer, const Buffer& buffer) {
   const size_t count = buffer.count.load(std::memory_order_acquire);
   std::vector<Span> spans(buffer.spans.get(), buffer.spans.get() + count);
-  // They are recorded as they end; whoever reads wants those that enclose others first.
+  // Spans are recorded when they end, but the format wants enclosing spans first.
   std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
     return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.end_ns > b.end_ns;
   });
@@ -144,13 +145,14 @@ Status WriteRecording(const Registry& registry, Writer& writer, bool first) {
     dropped += buffer->dropped.load(std::memory_order_relaxed);
   }
   if (dropped > 0)
-    LogWarning(StrCat("the trace lacks ", dropped, " spans beyond its limit of ",
-                      registry.spans_per_thread, " a thread"));
+    LogWarning(StrCat("the trace lacks ", dropped, " spans beyond the limit of ",
+                      registry.spans_per_thread, " per thread"));
   writer.Add(kTail);
   return writer.Flush();
 }
 
-// Cuts the end off what is in the file, so that more events can follow. True: there were some.
+// Removes the closing brackets of an existing trace, so that more events can follow. True: there
+// were events.
 Result<bool> Reopen(int fd, const std::string& path) {
   struct stat info;
   if (fstat(fd, &info) != 0) return FileError("read", path);
@@ -160,7 +162,7 @@ Result<bool> Reopen(int fd, const std::string& path) {
   if (end < 0 || pread(fd, tail, sizeof tail, end) != static_cast<ssize_t>(sizeof tail) ||
       std::string_view(tail, sizeof tail) != kTail)
     return Fail(ErrorCode::kIo,
-                StrCat("the trace '", path, "' has been changed by somebody else meanwhile"));
+                StrCat("the trace '", path, "' was changed by another program during recording"));
   if (ftruncate(fd, end) != 0 || lseek(fd, end, SEEK_SET) != end) return FileError("write", path);
   return true;
 }
@@ -186,7 +188,7 @@ Status Begin(const std::string& path, const std::string& process, size_t spans_p
   struct stat info;
   if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
     return Fail(ErrorCode::kIo, StrCat("cannot make the trace '", path,
-                                       "': it is no regular file; name a new one"));
+                                       "': it is not a regular file; name a new one"));
   if (!Descriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)).is_open())
     return FileError("make", path);
   Join(path, process, spans_per_thread);

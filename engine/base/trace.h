@@ -10,31 +10,31 @@
 
 namespace pinion {
 
-// The recording of a process: what every thread did when, as Chrome's trace events
-// (chrome://tracing, https://ui.perfetto.dev). Off until Begin or Join; a span costs one load then.
+// Records what each thread does and when, as Chrome trace events (chrome://tracing,
+// https://ui.perfetto.dev). Off until Begin or Join; until then a span costs one load.
 //
-// Spans are kept in a buffer per thread, up to a limit, and become text in End alone. Times are
-// CLOCK_MONOTONIC's, so the processes of one machine share a time line.
-// Thread rule: all of it from any thread; End while others still record, too.
+// Spans are kept in a buffer per thread, up to a limit, and only End formats them. Times come from
+// CLOCK_MONOTONIC, so the processes of one machine share a time line.
+// Thread rule: any thread may call anything; End may run while others still record.
 namespace trace {
 
-// 40 bytes each, 20 MiB a thread, touched as they fill: some 1,000 steps of a model of 32 layers.
+// 40 bytes each, 20 MiB a thread, touched as it fills: some 1,000 steps of a model of 32 layers.
 inline constexpr size_t kSpansPerThread = size_t{1} << 19;
 
-// Makes an empty file at `path` and begins to record; `process` is the heading of this one's rows.
-// Errors: a file that cannot be made, or is no regular one. Of a thread that has recorded
-// `spans_per_thread`, later spans are dropped, with a warning. At most one Begin or Join a process.
+// Makes an empty file at `path` and starts recording; `process` is the heading of this process's
+// rows. Errors: the file cannot be made or is not a regular one. Beyond `spans_per_thread`, a
+// thread's spans are dropped, with a warning. At most one Begin or Join per process.
 Status Begin(const std::string& path, const std::string& process,
              size_t spans_per_thread = kSpansPerThread);
-// The same for a process that adds to the file of another one's Begin; they must take turns to End.
+// The same for a process that adds to the file of another's Begin; their Ends must not overlap.
 void Join(const std::string& path, const std::string& process,
           size_t spans_per_thread = kSpansPerThread);
 
-// Ends the recording and adds it to the file, which then holds one JSON object. Does nothing where
-// none was begun, or it has ended.
+// Ends the recording and adds it to the file, which then holds one JSON object. Does nothing if
+// there is no recording.
 Status End();
 
-// How the calling thread's row is headed; the first name stays.
+// Sets the heading of the calling thread's row; only the first call counts.
 void NameThread(const std::string& name);
 
 namespace internal {
@@ -46,8 +46,8 @@ inline bool on() { return internal::recording.load(std::memory_order_relaxed); }
 
 }  // namespace trace
 
-// From construction to destruction: one span of the calling thread, within whatever spans enclose
-// it. `name` and `key` (of `value`; null: none) are literals, or live until End.
+// Records one span of the calling thread, from construction to destruction. `name` and `key` (of
+// `value`; null: none) are literals or live until End.
 class TraceSpan {
  public:
   explicit TraceSpan(const char* name, const char* key = nullptr, int64_t value = 0)

@@ -54,7 +54,7 @@ def test_topo_reads_variables_and_flags_beat_them(pinion_json):
 def test_an_unknown_log_level_is_said_and_hides_nothing(pinion):
     done = pinion("run", "preset:tiny", "-p", "x", "--max-tokens", 1, env={"PINION_LOG": "loud"})
     assert done.returncode == 0
-    assert "PINION_LOG 'loud' is no level" in done.stderr
+    assert "PINION_LOG 'loud' is not a level" in done.stderr
     assert "ready after" in done.stderr
 
 

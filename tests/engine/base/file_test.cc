@@ -29,7 +29,7 @@ class FileTest : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(FileTest, CheckWritableSaysBeforehandWhatWriteFileWouldSay) {
+TEST_F(FileTest, CheckWritablePredictsTheErrorOfWriteFile) {
   EXPECT_TRUE(CheckWritable(Path("new")));
   EXPECT_TRUE(CheckWritable("/dev/null"));
   EXPECT_TRUE(std::filesystem::is_empty(folder_)) << "a check leaves nothing behind";
@@ -40,7 +40,7 @@ TEST_F(FileTest, CheckWritableSaysBeforehandWhatWriteFileWouldSay) {
   EXPECT_THAT(CheckWritable(folder_).error().message, HasSubstr("it is a folder"));
 }
 
-TEST_F(FileTest, ReadsBackWhatWasWritten) {
+TEST_F(FileTest, ReadsBackTheWrittenText) {
   const std::string text("zero\0byte", 9);
   ASSERT_TRUE(WriteFile(Path("a"), "something longer that is replaced"));
   ASSERT_TRUE(WriteFile(Path("a"), text));
@@ -70,7 +70,7 @@ TEST_F(FileTest, WritesIntoAPipeInsteadOfReplacingIt) {
   EXPECT_TRUE(std::filesystem::is_fifo(Path("pipe")));
 }
 
-TEST_F(FileTest, RefusesFoldersAndTooMuch) {
+TEST_F(FileTest, RefusesFoldersAndLargeFiles) {
   EXPECT_THAT(ReadFile(folder_).error().message, HasSubstr("is a folder"));
   EXPECT_THAT(MappedFile::Open(folder_).error().message, HasSubstr("not a regular file"));
   ASSERT_TRUE(WriteFile(Path("big"), std::string(1001, 'x')));
@@ -78,7 +78,7 @@ TEST_F(FileTest, RefusesFoldersAndTooMuch) {
   EXPECT_EQ(ReadFile(Path("big"), 1001)->size(), 1001u);
 }
 
-TEST_F(FileTest, MapsWhatTheFileHolds) {
+TEST_F(FileTest, MapsTheWholeFile) {
   const std::string text(10'000, 'm');
   ASSERT_TRUE(WriteFile(Path("m"), text));
   const auto file = MappedFile::Open(Path("m")).value();
@@ -108,7 +108,7 @@ class TemporaryFileTest : public FileTest {
   std::optional<std::string> before_;
 };
 
-TEST_F(TemporaryFileTest, HasNoNameAndHoldsWhatWasWritten) {
+TEST_F(TemporaryFileTest, HasNoNameAndHoldsTheWrittenText) {
   setenv("TMPDIR", folder_.c_str(), 1);
   auto file = TemporaryFile::Make("a test");
   ASSERT_TRUE(file) << file.error().message;
@@ -120,13 +120,13 @@ TEST_F(TemporaryFileTest, HasNoNameAndHoldsWhatWasWritten) {
   EXPECT_EQ(first, 's');
 }
 
-TEST_F(TemporaryFileTest, NamesTheFolderThatIsNotThereAndTmpdir) {
+TEST_F(TemporaryFileTest, ErrorNamesTheMissingFolderAndTmpdir) {
   setenv("TMPDIR", Path("missing").c_str(), 1);
   const auto file = TemporaryFile::Make("a test");
   ASSERT_FALSE(file);
   EXPECT_EQ(file.error().message, "cannot make a temporary file for a test in '" + Path("missing") +
-                                      "': No such file or directory; name another folder in "
-                                      "TMPDIR");
+                                      "': No such file or directory; set TMPDIR to another "
+                                      "folder");
   setenv("TMPDIR", "", 1);
   EXPECT_EQ(TemporaryFolder(), "/tmp");
 }

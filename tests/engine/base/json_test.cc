@@ -58,7 +58,7 @@ TEST(Json, ReadsBackRealsExactly) {
   }
 }
 
-TEST(Json, WritesNullWhereANumberIsNone) {
+TEST(Json, WritesNullForNanAndInfinity) {
   EXPECT_EQ(Json(std::nan("")).Dump(), "null");
   EXPECT_EQ(Json(-std::numeric_limits<double>::infinity()).Dump(), "null");
 }
@@ -126,7 +126,7 @@ TEST(Json, RequireNamesKeyAndValue) {
   EXPECT_THAT(Require<int>(value, "absent").error().message, HasSubstr("'absent' is missing"));
 }
 
-TEST(Json, OptionalFallsBackOnlyWhereNothingIsSaid) {
+TEST(Json, OptionalFallsBackOnlyIfTheValueIsAbsentOrNull) {
   const Json value = MustParse(R"({"n":3,"none":null})");
   EXPECT_EQ(Optional<int>(value, "n", 7).value(), 3);
   EXPECT_EQ(Optional<int>(value, "none", 7).value(), 7);

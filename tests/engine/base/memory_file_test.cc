@@ -6,7 +6,7 @@
 namespace pinion {
 namespace {
 
-TEST(MemoryFile, IsReadFromItsBeginningAndAsAWhole) {
+TEST(MemoryFile, IsReadAsAWholeFromItsBeginning) {
   auto file = MemoryFile::Make("a test");
   ASSERT_TRUE(file) << file.error().message;
   ASSERT_TRUE(file->Write("what a child reads"));
@@ -16,7 +16,7 @@ TEST(MemoryFile, IsReadFromItsBeginningAndAsAWhole) {
   EXPECT_EQ(file->Text(100).value(), "what a child reads");
 }
 
-TEST(MemoryFile, RefusesToReadMoreThanItsReaderWants) {
+TEST(MemoryFile, RefusesToReadMoreThanItsReaderAllows) {
   auto file = MemoryFile::Make("a test's result");
   ASSERT_TRUE(file && file->Write("four and more"));
   const auto text = file->Text(4);

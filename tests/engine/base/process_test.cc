@@ -74,7 +74,7 @@ std::string Output(Process::Options options) {
   return text;
 }
 
-TEST(Process, TellsHowItsChildEnded) {
+TEST(Process, ReportsHowItsChildEnded) {
   Process seven = MustStart(Shell("exit 7"));
   const auto exit = seven.Wait(10);
   ASSERT_TRUE(exit);
@@ -85,7 +85,7 @@ TEST(Process, TellsHowItsChildEnded) {
   EXPECT_EQ(killed.Wait(10)->signal, SIGABRT);
 }
 
-TEST(Process, FailsWhereTheProgramCannotStart) {
+TEST(Process, FailsIfTheProgramCannotStart) {
   Process::Options options;
   options.arguments = {"/nowhere/program", "x"};
   const auto process = Process::Start(options);
@@ -110,7 +110,7 @@ int StartWithFewDescriptors(rlim_t limit) {
   const int before = OpenDescriptors();
   Process::Options missing;
   missing.arguments = {"/nowhere/program"};
-  if (Process::Start(missing)) return 2;  // it told nobody
+  if (Process::Start(missing)) return 2;  // the failure was not reported
   auto seven = Process::Start(Shell("exit 7"));
   if (!seven && seven.error().message.find("ulimit -n") == std::string::npos) return 3;
   if (seven && seven->Wait(10).value_or(Process::Exit()).code != 7) return 4;
@@ -118,7 +118,7 @@ int StartWithFewDescriptors(rlim_t limit) {
   return waitpid(-1, nullptr, WNOHANG) == -1 ? 0 : 6;
 }
 
-TEST(Process, StartsOrSaysWhyNotHoweverFewDescriptorsAreAllowed) {
+TEST(Process, StartsOrReportsWhyNotForAnyDescriptorLimit) {
   for (rlim_t limit = 4; limit <= 32; ++limit) {
     const pid_t child = fork();
     if (child == 0) {
@@ -151,15 +151,13 @@ TEST(Process, PassesDescriptorsUnderTheirNumbers) {
   EXPECT_EQ(second.ReadAll(), "two\n");
 }
 
-TEST(Process, GivesNoOtherDescriptorAway) {
+TEST(Process, PassesNoOtherDescriptors) {
   Pipe pipe;
   auto options = Shell(StrCat("[ -e /proc/self/fd/", pipe.ends[1], " ] && echo leaked || echo no"));
   EXPECT_EQ(Output(options), "no\n");
 }
 
-TEST(Process, ReadsNothingUnlessToldOtherwise) {
-  EXPECT_EQ(Output(Shell("cat; echo end")), "end\n");
-}
+TEST(Process, HasNoInputByDefault) { EXPECT_EQ(Output(Shell("cat; echo end")), "end\n"); }
 
 TEST(Process, BindsItsChild) {
   cpu_set_t mask;
@@ -173,7 +171,7 @@ TEST(Process, BindsItsChild) {
   EXPECT_FALSE(Process::Start(options)) << "a cpu that is not there";
 }
 
-TEST(Process, WaitsNoLongerThanAsked) {
+TEST(Process, WaitsNoLongerThanRequested) {
   Process process = MustStart(Shell("sleep 60"));
   EXPECT_FALSE(process.Wait(0));
   EXPECT_FALSE(process.Wait(0.02));
@@ -181,7 +179,7 @@ TEST(Process, WaitsNoLongerThanAsked) {
   EXPECT_EQ(process.Stop(10).signal, SIGTERM);
 }
 
-TEST(Process, KillsWhatIgnoresItsTerminationAndItsChildren) {
+TEST(Process, KillsAChildThatIgnoresSigtermAndItsChildren) {
   Pipe pipe;
   auto options = Shell("trap '' TERM; sleep 60 & echo ready; wait; sleep 60");
   options.stdout_fd = pipe.ends[1];
@@ -223,7 +221,7 @@ TEST(Process, IsKilledByItsDestructor) {
   EXPECT_EQ(pipe.ReadAll(), "");
 }
 
-TEST(Process, KnowsItself) { EXPECT_THAT(SelfPath(), HasSubstr("test_engine_base")); }
+TEST(Process, SelfPathNamesThisProgram) { EXPECT_THAT(SelfPath(), HasSubstr("test_engine_base")); }
 
 }  // namespace
 }  // namespace pinion

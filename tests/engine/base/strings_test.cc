@@ -34,7 +34,7 @@ TEST(Strings, ParseIntTakesWholeNumbersOnly) {
   }
 }
 
-TEST(Strings, ParseDoubleRefusesWhatIsNotFinite) {
+TEST(Strings, ParseDoubleRefusesNanAndInfinity) {
   EXPECT_EQ(ParseDouble("2.5e-1", "x").value(), 0.25);
   for (const char* bad : {"", "nan", "inf", "1e999", "1,5", "0x10"})
     EXPECT_FALSE(ParseDouble(bad, "x")) << bad;
@@ -73,7 +73,7 @@ TEST(CpuLists, KeepOrderAndSteps) {
   EXPECT_THAT(ParseCpuList("0-5:3").value(), ElementsAre(0, 3));
 }
 
-TEST(CpuLists, RefuseWhatIsNoList) {
+TEST(CpuLists, RefuseTextThatIsNotAList) {
   for (const char* bad : {"", ",", "1,", "a", "3-1", "1-", "-1", "1:2", "1-4:0", "1-4:-1",
                           "1-4:", "1--4", "0-99999999", "4294967296", "1 2"}) {
     const auto parsed = ParseCpuList(bad);
@@ -82,7 +82,7 @@ TEST(CpuLists, RefuseWhatIsNoList) {
   }
 }
 
-TEST(CpuLists, AreWrittenShort) {
+TEST(CpuLists, AreWrittenCompactly) {
   EXPECT_EQ(FormatCpuList({}), "");
   EXPECT_EQ(FormatCpuList({7}), "7");
   EXPECT_EQ(FormatCpuList({0, 1, 2, 3, 8}), "0-3,8");
@@ -92,7 +92,7 @@ TEST(CpuLists, AreWrittenShort) {
   EXPECT_EQ(FormatCpuList({5, 4, 3}), "5,4,3");
 }
 
-TEST(CpuLists, ReadBackAsTheyWereWritten) {
+TEST(CpuLists, SurviveARoundTrip) {
   std::mt19937 rng(20261120);
   for (int trial = 0; trial < 500; ++trial) {
     std::vector<int> cpus(std::uniform_int_distribution<size_t>(1, 20)(rng));

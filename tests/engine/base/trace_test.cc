@@ -134,7 +134,7 @@ TEST_F(Trace, KeepsTheFirstSpansUpToItsLimit) {
   EXPECT_THAT(Names(Rows()["main"]), ElementsAre("a", "b", "c"));
 }
 
-TEST_F(Trace, RecordsNothingBeforeItsBeginningOrAfterItsEnd) {
+TEST_F(Trace, RecordsNothingBeforeBeginOrAfterEnd) {
   ASSERT_EQ(InChild([&] {
               { const TraceSpan span("early"); }
               if (!trace::Begin(path_, "test")) return 1;
@@ -148,17 +148,17 @@ TEST_F(Trace, RecordsNothingBeforeItsBeginningOrAfterItsEnd) {
   EXPECT_THAT(Names(Rows()["main"]), ElementsAre("right"));
 }
 
-TEST_F(Trace, RefusesWhatIsNoFileOfItsOwn) {
+TEST_F(Trace, RefusesPathsThatAreNotRegularFiles) {
   const auto in_nothing = trace::Begin("/no/such/folder/trace.json", "test");
   ASSERT_FALSE(in_nothing);
   EXPECT_THAT(in_nothing.error().message, HasSubstr("'/no/such/folder/trace.json'"));
   const auto device = trace::Begin("/dev/null", "test");
   ASSERT_FALSE(device);
-  EXPECT_THAT(device.error().message, HasSubstr("no regular file"));
+  EXPECT_THAT(device.error().message, HasSubstr("not a regular file"));
   EXPECT_FALSE(trace::on());
 }
 
-TEST_F(Trace, DoesNotAddToWhatSomebodyElseWrote) {
+TEST_F(Trace, DoesNotAppendToAFileChangedMeanwhile) {
   EXPECT_EQ(InChild([&] {
               if (!trace::Begin(path_, "test")) return 1;
               { const TraceSpan span("a"); }
