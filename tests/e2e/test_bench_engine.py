@@ -29,7 +29,7 @@ def test_the_table_says_what_the_runs_measured(bench_engine, data, tmp_path):
 
 @pytest.mark.parametrize("arguments, sentence", [
     (["--rows", "decode7"], "no row is named 'decode7'; there are prefill512"),
-    (["--rounds", "0"], "--rounds 0 is no number of rounds"),
+    (["--rounds", "0"], "--rounds 0 is not a valid number of rounds"),
     (["--rows", "load", "--rounds", "1", "nowhere/at-all"], "bench nowhere/at-all"),
 ])
 def test_bad_use_is_one_sentence(bench_engine, arguments, sentence):
