@@ -26,7 +26,7 @@ enum class RaceStatus {
 };
 
 // Several configurations measured round by round, until one of them is known to be within epsilon
-// of the best. The race takes numbers and gives standings; the caller measures.
+// of the best. The race takes numbers and gives statuses; the caller measures.
 //
 // Drift is removed from the scores, and their noise is pooled over all contestants (stats/drift.h).
 // For each ordered pair (contestant c, leader b) the evidence against "c is better than b by
