@@ -12,7 +12,7 @@ namespace {
 constexpr double kCloseEnough = 0.02;   // of the best
 constexpr double kBudgetMargin = 0.05;  // a trial that is under way may end
 
-struct Definition {
+struct FigureRule {
   const char* name;
   const char* title;
   // Empty: this replay has no such figure.
@@ -21,9 +21,9 @@ struct Definition {
 
 std::optional<double> Share(bool is) { return is ? 1.0 : 0.0; }
 
-std::vector<Definition> Shares(double best_log_truth) {
+std::vector<FigureRule> Shares(double best_log_truth) {
   using Ending = const ReplayEnding&;
-  std::vector<Definition> shares = {
+  std::vector<FigureRule> shares = {
       {"false_crowns", "crowned, and not better",
        [](Ending one) { return Share(one.crowned && one.crowned_log_truth <= 0); }},
       {"worse_crowned", "crowned, and worse",
@@ -61,17 +61,17 @@ SeriesFigures FiguresOf(const std::vector<ReplayEnding>& endings, size_t rows,
   for (const ReplayEnding& one : endings) trials.push_back(one.trials);
   result.use.rows = rows;
   result.use.rows_per_sweep = std::max(1.0, Median(trials));
-  const auto mean_of = [&](const Definition& definition) {
+  const auto mean_of = [&](const FigureRule& rule) {
     std::vector<WindowValue> values;
     for (const ReplayEnding& one : endings)
-      if (const auto value = definition.value(one)) values.push_back({one.offset, *value});
+      if (const auto value = rule.value(one)) values.push_back({one.offset, *value});
     return MeanByBlocks(values, rows, result.use.rows_per_sweep);
   };
   std::optional<double> worst;
-  for (const Definition& definition : Shares(best_log_truth)) {
-    const BlockMean mean = mean_of(definition);
+  for (const FigureRule& rule : Shares(best_log_truth)) {
+    const BlockMean mean = mean_of(rule);
     if (mean.n == 0) continue;
-    result.figures.push_back({definition.name, definition.title, mean, 0, {}});
+    result.figures.push_back({rule.name, rule.title, mean, 0, {}});
     if (const auto effect = DesignEffect(mean)) worst = std::max(worst.value_or(1), *effect);
   }
   for (ReplayFigure& share : result.figures) {
