@@ -28,7 +28,7 @@ stage() {
 # configure: build/ as a Release build; its log is shown only if that fails.
 configure() {
   mkdir -p build
-  cmake -G Ninja -B build -S . -DCMAKE_BUILD_TYPE=Release >build/configure.log 2>&1 || {
+  cmake -G Ninja -B build -S . -DCMAKE_BUILD_TYPE=Release -DPINION_BATCHES=ON >build/configure.log 2>&1 || {
     cat build/configure.log
     return 1
   }
