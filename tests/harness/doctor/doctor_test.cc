@@ -171,7 +171,7 @@ TEST_F(DoctorTest, ApplyRefusesUnchangeableSettings) {
     const auto changes = ChangesOf(Examine(patient_), {name});
     ASSERT_FALSE(changes);
     EXPECT_EQ(changes.error().code, ErrorCode::kUsage);
-    EXPECT_THAT(changes.error().message, HasSubstr("what can be applied now: turbo"));
+    EXPECT_THAT(changes.error().message, HasSubstr("these can be applied now: turbo"));
   }
 }
 

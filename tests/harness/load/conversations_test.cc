@@ -158,7 +158,7 @@ TEST(Trace, ErrorsNameTheLine) {
        "line 2: time '2024-05-10 00:00:00.5 or so'"},
       {"timestamp,input_length,output_length\n1,x,3\n", "line 2: length 'x'"},
       {"timestamp,input_length,output_length\n1,-2,3\n", "line 2: prompt length -2"},
-      {"timestamp,input_length,output_length\n2,2,3\n1,2,3\n", "line 3: it comes before"},
+      {"timestamp,input_length,output_length\n2,2,3\n1,2,3\n", "line 3: its time is before"},
       {"{\"timestamp\":1}\n", "line 1: no number 'input_length'"},
       {"{\n", "line 1"},
       {"", "has no request"},
