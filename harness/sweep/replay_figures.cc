@@ -58,6 +58,7 @@ SeriesFigures FiguresOf(const std::vector<ReplayEnding>& endings, size_t rows,
                         double best_log_truth) {
   SeriesFigures result;
   std::vector<double> trials;
+  trials.reserve(endings.size());
   for (const ReplayEnding& one : endings) trials.push_back(one.trials);
   result.use.rows = rows;
   result.use.rows_per_sweep = std::max(1.0, Median(trials));
