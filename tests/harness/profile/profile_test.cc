@@ -67,7 +67,7 @@ TEST(ProfileJson, ErrorsNameTheKey) {
 }
 
 TEST(ProfileJson, AnAllocatorIsANameNeverAPath) {
-  EXPECT_THAT(ErrorOf("allocator", "/tmp/evil.so"), HasSubstr("none of system, tcmalloc"));
+  EXPECT_THAT(ErrorOf("allocator", "/tmp/evil.so"), HasSubstr("not one of system, tcmalloc"));
 }
 
 TEST(ProfileJson, RefusesUnknownAndMistypedSettings) {
