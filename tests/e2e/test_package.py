@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from conftest import Server
-from test_install import SHORT_SWEEP
+from test_install import ONE_CPU, SHORT_SWEEP
 
 # The first test makes the root, which is debootstrap and apt.
 pytestmark = pytest.mark.timeout(1800)
@@ -78,7 +78,7 @@ def run(pinion_there):
 
     def execute(*arguments):
         done = subprocess.run([pinion_there, *map(str, arguments)], capture_output=True, text=True,
-                              env=ENVIRONMENT, stdin=subprocess.DEVNULL, timeout=200, check=False)
+                              env=ENVIRONMENT, stdin=subprocess.DEVNULL, timeout=600, check=False)
         assert done.returncode == 0, done.stderr[-2000:]
         return done.stdout
 
@@ -108,7 +108,7 @@ def test_server_renders_chat_templates_with_the_roots_python(pinion_there, root,
 
 def test_sweep_leaves_a_report_with_charts(run, root):
     (root / "root/definition.json").write_text(json.dumps(SHORT_SWEEP))
-    run("sweep", "preset:tiny", "--def", "/root/definition.json", "--out", "/root/out")
+    run("sweep", "preset:tiny", *ONE_CPU, "--def", "/root/definition.json", "--out", "/root/out")
     assert (root / "usr/share/pinion/reports/vega.min.js").read_text() in (root / "root/out/report.html").read_text()
 
 
