@@ -20,6 +20,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def ours(process):
+    """Whether /proc/PID belongs to this worker: files run side by side, each worker one at a time."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None:
+        return True
+    return f"PYTEST_XDIST_WORKER={worker}".encode() in (process / "environ").read_bytes().split(b"\0")
+
+
 @pytest.fixture(scope="session")
 def binary():
     """The program under test; PINION_BINARY names another build of it."""

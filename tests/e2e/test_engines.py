@@ -14,6 +14,8 @@ import time
 
 import pytest
 
+from conftest import ours
+
 FIXED = pathlib.Path(__file__).with_name("fixed_server.py")
 TTFT_MS, ITL_MS, OUTPUT = 30, 5, 8
 
@@ -45,11 +47,12 @@ LIGHT = {"prompt_len": 8, "output_len": 2, "concurrency": [1], "num_prompts": 2}
 
 
 def servers():
-    """Processes that run the fixed server."""
+    """Processes of this worker that run the fixed server."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and str(FIXED).encode() in (entry / "cmdline").read_bytes():
+            if entry.name.isdigit() and str(FIXED).encode() in (entry / "cmdline").read_bytes() \
+                    and ours(entry):
                 found.append(int(entry.name))
         except OSError:
             pass  # it ended while we looked

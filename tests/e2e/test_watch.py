@@ -30,14 +30,18 @@ def browser():
         browser.close()
 
 
-@pytest.fixture
-def watched(spawn, tmp_path):
-    """A sweep that runs, and where it can be watched."""
+def watch(spawn, tmp_path, rounds=DEFINITION["rounds"]):
+    """A sweep that runs, and its page's address."""
     definition = tmp_path / "definition.json"
-    definition.write_text(json.dumps(DEFINITION))
+    definition.write_text(json.dumps({**DEFINITION, "rounds": rounds}))
     sweep = spawn("sweep", "preset:tiny", "--def", definition, "--out", tmp_path / "out", "--watch",
                   stderr=subprocess.PIPE)
     return sweep, line_with(sweep, r"http://127\.0\.0\.1:(\d+)/").group(0)
+
+
+@pytest.fixture
+def watched(spawn, tmp_path):
+    return watch(spawn, tmp_path)
 
 
 def line_with(sweep, pattern):
@@ -108,15 +112,15 @@ def test_a_port_that_is_taken_is_named(pinion, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-# The browser before the sweep, which may be over before a browser has started.
-def test_the_page_fills_up_in_a_browser(browser, watched):
-    sweep, url = watched
-    await_trial(sweep)
+# The browser and its page before the sweep, which would be over before they have started.
+def test_the_page_fills_up_in_a_browser(browser, spawn, tmp_path):
     page = browser.new_page(viewport={"width": 390, "height": 800})
+    sweep, url = watch(spawn, tmp_path, rounds=15)
+    await_trial(sweep)
     wrong = []
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.goto(url)
-    page.wait_for_function("() => document.getElementById('live').textContent == 'finished'", timeout=60000)
+    page.wait_for_function("() => document.getElementById('live').textContent == 'finished'", timeout=120000)
     page.evaluate("() => { document.getElementById('live').textContent = 'round 1/6 trial 5/7 isa=avx2 at most 49 s left'; }")
     assert page.locator("header .over").first.bounding_box()["height"] < 40  # the model's name keeps its line
     assert page.locator("table.candidates tbody tr").count() == 2
