@@ -105,7 +105,7 @@ void ExpectHonest(const Recording& noise, double noisy_cost = 0.60) {
   EXPECT_LE(kReplays - none_better.none, kReplays * (0.005 + kLuck * StandardError(0.005)));
 
   const ReplayReport many = Replay(noise, TwentyFour());
-  EXPECT_LE(many.cost_fraction_p50, quiet ? 0.25 : noisy_cost);
+  EXPECT_LE(Figure(many, "cost").interval.low, quiet ? 0.25 : noisy_cost);
   if (quiet) {
     EXPECT_GE(Figure(many, "within_2_percent").mean.mean, 0.95 - kLuck * StandardError(0.95));
   }
@@ -127,14 +127,14 @@ void ExpectTheBestOfManyClose(const Recording& noise, uint32_t seed) {
   std::vector<double> speeds = {1};
   while (speeds.size() < 24) speeds.push_back(normal(random));
   const ReplayReport report = Replay(noise, speeds);
-  EXPECT_LE(report.cost_fraction_p50, report.floor_p50 < 0.03 ? 0.25 : 0.60);
+  EXPECT_LE(Figure(report, "cost").interval.low, report.floor_p50 < 0.03 ? 0.25 : 0.60);
   EXPECT_GE(Figure(report, "within_2_percent").mean.mean, 0.95 - kLuck * StandardError(0.95));
 }
 
 // Equal ones are the dearest to tell apart, and 24 of them look better than each other by chance.
 void ExpectEqualOnesToEnd(const Recording& noise) {
   const ReplayReport report = Replay(noise, std::vector<double>(24, 1.0));
-  EXPECT_LE(report.cost_fraction_p50, report.floor_p50 < 0.03 ? 0.25 : 0.60);
+  EXPECT_LE(Figure(report, "cost").interval.low, report.floor_p50 < 0.03 ? 0.25 : 0.60);
   EXPECT_GE(report.none, kReplays * (0.95 - kLuck * StandardError(0.95)));
 }
 
