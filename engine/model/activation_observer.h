@@ -16,12 +16,12 @@ struct ObservedRows {
   const std::byte* x;  // [rows][stride] of `type`; the first k columns are the matrix's inputs
   kernels::Dtype type;
   size_t rows, k, stride;
-  // Of experts, else null: who computes what. Rows are those of the step for kExpertIn, of which
-  // each expert takes its own (plan->row); assignments for kExpertDown.
+  // Null except for experts: which expert computes which rows. For kExpertIn, rows are those of the
+  // step, of which each expert takes its own (plan->row); for kExpertDown they are assignments.
   const ExpertPlan* plan = nullptr;
 };
 
-// Sees the inputs of every layer's matrices as the decoder computes: calibration.
+// Sees the inputs of every layer's matrices as the decoder computes; used by calibration.
 class ActivationObserver {
  public:
   virtual ~ActivationObserver() = default;

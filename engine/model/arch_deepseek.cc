@@ -1,5 +1,5 @@
-// DeepSeek-V2 and V3 (and R1, which says V3): latent attention, first dense layers, then experts
-// beside a shared MLP, groups of which limit a token's choice.
+// DeepSeek-V2 and V3 (R1 declares itself V3): latent attention; the first layers are dense, the
+// others have experts beside a shared MLP. A token chooses from its best groups of experts only.
 
 #include <cmath>
 
@@ -9,7 +9,8 @@
 namespace pinion {
 namespace {
 
-// "greedy", ...: which experts may be chosen, and what their scores are compared with.
+// "greedy" chooses among all experts. The other methods choose within the best groups only,
+// "noaux_tc" by scores to which a learned correction is added.
 Status ReadMethod(const Json& config, const char* usual, RouterSpec& router) {
   PINION_ASSIGN(const std::string method, Optional<std::string>(config, "topk_method", usual));
   if (method == "greedy") return {};
@@ -65,7 +66,7 @@ Status ReadExperts(const Json& config, DecoderSpec& spec) {
   return {};
 }
 
-// 'head_dim' in these configs is the rotary part alone and is not looked at.
+// 'head_dim' in these configs counts the rotary part only, so it is ignored.
 Status ReadLatent(const Json& config, DecoderSpec& spec) {
   LatentSpec& latent = spec.latent;
   PINION_ASSIGN(latent.kv_rank, RequireIn(config, "kv_lora_rank", 8, kMaxHidden));
@@ -76,7 +77,7 @@ Status ReadLatent(const Json& config, DecoderSpec& spec) {
   if (latent.rope_dim % 2 != 0)
     return Fail(ErrorCode::kUnsupported,
                 StrCat("'qk_rope_head_dim' is ", latent.rope_dim, ", want an even number"));
-  // What is cached of a token: one head for all queries.
+  // The cache holds a single head per token, which all queries share.
   spec.kv_heads = 1;
   spec.head_dim = latent.kv_rank + latent.rope_dim;
   RopeSpec& rope = spec.ropes.at(0);

@@ -1,6 +1,6 @@
-// Gemma 2 and 3: norms before and after each part whose weights are stored less one, a scaled
+// Gemma 2 and 3: norms before and after each part, with weights stored minus one; a scaled
 // embedding, a gelu gate, windows in some layers. Gemma 2 caps scores and logits; Gemma 3
-// normalises each query and key head and turns those of windowed layers by a rope of their own.
+// normalises each query and key head and gives its windowed layers a rope of their own.
 
 #include <cmath>
 
@@ -32,7 +32,7 @@ Status ReadGemma2(const Json& config, DecoderSpec& spec) {
   return ReadWindows(config, spec, [](int layer) { return layer % 2 == 0; });
 }
 
-// The config with the rope of the full layers alone, where transformers 5 wrote both.
+// The config with only the full layers' rope: transformers 5 writes both under one key.
 Json WithoutLocalRope(Json config) {
   const Json* both = config.Find("rope_parameters");
   if (both && both->Find("full_attention"))
@@ -40,9 +40,9 @@ Json WithoutLocalRope(Json config) {
   return config;
 }
 
-// Of transformers 5, or 4 with a base of its own for the windowed layers.
+// Reads the layout of transformers 5, or of 4, which has a separate base for the windowed layers.
 Status ReadGemma3Ropes(const Json& config, DecoderSpec& spec) {
-  // The length in config.json is the stretched one already.
+  // config.json already states the stretched length.
   PINION_ASSIGN(const int positions,
                 RequireIn(config, "max_position_embeddings", 1, kMaxPositions));
   spec.max_positions = positions;

@@ -1,5 +1,5 @@
 // GPT-OSS: windows in every other layer, attention sinks, biases everywhere, experts with a clamped
-// SwiGLU whose weights are a softmax over the chosen alone.
+// SwiGLU. The weights of a token's experts are a softmax over the chosen ones only.
 
 #include "engine/base/strings.h"
 #include "engine/model/architecture.h"

@@ -1,5 +1,5 @@
-// Granite: Llama with multipliers of the embedding, of attention's products, of what each part adds
-// to the residual stream, and of the logits.
+// Granite: Llama with multipliers for the embedding, the attention scores, each part's contribution
+// to the residual stream, and the logits.
 
 #include "engine/model/architecture.h"
 

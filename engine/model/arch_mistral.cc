@@ -1,4 +1,4 @@
-// Mistral: Llama, each layer with a window where the config has one.
+// Mistral: Llama, with a window in every layer if the config has one.
 
 #include "engine/model/architecture.h"
 

@@ -1,4 +1,5 @@
-// OLMo 2: Llama with norms after each part instead of before, and of all queries and all keys.
+// OLMo 2: Llama with norms after each part instead of before it, and norms over all queries and all
+// keys at once.
 
 #include "engine/model/architecture.h"
 

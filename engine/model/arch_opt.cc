@@ -23,7 +23,7 @@ TensorNames Names() {
   names.down = layer + "fc2";
   names.final_norm = decoder + "final_layer_norm";
   names.head = "lm_head.weight";
-  names.prefix_aliases = {{"model.decoder.", "decoder."}};  // as Meta's own checkpoints have it
+  names.prefix_aliases = {{"model.decoder.", "decoder."}};  // as in Meta's own checkpoints
   return names;
 }
 
@@ -57,7 +57,7 @@ Status ReadOpt(const Json& config, DecoderSpec& spec) {
   spec.qkv_bias = spec.o_bias = spec.mlp_bias = bias;
   spec.norm = NormKind::kLayer;
   spec.norm_bias = true;
-  spec.norm_eps = 1e-5f;  // torch.nn.LayerNorm's default: OPT's config does not say
+  spec.norm_eps = 1e-5f;  // torch.nn.LayerNorm's default: OPT's config does not state it
   spec.layer_specs.assign(static_cast<size_t>(spec.layers), {.rope = -1});
   spec.attention_scale = 1 / std::sqrt(static_cast<float>(spec.head_dim));
   PINION_ASSIGN(spec.activation, ReadActivation(config, "activation_function"));

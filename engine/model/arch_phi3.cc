@@ -1,4 +1,4 @@
-// Phi-3, Phi-3.5, Phi-4: Llama with fused projections, mostly under long rope over a part of the
+// Phi-3, Phi-3.5, Phi-4: Llama with fused projections; most use long rope, over a part of each
 // head.
 
 #include "engine/model/architecture.h"

@@ -1,12 +1,12 @@
-// Qwen2 (and 2.5): Llama with biases of queries, keys and values. Qwen3: none, but a norm over each
-// query and key head. Both may give their upper layers a window.
+// Qwen2 (and 2.5): Llama with biases on queries, keys and values. Qwen3 has a norm over each query
+// and key head instead. Both may give their upper layers a window.
 
 #include "engine/model/architecture.h"
 
 namespace pinion {
 namespace {
 
-// sliding_window and max_window_layers are set in configs that do not use them.
+// Published configs set sliding_window and max_window_layers even if they do not use them.
 Status ReadUpperWindows(Json config, DecoderSpec& spec) {
   PINION_ASSIGN(const bool windows, Optional<bool>(config, "use_sliding_window", false));
   if (!windows) config.Set("sliding_window", nullptr);

@@ -1,5 +1,5 @@
-// Qwen3-MoE: Llama's attention with a norm over each query and key head, experts instead of the MLP
-// in all layers or in every so many.
+// Qwen3-MoE: Llama's attention with a norm over each query and key head; experts instead of the MLP
+// in all layers or in every n-th.
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@
 namespace pinion {
 namespace {
 
-// Layers that keep a dense MLP: those that 'mlp_only_layers' lists, and all but every
+// A dense MLP stays in the layers that 'mlp_only_layers' lists, and in all but every
 // 'decoder_sparse_step'-th.
 Status ReadLayerKinds(const Json& config, DecoderSpec& spec) {
   PINION_ASSIGN(const int step, OptionalIn(config, "decoder_sparse_step", 1, kMaxLayers, 1));
@@ -40,7 +40,7 @@ Status ReadQwen3Moe(const Json& config, DecoderSpec& spec) {
   spec.qkv_bias = spec.o_bias = bias;
   spec.qk_norm = QkNorm::kPerHead;
   RouterSpec& router = spec.moe.router;
-  // transformers 5 writes the other name.
+  // transformers 5 writes 'num_local_experts'.
   const char* experts = config.Find("num_local_experts") ? "num_local_experts" : "num_experts";
   PINION_ASSIGN(router.experts, RequireIn(config, experts, 1, kMaxExperts));
   PINION_ASSIGN(router.top_k, RequireIn(config, "num_experts_per_tok", 1, kMaxExperts));

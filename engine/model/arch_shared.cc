@@ -1,4 +1,5 @@
-// What Llama's relatives have in common, and fields that many architectures read alike.
+// The parts of a config that Llama's relatives share, and readers of fields that many architectures
+// have.
 
 #include <algorithm>
 #include <cmath>
@@ -24,7 +25,7 @@ TensorNames LlamaNames() {
   names.down = StrCat(mlp, "down_proj");
   names.final_norm = "model.norm";
   names.head = "lm_head.weight";
-  names.prefix_aliases = {{"model.", ""}};  // saved from the model without its head
+  names.prefix_aliases = {{"model.", ""}};  // saved without the head
   return names;
 }
 
@@ -51,7 +52,7 @@ constexpr NamedActivation kActivations[] = {
     {"relu", kernels::Activation::kRelu},
 };
 
-// Which layers have the window: those of type sliding_attention, or by the architecture's rule.
+// Whether each layer has the window: by 'layer_types' if present, else by the architecture's rule.
 Result<std::vector<bool>> ReadSliding(const Json& config, const DecoderSpec& spec,
                                       const std::function<bool(int)>& slides) {
   std::vector<bool> sliding;
@@ -122,7 +123,7 @@ Result<float> OptionalPositive(const Json& config, std::string_view key, float f
   const Json* given = config.Find(key);
   if (!given || given->is_null()) return fallback;
   PINION_ASSIGN(const double value, Require<double>(config, key));
-  // The bounds keep products with activations normal float32 numbers.
+  // Within these bounds, products with activations stay normal float32 numbers.
   if (!(value >= 1e-12 && value <= 1e12))
     return Fail(ErrorCode::kCorrupt, StrCat("'", key, "' is ", value, ", want 1e-12 to 1e12"));
   return static_cast<float>(value);

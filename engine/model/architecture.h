@@ -21,22 +21,22 @@ struct NeutralField {
 // of its own and is listed in architectures.cc.
 struct Architecture {
   std::string_view name;                  // architectures[0]
-  std::string_view model_type;            // what config.json says where it names no architecture
-  std::span<const NeutralField> neutral;  // beyond those that hold for everybody (architectures.cc)
+  std::string_view model_type;            // config.json's, if it names no architecture
+  std::span<const NeutralField> neutral;  // beyond those of all (architectures.cc)
   // Fills the shape, the kinds, the biases and the names; the fields that every architecture shares
   // (dtype, ids) are filled by ReadSpec.
   Status (*read)(const Json& config, DecoderSpec& spec);
-  // Fields that `read` understands though they are not neutral for everybody.
+  // Fields that `read` understands, although they are not neutral for all architectures.
   std::span<const std::string_view> reads = {};
-  // JSON object: what the architecture means by fields that config.json leaves out.
+  // JSON object: the architecture's defaults for fields that config.json leaves out.
   std::string_view defaults = "{}";
 };
 
 std::span<const Architecture* const> Architectures();
-// By architectures[0], else by model_type; the error lists what is known.
+// By architectures[0], else by model_type; the error lists the known ones.
 Result<const Architecture*> FindArchitecture(const Json& config);
-// An error where a field that changes the mathematics holds a value that Pinion does not compute;
-// fields named in `but` are passed over.
+// An error if a field that changes the mathematics has a value that Pinion does not compute; fields
+// named in `but` are skipped.
 Status CheckNeutralFields(const Json& config, std::span<const NeutralField> fields,
                           std::span<const std::string_view> but = {});
 std::span<const NeutralField> CommonNeutralFields();
@@ -46,30 +46,31 @@ Result<int> RequireIn(const Json& config, std::string_view key, int64_t low, int
 Result<int> OptionalIn(const Json& config, std::string_view key, int64_t low, int64_t high,
                        int fallback);
 
-// What hostile or broken configs may ask for at most. No published model comes near, and products
-// of any two stay far from overflow.
+// Upper limits for hostile or broken configs. No published model comes near, and products of any
+// two stay far from overflow.
 inline constexpr int64_t kMaxLayers = 1024, kMaxHeads = 1024, kMaxHeadDim = 512;
 inline constexpr int64_t kMaxHidden = 1 << 17, kMaxIntermediate = 1 << 20;
 inline constexpr int64_t kMaxExperts = 1 << 14;
-// Of all layers together: each is three tensors to look for, and today's largest have 25,000.
+// Over all layers: each expert is three tensors to look up, and today's largest models have 25,000.
 inline constexpr int64_t kMaxExpertsInAll = 1 << 17;
 inline constexpr int64_t kMaxVocabulary = 1 << 22, kMaxPositions = 1 << 26;
 
-// What Llama's relatives have in common: shape, norms, activation, names, rope.
+// Reads the parts that Llama's relatives share: shape, norms, activation, names, rope.
 Status ReadLlamaShape(const Json& config, DecoderSpec& spec);
-// "silu", "gelu_pytorch_tanh", ...; silu where absent.
+// "silu", "gelu_pytorch_tanh", ...; silu if absent.
 Result<kernels::Activation> ReadActivation(const Json& config, std::string_view key);
-// Windows of the layers that layer_types calls sliding_attention or, where it is absent, for which
-// `slides` says so; none where sliding_window is null or 0.
+// Sets the windows of layers that layer_types calls sliding_attention or, if it is absent, for
+// which `slides` returns true; none if sliding_window is null or 0.
 Status ReadWindows(const Json& config, DecoderSpec& spec, const std::function<bool(int)>& slides);
 // A multiplier or cap; absent and null give `fallback`.
 Result<float> OptionalPositive(const Json& config, std::string_view key, float fallback);
 
-// Rotary position embeddings from rope_parameters (transformers 5) or rope_theta and rope_scaling
-// (4): fills ropes and, where the scaling stretches it, max_positions, which with head_dim must be
-// set. Types: default, linear, dynamic, llama3 (Llama 3.1), yarn, longrope; others are errors.
+// Reads rotary position embeddings from rope_parameters (transformers 5) or rope_theta and
+// rope_scaling (4): fills ropes and, if the scaling stretches it, max_positions, which must be set
+// before, as must head_dim. Types: default, linear, dynamic, llama3 (Llama 3.1), yarn, longrope;
+// others are errors.
 Status ReadRope(const Json& config, DecoderSpec& spec);
-// One rope from its parameters; what they leave out is looked for in config.json itself.
+// One rope from its parameters; those that are missing are looked up in config.json itself.
 Result<RopeSpec> ReadRopeParameters(const Json& config, const Json& parameters,
                                     const DecoderSpec& spec);
 

@@ -14,7 +14,7 @@ constexpr const Architecture* kAll[] = {
     &kLlama,   &kQwen2, &kOpt,     &kMistral,  &kQwen3,  &kPhi3,       &kGemma2,    &kGemma3,
     &kGranite, &kOlmo2, &kMixtral, &kQwen3Moe, &kGptOss, &kDeepseekV2, &kDeepseekV3};
 
-// Fields of relatives whose checkpoints sometimes claim to be one of ours.
+// Fields of related models whose checkpoints sometimes claim an architecture that Pinion knows.
 constexpr NeutralField kCommon[] = {
     {"alibi", "false"},
     {"attention_chunk_size", ""},

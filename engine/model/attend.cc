@@ -96,6 +96,8 @@ void Attend(const Attention& attention, const Worker& worker, float* own_part) {
     const MutablePart part = PartAt(
         attention, whole ? own_part : attention.parts + static_cast<size_t>(item.part) * stride);
     RunItem(attention, item, part);
+    // The only part of its rows is finished at once, in cache; other parts are joined in another
+    // phase.
     if (!whole) return;
     const AttentionPart only = {part.out, part.max, part.sum};
     Merge(attention, &only, 1, item.group, plan.queries[item.first_query].row, item.queries);

@@ -12,7 +12,7 @@
 
 namespace pinion {
 
-// One layer's attention of one rank: what its threads read and write.
+// One rank's attention in one layer: the memory that its threads read and write.
 struct Attention {
   const kernels::Table& table;
   const StepBatch& batch;

@@ -31,7 +31,7 @@ class Builder {
     if (threads > 1) {
       uint64_t cost = 0;
       ForTiles([&](const Tile& tile) { cost += Cost(tile); });
-      // Four items a thread even out their differences well enough.
+      // Items differ in length; four per thread let threads finish at nearly the same time.
       most_cost_ = cost / (4 * threads) + 1;
     }
     ForTiles([this](const Tile& tile) { CutTile(tile); });
@@ -39,13 +39,13 @@ class Builder {
   }
 
  private:
-  // Query tokens that go over the same cached tokens, each over what it sees of [begin, end).
+  // Query tokens that read the same cached tokens, each as much of [begin, end) as it may see.
   struct Run {
     uint32_t slice, first_query, queries;
     size_t begin, end;
     bool alone;  // there is no other run for these query tokens
   };
-  // As many of a run's query tokens as one kernel call takes, and what they see together.
+  // The query tokens of a run that one kernel call takes, and the range that they see together.
   struct Tile {
     const Run& run;
     uint32_t group, first_query, queries;
@@ -53,13 +53,13 @@ class Builder {
   };
   static uint64_t Cost(const Tile& tile) { return tile.queries * (tile.end - tile.begin); }
 
-  // A partial result of one query token that others must join.
+  // A partial result of one query token, to be merged with others.
   struct Piece {
     uint32_t group, row;
     PartSource source;
   };
 
-  // A window that hides something differs from sequence to sequence.
+  // A window that hides tokens hides different ones in each sequence, so nothing can be shared.
   bool MayShare(const StepBatch::Slice& slice) const {
     return slice.rows == 1 && slice.first_position < window_;
   }
@@ -104,7 +104,8 @@ class Builder {
   }
 
   Tile MakeTile(const Run& run, uint32_t group, uint32_t first_query, uint32_t queries) const {
-    // Positions ascend, or all lie behind the run and no window hides any of it.
+    // Within one sequence positions ascend: the first query's window begins first, the last query
+    // sees furthest. The queries of a shared run all lie behind it, and no window hides any of it.
     const size_t first_end = plan_.queries[first_query].position + size_t{1};
     const size_t last_end = plan_.queries[first_query + queries - 1].position + size_t{1};
     const size_t hidden = first_end > window_ ? first_end - window_ : 0;

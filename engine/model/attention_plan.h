@@ -16,21 +16,21 @@ struct QueryToken {
 
 // One kernel call: some query tokens, the heads of one group, a part of the context.
 struct AttentionItem {
-  uint32_t slice;  // whose block table leads to the context
+  uint32_t slice;  // its block table leads to the context
   uint32_t group;
   uint32_t first_query, queries;  // of AttentionPlan::queries
   uint32_t context_begin, context_end;
   int32_t part;  // slot of its partial result; -1: the only part of consecutive rows, no merge
 };
 
-// Where a partial result of a query token lies: the slot, and the token within the slot's item.
+// The place of a query token's partial result: the slot, and the token within the slot's item.
 struct PartSource {
   uint32_t part, token;
 };
 
-// Some rows whose result is the merger of partial results [first_source, first_source + sources) of
-// AttentionPlan::sources: of `rows` consecutive rows from `row` on, and as many tokens from each
-// source's on.
+// Rows whose results are merged from the partial results [first_source, first_source + sources) of
+// AttentionPlan::sources: `rows` consecutive rows from `row` on, and as many tokens from each
+// source on.
 struct AttentionJoin {
   uint32_t group, row, rows, first_source, sources;
 };
@@ -40,18 +40,17 @@ struct AttentionJoin {
 struct AttentionPlan {
   std::vector<QueryToken> queries;
   std::vector<AttentionItem> items;
-  std::vector<AttentionJoin> joins;  // empty where no context was cut or shared
+  std::vector<AttentionJoin> joins;  // empty if no context was cut or shared
   std::vector<PartSource> sources;
   size_t parts = 0;
-  // Tokens that sequences need not read because they read them together with another: summed over
-  // sequences, of one KV head.
+  // Tokens that sequences need not read because they are read together with another sequence:
+  // summed over sequences, for one KV head.
   size_t shared_tokens = 0;
 
-  // Sequences that decode and whose block tables begin with the same blocks (a prefix cache's hits)
-  // go over these together. Contexts are cut only where a single one would be too large a share of
-  // the work to keep `threads` busy (few sequences, or one much longer than the others). Both ends
-  // lie on block boundaries. Blocks that no token of an item sees because of `window` (0: none) are
-  // left out.
+  // Decoding sequences whose block tables begin with the same blocks (hits of a prefix cache)
+  // attend to these together. A context is cut only if it would be too large a share of the work to
+  // keep `threads` busy (few sequences, or one much longer than the others). Cuts lie on block
+  // boundaries. Blocks that no token of an item sees because of `window` (0: none) are left out.
   void Build(const StepBatch& batch, const Shard& shard, size_t threads, size_t block_tokens,
              int window = 0);
 };

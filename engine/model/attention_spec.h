@@ -18,7 +18,7 @@ struct AttentionSpec {
 
 AttentionSpec LayerAttention(const DecoderSpec& spec, size_t layer);
 
-// What the cache holds of one token and KV head.
+// The shape of one token's and KV head's entry in the cache.
 struct KvShape {
   size_t key_dim = 0, value_dim = 0;  // elements
   // The values are the first value_dim elements of the keys and are not stored again (MLA).
@@ -30,7 +30,7 @@ struct KvShape {
     const uint64_t keys = kernels::KvPlaneBlockBytes(dtype, block_tokens, key_dim);
     return keys + (latent ? 0 : kernels::KvPlaneBlockBytes(dtype, block_tokens, value_dim));
   }
-  // Bytes that reading one of its tokens takes, scales included, padding between blocks not.
+  // Bytes read per token, with scales, without padding between blocks.
   uint64_t TokenBytes(kernels::KvDtype dtype) const {
     const size_t scales = kernels::IsScaled(dtype) ? (latent ? 1 : 2) * sizeof(kernels::Bf16) : 0;
     return elements() * kernels::SizeOf(dtype) + scales;

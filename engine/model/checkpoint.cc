@@ -21,7 +21,7 @@ Result<DecoderSpec> CheckConfig(const Json& config, const std::string& dtype) {
   return spec;
 }
 
-// The config with the dtype that is really written, under the name that it already uses.
+// The config with the dtype of the written weights, under the key that it already uses.
 Json WithDtype(Json config, const std::string& dtype) {
   const bool modern = config.Find("dtype") != nullptr;
   config.Set(modern ? "dtype" : "torch_dtype", dtype);

@@ -53,8 +53,8 @@ class Output {
   std::string path_;
 };
 
-// The files of a checkpoint in the making. They get their names only once all are written; unless
-// that happens, they and a folder made for them are removed again.
+// The files of a checkpoint being written. They get their names only once all are complete; if that
+// fails, they and a folder created for them are removed again.
 class Draft {
  public:
   explicit Draft(std::string folder) : folder_(std::move(folder)) {}
@@ -73,13 +73,13 @@ class Draft {
     if (!failure) return {};
     return Fail(ErrorCode::kIo, StrCat("cannot make '", folder_, "': ", failure.message()));
   }
-  // Where the file `name` is to be written for now.
+  // Returns the temporary path of the file `name`.
   std::string Begin(const std::string& name) {
     names_.push_back(name);
     paths_.push_back(StrCat(folder_, "/", name, ".part"));
     return paths_.back();
   }
-  // In the order of Begin: the last file is what makes the folder a model.
+  // Renames in the order of Begin, since the last file is the one that makes the folder a model.
   Status Finish() {
     for (size_t i = 0; i < names_.size(); ++i) {
       const std::string path = StrCat(folder_, "/", names_[i]);
@@ -99,7 +99,7 @@ class Draft {
 
 using Shard = std::vector<PublishedTensor>;
 
-// A tensor that is not quantised; its rows are made as they are written.
+// A tensor that is not quantised; its rows are read while they are written.
 PublishedTensor Plain(const TensorInfo& info) {
   return {info.name,
           PlainName(info.dtype),
@@ -108,7 +108,7 @@ PublishedTensor Plain(const TensorInfo& info) {
           {}};
 }
 
-// What becomes of every tensor of the spec, in the order of the computation.
+// The tensors to write for those of the spec, in the order of the computation.
 Result<std::vector<PublishedTensor>> PlanTensors(const DecoderSpec& spec,
                                                  const TensorSource& source,
                                                  const std::optional<QuantScheme>& scheme) {
@@ -127,7 +127,7 @@ Result<std::vector<PublishedTensor>> PlanTensors(const DecoderSpec& spec,
   return all;
 }
 
-// As many to a shard as fit.
+// Puts as many tensors into each shard as fit.
 std::vector<Shard> PlanShards(std::vector<PublishedTensor> tensors, uint64_t shard_bytes) {
   std::vector<Shard> shards(1);
   uint64_t bytes = 0;
@@ -212,7 +212,7 @@ Status CheckSpace(const std::string& folder, const std::vector<Shard>& shards) {
   for (const Shard& shard : shards)
     for (const PublishedTensor& tensor : shard) bytes += tensor.bytes;
   struct statvfs disk;
-  if (statvfs(folder.c_str(), &disk) != 0) return {};  // the writes will tell
+  if (statvfs(folder.c_str(), &disk) != 0) return {};  // unknown: a write will fail instead
   const uint64_t free = uint64_t{disk.f_bavail} * disk.f_frsize;
   if (bytes <= free) return {};
   return Fail(ErrorCode::kExhausted,

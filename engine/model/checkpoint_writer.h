@@ -17,16 +17,16 @@ struct NamedText {
   std::string name, text;
 };
 
-// A folder that holds a model already is refused (kUsage).
+// Refuses a folder that already holds a model (kUsage).
 Status CheckHoldsNoModel(const std::string& folder);
 
 // Writes a checkpoint folder: the tensors that `spec` names, in shards with an index, one tensor at
-// a time; those that `source` holds quantised as `scheme` publishes them; then `texts`, of which
-// config.json comes last, since it is what makes the folder a model.
-//   folder       made where absent; one that holds a model already is refused (kUsage)
+// a time, those that are quantised in `source` as `scheme` publishes them; then `texts`,
+// config.json last, since it makes the folder a model.
+//   folder       made if absent; one that already holds a model is refused (kUsage)
 //   shard_bytes  a file holds at most this many bytes of weights, or one tensor
-// Files have temporary names until all are written, and are removed where that fails (a full disk
-// is kExhausted), so that half a checkpoint never looks like a whole one.
+// Files have temporary names until all are written, and are removed if that fails (a full disk is
+// kExhausted), so that half a checkpoint never looks like a whole one.
 Status WriteModelFolder(const DecoderSpec& spec, const TensorSource& source,
                         const std::optional<QuantScheme>& scheme,
                         const std::vector<NamedText>& texts, const std::string& folder,

@@ -13,8 +13,8 @@
 namespace pinion {
 namespace {
 
-// Elements that one token passes through in a matrix, before padding, and the form that matrix has
-// in memory; none: the decoder's dtype.
+// The elements of a matrix that one token is multiplied with, without padding. Without a role, the
+// matrix is always held in the decoder's dtype.
 struct Part {
   std::optional<MatrixRole> role;
   uint64_t elements;
@@ -38,7 +38,7 @@ std::vector<Part> MlpParts(const DecoderSpec& spec, MlpKind kind) {
           {MatrixRole::kDown, shared}};
 }
 
-// Those of latent attention, whose queries and values are taken to the latent's space.
+// All matrices of latent attention, with those between a head's space and the latent's.
 uint64_t LatentElements(const DecoderSpec& spec) {
   const LatentSpec& latent = spec.latent;
   const auto size = [](int n) { return static_cast<uint64_t>(n); };
@@ -59,7 +59,8 @@ std::vector<Part> AttentionParts(const DecoderSpec& spec) {
   return {{MatrixRole::kQkv, hidden * (q + 2 * kv)}, {MatrixRole::kO, q * hidden}};
 }
 
-// Whether a matrix's products are those of integers, not only its weights.
+// Whether products with the matrix are computed in integers (its weights may be integers even if
+// not).
 bool InIntegers(const DecoderSpec& spec, int layer, MatrixRole role) {
   const IntegerFormat* format = spec.formats.Find(layer, role);
   return format && format->product == IntegerProduct::kInt8;

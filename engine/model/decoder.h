@@ -33,7 +33,7 @@ struct DecoderOptions {
   kernels::KvDtype cached() const { return kv_dtype.value_or(kernels::KvDtypeOf(dtype)); }
 };
 
-// Receives logits, called by every thread of rank 0 at once: logits [count][vocabulary], row stride
+// Receives logits; called by every thread of rank 0 at once: logits [count][vocabulary], row stride
 // `stride` floats, of batch.logit_rows[first .. first + count). May overwrite them. Each thread
 // takes its own share of the rows; the buffer is reused after all have returned.
 using LogitsSink = std::function<void(const Worker& worker, size_t first, size_t count,
@@ -44,7 +44,7 @@ using LogitsSink = std::function<void(const Worker& worker, size_t first, size_t
 // Thread rule: all calls from the thread that started `ranks`.
 class Decoder {
  public:
-  // Packs the weights; `source` stays in use for embedding rows, which are read where they lie.
+  // Packs the weights; `source` stays in use, since embedding rows are read from it at every step.
   static Result<std::unique_ptr<Decoder>> Load(const DecoderSpec& spec,
                                                std::shared_ptr<const TensorSource> source,
                                                Ranks& ranks, const DecoderOptions& options);
@@ -54,26 +54,26 @@ class Decoder {
   virtual Status AllocateKv(size_t blocks, size_t max_model_len) = 0;
   virtual uint64_t weight_bytes() const = 0;  // packed, over all ranks
   virtual uint64_t kv_bytes() const = 0;      // over all ranks
-  // Bytes of experts' weights that the steps so far had to read, over all ranks: each expert that a
-  // step's tokens chose once per layer.
+  // Bytes of experts' weights that the steps so far had to read, over all ranks: in each step and
+  // layer, every expert that some token chose counts once.
   virtual uint64_t expert_bytes_read() const = 0;
-  // Bytes of keys and values, over all ranks and layers, that sequences did not read in the steps
-  // so far because they read them together with another that has the same blocks.
+  // Bytes of keys and values, over all ranks and layers, that the steps so far did not read because
+  // sequences with the same blocks read them together.
   virtual uint64_t shared_kv_bytes() const = 0;
 
-  // Where one rank's memory really lies: {node, bytes} as NodesOf. KV that nothing has been written
-  // to lies nowhere.
+  // The NUMA nodes of one rank's memory: {node, bytes} as from NodesOf. KV that was never written
+  // is on no node.
   struct Placement {
     std::vector<std::pair<int, uint64_t>> weights, kv;
   };
   virtual std::vector<Placement> placements() const = 0;  // by rank
 
-  // One step: writes the KV of every row, computes the logits that are wanted and hands them to
-  // `sink` in chunks. Token ids must lie in the vocabulary.
+  // One step: writes the KV of every row, computes the wanted logits and hands them to `sink` in
+  // chunks. Token ids must be within the vocabulary.
   virtual void Forward(const StepBatch& batch, const LogitsSink& sink) = 0;
 
-  // From now on `observer` sees what the layers' matrices multiply; null: nobody does. It outlives
-  // its last step.
+  // From now on `observer` sees the inputs of the layers' matrices (null: none does). It must
+  // outlive the last step that it sees.
   virtual void Observe(ActivationObserver* observer) = 0;
 };
 

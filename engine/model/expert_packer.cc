@@ -13,7 +13,7 @@ Range BlockOf(Range all, size_t index) {
   return {begin, std::min(begin + kBlockN, all.end)};
 }
 
-// A block of `in`: whose it is.
+// The expert, matrix and outputs that a block of `in` holds.
 struct InBlock {
   size_t expert;
   ExpertMatrix matrix;  // even blocks are gate's, odd ones up's

@@ -18,7 +18,7 @@ void PackExpertDown(const PlainExperts& plain, Range share, const ExpertWeights&
 void PackExperts(const PlainExperts& plain, Range share, const Worker& worker,
                  const ExpertWeights& experts);
 
-// in_bias and down_bias, where there are any. By one thread.
+// Fills in_bias and down_bias if there are any. Called by one thread.
 void FillExpertBiases(const PlainExperts& plain, Range share, const ExpertWeights& experts);
 
 }  // namespace pinion

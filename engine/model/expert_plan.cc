@@ -5,9 +5,9 @@
 namespace pinion {
 namespace {
 
-// Up to this many tokens an expert takes as long as its weights take to arrive.
+// Up to this many tokens, an expert is bound by reading its weights: fewer do not make it cheaper.
 constexpr size_t kTokensPerRead = 8;
-// So many items a thread leave at most a thirtieth of the time in which some thread waits.
+// With this many items per thread, threads wait at the end for at most a thirtieth of the time.
 constexpr size_t kItemsPerThread = 32;
 
 size_t CostPerUnit(size_t tokens) { return std::max(tokens, kTokensPerRead); }
@@ -26,7 +26,8 @@ void ExpertPlan::Build(const int32_t* chosen, size_t rows, size_t top_k, size_t 
   }
   rows_.resize(count);
   places_.resize(count);
-  // Filling moves each expert's beginning to its end, that is to the next one's beginning.
+  // A counting sort: filling moves each expert's start to its end, which is the next one's start.
+  // The copy after the loop shifts the starts back.
   for (size_t i = 0; i < count; ++i) {
     const uint32_t place = first_[static_cast<size_t>(chosen[i])]++;
     rows_[place] = static_cast<uint32_t>(i / top_k);

@@ -28,8 +28,8 @@ class ExpertPlan {
   size_t row(size_t assignment) const { return rows_[assignment]; }
   size_t place(size_t row, size_t choice) const { return places_[row * top_k_ + choice]; }
 
-  // Cuts the experts that were chosen, each `units` columns wide, into items for `threads` that
-  // take them one by one: about equally long, the longest first.
+  // Cuts the chosen experts, each `units` columns wide, into about equally long items, the longest
+  // first, which `threads` take one by one.
   void Cut(size_t units, size_t threads, std::vector<ExpertItem>& items) const;
 
  private:

@@ -6,8 +6,9 @@
 namespace pinion {
 namespace {
 
-// A group that was cut is packed in pieces of this many columns: half of the last one is padding,
-// on average, and each piece has scales of its own.
+// If a cut leaves groups of unequal sizes, they are packed in pieces of this many columns. Wider
+// pieces would need more padding (half of a group's last piece, on average), narrower ones more
+// scales.
 constexpr size_t kPieceColumns = 32;
 
 // The columns of each group, counted within the share.
@@ -60,7 +61,8 @@ size_t FormatPlan::Count(IntegerProduct product) const {
 std::optional<IntegerShare> ShareOf(const IntegerFormat& format, size_t column, size_t k) {
   if (format.group_of) return Regroup(format, column, k);
   kernels::IntLayout layout{format.bits, k, k, format.lowest, format.has_offsets};
-  const size_t group = std::gcd(format.group, column);  // a cut may go through a group's middle
+  // A cut may lie inside a group: groups become narrow enough for it to fall between two of them.
+  const size_t group = std::gcd(format.group, column);
   if (format.group == 0 || group >= k) {
     if (format.has_offsets) layout.group = kernels::RoundUp(k, kernels::kPadK);
     return IntegerShare{layout, nullptr};

@@ -12,10 +12,9 @@
 
 namespace pinion {
 
-// The matrices of a decoder that have a form of their own in memory.
-// kMlpIn and kDown are a dense MLP's, or those of the one beside a layer's experts. kQkv is latent
-// attention's first projection too; kQueryUp and kLatentUp are what it makes queries, and keys and
-// values, of.
+// The matrices of a decoder that can have a form of their own in memory. kMlpIn and kDown belong to
+// a dense MLP or to the one beside a layer's experts. kQkv is also latent attention's first
+// projection; kQueryUp turns its results into queries, kLatentUp into keys and values.
 enum class MatrixRole {
   kQkv,
   kO,
@@ -28,22 +27,23 @@ enum class MatrixRole {
   kHead
 };
 
-// What integer weights are multiplied with.
+// How integer weights are multiplied.
 enum class IntegerProduct {
   kInt8,   // activations rounded to int8
-  kFloat,  // activations as they are: weights become floats block by block, in cache
+  kFloat,  // activations unrounded: weights become floats block by block, in cache
 };
 
-// A matrix that stays in integers: what kernels::IntLayout needs to know, less its share's shape.
+// A matrix that stays in integers: the parameters of kernels::IntLayout except for the share's
+// shape.
 struct IntegerFormat {
   int bits = 8;
   size_t group = 0;  // columns; 0: whole rows
   int lowest = -128;
   bool has_offsets = false;
   IntegerProduct product = IntegerProduct::kInt8;
-  kernels::Rounding rounding;  // of the activations, where they are rounded
-  // The group of each column of the whole matrix where groups are no runs of neighbours
-  // (act-order); else null.
+  kernels::Rounding rounding;  // of the activations, if they are rounded
+  // The group of each column of the whole matrix if groups are not consecutive columns (act-order);
+  // else null.
   std::shared_ptr<const std::vector<uint32_t>> group_of;
 };
 
@@ -70,20 +70,19 @@ class FormatPlan {
 // Groups are multiples of this many columns.
 inline constexpr size_t kSmallestIntGroup = 16;
 
-// Which column of a share each packed column is, where that is not its own place;
-// kernels::kNoColumn: none.
+// The share's column at each packed position; kernels::kNoColumn: padding.
 using ColumnOrder = std::vector<uint32_t>;
 
 // How a rank holds its columns of such a matrix.
 struct IntegerShare {
   kernels::IntLayout layout;                 // its k: packed columns
-  std::shared_ptr<const ColumnOrder> order;  // [layout.k]; null: columns stay where they are
+  std::shared_ptr<const ColumnOrder> order;  // [layout.k]; null: columns keep their order
 };
 
-// The share that has the columns [column, column + k) of the whole matrix; empty where the cut
-// leaves no group that is large enough, so that it must be dequantised. With act-order its columns
-// lie by groups; where a cut leaves groups of unequal sizes, each is padded to several narrower
-// ones, at a fifth more memory in groups of 128 on two ranks.
+// The share with columns [column, column + k) of the whole matrix; empty if the cut leaves no group
+// that is large enough, so that the matrix must be dequantised. With act-order the columns are
+// sorted by groups; if a cut leaves groups of unequal sizes, each is padded to several narrower
+// ones, which takes a fifth more memory with groups of 128 on two ranks.
 std::optional<IntegerShare> ShareOf(const IntegerFormat& format, size_t column, size_t k);
 
 }  // namespace pinion

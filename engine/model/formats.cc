@@ -21,8 +21,8 @@ void Include(const QuantisedTensor& tensor, int& highest, IntegerFormat& format)
   format.group = std::gcd(format.group, group);  // gcd(0, n) is n
 }
 
-// Static roundings of modules that share their input: one that covers all of them. (They are equal
-// wherever one calibration made them.)
+// One static rounding that covers those of all modules with the same input. (If one calibration
+// made them, they are equal.)
 kernels::Rounding Cover(const std::vector<StaticRounding>& roundings) {
   float low = 0, high = 0;
   bool equal = true;
@@ -73,7 +73,7 @@ class Planner {
     return {};
   }
 
-  // None where one of them is stored plainly.
+  // Empty if one of them is not quantised.
   std::vector<const QuantisedTensor*> TensorsOf(const std::vector<std::string>& modules) const {
     std::vector<const QuantisedTensor*> tensors;
     for (const std::string& module : modules) {
@@ -83,7 +83,7 @@ class Planner {
     return tensors;
   }
 
-  // Empty where the matrix does not stay in integers.
+  // Empty if the matrix does not stay in integers.
   std::optional<IntegerFormat> FormatOf(const std::vector<const QuantisedTensor*>& tensors,
                                         MatrixRole role) const {
     IntegerFormat format;
@@ -130,7 +130,7 @@ class Planner {
   FormatPlan plan_;
 };
 
-// Of all experts, one after the other.
+// The modules of all experts, one after the other.
 std::vector<std::string> ExpertModules(const DecoderSpec& spec, int layer, MatrixRole role) {
   const TensorNames& names = spec.names;
   std::vector<std::string> modules;
@@ -180,7 +180,7 @@ std::vector<std::string> ModulesOf(const DecoderSpec& spec, int layer, MatrixRol
   const bool has_experts = spec.layer_specs[static_cast<size_t>(layer)].mlp == MlpKind::kExperts;
   if (role == MatrixRole::kExpertIn || role == MatrixRole::kExpertDown)
     return has_experts ? ExpertModules(spec, layer, role) : std::vector<std::string>();
-  // Of latent attention every matrix in memory is made from several, or from parts of one.
+  // In latent attention each matrix in memory is made from several tensors, or from parts of one.
   if (role == MatrixRole::kQueryUp || role == MatrixRole::kLatentUp) return {};
   const bool is_attention = role == MatrixRole::kQkv || role == MatrixRole::kO;
   if (is_attention && spec.latent.kv_rank > 0) return {};

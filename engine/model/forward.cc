@@ -16,7 +16,7 @@ void NormRows(const ForwardPass& pass, const NormWeights& norm, size_t begin, si
 
 // One of the two terms that a layer adds to the residual stream.
 struct Term {
-  float* Workspace::*partial;               // where a rank leaves its share
+  float* Workspace::*partial;               // a rank's share of the sum
   bool (*is_written)(const LayerWeights&);  // false on a rank whose share is empty
   NormWeights LayerWeights::*post_norm;
   float* LayerWeights::*bias;
@@ -28,7 +28,8 @@ constexpr Term kAttentionTerm = {&Workspace::attention_partial, HasHeads,
 constexpr Term kMlpTerm = {&Workspace::mlp_partial, HasMlp, &LayerWeights::mlp_post_norm,
                            &LayerWeights::down_bias};
 
-// dst += every rank's partial term of one row, in the order of ranks, and the bias.
+// dst += every rank's partial term of one row, and the bias. The order of ranks is always the same:
+// float addition is not associative, and all ranks' residuals must stay equal to the bit.
 void SumPartials(const ForwardPass& pass, size_t layer, const Term& term, size_t row, float* dst) {
   const LoadedModel& model = pass.model;
   for (size_t rank = 0; rank < model.workspaces.size(); ++rank) {
@@ -40,9 +41,10 @@ void SumPartials(const ForwardPass& pass, size_t layer, const Term& term, size_t
     pass.table.add(dst, bias, pass.hidden);
 }
 
-// All-reduce: every rank adds every rank's partial term to its own residual, so that all copies
-// stay equal. That all ranks have met before it is enough: they meet again before the next write to
-// a partial buffer.
+// All-reduce: every rank adds all ranks' partial terms to its own residual, so that all copies stay
+// equal. The phase that wrote the terms spans all ranks, and so does one of the layer's other part,
+// which lies between this phase and the next write to the same buffer: nothing else has to be
+// waited for.
 void AddTerm(const ForwardPass& pass, size_t layer, const Term& term, size_t begin, size_t end) {
   const TraceSpan span("add");
   const NormWeights& post_norm = pass.weights.layers[layer].*term.post_norm;
@@ -61,7 +63,7 @@ void AddTerm(const ForwardPass& pass, size_t layer, const Term& term, size_t beg
   }
 }
 
-// From the normed rows of this layer to those of the next.
+// Takes the normed rows of this layer and leaves those of the next.
 void RunLayer(const ForwardPass& pass, size_t index) {
   const auto& layers = pass.weights.layers;
   const LayerWeights& layer = layers[index];

@@ -28,7 +28,7 @@ struct LoadedModel {
   const TensorSource* source = nullptr;
   ActivationObserver* observer = nullptr;    // of calibration; else null
   std::vector<RopeAngles> ropes;             // as the spec's
-  TensorInfo embedding, position_embedding;  // the latter without a name where there is none
+  TensorInfo embedding, position_embedding;  // the latter without a name if there is none
   std::vector<RankWeights> weights;
   std::vector<std::unique_ptr<PlainExperts>> plain_experts;  // [layers]; nothing if prepacked
   std::vector<KvCache> caches;
@@ -37,8 +37,8 @@ struct LoadedModel {
   size_t logits_stride = 0;
 };
 
-// One thread's part of a step; called by every thread of every rank at once. Phase after phase
-// (Phases): each reads what those before it wrote, on any thread.
+// One thread's part of a step; called by every thread of every rank at once. Runs phase after phase
+// (Phases): each reads what earlier ones wrote, on any thread.
 void RunForward(LoadedModel& model, const Worker& worker, const StepBatch& batch,
                 const LogitsSink& sink);
 

@@ -27,14 +27,14 @@ void AddHeadBias(const ForwardPass& pass, const LayerWeights& layer, size_t inde
 
 // ---- Norm over the whole projection: the sum of squares goes over the heads of all ranks.
 
-// Where the sums of one row's heads lie: queries, then keys, by their number in the whole model.
-// They belong to rank 0's workspace and are shared by all.
+// The sums of squares of one row's heads: queries, then keys, numbered as in the whole model. All
+// ranks share one buffer, in rank 0's workspace.
 float* HeadSquares(const ForwardPass& pass, size_t row) {
   const auto units = static_cast<size_t>(pass.spec.heads + pass.spec.kv_heads);
   return pass.model.workspaces[0].head_squares + row * units;
 }
 
-// A KV head that several ranks hold is counted by the first of them.
+// If several ranks hold a KV head, the first of them counts it.
 bool CountsKvHead(const ForwardPass& pass, size_t kv_head) {
   for (int rank = 0; rank < pass.worker.rank; ++rank)
     if (kv_head < pass.model.weights[static_cast<size_t>(rank)].shard.kv_heads.end) return false;
@@ -60,10 +60,12 @@ void MeasureHeads(const ForwardPass& pass, const LayerWeights& layer) {
   const auto measure_all = [&](size_t begin, size_t end) {
     for (size_t at = begin; at < end; ++at) measure(at / heads.rotated(), at % heads.rotated());
   };
+  // The phase spans all ranks, because WholeScale reads the sums of all of them.
   pass.worker.Share(pass.rows * heads.rotated(), measure_all, PhaseScope::kRanks);
 }
 
-// 1 / RMS of one row's queries or keys.
+// 1 / RMS of one row's queries or keys. Every rank adds the heads up in the same order, so that all
+// of them get the same bits.
 float WholeScale(const ForwardPass& pass, size_t row, bool is_query) {
   const auto q = static_cast<size_t>(pass.spec.heads), kv = static_cast<size_t>(pass.spec.kv_heads);
   const float* squares = HeadSquares(pass, row) + (is_query ? 0 : q);
@@ -130,7 +132,7 @@ void PrepareHeads(const ForwardPass& pass, size_t index, const Heads& heads, siz
   }
 }
 
-// Cut into pairs, one row keeps every thread busy.
+// The work is cut into (row, head) pairs, so that even a single row keeps every thread busy.
 void PrepareAndStore(const ForwardPass& pass, size_t index) {
   const TraceSpan span("rotary+store");
   const Heads heads(pass.weights.shard);

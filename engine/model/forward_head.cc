@@ -17,7 +17,7 @@ void NormWanted(const ForwardPass& pass, size_t first, size_t count) {
   });
 }
 
-// What happens to logits after the head, while they are in cache.
+// Scales and caps logits while they are in cache.
 void Finish(const ForwardPass& pass, float* logits, size_t n) {
   if (pass.spec.logit_multiplier != 1) pass.table.scale(logits, pass.spec.logit_multiplier, n);
   if (pass.spec.logit_soft_cap > 0) pass.table.soft_cap(logits, pass.spec.logit_soft_cap, n);
@@ -44,7 +44,7 @@ void ComputeLogits(const ForwardPass& pass, const LogitsSink& sink) {
   const size_t wanted = pass.batch.logit_rows.size();
   for (size_t first = 0; first < wanted; first += kLogitChunk) {
     const size_t count = std::min(kLogitChunk, wanted - first);
-    if (first > 0) pass.worker.GlobalBarrier();  // the sink may still read the chunk before
+    if (first > 0) pass.worker.GlobalBarrier();  // the sink may still be reading the last chunk
     NormWanted(pass, first, count);
     MultiplyHead(pass, count);
     if (pass.worker.rank == 0)

@@ -1,6 +1,7 @@
 // Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): the cache holds one latent and one
-// rotary key a token for all heads. Queries are taken to the latent's space and attend to it as the
-// heads of one KV head; what they get is a mixture of latents, of which each head makes its values.
+// rotary key per token for all heads. Queries are projected into the latent space and attend there
+// as the query heads of a single KV head. The result is a weighted sum of latents, from which each
+// head computes its values.
 
 #include <algorithm>
 #include <cstring>
@@ -15,7 +16,7 @@ namespace {
 using kernels::Dtype;
 using kernels::kBlockN;
 
-// The epsilon of the norms inside attention, whatever config.json says of the others.
+// The epsilon of the norms inside attention; config.json's is that of the other norms only.
 constexpr float kNormEps = 1e-6f;
 
 struct Latent {
@@ -39,7 +40,7 @@ struct Latent {
   const size_t heads, nope, rope, rank, q_rank;
 
   size_t element() const { return kernels::SizeOf(pass.activation); }
-  // A row's projections: queries, or what they are made of; then the latent and the rotary key.
+  // A row's projections: queries (or their compressed form), then the latent and the rotary key.
   float* projected(size_t row) const { return pass.w.qkv + row * pass.w.qkv_stride; }
   float* key(size_t row) const {
     return projected(row) + (q_rank > 0 ? q_rank : heads * (nope + rope));
@@ -48,7 +49,7 @@ struct Latent {
     const float* all = q_rank > 0 ? buffers.queries + row * buffers.queries_stride : projected(row);
     return all + head * (nope + rope);
   }
-  // The query as the attention wants it: [rank + rope].
+  // The query in the latent space: [rank + rope].
   float* latent_query(size_t row, size_t head) const {
     return buffers.latent_queries + row * buffers.latent_queries_stride + head * (rank + rope);
   }
@@ -64,7 +65,7 @@ void Rotate(const Latent& latent, size_t row, float* x) {
   rotate(x, cosine, sine, half);
 }
 
-// Normalises and stores the latents, and normalises what queries are made of.
+// Normalises and stores the latents, and normalises compressed queries.
 void StoreLatents(const Latent& latent, size_t begin, size_t end) {
   const TraceSpan span("latents+store");
   const ForwardPass& pass = latent.pass;
@@ -85,7 +86,7 @@ void StoreLatents(const Latent& latent, size_t begin, size_t end) {
   }
 }
 
-// Shows the latents, which keys and values are made of.
+// Shows the observer the latents: keys and values are computed from them.
 void ObserveLatents(const Latent& latent) {
   const ForwardPass& pass = latent.pass;
   const auto* latents = reinterpret_cast<const std::byte*>(latent.key(0));
@@ -105,8 +106,8 @@ void ForHeads(const char* name, const Latent& latent, const Body& body) {
   });
 }
 
-// One head's product with the rows in latent_tile, a block of outputs at a time:
-// take(output, count, product [rows][64]).
+// Multiplies the rows in latent_tile by one head's matrix, a block of outputs at a time:
+//   take(output, count, product [rows][64]).
 template <typename Take>
 void Multiply(const Latent& latent, const PackedMatrix& matrix, size_t first_block, size_t outputs,
               size_t rows, const Take& take) {
@@ -120,7 +121,7 @@ void Multiply(const Latent& latent, const PackedMatrix& matrix, size_t first_blo
   }
 }
 
-// Queries to the latent's space, their rotary parts rotated.
+// Projects queries into the latent space and rotates their rotary parts.
 void AbsorbQueries(const Latent& latent, size_t head, size_t first, size_t rows) {
   const ForwardPass& pass = latent.pass;
   const PackedMatrix& up = latent.weights.key_up;
@@ -162,7 +163,7 @@ void AttendLatents(const Latent& latent) {
          pass.worker, pass.scratch.part);
 }
 
-// Mixtures of latents to one head's values.
+// Computes one head's values from its weighted sums of latents.
 void ExpandValues(const Latent& latent, size_t head, size_t first, size_t rows) {
   const ForwardPass& pass = latent.pass;
   const PackedMatrix& up = latent.weights.value_up;

@@ -43,6 +43,7 @@ void RunMlpIn(const ForwardPass& pass, const LayerWeights& layer, std::byte* mlp
       for (size_t tile = row; tile < row + rows; tile += kMlpTileRows)
         RunTile(pass, layer, x, mlp, block, unit, tile, std::min(kMlpTileRows, row + rows - tile));
   };
+  // Tiles of one or two blocks: the cut in rows is that of calls with few blocks.
   ShareProducts(pass, layer.mlp_in, CutOf(pass, layer.mlp_in).rows_of_few, 1, unit, run);
 }
 

@@ -1,5 +1,5 @@
 // Mixture of experts: every token chooses its experts, each expert computes the tokens that chose
-// it, a token's output is the weighted sum of what its experts say. A shared MLP, where there is
+// it, and a token's output is the weighted sum of its experts' outputs. A shared MLP, if there is
 // one, is computed beside them.
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct Moe {
   const ForwardPass& pass;
   const LayerWeights& layer;
   const ExpertWeights& experts;
-  const PlainExperts* plain;  // what experts are packed from, block by block; null: prepacked
+  const PlainExperts* plain;  // packed from, block by block; null: prepacked
   const ExpertBuffers& buffers;
   ExpertWork& work;
   const size_t top_k;
@@ -42,7 +42,7 @@ struct Moe {
 
 // ---- Choosing.
 
-// Few blocks, perhaps many threads: rows are cut as well, so that all of them work.
+// The router has few blocks of outputs, so rows are cut too: otherwise many threads would be idle.
 void RunRouter(const Moe& moe) {
   const TraceSpan span("router");
   const ForwardPass& pass = moe.pass;
@@ -78,16 +78,18 @@ void PlanWork(const Moe& moe) {
   ExpertWork& work = moe.work;
   const auto threads = static_cast<size_t>(moe.pass.worker.threads);
   work.plan.Build(moe.buffers.chosen, moe.pass.rows, moe.top_k, moe.experts.router.outputs);
+  // In units of a gate and an up block, which one thread activates together.
   work.plan.Cut(moe.experts.in_blocks / 2, threads, work.in_items);
   work.plan.Cut(moe.experts.down_blocks, threads, work.down_items);
+  // Relaxed: the end of this phase publishes the values, and a late thread has no items to take.
   work.in_count.store(work.in_items.size(), std::memory_order_relaxed);
   work.down_count.store(work.down_items.size(), std::memory_order_relaxed);
   work.weight_bytes_read += work.plan.experts_touched() * moe.experts.bytes_per_expert();
 }
 
-// ---- Rounding, where experts are multiplied with int8 activations.
+// ---- Rounding, for experts that are multiplied with int8 activations.
 
-// Rows [begin, end) of int8 at dst from those of activations at src.
+// Rounds rows [begin, end) of activations at src to int8 at dst.
 void RoundRows(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* src,
                std::byte* dst, size_t begin, size_t end) {
   const size_t src_bytes = matrix.k_padded() * kernels::SizeOf(pass.activation);
@@ -101,7 +103,7 @@ void RoundTokens(const Moe& moe, size_t begin, size_t end) {
     RoundRows(moe.pass, moe.experts.in, moe.pass.w.normed, moe.buffers.rounded, begin, end);
 }
 
-// A phase of its own, where there is anything to do.
+// A phase of its own, or nothing if the second matrices take activations unrounded.
 void RoundAssignments(const Moe& moe) {
   if (!moe.experts.down.rounds()) return;
   moe.pass.worker.Share(moe.pass.rows * moe.top_k, [&](size_t begin, size_t end) {
@@ -177,7 +179,8 @@ void RunDownItem(const Moe& moe, const ExpertItem& item) {
   const ForwardPass& pass = moe.pass;
   const PackedMatrix& down = moe.experts.down;
   const size_t first = moe.work.plan.first(item.expert), count = moe.work.plan.tokens(item.expert);
-  const size_t step = moe.plain ? 1 : item.units;  // blocks that lie behind one another
+  // Prepacked blocks are adjacent: one call for all. Others are packed one by one, to save scratch.
+  const size_t step = moe.plain ? 1 : item.units;
   const std::byte* x =
       down.rounds() ? moe.buffers.rounded_mlp + first * down.prepared_row_bytes(pass.activation)
                     : moe.mlp(first);
@@ -197,8 +200,9 @@ void TakeItems(const char* name, const Moe& moe, const std::vector<ExpertItem>& 
                                 [&](size_t i) { run(moe, items[i]); });
 }
 
-// mlp_partial: the shared MLP's term, which is there already, and the experts', in the order of a
-// token's choices, so that a batch cannot change the sum.
+// Adds the experts' terms to the shared MLP's, which mlp_partial already holds. Each token's terms
+// are added in the order of its choices, never in the order of computation: the sum must not depend
+// on the rest of the batch.
 void Combine(const Moe& moe, size_t begin, size_t end) {
   const TraceSpan span("combine");
   const ForwardPass& pass = moe.pass;

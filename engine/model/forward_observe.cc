@@ -1,4 +1,4 @@
-// What a calibration sees of the forward pass.
+// Shows a calibration the inputs of the forward pass's matrices.
 
 #include "engine/model/forward_pass.h"
 
@@ -7,7 +7,7 @@ namespace pinion {
 void Observe(const ForwardPass& pass, const ObservedRows& rows) {
   if (!pass.model.observer) return;
   pass.model.observer->See(pass.worker, rows);
-  pass.worker.TeamBarrier();  // nobody writes the rows of a later phase before all have returned
+  pass.worker.TeamBarrier();  // later phases overwrite the rows: all must be done with them
 }
 
 void Observe(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x, size_t rows,

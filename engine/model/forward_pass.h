@@ -7,9 +7,9 @@
 
 namespace pinion {
 
-// One thread's view of a step: what every part of the forward pass reads. The parts are functions
-// of files of their own (forward_*.cc); each says what it reads and writes, and is one or more
-// phases (Phases) unless it takes rows [begin, end), which make it part of its caller's.
+// One thread's view of a step, which every part of the forward pass reads. The parts are functions
+// in files of their own (forward_*.cc); each states what it reads and writes, and is one or more
+// phases (Phases). Those that take rows [begin, end) belong to a phase of their caller.
 struct ForwardPass {
   ForwardPass(LoadedModel& model, const Worker& worker, const StepBatch& batch);
 
@@ -32,20 +32,21 @@ struct ForwardPass {
   }
 };
 
-// Shows the model's observer, where there is one, rows that are about to be multiplied: by all
-// threads of the team at once, who then meet.
+// Shows the model's observer, if there is one, rows that are about to be multiplied. Called by all
+// threads of the team at once, which synchronise afterwards.
 void Observe(const ForwardPass& pass, const ObservedRows& rows);
-// Those of a layer's matrix: x, [rows][matrix.k_padded()] activations. plan: as in ObservedRows.
+// Shows the inputs of a layer's matrix: x, [rows][matrix.k_padded()] activations. plan: as in
+// ObservedRows.
 void Observe(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x, size_t rows,
              const ExpertPlan* plan = nullptr);
 
-// One row of activations, `src`, as a matrix that prepares() multiplies it: rounded to int8, its
-// columns in the matrix's order.
+// Prepares `src`, one row of activations, for a matrix that prepares(): rounds it to int8, in the
+// order of the matrix's columns.
 void PrepareRow(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* src,
                 std::byte* dst);
 
-// `x` as the matrix multiplies it: prepared by all threads of the team in a phase of its own, or x
-// itself. x: [rows][matrix.k_padded()] activations.
+// Returns `x` as the matrix multiplies it: prepared by all threads of the team in a phase of its
+// own, or x itself. x: [rows][matrix.k_padded()] activations.
 const std::byte* Prepare(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x,
                          size_t rows);
 
@@ -63,7 +64,7 @@ void MultiplyBlocks(const ForwardPass& pass, const PackedMatrix& matrix,
 void Multiply(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x, size_t row,
               size_t rows, size_t block, size_t blocks, float* y, size_t ldy);
 
-// How the step's rows are best handed to the products with a matrix.
+// The best way to cut the step's rows for products with a matrix.
 kernels::ProductCut CutOf(const ForwardPass& pass, const PackedMatrix& matrix);
 
 // Items [begin, end) of parts x units, part after part: body(row, rows, first, last) for the rows
@@ -78,9 +79,9 @@ void ForParts(const kernels::ProductParts& parts, size_t units, size_t begin, si
   }
 }
 
-// A phase: body(row, rows, begin, end) for parts of the step's rows, at most `most_rows` each, by
-// the blocks [begin, end) of `matrix`, which are multiples of `unit`. Part after part, so that a
-// thread goes on with the rows that it has in cache. least: blocks of a call, as ProductCut's.
+// A phase: body(row, rows, begin, end) for parts of the step's rows, at most `most_rows` each, and
+// the blocks [begin, end) of `matrix`, in multiples of `unit`. One part after the other, so that a
+// thread continues with the rows that it has in cache. least: blocks per call, as in ProductCut.
 template <typename Body>
 void ShareProducts(const ForwardPass& pass, const PackedMatrix& matrix, size_t most_rows,
                    size_t least, size_t unit, const Body& body,
@@ -100,32 +101,32 @@ void ShareProducts(const ForwardPass& pass, const PackedMatrix& matrix, size_t m
 void Project(const ForwardPass& pass, const char* name, const PackedMatrix& matrix,
              const std::byte* x, float* dst, size_t stride, PhaseScope scope = PhaseScope::kTeam);
 
-// dst[hidden] of `dst_type` = norm(src); a norm without weight copies. In place where dst is src.
+// dst[hidden] of `dst_type` = norm(src); a norm without weight copies. In place if dst is src.
 void NormRow(const ForwardPass& pass, const NormWeights& norm, void* dst, kernels::Dtype dst_type,
              const float* src);
 
 // Writes residual (embedding of the tokens) and the rotary tables of the rows.
 void Embed(const ForwardPass& pass, size_t begin, size_t end);
 
-// Reads normed, writes attention_partial: this rank's term of attention. All ranks meet after it,
-// and inside where queries and keys are normalised over the whole projection.
+// Reads normed, writes attention_partial: this rank's term of attention. All ranks synchronise
+// after it, and also inside if queries and keys are normalised over the whole projection.
 void RunAttention(const ForwardPass& pass, size_t layer);
 
-// The same of latent attention.
+// RunAttention for latent attention.
 void RunLatentAttention(const ForwardPass& pass, size_t layer);
 
-// Reads normed, writes mlp_partial: this rank's term of the MLP. All ranks meet after it.
+// Reads normed, writes mlp_partial: this rank's term of the MLP. All ranks synchronise after it.
 void RunMlp(const ForwardPass& pass, size_t layer);
 
-// Its first half: the activations of layer.mlp_in to mlp, [rows][layer.down.k_padded()]. Nothing
-// where the layer has no such MLP.
+// The first half of RunMlp: writes the activations of layer.mlp_in to mlp,
+// [rows][layer.down.k_padded()]. Does nothing if the layer has no such MLP.
 void RunMlpIn(const ForwardPass& pass, const LayerWeights& layer, std::byte* mlp);
 
-// The same of a layer of experts. Reads what NormForRouter wrote as well.
+// RunMlp for a layer of experts. Also reads what NormForRouter wrote.
 void RunExperts(const ForwardPass& pass, size_t layer);
 
-// The router's input from residual, float32 whatever the activations: no rounding shall change an
-// expert. Nothing where normed is float32 already.
+// Writes the router's input, always in float32: rounding must not change the choice of experts.
+// Does nothing if normed is float32 already.
 void NormForRouter(const ForwardPass& pass, const LayerWeights& layer, size_t begin, size_t end);
 
 // Reads residual, hands logits of the wanted rows to `sink` in chunks.

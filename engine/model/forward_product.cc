@@ -1,4 +1,4 @@
-// Products of activations with packed matrices, in whatever form these are held.
+// Products of activations with packed matrices, whether these hold floats or integers.
 
 #include <algorithm>
 

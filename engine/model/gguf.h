@@ -12,8 +12,8 @@
 
 namespace pinion {
 
-// A GGUF file: one file that holds weights, configuration and tokenizer. Here its contents become
-// what the rest of Pinion knows; nothing else sees the format.
+// A GGUF file: weights, configuration and tokenizer in one file. Its contents are translated here
+// to the forms that the rest of Pinion reads; nothing else knows the format.
 struct GgufFile {
   std::shared_ptr<const MappedFile> file;
   GgufHeader header;
@@ -21,20 +21,20 @@ struct GgufFile {
 
 Result<std::shared_ptr<const GgufFile>> OpenGguf(const std::string& path);
 
-// What config.json would say. Architectures: llama (Mistral's too), qwen2, qwen3; others, and
+// The equivalent of config.json. Architectures: llama (Mistral's too), qwen2, qwen3; others, and
 // metadata that would change the mathematics in ways Pinion does not compute, are errors.
 Result<Json> GgufConfig(const GgufFile& gguf);
 
-// The frequency factors that some files carry as a tensor instead of a rope scaling: become the
-// rope's wave_factors.
+// Some files carry frequency factors as a tensor instead of a rope scaling: they become the rope's
+// wave_factors.
 Status ApplyRopeFactors(const GgufFile& gguf, DecoderSpec& spec);
 
-// The tensors under the names of `spec`. Rows of q and k that the `llama` architecture stores in
-// another order come in Hugging Face's.
+// The tensors under the names of `spec`. Rows of q and k, which the `llama` architecture permutes,
+// are returned in Hugging Face's order.
 Result<std::unique_ptr<TensorSource>> OpenGgufTensors(std::shared_ptr<const GgufFile> gguf,
                                                       const DecoderSpec& spec);
 
-// What tokenizer.json and tokenizer_config.json would say.
+// The equivalents of tokenizer.json and tokenizer_config.json.
 struct GgufTokenizer {
   Json tokenizer, tokenizer_config;
 };

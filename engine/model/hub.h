@@ -10,8 +10,8 @@ namespace pinion {
 // XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub.
 std::string HubCache();
 
-// The folder of the snapshot that refs/main names of `org/name`. Nothing is downloaded; the error
-// says where it looked and how to get the model.
+// The folder of the snapshot that refs/main names for `org/name`. Nothing is downloaded; the error
+// says where Pinion looked and how to get the model.
 Result<std::string> FindInHub(const std::string& model);
 
 }  // namespace pinion

@@ -36,13 +36,14 @@ void IntegerRows::PutCodes(const int8_t* src, int8_t* dst) const {
     if ((*order_)[i] != kernels::kNoColumn) dst[i] = src[(*order_)[i]];
 }
 
-// Those of `count` rows that were read.
+// Spreads the scales and offsets of `count` rows just read over the layout's groups, which may be
+// narrower than the tensor's.
 void IntegerRows::PutScales(const QuantisedTensor& tensor, size_t count, size_t column,
                             size_t dst_row) {
   const size_t groups = layout_.groups();
   group_of_.resize(groups);
   for (size_t group = 0; group < groups; ++group) {
-    const size_t first = group * layout_.group;  // where no group begins with padding
+    const size_t first = group * layout_.group;  // never padding: that comes last
     group_of_[group] =
         order_ ? tensor.group_of()[column + (*order_)[first]] : (column + first) / tensor.group();
   }

@@ -14,8 +14,8 @@ namespace pinion {
 // the block's layout, which may be finer than the checkpoint's.
 class IntegerRows {
  public:
-  // Begins a block of `rows` rows of zeros. `order`: of the share that the block belongs to, which
-  // outlives Pack; null: columns stay where they are.
+  // Begins a block of `rows` rows of zeros. `order`: of the share that the block belongs to, must
+  // outlive Pack; null: columns keep their order.
   void Clear(const kernels::IntLayout& layout, const ColumnOrder* order, size_t rows);
   // Rows [row, row + count) of `tensor`, its columns from `column` on, as rows from `dst_row` on.
   void Put(const QuantisedTensor& tensor, size_t row, size_t count, size_t column, size_t dst_row);

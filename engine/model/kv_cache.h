@@ -19,16 +19,16 @@ class KvCache {
   static Result<KvCache> Allocate(const DecoderSpec& spec, const Shard& shard,
                                   kernels::KvDtype dtype, size_t block_tokens, size_t blocks);
 
-  // The planes of a head of the shard, from its first block on; `values` is null where the shape is
+  // The planes of a head of the shard, from its first block on; `values` is null if the shape is
   // latent.
   const std::byte* keys(size_t layer, size_t head) const { return Head(layer, head); }
   const std::byte* values(size_t layer, size_t head) const {
     return shape_.latent ? nullptr : Head(layer, head) + values_offset_;
   }
   const kernels::KvStrides& key_strides() const { return key_strides_; }
-  const kernels::KvStrides& value_strides() const { return value_strides_; }  // unread where latent
+  const kernels::KvStrides& value_strides() const { return value_strides_; }  // unused if latent
 
-  // Writes the key and the value (unread where latent) of the token at `position` of a sequence.
+  // Writes the key and the value (unused if latent) of the token at `position` of a sequence.
   void Write(const kernels::Table& table, size_t layer, size_t head, const int32_t* block_table,
              size_t position, const float* key, const float* value);
 

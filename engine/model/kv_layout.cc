@@ -7,14 +7,15 @@
 namespace pinion {
 namespace {
 
-// What is read in a row at least, for where one stretch ends the CPU's prefetchers start anew:
-// 32 heads of 64 are decoded at 0.96 of the speed of one long stretch each in 32 KiB, 0.99 in 64,
-// 32 heads of 128 at 0.95 and 1.0 (Zen 4, two threads).
+// The least number of bytes that lie in one stretch, because the CPU's prefetchers start over after
+// each: in stretches of 32 KiB, 32 heads of 64 are decoded at 0.96 of the speed of one long stretch
+// each, in 64 KiB at 0.99; 32 heads of 128 at 0.95 and 1.0 (Zen 4, two threads).
 constexpr size_t kLeastStretchBytes = size_t{64} << 10;
 
-// Up to this width a block's values lie right behind its keys, because that is how they are read
-// (StripTokens in kernels/impl/attention_strip.inl.h): 4 query heads of 64 decode 6-15 % faster so.
-// Wider heads take the keys of several blocks before their values, and lose 5-10 %.
+// Up to this width a block's values lie right behind its keys, because they are read in that order
+// (StripTokens in kernels/impl/attention_strip.inl.h): 4 query heads of 64 decode 6-15 % faster. Of
+// wider heads the kernel reads the keys of several blocks before their values, and this layout
+// would cost 5-10 %.
 constexpr size_t kAlternatingDim = 64;
 
 }  // namespace
@@ -34,7 +35,7 @@ bool KvLayout::alternate() const {
   return std::max(shape.key_dim, shape.value_dim) <= kAlternatingDim;
 }
 
-// Not more than `blocks` need: a small cache would be mostly rest.
+// Never more than `blocks`: most of a small cache would otherwise be unused.
 unsigned KvLayout::SpanShift(size_t blocks) const {
   const size_t layer_block = layer_block_bytes(), stretch = alternate() ? keys + values : keys;
   unsigned shift = 0;

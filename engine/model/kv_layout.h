@@ -10,15 +10,15 @@
 
 namespace pinion {
 
-// How the blocks of one rank's KV cache lie in memory, from shapes alone: [layer][span][KV head]
-// [keys and values of the span's blocks]. A span is as many neighbouring blocks, of all heads of a
-// layer, as fit into a huge page: the first token of a sequence touches one such page a layer, not
-// two a head, and what one head reads of a long context still lies in long stretches. Heads that
-// are too many or too wide for both get the stretches, in spans of several huge pages.
+// The memory layout of the blocks of one rank's KV cache, from shapes alone: [layer][span][KV
+// head][keys and values of the span's blocks]. A span is as many neighbouring blocks, of all heads
+// of a layer, as fit into a huge page. Thus the first token of a sequence touches one such page per
+// layer instead of two per head, and still each head reads a long context in long stretches. If
+// heads are too many or too wide for both, they get the stretches, in spans of several huge pages.
 //
 // Spans are whole: a layer's last one may reach beyond the last block, so a full cache can take up
-// to a span a layer more than its blocks (at Llama-3.2-1B's shape 32 MiB in all); until then it is
-// address space.
+// to a span per layer more than its blocks (32 MiB in all for Llama-3.2-1B's shape); until then it
+// is address space only.
 struct KvLayout {
   KvShape shape;
   size_t keys = 0, values = 0;  // bytes of a block of one layer and head
@@ -27,7 +27,7 @@ struct KvLayout {
   static KvLayout Of(const DecoderSpec& spec, const Shard& shard, kernels::KvDtype dtype,
                      size_t block_tokens);
 
-  // Whether a block's values lie right behind its keys, not behind the keys of its span.
+  // Whether a block's values lie right behind its keys, rather than behind all keys of its span.
   bool alternate() const;
   size_t layer_block_bytes() const { return (keys + values) * heads; }
   uint64_t block_bytes() const { return uint64_t{layer_block_bytes()} * layers; }

@@ -62,8 +62,8 @@ std::array<std::string, 256> ByteTokens() {
 
 const std::string kSpace = Utf8(0x120);
 
-// The n-th filler: a space and three made-up syllables, so that what a made-up model writes at
-// least looks like words. The factor is coprime to 10^6: neighbours in id look different.
+// The n-th filler: a space and three made-up syllables, so that a made-up model's output at least
+// looks like words. The factor is coprime to 10^6: fillers with neighbouring ids look different.
 std::string Filler(uint64_t n) {
   constexpr std::string_view kConsonants = "bcdfghjklmnprstvwxyz", kVowels = "aeiou";
   constexpr uint64_t kSyllables = kConsonants.size() * kVowels.size();
@@ -88,7 +88,7 @@ class Vocabulary {
   const std::vector<std::pair<int32_t, std::string>>& specials() const { return specials_; }
   const Json& merges() const { return merges_; }
 
-  // Where the id is taken or outside the vocabulary, nothing happens.
+  // Does nothing if the id is taken or outside the vocabulary.
   void AddSpecialAt(int32_t id, const std::string& token) {
     const auto place = static_cast<size_t>(id);
     if (id < 0 || place >= tokens_.size() || !tokens_[place].empty() || Has(token)) return;
@@ -154,7 +154,7 @@ constexpr const char* kTurnEnd = "<|end|>";
 constexpr const char* kBos = "<s>";
 constexpr const char* kEos = "</s>";
 
-// The token that stands at `id`, "" where it is none of the special ones.
+// The special token with this id; "" if there is none.
 std::string SpecialAt(const Vocabulary& vocabulary, std::optional<int32_t> id) {
   for (const auto& [special, token] : vocabulary.specials())
     if (id == special) return token;
@@ -196,7 +196,8 @@ Json AddedTokens(const Vocabulary& vocabulary) {
     entry.Set("special", true);
     added.Append(std::move(entry));
   }
-  // Loaders give out the ids in this order where a token is not in the vocabulary; ours all are.
+  // Sorted by id, as in published files: loaders number the tokens that a vocabulary lacks in this
+  // order (ours lacks none).
   std::sort(added.array().begin(), added.array().end(), [](const Json& a, const Json& b) {
     return a.Find("id")->integer() < b.Find("id")->integer();
   });
@@ -207,7 +208,7 @@ Json Object(std::initializer_list<std::pair<std::string, Json>> items) {
   return Json::Object(items.begin(), items.end());
 }
 
-// Puts BOS in front of every text; null where the model has none.
+// Puts BOS in front of every text; null if the model has none.
 Json PostProcessor(const std::string& bos, std::optional<int32_t> id) {
   if (bos.empty()) return nullptr;
   const Json first = Object({{"SpecialToken", Object({{"id", bos}, {"type_id", 0}})}});

@@ -1,4 +1,4 @@
-// Weights at a real model's shape without the model: what a sweep needs, since speed does not
+// Weights of a real model's shape without the model. A sweep needs no others, since speed does not
 // depend on the values.
 
 #include <array>
@@ -17,8 +17,8 @@ using kernels::Dtype;
 
 // An element is the sum of four random bytes: 1021 values, close to normal (Irwin-Hall, n = 4) and
 // never beyond 3.45 standard deviations. A table turns the sum into the value, so the dtype costs
-// nothing, no floating point is involved where it could differ between machines, and two elements
-// come from one 64-bit hash.
+// nothing, no floating-point operation that could differ between machines is involved, and two
+// elements come from one 64-bit hash.
 constexpr int kSums = 4 * 255 + 1;
 constexpr double kSumMean = 4 * 255 / 2.0;
 const double kSumDeviation = std::sqrt(4 * (256.0 * 256.0 - 1) / 12);
@@ -52,6 +52,7 @@ void Fill(T* dst, uint64_t key, size_t first, size_t count, const T* table) {
   constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;  // odd, so that counters never repeat
   const auto sums = [&](size_t pair) { return ByteSums(Mix(key + pair * kStep)); };
   size_t i = 0;
+  // A range may begin or end in the middle of a pair.
   if (first % 2 == 1 && count > 0) dst[i++] = table[sums(first / 2) >> 32];
   for (; i + 2 <= count; i += 2) {
     const uint64_t both = sums((first + i) / 2);
@@ -78,15 +79,16 @@ ValueTable MakeTable(double deviation, Dtype dtype) {
   return table;
 }
 
-// How loud attention and MLP are in the residual stream. What attention adds is an average over the
-// context, nearly the same at every position: as loud as the MLP it drowns the token itself, and
-// greedy decoding repeats one word for ever. With these, 48 greedy tokens of `tiny`, `opt-125m` and
-// `qwen2.5-0.5b` have 29, 39 and 49 different words (with 1 and 1: 5, 2 and 3).
+// How strongly attention and MLP contribute to the residual stream. Attention adds an average over
+// the context, which is nearly the same at every position: if it were as strong as the MLP, it
+// would drown out the token itself, and greedy decoding would repeat one word forever. With these
+// gains, 48 greedy tokens of `tiny`, `opt-125m` and `qwen2.5-0.5b` have 29, 39 and 49 different
+// words (with 1 and 1: 5, 2 and 3).
 constexpr double kAttentionGain = 0.5, kMlpGain = 3;
 
-// Standard deviations that keep activations near 1 through any number of layers: a linear keeps the
-// variance of its input, and the parts that all layers add to the residual stream together have a
-// variance of about 1.
+// Standard deviations that keep activations near 1 through any number of layers: a linear preserves
+// the variance of its input, and the contributions of all layers to the residual stream together
+// have a variance of about 1.
 double Deviation(const TensorSpec& tensor, const DecoderSpec& spec) {
   // A tensor of all experts is [experts][inputs][outputs].
   const auto inputs =

@@ -64,8 +64,9 @@ Result<ModelFiles> OpenFolder(const std::string& model, const std::string& folde
   auto scheme = ReadScheme(files.config);
   if (!scheme) return Unexpected(std::move(scheme).error().In(config));
   files.scheme = std::move(*scheme);
-  // Quantisers write float16, the type of the GPUs they were made for; for a few norms and the
-  // embedding it is not worth a type that CPUs have no instructions for.
+  // Quantisers write float16, the type of the GPUs they were made for. Only a few norms and the
+  // embedding are stored in it: not worth computing in a type that most CPUs have no arithmetic
+  // for.
   if (files.scheme && files.spec.checkpoint_dtype == "float16")
     files.spec.checkpoint_dtype = "bfloat16";
   return files;
@@ -90,7 +91,7 @@ Result<ModelFiles> OpenFile(const std::string& model) {
   return files;
 }
 
-// Tensors under the names of the spec, whatever prefix the checkpoint gave them.
+// Tensors under the spec's names, even if the checkpoint uses another prefix.
 class RenamedSource : public TensorSource {
  public:
   RenamedSource(std::unique_ptr<TensorSource> source, std::string from, std::string to)

@@ -7,7 +7,7 @@ namespace {
 
 struct Preset {
   const char* name;
-  const char* config;  // config.json: the fields that shape the model, as its publisher has them
+  const char* config;  // config.json: the fields that shape the model, as published
 };
 
 // Shapes: the config.json of each model's own repository on huggingface.co.
@@ -92,7 +92,7 @@ constexpr Preset kPresets[] = {
       "max_position_embeddings": 32768, "rms_norm_eps": 1e-05, "hidden_act": "silu",
       "rope_theta": 10000.0, "sliding_window": 4096, "tie_word_embeddings": false,
       "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "bfloat16"})"},
-    // The publisher's long factors grow like these, to 32; no speed depends on them.
+    // The published long factors grow like these, up to 32; speed does not depend on them.
     {"phi-4-mini", R"({"architectures": ["Phi3ForCausalLM"], "model_type": "phi3",
       "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 32,
       "num_attention_heads": 24, "num_key_value_heads": 8, "vocab_size": 200064,
@@ -153,7 +153,7 @@ constexpr Preset kPresets[] = {
       "rope_theta": 1000000.0, "attention_bias": false, "use_sliding_window": false,
       "tie_word_embeddings": false, "bos_token_id": 151643, "eos_token_id": 151645,
       "torch_dtype": "bfloat16"})"},
-    // The publisher's experts are MXFP4; this is the model in bfloat16.
+    // The published experts are MXFP4; this is the model in bfloat16.
     {"gpt-oss-20b", R"({"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss",
       "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 24,
       "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 201088,
@@ -179,7 +179,7 @@ constexpr Preset kPresets[] = {
       "torch_dtype": "bfloat16"})"},
 };
 
-// The first `layers` layers of the model alone.
+// The model cut down to its first `layers` layers.
 Result<Json> Shorten(Json config, const std::string& layers) {
   const Json all = *config.Find("num_hidden_layers");
   PINION_ASSIGN(const int64_t count, ParseInt(layers, "the preset's layers"));

@@ -18,16 +18,16 @@ namespace pinion {
 // "phi-4-mini", "gemma-2-2b", "gemma-3-1b", "olmo-2-1b", "granite-3-2b", "mixtral-8x7b",
 // "qwen3-30b-a3b", "gpt-oss-20b", "deepseek-v2-lite"
 std::vector<std::string> PresetNames();
-// The preset's config.json at the real model's shape; error lists the names. "NAME@4" has 4 layers
-// instead: what a big model's layers cost, in less memory.
+// The preset's config.json in the real model's shape; the error lists the names. "NAME@4" has only
+// 4 layers: a big model's cost per layer, in less memory.
 Result<Json> PresetConfig(const std::string& name);
 
 // Weights made up from (seed, tensor name, element): the same on every machine and thread, roughly
-// normal with the standard deviation that keeps activations in range; norms are 1, biases small.
+// normal, with the standard deviation that keeps activations in range; norms are 1, biases small.
 std::unique_ptr<TensorSource> MakeUpWeights(const DecoderSpec& spec, const std::string& dtype,
                                             uint64_t seed);
 
-// Below this, 256 bytes and the special tokens would leave hardly anything to merge.
+// Smaller vocabularies would hold hardly anything beside the 256 bytes and the special tokens.
 inline constexpr int kSmallestMadeUpVocabulary = 300;
 
 // A working byte-level BPE tokenizer.json, tokenizer_config.json (with a chat template) and
@@ -37,15 +37,15 @@ struct MadeUpTokenizer {
 };
 MadeUpTokenizer MakeUpTokenizer(const Json& config);
 
-// Writes a whole checkpoint folder: shards with an index, tokenizer, config.json. Nothing is held
-// in memory but a few rows.
+// Writes a whole checkpoint folder: shards with an index, tokenizer, config.json. Only a few rows
+// are in memory at a time.
 //   config       a config.json; its vocabulary has at least kSmallestMadeUpVocabulary tokens
 //   dtype        bfloat16, float16 or float32
-//   scheme       linears rounded to the nearest and stored so; the rest stays in dtype
-//   folder       made where absent; one that holds a model already is refused (kUsage)
+//   scheme       linears are rounded to the nearest code and stored so; the rest stays in dtype
+//   folder       made if absent; one that already holds a model is refused (kUsage)
 //   shard_bytes  a file holds at most this many bytes of weights, or one tensor
-// Files have temporary names until all are written, and are removed where that fails (a full disk
-// is kExhausted), so that half a checkpoint never looks like a whole one.
+// Files have temporary names until all are written, and are removed if that fails (a full disk is
+// kExhausted), so that half a checkpoint never looks like a whole one.
 Status WriteCheckpoint(const Json& config, const std::string& dtype,
                        const std::optional<QuantScheme>& scheme, uint64_t seed,
                        const std::string& folder, uint64_t shard_bytes = uint64_t{4} << 30);

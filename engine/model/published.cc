@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kInWord = 8;  // codes of 4 bits
 constexpr int kGptqZero = 8;   // of symmetric checkpoints
 
-// All of a matrix at once.
+// A whole matrix in memory.
 struct Matrix {
   size_t rows, columns, groups;
   std::vector<int8_t> codes;           // [rows][columns]
@@ -43,7 +43,7 @@ std::vector<std::byte> BytesOf(const std::vector<T>& values) {
 
 int64_t Signed(size_t value) { return static_cast<int64_t>(value); }
 
-// AWQ deals the outputs of a word out in this order.
+// The place in its word of output `at` of eight, in AWQ's order.
 size_t AwqPlace(size_t at) { return at % 2 * 4 + at / 2; }
 
 std::vector<std::byte> AwqCodes(const QuantisedTensor& tensor) {
@@ -80,7 +80,7 @@ std::vector<std::byte> GptqCodes(const QuantisedTensor& tensor) {
   return BytesOf(packed);
 }
 
-// float16, a row a group.
+// float16, one row per group.
 std::vector<std::byte> TransposedScales(const QuantisedTensor& tensor) {
   const Matrix matrix(tensor);
   std::vector<uint16_t> scales(matrix.groups * matrix.rows);
@@ -150,7 +150,7 @@ Result<std::vector<PublishedTensor>> PublishLinear(const QuantScheme& scheme,
     publisher.Add("qzeros", "I32", zeros, AwqZeros);
   } else {
     publisher.Add("qweight", "I32", {columns / word, rows}, GptqCodes);
-    // Version 1 stores zeros less one.
+    // GPTQ version 1 stores zeros minus one.
     publisher.Add("qzeros", "I32", zeros, [](const QuantisedTensor& t) {
       return BytesOf(std::vector<uint32_t>(t.groups() * t.rows() / kInWord, 0x77777777));
     });

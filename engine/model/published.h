@@ -11,7 +11,7 @@
 
 namespace pinion {
 
-// A tensor as a safetensors file is to hold it; `data` makes all its bytes when it is written.
+// A tensor to write to a safetensors file; `data` returns all its bytes when it is written.
 struct PublishedTensor {
   std::string name, dtype;  // dtype as safetensors names it
   std::vector<int64_t> shape;
@@ -19,13 +19,13 @@ struct PublishedTensor {
   std::function<std::vector<std::byte>()> data;
 };
 
-// The tensors in which other engines expect a quantised linear: what OpenQuantised reads. `tensor`
-// outlives them. Errors name what the format cannot hold: sizes that do not fill its words.
+// The tensors in which other engines expect a quantised linear, and which OpenQuantised reads.
+// `tensor` must outlive them. Sizes that do not fill the format's words are errors that name them.
 Result<std::vector<PublishedTensor>> PublishLinear(const QuantScheme& scheme,
                                                    const std::string& module,
                                                    const QuantisedTensor& tensor);
 
-// The `quantization_config` that says so.
+// The `quantization_config` of such a checkpoint.
 // plain: modules of linears that are not quantised.
 Json PublishedConfig(const QuantScheme& scheme, const std::vector<std::string>& plain);
 

@@ -15,12 +15,12 @@ namespace pinion {
 
 using QuantisedTensors = std::map<std::string, std::unique_ptr<QuantisedTensor>>;
 
-// `plain` with some tensors that are stored quantised: Find and Rows give those in float32, made as
-// they are asked for; Quantised gives their integers.
+// `plain` with some tensors that are stored quantised: Find and Rows return them as float32,
+// dequantised when they are read; Quantised returns their integers.
 std::unique_ptr<TensorSource> WithQuantised(std::unique_ptr<TensorSource> plain,
                                             QuantisedTensors quantised);
 
-// The weights of the linears of every layer: what schemes quantise.
+// The weights of the linears of every layer, which schemes quantise.
 std::vector<std::string> LinearWeights(const DecoderSpec& spec);
 
 // A checkpoint whose linears are stored as `scheme` says.

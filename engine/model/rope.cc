@@ -7,11 +7,11 @@
 namespace pinion {
 namespace {
 
-// Llama 3.1's stretching: long waves are slowed by `factor`, short ones stay, those between are
-// blended. Source: transformers, modeling_rope_utils.py, _compute_llama3_parameters.
+// Llama 3.1's stretching: long waves are slowed by `factor`, short ones are kept, those in between
+// are blended. Source: transformers, modeling_rope_utils.py, _compute_llama3_parameters.
 void StretchLlama3(const RopeSpec& rope, std::vector<double>& frequencies) {
   for (double& frequency : frequencies) {
-    // Within the original length.
+    // Turns within the original length.
     const double turns = rope.original_positions * frequency / (2 * std::numbers::pi);
     const double keep = std::clamp(
         (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor), 0.0, 1.0);
@@ -19,11 +19,12 @@ void StretchLlama3(const RopeSpec& rope, std::vector<double>& frequencies) {
   }
 }
 
-// Long waves are slowed by `factor`, short ones stay, those between are blended by their number.
+// Long waves are slowed by `factor`, short ones are kept, those in between are blended by their
+// index.
 // Source: Peng et al., arXiv:2309.00071, sec. 3.2; transformers, modeling_rope_utils.py,
 // _compute_yarn_parameters.
 void StretchYarn(const RopeSpec& rope, std::vector<double>& frequencies) {
-  // The pair that turns so often within the original length.
+  // The index of the pair that turns this often within the original length.
   const auto pair_of = [&](double turns) {
     return rope.dim * std::log(rope.original_positions / (turns * 2 * std::numbers::pi)) /
            (2 * std::log(rope.theta));
@@ -32,6 +33,7 @@ void StretchYarn(const RopeSpec& rope, std::vector<double>& frequencies) {
   if (rope.truncate) low = std::floor(low), high = std::ceil(high);
   low = std::max(low, 0.0);
   high = std::min(high, rope.dim - 1.0);
+  // Keeps the division below from being 0 / 0; the reference's value.
   if (low == high) high += 0.001;
   for (size_t i = 0; i < frequencies.size(); ++i) {
     const double slowed = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
@@ -47,7 +49,7 @@ double DynamicTheta(const RopeSpec& rope, int longest) {
   return rope.theta * std::pow(stretch, rope.dim / (rope.dim - 2.0));
 }
 
-// Each wave by a factor found for it: one set up to the length of training, one beyond.
+// Slows each wave by a factor of its own: one set up to the training length, another beyond it.
 void StretchLong(const RopeSpec& rope, int longest, std::vector<double>& frequencies) {
   const auto& factors = longest > rope.original_positions ? rope.long_factors : rope.short_factors;
   for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= factors[i];

@@ -7,7 +7,7 @@
 namespace pinion {
 namespace {
 
-// rope_scaling wins where both are there, as in transformers 5.
+// If both are present rope_scaling wins, as in transformers 5.
 const Json* Parameters(const Json& config) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const Json* found = config.Find(key);
@@ -24,7 +24,7 @@ Result<double> RequirePositive(const Json& parameters, std::string_view key) {
   return value;
 }
 
-// Top level in transformers 4, among the parameters in 5.
+// At the top level in transformers 4, among the rope parameters in 5.
 Result<double> Theta(const Json& config, const Json& parameters) {
   for (const Json* place : {&parameters, &config}) {
     const Json* value = place->Find("rope_theta");
@@ -40,14 +40,14 @@ Result<std::string> Type(const Json& parameters) {
   return type == "su" ? "longrope" : type;
 }
 
-// What the readers of the types share.
+// Input of the readers of all types.
 struct Source {
   const Json& config;
   const Json& parameters;
   const DecoderSpec& spec;
 };
 
-// Sets `value` where the parameters have the field.
+// Sets `value` if the parameters have the field.
 Status ReadOver(const Json& parameters, std::string_view key, double& value) {
   const Json* given = parameters.Find(key);
   if (!given || given->is_null()) return {};
@@ -55,7 +55,7 @@ Status ReadOver(const Json& parameters, std::string_view key, double& value) {
   return {};
 }
 
-// The part of the head that is rotated, from its beginning on.
+// The number of elements that are rotated, from the beginning of a head.
 Result<int> Dim(const Source& source) {
   double part = 1;
   PINION_TRY(ReadOver(source.config, "partial_rotary_factor", part));
@@ -96,7 +96,8 @@ Status ReadDynamic(const Source& source, RopeSpec& rope) {
   return ReadOver(source.parameters, "original_max_position_embeddings", rope.original_positions);
 }
 
-// How much longer sequences lower the entropy of attention (arXiv:2309.00071, sec. 3.4).
+// The factor by which scores are sharpened because attention over `factor` times as many tokens is
+// flatter (arXiv:2309.00071, sec. 3.4).
 double YarnScale(double factor, double weight) {
   return factor > 1 ? 0.1 * weight * std::log(factor) + 1 : 1;
 }
@@ -117,7 +118,7 @@ Status ReadYarn(const Source& source, RopeSpec& rope) {
   return ReadOver(parameters, "attention_factor", rope.scale);
 }
 
-// One factor a pair.
+// One factor per pair.
 Result<std::vector<double>> ReadFactors(const Source& source, std::string_view key, int dim) {
   const Json* list = source.parameters.Find(key);
   if (!list || !list->is_array() || list->array().size() != static_cast<size_t>(dim) / 2)
@@ -168,7 +169,7 @@ Status ReadType(const Source& source, RopeSpec& rope) {
               StrCat("rope type '", rope.type, "' is not known, want one of ", Join(known, ", ")));
 }
 
-// The stretched length, where config.json has that of training (which is also how vLLM reads these
+// Sets the stretched length if config.json gives the training length (as vLLM does for these
 // configs).
 Status Lengthen(const RopeSpec& rope, DecoderSpec& spec) {
   double positions = spec.max_positions;

@@ -40,7 +40,7 @@ class RoundedTensor : public QuantisedTensor {
   RoundingScheme scheme_;
 };
 
-// Everything as `source` has it, but for the integers of the head.
+// Everything as in `source`, except for the head, which has integers.
 class Int8HeadSource : public TensorSource {
  public:
   Int8HeadSource(std::unique_ptr<TensorSource> source, std::string head)
@@ -78,7 +78,7 @@ std::unique_ptr<QuantisedTensor> RoundTensor(const TensorSource& source, const T
 }
 
 Result<QuantScheme> MadeUpScheme(const std::string& name) {
-  constexpr int64_t kGroup = 128;  // what published checkpoints have
+  constexpr int64_t kGroup = 128;  // as in published checkpoints
   if (name == "w8a8")
     return QuantScheme{QuantMethod::kIntQuantized, 8, -1, false, ActivationRounding::kPerToken};
   if (name == "awq")

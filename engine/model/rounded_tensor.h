@@ -20,17 +20,17 @@ std::unique_ptr<QuantisedTensor> RoundTensor(const TensorSource& source, const T
 // "w8a8", "awq" and "gptq": the schemes that made-up weights can have.
 Result<QuantScheme> MadeUpScheme(const std::string& name);
 // The weights of the linears that are quantised: all but the routers, which no scheme touches, and
-// the modules of those that are not, the head among them.
+// those of unquantised modules, such as the head.
 std::vector<std::string> RoundedLinears(const DecoderSpec& spec);
 std::vector<std::string> PlainLinears(const DecoderSpec& spec);
 RoundingScheme RoundingOf(const QuantScheme& scheme);
-// `plain` with its linears rounded as `scheme` has them.
+// `plain` with its linears rounded according to `scheme`.
 Result<std::unique_ptr<TensorSource>> RoundLinears(std::unique_ptr<TensorSource> plain,
                                                    const DecoderSpec& spec,
                                                    const QuantScheme& scheme);
 
-// `source`, whose head is int8 where it was not quantised; the embedding that it may be tied to is
-// read as before.
+// `source` with the head in int8 if it was not quantised; the embedding that it may be tied to does
+// not change.
 std::unique_ptr<TensorSource> WithInt8Head(std::unique_ptr<TensorSource> source,
                                            const DecoderSpec& spec);
 

@@ -11,10 +11,10 @@ namespace pinion {
 namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-// What DeepSeek's own code adds to a sum of sigmoids that may all be 0.
+// Added to a sum of sigmoids, which may all be 0, before dividing by it; DeepSeek's own value.
 constexpr float kTiny = 1e-20f;
 
-// The indices of the k largest keys, largest first, the lower index where equal.
+// The indices of the k largest keys, largest first; of equal keys, the lower index first.
 void TakeLargest(const std::vector<float>& keys, size_t k, std::vector<int32_t>& order) {
   order.resize(keys.size());
   std::iota(order.begin(), order.end(), 0);
@@ -60,12 +60,13 @@ void TokenRouter::Route(const float* logits, const float* correction, int32_t* c
   keys_ = scores_;
   for (size_t i = 0; i < keys_.size(); ++i) {
     if (correction) keys_[i] += correction[i];
-    if (std::isnan(keys_[i])) keys_[i] = kMinusInfinity;  // or there would be no order
+    if (std::isnan(keys_[i])) keys_[i] = kMinusInfinity;  // sorting needs a strict order
   }
   if (spec_.top_groups < spec_.groups) DropWeakGroups();
   const auto k = static_cast<size_t>(spec_.top_k);
   TakeLargest(keys_, k, order_);
   std::copy_n(order_.begin(), k, chosen);
+  // The correction decides the choice only: weights come from the scores without it.
   for (size_t i = 0; i < k; ++i) weights[i] = scores_[static_cast<size_t>(chosen[i])];
   Weigh(weights);
 }
@@ -80,7 +81,7 @@ void TokenRouter::Score(const float* logits) {
   }
 }
 
-// Experts outside the best groups can no longer be chosen.
+// Excludes the experts outside the best groups from the choice.
 void TokenRouter::DropWeakGroups() {
   const auto groups = static_cast<size_t>(spec_.groups);
   const size_t size = keys_.size() / groups;
@@ -101,7 +102,7 @@ void TokenRouter::DropWeakGroups() {
   }
 }
 
-// Scores of the chosen experts to weights.
+// Turns the scores of the chosen experts into weights.
 void TokenRouter::Weigh(float* weights) const {
   const auto k = static_cast<size_t>(spec_.top_k);
   float divisor = 1;

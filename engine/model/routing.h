@@ -8,7 +8,7 @@
 
 namespace pinion {
 
-// What a router's logits become before experts are compared.
+// How a router's logits become the scores by which experts are compared.
 enum class RouterScore { kSoftmax, kSigmoid, kLogit };
 // The score of a group of experts: its best one, or the sum of its two best.
 enum class GroupScore { kBest, kTwoBest };
@@ -26,25 +26,26 @@ struct RouterSpec {
   bool normalise = false;  // the chosen weights are divided by their sum
   float scale = 1;         // multiplies them afterwards
   int groups = 1;          // equal runs of consecutive experts
-  int top_groups = 1;      // whose experts alone may be chosen
+  int top_groups = 1;      // experts are chosen from these only
   GroupScore group_score = GroupScore::kBest;
   bool bias = false;        // added to the logits
-  bool correction = false;  // added to scores where they are compared, not where they weigh
+  bool correction = false;  // added to scores for the choice, not for the weights
 };
 
 // Numbers that contradict each other (groups that do not divide the experts, ...) are kCorrupt.
 Status CheckRouter(const RouterSpec& spec);
 
-// Router logits of one token to its experts. Holds scratch: one object a thread.
+// Turns one token's router logits into experts. Holds scratch: use one object per thread.
 class TokenRouter {
  public:
-  explicit TokenRouter(const RouterSpec& spec);  // checked
+  explicit TokenRouter(const RouterSpec& spec);  // must have passed CheckRouter
 
   // Writes the chosen experts, best first, and their weights.
   //   logits           [experts]; the router's bias already added
-  //   correction       [experts]; null where the spec has none
+  //   correction       [experts]; null if the spec has none
   //   chosen, weights  [top_k]; the experts are distinct whatever the logits
-  // All arithmetic is float32. Equal scores: the lower expert wins, so that all ranks choose alike.
+  // All arithmetic is float32. Of equal scores the lower expert wins, so that all ranks choose
+  // alike.
   void Route(const float* logits, const float* correction, int32_t* chosen, float* weights);
 
  private:
@@ -53,7 +54,7 @@ class TokenRouter {
   void Weigh(float* weights) const;
 
   const RouterSpec spec_;
-  std::vector<float> scores_, keys_;  // what weighs; what is compared
+  std::vector<float> scores_, keys_;  // for the weights; for the choice
   std::vector<float> group_keys_;
   std::vector<int32_t> order_;
 };

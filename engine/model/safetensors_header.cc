@@ -18,7 +18,7 @@ tl::unexpected<Error> Corrupt(std::string message) {
   return Fail(ErrorCode::kCorrupt, std::move(message));
 }
 
-// Bits of an element, 0 where the dtype is not known (then only the offsets can be checked).
+// Bits of an element; 0 if the dtype is unknown (then only the offsets can be checked).
 uint64_t BitsOf(std::string_view dtype) {
   struct Bits {
     std::string_view dtype;

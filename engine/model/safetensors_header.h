@@ -17,11 +17,12 @@ struct HeaderEntry {
   uint64_t begin = 0, end = 0;  // bytes, counted from the file's beginning
 };
 
-// Parses and checks the header of a safetensors file that is `file` in full (only its first bytes
-// are read). Refused: a length beyond the file or 100 MB, broken JSON, shapes that overflow,
-// offsets outside the data or the wrong way round, sizes that contradict dtype and shape, names
-// that occur twice, tensors that overlap. Gaps are fine. The caller adds the file's name to the
-// error. Source: https://github.com/huggingface/safetensors#format
+// Parses and checks the header of a safetensors file; `file` is the whole file, of which only the
+// first bytes are read. Refused: a length beyond the file or 100 MB, broken JSON, shapes that
+// overflow, offsets outside the data or the wrong way round, sizes that contradict dtype and shape,
+// repeated names, overlapping tensors. Gaps are fine. The caller adds the file's name to the error.
+// Source:
+// https://github.com/huggingface/safetensors#format
 Result<std::vector<HeaderEntry>> ReadSafetensorsHeader(std::string_view file);
 
 }  // namespace pinion

@@ -12,6 +12,7 @@ Range SplitEvenly(size_t items, int ranks, int rank) {
   return {items * r / n, items * (r + 1) / n};
 }
 
+// In whole packed blocks of outputs, so that no block is computed by two ranks.
 Range SplitBlocks(size_t items, int ranks, int rank) {
   const size_t block = kernels::kBlockN;
   const Range blocks = SplitEvenly((items + block - 1) / block, ranks, rank);
@@ -35,6 +36,7 @@ Shard MakeShard(const DecoderSpec& spec, int ranks, int rank) {
   for (size_t kv = shard.kv_heads.begin; kv < shard.kv_heads.end; ++kv) {
     const size_t begin = std::max(kv * group, shard.q_heads.begin);
     const size_t end = std::min((kv + 1) * group, shard.q_heads.end);
+    // One kernel call takes at most kAttentionRows query heads.
     for (size_t head = begin; head < end; head += kernels::kAttentionRows)
       shard.groups.push_back({kv - shard.kv_heads.begin, head - shard.q_heads.begin,
                               std::min(kernels::kAttentionRows, end - head)});

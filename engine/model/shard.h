@@ -19,20 +19,21 @@ struct HeadGroup {
   size_t kv_head, first_q_head, q_heads;
 };
 
-// What one rank holds of a decoder: ranges of the whole model's heads, MLP columns and vocabulary.
-// Any range may be empty. Norms, embeddings and routers are not sharded.
+// One rank's part of a decoder: ranges of the whole model's heads, MLP columns and vocabulary. Any
+// range may be empty. Norms, embeddings and routers are not sharded.
 struct Shard {
   Range q_heads, kv_heads, intermediate, vocabulary;
-  // Columns of every expert: however tokens choose, all ranks have the same to do. With whole
-  // experts dealt out, one token's would mostly lie on a few ranks and the others would wait.
+  // Columns of every expert, so that all ranks have the same work whatever experts tokens choose.
+  // If whole experts were distributed, those of one token would mostly be on a few ranks, and the
+  // others would wait.
   Range expert_intermediate, shared_intermediate;
-  std::vector<HeadGroup> groups;  // one per KV head held, or more where it serves very many heads
+  std::vector<HeadGroup> groups;  // one per KV head held, or more if it serves very many heads
 };
 
-// Cuts `spec` into `ranks` shards. Where there are at least as many KV heads as ranks, whole groups
-// of heads go together and no KV is stored twice; with fewer, query heads are dealt out and a KV
-// head is replicated on every rank that needs it. MLP columns and vocabulary are dealt in blocks
-// of 64.
+// Cuts `spec` into `ranks` shards. If there are at least as many KV heads as ranks, whole groups of
+// heads stay together and no KV is stored twice; with fewer, query heads are distributed and a KV
+// head is replicated on every rank that needs it. MLP columns and vocabulary are distributed in
+// blocks of 64.
 Shard MakeShard(const DecoderSpec& spec, int ranks, int rank);
 
 }  // namespace pinion

@@ -5,7 +5,7 @@
 namespace pinion {
 namespace {
 
-// Shorter runs are not worth a partial result of every slice.
+// A shared run costs each slice a partial result to merge, which shorter runs are not worth.
 constexpr size_t kMinSharedTokens = 64;
 
 class Finder {
@@ -14,8 +14,8 @@ class Finder {
          const std::function<void(const SharedRun&)>& take)
       : batch_(batch), block_tokens_(block_tokens), take_(take) {}
 
-  // `slices` agree on the blocks before `block`; the tokens before `begin`, a block's first at or
-  // before `block`, are covered.
+  // `slices` agree on all blocks before `block`. The tokens before `begin`, which is the first one
+  // of a block at or before `block`, are covered.
   void Cover(const std::vector<uint32_t>& slices, size_t block, size_t begin) {
     if (slices.size() == 1) return TakeRest(slices[0], begin);
     const size_t end = AgreedBlocks(slices, block);
@@ -28,7 +28,7 @@ class Finder {
 
  private:
   const StepBatch::Slice& Slice(uint32_t index) const { return batch_.slices[index]; }
-  // Those before the block that its own token lies in.
+  // The number of blocks before the one that holds the slice's own token.
   size_t FullBlocks(uint32_t index) const { return Slice(index).first_position / block_tokens_; }
 
   void TakeRest(uint32_t index, size_t begin) const {
@@ -47,7 +47,8 @@ class Finder {
     return agreed;
   }
 
-  // By the block that comes next; those without another full one end here.
+  // Groups slices by their next block and covers each group; slices without another full block end
+  // here.
   void Divide(std::vector<uint32_t> slices, size_t block, size_t begin) {
     const auto ended = [&](uint32_t index) { return FullBlocks(index) == block; };
     const auto next = [&](uint32_t index) { return Slice(index).block_table[block]; };

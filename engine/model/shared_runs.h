@@ -16,9 +16,9 @@ struct SharedRun {
   size_t begin, end;
 };
 
-// Covers the context of each of `slices` (of one row each) with runs, in order, exactly once: as
-// many slices as share blocks are taken together, as in a tree of prefixes. A shared run's tokens
-// lie before all its slices' positions. Its ends are multiples of block_tokens.
+// Covers the context of each of `slices` (of one row each) with runs, in order, exactly once. As in
+// a tree of prefixes, all slices that share blocks take them together. A shared run's tokens
+// precede the positions of all its slices. Its ends are multiples of block_tokens.
 void FindSharedRuns(const StepBatch& batch, const std::vector<uint32_t>& slices,
                     size_t block_tokens, const std::function<void(const SharedRun&)>& take);
 

@@ -17,63 +17,63 @@ namespace pinion {
 
 enum class NormKind { kRms, kLayer };
 enum class MlpKind { kDense, kExperts };
-// What is normalised before queries and keys are rotated: each head by itself, or everything that
-// the projection gives (across all ranks).
+// Norms of queries and keys before they are rotated: of each head by itself, or of the whole
+// projection (across all ranks).
 enum class QkNorm { kNone, kPerHead, kWhole };
 
-// Names of a decoder's tensors; "{}" stands for the layer. Empty: the model has no such tensor, and
-// what it would do is not done. Each linear's weight is NAME.weight [outputs][inputs], its bias
-// NAME.bias where the spec says so.
+// Names of a decoder's tensors; "{}" stands for the layer. Empty: the model has no such tensor and
+// skips the operation. Each linear's weight is NAME.weight [outputs][inputs], its bias NAME.bias if
+// the spec says that it has one.
 struct TensorNames {
   std::string embedding;           // whole name, [vocabulary][hidden]
   std::string position_embedding;  // whole name, [max_positions + offset][hidden]
-  // Norms of what attention and MLP read, and of what they add to the residual stream.
+  // Norms of the inputs of attention and MLP, and of what they add to the residual stream.
   std::string attention_norm, attention_post_norm, mlp_norm, mlp_post_norm;
   std::string q_norm, k_norm;  // [head_dim] or, over the whole projection, [heads * head_dim]
   std::string q, k, v;
   std::string sinks;  // whole name, [heads]: a logit that takes part in a head's softmax
   std::string qkv;    // instead of q, k, v: their rows in one tensor, in this order
-  std::string o, gate, up, down;  // up, down: fc1, fc2 where there is no gate
+  std::string o, gate, up, down;  // up, down: fc1, fc2 if there is no gate
   std::string gate_up;            // instead of gate, up: their rows in one tensor, in this order
-  // Mixture of experts. A router is a linear; what corrects it is a whole name, [experts]. Experts
-  // are linears of which a second "{}" stands for the expert, or whole names of the tensors of all
-  // experts, [experts][inputs][outputs], gate and up outputs in turn, biases NAME_bias.
+  // Mixture of experts. The router is a linear; its correction is a whole name, [experts]. Experts
+  // are linears with a second "{}" for the expert, or whole names of tensors of all experts,
+  // [experts][inputs][outputs], gate and up outputs alternating, with biases NAME_bias.
   std::string router, router_correction;
   std::string expert_gate, expert_up, expert_down;
   std::string experts_gate_up, experts_down;
-  std::string shared_gate, shared_up, shared_down;  // what every token passes through beside
+  std::string shared_gate, shared_up, shared_down;  // for every token, beside them
   // Latent attention. Queries through q_a, its norm and q_b, or through q alone.
   std::string q_a, q_a_norm, q_b, kv_a, kv_a_norm, kv_b;
   std::string final_norm;
-  std::string head;  // whole name; unused where the head is tied to the embedding
-  // Prefixes that real checkpoints of the architecture spell otherwise: {"model.", ""} says that
-  // "model.norm.weight" may be stored as "norm.weight". OpenWeights alone applies them.
+  std::string head;  // whole name; unused if the head is tied to the embedding
+  // Other spellings of prefixes in published checkpoints: {"model.", ""} means that
+  // "model.norm.weight" may be stored as "norm.weight". Only OpenWeights applies them.
   std::vector<std::pair<std::string, std::string>> prefix_aliases;
 };
 
-// What may differ from layer to layer.
+// Properties that may differ from layer to layer.
 struct LayerSpec {
   int window = 0;  // a token sees itself and window - 1 before it; 0: everything before it
   int rope = 0;    // index into DecoderSpec::ropes; -1: queries and keys are not rotated
   MlpKind mlp = MlpKind::kDense;
 };
 
-// Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434). What is cached of a token is one
-// latent of kv_rank elements and one rotary key of rope_dim: kv_heads is 1 and head_dim their sum.
+// Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434). Per token the cache holds one latent
+// of kv_rank elements and one rotary key of rope_dim: kv_heads is 1 and head_dim their sum.
 struct LatentSpec {
   int kv_rank = 0;                                // 0: the attention is an ordinary one
-  int q_rank = 0;                                 // of compressed queries; 0: they are not
+  int q_rank = 0;                                 // of compressed queries; 0: uncompressed
   int nope_dim = 0, rope_dim = 0, value_dim = 0;  // of one head's query, both parts, and value
 };
 
-// Mixture of experts: each a gated MLP; a token's output is the weighted sum of those it chose, and
-// of a shared one.
+// Mixture of experts, each of them a gated MLP; a token's output is the weighted sum of those it
+// chose, plus the shared one.
 struct MoeSpec {
   RouterSpec router;
   int intermediate = 0;         // of one expert
-  int shared_intermediate = 0;  // of the MLP that every token passes through as well; 0: none
+  int shared_intermediate = 0;  // of the MLP that every token takes too; 0: none
   bool bias = false;            // of the experts' linears
-  // GPT-OSS: kernels' clamped_swiglu instead of the activation; 0: not
+  // GPT-OSS: the kernels' clamped_swiglu instead of the activation; 0: not used
   float swiglu_limit = 0, swiglu_alpha = 1;
 };
 
@@ -85,14 +85,14 @@ struct MoeSpec {
 //   x += residual_multiplier * mlp_post_norm(mlp(mlp_norm(x)))
 struct DecoderSpec {
   std::string architecture;  // "LlamaForCausalLM"
-  // The model of text and more whose language model this is ("Gemma3ForConditionalGeneration");
-  // empty where the checkpoint is a language model alone.
+  // The multimodal model whose language model this is ("Gemma3ForConditionalGeneration"); empty if
+  // the checkpoint is a language model alone.
   std::string wrapper;
   int layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, intermediate = 0;
   int vocabulary = 0;
   int max_positions = 0;               // the model's longest sequence
   std::vector<LayerSpec> layer_specs;  // [layers]
-  std::vector<RopeSpec> ropes;         // that layers choose from; none: no rotary embedding
+  std::vector<RopeSpec> ropes;         // of the layers, by index; none: no rotary embedding
 
   NormKind norm = NormKind::kRms;
   float norm_eps = 1e-6f;
@@ -108,20 +108,20 @@ struct DecoderSpec {
   LatentSpec latent;
   MoeSpec moe;  // of the layers whose MLP is kExperts
 
-  float attention_scale = 1;  // multiplies q.k; 1 / sqrt(head_dim) where config.json says nothing
-  float attention_soft_cap = 0;  // products become cap * tanh(product / cap); 0: they do not
+  float attention_scale = 1;     // multiplies q.k; by default 1 / sqrt(head_dim)
+  float attention_soft_cap = 0;  // products become cap * tanh(product / cap); 0: no cap
   float embedding_multiplier = 1, residual_multiplier = 1, logit_multiplier = 1;
-  float logit_soft_cap = 0;      // logits become cap * tanh(logit / cap), multiplied before; 0: not
+  float logit_soft_cap = 0;      // then logits become cap * tanh(logit / cap); 0: no cap
   int position_offset = 0;       // OPT: learned positions begin at row 2
-  std::string checkpoint_dtype;  // "bfloat16", ...: what --dtype auto takes
-  std::vector<int32_t> eos_ids;  // config.json's; generation_config.json's come on top
+  std::string checkpoint_dtype;  // "bfloat16", ...: --dtype auto uses it
+  std::vector<int32_t> eos_ids;  // config.json's, then also generation_config.json's
   std::optional<int32_t> bos_id;
   TensorNames names;
-  FormatPlan formats;  // matrices that stay in integers; no config says that, PlanFormats does
+  FormatPlan formats;  // matrices that stay in integers; set by PlanFormats, not from config
 };
 
-// Reads config.json in the layout of transformers 4 or 5. Unknown architectures and fields whose
-// value would change the mathematics are errors that name them.
+// Reads config.json in the layout of transformers 4 or 5. Unknown architectures, and fields with
+// values that would change the mathematics, are errors that name them.
 Result<DecoderSpec> ReadSpec(const Json& config);
 
 // Adds the eos_token_id (an id or a list) of config.json or generation_config.json to spec.eos_ids.

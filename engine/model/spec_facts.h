@@ -9,12 +9,12 @@
 
 namespace pinion {
 
-// What `pinion model info` says of a decoder beyond its size: every field that enters the
-// mathematics.
+// The part of `pinion model info` that describes a decoder beyond its size: every field that enters
+// the mathematics.
 //
-// Adds them to a JSON object, under the fields' names.
+// Adds these to a JSON object, under the fields' names.
 void AddSpecFields(const DecoderSpec& spec, Json& json);
-// As rows of text, heading and value; what is neutral is left out.
+// As rows of text, heading and value; neutral values are left out.
 std::vector<std::pair<std::string, std::string>> SpecFacts(const DecoderSpec& spec);
 
 }  // namespace pinion

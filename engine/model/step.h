@@ -6,7 +6,7 @@
 
 namespace pinion {
 
-// What the decoder computes in one pass: consecutive tokens of some sequences, row after row.
+// The input of one pass of the decoder: consecutive tokens of some sequences, row after row.
 struct StepBatch {
   struct Slice {
     size_t first_row = 0, rows = 0;

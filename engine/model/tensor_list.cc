@@ -30,7 +30,7 @@ class Collector {
     if (bias) Whole(module + ".bias", {outputs}, TensorRole::kBias);
   }
 
-  // Without gate: a plain MLP, or one whose gate and up are fused.
+  // If `gate` is empty: a plain MLP, or one whose gate and up are fused.
   void GatedMlp(const std::string& gate, const std::string& up, const std::string& down,
                 int64_t wide, bool bias) {
     Linear(gate, wide, spec_.hidden, bias);

@@ -9,7 +9,7 @@
 
 namespace pinion {
 
-// What a tensor does in the decoder; made-up weights take their distribution from it.
+// A tensor's function in the decoder; made-up weights take their distribution from it.
 enum class TensorRole {
   kEmbedding,        // token or position embedding, and the head
   kNorm,             // a norm's weight
@@ -26,8 +26,8 @@ struct TensorSpec {
   int layer = -1;  // -1: outside the layers
 };
 
-// Every tensor that the spec names, in the order of the computation. The one list behind the check
-// of a checkpoint, parameter counts, made-up weights and written checkpoints.
+// Every tensor that the spec names, in the order of the computation. Checks of checkpoints,
+// parameter counts, made-up weights and written checkpoints all use this list.
 std::vector<TensorSpec> TensorList(const DecoderSpec& spec);
 
 // "model.layers.{}.mlp.up_proj", 3 -> "model.layers.3.mlp.up_proj"
@@ -36,7 +36,7 @@ std::string LayerTensor(std::string_view pattern, int layer);
 // "model.layers.{}.mlp.experts.{}.up_proj", 3, 7 -> "model.layers.3.mlp.experts.7.up_proj"
 std::string ExpertTensor(std::string_view pattern, int layer, int expert);
 
-// Product of the dimensions; they are known to fit (ReadSpec's bounds, the header check).
+// Product of the dimensions, which is known to fit (by ReadSpec's bounds and the header check).
 uint64_t ElementCount(const std::vector<int64_t>& shape);
 
 }  // namespace pinion

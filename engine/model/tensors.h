@@ -20,20 +20,20 @@ struct TensorInfo {
   std::string name;
   kernels::Dtype dtype = kernels::Dtype::kF32;
   std::vector<int64_t> shape;
-  std::string file;  // that holds it; empty where it is made up
+  std::string file;  // that holds it; empty if it is made up
 };
 
 // Elements of one row as TensorSource::Rows counts them: the product of all dimensions but the
 // first.
 size_t RowElements(const std::vector<int64_t>& shape);
 
-// Where weights come from: mapped safetensors files, or made up as they are asked for.
-// Thread rule: Find and Rows may be called by any number of threads.
+// A source of weights: mapped safetensors files, or weights made up when they are read. Thread
+// rule: Find and Rows may be called by any number of threads.
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
 
-  // Error names the tensor and the file(s) it was looked for in.
+  // The error names the tensor and the files that were searched.
   virtual Result<TensorInfo> Find(const std::string& name) const = 0;
   virtual std::vector<std::string> Names() const = 0;  // sorted
 
@@ -45,14 +45,14 @@ class TensorSource {
   // The integers behind a tensor that is stored quantised; null for others. Find and Rows show such
   // a tensor as float32. Lives as long as the source.
   virtual const QuantisedTensor* Quantised(const std::string& name) const { return nullptr; }
-  // A tensor of any type as its file holds it; empty where there is none, or no file.
+  // A tensor of any type as its file holds it; empty if there is none, or no file.
   virtual std::optional<StoredTensor> Stored(const std::string& name) const { return {}; }
   // These rows have been packed and will hardly be read again: file pages may go.
   virtual void Release(const TensorInfo& info, size_t row, size_t count) const = 0;
 };
 
 // A folder's model.safetensors, or the shards that model.safetensors.index.json names, mapped.
-// Everything about the headers is checked here: lengths, offsets, overlaps, dtypes, shapes.
+// Checks everything about the headers: lengths, offsets, overlaps, dtypes, shapes.
 Result<std::unique_ptr<TensorSource>> OpenSafetensors(const std::string& folder);
 
 // One safetensors file, for tests and goldens.

@@ -43,7 +43,7 @@ PackedMatrix ShareOfMatrix(const DecoderSpec& spec, const Shard& shard, Dtype dt
       MatrixOf(dtype, outputs, InputsOf(spec, shard, layer, role), spec.formats.Find(layer, role)));
 }
 
-// One that is packed in `dtype` whatever the checkpoint's format.
+// A matrix that is packed in `dtype` whatever the checkpoint's format.
 PackedMatrix Plain(Dtype dtype, size_t outputs, size_t k) {
   return MatrixOf(dtype, outputs, {0, k}, nullptr);
 }
@@ -98,7 +98,7 @@ void LayOutLatent(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int 
   layer.o = arena.Matrix(As(index, MatrixRole::kO, Plain(dtype, hidden, heads * values)));
 }
 
-// Of a layer's only MLP or of the one beside its experts.
+// A layer's only MLP, or the one beside its experts.
 void LayOutMlp(const DecoderSpec& spec, const Shard& shard, bool bias, Dtype dtype, int index,
                Arena& arena, LayerWeights& layer) {
   const auto hidden = static_cast<size_t>(spec.hidden);

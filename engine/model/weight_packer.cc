@@ -11,7 +11,9 @@ using kernels::kBlockN;
 
 namespace {
 
-// How much of a file may be resident per thread before it is let go: some 2 ms of packing.
+// Bytes of a file that each thread may keep resident: releasing them this often, every 2 ms of
+// packing or so, costs little and keeps the checkpoint from filling memory beside the packed
+// weights.
 constexpr size_t kReleaseBytes = size_t{8} << 20;
 
 }  // namespace
@@ -62,6 +64,7 @@ void WeightPacker::PackOne(const PackedMatrix& matrix, const std::vector<Segment
   std::byte* dst = matrix.data + block * matrix.block_bytes();
   size_t output = 0;
   for (const Segment& segment : segments) {
+    // Most blocks lie within one tensor and are packed straight from the file.
     if (first >= output && first + rows <= output + segment.count && segment.tensor) {
       const auto columns = static_cast<size_t>(segment.tensor->shape.at(1));
       const std::byte* src =

@@ -8,14 +8,14 @@
 
 namespace pinion {
 
-// A module's rows in its tensors NAME.weight and NAME.bias: those from `row` on. What is fused in
-// the checkpoint (qkv_proj, gate_up_proj) is several such modules of one name.
+// A module's rows in its tensors NAME.weight and NAME.bias, from `row` on. A fused tensor of the
+// checkpoint (qkv_proj, gate_up_proj) is several such modules with one name.
 struct Module {
   std::string name;
   size_t row = 0;
 };
 
-// Consecutive outputs of a packed matrix and the tensor rows they come from; no tensor: zeros.
+// Consecutive outputs of a packed matrix and the tensor rows that they come from; no tensor: zeros.
 struct Segment {
   const TensorInfo* tensor;
   size_t row, count;
@@ -31,13 +31,13 @@ class WeightPacker {
 
   TensorInfo Find(const std::string& name) const;
 
-  // dst[i] = tensor[range.begin + i] + offset; skipped where there is no dst.
+  // dst[i] = tensor[range.begin + i] + offset; does nothing if dst is null.
   void FillVector(float* dst, const std::string& name, Range range, float offset = 0);
 
-  // Packs this worker's blocks; `column` is the first input taken. File pages are let go on the
-  // way, or the whole checkpoint would be resident beside the packed weights at the end. Where
-  // another rank still wants other columns of the same rows, its next look brings them back from
-  // the cache.
+  // Packs this worker's blocks; `column` is the first input taken. Releases file pages on the way:
+  // otherwise, at the end, the whole checkpoint would be resident beside the packed weights. If
+  // another rank still needs other columns of the same rows, reading them brings the pages back
+  // from the page cache.
   void PackMatrix(const PackedMatrix& matrix, const std::vector<Segment>& segments, size_t column,
                   size_t unit = 1);
 

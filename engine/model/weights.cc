@@ -84,7 +84,7 @@ class Loader {
                        whole ? KvRows() : one, spec_.norm_offset);
   }
 
-  // Where the rows of queries, keys and values begin, be they fused or not.
+  // The tensors of queries, keys and values, fused or not, and the first row of each.
   std::vector<Module> QkvModules(int index) const {
     if (names_.qkv.empty())
       return {{LayerTensor(names_.q, index)},
@@ -136,7 +136,7 @@ class Loader {
     return {{name, 0}, {name, static_cast<size_t>(spec_.intermediate)}};
   }
 
-  // Blocks of gate and up in turn; the last ones are padded with zeros.
+  // Blocks of gate and up alternate; the last ones are padded with zeros.
   void LoadGated(LayerWeights& layer, const std::vector<Module>& modules, Range middle) {
     std::vector<TensorInfo> tensors;
     for (const Module& module : modules) tensors.push_back(packer_.Find(module.name + ".weight"));

@@ -23,20 +23,20 @@ struct PackedMatrix {
   std::byte* data = nullptr;
   kernels::Dtype dtype = kernels::Dtype::kF32;
   size_t outputs = 0, k = 0;  // before padding
-  int layer = -1;             // -1: no layer's, and nobody observes its inputs
+  int layer = -1;             // -1: outside the layers; its inputs are not observed
   MatrixRole role = MatrixRole::kHead;
-  // Where it stays in integers: their layout, what they are multiplied with, and the order of the
-  // packed columns where that is not the share's own.
+  // If it stays in integers: their layout, how they are multiplied, and the order of the packed
+  // columns if that is not the share's own.
   std::optional<kernels::IntLayout> integers;
   IntegerProduct product = IntegerProduct::kInt8;
   kernels::Rounding rounding;
   std::shared_ptr<const ColumnOrder> order;
 
-  // Whether activations become rows of int8 before they are multiplied; whether they must be made
-  // into other rows at all.
+  // Whether activations are rounded to int8 before they are multiplied; whether they must be
+  // prepared in any way (rounded or reordered).
   bool rounds() const { return integers && product == IntegerProduct::kInt8; }
   bool prepares() const { return rounds() || order; }
-  // Bytes from row to row of what is multiplied.
+  // Bytes from row to row of the prepared activations.
   size_t prepared_row_bytes(kernels::Dtype activation) const {
     if (rounds()) return integers->row_bytes();
     return packed_columns() * kernels::SizeOf(activation);
@@ -52,18 +52,18 @@ struct PackedMatrix {
   const std::byte* block(size_t index) const { return data + index * block_bytes(); }
 };
 
-// A norm over the residual stream, both float32 [hidden]; null where the model has none.
+// A norm over the residual stream, both float32 [hidden]; null if the model has none.
 struct NormWeights {
   float *weight = nullptr, *bias = nullptr;
 };
 
-// What latent attention has beside qkv, which projects to queries (this rank's heads, or all of
-// what they are made of), then to the latent and the rotary key; q_norm and k_norm are the norms of
-// what queries are made of and of the latent, o takes value_dim of each head.
+// Latent attention's matrices beside qkv and o. Here qkv projects to queries (this rank's heads, or
+// the compressed queries of all heads), then to the latent and the rotary key; q_norm and k_norm
+// are the norms of the compressed queries and of the latent; o takes value_dim of each head.
 struct LatentWeights {
-  PackedMatrix q_up;  // [q heads * (nope_dim + rope_dim)][q_rank]; empty where q_rank is 0
-  // One matrix a head, key_blocks and value_blocks each: from a query's part without rotation to
-  // the latent's space, [kv_rank][nope_dim]; from a mixture of latents to values,
+  PackedMatrix q_up;  // [q heads * (nope_dim + rope_dim)][q_rank]; empty if q_rank is 0
+  // One matrix per head, of key_blocks and value_blocks blocks: from a query's part without
+  // rotation to the latent space, [kv_rank][nope_dim]; from a weighted sum of latents to values,
   // [value_dim][kv_rank].
   PackedMatrix key_up, value_up;
   size_t key_blocks = 0, value_blocks = 0;
@@ -76,7 +76,7 @@ struct ExpertWeights {
   float* correction = nullptr;   // [experts]
   // All experts' matrices one after the other, `in_blocks` and `down_blocks` each. Unless they are
   // prepacked there is no memory behind them; PlainExperts gives their blocks.
-  PackedMatrix in;    // gate and up in turn as in mlp_in, [in_blocks * 64][hidden]
+  PackedMatrix in;    // gate and up alternate as in mlp_in, [in_blocks * 64][hidden]
   PackedMatrix down;  // [down_blocks * 64][share]
   size_t in_blocks = 0, down_blocks = 0;
   float* in_bias = nullptr;    // [experts][in_blocks * 64], in the matrix's order
@@ -97,7 +97,7 @@ struct LayerWeights {
   float* sinks = nullptr;  // [q heads]
   PackedMatrix qkv;        // [(q heads + 2 kv heads) * head_dim][hidden]
   PackedMatrix o;          // [hidden][q heads * head_dim]
-  // Gated MLP: blocks of 64 gate outputs and 64 up outputs take turns, so that the thread that
+  // Gated MLP: blocks of 64 gate outputs and 64 up outputs alternate, so that the thread that
   // computes both can multiply them at once. Plain MLP: fc1's outputs.
   PackedMatrix mlp_in;           // [blocks * 64][hidden]
   PackedMatrix down;             // [hidden][intermediate share]
@@ -126,19 +126,19 @@ uint64_t ShardWeightBytes(const DecoderSpec& spec, kernels::Dtype dtype, bool mo
                           int ranks, int rank);
 
 // Packs every rank's share, all ranks and threads at once: each thread packs the blocks that it
-// will compute with. Every tensor the spec names must exist in `source` (OpenWeights has checked
-// it).
+// will compute with, so its memory is local. Every tensor that the spec names must exist in
+// `source` (OpenWeights has checked it).
 Result<std::vector<RankWeights>> LoadWeights(const DecoderSpec& spec, kernels::Dtype dtype,
                                              bool moe_prepack, const TensorSource& source,
                                              Ranks& ranks);
 
-// Blocks of `matrix` that a thread should take at a time to multiply `rows` rows with: as long as
-// costs nothing to hand out (0.1 ms on a core that reads 20 GB/s and does 0.4 TFLOP/s), and short
-// beside the time slices of a busy core. A multiple of `unit`.
+// Blocks of `matrix` that a thread should take at a time for a product with `rows` rows: long
+// enough that handing them out costs nothing (0.1 ms on a core that reads 20 GB/s and does 0.4
+// TFLOP/s), and short compared with the time slices of a busy core. A multiple of `unit`.
 size_t ChunkBlocks(const PackedMatrix& matrix, size_t rows, size_t unit = 1);
 
 // Blocks of `matrix` that `worker` packs, and computes first at every step (Worker::Share). Gated
-// MLP inputs are dealt in pairs (`unit` 2), everything else singly.
+// MLP inputs are distributed in pairs (`unit` 2), everything else singly.
 inline std::pair<size_t, size_t> BlocksOf(const Worker& worker, const PackedMatrix& matrix,
                                           size_t unit = 1) {
   const auto [begin, end] = worker.Slice(matrix.blocks() / unit);

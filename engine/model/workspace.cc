@@ -16,7 +16,7 @@ using Roles = std::initializer_list<MatrixRole>;
 constexpr Roles kDenseRoles = {MatrixRole::kQkv, MatrixRole::kO, MatrixRole::kMlpIn,
                                MatrixRole::kDown, MatrixRole::kHead};
 
-// The most bytes that `of` says of a rank's matrices that stay in integers.
+// The largest value of `of` over a rank's matrices that stay in integers.
 size_t MostBytes(const DecoderSpec& spec, const Shard& shard, Dtype dtype, const auto& of) {
   size_t most = 0;
   for (const auto& [key, format] : spec.formats.formats()) {
@@ -27,7 +27,7 @@ size_t MostBytes(const DecoderSpec& spec, const Shard& shard, Dtype dtype, const
   return most;
 }
 
-// Of a row of activations as the matrices with these roles take it, where they do not take it as it
+// Bytes of a row of activations as prepared for the matrices with these roles; 0 if they take it as
 // is.
 size_t PreparedRowBytes(const DecoderSpec& spec, const Shard& shard, Dtype dtype, Roles roles) {
   return MostBytes(spec, shard, dtype, [&](MatrixRole role, const PackedMatrix& matrix) -> size_t {
@@ -37,7 +37,7 @@ size_t PreparedRowBytes(const DecoderSpec& spec, const Shard& shard, Dtype dtype
   });
 }
 
-// Of the block of floats that a matrix is made into while it is multiplied.
+// Bytes of a block of floats into which integer weights are expanded while they are multiplied.
 size_t PanelBytes(const DecoderSpec& spec, const Shard& shard, Dtype dtype) {
   return MostBytes(spec, shard, dtype, [&](MatrixRole, const PackedMatrix& matrix) -> size_t {
     if (!matrix.integers || matrix.rounds()) return 0;
@@ -101,8 +101,9 @@ void LayOutLatent(const DecoderSpec& spec, size_t heads, size_t element, size_t 
        max_rows * RoundUp(heads * size(latent.value_dim), kernels::kPadK) * element);
 }
 
-// Floats from row to row of what products write: an odd number of cache lines. Rows a power of two
-// apart would share few sets of every cache, and those of a block push each other out.
+// The row stride, in floats, of what products write: an odd number of cache lines. Rows a power of
+// two apart would map to a few sets of every cache, and the rows of one block would evict each
+// other.
 size_t SpreadStride(size_t columns) {
   return RoundUp(columns, kernels::kBlockN) + 64 / sizeof(float);
 }

@@ -26,51 +26,52 @@ struct ThreadScratch {
   float* mlp_tile = nullptr;    // [kMlpTileRows][128]: a gate and an up block
   float* part = nullptr;        // one attention item: [PartFloats]
   float* hidden_row = nullptr;  // [max(hidden, head_dim)]
-  std::vector<std::byte> row;   // one embedding row, where it is made up
+  std::vector<std::byte> row;   // one embedding row, if it is made up
   // Experts: a tile's tokens, [kExpertTileRows][hidden padded], activation type.
   std::byte* expert_tile = nullptr;
-  // A block of weights that were integers, in floats, for as long as it is multiplied.
+  // A block of integer weights expanded to floats while it is multiplied.
   std::byte* panel = nullptr;
   // Latent attention: one head's rows, [kMlpTileRows][nope_dim or kv_rank padded], activation type.
   std::byte* latent_tile = nullptr;
   std::optional<TokenRouter> router;
-  ExpertScratch plain_experts;            // where nothing is prepacked: what they are packed from,
+  ExpertScratch plain_experts;            // without prepacking: the buffers to pack from,
   std::vector<std::byte> packed_experts;  // and one or two blocks
 };
 inline constexpr size_t kMlpTileRows =
     256;  // 256 x 128 floats = 128 KiB: stays in L2 with a W panel
-// 128 x 2048 bf16 = 512 KiB: half an L2 for what passes over every block of an expert.
+// 128 x 2048 bf16 = 512 KiB: half an L2, since every block of an expert reads the tile again.
 inline constexpr size_t kExpertTileRows = 128;
 
-// How a step's tokens chose in one layer and how that is worked off; written by one thread.
+// The choices of a step's tokens in one layer and the work that follows; written by one thread.
 struct ExpertWork {
   ExpertPlan plan;
   std::vector<ExpertItem> in_items, down_items;
-  // Their numbers; a thread that is late reads them while others plan a later layer.
+  // The numbers of items. Atomic, since a late thread may read them while others plan a later
+  // layer.
   std::atomic<size_t> in_count{0}, down_count{0};
-  uint64_t weight_bytes_read = 0;  // of experts, over all steps: each once a layer and step
+  uint64_t weight_bytes_read = 0;  // of experts, over all steps: each once per layer and step
 };
 
-// What a rank needs for latent attention; heads are the rank's. Rows as in Workspace.
+// A rank's buffers for latent attention; heads are the rank's. Rows as in Workspace.
 struct LatentBuffers {
-  std::byte* compressed = nullptr;  // [rows][q_rank padded], activation type: queries' beginnings
+  std::byte* compressed = nullptr;  // [rows][q_rank padded], activation type
   float* queries = nullptr;         // [rows][queries_stride]: each head's nope and rope part
   float* latent_queries = nullptr;  // [rows][latent_queries_stride]: each head's [kv_rank + rope]
   std::byte* values = nullptr;      // [rows][heads * value_dim padded], activation type
   size_t queries_stride = 0, latent_queries_stride = 0;
 };
 
-// What a rank needs for mixtures of experts. An assignment is one row at one of its experts, in the
+// A rank's buffers for mixtures of experts. An assignment is one row at one of its experts, in the
 // order of ExpertPlan.
 struct ExpertBuffers {
-  float* router_in = nullptr;   // [rows][hidden padded]; null where activations are float32
+  float* router_in = nullptr;   // [rows][hidden padded]; null if activations are float32
   float* logits = nullptr;      // [rows][logits_stride]
   int32_t* chosen = nullptr;    // [rows][top_k]
   float* weights = nullptr;     // [rows][top_k]
   std::byte* mlp = nullptr;     // [assignments][share padded], activation type
   std::byte* shared = nullptr;  // [rows][shared MLP's share padded], activation type
-  // Where experts stay in integers: the step's rows and the assignments' activations in the layouts
-  // of the matrices that multiply them.
+  // If experts stay in integers: the step's rows and the assignments' activations in the layouts of
+  // the matrices that multiply them.
   std::byte *rounded = nullptr, *rounded_mlp = nullptr;
   float* out = nullptr;  // [assignments][hidden_stride]: this rank's term of each expert
   size_t logits_stride = 0;
@@ -97,15 +98,15 @@ struct Workspace {
       nullptr;                     // [rows][hidden_stride]: this rank's term of the o projection
   std::byte* mlp = nullptr;        // [rows][the layer's down.k_padded()], activation type
   float* mlp_partial = nullptr;    // [rows][hidden_stride]: this rank's term of down
-  std::byte* prepared = nullptr;   // [rows] as the matrix that multiplies them next takes them
-  std::vector<AngleTable> angles;  // one a rope
-  // [rows][heads + kv_heads] of the whole model, on rank 0 alone: sums of squares of each query and
-  // key head, where they are normalised over the whole projection
+  std::byte* prepared = nullptr;   // [rows] as prepared for the next product
+  std::vector<AngleTable> angles;  // one per rope
+  // [rows][heads + kv_heads] of the whole model, on rank 0 only: sums of squares of each query and
+  // key head, if they are normalised over the whole projection
   float* head_squares = nullptr;
   size_t qkv_stride = 0, hidden_stride = 0, normed_stride = 0, attended_stride = 0;
 
-  LatentBuffers latent;   // nothing where attention is an ordinary one
-  ExpertBuffers experts;  // nothing where no layer has experts
+  LatentBuffers latent;   // empty unless attention is latent
+  ExpertBuffers experts;  // empty if no layer has experts
   AttentionPlans plans;
   std::vector<float> parts;  // partial results of cut contexts, PartFloats each
   std::vector<ThreadScratch> threads;

@@ -17,7 +17,7 @@ namespace pinion::testing {
 // What a decoder asked of its cache, in order: with one thread the same whenever the steps are.
 struct CacheTraffic {
   struct Write {
-    std::vector<float> k, v;  // as they came, not yet rounded; v: empty where latent
+    std::vector<float> k, v;  // as passed, not yet rounded; v: empty if latent
   };
   std::vector<Write> writes;
   std::vector<std::vector<float>> queries;  // of each call of attention: [rows][key_dim]
@@ -41,7 +41,7 @@ class HeldRows {
     }
   };
 
-  // What the cache is to hold of a token. `v` is empty where latent.
+  // The values that the cache should hold of a token. `v` is empty if latent.
   void Put(const kernels::KvWriteArgs& args, kernels::testing::CachedRow k,
            kernels::testing::CachedRow v) {
     rows_[{args.keys, args.slot}] = std::move(k);

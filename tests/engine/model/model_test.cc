@@ -24,7 +24,7 @@ std::string Fixture(const std::string& model) {
   return StrCat(tests::TestData(), "/models/", model);
 }
 
-// A scratch folder; the environment variables that say where the hub's cache lies point into it.
+// A scratch folder; the environment variables for the hub's cache point into it.
 class Model : public ::testing::Test {
  protected:
   Model() {

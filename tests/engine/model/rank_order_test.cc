@@ -1,5 +1,5 @@
-// Ranks may run at any pace: whatever one of them reads of another's, all of them must have met
-// since it was written and must meet before it is written again.
+// Ranks may run at any pace: all of them must have synchronised between a write by one rank and
+// another's read of it, and again before the next write.
 
 #include <gtest/gtest.h>
 
@@ -14,9 +14,9 @@
 namespace pinion {
 namespace {
 
-// Two ranks of one thread each. One of them runs at a time, as far as the phases let it: only when
-// it must wait for the other one is it that one's turn. So each rank is at times as far ahead of
-// the other, and as far behind it, as it can ever be, in the same way at every run.
+// Two ranks of one thread each. Only one of them runs at a time, as far as the phases let it; the
+// other gets its turn when it has to wait. Thus each rank is at times as far ahead of the other,
+// and as far behind it, as it can ever be, and in the same way in every run.
 class RanksInTurns final : public Ranks {
  public:
   explicit RanksInTurns(int first) : first_(first) {
