@@ -9,7 +9,7 @@
 namespace pinion {
 namespace {
 
-// Some rows of a matrix of a layer, which is made when it is read.
+// Some rows of a matrix of a layer, which is quantised when it is first read.
 class CalibratedTensor : public QuantisedTensor {
  public:
   CalibratedTensor(const CalibratedSource& source, const RoundingScheme& scheme, int layer,

@@ -8,7 +8,7 @@ namespace {
 using kernels::Dtype;
 using kernels::kBlockN;
 
-constexpr size_t kTileRows = 64, kTileBlocks = 8;  // 128 KiB of products
+constexpr size_t kTileRows = 64, kTileBlocks = 8;  // 128 KiB of products stay in L2
 
 }  // namespace
 
@@ -22,17 +22,19 @@ Gptq::Gptq(const GramFactor& factor, const RoundingJob& job)
 void Gptq::Round(const kernels::Table& table, const Worker& worker) {
   const auto [first, last] = worker.Slice(job_.n);
   AlignedFloats products(kTileRows * kTileBlocks * kBlockN);
+  // Columns go in blocks of 64. Inside a block each row is corrected column by column; then one
+  // matrix product applies the block's errors to all later columns.
   for (size_t begin = 0; begin < job_.k; begin += kBlockN) {
     for (size_t row = first; row < last; ++row)
       RoundBlock(row, begin, std::min(kBlockN, job_.k - begin));
-    worker.TeamBarrier();  // nobody reads what was packed before
+    worker.TeamBarrier();  // all are done with the last block's packed matrix
     PackLater(worker, begin);
     worker.TeamBarrier();
     MoveLater(table, first, last, begin, products);
   }
 }
 
-// One row's columns [begin, begin + width).
+// Rounds columns [begin, begin + width) of one row.
 void Gptq::RoundBlock(size_t row, size_t begin, size_t width) {
   const size_t group = job_.scheme.group_of(job_.k), groups = (job_.k + group - 1) / group;
   const CodeRange range = job_.scheme.range();
@@ -57,7 +59,7 @@ void Gptq::RoundBlock(size_t row, size_t begin, size_t width) {
   }
 }
 
-// U[begin .. begin + 64) of all columns after them, as a matrix that errors are multiplied with.
+// Packs rows [begin, begin + 64) of U, for all columns after them, to multiply the errors with.
 void Gptq::PackLater(const Worker& worker, size_t begin) {
   const size_t after = begin + kBlockN;
   if (after >= job_.k) return;

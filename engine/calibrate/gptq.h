@@ -19,10 +19,10 @@ struct RoundingJob {
   float *scales, *offsets;
 };
 
-// GPTQ (Frantar et al., arXiv:2210.17323): columns are rounded one after the other, each moved
+// GPTQ (Frantar et al., arXiv:2210.17323): columns are rounded one after the other, each adjusted
 // first to make up for the errors of those before it, so that the squared error of the products
-// with the calibration's activations becomes small. In the form of LDLQ, which gives the same
-// (Chee et al., arXiv:2307.13304, theorem 6): with H = U D U^T the best place of column j is
+// with the calibration's activations becomes small. Computed as LDLQ, which gives the same result
+// (Chee et al., arXiv:2307.13304, theorem 6): with H = U D U^T the best value of column j is
 //   w[j] + sum over i < j of (w[i] - rounded[i]) * U[i][j]
 // Groups have the scales that rounding to the nearest gives them (GPTQ's static groups).
 class Gptq {

@@ -34,7 +34,7 @@ GramFactor::GramFactor(AlignedFloats gram, size_t k, double damping)
   for (size_t i = 0; i < k; ++i) row(i)[i] += floor_;
 }
 
-// Columns [first, last), all before `begin`, of rows [begin, end).
+// Factors columns [first, last), all before `begin`, of rows [begin, end).
 void GramFactor::FactorRows(const kernels::Table& table, size_t begin, size_t end, size_t first,
                             size_t last) {
   if (first == last) return;
@@ -45,18 +45,22 @@ void GramFactor::FactorRows(const kernels::Table& table, size_t begin, size_t en
   }
 }
 
-// The triangle of rows [begin, end): row j needs the pivots of the rows after it.
+// Factors the triangle of rows [begin, end): row j needs the pivots of the rows after it.
 void GramFactor::FactorDiagonal(const kernels::Table& table, size_t begin, size_t end) {
   for (size_t j = end; j-- > begin;) {
     float* current = row(j);
     for (size_t m = j + 1; m < end; ++m)
       table.add_scaled(current + begin, row(m) + begin, -diagonal_[m] * row(m)[j], j + 1 - begin);
+    // The damped matrix has no smaller pivot: less than that is a rounding error.
     diagonal_[j] = std::max(current[j], floor_);
     if (j > begin) table.scale(current + begin, 1 / diagonal_[j], j - begin);
   }
 }
 
 void GramFactor::Factor(const kernels::Table& table, const Worker& worker) {
+  // Blocked, from the last 64 rows up, so that most of the work is matrix products: the small
+  // triangle by one thread, the rows' other columns and the update of everything before them by
+  // all. Each of these steps reads what the one before it wrote, hence the barriers.
   for (size_t end = k_; end > 0;) {
     const size_t begin = (end - 1) / kBlockN * kBlockN;
     if (worker.thread == 0) FactorDiagonal(table, begin, end);

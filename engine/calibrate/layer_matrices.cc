@@ -10,7 +10,7 @@
 namespace pinion {
 namespace {
 
-// As patterns; names that the model does not have are empty.
+// Patterns of tensor names; those that the model lacks are empty.
 std::vector<std::string> LatentPatterns(const TensorNames& names, MatrixRole role) {
   switch (role) {
     case MatrixRole::kQkv:

@@ -14,7 +14,7 @@ namespace pinion {
 // A matrix of a layer that is calibrated by itself.
 struct LayerMatrix {
   MatrixRole role;
-  int expert = -1;  // whose it is; -1: no expert's
+  int expert = -1;  // -1: not an expert's
 
   bool of_expert() const { return expert >= 0; }
   auto operator<=>(const LayerMatrix&) const = default;
@@ -24,7 +24,7 @@ struct LayerMatrix {
 // stored as one tensor, which no scheme quantises.
 std::vector<LayerMatrix> CalibratedMatrices(const DecoderSpec& spec, int layer);
 
-// The modules whose rows make the matrix, one after the other; none where the layer has no such
+// The modules whose rows make the matrix, one after the other; empty if the layer has no such
 // matrix.
 std::vector<std::string> ModulesOf(const DecoderSpec& spec, int layer, LayerMatrix matrix);
 

@@ -59,7 +59,7 @@ class LayerQuantiser {
     return rounded;
   }
 
-  // Empty where nothing is known, or wanted.
+  // Empty if the scheme does not use it or no token was seen.
   AlignedFloats TakeGram(LayerMatrix matrix) {
     if (!wants_gram()) return {};
     if (!matrix.of_expert()) {

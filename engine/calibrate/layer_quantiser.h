@@ -22,13 +22,13 @@ struct RoundedMatrix {
 
 struct QuantisedLayer {
   std::map<LayerMatrix, RoundedMatrix> matrices;
-  // Tensors that are not quantised but changed with them, in their stored dtype.
+  // Tensors that are changed but not quantised, in their stored dtype.
   std::map<std::string, std::vector<std::byte>> changed;
 };
 
-// Quantises one layer with what calibration says of it: W8A8 with channels' scales moved from
-// activations to weights (SmoothQuant), AWQ with its scales, GPTQ. One matrix after the other is in
-// memory beside the result.
+// Quantises one layer by its calibration: W8A8 with scales moved from activations to weights
+// (SmoothQuant), AWQ with its scales, or GPTQ. Beside the result, one matrix at a time is in
+// memory.
 QuantisedLayer QuantiseLayer(StartedModel& model, const TensorSource& source,
                              const QuantScheme& scheme, int layer, LayerStatistics statistics);
 

@@ -9,10 +9,10 @@ namespace {
 
 using kernels::Dtype;
 
-// The mean of fewer magnitudes says little of a channel.
+// The mean of fewer magnitudes says little about a channel.
 constexpr size_t kFewestTokens = 32;
 
-// An MLP's other matrix: what its down reads is what its up gives.
+// The matrix that reads the outputs of `in`, an MLP's first matrix.
 LayerMatrix DownOf(LayerMatrix in) {
   return {in.of_expert() ? MatrixRole::kExpertDown : MatrixRole::kDown, in.expert};
 }
@@ -56,7 +56,7 @@ class ScaleFinder {
     return readers;
   }
 
-  // see(statistics, weights) of each.
+  // Calls see(statistics, weights) for each matrix.
   void Visit(const Matrices& matrices, const std::function<void(const ScaledMatrix&)>& see) const {
     for (const LayerMatrix& matrix : matrices) {
       const Stack stack = ReadStack(source_, ModulesOf(spec_, layer_, matrix));
@@ -75,8 +75,8 @@ class ScaleFinder {
     return SearchScales(table_, ranks_, choice, all, [&](const auto& see) { Visit(readers, see); });
   }
 
-  // Divides what the norm gives by the factors that the columns of its readers are multiplied with.
-  // They are returned; nothing where there is no such norm or nobody reads it.
+  // Divides the outputs of a norm by the factors by which the columns of its readers are
+  // multiplied. Returns the factors; empty if the model has no such norm or nothing reads it.
   std::vector<float> ScaleBehindNorm(const Matrices& readers, const std::string& norm, float offset,
                                      bool powers_of_two = false) {
     if (norm.empty() || readers.empty()) return {};
@@ -94,7 +94,8 @@ class ScaleFinder {
     return factors;
   }
 
-  // Experts that are no matrices of their own cannot follow their norm.
+  // Experts in a single tensor are not quantised: their columns could not make up for a scaled
+  // norm.
   void ScaleBehindMlpNorm() {
     Matrices readers = Readers(MatrixRole::kMlpIn);
     const Matrices experts = Readers(MatrixRole::kExpertIn);
@@ -114,8 +115,8 @@ class ScaleFinder {
     Change(MustFind(source_, name + ".weight"), router.weights.data(), router.rows * router.k);
   }
 
-  // down((gate x) * (up x / s) * s): a gated MLP multiplies the rows of up without more ado. A bias
-  // would have to be divided too.
+  // down((gate x) * (up x / s) * s): the factors of a gated MLP go into the rows of up, on which
+  // its activation depends linearly. A bias would have to be divided too.
   void ScaleOutput(LayerMatrix down) {
     const bool biased = down.of_expert() ? spec_.moe.bias : spec_.mlp_bias;
     if (!spec_.gated || biased) return;
@@ -126,8 +127,9 @@ class ScaleFinder {
     });
   }
 
-  // tensor + offset, divided by the factors, which become what they are once the quotient has been
-  // rounded to the tensor's dtype: multiplied with them, the weights make up for that exactly.
+  // Divides tensor + offset by the factors. The quotient is rounded to the tensor's dtype, and each
+  // factor becomes the ratio that really resulted, so that the weights multiplied by it make up for
+  // it exactly.
   void Divide(const std::string& name, float offset, std::vector<float>& factors) {
     const TensorInfo info = MustFind(source_, name);
     std::vector<float> values(factors.size()), rounded(factors.size());
@@ -139,7 +141,7 @@ class ScaleFinder {
       factors[i] = rounded[i] + offset == 0 ? 1 : (values[i] + offset) / (rounded[i] + offset);
   }
 
-  // `values` become what the tensor's dtype makes of them.
+  // Stores `values` as the changed tensor and rounds them to its dtype.
   void Change(const TensorInfo& info, float* values, size_t count) {
     std::vector<std::byte>& bytes = scales_.changed[info.name];
     bytes.resize(count * kernels::SizeOf(info.dtype));

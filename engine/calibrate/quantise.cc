@@ -54,7 +54,8 @@ Result<ModelFiles> FindPlainModel(const std::string& model) {
   return files;
 }
 
-// Everything beside the weights that makes the folder a model to other engines.
+// Whether a file is copied along: everything but the weights that other engines need to load the
+// model.
 bool BelongsToModel(const fs::directory_entry& entry) {
   if (!entry.is_regular_file()) return false;
   const std::string name = entry.path().filename(), extension = entry.path().extension();
@@ -76,7 +77,7 @@ Result<std::vector<NamedText>> CollectTexts(const ModelFiles& files, const Json&
   }
   if (failure)
     return Fail(ErrorCode::kIo, StrCat("cannot list '", files.folder, "': ", failure.message()));
-  // GPTQ's loaders of before transformers 4.32 read this file instead of config.json.
+  // GPTQ loaders older than transformers 4.32 read this file instead of config.json.
   if (quantisation.Find("quant_method")->string() == "gptq")
     texts.push_back({"quantize_config.json", quantisation.Dump(2) + "\n"});
   Json config = files.config;
@@ -85,7 +86,8 @@ Result<std::vector<NamedText>> CollectTexts(const ModelFiles& files, const Json&
   return texts;
 }
 
-// Rounding clamps: a weight that is no number would become one, and a broken model look whole.
+// Rounding clamps: NaN or infinity would become an ordinary weight, and a broken model would look
+// whole.
 Status CheckFinite(const DecoderSpec& spec, const TensorSource& plain) {
   std::vector<std::byte> scratch;
   for (const std::string& name : RoundedLinears(spec)) {

@@ -11,10 +11,10 @@ namespace {
 constexpr int kStrengths = 10;
 // A smaller gain on the sample does not carry over to other text.
 constexpr double kWorthIt = 0.95;
-// Channels that hardly ever carry anything shall not be blown up without end.
+// Keeps channels that hardly ever carry anything from being scaled without limit.
 constexpr float kSmallestFactor = 1e-4f, kSmallestMagnitude = 1e-5f;
 
-// widest: of each channel, the weight of the largest magnitude.
+// widest: the largest magnitude of each channel's weights.
 std::vector<float> Factors(const ScaleChoice& choice, const InputStatistics& all,
                            const std::vector<float>& widest, float strength) {
   std::vector<float> factors(all.k);
@@ -26,6 +26,7 @@ std::vector<float> Factors(const ScaleChoice& choice, const InputStatistics& all
     if (choice.rule == ScaleRule::kSmoothQuant)
       factors[i] /= std::pow(std::max(widest[i], kSmallestMagnitude), 1 - strength);
   }
+  // Only the ratios of factors matter, so their range is centred at 1.
   const auto [low, high] = std::minmax_element(factors.begin(), factors.end());
   const float middle = std::sqrt(*low * *high);
   for (float& factor : factors) {
@@ -50,7 +51,7 @@ std::vector<float> Widest(size_t k, const EachReader& each_reader) {
 std::vector<float> SearchScales(const kernels::Table& table, Ranks& ranks,
                                 const ScaleChoice& choice, const InputStatistics& all,
                                 const EachReader& each_reader) {
-  // The first candidate is not to scale.
+  // The first candidate leaves everything unscaled.
   std::vector<std::vector<float>> candidates{std::vector<float>(all.k, 1.0f)};
   if (all.rows == 0) return candidates[0];
   std::vector<float> widest;

@@ -48,7 +48,7 @@ double ScaleTrial::Error(const std::vector<float>& factors) {
   return sum * static_cast<double>(matrix_.inputs.rows) / static_cast<double>(rows_);
 }
 
-// x / s, rounded as the scheme's activations are.
+// Computes x / s, rounded as the scheme rounds activations.
 void ScaleTrial::ScaleSample(const std::vector<float>& factors) {
   for (size_t row = 0; row < rows_; ++row) {
     const float* src = matrix_.inputs.sample.data() + row * k_padded_;
@@ -64,7 +64,7 @@ void ScaleTrial::ScaleSample(const std::vector<float>& factors) {
   }
 }
 
-// Rows of W s, rounded.
+// Computes rows of W s, rounded.
 void ScaleTrial::RoundRows(const std::vector<float>& factors, size_t first, size_t count,
                            float* dst) const {
   const size_t group = choice_.scheme.group_of(k_), groups = (k_ + group - 1) / group;

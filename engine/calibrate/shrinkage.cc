@@ -5,7 +5,7 @@
 namespace pinion {
 namespace {
 
-// How much chance explains is chance itself where fewer tokens were seen.
+// With fewer tokens, the estimate of what chance explains is itself chance.
 constexpr size_t kFewestTokens = 32;
 
 // target(row, column), below the diagonal and on it.
@@ -14,7 +14,7 @@ void Shrink(InputStatistics& inputs, const Target& target) {
   const size_t k = inputs.k;
   const auto rows = static_cast<double>(inputs.rows);
   const auto gram = [&](size_t i, size_t j) -> float& { return inputs.gram.data()[i * k + j]; };
-  double squares = 0, distance = 0;  // of all pairs of two channels
+  double squares = 0, distance = 0;  // over all pairs of different channels
   for (size_t i = 0; i < k; ++i)
     for (size_t j = 0; j < i; ++j) {
       const double mean = gram(i, j) / rows, apart = mean - target(i, j);

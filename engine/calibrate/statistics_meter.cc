@@ -35,7 +35,7 @@ void StatisticsMeter::AddSome(const Worker& worker, const InputRows& rows, size_
   worker.TeamBarrier();
 }
 
-// One thread makes room for what all of them write.
+// One thread allocates the memory that all of them write.
 void StatisticsMeter::Begin(size_t count, size_t k, size_t tokens, InputStatistics& inputs) {
   rows_.Resize(count * k);
   pair_squares_.resize(count);
@@ -59,6 +59,7 @@ void StatisticsMeter::Read(const InputRows& rows, size_t row, size_t to) {
     squares += square;
     fourths += square * square;
   }
+  // The sum of (x[i] x[j])^2 over all i != j, without visiting every pair.
   pair_squares_[to] = squares * squares - fourths;
 }
 
@@ -67,6 +68,8 @@ void StatisticsMeter::Sample(size_t count, size_t tokens, InputStatistics& input
   for (size_t row = 0; row < count; ++row, ++inputs.rows) {
     inputs.pair_squares += pair_squares_[row];
     if (inputs.sample_rows == wanted) continue;
+    // Evenly spread: a row is taken whenever the share of wanted rows reaches the next whole
+    // number.
     if ((inputs.rows + 1) * wanted / tokens == inputs.rows * wanted / tokens) continue;
     std::copy_n(rows_.data() + row * inputs.k, inputs.k,
                 inputs.sample.data() + inputs.sample_rows++ * inputs.k_padded());
@@ -74,6 +77,7 @@ void StatisticsMeter::Sample(size_t count, size_t tokens, InputStatistics& input
 }
 
 void StatisticsMeter::Measure(const Worker& worker, size_t count, InputStatistics& inputs) {
+  // Threads share channels, not rows, so that the sums do not depend on the number of threads.
   const auto [first, last] = worker.Slice(inputs.k);
   for (size_t row = 0; row < count; ++row) {
     const float* x = rows_.data() + row * inputs.k;

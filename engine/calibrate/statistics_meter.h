@@ -11,21 +11,21 @@
 
 namespace pinion {
 
-// What a matrix multiplies, over the tokens of the calibration text; k channels.
+// The inputs of a matrix over the tokens of the calibration text; k channels.
 struct InputStatistics {
   size_t k = 0, rows = 0;      // rows: tokens seen
   std::vector<float> largest;  // [k]: the largest magnitude
   std::vector<double> sums;    // [k]: of magnitudes
   AlignedFloats sample;        // [sample_rows][k_padded]: tokens evenly spread over the text
   size_t sample_rows = 0;
-  // Nothing unless asked for:
+  // Empty unless asked for:
   AlignedFloats gram;       // [k][k], lower triangle: sums of x[i] x[j]
   double pair_squares = 0;  // the sum of (x[i] x[j])^2 over all i != j
 
   size_t k_padded() const { return kernels::RoundUp(k, kernels::kPadK); }
 };
 
-// Rows of inputs wherever they lie: k elements of a type each.
+// Rows of inputs in any memory: k elements of a type each.
 struct InputRows {
   size_t rows, k;
   std::function<std::pair<const std::byte*, kernels::Dtype>(size_t row)> at;

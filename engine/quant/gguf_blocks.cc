@@ -93,6 +93,7 @@ void SixBitScales(const std::byte* block, float* scales, float* offsets) {
   for (size_t group = 0; group < kLargeGroups; ++group) {
     const SixBitPair pair = UnpackSixBits(block + 4, group);
     scales[group] = scale * static_cast<float>(pair.scale);
+    // ggml subtracts the minimum; offsets are added.
     offsets[group] = -(min * static_cast<float>(pair.min));
   }
 }

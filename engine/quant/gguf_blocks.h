@@ -10,7 +10,7 @@ namespace pinion {
 // Source: ggml's block structures (ggml-common.h) and its reference dequantisers (ggml-quants.c),
 // whose results `decode` gives bit for bit with QuantisedTensor's formula.
 struct GgufType {
-  uint32_t id;  // as the file has it
+  uint32_t id;  // as in the file
   std::string_view name;
   size_t elements, bytes;
   // Of the quantised types:
@@ -21,7 +21,7 @@ struct GgufType {
   void (*decode)(const std::byte* block, int8_t* codes, float* scales, float* offsets) = nullptr;
 };
 
-// The type of an id; nullptr where Pinion does not read it.
+// The type of an id; nullptr if Pinion does not read it.
 const GgufType* FindGgufType(uint32_t id);
 // "F32, F16, ...": the types that Pinion reads, for messages.
 std::string_view GgufTypeNames();

@@ -25,8 +25,8 @@ struct GgufHeader {
   std::vector<GgufTensor> tensors;
 };
 
-// Reads the header of a GGUF file (version 2 or 3, little-endian) that is in memory. It comes from
-// a stranger: counts, lengths, types, alignment, offsets, overlaps and repeated names are checked,
+// Reads the header of a GGUF file (version 2 or 3, little-endian) that is in memory. The file is
+// untrusted: counts, lengths, types, alignment, offsets, overlaps and repeated names are checked,
 // and nothing is allocated that the file's own length does not warrant. Source:
 // https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 Result<GgufHeader> ReadGgufHeader(std::string_view file);

@@ -12,8 +12,8 @@ namespace {
 int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 int64_t Signed(size_t value) { return static_cast<int64_t>(value); }
 
-// The group of each column, from a tensor that says so; empty where that is the plain order, as it
-// is in most files.
+// The group of each column, as a tensor states it; empty if groups are consecutive columns, as in
+// most files.
 Result<std::vector<uint32_t>> ReadGroupIndex(const StoredTensors& tensors, const char* suffix,
                                              size_t columns, size_t group, size_t groups) {
   std::vector<uint32_t> group_of;
@@ -33,15 +33,15 @@ Result<std::vector<uint32_t>> ReadGroupIndex(const StoredTensors& tensors, const
   return group_of;
 }
 
-// Codes of 8 bits are kept less 128, so that they fit an int8.
+// Codes of 8 bits are stored minus 128, so that they fit an int8.
 CodeRange RangeOf(int bits) {
   if (bits == 8) return {-128, 127, true};
   return {0, 15, true};
 }
 int Bias(int bits) { return bits == 8 ? 128 : 0; }
 
-// ---- AWQ and GPTQ: both keep matrices transposed, [inputs][outputs], with a row of scales and one
-// of zeros a group; weight = scale * (code - zero).
+// ---- AWQ and GPTQ: both store matrices transposed, [inputs][outputs], with one row of scales and
+// one of zeros per group; weight = scale * (code - zero).
 class Transposed : public QuantisedTensor {
  public:
   static Result<std::unique_ptr<QuantisedTensor>> Open(const QuantScheme& scheme,
@@ -69,8 +69,8 @@ class Transposed : public QuantisedTensor {
       }
     }
   }
-  // Every page holds parts of many rows: all go with the last row. Whoever still reads others finds
-  // them in the page cache.
+  // Every page holds parts of many rows, so all are released with the last row. Threads that still
+  // read other rows get them back from the page cache.
   void Release(size_t row, size_t count) const override {
     if (row + count == rows_) codes_.Release(0, codes_.bytes());
   }
@@ -103,8 +103,8 @@ class Transposed : public QuantisedTensor {
     return {};
   }
 
-  // Symmetric checkpoints store one zero throughout: then it belongs to the codes, and there are no
-  // offsets to keep and to multiply.
+  // Symmetric checkpoints store the same zero throughout. Subtracted from the codes instead, it
+  // leaves no offsets to store and multiply.
   void TakeCommonZero() {
     const int zero = ZeroAt(0, 0), highest = (1 << bits_) - 1 - zero;
     for (size_t group = 0; group < groups(); ++group)
@@ -115,7 +115,7 @@ class Transposed : public QuantisedTensor {
     range_ = {-zero, highest, false};
   }
 
-  // zeros [count][groups()], less what is taken off the codes.
+  // zeros [count][groups()], minus the bias that is subtracted from the codes.
   void ReadZeros(size_t row, size_t count, int8_t* zeros) const {
     if (awq_) return UnpackAwq(zeros_.data, rows_, groups(), row, count, bias_, zeros);
     for (size_t r = 0; r < count; ++r)
@@ -123,7 +123,7 @@ class Transposed : public QuantisedTensor {
         *zeros++ = static_cast<int8_t>(ZeroAt(group, row + r) - bias_);
   }
 
-  // Where output `row` lies in a word that packs outputs; AWQ deals them out in this order.
+  // The bit position of output `row` in a word that packs outputs, which AWQ interleaves.
   int ShiftOf(size_t row) const {
     const size_t in_word = static_cast<size_t>(32 / bits_), at = row % in_word;
     return bits_ * (awq_ ? kAwqPlace[at] : static_cast<int>(at));
@@ -135,17 +135,17 @@ class Transposed : public QuantisedTensor {
     const auto in_word = static_cast<size_t>(32 / bits_);
     const size_t words = (rows_ + in_word - 1) / in_word;
     const int stored = Unpack(WordAt(zeros_.data, group * words + row / in_word), ShiftOf(row));
-    // Version 1 takes one off before packing, so a zero of 0 is stored as the largest code.
+    // Version 1 subtracts one before packing, so a zero of 0 is stored as the largest code.
     return gptq_v1_ ? (stored + 1) & ((1 << bits_) - 1) : stored;
   }
 
   bool awq_, gptq_v1_;
-  int bits_, bias_ = 0;  // bias: what is taken off stored codes
+  int bits_, bias_ = 0;  // bias: subtracted from stored codes
   int64_t stated_group_;
   StoredTensor codes_, scales_, zeros_;
 };
 
-// ---- compressed-tensors: matrices as they are, [outputs][inputs]; weight = scale * (code - zero).
+// ---- compressed-tensors: matrices [outputs][inputs]; weight = scale * (code - zero).
 class CompressedTensors : public QuantisedTensor {
  public:
   static Result<std::unique_ptr<QuantisedTensor>> Open(const QuantScheme& scheme,
@@ -212,7 +212,7 @@ class CompressedTensors : public QuantisedTensor {
     return {};
   }
 
-  // Zero points are absent in symmetric checkpoints; packed along the outputs in newer files.
+  // Symmetric checkpoints have no zero points; newer files pack them along the outputs.
   Status ReadZeros(const StoredTensors& tensors) {
     auto zeros = tensors.Find("weight_zero_point");
     if (!zeros) return {};

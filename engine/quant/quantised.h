@@ -8,8 +8,8 @@
 
 namespace pinion {
 
-// What the integers of a quantised matrix may be. Every published format that Pinion reads has this
-// form: columns are cut into groups, and
+// The integers of a quantised matrix. Every published format that Pinion reads has this form:
+// columns are cut into groups, and
 //   weight[row][column] = scale[row][group] * code[row][column] + offset[row][group]
 struct CodeRange {
   int lowest = -8, highest = 7;  // of a code; both fit an int8
@@ -29,7 +29,7 @@ class QuantisedTensor {
   const CodeRange& range() const { return range_; }
   const std::string& format() const { return format_; }    // "Q4_K", "AWQ int4": for people
   uint64_t stored_bytes() const { return stored_bytes_; }  // codes and scales in the file
-  // The group of each column where groups are no runs of neighbours (GPTQ's act-order); else empty.
+  // The group of each column if groups are not consecutive columns (GPTQ's act-order); else empty.
   const std::vector<uint32_t>& group_of() const { return group_of_; }
 
   // Rows [row, row + count):
@@ -49,8 +49,8 @@ class QuantisedTensor {
   std::vector<uint32_t> group_of_;
 };
 
-// Rows [row, row + count) as float32 [count][columns()]. Where the product of scale and code has at
-// most 24 significant bits (all formats but GGUF's K types) this is exact up to one rounding.
+// Rows [row, row + count) as float32 [count][columns()]. If the product of scale and code has at
+// most 24 significant bits (all formats but GGUF's K types), this is exact up to one rounding.
 void Dequantise(const QuantisedTensor& tensor, size_t row, size_t count, float* dst);
 
 }  // namespace pinion

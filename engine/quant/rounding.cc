@@ -14,15 +14,18 @@ CodeRange RoundingScheme::range() const {
 
 GroupScale ScaleOf(const RoundingScheme& scheme, const float* values, size_t n) {
   const auto [least, most] = std::minmax_element(values, values + n);
+  // The range always includes 0, so that a weight of 0 has an exact code.
   const float low = std::min(*least, 0.0f), high = std::max(*most, 0.0f);
   const auto highest = static_cast<float>(scheme.range().highest);
   float scale = scheme.symmetric ? std::max(-low, high) / highest : (high - low) / highest;
   if (scheme.bits == 4) scale = kernels::ToFloat(kernels::ToF16(scale));
+  // A group of zeros, or one whose scale vanishes in float16.
   if (!(scale > 0)) scale = 1;
   return {scale, scheme.symmetric ? 0 : std::nearbyint(-low / scale)};
 }
 
 int8_t RoundWeight(const CodeRange& range, GroupScale group, float value) {
+  // Halves go to the even code, as in torch.round, with which other tools quantise.
   const float code = std::nearbyint(value / group.scale) + group.zero;
   return static_cast<int8_t>(
       std::clamp(code, static_cast<float>(range.lowest), static_cast<float>(range.highest)));

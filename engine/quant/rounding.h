@@ -11,14 +11,14 @@ namespace pinion {
 struct RoundingScheme {
   int bits = 8;           // 4 or 8
   size_t group = 0;       // columns that share a scale; 0: whole rows
-  bool symmetric = true;  // scale = absmax / highest code; else the range from least to most
+  bool symmetric = true;  // scale = absmax / highest code; else from the values' range
 
   CodeRange range() const;
   size_t group_of(size_t columns) const { return group == 0 ? columns : group; }
 };
 
-// What the codes of one group stand for: weight = scale * (code - zero). Scales of 4 bits are
-// float16's, as the formats store them; zeros are whole numbers.
+// The weights that the codes of one group stand for: weight = scale * (code - zero). Scales of 4
+// bits are rounded to float16, in which the formats store them; zeros are whole numbers.
 struct GroupScale {
   float scale = 1, zero = 0;
   float offset() const { return -scale * zero; }

@@ -9,10 +9,10 @@ namespace pinion {
 
 // How a checkpoint's linears are stored.
 enum class QuantMethod {
-  kIntQuantized,   // compressed-tensors "int-quantized": int8 as it is
+  kIntQuantized,   // compressed-tensors "int-quantized": int8, not packed
   kPackQuantized,  // compressed-tensors "pack-quantized": eight codes of 4 bits (four of 8) a word
   kAwq,            // AWQ's "gemm" packing
-  kGptq,           // GPTQ, zeros stored less one (version 1) or as they are (2)
+  kGptq,           // GPTQ, zeros stored minus one (version 1) or unchanged (2)
 };
 const char* Name(QuantMethod method);
 
@@ -23,7 +23,7 @@ enum class ActivationRounding {
   kStatic,    // int8, one scale (and zero point) from the checkpoint
 };
 
-// `quantization_config` of config.json. Which linears it covers is seen from their tensors.
+// `quantization_config` of config.json. The linears that it covers are recognised by their tensors.
 struct QuantScheme {
   QuantMethod method = QuantMethod::kIntQuantized;
   int bits = 8;
@@ -32,8 +32,8 @@ struct QuantScheme {
   ActivationRounding activations = ActivationRounding::kNone;
 };
 
-// Empty where config.json has no quantisation. Methods, formats, widths and strategies that Pinion
-// does not read are errors that name them and say what it reads.
+// Empty if config.json has no quantisation. Methods, formats, widths and strategies that Pinion
+// does not read are errors that name them and list the supported ones.
 Result<std::optional<QuantScheme>> ReadScheme(const Json& config);
 
 }  // namespace pinion

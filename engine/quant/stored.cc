@@ -71,7 +71,7 @@ Status StoredTensors::CheckShape(const char* suffix, const StoredTensor& tensor,
 }
 
 void ReadFloats(const StoredTensor& tensor, size_t index, size_t count, float* dst) {
-  constexpr size_t kRun = 64;  // copied to where they are aligned
+  constexpr size_t kRun = 64;  // copied to aligned memory
   const kernels::Dtype type = *PlainDtype(tensor.dtype);
   const size_t size = kernels::SizeOf(type);
   alignas(64) std::byte run[kRun * sizeof(float)];

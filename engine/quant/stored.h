@@ -17,13 +17,13 @@ struct StoredTensor {
   std::string dtype;  // "I32", "BF16", ...
   std::vector<int64_t> shape;
   const std::byte* data = nullptr;   // not aligned
-  const MappedFile* file = nullptr;  // that data lies in; null: memory of somebody's own
+  const MappedFile* file = nullptr;  // the file that holds data; null: other memory
 
   // These bytes have been packed and will hardly be read again: a file's pages may go.
   void Release(size_t begin, size_t bytes) const;
   uint64_t bytes() const;  // 0 without data
 };
-// Empty where there is no tensor of that name.
+// Empty if there is no tensor of that name.
 using StoredLookup = std::function<std::optional<StoredTensor>(const std::string& name)>;
 
 // The tensors of one linear, each checked for its type and shape as it is fetched. Errors name the
@@ -40,7 +40,7 @@ class StoredTensors {
   Result<StoredTensor> Require(const char* suffix, const char* dtype,
                                const std::vector<int64_t>& shape) const;
   Result<StoredTensor> RequireFloats(const char* suffix, const std::vector<int64_t>& shape) const;
-  // A matrix of `dtype` of any size; packed ones tell their linear's size.
+  // A matrix of `dtype` of any size; the size of a packed one gives that of its linear.
   Result<StoredTensor> RequireMatrix(const char* suffix, const char* dtype) const;
 
  private:

@@ -8,12 +8,12 @@
 namespace pinion {
 namespace {
 
-// Columns at a time: their words and codes stay in L1.
+// Columns per tile: their words and codes stay in L1.
 constexpr size_t kTile = kernels::kNibbleWords;
 
 constexpr uint64_t kBytes = 0x0101010101010101;
 
-// A word's places as bytes, the first one lowest.
+// Spreads a word's codes over the bytes of the result, the first one lowest.
 template <int kBits>
 uint64_t Spread(uint32_t word) {
   uint64_t bytes = word;
@@ -25,7 +25,8 @@ uint64_t Spread(uint32_t word) {
   return bytes;
 }
 
-// Every byte less that of `bias`, without borrowing from its neighbour.
+// Subtracts the bytes of `bias` from those of `bytes`. With every high bit set first, no byte
+// borrows from its neighbour; the xor then corrects the high bits.
 uint64_t Less(uint64_t bytes, uint64_t bias) {
   constexpr uint64_t kHigh = 0x80 * kBytes;
   return ((bytes | kHigh) - (bias & ~kHigh)) ^ ((bytes ^ ~bias) & kHigh);
@@ -55,7 +56,8 @@ void Columns(const std::byte* words, size_t rows_stored, size_t columns, size_t 
   }
 }
 
-// A tile's row of codes. Most are whole, and of a known length.
+// Copies a tile's row of codes. Most tiles are whole: a memcpy of constant length becomes a few
+// moves.
 void CopyTile(int8_t* dst, const int8_t* src, size_t width) {
   if (width == kTile) {
     std::memcpy(dst, src, kTile);
@@ -89,6 +91,7 @@ void UnpackAwq(const std::byte* words, size_t rows_stored, size_t columns, size_
       const size_t width = std::min(kTile, columns - first);
       for (size_t c = 0; c < width; ++c) {
         const std::byte* column = words + ((first + c) * in_column + word) * sizeof(uint32_t);
+        // Columns lie kilobytes apart, which the hardware does not prefetch.
         __builtin_prefetch(column + kTile * in_column * sizeof(uint32_t), 0, 2);
         for (size_t w = 0; w < live; ++w) tile[w][c] = WordAt(column, w);
       }

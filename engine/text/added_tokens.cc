@@ -61,7 +61,7 @@ uint32_t AddedTokenMatcher::Child(uint32_t node, unsigned char byte) const {
 }
 
 void AddedTokenMatcher::Add(const AddedToken& token, std::string_view content) {
-  if (content.empty()) return;  // a normaliser may leave nothing
+  if (content.empty()) return;  // a normaliser may remove everything
   uint32_t node = 0;
   for (char c : content) {
     const auto byte = static_cast<unsigned char>(c);

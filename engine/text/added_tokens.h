@@ -11,12 +11,12 @@
 
 namespace pinion {
 
-// A token that is recognised in the text itself, before any cutting or merging.
+// A token that is recognised in the text itself, before it is split or merged.
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool single_word = false;  // only where no word character is next to it
-  bool lstrip = false;       // takes the white space before it along
+  bool single_word = false;  // only if no word character is next to it
+  bool lstrip = false;       // includes the white space before it
   bool rstrip = false;       // and after it
   bool normalized = true;    // looked for in normalised text
   bool special = false;      // left out when decoding without special tokens
@@ -24,17 +24,17 @@ struct AddedToken {
   static Result<AddedToken> Read(const Json& entry);
 };
 
-// Finds a set of added tokens in text: leftmost first, of those the longest. Immutable;
+// Finds a set of added tokens in text: leftmost first, and of those the longest. Immutable;
 // thread-safe.
 class AddedTokenMatcher {
  public:
-  // A stretch of the text: a token, or (id unset) what lies between tokens.
+  // A stretch of the text: a token, or (id unset) the text between tokens.
   struct Section {
     std::optional<int32_t> id;
     size_t begin, end;
   };
 
-  // `content`: what to look for, which for normalised tokens is not as the file has it.
+  // `content`: the text to look for; for normalised tokens it differs from the file's.
   void Add(const AddedToken& token, std::string_view content);
   bool empty() const { return tokens_.empty(); }
   std::vector<Section> Split(std::string_view text) const;

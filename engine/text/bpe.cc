@@ -47,7 +47,7 @@ const Bpe::Merge* Bpe::MergeTable::Find(int32_t left, int32_t right) const {
 
 Result<Bpe> Bpe::Make(const Json& model) {
   if (!model.is_object()) return Fail(ErrorCode::kCorrupt, "'model' is missing, want an object");
-  // Old files name no type; what has merges is BPE.
+  // Old files do not state the type; a model with merges is BPE.
   const std::string guess = model.Find("merges") ? "BPE" : "";
   PINION_ASSIGN(const std::string type, Optional<std::string>(model, "type", guess));
   if (type != "BPE")
@@ -131,7 +131,7 @@ Status Bpe::AddMerge(std::string_view left, std::string_view right, uint32_t ran
   const auto left_id = vocabulary_.Find(left), right_id = vocabulary_.Find(right);
   if (!left_id) return missing(left);
   if (!right_id) return missing(right);
-  // What continues a word repeats the prefix, which the merged token has only once.
+  // A token that continues a word repeats the prefix, but the merged token has it only once.
   const std::string merged = StrCat(left, right.substr(std::min(prefix_.size(), right.size())));
   const auto id = vocabulary_.Find(merged);
   if (!id) return missing(merged);
@@ -147,7 +147,7 @@ bool Bpe::AppendBytes(std::string_view character, std::vector<int32_t>& symbols)
 }
 
 void Bpe::Characters(std::string_view word, std::vector<int32_t>& symbols) const {
-  bool unknown = false;  // an unknown token is due, and may still swallow what follows
+  bool unknown = false;  // an unknown token is due, and may yet include the next
   const auto flush = [&] {
     if (std::exchange(unknown, false)) symbols.push_back(*unk_);
   };
@@ -183,6 +183,9 @@ void Bpe::MergeAll(std::vector<int32_t>& symbols) const {
       return rank != other.rank ? rank > other.rank : at > other.at;
     }
   };
+  // A heap makes this n log n: a scan per merge would take hours over a word of a million
+  // characters. Candidates that are out of date stay in the heap and are skipped when they come
+  // out.
   const auto count = static_cast<int32_t>(symbols.size());
   std::vector<Node> nodes(symbols.size());
   for (int32_t i = 0; i < count; ++i)

@@ -27,9 +27,9 @@ class Bpe {
  private:
   struct Merge {
     uint32_t rank;
-    int32_t id;  // what the pair becomes
+    int32_t id;  // of the merged token
   };
-  // Open addressing: the look-up that the inner loop spends its time on.
+  // Open addressing: the inner loop spends its time on this look-up.
   class MergeTable {
    public:
     void Reserve(size_t count);
@@ -59,7 +59,7 @@ class Bpe {
   Vocabulary vocabulary_;
   MergeTable merges_;
   bool byte_fallback_ = false, ignore_merges_ = false, fuse_unk_ = false;
-  std::string prefix_, suffix_;  // of what continues a word, of what ends one
+  std::string prefix_, suffix_;  // of tokens that continue a word; of those that end one
   std::optional<int32_t> unk_;
   std::vector<int32_t> byte_ids_;  // of <0x00> ... <0xFF>; -1: not in the vocabulary
 };

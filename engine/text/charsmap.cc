@@ -41,7 +41,7 @@ uint32_t Value(uint32_t unit) { return unit & 0x7FFFFFFF; }
 uint32_t Label(uint32_t unit) { return unit & 0x800000FF; }
 uint32_t Offset(uint32_t unit) { return (unit >> 10) << ((unit & 0x200) >> 6); }
 
-// Clusters from this many bytes on are looked up character by character only.
+// As in the reference, clusters from this many bytes on are looked up character by character only.
 constexpr size_t kMaxClusterBytes = 6;
 
 }  // namespace
@@ -61,6 +61,8 @@ Result<std::shared_ptr<const Charsmap>> Charsmap::Parse(std::string_view base64)
 }
 
 std::optional<std::string_view> Charsmap::Find(std::string_view chunk) const {
+  // In a double array, the child for a byte lies at node ^ offset ^ byte, and its label confirms
+  // it. The file is untrusted, so every index is checked.
   uint32_t node = Offset(trie_[0]);
   for (char c : chunk) {
     const auto byte = static_cast<unsigned char>(c);

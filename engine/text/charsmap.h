@@ -16,14 +16,14 @@ namespace pinion {
 // to replacements. Immutable; thread-safe.
 class Charsmap {
  public:
-  // From the base64 text in tokenizer.json. Errors: no base64, sizes that do not fit.
+  // From the base64 text in tokenizer.json. Errors: text that is not base64, sizes that do not fit.
   static Result<std::shared_ptr<const Charsmap>> Parse(std::string_view base64);
 
-  // An error where the rules make more of the text than `growth` allows.
+  // An error if the rules make more of the text than `growth` allows.
   Result<std::string> Apply(std::string_view text, const Growth& growth) const;
 
  private:
-  // What replaces `chunk`: the rule of its shortest prefix that has one, as the reference does.
+  // The replacement of `chunk`: the rule of its shortest prefix that has one, as in the reference.
   std::optional<std::string_view> Find(std::string_view chunk) const;
 
   std::vector<uint32_t> trie_;

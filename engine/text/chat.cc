@@ -44,6 +44,7 @@ struct Helper {
     options.pass_fds = {{theirs.get(), 3}, {theirs.get(), 4}};
     PINION_ASSIGN(Process process, Process::Start(options));
     Helper helper{std::move(process), std::move(ours)};
+    // Closed on our side: otherwise the end of the helper would not read as end of file.
     theirs = Descriptor();
     auto ready = ReadFrame(helper.socket.get(), NowNs() + kStartLimitNs);
     if (!ready) return Unexpected(std::move(ready).error().In("the chat helper does not start"));
@@ -103,7 +104,7 @@ Result<std::string> ChatRenderer::Render(const ChatRequest& request) {
     }
     auto answer = state_->helper->Ask(text);
     if (answer) return ReadAnswer(*answer);
-    state_->helper.reset();  // killed: whatever it was doing, it is out of step
+    state_->helper.reset();  // killed: a late answer would be taken for the next one
     const bool gone = answer.error().code == ErrorCode::kIo;
     if (gone && !fresh && attempt == 0) continue;
     if (gone)

@@ -10,8 +10,7 @@
 
 namespace pinion {
 
-// What a chat template is rendered with. Fields of a JSON type are passed as they are; null means
-// None.
+// The input of a chat template. Fields of type Json are passed on unchanged; null means None.
 struct ChatRequest {
   std::string chat_template;
   Json messages;  // array
@@ -22,14 +21,14 @@ struct ChatRequest {
 
 // Renders chat templates with Jinja2 in a helper process (this executable's hidden command
 // `chat-helper`, an embedded CPython), as transformers does: see README of engine/text. Templates
-// are hostile: a render that takes more than 2 s is an error, and the helper is restarted. Thread
+// are untrusted: a render that takes more than 2 s is an error, and the helper is restarted. Thread
 // rule: one call at a time.
 class ChatRenderer {
  public:
   // `now`: ISO time that strftime_now shall see; unset: the clock.
   static Result<std::unique_ptr<ChatRenderer>> Start(std::optional<std::string> now = {});
   ~ChatRenderer();
-  // The error's message is "<PythonExceptionType>: <text>" where the template raised.
+  // The error's message is "<PythonExceptionType>: <text>" if the template raised one.
   Result<std::string> Render(const ChatRequest& request);
 
  private:

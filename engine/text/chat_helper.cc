@@ -23,9 +23,10 @@ constexpr rlim_t kMaxDataBytes = rlim_t{1} << 30;
 // Below what a thread's stack of 8 MiB holds, so that deep recursion is a Python error.
 constexpr int kRecursionLimit = 1000;
 
-// Private writable memory only: what libraries map read-only says nothing about a template.
+// Limits private writable memory only: read-only mappings of libraries do not depend on the
+// template.
 void LimitMemory() {
-#ifndef __SANITIZE_ADDRESS__  // whose shadow alone is terabytes
+#ifndef __SANITIZE_ADDRESS__  // its shadow memory alone takes terabytes
   const rlimit limit{kMaxDataBytes, kMaxDataBytes};
   setrlimit(RLIMIT_DATA, &limit);
 #endif
@@ -33,7 +34,7 @@ void LimitMemory() {
   setrlimit(RLIMIT_CORE, &no_core);
 }
 
-// The system's Python whatever the PATH, the environment or a virtual environment say.
+// Starts the system's Python, whatever PATH, the environment or a virtual environment name.
 PyStatus StartPython() {
   PyConfig config;
   PyConfig_InitIsolatedConfig(&config);

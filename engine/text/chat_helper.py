@@ -85,7 +85,7 @@ def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=Fa
 
 
 class Clock:
-    """What strftime_now tells; `fixed` is an ISO time or None for the real one."""
+    """The time that strftime_now returns; `fixed` is an ISO time or None for the real one."""
 
     fixed = None
 

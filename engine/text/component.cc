@@ -67,7 +67,7 @@ Result<std::string> ReadCharacter(const Json& component, std::string_view key,
 
 Result<std::string> ReplaceAll(std::string_view text, const Regex& pattern,
                                std::string_view content, const Growth& growth) {
-  // The reference finds nothing in an empty text, not even an empty match.
+  // The reference does not find anything in an empty text, not even an empty match.
   if (text.empty()) return std::string();
   PINION_ASSIGN(const Spans spans, pattern.FindAll(text));
   size_t size = text.size() + spans.size() * content.size();

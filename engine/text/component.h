@@ -13,7 +13,7 @@
 
 namespace pinion {
 
-// What the readers of tokenizer.json's components share.
+// The common part of the readers of tokenizer.json's components.
 
 // The component's "type"; errors name `role` ("normalizer", ...).
 Result<std::string> ComponentType(const Json& component, std::string_view role);
@@ -25,8 +25,8 @@ Result<std::shared_ptr<const Regex>> ReadPattern(const Json& component);
 // A string of exactly one character under `key`.
 Result<std::string> ReadCharacter(const Json& component, std::string_view key,
                                   std::string_view fallback);
-// What `make` gives for each component of a tree of Sequences, in order; `key` holds a Sequence's
-// children.
+// The results of `make` for each component of a tree of Sequences, in order; `key` holds a
+// Sequence's children.
 template <typename T>
 Result<std::vector<T>> ReadTree(const Json& component, std::string_view role, std::string_view key,
                                 Result<T> (*make)(const Json& component, std::string_view type)) {
@@ -46,14 +46,14 @@ Result<std::vector<T>> ReadTree(const Json& component, std::string_view role, st
   return all;
 }
 
-// `text` with every match of `pattern` replaced by `content`. Errors: the pattern's, and where that
-// is more than `growth` allows.
+// `text` with every match of `pattern` replaced by `content`. Errors: the pattern's, and a result
+// larger than `growth` allows.
 Result<std::string> ReplaceAll(std::string_view text, const Regex& pattern,
                                std::string_view content, const Growth& growth);
 
 // GPT-2's table of printable characters for bytes: each byte of `text` as one character.
 std::string BytesToCharacters(std::string_view text);
-// The way back; false where a character stands for no byte.
+// The inverse; false if a character does not stand for a byte.
 bool CharactersToBytes(std::string_view text, std::string& dst);
 
 }  // namespace pinion

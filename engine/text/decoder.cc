@@ -36,7 +36,7 @@ Result<Step> MakeReplace(const Json& component) {
   if (component.Find("pattern")->Find("String")) {
     PINION_ASSIGN(literal, Require<std::string>(*component.Find("pattern"), "String"));
   }
-  const size_t matched = pattern->least_bytes();  // where none, it matches between all bytes
+  const size_t matched = pattern->least_bytes();  // 0: it matches between all bytes
   return Step{[=](StreamMode) { return ReplaceStage(pattern, literal, content); },
               1 + content.size() / std::max<size_t>(1, matched)};
 }
@@ -69,7 +69,7 @@ Result<Step> MakeStep(const Json& component, std::string_view type) {
                           "Sequence");
 }
 
-// Of the longest token there may be.
+// Checks the growth of the longest possible token.
 Status CheckGrowth(const std::vector<Step>& steps) {
   const Growth growth(kRole, "bytes", Vocabulary::kMaxTokenBytes);
   size_t most = Vocabulary::kMaxTokenBytes;

@@ -45,17 +45,17 @@ class TokenDecoder {
   std::unique_ptr<Collector> collector_;
 };
 
-// What tokenizer.json's "decoder" says. Immutable; thread-safe.
+// The plan that tokenizer.json's "decoder" describes. Immutable; thread-safe.
 class DecoderPlan {
  public:
-  // null: tokens are joined by spaces. Errors name what is unknown or malformed. Decoding has no
-  // way to fail, so steps that could make text grow beyond measure (Growth) are refused here.
+  // null: tokens are joined by spaces. Errors name the unknown or malformed part. Decoding cannot
+  // fail, so steps that could make text grow beyond measure (Growth) are refused here.
   static Result<DecoderPlan> Make(const Json& component);
   TokenDecoder Start(StreamMode mode) const;
 
   struct Step {
     std::function<std::unique_ptr<DecoderStage>(StreamMode)> make;
-    size_t most_times = 1;  // how many times as long a text may become
+    size_t most_times = 1;  // the factor by which a text may grow
   };
 
  private:

@@ -9,7 +9,7 @@
 namespace pinion {
 namespace {
 
-// Passes text on; what most stages leave as it is.
+// Passes text on; the base of stages, most of which change only some of this.
 class Stage : public DecoderStage {
  public:
   void Text(std::string_view text) override { next_->Text(text); }
@@ -43,7 +43,7 @@ bool BeginsSurrogate(std::string_view bytes) {
   return bytes.size() == 2 && bytes[0] == '\xED' && (bytes[1] & 0xE0) == 0xA0;
 }
 
-// Splits what is complete off the front of `bytes` and returns it as valid text.
+// Removes the complete characters at the front of `bytes` and returns them as valid text.
 std::string TakeCharacters(std::string& bytes) {
   std::string text;
   std::string_view rest = bytes;
@@ -115,8 +115,8 @@ class ByteFallbackExact : public TokenStage {
   std::string run_;
 };
 
-// Gives each character of a run when its last byte comes. Where a run turns out to be invalid
-// after that, what has been given cannot be taken back: only the rest becomes U+FFFD.
+// Passes on each character of a run with its last byte. If the run later turns out to be invalid,
+// these cannot be taken back: only the rest becomes U+FFFD.
 class ByteFallbackEager : public TokenStage {
  public:
   void Finish() override {
@@ -137,6 +137,7 @@ class ByteFallbackEager : public TokenStage {
   }
   void Advance() {
     const Utf8Step step = DecodeUtf8(pending_);
+    // One invalid byte makes the rest of the run invalid, too.
     if (!broken_ && step.kind == Utf8Step::Kind::kIncomplete) return;
     if (!broken_ && step.kind == Utf8Step::Kind::kValid) {
       next_->Text(pending_);
@@ -165,6 +166,7 @@ class MetaspaceDecoder : public Stage {
   explicit MetaspaceDecoder(const Metaspace& metaspace) : metaspace_(metaspace) {}
   void Text(std::string_view text) override {
     const std::string& mark = metaspace_.replacement;
+    // The marks of the first token stand for the space that encoding prepended.
     const bool drop = first_ && metaspace_.prepend != Metaspace::Prepend::kNever;
     std::string spaced;
     for (size_t at = 0; at < text.size();) {
@@ -208,7 +210,7 @@ class Strip : public Stage {
     }
     if (stop_ == 0) return next_->Text(text);
     held_ += text;
-    size_t keep = 0;  // copies of content at the end: they go, unless something follows
+    size_t keep = 0;  // copies of content at the end: removed unless text follows
     std::string_view body = held_;
     while (keep < stop_ && body.size() >= content_.size() &&
            body.substr(body.size() - content_.size()) == content_) {
@@ -238,7 +240,7 @@ class ReplacePattern : public TokenStage {
 
  private:
   void Token(const std::string& token) override {
-    // A pattern that gives up on a token leaves it as it is: decoding has no way to fail.
+    // If the pattern gives up on a token, the token stays unchanged: decoding cannot fail.
     const Growth growth("decoder", "bytes", token.size());
     Emit(ReplaceAll(token, *pattern_, content_, growth).value_or(token));
   }
@@ -258,6 +260,7 @@ class ReplaceLiteral : public Stage {
       out.append(held_, at, found - at).append(content_);
       at = found + literal_.size();
     }
+    // Hold back the longest end that may be the beginning of a match.
     size_t keep = std::min(literal_.size() - 1, held_.size() - at);
     while (keep > 0 && held_.compare(held_.size() - keep, keep, literal_, 0, keep) != 0) --keep;
     out.append(held_, at, held_.size() - keep - at);
@@ -285,6 +288,7 @@ class Suffix : public TokenStage {
 
  private:
   void Token(const std::string& token) override {
+    // The suffix of the token before becomes a space only now that another token follows.
     Release(" ");
     const size_t found = std::min(token.find(suffix_), token.size());
     next_->Text(std::string_view(token).substr(0, found));

@@ -11,20 +11,21 @@ namespace pinion {
 
 // The stages that decoder.cc makes by name; each constructor takes the component's settings.
 
-// Bytes behind GPT-2's printable characters; tokens that hold others stand for themselves.
+// Turns GPT-2's printable characters back into bytes; tokens with other characters stay unchanged.
 std::unique_ptr<DecoderStage> ByteLevelStage();
-// <0xHH> tokens. A run of them that is no UTF-8 becomes U+FFFD for each.
+// <0xHH> tokens. In a run that is not valid UTF-8 each becomes U+FFFD.
 std::unique_ptr<DecoderStage> ByteFallbackStage(StreamMode mode);
 std::unique_ptr<DecoderStage> MetaspaceStage(const Metaspace& metaspace);
 // All tokens become one.
 std::unique_ptr<DecoderStage> FuseStage();
-// Cuts up to `start` and `stop` times `content` off the ends of each token.
+// Removes `content` up to `start` times from the beginning and `stop` times from the end of each
+// token.
 std::unique_ptr<DecoderStage> StripStage(std::string content, size_t start, size_t stop);
 std::unique_ptr<DecoderStage> ReplaceStage(std::shared_ptr<const Regex> pattern,
                                            std::string literal, std::string content);
 // `suffix` ends a word and becomes a space, at the very end nothing.
 std::unique_ptr<DecoderStage> SuffixStage(std::string suffix);
-// A space between tokens: what no decoder means.
+// A space between tokens: the default without a decoder.
 std::unique_ptr<DecoderStage> JoinStage();
 
 }  // namespace pinion

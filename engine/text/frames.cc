@@ -77,7 +77,7 @@ Result<std::string> ReadFrame(int fd, int64_t deadline_ns) {
   if (size > kMaxFrameBytes)
     return Fail(ErrorCode::kExhausted, StrCat("a message of ", FormatBytes(size), " is above ",
                                               FormatBytes(kMaxFrameBytes)));
-  // Grown as it comes: a length alone must not cost memory.
+  // The buffer grows with the data: a claimed length alone must not cost memory.
   std::string body;
   while (body.size() < size) {
     const size_t at = body.size(), part = std::min<size_t>(size - at, 1 << 20);

@@ -9,7 +9,7 @@
 namespace pinion {
 namespace {
 
-// The component under `key`; nullptr where absent or null.
+// The component under `key`; nullptr if absent or null.
 const Json* Component(const Json& object, std::string_view key) {
   const Json* component = object.Find(key);
   return component && !component->is_null() ? component : nullptr;
@@ -73,7 +73,7 @@ Status HfTokenizer::ReadAddedTokens(const Json& tokenizer_json) {
   for (const Json& entry : list->array()) {
     PINION_ASSIGN(AddedToken token, AddedToken::Read(entry));
     if (token.content.empty()) continue;
-    // The vocabulary's id counts where the token is in it as well.
+    // If the token is in the vocabulary too, the vocabulary's id counts.
     const auto known = TokenId(token.content);
     const auto next = static_cast<int64_t>(vocabulary_size());
     PINION_ASSIGN(const int64_t stated, Optional<int64_t>(entry, "id", next));
@@ -102,6 +102,7 @@ Result<std::vector<int32_t>> HfTokenizer::Encode(std::string_view text,
                                                  bool add_special_tokens) const {
   std::vector<int32_t> ids;
   const std::string clean = SanitizeUtf8(text);
+  // Raw tokens are found first, because normalisation might change their text.
   for (const auto& section : raw_matcher_.Split(clean)) {
     if (section.id)
       ids.push_back(*section.id);

@@ -32,7 +32,8 @@ class HfTokenizer : public Tokenizer {
   bool is_special(int32_t id) const override;
   size_t vocabulary_size() const override;
   bool Has(int32_t id) const;
-  // What decoding starts from: added tokens that are looked for in normalised text stand for that.
+  // The text that decoding starts from: for added tokens that are looked for in normalised text,
+  // the normalised form.
   std::string DecodingText(int32_t id) const;
 
  private:
@@ -46,7 +47,7 @@ class HfTokenizer : public Tokenizer {
   Bpe bpe_;
   Vocabulary added_;
   std::unordered_set<std::string> special_;
-  std::unordered_map<int32_t, std::string> normalized_texts_;  // of added tokens, where they differ
+  std::unordered_map<int32_t, std::string> normalized_texts_;  // of added tokens, if they differ
   AddedTokenMatcher raw_matcher_, normalized_matcher_;
   Normalizer normalizer_;         // empty: none
   PreTokenizer pre_tokenizer_;    // empty: none

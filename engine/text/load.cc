@@ -16,13 +16,13 @@ bool Exists(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-// The parsed file; null where it does not exist.
+// The parsed file; null if it does not exist.
 Result<Json> ParseIfThere(const std::string& path) {
   if (!Exists(path)) return Json();
   return Json::ParseFile(path);
 }
 
-// tokenizer_config.json, with what only the older files beside it say.
+// tokenizer_config.json, completed from the older files beside it.
 Result<Json> ReadConfig(const std::string& folder) {
   PINION_ASSIGN(Json config, ParseIfThere(folder + "/tokenizer_config.json"));
   if (!config.is_object()) config = Json::MakeObject();
@@ -59,7 +59,7 @@ Result<Json> OldAddedTokens(const std::string& folder, const Json& config, const
   return added;
 }
 
-// What tokenizer.json would say for a GPT-2 style pair of files.
+// The equivalent of tokenizer.json for a GPT-2 style pair of files.
 Result<Json> FromVocabAndMerges(const std::string& folder, const Json& config) {
   PINION_ASSIGN(Json vocabulary, Json::ParseFile(folder + "/vocab.json"));
   PINION_ASSIGN(const std::string merges_text, ReadFile(folder + "/merges.txt"));

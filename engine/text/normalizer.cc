@@ -16,7 +16,7 @@ using Step = Steps<std::string>::Step;
 
 constexpr std::string_view kRole = "normalizer";
 
-// Rewrites text character by character: `map` appends what replaces one.
+// Rewrites text character by character: `map` appends the replacement of each.
 template <typename Map>
 void MapCharacters(std::string& text, Map map) {
   std::string mapped;

@@ -8,11 +8,11 @@
 
 namespace pinion {
 
-// Rewrites text before it is cut into words: valid UTF-8, before and after. An error where the text
-// would grow beyond measure (Growth), or an expression gives up on it. Immutable; thread-safe.
+// Rewrites text before it is split into words: valid UTF-8, before and after. An error if the text
+// would grow beyond measure (Growth) or an expression gives up on it. Immutable; thread-safe.
 using Normalizer = std::function<Status(std::string&)>;
 
-// From tokenizer.json's "normalizer". Errors name what is unknown or malformed.
+// From tokenizer.json's "normalizer". Errors name the unknown or malformed part.
 Result<Normalizer> MakeNormalizer(const Json& component);
 
 }  // namespace pinion

@@ -37,7 +37,7 @@ Result<Ids> SpecialIds(const Json& component, const std::string& name) {
   return ids;
 }
 
-// Only the template for one text counts: nothing here encodes pairs.
+// Only the template for a single text is used: Pinion never encodes pairs.
 Result<Step> MakeTemplate(const Json& component) {
   const Json* single = component.Find("single");
   if (!single || !single->is_array())

@@ -9,11 +9,11 @@
 
 namespace pinion {
 
-// Puts special tokens around the ids of one text. An error where they would grow beyond measure
+// Puts special tokens around the ids of one text. An error if they would grow beyond measure
 // (Growth). Immutable; thread-safe.
 using PostProcessor = std::function<Status(std::vector<int32_t>&)>;
 
-// From tokenizer.json's "post_processor". Errors name what is unknown or malformed.
+// From tokenizer.json's "post_processor". Errors name the unknown or malformed part.
 Result<PostProcessor> MakePostProcessor(const Json& component);
 
 }  // namespace pinion

@@ -75,6 +75,7 @@ std::vector<Part> Merge(std::vector<Part> parts, Behavior behavior) {
       for (const Part& part : parts) add(part, part.is_match && !previous);
       return merged;
     case Behavior::kMergedWithNext:
+      // From the end, where the next part is the one seen before.
       for (auto it = parts.rbegin(); it != parts.rend(); ++it) add(*it, it->is_match && !previous);
       return {merged.rbegin(), merged.rend()};
   }

@@ -9,17 +9,17 @@
 
 namespace pinion {
 
-// A stretch of normalised text that no token reaches across.
+// A stretch of normalised text; no token crosses its ends.
 struct Piece {
   std::string text;
-  bool at_start = false;  // it is where the whole input begins
+  bool at_start = false;  // at the start of the whole input
 };
 
-// Cuts pieces into smaller ones (and may rewrite them). An error where they would grow beyond
-// measure (Growth), or an expression gives up on them. Immutable; thread-safe.
+// Cuts pieces into smaller ones (and may rewrite them). An error if they would grow beyond measure
+// (Growth) or an expression gives up on them. Immutable; thread-safe.
 using PreTokenizer = std::function<Status(std::vector<Piece>&)>;
 
-// From tokenizer.json's "pre_tokenizer". Errors name what is unknown or malformed.
+// From tokenizer.json's "pre_tokenizer". Errors name the unknown or malformed part.
 Result<PreTokenizer> MakePreTokenizer(const Json& component);
 
 // The replacement and scheme of a Metaspace component, which is pre-tokenizer and decoder.

@@ -36,7 +36,7 @@ std::string Describe(int code) {
 struct Regex::State {
   Code code;
   MatchContext limits;
-  std::string literal;  // where not empty, no expression is needed
+  std::string literal;  // if not empty, searched for without an expression
   std::string pattern;
 };
 
@@ -110,7 +110,8 @@ Result<Spans> Regex::FindAll(std::string_view text) const {
                                                 "' fails on this text: ", Describe(found)));
     const size_t begin = bounds[0], end = bounds[1];
     at = end;
-    if (end <= begin) {  // go on at the next character; directly after a match, empty is no match
+    // An empty match directly after another one does not count. Go on at the next character.
+    if (end <= begin) {
       if (spans.empty() || spans.back().second != end) spans.emplace_back(end, end);
       for (++at; at < text.size() && (text[at] & 0xC0) == 0x80;) ++at;
     } else {

@@ -1,4 +1,5 @@
-// Oniguruma's Ruby syntax, which tokenizer.json files are written in, in PCRE2's dialect.
+// Translates Oniguruma's Ruby syntax, in which tokenizer.json files are written, to PCRE2's
+// dialect.
 
 #include <cctype>
 #include <cstdio>
@@ -19,11 +20,11 @@ constexpr std::string_view kNotSpace =
     R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
 constexpr std::string_view kHex = "0-9a-fA-F";
 
-// What stands inside a class for \p{name}. A bare script name means the script itself, where PCRE2
-// would take the script extensions.
+// The content of a class for \p{name}. Here a bare script name means the script itself; in PCRE2 it
+// would mean the script extensions.
 std::string Property(const std::string& name) {
   const std::string known = StrCat("\\p{", IsScriptName(name) ? "sc:" : "", name, "}");
-  // For "unassigned", completing would add what PCRE2 already has.
+  // Not for "unassigned": PCRE2 already counts the younger code points.
   if (name == "C" || name == "Cn") return known;
   return known + ClassText(YoungCodePoints(name));
 }
@@ -31,7 +32,7 @@ std::string Property(const std::string& name) {
 std::string Word() {
   return Property("Alphabetic") + Property("M") + Property("Nd") + Property("Pc");
 }
-// Oniguruma counts these to \w where it stands alone, not inside a class.
+// Oniguruma counts these as \w, but only outside of classes.
 constexpr std::string_view kLatin1Numbers = R"(\xb2\xb3\xb9\xbc-\xbe)";
 
 // [:name:] inside a class; empty for names that mean the same to both libraries.
@@ -89,7 +90,8 @@ class Translator {
     return {};
   }
 
-  // {,n} is {0,n}; and a '+' after an interval repeats it, where PCRE2 would make it possessive.
+  // {,n} is {0,n}; and a '+' after an interval repeats it, whereas in PCRE2 it would make it
+  // possessive.
   Status Interval() {
     const size_t close = src_.find('}', at_);
     const std::string_view inner = close == src_.npos ? "" : src_.substr(at_ + 1, close - at_ - 1);
@@ -116,7 +118,7 @@ class Translator {
     return {};
   }
 
-  // \uHHHH, or the escape as it stands.
+  // \uHHHH, or the escape unchanged.
   std::string LiteralEscape() {
     if (Peek(1) == 'u' && at_ + 6 <= src_.size()) {
       const std::string text = StrCat("\\x{", src_.substr(at_ + 2, 4), '}');
@@ -128,8 +130,8 @@ class Translator {
     return text;
   }
 
-  // Consumes an escape that stands for a set of characters. Inside a class, where the complement
-  // of a set cannot be nested, `set` comes back not negated.
+  // Consumes an escape that stands for a set of characters. Inside a class, which cannot contain
+  // the complement of a set, `set` is never negated.
   Result<bool> SetEscape(Set& set, bool in_class) {
     const char kind = Peek(1);
     if (kind == 'p' || kind == 'P') return PropertyEscape(set, in_class);
@@ -192,7 +194,7 @@ class Translator {
     return {};
   }
 
-  // The operands of a class; of the first, `negated` counts for all of them together.
+  // The operands of a class; the first one's `negated` applies to all of them together.
   Result<std::vector<Set>> Operands() {
     ++at_;  // '['
     std::vector<Set> operands(1);

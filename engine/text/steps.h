@@ -9,9 +9,10 @@
 
 namespace pinion {
 
-// How much a part of a tokenizer may make of what it is given. Its file is a stranger's, and a
-// chain of steps that double a text would fill any memory: 40 of them make a terabyte of a byte.
-// What honest ones need: NFKC writes U+FDFA (3 bytes) in 33, of which ByteLevel makes 63.
+// The limit to how much a part of a tokenizer may enlarge its input. Tokenizer files are untrusted,
+// and a chain of steps that each double a text would fill any memory: 40 of them turn a byte into a
+// terabyte. Honest ones need this much: NFKC turns U+FDFA (3 bytes) into 33, from which ByteLevel
+// makes 63.
 class Growth {
  public:
   static constexpr size_t kMostTimes = 32, kFree = 4096;
@@ -20,7 +21,7 @@ class Growth {
   Growth(std::string_view role, std::string_view unit, size_t begun_with)
       : role_(role), unit_(unit), begun_with_(begun_with) {}
 
-  // An error where `size` is beyond the limit; ask before something large is made.
+  // An error if `size` is beyond the limit; ask before something large is made.
   Status Allow(size_t size) const;
 
  private:

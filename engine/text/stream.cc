@@ -9,7 +9,7 @@
 namespace pinion {
 namespace {
 
-// For any tokenizer: what Decode gives for all tokens so far, less what has been given, less an
+// Works for any tokenizer: decodes all tokens so far and returns the part that is new, without an
 // end that later tokens may change (an incomplete character shows as U+FFFD).
 class RedecodingStream : public TokenStream {
  public:
@@ -54,6 +54,7 @@ StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, std::span<const int32_t
                              bool skip_special_tokens, Tokenizer::StreamMode mode)
     : state_(std::make_unique<State>()) {
   state_->stream = tokenizer.Stream(skip_special_tokens, mode);
+  // The prompt's last token may end inside a character, so the stream has to see the prompt too.
   for (int32_t id : prompt_ids) state_->stream->Push(id);
 }
 
@@ -98,6 +99,7 @@ std::string OutputText::Release(bool at_end) {
       first = found;
       stop_string_ = stop;
     }
+    // Hold back the longest end that may be the beginning of a stop string.
     size_t tail = std::min(stop.size() - 1, held_.size());
     while (tail > keep && held_.compare(held_.size() - tail, tail, stop, 0, tail) != 0) --tail;
     keep = std::max(keep, tail);

@@ -25,7 +25,7 @@ Result<std::vector<int32_t>> ReadIds(const Json& line, std::string_view key) {
 
 Json ErrorAnswer(const Error& error) { return Json::Object{{"error", error.message}}; }
 
-// A key of the request, of an expected kind, else an error in `line`.
+// A key of the request, of the expected kind; otherwise sets an error in `line`.
 template <typename T>
 Result<T> OptionalKey(const Json& object, std::string_view key, T fallback) {
   auto value = Optional<T>(object, key, std::move(fallback));

@@ -17,7 +17,7 @@ namespace pinion {
 //   {"prompt_ids", "ids", "stream": true}        -> {"emit": [], "flush"}
 //   {"messages", "tools", "kwargs",
 //    "add_generation_prompt"}                    -> {"rendered", "ids"}
-// What the text or the template is to blame for comes as {"error"}. Not thread-safe.
+// Errors in the text or the template are answers too: {"error"}. Not thread-safe.
 class LineTokenizer {
  public:
   // `chat_template`: instead of the tokenizer's own; `now`: ISO time for templates, unset: the
@@ -25,7 +25,7 @@ class LineTokenizer {
   LineTokenizer(const Tokenizer& tokenizer, std::optional<std::string> chat_template,
                 std::optional<std::string> now);
 
-  // An error where the line is no such request, or the chat helper cannot be started.
+  // An error if the line is not such a request, or the chat helper cannot be started.
   Result<Json> Answer(const Json& line);
 
  private:
@@ -39,8 +39,8 @@ class LineTokenizer {
   std::unique_ptr<ChatRenderer> renderer_;  // started by the first line that needs it
 };
 
-// The template's variables: what a request's "kwargs" say beats its own "add_generation_prompt"
-// (default true) beats the tokenizer's special tokens.
+// The template's variables: a request's "kwargs" override its own "add_generation_prompt" (default
+// true), which overrides the tokenizer's special tokens.
 Result<Json> ChatVariables(const Tokenizer& tokenizer, const Json& request);
 
 }  // namespace pinion

@@ -14,8 +14,8 @@
 
 namespace pinion {
 
-// Decoding in progress: each Push returns the text that became certain, Finish the rest. Lives no
-// longer than its tokenizer. Not thread-safe.
+// Decoding in progress: each Push returns the text that became certain, Finish the rest. Must not
+// outlive its tokenizer. Not thread-safe.
 class TokenStream {
  public:
   virtual ~TokenStream() = default;
@@ -34,13 +34,13 @@ class Tokenizer {
                                               bool add_special_tokens) const = 0;
   // Ids outside the vocabulary are skipped.
   virtual std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const = 0;
-  // Decode for a growing list. Eager: text comes as soon as a reader may see it, even where a run
-  // of byte tokens could yet prove invalid, which would make Decode replace all of it by U+FFFD.
-  // Exact: such a run is held until it ends. Where it is not overridden, each step decodes the
-  // whole list.
+  // Decode for a growing list. Eager: text comes as soon as a reader may see it, even if a run of
+  // byte tokens could yet prove invalid, in which case Decode would replace all of it by U+FFFD.
+  // Exact: such a run is held until it ends. The default implementation decodes the whole list at
+  // each step.
   enum class StreamMode { kEager, kExact };
   virtual std::unique_ptr<TokenStream> Stream(bool skip_special_tokens, StreamMode mode) const;
-  // The token as the vocabulary writes it ("Ġthe"), "" where unknown.
+  // The token as the vocabulary writes it ("Ġthe"), "" if unknown.
   virtual std::string TokenText(int32_t id) const = 0;
   virtual std::optional<int32_t> TokenId(std::string_view token) const = 0;
   virtual bool is_special(int32_t id) const = 0;
@@ -49,7 +49,7 @@ class Tokenizer {
   // From tokenizer_config.json (and special_tokens_map.json): "bos_token" -> "<s>", ...
   const std::map<std::string, std::string>& special_tokens() const { return special_tokens_; }
   // chat_template.jinja, or tokenizer_config.json's "chat_template" (of a list, the one named
-  // "default"); unset where the model has none.
+  // "default"); unset if the model has none.
   const std::optional<std::string>& chat_template() const { return chat_template_; }
 
  protected:
@@ -59,7 +59,7 @@ class Tokenizer {
 
 // From a model folder: tokenizer.json, else vocab.json + merges.txt, else tokenizer.model.
 Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& folder);
-// From parsed files (config may be null): what a preset has.
+// From parsed files (config may be null), as for presets.
 Result<std::unique_ptr<Tokenizer>> MakeTokenizer(const Json& tokenizer_json,
                                                  const Json& tokenizer_config);
 
@@ -92,8 +92,8 @@ class OutputText {
   // request; stop_string() is what matched.
   std::string Push(int32_t id);
   std::string Finish();
-  // After the end: the whole text for an answer that was not streamed. It is what was released, but
-  // exact (StreamMode) where no stop string cut it.
+  // After the end: the whole text, for an answer that was not streamed. It is the released text,
+  // but exact (StreamMode) unless a stop string cut it.
   const std::string& whole() const { return stopped_ ? released_ : exact_text_; }
   bool stopped() const { return stopped_; }
   const std::string& stop_string() const { return stop_string_; }

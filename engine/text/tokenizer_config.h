@@ -9,12 +9,13 @@
 
 namespace pinion {
 
-// What a tokenizer needs from tokenizer_config.json (or special_tokens_map.json); null is fine.
+// The parts of tokenizer_config.json (or special_tokens_map.json) that a tokenizer needs; null is
+// fine.
 
-// "bos_token": "<s>" or {"content": "<s>", ...}, and its like. Entries that are there stay.
+// "bos_token": "<s>" or {"content": "<s>", ...}, and its like. Existing entries are kept.
 Status ReadSpecialTokens(const Json& config, std::map<std::string, std::string>& tokens);
 
-// "chat_template": a text, or a list of which the one named "default" counts.
+// "chat_template": a text, or a list, in which the one named "default" counts.
 Result<std::optional<std::string>> ReadChatTemplate(const Json& config);
 
 }  // namespace pinion

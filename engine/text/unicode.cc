@@ -30,7 +30,7 @@ const icu::Normalizer2* Base(UnicodeForm form, UErrorCode& status) {
   return nullptr;
 }
 
-// A set from ICU's notation, which must be right: it is ours.
+// A set from ICU's notation. Only our own constants come here, so an error is a bug.
 std::unique_ptr<const icu::UnicodeSet> Set(const char16_t* notation) {
   UErrorCode status = U_ZERO_ERROR;
   auto set = std::make_unique<icu::UnicodeSet>(notation, status);

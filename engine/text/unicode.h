@@ -7,8 +7,8 @@
 
 namespace pinion {
 
-// What the tokenizers need from the Unicode tables; unicode.cc is the only user of ICU (Debian's
-// knows Unicode 15). Texts are valid UTF-8. Thread-safe.
+// The Unicode tables that the tokenizers need; unicode.cc is the only user of ICU (Debian's knows
+// Unicode 15). Texts are valid UTF-8. Thread-safe.
 
 enum class UnicodeForm { kNfc, kNfd, kNfkc, kNfkd };
 
@@ -28,7 +28,7 @@ bool IsWhitespace(char32_t c);     // property White_Space
 bool IsWordCharacter(char32_t c);  // \w of UTS 18
 bool IsHanIdeograph(char32_t c);   // the blocks that BERT's normaliser sets off with spaces
 
-// Classes as the reference's tables for them have them, which stop at Unicode 8 (the first: 9).
+// Classes as in the reference's own tables, which stop at Unicode 8 (the first one's at 9).
 bool IsCombiningMark(char32_t c);     // general category M
 bool IsAccent(char32_t c);            // general category Mn
 bool IsControl(char32_t c);           // general categories Cc, Cf and Co
@@ -37,8 +37,7 @@ CodePointRanges PunctuationRanges();  // general category P, and ASCII's symbols
 bool IsScriptName(std::string_view name);
 
 // The code points of property `name` ("L", "Lu", "Han", ...), as ranges, that Unicode assigned
-// after version 14, which is where the regular expression library's tables end. Empty for unknown
-// names.
+// after version 14, at which the regular expression library's tables end. Empty for unknown names.
 CodePointRanges YoungCodePoints(std::string_view name);
 
 }  // namespace pinion

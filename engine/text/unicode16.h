@@ -2,8 +2,8 @@
 
 namespace pinion {
 
-// What Unicode assigned in versions 15.1 and 16, after the tables of ICU 72: code points and their
-// general category (of marks, punctuation and symbols the group alone: M, P, S).
+// Code points that Unicode assigned in versions 15.1 and 16, after the tables of ICU 72, and their
+// general category (of marks, punctuation and symbols only the group: M, P, S).
 // Source: Unicode Character Database 16.0, DerivedGeneralCategory.txt.
 struct AssignedRange {
   char32_t first, last;
@@ -38,8 +38,8 @@ inline constexpr AssignedRange kAfterUnicode15[] = {
     {0x1FADC, 0x1FADC, "S"},  {0x1FADF, 0x1FADF, "S"},  {0x1FAE9, 0x1FAE9, "S"},
     {0x1FBCB, 0x1FBEF, "S"},  {0x2EBF0, 0x2EE5D, "Lo"}};
 
-// Lower-case forms that came after ICU 72, up to Unicode 17, where the reference's lower-casing is.
-// first..last map to themselves plus `offset`.
+// Lower-case forms added after ICU 72 and up to Unicode 17, which the reference's lower-casing
+// follows. first..last map to themselves plus `offset`.
 // Source: Unicode Character Database 17.0, UnicodeData.txt.
 struct LowercaseRange {
   char32_t first, last;

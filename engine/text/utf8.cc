@@ -3,8 +3,8 @@
 namespace pinion {
 namespace {
 
-// What may follow a lead byte: how many bytes, and the range of the first of them (Unicode
-// standard, table 3-7; it excludes overlong forms, surrogates and what lies above U+10FFFF).
+// How many bytes follow a lead byte, and the range of the first of them (Unicode standard, table
+// 3-7, which excludes overlong forms, surrogates and code points above U+10FFFF).
 struct Lead {
   size_t length;
   unsigned char low, high;

@@ -6,8 +6,8 @@
 
 namespace pinion {
 
-// One decoding step over UTF-8 as the Unicode standard recommends (maximal subparts): where the
-// bytes are invalid, `length` covers exactly those that one U+FFFD replaces.
+// One decoding step over UTF-8 as the Unicode standard recommends (maximal subparts): of invalid
+// bytes, `length` covers exactly those that one U+FFFD replaces.
 struct Utf8Step {
   enum class Kind { kValid, kInvalid, kIncomplete };
   char32_t code_point;  // U+FFFD unless kValid

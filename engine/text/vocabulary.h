@@ -14,13 +14,13 @@ namespace pinion {
 // Tokens and their ids, both ways. Filled once, then thread-safe.
 class Vocabulary {
  public:
-  // Ids above this are absurd: the largest real vocabularies have 262,144.
+  // Larger ids are absurd: the largest real vocabularies have 262,144.
   static constexpr int64_t kMaxId = (1 << 22) - 1;
-  // And texts longer than this: the longest real ones are runs of some hundred spaces or dashes.
-  // Each sampled token may be one such text of the answer.
+  // So are longer texts: the longest real ones are runs of some hundred spaces or dashes. Each
+  // sampled token may add one such text to the answer.
   static constexpr size_t kMaxTokenBytes = 16 << 10;
 
-  // A token that is there keeps one text per id and one id per text: the later entry wins.
+  // Every token has one id and every id one text: of conflicting entries the later one wins.
   Status Add(std::string_view token, int64_t id);
 
   std::optional<int32_t> Find(std::string_view token) const {
@@ -28,7 +28,7 @@ class Vocabulary {
     if (it == ids_.end()) return std::nullopt;
     return it->second;
   }
-  // "" where no token has the id.
+  // "" if no token has the id.
   const std::string& Text(int32_t id) const;
   bool Has(int32_t id) const {
     return id >= 0 && static_cast<size_t>(id) < known_.size() && known_[static_cast<size_t>(id)];

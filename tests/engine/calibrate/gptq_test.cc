@@ -23,7 +23,7 @@ std::unique_ptr<Ranks> StartTeam(int threads) {
   return *std::move(ranks);
 }
 
-// Weights, and inputs whose channels hang together, as activations do.
+// Weights, and inputs with correlated channels, as activations are.
 struct Problem {
   explicit Problem(size_t columns) : k(columns), weights(kRows * k), inputs(kTokens * k) {
     std::mt19937 rng(20261121);
@@ -171,7 +171,7 @@ TEST_P(GptqOfColumns, RoundsAsThePaperDoes) {
   const Problem problem(GetParam());
   const Rounded ours = RoundByGptq(problem, 2), theirs = RoundAsThePaper(problem);
   EXPECT_EQ(ours.scales, theirs.scales);
-  // float32 against double: a code at the edge may fall otherwise and move those after it.
+  // float32 against double: a code between two values may differ and change those after it.
   EXPECT_GT(ShareOfEqualCodes(ours, theirs), 0.98);
   const double error = problem.Error(ours.Values(problem.k));
   EXPECT_NEAR(error, problem.Error(theirs.Values(problem.k)), 0.02 * error);

@@ -1,5 +1,6 @@
-// What a stranger's tokenizer may make of a text: chains of steps that double it end with an error,
-// not with the machine's memory. The chains here are short enough that without a limit they pass.
+// The limit on how far an untrusted tokenizer may enlarge a text: chains of steps that double it
+// end with an error, not with the machine's memory. The chains here are so short that they would
+// pass without a limit.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +37,7 @@ Result<std::unique_ptr<Tokenizer>> TokenizerWith(std::string_view key, std::stri
   return MakeTokenizer(json, Json());
 }
 
-// What encoding `text` fails with.
+// The error of encoding `text`.
 std::string ErrorOf(std::string_view key, std::string_view part, std::string_view text) {
   const auto tokenizer = TokenizerWith(key, part);
   if (!tokenizer) return tokenizer.error().message;

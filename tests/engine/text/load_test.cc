@@ -1,4 +1,4 @@
-// Tokenizers from folders: what each kind of file gives, and what a hostile one costs.
+// Tokenizers from folders: the result of each kind of file, and the limits for hostile ones.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -31,7 +31,7 @@ std::string StreamFault(const std::vector<std::string>& stream, const std::strin
   return "";
 }
 
-// The reference's own lazy stream; where it has none or gave up, the eager one is the bound.
+// The reference's own lazy stream; if it has none or gave up, the eager one is the bound.
 const Json& LatestStream(const Json& c) {
   const Json* lazy = c.Find("hf_decodestream");
   if (!lazy || !lazy->is_array()) return *c.Find("emit");
@@ -56,7 +56,7 @@ std::vector<int32_t> ReadIds(const Json& list) {
 }
 
 std::string ReadPlainOrPacked(const std::string& path) {
-  gzFile file = gzopen(path.c_str(), "rb");  // reads plain files as they are
+  gzFile file = gzopen(path.c_str(), "rb");  // also reads plain files
   if (!file) file = gzopen((path + ".gz").c_str(), "rb");
   if (!file) return "";
   std::string text;
@@ -123,8 +123,8 @@ Tally CheckDecoding(const Tokenizer& tokenizer, const std::string& folder) {
 Tally CheckStreams(const Tokenizer& tokenizer, const std::string& folder) {
   Tally tally;
   for (const Json& c : ReadJsonLines(folder + "/stream.jsonl")) {
-    // A run of byte tokens that turns invalid after a complete character: nobody who streams that
-    // character can end at the reference's text, so there is nothing to compare with.
+    // A run of byte tokens that turns invalid after a complete character: a stream that has passed
+    // the character on cannot end at the reference's text, so there is nothing to compare with.
     if (!c.Find("emit")) continue;
     ++tally.cases;
     const std::vector<int32_t> prompt = ReadIds(*c.Find("prompt_ids"));

@@ -18,7 +18,7 @@ std::string ReadPlainOrPacked(const std::string& path);
 // Its lines, parsed.
 std::vector<Json> ReadJsonLines(const std::string& path);
 
-// Where the reference data lies: PINION_FIXTURES, or ../shared/fixtures beside the source.
+// The folder of the reference data: PINION_FIXTURES, or ../shared/fixtures beside the source.
 std::string FixturesFolder();
 
 // A tokenizer from `folder`/tokenizer.json, packed or not, alone.

@@ -1,5 +1,5 @@
 // Real vocabularies against thousands of encodings, decodings and streams of the reference library:
-// those that the project ships, and, where the reference data is at hand, the others.
+// those that the project ships and, if the reference data is available, the others.
 
 #include <gtest/gtest.h>
 
