@@ -7,7 +7,7 @@ jobs=$(nproc)
 # say TEXT...: one line that stands out between the output of tools.
 say() { printf '== %s\n' "$*"; }
 
-# stage NAME COMMAND...: says what is being done and how long it took; keeps the command's status.
+# stage NAME COMMAND...: prints the name and the time taken; returns the command's status.
 stage() {
   local name=$1 start=$SECONDS status=0
   shift
@@ -38,7 +38,7 @@ configure() {
 make_venv() {
   local venv=build/venv want=tests/e2e/requirements.txt
   cmp -s "$want" "$venv/requirements.txt" && return
-  # The system's interpreter: another one on the PATH may lack what its library was built for.
+  # The system's interpreter: another one on the PATH may lack modules that the tests need.
   /usr/bin/python3 -m venv --clear "$venv" &&
     "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$want" &&
     cp "$want" "$venv/requirements.txt"

@@ -104,7 +104,7 @@ def check_entry(mutant):
 
 
 def check_list(mutants):
-    """Raises one error of everything that is wrong."""
+    """Raises a single error that lists everything wrong."""
     names = [mutant.name for mutant in mutants]
     wrong = [f"{name}: the name is used twice" for name in set(names) if names.count(name) > 1]
     for mutant in mutants:
