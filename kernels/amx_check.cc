@@ -9,8 +9,8 @@
 namespace pinion::kernels {
 namespace {
 
-// Numerical Recipes' "quick and dirty" generator (2nd edition, section 7.1), of which the high bits
-// are used: the standard's divide, and would take most of the check's time.
+// Numerical Recipes' "quick and dirty" generator (2nd edition, section 7.1); its high bits are
+// used. The standard library's distributions divide, which would take most of the check's time.
 class Rng {
  public:
   explicit Rng(uint32_t seed) : state_(seed) {}
@@ -25,8 +25,9 @@ class Rng {
   uint32_t state_;
 };
 
-// What is multiplied: one full tile of rows, a few, two tiles of which the second has one row, and
-// 32 rows followed by so few that tiles are shaped anew. K ends within a step, or with one.
+// The shapes multiplied: one full tile of rows, a few rows, two tiles of which the second has one
+// row, and 32 rows followed by so few that tiles are configured again. K ends within a step or with
+// one.
 struct Shape {
   size_t rows, k, outputs;
   size_t blocks() const { return (outputs + kBlockN - 1) / kBlockN; }
@@ -44,11 +45,11 @@ constexpr IntProblem kIntProblems[] = {
     {{17, 128, 64}, {.bits = 4, .k = 128, .group = 64, .lowest = 0, .has_offsets = true}},
 };
 
-// Results are compared together with the gaps between rows, and with rows that belong to no result
-// but that a tile would touch if it lost the count of its own.
+// The comparison includes the gaps between rows and the rows behind the result, which a tile would
+// overwrite if it were configured with too many rows.
 constexpr size_t kRowsWatched = 48, kMostColumns = 128, kMostOutputs = 128;
 constexpr size_t kRowPitch = kMostOutputs + 16;
-constexpr float kUntouched = 0x1p100f;  // no result comes near
+constexpr float kUntouched = 0x1p100f;  // far above every result
 
 struct alignas(64) Operands {
   std::byte x[kRowsWatched * kMostColumns * sizeof(Bf16)] = {};
@@ -56,10 +57,10 @@ struct alignas(64) Operands {
   float got[kRowsWatched * kRowPitch], want[kRowsWatched * kRowPitch];
 };
 
-// Rows and outputs are scaled down by powers of two, so that exponents differ.
+// Scales rows and outputs by different powers of two, so that exponents differ.
 float PowerOfTwo(size_t index) { return 1.0f / static_cast<float>(1u << index % 5); }
 
-// Eight bits of significand are what bfloat16 has: nothing is rounded.
+// bfloat16 has 8 bits of significand, so operands are not rounded.
 constexpr int kLargestBf16 = 255;
 static_assert(kLargestBf16 * kLargestBf16 * kMostColumns < 1 << 24, "sums are exact in float32");
 Bf16 Exactly(float value) { return {static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16)}; }

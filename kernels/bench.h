@@ -1,7 +1,7 @@
 #pragma once
 
-// What the benchmarks share. Results are named <what>/<isa>/<type>/<sizes>, so that
-// --benchmark_filter picks what is to be compared; probe/* are the bounds to compare with.
+// Shared parts of the benchmarks. Results are named <what>/<isa>/<type>/<sizes>, so that
+// --benchmark_filter selects what is compared; probe/* are the limits to compare with.
 
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
@@ -13,8 +13,8 @@
 namespace pinion::kernels::bench {
 
 // Mapped memory that every benchmark may use, larger than any L3 slice; written once with small
-// values (0x3c bytes: 0.0115 as bfloat16 and float32, 1.06 as float16), so that pages are there and
-// no product is subnormal.
+// values (0x3c bytes: 0.0115 as bfloat16 and float32, 1.06 as float16), so that its pages are
+// present and no product is subnormal.
 inline constexpr size_t kPoolBytes = 256u << 20;
 
 inline std::byte* Pool() {
@@ -27,8 +27,9 @@ inline std::byte* Pool() {
   return pool;
 }
 
-// `per_iteration` a second, of all threads together: their counters are summed over iterations that
-// are counted together already. Decimal, unlike SetBytesProcessed's.
+// `per_iteration` per second over all threads. Averaged, because the library sums the threads'
+// counters although their iterations are already counted together. Decimal prefixes, unlike
+// SetBytesProcessed's.
 inline benchmark::Counter Rate(double per_iteration) {
   using benchmark::Counter;
   return {per_iteration, Counter::kIsIterationInvariantRate | Counter::kAvgThreads};

@@ -1,8 +1,8 @@
-// Attention of one KV head. Decode: one token, a long context: B/s counts keys and values. Prefill:
-// a chunk of tokens: FLOP/s counts both multiplications. of_roof is the part of what was possible:
-// the longest of multiplications over peak, exponentials over their rate and, where a context is
-// read from memory, its bytes over bandwidth, all measured right after the loop on the same
-// threads.
+// Attention of one KV head. Decode is one token with a long context: B/s counts keys and values.
+// Prefill is a chunk of tokens: FLOP/s counts both multiplications. of_roof is the share of the
+// limit: the longest of multiplications over peak, exponentials over their rate and, if the context
+// is read from memory, its bytes over bandwidth, divided by the time taken; all are measured right
+// after the loop on the same threads.
 
 #include <bit>
 #include <vector>
@@ -21,7 +21,7 @@ std::vector<int32_t> Table(size_t pool_blocks, size_t run) {
   return table;
 }
 
-// From here on decode reads memory, below one sequence stays in cache.
+// From this context on decode reads from memory; shorter sequences stay in cache.
 constexpr size_t kLongContext = 4096;
 
 // Operations a second of the fastest instruction for keys and values of this type.
@@ -59,9 +59,9 @@ struct Layer {
   size_t size_bytes() const { return strides.At(blocks); }
 };
 
-// Arguments as registered below. Decode walks through the pool, sequence after sequence and head
-// after head, each thread through its own; prefill stays on one context, as a chunk's query heads
-// do.
+// Arguments as registered below. In decode each thread walks through its own part of the pool,
+// sequence after sequence and head after head; prefill stays on one context, as a chunk's query
+// heads do.
 void BM_Attention(benchmark::State& state, Isa isa, KvDtype dtype) {
   const auto arg = [&](size_t i) { return static_cast<size_t>(state.range(i)); };
   const size_t tokens = arg(0), context = arg(1), head_dim = arg(2), group = arg(3);
@@ -84,7 +84,7 @@ void BM_Attention(benchmark::State& state, Isa isa, KvDtype dtype) {
   const double start = Now();
   double begin = start;
   for (auto _ : state) {
-    if (begin == start) begin = Now();  // the threads have waited for each other
+    if (begin == start) begin = Now();  // the loop's start is a barrier of all threads
     attention({.q = q_rows.data(),
                .positions = positions.data(),
                .tokens = tokens,
@@ -124,7 +124,7 @@ void BM_Attention(benchmark::State& state, Isa isa, KvDtype dtype) {
 }
 
 // tokens, context, head_dim, group, neighbouring blocks in a run, KV heads, blocks in a stretch.
-// The last two of kDecode stay in L2 and show what the arithmetic allows.
+// The last two of kDecode stay in L2 and show the limit of the arithmetic.
 using Arguments = std::vector<int64_t>;
 const Arguments kDecode[] = {
     {1, 4096, 128, 4, 1, 8, 8},  {1, 4096, 128, 4, 64, 8, 8}, {1, 4096, 64, 7, 1, 2, 64},

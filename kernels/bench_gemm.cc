@@ -8,7 +8,7 @@
 namespace pinion::kernels::bench {
 namespace {
 
-// isa: whose peak is the roof.
+// isa: the path that sets the roof.
 template <typename Run>
 void RunGemm(benchmark::State& state, const Layer& layer, Isa isa, Dtype weights, Run run) {
   const auto rows = static_cast<size_t>(state.range(0));
@@ -30,7 +30,7 @@ void BM_Kernel(benchmark::State& state, const Layer& layer, Dtype weights,
           [&](const GemmArgs& args) { RunGemmKernel(kernel, weights, args); });
 }
 
-// As an engine on this path does it.
+// By the kernels that an engine on this path chooses.
 void BM_Chosen(benchmark::State& state, const Layer& layer, Dtype weights, Isa isa) {
   const GemmRules rules = MeasureGemmRules(isa, weights);
   UseGemmRules(isa, weights, rules);
@@ -39,7 +39,7 @@ void BM_Chosen(benchmark::State& state, const Layer& layer, Dtype weights, Isa i
           [&](const GemmArgs& args) { Gemm(TableFor(isa), weights, args); });
 }
 
-// Every kernel by its name; oneDNN's cap is the best path's, or ONEDNN_MAX_CPU_ISA's.
+// Every kernel by its name; oneDNN is capped to the best path, or to ONEDNN_MAX_CPU_ISA.
 const bool registered = [] {
   for (Dtype weights : {Dtype::kF32, Dtype::kBf16, Dtype::kF16}) {
     std::set<std::string> known;

@@ -1,6 +1,6 @@
 // Products with integer weights, layer by layer (bench_layers.h): integer/<path>/<kind>/<layer>.
-// The peak is that of int8 multiply-adds, the roof of 4 bits as of 8. Weights are asked for as an
-// engine on the path does.
+// The peak is that of int8 multiply-adds, for 4 bits as well as for 8. Weights are prefetched as an
+// engine on the path does it.
 
 #include "kernels/bench_layers.h"
 #include "kernels/integer_prefetch.h"
@@ -23,7 +23,7 @@ constexpr Kind kKinds[] = {{"w8a8", 8, 0, -128, false},
                            {"int4-g128", 4, 128, -8, false},
                            {"int4-g128-zeros", 4, 128, 0, true}};
 
-// Rows that are rounded, whatever their values.
+// Rounded rows of activations; their values do not matter.
 const std::byte* RoundedRows(const IntTable& table, const IntLayout& layout, size_t rows) {
   const std::byte* floats = ScratchOf<2>(kMaxWidth * sizeof(float)).get();
   std::byte* x = ScratchOf<0>(kMaxRows * 2 * kMaxWidth).get();

@@ -1,10 +1,10 @@
 #pragma once
 
-// One thread's share of the linear layers of two models on two threads, by M (rows): its half of
-// the outputs. Each iteration takes the next slice of a pool that no cache holds, as the layers of
-// a model do. B/s counts the weights, FLOP/s the multiplications, of_roof the part of what was
-// possible: the longer of weights over bandwidth and multiplications over peak, both measured right
-// after the loop on the same threads, over the time it took.
+// The linear layers of two models on two threads, by the number of rows: each thread has half of
+// the outputs. Each iteration takes the next slice of a pool larger than any cache, as the layers
+// of a model do. B/s counts the weights, FLOP/s the multiplications. of_roof is the share of the
+// limit: the longer of weights over bandwidth and multiplications over peak, both measured right
+// after the loop on the same threads, divided by the time taken.
 
 #include <algorithm>
 #include <cstdlib>
@@ -16,7 +16,7 @@ namespace pinion::kernels::bench {
 
 struct Layer {
   const char* name;
-  size_t k, n;  // n: of one of two threads
+  size_t k, n;  // n: the outputs of one of two threads
 };
 inline constexpr Layer kLayers[] = {
     {"1b.qkv", 2048, 1536},      {"1b.o", 2048, 1024},     {"1b.gate_up", 2048, 8192},
@@ -30,7 +30,7 @@ struct Free {
 };
 using Scratch = std::unique_ptr<std::byte, Free>;
 
-// Memory of this thread, one for each kPurpose, aligned to 64 bytes and filled as the pool is.
+// Memory of this thread, one buffer per kPurpose, aligned to 64 bytes and filled like the pool.
 template <int kPurpose>
 const Scratch& ScratchOf(size_t bytes) {
   thread_local const Scratch scratch = [bytes] {
@@ -41,8 +41,8 @@ const Scratch& ScratchOf(size_t bytes) {
   return scratch;
 }
 
-// Runs multiply(weights) over slices of `bytes` bytes of the pool. peak() is called afterwards:
-// operations a second of this thread.
+// Runs multiply(weights) over slices of `bytes` bytes of the pool. peak() is called afterwards; it
+// returns this thread's peak in operations per second.
 template <typename Multiply, typename Peak>
 void RunLayer(benchmark::State& state, const Layer& layer, size_t bytes, Multiply multiply,
               Peak peak, const Probes& probes) {
@@ -52,7 +52,7 @@ void RunLayer(benchmark::State& state, const Layer& layer, size_t bytes, Multipl
   const double start = Now();
   double begin = start;
   for (auto _ : state) {
-    if (begin == start) begin = Now();  // the threads have waited for each other
+    if (begin == start) begin = Now();  // the loop's start is a barrier of all threads
     multiply(pool + at);
     at = at + 2 * bytes > pool_bytes ? 0 : at + bytes;
   }

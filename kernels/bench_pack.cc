@@ -1,5 +1,5 @@
-// Packing one block of 64 outputs, k = 2048, block after block as loading a model does. B/s counts
-// the packed bytes.
+// Packing blocks of 64 outputs, k = 2048, one after the other as in loading a model. B/s counts the
+// packed bytes.
 
 #include "kernels/bench.h"
 

@@ -1,4 +1,4 @@
-// The bounds: what one thread reads from memory, and what its multipliers do from registers.
+// The limits: the rate at which a thread reads memory, and the peak of its multipliers.
 
 #include <emmintrin.h>
 
@@ -7,11 +7,11 @@
 namespace pinion::kernels::bench {
 namespace {
 
-// Reads the whole pool in order, asking 8 KiB ahead, as the GEMM of one row does.
+// Reads the whole pool in order, prefetching 8 KiB ahead, as the GEMM of one row does.
 void BM_ReadBandwidth(benchmark::State& state) {
   const std::byte* pool = Pool();
   for (auto _ : state) {
-    __m128i a = _mm_setzero_si128(), b = a, c = a, d = a;  // four chains: one would set the pace
+    __m128i a = _mm_setzero_si128(), b = a, c = a, d = a;  // one chain would be bound by latency
     for (size_t i = 0; i < kPoolBytes; i += 64) {
       const auto* p = reinterpret_cast<const __m128i*>(pool + i);
       __builtin_prefetch(pool + i + 8192);

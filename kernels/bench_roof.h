@@ -1,6 +1,6 @@
 #pragma once
 
-// What would have been possible on the calling thread: rates of the probes, to divide work by.
+// The limits of the calling thread: rates of the probes, by which work is divided.
 
 #include <time.h>
 
@@ -11,15 +11,15 @@
 
 namespace pinion::kernels::bench {
 
-// This thread's CPU time: what else runs on a shared machine delays kernel and probe alike, but
-// never for the same part.
+// This thread's CPU time: on a shared machine other processes delay the kernel and the probe, but
+// not by the same share.
 inline double Now() {
   timespec t;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
-// Work per second, the best of three samples of 4 ms. bite() returns how much it did.
+// Work per second, the best of three samples of 4 ms. bite() returns how much work it did.
 template <typename Bite>
 double BestRate(Bite bite) {
   double best = 0;
@@ -35,7 +35,7 @@ double BestRate(Bite bite) {
   return best;
 }
 
-// Bytes a second that this thread reads from `memory`, whatever the others do meanwhile.
+// Bytes per second that this thread reads from `memory` while the other threads do the same.
 inline double ReadRate(const Probes& probes, const std::byte* memory, size_t bytes) {
   size_t at = 0;
   return BestRate([&] {
@@ -46,7 +46,8 @@ inline double ReadRate(const Probes& probes, const std::byte* memory, size_t byt
   });
 }
 
-// Multiply-adds a second, times two, of what multiplies weights, keys or values of this type.
+// Operations per second (a multiply-add counts as two) of the instruction for weights, keys or
+// values of this type.
 inline double PeakOf(Isa isa, Dtype weights) {
   const Probes& probes = ProbesFor(isa);
   const double f32 = BestRate([&] { return probes.multiply_f32(2000); });

@@ -7,15 +7,17 @@
 namespace pinion::kernels {
 namespace {
 
-// Where kernels may take over from each other: streaming, then arithmetic.
+// Numbers of rows at which the fastest kernel may change: few stream weights, many are bound by
+// arithmetic.
 constexpr size_t kRows[] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256};
 constexpr size_t kMostRows = kRows[std::size(kRows) - 1];
-// Above, arithmetic takes so long that it does not matter how weights are asked for.
+// With more rows arithmetic takes so long that the kind of prefetching does not matter.
 constexpr size_t kMostStreamedRows = 32;
-// A deep and narrow slice: its weights (512 KiB of bfloat16) fit L2, as those between two reads do.
+// A deep and narrow slice, flushed before every sample: its weights (512 KiB of bfloat16) fit L2,
+// so what a kernel prefetches is not evicted before it is used.
 constexpr size_t kK = 2048, kBlocks = 2;
-// Another kernel rounds otherwise, and a process that chose it by chance would not repeat what the
-// last one said.
+// Another kernel rounds differently. If noise decided the choice, the same prompt could get
+// different tokens after a restart, so a kernel with other rounding needs a clear lead.
 constexpr double kOtherKernelMargin = 1.15;
 
 class Stopwatch {

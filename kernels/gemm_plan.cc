@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kOneDnn = "onednn";
 constexpr const char* kSuffixes[] = {"", "-far", "-none"};  // by Prefetch
 
-// The rules in force, at first every path's own table for everything.
+// The rules in force. At first every path uses its own table for everything.
 struct Active {
   GemmRules rules[kIsaCount][kDtypeCount];
 
@@ -76,8 +76,9 @@ std::string Name(const GemmKernel& kernel) {
   return std::string(Name(kernel.isa)).append(kSuffixes[static_cast<int>(kernel.prefetch)]);
 }
 
-// Below avx512_bf16, a path's bfloat16 kernel is float32's over widened weights. For the other
-// types the tables from avx512 on hold the same code.
+// Tables that hold the same code are listed once: from avx512 on all share the kernels for float32
+// and float16, and only bfloat16, which weaker paths widen to float32, has its own from avx512_bf16
+// on.
 std::vector<GemmKernel> GemmCandidates(Isa isa, Dtype weights) {
   const Isa own = FloatPath(isa);
   if (own == Isa::kScalar) return {{own}};

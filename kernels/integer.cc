@@ -13,23 +13,24 @@
 namespace pinion::kernels {
 namespace {
 
-// Columns at a time: what all outputs have of them stays in L1.
+// Columns packed at a time: few enough for those of all outputs to stay in L1.
 constexpr size_t kPackColumns = 64;
 
-// As words: 8 bits fill a row, 4 bits half of one.
+// The codes of these columns as words: codes of 8 bits fill a row, codes of 4 bits half of one.
 struct alignas(64) Tile {
   std::byte bytes[kBlockN][kPackColumns];
 };
 
-// Bytes below 16: columns 0 to 3 of eight into the low halves of a word's bytes, 4 to 7 into the
-// high ones. Two such words come from each argument.
+// Folds eight columns, as bytes below 16, into a word: columns 0 to 3 become the low halves of its
+// bytes, 4 to 7 the high halves. Each argument holds two such groups of eight.
 __m128i FoldEights(__m128i a, __m128i b) {
   const __m128 words_a = _mm_castsi128_ps(_mm_or_si128(a, _mm_srli_epi64(a, 28)));
   const __m128 words_b = _mm_castsi128_ps(_mm_or_si128(b, _mm_srli_epi64(b, 28)));
   return _mm_castps_si128(_mm_shuffle_ps(words_a, words_b, _MM_SHUFFLE(2, 0, 2, 0)));
 }
 
-// One output's columns less the lowest code, zeros from `live` on, as words; returns their sum.
+// Stores one output's columns as words, less the lowest code and with zeros from `live` on. Returns
+// the sum of what is stored.
 template <int kBits>
 int32_t StoreWords(const int8_t* codes, size_t live, int lowest, std::byte* words) {
   int8_t padded[kPackColumns];
@@ -54,9 +55,9 @@ int32_t StoreWords(const int8_t* codes, size_t live, int lowest, std::byte* word
   return _mm_cvtsi128_si32(_mm_add_epi64(sums, _mm_unpackhi_epi64(sums, sums)));
 }
 
-// A group's codes of `rows` outputs; columns from `live` up to `width` become zero. Adds what is
-// stored of each output to its sum. A group of two words (4 bits, 16 columns) is written with two
-// more behind it, where what follows is packed later.
+// Packs a group's codes of `rows` outputs; columns from `live` up to `width` become zero. Adds each
+// output's stored codes to its sum. TransposeWords writes four words at a time, so a group of two
+// (4 bits, 16 columns) also overwrites what follows it, which is packed later.
 template <int kBits>
 void PackCodes(std::byte* dst, const IntLayout& layout, const int8_t* codes, size_t rows,
                size_t live, size_t width, int32_t* sums) {
@@ -72,8 +73,8 @@ void PackCodes(std::byte* dst, const IntLayout& layout, const int8_t* codes, siz
   }
 }
 
-// What an output's float16s are relative to: the power of two above the largest magnitude among
-// its scales and offsets, by which division is exact.
+// The unit of an output's float16 scales and offsets: the power of two above their largest
+// magnitude, because division by it is exact.
 float OutputScale(const IntLayout& layout, const float* scales, const float* offsets) {
   if (layout.whole_rows()) return scales[0];
   float largest = 0;
@@ -91,7 +92,7 @@ void Put(std::byte* dst, size_t index, T value) {
   std::memcpy(dst + index * sizeof(T), &value, sizeof(T));
 }
 
-// What an output has besides its codes.
+// Stores an output's scales, offsets and sum of codes.
 void PackScales(std::byte* dst, const IntLayout& layout, size_t output, int32_t stored_sum,
                 const float* scales, const float* offsets) {
   const float own = OutputScale(layout, scales, offsets);
@@ -103,13 +104,13 @@ void PackScales(std::byte* dst, const IntLayout& layout, size_t output, int32_t 
   for (size_t group = 0; group < layout.groups(); ++group) {
     std::byte* at = dst + group * layout.group_bytes() + layout.code_bytes(layout.group);
     Put(at, output, ToF16(scales[group] / own));
-    // Codes are stored less their lowest, which the offset takes up.
+    // Codes are stored less the lowest, so the offset includes it.
     const float offset = offsets[group] + scales[group] * static_cast<float>(layout.lowest);
     if (layout.has_offsets) Put(at, kBlockN + output, ToF16(offset / own));
   }
 }
 
-// The bytes in even and those in odd places of a, then b.
+// The bytes at even and at odd places of a, then of b.
 struct EvenOdd {
   __m128i even, odd;
 };
@@ -119,7 +120,7 @@ EvenOdd Deinterleave(__m128i a, __m128i b) {
           _mm_packus_epi16(_mm_srli_epi16(a, 8), _mm_srli_epi16(b, 8))};
 }
 
-// Byte i of the 16 words in a, b, c and d, by i.
+// bytes[i]: byte i of each of the 16 words in a, b, c and d.
 struct WordBytes {
   __m128i bytes[4];
 };
@@ -131,7 +132,7 @@ WordBytes DeinterleaveWords(__m128i a, __m128i b, __m128i c, __m128i d) {
   return {{first, second, third, fourth}};
 }
 
-// dst[i * 2 * kNibbleWords]: the low (kShift 0) or high (4) half of byte i of 16 words, less
+// dst[i * 2 * kNibbleWords]: the low (kShift 0) or high (kShift 4) half of byte i of 16 words, less
 // `biases`.
 template <int kShift>
 void UnpackHalves(const uint32_t* words, __m128i biases, int8_t* dst) {
@@ -146,7 +147,8 @@ void UnpackHalves(const uint32_t* words, __m128i biases, int8_t* dst) {
 
 bool HasVnni() { return __builtin_cpu_supports("avx512vnni"); }
 
-// Intel SDM volume 2, CPUID leaf 7: AMX-INT8. What the tiles need besides is usable where kAmx is.
+// Intel SDM volume 2, CPUID leaf 7: AMX-INT8. Everything else that tiles need is there if kAmx is
+// usable.
 bool HasAmxInt8() { return impl::Cpuid(7, 0).edx >> 25 & 1; }
 
 }  // namespace

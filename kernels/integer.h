@@ -1,7 +1,7 @@
 #pragma once
 
-// Products with integer weights: int8 activations times codes of 8 or 4 bits, summed in int32, with
-// scales in float32 afterwards. Contract, threads and errors as in kernels.h.
+// Products with integer weights: int8 activations times codes of 8 or 4 bits, summed in int32 and
+// then scaled in float32. Contract, threads and errors as in kernels.h.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,25 +13,24 @@ namespace pinion::kernels {
 
 // ---- Packed weights -------------------------------------------------------------------------
 // weight[n][k] = scale[n][group of k] * code[n][k] + offset[n][group of k]. Codes are stored
-// unsigned, less the lowest, because VPDPBUSD multiplies unsigned bytes with signed ones: weights
-// are its unsigned side, activations its signed one.
+// unsigned, less the lowest, because VPDPBUSD multiplies unsigned bytes by signed ones: weights are
+// its unsigned operand, activations its signed one.
 //
 // A packed block holds 64 outputs. For each group of columns:
 //   8 bits  [group/4][64 n][4 k]
 //   4 bits  [group/8][64 n][8 k]  a word's low nibbles are columns 0 to 3, its high ones 4 to 7
-//   float16 scales [64], float16 offsets [64] (offsets where has_offsets); both relative to the
-//   output's own float32 scale, so that float16 has room. None where whole rows are one group.
+//   float16 scales [64], float16 offsets [64] (offsets if has_offsets), both relative to the
+//   output's own float32 scale, so that float16 has the range. Neither if whole rows are one group.
 // and at the end
-//   float32 [64]  the outputs' scales; powers of two where there are groups, so that scales that
-//   the
-//                 checkpoint has in 16 bits stay what they are
-//   int32   [64]  where whole rows are one group: sums of each output's codes
+//   float32 [64]  the outputs' scales; powers of two if there are groups, so that scales that the
+//                 checkpoint stores in 16 bits are kept exactly
+//   int32   [64]  if whole rows are one group: the sum of each output's codes
 struct IntLayout {
   int bits = 8;       // of a code: 4 or 8
   size_t k = 0;       // columns
   size_t group = 0;   // columns that share a scale, a multiple of 16 (4 bits: of 32, or of
-                      // kPadK where it is padded); or k: whole rows, without offsets
-  int lowest = -128;  // code that is stored as 0
+                      // kPadK if it is padded); or k: whole rows, without offsets
+  int lowest = -128;  // the code that is stored as 0
   bool has_offsets = false;
 
   bool whole_rows() const { return group == k && !has_offsets; }
@@ -60,13 +59,15 @@ struct IntLayout {
 void PackIntBlock(std::byte* dst, const IntLayout& layout, const int8_t* codes, const float* scales,
                   const float* offsets, size_t rows);
 
-// dst[place][word]: the 4 bits in each of the eight places of 64 words (place 0: the lowest ones),
-// less `bias`, which leaves what an int8 holds. Formats that pack into words come apart so.
+// Unpacks eight codes of 4 bits from each of 64 words, as formats store them that pack codes into
+// words: dst[place][word], place 0 being the lowest bits. `bias` is subtracted; the result must fit
+// an int8.
 inline constexpr size_t kNibbleWords = 64;
 void UnpackNibbles(const uint32_t* words, int bias, int8_t* dst);
 
 // ---- Functions ------------------------------------------------------------------------------
-// How a row of activations is rounded: q = round_half_even(x / scale) + zero_point, within an int8.
+// How a row of activations is rounded: q = round_half_even(x / scale) + zero_point, clamped to
+// int8.
 struct Rounding {
   float scale = 0;  // 0: absmax / 127 of the row, and no zero point
   int32_t zero_point = 0;
@@ -76,7 +77,7 @@ struct RoundArgs {
   const void* x;   // [k]
   Dtype x_type;    // kF32 or kBf16
   Rounding rounding;
-  // [k]: which element of x each column is, or kNoColumn (0); null: each its own.
+  // [k]: the element of x for each column, or kNoColumn for 0; null: column i is element i.
   const uint32_t* order = nullptr;
 };
 inline constexpr uint32_t kNoColumn = ~uint32_t{0};
@@ -93,14 +94,15 @@ struct IntGemmArgs {
 struct IntTable {
   const char* name;  // "avx512_vnni": the instructions used
   void (*round)(const IntLayout& layout, const RoundArgs& args);
-  // Where whole rows are one group the sums are exact, and all tables give the same bits.
+  // If whole rows are one group the sums are exact, and all tables give the same bits.
   void (*gemm)(const IntLayout& layout, const IntGemmArgs& args);
-  // dst: one block's weights in floats, as PackBlock packs them (kernels.h), columns beyond the
-  // group that k ends in zero. dst_type: kBf16 or kF16. For products with activations that are not
-  // rounded: dst is meant to stay in cache. Finite scales; all tables give the same bits.
+  // Converts one block's weights to floats, packed as by PackBlock (kernels.h); columns beyond the
+  // last group become zero. dst_type: kBf16 or kF16. It serves products with activations that are
+  // not rounded; dst is meant to stay in cache. Scales must be finite; all tables give the same
+  // bits.
   void (*dequantise)(const IntLayout& layout, const std::byte* block, Dtype dst_type,
                      std::byte* dst);
-  // How rows are best handed to gemm; null: in whatever way.
+  // How rows are best cut into calls of gemm; null: any cut is as good.
   ProductCut (*cut)(const IntLayout& layout, size_t rows) = nullptr;
 };
 // The best table within a usable ISA path.

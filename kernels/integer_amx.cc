@@ -1,4 +1,4 @@
-// AMX-INT8: many rows on tiles, few as AVX-512 with VNNI, which streams codes as fast.
+// AMX-INT8: tiles for many rows; for few, AVX-512 with VNNI, which streams codes as fast.
 
 #include "kernels/impl/int_avx512.inl.h"
 

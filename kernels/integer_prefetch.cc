@@ -9,10 +9,10 @@
 namespace pinion::kernels {
 namespace {
 
-// Above, arithmetic takes so long that it does not matter.
+// With more rows arithmetic takes so long that prefetching does not matter.
 constexpr size_t kRows[] = {1, 2, 4, 6, 8, 12, 16, 24, 32};
 constexpr size_t kMostRows = kRows[std::size(kRows) - 1];
-// As in gemm_measure.cc: a slice that fits L2.
+// As in gemm_measure.cc, a slice that fits L2.
 constexpr size_t kK = 2048, kBlocks = 4;
 constexpr IntLayout kSlices[IntPrefetch::kKinds] = {{8, kK, kK, -128, false},
                                                     {8, kK, 32, -128, false},
@@ -27,7 +27,7 @@ class Stopwatch {
         w_(kBlocks * layout.block_bytes()),
         x_(kMostRows * layout.row_bytes()),
         y_(kMostRows * kBlocks * kBlockN * sizeof(float)) {
-    // Rows of zeros: what stands behind their codes must be sums of theirs.
+    // Zeros, because the scales and sums behind a row's codes must agree with them.
     std::memset(x_.data(), 0, kMostRows * layout.row_bytes());
   }
 

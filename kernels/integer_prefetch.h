@@ -1,7 +1,7 @@
 #pragma once
 
-// How integer products come by their weights, by the number of rows: measured, as which kernel
-// multiplies floats is (gemm_plan.h), because CPUs differ.
+// How integer products prefetch their weights, by the number of rows. It is measured because CPUs
+// differ, like the choice of a kernel for floats (gemm_plan.h).
 
 #include <array>
 #include <string>
@@ -17,16 +17,16 @@ struct PrefetchRule {
   Prefetch prefetch = Prefetch::kNear;
   bool operator==(const PrefetchRule&) const = default;
 };
-using PrefetchRules = std::vector<PrefetchRule>;  // ascending; the first is from 1 on
+using PrefetchRules = std::vector<PrefetchRule>;  // ascending; the first starts at 1 row
 
 // Rules for each kind of packed weights: codes of 8 or 4 bits, whole rows or groups.
 class IntPrefetch {
  public:
   Prefetch For(const IntLayout& layout, size_t rows) const;
   void Set(const IntLayout& layout, PrefetchRules rules);
-  // Empty where none were set.
+  // Empty if none were set.
   const PrefetchRules& Rules(const IntLayout& layout) const { return rules_[KindOf(layout)]; }
-  // "near,far@6 (8 bits, whole rows); none (4 bits, groups)": of kinds whose rules were set.
+  // "near,far@6 (8 bits, whole rows); none (4 bits, groups)": the kinds whose rules were set.
   std::string Describe() const;
 
   static constexpr size_t kKinds = 4;
@@ -36,8 +36,9 @@ class IntPrefetch {
   std::array<PrefetchRules, kKinds> rules_;
 };
 
-// Times every way at some numbers of rows for the kinds of these layouts on the calling thread;
-// takes some 8 ms a kind the first time, and remembers the result for this process. Thread-safe.
+// Times every kind of prefetching at some numbers of rows, for the kinds of these layouts, on the
+// calling thread. Takes some 8 ms per kind the first time; the result is kept for this process.
+// Thread-safe.
 IntPrefetch MeasureIntPrefetch(Isa isa, const std::vector<IntLayout>& layouts);
 
 }  // namespace pinion::kernels

@@ -1,4 +1,4 @@
-// The reference of the integer products, in plain C++.
+// The reference for the integer products, in plain C++.
 
 #include <cmath>
 #include <cstring>

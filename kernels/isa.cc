@@ -20,16 +20,16 @@ using impl::CpuidRegisters;
 
 bool AllBits(uint64_t value, uint64_t bits) { return (value & bits) == bits; }
 
-// Which register states the operating system saves (XCR0). As assembly: the intrinsic needs
-// -mxsave.
+// Which register states the operating system saves (XCR0). Written in assembly because the
+// intrinsic needs -mxsave.
 uint64_t ReadXcr0() {
   uint32_t low = 0, high = 0;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return (static_cast<uint64_t>(high) << 32) | low;
 }
 
-// What the kernels take for granted of palette 1 (Intel SDM volume 2, CPUID leaf 1DH): eight tiles
-// of 16 rows of 64 bytes.
+// Whether palette 1 is what the kernels assume (Intel SDM volume 2, CPUID leaf 1DH): eight tiles of
+// 16 rows of 64 bytes.
 bool HasUsualTiles() {
   if (Cpuid(0x1d, 0).eax < 1) return false;
   const CpuidRegisters palette = Cpuid(0x1d, 1);
@@ -37,18 +37,19 @@ bool HasUsualTiles() {
   return palette.ebx == (kTiles << 16 | kRowBytes) && (palette.ecx & 0xffff) == kRows;
 }
 
-// Linux gives the 8 KiB of tile registers only to processes that ask (ARCH_REQ_XCOMP_PERM for
-// XTILEDATA, state component 18): for all threads, whenever they were made. Empty, or why not.
+// Asks Linux for the 8 KiB of tile registers, which only processes that ask may use
+// (ARCH_REQ_XCOMP_PERM for XTILEDATA, state component 18). The permission covers all threads of the
+// process, earlier and later ones. Returns why it was refused; empty if it was granted.
 std::string RequestTiles(uint64_t xcr0) {
   constexpr uint64_t kTileState = 0x60000;
   if (!AllBits(xcr0, kTileState)) return "the operating system does not save tiles";
-  if (!HasUsualTiles()) return "its tiles are no eight of 16 rows of 64 bytes";
+  if (!HasUsualTiles()) return "its tiles are not eight of 16 rows of 64 bytes";
   constexpr long kRequestPermission = 0x1023;
   constexpr long kTileData = 18;
   if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0) return {};
-  return std::string("the kernel gives this process no tiles (arch_prctl: ")
+  return std::string("the kernel refuses tiles to this process (arch_prctl: ")
       .append(std::strerror(errno))
-      .append("); it takes Linux 5.16, and a sandbox that lets the call through");
+      .append("); AMX needs Linux 5.16 or later, and a sandbox that permits the call");
 }
 
 struct Detected {
@@ -80,7 +81,7 @@ Detected Detect() {
   constexpr uint32_t kAvx512Vnni = 1u << 11;
   if (AllBits(extended.ecx, kAvx512Vnni)) usable.push_back(Isa::kAvx512Vnni);
 
-  // No CPU has BF16 without VNNI; a hypervisor may hide the one.
+  // No CPU has BF16 without VNNI, but a hypervisor may hide VNNI alone.
   constexpr uint32_t kAvx512Bf16 = 1u << 5;
   if (!AllBits(more, kAvx512Bf16) || !AllBits(extended.ecx, kAvx512Vnni)) return detected;
   usable.push_back(Isa::kAvx512Bf16);

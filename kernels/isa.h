@@ -7,9 +7,9 @@
 
 namespace pinion::kernels {
 
-// Instruction-set paths, weakest first. The order is partial: a CPU may lack one and have the next
-// (AVX-VNNI came after AVX-512's). The VNNI paths multiply int8 with VPDPBUSD and do everything
-// else as the path before them; kAmx multiplies on tiles and does everything else as kAvx512Bf16.
+// Instruction-set paths, weakest first. A CPU may lack one path and still have the next: AVX-VNNI
+// is younger than AVX512-VNNI. The VNNI paths multiply int8 with VPDPBUSD and do everything else as
+// the path before them; kAmx multiplies on tiles and does everything else as kAvx512Bf16.
 enum class Isa { kScalar, kAvx2, kAvx2Vnni, kAvx512, kAvx512Vnni, kAvx512Bf16, kAmx };
 inline constexpr int kIsaCount = 7;
 
@@ -24,7 +24,8 @@ std::optional<Isa> ParseIsa(std::string_view name);
 // Computed once; thread-safe.
 const std::vector<Isa>& UsableIsas();
 
-// Why kAmx is not among them though the CPU has it; empty where it is, or the CPU lacks it.
+// Why kAmx is not among them although the CPU has AMX; empty if it is among them or the CPU lacks
+// it.
 const std::string& AmxRefusal();
 
 }  // namespace pinion::kernels

@@ -1,4 +1,4 @@
-// AMX: products of bfloat16 on tiles, and what tiles can do at most.
+// AMX: products of bfloat16 on tiles, and the probes of their peak rates.
 
 #include "kernels/impl/vec_avx512.inl.h"
 //
@@ -50,8 +50,9 @@ void AmxGemmBf16(const GemmArgs& args) {
 
 ProductCut AmxCutBf16(size_t rows, size_t k_padded) { return TileCut(rows, StepsOf(k_padded)); }
 
-// A single row as well: a tile of keys is loaded in 8 clocks and multiplied in at most 16, while
-// VDPBF16PS, at one in two clocks where AMX has been so far, takes 32 a row for as many keys.
+// Tiles pay even for a single row: a tile of keys takes 8 clocks to load and at most 16 to
+// multiply, while VDPBF16PS, which CPUs with AMX have issued once in two clocks so far, takes 32
+// clocks a row for as many keys.
 void AmxAttention(const AttentionArgs& args) {
   if (!FillsTiles(args)) return Avx512Bf16Attention(args);
   AttentionAs<OperandBf16, TileProducts<OperandBf16, AmxBf16>>(args);

@@ -1,5 +1,5 @@
 // AVX-512 with BF16: VDPBF16PS multiplies pairs of bfloat16 and adds both products to a float32.
-// All else is AVX-512's (tables.h).
+// Everything else is AVX-512's (tables.h).
 
 #include "kernels/impl/vec_avx512.inl.h"
 //
@@ -20,7 +20,7 @@ void Avx512Bf16Attention(const AttentionArgs& args) {
   kAvx512Table.attention(args);
 }
 
-// A lane holds two products.
+// Four operations a lane: two multiply-adds.
 const Probes kAvx512Bf16Probes = MakeProbes(Isa::kAvx512Bf16, ProbeMultiply<OperandBf16, 4>);
 
 }  // namespace pinion::kernels::impl

@@ -11,15 +11,15 @@
 namespace pinion::kernels::impl {
 namespace {
 
-// sum + the products of unsigned bytes by signed ones. The intrinsic takes integers, and casts to
-// and from Vec make GCC copy every sum twice a product.
+// sum + the products of unsigned bytes by signed ones. In assembly, because the intrinsic takes
+// integers, and with casts to and from Vec GCC copies every sum twice for each product.
 Vec DotFours(Vec u, Vec s, Vec sum) {
   asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(u), "v"(s));
   return sum;
 }
 
-// Queries of 8 bits cost scores as much as the keys' own 8 bits do. VPDPBUSD wants the one operand
-// unsigned: keys are taken 128 larger, and sums begin with what that adds.
+// Rounding queries to 8 bits errs as much as the keys' own 8 bits do. VPDPBUSD needs one unsigned
+// operand: flipping the keys' sign bits makes them 128 larger, and Start takes off what that adds.
 struct OperandI8Keys {
   using X = int8_t;
   static constexpr size_t kStepK = 4, kSubs = 1, kBytes = 4;
@@ -44,10 +44,10 @@ struct OperandI8Keys {
   }
 };
 
-// Weights are not negative: 16 bits of them are two digits of 8, and values stay as they lie. Exact
-// in int32: at most kStripTokens * 127 * 65535 = 2^30.99.
+// Weights are never negative, so 16 bits of them are two unsigned digits of 8 and values stay as
+// they lie. Exact in int32: sums are at most kStripTokens * 127 * 65535 = 2^30.99.
 struct OperandI8Vnni {
-  using X = uint16_t;  // of every four: the higher digits, then the lower ones
+  using X = uint16_t;  // of every four weights: the higher digits, then the lower ones
   using Keys = OperandI8Keys;
   static constexpr size_t kStepK = 4, kSubs = 1, kDigits = 2, kBytes = 4;
   static constexpr float kTop = 65535, kUnit = 1;

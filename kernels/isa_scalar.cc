@@ -1,5 +1,5 @@
-// The reference: plain C++, one rule a function, sums of row-wise functions in double. Every other
-// table is tested against this one, and it runs on any x86-64.
+// The reference: plain C++ that runs on any x86-64, one rule per function. Row-wise functions sum
+// in double, so that the order of summation does not matter to tests of the other tables.
 
 #include <cmath>
 
@@ -214,7 +214,7 @@ size_t ArgMax(const float* x, size_t n) {
 
 // ---- Probes -----------------------------------------------------------------------------------
 
-// What the compiler makes of plain loops on the oldest x86-64: four lanes, no fused multiply-add.
+// The compiler's vector for plain loops on the oldest x86-64: four lanes, no fused multiply-add.
 typedef float Four __attribute__((vector_size(16)));
 
 void Opaque(Four& v) { asm volatile("" : "+x"(v)); }
@@ -224,7 +224,7 @@ uint64_t ProbeMultiply(size_t steps) {
   Four factor = {0.5f, 0.5f, 0.5f, 0.5f}, sums[kChains] = {};
   Opaque(factor);
 #pragma GCC unroll 12
-  for (size_t i = 0; i < kChains; ++i) Opaque(sums[i]);  // or one would do for all
+  for (size_t i = 0; i < kChains; ++i) Opaque(sums[i]);  // or the compiler keeps one sum for all
   for (size_t step = 0; step < steps; ++step) {
 #pragma GCC unroll 12
     for (size_t i = 0; i < kChains; ++i) sums[i] = sums[i] * factor + factor;

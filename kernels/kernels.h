@@ -5,7 +5,7 @@
 // threads at once on disjoint destinations.
 //
 // One Table of functions per ISA. All tables compute the same thing; floating-point results differ
-// only by the order of summation (and, in bf16, by where a product is rounded).
+// only by the order of summation (and, in bf16, by the places at which products are rounded).
 
 #include <cstddef>
 #include <cstdint>
@@ -39,12 +39,13 @@ void PackBlock(std::byte* dst, Dtype dst_type, const std::byte* src, Dtype src_t
                size_t src_stride, size_t rows, size_t k);
 
 // Plain conversion of n contiguous elements between types (embedding rows, norm weights, biases),
-// as PackBlock's by the best usable ISA: all give the same bits, but for a NaN's.
+// like PackBlock's by the best usable ISA. Every ISA gives the same bits, except for the payload of
+// a NaN.
 void Convert(std::byte* dst, Dtype dst_type, const std::byte* src, Dtype src_type, size_t n);
 
-// How a product comes by weights that no cache holds: it asks for them ahead, into L1 or, faster
-// where the arithmetic takes about as long as reading, into L2; or it leaves that to the hardware,
-// which a few rows need not wait for.
+// How a product gets weights that no cache holds: it prefetches them into L1 (kNear) or into L2
+// (kFar), which is faster if arithmetic takes about as long as reading; or it leaves prefetching to
+// the hardware (kNone), which keeps up with a few rows.
 enum class Prefetch { kNear, kFar, kNone };
 inline constexpr Prefetch kPrefetches[] = {Prefetch::kNear, Prefetch::kFar, Prefetch::kNone};
 
@@ -54,7 +55,7 @@ inline constexpr Prefetch kPrefetches[] = {Prefetch::kNear, Prefetch::kFar, Pref
 //          RoundUp(k, 32); columns k..k_padded are zero; 64-byte aligned
 //   w      `blocks` consecutive packed blocks
 //   y      float32, row stride ldy elements (>= blocks*64), 64-byte aligned rows (ldy % 16 == 0)
-//   prefetch  vector kernels alone follow it. Gemm() sets it.
+//   prefetch  only vector kernels follow it. Gemm() sets it.
 struct GemmArgs {
   const void* x;
   const std::byte* w;
@@ -62,13 +63,14 @@ struct GemmArgs {
   size_t rows, k_padded, blocks, ldy;
   Prefetch prefetch = Prefetch::kNear;
 };
-// How products of many rows are best cut into calls. Kernels on matrix tiles are given so few rows
-// that activations stay in L2 while the weights of block after block pass, and, where K is so deep
-// that only some columns of them do, several blocks a call. Any other cut computes the same bits.
+// How products of many rows are best cut into calls. Kernels on matrix tiles want few enough rows
+// for the activations to stay in L2 while block after block of weights passes and, if K is so deep
+// that only some columns of the activations fit, several blocks per call. Any other cut computes
+// the same bits.
 struct ProductCut {
-  size_t rows = ~size_t{0};         // of a call, at most: a multiple of kCutRows
-  size_t blocks = 1;                // of a call, at least, as far as there are so many
-  size_t rows_of_few = ~size_t{0};  // as `rows`, of a call of fewer blocks
+  size_t rows = ~size_t{0};         // at most per call: a multiple of kCutRows
+  size_t blocks = 1;                // at least per call, if there are that many
+  size_t rows_of_few = ~size_t{0};  // like `rows`, for a call of fewer blocks
 };
 inline constexpr size_t kCutRows = 32;
 
@@ -94,7 +96,7 @@ constexpr Dtype ActivationType(Dtype weights) {
 
 // ---- Attention ------------------------------------------------------------------------------
 // The KV cache of one layer and one rank is a pool of blocks of block_tokens tokens. Each KV head
-// has a plane of keys and a plane of values: an array with one entry a block, any stride apart.
+// has a plane of keys and a plane of values: an array of one entry per block, at any stride.
 //   K of one block  float32, float16: [key_dim][block_tokens];
 //                   bfloat16: [key_dim/2][block_tokens][2]   (pairs along the reduced dimension)
 //                   bytes: [key_dim/4][block_tokens][4], then the scales, bfloat16 [block_tokens]
@@ -102,20 +104,22 @@ constexpr Dtype ActivationType(Dtype weights) {
 //                   bfloat16: [block_tokens/2][value_dim][2]
 //                   bytes: [block_tokens/4][value_dim][4], then the scales, bfloat16 [block_tokens]
 // A byte stands for its number (types.h) times its token's scale.
-// block_tokens is a multiple of 16, key_dim and value_dim are multiples of 8. Slots that no token
-// was written to may hold anything: no row sees them, nor any token outside its own range.
+// block_tokens is a multiple of 16, key_dim and value_dim are multiples of 8. Slots without a token
+// may hold anything: no row sees them, nor any token outside its own range.
 // A latent cache (DeepSeek-V2, arXiv:2405.04434) has no plane of values: they are the first
 // value_dim elements of the keys.
-// Bytes of one block of K (dim: key_dim) or of V (value_dim); whole cache lines where it has
-// scales, so that vectors of the next block do not straddle two.
+//
+// Bytes of one block of K (dim: key_dim) or of V (value_dim). With scales they are rounded up to
+// whole cache lines, so that vectors of the next block do not straddle two.
 constexpr size_t KvPlaneBlockBytes(KvDtype dtype, size_t block_tokens, size_t dim) {
   if (IsScaled(dtype)) return RoundUp(block_tokens * (dim + sizeof(Bf16)), 64);
   return block_tokens * dim * SizeOf(dtype);
 }
 
-// Where the blocks of a plane (the keys, or the values, of one KV head) lie: 2^shift of them make a
-// stretch, in which one comes `block` bytes after the other; stretches lie `span` bytes apart,
-// because those of other heads lie between.
+// Where the blocks of a plane (the keys, or the values, of one KV head) lie: 2^shift of them form a
+// stretch, `block` bytes from one to the next; stretches are `span` bytes apart, because those of
+// the other heads lie between them. Blocks of a head with consecutive numbers are thus neighbours
+// in memory, which the hardware's prefetchers follow.
 struct KvStrides {
   size_t block, span;  // bytes
   unsigned shift;
@@ -125,20 +129,20 @@ struct KvStrides {
   constexpr size_t At(size_t i) const { return (i >> shift) * span + (i & (blocks() - 1)) * block; }
 };
 
-// Writes one token's keys and values of one KV head into its slot. Bytes: the scale is the largest
-// magnitude by the type's largest number, rounded up to bfloat16; elements are rounded to the
-// nearest, ties to even. Where an element is infinite or NaN, so is the scale.
+// Writes one token's keys and values of one KV head into its slot. For bytes, the scale is the
+// largest magnitude divided by the type's largest number, rounded up to bfloat16, and elements are
+// rounded to the nearest, ties to even. If an element is infinite or NaN, so is the scale.
 struct KvWriteArgs {
-  std::byte *keys, *values;  // the block within its planes; values: null where latent
-  const float *k, *v;        // [key_dim], rotary already applied; [value_dim], unread where latent
+  std::byte *keys, *values;  // the block within its planes; values: null if latent
+  const float *k, *v;        // [key_dim], rotary already applied; [value_dim], unread if latent
   size_t slot, block_tokens, key_dim, value_dim;
   KvDtype dtype;
 };
 
 // Attention of some query tokens over one run of cached tokens [context_begin, context_end), for
 // the query heads that share one KV head: a partial softmax that AttentionMerge finishes, so that a
-// long context can be cut over threads. The query tokens are mostly neighbours in one sequence, but
-// may be of several sequences whose block tables agree on the run (a shared prefix).
+// long context can be split over threads. The query tokens are mostly neighbours in one sequence,
+// but may be of several sequences whose block tables agree on the run (a shared prefix).
 //   row r = token r / group, head r % group; rows = tokens * group <= kAttentionRows
 //   Query token t sees the cached tokens in (positions[t] - window, positions[t]].
 struct AttentionArgs {
@@ -147,17 +151,17 @@ struct AttentionArgs {
   size_t tokens, group, key_dim, value_dim;
   int64_t window;                      // >= 1; kNoWindow: everything up to the position
   int64_t context_begin, context_end;  // context_begin: multiple of block_tokens
-  const std::byte *keys, *values;      // the KV head's planes; values: null where latent
+  const std::byte *keys, *values;      // the KV head's planes; values: null if latent
   KvStrides key_strides, value_strides;
   const int32_t* block_table;  // block_table[p / block_tokens] holds position p; entries
-                               // outside the run are not read, those that nothing is seen
-                               // of for the window may hold anything
+                               // outside the run are not read, entries that lie outside
+                               // every row's window may hold anything
   size_t block_tokens;
   KvDtype dtype;   // of the cache
   float scale;     // s = q.k * scale; > 0
   float soft_cap;  // > 0: s = soft_cap * tanh(q.k * scale / soft_cap); 0: none
   float* out;      // [rows][value_dim]: sum of exp(s - max) * v, not normalised
-  float* max;      // [rows]: largest s (-infinity where a row sees nothing)
+  float* max;      // [rows]: largest s (-infinity if a row sees nothing)
   float* sum;      // [rows]: sum of exp(s - max)
 };
 inline constexpr size_t kAttentionRows = 64;
@@ -234,14 +238,14 @@ struct Table {
   void (*convert)(std::byte* dst, Dtype dst_type, const std::byte* src, Dtype src_type, size_t n);
   // log(sum(exp(x[i]))), computed stably; n >= 1
   float (*log_sum_exp)(const float* x, size_t n);
-  // x[i] = exp((x[i] - max) * scale), 0 where that is NaN or below `least`; returns their sum. max
+  // x[i] = exp((x[i] - max) * scale), or 0 if that is NaN or below `least`; returns their sum. max
   // is finite, scale > 0, least >= 0
   float (*exp_weights)(float* x, size_t n, float max, float scale, float least);
   // sum of the x[i] that are >= least, a finite number
   float (*sum_at_least)(const float* x, size_t n, float least);
-  // the largest x[i]; NaN never wins; -infinity where there is nothing else; n >= 1
+  // the largest x[i]; NaN never wins; -infinity if there is nothing else; n >= 1
   float (*max)(const float* x, size_t n);
-  // index of the largest x[i], the lowest where equal; NaN never wins; n >= 1
+  // index of the largest x[i], the lowest index of equal ones; NaN never wins; n >= 1
   size_t (*argmax)(const float* x, size_t n);
 
   void (*kv_write)(const KvWriteArgs&);
@@ -258,9 +262,9 @@ const Table& TableFor(Isa isa);
 bool LimitOneDnn(Isa isa);
 
 // One thread's GEMM over its own column blocks, by the kernel that the table's rules (gemm_plan.h)
-// name for so many rows. What oneDNN needs is kept per thread.
+// name for this number of rows. oneDNN's primitives and scratch are kept per thread.
 void Gemm(const Table& table, Dtype weights, const GemmArgs& args);
-// How `rows` rows of `k_padded` columns are best handed to it.
+// How `rows` rows of `k_padded` columns are best cut into calls of Gemm.
 ProductCut GemmCut(const Table& table, Dtype weights, size_t rows, size_t k_padded);
 
 }  // namespace pinion::kernels

@@ -1,8 +1,8 @@
-// The adapter of oneDNN: nothing else includes its headers. Its primitives read the packed weights
-// where they are; what it needs differently is copied into scratch that belongs to the thread:
-//   - rows are cut into buckets, the last one padded, so that no batch size makes a new primitive
-//   - a destination with a row stride is slow (it leaves the fast implementation), so results go to
-//     a dense one first
+// The adapter of oneDNN: no other file includes its headers. Its primitives read the packed weights
+// in place. Two things are copied through scratch that belongs to the thread:
+//   - rows are cut into buckets, the last one padded, so that no batch size needs a new primitive
+//   - results go to a dense destination first: with a row stride oneDNN leaves its fast
+//     implementation
 
 #include "kernels/impl/onednn.h"
 
@@ -23,7 +23,7 @@ namespace {
 dnnl::cpu_isa Cap(Isa isa) {
   switch (isa) {
     case Isa::kScalar:
-      return dnnl::cpu_isa::sse41;  // its lowest; never used there
+      return dnnl::cpu_isa::sse41;  // oneDNN's lowest; the scalar path never calls it
     case Isa::kAvx2:
       return dnnl::cpu_isa::avx2;
     case Isa::kAvx2Vnni:
@@ -40,8 +40,9 @@ dnnl::cpu_isa Cap(Isa isa) {
   __builtin_unreachable();
 }
 
-// Primitives are made for these numbers of rows only, all at once. From the smallest that repays
-// reading the weights again, rows are cut into the largest that fit; what is left is padded.
+// Primitives are made for these numbers of rows only, all at once. From kCutFromRows on, at which
+// reading the weights once more costs less than multiplying padding, rows are cut into the largest
+// bucket that fits; the rest is padded.
 constexpr size_t kBuckets[] = {1, 4, 16, 32, 64, 128, 256, 512, 1024, 2048};
 constexpr size_t kBucketCount = std::size(kBuckets);
 constexpr size_t kCutFromRows = 64;
@@ -55,7 +56,7 @@ size_t BucketIndex(size_t rows) {
 
 class AlignedBuffer {
  public:
-  // At least `bytes`, zero when fresh; the contents stay from call to call unless it grows.
+  // At least `bytes`, zeroed when allocated; the contents last from call to call unless it grows.
   std::byte* Get(size_t bytes) {
     if (bytes > size_) {
       const size_t size = RoundUp(bytes, 4096);
@@ -76,7 +77,8 @@ class AlignedBuffer {
   size_t size_ = 0;
 };
 
-// oneDNN fixes the number of threads when it makes a primitive.
+// Makes primitives for one thread while it lives: oneDNN reads OpenMP's number of threads when it
+// creates a primitive.
 class OneThread {
  public:
   OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
@@ -89,14 +91,14 @@ class OneThread {
 };
 
 struct Primitive {
-  dnnl::matmul matmul;  // empty where oneDNN has nothing fast
+  dnnl::matmul matmul;  // empty if oneDNN has no fast implementation
   dnnl::memory src, weights, dst, scratch;
 };
 
-// What one thread keeps: the primitives of every shape (k, blocks, type), and scratch.
+// One thread's primitives for every shape (k, blocks, type), and its scratch.
 class ThreadCache {
  public:
-  // Null where oneDNN has nothing fast.
+  // Null if oneDNN has no fast implementation.
   Primitive* Find(Dtype type, size_t bucket_index, size_t k_padded, size_t blocks) {
     const auto key = std::make_tuple(k_padded, blocks, type);
     auto found = shapes_.find(key);
@@ -114,7 +116,7 @@ class ThreadCache {
 
  private:
   // "BA16a64b2a" is kernels.h's layout with a = k and b = n. Only the brgemm implementation reads
-  // it in place; the others would be plain loops or repack at every call.
+  // it in place; the others are plain loops or repack the weights in every call.
   Primitive Make(Dtype type, size_t bucket, size_t k_padded, size_t blocks) {
     using Memory = dnnl::memory;
     const bool is_bf16 = type == Dtype::kBf16;
@@ -152,7 +154,8 @@ bool Run(ThreadCache& cache, Dtype type, size_t bucket_index, const GemmArgs& ar
   void* x = const_cast<void*>(args.x);  // oneDNN's handles are not const; it only reads
   if (bucket != args.rows) {
     x = cache.x.Get(bucket * x_row_bytes);
-    std::memcpy(x, args.x, args.rows * x_row_bytes);  // the padding rows hold whatever was there
+    // The padding rows keep old contents: their results are not copied.
+    std::memcpy(x, args.x, args.rows * x_row_bytes);
   }
   const bool is_dense = args.ldy == n && bucket == args.rows;
   float* y = is_dense ? args.y : reinterpret_cast<float*>(cache.y.Get(bucket * n * sizeof(float)));
@@ -193,7 +196,7 @@ bool OneDnnGemm(Dtype weights, const GemmArgs& args) try {
   }
   return true;
 } catch (const std::exception&) {
-  return false;  // dnnl::error, std::bad_alloc: our own kernel needs neither
+  return false;  // dnnl::error or std::bad_alloc: our own kernel, which throws neither, takes over
 }
 
 }  // namespace impl

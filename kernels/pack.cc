@@ -7,16 +7,17 @@
 namespace pinion::kernels {
 namespace {
 
-// Asked for ahead of each row: the hardware follows fewer streams than a block has rows.
+// Prefetched ahead in each row: a block has 64 rows, more streams than the hardware follows.
 constexpr size_t kPrefetchBytes = 256;
 
-// Packing goes through a tile of one k-step, already in the destination's type: 64 rows x 128 bytes
+// One k-step of all rows, already converted to the destination's type. Going through it keeps both
+// sides sequential: rows are read in order, and the block is written in order. 64 rows x 128 bytes
 // of float32 are 8 KiB, a quarter of the smallest L1.
 struct alignas(64) Tile {
   std::byte bytes[kBlockN][kPadK * sizeof(float)];
 };
 
-// Columns [0, 8) of 8 rows of 2-byte units: dst[column][8 rows], columns dst_stride bytes apart.
+// Transposes 8 x 8 units of 2 bytes: dst[column][8 rows], columns dst_stride bytes apart.
 void TransposeEight(std::byte* dst, size_t dst_stride, const std::byte* src, size_t src_stride) {
   __m128i rows[8], pairs[8], fours[8];
   for (size_t i = 0; i < 8; ++i) rows[i] = impl::LoadFour(src + i * src_stride);
@@ -37,7 +38,7 @@ void TransposeEight(std::byte* dst, size_t dst_stride, const std::byte* src, siz
   }
 }
 
-// dst[column][64 rows] = tile[row][column], in units of 2 bytes: float16 keeps no pairs.
+// dst[column][64 rows] = tile[row][column], in units of 2 bytes: float16 is not packed in pairs.
 void TransposeHalves(std::byte* dst, const Tile& tile, size_t columns) {
   for (size_t column = 0; column < columns; column += 8) {
     for (size_t row = 0; row < kBlockN; row += 8) {

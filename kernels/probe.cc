@@ -48,7 +48,7 @@ const Probes& Compiled(Isa isa) {
 const Probes& ProbesFor(Isa isa) {
   const std::vector<Isa>& usable = UsableIsas();
   if (std::find(usable.begin(), usable.end(), isa) == usable.end()) {
-    std::fprintf(stderr, "kernels: the probes of %s were asked for, which cannot run here\n",
+    std::fprintf(stderr, "kernels: probes of %s requested, but this process cannot run them\n",
                  Name(isa));
     std::abort();
   }

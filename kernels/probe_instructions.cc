@@ -1,5 +1,5 @@
-// The peak of instructions that no table is built for yet, or that every table uses in another
-// width: as assembly, so that no file needs their flags.
+// The peak rates of instructions that no table uses yet, or uses in this width. They are written in
+// assembly so that no file needs the flags for them.
 
 #include "kernels/impl/cpuid.h"
 #include "kernels/impl/probes.h"
@@ -9,8 +9,8 @@
 namespace pinion::kernels {
 namespace {
 
-// Registers 0 to 13 are sums, 14 and 15 what is multiplied: zeros, which no instruction is slower
-// or faster for. Twelve sums would do for 6 clocks at 2 a clock.
+// Registers 0 to 13 are sums, 14 and 15 the operands: zeros, on which no instruction is faster or
+// slower. Twelve independent sums already cover a latency of 6 clocks at 2 instructions a clock.
 constexpr uint64_t kSums = 14;
 
 void Begin() { asm volatile("vzeroall"); }
@@ -20,7 +20,8 @@ void End() {
                      "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
 }
 
-// Four products a lane of 4 bytes; 32 lanes of a half-width multiply-add for float16.
+// Operations of one instruction: four multiply-adds per lane of 4 bytes for int8; one in each of 32
+// lanes for float16.
 constexpr uint64_t kInt8Zmm = 16 * 4 * 2, kInt8Ymm = 8 * 4 * 2, kFloat16Zmm = 32 * 2;
 
 uint64_t DotInt8Zmm(size_t steps) {
@@ -55,9 +56,9 @@ uint64_t DotInt8YmmVex(size_t steps) {
   return steps * kSums * kInt8Ymm;
 }
 
-// What AVX2 has for int8: products in pairs to 16 bits, those in pairs to 32, and a sum.
+// int8 on AVX2: pairs of products become 16-bit sums, pairs of these 32-bit sums, which are added.
 uint64_t PairsInt8Ymm(size_t steps) {
-  constexpr uint64_t kAtOnce = 7;  // sums 0 to 6, and what becomes part of them in 7 to 13
+  constexpr uint64_t kAtOnce = 7;  // sums in registers 0 to 6, their next addends in 7 to 13
   Begin();
   for (size_t step = 0; step < steps; ++step) {
     asm volatile(
@@ -72,9 +73,9 @@ uint64_t PairsInt8Ymm(size_t steps) {
   return steps * kAtOnce * kInt8Ymm;
 }
 
-// The same on 512 bits (AVX512-BW).
+// The same with vectors of 512 bits (AVX512-BW).
 uint64_t PairsInt8Zmm(size_t steps) {
-  constexpr uint64_t kAtOnce = 7;  // sums 0 to 6, and what becomes part of them in 7 to 13
+  constexpr uint64_t kAtOnce = 7;  // sums in registers 0 to 6, their next addends in 7 to 13
   Begin();
   for (size_t step = 0; step < steps; ++step) {
     asm volatile(

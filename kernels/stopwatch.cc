@@ -14,12 +14,12 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr int kSamples = 5;
-// Who is so many times slower than the fastest after two samples gets no further ones.
+// A way that is this many times slower than the fastest after two samples is not timed again.
 constexpr double kHopeless = 1.5;
-// What takes so long (s) differs little from sample to sample, and gets no more than two either.
+// Runs of at least this many seconds vary little, so two samples are enough for them.
 constexpr double kLong = 100e-6;
 
-// Weights come from memory, as between two steps of a model.
+// Flushes first, so that weights come from memory, as they do in each step of a model.
 double SecondsOf(const std::function<void(size_t)>& run, size_t i, TimedBuffer& weights) {
   weights.Flush();
   const double start = ThreadSeconds();
@@ -56,7 +56,7 @@ size_t FastestOf(size_t count, const std::function<void(size_t)>& run, TimedBuff
     const double fastest = *std::min_element(seconds.begin(), seconds.end());
     for (size_t i = 0; i < count; ++i) {
       if (sample >= 2 && seconds[i] > std::min(kHopeless * fastest, kLong)) continue;
-      if (sample == 0) run(i);  // pages, primitives
+      if (sample == 0) run(i);  // untimed: faults pages in, makes oneDNN's primitives
       seconds[i] = std::min(seconds[i], SecondsOf(run, i, weights));
     }
   }

@@ -7,7 +7,7 @@
 namespace pinion::kernels {
 namespace {
 
-// Another path's functions under this one's name.
+// Another path's functions under the name of `isa`.
 Table Renamed(Table table, Isa isa) {
   table.isa = isa;
   return table;
@@ -20,7 +20,6 @@ Table MakeAvx512Bf16Table() {
   return table;
 }
 
-// Products of bfloat16 on tiles.
 Table MakeAmxTable() {
   Table table = Renamed(impl::kAvx512Table, Isa::kAmx);
   table.gemm_bf16 = impl::AmxGemmBf16;
@@ -57,7 +56,7 @@ const Table& Compiled(Isa isa) {
 const Table& TableFor(Isa isa) {
   const std::vector<Isa>& usable = UsableIsas();
   if (std::find(usable.begin(), usable.end(), isa) == usable.end()) {
-    std::fprintf(stderr, "kernels: the table of %s was asked for, which cannot run here\n",
+    std::fprintf(stderr, "kernels: table of %s requested, but this process cannot run it\n",
                  Name(isa));
     std::abort();
   }

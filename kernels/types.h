@@ -13,13 +13,13 @@ inline constexpr int kDtypeCount = 3;
 constexpr size_t SizeOf(Dtype dtype) { return dtype == Dtype::kF32 ? 4 : 2; }
 const char* Name(Dtype dtype);  // "float32", "bfloat16", "float16"
 
-// Element types of the KV cache: those, and bytes that share one scale per head and token.
+// Element types of the KV cache: Dtype's, and bytes that share one scale per head and token.
 //   int8      -127 .. 127
 //   fp8_e5m2  1 sign, 5 exponent, 2 mantissa bits, bias 15, up to 57344
 //   fp8_e4m3  1 sign, 4 exponent, 3 mantissa bits, bias 7, up to 448 (no infinities)
-// The eight-bit floats (Micikevicius et al., arXiv:2209.05433) are normal numbers and zero: the
-// scale makes subnormals superfluous (below 2^-14 of a head's largest element), and instructions
-// for bfloat16 would read them as zero.
+// The eight-bit floats (Micikevicius et al., arXiv:2209.05433) hold normal numbers and zero only:
+// with the scale, subnormals would be below 2^-14 of a head's largest element, and instructions for
+// bfloat16 would read them as zero.
 enum class KvDtype : uint8_t { kF32, kBf16, kF16, kI8, kE5m2, kE4m3 };
 inline constexpr KvDtype kKvDtypes[] = {KvDtype::kF32, KvDtype::kBf16, KvDtype::kF16,
                                         KvDtype::kI8,  KvDtype::kE5m2, KvDtype::kE4m3};
@@ -33,7 +33,7 @@ constexpr bool IsScaled(KvDtype dtype) { return dtype >= KvDtype::kI8; }
 constexpr size_t SizeOf(KvDtype dtype) {
   return dtype == KvDtype::kF32 ? 4 : IsScaled(dtype) ? 1 : 2;
 }
-const char* Name(KvDtype dtype);  // as above, "int8", "fp8_e5m2", "fp8_e4m3"
+const char* Name(KvDtype dtype);  // as Dtype's, "int8", "fp8_e5m2", "fp8_e4m3"
 
 // Storage-only types: arithmetic happens in float.
 struct Bf16 {

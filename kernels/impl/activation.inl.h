@@ -1,6 +1,6 @@
 #pragma once
 
-// The MLP's activations, plain and gated.
+// The MLP's activation functions, plain and gated.
 
 #include "kernels/impl/math.inl.h"
 
@@ -27,7 +27,7 @@ Vec GeluErf(Vec x) {
   p = Fma(p, t, Set(1.421413741f));
   p = Fma(p, t, Set(-0.284496736f));
   p = Fma(p, t, Set(0.254829592f));
-  const Vec upper = p * t * Exp(Set(0) - z * z) * Set(0.5f);  // of the normal distribution
+  const Vec upper = p * t * Exp(Set(0) - z * z) * Set(0.5f);  // upper tail of the normal law
   const Vec positive = Max(x, Set(0));
   return positive - Max(x, Set(0) - x) * upper;
 }

@@ -1,7 +1,8 @@
 #pragma once
 
-// AMX's tiles: 16 rows of 64 bytes. As assembly throughout: the compiler owns no tile register, and
-// GCC 12's _tile_loadconfig tells it that only 8 bytes of the configuration are read.
+// AMX's tiles: 16 rows of 64 bytes. All in assembly: the compiler does not allocate tile registers,
+// and GCC 12's _tile_loadconfig tells it that only 8 bytes of the configuration are read, so stores
+// to the rest may be dropped.
 
 #include "kernels/impl/tiles.inl.h"
 

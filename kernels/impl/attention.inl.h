@@ -1,9 +1,9 @@
 #pragma once
 
-// Paged attention as two small GEMMs a strip of tokens (scores = q K, out += p V) with a running
+// Paged attention as two small GEMMs per strip of tokens (scores = q K, out += p V) with a running
 // softmax between them (Milakov & Gimelshein, arXiv:1805.02867; tiled as in Dao et al.,
 // arXiv:2205.14135). Every key and value is read once for all rows. The layouts of kernels.h make
-// both streamed operands look like packed weights, so both GEMMs are tile.inl.h.
+// both streamed operands look like packed weights, so both GEMMs use register tiles (tile.inl.h).
 
 #include "kernels/impl/attention_scores.inl.h"
 #include "kernels/impl/attention_softmax.inl.h"
@@ -12,7 +12,7 @@
 namespace pinion::kernels::impl {
 namespace {
 
-// One row of queries for keys of bytes.
+// Prepares one row of queries for keys of bytes.
 template <typename Operand>
 void StartScaledRow(const AttentionArgs& args, const float* q, size_t row,
                     Scratch<Operand>& scratch) {
@@ -51,8 +51,9 @@ void Start(const AttentionArgs& args, size_t rows, Scratch<Operand>& scratch) {
   }
 }
 
-// The part of the context that any query token sees; begins at a multiple of `step`, which divides
-// block_tokens.
+// The part of the context that at least one query token sees. A window may cut it anywhere; its
+// begin is rounded down to a multiple of `step`, which divides block_tokens, so that strips start
+// on a step of the layout. SeenBy masks the tokens that this adds.
 struct Range {
   int64_t begin, end;
 };
@@ -71,7 +72,7 @@ Range SeenByAny(const AttentionArgs& args) {
   return range;
 }
 
-// The two products on vectors.
+// The two products, on vectors.
 template <typename Operand>
 struct VectorProducts {
   static constexpr size_t kStep = kTokenStep;
@@ -112,7 +113,7 @@ void AttentionIn(const AttentionArgs& args, Scratch<Operand>& scratch) {
   }
 }
 
-// A function of its own, so that nobody else's stack holds a strip of latent values.
+// A separate function, so that only latent attention pays the stack of a strip of latent values.
 template <typename Operand, typename Products>
 [[gnu::noinline]] void AttentionOfLatent(const AttentionArgs& args, Scratch<Operand>& scratch) {
   LatentValues<Operand> latent;
@@ -128,8 +129,8 @@ void AttentionAs(const AttentionArgs& args) {
   AttentionIn<Operand, Products>(args, scratch);
 }
 
-// Over a cache of bytes, in a file of its own for every ISA: these are half of attention's code.
-// Operands: what multiplies int8 and eight-bit floats.
+// Attention over a cache of bytes. It is half of attention's code, so every ISA compiles it in a
+// separate file. Operands: those for int8 and for the eight-bit floats.
 template <typename Operands>
 void AttentionOfBytes(const AttentionArgs& args) {
   switch (args.dtype) {
@@ -142,7 +143,8 @@ void AttentionOfBytes(const AttentionArgs& args) {
   }
 }
 
-// Over any cache, without instructions for bfloat16; of_bytes: the ISA's AttentionOfBytes.
+// Attention over any cache, without instructions for bfloat16. of_bytes: the ISA's
+// AttentionOfBytes.
 template <void (*of_bytes)(const AttentionArgs&)>
 void Attention(const AttentionArgs& args) {
   switch (args.dtype) {

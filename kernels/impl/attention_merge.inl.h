@@ -1,6 +1,6 @@
 #pragma once
 
-// Combining partial softmaxes.
+// Combines partial softmaxes.
 
 #include "kernels/impl/math.inl.h"
 #include "kernels/kernels.h"
@@ -9,6 +9,7 @@ namespace pinion::kernels::impl {
 namespace {
 
 // One row: dst = sum_p e^(max_p - max) out_p / (sum_p e^(max_p - max) sum_p + e^(sink - max)).
+// Parts are added in their order, so the result does not depend on the threads that computed them.
 void MergeRow(const AttentionMergeArgs& args, size_t row, size_t dst_begin) {
   const float sink = args.sinks == nullptr ? -kInfinity : args.sinks[row % args.group];
   float max = sink;

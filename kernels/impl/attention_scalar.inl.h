@@ -1,6 +1,6 @@
 #pragma once
 
-// Attention's reference: token after token, in the order of their positions.
+// The reference of attention: one cached token after the other, in the order of positions.
 
 #include <cmath>
 
@@ -19,7 +19,7 @@ struct Running {
   float max = kMinusInfinity, sum = 0;
 };
 
-// What the elements of the token in `slot` of a block are multiplied by.
+// The scale of the token in `slot` of a block; 1 if the type has none.
 template <typename Kv>
 float ScaleOf(const AttentionArgs& args, const Kv* block, size_t dim, size_t slot) {
   if (!kIsCode<Kv>) return 1;

@@ -7,10 +7,10 @@
 namespace pinion::kernels::impl {
 namespace {
 
-// scores[kRows][kColumns vectors] = q . keys. Unlike in Tile, every vector of columns has a place
-// of its own: blocks may hold as few tokens as one vector, and one vector a tile would wait for its
-// sums. kAsk vectors of the next strip's keys are prefetched in step. factors, scales: of the
-// rows and of the keys, where kIsScaled; starts: of the sums.
+// scores[kRows][kColumns vectors] = q . keys. Unlike in Tile, every vector of columns has a pointer
+// of its own: a block may hold as few tokens as one vector has lanes, and a tile of a single vector
+// would wait for its sums. kAsk vectors of the next strip's keys are prefetched in step. If
+// kIsScaled, factors are the rows' and scales the keys', and sums begin with starts.
 template <typename Operand, int kRows, int kColumns, int kAsk>
 void ScoreTile(const typename Operand::X* q, const std::byte* const* keys,
                const std::byte* const* next, size_t stride, size_t steps, const Vec* starts,
@@ -54,7 +54,7 @@ void ScoreTile(const typename Operand::X* q, const std::byte* const* keys,
   }
 }
 
-// All rows in tiles of kColumns vectors and at most kMost rows.
+// Scores of all rows, in tiles of kColumns vectors and at most kMost rows.
 template <int kColumns, int kMost, typename Operand>
 void ScoreColumns(const AttentionArgs& args, const Strip& strip, const Strip& next, size_t rows,
                   Scratch<Operand>& scratch) {

@@ -8,17 +8,18 @@
 namespace pinion::kernels::impl {
 namespace {
 
-// A row of floats as an operand that is multiplied by bytes: its largest magnitude, NaN where an
-// element is not finite, decides by what it is multiplied, and by what its products.
+// The factors of a row of floats that is an operand beside bytes: `to` scales the row to the
+// operand's range, `back` undoes that in its products. Both follow from its largest magnitude,
+// which is NaN if an element is not finite, so that the result is NaN too.
 template <typename Operand>
 struct RowScale {
   explicit RowScale(float largest)
-      : to(largest < 0x1p-100f ? 0 : Operand::kTop / largest),  // so that 1 / largest is a number
+      : to(largest < 0x1p-100f ? 0 : Operand::kTop / largest),  // below, it would overflow
         back(largest < 0x1p-100f ? 0 : largest * (Operand::kUnit / Operand::kTop)) {}
   float to, back;
 };
 
-// Collects the largest magnitude of vectors, NaN where an element is not finite.
+// Collects the largest magnitude of vectors; NaN if an element is not finite (0 times it is NaN).
 struct Largest {
   Vec magnitude = Set(0), nan = Set(0);
   void Add(Vec v) {
@@ -28,8 +29,9 @@ struct Largest {
   float value() const { return MaxLane(magnitude) + SumLanes(nan); }
 };
 
-// The scales of a strip's values, 0 where a query token does not see them, as weights of at most 1
-// are multiplied by them; returns what sums are multiplied by, NaN where a scale is not finite.
+// Writes the scales of a strip's values to scratch, in the form that weights of at most 1 are
+// multiplied by: 0 for tokens that the query token does not see. Returns the factor for the sums;
+// NaN if a scale is not finite.
 template <typename Operand>
 float SeeScales(const Strip& strip, Seen seen, Scratch<Operand>& scratch) {
   Largest largest;
@@ -48,11 +50,11 @@ float SeeScales(const Strip& strip, Seen seen, Scratch<Operand>& scratch) {
   return scale.back;
 }
 
-// What a dot product is multiplied by after CapScores.
+// The factor of a dot product in the softmax; CapScores has applied it already.
 float ScoreScale(const AttentionArgs& args) { return args.soft_cap > 0 ? 1 : args.scale; }
 
-// Turns dot products into scores under a soft cap. tanh(x) = 1 - 2 / (e^2x + 1): its error is some
-// units of the last place of 1, not of x, which is as good here, where scores enter as differences.
+// Turns dot products into scores under a soft cap. tanh(x) = 1 - 2 / (e^2x + 1) errs by some units
+// in the last place of 1, not of x, which is no loss here: softmax uses only differences of scores.
 void CapScores(const AttentionArgs& args, float* scores, size_t tokens) {
   const Vec factor = Set(2 * args.scale / args.soft_cap), cap = Set(args.soft_cap);
   for (size_t i = 0; i < tokens; i += kLanes) {
@@ -61,7 +63,7 @@ void CapScores(const AttentionArgs& args, float* scores, size_t tokens) {
   }
 }
 
-// Brings max, sum and out of a row to a new maximum.
+// Rescales sum and out of a row to a new maximum.
 [[gnu::noinline]] void Raise(const AttentionArgs& args, size_t row, float max) {
   const float keep = Exp(args.max[row] - max);
   float* out = args.out + row * args.value_dim;
@@ -73,8 +75,9 @@ void CapScores(const AttentionArgs& args, float* scores, size_t tokens) {
   args.max[row] = max;
 }
 
-// The largest of a row's scores; -infinity where it sees none. Scores of a whole vector that are
-// not seen are made -infinity.
+// The largest score that a row sees; -infinity if it sees none. In the first vector, scores before
+// the first token seen are overwritten with -infinity; in the last, a mask leaves out those behind
+// it.
 float LargestScore(const AttentionArgs& args, float* scores, Seen seen) {
   if (seen.first >= seen.end) return -kInfinity;
   size_t i = seen.first / kLanes * kLanes;
@@ -85,18 +88,20 @@ float LargestScore(const AttentionArgs& args, float* scores, Seen seen) {
   return MaxLane(largest) * ScoreScale(args);
 }
 
-// The power of two that brings a strip's largest weight, 2^-lag, above 1/2, but not above 1: of the
-// bits of a digit few are lost, and the sum's are exact. So large a lag that there are no weights,
-// or a NaN, is taken as the largest that a float has an inverse for.
+// The power of two that lifts a strip's largest weight, 2^-lag, above 1/2 but not above 1, so that
+// rounding to an operand's bits loses little; scaling back by a power of two is exact. A lag so
+// large that all weights are 0, or NaN, becomes 126, the largest whose power of two has a normal
+// inverse.
 float Lift(float lag) { return lag < 126 ? static_cast<float>(static_cast<int>(lag)) : 126; }
 
-// Bytes of values that are asked for beside every vector of weights, where the CPU's prefetchers,
-// who see no reads meanwhile, are relied on: 4 rows ask for all values of a strip of 64 columns.
+// Bytes of values prefetched beside every vector of weights if the strip relies on the CPU's own
+// prefetchers, which see no reads during the softmax: 4 rows ask for all values of a strip of 64
+// columns.
 template <typename Operand>
 constexpr size_t kAskInSoftmax = kLanes * 64 / 4 * Operand::kBytes / Operand::kStepK;
 
-// Turns one row's scores into weights 2^lift e^(s - max), zero outside of what it sees, and returns
-// their sum. Where the values are bytes, their scales go into the weights.
+// Turns one row's scores into weights 2^lift e^(s - max), zero for tokens that it does not see, and
+// returns their sum. If values are bytes, their scales are multiplied into the weights.
 template <typename Operand>
 float WeighRow(const AttentionArgs& args, const Strip& strip, size_t row, Seen seen, float lift,
                Scratch<Operand>& scratch) {
@@ -131,9 +136,9 @@ float WeighRow(const AttentionArgs& args, const Strip& strip, size_t row, Seen s
   return SumLanes(sum);
 }
 
-// The rows of one query token: scores become weights, and max, sum and out are brought to the new
-// maximum. scale > 0, so the largest score has the largest product. First all rows' maxima, which
-// wait for their lanes, then all weights.
+// Turns the scores of one query token's rows into weights, and brings max, sum and out to the new
+// maximum. scale > 0, so the largest product is the largest score. Two loops, because a maximum
+// over lanes is a long chain of dependent steps: the chains of several rows overlap.
 template <typename Operand>
 void SoftmaxOfToken(const AttentionArgs& args, const Strip& strip, size_t token,
                     Scratch<Operand>& scratch) {

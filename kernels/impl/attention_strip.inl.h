@@ -1,6 +1,6 @@
 #pragma once
 
-// Where the keys and values of the next tokens lie, and the scratch that attention works in.
+// Strips: the addresses of the next tokens' keys and values, and the scratch of attention.
 
 #include "kernels/impl/kv.inl.h"
 #include "kernels/impl/tile.inl.h"
@@ -9,36 +9,37 @@
 namespace pinion::kernels::impl {
 namespace {
 
-// Tokens worked on at a time, at most. More make the second GEMM longer between its loads and
-// stores of `out`, and softmax wait less for its sums; 256 keep scores and weights of 64 rows, and
-// the strip's keys and values, within L2. Narrow heads that are read in order (ReadsInOrder) take
-// turns of one block of keys and its values, which the CPU's prefetchers follow best: 4 heads of 64
-// are decoded at 50 GB/s in strips of 64, 40 in strips of 128, 36 in those of 256 (Zen 4, two
-// threads, 54 at most).
+// Tokens per strip, at most. Longer strips let the second GEMM load and store `out` less often and
+// softmax wait less for its sums; with 256, scores and weights of 64 rows and the strip's keys and
+// values stay within L2. Narrow heads that are read in order (ReadsInOrder) alternate between one
+// block of keys and its values, which the CPU's prefetchers follow best: 4 heads of 64 are decoded
+// at 50 GB/s in strips of 64, 40 in strips of 128, 36 in strips of 256 (Zen 4, two threads, limit
+// 54).
 constexpr size_t kStripTokens = 256, kOrderlyStripTokens = 64;
-// Of latent values, which are copied.
+// For latent values, of which a strip is copied to the stack.
 constexpr size_t kLatentStripTokens = 128;
 constexpr size_t kTokenStep = 16;  // blocks are a multiple of this
-constexpr int kNarrowRows = 8;     // rows of a tile that is one vector wide, or half of kWide
-// The next strip is asked for a strip ahead, into L2. Into L1 (3) it would wait for the few places
-// that an L1 has for misses: decode reads 18 GB/s a thread instead of 13 (Zen 4, 4 rows).
+constexpr int kNarrowRows = 8;     // rows of a tile one vector wide, or half of kWide
+// The next strip is prefetched into L2 (2) while this one is computed. Into L1 (3) it would compete
+// for L1's few miss buffers: into L2 decode reads 18 GB/s per thread, into L1 13 (Zen 4, 4 rows).
 constexpr int kPrefetchLevel = 2;
 
-// Whether 7 or 8 rows take tiles of half the width, which hold them all, instead of two passes of
-// full ones: 7 heads that share keys are decoded at 41 GB/s instead of 28 (Zen 4, two threads, 60
-// at most). Only with products of several elements at once and 32 registers: elsewhere arithmetic
-// is the limit, and wide tiles load less for a product.
+// Whether 7 or 8 rows take tiles of half the width, which hold all of them, instead of two passes
+// of tiles of full width: 7 heads that share keys are decoded at 41 GB/s instead of 28 (Zen 4, two
+// threads, limit 60). Only with instructions that multiply several elements at once and 32
+// registers: otherwise arithmetic is the limit, and wide tiles need fewer loads per product.
 template <typename Operand>
 constexpr bool kHasTallTiles = kWide == 4 && Operand::kSubs == 1 && Operand::kStepK > 1;
 constexpr int kTallWidth = kWide / 2;
 inline bool IsTall(size_t rows) { return rows > kTileRows && rows <= kNarrowRows; }
 
-// Values of wide heads are taken in tiles of twice the width and two rows, for up to two such
-// tiles of rows. In tiles of kWide they are read in passes that skip every other four lines, which
-// the CPU's prefetchers do not follow: 4 heads of 128 are decoded at 41 GB/s instead of 34, 2 heads
-// at 43 instead of 33 (Zen 4, two threads, 53 at most). In more than two passes over the strip more
-// is lost by loads than won: 6 heads at 24 instead of 30, wherever a load is work (kSubs), and
-// where digits double the passes: 4 heads in int8 at 28 instead of 38.
+// Values of wide heads are multiplied in tiles of twice the width and two rows, if two such tiles
+// hold all rows. Tiles of kWide read them in passes that skip every other four lines, which the
+// CPU's prefetchers do not follow: broad tiles decode 4 heads of 128 at 41 GB/s instead of 34, 2
+// heads at 43 instead of 33 (Zen 4, two threads, limit 53). More than two passes over the strip
+// lose more by their loads than they gain: 6 heads at 24 instead of 30. So do operands whose loads
+// take several instructions (kSubs), and digits, which double the passes: 4 heads in int8 at 28
+// instead of 38.
 constexpr int kBroadWidth = 2 * kWide, kBroadRows = 2;
 template <typename Operand>
 bool TakesBroadTiles(size_t value_dim, size_t rows) {
@@ -47,11 +48,11 @@ bool TakesBroadTiles(size_t value_dim, size_t rows) {
 }
 
 // Whether keys and values are read line after line, because a tile is as wide as a block of keys
-// and at least as a row of values. Where blocks are neighbours too, the CPU's own prefetchers keep
-// up, and asking for every line holds them back; asking for one in four sets them off where they
-// stopped: 4 heads of 64 are decoded at 42 GB/s instead of 37 (Zen 4, two threads, 62 at most).
-// That holds where a stretch ends as well: asking for every line of the next one makes 4 heads of
-// 128 in stretches of 8 blocks a tenth slower.
+// and at least as wide as a row of values. If the blocks are neighbours too, the CPU's own
+// prefetchers keep up, and prefetching every line holds them back; prefetching one line in four
+// restarts them when they stop: 4 heads of 64 are decoded at 42 GB/s instead of 37 (Zen 4, two
+// threads, limit 62). The same is true at the end of a stretch: prefetching every line of the next
+// one makes 4 heads of 128 in stretches of 8 blocks a tenth slower.
 template <typename Operand>
 bool ReadsInOrder(const AttentionArgs& args, size_t rows) {
   constexpr size_t kWidth = kWide * kLanes, kBroad = kBroadWidth * kLanes;
@@ -59,26 +60,26 @@ bool ReadsInOrder(const AttentionArgs& args, size_t rows) {
   return args.block_tokens == kWidth && rows <= kTileRows && (broad || args.value_dim <= kWidth);
 }
 
-// How many tokens a strip takes; in_order: where ReadsInOrder.
+// Tokens per strip; in_order: the result of ReadsInOrder.
 size_t StripTokens(const AttentionArgs& args, bool in_order) {
   if (args.values == nullptr) return kLatentStripTokens;
   return in_order && args.value_dim <= kWide * kLanes ? kOrderlyStripTokens : kStripTokens;
 }
 
-// Up to kStripTokens consecutive tokens, which lie in several blocks.
+// Up to kStripTokens consecutive tokens, which may lie in several blocks.
 struct Strip {
   static constexpr size_t kVectors = kStripTokens / kLanes;
   static constexpr size_t kMaxPieces = kStripTokens / kTokenStep;
   size_t begin = 0;                 // position of the first
-  size_t tokens = 0;                // read: a multiple of the step of Gather
-  size_t live = 0;                  // the first of them, which belong to the context
-  const std::byte* keys[kVectors];  // of each kLanes tokens; beyond the last: readable, meaningless
-  bool follows = false;             // its blocks are the neighbours of those before it
-  bool sparse = false;              // is asked for one line in four: see ReadsInOrder
+  size_t tokens = 0;                // read: a multiple of Gather's step
+  size_t live = 0;                  // the first ones, which belong to the context
+  const std::byte* keys[kVectors];  // of each kLanes tokens; beyond the last: readable, unused
+  bool follows = false;             // its blocks are neighbours of those before it
+  bool sparse = false;              // prefetched one line in four: see ReadsInOrder
   size_t pieces = 0;                // runs of tokens in the same block
   const std::byte* values[kMaxPieces];
   size_t value_steps[kMaxPieces];
-  const Bf16 *key_scales[kVectors], *value_scales[kVectors];  // of bytes: of each kLanes tokens
+  const Bf16 *key_scales[kVectors], *value_scales[kVectors];  // for bytes: of each kLanes tokens
 };
 
 // Tokens [first, end) of a strip.
@@ -86,7 +87,7 @@ struct Seen {
   size_t first, end;
 };
 
-// What query token `token` sees of the strip; empty ranges are [0, 0).
+// The part of the strip that query token `token` sees; empty ranges are [0, 0).
 Seen SeenBy(const AttentionArgs& args, const Strip& strip, size_t token) {
   const auto begin = static_cast<int64_t>(strip.begin), live = static_cast<int64_t>(strip.live);
   const int64_t position = args.positions[token];
@@ -97,7 +98,7 @@ Seen SeenBy(const AttentionArgs& args, const Strip& strip, size_t token) {
   return {static_cast<size_t>(first), static_cast<size_t>(end)};
 }
 
-// Latent values, turned into the layout of values, a strip at a time.
+// One strip of latent values, copied into the layout of values.
 template <typename Operand>
 struct LatentValues {
   static constexpr size_t kElement = Operand::kBytes / Operand::kStepK;
@@ -109,17 +110,17 @@ struct Scratch {
   alignas(64) typename KeyOperand<Operand>::X q[kAttentionRows][kMaxKeyDim];
   alignas(64) float scores[kAttentionRows][kStripTokens];
   alignas(64) typename Operand::X weights[kAttentionRows][kStripTokens];
-  // Where kIsScaled: what products with a row are multiplied by, what sums of a row of q start
-  // with, and the values' scales as one query token sees them.
+  // If kIsScaled: the factors of products with a row of q and of weights, the start of the sums of
+  // a row of q, and the values' scales as one query token sees them.
   float q_factors[kAttentionRows], weight_factors[kAttentionRows];
   Vec q_starts[kAttentionRows];
   alignas(64) float value_scales[kStripTokens];
-  // The first and the last step of values, where they are cut: see CutValues.
+  // Copies of the first and the last step of values if they are cut: see CutValues.
   alignas(64) std::byte cut_values[2][kMaxValueDim * Operand::kBytes];
   LatentValues<Operand>* latent;  // null: the values have a plane of their own
 };
 
-// Where the scales of `tokens` tokens lie, from `slot` of a block on.
+// Adds the addresses of the scales of `tokens` tokens, from `slot` of a block on.
 [[maybe_unused]] void AddScales(const AttentionArgs& args, size_t block, size_t slot, size_t tokens,
                                 Strip& strip) {
   const std::byte* key_block = args.keys + args.key_strides.At(block);
@@ -135,9 +136,12 @@ struct Scratch {
   }
 }
 
-// At most `most` tokens from `begin` (a multiple of kStep) on. The last piece reaches into slots at
-// or after `end` where `end` is no multiple of kStep, which divides block_tokens. `most` is a
-// multiple of the columns of any tile of scores.
+// Fills `strip` with at most `most` tokens from `begin` (a multiple of kStep) on, one piece per
+// block. If `end` is not a multiple of kStep, which divides block_tokens, the last piece includes
+// slots at or after `end`: tiles compute whole steps, and strip.live masks the rest. `most` is a
+// multiple of the columns of every tile of scores. Addresses beyond the strip's tokens repeat the
+// last one, so that tiles that are wider than the rest of the strip, and prefetches, stay within
+// the cache.
 template <typename Operand, size_t kStep>
 void Gather(const AttentionArgs& args, size_t begin, size_t end, size_t most, Strip& strip) {
   strip.begin = begin;
@@ -174,7 +178,7 @@ void Gather(const AttentionArgs& args, size_t begin, size_t end, size_t most, St
   if (strip.pieces == 0) strip.values[0] = other;
 }
 
-// Turns the latent part of a strip's keys into values, and points the strip to them.
+// Copies the latent part of a strip's keys into the layout of values, and points the strip to it.
 template <typename Operand>
 void TurnLatent(const AttentionArgs& args, Strip& strip, LatentValues<Operand>& latent) {
   constexpr size_t kStepK = Operand::kStepK, kElement = LatentValues<Operand>::kElement;
@@ -193,7 +197,8 @@ void TurnLatent(const AttentionArgs& args, Strip& strip, LatentValues<Operand>& 
   strip.value_steps[0] = strip.tokens / kStepK;
 }
 
-// Calls f.operator()<rows>(begin) for groups of at most kMost rows that make up `rows`.
+// Calls f.operator()<rows>(begin) for the groups of at most kMost rows that make up `rows`. The
+// number of rows is a template argument because a register tile's sums must be in registers.
 template <int kMost, typename F>
 void ForRowGroups(size_t rows, F f) {
   const RowGroups groups(rows, kMost);

@@ -1,8 +1,8 @@
 #pragma once
 
-// Attention's two products on matrix tiles (tiles.inl.h): 32 rows x 32 tokens of scores, 32 rows x
-// 32 columns of the result at once. bfloat16 alone; whatever does not fill whole tiles (blocks that
-// are no multiple of 32 tokens, heads that are no multiple of 32 wide) is the vector kernel's.
+// Attention's two products on matrix tiles (tiles.inl.h): 32 rows x 32 tokens of scores and 32 rows
+// x 32 columns of the result at once. For bfloat16 only; if blocks are not a multiple of 32 tokens
+// or heads not a multiple of 32 wide, tiles would not be full and the vector kernel is used.
 
 #include "kernels/impl/attention_values.inl.h"
 #include "kernels/impl/tiles.inl.h"
@@ -19,8 +19,8 @@ bool FillsTiles(const AttentionArgs& args) {
          args.key_dim % kPanelColumns == 0 && args.value_dim % kPanelColumns == 0;
 }
 
-// As VectorProducts, for arguments that fill tiles. Tiles: with the product of pairs of bfloat16.
-// One object a call of attention, as it holds the tiles.
+// Like VectorProducts, for arguments that fill tiles. Tiles: the operations, with the product of
+// pairs of bfloat16. One object per call of attention, because configuring tiles takes time.
 template <typename Operand, typename Tiles>
 class TileProducts {
  public:
@@ -57,7 +57,7 @@ class TileProducts {
     const size_t steps = (seen.end - 1) / kPanelTokens + 1 - first;
     CutPanel(args, panels, first, seen, 0);
     CutPanel(args, panels, first + steps - 1, seen, 1);
-    // Each pass asks for its share of every panel of the next strip.
+    // Each pass prefetches its share of every panel of the next strip.
     const size_t lines = kPanelTokens * kPanelColumns * sizeof(Bf16) / 64;
     const bool ask = first_row == 0 && ahead.count >= first + steps;
     for (size_t column = 0; column < args.value_dim; column += kPanelColumns) {
@@ -87,7 +87,7 @@ class TileProducts {
   static constexpr size_t kPairColumns = 2 * kTileHeight;  // of keys, in one step
   static constexpr size_t kPrefetchBytes = kPairColumns * kPanelTokens * sizeof(Bf16);
 
-  // Where the values of each kPanelTokens tokens of a strip lie.
+  // The addresses of the values of each kPanelTokens tokens of a strip.
   struct Panels {
     const std::byte* at[kStripPanels];
     size_t count = 0;
@@ -104,15 +104,15 @@ class TileProducts {
     return panels;
   }
 
-  // The part of the strip's keys to ask for in the place of one panel: `bytes` in a row.
+  // The part of the strip's keys to prefetch during one panel's scores: `bytes` consecutive bytes.
   static const std::byte* PanelOfKeys(const AttentionArgs& args, const Strip& strip, size_t token,
                                       size_t bytes) {
     const size_t slot = (strip.begin + token) % args.block_tokens;
     return strip.keys[token / kLanes] - slot * Operand::kBytes + slot / kPanelTokens * bytes;
   }
 
-  // Puts a copy in the place of a panel of which some tokens are not `seen`, with zeros for them
-  // (see CutValues).
+  // If some tokens of a panel are not `seen`, replaces it with a copy that has zeros for them (see
+  // CutValues).
   void CutPanel(const AttentionArgs& args, Panels& panels, size_t panel, Seen seen, int copy) {
     constexpr size_t kStepK = Operand::kStepK;
     const size_t begin = panel * kPanelTokens, bytes = args.value_dim * Operand::kBytes;

@@ -1,14 +1,14 @@
 #pragma once
 
-// The second product of attention: weights by values.
+// The second product of attention: weights times values.
 
 #include "kernels/impl/attention_strip.inl.h"
 
 namespace pinion::kernels::impl {
 namespace {
 
-// All rows of one strip of output columns, kColumns vectors (or half a vector) wide. sparse: as
-// Strip's, of the next one.
+// All rows of kColumns vectors (or half a vector) of output columns. sparse: that of the next
+// strip.
 template <typename Operand, int kColumns, bool kHalf>
 void ValueColumns(TileArgs<Operand> tile, size_t rows, bool sparse) {
   constexpr int kLines = (kColumns * kLanes * Operand::kBytes + 63) / 64;
@@ -31,7 +31,7 @@ void ValueColumns(TileArgs<Operand> tile, size_t rows, bool sparse) {
   });
 }
 
-// The values of some consecutive tokens of a strip, as segments of a Tile.
+// The values of consecutive tokens of a strip, as segments of a Tile.
 struct ValueSegments {
   const std::byte* values[Strip::kMaxPieces + 2];
   size_t steps[Strip::kMaxPieces + 2];
@@ -42,7 +42,7 @@ struct ValueSegments {
   }
 };
 
-// Copies one token of a step of values, with zeros for the other.
+// Copies one token of a step of values and writes zeros for the other.
 template <typename Operand>
 const std::byte* CutStep(const std::byte* step, size_t token, size_t value_dim, std::byte* to) {
   constexpr size_t kElement = Operand::kBytes / Operand::kStepK;
@@ -54,10 +54,11 @@ const std::byte* CutStep(const std::byte* step, size_t token, size_t value_dim, 
   return to;
 }
 
-// The values of a strip's tokens `seen` and no other: slots outside may hold what another request
-// left there, and 0 * infinity is NaN: a weight of 0 is not enough. Where the range begins or ends
-// within a step (a pair of tokens), that step is copied without the other token. Bytes are finite,
-// and the weight of an unseen token is 0 whatever its scale.
+// The values of a strip's tokens `seen`, and no others. A weight of 0 is not enough to hide the
+// other slots: they may hold an infinity that another request left, and 0 * infinity is NaN. If the
+// range begins or ends within a step (a pair of tokens), that step is copied without the other
+// token. Bytes need no copy: they are always finite, and an unseen token's weight is 0 whatever its
+// scale.
 template <typename Operand>
 ValueSegments CutValues(const AttentionArgs& args, const Strip& strip, Seen seen,
                         Scratch<Operand>& scratch) {
@@ -85,7 +86,7 @@ ValueSegments CutValues(const AttentionArgs& args, const Strip& strip, Seen seen
   return cut;
 }
 
-// Whether all values of the strip's tokens `seen` are finite.
+// Whether all values of the strip's tokens `seen` are finite: products with 0 are then 0, not NaN.
 template <typename Operand>
 bool AreFinite(const AttentionArgs& args, const Strip& strip, Seen seen,
                Scratch<Operand>& scratch) {
@@ -108,8 +109,8 @@ bool AreFinite(const AttentionArgs& args, const Strip& strip, Seen seen,
   return SumLanes(sum) == 0;
 }
 
-// out += weights * values of the tokens `seen`, for some rows; the next strip's values are
-// prefetched in step.
+// out += weights * values of the tokens `seen`, for some rows. The next strip's values are
+// prefetched at the same pace.
 template <typename Operand>
 void AddValues(const AttentionArgs& args, const Strip& strip, Seen seen, const Strip& next,
                size_t first_row, size_t rows, Scratch<Operand>& scratch) {
@@ -131,8 +132,8 @@ void AddValues(const AttentionArgs& args, const Strip& strip, Seen seen, const S
   for (size_t column = 0; column < args.value_dim;) {
     for (size_t i = 0; i < cut.count; ++i) {
       w[i] = cut.values[i] + column * Operand::kBytes;
-      // In the order of addresses, as the hardware's own prefetchers want it; where sparse, beside
-      // what is read.
+      // In the order of addresses, which the hardware's own prefetchers follow; if sparse, at the
+      // columns being read.
       const size_t asked = next.sparse ? 1 : cut.steps[i];
       prefetch[i] = next.values[i < next.pieces ? i : 0] + column * Operand::kBytes * asked;
     }
@@ -159,9 +160,9 @@ void AddValues(const AttentionArgs& args, const Strip& strip, Seen seen, const S
   }
 }
 
-// out += weights * values, each row over the tokens that it sees. Where rows see different tokens
-// they are still taken together, with weights of 0, unless that would let a value that overflowed
-// reach rows that do not see it.
+// out += weights * values, each row over the tokens that it sees. Rows that see different tokens
+// are still computed together, with weights of 0 for the unseen ones, unless a value there is not
+// finite: that would reach rows that do not see it, so each query token is then computed alone.
 template <typename Operand, typename Products>
 void Values(const AttentionArgs& args, const Strip& strip, const Strip& next,
             Scratch<Operand>& scratch, Products& products) {

@@ -1,7 +1,7 @@
 #pragma once
 
 // Conversions between storage types, a vector at a time. NaN stays NaN; its payload may differ from
-// half.inl.h's.
+// that of half.inl.h.
 
 #include "kernels/types.h"
 
@@ -15,7 +15,9 @@ void StoreAs(float* p, Vec v) { Store(p, v); }
 void StoreAs(Bf16* p, Vec v) { StoreBf16(p, v); }
 void StoreAs(F16* p, Vec v) { StoreF16(p, v); }
 
-// Files align nothing: these pointers are never dereferenced, only handed to unaligned loads.
+// Tensors in files may lie at any address: the typed pointers are never dereferenced, only passed
+// to unaligned loads. The last, partial vector goes through buffers, so nothing outside of src and
+// dst is touched.
 template <typename Dst, typename Src>
 void ConvertAs(std::byte* dst, const std::byte* src, size_t n) {
   for (; n >= kLanes; n -= kLanes, dst += kLanes * sizeof(Dst), src += kLanes * sizeof(Src)) {

@@ -10,7 +10,7 @@ struct CpuidRegisters {
   uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
 };
 
-// Zeros where this CPU has no such leaf.
+// All zero if this CPU has no such leaf.
 inline CpuidRegisters Cpuid(uint32_t leaf, uint32_t subleaf) {
   CpuidRegisters r;
   if (!__get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx)) return {};

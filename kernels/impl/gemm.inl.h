@@ -1,9 +1,9 @@
 #pragma once
 
-// GEMM over packed blocks. The weights are one long stream of steps (kernels.h); it is cut into
-// chunks that stay in cache while every row passes over them. While the rows pass over one
-// chunk, the next one is prefetched, spread evenly over the tiles: with 4 to 32 rows memory and
-// arithmetic take about as long, and would add up if they took turns.
+// GEMM over packed blocks. The weights are one long stream of steps (kernels.h), cut into chunks
+// that stay in cache while all rows pass over them. Meanwhile the next chunk is prefetched, spread
+// evenly over the tiles: with 4 to 32 rows memory and arithmetic take about equally long, and their
+// times would add up if they alternated.
 
 #include <type_traits>
 
@@ -13,21 +13,21 @@
 namespace pinion::kernels::impl {
 namespace {
 
-// A chunk stays in L1 (48 KiB where this was measured) while the rows pass over it. Few tiles run
-// at the memory's pace and want short chunks, because nothing covers a call's first one (8 rows: 8
-// % faster with 16 KiB); many tiles want long ones, because each chunk loads and stores the sums
-// once (512 rows: 10 % faster with 32 KiB).
+// A chunk stays in L1 (48 KiB on the CPU measured) while the rows pass over it. With few tiles
+// memory sets the pace, and short chunks are better, because nothing hides the latency of a call's
+// first one (8 rows: 8 % faster with 16 KiB). With many tiles long ones are better, because each
+// chunk loads and stores the sums once (512 rows: 10 % faster with 32 KiB).
 constexpr size_t kMaxChunkBytes = 32 * 1024;
 constexpr size_t kFewTiles = 3;
 constexpr size_t ChunkBytes(size_t tiles) {
   return tiles <= kFewTiles ? kMaxChunkBytes / 2 : kMaxChunkBytes;
 }
-// For a single tile there is no next chunk to wait for: it prefetches just far enough ahead to
-// cover the latency of memory (200 ns at 40 GB/s).
+// A single tile passes over a chunk once, so it prefetches only as far ahead as covers the latency
+// of memory (200 ns at 40 GB/s).
 constexpr size_t kPrefetchAheadBytes = 8 * 1024;
 constexpr size_t kLineBytes = 64;
 
-// What multiplies, for operands that need no tile of their own.
+// The tile of an operand; operands with a tile of their own specialise this.
 template <typename Operand, int kRows, int kColumns, int kPrefetch>
 constexpr TileFn<Operand> kTile = Tile<Operand, kRows, kColumns, kPrefetch>;
 
@@ -65,7 +65,7 @@ TileFn<Operand> GemmTile(size_t rows, size_t prefetch_lines) {
   }
 }
 
-// Rows of activations in the operand's form: float32 or bfloat16 as they are, or bfloat16 widened.
+// Rows of activations in the operand's form: float32 or bfloat16 unchanged, or bfloat16 widened.
 template <typename Operand, typename Activation>
 struct RowSource {
   static constexpr size_t kMaxK = kMaxChunkBytes / (kBlockN * Operand::kBytes) * Operand::kStepK;
@@ -73,7 +73,7 @@ struct RowSource {
   const Activation* x;
   size_t stride;
 
-  // Rows [begin, begin + rows), columns [k, k + count). `scratch` may be returned.
+  // Rows [begin, begin + rows), columns [k, k + count); in `scratch` if they had to be widened.
   const typename Operand::X* Get(size_t begin, size_t rows, size_t k, size_t count,
                                  float (*scratch)[kMaxK], size_t& result_stride) const {
     const Activation* src = x + begin * stride + k;
@@ -92,7 +92,7 @@ struct RowSource {
   }
 };
 
-// The lines of one step that unit `unit` of `units` prefetches: [begin, end).
+// The lines of each step that unit `unit` of `units` prefetches: [begin, end).
 struct Share {
   size_t begin, end;
   Share(size_t lines, size_t unit, size_t units)
@@ -103,7 +103,7 @@ struct Share {
   }
 };
 
-// All rows over `steps` steps of one block, from column k of x on.
+// Multiplies all rows by `steps` steps of one block, from column k of x on.
 template <typename Operand, typename Activation>
 void GemmChunk(const RowSource<Operand, Activation>& source, const GemmArgs& args,
                const RowGroups& groups, const std::byte* w, size_t steps, size_t k, float* y) {
@@ -125,7 +125,7 @@ void GemmChunk(const RowSource<Operand, Activation>& source, const GemmArgs& arg
       const Share share(kStepBytes / kLineBytes, group * passes + pass, units);
       tile.w = &w_pass;
       tile.y = y + row * args.ldy + pass * columns;
-      // In the order of addresses, as the hardware's own prefetchers want it.
+      // In the order of addresses, which the hardware's own prefetchers follow.
       const std::byte* prefetch = next + share.begin * steps * kLineBytes;
       tile.prefetch = &prefetch;
       tile.prefetch_stride = (share.end - share.begin) * kLineBytes;
@@ -141,7 +141,7 @@ void Gemm(const GemmArgs& args) {
   using Source = RowSource<Operand, Activation>;
   const Source source{static_cast<const Activation*>(args.x), args.k_padded};
   const RowGroups groups(args.rows, kTileRows);
-  // Whole units of kPadK, so that rows can be widened a vector at a time.
+  // Chunks are whole units of kPadK, so that rows can be widened a vector at a time.
   constexpr size_t kUnitBytes = kPadK / Operand::kStepK * kBlockN * Operand::kBytes;
   const RowGroups chunks(args.k_padded / kPadK, ChunkBytes(groups.count) / kUnitBytes);
   const std::byte* w = args.w;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Portable conversions of bfloat16 and float16. `static`: files compiled for one ISA include this
-// too, and must not share an external inline symbol with the rest of the program.
+// Portable conversions of bfloat16 and float16. `static`, because files compiled for one ISA
+// include this too and must not share an external inline symbol with the rest of the program.
 
 #include <cstdint>
 #include <cstring>
@@ -22,7 +22,8 @@ namespace pinion::kernels::impl {
   return AsFloat(static_cast<uint32_t>(value.bits) << 16);
 }
 
-// The three classes (subnormal; normal; infinity and NaN) as selects, so that loops vectorise.
+// Selects between the three classes (subnormal; normal; infinity and NaN) without branches, so that
+// loops vectorise.
 [[gnu::always_inline]] static inline float Widen(F16 value) {
   const uint32_t sign = static_cast<uint32_t>(value.bits & 0x8000) << 16;
   const uint32_t magnitude = value.bits & 0x7fff;
@@ -36,7 +37,8 @@ namespace pinion::kernels::impl {
 
 [[gnu::always_inline]] static inline float Widen(float value) { return value; }
 
-// Half a unit in the last place minus one, plus the last bit that stays: ties go to even.
+// Rounds by adding half a unit in the last place minus one, plus the last bit kept: ties go to
+// even.
 [[gnu::always_inline]] static inline Bf16 NarrowBf16(float value) {
   const uint32_t bits = AsBits(value);
   const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
@@ -45,8 +47,8 @@ namespace pinion::kernels::impl {
   return Bf16{static_cast<uint16_t>(is_nan ? quiet_nan : rounded)};
 }
 
-// Adding 0.5 aligns a result below 2^-14 so that the float adder itself rounds it to a multiple of
-// 2^-24, float16's subnormal step.
+// Below 2^-14, adding 0.5 makes the float adder itself round to a multiple of 2^-24, float16's
+// subnormal step.
 [[gnu::always_inline]] static inline F16 NarrowF16(float value) {
   const uint32_t bits = AsBits(value);
   const uint32_t sign = (bits >> 16) & 0x8000u;

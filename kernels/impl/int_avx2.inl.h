@@ -1,6 +1,6 @@
 #pragma once
 
-// Integers in the lanes of vec_avx2.inl.h's vectors. The twin of int_avx512.inl.h.
+// Integers in the lanes of vec_avx2.inl.h's vectors: the same functions as int_avx512.inl.h.
 
 #include "kernels/impl/vec_avx2.inl.h"
 
@@ -18,7 +18,7 @@ Vec SubInt(Vec a, Vec b) { return Bits(_mm256_sub_epi32(Ints(a), Ints(b))); }
 Vec MulInt(Vec a, Vec b) { return Bits(_mm256_mullo_epi32(Ints(a), Ints(b))); }
 Vec Magnitude(Vec v) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v); }
 
-// Whole floats within an int8.
+// v: whole numbers within the range of int8.
 void StoreBytes(int8_t* dst, Vec v) {
   const __m256i words = _mm256_cvtps_epi32(v);
   const __m128i halves =
@@ -33,11 +33,11 @@ Vec HighNibblesInPlace(Vec v) {
 Vec SixteenthOf(Vec v) { return Bits(_mm256_srai_epi32(Ints(v), 4)); }
 Vec HighNibbles(Vec v) { return LowNibbles(Bits(_mm256_srli_epi16(Ints(v), 4))); }
 
-// Bytes 0 and 2, or 1 and 3, of every lane as two words, unsigned.
+// Bytes 0 and 2, or 1 and 3, of every lane as two unsigned words.
 Vec EvenCodes(Vec v) { return Bits(_mm256_and_si256(Ints(v), _mm256_set1_epi16(0xff))); }
 Vec OddCodes(Vec v) { return Bits(_mm256_srli_epi16(Ints(v), 8)); }
-// words + sums of two products each, of unsigned bytes of a by signed ones of b: int16. As assembly
-// for the reason of DotPairs.
+// words + sums of two products each, of unsigned bytes of a by signed ones of b, as int16. In
+// assembly for the same reason as DotPairs.
 Vec AddPairs(Vec a, Vec b, Vec words) {
   const Vec products = Bits(_mm256_maddubs_epi16(Ints(a), Ints(b)));
   asm("vpaddw %1, %0, %0" : "+x"(words) : "x"(products));
@@ -52,7 +52,7 @@ Vec FieldOf(Vec v) {
   return ToFloats(Bits(
       _mm256_and_si256(_mm256_srli_epi32(Ints(v), kShift), _mm256_set1_epi32((1 << kBits) - 1))));
 }
-// Finite floats rounded to bfloat16, ties to even: each lane a pair, `even` at the lower address.
+// Pairs of finite floats rounded to bfloat16, ties to even; `even` at the lower address.
 __m256i RoundedToBf16(Vec v) {
   const __m256i last = _mm256_and_si256(_mm256_srli_epi32(Ints(v), 16), _mm256_set1_epi32(1));
   return _mm256_add_epi32(Ints(v), _mm256_add_epi32(last, _mm256_set1_epi32(0x7fff)));

@@ -1,6 +1,6 @@
 #pragma once
 
-// Integers in the lanes of vec_avx512.inl.h's vectors. int_avx2.inl.h is its twin.
+// Integers in the lanes of vec_avx512.inl.h's vectors: the same functions as int_avx2.inl.h.
 
 #include "kernels/impl/vec_avx512.inl.h"
 
@@ -18,7 +18,7 @@ Vec SubInt(Vec a, Vec b) { return Bits(_mm512_sub_epi32(Ints(a), Ints(b))); }
 Vec MulInt(Vec a, Vec b) { return Bits(_mm512_mullo_epi32(Ints(a), Ints(b))); }
 Vec Magnitude(Vec v) { return _mm512_abs_ps(v); }
 
-// Whole floats within an int8.
+// v: whole numbers within the range of int8.
 void StoreBytes(int8_t* dst, Vec v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(dst), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
 }
@@ -30,11 +30,11 @@ Vec HighNibblesInPlace(Vec v) {
 Vec SixteenthOf(Vec v) { return Bits(_mm512_srai_epi32(Ints(v), 4)); }
 Vec HighNibbles(Vec v) { return LowNibbles(Bits(_mm512_srli_epi16(Ints(v), 4))); }
 
-// Bytes 0 and 2, or 1 and 3, of every lane as two words, unsigned.
+// Bytes 0 and 2, or 1 and 3, of every lane as two unsigned words.
 Vec EvenCodes(Vec v) { return Bits(_mm512_and_si512(Ints(v), _mm512_set1_epi16(0xff))); }
 Vec OddCodes(Vec v) { return Bits(_mm512_srli_epi16(Ints(v), 8)); }
-// words + sums of two products each, of unsigned bytes of a by signed ones of b: int16. As assembly
-// for the reason of DotPairs.
+// words + sums of two products each, of unsigned bytes of a by signed ones of b, as int16. In
+// assembly for the same reason as DotPairs.
 Vec AddPairs(Vec a, Vec b, Vec words) {
   const Vec products = Bits(_mm512_maddubs_epi16(Ints(a), Ints(b)));
   asm("vpaddw %1, %0, %0" : "+v"(words) : "v"(products));
@@ -49,7 +49,7 @@ Vec FieldOf(Vec v) {
   return ToFloats(Bits(
       _mm512_and_si512(_mm512_srli_epi32(Ints(v), kShift), _mm512_set1_epi32((1 << kBits) - 1))));
 }
-// Finite floats rounded to bfloat16, ties to even: each lane a pair, `even` at the lower address.
+// Pairs of finite floats rounded to bfloat16, ties to even; `even` at the lower address.
 __m512i RoundedToBf16(Vec v) {
   const __m512i last = _mm512_and_si512(_mm512_srli_epi32(Ints(v), 16), _mm512_set1_epi32(1));
   return _mm512_add_epi32(Ints(v), _mm512_add_epi32(last, _mm512_set1_epi32(0x7fff)));

@@ -1,17 +1,17 @@
 #pragma once
 
-// Blocks of integer weights as blocks of floats (IntTable::dequantise). Include integer.inl.h
-// first.
+// Converts blocks of integer weights to blocks of floats (IntTable::dequantise). Include
+// integer.inl.h first.
 
 #include "kernels/integer.h"
 
 namespace pinion::kernels::impl {
 namespace {
 
-// Columns at a time, so that what is read of all outputs stays in L1.
+// Columns converted at a time: few enough for the codes of all outputs to stay in L1.
 constexpr size_t kDequantisedColumns = 64;
 
-// The weights of kLanes outputs are scale * code + offset, codes as they are stored.
+// The weights of kLanes outputs are scale * code + offset, with codes as stored.
 struct LaneScales {
   Vec scale, offset;
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-// Codes times int8 activations where VPDPBUSD adds up four products at once. Include the ISA's
+// Codes times int8 activations with VPDPBUSD, which adds four products at once. Include the ISA's
 // integers and its Dot first:
 //   Dot(Vec w, Vec x, Vec sum)   sum + unsigned bytes of w times signed bytes of x, in int32 lanes
 
@@ -27,8 +27,9 @@ struct OperandU4 {
   static Vec MultiplyAdd(Vec w, Vec x, Vec sum) { return Dot(w, x, sum); }
 };
 
-// A tile of few rows, for which taking nibbles apart costs as much as multiplying them: high ones
-// stay where they are, 16 times as much, and their sums are divided in the end.
+// A tile of few rows, for which separating nibbles costs as much as multiplying them. So the high
+// ones are not shifted down but count 16 times, have sums of their own, and these are divided at
+// the end.
 template <int kRows, int kColumns, int kPrefetch>
 void NibbleTile(const TileArgs<OperandU4>& args) {
   Vec low[kRows][kColumns], high[kRows][kColumns];
@@ -63,11 +64,11 @@ void NibbleTile(const TileArgs<OperandU4>& args) {
   }
 }
 
-// The tile for so many rows and lines to prefetch a step.
+// The tile for this number of rows and of lines to prefetch in each step.
 template <typename Operand>
 TileFn<Operand> IntTile(size_t rows, size_t lines, bool accumulate) {
   if constexpr (Operand::kSubs == 2) {
-    // Vectors of 256 bits have not enough registers for sums apart.
+    // With vectors of 256 bits there are too few registers for separate sums.
     if (rows == 1 && !accumulate && kLanes == 16) {
       if (lines == 0) return NibbleTile<1, GemmColumns(1), 0>;
       if (lines == 4) return NibbleTile<1, GemmColumns(1), 4>;

@@ -1,9 +1,9 @@
 #pragma once
 
-// Codes times int8 activations without VPDPBUSD. Two products of bytes as a sum of 16 bits would
-// overflow where a code has 8 bits: these are widened, even and odd ones apart, the activations
-// beforehand, once for all columns. Where it has 4, eight such sums fit. Include the ISA's integers
-// first.
+// Codes times int8 activations without VPDPBUSD. With codes of 8 bits, the 16-bit sum of two
+// products of bytes would overflow, so even and odd bytes are widened separately, those of the
+// activations beforehand, once for all columns. With codes of 4 bits, 16 bits hold eight such sums.
+// Include the ISA's integers first.
 
 #include "kernels/impl/int_words.inl.h"
 
@@ -20,7 +20,7 @@ struct OperandU8 {
   }
   static Vec Spread(const int16_t* x, size_t sub) { return SpreadPair(x + 2 * sub); }
   static Vec MultiplyAdd(Vec w, Vec x, Vec sum) { return DotPairs(w, x, sum); }
-  // kWidened activations as X.
+  // Converts kWidened activations to X.
   static constexpr size_t kWidened = 16;
   static void Widen(const int8_t* x, int16_t* dst) {
     const __m256i words =
@@ -30,8 +30,9 @@ struct OperandU8 {
   }
 };
 
-// For a single row, which streams codes at the memory's pace: to widen its activations before each
-// chunk would stop the stream for a tenth of its time, and what is done here is done for 8 vectors.
+// For a single row, for which memory sets the pace: widening its activations before each chunk
+// would stop the stream of codes for a tenth of the time. Here it is done in the tile, once for 8
+// vectors of codes.
 struct OperandU8OfOneRow : WordsOfU8 {
   static Vec MultiplyAdd(Vec w, Vec x, Vec sum) {
     return DotPairs(OddCodes(w), OddBytes(x), DotPairs(EvenCodes(w), EvenBytes(x), sum));
@@ -46,7 +47,7 @@ struct OperandU4 {
 // Steps whose products fit 16 bits: 4 * 2 (kSubs) * 2 * 15 * 128 = 30720.
 constexpr size_t kStepsInWords = 4;
 
-// y (int32) = or += x w. The sums of 16 bits take the registers, those of 32 wait in y.
+// y (int32) = or += x w. Sums of 16 bits take up the registers, so those of 32 are kept in y.
 template <int kRows, int kColumns, int kPrefetch>
 void NibbleTile(const TileArgs<OperandU4>& args) {
   const int8_t* x = args.x;
@@ -99,7 +100,7 @@ template <int kRows, int kColumns, int kPrefetch>
 constexpr TileFn<OperandU4> kTile<OperandU4, kRows, kColumns, kPrefetch> =
     NibbleTile<kRows, kColumns, kPrefetch>;
 
-// The tile for so many rows and lines to prefetch a step.
+// The tile for this number of rows and of lines to prefetch in each step.
 template <typename Operand>
 TileFn<Operand> IntTile(size_t rows, size_t lines, bool) {
   return GemmTile<Operand>(rows, lines);

@@ -1,12 +1,11 @@
 #pragma once
 
-// Products with integer weights on matrix tiles (AMX): codes are the unsigned side, activations the
-// signed one. Where whole rows are one group this is tile_gemm.inl.h, int32 sums waiting in y. Else
-// some groups' codes at a time become a panel of bytes, and each group's sums pass through a buffer
-// into floats.
-//
+// Products with integer weights on matrix tiles (AMX): codes are the unsigned operand, activations
+// the signed one. If whole rows are one group this is tile_gemm.inl.h, with int32 sums kept in y.
+// Otherwise the codes of some groups at a time become a panel of bytes, and each group's sums pass
+// through a buffer into floats.
 // Tiles: as in tiles.inl.h, with Dot<sum, a, b>: sum += signed bytes of a times unsigned bytes of
-// b. Epilogue, all static: what integer.inl.h does once sums are there
+// b. Epilogue: integer.inl.h's treatment of finished sums, all static:
 //   WholeRow(layout, row, tail, sums, y)
 //   AddGroup(layout, scales, x_sums, rows, sums, y, ldy)   some rows of one block's group
 //   ScaleRow(row_scale, scales, sums, y)
@@ -19,9 +18,8 @@ namespace {
 
 constexpr size_t kTileColumns = 64;    // of K, in a step of bytes
 constexpr size_t kTilesFromRows = 16;  // below, vectors stream codes as fast as memory gives them
-// Columns of a panel, and of the widest group: each panel loads and stores y once, so that many
-// rows want wide ones, of 64 KiB in L2. Those whose y is small enough to stay in L1 beside the
-// panel want it there: 16 KiB.
+// Columns of a panel, and of the widest group. Each panel loads and stores y once, so many rows use
+// wide panels, of 64 KiB in L2. With few rows y stays in L1, and a panel of 16 KiB does so too.
 constexpr size_t kPanelColumns = 1024, kFewRowsPanelColumns = 256;
 
 // Whether groups fill whole steps.
@@ -31,7 +29,7 @@ inline bool FitsTiles(const IntLayout& layout, size_t rows) {
   return layout.group % kTileColumns == 0 && layout.group <= kPanelColumns;
 }
 
-// Of rows that FitsTiles takes.
+// For layouts and rows that FitsTiles accepts.
 inline ProductCut IntTileCut(const IntLayout& layout, size_t rows) {
   return TileCut(rows, layout.columns() / kTileColumns);
 }
@@ -43,7 +41,7 @@ T ReadAt(const std::byte* src, size_t index) {
   return value;
 }
 
-// A group's codes of 4 bits as bytes, [columns/4][64 n][4 k]: what 8 bits are stored as.
+// Converts a group's codes of 4 bits to bytes, [columns/4][64 n][4 k], the layout of 8 bits.
 inline void UnpackNibbles(const std::byte* src, size_t columns, std::byte* dst) {
   constexpr size_t kStep = 4 * kBlockN;  // bytes: 64 outputs, 8 columns of them
   for (size_t step = 0; step < columns / 8; ++step, src += kStep, dst += 2 * kStep) {
@@ -75,7 +73,7 @@ void WholeRowTiles(const IntLayout& layout, const IntGemmArgs& args) {
                   finish);
 }
 
-// One call with weights in groups.
+// One call of gemm with weights in groups.
 template <typename Tiles, typename Epilogue>
 class GroupedProduct {
  public:
@@ -110,7 +108,7 @@ class GroupedProduct {
   float* SumsAt(size_t block, size_t row) const {
     return args_.y + row * args_.ldy + block * kBlockN;
   }
-  // What is multiplied a panel later.
+  // The codes multiplied one panel later.
   const std::byte* Ahead(size_t block, size_t group) const {
     if (!deep_) return GroupAt(block, group + panel_groups_);
     return block + 1 < args_.blocks ? GroupAt(block + 1, group) : GroupAt(0, group + panel_groups_);
@@ -120,7 +118,7 @@ class GroupedProduct {
     return panel_ + (group - first) * layout_.group * kBlockN;
   }
 
-  // A block's groups from `first` on, by all rows.
+  // Multiplies all rows by one panel: a block's groups from `first` on.
   void RunPanel(size_t block, size_t first) {
     const size_t left = layout_.groups() - first;
     const size_t groups = left < panel_groups_ ? left : panel_groups_;
@@ -132,7 +130,8 @@ class GroupedProduct {
     }
   }
 
-  // A group's sums are added while tiles multiply the next.
+  // Software pipeline: vectors add one group's sums while tiles multiply the next, hence two
+  // buffers.
   void RunRows(size_t block, size_t first, size_t groups, size_t row, size_t rows) {
     alignas(64) Sums sums[2];
     if (first == 0) {
@@ -149,7 +148,7 @@ class GroupedProduct {
 
   void Multiply(size_t block, size_t group, const std::byte* codes, size_t row, size_t rows,
                 Sums& sums) {
-    // The first rows ask for what comes a panel later.
+    // The first rows prefetch what is multiplied one panel later.
     const size_t steps = layout_.group / kTileColumns;
     const size_t lines = row > 0 ? 0 : (layout_.group_bytes() / kTileBytes + steps - 1) / steps;
     tiles_.RunBlock({.x = RowsAt(Row(row) + group * layout_.group, layout_.row_bytes()),
@@ -184,8 +183,8 @@ class GroupedProduct {
   const IntLayout& layout_;
   const IntGemmArgs& args_;
   const size_t rows_at_once_, panel_groups_, panels_;
-  // Not all columns of the activations stay in cache: those of one panel pass over all blocks, as
-  // in tile_gemm.inl.h.
+  // Whether the activations do not stay in cache as a whole: then all blocks are multiplied by the
+  // columns of one panel before the next, as in tile_gemm.inl.h.
   const bool deep_;
   TileUnit<Tiles> tiles_;
   alignas(64) std::byte panel_[kPanelColumns * kBlockN];

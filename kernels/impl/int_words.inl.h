@@ -1,7 +1,7 @@
 #pragma once
 
-// Codes of 8 bits that meet int8 activations as they lie, four of a column in a lane; what
-// multiplies them differs by ISA. Include the ISA's integers first.
+// Codes of 8 bits and int8 activations as they are stored, four columns in a lane; each ISA adds
+// its own multiplication. Include the ISA's integers first.
 
 #include "kernels/impl/gemm.inl.h"
 

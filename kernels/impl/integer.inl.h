@@ -1,9 +1,9 @@
 #pragma once
 
-// Integer products for a vector ISA: chunks of K that stay in L1 pass under tiles of rows, as in
-// gemm.inl.h. A chunk is a group of columns, whose int32 sums are scaled into floats; where whole
-// rows are one group the int32 sums themselves wait from chunk to chunk. Include what multiplies
-// bytes on the ISA first: int_fours.inl.h or int_pairs.inl.h.
+// Integer products for a vector ISA: tiles of rows pass over chunks of K that stay in L1, as in
+// gemm.inl.h. A chunk lies within a group of columns, whose int32 sums are scaled into floats; if
+// whole rows are one group the int32 sums themselves are kept from chunk to chunk. Include the
+// ISA's multiplication of bytes first: int_fours.inl.h or int_pairs.inl.h.
 
 #include "kernels/impl/gemm.inl.h"
 #include "kernels/integer.h"
@@ -11,19 +11,19 @@
 namespace pinion::kernels::impl {
 namespace {
 
-// Columns of a chunk, at most. Sums go through memory once a chunk, so chunks are long.
+// Columns of a chunk, at most. Every chunk loads and stores the sums, so chunks are long.
 constexpr size_t kIntChunk = 512;
 
-// What passes under a tile of rows: `columns` columns of one block's codes. While all rows pass
-// over them, those `ahead` bytes on are asked for, spread evenly over the tiles, as in gemm.inl.h.
+// `columns` columns of one block's codes. While all rows pass over them, the codes `ahead` bytes
+// further on are prefetched, spread evenly over the tiles, as in gemm.inl.h.
 struct IntChunk {
   const std::byte* w;
   size_t columns, ahead;
   Prefetch prefetch;
 };
 
-// Points args at rows of activations from a chunk's column on, in the operand's form: the bytes as
-// they are, or a copy in `widened`.
+// Points args at rows of activations from a chunk's column on, in the operand's form: the bytes
+// themselves, or a copy in `widened`.
 template <typename Operand>
 void TakeRows(const int8_t* x, size_t x_stride, size_t rows, size_t columns,
               typename Operand::X (*widened)[kIntChunk], TileArgs<Operand>& args) {
@@ -40,7 +40,7 @@ void TakeRows(const int8_t* x, size_t x_stride, size_t rows, size_t columns,
   }
 }
 
-// y[rows of the tile][64] (int32) = or += x * w; x: the tile's first row, at the chunk's column.
+// y[rows of the tile][64] (int32) = or += x * w. x: the tile's first row, at the chunk's column.
 template <typename Operand>
 void RunTile(const IntLayout& layout, const IntChunk& chunk, const RowGroups& tiles, size_t tile,
              const int8_t* x, float* y, size_t ldy, bool accumulate) {
@@ -82,8 +82,8 @@ const int32_t* SumsOf(const IntLayout& layout, const std::byte* row) {
   return reinterpret_cast<const int32_t*>(row + layout.columns() + sizeof(RowTail));
 }
 
-// One block's row of exact int32 sums into float32: the codes' lowest and the activations' zero
-// point are taken out while everything is whole.
+// Converts one block's row of exact int32 sums to float32. The codes' lowest and the activations'
+// zero point are subtracted before, in integers, so that nothing is rounded but the result.
 void FinishWholeRow(const IntLayout& layout, const std::byte* row, const std::byte* tail,
                     const float* whole, float* y) {
   const RowTail of = TailOf(layout, row);
@@ -98,8 +98,9 @@ void FinishWholeRow(const IntLayout& layout, const std::byte* row, const std::by
   }
 }
 
-// ---- Passes: at most kPassRows rows over one block. Their sums stay in L1 from chunk to chunk; in
-// y, whose rows are often a power of two apart, they would push each other out of every cache.
+// ---- Passes: at most kPassRows rows by one block. Their sums are kept in a dense buffer, which
+// stays in L1 from chunk to chunk; in y, rows are often a power of two apart and would evict each
+// other from every cache.
 constexpr size_t kPassRows = 48;
 
 template <typename Operand>
@@ -123,7 +124,8 @@ void PassOfWholeRows(const IntLayout& layout, const IntGemmArgs& args) {
 }
 
 // y += scale * sum + offset * (sum of the group's activations), for some rows of one block's group.
-// Without offsets the codes' lowest stands for them. Four vectors share what is spread of a row.
+// Without offsets, the codes' lowest is added to the integer sum instead. Four vectors at a time
+// share a row's broadcast sum.
 template <bool kOffsets>
 void AddGroup(const IntLayout& layout, const F16* scales, const int32_t* x_sums, size_t rows,
               const float (*sums)[kBlockN], float* y, size_t ldy) {
@@ -153,7 +155,7 @@ void AddGroup(const IntLayout& layout, const F16* scales, const int32_t* x_sums,
   }
 }
 
-// y = sums (which may be y) times the row's scale and the outputs' own.
+// y = sums (which may be y) times the row's scale and the outputs' scales.
 void ScaleRow(float row_scale, const float* scales, const float* sums, float* y) {
   for (size_t i = 0; i < kBlockN; i += kLanes)
     Store(y + i, Load(sums + i) * Load(scales + i) * Set(row_scale));
@@ -168,7 +170,7 @@ void PassOfGroups(const IntLayout& layout, const IntGemmArgs& args) {
   const size_t row_bytes = layout.row_bytes(), groups = layout.groups();
   const size_t group_bytes = layout.group_bytes(), code_bytes = layout.code_bytes(layout.group);
   const size_t ahead = (kPrefetchAheadBytes + group_bytes - 1) / group_bytes * group_bytes;
-  // Tiles ask for codes alone; what lies between those of one group and the next is left.
+  // Tiles prefetch only codes; the scales and offsets behind them are prefetched here.
   const size_t asked = args.prefetch == Prefetch::kNone ? 0 : group_bytes;
   __builtin_memset(y, 0, args.rows * sizeof(y[0]));
   const std::byte* w = args.w;
@@ -186,7 +188,7 @@ void PassOfGroups(const IntLayout& layout, const IntGemmArgs& args) {
       }
       for (size_t r = 0; r < rows; ++r) {
         x_sums[r] = SumsOf(layout, x + r * row_bytes)[group];
-        // Pieces of rows as short as these nobody fetches ahead.
+        // Pieces of rows this short do not start the hardware's prefetchers.
         const std::byte* next = x + r * row_bytes + (group + 1) * layout.group;
         for (size_t at = 0; at < layout.group; at += kLineBytes) __builtin_prefetch(next + at);
       }
@@ -226,7 +228,7 @@ void IntGemm(const IntLayout& layout, const IntGemmArgs& args) {
   }
 }
 
-// ---- Rounding of activations.
+// ---- Rounding of activations
 template <typename T>
 Vec LoadActivations(const T* x) {
   if constexpr (sizeof(T) == sizeof(float)) {
@@ -267,10 +269,10 @@ void RoundValues(const T* x, size_t n, float scale, int32_t zero_point, int8_t* 
     dst[i] = static_cast<int8_t>(RoundOne(Widen(x[i]), scale, zero_point));
 }
 
-// Columns that are gathered at a time.
+// Columns gathered at a time.
 constexpr size_t kGathered = 256;
 
-// Calls body(values, first, count) for runs of columns that are all of them.
+// Calls body(values, first, count) for runs of columns that together are all columns.
 template <typename T, typename Body>
 void ForRuns(const RoundArgs& args, size_t k, Body body) {
   const auto* x = static_cast<const T*>(args.x);

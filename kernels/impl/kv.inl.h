@@ -1,7 +1,7 @@
 #pragma once
 
-// Writing into the KV cache. Plain loops: a token's keys go to as many places as they have
-// elements.
+// Writes into the KV cache. Plain loops, because a token's keys are scattered: neighbouring
+// elements lie block_tokens apart (kernels.h).
 
 #include <type_traits>
 
@@ -31,7 +31,8 @@ constexpr float kLargestCode = std::is_same_v<Kv, KvI8>     ? 127.0f
                                : std::is_same_v<Kv, KvE5m2> ? 57344.0f
                                                             : 448.0f;
 
-// The eight-bit floats, by their bits as those of a float.
+// An eight-bit float: its exponent and mantissa are shifted to their places in a float, and a
+// multiplication corrects the bias.
 template <int kMantissa, int kBias>
 float WidenCode(uint8_t bits) {
   constexpr uint32_t kExponents = static_cast<uint32_t>(254 - kBias) << 23;  // 2^(127 - bias)
@@ -43,8 +44,9 @@ using impl::Widen;  // of bfloat16 and float16, beside these
 [[maybe_unused]] float Widen(KvE5m2 code) { return WidenCode<2, 15>(code.bits); }
 [[maybe_unused]] float Widen(KvE4m3 code) { return WidenCode<3, 7>(code.bits); }
 
-// |value| <= kLargestCode. Half a unit in the last place minus one, plus the last bit that stays.
-// Below half of the smallest normal number: zero; else below it: that number.
+// Requires |value| <= kLargestCode. Rounds by adding half a unit in the last place minus one, plus
+// the last bit kept. There are no subnormals: below half of the smallest normal number the result
+// is zero, from there on up to it that number.
 template <int kMantissa, int kBias>
 uint8_t NarrowCode(float value) {
   constexpr uint32_t kShift = 23 - kMantissa, kSmallest = 1u << kMantissa;
@@ -58,14 +60,15 @@ uint8_t NarrowCode(float value) {
          static_cast<uint8_t>(is_normal ? rounded : tiny);
 }
 
-// Adding 1.5 * 2^23 rounds to an integer, whose lowest byte are the sum's lowest bits.
+// Adding 1.5 * 2^23 rounds to an integer; the sum's lowest bits are its lowest byte.
 void NarrowTo(KvI8& code, float value) {
   code.bits = static_cast<uint8_t>(AsBits(value + 12582912.0f));
 }
 void NarrowTo(KvE5m2& code, float value) { code.bits = NarrowCode<2, 15>(value); }
 void NarrowTo(KvE4m3& code, float value) { code.bits = NarrowCode<3, 7>(value); }
 
-// The largest magnitude; infinite or NaN where an element is: the larger the bits, the worse.
+// The largest magnitude; infinite or NaN if an element is. Compares bits, because NaN and infinity
+// have larger ones than every number, while comparisons of floats ignore NaN.
 float LargestMagnitude(const float* x, size_t n) {
   uint32_t largest = 0;
   for (size_t i = 0; i < n; ++i) {
@@ -81,8 +84,8 @@ Bf16 RoundUpToBf16(float value) {
   return Bf16{static_cast<uint16_t>((bits >> 16) + ((bits & 0xffffu) != 0 && bits < 0x7f800000u))};
 }
 
-// Rounds one token's elements: all ISAs to the same bytes, so nothing here may be contracted to a
-// fused multiply-add (hence a division).
+// Rounds one token's elements, to the same bytes on every ISA. So it divides instead of multiplying
+// by the inverse, which the compiler could contract to a fused multiply-add.
 template <typename Kv>
 Bf16 NarrowRow(const float* x, size_t n, Kv* codes) {
   constexpr float kLargest = kLargestCode<Kv>;
@@ -90,7 +93,7 @@ Bf16 NarrowRow(const float* x, size_t n, Kv* codes) {
   const float divisor = scale.bits == 0 ? 1.0f : Widen(scale);
   for (size_t i = 0; i < n; ++i) {
     const float value = x[i] / divisor;
-    const float below = value < kLargest ? value : kLargest;  // NaN becomes it too
+    const float below = value < kLargest ? value : kLargest;  // also for NaN
     NarrowTo(codes[i], below > -kLargest ? below : -kLargest);
   }
   return scale;
@@ -98,19 +101,19 @@ Bf16 NarrowRow(const float* x, size_t n, Kv* codes) {
 
 // ---- Layouts -----------------------------------------------------------------------------------
 
-// How many elements along the reduced dimension lie side by side (kernels.h).
+// The number of elements along the reduced dimension that lie side by side (kernels.h).
 template <typename Kv>
 constexpr size_t kKvPairs = kIsCode<Kv>                ? 4
                             : std::is_same_v<Kv, Bf16> ? 2
                                                        : 1;
 
-// Where element `dim` of token `slot` lies within a block of keys, in elements.
+// The index of element `dim` of token `slot` within a block of keys.
 template <typename Kv>
 size_t KeyIndex(size_t slot, size_t dim, size_t block_tokens) {
   return (dim / kKvPairs<Kv> * block_tokens + slot) * kKvPairs<Kv> + dim % kKvPairs<Kv>;
 }
 
-// Likewise within a block of values.
+// The same within a block of values.
 template <typename Kv>
 size_t ValueIndex(size_t slot, size_t dim, size_t value_dim) {
   return (slot / kKvPairs<Kv> * value_dim + dim) * kKvPairs<Kv> + slot % kKvPairs<Kv>;

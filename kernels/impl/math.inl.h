@@ -1,6 +1,6 @@
 #pragma once
 
-// Elementary functions over Vec, and the loop that every row-wise function shares.
+// Elementary functions over Vec, and the loads and stores of row-wise functions.
 
 #include <cstddef>
 
@@ -11,11 +11,11 @@ namespace {
 
 constexpr float kInfinity = __builtin_inff();
 
-// e^x. x = n ln2 + r with |r| <= ln2 / 2, e^r by its Taylor series to r^7 / 7!: the rest is below
-// r^8 / 8! * 1.1 = 5.8e-9, a tenth of an ulp; ln2 comes in two parts, of which n * kHigh is exact
-// (kHigh has 12 bits, n has 8). With the roundings of Horner's scheme at most 2 ulp in all
-// (tested). 0 below -87.33 (where the result would be subnormal, and for -infinity); 3.4e38
-// above 88.72. NaN stays NaN.
+// e^x. x = n ln2 + r with |r| <= ln2 / 2, e^r by its Taylor series to r^7 / 7!: the remainder is
+// below r^8 / 8! * 1.1 = 5.8e-9, a tenth of an ulp. ln2 is split in two so that n * kHigh is exact
+// (kHigh has 12 bits, n has 8). With the roundings of Horner's scheme the error is at most 2 ulp
+// (tested). 0 below -87.33 (the result would be subnormal; also for -infinity); 3.4e38 above 88.72.
+// NaN stays NaN.
 Vec Exp(Vec x) {
   constexpr float kPerLn2 = 1.44269504f, kLowest = -87.33f, kHighest = 88.72f;
   constexpr float kHigh = 0.693359375f, kLow = -2.12194440e-4f;
@@ -33,9 +33,9 @@ Vec Exp(Vec x) {
   return ZeroWhereBelow(ScaleByPower(p, n), x, Set(kLowest));
 }
 
-// 2^t for -126 <= t <= 127 (NaN stays NaN) in half of Exp's time: weights need not be right in the
-// last place. t = n + r with |r| <= 1/2; 2^r by the polynomial of degree 5 that is 1 at 0 and least
-// wrong elsewhere (1.6 u; 2.7 u with the roundings of Horner's scheme).
+// 2^t for -126 <= t <= 127 (NaN stays NaN), in half of Exp's time: softmax weights need not be
+// correct to the last place. t = n + r with |r| <= 1/2; 2^r by the polynomial of degree 5 that is 1
+// at 0 and has the least error elsewhere (1.6 u; 2.7 u with the roundings of Horner's scheme).
 Vec NormalPowerOfTwo(Vec t) {
   const Vec n = RoundToInteger(t), r = t - n;
   Vec p = Set(0.00132647241f);
@@ -51,8 +51,8 @@ Vec NormalPowerOfTwo(Vec t) {
 Vec PowerOfTwo(Vec t) { return ZeroWhereBelow(NormalPowerOfTwo(t), t, Set(-126)); }
 constexpr double kLog2E = 1.4426950408889634;  // e^x = 2^(x kLog2E)
 
-// 1 - 2 / (e^2x + 1): within 4 u of the result at 1, an absolute error of 4 u near 0. e^2x may be
-// 3.4e38 or 0, so that the limits are exact; NaN stays NaN.
+// 1 - 2 / (e^2x + 1). The error is absolute: 4 u, near 0 as well as near 1. e^2x ends at 0 and
+// 3.4e38, so the limits -1 and 1 are exact; NaN stays NaN.
 inline Vec Tanh(Vec x) { return Set(1) - Set(2) / (Exp(x + x) + Set(1)); }
 
 float Exp(float x) { return FirstLane(Exp(Set(x))); }

@@ -8,8 +8,8 @@ namespace pinion::kernels::impl {
 bool HasOneDnn(Isa isa, Dtype weights);
 
 // GEMM by single-thread oneDNN primitives of the calling thread. The first call for a shape makes
-// all that it will ever need for it, for any number of rows: some milliseconds. False, with y
-// untouched, where oneDNN has none or failed to make one.
+// the primitives for every number of rows, which takes some milliseconds. False if oneDNN has none
+// or could not make one; y may then be partly written and must be computed by another kernel.
 bool OneDnnGemm(Dtype weights, const GemmArgs& args);
 
 }  // namespace pinion::kernels::impl

@@ -1,26 +1,25 @@
 #pragma once
 
-// What a tile (tile.inl.h) multiplies: one struct per storage type of the streamed operand
-// (weights, keys, values). The streamed operand lies in steps of kStepK along the reduced
-// dimension, each a row of columns; kBytes is one column of one step. A step is worked off in kSubs
+// The operands of a tile (tile.inl.h): one struct per storage type of the streamed operand
+// (weights, keys, values). The streamed operand is stored in steps of kStepK along the reduced
+// dimension, each a row of columns; kBytes is one column of one step. A step takes kSubs
 // multiplications.
 //
 //   Load<half>(w, sub)  the weights of kLanes columns (half: of kLanes / 2) at w
-//   Spread(x, sub)      the other operand's value for this step, in every lane
+//   Spread(x, sub)      the other operand's values for this step, broadcast to every lane
 //   Put(x, v)           stores a vector of floats in the form that Spread reads
 //
-// Where the other operand has two digits (kDigits = 2), the streamed one passes by once for each:
+// If the other operand has two digits (kDigits = 2), the streamed one is read once for each:
 //
 //   Spread(x, digit)    0: the higher ones of this step
-//   Raise(sum)          times the base of the digits
+//   Raise(sum)          the sum times the base of the digits
 
 #include "kernels/impl/half.inl.h"
 
 namespace pinion::kernels::impl {
 namespace {
 
-// Whether the streamed operand is bytes with scales, which have factors beside them:
-// operand_bytes.inl.h.
+// Whether the streamed operand is bytes with scales (operand_bytes.inl.h).
 template <typename Operand>
 constexpr bool kIsScaled = requires {
   Operand::kTop;
@@ -86,8 +85,8 @@ struct OperandF16 {
   static void Put(float* x, Vec v) { Store(x, v); }
 };
 
-// bfloat16 without instructions for it: first the even half of each pair, then the odd one, in
-// float32. The other operand is widened beforehand, once for all columns.
+// bfloat16 without instructions for it: multiplies the even element of each pair, then the odd one,
+// in float32. The other operand is widened beforehand, once for all columns.
 struct OperandBf16Widened {
   using X = float;
   static constexpr Dtype kDtype = Dtype::kBf16;

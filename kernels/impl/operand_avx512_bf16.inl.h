@@ -1,6 +1,6 @@
 #pragma once
 
-// bfloat16 where AVX-512 multiplies it: VDPBF16PS. Include vec_avx512.inl.h first.
+// bfloat16 with AVX-512's instruction for it, VDPBF16PS. Include vec_avx512.inl.h first.
 
 #include "kernels/impl/operand.inl.h"
 

@@ -1,23 +1,23 @@
 #pragma once
 
 // Operands of attention over a KV cache of bytes. They compute w x for bytes w without their
-// scales, over an x that was multiplied by kTop / (its largest magnitude): every row of x has a
-// factor, largest / kTop * kUnit, by which its results are multiplied (kIsScaled). Beside
-// operand.inl.h's:
+// scales, with an x that was multiplied by kTop / (its largest magnitude). So every row of x has a
+// factor, largest / kTop * kUnit, by which its results are multiplied (kIsScaled). In addition to
+// operand.inl.h's members:
 //
-//   kTop        what the largest magnitude of a row of x becomes
-//   kUnit       a byte's number as MultiplyAdd sees it, times kUnit, is its number
+//   kTop        the largest magnitude of a row of x after scaling
+//   kUnit       the true value of a byte over its value in MultiplyAdd
 //   Floats(sum) the sum as floats
-//   Start(x, n) what the sum of a row of n elements starts with; where missing: 0
-//   Keys        the operand for the product with keys; where missing: the same as for values
+//   Start(x, n) the start of the sum of a row of n elements; 0 if missing
+//   Keys        the operand for the product with keys; the same as for values if missing
 
 #include "kernels/impl/operand.inl.h"
 
 namespace pinion::kernels::impl {
 namespace {
 
-// Signed bytes by 15 bits, exact in int32: at most kMaxKeyDim * 127 * 16383 = 2^30.2. Fewer bits
-// would drop the many small weights beside a large one.
+// Signed bytes by 15 bits, exact in int32: sums are at most kMaxKeyDim * 127 * 16383 = 2^30.2.
+// Fewer bits would drop the many small weights beside a large one.
 struct OperandI8 {
   using X = int16_t;
   static constexpr size_t kStepK = 4, kSubs = 2, kBytes = 4;
@@ -34,9 +34,10 @@ struct OperandI8 {
   static void Put(int16_t* x, Vec v) { StoreInt16(x, EvenFirst(v)); }
 };
 
-// An eight-bit float becomes a larger one by a shift that puts its exponent where the larger one's
-// begins: the sign is shifted in from the left and masked out between. That leaves the exponent's
-// bias as it was, so numbers are 2^(127 - bias) too small, and x is kept large against underflow.
+// An eight-bit float becomes a larger one by an arithmetic shift that aligns its exponent with the
+// larger one's. The shift copies the sign to the left, and kMask clears the copies except the sign
+// itself. The exponent keeps its bias, so numbers are 2^(127 - bias) too small (kUnit), and kTop is
+// large so that products do not underflow.
 struct BitsE5m2 {
   static constexpr int kShift = 3, kMask = static_cast<int>(0x8fe08fe0);
   static constexpr float kUnit = 0x1p112f;
@@ -64,7 +65,7 @@ struct OperandF8Widened {
   static void Put(float* x, Vec v) { Store(x, v); }
 };
 
-// What multiplies bytes without instructions for pairs of bfloat16 or fours of bytes.
+// The operands of CPUs without instructions for pairs of bfloat16 or fours of bytes.
 struct WidenedBytes {
   using I8 = OperandI8;
   using E5m2 = OperandF8Widened<BitsE5m2>;

@@ -7,21 +7,21 @@
 namespace pinion::kernels::impl {
 namespace {
 
-// Independent sums: enough for multiply-adds of 4 to 6 clocks at 2 a clock, few enough for the
-// registers (16 with AVX2, 32 with AVX-512).
+// Independent sums: enough to cover a latency of 4 to 6 clocks at 2 multiply-adds per clock, few
+// enough for the registers (16 with AVX2, 32 with AVX-512).
 constexpr size_t kChains = kLanes == 16 ? 16 : 12;
 
-// The compiler must have `v` in a register here, and may not assume to know its value.
+// Makes the compiler hold `v` in a register here and forget its value.
 void Opaque(Vec& v) { asm volatile("" : "+x"(v)); }
 
-// A small number both as float32 and as a pair of bfloat16 (about 0.001): the sums stay finite.
+// About 0.001 both as float32 and as a pair of bfloat16, so that the sums stay finite.
 Vec SmallNumbers() {
   Vec v = Set(AsFloat(0x3a803a80));
   Opaque(v);
   return v;
 }
 
-// operations: of one multiply-add in one lane.
+// operations: those of one multiply-add in one lane.
 template <typename Operand, uint64_t operations>
 uint64_t ProbeMultiply(size_t steps) {
   const Vec w = SmallNumbers(), x = SmallNumbers();
@@ -29,7 +29,7 @@ uint64_t ProbeMultiply(size_t steps) {
 #pragma GCC unroll 16
   for (size_t i = 0; i < kChains; ++i) {
     sums[i] = Set(0);
-    Opaque(sums[i]);  // or the compiler sees that all are the same and keeps one
+    Opaque(sums[i]);  // or the compiler sees equal sums and keeps one
   }
   for (size_t step = 0; step < steps; ++step) {
 #pragma GCC unroll 16
@@ -48,7 +48,7 @@ uint64_t ProbeExp(size_t steps) {
   for (size_t step = 0; step < steps; ++step) {
 #pragma GCC unroll 4
     for (size_t i = 0; i < kAtOnce; ++i) {
-      Opaque(x);  // or one result would do for all
+      Opaque(x);  // or the compiler computes one result for all
       Vec result = Exp(x);
       Opaque(result);
     }

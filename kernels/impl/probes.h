@@ -4,7 +4,7 @@
 
 namespace pinion::kernels::impl {
 
-// One per isa_<name>.cc. (AMX has tiles of its own, and vectors like kAvx512Bf16: see ProbesFor.)
+// One per isa_<name>.cc. (AMX has kAvx512Bf16's, with tiles for bfloat16: see ProbesFor.)
 extern const Probes kScalarProbes;
 extern const Probes kAvx2Probes;
 extern const Probes kAvx512Probes;

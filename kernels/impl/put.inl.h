@@ -1,6 +1,6 @@
 #pragma once
 
-// How the plain functions store a result.
+// Storing a result of the plain functions.
 
 #include "kernels/impl/half.inl.h"
 #include "kernels/kernels.h"

@@ -1,14 +1,16 @@
 #pragma once
 
-// Functions over one row: norms, rotary embedding, sums, reductions over logits. The last
-// vector of a row is masked, never read or written beyond n.
+// Functions over one row: norms, rotary embedding, sums, reductions over logits. The last vector of
+// a row is masked: nothing beyond n is read or written, because the next row, or an unmapped page,
+// may follow.
 
 #include "kernels/impl/math.inl.h"
 
 namespace pinion::kernels::impl {
 namespace {
 
-// sum over i of f(x_i): two running sums, so that loads rather than additions set the pace.
+// Sum over i of f(x_i). Two running sums, so that loads rather than the latency of additions set
+// the pace; the order depends on n alone, so a row always gives the same bits.
 template <typename F>
 float SumOver(const float* x, size_t n, F f) {
   Vec even = Set(0), odd = Set(0);
@@ -57,7 +59,7 @@ void Rotary(float* x, const float* cos, const float* sin, size_t half) {
   }
 }
 
-// Turns the pairs (x[2i], x[2i + 1]): both get their own lane of cos and sin.
+// Rotates the pairs (x[2i], x[2i + 1]); cos and sin of a pair are copied to both of its lanes.
 void RotaryPairs(float* x, const float* cos, const float* sin, size_t half) {
   for (size_t i = 0; i < 2 * half; i += kLanes) {
     const size_t live = 2 * half - i;
@@ -133,7 +135,7 @@ float LogSumExp(const float* x, size_t n) {
 }
 
 float ExpWeights(float* x, size_t n, float max, float scale, float least) {
-  constexpr float kTiny = 0x1p-125f;  // more than the weights of NaN and -infinity become
+  constexpr float kTiny = 0x1p-125f;  // above 2^-126, the weight computed for NaN and -infinity
   const Vec factor = Set(static_cast<float>(scale * kLog2E));
   const Vec limit = Set(least > kTiny ? least : kTiny);
   Vec sum = Set(0);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Kernels timed against each other on the calling thread.
+// Times kernels against each other on the calling thread.
 
 #include <cstddef>
 #include <functional>
@@ -8,16 +8,17 @@
 
 namespace pinion::kernels::impl {
 
-// CPU time of this thread: whatever else runs here does not count.
+// CPU time of this thread, so that other processes on a shared machine do not count.
 double ThreadSeconds();
 
-// Operands of a product to be timed. Throws std::bad_alloc.
+// An operand of a product to be timed. Throws std::bad_alloc.
 class TimedBuffer {
  public:
-  // Filled with small numbers of any type, so that no product is subnormal.
+  // Filled with bytes that are small normal numbers in every type: subnormals are slow on some
+  // CPUs.
   explicit TimedBuffer(size_t bytes);
   std::byte* data() { return data_.get(); }
-  void Flush();  // out of all caches
+  void Flush();  // evicts it from all caches
 
  private:
   struct Free {
@@ -27,13 +28,13 @@ class TimedBuffer {
   std::unique_ptr<std::byte, Free> data_;
 };
 
-// Which of `count` ways is the fastest by the best of some samples each.
+// The fastest of `count` ways, by the best of some samples of each.
 //   run     one run of a way; timed
-//   margin  how many times as fast as `best` way `i` must be to take its place; `best` comes first
+//   margin  how many times as fast as the earlier way `best` way `i` must be to replace it
 size_t FastestOf(size_t count, const std::function<void(size_t i)>& run, TimedBuffer& weights,
                  const std::function<double(size_t i, size_t best)>& margin);
 
-// How much faster a way to the same bits must be than those before it: what samples differ by.
+// The margin for a way that computes the same bits as `best`: the spread of samples.
 constexpr double kSameBitsMargin = 1.04;
 
 }  // namespace pinion::kernels::impl

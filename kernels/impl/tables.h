@@ -4,8 +4,8 @@
 
 namespace pinion::kernels::impl {
 
-// One per isa_<name>.cc, except of what TableFor puts together: AVX-512 with BF16 is AVX-512 with
-// two functions of its own, AMX that with its own two.
+// One per isa_<name>.cc. TableFor composes the others: AVX-512 with BF16 is AVX-512's table with
+// two functions of its own, and so is AMX's.
 extern const Table kScalarTable;
 extern const Table kAvx2Table;
 extern const Table kAvx512Table;
@@ -15,7 +15,7 @@ void AmxGemmBf16(const GemmArgs& args);
 ProductCut AmxCutBf16(size_t rows, size_t k_padded);
 void AmxAttention(const AttentionArgs& args);
 
-// Attention over a cache of bytes, of isa_<name>_bytes.cc.
+// Attention over a cache of bytes, in isa_<name>_bytes.cc.
 void Avx2AttentionOfBytes(const AttentionArgs& args);
 void Avx512AttentionOfBytes(const AttentionArgs& args);
 void Avx512Bf16AttentionOfBytes(const AttentionArgs& args);

@@ -1,7 +1,11 @@
 #pragma once
 
-// The one inner loop that GEMM and attention share: a register tile of kRows x kColumns vectors,
-// y += x w, over a streamed operand w that is read once.
+// The inner loop that GEMM and attention share: a register tile of kRows x kColumns vectors, y += x
+// w, over a streamed operand w that is read once.
+//
+// The loops over rows and columns have constant bounds and must be unrolled (#pragma GCC unroll):
+// only then can the compiler keep the arrays of sums and weights in registers. ISAs choose kRows
+// and kColumns so that they fit (vec_*.inl.h).
 
 #include "kernels/impl/operand.inl.h"
 
@@ -19,10 +23,10 @@ struct TileArgs {
   float* y = nullptr;                          // [rows][columns]
   size_t y_stride = 0;                         // elements
   bool accumulate = false;                     // add to y instead of overwriting it
-  const float* factors = nullptr;              // [rows]: of x, where kIsScaled; then y +=
-  const std::byte* const* prefetch = nullptr;  // per segment: lines to ask for while w is read
+  const float* factors = nullptr;              // [rows]: of x, if kIsScaled; then y +=
+  const std::byte* const* prefetch = nullptr;  // per segment: lines to prefetch while w is read
   size_t prefetch_stride = 0;                  // bytes from step to step; 0: w_stride
-  bool prefetch_far = false;                   // into L2 alone
+  bool prefetch_far = false;                   // into L2 only
 };
 
 template <typename Operand>
@@ -40,8 +44,9 @@ void PrefetchLines(const std::byte* from, bool far) {
   }
 }
 
-// sums += x w, of one digit of x; kPrefetch: lines to ask for in each step, into the cache level of
-// kLocality (as __builtin_prefetch has it), for the second digit those behind them.
+// sums += x w for one digit of x. Each step prefetches kPrefetch lines, into the cache level of
+// kLocality (__builtin_prefetch's argument); the second digit's pass prefetches the lines behind
+// those of the first.
 template <typename Operand, int kRows, int kColumns, int kPrefetch, bool kHalf, int kLocality>
 [[gnu::always_inline]] inline void AddProducts(const TileArgs<Operand>& args, size_t digit,
                                                Vec (&sums)[kRows][kColumns]) {
@@ -75,8 +80,8 @@ template <typename Operand, int kRows, int kColumns, int kPrefetch, bool kHalf, 
   }
 }
 
-// kPrefetch: lines to ask for in each step, shared out among the digits: who asks for all while the
-// first passes overstrains the queue of misses. kLocality: as AddProducts has it. kHalf: the
+// kPrefetch: lines to prefetch in each step, divided among the digits, because all of them during
+// the first pass would overflow the queue of misses. kLocality: as for AddProducts. kHalf: the
 // (single) column vector is half a vector.
 template <typename Operand, int kRows, int kColumns, int kPrefetch = 0, bool kHalf = false,
           int kLocality = 3>
@@ -127,7 +132,7 @@ void Tile(const TileArgs<Operand>& args) {
   }
 }
 
-// Cuts `rows` into the fewest groups of at most `most` rows, as even as can be: 8 are 4 + 4, not
+// Cuts `rows` into the fewest groups of at most `most` rows, as even as possible: 8 are 4 + 4, not
 // 6 + 2, because a tile of 2 rows would wait for its own sums.
 struct RowGroups {
   size_t rows, count;

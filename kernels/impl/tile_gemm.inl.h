@@ -1,14 +1,13 @@
 #pragma once
 
-// GEMM on matrix tiles (tiles.inl.h). Up to 16 rows, one tile of x meets all 64 columns of a block
-// and weights stream by at the memory's pace. Above, groups of 32 rows pass over a piece of a
-// block, while the piece that comes next is asked for, spread evenly over the steps.
-//
-// Activations are to come from L2 and weights from memory, once for all rows. So rows are taken in
-// parts of at most kPartRows. Where a part's activations fit half of L2, blocks are worked off one
-// after the other. Where K is deeper, all blocks are multiplied by a slice of K, then by the next,
-// each slice copied to where its tiles lie in a row: as they lie, rows a power of two apart would
-// push each other out of L2. A call of few blocks repays no copy: see TileCut.
+// GEMM on matrix tiles (tiles.inl.h). With up to 16 rows, one tile of x is multiplied by all 64
+// columns of a block, and weights stream at the pace of memory. With more, groups of 32 rows pass
+// over a piece of a block while the next piece is prefetched, spread evenly over the steps.
+// Activations should come from L2, and weights from memory once for all rows. So rows are cut into
+// parts of at most kPartRows. If a part's activations fit half of L2, it is multiplied block by
+// block. If K is deeper, all blocks are multiplied by one slice of K, then by the next. Each slice
+// is first copied so that its tiles are contiguous: in place, rows a power of two apart would evict
+// each other from L2. A call of few blocks does not repay the copy: see TileCut.
 
 #include "kernels/impl/tiles.inl.h"
 #include "kernels/kernels.h"
@@ -16,20 +15,20 @@
 namespace pinion::kernels::impl {
 namespace {
 
-// Half of L2, where AMX has been so far: 2048 bfloat16 or 4096 int8 of 256 rows, which need weights
-// at 12 GB/s for 3 TFLOP/s or 6 TOP/s.
+// Half of L2 on the CPUs with AMX so far: 2048 bfloat16 or 4096 int8 of 256 rows, which need
+// weights at 12 GB/s for 3 TFLOP/s or 6 TOP/s.
 constexpr size_t kBytesOfX = 1 << 20;
 constexpr size_t kPartRows = 256;
-// Steps of a piece of weights: as many of 64 columns, and as many that come next, fit a quarter of
-// L2. A piece that is not the first loads its sums, some 150 clocks beside 64 a step.
+// Steps of a piece of weights: a piece of 64 columns and the one prefetched after it fit a quarter
+// of L2. Every piece but the first loads its sums, some 150 clocks beside 64 per step.
 constexpr size_t kPieceSteps = 64;
-// Steps of a copied slice, half of kBytesOfX: the rest is for sums, which every slice loads and
-// stores.
+// Steps of a copied slice, which takes half of kBytesOfX: the rest is left for sums, which every
+// slice loads and stores.
 constexpr size_t kSliceSteps = 32;
-// Blocks that a slice should pass over: reading it from L3, at 29 GB/s, takes as long as
-// multiplying by one and a half.
+// Blocks that a slice should be multiplied by: copying it from L3, at 29 GB/s, takes as long as
+// multiplying it by one and a half blocks.
 constexpr size_t kDeepBlocks = 16;
-// Memory's latency at a core's pace, as kProbeAhead; in steps.
+// Covers the latency of memory at a core's rate, like kProbeAhead; in steps.
 constexpr size_t kStreamAheadSteps = 8192 / kTileBlockBytes;
 
 struct TileGemmArgs {
@@ -46,9 +45,9 @@ inline bool StaysInCache(size_t rows, size_t steps) {
   return rows * steps * kTileBytes <= kBytesOfX;
 }
 
-// What one call is best given. A call of few blocks gets rows that stay in cache, but not so few
-// that reading weights for each of them takes longer than reading rows again: 128 need weights at
-// 13 GB/s for half of the peak.
+// The best cut of a product into calls. A call of few blocks gets few enough rows to stay in cache,
+// but not so few that reading weights for each part takes longer than reading rows again: 128 rows
+// need weights at 13 GB/s for half of the peak.
 inline ProductCut TileCut(size_t rows, size_t steps) {
   constexpr size_t kFew = kPartRows / 2;
   const size_t part = rows < kPartRows ? rows : kPartRows;
@@ -56,7 +55,7 @@ inline ProductCut TileCut(size_t rows, size_t steps) {
   return {kPartRows, kDeepBlocks, kFew};
 }
 
-// Steps, cut into the fewest parts of at most `most`, as even as can be.
+// Steps, cut into the fewest parts of at most `most`, as even as possible.
 struct EvenSteps {
   size_t total, count;
   constexpr EvenSteps(size_t total, size_t most) : total(total), count((total + most - 1) / most) {}
@@ -64,7 +63,7 @@ struct EvenSteps {
   constexpr size_t Size(size_t part) const { return Begin(part + 1) - Begin(part); }
 };
 
-// Copies `rows` rows from x on, as [rows / 16][steps][16][64 bytes].
+// Copies `rows` rows, starting at x, to [rows / 16][steps][16][64 bytes].
 inline void GatherTiles(const std::byte* x, size_t x_stride, size_t rows, size_t steps,
                         std::byte* tiles) {
   for (size_t row = 0; row < rows; ++row, x += x_stride) {
@@ -75,8 +74,8 @@ inline void GatherTiles(const std::byte* x, size_t x_stride, size_t rows, size_t
   }
 }
 
-// One call. finish(block, row, rows) is called once for everything, when the sums of some rows of a
-// block are whole: a group late, so that vectors work on it while tiles multiply the next.
+// One call. finish(block, row, rows) is called once for each group of rows of a block whose sums
+// are complete; one group late, so that vectors finish it while tiles multiply the next.
 template <typename Tiles, typename Finish>
 class TileProduct {
  public:
@@ -97,12 +96,12 @@ class TileProduct {
   }
 
  private:
-  // Rows [row, row + rows); what is multiplied after them.
+  // Rows [row, row + rows), and the weights that are multiplied after them.
   struct Part {
     size_t row, rows;
     const std::byte* after;
   };
-  // Steps [step, step + steps) of a block, and the piece that comes after them.
+  // Steps [step, step + steps) of a block, and the weights of the next piece.
   struct Piece {
     size_t block, step, steps;
     const std::byte* next;
@@ -128,7 +127,7 @@ class TileProduct {
     last_ = sums;
   }
 
-  // Every step of w is read once, in order, all 64 columns of it.
+  // Reads every step of w once, in order, with all its 64 columns.
   void Stream() {
     for (size_t block = 0; block < args_.blocks; ++block) {
       tiles_.RunBlock({.x = RowsAt(args_.x, args_.x_stride),
@@ -159,7 +158,7 @@ class TileProduct {
     }
   }
 
-  // A function of its own, so that nobody else's stack holds a slice.
+  // Not inlined, so that only this path pays for a slice on the stack.
   [[gnu::noinline]] void SliceBySlice(const Part& part) {
     alignas(64) std::byte slice[kPartRows * kSliceSteps * kTileBytes];
     const EvenSteps slices(args_.steps, kSliceSteps);
@@ -177,7 +176,7 @@ class TileProduct {
     }
   }
 
-  // All rows of a part over one piece of weights.
+  // Multiplies all rows of a part by one piece of weights.
   void RunPiece(const Part& part, const Piece& piece, TileRows x) {
     const size_t groups = (part.rows + kTileGroupRows - 1) / kTileGroupRows;
     const size_t lines = (kTileBlockBytes / kTileBytes + groups - 1) / groups;
@@ -203,7 +202,7 @@ class TileProduct {
   const TileGemmArgs& args_;
   const Finish& finish_;
   TileUnit<Tiles> tiles_;
-  Sums last_ = {};  // whole and not finished; no rows: none
+  Sums last_ = {};  // complete, but finish_ not yet called; rows 0: none
 };
 
 template <typename Tiles, typename Finish>
@@ -211,7 +210,7 @@ void TileGemm(const TileGemmArgs& args, const Finish& finish) {
   TileProduct<Tiles, Finish>(args, finish).Run();
 }
 
-// Sums that are left as they are.
+// Leaves the sums as they are.
 template <typename Tiles>
 void TileGemm(const TileGemmArgs& args) {
   TileGemm<Tiles>(args, [](size_t, size_t, size_t) {});

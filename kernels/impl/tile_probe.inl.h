@@ -1,6 +1,6 @@
 #pragma once
 
-// What tiles can do at most, over any tile operations (tiles.inl.h).
+// Peak rates of tiles, for any tile operations (tiles.inl.h).
 
 #include "kernels/impl/tiles.inl.h"
 
@@ -8,9 +8,9 @@ namespace pinion::kernels::impl {
 namespace {
 
 constexpr size_t kTileSize = kTileHeight * kTileBytes;
-constexpr uint64_t kProbeProducts = 4;  // a step; a product takes 52 clocks and one starts every 16
+constexpr uint64_t kProbeProducts = 4;  // per step: 52 clocks of latency, one starts every 16
 
-// Products of registers alone. operations: of one product, as below.
+// Products of registers alone. operations: those of one product.
 template <typename Tiles>
 uint64_t ProbeDots(size_t steps, uint64_t operations) {
   Tiles::Configure(TileShape());
@@ -22,8 +22,8 @@ uint64_t ProbeDots(size_t steps, uint64_t operations) {
   return steps * kProbeProducts * operations;
 }
 
-// Every four products load two tiles of a and two of b, as a GEMM does that keeps four sums. Both
-// are passed over again and again; their bytes are a multiple of two tiles.
+// Every four products load two tiles of a and two of b, like a GEMM with four sums. Both are read
+// again and again; their sizes are multiples of two tiles.
 template <typename Tiles>
 uint64_t ProbeLoadedDots(const std::byte* a, size_t a_bytes, const std::byte* b, size_t b_bytes,
                          size_t steps, uint64_t operations) {

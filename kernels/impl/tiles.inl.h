@@ -1,7 +1,7 @@
 #pragma once
 
 // Products on matrix tiles (AMX): registers of up to 16 rows of 64 bytes, and an instruction that
-// adds the product of two of them to a third. Passes know bytes alone, so that bfloat16 and int8
+// adds the product of two of them to a third. Passes deal with bytes only, so bfloat16 and int8
 // share them: a step is 64 bytes of every row of x (32 bfloat16, 64 int8) and, in the packed
 // layouts (kernels.h), 16 rows of 64 columns x 4 bytes of w; sums are 4 bytes each.
 //
@@ -9,7 +9,7 @@
 //   Configure(TileShape), Release()
 //   Zero<t>(), Load<t>(from, stride), Store<t>(to, stride)     stride in bytes from row to row
 //   Dot<sum, a, b>()                                           sum += a b
-// isa_amx.cc has the real ones; tests bring an emulation and so run this very code anywhere.
+// isa_amx.cc has the real ones; tests have an emulation and run this same code on any CPU.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,15 +22,15 @@ constexpr size_t kTileBlockBytes = 4 * kTileHeight * kTileBytes;  // of w: one s
 constexpr size_t kTileRowPitch = 4 * kTileBytes;                  // of w, from row to row of a step
 constexpr size_t kTileGroupRows = 2 * kTileHeight;                // of a pass of 2 x 2 tiles
 
-// What LDTILECFG reads.
+// The memory operand of LDTILECFG.
 struct alignas(64) TileShape {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
   uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
-static_assert(sizeof(TileShape) == 64, "as LDTILECFG reads it");
+static_assert(sizeof(TileShape) == 64, "LDTILECFG reads 64 bytes");
 
-// Where the steps of something lie: `stride` bytes apart, or wherever `at` says.
+// The addresses of steps: `stride` bytes apart, or listed in `at`.
 struct TileSteps {
   const std::byte* first = nullptr;
   size_t stride = 0;
@@ -46,7 +46,7 @@ struct TileRows {
   const std::byte* first = nullptr;
   size_t pitch = 0, tile = 0, step = kTileBytes;
 };
-// As they lie in memory.
+// Rows as they lie in memory.
 inline TileRows RowsAt(const std::byte* first, size_t stride) {
   return {first, stride, kTileHeight * stride, kTileBytes};
 }
@@ -64,7 +64,7 @@ struct TilePass {
   size_t lines;
 };
 
-// Which tile is what. 1 x 4, 1 x 2 and 2 x 2 all take at most 4 sums.
+// The roles of the eight tiles. 1 x 4, 1 x 2 and 2 x 2 all have at most 4 sums.
 template <int kHeight, int kWidth>
 struct TileNames {
   static_assert(kHeight * kWidth <= 4 && kHeight <= 2);
@@ -72,7 +72,8 @@ struct TileNames {
   static constexpr int X(int row) { return 4 + row; }
   static constexpr int W(int column) { return 4 + kHeight + column % (4 - kHeight); }
 
-  // rows: of the last row of tiles.
+  // rows: the rows of x in the last row of tiles. Tiles of fewer rows neither read nor write beyond
+  // them.
   static TileShape Shape(size_t rows) {
     TileShape shape;
     const auto last = static_cast<uint8_t>(rows);
@@ -126,9 +127,9 @@ void RunPass(const TilePass& pass) {
       [&]<int i>() { Tiles::template Store<i>(y(i / kWidth, i % kWidth), pass.y_stride); });
 }
 
-// The calling thread's tiles, shaped as passes need them; released in the end, because a thread
-// that keeps them drags 8 KiB through every context switch. Shaping takes some 200 clocks, so one
-// of these serves as many passes as it can.
+// The calling thread's tiles, configured as passes need them. They are released at the end, because
+// a thread that holds them has 8 KiB more to save at every context switch. Configuring takes some
+// 200 clocks, so one object should serve as many passes as possible.
 template <typename Tiles>
 class TileUnit {
  public:
@@ -143,8 +144,8 @@ class TileUnit {
     rows > kTileHeight ? RunPass<Tiles, 2, 2>(pass) : RunPass<Tiles, 1, 2>(pass);
   }
 
-  // 1 to 32 rows by the 64 columns of a block: few read their activations once for all of them,
-  // many use each loaded tile twice. Asks for pass.lines lines a step, one after the other.
+  // 1 to 32 rows by the 64 columns of a block. Up to 16 rows load their activations once for all
+  // columns; more use each loaded tile twice. Prefetches pass.lines consecutive lines per step.
   void RunBlock(TilePass pass, size_t rows) {
     Shape(rows);
     if (rows <= kTileHeight) {
@@ -163,13 +164,13 @@ class TileUnit {
  private:
   void Shape(size_t rows) {
     if (rows == shaped_) return;
-    // Four tiles side by side leave room for two.
+    // A configuration for four sums side by side also serves passes of two.
     Tiles::Configure(rows > kTileHeight ? TileNames<2, 2>::Shape(rows - kTileHeight)
                                         : TileNames<1, 4>::Shape(rows));
     shaped_ = rows;
   }
 
-  size_t shaped_ = 0;  // for so many rows
+  size_t shaped_ = 0;  // the number of rows configured
 };
 
 }  // namespace

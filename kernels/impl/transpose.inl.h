@@ -1,6 +1,6 @@
 #pragma once
 
-// Transposing what becomes a packed block, with instructions that every CPU here has.
+// Transposition for packed blocks, with SSE2, which every x86-64 has.
 
 #include <emmintrin.h>
 

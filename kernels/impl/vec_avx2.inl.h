@@ -1,6 +1,6 @@
 #pragma once
 
-// The vector of AVX2 with FMA and F16C: 8 floats. The twin of vec_avx512.inl.h.
+// The vector of AVX2 with FMA and F16C: 8 floats. The same functions as vec_avx512.inl.h.
 
 #include <immintrin.h>
 
@@ -13,8 +13,9 @@ using Vec = __m256;
 constexpr size_t kLanes = 8;
 
 // 16 registers: 6 rows x 2 vectors of sums, 2 of weights and one broadcast. With few rows there
-// must be enough sums to hide the 4 clocks of an FMA at 2 a clock: 1 x 8, 2 x 4. (3 x 4 does not
-// fit the registers, and 3 x 2 loses less by its waits: 75 % of peak instead of 47 %, Zen 4.)
+// must be enough sums to hide an FMA's latency of 4 clocks at 2 per clock: 1 x 8, 2 x 4. (3 x 4
+// does not fit the registers, and spilling costs more than the waits of 3 x 2: 47 % of peak instead
+// of 75 %, Zen 4.)
 constexpr int kTileRows = 6;
 constexpr int kWide = 2;
 constexpr int GemmColumns(int rows) { return rows == 1 ? 8 : rows <= 2 ? 4 : kWide; }
@@ -24,7 +25,7 @@ Vec Load(const float* p) { return _mm256_loadu_ps(p); }
 void Store(float* p, Vec v) { _mm256_storeu_ps(p, v); }
 Vec Fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
 
-// x86's max and min return the second operand where one is NaN.
+// x86's max and min return the second operand if one is NaN.
 Vec Max(Vec a, Vec b) { return _mm256_max_ps(a, b); }
 Vec Min(Vec a, Vec b) { return _mm256_min_ps(a, b); }
 
@@ -51,15 +52,15 @@ Vec LoadFirst(const float* p, size_t n, Vec other) {
 void StoreFirst(float* p, Vec v, size_t n) { _mm256_maskstore_ps(p, FirstLanes(n), v); }
 Vec KeepFirst(Vec v, size_t n) { return _mm256_and_ps(v, _mm256_castsi256_ps(FirstLanes(n))); }
 
-// Half a vector, as vec_avx512.inl.h has it. Never called: head_dim is a multiple of 8.
+// Half a vector, for templates shared with AVX-512. Never called: head_dim is a multiple of 8.
 inline Vec LoadHalf(const float* p) { return _mm256_zextps128_ps256(_mm_loadu_ps(p)); }
 inline void StoreHalf(float* p, Vec v) { _mm_storeu_ps(p, _mm256_castps256_ps128(v)); }
 inline Vec WidenF16Half(const void* p) {
   return _mm256_cvtph_ps(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
 }
 
-// Lanes as pairs (2i, 2i + 1): swapped; the first minus, the second plus; the lower half of v with
-// every lane twice.
+// Lanes as pairs (2i, 2i + 1): SwapPairs swaps them, AddSub subtracts in the first and adds in the
+// second, TwiceEach gives every lane of the lower half twice.
 Vec SwapPairs(Vec v) { return _mm256_permute_ps(v, 0xb1); }
 Vec AddSub(Vec a, Vec b) { return _mm256_addsub_ps(a, b); }
 Vec TwiceEach(Vec v) {
@@ -67,12 +68,12 @@ Vec TwiceEach(Vec v) {
 }
 
 float FirstLane(Vec v) { return _mm256_cvtss_f32(v); }
-// v, but 0 in lanes where x < limit.
+// v, but 0 in the lanes with x < limit.
 Vec ZeroWhereBelow(Vec v, Vec x, Vec limit) {
   return _mm256_andnot_ps(_mm256_cmp_ps(x, limit, _CMP_LT_OQ), v);
 }
 
-// One bit a lane where the lanes are equal.
+// One bit per lane, set if the lanes are equal.
 unsigned EqualLanes(Vec a, Vec b) {
   return static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)));
 }
@@ -80,7 +81,7 @@ unsigned EqualLanes(Vec a, Vec b) {
 Vec RoundToInteger(Vec v) {
   return _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-// v * 2^n for integral n in [-252, 254]: as two factors, because 2^n alone may be no float.
+// v * 2^n for integral n in [-252, 254], as two factors, because 2^n alone may not be a float.
 Vec ScaleByPower(Vec v, Vec n) {
   const __m256i whole = _mm256_cvtps_epi32(n);
   const __m256i first = _mm256_srai_epi32(whole, 1), second = _mm256_sub_epi32(whole, first);
@@ -120,7 +121,7 @@ inline Vec WidenBf16(const Bf16* p) {
 Vec WidenF16(const void* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p)));
 }
-// A pair of bfloat16 in each lane: the one at the lower address, the one at the higher.
+// Of the pair of bfloat16 in each lane, the one at the lower address and the one at the higher.
 Vec EvenOfPairs(Vec pairs) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(pairs), 16));
 }

@@ -1,7 +1,8 @@
 #pragma once
 
-// The vector of AVX-512: 16 floats. vec_avx2.inl.h is its twin; the algorithms in the other .inl.h
-// files see nothing but these names. Everything here is private to the file that includes it.
+// The vector of AVX-512: 16 floats. vec_avx2.inl.h has the same functions, and the algorithms in
+// the other .inl.h files use only these names. Everything here is private to the file that includes
+// it.
 
 #include <immintrin.h>
 
@@ -13,7 +14,7 @@ namespace {
 using Vec = __m512;  // GCC gives it + - * /
 constexpr size_t kLanes = 16;
 
-// Columns (in vectors) of a register tile that has `rows` rows. 32 registers: 6 rows x 4 vectors of
+// Columns (in vectors) of a register tile of `rows` rows. 32 registers hold 6 rows x 4 vectors of
 // sums, 4 vectors of weights and one broadcast.
 constexpr int kTileRows = 6;
 constexpr int kWide = 4;
@@ -24,7 +25,7 @@ Vec Load(const float* p) { return _mm512_loadu_ps(p); }
 void Store(float* p, Vec v) { _mm512_storeu_ps(p, v); }
 Vec Fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
 
-// x86's max and min return the second operand where one is NaN.
+// x86's max and min return the second operand if one is NaN.
 Vec Max(Vec a, Vec b) { return _mm512_max_ps(a, b); }
 Vec Min(Vec a, Vec b) { return _mm512_min_ps(a, b); }
 float SumLanes(Vec v) { return _mm512_reduce_add_ps(v); }
@@ -38,12 +39,12 @@ Vec LoadFirst(const float* p, size_t n, Vec other) {
 void StoreFirst(float* p, Vec v, size_t n) { _mm512_mask_storeu_ps(p, FirstLanes(n), v); }
 Vec KeepFirst(Vec v, size_t n) { return _mm512_maskz_mov_ps(FirstLanes(n), v); }
 
-// Half a vector: head_dim is a multiple of 8 only. The upper half reads as zero.
+// Half a vector, because head_dim is only a multiple of 8. The upper half reads as zero.
 Vec LoadHalf(const float* p) { return _mm512_zextps256_ps512(_mm256_loadu_ps(p)); }
 void StoreHalf(float* p, Vec v) { _mm256_storeu_ps(p, _mm512_castps512_ps256(v)); }
 
-// Lanes as pairs (2i, 2i + 1): swapped; the first minus, the second plus; the lower half of v with
-// every lane twice.
+// Lanes as pairs (2i, 2i + 1): SwapPairs swaps them, AddSub subtracts in the first and adds in the
+// second, TwiceEach gives every lane of the lower half twice.
 Vec SwapPairs(Vec v) { return _mm512_permute_ps(v, 0xb1); }
 Vec AddSub(Vec a, Vec b) { return _mm512_mask_sub_ps(a + b, 0x5555, a, b); }
 Vec TwiceEach(Vec v) {
@@ -52,12 +53,12 @@ Vec TwiceEach(Vec v) {
 }
 
 float FirstLane(Vec v) { return _mm512_cvtss_f32(v); }
-// v, but 0 in lanes where x < limit.
+// v, but 0 in the lanes with x < limit.
 Vec ZeroWhereBelow(Vec v, Vec x, Vec limit) {
   return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, limit, _CMP_NLT_UQ), v);
 }
 
-// One bit a lane where the lanes are equal.
+// One bit per lane, set if the lanes are equal.
 unsigned EqualLanes(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
 
 Vec RoundToInteger(Vec v) {
@@ -66,8 +67,8 @@ Vec RoundToInteger(Vec v) {
 // v * 2^n for integral n.
 Vec ScaleByPower(Vec v, Vec n) { return _mm512_scalef_ps(v, n); }
 
-// Round to nearest even, NaN stays NaN; exactly NarrowBf16, which VCVTNEPS2BF16 is not (it flushes
-// subnormals).
+// Round to nearest even, NaN stays NaN: the same bits as NarrowBf16. VCVTNEPS2BF16 would flush
+// subnormals.
 __m256i ToBf16(Vec v) {
   const __m512i bits = _mm512_castps_si512(v);
   const __m512i last = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
@@ -99,7 +100,7 @@ Vec WidenF16(const void* p) {
 Vec WidenF16Half(const void* p) {
   return _mm512_cvtph_ps(_mm256_zextsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(p))));
 }
-// A pair of bfloat16 in each lane: the one at the lower address, the one at the higher.
+// Of the pair of bfloat16 in each lane, the one at the lower address and the one at the higher.
 Vec EvenOfPairs(Vec pairs) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(pairs), 16));
 }
@@ -116,8 +117,8 @@ Vec Bits(__m512i v) { return _mm512_castsi512_ps(v); }
 // Bytes 0 and 2, or 1 and 3, of every lane as two int16.
 Vec EvenBytes(Vec v) { return Bits(_mm512_srai_epi16(_mm512_slli_epi16(Ints(v), 8), 8)); }
 Vec OddBytes(Vec v) { return Bits(_mm512_srai_epi16(Ints(v), 8)); }
-// The same bytes as the upper half of two int16, shifted by `shift`, sign and all; other bits of
-// `mask`, which is the same for both, cleared.
+// The same bytes as the upper halves of two int16, shifted right arithmetically by `shift` and
+// masked. Both int16 of `mask` are equal.
 template <int shift>
 Vec EvenBytesShifted(Vec v, int mask) {
   const __m512i upper = _mm512_srai_epi16(_mm512_slli_epi16(Ints(v), 8), shift);
@@ -127,14 +128,14 @@ template <int shift>
 Vec OddBytesShifted(Vec v, int mask) {
   return Bits(_mm512_and_si512(_mm512_srai_epi16(Ints(v), shift), _mm512_set1_epi32(mask)));
 }
-// Byte `byte` likewise as the upper end of an int32.
+// The same for byte `byte`, as the uppermost of an int32.
 template <int shift>
 Vec ByteShifted(Vec v, int byte, int mask) {
   const __m512i upper = _mm512_srai_epi32(_mm512_slli_epi32(Ints(v), 24 - 8 * byte), shift);
   return Bits(_mm512_and_si512(upper, _mm512_set1_epi32(mask)));
 }
-// sum + both products of the pairs of int16 in each lane, int32. As assembly: GCC would add several
-// products first, and lack registers for all that waits.
+// sum + both products of the pairs of int16 in each lane, as int32. The addition is in assembly
+// because GCC would add several products first, and lack registers for those that wait.
 Vec DotPairs(Vec a, Vec b, Vec sum) {
   const Vec products = Bits(_mm512_madd_epi16(Ints(a), Ints(b)));
   asm("vpaddd %1, %0, %0" : "+v"(sum) : "v"(products));
@@ -146,7 +147,7 @@ Vec SpreadPair(const void* p) {
   return Bits(_mm512_set1_epi32(pair));
 }
 Vec ToFloats(Vec v) { return _mm512_cvtepi32_ps(Ints(v)); }
-// Every four values in the order 0, 2, 1, 3: what EvenBytes and OddBytes are multiplied by.
+// Every four values in the order 0, 2, 1, 3, to be multiplied by EvenBytes and OddBytes.
 Vec EvenFirst(Vec v) { return _mm512_permute_ps(v, 0xd8); }
 void StoreInt16(int16_t* p, Vec v) {
   const __m256i words = _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(v));
