@@ -117,7 +117,7 @@ class Tally(unittest.TestCase):
         self.write("unit/ctest.xml", ctest("a", "fail", FAIL))
         self.expect(2, 1, 0)
 
-    def test_what_ctest_could_not_start_has_failed(self):
+    def test_a_program_that_ctest_could_not_start_has_failed(self):
         missing = '<skipped message="Unable to find executable"/>'
         self.write("unit/ctest.xml", ctest("missing", "notrun", missing))
         self.expect(0, 1, 0)
