@@ -170,9 +170,12 @@ TEST_P(DecoderGolden, MatchesTheReferenceInOneStep) {
 
 TEST_P(DecoderGolden, MatchesTheReferenceInChunksOverUnevenTeams) {
   Loaded model(GetParam(), Unpinned({2, 1, 3}), Float32());
-  for (const GoldenPrompt& golden : testing::LoadGolden(GetParam()))
-    for (size_t chunk : {1, 7})
-      EXPECT_LT(WorstError(golden, model.Run(golden.input_ids, chunk, kShuffled)), 3e-4);
+  const auto prompts = testing::LoadGolden(GetParam());
+  for (const GoldenPrompt& golden : prompts)
+    EXPECT_LT(WorstError(golden, model.Run(golden.input_ids, 7, kShuffled)), 3e-4);
+  // One token a step, as in decoding, takes seven times as many steps: one prompt says it.
+  const GoldenPrompt& first = prompts.front();
+  EXPECT_LT(WorstError(first, model.Run(first.input_ids, 1, kShuffled)), 3e-4);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, DecoderGolden, ::testing::ValuesIn(testing::kAllModels),
