@@ -11,12 +11,12 @@ void ExpertRows::See(const Worker& worker, const ObservedRows& rows) {
   if (worker.thread == 0) {
     if (begins) steps_.push_back({*rows.plan, {}, {}});
     type_ = rows.type;
-    Kept& kept = begins ? steps_.back().in : steps_.back().down;
+    StoredRows& kept = begins ? steps_.back().in : steps_.back().down;
     kept.k = rows.k;
     kept.rows.resize(rows.rows * row_bytes);
   }
   worker.TeamBarrier();
-  Kept& kept = begins ? steps_.back().in : steps_.back().down;
+  StoredRows& kept = begins ? steps_.back().in : steps_.back().down;
   const auto [first, last] = worker.Slice(rows.rows);
   for (size_t row = first; row < last; ++row)
     std::memcpy(kept.rows.data() + row * row_bytes,
@@ -35,7 +35,7 @@ InputRows ExpertRows::Of(MatrixRole role, size_t expert) const {
   size_t k = 0;
   for (const Step& step : steps_) {
     const bool in = role == MatrixRole::kExpertIn;
-    const Kept& kept = in ? step.in : step.down;
+    const StoredRows& kept = in ? step.in : step.down;
     k = kept.k;
     for (size_t at = step.plan.first(expert); at < step.plan.first(expert + 1); ++at)
       rows.push_back(kept.rows.data() + (in ? step.plan.row(at) : at) * k * kernels::SizeOf(type_));

@@ -8,10 +8,10 @@
 
 namespace pinion {
 
-// What the experts of one layer multiplied, as it was: kept until an expert's turn comes, since the
-// rows of all tokens are a fraction of the Gram matrices of all experts (at Qwen3-30B-A3B's shape
-// and 16,384 tokens in bfloat16 0.27 GB against 2.4).
-// Thread rule: See as ActivationObserver says; everything else between steps.
+// The rows that the experts of one layer multiplied, unchanged. They are kept until an expert is
+// quantised, since the rows of all tokens are a fraction of the Gram matrices of all experts (at
+// Qwen3-30B-A3B's shape and 16,384 tokens in bfloat16 0.27 GB against 2.4). Thread rule: See as
+// ActivationObserver says; everything else between steps.
 class ExpertRows {
  public:
   void See(const Worker& worker, const ObservedRows& rows);
@@ -26,13 +26,13 @@ class ExpertRows {
                                Ranks& ranks, bool wants_gram) const;
 
  private:
-  struct Kept {
+  struct StoredRows {
     size_t k = 0;
     std::vector<std::byte> rows;  // [rows][k] of type_
   };
   struct Step {
     ExpertPlan plan;
-    Kept in, down;  // the step's rows; the activations of its assignments, before down
+    StoredRows in, down;  // the step's rows; the activations of its assignments, before down
   };
 
   kernels::Dtype type_ = kernels::Dtype::kF32;

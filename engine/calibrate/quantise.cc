@@ -41,16 +41,16 @@ Result<ModelFiles> FindPlainModel(const std::string& model) {
     return Fail(ErrorCode::kUsage, StrCat("'", model, "' ", why));
   };
   if (files.gguf)
-    return refuse("is a GGUF file; give the checkpoint that it was made from, a folder");
+    return refuse("is a GGUF file; give the folder of the checkpoint that it was converted from");
   if (files.folder.empty())
     return refuse("has made-up weights; 'pinion model make --scheme' writes them quantised");
   if (files.scheme)
     return refuse(StrCat("is quantised already (", Name(files.scheme->method),
-                         "); give the checkpoint that it was made from"));
+                         "); give the checkpoint that it was quantised from"));
   if (!files.spec.wrapper.empty())
     return refuse(StrCat("is a ", files.spec.wrapper,
                          ", of which only the language model could be quantised; give a checkpoint "
-                         "that is a language model alone"));
+                         "of a language model only"));
   return files;
 }
 

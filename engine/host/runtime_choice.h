@@ -26,7 +26,8 @@ struct RuntimeSetting {
 };
 const std::vector<RuntimeSetting>& RuntimeSettings();
 
-// What this system offers: folders to search for libraries, and the kernel's setting for huge pages
+// The offer of this system: folders to search for libraries, and the kernel's setting for huge
+// pages
 // (/sys/kernel/mm/transparent_hugepage/enabled; empty: not supported).
 struct RuntimeOffer {
   std::vector<std::string> library_folders;

@@ -62,7 +62,7 @@ Result<std::vector<bool>> ReadSliding(const Json& config, const DecoderSpec& spe
     return sliding;
   }
   if (!types->is_array() || types->array().size() != spec.layer_specs.size())
-    return Fail(ErrorCode::kCorrupt, StrCat("'layer_types' wants a list of one type for each of ",
+    return Fail(ErrorCode::kCorrupt, StrCat("'layer_types' must be a list of one type for each of ",
                                             spec.layers, " layers"));
   for (const Json& type : types->array()) {
     const std::string name = type.is_string() ? type.string() : "";

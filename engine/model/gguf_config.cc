@@ -114,7 +114,7 @@ Result<int64_t> VocabularySize(const GgufFile& gguf) {
   return Fail(ErrorCode::kCorrupt, "there is no tensor 'token_embd.weight'");
 }
 
-// The type to compute in: the file's where it is not quantised.
+// The type to compute in: the file's if it is not quantised.
 const char* ComputeType(const GgufFile& gguf) {
   bool all_float = true, all_half = true;
   for (const GgufTensor& tensor : gguf.header.tensors) {
@@ -153,7 +153,7 @@ Status ApplyRopeFactors(const GgufFile& gguf, DecoderSpec& spec) {
     std::vector<float> factors(static_cast<size_t>(rope.dim) / 2);
     const std::vector<int64_t> shape{static_cast<int64_t>(factors.size())};
     if (tensor.type->name != "F32" || tensor.shape != shape)
-      return Fail(ErrorCode::kCorrupt, StrCat("tensor 'rope_freqs.weight' is no F32 vector of ",
+      return Fail(ErrorCode::kCorrupt, StrCat("tensor 'rope_freqs.weight' is not an F32 vector of ",
                                               factors.size(), ", half a head"));
     std::memcpy(factors.data(), gguf.file->data() + tensor.begin, tensor.bytes);
     for (const float factor : factors)

@@ -132,7 +132,7 @@ std::vector<std::pair<std::string, std::string>> NamePairs(const TensorNames& na
           {names.down, "blk.{}.ffn_down"}};
 }
 
-// The file's name of a tensor of the spec, and whether it is a q or k; empty where there is none.
+// The file's name of a tensor of the spec, and whether it is a q or k; empty if there is none.
 struct FileName {
   std::string name;
   bool is_q_or_k = false;

@@ -24,7 +24,7 @@ struct PreTokenization {
   bool digits_apart;  // every digit is a piece
   bool whole_words;   // a piece that is a token needs no merging
   bool nfc;           // text is normalised first
-  bool add_bos;       // where the file does not say
+  bool add_bos;       // if the file does not say
 };
 constexpr PreTokenization kPreTokenizations[] = {
     {"llama-bpe", kLlama3Words, false, true, false, true},
@@ -75,7 +75,8 @@ Result<Tokens> ReadTokens(const Json& metadata) {
                 RequireArray(metadata, "tokenizer.ggml.token_type", tokens.texts->size()));
   for (size_t i = 0; i < tokens.texts->size(); ++i)
     if (!(*tokens.texts)[i].is_string() || !(*tokens.kinds)[i].is_int())
-      return Fail(ErrorCode::kCorrupt, StrCat("token ", i, " is no text with a whole-number type"));
+      return Fail(ErrorCode::kCorrupt,
+                  StrCat("token ", i, " is not a text with a whole-number type"));
   return tokens;
 }
 
@@ -99,7 +100,7 @@ Json AddedTokensOf(const Tokens& tokens) {
   return added;
 }
 
-// The text of the token that `key` names; "" where it names none.
+// The text of the token that `key` names; "" if it names none.
 Result<std::string> TokenAt(const Json& metadata, const Tokens& tokens, const char* key) {
   PINION_ASSIGN(const int64_t id, Optional<int64_t>(metadata, key, -1));
   if (id == -1) return std::string();
@@ -109,7 +110,7 @@ Result<std::string> TokenAt(const Json& metadata, const Tokens& tokens, const ch
   return (*tokens.texts)[static_cast<size_t>(id)].string();
 }
 
-// BOS before and EOS behind every text, where the file asks for them.
+// BOS before and EOS behind every text, if the file asks for them.
 Result<Json> PostProcessor(const Json& metadata, const Tokens& tokens, bool add_bos) {
   Json::Array parts{Object({{"Sequence", Object({{"id", "A"}})}})};
   Json specials = Json::MakeObject();
@@ -180,7 +181,7 @@ Result<Json> MergesByScore(const Json& metadata, const Tokens& tokens) {
   for (size_t i = 0; i < tokens.texts->size(); ++i) {
     const std::string_view text = (*tokens.texts)[i].string();
     if (!(*scores)[i].is_number())
-      return Fail(ErrorCode::kCorrupt, StrCat("the score of token ", i, " is no number"));
+      return Fail(ErrorCode::kCorrupt, StrCat("the score of token ", i, " is not a number"));
     if ((*tokens.kinds)[i].integer() != kNormal) continue;  // found whole, never put together
     for (size_t cut = 1; cut < text.size(); ++cut) {
       const auto left = ids.find(text.substr(0, cut)), right = ids.find(text.substr(cut));

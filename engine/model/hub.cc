@@ -44,7 +44,7 @@ Result<std::string> FindInHub(const std::string& model) {
   if (parts.size() != 2 || !IsHubName(parts[0]) || !IsHubName(parts[1]))
     return Fail(ErrorCode::kNotFound,
                 StrCat("'", model,
-                       "' is no folder and no org/name; MODEL is a folder in Hugging Face's "
+                       "' is neither a folder nor org/name; MODEL is a folder in Hugging Face's "
                        "layout, FILE.gguf, preset:NAME or org/name in the Hugging Face cache"));
   const std::string folder = StrCat(HubCache(), "/models--", parts[0], "--", parts[1]);
   const std::string way_out =

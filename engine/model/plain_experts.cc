@@ -37,7 +37,7 @@ PlainExperts::PlainExperts(const DecoderSpec& spec, int layer, const TensorSourc
       add(ExpertTensor(*name, layer, expert), ".weight", ".bias");
 }
 
-PlainExperts::Turn PlainExperts::TurnOf(ExpertMatrix matrix) {
+PlainExperts::OutputStride PlainExperts::StrideOf(ExpertMatrix matrix) {
   switch (matrix) {
     case ExpertMatrix::kGate:
       return {0, 2};
@@ -56,8 +56,8 @@ const TensorInfo& PlainExperts::Tensor(const std::vector<TensorInfo>& tensors, E
 }
 
 // scratch.gathered [outputs][inputs] from a tensor [experts][all inputs][all outputs].
-void PlainExperts::Gather(const TensorInfo& tensor, Turn turn, size_t expert, Range outputs,
-                          Range inputs, ExpertScratch& scratch) const {
+void PlainExperts::Gather(const TensorInfo& tensor, OutputStride stride, size_t expert,
+                          Range outputs, Range inputs, ExpertScratch& scratch) const {
   if (scratch.slab_tensor != &tensor || scratch.slab_expert != expert) {
     scratch.slab = source_.Rows(tensor, expert, 1, scratch.rows);
     scratch.slab_tensor = &tensor;
@@ -65,14 +65,14 @@ void PlainExperts::Gather(const TensorInfo& tensor, Turn turn, size_t expert, Ra
   }
   const auto columns = static_cast<size_t>(tensor.shape.back());
   const size_t element = kernels::SizeOf(tensor.dtype), k = inputs.size();
-  const size_t run = (outputs.size() - 1) * turn.step + 1;
+  const size_t run = (outputs.size() - 1) * stride.step + 1;
   scratch.gathered.resize(outputs.size() * k + run);
   float* line = scratch.gathered.data() + outputs.size() * k;  // one input's weights
   for (size_t i = 0; i < k; ++i) {
-    const size_t at = (inputs.begin + i) * columns + outputs.begin * turn.step + turn.offset;
+    const size_t at = (inputs.begin + i) * columns + outputs.begin * stride.step + stride.offset;
     kernels::Convert(reinterpret_cast<std::byte*>(line), Dtype::kF32, scratch.slab + at * element,
                      tensor.dtype, run);
-    for (size_t o = 0; o < outputs.size(); ++o) scratch.gathered[o * k + i] = line[o * turn.step];
+    for (size_t o = 0; o < outputs.size(); ++o) scratch.gathered[o * k + i] = line[o * stride.step];
   }
 }
 
@@ -80,7 +80,7 @@ void PlainExperts::Pack(ExpertMatrix matrix, size_t expert, Range outputs, Range
                         Dtype dtype, std::byte* dst, ExpertScratch& scratch) const {
   const TensorInfo& tensor = Tensor(weights_, matrix, expert);
   if (fused_) {
-    Gather(tensor, TurnOf(matrix), expert, outputs, inputs, scratch);
+    Gather(tensor, StrideOf(matrix), expert, outputs, inputs, scratch);
     kernels::PackBlock(dst, dtype, reinterpret_cast<const std::byte*>(scratch.gathered.data()),
                        Dtype::kF32, inputs.size(), outputs.size(), inputs.size());
     return;
@@ -109,16 +109,16 @@ void PlainExperts::ReadBias(ExpertMatrix matrix, size_t expert, Range outputs, f
   if (!fused_)
     return copy(dst, source_.Rows(tensor, outputs.begin, outputs.size(), scratch), outputs.size());
   const std::byte* row = source_.Rows(tensor, expert, 1, scratch);
-  const Turn turn = TurnOf(matrix);
+  const OutputStride stride = StrideOf(matrix);
   for (size_t i = 0; i < outputs.size(); ++i)
-    copy(dst + i, row + ((outputs.begin + i) * turn.step + turn.offset) * element, 1);
+    copy(dst + i, row + ((outputs.begin + i) * stride.step + stride.offset) * element, 1);
 }
 
 void PlainExperts::Release(ExpertMatrix matrix, size_t expert, Range outputs) const {
   const TensorInfo& tensor = Tensor(weights_, matrix, expert);
   if (!fused_) source_.Release(tensor, outputs.begin, outputs.size());
   // Of a tensor of all experts only the last output's owner knows; its pages go as a whole.
-  else if (outputs.end * TurnOf(matrix).step == static_cast<size_t>(tensor.shape.back()))
+  else if (outputs.end * StrideOf(matrix).step == static_cast<size_t>(tensor.shape.back()))
     source_.Release(tensor, expert, 1);
 }
 

@@ -15,7 +15,7 @@ namespace pinion {
 // hidden inputs, down the other way round.
 enum class ExpertMatrix { kGate, kUp, kDown };
 
-// What one thread needs to read experts: buffers that grow, and the expert that they hold.
+// One thread's scratch for reading experts: buffers that grow, and the expert that they hold.
 struct ExpertScratch {
   std::vector<std::byte> rows;
   std::vector<float> gathered;
@@ -26,8 +26,8 @@ struct ExpertScratch {
 };
 
 // The experts of one layer as the checkpoint stores them: a tensor [outputs][inputs] for each
-// expert and matrix, or one tensor of all experts [experts][inputs][outputs] where gate and up
-// outputs take turns (GPT-OSS). Packs any part of a matrix, at loading or, where nothing is
+// expert and matrix, or one tensor of all experts [experts][inputs][outputs] in which gate and up
+// outputs take turns (GPT-OSS). Packs any part of a matrix, at loading or, if nothing is
 // prepacked, at every step.
 // Thread rule: constant once made; a scratch belongs to one thread, and its expert to one object
 // that outlives it.
@@ -47,22 +47,22 @@ class PlainExperts {
   void PackIntegers(ExpertMatrix matrix, size_t expert, Range outputs, Range inputs,
                     const kernels::IntLayout& layout, std::byte* dst, ExpertScratch& scratch) const;
 
-  // dst[i] = bias of output range.begin + i. Only where the spec says that there are biases.
+  // dst[i] = bias of output range.begin + i. Only if the spec says that there are biases.
   void ReadBias(ExpertMatrix matrix, size_t expert, Range outputs, float* dst) const;
 
   // These outputs will hardly be read again: file pages may go.
   void Release(ExpertMatrix matrix, size_t expert, Range outputs) const;
 
  private:
-  // Where a matrix's outputs lie in a tensor of all experts: at offset, offset + step, ...
-  struct Turn {
+  // A matrix's outputs in a tensor of all experts are at offset, offset + step, ...
+  struct OutputStride {
     size_t offset, step;
   };
-  static Turn TurnOf(ExpertMatrix matrix);
+  static OutputStride StrideOf(ExpertMatrix matrix);
   const TensorInfo& Tensor(const std::vector<TensorInfo>& tensors, ExpertMatrix matrix,
                            size_t expert) const;
-  void Gather(const TensorInfo& tensor, Turn turn, size_t expert, Range outputs, Range inputs,
-              ExpertScratch& scratch) const;
+  void Gather(const TensorInfo& tensor, OutputStride stride, size_t expert, Range outputs,
+              Range inputs, ExpertScratch& scratch) const;
 
   const TensorSource& source_;
   const bool fused_;  // one tensor of all experts

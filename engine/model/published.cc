@@ -123,7 +123,7 @@ Status CheckWords(const std::string& module, const QuantisedTensor& tensor) {
     return {};
   return Fail(ErrorCode::kUnsupported,
               StrCat("'", module, "' is ", tensor.rows(), " x ", tensor.columns(),
-                     ", but the format wants outputs in multiples of ", kInWord,
+                     ", but the format needs outputs in multiples of ", kInWord,
                      " and inputs in multiples of the group, ", tensor.group(),
                      "; take w8a8, or a group that divides it"));
 }

@@ -92,7 +92,7 @@ Status ReadFactor(const Source& source, RopeSpec& rope) {
 Status ReadDynamic(const Source& source, RopeSpec& rope) {
   PINION_TRY(ReadFactor(source, rope));
   if (rope.dim <= 2)
-    return Fail(ErrorCode::kUnsupported, "rope type 'dynamic' wants more than 2 rotated elements");
+    return Fail(ErrorCode::kUnsupported, "rope type 'dynamic' needs more than 2 rotated elements");
   return ReadOver(source.parameters, "original_max_position_embeddings", rope.original_positions);
 }
 
@@ -122,7 +122,7 @@ Status ReadYarn(const Source& source, RopeSpec& rope) {
 Result<std::vector<double>> ReadFactors(const Source& source, std::string_view key, int dim) {
   const Json* list = source.parameters.Find(key);
   if (!list || !list->is_array() || list->array().size() != static_cast<size_t>(dim) / 2)
-    return Fail(ErrorCode::kCorrupt, StrCat("'", key, "' wants a list of ", dim / 2, " factors"));
+    return Fail(ErrorCode::kCorrupt, StrCat("'", key, "' must be a list of ", dim / 2, " factors"));
   std::vector<double> factors;
   for (const Json& factor : list->array()) {
     if (!factor.is_number() || !(factor.number() >= 1e-6 && factor.number() <= 1e12))

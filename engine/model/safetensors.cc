@@ -130,7 +130,7 @@ Result<ShardMap> ReadIndex(const std::string& path) {
   PINION_ASSIGN(const Json index, Json::ParseFile(path));
   const Json* map = index.Find("weight_map");
   if (!map || !map->is_object())
-    return in_index({ErrorCode::kCorrupt, "'weight_map' is missing or no object"});
+    return in_index({ErrorCode::kCorrupt, "'weight_map' is missing or not an object"});
   ShardMap shards;
   std::map<std::string_view, bool> seen;
   for (const auto& [tensor, file] : map->object()) {

@@ -78,7 +78,7 @@ Result<HeaderEntry> ReadEntry(const std::string& name, const Json& value, uint64
     return Corrupt(StrCat("'data_offsets' has ", offsets.size(), " entries, want 2"));
   const auto begin = static_cast<uint64_t>(offsets[0]), end = static_cast<uint64_t>(offsets[1]);
   if (begin > end || end > data_bytes)
-    return Corrupt(StrCat("its data is said to be at [", begin, ", ", end, ") of ", data_bytes,
+    return Corrupt(StrCat("its data is stated to be at [", begin, ", ", end, ") of ", data_bytes,
                           " bytes: the file is truncated or broken"));
   entry.begin = data_begin + begin;
   entry.end = data_begin + end;
@@ -105,8 +105,8 @@ Result<std::vector<HeaderEntry>> ReadSafetensorsHeader(std::string_view file) {
   uint64_t length;
   std::memcpy(&length, file.data(), kLengthBytes);
   if (length > kMaxHeaderBytes || length > file.size() - kLengthBytes)
-    return Corrupt(StrCat("its header is said to take ", length, " bytes of ", file.size(),
-                          ": the file is truncated or no safetensors file"));
+    return Corrupt(StrCat("its header is stated to take ", length, " bytes of ", file.size(),
+                          ": the file is truncated or not a safetensors file"));
   auto header = Json::Parse(file.substr(kLengthBytes, length));
   if (!header) return Unexpected(std::move(header).error().In("its header"));
   if (!header->is_object())

@@ -11,7 +11,7 @@
 namespace pinion {
 namespace {
 
-// What makes a config one that Pinion cannot run as a whole, whatever its architecture.
+// Refuses configs that Pinion cannot run at all, whatever the architecture.
 Status CheckKind(const Json& config) {
   if (!config.is_object())
     return Fail(ErrorCode::kCorrupt,
@@ -19,7 +19,7 @@ Status CheckKind(const Json& config) {
   return {};
 }
 
-// The config of the language model, where that of a model of text and more nests it: its own
+// The config of the language model; in that of a model of text and more it is nested: its own
 // fields, and those that are written once for all parts.
 Result<Json> TextConfig(const Json& config) {
   const Json* nested = config.Find("text_config");
@@ -36,7 +36,7 @@ Result<Json> TextConfig(const Json& config) {
   return text;
 }
 
-// Of the model around the language model, "" where there is none.
+// Of the model around the language model, "" if there is none.
 std::string WrapperName(const Json& config) {
   const Json* nested = config.Find("text_config");
   if (!nested || nested->is_null()) return "";
@@ -46,7 +46,8 @@ std::string WrapperName(const Json& config) {
   return named ? list->array()[0].string() : "a model of text and more";
 }
 
-// Where the language model's tensors lie in such a checkpoint: today, and before transformers 4.52.
+// The language model's tensors have these prefixes in such a checkpoint: today's, and those before
+// transformers 4.52.
 void AddWrapperAliases(TensorNames& names) {
   names.prefix_aliases.insert(names.prefix_aliases.begin(),
                               {{"model.", "model.language_model."}, {"", "language_model."}});

@@ -33,7 +33,7 @@ Json KvBytesByDtype(const DecoderSpec& spec) {
   return bytes;
 }
 
-// What the source holds of the model: tensors, bytes per dtype, files.
+// The source's content: tensors, bytes per dtype, files.
 struct Stored {
   size_t tensors = 0;
   std::map<std::string, uint64_t> bytes;  // by dtype or quantised format
@@ -125,7 +125,7 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return Join(sizes, " x ");
 }
 
-// What the layers share is shown once, as "layers.*." and the number of layers.
+// Tensors that all layers have are shown once, as "layers.*." and the number of layers.
 std::string TensorTable(const DecoderSpec& spec) {
   Table table("llrr");
   table.Row({"tensor", "shape", "copies", "parameters"});
@@ -163,18 +163,18 @@ std::string StoredText(const ModelFiles& files, const Stored& stored) {
     parts.push_back(StrCat(FormatBytes(bytes), " in ", dtype));
   const std::string where =
       files.folder.empty() && !files.gguf
-          ? "made up as they are asked for"
+          ? "made up when they are read"
           : StrCat(stored.files.size(), " file", stored.files.size() == 1 ? "" : "s");
   return StrCat(stored.tensors, " tensors, ", Join(parts, ", "), ", ", where);
 }
 
-// What a default start of a quantised model keeps in memory, on one rank.
+// The weights that a default start of a quantised model keeps in memory, on one rank.
 struct Packed {
   size_t int8 = 0, int4 = 0, dequantised = 0;  // matrices
   uint64_t bytes = 0;                          // of all weights
 };
 
-// Empty where nothing is quantised.
+// Empty if nothing is quantised.
 std::optional<Packed> CountPacked(const DecoderSpec& spec) {
   const FormatPlan& plan = spec.formats;
   if (plan.empty() && plan.dequantised == 0) return {};
@@ -309,13 +309,13 @@ std::string FormatModel(const ModelFiles& files, const TensorSource& weights) {
   facts.Row({"model", files.name});
   facts.Row({"architecture", spec.architecture});
   if (!spec.wrapper.empty())
-    facts.Row({"part of", StrCat(spec.wrapper, ": the language model alone is loaded")});
+    facts.Row({"part of", StrCat(spec.wrapper, ": only the language model is loaded")});
   facts.Row({"parameters", Grouped(ParameterCount(spec))});
   for (const auto& [heading, value] : SpecFacts(spec)) facts.Row({heading, value});
   if (spec.moe.router.experts > 0) facts.Row({"experts", ExpertsText(spec)});
   if (spec.latent.kv_rank > 0) facts.Row({"latent", LatentText(spec.latent)});
   facts.Row({"vocabulary", StrCat(spec.vocabulary, ", head ",
-                                  spec.tied_head ? "tied to the embedding" : "of its own")});
+                                  spec.tied_head ? "tied to the embedding" : "separate")});
   facts.Row({"longest", StrCat(spec.max_positions, " tokens")});
   facts.Row({"stored", StoredText(files, CountStored(spec, weights))});
   if (const auto packed = CountPacked(spec)) facts.Row({"in memory", PackedText(*packed)});

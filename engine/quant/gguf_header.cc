@@ -93,7 +93,7 @@ Result<Json> StringValue(Reader& reader, std::string_view key) {
 
 using ReadValueFn = Result<Json> (*)(Reader&, std::string_view);
 
-// The reader of a type and the fewest bytes that a value takes; null for what is no plain value.
+// The reader of a type and the fewest bytes that a value takes; null if values are not plain.
 struct ValueReader {
   ReadValueFn read = nullptr;
   size_t fewest_bytes = 0;
@@ -137,7 +137,7 @@ Result<Json> ReadArray(Reader& reader, std::string_view key) {
     return Corrupt(
         StrCat("'", key, "' is an array of type ", type, ", want one from 0 to 12 but 9"));
   if (count > reader.left() / value.fewest_bytes)
-    return Corrupt(StrCat("'", key, "' is said to have ", count, " values, but ", reader.left(),
+    return Corrupt(StrCat("'", key, "' is stated to have ", count, " values, but ", reader.left(),
                           " bytes are left: the file is truncated or broken"));
   Json::Array values;
   values.reserve(count);
@@ -245,7 +245,7 @@ Result<uint64_t> Alignment(const Json& metadata) {
 
 Status CheckVersion(Reader& reader) {
   PINION_ASSIGN(const std::string_view magic, reader.Take(4, "its first word"));
-  if (magic != "GGUF") return Corrupt("it does not begin with 'GGUF': it is no GGUF file");
+  if (magic != "GGUF") return Corrupt("it does not begin with 'GGUF': it is not a GGUF file");
   PINION_ASSIGN(const uint32_t version, reader.Number<uint32_t>("its version"));
   if (version == 2 || version == 3) return {};
   return Fail(ErrorCode::kUnsupported,

@@ -70,8 +70,7 @@ Result<ActivationRounding> ReadActivations(const Json& group) {
                          "dynamic ones per token and symmetric");
     return ActivationRounding::kPerToken;
   }
-  if (strategy != "tensor")
-    return Unsupported("input_activations", strategy, "tensor where static");
+  if (strategy != "tensor") return Unsupported("input_activations", strategy, "tensor if static");
   return ActivationRounding::kStatic;
 }
 
@@ -90,7 +89,7 @@ Result<QuantScheme> ReadGroup(const Json& config, const Json& group) {
   PINION_TRY(CheckBits(bits));
   scheme.bits = static_cast<int>(bits);
   if (scheme.method == QuantMethod::kIntQuantized && bits != 8)
-    return Unsupported("num_bits", StrCat(bits), "8 where the format is int-quantized");
+    return Unsupported("num_bits", StrCat(bits), "8 if the format is int-quantized");
   PINION_ASSIGN(const std::string strategy, Optional<std::string>(*weights, "strategy", "channel"));
   if (strategy == "group") {
     PINION_ASSIGN(scheme.group, Require<int64_t>(*weights, "group_size"));

@@ -108,7 +108,7 @@ Status ChooseGemmKernels(StartedModel& model, kernels::Dtype dtype, Stages& stag
     return Fail(ErrorCode::kUsage, StrCat("--gemm-kernel '", asked, "' is not valid for ",
                                           kernels::Name(dtype), " on ", kernels::Name(model.isa),
                                           "; use auto, or NAME[@ROWS] joined by ',' from 1 ",
-                                          "row upwards, where NAME is one of ", Join(names, ", ")));
+                                          "row upwards; NAME is one of ", Join(names, ", ")));
   }
   kernels::UseGemmRules(model.isa, dtype, *rules);
   model.info.gemm = kernels::Format(*rules);

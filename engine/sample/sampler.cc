@@ -73,7 +73,7 @@ Weights Weigh(const kernels::Table& table, std::span<float> logits, float max, d
   return weights;
 }
 
-// Weights are in [0, 1], where floats are in the order of their bits: the exponent and three bits
+// Weights are in [0, 1], so floats are in the order of their bits: the exponent and three bits
 // of the mantissa make 1017 buckets, each an eighth of a power of two wide.
 constexpr size_t kBuckets = 1024;
 size_t BucketOf(float weight) { return std::bit_cast<uint32_t>(weight) >> 20; }

@@ -109,7 +109,7 @@ Result<std::string> ChatRenderer::Render(const ChatRequest& request) {
     if (gone && !fresh && attempt == 0) continue;
     if (gone)
       return Fail(ErrorCode::kExhausted,
-                  "the chat template brought its helper process down, most likely by memory");
+                  "the chat template crashed its helper process, most likely for lack of memory");
     return Fail(ErrorCode::kExhausted,
                 StrCat("the chat template was stopped: it may run for ", kRenderLimitNs / kSecond,
                        " s and write ", FormatBytes(kMaxFrameBytes)));

@@ -160,7 +160,7 @@ def cut_after_final_message(rendered, final):
         )
     end = rendered.rindex(bare_tag)
     kept = rendered[:end]
-    # Where the template trimmed the tag's own space, it trimmed the message's too.
+    # If the template trimmed the tag's own space, it trimmed the message's too.
     return kept if rendered.startswith(CONTINUE_TAG, end) else kept.rstrip()
 
 

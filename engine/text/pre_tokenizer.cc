@@ -48,7 +48,7 @@ std::vector<Part> Parts(size_t size, const Spans& matches, bool invert) {
   return parts;
 }
 
-// Joins neighbours as the behavior says; matches merge only with a neighbour that is no match.
+// Joins neighbours as the behavior says; matches merge only with a neighbour that is not a match.
 std::vector<Part> Merge(std::vector<Part> parts, Behavior behavior) {
   std::vector<Part> merged;
   bool previous = false;
@@ -75,7 +75,7 @@ std::vector<Part> Merge(std::vector<Part> parts, Behavior behavior) {
       for (const Part& part : parts) add(part, part.is_match && !previous);
       return merged;
     case Behavior::kMergedWithNext:
-      // From the end, where the next part is the one seen before.
+      // From the end, so that the next part is the one seen before.
       for (auto it = parts.rbegin(); it != parts.rend(); ++it) add(*it, it->is_match && !previous);
       return {merged.rbegin(), merged.rend()};
   }

@@ -72,7 +72,7 @@ Result<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(const std::strin
   const auto status = tokenizer->processor_.Load(path);
   if (!status.ok())
     return Fail(ErrorCode::kCorrupt,
-                StrCat("'", path, "' is no SentencePiece model: ", status.ToString()));
+                StrCat("'", path, "' is not a SentencePiece model: ", status.ToString()));
   PINION_ASSIGN(const Json decoder, Json::Parse(kDecoder));
   PINION_ASSIGN(tokenizer->decoder_, DecoderPlan::Make(decoder));
   PINION_TRY(tokenizer->ReadConfig(config));

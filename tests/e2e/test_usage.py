@@ -87,7 +87,7 @@ def test_nested_commands_point_to_their_own_help(pinion):
     assert pinion("model").stderr == "pinion: no command given; the commands are make, info, quantize\n"
 
 
-def test_tokenize_takes_a_preset_and_names_what_is_missing(pinion, tmp_path):
+def test_tokenize_takes_a_preset_and_names_the_missing_part(pinion, tmp_path):
     lines = tmp_path / "lines.jsonl"
     lines.write_text('{"text":"hello"}\n')
     done = pinion("tokenize", "preset:tiny", "--input", lines)
@@ -95,7 +95,7 @@ def test_tokenize_takes_a_preset_and_names_what_is_missing(pinion, tmp_path):
     assert json.loads(done.stdout)["decoded"] == "hello"
     missing = pinion("tokenize", tmp_path / "missing", "--input", lines)
     assert missing.returncode == 1
-    assert "is no folder" in missing.stderr
+    assert "is neither a folder nor org/name" in missing.stderr
 
 
 def test_a_full_disk_is_told_once(binary, data):
@@ -132,7 +132,7 @@ def test_help_on_a_full_disk_fails(binary):
      "--temperature 'hot' is not a number; see"),
     (("compare", "a"), "B is required; see pinion compare --help"),
 ])
-def test_a_slip_is_named_with_what_was_meant(pinion, arguments, sentence):
+def test_a_slip_is_named_with_the_option_that_was_meant(pinion, arguments, sentence):
     done = pinion(*arguments)
     assert done.returncode == 2
     assert done.stderr.startswith("pinion: " + sentence)
@@ -141,7 +141,7 @@ def test_a_slip_is_named_with_what_was_meant(pinion, arguments, sentence):
 @pytest.mark.parametrize("seed", ["-3", "99999999999999999999999", "1e3"])
 @pytest.mark.parametrize("command", [("run", "preset:tiny", "-p", "x"),
                                      ("model", "make", "/dev/null/x", "--preset", "tiny")])
-def test_a_seed_is_what_was_written_or_refused(pinion, command, seed):
+def test_a_seed_is_used_as_written_or_refused(pinion, command, seed):
     done = pinion(*command, "--seed", seed)
     assert done.returncode == 2
     assert f"'{seed}' is not a whole number from 0" in done.stderr
@@ -155,7 +155,7 @@ def test_a_file_that_cannot_be_written_is_said_before_the_work(pinion, command, 
     assert "cannot create" in done.stderr and "ready after" not in done.stderr
 
 
-def test_a_model_that_is_nowhere_is_told_what_a_model_is(pinion):
+def test_a_missing_model_is_answered_with_the_forms_of_a_model(pinion):
     done = pinion("model", "info", "/none")
     assert done.returncode == 1
-    assert "'/none' is no folder and no org/name; MODEL is a folder in" in done.stderr
+    assert "'/none' is neither a folder nor org/name; MODEL is a folder in" in done.stderr

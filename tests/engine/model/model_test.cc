@@ -144,7 +144,7 @@ TEST_F(Model, FindsTheLanguageModelInsideAWrapper) {
     ASSERT_TRUE(files) << files.error().message;
     const auto inside = OpenWeights(*files);
     ASSERT_TRUE(inside) << inside.error().message;
-    EXPECT_THAT(FormatModel(*files, **inside), HasSubstr("the language model alone is loaded"));
+    EXPECT_THAT(FormatModel(*files, **inside), HasSubstr("only the language model is loaded"));
     const std::string name = "model.layers.1.mlp.up_proj.weight";
     std::vector<std::byte> scratch;
     const std::byte* left = (*inside)->Rows((*inside)->Find(name).value(), 7, 1, scratch);
@@ -153,10 +153,10 @@ TEST_F(Model, FindsTheLanguageModelInsideAWrapper) {
   }
 }
 
-TEST_F(Model, SaysWhereItLooked) {
+TEST_F(Model, NamesThePathsItTried) {
   EXPECT_THAT(ErrorOf("preset:gpt-5"), AllOf(HasSubstr("'gpt-5'"), HasSubstr("llama-3.2-1b")));
   EXPECT_THAT(ErrorOf(folder_), AllOf(HasSubstr("config.json"), HasSubstr(folder_)));
-  EXPECT_THAT(ErrorOf("/nowhere/at/all"), HasSubstr("no folder"));
+  EXPECT_THAT(ErrorOf("/nowhere/at/all"), HasSubstr("neither a folder nor org/name"));
   EXPECT_THAT(ErrorOf("org/name"), AllOf(HasSubstr(folder_ + "/hub/models--org--name"),
                                          HasSubstr("hf download org/name")));
   ASSERT_TRUE(WriteFile(folder_ + "/model.safetensors", "?"));

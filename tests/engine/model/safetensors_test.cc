@@ -41,7 +41,7 @@ class Safetensors : public ::testing::Test {
   ~Safetensors() override { std::filesystem::remove_all(folder_); }
 
   void Put(const std::string& name, const std::string& bytes) {
-    // Some file systems flush to the disk where a file replaces another, which takes milliseconds.
+    // Some file systems flush to the disk if a file replaces another, which takes milliseconds.
     std::filesystem::remove(folder_ + "/" + name);
     ASSERT_TRUE(WriteFile(folder_ + "/" + name, bytes));
   }
@@ -52,7 +52,7 @@ class Safetensors : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(Safetensors, ReadsWhatIsThere) {
+TEST_F(Safetensors, ReadsEveryTensor) {
   Put("model.safetensors", File(R"({"__metadata__":{"format":"pt"},
                "b":{"dtype":"F32","shape":[1],"data_offsets":[16,20]},
                "a":{"dtype":"BF16","shape":[3,2],"data_offsets":[0,12]},
@@ -134,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{"RealDimension", R"({"x":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}})", 4,
                 "'shape' holds 1.5"},
         Hostile{"BeyondTheFile", R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 4,
-                "tensor 'x': its data is said to be at [0, 8) of 4 bytes"},
+                "tensor 'x': its data is stated to be at [0, 8) of 4 bytes"},
         Hostile{"WrongWayRound", R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 4,
                 "[4, 0)"},
         Hostile{"HugeOffset",

@@ -64,9 +64,9 @@ TEST(GgufHeader, ReadsMetadataAndTensors) {
   EXPECT_EQ(header.tensors[1].begin + header.tensors[1].bytes, builder.file().size());
 }
 
-TEST(GgufHeader, RefusesWhatIsNoGguf) {
+TEST(GgufHeader, RefusesFilesThatAreNotGguf) {
   EXPECT_THAT(ErrorOf(Builder().Raw("GG")), HasSubstr("truncated"));
-  EXPECT_THAT(ErrorOf(Builder().Raw("GGML").Number(3)), HasSubstr("no GGUF file"));
+  EXPECT_THAT(ErrorOf(Builder().Raw("GGML").Number(3)), HasSubstr("not a GGUF file"));
   EXPECT_THAT(ErrorOf(Builder().Head(0, 0, 1)), HasSubstr("version is 1, want 2 or 3"));
   EXPECT_THAT(ErrorOf(Builder().Head(0, 0, 0x03000000)), HasSubstr("little-endian"));
 }
@@ -77,7 +77,7 @@ TEST(GgufHeader, RefusesCountsThatTheFileCannotHold) {
   EXPECT_THAT(ErrorOf(Builder().Head(0, 1).Number(~uint64_t{0})), HasSubstr("truncated"));
   Builder array;
   array.Head(0, 1).Text("list").Number(kTypeArray).Number(kTypeUint32).Number(uint64_t{1} << 62);
-  EXPECT_THAT(ErrorOf(array), HasSubstr("'list' is said to have 4611686018427387904 values"));
+  EXPECT_THAT(ErrorOf(array), HasSubstr("'list' is stated to have 4611686018427387904 values"));
 }
 
 TEST(GgufHeader, RefusesBrokenMetadata) {
