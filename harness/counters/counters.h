@@ -17,7 +17,7 @@ struct CounterValue {
   double value = 0;
 };
 
-// What one source counted between Start and Stop, or why it could not.
+// The counts of one source between Start and Stop, or the reason why there are none.
 struct CounterReading {
   std::string source;  // "perf_event"
   std::vector<CounterValue> values;

@@ -22,7 +22,7 @@ tl::unexpected<Error> NotHere(std::string reason) {
   return Fail(ErrorCode::kUnsupported, std::move(reason));
 }
 
-// Where a column of this group and name is.
+// The index of the column of this group and name.
 std::optional<size_t> FindColumn(const std::vector<std::string>& groups,
                                  const std::vector<std::string>& names, const char* group,
                                  const char* name) {

@@ -48,7 +48,7 @@ class Resctrl final : public CounterSource {
     if (domains == 0)
       return Fail(
           ErrorCode::kUnsupported,
-          StrCat("/", kGroup, " has no mbm_total_bytes; where the CPU counts it ",
+          StrCat("/", kGroup, " has no mbm_total_bytes; if the CPU counts it ",
                  "(cqm_mbm_total in /proc/cpuinfo), mount -t resctrl resctrl ", "/sys/fs/resctrl"));
     return total;
   }

@@ -53,7 +53,7 @@ std::vector<Conversation> MakeConversations(const WorkloadShape& shape, size_t c
 
 // Conversations of a ShareGPT file, [{"conversations":[{"from":"human","value":".."},...]},...], or
 // of one such object a line: questions as they stand, each answer as long as the one in the file by
-// `scale`, or `output` where given. Those that do not begin with a question and an answer are left
+// `scale`, or `output` if given. Those that do not begin with a question and an answer are left
 // out; the order is drawn from the seed, at most `count` are taken, at most `turns` of each. Errors
 // (kCorrupt) name the file and the line or entry.
 Result<std::vector<Conversation>> ReadShareGpt(const std::string& path, size_t count, int turns,

@@ -31,7 +31,8 @@ void CompareMachines(const Json& measured, const Json& here, std::vector<std::st
   }
   if (differences.empty()) return;
   warnings.push_back(StrCat("this is not the machine that the profile was measured on (",
-                            Join(differences, "; "), "): `pinion sweep` finds what is best here"));
+                            Join(differences, "; "),
+                            "): `pinion sweep` finds the best settings for this machine"));
 }
 
 void CompareCpus(const Json& measured, const Budget& budget, std::vector<std::string>& warnings) {

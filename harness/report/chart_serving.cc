@@ -65,7 +65,7 @@ std::optional<double> MedianAt(const Candidate& candidate, const char* metric, i
   return Measured(series) ? std::optional(series->estimate.median) : std::nullopt;
 }
 
-// What a cell of the KV chart shows below its tokens/s, if it is known.
+// The line of a cell of the KV chart below its tokens/s, if it is known.
 struct KvFact {
   const char *metric, *key, *unit;
   double scale;

@@ -51,7 +51,7 @@ std::string Headline(const Results& results, const Verdict& verdict) {
       return "Not enough rounds to tell: keep the defaults for now";
     case Outcome::kNoDifference:
       return "No difference found: keep the defaults";
-    case Outcome::kDefaultBest:
+    case Outcome::kBaselineBest:
       return "Keep the defaults: nothing measured was better";
     case Outcome::kWinner:
       break;

@@ -13,7 +13,7 @@ namespace pinion::harness {
 // "threads_bind=0-1, isa=avx2", or "the defaults".
 std::string SettingsText(const Candidate& candidate);
 
-// What an objective optimises, in words.
+// The quantity that an objective optimises, in words.
 const char* Goal(Objective objective);
 
 // Whether there was enough data to recommend anything, even the defaults.

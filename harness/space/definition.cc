@@ -134,9 +134,9 @@ const JsonFields<Workload>& WorkloadFields() {
       Value("output_len", &Workload::output_len, ToInt),
       List("concurrency", &Workload::concurrency, ToInt),
       Value("num_prompts", &Workload::num_prompts, ToInt),
-      Where(HasPrefix, Value("shared_prefix", &Workload::shared_prefix, ToInt)),
-      Where(HasPrefix, Value("prefixes", &Workload::prefixes, ToInt)),
-      Where(HasTurns, Value("turns", &Workload::turns, ToInt)),
+      OnlyIf(HasPrefix, Value("shared_prefix", &Workload::shared_prefix, ToInt)),
+      OnlyIf(HasPrefix, Value("prefixes", &Workload::prefixes, ToInt)),
+      OnlyIf(HasTurns, Value("turns", &Workload::turns, ToInt)),
       {"slo", ReadSlo,
        [](const Workload& workload) {
          return workload.slo ? WriteFields(SloFields(), *workload.slo) : Json();
@@ -239,9 +239,10 @@ const JsonFields<Definition>& DefinitionFields() {
       {"seed", ReadSeed, [](const Definition& one) { return Json(one.seed); }},
       {"strategy", ReadStrategy, [](const Definition& one) { return Json(Name(one.strategy)); }},
       Value("epsilon", &Definition::epsilon, ToNumber),
-      Where(HasCores, Value("cores_within", &Definition::cores_within, ToNumber)),
-      Where(Searches<Strategy::kRandom>, Value("random_points", &Definition::random_points, ToInt)),
-      Where(Searches<Strategy::kCoordinate>, Value("restarts", &Definition::restarts, ToInt)),
+      OnlyIf(HasCores, Value("cores_within", &Definition::cores_within, ToNumber)),
+      OnlyIf(Searches<Strategy::kRandom>,
+             Value("random_points", &Definition::random_points, ToInt)),
+      OnlyIf(Searches<Strategy::kCoordinate>, Value("restarts", &Definition::restarts, ToInt)),
       Maybe("trial_limit", &Definition::trial_limit_s, ToSeconds),
   };
   return fields;

@@ -103,9 +103,9 @@ JsonField<T> List(const char* key, std::vector<V> T::*member, Convert<V> convert
 
 // The field, written only if it matters.
 template <typename T>
-JsonField<T> Where(bool (*has_a_say)(const T& object), JsonField<T> field) {
+JsonField<T> OnlyIf(bool (*matters)(const T& object), JsonField<T> field) {
   auto write = std::move(field.write);
-  field.write = [=](const T& object) { return has_a_say(object) ? write(object) : Json(); };
+  field.write = [=](const T& object) { return matters(object) ? write(object) : Json(); };
   return field;
 }
 

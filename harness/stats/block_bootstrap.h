@@ -47,7 +47,7 @@ inline constexpr double kMinOccurrences = 5;
 std::optional<double> DesignEffect(const BlockMean& share);
 
 // Independent samples that say as much as these: n / effect, never fewer than the stretches, and no
-// more than those where the effect is unknown.
+// more than those if the effect is unknown.
 double EffectiveSamples(const BlockMean& share, std::optional<double> design_effect);
 
 // 95 % interval of a share of so many independent samples: Wilson's score interval, which has a

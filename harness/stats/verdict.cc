@@ -209,7 +209,7 @@ std::string Sentence(const VerdictInput& input, const Verdict& verdict, const Pa
       return StrCat("no difference found, simplest configuration recommended: ", baseline,
                     "; the best, ", best->name, ", is at ", WithInterval(verdict.best_ratio), "; ",
                     floor);
-    case Outcome::kDefaultBest:
+    case Outcome::kBaselineBest:
       return best ? StrCat(baseline, " is best; the next, ", best->name, ", is at ",
                            WithInterval(verdict.best_ratio), "; ", floor)
                   : StrCat(baseline, " is the only configuration that could be measured");
@@ -237,7 +237,7 @@ void Judge(const VerdictInput& input, const PairedSeries& chosen, Verdict& verdi
   }
   verdict.best_ratio = verdict.best == chosen.candidate ? ratio : verdict.best_ratio;
   const bool worse = IsWorse(ratio, verdict.floor);
-  verdict.outcome = worse ? Outcome::kDefaultBest : Outcome::kNoDifference;
+  verdict.outcome = worse ? Outcome::kBaselineBest : Outcome::kNoDifference;
 }
 
 // For a race that the baseline leads: it is best if all others were shown to be worse.
@@ -249,7 +249,7 @@ void JudgeBaseline(const VerdictInput& input, const PairedSeries& best, Verdict&
         return series.status == RaceStatus::kWorse ||
                IsWorse(EstimateRatio(Values(Evidence(series))), verdict.floor);
       });
-  verdict.outcome = all_worse ? Outcome::kDefaultBest : Outcome::kNoDifference;
+  verdict.outcome = all_worse ? Outcome::kBaselineBest : Outcome::kNoDifference;
 }
 
 }  // namespace
@@ -258,7 +258,7 @@ const char* Name(Outcome outcome) {
   switch (outcome) {
     case Outcome::kWinner:
       return "winner";
-    case Outcome::kDefaultBest:
+    case Outcome::kBaselineBest:
       return "default_best";
     case Outcome::kNoDifference:
       return "no_difference";
@@ -321,7 +321,7 @@ Verdict Decide(const VerdictInput& input) {
     verdict.outcome = Outcome::kTooFewRounds;
     verdict.rounds = pairs;
   } else if (!best) {
-    verdict.outcome = Outcome::kDefaultBest;
+    verdict.outcome = Outcome::kBaselineBest;
   } else {
     if (chosen) {
       Judge(input, *chosen, verdict);

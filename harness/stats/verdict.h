@@ -43,7 +43,7 @@ double NoiseFloor(std::span<const double> baseline_log_ratios, size_t n);
 
 enum class Outcome {
   kWinner,        // one candidate beats the baseline beyond interval and floor
-  kDefaultBest,   // everything else was measured as worse
+  kBaselineBest,  // everything else was measured as worse; published as "default_best"
   kNoDifference,  // no difference found, simplest configuration recommended
   kTooFewRounds,  // not enough rounds to tell; the baseline is recommended
   kNoData,        // the baseline has no sample

@@ -22,7 +22,7 @@ struct Draw {
   double log_score = 0, seconds = 0;
 };
 
-// Contestants whose trials are drawn, and what is true of them.
+// Contestants whose trials are drawn, and their true speeds.
 class Drawn : public TrialSource {
  public:
   Result<std::optional<TrialRow>> Run(const Slot& slot, int position,

@@ -11,12 +11,12 @@
 #include "harness/sweep/recording.h"
 #include "harness/sweep/replay_figures.h"
 
-// Sweeps without an engine: the protocol on recorded numbers, many times, where the truth is known.
+// Sweeps without an engine: the protocol on recorded numbers, many times, with known truth.
 
 namespace pinion::harness {
 
 // Configurations with the speed that they are to have, relative to the default. The default is the
-// one called "default", else the first with speed 1; where there is neither, one of speed 1 that is
+// one called "default", else the first with speed 1; if there is neither, one of speed 1 that is
 // not listed. It comes first here.
 struct Planted {
   std::vector<std::pair<std::string, double>> configurations;
@@ -32,7 +32,7 @@ struct ReplayOptions {
   int seeds = 1000;
 };
 
-// What came of all replays together.
+// The result of all replays together.
 struct ReplayReport {
   int seeds = 0;
   std::string default_name;
@@ -41,8 +41,8 @@ struct ReplayReport {
   int undecided = 0;                                 // of those: too few rounds for a verdict
   int unspent = 0;  // of those: with time left for a round of the default and one other
   std::optional<double> interval_coverage;  // of confirmations, by their 95 % intervals
-  // 1 - speed / best speed, 95th percentile: of whom the search ended with, and of what was
-  // recommended, which stays the default unless the difference is proven.
+  // 1 - speed / best speed, 95th percentile: of the configuration with which the search ended, and
+  // of the recommended one, which stays the default unless the difference is proven.
   double regret_p95 = 0, recommended_regret_p95 = 0;
   double cost_fraction_p50 = 0;            // trials, of 20 rounds of all contestants
   double budget_overrun_p95 = 0;           // seconds beyond the budget, a fraction of it

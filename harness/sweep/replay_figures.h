@@ -7,11 +7,12 @@
 
 #include "harness/stats/block_bootstrap.h"
 
-// What many replays of one recorded series say, and how well so short a series can say it.
+// The figures of many replays of one recorded series, with the precision that so short a series
+// allows.
 
 namespace pinion::harness {
 
-// What one replay came to.
+// The end of one replay.
 struct ReplayEnding {
   size_t offset = 0;                          // row of the series that its first trial took
   int crowned = 0, ended_with = 0;            // candidates; 0: the default
@@ -50,7 +51,7 @@ struct SeriesFigures {
 // `endings`: one or more, of a series with `rows` rows; `best_log_truth`: of all configurations,
 // beside the default's. Shares: `false_crowns` (of what is not better than the default),
 // `worse_crowned`, `found` (the best was crowned; if one is better than the default), `coverage`
-// (of confirmations), `within_2_percent` of the best where the search ended, and the same of what
+// (of confirmations), `within_2_percent` of the best at the end of the search, and the same of what
 // it `recommended_...`, `budget_kept` (to 5 %), `undecided`, `unspent`. `cost` is a mean. What came
 // up in too few replays to show how it spreads over the series is taken to spread as badly as the
 // worst of the other shares; if none can tell, the stretches alone count as observations.

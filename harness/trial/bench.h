@@ -67,9 +67,8 @@ struct BenchResult {
 };
 
 // One warm-up load, then `rounds` measured ones. After each, `progress` gets the result so far:
-// its plan has as many rounds as it holds. `ceilings`, where
-// given, is measured before, between and after the rounds, its memory's rate also between steps;
-// neither its time nor its memory counts.
+// its plan has as many rounds as it holds. `ceilings`, if given, is measured before, between and
+// after the rounds, its memory's rate also between steps; neither its time nor its memory counts.
 Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const BenchPlan& plan,
                              const std::function<void(const BenchResult& so_far)>& progress,
                              CeilingProbe* ceilings = nullptr);

@@ -20,12 +20,12 @@ struct TrialProcess {
   std::function<bool()> interrupted = [] { return false; };  // asked several times a second
 };
 
-// What became of it. Whatever the child does, this is a value: a crash, a hang and a lack of memory
-// are reasons, not errors.
+// The outcome of a trial. Whatever the child does, this is a value: a crash, a hang and a lack of
+// memory are reasons, not errors.
 struct TrialOutcome {
   bool ok = false;
   bool interrupted = false;  // the child was killed because `interrupted` said so; no result
-  TrialResult result;        // where ok
+  TrialResult result;        // if ok
   std::string reason;        // of a failure: one phrase
   bool out_of_time = false;  // of a failure: its load did not get far enough within its limit
   std::string log_tail;      // of a failure: the last lines of its log

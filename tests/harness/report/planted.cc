@@ -277,7 +277,7 @@ Results SingleResult() {
   Results results = PlantedResults();
   results.candidates.resize(1);
   for (Verdict& verdict : results.verdicts) {
-    verdict.outcome = Outcome::kDefaultBest;
+    verdict.outcome = Outcome::kBaselineBest;
     verdict.recommended = verdict.best = 0;
     verdict.tied.clear();
   }

@@ -36,7 +36,7 @@ TEST(SideBySide, StatesChangesAndTheNewRecommendation) {
   const Results a = PlantedResults();
   Results b = PlantedResults();
   b.verdicts[0].recommended = 0;
-  b.verdicts[0].outcome = Outcome::kDefaultBest;
+  b.verdicts[0].outcome = Outcome::kBaselineBest;
   b.provenance.Set("kernel", Json::Object{{"release", "6.8"}});
   b.candidates.pop_back();
   const RunComparison comparison = Comparable();

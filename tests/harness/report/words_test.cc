@@ -18,7 +18,7 @@ TEST(VerdictWords, NeverClaimMoreThanTheVerdict) {
   Results results = PlantedResults();
   Verdict& verdict = results.verdicts[0];
   for (const Outcome outcome :
-       {Outcome::kDefaultBest, Outcome::kNoDifference, Outcome::kTooFewRounds, Outcome::kNoData}) {
+       {Outcome::kBaselineBest, Outcome::kNoDifference, Outcome::kTooFewRounds, Outcome::kNoData}) {
     verdict.outcome = outcome;
     verdict.recommended = 0;
     const Words words = InWords(results, verdict);
@@ -41,7 +41,7 @@ TEST(VerdictWords, AnswerNamesEachConfigurationOnce) {
             "Use threads_bind=0-1, isa=avx2: 42.0 % [38.4, 45.5] more tokens per second and 12.0 % "
             "[9.2, 14.8] better balance of throughput and latency than the defaults; for latency "
             "keep the defaults.");
-  for (Verdict& verdict : results.verdicts) verdict.outcome = Outcome::kDefaultBest;
+  for (Verdict& verdict : results.verdicts) verdict.outcome = Outcome::kBaselineBest;
   EXPECT_THAT(Answer(results), HasSubstr("Keep the defaults: no other"));
   results.verdicts[0].outcome = Outcome::kTooFewRounds;
   EXPECT_THAT(Answer(results), HasSubstr("Keep the defaults for now"));
@@ -73,7 +73,7 @@ TEST(VerdictWords, SupportStatesConfirmationLeadAndWait) {
   EXPECT_THAT(Support(results), HasSubstr("Not confirmed"));
   results.verdicts[2].recommended = 2;  // two configurations: their leads are on their cards
   EXPECT_EQ(Support(results), "Not confirmed in fresh rounds.");
-  for (Verdict& verdict : results.verdicts) verdict.outcome = Outcome::kDefaultBest;
+  for (Verdict& verdict : results.verdicts) verdict.outcome = Outcome::kBaselineBest;
   EXPECT_EQ(Support(results), "");
 }
 

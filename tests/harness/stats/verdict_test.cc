@@ -77,7 +77,7 @@ TEST(Verdict, IntervalThatIncludesOneIsNoDifference) {
 
 TEST(Verdict, BaselineIsBestIfAllOthersAreWorse) {
   const Verdict verdict = Decide(Input({Contestant(1, {-9, -10, -11, -10, -9, -12})}));
-  EXPECT_EQ(verdict.outcome, Outcome::kDefaultBest);
+  EXPECT_EQ(verdict.outcome, Outcome::kBaselineBest);
   EXPECT_EQ(verdict.recommended, 0);
   EXPECT_THAT(verdict.tied, IsEmpty());
 }
@@ -89,7 +89,7 @@ TEST(Verdict, OneThatIsNotShownToBeWorseKeepsTheDefaultFromBeingCalledBest) {
   input.race_over = true;
   EXPECT_EQ(Decide(input).outcome, Outcome::kNoDifference);
   input.contestants = {worse, Contestant(2, {-8, -9, -8, -9, -8, -9})};
-  EXPECT_EQ(Decide(input).outcome, Outcome::kDefaultBest);
+  EXPECT_EQ(Decide(input).outcome, Outcome::kBaselineBest);
 }
 
 TEST(Verdict, OneThatIsBehindByLessThanTheFloorIsTied) {
@@ -219,7 +219,7 @@ TEST(Verdict, BestOfManyNeedsMoreRoundsThanASingleCandidate) {
 
 TEST(Verdict, GivesNoVerdictWithoutTheBaseline) {
   EXPECT_EQ(Decide(Input({}, 0)).outcome, Outcome::kNoData);
-  EXPECT_EQ(Decide(Input({}, 6)).outcome, Outcome::kDefaultBest);
+  EXPECT_EQ(Decide(Input({}, 6)).outcome, Outcome::kBaselineBest);
 }
 
 TEST(Verdict, ComparesRoundByRoundNotByPosition) {

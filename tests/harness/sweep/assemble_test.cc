@@ -184,7 +184,7 @@ TEST(Assemble, DroppedCandidateIsMarkedWithTheReason) {
   const Results results = Assemble(meta, {"", 6, true}, {Row(0), Row(1)}, SixRounds(0.8));
   EXPECT_EQ(results.candidates[1].status, CandidateStatus::kDropped);
   EXPECT_THAT(results.candidates[1].reason, HasSubstr("worse than default by more than 2.0 %"));
-  EXPECT_EQ(results.verdicts[0].outcome, Outcome::kDefaultBest);
+  EXPECT_EQ(results.verdicts[0].outcome, Outcome::kBaselineBest);
   EXPECT_THAT(results.verdicts[0].tied, testing::IsEmpty());
 }
 
