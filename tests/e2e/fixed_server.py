@@ -10,7 +10,7 @@ of the --slots places), each next one --itl-ms later, all at times that were fix
 began, so that no delay adds up. With more than --knee requests at a time, first tokens take ten
 times as long: a cliff; so do they in every Nth answer with --slow-every. With --gather no answer but
 those of the warm-up begins before so many requests have come in. Answers of --die-after
-have no length and end with the connection after N tokens, as where a server dies. Prompts count one
+have no length and end with the connection after N tokens, as if the server had died. Prompts count one
 token a word and 3 more for every request.
 """
 

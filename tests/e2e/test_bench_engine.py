@@ -15,7 +15,7 @@ def bench_engine(top):
     return run
 
 
-def test_the_table_says_what_the_runs_measured(bench_engine, data, tmp_path):
+def test_the_table_shows_the_measurements_of_the_runs(bench_engine, data, tmp_path):
     out = tmp_path / "runs.json"
     model = data / "models/tiny-trained"
     done = bench_engine("--rows", "decode8,memory,load", "--rounds", "1", "--json", out, model)

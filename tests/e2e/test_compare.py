@@ -56,7 +56,7 @@ def test_a_sweep_is_not_worse_than_itself(pinion, base, altered):
         assert one["ratio"]["n"] >= 8
 
 
-def test_what_got_slower_is_found_and_fails(pinion, base, altered):
+def test_slower_metrics_are_found_and_fail(pinion, base, altered):
     slower = altered("update samples set value = value * 0.5 "
                      "where metric = 'output_tokens_per_s' and candidate = 1")
     done = pinion("compare", base, slower, "--json")
@@ -88,7 +88,7 @@ def test_latency_counts_the_other_way(pinion, base, altered):
     # Whether there is a confirmation, whose rounds are counted anew, depends on the machine's noise.
     ("delete from samples where round > 2 or phase <> 'race'", "2 rounds in common"),
 ])
-def test_refuses_what_cannot_be_compared_and_says_why(pinion, base, altered, statement, says):
+def test_refuses_sweeps_that_cannot_be_compared_and_says_why(pinion, base, altered, statement, says):
     done = pinion("compare", base, altered(statement))
     assert done.returncode == 2
     assert "cannot be compared" in done.stderr and says in done.stderr

@@ -44,7 +44,7 @@ def test_says_every_check_in_words_and_in_json(pinion, pinion_json):
             assert "not available, because " + check["reason"] in said.stdout
 
 
-def test_strict_fails_where_there_is_a_warning(pinion, root):
+def test_strict_fails_if_there_is_a_warning(pinion, root):
     assert pinion("doctor", "--root", root).returncode == 0
     assert pinion("doctor", "--root", root, "--strict").returncode == 1
 
@@ -63,7 +63,7 @@ def test_bad_usage_is_told_in_a_sentence(pinion, root, flags, says):
     assert says in done.stderr
 
 
-def test_applies_what_is_named_and_restores_it(pinion, root, tmp_path):
+def test_applies_the_named_settings_and_restores_them(pinion, root, tmp_path):
     undo = tmp_path / "undo.json"
     done = pinion("doctor", "--root", root, "--apply", "governor", "--undo-file", undo)
     assert done.returncode == 0, done.stderr
@@ -94,7 +94,7 @@ def test_runs_a_command_under_changed_settings(pinion, root, tmp_path):
     assert not (tmp_path / "undo").exists()
 
 
-def test_restore_keeps_what_somebody_else_has_set(pinion, root, tmp_path):
+def test_restore_keeps_settings_changed_meanwhile(pinion, root, tmp_path):
     undo = tmp_path / "undo.json"
     pinion("doctor", "--root", root, "--apply", "governor", "--undo-file", undo)
     (root / GOVERNOR).write_text("ondemand\n")

@@ -42,7 +42,7 @@ def define(tmp_path, engine_choice, **changes):
     return path
 
 
-# Where it does not matter what the server is loaded with.
+# For tests to which the load does not matter.
 LIGHT = {"prompt_len": 8, "output_len": 2, "concurrency": [1], "num_prompts": 2}
 
 
@@ -218,7 +218,7 @@ def test_settings_of_ours_alone_are_left_out_with_the_reason(pinion, tmp_path):
     assert "isa" in status["reason"]
 
 
-def test_engine_flag_names_what_there_is(pinion, tmp_path):
+def test_engine_flag_names_the_known_engines(pinion, tmp_path):
     done = pinion("sweep", "some/model", "--engine", "gpu", "--out", tmp_path / "out")
     assert done.returncode == 2
     assert "pinion, vllm, llama.cpp, command" in done.stderr

@@ -26,7 +26,7 @@ ONE_CPU = ("--threads-bind", str(min(os.sched_getaffinity(0))))
 @pytest.fixture(scope="module")
 def prefix(binary, tmp_path_factory):
     if not (binary.parent / "cmake_install.cmake").exists():
-        pytest.skip(f"{binary.parent} is no build folder")
+        pytest.skip(f"{binary.parent} is not a build folder")
     folder = tmp_path_factory.mktemp("prefix")
     done = subprocess.run(["cmake", "--install", binary.parent, "--prefix", folder], capture_output=True,
                           text=True, check=False)
@@ -71,7 +71,7 @@ def test_installed_binary_has_the_builds_version(installed, version):
     assert installed("--version").stdout == f"pinion {version}\n"
 
 
-def test_installed_binary_finds_what_reports_are_made_of(installed, prefix, tmp_path):
+def test_installed_binary_finds_the_parts_of_reports(installed, prefix, tmp_path):
     definition = tmp_path / "definition.json"
     definition.write_text(json.dumps(SHORT_SWEEP))
     done = installed("sweep", "preset:tiny", *ONE_CPU, "--def", definition, "--out", tmp_path / "out")
@@ -125,7 +125,7 @@ def test_bash_completes_every_command_and_flag(prefix, command_line):
     (["bench", "--mode", ""], ["latency", "throughput", "serving"]),
     (["bench", "--mode", "=", "th"], ["throughput"]),
     (["run", "preset", ":", "tin"], ["tiny", "tinyllama-1.1b"]),
-    # A value is no command: what follows it belongs to `bench`.
+    # A value is not a command: the words after it belong to `bench`.
     (["bench", "--dtype", "model", "--roun"], ["--rounds"]),
 ])
 def test_bash_completes_values(prefix, words, offered):

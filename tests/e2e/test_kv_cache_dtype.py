@@ -88,7 +88,7 @@ def times_float16(kv, dim):
     return math.sqrt(dim / 12) / 127 / (0.5 * 2**-11 / math.sqrt(3))
 
 
-def test_types_cost_what_their_rounding_does(cost, data):
+def test_types_cost_no_more_than_their_rounding(cost, data):
     # Keys and values in float16 cost less than all that the reference library rounds when it computes in
     # bfloat16, with 8 times the steps: logits' errors, and half of their square is the divergence.
     golden = json.loads((data / TRAINED / "golden.json").read_text())
@@ -100,7 +100,7 @@ def test_types_cost_what_their_rounding_does(cost, data):
         nats, tokens = found["kl_nats"], found["positions"]
         # The divergence goes with the square of the errors; twice that, for one sample of them.
         assert nats <= 2 * float16 * times_float16(kv, dim=32)**2, kv
-        # Where errors do not know which tokens come, a token's log-probability has a variance of 2 KL
+        # If errors are independent of the tokens, a token's log-probability has a variance of 2 KL
         # and a bias of KL: four standard deviations of the mean.
         moved = abs(math.log(found["perplexity"] / found["reference_perplexity"]))
         assert moved <= nats + 4 * math.sqrt(2 * nats / tokens), kv

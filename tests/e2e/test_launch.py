@@ -79,7 +79,7 @@ def test_launch_becomes_the_server_that_the_profile_describes(start_server, prof
     ({"format": 2}, "format 2"),
     ({"surprise": 1}, "surprise"),
 ])
-def test_what_cannot_be_launched_is_one_sentence_and_exit_code_1(launch, profile, change, said):
+def test_an_impossible_launch_is_one_sentence_and_exit_code_1(launch, profile, change, said):
     done = launch({**profile, **change})
     assert done.returncode == 1
     assert done.stdout == ""

@@ -188,7 +188,7 @@ def test_no_time_at_all_is_one_request(pinion_json):
     assert result["completed"] == 1
 
 
-def test_an_interrupted_load_reports_what_there_is(spawn, tmp_path):
+def test_an_interrupted_load_reports_its_measurements(spawn, tmp_path):
     log = tmp_path / "answers.log"
     with FixedServer("--log", log) as server:
         running = spawn("load", server.url, "--request-rate", 0.05, "--output-len", 2, "--json",
@@ -199,7 +199,7 @@ def test_an_interrupted_load_reports_what_there_is(spawn, tmp_path):
     assert json.loads(text)["pinion"]["interrupted"]
 
 
-def test_replays_a_trace_and_says_where_one_is_bad(pinion, pinion_json, tmp_path):
+def test_replays_a_trace_and_names_the_line_of_a_bad_one(pinion, pinion_json, tmp_path):
     trace = tmp_path / "trace.csv"
     trace.write_text("timestamp,input_length,output_length\n10,20,3\n10.2,30,2\n")
     with FixedServer() as server:
@@ -242,7 +242,7 @@ def test_finds_the_highest_concurrency_that_meets_the_slo(pinion_json):
     assert found["pass"]["low"] <= found["pass"]["share"] <= found["pass"]["high"]
 
 
-def test_finds_a_rate_between_what_must_pass_and_what_cannot(pinion_json):
+def test_finds_a_rate_between_one_that_must_pass_and_one_that_cannot(pinion_json):
     with FixedServer("--slots", 1) as server:  # 48 ms each, one after the other: 20 requests/s
         found = pinion_json("load", server.url, "--find", "rate", "--slo-e2el", "500ms",
                             "--find-start", 40, "--find-high", 200, "--num-prompts", 24,

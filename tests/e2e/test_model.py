@@ -12,7 +12,7 @@ LLAMA_2_SHAPE = {
     "max_position_embeddings": 256, "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float16"}
 
 
-def test_a_made_checkpoint_generates_what_the_preset_does(pinion, tmp_path):
+def test_a_made_checkpoint_generates_the_presets_tokens(pinion, tmp_path):
     folder = tmp_path / "tiny"
     made = pinion("model", "make", "--preset", "tiny", "--seed", 7, folder)
     assert made.returncode == 0, made.stderr
@@ -24,7 +24,7 @@ def test_a_made_checkpoint_generates_what_the_preset_does(pinion, tmp_path):
     assert from_disk.stdout == in_memory.stdout != other_seed.stdout
 
 
-def test_makes_what_a_config_describes(pinion, pinion_json, tmp_path):
+def test_makes_the_checkpoint_that_a_config_describes(pinion, pinion_json, tmp_path):
     config = tmp_path / "config.json"
     config.write_text(json.dumps(LLAMA_2_SHAPE))
     folder = tmp_path / "made"

@@ -24,7 +24,7 @@ QUANTISED_GGUF = [name for name in GGUF if "16" not in name and "f32" not in nam
 # Every ISA path that the machine has, tensor parallelism, steps of a few tokens.
 WAYS_OF_RUNNING = [["--isa", isa] for isa in ISA_PATHS]
 WAYS_OF_RUNNING += [["-tp", "2"], ["--max-num-batched-tokens", "7"]]
-# Two float32 engines may part where the reference preferred its token by less (the fixtures' README:
+# Two float32 engines may differ if the reference preferred its token by less (the fixtures' README:
 # logits err by 1e-3 at most, so this is seven standard deviations of a difference).
 NEAR_TIE_NATS = 0.01
 # Of each fixture's 72 generated tokens, at least as many come before a near tie.
@@ -236,7 +236,7 @@ def test_integer_weights_take_float_activations_in_every_way(scored, name, flags
 
 
 @pytest.mark.parametrize("name", [*FOLDERS, *QUANTISED_GGUF])
-def test_the_log_says_what_is_kept_and_only_float32_dequantises(scored, pinion_json, data, name):
+def test_the_log_names_kept_integers_and_only_float32_dequantises(scored, pinion_json, data, name):
     said = {}
     for flags in (INT8, BFLOAT16, FLOAT32):
         lines = scored(name, *flags).stderr.splitlines()
@@ -309,7 +309,7 @@ def test_truncated_gguf_files_are_one_clear_error(pinion, data, tmp_path, keep):
 
 
 @pytest.mark.parametrize("scheme", ["w8a8", "awq", "gptq"])
-def test_made_up_checkpoints_hold_what_the_preset_computes(pinion, tmp_path, scheme):
+def test_made_up_checkpoints_hold_the_presets_weights(pinion, tmp_path, scheme):
     config = {"architectures": ["LlamaForCausalLM"], "hidden_size": 128, "intermediate_size": 256,
               "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
               "vocab_size": 320, "max_position_embeddings": 64, "torch_dtype": "bfloat16"}

@@ -45,7 +45,7 @@ def quantize(pinion, data, tmp_path):
 
 @pytest.fixture
 def divergence(pinion_json, data, texts):
-    """From the original, both in float32 arithmetic where the scheme allows."""
+    """From the original, both in float32 arithmetic if the scheme allows."""
 
     def run(folder, model=MODEL):
         return pinion_json("score", folder, "--compare", data / model, "--input", texts[1],

@@ -204,7 +204,7 @@ def test_a_replica_that_is_killed_fails_its_trial_by_name(pinion, tmp_path):
     assert not running(FIXED)
 
 
-def test_what_cannot_be_divided_is_left_out_with_the_reason(pinion, tmp_path):
+def test_settings_that_do_not_divide_are_left_out_with_the_reason(pinion, tmp_path):
     out = tmp_path / "out"
     many = len(os.sched_getaffinity(0)) + 1
     definition = define(tmp_path, engine=fixed(tmp_path), rounds=1,

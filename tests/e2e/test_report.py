@@ -65,7 +65,7 @@ def validate(document, top, schema):
     jsonschema.validate(document, json.loads((top / "profiles" / schema).read_text()))
 
 
-def test_what_was_written_is_as_the_schemas_say(sweep, results, top):
+def test_written_files_follow_the_schemas(sweep, results, top):
     validate(results, top, "results.schema.json")
     validate(results["definition"], top, "sweep.schema.json")
 
@@ -133,7 +133,7 @@ def dry_run(words, top):
     return subprocess.run([*words, "--dry-run"], cwd=top, capture_output=True, text=True, timeout=60)
 
 
-def test_the_launch_command_starts_what_it_says(forms, top):
+def test_the_launch_command_starts_the_stated_configuration(forms, top):
     done = dry_run(shlex.split(forms["Pinion"]), top)
     assert done.returncode == 0, done.stderr
     assert " serve preset:tiny" in done.stdout
@@ -166,7 +166,7 @@ def test_the_slurm_job_is_a_script_that_starts_the_profile(forms, top, tmp_path)
     assert re.search(r"--cpus-per-task=\d+ --mem=\d+G", options)
 
 
-def test_the_container_gets_the_profile_where_it_looks_for_it(forms, sweep, top):
+def test_the_container_gets_the_profile_at_the_path_it_reads(forms, sweep, top):
     words = shlex.split(forms["Container"])
     assert words[:2] == ["podman", "run"]
     image = words.index("pinion")
@@ -202,7 +202,7 @@ def test_two_sweeps_side_by_side(sweep, results, pinion, tmp_path):
     assert str(tmp_path) in nowhere.stderr
 
 
-def test_a_sweep_tells_what_the_report_draws(results):
+def test_a_sweep_records_the_data_of_the_report(results):
     measured = [one for one in results["candidates"] if one["status"] in ("ok", "dropped")]
     for candidate in measured:
         metrics = {(one["metric"], one["concurrency"]) for one in candidate["series"]}

@@ -192,7 +192,7 @@ def test_every_file_is_as_the_schemas_say(top, folders, kind):
         jsonschema.validate(json.loads(path.read_text()), schema)
 
 
-def test_what_the_policy_forbids_is_forbidden(visit, folders):
+def test_the_policy_is_enforced(visit, folders):
     seen = visit(folders / "usual/report.html")
     seen.page.evaluate("() => fetch('http://127.0.0.1:9/').catch(() => 0)")
     assert any("Content Security Policy" in text for text in seen.wrong)
@@ -303,7 +303,7 @@ def test_kv_cells_hold_the_stores_numbers(visit, folders):
             assert row[key] == pytest.approx(scale * series_of(candidate, metric, row["clients"])), key
 
 
-def test_tables_hold_what_the_store_recorded(visit, folders):
+def test_tables_hold_the_records_of_the_store(visit, folders):
     seen = visit(folders / "usual/report.html")
     results = json.loads((folders / "usual/results.json").read_text())
     shown = seen.page.locator("[data-place=machine] table").first.locator("tbody tr")

@@ -94,7 +94,7 @@ def test_a_bad_line_is_an_error_of_that_line_alone(pinion, data, tmp_path):
     assert "top_p" in out[3]["error"]
 
 
-def test_says_where_the_weights_are_no_numbers(pinion, data, tmp_path):
+def test_names_weights_that_are_not_numbers(pinion, data, tmp_path):
     model = shutil.copytree(data / MODEL, tmp_path / "model")
     path = model / "model.safetensors"
     header, weights = read_safetensors(path)

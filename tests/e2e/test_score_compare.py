@@ -59,7 +59,7 @@ def test_plain_text_gives_the_perplexity_of_the_references_windows(pinion, data,
     (["--json"], ["--json", "compare"]),
     (["--compare", "no/such/model"], ["no/such/model"]),
 ])
-def test_what_cannot_be_compared_is_one_clear_sentence(pinion, data, text, arguments, words):
+def test_an_impossible_comparison_is_one_clear_sentence(pinion, data, text, arguments, words):
     paths = [data / each if each.startswith("models/") else each for each in arguments]
     done = pinion("score", data / MODEL, "--input", text, *paths, *SMALL,
                   env={"PINION_LOG": "off"})

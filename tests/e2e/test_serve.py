@@ -283,7 +283,7 @@ def test_a_killed_front_end_leaves_nobody_behind(start_server, model):
     assert wait_until(lambda: not any(map(alive, children)), 2)
 
 
-def test_does_not_start_where_it_cannot(pinion, server, model):
+def test_does_not_start_with_impossible_settings(pinion, server, model):
     taken = pinion("serve", model, *FLAGS, "--port", server.port)
     assert taken.returncode == 1
     assert f"127.0.0.1:{server.port}" in taken.stderr.splitlines()[-1]

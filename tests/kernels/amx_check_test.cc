@@ -157,7 +157,7 @@ TEST(AmxCheck, RefusesAStaleShape) {
 }
 
 // Grouped codes of 4 bits take another way than whole rows.
-TEST(AmxCheck, RefusesWrongProductsOfFourBitsAlone) {
+TEST(AmxCheck, RefusesTilesThatAreWrongForFourBitsOnly) {
   const auto broken = [](const IntLayout& layout, const IntGemmArgs& args) {
     MultiplyIntegersOn<RightIntegers>(layout, args);
     if (layout.bits == 4) args.y[16 * args.ldy + 63] += 1;
@@ -169,7 +169,7 @@ TEST(AmxCheck, RefusesWrongProductsOfFourBitsAlone) {
                  "64 outputs) is "));
 }
 
-TEST(AmxCheck, NamesWhatIsNoNumber) {
+TEST(AmxCheck, NamesResultsThatAreNaN) {
   const auto broken = [](const GemmArgs& args) {
     MultiplyBf16On<RightBf16>(args);
     args.y[args.ldy + 2] = NAN;

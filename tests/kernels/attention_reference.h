@@ -1,6 +1,6 @@
 #pragma once
 
-// What attention must compute: in double, with a bound on what the kernels' arithmetic may change.
+// The exact results of attention, in double, with a bound on the error of the kernels' arithmetic.
 
 #include <algorithm>
 
@@ -8,14 +8,14 @@
 
 namespace pinion::kernels::testing {
 
-// Textbook attention in double, with a bound on what float32 (and, where the kernel rounds queries
-// and probabilities to the cache's bfloat16, that) may change. To first order:
+// Textbook attention in double, with a bound on the error of float32 and, if the kernel rounds
+// queries and probabilities to the cache's bfloat16, of that. To first order:
 //   a score   s = scale q.k errs by d = (u_q + (key_dim + 4) u) scale sum|q k|; a soft cap does not
 //             enlarge that (its slope is at most 1) and adds 8 u of the cap
 //   a weight  p = e^(s - max) / sum errs by the factor 1 + 2 d + u_p + 2 e, e = 4 u for exp itself
 //             plus 2 u (|s| + |max|) for its argument
 //   an output sum p v errs by that factor plus (context + 4) u for the sums, times sum p |v|
-// Where the cache holds int8, a row of queries may be rounded by half a step of its largest by 127
+// If the cache holds int8, a row of queries may be rounded by half a step of its largest by 127
 // or 16383; and the weights of a strip times the values' scales by half a step of up to twice the
 // largest weight times the largest scale, by 65535 or 16383.
 struct Roundoff {
@@ -24,7 +24,7 @@ struct Roundoff {
   bool rounds() const { return relative > 0 || of_weights > 0; }
 };
 
-// What a row attends to, as the cache holds it.
+// The tokens that a row attends to, as the cache holds them.
 struct CachedTokens {
   const float *k, *v, *value_scales;  // [tokens][key_dim], [tokens][value_dim], [tokens]
   size_t key_dim, value_dim;

@@ -1,7 +1,6 @@
 #pragma once
 
-// What the tests of attention run the kernels on: a paged cache, queries, and a context that is cut
-// into parts.
+// The input of attention's tests: a paged cache, queries, and a context that is cut into parts.
 
 #include <algorithm>
 
@@ -43,14 +42,14 @@ inline std::ostream& operator<<(std::ostream& os, const Shape& s) {
             << ", stretches of " << (1 << s.shift) << (s.shuffled ? "" : " in order");
 }
 
-// `gap` bytes between blocks, as where the other plane's lie there, and more between stretches.
+// `gap` bytes between blocks, as if the other plane's lay there, and more between stretches.
 inline KvStrides GappedStrides(const Shape& s, size_t dim, size_t gap) {
   const size_t block = KvPlaneBlockBytes(s.dtype, s.block_tokens, dim) + gap;
   return {block, (block << s.shift) + 3 * gap, s.shift};
 }
 
 // A cache filled through kv_write, mostly in shuffled blocks, and queries. Its planes have gaps
-// between their blocks and stretches, as where other heads' lie there; they hold NaN.
+// between their blocks and stretches, as if other heads' lay there; they hold NaN.
 struct Scene {
   Shape shape;
   size_t blocks, q_stride;
@@ -137,7 +136,7 @@ struct Scene {
             .sum = sum};
   }
 
-  // What the cache holds of a token.
+  // A token as the cache holds it.
   void ReadBack(size_t position) {
     const auto block = static_cast<size_t>(table[position / shape.block_tokens]);
     const size_t slot = position % shape.block_tokens;

@@ -144,7 +144,7 @@ TEST_P(AttentionTest, SeesNothingBeforeTheWindow) {
 
 // An overflow before the window reaches no row that does not see it, and blocks wholly before it
 // need not even have a number.
-TEST_P(AttentionTest, IgnoresWhatTokensBeforeTheWindowHold) {
+TEST_P(AttentionTest, IgnoresTokensBeforeTheWindow) {
   for (KvDtype dtype : kKvDtypes) {
     for (int64_t window : {1, 5, 14, 40}) {
       SCOPED_TRACE(::testing::Message() << Name(dtype) << ", window " << window);
@@ -217,7 +217,7 @@ TEST_P(AttentionTest, QueryTokensMayStandAnywhere) {
   }
 }
 
-// What lies behind the query is not seen even where the range and the cache hold it.
+// Tokens behind the query are not seen, even if the range and the cache hold them.
 TEST_P(AttentionTest, IgnoresTokensAfterTheQuery) {
   for (KvDtype dtype : kKvDtypes) {
     CheckWholeAndSplit(Plain(5, 2, 32, 16, 10, 90, dtype));
@@ -226,7 +226,7 @@ TEST_P(AttentionTest, IgnoresTokensAfterTheQuery) {
 
 // Slots are recycled as they are: what an earlier request left behind the context, an overflow's
 // infinities and NaN among it, must reach no row, through keys or values.
-TEST_P(AttentionTest, IgnoresWhatLiesInSlotsBehindTheContext) {
+TEST_P(AttentionTest, IgnoresSlotsBehindTheContext) {
   for (KvDtype dtype : kKvDtypes) {
     for (const Shape& shape :
          {Plain(1, 4, 128, 16, 36, 37, dtype), Plain(1, 3, 40, 64, 0, 1, dtype),
@@ -246,7 +246,7 @@ TEST_P(AttentionTest, IgnoresWhatLiesInSlotsBehindTheContext) {
 
 // A later token of the same chunk must not reach the rows before it either: their outputs become
 // keys and values that other requests with the same prefix read.
-TEST_P(AttentionTest, IgnoresWhatLaterTokensHold) {
+TEST_P(AttentionTest, IgnoresLaterTokens) {
   constexpr size_t kTokens = 7, kGroup = 3, kHeadDim = 72;
   for (KvDtype dtype : kKvDtypes) {
     for (int64_t first : {0, 13, 125, 250}) {
@@ -259,7 +259,7 @@ TEST_P(AttentionTest, IgnoresWhatLaterTokensHold) {
         const auto seen = static_cast<size_t>(token) * kGroup * kHeadDim;
         ExpectSameBits({got.begin(), got.begin() + static_cast<ptrdiff_t>(seen)},
                        {want.begin(), want.begin() + static_cast<ptrdiff_t>(seen)});
-        EXPECT_FALSE(std::isfinite(got[seen])) << "the planted value must show where it is seen";
+        EXPECT_FALSE(std::isfinite(got[seen])) << "the planted value must show in rows that see it";
       }
     }
   }

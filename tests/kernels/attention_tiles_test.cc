@@ -69,7 +69,7 @@ struct Scene {
         values(s.latent ? 64 : value_strides.At(blocks - 1) + value_strides.block, 64),
         table(blocks),
         q(Normal(s.tokens * s.group * s.key_dim, 1)) {
-    std::memset(keys.data(), 0xff, keys.size());  // NaN, where no token is
+    std::memset(keys.data(), 0xff, keys.size());  // NaN in slots without a token
     std::memset(values.data(), 0xff, values.size());
     for (float& v : q) v = ToFloat(ToBf16(v));
     for (size_t i = 0; i < blocks; ++i) table[i] = static_cast<int32_t>(i);
@@ -205,12 +205,12 @@ TEST(AttentionOnTiles, IgnoresWhatIsNotSeen) {
                   token % 2 == 0 ? NAN : INFINITY);
       const std::vector<float> got = scene.Run(RunOnTiles);
       ExpectSameBits(got, want, token * 3 * 64);
-      EXPECT_FALSE(std::isfinite(got[token * 3 * 64])) << "it must show where it is seen";
+      EXPECT_FALSE(std::isfinite(got[token * 3 * 64])) << "it must show in rows that see it";
     }
   }
 }
 
-TEST(AttentionOnTiles, IgnoresWhatTokensBeforeTheWindowHold) {
+TEST(AttentionOnTiles, IgnoresTokensBeforeTheWindow) {
   for (int64_t window : {1, 5, 14, 40}) {
     SCOPED_TRACE(::testing::Message() << "window " << window);
     Scene scene({4, 3, 64, 32, 32, 67, window});

@@ -19,7 +19,7 @@ struct FourOfSU8 {
   }
 };
 
-// What becomes of the sums, in the words of IntLayout.
+// The epilogue of int_tiles.inl.h in plain C++, in the terms of IntLayout.
 struct PlainEpilogue {
   static int32_t Sum(const float* sums, size_t n) {
     int32_t sum;

@@ -8,8 +8,8 @@
 namespace pinion::kernels::testing {
 namespace {
 
-// What hardware answers with a fault (Intel SDM volume 2, LDTILECFG, TILELOADD, TDPBF16PS): a
-// sentence, or null where it would go on.
+// Why hardware would fault (Intel SDM volume 2, LDTILECFG, TILELOADD, TDPBF16PS), in a sentence;
+// null if it would not.
 inline const char* FaultOfShape(const impl::TileShape& shape) {
   if (shape.palette != 1) return "no palette but 1 has tiles";
   for (uint8_t byte : shape.reserved)

@@ -78,7 +78,7 @@ TEST_P(GemmPlanTest, RulesThatMakeNoSenseAreRefused) {
   }
 }
 
-// What this path may not run, or oneDNN has not, is no candidate.
+// Kernels that this path may not run, or that oneDNN lacks, are not candidates.
 TEST_P(GemmPlanTest, CandidatesBelongToThePath) {
   for (Dtype weights : kDtypes) {
     for (const GemmKernel& kernel : GemmCandidates(GetParam(), weights)) {

@@ -289,8 +289,8 @@ TEST_P(IntegerTest, DequantisesToTheWeightsOnceRounded) {
   }
 }
 
-// What integer.h says of a block, code by code: also of blocks that are not full, and of the
-// columns up to the padding.
+// The layout of integer.h, code by code; also in blocks that are not full, and in the columns up to
+// the padding.
 TEST(IntegerPacking, PutsCodesWhereTheLayoutSays) {
   for (const IntLayout layout : {IntLayout{8, 70, 70, -128, false}, IntLayout{4, 70, 70, -8, false},
                                  IntLayout{8, 48, 16, -32, true}, IntLayout{4, 96, 16, -8, false},
@@ -352,7 +352,7 @@ TEST(IntegerPacking, ScalesOfSixteenBitsStayWhatTheyAre) {
     }
 }
 
-// What the suite above leaves out, said by name.
+// Names the path that the suite above leaves out.
 TEST(IntegerPaths, VnniOf256BitsIsCoveredOrSkipped) {
   const auto& usable = UsableIsas();
   if (std::find(usable.begin(), usable.end(), Isa::kAvx2Vnni) == usable.end())

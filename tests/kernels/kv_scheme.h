@@ -54,9 +54,9 @@ struct CachedRow {
 
 // One scale per head and token: the largest magnitude by the type's largest number (a quotient in
 // float32), rounded up to bfloat16. Elements, divided by it in float32, go to the nearest number of
-// the type, ties to even; the eight-bit floats have no subnormals, so that what lies below the
-// smallest normal number goes to it or to zero. Number times scale has at most 15 significant bits:
-// a float32 holds it exactly.
+// the type, ties to even; the eight-bit floats have no subnormals, so numbers below the smallest
+// normal one go to it or to zero. Number times scale has at most 15 significant bits: a float32
+// holds it exactly.
 inline CachedRow RoundAsCached(const float* x, size_t n, KvDtype dtype) {
   const FloatFormat format = FormatOf(dtype);
   CachedRow row;

@@ -3,7 +3,7 @@
 namespace pinion::kernels::testing {
 namespace {
 
-// Where w[n][k] lies in a packed block, by the formula in kernels.h.
+// The index of w[n][k] in a packed block, by the formula in kernels.h.
 size_t PackedIndex(Dtype dtype, size_t n, size_t k) {
   const size_t step = dtype == Dtype::kBf16 ? 32 : 16;
   const size_t pairs = dtype == Dtype::kBf16 ? 2 : 1;

@@ -115,8 +115,8 @@ Exact ExactActivation(Activation activation, double x) {
     // flushes to zero, which moves the sum 1 + e^-x by less than u.
     case Activation::kSilu:
       return {x * sigmoid, 7 * kU * std::abs(x * sigmoid)};
-    // The exponent errs by 5 u of itself, which e^ makes a relative error of as much; it is felt
-    // where the sigmoid is not 1.
+    // The exponent errs by 5 u of itself, which e^ makes a relative error of as much; it matters if
+    // the sigmoid is not 1.
     case Activation::kGeluTanh: {
       const double u = 2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
       const double s = 1 / (1 + std::exp(-u));
@@ -217,7 +217,7 @@ TEST_P(RowwiseTest, SumSquaresIsWithinTheSummationBound) {
   }
 }
 
-// tanh by way of 1 - 2 / (e^2x + 1) errs by 8 u of 1 and by 2 |x| u where it is not yet 1.
+// tanh by way of 1 - 2 / (e^2x + 1) errs by 8 u of 1 and, before it reaches 1, by 2 |x| u.
 TEST_P(RowwiseTest, SoftCapSaturates) {
   constexpr float kCap = 30;
   for (size_t n : kSizes) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the kernels' tests share: buffers with guard pages, random values, conversions.
+// Shared parts of the kernels' tests: buffers with guard pages, random values, conversions.
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

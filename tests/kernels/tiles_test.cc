@@ -1,5 +1,5 @@
 // The frame of the tile kernels, run on an emulation of the tiles: the same blocking, prefetching
-// and tails as with AMX. Real tiles are compared with it where there are any.
+// and tails as with AMX. Real tiles, if the CPU has them, are compared with it.
 
 #include "kernels/impl/int_tiles.inl.h"
 #include "kernels/impl/tile_probe.inl.h"

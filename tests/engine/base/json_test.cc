@@ -63,7 +63,7 @@ TEST(Json, WritesNullForNanAndInfinity) {
   EXPECT_EQ(Json(-std::numeric_limits<double>::infinity()).Dump(), "null");
 }
 
-TEST(Json, RefusesWhatIsNotJson) {
+TEST(Json, RefusesTextThatIsNotJson) {
   for (const char* bad :
        {"", " ", "{", "[1,]", "{\"a\":}", "{a:1}", "01", "1 2", "[1] x", "nul", "'a'", "\"\t\"",
         "\"\\x\"", "\"\\ud800\"", "NaN", "1e999", "\"abc", "\xff", "\"\xc3\x28\""})

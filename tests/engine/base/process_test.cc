@@ -63,7 +63,7 @@ Process MustStart(const Process::Options& options) {
   return std::move(*process);
 }
 
-// What a shell script prints.
+// The output of a shell script.
 std::string Output(Process::Options options) {
   Pipe pipe;
   options.stdout_fd = pipe.ends[1];
@@ -103,7 +103,8 @@ int OpenDescriptors() {
   return open;
 }
 
-// 0, or what is wrong with starting children where `limit` descriptors are allowed.
+// Starts children with at most `limit` descriptors; returns 0, or the number of the check that
+// failed.
 int StartWithFewDescriptors(rlim_t limit) {
   const rlimit few = {limit, limit};
   if (setrlimit(RLIMIT_NOFILE, &few) != 0) return 1;

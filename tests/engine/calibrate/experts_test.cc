@@ -176,7 +176,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ScalesOf,
                          ::testing::Values("llama", "qwen3moe", "mixtral", "deepseekv2",
                                            "deepseekv3"));
 
-TEST_P(ScalesOf, KeepWhatTheModelComputes) {
+TEST_P(ScalesOf, KeepTheModelsResults) {
   Fixture fixture(GetParam());
   const DecoderSpec& spec = fixture.files.spec;
   const auto plain = WithOutliers(fixture);
@@ -284,7 +284,7 @@ TEST_P(Experts, SeenSeldomAreHardlyWorseThanRoundedToTheNearest) {
   }
 }
 
-TEST(SeldomExperts, AreRoundedByWhatIsKnown) {
+TEST(SeldomExperts, UseOthersInputsOrElseRoundToNearest) {
   Fixture fixture("qwen3moe");
   const Windows one_token{std::vector<int32_t>(64, 7)};  // some experts see all of it
   const LayerStatistics seen = fixture.Statistics(one_token, fixture.layer(), true);

@@ -29,7 +29,7 @@ class Quantised : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  // Makes the last element of a tensor, bfloat16 or float32, what has `high` as its upper half.
+  // Sets the upper half of the last element of a tensor, bfloat16 or float32, to `high`.
   void Poison(const std::string& name, uint16_t high) {
     const auto index = Json::ParseFile(options_.model + "/model.safetensors.index.json");
     const std::string path =
@@ -48,7 +48,7 @@ class Quantised : public testing::Test {
   QuantiseOptions options_;
 };
 
-TEST_F(Quantised, RefusesWeightsThatRoundingWouldMakeLookWhole) {
+TEST_F(Quantised, RefusesWeightsThatRoundingWouldMakeLookValid) {
   const std::string name = "model.layers.1.mlp.down_proj.weight";
   for (const uint16_t odd : {0x7fc0, 0xff80}) {
     Poison(name, odd);

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// What a person asked for, and what must come out.
+// The options that a person gave, and the expected result.
 struct Wish {
   std::string bind = "auto";
   int ranks = 1;

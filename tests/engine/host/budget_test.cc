@@ -163,7 +163,7 @@ TEST_F(FakeSystem, SurvivesGarbage) {
   EXPECT_EQ(Compute().max_threads, 64);
 }
 
-TEST(Budget, OverridesReplaceWhatTheSystemSays) {
+TEST(Budget, OverridesReplaceTheSystemsFigures) {
   const Machine machine = Imagine("numa:1 core:8 pu:1");
   const Budget budget = BudgetOf(machine, "5,1,5,3", 2.9);
   EXPECT_THAT(budget.cpus, ElementsAre(1, 3, 5)) << "sorted, each once";

@@ -36,8 +36,8 @@ inline std::string Draw(const Plan& plan) {
   return Join(ranks, "|") + (frontend.empty() ? "" : " +" + frontend);
 }
 
-// 0,2,4,... for the first, 1,3,5,... for the second hyperthread of each core: sparse where cores
-// are missing. Built by hand: hwloc's synthetic machines number their CPUs without gaps.
+// 0,2,4,... for the first, 1,3,5,... for the second hyperthread of each core: with gaps for missing
+// cores. Built by hand: hwloc's synthetic machines number their CPUs without gaps.
 inline Machine SparseMachine(const std::vector<std::vector<int>>& cpus_of_core,
                              int cores_per_node) {
   Machine machine;

@@ -241,7 +241,7 @@ TEST(AttentionPlan, CutsASharedRunOverThreads) {
   EXPECT_EQ(shared, 2u * 4);  // a quarter of the run and of its group each
 }
 
-TEST(AttentionPlan, LeavesContextsWholeWhereSequencesKeepThreadsBusy) {
+TEST(AttentionPlan, LeavesContextsWholeIfSequencesKeepThreadsBusy) {
   AttentionPlan plan;
   plan.Build(Batch(std::vector<std::pair<size_t, size_t>>(16, {1000, 1})), TwoGroups(), 2, 32);
   EXPECT_EQ(plan.items.size(), 32u);

@@ -90,7 +90,7 @@ TEST_F(Checkpoint, RefusesAFolderThatHoldsAModel) {
   EXPECT_THAT(again.error().message, AllOf(HasSubstr(target_), HasSubstr("config.json")));
 }
 
-TEST_F(Checkpoint, RefusesWhatItCannotMake) {
+TEST_F(Checkpoint, RefusesConfigsThatItCannotMake) {
   Json config = PresetConfig("tiny").value();
   EXPECT_THAT(WriteCheckpoint(config, "int8", {}, 0, target_).error().message, HasSubstr("'int8'"));
   config.Set("vocab_size", 100);
@@ -114,7 +114,7 @@ TEST_F(Checkpoint, SaysHowMuchRoomIsMissing) {
 }
 
 // A limit on file sizes makes a write fail half way, as a full disk does.
-TEST_F(Checkpoint, LeavesNothingBehindWhereAWriteFails) {
+TEST_F(Checkpoint, LeavesNothingBehindIfAWriteFails) {
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const auto handler = signal(SIGXFSZ, SIG_IGN);

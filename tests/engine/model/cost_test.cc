@@ -43,7 +43,7 @@ TEST(Cost, APromptAsCountedByHand) {
                             131'328ull * kLayers * 32 * 64 * 4);
 }
 
-TEST(Cost, ChunksComputeWhatTheWholeDoes) {
+TEST(Cost, ChunksAddUpToTheWholePrompt) {
   const CostModel model(Preset("qwen2.5-0.5b"), Dtype::kBf16, 1);
   StepCost chunks = model.Rows(0, 100, 0);
   chunks += model.Rows(100, 28, 0);
@@ -102,7 +102,7 @@ TEST(Cost, ACacheOfBytesIsReadWithItsScales) {
 }
 
 // Gemma-3-1B: 22 of 26 layers see 512 tokens, the others everything; 1 KV head and 4 heads of 256.
-TEST(Cost, AWindowBoundsWhatIsReadAndSeen) {
+TEST(Cost, AWindowBoundsTokensReadAndSeen) {
   const CostModel cost(Preset("gemma-3-1b"), Dtype::kBf16, 1);
   constexpr uint64_t kToken = 2 * 256 * 2, kPair = 2 * 2 * 4 * 256;
   const StepCost decoded = cost.Rows(999, 1, 0), prompt = cost.Rows(0, 1000, 0);

@@ -123,7 +123,7 @@ TEST(KvCache, RoundsUpToLessThanASpanALayer) {
   }
 }
 
-TEST(KvCache, WritesWhereAttentionReads) {
+TEST(KvCache, WritesTheSlotsThatAttentionReads) {
   for (const char* preset : {"llama-3.2-1b@2", "qwen3-30b-a3b@2", "deepseek-v2-lite@2"}) {
     Cache c(preset, KvDtype::kF32, 70);
     const KvShape& shape = c.cache.shape();

@@ -8,7 +8,7 @@
 //   over the same decoder's keys, values and queries, which the test rounds as the path is said to.
 //   Two engines that round the same numbers alike differ by float32 arithmetic alone, each by at
 //   most 3e-4 of the logits' RMS from the exact ones (as every engine from the reference,
-//   golden_test.cc): every logit by at most 6e-4. Where attention's weights are rounded, too, some
+//   golden_test.cc): every logit by at most 6e-4. If attention's weights are rounded too, some
 //   fall the other way for the last bit of a float32, and the bound is the RMS error's.
 // - Of each row that the reference takes from the other decoder it has computed its own, and the
 // two

@@ -14,7 +14,7 @@
 
 namespace pinion::testing {
 
-// What a decoder asked of its cache, in order: with one thread the same whenever the steps are.
+// A decoder's calls to its cache, in order. With one thread, equal steps make equal calls.
 struct CacheTraffic {
   struct Write {
     std::vector<float> k, v;  // as passed, not yet rounded; v: empty if latent
@@ -70,7 +70,7 @@ class HeldRows {
   std::map<std::pair<const std::byte*, size_t>, kernels::testing::CachedRow> rows_;
 };
 
-// What row `row` of a call sees of the call's context.
+// The part of a call's context that its row `row` sees.
 inline std::pair<int64_t, int64_t> SeenBy(const kernels::AttentionArgs& args, size_t row) {
   const int64_t position = args.positions[row / args.group];
   return {std::max(args.context_begin, position - args.window + 1),

@@ -197,7 +197,7 @@ TEST(MadeUpTokenizer, FillsTheVocabularyExactly) {
   }
 }
 
-TEST(MadeUpTokenizer, PutsSpecialTokensWhereTheConfigHasThem) {
+TEST(MadeUpTokenizer, GivesSpecialTokensTheIdsOfTheConfig) {
   const MadeUpTokenizer made = MakeUpTokenizer(PresetConfig("llama-3.2-1b").value());
   const auto id_of = [&](const char* token) {
     const Json* id = made.tokenizer.Find("model")->Find("vocab")->Find(token);

@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ShardTest,
                                            Case{4, 2, 176, 576, 4}, Case{14, 2, 4864, 151936, 4},
                                            Case{71, 1, 64, 64, 1}, Case{130, 1, 64, 65, 2}));
 
-TEST(ShardReplication, StoresAKvHeadTwiceOnlyWhereItMust) {
+TEST(ShardReplication, StoresAKvHeadTwiceOnlyIfItMust) {
   const auto kv_heads = [](int heads, int kv, int ranks) {
     size_t total = 0;
     for (int rank = 0; rank < ranks; ++rank)

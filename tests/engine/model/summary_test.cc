@@ -16,7 +16,7 @@ Json Summary(const std::string& model) {
   return SummariseModel(files, *OpenWeights(files).value());
 }
 
-TEST(Summary, CountsWhatACheckpointHolds) {
+TEST(Summary, CountsTheTensorsOfACheckpoint) {
   const Json json = Summary(StrCat(tests::TestData(), "/models/llama"));
   EXPECT_EQ(json.Find("parameters")->integer(), 175552);
   EXPECT_EQ(json.Find("weight_bytes")->Find("bfloat16")->integer(), 351104);
@@ -27,7 +27,7 @@ TEST(Summary, CountsWhatACheckpointHolds) {
   EXPECT_EQ(json.Find("tensors")->array().size(), 29u);
 }
 
-TEST(Summary, ShowsWhatEntersTheMathematics) {
+TEST(Summary, ShowsEveryParameterOfTheMathematics) {
   const auto files = FindModel(StrCat(tests::TestData(), "/models/gemma2")).value();
   const auto weights = OpenWeights(files).value();
   const std::string text = FormatModel(files, *weights);

@@ -133,7 +133,7 @@ TEST_F(Packed, PlainLinearsStayPlain) {
   }
 }
 
-TEST_F(Packed, WhatDoesNotFitIsNamed) {
+TEST_F(Packed, NamesTensorsThatDoNotFit) {
   scheme_ = {QuantMethod::kAwq, 4, 32, false, ActivationRounding::kNone};
   EXPECT_THAT(ErrorOf(), HasSubstr("'m' has no 'qweight'"));
   PutFloats("qweight", {64, 1}, std::vector<float>(64));

@@ -26,12 +26,12 @@ std::string Compressed(const std::string& weights, const std::string& activation
          R"(, "input_activations": )" + activations + "}}}";
 }
 
-TEST(Scheme, IsAbsentWhereTheConfigHasNone) {
+TEST(Scheme, IsAbsentIfTheConfigHasNone) {
   EXPECT_EQ(ReadScheme(Json::MakeObject()).value(), std::nullopt);
   EXPECT_EQ(Read("null").value(), std::nullopt);
 }
 
-TEST(Scheme, ReadsWhatEachMethodSays) {
+TEST(Scheme, ReadsTheFieldsOfEachMethod) {
   const QuantScheme awq = *Read(R"({"quant_method": "awq", "bits": 4, "group_size": 64})").value();
   EXPECT_EQ(awq.method, QuantMethod::kAwq);
   EXPECT_EQ(awq.group, 64);

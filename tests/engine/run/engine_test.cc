@@ -1,4 +1,4 @@
-// The engine loop under pressure: what comes out must not depend on blocks, chunks, neighbours,
+// The engine loop under pressure: its output must not depend on blocks, chunks, neighbours,
 // ranks or the prefix cache.
 
 #include "engine/run/engine.h"
@@ -148,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(All, EngineUnderPressure,
                                            Pressure{"FewBlocksTwoRanks", 10, 13, 2, 1, true}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// What the score sink got: positions in order, and the logits of each.
+// The calls of the score sink: positions in order, and the logits of each.
 struct Scores {
   std::map<uint64_t, std::vector<size_t>> positions;
   std::map<uint64_t, std::vector<float>> logits;  // the first one of every position

@@ -156,8 +156,8 @@ Logits ReferenceLogits(const std::vector<GoldenPrompt>& golden) {
 // README: a second engine reached 6e-5).
 constexpr double kFloat32Error = 3e-4;
 
-// What the scalar path computes over a cache that rounds as path `isa` and `dtype` do; one prompt
-// after the other, by the test's own roundings and attention. The same for every setup.
+// The scalar path's logits over a cache that rounds as path `isa` and `dtype` do; one prompt after
+// the other, by the test's own roundings and attention. The same for every setup.
 const Logits& RoundedLogits(const std::string& model, const std::vector<GoldenPrompt>& golden,
                             kernels::Isa isa, kernels::KvDtype dtype) {
   static std::map<std::pair<std::string, kernels::KvDtype>, Logits> known;  // of this path
@@ -215,7 +215,7 @@ class Golden : public ::testing::TestWithParam<std::tuple<const char*, const Set
 class GoldenFloat32 : public Golden {};
 class GoldenHalf : public Golden {};
 
-// Where two float32 engines part, the reference's two best lie within this (the fixtures' README):
+// If two float32 engines differ, the reference's two best lie within this (the fixtures' README):
 // logits of an RMS of up to 5 that each err by up to 3e-4 of it at most, and mostly by a tenth.
 constexpr double kFloat32TieNats = 1e-3;
 // Of the 160 tokens that each checkpoint's goldens hold, as many at least come before a near tie.

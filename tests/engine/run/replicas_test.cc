@@ -85,7 +85,7 @@ TEST(PlanReplicas, FrontEndsShareTheReservedCpus) {
   EXPECT_THAT(CpusOfReplica(second), ElementsAre(3, 4, 5, 6, 7));
 }
 
-// What a replica is told makes the same plan where its process may run on its own CPUs alone.
+// A replica's options lead to the same plan in a process that may run only on its own CPUs.
 TEST(PlanReplicas, AReplicaArrivesAtItsPlanByItself) {
   Imagined here;
   EngineOptions options = Options("auto", 2);
@@ -117,7 +117,7 @@ TEST(KvShare, ReplicasShareTheMemoryLeftAfterLoadingAll) {
   budget.memory_available_bytes = uint64_t{8} << 30;
   const auto one = KvShareBytes(options, 1, budget), four = KvShareBytes(options, 4, budget);
   ASSERT_TRUE(one && four);
-  EXPECT_LT(*one, uint64_t{4} << 30);  // half of what is free, as one engine takes
+  EXPECT_LT(*one, uint64_t{4} << 30);  // half of the free memory, as one engine takes
   EXPECT_GT(*one, uint64_t{3} << 30);
   EXPECT_LT(4 * *four, *one);  // four times the weights
   EXPECT_GT(4 * *four, *one * 8 / 10);

@@ -59,7 +59,8 @@ double ChiSquare(const std::map<int32_t, int>& counts, const std::vector<double>
   return statistic;
 }
 
-// What the filters should leave, said as plainly as possible: sort everything, cut, normalise.
+// The distribution that the filters should leave, computed as plainly as possible: sort everything,
+// cut, normalise.
 std::vector<double> ExactDistribution(const SamplingParams& params,
                                       const std::vector<float>& logits) {
   std::vector<size_t> order(logits.size());

@@ -35,7 +35,7 @@ int32_t NextToken(uint64_t state) {
   return token == kEos && (state >> 20) % 4 != 0 ? 3 : token;  // EOS once in 200 tokens
 }
 
-// What the model says on its own, without blocks and batches.
+// The model's own output, without blocks and batches.
 std::vector<int32_t> Alone(const Sequence& sequence) {
   std::vector<int32_t> tokens(
       sequence.tokens.begin(),

@@ -75,7 +75,7 @@ class Chat : public testing::Test {
   std::unique_ptr<ChatRenderer> renderer_;
 };
 
-TEST_F(Chat, PassesToolsAndDocumentsAsNoneWhereAbsent) {
+TEST_F(Chat, PassesToolsAndDocumentsAsNoneIfAbsent) {
   EXPECT_EQ(Render("{{ tools is defined }}{{ tools is none }}{{ documents is none }}{{ x }}"),
             "TrueTrueTrue");
 }
@@ -96,7 +96,7 @@ TEST_F(Chat, GivesReasoningUnderBothNames) {
             "ab");
 }
 
-TEST_F(Chat, ReportsWhatATemplateRaises) {
+TEST_F(Chat, ReportsTheErrorThatATemplateRaises) {
   EXPECT_EQ(Render("{{ raise_exception('no system role') }}"), "TemplateError: no system role");
   EXPECT_EQ(Render("{{ messages.append(1) }}"),
             "SecurityError: access to attribute 'append' of 'list' object is unsafe.");

@@ -139,7 +139,7 @@ TEST(Growth, RefusesTokensOfAbsurdLength) {
   EXPECT_EQ(with(16385), "token 7 has 16385 bytes, want at most 16384");
 }
 
-TEST(Growth, LeavesRoomForWhatHonestStepsDo) {
+TEST(Growth, LeavesRoomForTheGrowthOfHonestSteps) {
   const auto tokenizer = TokenizerWith("normalizer", R"({"type": "Sequence", "normalizers": [
       {"type": "NFKC"}, {"type": "ByteLevel"}, {"type": "Prepend", "prepend": "a"}]})");
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;

@@ -37,7 +37,7 @@ class Stream : public testing::Test {
     return ids;
   }
   int32_t Id(std::string_view token) { return *tokenizer_->TokenId(token); }
-  // What each token of `tokens` releases, joined by '|'; the end after a last '|'.
+  // The text that each token of `tokens` releases, joined by '|'; the end after a last '|'.
   std::string Run(OutputText& text, const std::vector<std::string>& tokens) {
     std::vector<std::string> parts;
     for (const std::string& token : tokens) parts.push_back(text.Push(Id(token)));
@@ -74,7 +74,7 @@ TEST_F(Stream, SkipsIdsOutsideTheVocabulary) {
   EXPECT_EQ(stream.Push(Id("a")), "a");
 }
 
-TEST_F(Stream, IsExactAboutInvalidRunsOnlyWhereNothingWasGivenAway) {
+TEST_F(Stream, IsExactAboutInvalidRunsOnlyIfNothingWasReleased) {
   const std::vector<int32_t> ids = Ids("A\xFF");
   StreamDecoder eager(*tokenizer_, {});
   EXPECT_EQ(eager.Push(ids[0]), "A");
@@ -89,7 +89,7 @@ TEST_F(Stream, IsExactAboutInvalidRunsOnlyWhereNothingWasGivenAway) {
   EXPECT_EQ(text.whole(), tokenizer_->Decode(ids, true));
 }
 
-TEST_F(Stream, HoldsBackWhatMayBecomeAStopString) {
+TEST_F(Stream, HoldsBackTextThatMayBecomeAStopString) {
   OutputText text(*tokenizer_, {}, {"stop"}, false, 0);
   EXPECT_EQ(Run(text, {"a", "st", "a", "b"}), "a||sta|b|");
   EXPECT_FALSE(text.stopped());
@@ -103,7 +103,7 @@ TEST_F(Stream, CutsAtAStopStringAcrossTokens) {
   EXPECT_EQ(text.whole(), "a");
 }
 
-TEST_F(Stream, KeepsTheStopStringWhereAsked) {
+TEST_F(Stream, KeepsTheStopStringIfAsked) {
   OutputText text(*tokenizer_, {}, {"top"}, true, 0);
   EXPECT_EQ(Run(text, {"a", "stop"}), "a|stop|");
 }
@@ -120,7 +120,7 @@ TEST_F(Stream, DoesNotStopBeforeMinTokens) {
   EXPECT_TRUE(text.stopped());
 }
 
-TEST_F(Stream, ReleasesWhatWasHeldAtTheEnd) {
+TEST_F(Stream, ReleasesHeldTextAtTheEnd) {
   OutputText text(*tokenizer_, {}, {"stop"}, false, 0);
   EXPECT_EQ(Run(text, {"a", "st"}), "a||st");
 }

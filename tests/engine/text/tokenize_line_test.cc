@@ -45,7 +45,7 @@ TEST_F(Line, StreamsTokenByToken) {
             R"({"emit":["i","","h"],"flush":""})");
 }
 
-TEST_F(Line, NamesWhatIsWrongWithARequest) {
+TEST_F(Line, NamesTheErrorInARequest) {
   EXPECT_THAT(Answer("[]"), HasSubstr("array, want an object"));
   EXPECT_THAT(Answer("{}"), HasSubstr("none of 'text', 'ids', 'messages'"));
   EXPECT_THAT(Answer(R"({"text": 5})"), HasSubstr("'text' is 5"));
@@ -54,7 +54,7 @@ TEST_F(Line, NamesWhatIsWrongWithARequest) {
   EXPECT_THAT(Answer(R"({"messages": [], "kwargs": 1})"), HasSubstr("'kwargs' is an integer"));
 }
 
-TEST_F(Line, SaysWhereATemplateCouldComeFrom) {
+TEST_F(Line, NamesTheSourcesOfATemplate) {
   const auto opt = LoadTokenizer(StrCat(tests::TestData(), "/models/opt"));
   ASSERT_TRUE(opt);
   LineTokenizer lines(**opt, {}, {});

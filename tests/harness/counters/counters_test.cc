@@ -148,7 +148,7 @@ TEST(ParsePcmMemory, FindsItsColumnsByName) {
   EXPECT_DOUBLE_EQ(moved->read_bytes_per_s, 1e6);
 }
 
-TEST(ParsePcmMemory, ErrorsNameWhatIsMissing) {
+TEST(ParsePcmMemory, ErrorsNameTheMissingPart) {
   EXPECT_THAT(ParsePcmMemory("Error: no MSR\n").error().message, HasSubstr("no columns"));
   EXPECT_THAT(
       ParsePcmMemory(",,System,System,System\nDate,Time,Read,Write,Memory\n").error().message,

@@ -47,7 +47,7 @@ TEST(LoadSummary, FollowsTheFormulas) {
   EXPECT_TRUE(json.Find("request_goodput")->is_null());
 }
 
-TEST(LoadSummary, OpenLoopCountsFromWhenTheRequestWasDue) {
+TEST(LoadSummary, OpenLoopCountsFromTheTimeARequestWasDue) {
   const Json json = ToJson(Report(true), false);
   EXPECT_DOUBLE_EQ(Number(json, "median_ttft_ms"), 105);
   EXPECT_DOUBLE_EQ(Number(json, "median_e2el_ms"), 145);

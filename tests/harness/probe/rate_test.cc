@@ -1,5 +1,4 @@
-// Rates of work that is counted by the one who does it, on a clock that this work moves: what comes
-// out is known exactly.
+// Rates of work that counts itself, on a clock that this work moves: the results are known exactly.
 
 #include "harness/probe/rate.h"
 
@@ -13,7 +12,7 @@ namespace {
 
 constexpr double kBytesPerNs = 32;
 
-// Every thread has a time of its own, that of the work which it has done.
+// Every thread has its own time, which is the work that it has done.
 class WorkClock final : public Clock {
  public:
   int64_t NowNs() const override { return own_ns; }
@@ -21,7 +20,7 @@ class WorkClock final : public Clock {
   static inline thread_local int64_t own_ns = 0;
 };
 
-// The bytes that one thread was told to read, and where.
+// The addresses that one thread was told to read.
 thread_local std::vector<const std::byte*> read_at;
 
 void ReadAtAKnownRate(const std::byte* src, size_t bytes) {

@@ -60,7 +60,7 @@ TEST(Definition, SurvivesTheRoundTripThroughJson) {
   EXPECT_FALSE(again.trial_limit_s);
 }
 
-TEST(Definition, ErrorsNameTheKeyAndWhatIsAllowed) {
+TEST(Definition, ErrorsNameTheKeyAndTheAllowedValues) {
   EXPECT_THAT(ErrorOf(R"({"spce":{}})"), HasSubstr("unknown key 'spce' in the sweep definition"));
   EXPECT_THAT(ErrorOf(R"({"space":{"thread_bind":["auto"]}})"),
               HasSubstr("unknown key 'thread_bind' in 'space'; known are threads_bind"));

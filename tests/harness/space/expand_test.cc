@@ -206,7 +206,7 @@ TEST(Presets, VnniPathsAreTriedOnlyWithIntegerMatrices) {
   }
 }
 
-TEST(Presets, OtherEnginesAreOfferedOnlyWhatTheyHave) {
+TEST(Presets, OtherEnginesAreOfferedOnlyTheirOwnSettings) {
   Host host = Imagine(kTwoSockets);
   host.machine.this_system = true;  // so that libraries are offered too
   EngineChoice llama;

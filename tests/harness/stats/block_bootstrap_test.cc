@@ -118,7 +118,7 @@ TEST(BlockBootstrap, NothingComesOfNoSamples) {
 
 BlockMean Share(double mean, double standard_error) { return {1000, 8, mean, standard_error}; }
 
-TEST(DesignEffect, IsUnknownOfWhatHardlyEverHappens) {
+TEST(DesignEffect, IsUnknownForEventsThatHardlyEverHappen) {
   EXPECT_FALSE(DesignEffect(Share(0, 0)));
   EXPECT_FALSE(DesignEffect(Share(0.004, 0.002)));
   EXPECT_FALSE(DesignEffect(Share(0.996, 0.002)));

@@ -106,7 +106,7 @@ TEST(Race, DropsAtALikelihoodRatioOfContestantsOverAlpha) {
   }
 }
 
-TEST(Race, EqualOnesEndTooAndKeepTheirStanding) {
+TEST(Race, EqualCandidatesEndTheRaceToo) {
   const Race race = RunRace(std::vector<double>(8, 1.0), 0.01, 50);
   EXPECT_TRUE(race.over());
   EXPECT_LT(race.rounds(), 20u);

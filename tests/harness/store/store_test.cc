@@ -65,7 +65,7 @@ TrialRow Trial(int candidate, int round, double value) {
 
 const Store::Keys kKeys = {"machine", "preset:tiny", "{}", 7};
 
-TEST_F(StoreTest, ReadsBackWhatWasStored) {
+TEST_F(StoreTest, ReadsBackEveryRowStored) {
   {
     const auto store = Open(Store::Mode::kCreate);
     ASSERT_TRUE(store->SetMeta("model", "preset:tiny"));
@@ -153,7 +153,7 @@ TEST_F(StoreTest, NamesAMissingFileAndACorruptOne) {
   EXPECT_THAT(corrupt.error().message, HasSubstr(path_));
 }
 
-TEST_F(StoreTest, AFileThatCannotGrowIsAnErrorAndKeepsWhatItHas) {
+TEST_F(StoreTest, AFileThatCannotGrowIsAnErrorAndKeepsItsRows) {
   const auto store = Open(Store::Mode::kCreate);
   ASSERT_TRUE(store->PutCandidates({Candidate(0)}));
   ASSERT_TRUE(store->PutTrial(Trial(0, 1, 0.25), kKeys));

@@ -50,7 +50,7 @@ TEST(ProbedMachine, IntegerBoundIsThePathsOwnOrElseTheBestInstructions) {
   EXPECT_DOUBLE_EQ(peak->flops_per_s, kMargin * 5e10);
 }
 
-TEST(ProbedMachine, ErrorsNameWhatIsMissing) {
+TEST(ProbedMachine, ErrorsNameTheMissingPart) {
   EXPECT_THAT(Machine().PeakOf("amx", "bfloat16", 1).error().message,
               HasSubstr("not measured ISA path 'amx'; it has avx2, avx512_bf16"));
   EXPECT_THAT(ProbedMachine::Parse(*Json::Parse("{}")).error().message,

@@ -83,8 +83,8 @@ std::vector<double> TwentyFour() {
   return speeds;
 }
 
-// What verdicts must hold on any series, and on one where 3 % can be resolved; racing costs at most
-// `noisy_cost` of the exhaustive search where it cannot.
+// Expects the promises that verdicts must keep on any series, and those on one that resolves 3 %.
+// On others racing costs at most `noisy_cost` of the exhaustive search.
 void ExpectHonest(const Recording& noise, double noisy_cost = 0.60) {
   const std::vector<double> equal(8, 1.0);
   std::vector<double> planted = equal, worse(8, 0.97);
@@ -162,8 +162,8 @@ TEST(Replay, HoldsOnRecordedNoise) {
   });
 }
 
-// What docs/verdicts.md prints of eight equal configurations: of 1,000 replays of each series at
-// most 2 crown one of them, and the interval by blocks ends at or below 1.5 %.
+// The sentence of docs/verdicts.md on eight equal configurations: of 1,000 replays of each series
+// at most 2 crown one of them, and the interval by blocks ends at or below 1.5 %.
 TEST(Replay, TheBoundThatIsPrintedHolds) {
   OnRecordedNoise([](const Recording& recording) {
     const ReplayReport report =
@@ -177,7 +177,7 @@ TEST(Replay, TheBoundThatIsPrintedHolds) {
   });
 }
 
-// Half of this series can tell 5 %, half cannot: where a replay starts decides what it finds, so
+// Half of this series can resolve 5 %, half cannot: the start of a replay decides its result, so
 // many replays say no more than the few stretches do.
 TEST(Replay, ReplaysOfTheSameStretchAreNotIndependent) {
   Recording noise = MadeUpNoise(0.005);
@@ -211,7 +211,7 @@ TEST(Replay, TheIntervalsAreInTheTextAndInTheJson) {
   EXPECT_EQ(figure->Find("replays")->number(), report.seeds);
 }
 
-// What a quickstart has time for: 45 trials of six configurations. Trials that take twice as long
+// The budget of a quickstart: 45 trials of six configurations. Trials that take twice as long
 // in a slow spell may leave too few; then the time is spent.
 void ExpectAVerdictOfAQuickstart(const Recording& noise) {
   const ReplayReport equal = Replay(noise, std::vector<double>(6, 1.0), 45);

@@ -169,7 +169,7 @@ TEST(LoadWarning, IsTheDoctorsOfABusyMachine) {
   EXPECT_EQ(LoadWarning(Json()), "");
 }
 
-TEST_F(SweepTest, AModelIsKnownByWhatIsInItsFiles) {
+TEST_F(SweepTest, AModelIsKnownByTheContentsOfItsFiles) {
   ASSERT_TRUE(WriteFile(folder_ / "weights", "abc"));
   const std::string before = ModelFilesJson(folder_).Find("hash")->string();
   EXPECT_EQ(ModelFilesJson(folder_).Find("hash")->string(), before);

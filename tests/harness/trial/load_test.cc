@@ -232,7 +232,7 @@ TEST_F(TimedLoad, DoesNotWaitForRequestsDueTooLate) {
   EXPECT_EQ(load->end_ns, start_ns_ + 2 * kMs);
 }
 
-TEST(MakeTokenConversation, DrawsWhatTheWorkloadNames) {
+TEST(MakeTokenConversation, DrawsLengthsOfTheNamedWorkload) {
   Workload workload;
   workload.name = "chat";
   workload.prompt_len = 100;

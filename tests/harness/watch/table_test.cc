@@ -23,7 +23,7 @@ size_t Columns(const std::string& text) {
   return columns;
 }
 
-TEST(LiveTable, RanksWhatIsStillInTheRace) {
+TEST(LiveTable, RanksTheCandidatesStillInTheRace) {
   const auto lines = Lines(LiveTable(PlantedResults(), 120, 20));
   ASSERT_EQ(lines.size(), 4u);  // heading, two rows (one is dropped), drift
   EXPECT_THAT(lines[0], HasSubstr("balanced against the defaults, after 6 rounds"));
