@@ -31,7 +31,7 @@ class CounterSource {
   virtual ~CounterSource() = default;
   virtual const char* name() const = 0;
   virtual Status Start() = 0;
-  virtual Result<std::vector<CounterValue>> Stop() = 0;  // once, after a Start that was no error
+  virtual Result<std::vector<CounterValue>> Stop() = 0;  // once, after a Start that succeeded
 };
 
 // The processes to count.

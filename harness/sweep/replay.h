@@ -37,7 +37,7 @@ struct ReplayReport {
   int seeds = 0;
   std::string default_name;
   std::vector<std::pair<std::string, int>> winners;  // crowned: all but the default, in their order
-  int none = 0;                                      // nobody crowned
+  int none = 0;                                      // none crowned
   int undecided = 0;                                 // of those: too few rounds for a verdict
   int unspent = 0;  // of those: with time left for a round of the default and one other
   std::optional<double> interval_coverage;  // of confirmations, by their 95 % intervals

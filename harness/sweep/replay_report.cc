@@ -68,7 +68,7 @@ std::string Render(const ReplayReport& report) {
   };
   for (const auto& [name, count] : report.winners)
     if (count > 0) line("crowned " + name, StrCat(count));
-  line("nobody crowned", StrCat(report.none));
+  line("none crowned", StrCat(report.none));
   if (report.undecided > 0) line("of those without a verdict", StrCat(report.undecided));
   line("intervals that hold the truth",
        report.interval_coverage ? Percent(*report.interval_coverage) : "nothing was confirmed");

@@ -179,7 +179,7 @@ def test_samples_are_keyed_by_machine_model_configuration_and_seed(start, tmp_pa
     hashes = rows(out, "select round, count(distinct output_hash) from trial where candidate = 0 "
                        "and phase = 'race' group by round")
     assert hashes == [(1, 1), (2, 1)]
-    # Two rounds are no verdict, unless enough followed to confirm one.
+    # Two rounds do not make a verdict, unless enough followed to confirm one.
     results = check_outputs(out)
     assert all(verdict["outcome"] == "too_few_rounds" or results["confirmation_rounds"] >= 6
                for verdict in results["verdicts"])

@@ -23,7 +23,7 @@ inline const char* FaultOfShape(const impl::TileShape& shape) {
 }
 inline const char* FaultOfTile(const impl::TileShape& shape, int t) {
   if (t < 0 || t >= 8 || shape.rows[t] == 0) return "no such tile";
-  if (shape.row_bytes[t] % 4 != 0) return "rows are no whole words";
+  if (shape.row_bytes[t] % 4 != 0) return "rows are not whole words";
   return nullptr;
 }
 inline const char* FaultOfDot(const impl::TileShape& shape, int sum, int a, int b) {

@@ -324,7 +324,7 @@ TEST(Scheduler, FindsItsOwnBlocksAgainAfterPreemption) {
   ASSERT_EQ(shares.size(), 1u);
   EXPECT_GE(shares[0].first, 16u) << "its published blocks were still cached";
   EXPECT_EQ(shares[0].first + shares[0].count, tokens);
-  EXPECT_EQ(second->cached_prompt_tokens, 0u) << "its own blocks are no prefix hit";
+  EXPECT_EQ(second->cached_prompt_tokens, 0u) << "its own blocks do not count as a prefix hit";
   EXPECT_EQ(bench.pool.stats().prefix_hit_tokens, 0u);
 }
 
