@@ -29,6 +29,9 @@ WAYS_OF_RUNNING += [["-tp", "2"], ["--max-num-batched-tokens", "7"]]
 NEAR_TIE_NATS = 0.01
 # Of each fixture's 72 generated tokens, at least as many come before a near tie.
 LEAST_CLEAR = 40
+# What int8 activations may cost weight-only formats, the RMS error of logits and the KL divergence (the fixtures'
+# README, by llama.cpp's 0.03 to 0.09 and 0.004 nats on such checkpoints).
+INT8_ACTIVATIONS_RMS, INT8_ACTIVATIONS_NATS = 0.12, 0.01
 SMALL = ["--kv-cache-space", "64MiB", "--threads-bind", "nobind"]
 
 
@@ -186,8 +189,8 @@ def test_bfloat16_errs_at_most_twice_as_much_as_the_references(scored, name):
 @pytest.mark.parametrize("name", FOLDERS + QUANTISED_GGUF)
 def test_int8_activations_stay_within_their_divergence(scored, name):
     found = scored(name, *INT8)
-    assert found.error <= 0.12
-    assert found.divergence <= 0.01
+    assert found.error <= INT8_ACTIVATIONS_RMS
+    assert found.divergence <= INT8_ACTIVATIONS_NATS
 
 
 @pytest.mark.parametrize("flags", WAYS_OF_RUNNING, ids=" ".join)
@@ -223,7 +226,7 @@ LAYOUTS = ["qwen2-awq", "llama-gptq-g-1", "llama-gptq-actorder", "llama-q4_k.ggu
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_integer_weights_run_in_every_way(scored, name, flags):
     found = scored(name, "--activations", "int8", *flags)
-    assert found.error <= 0.12 and found.divergence <= 0.01
+    assert found.error <= INT8_ACTIVATIONS_RMS and found.divergence <= INT8_ACTIVATIONS_NATS
 
 
 @pytest.mark.parametrize("flags", WAYS_OF_RUNNING, ids=" ".join)
@@ -232,7 +235,8 @@ def test_integer_weights_take_float_activations_in_every_way(scored, name, flags
     found = scored(name, *BFLOAT16, *flags)
     assert found.error <= 2 * found.fixture.bf16_error()
     found = scored(name, "--dtype", "float16", "--activations", "bf16", *flags)
-    assert found.error <= found.fixture.bf16_error() / 2
+    # Float16's steps are an eighth of bfloat16's.
+    assert found.error <= 2 * found.fixture.bf16_error() / 8
 
 
 @pytest.mark.parametrize("name", [*FOLDERS, *QUANTISED_GGUF])
@@ -309,7 +313,7 @@ def test_truncated_gguf_files_are_one_clear_error(pinion, data, tmp_path, keep):
 
 
 @pytest.mark.parametrize("scheme", ["w8a8", "awq", "gptq"])
-def test_made_up_checkpoints_hold_the_presets_weights(pinion, tmp_path, scheme):
+def test_made_up_checkpoints_hold_the_presets_weights(pinion, fixture_of, tmp_path, scheme):
     config = {"architectures": ["LlamaForCausalLM"], "hidden_size": 128, "intermediate_size": 256,
               "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
               "vocab_size": 320, "max_position_embeddings": 64, "torch_dtype": "bfloat16"}
@@ -328,8 +332,9 @@ def test_made_up_checkpoints_hold_the_presets_weights(pinion, tmp_path, scheme):
                       tmp_path / "out.jsonl", *SMALL, *flags)
         assert done.returncode == 0, done.stderr
     compared = json.loads((tmp_path / "out.jsonl").read_text())["compare"]
-    assert 0 < compared["kl_nats"] < 0.02
-    assert compared["top1_agreement"] > 0.5
+    # Weight-only formats run with int8 activations here. W8A8 rounds those in float32 too: bfloat16 is what differs.
+    nats = INT8_ACTIVATIONS_NATS if scheme != "w8a8" else (2 * fixture_of("llama-w8a8").bf16_error())**2 / 2
+    assert 0 < compared["kl_nats"] <= nats
     assert abs(compared["perplexity"] - compared["reference_perplexity"]
                - compared["perplexity_difference"]) < 1e-6
 
