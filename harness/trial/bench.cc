@@ -15,6 +15,7 @@ namespace {
 
 LoadPlan PlanOf(const Engine& engine, const BenchPlan& plan, int round) {
   LoadPlan load;
+  load.clock = plan.clock;
   load.requests = plan.mode == BenchMode::kLatency ? plan.batch : plan.num_prompts;
   load.clients = plan.mode == BenchMode::kThroughput ? plan.num_prompts : plan.batch;
   const int vocabulary = engine.model().spec.vocabulary;

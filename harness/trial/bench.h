@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/clock.h"
 #include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "engine/model/cost.h"
@@ -28,7 +29,8 @@ struct BenchPlan {
   int num_prompts = 32;  // throughput: sent at once; serving: sent in total, per round
   int rounds = 6;        // each with its own prompts; intervals need 6
   uint64_t seed = 1;
-  Slo slo;  // serving: the limits that goodput counts
+  Slo slo;                              // serving: the limits that goodput counts
+  const Clock* clock = &kMachineClock;  // of all times in the result
 };
 Status Validate(const BenchPlan& plan);  // kUsage
 

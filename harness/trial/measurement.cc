@@ -6,7 +6,6 @@
 #include <random>
 #include <utility>
 
-#include "engine/base/clock.h"
 #include "engine/base/strings.h"
 #include "harness/trial/conditions.h"
 #include "harness/trial/slo_phase.h"
@@ -29,23 +28,28 @@ int64_t Later(int64_t start_ns, double seconds) {
   return start_ns + static_cast<int64_t>(seconds * 1e9);
 }
 
-double SecondsUntil(int64_t then_ns) {
-  return std::max(0.0, static_cast<double>(then_ns - NowNs()) * 1e-9);
-}
-
 }  // namespace
 
 std::string LoopName(const LoadPhase& phase) {
   return StrCat("loop of ", phase.clients, phase.clients == 1 ? " client" : " clients");
 }
 
-Measurement::Measurement(const TrialRequest& request, int64_t start_ns) : request_(request) {
+Measurement::Measurement(const TrialRequest& request, int64_t start_ns, const Clock& clock)
+    : request_(request), clock_(clock) {
   // A slow start or a slow machine must not leave a candidate unmeasured; and an engine that took
   // two minutes to start deserves more than eight seconds of load.
   const double started_s = SecondsSince(start_ns);
   end_ns_ = std::max(Later(start_ns, request.limit_s),
-                     Later(NowNs(), std::max(request.limit_s / 2, started_s)));
+                     Later(clock_.NowNs(), std::max(request.limit_s / 2, started_s)));
   last_ns_ = Later(end_ns_, std::max(request.limit_s / 2, kLeastGraceSeconds));
+}
+
+double Measurement::SecondsSince(int64_t then_ns) const {
+  return static_cast<double>(clock_.NowNs() - then_ns) * 1e-9;
+}
+
+double Measurement::SecondsUntil(int64_t then_ns) const {
+  return std::max(0.0, -SecondsSince(then_ns));
 }
 
 Result<TrialResult> Measurement::Run(const CounterTarget& target, int threads) {
@@ -128,7 +132,7 @@ LoadPhase Measurement::Part(size_t weight, size_t weights_left) const {
 // page tables and primitive caches are then in their steady state. At most 4, and at most `share`
 // of the remaining time.
 Status Measurement::WarmUpFor(int clients, double share) {
-  const int64_t start_ns = NowNs();
+  const int64_t start_ns = clock_.NowNs();
   const double limit_s = SecondsUntil(end_ns_) * share;
   double last_s = 0;
   for (int batch = 0; batch < 4 && SecondsSince(start_ns) < limit_s; ++batch) {
@@ -138,7 +142,7 @@ Status Measurement::WarmUpFor(int clients, double share) {
     phase.most_output = 8;
     phase.stop_sending_s = phase.deadline_s = phase.last_deadline_s =
         limit_s - SecondsSince(start_ns);
-    const int64_t batch_ns = NowNs();
+    const int64_t batch_ns = clock_.NowNs();
     PINION_ASSIGN(const bool whole, WarmUp(phase));
     const double seconds = SecondsSince(batch_ns);
     ++warm_up_batches_;

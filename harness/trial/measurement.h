@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/clock.h"
 #include "engine/base/result.h"
 #include "harness/counters/counters.h"
 #include "harness/load/slo_search.h"
@@ -34,7 +35,7 @@ class Measurement {
  public:
   // The limit counts from `start_ns`, but the load always gets half of it, and as long as the
   // start took.
-  Measurement(const TrialRequest& request, int64_t start_ns);
+  Measurement(const TrialRequest& request, int64_t start_ns, const Clock& clock = kMachineClock);
   virtual ~Measurement() = default;
 
   // `threads`: of the engine in this process; 1 if it is in another. Errors are the engine's.
@@ -48,6 +49,8 @@ class Measurement {
   virtual void Describe(Json& info) = 0;
 
   const TrialRequest& request() const { return request_; }
+  const Clock& clock() const { return clock_; }  // of all times of the trial
+  double SecondsSince(int64_t then_ns) const;    // by that clock
   // The limits of the SLO; none without an SLO.
   Slo limits() const { return request_.workload.slo.value_or(SloTarget()).limits; }
   std::vector<MetricValue>& samples() { return result_.samples; }
@@ -69,7 +72,10 @@ class Measurement {
   Status RunLoop(size_t index, size_t weights_left);
   void Search(const SloTarget& target);
 
+  double SecondsUntil(int64_t then_ns) const;  // 0 if it is over
+
   const TrialRequest& request_;
+  const Clock& clock_;
   int64_t end_ns_ = 0;   // when the load aims to end
   int64_t last_ns_ = 0;  // when it ends in any case
   double warm_up_s_ = 0;

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "engine/base/clock.h"
 #include "engine/base/descriptor.h"
 #include "engine/base/file.h"
 #include "engine/base/memory_file.h"
@@ -79,16 +78,19 @@ Result<TrialOutcome> RunTrialProcess(const TrialRequest& request, const TrialPro
   options.stdin_fd = request_file.fd();
   options.stdout_fd = result.fd();
   options.stderr_fd = log.get();
-  const int64_t start_ns = NowNs();
+  const int64_t start_ns = process.clock->NowNs();
+  const auto seconds = [&] {
+    return static_cast<double>(process.clock->NowNs() - start_ns) * 1e-9;
+  };
   PINION_ASSIGN(Process child, Process::Start(options));
   TrialOutcome outcome;
   std::optional<Process::Exit> exit;
   while (!(exit = child.Wait(kPollSeconds))) {
     outcome.interrupted = process.interrupted();
-    if (outcome.interrupted || SecondsSince(start_ns) > process.timeout_s) break;
+    if (outcome.interrupted || seconds() > process.timeout_s) break;
   }
   if (!exit) child.Stop(request.is_served() ? kStopSeconds : 0);
-  outcome.seconds = SecondsSince(start_ns);
+  outcome.seconds = seconds();
   if (outcome.interrupted) return outcome;
   outcome.log_tail = LogTail(process.log_path);
   if (exit) {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/clock.h"
 #include "engine/base/result.h"
 #include "harness/trial/trial.h"
 #include "harness/trial/workload.h"
@@ -18,6 +19,7 @@ struct TrialProcess {
   double timeout_s = 60;  // then it hangs, and is killed
   std::vector<std::pair<std::string, std::string>> environment = {};  // added to ours
   std::function<bool()> interrupted = [] { return false; };  // asked several times a second
+  const Clock* clock = &kMachineClock;  // of the timeout and of the seconds that it took
 };
 
 // The outcome of a trial. Whatever the child does, this is a value: a crash, a hang and a lack of

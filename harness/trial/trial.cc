@@ -30,8 +30,9 @@ int LongestOf(const EngineInfo& info, const Workload& workload) {
 // One engine in this process under one request's load.
 class EngineMeasurement final : public Measurement {
  public:
-  EngineMeasurement(Engine& engine, const TrialRequest& request, int64_t start_ns)
-      : Measurement(request, start_ns),
+  EngineMeasurement(Engine& engine, const TrialRequest& request, int64_t start_ns,
+                    const Clock& clock)
+      : Measurement(request, start_ns, clock),
         engine_(engine),
         shape_(ShapeOf(request.workload)),
         longest_(LongestOf(engine.info(), request.workload)) {}
@@ -41,6 +42,7 @@ class EngineMeasurement final : public Measurement {
     LoadPlan plan;
     plan.clients = phase.clients;
     plan.requests = phase.requests;
+    plan.clock = &clock();
     const uint64_t seed = request().seed;
     plan.conversation = [this, seed, stream = phase.stream](int index) {
       return MakeTokenConversation(shape_, seed, stream, static_cast<uint64_t>(index),
@@ -51,7 +53,7 @@ class EngineMeasurement final : public Measurement {
     if (phase.rate)
       plan.arrival_s = ArrivalSeconds({*phase.rate, 1, {}}, static_cast<size_t>(phase.requests),
                                       seed ^ phase.stream);
-    const int64_t now_ns = NowNs();
+    const int64_t now_ns = clock().NowNs();
     const auto later = [now_ns](double seconds) {
       constexpr double kForever = 1e9;
       return now_ns + static_cast<int64_t>(std::min(seconds, kForever) * 1e9);
@@ -146,7 +148,7 @@ class EngineMeasurement final : public Measurement {
 
   // If the ceilings cannot be measured, the trial keeps the reason.
   void AddCeilings(Json& about) {
-    const int64_t start_ns = NowNs();
+    const int64_t start_ns = clock().NowNs();
     const auto probe = StartCeilings(engine_);
     if (!probe) return about.Set("no_ceilings_because", probe.error().message);
     const Ceilings ceilings = (*probe)->Measure();
@@ -282,8 +284,9 @@ void AddQuantiles(const ServingSummary& summary, int concurrency, Json& list) {
   }
 }
 
-Result<TrialResult> MeasureTrial(Engine& engine, const TrialRequest& request, int64_t start_ns) {
-  return EngineMeasurement(engine, request, start_ns).Run({}, engine.info().threads);
+Result<TrialResult> MeasureTrial(Engine& engine, const TrialRequest& request, int64_t start_ns,
+                                 const Clock& clock) {
+  return EngineMeasurement(engine, request, start_ns, clock).Run({}, engine.info().threads);
 }
 
 Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns) {

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/clock.h"
 #include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "engine/run/engine.h"
@@ -33,8 +34,9 @@ Result<TrialResult> ReadTrialResult(const Json& object);
 // time of requested `ceilings` is info "once_s", which no later trial needs again.
 Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns);
 
-// The same on an engine that is ready.
-Result<TrialResult> MeasureTrial(Engine& engine, const TrialRequest& request, int64_t start_ns);
+// The same on an engine that is ready; all times are those of `clock`.
+Result<TrialResult> MeasureTrial(Engine& engine, const TrialRequest& request, int64_t start_ns,
+                                 const Clock& clock = kMachineClock);
 
 // Stores the hardware counters of the measured load as info "counters"; with energy, also a sample
 // "joules_per_token".

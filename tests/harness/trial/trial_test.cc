@@ -11,6 +11,7 @@
 #include <set>
 
 #include "engine/base/strings.h"
+#include "fake_clock.h"
 #include "fake_engine.h"
 #include "harness/trial/conditions.h"
 #include "harness/trial/own_ticks.h"
@@ -29,6 +30,19 @@ TrialRequest SmallRequest() {
   return request;
 }
 
+// The trial of an engine that has just started, or `started_s` ago, by a clock that only its steps
+// move: no machine is too slow for a limit.
+Result<TrialResult> Measured(FakeEngine& engine, const TrialRequest& request,
+                             double started_s = 0) {
+  FakeClock clock;
+  engine.clock = &clock;
+  if (engine.step_ns == 0) engine.step_ns = 1'000'000;
+  const int64_t start_ns = clock.NowNs() - static_cast<int64_t>(started_s * 1e9);
+  auto result = MeasureTrial(engine, request, start_ns, clock);
+  engine.clock = &kMachineClock;
+  return result;
+}
+
 const MetricValue* Find(const TrialResult& result, const std::string& metric, int concurrency) {
   for (const MetricValue& sample : result.samples)
     if (sample.metric == metric && sample.concurrency == concurrency) return &sample;
@@ -37,7 +51,7 @@ const MetricValue* Find(const TrialResult& result, const std::string& metric, in
 
 TEST(Trial, MeasuresTheBatchAndEveryConcurrency) {
   FakeEngine engine;
-  const auto result = MeasureTrial(engine, SmallRequest(), NowNs());
+  const auto result = Measured(engine, SmallRequest());
   ASSERT_TRUE(result) << result.error().message;
   for (const char* metric : {"output_tokens_per_s", "prefill_tokens_per_s", "decode_tokens_per_s",
                              "load_s", "start_s", "peak_rss_bytes"})
@@ -55,7 +69,7 @@ TEST(Trial, MeasuresTheBatchAndEveryConcurrency) {
 TEST(Trial, ReportsWorkAndCircumstances) {
   FakeEngine engine;
   engine.step_ns = 1'000'000;
-  const auto result = MeasureTrial(engine, SmallRequest(), NowNs());
+  const auto result = Measured(engine, SmallRequest());
   ASSERT_TRUE(result) << result.error().message;
   for (const char* phase : {"prefill", "decode"})
     for (const char* rate : {"_flops_per_s", "_bytes_per_s"})
@@ -80,7 +94,7 @@ TEST(Trial, CeilingsThatCannotBeMeasuredLeaveAReason) {
   FakeEngine engine;
   TrialRequest request = SmallRequest();
   request.ceilings = true;
-  const auto result = MeasureTrial(engine, request, NowNs());
+  const auto result = Measured(engine, request);
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_FALSE(Find(*result, "ceiling_bytes_per_s", 0));
   EXPECT_THAT(result->info.Find("no_ceilings_because")->string(), HasSubstr("ISA 'fake'"));
@@ -89,9 +103,9 @@ TEST(Trial, CeilingsThatCannotBeMeasuredLeaveAReason) {
 TEST(Trial, TheSameSeedGivesTheSamePromptsAndTheSameHash) {
   FakeEngine first, second, other;
   TrialRequest request = SmallRequest();
-  const auto a = MeasureTrial(first, request, NowNs()), b = MeasureTrial(second, request, NowNs());
+  const auto a = Measured(first, request), b = Measured(second, request);
   request.seed = 6;
-  const auto c = MeasureTrial(other, request, NowNs());
+  const auto c = Measured(other, request);
   ASSERT_TRUE(a && b && c);
   EXPECT_EQ(a->output_hash, b->output_hash);
   EXPECT_NE(a->output_hash, c->output_hash);
@@ -102,7 +116,7 @@ TEST(Trial, LooksForTheLoadThatMeetsTheSlo) {
   engine.step_ns = 2'000'000;
   TrialRequest request = SmallRequest();
   request.workload.slo = SloTarget{{.ttft_s = {}, .tpot_s = {}, .e2el_s = 10.0}};
-  const auto all = MeasureTrial(engine, request, NowNs());
+  const auto all = Measured(engine, request);
   ASSERT_TRUE(all) << all.error().message;
   EXPECT_GE(Find(*all, "slo_load", 0)->value, 2);  // nothing can fail
   const Json* slo = all->info.Find("slo");
@@ -110,7 +124,7 @@ TEST(Trial, LooksForTheLoadThatMeetsTheSlo) {
   EXPECT_GE(slo->Find("levels")->array().size(), 2u);
 
   request.workload.slo = SloTarget{{.ttft_s = 1e-4, .tpot_s = {}, .e2el_s = {}}, 0.9, true, 50};
-  const auto none = MeasureTrial(engine, request, NowNs());
+  const auto none = Measured(engine, request);
   ASSERT_TRUE(none) << none.error().message;
   EXPECT_FALSE(Find(*none, "slo_load", 0));  // a step takes longer than that
   EXPECT_EQ(none->info.Find("slo")->Find("levels")->array()[0].Find("good")->integer(), 0);
@@ -121,9 +135,9 @@ TEST(Trial, LoopsCountRequestsThatMeetTheSlo) {
   engine.step_ns = 2'000'000;
   TrialRequest request = SmallRequest();
   request.workload.slo = SloTarget{{.ttft_s = {}, .tpot_s = {}, .e2el_s = 10.0}};
-  const auto all = MeasureTrial(engine, request, NowNs());
+  const auto all = Measured(engine, request);
   request.workload.slo = SloTarget{{.ttft_s = 1e-4, .tpot_s = {}, .e2el_s = {}}};
-  const auto none = MeasureTrial(engine, request, NowNs());
+  const auto none = Measured(engine, request);
   ASSERT_TRUE(all && none);
   for (const int clients : {1, 3}) {
     EXPECT_GT(Find(*all, "goodput", clients)->value, 0);
@@ -136,7 +150,7 @@ TEST(Trial, TheSeedDrawsTheOrderOfTheBatchAndTheLoops) {
     FakeEngine engine;
     TrialRequest request = SmallRequest();
     request.seed = seed;
-    const auto result = MeasureTrial(engine, request, NowNs());
+    const auto result = Measured(engine, request);
     EXPECT_TRUE(result);
     EXPECT_GE(result->info.Find("warm_up_batches")->integer(), 3);  // of the trial, of each loop
     std::vector<int> clients;
@@ -173,7 +187,7 @@ TEST(Judge, CountsOnlyDecidedRequests) {
 
 TEST(Trial, NoPromptIsUsedTwice) {
   FakeEngine engine;
-  ASSERT_TRUE(MeasureTrial(engine, SmallRequest(), NowNs()));
+  ASSERT_TRUE(Measured(engine, SmallRequest()));
   std::sort(engine.prompts.begin(), engine.prompts.end());
   EXPECT_EQ(std::adjacent_find(engine.prompts.begin(), engine.prompts.end()), engine.prompts.end());
 }
@@ -184,8 +198,7 @@ TEST(Trial, UnfinishedLoadIsMeasuredAsFarAsItWent) {
   engine.step_ns = 1'000'000;
   TrialRequest request = SmallRequest();
   request.limit_s = 0.2;
-  const int64_t start_ns = NowNs();
-  const auto result = MeasureTrial(engine, request, start_ns);
+  const auto result = Measured(engine, request);
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_TRUE(engine.idle());
   EXPECT_TRUE(Find(*result, "ttft_s", 1));
@@ -200,7 +213,7 @@ TEST(Trial, ALoadMayLastAsLongAsTheStartTook) {
   engine.step_ns = 5'000'000;
   TrialRequest request = SmallRequest();
   request.limit_s = 0.02;
-  const auto result = MeasureTrial(engine, request, NowNs() - 10'000'000'000);
+  const auto result = Measured(engine, request, 10);
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_GE(engine.prompts.size(), 18u);  // the batch and both loops, whole
 }
@@ -211,7 +224,7 @@ TEST(Trial, APhaseWithoutTokensIsTooSlowAndNamesTheWayOut) {
   engine.step_ns = 1'000'000;
   TrialRequest request = SmallRequest();
   request.limit_s = 0.2;
-  const auto result = MeasureTrial(engine, request, NowNs());
+  const auto result = Measured(engine, request);
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_THAT(result->too_slow, HasSubstr("raise --trial-limit"));
 }
