@@ -139,6 +139,7 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
       (slot.candidate == 0 || CeilingsSecondsSoFar() < kCeilingsShare * meta_.definition.budget_s);
   TrialProcess process = {options_.binary, log, std::min(room_s, HangSeconds(request.ceilings))};
   process.interrupted = options_.interrupted;
+  process.clock = options_.clock;
   PINION_ASSIGN(process.environment,
                 EnvironmentOf(RuntimeOf(SettingsFrom(row.settings)), RuntimeOffer::Here()));
   PINION_ASSIGN(const TrialOutcome outcome, RunTrialProcess(request, process));

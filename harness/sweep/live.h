@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 
+#include "engine/base/clock.h"
 #include "harness/space/definition.h"
 #include "harness/sweep/source.h"
 #include "harness/sweep/state.h"
@@ -15,6 +16,7 @@ struct LiveOptions {
   std::string binary;         // the pinion program, which runs trials as its children
   double trial_limit_s = 60;  // initially
   std::function<bool()> interrupted = [] { return false; };
+  const Clock* clock = &kMachineClock;  // of the seconds that trials take
 };
 
 // Runs trials on the engine, each in a child process. Every trial is stored before the next one

@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 
+#include "engine/base/clock.h"
 #include "engine/base/result.h"
 #include "harness/space/expand.h"
 #include "harness/sweep/progress.h"
@@ -21,6 +22,7 @@ struct SweepRequest {
   SweepMeta meta;       // as requested; on a resume it must equal the stored one (CheckSame)
   std::string binary;   // the pinion program, which runs trials as its children
   std::function<bool()> interrupted = [] { return false; };
+  const Clock* clock = &kMachineClock;  // of the seconds that trials take
 };
 
 // Runs rounds until all are done, the budget is spent or it is interrupted. Every trial is stored

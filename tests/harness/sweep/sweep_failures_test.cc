@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-
 #include "harness/sweep/state.h"
 #include "sweep_fixture.h"
 
@@ -24,8 +22,8 @@ request=$(cat)
 speed=100
 baseline=true
 case "$request" in *'"max_num_seqs":11,'*) speed=120; baseline=false ;; esac
-echo trial >> numbers
-number=$(($(wc -l < numbers)))
+echo trial >> trials
+number=$(($(wc -l < trials)))
 fail() { echo 'pinion: too busy' >&2; exit 1; }
 too_slow() {
   echo '{"samples":[],"output_hash":"","suspect":[],"info":{},"too_slow":"too slow"}'
@@ -72,13 +70,11 @@ TEST_F(SweepFailures, DefaultsThatNoLongerRunEndTheSweepAndResumeTriesThemAgain)
 }
 
 TEST_F(SweepFailures, TrialThatOutlivesTheBudgetIsEnded) {
-  WriteChild(NumberedChild("[ $number -gt 8 ] && exec sleep 60").c_str());
+  WriteChild(NumberedChild("[ $number -gt 8 ] && touch hung && exec sleep 60").c_str());
   Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":500,"budget":3,"strategy":"grid"})");
-  const auto start = std::chrono::steady_clock::now();
   const auto end = RunSweep(request_, progress_);
   ASSERT_TRUE(end) << end.error().message;
   EXPECT_EQ(*end, SweepEnd::kBudget);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
   EXPECT_THAT(progress_.notes,
               HasSubstr("the budget of 3 s was spent in the middle of a trial of "));
   for (const Candidate& one : Load().candidates) EXPECT_EQ(one.status, CandidateStatus::kOk);
@@ -140,8 +136,10 @@ TEST_F(SweepFailures, DefaultsThatAreAlwaysTooSlowEndTheSweep) {
 }
 
 TEST_F(SweepFailures, BudgetInWhichTheDefaultsNeverRunIsAFailure) {
-  WriteChild("#!/bin/sh\nsleep 0.3\necho 'pinion: too long a prompt' >&2\nexit 1\n");
-  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":0.4})");
+  WriteChild(
+      "#!/bin/sh\necho trial >> \"$(dirname \"$0\")/trials\"\n"
+      "echo 'pinion: too long a prompt' >&2\nexit 1\n");
+  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":0.2})");
   const auto end = RunSweep(request_, progress_);
   ASSERT_FALSE(end);
   EXPECT_THAT(end.error().message, HasSubstr("had run once (too long a prompt); see logs/"));

@@ -8,8 +8,11 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <utility>
 
+#include "engine/base/clock.h"
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
 #include "harness/sweep/load.h"
@@ -33,6 +36,29 @@ cat <<END
 END
 )";
 
+// A sweep's clock, which its trials move: each takes an eighth of a second (sums of it are exact),
+// and one that leaves the file "hung" takes forever.
+class TrialClock final : public Clock {
+ public:
+  static constexpr double kTrialSeconds = 0.125;
+
+  explicit TrialClock(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  int64_t NowNs() const override {
+    constexpr int64_t kForeverNs = 1'000'000'000'000'000;
+    const auto trial_ns = static_cast<int64_t>(kTrialSeconds * 1e9);
+    return static_cast<int64_t>(TrialsRun()) * trial_ns +
+           (std::filesystem::exists(folder_ / "hung") ? kForeverNs : 0);
+  }
+  void SleepNs(int64_t) const override {}
+  // Each that does not fail at once leaves a line.
+  size_t TrialsRun() const {
+    return Split(ReadFile(folder_ / "trials").value_or(""), '\n').size() - 1;
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
 class Quiet : public Progress {
  public:
   void Begin(const ProgressLine&) override { ++begun; }
@@ -52,6 +78,8 @@ class SweepTest : public testing::Test {
     request_.binary = folder_ / "child";
     WriteChild(kChild);
     request_.folder = folder_ / "out";
+    clock_.emplace(folder_);
+    request_.clock = &*clock_;
     Define(R"({"candidates":[{"max_num_seqs":11},{"max_num_seqs":13}],"rounds":6})");
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
@@ -73,7 +101,7 @@ class SweepTest : public testing::Test {
     request_.meta = *meta;
   }
 
-  size_t TrialsRun() { return Split(ReadFile(folder_ / "trials").value_or(""), '\n').size() - 1; }
+  size_t TrialsRun() const { return clock_->TrialsRun(); }
 
   Results Load() {
     auto results = LoadResults(request_.folder);
@@ -82,6 +110,7 @@ class SweepTest : public testing::Test {
   }
 
   std::filesystem::path folder_;
+  std::optional<TrialClock> clock_;
   SweepRequest request_;
   Quiet progress_;
 };

@@ -136,7 +136,10 @@ TEST_F(SweepTest, ASmallBudgetIsToldAndKept) {
   const auto end = RunSweep(request_, progress_);
   ASSERT_TRUE(end) << end.error().message;
   EXPECT_EQ(*end, SweepEnd::kBudget);
-  EXPECT_LT(Load().elapsed_s, 2.5);
+  const double spent_s = Load().elapsed_s, round_s = 3 * TrialClock::kTrialSeconds;
+  EXPECT_EQ(spent_s, static_cast<double>(TrialsRun()) * TrialClock::kTrialSeconds);
+  EXPECT_LE(spent_s, 2);
+  EXPECT_GT(spent_s + round_s, 2) << "another round would have fitted";
   EXPECT_THAT(progress_.notes, HasSubstr("rounds fit the budget"));
 }
 
