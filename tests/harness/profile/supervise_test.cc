@@ -24,10 +24,14 @@ class SuperviseTest : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  // Leaves the file `name` when it is asked to stop.
+  // Leaves the file `name` when it is asked to stop, and NAME-ready once it can be asked.
   LaunchedServer Waiting(const std::string& name) const {
-    return Script(StrCat("trap 'echo stopped > ", (folder_ / name).string(),
-                         "; exit 0' TERM; while :; do sleep 0.02; done"));
+    const std::string file = folder_ / name;
+    return Script(StrCat("trap 'echo stopped > ", file, "; exit 0' TERM; touch ", file,
+                         "-ready; while :; do sleep 0.02; done"));
+  }
+  bool Ready(const std::string& name) const {
+    return std::filesystem::exists(folder_ / (name + "-ready"));
   }
   static LaunchedServer Script(const std::string& text) {
     return {{{}, {"/bin/sh", "-c", text}}, {}};
@@ -38,14 +42,17 @@ class SuperviseTest : public testing::Test {
 };
 
 TEST_F(SuperviseTest, StopsAllOnRequest) {
-  int looks = 0;
-  const Status done = Supervise({Waiting("a"), Waiting("b")}, [&] { return ++looks > 10; });
+  const Status done =
+      Supervise({Waiting("a"), Waiting("b")}, [&] { return Ready("a") && Ready("b"); });
   EXPECT_TRUE(done) << done.error().message;
   EXPECT_TRUE(Stopped("a") && Stopped("b"));
 }
 
 TEST_F(SuperviseTest, TheEndOfOneIsNamedAndEndsTheOthers) {
-  const Status done = Supervise({Waiting("a"), Script("sleep 0.3; exit 7")}, [] { return false; });
+  const auto after_a =
+      StrCat("until [ -e ", (folder_ / "a-ready").string(), " ]; do sleep 0.02; done");
+  const Status done =
+      Supervise({Waiting("a"), Script(StrCat(after_a, "; exit 7"))}, [] { return false; });
   ASSERT_FALSE(done);
   EXPECT_THAT(done.error().message, HasSubstr("replica 2 of 2 ended with exit code 7"));
   EXPECT_TRUE(Stopped("a"));
