@@ -1,10 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
 namespace pinion {
+
+// How long tests wait for what must come. It only bounds a failure, so it is far longer than the
+// slowest machine needs.
+inline constexpr double kPatienceSeconds = 60;
+
+// Waits until `holds`, and says whether it came to.
+bool Await(const std::function<bool()>& holds);
 
 // A client made of a plain socket, so that tests can say exactly what is sent.
 class RawClient {
@@ -15,8 +23,8 @@ class RawClient {
   RawClient& operator=(const RawClient&) = delete;
 
   void Send(std::string_view bytes);
-  // Reads until `text` has come, the server closes, or 10 s are over; returns everything since the
-  // last call.
+  // Reads until `text` has come, the server closes, or kPatienceSeconds are over; returns
+  // everything since the last call.
   std::string ReadUntil(std::string_view text);
   // Reads until the server closes.
   std::string ReadAll();

@@ -14,6 +14,12 @@
 
 namespace pinion {
 
+bool Await(const std::function<bool()>& holds) {
+  for (const int64_t start = NowNs(); SecondsSince(start) < kPatienceSeconds; usleep(5000))
+    if (holds()) return true;
+  return false;
+}
+
 RawClient::RawClient(uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -35,14 +41,15 @@ std::string RawClient::ReadUntil(std::string_view text) {
   std::string got;
   char chunk[16 << 10];
   const int64_t start = NowNs();
-  while ((text.empty() || got.find(text) == std::string::npos) && SecondsSince(start) < 10) {
+  while ((text.empty() || got.find(text) == std::string::npos) &&
+         SecondsSince(start) < kPatienceSeconds) {
     pollfd wait{fd_, POLLIN, 0};
     if (poll(&wait, 1, 1000) <= 0) continue;
     const ssize_t count = recv(fd_, chunk, sizeof chunk, 0);
     if (count <= 0) return got;
     got.append(chunk, static_cast<size_t>(count));
   }
-  EXPECT_LT(SecondsSince(start), 10) << "waited in vain; got: " << got;
+  EXPECT_LT(SecondsSince(start), kPatienceSeconds) << "waited in vain; got: " << got;
   return got;
 }
 

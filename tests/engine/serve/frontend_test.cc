@@ -55,8 +55,7 @@ class FrontendTest : public testing::Test {
       ServeLink(engine_, *engine_end_);
       engine_end_.reset();
     });
-    for (int i = 0; i < 500 && StatusOf(Get(port_, "/health")) != "200"; ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    Await([this] { return StatusOf(Get(port_, "/health")) == "200"; });
   }
 
   void TearDown() override {
@@ -98,8 +97,7 @@ class FrontendTest : public testing::Test {
     return events;
   }
   void WaitFor(const std::atomic<int>& value, int wanted) {
-    for (int i = 0; i < 2000 && value != wanted; ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    Await([&] { return value == wanted; });
     EXPECT_EQ(value, wanted);
   }
 

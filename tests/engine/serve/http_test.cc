@@ -78,8 +78,7 @@ class Http : public testing::Test {
   }
 
   void WaitFor(const std::atomic<int>& value, int wanted) {
-    for (int i = 0; i < 1000 && value < wanted; ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    Await([&] { return value >= wanted; });
     EXPECT_GE(value, wanted);
   }
 
@@ -239,9 +238,7 @@ TEST_F(Http, DrainFinishesLiveRepliesAndClosesIdleConnections) {
   const std::string answer = busy.ReadAll();
   EXPECT_THAT(answer, HasSubstr("done"));
   EXPECT_THAT(answer, HasSubstr("Connection: close"));
-  for (int i = 0; i < 500 && !returned_; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  EXPECT_TRUE(returned_);
+  EXPECT_TRUE(Await([this] { return returned_.load(); }));
 }
 
 TEST_F(Http, DrainEndsAtItsLimit) {
@@ -250,9 +247,7 @@ TEST_F(Http, DrainEndsAtItsLimit) {
   busy.Send("GET /hold HTTP/1.1\r\n\r\n");
   WaitFor(holding_, 1);
   server_->Post([this] { server_->Drain(0.1); });
-  for (int i = 0; i < 500 && !returned_; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  EXPECT_TRUE(returned_);
+  EXPECT_TRUE(Await([this] { return returned_.load(); }));
 }
 
 TEST_F(Http, ReportsWhyItCannotListen) {
