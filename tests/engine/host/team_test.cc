@@ -3,16 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <omp.h>
-#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "engine/base/file.h"
+#include "engine/base/strings.h"
 #include "engine/host/affinity.h"
 
 namespace pinion {
@@ -204,23 +208,39 @@ TEST(Ranks, SaysSoWhenOpenMpGivesFewerThreads) {
   EXPECT_THAT(ranks.error().message, HasSubstr("1 instead of 2"));
 }
 
-double CpuSeconds() {
-  rusage used;
-  getrusage(RUSAGE_SELF, &used);
-  const auto seconds = [](timeval t) {
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
-  };
-  return seconds(used.ru_utime) + seconds(used.ru_stime);
+// How often each thread has been switched away from, which stays the same only while it sleeps;
+// nothing if one of them does not sleep.
+std::optional<std::vector<std::string>> SwitchesOfSleepers(const std::set<pid_t>& threads) {
+  std::vector<std::string> switches;
+  for (const pid_t thread : threads) {
+    const std::string status = ReadFile(StrCat("/proc/self/task/", thread, "/status")).value_or("");
+    if (status.empty()) continue;  // it has ended
+    if (status.find("\nState:\tS") == std::string::npos) return std::nullopt;
+    switches.push_back(status.substr(status.find("voluntary_ctxt_switches")));
+  }
+  return switches;
 }
 
-TEST(Ranks, UsesNoCpuWhileIdle) {
+// A thread that spins never sleeps, and one that polls is switched to again and again: a machine's
+// load does neither to a thread that waits. The attempts only bound a failure.
+TEST(Ranks, SleepsWithoutWakingWhileIdle) {
   auto ranks = MustStart(Unpinned({2, 2}));
   ASSERT_TRUE(ranks);
-  ranks->Run([](const Worker& worker) { worker.GlobalBarrier(); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until everyone sleeps
-  const double before = CpuSeconds();
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  EXPECT_LT(CpuSeconds() - before, 0.03);  // a spinning thread would have used 0.1 s or more
+  std::mutex mutex;
+  std::set<pid_t> threads;
+  ranks->Run([&](const Worker& worker) {
+    worker.GlobalBarrier();
+    const std::lock_guard lock(mutex);
+    threads.insert(gettid());
+  });
+  ASSERT_EQ(threads.erase(gettid()), 1u);
+  bool asleep = false;
+  for (int attempt = 0; attempt < 200 && !asleep; ++attempt) {
+    const auto before = SwitchesOfSleepers(threads);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    asleep = before && before == SwitchesOfSleepers(threads);
+  }
+  EXPECT_TRUE(asleep);
 }
 
 }  // namespace
