@@ -74,6 +74,8 @@ class EngineLoop : public Engine {
     sequence->prompt_tokens = request.prompt_ids.size();
     sequence->tokens = std::move(request.prompt_ids);
     sequence->score = request.score;
+    sequence->priority = request.priority;
+    sequence->group = request.group;
     sequence->eos_ids = model_.files.spec.eos_ids;
     sequence->arrived_ns = NowNs();
     const uint64_t seed =

@@ -23,6 +23,8 @@ struct Request {
   std::vector<int32_t> prompt_ids;
   SamplingParams params;
   bool score = false;  // see ScoreSink; yields no tokens
+  int priority = 0;    // lower goes first
+  uint64_t group = 0;  // the same for the choices of one prompt; 0: it is the only one
 };
 
 // One new token of one request, or its end.

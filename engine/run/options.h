@@ -33,10 +33,14 @@ struct EngineOptions {
   int max_num_batched_tokens = 2048;       // >= 1
   int max_num_seqs = 128;                  // >= 1
   std::optional<int> max_model_len;        // unset: the model's own limit
+  // Longest time of a step that computes prompts; 0: none. Unset: chosen from the decodes' own time
+  // if a front end has clients that wait, none otherwise.
+  std::optional<int> max_step_ms;
   bool prefix_caching = true;
   bool moe_prepack = true;  // pack experts at loading; false: at every step, from the plain layout
   uint64_t seed = 0;
-  bool has_frontend = false;  // set by serve and launch, not by a flag
+  bool has_frontend = false;     // set by serve and launch, not by a flag
+  uint64_t front_end_bytes = 0;  // memory that the front end may take: set likewise
 };
 
 // Range checks that need no model; ErrorCode::kUsage.

@@ -21,6 +21,10 @@ struct Sequence {
   SamplingParams params;
   std::optional<Sampler> sampler;  // none for score requests
   std::vector<int32_t> eos_ids;
+  int priority = 0;     // lower goes first
+  uint64_t group = 0;   // of the choices of one prompt, which share it; 0: none
+  uint64_t number = 0;  // in order of arrival; set by the scheduler
+  double served_s = 0;  // predicted time of the prefill it has had; set by the scheduler
   bool score = false;  // yields the logits of every position; no output, no use of the prefix cache
 
   size_t computed = 0;               // tokens whose KV is in the cache

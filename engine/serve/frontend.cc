@@ -106,7 +106,7 @@ void Frontend::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
                               StrCat(request.method.substr(0, 20), " is not allowed for ",
                                      request.path, ", use ", endpoint.method),
                               "", ""});
-  if (endpoint.needs_engine && !gone_.empty()) return SendError(*reply, {500, gone_, "", ""});
+  if (endpoint.needs_engine && gone_) return SendError(*reply, *gone_);
   if (endpoint.needs_engine && !ready())
     return SendError(
         *reply,
@@ -201,10 +201,12 @@ void Frontend::Start(GenerationRequest request, std::vector<std::vector<int32_t>
       Cancel(gone);
     }
   });
-  for (size_t i = 0; i < generation->choices(); ++i) {
-    const uint64_t id = next_id_++;
-    live_.emplace(id, std::pair(generation, i));
-    send_(SubmitMessage{id, generation->ParamsOf(i), generation->PromptOf(i)});
+  const size_t per_prompt = generation->choices() / generation->prompts();
+  for (size_t i = 0; i < generation->choices(); i += per_prompt) {
+    const uint64_t id = next_id_;
+    for (size_t k = 0; k < per_prompt; ++k) live_.emplace(next_id_++, std::pair(generation, i + k));
+    send_(SubmitMessage{id, static_cast<uint32_t>(per_prompt), 0, generation->ParamsOf(i),
+                        generation->PromptOf(i)});
   }
 }
 
@@ -229,7 +231,6 @@ void Frontend::OnMessage(LinkMessage message) {
     const auto found = live_.find(refused->id);
     if (found == live_.end()) return;
     const auto generation = found->second.first;
-    live_.erase(found);
     Cancel(generation);
     generation->Fail({400, refused->message, "", ""});
   } else if (const auto* ready = std::get_if<ReadyMessage>(&message)) {
@@ -249,12 +250,17 @@ void Frontend::OnEvent(const TokenEvent& event) {
   if (next == Generation::Next::kAbort) send_(AbortMessage{event.request});
 }
 
-void Frontend::OnEngineGone(const std::string& message) {
-  gone_ = message;
+void Frontend::OnEngineState(EngineState state, const std::string& public_reason, double) {
+  if (state == EngineState::kStarting || state == EngineState::kReady) return gone_.reset();
+  gone_ = ApiError{state == EngineState::kFailed ? 500 : 503, public_reason, "", ""};
+  if (state != EngineState::kSleeping) FailAll(*gone_);
+}
+
+void Frontend::FailAll(const ApiError& error) {
   while (!live_.empty()) {
     const auto generation = live_.begin()->second.first;
     std::erase_if(live_, [&](const auto& entry) { return entry.second.first == generation; });
-    generation->Fail({500, message, "", ""});
+    generation->Fail(error);
   }
 }
 

@@ -4,11 +4,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "engine/serve/engine_state.h"
 #include "engine/serve/generation.h"
 #include "engine/serve/http.h"
 #include "engine/serve/intake.h"
@@ -36,10 +38,14 @@ class Frontend {
   // One message from the engine other than FailedMessage.
   void OnMessage(LinkMessage message);
 
-  // The engine is gone: answers every live request, and all later ones, with `message`.
-  void OnEngineGone(const std::string& message);
-  bool ready() const { return max_model_len_ > 0 && gone_.empty(); }
+  // kRestarting and kFailed end every live request with `public_reason` and answer new ones with
+  // it: with status 500 after kFailed, else with 503. kSleeping does the same for new ones only.
+  void OnEngineState(EngineState state, const std::string& public_reason, double retry_after_s = 5);
+  // Ends every live request with `error`.
+  void FailAll(const ApiError& error);
+  bool ready() const { return max_model_len_ > 0 && !gone_; }
   size_t live() const { return live_.size(); }
+  ServeMetrics& metrics() { return metrics_; }
 
  private:
   using Reply = std::shared_ptr<HttpReply>;
@@ -76,7 +82,7 @@ class Frontend {
   size_t max_model_len_ = 0;  // 0 until the engine is ready
   Json server_info_;
   EngineStats stats_;
-  std::string gone_;
+  std::optional<ApiError> gone_;  // the answer while there is no engine
   int64_t created_;
   uint64_t next_id_ = 1;
   std::unordered_map<uint64_t, std::pair<std::shared_ptr<Generation>, size_t>> live_;

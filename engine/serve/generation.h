@@ -26,6 +26,7 @@ class Generation {
              std::shared_ptr<HttpReply> reply, int64_t arrived_ns);
 
   size_t choices() const { return choices_.size(); }
+  size_t prompts() const { return prompt_ids_.size(); }
   // The parameters sent to the engine for a choice: the request's, with a seed of its own.
   SamplingParams ParamsOf(size_t choice) const;
   const std::vector<int32_t>& PromptOf(size_t choice) const;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <boost/asio.hpp>
 #include <boost/asio/experimental/as_tuple.hpp>
 #include <map>
@@ -81,6 +82,21 @@ class Server final : public HttpServer {
                              });
   }
 
+  void Unwatch(int fd) override {
+    const auto found = streams_.find(fd);
+    if (found == streams_.end()) return;
+    // Cancels its waits: their callbacks are destroyed without being called.
+    found->second->release();
+    streams_.erase(found);
+  }
+
+  void After(double seconds, std::function<void()> callback) override {
+    auto timer = std::make_shared<asio::steady_timer>(io_, Milliseconds(seconds));
+    timer->async_wait([timer, callback = std::move(callback)](error_code error) {
+      if (!error) callback();
+    });
+  }
+
   void OnSignal(std::function<void()> callback) override {
     if (!signals_) signals_.emplace(io_, SIGTERM, SIGINT);
     signals_->async_wait([this, callback = std::move(callback)](error_code error, int) mutable {
@@ -95,15 +111,18 @@ class Server final : public HttpServer {
   void Run() override { io_.run(); }
   void Stop() override { io_.stop(); }
 
-  void Drain(double seconds) override {
+  size_t connections() const override { return shared_.connections.size(); }
+
+  void Drain(double seconds, std::function<void()> at_limit) override {
     shared_.draining = true;
     error_code ignored;
     acceptor_.close(ignored);
     const auto open = shared_.connections;  // closing one changes the set
     for (HttpConnection* connection : open) connection->CloseIfIdle();
-    drain_end_.expires_after(Milliseconds(seconds));
-    drain_end_.async_wait([this](error_code error) {
-      if (!error) Stop();
+    DrainFor(seconds, [this, at_limit = std::move(at_limit)] {
+      if (!at_limit) return Stop();
+      at_limit();
+      DrainFor(kLastWritesSeconds, [this] { Stop(); });
     });
     OnClosed();
   }
@@ -133,6 +152,13 @@ class Server final : public HttpServer {
     co_await pause.async_wait(kAwait);
   }
 
+  void DrainFor(double seconds, std::function<void()> at_end) {
+    drain_end_.expires_after(Milliseconds(seconds));
+    drain_end_.async_wait([at_end = std::move(at_end)](error_code error) {
+      if (!error) at_end();
+    });
+  }
+
   void OnClosed() {
     if (shared_.draining && shared_.connections.empty()) Stop();
   }
@@ -143,6 +169,8 @@ class Server final : public HttpServer {
     return *stream;
   }
 
+  static constexpr double kLastWritesSeconds = 1;
+
   HttpShared shared_;  // before io_: connections inside io_'s coroutines refer to it
   asio::io_context io_{1};
   tcp::acceptor acceptor_{io_};
@@ -151,7 +179,25 @@ class Server final : public HttpServer {
   std::map<int, std::unique_ptr<asio::posix::stream_descriptor>> streams_;
 };
 
+bool SameName(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](char x, char y) { return lower(x) == lower(y); });
+}
+
 }  // namespace
+
+std::string_view HttpHeaders::Find(std::string_view name) const {
+  for (const auto& [key, value] : fields_)
+    if (SameName(key, name)) return value;
+  return "";
+}
+
+size_t HttpHeaders::Count(std::string_view name) const {
+  return static_cast<size_t>(std::count_if(fields_.begin(), fields_.end(), [&](const auto& field) {
+    return SameName(field.first, name);
+  }));
+}
 
 Result<std::unique_ptr<HttpServer>> HttpServer::Listen(const HttpOptions& options,
                                                        Handler handler) {

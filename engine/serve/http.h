@@ -3,19 +3,71 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "engine/base/result.h"
+#include "engine/serve/memory_budget.h"
 
 namespace pinion {
 
-struct HttpRequest {
+using HttpFields = std::vector<std::pair<std::string, std::string>>;
+
+// The fields of a header, in their order. Names are compared without regard to case.
+class HttpHeaders {
+ public:
+  void Add(std::string name, std::string value) {
+    fields_.emplace_back(std::move(name), std::move(value));
+  }
+  std::string_view Find(std::string_view name) const;  // the first one's value; "" if absent
+  size_t Count(std::string_view name) const;
+  const HttpFields& fields() const { return fields_; }
+
+ private:
+  HttpFields fields_;
+};
+
+// What is known of a request before its body is read.
+struct HttpHead {
   std::string method;  // "GET"
   std::string path;    // of the target, without the query, not decoded
+  std::string query;   // after the '?', not decoded
+  HttpHeaders headers;
+  std::string address;  // the peer's IP address
+  bool http11 = true;   // or later
+};
+
+struct HttpRequest : HttpHead {
+  std::string id;      // for logs and answers
+  std::string client;  // whom fairness counts it for: "key 2", or the address
   std::string body;
+  MemoryShare memory;      // of the body; lives as long as what is made of it
   bool head = false;       // a HEAD request: handled as GET, answered without a body
   int64_t arrived_ns = 0;  // CLOCK_MONOTONIC, when its last byte arrived
+};
+
+// An answer that is given instead of reading the body.
+struct HttpRefusal {
+  int status = 0;
+  std::string body;  // JSON
+  HttpFields headers;
+};
+struct HttpVerdict {
+  std::optional<HttpRefusal> refusal;
+  std::string id, client;  // see HttpRequest
+  HttpFields headers;      // for any answer to the request
+};
+
+// One finished exchange. Holds nothing of what the client wrote but the path.
+struct AccessRecord {
+  std::string id, client, method, path;
+  int status = 0;
+  size_t bytes_in = 0, bytes_out = 0;
+  double seconds = 0;
+  bool complete = false;  // the client got all of the answer
 };
 
 // The answer to one request: either Send once, or Begin, Write..., End. Calls after the client has
@@ -24,6 +76,8 @@ struct HttpRequest {
 class HttpReply {
  public:
   virtual ~HttpReply() = default;
+  // Before Send or Begin. Both texts are the server's own: nothing is escaped.
+  virtual void AddHeader(std::string name, std::string value) = 0;
   virtual void Send(int status, std::string_view content_type, std::string body) = 0;
   // Starts a stream with status 200. For HEAD this is the whole answer.
   virtual void Begin(std::string_view content_type) = 0;
@@ -44,6 +98,12 @@ struct HttpOptions {
   double header_seconds = 20;         // from a request's first byte to the end of its header
   double body_seconds = 60;           // from there to the end of the body
   double write_seconds = 60;          // without the client accepting a byte
+  // Judges a header before the body is read; none: all requests pass.
+  std::function<HttpVerdict(const HttpHead&)> check;
+  std::function<void(const AccessRecord&)> log;
+  std::shared_ptr<MemoryBudget> memory;   // of bodies and unsent answers; none: no limit
+  double sse_keep_alive_seconds = 0;      // see HttpRules
+  std::string ssl_certfile, ssl_keyfile;  // PEM; empty: no TLS
 };
 
 // HTTP/1.0 and 1.1 with keep-alive and pipelining, and the event loop of the front end. Only this
@@ -61,10 +121,14 @@ class HttpServer {
   virtual uint16_t port() const = 0;
 
   // Calls `callback` whenever `fd` has something to read, until it returns false. The descriptor
-  // stays the caller's and must outlive Run.
+  // stays the caller's and must outlive Run, unless Unwatch is called first.
   virtual void WatchReadable(int fd, std::function<bool()> callback) = 0;
   // Calls `callback` once, when `fd` can be written again.
   virtual void OnceWritable(int fd, std::function<void()> callback) = 0;
+  // Forgets `fd`, which may then be closed: neither callback is called any more.
+  virtual void Unwatch(int fd) = 0;
+  // Calls `callback` once, after `seconds`.
+  virtual void After(double seconds, std::function<void()> callback) = 0;
   // Calls `callback` at every SIGTERM and SIGINT.
   virtual void OnSignal(std::function<void()> callback) = 0;
   virtual void Post(std::function<void()> callback) = 0;
@@ -72,9 +136,11 @@ class HttpServer {
   // Serves until Stop is called or Drain is done.
   virtual void Run() = 0;
   // Stops accepting, closes idle connections and gives the others up to `seconds` to finish their
-  // answers; then Run returns.
-  virtual void Drain(double seconds) = 0;
+  // answers. Then calls `at_limit`, which may end the rest, and gives those answers up to a second
+  // to leave; then Run returns.
+  virtual void Drain(double seconds, std::function<void()> at_limit = {}) = 0;
   virtual void Stop() = 0;
+  virtual size_t connections() const = 0;
 };
 
 }  // namespace pinion

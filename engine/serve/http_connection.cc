@@ -29,6 +29,11 @@ std::string_view PathOf(std::string_view target) {
   return target.substr(0, target.find('?'));
 }
 
+std::string_view QueryOf(std::string_view target) {
+  const size_t mark = target.find('?');
+  return mark == target.npos ? "" : target.substr(mark + 1);
+}
+
 constexpr auto kAwait = asio::experimental::as_tuple(asio::use_awaitable);
 
 }  // namespace
@@ -81,11 +86,21 @@ asio::awaitable<bool> HttpConnection::Exchange() {
   auto& message = parser.get();
   const auto target = std::string_view(message.target().data(), message.target().size());
   const bool head = message.method() == http::verb::head;
-  HttpRequest request{head ? "GET" : std::string(message.method_string()),
-                      std::string(PathOf(target)), std::move(message.body()), head, NowNs()};
-  const bool http11 = message.version() >= 11;
-  auto reply = std::make_shared<BufferedReply>(http11, message.keep_alive() && !shared_.draining,
-                                               shared_.options.max_unsent_bytes);
+  HttpRequest request;
+  request.method = head ? "GET" : std::string(message.method_string());
+  request.path = PathOf(target);
+  request.query = QueryOf(target);
+  for (const auto& field : message)
+    request.headers.Add(std::string(field.name_string()), std::string(field.value()));
+  error_code ignored;
+  request.address = socket_.remote_endpoint(ignored).address().to_string();
+  request.client = request.address;
+  request.http11 = message.version() >= 11;
+  request.body = std::move(message.body());
+  request.head = head;
+  request.arrived_ns = NowNs();
+  auto reply = std::make_shared<BufferedReply>(
+      request.http11, message.keep_alive() && !shared_.draining, shared_.options.max_unsent_bytes);
   if (head) reply->AnswersHead();
   co_return co_await Answer(std::move(request), std::move(reply));
 }

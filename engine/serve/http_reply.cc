@@ -40,8 +40,12 @@ void Call(const std::function<void()>& hook) {
 
 void BufferedReply::Head(int status, std::string_view content_type, std::string_view framing) {
   unsent_ = StrCat("HTTP/1.1 ", status, ' ', ReasonOf(status), "\r\nContent-Type: ", content_type,
-                   "\r\n", framing, status == 405 ? "Allow: GET, POST\r\n" : "",
+                   "\r\n", framing, extra_headers_, status == 405 ? "Allow: GET, POST\r\n" : "",
                    "Connection: ", keep_alive_ ? "keep-alive" : "close", "\r\n\r\n");
+}
+
+void BufferedReply::AddHeader(std::string name, std::string value) {
+  extra_headers_ += StrCat(name, ": ", value, "\r\n");
 }
 
 void BufferedReply::Send(int status, std::string_view content_type, std::string body) {

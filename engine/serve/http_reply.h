@@ -21,6 +21,7 @@ class BufferedReply final : public HttpReply {
   BufferedReply(bool http11, bool keep_alive, size_t max_unsent_bytes)
       : chunked_(http11), keep_alive_(keep_alive), max_unsent_(max_unsent_bytes) {}
 
+  void AddHeader(std::string name, std::string value) override;
   void Send(int status, std::string_view content_type, std::string body) override;
   void Begin(std::string_view content_type) override;
   void Write(std::string_view text) override;
@@ -43,6 +44,7 @@ class BufferedReply final : public HttpReply {
 
   bool chunked_, keep_alive_;
   size_t max_unsent_;
+  std::string extra_headers_;  // "Name: value\r\n"...
   std::string unsent_;
   bool head_ = false, ended_ = false, gone_ = false;
   std::function<void()> on_gone_;

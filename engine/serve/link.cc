@@ -39,15 +39,25 @@ void Fields(Archive& archive, EngineStats& s) {
 }
 template <typename Archive>
 void Fields(Archive& archive, SubmitMessage& m) {
-  archive(m.id, m.params, m.prompt_ids);
+  archive(m.id, m.count, m.priority, m.params, m.prompt_ids);
 }
 template <typename Archive>
 void Fields(Archive& archive, AbortMessage& m) {
-  archive(m.id);
+  archive(m.id, m.count);
 }
 template <typename Archive>
+void Fields(Archive& archive, PingMessage& m) {
+  archive(m.number);
+}
+template <typename Archive>
+void Fields(Archive& archive, ProfileMessage& m) {
+  archive(m.path);
+}
+template <typename Archive>
+void Fields(Archive&, InfoRequestMessage&) {}
+template <typename Archive>
 void Fields(Archive& archive, ReadyMessage& m) {
-  archive(m.max_model_len, m.server_info);
+  archive(m.max_model_len, m.kv_tokens, m.server_info);
 }
 template <typename Archive>
 void Fields(Archive& archive, FailedMessage& m) {
@@ -60,6 +70,18 @@ void Fields(Archive& archive, RefusedMessage& m) {
 template <typename Archive>
 void Fields(Archive& archive, EventsMessage& m) {
   archive(m.events, m.stats);
+}
+template <typename Archive>
+void Fields(Archive& archive, PongMessage& m) {
+  archive(m.number);
+}
+template <typename Archive>
+void Fields(Archive& archive, ProfiledMessage& m) {
+  archive(m.error);
+}
+template <typename Archive>
+void Fields(Archive& archive, InfoMessage& m) {
+  archive(m.server_info);
 }
 
 namespace {

@@ -17,25 +17,37 @@ namespace pinion {
 // frames of a 32-bit payload length, a type byte and the payload (wire.h).
 
 // Front end -> engine.
+// A prompt and `count` choices for it: ids id, id + 1, ...; a seed grows by one with each.
 struct SubmitMessage {
   uint64_t id = 0;
+  uint32_t count = 1;
+  int32_t priority = 0;   // lower goes first
   SamplingParams params;  // without stop strings: the front end matches those
   std::vector<int32_t> prompt_ids;
 };
 struct AbortMessage {
   uint64_t id = 0;
+  uint32_t count = 1;
 };
+struct PingMessage {  // answered between two steps by a PongMessage with the same number
+  uint64_t number = 0;
+};
+struct ProfileMessage {  // starts recording spans for this file; empty: stops and writes them
+  std::string path;
+};
+struct InfoRequestMessage {};  // answered by InfoMessage
 
 // Engine -> front end.
 struct ReadyMessage {
   uint64_t max_model_len = 0;
+  uint64_t kv_tokens = 0;   // that the KV cache holds
   std::string server_info;  // JSON of /server_info
 };
 struct FailedMessage {  // the engine could not start; it exits after this
   ErrorCode code = ErrorCode::kFailed;
   std::string message;
 };
-struct RefusedMessage {  // a submitted request can never run
+struct RefusedMessage {  // a submitted prompt can never run: none of its choices lives
   uint64_t id = 0;
   std::string message;
 };
@@ -43,9 +55,19 @@ struct EventsMessage {  // all events of one step, and the statistics after it
   std::vector<TokenEvent> events;
   EngineStats stats;
 };
+struct PongMessage {
+  uint64_t number = 0;
+};
+struct ProfiledMessage {  // the engine's spans are written, or why they are not
+  std::string error;
+};
+struct InfoMessage {
+  std::string server_info;
+};
 
-using LinkMessage = std::variant<SubmitMessage, AbortMessage, ReadyMessage, FailedMessage,
-                                 RefusedMessage, EventsMessage>;
+using LinkMessage = std::variant<SubmitMessage, AbortMessage, PingMessage, ProfileMessage,
+                                 InfoRequestMessage, ReadyMessage, FailedMessage, RefusedMessage,
+                                 EventsMessage, PongMessage, ProfiledMessage, InfoMessage>;
 
 // One frame, header included.
 std::string EncodeFrame(const LinkMessage& message);

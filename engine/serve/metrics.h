@@ -7,6 +7,15 @@
 
 namespace pinion {
 
+// The front end's state at one moment.
+struct FrontCounts {
+  size_t request_memory_bytes = 0;  // taken of the budget
+  size_t connections = 0;
+  size_t pool_queued = 0;  // requests that wait for a worker thread
+  size_t pending = 0;      // choices that wait for the engine to restart
+  bool engine_up = false;
+};
+
 // The metrics served at /metrics, under vLLM's names if they mean the same. Latencies are measured
 // in the front end, from a request's arrival there. Thread rule: one thread.
 class ServeMetrics {
@@ -25,6 +34,12 @@ class ServeMetrics {
     size_t prompt_tokens = 0, output_tokens = 0;
   };
   void AddFinished(const Finished& sequence);
+
+  // Not shown yet.
+  void SetFront(const FrontCounts&) {}
+  void AddRejected(const char* /* reason */) {}  // a request that found no room
+  void AddRestart() {}                           // of the engine process
+  void AddPrepared(double /* seconds */) {}      // from a request's arrival to its tokens
 
   // Prometheus text format 0.0.4.
   std::string Render() const;

@@ -128,6 +128,7 @@ class Serving {
     HttpOptions http;
     http.host = options_.host;
     http.port = options_.port;
+    http.max_body_bytes = options_.limits.max_body_bytes;
     PINION_ASSIGN(server_, HttpServer::Listen(http, [this](auto request, auto reply) {
                     frontend_->Handle(std::move(request), std::move(reply));
                   }));
@@ -204,7 +205,7 @@ class Serving {
       return server_->Stop();
     }
     LogError(why);
-    frontend_->OnEngineGone(why);
+    frontend_->OnEngineState(EngineState::kFailed, why);
     draining_ = true;
     server_->Drain(1);  // lets the answers out
   }
@@ -217,9 +218,9 @@ class Serving {
     }
     LogInfo(StrCat("stopping: ", frontend_->live(),
                    frontend_->live() == 1 ? " live sequence" : " live sequences",
-                   " may finish within ", options_.drain_seconds,
+                   " may finish within ", options_.faults.shutdown_timeout_s,
                    " s; a second signal stops at once"));
-    server_->Drain(options_.drain_seconds);
+    server_->Drain(options_.faults.shutdown_timeout_s);
   }
 
   const ServeOptions& options_;

@@ -1,21 +1,9 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
-
 #include "engine/base/result.h"
-#include "engine/run/options.h"
+#include "engine/serve/options.h"
 
 namespace pinion {
-
-struct ServeOptions {
-  EngineOptions engine;
-  std::string host = "127.0.0.1";
-  uint16_t port = 8000;           // 0: any free port
-  std::string served_model_name;  // empty: engine.model
-  std::string trace;              // file that both processes write their spans to; empty: none
-  double drain_seconds = 30;      // time for live requests to finish after SIGTERM
-};
 
 // Runs the front end: listens, starts the engine process (this executable's hidden command
 // `engine-worker`), pins itself to the CPUs that the plan reserves, serves until a signal. Returns

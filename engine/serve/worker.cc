@@ -11,6 +11,21 @@
 namespace pinion {
 namespace {
 
+// Adds the choices of a prompt, all of them or none.
+Status AddChoices(Engine& engine, SubmitMessage submit) {
+  for (uint32_t i = 0; i < submit.count; ++i) {
+    Request request{submit.id + i, submit.prompt_ids, submit.params};
+    request.priority = submit.priority;
+    request.group = submit.count > 1 ? submit.id : 0;
+    if (request.params.seed) *request.params.seed += i;
+    if (auto added = engine.Add(std::move(request)); !added) {
+      for (uint32_t earlier = 0; earlier < i; ++earlier) engine.Abort(submit.id + earlier);
+      return added;
+    }
+  }
+  return {};
+}
+
 // Applies all messages that have arrived; returns their number, nullopt if the link is closed or
 // broken.
 std::optional<size_t> TakeMessages(Engine& engine, LinkSocket& link) {
@@ -25,11 +40,14 @@ std::optional<size_t> TakeMessages(Engine& engine, LinkSocket& link) {
     if (!*message) return open ? std::optional(taken) : std::nullopt;
     if (auto* submit = std::get_if<SubmitMessage>(&**message)) {
       const uint64_t id = submit->id;
-      Request request{id, std::move(submit->prompt_ids), std::move(submit->params)};
-      if (auto added = engine.Add(std::move(request)); !added)
+      if (auto added = AddChoices(engine, std::move(*submit)); !added)
         link.Send(RefusedMessage{id, added.error().message});
     } else if (const auto* abort = std::get_if<AbortMessage>(&**message)) {
-      engine.Abort(abort->id);
+      for (uint32_t i = 0; i < abort->count; ++i) engine.Abort(abort->id + i);
+    } else if (const auto* ping = std::get_if<PingMessage>(&**message)) {
+      link.Send(PongMessage{ping->number});
+    } else if (std::get_if<InfoRequestMessage>(&**message)) {
+      link.Send(InfoMessage{engine.ServerInfo().Dump()});
     }
   }
 }
@@ -70,7 +88,9 @@ int RunEngineWorker(const EngineOptions& options, int link_fd) {
     link.Send(FailedMessage{engine.error().code, engine.error().message});
     return ExitCode(engine.error());
   }
-  link.Send(ReadyMessage{(*engine)->info().max_model_len, (*engine)->ServerInfo().Dump()});
+  const EngineInfo& info = (*engine)->info();
+  link.Send(ReadyMessage{info.max_model_len, info.blocks * info.block_tokens,
+                         (*engine)->ServerInfo().Dump()});
   ServeLink(**engine, link);
   return 0;
 }

@@ -6,26 +6,17 @@
 #include "engine/serve/server.h"
 #include "engine/serve/worker.h"
 #include "harness/cli/commands.h"
-#include "harness/cli/engine_flags.h"
-#include "harness/cli/trace_flag.h"
+#include "harness/cli/serve_flags.h"
 
 namespace pinion::harness {
 namespace {
 
 constexpr int kLinkFd = 3;  // the descriptor of the worker's end of the link, set by the front end
 
-struct ServeFlags {
-  EngineFlags engine;
-  ServeOptions options;
-};
-
 int RunServe(const ServeFlags& flags) {
-  auto engine = flags.engine.Resolve();
-  if (!engine) return Report(engine.error());
-  ServeOptions options = flags.options;
-  options.engine = std::move(*engine);
-  options.engine.has_frontend = true;
-  auto exit_code = RunServer(options);
+  const auto options = flags.Resolve();
+  if (!options) return Report(options.error());
+  auto exit_code = RunServer(*options);
   return exit_code ? *exit_code : Report(exit_code.error());
 }
 
@@ -49,14 +40,7 @@ int RunWorker(const WorkerFlags& flags) {
 void AddServe(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<ServeFlags>();
   auto* serve = app.add_subcommand("serve", "Serve a model over HTTP with OpenAI's API");
-  flags->engine.AddTo(*serve);
-  serve->add_option("--host", flags->options.host, "address to listen on")->capture_default_str();
-  serve->add_option("--port", flags->options.port, "port to listen on, 0 for any free one")
-      ->check(CLI::Range(0, 65535))
-      ->capture_default_str();
-  serve->add_option("--served-model-name", flags->options.served_model_name,
-                    "name that clients use (default: MODEL)");
-  AddTraceFlag(*serve, flags->options.trace);
+  flags->AddTo(*serve);
   serve->callback([flags, &exit_code] { exit_code = RunServe(*flags); });
 
   auto worker_flags = std::make_shared<WorkerFlags>();

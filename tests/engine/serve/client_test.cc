@@ -65,12 +65,13 @@ std::string Exchange(uint16_t port, std::string_view request) {
   return client.ReadAll();
 }
 std::string Get(uint16_t port, std::string_view path) {
-  return Exchange(port, StrCat("GET ", path, " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"));
+  return Exchange(
+      port, StrCat("GET ", path, " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"));
 }
 std::string Post(uint16_t port, std::string_view path, std::string_view body) {
   return Exchange(port, StrCat("POST ", path,
-                               " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-                               "Content-Length: ",
+                               " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                               "Content-Type: application/json\r\nContent-Length: ",
                                body.size(), "\r\n\r\n", body));
 }
 std::string StatusOf(std::string_view response) {

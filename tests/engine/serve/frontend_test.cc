@@ -43,14 +43,16 @@ class FrontendTest : public testing::Test {
         *server_, ends.first,
         EngineLink::Callbacks{
             [this](LinkMessage message) { frontend_->OnMessage(std::move(message)); },
-            [this](const std::string&) { frontend_->OnEngineGone("the engine died"); }});
+            [this](const std::string&) {
+              frontend_->OnEngineState(EngineState::kFailed, "the engine died");
+            }});
     engine_end_ = std::make_unique<LinkSocket>(ends.second);
     port_ = server_->port();
     http_thread_ = std::thread([this] { server_->Run(); });
   }
 
   void StartEngine() {
-    engine_end_->Send(ReadyMessage{kModelLength, "{\"isa\":\"fake\"}"});
+    engine_end_->Send(ReadyMessage{kModelLength, 1000, "{\"isa\":\"fake\"}"});
     engine_thread_ = std::thread([this] {
       ServeLink(engine_, *engine_end_);
       engine_end_.reset();
@@ -318,7 +320,7 @@ TEST_F(FrontendTest, FailsLiveRequestsWhenTheEngineDies) {
   RawClient held(port_);
   held.Send("POST /v1/completions HTTP/1.1\r\nContent-Length: 17\r\n\r\n{\"prompt\":\"Held\"}");
   WaitFor(engine_.live, 1);
-  server_->Post([this] { frontend_->OnEngineGone("the engine died"); });
+  server_->Post([this] { frontend_->OnEngineState(EngineState::kFailed, "the engine died"); });
   const std::string answer = held.ReadUntil("}}");
   EXPECT_EQ(StatusOf(answer), "500");
   EXPECT_THAT(answer, HasSubstr("the engine died"));

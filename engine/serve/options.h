@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/run/options.h"
+
+namespace pinion {
+
+// What one client, or all of them together, may ask of the front end. "choices" counts `n` and
+// every prompt of a request on its own, as vLLM's queue limits do.
+struct FrontLimits {
+  size_t max_body_bytes = 32 << 20;  // of one request; above: 413
+  // Of all bodies, parsed requests and unsent answers together; 0: the lesser of 512 MiB and a
+  // sixteenth of the memory. A request beyond all of it gets 413, one that does not fit now 503.
+  size_t request_memory_bytes = 0;
+  size_t max_num_queued_reqs = 4096;       // choices that wait or run; above: 503
+  size_t max_num_queued_tokens = 1 << 20;  // prompt tokens of requests without a token yet; 503
+  size_t max_choice_tokens = 1 << 20;      // n x prompt tokens of one request; above: 400
+  size_t max_logit_bias = 1024;            // entries; above: 400, as for the next two
+  size_t max_stop = 16, max_stop_token_ids = 1024;
+  double request_timeout_s = 3600;  // "timeout" in a request may only shorten it; 504
+  int workers = 4;                  // threads that parse, render and tokenize
+};
+
+// Who may talk to the server, and how.
+struct HttpRules {
+  std::vector<std::string> allowed_origins, allowed_methods{"*"}, allowed_headers{"*"};
+  bool allow_credentials = false;
+  std::vector<std::string> allowed_hosts;  // besides the names of this machine; "*": any
+  std::vector<std::string> api_keys;       // empty: none is asked for
+  std::string ssl_certfile, ssl_keyfile;   // PEM; empty: no TLS
+  std::string access_log;                  // path, "-": standard output; empty: none
+  double sse_keep_alive_s = 0;             // silence after which a stream gets a comment; 0: never
+  double header_seconds = 20;              // from a request's first byte to the end of its header
+  size_t max_connections = 4096;
+};
+
+// What happens when the engine process dies or hangs, and when the server is to end.
+struct FaultOptions {
+  double engine_timeout_s = 60;    // without a sign of life from the engine: it is killed
+  double shutdown_timeout_s = 30;  // for live requests to finish after SIGTERM
+  int max_engine_restarts = 5;     // within 10 minutes; one more ends the server
+  bool enable_sleep_mode = false;  // offers /sleep, /wake_up and /is_sleeping
+  std::string profile_dir;         // for /start_profile; empty: no profiling endpoints
+};
+
+struct ServeOptions {
+  EngineOptions engine;
+  std::string host = "127.0.0.1";
+  uint16_t port = 8000;           // 0: any free port
+  std::string served_model_name;  // empty: engine.model
+  std::string trace;              // file that both processes write their spans to; empty: none
+  FrontLimits limits;
+  HttpRules http;
+  FaultOptions faults;
+  // Tests and measurements: instead of a model, an engine that gives every request this many tokens
+  // per second.
+  std::optional<double> stand_in_rate;
+};
+
+}  // namespace pinion

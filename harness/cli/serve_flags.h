@@ -1,0 +1,30 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "engine/base/result.h"
+#include "engine/serve/options.h"
+#include "harness/cli/engine_flags.h"
+
+namespace pinion::harness {
+
+// The flags of `serve`. Those with a unit are kept as strings until Resolve.
+class ServeFlags {
+ public:
+  // Adds MODEL, the engine's flags and the server's. The object must outlive parsing.
+  void AddTo(CLI::App& command);
+  // Errors are kUsage.
+  Result<ServeOptions> Resolve() const;
+
+ private:
+  void AddHttp(CLI::App& command);    // who may talk to the server
+  void AddLimits(CLI::App& command);  // what they may ask for
+  void AddFaults(CLI::App& command);  // what happens if something breaks or ends
+
+  EngineFlags engine_;
+  ServeOptions options_;  // flags without a unit write here
+  std::string max_body_size_, shutdown_timeout_;
+};
+
+}  // namespace pinion::harness
