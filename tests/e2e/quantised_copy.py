@@ -19,7 +19,7 @@ REACH = {"w8a8": 127, "awq-int4": 15, "gptq-int4": 7}
 FLOAT32 = 8 * 2.0**-24
 OUTLIERS, OUTLIER = [3, 17], 64.0  # channels that stand out, and how far
 
-# ---- What reads what, by the names of published checkpoints.
+# ---- Which linears read which tensors, by the names of published checkpoints.
 
 ATTENTION_IN = {"q_proj", "k_proj", "v_proj", "qkv_proj", "q_a_proj", "kv_a_proj_with_mqa"}
 MLP_IN = {"gate_proj", "up_proj", "gate_up_proj", "w1", "w3", "fc1"}
@@ -89,22 +89,25 @@ def step_error(target, steps):
     return steps * FLOAT32 + np.spacing(steps.astype(np.float16)).astype(float) / 2
 
 
-def check_steps(target, linear, weights, unknown):
-    """The weights are known to a relative error of `unknown`. Returns by how much of itself each step may err."""
+def allowed_step_errors(target, linear, weights, unknown):
+    """[outputs][groups]: by how much of itself each step may err if the weights are known to a relative `unknown`."""
     steps = exact_steps(target, weights, linear.group)
-    allowed = step_error(target, steps) + unknown * steps
-    assert (abs(linear.scales - steps) <= allowed).all()
-    return allowed / steps
+    return step_error(target, steps) / steps + unknown
 
 
-def check_codes(target, linear, weights, step_errors):
-    """Every weight within half a step. An error of the step counts REACH times at the last code."""
+def steps_hold(target, linear, weights, step_errors):
+    steps = exact_steps(target, weights, linear.group)
+    return (abs(linear.scales - steps) <= step_errors * steps).all()
+
+
+def codes_hold(target, linear, weights, step_errors):
+    """Every weight is within half a step. An error of the step counts REACH times at the last code."""
     steps = np.repeat(linear.scales, linear.group, axis=1)
     allowed = 0.5 + REACH[target] * np.repeat(step_errors, linear.group, axis=1)
-    assert (abs(linear.weights() - weights) <= allowed * steps).all()
+    return (abs(linear.weights() - weights) <= allowed * steps).all()
 
 
-# ---- What calibration moved.
+# ---- Factors that calibration moved.
 
 
 class Quantised:
@@ -117,7 +120,7 @@ class Quantised:
         self.offset = norm_offset(original)
 
     def of_norm(self, norm):
-        """By what a norm's outputs have been divided, channel by channel."""
+        """The factors by which a norm's outputs have been divided, channel by channel."""
         old, new = (tensors[norm + ".weight"].values.astype(float) + self.offset
                     for tensors in (self.before, self.rest))
         assert (new[old != 0] != 0).all()
@@ -130,8 +133,8 @@ class Quantised:
         return weights if norm is None else weights * self.of_norm(norm)
 
     def of_up(self, up, share):
-        """By what the rows of an up projection have been divided, and the relative error of that: between the
-        factors that the steps of a row's groups allow."""
+        """The factors by which the rows of an up projection have been divided, and their relative error: each row's
+        lies between those that the steps of its groups allow."""
         weights, linear = self.behind_norm(up), self.linears[up]
         first = int(share * len(weights))
         exact, scales = exact_steps(self.target, weights[first:], linear.group), linear.scales[first:].astype(float)
@@ -141,7 +144,7 @@ class Quantised:
         return (least + most) / 2, ((most - least) / (most + least)).max()
 
     def scaled(self, module):
-        """What the integers of a linear stand for, and to what relative error this is known."""
+        """The weights that the integers of a linear stand for, and the relative error to which they are known."""
         weights, unknown = self.behind_norm(module), 0.0
         for up, share in up_before(module):
             if up in self.linears:
@@ -164,7 +167,7 @@ class Quantised:
                 for up, share in up_before(down) if up in self.linears]
 
     def check_rest(self):
-        """Beside the linears only norms change, and what reads them without being quantised."""
+        """Besides the linears only norms change, and the routers that read them."""
         assert set(self.before) - set(self.rest) == {module + ".weight" for module in self.linears}
         norms, routers = self.norms(), {module + ".weight" for module in linears_of(self.rest)}
         assert all(name.endswith(f".{ROUTER}.weight") for name in routers)
@@ -182,7 +185,7 @@ class Quantised:
 
 def with_outliers(original, folder):
     """A copy in which some channels behind every norm, and some outputs of every gated MLP's up projection, are
-    OUTLIER times as large, and what reads them that much smaller, as in real models."""
+    OUTLIER times as large, and the weights that read them that much smaller, as in real models."""
     shutil.copytree(original, folder, ignore=shutil.ignore_patterns("*.safetensors", "*.index.json"))
     tensors = {name: Tensor(kind, values.copy()) for name, (kind, values) in read_checkpoint(original).items()}
     for module in linears_of(tensors):
@@ -200,7 +203,7 @@ def with_outliers(original, folder):
             if f"{norm}.{part}" in tensors:
                 values = tensors[f"{norm}.{part}"].values
                 values[OUTLIERS] = (values[OUTLIERS] + moved) * OUTLIER - moved
-                values.view(np.uint32)[:] &= 0xffff0000  # what bfloat16 has of it
+                values.view(np.uint32)[:] &= 0xffff0000  # the part that bfloat16 keeps
     write_file(folder / "model.safetensors", tensors)
     return folder
 
@@ -209,7 +212,7 @@ def with_outliers(original, folder):
 
 
 def first_inputs(folder, ids):
-    """What the first layer's attention multiplies: embeddings behind an RMS norm, float64 [tokens][channels]."""
+    """The inputs of the first layer's attention: embeddings behind an RMS norm, float64 [tokens][channels]."""
     config, tensors = config_of(folder), read_checkpoint(folder)
     x = tensors["model.embed_tokens.weight"].values.astype(float)[ids]
     if is_gemma(folder):

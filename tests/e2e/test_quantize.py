@@ -1,4 +1,4 @@
-"""`pinion model quantize`: what it writes is complete, gains by calibration, and runs; failures leave nothing
+"""`pinion model quantize`: its checkpoints are complete, gain by calibration, and run; failures leave nothing
 behind. test_quantize_rounding.py reads the weights themselves. No bound is a figure that Pinion once gave."""
 
 import json
@@ -214,14 +214,14 @@ def bf16_error(model):
 
 
 def int8_error(model):
-    """What int8 activations, scaled token by token, cost the reference library."""
+    """The cost of int8 activations, scaled token by token, to the reference library."""
     golden = read_file(model / "golden.safetensors")
     return middle(np.concatenate([
         golden[name].values - golden[name.replace("weights_only", "float32")].values
         for name in golden if name.endswith("logits.weights_only")]))
 
 
-# What is compared is only the way of computing, with an exact copy of the same. The engine may err twice as much
+# The same integers are multiplied in float32 and with rounded activations. The engine may err twice as much
 # as the reference library with the same rounding of activations (the fixtures' rule); float16's steps are an
 # eighth of bfloat16's, and independent roundings add up in squares.
 @pytest.mark.parametrize("prepack", [0, 1])

@@ -1,5 +1,5 @@
-"""What `pinion model quantize` writes, read without Pinion: each weight is the original's, rounded as its format's
-rule says, and the engine computes with what is written. No bound is a figure that Pinion once gave."""
+"""The checkpoints that `pinion model quantize` writes, read without Pinion: each weight is the original's, rounded by
+its format's rule, and the engine computes with these numbers. No bound is a figure that Pinion once gave."""
 
 import json
 import os
@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from checkpoint import Tensor, read_file, write_file
-from quantised_copy import (OUTLIERS, Quantised, check_codes, check_steps, config_of, first_inputs, product_error,
-                            with_outliers)
+from quantised_copy import (OUTLIERS, Quantised, allowed_step_errors, codes_hold, config_of, first_inputs,
+                            product_error, steps_hold, with_outliers)
 
 TARGETS = ["w8a8", "awq-int4", "gptq-int4"]
 TRAINED = "models/tiny-trained"
@@ -55,9 +55,9 @@ def write_tokens(path, vocabulary, seed):
 
 @pytest.fixture(scope="module")
 def check_logits(pinion, one_cpu, tmp_path_factory):
-    """check_logits(Quantised): the engine computes with the integers what it computes with the floats that they
-    stand for, which are the same numbers; only sums may be ordered otherwise. For any two float32 engines the
-    fixtures' README allows every logit 3e-4 of the logits' RMS."""
+    """check_logits(Quantised): the engine gives the same logits for the integers as for the floats that they stand
+    for. In float32 it multiplies by the same numbers, so only the order of sums may differ. The fixtures' README
+    allows any two float32 engines 3e-4 of the logits' RMS for that."""
 
     def score(model, lines):
         logits = lines.with_name("logits.safetensors")
@@ -90,7 +90,9 @@ def check_nearest(found, calibrated=True):
     found.check_rest()
     for module, linear in found.linears.items():
         weights, unknown = found.scaled(module) if calibrated else (found.before[module + ".weight"].values, 0.0)
-        check_codes(found.target, linear, weights, check_steps(found.target, linear, weights, unknown))
+        step_errors = allowed_step_errors(found.target, linear, weights, unknown)
+        assert steps_hold(found.target, linear, weights, step_errors), module
+        assert codes_hold(found.target, linear, weights, step_errors), module
 
 
 @pytest.mark.parametrize("target", TARGETS)
