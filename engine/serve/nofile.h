@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+
+#include "engine/base/result.h"
+
+namespace pinion {
+
+struct DescriptorLimits {
+  size_t before = 0, now = 0;
+};
+
+// Raises this process's limit of open descriptors (RLIMIT_NOFILE) to the most it may have: every
+// connection is one, and the usual 1024 would end before --max-connections.
+Result<DescriptorLimits> RaiseNofile();
+
+// The connections to allow: at most `wanted`, and few enough to leave descriptors for files, the
+// engine's link and the chat helpers.
+size_t ConnectionsWithin(size_t descriptors, size_t wanted);
+
+}  // namespace pinion
