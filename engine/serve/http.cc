@@ -40,6 +40,10 @@ class Server final : public HttpServer {
   }
 
   Status Open() {
+    const HttpOptions& options = shared_.options;
+    if (!options.ssl_certfile.empty()) {
+      PINION_ASSIGN(shared_.tls, LoadTls(options.ssl_certfile, options.ssl_keyfile));
+    }
     error_code error;
     tcp::resolver resolver(io_);
     const std::string place = StrCat(shared_.options.host, ":", shared_.options.port);
@@ -130,13 +134,15 @@ class Server final : public HttpServer {
  private:
   asio::awaitable<void> Accept() {
     while (acceptor_.is_open()) {
-      if (shared_.connections.size() >= shared_.options.max_connections) {
+      if (Full() && !LongestWaiting()) {
         co_await Pause();
         continue;
       }
       auto [error, socket] = co_await acceptor_.async_accept(kAwait);
       if (!error) {
         CloseOnExec(socket.native_handle());
+        HttpConnection* oldest = Full() ? LongestWaiting() : nullptr;
+        if (oldest) oldest->MakeWay();
         auto connection = std::make_shared<HttpConnection>(std::move(socket), shared_);
         asio::co_spawn(
             io_, [connection] { return connection->Run(); }, asio::detached);
@@ -145,6 +151,21 @@ class Server final : public HttpServer {
         co_await Pause();  // out of descriptors: some will be closed
       }
     }
+  }
+
+  bool Full() const { return shared_.connections.size() >= shared_.options.max_connections; }
+
+  // Of the connections whose client is not owed an answer, the one that has been silent longest:
+  // idle clients must not keep others out. Null if all are owed one.
+  HttpConnection* LongestWaiting() const {
+    HttpConnection* oldest = nullptr;
+    const auto rank = [](const HttpConnection& one) {
+      return std::pair(one.phase(), one.phase_since_ns());
+    };
+    for (HttpConnection* one : shared_.connections)
+      if (one->phase() != HttpConnection::Phase::kAnswer && (!oldest || rank(*one) < rank(*oldest)))
+        oldest = one;
+    return oldest;
   }
 
   asio::awaitable<void> Pause() {

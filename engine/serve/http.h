@@ -91,13 +91,15 @@ struct HttpOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8000;  // 0: any free port
   size_t max_header_bytes = 32 << 10;
+  size_t max_header_fields = 256;
   size_t max_body_bytes = 32 << 20;   // above: 413
   size_t max_unsent_bytes = 8 << 20;  // of one reply
-  size_t max_connections = 4096;      // further ones wait in the listen queue
-  double idle_seconds = 75;           // between requests of a kept-alive connection
-  double header_seconds = 20;         // from a request's first byte to the end of its header
-  double body_seconds = 60;           // from there to the end of the body
-  double write_seconds = 60;          // without the client accepting a byte
+  // At the limit the connection that has been idle longest makes way; if none is, newcomers wait.
+  size_t max_connections = 4096;
+  double idle_seconds = 75;    // between requests of a kept-alive connection
+  double header_seconds = 20;  // from a request's first byte to the end of its header
+  double body_seconds = 60;    // from there to the end of the body
+  double write_seconds = 60;   // without the client accepting a byte
   // Judges a header before the body is read; none: all requests pass.
   std::function<HttpVerdict(const HttpHead&)> check;
   std::function<void(const AccessRecord&)> log;
@@ -106,9 +108,9 @@ struct HttpOptions {
   std::string ssl_certfile, ssl_keyfile;  // PEM; empty: no TLS
 };
 
-// HTTP/1.0 and 1.1 with keep-alive and pipelining, and the event loop of the front end. Only this
-// and http_connection.h use Boost. Thread rule: everything happens on the thread that calls Run;
-// only Post may be called from another thread.
+// HTTP/1.0 and 1.1 with keep-alive and pipelining, and the event loop of the front end. Only this,
+// http_connection, http_channel and http_parser use Boost. Thread rule: everything happens on the
+// thread that calls Run; only Post may be called from another thread.
 class HttpServer {
  public:
   using Handler = std::function<void(HttpRequest, std::shared_ptr<HttpReply>)>;

@@ -1,50 +1,53 @@
 #include "engine/serve/http_connection.h"
 
-#include <algorithm>
 #include <boost/asio/experimental/as_tuple.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
-#include <boost/beast/http.hpp>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
 #include "engine/base/clock.h"
 #include "engine/base/strings.h"
-#include "engine/serve/schema.h"
 
 namespace pinion {
 
 namespace asio = boost::asio;
-namespace http = boost::beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
 
 namespace {
 
-// The target without scheme, host and query: any client may send the absolute form meant for
-// proxies (RFC 9112, 3.2.2).
-std::string_view PathOf(std::string_view target) {
-  if (boost::beast::iequals(target.substr(0, 7), "http://"))
-    target.remove_prefix(std::min(target.find('/', 7), target.size()));
-  return target.substr(0, target.find('?'));
-}
-
-std::string_view QueryOf(std::string_view target) {
-  const size_t mark = target.find('?');
-  return mark == target.npos ? "" : target.substr(mark + 1);
-}
-
 constexpr auto kAwait = asio::experimental::as_tuple(asio::use_awaitable);
+constexpr auto kNever = std::chrono::steady_clock::time_point::max();
+constexpr size_t kReadBytes = 16 << 10, kReadBodyBytes = 64 << 10;
+
+std::string AddressOf(const tcp::socket& socket) {
+  error_code error;
+  const auto endpoint = socket.remote_endpoint(error);
+  return error ? std::string() : endpoint.address().to_string();
+}
+
+// The rest of a request's header and body for the handler, which knows no HEAD.
+HttpRequest RequestOf(HttpHead head, HttpVerdict& verdict) {
+  HttpRequest request;
+  static_cast<HttpHead&>(request) = std::move(head);
+  request.head = request.method == "HEAD";
+  if (request.head) request.method = "GET";
+  request.id = std::move(verdict.id);
+  request.client = verdict.client.empty() ? request.address : std::move(verdict.client);
+  return request;
+}
 
 }  // namespace
 
-class HttpConnection::RequestReader : public http::request_parser<http::string_body> {};
-
 HttpConnection::HttpConnection(tcp::socket socket, HttpShared& shared)
-    : socket_(std::move(socket)),
-      deadline_(socket_.get_executor()),
-      more_(socket_.get_executor(), std::chrono::steady_clock::time_point::max()),
-      shared_(shared) {
+    : shared_(shared),
+      address_(AddressOf(socket)),
+      deadline_(socket.get_executor()),
+      more_(socket.get_executor()),
+      phase_since_ns_(NowNs()) {
+  error_code ignored;
+  socket.set_option(tcp::no_delay(true), ignored);
+  channel_ = MakeChannel(std::move(socket), shared_.tls);
   shared_.connections.insert(this);
 }
 
@@ -54,158 +57,238 @@ HttpConnection::~HttpConnection() {
   shared_.closed_one();
 }
 
-asio::awaitable<void> HttpConnection::Run() {
+Awaitable<void> HttpConnection::Run() {
   const auto self = shared_from_this();
-  error_code ignored;
-  socket_.set_option(tcp::no_delay(true), ignored);
-  while (co_await Exchange()) {
-  }
-  ClearDeadline();
-  socket_.shutdown(tcp::socket::shutdown_send, ignored);
+  SetDeadline(shared_.options.header_seconds);
+  if (co_await channel_->Handshake())
+    while (co_await Exchange()) {
+    }
   co_await Linger();
-  socket_.close(ignored);
+  channel_->Close();
 }
 
 void HttpConnection::CloseIfIdle() {
-  error_code ignored;
-  if (idle_) socket_.close(ignored);
+  if (idle_) channel_->Close();
   if (reply_) reply_->CloseAfterwards();
 }
 
-void HttpConnection::Abandon() {
-  error_code ignored;
-  socket_.close(ignored);
+void HttpConnection::MakeWay() {
+  shared_.connections.erase(this);
+  Abandon();
 }
 
-asio::awaitable<bool> HttpConnection::Exchange() {
+void HttpConnection::Abandon() { channel_->Close(); }
+
+void HttpConnection::Enter(Phase phase) {
+  phase_ = phase;
+  phase_since_ns_ = NowNs();
+}
+
+std::shared_ptr<BufferedReply> HttpConnection::MakeReply(bool http11, bool keep_alive) const {
+  return std::make_shared<BufferedReply>(http11, keep_alive && !shared_.draining,
+                                         shared_.options.max_unsent_bytes, shared_.options.memory);
+}
+
+Awaitable<bool> HttpConnection::Exchange() {
+  Enter(Phase::kWaiting);
   if (!co_await WaitForFirstByte()) co_return false;
-  RequestReader parser;
-  parser.header_limit(static_cast<uint32_t>(shared_.options.max_header_bytes));
-  parser.body_limit(shared_.options.max_body_bytes);
-  if (!co_await ReadRequest(parser)) co_return false;
-  auto& message = parser.get();
-  const auto target = std::string_view(message.target().data(), message.target().size());
-  const bool head = message.method() == http::verb::head;
-  HttpRequest request;
-  request.method = head ? "GET" : std::string(message.method_string());
-  request.path = PathOf(target);
-  request.query = QueryOf(target);
-  for (const auto& field : message)
-    request.headers.Add(std::string(field.name_string()), std::string(field.value()));
-  error_code ignored;
-  request.address = socket_.remote_endpoint(ignored).address().to_string();
-  request.client = request.address;
-  request.http11 = message.version() >= 11;
-  request.body = std::move(message.body());
-  request.head = head;
-  request.arrived_ns = NowNs();
-  auto reply = std::make_shared<BufferedReply>(
-      request.http11, message.keep_alive() && !shared_.draining, shared_.options.max_unsent_bytes);
-  if (head) reply->AnswersHead();
-  co_return co_await Answer(std::move(request), std::move(reply));
+  const int64_t start_ns = NowNs();
+  AccessRecord record;
+  const bool go_on = co_await ReadAndAnswer(record);
+  record.seconds = SecondsSince(start_ns);
+  if (shared_.options.log && (record.status != 0 || !record.method.empty()))
+    shared_.options.log(record);
+  // A large request must not leave its memory with an idle connection.
+  if (buffer_.capacity() > kReadBodyBytes) buffer_.shrink_to_fit();
+  co_return go_on;
 }
 
-asio::awaitable<bool> HttpConnection::WaitForFirstByte() {
+Awaitable<bool> HttpConnection::WaitForFirstByte() {
   if (buffer_.size() > 0) co_return true;
   if (shared_.draining) co_return false;
   SetDeadline(shared_.options.idle_seconds);
   idle_ = true;
-  const auto [error, count] = co_await socket_.async_read_some(buffer_.prepare(16 << 10), kAwait);
+  const auto got = co_await channel_->Read(buffer_.prepare(kReadBytes));
   idle_ = false;
-  buffer_.commit(count);
-  co_return !error;
+  buffer_.commit(got.bytes);
+  co_return got.ok;
 }
 
-asio::awaitable<bool> HttpConnection::ReadRequest(RequestReader& parser) {
-  SetDeadline(shared_.options.header_seconds);
-  auto [error, count] = co_await http::async_read_header(socket_, buffer_, parser, kAwait);
-  if (!error) {
-    SetDeadline(shared_.options.body_seconds);
-    if (boost::beast::iequals(parser.get()[http::field::expect], "100-continue")) {
-      static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-      co_await asio::async_write(socket_, asio::buffer(kContinue), kAwait);
-    }
-    std::tie(error, count) = co_await http::async_read(socket_, buffer_, parser, kAwait);
+Awaitable<bool> HttpConnection::ReadAndAnswer(AccessRecord& record) {
+  const HttpOptions& options = shared_.options;
+  HttpParser parser({options.max_header_bytes, options.max_header_fields, options.max_body_bytes},
+                    options.memory);
+  if (!co_await ReadHeader(parser, record)) {
+    if (!parser.refusal()) co_return false;
+    const auto reply = MakeReply(true, false);
+    co_return co_await Refuse(*parser.refusal(), *reply, record);
   }
-  if (!error) co_return true;
-  if (error == http::error::body_limit)
-    co_await Refuse(413, StrCat("the request body exceeds ", shared_.options.max_body_bytes,
-                                " bytes; send less text per request"));
-  else if (error == http::error::header_limit || error == http::error::buffer_overflow)
-    co_await Refuse(
-        431, StrCat("the request header exceeds ", shared_.options.max_header_bytes, " bytes"));
-  else if (error.category() == http::make_error_code(http::error::bad_method).category() &&
-           error != http::error::end_of_stream && error != http::error::partial_message)
-    co_await Refuse(400, StrCat("not an HTTP/1 request: ", error.message()));
-  co_return false;
+  const bool wants_continue = parser.wants_continue();
+  HttpHead head = parser.TakeHead();
+  head.address = address_;
+  record.method = head.method;
+  record.path = head.path;
+  HttpVerdict verdict = options.check ? options.check(head) : HttpVerdict{};
+  record.id = verdict.id;
+  // A body that is not read would be taken for the next request.
+  const bool reads_body = !verdict.refusal || parser.done();
+  auto reply = MakeReply(head.http11, parser.keep_alive() && reads_body);
+  for (auto& [name, value] : verdict.headers) reply->AddHeader(name, value);
+  HttpRequest request = RequestOf(std::move(head), verdict);
+  record.client = request.client;
+  if (request.head) reply->AnswersHead();
+  if (verdict.refusal) co_return co_await Refuse(*verdict.refusal, *reply, record);
+  if (wants_continue) {
+    static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+    if (!(co_await channel_->Write(asio::buffer(kContinue))).ok) co_return false;
+  }
+  if (!co_await ReadBody(parser, record)) {
+    if (!parser.refusal()) co_return false;
+    reply->CloseAfterwards();
+    co_return co_await Refuse(*parser.refusal(), *reply, record);
+  }
+  request.body = parser.TakeBody();
+  request.memory = parser.TakeMemory();
+  request.arrived_ns = NowNs();
+  co_return co_await Answer(std::move(request), std::move(reply), record);
 }
 
-asio::awaitable<void> HttpConnection::Refuse(int status, std::string message) {
-  BufferedReply reply(true, false, shared_.options.max_unsent_bytes);
-  reply.Send(status, "application/json",
-             ToJson(ApiError{status, std::move(message), "", ""}).Dump());
-  const std::string text = reply.TakeUnsent();
-  SetDeadline(shared_.options.write_seconds);
-  co_await asio::async_write(socket_, asio::buffer(text), kAwait);
+Awaitable<bool> HttpConnection::ReadHeader(HttpParser& parser, AccessRecord& record) {
+  SetDeadline(shared_.options.header_seconds);
+  co_return co_await Feed(parser, false, record);
 }
 
-asio::awaitable<bool> HttpConnection::Answer(HttpRequest request,
-                                             std::shared_ptr<BufferedReply> reply) {
+Awaitable<bool> HttpConnection::ReadBody(HttpParser& parser, AccessRecord& record) {
+  Enter(Phase::kBody);
+  SetDeadline(shared_.options.body_seconds);
+  co_return co_await Feed(parser, true, record);
+}
+
+Awaitable<bool> HttpConnection::Feed(HttpParser& parser, bool to_the_end, AccessRecord& record) {
+  for (;;) {
+    const auto bytes = buffer_.data();
+    const size_t used = parser.Feed({static_cast<const char*>(bytes.data()), bytes.size()});
+    buffer_.consume(used);
+    record.bytes_in += used;
+    if (parser.refusal()) co_return false;
+    if (to_the_end ? parser.done() : parser.header_done()) co_return true;
+    const auto got =
+        co_await channel_->Read(buffer_.prepare(to_the_end ? kReadBodyBytes : kReadBytes));
+    buffer_.commit(got.bytes);
+    if (!got.ok) co_return false;
+  }
+}
+
+Awaitable<bool> HttpConnection::Refuse(const HttpRefusal& refusal, BufferedReply& reply,
+                                       AccessRecord& record) {
+  Enter(Phase::kAnswer);
+  for (const auto& [name, value] : refusal.headers) reply.AddHeader(name, value);
+  reply.Send(refusal.status, "application/json", refusal.body);
+  record.complete = co_await WriteAll(reply, record);
+  record.status = reply.status();
+  co_return record.complete&& reply.keep_alive();
+}
+
+Awaitable<bool> HttpConnection::Answer(HttpRequest request, std::shared_ptr<BufferedReply> reply,
+                                       AccessRecord& record) {
   using namespace asio::experimental::awaitable_operators;
+  Enter(Phase::kAnswer);
   reply_ = reply;
+  record_ = &record;
   // On overflow the socket is closed: every pending operation fails, which ends the wait below.
-  reply->Attach({[this] { more_.cancel(); }, [this] { Abandon(); }});
+  reply->Attach({[this] { OnMore(); }, [this] { Abandon(); }});
   ClearDeadline();
   shared_.handler(std::move(request), reply);
-  bool written = false;
   if (reply->ended()) {
-    written = co_await WriteAll(*reply);
+    record.complete = co_await WriteAll(*reply, record);
   } else {
-    const auto first = co_await (WriteAll(*reply) || WatchForEnd());
-    written = first.index() == 0 && std::get<0>(first);
+    const auto first = co_await (WriteAll(*reply, record) || WatchForEnd());
+    record.complete = first.index() == 0 && std::get<0>(first);
   }
+  waits_for_more_ = false;
   reply->Detach();
   reply_ = nullptr;
-  if (!written) reply->MarkGone();
-  co_return written && reply->keep_alive();
+  record_ = nullptr;
+  record.status = reply->status();
+  if (!record.complete) reply->MarkGone();
+  co_return record.complete && reply->keep_alive();
 }
 
-asio::awaitable<bool> HttpConnection::WriteAll(BufferedReply& reply) {
+Awaitable<bool> HttpConnection::WriteAll(BufferedReply& reply, AccessRecord& record) {
+  written_ns_ = NowNs();
   for (;;) {
-    const std::string text = reply.TakeUnsent();
-    for (size_t sent = 0; sent < text.size();) {
-      SetDeadline(shared_.options.write_seconds);
-      const auto [error, count] = co_await socket_.async_write_some(
-          asio::buffer(text.data() + sent, text.size() - sent), kAwait);
-      if (error) co_return false;
-      sent += count;
+    for (std::string_view text; !(text = reply.Unsent()).empty();) {
+      size_t count = channel_->TryWrite(text);
+      if (count == 0) {
+        SetDeadline(shared_.options.write_seconds);
+        const auto put = co_await channel_->Write(asio::buffer(text));
+        if (!put.ok) co_return false;
+        count = put.bytes;
+        ClearDeadline();
+      }
+      reply.Sent(count);
+      record.bytes_out += count;
+      written_ns_ = NowNs();
     }
-    ClearDeadline();
-    if (!text.empty()) continue;
     if (reply.ended()) co_return true;
-    co_await more_.async_wait(kAwait);
+    if (!channel_->is_open()) co_return false;
+    co_await WaitForMore(reply);
   }
 }
 
-asio::awaitable<void> HttpConnection::WatchForEnd() {
+Awaitable<void> HttpConnection::WaitForMore(BufferedReply& reply) {
+  const double interval = shared_.options.sse_keep_alive_seconds;
+  for (;;) {
+    if (interval > 0)  // and the millisecond that rounding takes
+      more_.expires_after(Milliseconds(interval - SecondsSince(written_ns_) + 0.001));
+    else
+      more_.expires_at(kNever);
+    waits_for_more_ = true;
+    const auto [error] = co_await more_.async_wait(kAwait);
+    waits_for_more_ = false;
+    if (error) co_return;  // cancelled
+    // What OnMore has written since has moved the time of the next comment.
+    if (SecondsSince(written_ns_) < interval) continue;
+    written_ns_ = NowNs();
+    reply.KeepAlive();
+    co_return;
+  }
+}
+
+void HttpConnection::OnMore() {
+  if (!waits_for_more_) return;  // WriteAll is at work and will find it
+  const std::string_view text = reply_->Unsent();
+  const size_t count = text.empty() ? 0 : channel_->TryWrite(text);
+  if (count > 0) {
+    reply_->Sent(count);
+    record_->bytes_out += count;
+    written_ns_ = NowNs();
+  }
+  if (!reply_->ended() && reply_->Unsent().empty()) return;
+  waits_for_more_ = false;
+  more_.cancel();
+}
+
+Awaitable<void> HttpConnection::WatchForEnd() {
   constexpr size_t kMostAhead = 64 << 10;
   while (buffer_.size() < kMostAhead) {
-    const auto [error, count] = co_await socket_.async_read_some(buffer_.prepare(16 << 10), kAwait);
-    buffer_.commit(count);
-    if (error) co_return;
+    const auto got = co_await channel_->Read(buffer_.prepare(kReadBytes));
+    buffer_.commit(got.bytes);
+    if (!got.ok) co_return;
   }
-  asio::steady_timer never(socket_.get_executor(), std::chrono::steady_clock::time_point::max());
+  asio::steady_timer never(more_.get_executor(), kNever);
   co_await never.async_wait(kAwait);
 }
 
-asio::awaitable<void> HttpConnection::Linger() {
+Awaitable<void> HttpConnection::Linger() {
   constexpr double kSilentSeconds = 1, kTotalSeconds = 10;
-  char scrap[16 << 10];
+  Enter(Phase::kWaiting);
   const int64_t start_ns = NowNs();
-  while (socket_.is_open() && SecondsSince(start_ns) < kTotalSeconds) {
+  SetDeadline(kSilentSeconds);
+  co_await channel_->Shutdown();
+  while (channel_->is_open() && SecondsSince(start_ns) < kTotalSeconds) {
     SetDeadline(kSilentSeconds);
-    const auto [error, count] = co_await socket_.async_read_some(asio::buffer(scrap), kAwait);
-    if (error) break;
+    if (!co_await channel_->Discard()) break;
   }
   ClearDeadline();
 }
@@ -220,8 +303,6 @@ void HttpConnection::SetDeadline(double seconds) {
 }
 
 // Not just cancel: an expiry that is already queued must find the deadline moved.
-void HttpConnection::ClearDeadline() {
-  deadline_.expires_at(std::chrono::steady_clock::time_point::max());
-}
+void HttpConnection::ClearDeadline() { deadline_.expires_at(kNever); }
 
 }  // namespace pinion

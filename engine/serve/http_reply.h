@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "engine/serve/http.h"
+#include "engine/serve/memory_budget.h"
 
 namespace pinion {
 
@@ -18,8 +20,9 @@ class BufferedReply final : public HttpReply {
     std::function<void()> more;      // there is more to write, or the answer has ended
     std::function<void()> overflow;  // the unsent bytes exceed the limit
   };
-  BufferedReply(bool http11, bool keep_alive, size_t max_unsent_bytes)
-      : chunked_(http11), keep_alive_(keep_alive), max_unsent_(max_unsent_bytes) {}
+  // `memory`: what unsent bytes of all replies are taken from; may be null, for no limit.
+  BufferedReply(bool http11, bool keep_alive, size_t max_unsent_bytes,
+                std::shared_ptr<MemoryBudget> memory = nullptr);
 
   void AddHeader(std::string name, std::string value) override;
   void Send(int status, std::string_view content_type, std::string body) override;
@@ -36,17 +39,29 @@ class BufferedReply final : public HttpReply {
   void CloseAfterwards() { keep_alive_ = false; }
   bool keep_alive() const { return keep_alive_; }
   bool ended() const { return ended_; }
-  std::string TakeUnsent() { return std::exchange(unsent_, {}); }
+  int status() const { return status_; }  // 0 before Send or Begin
+  // Bytes to write next, empty if there are none now. They stay where they are, whatever the
+  // handler adds, until Sent says that the first `count` of them are out.
+  std::string_view Unsent();
+  void Sent(size_t count);
+  // Writes a comment if this is a stream of events that has not ended: proxies close what is
+  // silent.
+  void KeepAlive();
 
  private:
   void Head(int status, std::string_view content_type, std::string_view framing);
   void Finish();
+  // Takes or gives back memory for the bytes that are held. False: there is none.
+  bool Account();
 
   bool chunked_, keep_alive_;
   size_t max_unsent_;
+  MemoryShare memory_;
   std::string extra_headers_;  // "Name: value\r\n"...
-  std::string unsent_;
-  bool head_ = false, ended_ = false, gone_ = false;
+  std::string unsent_, sending_;
+  size_t sent_ = 0;  // of sending_
+  int status_ = 0;
+  bool head_ = false, ended_ = false, gone_ = false, events_ = false;
   std::function<void()> on_gone_;
   Hooks hooks_;
 };

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <mutex>
 #include <thread>
 
 #include "engine/base/strings.h"
+#include "engine/serve/http_reply.h"
 #include "tests/engine/serve/client.h"
 
 namespace pinion {
@@ -23,7 +25,8 @@ size_t Count(std::string_view text, std::string_view part) {
 }
 
 // /echo answers the body at once, /stream a stream of two parts, /flood more than any client reads,
-// /hold keeps its reply for later.
+// /hold keeps its reply for later, as /events does with a stream that has begun, /who answers what
+// is known of the request, /long a stream of many parts of all sizes.
 class Http : public testing::Test {
  protected:
   void Start(HttpOptions options = {}) {
@@ -54,6 +57,21 @@ class Http : public testing::Test {
       ++holding_;
       return;
     }
+    if (request.path == "/who")
+      return reply->Send(200, "text/plain",
+                         Join({request.method, request.query, request.id, request.client,
+                               request.address, std::string(request.headers.Find("x-one"))},
+                              "|"));
+    if (request.path == "/events") {
+      reply->Begin("text/event-stream");
+      reply->Write("data: first\n\n");
+      held_.push_back(std::move(reply));
+      return;
+    }
+    if (request.path == "/long") {
+      reply->Begin("text/plain");
+      return Continue(std::move(reply), 0);
+    }
     if (request.path == "/stream") {
       reply->Begin("text/event-stream");
       reply->Write("one ");
@@ -75,6 +93,16 @@ class Http : public testing::Test {
     if (gone_ > 0) return;
     reply->Write(std::string(64 << 10, 'x'));
     server_->Post([this, reply] { Flood(reply); });
+  }
+
+  static std::string LongPart(int number) {
+    return StrCat('<', number, std::string(static_cast<size_t>(number * 37 % 9000), 'x'), '>');
+  }
+  static constexpr int kLongParts = 1500;
+  void Continue(std::shared_ptr<HttpReply> reply, int number) {
+    if (number == kLongParts) return reply->End();
+    reply->Write(LongPart(number));
+    server_->Post([this, reply, number] { Continue(reply, number + 1); });
   }
 
   void WaitFor(const std::atomic<int>& value, int wanted) {
@@ -224,6 +252,166 @@ TEST_F(Http, CutsOffAClientThatDoesNotReadWithoutHoldingUpOthers) {
   slow.Send("GET /flood HTTP/1.1\r\n\r\n");
   EXPECT_EQ(StatusOf(Post(port_, "/echo", "")), "200");
   WaitFor(gone_, 1);
+}
+
+TEST_F(Http, WritesAllPartsInOrderToASlowReader) {
+  Start();
+  RawClient slow(port_);
+  slow.Send("GET /long HTTP/1.0\r\n\r\n");
+  std::string expected;
+  for (int i = 0; i < kLongParts; ++i) expected += LongPart(i);
+  // More than the sockets hold, so that writes are partial and wait.
+  ASSERT_GT(expected.size(), 6u << 20);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_TRUE(BodyOf(slow.ReadAll()) == expected);
+}
+
+TEST_F(Http, TellsTheHandlerWhoAsks) {
+  HttpOptions options;
+  options.check = [](const HttpHead& head) {
+    HttpVerdict verdict;
+    verdict.id = "id-7";
+    verdict.client = head.headers.Find("Authorization");
+    verdict.headers = {{"X-Request-Id", verdict.id}};
+    return verdict;
+  };
+  Start(options);
+  const std::string got = Exchange(port_,
+                                   "GET /who?a=b HTTP/1.1\r\nHost: x\r\nX-ONE: two\r\n"
+                                   "Authorization: me\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(got, HasSubstr("X-Request-Id: id-7\r\n"));
+  EXPECT_EQ(BodyOf(got), "GET|a=b|id-7|me|127.0.0.1|two");
+}
+
+TEST_F(Http, AsksBeforeReadingTheBody) {
+  HttpOptions options;
+  options.check = [](const HttpHead& head) {
+    HttpVerdict verdict;
+    if (head.path == "/denied")
+      verdict.refusal = HttpRefusal{401, "{}", {{"WWW-Authenticate", "Bearer"}}};
+    if (head.path == "/preflight") verdict.refusal = HttpRefusal{204, "", {}};
+    return verdict;
+  };
+  Start(options);
+  RawClient client(port_);
+  client.Send("POST /denied HTTP/1.1\r\nContent-Length: 1000000\r\n\r\nsome");
+  const std::string got = client.ReadAll();  // ends, so the connection was closed
+  EXPECT_EQ(StatusOf(got), "401");
+  EXPECT_THAT(got, HasSubstr("WWW-Authenticate: Bearer\r\n"));
+  // Without a body there is nothing to skip.
+  RawClient next(port_);
+  next.Send("OPTIONS /preflight HTTP/1.1\r\n\r\n");
+  const std::string preflight = next.ReadUntil("\r\n\r\n");
+  EXPECT_THAT(preflight, HasSubstr("204 No Content"));
+  EXPECT_THAT(preflight, Not(HasSubstr("Content-")));
+  next.Send("POST /echo HTTP/1.1\r\nContent-Length: 4\r\n\r\nnext");
+  EXPECT_THAT(next.ReadUntil("next"), HasSubstr("200 OK"));
+}
+
+TEST_F(Http, GivesMemoryBackAfterEachExchange) {
+  HttpOptions options;
+  options.memory = std::make_shared<MemoryBudget>(400'000);
+  Start(options);
+  const std::string body(100'000, 'x');
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(BodyOf(Post(port_, "/echo", body)), body);
+  EXPECT_EQ(StatusOf(Post(port_, "/echo", std::string(500'000, 'x'))), "413");
+  RawClient half(port_);
+  half.Send("POST /echo HTTP/1.1\r\nContent-Length: 390000\r\n\r\n" + std::string(200'000, 'x'));
+  for (int i = 0; i < 1000 && options.memory->used() < 200'000; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const std::string refused = Post(port_, "/echo", std::string(390'000, 'x'));
+  EXPECT_EQ(StatusOf(refused), "503");
+  EXPECT_THAT(refused, HasSubstr("Retry-After: "));
+  EXPECT_EQ(StatusOf(Post(port_, "/echo", "small")), "200");
+  half.Close();
+  for (int i = 0; i < 1000 && options.memory->used() > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(options.memory->used(), 0u);
+}
+
+TEST_F(Http, CutsOffSlowReadersWhenMemoryIsOut) {
+  HttpOptions options;
+  options.max_unsent_bytes = 1 << 30;
+  options.memory = std::make_shared<MemoryBudget>(1 << 20);
+  Start(options);
+  RawClient slow(port_);
+  slow.Send("GET /flood HTTP/1.1\r\n\r\n");
+  WaitFor(gone_, 1);
+  for (int i = 0; i < 1000 && options.memory->used() > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(options.memory->used(), 0u);
+}
+
+TEST_F(Http, ClosesTheLongestIdleForANewcomer) {
+  HttpOptions options;
+  options.max_connections = 4;
+  Start(options);
+  RawClient busy(port_), a(port_), b(port_), c(port_);
+  busy.Send("GET /hold HTTP/1.1\r\n\r\n");
+  WaitFor(holding_, 1);
+  const auto ask = [](RawClient& client) {
+    client.Send("POST /echo HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello");
+    return client.ReadUntil("hello");
+  };
+  for (RawClient* client : {&a, &b, &c, &a}) EXPECT_THAT(ask(*client), HasSubstr("200 OK"));
+  EXPECT_EQ(StatusOf(Post(port_, "/echo", "newcomer")), "200");
+  EXPECT_EQ(b.ReadAll(), "");
+  EXPECT_THAT(ask(a), HasSubstr("200 OK"));
+  EXPECT_THAT(ask(c), HasSubstr("200 OK"));
+  server_->Post([this] { held_.back()->Send(200, "text/plain", "done"); });
+  EXPECT_THAT(busy.ReadUntil("done"), HasSubstr("200 OK"));
+}
+
+TEST_F(Http, WritesCommentsOnlyWhenSilent) {
+  HttpOptions options;
+  options.sse_keep_alive_seconds = 0.05;
+  Start(options);
+  RawClient client(port_);
+  client.Send("GET /events HTTP/1.1\r\n\r\n");
+  const std::string got = client.ReadUntil("\n\n\r\ne\r\n: keep-alive\n\n\r\ne\r\n: keep-alive");
+  EXPECT_EQ(Count(got, "data: first"), 1u);
+  // An answer that is no stream of events is left alone, as is one that is not silent.
+  BufferedReply text(true, true, 1 << 20), events(true, true, 1 << 20);
+  text.Begin("text/plain");
+  text.KeepAlive();
+  EXPECT_THAT(std::string(text.Unsent()), Not(HasSubstr("keep-alive\n")));
+  events.Begin("text/event-stream; charset=utf-8");
+  events.KeepAlive();
+  EXPECT_THAT(std::string(events.Unsent()), HasSubstr(": keep-alive\n\n"));
+}
+
+TEST_F(Http, LogsEveryExchange) {
+  HttpOptions options;
+  std::mutex mutex;
+  std::vector<AccessRecord> records;
+  std::atomic<int> count = 0;
+  options.log = [&](const AccessRecord& record) {
+    const std::lock_guard lock(mutex);
+    records.push_back(record);
+    ++count;
+  };
+  Start(options);
+  Post(port_, "/echo?secret=1", "hello");
+  WaitFor(count, 1);
+  Exchange(port_, "GARBAGE\r\n\r\n");
+  WaitFor(count, 2);
+  {
+    RawClient client(port_);
+    client.Send("GET /hold HTTP/1.1\r\n\r\n");
+    WaitFor(holding_, 1);
+  }
+  WaitFor(count, 3);
+  const std::lock_guard lock(mutex);
+  EXPECT_EQ(records[0].path, "/echo");
+  EXPECT_EQ(records[0].status, 200);
+  EXPECT_TRUE(records[0].complete);
+  EXPECT_EQ(records[0].client, "127.0.0.1");
+  EXPECT_GT(records[0].bytes_in, 5u);
+  EXPECT_GT(records[0].bytes_out, 5u);
+  EXPECT_EQ(records[1].status, 400);
+  EXPECT_EQ(records[2].path, "/hold");
+  EXPECT_EQ(records[2].status, 0);
+  EXPECT_FALSE(records[2].complete);
 }
 
 TEST_F(Http, DrainFinishesLiveRepliesAndClosesIdleConnections) {

@@ -1,0 +1,185 @@
+#include "engine/serve/http_parser.h"
+
+#include <algorithm>
+#include <boost/beast/core/string.hpp>
+#include <boost/beast/http/basic_parser.hpp>
+#include <limits>
+#include <utility>
+
+#include "engine/base/strings.h"
+#include "engine/serve/http_refusal.h"
+
+namespace pinion {
+
+namespace http = boost::beast::http;
+using boost::system::error_code;
+using Text = boost::beast::string_view;
+
+namespace {
+
+std::string_view View(Text text) { return {text.data(), text.size()}; }
+
+// The target without scheme and host: any client may send the absolute form meant for proxies (RFC
+// 9112, 3.2.2).
+std::string_view Relative(std::string_view target) {
+  if (boost::beast::iequals(target.substr(0, 7), "http://"))
+    target.remove_prefix(std::min(target.find('/', 7), target.size()));
+  return target;
+}
+
+}  // namespace
+
+// What Beast's parser reports, into a request. Its own limit of the header is per call, so a header
+// in small pieces would pass it: the header is counted in Feed instead.
+class HttpParser::Reader : public http::basic_parser<true> {
+ public:
+  Reader(const Limits& limits, std::shared_ptr<MemoryBudget> memory) : limits_(limits) {
+    header_limit(std::numeric_limits<uint32_t>::max());
+    body_limit(boost::none);
+    if (memory) memory_ = *MemoryShare::Take(std::move(memory), 0);
+  }
+
+  size_t Feed(std::string_view bytes) {
+    size_t used = 0;
+    while (used < bytes.size() && !is_done() && !refusal_) {
+      const bool in_header = !is_header_done();
+      const std::string_view rest =
+          bytes.substr(used, in_header ? limits_.header_bytes - header_bytes_ : bytes.npos);
+      error_code error;
+      const size_t count = put(boost::asio::buffer(rest), error);
+      used += count;
+      if (in_header) header_bytes_ += count;
+      if (error == http::error::need_more) {
+        CheckUnread(in_header, rest.size() - count);
+        break;
+      }
+      if (error && !refusal_)
+        refusal_ = MakeRefusal(400, StrCat("not an HTTP/1 request: ", error.message()));
+      if (in_header && is_header_done()) break;
+    }
+    return used;
+  }
+
+  HttpHead head_;
+  std::string body_;
+  MemoryShare memory_;
+  std::optional<HttpRefusal> refusal_;
+
+ private:
+  // Bytes that the parser wants to see again with what follows them: the caller keeps them.
+  void CheckUnread(bool in_header, size_t unread) {
+    if (in_header && header_bytes_ + unread >= limits_.header_bytes)
+      refusal_ =
+          MakeRefusal(431, StrCat("the request header exceeds ", limits_.header_bytes, " bytes"));
+    else if (!in_header && unread > limits_.header_bytes)
+      refusal_ = MakeRefusal(400, "not an HTTP/1 request: a chunk's header does not end");
+  }
+
+  void Refuse(HttpRefusal refusal, error_code& error) {
+    refusal_ = std::move(refusal);
+    error = http::error::end_of_stream;  // any: only that the parser stops counts
+  }
+
+  void on_request_impl(http::verb, Text method, Text target, int version, error_code&) override {
+    const std::string_view relative = Relative(View(target));
+    const size_t mark = relative.find('?');
+    head_.method = View(method);
+    head_.path = relative.substr(0, mark);
+    if (mark != relative.npos) head_.query = relative.substr(mark + 1);
+    head_.http11 = version >= 11;
+  }
+  void on_response_impl(int, Text, int, error_code&) override {}
+
+  void on_field_impl(http::field, Text name, Text value, error_code& error) override {
+    if (is_header_done()) return;  // a trailer: nothing here reads it
+    if (++fields_ > limits_.header_fields)
+      return Refuse(MakeRefusal(431, StrCat("the request header has more than ",
+                                            limits_.header_fields, " fields")),
+                    error);
+    head_.headers.Add(std::string(View(name)), std::string(View(value)));
+  }
+  void on_header_impl(error_code&) override {}
+
+  void on_body_init_impl(const boost::optional<uint64_t>& length, error_code& error) override {
+    if (!length) return;
+    if (*length > limits_.body_bytes) return RefuseSize(error);
+    most_bytes_ = *length;
+    if (memory_.budget() && *length > memory_.budget()->limit()) RefuseMemory(*length, error);
+  }
+  size_t on_body_impl(Text body, error_code& error) override { return Append(View(body), error); }
+  void on_chunk_header_impl(uint64_t, Text, error_code&) override {}
+  size_t on_chunk_body_impl(uint64_t, Text body, error_code& error) override {
+    return Append(View(body), error);
+  }
+  void on_finish_impl(error_code&) override {}
+
+  size_t Append(std::string_view piece, error_code& error) {
+    const size_t size = body_.size() + piece.size();
+    if (size > limits_.body_bytes) {
+      RefuseSize(error);
+    } else if (size > memory_.bytes() && !GrowTo(size)) {
+      RefuseMemory(size, error);
+    } else {
+      body_ += piece;
+      return piece.size();
+    }
+    return 0;
+  }
+
+  // Doubles, as the string itself would, but not beyond what can come, and the budget knows of it.
+  bool GrowTo(size_t size) {
+    const size_t most =
+        memory_.budget() ? std::min(most_bytes_, memory_.budget()->limit()) : most_bytes_;
+    const size_t capacity = std::max(size, std::min(2 * memory_.bytes(), most));
+    if (!memory_.Grow(capacity - memory_.bytes())) return false;
+    std::string grown;
+    grown.reserve(capacity);
+    grown += body_;
+    body_ = std::move(grown);
+    return true;
+  }
+
+  void RefuseSize(error_code& error) {
+    Refuse(MakeRefusal(413, StrCat("the request body exceeds ", limits_.body_bytes,
+                                   " bytes; send less text per request, or start the server with a "
+                                   "larger --max-body-size")),
+           error);
+  }
+
+  void RefuseMemory(size_t size, error_code& error) {
+    const size_t limit = memory_.budget()->limit();
+    if (size > limit)
+      return Refuse(MakeRefusal(413, StrCat("the request body exceeds the ", FormatBytes(limit),
+                                            " that this server allows for all requests together "
+                                            "(--request-memory)")),
+                    error);
+    Refuse(MakeRefusal(503,
+                       StrCat("other requests hold the ", FormatBytes(limit),
+                              " that this server allows for all of them together; try again later"),
+                       {{"Retry-After", "5"}}),
+           error);
+  }
+
+  const Limits limits_;
+  size_t header_bytes_ = 0, fields_ = 0;
+  size_t most_bytes_ = limits_.body_bytes;  // of the body: what its header announces
+};
+
+HttpParser::HttpParser(const Limits& limits, std::shared_ptr<MemoryBudget> memory)
+    : reader_(std::make_unique<Reader>(limits, std::move(memory))) {}
+HttpParser::~HttpParser() = default;
+
+size_t HttpParser::Feed(std::string_view bytes) { return reader_->Feed(bytes); }
+bool HttpParser::header_done() const { return reader_->is_header_done(); }
+bool HttpParser::done() const { return reader_->is_done(); }
+const std::optional<HttpRefusal>& HttpParser::refusal() const { return reader_->refusal_; }
+HttpHead HttpParser::TakeHead() { return std::move(reader_->head_); }
+bool HttpParser::keep_alive() const { return reader_->keep_alive(); }
+std::string HttpParser::TakeBody() { return std::move(reader_->body_); }
+MemoryShare HttpParser::TakeMemory() { return std::move(reader_->memory_); }
+
+bool HttpParser::wants_continue() const {
+  return !done() && boost::beast::iequals(reader_->head_.headers.Find("Expect"), "100-continue");
+}
+
+}  // namespace pinion

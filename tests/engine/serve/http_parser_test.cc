@@ -1,0 +1,170 @@
+#include "engine/serve/http_parser.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "engine/base/strings.h"
+
+namespace pinion {
+namespace {
+
+using testing::HasSubstr;
+
+struct Parsed {
+  std::string head, body, rest;
+  int status = 0;  // of the refusal
+  bool done = false;
+  bool operator==(const Parsed&) const = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const Parsed& parsed) {
+  return out << parsed.head << '|' << parsed.body << '|' << parsed.rest << '|' << parsed.status
+             << '|' << parsed.done;
+}
+
+// As a connection does it: bytes that were not used come again with what follows.
+Parsed Parse(const std::vector<std::string>& pieces, const HttpParser::Limits& limits = {}) {
+  HttpParser parser(limits, nullptr);
+  Parsed parsed;
+  bool took_head = false;
+  for (const std::string& piece : pieces) {
+    parsed.rest += piece;
+    for (bool again = true; again;) {  // once more after the header
+      parsed.rest.erase(0, parser.Feed(parsed.rest));
+      again = !took_head && parser.header_done();
+      if (!again) continue;
+      took_head = true;
+      const HttpHead head = parser.TakeHead();
+      parsed.head = StrCat(head.method, ' ', head.path, ' ', head.query, ' ', head.http11);
+      for (const auto& [name, value] : head.headers.fields())
+        parsed.head += StrCat('\n', name, '=', value);
+    }
+    if (parser.done() || parser.refusal()) break;
+  }
+  parsed.done = parser.done();
+  if (parser.refusal()) parsed.status = parser.refusal()->status;
+  if (parsed.done) parsed.body = parser.TakeBody();
+  return parsed;
+}
+
+std::vector<std::string> EachByte(const std::string& text) {
+  std::vector<std::string> pieces;
+  for (const char c : text) pieces.emplace_back(1, c);
+  return pieces;
+}
+
+const std::string kRequests[] = {
+    "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "GET http://host:80/a/b?c=d&e HTTP/1.0\r\n\r\n",
+    "POST /echo HTTP/1.1\r\nHost: a\r\nX-Empty:\r\nContent-Length: 11\r\n\r\nhello world",
+    "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1;x=y\r\n \r\n"
+    "5\r\nworld\r\n0\r\nX-Trailer: ignored\r\n\r\n",
+    "POST / HTTP/1.1\r\nX-Folded: one\r\n two\r\nContent-Length: 0\r\n\r\n",
+};
+
+TEST(HttpParser, AnyCutGivesTheSameRequest) {
+  std::mt19937 random(7);
+  for (const std::string& request : kRequests) {
+    const Parsed whole = Parse({request});
+    EXPECT_TRUE(whole.done) << request;
+    EXPECT_EQ(whole.rest, "");
+    EXPECT_EQ(Parse(EachByte(request)), whole);
+    for (size_t cut = 0; cut <= request.size(); ++cut)
+      EXPECT_EQ(Parse({request.substr(0, cut), request.substr(cut)}), whole) << cut;
+    for (int i = 0; i < 50; ++i) {
+      std::vector<std::string> pieces;
+      for (size_t at = 0; at < request.size();) {
+        const size_t length = 1 + random() % 20;
+        pieces.push_back(request.substr(at, length));
+        at += length;
+      }
+      EXPECT_EQ(Parse(pieces), whole);
+    }
+  }
+}
+
+TEST(HttpParser, LeavesTheNextRequestAlone) {
+  const Parsed parsed = Parse({kRequests[2] + "GET /next HTTP/1.1\r\n"});
+  EXPECT_EQ(parsed.body, "hello world");
+  EXPECT_EQ(parsed.rest, "GET /next HTTP/1.1\r\n");
+}
+
+TEST(HttpParser, RefusesWhatItCannotBound) {
+  const HttpParser::Limits limits{.header_bytes = 200, .header_fields = 10, .body_bytes = 100};
+  const std::string start = "POST / HTTP/1.1\r\n", field = "X: y\r\n";
+  std::string fields, long_fields;
+  for (int i = 0; i < 11; ++i) fields += field;
+  for (int i = 0; i < 9; ++i) long_fields += StrCat("X: ", std::string(30, 'y'), "\r\n");
+  const std::pair<std::string, int> cases[] = {
+      {start + "X: " + std::string(200, 'x') + "\r\n\r\n", 431},  // one long field
+      {start + long_fields + "\r\n", 431},                        // many short ones
+      {start + fields + "\r\n", 431},
+      {"POST /" + std::string(300, 'x') + " HTTP/1.1\r\n\r\n", 431},
+      {start + "Content-Length: 101\r\n\r\n" + std::string(101, 'x'), 413},
+      {start + "Transfer-Encoding: chunked\r\n\r\n65\r\n" + std::string(101, 'x'), 413},
+      {start + "Transfer-Encoding: chunked\r\n\r\n" + std::string(500, '0'), 400},
+      {start + "Content-Length: -1\r\n\r\n", 400},
+      {start + "Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc", 400},
+      {start + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc", 400},
+      {"GET / HTTP/2.0\r\n\r\n", 400},
+      {"\x16\x03\x01\x02\x01", 400},
+  };
+  for (const auto& [request, status] : cases) {
+    EXPECT_EQ(Parse({request}, limits).status, status) << request;
+    EXPECT_EQ(Parse(EachByte(request), limits).status, status) << request;
+  }
+  // At the limits.
+  const std::string header = start + "Content-Length: 100\r\nX: ";
+  const std::string exact = header + std::string(200 - header.size() - 4, 'x') + "\r\n\r\n";
+  EXPECT_TRUE(Parse({exact + std::string(100, 'x')}, limits).done);
+  EXPECT_TRUE(Parse(EachByte(exact + std::string(100, 'x')), limits).done);
+}
+
+TEST(HttpParser, TakesMemoryAsBytesArrive) {
+  const auto budget = std::make_shared<MemoryBudget>(100'000);
+  {
+    HttpParser liar({}, budget);
+    const std::string head = "POST / HTTP/1.1\r\nContent-Length: 90000\r\n\r\n";
+    liar.Feed(head);
+    ASSERT_TRUE(liar.header_done());
+    EXPECT_EQ(budget->used(), 0u);
+    liar.Feed(std::string(1000, 'x'));
+    EXPECT_GE(budget->used(), 1000u);
+    EXPECT_LE(budget->used(), 2000u);
+
+    HttpParser second({}, budget);
+    second.Feed("POST / HTTP/1.1\r\nContent-Length: 99500\r\n\r\n");
+    second.Feed(std::string(99'500, 'x'));
+    ASSERT_TRUE(second.refusal());
+    EXPECT_EQ(second.refusal()->status, 503);
+    EXPECT_EQ(second.refusal()->headers.at(0).first, "Retry-After");
+
+    HttpParser hopeless({}, budget);
+    hopeless.Feed("POST / HTTP/1.1\r\nContent-Length: 100001\r\n\r\n");
+    hopeless.Feed(std::string(100'001, 'x'));
+    ASSERT_TRUE(hopeless.refusal());
+    EXPECT_EQ(hopeless.refusal()->status, 413);
+    EXPECT_THAT(hopeless.refusal()->body, HasSubstr("--request-memory"));
+  }
+  EXPECT_EQ(budget->used(), 0u);
+}
+
+TEST(HttpParser, HandsItsMemoryOverWithTheBody) {
+  const auto budget = std::make_shared<MemoryBudget>(100'000);
+  MemoryShare share;
+  {
+    HttpParser parser({}, budget);
+    parser.Feed("POST / HTTP/1.1\r\nContent-Length: 5000\r\n\r\n");
+    parser.Feed(std::string(5000, 'x'));
+    ASSERT_TRUE(parser.done());
+    share = parser.TakeMemory();
+    EXPECT_EQ(parser.TakeBody().size(), 5000u);
+  }
+  EXPECT_EQ(budget->used(), share.bytes());
+  EXPECT_GE(share.bytes(), 5000u);
+}
+
+}  // namespace
+}  // namespace pinion
