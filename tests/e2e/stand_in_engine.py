@@ -50,9 +50,8 @@ def main():
     elif words[0] == "load":
         with urllib.request.urlopen(words[1] + "/figures") as reply:
             figures = json.load(reply)
-        if "fails" in figures:
-            sys.exit(figures["fails"])
         print(json.dumps(figures))
+        sys.exit(0 if "completed" in figures else 1)
     else:
         serve(int(words[words.index("--port") + 1]))
 

@@ -2,6 +2,7 @@
 the copy of a checkpoint as a GGUF file."""
 
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from conftest import TOP
 
 sys.path.insert(0, str(TOP / "scripts"))
 from peers import gguf, pairs  # noqa: E402
+from peers.usage import Usage  # noqa: E402
 
 STAND_IN = pathlib.Path(__file__).with_name("stand_in_engine.py")
 
@@ -108,6 +110,16 @@ def test_the_interval_is_that_of_a_median():
     assert {count: pairs.interval([*range(count, 0, -1)]) for count in ranks} == ranks
 
 
+def test_work_of_others_is_what_neither_the_script_nor_its_children_did(tmp_path):
+    (tmp_path / "stat").write_text("cpu  100 200 300 9999 9999 10 20 370 5 5\n")
+    assert Usage.now(tmp_path / "stat").busy_s * os.sysconf("SC_CLK_TCK") == 1000
+    before = Usage.now()
+    subprocess.run([sys.executable, "-c", "pass"], check=True)
+    assert Usage.now().own_s > before.own_s
+    # 100 s on 2 CPUs: 150 s of work, 90 s of it our own.
+    assert Usage(1100, 650, 130).others_share(Usage(1000, 500, 40), 2) == pytest.approx(0.3)
+
+
 def test_engines_get_the_same_cpus_threads_and_weights(bench):
     scratch = bench.folder / "scratch"
     (scratch / "models").mkdir(parents=True)
@@ -132,6 +144,7 @@ def test_engines_get_the_same_cpus_threads_and_weights(bench):
     (["--cpus", "4000"], "--cpus 4000 is not a list of CPUs that may be used here"),
     (["--command", "mine=./server"], "--command 'mine=./server' is not NAME=COMMAND with {port} in the command"),
     (["--command", "mine=./nowhere {port}", "--peers", "mine"], "the command of mine is not there: './nowhere {port}'"),
+    (["--json", "/nowhere/out.json"], "cannot write /nowhere/out.json: its folder does not exist"),
     (["--peers", "ik_llama.cpp"], "build it and give its folder as --ik FOLDER"),
     (["--peers", "ik_llama.cpp", "--ik", "/usr/share"], "there is no llama-server in /usr/share"),
     (["--peers", "peer"], "Pinion ended with status 1: `taskset -c 0 "),
@@ -146,9 +159,9 @@ def test_refusals_are_one_sentence(bench, words, sentence):
 
 def test_a_failed_load_names_the_engine(bench):
     bench.report("pinion", [run_of(10)])
-    bench.report("peer", [{"fails": "3 of 4 requests failed"}])
+    bench.report("peer", [{"pinion": {"requests": [{"error": ""}, {"error": "HTTP 400: too long"}]}}])
     done = bench("--peers", "peer")
-    assert "failed on peer: 3 of 4 requests failed" in done.stderr.splitlines()[-1]
+    assert done.stderr.splitlines()[-1].endswith(" failed on peer: HTTP 400: too long")
 
 
 def test_a_failed_build_names_its_log(bench):
