@@ -55,7 +55,8 @@ class Batch {
     output.logprobs = params.logprobs >= 0;
     output.stop_token_text = params.include_stop_str_in_output;
     if (tokenizer_)
-      output.text.emplace(*tokenizer_, prompt.ids, params.stop, params.include_stop_str_in_output,
+      output.text.emplace(PrimedText(*tokenizer_, prompt.ids, true, /*whole=*/true), params.stop,
+                          params.include_stop_str_in_output,
                           static_cast<size_t>(params.min_tokens));
     return engine_.Add({index, prompt.ids, params, false});
   }

@@ -1,6 +1,7 @@
 #include "engine/serve/generation.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "engine/base/trace.h"
@@ -31,11 +32,13 @@ Generation::Generation(const Tokenizer& tokenizer, ServeMetrics& metrics, Genera
   const size_t count = prompt_ids_.size() * static_cast<size_t>(request_.n);
   const SamplingParams& params = request_.params;
   choices_.reserve(count);
+  std::optional<PrimedText> primed;  // of the prompt that the loop is at
   for (size_t i = 0; i < count; ++i) {
     const auto& prompt = PromptOf(i);
-    choices_.emplace_back(
-        OutputText(tokenizer_, prompt, params.stop, params.include_stop_str_in_output,
-                   static_cast<size_t>(params.min_tokens), request_.skip_special_tokens));
+    if (i % static_cast<size_t>(request_.n) == 0)
+      primed.emplace(tokenizer_, prompt, request_.skip_special_tokens, !request_.stream);
+    choices_.emplace_back(OutputText(*primed, params.stop, params.include_stop_str_in_output,
+                                     static_cast<size_t>(params.min_tokens)));
     if (!request_.echo) continue;
     const Prompt& said = request_.prompts[i / static_cast<size_t>(request_.n)];
     const auto* text = std::get_if<std::string>(&said);

@@ -85,6 +85,9 @@ class TokenDecoder::Collector : public DecoderStage {
   void Text(std::string_view text) override { text_ += text; }
   void EndToken() override {}
   void Finish() override {}
+  std::unique_ptr<DecoderStage> Clone() const override {
+    return std::make_unique<Collector>(*this);
+  }
   std::string Take() { return std::exchange(text_, {}); }
 
  private:
@@ -93,6 +96,16 @@ class TokenDecoder::Collector : public DecoderStage {
 
 TokenDecoder::TokenDecoder(std::vector<std::unique_ptr<DecoderStage>> stages)
     : stages_(std::move(stages)), collector_(std::make_unique<Collector>()) {
+  LinkStages();
+}
+
+TokenDecoder::TokenDecoder(const TokenDecoder& other)
+    : collector_(std::make_unique<Collector>(*other.collector_)) {
+  for (const auto& stage : other.stages_) stages_.push_back(stage->Clone());
+  LinkStages();
+}
+
+void TokenDecoder::LinkStages() {
   for (size_t i = 0; i < stages_.size(); ++i)
     stages_[i]->set_next(i + 1 < stages_.size() ? stages_[i + 1].get() : collector_.get());
 }

@@ -22,6 +22,8 @@ class DecoderStage {
   virtual void Text(std::string_view text) = 0;  // a part of the current token
   virtual void EndToken() = 0;
   virtual void Finish() = 0;  // no token follows; passes the rest and Finish on
+  // A copy in the same state, not yet linked to a next stage.
+  virtual std::unique_ptr<DecoderStage> Clone() const = 0;
 
  protected:
   DecoderStage* next_ = nullptr;
@@ -34,6 +36,7 @@ class TokenDecoder {
  public:
   explicit TokenDecoder(std::vector<std::unique_ptr<DecoderStage>> stages);
   TokenDecoder(TokenDecoder&&) noexcept;
+  TokenDecoder(const TokenDecoder& other);  // continues where `other` stands
   ~TokenDecoder();
   // Text that became certain.
   std::string Push(std::string_view token);
@@ -41,6 +44,7 @@ class TokenDecoder {
 
  private:
   class Collector;
+  void LinkStages();
   std::vector<std::unique_ptr<DecoderStage>> stages_;
   std::unique_ptr<Collector> collector_;
 };

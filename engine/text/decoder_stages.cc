@@ -9,6 +9,15 @@
 namespace pinion {
 namespace {
 
+// Adds Clone to a stage whose members can be copied.
+template <typename Self, typename Base>
+class Cloning : public Base {
+ public:
+  std::unique_ptr<DecoderStage> Clone() const override {
+    return std::make_unique<Self>(static_cast<const Self&>(*this));
+  }
+};
+
 // Passes text on; the base of stages, most of which change only some of this.
 class Stage : public DecoderStage {
  public:
@@ -57,7 +66,7 @@ std::string TakeCharacters(std::string& bytes) {
   return text;
 }
 
-class ByteLevel : public TokenStage {
+class ByteLevel : public Cloning<ByteLevel, TokenStage> {
  public:
   void Finish() override {
     next_->Text(SanitizeUtf8(pending_));
@@ -88,7 +97,7 @@ std::optional<char> ByteOf(std::string_view token) {
   return static_cast<char>(value);
 }
 
-class ByteFallbackExact : public TokenStage {
+class ByteFallbackExact : public Cloning<ByteFallbackExact, TokenStage> {
  public:
   void Finish() override {
     EndRun();
@@ -117,7 +126,7 @@ class ByteFallbackExact : public TokenStage {
 
 // Passes on each character of a run with its last byte. If the run later turns out to be invalid,
 // these cannot be taken back: only the rest becomes U+FFFD.
-class ByteFallbackEager : public TokenStage {
+class ByteFallbackEager : public Cloning<ByteFallbackEager, TokenStage> {
  public:
   void Finish() override {
     EndRun();
@@ -161,7 +170,7 @@ class ByteFallbackEager : public TokenStage {
   bool in_run_ = false, broken_ = false;
 };
 
-class MetaspaceDecoder : public Stage {
+class MetaspaceDecoder : public Cloning<MetaspaceDecoder, Stage> {
  public:
   explicit MetaspaceDecoder(const Metaspace& metaspace) : metaspace_(metaspace) {}
   void Text(std::string_view text) override {
@@ -189,7 +198,7 @@ class MetaspaceDecoder : public Stage {
   bool first_ = true;
 };
 
-class Fuse : public Stage {
+class Fuse : public Cloning<Fuse, Stage> {
  public:
   void EndToken() override {}
   void Finish() override {
@@ -198,7 +207,7 @@ class Fuse : public Stage {
   }
 };
 
-class Strip : public Stage {
+class Strip : public Cloning<Strip, Stage> {
  public:
   Strip(std::string content, size_t start, size_t stop)
       : content_(std::move(content)), start_(start), stop_(stop), left_(start) {}
@@ -233,7 +242,7 @@ class Strip : public Stage {
   std::string held_;
 };
 
-class ReplacePattern : public TokenStage {
+class ReplacePattern : public Cloning<ReplacePattern, TokenStage> {
  public:
   ReplacePattern(std::shared_ptr<const Regex> pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
@@ -248,7 +257,7 @@ class ReplacePattern : public TokenStage {
   std::string content_;
 };
 
-class ReplaceLiteral : public Stage {
+class ReplaceLiteral : public Cloning<ReplaceLiteral, Stage> {
  public:
   ReplaceLiteral(std::string literal, std::string content)
       : literal_(std::move(literal)), content_(std::move(content)) {}
@@ -278,7 +287,7 @@ class ReplaceLiteral : public Stage {
   std::string held_;  // may be the start of a match
 };
 
-class Suffix : public TokenStage {
+class Suffix : public Cloning<Suffix, TokenStage> {
  public:
   explicit Suffix(std::string suffix) : suffix_(std::move(suffix)) {}
   void Finish() override {
@@ -306,7 +315,7 @@ class Suffix : public TokenStage {
   bool open_ = false;
 };
 
-class JoinBySpace : public Stage {
+class JoinBySpace : public Cloning<JoinBySpace, Stage> {
  public:
   void EndToken() override {
     ended_ = true;

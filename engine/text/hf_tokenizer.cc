@@ -25,6 +25,9 @@ class PlanStream : public TokenStream {
     return decoder_.Push(tokenizer_.DecodingText(id));
   }
   std::string Finish() override { return decoder_.Finish(); }
+  std::unique_ptr<TokenStream> Clone() const override {
+    return std::make_unique<PlanStream>(*this);
+  }
 
  private:
   const HfTokenizer& tokenizer_;

@@ -59,6 +59,9 @@ class PieceStream : public TokenStream {
     return decoder_.Push(tokenizer_.TokenText(id));
   }
   std::string Finish() override { return decoder_.Finish(); }
+  std::unique_ptr<TokenStream> Clone() const override {
+    return std::make_unique<PieceStream>(*this);
+  }
 
  private:
   const SentencePieceTokenizer& tokenizer_;

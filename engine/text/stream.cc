@@ -27,6 +27,9 @@ class RedecodingStream : public TokenStream {
     const std::string text = tokenizer_.Decode(ids_, skip_special_);
     return Take(text, text.size());
   }
+  std::unique_ptr<TokenStream> Clone() const override {
+    return std::make_unique<RedecodingStream>(*this);
+  }
 
  private:
   std::string Take(const std::string& text, size_t end) {
@@ -60,15 +63,24 @@ StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, std::span<const int32_t
 
 StreamDecoder::~StreamDecoder() = default;
 StreamDecoder::StreamDecoder(StreamDecoder&&) noexcept = default;
+StreamDecoder::StreamDecoder(const StreamDecoder& other)
+    : state_(std::make_unique<State>(State{other.state_->stream->Clone()})) {}
 
 std::string StreamDecoder::Push(int32_t id) { return state_->stream->Push(id); }
 std::string StreamDecoder::Flush() { return state_->stream->Finish(); }
 
-OutputText::OutputText(const Tokenizer& tokenizer, std::span<const int32_t> prompt_ids,
-                       std::vector<std::string> stop, bool include_stop, size_t min_tokens,
-                       bool skip_special_tokens)
-    : decoder_(tokenizer, prompt_ids, skip_special_tokens),
-      exact_decoder_(tokenizer, prompt_ids, skip_special_tokens, Tokenizer::StreamMode::kExact),
+PrimedText::PrimedText(const Tokenizer& tokenizer, std::span<const int32_t> prompt_ids,
+                       bool skip_special_tokens, bool whole)
+    : decoder_(tokenizer, prompt_ids, skip_special_tokens) {
+  if (whole)
+    exact_decoder_.emplace(tokenizer, prompt_ids, skip_special_tokens,
+                           Tokenizer::StreamMode::kExact);
+}
+
+OutputText::OutputText(const PrimedText& prompt, std::vector<std::string> stop, bool include_stop,
+                       size_t min_tokens)
+    : decoder_(prompt.decoder_),
+      exact_decoder_(prompt.exact_decoder_),
       stop_(std::move(stop)),
       include_stop_(include_stop),
       min_tokens_(min_tokens) {
@@ -79,14 +91,14 @@ std::string OutputText::Push(int32_t id) {
   if (stopped_) return {};
   ++pushed_;
   held_ += decoder_.Push(id);
-  exact_text_ += exact_decoder_.Push(id);
+  if (exact_decoder_) exact_text_ += exact_decoder_->Push(id);
   return Release(/*at_end=*/false);
 }
 
 std::string OutputText::Finish() {
   if (stopped_) return {};
   held_ += decoder_.Flush();
-  exact_text_ += exact_decoder_.Flush();
+  if (exact_decoder_) exact_text_ += exact_decoder_->Flush();
   return Release(/*at_end=*/true);
 }
 
@@ -108,12 +120,12 @@ std::string OutputText::Release(bool at_end) {
     stopped_ = true;
     std::string text = held_.substr(0, first + (include_stop_ ? stop_string_.size() : 0));
     held_.clear();
-    released_ += text;
+    if (exact_decoder_) released_ += text;
     return text;
   }
   std::string text = held_.substr(0, held_.size() - (at_end ? 0 : keep));
   held_.erase(0, text.size());
-  released_ += text;
+  if (exact_decoder_) released_ += text;
   return text;
 }
 

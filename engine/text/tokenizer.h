@@ -21,6 +21,8 @@ class TokenStream {
   virtual ~TokenStream() = default;
   virtual std::string Push(int32_t id) = 0;
   virtual std::string Finish() = 0;
+  // A second stream that continues from here.
+  virtual std::unique_ptr<TokenStream> Clone() const = 0;
 };
 
 // Text <-> token ids. Immutable after loading; thread-safe.
@@ -74,6 +76,7 @@ class StreamDecoder {
                 Tokenizer::StreamMode mode = Tokenizer::StreamMode::kEager);
   ~StreamDecoder();
   StreamDecoder(StreamDecoder&&) noexcept;
+  StreamDecoder(const StreamDecoder& other);  // continues where `other` stands
   std::string Push(int32_t id);
   std::string Flush();
 
@@ -82,29 +85,44 @@ class StreamDecoder {
   std::unique_ptr<State> state_;
 };
 
+// A prompt as its decoders have seen it: several outputs continue it without reading it again.
+// Immutable; must not outlive its tokenizer.
+class PrimedText {
+ public:
+  // `whole`: OutputText::whole() will be asked for, which takes a second, exact decoder.
+  PrimedText(const Tokenizer& tokenizer, std::span<const int32_t> prompt_ids,
+             bool skip_special_tokens, bool whole);
+
+ private:
+  friend class OutputText;
+  StreamDecoder decoder_;
+  std::optional<StreamDecoder> exact_decoder_;
+};
+
 // A request's output text with its stop strings: text that may become a stop string is held back.
 class OutputText {
  public:
-  OutputText(const Tokenizer& tokenizer, std::span<const int32_t> prompt_ids,
-             std::vector<std::string> stop, bool include_stop, size_t min_tokens,
-             bool skip_special_tokens = true);
+  OutputText(const PrimedText& prompt, std::vector<std::string> stop, bool include_stop,
+             size_t min_tokens);
   // Text that is now final. Once stopped() is true the rest is dropped and the caller ends the
   // request; stop_string() is what matched.
   std::string Push(int32_t id);
   std::string Finish();
-  // After the end: the whole text, for an answer that was not streamed. It is the released text,
-  // but exact (StreamMode) unless a stop string cut it.
+  // After the end, if the prompt was primed for it: the whole text, for an answer that was not
+  // streamed. It is the released text, but exact (StreamMode) unless a stop string cut it.
   const std::string& whole() const { return stopped_ ? released_ : exact_text_; }
   bool stopped() const { return stopped_; }
   const std::string& stop_string() const { return stop_string_; }
 
  private:
   std::string Release(bool at_end);
-  StreamDecoder decoder_, exact_decoder_;
+  StreamDecoder decoder_;
+  std::optional<StreamDecoder> exact_decoder_;  // set if whole() will be asked for
   std::vector<std::string> stop_;
   bool include_stop_;
   size_t min_tokens_, pushed_ = 0;
-  std::string held_, released_, exact_text_;
+  std::string held_;
+  std::string released_, exact_text_;  // kept only for whole()
   bool stopped_ = false;
   std::string stop_string_;
 };

@@ -59,6 +59,26 @@ TEST(Components, DecodeLikeTheReference) {
   }
 }
 
+// At each token a copy goes on while the decoder that it was made from takes other text.
+TEST(Components, CopiesOfADecoderContinueOnTheirOwn) {
+  for (const StreamMode mode : {StreamMode::kEager, StreamMode::kExact}) {
+    for (const Json& c : CasesOf("decoder")) {
+      const auto plan = DecoderPlan::Make(*c.Find("component"));
+      ASSERT_TRUE(plan) << plan.error().message;
+      TokenDecoder plain = plan->Start(mode);
+      auto copied = std::make_unique<TokenDecoder>(plan->Start(mode));
+      for (const Json& token : c.Find("tokens")->array()) {
+        auto next = std::make_unique<TokenDecoder>(*copied);
+        copied->Push("▁other</w>");
+        copied->Push("<0xE2>");
+        copied = std::move(next);
+        ASSERT_EQ(copied->Push(token.string()), plain.Push(token.string())) << c.Dump();
+      }
+      EXPECT_EQ(copied->Finish(), plain.Finish()) << c.Dump();
+    }
+  }
+}
+
 TEST(Components, WorkTogetherLikeTheReference) {
   const std::vector<Json> cases = CasesOf("tokenizer");
   EXPECT_GT(cases.size(), 15u);

@@ -36,6 +36,9 @@ class Stream : public testing::Test {
     for (char c : bytes) ids.push_back(static_cast<unsigned char>(c));
     return ids;
   }
+  PrimedText Primed(const std::string& prompt_bytes) {
+    return PrimedText(*tokenizer_, Ids(prompt_bytes), true, /*whole=*/true);
+  }
   int32_t Id(std::string_view token) { return *tokenizer_->TokenId(token); }
   // The text that each token of `tokens` releases, joined by '|'; the end after a last '|'.
   std::string Run(OutputText& text, const std::vector<std::string>& tokens) {
@@ -83,20 +86,20 @@ TEST_F(Stream, IsExactAboutInvalidRunsOnlyIfNothingWasReleased) {
   EXPECT_EQ(exact.Push(ids[0]), "");
   EXPECT_EQ(exact.Push(ids[1]), "");
   EXPECT_EQ(exact.Flush(), "\uFFFD\uFFFD");
-  OutputText text(*tokenizer_, {}, {}, false, 0);
+  OutputText text(Primed({}), {}, false, 0);
   for (int32_t id : ids) text.Push(id);
   text.Finish();
   EXPECT_EQ(text.whole(), tokenizer_->Decode(ids, true));
 }
 
 TEST_F(Stream, HoldsBackTextThatMayBecomeAStopString) {
-  OutputText text(*tokenizer_, {}, {"stop"}, false, 0);
+  OutputText text(Primed({}), {"stop"}, false, 0);
   EXPECT_EQ(Run(text, {"a", "st", "a", "b"}), "a||sta|b|");
   EXPECT_FALSE(text.stopped());
 }
 
 TEST_F(Stream, CutsAtAStopStringAcrossTokens) {
-  OutputText text(*tokenizer_, {}, {"stop"}, false, 0);
+  OutputText text(Primed({}), {"stop"}, false, 0);
   EXPECT_EQ(Run(text, {"a", "st", "op", "b"}), "a||||");
   EXPECT_TRUE(text.stopped());
   EXPECT_EQ(text.stop_string(), "stop");
@@ -104,30 +107,79 @@ TEST_F(Stream, CutsAtAStopStringAcrossTokens) {
 }
 
 TEST_F(Stream, KeepsTheStopStringIfAsked) {
-  OutputText text(*tokenizer_, {}, {"top"}, true, 0);
+  OutputText text(Primed({}), {"top"}, true, 0);
   EXPECT_EQ(Run(text, {"a", "stop"}), "a|stop|");
 }
 
 TEST_F(Stream, TakesTheEarliestOfSeveralStopStrings) {
-  OutputText text(*tokenizer_, {}, {"op", "b", "st"}, false, 0);
+  OutputText text(Primed({}), {"op", "b", "st"}, false, 0);
   EXPECT_EQ(Run(text, {"a", "stop", "b"}), "a|||");
   EXPECT_EQ(text.stop_string(), "st");
 }
 
 TEST_F(Stream, DoesNotStopBeforeMinTokens) {
-  OutputText text(*tokenizer_, {}, {"stop"}, false, 2);
+  OutputText text(Primed({}), {"stop"}, false, 2);
   EXPECT_EQ(Run(text, {"stop", "a", "stop", "b"}), "stop|a|||");
   EXPECT_TRUE(text.stopped());
 }
 
 TEST_F(Stream, ReleasesHeldTextAtTheEnd) {
-  OutputText text(*tokenizer_, {}, {"stop"}, false, 0);
+  OutputText text(Primed({}), {"stop"}, false, 0);
   EXPECT_EQ(Run(text, {"a", "st"}), "a||st");
 }
 
 TEST_F(Stream, IgnoresEmptyStopStrings) {
-  OutputText text(*tokenizer_, {}, {""}, false, 0);
+  OutputText text(Primed({}), {""}, false, 0);
   EXPECT_EQ(Run(text, {"a", "b"}), "a|b|");
+}
+
+// A tokenizer that counts the tokens its streams are given.
+class CountingTokenizer : public Tokenizer {
+ public:
+  Result<std::vector<int32_t>> Encode(std::string_view, bool) const override { return {}; }
+  std::string Decode(std::span<const int32_t>, bool) const override { return ""; }
+  std::unique_ptr<TokenStream> Stream(bool, StreamMode) const override {
+    return std::make_unique<Counting>(pushed);
+  }
+  std::string TokenText(int32_t) const override { return ""; }
+  std::optional<int32_t> TokenId(std::string_view) const override { return {}; }
+  bool is_special(int32_t) const override { return false; }
+  size_t vocabulary_size() const override { return 0; }
+
+  mutable size_t pushed = 0;
+
+ private:
+  struct Counting : TokenStream {
+    explicit Counting(size_t& count) : count(count) {}
+    std::string Push(int32_t) override { return ++count, ""; }
+    std::string Finish() override { return ""; }
+    std::unique_ptr<TokenStream> Clone() const override {
+      return std::make_unique<Counting>(*this);
+    }
+    size_t& count;
+  };
+};
+
+TEST(PrimedText, ReadsThePromptOncePerPrompt) {
+  const CountingTokenizer tokenizer;
+  const std::vector<int32_t> prompt(1000);
+  for (const bool whole : {false, true}) {
+    tokenizer.pushed = 0;
+    const PrimedText primed(tokenizer, prompt, true, whole);
+    for (int choice = 0; choice < 100; ++choice) OutputText(primed, {}, false, 0).Push(1);
+    EXPECT_EQ(tokenizer.pushed, whole ? 2 * 1000u + 2 * 100u : 1000u + 100u);
+  }
+}
+
+TEST_F(Stream, OutputsOfOnePromptDoNotShareTheirState) {
+  const PrimedText primed = Primed("a\xE2");  // "€" begins
+  OutputText first(primed, {}, false, 0), second(primed, {}, false, 0);
+  EXPECT_EQ(first.Push(0x82), "");
+  EXPECT_EQ(second.Push(Id("b")), "\uFFFDb");
+  EXPECT_EQ(first.Push(0xAC), "€");
+  OutputText third(primed, {}, false, 0);
+  EXPECT_EQ(third.Push(0x82), "");
+  EXPECT_EQ(third.Push(0xAC), "€");
 }
 
 }  // namespace

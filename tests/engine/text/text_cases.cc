@@ -131,10 +131,19 @@ Tally CheckStreams(const Tokenizer& tokenizer, const std::string& folder) {
     const std::string& final = c.Find("final")->string();
     const std::string before = c.Find("prompt_text") ? c.Find("prompt_text")->string() : "";
     StreamDecoder decoder(tokenizer, prompt);
-    std::vector<std::string> stream;
-    for (int32_t id : ReadIds(*c.Find("ids"))) stream.push_back(decoder.Push(id));
+    // Goes on as a copy at each token, while the decoder that was copied takes another one.
+    auto copied = std::make_unique<StreamDecoder>(tokenizer, prompt);
+    std::vector<std::string> stream, of_copies;
+    for (int32_t id : ReadIds(*c.Find("ids"))) {
+      stream.push_back(decoder.Push(id));
+      auto next = std::make_unique<StreamDecoder>(*copied);
+      copied->Push(id / 2 + 1);
+      copied = std::move(next);
+      of_copies.push_back(copied->Push(id));
+    }
     std::string fault = StreamFault(stream, before, final, *c.Find("emit"), LatestStream(c));
     if (before + Join(stream, "") + decoder.Flush() != final) fault += " another end";
+    if (of_copies != stream) fault += " copies differ";
     if (!fault.empty()) tally.differences.push_back(StrCat(fault, " in ", c.Dump()));
   }
   return tally;
