@@ -5,6 +5,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/file.h"
+#include "engine/base/json_text.h"
 
 namespace pinion {
 namespace {
@@ -146,9 +147,8 @@ struct Kind<std::string> {
 template <typename T>
 Result<T> Convert(const Json& value, std::string_view key) {
   if (Kind<T>::Fits(value)) return Kind<T>::Get(value);
-  std::string found = value.Dump();
-  if (found.size() > 60) found = found.substr(0, 57) + "...";
-  return Fail(ErrorCode::kCorrupt, StrCat("'", key, "' is ", found, ", want ", Kind<T>::kName));
+  return Fail(ErrorCode::kCorrupt,
+              StrCat("'", key, "' is ", Excerpt(value), ", want ", Kind<T>::kName));
 }
 
 }  // namespace
