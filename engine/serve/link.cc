@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -148,8 +150,9 @@ Result<std::optional<LinkMessage>> FrameReader::Next() {
       Decode(static_cast<uint8_t>(rest[sizeof payload]), rest.substr(kHeaderBytes, payload),
              std::make_index_sequence<std::variant_size_v<LinkMessage>>());
   consumed_ += kHeaderBytes + payload;
-  // Erase consumed bytes rarely, or many small frames in one buffer would take quadratic time.
-  if (consumed_ == buffer_.size() || consumed_ > (size_t{1} << 20)) {
+  // Erased once they are the larger half, consumed bytes cost at most as many moved ones.
+  if (consumed_ > buffer_.size() / 2) {
+    moved_bytes_ += buffer_.size() - consumed_;
     buffer_.erase(0, consumed_);
     consumed_ = 0;
   }
@@ -181,30 +184,37 @@ bool LinkSocket::Receive() {
 }
 
 bool LinkSocket::Send(const LinkMessage& message) {
-  unsent_ += EncodeFrame(message);
+  unsent_.push_back(EncodeFrame(message));
   return Flush();
 }
 
 bool LinkSocket::Flush() {
   // EAGAIN keeps the rest for the next Flush, so that a slow reader never blocks this process.
   while (has_unsent()) {
-    const ssize_t put = send(fd_, unsent_.data() + sent_, unsent_.size() - sent_, MSG_NOSIGNAL);
-    if (put >= 0) {
-      sent_ += static_cast<size_t>(put);
-    } else if (errno == EAGAIN) {
+    std::array<iovec, 16> parts;  // that many frames a call: one step's events are one frame
+    const size_t count = std::min(parts.size(), unsent_.size());
+    for (size_t i = 0; i < count; ++i) parts[i] = {unsent_[i].data(), unsent_[i].size()};
+    parts[0] = {unsent_[0].data() + sent_, unsent_[0].size() - sent_};
+    msghdr call{};
+    call.msg_iov = parts.data();
+    call.msg_iovlen = count;
+    const ssize_t put = sendmsg(fd_, &call, MSG_NOSIGNAL);
+    if (put >= 0)
+      DropSent(static_cast<size_t>(put));
+    else if (errno == EAGAIN)
       break;
-    } else if (errno != EINTR) {
+    else if (errno != EINTR)
       return false;
-    }
-  }
-  if (!has_unsent()) {
-    unsent_.clear();
-    sent_ = 0;
-  } else if (sent_ > (size_t{1} << 20)) {
-    unsent_.erase(0, sent_);
-    sent_ = 0;
   }
   return true;
+}
+
+void LinkSocket::DropSent(size_t bytes) {
+  sent_ += bytes;
+  while (has_unsent() && sent_ >= unsent_.front().size()) {
+    sent_ -= unsent_.front().size();
+    unsent_.pop_front();
+  }
 }
 
 Result<std::pair<int, int>> MakeLinkPair() {

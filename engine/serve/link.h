@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -81,12 +82,15 @@ class FrameReader {
   // be used any more.
   Result<std::optional<LinkMessage>> Next();
 
+  // Bytes that were copied to the front of the buffer so far: never more than were appended.
+  size_t moved_bytes() const { return moved_bytes_; }
+
   // 32 MiB of JSON hold at most 16 M token ids of 4 bytes; far above any real message.
   static constexpr uint32_t kMaxPayloadBytes = 128u << 20;
 
  private:
   std::string buffer_;
-  size_t consumed_ = 0;
+  size_t consumed_ = 0, moved_bytes_ = 0;
 };
 
 // One end of the link: a non-blocking stream socket with buffers on both sides, so that neither
@@ -107,13 +111,15 @@ class LinkSocket {
   // Queues a message and writes as much as the socket takes now. False once the other end is gone.
   bool Send(const LinkMessage& message);
   bool Flush();
-  bool has_unsent() const { return sent_ < unsent_.size(); }
+  bool has_unsent() const { return !unsent_.empty(); }
 
  private:
+  void DropSent(size_t bytes);
+
   int fd_;
   FrameReader reader_;
-  std::string unsent_;
-  size_t sent_ = 0;
+  std::deque<std::string> unsent_;  // frames, so that sending moves nothing
+  size_t sent_ = 0;                 // bytes of the first one
 };
 
 // The two ends of a new link, both closed on exec.

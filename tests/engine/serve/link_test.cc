@@ -103,6 +103,17 @@ TEST(Link, PutsFramesTogetherFromSingleBytes) {
   EXPECT_EQ(messages, OneOfEach().size());
 }
 
+TEST(Link, MovesNoMoreBytesThanItTakes) {
+  FrameReader reader;
+  const std::string frame = EncodeFrame(MakeSubmit());
+  size_t appended = 0, messages = 0;
+  constexpr size_t kFrames = 20'000;
+  for (size_t i = 0; i < kFrames; ++i, appended += frame.size()) reader.Append(frame);
+  while (*reader.Next()) ++messages;
+  EXPECT_EQ(messages, kFrames);
+  EXPECT_LE(reader.moved_bytes(), appended);
+}
+
 TEST(Link, RefusesPayloadsThatAreTooShortOrTooLong) {
   for (const LinkMessage& message : OneOfEach()) {
     const std::string frame = EncodeFrame(message);
@@ -162,6 +173,23 @@ TEST(LinkSocket, LosesNothingWhileTheOtherEndDoesNotRead) {
     }
   }
   EXPECT_FALSE(writer.has_unsent());
+}
+
+TEST(LinkSocket, SendsFramesOfAllSizesInOrder) {
+  const auto ends = *MakeLinkPair();
+  LinkSocket writer(ends.first), reader(ends.second);
+  std::mt19937 random(20261122);
+  uint64_t sent = 0, next = 0;
+  while (next < 2000) {
+    if (sent < 2000)  // some far above a socket buffer, most far below
+      writer.Send(
+          ReadyMessage{sent++, 0, std::string(random() % (random() % 8 ? 99 : 999'999), 'x')});
+    if (random() % 4 != 0 && sent < 2000) continue;
+    ASSERT_TRUE(writer.Flush());
+    ASSERT_TRUE(reader.Receive());
+    for (auto message = reader.Next(); *message; message = reader.Next())
+      ASSERT_EQ(std::get<ReadyMessage>(**message).max_model_len, next++);
+  }
 }
 
 TEST(LinkSocket, ReportsTheOtherEndsClosing) {
