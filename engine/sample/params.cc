@@ -3,12 +3,12 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/base/json_text.h"
 #include "engine/base/strings.h"
 
 namespace pinion {
 namespace {
 
-constexpr size_t kMaxStopStrings = 16;
 constexpr double kMaxBias = 100;
 
 Status Refuse(std::string_view name, const std::string& value, std::string_view allowed) {
@@ -36,7 +36,7 @@ Result<int32_t> ReadTokenId(const Json& value, std::string_view key) {
   if (value.is_int() && value.integer() >= 0 &&
       value.integer() <= std::numeric_limits<int32_t>::max())
     return static_cast<int32_t>(value.integer());
-  return Fail(ErrorCode::kUsage, StrCat("'", key, "' holds ", value.Dump(),
+  return Fail(ErrorCode::kUsage, StrCat("'", key, "' holds ", Excerpt(value),
                                         ", want token ids: whole numbers from 0 to 2147483647"));
 }
 
@@ -45,7 +45,7 @@ Status ReadSeed(const Json& object, SamplingParams& params) {
   if (!value) return {};
   if (!value->is_int())
     return Fail(ErrorCode::kUsage,
-                StrCat("'seed' is ", value->Dump(), ", want a whole number of 64 bits"));
+                StrCat("'seed' is ", Excerpt(*value), ", want a whole number of 64 bits"));
   // -1 means "no seed" to vLLM's clients; other negative numbers are seeds like any other.
   if (value->integer() == -1)
     params.seed.reset();
@@ -62,11 +62,10 @@ Status ReadStop(const Json& object, SamplingParams& params) {
     return {};
   }
   std::vector<std::string> stop;
-  const Json::Array items = value->is_array() ? value->array() : Json::Array{*value};
-  for (const Json& item : items) {
+  for (const Json& item : value->is_array() ? value->array() : Json::Array{*value}) {
     if (!item.is_string())
       return Fail(ErrorCode::kUsage,
-                  StrCat("'stop' holds ", item.Dump(), ", want a string or a list of strings"));
+                  StrCat("'stop' holds ", Excerpt(item), ", want a string or a list of strings"));
     stop.push_back(item.string());
   }
   params.stop = std::move(stop);
@@ -78,7 +77,7 @@ Status ReadStopTokenIds(const Json& object, SamplingParams& params) {
   if (!value) return {};
   if (!value->is_array())
     return Fail(ErrorCode::kUsage,
-                StrCat("'stop_token_ids' is ", value->Dump(), ", want a list of token ids"));
+                StrCat("'stop_token_ids' is ", Excerpt(*value), ", want a list of token ids"));
   std::vector<int32_t> ids;
   for (const Json& item : value->array()) {
     PINION_ASSIGN(const int32_t id, ReadTokenId(item, "stop_token_ids"));
@@ -93,14 +92,14 @@ Status ReadLogitBias(const Json& object, SamplingParams& params) {
   const Json* value = FindSet(object, "logit_bias");
   if (!value) return {};
   if (!value->is_object())
-    return Fail(ErrorCode::kUsage, StrCat("'logit_bias' is ", value->Dump(),
+    return Fail(ErrorCode::kUsage, StrCat("'logit_bias' is ", Excerpt(*value),
                                           ", want an object of token ids and numbers"));
   std::vector<std::pair<int32_t, double>> biases;
   for (const auto& [key, bias] : value->object()) {
     const auto number = ParseInt(key, "logit_bias id");
     PINION_ASSIGN(const int32_t id, ReadTokenId(number ? Json(*number) : Json(key), "logit_bias"));
     if (!bias.is_number())
-      return Fail(ErrorCode::kUsage, StrCat("'logit_bias' of token ", id, " is ", bias.Dump(),
+      return Fail(ErrorCode::kUsage, StrCat("'logit_bias' of token ", id, " is ", Excerpt(bias),
                                             ", want a number from -100 to 100"));
     biases.emplace_back(id, bias.number());
   }
@@ -146,9 +145,6 @@ Status ValidateShape(const SamplingParams& params) {
 }
 
 Status ValidateLists(const SamplingParams& params) {
-  if (params.stop.size() > kMaxStopStrings)
-    return Refuse("stop", StrCat("a list of ", params.stop.size(), " strings"),
-                  StrCat("at most ", kMaxStopStrings));
   for (const std::string& text : params.stop)
     if (text.empty()) return Refuse("stop", "an empty string", "at least one character long");
   for (const int32_t id : params.stop_token_ids)
@@ -230,9 +226,9 @@ Json ToJson(const SamplingParams& params) {
   object.Set("stop", Json(params.stop));
   object.Set("include_stop_str_in_output", params.include_stop_str_in_output);
   object.Set("logprobs", params.logprobs >= 0 ? Json(params.logprobs) : Json());
-  Json bias = Json::MakeObject();
-  for (const auto& [id, value] : params.logit_bias) bias.Set(StrCat(id), value);
-  object.Set("logit_bias", std::move(bias));
+  Json::Object bias;  // as many entries as a client likes, so without Set's search
+  for (const auto& [id, value] : params.logit_bias) bias.emplace_back(StrCat(id), value);
+  object.Set("logit_bias", Json(std::move(bias)));
   return object;
 }
 

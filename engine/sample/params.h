@@ -27,7 +27,7 @@ struct SamplingParams {
   int min_tokens = 0;             // EOS and stop ids are masked, stop strings ignored, before this
   bool ignore_eos = false;
   std::vector<int32_t> stop_token_ids;
-  std::vector<std::string> stop;  // at most 16 strings, none empty; checked by OutputText
+  std::vector<std::string> stop;  // none empty; checked by OutputText
   bool include_stop_str_in_output = false;
   int logprobs = -1;  // -1: none; k >= 0: for the chosen token and the k best ones
   std::vector<std::pair<int32_t, double>> logit_bias;  // [-100, 100]

@@ -1,10 +1,15 @@
 #include "engine/serve/frontend.h"
 
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <random>
 #include <utility>
 
+#include "engine/base/clock.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
 #include "engine/base/version.h"
@@ -14,18 +19,17 @@ namespace {
 
 constexpr const char* kJson = "application/json";
 
+// Bodies above this take a worker tens of milliseconds.
+constexpr size_t kHeavyBytes = size_t{256} << 10;
+constexpr double kDeadlineTickS = 0.1;  // how late a deadline may be noticed
+constexpr double kLongestS = 1e9;       // in nanoseconds, far from an int64_t's end
+
 void SendJson(HttpReply& reply, int status, const Json& body) {
   reply.Send(status, kJson, body.Dump());
 }
 
 void SendError(HttpReply& reply, const ApiError& error) {
   SendJson(reply, error.status, ToJson(error));
-}
-
-ApiResult<Json> ParseBody(const HttpRequest& request) {
-  auto body = Json::Parse(request.body);
-  if (!body) return Unexpected(ApiError{400, StrCat("the body is ", body.error().message), "", ""});
-  return std::move(*body);
 }
 
 // "cmpl-" and 32 random hexadecimal digits.
@@ -41,6 +45,20 @@ std::string MakeId(bool chat) {
 // vLLM endpoints that Pinion deliberately leaves out.
 bool IsSleepMode(std::string_view path) {
   return path == "/sleep" || path == "/wake_up" || path == "/is_sleeping";
+}
+
+// Parameters, as in "application/json; charset=utf-8", change nothing: JSON is UTF-8.
+bool IsJson(std::string_view content_type) {
+  const std::string_view media = Trim(content_type.substr(0, content_type.find(';')));
+  const std::string_view json = kJson;
+  return media.size() == json.size() &&
+         std::equal(media.begin(), media.end(), json.begin(), [](char a, char b) {
+           return std::tolower(static_cast<unsigned char>(a)) == b;
+         });
+}
+
+Preparer::RenderChat RenderOn(WorkerPool::Worker& worker) {
+  return [&worker](const ChatRequest& chat) { return worker.Render(chat); };
 }
 
 Json StatsToJson(const EngineStats& stats) {
@@ -59,13 +77,29 @@ Json StatsToJson(const EngineStats& stats) {
 
 }  // namespace
 
-Frontend::Frontend(ServedModel model, const Tokenizer& tokenizer, Intake::RenderChat render,
+// A request on its way through the pool. Destroyed on the event loop: what it holds belongs there.
+struct Frontend::Incoming {
+  Incoming(HttpRequest request, Reply reply, Admission::Ticket ticket)
+      : request(std::move(request)), reply(std::move(reply)), ticket(std::move(ticket)) {}
+  HttpRequest request;
+  Reply reply;
+  Admission::Ticket ticket;
+  std::atomic<bool> gone = false;  // the client has left
+};
+
+Frontend::Frontend(ServedModel model, const Tokenizer& tokenizer, const FrontLimits& limits,
+                   WorkerPool& pool, HttpServer& server, std::shared_ptr<MemoryBudget> memory,
                    SendToEngine send)
     : model_(std::move(model)),
       tokenizer_(tokenizer),
-      intake_(model_, tokenizer, std::move(render)),
+      limits_(limits),
+      pool_(pool),
+      server_(server),
+      memory_(std::move(memory)),
       send_(std::move(send)),
+      preparer_(model_, tokenizer, limits),
       metrics_(model_.name),
+      admission_(limits),
       created_(std::time(nullptr)) {}
 
 const std::map<std::string, Frontend::Endpoint, std::less<>>& Frontend::Endpoints() {
@@ -83,7 +117,7 @@ const std::map<std::string, Frontend::Endpoint, std::less<>>& Frontend::Endpoint
   return kEndpoints;
 }
 
-void Frontend::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+void Frontend::Handle(HttpRequest request, Reply reply) {
   const TraceSpan span("request");
   const auto found = Endpoints().find(request.path);
   if (found == Endpoints().end()) {
@@ -106,27 +140,57 @@ void Frontend::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
                               StrCat(request.method.substr(0, 20), " is not allowed for ",
                                      request.path, ", use ", endpoint.method),
                               "", ""});
-  if (endpoint.needs_engine && gone_) return SendError(*reply, *gone_);
-  if (endpoint.needs_engine && !ready())
+  if (request.method == "POST" && !IsJson(request.headers.Find("Content-Type")))
     return SendError(
         *reply,
-        {503, "the model is still loading; try again once GET /health returns 200", "", ""});
-  (this->*endpoint.route)(request, std::move(reply));
+        {415, StrCat(request.path, " reads JSON: send the header 'Content-Type: ", kJson, "'"), "",
+         ""});
+  if (endpoint.needs_model)
+    if (const auto unavailable = Unavailable()) return Refuse(*reply, *unavailable);
+  (this->*endpoint.route)(std::move(request), std::move(reply));
 }
 
-void Frontend::Health(const HttpRequest&, Reply reply) {
+std::optional<ApiError> Frontend::Unavailable() const {
+  switch (state_) {
+    case EngineState::kStarting:
+      return ApiError{503, "the model is still loading; try again once GET /health returns 200", "",
+                      ""};
+    case EngineState::kSleeping:
+    case EngineState::kFailed:
+      return ApiError{503, reason_, "", ""};
+    case EngineState::kReady:
+    case EngineState::kRestarting:  // requests wait for the next engine
+      break;
+  }
+  return {};
+}
+
+void Frontend::Refuse(HttpReply& reply, const ApiError& error) {
+  if (error.status == 503) reply.AddHeader("Retry-After", retry_after_);
+  if (error.code == kRequestMemory) metrics_.AddRejected(kRequestMemory);
+  SendError(reply, error);
+}
+
+void Frontend::Reject(HttpReply& reply, const Admission::Rejection& rejection) {
+  metrics_.AddRejected(rejection.reason);
+  Refuse(reply, {503, rejection.message, "", ""});
+}
+
+void Frontend::Health(HttpRequest, Reply reply) {
   reply->Send(ready() ? 200 : 503, "text/plain", "");
 }
 
-void Frontend::Metrics(const HttpRequest&, Reply reply) {
+void Frontend::Metrics(HttpRequest, Reply reply) {
+  metrics_.SetFront(
+      {memory_ ? memory_->used() : 0, server_.connections(), pool_.queued(), pending(), ready()});
   reply->Send(200, "text/plain; version=0.0.4; charset=utf-8", metrics_.Render());
 }
 
-void Frontend::Version(const HttpRequest&, Reply reply) {
+void Frontend::Version(HttpRequest, Reply reply) {
   SendJson(*reply, 200, Json(Json::Object{{"version", pinion::Version()}}));
 }
 
-void Frontend::Models(const HttpRequest&, Reply reply) {
+void Frontend::Models(HttpRequest, Reply reply) {
   Json model = Json::MakeObject();
   model.Set("id", model_.name);
   model.Set("object", "model");
@@ -138,87 +202,142 @@ void Frontend::Models(const HttpRequest&, Reply reply) {
   SendJson(*reply, 200, Json(Json::Object{{"object", "list"}, {"data", Json(Json::Array{model})}}));
 }
 
-void Frontend::ServerInfo(const HttpRequest&, Reply reply) {
+void Frontend::ServerInfo(HttpRequest, Reply reply) {
   Json info = server_info_;
   info.Set("stats", StatsToJson(stats_));
   SendJson(*reply, 200, info);
 }
 
-void Frontend::Completions(const HttpRequest& request, Reply reply) {
-  auto body = ParseBody(request);
-  if (!body) return SendError(*reply, body.error());
-  Generate(ReadCompletionRequest(*body, model_.defaults), request.arrived_ns, std::move(reply));
+void Frontend::Completions(HttpRequest request, Reply reply) {
+  Generate(std::move(request), std::move(reply), /*chat=*/false);
 }
 
-void Frontend::Chat(const HttpRequest& request, Reply reply) {
-  auto body = ParseBody(request);
-  if (!body) return SendError(*reply, body.error());
-  Generate(ReadChatRequest(*body, model_.defaults), request.arrived_ns, std::move(reply));
+void Frontend::Chat(HttpRequest request, Reply reply) {
+  Generate(std::move(request), std::move(reply), /*chat=*/true);
 }
 
-void Frontend::Tokenize(const HttpRequest& request, Reply reply) {
-  const auto answer = [&]() -> ApiResult<Json> {
-    PINION_ASSIGN(const Json body, ParseBody(request));
-    PINION_ASSIGN(const TokenizeRequest asked, ReadTokenizeRequest(body));
-    PINION_ASSIGN(const std::vector<int32_t> ids, intake_.Tokenize(asked));
-    Json tokens = Json::MakeObject();
-    tokens.Set("count", static_cast<int64_t>(ids.size()));
-    tokens.Set("max_model_len", static_cast<int64_t>(max_model_len_));
-    tokens.Set("tokens", Json(ids));
-    return tokens;
-  }();
-  if (!answer) return SendError(*reply, answer.error());
-  SendJson(*reply, 200, *answer);
+void Frontend::Tokenize(HttpRequest request, Reply reply) {
+  Prepare(std::move(request), std::move(reply),
+          [this, length = max_model_len_](Incoming& incoming, WorkerPool::Worker& worker) {
+            return Answer(preparer_.Tokenize(incoming.request, length, RenderOn(worker)));
+          });
 }
 
-void Frontend::Detokenize(const HttpRequest& request, Reply reply) {
-  const auto answer = [&]() -> ApiResult<Json> {
-    PINION_ASSIGN(const Json body, ParseBody(request));
-    PINION_ASSIGN(const std::vector<int32_t> ids, ReadDetokenizeRequest(body));
-    return Json(Json::Object{{"prompt", tokenizer_.Decode(ids, false)}});
-  }();
-  if (!answer) return SendError(*reply, answer.error());
-  SendJson(*reply, 200, *answer);
-}
-
-void Frontend::Generate(ApiResult<GenerationRequest> request, int64_t arrived_ns, Reply reply) {
-  if (!request) return SendError(*reply, request.error());
-  auto prompts = intake_.Prepare(*request, max_model_len_);
-  if (!prompts) return SendError(*reply, prompts.error());
-  Start(std::move(*request), std::move(*prompts), arrived_ns, std::move(reply));
-}
-
-void Frontend::Start(GenerationRequest request, std::vector<std::vector<int32_t>> prompts,
-                     int64_t arrived_ns, Reply reply) {
-  ResponseHead head{MakeId(request.chat), std::time(nullptr), model_.name, request.chat};
-  auto generation =
-      std::make_shared<Generation>(tokenizer_, metrics_, std::move(request), std::move(prompts),
-                                   std::move(head), reply, arrived_ns);
-  // Weak, because the generation owns the reply: a strong pointer would be a cycle.
-  reply->OnGone([this, weak = std::weak_ptr(generation)] {
-    if (const auto gone = weak.lock()) {
-      gone->CountUnfinished("abort");
-      Cancel(gone);
-    }
+void Frontend::Detokenize(HttpRequest request, Reply reply) {
+  Prepare(std::move(request), std::move(reply), [this](Incoming& incoming, WorkerPool::Worker&) {
+    return Answer(preparer_.Detokenize(incoming.request));
   });
-  const size_t per_prompt = generation->choices() / generation->prompts();
-  for (size_t i = 0; i < generation->choices(); i += per_prompt) {
-    const uint64_t id = next_id_;
-    for (size_t k = 0; k < per_prompt; ++k) live_.emplace(next_id_++, std::pair(generation, i + k));
-    send_(SubmitMessage{id, static_cast<uint32_t>(per_prompt), 0, generation->ParamsOf(i),
-                        generation->PromptOf(i)});
-  }
 }
 
-void Frontend::Cancel(const std::shared_ptr<Generation>& generation) {
-  for (auto it = live_.begin(); it != live_.end();) {
-    if (it->second.first != generation) {
-      ++it;
-      continue;
-    }
-    send_(AbortMessage{it->first});
-    it = live_.erase(it);
+void Frontend::Generate(HttpRequest request, Reply reply, bool chat) {
+  Prepare(std::move(request), std::move(reply),
+          [this, chat, length = max_model_len_, kv_tokens = kv_tokens_](
+              Incoming& incoming, WorkerPool::Worker& worker) -> Then {
+            auto prepared = std::make_shared<ApiResult<Prepared>>(
+                preparer_.Generation(incoming.request, chat, length, kv_tokens, RenderOn(worker)));
+            return [this, prepared](Incoming& back) { OnPrepared(back, std::move(*prepared)); };
+          });
+}
+
+void Frontend::Prepare(HttpRequest request, Reply reply, Work work) {
+  auto ticket = admission_.Arrive();
+  if (!ticket) return Reject(*reply, ticket.error());
+  if (memory_ && !request.memory.budget()) {
+    auto share = MemoryShare::Take(memory_, request.body.size());
+    if (!share) return Refuse(*reply, NoMemory());
+    request.memory = std::move(*share);
   }
+  const bool heavy = request.body.size() > kHeavyBytes;
+  const std::string client = request.client;
+  auto incoming = std::make_shared<Incoming>(std::move(request), reply, std::move(*ticket));
+  // Weak, because the reply must not hold what holds it.
+  reply->OnGone([weak = std::weak_ptr(incoming)] {
+    if (const auto left = weak.lock()) left->gone = true;
+  });
+  pool_.Submit(client, heavy,
+               [this, incoming, work = std::move(work)](WorkerPool::Worker& worker) mutable {
+                 Then then;
+                 if (!incoming->gone) then = work(*incoming, worker);
+                 server_.Post([incoming = std::move(incoming), then = std::move(then)] {
+                   if (then && !incoming->gone) then(*incoming);
+                 });
+               });
+}
+
+Frontend::Then Frontend::Answer(ApiResult<std::string> result) {
+  auto answer = std::make_shared<ApiResult<std::string>>(std::move(result));
+  return [this, answer](Incoming& incoming) {
+    if (*answer) return incoming.reply->Send(200, kJson, std::move(**answer));
+    Refuse(*incoming.reply, answer->error());
+  };
+}
+
+void Frontend::OnPrepared(Incoming& incoming, ApiResult<Prepared> prepared) {
+  const int64_t now = NowNs(), arrived = incoming.request.arrived_ns;
+  metrics_.AddPrepared(static_cast<double>(now - arrived) * 1e-9);
+  if (!prepared) return Refuse(*incoming.reply, prepared.error());
+  // The engine may have gone to sleep meanwhile.
+  if (const auto unavailable = Unavailable()) return Refuse(*incoming.reply, *unavailable);
+  const size_t choices = prepared->prompts.size() * static_cast<size_t>(prepared->request.n);
+  size_t tokens = 0;
+  for (const auto& prompt : prepared->prompts)
+    tokens += prompt.size() * static_cast<size_t>(prepared->request.n);
+  if (auto admitted = admission_.Admit(incoming.ticket, choices, tokens); !admitted)
+    return Reject(*incoming.reply, admitted.error());
+  const double limit_s = std::min(limits_.request_timeout_s,
+                                  prepared->request.timeout_s.value_or(limits_.request_timeout_s));
+  const int64_t deadline = arrived + static_cast<int64_t>(std::min(limit_s, kLongestS) * 1e9);
+
+  ResponseHead head{MakeId(prepared->request.chat), std::time(nullptr), model_.name,
+                    prepared->request.chat};
+  auto generation = std::make_shared<Generation>(
+      tokenizer_, metrics_, std::move(*prepared), std::move(head),
+      Generation::Origin{incoming.request.client, arrived, limit_s, incoming.reply},
+      std::move(incoming.ticket));
+  incoming.reply->OnGone([this, weak = std::weak_ptr(generation)] {
+    const auto gone = weak.lock();
+    if (gone && Cancel(gone)) gone->CountUnfinished("abort");
+  });
+  if (deadline <= now) return Overdue(*generation);
+  Request request{generation, deadlines_.emplace(deadline, generation)};
+  WatchDeadlines();
+  if (ready())
+    Submit(std::move(request));
+  else
+    pending_.push_back(std::move(request));
+}
+
+void Frontend::Submit(Request request) {
+  const auto generation = request.generation;
+  const uint64_t first = next_id_;
+  next_id_ += generation->choices();
+  live_.emplace(first, std::move(request));
+  for (const SubmitMessage& message : generation->TakeSubmits(first)) send_(message);
+  generation->Begin();
+}
+
+std::map<uint64_t, Frontend::Request>::iterator Frontend::Find(uint64_t id) {
+  auto found = live_.upper_bound(id);
+  if (found == live_.begin()) return live_.end();
+  --found;
+  return id - found->first < found->second.generation->choices() ? found : live_.end();
+}
+
+bool Frontend::Cancel(const std::shared_ptr<Generation>& generation) {
+  const auto found = live_.find(generation->first_id());
+  if (found != live_.end()) {
+    deadlines_.erase(found->second.deadline);
+    live_.erase(found);
+    send_(AbortMessage{generation->first_id(), static_cast<uint32_t>(generation->choices())});
+    return true;
+  }
+  const auto waits = std::find_if(pending_.begin(), pending_.end(), [&](const Request& request) {
+    return request.generation == generation;
+  });
+  if (waits == pending_.end()) return false;
+  deadlines_.erase(waits->deadline);
+  pending_.erase(waits);
+  return true;
 }
 
 void Frontend::OnMessage(LinkMessage message) {
@@ -228,40 +347,144 @@ void Frontend::OnMessage(LinkMessage message) {
     stats_ = batch->stats;
     metrics_.SetEngine(stats_);
   } else if (const auto* refused = std::get_if<RefusedMessage>(&message)) {
-    const auto found = live_.find(refused->id);
+    const auto found = Find(refused->id);
     if (found == live_.end()) return;
-    const auto generation = found->second.first;
+    const auto generation = found->second.generation;
     Cancel(generation);
     generation->Fail({400, refused->message, "", ""});
   } else if (const auto* ready = std::get_if<ReadyMessage>(&message)) {
     max_model_len_ = ready->max_model_len;
+    kv_tokens_ = ready->kv_tokens;
     auto info = Json::Parse(ready->server_info);
     if (info) server_info_ = std::move(*info);
+    OnEngineState(EngineState::kReady, "");
   }
 }
 
 void Frontend::OnEvent(const TokenEvent& event) {
-  const auto found = live_.find(event.request);
+  const auto found = Find(event.request);
   if (found == live_.end()) return;  // of a request that was cancelled meanwhile
-  const auto [generation, choice] = found->second;
-  const auto next = generation->OnEvent(choice, event);
-  if (next == Generation::Next::kMore) return;
-  live_.erase(event.request);
-  if (next == Generation::Next::kAbort) send_(AbortMessage{event.request});
+  // A copy: an answer that the client cannot take may end the request from within.
+  const auto generation = found->second.generation;
+  switch (generation->OnEvent(static_cast<size_t>(event.request - found->first), event)) {
+    case Generation::Next::kMore:
+      break;
+    case Generation::Next::kAbort:
+      send_(AbortMessage{event.request});
+      break;
+    case Generation::Next::kFail:
+      Cancel(generation);
+      metrics_.AddRejected(kRequestMemory);
+      return generation->Fail(NoMemory(), retry_after_);
+  }
+  if (generation->ended()) Complete(generation);
 }
 
-void Frontend::OnEngineState(EngineState state, const std::string& public_reason, double) {
-  if (state == EngineState::kStarting || state == EngineState::kReady) return gone_.reset();
-  gone_ = ApiError{state == EngineState::kFailed ? 500 : 503, public_reason, "", ""};
-  if (state != EngineState::kSleeping) FailAll(*gone_);
+void Frontend::Complete(std::shared_ptr<Generation> generation) {
+  const auto found = live_.find(generation->first_id());
+  if (found == live_.end()) return;
+  deadlines_.erase(found->second.deadline);
+  live_.erase(found);
+  if (!generation->needs_answer()) return;
+  if (!generation->answer_is_large()) return generation->Send(generation->Answer());
+  const std::string client = generation->client();
+  pool_.Submit(client, /*heavy=*/true, [this, generation](WorkerPool::Worker&) mutable {
+    auto answer = std::make_shared<std::string>(generation->Answer());
+    server_.Post(
+        [generation = std::move(generation), answer] { generation->Send(std::move(*answer)); });
+  });
+}
+
+void Frontend::OnEngineState(EngineState state, const std::string& public_reason,
+                             double retry_after_s) {
+  state_ = state;
+  reason_ = public_reason;
+  retry_after_ = StrCat(static_cast<int64_t>(std::ceil(std::max(1.0, retry_after_s))));
+  const ApiError error{503, public_reason, "", ""};
+  switch (state) {
+    case EngineState::kStarting:
+      break;
+    case EngineState::kReady:
+      for (auto waiting = std::exchange(pending_, {}); !waiting.empty(); waiting.pop_front())
+        Submit(std::move(waiting.front()));
+      break;
+    case EngineState::kRestarting:
+      FailLive(error);
+      break;
+    case EngineState::kSleeping:
+    case EngineState::kFailed:
+      FailAll(error);
+      break;
+  }
+}
+
+void Frontend::FailLive(const ApiError& error) {
+  while (!live_.empty()) {
+    const auto generation = live_.begin()->second.generation;
+    if (ready()) {
+      Cancel(generation);
+    } else {  // there is no engine to tell
+      deadlines_.erase(live_.begin()->second.deadline);
+      live_.erase(live_.begin());
+    }
+    generation->Fail(error, error.status == 503 ? retry_after_ : "");
+  }
 }
 
 void Frontend::FailAll(const ApiError& error) {
-  while (!live_.empty()) {
-    const auto generation = live_.begin()->second.first;
-    std::erase_if(live_, [&](const auto& entry) { return entry.second.first == generation; });
-    generation->Fail(error);
+  FailLive(error);
+  while (!pending_.empty()) {
+    const auto generation = pending_.front().generation;
+    Cancel(generation);
+    generation->Fail(error, error.status == 503 ? retry_after_ : "");
   }
+}
+
+size_t Frontend::live() const {
+  size_t choices = 0;
+  for (const auto& [id, request] : live_) choices += request.generation->unfinished();
+  return choices;
+}
+
+size_t Frontend::pending() const {
+  size_t choices = 0;
+  for (const Request& request : pending_) choices += request.generation->choices();
+  return choices;
+}
+
+void Frontend::WatchDeadlines() {
+  if (watching_deadlines_ || deadlines_.empty()) return;
+  watching_deadlines_ = true;
+  server_.After(kDeadlineTickS, [this] {
+    watching_deadlines_ = false;
+    EndOverdue();
+    WatchDeadlines();
+  });
+}
+
+void Frontend::EndOverdue() {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= NowNs()) {
+    const auto generation = deadlines_.begin()->second;
+    Cancel(generation);
+    Overdue(*generation);
+  }
+}
+
+void Frontend::Overdue(Generation& generation) {
+  metrics_.AddDeadlineExceeded();
+  const double limit_s = generation.limit_s();
+  generation.Fail(
+      {504,
+       StrCat("no complete answer within ", limit_s, " s (",
+              limit_s < limits_.request_timeout_s ? "timeout" : "--request-timeout", ")"),
+       "", ""});
+}
+
+ApiError Frontend::NoMemory() const {
+  return {503,
+          StrCat("other requests use the ", FormatBytes(memory_ ? memory_->limit() : 0),
+                 " that this server has for them (--request-memory); try again later"),
+          "", kRequestMemory};
 }
 
 }  // namespace pinion

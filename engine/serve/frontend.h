@@ -2,90 +2,134 @@
 
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
+#include "engine/serve/admission.h"
 #include "engine/serve/engine_state.h"
 #include "engine/serve/generation.h"
 #include "engine/serve/http.h"
-#include "engine/serve/intake.h"
 #include "engine/serve/link.h"
 #include "engine/serve/metrics.h"
+#include "engine/serve/options.h"
+#include "engine/serve/prepare.h"
 #include "engine/serve/schema.h"
+#include "engine/serve/worker_pool.h"
 #include "engine/text/tokenizer.h"
 
 namespace pinion {
 
-// The API behind the HTTP server: routes requests, hands prompts to the engine through the link and
-// gives its events to the requests they belong to. Knows neither sockets nor processes.
-// Thread rule: one thread.
+// The API behind the HTTP server: routes requests, admits them, has the pool's workers prepare
+// them, hands prompts to the engine through the link and gives its events to the requests they
+// belong to. Nothing here takes a time that a client decides. Knows neither sockets nor processes.
+// Thread rule: the event loop's thread.
 class Frontend {
  public:
   using SendToEngine = std::function<void(const LinkMessage&)>;
 
-  // The tokenizer outlives the object.
-  Frontend(ServedModel model, const Tokenizer& tokenizer, Intake::RenderChat render,
+  // Everything referred to outlives the object; the server's Run ends before it does.
+  Frontend(ServedModel model, const Tokenizer& tokenizer, const FrontLimits& limits,
+           WorkerPool& pool, HttpServer& server, std::shared_ptr<MemoryBudget> memory,
            SendToEngine send);
-  Frontend(const Frontend&) = delete;  // intake_ refers to model_
+  Frontend(const Frontend&) = delete;  // preparer_ refers to model_
   Frontend& operator=(const Frontend&) = delete;
 
   void Handle(HttpRequest request, std::shared_ptr<HttpReply> reply);
   // One message from the engine other than FailedMessage.
   void OnMessage(LinkMessage message);
 
-  // kRestarting and kFailed end every live request with `public_reason` and answer new ones with
-  // it: with status 500 after kFailed, else with 503. kSleeping does the same for new ones only.
+  // kReady: requests that waited are sent. kRestarting: requests in flight end with `public_reason`
+  // and status 503; new ones wait for the engine. kSleeping, kFailed: those that wait end, too, and
+  // new ones are refused.
   void OnEngineState(EngineState state, const std::string& public_reason, double retry_after_s = 5);
-  // Ends every live request with `error`.
+  // Ends every request that is in flight or waits for the engine with `error`.
   void FailAll(const ApiError& error);
-  bool ready() const { return max_model_len_ > 0 && !gone_; }
-  size_t live() const { return live_.size(); }
+
+  bool ready() const { return state_ == EngineState::kReady; }
+  // Choices that the engine has, and that wait for it.
+  size_t live() const;
+  size_t pending() const;
   ServeMetrics& metrics() { return metrics_; }
 
  private:
   using Reply = std::shared_ptr<HttpReply>;
-  using Route = void (Frontend::*)(const HttpRequest&, Reply);
+  using Route = void (Frontend::*)(HttpRequest, Reply);
   struct Endpoint {
     const char* method;
     Route route;
-    bool needs_engine;
+    bool needs_model;  // and reads JSON, if it is posted
   };
   static const std::map<std::string, Endpoint, std::less<>>& Endpoints();
 
-  void Health(const HttpRequest&, Reply reply);
-  void Models(const HttpRequest&, Reply reply);
-  void Metrics(const HttpRequest&, Reply reply);
-  void Version(const HttpRequest&, Reply reply);
-  void ServerInfo(const HttpRequest&, Reply reply);
-  void Completions(const HttpRequest& request, Reply reply);
-  void Chat(const HttpRequest& request, Reply reply);
-  void Tokenize(const HttpRequest& request, Reply reply);
-  void Detokenize(const HttpRequest& request, Reply reply);
+  // Requests by the time at which they must have been answered.
+  using Deadlines = std::multimap<int64_t, std::shared_ptr<Generation>>;
+  // A request that the engine works on, or that waits for it.
+  struct Request {
+    std::shared_ptr<Generation> generation;
+    Deadlines::iterator deadline;
+  };
+  struct Incoming;
 
-  void Generate(ApiResult<GenerationRequest> request, int64_t arrived_ns, Reply reply);
-  void Start(GenerationRequest request, std::vector<std::vector<int32_t>> prompts,
-             int64_t arrived_ns, Reply reply);
+  void Health(HttpRequest, Reply reply);
+  void Models(HttpRequest, Reply reply);
+  void Metrics(HttpRequest, Reply reply);
+  void Version(HttpRequest, Reply reply);
+  void ServerInfo(HttpRequest, Reply reply);
+  void Completions(HttpRequest request, Reply reply);
+  void Chat(HttpRequest request, Reply reply);
+  void Tokenize(HttpRequest request, Reply reply);
+  void Detokenize(HttpRequest request, Reply reply);
+
+  std::optional<ApiError> Unavailable() const;
+  void Refuse(HttpReply& reply, const ApiError& error);
+  void Reject(HttpReply& reply, const Admission::Rejection& rejection);
+  // What a worker does with a request, and what the event loop then does with the result.
+  using Then = std::function<void(Incoming&)>;
+  using Work = std::function<Then(Incoming&, WorkerPool::Worker&)>;
+  void Prepare(HttpRequest request, Reply reply, Work work);
+  Then Answer(ApiResult<std::string> result);
+  void Generate(HttpRequest request, Reply reply, bool chat);
+  void OnPrepared(Incoming& incoming, ApiResult<Prepared> prepared);
+  void Submit(Request request);
+  // The request that `id` is a choice of; end() if none.
+  std::map<uint64_t, Request>::iterator Find(uint64_t id);
   void OnEvent(const TokenEvent& event);
-  // Forgets a request's choices and tells the engine to stop them.
-  void Cancel(const std::shared_ptr<Generation>& generation);
+  // All choices have ended.
+  void Complete(std::shared_ptr<Generation> generation);
+  // Forgets a request and tells the engine to stop its choices; false if it had ended already.
+  bool Cancel(const std::shared_ptr<Generation>& generation);
+  void FailLive(const ApiError& error);
+  void WatchDeadlines();
+  void EndOverdue();
+  void Overdue(Generation& generation);
+  ApiError NoMemory() const;
 
   ServedModel model_;
   const Tokenizer& tokenizer_;
-  Intake intake_;
+  FrontLimits limits_;
+  WorkerPool& pool_;
+  HttpServer& server_;
+  std::shared_ptr<MemoryBudget> memory_;  // null: no limit
   SendToEngine send_;
+  Preparer preparer_;
   ServeMetrics metrics_;
-  size_t max_model_len_ = 0;  // 0 until the engine is ready
+  Admission admission_;
+  EngineState state_ = EngineState::kStarting;
+  std::string reason_;  // why the engine is not ready
+  std::string retry_after_ = "5";
+  size_t max_model_len_ = 0, kv_tokens_ = 0;
   Json server_info_;
   EngineStats stats_;
-  std::optional<ApiError> gone_;  // the answer while there is no engine
   int64_t created_;
-  uint64_t next_id_ = 1;
-  std::unordered_map<uint64_t, std::pair<std::shared_ptr<Generation>, size_t>> live_;
+  uint64_t next_id_ = 1;              // never repeats, whichever engine process an id goes to
+  std::map<uint64_t, Request> live_;  // by the first id of a request's choices
+  std::list<Request> pending_;        // in their order
+  Deadlines deadlines_;
+  bool watching_deadlines_ = false;
 };
 
 }  // namespace pinion

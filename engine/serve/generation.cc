@@ -1,7 +1,6 @@
 #include "engine/serve/generation.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "engine/base/trace.h"
@@ -13,82 +12,103 @@ double Seconds(int64_t from_ns, int64_t to_ns) {
   return static_cast<double>(to_ns - from_ns) * 1e-9;
 }
 
+// What a token with its log-probability, or one of the alternatives beside it, takes until the
+// answer is sent: here, as JSON values (some 600 bytes), as the library's, and as text.
+constexpr size_t kLogprobBytes = 1200;
+// Above this many of them, writing the answer takes tens of milliseconds.
+constexpr size_t kManyLogprobs = 10'000;
+
 bool Contains(const std::vector<int32_t>& ids, int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
 }  // namespace
 
-Generation::Generation(const Tokenizer& tokenizer, ServeMetrics& metrics, GenerationRequest request,
-                       std::vector<std::vector<int32_t>> prompt_ids, ResponseHead head,
-                       std::shared_ptr<HttpReply> reply, int64_t arrived_ns)
+Generation::Generation(const Tokenizer& tokenizer, ServeMetrics& metrics, Prepared prepared,
+                       ResponseHead head, Origin origin, Admission::Ticket ticket)
     : tokenizer_(tokenizer),
       metrics_(metrics),
-      request_(std::move(request)),
-      prompt_ids_(std::move(prompt_ids)),
+      request_(std::move(prepared.request)),
+      prompts_(std::move(prepared.prompts)),
+      memory_(std::move(prepared.memory)),
       head_(std::move(head)),
-      reply_(std::move(reply)),
-      arrived_ns_(arrived_ns) {
-  const size_t count = prompt_ids_.size() * static_cast<size_t>(request_.n);
+      origin_(std::move(origin)),
+      ticket_(std::move(ticket)),
+      events_(head_) {
+  for (const auto& prompt : prompts_) prompt_tokens_.push_back(prompt.size());
   const SamplingParams& params = request_.params;
-  choices_.reserve(count);
-  std::optional<PrimedText> primed;  // of the prompt that the loop is at
-  for (size_t i = 0; i < count; ++i) {
-    const auto& prompt = PromptOf(i);
-    if (i % static_cast<size_t>(request_.n) == 0)
-      primed.emplace(tokenizer_, prompt, request_.skip_special_tokens, !request_.stream);
-    choices_.emplace_back(OutputText(*primed, params.stop, params.include_stop_str_in_output,
+  unfinished_ = prompts_.size() * static_cast<size_t>(request_.n);
+  choices_.reserve(unfinished_);
+  for (size_t i = 0; i < unfinished_; ++i) {
+    choices_.emplace_back(OutputText(prepared.primed[PromptOf(i)], params.stop,
+                                     params.include_stop_str_in_output,
                                      static_cast<size_t>(params.min_tokens)));
+    choices_.back().prompt_tokens = prompt_tokens_[PromptOf(i)];
     if (!request_.echo) continue;
-    const Prompt& said = request_.prompts[i / static_cast<size_t>(request_.n)];
-    const auto* text = std::get_if<std::string>(&said);
-    choices_.back().text = text ? *text : tokenizer_.Decode(prompt, request_.skip_special_tokens);
+    choices_.back().text = prepared.echoes[PromptOf(i)];
     choices_.back().echo_bytes = choices_.back().text.size();
   }
-  unfinished_ = count;
 }
 
-SamplingParams Generation::ParamsOf(size_t choice) const {
+std::vector<SubmitMessage> Generation::TakeSubmits(uint64_t first_id) {
+  first_id_ = first_id;
   SamplingParams params = request_.params;
   params.stop.clear();  // matched here: the engine has tokens, not text
-  if (params.seed) *params.seed += choice % static_cast<size_t>(request_.n);
-  return params;
+  std::vector<SubmitMessage> messages;
+  for (auto& prompt : prompts_) {
+    messages.push_back({first_id, static_cast<uint32_t>(request_.n), request_.priority, params,
+                        std::move(prompt)});
+    first_id += static_cast<uint64_t>(request_.n);
+  }
+  prompts_.clear();
+  return messages;
 }
 
-const std::vector<int32_t>& Generation::PromptOf(size_t choice) const {
-  return prompt_ids_[choice / static_cast<size_t>(request_.n)];
+void Generation::Begin() {
+  if (!request_.stream || std::exchange(streaming_, true)) return;
+  origin_.reply->Begin("text/event-stream; charset=utf-8");
+  if (!request_.chat) return;
+  for (size_t i = 0; i < choices_.size(); ++i) origin_.reply->Write(events_.Role(i));
 }
 
 Generation::Next Generation::OnEvent(size_t index, const TokenEvent& event) {
   Choice& choice = choices_[index];
-  if (event.has_token) TakeToken(choice, event);
-  const bool stopped = choice.output.stopped();
-  if (stopped || event.finish != FinishReason::kNone) Finish(choice, event);
+  if (choice.done()) return Next::kMore;  // a stop string ended it before the engine knew
+  if (event.has_token && !TakeToken(choice, event)) return Next::kFail;
+  if (choice.output.stopped() || event.finish != FinishReason::kNone) Finish(choice, event);
   if (request_.stream) {
-    BeginStream();
+    Begin();
     // Even a token whose text is held back sends an event, as in vLLM.
-    reply_->Write(SseEvent(PartChunk(head_, TakePart(index))));
+    origin_.reply->Write(events_.Part(TakePart(index)));
   }
   if (!choice.done()) return Next::kMore;
-  if (--unfinished_ == 0) EndAnswer();
-  return event.finish == FinishReason::kNone ? Next::kAbort : Next::kFinished;
+  if (--unfinished_ == 0 && request_.stream) EndStream();
+  return event.finish == FinishReason::kNone ? Next::kAbort : Next::kMore;
 }
 
-void Generation::TakeToken(Choice& choice, const TokenEvent& event) {
+bool Generation::TakeToken(Choice& choice, const TokenEvent& event) {
   const TraceSpan span("detokenise");
   Time(choice, event);
   ++choice.output_tokens;
   choice.cached_tokens = event.cached_tokens;
-  if (request_.params.logprobs >= 0) choice.tokens.push_back(event.token);
+  if (request_.params.logprobs >= 0) {
+    const size_t entries = 1 + event.token.top.size();
+    if (!request_.stream && !memory_.Grow(entries * kLogprobBytes)) return false;
+    kept_tokens_ += entries;
+    choice.tokens.push_back(event.token);
+  }
   // The token that ended the output is not part of its text.
-  if (event.finish == FinishReason::kStop && !request_.params.include_stop_str_in_output) return;
+  if (event.finish == FinishReason::kStop && !request_.params.include_stop_str_in_output)
+    return true;
   choice.text += choice.output.Push(event.token.id);
+  return true;
 }
 
 void Generation::Time(Choice& choice, const TokenEvent& event) {
   if (choice.output_tokens == 0) {
     choice.first_token_ns = event.now_ns;
-    metrics_.AddFirstToken(Seconds(arrived_ns_, event.now_ns));
+    ticket_.FirstToken(choice.prompt_tokens);
+    metrics_.AddFirstToken(Seconds(origin_.arrived_ns, event.now_ns));
   } else {
     metrics_.AddInterTokenLatency(Seconds(choice.last_token_ns, event.now_ns));
   }
@@ -112,9 +132,10 @@ void Generation::Finish(Choice& choice, const TokenEvent& event) {
       choice.stop_reason = event.token.id;
     }
   }
-  metrics_.AddFinished({choice.finish_reason, Seconds(arrived_ns_, event.now_ns),
+  ticket_.ChoiceEnded();
+  metrics_.AddFinished({choice.finish_reason, Seconds(origin_.arrived_ns, event.now_ns),
                         Seconds(event.arrived_ns, event.scheduled_ns),
-                        Seconds(arrived_ns_, choice.first_token_ns), event.prompt_tokens,
+                        Seconds(origin_.arrived_ns, choice.first_token_ns), event.prompt_tokens,
                         choice.output_tokens});
 }
 
@@ -131,28 +152,27 @@ ChoicePart Generation::TakePart(size_t index) {
   return part;
 }
 
-void Generation::BeginStream() {
-  if (std::exchange(streaming_, true)) return;
-  reply_->Begin("text/event-stream; charset=utf-8");
-  if (!request_.chat) return;
-  for (size_t i = 0; i < choices_.size(); ++i) reply_->Write(SseEvent(RoleChunk(head_, i)));
+void Generation::EndStream() {
+  if (request_.include_usage) origin_.reply->Write(events_.UsageOf(CountUsage()));
+  origin_.reply->Write(kSseDone);
+  origin_.reply->End();
 }
 
-void Generation::EndAnswer() {
-  if (request_.stream) {
-    if (request_.include_usage) reply_->Write(SseEvent(UsageChunk(head_, CountUsage())));
-    reply_->Write(kSseDone);
-    reply_->End();
-    return;
-  }
+bool Generation::answer_is_large() const { return kept_tokens_ > kManyLogprobs; }
+
+std::string Generation::Answer() {
   std::vector<ChoicePart> parts;
   for (size_t i = 0; i < choices_.size(); ++i) parts.push_back(TakePart(i));
-  reply_->Send(200, "application/json", WholeResponse(head_, parts, CountUsage()).Dump());
+  return WholeResponse(head_, parts, CountUsage()).Dump();
+}
+
+void Generation::Send(std::string answer) {
+  origin_.reply->Send(200, "application/json", std::move(answer));
 }
 
 Usage Generation::CountUsage() const {
   Usage usage;
-  for (const auto& prompt : prompt_ids_) usage.prompt_tokens += prompt.size();
+  for (const size_t tokens : prompt_tokens_) usage.prompt_tokens += tokens;
   for (size_t i = 0; i < choices_.size(); ++i) {
     usage.completion_tokens += choices_[i].output_tokens;
     if (i % static_cast<size_t>(request_.n) == 0) usage.cached_tokens += choices_[i].cached_tokens;
@@ -160,14 +180,16 @@ Usage Generation::CountUsage() const {
   return usage;
 }
 
-void Generation::Fail(const ApiError& error) {
+void Generation::Fail(const ApiError& error, const std::string& retry_after) {
   CountUnfinished("error");
   if (!streaming_) {
-    reply_->Send(error.status, "application/json", ToJson(error).Dump());
+    if (!retry_after.empty()) origin_.reply->AddHeader("Retry-After", retry_after);
+    origin_.reply->Send(error.status, "application/json", ToJson(error).Dump());
     return;
   }
-  reply_->Write(SseEvent(ToJson(error)));
-  reply_->End();
+  origin_.reply->Write(SseEvent(ToJson(error)));
+  origin_.reply->Write(kSseDone);
+  origin_.reply->End();
 }
 
 void Generation::CountUnfinished(const char* reason) {

@@ -7,8 +7,12 @@
 #include <vector>
 
 #include "engine/run/engine.h"
+#include "engine/serve/admission.h"
+#include "engine/serve/event_writer.h"
 #include "engine/serve/http.h"
+#include "engine/serve/link.h"
 #include "engine/serve/metrics.h"
+#include "engine/serve/prepare.h"
 #include "engine/serve/response.h"
 #include "engine/serve/schema.h"
 #include "engine/text/tokenizer.h"
@@ -19,27 +23,47 @@ namespace pinion {
 // into the answer, whole or as a stream. Choice i belongs to prompt i / n.
 class Generation {
  public:
-  // `prompt_ids`: one list per prompt. `arrived_ns`: the start of all latencies. The tokenizer and
-  // the metrics outlive the object.
-  Generation(const Tokenizer& tokenizer, ServeMetrics& metrics, GenerationRequest request,
-             std::vector<std::vector<int32_t>> prompt_ids, ResponseHead head,
-             std::shared_ptr<HttpReply> reply, int64_t arrived_ns);
+  // A request as it came.
+  struct Origin {
+    std::string client;
+    int64_t arrived_ns = 0;  // the start of all latencies
+    double limit_s = 0;      // for the whole answer, from there
+    std::shared_ptr<HttpReply> reply;
+  };
+
+  // The tokenizer and the metrics outlive the object.
+  Generation(const Tokenizer& tokenizer, ServeMetrics& metrics, Prepared prepared,
+             ResponseHead head, Origin origin, Admission::Ticket ticket);
 
   size_t choices() const { return choices_.size(); }
-  size_t prompts() const { return prompt_ids_.size(); }
-  // The parameters sent to the engine for a choice: the request's, with a seed of its own.
-  SamplingParams ParamsOf(size_t choice) const;
-  const std::vector<int32_t>& PromptOf(size_t choice) const;
+  size_t unfinished() const { return unfinished_; }
+  bool ended() const { return unfinished_ == 0; }
+  const std::string& client() const { return origin_.client; }
+  double limit_s() const { return origin_.limit_s; }
+  uint64_t first_id() const { return first_id_; }  // 0: the engine does not know the request
+
+  // The messages that give the engine this request, one per prompt, with ids from `first_id` on for
+  // all choices in their order. Once only: they take the prompts.
+  std::vector<SubmitMessage> TakeSubmits(uint64_t first_id);
+  // Sends a stream's header, before there is a token.
+  void Begin();
 
   enum class Next {
-    kMore,      // the choice continues
-    kFinished,  // the choice is complete and the engine knows
-    kAbort,     // the choice is complete (a stop string) and the caller must abort it
+    kMore,   // the choice continues, or has ended and the engine knows
+    kAbort,  // the choice has ended and the caller must abort it
+    kFail,   // there is no memory to keep the answer: the caller fails and cancels the request
   };
   Next OnEvent(size_t choice, const TokenEvent& event);
 
+  // Once ended: whether Answer() takes long enough to be another thread's work. A stream has been
+  // answered already.
+  bool needs_answer() const { return ended() && !request_.stream; }
+  bool answer_is_large() const;
+  std::string Answer();  // any thread, while no other uses the object
+  void Send(std::string answer);
+
   // Answers with an error instead; in a stream already under way, as its last event.
-  void Fail(const ApiError& error);
+  void Fail(const ApiError& error, const std::string& retry_after = "");
 
   // Counts choices for the metrics that ended because the client left or the server gave up.
   void CountUnfinished(const char* reason);
@@ -52,31 +76,35 @@ class Generation {
     size_t echo_bytes = 0;             // leading bytes of `text` that echo the prompt
     std::vector<SampledToken> tokens;  // not yet sent; kept only for logprobs
     size_t text_offset = 0;            // of tokens.front() in the whole text, characters
-    size_t output_tokens = 0, cached_tokens = 0;
+    size_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0;
     int64_t first_token_ns = 0, last_token_ns = 0;
     std::string finish_reason;
     Json stop_reason;
     bool done() const { return !finish_reason.empty(); }
   };
 
-  void TakeToken(Choice& choice, const TokenEvent& event);
+  bool TakeToken(Choice& choice, const TokenEvent& event);
   void Time(Choice& choice, const TokenEvent& event);
   void Finish(Choice& choice, const TokenEvent& event);
   ChoicePart TakePart(size_t index);
-  void BeginStream();
-  void EndAnswer();
+  void EndStream();
   Usage CountUsage() const;
+  size_t PromptOf(size_t choice) const { return choice / static_cast<size_t>(request_.n); }
 
   const Tokenizer& tokenizer_;
   ServeMetrics& metrics_;
   GenerationRequest request_;
-  std::vector<std::vector<int32_t>> prompt_ids_;
+  std::vector<std::vector<int32_t>> prompts_;  // until TakeSubmits
+  std::vector<size_t> prompt_tokens_;
+  MemoryShare memory_;
   ResponseHead head_;
-  std::shared_ptr<HttpReply> reply_;
+  Origin origin_;
+  Admission::Ticket ticket_;
+  EventWriter events_;
   std::vector<Choice> choices_;
-  size_t unfinished_;
+  size_t unfinished_ = 0, kept_tokens_ = 0;
   bool streaming_ = false;
-  int64_t arrived_ns_;
+  uint64_t first_id_ = 0;
 };
 
 }  // namespace pinion

@@ -3,11 +3,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/base/json_text.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
 
 namespace pinion {
 namespace {
+
+// What tokenization may hold for each byte of a text: pieces of one byte, 40 bytes each, in two
+// lists of which one is being enlarged, and the spans that they were cut at.
+constexpr size_t kBytesPerByte = 160;
 
 size_t LongestToken(const Tokenizer& tokenizer) {
   size_t longest = 1;
@@ -45,54 +50,73 @@ ApiResult<void> FitLengths(const std::vector<std::vector<int32_t>>& prompts, siz
 
 }  // namespace
 
-Intake::Intake(const ServedModel& model, const Tokenizer& tokenizer, RenderChat render)
-    : model_(model),
-      tokenizer_(tokenizer),
-      render_(std::move(render)),
-      longest_token_bytes_(LongestToken(tokenizer)) {}
+ApiResult<void> Reserve(MemoryShare& memory, size_t more, const std::string& what) {
+  if (memory.Grow(more)) return {};
+  const size_t limit = memory.budget()->limit();
+  const bool never = memory.bytes() + more > limit;
+  return Unexpected(
+      ApiError{never ? 413 : 503,
+               StrCat(what, " take up to ", FormatBytes(more), "; this server has ",
+                      FormatBytes(limit), " for all requests together (--request-memory)",
+                      never ? "" : ", which others use now; try again later"),
+               "", never ? "" : kRequestMemory});
+}
+
+Intake::Intake(const ServedModel& model, const Tokenizer& tokenizer)
+    : model_(model), tokenizer_(tokenizer), longest_token_bytes_(LongestToken(tokenizer)) {}
 
 ApiResult<std::vector<std::vector<int32_t>>> Intake::Prepare(GenerationRequest& request,
-                                                             size_t max_model_len) const {
+                                                             size_t max_model_len,
+                                                             const RenderChat& render,
+                                                             MemoryShare& memory) const {
   PINION_TRY(CheckModel(request.model));
   PINION_TRY(CheckTokenIds(request.params));
-  PINION_ASSIGN(auto prompts, Encode(request, max_model_len));
+  std::vector<std::vector<int32_t>> prompts;
+  if (request.chat) {
+    PINION_ASSIGN(const Prompt text, Render(std::move(request.conversation), render));
+    PINION_ASSIGN(prompts.emplace_back(), EncodePrompt(text, false, max_model_len, memory));
+  }
+  for (const Prompt& prompt : request.prompts) {
+    PINION_ASSIGN(prompts.emplace_back(),
+                  EncodePrompt(prompt, request.add_special_tokens, max_model_len, memory));
+  }
   PINION_TRY(FitLengths(prompts, max_model_len, request));
   return prompts;
 }
 
-ApiResult<std::vector<int32_t>> Intake::Tokenize(const TokenizeRequest& request) const {
+ApiResult<std::vector<int32_t>> Intake::Tokenize(TokenizeRequest request, const RenderChat& render,
+                                                 MemoryShare& memory) const {
   PINION_TRY(CheckModel(request.model));
-  std::string text;
-  if (request.prompt) {
-    text = *request.prompt;
-  } else {
-    PINION_ASSIGN(text, Render(request.conversation));
+  if (!request.prompt) {
+    PINION_ASSIGN(request.prompt, Render(std::move(request.conversation), render));
   }
-  auto ids = tokenizer_.Encode(text, request.add_special_tokens);
-  if (!ids) return Unexpected(ApiError{400, ids.error().message, "prompt", ""});
-  return std::move(*ids);
+  return EncodeText(*request.prompt, request.add_special_tokens, memory);
 }
 
 ApiResult<void> Intake::CheckModel(const std::string& name) const {
   if (name.empty() || name == model_.name) return {};
-  return Unexpected(ApiError{
-      404, StrCat("the model '", name, "' does not exist; this server has '", model_.name, "'"),
-      "model", "model_not_found"});
+  return Unexpected(ApiError{404,
+                             StrCat("the model '", name.substr(0, 200),
+                                    "' does not exist; this server has '", model_.name, "'"),
+                             "model", "model_not_found"});
 }
 
-ApiResult<std::string> Intake::Render(const Conversation& conversation) const {
+ApiResult<std::string> Intake::Render(Conversation conversation, const RenderChat& render) const {
   if (!tokenizer_.chat_template())
     return Unexpected(ApiError{400,
                                "the model has no chat template; use /v1/completions, or put a "
                                "chat_template.jinja into its folder",
                                "messages", ""});
-  Json kwargs = Json::MakeObject();
-  for (const auto& [name, token] : tokenizer_.special_tokens()) kwargs.Set(name, token);
-  kwargs.Set("add_generation_prompt", conversation.add_generation_prompt);
+  Json::Object defaults;
+  for (const auto& [name, token] : tokenizer_.special_tokens()) defaults.emplace_back(name, token);
+  defaults.emplace_back("add_generation_prompt", conversation.add_generation_prompt);
+  std::vector<Json::Object> kwargs = {std::move(defaults)};
   if (conversation.template_kwargs.is_object())
-    for (const auto& [key, value] : conversation.template_kwargs.object()) kwargs.Set(key, value);
-  auto rendered = render_({*tokenizer_.chat_template(), conversation.messages, conversation.tools,
-                           std::move(kwargs), conversation.continue_final_message});
+    kwargs.push_back(std::move(conversation.template_kwargs.object()));
+  const TraceSpan span("render");
+  auto rendered = render({*tokenizer_.chat_template(), std::move(conversation.messages),
+                          std::move(conversation.tools), MergeObjects(std::move(kwargs)),
+                          conversation.continue_final_message});
   if (!rendered)
     return Unexpected(
         ApiError{400, StrCat("the chat template refused the messages: ", rendered.error().message),
@@ -101,7 +125,8 @@ ApiResult<std::string> Intake::Render(const Conversation& conversation) const {
 }
 
 ApiResult<std::vector<int32_t>> Intake::EncodePrompt(const Prompt& prompt, bool add_special_tokens,
-                                                     size_t max_model_len) const {
+                                                     size_t max_model_len,
+                                                     MemoryShare& memory) const {
   if (const auto* ids = std::get_if<std::vector<int32_t>>(&prompt)) {
     for (const int32_t id : *ids)
       if (static_cast<size_t>(id) >= model_.vocabulary)
@@ -111,30 +136,25 @@ ApiResult<std::vector<int32_t>> Intake::EncodePrompt(const Prompt& prompt, bool 
     return *ids;
   }
   const auto& text = std::get<std::string>(prompt);
-  // Tokenizing megabytes that cannot fit anyway would block this thread, and so every client.
+  // Megabytes that cannot fit anyway are not worth a worker's time.
   if (text.size() / longest_token_bytes_ > max_model_len)
     return Unexpected(ApiError{400,
                                StrCat("the prompt has ", text.size(), " bytes, more than ",
                                       max_model_len, " tokens (the model's length) can hold"),
                                "prompt", "context_length_exceeded"});
-  auto ids = tokenizer_.Encode(text, add_special_tokens);
-  if (!ids) return Unexpected(ApiError{400, ids.error().message, "prompt", ""});
-  return std::move(*ids);
+  return EncodeText(text, add_special_tokens, memory);
 }
 
-ApiResult<std::vector<std::vector<int32_t>>> Intake::Encode(const GenerationRequest& request,
-                                                            size_t max_model_len) const {
+ApiResult<std::vector<int32_t>> Intake::EncodeText(const std::string& text, bool add_special_tokens,
+                                                   MemoryShare& memory) const {
   const TraceSpan span("tokenise");
-  std::vector<std::vector<int32_t>> all;
-  if (request.chat) {
-    PINION_ASSIGN(std::string text, Render(request.conversation));
-    PINION_ASSIGN(all.emplace_back(), EncodePrompt(std::move(text), false, max_model_len));
-  }
-  for (const Prompt& prompt : request.prompts) {
-    PINION_ASSIGN(all.emplace_back(),
-                  EncodePrompt(prompt, request.add_special_tokens, max_model_len));
-  }
-  return all;
+  const size_t before = memory.bytes();
+  PINION_TRY(Reserve(memory, kBytesPerByte * text.size(),
+                     StrCat("the tokens of a text of ", text.size(), " bytes")));
+  auto ids = tokenizer_.Encode(text, add_special_tokens);
+  if (!ids) return Unexpected(ApiError{400, ids.error().message, "prompt", ""});
+  memory.ShrinkTo(before + ids->size() * sizeof(int32_t));
+  return std::move(*ids);
 }
 
 ApiResult<void> Intake::CheckTokenIds(const SamplingParams& params) const {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/serve/memory_budget.h"
 #include "engine/serve/schema.h"
 #include "engine/text/chat.h"
 #include "engine/text/tokenizer.h"
@@ -19,33 +20,43 @@ struct ServedModel {
   ApiDefaults defaults;
 };
 
+// ApiError::code of requests that find no memory.
+inline constexpr const char* kRequestMemory = "request_memory";
+
+// Takes `more` of the memory that requests may use. `what` takes it, as a sentence begins ("the
+// text has 5 bytes, which"). 413: more than all requests together may have; 503: not free now.
+ApiResult<void> Reserve(MemoryShare& memory, size_t more, const std::string& what);
+
 // Turns a client's request into prompts for the engine: renders conversations, tokenizes, and
-// refuses requests that this model cannot serve. Thread rule: one thread.
+// refuses requests that this model cannot serve. Immutable; any thread.
 class Intake {
  public:
   using RenderChat = std::function<Result<std::string>(const ChatRequest&)>;
 
   // The model and the tokenizer outlive the object.
-  Intake(const ServedModel& model, const Tokenizer& tokenizer, RenderChat render);
+  Intake(const ServedModel& model, const Tokenizer& tokenizer);
 
   // One list of token ids per prompt, each short enough for sequences of `max_model_len` tokens.
-  // Sets the request's max_tokens if the client left it out.
+  // Sets the request's max_tokens if the client left it out; takes its conversation. The memory
+  // that this takes meanwhile comes out of `memory`.
   ApiResult<std::vector<std::vector<int32_t>>> Prepare(GenerationRequest& request,
-                                                       size_t max_model_len) const;
-  ApiResult<std::vector<int32_t>> Tokenize(const TokenizeRequest& request) const;
+                                                       size_t max_model_len,
+                                                       const RenderChat& render,
+                                                       MemoryShare& memory) const;
+  ApiResult<std::vector<int32_t>> Tokenize(TokenizeRequest request, const RenderChat& render,
+                                           MemoryShare& memory) const;
 
  private:
   ApiResult<void> CheckModel(const std::string& name) const;
   ApiResult<void> CheckTokenIds(const SamplingParams& params) const;
-  ApiResult<std::vector<std::vector<int32_t>>> Encode(const GenerationRequest& request,
-                                                      size_t max_model_len) const;
   ApiResult<std::vector<int32_t>> EncodePrompt(const Prompt& prompt, bool add_special_tokens,
-                                               size_t max_model_len) const;
-  ApiResult<std::string> Render(const Conversation& conversation) const;
+                                               size_t max_model_len, MemoryShare& memory) const;
+  ApiResult<std::vector<int32_t>> EncodeText(const std::string& text, bool add_special_tokens,
+                                             MemoryShare& memory) const;
+  ApiResult<std::string> Render(Conversation conversation, const RenderChat& render) const;
 
   const ServedModel& model_;
   const Tokenizer& tokenizer_;
-  RenderChat render_;
   size_t longest_token_bytes_;
 };
 

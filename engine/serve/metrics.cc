@@ -66,7 +66,11 @@ struct ServeMetrics::State {
   explicit State(const std::string& model) : make(registry, model) {
     for (const char* reason : {"stop", "length", "abort", "error"})
       finished[reason] = &finished_family.Add({{"finished_reason", reason}});
+    for (const char* reason : {"max_num_queued_reqs", "max_num_queued_tokens", "request_memory"})
+      rejected[reason] = &rejected_family.Add({{"reason", reason}});
   }
+
+  void ShowWaiting() { waiting.Set(static_cast<double>(engine_waiting + front_waiting)); }
 
   prometheus::Registry registry;
   Maker make;
@@ -111,7 +115,25 @@ struct ServeMetrics::State {
       make.Histogram("vllm:request_prompt_tokens", "Prompt tokens per sequence.", kCountBuckets);
   prometheus::Histogram& request_generation_tokens = make.Histogram(
       "vllm:request_generation_tokens", "Generated tokens per sequence.", kCountBuckets);
-  std::map<std::string, prometheus::Counter*> finished;
+  prometheus::Family<prometheus::Counter>& rejected_family =
+      make.Counters("vllm:admission_rejections_total",
+                    "Requests answered 503 because a limit was reached, by the limit.");
+  prometheus::Gauge& request_memory =
+      make.Gauge("pinion:request_memory_bytes", "Memory that bodies and requests take.");
+  prometheus::Gauge& connections = make.Gauge("pinion:connections", "Open connections.");
+  prometheus::Gauge& pool_queued =
+      make.Gauge("pinion:pool_queued", "Requests that wait for a worker thread.");
+  prometheus::Gauge& engine_up =
+      make.Gauge("pinion:engine_up", "1 if the engine process answers requests, else 0.");
+  prometheus::Counter& restarts =
+      make.Counter("pinion:engine_restarts_total", "Engine processes started after another ended.");
+  prometheus::Counter& deadlines =
+      make.Counter("pinion:deadline_exceeded_total", "Requests ended because their time was over.");
+  prometheus::Histogram& prepared =
+      make.Histogram("pinion:prepare_seconds",
+                     "Time from a request's arrival to its prompt's tokens.", kFirstTokenBuckets);
+  std::map<std::string, prometheus::Counter*, std::less<>> finished, rejected;
+  size_t engine_waiting = 0, front_waiting = 0;  // both are vllm:num_requests_waiting
 };
 
 ServeMetrics::ServeMetrics(const std::string& model_name)
@@ -120,7 +142,8 @@ ServeMetrics::~ServeMetrics() = default;
 
 void ServeMetrics::SetEngine(const EngineStats& stats) {
   state_->running.Set(static_cast<double>(stats.scheduler.running));
-  state_->waiting.Set(static_cast<double>(stats.scheduler.waiting));
+  state_->engine_waiting = stats.scheduler.waiting;
+  state_->ShowWaiting();
   const double usage = stats.blocks_total == 0 ? 0
                                                : static_cast<double>(stats.blocks_used) /
                                                      static_cast<double>(stats.blocks_total);
@@ -153,6 +176,24 @@ void ServeMetrics::AddFinished(const Finished& sequence) {
     state_->per_output_token.Observe((sequence.e2e_seconds - sequence.first_token_seconds) /
                                      static_cast<double>(sequence.output_tokens - 1));
 }
+
+void ServeMetrics::SetFront(const FrontCounts& counts) {
+  state_->request_memory.Set(static_cast<double>(counts.request_memory_bytes));
+  state_->connections.Set(static_cast<double>(counts.connections));
+  state_->pool_queued.Set(static_cast<double>(counts.pool_queued));
+  state_->engine_up.Set(counts.engine_up ? 1 : 0);
+  state_->front_waiting = counts.pending;
+  state_->ShowWaiting();
+}
+
+void ServeMetrics::AddRejected(const char* reason) {
+  const auto found = state_->rejected.find(reason);
+  if (found != state_->rejected.end()) found->second->Increment();
+}
+
+void ServeMetrics::AddRestart() { state_->restarts.Increment(); }
+void ServeMetrics::AddDeadlineExceeded() { state_->deadlines.Increment(); }
+void ServeMetrics::AddPrepared(double seconds) { state_->prepared.Observe(seconds); }
 
 std::string ServeMetrics::Render() const {
   return prometheus::TextSerializer().Serialize(state_->registry.Collect());

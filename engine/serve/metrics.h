@@ -35,11 +35,11 @@ class ServeMetrics {
   };
   void AddFinished(const Finished& sequence);
 
-  // Not shown yet.
-  void SetFront(const FrontCounts&) {}
-  void AddRejected(const char* /* reason */) {}  // a request that found no room
-  void AddRestart() {}                           // of the engine process
-  void AddPrepared(double /* seconds */) {}      // from a request's arrival to its tokens
+  void SetFront(const FrontCounts& counts);
+  void AddRejected(const char* reason);  // a request that found no room, by the limit's name
+  void AddRestart();                     // of the engine process
+  void AddPrepared(double seconds);      // from a request's arrival to its tokens
+  void AddDeadlineExceeded();
 
   // Prometheus text format 0.0.4.
   std::string Render() const;

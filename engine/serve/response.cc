@@ -24,44 +24,17 @@ size_t CharactersOf(std::string_view text) {
 
 Json OrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
-Json Frame(const ResponseHead& head, bool stream, Json choices) {
-  Json frame = Json::MakeObject();
-  frame.Set("id", head.id);
-  frame.Set("object", !head.chat ? "text_completion"
-                      : stream   ? "chat.completion.chunk"
-                                 : "chat.completion");
-  frame.Set("created", head.created);
-  frame.Set("model", head.model);
-  frame.Set("choices", std::move(choices));
-  return frame;
-}
-
-Json Choice(const ResponseHead& head, const ChoicePart& part, bool stream) {
+Json Choice(const ResponseHead& head, const ChoicePart& part) {
   Json choice = Json::MakeObject();
   choice.Set("index", static_cast<int64_t>(part.index));
-  if (!head.chat) {
+  if (!head.chat)
     choice.Set("text", part.text);
-  } else {
-    Json message = Json::MakeObject();
-    if (!stream) message.Set("role", "assistant");
-    message.Set("content", part.text);
-    choice.Set(stream ? "delta" : "message", std::move(message));
-  }
+  else
+    choice.Set("message", Json(Json::Object{{"role", "assistant"}, {"content", part.text}}));
   choice.Set("logprobs", part.logprobs);
   choice.Set("finish_reason", OrNull(part.finish_reason));
   choice.Set("stop_reason", part.stop_reason);
   return choice;
-}
-
-Json ToJson(const Usage& usage) {
-  Json details = Json::MakeObject();
-  details.Set("cached_tokens", static_cast<int64_t>(usage.cached_tokens));
-  Json json = Json::MakeObject();
-  json.Set("prompt_tokens", static_cast<int64_t>(usage.prompt_tokens));
-  json.Set("completion_tokens", static_cast<int64_t>(usage.completion_tokens));
-  json.Set("total_tokens", static_cast<int64_t>(usage.prompt_tokens + usage.completion_tokens));
-  json.Set("prompt_tokens_details", std::move(details));
-  return json;
 }
 
 Json ChatToken(const Tokenizer& tokenizer, int32_t id, double logprob) {
@@ -77,35 +50,31 @@ Json ChatToken(const Tokenizer& tokenizer, int32_t id, double logprob) {
 
 }  // namespace
 
+Json ToJson(const Usage& usage) {
+  Json details = Json::MakeObject();
+  details.Set("cached_tokens", static_cast<int64_t>(usage.cached_tokens));
+  Json json = Json::MakeObject();
+  json.Set("prompt_tokens", static_cast<int64_t>(usage.prompt_tokens));
+  json.Set("completion_tokens", static_cast<int64_t>(usage.completion_tokens));
+  json.Set("total_tokens", static_cast<int64_t>(usage.prompt_tokens + usage.completion_tokens));
+  json.Set("prompt_tokens_details", std::move(details));
+  return json;
+}
+
 std::string SseEvent(const Json& data) { return StrCat("data: ", data.Dump(), "\n\n"); }
 
 Json WholeResponse(const ResponseHead& head, const std::vector<ChoicePart>& choices,
                    const Usage& usage) {
   Json list = Json::MakeArray();
-  for (const ChoicePart& part : choices) list.Append(Choice(head, part, false));
-  Json whole = Frame(head, false, std::move(list));
+  for (const ChoicePart& part : choices) list.Append(Choice(head, part));
+  Json whole = Json::MakeObject();
+  whole.Set("id", head.id);
+  whole.Set("object", head.chat ? "chat.completion" : "text_completion");
+  whole.Set("created", head.created);
+  whole.Set("model", head.model);
+  whole.Set("choices", std::move(list));
   whole.Set("usage", ToJson(usage));
   return whole;
-}
-
-Json RoleChunk(const ResponseHead& head, size_t index) {
-  Json chunk = PartChunk(head, ChoicePart{index, "", {}, "", {}});
-  Json delta = Json::MakeObject();
-  delta.Set("role", "assistant");
-  delta.Set("content", "");
-  for (auto& [key, value] : chunk.object())
-    if (key == "choices") value.array().front().Set("delta", std::move(delta));
-  return chunk;
-}
-
-Json PartChunk(const ResponseHead& head, const ChoicePart& part) {
-  return Frame(head, true, Json(Json::Array{Choice(head, part, true)}));
-}
-
-Json UsageChunk(const ResponseHead& head, const Usage& usage) {
-  Json chunk = Frame(head, true, Json::MakeArray());
-  chunk.Set("usage", ToJson(usage));
-  return chunk;
 }
 
 Json CompletionLogprobs(const Tokenizer& tokenizer, const std::vector<SampledToken>& tokens,

@@ -31,18 +31,15 @@ struct Usage {
   size_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
 };
 
-// One server-sent event.
+Json ToJson(const Usage& usage);
+
+// One server-sent event; event_writer.h writes those of tokens.
 std::string SseEvent(const Json& data);
 inline constexpr const char* kSseDone = "data: [DONE]\n\n";
 
 // The whole answer of a request that does not stream.
 Json WholeResponse(const ResponseHead& head, const std::vector<ChoicePart>& choices,
                    const Usage& usage);
-// Chunks of a stream: the role of a chat choice, then parts, then (if requested) the usage alone.
-Json RoleChunk(const ResponseHead& head, size_t index);
-Json PartChunk(const ResponseHead& head, const ChoicePart& part);
-Json UsageChunk(const ResponseHead& head, const Usage& usage);
-
 // Log-probabilities in the format of each endpoint. `text_offset` is the offset of the first
 // token's text in the answer, in characters; it is advanced past the tokens.
 Json CompletionLogprobs(const Tokenizer& tokenizer, const std::vector<SampledToken>& tokens,

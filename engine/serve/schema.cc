@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "engine/base/json_text.h"
 #include "engine/base/strings.h"
 
 namespace pinion {
@@ -68,13 +69,13 @@ Checked RefuseUnsupported(const Json& body) {
     const Json* type = format->Find("type");
     if (!type || !type->is_string() || type->string() != "text")
       return Bad("response_format",
-                 StrCat("'response_format' is ", format->Dump().substr(0, 100),
+                 StrCat("'response_format' is ", Excerpt(*format, 100),
                         ", want {\"type\":\"text\"}; constrained output is not supported"));
   }
   if (const Json* choice = body.Find("tool_choice"); choice && !choice->is_null()) {
     if (!choice->is_string() || (choice->string() != "auto" && choice->string() != "none"))
       return Bad("tool_choice",
-                 StrCat("'tool_choice' is ", choice->Dump().substr(0, 100),
+                 StrCat("'tool_choice' is ", Excerpt(*choice, 100),
                         ", want \"auto\" or \"none\"; a tool call cannot be forced"));
   }
   return {};
@@ -98,6 +99,12 @@ Checked ReadCommon(const Json& body, GenerationRequest& request) {
     PINION_ASSIGN(request.include_usage, Get<bool>(*options, "include_usage", false));
   }
   PINION_ASSIGN(request.skip_special_tokens, Get<bool>(body, "skip_special_tokens", true));
+  PINION_ASSIGN(request.priority, Get<int>(body, "priority", 0));
+  if (Given(body, "timeout")) {
+    PINION_ASSIGN(request.timeout_s, Get<double>(body, "timeout", 0));
+    if (!(*request.timeout_s > 0))
+      return Bad("timeout", StrCat("'timeout' is ", *request.timeout_s, ", want seconds above 0"));
+  }
   return {};
 }
 
@@ -129,8 +136,7 @@ ApiResult<std::vector<int32_t>> ReadTokenIds(const Json& list, std::string_view 
   ids.reserve(list.array().size());
   for (const Json& id : list.array()) {
     if (!id.is_int() || id.integer() < 0 || id.integer() > std::numeric_limits<int32_t>::max())
-      return Bad(param,
-                 StrCat("'", param, "' holds ", id.Dump().substr(0, 60), ", want token ids >= 0"));
+      return Bad(param, StrCat("'", param, "' holds ", Excerpt(id), ", want token ids >= 0"));
     ids.push_back(static_cast<int32_t>(id.integer()));
   }
   return ids;
@@ -146,7 +152,7 @@ ApiResult<std::vector<Prompt>> ReadPrompts(const Json& body) {
     return prompts;
   }
   if (!prompt->is_array() || prompt->array().empty())
-    return Bad("prompt", StrCat("'prompt' is ", prompt->Dump().substr(0, 60),
+    return Bad("prompt", StrCat("'prompt' is ", Excerpt(*prompt),
                                 ", want a string, token ids, or a list of either"));
   if (prompt->array().front().is_number()) {
     PINION_ASSIGN(prompts.emplace_back(), ReadTokenIds(*prompt, "prompt"));
@@ -158,8 +164,8 @@ ApiResult<std::vector<Prompt>> ReadPrompts(const Json& body) {
     } else if (item.is_array()) {
       PINION_ASSIGN(prompts.emplace_back(), ReadTokenIds(item, "prompt"));
     } else {
-      return Bad("prompt", StrCat("'prompt' holds ", item.Dump().substr(0, 60),
-                                  ", want strings or lists of token ids"));
+      return Bad("prompt",
+                 StrCat("'prompt' holds ", Excerpt(item), ", want strings or lists of token ids"));
     }
   }
   return prompts;
@@ -171,7 +177,7 @@ ApiResult<std::string> ReadContent(const Json* content, const std::string& where
   if (content->is_string()) return content->string();
   const std::string param = where + ".content";
   if (!content->is_array())
-    return Bad(param, StrCat("'", param, "' is ", content->Dump().substr(0, 60),
+    return Bad(param, StrCat("'", param, "' is ", Excerpt(*content),
                              ", want a string or a list of text parts"));
   std::vector<std::string> texts;
   for (const Json& part : content->array()) {
@@ -184,8 +190,8 @@ ApiResult<std::string> ReadContent(const Json* content, const std::string& where
     if (!type || !type->is_string())
       return Bad(param, StrCat("'", param, "' has a part without a type, want \"text\""));
     if (type->string() != "text" || !text || !text->is_string())
-      return Bad(param, StrCat("'", param, "' has a part of type '", type->string(),
-                               "'; only text parts with a text are supported"));
+      return Bad(param, StrCat("'", param, "' has a part of type ", Excerpt(*type),
+                               "; only text parts with a text are supported"));
     texts.push_back(text->string());
   }
   return Join(texts, "\n");

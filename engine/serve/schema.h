@@ -59,6 +59,8 @@ struct GenerationRequest {
   bool echo = false;
   bool skip_special_tokens = true;
   bool stream = false, include_usage = false;
+  int priority = 0;                 // lower goes first, as in vLLM
+  std::optional<double> timeout_s;  // for the whole answer
 };
 
 // Unknown fields are ignored, as in vLLM; fields that would change the answer in a way Pinion does

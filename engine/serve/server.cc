@@ -1,10 +1,12 @@
 #include "engine/serve/server.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -22,16 +24,23 @@
 #include "engine/run/start.h"
 #include "engine/serve/engine_link.h"
 #include "engine/serve/frontend.h"
-#include "engine/text/chat.h"
+#include "engine/serve/memory_budget.h"
+#include "engine/serve/worker_pool.h"
 
 namespace pinion {
 namespace {
 
-// The plan that the engine process will make too: same machine, same limits, same options.
-Result<Plan> PlanHere(const EngineOptions& options) {
-  PINION_ASSIGN(const Machine machine, ThisMachine());
-  PINION_ASSIGN(const Budget budget, ComputeBudget(machine));
-  return PlanFor(options, machine, budget);
+// Beside what requests take: tokenizer, connections, the templates' helpers.
+constexpr uint64_t kFrontEndBytes = uint64_t{64} << 20;
+
+// Fills in the limits that depend on this machine. A sixteenth of the memory leaves the model its
+// room; 512 MiB hold some thousand requests of 100,000 tokens.
+void FitLimits(const Budget& budget, ServeOptions& options) {
+  size_t& bytes = options.limits.request_memory_bytes;
+  if (bytes == 0)
+    bytes = static_cast<size_t>(
+        std::min<uint64_t>(uint64_t{512} << 20, budget.memory_total_bytes / 16));
+  options.engine.front_end_bytes = bytes + kFrontEndBytes;
 }
 
 void PinTo(const std::vector<int>& cpus) {
@@ -148,8 +157,8 @@ class Serving {
     return {};
   }
 
-  // Opens tokenizer and chat templates while the engine process loads the weights.
-  Status OpenModel() {
+  // Opens the tokenizer while the engine process loads the weights. `shares_cpus`: with the engine.
+  Status OpenModel(bool shares_cpus) {
     PINION_ASSIGN(const ModelFiles files, FindModel(options_.engine.model));
     ServedModel model;
     model.root = options_.engine.model;
@@ -157,29 +166,38 @@ class Serving {
     model.vocabulary = static_cast<size_t>(files.spec.vocabulary);
     PINION_ASSIGN(model.defaults, ReadApiDefaults(files.generation_config));
     PINION_ASSIGN(tokenizer_, OpenTokenizer(files));
-    PINION_ASSIGN(chat_, ChatRenderer::Start());
-    frontend_.emplace(
-        std::move(model), *tokenizer_,
-        [this](const ChatRequest& chat) { return chat_->Render(chat); },
-        [this](const LinkMessage& message) { link_->Send(message); });
+    // Where no CPU is reserved, the workers yield to the engine's threads.
+    pool_.emplace(WorkerPool::Options{options_.limits.workers, shares_cpus ? kNiceness : 0, {}});
+    frontend_.emplace(std::move(model), *tokenizer_, options_.limits, *pool_, *server_,
+                      std::make_shared<MemoryBudget>(options_.limits.request_memory_bytes),
+                      [this](const LinkMessage& message) { link_->Send(message); });
     return {};
   }
 
   Result<int> Run() {
     server_->Run();
-    chat_.reset();
+    const bool workers_ended = pool_->Stop();
     if (engine_->process.running() && draining_ && !hurried_) {
       link_.reset();  // the engine exits when its link is closed
       engine_->process.Wait(trace::on() ? kTraceSeconds : 2);
     }
     engine_->process.Stop(0);
     engine_->log->Read();
+    if (!workers_ended) LeaveWithoutWorkers();
     if (failure_) return Unexpected(*failure_);
     return exit_code_;
   }
 
  private:
   static constexpr double kTraceSeconds = 30;  // for the engine to write its part
+  static constexpr int kNiceness = 5;          // a third of the time that another thread gets
+
+  // A worker is inside a job that no one waits for any more, and would find no server when it ends.
+  [[noreturn]] void LeaveWithoutWorkers() const {
+    if (failure_) LogError(failure_->message);
+    if (auto ended = trace::End(); !ended) LogWarning(ended.error().message);
+    _exit(failure_ ? ExitCode(*failure_) : exit_code_);
+  }
 
   std::string Url() const { return StrCat("http://", options_.host, ":", server_->port()); }
 
@@ -225,8 +243,8 @@ class Serving {
 
   const ServeOptions& options_;
   std::unique_ptr<Tokenizer> tokenizer_;
+  std::optional<WorkerPool> pool_;
   std::optional<Frontend> frontend_;
-  std::unique_ptr<ChatRenderer> chat_;
   std::optional<EngineProcess> engine_;
   std::optional<EngineLink> link_;
   std::unique_ptr<HttpServer> server_;  // destroyed first: its callbacks use all of the above
@@ -237,21 +255,27 @@ class Serving {
 
 }  // namespace
 
-Result<int> RunServer(const ServeOptions& options) {
+Result<int> RunServer(ServeOptions options) {
   // Writing to a chat helper or log reader that has exited must fail with EPIPE, not kill us.
   signal(SIGPIPE, SIG_IGN);
+  // Of glibc: otherwise each worker keeps memory that a large request took.
+  mallopt(M_ARENA_MAX, 2);
   if (!options.trace.empty()) PINION_TRY(trace::Begin(options.trace, "front end"));
-  PINION_ASSIGN(const Plan plan, PlanHere(options.engine));
+  // The plan that the engine process will make too: same machine, same limits, same options.
+  PINION_ASSIGN(const Machine machine, ThisMachine());
+  PINION_ASSIGN(const Budget budget, ComputeBudget(machine));
+  PINION_ASSIGN(const Plan plan, PlanFor(options.engine, machine, budget));
+  FitLimits(budget, options);
   PINION_TRY(FindModel(options.engine.model));  // report a wrong name before anything starts
   Serving serving(options);
   PINION_TRY(serving.Listen());
   AdviseAllocator();
   PINION_TRY(serving.StartEngine());  // before pinning: the child inherits our affinity
   PinTo(plan.frontend_cpus);
-  LogInfo(plan.frontend_cpus.empty()
-              ? std::string("front end: shares the engine's CPUs")
-              : StrCat("front end: CPUs ", FormatCpuList(plan.frontend_cpus)));
-  PINION_TRY(serving.OpenModel());
+  const bool shares_cpus = plan.frontend_cpus.empty();
+  LogInfo(shares_cpus ? std::string("front end: shares the engine's CPUs")
+                      : StrCat("front end: CPUs ", FormatCpuList(plan.frontend_cpus)));
+  PINION_TRY(serving.OpenModel(shares_cpus));
   return serving.Run();
 }
 

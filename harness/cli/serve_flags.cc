@@ -50,10 +50,40 @@ void ServeFlags::AddHttp(CLI::App& command) {
 }
 
 void ServeFlags::AddLimits(CLI::App& command) {
-  command
-      .add_option("--max-body-size", max_body_size_,
-                  "largest request body, such as 8MiB (default 32MiB); above: 413")
-      ->group(kLimits);
+  FrontLimits& limits = options_.limits;
+  const auto add = [&](const char* flag, auto& value, const char* help) {
+    return command.add_option(flag, value, help)->group(kLimits);
+  };
+  add("--max-body-size", max_body_size_,
+      "largest request body, such as 8MiB (default 32MiB); above: 413");
+  add("--request-memory", request_memory_,
+      "memory that all requests together may take in the front end (default: 512MiB or a sixteenth "
+      "of the memory, whichever is less); above: 503, or 413 if one request alone exceeds it");
+  add("--max-num-queued-reqs", limits.max_num_queued_reqs,
+      "choices that may wait or run, each of n on its own; above: 503")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  add("--max-num-queued-tokens", limits.max_num_queued_tokens,
+      "prompt tokens of choices that wait for their first token; above: 503")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  add("--max-choice-tokens", limits.max_choice_tokens,
+      "n times the prompt tokens of one request; above: 400")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  add("--max-logit-bias", limits.max_logit_bias, "entries of a request's logit_bias; above: 400")
+      ->capture_default_str();
+  add("--max-stop", limits.max_stop, "stop strings of a request; above: 400")
+      ->capture_default_str();
+  add("--max-stop-token-ids", limits.max_stop_token_ids,
+      "entries of a request's stop_token_ids; above: 400")
+      ->capture_default_str();
+  add("--request-timeout", request_timeout_,
+      "time for a whole answer, such as 90s (default 3600s); 'timeout' in a request, in seconds, "
+      "may shorten it; over it: 504, in a stream an error event");
+  add("--frontend-workers", limits.workers, "threads that parse, render and tokenize requests")
+      ->check(CLI::Range(2, 256))
+      ->capture_default_str();
 }
 
 void ServeFlags::AddFaults(CLI::App& command) {
@@ -69,6 +99,8 @@ Result<ServeOptions> ServeFlags::Resolve() const {
   PINION_ASSIGN(options.engine, engine_.Resolve());
   options.engine.has_frontend = true;
   PINION_TRY(ReadBytes(max_body_size_, "--max-body-size", options.limits.max_body_bytes));
+  PINION_TRY(ReadBytes(request_memory_, "--request-memory", options.limits.request_memory_bytes));
+  PINION_TRY(ReadSeconds(request_timeout_, "--request-timeout", options.limits.request_timeout_s));
   PINION_TRY(
       ReadSeconds(shutdown_timeout_, "--shutdown-timeout", options.faults.shutdown_timeout_s));
   return options;

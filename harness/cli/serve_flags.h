@@ -24,7 +24,7 @@ class ServeFlags {
 
   EngineFlags engine_;
   ServeOptions options_;  // flags without a unit write here
-  std::string max_body_size_, shutdown_timeout_;
+  std::string max_body_size_, request_memory_, request_timeout_, shutdown_timeout_;
 };
 
 }  // namespace pinion::harness

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -58,6 +59,7 @@ class FakeEngine : public Engine {
 
   Status Add(Request request) override {
     if (request.prompt_ids.at(0) == '!') return Fail(ErrorCode::kUsage, "the prompt is refused");
+    if (on_add) on_add(request);
     live_.emplace(request.id, Live{std::move(request), 0});
     live = static_cast<int>(live_.size());
     return {};
@@ -87,6 +89,7 @@ class FakeEngine : public Engine {
   void DropPrefixCache() override {}
 
   std::atomic<int> aborted{0}, live{0};
+  std::function<void(const Request&)> on_add;  // on the engine's thread
 
  private:
   struct Live {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
 #include <random>
 #include <thread>
 
@@ -35,8 +36,10 @@ class FrontendTest : public testing::Test {
       frontend_->Handle(std::move(request), std::move(reply));
     });
     ServedModel model{"fake", "somewhere", 257, *ReadApiDefaults(std::nullopt)};
+    pool_ = std::make_unique<WorkerPool>(
+        WorkerPool::Options{2, 0, [this](const ChatRequest& chat) { return RenderChat(chat); }});
     frontend_ = std::make_unique<Frontend>(
-        model, tokenizer_, [this](const ChatRequest& chat) { return RenderChat(chat); },
+        model, tokenizer_, limits_, *pool_, *server_, std::make_shared<MemoryBudget>(64 << 20),
         [this](const LinkMessage& message) { link_->Send(message); });
     const auto ends = *MakeLinkPair();
     link_ = std::make_unique<EngineLink>(
@@ -63,6 +66,7 @@ class FrontendTest : public testing::Test {
   void TearDown() override {
     server_->Post([this] { server_->Stop(); });
     http_thread_.join();
+    pool_.reset();
     link_.reset();  // the engine's loop ends with the link
     if (engine_thread_.joinable()) engine_thread_.join();
     server_.reset();
@@ -103,8 +107,31 @@ class FrontendTest : public testing::Test {
     EXPECT_EQ(value, wanted);
   }
 
+  // Runs on the event loop's thread, and waits for it.
+  void OnLoop(const std::function<void()>& call) {
+    std::promise<void> done;
+    server_->Post([&] {
+      call();
+      done.set_value();
+    });
+    done.get_future().wait();
+  }
+  void SendPost(RawClient& client, std::string_view body, std::string_view path = "completions") {
+    client.Send(StrCat("POST /v1/", path, " HTTP/1.1\r\nContent-Type: application/json\r\n",
+                       "Content-Length: ", body.size(), "\r\n\r\n", body));
+  }
+  std::string Metric(const std::string& name) {
+    const std::string all = BodyOf(Get(port_, "/metrics"));
+    const size_t at = all.find("\n" + name);
+    if (at == std::string::npos) return "no metric " + name;
+    const size_t end = all.find('\n', at + 1), value = all.rfind(' ', end);
+    return all.substr(value + 1, end - value - 1);
+  }
+
+  FrontLimits limits_;
   ByteTokenizer tokenizer_;
   FakeEngine engine_;
+  std::unique_ptr<WorkerPool> pool_;
   std::unique_ptr<Frontend> frontend_;
   std::unique_ptr<HttpServer> server_;
   std::unique_ptr<EngineLink> link_;
@@ -298,8 +325,7 @@ TEST_F(FrontendTest, AbortsTheRequestsOfADisconnectedClient) {
     const int before = engine_.aborted;
     RawClient client(port_);
     const std::string body = StrCat("{\"prompt\":\"Held\",\"n\":3,\"stream\":", stream, "}");
-    client.Send(
-        StrCat("POST /v1/completions HTTP/1.1\r\nContent-Length: ", body.size(), "\r\n\r\n", body));
+    SendPost(client, body);
     WaitFor(engine_.live, 3);
     client.Close();
     WaitFor(engine_.aborted, before + 3);
@@ -310,7 +336,7 @@ TEST_F(FrontendTest, AbortsTheRequestsOfADisconnectedClient) {
 TEST_F(FrontendTest, HeldRequestsDoNotHoldUpOthers) {
   StartEngine();
   RawClient held(port_);
-  held.Send("POST /v1/completions HTTP/1.1\r\nContent-Length: 17\r\n\r\n{\"prompt\":\"Held\"}");
+  SendPost(held, R"({"prompt":"Held"})");
   WaitFor(engine_.live, 1);
   EXPECT_EQ(TextOf(Ask("/v1/completions", R"({"prompt":"x","max_tokens":2})")), "ab");
 }
@@ -318,14 +344,200 @@ TEST_F(FrontendTest, HeldRequestsDoNotHoldUpOthers) {
 TEST_F(FrontendTest, FailsLiveRequestsWhenTheEngineDies) {
   StartEngine();
   RawClient held(port_);
-  held.Send("POST /v1/completions HTTP/1.1\r\nContent-Length: 17\r\n\r\n{\"prompt\":\"Held\"}");
+  SendPost(held, R"({"prompt":"Held"})");
   WaitFor(engine_.live, 1);
   server_->Post([this] { frontend_->OnEngineState(EngineState::kFailed, "the engine died"); });
   const std::string answer = held.ReadUntil("}}");
-  EXPECT_EQ(StatusOf(answer), "500");
-  EXPECT_THAT(answer, HasSubstr("the engine died"));
-  EXPECT_EQ(StatusOf(Post(port_, "/v1/completions", R"({"prompt":"x"})")), "500");
+  EXPECT_EQ(StatusOf(answer), "503");
+  EXPECT_THAT(answer, AllOf(HasSubstr("the engine died"), HasSubstr("Retry-After: ")));
+  EXPECT_EQ(StatusOf(Post(port_, "/v1/completions", R"({"prompt":"x"})")), "503");
   EXPECT_EQ(StatusOf(Get(port_, "/health")), "503");
+}
+
+TEST_F(FrontendTest, EndsAFailedStreamWithAnErrorAndDone) {
+  StartEngine();
+  RawClient held(port_);
+  SendPost(held, R"({"prompt":"Held","stream":true})");
+  WaitFor(engine_.live, 1);
+  OnLoop([this] { frontend_->OnEngineState(EngineState::kRestarting, "the engine is restarted"); });
+  const auto events = Events(held.ReadUntil("0\r\n\r\n"));
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_THAT(events[0], AllOf(HasSubstr("\"error\":{"), HasSubstr("the engine is restarted")));
+  EXPECT_EQ(events[1], "[DONE]");
+}
+
+TEST_F(FrontendTest, SendsStreamHeadersBeforeTheFirstToken) {
+  StartEngine();
+  RawClient held(port_);
+  SendPost(held, R"({"messages":[{"role":"Held","content":"x"}],"n":2,"stream":true})",
+           "chat/completions");
+  const std::string got = held.ReadUntil("\"index\":1");
+  EXPECT_EQ(StatusOf(got), "200");
+  EXPECT_THAT(got, HasSubstr("\"role\":\"assistant\""));
+}
+
+TEST_F(FrontendTest, HoldsRequestsDuringARestartAndSendsThemInOrder) {
+  StartEngine();
+  OnLoop([this] { frontend_->OnEngineState(EngineState::kRestarting, "restarting"); });
+  EXPECT_EQ(StatusOf(Get(port_, "/health")), "503");
+  RawClient first(port_), second(port_), leaves(port_);
+  size_t waiting = 0;
+  const auto wait_for = [&](size_t wanted) {
+    for (int i = 0; i < 2000 && waiting != wanted; ++i) {
+      OnLoop([&] { waiting = frontend_->pending(); });
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(waiting, wanted);
+  };
+  SendPost(first, R"({"prompt":"x","max_tokens":1,"n":2})");
+  wait_for(2);
+  SendPost(second, R"({"prompt":"y","max_tokens":1})");
+  wait_for(3);
+  SendPost(leaves, R"({"prompt":"z","max_tokens":1})");
+  wait_for(4);
+  EXPECT_EQ(Metric("vllm:num_requests_waiting"), "4");
+  leaves.Close();
+  wait_for(3);
+  std::string order;
+  OnLoop([&] {
+    engine_.on_add = [&](const Request& request) {
+      order += static_cast<char>(request.prompt_ids.at(0));
+    };
+    frontend_->OnEngineState(EngineState::kReady, "");
+  });
+  EXPECT_EQ(StatusOf(first.ReadUntil("}}")), "200");
+  EXPECT_EQ(StatusOf(second.ReadUntil("}}")), "200");
+  EXPECT_EQ(order, "xxy");
+}
+
+TEST_F(FrontendTest, RefusesNewRequestsWhileTheEngineSleeps) {
+  StartEngine();
+  OnLoop([this] {
+    frontend_->OnEngineState(EngineState::kSleeping, "the server sleeps; POST /wake_up first");
+  });
+  const std::string got = Post(port_, "/v1/completions", R"({"prompt":"x"})");
+  EXPECT_EQ(StatusOf(got), "503");
+  EXPECT_THAT(got, HasSubstr("the server sleeps"));
+  OnLoop([this] { frontend_->OnEngineState(EngineState::kReady, ""); });
+  EXPECT_EQ(StatusOf(Post(port_, "/v1/completions", R"({"prompt":"x"})")), "200");
+}
+
+TEST_F(FrontendTest, EndsARequestAtItsDeadline) {
+  StartEngine();
+  const std::string got = Post(port_, "/v1/completions", R"({"prompt":"Held","timeout":0.25})");
+  EXPECT_EQ(StatusOf(got), "504");
+  EXPECT_THAT(got, HasSubstr("no complete answer within 0.25 s (timeout)"));
+  const std::string stream =
+      Post(port_, "/v1/completions", R"({"prompt":"Held","timeout":0.01,"stream":true})");
+  EXPECT_THAT(stream, HasSubstr("no complete answer within 0.01 s (timeout)"));
+  WaitFor(engine_.live, 0);
+  EXPECT_EQ(Metric("pinion:deadline_exceeded_total"), "2");
+  EXPECT_EQ(StatusOf(Post(port_, "/v1/completions", R"({"prompt":"x","timeout":0})")), "400");
+}
+
+TEST_F(FrontendTest, CancelsOnlyTheClientsOwnChoices) {
+  StartEngine();
+  RawClient stays(port_), leaves(port_);
+  SendPost(stays, R"({"prompt":["Held","Held"],"n":2})");
+  WaitFor(engine_.live, 4);
+  SendPost(leaves, R"({"prompt":["Held","Held"],"n":3})");
+  WaitFor(engine_.live, 10);
+  leaves.Close();
+  WaitFor(engine_.live, 4);
+  EXPECT_EQ(engine_.aborted, 6);
+}
+
+TEST_F(FrontendTest, RefusesOtherMediaTypes) {
+  StartEngine();
+  const auto post = [&](const std::string& header) {
+    return StatusOf(
+        Exchange(port_, StrCat("POST /v1/completions HTTP/1.1\r\nConnection: close\r\n", header,
+                               "Content-Length: 14\r\n\r\n{\"prompt\":\"x\"}")));
+  };
+  EXPECT_EQ(post(""), "415");
+  EXPECT_EQ(post("Content-Type: text/plain\r\n"), "415");
+  EXPECT_EQ(post("Content-Type: application/jsonp\r\n"), "415");
+  EXPECT_EQ(post("Content-Type: Application/JSON ; charset=utf-8\r\n"), "200");
+}
+
+class BoundedFrontendTest : public FrontendTest {
+ protected:
+  BoundedFrontendTest() {
+    limits_.max_num_queued_reqs = 3;
+    limits_.max_num_queued_tokens = 50;
+    limits_.max_choice_tokens = 200;
+    limits_.max_logit_bias = 2;
+    limits_.max_stop = 2;
+    limits_.max_stop_token_ids = 2;
+  }
+};
+
+TEST_F(BoundedFrontendTest, RejectsOnceInTheMetric) {
+  StartEngine();
+  RawClient held(port_);
+  SendPost(held, R"({"prompt":"Held","n":2})");
+  WaitFor(engine_.live, 2);
+  const std::string got = Post(port_, "/v1/completions", R"({"prompt":"x","n":2})");
+  EXPECT_EQ(StatusOf(got), "503");
+  EXPECT_THAT(got, AllOf(HasSubstr("Retry-After: 5"), HasSubstr("(--max-num-queued-reqs)")));
+  EXPECT_EQ(Metric("vllm:admission_rejections_total{model_name=\"fake\",reason=\"max_num_queued_r"),
+            "1");
+  const std::string longer =
+      Post(port_, "/v1/completions", StrCat(R"({"prompt":")", std::string(60, 'x'), R"("})"));
+  EXPECT_THAT(longer, HasSubstr("(--max-num-queued-tokens)"));
+  EXPECT_EQ(Metric("vllm:admission_rejections_total{model_name=\"fake\",reason=\"max_num_queued_t"),
+            "1");
+}
+
+TEST_F(BoundedFrontendTest, AdmitsALongPromptIntoAnEmptyQueue) {
+  StartEngine();
+  const std::string body = StrCat(R"({"prompt":")", std::string(60, 'x'), R"(","max_tokens":1})");
+  EXPECT_EQ(StatusOf(Post(port_, "/v1/completions", body)), "200");
+  EXPECT_EQ(StatusOf(Post(port_, "/v1/completions", body)), "200");  // all was given back
+}
+
+TEST_F(BoundedFrontendTest, NamesEveryBound) {
+  StartEngine();
+  const auto said = [&](const char* body) { return Post(port_, "/v1/completions", body); };
+  EXPECT_THAT(said(R"({"prompt":"x","logit_bias":{"1":1,"2":1,"3":1}})"),
+              HasSubstr("'logit_bias' has 3 entries, want at most 2 (--max-logit-bias)"));
+  EXPECT_THAT(said(R"({"prompt":"x","stop":["a","b","c"]})"),
+              HasSubstr("'stop' has 3 entries, want at most 2 (--max-stop)"));
+  EXPECT_THAT(said(R"({"prompt":"x","stop_token_ids":[1,2,3]})"),
+              HasSubstr("'stop_token_ids' has 3 entries, want at most 2 (--max-stop-token-ids)"));
+  EXPECT_THAT(said(R"({"prompt":["xxxxx","yy"],"n":50})"),
+              HasSubstr("'n' is 50 and the prompts have 7 tokens, 350 together, want at most 200 "
+                        "(--max-choice-tokens)"));
+  EXPECT_THAT(Post(port_, "/v1/completions",
+                   StrCat(R"({"prompt":"x","stop":")", std::string(1025, 's'), R"("})")),
+              HasSubstr("'stop' has a string of more than 1024 bytes"));
+  // 3 MB of values need more than the budget of 64 MiB; so do the tokens of 1 MB of text.
+  std::string zeros = "[0";
+  for (int i = 0; i < 1'500'000; ++i) zeros += ",0";
+  const std::string values = Post(port_, "/v1/completions", StrCat(R"({"prompt":)", zeros, "]}"));
+  EXPECT_EQ(StatusOf(values), "413");
+  EXPECT_THAT(values, HasSubstr("(--request-memory)"));
+  EXPECT_EQ(StatusOf(Post(port_, "/tokenize",
+                          StrCat(R"({"prompt":")", std::string(1'000'000, 'x'), R"("})"))),
+            "413");
+  EXPECT_EQ(Metric("pinion:request_memory_bytes"), "0");
+}
+
+TEST_F(FrontendTest, AnswersWhileAWorkerIsBusy) {
+  StartEngine();
+  std::promise<void> release;
+  pool_->Submit("other", false, [&](WorkerPool::Worker&) { release.get_future().wait(); });
+  EXPECT_EQ(StatusOf(Get(port_, "/health")), "200");
+  EXPECT_EQ(TextOf(Ask("/v1/completions", R"({"prompt":"x","max_tokens":2})")), "ab");
+  release.set_value();
+}
+
+TEST_F(FrontendTest, WritesLargeAnswersOnAWorker) {
+  StartEngine();
+  const Json answer =
+      Ask("/v1/completions", R"({"prompt":"x","n":300,"max_tokens":20,"logprobs":1})");
+  ASSERT_EQ(answer.Find("choices")->array().size(), 300u);
+  EXPECT_EQ(TextOf(answer, 299), "abcdefghijklmnopqrst");
 }
 
 TEST_F(FrontendTest, SurvivesDamagedRequests) {
@@ -338,9 +550,10 @@ TEST_F(FrontendTest, SurvivesDamagedRequests) {
   std::mt19937 random(20261120);
   for (int round = 0; round < 600; ++round) {
     const bool chat = random() % 2 == 0;
-    std::string request = StrCat("POST /v1/", chat ? "chat/" : "",
-                                 "completions HTTP/1.1\r\nContent-Length: ", body.size(),
-                                 "\r\nConnection: close\r\n\r\n", body);
+    std::string request =
+        StrCat("POST /v1/", chat ? "chat/" : "",
+               "completions HTTP/1.1\r\nContent-Type: application/json\r\n",
+               "Content-Length: ", body.size(), "\r\nConnection: close\r\n\r\n", body);
     // Mostly the body; sometimes anything, the header included.
     const size_t from = random() % 4 == 0 ? 0 : request.size() - body.size();
     for (size_t i = 0; i <= random() % 3; ++i)

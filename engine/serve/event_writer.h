@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "engine/serve/response.h"
+
+namespace pinion {
+
+// Writes the events of one stream, without a JSON tree: a server of a thousand streams does little
+// else. The text returned is valid until the next call.
+class EventWriter {
+ public:
+  explicit EventWriter(const ResponseHead& head);
+  // The role, which comes first in a choice of a chat.
+  std::string_view Role(size_t index);
+  std::string_view Part(const ChoicePart& part);
+  // The usage alone, which comes last.
+  std::string_view UsageOf(const Usage& usage);
+
+ private:
+  void BeginChoice(size_t index);
+  std::string_view EndEvent(std::string_view rest);
+
+  bool chat_;
+  std::string event_;
+  size_t head_bytes_;  // of event_: what all events begin with, up to the list of choices
+};
+
+}  // namespace pinion

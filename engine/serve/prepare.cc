@@ -1,0 +1,184 @@
+#include "engine/serve/prepare.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/json_text.h"
+#include "engine/base/strings.h"
+#include "engine/base/trace.h"
+
+namespace pinion {
+namespace {
+
+// Held-back text costs a stop string's length squared for each token.
+constexpr size_t kMaxStopBytes = 1024;
+
+// How many times the tree's size a request may take: parsed, read, and for a chat as the template's
+// input, as the library's tree, and as text for the helper.
+constexpr size_t kTreesOfCompletion = 2, kTreesOfChat = 4;
+
+ApiError Bad(const char* param, std::string message) {
+  return {400, std::move(message), param, ""};
+}
+
+ApiResult<Json> ParseBody(HttpRequest& request, size_t trees) {
+  const TraceSpan span("parse", "bytes", request.body.size());
+  PINION_TRY(Reserve(request.memory, trees * ParsedBytes(request.body),
+                     StrCat("the values of a body of ", request.body.size(), " bytes")));
+  auto body = Json::Parse(request.body);
+  if (!body) return Unexpected(ApiError{400, StrCat("the body is ", body.error().message), "", ""});
+  request.body = std::string();  // its memory pays for what is made of it
+  return std::move(*body);
+}
+
+size_t CountOf(const Json& body, const char* key) {
+  const Json* value = body.Find(key);
+  if (!value) return 0;
+  return value->is_array()    ? value->array().size()
+         : value->is_object() ? value->object().size()
+                              : 0;
+}
+
+ApiResult<void> CheckCount(const Json& body, const char* key, const char* flag, size_t most) {
+  const size_t count = CountOf(body, key);
+  if (count <= most) return {};
+  return Unexpected(Bad(
+      key, StrCat("'", key, "' has ", count, " entries, want at most ", most, " (", flag, ")")));
+}
+
+bool IsLong(const Json& stop) { return stop.is_string() && stop.string().size() > kMaxStopBytes; }
+
+// What is held until the answer ends.
+size_t KeptBytes(const Prepared& prepared) {
+  size_t bytes = 4096;  // decoders, parameters, the answer's head
+  for (const auto& prompt : prepared.prompts) bytes += prompt.size() * sizeof(int32_t);
+  for (const std::string& echo : prepared.echoes)
+    bytes += echo.size() * static_cast<size_t>(1 + prepared.request.n);
+  return bytes;
+}
+
+// Moves the prompts' texts into the echoes.
+void TakeEchoes(const Tokenizer& tokenizer, Prepared& prepared) {
+  if (!prepared.request.echo) return;
+  for (size_t i = 0; i < prepared.prompts.size(); ++i) {
+    auto* text = std::get_if<std::string>(&prepared.request.prompts[i]);
+    prepared.echoes.push_back(
+        text ? std::move(*text)
+             : tokenizer.Decode(prepared.prompts[i], prepared.request.skip_special_tokens));
+  }
+}
+
+}  // namespace
+
+size_t ParsedBytes(std::string_view text) {
+  // A Json value has 40 bytes and a key 32. The vector that holds them doubles when it is full, and
+  // while it moves there are three slots for each value: 120 bytes for a value of a list, 216 for
+  // one of an object, which takes two of these characters.
+  constexpr size_t kBytesPerMark = 120;
+  size_t marks = 1;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"')
+      in_string = !in_string;
+    else if (in_string)
+      i += c == '\\';
+    else
+      marks += c == ',' || c == ':' || c == '[' || c == '{';
+  }
+  // Strings are kept in the parser's buffer, which doubles, and the raw token beside it likewise.
+  return kBytesPerMark * marks + 5 * text.size();
+}
+
+ApiResult<void> CheckCounts(const Json& body, const FrontLimits& limits) {
+  PINION_TRY(CheckCount(body, "logit_bias", "--max-logit-bias", limits.max_logit_bias));
+  PINION_TRY(CheckCount(body, "stop", "--max-stop", limits.max_stop));
+  PINION_TRY(CheckCount(body, "stop_token_ids", "--max-stop-token-ids", limits.max_stop_token_ids));
+  const Json* stop = body.Find("stop");
+  if (stop && (IsLong(*stop) || (stop->is_array() &&
+                                 std::any_of(stop->array().begin(), stop->array().end(), IsLong))))
+    return Unexpected(
+        Bad("stop", StrCat("'stop' has a string of more than ", kMaxStopBytes, " bytes")));
+  return {};
+}
+
+Preparer::Preparer(const ServedModel& model, const Tokenizer& tokenizer, const FrontLimits& limits)
+    : model_(model), tokenizer_(tokenizer), limits_(limits), intake_(model, tokenizer) {}
+
+ApiResult<Prepared> Preparer::Generation(HttpRequest& request, bool chat, size_t max_model_len,
+                                         size_t kv_tokens, const RenderChat& render) const {
+  Prepared prepared;
+  {
+    PINION_ASSIGN(const Json body, ParseBody(request, chat ? kTreesOfChat : kTreesOfCompletion));
+    PINION_TRY(CheckCounts(body, limits_));
+    PINION_ASSIGN(prepared.request, chat ? ReadChatRequest(body, model_.defaults)
+                                         : ReadCompletionRequest(body, model_.defaults));
+  }
+  PINION_ASSIGN(prepared.prompts,
+                intake_.Prepare(prepared.request, max_model_len, render, request.memory));
+  PINION_TRY(CheckChoices(prepared, kv_tokens));
+  const TraceSpan span("prime");
+  for (const auto& prompt : prepared.prompts)
+    prepared.primed.emplace_back(tokenizer_, prompt, prepared.request.skip_special_tokens,
+                                 /*whole=*/!prepared.request.stream);
+  TakeEchoes(tokenizer_, prepared);
+  prepared.request.prompts.clear();
+  const size_t kept = KeptBytes(prepared);
+  request.memory.ShrinkTo(kept);
+  if (kept > request.memory.bytes())
+    PINION_TRY(Reserve(request.memory, kept - request.memory.bytes(), "the copies of the prompt"));
+  prepared.memory = std::move(request.memory);
+  return prepared;
+}
+
+ApiResult<void> Preparer::CheckChoices(const Prepared& prepared, size_t kv_tokens) const {
+  const auto n = static_cast<size_t>(prepared.request.n);
+  size_t tokens = 0, longest = 0;
+  for (const auto& prompt : prepared.prompts) {
+    tokens += prompt.size();
+    longest = std::max(longest, prompt.size());
+  }
+  if (tokens * n > limits_.max_choice_tokens)
+    return Unexpected(Bad("n", StrCat("'n' is ", n, " and the prompt",
+                                      prepared.prompts.size() > 1 ? "s have " : " has ", tokens,
+                                      " tokens, ", tokens * n, " together, want at most ",
+                                      limits_.max_choice_tokens, " (--max-choice-tokens)")));
+  const size_t needed = longest + static_cast<size_t>(prepared.request.params.max_tokens) - 1;
+  if (kv_tokens > 0 && needed > kv_tokens)
+    return Unexpected(
+        ApiError{400,
+                 StrCat("a prompt of ", longest, " tokens with max_tokens ",
+                        prepared.request.params.max_tokens, " needs ", needed,
+                        " tokens of KV cache, which holds ", kv_tokens,
+                        "; reduce max_tokens, or start the server with a larger --kv-cache-space"),
+                 "max_tokens", "context_length_exceeded"});
+  return {};
+}
+
+ApiResult<std::string> Preparer::Tokenize(HttpRequest& request, size_t max_model_len,
+                                          const RenderChat& render) const {
+  TokenizeRequest asked;
+  {
+    PINION_ASSIGN(const Json body, ParseBody(request, kTreesOfChat));
+    PINION_ASSIGN(asked, ReadTokenizeRequest(body));
+  }
+  PINION_ASSIGN(const std::vector<int32_t> ids,
+                intake_.Tokenize(std::move(asked), render, request.memory));
+  std::string answer =
+      StrCat("{\"count\":", ids.size(), ",\"max_model_len\":", max_model_len, ",\"tokens\":[");
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i > 0) answer += ',';
+    answer += std::to_string(ids[i]);
+  }
+  return answer + "]}";
+}
+
+ApiResult<std::string> Preparer::Detokenize(HttpRequest& request) const {
+  PINION_ASSIGN(const Json body, ParseBody(request, kTreesOfCompletion));
+  PINION_ASSIGN(const std::vector<int32_t> ids, ReadDetokenizeRequest(body));
+  std::string answer = "{\"prompt\":";
+  AppendJsonString(answer, tokenizer_.Decode(ids, false));
+  return answer + "}";
+}
+
+}  // namespace pinion

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/serve/http.h"
+#include "engine/serve/intake.h"
+#include "engine/serve/options.h"
+#include "engine/serve/schema.h"
+#include "engine/text/tokenizer.h"
+
+namespace pinion {
+
+// A request that the engine can be given, and what its answer starts from.
+struct Prepared {
+  GenerationRequest request;  // without its prompts
+  std::vector<std::vector<int32_t>> prompts;
+  std::vector<PrimedText> primed;   // one per prompt
+  std::vector<std::string> echoes;  // one per prompt, if the answer repeats it
+  MemoryShare memory;               // of all this
+};
+
+// All work on a request whose size its client decides: parsing, checking, rendering, tokenizing and
+// priming the decoders. Immutable; any thread.
+class Preparer {
+ public:
+  using RenderChat = Intake::RenderChat;
+
+  // Model and tokenizer outlive the object.
+  Preparer(const ServedModel& model, const Tokenizer& tokenizer, const FrontLimits& limits);
+
+  // `kv_tokens`: what the KV cache holds; 0: unknown. Takes the request's body and memory.
+  ApiResult<Prepared> Generation(HttpRequest& request, bool chat, size_t max_model_len,
+                                 size_t kv_tokens, const RenderChat& render) const;
+  // The answers' JSON.
+  ApiResult<std::string> Tokenize(HttpRequest& request, size_t max_model_len,
+                                  const RenderChat& render) const;
+  ApiResult<std::string> Detokenize(HttpRequest& request) const;
+
+ private:
+  ApiResult<void> CheckChoices(const Prepared& prepared, size_t kv_tokens) const;
+
+  const ServedModel& model_;
+  const Tokenizer& tokenizer_;
+  FrontLimits limits_;
+  Intake intake_;
+};
+
+// An upper bound of the bytes that Json::Parse holds at any moment for this text, found without
+// parsing it.
+size_t ParsedBytes(std::string_view text);
+
+// 400 if a list of the body is longer than the limits allow; looks at lengths only.
+ApiResult<void> CheckCounts(const Json& body, const FrontLimits& limits);
+
+}  // namespace pinion

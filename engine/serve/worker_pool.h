@@ -1,0 +1,88 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/text/chat.h"
+
+namespace pinion {
+
+// Threads for the work whose size a client decides: parsing, templates, tokenization. Knows nothing
+// of HTTP. Clients take turns, so that one with many jobs does not push the others back; heavy jobs
+// run on at most half of the workers and one client's on all but one, so that neither can ever hold
+// the last worker.
+// Thread rule: Submit, Stop and the counts on one thread; jobs run on the workers.
+class WorkerPool {
+ public:
+  using RenderChat = std::function<Result<std::string>(const ChatRequest&)>;
+
+  // What a job may use of the worker that runs it.
+  class Worker {
+   public:
+    explicit Worker(const RenderChat& instead) : instead_(instead) {}
+    // Renders a chat template in this worker's own helper process, started at first use: helpers
+    // die with the thread that starts them.
+    Result<std::string> Render(const ChatRequest& request);
+
+   private:
+    const RenderChat& instead_;
+    std::unique_ptr<ChatRenderer> chat_;
+  };
+  using Job = std::function<void(Worker&)>;
+
+  struct Options {
+    int workers = 4;            // at least 2
+    int niceness = 0;           // added to the workers' threads, so that others come first
+    RenderChat render_instead;  // for tests; unset: the chat helper
+  };
+  explicit WorkerPool(Options options);
+  ~WorkerPool();  // Stop, then waits for running jobs
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+
+  // Jobs must not throw. Drops the job after Stop.
+  void Submit(const std::string& client, bool heavy, Job job);
+  // Drops queued jobs and waits up to `seconds` for running ones; false if one still runs.
+  bool Stop(double seconds = 1);
+
+  size_t queued() const;
+  size_t running() const;
+
+ private:
+  // The queued jobs of one class; clients with jobs, in the order of their turns.
+  struct Lane {
+    std::map<std::string, std::deque<Job>> jobs;
+    std::deque<std::string> turns;
+  };
+  struct Taken {
+    std::string client;
+    bool heavy = false;
+    Job job;  // empty: none may run now
+  };
+
+  void Work();
+  Taken Take();
+  Taken TakeFrom(Lane& lane, bool heavy);
+  void Run(Taken taken, Worker& worker, std::unique_lock<std::mutex>& lock);
+
+  const Options options_;
+  mutable std::mutex mutex_;
+  std::condition_variable more_, ended_;  // a job may run; a job has ended
+  Lane heavy_, light_;
+  std::map<std::string, int> running_of_;  // clients with running jobs
+  size_t queued_ = 0;
+  int running_ = 0, running_heavy_ = 0;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace pinion

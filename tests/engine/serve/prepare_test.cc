@@ -1,0 +1,164 @@
+#include "engine/serve/prepare.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "engine/base/strings.h"
+#include "tests/engine/serve/fakes.h"
+
+namespace {
+
+// What operator new has given out and not taken back, and the most of it since Reset.
+std::atomic<size_t> held_bytes{0}, peak_bytes{0};
+
+void* Count(void* memory) {
+  if (!memory) throw std::bad_alloc();
+  const size_t now = held_bytes += malloc_usable_size(memory);
+  size_t peak = peak_bytes;
+  while (now > peak && !peak_bytes.compare_exchange_weak(peak, now)) {
+  }
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(size_t bytes) { return Count(std::malloc(bytes)); }
+void* operator new[](size_t bytes) { return Count(std::malloc(bytes)); }
+void operator delete(void* memory) noexcept {
+  held_bytes -= malloc_usable_size(memory);
+  std::free(memory);
+}
+void operator delete[](void* memory) noexcept { operator delete(memory); }
+void operator delete(void* memory, size_t) noexcept { operator delete(memory); }
+void operator delete[](void* memory, size_t) noexcept { operator delete(memory); }
+
+namespace pinion {
+namespace {
+
+using testing::HasSubstr;
+
+std::string Repeated(const std::string& part, size_t times) {
+  std::string text;
+  for (size_t i = 0; i < times; ++i) text += part;
+  return text;
+}
+
+TEST(ParsedBytes, IsAtLeastWhatParsingAllocates) {
+  std::string keys = "{\"k\":0";
+  for (int i = 0; i < 65'600; ++i) keys += StrCat(",\"", i, "\":0");
+  const std::vector<std::string> bodies = {
+      "0",
+      "{}",
+      "\"x\"",
+      keys + "}",
+      // just above a power of two: the vector has doubled for the last one
+      "[0" + Repeated(",0", (1 << 16) + 1) + "]",
+      "{\"prompt\":[\"a\"" + Repeated(",\"\"", (1 << 16) + 1) + "]}",
+      "[[0]" + Repeated(",[0]", (1 << 16) + 1) + "]",
+      "[{\"a\":{}}" + Repeated(",{\"a\":{}}", (1 << 15) + 1) + "]",
+      "[\"0123456789abcdef\"" + Repeated(",\"0123456789abcdef\"", (1 << 15) + 1) + "]",
+      "{\"0123456789abcdef0\":\"0123456789abcdef0\"" +
+          Repeated(",\"0123456789abcdef0\":\"0123456789abcdef0\"", (1 << 14) + 1) + "}",
+      "\"" + std::string((1 << 22) + 1, 'x') + "\"",
+      "\"" + Repeated("\\u20ac\\\"", 1 << 18) + "\"",
+      "{\"prompt\":\"" + Repeated("\\\\\\\"[,:", 1 << 16) + "\"}",
+      Repeated("[", 200) + Repeated("]", 200),
+      "[1e5" + Repeated(",-1.5e300", 1 << 16) + "]",
+  };
+  for (const std::string& body : bodies) {
+    const size_t before = held_bytes;
+    peak_bytes = before;
+    const auto parsed = Json::Parse(body);
+    const size_t took = peak_bytes - before;
+    EXPECT_TRUE(parsed) << body.substr(0, 40);
+    // A few allocations of a parser's start are below any limit.
+    EXPECT_LE(took, ParsedBytes(body) + 4096) << body.substr(0, 40);
+  }
+}
+
+TEST(ParsedBytes, DoesNotCountWhatStringsHold) {
+  EXPECT_EQ(ParsedBytes(R"(["[,:{"])"), ParsedBytes(R"(["aaaa"])"));
+  EXPECT_EQ(ParsedBytes(R"(["\",,"])"), ParsedBytes(R"(["\"aa"])"));
+  EXPECT_LT(ParsedBytes(R"(["aaaa"])"), ParsedBytes(R"(["a",""])"));
+}
+
+class PreparerTest : public testing::Test {
+ protected:
+  ApiResult<Prepared> Prepare(const std::string& body, bool chat = false) {
+    request_ = HttpRequest();
+    request_.body = body;
+    request_.memory = *MemoryShare::Take(budget_, body.size());
+    const Preparer preparer(model_, tokenizer_, limits_);
+    return preparer.Generation(request_, chat, 10'000, 5'000, [this](const ChatRequest& asked) {
+      kwargs_ = asked.kwargs;
+      return Result<std::string>("rendered");
+    });
+  }
+
+  ServedModel model_{"fake", "somewhere", 257, *ReadApiDefaults(std::nullopt)};
+  ByteTokenizer tokenizer_;
+  FrontLimits limits_;
+  std::shared_ptr<MemoryBudget> budget_ = std::make_shared<MemoryBudget>(8 << 20);
+  HttpRequest request_;
+  Json kwargs_;
+};
+
+TEST_F(PreparerTest, KeepsMemoryOnlyForWhatIsKept) {
+  {
+    const auto prepared = Prepare(R"({"prompt":["abc","de"],"max_tokens":5})");
+    ASSERT_TRUE(prepared);
+    EXPECT_EQ(prepared->prompts.size(), 2u);
+    EXPECT_EQ(prepared->primed.size(), 2u);
+    EXPECT_EQ(budget_->used(), prepared->memory.bytes());
+    EXPECT_EQ(prepared->memory.bytes(), 4096 + 5 * sizeof(int32_t));
+  }
+  EXPECT_EQ(budget_->used(), 0u);
+}
+
+TEST_F(PreparerTest, PaysForTheEchoOfEveryChoice) {
+  const std::string prompt(1000, 'x');
+  const auto prepared =
+      Prepare(StrCat(R"({"prompt":")", prompt, R"(","n":100,"echo":true,"max_tokens":5})"));
+  ASSERT_TRUE(prepared);
+  EXPECT_EQ(prepared->echoes, std::vector<std::string>{prompt});
+  EXPECT_GE(prepared->memory.bytes(), 100u * 1000);
+}
+
+TEST_F(PreparerTest, TellsTooMuchFromNotNow) {
+  const std::string body = "{\"prompt\":[0" + Repeated(",0", 10'000) + "]}";  // 2.4 MB as values
+  auto held = MemoryShare::Take(budget_, 7 << 20);
+  const auto later = Prepare(body);
+  ASSERT_FALSE(later);
+  EXPECT_EQ(later.error().status, 503);
+  EXPECT_EQ(later.error().code, kRequestMemory);
+  held.reset();
+  EXPECT_FALSE(Prepare(body));  // too many tokens, but there was memory
+  const auto never = Prepare("{\"prompt\":[0" + Repeated(",0", 100'000) + "]}");
+  ASSERT_FALSE(never);
+  EXPECT_EQ(never.error().status, 413);
+  EXPECT_THAT(never.error().message, HasSubstr("--request-memory"));
+}
+
+TEST_F(PreparerTest, TemplatesSeeTheClientsKeysLast) {
+  ASSERT_TRUE(Prepare(R"({"messages":[{"role":"u","content":"x"}],"max_tokens":5,
+                          "chat_template_kwargs":{"a":1,"eos_token":"mine","a":2}})",
+                      /*chat=*/true));
+  EXPECT_EQ(kwargs_.Dump(), R"({"eos_token":"mine","add_generation_prompt":true,"a":2})");
+}
+
+TEST_F(PreparerTest, RefusesWhatTheCacheCannotHold) {
+  const auto prepared = Prepare(R"({"prompt":"abc","max_tokens":4999})");
+  ASSERT_FALSE(prepared);
+  EXPECT_EQ(prepared.error().status, 400);
+  EXPECT_THAT(prepared.error().message,
+              HasSubstr("needs 5001 tokens of KV cache, which holds 5000"));
+  EXPECT_TRUE(Prepare(R"({"prompt":"abc","max_tokens":4998})"));
+}
+
+}  // namespace
+}  // namespace pinion
