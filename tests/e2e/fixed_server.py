@@ -1,22 +1,30 @@
 """A small server that speaks OpenAI's API and answers after known times: what a load generator is
 checked against. It is none of Pinion's code. Standard library only.
 
-    fixed_server.py --port 8000 --ttft-ms 50 --itl-ms 10 [--slots N] [--fail-every N] [--knee N]
-                    [--slow-every N] [--gather N]
+    fixed_server.py --port 8000 --ttft-ms 50 --itl-ms 10 [--slots N] [--fail-every N]
+                    [--knee N | --script BITS --run-length N] [--slow-every N] [--gather N]
                     [--die-after N] [--refusal TEXT]
 
 Every answer has `max_tokens` tokens: the first one --ttft-ms after the request came in (and had one
 of the --slots places), each next one --itl-ms later, all at times that were fixed when the request
-began, so that no delay adds up. With more than --knee requests at a time, first tokens take ten
-times as long: a cliff; so do they in every Nth answer with --slow-every. With --gather no answer but
-those of the warm-up begins before so many requests have come in. Answers of --die-after
-have no length and end with the connection after N tokens, as if the server had died. Prompts count one
-token a word and 3 more for every request.
+began, so that no delay adds up. First tokens of every Nth answer take ten times as long with
+--slow-every. With --gather no answer but those of the warm-up begins before so many requests have
+come in.
+
+An answer of two tokens that comes in one piece, which fits a client's first read of 512 bytes, has no
+time between them, however slow the machine is, and one whose tokens come apart does: a limit just
+above 0 for the time per token separates the two. With --knee answers come in one piece unless there
+are more connections than that: a cliff. With --script, answers do so in the runs of --run-length
+requests that have a 1 in it ("011": all but the first run).
+
+Answers of --die-after have no length and end with the connection after N tokens, as if the server
+had died. Prompts count one token a word and 3 more for every request.
 """
 
 import argparse
 import json
 import os
+import pathlib
 import signal
 import socket
 import sys
@@ -25,6 +33,15 @@ import time
 
 
 WARM_UP = 2  # requests that `pinion load` sends first
+
+
+def open_connections(port):
+    """How many clients are connected, as the kernel counts: those not yet accepted too. A client that
+    opens all of its connections before it uses one is seen with all of them from its first request
+    on."""
+    rows = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    alive = ("01", "03")  # established, or about to be
+    return sum(int(row[1].split(":")[1], 16) == port and row[3] in alive for row in rows)
 
 
 def sleep_until(when):
@@ -38,7 +55,6 @@ class Server:
         self.slots = threading.Semaphore(options.slots) if options.slots else None
         self.lock = threading.Lock()
         self.requests = 0
-        self.live = 0
         self.gathered = threading.Event()
         self.log = open(options.log, "w") if options.log else None
 
@@ -71,40 +87,46 @@ class Server:
             return self.answer(connection, 503, {"error": {"message": options.refusal}})
         if self.slots:
             self.slots.acquire()
-        with self.lock:
-            self.live += 1
-            is_slow = (options.knee and self.live > options.knee) or (
-                options.slow_every and number % options.slow_every == 0)
-            slow = 10 if is_slow else 1
         try:
-            self.stream(connection, body, chat, slow)
+            self.stream(connection, body, chat, number)
         finally:
-            with self.lock:
-                self.live -= 1
             if self.slots:
                 self.slots.release()
 
-    def stream(self, connection, body, chat, slow):
+    def in_one_piece(self, number, connections):
+        options = self.options
+        if options.script and number > WARM_UP:
+            return options.script[(number - WARM_UP - 1) // options.run_length] == "1"
+        return options.knee > 0 and connections <= options.knee
+
+    def stream(self, connection, body, chat, number):
         options = self.options
         start = time.monotonic()
+        connections = open_connections(options.port)
+        in_one_piece = self.in_one_piece(number, connections)
+        slow = 10 if options.slow_every and number % options.slow_every == 0 else 1
         framing = b"Connection: close" if options.die_after else b"Transfer-Encoding: chunked"
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
                            + framing + b"\r\n\r\n")
 
-        def send(event):
-            text = event if isinstance(event, str) else json.dumps(event)
-            data = f"data: {text}\n\n".encode()
+        def send(*events):
+            texts = (event if isinstance(event, str) else json.dumps(event) for event in events)
+            data = "".join(f"data: {text}\n\n" for text in texts).encode()
             connection.sendall(data if options.die_after else b"%x\r\n%s\r\n" % (len(data), data))
 
         if chat:
             send(self.chunk(chat, "", role="assistant"))
         count = body["max_tokens"]
+        tokens = [self.chunk(chat, f" word{i}", finish="length" if i + 1 == count else None)
+                  for i in range(count)]
         sending, sent = [], []  # before and after each token went out
-        for i in range(count):
+        for i, token in enumerate(tokens):
             sleep_until(start + (options.ttft_ms * slow + i * options.itl_ms) / 1e3)
             sending.append(time.monotonic())
-            send(self.chunk(chat, f" word{i}", finish="length" if i + 1 == count else None))
+            send(*(tokens if in_one_piece else [token]))
             sent.append(time.monotonic())
+            if in_one_piece:
+                break
             if i + 1 == options.die_after and i + 1 < count:
                 return connection.shutdown(socket.SHUT_RDWR)
         if body.get("stream_options", {}).get("include_usage"):
@@ -113,7 +135,9 @@ class Server:
         # Before the answer ends: a client that has read its end may end this process.
         if self.log:
             with self.lock:
-                print(json.dumps({"start": start, "sending": sending, "tokens": sent, "asked": self.text_of(body, chat)[:30]}),
+                print(json.dumps({"start": start, "sending": sending, "tokens": sent,
+                                  "connections": connections,
+                                  "asked": self.text_of(body, chat)[:30]}),
                       file=self.log, flush=True)
         send("[DONE]")
         if options.die_after:
@@ -162,6 +186,8 @@ def main():
     parser.add_argument("--refusal", default="out of order", help="what is said with --fail-every")
     parser.add_argument("--die-after", type=int, default=0)
     parser.add_argument("--knee", type=int, default=0)
+    parser.add_argument("--script", default="")
+    parser.add_argument("--run-length", type=int, default=0)
     parser.add_argument("--slow-every", type=int, default=0)
     parser.add_argument("--gather", type=int, default=0)
     parser.add_argument("--log", help="file for the times of every answer, CLOCK_MONOTONIC")

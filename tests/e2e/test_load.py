@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from conftest import free_port, wait_until
+from conftest import PATIENCE_S, free_port, wait_until
 
 FIXED = pathlib.Path(__file__).with_name("fixed_server.py")
 TTFT_MS, ITL_MS, TOKENS = 40, 8, 6
@@ -195,7 +195,7 @@ def test_an_interrupted_load_reports_its_measurements(spawn, tmp_path):
                         stdout=subprocess.PIPE)
         assert wait_until(lambda: log.read_text().count("\n") >= 2)  # the warm-up is over
         running.send_signal(signal.SIGINT)
-        text, _ = running.communicate(timeout=30)
+        text, _ = running.communicate(timeout=PATIENCE_S)
     assert json.loads(text)["pinion"]["interrupted"]
 
 
@@ -233,22 +233,40 @@ def test_a_server_that_is_not_there_is_one_sentence(pinion):
     assert "Connection refused" in done.stderr and done.stderr.count("\n") == 1
 
 
+# Of the tokens of one answer: none that come in one piece are so far apart, all others are.
+AT_ONCE = "0.0001ms"
+
+
 def test_finds_the_highest_concurrency_that_meets_the_slo(pinion_json):
-    with FixedServer("--knee", 5) as server:  # with more at a time first tokens take 400 ms
-        found = pinion_json("load", server.url, "--find", "concurrency", "--slo-ttft", "300ms",
+    with FixedServer("--knee", 5) as server:
+        found = pinion_json("load", server.url, "--find", "concurrency", "--slo-tpot", AT_ONCE,
                             "--num-prompts", 24, "--output-len", 2, "--repeats", 2, "--json")
     assert (found["pass"]["load"], found["fail"]["load"]) == (5, 6)
     assert found["is_cliff"] and found["is_settled"]
+    assert found["pass"]["share"] == 1 > found["fail"]["share"]
     assert found["pass"]["low"] <= found["pass"]["share"] <= found["pass"]["high"]
 
 
-def test_finds_a_rate_between_one_that_must_pass_and_one_that_cannot(pinion_json):
-    with FixedServer("--slots", 1) as server:  # 48 ms each, one after the other: 20 requests/s
-        found = pinion_json("load", server.url, "--find", "rate", "--slo-e2el", "500ms",
-                            "--find-start", 40, "--find-high", 200, "--num-prompts", 24,
-                            "--output-len", 2, "--repeats", 1, "--resolution", 0.5, "--json")
-    assert found["pass"]["load"] < found["fail"]["load"] <= 200
-    assert found["pass"]["share"] >= 0.9 > found["fail"]["fitted"]
+def test_finds_a_rate_between_one_that_passes_and_one_that_fails(pinion_json, tmp_path):
+    """The first of three runs fails: the search halves the rate, then looks in between."""
+    log, number = tmp_path / "answers.log", 12
+    with FixedServer("--script", "011", "--run-length", number, "--log", log) as server:
+        found = pinion_json("load", server.url, "--find", "rate", "--slo-tpot", AT_ONCE,
+                            "--find-start", 80, "--num-prompts", number, "--output-len", 2,
+                            "--burstiness", "inf", "--repeats", 1, "--resolution", 0.5, "--json")
+    rates = [80, 40, (80 * 40) ** 0.5]
+    assert [level["load"] for level in found["levels"]] == pytest.approx(sorted(rates))
+    assert [level["share"] for level in found["levels"]] == [1, 1, 0]
+    assert found["pass"]["load"] == pytest.approx(rates[2]) and found["fail"]["load"] == rates[0]
+    # No request comes before its time, which counts from after the last token of the run before.
+    answers = [json.loads(line) for line in log.read_text().splitlines()]
+    answers.sort(key=lambda one: one["start"])
+    assert len(answers) == 2 + 3 * number
+    for run, rate in enumerate(rates):
+        first = 2 + run * number
+        before_s = max(one["sending"][-1] for one in answers[:first])
+        last_s = answers[first + number - 1]["start"]
+        assert last_s - before_s >= (number - 1) / rate - CLOCK_S
 
 
 def test_a_search_needs_an_slo(pinion):

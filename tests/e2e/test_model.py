@@ -2,9 +2,10 @@
 
 import json
 import signal
-import time
 
 import pytest
+
+from conftest import wait_until
 
 LLAMA_2_SHAPE = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 96,
@@ -51,9 +52,7 @@ def test_info_knows_presets_and_folders(pinion, pinion_json, data):
 def test_a_killed_make_leaves_nothing_that_looks_like_a_model(spawn, pinion, tmp_path):
     folder = tmp_path / "killed"
     maker = spawn("model", "make", "--preset", "llama-3.2-1b", folder)
-    end = time.monotonic() + 60
-    while not list(folder.glob("*.part")) and time.monotonic() < end:
-        time.sleep(0.01)
+    assert wait_until(lambda: list(folder.glob("*.part")))
     maker.send_signal(signal.SIGKILL)
     maker.wait()
     left = [path.name for path in folder.iterdir()]

@@ -16,7 +16,7 @@ import urllib.request
 
 import jsonschema
 import pytest
-from conftest import ours, wait_until
+from conftest import PATIENCE_S, ours, wait_until
 
 FIXED = pathlib.Path(__file__).with_name("fixed_server.py")
 TTFT_MS, ITL_MS, OUTPUT = 30, 5, 8
@@ -262,13 +262,13 @@ def launched(binary, profile, tmp_path):
                                    stderr=subprocess.STDOUT)
     ports = [port + 1, port + 2]
     try:
-        assert wait_until(lambda: all(answers(one) for one in ports), 60), log.read_text()
+        assert wait_until(lambda: all(answers(one) for one in ports)), log.read_text()
         yield process, ports, log
     finally:
         if process.poll() is None:
             process.kill()
         process.wait()
-        assert wait_until(lambda: not any(running("serve", "--port", one) for one in ports), 5)
+        assert wait_until(lambda: not any(running("serve", "--port", one) for one in ports))
 
 
 def test_launch_starts_all_and_ends_all(launched):
@@ -282,14 +282,14 @@ def test_launch_starts_all_and_ends_all(launched):
             assert json.loads(reply.read())["usage"]["completion_tokens"] == 3
     assert "`pinion launch --haproxy` prints" in log.read_text()
     process.send_signal(signal.SIGTERM)
-    assert process.wait(40) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert not any(answers(port) for port in ports)
 
 
 def test_launch_ends_when_a_replica_does(launched):
     process, ports, log = launched
     os.kill(running("serve", "--port", ports[1])[0], signal.SIGKILL)
-    assert process.wait(40) == 1
+    assert process.wait(PATIENCE_S) == 1
     assert "pinion: replica 2 of 2 was ended by signal 9 (Killed)" in log.read_text()
     assert not any(answers(port) for port in ports)
 
@@ -298,7 +298,7 @@ def test_launch_that_is_killed_leaves_no_replica(launched):
     process, ports, _ = launched
     process.kill()
     process.wait()
-    assert wait_until(lambda: not any(running("serve", "--port", port) for port in ports), 5)
+    assert wait_until(lambda: not any(running("serve", "--port", port) for port in ports))
 
 
 def test_dry_run_has_a_line_a_replica(pinion, profile):
