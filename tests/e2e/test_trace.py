@@ -1,11 +1,14 @@
 """`--trace FILE`, and what Ctrl-C leaves behind."""
 
 import json
+import os
 import signal
 import subprocess
-import time
+import threading
 
 import pytest
+
+from conftest import PATIENCE_S, wait_until
 
 MODEL = "models/tiny-trained"
 PARTS = {"schedule", "commit", "forward", "embed", "norm", "qkv", "rotary+store", "attention", "o",
@@ -91,36 +94,56 @@ def start(spawn, tmp_path):
 
 
 def wait_for(condition, process):
-    for _ in range(600):
-        if condition():
-            return
-        assert process.poll() is None
-        time.sleep(0.05)
-    raise AssertionError("it has never come so far")
+    assert wait_until(lambda: condition() or process.poll() is not None) and condition()
 
 
 def interrupt(process):
     """Standard output of a command that Ctrl-C ends."""
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     return out
 
 
-def test_an_interrupted_bench_prints_the_rounds_it_has(start, tmp_path):
-    trace = tmp_path / "trace.json"
-    process, log = start("bench", "preset:tiny", "--rounds", 100000, "--json",
-                         "--prompt-len", 8, "--output-len", 4, "--kv-cache-space", "64MiB",
-                         "--trace", trace)
-    wait_for(lambda: "ready after" in log.read_text(), process)
-    time.sleep(1)
-    out = interrupt(process)
-    words = log.read_text().splitlines()[-1]
-    if "no round" in words:  # on a very busy machine
-        assert out == ""
-    else:
-        assert f"of {json.loads(out)['rounds']} of 100000 rounds" in words
-    assert "interrupted" in words
+class Terminal:
+    """Standard error of a command that tells a terminal how far it has come; read as it comes, so that
+    the command never waits for us."""
+
+    def __init__(self):
+        self.reading, self.writing = os.openpty()
+        self.text = ""
+        self.thread = threading.Thread(target=self.read)
+        self.thread.start()
+
+    def read(self):
+        try:
+            while data := os.read(self.reading, 1 << 16):
+                self.text += data.decode(errors="replace")
+        except OSError:
+            pass  # nobody holds its other end
+
+    def close(self):
+        """Once the command has ended."""
+        os.close(self.writing)
+        self.thread.join()
+        os.close(self.reading)
+
+
+def test_an_interrupted_bench_prints_the_rounds_it_has(spawn, tmp_path):
+    trace, terminal = tmp_path / "trace.json", Terminal()
+    try:
+        process = spawn("bench", "preset:tiny", "--rounds", 100000, "--json", "--prompt-len", 8,
+                        "--output-len", 4, "--kv-cache-space", "64MiB", "--trace", trace,
+                        stdout=subprocess.PIPE, stderr=terminal.writing)
+        wait_for(lambda: "round 2 of 100000" in terminal.text, process)
+        rounds = json.loads(interrupt(process))["rounds"]
+    finally:
+        process.kill()
+        process.wait()
+        terminal.close()
+    assert rounds >= 2
+    words = terminal.text.splitlines()[-1]
+    assert "interrupted" in words and f"of {rounds} of 100000 rounds" in words
     for spans in spans_of(trace).values():
         check_nesting(spans)
 
