@@ -17,7 +17,7 @@ constexpr size_t kMaxStopBytes = 1024;
 // input, as the library's tree, and as text for the helper.
 constexpr size_t kTreesOfCompletion = 2, kTreesOfChat = 4;
 
-ApiError Bad(const char* param, std::string message) {
+ApiError BadField(const char* param, std::string message) {
   return {400, std::move(message), param, ""};
 }
 
@@ -42,7 +42,7 @@ size_t CountOf(const Json& body, const char* key) {
 ApiResult<void> CheckCount(const Json& body, const char* key, const char* flag, size_t most) {
   const size_t count = CountOf(body, key);
   if (count <= most) return {};
-  return Unexpected(Bad(
+  return Unexpected(BadField(
       key, StrCat("'", key, "' has ", count, " entries, want at most ", most, " (", flag, ")")));
 }
 
@@ -98,7 +98,7 @@ ApiResult<void> CheckCounts(const Json& body, const FrontLimits& limits) {
   if (stop && (IsLong(*stop) || (stop->is_array() &&
                                  std::any_of(stop->array().begin(), stop->array().end(), IsLong))))
     return Unexpected(
-        Bad("stop", StrCat("'stop' has a string of more than ", kMaxStopBytes, " bytes")));
+        BadField("stop", StrCat("'stop' has a string of more than ", kMaxStopBytes, " bytes")));
   return {};
 }
 
@@ -139,10 +139,11 @@ ApiResult<void> Preparer::CheckChoices(const Prepared& prepared, size_t kv_token
     longest = std::max(longest, prompt.size());
   }
   if (tokens * n > limits_.max_choice_tokens)
-    return Unexpected(Bad("n", StrCat("'n' is ", n, " and the prompt",
-                                      prepared.prompts.size() > 1 ? "s have " : " has ", tokens,
-                                      " tokens, ", tokens * n, " together, want at most ",
-                                      limits_.max_choice_tokens, " (--max-choice-tokens)")));
+    return Unexpected(BadField(
+        "n",
+        StrCat("'n' is ", n, " and the prompt", prepared.prompts.size() > 1 ? "s have " : " has ",
+               tokens, " tokens, ", tokens * n, " together, want at most ",
+               limits_.max_choice_tokens, " (--max-choice-tokens)")));
   const size_t needed = longest + static_cast<size_t>(prepared.request.params.max_tokens) - 1;
   if (kv_tokens > 0 && needed > kv_tokens)
     return Unexpected(
