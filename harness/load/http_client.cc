@@ -196,8 +196,8 @@ class Client final : public HttpClient {
 
   std::string HeaderOf(const ServerUrl& url, const HttpCall& call) const {
     std::string text =
-        StrCat(call.method, " ", url.prefix, call.path, " HTTP/1.1\r\nHost: ", url.host, ":",
-               url.port, "\r\nUser-Agent: pinion\r\nAccept: text/event-stream, application/json",
+        StrCat(call.method, " ", url.prefix, call.path, " HTTP/1.1\r\nHost: ", url.Place(),
+               "\r\nUser-Agent: pinion\r\nAccept: text/event-stream, application/json",
                "\r\nContent-Length: ", call.body.size(), "\r\n");
     if (!call.body.empty()) text += "Content-Type: application/json\r\n";
     if (!api_key_.empty()) text += StrCat("Authorization: Bearer ", api_key_, "\r\n");

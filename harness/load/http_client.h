@@ -17,7 +17,8 @@ struct ServerUrl {
   uint16_t port = 80;
   std::string prefix;  // "" or "/some/path", no slash at its end
 
-  std::string Text() const;  // "http://host:port/prefix"
+  std::string Place() const;  // "host:port", an IPv6 address in brackets: the Host header
+  std::string Text() const;   // "http://host:port/prefix"
 };
 
 // "http://127.0.0.1:8000", "localhost:8000", "http://[::1]:8000/v1/": a trailing "/v1" is removed,

@@ -11,10 +11,12 @@ tl::unexpected<Error> BadUrl(std::string_view text, const std::string& why) {
 
 }  // namespace
 
-std::string ServerUrl::Text() const {
+std::string ServerUrl::Place() const {
   const bool ipv6 = host.find(':') != std::string::npos;
-  return StrCat("http://", ipv6 ? "[" : "", host, ipv6 ? "]" : "", ":", port, prefix);
+  return StrCat(ipv6 ? "[" : "", host, ipv6 ? "]" : "", ":", port);
 }
+
+std::string ServerUrl::Text() const { return StrCat("http://", Place(), prefix); }
 
 Result<ServerUrl> ParseServerUrl(std::string_view text) {
   constexpr std::string_view kAfterScheme = "://", kVersion = "/v1";
