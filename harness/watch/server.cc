@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "engine/base/strings.h"
+#include "engine/serve/gate.h"
 #include "engine/serve/http.h"
 #include "harness/report/page.h"
 #include "harness/report/write.h"
@@ -38,6 +39,7 @@ class Server final : public WatchServer {
     HttpOptions options;
     options.port = port;
     options.max_connections = 64;
+    options.check = [this](const HttpHead& head) { return gate_.Check(head); };
     PINION_ASSIGN(http_, HttpServer::Listen(options, [this](HttpRequest request, auto reply) {
                     Answer(request, std::move(reply));
                   }));
@@ -106,6 +108,8 @@ class Server final : public WatchServer {
   }
 
   const std::string folder_;
+  // A page of somebody else's must not read the sweep.
+  const Gate gate_{{}, "127.0.0.1", {}};
   PageParts parts_;
   std::unique_ptr<HttpServer> http_;
   std::list<std::shared_ptr<HttpReply>> watchers_;

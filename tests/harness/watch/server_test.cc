@@ -14,7 +14,7 @@
 namespace pinion::harness {
 namespace {
 
-constexpr char kFollow[] = "GET /events HTTP/1.1\r\nHost: x\r\n\r\n";
+constexpr char kFollow[] = "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
 constexpr std::string_view kState = "\"state\":\"told ";
 
 // The numbers of all the news in `stream`, in its order.
