@@ -24,6 +24,7 @@
 #include "engine/run/start.h"
 #include "engine/serve/engine_link.h"
 #include "engine/serve/frontend.h"
+#include "engine/serve/http_setup.h"
 #include "engine/serve/memory_budget.h"
 #include "engine/serve/worker_pool.h"
 
@@ -131,14 +132,13 @@ struct EngineProcess {
 // Ties the HTTP server, the API and the engine process together.
 class Serving {
  public:
-  explicit Serving(const ServeOptions& options) : options_(options) {}
+  explicit Serving(const ServeOptions& options)
+      : options_(options),
+        memory_(std::make_shared<MemoryBudget>(options.limits.request_memory_bytes)) {}
 
   Status Listen() {
-    HttpOptions http;
-    http.host = options_.host;
-    http.port = options_.port;
-    http.max_body_bytes = options_.limits.max_body_bytes;
-    PINION_ASSIGN(server_, HttpServer::Listen(http, [this](auto request, auto reply) {
+    PINION_ASSIGN(http_, HttpSetup::Make(options_, memory_));
+    PINION_ASSIGN(server_, HttpServer::Listen(http_->options(), [this](auto request, auto reply) {
                     frontend_->Handle(std::move(request), std::move(reply));
                   }));
     server_->OnSignal([this] { OnSignal(); });
@@ -168,8 +168,7 @@ class Serving {
     PINION_ASSIGN(tokenizer_, OpenTokenizer(files));
     // Where no CPU is reserved, the workers yield to the engine's threads.
     pool_.emplace(WorkerPool::Options{options_.limits.workers, shares_cpus ? kNiceness : 0, {}});
-    frontend_.emplace(std::move(model), *tokenizer_, options_.limits, *pool_, *server_,
-                      std::make_shared<MemoryBudget>(options_.limits.request_memory_bytes),
+    frontend_.emplace(std::move(model), *tokenizer_, options_.limits, *pool_, *server_, memory_,
                       [this](const LinkMessage& message) { link_->Send(message); });
     return {};
   }
@@ -199,7 +198,10 @@ class Serving {
     _exit(failure_ ? ExitCode(*failure_) : exit_code_);
   }
 
-  std::string Url() const { return StrCat("http://", options_.host, ":", server_->port()); }
+  std::string Url() const {
+    return StrCat(options_.http.ssl_certfile.empty() ? "http://" : "https://", options_.host, ":",
+                  server_->port());
+  }
 
   void OnMessage(LinkMessage message) {
     if (auto* failed = std::get_if<FailedMessage>(&message)) {
@@ -242,6 +244,8 @@ class Serving {
   }
 
   const ServeOptions& options_;
+  const std::shared_ptr<MemoryBudget> memory_;
+  std::unique_ptr<HttpSetup> http_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::optional<WorkerPool> pool_;
   std::optional<Frontend> frontend_;

@@ -1,7 +1,10 @@
 #include "harness/cli/serve_flags.h"
 
+#include <cstdlib>
 #include <utility>
 
+#include "engine/base/file.h"
+#include "engine/base/json.h"
 #include "engine/base/strings.h"
 #include "harness/cli/trace_flag.h"
 
@@ -9,6 +12,7 @@ namespace pinion::harness {
 namespace {
 
 constexpr const char* kHttp = "HTTP";
+constexpr const char* kAccess = "Access";
 constexpr const char* kLimits = "Limits";
 constexpr const char* kFaults = "Faults";
 
@@ -27,11 +31,54 @@ Status ReadSeconds(const std::string& text, const char* flag, double& field) {
   return {};
 }
 
+// vLLM's flags take JSON lists; plain names with commas between them are taken, too. A list that is
+// not given leaves the default in place.
+Status ReadNames(const std::vector<std::string>& given, const char* flag,
+                 std::vector<std::string>& names) {
+  if (!given.empty()) names.clear();
+  for (const std::string& text : given) {
+    if (!text.starts_with('[')) {
+      for (const std::string& name : Split(text, ','))
+        if (!Trim(name).empty()) names.emplace_back(Trim(name));
+      continue;
+    }
+    auto list = Json::Parse(text);
+    if (!list) return Fail(ErrorCode::kUsage, StrCat(flag, " ", text, ": ", list.error().message));
+    for (const Json& name : list->array()) {
+      if (!name.is_string())
+        return Fail(ErrorCode::kUsage,
+                    StrCat(flag, " holds ", name.type_name(), ", want a list of strings"));
+      names.push_back(name.string());
+    }
+  }
+  return {};
+}
+
+// One key a line.
+Status ReadKeyFile(const std::string& path, std::vector<std::string>& keys) {
+  const auto text = ReadFile(path);
+  if (!text) return Fail(ErrorCode::kUsage, StrCat("--api-key-file: ", text.error().message));
+  const size_t before = keys.size();
+  for (const std::string& line : Split(*text, '\n'))
+    if (!Trim(line).empty()) keys.emplace_back(Trim(line));
+  if (keys.size() == before)
+    return Fail(ErrorCode::kUsage,
+                StrCat("--api-key-file ", path, " holds no key, want one a line"));
+  return {};
+}
+
+// A flag that may be given several times, with one value each: further words are not its own.
+CLI::Option* AddRepeated(CLI::App& command, const std::string& flag,
+                         std::vector<std::string>& values, const std::string& help) {
+  return command.add_option(flag, values, help)->allow_extra_args(false)->group(kAccess);
+}
+
 }  // namespace
 
 void ServeFlags::AddTo(CLI::App& command) {
   engine_.AddTo(command);
   AddHttp(command);
+  AddAccess(command);
   AddLimits(command);
   AddFaults(command);
   command.add_option("--served-model-name", options_.served_model_name,
@@ -47,6 +94,51 @@ void ServeFlags::AddHttp(CLI::App& command) {
       ->group(kHttp)
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
+  command
+      .add_option("--ssl-certfile", options_.http.ssl_certfile,
+                  "certificate chain (PEM): serve HTTPS instead of HTTP")
+      ->group(kHttp);
+  command
+      .add_option("--ssl-keyfile", options_.http.ssl_keyfile,
+                  "its private key (PEM; default: in the certificate's file)")
+      ->group(kHttp);
+  command
+      .add_option("--access-log", options_.http.access_log,
+                  "file to append a line of JSON to for every request, '-' for standard output")
+      ->group(kHttp);
+  command
+      .add_option("--sse-keep-alive-interval", sse_keep_alive_interval_,
+                  "silence after which a stream gets a comment, such as 15s (default: never)")
+      ->group(kHttp);
+  command
+      .add_option("--header-timeout", header_timeout_,
+                  "time for a client to send a request's header (default 20s)")
+      ->group(kHttp);
+}
+
+void ServeFlags::AddAccess(CLI::App& command) {
+  HttpRules& rules = options_.http;
+  AddRepeated(command, "--api-key", rules.api_keys,
+              "key that clients must send as 'Authorization: Bearer KEY'; may be repeated "
+              "(environment: VLLM_API_KEY)");
+  command
+      .add_option("--api-key-file", api_key_file_,
+                  "file of such keys, one a line: unlike --api-key, not shown by ps")
+      ->group(kAccess);
+  AddRepeated(command, "--allowed-hosts", allowed_hosts_,
+              "names under which clients may reach the server, besides those of this machine; '*' "
+              "for any");
+  AddRepeated(command, "--allowed-origins", allowed_origins_,
+              "web pages that may use the server, such as https://example.org; '*' for any "
+              "(default: none)");
+  AddRepeated(command, "--allowed-methods", allowed_methods_,
+              "methods that those pages may use (default: any)");
+  AddRepeated(command, "--allowed-headers", allowed_headers_,
+              "headers that those pages may send (default: any)");
+  command
+      .add_flag("--allow-credentials", rules.allow_credentials,
+                "those pages may send cookies and passwords")
+      ->group(kAccess);
 }
 
 void ServeFlags::AddLimits(CLI::App& command) {
@@ -84,6 +176,10 @@ void ServeFlags::AddLimits(CLI::App& command) {
   add("--frontend-workers", limits.workers, "threads that parse, render and tokenize requests")
       ->check(CLI::Range(2, 256))
       ->capture_default_str();
+  add("--max-connections", options_.http.max_connections,
+      "connections at a time; at the limit the one idle longest makes way")
+      ->check(CLI::Range(size_t{1}, size_t{1} << 20))
+      ->capture_default_str();
 }
 
 void ServeFlags::AddFaults(CLI::App& command) {
@@ -101,9 +197,29 @@ Result<ServeOptions> ServeFlags::Resolve() const {
   PINION_TRY(ReadBytes(max_body_size_, "--max-body-size", options.limits.max_body_bytes));
   PINION_TRY(ReadBytes(request_memory_, "--request-memory", options.limits.request_memory_bytes));
   PINION_TRY(ReadSeconds(request_timeout_, "--request-timeout", options.limits.request_timeout_s));
+  PINION_TRY(ReadSeconds(header_timeout_, "--header-timeout", options.http.header_seconds));
+  PINION_TRY(ReadSeconds(sse_keep_alive_interval_, "--sse-keep-alive-interval",
+                         options.http.sse_keep_alive_s));
+  PINION_TRY(ResolveAccess(options.http));
   PINION_TRY(
       ReadSeconds(shutdown_timeout_, "--shutdown-timeout", options.faults.shutdown_timeout_s));
   return options;
+}
+
+Status ServeFlags::ResolveAccess(HttpRules& rules) const {
+  PINION_TRY(ReadNames(allowed_hosts_, "--allowed-hosts", rules.allowed_hosts));
+  PINION_TRY(ReadNames(allowed_origins_, "--allowed-origins", rules.allowed_origins));
+  PINION_TRY(ReadNames(allowed_methods_, "--allowed-methods", rules.allowed_methods));
+  PINION_TRY(ReadNames(allowed_headers_, "--allowed-headers", rules.allowed_headers));
+  for (const std::string& key : rules.api_keys)
+    if (Trim(key).empty() || Trim(key) != key)
+      return Fail(ErrorCode::kUsage, "--api-key is empty or has spaces around it");
+  if (!api_key_file_.empty()) PINION_TRY(ReadKeyFile(api_key_file_, rules.api_keys));
+  const char* key = std::getenv("VLLM_API_KEY");
+  if (rules.api_keys.empty() && key && !Trim(key).empty()) rules.api_keys.emplace_back(Trim(key));
+  if (rules.ssl_certfile.empty() && !rules.ssl_keyfile.empty())
+    return Fail(ErrorCode::kUsage, "--ssl-keyfile without --ssl-certfile: give both, or neither");
+  return {};
 }
 
 }  // namespace pinion::harness

@@ -24,6 +24,8 @@ backend replicas
   # Fewest requests under way first; a client that sends the cookie back stays where it is.
   balance leastconn
   cookie PINION_REPLICA insert indirect nocache
+  # A replica answers to names of its own machine alone, which the proxy's may not be.
+  http-request set-header Host localhost
   option httpchk GET )",
                             health, "\n  option http-no-delay\n");
   for (int index = 0; index < replicas; ++index)

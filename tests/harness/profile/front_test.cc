@@ -18,6 +18,12 @@ TEST(Haproxy, NamesEveryReplicaOnThePortsThatFollow) {
   EXPECT_THAT(text, HasSubstr("httpchk GET /ready\n"));
 }
 
+TEST(Haproxy, SendsTheReplicasANameOfTheirs) {
+  EXPECT_THAT(HaproxyText("0.0.0.0", 8000, 2), HasSubstr("backend replicas\n"));
+  EXPECT_THAT(HaproxyText("0.0.0.0", 8000, 2),
+              HasSubstr("\n  http-request set-header Host localhost\n"));
+}
+
 TEST(Haproxy, SpreadsAsTheSweepDid) {
   const std::string text = HaproxyText("127.0.0.1", 8000, 3);
   EXPECT_THAT(text, HasSubstr("balance leastconn"));

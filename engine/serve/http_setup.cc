@@ -1,0 +1,60 @@
+#include "engine/serve/http_setup.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/log.h"
+#include "engine/base/strings.h"
+#include "engine/serve/nofile.h"
+#include "engine/serve/own_names.h"
+
+namespace pinion {
+namespace {
+
+// A limit that cannot be raised leaves a server for fewer clients.
+size_t ConnectionsOf(const HttpRules& rules) {
+  const auto limits = RaiseNofile();
+  if (!limits) {
+    LogWarning(limits.error().message);
+    return rules.max_connections;
+  }
+  const size_t connections = ConnectionsWithin(limits->now, rules.max_connections);
+  LogInfo(StrCat("descriptors: ", limits->now, " (was ", limits->before, "), connections: at most ",
+                 connections));
+  return connections;
+}
+
+std::vector<std::string> NamesOfThisMachine() {
+  auto names = OwnNames();
+  if (names) return std::move(*names);
+  LogWarning(StrCat(names.error().message, "; --allowed-hosts names them"));
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<HttpSetup>> HttpSetup::Make(const ServeOptions& options,
+                                                   std::shared_ptr<MemoryBudget> memory) {
+  auto setup = std::unique_ptr<HttpSetup>(new HttpSetup);
+  const HttpRules& rules = options.http;
+  HttpOptions& http = setup->http_;
+  http.host = options.host;
+  http.port = options.port;
+  http.max_body_bytes = options.limits.max_body_bytes;
+  http.max_connections = ConnectionsOf(rules);
+  http.header_seconds = rules.header_seconds;
+  http.sse_keep_alive_seconds = rules.sse_keep_alive_s;
+  http.ssl_certfile = rules.ssl_certfile;
+  http.ssl_keyfile = rules.ssl_keyfile;
+  http.memory = std::move(memory);
+  setup->gate_.emplace(rules, options.host, NamesOfThisMachine());
+  http.check = [gate = &*setup->gate_](const HttpHead& head) { return gate->Check(head); };
+  if (!rules.access_log.empty()) {
+    PINION_ASSIGN(setup->log_, AccessLog::Open(rules.access_log));
+    http.log = [log = setup->log_.get()](const AccessRecord& record) { log->Add(record); };
+  }
+  return setup;
+}
+
+}  // namespace pinion

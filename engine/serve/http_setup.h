@@ -1,0 +1,35 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "engine/base/result.h"
+#include "engine/serve/access_log.h"
+#include "engine/serve/gate.h"
+#include "engine/serve/http.h"
+#include "engine/serve/memory_budget.h"
+#include "engine/serve/options.h"
+
+namespace pinion {
+
+// From the server's options to those of its HTTP server, with what those refer to: the gate and
+// the access log. Outlives the HTTP server.
+class HttpSetup {
+ public:
+  // `memory`: for bodies and unsent answers. Raises the limit of descriptors as well, and says so.
+  static Result<std::unique_ptr<HttpSetup>> Make(const ServeOptions& options,
+                                                 std::shared_ptr<MemoryBudget> memory);
+  HttpSetup(const HttpSetup&) = delete;
+  HttpSetup& operator=(const HttpSetup&) = delete;
+
+  const HttpOptions& options() const { return http_; }
+
+ private:
+  HttpSetup() = default;
+
+  HttpOptions http_;
+  std::optional<Gate> gate_;
+  std::unique_ptr<AccessLog> log_;
+};
+
+}  // namespace pinion
