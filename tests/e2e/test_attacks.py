@@ -1,7 +1,7 @@
 """Requests that once stopped the server for everybody: each is answered, and others are served meanwhile.
 
 No test here measures a time: a request that goes through beside an attack that is still under way is proof
-enough. scripts/bench-serving measures.
+enough.
 """
 
 import concurrent.futures
