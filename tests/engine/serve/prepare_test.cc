@@ -17,7 +17,7 @@ namespace {
 std::atomic<size_t> held_bytes{0}, peak_bytes{0};
 
 void* Count(void* memory) {
-  if (!memory) throw std::bad_alloc();
+  if (!memory) return memory;
   const size_t now = held_bytes += malloc_usable_size(memory);
   size_t peak = peak_bytes;
   while (now > peak && !peak_bytes.compare_exchange_weak(peak, now)) {
@@ -27,8 +27,18 @@ void* Count(void* memory) {
 
 }  // namespace
 
-void* operator new(size_t bytes) { return Count(std::malloc(bytes)); }
-void* operator new[](size_t bytes) { return Count(std::malloc(bytes)); }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return Count(std::malloc(bytes));
+}
+void* operator new[](size_t bytes, const std::nothrow_t& nothrow) noexcept {
+  return operator new(bytes, nothrow);
+}
+void* operator new(size_t bytes) {
+  void* memory = operator new(bytes, std::nothrow);
+  if (!memory) throw std::bad_alloc();
+  return memory;
+}
+void* operator new[](size_t bytes) { return operator new(bytes); }
 void operator delete(void* memory) noexcept {
   held_bytes -= malloc_usable_size(memory);
   std::free(memory);

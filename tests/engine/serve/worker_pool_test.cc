@@ -4,34 +4,47 @@
 
 #include <atomic>
 #include <future>
+#include <memory>
 #include <string>
+#include <thread>
 
 #include "engine/base/strings.h"
 
 namespace pinion {
 namespace {
 
-// A job that runs until it is let go.
+// A job that runs until it is let go. What it waits for is its own as well: a worker may still be
+// about to wait, or to wake its waiter, when the test is over.
 class Held {
  public:
   WorkerPool::Job job() {
-    return [this](WorkerPool::Worker&) {
-      started_.set_value();
-      go_.get_future().wait();
+    return [signals = signals_](WorkerPool::Worker&) {
+      signals->started.set_value();
+      signals->gone.wait();
     };
   }
-  void AwaitStart() { started_.get_future().wait(); }
-  void LetGo() { go_.set_value(); }
+  void AwaitStart() { signals_->start.wait(); }
+  void LetGo() { signals_->go.set_value(); }
 
  private:
-  std::promise<void> started_, go_;
+  struct Signals {
+    std::promise<void> started, go;
+    std::future<void> start = started.get_future(), gone = go.get_future();
+  };
+  std::shared_ptr<Signals> signals_ = std::make_shared<Signals>();
 };
 
 // Runs `job` behind what is queued already, and waits for it.
 void Await(WorkerPool& pool, const std::string& client, bool heavy = false) {
-  std::promise<void> done;
-  pool.Submit(client, heavy, [&](WorkerPool::Worker&) { done.set_value(); });
-  done.get_future().wait();
+  const auto done = std::make_shared<std::promise<void>>();
+  const std::future<void> end = done->get_future();
+  pool.Submit(client, heavy, [done](WorkerPool::Worker&) { done->set_value(); });
+  end.wait();
+}
+
+// A job that has said so is still counted for a moment.
+void AwaitRunning(const WorkerPool& pool, size_t jobs) {
+  while (pool.running() != jobs) std::this_thread::yield();
 }
 
 TEST(WorkerPool, SharesWorkersAmongClientsInTurn) {
@@ -68,7 +81,7 @@ TEST(WorkerPool, HeavyJobsNeverTakeTheLastWorkers) {
   heavy[1].AwaitStart();
   Await(pool, "light");
   EXPECT_EQ(pool.queued(), 2u);
-  EXPECT_EQ(pool.running(), 2u);
+  AwaitRunning(pool, 2);
   heavy[0].LetGo();
   heavy[2].AwaitStart();
   heavy[1].LetGo();
@@ -107,10 +120,10 @@ TEST(WorkerPool, StopDropsQueuedJobs) {
 }
 
 TEST(WorkerPool, RendersOnTheWorker) {
+  std::promise<std::string> text;  // outlives the pool, whose worker sets it
   WorkerPool pool({.workers = 2, .render_instead = [](const ChatRequest& chat) {
                      return Result<std::string>(chat.chat_template + "!");
                    }});
-  std::promise<std::string> text;
   pool.Submit("a", false, [&](WorkerPool::Worker& worker) {
     text.set_value(*worker.Render({"hi", {}, {}, {}, false}));
   });
