@@ -57,8 +57,7 @@ def test_a_sweep_is_not_worse_than_itself(pinion, base, altered):
 
 
 def test_slower_metrics_are_found_and_fail(pinion, base, altered):
-    # A hundredth and a hundredfold stand out of the noise of any machine.
-    slower = altered("update samples set value = value * 0.01 "
+    slower = altered("update samples set value = value * 0.5 "
                      "where metric = 'output_tokens_per_s' and candidate = 1")
     done = pinion("compare", base, slower, "--json")
     assert done.returncode == 1
@@ -73,6 +72,7 @@ def test_slower_metrics_are_found_and_fail(pinion, base, altered):
 
 
 def test_latency_counts_the_other_way(pinion, base, altered):
+    # First tokens take 8 ms here: only much more stands out of the noise of every machine.
     later = altered("update samples set value = value * 100 where metric = 'ttft_s'")
     assert pinion("compare", base, later).returncode == 1
 
