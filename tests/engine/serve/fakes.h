@@ -60,7 +60,8 @@ class FakeEngine : public Engine {
   Status Add(Request request) override {
     if (request.prompt_ids.at(0) == '!') return Fail(ErrorCode::kUsage, "the prompt is refused");
     if (on_add) on_add(request);
-    live_.emplace(request.id, Live{std::move(request), 0});
+    const uint64_t id = request.id;
+    live_.emplace(id, Live{std::move(request), 0});
     live = static_cast<int>(live_.size());
     return {};
   }
