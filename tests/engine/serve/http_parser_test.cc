@@ -85,6 +85,14 @@ TEST(HttpParser, AnyCutGivesTheSameRequest) {
   }
 }
 
+TEST(HttpParser, StopsAtTheEndOfTheHeader) {
+  const std::string header = "POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n";
+  HttpParser parser({}, nullptr);
+  EXPECT_EQ(parser.Feed(header + "hello"), header.size());
+  EXPECT_TRUE(parser.header_done());
+  EXPECT_FALSE(parser.done());
+}
+
 TEST(HttpParser, LeavesTheNextRequestAlone) {
   const Parsed parsed = Parse({kRequests[2] + "GET /next HTTP/1.1\r\n"});
   EXPECT_EQ(parsed.body, "hello world");

@@ -92,6 +92,7 @@ class Http : public testing::Test {
   void Flood(std::shared_ptr<HttpReply> reply) {
     if (gone_ > 0) return;
     reply->Write(std::string(64 << 10, 'x'));
+    flooded_bytes_ += 64 << 10;
     server_->Post([this, reply] { Flood(reply); });
   }
 
@@ -115,6 +116,7 @@ class Http : public testing::Test {
   std::thread thread_;
   std::atomic<bool> returned_{false};
   std::atomic<int> gone_{0}, holding_{0};
+  std::atomic<size_t> flooded_bytes_{0};
   std::vector<std::shared_ptr<HttpReply>> held_;  // of the server's thread
 };
 
@@ -298,6 +300,7 @@ TEST_F(Http, AsksBeforeReadingTheBody) {
   const std::string got = client.ReadAll();  // ends, so the connection was closed
   EXPECT_EQ(StatusOf(got), "401");
   EXPECT_THAT(got, HasSubstr("WWW-Authenticate: Bearer\r\n"));
+  EXPECT_THAT(got, HasSubstr("Connection: close\r\n"));
   // Without a body there is nothing to skip.
   RawClient next(port_);
   next.Send("OPTIONS /preflight HTTP/1.1\r\n\r\n");
@@ -331,12 +334,13 @@ TEST_F(Http, GivesMemoryBackAfterEachExchange) {
 
 TEST_F(Http, CutsOffSlowReadersWhenMemoryIsOut) {
   HttpOptions options;
-  options.max_unsent_bytes = 1 << 30;
+  options.max_unsent_bytes = 256 << 20;
   options.memory = std::make_shared<MemoryBudget>(1 << 20);
   Start(options);
   RawClient slow(port_);
   slow.Send("GET /flood HTTP/1.1\r\n\r\n");
   WaitFor(gone_, 1);
+  EXPECT_LT(flooded_bytes_, 64u << 20);  // the budget, and what the sockets hold
   for (int i = 0; i < 1000 && options.memory->used() > 0; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(options.memory->used(), 0u);
