@@ -16,11 +16,11 @@ size_t MostComputed(const Sequence& sequence) {
   return sequence.prompt_tokens + static_cast<size_t>(sequence.params.max_tokens) - 1;
 }
 
-// With this many tokens a step computes at full speed: four times as many take four times as long
-// (bfloat16, int8 and mixture-of-experts layers within 5 %, int4 ones within 10 %; measured with
-// `pinion bench --max-num-batched-tokens`). Admitting another prompt then gains no throughput and
-// only delays the first tokens of the prompts already in the step.
-constexpr size_t kFullSpeedTokens = 512;
+// With this many rows of prompts a step computes at full speed: four times as many take four times
+// as long (bfloat16, int8 and mixture-of-experts layers within 5 %, int4 ones within 10 %; measured
+// with `pinion bench --max-num-batched-tokens`). Admitting another prompt then gains no throughput
+// and only delays the first tokens of the prompts already in the step.
+constexpr size_t kFullSpeedRows = 512;
 
 bool Contains(const std::vector<int32_t>& ids, int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
@@ -35,10 +35,21 @@ void HashBlocks(Sequence& sequence, size_t blocks, size_t block_tokens) {
   }
 }
 
+// Puts the sequence at its place in a queue that is in order; returns its index.
+template <typename Queue>
+size_t Insert(std::unique_ptr<Sequence> sequence, Queue& queue) {
+  const auto place =
+      std::upper_bound(queue.begin(), queue.end(), sequence,
+                       [](const auto& a, const auto& b) { return ComesBefore(*a, *b); });
+  const auto at = queue.insert(place, std::move(sequence));
+  return static_cast<size_t>(at - queue.begin());
+}
+
 }  // namespace
 
-Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool)
-    : options_(options), pool_(pool) {
+Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool, StepTimes* times,
+                     const Clock& clock)
+    : options_(options), pool_(pool), times_(times), clock_(clock) {
   CHECK(options.max_num_batched_tokens > 0 && options.max_num_seqs > 0);
 }
 
@@ -78,8 +89,9 @@ Status Scheduler::Add(std::unique_ptr<Sequence> sequence) {
                        " needs ", needed, " KV blocks of ", pool_.block_tokens(),
                        " tokens, but the cache has ", pool_.total(), "; raise --kv-cache-space or ",
                        sequence->score ? "shorten the prompt" : "lower max_tokens"));
-  if (sequence->arrived_ns == 0) sequence->arrived_ns = NowNs();
-  waiting_.push_back(std::move(sequence));
+  if (sequence->arrived_ns == 0) sequence->arrived_ns = clock_.NowNs();
+  sequence->number = ++last_number_;
+  Insert(std::move(sequence), waiting_);
   return {};
 }
 
@@ -104,7 +116,7 @@ std::unique_ptr<Sequence> Scheduler::Abort(uint64_t id) {
 bool Scheduler::idle() const { return waiting_.empty() && running_.empty(); }
 
 SchedulerStats Scheduler::stats() const {
-  return {waiting_.size(), running_.size(), preemptions_, finished_};
+  return {waiting_.size(), running_.size(), preemptions_, finished_, steps_over_bound_, bound_s_};
 }
 
 // ---- A step's tokens ------------------------------------------------------------------------
@@ -113,15 +125,20 @@ const std::vector<Slice>& Scheduler::Schedule() {
   CHECK(!in_step_) << "Schedule called twice without Commit";
   slices_.clear();
   step_preempted_ = false;
-  size_t budget = options_.max_num_batched_tokens;
-  budget = ScheduleRunning(/*decodes=*/true, budget);
-  budget = ScheduleRunning(/*decodes=*/false, budget);
-  // A sequence preempted in this step is now at the head of the queue: admitting it would take back
-  // the very blocks it was preempted for.
-  if (!step_preempted_) Admit(budget);
+  size_t budget = ScheduleRunning(/*decodes=*/true, options_.max_num_batched_tokens);
+  prefill_rows_ = 0;
+  if (times_) {
+    SharePrefill(budget);
+  } else {
+    budget = ScheduleRunning(/*decodes=*/false, budget);
+    // A sequence preempted in this step is now in the queue: admitting it would take back the very
+    // blocks it was preempted for.
+    if (!step_preempted_) AdmitInOrder(budget);
+  }
   CHECK(!slices_.empty() || idle())
       << waiting_.size() << " waiting, " << running_.size() << " running, none can continue";
   in_step_ = !slices_.empty();
+  if (times_) began_ns_ = clock_.NowNs();
   return slices_;
 }
 
@@ -130,38 +147,44 @@ const std::vector<Slice>& Scheduler::Schedule() {
 // cut into chunks, never delays the next token of a sequence that is already answering.
 size_t Scheduler::ScheduleRunning(bool decodes, size_t budget) {
   for (size_t i = 0; i < running_.size() && budget > 0; ++i) {
-    Sequence& sequence = *running_[i];
-    const size_t left = sequence.tokens.size() - sequence.computed;
-    if ((left == 1) != decodes) continue;
-    size_t count = std::min(left, budget);
-    if (!MakeRoom(i, sequence.computed + count, budget)) {
-      // Only the youngest gets here. It uses its own and the free blocks, or pauses for this step:
-      // preempting an older sequence for it would break the promise that the oldest progresses.
-      const size_t room = (sequence.block_table.size() + pool_.available()) * pool_.block_tokens();
-      count = std::min(count, room - sequence.computed);
-      if (count == 0) continue;
-    }
-    Push(sequence, count);
-    budget -= count;
+    const size_t left = running_[i]->tokens.size() - running_[i]->computed;
+    if ((left == 1) == decodes) Continue(i, left, budget);
   }
   return budget;
 }
 
-// Preempts sequences younger than running_[index] until there are blocks for its first `tokens`
-// tokens; false if preempting all of them was not enough.
+// Adds up to `most` of the tokens that running_[index] has left to the step, as many as the budget
+// and the blocks last; returns their number. `already`: those that the step computes of it so far.
+size_t Scheduler::Continue(size_t index, size_t most, size_t& budget, size_t already) {
+  Sequence& sequence = *running_[index];
+  const size_t first = sequence.computed + already;
+  size_t count = std::min({most, sequence.tokens.size() - first, budget});
+  if (!MakeRoom(index, first + count, budget)) {
+    // Only the last gets here. It uses its own and the free blocks, or pauses for this step:
+    // preempting one before it would break the promise that the first progresses.
+    const size_t room = (sequence.block_table.size() + pool_.available()) * pool_.block_tokens();
+    count = std::min(count, room - first);
+  }
+  if (count == 0) return 0;
+  Push(sequence, already, count);
+  budget -= count;
+  return count;
+}
+
+// Preempts sequences behind running_[index] until there are blocks for its first `tokens` tokens;
+// false if preempting all of them was not enough.
 bool Scheduler::MakeRoom(size_t index, size_t tokens, size_t& budget) {
   while (BlocksShort(*running_[index], tokens) > pool_.available()) {
     if (running_.size() == index + 1) return false;
-    PreemptYoungest(budget);
+    PreemptLast(budget);
   }
   return true;
 }
 
-void Scheduler::PreemptYoungest(size_t& budget) {
+void Scheduler::PreemptLast(size_t& budget) {
   std::unique_ptr<Sequence> victim = std::move(running_.back());
   running_.pop_back();
-  const auto slice = std::find_if(slices_.begin(), slices_.end(),
-                                  [&](const Slice& s) { return s.sequence == victim.get(); });
+  const auto slice = FindSlice(*victim);
   // Already scheduled in this step: its tokens are free for others again.
   if (slice != slices_.end()) {
     budget += slice->count;
@@ -169,27 +192,38 @@ void Scheduler::PreemptYoungest(size_t& budget) {
   }
   ReleaseBlocks(*victim);
   victim->computed = 0;
+  victim->served_s = 0;
   ++victim->preemptions;
   ++preemptions_;
   step_preempted_ = true;
-  waiting_.push_front(std::move(victim));
+  Insert(std::move(victim), waiting_);
 }
 
-// Admits waiting sequences in order of arrival while budget, max_num_seqs and blocks allow and the
-// step is not yet at full speed. Stops at the first that does not fit: overtaking could starve it.
-void Scheduler::Admit(size_t budget) {
-  while (budget > 0 && !waiting_.empty() && running_.size() < options_.max_num_seqs) {
-    Sequence& sequence = *waiting_.front();
-    // Score requests are exempt from the limit: they have no first token to delay.
-    if (!sequence.score && options_.max_num_batched_tokens - budget >= kFullSpeedTokens) break;
-    if (!TakePrefix(sequence)) break;
-    if (sequence.scheduled_ns == 0) sequence.scheduled_ns = NowNs();
-    running_.push_back(std::move(waiting_.front()));
-    waiting_.pop_front();
-    const size_t count = std::min(sequence.tokens.size() - sequence.computed, budget);
-    Push(sequence, count);
-    budget -= count;
+// Admits waiting sequences in order while budget, max_num_seqs and blocks allow and the step is not
+// yet at full speed. Stops at the first that does not fit: overtaking could starve it.
+void Scheduler::AdmitInOrder(size_t budget) {
+  while (budget > 0 && !waiting_.empty() && Admissible(*waiting_.front())) {
+    const auto index = Admit(0);
+    if (!index) break;
+    Continue(*index, budget, budget);
   }
+}
+
+// Whether a place is left and the step can do with another prompt. Score requests are exempt from
+// the limit of rows: they have no first token to delay.
+bool Scheduler::Admissible(const Sequence& sequence) const {
+  return running_.size() < options_.max_num_seqs &&
+         (sequence.score || prefill_rows_ < kFullSpeedRows);
+}
+
+// Lets waiting_[index] run if the blocks suffice; returns its index in running_.
+std::optional<size_t> Scheduler::Admit(size_t index) {
+  const auto at = waiting_.begin() + static_cast<ptrdiff_t>(index);
+  if (!TakePrefix(**at)) return {};
+  if ((*at)->scheduled_ns == 0) (*at)->scheduled_ns = clock_.NowNs();
+  std::unique_ptr<Sequence> sequence = std::move(*at);
+  waiting_.erase(at);
+  return Insert(std::move(sequence), running_);
 }
 
 // Takes the sequence's leading blocks from the prefix cache, but never all of its tokens: the last
@@ -219,20 +253,35 @@ bool Scheduler::TakePrefix(Sequence& sequence) {
   return true;
 }
 
-// Blocks to keep free at admission: one for every running sequence that will still need one. A
-// sequence admitted into the last blocks would be preempted within block_tokens steps and its
-// prefill wasted. 0 if nothing runs, so that the head of the queue always gets in.
+// Blocks to keep free at admission: those that running prompts still lack, and one for every
+// running sequence that will need one for its output. A sequence admitted into the last blocks
+// would be preempted within block_tokens steps and its prefill wasted. 0 if nothing runs, so that
+// the head of the queue always gets in.
 size_t Scheduler::Headroom() const {
-  return static_cast<size_t>(
-      std::count_if(running_.begin(), running_.end(), [this](const auto& sequence) {
-        return BlocksShort(*sequence, MostComputed(*sequence)) > 0;
-      }));
+  size_t blocks = 0;
+  for (const auto& sequence : running_) {
+    const size_t prompt = BlocksShort(*sequence, sequence->tokens.size());
+    blocks += prompt + (BlocksShort(*sequence, MostComputed(*sequence)) > prompt ? 1 : 0);
+  }
+  return blocks;
 }
 
-void Scheduler::Push(Sequence& sequence, size_t count) {
-  const size_t first = sequence.computed, end = first + count;
+// Adds `count` tokens behind the `already` ones that the step has of the sequence.
+void Scheduler::Push(Sequence& sequence, size_t already, size_t count) {
+  const size_t first = sequence.computed, end = first + already + count;
   Grow(sequence, end);
-  slices_.push_back({&sequence, first, count, end == sequence.tokens.size() && !sequence.score});
+  prefill_rows_ += count;
+  const Slice slice{&sequence, first, already + count,
+                    end == sequence.tokens.size() && !sequence.score};
+  if (already == 0)
+    slices_.push_back(slice);
+  else
+    *FindSlice(sequence) = slice;
+}
+
+std::vector<Slice>::iterator Scheduler::FindSlice(const Sequence& sequence) {
+  return std::find_if(slices_.begin(), slices_.end(),
+                      [&](const Slice& slice) { return slice.sequence == &sequence; });
 }
 
 void Scheduler::Grow(Sequence& sequence, size_t tokens) {
@@ -264,6 +313,7 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::Commit(const std::vector<int32
                                  << " tokens for the slices that sample";
     Append(*slice.sequence, sampled[next++]);
   }
+  if (times_) Observe();
   CHECK(next == sampled.size()) << sampled.size() << " tokens for " << next << " slices";
   auto finished = RemoveFinished();
   slices_.clear();

@@ -4,11 +4,15 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "engine/base/clock.h"
 #include "engine/base/result.h"
 #include "engine/kv/block_pool.h"
+#include "engine/sched/prefill_order.h"
 #include "engine/sched/sequence.h"
+#include "engine/sched/step_times.h"
 
 namespace pinion {
 
@@ -16,6 +20,7 @@ struct SchedulerOptions {
   size_t max_num_batched_tokens = 2048;  // >= 1: tokens computed in one step
   size_t max_num_seqs = 128;             // >= 1: sequences running at once
   size_t max_model_len = 2048;           // prompt + output
+  StepBound bound;                       // of steps, if there are StepTimes
 };
 
 // One sequence's share of a step: its tokens [first, first + count) are computed. If that includes
@@ -30,21 +35,29 @@ struct Slice {
 struct SchedulerStats {
   size_t waiting = 0, running = 0;
   uint64_t preemptions = 0, finished = 0;
+  uint64_t steps_over_bound = 0;  // steps with prompts that took longer than they were allowed
+  double bound_s = 0;             // of the last step; 0: none
 };
 
-// Turns requests into steps: continuous batching, running decodes first, then prefill chunks in
-// order of arrival while the step's token budget and the blocks last. A step that already computes
-// at full speed admits no further prompt, so that the first tokens of a burst come one after
-// another, not all at its end. If a running sequence needs a block and none is left, the youngest
-// running one is preempted: its blocks are released and it waits at the head of the queue to be
-// recomputed (prompt and output so far). If the youngest itself needs a block, it keeps those it
-// has and pauses until an older sequence ends or takes them.
+// Turns requests into steps: continuous batching, running decodes first, then prefill chunks while
+// the step's token budget and the blocks last. Sequences have an order: by priority (lower first),
+// then by arrival. If a running sequence needs a block and none is left, the last running one is
+// preempted: its blocks are released and it waits, at its place in the order, to be recomputed
+// (prompt and output so far). If the last itself needs a block, it keeps those it has and pauses
+// until one before it ends or takes them.
 //
-// The oldest sequence always progresses: it may take every block, and Add has checked that it fits.
+// Without StepTimes prompts are prefilled in order, and a step that already computes at full speed
+// admits no further one, so that the first tokens of a burst come one after another, not all at its
+// end. With StepTimes the prefill part of a step is cut so that the step ends within a bound, and
+// PrefillOrder shares it.
+//
+// The first sequence always progresses: it may take every block, and Add has checked that it fits.
 // Not thread-safe: the engine loop owns it.
 class Scheduler {
  public:
-  Scheduler(const SchedulerOptions& options, BlockPool& pool);
+  // times, clock: outlive the scheduler. A step is timed from the end of Schedule to Commit.
+  Scheduler(const SchedulerOptions& options, BlockPool& pool, StepTimes* times = nullptr,
+            const Clock& clock = kMachineClock);
 
   // Refuses (kUsage) a sequence that can never run: an empty prompt, prompt + 1 > max_model_len
   // (score: prompt > max_model_len), more blocks than the pool has, parameters out of range. Lowers
@@ -76,13 +89,25 @@ class Scheduler {
   size_t Headroom() const;
 
   size_t ScheduleRunning(bool decodes, size_t budget);
-  void Admit(size_t budget);
+  size_t Continue(size_t index, size_t most, size_t& budget, size_t already = 0);
+  void AdmitInOrder(size_t budget);
+  bool Admissible(const Sequence& sequence) const;
+  std::optional<size_t> Admit(size_t index);
   bool TakePrefix(Sequence& sequence);
   bool MakeRoom(size_t index, size_t tokens, size_t& budget);
   void Grow(Sequence& sequence, size_t tokens);
-  void Push(Sequence& sequence, size_t count);
-  void PreemptYoungest(size_t& budget);
+  void Push(Sequence& sequence, size_t already, size_t count);
+  std::vector<Slice>::iterator FindSlice(const Sequence& sequence);
+  void PreemptLast(size_t& budget);
   void ReleaseBlocks(Sequence& sequence);
+
+  // With StepTimes: timed_steps.cc.
+  void SharePrefill(size_t budget);
+  std::vector<PrefillCandidate> Candidates() const;
+  double Bound(const StepLoad& decodes) const;
+  StepLoad LoadOfSlices() const;
+  size_t Take(const PrefillShare& share, size_t already, size_t& budget);
+  void Observe();
 
   void Advance(const Slice& slice);
   void Append(Sequence& sequence, int32_t token);
@@ -91,12 +116,21 @@ class Scheduler {
 
   SchedulerOptions options_;
   BlockPool& pool_;
-  std::deque<std::unique_ptr<Sequence>> waiting_;
-  std::vector<std::unique_ptr<Sequence>> running_;  // in order of arrival
+  StepTimes* times_;
+  const Clock& clock_;
+  std::deque<std::unique_ptr<Sequence>> waiting_;   // in order
+  std::vector<std::unique_ptr<Sequence>> running_;  // in order
   std::vector<Slice> slices_;
   bool in_step_ = false;         // between Schedule and Commit
   bool step_preempted_ = false;  // this step took blocks away from a running sequence
-  uint64_t preemptions_ = 0, finished_ = 0;
+  size_t prefill_rows_ = 0;      // of this step
+  uint64_t last_number_ = 0, preemptions_ = 0, finished_ = 0;
+
+  StepLoad load_;  // of this step
+  double bound_s_ = 0, credit_s_ = 0;
+  int64_t began_ns_ = 0;
+  int steps_without_prefill_ = 0;  // in a row, though prompts wait for one
+  uint64_t steps_over_bound_ = 0;
 };
 
 }  // namespace pinion

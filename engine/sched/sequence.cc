@@ -1,5 +1,7 @@
 #include "engine/sched/sequence.h"
 
+#include <utility>
+
 namespace pinion {
 
 const char* Name(FinishReason reason) {
@@ -14,6 +16,10 @@ const char* Name(FinishReason reason) {
       return "abort";
   }
   return "";
+}
+
+bool ComesBefore(const Sequence& a, const Sequence& b) {
+  return std::pair(a.priority, a.number) < std::pair(b.priority, b.number);
 }
 
 }  // namespace pinion

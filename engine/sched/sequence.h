@@ -43,4 +43,7 @@ struct Sequence {
   size_t output_tokens() const { return tokens.size() - prompt_tokens; }
 };
 
+// The order of sequences: by priority, then by arrival.
+bool ComesBefore(const Sequence& a, const Sequence& b);
+
 }  // namespace pinion

@@ -44,7 +44,7 @@ class Bench {
  public:
   explicit Bench(const Setup& setup)
       : pool(setup.blocks, setup.block_tokens, setup.caching),
-        scheduler({setup.budget, setup.seqs, setup.length}, pool) {}
+        scheduler({setup.budget, setup.seqs, setup.length, {}}, pool) {}
 
   static std::unique_ptr<Sequence> Make(uint64_t id, std::vector<int32_t> prompt, int max_tokens) {
     auto sequence = std::make_unique<Sequence>();

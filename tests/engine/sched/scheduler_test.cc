@@ -112,6 +112,26 @@ TEST(Scheduler, RunsAtMostMaxNumSeqsAtOnce) {
   EXPECT_EQ(bench.scheduler.stats().finished, 4u);
 }
 
+// Without StepTimes too: rows that decode are no reason to admit nobody.
+TEST(Scheduler, RunsMoreThan512AtOnce) {
+  Bench bench({.blocks = 1300, .budget = 2048, .seqs = 600});
+  for (uint64_t id = 1; id <= 600; ++id) bench.Add(id, Prompt(2, static_cast<int32_t>(id) * 10));
+  for (int step = 0; step < 4; ++step) bench.Step();
+  EXPECT_EQ(bench.scheduler.stats().running, 600u);
+}
+
+TEST(Scheduler, StartsTheBestPriorityFirst) {
+  Bench bench({.budget = 20, .seqs = 1});
+  bench.Add(1, Prompt(20, 1000), 1);
+  auto urgent = Bench::Make(2, Prompt(20, 2000), 1);
+  urgent->priority = -1;
+  ASSERT_TRUE(bench.scheduler.Add(std::move(urgent)));
+  bench.Add(3, Prompt(20, 3000), 1);
+  bench.Drain();
+  EXPECT_EQ(bench.finished[0]->id, 2u);
+  EXPECT_EQ(bench.finished[1]->id, 1u);
+}
+
 // ---- Refusals and ends ----------------------------------------------------------------------
 
 TEST(Scheduler, RefusesRequestsThatCanNeverFit) {
@@ -291,6 +311,21 @@ TEST(Scheduler, PreemptsTheYoungestWhenBlocksRunOut) {
   EXPECT_EQ(bench.finished[0]->id, 1u);
   EXPECT_EQ(bench.finished[1]->output_tokens(), 40u);
   EXPECT_EQ(bench.pool.used(), 0u);
+}
+
+// The last in order, not in time: the second came later, but with a better priority.
+TEST(Scheduler, PreemptsTheWorstPriority) {
+  Bench bench({.blocks = 5, .budget = 100, .caching = false});
+  auto patient = Bench::Make(1, Prompt(15), 40);
+  patient->priority = 1;
+  Sequence* first = patient.get();
+  ASSERT_TRUE(bench.scheduler.Add(std::move(patient)));
+  Sequence* second = bench.Add(2, Prompt(15, 2000), 40);
+  bench.StepUntilPreemption();
+  EXPECT_EQ(first->preemptions, 1);
+  EXPECT_EQ(second->preemptions, 0);
+  bench.Drain();
+  EXPECT_EQ(bench.finished.at(0)->id, 2u);
 }
 
 TEST(Scheduler, ResumesAfterPreemptionWithTheSameTokens) {

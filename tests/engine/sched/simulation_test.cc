@@ -7,18 +7,23 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <set>
 
 #include "engine/sched/scheduler.h"
+#include "timed_bench.h"
 
 namespace pinion {
 namespace {
-
-constexpr int32_t kEos = 2;
 
 struct Shape {
   const char* name;
   size_t blocks, block_tokens, budget, seqs, length;
   bool caching;
+  bool timed = false;  // steps of 50 ms with decodes, of up to 200 alone
+  int priorities = 1;
+
+  // Prompts are computed in order of arrival.
+  bool in_order() const { return !timed && priorities == 1; }
 };
 void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.name; }
 
@@ -56,7 +61,8 @@ class Simulation {
       : shape_(shape),
         rng_(seed),
         pool_(shape.blocks, shape.block_tokens, shape.caching),
-        scheduler_({shape.budget, shape.seqs, shape.length}, pool_),
+        scheduler_({shape.budget, shape.seqs, shape.length, {0.05, 0.05, 0}}, pool_,
+                   shape.timed ? &times_ : nullptr, clock_),
         slots_(shape.blocks * shape.block_tokens) {}
 
   // Requests arrive at random while others run; each must end as the model says on its own.
@@ -97,6 +103,9 @@ class Simulation {
         rng_() % 4 == 0 ? static_cast<int>(rng_() % sequence->params.max_tokens) : 0;
     sequence->eos_ids = {kEos};
     sequence->score = rng_() % 10 == 0;
+    if (shape_.priorities > 1)
+      sequence->priority = static_cast<int>(rng_() % static_cast<unsigned>(shape_.priorities));
+    if (shape_.timed) sequence->group = rng_() % 4;
     Sequence* raw = sequence.get();
     const size_t prompt = raw->tokens.size();
     if (scheduler_.Add(std::move(sequence)))
@@ -126,9 +135,13 @@ class Simulation {
     std::vector<int32_t> sampled;
     size_t tokens = 0;
     uint64_t last_id = 0;
+    std::set<const Sequence*> computed;
     for (const Slice& slice : slices) {
       tokens += slice.count;
-      ASSERT_GT(slice.sequence->id, last_id) << "slices out of order of arrival";
+      ASSERT_TRUE(computed.insert(slice.sequence).second) << "two slices of one sequence";
+      if (shape_.in_order()) {
+        ASSERT_GT(slice.sequence->id, last_id) << "slices out of order of arrival";
+      }
       last_id = slice.sequence->id;
       Compute(slice);
       if (::testing::Test::HasFatalFailure()) return;
@@ -139,9 +152,17 @@ class Simulation {
     ASSERT_LE(scheduler_.stats().running, shape_.seqs);
     ASSERT_EQ(slices.empty(), scheduler_.idle()) << "an idle step with work to do";
     CheckReferences();
+    const double seconds = times_.row_s * static_cast<double>(tokens);
+    if (shape_.timed && Decodes(slices) > 0 && Decodes(slices) < 9) {
+      ASSERT_LE(seconds, 0.05 + 16 * times_.row_s) << "the granule of every fourth step";
+    }
+    clock_.now_ns +=
+        static_cast<int64_t>(seconds * 1e9 * (0.5 + 0.01 * static_cast<double>(rng_() % 100)));
     uint64_t last_finished = 0;
     for (const auto& sequence : scheduler_.Commit(sampled)) {
-      ASSERT_GT(sequence->id, last_finished) << "results out of order";
+      if (shape_.in_order()) {
+        ASSERT_GT(sequence->id, last_finished) << "results out of order";
+      }
       last_finished = sequence->id;
       Check(*sequence);
     }
@@ -199,8 +220,16 @@ class Simulation {
                   : FinishReason::kLength);
   }
 
+  static size_t Decodes(const std::vector<Slice>& slices) {
+    return static_cast<size_t>(std::count_if(slices.begin(), slices.end(), [](const Slice& slice) {
+      return slice.sequence->output_tokens() > 0 && slice.count == 1;
+    }));
+  }
+
   Shape shape_;
   std::mt19937 rng_;
+  LinearTimes times_{0.002};
+  HandClock clock_;
   BlockPool pool_;
   Scheduler scheduler_;
   std::vector<uint64_t> slots_;
@@ -235,7 +264,12 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Schedules,
                                            Shape{"TightWithoutCache", 12, 16, 64, 16, 120, false},
                                            Shape{"TightChunksOfSeven", 24, 4, 7, 8, 60, true},
                                            Shape{"OneTokenAStep", 24, 4, 1, 8, 40, true},
-                                           Shape{"OneSequence", 8, 16, 64, 1, 120, true}),
+                                           Shape{"OneSequence", 8, 16, 64, 1, 120, true},
+                                           Shape{"Timed", 400, 16, 64, 16, 120, true, true},
+                                           Shape{"TightAndTimed", 12, 16, 64, 16, 120, true, true},
+                                           Shape{"Priorities", 400, 16, 64, 16, 120, true, true, 3},
+                                           Shape{"TightPriorities", 12, 16, 64, 16, 120, false,
+                                                 false, 3}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Simulation, RefusesSequencesThatThePoolCannotHold) {

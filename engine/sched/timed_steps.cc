@@ -1,0 +1,119 @@
+// The scheduler's steps if their times can be predicted.
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include "engine/sched/scheduler.h"
+
+namespace pinion {
+namespace {
+
+// If nobody decodes and one prompt is all there is, the step delays only what arrives meanwhile:
+// it may take this many times as long. (Not for ever: an abort or an arrival is seen after it.)
+constexpr double kAloneFactor = 4;
+
+// Decodes that take longer than the bound by themselves leave no time for prompts, which would wait
+// for ever. Every so many steps prompts get the smallest chunk nevertheless.
+constexpr int kMostStepsWithoutPrefill = 3;
+
+}  // namespace
+
+// Fills the rest of the step with prompts, running and waiting ones.
+void Scheduler::SharePrefill(size_t budget) {
+  const StepLoad decodes = LoadOfSlices();
+  load_ = decodes;
+  bound_s_ = 0;
+  std::vector<PrefillCandidate> candidates = Candidates();
+  if (candidates.empty()) return;
+  bound_s_ = Bound(decodes);
+  const bool must = slices_.empty() || steps_without_prefill_ == kMostStepsWithoutPrefill;
+  PrefillOrder order(std::move(candidates), *times_, decodes,
+                     {bound_s_ / times_->Margin(), budget, must}, credit_s_);
+  while (const auto share = order.Next()) {
+    Sequence& sequence = *share->sequence;
+    const auto slice = FindSlice(sequence);
+    const size_t already = slice == slices_.end() ? 0 : slice->count;
+    const size_t rows = Take(*share, already, budget);
+    const size_t first = sequence.computed + already;  // Take may have found some in the cache
+    if (rows > 0) sequence.served_s += times_->PrefillSeconds(first, rows);
+    order.Took(first, rows);
+  }
+  steps_without_prefill_ =
+      prefill_rows_ > 0 ? 0 : std::min(steps_without_prefill_ + 1, kMostStepsWithoutPrefill);
+  load_ = LoadOfSlices();
+}
+
+// Running prompts and, if places are left, waiting ones. Choices of one prompt compute it one after
+// the other, so that all but the first find it in the prefix cache.
+std::vector<PrefillCandidate> Scheduler::Candidates() const {
+  const int64_t now_ns = clock_.NowNs();
+  std::vector<PrefillCandidate> candidates;
+  std::unordered_set<uint64_t> groups;  // of which one computes the prompt
+  const auto add = [&](Sequence& sequence, bool waiting) {
+    const size_t rows = sequence.tokens.size() - sequence.computed;
+    PrefillCandidate candidate{&sequence, sequence.computed, rows};
+    candidate.rest_s = times_->PrefillSeconds(sequence.computed, rows);
+    candidate.delay_s =
+        static_cast<double>(now_ns - sequence.arrived_ns) * 1e-9 - sequence.served_s;
+    candidate.waiting = waiting;
+    candidates.push_back(candidate);
+  };
+  for (const auto& sequence : running_) {
+    if (sequence->tokens.size() - sequence->computed <= 1) continue;
+    groups.insert(sequence->group);
+    add(*sequence, false);
+  }
+  // After a preemption none is admitted: it would take back the blocks that are needed here.
+  if (step_preempted_ || running_.size() >= options_.max_num_seqs) return candidates;
+  for (const auto& sequence : waiting_) {
+    const bool shares = pool_.prefix_caching() && !sequence->score && sequence->group != 0 &&
+                        sequence->preemptions == 0 &&
+                        sequence->tokens.size() > pool_.block_tokens();
+    if (!shares || groups.insert(sequence->group).second) add(*sequence, true);
+  }
+  return candidates;
+}
+
+// How long the step may take.
+double Scheduler::Bound(const StepLoad& decodes) const {
+  const StepBound& bound = options_.bound;
+  if (decodes.rows == 0)
+    return bound.most_s * (running_.size() + waiting_.size() == 1 ? kAloneFactor : 1);
+  StepLoad full_speed = decodes;
+  times_->Add(full_speed, 0, times_->full_speed_rows(), false);
+  const double wanted_s =
+      std::max(times_->Seconds(decodes) * bound.per_decode, times_->Seconds(full_speed));
+  return std::clamp(wanted_s, bound.least_s, bound.most_s);
+}
+
+StepLoad Scheduler::LoadOfSlices() const {
+  StepLoad load;
+  for (const Slice& slice : slices_) times_->Add(load, slice.first, slice.count, slice.samples);
+  return load;
+}
+
+// Adds the share to the step, behind the `already` rows that it has of the sequence, as far as
+// places, budget and blocks allow; returns its rows.
+size_t Scheduler::Take(const PrefillShare& share, size_t already, size_t& budget) {
+  const auto find = [&](const auto& queue) {
+    return std::lower_bound(
+        queue.begin(), queue.end(), *share.sequence,
+        [](const auto& other, const Sequence& own) { return ComesBefore(*other, own); });
+  };
+  const auto running = find(running_);
+  if (running != running_.end() && running->get() == share.sequence)
+    return Continue(static_cast<size_t>(running - running_.begin()), share.rows, budget, already);
+  // It waits, or has just been preempted.
+  if (step_preempted_ || !Admissible(*share.sequence)) return 0;
+  const auto index = Admit(static_cast<size_t>(find(waiting_) - waiting_.begin()));
+  return index ? Continue(*index, share.rows, budget) : 0;
+}
+
+void Scheduler::Observe() {
+  const double seconds = static_cast<double>(clock_.NowNs() - began_ns_) * 1e-9;
+  times_->Observe(load_, seconds);
+  if (bound_s_ > 0 && seconds > bound_s_) ++steps_over_bound_;
+}
+
+}  // namespace pinion
