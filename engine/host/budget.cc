@@ -24,13 +24,30 @@ std::optional<std::string> Field(const std::string& path, std::string_view name)
   return std::nullopt;
 }
 
-// /proc/meminfo counts in kB.
-std::optional<uint64_t> MemInfoBytes(const std::string& root, std::string_view name) {
-  const auto text = Field(Base(root) + "/proc/meminfo", name);
+// A field that is counted in kB.
+std::optional<uint64_t> KibField(const std::string& path, std::string_view name) {
+  const auto text = Field(path, name);
   if (!text) return std::nullopt;
   const auto kib = ParseInt(Split(*text, ' ')[0], name);
   if (!kib || *kib < 0) return std::nullopt;
   return static_cast<uint64_t>(*kib) * 1024;
+}
+
+std::optional<uint64_t> MemInfoBytes(const std::string& root, std::string_view name) {
+  return KibField(Base(root) + "/proc/meminfo", name);
+}
+
+// What a node has free: its file of lines "Node 0 MemFree:  1024 kB" has no MemAvailable, so page
+// cache and slabs that can be dropped are added. nullopt if the system does not tell.
+std::optional<uint64_t> NodeAvailableBytes(const std::string& root, int node) {
+  const std::string path = StrCat(Base(root), "/sys/devices/system/node/node", node, "/meminfo");
+  uint64_t sum = 0;
+  for (const char* name : {"MemFree", "Active(file)", "Inactive(file)", "SReclaimable"}) {
+    const auto bytes = KibField(path, StrCat("Node ", node, " ", name));
+    if (!bytes && std::string_view(name) == "MemFree") return std::nullopt;
+    sum += bytes.value_or(0);
+  }
+  return sum;
 }
 
 Result<std::vector<int>> Affinity(const std::string& root) {
@@ -105,6 +122,9 @@ void ApplyMemory(Budget& budget, const Machine& machine, const BudgetLimits& lim
   }
   budget.memory_available_bytes =
       std::min(budget.memory_total_bytes, AvailableMemoryBytes(limits.root));
+  for (const NumaNode& node : machine.nodes)
+    if (const auto bytes = NodeAvailableBytes(limits.root, node.id))
+      budget.node_available_bytes[node.id] = *bytes;
 }
 
 }  // namespace

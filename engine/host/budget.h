@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,7 +17,9 @@ struct Budget {
   int max_threads = 1;                  // of all ranks together: min(cpus, max(1, floor(quota)))
   uint64_t memory_total_bytes = 0;      // min of RAM and every cgroup limit on the way up
   uint64_t memory_available_bytes = 0;  // page cache counted as reclaimable
-  std::vector<std::string> reasons;     // one line per limit, with its origin
+  // Of this system's NUMA nodes, as far as it tells: free now, page cache counted as above.
+  std::map<int, uint64_t> node_available_bytes;
+  std::vector<std::string> reasons;  // one line per limit, with its origin
 };
 
 // Overrides for synthetic machines and tests; unset: read from the operating system.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "engine/base/strings.h"
 #include "engine/model/weights.h"
@@ -37,6 +38,20 @@ std::string Sum(uint64_t weights, uint64_t workspace, uint64_t kv) {
                 FormatBytes(kv), " = ", FormatBytes(weights + workspace + kv));
 }
 
+std::string ForFrontEnd(const EngineOptions& options) {
+  if (options.front_end_bytes == 0) return "";
+  return StrCat(", of which the front end may take ", FormatBytes(options.front_end_bytes));
+}
+
+// What a node has free, or else all that is installed there; nullopt if neither is known.
+std::optional<uint64_t> NodeBytes(int id, const Machine& machine, const Budget& budget) {
+  const auto free = budget.node_available_bytes.find(id);
+  if (free != budget.node_available_bytes.end()) return free->second;
+  for (const NumaNode& node : machine.nodes)
+    if (node.id == id && node.memory_bytes > 0) return node.memory_bytes;
+  return std::nullopt;
+}
+
 // `fixed` is the memory needed whatever the size of the KV cache.
 std::string Suggestion(uint64_t fixed, uint64_t limit, const EngineOptions& options) {
   const uint64_t left = fixed < limit ? limit - fixed : 0;
@@ -48,6 +63,10 @@ std::string Suggestion(uint64_t fixed, uint64_t limit, const EngineOptions& opti
 }
 
 }  // namespace
+
+uint64_t LeftByFrontEnd(const EngineOptions& options, uint64_t available_bytes) {
+  return available_bytes - std::min(available_bytes, options.front_end_bytes);
+}
 
 std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder,
                                   int ranks) {
@@ -85,20 +104,21 @@ Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& o
     for (int node : nodes)
       per_node[node] += (needs[rank].weights + needs[rank].workspace + rank_kv) / nodes.size();
   }
-  if (weights + workspace + kv > budget.memory_available_bytes)
+  const uint64_t free = LeftByFrontEnd(options, budget.memory_available_bytes);
+  if (weights + workspace + kv > free)
     return Fail(
         ErrorCode::kExhausted,
         StrCat("'", options.model, "' needs ", Sum(weights, workspace, kv), ", but ",
                FormatBytes(budget.memory_available_bytes), " of memory is free",
-               Suggestion(weights + workspace + spans, budget.memory_available_bytes, options)));
-  for (const NumaNode& node : machine.nodes) {
-    const auto at = per_node.find(node.id);
-    if (at != per_node.end() && node.memory_bytes > 0 && at->second > node.memory_bytes)
-      return Fail(ErrorCode::kExhausted,
-                  StrCat("NUMA node ", node.id, " has ", FormatBytes(node.memory_bytes), ", but ",
-                         FormatBytes(at->second), " would be placed there (",
-                         Sum(weights, workspace, kv), " over all ranks)",
-                         Suggestion(weights + workspace + spans, node.memory_bytes, options)));
+               ForFrontEnd(options), Suggestion(weights + workspace + spans, free, options)));
+  for (const auto& [id, placed] : per_node) {
+    const auto available = NodeBytes(id, machine, budget);
+    if (available && placed > *available)
+      return Fail(
+          ErrorCode::kExhausted,
+          StrCat("NUMA node ", id, " has ", FormatBytes(*available), " free, but ",
+                 FormatBytes(placed), " would be placed there (", Sum(weights, workspace, kv),
+                 " over all ranks)", Suggestion(weights + workspace + spans, *available, options)));
   }
   return {};
 }

@@ -27,9 +27,12 @@ std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions&
 // exceeds the model's limit.
 Result<size_t> ResolveModelLength(const DecoderSpec& spec, const EngineOptions& options);
 
+// What is left of free memory if the front end takes all that it may.
+uint64_t LeftByFrontEnd(const EngineOptions& options, uint64_t available_bytes);
+
 // Refuses, before loading, a model that would run out of memory later: compares weights, workspace
-// and KV (as given, or the smallest useful cache) with free memory, in total and per NUMA node. The
-// error suggests a size that fits. ErrorCode::kExhausted.
+// and KV (as given, or the smallest useful cache) with free memory, in total (less what the front
+// end may take) and per NUMA node. The error suggests a size that fits. ErrorCode::kExhausted.
 Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                      size_t model_length, const Machine& machine, const Budget& budget,
                      const Plan& plan);

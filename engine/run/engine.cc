@@ -7,6 +7,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
+#include "engine/run/placement.h"
 #include "engine/run/start.h"
 #include "engine/sample/random.h"
 
@@ -34,8 +35,9 @@ class EngineLoop : public Engine {
         table_(kernels::TableFor(model_.isa)),
         pool_(model_.info.blocks, model_.info.block_tokens, model_.options.prefix_caching),
         scheduler_({static_cast<size_t>(model_.options.max_num_batched_tokens),
-                    static_cast<size_t>(model_.options.max_num_seqs), model_.info.max_model_len},
-                   pool_) {}
+                    static_cast<size_t>(model_.options.max_num_seqs), model_.info.max_model_len,
+                    BoundOfSteps(model_.options)},
+                   pool_, model_.step_times.get()) {}
 
   const EngineInfo& info() const override { return model_.info; }
   const ModelFiles& model() const override { return model_.files; }
@@ -128,6 +130,8 @@ class EngineLoop : public Engine {
     return slices;
   }
 
+  Json StepTimesJson() const;
+
   void FillBatch(const std::vector<Slice>& slices) {
     batch_.Clear();
     uses_.clear();
@@ -203,6 +207,14 @@ class EngineLoop : public Engine {
   uint64_t steps_ = 0, prompt_tokens_ = 0, output_tokens_ = 0;
 };
 
+Json EngineLoop::StepTimesJson() const {
+  const SchedulerStats stats = scheduler_.stats();
+  Json out = model_.step_times->ToJson();
+  out.Set("bound_seconds", stats.bound_s);
+  out.Set("steps_over_bound", stats.steps_over_bound);
+  return out;
+}
+
 Json EngineLoop::ServerInfo() const {
   const EngineInfo& info = model_.info;
   Json kv = Json::MakeObject();
@@ -221,7 +233,8 @@ Json EngineLoop::ServerInfo() const {
   out.Set("max_model_len", static_cast<uint64_t>(info.max_model_len));
   out.Set("weight_bytes", info.weight_bytes);
   out.Set("kv_cache", std::move(kv));
-  out.Set("placement", info.placement);
+  out.Set("placement", PlacementOf(model_));
+  if (model_.step_times) out.Set("step_times", StepTimesJson());
   out.Set("allocator", info.allocator);
   out.Set("openmp", info.openmp);
   out.Set("stages", info.stages);

@@ -52,8 +52,9 @@ struct EngineInfo {
   double load_s = 0, start_s = 0;           // until weights are packed; until ready
   Plan plan;
   Json stages;  // [{"stage","seconds"}]
-  // [{"rank","nodes":[planned],"weights":[{"node","bytes"}],"kv":[{"node","bytes"}]}]: the nodes
-  // that hold the memory after warm-up; KV counts only pages written so far.
+  // [{"rank","nodes":[planned],"weights":[{"node","bytes","pages"}],"kv":[the same]}]: the nodes
+  // that hold the memory after warm-up; KV counts only pages written so far. ServerInfo tells those
+  // of its own time.
   Json placement;
   std::string allocator, openmp;  // see Runtime
 };

@@ -13,6 +13,7 @@ namespace {
 constexpr uint64_t kGib = uint64_t{1} << 30;
 // More ranks than any machine has L3 domains; a typo under nobind must not start endless threads.
 constexpr int kMaxRanks = 256;
+constexpr int kMaxStepMs = 600'000;
 
 // One field of EngineOptions and how it goes to and from JSON.
 struct Field {
@@ -67,6 +68,14 @@ Status ReadSeed(const Json& object, EngineOptions& options) {
   return {};
 }
 
+Status ReadFrontEndBytes(const Json& object, EngineOptions& options) {
+  PINION_ASSIGN(const int64_t bytes, Require<int64_t>(object, "front_end_bytes"));
+  if (bytes < 0)
+    return Fail(ErrorCode::kUsage, StrCat("front_end_bytes is ", bytes, ", want 0 or more"));
+  options.front_end_bytes = static_cast<uint64_t>(bytes);
+  return {};
+}
+
 const std::vector<Field>& Fields() {
   static const std::vector<Field> fields = {
       Plain("model", &EngineOptions::model),
@@ -85,12 +94,16 @@ const std::vector<Field>& Fields() {
       Plain("max_num_batched_tokens", &EngineOptions::max_num_batched_tokens),
       Plain("max_num_seqs", &EngineOptions::max_num_seqs),
       MaybeUnset("max_model_len", &EngineOptions::max_model_len),
+      MaybeUnset("max_step_ms", &EngineOptions::max_step_ms),
       Plain("prefix_caching", &EngineOptions::prefix_caching),
       Plain("moe_prepack", &EngineOptions::moe_prepack),
       {"seed",
        [](const EngineOptions& options) { return Json(static_cast<int64_t>(options.seed)); },
        ReadSeed},
       Plain("has_frontend", &EngineOptions::has_frontend),
+      {"front_end_bytes",
+       [](const EngineOptions& options) { return Json(options.front_end_bytes); },
+       ReadFrontEndBytes},
   };
   return fields;
 }
@@ -134,6 +147,9 @@ Status Validate(const EngineOptions& options) {
   PINION_TRY(AtLeastOne(options.max_num_batched_tokens, "--max-num-batched-tokens"));
   PINION_TRY(AtLeastOne(options.max_num_seqs, "--max-num-seqs"));
   if (options.max_model_len) PINION_TRY(AtLeastOne(*options.max_model_len, "--max-model-len"));
+  if (options.max_step_ms && (*options.max_step_ms < 0 || *options.max_step_ms > kMaxStepMs))
+    return Fail(ErrorCode::kUsage, StrCat("--max-step-ms is ", *options.max_step_ms, ", want 1 to ",
+                                          kMaxStepMs, ", or 0 for no bound"));
   if (options.block_size < 16 || options.block_size > 1024 || options.block_size % 16 != 0)
     return Fail(ErrorCode::kUsage, StrCat("--block-size is ", options.block_size,
                                           ", want a multiple of 16 between 16 and 1024"));

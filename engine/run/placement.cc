@@ -1,5 +1,7 @@
 #include "engine/run/placement.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -20,11 +22,13 @@ std::string Describe(const BytesOfNode& bytes) {
 }
 
 Json ToJson(const BytesOfNode& bytes) {
+  static const auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   Json list = Json::MakeArray();
   for (const auto& [node, size] : bytes) {
     Json entry = Json::MakeObject();
     entry.Set("node", node);
     entry.Set("bytes", size);
+    entry.Set("pages", (size + page_bytes - 1) / page_bytes);
     list.Append(std::move(entry));
   }
   return list;
@@ -45,21 +49,28 @@ void WarnOfStrays(const RankPlan& rank, const BytesOfNode& weights) {
 
 }  // namespace
 
+Json PlacementOf(const StartedModel& model) {
+  Json list = Json::MakeArray();
+  const auto placements = model.decoder->placements();
+  for (size_t rank = 0; rank < placements.size(); ++rank) {
+    Json entry = Json::MakeObject();
+    entry.Set("rank", static_cast<uint64_t>(rank));
+    entry.Set("nodes", Json(model.info.plan.ranks[rank].nodes));
+    entry.Set("weights", ToJson(placements[rank].weights));
+    entry.Set("kv", ToJson(placements[rank].kv));
+    list.Append(std::move(entry));
+  }
+  return list;
+}
+
 std::string FindPlacement(StartedModel& model) {
-  model.info.placement = Json::MakeArray();
+  model.info.placement = PlacementOf(model);
   std::vector<std::string> parts;
   const auto placements = model.decoder->placements();
   for (size_t rank = 0; rank < placements.size(); ++rank) {
-    const RankPlan& plan = model.info.plan.ranks[rank];
     const auto& [weights, kv] = placements[rank];
     parts.push_back(StrCat("rank ", rank, ": weights ", Describe(weights), "; KV ", Describe(kv)));
-    WarnOfStrays(plan, weights);
-    Json entry = Json::MakeObject();
-    entry.Set("rank", static_cast<uint64_t>(rank));
-    entry.Set("nodes", Json(plan.nodes));
-    entry.Set("weights", ToJson(weights));
-    entry.Set("kv", ToJson(kv));
-    model.info.placement.Append(std::move(entry));
+    WarnOfStrays(model.info.plan.ranks[rank], weights);
   }
   return Join(parts, "; ");
 }

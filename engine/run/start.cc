@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
@@ -54,6 +55,20 @@ bool WarmUp(Decoder& decoder, const DecoderOptions& options, size_t blocks, size
     numbers = std::any_of(logits, logits + vocabulary, [](float x) { return !std::isnan(x); });
   });
   return numbers;
+}
+
+// One step with a prompt of so many rows.
+void RunPrompt(StartedModel& model, size_t rows) {
+  const auto vocabulary = static_cast<size_t>(model.files.spec.vocabulary);
+  std::vector<int32_t> blocks((rows + model.info.block_tokens - 1) / model.info.block_tokens);
+  std::iota(blocks.begin(), blocks.end(), 0);
+  StepBatch batch;
+  batch.slices = {{0, rows, 0, blocks.data()}};
+  // Different tokens, so that they choose different experts.
+  for (size_t i = 0; i < rows; ++i)
+    batch.tokens.push_back(static_cast<int32_t>(i * 7919 % vocabulary));
+  batch.logit_rows = {static_cast<int32_t>(rows - 1)};
+  model.decoder->Forward(batch, [](const Worker&, size_t, size_t, float*, size_t) {});
 }
 
 // The activations that weight-only formats are multiplied with. They take int8 activations if that
@@ -243,8 +258,8 @@ Status FitModelLength(StartedModel& model) {
 
 Status MakeKvCache(StartedModel& model, StartState& start) {
   EngineInfo& info = model.info;
-  PINION_ASSIGN(info.blocks,
-                SizeKv(start.needs, model.options, info.max_model_len, AvailableMemoryBytes()));
+  PINION_ASSIGN(info.blocks, SizeKv(start.needs, model.options, info.max_model_len,
+                                    LeftByFrontEnd(model.options, AvailableMemoryBytes())));
   PINION_TRY(FitModelLength(model));
   PINION_TRY(model.decoder->AllocateKv(info.blocks, info.max_model_len));
   info.kv_bytes = model.decoder->kv_bytes();
@@ -255,6 +270,27 @@ Status MakeKvCache(StartedModel& model, StartState& start) {
                          tokens, " tokens: ", sequences,
                          sequences == 1 ? " sequence of " : " sequences of ", info.max_model_len));
   return {};
+}
+
+// What the scheduler needs to know if it is to end steps in time.
+void TimeSteps(StartedModel& model, StartState& start) {
+  const StepBound bound = BoundOfSteps(model.options);
+  if (bound.most_s == 0) return;
+  const EngineInfo& info = model.info;
+  const size_t most_rows =
+      std::min({start.decoder.max_rows, info.max_model_len, info.blocks * info.block_tokens});
+  const auto samples = TimeFirstSteps(
+      most_rows, [&](size_t rows) { RunPrompt(model, rows); }, kMachineClock);
+  model.step_times = std::make_unique<MeasuredStepTimes>(
+      CostModel(model.files.spec, start.decoder.dtype, start.decoder.cached(),
+                model.options.tensor_parallel),
+      model.isa == kernels::Isa::kAmx);
+  model.step_times->Start(samples);
+  std::vector<std::string> parts;
+  for (const auto& [rows, seconds] : samples)
+    parts.push_back(StrCat(rows, rows == 1 ? " row " : " rows ",
+                           static_cast<int64_t>(std::lround(seconds * 1000)), " ms"));
+  start.stages.Done("step times", StrCat(Join(parts, ", "), "; ", Describe(bound)));
 }
 
 }  // namespace
@@ -304,6 +340,7 @@ Result<StartedModel> StartModel(const EngineOptions& options) {
     LogWarning(StrCat("every logit is NaN: the weights are broken, or too large for ", info.dtype,
                       "; try --dtype float32, or fetch the checkpoint again"));
   start.stages.Done("warm-up", "one step of prefill and decode");
+  TimeSteps(model, start);
   start.stages.Done("placement", FindPlacement(model));
   info.start_s = start.stages.total_s();
   info.stages = start.stages.entries();

@@ -12,6 +12,7 @@
 #include "engine/model/model.h"
 #include "engine/run/engine.h"
 #include "engine/run/options.h"
+#include "engine/run/step_clock.h"
 
 namespace pinion {
 
@@ -22,11 +23,12 @@ struct StartedModel {
   kernels::Isa isa = kernels::Isa::kScalar;
   std::unique_ptr<Ranks> ranks;
   std::unique_ptr<Decoder> decoder;
+  std::unique_ptr<MeasuredStepTimes> step_times;  // null if steps have no bound
   EngineInfo info;
 };
 
 // Runs the stages in order, each timed and logged: budget and plan, capacity check, load and pack,
-// KV sizing, warm-up (one step of prefill and decode on every rank).
+// KV sizing, warm-up (one step of prefill and decode on every rank), times of the first steps.
 Result<StartedModel> StartModel(const EngineOptions& options);
 
 // "auto" -> the checkpoint's type; kUsage for a type that Pinion does not compute in.

@@ -36,8 +36,9 @@ void Fields(Archive& archive, TokenEvent& e) {
 template <typename Archive>
 void Fields(Archive& archive, EngineStats& s) {
   archive(s.scheduler.waiting, s.scheduler.running, s.scheduler.preemptions, s.scheduler.finished,
-          s.kv.prefix_query_tokens, s.kv.prefix_hit_tokens, s.kv.evictions, s.blocks_used,
-          s.blocks_total, s.steps, s.prompt_tokens, s.output_tokens);
+          s.scheduler.steps_over_bound, s.scheduler.bound_s, s.kv.prefix_query_tokens,
+          s.kv.prefix_hit_tokens, s.kv.evictions, s.blocks_used, s.blocks_total, s.steps,
+          s.prompt_tokens, s.output_tokens);
 }
 template <typename Archive>
 void Fields(Archive& archive, SubmitMessage& m) {

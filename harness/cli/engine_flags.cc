@@ -81,6 +81,10 @@ void EngineFlags::AddFlagsTo(CLI::App& command) {
   add("--max-num-batched-tokens", max_num_batched_tokens_,
       "most tokens in one step, >= 1 (default 2048)");
   add("--max-num-seqs", max_num_seqs_, "most sequences that run at once, >= 1 (default 128)");
+  add("--max-step-ms", max_step_ms_,
+      "longest time of a step that computes prompts while others wait for tokens [ms]; 0: no bound "
+      "(default: 8 times as long as the decodes alone, from 100 to 500, for serve, launch and "
+      "sweep; else 0)");
   add("--moe-prepack", moe_prepack_,
       "1: pack experts' weights at loading; 0: keep no packed copy, slower (default 1) "
       "[VLLM_CPU_MOE_PREPACK]");
@@ -119,6 +123,7 @@ Result<EngineOptions> EngineFlags::Resolve(EngineOptions options) const {
   take(max_model_len_, options.max_model_len);
   take(max_num_batched_tokens_, options.max_num_batched_tokens);
   take(max_num_seqs_, options.max_num_seqs);
+  take(max_step_ms_, options.max_step_ms);
   take(seed_, options.seed);
   take(prefix_caching_, options.prefix_caching);
   if (moe_prepack_) {

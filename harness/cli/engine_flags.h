@@ -27,7 +27,7 @@ class EngineFlags {
   std::optional<std::string> dtype_, activations_, head_dtype_, kv_cache_dtype_, isa_, gemm_kernel_,
       threads_bind_, smt_, kv_cache_space_, moe_prepack_;
   std::optional<int> reserved_cpus_, tensor_parallel_, block_size_, max_num_batched_tokens_,
-      max_num_seqs_, max_model_len_;
+      max_num_seqs_, max_model_len_, max_step_ms_;
   std::optional<uint64_t> seed_;
   std::optional<bool> prefix_caching_;
 };

@@ -99,7 +99,7 @@ Json ToJson(const Profile& profile) {
   Json configuration = ToJson(profile.options);
   // The model is a key of its own beside the configuration; launch always has a front end.
   std::erase_if(configuration.object(), [](const auto& item) {
-    return item.first == "model" || item.first == "has_frontend";
+    return item.first == "model" || item.first == "has_frontend" || item.first == "front_end_bytes";
   });
   Json json = Json::MakeObject();
   json.Set("format", Profile::kFormat);

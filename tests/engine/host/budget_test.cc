@@ -20,6 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
+using ::testing::Pair;
 
 constexpr uint64_t kGib = uint64_t{1} << 30;
 
@@ -153,6 +154,24 @@ TEST_F(FakeSystem, ReadsMemoryLimitsOfVersionOne) {
 TEST_F(FakeSystem, CountsOnlyNodesWhoseMemoryIsAllowed) {
   machine_.nodes[0].memory_allowed = false;
   EXPECT_EQ(Compute().memory_total_bytes, 40 * kGib);
+}
+
+TEST_F(FakeSystem, CountsFreeMemoryOfEachNode) {
+  const auto put = [&](int node, const std::string& rest) {
+    Put(StrCat("sys/devices/system/node/node", node, "/meminfo"),
+        StrCat("Node ", node, " MemTotal:       33554432 kB\nNode ", node,
+               " MemFree:        1048576 kB\n", rest));
+  };
+  put(0,
+      "Node 0 Active(file):   2097152 kB\nNode 0 Inactive(file): 3145728 kB\n"
+      "Node 0 Active(anon):  16777216 kB\nNode 0 Shmem:  1048576 kB\n"
+      "Node 0 SReclaimable:   1048576 kB\n");
+  EXPECT_THAT(Compute().node_available_bytes, ElementsAre(Pair(0, 7 * kGib)))
+      << "node 1 does not tell";
+  put(1, "");
+  EXPECT_THAT(Compute().node_available_bytes, ElementsAre(Pair(0, 7 * kGib), Pair(1, kGib)));
+  machine_.this_system = false;
+  EXPECT_THAT(Compute().node_available_bytes, IsEmpty());
 }
 
 TEST_F(FakeSystem, SurvivesGarbage) {

@@ -84,6 +84,37 @@ TEST(CheckCapacity, SuggestsASizeThatFits) {
   }
 }
 
+// A node that others fill, though much is installed there and much is free elsewhere.
+TEST(CheckCapacity, RefusesAFullNode) {
+  Scene scene(1);
+  scene.options.kv_cache_bytes = scene.needs[0].kv.block_bytes() * 33;
+  scene.machine.nodes[0].memory_bytes = uint64_t{1} << 40;
+  scene.budget.memory_available_bytes = uint64_t{1} << 40;
+  scene.budget.node_available_bytes[0] = scene.Allocated(33);
+  EXPECT_TRUE(scene.Check());
+  --scene.budget.node_available_bytes[0];
+  const Status refused = scene.Check();
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("NUMA node 0 has"));
+  EXPECT_THAT(refused.error().message, HasSubstr("free"));
+  scene.budget.node_available_bytes.clear();
+  EXPECT_TRUE(scene.Check()) << "unknown: what is installed counts";
+}
+
+TEST(CheckCapacity, LeavesRoomForRequests) {
+  Scene scene(1);
+  scene.options.kv_cache_bytes = scene.needs[0].kv.block_bytes() * 33;
+  scene.options.front_end_bytes = uint64_t{1} << 29;
+  scene.budget.memory_available_bytes = scene.Allocated(33) + scene.options.front_end_bytes;
+  EXPECT_TRUE(scene.Check());
+  --scene.budget.memory_available_bytes;
+  const Status refused = scene.Check();
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("the front end may take 512 MiB"));
+  scene.budget.memory_available_bytes = 1000;  // less than that
+  EXPECT_FALSE(scene.Check());
+}
+
 TEST(SizeKv, KeepsTheLargestRankWithinItsKvSpace) {
   // Six heads over four ranks: the second one's two queries need different KV heads, so it holds
   // twice as much as the others.

@@ -4,6 +4,7 @@
 #include "engine/run/engine.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <map>
@@ -112,6 +113,7 @@ struct Pressure {
   uint64_t blocks;
   int chunk, ranks, threads;
   bool caching;
+  int step_ms = 0;  // 0: steps have no bound
 };
 void PrintTo(const Pressure& pressure, std::ostream* out) { *out << pressure.name; }
 
@@ -123,6 +125,7 @@ TEST_P(EngineUnderPressure, GivesEveryRequestTheTokensItGetsAlone) {
   options.max_num_batched_tokens = pressure.chunk;
   options.tensor_parallel = pressure.ranks;
   options.prefix_caching = pressure.caching;
+  if (pressure.step_ms > 0) options.max_step_ms = pressure.step_ms;
   const auto engine = Start(options);
   EXPECT_EQ(RunAll(*engine, Requests()), Expected());
   // Again, over what the first run left in the cache.
@@ -143,6 +146,8 @@ INSTANTIATE_TEST_SUITE_P(All, EngineUnderPressure,
                                            Pressure{"ChunksOfSevenTwoThreads", 100, 7, 1, 2, true},
                                            Pressure{"ChunksOfSevenThreeRanks", 100, 7, 3, 1, true},
                                            Pressure{"OneTokenAStep", 100, 1, 1, 1, false},
+                                           Pressure{"TimedSteps", 100, 2048, 1, 1, true, 1},
+                                           Pressure{"TimedStepsOfTwoRanks", 100, 64, 2, 1, true, 2},
                                            Pressure{"FewBlocks", 10, 64, 1, 1, true},
                                            Pressure{"FewBlocksWithoutCache", 10, 64, 1, 1, false},
                                            Pressure{"FewBlocksTwoRanks", 10, 13, 2, 1, true}),
@@ -188,6 +193,31 @@ TEST(EngineScore, HandsOnEveryPositionOnceInOrderDespitePreemption) {
   ASSERT_EQ(scores.logits[1].size(), 100u);
   for (size_t i = 0; i < 100; ++i)
     EXPECT_NEAR(scores.logits[1][i], alone.logits[1][i], 1e-4) << "position " << i;
+}
+
+TEST(Engine, MeasuresStepTimesOnlyIfStepsHaveABound) {
+  EngineOptions options = Tiny(64);
+  EXPECT_FALSE(Start(options)->ServerInfo().Find("step_times"));
+  options.has_frontend = true;
+  const auto engine = Start(options);
+  const Json info = engine->ServerInfo();
+  ASSERT_TRUE(info.Find("step_times"));
+  EXPECT_GT(info.Find("step_times")->Find("seconds")->array()[0].number(), 0);
+  options.max_step_ms = 0;
+  EXPECT_FALSE(Start(options)->ServerInfo().Find("step_times"));
+}
+
+TEST(Engine, TellsThePagesOfEachNode) {
+  const auto engine = Start(Tiny(64));
+  const Json placement = *engine->ServerInfo().Find("placement");
+  uint64_t bytes = 0, pages = 0;
+  for (const Json& node : placement.array().at(0).Find("weights")->array()) {
+    bytes += static_cast<uint64_t>(node.Find("bytes")->integer());
+    pages += static_cast<uint64_t>(node.Find("pages")->integer());
+  }
+  EXPECT_EQ(bytes, engine->info().weight_bytes);
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  EXPECT_EQ(pages, (bytes + page - 1) / page) << "one node holds them";
 }
 
 TEST(Engine, EndsAnAbortedRequestWithOneEventAndFreesItsBlocks) {

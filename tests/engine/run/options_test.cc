@@ -29,9 +29,11 @@ TEST(EngineOptionsJson, SurvivesARoundTrip) {
   options.max_num_batched_tokens = 7;
   options.max_num_seqs = 3;
   options.max_model_len = 77;
+  options.max_step_ms = 0;
   options.prefix_caching = false;
   options.seed = ~uint64_t{0};
   options.has_frontend = true;
+  options.front_end_bytes = uint64_t{3} << 33;
   EngineOptions read;
   ASSERT_TRUE(FromJson(ToJson(options), read));
   EXPECT_EQ(ToJson(read), ToJson(options));

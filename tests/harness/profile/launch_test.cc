@@ -74,6 +74,7 @@ TEST_F(PlanLaunchTest, PassesEverySettingThatIsNotTheDefault) {
   options.max_num_batched_tokens = 512;
   options.max_num_seqs = 9;
   options.max_model_len = 100;
+  options.max_step_ms = 250;
   options.prefix_caching = false;
   options.moe_prepack = false;
   options.seed = 5;
@@ -87,7 +88,8 @@ TEST_F(PlanLaunchTest, PassesEverySettingThatIsNotTheDefault) {
             "pinion serve preset:tiny --threads-bind '0-1|2-3' --tensor-parallel-size 2 "
             "--kv-cache-space 1.5 --isa scalar --dtype float32 --block-size 16 "
             "--max-num-batched-tokens 512 --max-num-seqs 9 --max-model-len 100 "
-            "--no-enable-prefix-caching --moe-prepack 0 --seed 5 --host 127.0.0.1 --port 0 "
+            "--max-step-ms 250 --no-enable-prefix-caching --moe-prepack 0 --seed 5 --host "
+            "127.0.0.1 --port 0 "
             "--served-model-name 'it'\\''s me'");
 }
 

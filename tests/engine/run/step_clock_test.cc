@@ -1,0 +1,192 @@
+#include "engine/run/step_clock.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "engine/model/preset.h"
+
+namespace pinion {
+namespace {
+
+using ::testing::ElementsAre;
+
+CostModel CostOf(const char* preset) {
+  return {*ReadSpec(*PresetConfig(preset)), kernels::Dtype::kBf16, 1};
+}
+
+MeasuredStepTimes Times() { return {CostOf("llama-3.2-1b"), /*tiles=*/false}; }
+
+// A machine that needs so long for each kind of work, whatever MeasuredStepTimes believes.
+struct Truth {
+  double read_s = 0.1, row_s = 0.004, attention_s = 0.004;
+
+  double Seconds(const StepLoad& load) const {
+    const auto rows = static_cast<double>(load.rows);
+    return std::max(read_s, rows * row_s) + load.attention * attention_s;
+  }
+};
+
+StepLoad Prefill(const StepTimes& times, size_t first, size_t rows) {
+  StepLoad load;
+  times.Add(load, first, rows, false);
+  return load;
+}
+
+TEST(StepClock, BeginsWithTheFirstStepsAndGoesOnInProportion) {
+  MeasuredStepTimes times = Times();
+  times.Start({{1, 0.1}, {16, 0.12}, {64, 0.3}});
+  const double at_64 = times.Seconds(Prefill(times, 0, 64));
+  EXPECT_NEAR(at_64, 0.3, 0.02);
+  EXPECT_NEAR(times.Seconds(Prefill(times, 0, 1)), 0.1, 0.01);
+  EXPECT_NEAR(times.Seconds(Prefill(times, 0, 640)) / at_64, 10, 1);
+  EXPECT_NEAR(times.PrefillSeconds(0, 640) / at_64, 10, 1);
+  EXPECT_EQ(times.Seconds({}), 0);
+}
+
+TEST(StepClock, CountsWhatARowSees) {
+  MeasuredStepTimes times = Times();
+  times.Start({{1, 0.1}, {16, 0.12}, {64, 0.3}});
+  EXPECT_GT(times.Seconds(Prefill(times, 8000, 64)), 1.5 * times.Seconds(Prefill(times, 0, 64)));
+  // One row that reads all keys costs more than its part of rows that read them together.
+  const double one = Prefill(times, 8000, 1).attention;
+  EXPECT_GT(one * 64, 1.5 * Prefill(times, 8000, 64).attention);
+}
+
+TEST(StepClock, CountsTheHeadAsRows) {
+  MeasuredStepTimes times = Times();
+  times.Start({{1, 0.1}, {16, 0.12}, {64, 0.3}});
+  StepLoad decodes, prompt;
+  for (int i = 0; i < 128; ++i) times.Add(decodes, 0, 1, true);
+  for (int i = 0; i < 128; ++i) times.Add(prompt, 0, 1, false);
+  EXPECT_GT(times.Seconds(decodes), 1.1 * times.Seconds(prompt));
+}
+
+TEST(StepClock, LearnsAMachineTwiceAsSlow) {
+  MeasuredStepTimes times = Times();
+  times.Start({{1, 0.05}, {16, 0.06}, {64, 0.13}});
+  const Truth truth;
+  std::mt19937 rng(17);
+  for (int step = 0; step < 300; ++step) {
+    const StepLoad load = Prefill(times, rng() % 4000, 1 + rng() % 200);
+    times.Observe(load, truth.Seconds(load));
+  }
+  double worst = 0;
+  for (size_t rows = 16; rows <= 192; rows += 16) {
+    const StepLoad load = Prefill(times, 2000, rows);
+    worst = std::max(worst, std::abs(times.Seconds(load) / truth.Seconds(load) - 1));
+  }
+  EXPECT_LT(worst, 0.1);
+}
+
+// What was never seen follows from what was.
+TEST(StepClock, CorrectsLongerStepsThanItSaw) {
+  MeasuredStepTimes times = Times();
+  times.Start({{1, 0.05}, {16, 0.06}, {64, 0.13}});
+  const Truth truth;
+  for (int step = 0; step < 100; ++step) {
+    const StepLoad load = Prefill(times, 0, 64);
+    times.Observe(load, truth.Seconds(load));
+  }
+  const StepLoad longer = Prefill(times, 0, 512);
+  EXPECT_NEAR(times.Seconds(longer) / truth.Seconds(longer), 1, 0.15);
+}
+
+TEST(StepClock, NeverFallsWithMoreRows) {
+  MeasuredStepTimes times = Times();
+  times.Start({{1, 0.1}, {16, 0.08}, {64, 0.3}});
+  std::mt19937 rng(17);
+  for (int step = 0; step < 500; ++step) {
+    const StepLoad load = Prefill(times, 0, 1 + rng() % 600);
+    times.Observe(load, 0.001 * static_cast<double>(1 + rng() % 1000));
+    double before = 0;
+    for (size_t rows = 1; rows <= 4096; rows += 1 + rows / 5) {
+      const double seconds = times.Seconds(Prefill(times, 0, rows));
+      ASSERT_GE(seconds, before) << rows << " rows after step " << step;
+      before = seconds;
+    }
+  }
+}
+
+TEST(StepClock, OneOutlierMovesItLittle) {
+  MeasuredStepTimes times = Times();
+  times.Start({{1, 0.1}, {16, 0.12}, {64, 0.3}});
+  const StepLoad load = Prefill(times, 0, 64);
+  for (int step = 0; step < 20; ++step) times.Observe(load, 0.3);
+  times.Observe(load, 30);
+  EXPECT_LE(times.Seconds(load), 0.3 * 1.21);
+  EXPECT_LE(times.Margin(), 1.2);
+}
+
+TEST(StepClock, PlansWithMargin) {
+  MeasuredStepTimes times = Times();
+  times.Start({{1, 0.1}, {16, 0.12}, {64, 0.3}});
+  EXPECT_EQ(times.Margin(), 1);
+  const StepLoad load = Prefill(times, 0, 64);
+  for (int step = 0; step < 100; ++step) {
+    EXPECT_LE(times.Margin(), 1.5);
+    times.Observe(load, times.Seconds(load) * (step % 2 ? 1.2 : 0.8));
+  }
+  EXPECT_NEAR(times.Margin(), 1.4, 0.02) << "twice the error";
+  for (int step = 0; step < 100; ++step) times.Observe(load, times.Seconds(load));
+  EXPECT_LT(times.Margin(), 1.01);
+  for (int step = 0; step < 100; ++step)
+    times.Observe(load, times.Seconds(load) * (step % 2 ? 9 : 0.1));
+  EXPECT_EQ(times.Margin(), 1.5);
+}
+
+TEST(StepClock, WantsMoreRowsOnTiles) {
+  const MeasuredStepTimes vectors = Times(), tiles(CostOf("llama-3.2-1b"), true);
+  EXPECT_EQ(vectors.granule(), 16u);
+  EXPECT_EQ(vectors.full_speed_rows(), 64u);
+  EXPECT_EQ(tiles.granule(), 32u);
+  EXPECT_EQ(tiles.full_speed_rows(), 256u);
+}
+
+// A clock that the steps move: `fixed` + rows * `row` seconds each.
+class StepsClock final : public Clock {
+ public:
+  int64_t NowNs() const override { return now_ns; }
+  void SleepNs(int64_t ns) const override { now_ns += ns; }
+  mutable int64_t now_ns = 0;
+};
+
+std::vector<size_t> RowsTimed(size_t most_rows, int64_t ms_of_a_row) {
+  StepsClock clock;
+  std::vector<size_t> rows;
+  const auto run = [&](size_t n) {
+    clock.SleepNs(static_cast<int64_t>(n) * ms_of_a_row * 1'000'000);
+  };
+  for (const auto& sample : TimeFirstSteps(most_rows, run, clock)) {
+    rows.push_back(sample.rows);
+    EXPECT_NEAR(sample.seconds,
+                static_cast<double>(sample.rows) * 1e-3 * static_cast<double>(ms_of_a_row), 1e-9);
+  }
+  return rows;
+}
+
+TEST(TimeFirstSteps, LeavesOutWhatTakesLong) {
+  EXPECT_THAT(RowsTimed(2048, 1), ElementsAre(1, 16, 64));
+  EXPECT_THAT(RowsTimed(2048, 20), ElementsAre(1, 16)) << "64 rows would take more than a second";
+  EXPECT_THAT(RowsTimed(40, 1), ElementsAre(1, 16));
+  EXPECT_THAT(RowsTimed(7, 1), ElementsAre(1));
+}
+
+TEST(BoundOfSteps, IsThereIfOthersMayWait) {
+  EngineOptions options;
+  EXPECT_EQ(BoundOfSteps(options).most_s, 0) << "an offline run";
+  options.max_step_ms = 250;
+  EXPECT_EQ(BoundOfSteps(options).least_s, 0.25);
+  EXPECT_EQ(BoundOfSteps(options).most_s, 0.25);
+  options.max_step_ms.reset();
+  options.has_frontend = true;
+  EXPECT_EQ(BoundOfSteps(options).least_s, 0.1);
+  EXPECT_EQ(BoundOfSteps(options).most_s, 0.5);
+  EXPECT_EQ(BoundOfSteps(options).per_decode, 8);
+  options.max_step_ms = 0;
+  EXPECT_EQ(BoundOfSteps(options).most_s, 0);
+}
+
+}  // namespace
+}  // namespace pinion
