@@ -106,24 +106,19 @@ def test_it_opens_without_a_complaint_or_a_request(visit, folders, kind, charts)
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", [390, 1280])
-def test_charts_stay_on_the_page(visit, folders, kind, width):
+def test_it_fits_a_phone_and_a_desk(visit, folders, kind, width):
     seen = visit(folders / kind / "report.html", viewport={"width": width, "height": 900})
     seen.wait_for_charts(len(data_of(seen)))
+    assert seen.page.evaluate("() => document.documentElement.scrollWidth") <= width
     outside = seen.page.evaluate("""width => [...document.querySelectorAll("#charts svg.marks :is(path, text, line)")]
         .map(one => [one.closest("figure").id, one.textContent, one.getBoundingClientRect()])
         .filter(([id, text, box]) => box.width > 0 && (box.left < 0 || box.right > width))
         .map(([id, text]) => `${id} ${text}`)""", width)
     assert outside == []
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_headings_go_down_one_level_at_a_time(visit, folders, kind):
-    seen = visit(folders / kind / "report.html")
-    seen.wait_for_charts(len(data_of(seen)))
     levels = [int(tag[1]) for tag in seen.page.eval_on_selector_all(
         "h1, h2, h3, h4", "all => all.map(one => one.tagName)")]
     assert levels[0] == 1 and levels.count(1) == 1
-    assert all(after <= before + 1 for before, after in zip(levels, levels[1:]))
+    assert all(after <= before + 1 for before, after in zip(levels, levels[1:])), "headings skip a level"
 
 
 def test_the_keyboard_and_a_screen_reader_reach_all_of_it(visit, folders):
@@ -232,33 +227,21 @@ def test_copying_a_command(visit, folders):
 
 
 @pytest.mark.parametrize("wish", ["light", "dark"])
-def test_the_theme_follows_the_system_and_the_button(visit, folders, wish):
+def test_the_theme_follows_the_system_and_the_button_and_paper_is_white(visit, folders, wish):
     seen = visit(folders / "usual/report.html", color_scheme=wish)
     seen.wait_for_charts(7)
     before = seen.page.evaluate(BRIGHTNESS)
     assert (before > 128) == (wish == "light")
-    seen.page.click("#theme")
-    assert (seen.page.evaluate(BRIGHTNESS) > 128) != (wish == "light")
-    assert seen.wrong == []
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_can_be_read_on_a_phone(visit, folders, kind):
-    seen = visit(folders / kind / "report.html", viewport={"width": 390, "height": 800})
-    seen.wait_for_charts(len(data_of(seen)))
-    assert seen.page.evaluate("() => document.documentElement.scrollWidth") <= 390
-
-
-@pytest.mark.parametrize("wish", ["light", "dark"])
-def test_paper_is_white(visit, folders, wish):
-    seen = visit(folders / "usual/report.html", color_scheme=wish)
-    seen.wait_for_charts(7)
     seen.page.emulate_media(media="print", color_scheme=wish)
     color = "([selector, what]) => getComputedStyle(document.querySelector(selector))[what]"
     assert seen.page.evaluate(color, ["body", "backgroundColor"]) == "rgb(255, 255, 255)"
     label = seen.page.evaluate(color, ["#chart-frontier .role-axis-label text", "fill"])
     assert max(int(part) for part in re.findall(r"\d+", label)[:3]) < 140
     assert not seen.page.locator("button.copy").first.is_visible()
+    seen.page.emulate_media(media="screen", color_scheme=wish)
+    seen.page.click("#theme")
+    assert (seen.page.evaluate(BRIGHTNESS) > 128) != (wish == "light")
+    assert seen.wrong == []
 
 
 def test_charts_draw_the_stores_numbers(visit, folders):
