@@ -71,7 +71,6 @@ uint64_t LeftByFrontEnd(const EngineOptions& options, uint64_t available_bytes) 
 std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder,
                                   int ranks) {
   std::vector<RankNeeds> needs;
-  needs.reserve(static_cast<size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank)
     needs.push_back(
         {ShardWeightBytes(spec, decoder.dtype, decoder.moe_prepack, ranks, rank),

@@ -28,7 +28,7 @@ constexpr double kErrorRate = 0.05;  // the margin remembers about twenty steps
 constexpr double kMostMargin = 1.5;
 
 // Longer steps are not worth a more exact beginning.
-constexpr double kLongStep_s = 0.25;
+constexpr double kLongStepSeconds = 0.25;
 
 double Operations(const StepCost& cost) { return static_cast<double>(cost.operations()); }
 
@@ -204,7 +204,7 @@ std::vector<MeasuredStepTimes::Sample> TimeFirstSteps(size_t most_rows,
                                                       const Clock& clock) {
   std::vector<MeasuredStepTimes::Sample> samples;
   for (const size_t rows : {1, 16, 64}) {
-    if (rows > most_rows || (rows == 64 && samples.back().seconds > kLongStep_s)) break;
+    if (rows > most_rows || (rows == 64 && samples.back().seconds > kLongStepSeconds)) break;
     const int64_t began_ns = clock.NowNs();
     run(rows);
     samples.push_back({rows, std::max(1e-6, static_cast<double>(clock.NowNs() - began_ns) * 1e-9)});

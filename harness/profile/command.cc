@@ -115,7 +115,7 @@ std::vector<std::string> EngineArguments(const EngineOptions& options) {
   add_changed("--max-num-seqs", options.max_num_seqs, defaults.max_num_seqs);
   if (options.max_model_len) add("--max-model-len", StrCat(*options.max_model_len));
   if (options.max_step_ms) add("--max-step-ms", StrCat(*options.max_step_ms));
-  if (!options.prefix_caching) arguments.push_back("--no-enable-prefix-caching");
+  if (!options.prefix_caching) arguments.emplace_back("--no-enable-prefix-caching");
   if (!options.moe_prepack) add("--moe-prepack", "0");
   add_changed("--seed", options.seed, defaults.seed);
   return arguments;
@@ -152,7 +152,7 @@ Command VllmCommand(const EngineOptions& options, const Json& plan) {
                                      StrCat(options.max_num_seqs)});
   if (options.max_model_len)
     arguments.insert(arguments.end(), {"--max-model-len", StrCat(*options.max_model_len)});
-  if (!options.prefix_caching) arguments.push_back("--no-enable-prefix-caching");
+  if (!options.prefix_caching) arguments.emplace_back("--no-enable-prefix-caching");
   return command;
 }
 

@@ -3,6 +3,7 @@
 // A scheduler whose steps take as long as a formula says, on a clock that the steps move.
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "scheduler_bench.h"
@@ -90,7 +91,7 @@ class TimedBench {
       if (slice.samples) sampled.push_back(7);
     }
     last_s = static_cast<double>(all) * times.row_s * slowness;
-    clock.now_ns += static_cast<int64_t>(last_s * 1e9 + 0.5);
+    clock.now_ns += std::llround(last_s * 1e9);
     for (auto& sequence : scheduler.Commit(sampled)) ended[sequence->id] = clock.seconds();
     return rows;
   }

@@ -59,8 +59,8 @@ const std::string kRequests[] = {
     "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "GET http://host:80/a/b?c=d&e HTTP/1.0\r\n\r\n",
     "POST /echo HTTP/1.1\r\nHost: a\r\nX-Empty:\r\nContent-Length: 11\r\n\r\nhello world",
-    "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1;x=y\r\n \r\n"
-    "5\r\nworld\r\n0\r\nX-Trailer: ignored\r\n\r\n",
+    ("POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1;x=y\r\n \r\n"
+     "5\r\nworld\r\n0\r\nX-Trailer: ignored\r\n\r\n"),
     "POST / HTTP/1.1\r\nX-Folded: one\r\n two\r\nContent-Length: 0\r\n\r\n",
 };
 
