@@ -116,6 +116,8 @@ struct EngineProcess {
     start.arguments = {SelfPath(), "engine-worker", "--options", ToJson(options.engine).Dump()};
     if (!options.trace.empty())
       start.arguments.insert(start.arguments.end(), {"--trace", options.trace});
+    if (options.stand_in_rate)
+      start.arguments.insert(start.arguments.end(), {"--stand-in", StrCat(*options.stand_in_rate)});
     start.pass_fds = {{link_fd, 3}};
     start.stderr_fd = log[1];
     auto process = Process::Start(start);

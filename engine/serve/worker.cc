@@ -7,6 +7,7 @@
 
 #include "engine/base/log.h"
 #include "engine/base/trace.h"
+#include "engine/serve/stand_in.h"
 
 namespace pinion {
 namespace {
@@ -81,9 +82,10 @@ void ServeLink(Engine& engine, LinkSocket& link) {
   }
 }
 
-int RunEngineWorker(const EngineOptions& options, int link_fd) {
+int RunEngineWorker(const EngineOptions& options, int link_fd,
+                    std::optional<double> stand_in_rate) {
   LinkSocket link(link_fd);
-  auto engine = Engine::Start(options);
+  auto engine = stand_in_rate ? StartStandIn(options, *stand_in_rate) : Engine::Start(options);
   if (!engine) {
     link.Send(FailedMessage{engine.error().code, engine.error().message});
     return ExitCode(engine.error());

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "engine/run/engine.h"
 #include "engine/run/options.h"
 #include "engine/serve/link.h"
@@ -11,7 +13,8 @@ namespace pinion {
 void ServeLink(Engine& engine, LinkSocket& link);
 
 // Runs the engine process: starts the engine, reports ready or failed on descriptor `link_fd`,
-// serves. Returns the exit code.
-int RunEngineWorker(const EngineOptions& options, int link_fd);
+// serves. Returns the exit code. With a rate, the engine is a stand-in.
+int RunEngineWorker(const EngineOptions& options, int link_fd,
+                    std::optional<double> stand_in_rate = {});
 
 }  // namespace pinion

@@ -1,4 +1,5 @@
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/base/strings.h"
@@ -22,6 +23,7 @@ int RunServe(const ServeFlags& flags) {
 
 struct WorkerFlags {
   std::string options, trace;
+  std::optional<double> stand_in_rate;
 };
 
 int RunWorker(const WorkerFlags& flags) {
@@ -32,7 +34,7 @@ int RunWorker(const WorkerFlags& flags) {
   if (auto read = FromJson(*json, options); !read)
     return Report(std::move(read).error().In("--options"));
   options.has_frontend = true;
-  return RunEngineWorker(options, kLinkFd);
+  return RunEngineWorker(options, kLinkFd, flags.stand_in_rate);
 }
 
 }  // namespace
@@ -47,6 +49,7 @@ void AddServe(CLI::App& app, int& exit_code) {
   auto* worker = app.add_subcommand("engine-worker", "The engine process of `serve`")->group("");
   worker->add_option("--options", worker_flags->options, "engine options as JSON")->required();
   worker->add_option("--trace", worker_flags->trace, "file to append spans to");
+  worker->add_option("--stand-in", worker_flags->stand_in_rate, "see serve's");
   worker->callback([worker_flags, &exit_code] { exit_code = RunWorker(*worker_flags); });
 }
 

@@ -84,6 +84,11 @@ void ServeFlags::AddTo(CLI::App& command) {
   command.add_option("--served-model-name", options_.served_model_name,
                      "name that clients use (default: MODEL)");
   AddTraceFlag(command, options_.trace);
+  command
+      .add_option("--stand-in", options_.stand_in_rate,
+                  "instead of the model, an engine that gives every request this many tokens a "
+                  "second: for measurements of the front end")
+      ->group("");
 }
 
 void ServeFlags::AddHttp(CLI::App& command) {
@@ -203,6 +208,10 @@ Result<ServeOptions> ServeFlags::Resolve() const {
   PINION_TRY(ResolveAccess(options.http));
   PINION_TRY(
       ReadSeconds(shutdown_timeout_, "--shutdown-timeout", options.faults.shutdown_timeout_s));
+  // Below, a step would last longer than an engine that answers no ping may live.
+  if (options.stand_in_rate && !(*options.stand_in_rate >= 0.5 && *options.stand_in_rate <= 10000))
+    return Fail(ErrorCode::kUsage, StrCat("--stand-in ", *options.stand_in_rate,
+                                          ", want 0.5 to 10000 tokens a second"));
   return options;
 }
 
