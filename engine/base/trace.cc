@@ -27,17 +27,74 @@ struct Span {
   int64_t value, begin_ns, end_ns;
 };
 
-// One thread's spans. Only that thread writes them; its release store to `count` publishes them to
-// End, which may read while the thread goes on recording.
-struct Buffer {
+template <typename T>
+void Publish(T& field, T value) {
+  std::atomic_ref(field).store(value, std::memory_order_release);
+}
+template <typename T>
+T Read(T& field) {
+  return std::atomic_ref(field).load(std::memory_order_acquire);
+}
+
+// A ring of one thread's spans: span i is in slot i modulo their number. Only that thread writes;
+// End may read meanwhile, and discards what was overwritten under its hands. All fields are stored
+// with release, which puts them after the thread's last store to the count: a reader of a field of
+// span n then finds the count to be n or more.
+class Buffer {
+ public:
   Buffer(size_t capacity, int tid)
       // Not initialised, so that pages without a span take no memory.
-      : tid(tid), capacity(capacity), spans(new Span[capacity]) {}
+      : tid(tid), slots_(capacity + 1), spans_(new Span[slots_]) {}
+
+  void Add(const Span& span) {
+    Span& slot = spans_[slot_];
+    Publish(slot.name, span.name);
+    Publish(slot.key, span.key);
+    Publish(slot.value, span.value);
+    Publish(slot.begin_ns, span.begin_ns);
+    Publish(slot.end_ns, span.end_ns);
+    if (++slot_ == slots_) slot_ = 0;
+    count_.fetch_add(1, std::memory_order_release);
+  }
+
+  // A new recording: what is here already belongs to an older one.
+  void StartWindow() { window_ = count_.load(std::memory_order_acquire); }
+
+  struct Copy {
+    std::vector<Span> spans;
+    size_t lost = 0;
+  };
+  // The spans of this recording; the oldest may be lost.
+  Copy Take() {
+    const size_t end = count_.load(std::memory_order_acquire);
+    const size_t first = std::max(window_, Oldest(end));
+    Copy copy;
+    copy.spans.reserve(end - first);
+    for (size_t i = first; i < end; ++i) {
+      Span& slot = spans_[i % slots_];
+      copy.spans.push_back({Read(slot.name), Read(slot.key), Read(slot.value), Read(slot.begin_ns),
+                            Read(slot.end_ns)});
+    }
+    const size_t now = count_.load(std::memory_order_acquire);
+    const size_t intact = std::min(end, std::max(first, Oldest(now)));
+    copy.spans.erase(copy.spans.begin(),
+                     copy.spans.begin() + static_cast<ptrdiff_t>(intact - first));
+    copy.lost = intact - window_;
+    return copy;
+  }
+
   const int tid;
-  const size_t capacity;
   std::string name;  // guarded by the registry's mutex
-  std::unique_ptr<Span[]> spans;
-  std::atomic<size_t> count{0}, dropped{0};
+
+ private:
+  // The first span that is whole while span `now` is being written.
+  size_t Oldest(size_t now) const { return now < slots_ ? 0 : now - slots_ + 1; }
+
+  const size_t slots_;  // one more than are kept: the next span's
+  const std::unique_ptr<Span[]> spans_;
+  size_t slot_ = 0;    // of the next span; the thread's own
+  size_t window_ = 0;  // guarded by the registry's mutex
+  std::atomic<size_t> count_{0};
 };
 
 // Buffers outlive their threads, so that End can write the spans of threads that have ended.
@@ -46,6 +103,7 @@ struct Registry {
   std::vector<std::unique_ptr<Buffer>> buffers;
   size_t spans_per_thread = kSpansPerThread;
   std::string path, process;  // an empty path: not recording, or already written
+  int64_t begin_ns = 0;
 };
 
 Registry& TheRegistry() {
@@ -62,11 +120,6 @@ Buffer& OwnBuffer() {
   registry.buffers.push_back(std::make_unique<Buffer>(registry.spans_per_thread, gettid()));
   own_buffer = registry.buffers.back().get();
   return *own_buffer;
-}
-
-void WarnFull(const Buffer& buffer) {
-  LogWarning(StrCat("the trace is full: a thread has recorded ", buffer.capacity,
-                    " spans, the limit; later ones are dropped, so trace a shorter run"));
 }
 
 constexpr std::string_view kHead = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
@@ -123,9 +176,11 @@ std::string Event(const Span& span, int tid) {
   return std::string(text, static_cast<size_t>(used)) + "}";
 }
 
-Status WriteBuffer(Writer& writer, const Buffer& buffer) {
-  const size_t count = buffer.count.load(std::memory_order_acquire);
-  std::vector<Span> spans(buffer.spans.get(), buffer.spans.get() + count);
+// Returns the number of spans that are lost.
+Result<size_t> WriteBuffer(Writer& writer, Buffer& buffer, int64_t begin_ns) {
+  auto [spans, lost] = buffer.Take();
+  // Begun during an earlier recording.
+  std::erase_if(spans, [&](const Span& span) { return span.begin_ns < begin_ns; });
   // Spans are recorded when they end, but the format wants enclosing spans first.
   std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
     return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.end_ns > b.end_ns;
@@ -133,20 +188,20 @@ Status WriteBuffer(Writer& writer, const Buffer& buffer) {
   if (!buffer.name.empty())
     PINION_TRY(writer.Event(Heading("thread_name", buffer.tid, buffer.name), false));
   for (const Span& span : spans) PINION_TRY(writer.Event(Event(span, buffer.tid), false));
-  return {};
+  return lost;
 }
 
 // With the registry's mutex held.
 Status WriteRecording(const Registry& registry, Writer& writer, bool first) {
   PINION_TRY(writer.Event(Heading("process_name", getpid(), registry.process), first));
-  size_t dropped = 0;
+  size_t all_lost = 0;
   for (const auto& buffer : registry.buffers) {
-    PINION_TRY(WriteBuffer(writer, *buffer));
-    dropped += buffer->dropped.load(std::memory_order_relaxed);
+    PINION_ASSIGN(const size_t lost, WriteBuffer(writer, *buffer, registry.begin_ns));
+    all_lost += lost;
   }
-  if (dropped > 0)
-    LogWarning(StrCat("the trace lacks ", dropped, " spans beyond the limit of ",
-                      registry.spans_per_thread, " per thread"));
+  if (all_lost > 0)
+    LogWarning(StrCat("the trace has the newest ", registry.spans_per_thread, " spans per thread; ",
+                      all_lost, " older ones are lost"));
   writer.Add(kTail);
   return writer.Flush();
 }
@@ -172,14 +227,7 @@ Result<bool> Reopen(int fd, const std::string& path) {
 namespace internal {
 
 void Record(const char* name, const char* key, int64_t value, int64_t begin_ns) {
-  Buffer& buffer = OwnBuffer();
-  const size_t at = buffer.count.load(std::memory_order_relaxed);
-  if (at == buffer.capacity) {
-    if (buffer.dropped.fetch_add(1, std::memory_order_relaxed) == 0) WarnFull(buffer);
-    return;
-  }
-  buffer.spans[at] = {name, key, value, begin_ns, NowNs()};
-  buffer.count.store(at + 1, std::memory_order_release);
+  OwnBuffer().Add({name, key, value, begin_ns, NowNs()});
 }
 
 }  // namespace internal
@@ -201,6 +249,8 @@ void Join(const std::string& path, const std::string& process, size_t spans_per_
   registry.path = path;
   registry.process = process;
   registry.spans_per_thread = spans_per_thread;
+  registry.begin_ns = NowNs();
+  for (const auto& buffer : registry.buffers) buffer->StartWindow();
   internal::recording.store(true, std::memory_order_release);
 }
 

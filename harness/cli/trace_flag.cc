@@ -8,7 +8,7 @@ namespace pinion::harness {
 void AddTraceFlag(CLI::App& command, std::string& path) {
   command.add_option("--trace", path,
                      StrCat("file for a timeline of every thread, to open in chrome://tracing or "
-                            "ui.perfetto.dev; at most ",
+                            "ui.perfetto.dev; the newest ",
                             trace::kSpansPerThread, " spans per thread"));
 }
 

@@ -5,8 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -123,7 +126,7 @@ TEST_F(Trace, TwoProcessesShareAFile) {
   EXPECT_THAT(processes, ElementsAre("second", "first"));
 }
 
-TEST_F(Trace, KeepsTheFirstSpansUpToItsLimit) {
+TEST_F(Trace, KeepsTheNewestSpans) {
   ASSERT_EQ(InChild([&] {
               if (!trace::Begin(path_, "test", 3)) return 1;
               trace::NameThread("main");
@@ -131,7 +134,57 @@ TEST_F(Trace, KeepsTheFirstSpansUpToItsLimit) {
               return trace::End() ? 0 : 2;
             }),
             0);
-  EXPECT_THAT(Names(Rows()["main"]), ElementsAre("a", "b", "c"));
+  EXPECT_THAT(Names(Rows()["main"]), ElementsAre("c", "d", "e"));
+}
+
+TEST_F(Trace, RecordsSeveralWindows) {
+  const std::string second = path_ + ".second";
+  ASSERT_EQ(InChild([&] {
+              if (!trace::Begin(path_, "test", 4)) return 1;
+              trace::NameThread("main");
+              auto across = std::make_unique<TraceSpan>("across");
+              for (const char* name : {"a", "b"}) const TraceSpan span(name);
+              if (!trace::End()) return 2;
+              { const TraceSpan span("between"); }
+              if (!trace::Begin(second, "test", 4)) return 3;
+              across.reset();  // it began in the first window: it belongs to neither
+              for (const char* name : {"c", "d", "e"}) const TraceSpan span(name);
+              return trace::End() ? 0 : 4;
+            }),
+            0);
+  EXPECT_THAT(Names(Rows()["main"]), ElementsAre("a", "b"));
+  std::filesystem::rename(second, path_);
+  EXPECT_THAT(Names(Rows()["main"]), ElementsAre("c", "d", "e"));
+}
+
+// The reader checks what it copied: a span with the name of one and the times of another would not
+// nest.
+TEST_F(Trace, WritesWholeSpansWhileAThreadGoesOn) {
+  ASSERT_EQ(InChild([&] {
+              std::atomic<bool> stop{false};
+              std::thread busy([&] {
+                trace::NameThread("busy");
+                while (!stop) const TraceSpan span("span", "value", size_t{7});
+              });
+              int failed = 0;
+              for (int round = 0; round < 50 && !failed; ++round) {
+                if (!trace::Begin(path_, "test", 64)) failed = 1;
+                while (!failed && !trace::on()) std::this_thread::yield();
+                if (!trace::End()) failed = 2;
+                const auto json = Json::ParseFile(path_);
+                if (!json) failed = 3;
+                double last = 0;
+                for (const Json& event : json->Find("traceEvents")->array()) {
+                  if (event.Find("ph")->string() != "X") continue;
+                  if (event.Find("ts")->number() + 0.001 < last) failed = 4;
+                  last = event.Find("ts")->number() + event.Find("dur")->number();
+                }
+              }
+              stop = true;
+              busy.join();
+              return failed;
+            }),
+            0);
 }
 
 TEST_F(Trace, RecordsNothingBeforeBeginOrAfterEnd) {
