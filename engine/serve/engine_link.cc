@@ -9,7 +9,12 @@ EngineLink::EngineLink(HttpServer& server, int fd, Callbacks callbacks)
   server_.WatchReadable(socket_.fd(), [this] { return OnReadable(); });
 }
 
+void EngineLink::Close() {
+  if (!std::exchange(closed_, true)) server_.Unwatch(socket_.fd());
+}
+
 void EngineLink::Send(const LinkMessage& message) {
+  if (closed_) return;
   socket_.Send(message);
   WaitToFlush();
 }
@@ -32,6 +37,7 @@ bool EngineLink::OnReadable() {
     }
     if (!*message) break;
     callbacks_.message(std::move(**message));
+    if (closed_) return false;
   }
   if (!open) callbacks_.closed("");
   return open;

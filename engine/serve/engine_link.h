@@ -18,10 +18,13 @@ class EngineLink {
     std::function<void(const std::string& error)> closed;
   };
 
-  // Owns `fd`; both outlive the server's Run.
+  // Owns `fd`. The server outlives the object, or at least Close.
   EngineLink(HttpServer& server, int fd, Callbacks callbacks);
+  ~EngineLink() { Close(); }
   // Does nothing once the engine is gone: `closed` reports that.
   void Send(const LinkMessage& message);
+  // No callback comes after this. From inside one, Close rather than destroy.
+  void Close();
 
  private:
   bool OnReadable();
@@ -30,7 +33,7 @@ class EngineLink {
   HttpServer& server_;
   LinkSocket socket_;
   Callbacks callbacks_;
-  bool flushing_ = false;
+  bool flushing_ = false, closed_ = false;
 };
 
 }  // namespace pinion

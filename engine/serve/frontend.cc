@@ -12,7 +12,6 @@
 #include "engine/base/clock.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
-#include "engine/base/version.h"
 
 namespace pinion {
 namespace {
@@ -42,11 +41,6 @@ std::string MakeId(bool chat) {
   return StrCat(chat ? "chatcmpl-" : "cmpl-", digits);
 }
 
-// vLLM endpoints that Pinion deliberately leaves out.
-bool IsSleepMode(std::string_view path) {
-  return path == "/sleep" || path == "/wake_up" || path == "/is_sleeping";
-}
-
 // Parameters, as in "application/json; charset=utf-8", change nothing: JSON is UTF-8.
 bool IsJson(std::string_view content_type) {
   const std::string_view media = Trim(content_type.substr(0, content_type.find(';')));
@@ -59,20 +53,6 @@ bool IsJson(std::string_view content_type) {
 
 Preparer::RenderChat RenderOn(WorkerPool::Worker& worker) {
   return [&worker](const ChatRequest& chat) { return worker.Render(chat); };
-}
-
-Json StatsToJson(const EngineStats& stats) {
-  const auto number = [](uint64_t value) { return Json(value); };
-  return Json(Json::Object{{"running", number(stats.scheduler.running)},
-                           {"waiting", number(stats.scheduler.waiting)},
-                           {"preemptions", number(stats.scheduler.preemptions)},
-                           {"steps", number(stats.steps)},
-                           {"prompt_tokens", number(stats.prompt_tokens)},
-                           {"output_tokens", number(stats.output_tokens)},
-                           {"blocks_used", number(stats.blocks_used)},
-                           {"blocks_total", number(stats.blocks_total)},
-                           {"prefix_query_tokens", number(stats.kv.prefix_query_tokens)},
-                           {"prefix_hit_tokens", number(stats.kv.prefix_hit_tokens)}});
 }
 
 }  // namespace
@@ -104,11 +84,8 @@ Frontend::Frontend(ServedModel model, const Tokenizer& tokenizer, const FrontLim
 
 const std::map<std::string, Frontend::Endpoint, std::less<>>& Frontend::Endpoints() {
   static const std::map<std::string, Endpoint, std::less<>> kEndpoints = {
-      {"/health", {"GET", &Frontend::Health, false}},
       {"/metrics", {"GET", &Frontend::Metrics, false}},
-      {"/version", {"GET", &Frontend::Version, false}},
       {"/v1/models", {"GET", &Frontend::Models, true}},
-      {"/server_info", {"GET", &Frontend::ServerInfo, true}},
       {"/v1/completions", {"POST", &Frontend::Completions, true}},
       {"/v1/chat/completions", {"POST", &Frontend::Chat, true}},
       {"/tokenize", {"POST", &Frontend::Tokenize, true}},
@@ -121,13 +98,8 @@ void Frontend::Handle(HttpRequest request, Reply reply) {
   const TraceSpan span("request");
   const auto found = Endpoints().find(request.path);
   if (found == Endpoints().end()) {
-    if (IsSleepMode(request.path))
-      return SendError(*reply, {501,
-                                StrCat(request.path,
-                                       " is not supported: sleep mode frees GPU memory, but "
-                                       "Pinion runs on CPUs; stop the server instead"),
-                                "", ""});
-    std::vector<std::string> paths;
+    std::vector<std::string> paths = {"/health", "/ping", "/version",
+                                      "/server_info"};  // AdminApi's
     for (const auto& [path, endpoint] : Endpoints()) paths.push_back(path);
     return SendError(*reply, {404,
                               StrCat("there is no '", request.path.substr(0, 200),
@@ -176,18 +148,10 @@ void Frontend::Reject(HttpReply& reply, const Admission::Rejection& rejection) {
   Refuse(reply, {503, rejection.message, "", ""});
 }
 
-void Frontend::Health(HttpRequest, Reply reply) {
-  reply->Send(ready() ? 200 : 503, "text/plain", "");
-}
-
 void Frontend::Metrics(HttpRequest, Reply reply) {
   metrics_.SetFront(
       {memory_ ? memory_->used() : 0, server_.connections(), pool_.queued(), pending(), ready()});
   reply->Send(200, "text/plain; version=0.0.4; charset=utf-8", metrics_.Render());
-}
-
-void Frontend::Version(HttpRequest, Reply reply) {
-  SendJson(*reply, 200, Json(Json::Object{{"version", pinion::Version()}}));
 }
 
 void Frontend::Models(HttpRequest, Reply reply) {
@@ -200,12 +164,6 @@ void Frontend::Models(HttpRequest, Reply reply) {
   model.Set("parent", Json());
   model.Set("max_model_len", static_cast<int64_t>(max_model_len_));
   SendJson(*reply, 200, Json(Json::Object{{"object", "list"}, {"data", Json(Json::Array{model})}}));
-}
-
-void Frontend::ServerInfo(HttpRequest, Reply reply) {
-  Json info = server_info_;
-  info.Set("stats", StatsToJson(stats_));
-  SendJson(*reply, 200, info);
 }
 
 void Frontend::Completions(HttpRequest request, Reply reply) {
@@ -344,8 +302,7 @@ void Frontend::OnMessage(LinkMessage message) {
   if (const auto* batch = std::get_if<EventsMessage>(&message)) {
     const TraceSpan span("answer", "events", batch->events.size());
     for (const TokenEvent& event : batch->events) OnEvent(event);
-    stats_ = batch->stats;
-    metrics_.SetEngine(stats_);
+    metrics_.SetEngine(batch->stats);
   } else if (const auto* refused = std::get_if<RefusedMessage>(&message)) {
     const auto found = Find(refused->id);
     if (found == live_.end()) return;
@@ -355,8 +312,6 @@ void Frontend::OnMessage(LinkMessage message) {
   } else if (const auto* ready = std::get_if<ReadyMessage>(&message)) {
     max_model_len_ = ready->max_model_len;
     kv_tokens_ = ready->kv_tokens;
-    auto info = Json::Parse(ready->server_info);
-    if (info) server_info_ = std::move(*info);
     OnEngineState(EngineState::kReady, "");
   }
 }
@@ -412,6 +367,8 @@ void Frontend::OnEngineState(EngineState state, const std::string& public_reason
       FailLive(error);
       break;
     case EngineState::kSleeping:
+      FailPending(error);
+      break;
     case EngineState::kFailed:
       FailAll(error);
       break;
@@ -433,6 +390,10 @@ void Frontend::FailLive(const ApiError& error) {
 
 void Frontend::FailAll(const ApiError& error) {
   FailLive(error);
+  FailPending(error);
+}
+
+void Frontend::FailPending(const ApiError& error) {
   while (!pending_.empty()) {
     const auto generation = pending_.front().generation;
     Cancel(generation);

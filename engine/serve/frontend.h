@@ -43,8 +43,8 @@ class Frontend {
   void OnMessage(LinkMessage message);
 
   // kReady: requests that waited are sent. kRestarting: requests in flight end with `public_reason`
-  // and status 503; new ones wait for the engine. kSleeping, kFailed: those that wait end, too, and
-  // new ones are refused.
+  // and status 503; new ones wait for the engine. kSleeping: those in flight go on, those that wait
+  // end, and new ones are refused. kFailed: all end.
   void OnEngineState(EngineState state, const std::string& public_reason, double retry_after_s = 5);
   // Ends every request that is in flight or waits for the engine with `error`.
   void FailAll(const ApiError& error);
@@ -74,11 +74,8 @@ class Frontend {
   };
   struct Incoming;
 
-  void Health(HttpRequest, Reply reply);
   void Models(HttpRequest, Reply reply);
   void Metrics(HttpRequest, Reply reply);
-  void Version(HttpRequest, Reply reply);
-  void ServerInfo(HttpRequest, Reply reply);
   void Completions(HttpRequest request, Reply reply);
   void Chat(HttpRequest request, Reply reply);
   void Tokenize(HttpRequest request, Reply reply);
@@ -103,6 +100,7 @@ class Frontend {
   // Forgets a request and tells the engine to stop its choices; false if it had ended already.
   bool Cancel(const std::shared_ptr<Generation>& generation);
   void FailLive(const ApiError& error);
+  void FailPending(const ApiError& error);
   void WatchDeadlines();
   void EndOverdue();
   void Overdue(Generation& generation);
@@ -122,8 +120,6 @@ class Frontend {
   std::string reason_;  // why the engine is not ready
   std::string retry_after_ = "5";
   size_t max_model_len_ = 0, kv_tokens_ = 0;
-  Json server_info_;
-  EngineStats stats_;
   int64_t created_;
   uint64_t next_id_ = 1;              // never repeats, whichever engine process an id goes to
   std::map<uint64_t, Request> live_;  // by the first id of a request's choices

@@ -54,11 +54,21 @@ class Maker {
   prometheus::Labels labels_;
 };
 
-// The engine reports totals, but Prometheus counters take increments.
-void RaiseTo(prometheus::Counter& counter, uint64_t total) {
-  const double more = static_cast<double>(total) - counter.Value();
-  if (more > 0) counter.Increment(more);
-}
+// The engine reports totals, but Prometheus counters take increments. A new engine process counts
+// from 0 again.
+class FromTotals {
+ public:
+  explicit FromTotals(prometheus::Counter& counter) : counter_(counter) {}
+  void Set(uint64_t total) {
+    if (total < last_) last_ = 0;
+    counter_.Increment(static_cast<double>(total - last_));
+    last_ = total;
+  }
+
+ private:
+  prometheus::Counter& counter_;
+  uint64_t last_ = 0;
+};
 
 }  // namespace
 
@@ -82,17 +92,15 @@ struct ServeMetrics::State {
   prometheus::Gauge& gpu_usage =
       make.Gauge("vllm:gpu_cache_usage_perc",
                  "Older name of vllm:kv_cache_usage_perc; does not refer to a GPU.");
-  prometheus::Counter& preemptions = make.Counter(
-      "vllm:num_preemptions_total", "Sequences returned to the queue to free KV blocks.");
-  prometheus::Counter& prompt_tokens =
-      make.Counter("vllm:prompt_tokens_total", "Prompt tokens processed.");
-  prometheus::Counter& generation_tokens =
-      make.Counter("vllm:generation_tokens_total", "Tokens generated.");
-  prometheus::Counter& prefix_queries = make.Counter(
-      "vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.");
-  prometheus::Counter& prefix_hits =
-      make.Counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.");
-  prometheus::Counter& steps = make.Counter("pinion:steps_total", "Forward passes of the model.");
+  FromTotals preemptions{make.Counter("vllm:num_preemptions_total",
+                                      "Sequences returned to the queue to free KV blocks.")};
+  FromTotals prompt_tokens{make.Counter("vllm:prompt_tokens_total", "Prompt tokens processed.")};
+  FromTotals generation_tokens{make.Counter("vllm:generation_tokens_total", "Tokens generated.")};
+  FromTotals prefix_queries{make.Counter("vllm:prefix_cache_queries_total",
+                                         "Prompt tokens looked up in the prefix cache.")};
+  FromTotals prefix_hits{
+      make.Counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.")};
+  FromTotals steps{make.Counter("pinion:steps_total", "Forward passes of the model.")};
   prometheus::Family<prometheus::Counter>& finished_family =
       make.Counters("vllm:request_success_total", "Finished sequences by finish reason.");
   prometheus::Histogram& first_token =
@@ -149,12 +157,12 @@ void ServeMetrics::SetEngine(const EngineStats& stats) {
                                                      static_cast<double>(stats.blocks_total);
   state_->kv_usage.Set(usage);
   state_->gpu_usage.Set(usage);
-  RaiseTo(state_->preemptions, stats.scheduler.preemptions);
-  RaiseTo(state_->prompt_tokens, stats.prompt_tokens);
-  RaiseTo(state_->generation_tokens, stats.output_tokens);
-  RaiseTo(state_->prefix_queries, stats.kv.prefix_query_tokens);
-  RaiseTo(state_->prefix_hits, stats.kv.prefix_hit_tokens);
-  RaiseTo(state_->steps, stats.steps);
+  state_->preemptions.Set(stats.scheduler.preemptions);
+  state_->prompt_tokens.Set(stats.prompt_tokens);
+  state_->generation_tokens.Set(stats.output_tokens);
+  state_->prefix_queries.Set(stats.kv.prefix_query_tokens);
+  state_->prefix_hits.Set(stats.kv.prefix_hit_tokens);
+  state_->steps.Set(stats.steps);
 }
 
 void ServeMetrics::AddFirstToken(double seconds) { state_->first_token.Observe(seconds); }

@@ -2,30 +2,32 @@
 
 #include <fcntl.h>
 #include <malloc.h>
-#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <utility>
 
+#include "engine/base/descriptor.h"
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
+#include "engine/host/affinity.h"
 #include "engine/host/binding.h"
 #include "engine/host/runtime.h"
 #include "engine/model/model.h"
 #include "engine/run/start.h"
-#include "engine/serve/engine_link.h"
+#include "engine/serve/admin.h"
 #include "engine/serve/frontend.h"
 #include "engine/serve/http_setup.h"
 #include "engine/serve/memory_budget.h"
+#include "engine/serve/supervisor.h"
 #include "engine/serve/worker_pool.h"
 
 namespace pinion {
@@ -46,12 +48,8 @@ void FitLimits(const Budget& budget, ServeOptions& options) {
 
 void PinTo(const std::vector<int>& cpus) {
   if (cpus.empty()) return;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int cpu : cpus) CPU_SET(static_cast<size_t>(cpu), &set);
-  if (sched_setaffinity(0, sizeof set, &set) != 0)
-    LogWarning(StrCat("cannot pin the front end to CPUs ", FormatCpuList(cpus), ": ",
-                      std::strerror(errno)));
+  if (auto pinned = SetThreadAffinity(cpus); !pinned)
+    LogWarning(StrCat("cannot pin the front end: ", pinned.error().message));
 }
 
 void AdviseAllocator() {
@@ -61,75 +59,14 @@ void AdviseAllocator() {
         "then LD_PRELOAD=libtcmalloc_minimal.so.4 pinion serve ...");
 }
 
-// The engine process's standard error: passed on, and its tail kept for the error message.
-class LogTail {
- public:
-  explicit LogTail(int fd) : fd_(fd) { fcntl(fd_, F_SETFL, fcntl(fd_, F_GETFL) | O_NONBLOCK); }
-  ~LogTail() { close(fd_); }
-  LogTail(const LogTail&) = delete;
-  LogTail& operator=(const LogTail&) = delete;
-  int fd() const { return fd_; }
-
-  // Passes on all bytes that have arrived. False at the end of the file.
-  bool Read() {
-    char chunk[4096];
-    for (;;) {
-      const ssize_t got = read(fd_, chunk, sizeof chunk);
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) return got < 0 && errno == EAGAIN;
-      [[maybe_unused]] const ssize_t ignored =
-          write(STDERR_FILENO, chunk, static_cast<size_t>(got));
-      tail_.append(chunk, static_cast<size_t>(got));
-      if (tail_.size() > 2 * kKeptBytes) tail_.erase(0, tail_.size() - kKeptBytes);
-    }
-  }
-
-  std::string LastLine() const {
-    const std::string_view text = Trim(tail_);
-    return std::string(text.substr(text.rfind('\n') + 1));  // npos + 1 is 0
-  }
-
- private:
-  static constexpr size_t kKeptBytes = 4096;
-  int fd_;
-  std::string tail_;
-};
-
-std::string Describe(const Process::Exit& exit, const std::string& last_line) {
-  std::string text = "the engine process ";
-  text += exit.signal != 0
-              ? StrCat("was ended by signal ", exit.signal, " (", strsignal(exit.signal), ")")
-              : StrCat("ended with exit code ", exit.code);
-  if (!last_line.empty()) text += StrCat("; its last line was: ", last_line);
-  return text;
+// Lets a file, or all of a folder, out of the page cache.
+void DropFromPageCache(const std::filesystem::path& path) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(path, ignored))
+    DropFromPageCache(entry.path());
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.is_open()) posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
 }
-
-// The engine process and its log.
-struct EngineProcess {
-  // `link_fd` becomes the child's end of the link and is closed here.
-  static Result<EngineProcess> Start(const ServeOptions& options, int link_fd) {
-    int log[2];
-    if (pipe2(log, O_CLOEXEC) != 0)
-      return Fail(ErrorCode::kIo, StrCat("cannot make a pipe: ", std::strerror(errno)));
-    auto tail = std::make_unique<LogTail>(log[0]);
-    Process::Options start;
-    start.arguments = {SelfPath(), "engine-worker", "--options", ToJson(options.engine).Dump()};
-    if (!options.trace.empty())
-      start.arguments.insert(start.arguments.end(), {"--trace", options.trace});
-    if (options.stand_in_rate)
-      start.arguments.insert(start.arguments.end(), {"--stand-in", StrCat(*options.stand_in_rate)});
-    start.pass_fds = {{link_fd, 3}};
-    start.stderr_fd = log[1];
-    auto process = Process::Start(start);
-    close(link_fd);
-    close(log[1]);
-    if (!process) return Unexpected(std::move(process).error());
-    return EngineProcess{std::move(*process), std::move(tail)};
-  }
-
-  Process process;
-  std::unique_ptr<LogTail> log;
-};
 
 // Ties the HTTP server, the API and the engine process together.
 class Serving {
@@ -137,31 +74,48 @@ class Serving {
   explicit Serving(const ServeOptions& options)
       : options_(options),
         memory_(std::make_shared<MemoryBudget>(options.limits.request_memory_bytes)) {}
+  ~Serving() {
+    if (engine_) engine_->Close(0);  // it still needs the server
+  }
 
   Status Listen() {
     PINION_ASSIGN(http_, HttpSetup::Make(options_, memory_));
     PINION_ASSIGN(server_, HttpServer::Listen(http_->options(), [this](auto request, auto reply) {
-                    frontend_->Handle(std::move(request), std::move(reply));
+                    if (!admin_->Handle(request, reply))
+                      frontend_->Handle(std::move(request), std::move(reply));
                   }));
     server_->OnSignal([this] { OnSignal(); });
     return {};
   }
 
-  Status StartEngine() {
-    PINION_ASSIGN(const auto ends, MakeLinkPair());
-    link_.emplace(
-        *server_, ends.first,
-        EngineLink::Callbacks{[this](LinkMessage message) { OnMessage(std::move(message)); },
-                              [this](const std::string& why) { OnEngineGone(why); }});
-    PINION_ASSIGN(auto started, EngineProcess::Start(options_, ends.second));
-    engine_.emplace(std::move(started));
-    server_->WatchReadable(engine_->log->fd(), [this] { return engine_->log->Read(); });
-    return {};
+  // `cpus`: where the engine process may run.
+  Status StartEngine(std::vector<int> cpus) {
+    engine_.emplace(
+        *server_,
+        EngineSupervisor::Options{Command(options_.engine), std::move(cpus),
+                                  options_.faults.engine_timeout_s,
+                                  RestartPolicy(options_.faults.max_engine_restarts)},
+        EngineSupervisor::Callbacks{
+            [this](LinkMessage message) { OnMessage(std::move(message)); },
+            [this](EngineState state, const std::string& reason) { OnEngineState(state, reason); },
+            [this](Error error) {
+              failure_ = std::move(error);
+              server_->Stop();
+            }});
+    AdminApi::Actions actions;
+    actions.send = [this](const LinkMessage& message) { engine_->Send(message); };
+    actions.sleep = [this](int level, std::function<void()> done) {
+      Sleep(level, std::move(done));
+    };
+    actions.wake_up = [this] { engine_->Wake(); };
+    admin_.emplace(*server_, options_.faults, std::move(actions));
+    return engine_->Start();
   }
 
   // Opens the tokenizer while the engine process loads the weights. `shares_cpus`: with the engine.
   Status OpenModel(bool shares_cpus) {
     PINION_ASSIGN(const ModelFiles files, FindModel(options_.engine.model));
+    model_at_ = files.folder.empty() ? options_.engine.model : files.folder;
     ServedModel model;
     model.root = options_.engine.model;
     model.name = options_.served_model_name.empty() ? model.root : options_.served_model_name;
@@ -171,19 +125,17 @@ class Serving {
     // Where no CPU is reserved, the workers yield to the engine's threads.
     pool_.emplace(WorkerPool::Options{options_.limits.workers, shares_cpus ? kNiceness : 0, {}});
     frontend_.emplace(std::move(model), *tokenizer_, options_.limits, *pool_, *server_, memory_,
-                      [this](const LinkMessage& message) { link_->Send(message); });
+                      [this](const LinkMessage& message) { engine_->Send(message); });
     return {};
   }
 
   Result<int> Run() {
     server_->Run();
     const bool workers_ended = pool_->Stop();
-    if (engine_->process.running() && draining_ && !hurried_) {
-      link_.reset();  // the engine exits when its link is closed
-      engine_->process.Wait(trace::on() ? kTraceSeconds : 2);
-    }
-    engine_->process.Stop(0);
-    engine_->log->Read();
+    // Only an engine that has nothing left to do gets the time to end itself.
+    const bool orderly = draining_ && !hurried_ && engine_->state() == EngineState::kReady;
+    engine_->Close(!orderly ? 0 : trace::on() ? kTraceSeconds : kEndSeconds);
+    admin_.reset();
     if (!workers_ended) LeaveWithoutWorkers();
     if (failure_) return Unexpected(*failure_);
     return exit_code_;
@@ -191,7 +143,9 @@ class Serving {
 
  private:
   static constexpr double kTraceSeconds = 30;  // for the engine to write its part
-  static constexpr int kNiceness = 5;          // a third of the time that another thread gets
+  static constexpr double kEndSeconds = 2;
+  static constexpr double kPollSeconds = 0.05;
+  static constexpr int kNiceness = 5;  // a third of the time that another thread gets
 
   // A worker is inside a job that no one waits for any more, and would find no server when it ends.
   [[noreturn]] void LeaveWithoutWorkers() const {
@@ -205,44 +159,97 @@ class Serving {
                   server_->port());
   }
 
-  void OnMessage(LinkMessage message) {
-    if (auto* failed = std::get_if<FailedMessage>(&message)) {
-      failure_ = Error{failed->code, failed->message};
-      return server_->Stop();
-    }
-    const bool was_ready = frontend_->ready();
-    frontend_->OnMessage(std::move(message));
-    if (!was_ready && frontend_->ready()) LogInfo(StrCat("ready: ", Url()));
+  std::vector<std::string> Command(const EngineOptions& engine) const {
+    std::vector<std::string> command = {SelfPath(), "engine-worker", "--options",
+                                        ToJson(engine).Dump()};
+    if (!options_.trace.empty()) command.insert(command.end(), {"--trace", options_.trace});
+    if (options_.stand_in_rate)
+      command.insert(command.end(), {"--stand-in", StrCat(*options_.stand_in_rate)});
+    return command;
   }
 
-  void OnEngineGone(std::string why) {
-    if (failure_) return;  // the engine has reported the reason itself
-    auto exit = engine_->process.Wait(1);
-    if (!exit) exit = engine_->process.Stop(0);
-    engine_->log->Read();
-    if (why.empty()) why = Describe(*exit, engine_->log->LastLine());
+  void OnMessage(LinkMessage message) {
+    if (admin_->OnMessage(message)) return;
+    if (const auto* ready = std::get_if<ReadyMessage>(&message)) KeepKvSize(*ready);
+    frontend_->OnMessage(std::move(message));
+  }
+
+  // A cache that was sized from free memory has the same size after a restart, when more or less
+  // may be free: the front end has admitted requests by it. (Where ranks hold different numbers of
+  // heads, it is a little smaller: the flag counts for the largest.)
+  void KeepKvSize(const ReadyMessage& ready) {
+    if (options_.engine.kv_cache_bytes || std::exchange(kv_size_kept_, true)) return;
+    const auto info = Json::Parse(ready.server_info);
+    const Json* cache = info ? info->Find("kv_cache") : nullptr;
+    const Json* bytes = cache ? cache->Find("bytes") : nullptr;
+    if (!bytes || bytes->integer() == 0) return;  // a stand-in has no cache
+    EngineOptions engine = options_.engine;
+    engine.kv_cache_bytes = static_cast<uint64_t>(bytes->integer()) /
+                            static_cast<uint64_t>(std::max(1, engine.tensor_parallel));
+    engine_->SetCommand(Command(engine));
+  }
+
+  void OnEngineState(EngineState state, const std::string& reason) {
+    if (state == EngineState::kReady) LogInfo(StrCat("ready: ", Url()));
+    const EngineState before = std::exchange(engine_state_, state);
+    if (state == EngineState::kRestarting && before != EngineState::kSleeping)
+      frontend_->metrics().AddRestart();
+    // Nothing of a process that is gone runs, waits or holds blocks.
+    if (state != EngineState::kReady) frontend_->metrics().SetEngine({});
+    frontend_->OnEngineState(state, reason, engine_->retry_after_s());
+    admin_->OnEngineState(state, reason);
+    if (state != EngineState::kFailed) return;
     exit_code_ = 1;
-    if (!frontend_->ready()) {
-      failure_ = Error{ErrorCode::kFailed, why};
-      return server_->Stop();
-    }
-    LogError(why);
-    frontend_->OnEngineState(EngineState::kFailed, why);
     draining_ = true;
     server_->Drain(1);  // lets the answers out
   }
 
+  // Refuses new requests, waits for the live ones as a shutdown does, and ends the engine process:
+  // the kernel takes back all its memory, but the checkpoint stays in the page cache.
+  void Sleep(int level, std::function<void()> done) {
+    LogInfo(StrCat("falling asleep: ", LiveSequences(), " may finish within ",
+                   options_.faults.shutdown_timeout_s, " s"));
+    frontend_->OnEngineState(EngineState::kSleeping, "the server sleeps; POST /wake_up first");
+    WaitForLive(options_.faults.shutdown_timeout_s, [this, level, done = std::move(done)] {
+      engine_->Sleep([this, level, done] {
+        if (level == 2) DropFromPageCache(model_at_);
+        LogInfo("asleep: the engine process has ended");
+        done();
+      });
+    });
+  }
+
+  void WaitForLive(double seconds, std::function<void()> then) {
+    if (frontend_->live() > 0 && seconds > 0)
+      return server_->After(
+          kPollSeconds, [this, left = seconds - kPollSeconds, then = std::move(then)]() mutable {
+            WaitForLive(left, std::move(then));
+          });
+    CutOff("the server falls asleep");
+    then();
+  }
+
+  void CutOff(const char* reason) {
+    if (frontend_->live() == 0) return;
+    LogWarning(StrCat("cut off ", LiveSequences(), " after ", options_.faults.shutdown_timeout_s,
+                      " s (--shutdown-timeout)"));
+    frontend_->FailAll({503, reason, "", ""});
+  }
+
+  std::string LiveSequences() const {
+    const size_t live = frontend_->live();
+    return StrCat(live, live == 1 ? " live sequence" : " live sequences");
+  }
+
   void OnSignal() {
-    if (!frontend_->ready() || std::exchange(draining_, true)) {
+    if (engine_->state() == EngineState::kStarting || std::exchange(draining_, true)) {
       hurried_ = true;
-      server_->Stop();
-      return;
+      return server_->Stop();
     }
-    LogInfo(StrCat("stopping: ", frontend_->live(),
-                   frontend_->live() == 1 ? " live sequence" : " live sequences",
-                   " may finish within ", options_.faults.shutdown_timeout_s,
-                   " s; a second signal stops at once"));
-    server_->Drain(options_.faults.shutdown_timeout_s);
+    LogInfo(StrCat("stopping: ", LiveSequences(), " may finish within ",
+                   options_.faults.shutdown_timeout_s, " s; a second signal stops at once"));
+    server_->Drain(options_.faults.shutdown_timeout_s,
+                   [this] { CutOff("the server is shutting down"); });
   }
 
   const ServeOptions& options_;
@@ -251,10 +258,12 @@ class Serving {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::optional<WorkerPool> pool_;
   std::optional<Frontend> frontend_;
-  std::optional<EngineProcess> engine_;
-  std::optional<EngineLink> link_;
+  std::optional<EngineSupervisor> engine_;
+  std::optional<AdminApi> admin_;
   std::unique_ptr<HttpServer> server_;  // destroyed first: its callbacks use all of the above
-  bool draining_ = false, hurried_ = false;
+  std::string model_at_;                // folder or file of the checkpoint
+  bool draining_ = false, hurried_ = false, kv_size_kept_ = false;
+  EngineState engine_state_ = EngineState::kStarting;
   int exit_code_ = 0;
   std::optional<Error> failure_;
 };
@@ -273,10 +282,12 @@ Result<int> RunServer(ServeOptions options) {
   PINION_ASSIGN(const Plan plan, PlanFor(options.engine, machine, budget));
   FitLimits(budget, options);
   PINION_TRY(FindModel(options.engine.model));  // report a wrong name before anything starts
+  // The engine's CPUs, also when it is restarted: ours change below.
+  PINION_ASSIGN(std::vector<int> cpus, ThreadAffinity());
   Serving serving(options);
   PINION_TRY(serving.Listen());
   AdviseAllocator();
-  PINION_TRY(serving.StartEngine());  // before pinning: the child inherits our affinity
+  PINION_TRY(serving.StartEngine(std::move(cpus)));
   PinTo(plan.frontend_cpus);
   const bool shares_cpus = plan.frontend_cpus.empty();
   LogInfo(shares_cpus ? std::string("front end: shares the engine's CPUs")

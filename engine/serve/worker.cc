@@ -1,12 +1,17 @@
 #include "engine/serve/worker.h"
 
 #include <poll.h>
+#include <sys/eventfd.h>
 
 #include <optional>
+#include <string>
+#include <thread>
 #include <utility>
 
+#include "engine/base/descriptor.h"
 #include "engine/base/log.h"
 #include "engine/base/trace.h"
+#include "engine/host/affinity.h"
 #include "engine/serve/stand_in.h"
 
 namespace pinion {
@@ -27,9 +32,49 @@ Status AddChoices(Engine& engine, SubmitMessage submit) {
   return {};
 }
 
+// Records spans on request. Formatting them takes longer than a step, so a thread does that, and
+// wakes this one when it is done.
+class Profiler {
+ public:
+  explicit Profiler(std::vector<int> cpus)
+      : cpus_(std::move(cpus)), done_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  ~Profiler() {
+    if (writer_.joinable()) writer_.join();
+  }
+
+  void Start(const std::string& path) {
+    if (!writer_.joinable()) trace::Join(path, "engine");
+  }
+  void Stop() {
+    if (writer_.joinable()) return;
+    writer_ = std::thread([this] {
+      // A thread begins where its maker runs: on the CPU of the team's first thread.
+      if (!cpus_.empty()) static_cast<void>(SetThreadAffinity(cpus_));
+      auto ended = trace::End();
+      error_ = ended ? "" : ended.error().message;
+      eventfd_write(done_.get(), 1);
+    });
+  }
+
+  int fd() const { return done_.get(); }  // has something to read when Finished may have an answer
+  // Once per Stop, when it is done.
+  std::optional<ProfiledMessage> Finished() {
+    eventfd_t count = 0;
+    if (!writer_.joinable() || eventfd_read(done_.get(), &count) != 0) return std::nullopt;
+    writer_.join();
+    return ProfiledMessage{std::move(error_)};
+  }
+
+ private:
+  const std::vector<int> cpus_;
+  const Descriptor done_;
+  std::string error_;  // the writer's until it is joined
+  std::thread writer_;
+};
+
 // Applies all messages that have arrived; returns their number, nullopt if the link is closed or
 // broken.
-std::optional<size_t> TakeMessages(Engine& engine, LinkSocket& link) {
+std::optional<size_t> TakeMessages(Engine& engine, LinkSocket& link, Profiler& profiler) {
   const TraceSpan span("receive");
   const bool open = link.Receive();
   for (size_t taken = 0;; ++taken) {
@@ -47,6 +92,8 @@ std::optional<size_t> TakeMessages(Engine& engine, LinkSocket& link) {
       for (uint32_t i = 0; i < abort->count; ++i) engine.Abort(abort->id + i);
     } else if (const auto* ping = std::get_if<PingMessage>(&**message)) {
       link.Send(PongMessage{ping->number});
+    } else if (const auto* profile = std::get_if<ProfileMessage>(&**message)) {
+      profile->path.empty() ? profiler.Stop() : profiler.Start(profile->path);
     } else if (std::get_if<InfoRequestMessage>(&**message)) {
       link.Send(InfoMessage{engine.ServerInfo().Dump()});
     }
@@ -58,20 +105,23 @@ bool SendEvents(const EventsMessage& batch, LinkSocket& link) {
   return link.Send(batch);
 }
 
-// Waits until the link has something to read or, if bytes are unsent, can be written again.
-void WaitForLink(const LinkSocket& link) {
-  pollfd wait{link.fd(), POLLIN, 0};
-  if (link.has_unsent()) wait.events |= POLLOUT;
-  poll(&wait, 1, -1);
+// Waits until the link has something to read or, if bytes are unsent, can be written again; or
+// until the profiler is done.
+void WaitForLink(const LinkSocket& link, const Profiler& profiler) {
+  pollfd wait[] = {{link.fd(), POLLIN, 0}, {profiler.fd(), POLLIN, 0}};
+  if (link.has_unsent()) wait[0].events |= POLLOUT;
+  poll(wait, 2, -1);
 }
 
 }  // namespace
 
-void ServeLink(Engine& engine, LinkSocket& link) {
+void ServeLink(Engine& engine, LinkSocket& link, const std::vector<int>& cpus) {
   EventsMessage batch;
+  Profiler profiler(cpus);
   for (;;) {
-    if (engine.idle()) WaitForLink(link);
-    const auto taken = TakeMessages(engine, link);
+    if (engine.idle()) WaitForLink(link, profiler);
+    if (auto profiled = profiler.Finished()) link.Send(*profiled);
+    const auto taken = TakeMessages(engine, link, profiler);
     if (!taken || !link.Flush()) return;
     // An abort can leave the engine idle: the counts it changed are still worth sending.
     if (engine.idle() && *taken == 0) continue;
@@ -85,6 +135,7 @@ void ServeLink(Engine& engine, LinkSocket& link) {
 int RunEngineWorker(const EngineOptions& options, int link_fd,
                     std::optional<double> stand_in_rate) {
   LinkSocket link(link_fd);
+  const std::vector<int> cpus = ThreadAffinity().value_or(std::vector<int>{});
   auto engine = stand_in_rate ? StartStandIn(options, *stand_in_rate) : Engine::Start(options);
   if (!engine) {
     link.Send(FailedMessage{engine.error().code, engine.error().message});
@@ -93,7 +144,7 @@ int RunEngineWorker(const EngineOptions& options, int link_fd,
   const EngineInfo& info = (*engine)->info();
   link.Send(ReadyMessage{info.max_model_len, info.blocks * info.block_tokens,
                          (*engine)->ServerInfo().Dump()});
-  ServeLink(**engine, link);
+  ServeLink(**engine, link, cpus);
   return 0;
 }
 

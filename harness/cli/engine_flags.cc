@@ -13,15 +13,14 @@ constexpr const char* kGpuFlags[] = {"--gpu-memory-utilization",
                                      "--num-gpu-blocks-override",
                                      "--enforce-eager",
                                      "--cuda-graph-sizes",
-                                     "--device",
-                                     "--enable-sleep-mode"};
+                                     "--device"};
 
 void RefuseGpuFlags(CLI::App& command) {
   for (const char* flag : kGpuFlags) {
     const auto refuse = [flag](const CLI::results_t&) -> bool {
       throw CLI::ValidationError(
           flag,
-          "is for GPUs and sleep mode, and Pinion computes on CPUs; leave it out (memory for "
+          "is for GPUs, and Pinion computes on CPUs; leave it out (memory for "
           "the KV cache is set by --kv-cache-space)");
     };
     // Hidden; with or without a value.

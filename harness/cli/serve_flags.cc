@@ -188,11 +188,36 @@ void ServeFlags::AddLimits(CLI::App& command) {
 }
 
 void ServeFlags::AddFaults(CLI::App& command) {
+  FaultOptions& faults = options_.faults;
+  command
+      .add_option("--engine-timeout", engine_timeout_,
+                  "the engine process is replaced if it does not answer for this long; longer than "
+                  "any step (default 60s)")
+      ->group(kFaults);
+  command
+      .add_option(
+          "--max-engine-restarts", faults.max_engine_restarts,
+          "starts of a new engine process within 10 minutes, >= 0; if it ends once more, so "
+          "does the server")
+      ->group(kFaults)
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   command
       .add_option("--shutdown-timeout", shutdown_timeout_,
                   "time for live requests to finish after SIGTERM, such as 10s (default 30s); a "
                   "second signal ends at once")
       ->group(kFaults);
+  command
+      .add_flag(
+          "--enable-sleep-mode", faults.enable_sleep_mode,
+          "offer POST /sleep (ends the engine process, which frees its memory), POST /wake_up "
+          "and GET /is_sleeping")
+      ->group(kFaults);
+  command
+      .add_option("--profile-dir", faults.profile_dir,
+                  "folder for timelines: offer POST /start_profile and POST /stop_profile")
+      ->group(kFaults)
+      ->check(CLI::ExistingDirectory);
 }
 
 Result<ServeOptions> ServeFlags::Resolve() const {
@@ -206,6 +231,10 @@ Result<ServeOptions> ServeFlags::Resolve() const {
   PINION_TRY(ReadSeconds(sse_keep_alive_interval_, "--sse-keep-alive-interval",
                          options.http.sse_keep_alive_s));
   PINION_TRY(ResolveAccess(options.http));
+  PINION_TRY(ReadSeconds(engine_timeout_, "--engine-timeout", options.faults.engine_timeout_s));
+  if (options.faults.engine_timeout_s < 1)
+    return Fail(ErrorCode::kUsage, StrCat("--engine-timeout is ", engine_timeout_,
+                                          ", want at least 1s: the engine answers between steps"));
   PINION_TRY(
       ReadSeconds(shutdown_timeout_, "--shutdown-timeout", options.faults.shutdown_timeout_s));
   // Below, a step would last longer than an engine that answers no ping may live.

@@ -11,8 +11,7 @@ MODEL = "models/tiny-trained"
 
 @pytest.mark.parametrize("command", [("run", "-p", "x"), ("bench",), ("serve",), ("sweep",),
                                      ("score", "--input", "x")])
-@pytest.mark.parametrize("flag", [("--gpu-memory-utilization", "0.9"), ("--device", "cuda"),
-                                  ("--enable-sleep-mode",)])
+@pytest.mark.parametrize("flag", [("--gpu-memory-utilization", "0.9"), ("--device", "cuda")])
 def test_gpu_settings_are_refused_with_the_reason(pinion, command, flag):
     done = pinion(command[0], "preset:tiny", *command[1:], *flag)
     assert done.returncode == 2

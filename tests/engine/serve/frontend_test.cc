@@ -12,6 +12,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/base/version.h"
+#include "engine/serve/admin.h"
 #include "engine/serve/engine_link.h"
 #include "engine/serve/response.h"
 #include "engine/serve/worker.h"
@@ -33,7 +34,7 @@ class FrontendTest : public testing::Test {
     HttpOptions http;
     http.port = 0;
     server_ = *HttpServer::Listen(http, [this](HttpRequest request, auto reply) {
-      frontend_->Handle(std::move(request), std::move(reply));
+      if (!admin_->Handle(request, reply)) frontend_->Handle(std::move(request), std::move(reply));
     });
     ServedModel model{"fake", "somewhere", 257, *ReadApiDefaults(std::nullopt)};
     pool_ = std::make_unique<WorkerPool>(
@@ -41,17 +42,27 @@ class FrontendTest : public testing::Test {
     frontend_ = std::make_unique<Frontend>(
         model, tokenizer_, limits_, *pool_, *server_, std::make_shared<MemoryBudget>(64 << 20),
         [this](const LinkMessage& message) { link_->Send(message); });
+    AdminApi::Actions actions;
+    actions.send = [this](const LinkMessage& message) { link_->Send(message); };
+    admin_ = std::make_unique<AdminApi>(*server_, FaultOptions(), std::move(actions));
     const auto ends = *MakeLinkPair();
     link_ = std::make_unique<EngineLink>(
         *server_, ends.first,
         EngineLink::Callbacks{
-            [this](LinkMessage message) { frontend_->OnMessage(std::move(message)); },
-            [this](const std::string&) {
-              frontend_->OnEngineState(EngineState::kFailed, "the engine died");
-            }});
+            [this](LinkMessage message) {
+              const bool ready = std::holds_alternative<ReadyMessage>(message);
+              if (!admin_->OnMessage(message)) frontend_->OnMessage(std::move(message));
+              if (ready) Enter(EngineState::kReady, "");
+            },
+            [this](const std::string&) { Enter(EngineState::kFailed, "the engine died"); }});
     engine_end_ = std::make_unique<LinkSocket>(ends.second);
     port_ = server_->port();
     http_thread_ = std::thread([this] { server_->Run(); });
+  }
+
+  void Enter(EngineState state, const std::string& reason) {
+    frontend_->OnEngineState(state, reason);
+    admin_->OnEngineState(state, reason);
   }
 
   void StartEngine() {
@@ -133,6 +144,7 @@ class FrontendTest : public testing::Test {
   FakeEngine engine_;
   std::unique_ptr<WorkerPool> pool_;
   std::unique_ptr<Frontend> frontend_;
+  std::unique_ptr<AdminApi> admin_;
   std::unique_ptr<HttpServer> server_;
   std::unique_ptr<EngineLink> link_;
   std::unique_ptr<LinkSocket> engine_end_;
@@ -294,7 +306,7 @@ TEST_F(FrontendTest, RefusesWithTheRightStatus) {
   EXPECT_EQ(StatusOf(Get(port_, "/v1/completions")), "405");
   EXPECT_EQ(StatusOf(Post(port_, "/health", "")), "405");
   EXPECT_EQ(StatusOf(Get(port_, "/nowhere")), "404");
-  EXPECT_EQ(StatusOf(Post(port_, "/sleep", "")), "501");
+  EXPECT_EQ(StatusOf(Post(port_, "/sleep", "")), "404");
   EXPECT_EQ(post(R"({"prompt":"x"})"), "200");
 }
 
@@ -346,7 +358,7 @@ TEST_F(FrontendTest, FailsLiveRequestsWhenTheEngineDies) {
   RawClient held(port_);
   SendPost(held, R"({"prompt":"Held"})");
   WaitFor(engine_.live, 1);
-  server_->Post([this] { frontend_->OnEngineState(EngineState::kFailed, "the engine died"); });
+  server_->Post([this] { Enter(EngineState::kFailed, "the engine died"); });
   const std::string answer = held.ReadUntil("}}");
   EXPECT_EQ(StatusOf(answer), "503");
   EXPECT_THAT(answer, AllOf(HasSubstr("the engine died"), HasSubstr("Retry-After: ")));
@@ -359,7 +371,7 @@ TEST_F(FrontendTest, EndsAFailedStreamWithAnErrorAndDone) {
   RawClient held(port_);
   SendPost(held, R"({"prompt":"Held","stream":true})");
   WaitFor(engine_.live, 1);
-  OnLoop([this] { frontend_->OnEngineState(EngineState::kRestarting, "the engine is restarted"); });
+  OnLoop([this] { Enter(EngineState::kRestarting, "the engine is restarted"); });
   const auto events = Events(held.ReadUntil("0\r\n\r\n"));
   ASSERT_EQ(events.size(), 2u);
   EXPECT_THAT(events[0], AllOf(HasSubstr("\"error\":{"), HasSubstr("the engine is restarted")));
@@ -378,7 +390,7 @@ TEST_F(FrontendTest, SendsStreamHeadersBeforeTheFirstToken) {
 
 TEST_F(FrontendTest, HoldsRequestsDuringARestartAndSendsThemInOrder) {
   StartEngine();
-  OnLoop([this] { frontend_->OnEngineState(EngineState::kRestarting, "restarting"); });
+  OnLoop([this] { Enter(EngineState::kRestarting, "restarting"); });
   EXPECT_EQ(StatusOf(Get(port_, "/health")), "503");
   RawClient first(port_), second(port_), leaves(port_);
   size_t waiting = 0;
@@ -403,22 +415,24 @@ TEST_F(FrontendTest, HoldsRequestsDuringARestartAndSendsThemInOrder) {
     engine_.on_add = [&](const Request& request) {
       order += static_cast<char>(request.prompt_ids.at(0));
     };
-    frontend_->OnEngineState(EngineState::kReady, "");
+    Enter(EngineState::kReady, "");
   });
   EXPECT_EQ(StatusOf(first.ReadUntil("}}")), "200");
   EXPECT_EQ(StatusOf(second.ReadUntil("}}")), "200");
   EXPECT_EQ(order, "xxy");
 }
 
-TEST_F(FrontendTest, RefusesNewRequestsWhileTheEngineSleeps) {
+TEST_F(FrontendTest, RefusesOnlyNewRequestsWhileTheEngineGoesToSleep) {
   StartEngine();
-  OnLoop([this] {
-    frontend_->OnEngineState(EngineState::kSleeping, "the server sleeps; POST /wake_up first");
-  });
+  RawClient held(port_);
+  SendPost(held, R"({"prompt":"Held"})");
+  WaitFor(engine_.live, 1);
+  OnLoop([this] { Enter(EngineState::kSleeping, "the server sleeps; POST /wake_up first"); });
   const std::string got = Post(port_, "/v1/completions", R"({"prompt":"x"})");
   EXPECT_EQ(StatusOf(got), "503");
   EXPECT_THAT(got, HasSubstr("the server sleeps"));
-  OnLoop([this] { frontend_->OnEngineState(EngineState::kReady, ""); });
+  EXPECT_EQ(engine_.live, 1);  // may finish
+  OnLoop([this] { Enter(EngineState::kReady, ""); });
   EXPECT_EQ(StatusOf(Post(port_, "/v1/completions", R"({"prompt":"x"})")), "200");
 }
 
@@ -433,6 +447,9 @@ TEST_F(FrontendTest, EndsARequestAtItsDeadline) {
   WaitFor(engine_.live, 0);
   EXPECT_EQ(Metric("pinion:deadline_exceeded_total"), "2");
   EXPECT_EQ(StatusOf(Post(port_, "/v1/completions", R"({"prompt":"x","timeout":0})")), "400");
+  // Waiting for a new engine process counts.
+  OnLoop([this] { Enter(EngineState::kRestarting, "restarting"); });
+  EXPECT_EQ(StatusOf(Post(port_, "/v1/completions", R"({"prompt":"x","timeout":0.01})")), "504");
 }
 
 TEST_F(FrontendTest, CancelsOnlyTheClientsOwnChoices) {

@@ -37,6 +37,18 @@ TEST(ServeMetrics, ShowsTheEnginesCounts) {
     EXPECT_THAT(text, HasSubstr(line));
 }
 
+TEST(ServeMetrics, CountsOnWhenANewEngineProcessStartsFromZero) {
+  ServeMetrics metrics("m");
+  EngineStats stats;
+  stats.output_tokens = 15;
+  metrics.SetEngine(stats);
+  metrics.SetEngine({});
+  EXPECT_THAT(metrics.Render(), HasSubstr("vllm:generation_tokens_total{model_name=\"m\"} 15"));
+  stats.output_tokens = 20;
+  metrics.SetEngine(stats);
+  EXPECT_THAT(metrics.Render(), HasSubstr("vllm:generation_tokens_total{model_name=\"m\"} 35"));
+}
+
 TEST(ServeMetrics, CountsFinishedSequencesAndTheirLatencies) {
   ServeMetrics metrics("m");
   metrics.AddFirstToken(0.3);

@@ -1,0 +1,238 @@
+#include "engine/serve/admin.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/clock.h"
+#include "engine/base/strings.h"
+#include "engine/base/trace.h"
+#include "engine/base/version.h"
+#include "engine/serve/schema.h"
+
+namespace pinion {
+namespace {
+
+constexpr double kInfoSeconds = 5;  // the age up to which /server_info is answered from memory
+
+void AnswerJson(HttpReply& reply, int status, const Json& body) {
+  reply.Send(status, "application/json", body.Dump());
+}
+
+void Refuse(HttpReply& reply, int status, std::string message) {
+  AnswerJson(reply, status, ToJson(ApiError{status, std::move(message), "", ""}));
+}
+
+void AnswerAll(std::vector<std::shared_ptr<HttpReply>>& replies, int status,
+               const std::string& error) {
+  for (const auto& reply : std::exchange(replies, {})) {
+    if (error.empty())
+      reply->Send(status, "text/plain", "");
+    else
+      Refuse(*reply, status, error);
+  }
+}
+
+const char* Name(EngineState state) {
+  switch (state) {
+    case EngineState::kStarting:
+      return "starting";
+    case EngineState::kReady:
+      return "ready";
+    case EngineState::kRestarting:
+      return "restarting";
+    case EngineState::kSleeping:
+      return "sleeping";
+    case EngineState::kFailed:
+      return "failed";
+  }
+  return "";
+}
+
+Json CountsOf(const EngineStats& stats) {
+  const auto number = [](uint64_t value) { return Json(value); };
+  return Json(Json::Object{{"running", number(stats.scheduler.running)},
+                           {"waiting", number(stats.scheduler.waiting)},
+                           {"preemptions", number(stats.scheduler.preemptions)},
+                           {"steps", number(stats.steps)},
+                           {"prompt_tokens", number(stats.prompt_tokens)},
+                           {"output_tokens", number(stats.output_tokens)},
+                           {"blocks_used", number(stats.blocks_used)},
+                           {"blocks_total", number(stats.blocks_total)},
+                           {"prefix_query_tokens", number(stats.kv.prefix_query_tokens)},
+                           {"prefix_hit_tokens", number(stats.kv.prefix_hit_tokens)}});
+}
+
+// The value of `name` in "a=1&b=2"; "" if absent.
+std::string_view Parameter(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const std::string_view part = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(query.size(), part.size() + 1));
+    const size_t equals = part.find('=');
+    if (equals != part.npos && part.substr(0, equals) == name) return part.substr(equals + 1);
+  }
+  return "";
+}
+
+}  // namespace
+
+AdminApi::AdminApi(HttpServer& server, const FaultOptions& options, Actions actions)
+    : server_(server), options_(options), actions_(std::move(actions)) {
+  endpoints_ = {{"/health", "GET", &AdminApi::Health},
+                {"/ping", "GET", &AdminApi::Health},
+                {"/version", "GET", &AdminApi::Version},
+                {"/server_info", "GET", &AdminApi::ServerInfo}};
+  if (options_.enable_sleep_mode)
+    endpoints_.insert(endpoints_.end(), {{"/sleep", "POST", &AdminApi::Sleep},
+                                         {"/wake_up", "POST", &AdminApi::WakeUp},
+                                         {"/is_sleeping", "GET", &AdminApi::IsSleeping}});
+  if (!options_.profile_dir.empty())
+    endpoints_.insert(endpoints_.end(), {{"/start_profile", "POST", &AdminApi::StartProfile},
+                                         {"/stop_profile", "POST", &AdminApi::StopProfile}});
+}
+
+AdminApi::~AdminApi() {
+  if (writer_.joinable()) writer_.join();
+}
+
+bool AdminApi::Handle(const HttpRequest& request, Reply& reply) {
+  for (const Endpoint& endpoint : endpoints_) {
+    if (request.path != endpoint.path) continue;
+    if (request.method == endpoint.method)
+      (this->*endpoint.handle)(request, std::move(reply));
+    else
+      Refuse(*reply, 405,
+             StrCat(request.method.substr(0, 20), " is not allowed for ", request.path, ", use ",
+                    endpoint.method));
+    return true;
+  }
+  return false;
+}
+
+void AdminApi::OnEngineState(EngineState state, const std::string& public_reason) {
+  state_ = state;
+  reason_ = public_reason;
+  if (ready()) {
+    if (rest_ == Rest::kWaking) rest_ = Rest::kAwake;
+    AnswerAll(for_wake_, 200, "");
+    return;
+  }
+  // The engine that was asked is gone.
+  info_asked_ = false;
+  AnswerAll(for_info_, 503, reason_);
+  if (state == EngineState::kFailed) AnswerAll(for_wake_, 503, reason_);
+  if (profile_ == Profile::kStopping && for_profile_)
+    WriteProfile("the engine process ended before it had written its part");
+}
+
+bool AdminApi::OnMessage(const LinkMessage& message) {
+  const std::string* text = nullptr;
+  if (const auto* batch = std::get_if<EventsMessage>(&message)) stats_ = batch->stats;
+  if (const auto* ready = std::get_if<ReadyMessage>(&message)) text = &ready->server_info;
+  const auto* info = std::get_if<InfoMessage>(&message);
+  if (info) text = &info->server_info;
+  if (text) {
+    if (auto parsed = Json::Parse(*text)) info_ = std::move(*parsed);
+    info_ns_ = NowNs();
+    info_asked_ = false;
+    Json body = info_;
+    body.Set("stats", CountsOf(stats_));
+    for (const Reply& reply : std::exchange(for_info_, {})) AnswerJson(*reply, 200, body);
+  }
+  const auto* profiled = std::get_if<ProfiledMessage>(&message);
+  if (profiled && profile_ == Profile::kStopping) WriteProfile(profiled->error);
+  return info || profiled;
+}
+
+void AdminApi::Health(const HttpRequest&, Reply reply) {
+  if (ready()) return reply->Send(200, "text/plain", "");
+  AnswerJson(*reply, 503, Json(Json::Object{{"status", Name(state_)}, {"reason", reason_}}));
+}
+
+void AdminApi::Version(const HttpRequest&, Reply reply) {
+  AnswerJson(*reply, 200, Json(Json::Object{{"version", pinion::Version()}}));
+}
+
+void AdminApi::ServerInfo(const HttpRequest&, Reply reply) {
+  if (!ready()) return Refuse(*reply, 503, reason_);
+  if (SecondsSince(info_ns_) < kInfoSeconds) {
+    Json info = info_;
+    info.Set("stats", CountsOf(stats_));
+    return AnswerJson(*reply, 200, info);
+  }
+  for_info_.push_back(std::move(reply));
+  if (!std::exchange(info_asked_, true)) actions_.send(InfoRequestMessage{});
+}
+
+void AdminApi::Sleep(const HttpRequest& request, Reply reply) {
+  const std::string_view level = Parameter(request.query, "level");
+  if (!level.empty() && level != "1" && level != "2")
+    return Refuse(*reply, 400,
+                  StrCat("level is '", level.substr(0, 20),
+                         "', want 1 (the weights stay in the page cache) or 2 (they do not)"));
+  if (rest_ == Rest::kAsleep) return reply->Send(200, "text/plain", "");
+  if (rest_ == Rest::kAwake && !ready()) return Refuse(*reply, 503, reason_);
+  if (rest_ == Rest::kWaking)
+    return Refuse(*reply, 409, "the server is waking up; try again once it is awake");
+  for_sleep_.push_back(std::move(reply));
+  if (std::exchange(rest_, Rest::kFallingAsleep) == Rest::kFallingAsleep) return;
+  actions_.sleep(level == "2" ? 2 : 1, [this] {
+    rest_ = Rest::kAsleep;
+    AnswerAll(for_sleep_, 200, "");
+  });
+}
+
+void AdminApi::WakeUp(const HttpRequest&, Reply reply) {
+  if (rest_ == Rest::kAwake) return reply->Send(200, "text/plain", "");
+  if (rest_ == Rest::kFallingAsleep)
+    return Refuse(*reply, 409, "the server is falling asleep; try again once it sleeps");
+  for_wake_.push_back(std::move(reply));
+  if (std::exchange(rest_, Rest::kWaking) == Rest::kAsleep) actions_.wake_up();
+}
+
+void AdminApi::IsSleeping(const HttpRequest&, Reply reply) {
+  AnswerJson(*reply, 200, Json(Json::Object{{"is_sleeping", Json(rest_ != Rest::kAwake)}}));
+}
+
+void AdminApi::StartProfile(const HttpRequest&, Reply reply) {
+  if (!ready()) return Refuse(*reply, 503, reason_);
+  if (profile_ != Profile::kOff || trace::on())
+    return Refuse(*reply, 409, "a recording is under way already; end it first");
+  profile_path_ = StrCat(options_.profile_dir, "/profile-", getpid(), "-", ++profiles_, ".json");
+  if (auto begun = trace::Begin(profile_path_, "front end"); !begun)
+    return Refuse(*reply, 500, begun.error().message);
+  profile_ = Profile::kOn;
+  actions_.send(ProfileMessage{profile_path_});
+  AnswerJson(*reply, 200, Json(Json::Object{{"path", profile_path_}}));
+}
+
+void AdminApi::StopProfile(const HttpRequest&, Reply reply) {
+  if (profile_ != Profile::kOn)
+    return Refuse(*reply, 409, "no recording is under way; POST /start_profile begins one");
+  profile_ = Profile::kStopping;
+  for_profile_ = std::move(reply);
+  if (!ready()) return WriteProfile("there is no engine process");
+  actions_.send(ProfileMessage{});  // its part first: the two must not write at once
+}
+
+void AdminApi::WriteProfile(std::string engine_error) {
+  if (!for_profile_) return;  // its writing has begun
+  if (writer_.joinable()) writer_.join();
+  // Formatting takes a while, in which the event loop must not stand still.
+  writer_ = std::thread([this, reply = std::exchange(for_profile_, nullptr),
+                         engine_error = std::move(engine_error)]() mutable {
+    auto ended = trace::End();
+    std::string error = ended ? "" : ended.error().message;
+    // The reply moves on, so that it ends on the event loop's thread.
+    server_.Post([this, reply = std::move(reply), engine_error, error] {
+      profile_ = Profile::kOff;
+      if (!error.empty()) return Refuse(*reply, 500, error);
+      Json answer(Json::Object{{"path", profile_path_}});
+      if (!engine_error.empty()) answer.Set("engine", engine_error);
+      AnswerJson(*reply, 200, answer);
+    });
+  });
+}
+
+}  // namespace pinion

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/serve/engine_state.h"
+#include "engine/serve/http.h"
+#include "engine/serve/link.h"
+#include "engine/serve/options.h"
+
+namespace pinion {
+
+// The endpoints about the server itself: health, version, what it runs on, sleep, profiling. Those
+// with which one client could hurt others exist only if their flag is given.
+// Thread rule: the server's event loop.
+class AdminApi {
+ public:
+  struct Actions {
+    std::function<void(const LinkMessage&)> send;
+    // Ends the engine process once live requests are done, and calls `done` when it is gone.
+    // Level 2 lets go of the model's files in the page cache as well.
+    std::function<void(int level, std::function<void()> done)> sleep;
+    std::function<void()> wake_up;
+  };
+
+  // The server outlives the object.
+  AdminApi(HttpServer& server, const FaultOptions& options, Actions actions);
+  ~AdminApi();
+  AdminApi(const AdminApi&) = delete;
+  AdminApi& operator=(const AdminApi&) = delete;
+
+  // False: the path belongs to somebody else.
+  bool Handle(const HttpRequest& request, std::shared_ptr<HttpReply>& reply);
+  // Every message of the engine. True: it was an answer to a question asked here.
+  bool OnMessage(const LinkMessage& message);
+  void OnEngineState(EngineState state, const std::string& public_reason);
+
+ private:
+  using Reply = std::shared_ptr<HttpReply>;
+  struct Endpoint {
+    std::string_view path, method;
+    void (AdminApi::*handle)(const HttpRequest&, Reply);
+  };
+
+  void Health(const HttpRequest& request, Reply reply);
+  void Version(const HttpRequest& request, Reply reply);
+  void ServerInfo(const HttpRequest& request, Reply reply);
+  void Sleep(const HttpRequest& request, Reply reply);
+  void WakeUp(const HttpRequest& request, Reply reply);
+  void IsSleeping(const HttpRequest& request, Reply reply);
+  void StartProfile(const HttpRequest& request, Reply reply);
+  void StopProfile(const HttpRequest& request, Reply reply);
+  // The engine has written its part, or could not: the front end adds its own.
+  void WriteProfile(std::string engine_error);
+
+  bool ready() const { return state_ == EngineState::kReady; }
+
+  HttpServer& server_;
+  const FaultOptions options_;
+  const Actions actions_;
+  std::vector<Endpoint> endpoints_;
+  EngineState state_ = EngineState::kStarting;
+  std::string reason_ = "the model is still loading";
+
+  Json info_;
+  int64_t info_ns_ = 0;          // when it was taken
+  bool info_asked_ = false;      // an answer is under way
+  std::vector<Reply> for_info_;  // that wait for it
+  EngineStats stats_;
+
+  enum class Rest { kAwake, kFallingAsleep, kAsleep, kWaking } rest_ = Rest::kAwake;
+  std::vector<Reply> for_sleep_, for_wake_;
+
+  enum class Profile { kOff, kOn, kStopping } profile_ = Profile::kOff;
+  int profiles_ = 0;
+  std::string profile_path_;
+  Reply for_profile_;
+  std::thread writer_;
+};
+
+}  // namespace pinion

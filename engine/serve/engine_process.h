@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/process.h"
+#include "engine/base/result.h"
+
+namespace pinion {
+
+// The engine process's standard error: passed on, and its tail kept to explain the process's end.
+class LogTail {
+ public:
+  explicit LogTail(int fd);  // owned
+  ~LogTail();
+  LogTail(const LogTail&) = delete;
+  LogTail& operator=(const LogTail&) = delete;
+  int fd() const { return fd_; }
+
+  // Passes on all bytes that have arrived. False at the end of the file.
+  bool Read();
+  std::string LastLine() const;
+
+ private:
+  static constexpr size_t kKeptBytes = 4096;
+  int fd_;
+  std::string tail_;
+};
+
+// The engine process and its log.
+struct EngineProcess {
+  // `link_fd` becomes the child's descriptor 3 and is closed here. The child runs on `cpus`; none:
+  // on the caller's.
+  static Result<EngineProcess> Start(const std::vector<std::string>& command,
+                                     const std::vector<int>& cpus, int link_fd);
+
+  Process process;
+  std::unique_ptr<LogTail> log;
+};
+
+// "the engine process was ended by signal 9 (Killed); its last line was: ..."
+std::string Describe(const Process::Exit& exit, const std::string& last_line);
+
+}  // namespace pinion

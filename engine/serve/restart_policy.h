@@ -1,0 +1,52 @@
+#pragma once
+
+#include <deque>
+#include <optional>
+
+namespace pinion {
+
+// When to start a process again that has ended, and when to give up. Times are seconds on any clock
+// that does not jump.
+class RestartPolicy {
+ public:
+  // Gives up at more than `most` ends within `window_s`.
+  explicit RestartPolicy(int most, double window_s = 600, double first_delay_s = 0.5)
+      : most_(most), window_s_(window_s), first_delay_s_(first_delay_s) {}
+
+  // The process has ended: seconds until the next start, which double with every end up to half a
+  // minute; nullopt to give up.
+  std::optional<double> Died(double now_s);
+  // It works. After a minute of that the next delay is the first one again.
+  void Ready(double now_s) { ready_s_ = now_s; }
+  int most() const { return most_; }
+
+ private:
+  static constexpr double kLongestDelay = 30, kHealthySeconds = 60;
+
+  int most_;
+  double window_s_, first_delay_s_;
+  std::deque<double> ends_;  // within the window
+  double delay_ = first_delay_s_;
+  std::optional<double> ready_s_;
+};
+
+// Finds out whether a process that answers pings has stopped to do so.
+class Heartbeat {
+ public:
+  explicit Heartbeat(double timeout_s) : timeout_s_(timeout_s) {}
+
+  enum class Do { kNothing, kPing, kKill };
+  // To be called every period(). Nothing happens before the process was first heard.
+  Do Tick(double now_s);
+  // Any message from the process.
+  void Heard(double now_s) { heard_s_ = now_s; }
+  // The process is gone.
+  void Reset() { heard_s_ = last_tick_s_ = std::nullopt; }
+  double period() const { return timeout_s_ / 4; }
+
+ private:
+  const double timeout_s_;
+  std::optional<double> heard_s_, last_tick_s_;
+};
+
+}  // namespace pinion

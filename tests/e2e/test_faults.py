@@ -1,0 +1,260 @@
+"""What happens when the engine process dies, hangs or is sent to sleep, and when the server is to end."""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import socket
+import threading
+import urllib.error
+import urllib.request
+
+import pytest
+
+from conftest import wait_until
+
+FLAGS = ("--kv-cache-space", "64MiB", "--served-model-name", "tiny")
+ENDLESS = {"model": "tiny", "prompt": "Once", "max_tokens": 2000, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return data / "models/tiny-trained"
+
+
+def children_of(pid):
+    return [int(child) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children")
+            for child in path.read_text().split()]
+
+
+def engine_of(server):
+    """The process id of the running engine; None between two of them."""
+    for child in children_of(server.process.pid):
+        with contextlib.suppress(OSError):
+            if b"engine-worker" in pathlib.Path(f"/proc/{child}/cmdline").read_bytes():
+                return child
+    return None
+
+
+def health(server):
+    """Status and body of GET /health."""
+    try:
+        return 200, server.get("/health")
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def is_healthy(server):
+    return health(server)[0] == 200
+
+
+def kill_and_wait_for_the_next(server):
+    first = engine_of(server)
+    os.kill(first, signal.SIGKILL)
+    assert wait_until(lambda: engine_of(server) not in (None, first) and is_healthy(server))
+
+
+def post(server, path, body=None):
+    """Status and text of the answer."""
+    request = urllib.request.Request(server.url + path, json.dumps(body or {}).encode(),
+                                     {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=120) as reply:
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+class Stream:
+    """A completion that streams; its lines are read by a thread."""
+
+    def __init__(self, server, **fields):
+        body = json.dumps({**ENDLESS, "stream": True, **fields}).encode()
+        request = urllib.request.Request(server.url + "/v1/completions", body,
+                                         {"Content-Type": "application/json"})
+        self.reply = urllib.request.urlopen(request, timeout=120)
+        self.events = []
+        self.thread = threading.Thread(target=self._read)
+        self.thread.start()
+        assert wait_until(lambda: len(self.events) > 1)
+
+    def _read(self):
+        for line in self.reply:
+            if line.startswith(b"data: "):
+                self.events.append(line[6:].decode().strip())
+
+    def end(self):
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+        return self.events
+
+
+def greedy(server):
+    status, text = post(server, "/v1/completions", {"model": "tiny", "prompt": "Once upon",
+                                                    "max_tokens": 8, "temperature": 0})
+    assert status == 200, text
+    return json.loads(text)["choices"][0]["text"]
+
+
+def check_ended_by_the_engines_death(events):
+    assert events[-1] == "[DONE]"
+    error = json.loads(events[-2])["error"]["message"]
+    assert "is being restarted" in error
+    for of_the_log in ("signal", "last line", "rank", "GiB"):
+        assert of_the_log not in error
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT, signal.SIGSTOP])
+def test_an_engine_that_dies_or_hangs_is_replaced(start_server, model, number):
+    server = start_server(model, *FLAGS, "--max-num-seqs", 16, "--engine-timeout", "2s")
+    text = greedy(server)
+    stream = Stream(server, n=16)
+    waiting = {}
+    thread = threading.Thread(target=lambda: waiting.update(answer=post(server, "/v1/completions",
+                                                                        ENDLESS)))
+    thread.start()
+    assert wait_until(lambda: 'requests_waiting{model_name="tiny"} 1' in server.get("/metrics"))
+    first = engine_of(server)
+    os.kill(first, number)
+    check_ended_by_the_engines_death(stream.end())
+    thread.join(60)
+    status, answer = waiting["answer"]
+    assert status == 503 and "is being restarted" in answer and "signal" not in answer
+    # A new request waits for the new engine.
+    assert greedy(server) == text
+    assert engine_of(server) not in (None, first)
+    assert is_healthy(server)
+    hung = number == signal.SIGSTOP
+    assert f"signal {int(signal.SIGKILL if hung else number)}" in server.log.read_text()
+    assert ("--engine-timeout" in server.log.read_text()) == hung
+    assert 'pinion:engine_restarts_total{model_name="tiny"} 1' in server.get("/metrics")
+    assert server.stop() == 0
+
+
+def test_a_restart_keeps_the_size_of_the_cache(start_server, model):
+    server = start_server(model, "--served-model-name", "tiny")
+    before = json.loads(server.get("/server_info"))
+    assert not before["options"]["kv_cache_space"]
+    kill_and_wait_for_the_next(server)
+    after = json.loads(server.get("/server_info"))
+    assert after["kv_cache"] == before["kv_cache"]
+    assert after["options"]["kv_cache_space"]  # not because as much was free by chance
+
+
+def test_health_says_what_is_wrong(start_server, model):
+    server = start_server(model, *FLAGS, "--max-engine-restarts", 1000)
+    seen = []
+
+    def unwell():
+        with contextlib.suppress(TypeError, ProcessLookupError):  # there is none just now
+            os.kill(engine_of(server), signal.SIGKILL)
+        seen.append(health(server))
+        return seen[-1][0] == 503
+
+    assert wait_until(unwell)
+    body = json.loads(seen[-1][1])
+    assert body["status"] == "restarting" and "ended unexpectedly" in body["reason"]
+    assert wait_until(lambda: is_healthy(server))
+
+
+def test_too_many_deaths_end_the_server(start_server, model):
+    server = start_server(model, *FLAGS, "--max-engine-restarts", 1)
+    kill_and_wait_for_the_next(server)
+    stream = Stream(server)
+    os.kill(engine_of(server), signal.SIGKILL)
+    assert "too often" in json.loads(stream.end()[-2])["error"]["message"]
+    assert server.process.wait(20) == 1
+    assert "--max-engine-restarts" in server.log.read_text()
+
+
+def test_a_shutdown_says_what_it_cuts(start_server, model):
+    server = start_server(model, *FLAGS, "--shutdown-timeout", "200ms")
+    # More tokens than the time is enough for.
+    streams = [Stream(server, n=16) for _ in range(2)]
+    server.process.send_signal(signal.SIGTERM)
+    for stream in streams:
+        events = stream.end()
+        assert events[-1] == "[DONE]"
+        assert "is shutting down" in json.loads(events[-2])["error"]["message"]
+    assert server.process.wait(20) == 0
+    assert "cut off 32 live sequences" in server.log.read_text()
+
+
+def rss_kib(pid):
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0])
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_sleep_gives_all_memory_of_the_engine_back(start_server, model, level):
+    server = start_server(model, *FLAGS, "--enable-sleep-mode")
+    text = greedy(server)
+    engine = engine_of(server)
+    before = rss_kib(server.process.pid)
+    assert rss_kib(engine) > 0
+    assert post(server, f"/sleep?level={level}")[0] == 200
+    assert engine_of(server) is None
+    assert not pathlib.Path(f"/proc/{engine}").exists()
+    assert rss_kib(server.process.pid) < before + 8 * 1024
+    assert json.loads(server.get("/is_sleeping")) == {"is_sleeping": True}
+    status, answer = post(server, "/v1/completions", ENDLESS)
+    assert status == 503 and "/wake_up" in answer
+    assert health(server)[0] == 503 and "sleeping" in health(server)[1]
+    assert post(server, "/wake_up")[0] == 200
+    assert json.loads(server.get("/is_sleeping")) == {"is_sleeping": False}
+    assert greedy(server) == text
+
+
+def test_sleep_lets_live_requests_finish(start_server, model):
+    server = start_server(model, *FLAGS, "--enable-sleep-mode")
+    stream = Stream(server, max_tokens=400)
+    assert post(server, "/sleep")[0] == 200
+    events = stream.end()
+    assert events[-1] == "[DONE]" and '"finish_reason":"length"' in events[-2]
+
+
+def test_profiles_a_window_of_both_processes(start_server, model, tmp_path):
+    server = start_server(model, *FLAGS, "--profile-dir", tmp_path)
+    greedy(server)
+    for window in range(2):
+        path = json.loads(post(server, "/start_profile")[1])["path"]
+        assert post(server, "/start_profile")[0] == 409
+        greedy(server)
+        status, answer = post(server, "/stop_profile")
+        assert (status, json.loads(answer)) == (200, {"path": path})
+        events = json.loads(pathlib.Path(path).read_text())["traceEvents"]
+        processes = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+        assert processes == {"engine", "front end"}
+        names = {event["name"] for event in events if event["ph"] == "X"}
+        assert {"forward", "step", "request"} <= names, window
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_endpoints_that_hurt_others_are_closed_by_default(start_server, model):
+    server = start_server(model, *FLAGS)
+    for path in ("/sleep", "/wake_up", "/start_profile", "/stop_profile"):
+        assert post(server, path)[0] == 404, path
+
+
+def test_a_restart_leaks_no_descriptor(start_server, model):
+    server = start_server(model, *FLAGS)
+
+    def descriptors():
+        return len(os.listdir(f"/proc/{server.process.pid}/fd"))
+
+    counts = []
+    for _ in range(3):
+        kill_and_wait_for_the_next(server)
+        assert wait_until(lambda: not counts or descriptors() == counts[0])
+        counts.append(descriptors())
+    assert len(set(counts)) == 1
+
+
+def test_the_port_stays_open_during_a_restart(start_server, model):
+    server = start_server(model, *FLAGS)
+    os.kill(engine_of(server), signal.SIGKILL)
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10):
+            pass
+    assert wait_until(lambda: is_healthy(server))

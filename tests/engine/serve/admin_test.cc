@@ -1,0 +1,187 @@
+#include "engine/serve/admin.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "engine/base/strings.h"
+#include "engine/base/trace.h"
+
+namespace pinion {
+namespace {
+
+using testing::HasSubstr;
+
+class HeldReply : public HttpReply {
+ public:
+  void AddHeader(std::string, std::string) override {}
+  void Send(int status, std::string_view, std::string text) override {
+    EXPECT_EQ(this->status, 0) << "answered twice";
+    this->status = status;
+    body = std::move(text);
+  }
+  void Begin(std::string_view) override {}
+  void Write(std::string_view) override {}
+  void End() override {}
+  void OnGone(std::function<void()>) override {}
+  int status = 0;  // 0: not answered yet
+  std::string body;
+};
+
+class AdminTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    HttpOptions http;
+    http.port = 0;
+    server_ = *HttpServer::Listen(http, [](HttpRequest, auto) {});
+    options_.enable_sleep_mode = true;
+    options_.profile_dir = testing::TempDir();
+    Open();
+  }
+  void Open() {
+    AdminApi::Actions actions;
+    actions.send = [this](const LinkMessage& message) { sent_.push_back(message); };
+    actions.sleep = [this](int level, std::function<void()> done) {
+      level_ = level;
+      asleep_ = std::move(done);
+    };
+    actions.wake_up = [this] { ++woken_; };
+    admin_.emplace(*server_, options_, std::move(actions));
+  }
+  void BecomeReady() {
+    admin_->OnMessage(ReadyMessage{100, 1000, R"({"isa":"fake"})"});
+    admin_->OnEngineState(EngineState::kReady, "");
+  }
+
+  // Null if the path is not the admin's.
+  std::shared_ptr<HeldReply> Ask(const char* method, const std::string& target) {
+    HttpRequest request;
+    request.method = method;
+    request.path = target.substr(0, target.find('?'));
+    if (request.path != target) request.query = target.substr(request.path.size() + 1);
+    auto held = std::make_shared<HeldReply>();
+    std::shared_ptr<HttpReply> reply = held;
+    return admin_->Handle(request, reply) ? held : nullptr;
+  }
+
+  void RunUntilAnswered(const HeldReply& reply) {
+    std::function<void()> check = [&] {
+      if (reply.status != 0) return server_->Stop();
+      server_->After(0.002, check);
+    };
+    check();
+    server_->Run();
+  }
+
+  std::unique_ptr<HttpServer> server_;
+  FaultOptions options_;
+  std::optional<AdminApi> admin_;
+  std::vector<LinkMessage> sent_;
+  int level_ = 0, woken_ = 0;
+  std::function<void()> asleep_;
+};
+
+TEST_F(AdminTest, HealthSaysWhyItIsNotWell) {
+  EXPECT_EQ(Ask("GET", "/health")->status, 503);
+  EXPECT_THAT(Ask("GET", "/health")->body, HasSubstr(R"("status":"starting")"));
+  BecomeReady();
+  for (const char* path : {"/health", "/ping"}) {
+    EXPECT_EQ(Ask("GET", path)->status, 200);
+    EXPECT_EQ(Ask("GET", path)->body, "");
+  }
+  admin_->OnEngineState(EngineState::kRestarting, "it fell over");
+  EXPECT_EQ(Ask("GET", "/ping")->status, 503);
+  EXPECT_EQ(Ask("GET", "/health")->body, R"({"status":"restarting","reason":"it fell over"})");
+  EXPECT_EQ(Ask("POST", "/health")->status, 405);
+}
+
+TEST_F(AdminTest, HasSleepAndProfilingOnlyOnDemand) {
+  options_ = {};
+  Open();
+  for (const char* path : {"/sleep", "/wake_up", "/start_profile", "/stop_profile"})
+    EXPECT_EQ(Ask("POST", path), nullptr) << path;
+  EXPECT_EQ(Ask("GET", "/is_sleeping"), nullptr);
+  EXPECT_EQ(Ask("POST", "/v1/completions"), nullptr);
+  EXPECT_NE(Ask("GET", "/version"), nullptr);
+}
+
+TEST_F(AdminTest, AsksTheEngineForItsInfoOncePerAnswer) {
+  BecomeReady();
+  EXPECT_THAT(Ask("GET", "/server_info")->body, HasSubstr("fake"));  // what Ready brought
+  EXPECT_TRUE(sent_.empty());
+  EventsMessage batch;
+  batch.stats.steps = 7;
+  EXPECT_FALSE(admin_->OnMessage(batch));
+  EXPECT_THAT(Ask("GET", "/server_info")->body, HasSubstr(R"("steps":7)"));
+}
+
+TEST_F(AdminTest, SleepsOnceForAllWhoAsk) {
+  EXPECT_EQ(Ask("POST", "/sleep")->status, 503);  // nothing to put to sleep yet
+  BecomeReady();
+  EXPECT_EQ(Ask("POST", "/sleep?level=3")->status, 400);
+  EXPECT_EQ(Ask("POST", "/wake_up")->status, 200);  // it is awake
+  const auto first = Ask("POST", "/sleep?x=1&level=2"), second = Ask("POST", "/sleep");
+  EXPECT_EQ(level_, 2);
+  EXPECT_EQ(first->status, 0);
+  EXPECT_EQ(Ask("POST", "/wake_up")->status, 409);
+  admin_->OnEngineState(EngineState::kSleeping, "asleep");
+  asleep_();
+  EXPECT_EQ(first->status, 200);
+  EXPECT_EQ(second->status, 200);
+  EXPECT_EQ(Ask("GET", "/is_sleeping")->body, R"({"is_sleeping":true})");
+  EXPECT_THAT(Ask("GET", "/health")->body, HasSubstr("sleeping"));
+  const auto third = Ask("POST", "/wake_up"), fourth = Ask("POST", "/wake_up");
+  EXPECT_EQ(woken_, 1);
+  EXPECT_EQ(Ask("POST", "/sleep")->status, 409);
+  EXPECT_EQ(third->status, 0);
+  BecomeReady();
+  EXPECT_EQ(third->status, 200);
+  EXPECT_EQ(fourth->status, 200);
+  EXPECT_EQ(Ask("GET", "/is_sleeping")->body, R"({"is_sleeping":false})");
+}
+
+TEST_F(AdminTest, AnEngineThatRestartsMeanwhileDoesNotEndASleep) {
+  BecomeReady();
+  const auto sleeping = Ask("POST", "/sleep");
+  admin_->OnEngineState(EngineState::kRestarting, "it fell over");
+  BecomeReady();
+  EXPECT_EQ(Ask("GET", "/is_sleeping")->body, R"({"is_sleeping":true})");
+  asleep_();
+  EXPECT_EQ(sleeping->status, 200);
+}
+
+TEST_F(AdminTest, RecordsAWindow) {
+  EXPECT_EQ(Ask("POST", "/start_profile")->status, 503);
+  BecomeReady();
+  EXPECT_EQ(Ask("POST", "/stop_profile")->status, 409);
+  const auto started = Ask("POST", "/start_profile");
+  ASSERT_EQ(started->status, 200) << started->body;
+  EXPECT_TRUE(trace::on());
+  EXPECT_EQ(Ask("POST", "/start_profile")->status, 409);
+  const std::string path = Json::Parse(started->body)->Find("path")->string();
+  EXPECT_EQ(std::get<ProfileMessage>(sent_.at(0)).path, path);
+  { const TraceSpan span("something"); }
+  const auto stopped = Ask("POST", "/stop_profile");
+  EXPECT_EQ(std::get<ProfileMessage>(sent_.at(1)).path, "");
+  EXPECT_EQ(stopped->status, 0);  // the engine writes first
+  EXPECT_TRUE(admin_->OnMessage(ProfiledMessage{}));
+  RunUntilAnswered(*stopped);
+  EXPECT_EQ(stopped->body, started->body);
+  EXPECT_TRUE(Json::ParseFile(path));
+  std::filesystem::remove(path);
+}
+
+TEST_F(AdminTest, KeepsItsOwnPartOfAWindowInWhichTheEngineDied) {
+  BecomeReady();
+  const auto started = Ask("POST", "/start_profile");
+  const auto stopped = Ask("POST", "/stop_profile");
+  admin_->OnEngineState(EngineState::kRestarting, "it fell over");
+  RunUntilAnswered(*stopped);
+  EXPECT_EQ(stopped->status, 200);
+  EXPECT_THAT(stopped->body, HasSubstr("had written its part"));
+  std::filesystem::remove(Json::Parse(started->body)->Find("path")->string());
+}
+
+}  // namespace
+}  // namespace pinion
