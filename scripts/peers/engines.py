@@ -48,6 +48,7 @@ class Job:
     flags: tuple  # further ones of `pinion serve`
     peer_flags: tuple  # further ones of each peer
     ik: pathlib.Path | None
+    context: int = CONTEXT_TOKENS  # longest sequence
 
     def format(self):
         return FORMATS[self.weights]
@@ -182,7 +183,7 @@ def llama_server(job, name, version, programs, *flags):
     return Server(name, version, job.format().gguf,
                   bound(job, programs / "llama-server", "-m", gguf_file(job, programs), "--host", "127.0.0.1",
                         "--port", "{port}", "-t", job.threads, "-tb", job.threads, "-np", job.sequences,
-                        "-c", job.sequences * CONTEXT_TOKENS, "-fa", "on", "--cache-ram", 0, *flags,
+                        "-c", job.sequences * job.context, "-fa", "on", "--cache-ram", 0, *flags,
                         *job.peer_flags))
 
 
@@ -232,7 +233,7 @@ def vllm(job):
     return Server("vLLM", VLLM, job.weights,
                   bound(job, folder / "bin/vllm", "serve", checkpoint(job, job.format().scheme),
                         "--host", "127.0.0.1", "--port", "{port}", "--dtype", "bfloat16",
-                        "--max-model-len", CONTEXT_TOKENS, "--max-num-seqs", job.sequences,
+                        "--max-model-len", job.context, "--max-num-seqs", job.sequences,
                         "--no-enable-prefix-caching", *job.peer_flags), environment)
 
 

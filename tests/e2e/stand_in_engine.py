@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""A stand-in for an engine and for `pinion` in tests of scripts/bench-peers: it reports scripted figures.
+"""A stand-in for an engine and for `pinion` in tests of scripts/bench-peers and bench-serving: it reports
+scripted figures.
 
   NAME.py ... --port PORT    serves /health and /figures
   NAME.py load URL ...       prints what the server at URL reports, as `pinion load` does
@@ -7,7 +8,8 @@
   NAME.py --version
 
 STAND_IN is a folder: NAME.json there lists the figures of each start, and each start adds its NAME to `starts`. A
-start without figures fails.
+start without figures fails. Figures with a key "by" are those of several loads: by["WORD"] is that of a load with WORD
+among its options.
 """
 
 import http.server
@@ -50,8 +52,9 @@ def main():
     elif words[0] == "load":
         with urllib.request.urlopen(words[1] + "/figures") as reply:
             figures = json.load(reply)
+        figures = next((of for word, of in figures.get("by", {}).items() if word in " ".join(words)), figures)
         print(json.dumps(figures))
-        sys.exit(0 if "completed" in figures else 1)
+        sys.exit(0 if "completed" in figures or "pass" in figures else 1)
     else:
         serve(int(words[words.index("--port") + 1]))
 

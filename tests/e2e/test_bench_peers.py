@@ -39,9 +39,12 @@ class Bench:
         (self.folder / f"{name}.json").write_text(json.dumps(runs))
 
     def __call__(self, *words, path=None):
-        command = [TOP / "scripts/bench-peers", "--scratch", self.folder / "scratch", "--preset", "tiny", "--cpus",
-                   "0", "--json", self.folder / "out.json", "--command",
-                   f"peer={self.folder / 'peer'} {{model}} --port {{port}}", *words]
+        return self.run("bench-peers", "--command", f"peer={self.folder / 'peer'} {{model}} --port {{port}}", *words,
+                        path=path)
+
+    def run(self, script, *words, path=None):
+        command = [TOP / "scripts" / script, "--scratch", self.folder / "scratch", "--preset", "tiny", "--cpus", "0",
+                   "--json", self.folder / "out.json", *words]
         environment = {"PATH": path or "/usr/bin:/bin", "STAND_IN": str(self.folder),
                        "PINION_BINARY": str(self.folder / "pinion")}
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, stdin=subprocess.DEVNULL,
