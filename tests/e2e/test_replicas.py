@@ -118,30 +118,33 @@ def fixed(log, *flags):
                         "--itl-ms", str(ITL_MS), "--log", str(log / "{port}.log"), *flags]}
 
 
-def test_two_servers_with_one_place_each_answer_twice_as_much(pinion, tmp_path):
+def test_two_servers_with_one_place_each_share_the_load(pinion, tmp_path):
     """Servers of known times: what two of them give at most, and that both get their share."""
     out, answers = tmp_path / "out", tmp_path / "answers"
     answers.mkdir()
     definition = define(tmp_path, engine=fixed(answers, "--slots", "1"), space={"replicas": [1, 2]})
     done = pinion("sweep", "some/model", "--def", definition, "--out", out, timeout=280)
     assert done.returncode == 0, done.stderr
-    one_by_one = OUTPUT / (TTFT_MS + (OUTPUT - 1) * ITL_MS) * 1e3
-    assert max(values(out, "output_tokens_per_s", 4, 0)) <= 1.01 * one_by_one
-    two = values(out, "output_tokens_per_s", 4, 1)
-    assert max(two) <= 2.02 * one_by_one
-    assert max(two) > 1.2 * one_by_one
-    # One client occupies one place, on either server.
-    assert max(values(out, "output_tokens_per_s", 1, 1)) <= 1.01 * one_by_one
+    # Whatever disturbs them, it makes nothing faster than the places allow. (One client occupies one
+    # of them, on either server.)
+    one_by_one = OUTPUT / (TTFT_MS + (OUTPUT - 1) * ITL_MS) * 1e3 * (1 + 1e-9)
+    assert max(values(out, "output_tokens_per_s", 4, 0)) <= one_by_one
+    assert max(values(out, "output_tokens_per_s", 4, 1)) <= 2 * one_by_one
+    assert max(values(out, "output_tokens_per_s", 1, 1)) <= one_by_one
     infos = [info for candidate, *_, info in trials(out) if candidate == 1]
     for info in infos:
         assert info["command"].count("--port") == 2
         assert "--port 8001" in info["command"] and "--port 8002" in info["command"]
     # Servers of the trials with two: as many requests each, but for those that asked about tokens
-    # and the odd one of each phase.
-    counts = sorted(path.read_text().count("\n") for path in answers.iterdir())
-    pairs = counts[:2 * len(infos)]
-    assert len(counts) == 2 * len(infos) + sum(1 for candidate, *_ in trials(out) if candidate == 0)
-    assert max(pairs) - min(pairs) <= 8
+    # and the odd one of each phase; and at the same time, so that half of the clients of the whole
+    # batch are connected to either.
+    logs = sorted(([json.loads(line) for line in path.read_text().splitlines()]
+                   for path in answers.iterdir()), key=len)
+    assert len(logs) == 2 * len(infos) + sum(1 for candidate, *_ in trials(out) if candidate == 0)
+    pairs = logs[:2 * len(infos)]
+    assert len(pairs[-1]) - len(pairs[0]) <= 8
+    most_at_once = [max(one["connections"] for one in log) for log in logs]
+    assert set(most_at_once[:len(pairs)]) == {4} and set(most_at_once[len(pairs):]) == {8}
     assert not running(FIXED)
 
 
