@@ -24,55 +24,55 @@ const Buckets kRequestBuckets = {0.3, 0.5, 0.8, 1,  1.5, 2,   2.5, 5,   10,   15
 const Buckets kCountBuckets = {1,   2,    5,    10,   20,    50,    100,   200,
                                500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
 
-// Creates metrics that all carry the model's name as a label.
-class Maker {
- public:
-  Maker(prometheus::Registry& registry, const std::string& model)
-      : registry_(registry), labels_{{"model_name", model}} {}
-
-  prometheus::Gauge& Gauge(const char* name, const char* help) const {
-    return prometheus::BuildGauge().Name(name).Help(help).Labels(labels_).Register(registry_).Add(
-        {});
-  }
-  prometheus::Family<prometheus::Counter>& Counters(const char* name, const char* help) const {
-    return prometheus::BuildCounter().Name(name).Help(help).Labels(labels_).Register(registry_);
-  }
-  prometheus::Counter& Counter(const char* name, const char* help) const {
-    return Counters(name, help).Add({});
-  }
-  prometheus::Histogram& Histogram(const char* name, const char* help, const Buckets& at) const {
-    return prometheus::BuildHistogram()
-        .Name(name)
-        .Help(help)
-        .Labels(labels_)
-        .Register(registry_)
-        .Add({}, at);
-  }
-
- private:
-  prometheus::Registry& registry_;
-  prometheus::Labels labels_;
-};
-
-// The engine reports totals, but Prometheus counters take increments. A new engine process counts
-// from 0 again.
-class FromTotals {
- public:
-  explicit FromTotals(prometheus::Counter& counter) : counter_(counter) {}
-  void Set(uint64_t total) {
-    if (total < last_) last_ = 0;
-    counter_.Increment(static_cast<double>(total - last_));
-    last_ = total;
-  }
-
- private:
-  prometheus::Counter& counter_;
-  uint64_t last_ = 0;
-};
-
 }  // namespace
 
 struct ServeMetrics::State {
+  // Creates metrics that all carry the model's name as a label.
+  class Maker {
+   public:
+    Maker(prometheus::Registry& registry, const std::string& model)
+        : registry_(registry), labels_{{"model_name", model}} {}
+
+    prometheus::Gauge& Gauge(const char* name, const char* help) const {
+      return prometheus::BuildGauge().Name(name).Help(help).Labels(labels_).Register(registry_).Add(
+          {});
+    }
+    prometheus::Family<prometheus::Counter>& Counters(const char* name, const char* help) const {
+      return prometheus::BuildCounter().Name(name).Help(help).Labels(labels_).Register(registry_);
+    }
+    prometheus::Counter& Counter(const char* name, const char* help) const {
+      return Counters(name, help).Add({});
+    }
+    prometheus::Histogram& Histogram(const char* name, const char* help, const Buckets& at) const {
+      return prometheus::BuildHistogram()
+          .Name(name)
+          .Help(help)
+          .Labels(labels_)
+          .Register(registry_)
+          .Add({}, at);
+    }
+
+   private:
+    prometheus::Registry& registry_;
+    prometheus::Labels labels_;
+  };
+
+  // The engine reports totals, but Prometheus counters take increments. A new engine process counts
+  // from 0 again.
+  class FromTotals {
+   public:
+    explicit FromTotals(prometheus::Counter& counter) : counter_(counter) {}
+    void Set(uint64_t total) {
+      if (total < last_) last_ = 0;
+      counter_.Increment(static_cast<double>(total - last_));
+      last_ = total;
+    }
+
+   private:
+    prometheus::Counter& counter_;
+    uint64_t last_ = 0;
+  };
+
   explicit State(const std::string& model) : make(registry, model) {
     for (const char* reason : {"stop", "length", "abort", "error"})
       finished[reason] = &finished_family.Add({{"finished_reason", reason}});

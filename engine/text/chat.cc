@@ -28,36 +28,6 @@ std::string HelperPath() {
   return named && *named ? named : SelfPath();
 }
 
-// One running helper process.
-struct Helper {
-  Process process;
-  Descriptor socket;
-
-  static Result<Helper> Start() {
-    std::array<int, 2> ends;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
-      return Fail(ErrorCode::kIo, StrCat("cannot make a socket: ", std::strerror(errno)));
-    Descriptor ours(ends[0]), theirs(ends[1]);
-    Process::Options options;
-    options.arguments = {HelperPath(), "chat-helper"};
-    options.stdout_fd = STDERR_FILENO;  // results belong to our standard output alone
-    options.pass_fds = {{theirs.get(), 3}, {theirs.get(), 4}};
-    PINION_ASSIGN(Process process, Process::Start(options));
-    Helper helper{std::move(process), std::move(ours)};
-    // Closed on our side: otherwise the end of the helper would not read as end of file.
-    theirs = Descriptor();
-    auto ready = ReadFrame(helper.socket.get(), NowNs() + kStartLimitNs);
-    if (!ready) return Unexpected(std::move(ready).error().In("the chat helper does not start"));
-    return helper;
-  }
-
-  Result<std::string> Ask(const std::string& request) {
-    const int64_t deadline = NowNs() + kRenderLimitNs;
-    PINION_TRY(WriteFrame(socket.get(), request, deadline));
-    return ReadFrame(socket.get(), deadline);
-  }
-};
-
 Result<std::string> ReadAnswer(const std::string& text) {
   PINION_ASSIGN(const Json answer, Json::Parse(text));
   if (const Json* error = answer.Find("error")) {
@@ -71,6 +41,36 @@ Result<std::string> ReadAnswer(const std::string& text) {
 }  // namespace
 
 struct ChatRenderer::State {
+  // One running helper process.
+  struct Helper {
+    Process process;
+    Descriptor socket;
+
+    static Result<Helper> Start() {
+      std::array<int, 2> ends;
+      if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+        return Fail(ErrorCode::kIo, StrCat("cannot make a socket: ", std::strerror(errno)));
+      Descriptor ours(ends[0]), theirs(ends[1]);
+      Process::Options options;
+      options.arguments = {HelperPath(), "chat-helper"};
+      options.stdout_fd = STDERR_FILENO;  // results belong to our standard output alone
+      options.pass_fds = {{theirs.get(), 3}, {theirs.get(), 4}};
+      PINION_ASSIGN(Process process, Process::Start(options));
+      Helper helper{std::move(process), std::move(ours)};
+      // Closed on our side: otherwise the end of the helper would not read as end of file.
+      theirs = Descriptor();
+      auto ready = ReadFrame(helper.socket.get(), NowNs() + kStartLimitNs);
+      if (!ready) return Unexpected(std::move(ready).error().In("the chat helper does not start"));
+      return helper;
+    }
+
+    Result<std::string> Ask(const std::string& request) {
+      const int64_t deadline = NowNs() + kRenderLimitNs;
+      PINION_TRY(WriteFrame(socket.get(), request, deadline));
+      return ReadFrame(socket.get(), deadline);
+    }
+  };
+
   std::optional<std::string> now;
   std::optional<Helper> helper;
 };
@@ -81,7 +81,7 @@ ChatRenderer::~ChatRenderer() = default;
 Result<std::unique_ptr<ChatRenderer>> ChatRenderer::Start(std::optional<std::string> now) {
   auto state = std::make_unique<State>();
   state->now = std::move(now);
-  PINION_ASSIGN(state->helper, Helper::Start());
+  PINION_ASSIGN(state->helper, State::Helper::Start());
   return std::unique_ptr<ChatRenderer>(new ChatRenderer(std::move(state)));
 }
 
@@ -100,7 +100,7 @@ Result<std::string> ChatRenderer::Render(const ChatRequest& request) {
   for (int attempt = 0;; ++attempt) {
     const bool fresh = !state_->helper;
     if (fresh) {
-      PINION_ASSIGN(state_->helper, Helper::Start());
+      PINION_ASSIGN(state_->helper, State::Helper::Start());
     }
     auto answer = state_->helper->Ask(text);
     if (answer) return ReadAnswer(*answer);

@@ -13,18 +13,6 @@ namespace {
 constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kHeapLimitKib = 64 * 1024;
 
-template <auto Free>
-struct Deleter {
-  template <typename T>
-  void operator()(T* object) const {
-    Free(object);
-  }
-};
-using Code = std::unique_ptr<pcre2_code, Deleter<pcre2_code_free>>;
-using MatchData = std::unique_ptr<pcre2_match_data, Deleter<pcre2_match_data_free>>;
-using MatchContext = std::unique_ptr<pcre2_match_context, Deleter<pcre2_match_context_free>>;
-using CompileContext = std::unique_ptr<pcre2_compile_context, Deleter<pcre2_compile_context_free>>;
-
 std::string Describe(int code) {
   PCRE2_UCHAR text[256];
   pcre2_get_error_message(code, text, sizeof text);
@@ -34,6 +22,19 @@ std::string Describe(int code) {
 }  // namespace
 
 struct Regex::State {
+  template <auto Free>
+  struct Deleter {
+    template <typename T>
+    void operator()(T* object) const {
+      Free(object);
+    }
+  };
+  using Code = std::unique_ptr<pcre2_code, Deleter<pcre2_code_free>>;
+  using MatchData = std::unique_ptr<pcre2_match_data, Deleter<pcre2_match_data_free>>;
+  using MatchContext = std::unique_ptr<pcre2_match_context, Deleter<pcre2_match_context_free>>;
+  using CompileContext =
+      std::unique_ptr<pcre2_compile_context, Deleter<pcre2_compile_context_free>>;
+
   Code code;
   MatchContext limits;
   std::string literal;  // if not empty, searched for without an expression
@@ -45,7 +46,7 @@ Regex::~Regex() = default;
 
 Result<std::shared_ptr<const Regex>> Regex::Compile(std::string_view pattern) {
   PINION_ASSIGN(const std::string translated, TranslatePattern(pattern));
-  const CompileContext context(pcre2_compile_context_create(nullptr));
+  const State::CompileContext context(pcre2_compile_context_create(nullptr));
   CHECK(context);
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   pcre2_set_parens_nest_limit(context.get(), 100);
@@ -92,7 +93,7 @@ Result<Spans> Regex::FindAll(std::string_view text) const {
     }
     return spans;
   }
-  const MatchData match(pcre2_match_data_create_from_pattern(state_->code.get(), nullptr));
+  const State::MatchData match(pcre2_match_data_create_from_pattern(state_->code.get(), nullptr));
   CHECK(match);
   const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(match.get());
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
