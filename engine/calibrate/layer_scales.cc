@@ -1,5 +1,6 @@
 #include "engine/calibrate/layer_scales.h"
 
+#include "engine/calibrate/norm_division.h"
 #include "engine/calibrate/scale_search.h"
 #include "engine/model/rounded_tensor.h"
 #include "engine/model/tensor_list.h"
@@ -112,7 +113,11 @@ class ScaleFinder {
     Stack router = ReadStack(source_, {name});
     for (size_t row = 0; row < router.rows; ++row)
       for (size_t i = 0; i < router.k; ++i) router.row(row)[i] *= factors[i];
-    Change(MustFind(source_, name + ".weight"), router.weights.data(), router.rows * router.k);
+    const TensorInfo info = MustFind(source_, name + ".weight");
+    const size_t count = router.rows * router.k;
+    std::vector<std::byte>& stored = scales_.changed[info.name];
+    stored.resize(count * kernels::SizeOf(info.dtype));
+    kernels::Convert(stored.data(), info.dtype, router.weights.bytes(), Dtype::kF32, count);
   }
 
   // down((gate x) * (up x / s) * s): the factors of a gated MLP go into the rows of up, on which
@@ -127,27 +132,12 @@ class ScaleFinder {
     });
   }
 
-  // Divides tensor + offset by the factors. The quotient is rounded to the tensor's dtype, and each
-  // factor becomes the ratio that really resulted, so that the weights multiplied by it make up for
-  // it exactly.
+  // Divides tensor + offset by the factors, which become the ratios that resulted.
   void Divide(const std::string& name, float offset, std::vector<float>& factors) {
     const TensorInfo info = MustFind(source_, name);
-    std::vector<float> values(factors.size()), rounded(factors.size());
+    std::vector<float> values(factors.size());
     ReadTensor(source_, info, values.data());
-    for (size_t i = 0; i < values.size(); ++i)
-      rounded[i] = (values[i] + offset) / factors[i] - offset;
-    Change(info, rounded.data(), rounded.size());
-    for (size_t i = 0; i < values.size(); ++i)
-      factors[i] = rounded[i] + offset == 0 ? 1 : (values[i] + offset) / (rounded[i] + offset);
-  }
-
-  // Stores `values` as the changed tensor and rounds them to its dtype.
-  void Change(const TensorInfo& info, float* values, size_t count) {
-    std::vector<std::byte>& bytes = scales_.changed[info.name];
-    bytes.resize(count * kernels::SizeOf(info.dtype));
-    auto* floats = reinterpret_cast<std::byte*>(values);
-    kernels::Convert(bytes.data(), info.dtype, floats, Dtype::kF32, count);
-    kernels::Convert(floats, Dtype::kF32, bytes.data(), info.dtype, count);
+    scales_.changed[info.name] = DivideNorm(info.dtype, offset, values, factors);
   }
 
   const DecoderSpec& spec_;
