@@ -32,7 +32,7 @@ struct BenchFlags {
   EngineFlags engine;
   std::string mode = "latency";
   BenchPlan plan;
-  std::optional<int> batch;
+  std::optional<int> batch, prompt_len;
   std::optional<std::string> slo_ttft, slo_tpot, slo_e2el;
   std::string trace;
   bool json = false;
@@ -50,6 +50,7 @@ Result<BenchPlan> PlanOf(const BenchFlags& flags, const EngineOptions& options) 
   for (BenchMode mode : {BenchMode::kLatency, BenchMode::kThroughput, BenchMode::kServing})
     if (flags.mode == Name(mode)) plan.mode = mode;
   plan.batch = flags.batch.value_or(plan.mode == BenchMode::kServing ? 8 : 1);
+  if (flags.prompt_len) plan.prompt_len = *flags.prompt_len;
   plan.seed = options.seed;
   PINION_TRY(ReadSlo(flags.slo_ttft, "--slo-ttft", plan.slo.ttft_s));
   PINION_TRY(ReadSlo(flags.slo_tpot, "--slo-tpot", plan.slo.tpot_s));
@@ -95,13 +96,14 @@ class Rounds {
 
 Status Bench(const BenchFlags& flags) {
   PINION_ASSIGN(const EngineOptions options, flags.engine.Resolve());
-  PINION_ASSIGN(const BenchPlan plan, PlanOf(flags, options));
+  PINION_ASSIGN(BenchPlan plan, PlanOf(flags, options));
   if (!flags.trace.empty()) PINION_TRY(trace::Begin(flags.trace, "bench"));
   Rounds rounds(plan.rounds, flags.json);
   BenchResult result;
   {
     const Interruption interruption([&] { return rounds.LastWords(); });
     PINION_ASSIGN(const std::unique_ptr<Engine> engine, Engine::Start(options));
+    if (!flags.prompt_len) PINION_TRY(FitPrompt(engine->info().max_model_len, plan));
     const auto ceilings = StartCeilings(*engine);
     const std::string no_limits_because = ceilings ? "" : ceilings.error().message;
     const auto take = [&](BenchResult so_far) {
@@ -178,7 +180,9 @@ void AddBench(CLI::App& app, int& exit_code) {
                    "clients in a closed loop")
       ->check(CLI::IsMember({"latency", "throughput", "serving"}))
       ->capture_default_str();
-  command->add_option("--prompt-len", plan.prompt_len, "tokens per prompt")->capture_default_str();
+  command->add_option("--prompt-len", flags->prompt_len,
+                      StrCat("tokens per prompt (default: ", plan.prompt_len,
+                             ", or as many as the model's length leaves beside --output-len)"));
   command
       ->add_option("--shared-prefix", plan.shared_prefix,
                    "tokens that all prompts of a round begin with, 0 to --prompt-len")

@@ -122,6 +122,16 @@ Status Validate(const BenchPlan& plan) {
   return CheckAtLeast("--rounds", plan.rounds, 1);
 }
 
+Status FitPrompt(size_t longest, BenchPlan& plan) {
+  const auto length = static_cast<int64_t>(longest);
+  if (plan.output_len >= length)
+    return Fail(ErrorCode::kUsage,
+                StrCat("--output-len is ", plan.output_len, ", want at most ", length - 1,
+                       ": prompt and answer share the ", length, " tokens of the model's length"));
+  plan.prompt_len = static_cast<int>(std::min<int64_t>(plan.prompt_len, length - plan.output_len));
+  return {};
+}
+
 const Estimate* BenchResult::Find(const std::string& metric) const {
   for (const BenchRow& row : rows)
     if (row.metric == metric) return &row.estimate;

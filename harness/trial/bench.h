@@ -34,6 +34,10 @@ struct BenchPlan {
 };
 Status Validate(const BenchPlan& plan);  // kUsage
 
+// Shortens the plan's prompts so that prompt and answer together fit `longest` tokens. kUsage if
+// the answer alone does not leave room for a prompt.
+Status FitPrompt(size_t longest, BenchPlan& plan);
+
 // One number per round, summed up.
 struct BenchRow {
   std::string metric;  // see Metrics() in harness/stats/metrics.h

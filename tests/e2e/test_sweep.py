@@ -277,6 +277,12 @@ def test_bench_json_holds_its_contract(pinion_json):
     assert isinstance(report["isa"], str) and report["config"]["model"] == "preset:tiny"
 
 
+def test_bench_needs_no_lengths(pinion_json):
+    """preset:tiny takes 512 tokens, and 64 of them are the answer."""
+    report = pinion_json("bench", "preset:tiny", "--rounds", "1", "--json")
+    assert (report["prompt_len"], report["output_len"]) == (448, 64)
+
+
 def test_a_replay_of_planted_effects_holds_its_contract(binary, tmp_path):
     noise = tmp_path / "noise.csv"
     random_speeds = random.Random(5)

@@ -242,5 +242,21 @@ TEST(Bench, ImpossiblePlansAreRefused) {
   EXPECT_TRUE(Validate(BenchPlan()));
 }
 
+TEST(Bench, APromptOfNoGivenLengthFitsTheModel) {
+  BenchPlan plan;  // 512 tokens and 64 of the answer
+  for (const size_t roomy : {131'072, 577, 576}) {
+    ASSERT_TRUE(FitPrompt(roomy, plan));
+    EXPECT_EQ(plan.prompt_len, 512) << roomy;
+  }
+  ASSERT_TRUE(FitPrompt(575, plan));
+  EXPECT_EQ(plan.prompt_len, 511);
+  ASSERT_TRUE(FitPrompt(512, plan));
+  EXPECT_EQ(plan.prompt_len, 448);
+  ASSERT_TRUE(FitPrompt(65, plan));
+  EXPECT_EQ(plan.prompt_len, 1);
+  EXPECT_THAT(FitPrompt(64, plan).error().message,
+              HasSubstr("--output-len is 64, want at most 63: prompt and answer share the 64"));
+}
+
 }  // namespace
 }  // namespace pinion::harness
