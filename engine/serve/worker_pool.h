@@ -40,9 +40,9 @@ class WorkerPool {
   using Job = std::function<void(Worker&)>;
 
   struct Options {
-    int workers = 4;            // at least 2
-    int niceness = 0;           // added to the workers' threads, so that others come first
-    RenderChat render_instead;  // for tests; unset: the chat helper
+    int workers = 4;                 // at least 2
+    int niceness = 0;                // added to the workers' threads, so that others come first
+    RenderChat render_instead = {};  // for tests; unset: the chat helper
   };
   explicit WorkerPool(Options options);
   ~WorkerPool();  // Stop, then waits for running jobs
