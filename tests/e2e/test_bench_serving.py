@@ -190,7 +190,7 @@ def test_the_highest_rate_is_searched_with_and_without_the_bound_and_not_on_peer
     assert done.returncode == 0, done.stderr
     assert "| Pinion | 0.8 | 1 of 1 |" in done.stdout
     assert "| Pinion, no bound | 0 | 0 of 1 |" in done.stdout
-    assert (bench.folder / "starts").read_text().split() == ["pinion", "pinion"]
+    assert "llama.cpp is left out" not in done.stderr  # it has no figures, so it would fail
 
 
 @pytest.mark.parametrize("words, sentence", [
