@@ -127,6 +127,13 @@ TEST_F(PreparerTest, KeepsMemoryOnlyForWhatIsKept) {
     EXPECT_EQ(budget_->used(), prepared->memory.bytes());
     EXPECT_EQ(prepared->memory.bytes(), 4096 + 5 * sizeof(int32_t));
   }
+  {  // of which parsing takes more than what is kept
+    const std::string body = R"({"max_tokens":5,"prompt":[0)" + Repeated(",0", 999) + "]}";
+    ASSERT_GT(ParsedBytes(body), 10u * (4096 + 1000 * sizeof(int32_t)));
+    const auto prepared = Prepare(body);
+    ASSERT_TRUE(prepared);
+    EXPECT_EQ(budget_->used(), 4096 + 1000 * sizeof(int32_t));
+  }
   EXPECT_EQ(budget_->used(), 0u);
 }
 
