@@ -174,9 +174,9 @@ def half_closed(target):
 # ---- Connections ------------------------------------------------------------------------------------------
 
 
-async def hold(connections, seconds=HOLD_S, each=None):
+async def hold(connections, each=None):
     """Keeps them open; `each` is done to all of them four times a second."""
-    end = asyncio.get_running_loop().time() + seconds
+    end = asyncio.get_running_loop().time() + HOLD_S
     while asyncio.get_running_loop().time() < end:
         if each:
             await asyncio.gather(*(each(connection) for connection in connections))
