@@ -273,8 +273,11 @@ class Serving {
 Result<int> RunServer(ServeOptions options) {
   // Writing to a chat helper or log reader that has exited must fail with EPIPE, not kill us.
   signal(SIGPIPE, SIG_IGN);
-  // Of glibc: otherwise each worker keeps memory that a large request took.
+  // Of glibc: otherwise each worker keeps memory that a large request took, and the size from which
+  // on memory goes back to the system when it is freed grows with every large body, up to 32 MiB.
   mallopt(M_ARENA_MAX, 2);
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);
+  mallopt(M_TRIM_THRESHOLD, 4 << 20);
   if (!options.trace.empty()) PINION_TRY(trace::Begin(options.trace, "front end"));
   // The plan that the engine process will make too: same machine, same limits, same options.
   PINION_ASSIGN(const Machine machine, ThisMachine());
