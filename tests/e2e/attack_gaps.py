@@ -111,6 +111,7 @@ async def watch(target, name=None):
 
 def run_attack(name, target):
     """The process that attacks: again and again until there was time to see what that does."""
+    raw_client.PATIENCE_S = 900  # a long prompt of a real model takes minutes on a slow machine
     with contextlib.suppress(OSError):
         os.nice(10)  # an attacker's own work happens on another machine
     raw_client.raise_descriptor_limit()
