@@ -11,6 +11,7 @@
 #include <optional>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "engine/base/descriptor.h"
 #include "engine/base/file.h"
@@ -59,13 +60,16 @@ void AdviseAllocator() {
         "then LD_PRELOAD=libtcmalloc_minimal.so.4 pinion serve ...");
 }
 
-// Lets a file, or all of a folder, out of the page cache.
+// Lets a file, or the files of a folder, out of the page cache.
 void DropFromPageCache(const std::filesystem::path& path) {
-  std::error_code ignored;
+  std::vector<std::filesystem::path> files = {path};
+  std::error_code ignored;  // `path` may be a file
   for (const auto& entry : std::filesystem::directory_iterator(path, ignored))
-    DropFromPageCache(entry.path());
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.is_open()) posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+    files.push_back(entry.path());
+  for (const auto& name : files) {
+    const Descriptor file(open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (file.is_open()) posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+  }
 }
 
 // Ties the HTTP server, the API and the engine process together.

@@ -134,6 +134,8 @@ Result<EngineCommand> LlamaCpp(const EngineOptions& options, const Plan& plan, i
 EngineCommand Pinion(const EngineOptions& options, int port) {
   EngineCommand made;
   made.command = ServeCommand(options, "127.0.0.1", port);
+  // An engine process that ends is a result, which another one would only blur.
+  Append(made.command.arguments, {"--max-engine-restarts", "0"});
   return made;
 }
 

@@ -1,9 +1,12 @@
 """What happens when the engine process dies, hangs or is sent to sleep, and when the server is to end."""
 
 import contextlib
+import ctypes
 import json
+import mmap
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import threading
@@ -184,6 +187,35 @@ def test_a_shutdown_says_what_it_cuts(start_server, model):
 def rss_kib(pid):
     status = pathlib.Path(f"/proc/{pid}/status").read_text()
     return int(status.split("VmRSS:")[1].split()[0])
+
+
+def cached_bytes(path):
+    """How much of a file is in the page cache."""
+    if path.stat().st_size == 0:
+        return 0
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE) as mapped:
+        pages = (ctypes.c_ubyte * (-(-len(mapped) // mmap.PAGESIZE)))()
+        begin = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+        assert ctypes.CDLL(None).mincore(ctypes.c_void_p(begin), ctypes.c_size_t(len(mapped)),
+                                         pages) == 0
+        return sum(page & 1 for page in pages) * mmap.PAGESIZE
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_sleep_keeps_the_weights_in_the_page_cache_at_level_1(start_server, model, tmp_path, level):
+    copy = pathlib.Path(shutil.copytree(model, tmp_path / "model"))
+    os.sync()  # pages that are not written yet stay
+    weights = max(copy.iterdir(), key=lambda file: file.stat().st_size)
+    with open(weights, "rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if cached_bytes(weights):
+        pytest.skip("this file system keeps its files in memory")
+    server = start_server(copy, *FLAGS, "--enable-sleep-mode")
+    assert cached_bytes(weights) >= weights.stat().st_size
+    assert post(server, f"/sleep?level={level}")[0] == 200
+    kept = cached_bytes(weights)
+    assert kept >= weights.stat().st_size if level == 1 else kept == 0
+    assert server.stop() == 0  # asleep, too, it ends when told to
 
 
 @pytest.mark.parametrize("level", [1, 2])

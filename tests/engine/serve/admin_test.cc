@@ -107,6 +107,16 @@ TEST_F(AdminTest, HasSleepAndProfilingOnlyOnDemand) {
 }
 
 TEST_F(AdminTest, AsksTheEngineForItsInfoOncePerAnswer) {
+  admin_->OnEngineState(EngineState::kReady, "");  // what is known is older than any limit
+  const auto first = Ask("GET", "/server_info"), second = Ask("GET", "/server_info");
+  EXPECT_EQ(first->status, 0);
+  EXPECT_EQ(sent_.size(), 1u);
+  EXPECT_TRUE(std::holds_alternative<InfoRequestMessage>(sent_.at(0)));
+  EXPECT_TRUE(admin_->OnMessage(InfoMessage{R"({"isa":"new"})"}));
+  for (const auto& reply : {first, second}) EXPECT_THAT(reply->body, HasSubstr("new"));
+}
+
+TEST_F(AdminTest, AnswersFromWhatItKnowsForAWhile) {
   BecomeReady();
   EXPECT_THAT(Ask("GET", "/server_info")->body, HasSubstr("fake"));  // what Ready brought
   EXPECT_TRUE(sent_.empty());
@@ -114,6 +124,16 @@ TEST_F(AdminTest, AsksTheEngineForItsInfoOncePerAnswer) {
   batch.stats.steps = 7;
   EXPECT_FALSE(admin_->OnMessage(batch));
   EXPECT_THAT(Ask("GET", "/server_info")->body, HasSubstr(R"("steps":7)"));
+}
+
+TEST_F(AdminTest, DoesNotWaitForTheInfoOfADeadEngine) {
+  admin_->OnEngineState(EngineState::kReady, "");
+  const auto asks = Ask("GET", "/server_info");
+  admin_->OnEngineState(EngineState::kRestarting, "it fell over");
+  EXPECT_EQ(asks->status, 503);
+  admin_->OnEngineState(EngineState::kReady, "");
+  Ask("GET", "/server_info");
+  EXPECT_EQ(sent_.size(), 2u);  // the next one is asked
 }
 
 TEST_F(AdminTest, SleepsOnceForAllWhoAsk) {

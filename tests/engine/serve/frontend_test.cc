@@ -24,7 +24,6 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::Not;
 
 constexpr size_t kModelLength = 100;
 

@@ -7,7 +7,6 @@ namespace pinion {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 
 TEST(ServeMetrics, ShowsTheEnginesCounts) {
   ServeMetrics metrics("m");

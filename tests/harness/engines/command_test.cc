@@ -59,6 +59,13 @@ TEST(EngineCommand, VllmGetsListsSpaceAndPort) {
   EXPECT_FALSE(command->cpus);  // it binds itself
 }
 
+TEST(EngineCommand, OursEndsWithItsEngineProcess) {
+  const auto command = For({}, TwoNodes("auto", 1));
+  ASSERT_TRUE(command) << command.error().message;
+  EXPECT_THAT(TextOf(*command), HasSubstr("serve /models/x"));
+  EXPECT_THAT(TextOf(*command), HasSubstr("--port 8123 --max-engine-restarts 0"));
+}
+
 TEST(EngineCommand, AnotherProgramForTheSameEngine) {
   EngineChoice engine =
       Choice(Kind::kVllm, {"python3", "-m", "vllm.entrypoints.openai.api_server", "--model"});
