@@ -275,12 +275,11 @@ def test_a_restart_leaks_no_descriptor(start_server, model):
     def descriptors():
         return len(os.listdir(f"/proc/{server.process.pid}/fd"))
 
-    counts = []
-    for _ in range(3):
+    # A connection of the question whether it is healthy may be among them, but not four.
+    before = descriptors()
+    for _ in range(4):
         kill_and_wait_for_the_next(server)
-        assert wait_until(lambda: not counts or descriptors() == counts[0])
-        counts.append(descriptors())
-    assert len(set(counts)) == 1
+    assert wait_until(lambda: descriptors() <= before)
 
 
 def test_the_port_stays_open_during_a_restart(start_server, model):
