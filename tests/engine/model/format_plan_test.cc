@@ -9,13 +9,22 @@
 namespace pinion {
 namespace {
 
+// Of 4 bits.
+IntegerFormat Grouped(size_t group) {
+  IntegerFormat format;
+  format.bits = 4;
+  format.group = group;
+  format.lowest = -8;
+  return format;
+}
+
 // Act-order: as many columns in each group, anywhere.
 IntegerFormat ActOrder(size_t columns, size_t group) {
   std::vector<uint32_t> group_of(columns);
   for (size_t i = 0; i < columns; ++i) group_of[i] = static_cast<uint32_t>(i / group);
   std::mt19937 rng(3);
   std::shuffle(group_of.begin(), group_of.end(), rng);
-  IntegerFormat format{.bits = 4, .group = group, .lowest = -8};
+  IntegerFormat format = Grouped(group);
   format.group_of = std::make_shared<const std::vector<uint32_t>>(std::move(group_of));
   return format;
 }
@@ -36,7 +45,7 @@ void ExpectWhole(const IntegerFormat& format, const IntegerShare& share, size_t 
 }
 
 TEST(ShareOf, KeepsNeighboursWhereTheyAre) {
-  const auto share = ShareOf({.bits = 4, .group = 128, .lowest = -8}, 64, 256);
+  const auto share = ShareOf(Grouped(128), 64, 256);
   ASSERT_TRUE(share);
   EXPECT_FALSE(share->order);
   EXPECT_EQ(share->layout.group, 64);  // the cut goes through a group

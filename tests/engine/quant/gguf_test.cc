@@ -168,8 +168,8 @@ TEST(GgufBlocks, CodesStayInTheirRangeAndUseAllOfIt) {
           EXPECT_EQ(code, type->lowest) << type->name;
         }
       }
-      for (const float offset : decoded.offsets) {
-        if (!type->has_offsets) EXPECT_EQ(offset, 0) << type->name;
+      if (!type->has_offsets) {
+        EXPECT_THAT(decoded.offsets, ::testing::Each(0)) << type->name;
       }
     }
   }

@@ -89,7 +89,7 @@ TEST_F(Generating, ContinuesWithTheOthersIfOneIsRefused) {
 
 TEST_F(Generating, WritesACompleteLogitsFileEvenIfTheLastPromptIsRefused) {
   const std::vector<Prompt> prompts = {Ids({5, 6, 7}), Ids(std::vector<int32_t>(kLength + 1, 5))};
-  const auto scores = Score(*engine_, prompts, {2, LogitsPath()});
+  const auto scores = Score(*engine_, prompts, {2, LogitsPath(), ""});
   ASSERT_TRUE(scores) << scores.error().message;
   EXPECT_TRUE(scores->lines[0].Find("perplexity"));
   EXPECT_TRUE(scores->lines[1].Find("error"));
