@@ -27,8 +27,12 @@ constexpr double kMostOff = 2;
 constexpr double kErrorRate = 0.05;  // the margin remembers about twenty steps
 constexpr double kMostMargin = 1.5;
 
-// Longer steps are not worth a more exact beginning.
+// A longer step is not worth the delay of the start: later steps correct the curve anyway.
 constexpr double kLongStepSeconds = 0.25;
+
+// If 16 rows take this many times as long as one, computing them takes longer than reading the
+// weights: from there on time is proportional to rows, and a longer step says nothing new.
+constexpr double kComputeBound = 1.25;
 
 double Operations(const StepCost& cost) { return static_cast<double>(cost.operations()); }
 
@@ -204,7 +208,10 @@ std::vector<MeasuredStepTimes::Sample> TimeFirstSteps(size_t most_rows,
                                                       const Clock& clock) {
   std::vector<MeasuredStepTimes::Sample> samples;
   for (const size_t rows : {1, 16, 64}) {
-    if (rows > most_rows || (rows == 64 && samples.back().seconds > kLongStepSeconds)) break;
+    if (rows > most_rows) break;
+    if (rows == 64 && (samples.back().seconds > kLongStepSeconds ||
+                       samples.back().seconds > kComputeBound * samples.front().seconds))
+      break;
     const int64_t began_ns = clock.NowNs();
     run(rows);
     samples.push_back({rows, std::max(1e-6, static_cast<double>(clock.NowNs() - began_ns) * 1e-9)});

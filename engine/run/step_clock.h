@@ -71,7 +71,8 @@ class MeasuredStepTimes : public StepTimes {
 StepBound BoundOfSteps(const EngineOptions& options);
 std::string Describe(const StepBound& bound);  // of one that is there
 
-// How long steps of 1, 16 and 64 rows take, the last only if it will not delay the start much:
+// How long steps of 1, 16 and 64 rows take, the last only if 16 rows do not tell it already and it
+// will not delay the start much:
 // `run` computes one of so many rows. most_rows: of a step.
 std::vector<MeasuredStepTimes::Sample> TimeFirstSteps(size_t most_rows,
                                                       const std::function<void(size_t)>& run,

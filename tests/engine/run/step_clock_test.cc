@@ -144,7 +144,7 @@ TEST(StepClock, WantsMoreRowsOnTiles) {
   EXPECT_EQ(tiles.full_speed_rows(), 256u);
 }
 
-// A clock that the steps move: `fixed` + rows * `row` seconds each.
+// A clock that the steps move.
 class StepsClock final : public Clock {
  public:
   int64_t NowNs() const override { return now_ns; }
@@ -152,25 +152,29 @@ class StepsClock final : public Clock {
   mutable int64_t now_ns = 0;
 };
 
-std::vector<size_t> RowsTimed(size_t most_rows, int64_t ms_of_a_row) {
+// The rows of the steps that are timed if one takes `fixed_ms` and `ms_of_a_row` for each row.
+std::vector<size_t> RowsTimed(size_t most_rows, int64_t fixed_ms, int64_t ms_of_a_row) {
   StepsClock clock;
   std::vector<size_t> rows;
-  const auto run = [&](size_t n) {
-    clock.SleepNs(static_cast<int64_t>(n) * ms_of_a_row * 1'000'000);
-  };
+  const auto ms = [&](size_t n) { return fixed_ms + static_cast<int64_t>(n) * ms_of_a_row; };
+  const auto run = [&](size_t n) { clock.SleepNs(ms(n) * 1'000'000); };
   for (const auto& sample : TimeFirstSteps(most_rows, run, clock)) {
     rows.push_back(sample.rows);
-    EXPECT_NEAR(sample.seconds,
-                static_cast<double>(sample.rows) * 1e-3 * static_cast<double>(ms_of_a_row), 1e-9);
+    EXPECT_NEAR(sample.seconds, static_cast<double>(ms(sample.rows)) * 1e-3, 1e-9);
   }
   return rows;
 }
 
 TEST(TimeFirstSteps, LeavesOutWhatTakesLong) {
-  EXPECT_THAT(RowsTimed(2048, 1), ElementsAre(1, 16, 64));
-  EXPECT_THAT(RowsTimed(2048, 20), ElementsAre(1, 16)) << "64 rows would take more than a second";
-  EXPECT_THAT(RowsTimed(40, 1), ElementsAre(1, 16));
-  EXPECT_THAT(RowsTimed(7, 1), ElementsAre(1));
+  EXPECT_THAT(RowsTimed(2048, 100, 1), ElementsAre(1, 16, 64));
+  EXPECT_THAT(RowsTimed(2048, 300, 1), ElementsAre(1, 16)) << "steps of a large model";
+  EXPECT_THAT(RowsTimed(40, 100, 1), ElementsAre(1, 16));
+  EXPECT_THAT(RowsTimed(7, 100, 1), ElementsAre(1));
+}
+
+TEST(TimeFirstSteps, LeavesOutWhatFollowsFromShorterSteps) {
+  EXPECT_THAT(RowsTimed(2048, 59, 1), ElementsAre(1, 16, 64)) << "75 ms over 60";
+  EXPECT_THAT(RowsTimed(2048, 58, 1), ElementsAre(1, 16)) << "74 ms over 59: more than a quarter";
 }
 
 TEST(BoundOfSteps, IsThereIfOthersMayWait) {
