@@ -29,7 +29,7 @@ from attack_gaps import target_of
 from own_server import TOP, Server
 from raw_client import Connection, exchange, get, post
 
-SETTLE_S = 90        # for a server without clients to come to rest: it only bounds a failure
+SETTLE_S = 30        # for a server without clients to come to rest: it only bounds a failure
 RSS_GROWTH = 1.02    # of either process, when it has had minutes to take what it keeps
 LEAVERS, LEAVERS_TOKENS = 32, 1500
 FLAGS = ["--kv-cache-space", "16MiB", "--served-model-name", "soaked", "--request-memory", "512MiB"]
