@@ -4,8 +4,6 @@
 
 #include <boost/asio.hpp>
 #include <boost/asio/experimental/as_tuple.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http.hpp>
 #include <chrono>
 #include <deque>
 #include <optional>
@@ -16,12 +14,12 @@
 #include "engine/base/clock.h"
 #include "engine/base/json.h"
 #include "engine/base/strings.h"
+#include "harness/load/http_answer.h"
 
 namespace pinion::harness {
 namespace {
 
 namespace asio = boost::asio;
-namespace http = boost::beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
 
@@ -55,6 +53,8 @@ std::string MessageOf(std::string_view body) {
   return InALine(text.substr(0, text.find('\n')));
 }
 
+bool IsGood(int status) { return status >= 200 && status < 300; }
+
 std::string Refusal(int status, std::string_view body) {
   const std::string message = MessageOf(body);
   return message.empty() ? StrCat("HTTP ", status) : StrCat("HTTP ", status, ": ", message);
@@ -63,7 +63,6 @@ std::string Refusal(int status, std::string_view body) {
 struct Connection {
   explicit Connection(asio::io_context& io) : socket(io) {}
   tcp::socket socket;
-  boost::beast::flat_buffer buffer;
   std::string closed_because;  // why the client closed it
   bool answered = false;       // of the current exchange: a byte has come
   bool keep_alive = false;     // after the current exchange
@@ -205,36 +204,34 @@ class Client final : public HttpClient {
   }
 
   asio::awaitable<void> ReadAnswer(Connection& connection, const HttpCall& call, HttpEnd& end) {
-    http::response_parser<http::buffer_body> parser;
-    parser.body_limit(boost::none);
-    auto [error, count] =
-        co_await http::async_read_header(connection.socket, connection.buffer, parser, kAwait);
-    connection.answered = count > 0;
-    if (error) {
-      end.error = StrCat("the server sent no HTTP answer: ", error.message());
-      co_return;
-    }
-    end.status = static_cast<int>(parser.get().result_int());
-    const bool good = end.status >= 200 && end.status < 300;
-    std::string refusal;
+    int64_t now_ns = 0;
+    std::string unread, refusal;
+    HttpAnswer answer([&](std::string_view bytes) {
+      if (IsGood(answer.status())) {
+        if (call.on_body) call.on_body(bytes, now_ns);
+      } else if (refusal.size() < kMaxErrorBytes) {
+        refusal += bytes;
+      }
+    });
     std::vector<char> chunk(kChunkBytes);
-    while (!parser.is_done()) {
-      parser.get().body().data = chunk.data();
-      parser.get().body().size = chunk.size();
-      std::tie(error, count) =
-          co_await http::async_read_some(connection.socket, connection.buffer, parser, kAwait);
-      const int64_t now_ns = NowNs();
-      if (error == http::error::need_buffer) error = {};
-      const std::string_view bytes(chunk.data(), chunk.size() - parser.get().body().size);
-      if (good && !bytes.empty() && call.on_body) call.on_body(bytes, now_ns);
-      if (!good && refusal.size() < kMaxErrorBytes) refusal += bytes;
-      if (error) break;
+    while (!answer.done() && answer.error().empty()) {
+      const auto [error, count] =
+          co_await connection.socket.async_read_some(asio::buffer(chunk), kAwait);
+      now_ns = NowNs();
+      if (count > 0) connection.answered = true;
+      unread.append(chunk.data(), count);
+      unread.erase(0, answer.Feed(unread));
+      if (error) answer.End(error == asio::error::eof ? "" : error.message());
     }
-    connection.keep_alive = !error && parser.keep_alive();
-    if (!good) {
+    end.status = answer.status();
+    // Bytes beyond its end would be taken for the next answer.
+    connection.keep_alive = answer.keep_alive() && unread.empty();
+    if (end.status == 0) {
+      end.error = StrCat("the server sent no HTTP answer: ", answer.error());
+    } else if (!IsGood(end.status)) {
       end.error = Refusal(end.status, refusal);
-    } else if (error) {
-      end.error = StrCat("the answer broke off: ", error.message());
+    } else if (!answer.error().empty()) {
+      end.error = StrCat("the answer broke off: ", answer.error());
     }
   }
 

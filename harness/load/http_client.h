@@ -47,7 +47,7 @@ struct HttpCall {
 
 // HTTP/1.1 from one thread: any number of exchanges at a time, with one server or several, over
 // kept-alive connections, and the clock that starts them. All callbacks run on the thread
-// that calls Run. Only this file's .cc uses Boost.
+// that calls Run. Only this file's .cc and http_answer's use Boost.
 class HttpClient {
  public:
   // Resolves the hosts' addresses; `api_key` is sent as a bearer token unless it is empty. Errors
