@@ -36,13 +36,22 @@ Result<std::string> ToText(const Json& value, const std::string& what) {
 
 Result<double> ToGib(const Json& value, const std::string& what) {
   constexpr uint64_t kGib = uint64_t{1} << 30;
-  if (value.is_number() && value.number() > 0) return value.number();
-  if (!value.is_string())
+  constexpr uint64_t kMostGib = uint64_t{1}
+                                << 30;  // far above any memory, and its bytes fit 64 bits
+  double gib = 0;
+  if (value.is_string()) {
+    PINION_ASSIGN(const uint64_t bytes, ParseBytes(value.string(), kGib, what));
+    gib = static_cast<double>(bytes) / static_cast<double>(kGib);
+  } else if (value.is_number()) {
+    gib = value.number();
+  }
+  if (!(gib > 0))
     return Fail(
         ErrorCode::kUsage,
         StrCat(what, " must be GiB above 0 or text such as \"512MiB\", not ", value.Dump()));
-  PINION_ASSIGN(const uint64_t bytes, ParseBytes(value.string(), kGib, what));
-  return static_cast<double>(bytes) / static_cast<double>(kGib);
+  if (gib <= static_cast<double>(kMostGib)) return gib;
+  return Fail(ErrorCode::kUsage,
+              StrCat(what, " is ", value.Dump(), ", want at most ", kMostGib, " GiB"));
 }
 
 Result<double> ToSeconds(const Json& value, const std::string& what) {

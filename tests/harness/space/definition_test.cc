@@ -160,6 +160,12 @@ TEST(Definition, ErrorsNameAMissingSloAndInvalidLimits) {
   EXPECT_THAT(error(R"({"workload":{"slo":{"itl":1}}})"), testing::HasSubstr("unknown key 'itl'"));
   EXPECT_THAT(error(R"({"workload":{"slo":{"ttft":0}}})"), testing::HasSubstr("above 0"));
   EXPECT_THAT(error(R"({"constraints":{"cores":0}})"), testing::HasSubstr("at least 1"));
+  for (const char* none : {"0", "-1", "\"0GiB\"", "[]"})
+    EXPECT_THAT(error(StrCat("{\"constraints\":{\"peak_rss\":", none, "}}").c_str()),
+                HasSubstr("'peak_rss' must be GiB above 0"));
+  for (const char* too_many : {"1e300", "1073741825", "\"2000000000GiB\""})
+    EXPECT_THAT(error(StrCat("{\"constraints\":{\"peak_rss\":", too_many, "}}").c_str()),
+                HasSubstr("want at most 1073741824 GiB"));
   EXPECT_THAT(error(R"({"constraints":{"threads":1}})"), testing::HasSubstr("known are peak_rss"));
   EXPECT_THAT(error(R"({"objectives":["fun"]})"), testing::HasSubstr("energy"));
 }
