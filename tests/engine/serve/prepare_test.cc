@@ -2,50 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <malloc.h>
-
-#include <atomic>
-#include <cstdlib>
-#include <new>
 
 #include "engine/base/strings.h"
+#include "tests/counted_heap.h"
 #include "tests/engine/serve/fakes.h"
-
-namespace {
-
-// What operator new has given out and not taken back, and the most of it since Reset.
-std::atomic<size_t> held_bytes{0}, peak_bytes{0};
-
-void* Count(void* memory) {
-  if (!memory) return memory;
-  const size_t now = held_bytes += malloc_usable_size(memory);
-  size_t peak = peak_bytes;
-  while (now > peak && !peak_bytes.compare_exchange_weak(peak, now)) {
-  }
-  return memory;
-}
-
-}  // namespace
-
-void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
-  return Count(std::malloc(bytes));
-}
-void* operator new[](size_t bytes, const std::nothrow_t& nothrow) noexcept {
-  return operator new(bytes, nothrow);
-}
-void* operator new(size_t bytes) {
-  void* memory = operator new(bytes, std::nothrow);
-  if (!memory) throw std::bad_alloc();
-  return memory;
-}
-void* operator new[](size_t bytes) { return operator new(bytes); }
-void operator delete(void* memory) noexcept {
-  held_bytes -= malloc_usable_size(memory);
-  std::free(memory);
-}
-void operator delete[](void* memory) noexcept { operator delete(memory); }
-void operator delete(void* memory, size_t) noexcept { operator delete(memory); }
-void operator delete[](void* memory, size_t) noexcept { operator delete(memory); }
 
 namespace pinion {
 namespace {
@@ -81,10 +41,9 @@ TEST(ParsedBytes, IsAtLeastWhatParsingAllocates) {
       "[1e5" + Repeated(",-1.5e300", 1 << 16) + "]",
   };
   for (const std::string& body : bodies) {
-    const size_t before = held_bytes;
-    peak_bytes = before;
+    const size_t before = tests::ResetHeapPeak();
     const auto parsed = Json::Parse(body);
-    const size_t took = peak_bytes - before;
+    const size_t took = tests::HeapPeak() - before;
     EXPECT_TRUE(parsed) << body.substr(0, 40);
     // A few allocations of a parser's start are below any limit.
     EXPECT_LE(took, ParsedBytes(body) + 4096) << body.substr(0, 40);

@@ -1,0 +1,27 @@
+#include "engine/base/check.h"
+#include "harness/profile/command.h"
+#include "harness/profile/profile.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace pinion::fuzz {
+
+void Profile(std::string_view text) {
+  const auto json = Json::Parse(text);
+  if (!json) return;
+  const auto profile = harness::ParseProfile(*json);
+  if (!profile) {
+    CHECK(!profile.error().message.empty());
+    return;
+  }
+  const Json written = ToJson(*profile);
+  const auto again = harness::ParseProfile(written);
+  CHECK(again) << again.error().message << " in " << written.Dump();
+  CHECK(ToJson(*again).Dump() == written.Dump()) << ToJson(*again).Dump();
+  // What launch does with it before it asks the machine.
+  (void)Validate(profile->options);
+  (void)harness::ShellText(harness::ServeCommand(profile->options, "127.0.0.1", 8000));
+  (void)harness::VllmShellText(profile->options, Json());
+  (void)harness::WithoutVllmCounterpart(profile->options);
+}
+
+}  // namespace pinion::fuzz
