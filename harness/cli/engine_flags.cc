@@ -45,9 +45,8 @@ void EngineFlags::AddFlagsTo(CLI::App& command) {
   };
   add("--dtype", dtype_, "auto, bfloat16, float16 or float32 (default auto: the checkpoint's)");
   add("--activations", activations_,
-      "auto, int8 or bf16: activations that AWQ, GPTQ, packed int4 and GGUF weights multiply "
-      "(default "
-      "auto: int8, or floats with --dtype float32)");
+      "auto, int8 or bf16: type of the activations that are multiplied with AWQ, GPTQ, packed int4 "
+      "and GGUF weights (default auto: int8, or floats with --dtype float32)");
   add("--head-dtype", head_dtype_,
       "auto or int8: the output layer as stored, or rounded at loading (default auto)");
   add("--kv-cache-dtype", kv_cache_dtype_,
