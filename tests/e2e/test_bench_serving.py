@@ -22,7 +22,8 @@ def run_of(*requests, start_s=0.0):
 
 
 def served_run(rate, p99=None):
-    return {"completed": 32, "output_throughput": rate, "median_ttft_ms": 500, "median_itl_ms": 40, "p99_itl_ms": p99}
+    return {**run_of((0, [0.5]), (0, [0.9])), "output_throughput": rate, "median_ttft_ms": 500, "median_itl_ms": 40,
+            "p99_itl_ms": p99}
 
 
 def long_runs(gap_s, short_s, long_s):
@@ -121,7 +122,7 @@ def test_every_other_round_goes_backwards_and_the_bounds_cost_is_taken_within_ro
     done = bench("--rows", "served", "--rounds", "2", "--engines", "pinion")
     assert done.returncode == 0, done.stderr
     assert "With the bound over without: 0.740; at least 0.97: MISSED." in done.stdout
-    assert "| Pinion | 54 | 500 | none | 40 | none |" in done.stdout
+    assert "| Pinion | 54 | 500 | 900 | 40 | none |" in done.stdout
     ours, unbounded = bench.result()["engines"]
     assert [one["tokens_per_s"] for one in ours["rows"]["served"]] == [98, 10]
     assert [one["tokens_per_s"] for one in unbounded["rows"]["served"]] == [100, 20]
@@ -143,8 +144,8 @@ def test_installed_engines_take_part_and_missing_ones_are_named(bench):
     assert (bench.folder / "starts").read_text().split() == ["pinion", "pinion", "llama-server"]
     assert "vllm is left out: it is not installed in" in done.stderr
     assert "`scripts/bench-peers --peers vllm` installs and measures it" in done.stderr
-    assert "| Pinion | 50 | 500 | none | 40 | 90 |" in done.stdout
-    assert "| llama.cpp | 25 | 500 | none | 40 | none |" in done.stdout
+    assert "| Pinion | 50 | 500 | 900 | 40 | 90 |" in done.stdout
+    assert "| llama.cpp | 25 | 500 | 900 | 40 | none |" in done.stdout
 
 
 def test_a_peer_that_fails_costs_no_figure_of_the_others(bench):
@@ -184,8 +185,8 @@ def test_the_bound_that_the_server_states_replaces_the_guess(bench):
 
 def test_the_highest_rate_is_searched_with_and_without_the_bound_and_not_on_peers(bench):
     bench.install_llama_server()
-    bench.report("pinion", [{"pass": {"load": 0.8}, "runs": 7, "is_settled": True},
-                            {"pass": None, "runs": 9, "is_settled": False}])
+    bench.report("pinion", [{"pass": {"load": 0.8}, "runs": 7, "is_settled": True, "levels": [{}]},
+                            {"pass": None, "runs": 9, "is_settled": False, "levels": [{}]}])
     done = bench("--rows", "find", "--rounds", "1", "--engines", "pinion,llama-server")
     assert done.returncode == 0, done.stderr
     assert "| Pinion | 0.8 | 1 of 1 |" in done.stdout
