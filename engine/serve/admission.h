@@ -10,8 +10,8 @@
 namespace pinion {
 
 // Counts what waits or runs, from the moment it arrives, and refuses what would exceed the limits:
-// a burst is turned away before any work goes into it. What finds nothing else there is always
-// taken, so that no limit makes a request impossible. Thread rule: one thread; tickets are
+// a burst is turned away before any work goes into it. A request that finds no other there is
+// always taken, so that no limit makes one impossible. Thread rule: one thread; tickets are
 // destroyed there.
 class Admission {
  public:

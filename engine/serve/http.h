@@ -42,7 +42,7 @@ struct HttpHead {
 
 struct HttpRequest : HttpHead {
   std::string id;      // for logs and answers
-  std::string client;  // whom fairness counts it for: "key 2", or the address
+  std::string client;  // whose turn it takes: "key 2", or the address
   std::string body;
   MemoryShare memory;      // of the body; lives as long as what is made of it
   bool head = false;       // a HEAD request: handled as GET, answered without a body

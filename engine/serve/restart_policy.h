@@ -30,7 +30,7 @@ class RestartPolicy {
   std::optional<double> ready_s_;
 };
 
-// Finds out whether a process that answers pings has stopped to do so.
+// Finds out whether a process that answers pings has stopped doing so.
 class Heartbeat {
  public:
   explicit Heartbeat(double timeout_s) : timeout_s_(timeout_s) {}

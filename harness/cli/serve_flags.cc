@@ -182,7 +182,7 @@ void ServeFlags::AddLimits(CLI::App& command) {
       ->check(CLI::Range(2, 256))
       ->capture_default_str();
   add("--max-connections", options_.http.max_connections,
-      "connections at a time; at the limit the one idle longest makes way")
+      "connections at a time; at the limit a newcomer takes the place of the one idle longest")
       ->check(CLI::Range(size_t{1}, size_t{1} << 20))
       ->capture_default_str();
 }
@@ -190,9 +190,10 @@ void ServeFlags::AddLimits(CLI::App& command) {
 void ServeFlags::AddFaults(CLI::App& command) {
   FaultOptions& faults = options_.faults;
   command
-      .add_option("--engine-timeout", engine_timeout_,
-                  "the engine process is replaced if it does not answer for this long; longer than "
-                  "any step (default 60s)")
+      .add_option(
+          "--engine-timeout", engine_timeout_,
+          "the engine process is replaced if it does not answer for this long; must exceed the "
+          "time of any step (default 60s)")
       ->group(kFaults);
   command
       .add_option(

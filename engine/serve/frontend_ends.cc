@@ -1,0 +1,115 @@
+// How requests end before they are answered: with the engine, at their deadline, or because their
+// client has left.
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "engine/base/clock.h"
+#include "engine/base/strings.h"
+#include "engine/serve/frontend.h"
+
+namespace pinion {
+namespace {
+
+constexpr double kDeadlineTickS = 0.1;  // how late a deadline may be noticed
+
+}  // namespace
+
+bool Frontend::Cancel(const std::shared_ptr<Generation>& generation) {
+  const auto found = live_.find(generation->first_id());
+  if (found != live_.end()) {
+    deadlines_.erase(found->second.deadline);
+    live_.erase(found);
+    send_(AbortMessage{generation->first_id(), static_cast<uint32_t>(generation->choices())});
+    return true;
+  }
+  const auto waits = std::find_if(pending_.begin(), pending_.end(), [&](const Request& request) {
+    return request.generation == generation;
+  });
+  if (waits == pending_.end()) return false;
+  deadlines_.erase(waits->deadline);
+  pending_.erase(waits);
+  return true;
+}
+
+void Frontend::OnEngineState(EngineState state, const std::string& public_reason,
+                             double retry_after_s) {
+  state_ = state;
+  reason_ = public_reason;
+  retry_after_ = StrCat(static_cast<int64_t>(std::ceil(std::max(1.0, retry_after_s))));
+  const ApiError error{503, public_reason, "", ""};
+  switch (state) {
+    case EngineState::kStarting:
+      break;
+    case EngineState::kReady:
+      for (auto waiting = std::exchange(pending_, {}); !waiting.empty(); waiting.pop_front())
+        Submit(std::move(waiting.front()));
+      break;
+    case EngineState::kRestarting:
+      FailLive(error);
+      break;
+    case EngineState::kSleeping:
+      FailPending(error);
+      break;
+    case EngineState::kFailed:
+      FailAll(error);
+      break;
+  }
+}
+
+void Frontend::FailLive(const ApiError& error) {
+  while (!live_.empty()) {
+    const auto generation = live_.begin()->second.generation;
+    if (ready()) {
+      Cancel(generation);
+    } else {  // there is no engine to tell
+      deadlines_.erase(live_.begin()->second.deadline);
+      live_.erase(live_.begin());
+    }
+    generation->Fail(error, error.status == 503 ? retry_after_ : "");
+  }
+}
+
+void Frontend::FailAll(const ApiError& error) {
+  FailLive(error);
+  FailPending(error);
+}
+
+void Frontend::FailPending(const ApiError& error) {
+  while (!pending_.empty()) {
+    const auto generation = pending_.front().generation;
+    Cancel(generation);
+    generation->Fail(error, error.status == 503 ? retry_after_ : "");
+  }
+}
+
+void Frontend::WatchDeadlines() {
+  if (watching_deadlines_ || deadlines_.empty()) return;
+  watching_deadlines_ = true;
+  server_.After(kDeadlineTickS, [this] {
+    watching_deadlines_ = false;
+    EndOverdue();
+    WatchDeadlines();
+  });
+}
+
+void Frontend::EndOverdue() {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= NowNs()) {
+    const auto generation = deadlines_.begin()->second;
+    Cancel(generation);
+    Overdue(*generation);
+  }
+}
+
+void Frontend::Overdue(Generation& generation) {
+  metrics_.AddDeadlineExceeded();
+  const double limit_s = generation.limit_s();
+  generation.Fail(
+      {504,
+       StrCat("no complete answer within ", limit_s, " s (",
+              limit_s < limits_.request_timeout_s ? "timeout" : "--request-timeout", ")"),
+       "", ""});
+}
+
+}  // namespace pinion
