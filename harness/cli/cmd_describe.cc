@@ -54,13 +54,9 @@ Json Describe(const CLI::App& app) {
   for (const CLI::App* command : app.get_subcommands({}))
     if (!command->get_name().empty() && !command->get_group().empty())
       commands.Append(Describe(*command));
-  // Commands inherit their parent's footer; only the one that set it should print it.
-  const bool inherited = app.get_parent() && app.get_parent()->get_footer() == app.get_footer();
   return Json::Object{
-      {"name", app.get_name()},
-      {"description", app.get_description()},
-      {"footer", inherited ? "" : app.get_footer()},
-      {"options", std::move(options)},
+      {"name", app.get_name()},          {"description", app.get_description()},
+      {"footer", app.get_footer()},      {"options", std::move(options)},
       {"commands", std::move(commands)},
   };
 }

@@ -34,18 +34,19 @@ std::vector<std::string> RewriteArguments(int argc, char** argv) {
 int Main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // so that writing beyond `ulimit -f` fails with an error message
   CLI::App app(
-      "Finds the fastest way to run a language model on the CPUs you have, proves it, and "
-      "launches it that way.",
+      "Finds the fastest way to run a language model on the CPUs you have, shows the evidence, and "
+      "starts a server with those settings.",
       "pinion");
   app.set_version_flag("--version", StrCat("pinion ", Version()));
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
+  int exit_code = 0;
+  for (auto* add : kCommands) add(app, exit_code);
+  // After the commands, which would inherit it.
   app.footer(
       "Every command has --help. Exit codes: 0 done, 1 failed, 2 bad usage.\n"
       "  pinion sweep preset:tiny --quick --out out/tiny     # a first sweep, at most 10 minutes\n"
       "  pinion launch out/tiny/profiles/balanced.json       # the server that it recommends\n");
-  int exit_code = 0;
-  for (auto* add : kCommands) add(app, exit_code);
   try {
     app.parse(RewriteArguments(argc, argv));
   } catch (const CLI::ParseError& error) {

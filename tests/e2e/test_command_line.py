@@ -15,6 +15,12 @@ def test_help_lists_commands_and_succeeds(pinion):
     assert "Usage" in done.stdout
 
 
+def test_examples_of_the_program_are_in_its_own_help_alone(pinion):
+    assert "pinion sweep preset:tiny" in pinion("--help").stdout
+    for command in (("probe",), ("model", "info")):
+        assert "pinion sweep preset:tiny" not in pinion(*command, "--help").stdout
+
+
 @pytest.mark.parametrize("arguments", [(), ("no-such-command",), ("--no-such-flag",)])
 def test_bad_usage_is_exit_code_2_with_clean_standard_output(pinion, arguments):
     done = pinion(*arguments)
