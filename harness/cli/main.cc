@@ -71,4 +71,7 @@ int Report(const Error& error) {
 
 }  // namespace pinion::harness
 
-int main(int argc, char** argv) { return pinion::harness::Main(argc, argv); }
+// An exception that nobody expects shall end in a core dump that shows where it came from.
+int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape)
+  return pinion::harness::Main(argc, argv);
+}
