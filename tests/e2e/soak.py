@@ -32,7 +32,8 @@ from raw_client import Connection, exchange, get, post
 SETTLE_S = 30        # for a server without clients to come to rest: it only bounds a failure
 RSS_GROWTH = 1.02    # of either process, when it has had minutes to take what it keeps
 LEAVERS, LEAVERS_TOKENS = 32, 1500
-FLAGS = ["--kv-cache-space", "16MiB", "--served-model-name", "soaked", "--request-memory", "512MiB"]
+WORKERS = 4  # each starts its templates' helper process when a chat first comes to it
+FLAGS = ["--frontend-workers", WORKERS, "--kv-cache-space", "16MiB", "--served-model-name", "soaked", "--request-memory", "512MiB"]
 
 
 # ---- What is counted --------------------------------------------------------------------------------------
@@ -317,8 +318,13 @@ async def leave_all_at_once(target, tally):
                    f"for were {LEAVERS * tokens}")
 
 
-async def use_everything(target):
-    """Writes to every KV block, which makes the kernel give it memory, and has the front end return what it can."""
+async def use_everything(server, target):
+    """Has every worker start its helper and every KV block written to, and the front end return what it can."""
+    chat = post("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1})
+    for _ in range(500):
+        if len(children_of(server.process.pid)) > WORKERS:  # and the engine
+            break
+        await asyncio.gather(*(exchange(target, chat) for _ in range(8 * WORKERS)))
     tokens = (await info_of(target))["kv_cache"]["tokens"]
     length = target.max_model_len - 8
     for start in range(0, 2 * tokens, length):
@@ -331,7 +337,7 @@ async def use_everything(target):
 
 async def take_census(server, target, tally):
     await leave_all_at_once(target, tally)
-    await use_everything(target)
+    await use_everything(server, target)
     kept = await rest(target)
     fronts = []
     for _ in range(10):  # the connections of our own questions are closing
