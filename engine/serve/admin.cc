@@ -146,6 +146,10 @@ bool AdminApi::OnMessage(const LinkMessage& message) {
 }
 
 void AdminApi::Health(const HttpRequest&, Reply reply) {
+  if (ready() && rest_ == Rest::kFallingAsleep)  // new requests are refused already
+    return AnswerJson(*reply, 503,
+                      Json(Json::Object{{"status", Name(EngineState::kSleeping)},
+                                        {"reason", "the server falls asleep"}}));
   if (ready()) return reply->Send(200, "text/plain", "");
   AnswerJson(*reply, 503, Json(Json::Object{{"status", Name(state_)}, {"reason", reason_}}));
 }

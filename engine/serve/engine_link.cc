@@ -23,7 +23,8 @@ void EngineLink::WaitToFlush() {
   if (!socket_.has_unsent() || std::exchange(flushing_, true)) return;
   server_.OnceWritable(socket_.fd(), [this] {
     flushing_ = false;
-    if (socket_.Flush()) WaitToFlush();
+    // Closed meanwhile, its descriptor's number may soon be another's.
+    if (!closed_ && socket_.Flush()) WaitToFlush();
   });
 }
 

@@ -234,15 +234,16 @@ class Serving {
   }
 
   void CutOff(const char* reason) {
-    if (frontend_->live() == 0) return;
+    if (frontend_->live() + frontend_->pending() == 0) return;
     LogWarning(StrCat("cut off ", LiveSequences(), " after ", options_.faults.shutdown_timeout_s,
                       " s (--shutdown-timeout)"));
     frontend_->FailAll({503, reason, "", ""});
   }
 
   std::string LiveSequences() const {
-    const size_t live = frontend_->live();
-    return StrCat(live, live == 1 ? " live sequence" : " live sequences");
+    const size_t live = frontend_->live(), pending = frontend_->pending();
+    return StrCat(live, live == 1 ? " live sequence" : " live sequences",
+                  pending > 0 ? StrCat(" and ", pending, " that wait for the engine") : "");
   }
 
   void OnSignal() {

@@ -145,6 +145,7 @@ TEST_F(AdminTest, SleepsOnceForAllWhoAsk) {
   EXPECT_EQ(level_, 2);
   EXPECT_EQ(first->status, 0);
   EXPECT_EQ(Ask("POST", "/wake_up")->status, 409);
+  EXPECT_EQ(Ask("GET", "/health")->status, 503);  // it refuses requests already
   admin_->OnEngineState(EngineState::kSleeping, "asleep");
   asleep_();
   EXPECT_EQ(first->status, 200);

@@ -83,6 +83,11 @@ class FrontendTest : public testing::Test {
   }
 
   Result<std::string> RenderChat(const ChatRequest& chat) {
+    if (template_ends_.valid()) {
+      template_runs_ = 1;
+      template_ran_out_ =
+          template_ends_.wait_for(std::chrono::seconds(20)) == std::future_status::timeout;
+    }
     std::string text;
     for (const Json& message : chat.messages.array()) {
       if (message.Find("role")->string() == "bad")
@@ -141,6 +146,9 @@ class FrontendTest : public testing::Test {
   FrontLimits limits_;
   ByteTokenizer tokenizer_;
   FakeEngine engine_;
+  std::shared_future<void> template_ends_;  // unset: templates end at once
+  std::atomic<int> template_runs_ = 0;
+  std::atomic<bool> template_ran_out_ = false;
   std::unique_ptr<WorkerPool> pool_;
   std::unique_ptr<Frontend> frontend_;
   std::unique_ptr<AdminApi> admin_;
@@ -546,6 +554,22 @@ TEST_F(FrontendTest, AnswersWhileAWorkerIsBusy) {
   EXPECT_EQ(StatusOf(Get(port_, "/health")), "200");
   EXPECT_EQ(TextOf(Ask("/v1/completions", R"({"prompt":"x","max_tokens":2})")), "ab");
   release.set_value();
+}
+
+// If the event loop rendered it, all of this would be answered only once the template gives up.
+TEST_F(FrontendTest, AnswersWhileATemplateRuns) {
+  std::promise<void> end;
+  template_ends_ = end.get_future().share();
+  StartEngine();
+  RawClient chat(port_);
+  SendPost(chat, R"({"messages":[{"role":"user","content":"x"}],"max_tokens":2})",
+           "chat/completions");
+  WaitFor(template_runs_, 1);
+  EXPECT_EQ(StatusOf(Get(port_, "/health")), "200");
+  EXPECT_EQ(TextOf(Ask("/v1/completions", R"({"prompt":"x","max_tokens":2})")), "ab");
+  end.set_value();
+  EXPECT_EQ(StatusOf(chat.ReadUntil("usage")), "200");
+  EXPECT_FALSE(template_ran_out_);
 }
 
 TEST_F(FrontendTest, WritesLargeAnswersOnAWorker) {
