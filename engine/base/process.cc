@@ -52,9 +52,12 @@ int Above(const std::pair<int, int>* moves, size_t count) {
   return above;
 }
 
-// Moves descriptors to their numbers. Sources are first copied above every target, so that one
-// mapping cannot overwrite another's source.
+// Moves descriptors to their numbers, and leaves the child no others above 2. Sources are first
+// copied above every target, so that one mapping cannot overwrite another's source.
 void PlaceDescriptors(const ChildPlan& plan, std::pair<int, int>* moves, size_t count) {
+  // Libraries make some that exec would keep: a connection just accepted, which the child would
+  // then hold open for its life. An error: the kernel is older than 5.11, and those few are kept.
+  close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
   const int above = Above(moves, count);
   for (size_t i = 0; i < count; ++i) {
     moves[i].first = CopyFrom(moves[i].first, above);
