@@ -40,8 +40,11 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
                    const nlohmann::detail::exception& failure) override {
     std::string what = failure.what();
     const auto bracket = what.find("] ");
-    error_ = StrCat("not valid JSON at byte ", position, " (",
-                    bracket == std::string::npos ? what : what.substr(bracket + 2), ")");
+    if (bracket != std::string::npos) what.erase(0, bracket + 2);
+    // It quotes everything since the last value, control characters as "<U+000D>".
+    constexpr size_t kMostBytes = 300;
+    if (what.size() > kMostBytes) what = StrCat(what.substr(0, kMostBytes), "...");
+    error_ = StrCat("not valid JSON at byte ", position, " (", what, ")");
     return false;
   }
 

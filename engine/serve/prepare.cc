@@ -73,7 +73,8 @@ void TakeEchoes(const Tokenizer& tokenizer, Prepared& prepared) {
 size_t ParsedBytes(std::string_view text) {
   // A Json value has 40 bytes and a key 32. The vector that holds them doubles when it is full, and
   // while it moves there are three slots for each value: 120 bytes for a value of a list, 216 for
-  // one of an object, which takes two of these characters.
+  // one of an object, which takes two of these characters. A control character between values
+  // counts as one, too: an error message quotes it with 8 bytes, of which there are several copies.
   constexpr size_t kBytesPerMark = 120;
   size_t marks = 1;
   bool in_string = false;
@@ -84,7 +85,7 @@ size_t ParsedBytes(std::string_view text) {
     else if (in_string)
       i += c == '\\';
     else
-      marks += c == ',' || c == ':' || c == '[' || c == '{';
+      marks += c == ',' || c == ':' || c == '[' || c == '{' || static_cast<unsigned char>(c) < ' ';
   }
   // Strings are kept in the parser's buffer, which doubles, and the raw token beside it likewise.
   return kBytesPerMark * marks + 5 * text.size();
