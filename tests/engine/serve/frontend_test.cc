@@ -37,7 +37,7 @@ class FrontendTest : public testing::Test {
     });
     ServedModel model{"fake", "somewhere", 257, *ReadApiDefaults(std::nullopt)};
     pool_ = std::make_unique<WorkerPool>(
-        WorkerPool::Options{2, 0, [this](const ChatRequest& chat) { return RenderChat(chat); }});
+        WorkerPool::Options{3, 0, [this](const ChatRequest& chat) { return RenderChat(chat); }});
     frontend_ = std::make_unique<Frontend>(
         model, tokenizer_, limits_, *pool_, *server_, std::make_shared<MemoryBudget>(64 << 20),
         [this](const LinkMessage& message) { link_->Send(message); });

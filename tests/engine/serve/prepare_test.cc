@@ -50,6 +50,20 @@ TEST(ParsedBytes, IsAtLeastWhatParsingAllocates) {
   }
 }
 
+// The parser's message quotes what it has read since the last value.
+TEST(ParsedBytes, IsAtLeastWhatAnErrorAllocates) {
+  for (const std::string& body : {"{\"a\"" + std::string((1 << 18) + 1, '\r') + "@",
+                                  "\"" + std::string((1 << 20) + 1, 'x'),
+                                  "[" + std::string((1 << 20) + 1, '1') + "x"}) {
+    const size_t before = tests::ResetHeapPeak();
+    const auto parsed = Json::Parse(body);
+    const size_t took = tests::HeapPeak() - before;
+    ASSERT_FALSE(parsed);
+    EXPECT_LE(took, ParsedBytes(body) + 4096) << body.substr(0, 40);
+    EXPECT_LT(parsed.error().message.size(), 400u);
+  }
+}
+
 TEST(ParsedBytes, DoesNotCountWhatStringsHold) {
   EXPECT_EQ(ParsedBytes(R"(["[,:{"])"), ParsedBytes(R"(["aaaa"])"));
   EXPECT_EQ(ParsedBytes(R"(["\",,"])"), ParsedBytes(R"(["\"aa"])"));
