@@ -87,8 +87,8 @@ size_t ParsedBytes(std::string_view text) {
     else
       marks += c == ',' || c == ':' || c == '[' || c == '{' || static_cast<unsigned char>(c) < ' ';
   }
-  // Strings are kept in the parser's buffer, which doubles, and the raw token beside it likewise; if
-  // the text ends inside one, the error message quotes it, and is put together from copies.
+  // Strings are kept in the parser's buffer, which doubles, and the raw token beside it likewise;
+  // if the text ends inside one, the error message quotes it, and is put together from copies.
   constexpr size_t kCopies = 11;
   return kBytesPerMark * marks + kCopies * text.size();
 }

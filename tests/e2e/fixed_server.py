@@ -12,8 +12,8 @@ began, so that no delay adds up. First tokens of every Nth answer take ten times
 come in.
 
 An answer of two tokens that comes in one piece, which fits a client's first read of 512 bytes, has no
-time between them, however slow the machine is, and one whose tokens come apart does: a limit just
-above 0 for the time per token separates the two. With --knee answers come in one piece unless there
+time between them, however slow the machine is. One whose tokens come apart does: the second goes out
+when the client has read the first. A limit just above 0 for the time per token separates the two. With --knee answers come in one piece unless there
 are more connections than that: a cliff. With --script, answers do so in the runs of --run-length
 requests that have a 1 in it ("011": all but the first run).
 
@@ -42,6 +42,19 @@ def open_connections(port):
     rows = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
     alive = ("01", "03")  # established, or about to be
     return sum(int(row[1].split(":")[1], 16) == port and row[3] in alive for row in rows)
+
+
+def wait_until_read(connection):
+    """Returns when the client, which runs on this machine, has read all that was sent to it."""
+    client, server = f":{connection.getpeername()[1]:04X}", f":{connection.getsockname()[1]:04X}"
+
+    def unread():
+        rows = (line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:])
+        queue = next((row[4] for row in rows if row[1].endswith(client) and row[2].endswith(server)), "0:0")
+        return int(queue.split(":")[1], 16)
+
+    while unread():
+        time.sleep(0.001)
 
 
 def sleep_until(when):
@@ -127,6 +140,8 @@ class Server:
             sent.append(time.monotonic())
             if in_one_piece:
                 break
+            if options.knee or options.script:
+                wait_until_read(connection)
             if i + 1 == options.die_after and i + 1 < count:
                 return connection.shutdown(socket.SHUT_RDWR)
         if body.get("stream_options", {}).get("include_usage"):

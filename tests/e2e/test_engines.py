@@ -13,6 +13,7 @@ import sys
 import pytest
 
 from conftest import ours, wait_until
+from fixed_server import WARM_UP
 
 FIXED = pathlib.Path(__file__).with_name("fixed_server.py")
 TTFT_MS, ITL_MS, OUTPUT = 30, 5, 8
@@ -105,7 +106,8 @@ def test_sweeps_any_server(pinion, tmp_path, no_server_left):
         assert len(answers) == len(values(out, "e2el_s", 1, candidate)) > 0
         for log in answers:
             at_once = [json.loads(line)["connections"] for line in log.read_text().splitlines()]
-            assert {1, 4, PROMPTS} <= set(at_once) and max(at_once) == PROMPTS
+            # The warm-up's connections may still be closing when the batch's are open.
+            assert {1, 4} <= set(at_once) and PROMPTS <= max(at_once) <= PROMPTS + WARM_UP
 
 
 @pytest.mark.parametrize("command, limit_s, says", [

@@ -52,9 +52,9 @@ TEST(ParsedBytes, IsAtLeastWhatParsingAllocates) {
 
 // The parser's message quotes what it has read since the last value.
 TEST(ParsedBytes, IsAtLeastWhatAnErrorAllocates) {
-  for (const std::string& body : {"{\"a\"" + std::string((1 << 18) + 1, '\r') + "@",
-                                  "\"" + std::string((1 << 20) + 1, 'x'),
-                                  "[" + std::string((1 << 20) + 1, '1') + "x"}) {
+  for (const std::string& body :
+       {"{\"a\"" + std::string((1 << 18) + 1, '\r') + "@", "\"" + std::string((1 << 20) + 1, 'x'),
+        "[" + std::string((1 << 20) + 1, '1') + "x"}) {
     const size_t before = tests::ResetHeapPeak();
     const auto parsed = Json::Parse(body);
     const size_t took = tests::HeapPeak() - before;
