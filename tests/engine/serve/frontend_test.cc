@@ -1,163 +1,21 @@
-// The whole server in one process: front end and HTTP on one thread, a fake engine behind the link
-// on another, clients over loopback.
-
 #include "engine/serve/frontend.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <future>
 #include <random>
 #include <thread>
 
 #include "engine/base/strings.h"
 #include "engine/base/version.h"
-#include "engine/serve/admin.h"
-#include "engine/serve/engine_link.h"
 #include "engine/serve/response.h"
-#include "engine/serve/worker.h"
-#include "tests/engine/serve/client.h"
-#include "tests/engine/serve/fakes.h"
+#include "tests/engine/serve/frontend_fixture.h"
 
 namespace pinion {
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-
-constexpr size_t kModelLength = 100;
-
-class FrontendTest : public testing::Test {
- protected:
-  void SetUp() override {
-    HttpOptions http;
-    http.port = 0;
-    server_ = *HttpServer::Listen(http, [this](HttpRequest request, auto reply) {
-      if (!admin_->Handle(request, reply)) frontend_->Handle(std::move(request), std::move(reply));
-    });
-    ServedModel model{"fake", "somewhere", 257, *ReadApiDefaults(std::nullopt)};
-    pool_ = std::make_unique<WorkerPool>(
-        WorkerPool::Options{3, 0, [this](const ChatRequest& chat) { return RenderChat(chat); }});
-    frontend_ = std::make_unique<Frontend>(
-        model, tokenizer_, limits_, *pool_, *server_, std::make_shared<MemoryBudget>(64 << 20),
-        [this](const LinkMessage& message) { link_->Send(message); });
-    AdminApi::Actions actions;
-    actions.send = [this](const LinkMessage& message) { link_->Send(message); };
-    admin_ = std::make_unique<AdminApi>(*server_, FaultOptions(), std::move(actions));
-    const auto ends = *MakeLinkPair();
-    link_ = std::make_unique<EngineLink>(
-        *server_, ends.first,
-        EngineLink::Callbacks{
-            [this](LinkMessage message) {
-              const bool ready = std::holds_alternative<ReadyMessage>(message);
-              if (!admin_->OnMessage(message)) frontend_->OnMessage(std::move(message));
-              if (ready) Enter(EngineState::kReady, "");
-            },
-            [this](const std::string&) { Enter(EngineState::kFailed, "the engine died"); }});
-    engine_end_ = std::make_unique<LinkSocket>(ends.second);
-    port_ = server_->port();
-    http_thread_ = std::thread([this] { server_->Run(); });
-  }
-
-  void Enter(EngineState state, const std::string& reason) {
-    frontend_->OnEngineState(state, reason);
-    admin_->OnEngineState(state, reason);
-  }
-
-  void StartEngine() {
-    engine_end_->Send(ReadyMessage{kModelLength, 1000, "{\"isa\":\"fake\"}"});
-    engine_thread_ = std::thread([this] {
-      ServeLink(engine_, *engine_end_);
-      engine_end_.reset();
-    });
-    Await([this] { return StatusOf(Get(port_, "/health")) == "200"; });
-  }
-
-  void TearDown() override {
-    server_->Post([this] { server_->Stop(); });
-    http_thread_.join();
-    pool_.reset();
-    link_.reset();  // the engine's loop ends with the link
-    if (engine_thread_.joinable()) engine_thread_.join();
-    server_.reset();
-  }
-
-  Result<std::string> RenderChat(const ChatRequest& chat) {
-    if (template_ends_.valid()) {
-      template_runs_ = 1;
-      template_ran_out_ =
-          template_ends_.wait_for(std::chrono::seconds(20)) == std::future_status::timeout;
-    }
-    std::string text;
-    for (const Json& message : chat.messages.array()) {
-      if (message.Find("role")->string() == "bad")
-        return Fail(ErrorCode::kFailed, "TemplateError: bad role");
-      text += StrCat(message.Find("role")->string(), ":", message.Find("content")->string(), ";");
-    }
-    return text + (chat.kwargs.Find("add_generation_prompt")->boolean() ? "assistant:" : "");
-  }
-
-  Json Ask(std::string_view path, std::string_view body) {
-    auto json = Json::Parse(BodyOf(Post(port_, path, body)));
-    EXPECT_TRUE(json) << body;
-    return json ? *json : Json();
-  }
-  std::string TextOf(const Json& answer, size_t choice = 0) {
-    const Json* choices = answer.Find("choices");
-    if (!choices || choices->array().size() <= choice) return "no choice: " + answer.Dump();
-    return choices->array()[choice].Find("text")->string();
-  }
-  // Payloads of the "data:" lines, without chunk framing.
-  std::vector<std::string> Events(const std::string& response) {
-    std::vector<std::string> events;
-    for (size_t at = 0; (at = response.find("data: ", at)) != std::string::npos;) {
-      const size_t end = response.find("\n\n", at);
-      events.push_back(response.substr(at + 6, end - at - 6));
-      at = end;
-    }
-    return events;
-  }
-  void WaitFor(const std::atomic<int>& value, int wanted) {
-    Await([&] { return value == wanted; });
-    EXPECT_EQ(value, wanted);
-  }
-
-  // Runs on the event loop's thread, and waits for it.
-  void OnLoop(const std::function<void()>& call) {
-    std::promise<void> done;
-    server_->Post([&] {
-      call();
-      done.set_value();
-    });
-    done.get_future().wait();
-  }
-  void SendPost(RawClient& client, std::string_view body, std::string_view path = "completions") {
-    client.Send(StrCat("POST /v1/", path, " HTTP/1.1\r\nContent-Type: application/json\r\n",
-                       "Content-Length: ", body.size(), "\r\n\r\n", body));
-  }
-  std::string Metric(const std::string& name) {
-    const std::string all = BodyOf(Get(port_, "/metrics"));
-    const size_t at = all.find("\n" + name);
-    if (at == std::string::npos) return "no metric " + name;
-    const size_t end = all.find('\n', at + 1), value = all.rfind(' ', end);
-    return all.substr(value + 1, end - value - 1);
-  }
-
-  FrontLimits limits_;
-  ByteTokenizer tokenizer_;
-  FakeEngine engine_;
-  std::shared_future<void> template_ends_;  // unset: templates end at once
-  std::atomic<int> template_runs_ = 0;
-  std::atomic<bool> template_ran_out_ = false;
-  std::unique_ptr<WorkerPool> pool_;
-  std::unique_ptr<Frontend> frontend_;
-  std::unique_ptr<AdminApi> admin_;
-  std::unique_ptr<HttpServer> server_;
-  std::unique_ptr<EngineLink> link_;
-  std::unique_ptr<LinkSocket> engine_end_;
-  uint16_t port_ = 0;
-  std::thread http_thread_, engine_thread_;
-};
 
 TEST_F(FrontendTest, IsReadyOnlyOnceTheEngineIs) {
   EXPECT_EQ(StatusOf(Get(port_, "/health")), "503");
@@ -482,102 +340,6 @@ TEST_F(FrontendTest, RefusesOtherMediaTypes) {
   EXPECT_EQ(post("Content-Type: text/plain\r\n"), "415");
   EXPECT_EQ(post("Content-Type: application/jsonp\r\n"), "415");
   EXPECT_EQ(post("Content-Type: Application/JSON ; charset=utf-8\r\n"), "200");
-}
-
-class BoundedFrontendTest : public FrontendTest {
- protected:
-  BoundedFrontendTest() {
-    limits_.max_num_queued_reqs = 3;
-    limits_.max_num_queued_tokens = 50;
-    limits_.max_choice_tokens = 200;
-    limits_.max_logit_bias = 2;
-    limits_.max_stop = 2;
-    limits_.max_stop_token_ids = 2;
-  }
-};
-
-TEST_F(BoundedFrontendTest, RejectsOnceInTheMetric) {
-  StartEngine();
-  RawClient held(port_);
-  SendPost(held, R"({"prompt":"Held","n":2})");
-  WaitFor(engine_.live, 2);
-  const std::string got = Post(port_, "/v1/completions", R"({"prompt":"x","n":2})");
-  EXPECT_EQ(StatusOf(got), "503");
-  EXPECT_THAT(got, AllOf(HasSubstr("Retry-After: 5"), HasSubstr("(--max-num-queued-reqs)")));
-  EXPECT_EQ(Metric("vllm:admission_rejections_total{model_name=\"fake\",reason=\"max_num_queued_r"),
-            "1");
-  const std::string longer =
-      Post(port_, "/v1/completions", StrCat(R"({"prompt":")", std::string(60, 'x'), R"("})"));
-  EXPECT_THAT(longer, HasSubstr("(--max-num-queued-tokens)"));
-  EXPECT_EQ(Metric("vllm:admission_rejections_total{model_name=\"fake\",reason=\"max_num_queued_t"),
-            "1");
-}
-
-TEST_F(BoundedFrontendTest, AdmitsALongPromptIntoAnEmptyQueue) {
-  StartEngine();
-  const std::string body = StrCat(R"({"prompt":")", std::string(60, 'x'), R"(","max_tokens":1})");
-  EXPECT_EQ(StatusOf(Post(port_, "/v1/completions", body)), "200");
-  EXPECT_EQ(StatusOf(Post(port_, "/v1/completions", body)), "200");  // all was given back
-}
-
-TEST_F(BoundedFrontendTest, NamesEveryBound) {
-  StartEngine();
-  const auto said = [&](const char* body) { return Post(port_, "/v1/completions", body); };
-  EXPECT_THAT(said(R"({"prompt":"x","logit_bias":{"1":1,"2":1,"3":1}})"),
-              HasSubstr("'logit_bias' has 3 entries, want at most 2 (--max-logit-bias)"));
-  EXPECT_THAT(said(R"({"prompt":"x","stop":["a","b","c"]})"),
-              HasSubstr("'stop' has 3 entries, want at most 2 (--max-stop)"));
-  EXPECT_THAT(said(R"({"prompt":"x","stop_token_ids":[1,2,3]})"),
-              HasSubstr("'stop_token_ids' has 3 entries, want at most 2 (--max-stop-token-ids)"));
-  EXPECT_THAT(said(R"({"prompt":["xxxxx","yy"],"n":50})"),
-              HasSubstr("'n' is 50 and the prompts have 7 tokens, 350 together, want at most 200 "
-                        "(--max-choice-tokens)"));
-  EXPECT_THAT(Post(port_, "/v1/completions",
-                   StrCat(R"({"prompt":"x","stop":")", std::string(1025, 's'), R"("})")),
-              HasSubstr("'stop' has a string of more than 1024 bytes"));
-  // 3 MB of values need more than the budget of 64 MiB; so do the tokens of 1 MB of text.
-  std::string zeros = "[0";
-  for (int i = 0; i < 1'500'000; ++i) zeros += ",0";
-  const std::string values = Post(port_, "/v1/completions", StrCat(R"({"prompt":)", zeros, "]}"));
-  EXPECT_EQ(StatusOf(values), "413");
-  EXPECT_THAT(values, HasSubstr("(--request-memory)"));
-  EXPECT_EQ(StatusOf(Post(port_, "/tokenize",
-                          StrCat(R"({"prompt":")", std::string(1'000'000, 'x'), R"("})"))),
-            "413");
-  EXPECT_EQ(Metric("pinion:request_memory_bytes"), "0");
-}
-
-TEST_F(FrontendTest, AnswersWhileAWorkerIsBusy) {
-  StartEngine();
-  std::promise<void> release;
-  pool_->Submit("other", false, [&](WorkerPool::Worker&) { release.get_future().wait(); });
-  EXPECT_EQ(StatusOf(Get(port_, "/health")), "200");
-  EXPECT_EQ(TextOf(Ask("/v1/completions", R"({"prompt":"x","max_tokens":2})")), "ab");
-  release.set_value();
-}
-
-// If the event loop rendered it, all of this would be answered only once the template gives up.
-TEST_F(FrontendTest, AnswersWhileATemplateRuns) {
-  std::promise<void> end;
-  template_ends_ = end.get_future().share();
-  StartEngine();
-  RawClient chat(port_);
-  SendPost(chat, R"({"messages":[{"role":"user","content":"x"}],"max_tokens":2})",
-           "chat/completions");
-  WaitFor(template_runs_, 1);
-  EXPECT_EQ(StatusOf(Get(port_, "/health")), "200");
-  EXPECT_EQ(TextOf(Ask("/v1/completions", R"({"prompt":"x","max_tokens":2})")), "ab");
-  end.set_value();
-  EXPECT_EQ(StatusOf(chat.ReadUntil("usage")), "200");
-  EXPECT_FALSE(template_ran_out_);
-}
-
-TEST_F(FrontendTest, WritesLargeAnswersOnAWorker) {
-  StartEngine();
-  const Json answer =
-      Ask("/v1/completions", R"({"prompt":"x","n":300,"max_tokens":20,"logprobs":1})");
-  ASSERT_EQ(answer.Find("choices")->array().size(), 300u);
-  EXPECT_EQ(TextOf(answer, 299), "abcdefghijklmnopqrst");
 }
 
 TEST_F(FrontendTest, SurvivesDamagedRequests) {
