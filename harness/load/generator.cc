@@ -30,6 +30,11 @@ double ThreadCpuSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
+// `time_ns` without what is beyond whole microseconds after `origin_ns`: what a store keeps.
+int64_t WholeMicroseconds(int64_t time_ns, int64_t origin_ns) {
+  return time_ns - (time_ns - origin_ns) % 1000;
+}
+
 // Pins the calling thread to `cpus` for the lifetime of the object.
 class Pinned {
  public:
@@ -97,6 +102,12 @@ class Generator {
     size_t server = 0;  // of all its turns
     Exchanges exchanges;
   };
+  // An answer in progress.
+  struct Answer {
+    std::string text;
+    int64_t arrived_ns = 0;  // of the bytes that are read now
+    bool has_end = false;    // the server said that it ends
+  };
 
   double Elapsed() const { return SecondsSince(result_.start_ns); }
   // A load without a request would measure nothing: the first one starts in any case.
@@ -156,19 +167,17 @@ class Generator {
     call.path = Path(plan_.style.endpoint);
     call.body = RequestBody(plan_.style, talk->exchanges, turn.output_len);
     call.timeout_s = plan_.timeout_s;
-    auto answer = std::make_shared<std::string>();
-    auto arrived_ns = std::make_shared<int64_t>(0);
-    auto events = std::make_shared<SseReader>([this, index, answer, arrived_ns](auto data) {
-      TakeEvent(result_.requests[index], data, *arrived_ns, *answer);
-    });
-    call.on_body = [events, arrived_ns](std::string_view bytes, int64_t now_ns) {
-      *arrived_ns = now_ns;
+    auto answer = std::make_shared<Answer>();
+    auto events = std::make_shared<SseReader>(
+        [this, index, answer](auto data) { TakeEvent(result_.requests[index], data, *answer); });
+    call.on_body = [events, answer](std::string_view bytes, int64_t now_ns) {
+      answer->arrived_ns = now_ns;
       events->Feed(bytes);
     };
     call.on_end = [this, index, talk, answer](const HttpEnd& end) {
       spread_.Ended(talk->server);
-      Finish(result_.requests[index], end);
-      Continue(talk, *answer, result_.requests[index]);
+      Finish(result_.requests[index], end, answer->has_end);
+      Continue(talk, answer->text, result_.requests[index]);
     };
     spread_.Began(talk->server);
     record.sent_ns = NowNs();
@@ -176,30 +185,31 @@ class Generator {
     client_.Start(std::move(call));
   }
 
-  void TakeEvent(RequestRecord& record, std::string_view data, int64_t arrived_ns,
-                 std::string& answer) const {
+  void TakeEvent(RequestRecord& record, std::string_view data, Answer& answer) const {
     if (!record.error.empty()) return;
     auto event = ReadStreamEvent(data, plan_.style.endpoint);
     if (!event) {
       record.error = event.error().message;
       return;
     }
-    if (event->is_token) record.token_ns.push_back(arrived_ns);
-    record.has_end |= event->is_end;
-    answer += event->text;
+    if (event->is_token)
+      record.token_ns.push_back(WholeMicroseconds(answer.arrived_ns, record.sent_ns));
+    answer.has_end |= event->is_end;
+    answer.text += event->text;
     if (event->prompt_tokens) record.prompt_tokens = event->prompt_tokens;
     if (event->output_tokens) record.output_tokens = event->output_tokens;
     if (event->cached_tokens) record.cached_tokens = event->cached_tokens;
   }
 
-  void Finish(RequestRecord& record, const HttpEnd& end) {
+  void Finish(RequestRecord& record, const HttpEnd& end, bool has_end) {
     record.ended_ns = end.ended_ns;
+    record.status = end.status;
     record.cut = ending_ && end.error == "cut off";
     if (record.error.empty()) record.error = end.error;
     if (record.error.empty() && record.token_ns.empty())
       record.error = "the answer ended without a single token; does the server stream?";
     // A server that dies closes its connection, which may look like the end of an answer.
-    if (record.error.empty() && !record.has_end)
+    if (record.error.empty() && !has_end)
       record.error = "the answer broke off: neither a finish_reason nor [DONE] came";
     ++(record.complete() ? completed_ : failed_);
   }

@@ -11,6 +11,7 @@
 #include "harness/load/conversations.h"
 #include "harness/load/http_client.h"
 #include "harness/load/openai.h"
+#include "harness/load/request_record.h"
 
 namespace pinion::harness {
 
@@ -36,29 +37,6 @@ struct ServerLoadPlan {
   std::function<void(size_t completed, size_t failed, double elapsed_s)>
       progress;                                              // twice a second
   std::function<bool()> interrupted = [] { return false; };  // asked 20 times a second
-};
-
-// One request as its client saw it; times of CLOCK_MONOTONIC.
-struct RequestRecord {
-  size_t conversation = 0, turn = 0;
-  size_t server = 0;  // index of the server that answered
-  // When it was due: its arrival in an open loop; in a closed loop, and for later turns, when the
-  // answer before it had ended.
-  int64_t scheduled_ns = 0;
-  int64_t sent_ns = 0;
-  std::vector<int64_t> token_ns;  // arrival of every event that carries part of the answer
-  bool has_end = false;           // the server said that the answer ends
-  int64_t ended_ns = 0;
-  int output_len = 0;                                              // requested
-  std::optional<int> prompt_tokens, output_tokens, cached_tokens;  // as the server counted
-  std::string error;                                               // empty: complete
-  bool cut = false;  // by the deadline; `error` says so
-
-  bool complete() const { return error.empty(); }
-  // As the server counted, else the events.
-  size_t tokens() const {
-    return output_tokens ? static_cast<size_t>(*output_tokens) : token_ns.size();
-  }
 };
 
 // The generator's own load and delays, which affect the measurement.

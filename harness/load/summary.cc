@@ -81,6 +81,7 @@ Json RequestJson(const RequestRecord& record, const ServerLoadResult& result) {
   one.Set("token_s", std::move(tokens));
   one.Set("prompt_tokens", record.prompt_tokens ? Json(*record.prompt_tokens) : Json());
   one.Set("output_tokens", static_cast<int64_t>(record.tokens()));
+  one.Set("status", record.status);
   one.Set("error", record.error);
   return one;
 }
@@ -157,16 +158,17 @@ std::vector<std::string> GeneratorFaults(const ServerLoadResult& result) {
   if (own.cpu_share > kBusyShare) {
     std::snprintf(text, sizeof text, "the load generator was busy %.0f %% of the time",
                   own.cpu_share * 100);
-    faults.push_back(text);
+    faults.emplace_back(text);
   }
   const double limit_s = LateSeconds(Summarise(TracesOf(result)));
   // In a closed loop, or under a limit on concurrency, late requests are not the generator's fault;
-  // its\n  // own clock is.
+  // its own
+  // clock is.
   const double late_s = Quantile(own.lag_s, 0.95);
   if (late_s > limit_s) {
     std::snprintf(text, sizeof text, "late client: %.1f ms behind its own clock at p95",
                   late_s * 1e3);
-    faults.push_back(text);
+    faults.emplace_back(text);
   }
   return faults;
 }
