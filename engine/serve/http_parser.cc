@@ -22,10 +22,14 @@ std::string_view View(Text text) { return {text.data(), text.size()}; }
 // The target without scheme and host: any client may send the absolute form meant for proxies (RFC
 // 9112, 3.2.2).
 std::string_view Relative(std::string_view target) {
-  if (boost::beast::iequals(target.substr(0, 7), "http://"))
-    target.remove_prefix(std::min(target.find('/', 7), target.size()));
+  for (const std::string_view scheme : {"http://", "https://"})
+    if (boost::beast::iequals(target.substr(0, scheme.size()), scheme))
+      target.remove_prefix(std::min(target.find_first_of("/?", scheme.size()), target.size()));
   return target;
 }
+
+// For an error's text.
+std::string_view Shown(std::string_view value) { return value.substr(0, 100); }
 
 }  // namespace
 
@@ -84,7 +88,7 @@ class HttpParser::Reader : public http::basic_parser<true> {
     const std::string_view relative = Relative(View(target));
     const size_t mark = relative.find('?');
     head_.method = View(method);
-    head_.path = relative.substr(0, mark);
+    head_.path = mark == 0 || relative.empty() ? "/" : relative.substr(0, mark);
     if (mark != relative.npos) head_.query = relative.substr(mark + 1);
     head_.http11 = version >= 11;
   }
@@ -98,7 +102,28 @@ class HttpParser::Reader : public http::basic_parser<true> {
                     error);
     head_.headers.Add(std::string(View(name)), std::string(View(value)));
   }
-  void on_header_impl(error_code&) override {}
+  void on_header_impl(error_code& error) override {
+    const HttpHeaders& headers = head_.headers;
+    // Any other coding would leave the body's end unknown, or hand a handler what it cannot read:
+    // the bytes of the body would be taken for the next request (RFC 9112, 6.1 and 6.3).
+    const std::string_view coding = headers.Find("Transfer-Encoding");
+    if (const size_t count = headers.Count("Transfer-Encoding"); count > 0) {
+      if (!head_.http11)
+        return Refuse(MakeRefusal(400,
+                                  "Transfer-Encoding in a request of HTTP/1.0; send a "
+                                  "Content-Length, or HTTP/1.1"),
+                      error);
+      if (count > 1 || !boost::beast::iequals(coding, "chunked"))
+        return Refuse(MakeRefusal(501, StrCat("Transfer-Encoding is '", Shown(coding),
+                                              "', want chunked or none")),
+                      error);
+    }
+    const std::string_view packed = headers.Find("Content-Encoding");
+    if (!packed.empty() && !boost::beast::iequals(packed, "identity"))
+      Refuse(MakeRefusal(415, StrCat("Content-Encoding is '", Shown(packed),
+                                     "', which this server does not read; send the body as it is")),
+             error);
+  }
 
   void on_body_init_impl(const boost::optional<uint64_t>& length, error_code& error) override {
     if (!length) return;
@@ -107,7 +132,9 @@ class HttpParser::Reader : public http::basic_parser<true> {
     if (memory_.budget() && *length > memory_.budget()->limit()) RefuseMemory(*length, error);
   }
   size_t on_body_impl(Text body, error_code& error) override { return Append(View(body), error); }
-  void on_chunk_header_impl(uint64_t, Text, error_code&) override {}
+  void on_chunk_header_impl(uint64_t size, Text, error_code& error) override {
+    if (size > limits_.body_bytes - body_.size()) RefuseSize(error);
+  }
   size_t on_chunk_body_impl(uint64_t, Text body, error_code& error) override {
     return Append(View(body), error);
   }

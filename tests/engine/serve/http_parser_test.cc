@@ -130,6 +130,48 @@ TEST(HttpParser, RefusesWhatItCannotBound) {
   EXPECT_TRUE(Parse(EachByte(exact + std::string(100, 'x')), limits).done);
 }
 
+// What two parsers might read differently is refused before a byte of the body is read.
+TEST(HttpParser, RefusesBodiesOfUnknownLengthOrCoding) {
+  const std::string start = "POST / HTTP/1.1\r\n", end = "\r\n\r\n0\r\n\r\n";
+  const std::pair<std::string, int> cases[] = {
+      {start + "Transfer-Encoding: gzip" + end, 501},
+      {start + "Transfer-Encoding: gzip, chunked" + end, 501},
+      {start + "Transfer-Encoding: chunked, gzip" + end, 501},
+      {start + "Transfer-Encoding: xchunked" + end, 501},
+      {start + "Transfer-Encoding: identity\r\nContent-Length: 5" + end, 501},
+      {start + "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked" + end, 501},
+      {"POST / HTTP/1.0\r\nTransfer-Encoding: chunked" + end, 400},
+      {start + "Content-Encoding: gzip\r\nContent-Length: 5" + end, 415},
+  };
+  for (const auto& [request, status] : cases) {
+    EXPECT_EQ(Parse({request}).status, status) << request;
+    EXPECT_EQ(Parse(EachByte(request)).status, status) << request;
+  }
+  EXPECT_TRUE(Parse({start + "Transfer-Encoding: Chunked" + end}).done);
+  EXPECT_TRUE(Parse({start + "Content-Encoding: identity\r\nContent-Length: 5" + end}).done);
+}
+
+TEST(HttpParser, BelievesNoChunkThatCannotFit) {
+  const HttpParser::Limits limits{.body_bytes = 100};
+  const std::string start = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (const std::string size : {"65", "ffffffffffffffff"})
+    EXPECT_EQ(Parse({start + size + "\r\n"}, limits).status, 413) << size;
+  const std::string most = start + "60\r\n" + std::string(96, 'x') + "\r\n";
+  EXPECT_EQ(Parse({most + "5\r\n"}, limits).status, 413);
+  EXPECT_TRUE(Parse({most + "4\r\nabcd\r\n0\r\n\r\n"}, limits).done);
+}
+
+TEST(HttpParser, TakesTargetsInAbsoluteForm) {
+  const auto head = [](const std::string& target) {
+    return Parse({"GET " + target + " HTTP/1.1\r\n\r\n"}).head;
+  };
+  EXPECT_EQ(head("http://host/a?b"), "GET /a b 1");
+  EXPECT_EQ(head("HTTPS://host:8/a"), "GET /a  1");
+  EXPECT_EQ(head("http://host"), "GET /  1");
+  EXPECT_EQ(head("http://host?a/b"), "GET / a/b 1");
+  EXPECT_EQ(head("/http://host/a"), "GET /http://host/a  1");
+}
+
 TEST(HttpParser, TakesMemoryAsBytesArrive) {
   const auto budget = std::make_shared<MemoryBudget>(100'000);
   {
