@@ -53,9 +53,9 @@ std::optional<uint64_t> NodeBytes(int id, const Machine& machine, const Budget& 
 }
 
 // `fixed` is the memory needed whatever the size of the KV cache.
-std::string Suggestion(uint64_t fixed, uint64_t limit, const EngineOptions& options) {
+std::string Suggestion(uint64_t fixed, uint64_t limit, size_t ranks, const EngineOptions& options) {
   const uint64_t left = fixed < limit ? limit - fixed : 0;
-  const uint64_t mib_per_rank = (left / static_cast<uint64_t>(options.tensor_parallel)) >> 20;
+  const uint64_t mib_per_rank = (left / ranks) >> 20;
   if (mib_per_rank > 0 && options.kv_cache_bytes)
     return StrCat("; --kv-cache-space of at most ", mib_per_rank, " MiB per rank would fit");
   return "; use a smaller model or dtype, a lower --max-num-batched-tokens, or a machine with more "
@@ -106,11 +106,11 @@ Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& o
   }
   const uint64_t free = LeftByFrontEnd(options, budget.memory_available_bytes);
   if (weights + workspace + kv > free)
-    return Fail(
-        ErrorCode::kExhausted,
-        StrCat("'", options.model, "' needs ", Sum(weights, workspace, kv), ", but ",
-               FormatBytes(budget.memory_available_bytes), " of memory is free",
-               ForFrontEnd(options), Suggestion(weights + workspace + spans, free, options)));
+    return Fail(ErrorCode::kExhausted,
+                StrCat("'", options.model, "' needs ", Sum(weights, workspace, kv), ", but ",
+                       FormatBytes(budget.memory_available_bytes), " of memory is free",
+                       ForFrontEnd(options),
+                       Suggestion(weights + workspace + spans, free, needs.size(), options)));
   for (const auto& [id, placed] : per_node) {
     const auto available = NodeBytes(id, machine, budget);
     if (available && placed > *available)
@@ -118,7 +118,8 @@ Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& o
           ErrorCode::kExhausted,
           StrCat("NUMA node ", id, " has ", FormatBytes(*available), " free, but ",
                  FormatBytes(placed), " would be placed there (", Sum(weights, workspace, kv),
-                 " over all ranks)", Suggestion(weights + workspace + spans, *available, options)));
+                 " over all ranks)",
+                 Suggestion(weights + workspace + spans, *available, needs.size(), options)));
   }
   return {};
 }

@@ -32,7 +32,8 @@ uint64_t LeftByFrontEnd(const EngineOptions& options, uint64_t available_bytes);
 
 // Refuses, before loading, a model that would run out of memory later: compares weights, workspace
 // and KV (as given, or the smallest useful cache) with free memory, in total (less what the front
-// end may take) and per NUMA node. The error suggests a size that fits. ErrorCode::kExhausted.
+// end may take) and per NUMA node. `needs` and `plan` have the same ranks, which may be those of
+// several replicas. The error suggests a size that fits. ErrorCode::kExhausted.
 Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                      size_t model_length, const Machine& machine, const Budget& budget,
                      const Plan& plan);

@@ -78,13 +78,7 @@ std::vector<std::pair<std::string, std::string>> EnvironmentOfReplica(const Plan
 
 Result<uint64_t> KvShareBytes(const EngineOptions& options, int replicas, const Budget& budget) {
   PINION_ASSIGN(const DecoderSpec spec, SpecFor(options));
-  DecoderOptions decoder;
-  PINION_ASSIGN(decoder.dtype, ResolveDtype(options, spec));
-  PINION_ASSIGN(decoder.kv_dtype, ResolveKvDtype(options, decoder.dtype));
-  decoder.moe_prepack = options.moe_prepack;
-  decoder.max_rows = static_cast<size_t>(options.max_num_batched_tokens);
-  decoder.block_tokens = static_cast<size_t>(options.block_size);
-  const std::vector<RankNeeds> needs = CountNeeds(spec, decoder, options.tensor_parallel);
+  PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(options, spec));
   uint64_t fixed = 0, per_block = 1;
   for (const RankNeeds& rank : needs) {
     fixed += rank.weights + rank.workspace;

@@ -12,7 +12,6 @@
 #include "engine/model/formats.h"
 #include "engine/model/rounded_tensor.h"
 #include "engine/model/weight_layout.h"
-#include "engine/run/capacity.h"
 #include "engine/run/isa_choice.h"
 #include "engine/run/placement.h"
 #include "engine/run/stages.h"
@@ -189,16 +188,12 @@ Status OpenModel(StartedModel& model, StartState& start) {
     LogInfo(StrCat("running only the language model of ", spec.wrapper,
                    ": text in, text out; its other parts are not loaded"));
   PINION_ASSIGN(info.max_model_len, ResolveModelLength(spec, model.options));
-  PINION_ASSIGN(decoder.dtype, ResolveDtype(model.options, spec));
+  PINION_ASSIGN(decoder, DecoderOptionsFor(model.options, spec));
   PINION_ASSIGN(start.weights, OpenAndPlanFormats(model.options, decoder.dtype, model.files));
   if (const std::string kept = Describe(spec.formats, model.isa, kernels::Name(decoder.dtype));
       !kept.empty())
     LogInfo(kept);
   decoder.isa = model.isa;
-  decoder.moe_prepack = model.options.moe_prepack;
-  decoder.max_rows = static_cast<size_t>(model.options.max_num_batched_tokens);
-  decoder.block_tokens = static_cast<size_t>(model.options.block_size);
-  PINION_ASSIGN(decoder.kv_dtype, ResolveKvDtype(model.options, decoder.dtype));
   info.dtype = kernels::Name(decoder.dtype);
   info.kv_dtype = decoder.cached();
   info.block_tokens = decoder.block_tokens;
@@ -217,7 +212,7 @@ Status ChooseKernels(StartedModel& model, StartState& start) {
 }
 
 Status CheckMemory(const StartedModel& model, StartState& start) {
-  start.needs = CountNeeds(model.files.spec, start.decoder, model.options.tensor_parallel);
+  PINION_ASSIGN(start.needs, NeedsFor(model.options, model.files.spec));
   PINION_TRY(CheckCapacity(start.needs, model.options, model.info.max_model_len, start.machine,
                            start.budget, model.info.plan));
   start.stages.Done("capacity check",
@@ -308,6 +303,21 @@ Result<DecoderSpec> SpecFor(const EngineOptions& options) {
   PINION_ASSIGN(const kernels::Dtype dtype, ResolveDtype(options, files.spec));
   PINION_TRY(OpenAndPlanFormats(options, dtype, files));
   return std::move(files.spec);
+}
+
+Result<DecoderOptions> DecoderOptionsFor(const EngineOptions& options, const DecoderSpec& spec) {
+  DecoderOptions decoder;
+  PINION_ASSIGN(decoder.dtype, ResolveDtype(options, spec));
+  PINION_ASSIGN(decoder.kv_dtype, ResolveKvDtype(options, decoder.dtype));
+  decoder.moe_prepack = options.moe_prepack;
+  decoder.max_rows = static_cast<size_t>(options.max_num_batched_tokens);
+  decoder.block_tokens = static_cast<size_t>(options.block_size);
+  return decoder;
+}
+
+Result<std::vector<RankNeeds>> NeedsFor(const EngineOptions& options, const DecoderSpec& spec) {
+  PINION_ASSIGN(const DecoderOptions decoder, DecoderOptionsFor(options, spec));
+  return CountNeeds(spec, decoder, options.tensor_parallel);
 }
 
 Result<Plan> PlanFor(const EngineOptions& options, const Machine& machine, const Budget& budget) {

@@ -10,6 +10,7 @@
 #include "engine/host/team.h"
 #include "engine/model/decoder.h"
 #include "engine/model/model.h"
+#include "engine/run/capacity.h"
 #include "engine/run/engine.h"
 #include "engine/run/options.h"
 #include "engine/run/step_clock.h"
@@ -37,6 +38,14 @@ Result<kernels::Dtype> ResolveDtype(const EngineOptions& options, const DecoderS
 // The model's spec under these options, including the matrices that stay in integers. Opens the
 // files, but reads no weights.
 Result<DecoderSpec> SpecFor(const EngineOptions& options);
+
+// The decoder that StartModel makes under these options, except for what depends on the machine
+// (the ISA path). `spec` as from SpecFor; only its checkpoint's dtype counts.
+Result<DecoderOptions> DecoderOptionsFor(const EngineOptions& options, const DecoderSpec& spec);
+
+// What each rank's process memory will hold under these options: quantised matrices in the integers
+// that they are kept in. `spec` as from SpecFor(options).
+Result<std::vector<RankNeeds>> NeedsFor(const EngineOptions& options, const DecoderSpec& spec);
 
 // The plan that StartModel will use for these options on this machine. Starts nothing.
 Result<Plan> PlanFor(const EngineOptions& options, const Machine& machine, const Budget& budget);

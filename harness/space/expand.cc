@@ -1,9 +1,11 @@
 #include "harness/space/expand.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
 
 #include "engine/base/strings.h"
-#include "engine/model/attention_spec.h"
+#include "engine/run/capacity.h"
 #include "engine/run/replicas.h"
 #include "engine/run/start.h"
 #include "harness/space/settings.h"
@@ -45,26 +47,56 @@ std::string EffectiveKey(const Point& point, const Host& host, const DecoderSpec
   return key.Dump();
 }
 
-Status CheckMemory(const Configuration& configuration, const Host& host, const DecoderSpec& model) {
-  const auto replicas = static_cast<uint64_t>(std::max(1, configuration.replicas));
-  const uint64_t each = EstimateBytes(configuration.options, model), needed = each * replicas;
-  const uint64_t available = host.budget.memory_available_bytes;
-  if (available == 0 || needed <= available) return {};
-  const std::string sum =
-      replicas > 1 ? StrCat(replicas, " replicas x ", FormatBytes(each), " = ") : "";
-  return Fail(ErrorCode::kExhausted,
-              StrCat("needs about ", sum, FormatBytes(needed), " (weights, KV, workspace), and ",
-                     FormatBytes(available), " are available"));
-}
+// Whether configurations fit into memory, by the engine's own count. Opens the model once for each
+// form of its weights.
+class MemoryCheck {
+ public:
+  MemoryCheck(const Host& host, const EngineChoice& engine)
+      : host_(host), is_pinion_(engine.is_pinion()) {}
 
-Result<Plan> Check(const Configuration& configuration, const Host& host, const DecoderSpec& model,
-                   const Constraints& constraints) {
+  Status operator()(const Configuration& configuration, const Plan& plan) {
+    if (host_.budget.memory_available_bytes == 0) return {};  // unknown
+    Status fits = Fits(configuration, plan);
+    // Other engines may read models and options that Pinion does not.
+    if (!fits && !is_pinion_ && fits.error().code != ErrorCode::kExhausted) return {};
+    return fits;
+  }
+
+ private:
+  Status Fits(const Configuration& configuration, const Plan& plan) {
+    const EngineOptions& options = configuration.options;
+    PINION_ASSIGN(const DecoderSpec* spec, SpecOf(options));
+    PINION_ASSIGN(const size_t length, ResolveModelLength(*spec, options));
+    PINION_ASSIGN(const std::vector<RankNeeds> each, NeedsFor(options, *spec));
+    std::vector<RankNeeds> needs;
+    for (int i = 0; i < configuration.replicas; ++i)
+      needs.insert(needs.end(), each.begin(), each.end());
+    Status fits = CheckCapacity(needs, options, length, host_.machine, host_.budget, plan);
+    if (fits || configuration.replicas == 1) return fits;
+    return Unexpected(std::move(fits).error().In(StrCat(configuration.replicas, " replicas")));
+  }
+
+  Result<const DecoderSpec*> SpecOf(const EngineOptions& options) {
+    const auto [found, is_new] =
+        specs_.try_emplace({options.dtype, options.activations, options.head_dtype});
+    if (is_new) found->second = SpecFor(options);
+    if (!found->second) return Unexpected(Error(found->second.error()));
+    return &*found->second;
+  }
+
+  const Host& host_;
+  bool is_pinion_;
+  std::map<std::array<std::string, 3>, Result<DecoderSpec>> specs_;
+};
+
+Result<Plan> Check(const Configuration& configuration, const Host& host,
+                   const Constraints& constraints, MemoryCheck& memory) {
   const EngineOptions& options = configuration.options;
   PINION_TRY(Validate(options));
   PINION_TRY(EnvironmentOf(configuration.runtime, host.runtime));
-  PINION_TRY(CheckMemory(configuration, host, model));
   PINION_ASSIGN(Plan plan,
                 PlanReplicas(options, configuration.replicas, host.machine, host.budget));
+  PINION_TRY(memory(configuration, plan));
   const int cores = plan.total_threads();
   if (cores > constraints.cores.value_or(cores))
     return Fail(ErrorCode::kUnsupported, StrCat("disqualified: it uses ", cores, " cores, and the ",
@@ -73,7 +105,7 @@ Result<Plan> Check(const Configuration& configuration, const Host& host, const D
 }
 
 Point MakePoint(const Configuration& configuration, const Configuration& base, const Host& host,
-                const DecoderSpec& model, const Definition& definition) {
+                const Definition& definition, MemoryCheck& memory) {
   Point point;
   point.options = configuration.options;
   point.runtime = configuration.runtime;
@@ -87,7 +119,7 @@ Point MakePoint(const Configuration& configuration, const Configuration& base, c
   if (foreign != point.settings.end()) {
     point.infeasible =
         StrCat(Name(engine.kind), " has no setting for ", foreign->key, "=", foreign->value);
-  } else if (auto plan = Check(configuration, host, model, definition.constraints)) {
+  } else if (auto plan = Check(configuration, host, definition.constraints, memory)) {
     point.plan = std::move(*plan);
   } else {
     point.infeasible = plan.error().message;
@@ -126,32 +158,16 @@ Result<Host> Host::This() {
   Host host;
   PINION_ASSIGN(host.machine, ThisMachine());
   PINION_ASSIGN(host.budget, ComputeBudget(host.machine));
-  for (kernels::Isa isa : kernels::OfferedIsas().isas) host.isas.push_back(kernels::Name(isa));
+  for (kernels::Isa isa : kernels::OfferedIsas().isas) host.isas.emplace_back(kernels::Name(isa));
   host.runtime = RuntimeOffer::Here();
   return host;
-}
-
-uint64_t EstimateBytes(const EngineOptions& options, const DecoderSpec& model) {
-  const uint64_t element = kernels::SizeOf(DtypeOf(options, model));
-  const auto ranks = static_cast<uint64_t>(options.tensor_parallel);
-  const auto tokens = static_cast<uint64_t>(options.max_num_batched_tokens);
-  const auto length = static_cast<uint64_t>(options.max_model_len.value_or(model.max_positions));
-  const uint64_t kv = options.kv_cache_bytes
-                          ? *options.kv_cache_bytes * ranks
-                          : KvBytesPerToken(model, KvDtypeOf(options, model)) * length;
-  // Per token of a step: hidden state and its copies, q, k, v, and the MLP's activations, in
-  // float32.
-  const auto width = static_cast<uint64_t>(4 * model.hidden + 2 * model.intermediate +
-                                           (model.heads + 2 * model.kv_heads) * model.head_dim);
-  const uint64_t rows = std::min<uint64_t>(tokens, static_cast<uint64_t>(options.max_num_seqs));
-  const uint64_t logits = rows * static_cast<uint64_t>(model.vocabulary) * 4;
-  return ParameterCount(model) * element + kv + tokens * width * 4 + logits;
 }
 
 Result<std::vector<Point>> Expand(const Definition& definition, const EngineOptions& base,
                                   const Host& host, const DecoderSpec& model) {
   const Configuration start = {base};
-  std::vector<Point> points = {MakePoint(start, start, host, model, definition)};
+  MemoryCheck memory(host, definition.engine);
+  std::vector<Point> points = {MakePoint(start, start, host, definition, memory)};
   if (!points[0].infeasible.empty())
     return Fail(ErrorCode::kUsage, StrCat("the defaults cannot run here: ", points[0].infeasible));
   std::vector<std::string> keys = {EffectiveKey(points[0], host, model)};
@@ -159,7 +175,7 @@ Result<std::vector<Point>> Expand(const Definition& definition, const EngineOpti
   for (const std::vector<Setting>& settings : combinations) {
     Configuration configuration = start;
     for (const Setting& setting : settings) PINION_TRY(Apply(setting, configuration));
-    Point point = MakePoint(configuration, start, host, model, definition);
+    Point point = MakePoint(configuration, start, host, definition, memory);
     const std::string key = point.infeasible.empty() ? EffectiveKey(point, host, model)
                                                      : StrCat("infeasible ", point.label);
     const auto twin = std::find(keys.begin(), keys.end(), key);

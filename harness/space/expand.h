@@ -38,15 +38,12 @@ struct Point {
 
 // The baseline first, then the grid and the listed candidates, in their order. Points
 // that run identically here (same CPUs, ISA path, element type and limits) are merged into
-// the first of them; those that cannot run keep their reason. Errors (kUsage): a baseline that
-// cannot run, a candidate with unknown settings, more than kMaxPoints combinations.
+// the first of them; those that cannot run keep their reason, among them those that the engine's
+// capacity check would refuse (engine/run/capacity.h). Errors (kUsage): a baseline that cannot run,
+// a candidate with unknown settings, more than kMaxPoints combinations.
 Result<std::vector<Point>> Expand(const Definition& definition, const EngineOptions& base,
                                   const Host& host, const DecoderSpec& model);
 inline constexpr size_t kMaxPoints = 1000;
-
-// The least memory of one engine process: weights over all ranks, KV of the requested size
-// (else for one sequence of the model's length), activations and logits of the largest step.
-uint64_t EstimateBytes(const EngineOptions& options, const DecoderSpec& model);
 
 // Properties of the model and the engine that decide, besides the machine, which settings to try.
 struct SpaceContext {

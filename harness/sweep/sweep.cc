@@ -45,14 +45,18 @@ Status CheckStartable(const EngineChoice& engine, const EngineOptions& base, con
   return {};
 }
 
-Json ModelFacts(const DecoderSpec& spec) {
-  const uint64_t element_bytes = spec.checkpoint_dtype == "float32" ? 4 : 2;
+// Bytes as Pinion's engine holds them under the baseline's options.
+Result<Json> ModelFacts(const EngineOptions& base) {
+  PINION_ASSIGN(const DecoderSpec spec, SpecFor(base));
+  PINION_ASSIGN(const DecoderOptions decoder, DecoderOptionsFor(base, spec));
+  PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(base, spec));
+  uint64_t weight_bytes = 0;
+  for (const RankNeeds& rank : needs) weight_bytes += rank.weights;
   Json facts = Json::MakeObject();
   facts.Set("architecture", spec.architecture);
   facts.Set("parameters", ParameterCount(spec));
-  facts.Set("weight_bytes", ParameterCount(spec) * element_bytes);
-  const auto kv_dtype = element_bytes == 4 ? kernels::KvDtype::kF32 : kernels::KvDtype::kBf16;
-  facts.Set("kv_bytes_per_token", KvBytesPerToken(spec, kv_dtype));
+  facts.Set("weight_bytes", weight_bytes);
+  facts.Set("kv_bytes_per_token", KvBytesPerToken(spec, decoder.cached()));
   return facts;
 }
 
@@ -163,7 +167,8 @@ Result<SweepEnd> ResumeSweep(const SweepRequest& request, Progress& progress) {
 
 Result<SweepMeta> DescribeSweep(const Definition& definition, const EngineOptions& base,
                                 const Host& host, const std::string& command_line) {
-  PINION_ASSIGN(const DecoderSpec spec, SpecOf(base.model, definition.engine));
+  const auto facts = ModelFacts(base);
+  if (!facts && definition.engine.is_pinion()) return Unexpected(Error(facts.error()));
   PINION_TRY(CheckStartable(definition.engine, base, host));
   SweepMeta meta;
   meta.model = base.model;
@@ -171,7 +176,7 @@ Result<SweepMeta> DescribeSweep(const Definition& definition, const EngineOption
   meta.base = base;
   meta.machine = MachineFingerprint(host.machine);
   meta.budget = BudgetJson(host.budget);
-  meta.model_facts = spec.layers > 0 ? ModelFacts(spec) : Json::MakeObject();
+  meta.model_facts = facts.value_or(Json::MakeObject());
   meta.command_line = command_line;
   meta.version = Version();
   meta.commit = Commit();

@@ -3,15 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
+#include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/model/kv_cache.h"
 #include "engine/model/preset.h"
 #include "engine/run/start.h"
+#include "tests/engine/model/golden.h"
 
 namespace pinion {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // Llama-3.2-1B's shape on an imagined machine with as much memory free as a test says.
 struct Scene {
@@ -113,6 +117,59 @@ TEST(CheckCapacity, LeavesRoomForRequests) {
   EXPECT_THAT(refused.error().message, HasSubstr("the front end may take 512 MiB"));
   scene.budget.memory_available_bytes = 1000;  // less than that
   EXPECT_FALSE(scene.Check());
+}
+
+// Everything that loads, in every format. Weights are counted by the layout that places them, so
+// they are equal to the byte; the cache's last spans, counted whole, may reach beyond its blocks.
+TEST(NeedsFor, IsWhatTheEngineHoldsAfterLoading) {
+  std::vector<std::string> models;
+  for (const char* name : testing::kAllModels) models.push_back(testing::ModelFolder(name));
+  for (const auto& entry : std::filesystem::directory_iterator(tests::TestData() + "/quantised"))
+    if (entry.is_directory() || entry.path().extension() == ".gguf") models.push_back(entry.path());
+  SetLogLevel(LogLevel::kError);
+  ASSERT_GT(models.size(), std::size(testing::kAllModels) + 20);
+  for (const std::string& model : models) {
+    for (const char* dtype : {"auto", "float32"}) {
+      SCOPED_TRACE(model + " in " + dtype);
+      EngineOptions options;
+      options.model = model;
+      options.dtype = dtype;
+      options.kv_cache_bytes = uint64_t{256} << 20;
+      options.tensor_parallel = 2;
+      options.threads_bind = "nobind";
+      const auto spec = SpecFor(options);
+      ASSERT_TRUE(spec) << spec.error().message;
+      const auto needs = NeedsFor(options, *spec);
+      ASSERT_TRUE(needs) << needs.error().message;
+      const auto started = StartModel(options);
+      ASSERT_TRUE(started) << started.error().message;
+      uint64_t weights = 0, kv = 0, spans = 0;
+      for (const RankNeeds& rank : *needs) {
+        weights += rank.weights;
+        kv += rank.kv.StorageBytes(started->info.blocks);
+        spans += rank.kv.SpanBytes(started->info.blocks);
+      }
+      EXPECT_EQ(weights, started->info.weight_bytes);
+      EXPECT_GE(kv, started->info.kv_bytes);
+      EXPECT_LT(kv, started->info.kv_bytes + spans);
+      EXPECT_LE(weights + kv,
+                1.1 * static_cast<double>(started->info.weight_bytes + started->info.kv_bytes));
+    }
+  }
+}
+
+// Llama-3.1-8B as AWQ would store its layers: 4 bits a weight and, per group of 128, a scale and an
+// offset in 16 bits each.
+TEST(NeedsFor, PackedMatricesCountAsPacked) {
+  DecoderSpec spec = *ReadSpec(*PresetConfig("llama-3.1-8b"));
+  const double plain = static_cast<double>(CountNeeds(spec, {}, 1)[0].weights);
+  for (int layer = 0; layer < spec.layers; ++layer)
+    for (const auto role :
+         {MatrixRole::kQkv, MatrixRole::kO, MatrixRole::kMlpIn, MatrixRole::kDown})
+      spec.formats.Set(layer, role, {4, 128, 0, true, IntegerProduct::kInt8, {}, nullptr});
+  const double packed = static_cast<double>(CountNeeds(spec, {}, 1)[0].weights);
+  const double layers = 32 * (4096.0 * 6144 + 4096.0 * 4096 + 3 * 4096.0 * 14336);
+  EXPECT_NEAR(plain - packed, layers * (2 - 0.5 - 4.0 / 128), 0.02 * layers);
 }
 
 TEST(SizeKv, KeepsTheLargestRankWithinItsKvSpace) {

@@ -5,7 +5,9 @@
 
 #include "engine/base/strings.h"
 #include "engine/model/preset.h"
+#include "engine/run/start.h"
 #include "kernels/isa.h"
+#include "tests/test_data.h"
 
 namespace pinion::harness {
 namespace {
@@ -31,6 +33,19 @@ EngineOptions Base() {
   EngineOptions options;
   options.model = "preset:tiny";
   return options;
+}
+
+// What the engine's capacity check asks for, with the smallest useful cache.
+uint64_t LeastBytes(const EngineOptions& options) {
+  const DecoderSpec spec = *SpecFor(options);
+  const auto needs = NeedsFor(options, spec);
+  EXPECT_TRUE(needs);
+  const size_t length = std::min<size_t>(*ResolveModelLength(spec, options), 2048);
+  const auto block = static_cast<size_t>(options.block_size);
+  uint64_t bytes = 0;
+  for (const RankNeeds& rank : *needs)
+    bytes += rank.weights + rank.workspace + rank.kv.StorageBytes((length + block - 1) / block);
+  return bytes;
 }
 
 DecoderSpec Tiny() {
@@ -89,15 +104,7 @@ TEST(Expand, InfeasiblePointsKeepTheirReason) {
   EXPECT_THAT((*points)[0].infeasible, IsEmpty());
   EXPECT_THAT((*points)[1].infeasible, HasSubstr("'sse9' is unknown"));
   EXPECT_THAT((*points)[2].infeasible, HasSubstr("16"));  // the first CPU that does not exist
-  EXPECT_THAT((*points)[3].infeasible, HasSubstr("16.0 GiB are available"));
-}
-
-TEST(Expand, KvSpaceCountsOncePerRank) {
-  EngineOptions options;
-  options.kv_cache_bytes = uint64_t{1} << 30;
-  const uint64_t one = EstimateBytes(options, Tiny());
-  options.tensor_parallel = 2;
-  EXPECT_EQ(EstimateBytes(options, Tiny()) - one, uint64_t{1} << 30);
+  EXPECT_THAT((*points)[3].infeasible, HasSubstr("16.0 GiB of memory is free"));
 }
 
 TEST(Expand, ReplicasDivideTheMachineAndCountTheirMemory) {
@@ -110,10 +117,50 @@ TEST(Expand, ReplicasDivideTheMachineAndCountTheirMemory) {
   EXPECT_EQ((*points)[1].plan.total_threads(), 8);  // no more cores than one engine has
   EXPECT_THAT((*points)[2].infeasible, HasSubstr("9 ranks in all"));
 
-  host.budget.memory_available_bytes = EstimateBytes(Base(), Tiny()) * 3 / 2;
+  host.budget.memory_available_bytes = LeastBytes(Base()) * 3 / 2;
   const auto tight = Expand(Parse(R"({"candidates":[{"replicas":2}]})"), Base(), host, Tiny());
   ASSERT_TRUE(tight) << tight.error().message;
-  EXPECT_THAT((*tight)[1].infeasible, HasSubstr("needs about 2 replicas x "));
+  EXPECT_THAT((*tight)[1].infeasible, HasSubstr("2 replicas: 'preset:tiny' needs weights "));
+}
+
+// Exactly the memory that the engine's start would want is enough, in whatever form each
+// configuration holds the weights: float32 dequantises some of them.
+TEST(Expand, QuantisedModelsAreRefusedOnlyIfTheyDoNotFit) {
+  const std::string folder = tests::TestData() + "/quantised/";
+  for (const char* name : {"llama-w8a8", "llama-w4a16", "qwen2-awq", "llama-gptq-actorder",
+                           "llama-q4_k.gguf", "llama-q8_0.gguf"}) {
+    SCOPED_TRACE(name);
+    EngineOptions options;
+    options.model = folder + name;
+    const DecoderSpec spec = FindModel(options.model)->spec;
+    Host host = Imagine(kTwoSockets);
+    host.budget.memory_available_bytes = LeastBytes(options);
+    const auto fits = Expand({}, options, host, spec);
+    EXPECT_TRUE(fits) << fits.error().message;
+    --host.budget.memory_available_bytes;
+    EXPECT_FALSE(Expand({}, options, host, spec));
+
+    EngineOptions wide = options;
+    wide.dtype = "float32";
+    host.budget.memory_available_bytes = LeastBytes(wide);
+    const Definition both = Parse(R"({"space":{"dtype":["float32"]}})");
+    EXPECT_EQ((*Expand(both, options, host, spec))[1].infeasible, "");
+    --host.budget.memory_available_bytes;
+    EXPECT_THAT((*Expand(both, options, host, spec))[1].infeasible, HasSubstr("of memory is free"));
+  }
+}
+
+// Another engine may read a model that Pinion does not, and then its memory is its own business.
+TEST(Expand, AnotherEnginesUnknownModelIsNotRefused) {
+  EngineOptions options;
+  options.model = "/no/such/model";
+  Definition definition;
+  EXPECT_FALSE(Expand(definition, options, Imagine(kTwoSockets), Tiny()));
+  definition.engine.kind = EngineChoice::Kind::kVllm;
+  EXPECT_TRUE(Expand(definition, options, Imagine(kTwoSockets), Tiny()));
+  options.model = "preset:tiny";
+  options.kv_cache_bytes = uint64_t{1} << 40;
+  EXPECT_FALSE(Expand(definition, options, Imagine(kTwoSockets), Tiny()));
 }
 
 TEST(Expand, ReplicasOfACommandNeedAPortEach) {
