@@ -4,33 +4,10 @@
 #include <cmath>
 
 #include "engine/base/strings.h"
-#include "harness/stats/estimate.h"
+#include "harness/stats/distributions.h"
 
 namespace pinion::harness {
 namespace {
-
-// log of P(Binomial(n, p) = k).
-double LogBinomial(size_t n, size_t k, double p) {
-  return LogFactorial(n) - LogFactorial(k) - LogFactorial(n - k) +
-         static_cast<double>(k) * std::log(p) + static_cast<double>(n - k) * std::log1p(-p);
-}
-
-// P(Binomial(n, p) <= k).
-double AtMost(size_t n, size_t k, double p) {
-  double sum = 0;
-  for (size_t i = 0; i <= k; ++i) sum += std::exp(LogBinomial(n, i, p));
-  return std::min(1.0, sum);
-}
-
-// The p at which `falling` crosses `target`.
-double Crossing(const std::function<double(double)>& falling, double target) {
-  double low = 1e-12, high = 1 - 1e-12;
-  for (int i = 0; i < 60; ++i) {
-    const double middle = (low + high) / 2;
-    (falling(middle) > target ? low : high) = middle;
-  }
-  return (low + high) / 2;
-}
 
 // Fits shares that never rise with the load: neighbours that do get their common mean.
 void Fit(std::vector<SloLevel>& levels) {
@@ -70,7 +47,7 @@ void Judge(SloBoundary& found, double attain) {
 void Describe(SloBoundary& found, double attain) {
   for (SloLevel& level : found.levels) {
     level.share = static_cast<double>(level.good) / static_cast<double>(level.total);
-    level.interval = ShareInterval(level.good, level.total);
+    level.interval = ExactShareInterval(level.good, level.total);
   }
   if (found.pass && found.fail)
     found.is_cliff =
@@ -166,16 +143,6 @@ Status Validate(const SloSearchOptions& options) {
     return bad(StrCat("at most ", options.max_runs, " runs are too few for ", options.repeats,
                       " at both ends; raise --max-runs"));
   return {};
-}
-
-Interval ShareInterval(size_t good, size_t total, double level) {
-  const double tail = (1 - level) / 2;
-  Interval interval{0, 1, level};
-  if (good > 0)
-    interval.low = Crossing([&](double p) { return AtMost(total, good - 1, p); }, 1 - tail);
-  if (good < total)
-    interval.high = Crossing([&](double p) { return AtMost(total, good, p); }, tail);
-  return interval;
 }
 
 SloBoundary JudgeLevels(std::vector<SloLevel> levels, double attain) {

@@ -62,8 +62,4 @@ Result<SloBoundary> FindSloBoundary(const SloSearchOptions& options,
 // of each are given. The caller sets `is_settled`.
 SloBoundary JudgeLevels(std::vector<SloLevel> levels, double attain);
 
-// Exact interval of a probability from `good` of `total`.
-// Source: Clopper and Pearson, Biometrika 26 (1934).
-Interval ShareInterval(size_t good, size_t total, double level = 0.95);
-
 }  // namespace pinion::harness

@@ -6,12 +6,13 @@
 #include <vector>
 
 #include "engine/base/check.h"
+#include "harness/stats/distributions.h"
 
 namespace pinion::harness {
 namespace {
 
 constexpr double kLevel = 0.95;
-constexpr double kNormal = 1.959964;  // its two-sided quantile
+const double kNormal = NormalQuantile((1 + kLevel) / 2);
 
 // Windows h rows apart share a part 1 - h/L of their rows, so that is about how alike they are. The
 // variance of a mean adds this up over all h; blocks of L rows contain only a part 1 - h/L of the

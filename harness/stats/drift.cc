@@ -4,12 +4,13 @@
 #include <cmath>
 #include <utility>
 
+#include "harness/stats/distributions.h"
 #include "harness/stats/estimate.h"
 
 namespace pinion::harness {
 namespace {
 
-constexpr double kMedianOfT4 = 0.7407;  // of |t|, Student's t with kFreedom = 4
+const double kMedianOfT = StudentQuantile(kFreedom, 0.75);  // of |t|, Student's t
 // No machine is quieter than 0.1 % between two trials: even data without any noise must leave the
 // likelihood ratios finite.
 constexpr double kLeastScale = 1e-3 / 1.41421356;
@@ -102,7 +103,7 @@ class Fit {
         distances.push_back(std::abs(value - fit_.effects[c].log_score) * std::sqrt(n / (n - 1)));
     }
     if (!distances.empty())
-      fit_.scale = std::max(kLeastScale, MedianInPlace(distances) / kMedianOfT4);
+      fit_.scale = std::max(kLeastScale, MedianInPlace(distances) / kMedianOfT);
   }
 
   std::span<const ScoredRound> rounds_;

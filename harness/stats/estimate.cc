@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/base/check.h"
+#include "harness/stats/distributions.h"
 
 namespace pinion::harness {
 namespace {
@@ -14,18 +15,10 @@ std::vector<double> Sorted(std::span<const double> samples) {
   return sorted;
 }
 
-// log of P(Binomial(n, 1/2) = k); logs, so that n in the thousands does not underflow.
-double LogBinomialHalf(size_t n, size_t k) {
-  return LogFactorial(n) - LogFactorial(k) - LogFactorial(n - k) -
-         static_cast<double>(n) * std::log(2.0);
-}
+// The chance that the median lies between the k-th smallest and the k-th largest of n samples.
+double CoverageOfRank(size_t n, size_t k) { return 1 - 2 * BinomialAtMost(n, 0.5, k - 1); }
 
 }  // namespace
-
-double LogFactorial(size_t n) {
-  int sign;  // std::lgamma writes it to a global, which threads that make pages would race for
-  return lgamma_r(static_cast<double>(n) + 1, &sign);
-}
 
 double Median(std::span<const double> samples) {
   std::vector<double> values(samples.begin(), samples.end());
@@ -59,16 +52,14 @@ double Quantile(std::span<const double> samples, double q) {
 
 std::optional<Interval> MedianInterval(std::span<const double> samples, double level) {
   const size_t n = samples.size();
-  const std::vector<double> sorted = Sorted(samples);
-  std::optional<Interval> narrowest;
-  double below = 0;  // P(Binomial(n, 1/2) < k)
-  for (size_t k = 1; k <= n / 2; ++k) {
-    below += std::exp(LogBinomialHalf(n, k - 1));
-    const double coverage = 1 - 2 * below;
-    if (coverage < level) break;
-    narrowest = Interval{sorted[k - 1], sorted[n - k], coverage};
+  size_t k = 0, above = n / 2 + 1;  // rank k covers enough, unless it is 0; rank `above` does not
+  while (above - k > 1) {
+    const size_t middle = k + (above - k) / 2;
+    (CoverageOfRank(n, middle) >= level ? k : above) = middle;
   }
-  return narrowest;
+  if (k == 0) return std::nullopt;
+  const std::vector<double> sorted = Sorted(samples);
+  return Interval{sorted[k - 1], sorted[n - k], CoverageOfRank(n, k)};
 }
 
 Estimate EstimateMedian(std::span<const double> samples, double level) {

@@ -25,9 +25,6 @@ struct Estimate {
 // [min, max] misses with probability 2 * 2^-n, so n = 6 covers 96.9 % and n = 5 only 93.8 %.
 inline constexpr size_t kMinSamples = 6;
 
-// log(n!), for probabilities that would underflow. Any thread.
-double LogFactorial(size_t n);
-
 // 0 for an empty sample; the mean of the two middle values if n is even.
 double Median(std::span<const double> samples);
 // The same without allocation; reorders the samples.

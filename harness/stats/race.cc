@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/base/check.h"
+#include "harness/stats/distributions.h"
 #include "harness/stats/estimate.h"
 #include "harness/stats/population.h"
 
@@ -161,7 +162,7 @@ std::optional<Race::Gap> Race::GapBetween(size_t c, size_t b) const {
   if (differences.empty() || scale_ == 0) return std::nullopt;
   const auto n = static_cast<double>(differences.size());
   const double estimate = RobustLocation(differences, scale_).log_score;
-  const double error = 1.96 * kSpread * scale_ / std::sqrt(n);
+  const double error = NormalQuantile(0.975) * kSpread * scale_ / std::sqrt(n);
   return Gap{estimate, estimate - error, estimate + error, differences.size()};
 }
 

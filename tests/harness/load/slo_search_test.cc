@@ -104,15 +104,5 @@ TEST(SloSearch, RefusesInvalidOptions) {
   EXPECT_EQ(broken.error().message, "gone");
 }
 
-// Known values: Clopper and Pearson for 8 of 10 and for all of 10.
-TEST(ShareInterval, IsExact) {
-  const Interval most = ShareInterval(8, 10);
-  EXPECT_NEAR(most.low, 0.4439, 1e-4);
-  EXPECT_NEAR(most.high, 0.9748, 1e-4);
-  EXPECT_NEAR(ShareInterval(10, 10).low, 0.6915, 1e-4);
-  EXPECT_EQ(ShareInterval(10, 10).high, 1);
-  EXPECT_EQ(ShareInterval(0, 10).low, 0);
-}
-
 }  // namespace
 }  // namespace pinion::harness

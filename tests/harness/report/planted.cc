@@ -6,6 +6,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/run/options.h"
+#include "harness/stats/distributions.h"
 
 namespace pinion::harness {
 namespace {
@@ -56,7 +57,7 @@ SloFinding MakeSlo(double speed) {
     const size_t good = load <= 4 ? 60 : 60 - static_cast<size_t>(6 * load);
     SloLevel level{load * speed, 3, good, 60, static_cast<double>(good) / 60, 0, {}, load <= 4};
     level.fitted = level.share;
-    level.interval = ShareInterval(good, 60);
+    level.interval = ExactShareInterval(good, 60);
     slo.boundary.levels.push_back(level);
   }
   slo.boundary.pass = 1;
