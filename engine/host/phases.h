@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/progress.h"
+
 namespace pinion {
 
 // Thread `thread`'s part [first, second) of `items`, contiguous and as even as possible.
@@ -102,6 +104,7 @@ class Phases {
       if (!word.compare_exchange_weak(seen, Tagged(phase, end), std::memory_order_relaxed))
         continue;
       claimed(taken, end);
+      progress::Advance();
       done += end - taken;
       seen = word.load(std::memory_order_relaxed);
     }

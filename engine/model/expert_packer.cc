@@ -64,12 +64,14 @@ void PackExperts(const PlainExperts& plain, Range share, const Worker& worker,
                  scratch);
     const InBlock at = Locate(experts, share, block);
     plain.Release(at.matrix, at.expert, at.outputs);
+    progress::Advance();
   }
   const auto [begin, end] = BlocksOf(worker, experts.down);
   for (size_t block = begin; block < end; ++block) {
     PackExpertDown(plain, share, experts, block,
                    experts.down.data + block * experts.down.block_bytes(), scratch);
     plain.Release(ExpertMatrix::kDown, block / experts.down_blocks, DownOutputs(experts, block));
+    progress::Advance();
   }
 }
 

@@ -25,9 +25,11 @@ class KeyValueUp {
 
   void PackKeys(const LatentWeights& weights) {
     const auto [begin, end] = BlocksOf(worker_, weights.key_up);
-    for (size_t block = begin; block < end; ++block)
+    for (size_t block = begin; block < end; ++block) {
       PackKeyBlock(weights, block / weights.key_blocks, block % weights.key_blocks * kBlockN,
                    weights.key_up.data + block * weights.key_up.block_bytes());
+      progress::Advance();
+    }
   }
 
   // Each head's rows, padded to whole blocks.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/check.h"
+#include "engine/base/progress.h"
 
 namespace pinion {
 
@@ -41,8 +42,10 @@ void WeightPacker::PackMatrix(const PackedMatrix& matrix, const std::vector<Segm
       std::max<size_t>(1, kReleaseBytes / std::max<size_t>(1, matrix.block_bytes()));
   for (size_t first = begin; first < end; first += step) {
     const size_t last = std::min(first + step, end);
-    for (size_t block = first; block < last; ++block)
+    for (size_t block = first; block < last; ++block) {
       (this->*pack)(matrix, segments, column, block);
+      progress::Advance();
+    }
     Release(segments, {first * kBlockN, last * kBlockN});
   }
 }

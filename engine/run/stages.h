@@ -7,6 +7,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/json.h"
 #include "engine/base/log.h"
+#include "engine/base/progress.h"
 #include "engine/base/strings.h"
 
 namespace pinion {
@@ -17,6 +18,7 @@ class Stages {
   void Done(const std::string& stage, const std::string& result) {
     const double seconds = SecondsSince(last_ns_);
     last_ns_ = NowNs();
+    progress::Advance();
     LogInfo(StrCat(stage, " (", FormatSeconds(seconds), "): ", result));
     Json entry = Json::MakeObject();
     entry.Set("stage", stage);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "engine/base/clock.h"
@@ -94,6 +95,14 @@ AdminApi::AdminApi(HttpServer& server, const FaultOptions& options, Actions acti
 
 AdminApi::~AdminApi() {
   if (writer_.joinable()) writer_.join();
+}
+
+bool AdminApi::Stop(double seconds) {
+  if (!writer_.joinable()) return true;
+  if (written_.wait_for(std::chrono::duration<double>(seconds)) != std::future_status::ready)
+    return false;
+  writer_.join();
+  return true;
 }
 
 bool AdminApi::Handle(const HttpRequest& request, Reply& reply) {
@@ -223,20 +232,24 @@ void AdminApi::StopProfile(const HttpRequest&, Reply reply) {
 void AdminApi::WriteProfile(std::string engine_error) {
   if (!for_profile_) return;  // its writing has begun
   if (writer_.joinable()) writer_.join();
+  std::promise<void> written;
+  written_ = written.get_future();
   // Formatting takes a while, in which the event loop must not stand still.
-  writer_ = std::thread([this, reply = std::exchange(for_profile_, nullptr),
-                         engine_error = std::move(engine_error)]() mutable {
-    auto ended = trace::End();
-    std::string error = ended ? "" : ended.error().message;
-    // The reply moves on, so that it ends on the event loop's thread.
-    server_.Post([this, reply = std::move(reply), engine_error, error] {
-      profile_ = Profile::kOff;
-      if (!error.empty()) return Refuse(*reply, 500, error);
-      Json answer(Json::Object{{"path", profile_path_}});
-      if (!engine_error.empty()) answer.Set("engine", engine_error);
-      AnswerJson(*reply, 200, answer);
-    });
-  });
+  writer_ =
+      std::thread([this, reply = std::exchange(for_profile_, nullptr),
+                   engine_error = std::move(engine_error), written = std::move(written)]() mutable {
+        auto ended = trace::End();
+        std::string error = ended ? "" : ended.error().message;
+        // The reply moves on, so that it ends on the event loop's thread.
+        server_.Post([this, reply = std::move(reply), engine_error, error] {
+          profile_ = Profile::kOff;
+          if (!error.empty()) return Refuse(*reply, 500, error);
+          Json answer(Json::Object{{"path", profile_path_}});
+          if (!engine_error.empty()) answer.Set("engine", engine_error);
+          AnswerJson(*reply, 200, answer);
+        });
+        written.set_value();
+      });
 }
 
 }  // namespace pinion

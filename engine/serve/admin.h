@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -39,6 +40,10 @@ class AdminApi {
   // Every message of the engine. True: it was an answer to a question asked here.
   bool OnMessage(const LinkMessage& message);
   void OnEngineState(EngineState state, const std::string& public_reason);
+
+  // When Run has returned: waits up to `seconds` for a recording that is being written. False: it
+  // still is, so the process can only end without destroying this object, which would wait on.
+  bool Stop(double seconds);
 
  private:
   using Reply = std::shared_ptr<HttpReply>;
@@ -81,6 +86,7 @@ class AdminApi {
   std::string profile_path_;
   Reply for_profile_;
   std::thread writer_;
+  std::future<void> written_;  // by the writer
 };
 
 }  // namespace pinion

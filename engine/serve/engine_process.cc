@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/base/descriptor.h"
+#include "engine/base/progress.h"
 #include "engine/base/strings.h"
 
 namespace pinion {
@@ -34,22 +36,20 @@ std::string LogTail::LastLine() const {
 
 Result<EngineProcess> EngineProcess::Start(const std::vector<std::string>& command,
                                            const std::vector<int>& cpus, int link_fd) {
+  const Descriptor link(link_fd);
   int log[2];
-  if (pipe2(log, O_CLOEXEC) != 0) {
-    close(link_fd);
+  PINION_ASSIGN(MemoryFile progress, progress::MakeCounts());
+  if (pipe2(log, O_CLOEXEC) != 0)
     return Fail(ErrorCode::kIo, StrCat("cannot make a pipe: ", std::strerror(errno)));
-  }
+  const Descriptor log_writer(log[1]);
   auto tail = std::make_unique<LogTail>(log[0]);
   Process::Options start;
   start.arguments = command;
   if (!cpus.empty()) start.cpus = cpus;
-  start.pass_fds = {{link_fd, 3}};
-  start.stderr_fd = log[1];
-  auto process = Process::Start(start);
-  close(link_fd);
-  close(log[1]);
-  if (!process) return Unexpected(std::move(process).error());
-  return EngineProcess{std::move(*process), std::move(tail)};
+  start.pass_fds = {{link.get(), kEngineLinkFd}, {progress.fd(), kEngineProgressFd}};
+  start.stderr_fd = log_writer.get();
+  PINION_ASSIGN(Process process, Process::Start(start));
+  return EngineProcess{std::move(process), std::move(tail), std::move(progress)};
 }
 
 std::string Describe(const Process::Exit& exit, const std::string& last_line) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/memory_file.h"
 #include "engine/base/process.h"
 #include "engine/base/result.h"
 
@@ -28,15 +29,19 @@ class LogTail {
   std::string tail_;
 };
 
-// The engine process and its log.
+// Descriptors of the engine process: its end of the link; where it counts its progress.
+inline constexpr int kEngineLinkFd = 3, kEngineProgressFd = 4;
+
+// The engine process, its log and its progress.
 struct EngineProcess {
-  // `link_fd` becomes the child's descriptor 3 and is closed here. The child runs on `cpus`; none:
+  // `link_fd` becomes the child's kEngineLinkFd and is closed here. The child runs on `cpus`; none:
   // on the caller's.
   static Result<EngineProcess> Start(const std::vector<std::string>& command,
                                      const std::vector<int>& cpus, int link_fd);
 
   Process process;
   std::unique_ptr<LogTail> log;
+  MemoryFile progress;
 };
 
 // "the engine process was ended by signal 9 (Killed); its last line was: ..."

@@ -41,7 +41,7 @@ struct HttpRules {
 
 // What happens when the engine process dies or hangs, and when the server is to end.
 struct FaultOptions {
-  double engine_timeout_s = 60;    // without a sign of life from the engine: it is killed
+  double engine_timeout_s = 60;    // without an answer or progress from the engine: it is killed
   double shutdown_timeout_s = 30;  // for live requests to finish after SIGTERM
   int max_engine_restarts = 5;     // within 10 minutes; one more ends the server
   bool enable_sleep_mode = false;  // offers /sleep, /wake_up and /is_sleeping

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/clock.h"
 #include "engine/base/descriptor.h"
 #include "engine/base/file.h"
 #include "engine/base/log.h"
@@ -96,9 +97,10 @@ class Serving {
   Status StartEngine(std::vector<int> cpus) {
     engine_.emplace(
         *server_,
-        EngineSupervisor::Options{Command(options_.engine), std::move(cpus),
-                                  options_.faults.engine_timeout_s,
-                                  RestartPolicy(options_.faults.max_engine_restarts)},
+        EngineSupervisor::Options{.command = Command(options_.engine),
+                                  .cpus = std::move(cpus),
+                                  .engine_timeout_s = options_.faults.engine_timeout_s,
+                                  .restarts = RestartPolicy(options_.faults.max_engine_restarts)},
         EngineSupervisor::Callbacks{
             [this](LinkMessage message) { OnMessage(std::move(message)); },
             [this](EngineState state, const std::string& reason) { OnEngineState(state, reason); },
@@ -139,6 +141,7 @@ class Serving {
     // Only an engine that has nothing left to do gets the time to end itself.
     const bool orderly = draining_ && !hurried_ && engine_->state() == EngineState::kReady;
     engine_->Close(!orderly ? 0 : trace::on() ? kTraceSeconds : kEndSeconds);
+    if (!admin_->Stop(LeftOfDrain())) LeaveWithoutProfile();
     admin_.reset();
     if (!workers_ended) LeaveWithoutWorkers();
     if (failure_) return Unexpected(*failure_);
@@ -153,9 +156,33 @@ class Serving {
 
   // A worker is inside a job that no one waits for any more, and would find no server when it ends.
   [[noreturn]] void LeaveWithoutWorkers() const {
-    if (failure_) LogError(failure_->message);
     if (auto ended = trace::End(); !ended) LogWarning(ended.error().message);
+    Leave();
+  }
+
+  // A thread is still writing a recording: not that of --trace, for there is only one at a time.
+  [[noreturn]] void LeaveWithoutProfile() const {
+    LogWarning(StrCat("the profile was not written to its end within ",
+                      options_.faults.shutdown_timeout_s, " s (--shutdown-timeout)"));
+    Leave();
+  }
+
+  [[noreturn]] void Leave() const {
+    if (failure_) LogError(failure_->message);
     _exit(failure_ ? ExitCode(*failure_) : exit_code_);
+  }
+
+  // What is left of the time for a shutdown.
+  double LeftOfDrain() const {
+    if (!draining_ || hurried_) return 0;
+    return std::max(0.0, drain_s_ - SecondsSince(drain_began_ns_));
+  }
+
+  void Drain(double seconds, std::function<void()> at_limit = {}) {
+    draining_ = true;
+    drain_s_ = seconds;
+    drain_began_ns_ = NowNs();
+    server_->Drain(seconds, std::move(at_limit));
   }
 
   std::string Url() const {
@@ -204,8 +231,7 @@ class Serving {
     admin_->OnEngineState(state, reason);
     if (state != EngineState::kFailed) return;
     exit_code_ = 1;
-    draining_ = true;
-    server_->Drain(1);  // lets the answers out
+    Drain(1);  // lets the answers out
   }
 
   // Refuses new requests, waits for the live ones as a shutdown does, and ends the engine process:
@@ -247,14 +273,13 @@ class Serving {
   }
 
   void OnSignal() {
-    if (engine_->state() == EngineState::kStarting || std::exchange(draining_, true)) {
+    if (engine_->state() == EngineState::kStarting || draining_) {
       hurried_ = true;
       return server_->Stop();
     }
     LogInfo(StrCat("stopping: ", LiveSequences(), " may finish within ",
                    options_.faults.shutdown_timeout_s, " s; a second signal stops at once"));
-    server_->Drain(options_.faults.shutdown_timeout_s,
-                   [this] { CutOff("the server is shutting down"); });
+    Drain(options_.faults.shutdown_timeout_s, [this] { CutOff("the server is shutting down"); });
   }
 
   const ServeOptions& options_;
@@ -268,6 +293,8 @@ class Serving {
   std::unique_ptr<HttpServer> server_;  // destroyed first: its callbacks use all of the above
   std::string model_at_;                // folder or file of the checkpoint
   bool draining_ = false, hurried_ = false, kv_size_kept_ = false;
+  double drain_s_ = 0;
+  int64_t drain_began_ns_ = 0;
   EngineState engine_state_ = EngineState::kStarting;
   int exit_code_ = 0;
   std::optional<Error> failure_;

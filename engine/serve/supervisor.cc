@@ -7,6 +7,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "engine/base/progress.h"
 #include "engine/base/strings.h"
 
 namespace pinion {
@@ -30,12 +31,14 @@ EngineSupervisor::EngineSupervisor(HttpServer& server, Options options, Callback
       options_(std::move(options)),
       callbacks_(std::move(callbacks)),
       policy_(options_.restarts),
-      heartbeat_(options_.engine_timeout_s) {}
+      heartbeat_(options_.engine_timeout_s,
+                 std::max(options_.engine_timeout_s, options_.least_loading_timeout_s)) {}
 
 Status EngineSupervisor::Start() { return Launch(); }
 
 Status EngineSupervisor::Launch() {
   failed_.reset();
+  silent_ = false;
   PINION_ASSIGN(const auto ends, MakeLinkPair());
   link_ = std::make_shared<EngineLink>(
       server_, ends.first,
@@ -48,6 +51,8 @@ Status EngineSupervisor::Launch() {
   }
   engine_.emplace(std::move(*started));
   server_.WatchReadable(engine_->log->fd(), [log = engine_->log.get()] { return log->Read(); });
+  heartbeat_.Started(Now());
+  if (!std::exchange(ticking_, true)) Tick();
   return {};
 }
 
@@ -67,19 +72,23 @@ void EngineSupervisor::OnMessage(LinkMessage message) {
   if (!ready || state_ == EngineState::kSleeping) return;
   was_ready_ = true;
   policy_.Ready(Now());
+  heartbeat_.Ready();
   Enter(EngineState::kReady, "");
-  if (!std::exchange(ticking_, true)) Tick();
 }
 
 void EngineSupervisor::OnClosed(const std::string& error) {
   if (!error.empty()) LogError(error);
+  OnGone(error.empty() ? kEndSeconds : 0);
+}
+
+void EngineSupervisor::OnGone(double patience_s) {
   DropLink();
   heartbeat_.Reset();
-  if (was_ready_ && state_ != EngineState::kSleeping) {
+  if ((was_ready_ || silent_) && state_ != EngineState::kSleeping) {
     delay_ = policy_.Died(Now());
-    if (delay_) Enter(EngineState::kRestarting, kRestartReason);
+    delay_ ? Enter(EngineState::kRestarting, kRestartReason) : GiveUp();
   }
-  Reap(error.empty() ? kEndSeconds : 0);
+  Reap(patience_s);
 }
 
 void EngineSupervisor::DropLink() {
@@ -92,6 +101,12 @@ void EngineSupervisor::DropLink() {
 void EngineSupervisor::Enter(EngineState state, const std::string& public_reason) {
   state_ = state;
   callbacks_.state(state, public_reason);
+}
+
+void EngineSupervisor::GiveUp() {
+  LogError(StrCat("the engine process ended more than ", policy_.most(),
+                  " times within 10 minutes (--max-engine-restarts): the server ends"));
+  Enter(EngineState::kFailed, kBrokenReason);
 }
 
 void EngineSupervisor::Reap(double patience_s) { PollForEnd(++waits_, patience_s); }
@@ -118,16 +133,12 @@ void EngineSupervisor::OnReaped(const Process::Exit& exit) {
 }
 
 void EngineSupervisor::OnDead(const std::string& why) {
-  if (!was_ready_) {
+  if (!was_ready_ && !silent_) {
     state_ = EngineState::kFailed;
     return callbacks_.cannot_start(failed_.value_or(Error{ErrorCode::kFailed, why}));
   }
   LogError(failed_ ? failed_->message : why);
-  if (!delay_) {
-    LogError(StrCat("the engine process ended more than ", policy_.most(),
-                    " times within 10 minutes (--max-engine-restarts): the server ends"));
-    return Enter(EngineState::kFailed, kBrokenReason);
-  }
+  if (state_ == EngineState::kFailed) return;
   retry_after_s_ = std::max(1.0, 2 * *delay_);
   LogInfo(StrCat("starting the engine process again in ", *delay_, " s"));
   server_.After(*delay_, [this] { Restart(); });
@@ -137,6 +148,7 @@ void EngineSupervisor::Restart() {
   if (closing_ || engine_ || state_ == EngineState::kSleeping) return;
   if (auto launched = Launch(); !launched) {
     delay_ = policy_.Died(Now());
+    if (!delay_) GiveUp();
     OnDead(launched.error().message);
   }
 }
@@ -161,24 +173,29 @@ void EngineSupervisor::Wake() {
 
 void EngineSupervisor::Tick() {
   if (closing_) return;
-  const auto next = heartbeat_.Tick(Now());
+  const auto next = heartbeat_.Tick(Now(), engine_ ? progress::ReadCounts(engine_->progress) : 0);
   if (next == Heartbeat::Do::kPing) Send(PingMessage{++pings_});
-  if (next == Heartbeat::Do::kKill && engine_) {
-    LogError(StrCat("the engine process has not answered for ", options_.engine_timeout_s,
-                    " s (--engine-timeout): killing it"));
-    engine_->process.Signal(SIGKILL);
-    heartbeat_.Reset();  // its closing of the link does the rest
-  }
+  if (next == Heartbeat::Do::kKill && engine_) OnSilence();
   server_.After(heartbeat_.period(), [this] { Tick(); });
+}
+
+void EngineSupervisor::OnSilence() {
+  LogError(StrCat("the engine process has ",
+                  heartbeat_.loading() ? "made no progress in loading"
+                                       : "neither answered nor got on with a step",
+                  " for ", heartbeat_.timeout_s(), " s (--engine-timeout): killing it"));
+  silent_ = true;
+  OnGone(0);
 }
 
 void EngineSupervisor::Close(double seconds) {
   if (std::exchange(closing_, true)) return;
   link_.reset();  // the engine exits when its link is closed
   if (!engine_) return;
-  if (seconds > 0) engine_->process.Wait(seconds);
-  engine_->process.Stop(0);
+  auto exit = engine_->process.Wait(seconds);
+  if (!exit) exit = engine_->process.Stop(0);
   engine_->log->Read();
+  if (state_ == EngineState::kFailed) LogError(Describe(*exit, engine_->log->LastLine()));
   server_.Unwatch(engine_->log->fd());
   engine_.reset();
 }

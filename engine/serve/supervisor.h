@@ -15,7 +15,7 @@
 
 namespace pinion {
 
-// Starts the engine process and keeps one running: when it dies or no longer answers, it is
+// Starts the engine process and keeps one running: when it dies or hangs, loading or later, it is
 // replaced, with growing delays, until that has happened too often. Nothing here waits: processes
 // are reaped by polling from the event loop. Thread rule: the server's event loop.
 class EngineSupervisor {
@@ -23,7 +23,10 @@ class EngineSupervisor {
   struct Options {
     std::vector<std::string> command;
     std::vector<int> cpus;  // that the process may use; none: the caller's
+    // Without a sign of life from the process (see Heartbeat).
     double engine_timeout_s = 60;
+    // Much of loading counts as progress, but not all: finding files, or measuring kernels.
+    double least_loading_timeout_s = 30;
     RestartPolicy restarts{5};
   };
   struct Callbacks {
@@ -31,7 +34,7 @@ class EngineSupervisor {
     std::function<void(LinkMessage)> message;
     // `public_reason` may be shown to clients: it quotes nothing of the engine's log.
     std::function<void(EngineState, const std::string& public_reason)> state;
-    // The first start has failed: there will be no other.
+    // The first process has ended by itself before it was ready: there will be no other.
     std::function<void(Error)> cannot_start;
   };
 
@@ -65,7 +68,11 @@ class EngineSupervisor {
   void OnMessage(LinkMessage message);
   // The engine has closed the link, or broken its protocol.
   void OnClosed(const std::string& error);
+  // The process is of no use any more: the state tells so at once. It gets up to `patience_s` to
+  // end.
+  void OnGone(double patience_s);
   void Enter(EngineState state, const std::string& public_reason);
+  void GiveUp();
   // Waits for the process to end, and kills it once `patience_s` is over. Takes the place of an
   // earlier wait.
   void Reap(double patience_s);
@@ -74,6 +81,7 @@ class EngineSupervisor {
   void OnDead(const std::string& why);
   void Restart();
   void Tick();
+  void OnSilence();
   void DropLink();
 
   HttpServer& server_;
@@ -85,6 +93,7 @@ class EngineSupervisor {
   std::shared_ptr<EngineLink> link_;
   EngineState state_ = EngineState::kStarting;
   bool was_ready_ = false;  // some process was
+  bool silent_ = false;     // this one was killed for it
   bool closing_ = false;
   bool ticking_ = false;
   std::optional<Error> failed_;  // what the process itself gave as the reason

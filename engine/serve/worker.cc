@@ -10,8 +10,10 @@
 
 #include "engine/base/descriptor.h"
 #include "engine/base/log.h"
+#include "engine/base/progress.h"
 #include "engine/base/trace.h"
 #include "engine/host/affinity.h"
+#include "engine/serve/engine_process.h"
 #include "engine/serve/stand_in.h"
 
 namespace pinion {
@@ -132,9 +134,12 @@ void ServeLink(Engine& engine, LinkSocket& link, const std::vector<int>& cpus) {
   }
 }
 
-int RunEngineWorker(const EngineOptions& options, int link_fd,
-                    std::optional<double> stand_in_rate) {
-  LinkSocket link(link_fd);
+int RunEngineWorker(const EngineOptions& options, std::optional<double> stand_in_rate) {
+  LinkSocket link(kEngineLinkFd);
+  if (auto counting = progress::CountIn(kEngineProgressFd); !counting) {
+    LogError(counting.error().message);
+    return ExitCode(counting.error());
+  }
   const std::vector<int> cpus = ThreadAffinity().value_or(std::vector<int>{});
   auto engine = stand_in_rate ? StartStandIn(options, *stand_in_rate) : Engine::Start(options);
   if (!engine) {

@@ -14,9 +14,9 @@ namespace pinion {
 // written by a thread on `cpus` (none: where the caller runs), beside the steps.
 void ServeLink(Engine& engine, LinkSocket& link, const std::vector<int>& cpus = {});
 
-// Runs the engine process: starts the engine, reports ready or failed on descriptor `link_fd`,
-// serves. Returns the exit code. With a rate, the engine is a stand-in.
-int RunEngineWorker(const EngineOptions& options, int link_fd,
-                    std::optional<double> stand_in_rate = {});
+// Runs the engine process, with the descriptors of engine_process.h: starts the engine, reports
+// ready or failed on its link, serves. Returns the exit code. With a rate, the engine is a
+// stand-in.
+int RunEngineWorker(const EngineOptions& options, std::optional<double> stand_in_rate = {});
 
 }  // namespace pinion

@@ -12,8 +12,6 @@
 namespace pinion::harness {
 namespace {
 
-constexpr int kLinkFd = 3;  // the descriptor of the worker's end of the link, set by the front end
-
 int RunServe(const ServeFlags& flags) {
   const auto options = flags.Resolve();
   if (!options) return Report(options.error());
@@ -34,7 +32,7 @@ int RunWorker(const WorkerFlags& flags) {
   if (auto read = FromJson(*json, options); !read)
     return Report(std::move(read).error().In("--options"));
   options.has_frontend = true;
-  return RunEngineWorker(options, kLinkFd, flags.stand_in_rate);
+  return RunEngineWorker(options, flags.stand_in_rate);
 }
 
 }  // namespace

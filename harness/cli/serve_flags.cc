@@ -192,8 +192,8 @@ void ServeFlags::AddFaults(CLI::App& command) {
   command
       .add_option(
           "--engine-timeout", engine_timeout_,
-          "the engine process is replaced if it does not answer for this long; must exceed the "
-          "time of any step (default 60s)")
+          "the engine process is replaced if for this long it neither answers nor gets on with a "
+          "step or, then for at least 30s, with loading (default 60s)")
       ->group(kFaults);
   command
       .add_option(
@@ -234,8 +234,8 @@ Result<ServeOptions> ServeFlags::Resolve() const {
   PINION_TRY(ResolveAccess(options.http));
   PINION_TRY(ReadSeconds(engine_timeout_, "--engine-timeout", options.faults.engine_timeout_s));
   if (options.faults.engine_timeout_s < 1)
-    return Fail(ErrorCode::kUsage, StrCat("--engine-timeout is ", engine_timeout_,
-                                          ", want at least 1s: the engine answers between steps"));
+    return Fail(ErrorCode::kUsage,
+                StrCat("--engine-timeout is ", engine_timeout_, ", want at least 1s"));
   PINION_TRY(
       ReadSeconds(shutdown_timeout_, "--shutdown-timeout", options.faults.shutdown_timeout_s));
   // Below, a step would last longer than an engine that answers no ping may live.

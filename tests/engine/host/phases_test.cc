@@ -8,7 +8,10 @@
 #include <mutex>
 #include <numeric>
 #include <random>
+#include <set>
 #include <thread>
+
+#include "engine/base/progress.h"
 
 namespace pinion {
 namespace {
@@ -55,6 +58,18 @@ TEST(Phases, SharesOneByOneInOrder) {
   std::vector<size_t> order;
   phases.ShareOneByOne(0, 5, PhaseScope::kTeam, [&](size_t i) { order.push_back(i); });
   EXPECT_EQ(order, (std::vector<size_t>{0, 1, 2, 3, 4}));
+}
+
+// A process that watches this one need not wait for the end of a long phase.
+TEST(Phases, EveryChunkIsProgress) {
+  const auto counts = progress::MakeCounts();
+  ASSERT_TRUE(counts && progress::CountIn(counts->fd()));
+  Phases phases(1, kSpins);
+  std::set<uint64_t> seen;
+  const auto look = [&](size_t, size_t = 0) { seen.insert(progress::ReadCounts(*counts)); };
+  phases.Share(0, 5, 1, PhaseScope::kTeam, look);
+  phases.ShareOneByOne(0, 5, PhaseScope::kTeam, look);
+  EXPECT_EQ(seen.size(), 10u);
 }
 
 TEST(Phases, DoNotWaitForAThreadThatHoldsNothing) {

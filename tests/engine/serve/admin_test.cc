@@ -2,8 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <future>
+#include <thread>
 
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
@@ -190,6 +195,30 @@ TEST_F(AdminTest, RecordsAWindow) {
   RunUntilAnswered(*stopped);
   EXPECT_EQ(stopped->body, started->body);
   EXPECT_TRUE(Json::ParseFile(path));
+  std::filesystem::remove(path);
+}
+
+// A pipe takes the place of the file, and takes no more than 64 KiB until it is read.
+TEST_F(AdminTest, DoesNotWaitForeverForTheWritingOfAWindow) {
+  BecomeReady();
+  const std::string path = Json::Parse(Ask("POST", "/start_profile")->body)->Find("path")->string();
+  for (int i = 0; i < 3000; ++i) const TraceSpan span("something");
+  std::filesystem::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const auto stopped = Ask("POST", "/stop_profile");
+  admin_->OnMessage(ProfiledMessage{});
+  std::promise<void> stopped_waiting;
+  std::thread reader([&] {
+    stopped_waiting.get_future().wait_for(std::chrono::seconds(20));  // a mistake ends all the same
+    std::ifstream pipe(path, std::ios::binary);
+    while (pipe.ignore(1 << 20)) {
+    }
+  });
+  EXPECT_FALSE(admin_->Stop(0.01));
+  stopped_waiting.set_value();
+  RunUntilAnswered(*stopped);
+  EXPECT_TRUE(admin_->Stop(60));
+  reader.join();
   std::filesystem::remove(path);
 }
 

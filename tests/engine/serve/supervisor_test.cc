@@ -4,11 +4,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <string>
 
 #include "engine/base/strings.h"
 #include "engine/host/affinity.h"
@@ -44,8 +46,11 @@ class SupervisorTest : public testing::Test {
                  double timeout_s = 60, std::vector<int> cpus = {}) {
     supervisor_.emplace(
         *server_,
-        EngineSupervisor::Options{
-            {"/bin/sh", "-c", script, ready_, notes_}, std::move(cpus), timeout_s, restarts},
+        EngineSupervisor::Options{.command = {"/bin/sh", "-c", script, ready_, notes_},
+                                  .cpus = std::move(cpus),
+                                  .engine_timeout_s = timeout_s,
+                                  .least_loading_timeout_s = 0,
+                                  .restarts = restarts},
         EngineSupervisor::Callbacks{[](LinkMessage) {},
                                     [this](EngineState state, const std::string& reason) {
                                       states_.push_back(state);
@@ -108,6 +113,55 @@ TEST_F(SupervisorTest, KillsAnEngineThatDoesNotAnswer) {
   Supervise("cat $0 >&3; while :; do sleep 1; done", RestartPolicy(100, 600, 0), 0.4);
   server_->Run();
   EXPECT_THAT(states_, ElementsAre(EngineState::kReady, EngineState::kRestarting));
+}
+
+// Descriptor 4 is where the engine counts its progress; twenty times as often as it must.
+constexpr const char* kWorksForAWhile =
+    "for i in 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0; do"
+    " printf $i >&4; sleep 0.05; done";
+
+TEST_F(SupervisorTest, SparesAnEngineThatGetsOnWithALongStep) {
+  StopOn(EngineState::kRestarting);
+  Supervise(StrCat("cat $0 >&3; ", kWorksForAWhile, "; echo done >>$1"), RestartPolicy(100, 600, 0),
+            1);
+  server_->Run();
+  EXPECT_EQ(Notes(), "done\n");
+}
+
+TEST_F(SupervisorTest, SparesAnEngineThatGetsOnWithLoading) {
+  StopOn(EngineState::kReady);
+  Supervise(StrCat(kWorksForAWhile, "; ", kGood), RestartPolicy(0), 1);
+  server_->Run();
+  EXPECT_THAT(states_, ElementsAre(EngineState::kReady));
+}
+
+TEST_F(SupervisorTest, ReplacesAnEngineThatHangsWhileLoading) {
+  StopOn(EngineState::kReady);
+  Supervise(StrCat("if [ -e $1 ]; then ", kGood, "; else : >$1; sleep 100; fi"),
+            RestartPolicy(100, 600, 0), 0.4);
+  server_->Run();
+  EXPECT_THAT(states_, ElementsAre(EngineState::kRestarting, EngineState::kReady));
+}
+
+TEST_F(SupervisorTest, CountsAnEngineThatHangsWhileLoadingAsADeath) {
+  StopOn(EngineState::kFailed);
+  Supervise("sleep 100", RestartPolicy(1, 600, 0), 0.4);
+  server_->Run();
+  EXPECT_THAT(states_, ElementsAre(EngineState::kRestarting, EngineState::kFailed));
+  EXPECT_THAT(reasons_, HasSubstr("too often"));
+}
+
+// It closes its link, and lives on for a while.
+TEST_F(SupervisorTest, TellsOfTheLastDeathAtOnce) {
+  bool lives = false;
+  on_state_ = [&](EngineState state) {
+    if (state != EngineState::kFailed) return;
+    lives = kill(std::stoi(Notes()), 0) == 0;
+    server_->Stop();
+  };
+  Supervise("echo $$ >$1; cat $0 >&3; exec 3>&-; sleep 100", RestartPolicy(0));
+  server_->Run();
+  EXPECT_TRUE(lives);
 }
 
 TEST_F(SupervisorTest, KillsAnEngineThatBreaksTheProtocol) {
