@@ -42,8 +42,8 @@ MeasuredStepTimes::MeasuredStepTimes(const CostModel& cost, bool tiles)
     : cost_(cost), tiles_(tiles) {
   const double first = Operations(cost_.Rows(0, 1, 0)), second = Operations(cost_.Rows(1, 1, 0));
   // A window of one token would make both equal; no model has it.
-  seen_token_ops_ = second - first;
-  row_ops_ = std::max(1.0, first - seen_token_ops_);
+  const double seen_token_ops = second - first;
+  row_ops_ = std::max(1.0, first - seen_token_ops);
   head_rows_ = (Operations(cost_.Rows(0, 1, 1)) - first) / row_ops_;
   for (size_t i = 0; i < points_.size(); ++i) points_[i].rows = kRows[i];
 }

@@ -60,8 +60,8 @@ class MeasuredStepTimes : public StepTimes {
 
   const CostModel cost_;
   const bool tiles_;
-  double row_ops_, seen_token_ops_;  // of a row without attention; of one seen token
-  double head_rows_;                 // the head's work for a row of logits, in rows
+  double row_ops_;    // of a row without attention
+  double head_rows_;  // the head's work for a row of logits, in rows
   std::array<Point, 10> points_;
   double attention_s_ = 0;  // of attention with as many operations as a row's products have
   double error_ = 0;        // |seen / predicted - 1|, of the last steps

@@ -9,10 +9,6 @@
 namespace pinion {
 namespace {
 
-// If nobody decodes and one prompt is all there is, the step delays only what arrives meanwhile:
-// it may take this many times as long. (Not for ever: an abort or an arrival is seen after it.)
-constexpr double kAloneFactor = 4;
-
 // Decodes that take longer than the bound by themselves leave no time for prompts, which would wait
 // for ever. Every so many steps prompts get the smallest chunk nevertheless.
 constexpr int kMostStepsWithoutPrefill = 3;
@@ -75,11 +71,12 @@ std::vector<PrefillCandidate> Scheduler::Candidates() const {
   return candidates;
 }
 
-// How long the step may take.
+// How long the step may take. A prompt that is all there is has the upper limit too, however little
+// it delays: an abort, or a request that arrives meanwhile, is seen after the step. Four times as
+// many rows would make it 1 to 2 % faster (docs/speed.md).
 double Scheduler::Bound(const StepLoad& decodes) const {
   const StepBound& bound = options_.bound;
-  if (decodes.rows == 0)
-    return bound.most_s * (running_.size() + waiting_.size() == 1 ? kAloneFactor : 1);
+  if (decodes.rows == 0) return bound.most_s;
   StepLoad full_speed = decodes;
   times_->Add(full_speed, 0, times_->full_speed_rows(), false);
   const double wanted_s =
