@@ -1,41 +1,40 @@
 """Requests that once stopped the server for everybody: each is answered, and others are served meanwhile.
 
-No test here measures a time: a request that goes through beside an attack that is still under way is proof
-enough. `attacks.py --measure` shows the times.
+No test here measures a time: the attacked server must go on beside one that nobody attacks (standstill.py).
+`attacks.py --measure` shows the times.
 """
 
 import asyncio
-import concurrent.futures
-import json
-import urllib.error
-import urllib.request
+import os
+import signal
 
 import pytest
 
 import attacks
 import raw_client
+import standstill
 from attack_gaps import target_of
 from conftest import wait_until
+from soak import engine_of
 
 FLAGS = ["--kv-cache-space", "64MiB", "--isa", "scalar", "-tp", "1"]
 MAX_CONNECTIONS = 2500
 
 
-@pytest.fixture(scope="module")
-def server(start_server, data):
+def start(start_server, data):
     return start_server(data / "models" / "tiny-trained", *FLAGS, "--served-model-name", "tiny",
                         "--request-memory", "512MiB", "--max-connections", MAX_CONNECTIONS)
 
 
-def post(server, path, body):
-    """(status, text) of the answer."""
-    request = urllib.request.Request(server.url + path, body.encode(),
-                                     {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=120) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+@pytest.fixture(scope="module")
+def server(start_server, data):
+    return start(start_server, data)
+
+
+@pytest.fixture(scope="module")
+def control(start_server, data):
+    """One that nobody attacks."""
+    return start(start_server, data)
 
 
 def metric(server, name):
@@ -53,17 +52,25 @@ def check_that_all_is_given_back(server):
 
 
 @pytest.mark.parametrize("name", attacks.ATTACKS)
-def test_an_attack_is_answered_and_stops_nobody(server, name):
+def test_an_attack_is_answered_and_stops_nobody(server, control, name):
     raw_client.raise_descriptor_limit()
     attack = attacks.ATTACKS[name].against(target_of(server, MAX_CONNECTIONS))
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        attacking = pool.submit(asyncio.run, attack())
-        while True:
-            status, text = post(server, "/v1/completions",
-                                json.dumps({"prompt": "Once", "max_tokens": 2}))
-            assert status == 200, text
-            assert json.loads(text)["usage"]["completion_tokens"] == 2
-            if attacking.done():
-                break
-        assert attacks.check(name, attacking.result()) is None
+    with standstill.Watch(server.port, control.port) as watch:
+        answers = asyncio.run(attack())
+    assert watch.verdict() == []
+    assert attacks.check(name, answers) is None
     check_that_all_is_given_back(server)
+
+
+@pytest.mark.parametrize("kind, process", [("answers of /health", lambda server: server.process.pid),
+                                           ("parts of streams", engine_of)])
+def test_a_standstill_is_noticed(server, control, kind, process):
+    """Of either process: it is stopped for as long as the control needs to show it."""
+    with standstill.Watch(server.port, control.port) as watch:
+        assert wait_until(lambda: len(watch.answers) == 2 * len(standstill.KINDS))
+        os.kill(process(server), signal.SIGSTOP)
+        try:
+            assert wait_until(lambda: watch.missed[kind] > standstill.MOST_MISSED[kind])
+        finally:
+            os.kill(process(server), signal.SIGCONT)
+    assert any(kind in sentence for sentence in watch.verdict())
