@@ -2,7 +2,7 @@
 
 import json
 import pathlib
-import socket
+import re
 import ssl
 import subprocess
 import urllib.error
@@ -111,28 +111,23 @@ def test_clients_use_a_key_over_tls(binary, model, tmp_path):
                     "-nodes", "-days", "1", "-subj", "/CN=localhost", "-addext",
                     "subjectAltName=DNS:localhost", "-out", certificate, "-keyout", key],
                    check=True, capture_output=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     log = tmp_path / "log"
     with open(log, "wb") as output:
         process = subprocess.Popen(
-            [binary, "serve", model, *FLAGS, "--port", str(port), "--api-key", "k",
+            [binary, "serve", model, *FLAGS, "--port", "0", "--api-key", "k",
              "--ssl-certfile", certificate, "--ssl-keyfile", key],
             stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     try:
+        def ready():
+            assert process.poll() is None, log.read_text()
+            return re.search(r"ready: https://\S+:(\d+)\n", log.read_text())
+
+        assert wait_until(ready)
+        port = ready()[1]
+        url = f"https://localhost:{port}"
         trust = ssl.create_default_context(cafile=certificate)
         with httpx.Client(verify=trust, timeout=60) as http:
-            url = f"https://localhost:{port}"
-
-            def ready():
-                assert process.poll() is None, log.read_text()
-                try:
-                    return http.get(url + "/health").status_code == 200
-                except httpx.TransportError:
-                    return False
-
-            assert wait_until(ready)
+            assert http.get(url + "/health").status_code == 200
             client = openai.OpenAI(base_url=url + "/v1", api_key="k", http_client=http,
                                    max_retries=0)
             stream = client.completions.create(model="tiny", prompt="Once", max_tokens=8,
