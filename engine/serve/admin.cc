@@ -119,6 +119,12 @@ bool AdminApi::Handle(const HttpRequest& request, Reply& reply) {
   return false;
 }
 
+std::vector<std::string> AdminApi::Paths() const {
+  std::vector<std::string> paths;
+  for (const Endpoint& endpoint : endpoints_) paths.emplace_back(endpoint.path);
+  return paths;
+}
+
 void AdminApi::OnEngineState(EngineState state, const std::string& public_reason) {
   state_ = state;
   reason_ = public_reason;

@@ -37,6 +37,7 @@ class AdminApi {
 
   // False: the path belongs to somebody else.
   bool Handle(const HttpRequest& request, std::shared_ptr<HttpReply>& reply);
+  std::vector<std::string> Paths() const;
   // Every message of the engine. True: it was an answer to a question asked here.
   bool OnMessage(const LinkMessage& message);
   void OnEngineState(EngineState state, const std::string& public_reason);

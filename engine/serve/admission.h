@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -9,9 +10,34 @@
 
 namespace pinion {
 
+// A count that all clients share up to a limit. One client may have half of it, so that its
+// requests alone never keep the others out. No limit makes a request impossible: a client's only
+// one may exceed the half, and the only one of all the limit; what exceeds the half does not count
+// against the others.
+// Thread rule: one thread.
+class SharedCount {
+ public:
+  explicit SharedCount(size_t limit) : limit_(limit), client_limit_((limit + 1) / 2) {}
+
+  enum class Room { kYes, kClientHasEnough, kNone };
+  Room RoomFor(const std::string& client, size_t more) const;
+  void Add(const std::string& client, size_t count);
+  void Remove(const std::string& client, size_t count);
+
+  size_t total() const { return total_; }
+  size_t of(const std::string& client) const;
+  size_t limit() const { return limit_; }
+  size_t client_limit() const { return client_limit_; }
+
+ private:
+  size_t limit_, client_limit_;
+  size_t total_ = 0;
+  size_t counted_ = 0;                // of each client at most its half
+  std::map<std::string, size_t> of_;  // clients that have some
+};
+
 // Counts what waits or runs, from the moment it arrives, and refuses what would exceed the limits:
-// a burst is turned away before any work goes into it. A request that finds no other there is
-// always taken, so that no limit makes one impossible. Thread rule: one thread; tickets are
+// a burst is turned away before any work goes into it. Thread rule: one thread; tickets are
 // destroyed there.
 class Admission {
  public:
@@ -33,30 +59,29 @@ class Admission {
 
    private:
     friend class Admission;
-    explicit Ticket(Admission* admission) : admission_(admission) {}
+    Ticket(Admission* admission, std::string client)
+        : admission_(admission), client_(std::move(client)) {}
     void GiveBack(size_t choices, size_t tokens);
 
     Admission* admission_ = nullptr;
+    std::string client_;
     size_t choices_ = 0, tokens_ = 0;
   };
 
   explicit Admission(const FrontLimits& limits)
-      : max_choices_(limits.max_num_queued_reqs), max_tokens_(limits.max_num_queued_tokens) {}
+      : choices_(limits.max_num_queued_reqs), tokens_(limits.max_num_queued_tokens) {}
 
-  // A request arrives; it counts as one choice until its size is known.
-  tl::expected<Ticket, Rejection> Arrive();
+  // A client's request arrives; it counts as one choice until its size is known.
+  tl::expected<Ticket, Rejection> Arrive(const std::string& client);
   // Its size: `choices`, whose prompts have `tokens` in all. After a rejection the ticket is as it
   // was.
   tl::expected<void, Rejection> Admit(Ticket& ticket, size_t choices, size_t tokens);
 
-  size_t choices() const { return choices_; }
-  size_t tokens() const { return tokens_; }
+  size_t choices() const { return choices_.total(); }
+  size_t tokens() const { return tokens_.total(); }
 
  private:
-  Rejection TooMany() const;
-
-  size_t max_choices_, max_tokens_;
-  size_t choices_ = 0, tokens_ = 0;
+  SharedCount choices_, tokens_;
 };
 
 }  // namespace pinion

@@ -1,7 +1,6 @@
 #include "engine/serve/frontend.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cctype>
 #include <cstdio>
 #include <ctime>
@@ -11,6 +10,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
+#include "engine/serve/incoming.h"
 
 namespace pinion {
 namespace {
@@ -19,7 +19,6 @@ constexpr const char* kJson = "application/json";
 
 // Bodies above this take a worker tens of milliseconds.
 constexpr size_t kHeavyBytes = size_t{256} << 10;
-constexpr double kLongestS = 1e9;  // in nanoseconds, far from an int64_t's end
 
 void SendJson(HttpReply& reply, int status, const Json& body) {
   reply.Send(status, kJson, body.Dump());
@@ -55,16 +54,6 @@ Preparer::RenderChat RenderOn(WorkerPool::Worker& worker) {
 
 }  // namespace
 
-// A request on its way through the pool. Destroyed on the event loop: what it holds belongs there.
-struct Frontend::Incoming {
-  Incoming(HttpRequest request, Reply reply, Admission::Ticket ticket)
-      : request(std::move(request)), reply(std::move(reply)), ticket(std::move(ticket)) {}
-  HttpRequest request;
-  Reply reply;
-  Admission::Ticket ticket;
-  std::atomic<bool> gone = false;  // the client has left
-};
-
 Frontend::Frontend(ServedModel model, const Tokenizer& tokenizer, const FrontLimits& limits,
                    WorkerPool& pool, HttpServer& server, std::shared_ptr<MemoryBudget> memory,
                    SendToEngine send)
@@ -92,32 +81,36 @@ const std::map<std::string, Frontend::Endpoint, std::less<>>& Frontend::Endpoint
   return kEndpoints;
 }
 
-void Frontend::Handle(HttpRequest request, Reply reply) {
+std::vector<std::string> Frontend::Paths() {
+  std::vector<std::string> paths;
+  for (const auto& [path, endpoint] : Endpoints()) paths.push_back(path);
+  return paths;
+}
+
+bool Frontend::Handle(HttpRequest& request, Reply& reply) {
   const TraceSpan span("request");
   const auto found = Endpoints().find(request.path);
-  if (found == Endpoints().end()) {
-    std::vector<std::string> paths = {"/health", "/ping", "/version",
-                                      "/server_info"};  // AdminApi's
-    for (const auto& [path, endpoint] : Endpoints()) paths.push_back(path);
-    return SendError(*reply, {404,
-                              StrCat("there is no '", request.path.substr(0, 200),
-                                     "'; this server answers ", Join(paths, ", ")),
-                              "", ""});
-  }
+  if (found == Endpoints().end()) return false;
   const Endpoint& endpoint = found->second;
+  if (const auto refused = Unusable(request, endpoint))
+    Refuse(*reply, *refused);
+  else
+    (this->*endpoint.route)(std::move(request), std::move(reply));
+  return true;
+}
+
+std::optional<ApiError> Frontend::Unusable(const HttpRequest& request,
+                                           const Endpoint& endpoint) const {
   if (request.method != endpoint.method)
-    return SendError(*reply, {405,
-                              StrCat(request.method.substr(0, 20), " is not allowed for ",
-                                     request.path, ", use ", endpoint.method),
-                              "", ""});
+    return ApiError{405,
+                    StrCat(request.method.substr(0, 20), " is not allowed for ", request.path,
+                           ", use ", endpoint.method),
+                    "", ""};
   if (request.method == "POST" && !IsJson(request.headers.Find("Content-Type")))
-    return SendError(
-        *reply,
-        {415, StrCat(request.path, " reads JSON: send the header 'Content-Type: ", kJson, "'"), "",
-         ""});
-  if (endpoint.needs_model)
-    if (const auto unavailable = Unavailable()) return Refuse(*reply, *unavailable);
-  (this->*endpoint.route)(std::move(request), std::move(reply));
+    return ApiError{
+        415, StrCat(request.path, " reads JSON: send the header 'Content-Type: ", kJson, "'"), "",
+        ""};
+  return endpoint.needs_model ? Unavailable() : std::nullopt;
 }
 
 std::optional<ApiError> Frontend::Unavailable() const {
@@ -137,7 +130,6 @@ std::optional<ApiError> Frontend::Unavailable() const {
 
 void Frontend::Refuse(HttpReply& reply, const ApiError& error) {
   if (error.status == 503) reply.AddHeader("Retry-After", retry_after_);
-  if (error.code == kRequestMemory) metrics_.AddRejected(kRequestMemory);
   SendError(reply, error);
 }
 
@@ -147,8 +139,8 @@ void Frontend::Reject(HttpReply& reply, const Admission::Rejection& rejection) {
 }
 
 void Frontend::Metrics(HttpRequest, Reply reply) {
-  metrics_.SetFront(
-      {memory_ ? memory_->used() : 0, server_.connections(), pool_.queued(), pending(), ready()});
+  metrics_.SetFront({memory_->used(), memory_->rejections(), server_.connections(), pool_.queued(),
+                     pending(), ready()});
   reply->Send(200, "text/plain; version=0.0.4; charset=utf-8", metrics_.Render());
 }
 
@@ -189,33 +181,33 @@ void Frontend::Generate(HttpRequest request, Reply reply, bool chat) {
   Prepare(std::move(request), std::move(reply),
           [this, chat, length = max_model_len_, kv_tokens = kv_tokens_](
               Incoming& incoming, WorkerPool::Worker& worker) -> Then {
-            auto prepared = std::make_shared<ApiResult<Prepared>>(
-                preparer_.Generation(incoming.request, chat, length, kv_tokens, RenderOn(worker)));
+            const auto shorten = [&incoming](double timeout_s) {
+              incoming.limit_s = std::min(incoming.limit_s.load(), timeout_s);
+            };
+            auto prepared = std::make_shared<ApiResult<Prepared>>(preparer_.Generation(
+                incoming.request, chat, length, kv_tokens, RenderOn(worker), shorten));
             return [this, prepared](Incoming& back) { OnPrepared(back, std::move(*prepared)); };
           });
 }
 
 void Frontend::Prepare(HttpRequest request, Reply reply, Work work) {
-  auto ticket = admission_.Arrive();
+  auto ticket = admission_.Arrive(request.client);
   if (!ticket) return Reject(*reply, ticket.error());
-  if (memory_ && !request.memory.budget()) {
-    auto share = MemoryShare::Take(memory_, request.body.size());
-    if (!share) return Refuse(*reply, NoMemory());
-    request.memory = std::move(*share);
-  }
   const bool heavy = request.body.size() > kHeavyBytes;
   const std::string client = request.client;
-  auto incoming = std::make_shared<Incoming>(std::move(request), reply, std::move(*ticket));
+  auto incoming = std::make_shared<Incoming>(incoming_, limits_.request_timeout_s,
+                                             std::move(request), reply, std::move(*ticket));
   // Weak, because the reply must not hold what holds it.
   reply->OnGone([weak = std::weak_ptr(incoming)] {
-    if (const auto left = weak.lock()) left->gone = true;
+    if (const auto left = weak.lock()) left->over = true;
   });
+  WatchDeadlines();
   pool_.Submit(client, heavy,
                [this, incoming, work = std::move(work)](WorkerPool::Worker& worker) mutable {
                  Then then;
-                 if (!incoming->gone) then = work(*incoming, worker);
+                 if (!incoming->over) then = work(*incoming, worker);
                  server_.Post([incoming = std::move(incoming), then = std::move(then)] {
-                   if (then && !incoming->gone) then(*incoming);
+                   if (then && !incoming->over) then(*incoming);
                  });
                });
 }
@@ -231,6 +223,7 @@ Frontend::Then Frontend::Answer(ApiResult<std::string> result) {
 void Frontend::OnPrepared(Incoming& incoming, ApiResult<Prepared> prepared) {
   const int64_t now = NowNs(), arrived = incoming.request.arrived_ns;
   metrics_.AddPrepared(static_cast<double>(now - arrived) * 1e-9);
+  if (incoming.deadline_ns() <= now) return Refuse(*incoming.reply, Overdue(incoming.limit_s));
   if (!prepared) return Refuse(*incoming.reply, prepared.error());
   // The engine may have gone to sleep meanwhile.
   if (const auto unavailable = Unavailable()) return Refuse(*incoming.reply, *unavailable);
@@ -240,9 +233,7 @@ void Frontend::OnPrepared(Incoming& incoming, ApiResult<Prepared> prepared) {
     tokens += prompt.size() * static_cast<size_t>(prepared->request.n);
   if (auto admitted = admission_.Admit(incoming.ticket, choices, tokens); !admitted)
     return Reject(*incoming.reply, admitted.error());
-  const double limit_s = std::min(limits_.request_timeout_s,
-                                  prepared->request.timeout_s.value_or(limits_.request_timeout_s));
-  const int64_t deadline = arrived + static_cast<int64_t>(std::min(limit_s, kLongestS) * 1e9);
+  const double limit_s = incoming.limit_s;
 
   ResponseHead head{MakeId(prepared->request.chat), std::time(nullptr), model_.name,
                     prepared->request.chat};
@@ -254,8 +245,7 @@ void Frontend::OnPrepared(Incoming& incoming, ApiResult<Prepared> prepared) {
     const auto gone = weak.lock();
     if (gone && Cancel(gone)) gone->CountUnfinished("abort");
   });
-  if (deadline <= now) return Overdue(*generation);
-  Request request{generation, deadlines_.emplace(deadline, generation)};
+  Request request{generation, deadlines_.emplace(incoming.deadline_ns(), generation)};
   WatchDeadlines();
   if (ready())
     Submit(std::move(request));
@@ -310,8 +300,8 @@ void Frontend::OnEvent(const TokenEvent& event) {
       break;
     case Generation::Next::kFail:
       Cancel(generation);
-      metrics_.AddRejected(kRequestMemory);
-      return generation->Fail(NoMemory(), retry_after_);
+      Fail(*generation, generation->NoMemory());
+      return;
   }
   if (generation->ended()) Complete(generation);
 }
@@ -319,15 +309,24 @@ void Frontend::OnEvent(const TokenEvent& event) {
 void Frontend::Complete(std::shared_ptr<Generation> generation) {
   const auto found = live_.find(generation->first_id());
   if (found == live_.end()) return;
-  deadlines_.erase(found->second.deadline);
+  Request request = std::move(found->second);
   live_.erase(found);
-  if (!generation->needs_answer()) return;
-  if (!generation->answer_is_large()) return generation->Send(generation->Answer());
+  if (generation->needs_answer() && generation->answer_is_large()) return Write(std::move(request));
+  deadlines_.erase(request.deadline);
+  if (generation->needs_answer()) generation->Send(generation->Answer());
+}
+
+void Frontend::Write(Request request) {
+  const auto generation = request.generation;
+  writing_.emplace(generation->first_id(), std::move(request));
   const std::string client = generation->client();
+  // The generation moves on, so that it ends on the event loop's thread.
   pool_.Submit(client, /*heavy=*/true, [this, generation](WorkerPool::Worker&) mutable {
     auto answer = std::make_shared<std::string>(generation->Answer());
-    server_.Post(
-        [generation = std::move(generation), answer] { generation->Send(std::move(*answer)); });
+    server_.Post([this, generation = std::move(generation), answer] {
+      // Otherwise the client has left, or its time was over.
+      if (Cancel(generation)) generation->Send(std::move(*answer));
+    });
   });
 }
 
@@ -341,13 +340,6 @@ size_t Frontend::pending() const {
   size_t choices = 0;
   for (const Request& request : pending_) choices += request.generation->choices();
   return choices;
-}
-
-ApiError Frontend::NoMemory() const {
-  return {503,
-          StrCat("other requests use the ", FormatBytes(memory_ ? memory_->limit() : 0),
-                 " that this server has for them (--request-memory); try again later"),
-          "", kRequestMemory};
 }
 
 }  // namespace pinion

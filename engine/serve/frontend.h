@@ -6,8 +6,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/serve/admission.h"
 #include "engine/serve/engine_state.h"
@@ -31,14 +33,17 @@ class Frontend {
  public:
   using SendToEngine = std::function<void(const LinkMessage&)>;
 
-  // Everything referred to outlives the object; the server's Run ends before it does.
+  // Everything referred to outlives the object; the server's Run ends before it does. `memory`:
+  // what the server takes requests' memory from.
   Frontend(ServedModel model, const Tokenizer& tokenizer, const FrontLimits& limits,
            WorkerPool& pool, HttpServer& server, std::shared_ptr<MemoryBudget> memory,
            SendToEngine send);
   Frontend(const Frontend&) = delete;  // preparer_ refers to model_
   Frontend& operator=(const Frontend&) = delete;
 
-  void Handle(HttpRequest request, std::shared_ptr<HttpReply> reply);
+  // False: the path belongs to somebody else.
+  bool Handle(HttpRequest& request, std::shared_ptr<HttpReply>& reply);
+  static std::vector<std::string> Paths();
   // One message from the engine other than FailedMessage.
   void OnMessage(LinkMessage message);
 
@@ -65,7 +70,7 @@ class Frontend {
   };
   static const std::map<std::string, Endpoint, std::less<>>& Endpoints();
 
-  // Requests by the time at which they must have been answered.
+  // Requests that the workers have prepared, by the time at which they must have been answered.
   using Deadlines = std::multimap<int64_t, std::shared_ptr<Generation>>;
   // A request that the engine works on, or that waits for it.
   struct Request {
@@ -81,6 +86,8 @@ class Frontend {
   void Tokenize(HttpRequest request, Reply reply);
   void Detokenize(HttpRequest request, Reply reply);
 
+  // Why `request` cannot be answered by the endpoint of its path.
+  std::optional<ApiError> Unusable(const HttpRequest& request, const Endpoint& endpoint) const;
   std::optional<ApiError> Unavailable() const;
   void Refuse(HttpReply& reply, const ApiError& error);
   void Reject(HttpReply& reply, const Admission::Rejection& rejection);
@@ -97,21 +104,23 @@ class Frontend {
   void OnEvent(const TokenEvent& event);
   // All choices have ended.
   void Complete(std::shared_ptr<Generation> generation);
+  // Has a worker write the whole answer.
+  void Write(Request request);
   // Forgets a request and tells the engine to stop its choices; false if it had ended already.
   bool Cancel(const std::shared_ptr<Generation>& generation);
+  void Fail(Generation& generation, const ApiError& error);
   void FailLive(const ApiError& error);
   void FailPending(const ApiError& error);
   void WatchDeadlines();
   void EndOverdue();
-  void Overdue(Generation& generation);
-  ApiError NoMemory() const;
+  ApiError Overdue(double limit_s);
 
   ServedModel model_;
   const Tokenizer& tokenizer_;
   FrontLimits limits_;
   WorkerPool& pool_;
   HttpServer& server_;
-  std::shared_ptr<MemoryBudget> memory_;  // null: no limit
+  std::shared_ptr<MemoryBudget> memory_;
   SendToEngine send_;
   Preparer preparer_;
   ServeMetrics metrics_;
@@ -121,9 +130,11 @@ class Frontend {
   std::string retry_after_ = "5";
   size_t max_model_len_ = 0, kv_tokens_ = 0;
   int64_t created_;
-  uint64_t next_id_ = 1;              // never repeats, whichever engine process an id goes to
-  std::map<uint64_t, Request> live_;  // by the first id of a request's choices
-  std::list<Request> pending_;        // in their order
+  uint64_t next_id_ = 1;                 // never repeats, whichever engine process an id goes to
+  std::map<uint64_t, Request> live_;     // by the first id of a request's choices
+  std::list<Request> pending_;           // in their order
+  std::set<Incoming*> incoming_;         // that workers prepare; each knows its deadline
+  std::map<uint64_t, Request> writing_;  // of which workers write the answers, as live_
   Deadlines deadlines_;
   bool watching_deadlines_ = false;
 };

@@ -8,6 +8,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/strings.h"
 #include "engine/serve/frontend.h"
+#include "engine/serve/incoming.h"
 
 namespace pinion {
 namespace {
@@ -22,6 +23,11 @@ bool Frontend::Cancel(const std::shared_ptr<Generation>& generation) {
     deadlines_.erase(found->second.deadline);
     live_.erase(found);
     send_(AbortMessage{generation->first_id(), static_cast<uint32_t>(generation->choices())});
+    return true;
+  }
+  if (const auto written = writing_.find(generation->first_id()); written != writing_.end()) {
+    deadlines_.erase(written->second.deadline);
+    writing_.erase(written);
     return true;
   }
   const auto waits = std::find_if(pending_.begin(), pending_.end(), [&](const Request& request) {
@@ -67,8 +73,12 @@ void Frontend::FailLive(const ApiError& error) {
       deadlines_.erase(live_.begin()->second.deadline);
       live_.erase(live_.begin());
     }
-    generation->Fail(error, error.status == 503 ? retry_after_ : "");
+    Fail(*generation, error);
   }
+}
+
+void Frontend::Fail(Generation& generation, const ApiError& error) {
+  generation.Fail(error, error.status == 503 ? retry_after_ : "");
 }
 
 void Frontend::FailAll(const ApiError& error) {
@@ -80,12 +90,12 @@ void Frontend::FailPending(const ApiError& error) {
   while (!pending_.empty()) {
     const auto generation = pending_.front().generation;
     Cancel(generation);
-    generation->Fail(error, error.status == 503 ? retry_after_ : "");
+    Fail(*generation, error);
   }
 }
 
 void Frontend::WatchDeadlines() {
-  if (watching_deadlines_ || deadlines_.empty()) return;
+  if (watching_deadlines_ || (deadlines_.empty() && incoming_.empty())) return;
   watching_deadlines_ = true;
   server_.After(kDeadlineTickS, [this] {
     watching_deadlines_ = false;
@@ -98,18 +108,22 @@ void Frontend::EndOverdue() {
   while (!deadlines_.empty() && deadlines_.begin()->first <= NowNs()) {
     const auto generation = deadlines_.begin()->second;
     Cancel(generation);
-    Overdue(*generation);
+    generation->Fail(Overdue(generation->limit_s()));
+  }
+  const int64_t now = NowNs();
+  for (Incoming* incoming : incoming_) {  // no more than choices may wait
+    if (incoming->over || incoming->deadline_ns() > now) continue;
+    incoming->over = true;
+    Refuse(*incoming->reply, Overdue(incoming->limit_s));
   }
 }
 
-void Frontend::Overdue(Generation& generation) {
+ApiError Frontend::Overdue(double limit_s) {
   metrics_.AddDeadlineExceeded();
-  const double limit_s = generation.limit_s();
-  generation.Fail(
-      {504,
-       StrCat("no complete answer within ", limit_s, " s (",
-              limit_s < limits_.request_timeout_s ? "timeout" : "--request-timeout", ")"),
-       "", ""});
+  return {504,
+          StrCat("no complete answer within ", limit_s, " s (",
+                 limit_s < limits_.request_timeout_s ? "timeout" : "--request-timeout", ")"),
+          "", ""};
 }
 
 }  // namespace pinion

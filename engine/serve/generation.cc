@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/base/trace.h"
+#include "engine/serve/request_memory.h"
 
 namespace pinion {
 namespace {
@@ -15,8 +16,10 @@ double Seconds(int64_t from_ns, int64_t to_ns) {
 // What a token with its log-probability, or one of the alternatives beside it, takes until the
 // answer is sent: here, as JSON values (some 600 bytes), as the library's, and as text.
 constexpr size_t kLogprobBytes = 1200;
-// Above this many of them, writing the answer takes tens of milliseconds.
-constexpr size_t kManyLogprobs = 10'000;
+// Writing an answer of about this size takes a millisecond.
+constexpr size_t kLargeBytes = size_t{128} << 10;
+// What the answer has for each choice beside its text, and for each token with its log-probability.
+constexpr size_t kChoiceBytes = 150, kTokenBytes = 200;
 
 bool Contains(const std::vector<int32_t>& ids, int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
@@ -104,6 +107,11 @@ bool Generation::TakeToken(Choice& choice, const TokenEvent& event) {
   return true;
 }
 
+ApiError Generation::NoMemory() const {
+  return OutOfMemory(memory_, static_cast<size_t>(1 + request_.params.logprobs) * kLogprobBytes,
+                     "the log-probabilities of one more token");
+}
+
 void Generation::Time(Choice& choice, const TokenEvent& event) {
   if (choice.output_tokens == 0) {
     choice.first_token_ns = event.now_ns;
@@ -158,7 +166,11 @@ void Generation::EndStream() {
   origin_.reply->End();
 }
 
-bool Generation::answer_is_large() const { return kept_tokens_ > kManyLogprobs; }
+bool Generation::answer_is_large() const {
+  size_t bytes = kept_tokens_ * kTokenBytes + choices_.size() * kChoiceBytes;
+  for (const Choice& choice : choices_) bytes += choice.text.size();
+  return bytes > kLargeBytes;
+}
 
 std::string Generation::Answer() {
   std::vector<ChoicePart> parts;

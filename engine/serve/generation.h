@@ -54,12 +54,14 @@ class Generation {
     kFail,   // there is no memory to keep the answer: the caller fails and cancels the request
   };
   Next OnEvent(size_t choice, const TokenEvent& event);
+  // The error to fail with after kFail.
+  ApiError NoMemory() const;
 
   // Once ended: whether Answer() takes long enough to be another thread's work. A stream has been
   // answered already.
   bool needs_answer() const { return ended() && !request_.stream; }
   bool answer_is_large() const;
-  std::string Answer();  // any thread, while no other uses the object
+  std::string Answer();  // any thread; meanwhile only Fail and CountUnfinished may be called
   void Send(std::string answer);
 
   // Answers with an error instead; in a stream already under way, as its last event.

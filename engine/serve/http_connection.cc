@@ -84,9 +84,12 @@ void HttpConnection::Enter(Phase phase) {
   phase_since_ns_ = NowNs();
 }
 
-std::shared_ptr<BufferedReply> HttpConnection::MakeReply(bool http11, bool keep_alive) const {
-  return std::make_shared<BufferedReply>(http11, keep_alive && !shared_.draining,
-                                         shared_.options.max_unsent_bytes, shared_.options.memory);
+std::shared_ptr<BufferedReply> HttpConnection::MakeReply(bool http11, bool keep_alive,
+                                                         const std::string& client) const {
+  const HttpOptions& options = shared_.options;
+  return std::make_shared<BufferedReply>(
+      http11, keep_alive && !shared_.draining, options.max_unsent_bytes,
+      options.memory ? *MemoryShare::Take(options.memory, client, 0) : MemoryShare());
 }
 
 Awaitable<bool> HttpConnection::Exchange() {
@@ -120,7 +123,7 @@ Awaitable<bool> HttpConnection::ReadAndAnswer(AccessRecord& record) {
                     options.memory);
   if (!co_await ReadHeader(parser, record)) {
     if (!parser.refusal()) co_return false;
-    const auto reply = MakeReply(true, false);
+    const auto reply = MakeReply(true, false, address_);
     co_return co_await Refuse(*parser.refusal(), *reply, record);
   }
   const bool wants_continue = parser.wants_continue();
@@ -132,9 +135,10 @@ Awaitable<bool> HttpConnection::ReadAndAnswer(AccessRecord& record) {
   record.id = verdict.id;
   // A body that is not read would be taken for the next request.
   const bool reads_body = !verdict.refusal || parser.done();
-  auto reply = MakeReply(head.http11, parser.keep_alive() && reads_body);
-  for (auto& [name, value] : verdict.headers) reply->AddHeader(name, value);
   HttpRequest request = RequestOf(std::move(head), verdict);
+  parser.SetClient(request.client);
+  auto reply = MakeReply(request.http11, parser.keep_alive() && reads_body, request.client);
+  for (auto& [name, value] : verdict.headers) reply->AddHeader(name, value);
   record.client = request.client;
   if (request.head) reply->AnswersHead();
   if (verdict.refusal) co_return co_await Refuse(*verdict.refusal, *reply, record);

@@ -8,6 +8,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/serve/http_refusal.h"
+#include "engine/serve/request_memory.h"
 
 namespace pinion {
 
@@ -37,10 +38,15 @@ std::string_view Shown(std::string_view value) { return value.substr(0, 100); }
 // in small pieces would pass it: the header is counted in Feed instead.
 class HttpParser::Reader : public http::basic_parser<true> {
  public:
-  Reader(const Limits& limits, std::shared_ptr<MemoryBudget> memory) : limits_(limits) {
+  Reader(const Limits& limits, std::shared_ptr<MemoryBudget> memory)
+      : limits_(limits), budget_(std::move(memory)) {
     header_limit(std::numeric_limits<uint32_t>::max());
     body_limit(boost::none);
-    if (memory) memory_ = *MemoryShare::Take(std::move(memory), 0);
+    SetClient("");
+  }
+
+  void SetClient(const std::string& client) {
+    if (budget_) memory_ = *MemoryShare::Take(budget_, client, 0);
   }
 
   size_t Feed(std::string_view bytes) {
@@ -129,7 +135,7 @@ class HttpParser::Reader : public http::basic_parser<true> {
     if (!length) return;
     if (*length > limits_.body_bytes) return RefuseSize(error);
     most_bytes_ = *length;
-    if (memory_.budget() && *length > memory_.budget()->limit()) RefuseMemory(*length, error);
+    if (budget_ && *length > budget_->client_limit()) RefuseMemory(*length, error);
   }
   size_t on_body_impl(Text body, error_code& error) override { return Append(View(body), error); }
   void on_chunk_header_impl(uint64_t size, Text, error_code& error) override {
@@ -155,8 +161,7 @@ class HttpParser::Reader : public http::basic_parser<true> {
 
   // Doubles, as the string itself would, but not beyond what can come, and the budget knows of it.
   bool GrowTo(size_t size) {
-    const size_t most =
-        memory_.budget() ? std::min(most_bytes_, memory_.budget()->limit()) : most_bytes_;
+    const size_t most = budget_ ? std::min(most_bytes_, budget_->client_limit()) : most_bytes_;
     const size_t capacity = std::max(size, std::min(2 * memory_.bytes(), most));
     if (!memory_.Grow(capacity - memory_.bytes())) return false;
     std::string grown;
@@ -174,20 +179,13 @@ class HttpParser::Reader : public http::basic_parser<true> {
   }
 
   void RefuseMemory(size_t size, error_code& error) {
-    const size_t limit = memory_.budget()->limit();
-    if (size > limit)
-      return Refuse(MakeRefusal(413, StrCat("the request body exceeds the ", FormatBytes(limit),
-                                            " that this server allows for all requests together "
-                                            "(--request-memory)")),
-                    error);
-    Refuse(MakeRefusal(503,
-                       StrCat("other requests hold the ", FormatBytes(limit),
-                              " that this server allows for all of them together; try again later"),
-                       {{"Retry-After", "5"}}),
+    Refuse(MakeRefusal(OutOfMemory(memory_, size - memory_.bytes(),
+                                   StrCat("the bytes of a request body of ", size, " bytes"))),
            error);
   }
 
   const Limits limits_;
+  const std::shared_ptr<MemoryBudget> budget_;
   size_t header_bytes_ = 0, fields_ = 0;
   size_t most_bytes_ = limits_.body_bytes;  // of the body: what its header announces
 };
@@ -200,6 +198,7 @@ size_t HttpParser::Feed(std::string_view bytes) { return reader_->Feed(bytes); }
 bool HttpParser::header_done() const { return reader_->is_header_done(); }
 bool HttpParser::done() const { return reader_->is_done(); }
 const std::optional<HttpRefusal>& HttpParser::refusal() const { return reader_->refusal_; }
+void HttpParser::SetClient(const std::string& client) { reader_->SetClient(client); }
 HttpHead HttpParser::TakeHead() { return std::move(reader_->head_); }
 bool HttpParser::keep_alive() const { return reader_->keep_alive(); }
 std::string HttpParser::TakeBody() { return std::move(reader_->body_); }

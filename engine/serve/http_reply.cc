@@ -5,6 +5,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/serve/http_refusal.h"
+#include "engine/serve/request_memory.h"
 
 namespace pinion {
 namespace {
@@ -59,10 +60,11 @@ void Call(const std::function<void()>& hook) {
 }  // namespace
 
 BufferedReply::BufferedReply(bool http11, bool keep_alive, size_t max_unsent_bytes,
-                             std::shared_ptr<MemoryBudget> memory)
-    : chunked_(http11), keep_alive_(keep_alive), max_unsent_(max_unsent_bytes) {
-  if (memory) memory_ = *MemoryShare::Take(std::move(memory), 0);
-}
+                             MemoryShare memory)
+    : chunked_(http11),
+      keep_alive_(keep_alive),
+      max_unsent_(max_unsent_bytes),
+      memory_(std::move(memory)) {}
 
 void BufferedReply::AddHeader(std::string name, std::string value) {
   extra_headers_ += StrCat(name, ": ", value, "\r\n");
@@ -84,9 +86,9 @@ void BufferedReply::Send(int status, std::string_view content_type, std::string 
     return Account();
   };
   if (!put(status, content_type, body)) {
-    const HttpRefusal refusal =
-        MakeRefusal(503, "slow clients hold the memory for answers; try again later");
-    AddHeader("Retry-After", "5");
+    const HttpRefusal refusal = MakeRefusal(
+        OutOfMemory(memory_, body.size(), StrCat("the bytes of an answer of ", body.size())));
+    for (const auto& [name, value] : refusal.headers) AddHeader(name, value);
     put(refusal.status, "application/json", refusal.body);
   }
   Finish();

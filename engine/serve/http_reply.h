@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,9 +19,8 @@ class BufferedReply final : public HttpReply {
     std::function<void()> more;      // there is more to write, or the answer has ended
     std::function<void()> overflow;  // the unsent bytes exceed the limit
   };
-  // `memory`: what unsent bytes of all replies are taken from; may be null, for no limit.
-  BufferedReply(bool http11, bool keep_alive, size_t max_unsent_bytes,
-                std::shared_ptr<MemoryBudget> memory = nullptr);
+  // `memory`: grows by the unsent bytes.
+  BufferedReply(bool http11, bool keep_alive, size_t max_unsent_bytes, MemoryShare memory = {});
 
   void AddHeader(std::string name, std::string value) override;
   void Send(int status, std::string_view content_type, std::string body) override;

@@ -6,6 +6,7 @@
 #include "engine/base/json_text.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
+#include "engine/serve/request_memory.h"
 
 namespace pinion {
 namespace {
@@ -49,18 +50,6 @@ ApiResult<void> FitLengths(const std::vector<std::vector<int32_t>>& prompts, siz
 }
 
 }  // namespace
-
-ApiResult<void> Reserve(MemoryShare& memory, size_t more, const std::string& what) {
-  if (memory.Grow(more)) return {};
-  const size_t limit = memory.budget()->limit();
-  const bool never = memory.bytes() + more > limit;
-  return Unexpected(
-      ApiError{never ? 413 : 503,
-               StrCat(what, " take up to ", FormatBytes(more), "; this server has ",
-                      FormatBytes(limit), " for all requests together (--request-memory)",
-                      never ? "" : ", which others use now; try again later"),
-               "", never ? "" : kRequestMemory});
-}
 
 Intake::Intake(const ServedModel& model, const Tokenizer& tokenizer)
     : model_(model), tokenizer_(tokenizer), longest_token_bytes_(LongestToken(tokenizer)) {}

@@ -20,13 +20,6 @@ struct ServedModel {
   ApiDefaults defaults;
 };
 
-// ApiError::code of requests that find no memory.
-inline constexpr const char* kRequestMemory = "request_memory";
-
-// Takes `more` of the memory that requests may use. `what` takes it, as a sentence begins ("the
-// text has 5 bytes, which"). 413: more than all requests together may have; 503: not free now.
-ApiResult<void> Reserve(MemoryShare& memory, size_t more, const std::string& what);
-
 // Turns a client's request into prompts for the engine: renders conversations, tokenizes, and
 // refuses requests that this model cannot serve. Immutable; any thread.
 class Intake {

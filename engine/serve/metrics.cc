@@ -8,6 +8,8 @@
 
 #include <map>
 
+#include "engine/serve/request_memory.h"
+
 namespace pinion {
 namespace {
 
@@ -76,7 +78,7 @@ struct ServeMetrics::State {
   explicit State(const std::string& model) : make(registry, model) {
     for (const char* reason : {"stop", "length", "abort", "error"})
       finished[reason] = &finished_family.Add({{"finished_reason", reason}});
-    for (const char* reason : {"max_num_queued_reqs", "max_num_queued_tokens", "request_memory"})
+    for (const char* reason : {"max_num_queued_reqs", "max_num_queued_tokens"})
       rejected[reason] = &rejected_family.Add({{"reason", reason}});
   }
 
@@ -126,6 +128,7 @@ struct ServeMetrics::State {
   prometheus::Family<prometheus::Counter>& rejected_family =
       make.Counters("vllm:admission_rejections_total",
                     "Requests answered 503 because a limit was reached, by the limit.");
+  FromTotals memory_rejections{rejected_family.Add({{"reason", kRequestMemory}})};
   prometheus::Gauge& request_memory =
       make.Gauge("pinion:request_memory_bytes", "Memory that bodies and requests take.");
   prometheus::Gauge& connections = make.Gauge("pinion:connections", "Open connections.");
@@ -187,6 +190,7 @@ void ServeMetrics::AddFinished(const Finished& sequence) {
 
 void ServeMetrics::SetFront(const FrontCounts& counts) {
   state_->request_memory.Set(static_cast<double>(counts.request_memory_bytes));
+  state_->memory_rejections.Set(counts.memory_rejections);
   state_->connections.Set(static_cast<double>(counts.connections));
   state_->pool_queued.Set(static_cast<double>(counts.pool_queued));
   state_->engine_up.Set(counts.engine_up ? 1 : 0);

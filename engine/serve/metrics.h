@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -10,6 +11,7 @@ namespace pinion {
 // The front end's state at one moment.
 struct FrontCounts {
   size_t request_memory_bytes = 0;  // taken of the budget
+  uint64_t memory_rejections = 0;   // requests that found none, since the start
   size_t connections = 0;
   size_t pool_queued = 0;  // requests that wait for a worker thread
   size_t pending = 0;      // choices that wait for the engine to restart

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ struct FrontLimits {
   size_t max_choice_tokens = 1 << 20;      // n x prompt tokens of one request; above: 400
   size_t max_logit_bias = 1024;            // entries; above: 400, as for the next two
   size_t max_stop = 16, max_stop_token_ids = 1024;
+  // Of a request's `priority`, of which lower goes first; below: 400. The default allows any.
+  int min_priority = std::numeric_limits<int>::min();
   double request_timeout_s = 3600;  // "timeout" in a request may only shorten it; 504
   int workers = 4;                  // threads that parse, render and tokenize
 };

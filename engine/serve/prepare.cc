@@ -6,6 +6,7 @@
 #include "engine/base/json_text.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
+#include "engine/serve/request_memory.h"
 
 namespace pinion {
 namespace {
@@ -109,7 +110,8 @@ Preparer::Preparer(const ServedModel& model, const Tokenizer& tokenizer, const F
     : model_(model), tokenizer_(tokenizer), limits_(limits), intake_(model, tokenizer) {}
 
 ApiResult<Prepared> Preparer::Generation(HttpRequest& request, bool chat, size_t max_model_len,
-                                         size_t kv_tokens, const RenderChat& render) const {
+                                         size_t kv_tokens, const RenderChat& render,
+                                         const OnTimeout& on_timeout) const {
   Prepared prepared;
   {
     PINION_ASSIGN(const Json body, ParseBody(request, chat ? kTreesOfChat : kTreesOfCompletion));
@@ -117,6 +119,8 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, bool chat, size_t
     PINION_ASSIGN(prepared.request, chat ? ReadChatRequest(body, model_.defaults)
                                          : ReadCompletionRequest(body, model_.defaults));
   }
+  if (prepared.request.timeout_s) on_timeout(*prepared.request.timeout_s);
+  PINION_TRY(CheckPriority(prepared.request.priority));
   PINION_ASSIGN(prepared.prompts,
                 intake_.Prepare(prepared.request, max_model_len, render, request.memory));
   PINION_TRY(CheckChoices(prepared, kv_tokens));
@@ -132,6 +136,13 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, bool chat, size_t
     PINION_TRY(Reserve(request.memory, kept - request.memory.bytes(), "the copies of the prompt"));
   prepared.memory = std::move(request.memory);
   return prepared;
+}
+
+ApiResult<void> Preparer::CheckPriority(int priority) const {
+  if (priority >= limits_.min_priority) return {};
+  return Unexpected(
+      BadField("priority", StrCat("'priority' is ", priority, ", want at least ",
+                                  limits_.min_priority, " (--min-priority); lower goes first")));
 }
 
 ApiResult<void> Preparer::CheckChoices(const Prepared& prepared, size_t kv_tokens) const {

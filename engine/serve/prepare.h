@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,19 +28,23 @@ struct Prepared {
 class Preparer {
  public:
   using RenderChat = Intake::RenderChat;
+  // Told a request's own `timeout` in seconds, if it has one, as soon as that is read.
+  using OnTimeout = std::function<void(double)>;
 
   // Model and tokenizer outlive the object.
   Preparer(const ServedModel& model, const Tokenizer& tokenizer, const FrontLimits& limits);
 
   // `kv_tokens`: what the KV cache holds; 0: unknown. Takes the request's body and memory.
   ApiResult<Prepared> Generation(HttpRequest& request, bool chat, size_t max_model_len,
-                                 size_t kv_tokens, const RenderChat& render) const;
+                                 size_t kv_tokens, const RenderChat& render,
+                                 const OnTimeout& on_timeout) const;
   // The answers' JSON.
   ApiResult<std::string> Tokenize(HttpRequest& request, size_t max_model_len,
                                   const RenderChat& render) const;
   ApiResult<std::string> Detokenize(HttpRequest& request) const;
 
  private:
+  ApiResult<void> CheckPriority(int priority) const;
   ApiResult<void> CheckChoices(const Prepared& prepared, size_t kv_tokens) const;
 
   const ServedModel& model_;

@@ -1,20 +1,16 @@
 #include "engine/serve/server.h"
 
-#include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <optional>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "engine/base/clock.h"
-#include "engine/base/descriptor.h"
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/process.h"
@@ -29,6 +25,8 @@
 #include "engine/serve/frontend.h"
 #include "engine/serve/http_setup.h"
 #include "engine/serve/memory_budget.h"
+#include "engine/serve/page_cache.h"
+#include "engine/serve/routes.h"
 #include "engine/serve/supervisor.h"
 #include "engine/serve/worker_pool.h"
 
@@ -39,7 +37,7 @@ namespace {
 constexpr uint64_t kFrontEndBytes = uint64_t{64} << 20;
 
 // Fills in the limits that depend on this machine. A sixteenth of the memory leaves the model its
-// room; 512 MiB hold some thousand requests of 100,000 tokens.
+// room; 512 MiB hold 1,300 waiting requests of 100,000 tokens, 4 bytes each.
 void FitLimits(const Budget& budget, ServeOptions& options) {
   size_t& bytes = options.limits.request_memory_bytes;
   if (bytes == 0)
@@ -61,18 +59,6 @@ void AdviseAllocator() {
         "then LD_PRELOAD=libtcmalloc_minimal.so.4 pinion serve ...");
 }
 
-// Lets a file, or the files of a folder, out of the page cache.
-void DropFromPageCache(const std::filesystem::path& path) {
-  std::vector<std::filesystem::path> files = {path};
-  std::error_code ignored;  // `path` may be a file
-  for (const auto& entry : std::filesystem::directory_iterator(path, ignored))
-    files.push_back(entry.path());
-  for (const auto& name : files) {
-    const Descriptor file(open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (file.is_open()) posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
-  }
-}
-
 // Ties the HTTP server, the API and the engine process together.
 class Serving {
  public:
@@ -86,8 +72,7 @@ class Serving {
   Status Listen() {
     PINION_ASSIGN(http_, HttpSetup::Make(options_, memory_));
     PINION_ASSIGN(server_, HttpServer::Listen(http_->options(), [this](auto request, auto reply) {
-                    if (!admin_->Handle(request, reply))
-                      frontend_->Handle(std::move(request), std::move(reply));
+                    Route(*admin_, *frontend_, std::move(request), std::move(reply));
                   }));
     server_->OnSignal([this] { OnSignal(); });
     return {};
@@ -152,7 +137,8 @@ class Serving {
   static constexpr double kTraceSeconds = 30;  // for the engine to write its part
   static constexpr double kEndSeconds = 2;
   static constexpr double kPollSeconds = 0.05;
-  static constexpr int kNiceness = 5;  // a third of the time that another thread gets
+  static constexpr const char* kOwnJobs = "";  // the server's, in a pool of clients' jobs
+  static constexpr int kNiceness = 5;          // a third of the time that another thread gets
 
   // A worker is inside a job that no one waits for any more, and would find no server when it ends.
   [[noreturn]] void LeaveWithoutWorkers() const {
@@ -242,11 +228,18 @@ class Serving {
     frontend_->OnEngineState(EngineState::kSleeping, "the server sleeps; POST /wake_up first");
     WaitForLive(options_.faults.shutdown_timeout_s, [this, level, done = std::move(done)] {
       engine_->Sleep([this, level, done] {
-        if (level == 2) DropFromPageCache(model_at_);
-        LogInfo("asleep: the engine process has ended");
-        done();
+        if (level != 2) return Asleep(done);
+        pool_->Submit(kOwnJobs, /*heavy=*/true, [this, done](WorkerPool::Worker&) {
+          DropFromPageCache(model_at_);
+          server_->Post([this, done] { Asleep(done); });
+        });
       });
     });
+  }
+
+  static void Asleep(const std::function<void()>& done) {
+    LogInfo("asleep: the engine process has ended");
+    done();
   }
 
   void WaitForLive(double seconds, std::function<void()> then) {

@@ -175,6 +175,10 @@ void ServeFlags::AddLimits(CLI::App& command) {
   add("--max-stop-token-ids", limits.max_stop_token_ids,
       "entries of a request's stop_token_ids; above: 400")
       ->capture_default_str();
+  add("--min-priority", limits.min_priority,
+      "lowest 'priority' of a request, of which lower goes first (default: any; 0 keeps clients "
+      "from "
+      "overtaking others); below: 400");
   add("--request-timeout", request_timeout_,
       "time for a whole answer, such as 90s (default 3600s); 'timeout' in a request, in seconds, "
       "may shorten it; over it: 504, in a stream an error event");

@@ -217,12 +217,18 @@ def test_sleep_keeps_the_weights_in_the_page_cache_at_level_1(start_server, mode
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     if cached_bytes(weights):
         pytest.skip("this file system keeps its files in memory")
-    server = start_server(copy, *FLAGS, "--enable-sleep-mode")
+    trace = tmp_path / "trace.json"
+    server = start_server(copy, *FLAGS, "--enable-sleep-mode", "--trace", trace)
     assert cached_bytes(weights) >= weights.stat().st_size
     assert post(server, f"/sleep?level={level}")[0] == 200
     kept = cached_bytes(weights)
     assert kept >= weights.stat().st_size if level == 1 else kept == 0
     assert server.stop() == 0  # asleep, too, it ends when told to
+    # What takes seconds for a large model is no work for the event loop.
+    events = json.loads(trace.read_text())["traceEvents"]
+    names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    on = [names[event["tid"]] for event in events if event["name"] == "drop from page cache"]
+    assert on == (["worker"] if level == 2 else [])
 
 
 @pytest.mark.parametrize("level", [1, 2])

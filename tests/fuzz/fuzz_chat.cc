@@ -45,7 +45,8 @@ void Chat(std::string_view body) {
   const auto memory = std::make_shared<MemoryBudget>(kMemory);
   {
     HttpRequest request = RequestOf(body, memory);
-    CheckPrepared(FrontEnd().Generation(request, /*chat=*/true, kModelTokens, kKvTokens, Render));
+    CheckPrepared(FrontEnd().Generation(request, /*chat=*/true, kModelTokens, kKvTokens, Render,
+                                        [](double) {}));
   }
   {
     HttpRequest request = RequestOf(body, memory);

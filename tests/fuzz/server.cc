@@ -62,7 +62,7 @@ const Preparer& FrontEnd() {
 HttpRequest RequestOf(std::string_view body, const std::shared_ptr<MemoryBudget>& memory) {
   HttpRequest request;
   request.body = body;
-  auto share = MemoryShare::Take(memory, body.size());
+  auto share = MemoryShare::Take(memory, "client", body.size());
   CHECK(share) << "the budget is too small for the fuzzer's bodies";
   request.memory = std::move(*share);
   return request;

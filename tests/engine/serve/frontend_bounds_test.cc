@@ -2,6 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <future>
+#include <utility>
+
 #include "tests/engine/serve/frontend_fixture.h"
 
 namespace pinion {
@@ -13,7 +17,7 @@ using testing::HasSubstr;
 class BoundedFrontendTest : public FrontendTest {
  protected:
   BoundedFrontendTest() {
-    limits_.max_num_queued_reqs = 3;
+    limits_.max_num_queued_reqs = 5;
     limits_.max_num_queued_tokens = 50;
     limits_.max_choice_tokens = 200;
     limits_.max_logit_bias = 2;
@@ -98,12 +102,128 @@ TEST_F(FrontendTest, AnswersWhileATemplateRuns) {
   EXPECT_FALSE(template_ran_out_);
 }
 
-TEST_F(FrontendTest, WritesLargeAnswersOnAWorker) {
+// Occupies all workers of the fixture's pool until they are let go. What the jobs use is their own:
+// one may still be about to return when this is gone.
+class BusyWorkers {
+ public:
+  void Occupy(WorkerPool& pool) {
+    for (const char* client : {"x", "y", "z"})
+      pool.Submit(client, false, [signals = signals_](WorkerPool::Worker&) {
+        ++signals->running;
+        signals->free.wait();
+      });
+    Await([this] { return signals_->running == 3; });
+  }
+  void LetGo() { signals_->end.set_value(); }
+
+ private:
+  struct Signals {
+    std::promise<void> end;
+    std::shared_future<void> free = end.get_future().share();
+    std::atomic<int> running = 0;
+  };
+  std::shared_ptr<Signals> signals_ = std::make_shared<Signals>();
+};
+
+class DeadlineTest : public FrontendTest {
+ protected:
+  DeadlineTest() { limits_.request_timeout_s = 0.3; }
+};
+
+TEST_F(DeadlineTest, EndsWhatWaitsForAWorker) {
   StartEngine();
-  const Json answer =
-      Ask("/v1/completions", R"({"prompt":"x","n":300,"max_tokens":20,"logprobs":1})");
-  ASSERT_EQ(answer.Find("choices")->array().size(), 300u);
-  EXPECT_EQ(TextOf(answer, 299), "abcdefghijklmnopqrst");
+  BusyWorkers busy;
+  busy.Occupy(*pool_);
+  for (const char* path : {"/tokenize", "/detokenize", "/v1/completions"}) {
+    const std::string got = Post(port_, path, R"({"prompt":"x","tokens":[1]})");
+    EXPECT_EQ(StatusOf(got), "504") << path;
+    EXPECT_THAT(got, HasSubstr("within 0.3 s (--request-timeout)"));
+  }
+  EXPECT_EQ(Metric("pinion:deadline_exceeded_total"), "3");
+  busy.LetGo();
+}
+
+TEST_F(FrontendTest, EndsARequestAtItsTimeoutWhileItsTemplateRuns) {
+  std::promise<void> end;
+  template_ends_ = end.get_future().share();
+  StartEngine();
+  const std::string got =
+      Post(port_, "/v1/chat/completions",
+           R"({"messages":[{"role":"user","content":"x"}],"max_tokens":2,"timeout":0.2})");
+  EXPECT_EQ(StatusOf(got), "504");
+  EXPECT_THAT(got, HasSubstr("within 0.2 s (timeout)"));
+  end.set_value();
+  EXPECT_FALSE(template_ran_out_);
+}
+
+// Asks for an answer that is large without log-probabilities, and has all workers busy before its
+// first token. FakeEngine's thread calls on_add.
+class LargeAnswerTest : public FrontendTest {
+ protected:
+  void AskWhileWorkersAreBusy(RawClient& client, const char* more = "") {
+    engine_.on_add = [this, first = true](const Request&) mutable {
+      if (std::exchange(first, false)) busy_.Occupy(*pool_);
+    };
+    StartEngine();
+    SendPost(client, StrCat(R"({"prompt":"x","n":1000,"max_tokens":2)", more, "}"));
+  }
+  BusyWorkers busy_;
+};
+
+TEST_F(LargeAnswerTest, IsWrittenOnAWorker) {
+  RawClient client(port_);
+  AskWhileWorkersAreBusy(client);
+  EXPECT_TRUE(Await([&] { return Metric("pinion:pool_queued") == "1"; }));
+  EXPECT_EQ(Metric("vllm:num_requests_running"), "0");
+  busy_.LetGo();
+  const Json answer = *Json::Parse(BodyOf(client.ReadUntil("\"cached_tokens\":0}}}")));
+  ASSERT_EQ(answer.Find("choices")->array().size(), 1000u);
+  EXPECT_EQ(TextOf(answer, 999), "ab");
+}
+
+TEST_F(LargeAnswerTest, EndsAtItsDeadlineAsWell) {
+  RawClient client(port_);
+  AskWhileWorkersAreBusy(client, R"(,"timeout":1)");
+  EXPECT_EQ(StatusOf(client.ReadUntil("(timeout)")), "504");
+  busy_.LetGo();
+  EXPECT_EQ(TextOf(Ask("/v1/completions", R"({"prompt":"x","max_tokens":2})")), "ab");
+}
+
+class ScarceMemoryTest : public FrontendTest {
+ protected:
+  ScarceMemoryTest() { memory_bytes_ = 1 << 20; }
+};
+
+TEST_F(ScarceMemoryTest, CountsBodiesThatFindNone) {
+  StartEngine();
+  RawClient half(port_);
+  half.Send("POST /tokenize HTTP/1.1\r\nContent-Length: 420000\r\n\r\n" +
+            std::string(400'000, 'x'));
+  Await([&] { return std::stol(Metric("pinion:request_memory_bytes")) >= 400'000; });
+  const std::string got = Post(port_, "/tokenize", std::string(200'000, 'x'));
+  EXPECT_EQ(StatusOf(got), "503");
+  EXPECT_THAT(got, AllOf(HasSubstr("Retry-After: 5"), HasSubstr("(--request-memory)")));
+  EXPECT_EQ(Metric("vllm:admission_rejections_total{model_name=\"fake\",reason=\"request_memory"),
+            "1");
+}
+
+class AllEndpointsTest : public FrontendTest {
+ protected:
+  AllEndpointsTest() {
+    faults_.enable_sleep_mode = true;
+    faults_.profile_dir = "/tmp";
+  }
+};
+
+TEST_F(AllEndpointsTest, AreNamedWhenAPathIsWrong) {
+  EXPECT_THAT(Get(port_, "/nowhere"),
+              HasSubstr("this server answers /detokenize, /health, /is_sleeping, /metrics, /ping, "
+                        "/server_info, /sleep, /start_profile, /stop_profile, /tokenize, "
+                        "/v1/chat/completions, /v1/completions, /v1/models, /version, /wake_up"));
+}
+
+TEST_F(FrontendTest, NamesNoEndpointThatItDoesNotOffer) {
+  EXPECT_THAT(Get(port_, "/nowhere"), testing::Not(HasSubstr("/sleep")));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "engine/serve/admin.h"
 #include "engine/serve/engine_link.h"
 #include "engine/serve/frontend.h"
+#include "engine/serve/routes.h"
 #include "engine/serve/worker.h"
 #include "tests/engine/serve/client.h"
 #include "tests/engine/serve/fakes.h"
@@ -30,18 +31,19 @@ class FrontendTest : public testing::Test {
   void SetUp() override {
     HttpOptions http;
     http.port = 0;
+    http.memory = std::make_shared<MemoryBudget>(memory_bytes_);
     server_ = *HttpServer::Listen(http, [this](HttpRequest request, auto reply) {
-      if (!admin_->Handle(request, reply)) frontend_->Handle(std::move(request), std::move(reply));
+      Route(*admin_, *frontend_, std::move(request), std::move(reply));
     });
     ServedModel model{"fake", "somewhere", 257, *ReadApiDefaults(std::nullopt)};
     pool_ = std::make_unique<WorkerPool>(
         WorkerPool::Options{3, 0, [this](const ChatRequest& chat) { return RenderChat(chat); }});
-    frontend_ = std::make_unique<Frontend>(
-        model, tokenizer_, limits_, *pool_, *server_, std::make_shared<MemoryBudget>(64 << 20),
-        [this](const LinkMessage& message) { link_->Send(message); });
+    frontend_ =
+        std::make_unique<Frontend>(model, tokenizer_, limits_, *pool_, *server_, http.memory,
+                                   [this](const LinkMessage& message) { link_->Send(message); });
     AdminApi::Actions actions;
     actions.send = [this](const LinkMessage& message) { link_->Send(message); };
-    admin_ = std::make_unique<AdminApi>(*server_, FaultOptions(), std::move(actions));
+    admin_ = std::make_unique<AdminApi>(*server_, faults_, std::move(actions));
     const auto ends = *MakeLinkPair();
     link_ = std::make_unique<EngineLink>(
         *server_, ends.first,
@@ -142,6 +144,8 @@ class FrontendTest : public testing::Test {
   }
 
   FrontLimits limits_;
+  FaultOptions faults_;
+  size_t memory_bytes_ = 64 << 20;
   ByteTokenizer tokenizer_;
   FakeEngine engine_;
   std::shared_future<void> template_ends_;  // unset: templates end at once

@@ -53,11 +53,11 @@ TEST_F(HttpBounds, CutsOffAClientThatDoesNotReadWithoutHoldingUpOthers) {
 
 TEST_F(HttpBounds, GivesMemoryBackAfterEachExchange) {
   HttpOptions options;
-  options.memory = std::make_shared<MemoryBudget>(400'000);
+  options.memory = std::make_shared<MemoryBudget>(800'000);
   Start(options);
   const std::string body(100'000, 'x');
   for (int i = 0; i < 20; ++i) EXPECT_EQ(BodyOf(Post(port_, "/echo", body)), body);
-  EXPECT_EQ(StatusOf(Post(port_, "/echo", std::string(500'000, 'x'))), "413");
+  EXPECT_EQ(StatusOf(Post(port_, "/echo", std::string(900'000, 'x'))), "413");
   RawClient half(port_);
   half.Send("POST /echo HTTP/1.1\r\nContent-Length: 390000\r\n\r\n" + std::string(200'000, 'x'));
   Await([&] { return options.memory->used() >= 200'000; });
@@ -68,6 +68,30 @@ TEST_F(HttpBounds, GivesMemoryBackAfterEachExchange) {
   half.Close();
   Await([&] { return options.memory->used() == 0; });
   EXPECT_EQ(options.memory->used(), 0u);
+}
+
+TEST_F(HttpBounds, OneClientLeavesTheOthersHalfOfTheMemory) {
+  HttpOptions options;
+  options.memory = std::make_shared<MemoryBudget>(800'000);
+  options.check = [](const HttpHead& head) {
+    HttpVerdict verdict;
+    verdict.client = head.headers.Find("Authorization");
+    return verdict;
+  };
+  Start(options);
+  const auto ask = [&](const char* client, size_t bytes) {
+    return Exchange(port_, StrCat("POST /echo HTTP/1.1\r\nAuthorization: ", client,
+                                  "\r\nConnection: close\r\nContent-Length: ", bytes, "\r\n\r\n",
+                                  std::string(bytes, 'x')));
+  };
+  RawClient unfinished(port_);
+  unfinished.Send("POST /echo HTTP/1.1\r\nAuthorization: a\r\nContent-Length: 390001\r\n\r\n" +
+                  std::string(390'000, 'x'));
+  Await([&] { return options.memory->used() >= 390'000; });
+  const std::string refused = ask("a", 20'000);
+  EXPECT_EQ(StatusOf(refused), "503");
+  EXPECT_THAT(refused, HasSubstr("this client's other requests hold too much"));
+  EXPECT_EQ(StatusOf(ask("b", 100'000)), "200");
 }
 
 TEST_F(HttpBounds, CutsOffSlowReadersWhenMemoryIsOut) {

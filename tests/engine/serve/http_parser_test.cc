@@ -176,29 +176,52 @@ TEST(HttpParser, TakesMemoryAsBytesArrive) {
   const auto budget = std::make_shared<MemoryBudget>(100'000);
   {
     HttpParser liar({}, budget);
-    const std::string head = "POST / HTTP/1.1\r\nContent-Length: 90000\r\n\r\n";
-    liar.Feed(head);
+    liar.Feed("POST / HTTP/1.1\r\nContent-Length: 45000\r\n\r\n");
     ASSERT_TRUE(liar.header_done());
     EXPECT_EQ(budget->used(), 0u);
+    liar.SetClient("a");
     liar.Feed(std::string(1000, 'x'));
     EXPECT_GE(budget->used(), 1000u);
     EXPECT_LE(budget->used(), 2000u);
-
-    HttpParser second({}, budget);
-    second.Feed("POST / HTTP/1.1\r\nContent-Length: 99500\r\n\r\n");
-    second.Feed(std::string(99'500, 'x'));
-    ASSERT_TRUE(second.refusal());
-    EXPECT_EQ(second.refusal()->status, 503);
-    EXPECT_EQ(second.refusal()->headers.at(0).first, "Retry-After");
-
-    HttpParser hopeless({}, budget);
-    hopeless.Feed("POST / HTTP/1.1\r\nContent-Length: 100001\r\n\r\n");
-    hopeless.Feed(std::string(100'001, 'x'));
-    ASSERT_TRUE(hopeless.refusal());
-    EXPECT_EQ(hopeless.refusal()->status, 413);
-    EXPECT_THAT(hopeless.refusal()->body, HasSubstr("--request-memory"));
   }
   EXPECT_EQ(budget->used(), 0u);
+}
+
+// A client's second body is refused for what its first one holds; another's is not.
+TEST(HttpParser, RefusesBodiesThatFindNoMemory) {
+  const auto budget = std::make_shared<MemoryBudget>(100'000);
+  const auto read = [&](HttpParser& parser, const char* client, size_t bytes) {
+    parser.Feed(StrCat("POST / HTTP/1.1\r\nContent-Length: ", bytes, "\r\n\r\n"));
+    parser.SetClient(client);
+    parser.Feed(std::string(bytes, 'x'));
+    return parser.refusal();
+  };
+  HttpParser first({}, budget), second({}, budget), other({}, budget), last({}, budget);
+  EXPECT_FALSE(read(first, "a", 40'000));
+  const auto refused = read(second, "a", 10'001);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->status, 503);
+  EXPECT_EQ(refused->headers.at(0).first, "Retry-After");
+  EXPECT_THAT(refused->body, HasSubstr("this client's other requests"));
+  EXPECT_THAT(refused->body, HasSubstr("(--request-memory)"));
+  EXPECT_FALSE(read(other, "b", 50'000));
+  const auto full = read(last, "c", 10'001);
+  ASSERT_TRUE(full);
+  EXPECT_EQ(full->status, 503);
+  EXPECT_THAT(full->body, HasSubstr("(--request-memory), which others use now"));
+  EXPECT_EQ(budget->rejections(), 2u);
+}
+
+TEST(HttpParser, RefusesBodiesThatNoClientMaySend) {
+  const auto budget = std::make_shared<MemoryBudget>(100'000);
+  HttpParser hopeless({}, budget);
+  hopeless.Feed("POST / HTTP/1.1\r\nContent-Length: 50001\r\n\r\n");
+  hopeless.SetClient("a");
+  hopeless.Feed("x");
+  ASSERT_TRUE(hopeless.refusal());
+  EXPECT_EQ(hopeless.refusal()->status, 413);
+  EXPECT_THAT(hopeless.refusal()->body, HasSubstr("--request-memory"));
+  EXPECT_EQ(budget->rejections(), 0u);  // it will not pass later, either
 }
 
 TEST(HttpParser, HandsItsMemoryOverWithTheBody) {

@@ -130,6 +130,19 @@ TEST_F(Http, TellsTheHandlerWhoAsks) {
   EXPECT_EQ(BodyOf(got), "GET|a=b|id-7|me|127.0.0.1|two");
 }
 
+TEST(BufferedReply, SaysWhenThereIsNoMemoryForTheAnswer) {
+  const auto budget = std::make_shared<MemoryBudget>(200'000);
+  const auto others = MemoryShare::Take(budget, "b", 100'000);
+  const auto held = MemoryShare::Take(budget, "c", 60'000);
+  BufferedReply reply(true, true, 1 << 20, *MemoryShare::Take(budget, "a", 0));
+  reply.Send(200, "text/plain", std::string(50'000, 'x'));
+  EXPECT_EQ(reply.status(), 503);
+  const std::string sent(reply.Unsent());
+  EXPECT_THAT(sent, HasSubstr("Retry-After: 5"));
+  EXPECT_THAT(sent, HasSubstr("(--request-memory)"));
+  EXPECT_EQ(budget->rejections(), 1u);
+}
+
 TEST_F(Http, AsksBeforeReadingTheBody) {
   HttpOptions options;
   options.check = [](const HttpHead& head) {

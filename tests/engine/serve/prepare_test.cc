@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/strings.h"
+#include "engine/serve/request_memory.h"
 #include "tests/counted_heap.h"
 #include "tests/engine/serve/fakes.h"
 
@@ -75,12 +76,15 @@ class PreparerTest : public testing::Test {
   ApiResult<Prepared> Prepare(const std::string& body, bool chat = false) {
     request_ = HttpRequest();
     request_.body = body;
-    request_.memory = *MemoryShare::Take(budget_, body.size());
+    request_.memory = *MemoryShare::Take(budget_, "asks", body.size());
     const Preparer preparer(model_, tokenizer_, limits_);
-    return preparer.Generation(request_, chat, 10'000, 5'000, [this](const ChatRequest& asked) {
+    const auto render = [this](const ChatRequest& asked) {
       kwargs_ = asked.kwargs;
+      timeout_at_render_ = timeout_s_;
       return Result<std::string>("rendered");
-    });
+    };
+    return preparer.Generation(request_, chat, 10'000, 5'000, render,
+                               [this](double seconds) { timeout_s_ = seconds; });
   }
 
   ServedModel model_{"fake", "somewhere", 257, *ReadApiDefaults(std::nullopt)};
@@ -89,7 +93,25 @@ class PreparerTest : public testing::Test {
   std::shared_ptr<MemoryBudget> budget_ = std::make_shared<MemoryBudget>(8 << 20);
   HttpRequest request_;
   Json kwargs_;
+  double timeout_s_ = 0, timeout_at_render_ = 0;
 };
+
+TEST_F(PreparerTest, TellsATimeoutBeforeTheWorkThatTakesTime) {
+  ASSERT_TRUE(Prepare(R"({"messages":[{"role":"u","content":"x"}],"max_tokens":5,"timeout":1.5})",
+                      /*chat=*/true));
+  EXPECT_EQ(timeout_at_render_, 1.5);
+}
+
+TEST_F(PreparerTest, RefusesPrioritiesThatTheOperatorDoesNotAllow) {
+  EXPECT_TRUE(Prepare(R"({"prompt":"abc","max_tokens":5,"priority":-1000})"));
+  limits_.min_priority = 0;
+  const auto refused = Prepare(R"({"prompt":"abc","max_tokens":5,"priority":-1})");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().status, 400);
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("'priority' is -1, want at least 0 (--min-priority)"));
+  EXPECT_TRUE(Prepare(R"({"prompt":"abc","max_tokens":5,"priority":0})"));
+}
 
 TEST_F(PreparerTest, KeepsMemoryOnlyForWhatIsKept) {
   {
@@ -121,12 +143,13 @@ TEST_F(PreparerTest, PaysForTheEchoOfEveryChoice) {
 
 TEST_F(PreparerTest, TellsTooMuchFromNotNow) {
   const std::string body = "{\"prompt\":[0" + Repeated(",0", 10'000) + "]}";  // 2.4 MB as values
-  auto held = MemoryShare::Take(budget_, 7 << 20);
+  auto held = MemoryShare::Take(budget_, "holds", 4 << 20);
+  auto more = MemoryShare::Take(budget_, "holds too", 3 << 20);
   const auto later = Prepare(body);
   ASSERT_FALSE(later);
   EXPECT_EQ(later.error().status, 503);
   EXPECT_EQ(later.error().code, kRequestMemory);
-  held.reset();
+  more.reset();
   EXPECT_FALSE(Prepare(body));  // too many tokens, but there was memory
   const auto never = Prepare("{\"prompt\":[0" + Repeated(",0", 100'000) + "]}");
   ASSERT_FALSE(never);
