@@ -317,17 +317,18 @@ void Frontend::Complete(std::shared_ptr<Generation> generation) {
 }
 
 void Frontend::Write(Request request) {
-  const auto generation = request.generation;
+  auto generation = request.generation;
   writing_.emplace(generation->first_id(), std::move(request));
   const std::string client = generation->client();
   // The generation moves on, so that it ends on the event loop's thread.
-  pool_.Submit(client, /*heavy=*/true, [this, generation](WorkerPool::Worker&) mutable {
-    auto answer = std::make_shared<std::string>(generation->Answer());
-    server_.Post([this, generation = std::move(generation), answer] {
-      // Otherwise the client has left, or its time was over.
-      if (Cancel(generation)) generation->Send(std::move(*answer));
-    });
-  });
+  pool_.Submit(client, /*heavy=*/true,
+               [this, generation = std::move(generation)](WorkerPool::Worker&) mutable {
+                 auto answer = std::make_shared<std::string>(generation->Answer());
+                 server_.Post([this, generation = std::move(generation), answer] {
+                   // Otherwise the client has left, or its time was over.
+                   if (Cancel(generation)) generation->Send(std::move(*answer));
+                 });
+               });
 }
 
 size_t Frontend::live() const {

@@ -36,7 +36,7 @@ RSS_GROWTH = 1.02    # of either process
 FRONT_SPREAD = 4 << 20
 LEAVERS, LEAVERS_TOKENS = 32, 1500
 WORKERS = 4  # each starts its templates' helper process when a chat first comes to it
-FLAGS = ["--frontend-workers", WORKERS, "--kv-cache-space", "16MiB", "--served-model-name", "soaked", "--request-memory", "512MiB"]
+FLAGS = ["--frontend-workers", WORKERS, "--kv-cache-space", "16MiB", "--served-model-name", "soaked", "--request-memory", "1GiB"]
 
 
 # ---- What is counted --------------------------------------------------------------------------------------

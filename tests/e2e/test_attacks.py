@@ -23,7 +23,7 @@ MAX_CONNECTIONS = 2500
 
 def start(start_server, data):
     return start_server(data / "models" / "tiny-trained", *FLAGS, "--served-model-name", "tiny",
-                        "--request-memory", "512MiB", "--max-connections", MAX_CONNECTIONS)
+                        "--request-memory", "1GiB", "--max-connections", MAX_CONNECTIONS)
 
 
 @pytest.fixture(scope="module")
