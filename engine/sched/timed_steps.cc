@@ -72,8 +72,8 @@ std::vector<PrefillCandidate> Scheduler::Candidates() const {
 }
 
 // How long the step may take. A prompt that is all there is has the upper limit too, however little
-// it delays: an abort, or a request that arrives meanwhile, is seen after the step. Four times as
-// many rows would make it 1 to 2 % faster (docs/speed.md).
+// it delays: an abort, or a request that arrives meanwhile, is seen after the step. With
+// four times as many rows it was no faster (docs/speed.md).
 double Scheduler::Bound(const StepLoad& decodes) const {
   const StepBound& bound = options_.bound;
   if (decodes.rows == 0) return bound.most_s;
