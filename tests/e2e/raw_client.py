@@ -153,7 +153,8 @@ async def exchange(target, data, half_close=False):
 
         sending = asyncio.ensure_future(send())
         try:
-            return await asyncio.wait_for(connection.read_answer(), PATIENCE_S)
+            async with asyncio.timeout(PATIENCE_S):  # wait_for may swallow a cancellation in Python 3.11
+                return await connection.read_answer()
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)

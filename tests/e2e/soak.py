@@ -184,7 +184,8 @@ async def read_slowly(target, rng, tally):
             await connection.receive(64)
             await asyncio.sleep(0.05)
         if rng.random() < 0.5:
-            await asyncio.wait_for(connection.read_answer(), raw_client.PATIENCE_S)
+            async with asyncio.timeout(raw_client.PATIENCE_S):
+                await connection.read_answer()
     tally.ends["read slowly"] += 1
 
 
