@@ -55,11 +55,7 @@ Result<kernels::KvDtype> ResolveKvDtype(const EngineOptions& options, kernels::D
 Json ToJson(const EngineOptions& options);
 Status FromJson(const Json& object, EngineOptions& options);
 
-// "0" or "1"; the error for any other text names the setting.
-Result<bool> ParseSwitch(const std::string& text, std::string_view name);
-
-// VLLM_CPU_KVCACHE_SPACE, VLLM_CPU_OMP_THREADS_BIND, VLLM_CPU_NUM_OF_RESERVED_CPU,
-// VLLM_CPU_MOE_PREPACK and PINION_GEMM_KERNEL over the fields.
+// The settings' environment variables (engine/run/settings.h) over the fields.
 Status ReadEnvironment(EngineOptions& options);
 
 }  // namespace pinion

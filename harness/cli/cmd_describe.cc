@@ -1,10 +1,12 @@
 // `pinion describe-commands`: every command with its flags and help texts as JSON. The man pages
 // and the shell completions are made from it (packaging/), so that they say the same as --help.
+// `pinion describe-settings`: the registry, for scripts/settings.
 
 #include <iostream>
 
 #include "engine/base/json.h"
 #include "engine/model/preset.h"
+#include "engine/run/settings.h"
 #include "harness/cli/commands.h"
 
 namespace pinion::harness {
@@ -61,6 +63,12 @@ Json Describe(const CLI::App& app) {
   };
 }
 
+void DescribeSettings() {
+  const Json described = Json::Object{
+      {"settings", SettingsSchema()}, {"axes", AxesSchema()}, {"table", SettingsTable()}};
+  std::cout << described.Dump(1) << std::endl;
+}
+
 }  // namespace
 
 void AddDescribe(CLI::App& app, int& exit_code) {
@@ -72,6 +80,9 @@ void AddDescribe(CLI::App& app, int& exit_code) {
     described.Set("presets", PresetNames());
     std::cout << described.Dump(1) << std::endl;
   });
+  app.add_subcommand("describe-settings", "The registry of settings as schemas and a table")
+      ->group("")  // for scripts/settings
+      ->callback(DescribeSettings);
 }
 
 }  // namespace pinion::harness

@@ -97,7 +97,7 @@ Status Start(const Launch& launch, const LaunchOptions& options) {
 Status RunLaunch(const LaunchOptions& options) {
   LaunchRequest request{{}, options.host, options.port, options.served_model_name};
   PINION_ASSIGN(request.profile, ReadProfile(options.profile));
-  if (options.haproxy) return PrintFront(options, request.profile.replicas);
+  if (options.haproxy) return PrintFront(options, request.profile.configuration.replicas);
   PINION_ASSIGN(const LaunchEnvironment here, InspectEnvironment());
   PINION_ASSIGN(const Launch launch, PlanLaunch(request, here));
   for (const std::string& warning : launch.warnings) LogWarning(warning);

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <memory>
-#include <optional>
+#include <map>
 #include <string>
 
 #include "engine/base/result.h"
 #include "engine/run/options.h"
+#include "engine/run/settings.h"
 
 namespace pinion::harness {
 
@@ -23,13 +23,10 @@ class EngineFlags {
   Result<EngineOptions> Resolve(EngineOptions base = {}) const;
 
  private:
+  void AddSetting(CLI::App& command, const SettingRow& row);
+
   std::string model_;
-  std::optional<std::string> dtype_, activations_, head_dtype_, kv_cache_dtype_, isa_, gemm_kernel_,
-      threads_bind_, smt_, kv_cache_space_, moe_prepack_;
-  std::optional<int> reserved_cpus_, tensor_parallel_, block_size_, max_num_batched_tokens_,
-      max_num_seqs_, max_model_len_, max_step_ms_;
-  std::optional<uint64_t> seed_;
-  std::optional<bool> prefix_caching_;
+  std::map<std::string, std::string> texts_;  // by the setting's key, as typed
 };
 
 }  // namespace pinion::harness

@@ -70,8 +70,8 @@ Result<Definition> DefinitionFrom(const SweepFlags& flags, const EngineOptions& 
   PINION_ASSIGN(EngineChoice engine, EngineFrom(flags, file));
   PINION_ASSIGN(Definition definition, BuiltIn(flags, base, host, engine));
   if (!flags.definition_file.empty()) {
-    if (file.Find("space") || file.Find("candidates")) {
-      definition.space = {};
+    if (file.Find("axes") || file.Find("candidates")) {
+      definition.axes = {};
       definition.candidates.clear();
     }
     if (auto read = FromJson(file, definition); !read)
@@ -94,7 +94,8 @@ Status ApplyFlags(const SweepFlags& flags, const EngineOptions& base, Definition
   take(flags.output_len, definition.workload.output_len);
   take(flags.num_prompts, definition.workload.num_prompts);
   take(flags.concurrency, definition.workload.concurrency);
-  take(flags.replicas, definition.space.replicas);
+  if (flags.replicas)
+    SetAxis("replicas", {flags.replicas->begin(), flags.replicas->end()}, definition.axes);
   take(flags.rounds, definition.rounds);
   take(flags.epsilon, definition.epsilon);
   if (flags.strategy) {

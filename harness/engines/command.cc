@@ -111,6 +111,16 @@ void AddSequences(const EngineOptions& options, const ServedLoad& load,
   if (tokens > 0) Append(words, {"-c", StrCat(tokens * sequences)});
 }
 
+// A setting that llama.cpp takes as it is, if it differs from our default or from llama.cpp's.
+void AddLlamaFlag(const char* key, const EngineOptions& options, std::vector<std::string>& words) {
+  const SettingRow& row = *FindSetting(key);
+  const Configuration all{options};
+  const Json value = row.get(all);
+  const auto text = CounterpartValue(row.llama_cpp, value);
+  if (text && (row.llama_cpp.always || value != row.get({})))
+    AddFlags(row.llama_cpp.name, value, *text, words);
+}
+
 Result<EngineCommand> LlamaCpp(const EngineOptions& options, const Plan& plan, int port,
                                const ServedLoad& load) {
   if (!options.model.ends_with(".gguf"))
@@ -119,10 +129,10 @@ Result<EngineCommand> LlamaCpp(const EngineOptions& options, const Plan& plan, i
   EngineCommand made;
   auto& words = made.command.arguments;
   const std::string threads = StrCat(plan.total_threads());
-  const std::string step_tokens = StrCat(options.max_num_batched_tokens);
-  words = {"llama-server", "-m",         options.model, "--host", "127.0.0.1",
-           "--port",       StrCat(port), "-t",          threads,  "-tb",
-           threads,        "-b",         step_tokens,   "-ub",    step_tokens};
+  words = {"llama-server", "-m", options.model, "--host", "127.0.0.1", "--port",
+           StrCat(port),   "-t", threads,       "-tb",    threads};
+  for (const char* key : {"max_num_batched_tokens", "kv_cache_dtype"})
+    AddLlamaFlag(key, options, words);
   AddSequences(options, load, words);
   if (const std::vector<int> cpus = CpusOf(plan); !cpus.empty()) {
     Append(words, {"-C", CpuMask(cpus), "-Cb", CpuMask(cpus), "--cpu-strict", "1"});
@@ -189,8 +199,9 @@ Result<EngineCommand> CommandFor(const EngineChoice& engine, const EngineOptions
     command.environment.emplace_back(name, std::move(filled));
   }
   if (engine.kind != Kind::kVllm) BindMemory(plan, machine, command);
-  for (const Setting& setting : Difference({}, {options}))
-    if (!HasSetting(engine, setting.key))
+  const Configuration all{options};
+  for (const Setting& setting : Difference({}, all))
+    if (const SettingRow& row = *FindSetting(setting.key); !HasValue(engine, row, row.get(all)))
       made->ignored.push_back(StrCat(setting.key, "=", setting.value));
   return made;
 }

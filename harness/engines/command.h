@@ -26,19 +26,10 @@ struct ServedLoad {
   int sequence_tokens = 0;  // longest prompt and its answer
 };
 
-// The flags of `pinion serve`, or for another engine their counterparts:
-//
-//   setting                 vllm                            llama.cpp            command
-//   threads_bind (CPUs)     VLLM_CPU_OMP_THREADS_BIND        -t -tb -C, affinity  {cpus}, affinity
-//   kv_cache_space          VLLM_CPU_KVCACHE_SPACE           -                    {kv_cache_gib}
-//   reserved_cpus           VLLM_CPU_NUM_OF_RESERVED_CPU     in the CPUs          in the CPUs
-//   tensor_parallel         -tp                              -                    {tensor_parallel}
-//   dtype                   --dtype                          - (the file's)       {dtype}
-//   max_num_batched_tokens  --max-num-batched-tokens         -b -ub {max_num_batched_tokens}
-//   max_num_seqs            --max-num-seqs                   -np                  {max_num_seqs}
-//   max_model_len           --max-model-len                  -c (per sequence)    {max_model_len}
-//   model, port, threads                                                          {model} {port}
-//   {threads}
+// The flags of `pinion serve`, or for another engine their counterparts by the registry
+// (engine/run/settings.h, docs/settings.md). A command of kind `command` has placeholders: {model},
+// {port}, {threads}, {cpus}, {kv_cache_gib}, {tensor_parallel}, {dtype}, {max_num_batched_tokens},
+// {max_num_seqs} and {max_model_len}.
 //
 // llama.cpp divides a context of fixed size among its sequences, while Pinion's are paged: it gets
 // no more sequences than `load` has clients and, if max_model_len is unset, room for the load's
@@ -46,7 +37,7 @@ struct ServedLoad {
 // On a machine with several NUMA nodes, llama.cpp and commands whose CPUs lie on some of them start
 // under `numactl --membind`. Servers listen on 127.0.0.1. Errors (kUsage): an unknown placeholder,
 // a model that the engine cannot read. Settings that differ from their default and that the engine
-// lacks (HasSetting in harness/space) are reported as ignored.
+// lacks (HasValue in harness/space) are reported as ignored.
 Result<EngineCommand> CommandFor(const EngineChoice& engine, const EngineOptions& options,
                                  const Plan& plan, const Machine& machine, int port,
                                  const ServedLoad& load = {});

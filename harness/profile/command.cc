@@ -3,26 +3,14 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
+#include <optional>
 
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
+#include "engine/run/settings.h"
 
 namespace pinion::harness {
 namespace {
-
-constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
-
-// The shortest decimal that reads back as the same number.
-std::string Shortest(double value) {
-  char text[40];
-  for (int digits = 1; digits <= 17; ++digits) {
-    std::snprintf(text, sizeof text, "%.*g", digits, value);
-    if (std::strtod(text, nullptr) == value) break;
-  }
-  return text;
-}
 
 // "0-3|4-7", from {"ranks":[{"cpus":[...]}]}; empty if a rank is not pinned or the plan is unknown.
 std::string BindingOf(const Json& plan) {
@@ -40,28 +28,38 @@ std::string BindingOf(const Json& plan) {
   return Join(lists, "|");
 }
 
-std::vector<std::pair<std::string, std::string>> VllmEnvironment(const EngineOptions& options,
-                                                                 const Json& plan) {
-  // vLLM takes whole GiB and, if unset, most of the memory; 4 was its earlier default.
-  constexpr double kVllmDefaultGib = 4;
-  const double gib = options.kv_cache_bytes ? static_cast<double>(*options.kv_cache_bytes) / kGib
-                                            : kVllmDefaultGib;
-  std::vector<std::pair<std::string, std::string>> environment = {
-      {"VLLM_CPU_KVCACHE_SPACE", StrCat(static_cast<int64_t>(std::max(1.0, std::ceil(gib))))}};
-  const std::string binding = BindingOf(plan);
-  environment.emplace_back("VLLM_CPU_OMP_THREADS_BIND",
-                           binding.empty() ? options.threads_bind : binding);
-  if (options.reserved_cpus) {
-    // Pinion's setting counts cores in total, vLLM's per rank.
-    const int ranks = std::max(1, options.tensor_parallel);
-    environment.emplace_back("VLLM_CPU_NUM_OF_RESERVED_CPU",
-                             StrCat((*options.reserved_cpus + ranks - 1) / ranks));
+// The value that vLLM takes where it is not ours: its cache is in whole GiB, it reserves cores per
+// rank, and its `auto` binds differently, so that it gets the plan's CPUs.
+std::optional<std::string> VllmValue(const SettingRow& row, const Configuration& all,
+                                     const Json& plan) {
+  const Json value = row.get(all);
+  if (row.key == "kv_cache_space") {
+    constexpr double kVllmDefaultGib = 4;  // unset it would take most of the memory
+    const double gib = value.is_null() ? kVllmDefaultGib : value.number();
+    return StrCat(static_cast<int64_t>(std::max(1.0, std::ceil(gib))));
   }
-  if (!options.moe_prepack) environment.emplace_back("VLLM_CPU_MOE_PREPACK", "0");
-  return environment;
+  if (row.key == "threads_bind") {
+    const std::string binding = BindingOf(plan);
+    return binding.empty() ? value.string() : binding;
+  }
+  if (row.key == "reserved_cpus" && !value.is_null()) {
+    const int ranks = std::max(1, all.options.tensor_parallel);
+    return StrCat((value.integer() + ranks - 1) / ranks);
+  }
+  return CounterpartValue(row.vllm, value);
 }
 
 }  // namespace
+
+void AddFlags(const std::string& flags, const Json& value, const std::string& text,
+              std::vector<std::string>& arguments) {
+  for (const std::string& flag : Split(flags, ',')) {
+    if (flags.find('!') == std::string::npos)
+      arguments.insert(arguments.end(), {flag, text});
+    else if (value.boolean() == (flag.front() != '!'))
+      arguments.push_back(flag.front() == '!' ? flag.substr(1) : flag);
+  }
+}
 
 std::string ShellQuote(const std::string& word) {
   const auto plain = [](unsigned char c) {
@@ -89,35 +87,13 @@ Command OnCpus(Command command, const std::optional<std::vector<int>>& cpus) {
 }
 
 std::vector<std::string> EngineArguments(const EngineOptions& options) {
-  const EngineOptions defaults;
+  const Configuration defaults, all{options};
   std::vector<std::string> arguments = {options.model};
-  const auto add = [&](const char* flag, const std::string& value) {
-    arguments.insert(arguments.end(), {flag, value});
-  };
-  const auto add_changed = [&](const char* flag, const auto& value, const auto& usual) {
-    if (value != usual) add(flag, StrCat(value));
-  };
-  add_changed("--threads-bind", options.threads_bind, defaults.threads_bind);
-  add_changed("--smt", options.smt, defaults.smt);
-  if (options.reserved_cpus) add("--reserved-cpus", StrCat(*options.reserved_cpus));
-  add_changed("--tensor-parallel-size", options.tensor_parallel, defaults.tensor_parallel);
-  if (options.kv_cache_bytes)
-    add("--kv-cache-space", Shortest(static_cast<double>(*options.kv_cache_bytes) / kGib));
-  add_changed("--isa", options.isa, defaults.isa);
-  add_changed("--gemm-kernel", options.gemm_kernel, defaults.gemm_kernel);
-  add_changed("--dtype", options.dtype, defaults.dtype);
-  add_changed("--activations", options.activations, defaults.activations);
-  add_changed("--head-dtype", options.head_dtype, defaults.head_dtype);
-  add_changed("--kv-cache-dtype", options.kv_cache_dtype, defaults.kv_cache_dtype);
-  add_changed("--block-size", options.block_size, defaults.block_size);
-  add_changed("--max-num-batched-tokens", options.max_num_batched_tokens,
-              defaults.max_num_batched_tokens);
-  add_changed("--max-num-seqs", options.max_num_seqs, defaults.max_num_seqs);
-  if (options.max_model_len) add("--max-model-len", StrCat(*options.max_model_len));
-  if (options.max_step_ms) add("--max-step-ms", StrCat(*options.max_step_ms));
-  if (!options.prefix_caching) arguments.emplace_back("--no-enable-prefix-caching");
-  if (!options.moe_prepack) add("--moe-prepack", "0");
-  add_changed("--seed", options.seed, defaults.seed);
+  for (const SettingRow& row : SettingRows()) {
+    const Json value = row.get(all);
+    if (row.is_of_engine() && value != row.get(defaults))
+      AddFlags(row.flag, value, SettingText(value), arguments);
+  }
   return arguments;
 }
 
@@ -143,25 +119,31 @@ std::string VllmShellText(const EngineOptions& options, const Json& plan) {
 }
 
 Command VllmCommand(const EngineOptions& options, const Json& plan) {
-  Command command{VllmEnvironment(options, plan), {"vllm", "serve", options.model}};
-  auto& arguments = command.arguments;
-  if (options.tensor_parallel > 1)
-    arguments.insert(arguments.end(), {"-tp", StrCat(options.tensor_parallel)});
-  arguments.insert(arguments.end(), {"--dtype", options.dtype, "--max-num-batched-tokens",
-                                     StrCat(options.max_num_batched_tokens), "--max-num-seqs",
-                                     StrCat(options.max_num_seqs)});
-  if (options.max_model_len)
-    arguments.insert(arguments.end(), {"--max-model-len", StrCat(*options.max_model_len)});
-  if (!options.prefix_caching) arguments.emplace_back("--no-enable-prefix-caching");
+  const Configuration defaults, all{options};
+  Command command{{}, {"vllm", "serve", options.model}};
+  for (const SettingRow& row : SettingRows()) {
+    const std::string& name = row.vllm.name;
+    const Json value = row.get(all);
+    const bool is_written = row.vllm.always || value != row.get(defaults);
+    if (name.empty() || name.front() == '[' || !is_written) continue;
+    const auto text = VllmValue(row, all, plan);
+    if (!text) continue;  // WithoutVllmCounterpart names it
+    if (name.front() == '-')
+      AddFlags(name, value, *text, command.arguments);
+    else
+      command.environment.emplace_back(name, *text);
+  }
   return command;
 }
 
 std::vector<std::string> WithoutVllmCounterpart(const EngineOptions& options) {
-  const EngineOptions defaults;
+  const Configuration defaults, all{options};
   std::vector<std::string> settings;
-  if (options.isa != defaults.isa) settings.push_back("isa=" + options.isa);
-  if (options.gemm_kernel != defaults.gemm_kernel)
-    settings.push_back("gemm_kernel=" + options.gemm_kernel);
+  for (const SettingRow& row : SettingRows()) {
+    const Json value = row.get(all);
+    if (value != row.get(defaults) && !CounterpartValue(row.vllm, value))
+      settings.push_back(StrCat(row.key, "=", SettingText(value)));
+  }
   return settings;
 }
 

@@ -23,6 +23,11 @@ Command OnCpus(Command command, const std::optional<std::vector<int>>& cpus);
 std::string ShellText(const Command& command);
 std::string ShellQuote(const std::string& word);
 
+// Appends every one of the flags "-b,-ub" with the value's text, or of "--on,!--off" the one for
+// it.
+void AddFlags(const std::string& flags, const Json& value, const std::string& text,
+              std::vector<std::string>& arguments);
+
 // MODEL and the flags of `pinion serve|run|bench` that give `options`; options at their defaults
 // are left out.
 std::vector<std::string> EngineArguments(const EngineOptions& options);

@@ -94,7 +94,7 @@ LaunchedServer OneServer(const LaunchRequest& request, const EngineOptions& opti
 
 Result<std::vector<LaunchedServer>> Replicas(const LaunchRequest& request, EngineOptions options,
                                              const Plan& whole, const LaunchEnvironment& here) {
-  const int replicas = request.profile.replicas;
+  const int replicas = request.profile.configuration.replicas;
   if (!options.kv_cache_bytes) {
     PINION_ASSIGN(options.kv_cache_bytes, KvShareBytes(options, replicas, here.budget));
   }
@@ -112,7 +112,7 @@ Result<std::vector<LaunchedServer>> Replicas(const LaunchRequest& request, Engin
 // First of all checks: the replicas' ports, which follow the proxy's, must exist.
 Status CheckPorts(const LaunchRequest& request) {
   constexpr int kMaxPort = 65535;
-  const int replicas = request.profile.replicas;
+  const int replicas = request.profile.configuration.replicas;
   if (replicas == 1 || (request.port > 0 && request.port + replicas <= kMaxPort)) return {};
   return Fail(
       ErrorCode::kUsage,
@@ -136,7 +136,7 @@ Result<Launch> PlanLaunch(const LaunchRequest& request, const LaunchEnvironment&
   PINION_TRY(CheckPorts(request));
   Launch launch;
   const Profile& profile = request.profile;
-  auto options = WithEnvironment(profile.options, launch.warnings);
+  auto options = WithEnvironment(profile.configuration.options, launch.warnings);
   if (!options) return Unexpected(CannotLaunch(std::move(options).error()));
   if (auto model = FindModel(options->model); !model)
     return Unexpected(CannotLaunch(std::move(model).error()));
@@ -144,17 +144,17 @@ Result<Launch> PlanLaunch(const LaunchRequest& request, const LaunchEnvironment&
     return Unexpected(CannotLaunch(std::move(valid).error()));
   CompareMachines(profile.machine, here.fingerprint, launch.warnings);
   CompareCpus(profile.cpus, here.budget, launch.warnings);
-  auto plan = PlanOf(*options, profile.replicas, here);
+  auto plan = PlanOf(*options, profile.configuration.replicas, here);
   if (!plan) return Unexpected(CannotLaunch(std::move(plan).error()));
   launch.warnings.insert(launch.warnings.end(), plan->warnings.begin(), plan->warnings.end());
-  if (profile.replicas == 1) {
+  if (profile.configuration.replicas == 1) {
     launch.servers = {OneServer(request, *options, request.host, request.port)};
   } else {
     auto servers = Replicas(request, *options, *plan, here);
     if (!servers) return Unexpected(CannotLaunch(std::move(servers).error()));
     launch.servers = std::move(*servers);
   }
-  const auto runtime = ChooseRuntime(profile.runtime, here, launch.warnings);
+  const auto runtime = ChooseRuntime(profile.configuration.runtime, here, launch.warnings);
   for (LaunchedServer& server : launch.servers)
     server.command.environment.insert(server.command.environment.end(), runtime.begin(),
                                       runtime.end());

@@ -6,7 +6,6 @@
 
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
-#include "engine/run/replicas.h"
 
 namespace pinion::harness {
 namespace {
@@ -14,9 +13,8 @@ namespace {
 // A sweep's profile has a few kilobytes; a larger file is something else.
 constexpr uint64_t kMaxProfileBytes = uint64_t{1} << 20;
 
-const std::vector<std::string> kKeys = {"format",     "objective", "model",     "configuration",
-                                        "machine",    "cpus",      "allocator", "openmp",
-                                        "huge_pages", "replicas",  "expected",  "evidence"};
+const std::vector<std::string> kKeys = {"format",  "objective", "model",    "configuration",
+                                        "machine", "cpus",      "expected", "evidence"};
 
 Error InProfile(Error error) {
   error.code = ErrorCode::kCorrupt;
@@ -52,43 +50,39 @@ Status CheckCpus(const Json& cpus) {
   return Fail(ErrorCode::kCorrupt, "'cpus' is not a list of CPU numbers");
 }
 
-Result<EngineOptions> ReadOptions(const Json& object) {
-  const Json* configuration = object.Find("configuration");
-  if (!configuration || !configuration->is_object())
-    return Fail(ErrorCode::kCorrupt, "'configuration' is not an object");
+Result<std::string> ReadModel(const Json& object) {
   auto model = Require<std::string>(object, "model");
   if (!model) return Unexpected(InProfile(std::move(model).error()));
   if (model->empty()) return Fail(ErrorCode::kCorrupt, "'model' is empty");
   // MODEL is a word of the command line that launch runs, in which a dash would make it a flag.
   if (model->front() == '-')
     return Fail(ErrorCode::kCorrupt, StrCat("'model' is '", *model, "', which reads as a flag"));
-  EngineOptions options;
-  if (auto read = FromJson(*configuration, options); !read)
-    return Unexpected(InProfile(std::move(read).error().In("configuration")));
-  options.model = *model;
-  return options;
+  return model;
 }
 
-// Names, never paths: a file can only select libraries from a fixed list.
-Result<RuntimeChoice> ReadRuntime(const Json& object) {
-  RuntimeChoice runtime;
-  for (const RuntimeSetting& setting : RuntimeSettings()) {
-    auto value = Optional<std::string>(object, setting.key, setting.values.front());
-    if (!value) return Unexpected(InProfile(std::move(value).error()));
-    if (std::find(setting.values.begin(), setting.values.end(), *value) == setting.values.end())
-      return Fail(ErrorCode::kCorrupt, StrCat(setting.key, " '", *value, "' is not one of ",
-                                              Join(setting.values, ", ")));
-    runtime.*setting.member = std::move(*value);
+// Of settings that name libraries only names are allowed, never paths: the registry lists them.
+Status ReadSettings(const Json& object, Configuration& configuration) {
+  for (const auto& [key, value] : object.object()) {
+    const SettingRow* row = FindSetting(key);
+    if (!row)
+      return Fail(ErrorCode::kUsage,
+                  StrCat("unknown setting '", key, "'; the settings are ", SettingKeys()));
+    PINION_ASSIGN(const Json read, ReadSetting(*row, value, StrCat("'", key, "'")));
+    if (!row->is_of_engine()) PINION_TRY(CheckSetting(*row, read, StrCat("'", key, "'")));
+    row->set(read, configuration);
   }
-  return runtime;
+  return {};
 }
 
-Result<int> ReadReplicas(const Json& object) {
-  auto replicas = Optional<int64_t>(object, "replicas", 1);
-  if (!replicas) return Unexpected(InProfile(std::move(replicas).error()));
-  if (*replicas >= 1 && *replicas <= kMaxReplicas) return static_cast<int>(*replicas);
-  return Fail(ErrorCode::kCorrupt,
-              StrCat("'replicas' is ", *replicas, "; it must be from 1 to ", kMaxReplicas));
+Result<Configuration> ReadConfiguration(const Json& object) {
+  const Json* settings = object.Find("configuration");
+  if (!settings || !settings->is_object())
+    return Fail(ErrorCode::kCorrupt, "'configuration' is not an object");
+  Configuration configuration;
+  PINION_ASSIGN(configuration.options.model, ReadModel(object));
+  if (auto read = ReadSettings(*settings, configuration); !read)
+    return Unexpected(InProfile(std::move(read).error().In("configuration")));
+  return configuration;
 }
 
 Json OrNull(const Json* value) { return value ? *value : Json(); }
@@ -96,19 +90,13 @@ Json OrNull(const Json* value) { return value ? *value : Json(); }
 }  // namespace
 
 Json ToJson(const Profile& profile) {
-  Json configuration = ToJson(profile.options);
-  // The model is a key of its own beside the configuration; launch always has a front end.
-  std::erase_if(configuration.object(), [](const auto& item) {
-    return item.first == "model" || item.first == "has_frontend" || item.first == "front_end_bytes";
-  });
+  Json settings = Json::MakeObject();
+  for (const SettingRow& row : SettingRows()) settings.Set(row.key, row.get(profile.configuration));
   Json json = Json::MakeObject();
   json.Set("format", Profile::kFormat);
   json.Set("objective", profile.objective);
-  json.Set("model", profile.options.model);
-  json.Set("configuration", std::move(configuration));
-  for (const RuntimeSetting& setting : RuntimeSettings())
-    json.Set(setting.key, profile.runtime.*setting.member);
-  json.Set("replicas", profile.replicas);
+  json.Set("model", profile.configuration.options.model);
+  json.Set("configuration", std::move(settings));
   json.Set("machine", profile.machine);
   json.Set("cpus", profile.cpus);
   json.Set("expected", profile.expected);
@@ -122,12 +110,10 @@ Result<Profile> ParseProfile(const Json& object) {
   PINION_TRY(CheckKeys(object));
   PINION_TRY(CheckFormat(object));
   Profile profile;
-  PINION_ASSIGN(profile.options, ReadOptions(object));
+  PINION_ASSIGN(profile.configuration, ReadConfiguration(object));
   auto objective = Require<std::string>(object, "objective");
   if (!objective) return Unexpected(InProfile(std::move(objective).error()));
   profile.objective = *objective;
-  PINION_ASSIGN(profile.runtime, ReadRuntime(object));
-  PINION_ASSIGN(profile.replicas, ReadReplicas(object));
   profile.machine = OrNull(object.Find("machine"));
   if (!profile.machine.is_object()) return Fail(ErrorCode::kCorrupt, "'machine' is not an object");
   profile.cpus = OrNull(object.Find("cpus"));

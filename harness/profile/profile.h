@@ -5,20 +5,17 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
-#include "engine/host/runtime_choice.h"
-#include "engine/run/options.h"
+#include "engine/run/settings.h"
 
 namespace pinion::harness {
 
 // A launchable configuration with the evidence for it: `sweep` writes it, `launch` starts it.
 // Its file is JSON by profiles/profile.schema.json.
 struct Profile {
-  static constexpr int kFormat = 1;  // raised when an older reader would misread the file
+  static constexpr int kFormat = 2;  // raised when an older reader would misread the file
 
-  std::string objective;  // "throughput", "latency", "balanced"
-  EngineOptions options;  // the model included
-  RuntimeChoice runtime;  // preloaded libraries and huge pages of the server's process
-  int replicas = 1;       // servers, each with these options
+  std::string objective;        // "throughput", "latency", "balanced"
+  Configuration configuration;  // the model included
 
   // The expected performance and the evidence for it. Data for people and for comparing:
   // nothing is decided from `expected` and `evidence`.

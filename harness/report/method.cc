@@ -20,7 +20,7 @@ bool HasReplicas(const Results& results) {
   return std::any_of(results.candidates.begin(), results.candidates.end(),
                      [](const Candidate& candidate) {
                        return candidate.status != CandidateStatus::kInfeasible &&
-                              ReplicasOf(candidate.settings) > 1;
+                              ConfigurationOf(candidate.settings).replicas > 1;
                      });
 }
 

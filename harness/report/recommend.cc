@@ -110,11 +110,10 @@ Result<std::optional<Profile>> ProfileOf(const Results& results, Objective objec
                        " names a candidate that is not in the sweep: ", verdict->recommended));
   Profile profile;
   profile.objective = verdict->objective;
-  if (auto read = FromJson(candidate->options, profile.options); !read)
+  profile.configuration = ConfigurationOf(candidate->settings);
+  if (auto read = FromJson(candidate->options, profile.configuration.options); !read)
     return Unexpected(std::move(read).error().In("options of " + candidate->label));
-  profile.options.model = results.model;
-  profile.runtime = RuntimeOf(candidate->settings);
-  profile.replicas = ReplicasOf(candidate->settings);
+  profile.configuration.options.model = results.model;
   profile.machine = results.machine;
   const Json* cpus = results.budget.Find("cpus");
   profile.cpus = cpus ? *cpus : Json::MakeArray();
@@ -130,7 +129,7 @@ LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
   const auto options = OptionsOf(results, *candidate);
   if (!options) return {};
   LaunchCommands commands;
-  const int replicas = ReplicasOf(candidate->settings);
+  const int replicas = ConfigurationOf(candidate->settings).replicas;
   if (replicas > 1)
     commands.front =
         HaproxyText(kReplicaHost, kUsualPort, replicas, results.definition.engine.health);

@@ -8,6 +8,7 @@
 #include "engine/base/json.h"
 #include "harness/load/slo_search.h"
 #include "harness/space/definition.h"
+#include "harness/space/settings.h"
 #include "harness/stats/estimate.h"
 #include "harness/stats/metrics.h"
 #include "harness/stats/verdict.h"

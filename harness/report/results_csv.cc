@@ -27,15 +27,10 @@ std::string Number(double value) {
 std::vector<std::string> CandidateFields(const Candidate& candidate) {
   std::vector<std::string> fields = {StrCat(candidate.id), CsvField(candidate.label),
                                      Name(candidate.status), CsvField(candidate.reason)};
-  for (const char* key : {"threads_bind", "reserved_cpus", "kv_cache_space", "tensor_parallel",
-                          "isa", "dtype", "max_num_batched_tokens", "max_num_seqs"}) {
-    const Json* value = candidate.options.Find(key);
-    if (!value || value->is_null())
-      fields.emplace_back();
-    else
-      fields.push_back(CsvField(value->is_string() ? value->string() : value->Dump()));
-  }
-  fields.push_back(StrCat(ReplicasOf(candidate.settings)));
+  Configuration configuration = ConfigurationOf(candidate.settings);
+  (void)FromJson(candidate.options, configuration.options);
+  for (const SettingRow& row : SettingRows())
+    fields.push_back(CsvField(SettingText(row.get(configuration))));
   fields.push_back(StrCat(candidate.threads));
   return fields;
 }
@@ -56,11 +51,9 @@ std::vector<std::string> SeriesFields(const Series& series) {
 }  // namespace
 
 std::string ResultsCsv(const Results& results) {
-  std::string csv =
-      "candidate,label,status,reason,threads_bind,reserved_cpus,kv_cache_space,tensor_parallel,isa,"
-      "dtype,max_num_batched_tokens,max_num_seqs,replicas,threads,metric,unit,concurrency,n,median,"
-      "low,high,"
-      "coverage\r\n";
+  std::string csv = "candidate,label,status,reason,";
+  for (const SettingRow& row : SettingRows()) csv += row.key + ",";
+  csv += "threads,metric,unit,concurrency,n,median,low,high,coverage\r\n";
   for (const Candidate& candidate : results.candidates) {
     const std::string start = Join(CandidateFields(candidate), ",");
     for (const Series& series : candidate.series)

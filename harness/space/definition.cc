@@ -4,6 +4,7 @@
 #include <set>
 
 #include "engine/base/strings.h"
+#include "engine/run/settings.h"
 #include "harness/load/conversations.h"
 #include "harness/space/json_fields.h"
 
@@ -20,26 +21,26 @@ Status CheckRange(const char* key, int value, int low, int high) {
               StrCat("'", key, "' is ", value, "; it must be from ", low, " to ", high));
 }
 
-const JsonFields<Space>& SpaceFields() {
-  static const JsonFields<Space> fields = {
-      List("threads_bind", &Space::threads_bind, ToText),
-      List("reserved_cpus", &Space::reserved_cpus, ToInt),
-      List("smt", &Space::smt, ToText),
-      List("kv_cache_space", &Space::kv_cache_space_gib, ToGib),
-      List("tensor_parallel", &Space::tensor_parallel, ToInt),
-      List("replicas", &Space::replicas, ToInt),
-      List("isa", &Space::isa, ToText),
-      List("dtype", &Space::dtype, ToText),
-      List("activations", &Space::activations, ToText),
-      List("head_dtype", &Space::head_dtype, ToText),
-      List("kv_cache_dtype", &Space::kv_cache_dtype, ToText),
-      List("max_num_batched_tokens", &Space::max_num_batched_tokens, ToInt),
-      List("max_num_seqs", &Space::max_num_seqs, ToInt),
-      List("allocator", &Space::allocator, ToText),
-      List("openmp", &Space::openmp, ToText),
-      List("huge_pages", &Space::huge_pages, ToText),
-  };
-  return fields;
+Status ReadAxes(const Json& value, Definition& definition) {
+  std::vector<std::string> known;
+  for (const SettingRow& row : SettingRows())
+    if (row.varies) known.push_back(row.key);
+  PINION_TRY(CheckKeys(value, "'axes'", known));
+  Axes axes;
+  for (const auto& [key, list] : value.object()) {
+    if (!list.is_array() || list.array().empty())
+      return Fail(ErrorCode::kUsage,
+                  StrCat("'", key, "' must be a list of at least one value, not ", list.Dump()));
+    std::vector<Json> values;
+    for (const Json& item : list.array()) {
+      PINION_ASSIGN(Json one,
+                    ReadSetting(*FindSetting(key), item, StrCat("a value of '", key, "'")));
+      values.push_back(std::move(one));
+    }
+    SetAxis(key, std::move(values), axes);
+  }
+  definition.axes = std::move(axes);
+  return {};
 }
 
 const JsonFields<Constraints>& ConstraintFields() {
@@ -217,11 +218,7 @@ const JsonFields<Definition>& DefinitionFields() {
        [](const Definition&) { return Json(); }},
       {"engine", ReadEngine,
        [](const Definition& one) { return one.engine.is_pinion() ? Json() : ToJson(one.engine); }},
-      {"space",
-       [](const Json& value, Definition& one) {
-         return ReadFields(value, "'space'", SpaceFields(), one.space);
-       },
-       [](const Definition& one) { return ToJson(one.space); }},
+      {"axes", ReadAxes, [](const Definition& one) { return ToJson(one.axes); }},
       {"candidates", ReadCandidates,
        [](const Definition& one) {
          return one.candidates.empty() ? Json() : Json(one.candidates);
@@ -310,7 +307,27 @@ Status FromJson(const Json& object, Workload& workload) {
 
 Json ToJson(const Workload& workload) { return WriteFields(WorkloadFields(), workload); }
 
-Json ToJson(const Space& space) { return WriteFields(SpaceFields(), space); }
+Json ToJson(const Axes& axes) {
+  Json object = Json::MakeObject();
+  for (const Axis& axis : axes) object.Set(axis.key, axis.values);
+  return object;
+}
+
+const Axis* FindAxis(const Axes& axes, std::string_view key) {
+  const auto axis =
+      std::find_if(axes.begin(), axes.end(), [&](const Axis& one) { return one.key == key; });
+  return axis == axes.end() ? nullptr : &*axis;
+}
+
+void SetAxis(std::string_view key, std::vector<Json> values, Axes& axes) {
+  Axes ordered;
+  for (const SettingRow& row : SettingRows())
+    if (row.key == key)
+      ordered.push_back({row.key, values});
+    else if (const Axis* old = FindAxis(axes, row.key))
+      ordered.push_back(*old);
+  axes = std::move(ordered);
+}
 
 Status FromJson(const Json& object, Definition& definition) {
   PINION_TRY(ReadFields(object, "the sweep definition", DefinitionFields(), definition));

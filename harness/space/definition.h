@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/json.h"
@@ -13,28 +14,18 @@
 
 namespace pinion::harness {
 
-// Values to try, per setting; an empty list keeps the base options' value.
-struct Space {
-  std::vector<std::string> threads_bind;
-  std::vector<int> reserved_cpus;
-  std::vector<std::string> smt;            // off, on: one hardware thread per core, or all
-  std::vector<double> kv_cache_space_gib;  // per rank
-  std::vector<int> tensor_parallel;
-  std::vector<int> replicas;  // engine processes behind one load
-  std::vector<std::string> isa;
-  std::vector<std::string> dtype, activations, head_dtype, kv_cache_dtype;
-  std::vector<int> max_num_batched_tokens;
-  std::vector<int> max_num_seqs;
-  // Preloaded libraries and memory of the process (engine/host/runtime_choice.h).
-  std::vector<std::string> allocator, openmp, huge_pages;
+// Values to try of one setting: at least one, each of the setting's JSON type.
+struct Axis {
+  std::string key;
+  std::vector<Json> values;
+  bool operator==(const Axis&) const = default;
 };
 
-// One setting of a candidate: its name as in the JSON forms and its value as a user would type
-// it.
-struct Setting {
-  std::string key, value;
-  bool operator==(const Setting&) const = default;
-};
+// A grid: every combination, the last axis changing fastest. At most one axis a setting.
+using Axes = std::vector<Axis>;
+const Axis* FindAxis(const Axes& axes, std::string_view key);
+// Replaces the setting's axis, or adds one at its place in the order of the registry.
+void SetAxis(std::string_view key, std::vector<Json> values, Axes& axes);
 
 // The limits that users accept. Goodput counts the requests that meet them, and every trial looks
 // for the highest load at which enough of them do.
@@ -72,8 +63,8 @@ struct Constraints {
 
 // A sweep as data, read by --def and stored in results.db.
 struct Definition {
-  EngineChoice engine;           // the engine of all candidates
-  Space space;                   // a grid: every combination
+  EngineChoice engine;  // the engine of all candidates
+  Axes axes;
   std::vector<Json> candidates;  // further points: objects of settings that differ from the base
   Workload workload;
   std::vector<Objective> objectives = {Objective::kThroughput, Objective::kLatency,
@@ -103,7 +94,7 @@ Status FromJson(const Json& object, Definition& definition);
 Json ToJson(const Definition& definition);
 Status FromJson(const Json& object, Workload& workload);
 Json ToJson(const Workload& workload);
-Json ToJson(const Space& space);
+Json ToJson(const Axes& axes);
 
 // The checks of FromJson, for definitions that flags have changed.
 Status Validate(const Definition& definition);

@@ -1,9 +1,9 @@
 #include "harness/space/engine_choice.h"
 
 #include <algorithm>
-#include <set>
 
 #include "engine/base/strings.h"
+#include "engine/run/settings.h"
 
 namespace pinion::harness {
 namespace {
@@ -79,11 +79,6 @@ Status Validate(const EngineChoice& engine) {
   return {};
 }
 
-// Settings of Pinion only, which llama.cpp cannot set or takes from the model file.
-const std::set<std::string> kPinionOnly = {"isa", "activations", "head_dtype", "kv_cache_dtype",
-                                           "huge_pages"};
-const std::set<std::string> kNotOfLlamaCpp = {"tensor_parallel", "kv_cache_space", "dtype"};
-
 // Several replicas need a port each, so the command must take it.
 bool TakesPort(const EngineChoice& engine) {
   const auto names_it = [](const std::string& word) {
@@ -98,10 +93,27 @@ bool TakesPort(const EngineChoice& engine) {
 }  // namespace
 
 bool HasSetting(const EngineChoice& engine, const std::string& key) {
-  if (engine.is_pinion()) return true;
   if (key == "replicas" && engine.kind == Kind::kCommand) return TakesPort(engine);
-  return !kPinionOnly.contains(key) &&
-         !(engine.kind == Kind::kLlamaCpp && kNotOfLlamaCpp.contains(key));
+  const SettingRow* row = FindSetting(key);
+  if (!row) return false;
+  const bool vllm = !row->vllm.name.empty(), llama_cpp = !row->llama_cpp.name.empty();
+  switch (engine.kind) {
+    case Kind::kPinion:
+      return true;
+    case Kind::kVllm:
+      return vllm;
+    case Kind::kLlamaCpp:
+      return llama_cpp;
+    case Kind::kCommand:
+      return vllm || llama_cpp;
+  }
+  return false;
+}
+
+bool HasValue(const EngineChoice& engine, const SettingRow& row, const Json& value) {
+  if (!HasSetting(engine, row.key)) return false;
+  if (engine.kind == Kind::kVllm) return CounterpartValue(row.vllm, value).has_value();
+  return engine.kind != Kind::kLlamaCpp || CounterpartValue(row.llama_cpp, value).has_value();
 }
 
 const char* Name(Kind kind) {

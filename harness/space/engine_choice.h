@@ -6,6 +6,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
+#include "engine/run/settings.h"
 
 namespace pinion::harness {
 
@@ -27,9 +28,12 @@ struct EngineChoice {
 };
 const char* Name(EngineChoice::Kind kind);  // "pinion", "vllm", "llama.cpp", "command"
 
-// Whether the engine has a counterpart of a setting (its key as in Space); `command`'s placeholders
-// count, whether they are used or not, except {port}, without which there are no replicas.
+// Whether the engine has a counterpart of a setting (engine/run/settings.h). `command` has those
+// that vLLM or llama.cpp have, as placeholders, whether they are used or not; without {port} it has
+// no replicas.
 bool HasSetting(const EngineChoice& engine, const std::string& key);
+// The same for one value of it: llama.cpp has no int8 KV cache like ours.
+bool HasValue(const EngineChoice& engine, const SettingRow& row, const Json& value);
 
 // "vllm", or {"kind":"command","command":["./server","--port","{port}"],"arguments":[],
 // "environment":{"NAME":"value"},"health":"/health","endpoint":"chat","start_timeout":"5m"}.

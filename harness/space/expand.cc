@@ -27,23 +27,19 @@ std::string ResolvedIsa(const EngineOptions& options, const Host& host) {
   return options.isa == "auto" ? host.isas.back() : options.isa;
 }
 
-// Points with the same key run identically on this machine.
+// Points with the same key run identically on this machine: the CPUs of the plan stand for the
+// settings of placement, and what `auto` selects for the name itself.
 std::string EffectiveKey(const Point& point, const Host& host, const DecoderSpec& model) {
-  const EngineOptions& options = point.options;
+  Configuration effective = point.configuration;
+  EngineOptions& options = effective.options;
+  options.isa = ResolvedIsa(options, host);
+  if (options.dtype == "auto") options.dtype = model.checkpoint_dtype;
+  options.kv_cache_dtype = kernels::Name(KvDtypeOf(options, model));
   Json key = ToJson(point.plan);
-  key.Set("replicas", point.replicas);
   key.Set("reasons", Json());
   key.Set("warnings", Json());
-  key.Set("isa", ResolvedIsa(options, host));
-  key.Set("dtype", options.dtype == "auto" ? model.checkpoint_dtype : options.dtype);
-  key.Set("activations", options.activations);
-  key.Set("head_dtype", options.head_dtype);
-  key.Set("kv_dtype", kernels::Name(KvDtypeOf(options, model)));
-  key.Set("kv", options.kv_cache_bytes ? Json(*options.kv_cache_bytes) : Json());
-  key.Set("batched", options.max_num_batched_tokens);
-  key.Set("seqs", options.max_num_seqs);
-  for (const RuntimeSetting& setting : RuntimeSettings())
-    key.Set(setting.key, point.runtime.*setting.member);
+  for (const SettingRow& row : SettingRows())
+    if (!row.is_placement) key.Set(row.key, row.get(effective));
   return key.Dump();
 }
 
@@ -107,15 +103,15 @@ Result<Plan> Check(const Configuration& configuration, const Host& host,
 Point MakePoint(const Configuration& configuration, const Configuration& base, const Host& host,
                 const Definition& definition, MemoryCheck& memory) {
   Point point;
-  point.options = configuration.options;
-  point.runtime = configuration.runtime;
-  point.replicas = configuration.replicas;
+  point.configuration = configuration;
   point.settings = Difference(base, configuration);
   point.label = Label(point.settings);
   const EngineChoice& engine = definition.engine;
   const auto foreign =
-      std::find_if(point.settings.begin(), point.settings.end(),
-                   [&](const Setting& setting) { return !HasSetting(engine, setting.key); });
+      std::find_if(point.settings.begin(), point.settings.end(), [&](const Setting& setting) {
+        const SettingRow& row = *FindSetting(setting.key);
+        return !HasValue(engine, row, row.get(configuration));
+      });
   if (foreign != point.settings.end()) {
     point.infeasible =
         StrCat(Name(engine.kind), " has no setting for ", foreign->key, "=", foreign->value);
@@ -130,17 +126,16 @@ Point MakePoint(const Configuration& configuration, const Configuration& base, c
 // Every combination of one setting per axis, the last axis changing fastest.
 Result<std::vector<std::vector<Setting>>> Combinations(const Definition& definition) {
   std::vector<std::vector<Setting>> combinations;
-  const std::vector<std::vector<Setting>> axes = Axes(definition.space);
-  if (!axes.empty()) combinations.emplace_back();
-  for (const auto& axis : axes) {
-    if (combinations.size() * axis.size() > kMaxPoints)
+  if (!definition.axes.empty()) combinations.emplace_back();
+  for (const Axis& axis : definition.axes) {
+    if (combinations.size() * axis.values.size() > kMaxPoints)
       return Fail(ErrorCode::kUsage, StrCat("the space has more than ", kMaxPoints,
                                             " combinations; give fewer values per setting"));
     std::vector<std::vector<Setting>> longer;
     for (const auto& prefix : combinations) {
-      for (const Setting& setting : axis) {
+      for (const Json& value : axis.values) {
         longer.push_back(prefix);
-        longer.back().push_back(setting);
+        longer.back().push_back({axis.key, SettingText(value)});
       }
     }
     combinations = std::move(longer);

@@ -9,8 +9,8 @@
 #include "engine/host/machine.h"
 #include "engine/host/runtime_choice.h"
 #include "engine/model/spec.h"
-#include "engine/run/options.h"
 #include "harness/space/definition.h"
+#include "harness/space/settings.h"
 
 namespace pinion::harness {
 
@@ -26,10 +26,8 @@ struct Host {
 
 // One candidate configuration.
 struct Point {
-  EngineOptions options;
-  RuntimeChoice runtime;
-  int replicas = 1;
-  std::vector<Setting> settings;     // what differs from the base, in the order of Space
+  Configuration configuration;
+  std::vector<Setting> settings;     // what differs from the base, in the order of the registry
   std::string label;                 // "default", or "threads_bind=0-1 isa=avx2"
   std::string infeasible;            // why it cannot run here; empty: it can
   std::vector<std::string> same_as;  // labels of other points with the same effective plan

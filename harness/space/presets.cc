@@ -68,19 +68,20 @@ Definition DefaultDefinition(const Host& host, const EngineOptions& base,
                              const SpaceContext& context) {
   const auto has = [&](const char* key) { return HasSetting(context.engine, key); };
   Definition definition;
-  Space& space = definition.space;
+  Axes& axes = definition.axes;
   if (base.tensor_parallel == 1) {
-    space.threads_bind = {"auto", "nobind"};
-    if (const std::string half = HalfTheCores(host); !half.empty())
-      space.threads_bind.push_back(half);
+    std::vector<Json> bindings = {"auto", "nobind"};
+    if (const std::string half = HalfTheCores(host); !half.empty()) bindings.emplace_back(half);
+    SetAxis("threads_bind", std::move(bindings), axes);
   }
   if (const int nodes = NodesWithCpus(host); nodes > 1 && has("tensor_parallel"))
-    space.tensor_parallel = {1, nodes};
+    SetAxis("tensor_parallel", {1, nodes}, axes);
   // The base's own values first: merged points are labelled by the first of them.
   const std::vector<std::string> isas = FastestIsas(host, context, 2);
-  if (base.isa == "auto" && isas.size() > 1) space.isa = {"auto", isas[1]};
-  space.max_num_batched_tokens = {base.max_num_batched_tokens};
-  if (base.max_num_batched_tokens != kSmallStep) space.max_num_batched_tokens.push_back(kSmallStep);
+  if (base.isa == "auto" && isas.size() > 1) SetAxis("isa", {"auto", isas[1]}, axes);
+  std::vector<Json> step_tokens = {base.max_num_batched_tokens};
+  if (base.max_num_batched_tokens != kSmallStep) step_tokens.emplace_back(kSmallStep);
+  SetAxis("max_num_batched_tokens", std::move(step_tokens), axes);
   if (HasSiblings(host)) definition.candidates.push_back(Single("smt", "on"));
   // Varied one at a time, not crossed with the rest; unavailable ones stay listed with the reason.
   // For another machine it is unknown which of them are available.

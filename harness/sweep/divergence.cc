@@ -7,21 +7,12 @@
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
 #include "harness/profile/command.h"
+#include "harness/space/settings.h"
 #include "harness/stats/text.h"
 #include "harness/trial/runner.h"
 
 namespace pinion::harness {
 namespace {
-
-// The settings that a model's answers depend on.
-struct Guarded {
-  const char* key;
-  std::string EngineOptions::*member;
-};
-constexpr Guarded kGuarded[] = {{"dtype", &EngineOptions::dtype},
-                                {"activations", &EngineOptions::activations},
-                                {"head_dtype", &EngineOptions::head_dtype},
-                                {"kv_cache_dtype", &EngineOptions::kv_cache_dtype}};
 
 // The texts to compare on: prose, a dialogue, code and a recipe, about 300 tokens in all.
 constexpr const char* kTexts[] = {
@@ -42,18 +33,20 @@ constexpr const char* kTexts[] = {
 
 constexpr double kPollSeconds = 0.2;
 
+// The settings that a model's answers depend on and that differ.
 std::string Describe(const EngineOptions& base, const EngineOptions& options) {
-  std::vector<std::string> parts;
-  for (const Guarded& one : kGuarded)
-    if (options.*one.member != base.*one.member)
-      parts.push_back(StrCat(one.key, "=", options.*one.member));
-  return Join(parts, " ");
+  std::vector<Setting> guarded;
+  for (const Setting& setting : Difference({base}, {options}))
+    if (FindSetting(setting.key)->changes_outputs) guarded.push_back(setting);
+  return guarded.empty() ? "" : Label(guarded);
 }
 
 // The baseline's options with the candidate's guarded settings.
-EngineOptions Guard(EngineOptions base, const EngineOptions& options) {
-  for (const Guarded& one : kGuarded) base.*one.member = options.*one.member;
-  return base;
+EngineOptions Guard(const EngineOptions& base, const EngineOptions& options) {
+  Configuration guarded{base};
+  for (const SettingRow& row : SettingRows())
+    if (row.changes_outputs) row.set(row.get({options}), guarded);
+  return std::move(guarded.options);
 }
 
 struct Divergence {
@@ -65,8 +58,10 @@ std::vector<std::string> ScoreArguments(const DivergenceLimit& limit, const Engi
   std::vector<std::string> arguments = {limit.binary, "score"};
   for (std::string& argument : EngineArguments(options)) arguments.push_back(std::move(argument));
   arguments.insert(arguments.end(), {"--input", "-", "--json", "--compare", base.model});
-  for (const Guarded& one : kGuarded)
-    arguments.insert(arguments.end(), {"--reference", StrCat(one.key, "=", base.*one.member)});
+  for (const SettingRow& row : SettingRows())
+    if (row.changes_outputs)
+      arguments.insert(arguments.end(),
+                       {"--reference", StrCat(row.key, "=", SettingText(row.get({base})))});
   return arguments;
 }
 

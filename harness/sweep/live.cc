@@ -74,7 +74,7 @@ double LiveSource::HangSeconds(bool ceilings) const {
 
 bool LiveSource::OverHttp() const {
   return std::any_of(candidates_.begin(), candidates_.end(), [](const CandidateRow& row) {
-    return row.infeasible.empty() && ReplicasOf(SettingsFrom(row.settings)) > 1;
+    return row.infeasible.empty() && ConfigurationOf(SettingsFrom(row.settings)).replicas > 1;
   });
 }
 
@@ -127,7 +127,7 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
   TrialRequest request;
   request.engine = meta_.definition.engine;
   PINION_TRY(FromJson(row.options, request.options));
-  request.replicas = ReplicasOf(SettingsFrom(row.settings));
+  request.replicas = ConfigurationOf(SettingsFrom(row.settings)).replicas;
   request.over_http = OverHttp();
   const std::string log = options_.folder + "/" + trial.log_path;
   request.log = log.substr(0, log.rfind('.'));
@@ -141,7 +141,7 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
   process.interrupted = options_.interrupted;
   process.clock = options_.clock;
   PINION_ASSIGN(process.environment,
-                EnvironmentOf(RuntimeOf(SettingsFrom(row.settings)), RuntimeOffer::Here()));
+                EnvironmentOf(ConfigurationOf(SettingsFrom(row.settings)).runtime, RuntimeOffer::Here()));
   PINION_ASSIGN(const TrialOutcome outcome, RunTrialProcess(request, process));
   if (!outcome.ok && outcome.seconds > room_s) why_none_ = SweepEnd::kBudget;
   if (outcome.interrupted || why_none_ == SweepEnd::kBudget) return std::optional<TrialRow>();

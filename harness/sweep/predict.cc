@@ -57,12 +57,12 @@ struct BusyReplicas {
   int threads = 0, most_threads = 0;  // per replica: on average, and of the largest
 
   BusyReplicas(const Point& point, size_t batch) {
-    const auto replicas = static_cast<size_t>(point.replicas);
+    const auto replicas = static_cast<size_t>(point.configuration.replicas);
     busy = std::min(replicas, batch);
-    threads = std::max(1, point.plan.total_threads() / point.replicas);
-    for (int index = 0; index < point.replicas; ++index)
+    threads = std::max(1, point.plan.total_threads() / point.configuration.replicas);
+    for (int index = 0; index < point.configuration.replicas; ++index)
       most_threads =
-          std::max(most_threads, PlanOfReplica(point.plan, point.replicas, index).total_threads());
+          std::max(most_threads, PlanOfReplica(point.plan, point.configuration.replicas, index).total_threads());
   }
 };
 
@@ -135,7 +135,7 @@ std::string Printed(const char* format, double value) {
 
 Result<Prediction> Predict(const Point& point, const DecoderSpec& model, const Workload& workload,
                            const ProbedMachine& machine, uint64_t cache_bytes) {
-  const EngineOptions& options = point.options;
+  const EngineOptions& options = point.configuration.options;
   PINION_ASSIGN(const kernels::Dtype dtype, ResolveDtype(options, model));
   const std::string isa = options.isa == "auto" ? machine.Isas().back() : options.isa;
   const auto batch = static_cast<size_t>(workload.num_prompts);
@@ -199,11 +199,11 @@ Result<Json> PredictAll(const std::vector<Point>& points, const Host& host,
     for (const Setting& setting : point.settings) settings.Set(setting.key, setting.value);
     one.Set("label", point.label);
     one.Set("settings", std::move(settings));
-    one.Set("options", ToJson(point.options));
+    one.Set("options", ToJson(point.configuration.options));
     std::string infeasible = point.infeasible;
     std::optional<Prediction> prediction;
     if (infeasible.empty()) {
-      PINION_ASSIGN(const DecoderSpec model, SpecFor(point.options));
+      PINION_ASSIGN(const DecoderSpec model, SpecFor(point.configuration.options));
       const auto predicted = Predict(point, model, workload, machine, cache_bytes);
       if (predicted) prediction = *predicted;
       if (!predicted) infeasible = predicted.error().message;

@@ -141,7 +141,7 @@ CandidateRow RowOf(const Point& point, int id) {
     pair.Append(setting.value);
     row.settings.Append(std::move(pair));
   }
-  row.options = ToJson(point.options);
+  row.options = ToJson(point.configuration.options);
   row.is_baseline = id == 0;
   row.cores = point.plan.total_threads();
   row.infeasible = point.infeasible;

@@ -112,7 +112,7 @@ def need_isa(pinion_json):
 
 
 REAL_SWEEP = {
-    "space": {"threads_bind": ["auto", "nobind", "4000"]},
+    "axes": {"threads_bind": ["auto", "nobind", "4000"]},
     "workload": {"prompt_len": 16, "output_len": 8, "concurrency": [1, 2], "num_prompts": 2},
     "objectives": ["throughput", "latency", "balanced"],
     # All configurations in every round, however slow or noisy the machine is.

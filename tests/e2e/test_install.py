@@ -12,7 +12,7 @@ import pytest
 
 # Ends after its first trial: enough for a report, and little for a busy machine.
 SHORT_SWEEP = {
-    "space": {"max_num_seqs": [64]},
+    "axes": {"max_num_seqs": [64]},
     "workload": {"prompt_len": 8, "output_len": 4, "concurrency": [1], "num_prompts": 1},
     "objectives": ["throughput"],
     "strategy": "grid",

@@ -14,11 +14,11 @@ def schema(top):
 @pytest.fixture
 def profile():
     return {
-        "format": 1,
+        "format": 2,
         "objective": "throughput",
         "model": "preset:tiny",
-        "configuration": {"threads_bind": "nobind", "max_num_seqs": 8, "kv_cache_space": 0.5},
-        "allocator": "system",
+        "configuration": {"threads_bind": "nobind", "max_num_seqs": 8, "kv_cache_space": 0.5,
+                          "allocator": "system"},
         "machine": {"cpu_model": "A CPU from elsewhere"},
         "cpus": [0],
     }
@@ -70,13 +70,13 @@ def test_launch_becomes_the_server_that_the_profile_describes(start_server, prof
 @pytest.mark.parametrize("change, said", [
     ({"model": "/no/such/model"}, "/no/such/model"),
     ({"model": "--version"}, "flag"),
-    ({"allocator": "/tmp/evil.so"}, "/tmp/evil.so"),
+    ({"configuration": {"allocator": "/tmp/evil.so"}}, "/tmp/evil.so"),
     ({"configuration": {"threads_bind": "4000"}}, "4000"),
     ({"configuration": {"threads_bind": "0;reboot"}}, "0;reboot"),
     ({"configuration": {"max_num_seqs": 10**30}}, "max_num_seqs"),
     ({"configuration": {"made_up": 1}}, "made_up"),
     ({"cpus": [-1]}, "cpus"),
-    ({"format": 2}, "format 2"),
+    ({"format": 1}, "format 1"),
     ({"surprise": 1}, "surprise"),
 ])
 def test_an_impossible_launch_is_one_sentence_and_exit_code_1(launch, profile, change, said):

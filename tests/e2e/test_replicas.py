@@ -54,7 +54,7 @@ def values(out, metric, concurrency, candidate):
 
 def define(tmp_path, **changes):
     definition = {
-        "space": {},
+        "axes": {},
         "workload": {"prompt_len": 16, "output_len": OUTPUT, "concurrency": [1, 4],
                      "num_prompts": 8},
         "objectives": ["throughput"],
@@ -122,7 +122,7 @@ def test_two_servers_with_one_place_each_share_the_load(pinion, tmp_path):
     """Servers of known times: what two of them give at most, and that both get their share."""
     out, answers = tmp_path / "out", tmp_path / "answers"
     answers.mkdir()
-    definition = define(tmp_path, engine=fixed(answers, "--slots", "1"), space={"replicas": [1, 2]})
+    definition = define(tmp_path, engine=fixed(answers, "--slots", "1"), axes={"replicas": [1, 2]})
     done = pinion("sweep", "some/model", "--def", definition, "--out", out, timeout=280)
     assert done.returncode == 0, done.stderr
     # Whatever disturbs them, it makes nothing faster than the places allow. (One client occupies one
@@ -151,7 +151,7 @@ def test_two_servers_with_one_place_each_share_the_load(pinion, tmp_path):
 def test_a_conversation_stays_with_its_replica(pinion, tmp_path):
     out, answers = tmp_path / "out", tmp_path / "answers"
     answers.mkdir()
-    definition = define(tmp_path, engine=fixed(answers), space={"replicas": [1, 2]},
+    definition = define(tmp_path, engine=fixed(answers), axes={"replicas": [1, 2]},
                         workload={"prompt_len": 16, "output_len": 2, "turns": 3,
                                   "concurrency": [3], "num_prompts": 7})
     done = pinion("sweep", "some/model", "--def", definition, "--out", out, timeout=280)
@@ -169,7 +169,7 @@ def test_a_conversation_stays_with_its_replica(pinion, tmp_path):
 def test_a_replica_that_is_killed_fails_its_trial_by_name(pinion, tmp_path):
     out, answers = tmp_path / "out", tmp_path / "answers"
     answers.mkdir()
-    definition = define(tmp_path, engine=fixed(answers), space={"replicas": [1, 2]})
+    definition = define(tmp_path, engine=fixed(answers), axes={"replicas": [1, 2]})
     stop = threading.Event()
 
     def kill_one_of_two():
@@ -227,8 +227,8 @@ def test_settings_that_do_not_divide_are_left_out_with_the_reason(pinion, tmp_pa
 def profile(tmp_path):
     file = tmp_path / "profile.json"
     file.write_text(json.dumps({
-        "format": 1, "objective": "throughput", "model": "preset:tiny", "replicas": 2,
-        "configuration": {"max_num_seqs": 8, "kv_cache_space": 0.1},
+        "format": 2, "objective": "throughput", "model": "preset:tiny",
+        "configuration": {"max_num_seqs": 8, "kv_cache_space": 0.1, "replicas": 2},
         "machine": {}, "cpus": []}))
     return file
 
@@ -319,7 +319,9 @@ def test_haproxy_configuration(pinion, profile, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "bind 0.0.0.0:9000" in done.stdout and "127.0.0.1:9002" in done.stdout
     one = tmp_path / "one.json"
-    one.write_text(json.dumps({**json.loads(profile.read_text()), "replicas": 1}))
+    single = json.loads(profile.read_text())
+    single["configuration"]["replicas"] = 1
+    one.write_text(json.dumps(single))
     refused = pinion("launch", one, "--haproxy")
     assert refused.returncode == 2 and "leave out --haproxy" in refused.stderr
     if shutil.which("haproxy"):

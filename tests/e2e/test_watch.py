@@ -12,7 +12,7 @@ import urllib.request
 import pytest
 
 DEFINITION = {
-    "space": {"threads_bind": ["auto", "nobind"]},
+    "axes": {"threads_bind": ["auto", "nobind"]},
     "workload": {"prompt_len": 8, "output_len": 4, "concurrency": [1], "num_prompts": 2},
     "objectives": ["throughput"], "rounds": 10, "budget": "60s", "seed": 1,
 }

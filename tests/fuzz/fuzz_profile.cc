@@ -18,10 +18,11 @@ void Profile(std::string_view text) {
   CHECK(again) << again.error().message << " in " << written.Dump();
   CHECK(ToJson(*again).Dump() == written.Dump()) << ToJson(*again).Dump();
   // What launch does with it before it asks the machine.
-  (void)Validate(profile->options);
-  (void)harness::ShellText(harness::ServeCommand(profile->options, "127.0.0.1", 8000));
-  (void)harness::VllmShellText(profile->options, Json());
-  (void)harness::WithoutVllmCounterpart(profile->options);
+  (void)Validate(profile->configuration.options);
+  (void)harness::ShellText(
+      harness::ServeCommand(profile->configuration.options, "127.0.0.1", 8000));
+  (void)harness::VllmShellText(profile->configuration.options, Json());
+  (void)harness::WithoutVllmCounterpart(profile->configuration.options);
 }
 
 }  // namespace pinion::fuzz

@@ -6,11 +6,10 @@
 namespace pinion::fuzz {
 namespace {
 
-using harness::Configuration;
 using harness::Definition;
 using harness::Setting;
 
-// Applies what each candidate sets, and each value of the space.
+// Applies what each candidate sets, and each value of the axes.
 void ApplyAll(const Definition& definition) {
   for (const Json& candidate : definition.candidates) {
     const auto settings = harness::SettingsOf(candidate);
@@ -19,12 +18,13 @@ void ApplyAll(const Definition& definition) {
     for (const Setting& setting : *settings)
       if (!harness::Apply(setting, configuration)) break;
     (void)harness::Label(*settings);
-    (void)harness::ReplicasOf(*settings);
+    (void)harness::ConfigurationOf(*settings);
   }
-  for (const auto& axis : harness::Axes(definition.space))
-    for (const Setting& setting : axis) {
+  for (const harness::Axis& axis : definition.axes)
+    for (const Json& value : axis.values) {
       Configuration configuration;
-      if (harness::Apply(setting, configuration)) (void)Validate(configuration.options);
+      if (harness::Apply({axis.key, SettingText(value)}, configuration))
+        (void)Validate(configuration.options);
     }
 }
 

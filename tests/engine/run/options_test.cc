@@ -97,6 +97,10 @@ TEST(EngineOptionsEnvironment, UnderstandsVllmsVariablesAndOurs) {
   EXPECT_EQ(options.threads_bind, "0-1");
   EXPECT_EQ(options.reserved_cpus, 1);
   EXPECT_EQ(options.gemm_kernel, "scalar");
+  setenv("VLLM_CPU_KVCACHE_SPACE", "0", 1);
+  EngineOptions usual = Good();
+  EXPECT_TRUE(ReadEnvironment(usual));
+  EXPECT_FALSE(usual.kv_cache_bytes);
   setenv("VLLM_CPU_NUM_OF_RESERVED_CPU", "one", 1);
   const auto bad = ReadEnvironment(options);
   ASSERT_FALSE(bad);
@@ -131,8 +135,8 @@ TEST(EngineOptionsRanges, ErrorsNameTheValueAndTheFix) {
   EXPECT_THAT(refuse([](auto& o) { o.model.clear(); }), HasSubstr("preset:NAME"));
   EXPECT_THAT(refuse([](auto& o) { o.dtype = "int3"; }), HasSubstr("'int3'"));
   EXPECT_THAT(refuse([](auto& o) { o.isa = "sse9"; }), HasSubstr("scalar"));
-  EXPECT_THAT(refuse([](auto& o) { o.tensor_parallel = 0; }), HasSubstr("1 or more"));
-  EXPECT_THAT(refuse([](auto& o) { o.tensor_parallel = 4096; }), HasSubstr("at most 256"));
+  EXPECT_THAT(refuse([](auto& o) { o.tensor_parallel = 0; }), HasSubstr("is 0, want 1 to 256"));
+  EXPECT_THAT(refuse([](auto& o) { o.tensor_parallel = 4096; }), HasSubstr("want 1 to 256"));
   EXPECT_THAT(refuse([](auto& o) { o.block_size = 24; }), HasSubstr("multiple of 16"));
   EXPECT_THAT(refuse([](auto& o) { o.max_num_batched_tokens = 0; }), HasSubstr("is 0"));
   EXPECT_THAT(refuse([](auto& o) { o.max_num_seqs = -1; }), HasSubstr("is -1"));

@@ -35,7 +35,7 @@ LaunchEnvironment Here(const std::vector<int>& allowed = {0, 1, 2, 3}) {
 LaunchRequest Request() {
   LaunchRequest request;
   request.profile.objective = "throughput";
-  request.profile.options.model = "preset:tiny";
+  request.profile.configuration.options.model = "preset:tiny";
   request.profile.machine = Here().fingerprint;
   request.profile.cpus = Json(std::vector<int>{0, 1, 2, 3});
   return request;
@@ -64,7 +64,7 @@ TEST_F(PlanLaunchTest, NoWarningsOnTheSameMachine) {
 
 TEST_F(PlanLaunchTest, PassesEverySettingThatIsNotTheDefault) {
   LaunchRequest request = Request();
-  auto& options = request.profile.options;
+  auto& options = request.profile.configuration.options;
   options.threads_bind = "0-1|2-3";
   options.tensor_parallel = 2;
   options.kv_cache_bytes = (uint64_t{3} << 30) / 2;
@@ -85,10 +85,11 @@ TEST_F(PlanLaunchTest, PassesEverySettingThatIsNotTheDefault) {
   Command command = launch->servers[0].command;
   command.arguments[0] = "pinion";
   EXPECT_EQ(ShellText(command),
-            "pinion serve preset:tiny --threads-bind '0-1|2-3' --tensor-parallel-size 2 "
-            "--kv-cache-space 1.5 --isa scalar --dtype float32 --block-size 16 "
+            "pinion serve preset:tiny --threads-bind '0-1|2-3' --kv-cache-space 1.5 "
+            "--tensor-parallel-size 2 --isa scalar --dtype float32 "
             "--max-num-batched-tokens 512 --max-num-seqs 9 --max-model-len 100 "
-            "--max-step-ms 250 --no-enable-prefix-caching --moe-prepack 0 --seed 5 --host "
+            "--max-step-ms 250 --block-size 16 --no-enable-prefix-caching --moe-prepack 0 --seed 5 "
+            "--host "
             "127.0.0.1 --port 0 "
             "--served-model-name 'it'\\''s me'");
 }
@@ -112,7 +113,7 @@ TEST_F(PlanLaunchTest, WarnsOfCpusThatAreGone) {
 
 TEST_F(PlanLaunchTest, RefusesABindingOnCpusThatAreGone) {
   LaunchRequest request = Request();
-  request.profile.options.threads_bind = "0-2";
+  request.profile.configuration.options.threads_bind = "0-2";
   const auto launch = PlanLaunch(request, Here({0, 3}));
   ASSERT_FALSE(launch);
   EXPECT_EQ(ExitCode(launch.error()), 1);
@@ -121,7 +122,7 @@ TEST_F(PlanLaunchTest, RefusesABindingOnCpusThatAreGone) {
 
 TEST_F(PlanLaunchTest, RefusesAMissingModel) {
   LaunchRequest request = Request();
-  request.profile.options.model = "/no/such/model";
+  request.profile.configuration.options.model = "/no/such/model";
   const auto launch = PlanLaunch(request, Here());
   ASSERT_FALSE(launch);
   EXPECT_EQ(ExitCode(launch.error()), 1);
@@ -130,13 +131,13 @@ TEST_F(PlanLaunchTest, RefusesAMissingModel) {
 
 TEST_F(PlanLaunchTest, RefusesSettingsThatCannotBe) {
   LaunchRequest request = Request();
-  request.profile.options.isa = "neon";
+  request.profile.configuration.options.isa = "neon";
   auto launch = PlanLaunch(request, Here());
   ASSERT_FALSE(launch);
   EXPECT_EQ(ExitCode(launch.error()), 1);
   EXPECT_THAT(launch.error().message, HasSubstr("'neon' is unknown"));
   request = Request();
-  request.profile.options.max_num_seqs = 0;
+  request.profile.configuration.options.max_num_seqs = 0;
   launch = PlanLaunch(request, Here());
   ASSERT_FALSE(launch);
   EXPECT_THAT(launch.error().message, HasSubstr("--max-num-seqs is 0"));
@@ -144,7 +145,7 @@ TEST_F(PlanLaunchTest, RefusesSettingsThatCannotBe) {
 
 TEST_F(PlanLaunchTest, TheEnvironmentBeatsTheProfileAndIsNamed) {
   LaunchRequest request = Request();
-  request.profile.options.threads_bind = "0-1";
+  request.profile.configuration.options.threads_bind = "0-1";
   setenv("VLLM_CPU_OMP_THREADS_BIND", "0-2", 1);
   const auto launch = PlanLaunch(request, Here());
   ASSERT_TRUE(launch) << launch.error().message;
@@ -154,7 +155,7 @@ TEST_F(PlanLaunchTest, TheEnvironmentBeatsTheProfileAndIsNamed) {
 
 TEST_F(PlanLaunchTest, AppendsTheAllocatorToExistingPreloads) {
   LaunchRequest request = Request();
-  request.profile.runtime.allocator = "tcmalloc";
+  request.profile.configuration.runtime.allocator = "tcmalloc";
   LaunchEnvironment here = Here();
   const auto folder = std::filesystem::temp_directory_path() / StrCat("pinion-launch-", getpid());
   std::filesystem::create_directories(folder);
@@ -172,7 +173,7 @@ TEST_F(PlanLaunchTest, AppendsTheAllocatorToExistingPreloads) {
 
 TEST_F(PlanLaunchTest, LeavesHugePagesOutIfTheProfileDoes) {
   LaunchRequest request = Request();
-  request.profile.runtime.huge_pages = "off";
+  request.profile.configuration.runtime.huge_pages = "off";
   LaunchEnvironment here = Here();
   here.runtime.huge_pages = "always [madvise] never";
   auto launch = PlanLaunch(request, here);
@@ -188,8 +189,8 @@ TEST_F(PlanLaunchTest, LeavesHugePagesOutIfTheProfileDoes) {
 
 TEST_F(PlanLaunchTest, ReplicasHavePortsCpusAndKvSpaceOfTheirOwn) {
   LaunchRequest request = Request();
-  request.profile.replicas = 2;
-  request.profile.runtime.huge_pages = "off";
+  request.profile.configuration.replicas = 2;
+  request.profile.configuration.runtime.huge_pages = "off";
   request.served_model_name = "name";
   request.host = "0.0.0.0";
   LaunchEnvironment here = Here();
@@ -212,7 +213,7 @@ TEST_F(PlanLaunchTest, ReplicasHavePortsCpusAndKvSpaceOfTheirOwn) {
 
 TEST_F(PlanLaunchTest, ReplicasNeedPortsThatFollow) {
   LaunchRequest request = Request();
-  request.profile.replicas = 2;
+  request.profile.configuration.replicas = 2;
   for (const int port : {0, 65534}) {
     request.port = port;
     const auto launch = PlanLaunch(request, Here());
@@ -224,7 +225,7 @@ TEST_F(PlanLaunchTest, ReplicasNeedPortsThatFollow) {
 
 TEST_F(PlanLaunchTest, RefusesMoreReplicasThanCpus) {
   LaunchRequest request = Request();
-  request.profile.replicas = 5;
+  request.profile.configuration.replicas = 5;
   const auto launch = PlanLaunch(request, Here());
   ASSERT_FALSE(launch);
   EXPECT_EQ(ExitCode(launch.error()), 1);
@@ -233,7 +234,7 @@ TEST_F(PlanLaunchTest, RefusesMoreReplicasThanCpus) {
 
 TEST_F(PlanLaunchTest, WarnsOfAMissingAllocator) {
   LaunchRequest request = Request();
-  request.profile.runtime.allocator = "tcmalloc";
+  request.profile.configuration.runtime.allocator = "tcmalloc";
   LaunchEnvironment here = Here();
   here.runtime.library_folders = {"/nonexistent"};
   const auto launch = PlanLaunch(request, here);

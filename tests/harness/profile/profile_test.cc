@@ -18,13 +18,13 @@ using testing::Not;
 Profile Planted() {
   Profile profile;
   profile.objective = "latency";
-  profile.options.model = "org/name";
-  profile.options.threads_bind = "0,2";
-  profile.options.kv_cache_bytes = uint64_t{2} << 30;
-  profile.options.max_num_seqs = 8;
-  profile.runtime.allocator = "tcmalloc";
-  profile.runtime.openmp = "libomp";
-  profile.replicas = 3;
+  profile.configuration.options.model = "org/name";
+  profile.configuration.options.threads_bind = "0,2";
+  profile.configuration.options.kv_cache_bytes = uint64_t{2} << 30;
+  profile.configuration.options.max_num_seqs = 8;
+  profile.configuration.runtime.allocator = "tcmalloc";
+  profile.configuration.runtime.openmp = "libomp";
+  profile.configuration.replicas = 3;
   profile.machine.Set("cpu_model", "Imagined CPU");
   profile.cpus = Json(std::vector<int>{0, 2});
   profile.expected = Json::MakeArray();
@@ -46,8 +46,8 @@ TEST(ProfileJson, ReadsBackAsWritten) {
   const auto profile = ParseProfile(*Json::Parse(json.Dump()));
   ASSERT_TRUE(profile) << profile.error().message;
   EXPECT_EQ(ToJson(*profile), json);
-  EXPECT_EQ(profile->options.kv_cache_bytes, uint64_t{2} << 30);
-  EXPECT_EQ(profile->replicas, 3);
+  EXPECT_EQ(profile->configuration.options.kv_cache_bytes, uint64_t{2} << 30);
+  EXPECT_EQ(profile->configuration.replicas, 3);
 }
 
 TEST(ProfileJson, ErrorsNameTheKey) {
@@ -59,21 +59,25 @@ TEST(ProfileJson, ErrorsNameTheKey) {
   EXPECT_THAT(ErrorOf("objective", nullptr), HasSubstr("objective"));
   EXPECT_THAT(ErrorOf("configuration", Json::MakeArray()), HasSubstr("'configuration'"));
   EXPECT_THAT(ErrorOf("machine", 1), HasSubstr("'machine'"));
-  EXPECT_THAT(ErrorOf("replicas", 0), HasSubstr("'replicas' is 0; it must be from 1 to"));
-  EXPECT_THAT(ErrorOf("replicas", "two"), HasSubstr("replicas"));
   EXPECT_THAT(ErrorOf("cpus", "0-1"), HasSubstr("'cpus'"));
   EXPECT_THAT(ErrorOf("cpus", Json(std::vector<int>{-1})), HasSubstr("'cpus'"));
   EXPECT_THAT(ErrorOf("alocator", "system"), HasSubstr("'alocator' is not a key"));
 }
 
 TEST(ProfileJson, AnAllocatorIsANameNeverAPath) {
-  EXPECT_THAT(ErrorOf("allocator", "/tmp/evil.so"), HasSubstr("not one of system, tcmalloc"));
+  const Json evil = Json::Object{{"allocator", "/tmp/evil.so"}};
+  EXPECT_THAT(ErrorOf("configuration", evil), HasSubstr("unknown; use system or tcmalloc"));
 }
 
 TEST(ProfileJson, RefusesUnknownAndMistypedSettings) {
   Json configuration = Json::MakeObject();
   configuration.Set("max_num_seqs", "many");
   EXPECT_THAT(ErrorOf("configuration", configuration), HasSubstr("max_num_seqs"));
+  for (const auto& [replicas, says] :
+       {std::pair(Json(0), "is 0, want 1 to"), std::pair(Json("two"), "must be an integer")}) {
+    configuration = Json::Object{{"replicas", replicas}};
+    EXPECT_THAT(ErrorOf("configuration", configuration), HasSubstr(says));
+  }
   configuration = Json::MakeObject();
   configuration.Set("gpu_memory_utilization", 0.9);
   EXPECT_THAT(ErrorOf("configuration", configuration), HasSubstr("gpu_memory_utilization"));
@@ -117,8 +121,8 @@ TEST(VllmCommand, TranslatesPlacementSpaceAndLimits) {
   options.max_num_batched_tokens = 512;
   const Json plan = *Json::Parse(R"({"ranks":[{"cpus":[0,1,2]},{"cpus":[4,5]}]})");
   EXPECT_EQ(VllmShellText(options, plan),
-            "VLLM_CPU_KVCACHE_SPACE=3 VLLM_CPU_OMP_THREADS_BIND='0-2|4-5' "
-            "VLLM_CPU_NUM_OF_RESERVED_CPU=2 vllm serve org/name -tp 2 --dtype bfloat16 "
+            "VLLM_CPU_OMP_THREADS_BIND='0-2|4-5' VLLM_CPU_NUM_OF_RESERVED_CPU=2 "
+            "VLLM_CPU_KVCACHE_SPACE=3 vllm serve org/name -tp 2 --dtype bfloat16 "
             "--max-num-batched-tokens 512 --max-num-seqs 128");
 }
 
@@ -143,7 +147,13 @@ TEST(VllmCommand, NamesSettingsThatVllmLacks) {
   EngineOptions options;
   EXPECT_TRUE(WithoutVllmCounterpart(options).empty());
   options.isa = "avx2";
-  EXPECT_EQ(WithoutVllmCounterpart(options), std::vector<std::string>{"isa=avx2"});
+  options.head_dtype = "int8";
+  options.kv_cache_dtype = "int8";
+  EXPECT_THAT(WithoutVllmCounterpart(options),
+              testing::ElementsAre("isa=avx2", "head_dtype=int8", "kv_cache_dtype=int8"));
+  options.kv_cache_dtype = "fp8_e5m2";
+  EXPECT_THAT(WithoutVllmCounterpart(options), testing::ElementsAre("isa=avx2", "head_dtype=int8"));
+  EXPECT_THAT(VllmShellText(options, Json()), HasSubstr("--kv-cache-dtype fp8_e5m2"));
 }
 
 }  // namespace

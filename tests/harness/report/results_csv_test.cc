@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -8,11 +10,6 @@
 
 namespace pinion::harness {
 namespace {
-
-constexpr const char* kHeader =
-    "candidate,label,status,reason,threads_bind,reserved_cpus,kv_cache_space,tensor_parallel,isa,"
-    "dtype,max_num_batched_tokens,max_num_seqs,replicas,threads,metric,unit,concurrency,n,median,"
-    "low,high,coverage\r\n";
 
 Candidate Measured() {
   Candidate candidate;
@@ -37,13 +34,58 @@ std::string CsvOf(Candidate candidate) {
   return ResultsCsv(results);
 }
 
+// The text's rows by column.
+std::vector<std::map<std::string, std::string>> RowsOf(const std::string& csv) {
+  std::vector<std::map<std::string, std::string>> rows;
+  std::vector<std::string> lines = Split(csv, '\n');
+  EXPECT_EQ(lines.back(), "");
+  lines.pop_back();
+  const std::vector<std::string> names = Split(lines.front(), ',');
+  for (size_t row = 1; row < lines.size(); ++row) {
+    const std::vector<std::string> fields = Split(lines[row], ',');
+    EXPECT_EQ(fields.size(), names.size());
+    for (size_t i = 0; i < std::min(fields.size(), names.size()); ++i)
+      (i == 0 ? rows.emplace_back() : rows.back())[names[i]] = fields[i];
+  }
+  return rows;
+}
+
 TEST(ResultsCsvText, HasEveryFieldUnderItsName) {
   Candidate candidate = Measured();
+  candidate.settings = {{"isa", "avx2"}, {"replicas", "3"}, {"allocator", "tcmalloc"}};
   candidate.series.push_back({"ttft_s", 4, {}, {6, 0.25, 0.01, Interval{0.125, 0.5, 0.96875}}});
   candidate.series.push_back({"output_tokens_per_s", 0, {}, {5, 1234.56789, 3, std::nullopt}});
-  const std::string start = "3,isa=avx2,ok,,0-1,1,,2,avx2,bfloat16,512,64,1,7,";
-  EXPECT_EQ(CsvOf(candidate), StrCat(kHeader, start, "ttft_s,s,4,6,0.25,0.125,0.5,0.96875\r\n",
-                                     start, "output_tokens_per_s,tokens/s,0,5,1234.56789,,,\r\n"));
+  auto rows = RowsOf(CsvOf(candidate));
+  ASSERT_EQ(rows.size(), 2u);
+  for (auto& row : rows)
+    for (const auto& [name, value] : std::map<std::string, std::string>{{"candidate", "3"},
+                                                                        {"label", "isa=avx2"},
+                                                                        {"status", "ok"},
+                                                                        {"reason", ""},
+                                                                        {"threads_bind", "0-1"},
+                                                                        {"reserved_cpus", "1"},
+                                                                        {"kv_cache_space", ""},
+                                                                        {"tensor_parallel", "2"},
+                                                                        {"isa", "avx2"},
+                                                                        {"max_num_seqs", "64"},
+                                                                        {"replicas", "3"},
+                                                                        {"allocator", "tcmalloc"},
+                                                                        {"threads", "7"}})
+      EXPECT_EQ(row.at(name), value) << name;
+  for (const SettingRow& setting : SettingRows()) EXPECT_TRUE(rows[0].contains(setting.key));
+  const char* last = "coverage\r";  // lines end as RFC 4180 says
+  EXPECT_EQ(rows[0].at("metric") + rows[0].at("unit") + rows[0].at("concurrency"), "ttft_ss4");
+  EXPECT_EQ(rows[0].at("low") + " " + rows[0].at("high") + " " + rows[0].at(last),
+            "0.125 0.5 0.96875\r");
+  EXPECT_EQ(rows[1].at("n") + " " + rows[1].at("median") + rows[1].at("low") + rows[1].at(last),
+            "5 1234.56789\r");
+}
+
+TEST(ResultsCsvText, ACandidateWithoutMeasurementsHasAllColumns) {
+  const auto rows = RowsOf(CsvOf(Measured()));
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].at("metric"), "");
+  EXPECT_EQ(rows[0].at("threads"), "7");
 }
 
 }  // namespace

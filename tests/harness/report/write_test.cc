@@ -81,12 +81,12 @@ TEST_F(Outputs, ProfilesReadBackAsTheRecommendedConfiguration) {
   ASSERT_TRUE(WriteOutputs(results, folder_));
   const auto winner = ReadProfile(folder_ + "/profiles/throughput.json");
   ASSERT_TRUE(winner) << winner.error().message;
-  EXPECT_EQ(winner->options.threads_bind, "0-1");
-  EXPECT_EQ(winner->options.model, "preset:tiny");
+  EXPECT_EQ(winner->configuration.options.threads_bind, "0-1");
+  EXPECT_EQ(winner->configuration.options.model, "preset:tiny");
   EXPECT_EQ(winner->machine, results.machine);
   const auto unchanged = ReadProfile(folder_ + "/profiles/latency.json");
   ASSERT_TRUE(unchanged) << unchanged.error().message;
-  EXPECT_EQ(unchanged->options.threads_bind, "auto");
+  EXPECT_EQ(unchanged->configuration.options.threads_bind, "auto");
   const Json* ratio = winner->evidence.Find("ratio_to_default");
   ASSERT_TRUE(ratio);
   EXPECT_DOUBLE_EQ(ratio->Find("median")->number(), 1.42);

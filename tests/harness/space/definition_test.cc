@@ -31,7 +31,7 @@ std::string ErrorOf(const char* text) {
 TEST(Definition, ReadsEveryField) {
   Definition definition;
   const Status status = Read(R"({
-    "space":{"threads_bind":["auto","0-1"],"reserved_cpus":[0,1],"kv_cache_space":[2,"512MiB"],
+    "axes":{"threads_bind":["auto","0-1"],"reserved_cpus":[0,1],"kv_cache_space":[2,"512MiB"],
              "tensor_parallel":[1,2],"isa":["avx2"],"dtype":["float32"],
              "max_num_batched_tokens":[64],"max_num_seqs":[4]},
     "candidates":[{"isa":"scalar"}],
@@ -39,8 +39,8 @@ TEST(Definition, ReadsEveryField) {
     "objectives":["latency"],"budget":"10m","rounds":7,"seed":9,"trial_limit":5})",
                              definition);
   ASSERT_TRUE(status) << status.error().message;
-  EXPECT_THAT(definition.space.threads_bind, ElementsAre("auto", "0-1"));
-  EXPECT_THAT(definition.space.kv_cache_space_gib, ElementsAre(2, 0.5));
+  EXPECT_THAT(FindAxis(definition.axes, "threads_bind")->values, ElementsAre("auto", "0-1"));
+  EXPECT_THAT(FindAxis(definition.axes, "kv_cache_space")->values, ElementsAre(2.0, 0.5));
   EXPECT_EQ(definition.workload.prompt_len, 10);
   EXPECT_THAT(definition.workload.concurrency, ElementsAre(1, 8));
   EXPECT_THAT(definition.objectives, ElementsAre(Objective::kLatency));
@@ -52,7 +52,7 @@ TEST(Definition, ReadsEveryField) {
 
 TEST(Definition, SurvivesTheRoundTripThroughJson) {
   Definition definition, again;
-  ASSERT_TRUE(Read(R"({"space":{"isa":["avx2"],"kv_cache_space":["512MiB"]},"rounds":3,
+  ASSERT_TRUE(Read(R"({"axes":{"isa":["avx2"],"kv_cache_space":["512MiB"]},"rounds":3,
                        "candidates":[{"max_num_seqs":2}]})",
                    definition));
   ASSERT_TRUE(FromJson(ToJson(definition), again));
@@ -62,11 +62,11 @@ TEST(Definition, SurvivesTheRoundTripThroughJson) {
 
 TEST(Definition, ErrorsNameTheKeyAndTheAllowedValues) {
   EXPECT_THAT(ErrorOf(R"({"spce":{}})"), HasSubstr("unknown key 'spce' in the sweep definition"));
-  EXPECT_THAT(ErrorOf(R"({"space":{"thread_bind":["auto"]}})"),
-              HasSubstr("unknown key 'thread_bind' in 'space'; known are threads_bind"));
-  EXPECT_THAT(ErrorOf(R"({"space":{"isa":"avx2"}})"), HasSubstr("'isa' must be a list"));
-  EXPECT_THAT(ErrorOf(R"({"space":{"isa":[]}})"), HasSubstr("'isa' must be a list"));
-  EXPECT_THAT(ErrorOf(R"({"space":{"max_num_seqs":["4"]}})"), HasSubstr("must be an integer"));
+  EXPECT_THAT(ErrorOf(R"({"axes":{"thread_bind":["auto"]}})"),
+              HasSubstr("unknown key 'thread_bind' in 'axes'; known are threads_bind"));
+  EXPECT_THAT(ErrorOf(R"({"axes":{"isa":"avx2"}})"), HasSubstr("'isa' must be a list"));
+  EXPECT_THAT(ErrorOf(R"({"axes":{"isa":[]}})"), HasSubstr("'isa' must be a list"));
+  EXPECT_THAT(ErrorOf(R"({"axes":{"max_num_seqs":["4"]}})"), HasSubstr("must be an integer"));
   EXPECT_THAT(ErrorOf(R"({"workload":{"prompt_len":0}})"), HasSubstr("'prompt_len' is 0"));
   EXPECT_THAT(ErrorOf(R"({"workload":{"output_len":1}})"), HasSubstr("from 2 to"));
   EXPECT_THAT(ErrorOf(R"({"workload":{"concurrency":[1,1]}})"), HasSubstr("twice"));

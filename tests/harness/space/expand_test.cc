@@ -69,11 +69,16 @@ std::vector<std::string> Labels(const std::vector<Point>& points) {
   return labels;
 }
 
+std::vector<Json> ValuesOf(const Definition& definition, const char* key) {
+  const Axis* axis = FindAxis(definition.axes, key);
+  return axis ? axis->values : std::vector<Json>();
+}
+
 constexpr char kTwoSockets[] = "pack:2 numa:1 core:4 pu:2";
 
 TEST(Expand, GridComesAfterTheBaselineWithTheLastSettingFastest) {
   const auto points =
-      Expand(Parse(R"({"space":{"dtype":["float32","float16"],"max_num_seqs":[4,8]}})"), Base(),
+      Expand(Parse(R"({"axes":{"dtype":["float32","float16"],"max_num_seqs":[4,8]}})"), Base(),
              Imagine(kTwoSockets), Tiny());
   ASSERT_TRUE(points) << points.error().message;
   EXPECT_THAT(Labels(*points),
@@ -85,8 +90,8 @@ TEST(Expand, PointsWithTheSameEffectivePlanAreMerged) {
   // auto takes the first CPU of each core, and the best ISA path, which the list names outright.
   const Host host = Imagine("pack:1 numa:1 core:4 pu:2");
   Definition definition;
-  definition.space.threads_bind = {"auto", "0,2,4,6"};
-  definition.space.isa = {"auto", host.isas.back()};
+  SetAxis("threads_bind", {"auto", "0,2,4,6"}, definition.axes);
+  SetAxis("isa", {"auto", host.isas.back()}, definition.axes);
   const auto points = Expand(definition, Base(), host, Tiny());
   ASSERT_TRUE(points) << points.error().message;
   EXPECT_THAT(Labels(*points), ElementsAre("default"));
@@ -109,10 +114,10 @@ TEST(Expand, InfeasiblePointsKeepTheirReason) {
 
 TEST(Expand, ReplicasDivideTheMachineAndCountTheirMemory) {
   Host host = Imagine(kTwoSockets);
-  const auto points = Expand(Parse(R"({"space":{"replicas":[1,2,9]}})"), Base(), host, Tiny());
+  const auto points = Expand(Parse(R"({"axes":{"replicas":[1,2,9]}})"), Base(), host, Tiny());
   ASSERT_TRUE(points) << points.error().message;
   EXPECT_THAT(Labels(*points), ElementsAre("default", "replicas=2", "replicas=9"));
-  EXPECT_EQ((*points)[1].replicas, 2);
+  EXPECT_EQ((*points)[1].configuration.replicas, 2);
   EXPECT_EQ((*points)[1].plan.ranks.size(), 2u);
   EXPECT_EQ((*points)[1].plan.total_threads(), 8);  // no more cores than one engine has
   EXPECT_THAT((*points)[2].infeasible, HasSubstr("9 ranks in all"));
@@ -181,10 +186,10 @@ TEST(Expand, RefusesUnknownSettingsAndHugeGrids) {
   ASSERT_FALSE(unknown);
   EXPECT_THAT(unknown.error().message, HasSubstr("unknown setting 'replicants'; known are"));
   Definition huge;
-  for (int i = 1; i <= 40; ++i) {
-    huge.space.max_num_seqs.push_back(i);
-    huge.space.max_num_batched_tokens.push_back(i);
-  }
+  std::vector<Json> numbers;
+  for (int i = 1; i <= 40; ++i) numbers.emplace_back(i);
+  SetAxis("max_num_seqs", numbers, huge.axes);
+  SetAxis("max_num_batched_tokens", numbers, huge.axes);
   const auto refused = Expand(huge, Base(), host, Tiny());
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("more than 1000 combinations"));
@@ -216,18 +221,18 @@ TEST(Presets, DefaultTriesTheKindsOfSettingThatThisMachineHas) {
   Host small = Imagine("pack:1 numa:1 core:2 pu:1");
   small.isas = {"scalar", "avx2", "avx512"};
   const Definition few = DefaultDefinition(small, Base(), {});
-  EXPECT_THAT(few.space.tensor_parallel, IsEmpty());
-  EXPECT_THAT(few.space.threads_bind, ElementsAre("auto", "nobind", "0"));
-  EXPECT_THAT(few.space.isa, ElementsAre("auto", "avx2"));
+  EXPECT_THAT(ValuesOf(few, "tensor_parallel"), IsEmpty());
+  EXPECT_THAT(ValuesOf(few, "threads_bind"), ElementsAre("auto", "nobind", "0"));
+  EXPECT_THAT(ValuesOf(few, "isa"), ElementsAre("auto", "avx2"));
   const Definition many = DefaultDefinition(Imagine(kTwoSockets), Base(), {});
-  EXPECT_THAT(many.space.tensor_parallel, ElementsAre(1, 2));
-  EXPECT_THAT(many.space.threads_bind, ElementsAre("auto", "nobind", "0-12:4"));
+  EXPECT_THAT(ValuesOf(many, "tensor_parallel"), ElementsAre(1, 2));
+  EXPECT_THAT(ValuesOf(many, "threads_bind"), ElementsAre("auto", "nobind", "0-12:4"));
   EXPECT_THAT(many.candidates, testing::Contains(*Json::Parse(R"({"smt":"on"})")));
   for (const Json& candidate : few.candidates) EXPECT_FALSE(candidate.Find("smt"));
 }
 
 TEST(Expand, SmtUsesTheOtherHardwareThreadsIfThereAreAny) {
-  const Definition both = Parse(R"({"space":{"smt":["off","on"]}})");
+  const Definition both = Parse(R"({"axes":{"smt":["off","on"]}})");
   const auto points = Expand(both, Base(), Imagine("pack:1 numa:1 core:4 pu:2"), Tiny());
   ASSERT_TRUE(points) << points.error().message;
   ASSERT_THAT(Labels(*points), ElementsAre("default", "smt=on"));
@@ -243,9 +248,9 @@ TEST(Expand, SmtUsesTheOtherHardwareThreadsIfThereAreAny) {
 TEST(Presets, VnniPathsAreTriedOnlyWithIntegerMatrices) {
   Host host = Imagine("pack:1 numa:1 core:2 pu:1");
   host.isas = {"scalar", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16"};
-  EXPECT_THAT(DefaultDefinition(host, Base(), {{}, true}).space.isa,
+  EXPECT_THAT(ValuesOf(DefaultDefinition(host, Base(), {{}, true}), "isa"),
               ElementsAre("auto", "avx512_vnni"));
-  EXPECT_THAT(DefaultDefinition(host, Base(), {{}, false}).space.isa,
+  EXPECT_THAT(ValuesOf(DefaultDefinition(host, Base(), {{}, false}), "isa"),
               ElementsAre("auto", "avx512"));
   for (const Json& candidate : QuickDefinition(host, Base(), {{}, false}).candidates) {
     const Json* isa = candidate.Find("isa");
@@ -260,8 +265,8 @@ TEST(Presets, OtherEnginesAreOfferedOnlyTheirOwnSettings) {
   llama.kind = EngineChoice::Kind::kLlamaCpp;
   for (const Definition& built_in : {DefaultDefinition(host, Base(), {llama, true}),
                                      QuickDefinition(host, Base(), {llama, true})}) {
-    EXPECT_THAT(built_in.space.isa, IsEmpty());
-    EXPECT_THAT(built_in.space.tensor_parallel, IsEmpty());
+    EXPECT_THAT(ValuesOf(built_in, "isa"), IsEmpty());
+    EXPECT_THAT(ValuesOf(built_in, "tensor_parallel"), IsEmpty());
     for (const Json& candidate : built_in.candidates)
       for (const auto& [key, value] : candidate.object())
         EXPECT_TRUE(HasSetting(llama, key)) << key;
@@ -281,6 +286,15 @@ TEST(Expand, SettingsThatAnotherEngineLacksAreInfeasibleWithTheReason) {
   EXPECT_EQ((*points)[5].infeasible, "");
 }
 
+TEST(Expand, AValueThatAnotherEngineLacksIsInfeasibleToo) {
+  const auto points =
+      Expand(Parse(R"({"engine":"vllm","axes":{"kv_cache_dtype":["int8","fp8_e5m2"]}})"), Base(),
+             Imagine(kTwoSockets), Tiny());
+  ASSERT_TRUE(points) << points.error().message;
+  EXPECT_EQ((*points)[1].infeasible, "vllm has no setting for kv_cache_dtype=int8");
+  EXPECT_EQ((*points)[2].infeasible, "");
+}
+
 TEST(Expand, RuntimesAreSettingsLikeOthersAndMissingOnesKeepTheirReason) {
   Host host = Imagine("pack:1 numa:1 core:2 pu:1");
   host.runtime.huge_pages = "always [madvise] never";
@@ -290,7 +304,7 @@ TEST(Expand, RuntimesAreSettingsLikeOthersAndMissingOnesKeepTheirReason) {
   ASSERT_TRUE(points) << points.error().message;
   EXPECT_THAT(Labels(*points), ElementsAre("default", "huge_pages=off", "allocator=tcmalloc"));
   EXPECT_EQ((*points)[1].infeasible, "");
-  EXPECT_EQ((*points)[1].runtime.huge_pages, "off");
+  EXPECT_EQ((*points)[1].configuration.runtime.huge_pages, "off");
   EXPECT_THAT((*points)[2].infeasible, HasSubstr("install libtcmalloc-minimal4"));
 }
 

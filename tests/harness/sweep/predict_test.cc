@@ -133,7 +133,7 @@ TEST(Predict, EachReplicaReadsItsOwnWeights) {
 // Matrices that stay in integers take the time of the integers' own rate, the rest that of floats.
 TEST(Predict, IntegersAndFloatsEachTakeTheirOwnRate) {
   Imagined imagined = Imagine("preset:qwen2.5-0.5b", "[]");
-  imagined.points[0].options.isa = "avx512_bf16";
+  imagined.points[0].configuration.options.isa = "avx512_bf16";
   const DecoderSpec floats = FindModel("preset:qwen2.5-0.5b")->spec;
   DecoderSpec integers = floats;
   for (int layer = 0; layer < integers.layers; ++layer)

@@ -82,7 +82,7 @@ TEST_F(SweepFailures, TrialThatOutlivesTheBudgetIsEnded) {
 
 TEST_F(SweepFailures, CeilingsTakeATenthOfASmallBudget) {
   WriteChild(NumberedChild("true").c_str());
-  Define(R"({"space":{"max_num_seqs":[128,11,12,14,15]},"rounds":1,"budget":10})");
+  Define(R"({"axes":{"max_num_seqs":[128,11,12,14,15]},"rounds":1,"budget":10})");
   ASSERT_TRUE(RunSweep(request_, progress_));
   const std::string measured = *ReadFile(folder_ / "ceilings");
   EXPECT_THAT(measured, HasSubstr("true")) << "the defaults always measure them";

@@ -1,0 +1,82 @@
+"""Every setting goes from its flag to the server, from there into a profile, and from the profile to the server that
+is launched. There is no list of settings here: the rows come from the registry, so that a new one walks along."""
+
+import json
+
+import pytest
+
+MODEL = "preset:tiny"
+# Values for settings whose schema gives none that differs from the default and works on every machine.
+VALUES = {"threads_bind": "nobind", "gemm_kernel": "scalar", "kv_cache_space": 0.125, "isa": "scalar",
+          "reserved_cpus": 0, "tensor_parallel": 1, "max_model_len": 256}
+NOT_WITH_NOBIND = {"smt", "reserved_cpus"}  # they act under auto only
+
+
+@pytest.fixture(scope="module")
+def registry(pinion_json):
+    return pinion_json("describe-settings")
+
+
+def another(key, schema):
+    """An allowed value that is not the default."""
+    if key in VALUES:
+        return VALUES[key]
+    schema = next(one for one in schema.get("anyOf", [schema]) if one.get("type") != "null")
+    if "enum" in schema:
+        return schema["enum"][1]
+    if schema["type"] == "boolean":
+        return False
+    return schema.get("minimum", 0) + 2 * schema.get("multipleOf", 1)
+
+
+def flags_of(registry):
+    """{key: its flags} of the settings that have one."""
+    rows = [line.strip("| ").split(" | ") for line in registry["table"].splitlines()[2:]]
+    return {row[0].strip("`"): [flag.strip("`") for flag in row[1].split(", ")] for row in rows if row[1] != "none"}
+
+
+def words(flags, value):
+    if len(flags) == 2:  # --on, --no-on
+        return [flags[0 if value else 1]]
+    return [flags[0], int(value) if isinstance(value, bool) else value]
+
+
+@pytest.fixture(scope="module")
+def wanted(registry):
+    flags, schemas = flags_of(registry), registry["settings"]["properties"]
+    return {key: another(key, schemas[key]) for key in flags if key not in NOT_WITH_NOBIND}
+
+
+def options_of(server):
+    return json.loads(server.get("/server_info"))["options"]
+
+
+def test_a_setting_walks_from_its_flag_into_a_profile_and_to_the_launched_server(
+        registry, wanted, start_server, tmp_path):
+    flags = flags_of(registry)
+    assert len(wanted) > 12, "the registry's table has changed its form"
+    defaults = start_server(MODEL)
+    served = start_server(MODEL, *(word for key, value in wanted.items() for word in words(flags[key], value)))
+    before, after = options_of(defaults), options_of(served)
+    for key, value in wanted.items():
+        assert after[key] == value, key
+    changed = {key for key in wanted if before[key] != after[key]}
+    assert changed >= set(wanted) - {"tensor_parallel"}  # a machine of two cores has one value
+    profile = tmp_path / "profile.json"
+    profile.write_text(json.dumps({
+        "format": 2, "objective": "throughput", "model": MODEL, "machine": {}, "cpus": [],
+        "configuration": {key: after[key] for key in wanted}}))
+    launched = options_of(start_server(profile, command="launch"))
+    assert {key: launched[key] for key in wanted} == {key: after[key] for key in wanted}
+
+
+def test_a_setting_is_read_from_its_variable(registry, wanted, pinion_json):
+    rows = [line.strip("| ").split(" | ") for line in registry["table"].splitlines()[2:]]
+    variables = {row[0].strip("`"): row[2].strip("`") for row in rows if row[2] != "none"}
+    assert "kv_cache_space" in variables
+    for key, variable in variables.items():
+        value = wanted.get(key, 0)  # reserved_cpus
+        text = str(int(value) if isinstance(value, bool) else value)
+        found = pinion_json("bench", MODEL, "--json", "--prompt-len", 4, "--output-len", 2, "--batch", 1, "--rounds", 1,
+                            "--isa", "scalar", env={variable: text})
+        assert found["config"][key] == value, key
