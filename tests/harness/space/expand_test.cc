@@ -148,7 +148,7 @@ TEST(Expand, QuantisedModelsAreRefusedOnlyIfTheyDoNotFit) {
     EngineOptions wide = options;
     wide.dtype = "float32";
     host.budget.memory_available_bytes = LeastBytes(wide);
-    const Definition both = Parse(R"({"space":{"dtype":["float32"]}})");
+    const Definition both = Parse(R"({"axes":{"dtype":["float32"]}})");
     EXPECT_EQ((*Expand(both, options, host, spec))[1].infeasible, "");
     --host.budget.memory_available_bytes;
     EXPECT_THAT((*Expand(both, options, host, spec))[1].infeasible, HasSubstr("of memory is free"));
