@@ -140,8 +140,9 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
   TrialProcess process = {options_.binary, log, std::min(room_s, HangSeconds(request.ceilings))};
   process.interrupted = options_.interrupted;
   process.clock = options_.clock;
-  PINION_ASSIGN(process.environment,
-                EnvironmentOf(ConfigurationOf(SettingsFrom(row.settings)).runtime, RuntimeOffer::Here()));
+  PINION_ASSIGN(
+      process.environment,
+      EnvironmentOf(ConfigurationOf(SettingsFrom(row.settings)).runtime, RuntimeOffer::Here()));
   PINION_ASSIGN(const TrialOutcome outcome, RunTrialProcess(request, process));
   if (!outcome.ok && outcome.seconds > room_s) why_none_ = SweepEnd::kBudget;
   if (outcome.interrupted || why_none_ == SweepEnd::kBudget) return std::optional<TrialRow>();

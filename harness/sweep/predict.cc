@@ -62,7 +62,8 @@ struct BusyReplicas {
     threads = std::max(1, point.plan.total_threads() / point.configuration.replicas);
     for (int index = 0; index < point.configuration.replicas; ++index)
       most_threads =
-          std::max(most_threads, PlanOfReplica(point.plan, point.configuration.replicas, index).total_threads());
+          std::max(most_threads,
+                   PlanOfReplica(point.plan, point.configuration.replicas, index).total_threads());
   }
 };
 
