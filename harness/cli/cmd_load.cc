@@ -21,12 +21,12 @@ namespace {
 
 struct LoadFlags {
   std::string url, workload = "chat", endpoint = "completions", ramp = "linear", save;
-  std::optional<std::string> prompt_len, output_len, duration, timeout, cpus, extra_body;
+  std::optional<std::string> prompt_len, output_len, duration, timeout, cpus, extra_body, api_key;
   std::optional<std::string> slo_ttft, slo_tpot, slo_e2el;
   std::vector<std::string> goodput;
   std::optional<double> ramp_from, ramp_to;
   std::optional<int> shared_prefix, prefixes, turns, max_concurrency;
-  bool obey_eos = false, json = false, detailed = false;
+  bool obey_eos = false, insecure = false, json = false, detailed = false;
   ServerLoad load;
   std::string find;  // "rate" or "concurrency"
   std::optional<double> find_start, find_low, find_high;
@@ -106,7 +106,9 @@ Result<ServerLoad> LoadFrom(const LoadFlags& flags) {
     if (!load.extra_body.is_object())
       return Fail(ErrorCode::kUsage, "--extra-body must be a JSON object, such as {\"top_k\":1}");
   }
-  if (const char* key = std::getenv("OPENAI_API_KEY")) load.api_key = key;
+  const char* key = std::getenv("OPENAI_API_KEY");
+  load.access.api_key = flags.api_key.value_or(key ? key : "");
+  load.access.verify = !flags.insecure;
   return load;
 }
 
@@ -260,6 +262,18 @@ void AddHow(CLI::App& command, LoadFlags& flags) {
                    "print JSON instead of text, with the keys of `vllm bench serve`");
 }
 
+void AddAccess(CLI::App& command, LoadFlags& flags) {
+  command.add_option("--api-key", flags.api_key,
+                     "key to send as a bearer token (default: OPENAI_API_KEY of the environment, "
+                     "which other users of the machine cannot see)");
+  command
+      .add_option("--ca-file", flags.load.access.ca_file,
+                  "HTTPS: PEM file of the authorities that may have signed the server's "
+                  "certificate (default: the system's)")
+      ->check(CLI::ExistingFile);
+  command.add_flag("--insecure", flags.insecure, "HTTPS: trust any certificate");
+}
+
 void AddSearch(CLI::App& command, LoadFlags& flags) {
   const std::string group = "Search for the highest load that meets the SLO";
   const auto add = [&](const char* name, auto& value, const char* help) {
@@ -291,7 +305,9 @@ std::string Footer() {
   }
   return text +
          "Percentiles are given if the sample supports them: p90 from 44 samples on, p95 from "
-         "90, p99 from 459.\nOPENAI_API_KEY is sent as a bearer token.\n";
+         "90, p99 from 459.\nProxies are those of http_proxy, https_proxy, all_proxy and no_proxy; "
+         "servers "
+         "of this machine are asked directly.\n";
 }
 
 }  // namespace
@@ -299,10 +315,12 @@ std::string Footer() {
 void AddLoad(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<LoadFlags>();
   auto* command = app.add_subcommand("load", "Load any OpenAI-compatible server and measure it");
-  command->add_option("URL", flags->url, "base URL, such as http://127.0.0.1:8000")->required();
+  command->add_option("URL", flags->url, "base URL, such as http://127.0.0.1:8000 or https://host")
+      ->required();
   AddWhat(*command, *flags);
   AddWhen(*command, *flags);
   AddHow(*command, *flags);
+  AddAccess(*command, *flags);
   AddSearch(*command, *flags);
   command->footer(Footer());
   command->callback([flags, &exit_code] {

@@ -17,6 +17,7 @@
 #include "engine/base/json.h"
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
+#include "harness/load/http_client.h"
 
 namespace pinion::harness {
 namespace {
@@ -95,10 +96,10 @@ class GuardedServer final : public EngineServer {
                         const std::function<bool()>& interrupted) override {
     std::string last = "no answer";
     while (SecondsSince(start_ns_) < engine.start_timeout_s) {
-      auto answer = HttpFetch(url_, "GET", engine.health, "", kHealthSeconds);
+      auto answer = HttpFetch(url_, engine.health, kHealthSeconds);
       // A server without that path is ready when it lists its models.
       if (!answer && answer.error().code == ErrorCode::kNotFound)
-        answer = HttpFetch(url_, "GET", "/v1/models", "", kHealthSeconds);
+        answer = HttpFetch(url_, "/v1/models", kHealthSeconds);
       start_s_ = SecondsSince(start_ns_);
       if (const std::string why = WhyEnded(); !why.empty())
         return Fail(ErrorCode::kFailed, StrCat(why, " before it was ready"));
@@ -173,8 +174,7 @@ Result<std::unique_ptr<EngineServer>> EngineServer::Start(const EngineCommand& c
     close(guard[1]);
     return Unexpected(std::move(process).error());
   }
-  return std::make_unique<GuardedServer>(std::move(*process), guard[1],
-                                         ServerUrl{"127.0.0.1", static_cast<uint16_t>(port), ""});
+  return std::make_unique<GuardedServer>(std::move(*process), guard[1], ServerUrl::OfPort(port));
 }
 
 }  // namespace pinion::harness

@@ -9,7 +9,7 @@
 
 #include "engine/base/result.h"
 #include "harness/engines/command.h"
-#include "harness/load/http_client.h"
+#include "harness/load/server_url.h"
 
 namespace pinion::harness {
 

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "engine/base/strings.h"
+#include "harness/load/http_client.h"
 
 namespace pinion::harness {
 namespace {
@@ -54,7 +55,7 @@ std::optional<ServerCounters> CountersOf(const std::vector<ServerUrl>& servers) 
   constexpr double kPatienceSeconds = 5;
   ServerCounters sum;
   for (const ServerUrl& url : servers) {
-    const auto text = HttpFetch(url, "GET", "/metrics", "", kPatienceSeconds);
+    const auto text = HttpFetch(url, "/metrics", kPatienceSeconds);
     const auto counters = text ? ReadCounters(*text) : std::nullopt;
     if (!counters) return std::nullopt;
     for (const Counter& counter : kCounters) sum.*counter.member += *counters.*counter.member;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/load/http_client.h"
+#include "harness/load/server_url.h"
 
 namespace pinion::harness {
 

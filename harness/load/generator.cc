@@ -303,23 +303,22 @@ class Generator {
 
 Result<ServerLoadResult> RunServerLoad(const std::vector<ServerUrl>& urls,
                                        const ServerLoadPlan& plan) {
-  PINION_ASSIGN(const auto client, HttpClient::Make(urls, plan.api_key));
+  PINION_ASSIGN(const auto client, HttpClient::Make(urls, plan.access));
   Pinned pinned;
   PINION_TRY(pinned.To(plan.cpus));
   return Generator(plan, *client, urls.size()).Run();
 }
 
-Result<ServedModel> FindServedModel(const ServerUrl& url, const std::string& api_key) {
+Result<ServedModel> FindServedModel(const ServerUrl& url, const HttpAccess& access) {
   constexpr double kPatienceSeconds = 10;
-  PINION_ASSIGN(const std::string text,
-                HttpFetch(url, "GET", "/v1/models", "", kPatienceSeconds, api_key));
+  PINION_ASSIGN(const std::string text, HttpFetch(url, "/v1/models", kPatienceSeconds, access));
   const auto json = Json::Parse(text);
   const Json* data = json ? json->Find("data") : nullptr;
   const Json* first =
       data && data->is_array() && !data->array().empty() ? &data->array().front() : nullptr;
   const Json* id = first ? first->Find("id") : nullptr;
   if (!id || !id->is_string())
-    return Fail(ErrorCode::kFailed, StrCat(url.Text(),
+    return Fail(ErrorCode::kFailed, StrCat(url.text,
                                            "/v1/models lists no model; name it with "
                                            "--model"));
   const Json* longest = first->Find("max_model_len");

@@ -18,7 +18,7 @@ namespace pinion::harness {
 // A load on a server: its requests and their times.
 struct ServerLoadPlan {
   RequestStyle style;
-  std::string api_key;
+  HttpAccess access;
   std::vector<Conversation> conversations;
   // Open loop: when each conversation begins, in seconds from the start, ascending. Unset: a closed
   // loop, in which each of `concurrency` clients begins the next conversation when one ends.
@@ -60,7 +60,7 @@ struct ServerLoadResult {
 
 // Runs the load from the calling thread, on one server or spread over several (spread.h). A request
 // that fails is a record with its error; RunServerLoad fails only if the load cannot run at all
-// (unknown host, CPUs that do not exist).
+// (CPUs that do not exist).
 Result<ServerLoadResult> RunServerLoad(const std::vector<ServerUrl>& urls,
                                        const ServerLoadPlan& plan);
 
@@ -69,7 +69,7 @@ struct ServedModel {
   std::string name;
   int longest = 0;  // most tokens of a prompt and its answer (max_model_len); 0: unknown
 };
-Result<ServedModel> FindServedModel(const ServerUrl& url, const std::string& api_key);
+Result<ServedModel> FindServedModel(const ServerUrl& url, const HttpAccess& access);
 
 // How the server counts made-up text, from two short prompts (which also warm it up). Unknown
 // if its answers carry no usage. Errors: the server refuses, with its reason.

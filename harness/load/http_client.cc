@@ -1,35 +1,26 @@
 #include "harness/load/http_client.h"
 
-#include <fcntl.h>
+#include <curl/curl.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
 
-#include <boost/asio.hpp>
-#include <boost/asio/experimental/as_tuple.hpp>
-#include <chrono>
-#include <deque>
-#include <optional>
-#include <set>
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
 #include <utility>
-#include <vector>
 
 #include "engine/base/clock.h"
 #include "engine/base/json.h"
 #include "engine/base/strings.h"
-#include "harness/load/http_answer.h"
+#include "harness/load/event_loop.h"
 
 namespace pinion::harness {
 namespace {
 
-namespace asio = boost::asio;
-using asio::ip::tcp;
-using boost::system::error_code;
-
-constexpr auto kAwait = asio::experimental::as_tuple(asio::use_awaitable);
-constexpr size_t kMaxErrorBytes = 4096, kMaxFetchBytes = 64 << 20, kChunkBytes = 64 << 10;
-
-// On Linux steady_clock is CLOCK_MONOTONIC.
-std::chrono::steady_clock::time_point TimePoint(int64_t ns) {
-  return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(ns));
-}
+constexpr size_t kMaxErrorBytes = 4096, kMaxFetchBytes = 64 << 20;
+// Connections that wait for a next request; by default libcurl keeps few.
+constexpr long kMostIdle = 65536;
 
 // The beginning of `text` as part of a sentence, without characters that would break the line.
 std::string InALine(std::string_view text) {
@@ -60,212 +51,234 @@ std::string Refusal(int status, std::string_view body) {
   return message.empty() ? StrCat("HTTP ", status) : StrCat("HTTP ", status, ": ", message);
 }
 
-struct Connection {
-  explicit Connection(asio::io_context& io) : socket(io) {}
-  tcp::socket socket;
-  std::string closed_because;  // why the client closed it
-  bool answered = false;       // of the current exchange: a byte has come
-  bool keep_alive = false;     // after the current exchange
+// The lines of a request's header that libcurl would not write by itself.
+class Headers {
+ public:
+  Headers() = default;
+  Headers(const Headers&) = delete;
+  Headers& operator=(const Headers&) = delete;
+  ~Headers() { curl_slist_free_all(list_); }
+  void Add(const std::string& line) { list_ = curl_slist_append(list_, line.c_str()); }
+  curl_slist* get() const { return list_; }
+
+ private:
+  curl_slist* list_ = nullptr;
 };
 
-// One of the servers, and its idle connections.
-struct Place {
-  ServerUrl url;
-  std::vector<tcp::endpoint> endpoints;
-  std::vector<std::unique_ptr<Connection>> idle;
+using Handle = std::unique_ptr<CURL, decltype(&curl_easy_cleanup)>;
+
+struct Exchange {
+  HttpCall call;
+  Handle handle{curl_easy_init(), curl_easy_cleanup};
+  std::string url, refusal;
+  char error[CURL_ERROR_SIZE] = "";  // libcurl's own words
+
+  int status() const {
+    long status = 0;
+    curl_easy_getinfo(handle.get(), CURLINFO_RESPONSE_CODE, &status);
+    return static_cast<int>(status);
+  }
 };
+
+// Why the exchange failed; empty if it did not.
+std::string ErrorOf(const Exchange& exchange, const ServerUrl& server, CURLcode code) {
+  const int status = exchange.status();
+  const std::string why = *exchange.error ? exchange.error : curl_easy_strerror(code);
+  long reason = 0;
+  curl_easy_getinfo(exchange.handle.get(), CURLINFO_OS_ERRNO, &reason);
+  if (code == CURLE_OPERATION_TIMEDOUT)
+    return StrCat("no complete answer within ", exchange.call.timeout_s, " s");
+  if (code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST ||
+      code == CURLE_COULDNT_RESOLVE_PROXY)
+    return StrCat("cannot connect to ", server.text, ": ",
+                  reason ? std::strerror(static_cast<int>(reason)) : why);
+  if (code == CURLE_PEER_FAILED_VERIFICATION)
+    return StrCat("the certificate of ", server.text, " is not trusted (", why,
+                  "); name its authority with --ca-file, or trust any with --insecure");
+  if (status == 0 && code != CURLE_OK) return StrCat("the server sent no HTTP answer: ", why);
+  if (!IsGood(status)) return Refusal(status, exchange.refusal);
+  return code == CURLE_OK ? "" : StrCat("the answer broke off: ", why);
+}
 
 class Client final : public HttpClient {
  public:
-  explicit Client(std::string api_key) : api_key_(std::move(api_key)) {}
+  Client(const std::vector<ServerUrl>& urls, HttpAccess access)
+      : urls_(urls), access_(std::move(access)) {
+    std::vector<std::string> lines = {"User-Agent: pinion",
+                                      "Accept: text/event-stream, application/json"};
+    if (!access_.api_key.empty())
+      lines.push_back(StrCat("Authorization: Bearer ", access_.api_key));
+    for (const std::string& line : lines) {
+      get_headers_.Add(line);
+      post_headers_.Add(line);
+    }
+    post_headers_.Add("Content-Type: application/json");
+    post_headers_.Add("Expect:");  // a long prompt waits for no permission
+  }
+  ~Client() override {
+    for (const auto& [handle, exchange] : exchanges_) curl_multi_remove_handle(multi_, handle);
+    curl_multi_cleanup(multi_);
+  }
 
-  Status Add(const ServerUrl& url) {
-    error_code error;
-    tcp::resolver resolver(io_);
-    const auto found = resolver.resolve(url.host, std::to_string(url.port), error);
-    if (error || found.empty())
-      return Fail(ErrorCode::kNotFound, StrCat("cannot find host '", url.host, "' of ", url.Text(),
-                                               ": ", error.message()));
-    Place& place = places_.emplace_back();
-    place.url = url;
-    for (const auto& entry : found) place.endpoints.push_back(entry.endpoint());
+  Status Open() {
+    static const CURLcode global = curl_global_init(CURL_GLOBAL_DEFAULT);
+    multi_ = global == CURLE_OK ? curl_multi_init() : nullptr;
+    if (!multi_) return Fail(ErrorCode::kFailed, "cannot start libcurl");
+    PINION_ASSIGN(loop_, EventLoop::Make([this](int fd, uint32_t events) { Act(fd, events); }));
+    curl_multi_setopt(multi_, CURLMOPT_SOCKETFUNCTION, &Client::WatchSocket);
+    curl_multi_setopt(multi_, CURLMOPT_SOCKETDATA, this);
+    curl_multi_setopt(multi_, CURLMOPT_TIMERFUNCTION, &Client::SetTimer);
+    curl_multi_setopt(multi_, CURLMOPT_TIMERDATA, this);
+    curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS, kMostIdle);
     return {};
   }
 
   void Start(HttpCall call) override {
-    asio::co_spawn(io_, Exchange(std::move(call)), asio::detached);
+    auto exchange = std::make_unique<Exchange>();
+    exchange->call = std::move(call);
+    CURL* handle = exchange->handle.get();
+    SetUp(*exchange);
+    curl_multi_add_handle(multi_, handle);
+    exchanges_.emplace(handle, std::move(exchange));
   }
 
   void At(int64_t when_ns, std::function<void()> callback) override {
-    auto timer = std::make_shared<asio::steady_timer>(io_, TimePoint(when_ns));
-    timers_.insert(timer);
-    timer->async_wait([this, timer, callback = std::move(callback)](error_code error) {
-      if (timers_.erase(timer) > 0 && !error) callback();
-    });
+    loop_->At(when_ns, std::move(callback));
   }
+  void CancelTimers() override { loop_->CancelTimers(); }
 
   void CutOff() override {
-    const auto open = live_;  // a copy: closing one changes the set
-    for (Connection* connection : open) Close(*connection, "cut off");
-  }
-
-  void CancelTimers() override {
-    const auto waiting = std::move(timers_);
-    timers_.clear();
-    for (const auto& timer : waiting) timer->cancel();
+    const auto cut = std::move(exchanges_);
+    exchanges_.clear();
+    for (const auto& [handle, exchange] : cut) {
+      const HttpEnd end{exchange->status(), "cut off", NowNs()};
+      curl_multi_remove_handle(multi_, handle);
+      exchange->call.on_end(end);
+    }
   }
 
   void Run() override {
-    io_.restart();
-    io_.run();
+    while (!exchanges_.empty() || loop_->has_timers()) {
+      loop_->Turn(due_ns_);
+      if (NowNs() >= due_ns_) {
+        due_ns_ = EventLoop::kNever;
+        int running = 0;
+        curl_multi_socket_action(multi_, CURL_SOCKET_TIMEOUT, 0, &running);
+      }
+      TakeEnded();
+    }
   }
 
  private:
-  static void Close(Connection& connection, std::string why) {
-    if (connection.closed_because.empty()) connection.closed_because = std::move(why);
-    error_code ignored;
-    connection.socket.close(ignored);
+  void SetUp(Exchange& exchange) {
+    const ServerUrl& server = urls_[exchange.call.server];
+    const std::string& body = exchange.call.body;
+    exchange.url = server.text + exchange.call.path;
+    const auto set = [handle = exchange.handle.get()](CURLoption option, auto value) {
+      curl_easy_setopt(handle, option, value);
+    };
+    set(CURLOPT_URL, exchange.url.c_str());
+    set(CURLOPT_PROTOCOLS_STR, "http,https");
+    set(CURLOPT_HTTP_VERSION, long{CURL_HTTP_VERSION_1_1});
+    set(CURLOPT_NOSIGNAL, 1L);
+    set(CURLOPT_ERRORBUFFER, exchange.error);
+    set(CURLOPT_WRITEFUNCTION, &Client::TakeBytes);
+    set(CURLOPT_WRITEDATA, &exchange);
+    set(CURLOPT_OPENSOCKETFUNCTION, &Client::OpenSocket);
+    set(CURLOPT_TIMEOUT_MS, MilliSeconds(exchange.call.timeout_s));
+    set(CURLOPT_DNS_CACHE_TIMEOUT, -1L);  // no request waits for a name that is known
+    if (server.is_local) set(CURLOPT_NOPROXY, "*");
+    if (!access_.ca_file.empty()) set(CURLOPT_CAINFO, access_.ca_file.c_str());
+    set(CURLOPT_SSL_VERIFYPEER, access_.verify ? 1L : 0L);
+    set(CURLOPT_SSL_VERIFYHOST, access_.verify ? 2L : 0L);
+    set(CURLOPT_HTTPHEADER, (body.empty() ? get_headers_ : post_headers_).get());
+    if (body.empty()) return;
+    set(CURLOPT_POSTFIELDS, body.data());
+    set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
   }
 
-  asio::awaitable<void> Exchange(HttpCall call) {
-    HttpEnd end;
-    Place& place = places_[call.server];
-    asio::steady_timer deadline(io_);
-    const auto limit = std::chrono::nanoseconds(static_cast<int64_t>(call.timeout_s * 1e9));
-    deadline.expires_after(limit);
-    const auto running =
-        std::make_shared<bool>(true);  // its expiry may still be queued after the end
-    for (bool again = true; again;) {
-      bool reused = false;
-      auto connection = TakeIdle(place);
-      reused = connection != nullptr;
-      if (!connection) connection = std::make_unique<Connection>(io_);
-      live_.insert(connection.get());
-      deadline.async_wait([connection = connection.get(), running, this,
-                           limit_s = call.timeout_s](error_code error) {
-        if (!error && *running && live_.count(connection))
-          Close(*connection, StrCat("no complete answer within ", limit_s, " s"));
-      });
-      end = co_await Talk(*connection, place, call, reused);
-      live_.erase(connection.get());
-      // A server may close an idle connection just when it is used again.
-      again = reused && !connection->answered && connection->closed_because.empty() &&
-              !end.error.empty();
-      if (!connection->closed_because.empty()) end.error = connection->closed_because;
-      if (end.status > 0 && connection->keep_alive) place.idle.push_back(std::move(connection));
+  // At least 1: 0 would be no limit.
+  static long MilliSeconds(double seconds) {
+    constexpr double kMost = 1e9;  // 12 days
+    return std::lround(std::clamp(seconds * 1e3, 1.0, kMost));
+  }
+
+  static curl_socket_t OpenSocket(void*, curlsocktype, curl_sockaddr* address) {
+    return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+  }
+
+  static size_t TakeBytes(char* bytes, size_t, size_t count, void* data) {
+    const int64_t now_ns = NowNs();
+    auto& exchange = *static_cast<Exchange*>(data);
+    if (!IsGood(exchange.status())) {
+      exchange.refusal.append(bytes, std::min(count, kMaxErrorBytes - exchange.refusal.size()));
+    } else if (exchange.call.on_body) {
+      exchange.call.on_body({bytes, count}, now_ns);
     }
-    *running = false;
-    deadline.cancel();
-    end.ended_ns = NowNs();
-    call.on_end(end);
+    return count;
   }
 
-  static std::unique_ptr<Connection> TakeIdle(Place& place) {
-    if (place.idle.empty()) return nullptr;
-    auto connection = std::move(place.idle.back());
-    place.idle.pop_back();
-    connection->answered = connection->keep_alive = false;
-    return connection;
+  static int WatchSocket(CURL*, curl_socket_t fd, int what, void* self, void*) {
+    const uint32_t read = what == CURL_POLL_IN || what == CURL_POLL_INOUT ? unsigned{EPOLLIN} : 0;
+    const uint32_t write =
+        what == CURL_POLL_OUT || what == CURL_POLL_INOUT ? unsigned{EPOLLOUT} : 0;
+    static_cast<Client*>(self)->loop_->Watch(fd, read | write);
+    return 0;
   }
 
-  asio::awaitable<HttpEnd> Talk(Connection& connection, const Place& place, const HttpCall& call,
-                                bool reused) {
-    HttpEnd end;
-    if (!reused) {
-      const auto [error, endpoint] =
-          co_await asio::async_connect(connection.socket, place.endpoints, kAwait);
-      if (error) {
-        end.error = StrCat("cannot connect to ", place.url.Text(), ": ", error.message());
-        co_return end;
-      }
-      error_code ignored;
-      connection.socket.set_option(tcp::no_delay(true), ignored);
-      fcntl(connection.socket.native_handle(), F_SETFD, FD_CLOEXEC);
-    }
-    const std::string text = HeaderOf(place.url, call) + call.body;
-    const auto [error, count] =
-        co_await asio::async_write(connection.socket, asio::buffer(text), kAwait);
-    if (error) {
-      end.error = StrCat("the connection broke while sending the request: ", error.message());
-      co_return end;
-    }
-    co_await ReadAnswer(connection, call, end);
-    co_return end;
+  static int SetTimer(CURLM*, long after_ms, void* self) {
+    static_cast<Client*>(self)->due_ns_ =
+        after_ms < 0 ? EventLoop::kNever : NowNs() + int64_t{after_ms} * 1'000'000;
+    return 0;
   }
 
-  std::string HeaderOf(const ServerUrl& url, const HttpCall& call) const {
-    std::string text =
-        StrCat(call.method, " ", url.prefix, call.path, " HTTP/1.1\r\nHost: ", url.Place(),
-               "\r\nUser-Agent: pinion\r\nAccept: text/event-stream, application/json",
-               "\r\nContent-Length: ", call.body.size(), "\r\n");
-    if (!call.body.empty()) text += "Content-Type: application/json\r\n";
-    if (!api_key_.empty()) text += StrCat("Authorization: Bearer ", api_key_, "\r\n");
-    return text + "\r\n";
+  void Act(int fd, uint32_t events) {
+    const int read = events & EPOLLIN ? CURL_CSELECT_IN : 0;
+    const int write = events & EPOLLOUT ? CURL_CSELECT_OUT : 0;
+    const int error = events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0;
+    int running = 0;
+    curl_multi_socket_action(multi_, fd, read | write | error, &running);
   }
 
-  asio::awaitable<void> ReadAnswer(Connection& connection, const HttpCall& call, HttpEnd& end) {
-    int64_t now_ns = 0;
-    std::string unread, refusal;
-    HttpAnswer answer([&](std::string_view bytes) {
-      if (IsGood(answer.status())) {
-        if (call.on_body) call.on_body(bytes, now_ns);
-      } else if (refusal.size() < kMaxErrorBytes) {
-        refusal += bytes;
-      }
-    });
-    std::vector<char> chunk(kChunkBytes);
-    while (!answer.done() && answer.error().empty()) {
-      const auto [error, count] =
-          co_await connection.socket.async_read_some(asio::buffer(chunk), kAwait);
-      now_ns = NowNs();
-      if (count > 0) connection.answered = true;
-      unread.append(chunk.data(), count);
-      unread.erase(0, answer.Feed(unread));
-      if (error) answer.End(error == asio::error::eof ? "" : error.message());
-    }
-    end.status = answer.status();
-    // Bytes beyond its end would be taken for the next answer.
-    connection.keep_alive = answer.keep_alive() && unread.empty();
-    if (end.status == 0) {
-      end.error = StrCat("the server sent no HTTP answer: ", answer.error());
-    } else if (!IsGood(end.status)) {
-      end.error = Refusal(end.status, refusal);
-    } else if (!answer.error().empty()) {
-      end.error = StrCat("the answer broke off: ", answer.error());
+  void TakeEnded() {
+    int left = 0;
+    while (const CURLMsg* message = curl_multi_info_read(multi_, &left)) {
+      if (message->msg != CURLMSG_DONE) continue;
+      const CURLcode code = message->data.result;
+      const auto ended = exchanges_.extract(message->easy_handle);
+      const Exchange& exchange = *ended.mapped();
+      const HttpEnd end{exchange.status(), ErrorOf(exchange, urls_[exchange.call.server], code),
+                        NowNs()};
+      curl_multi_remove_handle(multi_, ended.key());
+      exchange.call.on_end(end);
     }
   }
 
-  const std::string api_key_;
-  std::set<Connection*> live_;
-  asio::io_context io_{1};
-  // Declared after io_, so that they are destroyed before it.
-  std::set<std::shared_ptr<asio::steady_timer>> timers_;
-  std::deque<Place> places_;
+  const std::vector<ServerUrl> urls_;
+  const HttpAccess access_;
+  Headers get_headers_, post_headers_;
+  std::unique_ptr<EventLoop> loop_;  // outlives multi_, which still takes its sockets from it
+  CURLM* multi_ = nullptr;
+  int64_t due_ns_ = EventLoop::kNever;  // when libcurl wants to be called
+  std::map<CURL*, std::unique_ptr<Exchange>> exchanges_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<HttpClient>> HttpClient::Make(const std::vector<ServerUrl>& urls,
-                                                     std::string api_key) {
-  try {
-    auto client = std::make_unique<Client>(std::move(api_key));
-    for (const ServerUrl& url : urls) PINION_TRY(client->Add(url));
-    return client;
-  } catch (const std::exception& failure) {
-    return Fail(ErrorCode::kFailed, StrCat("cannot start the HTTP client: ", failure.what()));
-  }
+                                                     const HttpAccess& access) {
+  auto client = std::make_unique<Client>(urls, access);
+  PINION_TRY(client->Open());
+  return client;
 }
 
-Result<std::string> HttpFetch(const ServerUrl& url, const std::string& method,
-                              const std::string& path, const std::string& body, double timeout_s,
-                              const std::string& api_key) {
-  PINION_ASSIGN(const auto client, HttpClient::Make({url}, api_key));
+Result<std::string> HttpFetch(const ServerUrl& url, const std::string& path, double timeout_s,
+                              const HttpAccess& access) {
+  PINION_ASSIGN(const auto client, HttpClient::Make({url}, access));
   std::string answer;
   HttpEnd ended;
   HttpCall call;
-  call.method = method;
   call.path = path;
-  call.body = body;
   call.timeout_s = timeout_s;
   call.on_body = [&](std::string_view bytes, int64_t) {
     answer += bytes.substr(0, kMaxFetchBytes - answer.size());
@@ -275,7 +288,7 @@ Result<std::string> HttpFetch(const ServerUrl& url, const std::string& method,
   client->Run();
   if (ended.error.empty()) return answer;
   const ErrorCode code = ended.status == 404 ? ErrorCode::kNotFound : ErrorCode::kFailed;
-  return Fail(code, StrCat(method, " ", url.Text(), path, ": ", ended.error));
+  return Fail(code, StrCat("GET ", url.text, path, ": ", ended.error));
 }
 
 }  // namespace pinion::harness

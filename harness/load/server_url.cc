@@ -1,62 +1,63 @@
+#include "harness/load/server_url.h"
+
+#include <curl/curl.h>
+
+#include <memory>
+
 #include "engine/base/strings.h"
-#include "harness/load/http_client.h"
 
 namespace pinion::harness {
 namespace {
 
-tl::unexpected<Error> BadUrl(std::string_view text, const std::string& why) {
+using Url = std::unique_ptr<CURLU, decltype(&curl_url_cleanup)>;
+
+tl::unexpected<Error> BadUrl(std::string_view text, std::string_view why) {
   return Fail(ErrorCode::kUsage, StrCat("'", text, "' is not a server's address: ", why,
                                         "; give one such as http://127.0.0.1:8000"));
 }
 
-}  // namespace
-
-std::string ServerUrl::Place() const {
-  const bool ipv6 = host.find(':') != std::string::npos;
-  return StrCat(ipv6 ? "[" : "", host, ipv6 ? "]" : "", ":", port);
+// A part of the URL; empty if it has none.
+std::string Part(CURLU* url, CURLUPart part) {
+  char* text = nullptr;
+  if (curl_url_get(url, part, &text, CURLU_DEFAULT_PORT) != CURLUE_OK) return "";
+  const std::unique_ptr<char, decltype(&curl_free)> owner(text, curl_free);
+  return text;
 }
 
-std::string ServerUrl::Text() const { return StrCat("http://", Place(), prefix); }
+bool IsLocal(std::string_view host) {
+  return host == "localhost" || host == "[::1]" || host.substr(0, 4) == "127.";
+}
+
+std::string WithoutSlashes(std::string text) {
+  while (!text.empty() && text.back() == '/') text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+ServerUrl ServerUrl::OfPort(int port) { return {StrCat("http://127.0.0.1:", port), true}; }
 
 Result<ServerUrl> ParseServerUrl(std::string_view text) {
-  constexpr std::string_view kAfterScheme = "://", kVersion = "/v1";
-  std::string_view rest = text;
-  if (const size_t end = text.find(kAfterScheme); end != std::string_view::npos) {
-    const std::string_view scheme = text.substr(0, end);
-    if (scheme != "http")
-      return BadUrl(text,
-                    StrCat("'", scheme, "' is not supported, put a proxy in front of the server"));
-    rest.remove_prefix(end + kAfterScheme.size());
-  }
-  ServerUrl url;
-  const size_t slash = rest.find('/');
-  std::string_view place = rest.substr(0, slash);
-  std::string_view prefix = slash == std::string_view::npos ? "" : rest.substr(slash);
-  while (!prefix.empty() && prefix.back() == '/') prefix.remove_suffix(1);
-  if (prefix.size() >= kVersion.size() && prefix.substr(prefix.size() - 3) == kVersion)
-    prefix.remove_suffix(kVersion.size());
-  url.prefix = prefix;
-  std::string_view port;
-  if (!place.empty() && place[0] == '[') {  // [::1]:8000
-    const size_t end = place.find(']');
-    if (end == std::string_view::npos) return BadUrl(text, "its '[' is not closed");
-    url.host = place.substr(1, end - 1);
-    if (end + 1 < place.size()) port = place.substr(end + 1);
-  } else {
-    const size_t colon = place.find(':');
-    url.host = place.substr(0, colon);
-    if (colon != std::string_view::npos) port = place.substr(colon);
-  }
-  if (url.host.empty()) return BadUrl(text, "it has no host");
-  for (char letter : StrCat(url.host, url.prefix))
-    if (static_cast<unsigned char>(letter) <= ' ')
-      return BadUrl(text, "it contains a blank or a control character");
-  if (port.empty()) return url;
-  const auto number = port[0] == ':' ? ParseInt(port.substr(1), "port") : ParseInt(port, "port");
-  if (!number || *number < 1 || *number > 65535)
-    return BadUrl(text, StrCat("port '", port.substr(1), "' is not from 1 to 65535"));
-  url.port = static_cast<uint16_t>(*number);
-  return url;
+  constexpr std::string_view kVersion = "/v1";
+  const bool has_scheme = text.find("://") != std::string_view::npos;
+  const std::string whole = StrCat(has_scheme ? "" : "http://", text);
+  const Url url(curl_url(), curl_url_cleanup);
+  if (!url) return Fail(ErrorCode::kFailed, "no memory for a URL");
+  const CURLUcode code =
+      curl_url_set(url.get(), CURLUPART_URL, whole.c_str(),
+                   CURLU_DISALLOW_USER | CURLU_NON_SUPPORT_SCHEME | CURLU_PATH_AS_IS);
+  if (code != CURLUE_OK) return BadUrl(text, curl_url_strerror(code));
+  const std::string scheme = Part(url.get(), CURLUPART_SCHEME);
+  if (scheme != "http" && scheme != "https")
+    return BadUrl(text, StrCat("'", scheme, "' is not supported, only http and https are"));
+  if (Part(url.get(), CURLUPART_PORT) == "0") return BadUrl(text, "no server has port 0");
+  if (!Part(url.get(), CURLUPART_QUERY).empty() || !Part(url.get(), CURLUPART_FRAGMENT).empty())
+    return BadUrl(text, "it has a query or a fragment");
+  std::string path = WithoutSlashes(Part(url.get(), CURLUPART_PATH));
+  if (std::string_view(path).ends_with(kVersion)) path.resize(path.size() - kVersion.size());
+  curl_url_set(url.get(), CURLUPART_PATH, path.c_str(), 0);
+  return ServerUrl{WithoutSlashes(Part(url.get(), CURLUPART_URL)),
+                   IsLocal(Part(url.get(), CURLUPART_HOST))};
 }
 
 }  // namespace pinion::harness

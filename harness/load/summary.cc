@@ -162,8 +162,7 @@ std::vector<std::string> GeneratorFaults(const ServerLoadResult& result) {
   }
   const double limit_s = LateSeconds(Summarise(TracesOf(result)));
   // In a closed loop, or under a limit on concurrency, late requests are not the generator's fault;
-  // its own
-  // clock is.
+  // its own clock is.
   const double late_s = Quantile(own.lag_s, 0.95);
   if (late_s > limit_s) {
     std::snprintf(text, sizeof text, "late client: %.1f ms behind its own clock at p95",

@@ -41,7 +41,7 @@ std::string ArrivalText(const ServerLoad& load) {
 ServerLoadPlan PlanOf(const ServerLoad& load, const LoadHooks& hooks) {
   ServerLoadPlan plan;
   plan.style = {load.endpoint, load.model, load.ignore_eos, load.temperature, load.extra_body};
-  plan.api_key = load.api_key;
+  plan.access = load.access;
   plan.concurrency = load.max_concurrency;
   plan.timeout_s = load.timeout_s;
   plan.cpus = load.cpus;
@@ -90,6 +90,9 @@ Status Validate(const ServerLoad& load) {
   if (load.shape.shared_prefix < 0 || load.shape.prefixes < 1)
     return Usage(
         "a shared prefix must have at least 0 tokens, and there must be at least one prefix");
+  for (const char letter : load.access.api_key)
+    if (static_cast<unsigned char>(letter) < ' ')
+      return Usage("the API key contains a line end or another control character");
   if (!(load.timeout_s > 0)) return Usage("--timeout must be above 0 seconds");
   return Validate(ArrivalsOf(load));
 }
@@ -99,7 +102,7 @@ Result<PreparedLoad> PrepareLoad(const ServerUrl& url, const ServerLoad& load,
   PINION_TRY(Validate(load));
   PreparedLoad prepared{url, load, {}, 0, {}, {}, "", {}};
   if (load.model.empty()) {
-    PINION_ASSIGN(ServedModel served, FindServedModel(url, load.api_key));
+    PINION_ASSIGN(ServedModel served, FindServedModel(url, load.access));
     prepared.load.model = std::move(served.name);
     prepared.longest = served.longest;
   }
@@ -122,7 +125,7 @@ Result<LoadReport> SendLoad(const PreparedLoad& prepared, const LoadHooks& hooks
     plan.arrival_s = ArrivalSeconds(ArrivalsOf(load), plan.conversations.size(), load.seed);
   }
   LoadReport report;
-  report.url = prepared.url.Text();
+  report.url = prepared.url.text;
   report.model = load.model;
   report.endpoint = Name(load.endpoint);
   report.workload = prepared.workload;
@@ -177,7 +180,7 @@ Result<SloReport> FindLoadBoundary(
     PreparedLoad prepared, const SloSearchOptions& options, const LoadHooks& hooks,
     const std::function<void(double load, const LevelRun& run)>& told) {
   PINION_TRY(CheckSearchable(prepared.load));
-  SloReport report{prepared.url.Text(), prepared.load.model, prepared.workload, options, {}, {}};
+  SloReport report{prepared.url.text, prepared.load.model, prepared.workload, options, {}, {}};
   const std::optional<double> patience_s = PatienceSeconds(prepared);
   std::set<std::string> kinds;  // kinds of disturbances: each is reported once
   const auto run_once = [&](double load) -> Result<LevelRun> {

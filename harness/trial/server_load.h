@@ -17,8 +17,8 @@ namespace pinion::harness {
 // A load for a server, as requested by the user.
 struct ServerLoad {
   Endpoint endpoint = Endpoint::kCompletions;
-  std::string model;    // empty: the first that the server lists
-  std::string api_key;  // bearer token
+  std::string model;  // empty: the first that the server lists
+  HttpAccess access;
   WorkloadShape shape;
   std::string dataset, trace;     // files instead of the shape's made-up text
   std::optional<Lengths> output;  // with a dataset: in place of its answers' lengths

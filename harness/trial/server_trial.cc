@@ -59,7 +59,7 @@ class ServerMeasurement final : public Measurement {
   Status Ask() {
     constexpr double kPatienceSeconds = 600;
     PINION_ASSIGN(style_.endpoint, ParseEndpoint(request().engine.endpoint));
-    PINION_ASSIGN(const ServedModel served, FindServedModel(urls_.front(), ""));
+    PINION_ASSIGN(const ServedModel served, FindServedModel(urls_.front(), {}));
     style_.model = served.name;
     longest_ = served.longest;
     LoadPhase phase;
@@ -211,7 +211,7 @@ class ServerMeasurement final : public Measurement {
     constexpr double kPatienceSeconds = 10;
     int64_t weight_bytes = 0, kv_bytes = 0;
     for (const ServerUrl& url : urls_) {
-      const auto text = HttpFetch(url, "GET", "/server_info", "", kPatienceSeconds);
+      const auto text = HttpFetch(url, "/server_info", kPatienceSeconds);
       const auto info = text ? Json::Parse(*text) : Unexpected(text.error());
       if (!info) continue;
       for (const char* key : {"isa", "dtype"})

@@ -3,7 +3,8 @@ checked against. It is none of Pinion's code. Standard library only.
 
     fixed_server.py --port 8000 --ttft-ms 50 --itl-ms 10 [--slots N] [--fail-every N]
                     [--knee N | --script BITS --run-length N] [--slow-every N] [--gather N]
-                    [--die-after N] [--refusal TEXT]
+                    [--die-after N] [--refusal TEXT] [--hang-up] [--api-key KEY]
+                    [--certificate FILE --key FILE]
 
 Every answer has `max_tokens` tokens: the first one --ttft-ms after the request came in (and had one
 of the --slots places), each next one --itl-ms later, all at times that were fixed when the request
@@ -18,7 +19,8 @@ are more connections than that: a cliff. With --script, answers do so in the run
 requests that have a 1 in it ("011": all but the first run).
 
 Answers of --die-after have no length and end with the connection after N tokens, as if the server
-had died. Prompts count one token a word and 3 more for every request.
+had died. With --hang-up the connection ends after every answer, and nothing says so before. As a proxy it
+answers itself: the log has the targets as they were asked for. Prompts count one token a word and 3 more for every request.
 """
 
 import argparse
@@ -27,9 +29,11 @@ import os
 import pathlib
 import signal
 import socket
+import ssl
 import sys
 import threading
 import time
+import urllib.parse
 
 
 WARM_UP = 2  # requests that `pinion load` sends first
@@ -87,7 +91,7 @@ class Server:
             choice["text"] = text
         return {"id": "x", "object": "chunk", "model": "fixed", "choices": [choice]}
 
-    def generate(self, connection, body, chat):
+    def generate(self, connection, target, body, chat):
         options = self.options
         with self.lock:
             self.requests += 1
@@ -101,7 +105,7 @@ class Server:
         if self.slots:
             self.slots.acquire()
         try:
-            self.stream(connection, body, chat, number)
+            self.stream(connection, target, body, chat, number)
         finally:
             if self.slots:
                 self.slots.release()
@@ -112,7 +116,7 @@ class Server:
             return options.script[(number - WARM_UP - 1) // options.run_length] == "1"
         return options.knee > 0 and connections <= options.knee
 
-    def stream(self, connection, body, chat, number):
+    def stream(self, connection, target, body, chat, number):
         options = self.options
         start = time.monotonic()
         connections = open_connections(options.port)
@@ -152,6 +156,7 @@ class Server:
             with self.lock:
                 print(json.dumps({"start": start, "sending": sending, "tokens": sent,
                                   "connections": connections,
+                                  "peer": connection.getpeername()[1], "target": target,
                                   "asked": self.text_of(body, chat)[:30]}),
                       file=self.log, flush=True)
         send("[DONE]")
@@ -164,9 +169,12 @@ class Server:
         connection.sendall(b"HTTP/1.1 %d Status\r\nContent-Type: application/json\r\n"
                            b"Content-Length: %d\r\n\r\n%s" % (status, len(data), data))
 
-    def handle(self, connection, method, path, body):
+    def handle(self, connection, method, target, key, body):
+        path = urllib.parse.urlsplit(target).path
+        if key != self.options.api_key:
+            return self.answer(connection, 401, {"error": {"message": f"the key is '{key}'"}})
         if path in ("/v1/completions", "/v1/chat/completions") and method == "POST":
-            return self.generate(connection, json.loads(body), "chat" in path)
+            return self.generate(connection, target, json.loads(body), "chat" in path)
         if path == "/health":
             return self.answer(connection, 200, {})
         if path == "/v1/models":
@@ -175,16 +183,25 @@ class Server:
 
     def serve(self, connection):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        stream = connection.makefile("rb")
+        options = self.options
         try:
+            if options.certificate:
+                context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+                context.load_cert_chain(options.certificate, options.key)
+                connection = context.wrap_socket(connection, server_side=True)
+            stream = connection.makefile("rb")
             while line := stream.readline():
-                method, path, _ = line.decode().split(" ", 2)
-                length = 0
+                method, target, _ = line.decode().split(" ", 2)
+                length, key = 0, ""
                 while (header := stream.readline()) not in (b"\r\n", b""):
                     name, _, value = header.decode().partition(":")
                     if name.lower() == "content-length":
                         length = int(value)
-                self.handle(connection, method, path, stream.read(length))
+                    if name.lower() == "authorization":
+                        key = value.strip().removeprefix("Bearer ")
+                self.handle(connection, method, target, key, stream.read(length))
+                if options.hang_up:
+                    return connection.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # the client has gone
         finally:
@@ -200,6 +217,10 @@ def main():
     parser.add_argument("--fail-every", type=int, default=0)
     parser.add_argument("--refusal", default="out of order", help="what is said with --fail-every")
     parser.add_argument("--die-after", type=int, default=0)
+    parser.add_argument("--hang-up", action="store_true")
+    parser.add_argument("--api-key", default="")
+    parser.add_argument("--certificate")
+    parser.add_argument("--key")
     parser.add_argument("--knee", type=int, default=0)
     parser.add_argument("--script", default="")
     parser.add_argument("--run-length", type=int, default=0)

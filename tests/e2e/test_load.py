@@ -214,7 +214,7 @@ def test_replays_a_trace_and_names_the_line_of_a_bad_one(pinion, pinion_json, tm
 
 
 @pytest.mark.parametrize("arguments, says", [
-    (("https://x",), "https"),
+    (("ftp://x",), "http and https"),
     (("http://127.0.0.1:1", "--workload", "poems"), "chat, rag, code, summarise, batch"),
     (("http://127.0.0.1:1", "--request-rate", "0"), "requests/s"),
     (("http://127.0.0.1:1", "--prompt-len", "long"), "lognormal:256,0.5"),

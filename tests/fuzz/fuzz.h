@@ -13,7 +13,7 @@ void Tokenizer(std::string_view json);    // tokenizer.json
 void Safetensors(std::string_view file);  // a file, and the JSON of a header
 void Gguf(std::string_view file);
 void Http(std::string_view bytes);  // what a client sends to the server
-void Load(std::string_view bytes);  // what a server sends to the load generator: HTTP, SSE, events
+void Load(std::string_view bytes);  // what a server sends to the load generator: SSE, events
 void Sweep(std::string_view json);  // a sweep's definition
 void Profile(std::string_view json);
 

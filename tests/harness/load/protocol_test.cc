@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "harness/load/http_client.h"
 #include "harness/load/openai.h"
+#include "harness/load/server_url.h"
 #include "harness/load/sse.h"
 
 namespace pinion::harness {
@@ -14,16 +14,27 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(ServerUrl, AcceptsCommonForms) {
-  const auto text = [](const char* url) { return ParseServerUrl(url)->Text(); };
+  const auto text = [](const char* url) { return ParseServerUrl(url)->text; };
   EXPECT_EQ(text("http://127.0.0.1:8000"), "http://127.0.0.1:8000");
   EXPECT_EQ(text("localhost:8000/v1/"), "http://localhost:8000");
   EXPECT_EQ(text("http://host/a/b/v1"), "http://host:80/a/b");
   EXPECT_EQ(text("http://[::1]:9/"), "http://[::1]:9");
+  EXPECT_EQ(text("https://host/v1"), "https://host:443");
+  EXPECT_EQ(text("ftp.host:80/v12"), "http://ftp.host:80/v12");
+  EXPECT_EQ(ServerUrl::OfPort(9).text, text("127.0.0.1:9"));
+}
+
+TEST(ServerUrl, TellsServersOfThisMachine) {
+  for (const char* url : {"localhost:8000", "http://127.0.0.1", "127.1.2.3:80", "http://[::1]:9"})
+    EXPECT_TRUE(ParseServerUrl(url)->is_local) << url;
+  for (const char* url : {"http://128.0.0.1", "https://localhost.example", "http://[::2]:9"})
+    EXPECT_FALSE(ParseServerUrl(url)->is_local) << url;
+  EXPECT_TRUE(ServerUrl::OfPort(9).is_local);
 }
 
 TEST(ServerUrl, RefusesWithTheWayOut) {
-  for (const char* url : {"https://host", "http://", "http://host:0", "http://host:99999",
-                          "http://host:x", "http://[::1", "a b", "://host"}) {
+  for (const char* url : {"http://user:word@host", "http://", "http://host:0", "http://host?a=b",
+                          "http://host:99999", "http://host:x", "http://[::1", "a b", "://host"}) {
     const auto read = ParseServerUrl(url);
     ASSERT_FALSE(read) << url;
     EXPECT_EQ(read.error().code, ErrorCode::kUsage);
