@@ -21,7 +21,7 @@ Error InProfile(Error error) {
   return error;
 }
 
-Status CheckKeys(const Json& object) {
+Status CheckProfileKeys(const Json& object) {
   for (const auto& [key, value] : object.object()) {
     if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end())
       return Fail(
@@ -107,7 +107,7 @@ Json ToJson(const Profile& profile) {
 Result<Profile> ParseProfile(const Json& object) {
   if (!object.is_object())
     return Fail(ErrorCode::kCorrupt, StrCat("a profile is an object, not ", object.type_name()));
-  PINION_TRY(CheckKeys(object));
+  PINION_TRY(CheckProfileKeys(object));
   PINION_TRY(CheckFormat(object));
   Profile profile;
   PINION_ASSIGN(profile.configuration, ReadConfiguration(object));

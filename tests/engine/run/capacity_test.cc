@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "engine/base/log.h"
@@ -137,6 +138,7 @@ TEST(NeedsFor, IsWhatTheEngineHoldsAfterLoading) {
       options.kv_cache_bytes = uint64_t{256} << 20;
       options.tensor_parallel = 2;
       options.threads_bind = "nobind";
+      if (const char* isa = std::getenv("PINION_TEST_ISA")) options.isa = isa;
       const auto spec = SpecFor(options);
       ASSERT_TRUE(spec) << spec.error().message;
       const auto needs = NeedsFor(options, *spec);
