@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "engine/base/check.h"
@@ -22,7 +23,8 @@ struct Outcome {
 
 void CheckRefusal(const HttpRefusal& refusal) {
   const int status = refusal.status;
-  CHECK(status == 400 || status == 413 || status == 431 || status == 503) << status;
+  const std::set<int> known = {400, 413, 415, 431, 501, 503};
+  CHECK(known.contains(status)) << status;
   CHECK(Json::Parse(refusal.body)) << refusal.body;
 }
 
