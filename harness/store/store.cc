@@ -1,13 +1,18 @@
 #include "harness/store/store.h"
 
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <SQLiteCpp/VariadicBind.h>
+#include <sqlite3.h>
+
 #include <filesystem>
+#include <utility>
 
 #include "engine/base/strings.h"
-#include "harness/store/sqlite.h"
 
 namespace pinion::harness {
 namespace {
 
+constexpr int kLockPatienceMs = 5000;
 constexpr int kLayout = 3;  // PRAGMA user_version; raise it when a table changes
 
 constexpr char kTables[] = R"(
@@ -35,8 +40,6 @@ Phase PhaseOf(const std::string& name) {
   return Phase::kRace;
 }
 
-Json ListJson(const std::vector<std::string>& list) { return Json(list); }
-
 std::vector<std::string> ListFrom(const Json& json) {
   std::vector<std::string> list;
   if (json.is_array())
@@ -45,177 +48,230 @@ std::vector<std::string> ListFrom(const Json& json) {
   return list;
 }
 
+// SQLite's error, with a message that names the file and the way out.
+Error ErrorOf(const SQLite::Exception& thrown, const std::string& path) {
+  switch (thrown.getErrorCode() & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return {ErrorCode::kExhausted,
+              StrCat(path, " is locked by another process; wait for it or end it")};
+    case SQLITE_FULL:
+      return {ErrorCode::kExhausted,
+              StrCat("no space left to write ", path, "; make room and continue with --resume")};
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return {ErrorCode::kCorrupt, StrCat(path, " is not an intact database (", thrown.what(),
+                                          "); restore it, or sweep into a new folder")};
+    case SQLITE_READONLY:
+    case SQLITE_CANTOPEN:
+    case SQLITE_IOERR:
+      return {ErrorCode::kIo, StrCat("cannot read or write ", path, ": ", thrown.what())};
+    default:
+      return {ErrorCode::kFailed, StrCat(path, ": ", thrown.what())};
+  }
+}
+
+// Calls `work`; what SQLite throws in it becomes its error.
+template <typename Work>
+auto Guarded(const std::string& path, const Work& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const SQLite::Exception& thrown) {
+    return Unexpected(ErrorOf(thrown, path));
+  }
+}
+
+// Binds all arguments in order and runs a statement that yields no rows; it can be reused.
+template <typename... Args>
+void Execute(SQLite::Statement& statement, const Args&... args) {
+  statement.reset();
+  SQLite::bind(statement, args...);
+  statement.exec();
+}
+
+// A row's columns, in order.
+class Columns {
+ public:
+  explicit Columns(SQLite::Statement& row) : row_(row) {}
+  std::string Text() { return row_.getColumn(at_++).getString(); }
+  int64_t Int64() { return row_.getColumn(at_++).getInt64(); }
+  int Int() { return static_cast<int>(Int64()); }
+  double Real() { return row_.getColumn(at_++).getDouble(); }
+  Result<Json> AsJson() { return Json::Parse(Text()); }
+
+ private:
+  SQLite::Statement& row_;
+  int at_ = 0;
+};
+
+// A writer takes its lock at once: SQLite does not let a reader wait to become a writer.
+constexpr auto kWriter = SQLite::TransactionBehavior::IMMEDIATE;
+
 class SqliteStore : public Store {
  public:
-  explicit SqliteStore(std::unique_ptr<Database> database) : database_(std::move(database)) {}
+  // Readers need write access too: WAL keeps its index in a shared file.
+  SqliteStore(const std::string& path, bool create)
+      : database_(path, SQLite::OPEN_READWRITE | (create ? SQLite::OPEN_CREATE : 0),
+                  kLockPatienceMs) {
+    // NORMAL loses nothing to kill -9; a power cut may cost the last trials, never the file.
+    database_.exec("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON");
+  }
+
+  Status CreateTables() {
+    if (Layout() != 0)
+      return Fail(ErrorCode::kUsage,
+                  StrCat(path(), " already holds a sweep: continue it with --resume"));
+    SQLite::Transaction transaction(database_, kWriter);
+    database_.exec(kTables);
+    database_.exec(StrCat("PRAGMA user_version=", kLayout));
+    transaction.commit();
+    return {};
+  }
+
+  Status CheckLayout() {
+    const int layout = Layout();
+    if (layout == kLayout) return {};
+    return Fail(ErrorCode::kUnsupported,
+                StrCat(path(), " has layout ", layout, ", this version reads layout ", kLayout,
+                       "; use the version that wrote it, or sweep into a new folder"));
+  }
 
   Status SetMeta(const std::string& key, const Json& value) override {
-    PINION_ASSIGN(Statement put, Statement::Prepare(*database_, "REPLACE INTO meta VALUES(?,?)"));
-    return put.Execute(key, value);
+    return Guarded(path(), [&]() -> Status {
+      SQLite::Statement put(database_, "REPLACE INTO meta VALUES(?,?)");
+      Execute(put, key, value.Dump());
+      return {};
+    });
   }
 
   Result<std::optional<Json>> Meta(const std::string& key) override {
-    PINION_ASSIGN(Statement get,
-                  Statement::Prepare(*database_, "SELECT value FROM meta WHERE key=?"));
-    get.Bind(key);
-    PINION_ASSIGN(const bool found, get.Next());
-    if (!found) return std::optional<Json>();
-    PINION_ASSIGN(Json value, get.AsJson());
-    return std::optional<Json>(std::move(value));
+    return Guarded(path(), [&]() -> Result<std::optional<Json>> {
+      SQLite::Statement get(database_, "SELECT value FROM meta WHERE key=?");
+      get.bind(1, key);
+      if (!get.executeStep()) return std::optional<Json>();
+      PINION_ASSIGN(Json value, Columns(get).AsJson());
+      return std::optional<Json>(std::move(value));
+    });
   }
 
   Status PutCandidates(const std::vector<CandidateRow>& candidates) override {
-    Transaction transaction(*database_);
-    PINION_TRY(transaction.Begin(Transaction::Kind::kWrite));
-    PINION_ASSIGN(Statement put,
-                  Statement::Prepare(*database_, "INSERT INTO candidate VALUES(?,?,?,?,?,?,?,?)"));
-    for (const CandidateRow& row : candidates)
-      PINION_TRY(put.Execute(row.id, row.label, row.settings, row.options, row.is_baseline,
-                             row.cores, row.infeasible, ListJson(row.same_as)));
-    return transaction.Commit();
+    return Guarded(path(), [&]() -> Status {
+      SQLite::Transaction transaction(database_, kWriter);
+      SQLite::Statement put(database_, "INSERT INTO candidate VALUES(?,?,?,?,?,?,?,?)");
+      for (const CandidateRow& row : candidates)
+        Execute(put, row.id, row.label, row.settings.Dump(), row.options.Dump(),
+                int{row.is_baseline}, row.cores, row.infeasible, Json(row.same_as).Dump());
+      transaction.commit();
+      return {};
+    });
   }
 
   Result<std::vector<CandidateRow>> Candidates() override {
-    PINION_ASSIGN(
-        Statement get,
-        Statement::Prepare(*database_,
-                           "SELECT id,label,settings,options,is_baseline,cores,infeasible,same_as "
-                           "FROM candidate ORDER BY id"));
-    std::vector<CandidateRow> rows;
-    while (true) {
-      PINION_ASSIGN(const bool more, get.Next());
-      if (!more) return rows;
-      CandidateRow row;
-      row.id = static_cast<int>(get.Int());
-      row.label = get.Text();
-      PINION_ASSIGN(row.settings, get.AsJson());
-      PINION_ASSIGN(row.options, get.AsJson());
-      row.is_baseline = get.Int() != 0;
-      row.cores = static_cast<int>(get.Int());
-      row.infeasible = get.Text();
-      PINION_ASSIGN(const Json same_as, get.AsJson());
-      row.same_as = ListFrom(same_as);
-      rows.push_back(std::move(row));
-    }
+    return Guarded(path(), [&] { return ReadCandidates(); });
   }
 
   Status PutTrial(const TrialRow& trial, const Keys& keys) override {
-    Transaction transaction(*database_);
-    PINION_TRY(transaction.Begin(Transaction::Kind::kWrite));
-    PINION_ASSIGN(
-        Statement put,
-        Statement::Prepare(*database_,
-                           "REPLACE INTO trial(candidate,copy,phase,round,attempt,position,ok,"
-                           "reason,log_path,log_tail,started_at,seconds,suspect,output_hash,info) "
-                           "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
-    PINION_TRY(put.Execute(trial.candidate, trial.copy, Name(trial.phase), trial.round,
-                           trial.attempt, trial.position, trial.ok, trial.reason, trial.log_path,
-                           trial.log_tail, trial.started_at, trial.seconds, ListJson(trial.suspect),
-                           trial.output_hash, trial.info));
-    const int64_t id = database_->last_row();
-    PINION_ASSIGN(
-        Statement sample,
-        Statement::Prepare(*database_, "INSERT INTO samples VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)"));
-    for (const MetricValue& value : trial.samples)
-      PINION_TRY(sample.Execute(id, keys.machine, keys.model, keys.configuration,
-                                static_cast<int64_t>(keys.seed), Name(trial.phase), trial.round,
-                                trial.attempt, trial.candidate, trial.copy, value.metric,
-                                value.concurrency, value.value));
-    return transaction.Commit();
+    return Guarded(path(), [&]() -> Status {
+      SQLite::Transaction transaction(database_, kWriter);
+      SQLite::Statement put(database_,
+                            "REPLACE INTO trial(candidate,copy,phase,round,attempt,position,ok,"
+                            "reason,log_path,log_tail,started_at,seconds,suspect,output_hash,info) "
+                            "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+      Execute(put, trial.candidate, trial.copy, Name(trial.phase), trial.round, trial.attempt,
+              trial.position, int{trial.ok}, trial.reason, trial.log_path, trial.log_tail,
+              trial.started_at, trial.seconds, Json(trial.suspect).Dump(), trial.output_hash,
+              trial.info.Dump());
+      const int64_t id = database_.getLastInsertRowid();
+      SQLite::Statement sample(database_, "INSERT INTO samples VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)");
+      for (const MetricValue& value : trial.samples)
+        Execute(sample, id, keys.machine, keys.model, keys.configuration,
+                static_cast<int64_t>(keys.seed), Name(trial.phase), trial.round, trial.attempt,
+                trial.candidate, trial.copy, value.metric, value.concurrency, value.value);
+      transaction.commit();
+      return {};
+    });
   }
 
   Result<std::vector<TrialRow>> Trials() override {
     // One transaction, so that a running sweep cannot add a trial between the two queries.
-    Transaction transaction(*database_);
-    PINION_TRY(transaction.Begin(Transaction::Kind::kRead));
-    PINION_ASSIGN(std::vector<TrialRow> trials, ReadTrials());
-    PINION_TRY(transaction.Commit());
-    return trials;
+    return Guarded(path(), [&] {
+      const SQLite::Transaction transaction(database_);
+      return ReadTrials();
+    });
   }
 
  private:
-  Result<std::vector<TrialRow>> ReadTrials() {
-    PINION_ASSIGN(
-        Statement get,
-        Statement::Prepare(
-            *database_,
-            "SELECT id,candidate,copy,phase,round,attempt,position,ok,reason,log_path,"
-            "log_tail,started_at,seconds,suspect,output_hash,info FROM trial ORDER BY id"));
-    PINION_ASSIGN(
-        Statement samples,
-        Statement::Prepare(
-            *database_, "SELECT trial,metric,concurrency,value FROM samples ORDER BY trial,rowid"));
-    PINION_ASSIGN(bool more_samples, samples.Next());
-    int64_t sample_trial = more_samples ? samples.Int() : 0;
-    std::vector<TrialRow> rows;
-    while (true) {
-      PINION_ASSIGN(const bool more, get.Next());
-      if (!more) return rows;
-      const int64_t id = get.Int();
-      PINION_ASSIGN(TrialRow row, ReadTrial(get));
-      while (more_samples && sample_trial == id) {
-        MetricValue value;
-        value.metric = samples.Text();
-        value.concurrency = static_cast<int>(samples.Int());
-        value.value = samples.Real();
-        row.samples.push_back(std::move(value));
-        PINION_ASSIGN(more_samples, samples.Next());
-        if (more_samples) sample_trial = samples.Int();
-      }
+  const std::string& path() const { return database_.getFilename(); }
+  int Layout() { return database_.execAndGet("PRAGMA user_version").getInt(); }
+
+  Result<std::vector<CandidateRow>> ReadCandidates() {
+    SQLite::Statement get(database_,
+                          "SELECT id,label,settings,options,is_baseline,cores,infeasible,same_as "
+                          "FROM candidate ORDER BY id");
+    std::vector<CandidateRow> rows;
+    while (get.executeStep()) {
+      Columns columns(get);
+      CandidateRow row;
+      row.id = columns.Int();
+      row.label = columns.Text();
+      PINION_ASSIGN(row.settings, columns.AsJson());
+      PINION_ASSIGN(row.options, columns.AsJson());
+      row.is_baseline = columns.Int() != 0;
+      row.cores = columns.Int();
+      row.infeasible = columns.Text();
+      PINION_ASSIGN(const Json same_as, columns.AsJson());
+      row.same_as = ListFrom(same_as);
       rows.push_back(std::move(row));
     }
+    return rows;
   }
 
-  // All columns after the id.
-  static Result<TrialRow> ReadTrial(Statement& get) {
+  Result<std::vector<TrialRow>> ReadTrials() {
+    SQLite::Statement get(database_,
+                          "SELECT id,candidate,copy,phase,round,attempt,position,ok,reason,"
+                          "log_path,log_tail,started_at,seconds,suspect,output_hash,info "
+                          "FROM trial ORDER BY id");
+    SQLite::Statement samples(
+        database_, "SELECT trial,metric,concurrency,value FROM samples ORDER BY trial,rowid");
+    bool more_samples = samples.executeStep();
+    std::vector<TrialRow> rows;
+    while (get.executeStep()) {
+      const int64_t id = get.getColumn(0).getInt64();
+      PINION_ASSIGN(TrialRow row, ReadTrial(get));
+      for (; more_samples && samples.getColumn(0).getInt64() == id;
+           more_samples = samples.executeStep())
+        row.samples.push_back({samples.getColumn(1).getString(), samples.getColumn(2).getInt(),
+                               samples.getColumn(3).getDouble()});
+      rows.push_back(std::move(row));
+    }
+    return rows;
+  }
+
+  static Result<TrialRow> ReadTrial(SQLite::Statement& get) {
+    Columns columns(get);
+    (void)columns.Int64();  // the id
     TrialRow row;
-    row.candidate = static_cast<int>(get.Int());
-    row.copy = static_cast<int>(get.Int());
-    row.phase = PhaseOf(get.Text());
-    row.round = static_cast<int>(get.Int());
-    row.attempt = static_cast<int>(get.Int());
-    row.position = static_cast<int>(get.Int());
-    row.ok = get.Int() != 0;
-    row.reason = get.Text();
-    row.log_path = get.Text();
-    row.log_tail = get.Text();
-    row.started_at = get.Text();
-    row.seconds = get.Real();
-    PINION_ASSIGN(const Json suspect, get.AsJson());
+    row.candidate = columns.Int();
+    row.copy = columns.Int();
+    row.phase = PhaseOf(columns.Text());
+    row.round = columns.Int();
+    row.attempt = columns.Int();
+    row.position = columns.Int();
+    row.ok = columns.Int() != 0;
+    row.reason = columns.Text();
+    row.log_path = columns.Text();
+    row.log_tail = columns.Text();
+    row.started_at = columns.Text();
+    row.seconds = columns.Real();
+    PINION_ASSIGN(const Json suspect, columns.AsJson());
     row.suspect = ListFrom(suspect);
-    row.output_hash = get.Text();
-    PINION_ASSIGN(row.info, get.AsJson());
+    row.output_hash = columns.Text();
+    PINION_ASSIGN(row.info, columns.AsJson());
     return row;
   }
 
-  std::unique_ptr<Database> database_;
+  SQLite::Database database_;
 };
-
-Result<int64_t> Layout(const Database& database) {
-  PINION_ASSIGN(Statement get, Statement::Prepare(database, "PRAGMA user_version"));
-  PINION_ASSIGN(const bool found, get.Next());
-  return found ? get.Int() : 0;
-}
-
-Status CreateTables(const Database& database, const std::string& path) {
-  PINION_ASSIGN(const int64_t layout, Layout(database));
-  if (layout != 0)
-    return Fail(ErrorCode::kUsage,
-                StrCat(path, " already holds a sweep: continue it with --resume"));
-  Transaction transaction(database);
-  PINION_TRY(transaction.Begin(Transaction::Kind::kWrite));
-  PINION_TRY(database.Run(kTables));
-  PINION_TRY(database.Run(StrCat("PRAGMA user_version=", kLayout)));
-  return transaction.Commit();
-}
-
-Status CheckLayout(const Database& database, const std::string& path) {
-  PINION_ASSIGN(const int64_t layout, Layout(database));
-  if (layout == kLayout) return {};
-  return Fail(ErrorCode::kUnsupported,
-              StrCat(path, " has layout ", layout, ", this version reads layout ", kLayout,
-                     "; use the version that wrote it, or sweep into a new folder"));
-}
 
 }  // namespace
 
@@ -235,13 +291,11 @@ Result<std::unique_ptr<Store>> Store::Open(const std::string& path, Mode mode) {
   std::error_code ignored;
   if (mode != Mode::kCreate && !std::filesystem::exists(path, ignored))
     return Fail(ErrorCode::kNotFound, StrCat("there is no sweep at ", path));
-  PINION_ASSIGN(auto database, Database::Open(path, mode == Mode::kCreate));
-  // NORMAL loses nothing to kill -9; a power cut may cost the last trials, never the file.
-  PINION_TRY(
-      database->Run("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; "
-                    "PRAGMA foreign_keys=ON"));
-  PINION_TRY(mode == Mode::kCreate ? CreateTables(*database, path) : CheckLayout(*database, path));
-  return std::make_unique<SqliteStore>(std::move(database));
+  return Guarded(path, [&]() -> Result<std::unique_ptr<Store>> {
+    auto store = std::make_unique<SqliteStore>(path, mode == Mode::kCreate);
+    PINION_TRY(mode == Mode::kCreate ? store->CreateTables() : store->CheckLayout());
+    return store;
+  });
 }
 
 }  // namespace pinion::harness

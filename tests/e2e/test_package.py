@@ -116,7 +116,7 @@ def test_package_has_pages_completions_and_licences_and_a_stripped_binary(packag
     listed = subprocess.run(["dpkg-deb", "-c", package], capture_output=True, text=True, check=True).stdout
     for path in ("man/man1/pinion.1.gz", "man/man1/pinion-sweep.1.gz", "bash-completion/completions/pinion",
                  "zsh/vendor-completions/_pinion", "fish/vendor_completions.d/pinion.fish",
-                 "doc/pinion/copyright", "pinion/profiles/sweep.schema.json"):
+                 "doc/pinion/copyright", "doc/pinion/libraries/libsqlitecpp-dev", "pinion/profiles/sweep.schema.json"):
         assert f"./usr/share/{path}\n" in listed
         assert (root / "usr/share" / path).stat().st_size > 0
     sections = subprocess.run(["readelf", "-S", root / "usr/bin/pinion"], capture_output=True, text=True,
