@@ -83,7 +83,7 @@ Result<int> Treat(const DoctorTarget& target, const std::vector<Check>& checks,
               << RestoreCommands(changes) << std::flush;
     return 0;
   }
-  const Result<int> exit_code = RunUnder(flags.command);
+  Result<int> exit_code = RunUnder(flags.command);
   PINION_TRY(Restore(target.root, flags.undo_file));
   return exit_code;
 }
@@ -100,7 +100,7 @@ Result<int> RunDoctor(const DoctorFlags& flags) {
     return 0;
   }
   std::vector<Check> checks = Examine(target);
-  for (Check& check : ExamineCounters(target)) checks.push_back(std::move(check));
+  for (Check& check : ExamineCounterChecks(target)) checks.push_back(std::move(check));
   if (!flags.apply.empty()) return Treat(target, checks, flags);
   std::cout << (flags.json ? ToJson(checks).Dump(2) + "\n"
                            : Render(checks, isatty(STDOUT_FILENO) != 0))

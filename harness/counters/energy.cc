@@ -40,8 +40,10 @@ EnergyReading EnergyReading::Now(const std::string& root) {
   if (!any) {
     reading.unavailable =
         "/sys/class/powercap has no RAPL package (a virtual machine, or no driver)";
+    reading.fix = "modprobe intel_rapl_msr";
   } else if (reading.packages.empty()) {
     reading.unavailable = "energy_uj below /sys/class/powercap cannot be read; run as root";
+    reading.fix = "chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj";
   }
   return reading;
 }

@@ -16,6 +16,7 @@ struct EnergyReading {
   };
   std::map<std::string, Counter> packages;  // by their powercap folder
   std::string unavailable;                  // why there is no reading, in one phrase; else empty
+  std::string fix;                          // the command that would enable it
 
   static EnergyReading Now(const std::string& root = "/");
 };

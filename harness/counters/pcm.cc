@@ -1,128 +1,81 @@
-// Intel's pcm-memory, which Debian bookworm has only as a program: a child process that writes a
-// line of CSV per second. SIGINT ends it, so that it writes the rest and restores its counters.
+// Intel's tools, which Debian bookworm has only as programs: children that write a sample per
+// second. SIGINT ends them, so that they write the rest and restore the counters.
 
 #include <signal.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
-#include <optional>
 
 #include "engine/base/file.h"
-#include "engine/base/process.h"
 #include "engine/base/strings.h"
 #include "harness/counters/sources.h"
+#include "harness/counters/tool.h"
 
 namespace pinion::harness {
 namespace {
 
-constexpr double kMegabyte = 1e6, kPatienceSeconds = 5;
-
-tl::unexpected<Error> NotHere(std::string reason) {
-  return Fail(ErrorCode::kUnsupported, std::move(reason));
-}
-
-// The index of the column of this group and name.
-std::optional<size_t> FindColumn(const std::vector<std::string>& groups,
-                                 const std::vector<std::string>& names, const char* group,
-                                 const char* name) {
-  for (size_t i = 0; i < std::min(groups.size(), names.size()); ++i)
-    if (Trim(groups[i]) == group && Trim(names[i]) == name) return i;
-  return std::nullopt;
-}
-
-class PcmMemory final : public CounterSource {
+class Pcm final : public CounterSource {
  public:
-  explicit PcmMemory(std::string root) : root_(std::move(root)) {}
-  ~PcmMemory() override {
-    if (output_) std::fclose(output_);
-  }
-  const char* name() const override { return "pcm"; }
+  using Parse = CountedValues (*)(const std::string&);
+  Pcm(const CounterTarget& target, const char* program, std::vector<std::string> options,
+      Parse parse)
+      : target_(target), program_(program), options_(std::move(options)), parse_(parse) {}
 
-  Status Start() override {
-    const std::string program = root_ + "usr/sbin/pcm-memory", msr = "dev/cpu/0/msr";
+  std::optional<CounterGap> Examine() override {
     std::error_code ignored;
-    const std::string cpu = ReadFile(root_ + "proc/cpuinfo", 1 << 20).value_or("");
+    const std::string cpu = ReadFile(target_.root + "proc/cpuinfo", 1 << 20).value_or("");
     if (cpu.find("GenuineIntel") == std::string::npos)
-      return NotHere("Intel's tools support only Intel processors");
-    if (!std::filesystem::exists(program, ignored))
-      return NotHere("/usr/sbin/pcm-memory is not installed: apt install pcm");
-    if (!std::filesystem::exists(root_ + msr, ignored))
-      return NotHere(StrCat("/", msr, " is missing: modprobe msr"));
-    output_ = std::tmpfile();
-    if (!output_) return NotHere("no temporary file can be made for its output");
-    Process::Options options;
-    options.arguments = {program, "1", "-nc", "-csv"};
-    options.stdout_fd = fileno(output_);
-    auto child = Process::Start(options);
-    if (!child) return Unexpected(std::move(child).error());
-    child_.emplace(std::move(*child));
-    return {};
+      return CounterGap("Intel's tools support only Intel processors");
+    path_ = FindTool(target_.root, program_);
+    if (path_.empty()) return CounterGap(StrCat(program_, " is not installed"), "apt install pcm");
+    if (!std::filesystem::exists(target_.root + "dev/cpu/0/msr", ignored))
+      return CounterGap("/dev/cpu/0/msr is missing", "modprobe msr");
+    if (!ReadableMsr()) return CounterGap("/dev/cpu/0/msr cannot be read; run as root");
+    return std::nullopt;
   }
 
-  Result<std::vector<CounterValue>> Stop() override {
-    if (child_->running()) child_->Signal(SIGINT);
-    if (!child_->Wait(kPatienceSeconds)) child_->Stop(1);
-    PINION_ASSIGN(const PcmBandwidth bandwidth, ParsePcmMemory(Output()));
-    return std::vector<CounterValue>{{"memory_read_bytes_per_s", bandwidth.read_bytes_per_s},
-                                     {"memory_written_bytes_per_s", bandwidth.write_bytes_per_s},
-                                     {"memory_bytes_per_s", bandwidth.bytes_per_s}};
+  std::optional<CounterGap> Start() override {
+    std::vector<std::string> arguments = {path_, "1"};
+    arguments.insert(arguments.end(), options_.begin(), options_.end());
+    return tool_.Start(arguments);
+  }
+
+  CountedValues Stop(double) override {
+    CountedValues values = parse_(tool_.Finish(SIGINT, target_.patience_s));
+    if (values) return values;
+    return tl::unexpected(CounterGap(tool_.WhyNothing(values.error().reason)));
   }
 
  private:
-  std::string Output() const {
-    std::string text;
-    std::rewind(output_);
-    char piece[4096];
-    while (const size_t read = std::fread(piece, 1, sizeof piece, output_))
-      text.append(piece, read);
-    return text;
+  bool ReadableMsr() const {
+    return access((target_.root + "dev/cpu/0/msr").c_str(), R_OK | W_OK) == 0;
   }
 
-  const std::string root_;
-  std::FILE* output_ = nullptr;
-  std::optional<Process> child_;
+  const CounterTarget target_;
+  const char* const program_;
+  const std::vector<std::string> options_;
+  const Parse parse_;
+  std::string path_;
+  Tool tool_;
 };
 
 }  // namespace
 
-Result<PcmBandwidth> ParsePcmMemory(const std::string& csv) {
-  std::vector<std::string> last;
-  std::optional<size_t> read, write, all;
-  PcmBandwidth mean;
-  for (const std::string& line : Split(csv, '\n')) {
-    std::vector<std::string> cells = Split(line, ',');
-    if (!all) {  // until the second heading line, whose groups stand in the line before
-      read = FindColumn(last, cells, "System", "Read");
-      write = FindColumn(last, cells, "System", "Write");
-      all = FindColumn(last, cells, "System", "Memory");
-      last = std::move(cells);
-      continue;
-    }
-    if (!read || !write || cells.size() <= std::max({*read, *write, *all})) continue;
-    const auto number = [&](size_t column) { return ParseDouble(Trim(cells[column]), "MB/s"); };
-    const auto reads = number(*read), writes = number(*write), both = number(*all);
-    if (!reads || !writes || !both) continue;  // the last line may be cut short
-    mean.read_bytes_per_s += *reads * kMegabyte;
-    mean.write_bytes_per_s += *writes * kMegabyte;
-    mean.bytes_per_s += *both * kMegabyte;
-    ++mean.samples;
-  }
-  if (!all || !read || !write)
-    return Fail(ErrorCode::kCorrupt,
-                "pcm-memory wrote no columns System Read, Write and Memory; run it by hand to see "
-                "its messages");
-  if (mean.samples == 0)
-    return Fail(ErrorCode::kCorrupt, "pcm-memory wrote no sample: it takes one per second");
-  const auto samples = static_cast<double>(mean.samples);
-  mean.read_bytes_per_s /= samples;
-  mean.write_bytes_per_s /= samples;
-  mean.bytes_per_s /= samples;
-  return mean;
+// -f: lines come as they are measured, and are there if the tool has to be killed.
+Source PcmMemorySource(const CounterTarget& target) {
+  return std::make_unique<Pcm>(target, "pcm-memory", std::vector<std::string>{"-nc", "-csv", "-f"},
+                               ParsePcmMemory);
 }
 
-std::unique_ptr<CounterSource> PcmSource(const CounterTarget& target) {
-  return std::make_unique<PcmMemory>(target.root);
+Source PcmNumaSource(const CounterTarget& target) {
+  return std::make_unique<Pcm>(target, "pcm-numa", std::vector<std::string>{"-csv"}, ParsePcmNuma);
+}
+
+// Without -csv: until 202502 the option only turns flushing off, from 202509 on it gives another
+// format. -1: leaves the frequency bands and the memory's sleep states out of the output.
+Source PcmPowerSource(const CounterTarget& target) {
+  return std::make_unique<Pcm>(target, "pcm-power",
+                               std::vector<std::string>{"-m", "-1", "-p", "-1"}, ParsePcmPower);
 }
 
 }  // namespace pinion::harness

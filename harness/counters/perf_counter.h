@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "engine/base/result.h"
+#include "harness/counters/counters.h"
 
 namespace pinion::harness {
 
@@ -15,21 +15,23 @@ class PerfCounter {
   struct Event {
     uint32_t type = 0;  // PERF_TYPE_*
     uint64_t config = 0;
+    uint64_t config1 = 0;  // which responses a core's offcore event counts
   };
   // Of a thread and those that it starts (`cpu` -1), or of a CPU and all that runs there (`thread`
-  // -1). The kernel's work for it counts if that is allowed. Errors (kUnsupported): a
-  // reason with the way out.
-  static Result<PerfCounter> Open(const Event& event, pid_t thread, int cpu);
+  // -1). The kernel's work for it counts if that is allowed.
+  static tl::expected<PerfCounter, CounterGap> Open(const Event& event, pid_t thread, int cpu);
   PerfCounter(PerfCounter&& other) noexcept;
   PerfCounter& operator=(PerfCounter&&) = delete;
   ~PerfCounter();
 
   // The count so far; extrapolated if it shared the hardware with other counters part of the time.
-  Result<double> Read() const;
+  tl::expected<double, CounterGap> Read() const;
+  bool user_only() const { return user_only_; }  // the kernel's work is not allowed to count
 
  private:
-  explicit PerfCounter(int fd) : fd_(fd) {}
+  PerfCounter(int fd, bool user_only) : fd_(fd), user_only_(user_only) {}
   int fd_ = -1;
+  bool user_only_ = false;
 };
 
 }  // namespace pinion::harness

@@ -7,17 +7,22 @@ namespace {
 class Rapl final : public CounterSource {
  public:
   explicit Rapl(std::string root) : root_(std::move(root)) {}
-  const char* name() const override { return "rapl"; }
 
-  Status Start() override {
-    before_ = EnergyReading::Now(root_);
-    if (before_.unavailable.empty()) return {};
-    return Fail(ErrorCode::kUnsupported, before_.unavailable);
+  std::optional<CounterGap> Examine() override {
+    const EnergyReading now = EnergyReading::Now(root_);
+    if (now.unavailable.empty()) return std::nullopt;
+    return CounterGap(now.unavailable, now.fix);
   }
 
-  Result<std::vector<CounterValue>> Stop() override {
-    PINION_ASSIGN(const double joules, JoulesBetween(before_, EnergyReading::Now(root_)));
-    return std::vector<CounterValue>{{"joules", joules}};
+  std::optional<CounterGap> Start() override {
+    before_ = EnergyReading::Now(root_);
+    return std::nullopt;
+  }
+
+  CountedValues Stop(double seconds) override {
+    const auto joules = JoulesBetween(before_, EnergyReading::Now(root_));
+    if (!joules) return tl::unexpected(CounterGap(joules.error()));
+    return std::vector<CounterValue>{{"package_watts", *joules / seconds}};
   }
 
  private:
@@ -27,8 +32,6 @@ class Rapl final : public CounterSource {
 
 }  // namespace
 
-std::unique_ptr<CounterSource> RaplSource(const CounterTarget& target) {
-  return std::make_unique<Rapl>(target.root);
-}
+Source RaplSource(const CounterTarget& target) { return std::make_unique<Rapl>(target.root); }
 
 }  // namespace pinion::harness

@@ -1,5 +1,5 @@
 // Memory traffic by the kernel's resctrl: what its default group, which is every process that
-// no one has put elsewhere, moved past each last-level cache.
+// no one has put elsewhere, moved past each last-level cache, and which part of it stayed local.
 
 #include <filesystem>
 
@@ -15,52 +15,64 @@ constexpr char kGroup[] = "sys/fs/resctrl/mon_data";
 class Resctrl final : public CounterSource {
  public:
   explicit Resctrl(std::string root) : root_(std::move(root)) {}
-  const char* name() const override { return "resctrl"; }
 
-  Status Start() override {
-    PINION_ASSIGN(before_, Total());
-    return {};
+  std::optional<CounterGap> Examine() override {
+    const auto now = Now();
+    return now ? std::nullopt : std::optional<CounterGap>(now.error());
   }
 
-  Result<std::vector<CounterValue>> Stop() override {
-    PINION_ASSIGN(const uint64_t after, Total());
-    return std::vector<CounterValue>{
-        {"memory_bytes", static_cast<double>(after) - static_cast<double>(before_)}};
+  std::optional<CounterGap> Start() override {
+    const auto now = Now();
+    if (!now) return now.error();
+    before_ = *now;
+    return std::nullopt;
+  }
+
+  CountedValues Stop(double seconds) override {
+    const auto after = Now();
+    if (!after) return tl::unexpected(after.error());
+    const double total = after->total - before_.total, local = after->local - before_.local;
+    return std::vector<CounterValue>{{"memory_local_bytes_per_s", local / seconds},
+                                     {"memory_remote_bytes_per_s", (total - local) / seconds}};
   }
 
  private:
-  // Of all domains, mon_data/mon_L3_NN/mbm_total_bytes.
-  Result<uint64_t> Total() const {
-    uint64_t total = 0;
+  struct Bytes {
+    double total = 0, local = 0;
+  };
+
+  // Of all domains, mon_data/mon_L3_NN/mbm_{total,local}_bytes.
+  tl::expected<Bytes, CounterGap> Now() const {
+    Bytes sum;
     size_t domains = 0;
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator(root_ + kGroup, ignored)) {
-      const std::string file = "mbm_total_bytes", path = entry.path().string() + "/" + file;
-      const auto text = ReadFile(path, 4096);
-      if (!text) continue;
-      const auto bytes = ParseInt(Trim(*text), file);
-      if (!bytes)  // the kernel writes "Unavailable" or "Error" there
-        return Fail(ErrorCode::kUnsupported,
-                    StrCat(file, " says '", Trim(*text), "' on this machine"));
-      total += static_cast<uint64_t>(*bytes);
+      const std::string folder = entry.path().string();
+      if (!std::filesystem::exists(folder + "/mbm_local_bytes", ignored)) continue;
+      for (const auto& [file, bytes] :
+           {std::pair("mbm_total_bytes", &sum.total), std::pair("mbm_local_bytes", &sum.local)}) {
+        const std::string text = ReadFile(folder + "/" + file, 4096).value_or("");
+        const auto number = ParseInt(Trim(text), file);
+        if (!number)  // the kernel writes "Unavailable" or "Error" there
+          return tl::unexpected(CounterGap(StrCat(file, " says '", Trim(text), "'")));
+        *bytes += static_cast<double>(*number);
+      }
       ++domains;
     }
-    if (domains == 0)
-      return Fail(
-          ErrorCode::kUnsupported,
-          StrCat("/", kGroup, " has no mbm_total_bytes; if the CPU counts it ",
-                 "(cqm_mbm_total in /proc/cpuinfo), mount -t resctrl resctrl ", "/sys/fs/resctrl"));
-    return total;
+    if (domains > 0) return sum;
+    const std::string cpu = ReadFile(root_ + "proc/cpuinfo", 1 << 20).value_or("");
+    if (cpu.find("cqm_mbm_local") == std::string::npos)
+      return tl::unexpected(CounterGap("the CPU does not count it (no cqm_mbm_local)"));
+    return tl::unexpected(
+        CounterGap("it is not mounted", "mount -t resctrl resctrl /sys/fs/resctrl"));
   }
 
   const std::string root_;
-  uint64_t before_ = 0;
+  Bytes before_;
 };
 
 }  // namespace
 
-std::unique_ptr<CounterSource> ResctrlSource(const CounterTarget& target) {
-  return std::make_unique<Resctrl>(target.root);
-}
+Source ResctrlSource(const CounterTarget& target) { return std::make_unique<Resctrl>(target.root); }
 
 }  // namespace pinion::harness

@@ -6,9 +6,11 @@
 
 namespace pinion::harness {
 
-// Checks which hardware counters can be read here, from the simplest up: perf_event (cycles,
-// instructions), rapl (energy), resctrl (memory traffic per group), pcm (Intel's tools). Each is
-// available, or not available with the reason and, if there is one, the command that enables it.
-std::vector<Check> ExamineCounters(const DoctorTarget& target);
+// Starts the name of every check of a counter: "counter_energy".
+inline constexpr char kCounterPrefix[] = "counter_";
+
+// One check per quantity of harness/counters: the source that would count it here, or why none can
+// and, if there is one, the command that enables one. Starts no tool.
+std::vector<Check> ExamineCounterChecks(const DoctorTarget& target);
 
 }  // namespace pinion::harness

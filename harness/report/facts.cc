@@ -31,13 +31,18 @@ void AddFacts(const Json& json, const std::string& path, TextTable& table) {
     AddFacts(value, path.empty() ? key : StrCat(path, ".", key), table);
 }
 
-const Json* ChecksOf(const Results& results) {
+}  // namespace
+
+const Json::Array& ChecksOf(const Results& results) {
+  static const Json::Array none;
   const Json* hygiene = results.provenance.Find("hygiene");
   const Json* checks = hygiene ? hygiene->Find("checks") : nullptr;
-  return checks && checks->is_array() ? checks : nullptr;
+  return checks && checks->is_array() ? checks->array() : none;
 }
 
-}  // namespace
+bool IsCounter(const Json& check) {
+  return Optional<std::string>(check, "name", "").value_or("").starts_with(kCounterCheck);
+}
 
 TextTable MetricFacts(const Results&) {
   TextTable table{"Metrics", "", {"metric", "unit", "formula"}, {}};
@@ -82,12 +87,13 @@ TextTable MachineFacts(const Results& results) {
 
 TextTable HygieneFacts(const Results& results) {
   TextTable table{"Hygiene when the sweep began", "", {"check", "state", "found", "fix"}, {}};
-  const Json* checks = ChecksOf(results);
-  if (!checks) {
+  const Json::Array& checks = ChecksOf(results);
+  if (checks.empty()) {
     table.note = "Not recorded: an older Pinion made this sweep and did not examine the machine.";
     return table;
   }
-  for (const Json& check : checks->array()) {
+  for (const Json& check : checks) {
+    if (IsCounter(check)) continue;  // these have a table of their own
     const auto text = [&](const char* key) {
       return Optional<std::string>(check, key, "").value_or("");
     };

@@ -42,6 +42,7 @@ std::string FormatFigure(const std::string& unit, double value) {
   if (unit == "bytes") return FormatBytes(static_cast<uint64_t>(std::max(0.0, value)));
   if (unit == "share") return Percent(value);
   if (unit == "bytes/s") return Significant(value * 1e-9) + " GB/s";
+  if (unit == "Hz") return Significant(value * 1e-9) + " GHz";
   if (unit == "FLOP/s") return Significant(value * 1e-9) + " GFLOP/s";
   if (unit == "s" && value < 1e-3) return Significant(value * 1e6) + " µs";
   if (unit == "s" && value < 1) return Significant(value * 1e3) + " ms";

@@ -135,8 +135,8 @@ std::string ReportMarkdown(const Results& results, const std::string& folder,
   for (const Verdict& verdict : results.verdicts) text += VerdictText(results, verdict);
   text += LaunchText(results, folder) + ChartsText(results, pictures) +
           "## All configurations\n\n" + CandidateTable(results) + LogsText(results);
-  for (const auto facts :
-       {WordFacts, MetricFacts, TimeFacts, HygieneFacts, MachineFacts, EnvironmentFacts})
+  for (const auto facts : {WordFacts, MetricFacts, TimeFacts, CounterFacts, HygieneFacts,
+                           MachineFacts, EnvironmentFacts})
     text += ToMarkdown(facts(results));
   return text + "## Reproduce\n\n" + CodeBlock(results.command_line);
 }

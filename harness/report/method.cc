@@ -78,7 +78,8 @@ Html MethodSection(const Results& results) {
 Html TimeSection(const Results& results) { return ToHtml(TimeFacts(results), ""); }
 
 Html MachineSection(const Results& results) {
-  return ToHtml(HygieneFacts(results), "h3") + ToHtml(MachineFacts(results), "h3") +
+  return ToHtml(CounterFacts(results), "h3") + ToHtml(HygieneFacts(results), "h3") +
+         ToHtml(MachineFacts(results), "h3") +
          Tag("details", Tag("summary", "", "Environment: engine, compiler, kernel, cgroup") +
                             ToHtml(EnvironmentFacts(results), ""));
 }

@@ -131,7 +131,7 @@ Json EnvironmentJson() {
 Json HygieneJson(int allowed_cpus) {
   const DoctorTarget target = LocalTarget(allowed_cpus);
   std::vector<Check> checks = Examine(target);
-  for (Check& check : ExamineCounters(target)) checks.push_back(std::move(check));
+  for (Check& check : ExamineCounterChecks(target)) checks.push_back(std::move(check));
   return ToJson(checks);
 }
 

@@ -43,7 +43,8 @@ std::vector<CounterReading> MediansOf(const std::vector<std::vector<CounterReadi
       if (!round[source].unavailable.empty()) medians[source] = round[source];
     for (size_t i = 0; i < medians[source].values.size(); ++i) {
       std::vector<double> values;
-      for (const auto& round : rounds) values.push_back(round[source].values[i].value);
+      for (const auto& round : rounds)
+        if (i < round[source].values.size()) values.push_back(round[source].values[i].value);
       medians[source].values[i].value = Median(values);
     }
   }

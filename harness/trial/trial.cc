@@ -224,7 +224,9 @@ Result<TrialResult> ReadTrialResult(const Json& object) {
 void AddCounters(const std::vector<CounterReading>& readings, size_t output_tokens,
                  TrialResult& result) {
   result.info.Set("counters", ToJson(readings));
-  if (const double* joules = FindValue(readings, "joules"); joules && output_tokens > 0)
+  for (const CounterValue& figure : FiguresOf(readings))
+    result.samples.push_back({figure.name, 0, figure.value});
+  if (const auto joules = JoulesOf(readings); joules && output_tokens > 0)
     result.samples.push_back({"joules_per_token", 0, *joules / static_cast<double>(output_tokens)});
 }
 

@@ -38,8 +38,8 @@ Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns);
 Result<TrialResult> MeasureTrial(Engine& engine, const TrialRequest& request, int64_t start_ns,
                                  const Clock& clock = kMachineClock);
 
-// Stores the hardware counters of the measured load as info "counters"; with energy, also a sample
-// "joules_per_token".
+// Stores the hardware counters of the measured load as info "counters", and those that metrics
+// exist for as samples; with energy, also "joules_per_token".
 struct CounterReading;
 void AddCounters(const std::vector<CounterReading>& readings, size_t output_tokens,
                  TrialResult& result);

@@ -1,45 +1,22 @@
-// The machine is a folder: /sys as some machine has it, a pcm-memory that plays back recorded CSV.
-
 #include "harness/counters/counters.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <linux/perf_event.h>
 
-#include <filesystem>
-
-#include "engine/base/file.h"
-#include "engine/base/strings.h"
 #include "harness/counters/sources.h"
+#include "tests/harness/counters/machine_folder.h"
 
 namespace pinion::harness {
 namespace {
 
 using ::testing::HasSubstr;
 
-// Two sockets' headings as PCM 202211 writes them with -nc, and three samples.
-constexpr char kPcmCsv[] =
-    ",,SKT0,SKT0,SKT0,SKT0,SKT1,SKT1,SKT1,SKT1,System,System,System\n"
-    "Date,Time,Mem Read (MB/s),Mem Write (MB/s),P. Write (T/s),Memory (MB/s),Mem Read (MB/s),"
-    "Mem Write (MB/s),P. Write (T/s),Memory (MB/s),Read,Write,Memory\n"
-    "2026-11-20,10:00:01.001,  100.00,   50.00,       3,  150.00,    0.00,    0.00,       0,"
-    "    0.00,    100.00,     50.00,    150.00\n"
-    "2026-11-20,10:00:02.001,  300.00,  150.00,       3,  450.00,    0.00,    0.00,       0,"
-    "    0.00,    300.00,    150.00,    450.00\n"
-    "2026-11-20,10:00:02.501,  300.00,  1";
-
-class CountersTest : public ::testing::Test {
+class CountersTest : public MachineFolder {
  protected:
-  void SetUp() override {
-    root_ = std::filesystem::temp_directory_path() / StrCat("pinion_counters_", getpid());
-    std::filesystem::create_directories(root_);
-    target_.root = root_.string() + "/";
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-  void Put(const std::string& path, const std::string& text) {
-    std::filesystem::create_directories((root_ / path).parent_path());
-    ASSERT_TRUE(WriteFile(root_ / path, text));
+  CounterReading Examined(const std::string& quantity) {
+    for (CounterReading& reading : ExamineCounters(target_))
+      if (reading.quantity == quantity) return reading;
+    return {};
   }
   void PutController(const std::string& name) {
     const std::string device = "sys/bus/event_source/devices/" + name + "/";
@@ -54,129 +31,201 @@ class CountersTest : public ::testing::Test {
       Put(device + "events/" + event + ".unit", "MiB\n");
     }
   }
-  // A program in place of pcm-memory.
-  void PutPcm(const std::string& script) {
-    Put("proc/cpuinfo", "vendor_id : GenuineIntel\n");
-    Put("dev/cpu/0/msr", "");
-    Put("usr/sbin/pcm-memory", "#!/bin/sh\n" + script);
-    chmod((root_ / "usr/sbin/pcm-memory").c_str(), 0755);
+  void PutFabric(const std::string& umask, const std::string& cpuinfo) {
+    const std::string device = "sys/bus/event_source/devices/amd_df/";
+    Put(device + "type", "13\n");
+    Put(device + "cpumask", "0\n");
+    Put(device + "format/event", "config:0-7,32-37\n");
+    Put(device + "format/umask", umask + "\n");
+    Put("proc/cpuinfo", cpuinfo);
   }
-  std::string WhyNot(std::unique_ptr<CounterSource> source) {
-    const Status started = source->Start();
-    EXPECT_FALSE(started) << source->name();
-    return started ? "" : started.error().message;
-  }
-
-  std::filesystem::path root_;
-  CounterTarget target_;
 };
 
-TEST_F(CountersTest, EverySourceHasValuesOrAReason) {
+TEST_F(CountersTest, EveryQuantityHasValuesOrReasons) {
   const auto readings = Counters::Start(target_).Stop();
-  ASSERT_EQ(readings.size(), 6u);
+  ASSERT_EQ(readings.size(), CounterOrder().size());
   const Json json = ToJson(readings);
   for (const CounterReading& reading : readings) {
-    EXPECT_NE(reading.values.empty(), reading.unavailable.empty()) << reading.source;
+    EXPECT_NE(reading.source.empty(), reading.unavailable.empty()) << reading.quantity;
+    EXPECT_EQ(reading.values.empty(), reading.source.empty()) << reading.quantity;
     if (reading.values.empty()) {
-      EXPECT_THAT(json.Find(reading.source)->string(), HasSubstr("not available, because "));
+      EXPECT_THAT(json.Find(reading.quantity)->string(), HasSubstr("not available, because "));
     }
   }
-  for (const char* bare : {"uncore", "rapl", "resctrl", "pcm"})  // this root has none of them
+  for (const char* bare : {"memory", "energy", "wall"})  // this root has none of their sources
     EXPECT_TRUE(json.Find(bare)->is_string()) << bare;
+}
+
+TEST_F(CountersTest, TheDoctorsListIsThatOfTheMeasurement) {
+  Put("sys/class/powercap/intel-rapl:0/energy_uj", "5\n");
+  Put("sys/class/powercap/intel-rapl:0/max_energy_range_uj", "9\n");
+  const auto examined = ExamineCounters(target_), counted = Counters::Start(target_).Stop();
+  ASSERT_EQ(examined.size(), counted.size());
+  for (size_t i = 0; i < examined.size(); ++i) {
+    EXPECT_EQ(examined[i].source, counted[i].source);
+    EXPECT_EQ(examined[i].unavailable, counted[i].unavailable);
+    EXPECT_EQ(examined[i].fix, counted[i].fix);
+  }
+  EXPECT_EQ(Examined("energy").source, "rapl");
+}
+
+TEST_F(CountersTest, NoToolProgramsCountersThatAnotherSourceUses) {
+  PutIntel();
+  for (const char* tool : {"pcm-memory", "pcm-numa", "pcm-power"}) PutTool(tool, "exit 1\n");
+  EXPECT_EQ(Examined("numa").source, "pcm_numa");
+  EXPECT_EQ(Examined("core").source, "");
+  EXPECT_EQ(Examined("memory").source, "pcm_memory");
+  EXPECT_EQ(Examined("energy").source, "");
+  EXPECT_THAT(Examined("energy").unavailable,
+              HasSubstr("pcm_power: it would program the counters that pcm_memory uses"));
+  std::filesystem::remove(root_ / "usr/sbin/pcm-memory");
+  EXPECT_EQ(Examined("energy").source, "pcm_power");
+}
+
+TEST_F(CountersTest, AToolThatFailsUnderLoadLeavesAReason) {
+  PutIntel();
+  PutTool("pcm-memory",
+          StrCat("echo 'Error: no access' >&2\ntouch ", target_.root, "ready\nexit 1\n"));
+  Counters counters = Counters::Start(target_);
+  WaitForTool();
+  for (const CounterReading& reading : counters.Stop()) {
+    if (reading.quantity != "memory") continue;
+    EXPECT_EQ(reading.unavailable, "pcm_memory: pcm-memory says 'Error: no access'");
+    EXPECT_EQ(reading.source, "");
+  }
 }
 
 TEST_F(CountersTest, TheKernelsEventsCountThisProcess) {
   const auto source = PerfSoftwareSource(target_);
-  if (const Status started = source->Start(); !started) GTEST_SKIP() << started.error().message;
+  if (const auto gap = source->Examine()) GTEST_SKIP() << gap->reason;
+  ASSERT_FALSE(source->Start());
   constexpr size_t kPage = 4096, kPages = 100;
   std::vector<char> touched(kPages * kPage);
   for (size_t page = 0; page < kPages; ++page)
     static_cast<volatile char*>(touched.data())[page * kPage] = 1;
-  const auto values = source->Stop();
-  ASSERT_TRUE(values) << values.error().message;
-  EXPECT_GT(*FindValue({{"perf_software", *values, ""}}, "cpu_s"), 0);
+  const auto values = source->Stop(1);
+  ASSERT_TRUE(values) << values.error().reason;
+  EXPECT_GT(ValueIn(*values, "cpu_s"), 0);
 }
 
 TEST_F(CountersTest, AProcessThatHasEndedCannotBeCounted) {
   target_.processes = {1 << 30};
-  EXPECT_THAT(WhyNot(PerfSoftwareSource(target_)), HasSubstr("has ended"));
+  EXPECT_THAT(PerfSoftwareSource(target_)->Start()->reason, HasSubstr("has ended"));
 }
 
 TEST_F(CountersTest, MemoryControllersAreReadBySysfsDescription) {
   PutController("uncore_imc_0");
   PutController("uncore_imc_1");
   Put("sys/bus/event_source/devices/uncore_imc_free_running_0/type", "15\n");  // other events
-  const auto events = FindUncoreEvents(target_.root);
-  ASSERT_TRUE(events) << events.error().message;
+  const auto events = FindMemoryControllers(target_.root);
+  ASSERT_TRUE(events) << events.error().reason;
   ASSERT_EQ(events->size(), 4u);
-  for (const UncoreEvent& event : *events) {
-    EXPECT_EQ(event.type, 14u);
-    EXPECT_EQ(event.config, event.name == "memory_read_bytes" ? 0x0304u : 0x0c04u);
-    EXPECT_DOUBLE_EQ(event.unit_bytes, 64);
+  for (const DeviceEvent& event : *events) {
+    EXPECT_EQ(event.event.type, 14u);
+    EXPECT_EQ(event.event.config, event.name == "memory_read_bytes_per_s" ? 0x0304u : 0x0c04u);
+    EXPECT_DOUBLE_EQ(event.unit, 64);
     EXPECT_EQ(event.cpus, (std::vector<int>{0, 32}));
   }
   Put("sys/bus/event_source/devices/uncore_imc_0/format/event", "config1:0-7,21\n");
-  EXPECT_THAT(FindUncoreEvents(target_.root).error().message, HasSubstr("'config1:0-7,21'"));
+  EXPECT_THAT(FindMemoryControllers(target_.root).error().reason, HasSubstr("'config1:0-7,21'"));
+  Put("sys/bus/event_source/devices/uncore_imc_0/format/event", "config:0-1\n");
+  EXPECT_THAT(FindMemoryControllers(target_.root).error().reason, HasSubstr("no room"));
 }
 
-TEST_F(CountersTest, ResctrlSumsAllCaches) {
+constexpr char kZen4[] = "vendor_id\t: AuthenticAMD\ncpu family\t: 25\nflags\t: perfmon_v2\n";
+constexpr char kZen5[] = "vendor_id\t: AuthenticAMD\ncpu family\t: 26\nflags\t: perfmon_v2\n";
+
+TEST_F(CountersTest, AmdsFabricCountsEveryChannel) {
+  PutFabric("config:8-15,24-27", kZen4);
+  const auto zen4 = FindAmdFabric(target_.root);
+  ASSERT_TRUE(zen4) << zen4.error().reason;
+  ASSERT_EQ(zen4->size(), 12u * 4);
+  // The last channel's writes by the other socket: event 0x2df, umask 0xbff, split over the format.
+  EXPECT_EQ(zen4->back().event.config, 0xdfu | 0xffu << 8 | 0xbu << 24 | uint64_t{2} << 32);
+  EXPECT_EQ(zen4->back().name, "memory_written_bytes_per_s");
+  EXPECT_EQ(zen4->front().event.config, 0x1fu | 0xfeu << 8 | 0x7u << 24);
+  PutFabric("config:8-15,24-27", kZen5);
+  EXPECT_EQ(FindAmdFabric(target_.root)->size(), 12u * 2);
+}
+
+TEST_F(CountersTest, AmdsFabricNeedsAKnownCpuAndAKernelThatKnowsIt) {
+  EXPECT_THAT(FindAmdFabric(target_.root).error().reason, HasSubstr("no amd_df"));
+  PutFabric("config:8-15", kZen5);
+  EXPECT_THAT(FindAmdFabric(target_.root).error().reason, HasSubstr("no room"));
+  PutFabric("config:8-15,24-27", "cpu family\t: 25\n");  // Zen 3
+  EXPECT_THAT(FindAmdFabric(target_.root).error().reason, HasSubstr("only Zen 4 and Zen 5"));
+}
+
+TEST_F(CountersTest, PackageEnergyIsReadBySysfsDescription) {
+  const std::string device = "sys/bus/event_source/devices/power/";
+  EXPECT_EQ(FindPackageEnergy(target_.root).error().fix, "modprobe rapl");
+  Put(device + "type", "9\n");
+  Put(device + "cpumask", "0\n");
+  Put(device + "format/event", "config:0-7\n");
+  Put(device + "events/energy-pkg", "event=0x02\n");
+  Put(device + "events/energy-pkg.scale", "2.3283064365386962890625e-10\n");
+  Put(device + "events/energy-pkg.unit", "Joules\n");
+  const auto events = FindPackageEnergy(target_.root);
+  ASSERT_TRUE(events) << events.error().reason;
+  EXPECT_EQ(events->front().event.config, 2u);
+  EXPECT_DOUBLE_EQ(events->front().unit, std::pow(2.0, -32));
+  Put(device + "cpumask", "\n");
+  EXPECT_FALSE(FindPackageEnergy(target_.root));
+}
+
+TEST(NumaEvents, AreThoseOfTheCpu) {
+  const auto zen = NumaEventsOf(kZen4);
+  ASSERT_TRUE(zen);
+  EXPECT_EQ(zen->local.config, 0x0844u);
+  EXPECT_EQ(zen->remote.config, 0x4044u);
+  EXPECT_EQ(zen->remote.type, uint32_t{PERF_TYPE_RAW});
+  const std::string intel = "vendor_id\t: GenuineIntel\ncpu family\t: 6\n";
+  const auto sapphire = NumaEventsOf(intel + "model\t\t: 143\nmodel name\t: Xeon\n");
+  ASSERT_TRUE(sapphire);
+  EXPECT_EQ(sapphire->local.config1, 0x104004477u);
+  EXPECT_EQ(sapphire->remote.config1, 0x730004477u | 0x708004477u);
+  EXPECT_FALSE(NumaEventsOf(intel + "model\t\t: 79\n"));
+  EXPECT_FALSE(NumaEventsOf("vendor_id\t: AuthenticAMD\ncpu family\t: 23\n"));
+  EXPECT_FALSE(NumaEventsOf(""));
+}
+
+TEST_F(CountersTest, ResctrlTellsLocalTrafficFromRemote) {
   const std::string folder = "sys/fs/resctrl/mon_data/";
-  Put(folder + "mon_L3_00/mbm_total_bytes", "1000\n");
-  Put(folder + "mon_L3_01/mbm_total_bytes", "500\n");
+  const auto put = [&](const char* domain, const char* total, const char* local) {
+    Put(folder + domain + "/mbm_total_bytes", StrCat(total, "\n"));
+    Put(folder + domain + "/mbm_local_bytes", StrCat(local, "\n"));
+  };
+  put("mon_L3_00", "1000", "1000");
+  put("mon_L3_01", "500", "500");
   const auto source = ResctrlSource(target_);
-  ASSERT_TRUE(source->Start());
-  Put(folder + "mon_L3_00/mbm_total_bytes", "5000\n");
-  Put(folder + "mon_L3_01/mbm_total_bytes", "501\n");
-  EXPECT_EQ((*source->Stop())[0].value, 4001);
-  Put(folder + "mon_L3_01/mbm_total_bytes", "Unavailable\n");
-  EXPECT_THAT(source->Stop().error().message, HasSubstr("says 'Unavailable'"));
+  ASSERT_FALSE(source->Examine());
+  ASSERT_FALSE(source->Start());
+  put("mon_L3_00", "5000", "4000");
+  put("mon_L3_01", "700", "600");
+  const auto values = source->Stop(2);
+  EXPECT_DOUBLE_EQ(ValueIn(*values, "memory_local_bytes_per_s"), 1550);
+  EXPECT_DOUBLE_EQ(ValueIn(*values, "memory_remote_bytes_per_s"), 550);
+  put("mon_L3_01", "Unavailable", "1");
+  EXPECT_THAT(source->Stop(2).error().reason, HasSubstr("says 'Unavailable'"));
 }
 
 TEST_F(CountersTest, ResctrlThatIsNotMountedNamesTheCommand) {
-  EXPECT_THAT(WhyNot(ResctrlSource(target_)), HasSubstr("mount -t resctrl"));
+  EXPECT_THAT(ResctrlSource(target_)->Examine()->reason, HasSubstr("no cqm_mbm_local"));
+  Put("proc/cpuinfo", "flags\t: cqm_mbm_local\n");
+  EXPECT_THAT(ResctrlSource(target_)->Examine()->fix, HasSubstr("mount -t resctrl"));
 }
 
-TEST(ParsePcmMemory, FindsItsColumnsByName) {
-  const auto bandwidth = ParsePcmMemory(kPcmCsv);
-  ASSERT_TRUE(bandwidth) << bandwidth.error().message;
-  EXPECT_EQ(bandwidth->samples, 2u);  // the third was cut short
-  EXPECT_DOUBLE_EQ(bandwidth->read_bytes_per_s, 200e6);
-  EXPECT_DOUBLE_EQ(bandwidth->write_bytes_per_s, 100e6);
-  EXPECT_DOUBLE_EQ(bandwidth->bytes_per_s, 300e6);
-  const auto moved = ParsePcmMemory(
-      "noise\n,,System,System,System,SKT0\nDate,Time,Memory,Write,Read,Read\na,b,3,2,1,9\n");
-  EXPECT_DOUBLE_EQ(moved->read_bytes_per_s, 1e6);
-}
-
-TEST(ParsePcmMemory, ErrorsNameTheMissingPart) {
-  EXPECT_THAT(ParsePcmMemory("Error: no MSR\n").error().message, HasSubstr("no columns"));
-  EXPECT_THAT(
-      ParsePcmMemory(",,System,System,System\nDate,Time,Read,Write,Memory\n").error().message,
-      HasSubstr("no sample"));
-  EXPECT_THAT(ParsePcmMemory(",,System\nDate,Time,Memory\na,b,1\n").error().message,
-              HasSubstr("no columns"));
-}
-
-TEST_F(CountersTest, PcmIsAChildThatWritesItsLastLinesWhenInterrupted) {
-  PutPcm(StrCat("trap 'cat ", target_.root, "csv; exit 0' INT\n", "touch ", target_.root,
-                "ready\nwhile :; do sleep 0.01; done\n"));
-  Put("csv", kPcmCsv);
-  const auto source = PcmSource(target_);
-  ASSERT_TRUE(source->Start());
-  while (!std::filesystem::exists(root_ / "ready")) usleep(1000);
-  const auto values = source->Stop();
-  ASSERT_TRUE(values) << values.error().message;
-  EXPECT_EQ(*FindValue({{"pcm", *values, ""}}, "memory_bytes_per_s"), 300e6);
-}
-
-TEST_F(CountersTest, FailingOrMissingPcmGivesAReason) {
-  EXPECT_THAT(WhyNot(PcmSource(target_)), HasSubstr("support only Intel"));
-  Put("proc/cpuinfo", "vendor_id : GenuineIntel\n");
-  EXPECT_THAT(WhyNot(PcmSource(target_)), HasSubstr("apt install pcm"));
-  PutPcm("echo no access to MSR; exit 1\n");
-  const auto source = PcmSource(target_);
-  ASSERT_TRUE(source->Start());
-  EXPECT_THAT(source->Stop().error().message, HasSubstr("no columns"));
+TEST(Figures, AreWhatACandidateShows) {
+  std::vector<CounterReading> readings(2);
+  readings[0].values = {{"memory_read_bytes_per_s", 3}, {"memory_written_bytes_per_s", 4}};
+  readings[1].values = {{"package_watts", 50}, {"memory_watts", 5}};
+  readings[1].seconds = 4;
+  const auto figures = FiguresOf(readings);
+  ASSERT_EQ(figures.size(), 2u);
+  EXPECT_DOUBLE_EQ(ValueIn(figures, "memory_bytes_per_s"), 7);
+  EXPECT_DOUBLE_EQ(ValueIn(figures, "package_watts"), 50);
+  EXPECT_DOUBLE_EQ(*JoulesOf(readings), 200);
+  EXPECT_FALSE(JoulesOf({readings[0]}));
 }
 
 }  // namespace

@@ -28,6 +28,22 @@ TEST(HygieneFacts, PutWarningsFirstWithTheirFixes) {
   EXPECT_THAT(HygieneFacts(Results()).note, HasSubstr("Not recorded"));
 }
 
+TEST(CounterFacts, ShowWhatWasCountedAndNameWhatWasNotOnce) {
+  Results results = PlantedResults();
+  EXPECT_EQ(CounterFacts(results).note,
+            "energy: not available, because rapl: no package; to enable it: modprobe "
+            "intel_rapl_msr.");
+  EXPECT_THAT(CounterFacts(results).rows, IsEmpty());
+  for (const auto& [metric, value] :
+       {std::pair("memory_remote_bytes_per_s", 12.5e9), std::pair("frequency_hz", 3.1e9)})
+    results.candidates[1].series.push_back({metric, 0, {}, Estimate{3, value, 0, std::nullopt}});
+  const TextTable table = CounterFacts(results);
+  EXPECT_THAT(table.head, ElementsAre("configuration", "from other nodes", "frequency"));
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(table.rows[0].cells[1], "12.5 GB/s");
+  EXPECT_EQ(table.rows[0].cells[2], "3.10 GHz");
+}
+
 TEST(EnvironmentFacts, FlattenTheRecordedProvenance) {
   EXPECT_THAT(
       Names(EnvironmentFacts(PlantedResults())),

@@ -187,7 +187,10 @@ Results PlantedResults(const std::string& hostile) {
       {"name":"quota","state":"ok","found":"none","reason":"all CPUs may be used","fix":""},
       {"name":"governor","state":"warn","found":"powersave on 2 CPUs","reason":"clocks vary",
        "fix":"cpupower frequency-set -g performance"},
-      {"name":"turbo","state":"not available","found":"","reason":"no driver says","fix":""}]}})");
+      {"name":"turbo","state":"not available","found":"","reason":"no driver says","fix":""},
+      {"name":"counter_numa","state":"ok","found":"resctrl","reason":"traffic","fix":""},
+      {"name":"counter_energy","state":"not available","found":"","reason":"rapl: no package",
+       "fix":"modprobe intel_rapl_msr"}]}})");
   results.provenance.Set("engine", Json::Object{{"commit", results.commit + hostile}});
   AddCandidates(results, hostile);
   results.floors = {0.021, 0.021, 0.021};

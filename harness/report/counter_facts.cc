@@ -1,0 +1,69 @@
+// What the machine's counters say of each configuration.
+
+#include "engine/base/strings.h"
+#include "harness/report/facts.h"
+#include "harness/report/words.h"
+#include "harness/stats/text.h"
+
+namespace pinion::harness {
+namespace {
+
+struct Column {
+  const char *title, *metric;
+};
+constexpr Column kColumns[] = {{"memory traffic", "memory_bytes_per_s"},
+                               {"from its own node", "memory_local_bytes_per_s"},
+                               {"from other nodes", "memory_remote_bytes_per_s"},
+                               {"frequency", "frequency_hz"},
+                               {"packages", "package_watts"},
+                               {"at the wall", "wall_watts"},
+                               {"energy per token", "joules_per_token"}};
+
+const Series* CountedSeries(const Candidate& candidate, const char* metric) {
+  const Series* series = candidate.Find(metric, 0);
+  return series && series->estimate.n > 0 ? series : nullptr;
+}
+
+// Each quantity without a source, once: "energy: not available, because ...; to enable it: ...".
+std::string Absent(const Results& results) {
+  std::vector<std::string> gaps;
+  for (const Json& check : ChecksOf(results)) {
+    const auto text = [&](const char* key) {
+      return Optional<std::string>(check, key, "").value_or("");
+    };
+    if (!IsCounter(check) || text("state") == "ok") continue;
+    const std::string name = text("name").substr(std::string_view(kCounterCheck).size());
+    gaps.push_back(StrCat(name, ": not available, because ", text("reason"),
+                          text("fix").empty() ? "" : StrCat("; to enable it: ", text("fix")), "."));
+  }
+  return Join(gaps, " ");
+}
+
+}  // namespace
+
+TextTable CounterFacts(const Results& results) {
+  TextTable table{"Hardware counters", Absent(results), {"configuration"}, {}};
+  std::vector<Column> columns;
+  for (const Column& column : kColumns) {
+    bool any = false;
+    for (const Candidate& candidate : results.candidates)
+      any = any || CountedSeries(candidate, column.metric);
+    if (any) columns.push_back(column);
+  }
+  for (const Column& column : columns) table.head.emplace_back(column.title);
+  if (columns.empty()) return table;
+  for (const Candidate& candidate : results.candidates) {
+    TextTable::Row row{{SettingsText(candidate)}};
+    bool any = false;
+    for (const Column& column : columns) {
+      const Series* series = CountedSeries(candidate, column.metric);
+      any = any || series;
+      row.cells.push_back(
+          series ? FormatFigure(FindMetric(column.metric)->unit, series->estimate.median) : "-");
+    }
+    if (any) table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+}  // namespace pinion::harness
