@@ -97,7 +97,6 @@ Result<Asked> Ask(const SweepFlags& flags) {
   if (stored && flags.probe.empty()) {
     meta.predictions = stored->predictions;
   } else if (!flags.probe.empty()) {
-    PINION_TRY(CheckProbed(flags.probe, host.machine));
     PINION_ASSIGN(meta.predictions, PredictionsFor(flags, definition, base, host));
   }
   return Asked{folder, std::move(meta)};
@@ -115,7 +114,8 @@ Status RunReplay(const SweepFlags& flags) {
 
 Status RunSweepCommand(const SweepFlags& flags) {
   if (flags.replay.given()) return RunReplay(flags);
-  if (!flags.machine.empty()) return PlanElsewhere(flags);
+  if (flags.plan || !flags.machine.empty()) return PrintPlan(flags);
+  PINION_TRY(CheckStated(flags));
   PINION_ASSIGN(Asked asked, Ask(flags));
   // The first Ctrl-C or SIGTERM ends the sweep in order; a second one ends it at once.
   CatchStopRequests({SIGINT, SIGTERM});

@@ -115,17 +115,32 @@ void SweepFlags::AddSearch(CLI::App& command) {
 }
 
 void SweepFlags::AddPrediction(CLI::App& command) {
-  auto* probed = command.add_option(
-      "--probe", probe,
-      "output of `pinion probe --out FILE`: predict every configuration, measure the most "
-      "promising first, and skip those that cannot win");
-  probed->check(CLI::ExistingFile);
   command
       .add_option(
-          "--machine", machine,
-          "plan for another machine, by prediction alone: an .xml file that lstopo wrote, or "
-          "hwloc's form, such as \"pack:2 numa:1 core:32 pu:2\"; --probe gives its limits")
-      ->needs(probed);
+          "--probe", probe,
+          "output of `pinion probe --out FILE`: predict every configuration, measure the most "
+          "promising first, and skip those that cannot win")
+      ->check(CLI::ExistingFile);
+  auto* only_plan = command.add_flag(
+      "--plan", plan, "print the configurations to try, in which order and why, and run nothing");
+  for (const char* run : {"--resume", "--watch", "--out"})
+    only_plan->excludes(command.get_option(run));
+  command.add_option(
+      "--machine", machine,
+      "plan for another machine: an .xml file that lstopo wrote, or hwloc's form, such as "
+      "\"pack:2 numa:3 core:19 pu:2\"; predicts from stated limits, or from --probe, scaled "
+      "by cores");
+  command.add_option(
+      "--node-bandwidth", node_bandwidth,
+      "with --plan or --machine: what a NUMA node's cores read from its memory, such "
+      "as 300GB/s");
+  command
+      .add_option("--memory-channels", memory_channels,
+                  "instead: memory channels of a socket x their speed in MT/s, such as 12x6400")
+      ->excludes("--node-bandwidth");
+  command.add_option("--core-peak", core_peak,
+                     "with --plan or --machine: bfloat16 arithmetic of one core on the fastest ISA "
+                     "path, such as 200GFLOP/s (default: its vector width at 2 GHz)");
 }
 
 }  // namespace pinion::harness

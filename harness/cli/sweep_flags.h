@@ -16,7 +16,8 @@ struct SweepFlags {
   EngineFlags engine;
   ReplayFlags replay;
   std::string definition_file, out, other_engine, machine, probe, workload;
-  bool quick = false, resume = false, json = false;
+  bool quick = false, resume = false, json = false, plan = false;
+  std::optional<std::string> node_bandwidth, memory_channels, core_peak;  // stated ceilings
   std::optional<std::string> budget, trial_limit, strategy;
   std::optional<double> epsilon;
   std::optional<int> prompt_len, output_len, num_prompts, rounds;

@@ -4,7 +4,6 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
-#include "engine/host/machine.h"
 #include "engine/run/options.h"
 #include "harness/cli/sweep_flags.h"
 #include "harness/space/definition.h"
@@ -12,15 +11,15 @@
 
 namespace pinion::harness {
 
-// Predictions for every candidate from the ceilings of --probe; null without --probe.
+// The plan of a sweep (MakeSweepPlan) with predictions from the ceilings of --probe; null without
+// --probe.
 Result<Json> PredictionsFor(const SweepFlags& flags, const Definition& definition,
                             const EngineOptions& base, const Host& host);
 
-// An error if `path` was probed on another machine, whose ceilings could prune the best candidate
-// here.
-Status CheckProbed(const std::string& path, const Machine& machine);
+// `--plan` or `--machine`: prints the plan for this or another machine, and runs nothing.
+Status PrintPlan(const SweepFlags& flags);
 
-// `--machine FILE --probe FILE`: prints the plan for another machine, and runs nothing.
-Status PlanElsewhere(const SweepFlags& flags);
+// Refuses ceilings that are stated for a sweep, which must not drop candidates by them.
+Status CheckStated(const SweepFlags& flags);
 
 }  // namespace pinion::harness

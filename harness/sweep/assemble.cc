@@ -184,9 +184,9 @@ void TakePredictions(const Json& predictions, Results& results) {
   const Json* list = predictions.Find("candidates");
   if (!list || !list->is_array()) return;
   for (const Json& one : list->array()) {
-    const Json *label = one.Find("label"), *predicted = one.Find("predicted");
+    const Json *name = one.Find("name"), *prediction = one.Find("prediction");
     for (Candidate& candidate : results.candidates)
-      if (label && predicted && *label == Json(candidate.label)) candidate.predicted = *predicted;
+      if (name && prediction && *name == Json(candidate.label)) candidate.predicted = *prediction;
   }
 }
 

@@ -65,11 +65,11 @@ Forecasts ForecastsFrom(const Json& predictions, const std::vector<CandidateRow>
   const Json* list = predictions.Find("candidates");
   if (!list || !list->is_array()) return forecasts;
   for (const Json& one : list->array()) {
-    const Json *label = one.Find("label"), *predicted = one.Find("predicted");
-    if (!label || !predicted || predicted->is_null()) continue;
+    const Json *name = one.Find("name"), *prediction = one.Find("prediction");
+    if (!name || !prediction) continue;
     for (const CandidateRow& row : candidates)
-      if (*label == Json(row.label))
-        forecasts[row.id] = ForecastOf(*predicted, one.Find("threads"), rule);
+      if (*name == Json(row.label))
+        forecasts[row.id] = ForecastOf(*prediction, one.Find("threads"), rule);
   }
   return forecasts;
 }

@@ -22,7 +22,7 @@ struct Forecast {
 // By candidate, for the objectives that ceilings can predict. Empty: there are no predictions.
 using Forecasts = std::map<int, std::map<Objective, Forecast>>;
 
-// Reads the result of PredictAll, by label. Infeasible candidates have no forecast.
+// Reads the result of MakeSweepPlan, by name. Excluded candidates have no forecast.
 Forecasts ForecastsFrom(const Json& predictions, const std::vector<CandidateRow>& candidates,
                         const ScoreRule& rule);
 

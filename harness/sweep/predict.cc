@@ -2,15 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <optional>
+#include <map>
 #include <set>
 
-#include "engine/base/strings.h"
 #include "engine/model/cost.h"
+#include "engine/run/capacity.h"
 #include "engine/run/replicas.h"
 #include "engine/run/start.h"
-#include "kernels/isa.h"
 #include "kernels/types.h"
 
 namespace pinion::harness {
@@ -51,21 +49,64 @@ struct Roofs {
   }
 };
 
-// The replicas that a batch keeps busy, and their threads.
+// Physical cores that a plan computes on; under nobind the threads are spread over all of them.
+CoresOfNodes CoresOf(const Plan& plan, const Machine& machine) {
+  std::map<int, std::set<int>> taken, all;
+  for (const Cpu& cpu : machine.cpus) all[cpu.node].insert(cpu.core);
+  double unbound = 0, cores = 0;
+  for (const RankPlan& rank : plan.ranks) {
+    if (rank.cpus.empty()) unbound += rank.threads;
+    for (const int id : rank.cpus)
+      if (const Cpu* cpu = machine.Find(id)) taken[cpu->node].insert(cpu->core);
+  }
+  for (const auto& [node, of_node] : all) cores += static_cast<double>(of_node.size());
+  CoresOfNodes count;
+  for (const auto& [node, of_node] : taken) count[node] = static_cast<double>(of_node.size());
+  if (unbound == 0) return count;
+  for (const auto& [node, of_node] : all)
+    count[node] = static_cast<double>(of_node.size()) * std::min(1.0, unbound / cores);
+  return count;
+}
+
+double CoreCount(const CoresOfNodes& cores) {
+  double sum = 0;
+  for (const auto& [node, here] : cores) sum += here;
+  return sum;
+}
+
+// The replicas that a batch keeps busy, and their cores.
 struct BusyReplicas {
   size_t busy = 1;
-  int threads = 0, most_threads = 0;  // per replica: on average, and of the largest
+  double cores = 0, most_cores = 0;  // per replica: on average, and of the largest
+  CoresOfNodes alone, together;      // of the first replica, and of all that are busy
 
-  BusyReplicas(const Point& point, size_t batch) {
-    const auto replicas = static_cast<size_t>(point.configuration.replicas);
-    busy = std::min(replicas, batch);
-    threads = std::max(1, point.plan.total_threads() / point.configuration.replicas);
-    for (int index = 0; index < point.configuration.replicas; ++index)
-      most_threads =
-          std::max(most_threads,
-                   PlanOfReplica(point.plan, point.configuration.replicas, index).total_threads());
+  BusyReplicas(const Point& point, size_t batch, const Machine& machine) {
+    const int replicas = point.configuration.replicas;
+    busy = std::min(static_cast<size_t>(replicas), batch);
+    for (int index = 0; index < replicas; ++index) {
+      const CoresOfNodes own = CoresOf(PlanOfReplica(point.plan, replicas, index), machine);
+      if (index == 0) alone = own;
+      if (static_cast<size_t>(index) < busy)
+        for (const auto& [node, here] : own) together[node] += here;
+      cores += CoreCount(own) / replicas;
+      most_cores = std::max(most_cores, CoreCount(own));
+    }
   }
 };
+
+// Sequences of the workload that one step can hold: all, or as many as --kv-cache-space does.
+Result<size_t> SequencesAtOnce(const EngineOptions& options, const DecoderSpec& model,
+                               const Workload& workload) {
+  const auto most = static_cast<size_t>(options.max_num_seqs);
+  if (!options.kv_cache_bytes) return most;
+  PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(options, model));
+  uint64_t block_bytes = 1;
+  for (const RankNeeds& rank : needs) block_bytes = std::max(block_bytes, rank.kv.block_bytes());
+  const auto tokens = static_cast<size_t>(workload.prompt_len + workload.output_len);
+  const auto block = static_cast<size_t>(options.block_size);
+  const size_t blocks = *options.kv_cache_bytes / block_bytes;
+  return std::clamp<size_t>(blocks / ((tokens + block - 1) / block), 1, most);
+}
 
 StepCost Times(StepCost cost, uint64_t count) {
   return {cost.weight_bytes * count, cost.kv_bytes * count, cost.flops * count,
@@ -95,12 +136,12 @@ class Load {
     return work;
   }
 
-  // `sequences`: one replica's share of the batch.
-  Figures Under(const Roofs& roofs, size_t sequences, const EngineOptions& options) const {
-    const size_t at_once = std::min(sequences, static_cast<size_t>(options.max_num_seqs));
+  // `sequences`: one replica's share of the batch, of which `at_once` run at a time.
+  Figures Under(const Roofs& roofs, size_t sequences, size_t at_once,
+                const EngineOptions& options) const {
     const auto per_step = static_cast<size_t>(options.max_num_batched_tokens);
     const double batch_s = roofs.together.Seconds(Prefill(sequences, per_step)) +
-                           roofs.together.Seconds(Decode(sequences, at_once));
+                           roofs.together.Seconds(Decode(sequences, std::min(sequences, at_once)));
     return {static_cast<double>(workload_.num_prompts) * workload_.output_len / batch_s,
             roofs.alone.Seconds(Prefill(1, per_step)),
             roofs.alone.Seconds(Decode(1, 1)) / std::max(1, workload_.output_len - 1)};
@@ -126,40 +167,36 @@ class Load {
   bool least_experts_;
 };
 
-std::string Printed(const char* format, double value) {
-  char text[48];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
 }  // namespace
 
 Result<Prediction> Predict(const Point& point, const DecoderSpec& model, const Workload& workload,
-                           const ProbedMachine& machine, uint64_t cache_bytes) {
+                           const MachineCeilings& ceilings, const Machine& machine,
+                           uint64_t cache_bytes) {
   const EngineOptions& options = point.configuration.options;
   PINION_ASSIGN(const kernels::Dtype dtype, ResolveDtype(options, model));
-  const std::string isa = options.isa == "auto" ? machine.Isas().back() : options.isa;
+  const std::string isa = options.isa == "auto" ? ceilings.Isas().back() : options.isa;
   const auto batch = static_cast<size_t>(workload.num_prompts);
-  const BusyReplicas replicas(point, batch);
+  const BusyReplicas replicas(point, batch, machine);
   Roof roof, raised;
-  roof.bytes_per_s = machine.ReadBytesPerS(replicas.threads);
-  PINION_ASSIGN(roof.peak, machine.PeakOf(isa, kernels::Name(dtype), replicas.threads));
-  raised.bytes_per_s = machine.ReadBytesPerSAtMost();
+  roof.bytes_per_s = ceilings.ReadBytesPerS(replicas.alone);
+  PINION_ASSIGN(roof.peak, ceilings.PeakOf(isa, kernels::Name(dtype), replicas.cores));
+  raised.bytes_per_s = ceilings.ReadBytesPerSAtMost();
   raised.cache_bytes = cache_bytes;
-  PINION_ASSIGN(raised.peak, machine.PeakAtMost(isa, replicas.most_threads));
-  const double together = machine.ReadBytesPerS(replicas.threads * static_cast<int>(replicas.busy));
-  const Roofs roofs(roof, together, replicas.busy);
+  PINION_ASSIGN(raised.peak, ceilings.PeakAtMost(isa, replicas.most_cores));
+  const Roofs roofs(roof, ceilings.ReadBytesPerS(replicas.together), replicas.busy);
   PINION_ASSIGN(const kernels::KvDtype kv_dtype, ResolveKvDtype(options, dtype));
   const CostModel cost(model, dtype, kv_dtype, options.tensor_parallel);
   const Load load(cost, workload, false);
+  PINION_ASSIGN(const size_t at_once, SequencesAtOnce(options, model, workload));
   Prediction prediction;
   // The replica that ends last has the largest share of the batch; the bound assumes the least
-  // share.
+  // share, and prefixes that sequences share, so that all of them fit.
   const size_t most = (batch + replicas.busy - 1) / replicas.busy, least = batch / replicas.busy;
-  static_cast<Figures&>(prediction) = load.Under(roofs, most, options);
-  prediction.at_best =
-      Load(cost, workload, true).Under({raised, raised.bytes_per_s, replicas.busy}, least, options);
-  const Work decode = load.Decode(most, std::min(most, static_cast<size_t>(options.max_num_seqs)));
+  static_cast<Figures&>(prediction) = load.Under(roofs, most, at_once, options);
+  prediction.at_best = Load(cost, workload, true)
+                           .Under({raised, raised.bytes_per_s, replicas.busy}, least,
+                                  static_cast<size_t>(options.max_num_seqs), options);
+  const Work decode = load.Decode(most, std::min(most, at_once));
   prediction.decode_bound_by_bytes =
       roofs.together.BytesSeconds(decode) >= roofs.together.ComputeSeconds(decode);
   return prediction;
@@ -187,70 +224,6 @@ Json ToJson(const Prediction& prediction) {
   json.Set("decode_bound_by", prediction.decode_bound_by_bytes ? "bytes" : "operations");
   json.Set("at_best", figures(prediction.at_best));
   return json;
-}
-
-Result<Json> PredictAll(const std::vector<Point>& points, const Host& host,
-                        const std::string& model_name, const Workload& workload,
-                        const Json& probe) {
-  PINION_ASSIGN(const ProbedMachine machine, ProbedMachine::Parse(probe));
-  const uint64_t cache_bytes = CacheBytes(host.machine);
-  std::vector<std::pair<double, Json>> ranked;
-  for (const Point& point : points) {
-    Json settings = Json::MakeObject(), one = Json::MakeObject();
-    for (const Setting& setting : point.settings) settings.Set(setting.key, setting.value);
-    one.Set("label", point.label);
-    one.Set("settings", std::move(settings));
-    one.Set("options", ToJson(point.configuration.options));
-    std::string infeasible = point.infeasible;
-    std::optional<Prediction> prediction;
-    if (infeasible.empty()) {
-      PINION_ASSIGN(const DecoderSpec model, SpecFor(point.configuration.options));
-      const auto predicted = Predict(point, model, workload, machine, cache_bytes);
-      if (predicted) prediction = *predicted;
-      if (!predicted) infeasible = predicted.error().message;
-      one.Set("threads", point.plan.total_threads());
-    }
-    one.Set("predicted", prediction ? ToJson(*prediction) : Json());
-    one.Set("infeasible", infeasible);
-    ranked.emplace_back(prediction ? prediction->output_tokens_per_s : -1, std::move(one));
-  }
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
-  Json candidates = Json::MakeArray();
-  for (auto& [rate, one] : ranked) candidates.Append(std::move(one));
-  Json plan = Json::MakeObject();
-  plan.Set("prediction", true);
-  plan.Set("model", model_name);
-  plan.Set("machine", MachineFingerprint(host.machine));
-  const Json* probed = probe.Find("machine");
-  plan.Set("probe_machine", probed ? *probed : Json());
-  plan.Set("candidates", std::move(candidates));
-  return plan;
-}
-
-std::string RenderPlan(const Json& plan) {
-  const auto name = [&](const char* key) {
-    const Json* machine = plan.Find(key);
-    const Json* model = machine ? machine->Find("cpu_model") : nullptr;
-    return model && model->is_string() ? model->string() : std::string("an unnamed machine");
-  };
-  std::string text =
-      StrCat("PREDICTION for ", name("machine"), " from ceilings probed on ", name("probe_machine"),
-             ":\nnothing was run. Limits by the ceilings, best first.\n\n"
-             "  tokens/s (batch)  first token [ms]  per token [ms]  configuration\n");
-  for (const Json& one : plan.Find("candidates")->array()) {
-    const Json& predicted = *one.Find("predicted");
-    const std::string& label = one.Find("label")->string();
-    if (predicted.is_null()) {
-      text += StrCat("                  cannot run there: ", label, ": ",
-                     one.Find("infeasible")->string(), "\n");
-      continue;
-    }
-    text += Printed("  %16.4g", predicted.Find("output_tokens_per_s")->number()) +
-            Printed("  %16.4g", predicted.Find("ttft_s")->number() * 1e3) +
-            Printed("  %14.4g", predicted.Find("tpot_s")->number() * 1e3) + "  " + label + "\n";
-  }
-  return text;
 }
 
 }  // namespace pinion::harness

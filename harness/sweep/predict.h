@@ -8,10 +8,10 @@
 #include "engine/base/result.h"
 #include "engine/model/spec.h"
 #include "harness/space/expand.h"
-#include "harness/sweep/probed_machine.h"
+#include "harness/sweep/machine_ceilings.h"
 
-// Limits of a configuration's performance, from exact bytes and operations and the ceilings that
-// `pinion probe` measured: before anything is run, and for other machines.
+// Limits of a configuration's performance, from exact bytes and operations and the machine's
+// ceilings: before anything is run, and for other machines.
 
 namespace pinion::harness {
 
@@ -24,17 +24,19 @@ struct Figures {
 // end are left out. Experts' weights count as expected if tokens choose all experts equally often.
 struct Prediction : Figures {
   bool decode_bound_by_bytes = false;
-  // The bound that no trial can beat: ceilings raised by ProbedMachine::kMargin, caches that keep
+  // The bound that no trial can beat: ceilings raised by MachineCeilings::kMargin, caches that keep
   // as much as possible from step to step, tokens that all choose the same experts.
   Figures at_best;
 };
 
 // Replicas share the bandwidth and the batch; each reads its own weights at each of its steps.
 // t = sum over prefill and decode of max(bytes / bandwidth, operations / peak), of the workload's
-// offline batch and of one request alone. `point` must have its plan; `model` is the spec under its
-// options (SpecFor). `cache_bytes`: of all caches of the machine.
+// offline batch and of one request alone. A stated --kv-cache-space limits the sequences of a step.
+// `point` must have its plan on `machine`; `model` is the spec under its options (SpecFor).
+// `cache_bytes`: of all caches of the machine.
 Result<Prediction> Predict(const Point& point, const DecoderSpec& model, const Workload& workload,
-                           const ProbedMachine& machine, uint64_t cache_bytes);
+                           const MachineCeilings& ceilings, const Machine& machine,
+                           uint64_t cache_bytes);
 
 // Bytes of all last-level caches, and 2 MiB per core for the levels before them.
 uint64_t CacheBytes(const Machine& machine);
@@ -42,13 +44,5 @@ uint64_t CacheBytes(const Machine& machine);
 // {"output_tokens_per_s","ttft_s","tpot_s","decode_bound_by",
 //  "at_best":{"output_tokens_per_s","ttft_s","tpot_s"}}
 Json ToJson(const Prediction& prediction);
-
-// A plan for another machine: every candidate with its predicted figures, best first.
-// {"prediction":true,"machine":{},"probe_machine":{},"model","candidates":[{"label","settings",
-//  "options","threads","predicted":{}|null,"infeasible"}]}
-Result<Json> PredictAll(const std::vector<Point>& points, const Host& host,
-                        const std::string& model_name, const Workload& workload, const Json& probe);
-// The same as text.
-std::string RenderPlan(const Json& plan);
 
 }  // namespace pinion::harness

@@ -314,18 +314,50 @@ def test_a_recorded_sweep_replays_without_its_engine(start, binary, tmp_path):
     assert report["default"] == "default" and sum(report["winners"].values()) == 20
 
 
-def test_a_plan_for_another_machine_is_a_prediction(binary, tmp_path):
+def plan_of(binary, *flags, folder=None):
+    done = subprocess.run([str(binary), "sweep", "preset:llama-3.2-1b", *flags, "--json"], cwd=folder,
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_plan_for_another_machine_scales_what_was_probed(binary, tmp_path):
     probe = tmp_path / "probe.json"
     done = subprocess.run([str(binary), "probe", "--seconds", "1", "--out", str(probe)],
                           capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    command = [str(binary), "sweep", "preset:llama-3.2-1b", "--machine", "pack:2 numa:1(memory=32GB) core:8 pu:2"]
-    done = subprocess.run([*command, "--probe", str(probe), "--json"], capture_output=True, text=True,
-                          timeout=60)
-    assert done.returncode == 0, done.stderr
-    plan = json.loads(done.stdout)
-    assert plan["prediction"] is True
-    rates = [one["predicted"]["output_tokens_per_s"] for one in plan["candidates"] if one["predicted"]]
-    assert len(rates) > 2 and rates == sorted(rates, reverse=True) and rates[-1] > 0
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert refused.returncode == 2 and "--probe" in refused.stderr
+    plans = [plan_of(binary, "--machine", f"pack:2 numa:1(memory=32GB) core:{cores} pu:2", "--probe", str(probe))
+             for cores in (8, 16)]
+    for plan in plans:
+        rates = [one["prediction"]["output_tokens_per_s"] for one in plan["candidates"] if "prediction" in one]
+        assert len(rates) > 2 and rates == sorted(rates, reverse=True) and rates[-1] > 0
+    small, large = ({one["name"]: one["prediction"]["tpot_s"] for one in plan["candidates"] if "prediction" in one}
+                    for plan in plans)
+    assert small["default"] > 1.8 * large["default"], "twice the cores on each node"
+
+
+def test_a_plan_by_stated_limits_needs_no_probe_and_leaves_no_folder(binary, tmp_path):
+    machine = ("--machine", "pack:2 numa:3 core:19 pu:2")
+    unknown = plan_of(binary, *machine)
+    assert unknown["ceilings"] is None and not any("prediction" in one for one in unknown["candidates"])
+    slow, fast = (plan_of(binary, *machine, "--node-bandwidth", rate) for rate in ("100GB/s", "200GB/s"))
+    tpot = [plan["candidates"][0]["prediction"]["tpot_s"] for plan in (slow, fast)]
+    assert 1.5 < tpot[0] / tpot[1] <= 2.01
+    channels = plan_of(binary, *machine, "--memory-channels", "12x6400", "--core-peak", "1TFLOP/s")
+    assert abs(channels["ceilings"]["read_bytes_per_s"] / (2 * 12 * 6400e6 * 8) - 1) < 1e-9
+    here = plan_of(binary, "--plan", folder=tmp_path)
+    assert here["candidates"][0]["name"] == "default" and here["candidates"][0]["settings"] == {}
+    assert all(len(values) > 0 for values in here["axes"].values())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("flags, named", [
+    (["--node-bandwidth", "100GB/s"], "need --plan or --machine"),
+    (["--plan", "--node-bandwidth", "fast"], "300GB/s"),
+    (["--plan", "--memory-channels", "12"], "12x6400"),
+    (["--plan", "--core-peak", "1T"], "--node-bandwidth"),
+    (["--plan", "--resume"], "--plan"),
+])
+def test_a_plan_that_cannot_be_made_is_one_clear_sentence(binary, flags, named):
+    done = subprocess.run([str(binary), "sweep", "preset:tiny", *flags], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and named in done.stderr and done.stdout == ""

@@ -183,11 +183,11 @@ TEST(Protocol, BaselineThatBreaksAConstraintEndsTheSweep) {
   EXPECT_THAT(end.error().message, HasSubstr("the defaults are disqualified"));
 }
 
-TEST(Forecasts, AreReadFromPredictionsByLabel) {
+TEST(Forecasts, AreReadFromPredictionsByName) {
   const Json predictions = *Json::Parse(R"({"candidates":[
-    {"label":"c1","predicted":{"output_tokens_per_s":10,"ttft_s":1,"tpot_s":0.1,
+    {"name":"c1","prediction":{"output_tokens_per_s":10,"ttft_s":1,"tpot_s":0.1,
      "at_best":{"output_tokens_per_s":20,"ttft_s":0.5,"tpot_s":0.05}}},
-    {"label":"default","predicted":null}]})");
+    {"name":"default","excluded":"too large"}]})");
   const Forecasts forecasts = ForecastsFrom(predictions, Rows(2), 11);
   ASSERT_EQ(forecasts.size(), 1u);
   const auto& of = forecasts.at(1);

@@ -19,13 +19,13 @@ constexpr char kProbe[] = R"({
 {"isa":"avx512_bf16","dtype":"float32","threads":2,"flops_per_s":2e11}],
 "int8":[{"isa":"avx512_bf16","threads":2,"operations_per_s":3.2e12}]})";
 
-ProbedMachine Machine() { return *ProbedMachine::Parse(*Json::Parse(kProbe)); }
+MachineCeilings Probed() { return *MachineCeilings::Parse(*Json::Parse(kProbe)); }
 
-TEST(ProbedMachine, InterpolatesBandwidthAndScalesArithmetic) {
-  const ProbedMachine machine = Machine();
-  EXPECT_DOUBLE_EQ(machine.ReadBytesPerS(1), 1e10);
-  EXPECT_DOUBLE_EQ(machine.ReadBytesPerS(2), 1.5e10);
-  EXPECT_DOUBLE_EQ(machine.ReadBytesPerS(64), 2e10);
+TEST(MachineCeilings, InterpolatesBandwidthAndScalesArithmetic) {
+  const MachineCeilings machine = Probed();
+  EXPECT_DOUBLE_EQ(machine.ReadBytesPerS({{0, 1}}), 1e10);
+  EXPECT_DOUBLE_EQ(machine.ReadBytesPerS({{0, 2}}), 1.5e10);
+  EXPECT_DOUBLE_EQ(machine.ReadBytesPerS({{0, 64}}), 2e10);
   EXPECT_DOUBLE_EQ(machine.PeakOf("avx512_bf16", "bfloat16", 1)->flops_per_s, 4e11);
   EXPECT_DOUBLE_EQ(machine.PeakOf("avx512_bf16", "bfloat16", 1)->int8_ops_per_s, 1.6e12);
   EXPECT_DOUBLE_EQ(machine.PeakOf("avx512_bf16", "float32", 2)->flops_per_s, 2e11);
@@ -36,24 +36,24 @@ TEST(ProbedMachine, InterpolatesBandwidthAndScalesArithmetic) {
 }
 
 // If a probe lacks int8 by path, the best instruction bounds all paths.
-TEST(ProbedMachine, IntegerBoundIsThePathsOwnOrElseTheBestInstructions) {
-  constexpr double kMargin = ProbedMachine::kMargin;
-  EXPECT_DOUBLE_EQ(Machine().PeakAtMost("avx512_bf16", 1)->int8_ops_per_s, kMargin * 1.6e12);
-  EXPECT_DOUBLE_EQ(Machine().PeakAtMost("avx512_bf16", 1)->flops_per_s, kMargin * 4e11);
+TEST(MachineCeilings, IntegerBoundIsThePathsOwnOrElseTheBestInstructions) {
+  constexpr double kMargin = MachineCeilings::kMargin;
+  EXPECT_DOUBLE_EQ(Probed().PeakAtMost("avx512_bf16", 1)->int8_ops_per_s, kMargin * 1.6e12);
+  EXPECT_DOUBLE_EQ(Probed().PeakAtMost("avx512_bf16", 1)->flops_per_s, kMargin * 4e11);
   Json older = *Json::Parse(kProbe);
   older.Set("int8", Json());
   older.Set("instructions", *Json::Parse(R"([
     {"type":"int8","name":"VPDPBUSD","threads":2,"operations_per_s":4e12},
     {"type":"float16","name":"VFMADDPH","threads":2,"operations_per_s":9e12}])"));
-  const auto peak = ProbedMachine::Parse(older)->PeakAtMost("avx2", 1);
+  const auto peak = MachineCeilings::Parse(older)->PeakAtMost("avx2", 1);
   EXPECT_DOUBLE_EQ(peak->int8_ops_per_s, kMargin * 2e12);
   EXPECT_DOUBLE_EQ(peak->flops_per_s, kMargin * 5e10);
 }
 
-TEST(ProbedMachine, ErrorsNameTheMissingPart) {
-  EXPECT_THAT(Machine().PeakOf("amx", "bfloat16", 1).error().message,
+TEST(MachineCeilings, ErrorsNameTheMissingPart) {
+  EXPECT_THAT(Probed().PeakOf("amx", "bfloat16", 1).error().message,
               HasSubstr("not measured ISA path 'amx'; it has avx2, avx512_bf16"));
-  EXPECT_THAT(ProbedMachine::Parse(*Json::Parse("{}")).error().message,
+  EXPECT_THAT(MachineCeilings::Parse(*Json::Parse("{}")).error().message,
               HasSubstr("it has no 'memory_read'"));
 }
 
@@ -66,7 +66,7 @@ Imagined Imagine(const std::string& model, const char* candidates) {
   Imagined imagined;
   imagined.host.machine = *ImagineMachine("pack:1 numa:1(memory=900GB) core:3 pu:1");
   imagined.host.budget = *ComputeBudget(imagined.host.machine);
-  imagined.host.isas = Machine().Isas();
+  imagined.host.isas = Probed().Isas();
   Definition definition;
   definition.candidates = Json::Parse(candidates)->array();
   EngineOptions base;
@@ -80,8 +80,8 @@ Imagined Imagine(const std::string& model, const char* candidates) {
 TEST(Predict, DecodeOfOneClientTakesTheWeightsOverTheBandwidth) {
   const Imagined imagined = Imagine("preset:qwen2.5-0.5b", R"([{"threads_bind":"0"}])");
   const DecoderSpec spec = FindModel("preset:qwen2.5-0.5b")->spec;
-  const auto all = Predict(imagined.points[0], spec, {}, Machine(), 0);
-  const auto one = Predict(imagined.points[1], spec, {}, Machine(), 0);
+  const auto all = Predict(imagined.points[0], spec, {}, Probed(), imagined.host.machine, 0);
+  const auto one = Predict(imagined.points[1], spec, {}, Probed(), imagined.host.machine, 0);
   ASSERT_TRUE(all && one);
   EXPECT_TRUE(all->decode_bound_by_bytes);
   // Weights in bfloat16 over 20 GB/s, and up to a tenth more for the keys and values.
@@ -95,15 +95,16 @@ TEST(Predict, DecodeOfOneClientTakesTheWeightsOverTheBandwidth) {
 TEST(Predict, BoundUsesRaisedCeilingsAndIsNeverBelowTheExpectation) {
   const Imagined imagined = Imagine("preset:qwen2.5-0.5b", R"([{"threads_bind":"0"}])");
   const DecoderSpec spec = FindModel("preset:qwen2.5-0.5b")->spec;
-  const auto all = *Predict(imagined.points[0], spec, {}, Machine(), 0);
-  const auto one = *Predict(imagined.points[1], spec, {}, Machine(), 0);
-  EXPECT_NEAR(all.tpot_s / all.at_best.tpot_s, ProbedMachine::kMargin, 1e-9);
+  const auto all = *Predict(imagined.points[0], spec, {}, Probed(), imagined.host.machine, 0);
+  const auto one = *Predict(imagined.points[1], spec, {}, Probed(), imagined.host.machine, 0);
+  EXPECT_NEAR(all.tpot_s / all.at_best.tpot_s, MachineCeilings::kMargin, 1e-9);
   // One thread may have all of the bandwidth, but not the arithmetic of others.
   EXPECT_NEAR(one.at_best.tpot_s, all.at_best.tpot_s, 1e-12);
   EXPECT_NEAR(one.at_best.ttft_s / all.at_best.ttft_s, 3, 1e-6);
   EXPECT_GT(one.at_best.output_tokens_per_s, one.output_tokens_per_s);
   // Caches that hold everything leave the arithmetic alone to bound it.
-  const auto cached = *Predict(imagined.points[0], spec, {}, Machine(), uint64_t{1} << 40);
+  const auto cached =
+      *Predict(imagined.points[0], spec, {}, Probed(), imagined.host.machine, uint64_t{1} << 40);
   EXPECT_LT(cached.at_best.tpot_s, all.at_best.tpot_s / 2);
   EXPECT_DOUBLE_EQ(cached.tpot_s, all.tpot_s);
 }
@@ -117,15 +118,17 @@ TEST(Predict, EachReplicaReadsItsOwnWeights) {
   decoding.prompt_len = 1;
   decoding.output_len = 65;
   decoding.num_prompts = 3;
-  const auto one = *Predict(imagined.points[0], spec, decoding, Machine(), 0);
-  const auto three = *Predict(imagined.points[1], spec, decoding, Machine(), 0);
+  const auto one = *Predict(imagined.points[0], spec, decoding, Probed(), imagined.host.machine, 0);
+  const auto three =
+      *Predict(imagined.points[1], spec, decoding, Probed(), imagined.host.machine, 0);
   EXPECT_NEAR(one.output_tokens_per_s / three.output_tokens_per_s, 3, 0.05);
   EXPECT_NEAR(three.tpot_s / one.tpot_s, 2, 1e-6);  // one thread reads at half of the bandwidth
   EXPECT_NEAR(three.at_best.tpot_s, one.at_best.tpot_s, 1e-12);
   // A batch that does not divide, and one that leaves replicas idle.
   for (const int prompts : {1, 2, 4, 5}) {
     decoding.num_prompts = prompts;
-    const auto some = *Predict(imagined.points[1], spec, decoding, Machine(), 0);
+    const auto some =
+        *Predict(imagined.points[1], spec, decoding, Probed(), imagined.host.machine, 0);
     EXPECT_GT(some.at_best.output_tokens_per_s, some.output_tokens_per_s) << prompts;
   }
 }
@@ -146,7 +149,9 @@ TEST(Predict, IntegersAndFloatsEachTakeTheirOwnRate) {
     probe.Set("int8",
               Json::Array{Json::Object{
                   {"isa", "avx512_bf16"}, {"threads", 3}, {"operations_per_s", int8_ops_per_s}}});
-    return Predict(imagined.points[0], spec, prompt, *ProbedMachine::Parse(probe), 0)->ttft_s;
+    return Predict(imagined.points[0], spec, prompt, *MachineCeilings::Parse(probe),
+                   imagined.host.machine, 0)
+        ->ttft_s;
   };
   EXPECT_DOUBLE_EQ(ttft_s(floats, 1e12), ttft_s(floats, 2e12));
   const double ops = 512.0 * 24 * 3 * 2 * 896 * 4864;  // tokens, layers, matrices of the MLP
@@ -163,8 +168,9 @@ TEST(Predict, ExpertsCountAsExpected) {
   eight.num_prompts = 8;
   one.prompt_len = eight.prompt_len = 1;
   one.output_len = eight.output_len = 3;
-  const auto of_one = *Predict(imagined.points[0], spec, one, Machine(), 0);
-  const auto of_eight = *Predict(imagined.points[0], spec, eight, Machine(), 0);
+  const auto of_one = *Predict(imagined.points[0], spec, one, Probed(), imagined.host.machine, 0);
+  const auto of_eight =
+      *Predict(imagined.points[0], spec, eight, Probed(), imagined.host.machine, 0);
   const double one_s = 3 / of_one.output_tokens_per_s;
   const double eight_s = 24 / of_eight.output_tokens_per_s;
   constexpr double kExpert = 3 * 768 * 2048 * 2, kLayers = 3, kPasses = 3;
@@ -174,14 +180,20 @@ TEST(Predict, ExpertsCountAsExpected) {
   EXPECT_LT(24 / of_eight.at_best.output_tokens_per_s, one_s);
 }
 
-TEST(Predict, PlanForAnotherMachineIsLabelledAsAPrediction) {
-  const Imagined imagined = Imagine("preset:qwen2.5-0.5b", R"([{"threads_bind":"0"}])");
-  const auto plan =
-      PredictAll(imagined.points, imagined.host, "preset:qwen2.5-0.5b", {}, *Json::Parse(kProbe));
-  ASSERT_TRUE(plan) << plan.error().message;
-  EXPECT_EQ(plan->Find("candidates")->array()[0].Find("label")->string(), "default");
-  EXPECT_TRUE(plan->Find("prediction")->boolean());
-  EXPECT_THAT(RenderPlan(*plan), HasSubstr("PREDICTION"));
+// A step that holds fewer contexts reads the weights more often for the same tokens.
+TEST(Predict, LittleKvSpaceTakesMoreSteps) {
+  const Imagined imagined = Imagine("preset:qwen2.5-0.5b", R"([{"kv_cache_space":0.03125}])");
+  const DecoderSpec spec = FindModel("preset:qwen2.5-0.5b")->spec;
+  Workload decoding;
+  decoding.prompt_len = 1;
+  decoding.output_len = 1023;  // 12 KiB a token, so 32 MiB hold two sequences
+  decoding.num_prompts = 8;
+  const auto all = *Predict(imagined.points[0], spec, decoding, Probed(), imagined.host.machine, 0);
+  const auto two = *Predict(imagined.points[1], spec, decoding, Probed(), imagined.host.machine, 0);
+  EXPECT_GT(all.output_tokens_per_s / two.output_tokens_per_s, 3);
+  EXPECT_LT(all.output_tokens_per_s / two.output_tokens_per_s, 4);
+  EXPECT_DOUBLE_EQ(all.tpot_s, two.tpot_s);
+  EXPECT_DOUBLE_EQ(all.at_best.output_tokens_per_s, two.at_best.output_tokens_per_s);
 }
 
 }  // namespace

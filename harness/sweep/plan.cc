@@ -1,0 +1,167 @@
+#include "harness/sweep/plan.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "engine/base/strings.h"
+#include "engine/run/settings.h"
+#include "engine/run/start.h"
+#include "harness/sweep/predict.h"
+
+namespace pinion::harness {
+namespace {
+
+struct Reason {
+  const char *key, *why;
+};
+constexpr Reason kReasons[] = {
+    {"threads_bind", "cores that wait for the same memory or cache may be fewer, or elsewhere"},
+    {"reserved_cpus", "the front end's cores are taken from the engine, or its delays go to tails"},
+    {"smt", "siblings share a core's arithmetic, but hide its waits for memory"},
+    {"tensor_parallel", "ranks read from their own node, and pay for exchanging results"},
+    {"replicas", "replicas exchange nothing, and each reads all of the weights"},
+    {"kv_cache_space", "the sequences of a step are those whose context fits"},
+    {"isa", "wider vectors may lower the clock"},
+    {"max_num_batched_tokens",
+     "short steps keep streams flowing, long ones read weights less often"},
+    {"dtype", "another type of the same size has other instructions"},
+    {"kv_cache_dtype", "half the bytes a context, if answers stay as they are"},
+    {"allocator", "allocations of the front end and of every step"},
+    {"openmp", "another runtime starts and parks its threads differently"},
+    {"huge_pages", "fewer translations of addresses"}};
+
+const char* WhyTried(const std::string& key) {
+  for (const Reason& reason : kReasons)
+    if (key == reason.key) return reason.why;
+  return FindSetting(key)->help;
+}
+
+std::string Printed(const char* format, double value) {
+  char text[48];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+Json SettingsJson(const Point& point) {
+  Json settings = Json::MakeObject();
+  for (const Setting& setting : point.settings)
+    settings.Set(setting.key, FindSetting(setting.key)->get(point.configuration));
+  return settings;
+}
+
+Result<Json> Listed(const Point& point, const Definition& definition, const Host& host,
+                    const MachineCeilings* ceilings) {
+  Json one = Json::MakeObject();
+  one.Set("name", point.label);
+  one.Set("settings", SettingsJson(point));
+  if (!point.same_as.empty()) one.Set("same_as", Json(point.same_as));
+  if (!point.infeasible.empty()) {
+    one.Set("excluded", point.infeasible);
+    return one;
+  }
+  one.Set("threads", point.plan.total_threads());
+  if (!ceilings) return one;
+  PINION_ASSIGN(const DecoderSpec model, SpecFor(point.configuration.options));
+  const auto prediction =
+      Predict(point, model, definition.workload, *ceilings, host.machine, CacheBytes(host.machine));
+  if (prediction)
+    one.Set("prediction", ToJson(*prediction));
+  else
+    one.Set("excluded", prediction.error().message);
+  return one;
+}
+
+// Higher comes first.
+double PlaceOf(const Json& one) {
+  if (one.Find("excluded")) return -1;
+  const Json* prediction = one.Find("prediction");
+  return prediction ? prediction->Find("output_tokens_per_s")->number() : 0;
+}
+
+void AddValue(const Json& value, std::vector<Json>& values) {
+  if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+}
+
+std::string CeilingsText(const Json& ceilings) {
+  if (ceilings.is_null())
+    return "No predictions without ceilings: give --probe FILE, --node-bandwidth or "
+           "--memory-channels.\n";
+  return StrCat("Predictions are limits by ceilings, ", ceilings.Find("from")->string(), ": ",
+                Printed("%.4g", ceilings.Find("read_bytes_per_s")->number() * 1e-9),
+                " GB/s from memory, ",
+                Printed("%.4g", ceilings.Find("core_read_bytes_per_s")->number() * 1e-9),
+                " GB/s of one core.\n");
+}
+
+std::string CandidateLine(const Json& one) {
+  const std::string& name = one.Find("name")->string();
+  if (const Json* excluded = one.Find("excluded"))
+    return StrCat("  excluded: ", name, ": ", excluded->string(), "\n");
+  const Json* prediction = one.Find("prediction");
+  if (!prediction) return StrCat("  ", name, "\n");
+  return Printed("  %16.4g", prediction->Find("output_tokens_per_s")->number()) +
+         Printed("  %16.4g", prediction->Find("ttft_s")->number() * 1e3) +
+         Printed("  %14.4g", prediction->Find("tpot_s")->number() * 1e3) + "  " + name + "\n";
+}
+
+}  // namespace
+
+Axes AxesTried(const Definition& definition, const EngineOptions& base) {
+  Axes axes = definition.axes;
+  for (const Json& listed : definition.candidates) {
+    const auto settings = SettingsOf(listed);
+    if (!settings) continue;  // Expand has refused it
+    const Configuration changed = ConfigurationOf(*settings);
+    for (const Setting& setting : *settings) {
+      const SettingRow& row = *FindSetting(setting.key);
+      const Axis* axis = FindAxis(axes, setting.key);
+      std::vector<Json> values = axis ? axis->values : std::vector{row.get({base})};
+      AddValue(row.get(changed), values);
+      SetAxis(setting.key, std::move(values), axes);
+    }
+  }
+  return axes;
+}
+
+Result<Json> MakeSweepPlan(const Definition& definition, const EngineOptions& base,
+                           const Host& host, const std::vector<Point>& points,
+                           const MachineCeilings* ceilings) {
+  std::vector<Json> candidates;
+  for (const Point& point : points) {
+    PINION_ASSIGN(Json one, Listed(point, definition, host, ceilings));
+    candidates.push_back(std::move(one));
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Json& a, const Json& b) { return PlaceOf(a) > PlaceOf(b); });
+  Json plan = Json::MakeObject();
+  plan.Set("model", base.model);
+  plan.Set("machine", MachineFingerprint(host.machine));
+  plan.Set("ceilings", ceilings ? ceilings->Facts() : Json());
+  plan.Set("axes", ToJson(AxesTried(definition, base)));
+  plan.Set("candidates", Json(std::move(candidates)));
+  return plan;
+}
+
+std::string RenderSweepPlan(const Json& plan) {
+  const Json& ceilings = *plan.Find("ceilings");
+  std::string text =
+      StrCat("A sweep of ", plan.Find("model")->string(), " on ",
+             plan.Find("machine")->Find("cpu_model")->string(), " would try; nothing was run.\n\n");
+  for (const auto& [key, values] : plan.Find("axes")->object()) {
+    std::vector<std::string> shown;
+    for (const Json& value : values.array())
+      shown.push_back(value.is_null() ? FindSetting(key)->usual : SettingText(value));
+    text += StrCat("  ", key, ": ", Join(shown, "; "), "\n      ", WhyTried(key), "\n");
+  }
+  text += "\n" + CeilingsText(ceilings) +
+          (ceilings.is_null()
+               ? "Every round measures all of these once, in an order drawn anew:\n"
+               : "The most promising are measured first:\n\n"
+                 "  tokens/s (batch)  first token [ms]  per token [ms]  configuration\n");
+  for (const Json& one : plan.Find("candidates")->array()) text += CandidateLine(one);
+  return text;
+}
+
+}  // namespace pinion::harness
