@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/serve/http_connection.h"
@@ -46,9 +47,11 @@ class Server final : public HttpServer {
     }
     error_code error;
     tcp::resolver resolver(io_);
-    const std::string place = StrCat(shared_.options.host, ":", shared_.options.port);
-    const auto found = resolver.resolve(shared_.options.host, std::to_string(shared_.options.port),
-                                        tcp::resolver::passive, error);
+    const std::string place = HostAndPort(options.host, options.port);
+    std::string host = options.host;
+    if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+    const auto found =
+        resolver.resolve(host, std::to_string(options.port), tcp::resolver::passive, error);
     if (error || found.empty())
       return Fail(ErrorCode::kFailed, StrCat("cannot listen on ", place, ": ", error.message(),
                                              "; give --host an address of this machine"));
@@ -147,10 +150,18 @@ class Server final : public HttpServer {
         asio::co_spawn(
             io_, [connection] { return connection->Run(); }, asio::detached);
       } else if (acceptor_.is_open()) {
-        LogWarning(StrCat("cannot accept a connection: ", error.message()));
+        WarnOfRefusal(error.message());
         co_await Pause();  // out of descriptors: some will be closed
       }
     }
+  }
+
+  // It is tried again many times a second, which would fill a disk with the same line.
+  void WarnOfRefusal(const std::string& reason) {
+    constexpr double kPauseSeconds = 60;
+    if (warned_ns_ && SecondsSince(*warned_ns_) < kPauseSeconds) return;
+    warned_ns_ = NowNs();
+    LogWarning(StrCat("cannot accept connections: ", reason, "; said once a minute"));
   }
 
   bool Full() const { return shared_.connections.size() >= shared_.options.max_connections; }
@@ -191,6 +202,7 @@ class Server final : public HttpServer {
   }
 
   static constexpr double kLastWritesSeconds = 1;
+  std::optional<int64_t> warned_ns_;
 
   HttpShared shared_;  // before io_: connections inside io_'s coroutines refer to it
   asio::io_context io_{1};
@@ -201,6 +213,11 @@ class Server final : public HttpServer {
 };
 
 }  // namespace
+
+std::string HostAndPort(const std::string& host, int port) {
+  const bool is_bare = host.find(':') != host.npos && !host.starts_with('[');
+  return is_bare ? StrCat('[', host, "]:", port) : StrCat(host, ':', port);
+}
 
 Result<std::unique_ptr<HttpServer>> HttpServer::Listen(const HttpOptions& options,
                                                        Handler handler) {

@@ -108,6 +108,9 @@ struct HttpOptions {
   std::string ssl_certfile, ssl_keyfile;  // PEM; empty: no TLS
 };
 
+// "127.0.0.1:80" or "[::1]:80", as a URL has it.
+std::string HostAndPort(const std::string& host, int port);
+
 // HTTP/1.0 and 1.1 with keep-alive and pipelining, and the event loop of the front end. Only this,
 // http_connection, http_channel and http_parser use Boost. Thread rule: everything happens on the
 // thread that calls Run; only Post may be called from another thread.

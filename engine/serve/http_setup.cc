@@ -22,6 +22,10 @@ size_t ConnectionsOf(const HttpRules& rules) {
   const size_t connections = ConnectionsWithin(limits->now, rules.max_connections);
   LogInfo(StrCat("descriptors: ", limits->now, " (was ", limits->before, "), connections: at most ",
                  connections));
+  if (connections < rules.max_connections)
+    LogWarning(StrCat("--max-connections ", rules.max_connections,
+                      " needs more descriptors; allow them with ulimit -Hn ",
+                      rules.max_connections + 128));
   return connections;
 }
 

@@ -23,8 +23,9 @@ Result<DescriptorLimits> RaiseNofile() {
 }
 
 size_t ConnectionsWithin(size_t descriptors, size_t wanted) {
-  constexpr size_t kOthers = 128;
-  return std::min(wanted, std::max<size_t>(descriptors, kOthers + 1) - kOthers);
+  // The engine's links and logs, and a helper process for each worker: 24 with the default number.
+  const size_t others = std::clamp<size_t>(descriptors / 2, 24, 128);
+  return std::min(wanted, std::max(descriptors, others + 1) - others);
 }
 
 }  // namespace pinion

@@ -172,8 +172,8 @@ class Serving {
   }
 
   std::string Url() const {
-    return StrCat(options_.http.ssl_certfile.empty() ? "http://" : "https://", options_.host, ":",
-                  server_->port());
+    return StrCat(options_.http.ssl_certfile.empty() ? "http://" : "https://",
+                  HostAndPort(options_.host, server_->port()));
   }
 
   std::vector<std::string> Command(const EngineOptions& engine) const {

@@ -1,5 +1,8 @@
 // `pinion`: one binary, one subcommand per job.
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 #include <iostream>
@@ -21,6 +24,14 @@ const std::vector<void (*)(CLI::App&, int&)> kCommands = {
     AddServe, AddLoad,   AddSweep, AddReport, AddCompare, AddLaunch, AddDescribe,
 };
 
+// A standard descriptor that the caller closed would be given to the next file or socket, which
+// then gets our messages. In its place comes one that cannot be used, so that writing still fails.
+void OccupyStandardDescriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(fd, F_GETFD) < 0)  // the lowest that is free, so it becomes this one
+      static_cast<void>(open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY));
+}
+
 // vLLM's users write `-tp 2` and `-tp=2`, which CLI11 would read as bundled one-letter flags.
 std::vector<std::string> RewriteArguments(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
@@ -32,6 +43,7 @@ std::vector<std::string> RewriteArguments(int argc, char** argv) {
 }
 
 int Main(int argc, char** argv) {
+  OccupyStandardDescriptors();
   std::signal(SIGXFSZ, SIG_IGN);  // so that writing beyond `ulimit -f` fails with an error message
   CLI::App app(
       "Finds the fastest way to run a language model on the CPUs you have, shows the evidence, and "

@@ -1,12 +1,17 @@
 #include "harness/cli/serve_flags.h"
 
+#include <algorithm>
+#include <cctype>
+#include <climits>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "engine/base/file.h"
 #include "engine/base/json.h"
 #include "engine/base/strings.h"
 #include "harness/cli/trace_flag.h"
+#include "harness/cli/usage_error.h"
 
 namespace pinion::harness {
 namespace {
@@ -18,16 +23,25 @@ constexpr const char* kFaults = "Faults";
 
 // Leaves the default in place if the flag was not given.
 template <typename T>
-Status ReadBytes(const std::string& text, const char* flag, T& field) {
+Status ReadBytes(const std::string& text, const char* flag, size_t least, T& field) {
   if (text.empty()) return {};
   PINION_ASSIGN(const uint64_t bytes, ParseBytes(text, 1, flag));
+  if (bytes < least)
+    return Fail(ErrorCode::kUsage,
+                StrCat(flag, " is ", text, ", want at least ", FormatBytes(least)));
   field = static_cast<T>(bytes);
   return {};
 }
 
-Status ReadSeconds(const std::string& text, const char* flag, double& field) {
+// `or_never`: whether 0 has a meaning of its own.
+Status ReadSeconds(const std::string& text, const char* flag, bool or_never, double& field) {
+  constexpr double kLeast = 0.001;  // below, everything would be over time, or without a pause
   if (text.empty()) return {};
-  PINION_ASSIGN(field, ParseDuration(text, flag));
+  PINION_ASSIGN(const double seconds, ParseDuration(text, flag));
+  if (seconds < kLeast && !(or_never && seconds == 0))
+    return Fail(ErrorCode::kUsage,
+                StrCat(flag, " is ", text, ", want at least 1ms", or_never ? ", or 0" : ""));
+  field = seconds;
   return {};
 }
 
@@ -54,16 +68,66 @@ Status ReadNames(const std::vector<std::string>& given, const char* flag,
   return {};
 }
 
+// As browsers write it: in small letters, without a path. Any other would never be met.
+Status CheckOrigins(std::vector<std::string>& origins) {
+  for (std::string& origin : origins) {
+    for (char& c : origin) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const size_t host = origin.find("://");
+    const bool is_origin = host != origin.npos && host > 0 && host + 3 < origin.size() &&
+                           origin.find('/', host + 3) == origin.npos;
+    if (!is_origin && origin != "*" && origin != "null")
+      return Fail(ErrorCode::kUsage,
+                  StrCat("--allowed-origins holds '", origin,
+                         "', want SCHEME://HOST or SCHEME://HOST:PORT without a path, or '*'"));
+  }
+  return {};
+}
+
+Status CheckHosts(const std::vector<std::string>& hosts) {
+  for (const std::string& host : hosts)
+    if (host.find('/') != host.npos)
+      return Fail(ErrorCode::kUsage, StrCat("--allowed-hosts holds '", host,
+                                            "', want a name or an address, such as example.org"));
+  return {};
+}
+
+// What no client could send in a header would lock everybody out.
+Status CheckKey(std::string_view key, const std::string& where) {
+  if (key.empty() || Trim(key) != key)
+    return Fail(ErrorCode::kUsage, StrCat(where, " is empty or has spaces around it"));
+  if (!std::all_of(key.begin(), key.end(), [](char c) { return c >= ' ' && c <= '~'; }))
+    return Fail(ErrorCode::kUsage, StrCat(where, " holds a character that is not printable ASCII"));
+  return {};
+}
+
 // One key a line.
 Status ReadKeyFile(const std::string& path, std::vector<std::string>& keys) {
   const auto text = ReadFile(path);
   if (!text) return Fail(ErrorCode::kUsage, StrCat("--api-key-file: ", text.error().message));
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // some editors begin a file with it
+  std::string_view lines = *text;
+  if (lines.starts_with(kByteOrderMark)) lines.remove_prefix(kByteOrderMark.size());
   const size_t before = keys.size();
-  for (const std::string& line : Split(*text, '\n'))
-    if (!Trim(line).empty()) keys.emplace_back(Trim(line));
+  int number = 0;
+  for (const std::string& line : Split(lines, '\n')) {
+    ++number;
+    const std::string_view key = Trim(line);
+    if (key.empty()) continue;
+    PINION_TRY(CheckKey(key, StrCat("--api-key-file ", path, ": line ", number)));
+    keys.emplace_back(key);
+  }
   if (keys.size() == before)
     return Fail(ErrorCode::kUsage,
                 StrCat("--api-key-file ", path, " holds no key, want one a line"));
+  return {};
+}
+
+// A variable that is set but blank was meant to hold a key.
+Status ReadKeyVariable(std::vector<std::string>& keys) {
+  const char* value = std::getenv("VLLM_API_KEY");
+  if (!keys.empty() || !value || *value == '\0') return {};
+  PINION_TRY(CheckKey(Trim(value), "VLLM_API_KEY"));
+  keys.emplace_back(Trim(value));
   return {};
 }
 
@@ -89,6 +153,11 @@ void ServeFlags::AddTo(CLI::App& command) {
                   "instead of the model, an engine that gives every request this many tokens a "
                   "second: for measurements of the front end")
       ->group("");
+  // A variable that a script forgot to set must not open the server: no key file would mean no
+  // keys, no certificate no TLS, and no host all of this machine's addresses.
+  for (CLI::Option* option : command.get_options())
+    if (!option->get_positional() && option->get_items_expected_max() > 0)
+      option->check(NotEmpty());
 }
 
 void ServeFlags::AddHttp(CLI::App& command) {
@@ -158,22 +227,25 @@ void ServeFlags::AddLimits(CLI::App& command) {
       "of the memory, whichever is less); above: 503, or 413 if one request alone exceeds it");
   add("--max-num-queued-reqs", limits.max_num_queued_reqs,
       "choices that may wait or run, each of n on its own; above: 503")
-      ->check(CLI::PositiveNumber)
+      ->check(Unsigned(1))
       ->capture_default_str();
   add("--max-num-queued-tokens", limits.max_num_queued_tokens,
       "prompt tokens of choices that wait for their first token; above: 503")
-      ->check(CLI::PositiveNumber)
+      ->check(Unsigned(1))
       ->capture_default_str();
   add("--max-choice-tokens", limits.max_choice_tokens,
       "n times the prompt tokens of one request; above: 400")
-      ->check(CLI::PositiveNumber)
+      ->check(Unsigned(1))
       ->capture_default_str();
   add("--max-logit-bias", limits.max_logit_bias, "entries of a request's logit_bias; above: 400")
+      ->check(Unsigned())
       ->capture_default_str();
   add("--max-stop", limits.max_stop, "stop strings of a request; above: 400")
+      ->check(Unsigned())
       ->capture_default_str();
   add("--max-stop-token-ids", limits.max_stop_token_ids,
       "entries of a request's stop_token_ids; above: 400")
+      ->check(Unsigned())
       ->capture_default_str();
   add("--min-priority", limits.min_priority,
       "lowest 'priority' of a request, of which lower goes first (default: any; 0 keeps clients "
@@ -205,7 +277,7 @@ void ServeFlags::AddFaults(CLI::App& command) {
           "starts of a new engine process within 10 minutes, >= 0; if it ends once more, so "
           "does the server")
       ->group(kFaults)
-      ->check(CLI::NonNegativeNumber)
+      ->check(Unsigned(0, INT_MAX))
       ->capture_default_str();
   command
       .add_option("--shutdown-timeout", shutdown_timeout_,
@@ -229,19 +301,22 @@ Result<ServeOptions> ServeFlags::Resolve() const {
   ServeOptions options = options_;
   PINION_ASSIGN(options.engine, engine_.Resolve());
   options.engine.has_frontend = true;
-  PINION_TRY(ReadBytes(max_body_size_, "--max-body-size", options.limits.max_body_bytes));
-  PINION_TRY(ReadBytes(request_memory_, "--request-memory", options.limits.request_memory_bytes));
-  PINION_TRY(ReadSeconds(request_timeout_, "--request-timeout", options.limits.request_timeout_s));
-  PINION_TRY(ReadSeconds(header_timeout_, "--header-timeout", options.http.header_seconds));
-  PINION_TRY(ReadSeconds(sse_keep_alive_interval_, "--sse-keep-alive-interval",
+  PINION_TRY(ReadBytes(max_body_size_, "--max-body-size", 1 << 10, options.limits.max_body_bytes));
+  PINION_TRY(
+      ReadBytes(request_memory_, "--request-memory", 1 << 20, options.limits.request_memory_bytes));
+  PINION_TRY(
+      ReadSeconds(request_timeout_, "--request-timeout", false, options.limits.request_timeout_s));
+  PINION_TRY(ReadSeconds(header_timeout_, "--header-timeout", false, options.http.header_seconds));
+  PINION_TRY(ReadSeconds(sse_keep_alive_interval_, "--sse-keep-alive-interval", true,
                          options.http.sse_keep_alive_s));
   PINION_TRY(ResolveAccess(options.http));
-  PINION_TRY(ReadSeconds(engine_timeout_, "--engine-timeout", options.faults.engine_timeout_s));
+  PINION_TRY(
+      ReadSeconds(engine_timeout_, "--engine-timeout", false, options.faults.engine_timeout_s));
   if (options.faults.engine_timeout_s < 1)
     return Fail(ErrorCode::kUsage,
                 StrCat("--engine-timeout is ", engine_timeout_, ", want at least 1s"));
-  PINION_TRY(
-      ReadSeconds(shutdown_timeout_, "--shutdown-timeout", options.faults.shutdown_timeout_s));
+  PINION_TRY(ReadSeconds(shutdown_timeout_, "--shutdown-timeout", true,
+                         options.faults.shutdown_timeout_s));
   // Below, a step would last longer than an engine that answers no ping may live.
   if (options.stand_in_rate && !(*options.stand_in_rate >= 0.5 && *options.stand_in_rate <= 10000))
     return Fail(ErrorCode::kUsage, StrCat("--stand-in ", *options.stand_in_rate,
@@ -254,12 +329,11 @@ Status ServeFlags::ResolveAccess(HttpRules& rules) const {
   PINION_TRY(ReadNames(allowed_origins_, "--allowed-origins", rules.allowed_origins));
   PINION_TRY(ReadNames(allowed_methods_, "--allowed-methods", rules.allowed_methods));
   PINION_TRY(ReadNames(allowed_headers_, "--allowed-headers", rules.allowed_headers));
-  for (const std::string& key : rules.api_keys)
-    if (Trim(key).empty() || Trim(key) != key)
-      return Fail(ErrorCode::kUsage, "--api-key is empty or has spaces around it");
+  PINION_TRY(CheckOrigins(rules.allowed_origins));
+  PINION_TRY(CheckHosts(rules.allowed_hosts));
+  for (const std::string& key : rules.api_keys) PINION_TRY(CheckKey(key, "--api-key"));
   if (!api_key_file_.empty()) PINION_TRY(ReadKeyFile(api_key_file_, rules.api_keys));
-  const char* key = std::getenv("VLLM_API_KEY");
-  if (rules.api_keys.empty() && key && !Trim(key).empty()) rules.api_keys.emplace_back(Trim(key));
+  PINION_TRY(ReadKeyVariable(rules.api_keys));
   if (rules.ssl_certfile.empty() && !rules.ssl_keyfile.empty())
     return Fail(ErrorCode::kUsage, "--ssl-keyfile without --ssl-certfile: give both, or neither");
   return {};

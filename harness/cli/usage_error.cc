@@ -129,13 +129,22 @@ Error DescribeUsage(const CLI::App& app, const CLI::ParseError& error, int argc,
           StrCat(text, text.back() == '?' ? " see pinion " : "; see pinion ", path, "--help")};
 }
 
-CLI::Validator Unsigned() {
-  return {[](std::string& text) {
+CLI::Validator Unsigned(uint64_t least, uint64_t most) {
+  return {[least, most](std::string& text) {
             uint64_t value = 0;
             const auto [end, failure] =
                 std::from_chars(text.data(), text.data() + text.size(), value);
-            if (failure == std::errc() && end == text.data() + text.size()) return std::string();
-            return StrCat("'", text, "' is not a whole number from 0 to ", UINT64_MAX);
+            const bool whole = failure == std::errc() && end == text.data() + text.size();
+            if (whole && value >= least && value <= most) return std::string();
+            return StrCat("'", text, "' is not a whole number from ", least, " to ", most);
+          },
+          ""};
+}
+
+CLI::Validator NotEmpty() {
+  return {[](std::string& text) {
+            return text.empty() ? std::string("'' is no value; give one, or leave the option out")
+                                : std::string();
           },
           ""};
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 
 #include "engine/base/result.h"
 
@@ -12,6 +13,9 @@ Error DescribeUsage(const CLI::App& app, const CLI::ParseError& error, int argc,
 
 // For options that hold an unsigned number: CLI11 itself reads -3 as 2^64 - 3, and a number that is
 // too large as the largest.
-CLI::Validator Unsigned();
+CLI::Validator Unsigned(uint64_t least = 0, uint64_t most = UINT64_MAX);
+
+// For options of text that must not be "": what a script passes whose variable is not set.
+CLI::Validator NotEmpty();
 
 }  // namespace pinion::harness

@@ -149,7 +149,7 @@ def test_wrong_files_end_it_with_a_sentence(pinion, model, tmp_path):
             (("--api-key-file", tmp_path / "empty"), "holds no key"),
             (("--access-log", "/no/such/log"), "cannot open the access log /no/such/log"),
             (("--allowed-origins", "[1]"), "--allowed-origins holds an integer"),
-            (("--api-key", ""), "--api-key is empty")]:
+            (("--api-key", " "), "--api-key is empty")]:
         done = pinion("serve", model, *FLAGS, *flags)
         assert done.returncode == 2, done.stderr
         assert sentence in done.stderr

@@ -38,7 +38,8 @@ TEST(Nofile, RaisesTheLimitToTheHardOne) {
 TEST(Nofile, LeavesDescriptorsForEverythingElse) {
   EXPECT_EQ(ConnectionsWithin(1 << 20, 4096), 4096u);
   EXPECT_EQ(ConnectionsWithin(1024, 4096), 896u);
-  EXPECT_EQ(ConnectionsWithin(64, 4096), 1u);
+  EXPECT_EQ(ConnectionsWithin(64, 4096), 32u);
+  EXPECT_EQ(ConnectionsWithin(20, 4096), 1u);
 }
 
 }  // namespace
