@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/json.h"
+#include "engine/base/log.h"
 #include "engine/base/strings.h"
 
 namespace pinion {
@@ -41,6 +43,16 @@ std::string TimeText(int64_t time_ns) {
   return whole;
 }
 
+// Below 0: errno says why.
+int OpenFile(const std::string& path) {
+  // A FIFO that is opened for writing alone waits for its reader, and gives an error when that
+  // goes.
+  struct stat file;
+  const bool is_fifo = stat(path.c_str(), &file) == 0 && S_ISFIFO(file.st_mode);
+  // Nobody but the server's own user: addresses of clients are in it.
+  return open(path.c_str(), (is_fifo ? O_RDWR : O_WRONLY) | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+}
+
 }  // namespace
 
 std::string AccessLine(const AccessRecord& record, int64_t time_ns) {
@@ -61,15 +73,16 @@ std::string AccessLine(const AccessRecord& record, int64_t time_ns) {
 
 Result<std::unique_ptr<AccessLog>> AccessLog::Open(const std::string& path) {
   if (path == "-") return std::make_unique<AccessLog>(STDOUT_FILENO);
-  // Nobody but the server's own user: addresses of clients are in it.
-  const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+  const int fd = OpenFile(path);
   if (fd < 0)
     return Fail(ErrorCode::kUsage, StrCat("cannot open the access log ", path, ": ",
                                           std::strerror(errno), " (--access-log)"));
-  return std::make_unique<AccessLog>(fd);
+  return std::unique_ptr<AccessLog>(new AccessLog(fd, path));
 }
 
-AccessLog::AccessLog(int fd) : fd_(fd) {
+AccessLog::AccessLog(int fd) : AccessLog(fd, "") {}
+
+AccessLog::AccessLog(int fd, std::string path) : fd_(fd), path_(std::move(path)) {
   // Signals go to the event loop's thread.
   sigset_t all, before;
   sigfillset(&all);
@@ -102,36 +115,74 @@ void AccessLog::Add(const AccessRecord& record) {
   changed_.notify_one();
 }
 
+uint64_t AccessLog::dropped() const {
+  const std::lock_guard lock(mutex_);
+  return dropped_;
+}
+
 void AccessLog::WriteLines() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return closing_ || !queue_.empty(); });
     if (queue_.empty()) return;
-    std::string text = std::exchange(queue_, {});
-    if (const uint64_t dropped = std::exchange(dropped_, 0); dropped > 0)
-      text += StrCat("{\"time\":\"", TimeText(UnixNs()), "\",\"dropped\":", dropped, "}\n");
+    const std::string lines = std::exchange(queue_, {});
+    const uint64_t dropped = std::exchange(dropped_, 0);
     lock.unlock();
-    const bool written = Write(text);
+    std::string text = torn_ ? "\n" : "";
+    if (dropped > 0)
+      text += StrCat("{\"time\":\"", TimeText(UnixNs()), "\",\"dropped\":", dropped, "}\n");
+    const size_t before = text.size();
+    text += lines;
+    FollowName();
+    const size_t written = Write(text);
+    if (written > 0) torn_ = text[written - 1] != '\n';
+    const auto lost = std::count(text.begin() + static_cast<ptrdiff_t>(std::max(before, written)),
+                                 text.end(), '\n');
     lock.lock();
-    if (!written) return;
+    dropped_ += static_cast<uint64_t>(lost) + (written < before ? dropped : 0);
   }
+}
+
+// Where logs are rotated, the name stands for another file, or none. While it cannot be opened,
+// lines go where they went.
+void AccessLog::FollowName() {
+  if (path_.empty()) return;
+  struct stat named, ours;
+  const bool same = stat(path_.c_str(), &named) == 0 && fstat(fd_, &ours) == 0 &&
+                    named.st_dev == ours.st_dev && named.st_ino == ours.st_ino;
+  if (same) return;
+  const int fd = OpenFile(path_);
+  if (fd < 0) return WarnOfLoss(errno);
+  close(std::exchange(fd_, fd));
+  torn_ = false;
 }
 
 // In pieces that a pipe takes at once if it takes anything: a blocked write would hold up the end
 // of the server.
-bool AccessLog::Write(std::string_view text) {
-  while (!text.empty()) {
+size_t AccessLog::Write(std::string_view text) {
+  size_t written = 0;
+  while (written < text.size()) {
     pollfd wait{fd_, POLLOUT, 0};
     if (poll(&wait, 1, 100) > 0) {
-      const ssize_t count = write(fd_, text.data(), std::min<size_t>(text.size(), PIPE_BUF));
-      if (count > 0) text.remove_prefix(static_cast<size_t>(count));
+      const size_t piece = std::min<size_t>(text.size() - written, PIPE_BUF);
+      const ssize_t count = write(fd_, text.data() + written, piece);
+      if (count > 0) written += static_cast<size_t>(count);
       // A full disk or a reader that has gone: these lines are lost, later ones may not be.
-      if (count < 0 && errno != EINTR && errno != EAGAIN) return true;
+      if (count < 0 && errno != EINTR && errno != EAGAIN) {
+        WarnOfLoss(errno);
+        return written;
+      }
     }
     const std::lock_guard lock(mutex_);
-    if (closing_ && SecondsSince(closing_ns_) > kLastSeconds) return false;
+    if (closing_ && SecondsSince(closing_ns_) > kLastSeconds) return written;
   }
-  return true;
+  warned_ = false;
+  return written;
+}
+
+void AccessLog::WarnOfLoss(int reason) {
+  if (!std::exchange(warned_, true))
+    LogWarning(StrCat("cannot write the access log ", path_, ": ", std::strerror(reason)));
 }
 
 }  // namespace pinion

@@ -15,10 +15,11 @@ namespace pinion {
 
 // One JSON line per finished exchange, without any text of the client's but the path: no body, no
 // query. A thread of its own writes, since a full disk or pipe must not hold up the event loop:
-// lines that find the queue full are dropped, and a line says how many.
+// lines that find the queue full, or that cannot be written, are dropped, and a line says how many.
+// Once its file is renamed or deleted, as when logs are rotated, the next lines go to a new one.
 class AccessLog {
  public:
-  // `path`: appended to, "-" for standard output.
+  // `path`: appended to, "-" for standard output. A FIFO need not have a reader yet.
   static Result<std::unique_ptr<AccessLog>> Open(const std::string& path);
   // Takes over `fd`, unless it is standard output.
   explicit AccessLog(int fd);
@@ -29,14 +30,24 @@ class AccessLog {
 
   // Any thread.
   void Add(const AccessRecord& record);
+  // Lines that were lost and that no line has told of yet. Any thread.
+  uint64_t dropped() const;
 
  private:
+  AccessLog(int fd, std::string path);
   void WriteLines();
-  // False: the log is being closed and does not accept more.
-  bool Write(std::string_view text);
+  void FollowName();
+  // How many bytes of `text` were written: fewer if the file does not take them, or if the log is
+  // being closed.
+  size_t Write(std::string_view text);
+  void WarnOfLoss(int reason);
 
-  const int fd_;
-  std::mutex mutex_;
+  // The writer's until it has ended.
+  int fd_;
+  bool warned_ = false, torn_ = false;  // torn_: the last line was not written to its end
+
+  const std::string path_;  // empty: not followed
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::string queue_;
   uint64_t dropped_ = 0;

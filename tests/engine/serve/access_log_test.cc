@@ -3,11 +3,14 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <iterator>
 #include <string>
 
 #include "engine/base/json.h"
@@ -87,6 +90,83 @@ TEST(AccessLog, NeverBlocks) {
     EXPECT_LT(lines, static_cast<size_t>(kLines));
   }
   close(ends[0]);
+}
+
+// A folder of its own, gone at the end.
+class AccessLogFile : public testing::Test {
+ protected:
+  ~AccessLogFile() override { std::filesystem::remove_all(folder_); }
+
+  std::string Text(const std::string& name) const {
+    std::ifstream file(folder_ / name);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  // Waits for the log's writer.
+  bool Holds(const std::string& name, const std::string& text) const {
+    return Until([&] { return Text(name).find(text) != std::string::npos; });
+  }
+  static bool Until(const std::function<bool()>& condition) {
+    for (int i = 0; i < 3000; ++i) {
+      if (condition()) return true;
+      usleep(10'000);
+    }
+    return false;
+  }
+
+  const std::filesystem::path folder_ = [] {
+    std::string name = testing::TempDir() + "access_log_XXXXXX";
+    return std::filesystem::path(mkdtemp(name.data()));
+  }();
+  const std::filesystem::path path_ = folder_ / "log";
+};
+
+TEST_F(AccessLogFile, FollowsItsNameWhenItIsRotated) {
+  auto log = AccessLog::Open(path_);
+  ASSERT_TRUE(log);
+  (*log)->Add(Record(1));
+  ASSERT_TRUE(Holds("log", "\"id-1\""));
+  std::filesystem::rename(path_, folder_ / "log.1");
+  (*log)->Add(Record(2));
+  EXPECT_TRUE(Holds("log", "\"id-2\""));
+  EXPECT_EQ(Text("log.1").find("id-2"), std::string::npos);
+}
+
+TEST_F(AccessLogFile, OutlivesItsFolder) {
+  std::filesystem::create_directory(folder_ / "logs");
+  auto log = AccessLog::Open(folder_ / "logs" / "log");
+  ASSERT_TRUE(log);
+  std::filesystem::rename(folder_ / "logs", folder_ / "away");
+  (*log)->Add(Record(1));
+  EXPECT_TRUE(Holds("away/log", "\"id-1\""));
+  std::filesystem::create_directory(folder_ / "logs");
+  (*log)->Add(Record(2));
+  EXPECT_TRUE(Holds("logs/log", "\"id-2\""));
+}
+
+TEST_F(AccessLogFile, TellsOfLinesThatCouldNotBeWritten) {
+  std::filesystem::create_symlink("/dev/full", path_);
+  auto log = AccessLog::Open(path_);
+  ASSERT_TRUE(log);
+  for (uint64_t i = 1; i <= 3; ++i) {
+    (*log)->Add(Record(0));
+    ASSERT_TRUE(Until([&] { return (*log)->dropped() == i; }));
+  }
+  std::filesystem::remove(path_);
+  (*log)->Add(Record(4));
+  EXPECT_TRUE(Holds("log", "\"id-4\""));
+  EXPECT_THAT(Text("log"), HasSubstr("\"dropped\":3}\n"));
+}
+
+TEST_F(AccessLogFile, WaitsForNoReaderOfAFifo) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  auto log = AccessLog::Open(path_);
+  ASSERT_TRUE(log) << log.error().message;
+  (*log)->Add(Record(1));
+  const int reader = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  char text[4096] = "";
+  EXPECT_GT(read(reader, text, sizeof text - 1), 0);
+  EXPECT_THAT(text, HasSubstr("\"id-1\""));
+  close(reader);
 }
 
 }  // namespace
