@@ -129,6 +129,10 @@ TEST_F(AccessLogFile, FollowsItsNameWhenItIsRotated) {
   (*log)->Add(Record(2));
   EXPECT_TRUE(Holds("log", "\"id-2\""));
   EXPECT_EQ(Text("log.1").find("id-2"), std::string::npos);
+  std::filesystem::rename(path_, folder_ / "log.2");
+  std::ofstream(path_).close();  // some that rotate make the next file themselves
+  (*log)->Add(Record(3));
+  EXPECT_TRUE(Holds("log", "\"id-3\""));
 }
 
 TEST_F(AccessLogFile, OutlivesItsFolder) {
