@@ -11,9 +11,11 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 #include "engine/base/clock.h"
 #include "engine/base/descriptor.h"
+#include "engine/base/file.h"
 #include "engine/base/strings.h"
 
 extern char** environ;
@@ -220,6 +222,15 @@ Process::Exit Process::Stop(double grace_seconds) {
   }
   pid_ = -1;
   return Decode(status);
+}
+
+uint64_t PeakRssBytes(pid_t pid) {
+  std::istringstream words(ReadFile(StrCat("/proc/", pid, "/status"), 1 << 16).value_or(""));
+  std::string word;
+  uint64_t kib = 0;
+  while (words >> word)
+    if (word == "VmHWM:" && words >> kib) return kib * 1024;
+  return 0;
 }
 
 std::string SelfPath() {

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -46,6 +47,9 @@ class Process {
   pid_t pid_ = -1;
   bool group_ = true;
 };
+
+// Peak resident memory of a process so far (VmHWM); 0 if it has ended.
+uint64_t PeakRssBytes(pid_t pid);
 
 // Path of the running executable.
 std::string SelfPath();

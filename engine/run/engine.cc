@@ -9,6 +9,7 @@
 #include "engine/base/trace.h"
 #include "engine/run/placement.h"
 #include "engine/run/start.h"
+#include "engine/run/step_work.h"
 #include "engine/sample/random.h"
 
 namespace pinion {
@@ -37,7 +38,8 @@ class EngineLoop : public Engine {
         scheduler_({static_cast<size_t>(model_.options.max_num_batched_tokens),
                     static_cast<size_t>(model_.options.max_num_seqs), model_.info.max_model_len,
                     BoundOfSteps(model_.options)},
-                   pool_, model_.step_times.get()) {}
+                   pool_, model_.step_times.get()),
+        work_(model_.files.spec, model_.info) {}
 
   const EngineInfo& info() const override { return model_.info; }
   const ModelFiles& model() const override { return model_.files; }
@@ -54,7 +56,8 @@ class EngineLoop : public Engine {
     stats.steps = steps_;
     stats.prompt_tokens = prompt_tokens_;
     stats.output_tokens = output_tokens_;
-    stats.expert_bytes = model_.decoder->expert_bytes_read();
+    stats.prefill = work_.prefill();
+    stats.decode = work_.decode();
     stats.shared_kv_bytes = model_.decoder->shared_kv_bytes();
     return stats;
   }
@@ -97,16 +100,24 @@ class EngineLoop : public Engine {
     const TraceSpan span("step", "number", steps_);
     for (TokenEvent& event : aborted_) events.push_back(std::move(event));
     aborted_.clear();
+    const int64_t start_ns = NowNs();
+    const uint64_t prompt_tokens = prompt_tokens_;
+    const auto counted = Counted();
     const std::vector<Slice>& slices = Schedule();
     if (slices.empty()) return;
     model_.decoder->Forward(
         batch_, [this](const Worker& worker, size_t first, size_t count, float* logits,
                        size_t stride) { Consume(worker, first, count, logits, stride); });
     ++steps_;
+    work_.Add(slices, prompt_tokens_ - prompt_tokens, SecondsSince(start_ns), counted, Counted());
     Commit(slices, events);
   }
 
  private:
+  StepWorkMeter::Counted Counted() const {
+    return {model_.decoder->expert_bytes_read(), model_.decoder->shared_kv_bytes()};
+  }
+
   // The purpose of a row of logits: the next token of a sequence, or the score of a position.
   struct LogitUse {
     Sequence* sequence;
@@ -200,6 +211,7 @@ class EngineLoop : public Engine {
   const kernels::Table& table_;
   BlockPool pool_;
   Scheduler scheduler_;
+  StepWorkMeter work_;
   ScoreSink score_sink_;
   StepBatch batch_;
   std::vector<LogitUse> uses_;
@@ -231,6 +243,7 @@ Json EngineLoop::ServerInfo() const {
   out.Set("dtype", info.dtype);
   out.Set("threads", info.threads);
   out.Set("max_model_len", static_cast<uint64_t>(info.max_model_len));
+  out.Set("load_s", info.load_s);
   out.Set("weight_bytes", info.weight_bytes);
   out.Set("kv_cache", std::move(kv));
   out.Set("placement", PlacementOf(model_));

@@ -11,6 +11,7 @@
 #include "engine/base/result.h"
 #include "engine/host/binding.h"
 #include "engine/kv/block_pool.h"
+#include "engine/model/cost.h"
 #include "engine/model/model.h"
 #include "engine/run/options.h"
 #include "engine/sample/params.h"
@@ -59,12 +60,24 @@ struct EngineInfo {
   std::string allocator, openmp;  // see Runtime
 };
 
+kernels::Dtype DtypeOf(const EngineInfo& info);  // of weights, activations and KV
+
+// All steps of one kind so far: those that compute prompts (their decodes included), or those that
+// only decode.
+struct StepWork {
+  uint64_t tokens = 0;  // of prompts, or yielded
+  double seconds = 0;
+  StepCost least;  // that the steps had to read and to compute
+
+  StepWork operator-(const StepWork& before) const;
+};
+
 struct EngineStats {
   SchedulerStats scheduler;
   KvStats kv;
   size_t blocks_used = 0, blocks_total = 0;
   uint64_t steps = 0, prompt_tokens = 0, output_tokens = 0;
-  uint64_t expert_bytes = 0;     // expert weights that all steps had to read, over all ranks
+  StepWork prefill, decode;
   uint64_t shared_kv_bytes = 0;  // reads saved: sequences with a common prefix read it together
 };
 

@@ -34,11 +34,16 @@ void Fields(Archive& archive, TokenEvent& e) {
   if (e.has_token) archive(e.token);
 }
 template <typename Archive>
+void Fields(Archive& archive, StepWork& w) {
+  archive(w.tokens, w.seconds, w.least.weight_bytes, w.least.kv_bytes, w.least.flops,
+          w.least.int8_ops);
+}
+template <typename Archive>
 void Fields(Archive& archive, EngineStats& s) {
   archive(s.scheduler.waiting, s.scheduler.running, s.scheduler.preemptions, s.scheduler.finished,
           s.scheduler.steps_over_bound, s.scheduler.bound_s, s.kv.prefix_query_tokens,
           s.kv.prefix_hit_tokens, s.kv.evictions, s.blocks_used, s.blocks_total, s.steps,
-          s.prompt_tokens, s.output_tokens);
+          s.prompt_tokens, s.output_tokens, s.prefill, s.decode);
 }
 template <typename Archive>
 void Fields(Archive& archive, SubmitMessage& m) {

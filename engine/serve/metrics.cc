@@ -64,15 +64,15 @@ struct ServeMetrics::State {
   class FromTotals {
    public:
     explicit FromTotals(prometheus::Counter& counter) : counter_(counter) {}
-    void Set(uint64_t total) {
+    void Set(double total) {
       if (total < last_) last_ = 0;
-      counter_.Increment(static_cast<double>(total - last_));
+      counter_.Increment(total - last_);
       last_ = total;
     }
 
    private:
     prometheus::Counter& counter_;
-    uint64_t last_ = 0;
+    double last_ = 0;
   };
 
   explicit State(const std::string& model) : make(registry, model) {
@@ -103,6 +103,32 @@ struct ServeMetrics::State {
   FromTotals prefix_hits{
       make.Counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.")};
   FromTotals steps{make.Counter("pinion:steps_total", "Forward passes of the model.")};
+  prometheus::Family<prometheus::Counter>& step_seconds = make.Counters(
+      "pinion:step_seconds_total", "Time of steps that compute prompts, and of those that do not.");
+  prometheus::Family<prometheus::Counter>& step_tokens =
+      make.Counters("pinion:step_tokens_total",
+                    "Prompt tokens of the former steps; tokens that the latter yielded.");
+  prometheus::Family<prometheus::Counter>& step_bytes =
+      make.Counters("pinion:step_bytes_total", "The least bytes that these steps had to read.");
+  prometheus::Family<prometheus::Counter>& step_operations = make.Counters(
+      "pinion:step_operations_total", "The least operations that these steps had to compute.");
+  // The steps of one kind.
+  struct Steps {
+    FromTotals seconds, tokens, bytes, operations;
+
+    void Set(const StepWork& work) {
+      seconds.Set(work.seconds);
+      tokens.Set(static_cast<double>(work.tokens));
+      bytes.Set(static_cast<double>(work.least.bytes()));
+      operations.Set(static_cast<double>(work.least.operations()));
+    }
+  };
+  Steps StepsOf(const char* kind) {
+    const prometheus::Labels labels = {{"kind", kind}};
+    return {FromTotals(step_seconds.Add(labels)), FromTotals(step_tokens.Add(labels)),
+            FromTotals(step_bytes.Add(labels)), FromTotals(step_operations.Add(labels))};
+  }
+  Steps prefill_steps = StepsOf("prefill"), decode_steps = StepsOf("decode");
   prometheus::Family<prometheus::Counter>& finished_family =
       make.Counters("vllm:request_success_total", "Finished sequences by finish reason.");
   prometheus::Histogram& first_token =
@@ -160,12 +186,14 @@ void ServeMetrics::SetEngine(const EngineStats& stats) {
                                                      static_cast<double>(stats.blocks_total);
   state_->kv_usage.Set(usage);
   state_->gpu_usage.Set(usage);
-  state_->preemptions.Set(stats.scheduler.preemptions);
-  state_->prompt_tokens.Set(stats.prompt_tokens);
-  state_->generation_tokens.Set(stats.output_tokens);
-  state_->prefix_queries.Set(stats.kv.prefix_query_tokens);
-  state_->prefix_hits.Set(stats.kv.prefix_hit_tokens);
-  state_->steps.Set(stats.steps);
+  state_->preemptions.Set(static_cast<double>(stats.scheduler.preemptions));
+  state_->prompt_tokens.Set(static_cast<double>(stats.prompt_tokens));
+  state_->generation_tokens.Set(static_cast<double>(stats.output_tokens));
+  state_->prefix_queries.Set(static_cast<double>(stats.kv.prefix_query_tokens));
+  state_->prefix_hits.Set(static_cast<double>(stats.kv.prefix_hit_tokens));
+  state_->steps.Set(static_cast<double>(stats.steps));
+  state_->prefill_steps.Set(stats.prefill);
+  state_->decode_steps.Set(stats.decode);
 }
 
 void ServeMetrics::AddFirstToken(double seconds) { state_->first_token.Observe(seconds); }
@@ -190,7 +218,7 @@ void ServeMetrics::AddFinished(const Finished& sequence) {
 
 void ServeMetrics::SetFront(const FrontCounts& counts) {
   state_->request_memory.Set(static_cast<double>(counts.request_memory_bytes));
-  state_->memory_rejections.Set(counts.memory_rejections);
+  state_->memory_rejections.Set(static_cast<double>(counts.memory_rejections));
   state_->connections.Set(static_cast<double>(counts.connections));
   state_->pool_queued.Set(static_cast<double>(counts.pool_queued));
   state_->engine_up.Set(counts.engine_up ? 1 : 0);

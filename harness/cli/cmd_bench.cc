@@ -1,29 +1,21 @@
-// `pinion bench`: measures one configuration. And the hidden `trial`: the child process of a
-// sweep, which reads a request on standard input and answers with one JSON line.
+// `pinion bench`: measures one configuration.
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
 
-#include "engine/base/clock.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
+#include "harness/bench/bench.h"
+#include "harness/bench/limits.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/engine_flags.h"
 #include "harness/cli/interruption.h"
-#include "harness/cli/stop_request.h"
 #include "harness/cli/trace_flag.h"
-#include "harness/engines/server.h"
-#include "harness/trial/bench.h"
-#include "harness/trial/limits.h"
-#include "harness/trial/server_trial.h"
-#include "harness/trial/trial.h"
 
 namespace pinion::harness {
 namespace {
@@ -123,49 +115,6 @@ int RunBenchCommand(const BenchFlags& flags) {
   return done ? 0 : Report(done.error());
 }
 
-Result<TrialResult> Trial(int64_t start_ns) {
-  const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
-  PINION_ASSIGN(const Json json, Json::Parse(text));
-  PINION_ASSIGN(const TrialRequest request, ReadTrialRequest(json));
-  if (!request.is_served()) return RunTrial(request, start_ns);
-  // So that a server that the trial has started is stopped in order.
-  CatchStopRequests({SIGTERM});
-  return RunServerTrial(request, start_ns, StopRequested);
-}
-
-int RunTrialCommand(int64_t start_ns) {
-  const Result<TrialResult> result = Trial(start_ns);
-  if (!result) return Report(result.error());
-  std::cout << ToJson(*result).Dump() << std::endl;
-  return std::cout ? 0 : Report({ErrorCode::kIo, "cannot write the result to standard output"});
-}
-
-void AddTrial(CLI::App& app, int& exit_code) {
-  auto* command = app.add_subcommand("trial", "Child process of a sweep");
-  command->group("");  // not in --help
-  const int64_t start_ns = NowNs();
-  command->callback([start_ns, &exit_code] { exit_code = RunTrialCommand(start_ns); });
-}
-
-int RunGuard(const std::string& text) {
-  const auto arguments = Json::Parse(text);
-  std::vector<std::string> words;
-  if (arguments && arguments->is_array())
-    for (const Json& word : arguments->array())
-      if (word.is_string()) words.push_back(word.string());
-  if (words.empty())
-    return Report({ErrorCode::kUsage, "the guard of a server takes its command as a JSON list"});
-  return GuardServer(words);
-}
-
-void AddGuard(CLI::App& app, int& exit_code) {
-  auto text = std::make_shared<std::string>();
-  auto* command = app.add_subcommand(kGuardCommand, "Parent of a server that a trial starts");
-  command->group("");
-  command->add_option("COMMAND", *text, "the command as a JSON list")->required();
-  command->callback([text, &exit_code] { exit_code = RunGuard(*text); });
-}
-
 }  // namespace
 
 void AddBench(CLI::App& app, int& exit_code) {
@@ -207,8 +156,6 @@ void AddBench(CLI::App& app, int& exit_code) {
   command->add_flag("--json", flags->json, "print JSON instead of text");
   AddTraceFlag(*command, flags->trace);
   command->callback([flags, &exit_code] { exit_code = RunBenchCommand(*flags); });
-  AddTrial(app, exit_code);
-  AddGuard(app, exit_code);
 }
 
 }  // namespace pinion::harness

@@ -17,9 +17,10 @@ void AddModel(CLI::App& app, int& exit_code);   // make, info
 void AddRun(CLI::App& app, int& exit_code);
 void AddScore(CLI::App& app, int& exit_code);
 void AddTokenize(CLI::App& app, int& exit_code);  // and the hidden chat-helper
-void AddBench(CLI::App& app, int& exit_code);     // and the hidden trial
-void AddServe(CLI::App& app, int& exit_code);     // and the hidden engine worker
-void AddLoad(CLI::App& app, int& exit_code);      // a load generator for any server
+void AddBench(CLI::App& app, int& exit_code);
+void AddTrial(CLI::App& app, int& exit_code);  // hidden: the child processes of a sweep
+void AddServe(CLI::App& app, int& exit_code);  // and the hidden engine worker
+void AddLoad(CLI::App& app, int& exit_code);   // a load generator for any server
 void AddSweep(CLI::App& app, int& exit_code);
 void AddReport(CLI::App& app, int& exit_code);   // writes a sweep's outputs again
 void AddCompare(CLI::App& app, int& exit_code);  // two sweeps, for CI

@@ -20,8 +20,8 @@ namespace {
 
 // In the order that --help lists them.
 const std::vector<void (*)(CLI::App&, int&)> kCommands = {
-    AddTopo,  AddDoctor, AddProbe, AddModel,  AddRun,     AddScore,  AddTokenize, AddBench,
-    AddServe, AddLoad,   AddSweep, AddReport, AddCompare, AddLaunch, AddDescribe,
+    AddTopo,  AddDoctor, AddProbe, AddModel, AddRun,    AddScore,   AddTokenize, AddBench,
+    AddTrial, AddServe,  AddLoad,  AddSweep, AddReport, AddCompare, AddLaunch,   AddDescribe,
 };
 
 // A standard descriptor that the caller closed would be given to the next file or socket, which

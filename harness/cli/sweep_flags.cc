@@ -13,8 +13,7 @@ void SweepFlags::AddTo(CLI::App& command) {
       "  pinion sweep DIR --slo ttft=500ms,tpot=50ms --objectives goodput\n"
       "Concurrency and rate vary inside a trial; everything else is a configuration and restarts "
       "the engine, even the step budget (max_num_batched_tokens), which sizes workspace and KV at "
-      "start. With replicas, all configurations are measured as servers over HTTP; the built-in "
-      "spaces have none.");
+      "start. Every trial starts the server that `pinion launch` would start.");
   engine.AddTo(command);
   command.get_option("MODEL")->required(false);  // a replay needs none
   AddJob(command);

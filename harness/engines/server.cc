@@ -41,15 +41,6 @@ pid_t GroupOf(const std::filesystem::path& entry) {
   return group;
 }
 
-uint64_t PeakOf(pid_t process) {
-  std::istringstream words(ReadFile(StrCat("/proc/", process, "/status"), 1 << 16).value_or(""));
-  std::string word;
-  uint64_t kib = 0;
-  while (words >> word)
-    if (word == "VmHWM:" && words >> kib) return kib * 1024;
-  return 0;
-}
-
 class GuardedServer final : public EngineServer {
  public:
   GuardedServer(Process process, int guard_fd, ServerUrl url)
@@ -83,7 +74,7 @@ class GuardedServer final : public EngineServer {
 
   uint64_t peak_rss_bytes() const override {
     uint64_t bytes = 0;
-    for (const pid_t process : processes()) bytes += PeakOf(process);
+    for (const pid_t process : processes()) bytes += PeakRssBytes(process);
     return bytes;
   }
 

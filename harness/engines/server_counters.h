@@ -8,17 +8,26 @@
 
 namespace pinion::harness {
 
+// The steps of one kind, as `pinion serve` counts them (pinion:step_..._total).
+struct StepCounters {
+  double seconds = 0, tokens = 0, bytes = 0, operations = 0;
+  bool operator==(const StepCounters&) const = default;
+};
+
 // Counters of servers since their start, by the names that vLLM and `pinion serve` use
 // on /metrics.
 struct ServerCounters {
   double preemptions = 0, prefix_query_tokens = 0, prefix_hit_tokens = 0;
+  StepCounters prefill, decode;  // 0: the server does not count them
+  double kv_used_share = 0;      // now; of several servers the highest
 
+  // What was counted since; the share is this one's.
   ServerCounters operator-(const ServerCounters& before) const;
   bool operator==(const ServerCounters&) const = default;
 };
 
-// Parses one server's Prometheus text; sums every counter over its labels. nullopt if one of them
-// is missing.
+// Parses one server's Prometheus text; sums every counter over its labels. nullopt if one that vLLM
+// has is missing.
 std::optional<ServerCounters> ReadCounters(const std::string& metrics);
 
 // The sum over all servers; nullopt if one of them lacks a counter.

@@ -8,6 +8,7 @@
 #include "harness/report/page.h"
 #include "harness/report/words.h"
 #include "harness/space/settings.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -34,7 +35,7 @@ std::string WorkloadText(const Results& results) {
                       load.concurrency[i]);
   const bool one = load.concurrency == std::vector<int>{1};
   return StrCat(
-      "Every trial starts the engine in a process of its own, warms it up, generates ",
+      "Every trial starts the configuration's server, warms it up over HTTP, generates ",
       load.output_len, " tokens for each of ", load.num_prompts, " prompts of ", load.prompt_len,
       load.name.empty() ? "" : StrCat(" (", load.name, ", medians)"),
       " tokens as one batch, and serves such prompts to ", clients, one ? " client" : " clients",
@@ -42,17 +43,27 @@ std::string WorkloadText(const Results& results) {
       "and the numbers of clients come in a new random order in every round, and each number of "
       "clients has a warm-up of its own.",
       HasReplicas(results)
-          ? " Because some configurations have several replicas, all of them are "
-            "measured as servers over HTTP: each conversation goes to the replica with "
-            "the fewest requests in flight, and stays there."
+          ? " Each conversation goes to the replica with the fewest requests in flight, and stays "
+            "there."
           : "");
+}
+
+// How much of a core the generator took in the worst trial; "" if no trial has ended.
+std::string GeneratorText(const Results& results) {
+  double most = -1;
+  for (const Candidate& candidate : results.candidates)
+    if (const Series* series = candidate.Find("generator_cpu_share", 0))
+      for (const Sample& sample : series->samples) most = std::max(most, sample.value);
+  if (most < 0) return "";
+  return Printf("The load generator, a process of its own, took at most %.1f %% of a core.",
+                most * 100);
 }
 
 }  // namespace
 
 Html MethodSection(const Results& results) {
   const Html text =
-      Tag("p", "", WorkloadText(results)) +
+      Tag("p", "", WorkloadText(results)) + Tag("p", "", GeneratorText(results)) +
       Tag("p", "",
           "First the defaults are measured against themselves. Then every round measures each "
           "configuration that is still in the race once, in random order and with the same "

@@ -95,7 +95,6 @@ struct Candidate {
   std::string no_ceilings_because;           // why no trial measured the machine's limits
   std::vector<Comparison> comparisons;       // one per objective of the sweep
   std::vector<std::string> suspect_reasons;  // "round 3: steal 4.1 %"
-  std::string output_hash;                   // of the fixed offline batch, first round
   int trials = 0;                            // all of them, failed ones too
   double seconds = 0;                        // the time that all trials took
 

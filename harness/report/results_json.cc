@@ -106,7 +106,6 @@ Json CandidateJson(const Candidate& candidate) {
   json.Set("slo", candidate.slo ? SloJson(*candidate.slo) : Json());
   json.Set("comparisons", std::move(comparisons));
   json.Set("suspect_reasons", candidate.suspect_reasons);
-  json.Set("output_hash", candidate.output_hash);
   json.Set("trials", candidate.trials);
   json.Set("seconds", candidate.seconds);
   return json;

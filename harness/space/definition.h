@@ -55,7 +55,7 @@ struct Workload {
 // Limits that a configuration must keep to be recommended. One that breaks a limit is disqualified,
 // with the number.
 struct Constraints {
-  std::optional<uint64_t> peak_rss_bytes;  // of the trial's process, or the server's group
+  std::optional<uint64_t> peak_rss_bytes;  // of the server's processes, summed
   std::optional<int> cores;                // threads of all ranks
 
   bool any() const { return peak_rss_bytes || cores; }

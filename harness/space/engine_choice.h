@@ -10,8 +10,7 @@
 
 namespace pinion::harness {
 
-// The engine that a trial measures: Pinion in the trial's own process, or a server of another
-// program, started by the harness.
+// The engine that a trial measures: a server of Pinion's or of another program.
 struct EngineChoice {
   enum class Kind { kPinion, kVllm, kLlamaCpp, kCommand };
   Kind kind = Kind::kPinion;

@@ -13,7 +13,7 @@ namespace pinion::harness {
 namespace {
 
 constexpr int kLockPatienceMs = 5000;
-constexpr int kLayout = 3;  // PRAGMA user_version; raise it when a table changes
+constexpr int kLayout = 4;  // PRAGMA user_version; raise it when a table changes
 
 constexpr char kTables[] = R"(
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -26,7 +26,7 @@ CREATE TABLE trial(
   copy INTEGER NOT NULL, phase TEXT NOT NULL, round INTEGER NOT NULL, attempt INTEGER NOT NULL,
   position INTEGER NOT NULL, ok INTEGER NOT NULL, reason TEXT NOT NULL, log_path TEXT NOT NULL,
   log_tail TEXT NOT NULL, started_at TEXT NOT NULL, seconds REAL NOT NULL, suspect TEXT NOT NULL,
-  output_hash TEXT NOT NULL, info TEXT NOT NULL, UNIQUE(candidate, copy, phase, round, attempt));
+  info TEXT NOT NULL, UNIQUE(candidate, copy, phase, round, attempt));
 CREATE TABLE samples(
   trial INTEGER NOT NULL REFERENCES trial(id) ON DELETE CASCADE, machine TEXT NOT NULL,
   model TEXT NOT NULL, configuration TEXT NOT NULL, seed INTEGER NOT NULL, phase TEXT NOT NULL,
@@ -175,12 +175,11 @@ class SqliteStore : public Store {
       SQLite::Transaction transaction(database_, kWriter);
       SQLite::Statement put(database_,
                             "REPLACE INTO trial(candidate,copy,phase,round,attempt,position,ok,"
-                            "reason,log_path,log_tail,started_at,seconds,suspect,output_hash,info) "
-                            "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+                            "reason,log_path,log_tail,started_at,seconds,suspect,info) "
+                            "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
       Execute(put, trial.candidate, trial.copy, Name(trial.phase), trial.round, trial.attempt,
               trial.position, int{trial.ok}, trial.reason, trial.log_path, trial.log_tail,
-              trial.started_at, trial.seconds, Json(trial.suspect).Dump(), trial.output_hash,
-              trial.info.Dump());
+              trial.started_at, trial.seconds, Json(trial.suspect).Dump(), trial.info.Dump());
       const int64_t id = database_.getLastInsertRowid();
       SQLite::Statement sample(database_, "INSERT INTO samples VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)");
       for (const MetricValue& value : trial.samples)
@@ -229,7 +228,7 @@ class SqliteStore : public Store {
   Result<std::vector<TrialRow>> ReadTrials() {
     SQLite::Statement get(database_,
                           "SELECT id,candidate,copy,phase,round,attempt,position,ok,reason,"
-                          "log_path,log_tail,started_at,seconds,suspect,output_hash,info "
+                          "log_path,log_tail,started_at,seconds,suspect,info "
                           "FROM trial ORDER BY id");
     SQLite::Statement samples(
         database_, "SELECT trial,metric,concurrency,value FROM samples ORDER BY trial,rowid");
@@ -265,7 +264,6 @@ class SqliteStore : public Store {
     row.seconds = columns.Real();
     PINION_ASSIGN(const Json suspect, columns.AsJson());
     row.suspect = ListFrom(suspect);
-    row.output_hash = columns.Text();
     PINION_ASSIGN(row.info, columns.AsJson());
     return row;
   }

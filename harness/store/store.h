@@ -45,7 +45,6 @@ struct TrialRow : Slot {
   std::string started_at;            // ISO 8601, UTC
   double seconds = 0;                // of the whole child process
   std::vector<std::string> suspect;  // disturbances: "steal 4.1 %"
-  std::string output_hash;           // of the fixed offline batch
   Json info;                         // the engine's report on itself: isa, threads, plan, ...
   std::vector<MetricValue> samples;
 };

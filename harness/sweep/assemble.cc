@@ -111,7 +111,6 @@ void TakeTrials(const std::vector<TrialRow>& trials, Candidate& candidate) {
     AddSeries(trial, candidate.series);
     AddQuantiles(trial.info, quantiles);
     TakeInfo(trial.info, candidate);
-    if (candidate.output_hash.empty()) candidate.output_hash = trial.output_hash;
   }
   // One failure among successes is reported, but the candidate stays in.
   if (!candidate.series.empty() && !HasFailed(trials, candidate.id))
@@ -208,20 +207,6 @@ void MarkUndecided(const ProtocolState& state, Results& results) {
   }
 }
 
-// The baseline's two trials of a round have the same prompts and must produce the same tokens.
-void WarnOfDifferentTokens(const std::vector<TrialRow>& trials, Results& results) {
-  std::map<RoundKey, std::string> hashes;
-  for (const TrialRow& trial : trials) {
-    if (trial.candidate != 0 || trial.output_hash.empty()) continue;
-    const auto [known, is_new] =
-        hashes.emplace(RoundKey{trial.phase, trial.round}, trial.output_hash);
-    if (!is_new && known->second != trial.output_hash)
-      results.warnings.push_back(StrCat(RoundName(trial),
-                                        ": the defaults gave different "
-                                        "tokens for the same prompts in their two trials"));
-  }
-}
-
 void AddWarnings(const SweepMeta& meta, const std::vector<TrialRow>& trials, Results& results) {
   for (const std::string& objective : meta.unavailable) results.warnings.push_back(objective);
   size_t suspect = 0, failed = 0, cut = 0;
@@ -250,7 +235,6 @@ void AddWarnings(const SweepMeta& meta, const std::vector<TrialRow>& trials, Res
         StrCat("only ", Counted(static_cast<size_t>(results.rounds_done), "whole round"), " and ",
                results.confirmation_rounds > 0 ? StrCat(results.confirmation_rounds) : "none",
                " to confirm: a verdict needs ", kMinSamples, " of one kind; raise the budget"));
-  WarnOfDifferentTokens(trials, results);
 }
 
 }  // namespace

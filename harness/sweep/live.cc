@@ -46,7 +46,6 @@ void Take(const TrialOutcome& outcome, double limit_s, TrialRow& trial) {
   trial.seconds = outcome.seconds;
   trial.samples = outcome.result.samples;
   trial.suspect = outcome.result.suspect;
-  trial.output_hash = outcome.result.output_hash;
   trial.info = outcome.result.info;
   if (outcome.out_of_time) trial.info.Set(kOutOfTime, limit_s);
 }
@@ -70,12 +69,6 @@ double LiveSource::HangSeconds(bool ceilings) const {
       (meta_.definition.engine.is_pinion() ? 0 : meta_.definition.engine.start_timeout_s);
   // The load may last as long as the start, and half of that more until it is cut.
   return kHangLimits * options_.trial_limit_s + (ceilings ? kCeilingsSeconds : 0) + 2.5 * start_s;
-}
-
-bool LiveSource::OverHttp() const {
-  return std::any_of(candidates_.begin(), candidates_.end(), [](const CandidateRow& row) {
-    return row.infeasible.empty() && ConfigurationOf(SettingsFrom(row.settings)).replicas > 1;
-  });
 }
 
 Result<std::optional<TrialRow>> LiveSource::Run(const Slot& slot, int position,
@@ -128,7 +121,6 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
   request.engine = meta_.definition.engine;
   PINION_TRY(FromJson(row.options, request.options));
   request.replicas = ConfigurationOf(SettingsFrom(row.settings)).replicas;
-  request.over_http = OverHttp();
   const std::string log = options_.folder + "/" + trial.log_path;
   request.log = log.substr(0, log.rfind('.'));
   request.workload = meta_.definition.workload;
@@ -147,8 +139,6 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
   if (!outcome.ok && outcome.seconds > room_s) why_none_ = SweepEnd::kBudget;
   if (outcome.interrupted || why_none_ == SweepEnd::kBudget) return std::optional<TrialRow>();
   Take(outcome, request.limit_s, trial);
-  if (HasOtherTokens(trial))
-    trial.suspect.push_back("other tokens than in its first trial of this round");
   PINION_TRY(store_.PutTrial(
       trial, {ShortHash(meta_.machine.Dump()), meta_.model, row.options.Dump(), seed}));
   stored_[slot] = trial;
@@ -169,15 +159,6 @@ double LiveSource::CeilingsSecondsSoFar() const {
   for (const auto& [slot, trial] : stored_)
     seconds += Optional<double>(trial.info, "once_s", 0.0).value_or(0.0);
   return seconds;
-}
-
-bool LiveSource::HasOtherTokens(const TrialRow& trial) const {
-  return std::any_of(stored_.begin(), stored_.end(), [&](const auto& known) {
-    const TrialRow& other = known.second;
-    return other.candidate == trial.candidate && other.phase == trial.phase &&
-           other.round == trial.round && other.ok && !other.output_hash.empty() &&
-           !trial.output_hash.empty() && other.output_hash != trial.output_hash;
-  });
 }
 
 std::string LiveSource::Summary(const TrialRow& trial) const {

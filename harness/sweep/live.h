@@ -35,15 +35,10 @@ class LiveSource : public StoredSource {
   // A trial that takes longer than `room_s` is killed and lost.
   Result<std::optional<TrialRow>> Measure(const Slot& slot, int position, double room_s);
   Status RaiseTrialLimit();
-  // Whether any candidate has several replicas: then all are measured as servers.
-  bool OverHttp() const;
   double HangSeconds(bool ceilings) const;
   // The candidate's first trial in the race, which also measures the machine's ceilings.
   bool IsFirst(const Slot& slot) const;
   double CeilingsSecondsSoFar() const;  // of all candidates
-  // Whether another trial of the same candidate in the same round, on the same prompts, gave other
-  // tokens; false for empty hashes (a batch that was cut).
-  bool HasOtherTokens(const TrialRow& trial) const;
   std::string Summary(const TrialRow& trial) const;
 
   LiveOptions options_;

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "engine/base/strings.h"
-#include "harness/trial/conditions.h"
+#include "harness/counters/conditions.h"
+#include "harness/load/summary.h"
+#include "harness/stats/estimate.h"
 #include "harness/trial/slo_phase.h"
 
 namespace pinion::harness {
@@ -28,14 +30,41 @@ int64_t Later(int64_t start_ns, double seconds) {
   return start_ns + static_cast<int64_t>(seconds * 1e9);
 }
 
-}  // namespace
-
-std::string LoopName(const LoadPhase& phase) {
-  return StrCat("loop of ", phase.clients, phase.clients == 1 ? " client" : " clients");
+std::string LoopName(int clients) {
+  return StrCat("loop of ", clients, clients == 1 ? " client" : " clients");
 }
 
-Measurement::Measurement(const TrialRequest& request, int64_t start_ns, const Clock& clock)
-    : request_(request), clock_(clock) {
+// The distribution behind the medians: the quantiles 0 %, 5 %, ..., 100 % of every request's TTFT
+// and of every gap.
+void AddQuantiles(const ServingSummary& summary, int concurrency, Json& list) {
+  constexpr int kSteps = 20;
+  for (const auto& [metric, values] :
+       {std::pair("ttft_s", &summary.ttft_s), std::pair("itl_s", &summary.itl_s)}) {
+    if (values->empty()) continue;
+    Json quantiles = Json::MakeArray();
+    for (int i = 0; i <= kSteps; ++i)
+      quantiles.Append(Quantile(*values, static_cast<double>(i) / kSteps));
+    list.Append(Json::Object{{"metric", metric},
+                             {"concurrency", concurrency},
+                             {"n", static_cast<uint64_t>(values->size())},
+                             {"values", std::move(quantiles)}});
+  }
+}
+
+}  // namespace
+
+void AddCounters(const std::vector<CounterReading>& readings, size_t output_tokens,
+                 TrialResult& result) {
+  result.info.Set("counters", ToJson(readings));
+  for (const CounterValue& figure : FiguresOf(readings))
+    result.samples.push_back({figure.name, 0, figure.value});
+  if (const auto joules = JoulesOf(readings); joules && output_tokens > 0)
+    result.samples.push_back({"joules_per_token", 0, *joules / static_cast<double>(output_tokens)});
+}
+
+Measurement::Measurement(LoadTarget& target, const TrialRequest& request, int64_t start_ns,
+                         const Clock& clock)
+    : target_(target), request_(request), clock_(clock) {
   // A slow start or a slow machine must not leave a candidate unmeasured; and an engine that took
   // two minutes to start deserves more than eight seconds of load.
   const double started_s = SecondsSince(start_ns);
@@ -52,29 +81,35 @@ double Measurement::SecondsUntil(int64_t then_ns) const {
   return std::max(0.0, -SecondsSince(then_ns));
 }
 
-Result<TrialResult> Measurement::Run(const CounterTarget& target, int threads) {
-  Status done = Measure(target, threads);
+Result<TrialResult> Measurement::Run() {
+  Status done = Measure();
   if (!done && result_.too_slow.empty()) return Unexpected(std::move(done).error());
   return std::move(result_);
 }
 
-Status Measurement::Measure(const CounterTarget& target, int threads) {
+Status Measurement::Measure() {
   PINION_TRY(WarmUpFor(std::min(4, request_.workload.num_prompts), kStartShare));
   output_tokens_ = 0;
-  const Conditions before = Conditions::Now();
-  Counters counters = Counters::Start(target);
+  const Conditions before = Conditions::Of(target_.processes());
+  Counters counters = Counters::Start({target_.processes()});
   PINION_TRY(RunPhases());
   AddCounters(counters.Stop(), output_tokens_, result_);
-  const Conditions after = Conditions::Now();
-  for (const std::string& reason : Disturbances(before, after, threads)) Suspect(reason);
+  const Conditions after = Conditions::Of(target_.processes());
+  for (const std::string& reason : Disturbances(before, after, target_.threads())) Suspect(reason);
   Add("steal_share", 0, StealShare(before, after));
   Add("cpu_pressure_share", 0, PressureShare(before, after));
-  result_.info.Set("warm_up_s", warm_up_s_);
-  result_.info.Set("warm_up_batches", warm_up_batches_);
-  result_.info.Set("cut", Json(cut_));
-  result_.info.Set("quantiles", std::move(quantiles_));
-  Describe(result_.info);
+  Describe();
   return {};
+}
+
+void Measurement::Describe() {
+  Json& info = result_.info;
+  info.Set("warm_up_s", warm_up_s_);
+  info.Set("warm_up_batches", warm_up_batches_);
+  info.Set("cut", Json(cut_));
+  info.Set("quantiles", std::move(quantiles_));
+  info.Set("generator", Json::Object{{"cpus", Json(generator_cpus_)}, {"late_share", late_share_}});
+  Add("generator_cpu_share", 0, generator_cpu_share_);
 }
 
 // Runs the batch and the loops in an order drawn from the round's seed: none of them is always the
@@ -104,7 +139,7 @@ Status Measurement::RunBatch(size_t weights_left) {
   batch.stream = kOfflineStream;
   batch.clients = batch.requests = request_.workload.num_prompts;
   batch.stop_sending_s = std::numeric_limits<double>::infinity();
-  return Offline(batch);
+  return Take(batch, 0, "offline batch");
 }
 
 Status Measurement::RunLoop(size_t index, size_t weights_left) {
@@ -114,7 +149,7 @@ Status Measurement::RunLoop(size_t index, size_t weights_left) {
   loop.stream = kFirstLoopStream + index;
   loop.clients = clients;
   loop.requests = std::max(clients, request_.workload.num_prompts);
-  return ClosedLoop(loop);
+  return Take(loop, clients, LoopName(clients));
 }
 
 // A phase's share of the remaining time, by its weight among the phases still to come.
@@ -174,13 +209,100 @@ void Measurement::Add(const std::string& metric, int concurrency, double value) 
   result_.samples.push_back({metric, concurrency, value});
 }
 
-void Measurement::Distribute(const ServingSummary& summary, int concurrency) {
-  AddQuantiles(summary, concurrency, quantiles_);
+Result<bool> Measurement::WarmUp(const LoadPhase& asked) {
+  LoadPhase phase = asked;
+  phase.clients = phase.requests = std::max(asked.clients, target_.servers());
+  PINION_ASSIGN(const PhaseResult sent, target_.Send(phase));
+  CountOutput(sent.load);
+  return std::none_of(sent.load.requests.begin(), sent.load.requests.end(),
+                      [](const RequestRecord& one) { return one.cut; });
 }
 
-tl::unexpected<Error> Measurement::TooSlow(const std::string& why) {
-  result_.too_slow = why + "; raise --trial-limit, or shorten the load";
+Result<LevelRun> Measurement::Level(const LoadPhase& phase, const Slo& limits) {
+  PINION_ASSIGN(const PhaseResult sent, target_.Send(phase));
+  const ServerLoadResult& load = sent.load;
+  CountOutput(load);
+  LevelRun level;
+  for (const RequestRecord& one : load.requests) {
+    const RequestTrace times{load.open_loop ? one.scheduled_ns : one.sent_ns, one.token_ns,
+                             one.tokens()};
+    Judge(times, one.complete(), one.cut ? load.end_ns : INT64_MAX, limits, level);
+  }
+  return level;
+}
+
+Status Measurement::Take(const LoadPhase& phase, int concurrency, const std::string& name) {
+  PINION_ASSIGN(const PhaseResult sent, target_.Send(phase));
+  const ServerLoadResult& load = sent.load;
+  PINION_TRY(CheckAnswered(load));
+  CountOutput(load);
+  const ServingSummary summary = Summarise(TracesOf(load), limits());
+  const auto failed =
+      std::count_if(load.requests.begin(), load.requests.end(),
+                    [](const RequestRecord& one) { return !one.complete() && !one.cut; });
+  if (failed > 0) Suspect(StrCat(failed, " requests of the ", name, " failed"));
+  if (load.requests.size() > summary.requests + static_cast<size_t>(failed))
+    cut_.push_back(name + " cut");
+  for (const std::string& fault : GeneratorFaults(load)) Suspect(fault);
+  generator_cpus_ = load.generator.cpus;
+  generator_cpu_share_ = std::max(generator_cpu_share_, load.generator.cpu_share);
+  late_share_ = std::max(late_share_, LateShare(load));
+  if (sent.counted) AddCounted(*sent.counted, concurrency);
+  if (sent.kv_used_share) Add("kv_used_share", concurrency, *sent.kv_used_share);
+  Add("output_tokens_per_s", concurrency, summary.output_tokens_per_s);
+  if (concurrency > 0) AddServing(summary, concurrency);
+  return {};
+}
+
+// If no request was answered: the first error, other than a lack of time.
+Status Measurement::CheckAnswered(const ServerLoadResult& load) {
+  const bool any = std::any_of(load.requests.begin(), load.requests.end(),
+                               [](const RequestRecord& one) { return one.complete(); });
+  if (any) return {};
+  const std::string no_answer =
+      StrCat("no request was answered within ", request_.limit_s, " s of the trial");
+  const auto refused = std::find_if(load.requests.begin(), load.requests.end(),
+                                    [](const RequestRecord& one) { return !one.cut; });
+  if (refused != load.requests.end())
+    return Fail(ErrorCode::kFailed, StrCat(no_answer, ": ", refused->error));
+  result_.too_slow = no_answer + "; raise --trial-limit, or shorten the load";
   return Fail(ErrorCode::kExhausted, result_.too_slow);
+}
+
+void Measurement::AddCounted(const ServerCounters& counted, int concurrency) {
+  Add("preemptions", concurrency, counted.preemptions);
+  if (counted.prefix_query_tokens > 0)
+    Add("prefix_hit_share", concurrency, counted.prefix_hit_tokens / counted.prefix_query_tokens);
+  if (concurrency > 0) return;
+  for (const auto& [phase, steps] :
+       {std::pair("prefill", counted.prefill), std::pair("decode", counted.decode)}) {
+    if (steps.seconds <= 0) continue;
+    Add(StrCat(phase, "_tokens_per_s"), 0, steps.tokens / steps.seconds);
+    Add(StrCat(phase, "_flops_per_s"), 0, steps.operations / steps.seconds);
+    Add(StrCat(phase, "_bytes_per_s"), 0, steps.bytes / steps.seconds);
+  }
+}
+
+void Measurement::AddServing(const ServingSummary& summary, int concurrency) {
+  if (request_.workload.slo) Add("goodput", concurrency, summary.goodput);
+  const auto add_median = [&](const char* metric, const std::vector<double>& values) {
+    if (!values.empty()) Add(metric, concurrency, Median(values));
+  };
+  const auto add_quantile = [&](const char* metric, const std::vector<double>& values, double q) {
+    if (const auto value = SupportedQuantile(values, q)) Add(metric, concurrency, *value);
+  };
+  AddQuantiles(summary, concurrency, quantiles_);
+  add_median("ttft_s", summary.ttft_s);
+  add_median("tpot_s", summary.tpot_s);
+  add_median("itl_s", summary.itl_s);
+  add_median("e2el_s", summary.e2el_s);
+  add_quantile("itl_p90_s", summary.itl_s, 0.90);
+  add_quantile("itl_p99_s", summary.itl_s, 0.99);
+  add_quantile("ttft_p90_s", summary.ttft_s, 0.90);
+}
+
+void Measurement::CountOutput(const ServerLoadResult& load) {
+  for (const RequestRecord& one : load.requests) output_tokens_ += one.tokens();
 }
 
 void Measurement::Suspect(const std::string& reason) {

@@ -8,9 +8,10 @@
 #include "engine/base/clock.h"
 #include "engine/base/result.h"
 #include "harness/counters/counters.h"
+#include "harness/engines/server_counters.h"
+#include "harness/load/generator.h"
 #include "harness/load/slo_search.h"
 #include "harness/trial/trial.h"
-#include "harness/trial/workload.h"
 
 namespace pinion::harness {
 
@@ -25,55 +26,64 @@ struct LoadPhase {
   double last_deadline_s = 0;  // running requests are cut off in any case
 };
 
-std::string LoopName(const LoadPhase& phase);  // "loop of 4 clients"
+// A phase as its clients saw it, and what the servers counted meanwhile, if they count.
+struct PhaseResult {
+  ServerLoadResult load;
+  std::optional<ServerCounters> counted;
+  std::optional<double> kv_used_share;  // the highest seen; unset: nobody looked
+};
 
-// A trial's course, the same for every engine, so that their numbers can be compared: warm-up, the
-// offline batch and a closed loop at every concurrency (after a warm-up of its own) in an order
-// drawn from the seed, the search for the SLO's load; counters and disturbances around all but the
-// warm-up. Engines differ in how a phase is sent and what is recorded.
+// The servers of a trial, and the generator before them.
+class LoadTarget {
+ public:
+  virtual ~LoadTarget() = default;
+  // Errors end the trial: a server or the generator has ended, or the trial is interrupted.
+  virtual Result<PhaseResult> Send(const LoadPhase& phase) = 0;
+  virtual std::vector<pid_t> processes() const = 0;  // of the servers
+  virtual int servers() const = 0;
+  virtual int threads() const = 0;  // that compute
+};
+
+// A trial's course, the same for every engine: warm-up, the offline batch and a closed loop at
+// every concurrency (after a warm-up of its own) in an order drawn from the seed, the search for
+// the SLO's load; counters and disturbances around all but the warm-up.
 class Measurement {
  public:
   // The limit counts from `start_ns`, but the load always gets half of it, and as long as the
   // start took.
-  Measurement(const TrialRequest& request, int64_t start_ns, const Clock& clock = kMachineClock);
-  virtual ~Measurement() = default;
+  Measurement(LoadTarget& target, const TrialRequest& request, int64_t start_ns,
+              const Clock& clock = kMachineClock);
 
-  // `threads`: of the engine in this process; 1 if it is in another. Errors are the engine's.
-  Result<TrialResult> Run(const CounterTarget& target, int threads);
-
- protected:
-  virtual Result<bool> WarmUp(const LoadPhase& phase) = 0;  // false: it was cut off
-  virtual Status Offline(const LoadPhase& phase) = 0;       // adds its samples at concurrency 0
-  virtual Status ClosedLoop(const LoadPhase& phase) = 0;    // at concurrency phase.clients
-  virtual Result<LevelRun> Level(const LoadPhase& phase, const Slo& limits) = 0;
-  virtual void Describe(Json& info) = 0;
-
-  const TrialRequest& request() const { return request_; }
-  const Clock& clock() const { return clock_; }  // of all times of the trial
-  double SecondsSince(int64_t then_ns) const;    // by that clock
-  // The limits of the SLO; none without an SLO.
-  Slo limits() const { return request_.workload.slo.value_or(SloTarget()).limits; }
-  std::vector<MetricValue>& samples() { return result_.samples; }
-  void Add(const std::string& metric, int concurrency, double value);
-  void Distribute(const ServingSummary& summary, int concurrency);  // into info "quantiles"
-  void Suspect(const std::string& reason);                          // once each
-  void Cut(std::string what) { cut_.push_back(std::move(what)); }
-  // The error of a phase whose load did not get far enough, which ends the trial as too slow.
-  tl::unexpected<Error> TooSlow(const std::string& why);
-  void CountOutput(size_t tokens) { output_tokens_ += tokens; }  // of warm-ups too
-  void SetOutputHash(std::string hash) { result_.output_hash = std::move(hash); }
+  // Errors are the target's.
+  Result<TrialResult> Run();
 
  private:
   LoadPhase Part(size_t weight, size_t weights_left) const;
-  Status Measure(const CounterTarget& target, int threads);
+  Status Measure();
   Status WarmUpFor(int clients, double share);
+  Result<bool> WarmUp(const LoadPhase& phase);  // false: it was cut off
   Status RunPhases();
   Status RunBatch(size_t weights_left);
   Status RunLoop(size_t index, size_t weights_left);
   void Search(const SloTarget& target);
+  Result<LevelRun> Level(const LoadPhase& phase, const Slo& limits);
 
+  // Sends a phase, and adds its samples at that concurrency.
+  Status Take(const LoadPhase& phase, int concurrency, const std::string& name);
+  Status CheckAnswered(const ServerLoadResult& load);
+  void AddCounted(const ServerCounters& counted, int concurrency);
+  void AddServing(const ServingSummary& summary, int concurrency);
+  void Describe();
+
+  void Add(const std::string& metric, int concurrency, double value);
+  void Suspect(const std::string& reason);  // once each
+  void CountOutput(const ServerLoadResult& load);
+  double SecondsSince(int64_t then_ns) const;
   double SecondsUntil(int64_t then_ns) const;  // 0 if it is over
+  // The limits of the SLO; none without an SLO.
+  Slo limits() const { return request_.workload.slo.value_or(SloTarget()).limits; }
 
+  LoadTarget& target_;
   const TrialRequest& request_;
   const Clock& clock_;
   int64_t end_ns_ = 0;   // when the load aims to end
@@ -83,7 +93,14 @@ class Measurement {
   size_t output_tokens_ = 0;  // while energy was counted
   std::vector<std::string> cut_;
   Json quantiles_ = Json::MakeArray();
+  std::vector<int> generator_cpus_;
+  double generator_cpu_share_ = 0, late_share_ = 0;  // the worst of all phases
   TrialResult result_;
 };
+
+// Stores the hardware counters of the measured load as info "counters", and those that metrics
+// exist for as samples; with energy, also "joules_per_token".
+void AddCounters(const std::vector<CounterReading>& readings, size_t output_tokens,
+                 TrialResult& result);
 
 }  // namespace pinion::harness

@@ -89,7 +89,7 @@ Result<TrialOutcome> RunTrialProcess(const TrialRequest& request, const TrialPro
     outcome.interrupted = process.interrupted();
     if (outcome.interrupted || seconds() > process.timeout_s) break;
   }
-  if (!exit) child.Stop(request.is_served() ? kStopSeconds : 0);
+  if (!exit) child.Stop(kStopSeconds);
   outcome.seconds = seconds();
   if (outcome.interrupted) return outcome;
   outcome.log_tail = LogTail(process.log_path);

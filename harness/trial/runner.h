@@ -8,7 +8,6 @@
 #include "engine/base/clock.h"
 #include "engine/base/result.h"
 #include "harness/trial/trial.h"
-#include "harness/trial/workload.h"
 
 namespace pinion::harness {
 

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "engine/base/strings.h"
+#include "harness/counters/conditions.h"
 #include "harness/counters/energy.h"
-#include "harness/trial/conditions.h"
 
 namespace pinion::harness {
 namespace {
@@ -137,11 +137,11 @@ Result<LoadReport> SendLoad(const PreparedLoad& prepared, const LoadHooks& hooks
   report.max_concurrency = load.max_concurrency;
   report.seed = load.seed;
   report.slo = load.slo;
-  const Conditions before = Conditions::Now();
+  const Conditions before = Conditions::Of({getpid()});
   const EnergyReading energy = EnergyReading::Now();
   PINION_ASSIGN(report.result, RunServerLoad({prepared.url}, plan));
   report.joules = JoulesBetween(energy, EnergyReading::Now());
-  report.suspect = Disturbances(before, Conditions::Now(), 1);
+  report.suspect = Disturbances(before, Conditions::Of({getpid()}), 1);
   return report;
 }
 

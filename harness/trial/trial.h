@@ -1,21 +1,40 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
-#include "engine/base/clock.h"
 #include "engine/base/json.h"
 #include "engine/base/result.h"
-#include "engine/run/engine.h"
+#include "engine/run/options.h"
+#include "harness/load/conversations.h"
+#include "harness/space/definition.h"
 #include "harness/store/store.h"
-#include "harness/trial/workload.h"
 
 namespace pinion::harness {
+
+// The request to a trial's process: how to start the servers, and their load.
+struct TrialRequest {
+  EngineChoice engine;
+  EngineOptions options;
+  int replicas = 1;
+  std::string log;  // the trial's own, without ".log"; several servers' logs begin with it
+  Workload workload;
+  uint64_t seed = 1;      // of the prompts; the same for every candidate of a round
+  double limit_s = 60;    // from the process's start; the load is cut to end by then
+  bool ceilings = false;  // measure the machine's ceilings after the load
+};
+
+Json ToJson(const TrialRequest& request);
+Result<TrialRequest> ReadTrialRequest(const Json& object);
+
+// The workload's lengths, text and prefix, in the load generator's form.
+WorkloadShape ShapeOf(const Workload& workload);
 
 // The result of measuring one configuration once.
 struct TrialResult {
   std::vector<MetricValue> samples;
-  std::string output_hash;           // of the offline batch; empty if it was cut
   std::vector<std::string> suspect;  // disturbances
   Json info;                         // isa, dtype, threads, ranks, plan, stages, what was cut, ...
   // Why the load did not get far enough in its time, with the way out; the other fields are then
@@ -26,37 +45,19 @@ struct TrialResult {
 Json ToJson(const TrialResult& result);
 Result<TrialResult> ReadTrialResult(const Json& object);
 
-// Starts the engine with the request's options and loads it: warm-up, offline batch, closed loop at
-// every concurrency. `start_ns` is when the process began; the limit counts from there, but the
-// load always gets half of it, and as long as the start took; a phase that would not see one
-// request end may take another half (2 s at least). A phase that is cut off is measured as far as
-// it went (info "cut"); a phase without two tokens of one request ends the trial as too slow. The
-// time of requested `ceilings` is info "once_s", which no later trial needs again.
-Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns);
-
-// The same on an engine that is ready; all times are those of `clock`.
-Result<TrialResult> MeasureTrial(Engine& engine, const TrialRequest& request, int64_t start_ns,
-                                 const Clock& clock = kMachineClock);
-
-// Stores the hardware counters of the measured load as info "counters", and those that metrics
-// exist for as samples; with energy, also "joules_per_token".
-struct CounterReading;
-void AddCounters(const std::vector<CounterReading>& readings, size_t output_tokens,
-                 TrialResult& result);
-
-// Peak resident memory of this process so far (VmHWM).
-uint64_t PeakRssBytes();
-
-// One load as samples ("ttft_s", "tpot_s", ... at that concurrency), from the complete requests.
-// If there are none, TTFT and gaps of those that were cut off after their second token.
-struct LoadResult;
-// "goodput" if there is an SLO.
-void AddServingSamples(const LoadResult& load, int concurrency, const Slo& slo,
-                       std::vector<MetricValue>& samples);
-
-// The distribution behind the medians: the quantiles 0 %, 5 %, ..., 100 % of every request's TTFT
-// and of every gap, for info "quantiles": [{"metric","concurrency","n","values"}].
-struct ServingSummary;
-void AddQuantiles(const ServingSummary& summary, int concurrency, Json& list);
+// Starts the servers that `launch` would start (as many as the request has replicas, each on a free
+// port of 127.0.0.1), asks for their health, loads them from a generator in a process of its own,
+// and stops them. The trial fails if a server ends: its error is the last one in that server's log.
+// The generator runs on the CPUs that neither ranks nor front ends use, if there are any. Sample
+// "generator_cpu_share" and info "generator" {"cpus","late_share"} are of its worst phase: how busy
+// it was itself, and how often it was late (LateShare in harness/load/summary.h).
+//
+// `start_ns` is when the process began; the limit counts from there, but the load always gets half
+// of it, and as long as the start took; a phase that would not see one request end may take another
+// half (2 s at least). A phase that is cut off is measured as far as it went (info "cut"); one
+// without an answer ends the trial as too slow. The time of requested `ceilings` is info "once_s",
+// which no later trial needs again. `interrupted` is asked while it runs.
+Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns,
+                             const std::function<bool()>& interrupted);
 
 }  // namespace pinion::harness

@@ -208,7 +208,7 @@ def test_a_sweep_records_the_data_of_the_report(results):
         metrics = {(one["metric"], one["concurrency"]) for one in candidate["series"]}
         for metric in ("prefill_flops_per_s", "decode_bytes_per_s", "steal_share", "ceiling_flops_per_s"):
             assert (metric, 0) in metrics, metric
-        assert {("kv_used_share", 1), ("preemptions", 2)} <= metrics
+        assert {("preemptions", 1), ("preemptions", 2)} <= metrics
         assert len(candidate["distributions"]) == 4
     checks = {one["name"] for one in results["provenance"]["hygiene"]["checks"]}
     assert {"governor", "quota", "swap"} <= checks

@@ -175,10 +175,6 @@ def test_samples_are_keyed_by_machine_model_configuration_and_seed(start, tmp_pa
     assert len({(seed, number) for *_, seed, number in keys}) == 2
     metrics = {metric for metric, in rows(out, "select distinct metric from samples")}
     assert {"output_tokens_per_s", "ttft_s", "tpot_s", "itl_s", "e2el_s"} <= metrics
-    # The baseline's two runs of a round have the same prompts, hence the same tokens.
-    hashes = rows(out, "select round, count(distinct output_hash) from trial where candidate = 0 "
-                       "and phase = 'race' group by round")
-    assert hashes == [(1, 1), (2, 1)]
     # Two rounds do not make a verdict, unless enough followed to confirm one.
     results = check_outputs(out)
     assert all(verdict["outcome"] == "too_few_rounds" or results["confirmation_rounds"] >= 6

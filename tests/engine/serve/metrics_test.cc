@@ -20,6 +20,8 @@ TEST(ServeMetrics, ShowsTheEnginesCounts) {
   stats.output_tokens = 10;
   stats.kv.prefix_query_tokens = 64;
   stats.kv.prefix_hit_tokens = 32;
+  stats.prefill = {100, 0.5, {.weight_bytes = 1000, .kv_bytes = 24, .flops = 70, .int8_ops = 7}};
+  stats.decode = {10, 0.25, {.weight_bytes = 4000, .kv_bytes = 96, .flops = 30, .int8_ops = 3}};
   metrics.SetEngine(stats);
   stats.output_tokens = 15;
   metrics.SetEngine(stats);
@@ -32,7 +34,15 @@ TEST(ServeMetrics, ShowsTheEnginesCounts) {
                            "vllm:prompt_tokens_total{model_name=\"m\"} 100",
                            "vllm:generation_tokens_total{model_name=\"m\"} 15",
                            "vllm:prefix_cache_queries_total{model_name=\"m\"} 64",
-                           "vllm:prefix_cache_hits_total{model_name=\"m\"} 32"})
+                           "vllm:prefix_cache_hits_total{model_name=\"m\"} 32",
+                           "pinion:step_seconds_total{model_name=\"m\",kind=\"prefill\"} 0.5",
+                           "pinion:step_tokens_total{model_name=\"m\",kind=\"prefill\"} 100",
+                           "pinion:step_bytes_total{model_name=\"m\",kind=\"prefill\"} 1024",
+                           "pinion:step_operations_total{model_name=\"m\",kind=\"prefill\"} 77",
+                           "pinion:step_seconds_total{model_name=\"m\",kind=\"decode\"} 0.25",
+                           "pinion:step_tokens_total{model_name=\"m\",kind=\"decode\"} 10",
+                           "pinion:step_bytes_total{model_name=\"m\",kind=\"decode\"} 4096",
+                           "pinion:step_operations_total{model_name=\"m\",kind=\"decode\"} 33"})
     EXPECT_THAT(text, HasSubstr(line));
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace pinion::harness {
 namespace {
 
@@ -18,6 +20,24 @@ TEST(ServerCounters, AreSummedOverTheirLabels) {
   const auto counters = ReadCounters(kMetrics);
   ASSERT_TRUE(counters);
   EXPECT_EQ(*counters, (ServerCounters{7, 1500, 250}));
+}
+
+TEST(ServerCounters, StepsAreTakenByTheirKind) {
+  std::string metrics = kMetrics;
+  double value = 1;
+  for (const char* name : {"seconds", "tokens", "bytes", "operations"})
+    for (const char* kind : {"prefill", "decode"})
+      metrics += "pinion:step_" + std::string(name) + "_total{model_name=\"m\",kind=\"" + kind +
+                 "\"} " + std::to_string(value++) + "\n";
+  metrics += "vllm:kv_cache_usage_perc{model_name=\"m\"} 0.5\n";
+  const auto counters = ReadCounters(metrics);
+  ASSERT_TRUE(counters);
+  EXPECT_EQ(counters->prefill, (StepCounters{1, 3, 5, 7}));
+  EXPECT_EQ(counters->decode, (StepCounters{2, 4, 6, 8}));
+  EXPECT_EQ(counters->kv_used_share, 0.5);
+  const ServerCounters none = *counters - *counters;
+  EXPECT_EQ(none.decode, StepCounters());
+  EXPECT_EQ(none.kv_used_share, 0.5) << "not a counter";
 }
 
 TEST(ServerCounters, AreAbsentIfOneIsMissing) {

@@ -56,7 +56,6 @@ TrialRow Trial(int candidate, int round, double value) {
   row.round = round;
   row.ok = true;
   row.suspect = {"steal 4.1 %"};
-  row.output_hash = "abc";
   row.info = Json::MakeObject();
   row.info.Set("isa", "avx2");
   row.samples = {{"ttft_s", 1, value}, {"ttft_s", 8, 2 * value}, {"load_s", 0, 0.5}};

@@ -38,7 +38,6 @@ TrialRow Trial(int candidate, int round, double speed, int copy = 0) {
   row.ok = true;
   row.seconds = 2;
   row.info = Json::MakeObject();
-  row.output_hash = "same";
   row.samples = {
       {"output_tokens_per_s", 0, speed}, {"ttft_s", 1, 0.5 / speed}, {"tpot_s", 1, 0.05 / speed}};
   return row;
@@ -143,14 +142,12 @@ TEST(Assemble, ConfirmationDecidesIfThereIsOne) {
   EXPECT_TRUE(results.verdicts[0].confirmed);
 }
 
-TEST(Assemble, MarksDisturbedSamplesAndDifferentTokens) {
+TEST(Assemble, MarksDisturbedSamples) {
   std::vector<TrialRow> trials = SixRounds(1.1);
   trials[2].suspect = {"steal 4.0 %"};
-  trials[4].output_hash = "other";
   const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, trials);
   EXPECT_THAT(results.candidates[1].suspect_reasons, testing::ElementsAre("round 1: steal 4.0 %"));
   EXPECT_TRUE(results.candidates[1].series[0].samples[0].suspect);
-  EXPECT_THAT(results.warnings, Contains(HasSubstr("round 2: the defaults gave different")));
   EXPECT_THAT(results.warnings, Contains(HasSubstr("1 of 18 trials were disturbed by other "
                                                    "work on the machine; they are marked")));
 }

@@ -26,7 +26,7 @@ echo trial >> trials
 number=$(($(wc -l < trials)))
 fail() { echo 'pinion: too busy' >&2; exit 1; }
 too_slow() {
-  echo '{"samples":[],"output_hash":"","suspect":[],"info":{},"too_slow":"too slow"}'
+  echo '{"samples":[],"suspect":[],"info":{},"too_slow":"too slow"}'
   exit 0
 }
 if $baseline; then
@@ -38,7 +38,7 @@ case "$request" in *'"ceilings":true'*) once=1; echo "$baseline" >> ceilings ;; 
 cat <<END
 {"samples":[{"metric":"output_tokens_per_s","concurrency":0,"value":$speed},
 {"metric":"ttft_s","concurrency":1,"value":0.01},{"metric":"tpot_s","concurrency":1,"value":0.01}],
-"output_hash":"ab","suspect":[],"info":{"isa":"fake","threads":1,"once_s":$once}}
+"suspect":[],"info":{"isa":"fake","threads":1,"once_s":$once}}
 END
 )sh");
 }

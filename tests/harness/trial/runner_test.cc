@@ -48,7 +48,7 @@ class RunnerTest : public testing::Test {
 
 constexpr char kGoodResult[] =
     R"(echo '{"samples":[{"metric":"ttft_s","concurrency":1,"value":0.5}],)"
-    R"("output_hash":"ab","suspect":[],"info":{}}')";
+    R"("suspect":[],"info":{}}')";
 
 TEST_F(RunnerTest, ReadsTheResultAndGivesTheRequest) {
   const TrialOutcome outcome =
@@ -67,7 +67,7 @@ TEST_F(RunnerTest, AnErrorIsARowWithItsSentenceAndItsLog) {
 
 TEST_F(RunnerTest, LackOfTimeIsDistinguishedFromOtherFailures) {
   const TrialOutcome outcome =
-      Run(R"(echo '{"samples":[],"output_hash":"","suspect":[],"info":{},"too_slow":"too slow"}')");
+      Run(R"(echo '{"samples":[],"suspect":[],"info":{},"too_slow":"too slow"}')");
   EXPECT_TRUE(outcome.out_of_time);
   EXPECT_FALSE(outcome.ok);
   EXPECT_EQ(outcome.reason, "too slow");

@@ -1,9 +1,9 @@
-#include "harness/trial/bench.h"
+#include "harness/bench/bench.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fake_clock.h"
+#include "../fake_clock.h"
 #include "fake_engine.h"
 
 namespace pinion::harness {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <map>
 #include <string>
@@ -7,19 +9,22 @@
 
 namespace pinion::harness {
 
-// The operating system's counters so far, of this process and of the machine. Counters that
-// this machine does not have stay 0 and never report a disturbance.
+// The operating system's counters so far, of the measured processes and of the machine. Counters
+// that this machine does not have stay 0 and never report a disturbance.
 struct Conditions {
   int64_t now_ns = 0;
   uint64_t cpu_ticks = 0, steal_ticks = 0;  // /proc/stat, all CPUs
   uint64_t busy_ticks = 0;                  // of those: neither idle nor stolen
-  uint64_t own_ticks = 0;    // of those: of this process and its descendants (an engine's server)
-  uint64_t pressure_us = 0;  // /proc/pressure/cpu, some, total
-  uint64_t throttled_periods = 0;                       // cpu.stat of this process's cgroup
-  uint64_t major_faults = 0, involuntary_switches = 0;  // of this process, all threads
-  std::map<int, int> pinned;  // this process's threads that may run on only one CPU, and that CPU
+  uint64_t own_ticks = 0;                   // of those: of this process and its descendants
+  uint64_t pressure_us = 0;                 // /proc/pressure/cpu, some, total
+  uint64_t throttled_periods = 0;           // cpu.stat of this process's cgroup
+  // Of the measured processes' threads.
+  std::vector<int> threads;
+  uint64_t major_faults = 0, involuntary_switches = 0;
+  std::map<int, int> pinned;  // those that may run on only one CPU, and that CPU
 
-  static Conditions Now();
+  // Processes that have ended count as if they had no threads.
+  static Conditions Of(const std::vector<pid_t>& processes);
 };
 
 // Shares of the time between the two, 0 to 1; 0 if the counter is absent.
@@ -33,7 +38,9 @@ size_t MovedThreads(const std::map<int, int>& before, const std::map<int, int>& 
                     const std::vector<int>& alive);
 
 // Disturbances between the two, which may have changed the measurement, one phrase each
-// ("steal 4.1 %"); empty if none was detected. `threads`: of the engine.
+// ("steal 4.1 %"); empty if none was detected. What the measured processes do to each other is
+// their result and no disturbance: pressure, switches and throttling count only if other processes
+// computed meanwhile. `threads`: that compute.
 std::vector<std::string> Disturbances(const Conditions& before, const Conditions& after,
                                       int threads);
 

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/base/clock.h"
 #include "engine/run/engine.h"
+#include "engine/run/step_work.h"
 
 namespace pinion::harness {
 
@@ -33,7 +35,11 @@ class FakeEngine : public Engine {
 
   const EngineInfo& info() const override { return info_; }
   const ModelFiles& model() const override { return model_; }
-  EngineStats stats() const override { return stats_; }
+  EngineStats stats() const override {
+    EngineStats stats = stats_;
+    if (work_) stats.prefill = work_->prefill(), stats.decode = work_->decode();
+    return stats;
+  }
   Json ServerInfo() const override { return {}; }
 
   Status Add(Request request) override {
@@ -52,12 +58,22 @@ class FakeEngine : public Engine {
   void Step(std::vector<TokenEvent>& events) override {
     const bool prefill =
         std::any_of(live_.begin(), live_.end(), [](const Live& live) { return live.drawn == 0; });
-    clock->SleepNs(step_ns + (prefill ? prefill_ns : 0));
+    const int64_t time_ns = step_ns + (prefill ? prefill_ns : 0);
+    clock->SleepNs(time_ns);
+    uint64_t prompt_tokens = 0;
+    std::vector<Slice> slices;
     for (Live& live : live_) {
       if (live.aborted) {
         events.push_back(Event(live, FinishReason::kAborted, false));
       } else if (!never_answers && (!prefill || live.drawn == 0)) {
-        if (live.drawn == 0) stats_.prompt_tokens += live.request.prompt_ids.size();
+        const size_t prompt = live.request.prompt_ids.size();
+        if (live.drawn == 0) {
+          const size_t first = std::min(cached_tokens, prompt);
+          slices.push_back({nullptr, first, prompt - first, true});
+          prompt_tokens += prompt;
+        } else {
+          slices.push_back({nullptr, prompt + static_cast<size_t>(live.drawn) - 1, 1, true});
+        }
         ++live.drawn;
         ++stats_.output_tokens;
         events.push_back(
@@ -66,6 +82,9 @@ class FakeEngine : public Engine {
     }
     std::erase_if(live_, [this](const Live& live) { return live.aborted || Done(live); });
     ++stats_.steps;
+    stats_.prompt_tokens += prompt_tokens;
+    if (!work_) work_.emplace(model_.spec, info_);
+    work_->Add(slices, prompt_tokens, static_cast<double>(time_ns) * 1e-9, {}, {});
   }
   void SetScoreSink(ScoreSink) override {}
   void DropPrefixCache() override { ++cold_starts; }
@@ -108,6 +127,7 @@ class FakeEngine : public Engine {
   EngineInfo info_;
   ModelFiles model_;
   EngineStats stats_;
+  std::optional<StepWorkMeter> work_;
   std::deque<Live> live_;
 };
 

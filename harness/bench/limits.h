@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "harness/bench/bench.h"
+#include "harness/bench/load.h"
 #include "harness/probe/ceilings.h"
 #include "harness/stats/estimate.h"
-#include "harness/trial/bench.h"
-#include "harness/trial/load.h"
 
 namespace pinion::harness {
 

@@ -1,4 +1,4 @@
-#include "harness/trial/own_ticks.h"
+#include "harness/counters/own_ticks.h"
 
 #include <unistd.h>
 

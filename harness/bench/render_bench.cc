@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "engine/base/strings.h"
+#include "harness/bench/bench.h"
 #include "harness/stats/metrics.h"
 #include "harness/stats/text.h"
-#include "harness/trial/bench.h"
 
 namespace pinion::harness {
 namespace {

@@ -1,4 +1,4 @@
-#include "harness/trial/limits.h"
+#include "harness/bench/limits.h"
 
 #include <algorithm>
 
@@ -37,8 +37,8 @@ std::vector<MetricLimit> LimitsOf(const LoadResult& load, const BenchPlan& plan,
   const auto add_rate = [&](const char* metric, uint64_t tokens, double seconds) {
     if (seconds > 0) limits.push_back({metric, static_cast<double>(tokens) / seconds});
   };
-  add_rate("prefill_tokens_per_s", load.steps.prompt_tokens, prefill_s);
-  add_rate("decode_tokens_per_s", load.steps.decode_tokens, decode_s);
+  add_rate("prefill_tokens_per_s", load.prefill.tokens, prefill_s);
+  add_rate("decode_tokens_per_s", load.decode.tokens, decode_s);
   add_rate("output_tokens_per_s", load.OutputTokens(), prefill_s + decode_s);
   if (plan.mode == BenchMode::kLatency && plan.batch == 1) {
     limits.push_back({"ttft_s", prefill_s});

@@ -1,10 +1,10 @@
-#include "harness/trial/limit_taker.h"
+#include "harness/bench/limit_taker.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "engine/base/trace.h"
-#include "harness/trial/limits.h"
+#include "harness/bench/limits.h"
 
 namespace pinion::harness {
 namespace {
@@ -32,8 +32,8 @@ void LimitTaker::Take(const LoadResult& load, const RoundValues& values) {
   const Ceilings before = last_;
   Probe();
   TakeRates();
-  prefill_ = load.steps.prefill_cost;
-  decode_ = load.steps.decode_cost;
+  prefill_ = load.prefill.least;
+  decode_ = load.decode.least;
   const Ceilings peaks = Larger(before, last_);
   const LeastTimes least{RoofSeconds(prefill_, peaks), LeastDecodeSeconds(peaks)};
   for (const auto& [metric, limit] : LimitsOf(load, plan_, least)) {

@@ -1,7 +1,6 @@
-#include "harness/trial/conditions.h"
+#include "harness/counters/conditions.h"
 
 #include <sched.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,28 +9,26 @@
 #include "engine/base/clock.h"
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
+#include "harness/counters/own_ticks.h"
 #include "harness/stats/text.h"
-#include "harness/trial/own_ticks.h"
 
 namespace pinion::harness {
 namespace {
 
 // Limits above which a measurement is marked as disturbed. Steal: docs/verdicts.md. Pressure and
-// switches: a quiet
-// machine shows 1 % and 20 per second and thread, a disturbed one 97 % and 200. An engine with
-// more threads than CPUs causes pressure itself, so pressure counts only if other processes
-// computed too. A quiet machine's daemons take half a percent.
+// switches: a quiet machine shows 1 % and 20 per second and thread, a disturbed one 97 % and 200.
+// A quiet machine's daemons take half a percent.
 constexpr double kStealShare = 0.01, kPressureShare = 0.10, kSwitchesPerThreadSecond = 100,
                  kOthersShare = 0.02;
 // Starting and ending a load cause switches too, which do not matter over seconds but would look
 // like a high rate in a tenth of one: any load may have as many as are allowed per second.
 constexpr double kLeastSwitchSeconds = 1;
 
-std::string Text(const std::string& path) { return ReadFile(path, 1 << 20).value_or(""); }
+std::string Content(const std::string& path) { return ReadFile(path, 1 << 20).value_or(""); }
 
 // user nice system idle iowait irq softirq steal
 void ReadStat(Conditions& conditions) {
-  std::istringstream line(Text("/proc/stat"));
+  std::istringstream line(Content("/proc/stat"));
   std::string name;
   line >> name;
   uint64_t ticks = 0;
@@ -47,14 +44,14 @@ void ReadStat(Conditions& conditions) {
 
 // "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234"
 void ReadPressure(Conditions& conditions) {
-  const std::string text = Text("/proc/pressure/cpu");
+  const std::string text = Content("/proc/pressure/cpu");
   const size_t at = text.find("total=");
   if (at != std::string::npos) std::istringstream(text.substr(at + 6)) >> conditions.pressure_us;
 }
 
 // The cgroup's own cpu.stat, under version 2 or the cpu controller of version 1.
 std::string CpuStatPath() {
-  std::istringstream lines(Text("/proc/self/cgroup"));
+  std::istringstream lines(Content("/proc/self/cgroup"));
   std::string line, path = "/sys/fs/cgroup/cpu.stat";
   while (std::getline(lines, line)) {
     const std::vector<std::string> parts = Split(line, ':');
@@ -67,48 +64,62 @@ std::string CpuStatPath() {
 }
 
 void ReadThrottling(Conditions& conditions) {
-  std::istringstream words(Text(CpuStatPath()));
+  std::istringstream words(Content(CpuStatPath()));
   std::string key;
   uint64_t value = 0;
   while (words >> key >> value)
     if (key == "nr_throttled") conditions.throttled_periods = value;
 }
 
-std::vector<int> OwnThreads() {
-  std::vector<int> threads;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task", error))
-    if (const auto id = ParseInt(entry.path().filename().string(), "thread"))
-      threads.push_back(static_cast<int>(*id));
-  return threads;
+// Field 12 of /proc/PID/stat; the name in field 2 may contain anything.
+uint64_t MajorFaults(pid_t process) {
+  const std::string stat = Content(StrCat("/proc/", process, "/stat"));
+  std::istringstream words(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
+  std::string skipped;
+  for (int field = 3; field < 12; ++field) words >> skipped;
+  uint64_t faults = 0;
+  words >> faults;
+  return faults;
 }
 
-std::map<int, int> PinnedThreads() {
-  std::map<int, int> pinned;
-  for (const int thread : OwnThreads()) {
-    cpu_set_t cpus;
-    if (sched_getaffinity(thread, sizeof cpus, &cpus) != 0 || CPU_COUNT(&cpus) != 1) continue;
-    int cpu = 0;
-    while (!CPU_ISSET(cpu, &cpus)) ++cpu;
-    pinned[thread] = cpu;
-  }
-  return pinned;
+uint64_t InvoluntarySwitches(const std::string& task) {
+  std::istringstream words(Content(task + "/status"));
+  std::string word;
+  uint64_t switches = 0;
+  while (words >> word)
+    if (word == "nonvoluntary_ctxt_switches:" && words >> switches) return switches;
+  return 0;
+}
+
+void ReadThread(const std::filesystem::path& task, Conditions& conditions) {
+  const auto id = ParseInt(task.filename().string(), "thread");
+  if (!id) return;
+  const int thread = static_cast<int>(*id);
+  conditions.threads.push_back(thread);
+  conditions.involuntary_switches += InvoluntarySwitches(task.string());
+  cpu_set_t cpus;
+  if (sched_getaffinity(thread, sizeof cpus, &cpus) != 0 || CPU_COUNT(&cpus) != 1) return;
+  int cpu = 0;
+  while (!CPU_ISSET(cpu, &cpus)) ++cpu;
+  conditions.pinned[thread] = cpu;
 }
 
 }  // namespace
 
-Conditions Conditions::Now() {
+Conditions Conditions::Of(const std::vector<pid_t>& processes) {
   Conditions conditions;
   conditions.now_ns = NowNs();
   ReadStat(conditions);
   conditions.own_ticks = OwnTicks();
   ReadPressure(conditions);
   ReadThrottling(conditions);
-  rusage usage = {};
-  getrusage(RUSAGE_SELF, &usage);
-  conditions.major_faults = static_cast<uint64_t>(usage.ru_majflt);
-  conditions.involuntary_switches = static_cast<uint64_t>(usage.ru_nivcsw);
-  conditions.pinned = PinnedThreads();
+  for (const pid_t process : processes) {
+    conditions.major_faults += MajorFaults(process);
+    std::error_code ended;
+    for (const auto& task :
+         std::filesystem::directory_iterator(StrCat("/proc/", process, "/task"), ended))
+      ReadThread(task.path(), conditions);
+  }
   return conditions;
 }
 
@@ -145,6 +156,13 @@ double OthersShare(const Conditions& before, const Conditions& after) {
   return std::max(0.0, busy - own) / static_cast<double>(after.cpu_ticks - before.cpu_ticks);
 }
 
+namespace {
+
+// Threads that end take their counts along.
+uint64_t Grown(uint64_t before, uint64_t after) { return after > before ? after - before : 0; }
+
+}  // namespace
+
 std::vector<std::string> Disturbances(const Conditions& before, const Conditions& after,
                                       int threads) {
   std::vector<std::string> found;
@@ -153,17 +171,18 @@ std::vector<std::string> Disturbances(const Conditions& before, const Conditions
   const double steal = StealShare(before, after), pressure = PressureShare(before, after);
   if (steal > kStealShare) found.push_back(Printf("steal %.1f %%", steal * 100));
   const double others = OthersShare(before, after);
-  if (pressure > kPressureShare && others > kOthersShare)
+  if (const uint64_t faults = Grown(before.major_faults, after.major_faults))
+    found.push_back(StrCat(faults, " major faults"));
+  if (const size_t moved = MovedThreads(before.pinned, after.pinned, after.threads))
+    found.push_back(StrCat(moved, " pinned threads were moved by others"));
+  if (others <= kOthersShare) return found;
+  if (pressure > kPressureShare)
     found.push_back(StrCat(Printf("CPU pressure %.0f %%, ", pressure * 100),
                            Printf("others took %.0f %% of the CPUs", others * 100)));
-  if (const uint64_t periods = after.throttled_periods - before.throttled_periods)
+  if (const uint64_t periods = Grown(before.throttled_periods, after.throttled_periods))
     found.push_back(StrCat("throttled in ", periods, " periods"));
-  if (const uint64_t faults = after.major_faults - before.major_faults)
-    found.push_back(StrCat(faults, " major faults"));
-  if (const size_t moved = MovedThreads(before.pinned, after.pinned, OwnThreads()))
-    found.push_back(StrCat(moved, " pinned threads were moved by others"));
-  const double switches =
-      static_cast<double>(after.involuntary_switches - before.involuntary_switches);
+  const auto switches =
+      static_cast<double>(Grown(before.involuntary_switches, after.involuntary_switches));
   if (switches > kSwitchesPerThreadSecond * threads * std::max(seconds, kLeastSwitchSeconds))
     found.push_back(Printf("%.0f involuntary switches per second", switches / seconds));
   return found;

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "engine/model/cost.h"
+#include "harness/bench/bench.h"
+#include "harness/bench/load.h"
 #include "harness/probe/ceilings.h"
-#include "harness/trial/bench.h"
-#include "harness/trial/load.h"
 
 namespace pinion::harness {
 

@@ -1,14 +1,16 @@
-#include "harness/trial/bench.h"
+#include "harness/bench/bench.h"
+
+#include <unistd.h>
 
 #include <algorithm>
 
+#include "engine/base/process.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
-#include "harness/trial/conditions.h"
-#include "harness/trial/limit_taker.h"
-#include "harness/trial/load.h"
-#include "harness/trial/trial.h"
-#include "harness/trial/workload.h"
+#include "harness/bench/limit_taker.h"
+#include "harness/bench/load.h"
+#include "harness/bench/prompts.h"
+#include "harness/counters/conditions.h"
 
 namespace pinion::harness {
 namespace {
@@ -19,7 +21,8 @@ LoadPlan PlanOf(const Engine& engine, const BenchPlan& plan, int round) {
   load.requests = plan.mode == BenchMode::kLatency ? plan.batch : plan.num_prompts;
   load.clients = plan.mode == BenchMode::kThroughput ? plan.num_prompts : plan.batch;
   const int vocabulary = engine.model().spec.vocabulary;
-  load.conversation = [&plan, round, vocabulary](int index) {
+  load.output_len = plan.output_len;
+  load.prompt = [&plan, round, vocabulary](int index) {
     const auto draw = [&](uint64_t stream) {
       return RandomPrompt(plan.seed, static_cast<uint64_t>(round), stream, plan.prompt_len,
                           vocabulary);
@@ -29,7 +32,7 @@ LoadPlan PlanOf(const Engine& engine, const BenchPlan& plan, int round) {
       const std::vector<int32_t> first = draw(0);
       std::copy_n(first.begin(), plan.shared_prefix, prompt.begin());
     }
-    return TokenConversation{{std::move(prompt), plan.output_len}};
+    return prompt;
   };
   return load;
 }
@@ -53,20 +56,44 @@ std::vector<CounterReading> MediansOf(const std::vector<std::vector<CounterReadi
 
 // The peak without the probe's own memory, which is resident from its first measurement on.
 uint64_t PeakOfEngine(uint64_t peak_before_probe_bytes, const CeilingProbe* probe) {
-  if (!probe) return PeakRssBytes();
-  return std::max(peak_before_probe_bytes, PeakRssBytes() - probe->memory_bytes());
+  if (!probe) return PeakRssBytes(getpid());
+  return std::max(peak_before_probe_bytes, PeakRssBytes(getpid()) - probe->memory_bytes());
+}
+
+// The metrics that need no SLO, from every request of a round.
+void TakeServing(const LoadResult& load, const ServingSummary& summary, RoundValues& values) {
+  const auto add_median = [&](const char* metric, const std::vector<double>& of) {
+    if (!of.empty()) values[metric].push_back(Median(of));
+  };
+  const auto add_quantile = [&](const char* metric, const std::vector<double>& of, double q) {
+    if (const auto value = SupportedQuantile(of, q)) values[metric].push_back(*value);
+  };
+  std::vector<double> queue_s, prefill_s;
+  for (const ClientTrace& client : load.clients) {
+    queue_s.push_back(client.queue_s);
+    prefill_s.push_back(client.prefill_s);
+  }
+  add_median("ttft_s", summary.ttft_s);
+  add_median("tpot_s", summary.tpot_s);
+  add_median("itl_s", summary.itl_s);
+  add_median("e2el_s", summary.e2el_s);
+  add_median("queue_s", queue_s);
+  add_median("prefill_s", prefill_s);
+  add_quantile("itl_p90_s", summary.itl_s, 0.90);
+  add_quantile("itl_p99_s", summary.itl_s, 0.99);
+  add_quantile("ttft_p90_s", summary.ttft_s, 0.90);
+  values["output_tokens_per_s"].push_back(summary.output_tokens_per_s);
 }
 
 void Take(const BenchPlan& plan, const LoadResult& load, RoundValues& values) {
-  if (load.steps.prefill_s > 0)
-    values["prefill_tokens_per_s"].push_back(load.steps.prefill_tokens_per_s());
-  if (load.steps.decode_s > 0)
-    values["decode_tokens_per_s"].push_back(load.steps.decode_tokens_per_s());
-  std::vector<MetricValue> samples;
-  AddServingSamples(load, plan.batch, {}, samples);
-  for (const MetricValue& sample : samples) values[sample.metric].push_back(sample.value);
-  const bool has_slo = plan.slo.ttft_s || plan.slo.tpot_s || plan.slo.e2el_s;
-  if (has_slo) values["goodput"].push_back(Summarise(load.CompleteTraces(), plan.slo).goodput);
+  const auto add_rate = [&](const char* metric, const StepWork& work) {
+    if (work.seconds > 0) values[metric].push_back(static_cast<double>(work.tokens) / work.seconds);
+  };
+  add_rate("prefill_tokens_per_s", load.prefill);
+  add_rate("decode_tokens_per_s", load.decode);
+  const ServingSummary summary = Summarise(load.Traces(), plan.slo);
+  TakeServing(load, summary, values);
+  if (plan.slo.any()) values["goodput"].push_back(summary.goodput);
 }
 
 // The metrics that each mode shows, in this order.
@@ -145,18 +172,18 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
   PINION_TRY(Validate(plan));
   LoadPlan warm_up = PlanOf(engine, plan, 0);
   warm_up.requests = std::min(warm_up.requests, warm_up.clients);
-  warm_up.conversation = FirstTurns(std::move(warm_up.conversation), 8);
+  warm_up.output_len = std::min(warm_up.output_len, 8);
   PINION_TRY(RunLoad(engine, warm_up));
   RoundValues values;
   std::vector<std::vector<CounterReading>> counters;  // per round
-  const uint64_t peak_bytes = PeakRssBytes();
+  const uint64_t peak_bytes = PeakRssBytes(getpid());
   LimitTaker limits(ceilings, plan);
   BenchResult result;
   result.engine = engine.info();
   result.model = options.model;
   result.config = ToJson(options);
   result.plan = plan;
-  const Conditions before = Conditions::Now();
+  const Conditions before = Conditions::Of({getpid()});
   for (int round = 1; round <= plan.rounds; ++round) {
     const TraceSpan span("round", "number", static_cast<int64_t>(round));
     engine.DropPrefixCache();
@@ -169,7 +196,7 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
     Take(plan, load, values);
     limits.Take(load, values);
     result.plan.rounds = round;
-    result.suspect = Disturbances(before, Conditions::Now(), engine.info().threads);
+    result.suspect = Disturbances(before, Conditions::Of({getpid()}), engine.info().threads);
     result.peak_rss_bytes = PeakOfEngine(peak_bytes, ceilings);
     Fill(values, limits, result);
     progress(result);

@@ -1,0 +1,45 @@
+#include "engine/run/step_work.h"
+
+#include <algorithm>
+
+#include "engine/base/check.h"
+
+namespace pinion {
+
+kernels::Dtype DtypeOf(const EngineInfo& info) {
+  using kernels::Dtype;
+  for (const Dtype dtype : {Dtype::kF32, Dtype::kBf16, Dtype::kF16})
+    if (info.dtype == kernels::Name(dtype)) return dtype;
+  CHECK(false) << "an engine of dtype '" << info.dtype << "'";
+  return Dtype::kF32;
+}
+
+StepWork StepWork::operator-(const StepWork& before) const {
+  return {tokens - before.tokens,
+          seconds - before.seconds,
+          {least.weight_bytes - before.least.weight_bytes, least.kv_bytes - before.least.kv_bytes,
+           least.flops - before.least.flops, least.int8_ops - before.least.int8_ops}};
+}
+
+StepWorkMeter::StepWorkMeter(const DecoderSpec& spec, const EngineInfo& info)
+    : cost_(spec, DtypeOf(info), info.kv_dtype, static_cast<int>(info.plan.ranks.size())) {}
+
+void StepWorkMeter::Add(const std::vector<Slice>& slices, uint64_t prompt_tokens, double seconds,
+                        const Counted& before, const Counted& after) {
+  StepCost cost;
+  uint64_t yielded = 0;
+  for (const Slice& slice : slices) {
+    yielded += slice.samples ? 1 : 0;
+    cost += cost_.Rows(slice.first, slice.count, slice.samples ? 1 : 0);
+  }
+  cost += cost_.Weights(yielded > 0);
+  cost.weight_bytes += after.expert_bytes - before.expert_bytes;
+  // Rows counts the keys and values of each sequence as if it were alone.
+  cost.kv_bytes -= std::min(cost.kv_bytes, after.shared_kv_bytes - before.shared_kv_bytes);
+  StepWork& kind = prompt_tokens > 0 ? prefill_ : decode_;
+  kind.tokens += prompt_tokens > 0 ? prompt_tokens : yielded;
+  kind.seconds += seconds;
+  kind.least += cost;
+}
+
+}  // namespace pinion

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+
+#include "engine/model/cost.h"
+#include "engine/run/engine.h"
+#include "engine/sched/scheduler.h"
+
+namespace pinion {
+
+// Adds up the time and the least work of an engine's steps. Thread rule: one thread.
+class StepWorkMeter {
+ public:
+  StepWorkMeter(const DecoderSpec& spec, const EngineInfo& info);
+
+  // The decoder's counters so far: expert weights that steps had to read, and reads of keys and
+  // values that sequences with a common prefix shared.
+  struct Counted {
+    uint64_t expert_bytes = 0, shared_kv_bytes = 0;
+  };
+
+  // A step of these slices, `prompt_tokens` of whose rows belong to prompts: it is a prefill step
+  // if there are any. `before` and `after`: around it.
+  void Add(const std::vector<Slice>& slices, uint64_t prompt_tokens, double seconds,
+           const Counted& before, const Counted& after);
+
+  const StepWork& prefill() const { return prefill_; }
+  const StepWork& decode() const { return decode_; }
+
+ private:
+  const CostModel cost_;
+  StepWork prefill_, decode_;
+};
+
+}  // namespace pinion

@@ -1,0 +1,67 @@
+// The hidden commands of a sweep's children: the trial, which reads a request on standard input and
+// answers with one JSON line; the parent of its servers; the generator of their load.
+
+#include <signal.h>
+
+#include <iostream>
+#include <iterator>
+#include <memory>
+
+#include "engine/base/clock.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/stop_request.h"
+#include "harness/engines/server.h"
+#include "harness/trial/generator_process.h"
+#include "harness/trial/trial.h"
+
+namespace pinion::harness {
+namespace {
+
+Result<TrialResult> Trial(int64_t start_ns) {
+  const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  PINION_ASSIGN(const Json json, Json::Parse(text));
+  PINION_ASSIGN(const TrialRequest request, ReadTrialRequest(json));
+  CatchStopRequests({SIGTERM});  // so that the servers are stopped in order
+  return RunTrial(request, start_ns, StopRequested);
+}
+
+int RunTrialCommand(int64_t start_ns) {
+  const Result<TrialResult> result = Trial(start_ns);
+  if (!result) return Report(result.error());
+  std::cout << ToJson(*result).Dump() << std::endl;
+  return std::cout ? 0 : Report({ErrorCode::kIo, "cannot write the result to standard output"});
+}
+
+int RunGuard(const std::string& text) {
+  const auto arguments = Json::Parse(text);
+  std::vector<std::string> words;
+  if (arguments && arguments->is_array())
+    for (const Json& word : arguments->array())
+      if (word.is_string()) words.push_back(word.string());
+  if (words.empty())
+    return Report({ErrorCode::kUsage, "the guard of a server takes its command as a JSON list"});
+  return GuardServer(words);
+}
+
+// Not in --help.
+CLI::App& AddHidden(CLI::App& app, const char* name, const char* purpose) {
+  return *app.add_subcommand(name, purpose)->group("");
+}
+
+}  // namespace
+
+void AddTrial(CLI::App& app, int& exit_code) {
+  const int64_t start_ns = NowNs();
+  AddHidden(app, "trial", "Child process of a sweep").callback([start_ns, &exit_code] {
+    exit_code = RunTrialCommand(start_ns);
+  });
+  AddHidden(app, kGeneratorCommand, "Load generator of a trial").callback([&exit_code] {
+    exit_code = RunGenerator();
+  });
+  auto text = std::make_shared<std::string>();
+  CLI::App& guard = AddHidden(app, kGuardCommand, "Parent of a server that a trial starts");
+  guard.add_option("COMMAND", *text, "the command as a JSON list")->required();
+  guard.callback([text, &exit_code] { exit_code = RunGuard(*text); });
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+#include "harness/load/generator.h"
+
+namespace pinion::harness {
+
+// A load for a generator in another process: everything of a plan but its callbacks and access.
+struct GeneratorOrder {
+  std::vector<ServerUrl> urls;
+  ServerLoadPlan plan;
+};
+
+Json ToJson(const GeneratorOrder& order);
+// Errors (kUsage) name the key.
+Result<GeneratorOrder> ReadGeneratorOrder(const Json& object);
+
+// {"start_ns","end_ns",...,"generator":{},"requests":[{"sent_ns","token_us":[],...}]}: times of
+// CLOCK_MONOTONIC, which all processes share; a request's tokens as whole microseconds, the first
+// since it was sent, each next since the one before.
+Json ToJson(const ServerLoadResult& result);
+Result<ServerLoadResult> ReadServerLoadResult(const Json& object);
+
+}  // namespace pinion::harness

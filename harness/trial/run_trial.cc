@@ -1,0 +1,63 @@
+#include "engine/base/clock.h"
+#include "engine/base/strings.h"
+#include "engine/run/start.h"
+#include "harness/probe/ceilings.h"
+#include "harness/trial/measurement.h"
+#include "harness/trial/servers.h"
+#include "harness/trial/trial.h"
+
+namespace pinion::harness {
+namespace {
+
+// The probe of the threads on which the servers computed, for their ISA and type.
+Result<std::unique_ptr<CeilingProbe>> ProbeFor(const TrialRequest& request, const ServerPlan& plan,
+                                               const Json& info) {
+  PINION_ASSIGN(const std::string name, Require<std::string>(info, "isa"));
+  const auto isa = kernels::ParseIsa(name);
+  if (!isa)
+    return Fail(ErrorCode::kUnsupported, StrCat("there is no probe for the ISA '", name, "'"));
+  PINION_ASSIGN(const DecoderSpec spec, SpecFor(request.options));
+  PINION_ASSIGN(const kernels::Dtype dtype, ResolveDtype(request.options, spec));
+  return CeilingProbe::Start(plan.whole, *isa, dtype,
+                             spec.formats.Count(IntegerProduct::kInt8) > 0);
+}
+
+// When the servers have ended. If the ceilings cannot be measured, the trial keeps the reason.
+void AddCeilings(const TrialRequest& request, const ServerPlan& plan, TrialResult& result) {
+  const int64_t start_ns = NowNs();
+  const auto probe = ProbeFor(request, plan, result.info);
+  if (!probe) return result.info.Set("no_ceilings_because", probe.error().message);
+  const Ceilings ceilings = (*probe)->Measure();
+  const auto add = [&](const char* metric, double value) {
+    if (value > 0) result.samples.push_back({metric, 0, value});
+  };
+  add("ceiling_flops_per_s", ceilings.flops_per_s);
+  add("ceiling_int8_ops_per_s", ceilings.int8_ops_per_s);
+  add("ceiling_bytes_per_s", ceilings.read_bytes_per_s);
+  result.info.Set("once_s", SecondsSince(start_ns));
+}
+
+Result<TrialResult> Measure(const TrialRequest& request, const ServerPlan& plan, int64_t start_ns,
+                            const std::function<bool()>& interrupted) {
+  PINION_ASSIGN(const auto servers, TrialServers::Start(request, plan, interrupted));
+  PINION_ASSIGN(TrialResult result, Measurement(*servers, request, start_ns).Run());
+  servers->Describe(result);
+  return result;
+}
+
+}  // namespace
+
+Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns,
+                             const std::function<bool()>& interrupted) {
+  PINION_ASSIGN(const ServerPlan plan, PlanServers(request));
+  PINION_ASSIGN(TrialResult result, Measure(request, plan, start_ns, interrupted));
+  if (!request.engine.is_pinion()) {  // `pinion launch` starts a profile of Pinion's instead
+    PINION_ASSIGN(const std::string shown, ShownCommand(plan, request));
+    result.info.Set("command", shown);
+  } else if (request.ceilings) {
+    AddCeilings(request, plan, result);
+  }
+  return result;
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "../fake_clock.h"
+#include "harness/trial/measurement.h"
+
+namespace pinion::harness {
+
+// Servers that answer by a clock: a request's first token after `first_s`, each next one after
+// `step_s`, whatever else they compute.
+class FakeTarget final : public LoadTarget {
+ public:
+  Result<PhaseResult> Send(const LoadPhase& phase) override {
+    phases.push_back(phase);
+    if (fails) return Fail(ErrorCode::kFailed, "the server ended with exit code 3");
+    PhaseResult result;
+    result.load.open_loop = phase.rate.has_value();
+    const int64_t start_ns = result.load.start_ns = clock.NowNs();
+    std::vector<int64_t> free_ns(static_cast<size_t>(phase.rate ? phase.requests : phase.clients),
+                                 start_ns);
+    bool complete = false;
+    for (int i = 0; i < phase.requests; ++i) {
+      const auto client = std::min_element(free_ns.begin(), free_ns.end());
+      int64_t sent_ns = *client;
+      if (phase.rate) sent_ns = start_ns + Ns(i / *phase.rate);
+      if (i > 0 && sent_ns > start_ns + Ns(phase.stop_sending_s)) break;
+      RequestRecord record = Answer(phase, sent_ns);
+      const int64_t deadline_ns =
+          start_ns + Ns(complete ? phase.deadline_s : phase.last_deadline_s);
+      if (record.ended_ns > deadline_ns && !record.token_ns.empty()) Cut(deadline_ns, record);
+      if (never_answers) Cut(deadline_ns, record);
+      complete = complete || record.complete();
+      *client = record.ended_ns;
+      result.load.end_ns = std::max(result.load.end_ns, record.ended_ns);
+      result.load.requests.push_back(std::move(record));
+    }
+    clock.SleepNs(result.load.end_ns - start_ns);
+    result.load.generator = generator;
+    result.counted = counted;
+    result.kv_used_share = kv_used_share;
+    return result;
+  }
+  std::vector<pid_t> processes() const override { return {}; }
+  int servers() const override { return replicas; }
+  int threads() const override { return 1; }
+
+  FakeClock clock;
+  double first_s = 0.002, step_s = 0.001;
+  int output_len = 4;          // tokens of every answer, except of warm-ups
+  bool never_answers = false;  // requests wait until their deadline
+  bool fails = false;
+  std::string error;  // of every request
+  int replicas = 1;
+  GeneratorLoad generator;
+  std::optional<ServerCounters> counted;
+  std::optional<double> kv_used_share;
+  std::vector<LoadPhase> phases;
+
+ private:
+  static int64_t Ns(double seconds) { return static_cast<int64_t>(std::min(seconds, 1e9) * 1e9); }
+
+  RequestRecord Answer(const LoadPhase& phase, int64_t sent_ns) const {
+    RequestRecord record;
+    record.scheduled_ns = record.sent_ns = record.ended_ns = sent_ns;
+    record.error = error;
+    if (!error.empty() || never_answers) return record;
+    const int tokens = phase.most_output ? std::min(phase.most_output, output_len) : output_len;
+    for (int i = 0; i < tokens; ++i) record.token_ns.push_back(sent_ns + Ns(first_s + i * step_s));
+    record.ended_ns = record.token_ns.back();
+    return record;
+  }
+
+  static void Cut(int64_t at_ns, RequestRecord& record) {
+    std::erase_if(record.token_ns, [at_ns](int64_t time_ns) { return time_ns > at_ns; });
+    record.ended_ns = at_ns;
+    record.cut = true;
+    record.error = "cut off";
+  }
+};
+
+}  // namespace pinion::harness
