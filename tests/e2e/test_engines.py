@@ -171,8 +171,11 @@ def test_the_generator_and_the_counters_are_kept_with_every_trial(pinion, tmp_pa
     assert done.returncode == 0, done.stderr
     with sqlite3.connect(out / "results.db") as database:
         infos = [json.loads(row[0]) for row in database.execute("select info from trial")]
+        shares = [row[0] for row in database.execute(
+            "select value from samples where metric = 'generator_cpu_share'")]
+    assert len(shares) == len(infos) and all(0 < share < 2 for share in shares)
     for info in infos:
-        assert 0 < info["generator"]["cpu_share"] < 2
+        assert info["generator"]["cpus"]
         assert 0 <= info["generator"]["late_share"] <= 1
         assert info["counters"]  # each source, or why it is not there
         for found in info["counters"].values():

@@ -92,7 +92,7 @@ def test_one_and_two_replicas_of_the_real_engine(pinion, tmp_path, top):
     assert [name for name in logs if name.endswith("-replica2.log")]
     one = next((out / "logs").glob("*candidate1.log")).read_text()
     assert "2 replicas, each with" in one and "of KV space per rank" in one
-    assert "measured as servers over HTTP" in (out / "report.html").read_text()
+    assert "goes to the replica with the fewest requests in flight" in (out / "report.html").read_text()
     profile = json.loads((out / "profiles" / "throughput.json").read_text())
     jsonschema.validate(profile, json.loads((top / "profiles" / "profile.schema.json").read_text()))
     assert not running("serve", "preset:tiny")
