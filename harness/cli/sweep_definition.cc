@@ -1,9 +1,11 @@
 #include "harness/cli/sweep_definition.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/base/strings.h"
 #include "engine/model/model.h"
+#include "engine/run/capacity.h"
 #include "engine/run/start.h"
 
 namespace pinion::harness {
@@ -48,15 +50,60 @@ Result<EngineChoice> EngineFrom(const SweepFlags& flags, const Json& file) {
   return ReadEngineChoice(engine);
 }
 
+// KV of the load's contexts: of those that the batch or the most clients hold at once.
+Status TakeKv(const EngineOptions& base, const DecoderSpec& model, const Workload& workload,
+              SpaceContext& context) {
+  PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(base, model));
+  uint64_t block_bytes = 0;
+  for (const RankNeeds& rank : needs) block_bytes = std::max(block_bytes, rank.kv.block_bytes());
+  int contexts = workload.num_prompts;
+  for (const int clients : workload.concurrency) contexts = std::max(contexts, clients);
+  contexts = std::min(contexts, base.max_num_seqs);
+  const int tokens = workload.shared_prefix + workload.prompt_len + workload.output_len;
+  const int blocks = (tokens + base.block_size - 1) / base.block_size;
+  context.kv_bytes_of_context = block_bytes * static_cast<uint64_t>(blocks);
+  context.kv_bytes_of_load = context.kv_bytes_of_context * static_cast<uint64_t>(contexts);
+  return {};
+}
+
 Result<Definition> BuiltIn(const SweepFlags& flags, const EngineOptions& base, const Host& host,
-                           EngineChoice engine) {
+                           EngineChoice engine, const Workload& workload) {
   SpaceContext context{std::move(engine)};
   if (context.engine.is_pinion()) {
     PINION_ASSIGN(const DecoderSpec model, SpecFor(base));
     context.has_integers = model.formats.Count(IntegerProduct::kInt8) > 0;
+    context.dtype = model.checkpoint_dtype;
+    PINION_TRY(TakeKv(base, model, workload, context));
   }
   return flags.quick ? QuickDefinition(host, base, context)
                      : DefaultDefinition(host, base, context);
+}
+
+// The load's own flags over `workload`.
+Status ApplyLoadFlags(const SweepFlags& flags, Workload& workload) {
+  const auto take = [](const auto& flag, auto& field) {
+    if (flag) field = *flag;
+  };
+  if (!flags.workload.empty()) {
+    Json named = Json::MakeObject();
+    named.Set("name", flags.workload);
+    PINION_TRY(FromJson(named, workload));
+  }
+  take(flags.prompt_len, workload.prompt_len);
+  take(flags.output_len, workload.output_len);
+  take(flags.num_prompts, workload.num_prompts);
+  take(flags.concurrency, workload.concurrency);
+  return {};
+}
+
+// The load of the file and the flags, which the built-in space is fitted to.
+Result<Workload> LoadFrom(const SweepFlags& flags, const Json& file) {
+  Workload workload;
+  if (const Json* given = file.Find("workload"))
+    if (auto read = FromJson(*given, workload); !read)
+      return Unexpected(std::move(read).error().In(flags.definition_file));
+  PINION_TRY(ApplyLoadFlags(flags, workload));
+  return workload;
 }
 
 }  // namespace
@@ -68,7 +115,8 @@ Result<Definition> DefinitionFrom(const SweepFlags& flags, const EngineOptions& 
     PINION_ASSIGN(file, Json::ParseFile(flags.definition_file));
   }
   PINION_ASSIGN(EngineChoice engine, EngineFrom(flags, file));
-  PINION_ASSIGN(Definition definition, BuiltIn(flags, base, host, engine));
+  PINION_ASSIGN(const Workload workload, LoadFrom(flags, file));
+  PINION_ASSIGN(Definition definition, BuiltIn(flags, base, host, engine, workload));
   if (!flags.definition_file.empty()) {
     if (file.Find("axes") || file.Find("candidates")) {
       definition.axes = {};
@@ -85,15 +133,7 @@ Status ApplyFlags(const SweepFlags& flags, const EngineOptions& base, Definition
   const auto take = [](const auto& flag, auto& field) {
     if (flag) field = *flag;
   };
-  if (!flags.workload.empty()) {
-    Json named = Json::MakeObject();
-    named.Set("name", flags.workload);
-    PINION_TRY(FromJson(named, definition.workload));
-  }
-  take(flags.prompt_len, definition.workload.prompt_len);
-  take(flags.output_len, definition.workload.output_len);
-  take(flags.num_prompts, definition.workload.num_prompts);
-  take(flags.concurrency, definition.workload.concurrency);
+  PINION_TRY(ApplyLoadFlags(flags, definition.workload));
   if (flags.replicas)
     SetAxis("replicas", {flags.replicas->begin(), flags.replicas->end()}, definition.axes);
   take(flags.rounds, definition.rounds);

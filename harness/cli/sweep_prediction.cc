@@ -74,6 +74,9 @@ Result<Host> PlannedHost(const SweepFlags& flags) {
   PINION_ASSIGN(host.machine, ImagineMachine(flags.machine));
   PINION_ASSIGN(host.budget, ComputeBudget(host.machine));
   host.runtime = {};
+  // A description without memory gets nodes of 1 GB from hwloc, which nobody stated.
+  if (!flags.machine.ends_with(".xml") && flags.machine.find("memory=") == std::string::npos)
+    host.budget.memory_available_bytes = 0;
   PINION_ASSIGN(const Json probe, ProbeOf(flags));
   if (probe.is_null()) return host;
   auto probed = MachineCeilings::Parse(probe);

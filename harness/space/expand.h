@@ -47,10 +47,15 @@ inline constexpr size_t kMaxPoints = 1000;
 struct SpaceContext {
   EngineChoice engine;
   bool has_integers = true;  // some of the model's matrices are multiplied in them
+  std::string dtype = {};    // of the checkpoint; "": unknown
+  // Per rank: what all of the load's contexts take at once, and the largest; 0: unknown.
+  uint64_t kv_bytes_of_load = 0, kv_bytes_of_context = 0;
 };
 
-// The space without --def: bindings, ranks per node, the two fastest ISA paths that differ,
-// step budgets; for other engines only the settings that they have.
+// The space without --def: bindings crossed with ranks; varied alone, CPU lists made from the
+// topology, reserved cores, hardware threads, replicas, KV-cache space that binds, the second ISA
+// path, a smaller step budget, types of weights and KV, and the runtime's settings. For other
+// engines only the settings that they have.
 Definition DefaultDefinition(const Host& host, const EngineOptions& base,
                              const SpaceContext& context);
 

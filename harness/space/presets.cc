@@ -1,40 +1,13 @@
 // The spaces that `pinion sweep` searches without --def.
 
 #include <algorithm>
-#include <set>
 
-#include "engine/base/strings.h"
+#include "harness/space/bindings.h"
 #include "harness/space/expand.h"
 #include "kernels/isa.h"
 
 namespace pinion::harness {
 namespace {
-
-bool HasSiblings(const Host& host) {
-  for (int id : host.budget.cpus)
-    if (const Cpu* cpu = host.machine.Find(id); cpu && cpu->sibling > 0) return true;
-  return false;
-}
-
-int NodesWithCpus(const Host& host) {
-  std::set<int> nodes;
-  for (int id : host.budget.cpus)
-    if (const Cpu* cpu = host.machine.Find(id)) nodes.insert(cpu->node);
-  return std::max<int>(1, static_cast<int>(nodes.size()));
-}
-
-// Every second physical core, so that each node and cache keeps its share of threads: if
-// memory bandwidth is the limit, half the threads may be as fast and leave cores for other work.
-std::string HalfTheCores(const Host& host) {
-  std::set<int> cores;
-  std::vector<int> first_cpus;
-  for (int id : host.budget.cpus)
-    if (const Cpu* cpu = host.machine.Find(id); cpu && cores.insert(cpu->core).second)
-      first_cpus.push_back(id);
-  std::vector<int> half;
-  for (size_t i = 0; i < first_cpus.size(); i += 2) half.push_back(first_cpus[i]);
-  return half.size() < first_cpus.size() ? FormatCpuList(half) : "";
-}
 
 // `scalar` is a reference, not a contestant. Without integer matrices the VNNI paths equal the
 // paths that they extend.
@@ -62,33 +35,88 @@ Json Single(const char* key, Json value) {
 // A smaller step budget lets decodes continue between the chunks of a long prompt.
 constexpr int kSmallStep = 256;
 
+// Candidates that differ from the base in one decision each.
+class Alone {
+ public:
+  Alone(const EngineChoice& engine, std::vector<Json>& candidates)
+      : engine_(engine), candidates_(candidates) {}
+
+  void Add(const char* key, const Json& value) { Add(Json::Object{{key, value}}); }
+  // Nothing if the engine lacks one of the values.
+  void Add(const Json& point) {
+    for (const auto& [key, value] : point.object())
+      if (!HasValue(engine_, *FindSetting(key), value)) return;
+    candidates_.push_back(point);
+  }
+
+ private:
+  const EngineChoice& engine_;
+  std::vector<Json>& candidates_;
+};
+
+// Bindings are crossed with ranks; lists, which fit one number of ranks, stand alone. Replicas are
+// the other way to use several nodes.
+void AddPlacements(const Host& host, const EngineOptions& base, const SpaceContext& context,
+                   Alone& alone, Definition& definition) {
+  constexpr int kMostReserved = 2;
+  const int nodes = NodesWithCpus(host), sockets = SocketsWithCpus(host);
+  std::vector<Json> parts;
+  for (const int count : {sockets, nodes})
+    if (count > 1 && (parts.empty() || parts.back() != Json(count))) parts.emplace_back(count);
+  SetAxis("threads_bind", {"auto", "all", "nobind"}, definition.axes);
+  if (base.tensor_parallel == 1 && !parts.empty() &&
+      HasSetting(context.engine, "tensor_parallel")) {
+    std::vector<Json> ranks = {1};
+    ranks.insert(ranks.end(), parts.begin(), parts.end());
+    SetAxis("tensor_parallel", std::move(ranks), definition.axes);
+  }
+  for (int reserved = 0; reserved <= kMostReserved; ++reserved)
+    alone.Add("reserved_cpus", reserved);
+  for (const ExplicitBinding& binding : ExplicitBindings(host)) {
+    if (base.tensor_parallel != 1) break;
+    Json point = Json::Object{{"threads_bind", binding.list}};
+    if (binding.ranks > 1) point.Set("tensor_parallel", binding.ranks);
+    alone.Add(point);
+  }
+  if (HasSiblings(host)) alone.Add("smt", "on");
+  for (const Json& count : parts) alone.Add("replicas", count);
+}
+
+// All of what the load's contexts take, and half and a quarter of it, so that it binds. Less than
+// two contexts would measure one sequence at a time.
+std::vector<double> KvSpaces(const SpaceContext& context) {
+  constexpr uint64_t kMib = 1 << 20;
+  std::vector<double> gib;
+  for (const int part : {1, 2, 4}) {
+    const uint64_t bytes = context.kv_bytes_of_load / static_cast<uint64_t>(part);
+    if (context.kv_bytes_of_load > 0 && bytes >= 2 * context.kv_bytes_of_context) {
+      const uint64_t mib = (bytes + kMib - 1) / kMib;
+      gib.push_back(static_cast<double>(mib) / 1024);
+    }
+  }
+  return gib;
+}
+
 }  // namespace
 
 Definition DefaultDefinition(const Host& host, const EngineOptions& base,
                              const SpaceContext& context) {
-  const auto has = [&](const char* key) { return HasSetting(context.engine, key); };
   Definition definition;
-  Axes& axes = definition.axes;
-  if (base.tensor_parallel == 1) {
-    std::vector<Json> bindings = {"auto", "nobind"};
-    if (const std::string half = HalfTheCores(host); !half.empty()) bindings.emplace_back(half);
-    SetAxis("threads_bind", std::move(bindings), axes);
-  }
-  if (const int nodes = NodesWithCpus(host); nodes > 1 && has("tensor_parallel"))
-    SetAxis("tensor_parallel", {1, nodes}, axes);
-  // The base's own values first: merged points are labelled by the first of them.
-  const std::vector<std::string> isas = FastestIsas(host, context, 2);
-  if (base.isa == "auto" && isas.size() > 1) SetAxis("isa", {"auto", isas[1]}, axes);
-  std::vector<Json> step_tokens = {base.max_num_batched_tokens};
-  if (base.max_num_batched_tokens != kSmallStep) step_tokens.emplace_back(kSmallStep);
-  SetAxis("max_num_batched_tokens", std::move(step_tokens), axes);
-  if (HasSiblings(host)) definition.candidates.push_back(Single("smt", "on"));
-  // Varied one at a time, not crossed with the rest; unavailable ones stay listed with the reason.
-  // For another machine it is unknown which of them are available.
+  Alone alone(context.engine, definition.candidates);
+  AddPlacements(host, base, context, alone, definition);
+  // Merged points are labelled by the first of them, so the base's own values need no mention.
+  if (const auto isas = FastestIsas(host, context, 2); base.isa == "auto" && isas.size() > 1)
+    alone.Add("isa", isas[1]);
+  alone.Add("max_num_batched_tokens", kSmallStep);
+  for (const double gib : KvSpaces(context)) alone.Add("kv_cache_space", gib);
+  if (base.dtype == "auto" && !context.dtype.empty())
+    alone.Add("dtype", context.dtype == "bfloat16" ? "float16" : "bfloat16");
+  if (base.kv_cache_dtype == "auto")
+    for (const char* type : {"int8", "fp8_e5m2"}) alone.Add("kv_cache_dtype", type);
+  // Unavailable ones stay listed with the reason. For another machine that is unknown.
   if (!host.machine.this_system) return definition;
   for (const RuntimeSetting& setting : RuntimeSettings())
-    for (size_t i = 1; i < setting.values.size() && has(setting.key); ++i)
-      definition.candidates.push_back(Single(setting.key, setting.values[i]));
+    for (size_t i = 1; i < setting.values.size(); ++i) alone.Add(setting.key, setting.values[i]);
   return definition;
 }
 

@@ -152,7 +152,7 @@ std::string RenderSweepPlan(const Json& plan) {
   for (const auto& [key, values] : plan.Find("axes")->object()) {
     std::vector<std::string> shown;
     for (const Json& value : values.array())
-      shown.push_back(value.is_null() ? FindSetting(key)->usual : SettingText(value));
+      shown.push_back(value.is_null() ? "unset" : SettingText(value));
     text += StrCat("  ", key, ": ", Join(shown, "; "), "\n      ", WhyTried(key), "\n");
   }
   text += "\n" + CeilingsText(ceilings) +

@@ -336,6 +336,12 @@ def test_a_plan_by_stated_limits_needs_no_probe_and_leaves_no_folder(binary, tmp
     machine = ("--machine", "pack:2 numa:3 core:19 pu:2")
     unknown = plan_of(binary, *machine)
     assert unknown["ceilings"] is None and not any("prediction" in one for one in unknown["candidates"])
+    for key in ("threads_bind", "reserved_cpus", "smt", "kv_cache_space", "tensor_parallel", "replicas", "isa",
+                "max_num_batched_tokens", "dtype", "kv_cache_dtype"):
+        assert len(unknown["axes"][key]) > 1, key
+    assert {"auto", "all", "nobind"} < set(unknown["axes"]["threads_bind"])
+    longer = plan_of(binary, *machine, "--prompt-len", "2048")
+    assert max(longer["axes"]["kv_cache_space"][1:]) > 4 * max(unknown["axes"]["kv_cache_space"][1:])
     slow, fast = (plan_of(binary, *machine, "--node-bandwidth", rate) for rate in ("100GB/s", "200GB/s"))
     tpot = [plan["candidates"][0]["prediction"]["tpot_s"] for plan in (slow, fast)]
     assert 1.5 < tpot[0] / tpot[1] <= 2.01
