@@ -1,6 +1,7 @@
 #include "engine/base/file.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -52,20 +53,39 @@ Status WriteInPlace(const std::string& path, std::string_view text) {
   return WriteText(file.get(), text, path);
 }
 
+bool WaitForInput(int fd, int milliseconds) {
+  pollfd wait{fd, POLLIN, 0};
+  return poll(&wait, 1, milliseconds) > 0;
+}
+
 }  // namespace
 
 Result<std::string> ReadFile(const std::string& path, uint64_t max_bytes) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Without waiting: opening a FIFO would last until somebody writes to it.
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) return SystemError("open", path);
   struct stat info;
   if (fstat(file.get(), &info) != 0) return SystemError("stat", path);
   if (S_ISDIR(info.st_mode)) return Fail(ErrorCode::kIo, StrCat("'", path, "' is a folder"));
+  // The writer of a FIFO may be started together with us.
+  constexpr int kSoonMilliseconds = 2000;
+  bool waits_for_writer = S_ISFIFO(info.st_mode), silent = false;
   std::string text;
   char buffer[65536];
   for (;;) {
     const ssize_t got = read(file.get(), buffer, sizeof buffer);
     if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) {
+      WaitForInput(file.get(), -1);
+      continue;
+    }
     if (got < 0) return SystemError("read", path);
+    if (got == 0 && text.empty() && std::exchange(waits_for_writer, false)) {
+      silent = !WaitForInput(file.get(), kSoonMilliseconds);
+      continue;
+    }
+    if (got == 0 && text.empty() && silent)
+      return Fail(ErrorCode::kIo, StrCat("no process writes to the FIFO '", path, "'"));
     if (got == 0) return text;
     text.append(buffer, static_cast<size_t>(got));
     if (text.size() > max_bytes)

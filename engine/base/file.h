@@ -10,7 +10,8 @@
 
 namespace pinion {
 
-// Reads a whole file; the error names it. Refuses files above `max_bytes`.
+// Reads a whole file; the error names it. Refuses files above `max_bytes`, of which a device may
+// have no end, and a FIFO without a writer.
 Result<std::string> ReadFile(const std::string& path, uint64_t max_bytes = uint64_t{1} << 30);
 
 // Writes a temporary file in the same folder and renames it, so readers see all of it or nothing.

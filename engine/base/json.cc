@@ -173,6 +173,9 @@ Result<Json> Json::Parse(std::string_view text) {
     return Fail(ErrorCode::kCorrupt, StrCat("not valid JSON (", failure.what(), ")"));
   }
   if (!good) return Fail(ErrorCode::kCorrupt, builder.error());
+  // The library takes one between values for the end, and ignores what follows.
+  if (const size_t nul = text.find('\0'); nul != text.npos)
+    return Fail(ErrorCode::kCorrupt, StrCat("not valid JSON at byte ", nul + 1, " (a NUL)"));
   return root;
 }
 

@@ -13,12 +13,16 @@ namespace pinion {
 namespace {
 
 // A limit that cannot be raised leaves a server for fewer clients.
-size_t ConnectionsOf(const HttpRules& rules) {
+Result<size_t> ConnectionsOf(const HttpRules& rules) {
   const auto limits = RaiseNofile();
   if (!limits) {
     LogWarning(limits.error().message);
     return rules.max_connections;
   }
+  if (limits->now < kFewestDescriptors)
+    return Fail(ErrorCode::kFailed,
+                StrCat("this process may have ", limits->now, " descriptors, and a server needs ",
+                       kFewestDescriptors, " or more; allow them with ulimit -n"));
   const size_t connections = ConnectionsWithin(limits->now, rules.max_connections);
   LogInfo(StrCat("descriptors: ", limits->now, " (was ", limits->before, "), connections: at most ",
                  connections));
@@ -46,7 +50,7 @@ Result<std::unique_ptr<HttpSetup>> HttpSetup::Make(const ServeOptions& options,
   http.host = options.host;
   http.port = options.port;
   http.max_body_bytes = options.limits.max_body_bytes;
-  http.max_connections = ConnectionsOf(rules);
+  PINION_ASSIGN(http.max_connections, ConnectionsOf(rules));
   http.header_seconds = rules.header_seconds;
   http.sse_keep_alive_seconds = rules.sse_keep_alive_s;
   http.ssl_certfile = rules.ssl_certfile;

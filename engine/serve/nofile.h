@@ -14,6 +14,9 @@ struct DescriptorLimits {
 // connection is one, and the usual 1024 would end before --max-connections.
 Result<DescriptorLimits> RaiseNofile();
 
+// Below, a server could hardly start: files, links, the chat helpers and a few connections.
+inline constexpr size_t kFewestDescriptors = 32;
+
 // The connections to allow: at most `wanted`, and few enough to leave descriptors for files, the
 // engine's link and the chat helpers.
 size_t ConnectionsWithin(size_t descriptors, size_t wanted);

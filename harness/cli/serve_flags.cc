@@ -102,7 +102,7 @@ Status CheckKey(std::string_view key, const std::string& where) {
 
 // One key a line.
 Status ReadKeyFile(const std::string& path, std::vector<std::string>& keys) {
-  const auto text = ReadFile(path);
+  const auto text = ReadFile(path, 1 << 20);
   if (!text) return Fail(ErrorCode::kUsage, StrCat("--api-key-file: ", text.error().message));
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // some editors begin a file with it
   std::string_view lines = *text;

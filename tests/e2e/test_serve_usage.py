@@ -69,6 +69,21 @@ def test_a_key_file_of_another_system_is_read(start_server, model, tmp_path):
             assert reply.status == 200
 
 
+def test_a_key_file_without_end_or_writer_is_refused(pinion, model, tmp_path):
+    assert "'/dev/zero' is larger than 1.0 MiB" in refused(pinion, model, "--api-key-file", "/dev/zero")
+    os.mkfifo(tmp_path / "fifo")
+    assert "no process writes to the FIFO" in refused(pinion, model, "--api-key-file", tmp_path / "fifo")
+
+
+@pytest.mark.parametrize("descriptors", [8, 12, 31])
+def test_too_few_descriptors_are_named(binary, model, descriptors):
+    done = subprocess.run(["sh", "-c", f'ulimit -n {descriptors}; exec "$0" "$@"', binary, "serve", model, *FLAGS,
+                           "--port", "0"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, (
+        f"pinion: this process may have {descriptors} descriptors, and a server needs 32 or more; allow them with "
+        "ulimit -n\n"))
+
+
 @pytest.mark.parametrize("host", ["::1", "[::1]"])
 def test_an_ipv6_address_is_shown_as_a_url_has_it(spawn, model, tmp_path, host):
     log = tmp_path / "log"

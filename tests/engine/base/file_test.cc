@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <thread>
 
 #include "engine/base/strings.h"
 
@@ -47,6 +48,27 @@ TEST_F(FileTest, ReadsBackTheWrittenText) {
   EXPECT_EQ(ReadFile(Path("a")).value(), text);
   const auto files = std::filesystem::directory_iterator(folder_);
   EXPECT_EQ(std::distance(begin(files), end(files)), 1) << "a temporary file was left";
+}
+
+TEST_F(FileTest, BoundsWhatADeviceGives) {
+  const auto text = ReadFile("/dev/zero", 1000);
+  ASSERT_FALSE(text);
+  EXPECT_THAT(text.error().message, HasSubstr("'/dev/zero' is larger than 1000"));
+}
+
+TEST_F(FileTest, ReadsAFifoIfSomebodyWritesToIt) {
+  ASSERT_EQ(mkfifo(Path("fifo").c_str(), 0600), 0);
+  const auto text = ReadFile(Path("fifo"));
+  ASSERT_FALSE(text);
+  EXPECT_THAT(text.error().message, HasSubstr("no process writes to the FIFO '" + Path("fifo")));
+  std::thread writer([this] {
+    const int fd = open(Path("fifo").c_str(), O_WRONLY | O_CLOEXEC);
+    usleep(50'000);
+    EXPECT_EQ(write(fd, "text", 4), 4);
+    close(fd);
+  });
+  EXPECT_EQ(ReadFile(Path("fifo")).value_or("none"), "text");
+  writer.join();
 }
 
 TEST_F(FileTest, NamesTheFileThatIsMissing) {

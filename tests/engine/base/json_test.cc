@@ -71,6 +71,14 @@ TEST(Json, RefusesTextThatIsNotJson) {
   EXPECT_THAT(ErrorOf("[1, 2, x]"), HasSubstr("byte 8"));
 }
 
+TEST(Json, RefusesANulWhereverItIs) {
+  const std::string nul(1, '\0');
+  EXPECT_THAT(ErrorOf("{}" + nul), HasSubstr("at byte 3 (a NUL)"));
+  EXPECT_THAT(ErrorOf("{}" + nul + "{\"a\":1}"), HasSubstr("at byte 3 (a NUL)"));
+  for (const std::string& text : {nul, "{" + nul + "}", "[1," + nul + "2]", "\"a" + nul + "\""})
+    EXPECT_THAT(ErrorOf(text), HasSubstr("not valid JSON"));
+}
+
 TEST(Json, BoundsTheDepth) {
   const auto nested = [](size_t depth) {
     return std::string(depth, '[') + std::string(depth, ']');
