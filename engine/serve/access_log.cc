@@ -61,6 +61,7 @@ std::string AccessLine(const AccessRecord& record, int64_t time_ns) {
   line.Set("time", TimeText(time_ns));
   line.Set("id", record.id);
   line.Set("client", record.client);
+  line.Set("address", record.address);
   line.Set("method", record.method.substr(0, kLongestMethod));
   line.Set("path", record.path.substr(0, kLongestPath));
   line.Set("status", record.status);

@@ -10,6 +10,7 @@
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
 #include "engine/base/version.h"
+#include "engine/serve/http_refusal.h"
 #include "engine/serve/schema.h"
 
 namespace pinion {
@@ -111,9 +112,7 @@ bool AdminApi::Handle(const HttpRequest& request, Reply& reply) {
     if (request.method == endpoint.method)
       (this->*endpoint.handle)(request, std::move(reply));
     else
-      Refuse(*reply, 405,
-             StrCat(request.method.substr(0, 20), " is not allowed for ", request.path, ", use ",
-                    endpoint.method));
+      RefuseMethod(*reply, request, endpoint.method);
     return true;
   }
   return false;

@@ -10,6 +10,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
+#include "engine/serve/http_refusal.h"
 #include "engine/serve/incoming.h"
 
 namespace pinion {
@@ -92,7 +93,9 @@ bool Frontend::Handle(HttpRequest& request, Reply& reply) {
   const auto found = Endpoints().find(request.path);
   if (found == Endpoints().end()) return false;
   const Endpoint& endpoint = found->second;
-  if (const auto refused = Unusable(request, endpoint))
+  if (request.method != endpoint.method)
+    RefuseMethod(*reply, request, endpoint.method);
+  else if (const auto refused = Unusable(request, endpoint))
     Refuse(*reply, *refused);
   else
     (this->*endpoint.route)(std::move(request), std::move(reply));
@@ -101,11 +104,6 @@ bool Frontend::Handle(HttpRequest& request, Reply& reply) {
 
 std::optional<ApiError> Frontend::Unusable(const HttpRequest& request,
                                            const Endpoint& endpoint) const {
-  if (request.method != endpoint.method)
-    return ApiError{405,
-                    StrCat(request.method.substr(0, 20), " is not allowed for ", request.path,
-                           ", use ", endpoint.method),
-                    "", ""};
   if (request.method == "POST" && !IsJson(request.headers.Find("Content-Type")))
     return ApiError{
         415, StrCat(request.path, " reads JSON: send the header 'Content-Type: ", kJson, "'"), "",

@@ -63,8 +63,23 @@ std::string IdOf(const HttpHead& head) {
   return !given.empty() && given.size() <= kLongest && harmless ? std::string(given) : NewId();
 }
 
+// Whose share of everything a request takes. Whoever has one IPv6 address has all of its network,
+// 2^64 of them; but a link-local network is that of all machines on the link.
+std::string ClientOf(const std::string& address) {
+  in6_addr whole;
+  if (inet_pton(AF_INET6, address.c_str(), &whole) != 1) return address;
+  if (IN6_IS_ADDR_LINKLOCAL(&whole) || IN6_IS_ADDR_LOOPBACK(&whole)) return address;
+  char text[INET6_ADDRSTRLEN];
+  if (IN6_IS_ADDR_V4MAPPED(&whole))
+    return inet_ntop(AF_INET, &whole.s6_addr[12], text, sizeof text);
+  std::fill(whole.s6_addr + 8, whole.s6_addr + 16, 0);
+  return StrCat(inet_ntop(AF_INET6, &whole, text, sizeof text), "/64");
+}
+
 // What is open to anybody: whether the server is up, which supervisors ask without a key.
 bool NeedsKey(std::string_view path) { return path != "/health" && path != "/ping"; }
+
+bool TellsOfServer(std::string_view path) { return !NeedsKey(path) || path == "/metrics"; }
 
 // 0 if the two are equal. `length`: how many bytes to look at, whatever the two hold.
 unsigned Difference(std::string_view a, std::string_view b, size_t length) {
@@ -101,7 +116,8 @@ Gate::Gate(HttpRules rules, const std::string& host, const std::vector<std::stri
 HttpVerdict Gate::Check(const HttpHead& head) const {
   HttpVerdict verdict;
   verdict.id = IdOf(head);
-  verdict.client = head.address;
+  verdict.client = ClientOf(head.address);
+  verdict.tells_of_server = TellsOfServer(head.path);
   verdict.headers = {{"X-Request-Id", verdict.id}};
   if ((verdict.refusal = CheckHost(head))) return verdict;
   const std::string_view origin = head.headers.Find("Origin");
@@ -123,8 +139,8 @@ std::optional<HttpRefusal> Gate::CheckHost(const HttpHead& head) const {
   const size_t count = head.headers.Count("Host");
   if (count > 1 || (count == 0 && head.http11))
     return MakeRefusal(400, StrCat("the request has ", count, " Host headers, want one"));
-  if (count == 0 || any_host_) return {};
-  const std::string_view given = head.headers.Find("Host");
+  if ((count == 0 && !head.host) || any_host_) return {};
+  const std::string_view given = head.host ? *head.host : head.headers.Find("Host");
   const std::string name = HostName(given);
   if (name == "localhost" || name.ends_with(".localhost") || Contains(hosts_, name)) return {};
   return MakeRefusal(403, StrCat("'", Shown(given),

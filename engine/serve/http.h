@@ -32,9 +32,10 @@ class HttpHeaders {
 
 // What is known of a request before its body is read.
 struct HttpHead {
-  std::string method;  // "GET"
-  std::string path;    // of the target, without the query, not decoded
-  std::string query;   // after the '?', not decoded
+  std::string method;               // "GET"
+  std::string path;                 // of the target, without the query, not decoded
+  std::string query;                // after the '?', not decoded
+  std::optional<std::string> host;  // of a target that has one: it counts instead of Host
   HttpHeaders headers;
   std::string address;  // the peer's IP address
   bool http11 = true;   // or later
@@ -59,11 +60,13 @@ struct HttpVerdict {
   std::optional<HttpRefusal> refusal;
   std::string id, client;  // see HttpRequest
   HttpFields headers;      // for any answer to the request
+  // The answer says how the server is: it needs no request memory, of which there may be none.
+  bool tells_of_server = false;
 };
 
 // One finished exchange. Holds nothing of what the client wrote but the path.
 struct AccessRecord {
-  std::string id, client, method, path;
+  std::string id, client, address, method, path;
   int status = 0;
   size_t bytes_in = 0, bytes_out = 0;
   double seconds = 0;

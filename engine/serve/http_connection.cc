@@ -84,12 +84,12 @@ void HttpConnection::Enter(Phase phase) {
   phase_since_ns_ = NowNs();
 }
 
-std::shared_ptr<BufferedReply> HttpConnection::MakeReply(bool http11, bool keep_alive,
-                                                         const std::string& client) const {
-  const HttpOptions& options = shared_.options;
+std::shared_ptr<BufferedReply> HttpConnection::MakeReply(
+    bool http11, bool keep_alive, const std::shared_ptr<MemoryBudget>& memory,
+    const std::string& client) const {
   return std::make_shared<BufferedReply>(
-      http11, keep_alive && !shared_.draining, options.max_unsent_bytes,
-      options.memory ? *MemoryShare::Take(options.memory, client, 0) : MemoryShare());
+      http11, keep_alive && !shared_.draining, shared_.options.max_unsent_bytes,
+      memory ? *MemoryShare::Take(memory, client, 0) : MemoryShare());
 }
 
 Awaitable<bool> HttpConnection::Exchange() {
@@ -123,12 +123,13 @@ Awaitable<bool> HttpConnection::ReadAndAnswer(AccessRecord& record) {
                     options.memory);
   if (!co_await ReadHeader(parser, record)) {
     if (!parser.refusal()) co_return false;
-    const auto reply = MakeReply(true, false, address_);
+    const auto reply = MakeReply(true, false, options.memory, address_);
     co_return co_await Refuse(*parser.refusal(), *reply, record);
   }
   const bool wants_continue = parser.wants_continue();
   HttpHead head = parser.TakeHead();
   head.address = address_;
+  record.address = address_;
   record.method = head.method;
   record.path = head.path;
   HttpVerdict verdict = options.check ? options.check(head) : HttpVerdict{};
@@ -137,12 +138,13 @@ Awaitable<bool> HttpConnection::ReadAndAnswer(AccessRecord& record) {
   const bool reads_body = !verdict.refusal || parser.done();
   HttpRequest request = RequestOf(std::move(head), verdict);
   parser.SetClient(request.client);
-  auto reply = MakeReply(request.http11, parser.keep_alive() && reads_body, request.client);
+  auto reply = MakeReply(request.http11, parser.keep_alive() && reads_body,
+                         verdict.tells_of_server ? nullptr : options.memory, request.client);
   for (auto& [name, value] : verdict.headers) reply->AddHeader(name, value);
   record.client = request.client;
   if (request.head) reply->AnswersHead();
   if (verdict.refusal) co_return co_await Refuse(*verdict.refusal, *reply, record);
-  if (wants_continue) {
+  if (wants_continue && !parser.refusal()) {
     static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
     if (!(co_await channel_->Write(asio::buffer(kContinue))).ok) co_return false;
   }

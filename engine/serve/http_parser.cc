@@ -20,13 +20,17 @@ namespace {
 
 std::string_view View(Text text) { return {text.data(), text.size()}; }
 
-// The target without scheme and host: any client may send the absolute form meant for proxies (RFC
-// 9112, 3.2.2).
-std::string_view Relative(std::string_view target) {
-  for (const std::string_view scheme : {"http://", "https://"})
-    if (boost::beast::iequals(target.substr(0, scheme.size()), scheme))
-      target.remove_prefix(std::min(target.find_first_of("/?", scheme.size()), target.size()));
-  return target;
+// Takes scheme and host off the target, and returns the host: any client may send the absolute form
+// meant for proxies (RFC 9112, 3.2.2).
+std::optional<std::string> TakeHost(std::string_view& target) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!boost::beast::iequals(target.substr(0, scheme.size()), scheme)) continue;
+    target.remove_prefix(scheme.size());
+    const std::string_view host = target.substr(0, target.find_first_of("/?"));
+    target.remove_prefix(host.size());
+    return std::string(host);
+  }
+  return std::nullopt;
 }
 
 // For an error's text.
@@ -47,11 +51,13 @@ class HttpParser::Reader : public http::basic_parser<true> {
 
   void SetClient(const std::string& client) {
     if (budget_) memory_ = *MemoryShare::Take(budget_, client, 0);
+    error_code ignored;  // what counts is the refusal
+    if (is_header_done()) CheckLength(ignored);
   }
 
   size_t Feed(std::string_view bytes) {
-    size_t used = 0;
-    while (used < bytes.size() && !is_done() && !refusal_) {
+    size_t used = started_ ? 0 : SkipEmptyLines(bytes);
+    while (started_ && used < bytes.size() && !is_done() && !refusal_) {
       const bool in_header = !is_header_done();
       const std::string_view rest =
           bytes.substr(used, in_header ? limits_.header_bytes - header_bytes_ : bytes.npos);
@@ -76,6 +82,16 @@ class HttpParser::Reader : public http::basic_parser<true> {
   std::optional<HttpRefusal> refusal_;
 
  private:
+  // Some clients end a body with an empty line too many (RFC 9112, 2.2).
+  size_t SkipEmptyLines(std::string_view bytes) {
+    size_t used = 0;
+    while (bytes.substr(used).starts_with("\r\n")) used += 2;
+    header_bytes_ += used;
+    started_ = used < bytes.size() && bytes.substr(used) != "\r";
+    CheckUnread(/*in_header=*/true, 0);
+    return used;
+  }
+
   // Bytes that the parser wants to see again with what follows them: the caller keeps them.
   void CheckUnread(bool in_header, size_t unread) {
     if (in_header && header_bytes_ + unread >= limits_.header_bytes)
@@ -91,7 +107,8 @@ class HttpParser::Reader : public http::basic_parser<true> {
   }
 
   void on_request_impl(http::verb, Text method, Text target, int version, error_code&) override {
-    const std::string_view relative = Relative(View(target));
+    std::string_view relative = View(target);
+    head_.host = TakeHost(relative);
     const size_t mark = relative.find('?');
     head_.method = View(method);
     head_.path = mark == 0 || relative.empty() ? "/" : relative.substr(0, mark);
@@ -131,11 +148,8 @@ class HttpParser::Reader : public http::basic_parser<true> {
              error);
   }
 
-  void on_body_init_impl(const boost::optional<uint64_t>& length, error_code& error) override {
-    if (!length) return;
-    if (*length > limits_.body_bytes) return RefuseSize(error);
-    most_bytes_ = *length;
-    if (budget_ && *length > budget_->client_limit()) RefuseMemory(*length, error);
+  void on_body_init_impl(const boost::optional<uint64_t>&, error_code& error) override {
+    CheckLength(error);
   }
   size_t on_body_impl(Text body, error_code& error) override { return Append(View(body), error); }
   void on_chunk_header_impl(uint64_t size, Text, error_code& error) override {
@@ -145,6 +159,15 @@ class HttpParser::Reader : public http::basic_parser<true> {
     return Append(View(body), error);
   }
   void on_finish_impl(error_code&) override {}
+
+  // A length that is announced is enough to refuse the body before the client has sent it.
+  void CheckLength(error_code& error) {
+    const auto length = content_length();
+    if (!length) return;
+    if (*length > limits_.body_bytes) return RefuseSize(error);
+    most_bytes_ = *length;
+    if (budget_ && *length > budget_->client_limit()) RefuseMemory(*length, error);
+  }
 
   size_t Append(std::string_view piece, error_code& error) {
     const size_t size = body_.size() + piece.size();
@@ -186,6 +209,7 @@ class HttpParser::Reader : public http::basic_parser<true> {
 
   const Limits limits_;
   const std::shared_ptr<MemoryBudget> budget_;
+  bool started_ = false;  // the request line has
   size_t header_bytes_ = 0, fields_ = 0;
   size_t most_bytes_ = limits_.body_bytes;  // of the body: what its header announces
 };
@@ -205,7 +229,9 @@ std::string HttpParser::TakeBody() { return std::move(reader_->body_); }
 MemoryShare HttpParser::TakeMemory() { return std::move(reader_->memory_); }
 
 bool HttpParser::wants_continue() const {
-  return !done() && boost::beast::iequals(reader_->head_.headers.Find("Expect"), "100-continue");
+  const HttpHead& head = reader_->head_;
+  return !done() && head.http11 &&
+         boost::beast::iequals(head.headers.Find("Expect"), "100-continue");
 }
 
 }  // namespace pinion

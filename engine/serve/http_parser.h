@@ -22,7 +22,8 @@ class HttpParser {
   };
   // `memory`: may be null, for no limit.
   HttpParser(const Limits& limits, std::shared_ptr<MemoryBudget> memory);
-  // Whose memory the body takes. Once the header is done, before any of the body is fed.
+  // Whose memory the body takes. Once the header is done, before any of the body is fed. A body of
+  // which the announced length is too much is refused from now on.
   void SetClient(const std::string& client);
   ~HttpParser();
   HttpParser(const HttpParser&) = delete;

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "engine/base/strings.h"
+
 namespace pinion {
 
 HttpRefusal MakeRefusal(int status, std::string message, HttpFields headers) {
@@ -12,6 +14,13 @@ HttpRefusal MakeRefusal(const ApiError& error) {
   HttpRefusal refusal{error.status, ToJson(error).Dump(), {}};
   if (error.status == 503) refusal.headers.emplace_back("Retry-After", "5");
   return refusal;
+}
+
+void RefuseMethod(HttpReply& reply, const HttpHead& head, std::string_view method) {
+  const HttpRefusal refusal = MakeRefusal(
+      405, StrCat(head.method.substr(0, 20), " is not allowed for ", head.path, ", use ", method));
+  reply.AddHeader("Allow", std::string(method == "GET" ? "GET, HEAD" : method));
+  reply.Send(refusal.status, "application/json", refusal.body);
 }
 
 }  // namespace pinion

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "engine/serve/http.h"
 #include "engine/serve/schema.h"
@@ -11,5 +12,8 @@ namespace pinion {
 HttpRefusal MakeRefusal(int status, std::string message, HttpFields headers = {});
 // With Retry-After if the error passes.
 HttpRefusal MakeRefusal(const ApiError& error);
+
+// Refuses a request whose method its path does not take. `method`: the one that it takes.
+void RefuseMethod(HttpReply& reply, const HttpHead& head, std::string_view method);
 
 }  // namespace pinion

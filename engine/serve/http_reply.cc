@@ -74,8 +74,8 @@ void BufferedReply::Head(int status, std::string_view content_type, std::string_
   status_ = status;
   unsent_ = StrCat("HTTP/1.1 ", status, ' ', ReasonOf(status), "\r\n");
   if (status != 204) unsent_ += StrCat("Content-Type: ", content_type, "\r\n", framing);
-  unsent_ += StrCat(extra_headers_, status == 405 ? "Allow: GET, POST\r\n" : "",
-                    "Connection: ", keep_alive_ ? "keep-alive" : "close", "\r\n\r\n");
+  unsent_ +=
+      StrCat(extra_headers_, "Connection: ", keep_alive_ ? "keep-alive" : "close", "\r\n\r\n");
 }
 
 void BufferedReply::Send(int status, std::string_view content_type, std::string body) {

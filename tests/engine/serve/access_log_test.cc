@@ -24,6 +24,7 @@ AccessRecord Record(int number) {
   AccessRecord record;
   record.id = "id-" + std::to_string(number);
   record.client = "key 1";
+  record.address = "10.0.0.9";
   record.method = "POST";
   record.path = "/v1/completions";
   record.status = 200;
@@ -43,6 +44,7 @@ TEST(AccessLog, IsOneObjectALine) {
   ASSERT_TRUE(json) << line;
   EXPECT_EQ(json->Find("time")->string(), "2026-03-01T12:34:56.789Z");
   EXPECT_EQ(json->Find("id")->string(), "id-1");
+  EXPECT_EQ(json->Find("address")->string(), "10.0.0.9");
   EXPECT_EQ(json->Find("status")->integer(), 200);
   EXPECT_EQ(json->Find("bytes_out")->integer(), 3456);
   EXPECT_EQ(json->Find("seconds")->number(), 0.25);

@@ -56,6 +56,48 @@ TEST(Gate, WantsOneHostUnlessTheClientIsOld) {
   EXPECT_EQ(RefusedWith(gate.Check(Head({{"Host", "localhost"}, {"host", "localhost"}}))), 400);
 }
 
+// RFC 9112, 3.2.2.
+TEST(Gate, BelievesTheTargetRatherThanHost) {
+  const auto check = [](const std::string& target, const std::string& host) {
+    HttpHead head = WithHost(host);
+    head.host = target;
+    return RefusedWith(MakeGate().Check(head));
+  };
+  EXPECT_EQ(check("localhost:8000", "localhost:8000"), 0);
+  EXPECT_EQ(check("evil.com", "localhost"), 403);
+  EXPECT_EQ(check("", "localhost"), 403);
+  EXPECT_EQ(check("localhost", "proxy.example.org"), 0);
+  HttpHead old = Head({});
+  old.http11 = false;
+  old.host = "evil.com";
+  EXPECT_EQ(RefusedWith(MakeGate().Check(old)), 403);
+}
+
+TEST(Gate, TakesANetworkOfIpv6ForOneClient) {
+  const auto client = [](const std::string& address) {
+    HttpHead head = WithHost("localhost");
+    head.address = address;
+    return MakeGate().Check(head).client;
+  };
+  EXPECT_EQ(client("10.0.0.9"), "10.0.0.9");
+  EXPECT_EQ(client("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
+  EXPECT_EQ(client("2001:db8:1:2:ffff::1"), "2001:db8:1:2::/64");
+  EXPECT_EQ(client("2001:db8:1:3::1"), "2001:db8:1:3::/64");
+  EXPECT_EQ(client("::ffff:10.0.0.9"), "10.0.0.9");
+  EXPECT_EQ(client("::1"), "::1");
+  EXPECT_EQ(client("fe80::1"), "fe80::1");
+  EXPECT_EQ(client("fe80::1%eth0"), "fe80::1%eth0");
+}
+
+TEST(Gate, KnowsWhatTellsOfTheServer) {
+  const auto tells = [](const std::string& path) {
+    return MakeGate().Check(Head({{"Host", "localhost"}}, "GET", path)).tells_of_server;
+  };
+  for (const char* path : {"/health", "/ping", "/metrics"}) EXPECT_TRUE(tells(path)) << path;
+  for (const char* path : {"/v1/models", "/server_info", "/tokenize"})
+    EXPECT_FALSE(tells(path)) << path;
+}
+
 TEST(Gate, TakesTheHostsThatItIsTold) {
   HttpRules rules;
   rules.allowed_hosts = {"Models.Example.org"};

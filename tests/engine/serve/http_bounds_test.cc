@@ -127,5 +127,23 @@ TEST_F(HttpBounds, ClosesTheLongestIdleForANewcomer) {
   EXPECT_THAT(busy.ReadUntil("done"), HasSubstr("200 OK"));
 }
 
+// When there is no memory, an operator wants to see why.
+TEST_F(HttpBounds, TellsOfTheServerWithoutRequestMemory) {
+  HttpOptions options;
+  options.memory = std::make_shared<MemoryBudget>(100'000);
+  const auto own = MemoryShare::Take(options.memory, "me", 50'000);
+  options.check = [](const HttpHead& head) {
+    HttpVerdict verdict;
+    verdict.client = "me";
+    verdict.tells_of_server = head.query == "metrics";
+    return verdict;
+  };
+  Start(options);
+  EXPECT_EQ(StatusOf(Get(port_, "/large")), "503");
+  const std::string told = Get(port_, "/large?metrics");
+  EXPECT_EQ(StatusOf(told), "200");
+  EXPECT_EQ(BodyOf(told).size(), kLargeBytes);
+}
+
 }  // namespace
 }  // namespace pinion

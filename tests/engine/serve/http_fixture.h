@@ -27,7 +27,7 @@ inline size_t Count(std::string_view text, std::string_view part) {
 
 // /echo answers the body at once, /stream a stream of two parts, /flood more than any client reads,
 // /hold keeps its reply for later, as /events does with a stream that has begun, /who answers what
-// is known of the request, /long a stream of many parts of all sizes.
+// is known of the request, /long a stream of many parts of all sizes, /large kLargeBytes at once.
 class HttpTest : public testing::Test {
  protected:
   void Start(HttpOptions options = {}) {
@@ -52,6 +52,8 @@ class HttpTest : public testing::Test {
 
   void Handle(const HttpRequest& request, std::shared_ptr<HttpReply> reply) {
     if (request.path == "/echo") return reply->Send(200, "text/plain", request.body);
+    if (request.path == "/large")
+      return reply->Send(200, "text/plain", std::string(kLargeBytes, 'x'));
     if (request.path == "/hold") {
       reply->OnGone([this] { ++gone_; });
       held_.push_back(std::move(reply));
@@ -100,6 +102,7 @@ class HttpTest : public testing::Test {
   static std::string LongPart(int number) {
     return StrCat('<', number, std::string(static_cast<size_t>(number * 37 % 9000), 'x'), '>');
   }
+  static constexpr size_t kLargeBytes = 50'000;
   static constexpr int kLongParts = 1500;
   void Continue(std::shared_ptr<HttpReply> reply, int number) {
     if (number == kLongParts) {

@@ -12,6 +12,12 @@ namespace {
 
 using testing::HasSubstr;
 
+std::string Repeated(const std::string& part, int times) {
+  std::string text;
+  for (int i = 0; i < times; ++i) text += part;
+  return text;
+}
+
 struct Parsed {
   std::string head, body, rest;
   int status = 0;  // of the refusal
@@ -61,6 +67,7 @@ const std::string kRequests[] = {
     "POST /echo HTTP/1.1\r\nHost: a\r\nX-Empty:\r\nContent-Length: 11\r\n\r\nhello world",
     ("POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1;x=y\r\n \r\n"
      "5\r\nworld\r\n0\r\nX-Trailer: ignored\r\n\r\n"),
+    "\r\n\r\nGET /after/empty/lines HTTP/1.1\r\n\r\n",
     "POST / HTTP/1.1\r\nX-Folded: one\r\n two\r\nContent-Length: 0\r\n\r\n",
 };
 
@@ -93,6 +100,32 @@ TEST(HttpParser, StopsAtTheEndOfTheHeader) {
   EXPECT_FALSE(parser.done());
 }
 
+TEST(HttpParser, RefusesALengthThatIsAnnouncedBeforeTheBodyComes) {
+  const auto status = [](const std::string& length, std::shared_ptr<MemoryBudget> memory) {
+    HttpParser parser({.body_bytes = 100}, std::move(memory));
+    parser.Feed(StrCat("POST / HTTP/1.1\r\nContent-Length: ", length, "\r\n\r\n"));
+    EXPECT_FALSE(parser.refusal());
+    parser.SetClient("a");
+    return parser.refusal() ? parser.refusal()->status : 0;
+  };
+  EXPECT_EQ(status("100", nullptr), 0);
+  EXPECT_EQ(status("101", nullptr), 413);
+  EXPECT_EQ(status("51", std::make_shared<MemoryBudget>(100)), 413);
+}
+
+TEST(HttpParser, TakesTheHostOfAnAbsoluteTarget) {
+  const auto host = [](const std::string& target) {
+    HttpParser parser({}, nullptr);
+    parser.Feed(StrCat("GET ", target, " HTTP/1.1\r\n\r\n"));
+    return parser.TakeHead().host;
+  };
+  EXPECT_EQ(host("/path"), std::nullopt);
+  EXPECT_EQ(host("//a/path"), std::nullopt);
+  EXPECT_EQ(host("http://a:80/path"), "a:80");
+  EXPECT_EQ(host("HTTPS://b?c"), "b");
+  EXPECT_EQ(host("http://"), "");
+}
+
 TEST(HttpParser, LeavesTheNextRequestAlone) {
   const Parsed parsed = Parse({kRequests[2] + "GET /next HTTP/1.1\r\n"});
   EXPECT_EQ(parsed.body, "hello world");
@@ -109,6 +142,8 @@ TEST(HttpParser, RefusesWhatItCannotBound) {
       {start + "X: " + std::string(200, 'x') + "\r\n\r\n", 431},  // one long field
       {start + long_fields + "\r\n", 431},                        // many short ones
       {start + fields + "\r\n", 431},
+      {Repeated("\r\n", 101), 431},
+      {"\r\r\n" + start + "\r\n", 400},
       {"POST /" + std::string(300, 'x') + " HTTP/1.1\r\n\r\n", 431},
       {start + "Content-Length: 101\r\n\r\n" + std::string(101, 'x'), 413},
       {start + "Transfer-Encoding: chunked\r\n\r\n65\r\n" + std::string(101, 'x'), 413},

@@ -84,6 +84,35 @@ TEST_F(Http, ContinuesWhenTheClientAsksFirst) {
   EXPECT_THAT(client.ReadUntil("hi"), HasSubstr("200 OK"));
 }
 
+TEST_F(Http, RefusesABodyBeforeTheClientSendsIt) {
+  HttpOptions options;
+  options.max_body_bytes = 10;
+  Start(options);
+  // Nothing follows the header: the client waits.
+  const std::string got =
+      Exchange(port_, "POST /echo HTTP/1.1\r\nContent-Length: 11\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(StatusOf(got), "413");
+  EXPECT_THAT(got, HasSubstr("Connection: close"));
+  EXPECT_EQ(StatusOf(Exchange(port_, "POST /echo HTTP/1.1\r\nContent-Length: 11\r\n\r\n")), "413");
+}
+
+TEST_F(Http, ContinuesNoRequestOfHttp10) {
+  Start();
+  EXPECT_EQ(StatusOf(Exchange(port_,
+                              "POST /echo HTTP/1.0\r\nContent-Length: 2\r\n"
+                              "Expect: 100-continue\r\n\r\nhi")),
+            "200");
+}
+
+TEST_F(Http, TakesEmptyLinesBeforeARequest) {
+  Start();
+  const std::string all =
+      Exchange(port_,
+               "\r\nPOST /echo HTTP/1.1\r\nContent-Length: 5\r\n\r\nfirst\r\n"
+               "POST /echo HTTP/1.1\r\nContent-Length: 6\r\nConnection: close\r\n\r\nsecond\r\n");
+  EXPECT_EQ(Count(all, "HTTP/1.1 200 OK"), 2u) << all;
+}
+
 TEST_F(Http, RefusesBytesThatAreNotHttp) {
   Start();
   for (const char* hostile :
