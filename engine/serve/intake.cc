@@ -37,7 +37,7 @@ ApiResult<void> FitLengths(const std::vector<std::vector<int32_t>>& prompts, siz
                                StrCat("the prompt has ", longest, " tokens and ", wanted,
                                       " more were requested, which together exceed the model's ",
                                       max_model_len, "; reduce either"),
-                               request.max_tokens_given ? "max_tokens" : "prompt",
+                               request.max_tokens_given ? request.max_tokens_name : "prompt",
                                "context_length_exceeded"});
   params.max_tokens =
       static_cast<int>(std::min(static_cast<size_t>(params.max_tokens), max_model_len - longest));
@@ -82,6 +82,21 @@ ApiResult<std::vector<int32_t>> Intake::Tokenize(TokenizeRequest request, const 
   return EncodeText(*request.prompt, request.add_special_tokens, memory);
 }
 
+ApiResult<std::string> Intake::Detokenize(const DetokenizeRequest& request) const {
+  PINION_TRY(CheckModel(request.model));
+  PINION_TRY(CheckIds(request.tokens, "tokens"));
+  return tokenizer_.Decode(request.tokens, false);
+}
+
+ApiResult<void> Intake::CheckIds(const std::vector<int32_t>& ids, const char* field) const {
+  for (const int32_t id : ids)
+    if (static_cast<size_t>(id) >= model_.vocabulary)
+      return Unexpected(ApiError{
+          400, StrCat("'", field, "' holds token ", id, ", want ids below ", model_.vocabulary),
+          field, ""});
+  return {};
+}
+
 ApiResult<void> Intake::CheckModel(const std::string& name) const {
   if (name.empty() || name == model_.name) return {};
   return Unexpected(ApiError{404,
@@ -117,11 +132,7 @@ ApiResult<std::vector<int32_t>> Intake::EncodePrompt(const Prompt& prompt, bool 
                                                      size_t max_model_len,
                                                      MemoryShare& memory) const {
   if (const auto* ids = std::get_if<std::vector<int32_t>>(&prompt)) {
-    for (const int32_t id : *ids)
-      if (static_cast<size_t>(id) >= model_.vocabulary)
-        return Unexpected(ApiError{
-            400, StrCat("'prompt' holds token ", id, ", want ids below ", model_.vocabulary),
-            "prompt", ""});
+    PINION_TRY(CheckIds(*ids, "prompt"));
     return *ids;
   }
   const auto& text = std::get<std::string>(prompt);

@@ -39,7 +39,10 @@ class Intake {
   ApiResult<std::vector<int32_t>> Tokenize(TokenizeRequest request, const RenderChat& render,
                                            MemoryShare& memory) const;
 
+  ApiResult<std::string> Detokenize(const DetokenizeRequest& request) const;
+
  private:
+  ApiResult<void> CheckIds(const std::vector<int32_t>& ids, const char* field) const;
   ApiResult<void> CheckModel(const std::string& name) const;
   ApiResult<void> CheckTokenIds(const SamplingParams& params) const;
   ApiResult<std::vector<int32_t>> EncodePrompt(const Prompt& prompt, bool add_special_tokens,

@@ -24,6 +24,8 @@ ApiError BadField(const char* param, std::string message) {
 
 ApiResult<Json> ParseBody(HttpRequest& request, size_t trees) {
   const TraceSpan span("parse", "bytes", request.body.size());
+  if (Trim(request.body).empty())
+    return Unexpected(ApiError{400, "the body is empty, want a JSON object", "", ""});
   PINION_TRY(Reserve(request.memory, trees * ParsedBytes(request.body),
                      StrCat("the values of a body of ", request.body.size(), " bytes")));
   auto body = Json::Parse(request.body);
@@ -159,14 +161,14 @@ ApiResult<void> Preparer::CheckChoices(const Prepared& prepared, size_t kv_token
                tokens, " tokens, ", tokens * n, " together, want at most ",
                limits_.max_choice_tokens, " (--max-choice-tokens)")));
   const size_t needed = longest + static_cast<size_t>(prepared.request.params.max_tokens) - 1;
+  const std::string name = prepared.request.max_tokens_name;
   if (kv_tokens > 0 && needed > kv_tokens)
-    return Unexpected(
-        ApiError{400,
-                 StrCat("a prompt of ", longest, " tokens with max_tokens ",
-                        prepared.request.params.max_tokens, " needs ", needed,
-                        " tokens of KV cache, which holds ", kv_tokens,
-                        "; reduce max_tokens, or start the server with a larger --kv-cache-space"),
-                 "max_tokens", "context_length_exceeded"});
+    return Unexpected(ApiError{400,
+                               StrCat("a prompt of ", longest, " tokens with ", name, " ",
+                                      prepared.request.params.max_tokens, " needs ", needed,
+                                      " tokens of KV cache, which holds ", kv_tokens, "; reduce ",
+                                      name, ", or start the server with a larger --kv-cache-space"),
+                               name, "context_length_exceeded"});
   return {};
 }
 
@@ -190,9 +192,10 @@ ApiResult<std::string> Preparer::Tokenize(HttpRequest& request, size_t max_model
 
 ApiResult<std::string> Preparer::Detokenize(HttpRequest& request) const {
   PINION_ASSIGN(const Json body, ParseBody(request, kTreesOfCompletion));
-  PINION_ASSIGN(const std::vector<int32_t> ids, ReadDetokenizeRequest(body));
+  PINION_ASSIGN(const DetokenizeRequest asked, ReadDetokenizeRequest(body));
+  PINION_ASSIGN(const std::string text, intake_.Detokenize(asked));
   std::string answer = "{\"prompt\":";
-  AppendJsonString(answer, tokenizer_.Decode(ids, false));
+  AppendJsonString(answer, text);
   return answer + "}";
 }
 

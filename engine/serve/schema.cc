@@ -117,9 +117,13 @@ Checked ReadSampling(const Json& body, const ApiDefaults& defaults, GenerationRe
     request.params.max_tokens = std::numeric_limits<int>::max();
   if (auto read = ReadSamplingParams(body, request.params); !read)
     return Bad("", read.error().message);
-  if (request.chat) {  // the newer name of max_tokens beats it
-    PINION_ASSIGN(request.params.max_tokens,
-                  Get<int>(body, "max_completion_tokens", request.params.max_tokens));
+  if (request.chat && Given(body, "max_completion_tokens")) {  // the newer name beats the older
+    int& most = request.params.max_tokens;
+    request.max_tokens_name = "max_completion_tokens";
+    PINION_ASSIGN(most, Get<int>(body, request.max_tokens_name, 0));
+    if (most < 1)
+      return Bad(request.max_tokens_name,
+                 StrCat("'max_completion_tokens' is ", most, ", want at least 1"));
   }
   if (defaults.max_new_tokens && request.params.max_tokens > *defaults.max_new_tokens)
     request.params.max_tokens = *defaults.max_new_tokens;
@@ -340,10 +344,14 @@ ApiResult<TokenizeRequest> ReadTokenizeRequest(const Json& body) {
   return request;
 }
 
-ApiResult<std::vector<int32_t>> ReadDetokenizeRequest(const Json& body) {
+ApiResult<DetokenizeRequest> ReadDetokenizeRequest(const Json& body) {
+  PINION_TRY(CheckObject(body));
+  DetokenizeRequest request;
+  PINION_ASSIGN(request.model, Get<std::string>(body, "model", ""));
   const Json* tokens = body.Find("tokens");
   if (!tokens || !tokens->is_array()) return Bad("tokens", "'tokens' must be a list of token ids");
-  return ReadTokenIds(*tokens, "tokens");
+  PINION_ASSIGN(request.tokens, ReadTokenIds(*tokens, "tokens"));
+  return request;
 }
 
 }  // namespace pinion

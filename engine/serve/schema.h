@@ -55,6 +55,7 @@ struct GenerationRequest {
   bool add_special_tokens = true;  // completions; a chat template writes its own
   SamplingParams params;
   bool max_tokens_given = false;
+  const char* max_tokens_name = "max_tokens";  // the client's
   int n = 1;
   bool echo = false;
   bool skip_special_tokens = true;
@@ -76,8 +77,12 @@ struct TokenizeRequest {
   bool add_special_tokens = true;
 };
 ApiResult<TokenizeRequest> ReadTokenizeRequest(const Json& body);
-// The body of POST /detokenize: {"tokens":[...]}.
-ApiResult<std::vector<int32_t>> ReadDetokenizeRequest(const Json& body);
+// The body of POST /detokenize.
+struct DetokenizeRequest {
+  std::string model;
+  std::vector<int32_t> tokens;
+};
+ApiResult<DetokenizeRequest> ReadDetokenizeRequest(const Json& body);
 
 // The most choices one request may ask for: prompts x n.
 inline constexpr size_t kMaxChoices = 2048;

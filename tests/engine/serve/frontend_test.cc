@@ -168,11 +168,35 @@ TEST_F(FrontendTest, RefusesWithTheRightStatus) {
   EXPECT_EQ(post(R"({"prompt":"!refused by the engine"})"), "400");
   EXPECT_EQ(post((R"({"prompt":")" + std::string(5000, 'x') + "\"}").c_str()), "400");
   EXPECT_EQ(post(std::string(100'000, '[').c_str()), "400");
-  EXPECT_EQ(StatusOf(Get(port_, "/v1/completions")), "405");
-  EXPECT_EQ(StatusOf(Post(port_, "/health", "")), "405");
+  for (const std::string& got : {Get(port_, "/v1/completions"), Get(port_, "/tokenize")}) {
+    EXPECT_EQ(StatusOf(got), "405");
+    EXPECT_THAT(got, HasSubstr("\r\nAllow: POST\r\n"));
+  }
+  for (const std::string& got : {Post(port_, "/health", ""), Post(port_, "/v1/models", "{}")}) {
+    EXPECT_EQ(StatusOf(got), "405");
+    EXPECT_THAT(got, HasSubstr("\r\nAllow: GET, HEAD\r\n"));
+  }
   EXPECT_EQ(StatusOf(Get(port_, "/nowhere")), "404");
   EXPECT_EQ(StatusOf(Post(port_, "/sleep", "")), "404");
   EXPECT_EQ(post(R"({"prompt":"x"})"), "200");
+}
+
+TEST_F(FrontendTest, SaysThatABodyIsEmpty) {
+  StartEngine();
+  for (const char* path : {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"})
+    for (const char* body : {"", " \r\n"})
+      EXPECT_THAT(Post(port_, path, body), HasSubstr("the body is empty")) << path;
+}
+
+TEST_F(FrontendTest, BlamesMaxCompletionTokensByItsName) {
+  StartEngine();
+  const std::string start = R"({"messages":[{"role":"user","content":"hi"}],)";
+  for (const char* most : {"0", "-1", "100"}) {
+    const std::string got = Post(port_, "/v1/chat/completions",
+                                 StrCat(start, R"("max_completion_tokens":)", most, "}"));
+    EXPECT_EQ(StatusOf(got), "400");
+    EXPECT_THAT(got, HasSubstr(R"("param":"max_completion_tokens")")) << most;
+  }
 }
 
 TEST_F(FrontendTest, TokenizesAndBack) {
@@ -185,6 +209,11 @@ TEST_F(FrontendTest, TokenizesAndBack) {
       14);
   EXPECT_EQ(Ask("/detokenize", R"({"tokens":[97,98]})").Find("prompt")->string(), "ab");
   EXPECT_EQ(StatusOf(Post(port_, "/detokenize", R"({"tokens":["a"]})")), "400");
+  EXPECT_EQ(StatusOf(Post(port_, "/detokenize", R"({"tokens":[256]})")), "200");
+  EXPECT_THAT(BodyOf(Post(port_, "/detokenize", R"({"tokens":[97,257]})")),
+              HasSubstr("'tokens' holds token 257, want ids below 257"));
+  EXPECT_EQ(StatusOf(Post(port_, "/detokenize", R"({"model":"x","tokens":[97]})")), "404");
+  EXPECT_EQ(StatusOf(Post(port_, "/detokenize", "[]")), "400");
 }
 
 TEST_F(FrontendTest, ListsItsModelAndInfo) {

@@ -155,6 +155,13 @@ TEST(Schema, ReadsChatLimitsAndLogprobs) {
   auto both = Chat("{" + messages + R"(,"max_tokens":5,"max_completion_tokens":7})");
   ASSERT_TRUE(both);
   EXPECT_EQ(both->params.max_tokens, 7);
+  for (const char* more :
+       {R"("max_completion_tokens":0)", R"("max_tokens":5,"max_completion_tokens":-1)"}) {
+    const auto refused = Chat("{" + messages + "," + more + "}");
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().param, "max_completion_tokens");
+    EXPECT_THAT(refused.error().message, HasSubstr("'max_completion_tokens' is "));
+  }
   auto chosen = Chat("{" + messages + R"(,"logprobs":true})");
   ASSERT_TRUE(chosen);
   EXPECT_EQ(chosen->params.logprobs, 0);
