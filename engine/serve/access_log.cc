@@ -116,6 +116,14 @@ void AccessLog::Add(const AccessRecord& record) {
   changed_.notify_one();
 }
 
+void AccessLog::FollowName() {
+  {
+    const std::lock_guard lock(mutex_);
+    follow_ = true;
+  }
+  changed_.notify_one();
+}
+
 uint64_t AccessLog::dropped() const {
   const std::lock_guard lock(mutex_);
   return dropped_;
@@ -124,17 +132,17 @@ uint64_t AccessLog::dropped() const {
 void AccessLog::WriteLines() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return closing_ || !queue_.empty(); });
-    if (queue_.empty()) return;
+    changed_.wait(lock, [this] { return closing_ || follow_ || !queue_.empty(); });
+    if (queue_.empty() && !std::exchange(follow_, false)) return;
     const std::string lines = std::exchange(queue_, {});
     const uint64_t dropped = std::exchange(dropped_, 0);
     lock.unlock();
-    std::string text = torn_ ? "\n" : "";
+    OpenByName();
+    std::string text = torn_ && (dropped > 0 || !lines.empty()) ? "\n" : "";
     if (dropped > 0)
       text += StrCat("{\"time\":\"", TimeText(UnixNs()), "\",\"dropped\":", dropped, "}\n");
     const size_t before = text.size();
     text += lines;
-    FollowName();
     const size_t written = Write(text);
     if (written > 0) torn_ = text[written - 1] != '\n';
     const auto lost = std::count(text.begin() + static_cast<ptrdiff_t>(std::max(before, written)),
@@ -146,7 +154,7 @@ void AccessLog::WriteLines() {
 
 // Where logs are rotated, the name stands for another file, or none. While it cannot be opened,
 // lines go where they went.
-void AccessLog::FollowName() {
+void AccessLog::OpenByName() {
   if (path_.empty()) return;
   struct stat named, ours;
   const bool same = stat(path_.c_str(), &named) == 0 && fstat(fd_, &ours) == 0 &&

@@ -30,13 +30,15 @@ class AccessLog {
 
   // Any thread.
   void Add(const AccessRecord& record);
+  // Looks at once for a file that was renamed, without waiting for the next line. Any thread.
+  void FollowName();
   // Lines that were lost and that no line has told of yet. Any thread.
   uint64_t dropped() const;
 
  private:
   AccessLog(int fd, std::string path);
   void WriteLines();
-  void FollowName();
+  void OpenByName();
   // How many bytes of `text` were written: fewer if the file does not take them, or if the log is
   // being closed.
   size_t Write(std::string_view text);
@@ -51,7 +53,7 @@ class AccessLog {
   std::condition_variable changed_;
   std::string queue_;
   uint64_t dropped_ = 0;
-  bool closing_ = false;
+  bool follow_ = false, closing_ = false;
   int64_t closing_ns_ = 0;
   std::thread writer_;
 };

@@ -189,13 +189,21 @@ void AdminApi::Sleep(const HttpRequest& request, Reply reply) {
     return Refuse(*reply, 400,
                   StrCat("level is '", level.substr(0, 20),
                          "', want 1 (the weights stay in the page cache) or 2 (they do not)"));
-  if (rest_ == Rest::kAsleep) return reply->Send(200, "text/plain", "");
+  const int wanted = level == "2" ? 2 : 1;
+  if (rest_ == Rest::kAsleep && wanted <= level_) return reply->Send(200, "text/plain", "");
   if (rest_ == Rest::kAwake && !ready()) return Refuse(*reply, 503, reason_);
   if (rest_ == Rest::kWaking)
     return Refuse(*reply, 409, "the server is waking up; try again once it is awake");
   for_sleep_.push_back(std::move(reply));
-  if (std::exchange(rest_, Rest::kFallingAsleep) == Rest::kFallingAsleep) return;
-  actions_.sleep(level == "2" ? 2 : 1, [this] {
+  if (rest_ == Rest::kAwake) level_ = wanted_level_ = 0;
+  wanted_level_ = std::max(wanted_level_, wanted);
+  if (std::exchange(rest_, Rest::kFallingAsleep) != Rest::kFallingAsleep) FallAsleep();
+}
+
+void AdminApi::FallAsleep() {
+  actions_.sleep(wanted_level_, [this, level = wanted_level_] {
+    level_ = level;
+    if (level_ < wanted_level_) return FallAsleep();  // somebody has asked for more meanwhile
     rest_ = Rest::kAsleep;
     AnswerAll(for_sleep_, 200, "");
   });

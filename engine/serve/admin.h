@@ -57,6 +57,7 @@ class AdminApi {
   void Version(const HttpRequest& request, Reply reply);
   void ServerInfo(const HttpRequest& request, Reply reply);
   void Sleep(const HttpRequest& request, Reply reply);
+  void FallAsleep();
   void WakeUp(const HttpRequest& request, Reply reply);
   void IsSleeping(const HttpRequest& request, Reply reply);
   void StartProfile(const HttpRequest& request, Reply reply);
@@ -80,6 +81,7 @@ class AdminApi {
   EngineStats stats_;
 
   enum class Rest { kAwake, kFallingAsleep, kAsleep, kWaking } rest_ = Rest::kAwake;
+  int level_ = 0, wanted_level_ = 0;  // of this sleep: reached, and asked for
   std::vector<Reply> for_sleep_, for_wake_;
 
   enum class Profile { kOff, kOn, kStopping } profile_ = Profile::kOff;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/asio.hpp>
 #include <boost/asio/experimental/as_tuple.hpp>
+#include <list>
 #include <map>
 #include <optional>
 #include <utility>
@@ -104,13 +105,10 @@ class Server final : public HttpServer {
     });
   }
 
-  void OnSignal(std::function<void()> callback) override {
-    if (!signals_) signals_.emplace(io_, SIGTERM, SIGINT);
-    signals_->async_wait([this, callback = std::move(callback)](error_code error, int) mutable {
-      if (error) return;
-      callback();
-      OnSignal(std::move(callback));
-    });
+  void OnSignal(const std::vector<int>& signals, std::function<void()> callback) override {
+    asio::signal_set& set = signals_.emplace_back(io_);
+    for (const int number : signals) set.add(number);
+    WaitForSignal(set, std::move(callback));
   }
 
   void Post(std::function<void()> callback) override { asio::post(io_, std::move(callback)); }
@@ -135,6 +133,14 @@ class Server final : public HttpServer {
   }
 
  private:
+  void WaitForSignal(asio::signal_set& set, std::function<void()> callback) {
+    set.async_wait([this, &set, callback = std::move(callback)](error_code error, int) mutable {
+      if (error) return;
+      callback();
+      WaitForSignal(set, std::move(callback));
+    });
+  }
+
   asio::awaitable<void> Accept() {
     while (acceptor_.is_open()) {
       if (Full() && !LongestWaiting()) {
@@ -208,7 +214,7 @@ class Server final : public HttpServer {
   asio::io_context io_{1};
   tcp::acceptor acceptor_{io_};
   asio::steady_timer drain_end_{io_};
-  std::optional<asio::signal_set> signals_;
+  std::list<asio::signal_set> signals_;  // one for each call of OnSignal
   std::map<int, std::unique_ptr<asio::posix::stream_descriptor>> streams_;
 };
 

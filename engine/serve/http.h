@@ -137,8 +137,8 @@ class HttpServer {
   virtual void Unwatch(int fd) = 0;
   // Calls `callback` once, after `seconds`.
   virtual void After(double seconds, std::function<void()> callback) = 0;
-  // Calls `callback` at every SIGTERM and SIGINT.
-  virtual void OnSignal(std::function<void()> callback) = 0;
+  // Calls `callback` at every one of `signals`.
+  virtual void OnSignal(const std::vector<int>& signals, std::function<void()> callback) = 0;
   virtual void Post(std::function<void()> callback) = 0;
 
   // Serves until Stop is called or Drain is done.

@@ -7,9 +7,11 @@
 #include <boost/asio/ssl.hpp>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <utility>
 
+#include "engine/base/log.h"
 #include "engine/base/strings.h"
 
 namespace pinion {
@@ -101,6 +103,28 @@ class TlsChannel final : public SocketChannel {
   ssl::stream<tcp::socket> stream_;
 };
 
+// "2026-03-01 12:34 UTC"
+std::string DateText(const ASN1_TIME* time) {
+  tm utc{};
+  char text[32] = "";
+  if (ASN1_TIME_to_tm(time, &utc) == 1)
+    std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &utc);
+  return text;
+}
+
+// Such a server answers, but to nobody who looks at its certificate.
+void WarnOfDates(ssl::context& context, const std::string& certfile) {
+  const X509* certificate = SSL_CTX_get0_certificate(context.native_handle());
+  const ASN1_TIME* begin = X509_get0_notBefore(certificate);
+  const ASN1_TIME* end = X509_get0_notAfter(certificate);
+  const auto warn = [&](const char* what, const ASN1_TIME* time) {
+    LogWarning(StrCat("the certificate in ", certfile, what, DateText(time),
+                      "; clients will refuse it (--ssl-certfile)"));
+  };
+  if (X509_cmp_current_time(end) < 0) return warn(" has expired at ", end);
+  if (X509_cmp_current_time(begin) > 0) warn(" is not valid before ", begin);
+}
+
 // OpenSSL's own reasons leave out the system's.
 Status CheckReadable(const std::string& path, const char* what, const char* flag) {
   if (access(path.c_str(), R_OK) == 0) return {};
@@ -132,6 +156,7 @@ Result<TlsContext> LoadTls(const std::string& certfile, const std::string& keyfi
                 StrCat("cannot use the private key in ", key, ": ", error.message(),
                        "; want a PEM file without a passphrase that belongs to the certificate "
                        "(--ssl-keyfile)"));
+  WarnOfDates(*context, certfile);
   return context;
 }
 

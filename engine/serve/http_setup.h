@@ -23,6 +23,10 @@ class HttpSetup {
   HttpSetup& operator=(const HttpSetup&) = delete;
 
   const HttpOptions& options() const { return http_; }
+  // The access log's file was renamed: for SIGHUP.
+  void FollowLogName() {
+    if (log_) log_->FollowName();
+  }
 
  private:
   HttpSetup() = default;

@@ -27,6 +27,7 @@
 #include "engine/serve/memory_budget.h"
 #include "engine/serve/page_cache.h"
 #include "engine/serve/routes.h"
+#include "engine/serve/stray_signals.h"
 #include "engine/serve/supervisor.h"
 #include "engine/serve/worker_pool.h"
 
@@ -74,7 +75,8 @@ class Serving {
     PINION_ASSIGN(server_, HttpServer::Listen(http_->options(), [this](auto request, auto reply) {
                     Route(*admin_, *frontend_, std::move(request), std::move(reply));
                   }));
-    server_->OnSignal([this] { OnSignal(); });
+    server_->OnSignal({SIGTERM, SIGINT}, [this] { OnSignal(); });
+    server_->OnSignal({SIGHUP}, [this] { http_->FollowLogName(); });
     return {};
   }
 
@@ -296,6 +298,7 @@ class Serving {
 }  // namespace
 
 Result<int> RunServer(ServeOptions options) {
+  IgnoreStraySignals();
   // Writing to a chat helper or log reader that has exited must fail with EPIPE, not kill us.
   signal(SIGPIPE, SIG_IGN);
   // Of glibc: otherwise each worker keeps memory that a large request took, and the size from which

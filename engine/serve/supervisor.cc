@@ -103,11 +103,7 @@ void EngineSupervisor::Enter(EngineState state, const std::string& public_reason
   callbacks_.state(state, public_reason);
 }
 
-void EngineSupervisor::GiveUp() {
-  LogError(StrCat("the engine process ended more than ", policy_.most(),
-                  " times within 10 minutes (--max-engine-restarts): the server ends"));
-  Enter(EngineState::kFailed, kBrokenReason);
-}
+void EngineSupervisor::GiveUp() { Enter(EngineState::kFailed, kBrokenReason); }
 
 void EngineSupervisor::Reap(double patience_s) { PollForEnd(++waits_, patience_s); }
 
@@ -137,11 +133,20 @@ void EngineSupervisor::OnDead(const std::string& why) {
     state_ = EngineState::kFailed;
     return callbacks_.cannot_start(failed_.value_or(Error{ErrorCode::kFailed, why}));
   }
-  LogError(failed_ ? failed_->message : why);
+  LogDeath(why);
   if (state_ == EngineState::kFailed) return;
   retry_after_s_ = std::max(1.0, 2 * *delay_);
   LogInfo(StrCat("starting the engine process again in ", *delay_, " s"));
   server_.After(*delay_, [this] { Restart(); });
+}
+
+void EngineSupervisor::LogDeath(const std::string& why) const {
+  const std::string& cause = failed_ ? failed_->message : why;
+  if (state_ != EngineState::kFailed) return LogError(cause);
+  LogError(StrCat("the engine process ended more than ", policy_.most(),
+                  " times within 10 minutes (--max-engine-restarts): the server ends. The last "
+                  "time: ",
+                  cause));
 }
 
 void EngineSupervisor::Restart() {
@@ -195,7 +200,7 @@ void EngineSupervisor::Close(double seconds) {
   auto exit = engine_->process.Wait(seconds);
   if (!exit) exit = engine_->process.Stop(0);
   engine_->log->Read();
-  if (state_ == EngineState::kFailed) LogError(Describe(*exit, engine_->log->LastLine()));
+  if (state_ == EngineState::kFailed) LogDeath(Describe(*exit, engine_->log->LastLine()));
   server_.Unwatch(engine_->log->fd());
   engine_.reset();
 }

@@ -79,6 +79,7 @@ class EngineSupervisor {
   void PollForEnd(uint64_t wait, double patience_s);
   void OnReaped(const Process::Exit& exit);
   void OnDead(const std::string& why);
+  void LogDeath(const std::string& why) const;
   void Restart();
   void Tick();
   void OnSilence();

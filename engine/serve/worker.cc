@@ -15,6 +15,7 @@
 #include "engine/host/affinity.h"
 #include "engine/serve/engine_process.h"
 #include "engine/serve/stand_in.h"
+#include "engine/serve/stray_signals.h"
 
 namespace pinion {
 namespace {
@@ -135,6 +136,8 @@ void ServeLink(Engine& engine, LinkSocket& link, const std::vector<int>& cpus) {
 }
 
 int RunEngineWorker(const EngineOptions& options, std::optional<double> stand_in_rate) {
+  IgnoreStraySignals();
+  IgnoreStopSignals();
   LinkSocket link(kEngineLinkFd);
   if (auto counting = progress::CountIn(kEngineProgressFd); !counting) {
     LogError(counting.error().message);

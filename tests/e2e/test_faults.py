@@ -136,6 +136,44 @@ def test_an_engine_that_dies_or_hangs_is_replaced(start_server, model, number):
     assert server.stop() == 0
 
 
+def test_other_signals_change_nothing(start_server, model):
+    """Nor do those for the front end, if a service's manager sends them to all of its processes."""
+    server = start_server(model, *FLAGS)
+    first = engine_of(server)
+    stream = Stream(server)
+    stray = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+    for number in stray:
+        os.kill(server.process.pid, number)
+    for number in (*stray, signal.SIGTERM, signal.SIGINT):
+        os.kill(first, number)
+    assert stream.end()[-1] == "[DONE]"
+    assert "error" not in stream.events[-2]
+    assert engine_of(server) == first and is_healthy(server)
+    assert server.stop() == 0
+
+
+def test_a_hangup_makes_the_access_log_follow_its_name(start_server, model, tmp_path):
+    log = tmp_path / "access.log"
+    server = start_server(model, *FLAGS, "--access-log", log)
+    log.rename(tmp_path / "access.log.1")
+    os.kill(server.process.pid, signal.SIGHUP)
+    assert wait_until(log.exists)
+    assert server.stop() == 0
+
+
+def test_restarts_that_run_out_name_the_cause(start_server, model, tmp_path):
+    copy = tmp_path / "model"
+    shutil.copytree(model, copy)
+    server = start_server(copy, *FLAGS, "--enable-sleep-mode", "--max-engine-restarts", 1)
+    assert post(server, "/sleep")[0] == 200
+    shutil.rmtree(copy)
+    status, answer = post(server, "/wake_up")
+    assert status == 503 and str(copy) not in answer
+    assert server.process.wait(PATIENCE_S) == 1
+    last = server.log.read_text().strip().splitlines()[-1]
+    assert "--max-engine-restarts" in last and str(copy) in last
+
+
 def test_a_restart_keeps_the_size_of_the_cache(start_server, model):
     server = start_server(model, "--served-model-name", "tiny")
     before = json.loads(server.get("/server_info"))

@@ -52,6 +52,7 @@ Outcome Read(std::string_view bytes, size_t step) {
         took_head = true;
         (void)parser.wants_continue();
         outcome.head = Text(parser.TakeHead());
+        parser.SetClient("a client");
       }
       CHECK(outcome.rest.size() <= kLimits.header_bytes + step || parser.done() ||
             parser.refusal());

@@ -137,6 +137,17 @@ TEST_F(AccessLogFile, FollowsItsNameWhenItIsRotated) {
   EXPECT_TRUE(Holds("log", "\"id-3\""));
 }
 
+TEST_F(AccessLogFile, FollowsItsNameWithoutALineIfAsked) {
+  auto log = AccessLog::Open(path_);
+  ASSERT_TRUE(log);
+  std::filesystem::rename(path_, folder_ / "log.1");
+  (*log)->FollowName();
+  EXPECT_TRUE(Until([&] { return std::filesystem::exists(path_); }));
+  (*log)->Add(Record(1));
+  EXPECT_TRUE(Holds("log", "\"id-1\""));
+  EXPECT_EQ(Text("log").substr(0, 1), "{");
+}
+
 TEST_F(AccessLogFile, OutlivesItsFolder) {
   std::filesystem::create_directory(folder_ / "logs");
   auto log = AccessLog::Open(folder_ / "logs" / "log");

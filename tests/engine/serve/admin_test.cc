@@ -167,6 +167,40 @@ TEST_F(AdminTest, SleepsOnceForAllWhoAsk) {
   EXPECT_EQ(Ask("GET", "/is_sleeping")->body, R"({"is_sleeping":false})");
 }
 
+TEST_F(AdminTest, DeepensASleep) {
+  BecomeReady();
+  const auto first = Ask("POST", "/sleep?level=1");
+  EXPECT_EQ(level_, 1);
+  const auto second = Ask("POST", "/sleep?level=2");  // while it falls asleep
+  std::exchange(asleep_, nullptr)();
+  EXPECT_EQ(level_, 2);
+  EXPECT_EQ(second->status, 0);
+  std::exchange(asleep_, nullptr)();
+  EXPECT_EQ(first->status, 200);
+  EXPECT_EQ(second->status, 200);
+  EXPECT_EQ(Ask("POST", "/sleep?level=1")->status, 200);
+  EXPECT_EQ(asleep_, nullptr);
+}
+
+TEST_F(AdminTest, DeepensTheSleepOfOneThatSleeps) {
+  BecomeReady();
+  const auto first = Ask("POST", "/sleep");
+  admin_->OnEngineState(EngineState::kSleeping, "asleep");
+  std::exchange(asleep_, nullptr)();
+  EXPECT_EQ(first->status, 200);
+  const auto second = Ask("POST", "/sleep?level=2");
+  EXPECT_EQ(level_, 2);
+  EXPECT_EQ(second->status, 0);
+  std::exchange(asleep_, nullptr)();
+  EXPECT_EQ(second->status, 200);
+  EXPECT_EQ(Ask("GET", "/is_sleeping")->body, R"({"is_sleeping":true})");
+  Ask("POST", "/wake_up");
+  EXPECT_EQ(woken_, 1);
+  BecomeReady();
+  Ask("POST", "/sleep");  // another one begins at the first level
+  EXPECT_EQ(level_, 1);
+}
+
 TEST_F(AdminTest, AnEngineThatRestartsMeanwhileDoesNotEndASleep) {
   BecomeReady();
   const auto sleeping = Ask("POST", "/sleep");

@@ -54,6 +54,18 @@ class Https : public testing::Test {
   std::thread thread_;
 };
 
+TEST_F(Https, WarnsOfACertificateThatIsNotValidNow) {
+  const auto warning = [this](int begin_seconds, int end_seconds) {
+    WriteCertificate(certfile_, keyfile_, begin_seconds, end_seconds);
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(HttpServer::Listen(Options(), [](HttpRequest, auto) {}));
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(warning(-60, 3600), "");
+  EXPECT_THAT(warning(-7200, -3600), HasSubstr("https_test.crt has expired at 2"));
+  EXPECT_THAT(warning(3600, 7200), HasSubstr("https_test.crt is not valid before 2"));
+}
+
 TEST_F(Https, ServesTls) {
   Start(Options());
   TlsClient client(server_->port());

@@ -151,6 +151,20 @@ TEST_F(SupervisorTest, CountsAnEngineThatHangsWhileLoadingAsADeath) {
   EXPECT_THAT(reasons_, HasSubstr("too often"));
 }
 
+TEST_F(SupervisorTest, SaysWhatItGaveUpFor) {
+  std::ofstream(notes_, std::ios::binary)
+      << EncodeFrame(FailedMessage{ErrorCode::kFailed, "the checkpoint has gone"});
+  testing::internal::CaptureStderr();
+  StopOn(EngineState::kFailed);
+  Supervise("cat $0 $1 >&3", RestartPolicy(0));
+  server_->Run();
+  supervisor_->Close(1);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("(--max-engine-restarts): the server ends. The last time: the checkpoint "
+                        "has gone\n"));
+  EXPECT_THAT(reasons_, Not(HasSubstr("checkpoint")));
+}
+
 // It closes its link, and lives on for a while.
 TEST_F(SupervisorTest, TellsOfTheLastDeathAtOnce) {
   bool lives = false;

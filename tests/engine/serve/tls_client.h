@@ -7,8 +7,10 @@
 
 namespace pinion {
 
-// Writes a new key and a certificate for localhost, signed by itself, as PEM.
-void WriteCertificate(const std::string& certfile, const std::string& keyfile);
+// Writes a new key and a certificate for localhost, signed by itself, as PEM. Both times count from
+// now.
+void WriteCertificate(const std::string& certfile, const std::string& keyfile,
+                      int begin_seconds = -60, int end_seconds = 3600);
 
 // RawClient over TLS. Trusts any certificate.
 class TlsClient {

@@ -14,12 +14,13 @@
 
 namespace pinion {
 
-void WriteCertificate(const std::string& certfile, const std::string& keyfile) {
+void WriteCertificate(const std::string& certfile, const std::string& keyfile, int begin_seconds,
+                      int end_seconds) {
   EVP_PKEY* key = EVP_EC_gen("P-256");
   X509* certificate = X509_new();
   ASN1_INTEGER_set(X509_get_serialNumber(certificate), 1);
-  X509_gmtime_adj(X509_getm_notBefore(certificate), -60);
-  X509_gmtime_adj(X509_getm_notAfter(certificate), 3600);
+  X509_gmtime_adj(X509_getm_notBefore(certificate), begin_seconds);
+  X509_gmtime_adj(X509_getm_notAfter(certificate), end_seconds);
   X509_set_pubkey(certificate, key);
   X509_NAME* name = X509_get_subject_name(certificate);
   X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
