@@ -9,6 +9,7 @@
 #include "engine/run/replicas.h"
 #include "engine/run/start.h"
 #include "harness/space/settings.h"
+#include "kernels/isa.h"
 #include "kernels/offered_isas.h"
 
 namespace pinion::harness {
@@ -85,10 +86,21 @@ class MemoryCheck {
   std::map<std::array<std::string, 3>, Result<DecoderSpec>> specs_;
 };
 
+// The engine's own check asks this process's CPU for an ISA path; another machine has its own.
+Status ValidateFor(const Host& host, EngineOptions options) {
+  if (!host.machine.this_system && kernels::ParseIsa(options.isa)) {
+    if (std::find(host.isas.begin(), host.isas.end(), options.isa) == host.isas.end())
+      return Fail(ErrorCode::kUnsupported, StrCat("the machine has no ISA path '", options.isa,
+                                                  "', but ", Join(host.isas, ", ")));
+    options.isa = "auto";
+  }
+  return Validate(options);
+}
+
 Result<Plan> Check(const Configuration& configuration, const Host& host,
                    const Constraints& constraints, MemoryCheck& memory) {
   const EngineOptions& options = configuration.options;
-  PINION_TRY(Validate(options));
+  PINION_TRY(ValidateFor(host, options));
   PINION_TRY(EnvironmentOf(configuration.runtime, host.runtime));
   PINION_ASSIGN(Plan plan,
                 PlanReplicas(options, configuration.replicas, host.machine, host.budget));

@@ -220,7 +220,7 @@ std::vector<std::string> MachineCeilings::Isas() const {
   for (const Compute& one : computes_)
     if (const auto isa = kernels::ParseIsa(one.isa)) found.insert(*isa);
   std::vector<std::string> names;
-  for (const kernels::Isa isa : found) names.push_back(kernels::Name(isa));
+  for (const kernels::Isa isa : found) names.emplace_back(kernels::Name(isa));
   return names;
 }
 
@@ -255,6 +255,7 @@ Result<double> ParseRate(const std::string& text, std::string_view unit, const s
     rest.remove_prefix(1);
   }
   if (rest.starts_with(unit)) rest.remove_prefix(unit.size());
+  if (unit == "FLOP" && rest == "S") rest = {};  // FLOPS
   if (end != text.c_str() && std::isfinite(number) && number > 0 && (rest.empty() || rest == "/s"))
     return number * scale;
   return Fail(ErrorCode::kUsage,

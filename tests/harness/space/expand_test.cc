@@ -29,7 +29,7 @@ Host Imagine(const char* synthetic) {
   EXPECT_TRUE(budget) << synthetic;
   host.budget = *budget;
   host.budget.memory_available_bytes = uint64_t{16} << 30;
-  for (kernels::Isa isa : kernels::UsableIsas()) host.isas.push_back(kernels::Name(isa));
+  for (kernels::Isa isa : kernels::UsableIsas()) host.isas.emplace_back(kernels::Name(isa));
   return host;
 }
 
@@ -114,6 +114,19 @@ TEST(Expand, InfeasiblePointsKeepTheirReason) {
   EXPECT_THAT((*points)[1].infeasible, HasSubstr("'sse9' is unknown"));
   EXPECT_THAT((*points)[2].infeasible, HasSubstr("16"));  // the first CPU that does not exist
   EXPECT_THAT((*points)[3].infeasible, HasSubstr("16.0 GiB of memory is free"));
+}
+
+// This process's CPU, which may be older or newer, has no say about another machine.
+TEST(Expand, IsaPathsOfAnotherMachineAreItsOwn) {
+  Host host = Imagine(kTwoSockets);
+  host.isas = {"scalar", "amx"};
+  const auto points = Expand(Parse(R"({"axes":{"isa":["scalar","avx2"]}})"), Base(), host, Tiny());
+  ASSERT_TRUE(points) << points.error().message;
+  EXPECT_EQ((*points)[1].infeasible, "");
+  EXPECT_EQ((*points)[2].infeasible, "the machine has no ISA path 'avx2', but scalar, amx");
+  const auto tiles =
+      Expand(Parse(R"({"axes":{"isa":["amx"],"max_num_seqs":[4]}})"), Base(), host, Tiny());
+  EXPECT_EQ((*tiles)[1].infeasible, "");
 }
 
 TEST(Expand, ReplicasDivideTheMachineAndCountTheirMemory) {

@@ -75,7 +75,8 @@ TEST(MachineCeilings, WithoutBandwidthThereAreNone) {
 TEST(MachineCeilings, RatesAreReadWithDecimalPrefixes) {
   for (const char* text : {"300GB/s", "300G", "300 GB/s", "0.3TB", "3e11", "300gB/s"})
     EXPECT_DOUBLE_EQ(*ParseRate(text, "B", "--node-bandwidth"), 3e11) << text;
-  EXPECT_DOUBLE_EQ(*ParseRate("120GFLOP/s", "FLOP", "--core-peak"), 1.2e11);
+  for (const char* text : {"120GFLOP/s", "120GFLOPS", "0.12T"})
+    EXPECT_DOUBLE_EQ(*ParseRate(text, "FLOP", "--core-peak"), 1.2e11) << text;
   for (const char* text :
        {"", "fast", "-3G", "0", "300GB/h", "300GFLOP/s", "300GiB/s", "inf", "nan"})
     EXPECT_THAT(ParseRate(text, "B", "--node-bandwidth").error().message,
