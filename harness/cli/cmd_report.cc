@@ -1,8 +1,10 @@
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "engine/base/file.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/slo_flag.h"
 #include "harness/report/side_by_side.h"
 #include "harness/report/write.h"
 #include "harness/sweep/load.h"
@@ -12,6 +14,7 @@ namespace {
 
 struct ReportOptions {
   std::string folder, other, format;
+  std::vector<std::string> slo;
   bool json = false;
 };
 
@@ -35,7 +38,11 @@ Status RunSideBySide(const ReportOptions& options, const Results& results,
 }
 
 Status RunReport(const ReportOptions& options) {
-  PINION_ASSIGN(const Results results, LoadResults(options.folder));
+  std::optional<Json> slo;
+  if (!options.slo.empty()) {
+    PINION_ASSIGN(slo, ReadSloFlag(options.slo));
+  }
+  PINION_ASSIGN(const Results results, LoadResults(options.folder, slo));
   const std::string format = options.json ? "json" : options.format;
   if (!options.other.empty()) return RunSideBySide(options, results, format);
   if (!format.empty()) {
@@ -61,9 +68,15 @@ void AddReport(CLI::App& app, int& exit_code) {
                    "print one of html, md, json, csv on standard output and write nothing")
       ->check(CLI::IsMember({"html", "md", "json", "csv"}));
   command->add_flag("--json", options->json, "short for --format json")->excludes("--format");
-  command->add_option("--compare", options->other,
-                      "folder of another sweep: compare the two side by side, as "
-                      "DIR/comparison.html or in a format of html, md, json");
+  auto* compare = command->add_option("--compare", options->other,
+                                      "folder of another sweep: compare the two side by side, as "
+                                      "DIR/comparison.html or in a format of html, md, json");
+  command
+      ->add_option("--slo", options->slo,
+                   "judge every request by these limits instead of the sweep's, such as "
+                   "ttft=500ms,tpot=50ms: goodput and the load that meets them")
+      ->delimiter(',')
+      ->excludes(compare);
   command->callback([options, &exit_code] {
     const Status done = RunReport(*options);
     exit_code = done ? 0 : Report(done.error());

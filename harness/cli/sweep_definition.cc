@@ -7,6 +7,7 @@
 #include "engine/model/model.h"
 #include "engine/run/capacity.h"
 #include "engine/run/start.h"
+#include "harness/cli/slo_flag.h"
 
 namespace pinion::harness {
 namespace {
@@ -16,18 +17,8 @@ Result<Json> AsDefinition(const SweepFlags& flags) {
   Json asked = Json::MakeObject();
   if (flags.objectives) asked.Set("objectives", Json(*flags.objectives));
   if (flags.slo) {
-    Json slo = Json::MakeObject(), workload = Json::MakeObject();
-    for (const std::string& text : *flags.slo) {
-      const std::vector<std::string> parts = Split(text, '=');
-      if (parts.size() != 2)
-        return Fail(
-            ErrorCode::kUsage,
-            StrCat("--slo '", text, "' must have the form ttft=500ms, tpot=100ms or e2el=5s"));
-      if (slo.Find(parts[0]))
-        return Fail(ErrorCode::kUsage, StrCat("--slo names ", parts[0], " twice"));
-      const auto number = Json::Parse(parts[1]);
-      slo.Set(parts[0], number ? *number : Json(parts[1]));
-    }
+    PINION_ASSIGN(Json slo, ReadSloFlag(*flags.slo));
+    Json workload = Json::MakeObject();
     workload.Set("slo", std::move(slo));
     asked.Set("workload", std::move(workload));
   }

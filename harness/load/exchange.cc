@@ -87,6 +87,26 @@ Result<RequestStyle> ReadStyle(const Json& object) {
   return style;
 }
 
+Json ToJson(const GeneratorLoad& own) {
+  return Json::Object{{"cpu_s", own.cpu_s},
+                      {"cpu_share", own.cpu_share},
+                      {"late_s", Json(own.late_s)},
+                      {"lag_s", Json(own.lag_s)},
+                      {"cpus", Json(own.cpus)}};
+}
+
+Result<GeneratorLoad> ReadGeneratorLoad(const Json& object) {
+  GeneratorLoad own;
+  PINION_ASSIGN(own.cpu_s, Require<double>(object, "cpu_s"));
+  PINION_ASSIGN(own.cpu_share, Require<double>(object, "cpu_share"));
+  PINION_ASSIGN(own.late_s, Numbers(object, "late_s"));
+  PINION_ASSIGN(own.lag_s, Numbers(object, "lag_s"));
+  PINION_ASSIGN(own.cpus, Integers(object, "cpus"));
+  return own;
+}
+
+}  // namespace
+
 Json ToJson(const RequestRecord& record) {
   Json tokens = Json::MakeArray();
   int64_t last_ns = record.sent_ns;
@@ -111,7 +131,7 @@ Json ToJson(const RequestRecord& record) {
                       {"cut", record.cut}};
 }
 
-Result<RequestRecord> ReadRecord(const Json& object) {
+Result<RequestRecord> ReadRequestRecord(const Json& object) {
   RequestRecord record;
   const auto index = [&](const char* key, size_t& member) -> Status {
     PINION_ASSIGN(const int64_t value, Require<int64_t>(object, key));
@@ -137,26 +157,6 @@ Result<RequestRecord> ReadRecord(const Json& object) {
   PINION_ASSIGN(record.cut, Require<bool>(object, "cut"));
   return record;
 }
-
-Json ToJson(const GeneratorLoad& own) {
-  return Json::Object{{"cpu_s", own.cpu_s},
-                      {"cpu_share", own.cpu_share},
-                      {"late_s", Json(own.late_s)},
-                      {"lag_s", Json(own.lag_s)},
-                      {"cpus", Json(own.cpus)}};
-}
-
-Result<GeneratorLoad> ReadGeneratorLoad(const Json& object) {
-  GeneratorLoad own;
-  PINION_ASSIGN(own.cpu_s, Require<double>(object, "cpu_s"));
-  PINION_ASSIGN(own.cpu_share, Require<double>(object, "cpu_share"));
-  PINION_ASSIGN(own.late_s, Numbers(object, "late_s"));
-  PINION_ASSIGN(own.lag_s, Numbers(object, "lag_s"));
-  PINION_ASSIGN(own.cpus, Integers(object, "cpus"));
-  return own;
-}
-
-}  // namespace
 
 Json ToJson(const GeneratorOrder& order) {
   const ServerLoadPlan& plan = order.plan;
@@ -228,7 +228,7 @@ Result<ServerLoadResult> ReadServerLoadResult(const Json& object) {
   result.never_sent = static_cast<size_t>(never_sent);
   PINION_ASSIGN(const Json::Array* requests, List(object, "requests"));
   for (const Json& one : *requests) {
-    PINION_ASSIGN(RequestRecord record, ReadRecord(one));
+    PINION_ASSIGN(RequestRecord record, ReadRequestRecord(one));
     result.requests.push_back(std::move(record));
   }
   const Json* generator = object.Find("generator");

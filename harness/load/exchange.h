@@ -22,6 +22,8 @@ Result<GeneratorOrder> ReadGeneratorOrder(const Json& object);
 // {"start_ns","end_ns",...,"generator":{},"requests":[{"sent_ns","token_us":[],...}]}: times of
 // CLOCK_MONOTONIC, which all processes share; a request's tokens as whole microseconds, the first
 // since it was sent, each next since the one before.
+Json ToJson(const RequestRecord& record);
+Result<RequestRecord> ReadRequestRecord(const Json& object);
 Json ToJson(const ServerLoadResult& result);
 Result<ServerLoadResult> ReadServerLoadResult(const Json& object);
 

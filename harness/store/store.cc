@@ -32,6 +32,14 @@ CREATE TABLE samples(
   model TEXT NOT NULL, configuration TEXT NOT NULL, seed INTEGER NOT NULL, phase TEXT NOT NULL,
   round INTEGER NOT NULL, attempt INTEGER NOT NULL, candidate INTEGER NOT NULL, copy INTEGER NOT NULL, metric TEXT NOT NULL,
   concurrency INTEGER NOT NULL, value REAL NOT NULL, PRIMARY KEY(trial, metric, concurrency));
+CREATE TABLE requests(
+  trial INTEGER NOT NULL REFERENCES trial(id) ON DELETE CASCADE, load TEXT NOT NULL,
+  concurrency INTEGER NOT NULL, rate REAL, conversation INTEGER NOT NULL, turn INTEGER NOT NULL,
+  server INTEGER NOT NULL, scheduled_ns INTEGER NOT NULL, sent_ns INTEGER NOT NULL,
+  ended_ns INTEGER NOT NULL, output_len INTEGER NOT NULL, prompt_tokens INTEGER,
+  output_tokens INTEGER, cached_tokens INTEGER, status INTEGER NOT NULL, error TEXT NOT NULL,
+  cut INTEGER NOT NULL, token_us BLOB NOT NULL);
+CREATE INDEX requests_of_trial ON requests(trial);
 )";
 
 Phase PhaseOf(const std::string& name) {
@@ -89,6 +97,35 @@ void Execute(SQLite::Statement& statement, const Args&... args) {
   statement.exec();
 }
 
+// Binds a statement's parameters in order; an optional without a value is NULL.
+class Binder {
+ public:
+  explicit Binder(SQLite::Statement& statement) : statement_(statement) {}
+  template <typename... Args>
+  void operator()(const Args&... args) {
+    (One(args), ...);
+  }
+  int next() { return ++at_; }
+
+ private:
+  template <typename T>
+  void One(const T& value) {
+    if constexpr (std::is_same_v<T, size_t>) {
+      statement_.bind(next(), static_cast<int64_t>(value));
+    } else {
+      statement_.bind(next(), value);
+    }
+  }
+  template <typename T>
+  void One(const std::optional<T>& value) {
+    if (value) return One(*value);
+    statement_.bind(next());
+  }
+
+  SQLite::Statement& statement_;
+  int at_ = 0;
+};
+
 // A row's columns, in order.
 class Columns {
  public:
@@ -98,6 +135,13 @@ class Columns {
   int Int() { return static_cast<int>(Int64()); }
   double Real() { return row_.getColumn(at_++).getDouble(); }
   Result<Json> AsJson() { return Json::Parse(Text()); }
+  // nullopt: NULL.
+  std::optional<int> MaybeInt() {
+    return row_.getColumn(at_).isNull() ? (++at_, std::nullopt) : std::optional(Int());
+  }
+  std::optional<double> MaybeReal() {
+    return row_.getColumn(at_).isNull() ? (++at_, std::nullopt) : std::optional(Real());
+  }
 
  private:
   SQLite::Statement& row_;
@@ -186,6 +230,7 @@ class SqliteStore : public Store {
         Execute(sample, id, keys.machine, keys.model, keys.configuration,
                 static_cast<int64_t>(keys.seed), Name(trial.phase), trial.round, trial.attempt,
                 trial.candidate, trial.copy, value.metric, value.concurrency, value.value);
+      PutRequests(id, trial.requests);
       transaction.commit();
       return {};
     });
@@ -197,6 +242,10 @@ class SqliteStore : public Store {
       const SQLite::Transaction transaction(database_);
       return ReadTrials();
     });
+  }
+
+  Result<std::vector<RequestRow>> Requests(const Slot& slot) override {
+    return Guarded(path(), [&] { return ReadRequests(slot); });
   }
 
  private:
@@ -266,6 +315,57 @@ class SqliteStore : public Store {
     row.suspect = ListFrom(suspect);
     PINION_ASSIGN(row.info, columns.AsJson());
     return row;
+  }
+
+  void PutRequests(int64_t trial, const std::vector<RequestRow>& requests) {
+    SQLite::Statement put(database_,
+                          "INSERT INTO requests VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+    for (const RequestRow& row : requests) {
+      const RequestRecord& one = row.record;
+      const std::string token_us = PackTimes(one.token_ns, one.sent_ns);
+      put.reset();
+      Binder bind(put);
+      bind(trial, row.load, row.concurrency, row.rate, one.conversation, one.turn, one.server,
+           one.scheduled_ns, one.sent_ns, one.ended_ns, one.output_len, one.prompt_tokens,
+           one.output_tokens, one.cached_tokens, one.status, one.error, int{one.cut});
+      put.bindNoCopy(bind.next(), token_us.data(), static_cast<int>(token_us.size()));
+      put.exec();
+    }
+  }
+
+  Result<std::vector<RequestRow>> ReadRequests(const Slot& slot) {
+    SQLite::Statement get(
+        database_,
+        "SELECT load,concurrency,rate,conversation,turn,server,scheduled_ns,sent_ns,ended_ns,"
+        "output_len,prompt_tokens,output_tokens,cached_tokens,status,error,cut,token_us "
+        "FROM requests WHERE trial = (SELECT id FROM trial WHERE candidate = ? AND copy = ? AND "
+        "phase = ? AND round = ? AND attempt = ?) ORDER BY rowid");
+    SQLite::bind(get, slot.candidate, slot.copy, Name(slot.phase), slot.round, slot.attempt);
+    std::vector<RequestRow> rows;
+    while (get.executeStep()) {
+      Columns columns(get);
+      RequestRow row;
+      RequestRecord& one = row.record;
+      row.load = columns.Text();
+      row.concurrency = columns.Int();
+      row.rate = columns.MaybeReal();
+      one.conversation = static_cast<size_t>(columns.Int64());
+      one.turn = static_cast<size_t>(columns.Int64());
+      one.server = static_cast<size_t>(columns.Int64());
+      one.scheduled_ns = columns.Int64();
+      one.sent_ns = columns.Int64();
+      one.ended_ns = columns.Int64();
+      one.output_len = columns.Int();
+      one.prompt_tokens = columns.MaybeInt();
+      one.output_tokens = columns.MaybeInt();
+      one.cached_tokens = columns.MaybeInt();
+      one.status = columns.Int();
+      one.error = columns.Text();
+      one.cut = columns.Int() != 0;
+      PINION_ASSIGN(one.token_ns, UnpackTimes(columns.Text(), one.sent_ns));
+      rows.push_back(std::move(row));
+    }
+    return rows;
   }
 
   SQLite::Database database_;

@@ -8,6 +8,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
+#include "harness/load/request_record.h"
 
 namespace pinion::harness {
 
@@ -16,6 +17,16 @@ struct MetricValue {
   std::string metric;   // see Metrics() in harness/stats/metrics.h
   int concurrency = 0;  // 0: the offline batch or the process
   double value = 0;
+};
+
+// One request of a trial's load, warm-ups excepted.
+struct RequestRow {
+  std::string load;            // "batch", "clients" or "search"
+  int concurrency = 0;         // clients of a closed loop; 0: the batch, or an open loop
+  std::optional<double> rate;  // of an open loop, requests/s
+  RequestRecord record;
+
+  bool operator==(const RequestRow&) const = default;
 };
 
 // The purpose of a trial. Rounds count from 1 in each phase.
@@ -47,6 +58,7 @@ struct TrialRow : Slot {
   std::vector<std::string> suspect;  // disturbances: "steal 4.1 %"
   Json info;                         // the engine's report on itself: isa, threads, plan, ...
   std::vector<MetricValue> samples;
+  std::vector<RequestRow> requests;  // to store; Trials() leaves them out
 };
 
 // One candidate of the sweep; never changed after it is stored.
@@ -65,6 +77,8 @@ struct CandidateRow {
 // and a report can be written while it runs. Tables:
 //   meta(key, value)             properties of the sweep, JSON by name
 //   candidate, trial             as the structs above
+//   requests(trial, load, ..., token_us)
+//                                one row per request; token_us as PackTimes in harness/load
 //   samples(trial, machine, model, configuration, seed, round, ..., metric, concurrency, value)
 //                                one row per number, readable on its own by any SQLite client
 // Errors name the file: locked by another process for
@@ -95,6 +109,8 @@ class Store {
   // first.
   virtual Status PutTrial(const TrialRow& trial, const Keys& keys) = 0;
   virtual Result<std::vector<TrialRow>> Trials() = 0;  // in the order in which they were stored
+  // Of one trial, in the order of sending within each load; empty if it is not stored.
+  virtual Result<std::vector<RequestRow>> Requests(const Slot& slot) = 0;
 };
 
 }  // namespace pinion::harness

@@ -9,6 +9,7 @@
 #include "harness/report/figures.h"
 #include "harness/sweep/constraints.h"
 #include "harness/sweep/load.h"
+#include "harness/sweep/rescore.h"
 #include "harness/sweep/score.h"
 #include "harness/sweep/slo.h"
 #include "harness/sweep/source.h"
@@ -326,12 +327,27 @@ Results Assemble(const SweepMeta& meta, const SweepProgress& progress,
   return results;
 }
 
-Result<Results> LoadResults(const std::string& folder) {
+namespace {
+
+// Replaces the limits that requests are judged by; how the search was made stays.
+Status UseSlo(const Json& slo, Store& store, SweepMeta& meta, std::vector<TrialRow>& trials) {
+  Workload asked;
+  PINION_TRY(FromJson(Json(Json::Object{{"slo", slo}}), asked));
+  std::optional<SloTarget>& target = meta.definition.workload.slo;
+  if (!target) target = asked.slo;
+  target->limits = asked.slo->limits;
+  return Rescore(store, target->limits, trials);
+}
+
+}  // namespace
+
+Result<Results> LoadResults(const std::string& folder, const std::optional<Json>& slo) {
   PINION_ASSIGN(const auto store, Store::Open(folder + "/results.db", Store::Mode::kRead));
-  PINION_ASSIGN(const SweepMeta meta, ReadMeta(*store));
+  PINION_ASSIGN(SweepMeta meta, ReadMeta(*store));
   PINION_ASSIGN(const SweepProgress progress, ReadProgress(*store));
   PINION_ASSIGN(const std::vector<CandidateRow> candidates, store->Candidates());
-  PINION_ASSIGN(const std::vector<TrialRow> trials, store->Trials());
+  PINION_ASSIGN(std::vector<TrialRow> trials, store->Trials());
+  if (slo) PINION_TRY(UseSlo(*slo, *store, meta, trials));
   return Assemble(meta, progress, candidates, trials);
 }
 

@@ -46,6 +46,7 @@ void Take(const TrialOutcome& outcome, double limit_s, TrialRow& trial) {
   trial.seconds = outcome.seconds;
   trial.samples = outcome.result.samples;
   trial.suspect = outcome.result.suspect;
+  trial.requests = outcome.result.requests;
   trial.info = outcome.result.info;
   if (outcome.out_of_time) trial.info.Set(kOutOfTime, limit_s);
 }
@@ -141,6 +142,7 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
   Take(outcome, request.limit_s, trial);
   PINION_TRY(store_.PutTrial(
       trial, {ShortHash(meta_.machine.Dump()), meta_.model, row.options.Dump(), seed}));
+  trial.requests.clear();  // they are in the store, and may be many
   stored_[slot] = trial;
   return std::optional(std::move(trial));
 }

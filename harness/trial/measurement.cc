@@ -222,6 +222,7 @@ Result<LevelRun> Measurement::Level(const LoadPhase& phase, const Slo& limits) {
   PINION_ASSIGN(const PhaseResult sent, target_.Send(phase));
   const ServerLoadResult& load = sent.load;
   CountOutput(load);
+  Keep(load, phase, "search");
   LevelRun level;
   for (const RequestRecord& one : load.requests) {
     const RequestTrace times{load.open_loop ? one.scheduled_ns : one.sent_ns, one.token_ns,
@@ -236,6 +237,7 @@ Status Measurement::Take(const LoadPhase& phase, int concurrency, const std::str
   const ServerLoadResult& load = sent.load;
   PINION_TRY(CheckAnswered(load));
   CountOutput(load);
+  Keep(load, phase, concurrency == 0 ? "batch" : "clients");
   const ServingSummary summary = Summarise(TracesOf(load), limits());
   const auto failed =
       std::count_if(load.requests.begin(), load.requests.end(),
@@ -303,6 +305,12 @@ void Measurement::AddServing(const ServingSummary& summary, int concurrency) {
 
 void Measurement::CountOutput(const ServerLoadResult& load) {
   for (const RequestRecord& one : load.requests) output_tokens_ += one.tokens();
+}
+
+void Measurement::Keep(const ServerLoadResult& load, const LoadPhase& phase, const char* name) {
+  const bool closed = !phase.rate && name != std::string_view("batch");
+  for (const RequestRecord& one : load.requests)
+    result_.requests.push_back({name, closed ? phase.clients : 0, phase.rate, one});
 }
 
 void Measurement::Suspect(const std::string& reason) {

@@ -78,6 +78,7 @@ class Measurement {
   void Add(const std::string& metric, int concurrency, double value);
   void Suspect(const std::string& reason);  // once each
   void CountOutput(const ServerLoadResult& load);
+  void Keep(const ServerLoadResult& load, const LoadPhase& phase, const char* name);
   double SecondsSince(int64_t then_ns) const;
   double SecondsUntil(int64_t then_ns) const;  // 0 if it is over
   // The limits of the SLO; none without an SLO.

@@ -2,8 +2,23 @@
 
 #include "engine/base/check.h"
 #include "engine/base/strings.h"
+#include "harness/load/exchange.h"
 
 namespace pinion::harness {
+namespace {
+
+Result<RequestRow> ReadRequestRow(const Json& object) {
+  RequestRow row;
+  PINION_ASSIGN(row.load, Require<std::string>(object, "load"));
+  PINION_ASSIGN(row.concurrency, Require<int>(object, "concurrency"));
+  if (const Json* rate = object.Find("rate"); rate && rate->is_number()) row.rate = rate->number();
+  const Json* record = object.Find("record");
+  if (!record) return Fail(ErrorCode::kFailed, "a trial's request needs 'record'");
+  PINION_ASSIGN(row.record, ReadRequestRecord(*record));
+  return row;
+}
+
+}  // namespace
 
 Json ToJson(const TrialRequest& request) {
   Json object = Json::MakeObject();
@@ -62,7 +77,14 @@ Json ToJson(const TrialResult& result) {
   for (const MetricValue& sample : result.samples)
     samples.Append(Json::Object{
         {"metric", sample.metric}, {"concurrency", sample.concurrency}, {"value", sample.value}});
+  Json requests = Json::MakeArray();
+  for (const RequestRow& row : result.requests)
+    requests.Append(Json::Object{{"load", row.load},
+                                 {"concurrency", row.concurrency},
+                                 {"rate", row.rate ? Json(*row.rate) : Json()},
+                                 {"record", ToJson(row.record)}});
   return Json::Object{{"samples", std::move(samples)},
+                      {"requests", std::move(requests)},
                       {"suspect", Json(result.suspect)},
                       {"info", result.info},
                       {"too_slow", result.too_slow}};
@@ -82,6 +104,11 @@ Result<TrialResult> ReadTrialResult(const Json& object) {
     PINION_ASSIGN(sample.value, Require<double>(one, "value"));
     result.samples.push_back(std::move(sample));
   }
+  if (const Json* requests = object.Find("requests"); requests && requests->is_array())
+    for (const Json& one : requests->array()) {
+      PINION_ASSIGN(RequestRow row, ReadRequestRow(one));
+      result.requests.push_back(std::move(row));
+    }
   for (const Json& reason : suspect->array())
     if (reason.is_string()) result.suspect.push_back(reason.string());
   PINION_ASSIGN(result.too_slow, Optional<std::string>(object, "too_slow", ""));

@@ -35,6 +35,7 @@ WorkloadShape ShapeOf(const Workload& workload);
 // The result of measuring one configuration once.
 struct TrialResult {
   std::vector<MetricValue> samples;
+  std::vector<RequestRow> requests;  // of all loads but the warm-ups
   std::vector<std::string> suspect;  // disturbances
   Json info;                         // isa, dtype, threads, ranks, plan, stages, what was cut, ...
   // Why the load did not get far enough in its time, with the way out; the other fields are then

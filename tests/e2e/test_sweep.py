@@ -175,6 +175,11 @@ def test_samples_are_keyed_by_machine_model_configuration_and_seed(start, tmp_pa
     assert len({(seed, number) for *_, seed, number in keys}) == 2
     metrics = {metric for metric, in rows(out, "select distinct metric from samples")}
     assert {"output_tokens_per_s", "ttft_s", "tpot_s", "itl_s", "e2el_s"} <= metrics
+    # Every request is kept, with a time for each token.
+    kept = rows(out, "select load, count(*), sum(output_tokens = output_len), sum(length(token_us) > 0) "
+                     "from requests group by load")
+    assert {load for load, *_ in kept} == {"batch", "clients"}
+    assert all(count == whole == timed for _, count, whole, timed in kept)
     # Two rounds do not make a verdict, unless enough followed to confirm one.
     results = check_outputs(out)
     assert all(verdict["outcome"] == "too_few_rounds" or results["confirmation_rounds"] >= 6

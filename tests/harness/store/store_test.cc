@@ -64,6 +64,49 @@ TrialRow Trial(int candidate, int round, double value) {
 
 const Store::Keys kKeys = {"machine", "preset:tiny", "{}", 7};
 
+RequestRow Request(int conversation) {
+  RequestRow row;
+  row.load = "clients";
+  row.concurrency = 3;
+  RequestRecord& one = row.record;
+  one.conversation = static_cast<size_t>(conversation);
+  one.turn = 1;
+  one.server = 2;
+  one.scheduled_ns = 7'000'000'123;
+  one.sent_ns = 7'000'100'123;
+  one.token_ns = {7'000'350'123, 7'000'350'123, 9'000'351'123};
+  one.ended_ns = 9'000'400'000;
+  one.output_len = 3;
+  one.prompt_tokens = 17;
+  one.cached_tokens = 0;  // output_tokens: the server did not count them
+  one.status = 200;
+  return row;
+}
+
+TEST_F(StoreTest, KeepsEveryRequestOfATrial) {
+  const auto store = Open(Store::Mode::kCreate);
+  ASSERT_TRUE(store->PutCandidates({Candidate(0), Candidate(1)}));
+  RequestRow cut = Request(1);
+  cut.load = "search";
+  cut.concurrency = 0;
+  cut.rate = 0.25;
+  cut.record.token_ns.clear();
+  cut.record.error = "cut off";
+  cut.record.cut = true;
+  TrialRow one = Trial(0, 1, 0.1), other = Trial(1, 1, 0.2);
+  one.requests = {Request(0), cut};
+  other.requests = {Request(5)};
+  ASSERT_TRUE(store->PutTrial(one, kKeys));
+  ASSERT_TRUE(store->PutTrial(other, kKeys));
+  EXPECT_THAT(*store->Requests(one), ElementsAre(Request(0), cut));
+  EXPECT_THAT(*store->Requests(other), ElementsAre(Request(5)));
+  EXPECT_TRUE(store->Trials()->front().requests.empty()) << "they may be many";
+  one.requests = {Request(8)};
+  ASSERT_TRUE(store->PutTrial(one, kKeys));  // replaces the first
+  EXPECT_THAT(*store->Requests(one), ElementsAre(Request(8)));
+  EXPECT_TRUE(store->Requests(Trial(1, 2, 0))->empty()) << "not stored";
+}
+
 TEST_F(StoreTest, ReadsBackEveryRowStored) {
   {
     const auto store = Open(Store::Mode::kCreate);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "engine/base/strings.h"
@@ -53,7 +54,6 @@ TEST(Trial, MeasuresTheBatchAndEveryConcurrency) {
   }
   EXPECT_FALSE(Find(*result, "ttft_p90_s", 1));  // 6 requests do not support it
   EXPECT_TRUE(result->info.Find("cut")->array().empty());
-  EXPECT_TRUE(result->suspect.empty());
 }
 
 TEST(Trial, ReportsWhatTheServersCounted) {
@@ -83,6 +83,25 @@ TEST(Trial, CountersThatAreAbsentLeaveNoSamples) {
   for (const char* metric : {"preemptions", "prefix_hit_share", "kv_used_share",
                              "prefill_tokens_per_s", "decode_bytes_per_s"})
     EXPECT_FALSE(Find(*result, metric, 0)) << metric;
+}
+
+TEST(Trial, KeepsEveryRequestButThoseOfWarmUps) {
+  FakeTarget target;
+  TrialRequest request = SmallRequest();
+  request.workload.slo = SloTarget{{.ttft_s = 1.0, .tpot_s = {}, .e2el_s = {}}, 0.9, true, 50};
+  const auto result = Measured(target, request);
+  ASSERT_TRUE(result) << result.error().message;
+  std::map<std::pair<std::string, int>, int> count;
+  for (const RequestRow& row : result->requests) {
+    ++count[{row.load, row.concurrency}];
+    EXPECT_EQ(row.rate.has_value(), row.load == "search");
+    EXPECT_EQ(row.record.token_ns.size(), 4u);
+  }
+  EXPECT_EQ((count[{"batch", 0}]), 6);
+  EXPECT_EQ((count[{"clients", 1}]), 6);
+  EXPECT_EQ((count[{"clients", 3}]), 6);
+  EXPECT_GE((count[{"search", 0}]), 6);
+  EXPECT_EQ(count.size(), 4u);
 }
 
 TEST(Trial, ReportsItsCircumstances) {
@@ -240,12 +259,17 @@ TEST(Trial, AServerThatEndsEndsTheTrial) {
 TEST(Trial, ResultSurvivesTheRoundTripThroughJson) {
   TrialResult result;
   result.samples = {{"ttft_s", 4, 0.125}};
+  result.requests.resize(1);
+  result.requests[0].load = "search";
+  result.requests[0].rate = 0.5;
+  result.requests[0].record.token_ns = {1000};
   result.suspect = {"steal 2.0 %"};
   result.info.Set("isa", "avx2");
   result.too_slow = "too slow";
   const auto again = ReadTrialResult(*Json::Parse(ToJson(result).Dump()));
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ(ToJson(*again), ToJson(result));
+  EXPECT_EQ(again->requests, result.requests);
   EXPECT_FALSE(ReadTrialResult(*Json::Parse("{}")));
 }
 

@@ -1,0 +1,101 @@
+#include "harness/sweep/rescore.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "harness/sweep/slo.h"
+
+namespace pinion::harness {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+
+// Sent at `sent_ms`, its tokens so long after it.
+RequestRow Request(const char* load, int clients, int64_t sent_ms, std::vector<int64_t> tokens_ms) {
+  RequestRow row;
+  row.load = load;
+  row.concurrency = clients;
+  row.record.sent_ns = row.record.scheduled_ns = sent_ms * kMs;
+  for (const int64_t after_ms : tokens_ms)
+    row.record.token_ns.push_back((sent_ms + after_ms) * kMs);
+  row.record.ended_ns = row.record.token_ns.empty() ? 0 : row.record.token_ns.back();
+  row.record.status = 200;
+  return row;
+}
+
+class RescoreTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ =
+        std::filesystem::temp_directory_path() / ("pinion_rescore_" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder_);
+    auto store = Store::Open(folder_ / "results.db", Store::Mode::kCreate);
+    ASSERT_TRUE(store) << store.error().message;
+    store_ = std::move(*store);
+    CandidateRow candidate;
+    candidate.settings = candidate.options = Json::MakeArray();
+    ASSERT_TRUE(store_->PutCandidates({candidate}));
+  }
+  void TearDown() override {
+    store_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  // The only trial, judged by a limit on the first token.
+  TrialRow Judged(double ttft_s) {
+    auto trials = store_->Trials();
+    EXPECT_TRUE(trials);
+    EXPECT_TRUE(Rescore(*store_, {.ttft_s = ttft_s, .tpot_s = {}, .e2el_s = {}}, *trials));
+    return trials->front();
+  }
+
+  std::filesystem::path folder_;
+  std::unique_ptr<Store> store_;
+};
+
+double Goodput(const TrialRow& trial, int clients) {
+  for (const MetricValue& sample : trial.samples)
+    if (sample.metric == "goodput" && sample.concurrency == clients) return sample.value;
+  return -1;
+}
+
+TEST_F(RescoreTest, CountsGoodputOfEveryLoopAgain) {
+  TrialRow trial;
+  trial.ok = true;
+  trial.info = Json::MakeObject();
+  trial.samples = {{"goodput", 2, 99}};
+  trial.requests = {Request("batch", 0, 0, {5, 6}), Request("clients", 2, 0, {100, 500}),
+                    Request("clients", 2, 0, {300, 1000}), Request("clients", 4, 0, {10, 500})};
+  ASSERT_TRUE(store_->PutTrial(trial, {"m", "m", "{}", 1}));
+  EXPECT_DOUBLE_EQ(Goodput(Judged(0.21), 2), 1);  // one of two, in a window of a second
+  EXPECT_DOUBLE_EQ(Goodput(Judged(0.31), 2), 2);
+  EXPECT_DOUBLE_EQ(Goodput(Judged(0.05), 2), 0);
+  EXPECT_DOUBLE_EQ(Goodput(Judged(0.05), 4), 2);
+  EXPECT_EQ(Goodput(Judged(0.05), 0), -1) << "the batch has none";
+}
+
+TEST_F(RescoreTest, CountsTheSearchsLevelsAgain) {
+  TrialRow trial;
+  trial.ok = true;
+  trial.info = Json(
+      Json::Object{{"slo", Json::Object{{"unit", "requests/s"}, {"levels", Json::MakeArray()}}}});
+  RequestRow late = Request("search", 0, 1000, {100, 200});
+  late.record.scheduled_ns -= 500 * kMs;  // it waited for a place before it was sent
+  trial.requests = {Request("search", 0, 0, {100, 200}), late};
+  for (RequestRow& row : trial.requests) row.rate = 2;
+  ASSERT_TRUE(store_->PutTrial(trial, {"m", "m", "{}", 1}));
+  const auto level = [](const TrialRow& judged) {
+    const Json& one = judged.info.Find("slo")->Find("levels")->array().at(0);
+    EXPECT_EQ(one.Find("load")->number(), 2);
+    return std::pair(one.Find("good")->integer(), one.Find("total")->integer());
+  };
+  EXPECT_EQ(level(Judged(0.21)), std::pair(int64_t{1}, int64_t{2}))
+      << "counted from when it was due";
+  EXPECT_EQ(level(Judged(0.7)), std::pair(int64_t{2}, int64_t{2}));
+}
+
+}  // namespace
+}  // namespace pinion::harness
