@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/base/file.h"
+#include "engine/base/process.h"
 #include "engine/base/strings.h"
 #include "engine/base/version.h"
 #include "engine/host/topology_xml.h"
@@ -188,6 +189,8 @@ Json Provenance(const std::string& model, const std::string& model_path, int all
   Json engine = Json::MakeObject(), compiler = Json::MakeObject();
   engine.Set("version", Version());
   engine.Set("commit", Commit());
+  const Json binary = ModelFilesJson(SelfPath());
+  engine.Set("binary_hash", binary.is_null() ? Json() : *binary.Find("hash"));
   compiler.Set("version", __VERSION__);
   compiler.Set("openmp", static_cast<int64_t>(_OPENMP));
   compiler.Set("standard", static_cast<int64_t>(__cplusplus));

@@ -8,7 +8,7 @@ namespace pinion::harness {
 
 // The origin of a sweep's numbers; what cannot be read is null. Taken once, when the
 // sweep starts:
-// {"engine":{"version","commit"},"compiler":{"version","openmp","standard","flags","libc"},
+// {"engine":{"version","commit","binary_hash"},"compiler":{"version","openmp","standard","flags","libc"},
 //  "model":{"name","files":[{"name","bytes","hash"}],"hash","tokenizer_hash","hashed"},
 //  "kernel":{"release","version","command_line"},"microcode":"0x...",
 //  "mitigations":{"spectre_v2":"Mitigation: ..."},"cgroup":{"path","cpu.max",...},

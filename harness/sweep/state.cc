@@ -36,6 +36,35 @@ Status CompareObjects(const std::string& what, const Json& stored, const Json& a
   return {};
 }
 
+// A value within objects, such as provenance's engine's binary_hash; null if it is not there.
+Json ValueAt(const Json& object, std::initializer_list<const char*> path) {
+  const Json* at = &object;
+  for (const char* key : path)
+    if (at && at->is_object()) at = at->Find(key);
+  return at && at != &object ? *at : Json();
+}
+
+// The circumstances that decide what a trial measures, beside the definition.
+Status CheckCircumstances(const SweepMeta& stored, const SweepMeta& asked) {
+  const auto check = [](const char* what, const Json& then, const Json& now) -> Status {
+    if (then == now) return {};
+    return Fail(ErrorCode::kUsage,
+                StrCat("the sweep to resume was measured with another ", what, ": ", then.Dump(),
+                       " then, ", now.Dump(), " now; its trials cannot be mixed with new ones: ",
+                       "restore that, or sweep into a new folder"));
+  };
+  PINION_TRY(
+      check("set of CPUs", ValueAt(stored.budget, {"cpus"}), ValueAt(asked.budget, {"cpus"})));
+  PINION_TRY(check("CPU quota", ValueAt(stored.budget, {"cpu_quota"}),
+                   ValueAt(asked.budget, {"cpu_quota"})));
+  const auto origin = [&](const char* what, std::initializer_list<const char*> path) {
+    return check(what, ValueAt(stored.provenance, path), ValueAt(asked.provenance, path));
+  };
+  PINION_TRY(origin("pinion (hash of the binary)", {"engine", "binary_hash"}));
+  PINION_TRY(origin("model (hash of its files)", {"model", "hash"}));
+  return origin("environment", {"environment"});
+}
+
 Json FixedPart(const Definition& definition) {
   Json object = ToJson(definition);
   object.Set("budget", Json());
@@ -127,7 +156,8 @@ Status CheckSame(const SweepMeta& stored, const SweepMeta& asked) {
   PINION_TRY(CompareObjects("configuration", ToJson(stored.base), ToJson(asked.base)));
   PINION_TRY(
       CompareObjects("definition", FixedPart(stored.definition), FixedPart(asked.definition)));
-  return CompareObjects("machine", stored.machine, asked.machine);
+  PINION_TRY(CompareObjects("machine", stored.machine, asked.machine));
+  return CheckCircumstances(stored, asked);
 }
 
 CandidateRow RowOf(const Point& point, int id) {

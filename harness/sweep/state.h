@@ -43,8 +43,9 @@ Result<SweepProgress> ReadProgress(Store& store);
 Status WriteTrialLimit(Store& store, double limit_s);
 Result<std::optional<double>> ReadTrialLimit(Store& store);
 
-// Checks what --resume must not change; the kUsage error names the first difference. Budget and
-// rounds may change, since they invalidate no sample.
+// Checks what --resume must not change: model, definition, machine, CPUs and their quota, the
+// binary, the environment. The kUsage error names the first difference. Budget and rounds may
+// change, since they invalidate no sample.
 Status CheckSame(const SweepMeta& stored, const SweepMeta& asked);
 
 CandidateRow RowOf(const Point& point, int id);

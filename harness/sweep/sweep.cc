@@ -125,6 +125,14 @@ Result<std::vector<CandidateRow>> NewCandidates(const SweepMeta& meta) {
   return rows;
 }
 
+Json ProvenanceOf(const SweepMeta& meta) {
+  const auto model = FindModel(meta.model);  // may fail for another engine's model
+  const bool in_folder = model && !model->folder.empty();
+  const Json* cpus = meta.budget.Find("cpus");
+  const size_t allowed = cpus && cpus->is_array() ? cpus->array().size() : 1;
+  return Provenance(meta.model, in_folder ? model->folder : meta.model, static_cast<int>(allowed));
+}
+
 Result<SweepEnd> StartSweep(const SweepRequest& request, Progress& progress) {
   if (HoldsSweep(request.folder))
     return Fail(ErrorCode::kUsage, StrCat(request.folder,
@@ -140,12 +148,7 @@ Result<SweepEnd> StartSweep(const SweepRequest& request, Progress& progress) {
   PINION_ASSIGN(const auto folder, SweepFolder::Hold(request.folder));
   PINION_ASSIGN(const auto store, Store::Open(folder->Database(), Store::Mode::kCreate));
   SweepMeta meta = request.meta;
-  const auto model = FindModel(meta.model);  // may fail for another engine's model
-  const bool in_folder = model && !model->folder.empty();
-  const Json* cpus = meta.budget.Find("cpus");
-  const size_t allowed = cpus && cpus->is_array() ? cpus->array().size() : 1;
-  meta.provenance =
-      Provenance(meta.model, in_folder ? model->folder : meta.model, static_cast<int>(allowed));
+  meta.provenance = ProvenanceOf(meta);
   // Warn before the budget is spent, not after.
   if (const std::string busy = LoadWarning(meta.provenance); !busy.empty()) progress.Note(busy);
   PINION_TRY(WriteMeta(*store, meta));
@@ -157,7 +160,9 @@ Result<SweepEnd> ResumeSweep(const SweepRequest& request, Progress& progress) {
   PINION_ASSIGN(const auto folder, SweepFolder::Hold(request.folder));
   PINION_ASSIGN(const auto store, Store::Open(folder->Database(), Store::Mode::kWrite));
   PINION_ASSIGN(SweepMeta meta, ReadMeta(*store));
-  PINION_TRY(CheckSame(meta, request.meta));
+  SweepMeta asked = request.meta;
+  asked.provenance = ProvenanceOf(asked);
+  PINION_TRY(CheckSame(meta, asked));
   meta.definition = request.meta.definition;  // budget and rounds may be new
   PINION_TRY(WriteMeta(*store, meta));
   return RunLive(request, meta, *store, progress);

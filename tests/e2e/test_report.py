@@ -44,6 +44,7 @@ class Loads(html.parser.HTMLParser):
 
 def test_report_is_one_file_that_loads_nothing(sweep):
     page = (sweep / "report.html").read_text()
+    assert re.search(r"a process of its own, took at most [0-9.]+ % of a core\.", page)
     loads = Loads()
     loads.feed(page)
     assert loads.fetched == []
@@ -208,7 +209,7 @@ def test_a_sweep_records_the_data_of_the_report(results):
         metrics = {(one["metric"], one["concurrency"]) for one in candidate["series"]}
         for metric in ("prefill_flops_per_s", "decode_bytes_per_s", "steal_share", "ceiling_flops_per_s"):
             assert (metric, 0) in metrics, metric
-        assert {("preemptions", 1), ("preemptions", 2)} <= metrics
+        assert {("preemptions", 1), ("preemptions", 2), ("generator_cpu_share", 0)} <= metrics
         assert len(candidate["distributions"]) == 4
     checks = {one["name"] for one in results["provenance"]["hygiene"]["checks"]}
     assert {"governor", "quota", "swap"} <= checks

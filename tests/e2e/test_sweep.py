@@ -37,9 +37,9 @@ def definition(tmp_path):
 def start(spawn, definition, tmp_path):
     """start(FLAGS...) -> Popen of a sweep into tmp_path/out; ended after the test."""
 
-    def run(*flags):
+    def run(*flags, **process):
         return spawn("sweep", "preset:tiny", "--def", definition, "--out", tmp_path / "out", *flags,
-                     stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, **process)
 
     return run
 
@@ -248,6 +248,21 @@ def test_another_definition_cannot_go_on_with_a_sweep(start, definition, tmp_pat
         _, stderr = other.communicate(timeout=60)
         assert other.returncode == 2
         assert named in stderr
+
+
+def test_other_circumstances_cannot_go_on_with_a_sweep(start):
+    sweep = start("--rounds", "1")
+    sweep.communicate(timeout=120)
+    assert sweep.returncode == 0
+    one_cpu = {min(os.sched_getaffinity(0))}
+    for process, named in (({"preexec_fn": lambda: os.sched_setaffinity(0, one_cpu)}, "set of CPUs"),
+                           ({"env": {**os.environ, "OMP_WAIT_POLICY": "passive"}}, "environment")):
+        other = start("--resume", "--rounds", "1", **process)
+        _, stderr = other.communicate(timeout=60)
+        assert other.returncode == 2
+        assert f"was measured with another {named}" in stderr and "sweep into a new folder" in stderr
+    again = start("--resume", "--rounds", "1")
+    assert again.wait(60) == 0
 
 
 def test_json_is_alone_on_standard_output(start):

@@ -16,10 +16,18 @@ constexpr char kMetrics[] =
     "vllm:prefix_cache_queries_total_seconds 99\n"
     "vllm:prefix_cache_hits_total{} 250\n";
 
+ServerCounters Counted(double preemptions, double queries, double hits) {
+  ServerCounters counters;
+  counters.preemptions = preemptions;
+  counters.prefix_query_tokens = queries;
+  counters.prefix_hit_tokens = hits;
+  return counters;
+}
+
 TEST(ServerCounters, AreSummedOverTheirLabels) {
   const auto counters = ReadCounters(kMetrics);
   ASSERT_TRUE(counters);
-  EXPECT_EQ(*counters, (ServerCounters{7, 1500, 250}));
+  EXPECT_EQ(*counters, Counted(7, 1500, 250));
 }
 
 TEST(ServerCounters, StepsAreTakenByTheirKind) {
@@ -47,8 +55,7 @@ TEST(ServerCounters, AreAbsentIfOneIsMissing) {
 }
 
 TEST(ServerCounters, DifferenceIsOfTheLoad) {
-  EXPECT_EQ((ServerCounters{7, 1500, 250}) - (ServerCounters{5, 500, 50}),
-            (ServerCounters{2, 1000, 200}));
+  EXPECT_EQ(Counted(7, 1500, 250) - Counted(5, 500, 50), Counted(2, 1000, 200));
 }
 
 }  // namespace
