@@ -1,5 +1,7 @@
 #include "harness/bench/prompts.h"
 
+#include <cstddef>
+
 namespace pinion::harness {
 namespace {
 
