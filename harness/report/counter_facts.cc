@@ -8,16 +8,16 @@
 namespace pinion::harness {
 namespace {
 
-struct Column {
+struct CounterColumn {
   const char *title, *metric;
 };
-constexpr Column kColumns[] = {{"memory traffic", "memory_bytes_per_s"},
-                               {"from its own node", "memory_local_bytes_per_s"},
-                               {"from other nodes", "memory_remote_bytes_per_s"},
-                               {"frequency", "frequency_hz"},
-                               {"packages", "package_watts"},
-                               {"at the wall", "wall_watts"},
-                               {"energy per token", "joules_per_token"}};
+constexpr CounterColumn kCounterColumns[] = {{"memory traffic", "memory_bytes_per_s"},
+                                             {"from its own node", "memory_local_bytes_per_s"},
+                                             {"from other nodes", "memory_remote_bytes_per_s"},
+                                             {"frequency", "frequency_hz"},
+                                             {"packages", "package_watts"},
+                                             {"at the wall", "wall_watts"},
+                                             {"energy per token", "joules_per_token"}};
 
 const Series* CountedSeries(const Candidate& candidate, const char* metric) {
   const Series* series = candidate.Find(metric, 0);
@@ -43,19 +43,19 @@ std::string Absent(const Results& results) {
 
 TextTable CounterFacts(const Results& results) {
   TextTable table{"Hardware counters", Absent(results), {"configuration"}, {}};
-  std::vector<Column> columns;
-  for (const Column& column : kColumns) {
+  std::vector<CounterColumn> columns;
+  for (const CounterColumn& column : kCounterColumns) {
     bool any = false;
     for (const Candidate& candidate : results.candidates)
       any = any || CountedSeries(candidate, column.metric);
     if (any) columns.push_back(column);
   }
-  for (const Column& column : columns) table.head.emplace_back(column.title);
+  for (const CounterColumn& column : columns) table.head.emplace_back(column.title);
   if (columns.empty()) return table;
   for (const Candidate& candidate : results.candidates) {
     TextTable::Row row{{SettingsText(candidate)}};
     bool any = false;
-    for (const Column& column : columns) {
+    for (const CounterColumn& column : columns) {
       const Series* series = CountedSeries(candidate, column.metric);
       any = any || series;
       row.cells.push_back(
