@@ -106,8 +106,8 @@ const double* FindValue(const std::vector<CounterReading>& readings, const std::
 
 std::optional<double> JoulesOf(const std::vector<CounterReading>& readings) {
   for (const CounterReading& reading : readings)
-    if (const double* watts = FindValue({reading}, "package_watts"))
-      return *watts * reading.seconds;
+    for (const CounterValue& value : reading.values)
+      if (value.name == "package_watts") return value.value * reading.seconds;
   return std::nullopt;
 }
 
