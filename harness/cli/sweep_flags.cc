@@ -11,9 +11,9 @@ void SweepFlags::AddTo(CLI::App& command) {
       "  pinion sweep preset:qwen2.5-0.5b --quick            # 10 minutes, random weights\n"
       "  pinion sweep org/name --budget 1h --watch           # with the report in a browser\n"
       "  pinion sweep DIR --slo ttft=500ms,tpot=50ms --objectives goodput\n"
-      "Concurrency and rate vary inside a trial; everything else is a configuration and restarts "
-      "the engine, even the step budget (max_num_batched_tokens), which sizes workspace and KV at "
-      "start. Every trial starts the server that `pinion launch` would start.");
+      "Every trial starts the server that `pinion launch` would start. Concurrency and rate vary "
+      "inside a trial; everything else makes a configuration of its own, even the step budget "
+      "(max_num_batched_tokens), which sizes workspace and KV at start.");
   engine.AddTo(command);
   command.get_option("MODEL")->required(false);  // a replay needs none
   AddJob(command);
@@ -71,7 +71,7 @@ void SweepFlags::AddLoad(CLI::App& command) {
       ->delimiter(',');
   command
       .add_option("--replicas", replicas,
-                  "engine processes that share one load, such as 1,2: each with its own CPUs "
+                  "servers that share one load, such as 1,2: each with its own CPUs "
                   "(--threads-bind lists: one per rank of every replica), weights and "
                   "--kv-cache-space")
       ->delimiter(',')

@@ -13,7 +13,7 @@ namespace pinion::harness {
 
 // One command per replica, each on its port, with its part of the plan (PlanReplicas in engine/run)
 // and of the load. Several replicas, and Pinion's own server, get explicit CPUs and start on
-// them and the front ends'. Otherwise like CommandFor.
+// those of their ranks and front ends. Otherwise like CommandFor.
 Result<std::vector<EngineCommand>> CommandsFor(const EngineChoice& engine,
                                                const EngineOptions& options, const Plan& whole,
                                                const Machine& machine,

@@ -81,8 +81,8 @@ struct CandidateRow {
 //                                one row per request; token_us as PackTimes in harness/load
 //   samples(trial, machine, model, configuration, seed, round, ..., metric, concurrency, value)
 //                                one row per number, readable on its own by any SQLite client
-// Errors name the file: locked by another process for
-// 5 s, disk full, not a database, another version's layout. One thread at a time.
+// Errors name the file: locked by another process for 5 s, disk full, not a database, another
+// version's layout. One thread at a time.
 class Store {
  public:
   enum class Mode { kCreate, kWrite, kRead };

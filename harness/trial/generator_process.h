@@ -11,8 +11,8 @@
 
 namespace pinion::harness {
 
-// A load generator in a process of its own, so that neither its CPU time nor its memory are those
-// of a process that measures. Thread rule: one thread.
+// A load generator in a process of its own, so that it can have CPUs of its own, and its CPU time
+// and memory are not mixed with those of the trial. Thread rule: one thread.
 class GeneratorProcess {
  public:
   // On `cpus`; unset: wherever this process may run. Errors (kIo): no process can be started.

@@ -30,10 +30,10 @@ struct LoadPhase {
 struct PhaseResult {
   ServerLoadResult load;
   std::optional<ServerCounters> counted;
-  std::optional<double> kv_used_share;  // the highest seen; unset: nobody looked
+  std::optional<double> kv_used_share;  // the highest seen; unset: it was never read
 };
 
-// The servers of a trial, and the generator before them.
+// The servers of a trial, and the generator that loads them.
 class LoadTarget {
  public:
   virtual ~LoadTarget() = default;
@@ -49,8 +49,8 @@ class LoadTarget {
 // the SLO's load; counters and disturbances around all but the warm-up.
 class Measurement {
  public:
-  // The limit counts from `start_ns`, but the load always gets half of it, and as long as the
-  // start took.
+  // The limit counts from `start_ns`, but the load always gets at least half of it, and at least
+  // as long as the start took.
   Measurement(LoadTarget& target, const TrialRequest& request, int64_t start_ns,
               const Clock& clock = kMachineClock);
 

@@ -47,17 +47,17 @@ Json ToJson(const TrialResult& result);
 Result<TrialResult> ReadTrialResult(const Json& object);
 
 // Starts the servers that `launch` would start (as many as the request has replicas, each on a free
-// port of 127.0.0.1), asks for their health, loads them from a generator in a process of its own,
-// and stops them. The trial fails if a server ends: its error is the last one in that server's log.
-// The generator runs on the CPUs that neither ranks nor front ends use, if there are any. Sample
-// "generator_cpu_share" and info "generator" {"cpus","late_share"} are of its worst phase: how busy
-// it was itself, and how often it was late (LateShare in harness/load/summary.h).
+// port of 127.0.0.1), waits until they are healthy, loads them from a generator in a process of its
+// own, and stops them. The trial fails if a server ends: its error is the last one in that server's
+// log. The generator runs on the CPUs that neither ranks nor front ends use, if there are any.
+// Sample "generator_cpu_share" and info "generator" {"cpus","late_share"} are of its worst phase:
+// how busy it was itself, and how often it was late (LateShare in harness/load/summary.h).
 //
-// `start_ns` is when the process began; the limit counts from there, but the load always gets half
-// of it, and as long as the start took; a phase that would not see one request end may take another
-// half (2 s at least). A phase that is cut off is measured as far as it went (info "cut"); one
-// without an answer ends the trial as too slow. The time of requested `ceilings` is info "once_s",
-// which no later trial needs again. `interrupted` is asked while it runs.
+// `start_ns` is when the process began; the limit counts from there, but the load always gets at
+// least half of it, and at least as long as the start took; a phase that would not see one request
+// end may take another half (2 s at least). A phase that is cut off is measured as far as it went
+// (info "cut"); one without an answer ends the trial as too slow. The time of requested `ceilings`
+// is info "once_s", which no later trial needs again. `interrupted` is asked while it runs.
 Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns,
                              const std::function<bool()>& interrupted);
 
