@@ -35,7 +35,7 @@ double PeakOfCache(Isa isa, KvDtype dtype) {
 
 constexpr size_t kBlockTokens = 64;
 
-// A layer of a cache as the engine lays it out (engine/model/kv_cache.h), in a thread's share of
+// A layer of a cache as the engine lays it out (engine/decoder/kv_cache.h), in a thread's share of
 // the pool: stretches of each head's blocks, in which values of narrow heads alternate with keys.
 struct Layer {
   const std::byte* data;

@@ -52,7 +52,7 @@ void LayerNorm(void* dst, Dtype dst_type, const float* x, const float* weight, c
   const double scale = 1 / std::sqrt(squares / static_cast<double>(n) + eps);
   for (size_t i = 0; i < n; ++i) {
     const float normal = static_cast<float>((x[i] - mean) * scale);
-    Put(dst, dst_type, i, normal * weight[i] + bias[i]);
+    Put(dst, dst_type, i, normal * weight[i] + (bias ? bias[i] : 0));
   }
 }
 

@@ -204,7 +204,8 @@ struct Table {
   // dst[n] = x / sqrt(mean(x^2) + eps) * weight        (Zhang & Sennrich, arXiv:1910.07467)
   void (*rms_norm)(void* dst, Dtype dst_type, const float* x, const float* weight, size_t n,
                    float eps);
-  // dst[n] = (x - mean) / sqrt(var + eps) * weight + bias  (Ba et al., arXiv:1607.06450)
+  // dst[n] = (x - mean) / sqrt(var + eps) * weight + bias  (Ba et al., arXiv:1607.06450);
+  // a null bias is none
   void (*layer_norm)(void* dst, Dtype dst_type, const float* x, const float* weight,
                      const float* bias, size_t n, float eps);
   // x[i], x[i + half] rotated by cos[i], sin[i], i < half ("rotate_half" pairs), in place.

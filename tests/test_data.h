@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace pinion::tests {
 
@@ -18,6 +21,23 @@ inline std::filesystem::path SourceFolder() {
 inline std::string TestData() {
   const char* named = std::getenv("PINION_TEST_DATA");
   return named ? named : (SourceFolder() / "tests/data").string();
+}
+
+// The checkpoints with goldens in tests/data/models: one an architecture, or more if it has
+// variants.
+inline std::vector<std::string> ModelFixtures() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(TestData() + "/models"))
+    names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// A fixture's name as GoogleTest allows it in a test's.
+inline std::string TestName(std::string name) {
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
 }
 
 }  // namespace pinion::tests

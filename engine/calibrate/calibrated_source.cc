@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/model/rounded_tensor.h"
-#include "engine/model/tensor_list.h"
+#include "engine/checkpoint/rounded_tensor.h"
+#include "engine/spec/tensor_list.h"
 
 namespace pinion {
 namespace {

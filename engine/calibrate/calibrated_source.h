@@ -7,8 +7,8 @@
 
 #include "engine/calibrate/calibration.h"
 #include "engine/calibrate/layer_quantiser.h"
-#include "engine/model/quantised_source.h"
-#include "engine/model/tensors.h"
+#include "engine/checkpoint/quantised_source.h"
+#include "engine/checkpoint/tensors.h"
 
 namespace pinion {
 

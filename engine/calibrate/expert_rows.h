@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/calibrate/statistics_meter.h"
-#include "engine/model/activation_observer.h"
+#include "engine/decoder/activation_observer.h"
 
 namespace pinion {
 

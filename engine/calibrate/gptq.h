@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "engine/calibrate/gram.h"
+#include "engine/checkpoint/rounding.h"
 #include "engine/host/team.h"
-#include "engine/quant/rounding.h"
 #include "kernels/kernels.h"
 
 namespace pinion {

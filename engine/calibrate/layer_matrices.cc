@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "engine/base/check.h"
-#include "engine/model/formats.h"
-#include "engine/model/tensor_list.h"
+#include "engine/spec/tensor_list.h"
+#include "engine/weights/formats.h"
 #include "kernels/kernels.h"
 
 namespace pinion {

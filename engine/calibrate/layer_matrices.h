@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "engine/calibrate/aligned_floats.h"
-#include "engine/model/spec.h"
-#include "engine/model/tensors.h"
+#include "engine/checkpoint/tensors.h"
+#include "engine/spec/spec.h"
 
 namespace pinion {
 

@@ -5,7 +5,7 @@
 #include "engine/calibrate/gptq.h"
 #include "engine/calibrate/layer_scales.h"
 #include "engine/calibrate/shrinkage.h"
-#include "engine/model/rounded_tensor.h"
+#include "engine/checkpoint/rounded_tensor.h"
 
 namespace pinion {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "engine/calibrate/norm_division.h"
 #include "engine/calibrate/scale_search.h"
-#include "engine/model/rounded_tensor.h"
-#include "engine/model/tensor_list.h"
+#include "engine/checkpoint/rounded_tensor.h"
+#include "engine/spec/tensor_list.h"
 
 namespace pinion {
 namespace {
@@ -38,7 +38,9 @@ class ScaleFinder {
 
   LayerScales Run() {
     const TensorNames& names = spec_.names;
-    ScaleBehindNorm(Readers(MatrixRole::kQkv), names.attention_norm, spec_.norm_offset);
+    Matrices readers = Readers(MatrixRole::kQkv);
+    if (spec_.parts_side_by_side) Append(Readers(MatrixRole::kMlpIn), readers);
+    ScaleBehindNorm(readers, names.attention_norm, spec_.norm_offset);
     ScaleBehindNorm(Readers(MatrixRole::kQueryUp), names.q_a_norm, 0);
     ScaleBehindNorm(Readers(MatrixRole::kLatentUp), names.kv_a_norm, 0);
     ScaleBehindMlpNorm();
@@ -55,6 +57,10 @@ class ScaleFinder {
     for (const LayerMatrix& matrix : matrices_)
       if (matrix.role == role) readers.push_back(matrix);
     return readers;
+  }
+
+  static void Append(const Matrices& more, Matrices& to) {
+    to.insert(to.end(), more.begin(), more.end());
   }
 
   // Calls see(statistics, weights) for each matrix.
@@ -102,7 +108,7 @@ class ScaleFinder {
     const Matrices experts = Readers(MatrixRole::kExpertIn);
     const bool routes = spec_.layer_specs[static_cast<size_t>(layer_)].mlp == MlpKind::kExperts;
     if (routes && experts.empty()) return;
-    readers.insert(readers.end(), experts.begin(), experts.end());
+    Append(experts, readers);
     const std::vector<float> factors =
         ScaleBehindNorm(readers, spec_.names.mlp_norm, spec_.norm_offset, routes);
     if (routes && !factors.empty()) ScaleRouter(factors);

@@ -7,8 +7,8 @@
 
 #include "engine/calibrate/calibration.h"
 #include "engine/calibrate/layer_matrices.h"
-#include "engine/model/tensors.h"
-#include "engine/quant/scheme.h"
+#include "engine/checkpoint/scheme.h"
+#include "engine/checkpoint/tensors.h"
 
 namespace pinion {
 

@@ -9,9 +9,9 @@
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
 #include "engine/calibrate/calibrated_source.h"
-#include "engine/model/checkpoint_writer.h"
-#include "engine/model/published.h"
-#include "engine/model/rounded_tensor.h"
+#include "engine/checkpoint/checkpoint_writer.h"
+#include "engine/checkpoint/published.h"
+#include "engine/checkpoint/rounded_tensor.h"
 #include "engine/run/prompts.h"
 #include "kernels/kernels.h"
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "engine/calibrate/statistics.h"
+#include "engine/checkpoint/rounding.h"
 #include "engine/host/team.h"
-#include "engine/quant/rounding.h"
 #include "kernels/kernels.h"
 
 namespace pinion {

@@ -5,7 +5,7 @@
 
 #include "engine/calibrate/expert_rows.h"
 #include "engine/calibrate/statistics_meter.h"
-#include "engine/model/activation_observer.h"
+#include "engine/decoder/activation_observer.h"
 #include "kernels/kernels.h"
 
 namespace pinion {

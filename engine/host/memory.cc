@@ -74,6 +74,13 @@ Pages::~Pages() {
   if (data_) munmap(data_, bytes_);
 }
 
+void TouchPages(std::byte* data, size_t bytes) {
+  if (bytes == 0) return;
+  const auto touch = [](volatile std::byte* byte) { *byte = *byte; };
+  for (size_t i = 0; i < bytes; i += PageBytes()) touch(data + i);
+  touch(data + bytes - 1);  // data need not begin with a page
+}
+
 std::vector<std::pair<int, uint64_t>> NodesOf(const void* data, size_t bytes) {
   if (bytes == 0) return {};
   const auto begin = reinterpret_cast<uintptr_t>(data) / PageBytes() * PageBytes();

@@ -35,6 +35,10 @@ class Pages {
   size_t bytes_ = 0;
 };
 
+// Makes [data, data + bytes) resident without changing it: pages that were never written come to
+// lie on the NUMA node of the calling thread. No other thread may write there meanwhile.
+void TouchPages(std::byte* data, size_t bytes);
+
 // The NUMA nodes of the resident pages of [data, data + bytes): {node, bytes} pairs, ascending by
 // node, from a sample of at most 4096 pages (move_pages in query mode). Pages not touched yet are
 // not counted.

@@ -9,11 +9,6 @@
 namespace pinion {
 namespace {
 
-// The number of blocks evicted together, and the gap left for a sequence to grow into before the
-// next run: attention reads runs of 16 blocks at nearly the rate of one long stretch, but single
-// blocks a quarter slower (Zen 4).
-constexpr size_t kRunBlocks = 16;
-
 BlockHash DrawKey() {
   std::random_device entropy;
   const auto word = [&entropy] { return uint64_t{entropy()} << 32 | entropy(); };
@@ -31,6 +26,13 @@ BlockHash HashBlock(const BlockHash& parent, std::span<const int32_t> tokens) {
     words.push_back(next << 32 | static_cast<uint32_t>(tokens[i]));
   }
   return SipHash128(key, words);
+}
+
+BlockHash HashSalt(std::string_view salt) {
+  if (salt.empty()) return {};
+  // No block has a predecessor of this value, which is no hash.
+  const BlockHash apart{1, 0};
+  return HashBlock(apart, std::vector<int32_t>(salt.begin(), salt.end()));
 }
 
 struct BlockPool::Block {
@@ -55,6 +57,7 @@ std::optional<int32_t> BlockPool::Allocate(std::optional<int32_t> after) {
   if (free_.empty()) return std::nullopt;
   const int32_t block = after && free_.Holds(*after + 1) ? *after + 1 : NewRunBlock();
   free_.Take(block);
+  reached_ = std::max(reached_, static_cast<size_t>(block) + 1);
   blocks_[block].references = 1;
   return block;
 }

@@ -5,13 +5,14 @@
 #include <optional>
 
 #include "engine/base/strings.h"
-#include "engine/model/weights.h"
-#include "engine/model/workspace.h"
+#include "engine/decoder/workspace.h"
+#include "engine/weights/weights.h"
 
 namespace pinion {
 namespace {
 
-// Without --kv-cache-space: a cache with room for less context than this is of no use.
+// With neither --kv-cache-space nor --max-model-len: a cache with room for less context than this
+// is of no use. A model's own length is lowered to the cache, a --max-model-len is not.
 constexpr size_t kLeastTokens = 2048;
 
 size_t BlocksFor(size_t tokens, const EngineOptions& options) {
@@ -30,6 +31,7 @@ uint64_t LargestBlockBytes(const std::vector<RankNeeds>& needs) {
 size_t LeastBlocks(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                    size_t model_length) {
   if (options.kv_cache_bytes) return *options.kv_cache_bytes / LargestBlockBytes(needs);
+  if (options.max_model_len) return BlocksFor(model_length, options);
   return BlocksFor(std::min(model_length, kLeastTokens), options);
 }
 
@@ -131,8 +133,11 @@ Result<size_t> SizeKv(const std::vector<RankNeeds>& needs, const EngineOptions& 
     for (const RankNeeds& rank : needs) per_block_all += rank.kv.block_bytes();
     const size_t useful =
         BlocksFor(model_length, options) * static_cast<size_t>(options.max_num_seqs);
-    return std::clamp<size_t>(available_bytes / 2 / std::max<uint64_t>(1, per_block_all), 1,
-                              useful);
+    per_block_all = std::max<uint64_t>(1, per_block_all);
+    // More than half, if one sequence of --max-model-len needs it.
+    const size_t asked = options.max_model_len ? BlocksFor(model_length, options) : 1;
+    const size_t least = std::clamp<size_t>(available_bytes / per_block_all, 1, asked);
+    return std::clamp<size_t>(available_bytes / 2 / per_block_all, least, useful);
   }
   const uint64_t largest = LargestBlockBytes(needs);
   const size_t blocks = *options.kv_cache_bytes / largest;

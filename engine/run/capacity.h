@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "engine/base/result.h"
+#include "engine/decoder/decoder.h"
+#include "engine/decoder/kv_layout.h"
 #include "engine/host/binding.h"
 #include "engine/host/budget.h"
 #include "engine/host/machine.h"
-#include "engine/model/decoder.h"
-#include "engine/model/kv_layout.h"
-#include "engine/model/spec.h"
 #include "engine/run/options.h"
+#include "engine/spec/spec.h"
 
 namespace pinion {
 
@@ -31,15 +31,17 @@ Result<size_t> ResolveModelLength(const DecoderSpec& spec, const EngineOptions& 
 uint64_t LeftByFrontEnd(const EngineOptions& options, uint64_t available_bytes);
 
 // Refuses, before loading, a model that would run out of memory later: compares weights, workspace
-// and KV (as given, or the smallest useful cache) with free memory, in total (less what the front
-// end may take) and per NUMA node. `needs` and `plan` have the same ranks, which may be those of
-// several replicas. The error suggests a size that fits. ErrorCode::kExhausted.
+// and KV (as given, or one sequence of --max-model-len, or the smallest useful cache) with free
+// memory, in total (less what the front end may take) and per NUMA node. `needs` and `plan` have
+// the same ranks, which may be those of several replicas. The error suggests a size that fits.
+// ErrorCode::kExhausted.
 Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                      size_t model_length, const Machine& machine, const Budget& budget,
                      const Plan& plan);
 
 // Number of KV blocks: all of --kv-cache-space per rank, else half of `available_bytes` (free after
-// loading the weights), but no more than max_num_seqs sequences of full length can use.
+// loading the weights), but no more than max_num_seqs sequences of full length can use, and more
+// than half if a sequence of --max-model-len needs it.
 Result<size_t> SizeKv(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                       size_t model_length, uint64_t available_bytes);
 

@@ -6,7 +6,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
-#include "engine/model/tensors.h"
+#include "engine/checkpoint/tensors.h"
 #include "engine/run/prompts.h"
 
 namespace pinion {

@@ -7,6 +7,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
+#include "engine/run/kv_ahead.h"
 #include "engine/run/placement.h"
 #include "engine/run/start.h"
 #include "engine/run/step_work.h"
@@ -21,12 +22,27 @@ TokenEvent MakeEvent(const Sequence& sequence, int64_t now_ns) {
   event.finish = sequence.finish;
   event.prompt_tokens = sequence.prompt_tokens;
   event.cached_tokens = sequence.cached_prompt_tokens;
+  event.preemptions = static_cast<size_t>(sequence.preemptions);
   event.output_tokens = sequence.output_tokens();
   event.arrived_ns = sequence.arrived_ns;
   event.scheduled_ns = sequence.scheduled_ns;
   event.first_token_ns = sequence.first_token_ns;
   event.now_ns = now_ns;
   return event;
+}
+
+// Of touching the KV cache ahead of its use: while idle, before an arriving request is looked at;
+// beside steps, the part of the last one's time.
+constexpr int64_t kIdleTouchNs = 10'000'000;
+constexpr int64_t kStepTouchPart = 32;
+
+// None without a front end: a batch would pay for memory that it may never use.
+KvAhead AheadOf(const StartedModel& model) {
+  const EngineInfo& info = model.info;
+  const uint64_t rank_bytes = info.kv_bytes / static_cast<uint64_t>(model.ranks->count());
+  const size_t reserve =
+      ReserveBlocks(info.blocks, rank_bytes, static_cast<size_t>(model.options.max_num_seqs));
+  return {model.decoder->kv_pieces(), model.options.has_frontend ? reserve : 0};
 }
 
 class EngineLoop : public Engine {
@@ -39,6 +55,7 @@ class EngineLoop : public Engine {
                     static_cast<size_t>(model_.options.max_num_seqs), model_.info.max_model_len,
                     BoundOfSteps(model_.options)},
                    pool_, model_.step_times.get()),
+        ahead_(AheadOf(model_)),
         work_(model_.files.spec, model_.info) {}
 
   const EngineInfo& info() const override { return model_.info; }
@@ -81,6 +98,7 @@ class EngineLoop : public Engine {
     sequence->score = request.score;
     sequence->priority = request.priority;
     sequence->group = request.group;
+    sequence->before_first = HashSalt(request.cache_salt);
     sequence->eos_ids = model_.files.spec.eos_ids;
     sequence->arrived_ns = NowNs();
     const uint64_t seed =
@@ -100,6 +118,7 @@ class EngineLoop : public Engine {
     const TraceSpan span("step", "number", steps_);
     for (TokenEvent& event : aborted_) events.push_back(std::move(event));
     aborted_.clear();
+    if (!scheduler_.idle()) TouchAhead(step_ns_ / kStepTouchPart, /*half=*/true);
     const int64_t start_ns = NowNs();
     const uint64_t prompt_tokens = prompt_tokens_;
     const auto counted = Counted();
@@ -111,7 +130,10 @@ class EngineLoop : public Engine {
     ++steps_;
     work_.Add(slices, prompt_tokens_ - prompt_tokens, SecondsSince(start_ns), counted, Counted());
     Commit(slices, events);
+    step_ns_ = NowNs() - start_ns;
   }
+
+  bool Prepare() override { return TouchAhead(kIdleTouchNs, /*half=*/false); }
 
  private:
   StepWorkMeter::Counted Counted() const {
@@ -126,12 +148,20 @@ class EngineLoop : public Engine {
     SampledToken token;
   };
 
-  // The first row of a slice that needs logits: the last row to sample from; every row of a score
-  // request, except those whose logits were handed on before a preemption.
-  static size_t FirstWanted(const Slice& slice) {
+  // The first row of a slice that needs logits: the last row to sample from; every row of a prompt
+  // that is rated, except those whose logits were handed on before a preemption.
+  size_t FirstWanted(const Slice& slice) const {
     const Sequence& sequence = *slice.sequence;
-    if (!sequence.score) return slice.count - (slice.samples ? 1 : 0);
-    return sequence.scored > slice.first ? sequence.scored - slice.first : 0;
+    const size_t sampled = slice.count - (slice.samples ? 1 : 0);
+    const bool rated = sequence.params.prompt_logprobs >= 0 || (sequence.score && score_sink_);
+    if (!rated) return sampled;
+    return std::min(sampled, sequence.scored > slice.first ? sequence.scored - slice.first : 0);
+  }
+
+  // Whether a row says how likely the prompt's next token was.
+  static bool Rates(const LogitUse& use) {
+    return !use.sample && use.sequence->params.prompt_logprobs >= 0 &&
+           use.position + 1 < use.sequence->prompt_tokens;
   }
 
   const std::vector<Slice>& Schedule() {
@@ -142,6 +172,20 @@ class EngineLoop : public Engine {
   }
 
   Json StepTimesJson() const;
+
+  // Touches KV memory ahead of its use for about so long, but at least a piece for every thread;
+  // false: there is none left to touch.
+  bool TouchAhead(int64_t ns, bool half) {
+    const int64_t began_ns = NowNs();
+    const auto most = static_cast<size_t>(model_.info.threads / model_.ranks->count());
+    do {
+      const KvAhead::Range pieces = ahead_.Next(pool_.reached(), std::max<size_t>(1, most), half);
+      if (pieces.empty()) return false;
+      const TraceSpan span("touch kv", "pieces", pieces.last - pieces.first);
+      model_.decoder->TouchKv(pieces.first, pieces.last);
+    } while (NowNs() - began_ns < ns);
+    return true;
+  }
 
   void FillBatch(const std::vector<Slice>& slices) {
     batch_.Clear();
@@ -154,7 +198,7 @@ class EngineLoop : public Engine {
       batch_.tokens.insert(batch_.tokens.end(), from, from + static_cast<ptrdiff_t>(slice.count));
       for (size_t i = FirstWanted(slice); i < slice.count; ++i) {
         batch_.logit_rows.push_back(static_cast<int32_t>(row + i));
-        uses_.push_back({&sequence, slice.first + i, slice.samples, {}});
+        uses_.push_back({&sequence, slice.first + i, slice.samples && i + 1 == slice.count, {}});
       }
       // Recomputation after a preemption does not count as new prompt tokens.
       if (sequence.preemptions == 0 && slice.first < sequence.prompt_tokens)
@@ -169,14 +213,29 @@ class EngineLoop : public Engine {
     const auto vocabulary = static_cast<size_t>(model_.files.spec.vocabulary);
     worker.ShareOneByOne(count, [&](size_t i) {
       LogitUse& use = uses_[first + i];
+      Sequence& sequence = *use.sequence;
+      const std::span<float> row(logits + i * stride, vocabulary);
       if (use.sample)
-        use.token = use.sequence->sampler->Sample(table_, {logits + i * stride, vocabulary});
+        use.token = sequence.sampler->Sample(table_, row);
+      else if (Rates(use))
+        use.token = RateToken(table_, row, sequence.tokens[use.position + 1],
+                              sequence.params.prompt_logprobs);
     });
     if (worker.thread != 0 || !score_sink_) return;
     for (size_t i = 0; i < count; ++i) {
       const LogitUse& use = uses_[first + i];
-      if (!use.sample) score_sink_(use.sequence->id, use.position, logits + i * stride, vocabulary);
+      if (use.sequence->score)
+        score_sink_(use.sequence->id, use.position, logits + i * stride, vocabulary);
     }
+  }
+
+  // Adds to a sequence's event of this step what came of a row.
+  static void TakeUse(LogitUse& use, TokenEvent& event) {
+    if (!use.sample) return event.rated_prompt.push_back(std::move(use.token));
+    event.first_token_ns = use.sequence->first_token_ns;
+    event.has_token = true;
+    event.token = std::move(use.token);
+    ++event.output_tokens;
   }
 
   // The scheduler's Commit invalidates the slices of finished sequences, so events are created
@@ -188,14 +247,14 @@ class EngineLoop : public Engine {
     std::vector<Sequence*> emitting;
     const size_t first_event = events.size();
     for (LogitUse& use : uses_) {
-      if (!use.sample) continue;
-      sampled.push_back(use.token.id);
-      emitting.push_back(use.sequence);
-      if (use.sequence->first_token_ns == 0) use.sequence->first_token_ns = now;
-      events.push_back(MakeEvent(*use.sequence, now));
-      events.back().has_token = true;
-      events.back().token = std::move(use.token);
-      ++events.back().output_tokens;
+      if (!use.sample && !Rates(use)) continue;
+      if (use.sample && use.sequence->first_token_ns == 0) use.sequence->first_token_ns = now;
+      if (emitting.empty() || emitting.back() != use.sequence) {
+        emitting.push_back(use.sequence);
+        events.push_back(MakeEvent(*use.sequence, now));
+      }
+      TakeUse(use, events.back());
+      if (use.sample) sampled.push_back(events.back().token.id);
     }
     output_tokens_ += sampled.size();
     for (const auto& finished : scheduler_.Commit(sampled)) {
@@ -211,6 +270,8 @@ class EngineLoop : public Engine {
   const kernels::Table& table_;
   BlockPool pool_;
   Scheduler scheduler_;
+  KvAhead ahead_;
+  int64_t step_ns_ = 0;  // that the last step took
   StepWorkMeter work_;
   ScoreSink score_sink_;
   StepBatch batch_;

@@ -9,10 +9,10 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
+#include "engine/checkpoint/model.h"
+#include "engine/decoder/cost.h"
 #include "engine/host/binding.h"
 #include "engine/kv/block_pool.h"
-#include "engine/model/cost.h"
-#include "engine/model/model.h"
 #include "engine/run/options.h"
 #include "engine/sample/params.h"
 #include "engine/sched/scheduler.h"
@@ -23,18 +23,22 @@ struct Request {
   uint64_t id = 0;  // chosen by the caller, unique among live requests
   std::vector<int32_t> prompt_ids;
   SamplingParams params;
-  bool score = false;  // see ScoreSink; yields no tokens
+  bool score = false;  // yields no tokens; the logits of its positions go to the ScoreSink, if any
   int priority = 0;    // lower goes first
   uint64_t group = 0;  // the same for the choices of one prompt; 0: it is the only one
+  std::string cache_salt = {};  // the prefix cache is shared with requests of the same salt only
 };
 
-// One new token of one request, or its end.
+// One new token of one request, its end, or a part of its prompt that was rated.
 struct TokenEvent {
   uint64_t request = 0;
   bool has_token = false;
   SampledToken token;
+  // Of a request with params.prompt_logprobs: the prompt's tokens from its second on, in order, as
+  // many as the step computed.
+  std::vector<SampledToken> rated_prompt;
   FinishReason finish = FinishReason::kNone;  // != kNone: the request's last event
-  size_t prompt_tokens = 0, cached_tokens = 0, output_tokens = 0;
+  size_t prompt_tokens = 0, cached_tokens = 0, output_tokens = 0, preemptions = 0;
   int64_t arrived_ns = 0, scheduled_ns = 0, first_token_ns = 0, now_ns = 0;  // CLOCK_MONOTONIC
 };
 
@@ -104,6 +108,9 @@ class Engine {
   // One pass over the slices that the scheduler picks; appends events for new tokens and finished
   // requests, in input order. Does nothing if idle.
   virtual void Step(std::vector<TokenEvent>& events) = 0;
+  // Does a few milliseconds of work that later steps would have to do; false: there is none left.
+  // For the time in which a server is idle; steps do a little of it, too.
+  virtual bool Prepare() { return false; }
   virtual void SetScoreSink(ScoreSink sink) = 0;
   // Drops cached prefixes, so that a measurement starts cold.
   virtual void DropPrefixCache() = 0;

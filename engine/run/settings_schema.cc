@@ -80,8 +80,17 @@ Json AxesSchema() {
                                          {"minItems", 1},
                                          {"items", Json::Object{{"$ref", reference}}}});
   }
-  return Json::Object{
-      {"type", "object"}, {"additionalProperties", false}, {"properties", properties}};
+  const Json own = Json::Object{
+      {"description",
+       "an engine's own setting: a variable of its environment, or a flag; true: the flag alone; "
+       "false or null: without it"},
+      {"type", "array"},
+      {"minItems", 1},
+      {"items", Json::Object{{"type", Json::Array{"string", "number", "boolean", "null"}}}}};
+  return Json::Object{{"type", "object"},
+                      {"additionalProperties", false},
+                      {"properties", properties},
+                      {"patternProperties", Json::Object{{"^(env\\.|-).", own}}}};
 }
 
 std::string SettingsTable() {

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "engine/base/result.h"
+#include "engine/checkpoint/model.h"
+#include "engine/decoder/decoder.h"
 #include "engine/host/budget.h"
 #include "engine/host/machine.h"
 #include "engine/host/team.h"
-#include "engine/model/decoder.h"
-#include "engine/model/model.h"
 #include "engine/run/capacity.h"
 #include "engine/run/engine.h"
 #include "engine/run/options.h"

@@ -141,12 +141,15 @@ void MeasuredStepTimes::Observe(const StepLoad& load, double seconds) {
   const double off = std::clamp(seconds / predicted, 1 / kMostOff, kMostOff) - 1;
   error_ += (std::abs(off) - error_) * kErrorRate;
   const double rows = Rows(load);
-  const double by_rows = Curve(rows) / predicted;
+  const double by_rows = Curve(rows) / predicted, by_attention = 1 - by_rows;
+  // Each part moves by its share in the time, and all together by the rate, however many they are:
+  // a prompt whose steps grow longer with its context would otherwise keep ahead of its prediction.
+  const double part = off / (by_rows * by_rows + by_attention * by_attention);
   const auto [lower, upper, weight] = Find(rows);
   const double heavier = std::max(weight, 1 - weight);
-  Move(lower, off * by_rows, (1 - weight) / heavier);
-  if (upper != lower) Move(upper, off * by_rows, weight / heavier);
-  attention_s_ *= 1 + kRate * off * (1 - by_rows);
+  Move(lower, part * by_rows, (1 - weight) / heavier);
+  if (upper != lower) Move(upper, part * by_rows, weight / heavier);
+  attention_s_ *= 1 + kRate * part * by_attention;
   FillUnknown();
   Straighten(lower);
   Straighten(upper);

@@ -8,7 +8,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/json.h"
-#include "engine/model/cost.h"
+#include "engine/decoder/cost.h"
 #include "engine/run/options.h"
 #include "engine/sched/step_times.h"
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "engine/model/cost.h"
+#include "engine/decoder/cost.h"
 #include "engine/run/engine.h"
 #include "engine/sched/scheduler.h"
 

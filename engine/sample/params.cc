@@ -1,5 +1,6 @@
 #include "engine/sample/params.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -87,6 +88,21 @@ Status ReadStopTokenIds(const Json& object, SamplingParams& params) {
   return {};
 }
 
+// An empty list would leave nothing to choose from.
+Status ReadAllowedTokenIds(const Json& object, SamplingParams& params) {
+  const Json* value = FindSet(object, "allowed_token_ids");
+  if (!value) return {};
+  if (!value->is_array() || value->array().empty())
+    return Fail(ErrorCode::kUsage, StrCat("'allowed_token_ids' is ", Excerpt(*value),
+                                          ", want a list of at least one token id"));
+  params.allowed_token_ids.clear();
+  for (const Json& item : value->array()) {
+    PINION_ASSIGN(const int32_t id, ReadTokenId(item, "allowed_token_ids"));
+    params.allowed_token_ids.push_back(id);
+  }
+  return {};
+}
+
 // JSON keys are strings, so the API's token ids come as {"50256": -100}.
 Status ReadLogitBias(const Json& object, SamplingParams& params) {
   const Json* value = FindSet(object, "logit_bias");
@@ -149,6 +165,11 @@ Status ValidateLists(const SamplingParams& params) {
     if (text.empty()) return Refuse("stop", "an empty string", "at least one character long");
   for (const int32_t id : params.stop_token_ids)
     if (id < 0) return Refuse("stop_token_ids", StrCat("[", id, "]"), "a list of ids from 0 on");
+  for (const int32_t id : params.allowed_token_ids)
+    if (id < 0) return Refuse("allowed_token_ids", StrCat("[", id, "]"), "a list of ids from 0 on");
+  for (const auto& word : params.bad_words_ids)
+    if (word.empty() || *std::min_element(word.begin(), word.end()) < 0)
+      return Refuse("bad_words", "a list without ids from 0 on", "words of at least one token");
   for (const auto& [id, bias] : params.logit_bias) {
     if (id < 0) return Refuse("logit_bias", StrCat("for token ", id), "for ids from 0 on");
     if (Outside(bias, -kMaxBias, kMaxBias))
@@ -167,6 +188,8 @@ Status Validate(const SamplingParams& params) {
                   StrCat("from 0 to max_tokens (", params.max_tokens, ")"));
   if (params.logprobs < -1)
     return Refuse("logprobs", StrCat(params.logprobs), "at least 0, or -1 for none");
+  if (params.prompt_logprobs < -1)
+    return Refuse("prompt_logprobs", StrCat(params.prompt_logprobs), "at least 0, or -1 for none");
   return ValidateLists(params);
 }
 
@@ -176,6 +199,11 @@ std::optional<UnknownId> FindUnknownId(const SamplingParams& params, size_t voca
     if (unknown(id)) return UnknownId{"stop_token_ids", id};
   for (const auto& [id, bias] : params.logit_bias)
     if (unknown(id)) return UnknownId{"logit_bias", id};
+  for (const int32_t id : params.allowed_token_ids)
+    if (unknown(id)) return UnknownId{"allowed_token_ids", id};
+  for (const auto& word : params.bad_words_ids)
+    for (const int32_t id : word)
+      if (unknown(id)) return UnknownId{"bad_words", id};
   return {};
 }
 
@@ -204,6 +232,7 @@ Status ReadSamplingParams(const Json& object, SamplingParams& params) {
   PINION_TRY(Read(object, "include_stop_str_in_output", read.include_stop_str_in_output));
   PINION_TRY(ReadLogprobs(object, read));
   PINION_TRY(ReadLogitBias(object, read));
+  PINION_TRY(ReadAllowedTokenIds(object, read));
   params = std::move(read);  // all or nothing: after an error the caller's are unchanged
   return {};
 }
@@ -225,6 +254,8 @@ Json ToJson(const SamplingParams& params) {
   object.Set("stop_token_ids", Json(params.stop_token_ids));
   object.Set("stop", Json(params.stop));
   object.Set("include_stop_str_in_output", params.include_stop_str_in_output);
+  object.Set("allowed_token_ids",
+             params.allowed_token_ids.empty() ? Json() : Json(params.allowed_token_ids));
   object.Set("logprobs", params.logprobs >= 0 ? Json(params.logprobs) : Json());
   Json::Object bias;  // as many entries as a client likes, so without Set's search
   for (const auto& [id, value] : params.logit_bias) bias.emplace_back(StrCat(id), value);

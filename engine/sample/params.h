@@ -29,8 +29,13 @@ struct SamplingParams {
   std::vector<int32_t> stop_token_ids;
   std::vector<std::string> stop;  // none empty; checked by OutputText
   bool include_stop_str_in_output = false;
-  int logprobs = -1;  // -1: none; k >= 0: for the chosen token and the k best ones
+  int logprobs = -1;         // -1: none; k >= 0: for the chosen token and the k best ones
+  int prompt_logprobs = -1;  // the same for the prompt's tokens but the first
   std::vector<std::pair<int32_t, double>> logit_bias;  // [-100, 100]
+  std::vector<int32_t> allowed_token_ids;              // empty: all; else no others are chosen
+  // Never chosen: the last token of each, when the others have just been. None empty. The API has
+  // texts; the front end, which has the tokenizer, makes these of them.
+  std::vector<std::vector<int32_t>> bad_words_ids;
 };
 
 // One sentence for the first value out of range; ErrorCode::kUsage.

@@ -41,12 +41,12 @@ RawLogits KeepRaw(const kernels::Table& table, std::span<const float> logits) {
           table.log_sum_exp(logits.data(), logits.size())};
 }
 
-void AddLogprobs(const kernels::Table& table, const RawLogits& raw, int count,
+void AddLogprobs(const kernels::Table& table, std::span<const float> raw, float log_sum, int count,
                  SampledToken& token) {
-  token.logprob = LogProbability(raw.values[static_cast<size_t>(token.id)], raw.log_sum);
+  token.logprob = LogProbability(raw[static_cast<size_t>(token.id)], log_sum);
   if (count == 0) return;
-  for (const Candidate& best : Best(table, raw.values, static_cast<size_t>(count)))
-    token.top.emplace_back(best.id, LogProbability(best.value, raw.log_sum));
+  for (const Candidate& best : Best(table, raw, static_cast<size_t>(count)))
+    token.top.emplace_back(best.id, LogProbability(best.value, log_sum));
 }
 
 // Weights with the sum of every kBlock of them, so that a draw skips whole blocks.
@@ -191,6 +191,19 @@ size_t DrawFromTopK(const kernels::Table& table, const SamplingParams& params,
 
 }  // namespace
 
+SampledToken RateToken(const kernels::Table& table, std::span<const float> logits, int32_t id,
+                       int count) {
+  CHECK(Holds(logits, id)) << "token " << id << " of " << logits.size();
+  SampledToken token;
+  token.id = id;
+  AddLogprobs(table, logits, table.log_sum_exp(logits.data(), logits.size()), count, token);
+  const float own = logits[static_cast<size_t>(id)];
+  const auto better =
+      std::count_if(logits.begin(), logits.end(), [own](float x) { return x > own; });
+  token.rank = 1 + static_cast<uint32_t>(better);
+  return token;
+}
+
 Sampler::Sampler(const SamplingParams& params, uint64_t seed, std::vector<int32_t> eos_ids,
                  std::span<const int32_t> prompt)
     : params_(params), seed_(seed), eos_ids_(std::move(eos_ids)) {
@@ -212,13 +225,37 @@ SampledToken Sampler::Sample(const kernels::Table& table, std::span<float> logit
   Adjust(logits);
   SampledToken token;
   token.id = static_cast<int32_t>(Draw(table, logits));
-  if (params_.logprobs >= 0) AddLogprobs(table, raw, params_.logprobs, token);
+  if (params_.logprobs >= 0) AddLogprobs(table, raw.values, raw.log_sum, params_.logprobs, token);
   ++drawn_;
   if (penalises()) ++output_counts_[token.id];
+  if (!params_.bad_words_ids.empty()) output_.push_back(token.id);
   return token;
 }
 
+void Sampler::AllowOnlyAllowed(std::span<float> logits) const {
+  if (params_.allowed_token_ids.empty()) return;
+  std::vector<float> kept;
+  for (const int32_t id : params_.allowed_token_ids)
+    kept.push_back(Holds(logits, id) ? logits[static_cast<size_t>(id)] : 0);
+  std::fill(logits.begin(), logits.end(), -kInfinity);
+  for (size_t i = 0; i < kept.size(); ++i) {
+    const int32_t id = params_.allowed_token_ids[i];
+    if (Holds(logits, id)) logits[static_cast<size_t>(id)] = kept[i];
+  }
+}
+
+void Sampler::MaskBadWords(std::span<float> logits) const {
+  for (const std::vector<int32_t>& word : params_.bad_words_ids) {
+    const size_t before = word.size() - 1;
+    if (before > output_.size() || !Holds(logits, word.back())) continue;
+    if (std::equal(word.begin(), word.end() - 1, output_.end() - static_cast<ptrdiff_t>(before)))
+      logits[static_cast<size_t>(word.back())] = -kInfinity;
+  }
+}
+
 void Sampler::Adjust(std::span<float> logits) const {
+  AllowOnlyAllowed(logits);
+  MaskBadWords(logits);
   if (drawn_ < static_cast<size_t>(params_.min_tokens)) {
     for (const auto* ids : {&eos_ids_, &params_.stop_token_ids})
       for (const int32_t id : *ids)

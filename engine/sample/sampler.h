@@ -18,15 +18,21 @@ struct SampledToken {
   // params.logprobs asks for none, -infinity if the logits give NaN.
   double logprob = 0;
   std::vector<std::pair<int32_t, double>> top;  // the params.logprobs best, best first
+  uint32_t rank = 0;  // of prompt tokens: 1 and the number of better ones; 0: not asked for
 };
 
+// A token that was not chosen but given, as those of a prompt are: its log-probability and rank
+// under `logits`, and the `count` best tokens.
+SampledToken RateToken(const kernels::Table& table, std::span<const float> logits, int32_t id,
+                       int count);
+
 // Chooses one request's tokens, one after the other. In vLLM's order (the docstring of
-// vllm/v1/sample/sampler.py): logprobs of the raw logits, min_tokens' mask, logit_bias, penalties
-// (repetition, frequency, presence); then greedy, or temperature, min-p, top-k, top-p and the draw.
-// Temperatures under 1e-5 are greedy, as there. Of equal logits the lowest id is the better one.
-// The random stream depends only on the seed and the number of tokens drawn, never on the batch,
-// the step or the thread.
-// Thread rule: one call at a time per sampler; different samplers in parallel.
+// vllm/v1/sample/sampler.py): logprobs of the raw logits, allowed tokens, bad words, min_tokens'
+// mask, logit_bias, penalties (repetition, frequency, presence); then greedy, or temperature,
+// min-p, top-k, top-p and the draw. Temperatures under 1e-5 are greedy, as there. Of equal logits
+// the lowest id is the better one. The random stream depends only on the seed and the number of
+// tokens drawn, never on the batch, the step or the thread. Thread rule: one call at a time per
+// sampler; different samplers in parallel.
 class Sampler {
  public:
   // `seed` is params.seed, or the engine's choice if that is unset. `eos_ids` are the model's; they
@@ -44,6 +50,8 @@ class Sampler {
 
  private:
   void Adjust(std::span<float> logits) const;
+  void AllowOnlyAllowed(std::span<float> logits) const;
+  void MaskBadWords(std::span<float> logits) const;
   void Penalise(std::span<float> logits) const;
   size_t Draw(const kernels::Table& table, std::span<float> logits) const;
   bool penalises() const;
@@ -53,6 +61,7 @@ class Sampler {
   std::vector<int32_t> eos_ids_;
   std::unordered_map<int32_t, int> output_counts_;  // kept only if a penalty needs them
   std::vector<int32_t> prompt_ids_;  // unique; kept only if a repetition penalty needs them
+  std::vector<int32_t> output_;      // kept only if there are bad words
   size_t drawn_ = 0;
 };
 

@@ -30,7 +30,7 @@ bool Contains(const std::vector<int32_t>& ids, int32_t id) {
 void HashBlocks(Sequence& sequence, size_t blocks, size_t block_tokens) {
   const std::span<const int32_t> tokens = sequence.tokens;
   for (size_t i = sequence.hashes.size(); i < blocks; ++i) {
-    const BlockHash parent = i == 0 ? BlockHash{} : sequence.hashes[i - 1];
+    const BlockHash parent = i == 0 ? sequence.before_first : sequence.hashes[i - 1];
     sequence.hashes.push_back(HashBlock(parent, tokens.subspan(i * block_tokens, block_tokens)));
   }
 }
@@ -116,7 +116,8 @@ std::unique_ptr<Sequence> Scheduler::Abort(uint64_t id) {
 bool Scheduler::idle() const { return waiting_.empty() && running_.empty(); }
 
 SchedulerStats Scheduler::stats() const {
-  return {waiting_.size(), running_.size(), preemptions_, finished_, steps_over_bound_, bound_s_};
+  return {waiting_.size(),   running_.size(), preemptions_, finished_,
+          steps_over_bound_, bounded_steps_,  last_bound_s_};
 }
 
 // ---- A step's tokens ------------------------------------------------------------------------
@@ -230,7 +231,7 @@ std::optional<size_t> Scheduler::Admit(size_t index) {
 // one must be computed for its logits. False, with nothing taken, if the other tokens do not fit.
 bool Scheduler::TakePrefix(Sequence& sequence) {
   const size_t block_tokens = pool_.block_tokens(), tokens = sequence.tokens.size();
-  if (pool_.prefix_caching() && !sequence.score) {
+  if (pool_.prefix_caching() && !sequence.rates_prompt()) {
     const size_t most = (tokens - 1) / block_tokens;
     HashBlocks(sequence, most, block_tokens);
     while (sequence.block_table.size() < most) {
@@ -244,7 +245,7 @@ bool Scheduler::TakePrefix(Sequence& sequence) {
     return false;
   }
   sequence.computed = sequence.block_table.size() * block_tokens;
-  if (sequence.preemptions == 0 && pool_.prefix_caching() && !sequence.score) {
+  if (sequence.preemptions == 0 && pool_.prefix_caching() && !sequence.rates_prompt()) {
     // After a preemption a sequence finds its own blocks again; that would inflate the hit rate.
     sequence.cached_prompt_tokens = sequence.computed;
     pool_.stats().prefix_query_tokens += sequence.prompt_tokens;
@@ -326,10 +327,9 @@ void Scheduler::Advance(const Slice& slice) {
   Sequence& sequence = *slice.sequence;
   const size_t full_before = sequence.computed / pool_.block_tokens();
   sequence.computed = slice.first + slice.count;
-  if (sequence.score) {
-    sequence.scored = std::max(sequence.scored, sequence.computed);
-    if (sequence.computed == sequence.tokens.size()) sequence.finish = FinishReason::kLength;
-  }
+  if (sequence.rates_prompt()) sequence.scored = std::max(sequence.scored, sequence.computed);
+  if (sequence.score && sequence.computed == sequence.tokens.size())
+    sequence.finish = FinishReason::kLength;
   if (!pool_.prefix_caching()) return;
   const size_t full = sequence.computed / pool_.block_tokens();
   HashBlocks(sequence, full, pool_.block_tokens());

@@ -36,7 +36,8 @@ struct SchedulerStats {
   size_t waiting = 0, running = 0;
   uint64_t preemptions = 0, finished = 0;
   uint64_t steps_over_bound = 0;  // steps with prompts that took longer than they were allowed
-  double bound_s = 0;             // of the last step; 0: none
+  uint64_t bounded_steps = 0;     // steps with prompts that had a bound
+  double bound_s = 0;             // of the last of them
 };
 
 // Turns requests into steps: continuous batching, running decodes first, then prefill chunks while
@@ -126,8 +127,10 @@ class Scheduler {
   size_t prefill_rows_ = 0;      // of this step
   uint64_t last_number_ = 0, preemptions_ = 0, finished_ = 0;
 
-  StepLoad load_;  // of this step
-  double bound_s_ = 0, credit_s_ = 0;
+  StepLoad load_;                          // of this step
+  double bound_s_ = 0, last_bound_s_ = 0;  // of this step (0: none); of the last that had one
+  double credit_s_ = 0;
+  uint64_t bounded_steps_ = 0;
   int64_t began_ns_ = 0;
   int steps_without_prefill_ = 0;  // in a row, though prompts wait for one
   uint64_t steps_over_bound_ = 0;

@@ -29,10 +29,12 @@ struct Sequence {
 
   size_t computed = 0;               // tokens whose KV is in the cache
   std::vector<int32_t> block_table;  // grows with `computed`
+  BlockHash before_first;            // the hash that the first block's follows: HashSalt
   std::vector<BlockHash> hashes;     // of the first full blocks of `tokens`, as many as were needed
   size_t cached_prompt_tokens = 0;   // of the prompt, taken from the prefix cache at admission
-  // Score requests: number of positions whose logits have been handed on. After a preemption the
-  // computation restarts at 0; positions below `scored` must not be handed on a second time.
+  // If it rates its prompt: number of positions whose logits have been handed on. After a
+  // preemption the computation restarts at 0; positions below `scored` must not be handed on a
+  // second time.
   size_t scored = 0;
   int preemptions = 0;
   FinishReason finish = FinishReason::kNone;
@@ -40,6 +42,8 @@ struct Sequence {
   int64_t arrived_ns = 0, scheduled_ns = 0;  // set by the scheduler if still 0
   int64_t first_token_ns = 0;                // set by the engine
 
+  // Whether the logits of the prompt's positions are wanted, so that all of them must be computed.
+  bool rates_prompt() const { return score || params.prompt_logprobs >= 0; }
   size_t output_tokens() const { return tokens.size() - prompt_tokens; }
 };
 

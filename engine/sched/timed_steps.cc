@@ -23,6 +23,10 @@ void Scheduler::SharePrefill(size_t budget) {
   std::vector<PrefillCandidate> candidates = Candidates();
   if (candidates.empty()) return;
   bound_s_ = Bound(decodes);
+  if (bound_s_ > 0) {
+    last_bound_s_ = bound_s_;
+    ++bounded_steps_;
+  }
   const bool must = slices_.empty() || steps_without_prefill_ == kMostStepsWithoutPrefill;
   PrefillOrder order(std::move(candidates), *times_, decodes,
                      {bound_s_ / times_->Margin(), budget, must}, credit_s_);
@@ -63,8 +67,8 @@ std::vector<PrefillCandidate> Scheduler::Candidates() const {
   // After a preemption none is admitted: it would take back the blocks that are needed here.
   if (step_preempted_ || running_.size() >= options_.max_num_seqs) return candidates;
   for (const auto& sequence : waiting_) {
-    const bool shares = pool_.prefix_caching() && !sequence->score && sequence->group != 0 &&
-                        sequence->preemptions == 0 &&
+    const bool shares = pool_.prefix_caching() && !sequence->rates_prompt() &&
+                        sequence->group != 0 && sequence->preemptions == 0 &&
                         sequence->tokens.size() > pool_.block_tokens();
     if (!shares || groups.insert(sequence->group).second) add(*sequence, true);
   }

@@ -58,6 +58,8 @@ Json CountsOf(const EngineStats& stats) {
                            {"waiting", number(stats.scheduler.waiting)},
                            {"preemptions", number(stats.scheduler.preemptions)},
                            {"steps", number(stats.steps)},
+                           {"bounded_steps", number(stats.scheduler.bounded_steps)},
+                           {"bound_seconds", Json(stats.scheduler.bound_s)},
                            {"prompt_tokens", number(stats.prompt_tokens)},
                            {"output_tokens", number(stats.output_tokens)},
                            {"blocks_used", number(stats.blocks_used)},
@@ -89,6 +91,8 @@ AdminApi::AdminApi(HttpServer& server, const FaultOptions& options, Actions acti
     endpoints_.insert(endpoints_.end(), {{"/sleep", "POST", &AdminApi::Sleep},
                                          {"/wake_up", "POST", &AdminApi::WakeUp},
                                          {"/is_sleeping", "GET", &AdminApi::IsSleeping}});
+  if (options_.enable_cache_reset)
+    endpoints_.push_back({"/reset_prefix_cache", "POST", &AdminApi::ResetPrefixCache});
   if (!options_.profile_dir.empty())
     endpoints_.insert(endpoints_.end(), {{"/start_profile", "POST", &AdminApi::StartProfile},
                                          {"/stop_profile", "POST", &AdminApi::StopProfile}});
@@ -135,6 +139,7 @@ void AdminApi::OnEngineState(EngineState state, const std::string& public_reason
   // The engine that was asked is gone.
   info_asked_ = false;
   AnswerAll(for_info_, 503, reason_);
+  AnswerAll(for_reset_, 503, reason_);
   if (state == EngineState::kFailed) AnswerAll(for_wake_, 503, reason_);
   if (profile_ == Profile::kStopping && for_profile_)
     WriteProfile("the engine process ended before it had written its part");
@@ -156,7 +161,11 @@ bool AdminApi::OnMessage(const LinkMessage& message) {
   }
   const auto* profiled = std::get_if<ProfiledMessage>(&message);
   if (profiled && profile_ == Profile::kStopping) WriteProfile(profiled->error);
-  return info || profiled;
+  const auto* reset = std::get_if<CacheResetMessage>(&message);
+  if (reset)
+    for (const Reply& reply : std::exchange(for_reset_, {}))
+      AnswerJson(*reply, 200, Json(Json::Object{{"success", Json(reset->whole)}}));
+  return info || profiled || reset;
 }
 
 void AdminApi::Health(const HttpRequest&, Reply reply) {
@@ -219,6 +228,12 @@ void AdminApi::WakeUp(const HttpRequest&, Reply reply) {
 
 void AdminApi::IsSleeping(const HttpRequest&, Reply reply) {
   AnswerJson(*reply, 200, Json(Json::Object{{"is_sleeping", Json(rest_ != Rest::kAwake)}}));
+}
+
+void AdminApi::ResetPrefixCache(const HttpRequest&, Reply reply) {
+  if (!ready()) return Refuse(*reply, 503, reason_);
+  for_reset_.push_back(std::move(reply));
+  if (for_reset_.size() == 1) actions_.send(ResetCacheMessage{});
 }
 
 void AdminApi::StartProfile(const HttpRequest&, Reply reply) {

@@ -60,6 +60,7 @@ class AdminApi {
   void FallAsleep();
   void WakeUp(const HttpRequest& request, Reply reply);
   void IsSleeping(const HttpRequest& request, Reply reply);
+  void ResetPrefixCache(const HttpRequest& request, Reply reply);
   void StartProfile(const HttpRequest& request, Reply reply);
   void StopProfile(const HttpRequest& request, Reply reply);
   // The engine has written its part, or could not: the front end adds its own.
@@ -79,6 +80,7 @@ class AdminApi {
   bool info_asked_ = false;      // an answer is under way
   std::vector<Reply> for_info_;  // that wait for it
   EngineStats stats_;
+  std::vector<Reply> for_reset_;
 
   enum class Rest { kAwake, kFallingAsleep, kAsleep, kWaking } rest_ = Rest::kAwake;
   int level_ = 0, wanted_level_ = 0;  // of this sleep: reached, and asked for

@@ -32,13 +32,15 @@ EventWriter::EventWriter(const ResponseHead& head) : chat_(head.chat) {
   head_bytes_ = event_.size();
 }
 
-std::string_view EventWriter::Role(size_t index) {
+std::string_view EventWriter::Role(size_t index, const Json& prompt_token_ids, const Usage* usage) {
   BeginChoice(index);
   event_ += "\"delta\":{\"role\":\"assistant\",\"content\":\"\"}";
-  return EndEvent(",\"logprobs\":null,\"finish_reason\":null,\"stop_reason\":null}]");
+  event_ += ",\"logprobs\":null,\"finish_reason\":null,\"stop_reason\":null}]";
+  AppendField("prompt_token_ids", prompt_token_ids);
+  return EndChoice(usage);
 }
 
-std::string_view EventWriter::Part(const ChoicePart& part) {
+std::string_view EventWriter::Part(const ChoicePart& part, const Usage* usage) {
   BeginChoice(part.index);
   event_ += chat_ ? "\"delta\":{\"content\":" : "\"text\":";
   AppendJsonString(event_, part.text);
@@ -48,7 +50,18 @@ std::string_view EventWriter::Part(const ChoicePart& part) {
   AppendOrNull(event_, part.finish_reason);
   event_ += ",\"stop_reason\":";
   AppendJson(event_, part.stop_reason);
-  return EndEvent("}]");
+  if (!chat_) AppendField("prompt_token_ids", part.prompt_token_ids);
+  AppendField("token_ids", part.token_ids);
+  event_ += "}]";
+  return EndChoice(usage);
+}
+
+void EventWriter::AppendField(const char* name, const Json& value) {
+  if (!value.is_null()) event_ += StrCat(",\"", name, "\":", value.Dump());
+}
+
+std::string_view EventWriter::EndChoice(const Usage* usage) {
+  return EndEvent(usage ? StrCat(",\"usage\":", ToJson(*usage).Dump()) : "");
 }
 
 std::string_view EventWriter::UsageOf(const Usage& usage) {

@@ -14,13 +14,17 @@ class EventWriter {
  public:
   explicit EventWriter(const ResponseHead& head);
   // The role, which comes first in a choice of a chat.
-  std::string_view Role(size_t index);
-  std::string_view Part(const ChoicePart& part);
+  // `usage`: what its choice has taken so far; null: not told.
+  std::string_view Role(size_t index, const Json& prompt_token_ids = {},
+                        const Usage* usage = nullptr);
+  std::string_view Part(const ChoicePart& part, const Usage* usage = nullptr);
   // The usage alone, which comes last.
   std::string_view UsageOf(const Usage& usage);
 
  private:
   void BeginChoice(size_t index);
+  void AppendField(const char* name, const Json& value);
+  std::string_view EndChoice(const Usage* usage);
   std::string_view EndEvent(std::string_view rest);
 
   bool chat_;

@@ -10,6 +10,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
+#include "engine/serve/fields.h"
 #include "engine/serve/http_refusal.h"
 #include "engine/serve/incoming.h"
 
@@ -49,6 +50,22 @@ bool IsJson(std::string_view content_type) {
          });
 }
 
+// The labels of vllm:cache_config_info, under vLLM's names.
+std::map<std::string, std::string> CacheConfigOf(const std::string& server_info) {
+  std::map<std::string, std::string> labels;
+  const auto info = Json::Parse(server_info);
+  const Json* cache = info ? info->Find("kv_cache") : nullptr;
+  if (!cache) return labels;
+  const std::pair<const char*, const char*> kNames[] = {{"block_tokens", "block_size"},
+                                                        {"blocks", "num_gpu_blocks"},
+                                                        {"bytes", "kv_cache_memory_bytes"}};
+  for (const auto& [ours, theirs] : kNames)
+    if (const Json* value = cache->Find(ours)) labels[theirs] = value->Dump();
+  if (const Json* dtype = cache->Find("dtype"); dtype && dtype->is_string())
+    labels["cache_dtype"] = dtype->string();
+  return labels;
+}
+
 Preparer::RenderChat RenderOn(WorkerPool::Worker& worker) {
   return [&worker](const ChatRequest& chat) { return worker.Render(chat); };
 }
@@ -73,6 +90,11 @@ Frontend::Frontend(ServedModel model, const Tokenizer& tokenizer, const FrontLim
 const std::map<std::string, Frontend::Endpoint, std::less<>>& Frontend::Endpoints() {
   static const std::map<std::string, Endpoint, std::less<>> kEndpoints = {
       {"/metrics", {"GET", &Frontend::Metrics, false}},
+      {"/load", {"GET", &Frontend::Load, false}},
+      {"/tokenizer_info", {"GET", &Frontend::TokenizerInfo, true}},
+      {"/props", {"GET", &Frontend::Props, true}},
+      {"/slots", {"GET", &Frontend::Slots, true}},
+      {"/apply-template", {"POST", &Frontend::ApplyTemplate, true}},
       {"/v1/models", {"GET", &Frontend::Models, true}},
       {"/v1/completions", {"POST", &Frontend::Completions, true}},
       {"/v1/chat/completions", {"POST", &Frontend::Chat, true}},
@@ -90,7 +112,7 @@ std::vector<std::string> Frontend::Paths() {
 
 bool Frontend::Handle(HttpRequest& request, Reply& reply) {
   const TraceSpan span("request");
-  const auto found = Endpoints().find(request.path);
+  const auto found = Endpoints().find(IsModelPath(request.path) ? "/v1/models" : request.path);
   if (found == Endpoints().end()) return false;
   const Endpoint& endpoint = found->second;
   if (request.method != endpoint.method)
@@ -140,18 +162,6 @@ void Frontend::Metrics(HttpRequest, Reply reply) {
   metrics_.SetFront({memory_->used(), memory_->rejections(), server_.connections(), pool_.queued(),
                      pending(), ready()});
   reply->Send(200, "text/plain; version=0.0.4; charset=utf-8", metrics_.Render());
-}
-
-void Frontend::Models(HttpRequest, Reply reply) {
-  Json model = Json::MakeObject();
-  model.Set("id", model_.name);
-  model.Set("object", "model");
-  model.Set("created", created_);
-  model.Set("owned_by", "pinion");
-  model.Set("root", model_.root);
-  model.Set("parent", Json());
-  model.Set("max_model_len", static_cast<int64_t>(max_model_len_));
-  SendJson(*reply, 200, Json(Json::Object{{"object", "list"}, {"data", Json(Json::Array{model})}}));
 }
 
 void Frontend::Completions(HttpRequest request, Reply reply) {
@@ -222,7 +232,11 @@ void Frontend::OnPrepared(Incoming& incoming, ApiResult<Prepared> prepared) {
   const int64_t now = NowNs(), arrived = incoming.request.arrived_ns;
   metrics_.AddPrepared(static_cast<double>(now - arrived) * 1e-9);
   if (incoming.deadline_ns() <= now) return Refuse(*incoming.reply, Overdue(incoming.limit_s));
-  if (!prepared) return Refuse(*incoming.reply, prepared.error());
+  if (!prepared) {
+    if (prepared.error().code == kUnknownField) metrics_.AddUnknownFields("refused", 1);
+    return Refuse(*incoming.reply, prepared.error());
+  }
+  if (prepared->unknown_fields > 0) metrics_.AddUnknownFields("ignored", prepared->unknown_fields);
   // The engine may have gone to sleep meanwhile.
   if (const auto unavailable = Unavailable()) return Refuse(*incoming.reply, *unavailable);
   const size_t choices = prepared->prompts.size() * static_cast<size_t>(prepared->request.n);
@@ -272,6 +286,7 @@ void Frontend::OnMessage(LinkMessage message) {
     const TraceSpan span("answer", "events", batch->events.size());
     for (const TokenEvent& event : batch->events) OnEvent(event);
     metrics_.SetEngine(batch->stats);
+    running_ = batch->stats.scheduler.running;
   } else if (const auto* refused = std::get_if<RefusedMessage>(&message)) {
     const auto found = Find(refused->id);
     if (found == live_.end()) return;
@@ -280,6 +295,9 @@ void Frontend::OnMessage(LinkMessage message) {
     generation->Fail({400, refused->message, "", ""});
   } else if (const auto* ready = std::get_if<ReadyMessage>(&message)) {
     max_model_len_ = ready->max_model_len;
+    slots_ = ready->max_num_seqs;
+    metrics_.SetSleepLevel(0);
+    metrics_.SetModel(max_model_len_, CacheConfigOf(ready->server_info));
     kv_tokens_ = ready->kv_tokens;
     OnEngineState(EngineState::kReady, "");
   }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -79,7 +80,13 @@ class Frontend {
   };
   struct Incoming;
 
-  void Models(HttpRequest, Reply reply);
+  static bool IsModelPath(std::string_view path);  // /v1/models/NAME
+  void Models(HttpRequest request, Reply reply);
+  void Load(HttpRequest, Reply reply);
+  void TokenizerInfo(HttpRequest, Reply reply);
+  void Props(HttpRequest, Reply reply);
+  void Slots(HttpRequest request, Reply reply);
+  void ApplyTemplate(HttpRequest request, Reply reply);
   void Metrics(HttpRequest, Reply reply);
   void Completions(HttpRequest request, Reply reply);
   void Chat(HttpRequest request, Reply reply);
@@ -129,6 +136,7 @@ class Frontend {
   std::string reason_;  // why the engine is not ready
   std::string retry_after_ = "5";
   size_t max_model_len_ = 0, kv_tokens_ = 0;
+  size_t slots_ = 0, running_ = 0;  // sequences that the engine may run, and does
   int64_t created_;
   uint64_t next_id_ = 1;                 // never repeats, whichever engine process an id goes to
   std::map<uint64_t, Request> live_;     // by the first id of a request's choices

@@ -13,9 +13,6 @@ double Seconds(int64_t from_ns, int64_t to_ns) {
   return static_cast<double>(to_ns - from_ns) * 1e-9;
 }
 
-// What a token with its log-probability, or one of the alternatives beside it, takes until the
-// answer is sent: here, as JSON values (some 600 bytes), as the library's, and as text.
-constexpr size_t kLogprobBytes = 1200;
 // Writing an answer of about this size takes a millisecond.
 constexpr size_t kLargeBytes = size_t{128} << 10;
 // What the answer has for each choice beside its text, and for each token with its log-probability.
@@ -38,8 +35,12 @@ Generation::Generation(const Tokenizer& tokenizer, ServeMetrics& metrics, Prepar
       origin_(std::move(origin)),
       ticket_(std::move(ticket)),
       events_(head_) {
-  for (const auto& prompt : prompts_) prompt_tokens_.push_back(prompt.size());
   const SamplingParams& params = request_.params;
+  for (const auto& prompt : prompts_) {
+    prompt_tokens_.push_back(prompt.size());
+    if (params.prompt_logprobs >= 0) rated_.push_back({prompt.front(), {}});
+    if (request_.return_token_ids) shown_prompts_.push_back(prompt);
+  }
   unfinished_ = prompts_.size() * static_cast<size_t>(request_.n);
   choices_.reserve(unfinished_);
   for (size_t i = 0; i < unfinished_; ++i) {
@@ -59,8 +60,8 @@ std::vector<SubmitMessage> Generation::TakeSubmits(uint64_t first_id) {
   params.stop.clear();  // matched here: the engine has tokens, not text
   std::vector<SubmitMessage> messages;
   for (auto& prompt : prompts_) {
-    messages.push_back({first_id, static_cast<uint32_t>(request_.n), request_.priority, params,
-                        std::move(prompt)});
+    messages.push_back({first_id, static_cast<uint32_t>(request_.n), request_.priority,
+                        request_.prompt_only, request_.cache_salt, params, std::move(prompt)});
     first_id += static_cast<uint64_t>(request_.n);
   }
   prompts_.clear();
@@ -71,22 +72,38 @@ void Generation::Begin() {
   if (!request_.stream || std::exchange(streaming_, true)) return;
   origin_.reply->Begin("text/event-stream; charset=utf-8");
   if (!request_.chat) return;
-  for (size_t i = 0; i < choices_.size(); ++i) origin_.reply->Write(events_.Role(i));
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const Usage usage = UsageOf(choices_[i]);
+    origin_.reply->Write(
+        events_.Role(i, TakePromptIds(i), request_.usage_in_parts ? &usage : nullptr));
+  }
 }
 
 Generation::Next Generation::OnEvent(size_t index, const TokenEvent& event) {
   Choice& choice = choices_[index];
   if (choice.done()) return Next::kMore;  // a stop string ended it before the engine knew
+  TakeRated(index, event);
   if (event.has_token && !TakeToken(choice, event)) return Next::kFail;
-  if (choice.output.stopped() || event.finish != FinishReason::kNone) Finish(choice, event);
+  const bool ended = choice.output.stopped() || event.finish != FinishReason::kNone;
+  if (!event.has_token && !ended) return Next::kMore;  // a part of the prompt
+  if (ended) Finish(choice, event);
   if (request_.stream) {
     Begin();
     // Even a token whose text is held back sends an event, as in vLLM.
-    origin_.reply->Write(events_.Part(TakePart(index)));
+    const Usage usage = UsageOf(choice);
+    origin_.reply->Write(events_.Part(TakePart(index), request_.usage_in_parts ? &usage : nullptr));
   }
   if (!choice.done()) return Next::kMore;
   if (--unfinished_ == 0 && request_.stream) EndStream();
   return event.finish == FinishReason::kNone ? Next::kAbort : Next::kMore;
+}
+
+void Generation::TakeRated(size_t index, const TokenEvent& event) {
+  if (event.rated_prompt.empty() || rated_.empty()) return;
+  std::vector<SampledToken>& others = rated_[PromptOf(index)].others;
+  others.insert(others.end(), event.rated_prompt.begin(), event.rated_prompt.end());
+  for (const SampledToken& token : event.rated_prompt)
+    kept_tokens_ += (1 + token.top.size()) * static_cast<size_t>(request_.n);
 }
 
 bool Generation::TakeToken(Choice& choice, const TokenEvent& event) {
@@ -99,6 +116,10 @@ bool Generation::TakeToken(Choice& choice, const TokenEvent& event) {
     if (!request_.stream && !memory_.Grow(entries * kLogprobBytes)) return false;
     kept_tokens_ += entries;
     choice.tokens.push_back(event.token);
+  }
+  if (request_.return_token_ids) {
+    if (!request_.stream && !memory_.Grow(kTokenIdBytes)) return false;
+    choice.ids.push_back(event.token.id);
   }
   // The token that ended the output is not part of its text.
   if (event.finish == FinishReason::kStop && !request_.params.include_stop_str_in_output)
@@ -141,23 +162,51 @@ void Generation::Finish(Choice& choice, const TokenEvent& event) {
     }
   }
   ticket_.ChoiceEnded();
-  metrics_.AddFinished({choice.finish_reason, Seconds(origin_.arrived_ns, event.now_ns),
-                        Seconds(event.arrived_ns, event.scheduled_ns),
-                        Seconds(origin_.arrived_ns, choice.first_token_ns), event.prompt_tokens,
-                        choice.output_tokens});
+  const int64_t first_ns = choice.output_tokens > 0 ? choice.first_token_ns : event.now_ns;
+  metrics_.AddFinished(
+      {choice.finish_reason, Seconds(origin_.arrived_ns, event.now_ns),
+       Seconds(event.arrived_ns, event.scheduled_ns), Seconds(origin_.arrived_ns, first_ns),
+       event.prompt_tokens, choice.output_tokens, event.cached_tokens,
+       request_.prompt_only ? 0 : static_cast<size_t>(request_.params.max_tokens),
+       event.preemptions, Seconds(event.scheduled_ns, first_ns), Seconds(first_ns, event.now_ns)});
+  longest_output_ = std::max(longest_output_, choice.output_tokens);
+  if (unfinished_ == 1) metrics_.AddRequest(static_cast<size_t>(request_.n), longest_output_);
 }
 
 ChoicePart Generation::TakePart(size_t index) {
   Choice& choice = choices_[index];
   ChoicePart part{
-      index, std::exchange(choice.text, {}), {}, choice.finish_reason, choice.stop_reason};
-  if (request_.params.logprobs >= 0) {
-    part.logprobs = request_.chat
-                        ? ChatLogprobs(tokenizer_, choice.tokens)
-                        : CompletionLogprobs(tokenizer_, choice.tokens, choice.text_offset);
-    choice.tokens.clear();
+      index, std::exchange(choice.text, {}), {}, choice.finish_reason, choice.stop_reason, {}};
+  if (request_.params.logprobs >= 0) part.logprobs = LogprobsOf(index);
+  if (request_.prompt_logprobs >= 0)
+    part.prompt_logprobs =
+        PromptLogprobs(tokenizer_, rated_[PromptOf(index)].others, request_.prompt_logprobs);
+  if (request_.return_token_ids) {
+    part.prompt_token_ids = TakePromptIds(index);
+    part.token_ids = Json(std::exchange(choice.ids, {}));
   }
   return part;
+}
+
+// Null if they are not asked for, or have been sent in the choice's first part.
+Json Generation::TakePromptIds(size_t index) {
+  Choice& choice = choices_[index];
+  if (!request_.return_token_ids || std::exchange(choice.shows_prompt, false) == false) return {};
+  return Json(shown_prompts_[PromptOf(index)]);
+}
+
+Json Generation::LogprobsOf(size_t index) {
+  Choice& choice = choices_[index];
+  const std::vector<SampledToken> tokens = std::exchange(choice.tokens, {});
+  if (request_.chat) return ChatLogprobs(tokenizer_, tokens, request_.tokens_as_ids);
+  CompletionLogprobs logprobs(tokenizer_, request_.params.logprobs, request_.tokens_as_ids);
+  if (request_.echo) {
+    const RatedPrompt& prompt = rated_[PromptOf(index)];
+    logprobs.AddFirst(prompt.first, choice.text_offset);
+    for (const SampledToken& token : prompt.others) logprobs.Add(token, choice.text_offset);
+  }
+  for (const SampledToken& token : tokens) logprobs.Add(token, choice.text_offset);
+  return logprobs.Take();
 }
 
 void Generation::EndStream() {
@@ -168,6 +217,8 @@ void Generation::EndStream() {
 
 bool Generation::answer_is_large() const {
   size_t bytes = kept_tokens_ * kTokenBytes + choices_.size() * kChoiceBytes;
+  for (const auto& prompt : shown_prompts_)
+    bytes += prompt.size() * kTokenIdBytes * static_cast<size_t>(request_.n);
   for (const Choice& choice : choices_) bytes += choice.text.size();
   return bytes > kLargeBytes;
 }
@@ -180,6 +231,10 @@ std::string Generation::Answer() {
 
 void Generation::Send(std::string answer) {
   origin_.reply->Send(200, "application/json", std::move(answer));
+}
+
+Usage Generation::UsageOf(const Choice& choice) const {
+  return {choice.prompt_tokens, choice.output_tokens, choice.cached_tokens};
 }
 
 Usage Generation::CountUsage() const {

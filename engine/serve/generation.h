@@ -77,20 +77,32 @@ class Generation {
     std::string text;                  // not yet sent
     size_t echo_bytes = 0;             // leading bytes of `text` that echo the prompt
     std::vector<SampledToken> tokens;  // not yet sent; kept only for logprobs
+    std::vector<int32_t> ids;          // not yet sent; kept only if they are asked for
     size_t text_offset = 0;            // of tokens.front() in the whole text, characters
     size_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0;
     int64_t first_token_ns = 0, last_token_ns = 0;
+    bool shows_prompt = true;  // its first part is yet to come
     std::string finish_reason;
     Json stop_reason;
     bool done() const { return !finish_reason.empty(); }
   };
 
+  // The prompt's tokens as the answer shows them: kept once for all of its choices.
+  struct RatedPrompt {
+    int32_t first = 0;
+    std::vector<SampledToken> others;
+  };
+
+  void TakeRated(size_t index, const TokenEvent& event);
+  Json LogprobsOf(size_t index);
   bool TakeToken(Choice& choice, const TokenEvent& event);
   void Time(Choice& choice, const TokenEvent& event);
   void Finish(Choice& choice, const TokenEvent& event);
   ChoicePart TakePart(size_t index);
+  Json TakePromptIds(size_t index);
   void EndStream();
   Usage CountUsage() const;
+  Usage UsageOf(const Choice& choice) const;
   size_t PromptOf(size_t choice) const { return choice / static_cast<size_t>(request_.n); }
 
   const Tokenizer& tokenizer_;
@@ -98,13 +110,15 @@ class Generation {
   GenerationRequest request_;
   std::vector<std::vector<int32_t>> prompts_;  // until TakeSubmits
   std::vector<size_t> prompt_tokens_;
+  std::vector<std::vector<int32_t>> shown_prompts_;  // if their ids are asked for
+  std::vector<RatedPrompt> rated_;  // one per prompt, if its log-probabilities are asked for
   MemoryShare memory_;
   ResponseHead head_;
   Origin origin_;
   Admission::Ticket ticket_;
   EventWriter events_;
   std::vector<Choice> choices_;
-  size_t unfinished_ = 0, kept_tokens_ = 0;
+  size_t unfinished_ = 0, kept_tokens_ = 0, longest_output_ = 0;
   bool streaming_ = false;
   uint64_t first_id_ = 0;
 };

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "engine/base/log.h"
+#include "engine/base/nofile.h"
 #include "engine/base/strings.h"
-#include "engine/serve/nofile.h"
 #include "engine/serve/own_names.h"
 
 namespace pinion {
@@ -43,7 +43,8 @@ std::vector<std::string> NamesOfThisMachine() {
 }  // namespace
 
 Result<std::unique_ptr<HttpSetup>> HttpSetup::Make(const ServeOptions& options,
-                                                   std::shared_ptr<MemoryBudget> memory) {
+                                                   std::shared_ptr<MemoryBudget> memory,
+                                                   std::function<void(const AccessRecord&)> count) {
   auto setup = std::unique_ptr<HttpSetup>(new HttpSetup);
   const HttpRules& rules = options.http;
   HttpOptions& http = setup->http_;
@@ -60,8 +61,11 @@ Result<std::unique_ptr<HttpSetup>> HttpSetup::Make(const ServeOptions& options,
   http.check = [gate = &*setup->gate_](const HttpHead& head) { return gate->Check(head); };
   if (!rules.access_log.empty()) {
     PINION_ASSIGN(setup->log_, AccessLog::Open(rules.access_log));
-    http.log = [log = setup->log_.get()](const AccessRecord& record) { log->Add(record); };
   }
+  http.log = [log = setup->log_.get(), count = std::move(count)](const AccessRecord& record) {
+    if (log) log->Add(record);
+    if (count) count(record);
+  };
   return setup;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -16,9 +17,11 @@ namespace pinion {
 // the access log. Outlives the HTTP server.
 class HttpSetup {
  public:
-  // `memory`: for bodies and unsent answers. Raises the limit of descriptors as well, and says so.
+  // `memory`: for bodies and unsent answers; `count`: told every exchange.
+  // Raises the limit of descriptors as well, and says so.
   static Result<std::unique_ptr<HttpSetup>> Make(const ServeOptions& options,
-                                                 std::shared_ptr<MemoryBudget> memory);
+                                                 std::shared_ptr<MemoryBudget> memory,
+                                                 std::function<void(const AccessRecord&)> count);
   HttpSetup(const HttpSetup&) = delete;
   HttpSetup& operator=(const HttpSetup&) = delete;
 

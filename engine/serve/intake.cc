@@ -31,7 +31,9 @@ ApiResult<void> FitLengths(const std::vector<std::vector<int32_t>>& prompts, siz
     longest = std::max(longest, prompt.size());
   }
   SamplingParams& params = request.params;
-  const size_t wanted = request.max_tokens_given ? static_cast<size_t>(params.max_tokens) : 1;
+  const size_t wanted = request.prompt_only        ? 0
+                        : request.max_tokens_given ? static_cast<size_t>(params.max_tokens)
+                                                   : 1;
   if (longest + wanted > max_model_len)
     return Unexpected(ApiError{400,
                                StrCat("the prompt has ", longest, " tokens and ", wanted,
@@ -39,6 +41,7 @@ ApiResult<void> FitLengths(const std::vector<std::vector<int32_t>>& prompts, siz
                                       max_model_len, "; reduce either"),
                                request.max_tokens_given ? request.max_tokens_name : "prompt",
                                "context_length_exceeded"});
+  if (request.prompt_only) return {};
   params.max_tokens =
       static_cast<int>(std::min(static_cast<size_t>(params.max_tokens), max_model_len - longest));
   if (params.min_tokens > params.max_tokens)
@@ -49,7 +52,43 @@ ApiResult<void> FitLengths(const std::vector<std::vector<int32_t>>& prompts, siz
   return {};
 }
 
+// Shortens prompts to what the request wants of them.
+ApiResult<void> Truncate(const GenerationRequest& request, size_t max_model_len,
+                         const Tokenizer& tokenizer, std::vector<std::vector<int32_t>>& prompts) {
+  if (!request.truncate_to) return {};
+  const size_t fits = max_model_len - (request.prompt_only ? 0 : 1);
+  const size_t most = *request.truncate_to < 0 ? fits : static_cast<size_t>(*request.truncate_to);
+  if (most > max_model_len)
+    return Unexpected(ApiError{
+        400,
+        StrCat("'truncate_prompt_tokens' is ", most, ", want at most the model's ", max_model_len),
+        "truncate_prompt_tokens", ""});
+  for (std::vector<int32_t>& prompt : prompts) {
+    if (prompt.size() <= most) continue;
+    const auto surplus = static_cast<ptrdiff_t>(prompt.size() - most);
+    if (!request.truncate_left) {
+      prompt.resize(most);
+      continue;
+    }
+    // The tokenizer's own beginning of a text is no part of that text.
+    const ptrdiff_t kept =
+        request.add_special_tokens && most > 1 && tokenizer.is_special(prompt.front()) ? 1 : 0;
+    prompt.erase(prompt.begin() + kept, prompt.begin() + kept + surplus);
+  }
+  return {};
+}
+
+// Bad words are sent to the engine with each prompt.
+constexpr size_t kMaxBadWordTokens = 4096;
+
 }  // namespace
+
+ApiError UnknownModel(const std::string& asked, const std::string& served) {
+  return {404,
+          StrCat("the model '", asked.substr(0, 200), "' does not exist; this server has '", served,
+                 "'"),
+          "model", "model_not_found"};
+}
 
 Intake::Intake(const ServedModel& model, const Tokenizer& tokenizer)
     : model_(model), tokenizer_(tokenizer), longest_token_bytes_(LongestToken(tokenizer)) {}
@@ -59,18 +98,42 @@ ApiResult<std::vector<std::vector<int32_t>>> Intake::Prepare(GenerationRequest& 
                                                              const RenderChat& render,
                                                              MemoryShare& memory) const {
   PINION_TRY(CheckModel(request.model));
+  PINION_TRY(EncodeBadWords(request, memory));
   PINION_TRY(CheckTokenIds(request.params));
   std::vector<std::vector<int32_t>> prompts;
   if (request.chat) {
     PINION_ASSIGN(const Prompt text, Render(std::move(request.conversation), render));
-    PINION_ASSIGN(prompts.emplace_back(), EncodePrompt(text, false, max_model_len, memory));
+    PINION_ASSIGN(prompts.emplace_back(),
+                  EncodePrompt(text, request.add_special_tokens, max_model_len, memory));
   }
   for (const Prompt& prompt : request.prompts) {
     PINION_ASSIGN(prompts.emplace_back(),
                   EncodePrompt(prompt, request.add_special_tokens, max_model_len, memory));
   }
+  PINION_TRY(Truncate(request, max_model_len, tokenizer_, prompts));
   PINION_TRY(FitLengths(prompts, max_model_len, request));
   return prompts;
+}
+
+// As vLLM: a word is bad at the beginning of a text and after a space, unless the latter has the
+// space as a token of its own.
+ApiResult<void> Intake::EncodeBadWords(GenerationRequest& request, MemoryShare& memory) const {
+  std::vector<std::vector<int32_t>>& words = request.params.bad_words_ids;
+  size_t tokens = 0;
+  for (const std::string& text : std::exchange(request.bad_words, {})) {
+    const std::string bare(Trim(text));
+    PINION_ASSIGN(std::vector<int32_t> first, EncodeText(bare, false, memory));
+    PINION_ASSIGN(std::vector<int32_t> later, EncodeText(" " + bare, false, memory));
+    const bool same_length = first.size() == later.size();
+    const bool differs = same_length && !first.empty() && first.front() != later.front();
+    tokens += first.size() + (differs ? later.size() : 0);
+    if (!first.empty()) words.push_back(std::move(first));
+    if (differs) words.push_back(std::move(later));
+  }
+  if (tokens <= kMaxBadWordTokens) return {};
+  return Unexpected(ApiError{
+      400, StrCat("'bad_words' have ", tokens, " tokens in all, want at most ", kMaxBadWordTokens),
+      "bad_words", ""});
 }
 
 ApiResult<std::vector<int32_t>> Intake::Tokenize(TokenizeRequest request, const RenderChat& render,
@@ -80,6 +143,12 @@ ApiResult<std::vector<int32_t>> Intake::Tokenize(TokenizeRequest request, const 
     PINION_ASSIGN(request.prompt, Render(std::move(request.conversation), render));
   }
   return EncodeText(*request.prompt, request.add_special_tokens, memory);
+}
+
+ApiResult<std::string> Intake::ApplyTemplate(TokenizeRequest request,
+                                             const RenderChat& render) const {
+  PINION_TRY(CheckModel(request.model));
+  return Render(std::move(request.conversation), render);
 }
 
 ApiResult<std::string> Intake::Detokenize(const DetokenizeRequest& request) const {
@@ -99,10 +168,7 @@ ApiResult<void> Intake::CheckIds(const std::vector<int32_t>& ids, const char* fi
 
 ApiResult<void> Intake::CheckModel(const std::string& name) const {
   if (name.empty() || name == model_.name) return {};
-  return Unexpected(ApiError{404,
-                             StrCat("the model '", name.substr(0, 200),
-                                    "' does not exist; this server has '", model_.name, "'"),
-                             "model", "model_not_found"});
+  return Unexpected(UnknownModel(name, model_.name));
 }
 
 ApiResult<std::string> Intake::Render(Conversation conversation, const RenderChat& render) const {

@@ -39,12 +39,15 @@ class Intake {
   ApiResult<std::vector<int32_t>> Tokenize(TokenizeRequest request, const RenderChat& render,
                                            MemoryShare& memory) const;
 
+  // A conversation as the model's template writes it.
+  ApiResult<std::string> ApplyTemplate(TokenizeRequest request, const RenderChat& render) const;
   ApiResult<std::string> Detokenize(const DetokenizeRequest& request) const;
 
  private:
   ApiResult<void> CheckIds(const std::vector<int32_t>& ids, const char* field) const;
   ApiResult<void> CheckModel(const std::string& name) const;
   ApiResult<void> CheckTokenIds(const SamplingParams& params) const;
+  ApiResult<void> EncodeBadWords(GenerationRequest& request, MemoryShare& memory) const;
   ApiResult<std::vector<int32_t>> EncodePrompt(const Prompt& prompt, bool add_special_tokens,
                                                size_t max_model_len, MemoryShare& memory) const;
   ApiResult<std::vector<int32_t>> EncodeText(const std::string& text, bool add_special_tokens,
@@ -55,5 +58,8 @@ class Intake {
   const Tokenizer& tokenizer_;
   size_t longest_token_bytes_;
 };
+
+// 404 for a model that this server does not have.
+ApiError UnknownModel(const std::string& asked, const std::string& served);
 
 }  // namespace pinion

@@ -21,16 +21,17 @@ template <typename Archive>
 void Fields(Archive& archive, SamplingParams& p) {
   archive(p.temperature, p.top_p, p.top_k, p.min_p, p.repetition_penalty, p.presence_penalty,
           p.frequency_penalty, p.seed, p.max_tokens, p.min_tokens, p.ignore_eos, p.stop_token_ids,
-          p.stop, p.include_stop_str_in_output, p.logprobs, p.logit_bias);
+          p.stop, p.include_stop_str_in_output, p.logprobs, p.prompt_logprobs, p.logit_bias,
+          p.allowed_token_ids, p.bad_words_ids);
 }
 template <typename Archive>
 void Fields(Archive& archive, SampledToken& token) {
-  archive(token.id, token.logprob, token.top);
+  archive(token.id, token.logprob, token.top, token.rank);
 }
 template <typename Archive>
 void Fields(Archive& archive, TokenEvent& e) {
   archive(e.request, e.has_token, e.finish, e.prompt_tokens, e.cached_tokens, e.output_tokens,
-          e.arrived_ns, e.scheduled_ns, e.first_token_ns, e.now_ns);
+          e.preemptions, e.arrived_ns, e.scheduled_ns, e.first_token_ns, e.now_ns, e.rated_prompt);
   if (e.has_token) archive(e.token);
 }
 template <typename Archive>
@@ -41,13 +42,13 @@ void Fields(Archive& archive, StepWork& w) {
 template <typename Archive>
 void Fields(Archive& archive, EngineStats& s) {
   archive(s.scheduler.waiting, s.scheduler.running, s.scheduler.preemptions, s.scheduler.finished,
-          s.scheduler.steps_over_bound, s.scheduler.bound_s, s.kv.prefix_query_tokens,
-          s.kv.prefix_hit_tokens, s.kv.evictions, s.blocks_used, s.blocks_total, s.steps,
-          s.prompt_tokens, s.output_tokens, s.prefill, s.decode);
+          s.scheduler.steps_over_bound, s.scheduler.bounded_steps, s.scheduler.bound_s,
+          s.kv.prefix_query_tokens, s.kv.prefix_hit_tokens, s.kv.evictions, s.blocks_used,
+          s.blocks_total, s.steps, s.prompt_tokens, s.output_tokens, s.prefill, s.decode);
 }
 template <typename Archive>
 void Fields(Archive& archive, SubmitMessage& m) {
-  archive(m.id, m.count, m.priority, m.params, m.prompt_ids);
+  archive(m.id, m.count, m.priority, m.prompt_only, m.cache_salt, m.params, m.prompt_ids);
 }
 template <typename Archive>
 void Fields(Archive& archive, AbortMessage& m) {
@@ -64,8 +65,14 @@ void Fields(Archive& archive, ProfileMessage& m) {
 template <typename Archive>
 void Fields(Archive&, InfoRequestMessage&) {}
 template <typename Archive>
+void Fields(Archive&, ResetCacheMessage&) {}
+template <typename Archive>
+void Fields(Archive& archive, CacheResetMessage& m) {
+  archive(m.whole);
+}
+template <typename Archive>
 void Fields(Archive& archive, ReadyMessage& m) {
-  archive(m.max_model_len, m.kv_tokens, m.server_info);
+  archive(m.max_model_len, m.kv_tokens, m.max_num_seqs, m.server_info);
 }
 template <typename Archive>
 void Fields(Archive& archive, FailedMessage& m) {

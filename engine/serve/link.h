@@ -22,7 +22,9 @@ namespace pinion {
 struct SubmitMessage {
   uint64_t id = 0;
   uint32_t count = 1;
-  int32_t priority = 0;   // lower goes first
+  int32_t priority = 0;      // lower goes first
+  bool prompt_only = false;  // nothing is generated: the prompt alone is rated, once
+  std::string cache_salt;
   SamplingParams params;  // without stop strings: the front end matches those
   std::vector<int32_t> prompt_ids;
 };
@@ -37,12 +39,14 @@ struct ProfileMessage {  // starts recording spans for this file; empty: stops a
   std::string path;
 };
 struct InfoRequestMessage {};  // answered by InfoMessage
+struct ResetCacheMessage {};   // drops cached prefixes; answered by CacheResetMessage
 
 // Engine -> front end.
 struct ReadyMessage {
   uint64_t max_model_len = 0;
-  uint64_t kv_tokens = 0;   // that the KV cache holds
-  std::string server_info;  // JSON of /server_info
+  uint64_t kv_tokens = 0;     // that the KV cache holds
+  uint64_t max_num_seqs = 0;  // that run at once
+  std::string server_info;    // JSON of /server_info
 };
 struct FailedMessage {  // the engine could not start; it exits after this
   ErrorCode code = ErrorCode::kFailed;
@@ -66,9 +70,14 @@ struct InfoMessage {
   std::string server_info;
 };
 
-using LinkMessage = std::variant<SubmitMessage, AbortMessage, PingMessage, ProfileMessage,
-                                 InfoRequestMessage, ReadyMessage, FailedMessage, RefusedMessage,
-                                 EventsMessage, PongMessage, ProfiledMessage, InfoMessage>;
+struct CacheResetMessage {
+  bool whole = false;  // false: sequences that run keep their blocks, and others may find those
+};
+
+using LinkMessage =
+    std::variant<SubmitMessage, AbortMessage, PingMessage, ProfileMessage, InfoRequestMessage,
+                 ReadyMessage, FailedMessage, RefusedMessage, EventsMessage, PongMessage,
+                 ProfiledMessage, InfoMessage, ResetCacheMessage, CacheResetMessage>;
 
 // One frame, header included.
 std::string EncodeFrame(const LinkMessage& message);

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
 #include "engine/run/engine.h"
+#include "engine/serve/http.h"
 
 namespace pinion {
 
@@ -33,15 +35,26 @@ class ServeMetrics {
   struct Finished {
     std::string reason;  // "stop", "length", "abort", "error"
     double e2e_seconds = 0, queue_seconds = 0, first_token_seconds = 0;
-    size_t prompt_tokens = 0, output_tokens = 0;
+    size_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0, max_tokens = 0, preemptions = 0;
+    double prefill_seconds = 0, decode_seconds = 0;  // from the first step; from the first token
   };
   void AddFinished(const Finished& sequence);
+
+  // A request whose choices have all ended.
+  void AddRequest(size_t n, size_t longest_output);
+
+  // Facts about the model, once it is loaded; cache_config: labels.
+  void SetModel(size_t max_model_len, const std::map<std::string, std::string>& cache_config);
+  void SetSleepLevel(int level);  // 0: awake
+  // See HttpMetrics.
+  void AddExchange(const AccessRecord& exchange, bool known);
 
   void SetFront(const FrontCounts& counts);
   void AddRejected(const char* reason);  // a request that found no room, by the limit's name
   void AddRestart();                     // of the engine process
   void AddPrepared(double seconds);      // from a request's arrival to its tokens
   void AddDeadlineExceeded();
+  void AddUnknownFields(const char* outcome, size_t fields);  // "refused", "ignored"
 
   // Prometheus text format 0.0.4.
   std::string Render() const;

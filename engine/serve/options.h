@@ -22,7 +22,9 @@ struct FrontLimits {
   size_t max_num_queued_tokens = 1 << 20;  // prompt tokens of requests without a token yet; 503
   size_t max_choice_tokens = 1 << 20;      // n x prompt tokens of one request; above: 400
   size_t max_logit_bias = 1024;            // entries; above: 400, as for the next two
-  size_t max_stop = 16, max_stop_token_ids = 1024;
+  size_t max_stop = 16, max_stop_token_ids = 1024, max_allowed_token_ids = 1024;
+  size_t max_bad_words = 128;
+  bool ignore_unknown_fields = false;  // else 400, as they might change the answer
   // Of a request's `priority`, of which lower goes first; below: 400. The default allows any.
   int min_priority = std::numeric_limits<int>::min();
   double request_timeout_s = 3600;  // "timeout" in a request may only shorten it; 504
@@ -44,11 +46,12 @@ struct HttpRules {
 
 // What happens when the engine process dies or hangs, and when the server is to end.
 struct FaultOptions {
-  double engine_timeout_s = 60;    // without an answer or progress from the engine: it is killed
-  double shutdown_timeout_s = 30;  // for live requests to finish after SIGTERM
-  int max_engine_restarts = 5;     // within 10 minutes; one more ends the server
-  bool enable_sleep_mode = false;  // offers /sleep, /wake_up and /is_sleeping
-  std::string profile_dir;         // for /start_profile; empty: no profiling endpoints
+  double engine_timeout_s = 60;     // without an answer or progress from the engine: it is killed
+  double shutdown_timeout_s = 30;   // for live requests to finish after SIGTERM
+  int max_engine_restarts = 5;      // within 10 minutes; one more ends the server
+  bool enable_sleep_mode = false;   // offers /sleep, /wake_up and /is_sleeping
+  bool enable_cache_reset = false;  // offers /reset_prefix_cache
+  std::string profile_dir;          // for /start_profile; empty: no profiling endpoints
 };
 
 struct ServeOptions {

@@ -6,7 +6,9 @@
 #include "engine/base/json_text.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
+#include "engine/serve/fields.h"
 #include "engine/serve/request_memory.h"
+#include "engine/serve/response.h"
 
 namespace pinion {
 namespace {
@@ -54,10 +56,27 @@ bool IsLong(const Json& stop) { return stop.is_string() && stop.string().size() 
 // What is held until the answer ends.
 size_t KeptBytes(const Prepared& prepared) {
   size_t bytes = 4096;  // decoders, parameters, the answer's head
-  for (const auto& prompt : prepared.prompts) bytes += prompt.size() * sizeof(int32_t);
+  const size_t shown = prepared.request.return_token_ids
+                           ? kTokenIdBytes * static_cast<size_t>(prepared.request.n)
+                           : 0;
+  for (const auto& prompt : prepared.prompts) bytes += prompt.size() * (sizeof(int32_t) + shown);
   for (const std::string& echo : prepared.echoes)
     bytes += echo.size() * static_cast<size_t>(1 + prepared.request.n);
   return bytes;
+}
+
+// Log-probabilities of the prompts' tokens, which each choice of a prompt repeats: what they take
+// once the engine has told them.
+size_t PromptLogprobBytes(const Prepared& prepared) {
+  const GenerationRequest& request = prepared.request;
+  if (request.params.prompt_logprobs < 0) return 0;
+  size_t tokens = 0;
+  for (const auto& prompt : prepared.prompts) tokens += prompt.size();
+  // The alternatives, and the token itself, which they may lack.
+  const auto entries = size_t{2} + static_cast<size_t>(request.params.prompt_logprobs);
+  const size_t lists = (request.echo && request.params.logprobs >= 0 ? 1 : 0) +
+                       (request.prompt_logprobs >= 0 ? 1 : 0);
+  return tokens * entries * lists * static_cast<size_t>(request.n) * kLogprobBytes;
 }
 
 // Moves the prompts' texts into the echoes.
@@ -100,11 +119,17 @@ ApiResult<void> CheckCounts(const Json& body, const FrontLimits& limits) {
   PINION_TRY(CheckCount(body, "logit_bias", "--max-logit-bias", limits.max_logit_bias));
   PINION_TRY(CheckCount(body, "stop", "--max-stop", limits.max_stop));
   PINION_TRY(CheckCount(body, "stop_token_ids", "--max-stop-token-ids", limits.max_stop_token_ids));
-  const Json* stop = body.Find("stop");
-  if (stop && (IsLong(*stop) || (stop->is_array() &&
-                                 std::any_of(stop->array().begin(), stop->array().end(), IsLong))))
-    return Unexpected(
-        BadField("stop", StrCat("'stop' has a string of more than ", kMaxStopBytes, " bytes")));
+  PINION_TRY(CheckCount(body, "allowed_token_ids", "--max-allowed-token-ids",
+                        limits.max_allowed_token_ids));
+  PINION_TRY(CheckCount(body, "bad_words", "--max-bad-words", limits.max_bad_words));
+  for (const char* key : {"stop", "bad_words"}) {
+    const Json* texts = body.Find(key);
+    if (texts &&
+        (IsLong(*texts) ||
+         (texts->is_array() && std::any_of(texts->array().begin(), texts->array().end(), IsLong))))
+      return Unexpected(
+          BadField(key, StrCat("'", key, "' has a string of more than ", kMaxStopBytes, " bytes")));
+  }
   return {};
 }
 
@@ -118,6 +143,7 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, bool chat, size_t
   {
     PINION_ASSIGN(const Json body, ParseBody(request, chat ? kTreesOfChat : kTreesOfCompletion));
     PINION_TRY(CheckCounts(body, limits_));
+    PINION_ASSIGN(prepared.unknown_fields, CountUnknown(body, chat, limits_.ignore_unknown_fields));
     PINION_ASSIGN(prepared.request, chat ? ReadChatRequest(body, model_.defaults)
                                          : ReadCompletionRequest(body, model_.defaults));
   }
@@ -136,6 +162,8 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, bool chat, size_t
   request.memory.ShrinkTo(kept);
   if (kept > request.memory.bytes())
     PINION_TRY(Reserve(request.memory, kept - request.memory.bytes(), "the copies of the prompt"));
+  PINION_TRY(
+      Reserve(request.memory, PromptLogprobBytes(prepared), "the log-probabilities of the prompt"));
   prepared.memory = std::move(request.memory);
   return prepared;
 }
@@ -188,6 +216,20 @@ ApiResult<std::string> Preparer::Tokenize(HttpRequest& request, size_t max_model
     answer += std::to_string(ids[i]);
   }
   return answer + "]}";
+}
+
+ApiResult<std::string> Preparer::ApplyTemplate(HttpRequest& request,
+                                               const RenderChat& render) const {
+  TokenizeRequest asked;
+  {
+    PINION_ASSIGN(const Json body, ParseBody(request, kTreesOfChat));
+    PINION_ASSIGN(asked, ReadTokenizeRequest(body));
+  }
+  if (asked.prompt) return Unexpected(BadField("messages", "'messages' must be a list"));
+  PINION_ASSIGN(const std::string text, intake_.ApplyTemplate(std::move(asked), render));
+  std::string answer = "{\"prompt\":";
+  AppendJsonString(answer, text);
+  return answer + "}";
 }
 
 ApiResult<std::string> Preparer::Detokenize(HttpRequest& request) const {

@@ -21,6 +21,7 @@ struct Prepared {
   std::vector<PrimedText> primed;   // one per prompt
   std::vector<std::string> echoes;  // one per prompt, if the answer repeats it
   MemoryShare memory;               // of all this
+  size_t unknown_fields = 0;        // that were ignored
 };
 
 // All work on a request whose size its client decides: parsing, checking, rendering, tokenizing and
@@ -42,6 +43,7 @@ class Preparer {
   ApiResult<std::string> Tokenize(HttpRequest& request, size_t max_model_len,
                                   const RenderChat& render) const;
   ApiResult<std::string> Detokenize(HttpRequest& request) const;
+  ApiResult<std::string> ApplyTemplate(HttpRequest& request, const RenderChat& render) const;
 
  private:
   ApiResult<void> CheckPriority(int priority) const;

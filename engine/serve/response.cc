@@ -16,6 +16,10 @@ std::string TextOf(const Tokenizer& tokenizer, int32_t id) {
   return tokenizer.Decode(std::span(&id, 1), false);
 }
 
+std::string NameOf(const Tokenizer& tokenizer, int32_t id, bool as_id) {
+  return as_id ? StrCat("token_id:", id) : TextOf(tokenizer, id);
+}
+
 // Code points, because Python clients slice text by them.
 size_t CharactersOf(std::string_view text) {
   const auto begins = [](char byte) { return (byte & 0xC0) != 0x80; };
@@ -23,6 +27,10 @@ size_t CharactersOf(std::string_view text) {
 }
 
 Json OrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+void SetIfGiven(Json& object, const char* key, const Json& value) {
+  if (!value.is_null()) object.Set(key, value);
+}
 
 Json Choice(const ResponseHead& head, const ChoicePart& part) {
   Json choice = Json::MakeObject();
@@ -34,15 +42,18 @@ Json Choice(const ResponseHead& head, const ChoicePart& part) {
   choice.Set("logprobs", part.logprobs);
   choice.Set("finish_reason", OrNull(part.finish_reason));
   choice.Set("stop_reason", part.stop_reason);
+  if (!head.chat) SetIfGiven(choice, "prompt_logprobs", part.prompt_logprobs);
+  if (!head.chat) SetIfGiven(choice, "prompt_token_ids", part.prompt_token_ids);
+  SetIfGiven(choice, "token_ids", part.token_ids);
   return choice;
 }
 
-Json ChatToken(const Tokenizer& tokenizer, int32_t id, double logprob) {
-  std::string text = TextOf(tokenizer, id);
+Json ChatToken(const Tokenizer& tokenizer, int32_t id, double logprob, bool as_id) {
+  const std::string text = TextOf(tokenizer, id);
   Json bytes = Json::MakeArray();
   for (const unsigned char byte : text) bytes.Append(static_cast<int>(byte));
   Json token = Json::MakeObject();
-  token.Set("token", std::move(text));
+  token.Set("token", as_id ? NameOf(tokenizer, id, true) : text);
   token.Set("logprob", Floor(logprob));
   token.Set("bytes", std::move(bytes));
   return token;
@@ -74,38 +85,70 @@ Json WholeResponse(const ResponseHead& head, const std::vector<ChoicePart>& choi
   whole.Set("model", head.model);
   whole.Set("choices", std::move(list));
   whole.Set("usage", ToJson(usage));
+  if (!head.chat || choices.empty()) return whole;
+  SetIfGiven(whole, "prompt_logprobs", choices.front().prompt_logprobs);
+  SetIfGiven(whole, "prompt_token_ids", choices.front().prompt_token_ids);
   return whole;
 }
 
-Json CompletionLogprobs(const Tokenizer& tokenizer, const std::vector<SampledToken>& tokens,
-                        size_t& text_offset) {
-  Json texts = Json::MakeArray(), chosen = Json::MakeArray(), tops = Json::MakeArray(),
-       offsets = Json::MakeArray();
-  for (const SampledToken& token : tokens) {
-    std::string text = TextOf(tokenizer, token.id);
-    Json top = Json::MakeObject();
-    for (const auto& [id, logprob] : token.top) top.Set(TextOf(tokenizer, id), Floor(logprob));
-    top.Set(text, Floor(token.logprob));
-    offsets.Append(static_cast<int64_t>(text_offset));
-    text_offset += CharactersOf(text);
-    texts.Append(std::move(text));
-    chosen.Append(Floor(token.logprob));
-    tops.Append(std::move(top));
-  }
+std::string CompletionLogprobs::AddText(int32_t id, size_t& text_offset) {
+  const std::string text = TextOf(tokenizer_, id);
+  offsets_.emplace_back(static_cast<int64_t>(text_offset));
+  text_offset += CharactersOf(text);
+  texts_.emplace_back(as_ids_ ? NameOf(tokenizer_, id, true) : text);
+  return texts_.back().string();
+}
+
+void CompletionLogprobs::AddFirst(int32_t id, size_t& text_offset) {
+  AddText(id, text_offset);
+  chosen_.emplace_back();
+  tops_.emplace_back();
+}
+
+void CompletionLogprobs::Add(const SampledToken& token, size_t& text_offset) {
+  const std::string text = AddText(token.id, text_offset);
+  Json top = Json::MakeObject();
+  for (size_t i = 0; i < std::min(count_, token.top.size()); ++i)
+    top.Set(NameOf(tokenizer_, token.top[i].first, as_ids_), Floor(token.top[i].second));
+  top.Set(text, Floor(token.logprob));
+  chosen_.emplace_back(Floor(token.logprob));
+  tops_.push_back(std::move(top));
+}
+
+Json CompletionLogprobs::Take() {
   Json logprobs = Json::MakeObject();
-  logprobs.Set("text_offset", std::move(offsets));
-  logprobs.Set("token_logprobs", std::move(chosen));
-  logprobs.Set("tokens", std::move(texts));
-  logprobs.Set("top_logprobs", std::move(tops));
+  logprobs.Set("text_offset", Json(std::move(offsets_)));
+  logprobs.Set("token_logprobs", Json(std::move(chosen_)));
+  logprobs.Set("tokens", Json(std::move(texts_)));
+  logprobs.Set("top_logprobs", Json(std::move(tops_)));
   return logprobs;
 }
 
-Json ChatLogprobs(const Tokenizer& tokenizer, const std::vector<SampledToken>& tokens) {
+Json PromptLogprobs(const Tokenizer& tokenizer, const std::vector<SampledToken>& rated, int count) {
+  const auto entry = [&](int32_t id, double logprob, size_t rank) {
+    return Json(Json::Object{{"logprob", Floor(logprob)},
+                             {"rank", static_cast<int64_t>(rank)},
+                             {"decoded_token", TextOf(tokenizer, id)}});
+  };
+  Json list(Json::Array{Json()});
+  for (const SampledToken& token : rated) {
+    Json ids(Json::Object{{StrCat(token.id), entry(token.id, token.logprob, token.rank)}});
+    for (size_t i = 0; i < std::min(static_cast<size_t>(count), token.top.size()); ++i)
+      if (token.top[i].first != token.id)
+        ids.Set(StrCat(token.top[i].first), entry(token.top[i].first, token.top[i].second, i + 1));
+    list.Append(std::move(ids));
+  }
+  return list;
+}
+
+Json ChatLogprobs(const Tokenizer& tokenizer, const std::vector<SampledToken>& tokens,
+                  bool as_ids) {
   Json content = Json::MakeArray();
   for (const SampledToken& token : tokens) {
-    Json entry = ChatToken(tokenizer, token.id, token.logprob);
+    Json entry = ChatToken(tokenizer, token.id, token.logprob, as_ids);
     Json top = Json::MakeArray();
-    for (const auto& [id, logprob] : token.top) top.Append(ChatToken(tokenizer, id, logprob));
+    for (const auto& [id, logprob] : token.top)
+      top.Append(ChatToken(tokenizer, id, logprob, as_ids));
     entry.Set("top_logprobs", std::move(top));
     content.Append(std::move(entry));
   }

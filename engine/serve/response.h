@@ -25,6 +25,9 @@ struct ChoicePart {
   Json logprobs;              // null: not requested
   std::string finish_reason;  // empty: the choice continues
   Json stop_reason;           // the stop string or stop token id that matched, as in vLLM
+  Json prompt_logprobs = {};  // null: not requested
+  // Of the prompt, in a choice's first part, and of this part's tokens; null: not requested.
+  Json prompt_token_ids = {}, token_ids = {};
 };
 
 struct Usage {
@@ -40,10 +43,37 @@ inline constexpr const char* kSseDone = "data: [DONE]\n\n";
 // The whole answer of a request that does not stream.
 Json WholeResponse(const ResponseHead& head, const std::vector<ChoicePart>& choices,
                    const Usage& usage);
-// Log-probabilities in the format of each endpoint. `text_offset` is the offset of the first
-// token's text in the answer, in characters; it is advanced past the tokens.
-Json CompletionLogprobs(const Tokenizer& tokenizer, const std::vector<SampledToken>& tokens,
-                        size_t& text_offset);
-Json ChatLogprobs(const Tokenizer& tokenizer, const std::vector<SampledToken>& tokens);
+// What a token with its log-probability, or one of the alternatives beside it, takes until the
+// answer is sent: here, as JSON values (some 600 bytes), as the library's, and as text.
+inline constexpr size_t kLogprobBytes = 1200;
+// The same for a token's id alone: twice as JSON value, and as text.
+inline constexpr size_t kTokenIdBytes = 100;
+
+// Log-probabilities in the format of completions. Of each token's alternatives it shows the `count`
+// best.
+class CompletionLogprobs {
+ public:
+  // as_ids: tokens are named "token_id:7", not by their texts, of which several may be the same.
+  CompletionLogprobs(const Tokenizer& tokenizer, int count, bool as_ids = false)
+      : tokenizer_(tokenizer), count_(static_cast<size_t>(count)), as_ids_(as_ids) {}
+  // `text_offset`: of the token's text in the answer, in characters; is advanced past it.
+  void Add(const SampledToken& token, size_t& text_offset);
+  // The first token of a prompt, which has no log-probability.
+  void AddFirst(int32_t id, size_t& text_offset);
+  Json Take();
+
+ private:
+  std::string AddText(int32_t id, size_t& text_offset);
+
+  const Tokenizer& tokenizer_;
+  size_t count_;
+  bool as_ids_;
+  Json::Array texts_, chosen_, tops_, offsets_;
+};
+Json ChatLogprobs(const Tokenizer& tokenizer, const std::vector<SampledToken>& tokens,
+                  bool as_ids = false);
+// vLLM's `prompt_logprobs`: null for the first token, then for each an object by token id of itself
+// and the `count` best. `rated`: the tokens from the second on.
+Json PromptLogprobs(const Tokenizer& tokenizer, const std::vector<SampledToken>& rated, int count);
 
 }  // namespace pinion

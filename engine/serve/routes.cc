@@ -23,4 +23,11 @@ void Route(AdminApi& admin, Frontend& frontend, HttpRequest request,
   reply->Send(error.status, "application/json", ToJson(error).Dump());
 }
 
+bool Answers(const AdminApi& admin, std::string_view path) {
+  const auto has = [path](const std::vector<std::string>& paths) {
+    return std::find(paths.begin(), paths.end(), path) != paths.end();
+  };
+  return has(Frontend::Paths()) || has(admin.Paths());
+}
+
 }  // namespace pinion

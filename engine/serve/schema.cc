@@ -1,11 +1,13 @@
 #include "engine/serve/schema.h"
 
-#include <array>
+#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "engine/base/json_text.h"
 #include "engine/base/strings.h"
+#include "engine/serve/field_readers.h"
+#include "engine/serve/fields.h"
 
 namespace pinion {
 namespace {
@@ -13,58 +15,9 @@ namespace {
 using Checked = ApiResult<void>;
 
 constexpr int kMaxLogprobs = 20;  // OpenAI's and vLLM's limit
+constexpr size_t kMaxSaltBytes = 1024;
 
-tl::unexpected<ApiError> Bad(std::string_view param, std::string message) {
-  return tl::unexpected<ApiError>(ApiError{400, std::move(message), std::string(param), ""});
-}
-
-bool Given(const Json& body, std::string_view key) {
-  const Json* value = body.Find(key);
-  return value && !value->is_null();
-}
-
-template <typename T>
-ApiResult<T> Get(const Json& body, std::string_view key, T fallback) {
-  auto value = Optional<T>(body, key, std::move(fallback));
-  if (!value) return Bad(key, value.error().message);
-  return *value;
-}
-
-// Whether a field has no effect: null, false, 0, "" or an empty list or object.
-bool Harmless(const Json& value) {
-  if (value.is_bool()) return !value.boolean();
-  if (value.is_number()) return value.number() == 0;
-  if (value.is_string()) return value.string().empty();
-  if (value.is_array()) return value.array().empty();
-  if (value.is_object()) return value.object().empty();
-  return true;
-}
-
-struct UnsupportedField {
-  const char* name;
-  const char* advice;
-};
-constexpr auto kUnsupported = std::to_array<UnsupportedField>({
-    {"guided_json", "leave it out and check the answer yourself"},
-    {"guided_regex", "leave it out and check the answer yourself"},
-    {"guided_choice", "leave it out and check the answer yourself"},
-    {"guided_grammar", "leave it out and check the answer yourself"},
-    {"structured_outputs", "leave it out and check the answer yourself"},
-    {"suffix", "put all text into the prompt"},
-    {"prompt_logprobs", "use `pinion score` for the prompt's log-probabilities"},
-    {"use_beam_search", "use n with a temperature above 0"},
-    {"audio", "send text"},
-    {"functions", "use tools"},
-    {"function_call", "use tools"},
-    {"chat_template", "put the template into the model's folder"},
-});
-
-Checked RefuseUnsupported(const Json& body) {
-  for (const auto& field : kUnsupported) {
-    const Json* value = body.Find(field.name);
-    if (value && !Harmless(*value))
-      return Bad(field.name, StrCat("'", field.name, "' is not supported; ", field.advice));
-  }
+Checked RefuseForced(const Json& body) {
   if (const Json* format = body.Find("response_format"); format && !format->is_null()) {
     const Json* type = format->Find("type");
     if (!type || !type->is_string() || type->string() != "text")
@@ -79,6 +32,41 @@ Checked RefuseUnsupported(const Json& body) {
                         ", want \"auto\" or \"none\"; a tool call cannot be forced"));
   }
   return {};
+}
+
+Checked ReadCacheSalt(const Json& body, GenerationRequest& request) {
+  if (!Given(body, "cache_salt")) return {};
+  PINION_ASSIGN(request.cache_salt, Get<std::string>(body, "cache_salt", ""));
+  if (request.cache_salt.empty() || request.cache_salt.size() > kMaxSaltBytes)
+    return Bad("cache_salt", StrCat("'cache_salt' has ", request.cache_salt.size(),
+                                    " bytes, want 1 to ", kMaxSaltBytes));
+  return {};
+}
+
+Checked ReadBadWords(const Json& body, GenerationRequest& request) {
+  const Json* words = body.Find("bad_words");
+  if (!words || words->is_null()) return {};
+  if (!words->is_array())
+    return Bad("bad_words", StrCat("'bad_words' is ", Excerpt(*words), ", want a list of strings"));
+  for (const Json& word : words->array()) {
+    if (!word.is_string() || Trim(word.string()).empty())
+      return Bad("bad_words", StrCat("'bad_words' holds ", Excerpt(word), ", want words"));
+    request.bad_words.push_back(word.string());
+  }
+  return {};
+}
+
+Checked ReadTruncation(const Json& body, GenerationRequest& request) {
+  PINION_ASSIGN(const std::string side, Get<std::string>(body, "truncation_side", "left"));
+  if (side != "left" && side != "right")
+    return Bad("truncation_side",
+               StrCat("'truncation_side' is '", side.substr(0, 20), "', want left or right"));
+  request.truncate_left = side == "left";
+  if (!Given(body, "truncate_prompt_tokens")) return {};
+  PINION_ASSIGN(request.truncate_to, Get<int>(body, "truncate_prompt_tokens", 0));
+  if (*request.truncate_to >= 1 || *request.truncate_to == -1) return {};
+  return Bad("truncate_prompt_tokens", StrCat("'truncate_prompt_tokens' is ", *request.truncate_to,
+                                              ", want at least 1, or -1 for what fits the model"));
 }
 
 // Number of choices, streaming and the other fields that both endpoints share.
@@ -97,15 +85,48 @@ Checked ReadCommon(const Json& body, GenerationRequest& request) {
     if (!request.stream)
       return Bad("stream_options", "'stream_options' is only allowed together with stream: true");
     PINION_ASSIGN(request.include_usage, Get<bool>(*options, "include_usage", false));
+    PINION_ASSIGN(const bool always, Get<bool>(*options, "continuous_usage_stats", false));
+    request.usage_in_parts = request.include_usage && always;
   }
   PINION_ASSIGN(request.skip_special_tokens, Get<bool>(body, "skip_special_tokens", true));
   PINION_ASSIGN(request.priority, Get<int>(body, "priority", 0));
+  // No tokenizer here puts spaces between special tokens, so that there are none to leave out.
+  PINION_ASSIGN([[maybe_unused]] const bool spaces,
+                Get<bool>(body, "spaces_between_special_tokens", true));
+  PINION_ASSIGN(request.return_token_ids, Get<bool>(body, "return_token_ids", false));
+  PINION_ASSIGN(request.tokens_as_ids, Get<bool>(body, "return_tokens_as_token_ids", false));
+  PINION_TRY(ReadCacheSalt(body, request));
+  PINION_TRY(ReadBadWords(body, request));
+  PINION_TRY(ReadTruncation(body, request));
   if (Given(body, "timeout")) {
     PINION_ASSIGN(request.timeout_s, Get<double>(body, "timeout", 0));
     if (!(*request.timeout_s > 0))
       return Bad("timeout", StrCat("'timeout' is ", *request.timeout_s, ", want seconds above 0"));
   }
   return {};
+}
+
+Checked CheckLogprobs(const char* name, int count) {
+  if (count <= kMaxLogprobs) return {};
+  return Bad(name, StrCat("'", name, "' is ", count, ", want at most ", kMaxLogprobs));
+}
+
+// Log-probabilities of the prompt's tokens, which `echo` shows as well, in the form of the
+// answer's.
+Checked ReadPromptLogprobs(const Json& body, GenerationRequest& request) {
+  int& count = request.prompt_logprobs;
+  PINION_ASSIGN(count, Get<int>(body, "prompt_logprobs", -1));
+  if (count < -1 || (count == -1 && Given(body, "prompt_logprobs")))
+    return Bad("prompt_logprobs", StrCat("'prompt_logprobs' is ", count, ", want at least 0"));
+  PINION_TRY(CheckLogprobs("prompt_logprobs", count));
+  const int echoed = request.echo ? request.params.logprobs : -1;
+  request.params.prompt_logprobs = std::max(count, echoed);
+  if (!request.stream || request.params.prompt_logprobs < 0) return {};
+  // All at once they would keep the event loop busy for as long as the client likes.
+  const char* name = count >= 0 ? "prompt_logprobs" : "echo";
+  return Bad(name,
+             StrCat("'", name, "' with log-probabilities of the prompt is not supported in a ",
+                    "stream; send the request without 'stream'"));
 }
 
 // Everything in SamplingParams. SDKs write null for fields that were not set: treated as absent.
@@ -125,14 +146,16 @@ Checked ReadSampling(const Json& body, const ApiDefaults& defaults, GenerationRe
       return Bad(request.max_tokens_name,
                  StrCat("'max_completion_tokens' is ", most, ", want at least 1"));
   }
+  if (request.echo && request.max_tokens_given && request.params.max_tokens == 0) {
+    request.prompt_only = true;
+    request.params.max_tokens = 1;  // as if one token were generated, which none is
+  }
   if (defaults.max_new_tokens && request.params.max_tokens > *defaults.max_new_tokens)
     request.params.max_tokens = *defaults.max_new_tokens;
   if (auto valid = Validate(request.params); !valid) return Bad("", valid.error().message);
   const char* count = request.chat ? "top_logprobs" : "logprobs";
-  if (request.params.logprobs > kMaxLogprobs)
-    return Bad(count, StrCat("'", count, "' is ", request.params.logprobs, ", want at most ",
-                             kMaxLogprobs));
-  return {};
+  PINION_TRY(CheckLogprobs(count, request.params.logprobs));
+  return ReadPromptLogprobs(body, request);
 }
 
 ApiResult<std::vector<int32_t>> ReadTokenIds(const Json& list, std::string_view param) {
@@ -175,96 +198,11 @@ ApiResult<std::vector<Prompt>> ReadPrompts(const Json& body) {
   return prompts;
 }
 
-// Joins text parts with newlines, as templates written for plain strings expect.
-ApiResult<std::string> ReadContent(const Json* content, const std::string& where) {
-  if (!content || content->is_null()) return std::string();
-  if (content->is_string()) return content->string();
-  const std::string param = where + ".content";
-  if (!content->is_array())
-    return Bad(param, StrCat("'", param, "' is ", Excerpt(*content),
-                             ", want a string or a list of text parts"));
-  std::vector<std::string> texts;
-  for (const Json& part : content->array()) {
-    if (part.is_string()) {
-      texts.push_back(part.string());
-      continue;
-    }
-    const Json* type = part.Find("type");
-    const Json* text = part.Find("text");
-    if (!type || !type->is_string())
-      return Bad(param, StrCat("'", param, "' has a part without a type, want \"text\""));
-    if (type->string() != "text" || !text || !text->is_string())
-      return Bad(param, StrCat("'", param, "' has a part of type ", Excerpt(*type),
-                               "; only text parts with a text are supported"));
-    texts.push_back(text->string());
-  }
-  return Join(texts, "\n");
-}
-
-// The API carries a tool call's arguments as a JSON string; templates expect the parsed value.
-void ParseToolArguments(Json& message) {
-  for (auto& [key, calls] : message.object()) {
-    if (key != "tool_calls" || !calls.is_array()) continue;
-    for (Json& call : calls.array()) {
-      const Json* function = call.Find("function");
-      const Json* arguments = function ? function->Find("arguments") : nullptr;
-      if (!arguments || !arguments->is_string()) continue;
-      auto parsed = Json::Parse(arguments->string().empty() ? "{}" : arguments->string());
-      if (!parsed) continue;  // the template sees the string as it is
-      Json changed = *function;
-      changed.Set("arguments", std::move(*parsed));
-      call.Set("function", std::move(changed));
-    }
-  }
-}
-
-ApiResult<Json> ReadMessages(const Json& body) {
-  const Json* list = body.Find("messages");
-  if (!list || !list->is_array() || list->array().empty())
-    return Bad("messages", "'messages' must be a list of at least one message");
-  Json messages = Json::MakeArray();
-  for (const Json& item : list->array()) {
-    const std::string where = StrCat("messages[", messages.array().size(), "]");
-    if (!item.is_object()) return Bad(where, StrCat("'", where, "' must be an object"));
-    const Json* role = item.Find("role");
-    if (!role || !role->is_string())
-      return Bad(where + ".role", StrCat("'", where, ".role' must be a string"));
-    Json message = item;
-    PINION_ASSIGN(std::string content, ReadContent(item.Find("content"), where));
-    message.Set("content", std::move(content));
-    ParseToolArguments(message);
-    messages.Append(std::move(message));
-  }
-  return messages;
-}
-
-ApiResult<Conversation> ReadConversation(const Json& body) {
-  Conversation chat;
-  PINION_ASSIGN(chat.messages, ReadMessages(body));
-  if (const Json* tools = body.Find("tools"); tools && !tools->is_null()) {
-    if (!tools->is_array()) return Bad("tools", "'tools' must be a list");
-    const Json* choice = body.Find("tool_choice");
-    const bool wanted = !choice || !choice->is_string() || choice->string() != "none";
-    if (wanted && !tools->array().empty()) chat.tools = *tools;
-  }
-  if (const Json* kwargs = body.Find("chat_template_kwargs"); kwargs && !kwargs->is_null()) {
-    if (!kwargs->is_object())
-      return Bad("chat_template_kwargs", "'chat_template_kwargs' must be an object");
-    chat.template_kwargs = *kwargs;
-  }
-  PINION_ASSIGN(chat.add_generation_prompt, Get<bool>(body, "add_generation_prompt", true));
-  PINION_ASSIGN(chat.continue_final_message, Get<bool>(body, "continue_final_message", false));
-  if (chat.continue_final_message && chat.add_generation_prompt &&
-      Given(body, "add_generation_prompt"))
-    return Bad("continue_final_message",
-               "'continue_final_message' and 'add_generation_prompt' cannot both be true");
-  if (chat.continue_final_message) chat.add_generation_prompt = false;
-  return chat;
-}
-
 Checked CheckObject(const Json& body) {
-  if (body.is_object()) return RefuseUnsupported(body);
-  return Bad("", StrCat("the body is ", body.type_name(), ", want an object"));
+  if (!body.is_object())
+    return Bad("", StrCat("the body is ", body.type_name(), ", want an object"));
+  PINION_TRY(RefuseUnsupported(body));
+  return RefuseForced(body);
 }
 
 }  // namespace
@@ -306,10 +244,6 @@ ApiResult<GenerationRequest> ReadCompletionRequest(const Json& body, const ApiDe
   PINION_ASSIGN(request.add_special_tokens, Get<bool>(body, "add_special_tokens", true));
   PINION_TRY(ReadCommon(body, request));
   PINION_TRY(ReadSampling(body, defaults, request));
-  if (request.echo && request.params.logprobs >= 0)
-    return Bad("echo",
-               "'echo' together with 'logprobs' is not supported; use `pinion score` for "
-               "the prompt's log-probabilities");
   if (request.prompts.size() * static_cast<size_t>(request.n) > kMaxChoices)
     return Bad("prompt", StrCat(request.prompts.size(), " prompts with n ", request.n, " exceed ",
                                 kMaxChoices, " choices; send several requests"));
@@ -321,6 +255,8 @@ ApiResult<GenerationRequest> ReadChatRequest(const Json& body, const ApiDefaults
   GenerationRequest request;
   request.chat = true;
   request.params = defaults.params;
+  // A template writes its own.
+  PINION_ASSIGN(request.add_special_tokens, Get<bool>(body, "add_special_tokens", false));
   PINION_ASSIGN(request.conversation, ReadConversation(body));
   PINION_TRY(ReadCommon(body, request));
   PINION_TRY(ReadSampling(body, defaults, request));

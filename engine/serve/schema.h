@@ -49,22 +49,31 @@ struct Conversation {
 // The body of POST /v1/completions or /v1/chat/completions.
 struct GenerationRequest {
   bool chat = false;
-  std::string model;               // empty if the client named none
-  std::vector<Prompt> prompts;     // completions
-  Conversation conversation;       // chat
-  bool add_special_tokens = true;  // completions; a chat template writes its own
+  std::string model;            // empty if the client named none
+  std::vector<Prompt> prompts;  // completions
+  Conversation conversation;    // chat
+  bool add_special_tokens = true;
   SamplingParams params;
   bool max_tokens_given = false;
   const char* max_tokens_name = "max_tokens";  // the client's
   int n = 1;
   bool echo = false;
+  int prompt_logprobs = -1;  // -1: none; those that `echo` shows are in params alone
+  bool prompt_only = false;  // max_tokens 0: nothing is generated
   bool skip_special_tokens = true;
+  bool return_token_ids = false;  // of prompt and output, beside the text
+  bool tokens_as_ids = false;     // log-probabilities name tokens as "token_id:7"
+  std::string cache_salt;         // empty: none; see Request
+  std::vector<std::string> bad_words;
+  std::optional<int> truncate_to;  // prompt tokens to keep; -1: as many as fit the model
+  bool truncate_left = true;       // keep the last ones
   bool stream = false, include_usage = false;
+  bool usage_in_parts = false;      // in every event of a stream
   int priority = 0;                 // lower goes first, as in vLLM
   std::optional<double> timeout_s;  // for the whole answer
 };
 
-// Unknown fields are ignored, as in vLLM; fields that would change the answer in a way Pinion does
+// Unknown fields are CountUnknown's matter; those that would change the answer in a way Pinion does
 // not support are refused by name.
 ApiResult<GenerationRequest> ReadCompletionRequest(const Json& body, const ApiDefaults& defaults);
 ApiResult<GenerationRequest> ReadChatRequest(const Json& body, const ApiDefaults& defaults);

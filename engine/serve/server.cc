@@ -16,10 +16,10 @@
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
+#include "engine/checkpoint/model.h"
 #include "engine/host/affinity.h"
 #include "engine/host/binding.h"
 #include "engine/host/runtime.h"
-#include "engine/model/model.h"
 #include "engine/run/start.h"
 #include "engine/serve/admin.h"
 #include "engine/serve/frontend.h"
@@ -71,7 +71,10 @@ class Serving {
   }
 
   Status Listen() {
-    PINION_ASSIGN(http_, HttpSetup::Make(options_, memory_));
+    PINION_ASSIGN(http_, HttpSetup::Make(options_, memory_, [this](const AccessRecord& exchange) {
+                    if (frontend_ && admin_)
+                      frontend_->metrics().AddExchange(exchange, Answers(*admin_, exchange.path));
+                  }));
     PINION_ASSIGN(server_, HttpServer::Listen(http_->options(), [this](auto request, auto reply) {
                     Route(*admin_, *frontend_, std::move(request), std::move(reply));
                   }));
@@ -230,6 +233,7 @@ class Serving {
     frontend_->OnEngineState(EngineState::kSleeping, "the server sleeps; POST /wake_up first");
     WaitForLive(options_.faults.shutdown_timeout_s, [this, level, done = std::move(done)] {
       engine_->Sleep([this, level, done] {
+        frontend_->metrics().SetSleepLevel(level);
         if (level != 2) return Asleep(done);
         pool_->Submit(kOwnJobs, /*heavy=*/true, [this, done](WorkerPool::Worker&) {
           DropFromPageCache(model_at_);

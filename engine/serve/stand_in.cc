@@ -47,13 +47,15 @@ class StandIn final : public Engine {
 
   Status Add(Request request) override {
     const size_t prompt = request.prompt_ids.size();
-    if (prompt == 0 || prompt >= info_.max_model_len)
-      return Fail(ErrorCode::kUsage,
-                  StrCat("a prompt of ", prompt, " tokens, want 1 to ", info_.max_model_len - 1));
+    if (prompt == 0 || prompt > info_.max_model_len - (request.score ? 0 : 1))
+      return Fail(ErrorCode::kUsage, StrCat("a prompt of ", prompt, " tokens, want 1 to ",
+                                            info_.max_model_len - (request.score ? 0 : 1)));
     PINION_TRY(Validate(request.params));
     Live live;
     live.most =
         std::min(static_cast<size_t>(request.params.max_tokens), info_.max_model_len - prompt);
+    if (request.score) live.most = 0;
+    live.rates_prompt = request.params.prompt_logprobs >= 0;
     live.prompt = std::move(request.prompt_ids);
     live.arrived_ns = clock_.NowNs();
     const uint64_t id = request.id;
@@ -79,9 +81,9 @@ class StandIn final : public Engine {
     if (live_.empty()) return;
     const int64_t now = WaitForStep();
     ++stats_.steps;
-    stats_.output_tokens += live_.size();
     for (auto it = live_.begin(); it != live_.end();) {
       events.push_back(NextToken(it->first, it->second, now));
+      stats_.output_tokens += events.back().has_token ? 1 : 0;
       it = events.back().finish == FinishReason::kNone ? std::next(it) : live_.erase(it);
     }
   }
@@ -93,6 +95,7 @@ class StandIn final : public Engine {
   struct Live {
     std::vector<int32_t> prompt;
     size_t given = 0, most = 0;  // tokens
+    bool rates_prompt = false;
     int64_t arrived_ns = 0, first_token_ns = 0;
   };
 
@@ -119,9 +122,14 @@ class StandIn final : public Engine {
 
   static TokenEvent NextToken(uint64_t id, Live& live, int64_t now_ns) {
     const int32_t token = live.prompt[live.given % live.prompt.size()];
-    if (live.given++ == 0) live.first_token_ns = now_ns;
+    const bool first = live.given == 0;
+    if (first) live.first_token_ns = now_ns;
+    if (live.most > 0) ++live.given;
     TokenEvent event = EventOf(id, live, now_ns);
-    event.has_token = true;
+    if (first && live.rates_prompt)
+      for (size_t i = 1; i < live.prompt.size(); ++i)
+        event.rated_prompt.push_back({live.prompt[i], 0, {}, 1});
+    event.has_token = live.most > 0;
     event.token.id = token;
     if (live.given == live.most) event.finish = FinishReason::kLength;
     return event;

@@ -23,8 +23,10 @@ namespace {
 // Adds the choices of a prompt, all of them or none.
 Status AddChoices(Engine& engine, SubmitMessage submit) {
   for (uint32_t i = 0; i < submit.count; ++i) {
-    Request request{submit.id + i, submit.prompt_ids, submit.params};
+    Request request{submit.id + i, submit.prompt_ids, submit.params, submit.prompt_only};
+    if (i > 0) request.params.prompt_logprobs = -1;  // the first choice has told them
     request.priority = submit.priority;
+    request.cache_salt = submit.cache_salt;
     request.group = submit.count > 1 ? submit.id : 0;
     if (request.params.seed) *request.params.seed += i;
     if (auto added = engine.Add(std::move(request)); !added) {
@@ -99,6 +101,9 @@ std::optional<size_t> TakeMessages(Engine& engine, LinkSocket& link, Profiler& p
       profile->path.empty() ? profiler.Stop() : profiler.Start(profile->path);
     } else if (std::get_if<InfoRequestMessage>(&**message)) {
       link.Send(InfoMessage{engine.ServerInfo().Dump()});
+    } else if (std::get_if<ResetCacheMessage>(&**message)) {
+      engine.DropPrefixCache();
+      link.Send(CacheResetMessage{engine.stats().blocks_used == 0});
     }
   }
 }
@@ -109,11 +114,11 @@ bool SendEvents(const EventsMessage& batch, LinkSocket& link) {
 }
 
 // Waits until the link has something to read or, if bytes are unsent, can be written again; or
-// until the profiler is done.
-void WaitForLink(const LinkSocket& link, const Profiler& profiler) {
+// until the profiler is done; or for so many milliseconds (-1: without limit).
+void WaitForLink(const LinkSocket& link, const Profiler& profiler, int ms) {
   pollfd wait[] = {{link.fd(), POLLIN, 0}, {profiler.fd(), POLLIN, 0}};
   if (link.has_unsent()) wait[0].events |= POLLOUT;
-  poll(wait, 2, -1);
+  poll(wait, 2, ms);
 }
 
 }  // namespace
@@ -122,7 +127,7 @@ void ServeLink(Engine& engine, LinkSocket& link, const std::vector<int>& cpus) {
   EventsMessage batch;
   Profiler profiler(cpus);
   for (;;) {
-    if (engine.idle()) WaitForLink(link, profiler);
+    if (engine.idle()) WaitForLink(link, profiler, engine.Prepare() ? 0 : -1);
     if (auto profiled = profiler.Finished()) link.Send(*profiled);
     const auto taken = TakeMessages(engine, link, profiler);
     if (!taken || !link.Flush()) return;
@@ -151,6 +156,7 @@ int RunEngineWorker(const EngineOptions& options, std::optional<double> stand_in
   }
   const EngineInfo& info = (*engine)->info();
   link.Send(ReadyMessage{info.max_model_len, info.blocks * info.block_tokens,
+                         static_cast<uint64_t>(options.max_num_seqs),
                          (*engine)->ServerInfo().Dump()});
   ServeLink(**engine, link, cpus);
   return 0;

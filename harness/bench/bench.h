@@ -8,7 +8,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/json.h"
 #include "engine/base/result.h"
-#include "engine/model/cost.h"
+#include "engine/decoder/cost.h"
 #include "engine/run/engine.h"
 #include "harness/counters/counters.h"
 #include "harness/probe/ceilings.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/model/cost.h"
+#include "engine/decoder/cost.h"
 #include "harness/bench/bench.h"
 #include "harness/bench/load.h"
 #include "harness/probe/ceilings.h"

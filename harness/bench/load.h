@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/base/clock.h"
-#include "engine/model/cost.h"
+#include "engine/decoder/cost.h"
 #include "engine/run/engine.h"
 #include "harness/stats/serving.h"
 

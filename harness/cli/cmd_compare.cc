@@ -1,48 +1,136 @@
-// `pinion compare`: checks two sweeps for regressions. Exit 0 none, 1 some metric is worse, 2 the
-// runs cannot be compared.
+// `pinion compare`: is B worse than A? Two builds or two profiles race now, or two old sweeps are
+// held against each other. Exit 0 no, 3 yes, 1 failed, 2 bad usage or sweeps that cannot be
+// compared.
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/compare_race.h"
 #include "harness/compare/compare.h"
 
 namespace pinion::harness {
 namespace {
 
+constexpr int kWorse = 3;
+constexpr char kAskedOfARace[] = "of a race (builds or profiles): ";
+
 struct CompareFlags {
-  std::string a, b;
+  std::vector<std::string> names;  // A and B, or with builds the model
+  CompareRaceFlags race;
   double threshold_percent = 2;
   bool json = false;
+  bool asks_for_race = false;  // a flag that only a race has
 };
 
-int RunCompare(const CompareFlags& flags) {
-  const auto comparison = Compare(flags.a, flags.b, flags.threshold_percent / 100);
+bool AreProfiles(const std::vector<std::string>& names) {
+  return std::all_of(names.begin(), names.end(),
+                     [](const std::string& name) { return name.ends_with(".json"); });
+}
+
+int RunRace(const CompareFlags& flags) {
+  CompareRaceFlags asked = flags.race;
+  asked.threshold = flags.threshold_percent / 100;
+  asked.json = flags.json;
+  const auto worse = CompareRace(asked);
+  if (!worse) return Report(worse.error());
+  return *worse ? kWorse : 0;
+}
+
+int RunBuilds(CompareFlags flags) {
+  if (flags.race.builds.size() != 2 || flags.names.size() != 1)
+    return Report({ErrorCode::kUsage,
+                   "a comparison of builds needs two of them and a model: pinion compare --build "
+                   "old/pinion --build new/pinion MODEL"});
+  flags.race.model = flags.names.front();
+  return RunRace(flags);
+}
+
+int RunSweeps(const CompareFlags& flags) {
+  if (flags.asks_for_race)
+    return Report({ErrorCode::kUsage,
+                   "two old sweeps are only read: --budget, --rounds, --objective and --out are "
+                   "for a race, of builds (--build) or of profiles (A.json B.json)"});
+  const auto comparison = Compare(flags.names[0], flags.names[1], flags.threshold_percent / 100);
   if (!comparison) {
     (void)Report(comparison.error());
-    return 2;  // 1 would mean that a metric is worse
+    return 2;
   }
   std::cout << (flags.json ? ToJson(*comparison).Dump(2) + "\n" : Render(*comparison))
             << std::flush;
   if (!std::cout) return Report({ErrorCode::kIo, "cannot write to standard output"});
-  return comparison->any_worse() ? 1 : 0;
+  return comparison->any_worse() ? kWorse : 0;
+}
+
+int RunCompare(CompareFlags flags) {
+  if (!flags.race.builds.empty()) return RunBuilds(flags);
+  if (flags.names.size() != 2)
+    return Report({ErrorCode::kUsage,
+                   "give two sweeps' folders, two profiles (A.json B.json), or two builds: --build "
+                   "A --build B MODEL"});
+  if (!AreProfiles(flags.names)) return RunSweeps(flags);
+  flags.race.profiles = flags.names;
+  return RunRace(flags);
+}
+
+void AddRaceFlags(CLI::App& command, CompareFlags& flags) {
+  CompareRaceFlags& race = flags.race;
+  command
+      .add_option("--build", race.builds,
+                  "the pinion program of a build; give it twice, A first: both run now, in turn "
+                  "and on the same prompts")
+      ->allow_extra_args(false);
+  const auto asks = [&](const std::string&) { flags.asks_for_race = true; };
+  const auto help = [](const char* text) { return std::string(kAskedOfARace) + text; };
+  command.add_option("--budget", race.budget, help("time for all trials"))
+      ->each(asks)
+      ->capture_default_str();
+  command
+      .add_option("--rounds", race.rounds,
+                  help("at most so many rounds before those of the confirmation, which count as "
+                       "well (default: as many as the budget allows)"))
+      ->each(asks)
+      ->check(CLI::Range(1, kMaxRounds));
+  command
+      .add_option("--objective", race.objective,
+                  help("throughput, latency, balanced, or a latency under load such as itl_p95@8 "
+                       "(default: that of A's profile, else throughput)"))
+      ->each(asks);
+  command
+      .add_option("--out", race.out,
+                  help("folder for the trials and their report (default out/compare-TIME)"))
+      ->each(asks);
 }
 
 }  // namespace
 
 void AddCompare(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<CompareFlags>();
-  auto* command = app.add_subcommand("compare", "Compare two sweeps: is B worse than A?");
-  command->add_option("A", flags->a, "folder of a sweep, or its results.db")->required();
-  command->add_option("B", flags->b, "the sweep to judge, in the same form")->required();
+  auto* command = app.add_subcommand(
+      "compare", "Is B worse than A? Two builds, two profiles, or two old sweeps");
+  command
+      ->add_option("A_B", flags->names,
+                   "A first: two profiles (files .json), which run now, in turn and on the same "
+                   "prompts; or folders of two old sweeps, or their results.db files; with --build "
+                   "the model: a folder, preset:NAME, org/name")
+      ->type_name("A B | MODEL")
+      ->expected(1, 2);
+  AddRaceFlags(*command, *flags);
   command
       ->add_option("--threshold", flags->threshold_percent,
-                   "smallest difference that counts [%]; at least what can be resolved")
+                   "smallest difference that counts [%]; the floor that noise makes is added")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
   command->add_flag("--json", flags->json, "print JSON instead of text");
   command->footer(
-      "Exit code: 0 nothing is worse, 1 something is worse, 2 the runs cannot be compared.\n");
+      "  pinion compare --build old/pinion --build new/pinion preset:qwen2.5-0.5b --budget 10m\n"
+      "  pinion compare out/qwen/profiles/throughput.json mine.json\n"
+      "  pinion compare out/monday out/friday     # two sittings: drift between them counts, too\n"
+      "Exit code: 0 nothing is worse, 3 something is worse, 1 failed, 2 the sweeps cannot be "
+      "compared.\n");
   command->callback([flags, &exit_code] { exit_code = RunCompare(*flags); });
 }
 

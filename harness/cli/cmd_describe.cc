@@ -1,12 +1,13 @@
 // `pinion describe-commands`: every command with its flags and help texts as JSON. The man pages
 // and the shell completions are made from it (packaging/), so that they say the same as --help.
-// `pinion describe-settings`: the registry, for scripts/settings.
+// `pinion describe-registries`: settings and architectures, for scripts/registries.
 
 #include <iostream>
 
 #include "engine/base/json.h"
-#include "engine/model/preset.h"
+#include "engine/checkpoint/preset.h"
 #include "engine/run/settings.h"
+#include "engine/spec/architecture.h"
 #include "harness/cli/commands.h"
 
 namespace pinion::harness {
@@ -63,9 +64,11 @@ Json Describe(const CLI::App& app) {
   };
 }
 
-void DescribeSettings() {
-  const Json described = Json::Object{
-      {"settings", SettingsSchema()}, {"axes", AxesSchema()}, {"table", SettingsTable()}};
+void DescribeRegistries() {
+  const Json described = Json::Object{{"settings", SettingsSchema()},
+                                      {"axes", AxesSchema()},
+                                      {"settings_table", SettingsTable()},
+                                      {"architectures_table", ArchitectureTable()}};
   std::cout << described.Dump(1) << std::endl;
 }
 
@@ -80,9 +83,9 @@ void AddDescribe(CLI::App& app, int& exit_code) {
     described.Set("presets", PresetNames());
     std::cout << described.Dump(1) << std::endl;
   });
-  app.add_subcommand("describe-settings", "The registry of settings as schemas and a table")
-      ->group("")  // for scripts/settings
-      ->callback(DescribeSettings);
+  app.add_subcommand("describe-registries", "Settings and architectures as schemas and tables")
+      ->group("")  // for scripts/registries
+      ->callback(DescribeRegistries);
 }
 
 }  // namespace pinion::harness

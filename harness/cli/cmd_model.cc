@@ -1,4 +1,4 @@
-// `pinion model make` and `pinion model info`; `model quantize` is in model_quantize.cc.
+// `pinion model make`, `info` and `list`; `model quantize` is in model_quantize.cc.
 
 #include <sys/stat.h>
 
@@ -7,10 +7,11 @@
 #include <memory>
 
 #include "engine/base/strings.h"
-#include "engine/model/preset.h"
-#include "engine/model/rounded_tensor.h"
-#include "engine/model/summary.h"
+#include "engine/checkpoint/preset.h"
+#include "engine/checkpoint/rounded_tensor.h"
 #include "engine/run/start.h"
+#include "engine/spec/architecture.h"
+#include "engine/weights/summary.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/model_quantize.h"
 #include "harness/cli/usage_error.h"
@@ -102,6 +103,12 @@ void AddInfo(CLI::App& model, int& exit_code) {
   });
 }
 
+void AddList(CLI::App& model) {
+  model.add_subcommand("list", "List the architectures that run")->callback([] {
+    std::fputs(ArchitectureTable().c_str(), stdout);
+  });
+}
+
 }  // namespace
 
 void AddModel(CLI::App& app, int& exit_code) {
@@ -110,6 +117,7 @@ void AddModel(CLI::App& app, int& exit_code) {
   model->require_subcommand(1);
   AddMake(*model, exit_code);
   AddInfo(*model, exit_code);
+  AddList(*model);
   AddQuantize(*model, exit_code);
 }
 

@@ -50,15 +50,14 @@ Result<std::vector<std::string>> TakeUnavailable(Definition& definition) {
   std::string why;
   for (const CounterReading& reading : ExamineCounters({}))
     if (std::string_view(reading.quantity) == "energy") why = reading.unavailable;
-  const bool asked = std::erase(definition.objectives, Objective::kEnergy) > 0;
-  if (!asked) return std::vector<std::string>();
-  if (why.empty()) {
-    definition.objectives.push_back(Objective::kEnergy);
-    return std::vector<std::string>();
-  }
-  const std::string sentence = StrCat("energy: not available, because ", why);
-  if (definition.objectives.empty()) return Fail(ErrorCode::kUnsupported, sentence);
-  return std::vector<std::string>{sentence};
+  std::vector<std::string> unavailable;
+  if (why.empty()) return unavailable;
+  for (const Objective objective : {Objective::kEnergy, Objective::kCost})
+    if ((objective == Objective::kEnergy || definition.price_per_kwh) &&
+        std::erase(definition.objectives, objective) > 0)
+      unavailable.push_back(StrCat(Name(objective), ": not available, because ", why));
+  if (definition.objectives.empty()) return Fail(ErrorCode::kUnsupported, unavailable.front());
+  return unavailable;
 }
 
 struct Asked {

@@ -14,7 +14,7 @@
 #include "engine/base/file.h"
 #include "engine/base/json.h"
 #include "engine/base/strings.h"
-#include "engine/model/model.h"
+#include "engine/checkpoint/model.h"
 #include "engine/text/tokenize_line.h"
 #include "harness/cli/commands.h"
 

@@ -247,6 +247,18 @@ void ServeFlags::AddLimits(CLI::App& command) {
       "entries of a request's stop_token_ids; above: 400")
       ->check(Unsigned())
       ->capture_default_str();
+  add("--max-allowed-token-ids", limits.max_allowed_token_ids,
+      "entries of a request's allowed_token_ids; above: 400")
+      ->check(Unsigned())
+      ->capture_default_str();
+  add("--max-bad-words", limits.max_bad_words, "entries of a request's bad_words; above: 400")
+      ->check(Unsigned())
+      ->capture_default_str();
+  command
+      .add_flag("--ignore-unknown-fields", limits.ignore_unknown_fields,
+                "answer requests with fields that are unknown and might change the answer; else: "
+                "400")
+      ->group(kLimits);
   add("--min-priority", limits.min_priority,
       "lowest 'priority' of a request, of which lower goes first (default: any; 0 keeps clients "
       "from "
@@ -289,6 +301,10 @@ void ServeFlags::AddFaults(CLI::App& command) {
           "--enable-sleep-mode", faults.enable_sleep_mode,
           "offer POST /sleep (ends the engine process, which frees its memory), POST /wake_up "
           "and GET /is_sleeping")
+      ->group(kFaults);
+  command
+      .add_flag("--enable-cache-reset", faults.enable_cache_reset,
+                "offer POST /reset_prefix_cache (drops cached prefixes, for measurements)")
       ->group(kFaults);
   command
       .add_option("--profile-dir", faults.profile_dir,

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "engine/base/strings.h"
-#include "engine/model/model.h"
+#include "engine/checkpoint/model.h"
 #include "engine/run/capacity.h"
 #include "engine/run/start.h"
 #include "harness/cli/slo_flag.h"
@@ -16,6 +16,8 @@ namespace {
 Result<Json> AsDefinition(const SweepFlags& flags) {
   Json asked = Json::MakeObject();
   if (flags.objectives) asked.Set("objectives", Json(*flags.objectives));
+  if (flags.price_per_hour) asked.Set("price_per_hour", *flags.price_per_hour);
+  if (flags.price_per_kwh) asked.Set("price_per_kwh", *flags.price_per_kwh);
   if (flags.slo) {
     PINION_ASSIGN(Json slo, ReadSloFlag(*flags.slo));
     Json workload = Json::MakeObject();
@@ -29,16 +31,21 @@ Result<Json> AsDefinition(const SweepFlags& flags) {
   return asked;
 }
 
-// The engine of the flag, else of the file, else Pinion.
-Result<EngineChoice> EngineFrom(const SweepFlags& flags, const Json& file) {
-  if (flags.other_engine.empty()) {
-    const Json* engine = file.Find("engine");
-    return engine ? ReadEngineChoice(*engine) : EngineChoice();
+// The engines of the flags, else of the file, else Pinion.
+Result<std::vector<EngineChoice>> EnginesFrom(const SweepFlags& flags, const Json& file) {
+  Definition asked;
+  if (flags.engines.empty()) {
+    const Json* engines = file.Find("engines");
+    if (engines) PINION_TRY(FromJson(Json(Json::Object{{"engines", *engines}}), asked));
+    return asked.engines;
   }
-  const bool is_json = flags.other_engine[0] == '{';
-  PINION_ASSIGN(const Json engine,
-                is_json ? Json::Parse(flags.other_engine) : Result<Json>(Json(flags.other_engine)));
-  return ReadEngineChoice(engine);
+  Json engines = Json::MakeArray();
+  for (const std::string& flag : flags.engines) {
+    PINION_ASSIGN(Json one, flag.starts_with('{') ? Json::Parse(flag) : Result<Json>(Json(flag)));
+    engines.Append(std::move(one));
+  }
+  PINION_TRY(FromJson(Json(Json::Object{{"engines", std::move(engines)}}), asked));
+  return asked.engines;
 }
 
 // KV of the load's contexts: of those that the batch or the most clients hold at once.
@@ -58,8 +65,8 @@ Status TakeKv(const EngineOptions& base, const DecoderSpec& model, const Workloa
 }
 
 Result<Definition> BuiltIn(const SweepFlags& flags, const EngineOptions& base, const Host& host,
-                           EngineChoice engine, const Workload& workload) {
-  SpaceContext context{std::move(engine)};
+                           const EngineChoice& engine, const Workload& workload) {
+  SpaceContext context{engine};
   if (context.engine.is_pinion()) {
     PINION_ASSIGN(const DecoderSpec model, SpecFor(base));
     context.has_integers = model.formats.Count(IntegerProduct::kInt8) > 0;
@@ -105,9 +112,9 @@ Result<Definition> DefinitionFrom(const SweepFlags& flags, const EngineOptions& 
   if (!flags.definition_file.empty()) {
     PINION_ASSIGN(file, Json::ParseFile(flags.definition_file));
   }
-  PINION_ASSIGN(EngineChoice engine, EngineFrom(flags, file));
+  PINION_ASSIGN(std::vector<EngineChoice> engines, EnginesFrom(flags, file));
   PINION_ASSIGN(const Workload workload, LoadFrom(flags, file));
-  PINION_ASSIGN(Definition definition, BuiltIn(flags, base, host, engine, workload));
+  PINION_ASSIGN(Definition definition, BuiltIn(flags, base, host, engines.front(), workload));
   if (!flags.definition_file.empty()) {
     if (file.Find("axes") || file.Find("candidates")) {
       definition.axes = {};
@@ -116,7 +123,7 @@ Result<Definition> DefinitionFrom(const SweepFlags& flags, const EngineOptions& 
     if (auto read = FromJson(file, definition); !read)
       return Unexpected(std::move(read).error().In(flags.definition_file));
   }
-  definition.engine = std::move(engine);
+  definition.engines = std::move(engines);
   return definition;
 }
 

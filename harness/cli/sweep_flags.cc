@@ -7,7 +7,7 @@ namespace pinion::harness {
 void SweepFlags::AddTo(CLI::App& command) {
   command.footer(
       "Runs in rounds: each measures every configuration once, in random order, and the defaults\n"
-      "twice. Fresh rounds then confirm the leader.\n"
+      "twice. Fresh rounds then compare the best, at most three, with the defaults.\n"
       "  pinion sweep preset:qwen2.5-0.5b --quick            # 10 minutes, random weights\n"
       "  pinion sweep org/name --budget 1h --watch           # with the report in a browser\n"
       "  pinion sweep DIR --slo ttft=500ms,tpot=50ms --objectives goodput\n"
@@ -28,11 +28,14 @@ void SweepFlags::AddTo(CLI::App& command) {
 }
 
 void SweepFlags::AddJob(CLI::App& command) {
-  command.add_option(
-      "--engine", other_engine,
-      "measure another engine: vllm, llama.cpp, or, as JSON, any command that serves "
-      "OpenAI's API, {\"command\":[\"./server\",\"--port\",\"{port}\"]} "
-      "(default pinion)");
+  command
+      .add_option(
+          "--engine", engines,
+          "an engine of the race: pinion, vllm, llama.cpp, or, as JSON, any command that serves "
+          "OpenAI's API, {\"command\":[\"./server\",\"--port\",\"{port}\"]}; give it again for "
+          "each "
+          "further engine, all are compared with the first one's defaults (default pinion)")
+      ->allow_extra_args(false);
   command
       .add_option(
           "--def", definition_file,
@@ -81,15 +84,24 @@ void SweepFlags::AddLoad(CLI::App& command) {
 
 void SweepFlags::AddSearch(CLI::App& command) {
   command
-      .add_option("--objectives", objectives,
-                  "what to optimise: throughput, latency, balanced (default: these three), "
-                  "goodput, cores (fewest, within cores_within of the throughput), energy")
+      .add_option(
+          "--objectives", objectives,
+          "what to optimise: throughput, latency, balanced (default: these three), "
+          "goodput, cores (fewest, within cores_within of the throughput), energy, cost; or a "
+          "latency at one of the concurrencies, such as itl_p95@8: ttft, ttft_p95, tpot, itl, "
+          "itl_p95, e2el, e2el_p95")
       ->delimiter(',');
+  command.add_option("--price-per-hour", price_per_hour,
+                     "of the machine, in any currency: cost per million tokens for objective cost");
+  command.add_option("--price-per-kwh", price_per_kwh,
+                     "of its power, as the energy counters measure it: added to that cost");
   command
-      .add_option("--slo", slo,
-                  "limits on ttft, tpot or e2el, such as ttft=500ms,tpot=50ms: goodput counts the "
-                  "requests that meet them, and every trial searches for the highest load at which "
-                  "a share of attain=0.9 does")
+      .add_option(
+          "--slo", slo,
+          "limits on ttft, tpot or e2el, such as ttft=500ms,tpot=50ms: every trial searches "
+          "for goodput, the most requests/s (load=concurrency: clients) at which a share of "
+          "attain=0.9 meets them; a search takes minutes with a real model: give "
+          "--trial-limit as many")
       ->delimiter(',');
   command.add_option(
       "--max-memory", max_memory,

@@ -15,14 +15,15 @@ namespace pinion::harness {
 struct SweepFlags {
   EngineFlags engine;
   ReplayFlags replay;
-  std::string definition_file, out, other_engine, machine, probe, workload;
+  std::string definition_file, out, machine, probe, workload;
   bool quick = false, resume = false, json = false, plan = false;
   std::optional<std::string> node_bandwidth, memory_channels, core_peak;  // stated ceilings
   std::optional<std::string> budget, trial_limit, strategy;
-  std::optional<double> epsilon;
+  std::optional<double> epsilon, price_per_hour, price_per_kwh;
   std::optional<int> prompt_len, output_len, num_prompts, rounds;
   std::optional<std::vector<int>> concurrency, replicas;
   std::optional<std::vector<std::string>> objectives, slo;
+  std::vector<std::string> engines;
   std::optional<std::string> max_memory;
   std::optional<int> max_cores;
   std::vector<uint16_t> watch_port;  // the port of --watch; empty: any free one

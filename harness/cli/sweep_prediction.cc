@@ -1,11 +1,12 @@
 #include "harness/cli/sweep_prediction.h"
 
+#include <algorithm>
 #include <iostream>
 #include <optional>
 #include <utility>
 
 #include "engine/base/strings.h"
-#include "engine/model/model.h"
+#include "engine/checkpoint/model.h"
 #include "engine/run/start.h"
 #include "harness/cli/sweep_definition.h"
 #include "harness/sweep/machine_ceilings.h"
@@ -87,7 +88,10 @@ Result<Host> PlannedHost(const SweepFlags& flags) {
 
 Result<Json> PlanOf(const Definition& definition, const EngineOptions& base, const Host& host,
                     const MachineCeilings* ceilings) {
-  if (ceilings && !definition.engine.is_pinion())
+  const auto& engines = definition.engines;
+  const bool has_pinion = std::any_of(engines.begin(), engines.end(),
+                                      [](const EngineChoice& one) { return one.is_pinion(); });
+  if (ceilings && !has_pinion)
     return Fail(ErrorCode::kUsage,
                 "ceilings can only predict Pinion's own engine: leave them out for others");
   PINION_ASSIGN(const ModelFiles model, FindModel(base.model));

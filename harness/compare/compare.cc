@@ -10,7 +10,9 @@
 #include <tuple>
 
 #include "engine/base/strings.h"
+#include "harness/stats/holm.h"
 #include "harness/stats/metrics.h"
+#include "harness/stats/rules.h"
 #include "harness/stats/verdict.h"
 #include "harness/store/store.h"
 
@@ -68,12 +70,19 @@ std::vector<std::string> Obstacles(const Run& a, const Run& b) {
   return obstacles;
 }
 
-// Options that decide how a configuration runs: its identity in both runs.
+// What decides how a configuration runs: its identity in both runs. Some settings are no options:
+// replicas, the runtime's, an engine's own. If several engines race, labels begin with their names.
 std::string Identity(const CandidateRow& row) {
-  Json options = Json::MakeObject();
+  Json identity = Json::MakeObject();
   for (const auto& [key, value] : row.options.object())
-    if (key != "model") options.Set(key, value);
-  return options.Dump();
+    if (key != "model") identity.Set(key, value);
+  const bool is_race = row.label.starts_with(row.engine + ": ");
+  if (is_race) identity.Set("engine", row.engine);
+  if (!row.settings.is_array()) return identity.Dump();
+  for (const Json& pair : row.settings.array())
+    if (pair.is_array() && pair.array().size() == 2 && !row.options.Find(pair.array()[0].string()))
+      identity.Set(pair.array()[0].string(), pair.array()[1]);
+  return identity.Dump();
 }
 
 struct RoundKey {
@@ -123,33 +132,47 @@ double FloorOf(const Values& a, const Values& b, const MetricKey& key, size_t n)
   return NoiseFloor(log_ratios, n);
 }
 
-MetricDifference Judge(const MetricKey& key, const std::map<RoundKey, std::map<int, double>>& a,
-                       const std::map<RoundKey, std::map<int, double>>& b, double floor_limit,
-                       const std::function<double(size_t)>& floor) {
+MetricDifference Paired(const MetricKey& key, const std::map<RoundKey, std::map<int, double>>& a,
+                        const std::map<RoundKey, std::map<int, double>>& b,
+                        const std::function<double(size_t)>& floor) {
   MetricDifference difference;
   difference.metric = key.metric;
   difference.concurrency = key.concurrency;
-  std::vector<double> log_ratios, of_a, of_b;
+  std::vector<double> of_a, of_b;
   for (const auto& [round, copies] : a) {
     const auto other = b.find(round);
     if (other == b.end()) continue;
     of_a.push_back(MeanLog(copies));
     of_b.push_back(MeanLog(other->second));
-    log_ratios.push_back(Sign(key.metric) * (of_b.back() - of_a.back()));
+    difference.log_ratios.push_back(Sign(key.metric) * (of_b.back() - of_a.back()));
   }
-  if (log_ratios.empty()) return difference;
+  if (difference.log_ratios.empty()) return difference;
   difference.a = std::exp(Median(of_a));
   difference.b = std::exp(Median(of_b));
-  difference.ratio = EstimateRatio(log_ratios);
-  difference.floor = floor(log_ratios.size());
-  if (!difference.ratio.interval) return difference;
-  const double limit = std::max(floor_limit, difference.floor);
-  const double ratio = difference.ratio.median;
-  const bool beyond = !difference.ratio.interval->Holds(1) && std::abs(ratio - 1) > limit;
-  difference.kind = !beyond     ? MetricDifference::Kind::kSame
-                    : ratio > 1 ? MetricDifference::Kind::kBetter
-                                : MetricDifference::Kind::kWorse;
+  difference.floor = floor(difference.log_ratios.size());
   return difference;
+}
+
+MetricDifference::Kind KindOf(const MetricDifference& difference, double threshold) {
+  using Kind = MetricDifference::Kind;
+  if (!difference.ratio.interval) return Kind::kTooFewRounds;
+  const double ratio = difference.ratio.median;
+  const bool beyond = !difference.ratio.interval->Holds(1) && std::abs(ratio - 1) > threshold &&
+                      ExceedsFloor(ratio, difference.floor);
+  return !beyond ? Kind::kSame : ratio > 1 ? Kind::kBetter : Kind::kWorse;
+}
+
+// Gives every difference the interval of the level at which Holm's procedure decides it.
+void Decide(RunComparison& comparison) {
+  std::vector<double> p_values;
+  for (const MetricDifference& one : comparison.differences)
+    p_values.push_back(SignTest(MergeNeighbours(one.log_ratios)));
+  const std::vector<Corrected> corrected = Holm(p_values, kFamilyLevel);
+  for (size_t i = 0; i < corrected.size(); ++i) {
+    MetricDifference& one = comparison.differences[i];
+    one.ratio = EstimateRatio(one.log_ratios, corrected[i].level);
+    one.kind = KindOf(one, comparison.threshold);
+  }
 }
 
 std::string WhatOf(const Run& run) {
@@ -165,9 +188,9 @@ void AddNotes(const Run& a, const Run& b, RunComparison& comparison) {
   if (!(kernel_a == kernel_b))
     comparison.notes.push_back(StrCat("the kernel is ", kernel_a.Dump(), " in one and ",
                                       kernel_b.Dump(), " in the other"));
-  const Json engine_a = Part(a.definition, "engine"), engine_b = Part(b.definition, "engine");
+  const Json engine_a = Part(a.definition, "engines"), engine_b = Part(b.definition, "engines");
   if (!(engine_a == engine_b))
-    comparison.notes.push_back("the runs measured two engines, not two versions of one");
+    comparison.notes.emplace_back("the runs measured two engines, not two versions of one");
   const auto missing = [&](const Run& from, const Run& in) {
     std::set<std::string> known;
     for (const CandidateRow& row : in.candidates) known.insert(Identity(row));
@@ -187,11 +210,11 @@ void CompareCandidate(const Run& a, const CandidateRow& of_a, const Run& b,
     for (const auto& [key, rounds] : values_a) {
       const auto other = values_b.find(key);
       if (key.metric != metric.name || other == values_b.end()) continue;
-      MetricDifference difference =
-          Judge(key, rounds, other->second, comparison.threshold,
-                [&](size_t n) { return FloorOf(baseline_a, baseline_b, key, n); });
+      MetricDifference difference = Paired(key, rounds, other->second, [&](size_t n) {
+        return FloorOf(baseline_a, baseline_b, key, n);
+      });
       difference.candidate = of_a.label;
-      if (difference.ratio.n > 0) comparison.differences.push_back(std::move(difference));
+      if (!difference.log_ratios.empty()) comparison.differences.push_back(std::move(difference));
     }
   }
 }
@@ -232,15 +255,18 @@ Result<RunComparison> CompareAnyway(const std::string& path_a, const std::string
     for (const CandidateRow& of_b : b.candidates)
       if (Identity(of_a) == Identity(of_b))
         CompareCandidate(a, of_a, b, of_b, baseline_a, baseline_b, comparison);
+  Decide(comparison);
+  const size_t needed = LeastRoundsFor(comparison.differences.size());
   size_t rounds = 0;
   for (const MetricDifference& difference : comparison.differences)
-    rounds = std::max(rounds, difference.ratio.n);
+    rounds = std::max(rounds, difference.log_ratios.size());
   if (comparison.differences.empty()) {
-    comparison.obstacles.push_back("no configuration was measured in the same round of both");
-  } else if (rounds < kMinSamples) {
+    comparison.obstacles.emplace_back("no configuration was measured in the same round of both");
+  } else if (rounds < needed) {
     comparison.obstacles.push_back(StrCat(
         "they have ", rounds, rounds == 1 ? " round" : " rounds", " in common and a verdict needs ",
-        kMinSamples, "; continue with --resume, a larger --budget and --rounds ", kMinSamples,
+        needed, " to decide on ", comparison.differences.size(),
+        " differences; continue with --resume, a larger --budget and --rounds ", needed,
         " or more"));
   }
   return comparison;

@@ -18,6 +18,7 @@ struct MetricDifference {
   Estimate ratio;       // of b to a, above 1: b is better; over rounds that both have
   double floor = 0;     // smallest difference that both runs could resolve, a fraction
   Kind kind = Kind::kTooFewRounds;
+  std::vector<double> log_ratios = {};  // the ratio by round
 };
 const char* Name(MetricDifference::Kind kind);  // "same", "better", "worse", "too few rounds"
 
@@ -38,12 +39,13 @@ struct RunComparison {
 // the same prompts, so they are paired: a difference is the median of the rounds' log ratios with
 // its distribution-free interval, and it counts if the interval excludes 1 and the estimate
 // exceeds both `threshold` and the floor (from the baseline's two trials in every round of both
-// runs). The two runs took place at different times: drift between them is part of every
-// difference.
+// runs). Holm's procedure corrects the level of the intervals for the number of differences, so
+// that any of them is found by chance in at most 5 % of comparisons. The two runs took place at
+// different times: drift between them is part of every difference.
 //
 // Errors: no sweep there (kNotFound); runs that cannot be compared, with the reason: another
-// machine, CPUs, model, workload, trial limit or seed, nothing measured in common, fewer than 6
-// common rounds (kUsage).
+// machine, CPUs, model, workload, trial limit or seed, nothing measured in common, fewer
+// common rounds than the corrected level needs (kUsage).
 Result<RunComparison> Compare(const std::string& a, const std::string& b, double threshold);
 // The same for showing any two runs side by side: the reasons against a verdict are in
 // `obstacles`, and runs that measured different things have no differences. Error: kNotFound.

@@ -141,9 +141,10 @@ Result<EngineCommand> LlamaCpp(const EngineOptions& options, const Plan& plan, i
   return made;
 }
 
-EngineCommand Pinion(const EngineOptions& options, int port) {
+EngineCommand Pinion(const EngineChoice& engine, const EngineOptions& options, int port) {
   EngineCommand made;
   made.command = ServeCommand(options, "127.0.0.1", port);
+  if (!engine.binary.empty()) made.command.arguments.front() = engine.binary;
   // An engine process that ends is a result, which another one would only blur.
   Append(made.command.arguments, {"--max-engine-restarts", "0"});
   return made;
@@ -157,6 +158,22 @@ Result<EngineCommand> Custom(const EngineChoice& engine, const Placeholders& pla
   }
   if (const std::vector<int> cpus = CpusOf(placeholders.plan); !cpus.empty()) made.cpus = cpus;
   return made;
+}
+
+Result<EngineCommand> ByKind(const EngineChoice& engine, const Placeholders& placeholders,
+                             const ServedLoad& load) {
+  const auto& [options, plan, port] = placeholders;
+  switch (engine.kind) {
+    case EngineChoice::Kind::kPinion:
+      return Pinion(engine, options, port);
+    case EngineChoice::Kind::kVllm:
+      return Vllm(options, plan, port);
+    case EngineChoice::Kind::kLlamaCpp:
+      return LlamaCpp(options, plan, port, load);
+    case EngineChoice::Kind::kCommand:
+      return Custom(engine, placeholders);
+  }
+  return Fail(ErrorCode::kUsage, "an engine of no kind");
 }
 
 }  // namespace
@@ -175,12 +192,8 @@ Result<EngineCommand> CommandFor(const EngineChoice& engine, const EngineOptions
                                  const Plan& plan, const Machine& machine, int port,
                                  const ServedLoad& load) {
   using Kind = EngineChoice::Kind;
-  if (engine.is_pinion()) return Pinion(options, port);
   const Placeholders placeholders{options, plan, port};
-  Result<EngineCommand> made = engine.kind == Kind::kVllm ? Vllm(options, plan, port)
-                               : engine.kind == Kind::kLlamaCpp
-                                   ? LlamaCpp(options, plan, port, load)
-                                   : Custom(engine, placeholders);
+  Result<EngineCommand> made = ByKind(engine, placeholders, load);
   if (!made) return made;
   Command& command = made->command;
   if (engine.kind != Kind::kCommand && !engine.command.empty()) {  // another program for the same
@@ -198,6 +211,7 @@ Result<EngineCommand> CommandFor(const EngineChoice& engine, const EngineOptions
     PINION_ASSIGN(std::string filled, Fill(value, placeholders));
     command.environment.emplace_back(name, std::move(filled));
   }
+  if (engine.is_pinion()) return made;  // it binds its memory itself, and has every setting
   if (engine.kind != Kind::kVllm) BindMemory(plan, machine, command);
   const Configuration all{options};
   for (const Setting& setting : Difference({}, all))

@@ -12,6 +12,8 @@
 #include <optional>
 
 #include "engine/base/clock.h"
+#include "engine/base/log.h"
+#include "engine/base/nofile.h"
 #include "engine/base/strings.h"
 #include "harness/load/spread.h"
 #include "harness/load/sse.h"
@@ -303,6 +305,8 @@ class Generator {
 
 Result<ServerLoadResult> RunServerLoad(const std::vector<ServerUrl>& urls,
                                        const ServerLoadPlan& plan) {
+  // A low limit is no reason not to run: few requests at once may do with it.
+  if (const auto limits = RaiseNofile(); !limits) LogWarning(limits.error().message);
   PINION_ASSIGN(const auto client, HttpClient::Make(urls, plan.access));
   Pinned pinned;
   PINION_TRY(pinned.To(plan.cpus));

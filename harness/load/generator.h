@@ -60,7 +60,7 @@ struct ServerLoadResult {
 
 // Runs the load from the calling thread, on one server or spread over several (spread.h). A request
 // that fails is a record with its error; RunServerLoad fails only if the load cannot run at all
-// (CPUs that do not exist).
+// (CPUs that do not exist). Raises the process's limit of open descriptors.
 Result<ServerLoadResult> RunServerLoad(const std::vector<ServerUrl>& urls,
                                        const ServerLoadPlan& plan);
 

@@ -29,6 +29,11 @@ int Lengths::Draw(std::mt19937_64& random) const {
 
 double Lengths::Median() const { return kind == Kind::kUniform ? (a + b) / 2 : a; }
 
+double Lengths::High() const {
+  if (kind == Kind::kFixed) return a;
+  return kind == Kind::kUniform ? b : a * std::exp(2.06 * b);
+}
+
 std::string Lengths::Text() const {
   switch (kind) {
     case Kind::kFixed:

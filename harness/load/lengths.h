@@ -17,6 +17,7 @@ struct Lengths {
   static Lengths Fixed(int tokens) { return {Kind::kFixed, static_cast<double>(tokens), 0}; }
   int Draw(std::mt19937_64& random) const;  // from 1 to kMaxLength
   double Median() const;
+  double High() const;       // few are longer: the 98th percentile at least
   std::string Text() const;  // in the form that ParseLengths reads
 };
 

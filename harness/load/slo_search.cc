@@ -145,6 +145,48 @@ Status Validate(const SloSearchOptions& options) {
   return {};
 }
 
+std::optional<bool> IsGood(const RequestRecord& record, bool open_loop, const Slo& limits) {
+  const RequestTrace trace{open_loop ? record.scheduled_ns : record.sent_ns, record.token_ns,
+                           record.tokens()};
+  const bool has_token = !trace.token_ns.empty();
+  if (!record.cut) return record.complete() && has_token && Meets(trace, limits);
+  const auto until_cut = [&](int64_t from_ns) {
+    return static_cast<double>(record.ended_ns - from_ns) * 1e-9;
+  };
+  const double ttft_s = has_token ? TtftSeconds(trace) : until_cut(trace.sent_ns);
+  const bool first_missed = limits.ttft_s && ttft_s > *limits.ttft_s;
+  const bool pace_missed =
+      limits.tpot_s && has_token &&
+      until_cut(trace.token_ns.front()) > *limits.tpot_s * (record.output_len - 1);
+  if (first_missed || pace_missed || (limits.e2el_s && until_cut(trace.sent_ns) > *limits.e2el_s))
+    return false;
+  if (has_token && !limits.tpot_s && !limits.e2el_s) return true;  // the first token decides
+  return std::nullopt;
+}
+
+LevelRun RunOf(const ServerLoadResult& result, const Slo& limits) {
+  LevelRun run;
+  for (const RequestRecord& record : result.requests)
+    run.good += IsGood(record, result.open_loop, limits).value_or(false) ? 1 : 0;
+  run.total = result.requests.size() + result.never_sent;
+  return run;
+}
+
+std::optional<double> LoadAttaining(const SloBoundary& boundary, double attain) {
+  const auto& levels = boundary.levels;
+  if (levels.empty()) return std::nullopt;
+  const auto fail =
+      std::find_if(levels.begin(), levels.end(), [](const SloLevel& one) { return !one.passes; });
+  if (fail == levels.end()) return levels.back().load;
+  if (fail == levels.begin()) {
+    constexpr double kLeast = 0.01;  // so that the logarithm of a load that never passes is finite
+    return fail->load * std::max(kLeast, (1 - attain) / (1 - fail->fitted));
+  }
+  const SloLevel& pass = *std::prev(fail);
+  const double part = (pass.fitted - attain) / (pass.fitted - fail->fitted);
+  return pass.load * std::pow(fail->load / pass.load, part);
+}
+
 SloBoundary JudgeLevels(std::vector<SloLevel> levels, double attain) {
   SloBoundary found;
   found.levels = std::move(levels);

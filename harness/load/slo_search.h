@@ -7,7 +7,10 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
+#include "harness/load/generator.h"
+#include "harness/load/request_record.h"
 #include "harness/stats/estimate.h"
+#include "harness/stats/serving.h"
 
 namespace pinion::harness {
 
@@ -15,6 +18,13 @@ namespace pinion::harness {
 struct LevelRun {
   size_t good = 0, total = 0;  // requests that met every SLO, of those that were due
 };
+
+// Whether a request met the limits, its times counted from when it was due in an open loop. One
+// that failed did not. nullopt: it was cut off before that was decided.
+std::optional<bool> IsGood(const RequestRecord& record, bool open_loop, const Slo& limits);
+
+// All requests of a load; one that is undecided, or was due and never sent, is not good.
+LevelRun RunOf(const ServerLoadResult& result, const Slo& limits);
 
 struct SloSearchOptions {
   double start = 1;             // the first load
@@ -57,6 +67,12 @@ struct SloBoundary {
 // called with a load; its error ends the search.
 Result<SloBoundary> FindSloBoundary(const SloSearchOptions& options,
                                     const std::function<Result<LevelRun>(double load)>& run);
+
+// The load at which the share of good requests falls to `attain`: between the highest level that
+// passes and the next, by the monotone fit, linear in the load's logarithm. The highest level if
+// all pass; below the lowest if none does, as if every request were good at no load. nullopt
+// without levels.
+std::optional<double> LoadAttaining(const SloBoundary& boundary, double attain);
 
 // The boundary of levels that were run by the caller, ascending: `load`, `runs`, `good` and `total`
 // of each are given. The caller sets `is_settled`.

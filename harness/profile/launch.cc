@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "engine/base/strings.h"
+#include "engine/checkpoint/model.h"
 #include "engine/host/binding.h"
-#include "engine/model/model.h"
 #include "engine/run/replicas.h"
 #include "harness/profile/front.h"
 

@@ -68,9 +68,8 @@ Html Card(const Results& results, const Verdict& verdict, Objective objective) {
   const Html figures = candidate ? Figures(results, *candidate, objective) : Html();
   const std::string evidence = words.confidence.empty() ? "" : words.confidence + "; ";
   Html why = Tag("p", Prose(Capitalised(evidence + words.floor) + "."));
-  if (!words.tied.empty()) why += Tag("p", "", words.tied + ".");
-  if (const std::string second = RunnerUp(results, verdict, objective); won && !second.empty())
-    why += Tag("p", Prose(second));
+  for (const std::string* line : {&words.runner_up, &words.tied})
+    if (!line->empty()) why += Tag("p", Prose(*line + "."));
   return Tag("article", "card",
              Tag("div", choice) + Tag("div", figures) + Tag("div", "faint", why));
 }

@@ -120,7 +120,9 @@ std::string WhyAbsent(const Results& results) {
   for (const Candidate& candidate : results.candidates)
     if (!candidate.no_ceilings_because.empty())
       return "the ceilings were not measured: " + candidate.no_ceilings_because;
-  if (!results.definition.engine.is_pinion())
+  const auto& engines = results.definition.engines;
+  if (std::none_of(engines.begin(), engines.end(),
+                   [](const EngineChoice& engine) { return engine.is_pinion(); }))
     return "only Pinion's own engine counts bytes and operations";
   return "no trial has measured the ceilings beside its load";
 }

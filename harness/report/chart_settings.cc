@@ -35,13 +35,12 @@ struct Importance {
   double spread = 0;  // fraction between its best and its worst value
 };
 
+// The log ratios of the candidates that have a value, by value.
+using ByValue = std::map<std::string, std::vector<double>>;
+
 // Per value the median over the candidates that have it: what the setting does on average.
-Importance ImportanceOf(const Results& results, const std::string& key, Objective objective) {
-  std::map<std::string, std::vector<double>> by_value;
-  for (const Candidate& candidate : results.candidates)
-    if (const double ratio = candidate.Ratio(objective); ratio > 0)
-      by_value[ValueOf(candidate, key)].push_back(std::log(ratio));
-  Importance importance{key, "", "", 0};
+Importance Spread(const std::string& name, ByValue by_value) {
+  Importance importance{name, "", "", 0};
   double high = -INFINITY, low = INFINITY;
   for (auto& [value, logs] : by_value) {
     const double median = MedianInPlace(logs);
@@ -50,6 +49,35 @@ Importance ImportanceOf(const Results& results, const std::string& key, Objectiv
   }
   if (by_value.size() > 1) importance.spread = std::exp(high - low) - 1;
   return importance;
+}
+
+// Each setting within each engine, and the engines by their defaults.
+std::vector<Importance> ImportancesOf(const Results& results, Objective objective) {
+  const bool is_race = results.definition.engines.size() > 1;
+  std::vector<Importance> all;
+  ByValue by_engine;
+  for (const EngineChoice& engine : results.definition.engines) {
+    std::set<std::string> keys;
+    std::vector<const Candidate*> own;
+    for (const Candidate& candidate : results.candidates) {
+      const double ratio = candidate.Ratio(objective);
+      if (candidate.engine != engine.name || ratio <= 0) continue;
+      own.push_back(&candidate);
+      for (const Setting& setting : candidate.settings) keys.insert(setting.key);
+      if (candidate.settings.empty()) by_engine[engine.name].push_back(std::log(ratio));
+    }
+    for (const std::string& key : keys) {
+      ByValue by_value;
+      for (const Candidate* candidate : own)
+        by_value[ValueOf(*candidate, key)].push_back(std::log(candidate->Ratio(objective)));
+      all.push_back(Spread(is_race ? StrCat(engine.name, ": ", key) : key, std::move(by_value)));
+    }
+  }
+  all.push_back(Spread("engine", std::move(by_engine)));
+  std::erase_if(all, [](const Importance& one) { return one.best == one.worst; });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Importance& a, const Importance& b) { return a.spread > b.spread; });
+  return all;
 }
 
 double FloorOf(const Results& results, Objective objective) {
@@ -131,15 +159,7 @@ Chart ScalingChart(const Results& results) {
 Chart ImportanceChart(const Results& results) {
   Chart chart{"importance", "Which settings matter", "", Json::MakeArray(), ""};
   const Objective objective = RankingObjective(results);
-  std::set<std::string> keys;
-  for (const Candidate& candidate : results.candidates)
-    for (const Setting& setting : candidate.settings) keys.insert(setting.key);
-  std::vector<Importance> all;
-  for (const std::string& key : keys)
-    if (Importance one = ImportanceOf(results, key, objective); one.best != one.worst)
-      all.push_back(std::move(one));
-  std::sort(all.begin(), all.end(),
-            [](const Importance& a, const Importance& b) { return a.spread > b.spread; });
+  const std::vector<Importance> all = ImportancesOf(results, objective);
   const double floor = FloorOf(results, objective);
   size_t noise = 0;
   for (const Importance& one : all) {

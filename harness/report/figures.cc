@@ -41,6 +41,7 @@ std::string Factor(double ratio) { return Significant(ratio) + " times"; }
 std::string FormatFigure(const std::string& unit, double value) {
   if (unit == "bytes") return FormatBytes(static_cast<uint64_t>(std::max(0.0, value)));
   if (unit == "share") return Percent(value);
+  if (unit == "load" || unit == "price") return Significant(value);
   if (unit == "bytes/s") return Significant(value * 1e-9) + " GB/s";
   if (unit == "Hz") return Significant(value * 1e-9) + " GHz";
   if (unit == "FLOP/s") return Significant(value * 1e-9) + " GFLOP/s";

@@ -144,7 +144,7 @@ std::vector<LaunchForm> LaunchForms(const Results& results, const Verdict& verdi
   const Candidate* candidate = results.Find(verdict.recommended);
   std::vector<LaunchForm> forms;
   if (!commands.other.empty()) {
-    forms = {{Name(results.definition.engine.kind), commands.other, ""}};
+    forms = {{EngineOf(results, *candidate).name, commands.other, ""}};
   } else if (!commands.pinion.empty() && candidate) {
     forms = FormsOfOurs(commands, PlaceOf(results, *candidate, verdict.objective, folder),
                         verdict.objective);

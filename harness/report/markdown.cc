@@ -34,7 +34,8 @@ std::string VerdictText(const Results& results, const Verdict& verdict) {
              words.gain.empty() ? "" : ": " + EscapeMarkdown(words.gain), "  \n");
   if (!words.confidence.empty()) text += EscapeMarkdown(words.confidence) + "; ";
   text += EscapeMarkdown(words.floor) + ".\n\n";
-  if (!words.tied.empty()) text += EscapeMarkdown(words.tied) + ".\n\n";
+  for (const std::string* line : {&words.runner_up, &words.tied})
+    if (!line->empty()) text += EscapeMarkdown(*line) + ".\n\n";
   return text;
 }
 

@@ -41,7 +41,13 @@ std::string WorkloadText(const Results& results) {
       " tokens as one batch, and serves such prompts to ", clients, one ? " client" : " clients",
       " at a time, each of which sends its next request when the last is answered. The batch "
       "and the numbers of clients come in a new random order in every round, and each number of "
-      "clients has a warm-up of its own.",
+      "clients has a warm-up of its own and is measured in its steady window: from the first "
+      "answer "
+      "of every client (later if the rate still rises or falls) until a client finds no further "
+      "request.",
+      load.slo ? " Then the trial searches for the highest load at which enough requests meet the "
+                 "SLO; a request that is cut off after it missed a limit counts as missed."
+               : "",
       HasReplicas(results)
           ? " Each conversation goes to the replica with the fewest requests in flight, and stays "
             "there."
@@ -72,10 +78,12 @@ Html MethodSection(const Results& results) {
           "the smallest difference worth having. "
           "Configurations are compared within rounds by the log of the ratio, so that drift longer "
           "than a round cancels. Figures are medians; intervals are distribution-free, from order "
-          "statistics, with a coverage of at least 95 %, and need 6 rounds. The leader is then "
-          "measured against the defaults in fresh rounds with fresh prompts, which decide every "
-          "objective: it is recommended if its whole interval is a gain and the gain exceeds the "
-          "floor. Otherwise the defaults are.") +
+          "statistics, with a coverage of at least 95 %, and need 6 rounds. The leaders and "
+          "runners-up, at most three, are then measured against the defaults in fresh rounds with "
+          "fresh prompts. One is recommended if its whole interval is a gain, and the gain exceeds "
+          "the floor and the smallest difference worth having; the level of these intervals is "
+          "corrected for all comparisons of the sweep (Holm), so that any of them is wrong in at "
+          "most 5 % of sweeps. Otherwise the defaults stay.") +
       Tag("p", "",
           StrCat("Throughput = output tokens/s of the batch. Latency = 1 / (TTFT + (",
                  results.definition.workload.output_len,

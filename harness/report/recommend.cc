@@ -7,7 +7,7 @@
 #include "harness/profile/command.h"
 #include "harness/profile/front.h"
 #include "harness/report/export.h"
-#include "harness/space/settings.h"
+#include "harness/space/own_settings.h"
 
 namespace pinion::harness {
 namespace {
@@ -83,6 +83,10 @@ Json EvidenceJson(const Results& results, const Verdict& verdict, const std::str
 
 }  // namespace
 
+EngineChoice EngineOf(const Results& results, const Candidate& candidate) {
+  return WithOwnSettings(EngineNamed(results.definition, candidate.engine), candidate.settings);
+}
+
 std::string ProfileFile(const std::string& objective) { return "profiles/" + objective + ".json"; }
 
 std::string ProfilePath(const std::string& folder, const std::string& objective) {
@@ -101,13 +105,13 @@ Result<std::optional<Profile>> ProfileOf(const Results& results, Objective objec
                                          const std::string& folder) {
   const Verdict* verdict = results.FindVerdict(objective);
   // `pinion launch` starts only Pinion's own engine.
-  if (!verdict || verdict->outcome == Outcome::kNoData || !results.definition.engine.is_pinion())
-    return std::nullopt;
+  if (!verdict || verdict->outcome == Outcome::kNoData) return std::nullopt;
   const Candidate* candidate = results.Find(verdict->recommended);
   if (!candidate)
     return Fail(ErrorCode::kCorrupt,
                 StrCat("the verdict on ", verdict->objective,
                        " names a candidate that is not in the sweep: ", verdict->recommended));
+  if (!EngineOf(results, *candidate).fits_profile()) return std::nullopt;
   Profile profile;
   profile.objective = verdict->objective;
   profile.configuration = ConfigurationOf(candidate->settings);
@@ -128,15 +132,17 @@ LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
   if (verdict.outcome == Outcome::kNoData || !candidate) return {};
   const auto options = OptionsOf(results, *candidate);
   if (!options) return {};
+  const EngineChoice engine = EngineOf(results, *candidate);
   LaunchCommands commands;
   const int replicas = ConfigurationOf(candidate->settings).replicas;
-  if (replicas > 1)
-    commands.front =
-        HaproxyText(kReplicaHost, kUsualPort, replicas, results.definition.engine.health);
-  commands.other = candidate->command;
-  if (!results.definition.engine.is_pinion()) return commands;
-  commands.pinion = ShellText(
-      {{}, {ProgramOf(results.command_line), "launch", ProfilePath(folder, verdict.objective)}});
+  if (replicas > 1) commands.front = HaproxyText(kReplicaHost, kUsualPort, replicas, engine.health);
+  if (!engine.fits_profile()) {
+    commands.other = candidate->command;
+    return commands;
+  }
+  const std::string program =
+      engine.binary.empty() ? ProgramOf(results.command_line) : engine.binary;
+  commands.pinion = ShellText({{}, {program, "launch", ProfilePath(folder, verdict.objective)}});
   commands.vllm = VllmText(*options, candidate->plan, replicas);
   commands.vllm_lacks = Join(WithoutVllmCounterpart(*options), ", ");
   return commands;

@@ -12,7 +12,11 @@
 
 namespace pinion::harness {
 
-// The profile that an objective's verdict recommends; nullopt without data for a verdict.
+// A candidate's engine, with the candidate's own settings of it.
+EngineChoice EngineOf(const Results& results, const Candidate& candidate);
+
+// The profile that an objective's verdict recommends; nullopt without data for a verdict, or for an
+// engine that no profile can start.
 // The profile cites `folder` as its evidence. Error: options that this version does not know.
 Result<std::optional<Profile>> ProfileOf(const Results& results, Objective objective,
                                          const std::string& folder);

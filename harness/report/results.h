@@ -70,6 +70,7 @@ const char* Name(CandidateStatus status);
 
 struct Candidate {
   int id = 0;                     // stable within the sweep; the baseline is 0
+  std::string engine;             // its name in the definition
   std::string label;              // "default", or "threads_bind=0-1 isa=avx2"
   std::vector<Setting> settings;  // what differs from the baseline, in the order of the space
   Json options;                   // the whole EngineOptions, as ToJson gives it

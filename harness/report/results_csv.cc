@@ -2,7 +2,7 @@
 
 #include "engine/base/strings.h"
 #include "harness/report/export.h"
-#include "harness/space/settings.h"
+#include "harness/space/own_settings.h"
 
 namespace pinion::harness {
 namespace {
@@ -23,14 +23,24 @@ std::string Number(double value) {
   return text;
 }
 
+// "-fa=on env.NAME=value": what only this candidate's engine has.
+std::string OwnSettings(const Candidate& candidate) {
+  std::vector<Setting> own;
+  for (const Setting& setting : candidate.settings)
+    if (IsOwnKey(setting.key)) own.push_back(setting);
+  return own.empty() ? "" : Label(own);
+}
+
 // The columns that identify a row's candidate.
 std::vector<std::string> CandidateFields(const Candidate& candidate) {
   std::vector<std::string> fields = {StrCat(candidate.id), CsvField(candidate.label),
-                                     Name(candidate.status), CsvField(candidate.reason)};
+                                     CsvField(candidate.engine), Name(candidate.status),
+                                     CsvField(candidate.reason)};
   Configuration configuration = ConfigurationOf(candidate.settings);
   (void)FromJson(candidate.options, configuration.options);
   for (const SettingRow& row : SettingRows())
     fields.push_back(CsvField(SettingText(row.get(configuration))));
+  fields.push_back(CsvField(OwnSettings(candidate)));
   fields.push_back(StrCat(candidate.threads));
   return fields;
 }
@@ -51,9 +61,9 @@ std::vector<std::string> SeriesFields(const Series& series) {
 }  // namespace
 
 std::string ResultsCsv(const Results& results) {
-  std::string csv = "candidate,label,status,reason,";
+  std::string csv = "candidate,label,engine,status,reason,";
   for (const SettingRow& row : SettingRows()) csv += row.key + ",";
-  csv += "threads,metric,unit,concurrency,n,median,low,high,coverage\r\n";
+  csv += "own_settings,threads,metric,unit,concurrency,n,median,low,high,coverage\r\n";
   for (const Candidate& candidate : results.candidates) {
     const std::string start = Join(CandidateFields(candidate), ",");
     for (const Series& series : candidate.series)

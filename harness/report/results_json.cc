@@ -86,6 +86,7 @@ Json CandidateJson(const Candidate& candidate) {
   Json json;
   json.Set("id", candidate.id);
   json.Set("label", candidate.label);
+  json.Set("engine", candidate.engine);
   json.Set("is_default", candidate.is_baseline);
   json.Set("settings", std::move(settings));
   json.Set("options", candidate.options);
@@ -98,6 +99,7 @@ Json CandidateJson(const Candidate& candidate) {
   json.Set("dtype", candidate.dtype);
   json.Set("threads", candidate.threads);
   json.Set("ranks", candidate.ranks);
+  json.Set("command", candidate.command);
   json.Set("plan", candidate.plan);
   json.Set("predicted", candidate.predicted);
   json.Set("series", std::move(series));
@@ -122,6 +124,10 @@ Json VerdictJson(const Results& results, const Verdict& verdict, const std::stri
   json.Set("best", verdict.best);
   json.Set("best_ratio_to_default", EstimateJson(verdict.best_ratio));
   json.Set("tied", verdict.tied);
+  json.Set("runner_up", verdict.runner_up ? Json(*verdict.runner_up) : Json());
+  json.Set("ratio_to_runner_up",
+           verdict.runner_up ? EstimateJson(verdict.runner_up_ratio) : Json());
+  json.Set("comparisons", static_cast<int64_t>(verdict.comparisons));
   json.Set("floor", verdict.floor);
   json.Set("rounds", static_cast<uint64_t>(verdict.rounds));
   json.Set("confirmed", verdict.confirmed);

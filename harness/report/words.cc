@@ -12,25 +12,6 @@
 namespace pinion::harness {
 namespace {
 
-// "8.2 % ..." of what.
-const char* GainNoun(Objective objective) {
-  switch (objective) {
-    case Objective::kThroughput:
-      return "more tokens per second";
-    case Objective::kLatency:
-      return "faster answers";
-    case Objective::kGoodput:
-      return "more requests per second within the SLO";
-    case Objective::kCores:
-      return "better use of cores";
-    case Objective::kEnergy:
-      return "more tokens per joule";
-    case Objective::kBalanced:
-      break;
-  }
-  return "better balance of throughput and latency";
-}
-
 Objective ObjectiveOf(const Results& results, const Verdict& verdict) {
   for (const Objective objective : results.definition.objectives)
     if (verdict.objective == Name(objective)) return objective;
@@ -49,6 +30,8 @@ std::string Headline(const Results& results, const Verdict& verdict) {
                               : "No verdict yet: the defaults have not been measured";
     case Outcome::kTooFewRounds:
       return "Not enough rounds to tell: keep the defaults for now";
+    case Outcome::kSmallGain:
+      return "Keep the defaults: the best gain is real but small";
     case Outcome::kNoDifference:
       return "No difference found: keep the defaults";
     case Outcome::kBaselineBest:
@@ -61,17 +44,7 @@ std::string Headline(const Results& results, const Verdict& verdict) {
 
 std::string Gain(const Results& results, const Verdict& verdict) {
   if (verdict.outcome != Outcome::kWinner) return "";
-  return StrCat(FormatGain(verdict.ratio), " ", GainNoun(ObjectiveOf(results, verdict)));
-}
-
-// The best candidate in `objective` other than `except`; nullptr if there is no other.
-const Candidate* BestBeside(const Results& results, int except, Objective objective) {
-  const Candidate* best = nullptr;
-  for (const Candidate& candidate : results.candidates)
-    if (candidate.id != except && candidate.Ratio(objective) > 0 && !candidate.series.empty() &&
-        (!best || candidate.Ratio(objective) > best->Ratio(objective)))
-      best = &candidate;
-  return best;
+  return StrCat(FormatGain(verdict.ratio), " ", RowOf(ObjectiveOf(results, verdict)).gain);
 }
 
 // "nothing else comes within 5 % of it", or how many do: how large a single winner's lead is.
@@ -117,15 +90,31 @@ std::string Confidence(const Results& results, const Verdict& verdict) {
   if (verdict.outcome == Outcome::kTooFewRounds)
     return StrCat("so far, ", name, ": ", FormatChange(ratio), " after ", Counted(ratio.n, "round"),
                   ", which may be chance");
+  const bool small = verdict.outcome == Outcome::kSmallGain;
   std::string text =
-      won ? "" : StrCat("closest contender, ", name, ": ", FormatChange(ratio), "; ");
+      won ? ""
+          : StrCat(small ? "better by less than is worth a change, " : "closest contender, ", name,
+                   ": ", FormatChange(ratio), "; ");
   if (ratio.interval)
     text += StrCat(std::floor(ratio.interval->coverage * 100), " % interval ",
                    FormatChangeInterval(ratio), " from ");
   text += Counted(ratio.n, "round");
   if (verdict.confirmed) text += " on fresh prompts";
-  if (won && !verdict.confirmed) text += ", not confirmed on fresh prompts";
+  if (verdict.comparisons > 1)
+    text += StrCat(", corrected for ", verdict.comparisons, " comparisons");
   return text;
+}
+
+// "Runner-up: isa=avx512; the recommended one is ahead of it by +3.1 % (97 % interval ...)".
+std::string RunnerUpText(const Results& results, const Verdict& verdict) {
+  if (!verdict.runner_up) return "";
+  const Estimate& ratio = verdict.runner_up_ratio;
+  return StrCat("Runner-up: ", NameOf(results, *verdict.runner_up),
+                "; against it the recommended one is at ", FormatChange(ratio),
+                ratio.interval
+                    ? StrCat(" (", std::floor(ratio.interval->coverage * 100), " % interval ",
+                             FormatChangeInterval(ratio), ", ", Counted(ratio.n, "round"), ")")
+                    : StrCat(" after ", Counted(ratio.n, "round")));
 }
 
 std::string TiedText(const Results& results, const Verdict& verdict) {
@@ -151,30 +140,15 @@ int64_t IntegerAt(const Json& object, const char* key) {
 }  // namespace
 
 std::string SettingsText(const Candidate& candidate) {
-  if (candidate.settings.empty()) return candidate.is_baseline ? "the defaults" : candidate.label;
-  std::vector<std::string> parts;
-  for (const Setting& setting : candidate.settings)
-    parts.push_back(setting.key + "=" + setting.value);
-  return Join(parts, ", ");
-}
-
-const char* Goal(Objective objective) {
-  switch (objective) {
-    case Objective::kThroughput:
-      return "most output tokens per second of a batch";
-    case Objective::kLatency:
-      return "shortest time from request to last token, one client";
-    case Objective::kGoodput:
-      return "most requests per second that meet the SLO, at the best concurrency measured";
-    case Objective::kCores:
-      return "fewest cores that keep the throughput: halving them may cost at most cores_within of "
-             "it";
-    case Objective::kEnergy:
-      return "most output tokens per joule of all processor packages";
-    case Objective::kBalanced:
-      break;
+  const std::string engine = candidate.engine + ": ";
+  const bool is_race = candidate.label.starts_with(engine);
+  if (candidate.settings.empty()) {
+    if (is_race) return candidate.engine + "'s defaults";
+    return candidate.is_baseline ? "the defaults" : candidate.label;
   }
-  return "best geometric mean of throughput and latency, each relative to the defaults";
+  std::vector<std::string> parts;
+  for (const Setting& setting : candidate.settings) parts.push_back(Label({setting}));
+  return (is_race ? engine : "") + Join(parts, ", ");
 }
 
 bool IsDecided(const Verdict& verdict) {
@@ -182,8 +156,9 @@ bool IsDecided(const Verdict& verdict) {
 }
 
 Words InWords(const Results& results, const Verdict& verdict) {
-  Words words{Headline(results, verdict), Gain(results, verdict), Confidence(results, verdict), "",
-              TiedText(results, verdict)};
+  Words words{Headline(results, verdict),     Gain(results, verdict),
+              Confidence(results, verdict),   "",
+              RunnerUpText(results, verdict), TiedText(results, verdict)};
   words.floor = verdict.floor > 0 ? StrCat("differences below ", FormatShareOrFactor(verdict.floor),
                                            " cannot be resolved here")
                                   : "too few rounds to tell which differences can be resolved here";
@@ -195,8 +170,10 @@ std::string Answer(const Results& results) {
   std::map<int, std::vector<std::string>> gains;
   std::vector<std::string> kept;
   bool undecided = results.verdicts.empty(), unmeasured = results.finished && !undecided;
+  bool small = false;
   for (const Verdict& verdict : results.verdicts) {
     undecided |= !IsDecided(verdict);
+    small |= verdict.outcome == Outcome::kSmallGain;
     unmeasured &= verdict.outcome == Outcome::kNoData;
     if (verdict.outcome != Outcome::kWinner) {
       kept.push_back(verdict.objective);
@@ -208,6 +185,8 @@ std::string Answer(const Results& results) {
   if (gains.empty())
     return undecided
                ? "Keep the defaults for now: too little was measured to recommend anything else."
+           : small
+               ? "Keep the defaults: what was found to be better gains too little to change them."
                : "Keep the defaults: no other configuration was found to be better.";
   std::vector<std::string> parts;
   for (const auto& [candidate, won] : gains)
@@ -220,16 +199,13 @@ std::string Answer(const Results& results) {
 std::string Support(const Results& results) {
   std::set<int> winners;
   const Verdict* first = nullptr;
-  bool confirmed = true;
   for (const Verdict& verdict : results.verdicts) {
     if (verdict.outcome != Outcome::kWinner) continue;
     if (!first) first = &verdict;
     winners.insert(verdict.recommended);
-    confirmed &= verdict.confirmed;
   }
   if (!first) return "";
-  std::string text = confirmed ? StrCat("Confirmed in ", Counted(first->ratio.n, "fresh round"))
-                               : std::string("Not confirmed in fresh rounds");
+  const std::string text = StrCat("Confirmed in ", Counted(first->ratio.n, "fresh round"));
   if (winners.size() > 1) return text + ".";
   const Candidate* winner = results.Find(first->recommended);
   const std::string wait = winner ? WaitText(results, *winner) : "";
@@ -251,18 +227,6 @@ std::string Costs(const Candidate& candidate) {
   return Join(parts, ", ");
 }
 
-std::string RunnerUp(const Results& results, const Verdict& verdict, Objective objective) {
-  const Candidate* second = BestBeside(results, verdict.recommended, objective);
-  const Candidate* first = results.Find(verdict.recommended);
-  if (!second || !first || first->Ratio(objective) <= 0) return "";
-  if (std::find(verdict.tied.begin(), verdict.tied.end(), second->id) != verdict.tied.end())
-    return "";
-  const double behind = 1 - second->Ratio(objective) / first->Ratio(objective);
-  const std::string name = "Runner-up: " + SettingsText(*second);
-  if (behind < 0) return name + ", " + Percent(-behind) + " ahead, but only by its median.";
-  return name + ", " + Percent(behind) + " behind.";
-}
-
 std::vector<Figure> FiguresOf(const Candidate& candidate, Objective objective) {
   std::vector<Figure> figures;
   const auto add = [&](const char* name, const char* metric, int concurrency) {
@@ -270,11 +234,9 @@ std::vector<Figure> FiguresOf(const Candidate& candidate, Objective objective) {
     if (series && series->estimate.n > 0) figures.push_back({name, FindMetric(metric), series});
   };
   if (objective != Objective::kLatency) add("output", "output_tokens_per_s", 0);
-  if (objective == Objective::kEnergy) add("energy", "joules_per_token", 0);
-  if (objective == Objective::kGoodput)
-    for (const Series& one : candidate.series)
-      if (one.metric == "goodput" && one.concurrency > 0)
-        add("goodput", "goodput", one.concurrency);
+  const ObjectiveRow& row = RowOf(objective);
+  if (row.metric && objective != Objective::kThroughput)
+    add(row.figure, row.metric, objective.clients);
   if (objective == Objective::kLatency || objective == Objective::kBalanced) {
     add("first token", "ttft_s", 1);
     add("per token", "tpot_s", 1);

@@ -13,9 +13,6 @@ namespace pinion::harness {
 // "threads_bind=0-1, isa=avx2", or "the defaults".
 std::string SettingsText(const Candidate& candidate);
 
-// The quantity that an objective optimises, in words.
-const char* Goal(Objective objective);
-
 // Whether there was enough data to recommend anything, even the defaults.
 bool IsDecided(const Verdict& verdict);
 
@@ -25,16 +22,13 @@ struct Words {
   std::string gain;        // "8.2 % [6.1, 10.3] more tokens per second"; empty without a winner
   std::string confidence;  // interval, rounds, confirmation
   std::string floor;       // "differences below 2.1 % cannot be resolved here"
+  std::string runner_up;   // the next best, and the recommended one's lead; empty without a winner
   std::string tied;        // "Not distinguishable from it: ..."; may be empty
 };
 Words InWords(const Results& results, const Verdict& verdict);
 
 // "2 threads, 3.1 GiB of peak memory, ready after 1.5 s"; empty before any trial.
 std::string Costs(const Candidate& candidate);
-
-// "Runner-up: isa=avx512, 3.1 % behind."; empty if there is none, or if it is tied and
-// InWords names it.
-std::string RunnerUp(const Results& results, const Verdict& verdict, Objective objective);
 
 // The report's first sentence, over all objectives.
 std::string Answer(const Results& results);

@@ -7,40 +7,93 @@
 #include "engine/run/settings.h"
 #include "harness/load/conversations.h"
 #include "harness/space/json_fields.h"
+#include "harness/space/own_settings.h"
 
 namespace pinion::harness {
 namespace {
 
 // Limits that catch mistaken units; they are far above any real load.
-constexpr int kMaxTokens = 1 << 20, kMaxClients = 4096, kMaxRounds = 10'000;
 constexpr double kGib = 1 << 30;
 
-Status CheckRange(const char* key, int value, int low, int high) {
-  if (value >= low && value <= high) return {};
+// "unknown setting ..." unless the key is a setting that may vary, or an engine's own.
+Status CheckAxisKey(const std::string& key) {
+  const SettingRow* row = FindSetting(key);
+  if (IsOwnKey(key) || (row && row->varies)) return {};
+  std::vector<std::string> known;
+  for (const SettingRow& one : SettingRows())
+    if (one.varies) known.push_back(one.key);
   return Fail(ErrorCode::kUsage,
-              StrCat("'", key, "' is ", value, "; it must be from ", low, " to ", high));
+              StrCat("unknown key '", key, "' in 'axes'; known are ", Join(known, ", "),
+                     ", and of an engine's own env.NAME and its flags, such as --max-num-seqs"));
+}
+
+Result<Json> ReadAxisValue(const std::string& key, const Json& item) {
+  if (const SettingRow* row = FindSetting(key))
+    return ReadSetting(*row, item, StrCat("a value of '", key, "'"));
+  PINION_TRY(ReadOwnSetting(key, item));
+  return item;
 }
 
 Status ReadAxes(const Json& value, Definition& definition) {
-  std::vector<std::string> known;
-  for (const SettingRow& row : SettingRows())
-    if (row.varies) known.push_back(row.key);
-  PINION_TRY(CheckKeys(value, "'axes'", known));
+  if (!value.is_object())
+    return Fail(ErrorCode::kUsage, StrCat("'axes' must be an object, not ", value.type_name()));
   Axes axes;
   for (const auto& [key, list] : value.object()) {
+    PINION_TRY(CheckAxisKey(key));
     if (!list.is_array() || list.array().empty())
       return Fail(ErrorCode::kUsage,
                   StrCat("'", key, "' must be a list of at least one value, not ", list.Dump()));
     std::vector<Json> values;
     for (const Json& item : list.array()) {
-      PINION_ASSIGN(Json one,
-                    ReadSetting(*FindSetting(key), item, StrCat("a value of '", key, "'")));
+      PINION_ASSIGN(Json one, ReadAxisValue(key, item));
       values.push_back(std::move(one));
     }
     SetAxis(key, std::move(values), axes);
   }
   definition.axes = std::move(axes);
   return {};
+}
+
+// {"engine": "vllm", "tensor_parallel": [1, 2]}
+Result<std::vector<Condition>> ReadConditions(const std::string& axis, const Json& value) {
+  const std::string what = StrCat("'", axis, "' in 'when'");
+  if (!value.is_object() || value.object().empty())
+    return Fail(
+        ErrorCode::kUsage,
+        StrCat(what, " must be an object such as {\"engine\":\"vllm\"}, not ", value.Dump()));
+  std::vector<Condition> conditions;
+  for (const auto& [key, wanted] : value.object()) {
+    if (key != "engine") PINION_TRY(CheckAxisKey(key));
+    Condition condition{key, {}};
+    const std::vector<Json> list = wanted.is_array() ? wanted.array() : std::vector{wanted};
+    for (const Json& one : list)
+      condition.values.push_back(one.is_string() ? one.string() : SettingText(one));
+    conditions.push_back(std::move(condition));
+  }
+  return conditions;
+}
+
+Status ReadWhen(const Json& value, Definition& definition) {
+  if (!value.is_object())
+    return Fail(ErrorCode::kUsage, StrCat("'when' must be an object, not ", value.type_name()));
+  for (const auto& [key, conditions] : value.object()) {
+    const Axis* found = FindAxis(definition.axes, key);
+    if (!found)
+      return Fail(ErrorCode::kUsage, StrCat("'when' names '", key, "', which is not in 'axes'"));
+    Axis& axis = definition.axes[static_cast<size_t>(found - definition.axes.data())];
+    PINION_ASSIGN(axis.when, ReadConditions(key, conditions));
+  }
+  return {};
+}
+
+Json WriteWhen(const Definition& definition) {
+  Json when = Json::MakeObject();
+  for (const Axis& axis : definition.axes) {
+    Json conditions = Json::MakeObject();
+    for (const Condition& one : axis.when) conditions.Set(one.key, Json(one.values));
+    if (!axis.when.empty()) when.Set(axis.key, std::move(conditions));
+  }
+  return when.object().empty() ? Json() : when;
 }
 
 const JsonFields<Constraints>& ConstraintFields() {
@@ -91,7 +144,7 @@ const JsonFields<SloTarget>& SloFields() {
       Value("attain", &SloTarget::attain, ToNumber),
       {"load", ReadLoad,
        [](const SloTarget& slo) { return Json(slo.by_rate ? "rate" : "concurrency"); }},
-      Value("start", &SloTarget::start, ToNumber),
+      Maybe("start", &SloTarget::start, ToNumber),
   };
   return fields;
 }
@@ -102,7 +155,7 @@ Status ReadSlo(const Json& value, Workload& workload) {
   if (!slo.limits.any())
     return Fail(ErrorCode::kUsage,
                 "'slo' needs a limit: 'ttft', 'tpot' or 'e2el', such as \"500ms\"");
-  if (!(slo.attain > 0 && slo.attain <= 1) || !(slo.start > 0))
+  if (!(slo.attain > 0 && slo.attain <= 1) || !(slo.start.value_or(1) > 0))
     return Fail(ErrorCode::kUsage,
                 "in 'slo', 'attain' must be above 0 and at most 1, and 'start' above 0");
   workload.slo = slo;
@@ -125,6 +178,14 @@ Status ReadName(const Json& value, Workload& workload) {
 bool HasPrefix(const Workload& workload) { return workload.shared_prefix > 0; }
 bool HasTurns(const Workload& workload) { return workload.turns > 1; }
 
+// [] for no loops.
+Status ReadConcurrency(const Json& value, Workload& workload) {
+  if (!value.is_array() || !value.array().empty())
+    return ReadList(value, "concurrency", ToInt, workload.concurrency);
+  workload.concurrency.clear();
+  return {};
+}
+
 const JsonFields<Workload>& WorkloadFields() {
   static const JsonFields<Workload> fields = {
       {"name", ReadName,
@@ -133,7 +194,9 @@ const JsonFields<Workload>& WorkloadFields() {
        }},
       Value("prompt_len", &Workload::prompt_len, ToInt),
       Value("output_len", &Workload::output_len, ToInt),
-      List("concurrency", &Workload::concurrency, ToInt),
+      // Always written: without loops there is the batch alone, which is not the default.
+      {"concurrency", ReadConcurrency,
+       [](const Workload& workload) { return Json(workload.concurrency); }},
       Value("num_prompts", &Workload::num_prompts, ToInt),
       OnlyIf(HasPrefix, Value("shared_prefix", &Workload::shared_prefix, ToInt)),
       OnlyIf(HasPrefix, Value("prefixes", &Workload::prefixes, ToInt)),
@@ -146,9 +209,25 @@ const JsonFields<Workload>& WorkloadFields() {
   return fields;
 }
 
-Status ReadEngine(const Json& value, Definition& definition) {
-  PINION_ASSIGN(definition.engine, ReadEngineChoice(value));
+Status ReadEngines(const Json& value, Definition& definition) {
+  if (!value.is_array() || value.array().empty())
+    return Fail(ErrorCode::kUsage,
+                StrCat("'engines' must be a list of at least one engine, not ", value.Dump()));
+  definition.engines.clear();
+  for (const Json& one : value.array()) {
+    PINION_ASSIGN(EngineChoice engine, ReadEngineChoice(one));
+    definition.engines.push_back(std::move(engine));
+  }
   return {};
+}
+
+// Pinion alone, as it is, needs no mention.
+Json WriteEngines(const Definition& definition) {
+  const EngineChoice& first = definition.engines.front();
+  if (definition.engines.size() == 1 && ToJson(first) == ToJson(EngineChoice())) return Json();
+  Json list = Json::MakeArray();
+  for (const EngineChoice& engine : definition.engines) list.Append(ToJson(engine));
+  return list;
 }
 
 Status ReadCandidates(const Json& value, Definition& definition) {
@@ -207,18 +286,20 @@ bool Searches(const Definition& definition) {
   return definition.strategy == kStrategy;
 }
 
-bool HasCores(const Definition& definition) {
+bool Asks(const Definition& definition, Objective objective) {
   const auto& asked = definition.objectives;
-  return std::find(asked.begin(), asked.end(), Objective::kCores) != asked.end();
+  return std::find(asked.begin(), asked.end(), objective) != asked.end();
 }
+
+bool HasCores(const Definition& definition) { return Asks(definition, Objective::kCores); }
 
 const JsonFields<Definition>& DefinitionFields() {
   static const JsonFields<Definition> fields = {
       {"$schema", [](const Json&, Definition&) { return Status(); },
        [](const Definition&) { return Json(); }},
-      {"engine", ReadEngine,
-       [](const Definition& one) { return one.engine.is_pinion() ? Json() : ToJson(one.engine); }},
+      {"engines", ReadEngines, WriteEngines},
       {"axes", ReadAxes, [](const Definition& one) { return ToJson(one.axes); }},
+      {"when", ReadWhen, WriteWhen},
       {"candidates", ReadCandidates,
        [](const Definition& one) {
          return one.candidates.empty() ? Json() : Json(one.candidates);
@@ -237,65 +318,14 @@ const JsonFields<Definition>& DefinitionFields() {
       {"strategy", ReadStrategy, [](const Definition& one) { return Json(Name(one.strategy)); }},
       Value("epsilon", &Definition::epsilon, ToNumber),
       OnlyIf(HasCores, Value("cores_within", &Definition::cores_within, ToNumber)),
+      Maybe("price_per_hour", &Definition::price_per_hour, ToNumber),
+      Maybe("price_per_kwh", &Definition::price_per_kwh, ToNumber),
       OnlyIf(Searches<Strategy::kRandom>,
              Value("random_points", &Definition::random_points, ToInt)),
       OnlyIf(Searches<Strategy::kCoordinate>, Value("restarts", &Definition::restarts, ToInt)),
       Maybe("trial_limit", &Definition::trial_limit_s, ToSeconds),
   };
   return fields;
-}
-
-Status Validate(const Workload& workload) {
-  PINION_TRY(CheckRange("prompt_len", workload.prompt_len, 1, kMaxTokens));
-  // At least two tokens: with one there is no time per token after the first.
-  PINION_TRY(CheckRange("output_len", workload.output_len, 2, kMaxTokens));
-  PINION_TRY(CheckRange("num_prompts", workload.num_prompts, 1, kMaxTokens));
-  PINION_TRY(CheckRange("shared_prefix", workload.shared_prefix, 0, kMaxTokens));
-  PINION_TRY(CheckRange("prefixes", workload.prefixes, 1, kMaxClients));
-  PINION_TRY(CheckRange("turns", workload.turns, 1, kMaxClients));
-  for (int clients : workload.concurrency)
-    PINION_TRY(CheckRange("concurrency", clients, 1, kMaxClients));
-  const std::set<int> unique(workload.concurrency.begin(), workload.concurrency.end());
-  if (unique.size() != workload.concurrency.size())
-    return Fail(ErrorCode::kUsage, "'concurrency' lists a value twice");
-  return {};
-}
-
-Status ValidateNumbers(const Definition& definition) {
-  PINION_TRY(CheckRange("rounds", definition.rounds, 1, kMaxRounds));
-  PINION_TRY(CheckRange("random_points", definition.random_points, 2, kMaxRounds));
-  PINION_TRY(CheckRange("restarts", definition.restarts, 0, kMaxRounds));
-  for (const auto& [key, fraction] : {std::pair("epsilon", definition.epsilon),
-                                      std::pair("cores_within", definition.cores_within)})
-    if (!(fraction >= 0.001 && fraction <= 0.5))
-      return Fail(ErrorCode::kUsage,
-                  StrCat("'", key, "' is ", fraction, "; it must be a fraction from 0.001 to 0.5"));
-  if (!(definition.divergence_limit_nats >= 0))
-    return Fail(ErrorCode::kUsage,
-                StrCat("'divergence_limit_nats' is ", definition.divergence_limit_nats,
-                       "; it must be at least 0 nats per token"));
-  if (!(definition.budget_s > 0) || !(definition.trial_limit_s.value_or(1) > 0))
-    return Fail(ErrorCode::kUsage, "'budget' and 'trial_limit' must be above 0 seconds");
-  return {};
-}
-
-// Each objective needs a load that measures it.
-Status ValidateObjectives(const Definition& definition) {
-  const std::set<Objective> unique(definition.objectives.begin(), definition.objectives.end());
-  if (unique.empty() || unique.size() != definition.objectives.size())
-    return Fail(ErrorCode::kUsage, "'objectives' must name at least one objective and none twice");
-  const auto& clients = definition.workload.concurrency;
-  const bool needs_one = unique.count(Objective::kLatency) || unique.count(Objective::kBalanced);
-  if (needs_one && std::find(clients.begin(), clients.end(), 1) == clients.end())
-    return Fail(ErrorCode::kUsage,
-                "objectives 'latency' and 'balanced' are measured at concurrency 1: add 1 to "
-                "'concurrency' or ask for 'throughput' alone");
-  if (unique.count(Objective::kGoodput) && (!definition.workload.slo || clients.empty()))
-    return Fail(
-        ErrorCode::kUsage,
-        "objective 'goodput' counts requests that meet an SLO: give --slo "
-        "ttft=500ms,tpot=100ms, or 'slo' in the definition's 'workload', and 'concurrency'");
-  return {};
 }
 
 }  // namespace
@@ -320,13 +350,27 @@ const Axis* FindAxis(const Axes& axes, std::string_view key) {
 }
 
 void SetAxis(std::string_view key, std::vector<Json> values, Axes& axes) {
-  Axes ordered;
-  for (const SettingRow& row : SettingRows())
-    if (row.key == key)
-      ordered.push_back({row.key, values});
-    else if (const Axis* old = FindAxis(axes, row.key))
-      ordered.push_back(*old);
-  axes = std::move(ordered);
+  const auto old =
+      std::find_if(axes.begin(), axes.end(), [&](const Axis& one) { return one.key == key; });
+  if (old != axes.end()) {
+    old->values = std::move(values);
+    return;
+  }
+  const auto place = [](std::string_view of) {
+    const auto& rows = SettingRows();
+    return std::find_if(rows.begin(), rows.end(),
+                        [&](const SettingRow& row) { return row.key == of; }) -
+           rows.begin();
+  };
+  const auto next = std::find_if(axes.begin(), axes.end(),
+                                 [&](const Axis& one) { return place(one.key) > place(key); });
+  axes.insert(next, {std::string(key), std::move(values)});
+}
+
+const EngineChoice& EngineNamed(const Definition& definition, std::string_view name) {
+  const auto found = std::find_if(definition.engines.begin(), definition.engines.end(),
+                                  [&](const EngineChoice& engine) { return engine.name == name; });
+  return found == definition.engines.end() ? definition.engines.front() : *found;
 }
 
 Status FromJson(const Json& object, Definition& definition) {
@@ -335,11 +379,5 @@ Status FromJson(const Json& object, Definition& definition) {
 }
 
 Json ToJson(const Definition& definition) { return WriteFields(DefinitionFields(), definition); }
-
-Status Validate(const Definition& definition) {
-  PINION_TRY(Validate(definition.workload));
-  PINION_TRY(ValidateNumbers(definition));
-  return ValidateObjectives(definition);
-}
 
 }  // namespace pinion::harness

@@ -10,30 +10,46 @@
 #include "engine/base/result.h"
 #include "harness/space/engine_choice.h"
 #include "harness/space/objectives.h"
+#include "harness/space/strategy.h"
 #include "harness/stats/serving.h"
 
 namespace pinion::harness {
 
-// Values to try of one setting: at least one, each of the setting's JSON type.
+// A setting's condition: the axis varies only in configurations in which `key` has one of `values`.
+struct Condition {
+  std::string key;  // "engine" (by name), a setting, or an engine's own one
+  std::vector<std::string> values;
+  bool operator==(const Condition&) const = default;
+};
+
+inline constexpr int kMaxRounds = 10'000;  // limits of a definition's values
+inline constexpr double kLeastEpsilon = 0.001;
+
+// Values to try of one setting: at least one, each of the setting's JSON type, or for an engine's
+// own setting as ReadOwnSetting takes them.
 struct Axis {
   std::string key;
   std::vector<Json> values;
+  std::vector<Condition> when = {};  // all of them must hold
   bool operator==(const Axis&) const = default;
 };
 
 // A grid: every combination, the last axis changing fastest. At most one axis a setting.
 using Axes = std::vector<Axis>;
 const Axis* FindAxis(const Axes& axes, std::string_view key);
-// Replaces the setting's axis, or adds one at its place in the order of the registry.
+// Replaces the setting's axis, or adds one at its place in the order of the registry, engines' own
+// ones behind.
 void SetAxis(std::string_view key, std::vector<Json> values, Axes& axes);
 
-// The limits that users accept. Goodput counts the requests that meet them, and every trial looks
-// for the highest load at which enough of them do.
+// The limits that users accept. Goodput is the highest load at which enough requests meet them, and
+// every trial searches for it.
 struct SloTarget {
-  Slo limits;            // at least one
-  double attain = 0.9;   // share of the requests that must meet them
-  bool by_rate = false;  // an open loop's requests/s; else clients of a closed loop
-  double start = 2;      // first load of each search
+  Slo limits;           // at least one
+  double attain = 0.9;  // share of the requests that must meet them
+  bool by_rate = true;  // an open loop's requests/s; else clients of a closed loop
+  // First load of each search; unset: half the requests/s that the trial's other loads reached, or
+  // 2 clients.
+  std::optional<double> start{};
 
   const char* unit() const { return by_rate ? "requests/s" : "clients"; }
 };
@@ -63,14 +79,18 @@ struct Constraints {
 
 // A sweep as data, read by --def and stored in results.db.
 struct Definition {
-  EngineChoice engine;  // the engine of all candidates
+  // At least one; all of them race together. The first one's defaults are the baseline.
+  std::vector<EngineChoice> engines = {EngineChoice()};
   Axes axes;
-  std::vector<Json> candidates;  // further points: objects of settings that differ from the base
+  // Further points: objects of settings that differ from the base; "engine" names the one they are
+  // for (without it: every one that has these settings).
+  std::vector<Json> candidates;
   Workload workload;
   std::vector<Objective> objectives = {Objective::kThroughput, Objective::kLatency,
                                        Objective::kBalanced};
   Constraints constraints;
   double cores_within = 0.05;  // share of the throughput that halving the cores may cost
+  std::optional<double> price_per_hour, price_per_kwh;  // of the whole machine; of its power
   double budget_s = 1800;
   int rounds = 20;  // at most; a race ends when no remaining candidate can be better
   Strategy strategy = Strategy::kRacing;
@@ -88,6 +108,9 @@ struct Definition {
                       // the rounds fit the budget (TrialLimit in harness/sweep)
 };
 
+// The engine of that name; the first one if there is none.
+const EngineChoice& EngineNamed(const Definition& definition, std::string_view name);
+
 // Overwrites the fields that `object` names. Unknown keys, wrong types and values out of range are
 // kUsage errors that name the key; "budget" is text ("10m") or seconds.
 Status FromJson(const Json& object, Definition& definition);
@@ -96,7 +119,11 @@ Status FromJson(const Json& object, Workload& workload);
 Json ToJson(const Workload& workload);
 Json ToJson(const Axes& axes);
 
+// Prompts of a workload with which the objective's loop has its percentile.
+int LeastPrompts(Objective objective, int output_len);
+
 // The checks of FromJson, for definitions that flags have changed.
 Status Validate(const Definition& definition);
+Status Validate(const Workload& workload);
 
 }  // namespace pinion::harness

@@ -1,9 +1,12 @@
 #include "harness/space/engine_choice.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "engine/base/strings.h"
 #include "engine/run/settings.h"
+#include "harness/space/json_fields.h"
+#include "harness/space/settings.h"
 
 namespace pinion::harness {
 namespace {
@@ -18,64 +21,105 @@ Result<Kind> ParseKind(const std::string& name) {
               StrCat("unknown engine '", name, "'; known are pinion, vllm, llama.cpp, command"));
 }
 
-tl::unexpected<Error> BadKey(const std::string& key, const char* want, const Json& value) {
-  return Fail(ErrorCode::kUsage,
-              StrCat("'", key, "' in 'engine' must be ", want, ", not ", value.Dump()));
-}
-
-Result<std::vector<std::string>> ToWords(const std::string& key, const Json& value) {
-  std::vector<std::string> words;
-  if (!value.is_array()) return BadKey(key, "a list of strings", value);
-  for (const Json& word : value.array()) {
-    if (!word.is_string()) return BadKey(key, "a list of strings", value);
-    words.push_back(word.string());
-  }
-  return words;
-}
-
-Status ReadKey(const std::string& key, const Json& value, EngineChoice& engine) {
-  if (key == "command" || key == "arguments") {
-    PINION_ASSIGN((key == "command" ? engine.command : engine.arguments), ToWords(key, value));
-  } else if (key == "environment") {
-    if (!value.is_object()) return BadKey(key, "an object of strings", value);
-    for (const auto& [name, text] : value.object()) {
-      if (!text.is_string()) return BadKey(key, "an object of strings", value);
-      engine.environment.emplace_back(name, text.string());
-    }
-  } else if (key == "health" || key == "endpoint" || key == "kind") {
-    if (!value.is_string()) return BadKey(key, "text", value);
-    if (key == "health") engine.health = value.string();
-    if (key == "endpoint") engine.endpoint = value.string();
-    if (key == "kind") {
-      PINION_ASSIGN(engine.kind, ParseKind(value.string()));
-    }
-  } else if (key == "start_timeout") {
-    if (!value.is_number() && !value.is_string())
-      return BadKey(key, "seconds or text such as \"5m\"", value);
-    PINION_ASSIGN(engine.start_timeout_s, value.is_number()
-                                              ? Result<double>(value.number())
-                                              : ParseDuration(value.string(), "'start_timeout'"));
-  } else {
-    return Fail(ErrorCode::kUsage,
-                StrCat("unknown key '", key, "' in 'engine'; known are kind, command, arguments, ",
-                       "environment, health, endpoint, start_timeout"));
-  }
+Status ReadKind(const Json& value, EngineChoice& engine) {
+  PINION_ASSIGN(const std::string kind, ToText(value, "'engine' of one of 'engines'"));
+  PINION_ASSIGN(engine.kind, ParseKind(kind));
   return {};
 }
 
+Status ReadEnvironment(const Json& value, EngineChoice& engine) {
+  engine.environment.clear();
+  const auto all = value.is_object() ? value.object() : Json::Object();
+  bool are_texts = value.is_object();
+  for (const auto& [name, text] : all) {
+    are_texts = are_texts && text.is_string();
+    if (are_texts) engine.environment.emplace_back(name, text.string());
+  }
+  if (are_texts) return {};
+  return Fail(ErrorCode::kUsage,
+              StrCat("'environment' must be an object of strings, not ", value.Dump()));
+}
+
+Json WriteEnvironment(const EngineChoice& engine) {
+  Json environment = Json::MakeObject();
+  for (const auto& [name, value] : engine.environment) environment.Set(name, value);
+  return engine.environment.empty() ? Json() : environment;
+}
+
+// A text that is left out if it is empty.
+JsonField<EngineChoice> Text(const char* key, std::string EngineChoice::*member) {
+  JsonField<EngineChoice> field = Value(key, member, ToText);
+  field.write = [=](const EngineChoice& engine) {
+    return (engine.*member).empty() ? Json() : Json(engine.*member);
+  };
+  return field;
+}
+
+Status ReadEngineSettings(const Json& value, EngineChoice& engine) {
+  if (!value.is_object())
+    return Fail(ErrorCode::kUsage, StrCat("'settings' of an engine must be an object such as ",
+                                          "{\"isa\":\"avx2\"}, not ", value.Dump()));
+  PINION_TRY(SettingsOf(value));
+  engine.settings = value;
+  return {};
+}
+
+Json WriteEngineSettings(const EngineChoice& engine) {
+  return engine.settings.object().empty() ? Json() : engine.settings;
+}
+
+bool IsServed(const EngineChoice& engine) { return !engine.is_pinion(); }
+
+const JsonFields<EngineChoice>& EngineFields() {
+  static const JsonFields<EngineChoice> fields = {
+      {"engine", ReadKind, [](const EngineChoice& engine) { return Json(Name(engine.kind)); }},
+      Text("name", &EngineChoice::name),
+      Text("model", &EngineChoice::model),
+      Text("binary", &EngineChoice::binary),
+      List("command", &EngineChoice::command, ToText),
+      List("arguments", &EngineChoice::arguments, ToText),
+      {"environment", ReadEnvironment, WriteEnvironment},
+      {"settings", ReadEngineSettings, WriteEngineSettings},
+      OnlyIf(IsServed, Value("health", &EngineChoice::health, ToText)),
+      OnlyIf(IsServed, Value("endpoint", &EngineChoice::endpoint, ToText)),
+      OnlyIf(IsServed, Value("start_timeout", &EngineChoice::start_timeout_s, ToSeconds)),
+  };
+  return fields;
+}
+
+// Names stand in labels, tables and files' columns.
+Status CheckName(const std::string& name) {
+  const bool plain = !name.empty() && std::all_of(name.begin(), name.end(), [](const char letter) {
+    return std::isalnum(static_cast<unsigned char>(letter)) || letter == '.' || letter == '-' ||
+           letter == '_';
+  });
+  if (plain) return {};
+  return Fail(ErrorCode::kUsage, StrCat("the engine's name '", name, "' must be letters, digits, ",
+                                        "'.', '-' and '_'"));
+}
+
 Status Validate(const EngineChoice& engine) {
+  PINION_TRY(CheckName(engine.name));
+  if (!engine.is_pinion() && !engine.binary.empty())
+    return Fail(ErrorCode::kUsage,
+                StrCat("'binary' names another build of Pinion, but ", engine.name, " is ",
+                       Name(engine.kind), ": give its program as 'command'"));
+  if (engine.is_pinion() && !engine.command.empty())
+    return Fail(ErrorCode::kUsage,
+                "an engine 'pinion' has no 'command': name another build's file as 'binary'");
   if (engine.kind == Kind::kCommand && engine.command.empty())
     return Fail(ErrorCode::kUsage,
-                "an engine of kind 'command' needs its 'command', such as "
+                "an engine 'command' needs its 'command', such as "
                 "[\"./server\",\"--port\",\"{port}\"]");
   if (engine.health.empty() || engine.health[0] != '/')
-    return Fail(ErrorCode::kUsage,
-                StrCat("'health' in 'engine' must be a path such as /health, not ", engine.health));
+    return Fail(
+        ErrorCode::kUsage,
+        StrCat("'health' of an engine must be a path such as /health, not ", engine.health));
   if (engine.endpoint != "completions" && engine.endpoint != "chat")
-    return Fail(ErrorCode::kUsage, StrCat("'endpoint' in 'engine' must be completions or chat, ",
+    return Fail(ErrorCode::kUsage, StrCat("'endpoint' of an engine must be completions or chat, ",
                                           "not ", engine.endpoint));
   if (!(engine.start_timeout_s > 0))
-    return Fail(ErrorCode::kUsage, "'start_timeout' in 'engine' must be above 0 seconds");
+    return Fail(ErrorCode::kUsage, "'start_timeout' of an engine must be above 0 seconds");
   return {};
 }
 
@@ -133,31 +177,19 @@ const char* Name(Kind kind) {
 Result<EngineChoice> ReadEngineChoice(const Json& json) {
   EngineChoice engine;
   if (json.is_string()) {
-    PINION_ASSIGN(engine.kind, ParseKind(json.string()));
+    PINION_TRY(ReadKind(json, engine));
   } else if (json.is_object()) {
-    if (!json.Find("kind")) engine.kind = Kind::kCommand;
-    for (const auto& [key, value] : json.object()) PINION_TRY(ReadKey(key, value, engine));
+    if (json.Find("command")) engine.kind = Kind::kCommand;
+    PINION_TRY(ReadFields(json, "one of 'engines'", EngineFields(), engine));
   } else {
     return Fail(ErrorCode::kUsage,
-                StrCat("'engine' must be a name or an object, not ", json.Dump()));
+                StrCat("an engine must be a name or an object, not ", json.Dump()));
   }
+  if (!json.is_object() || !json.Find("name")) engine.name = Name(engine.kind);
   PINION_TRY(Validate(engine));
   return engine;
 }
 
-Json ToJson(const EngineChoice& engine) {
-  if (engine.is_pinion()) return Name(engine.kind);
-  Json object = Json::MakeObject();
-  object.Set("kind", Name(engine.kind));
-  if (!engine.command.empty()) object.Set("command", Json(engine.command));
-  if (!engine.arguments.empty()) object.Set("arguments", Json(engine.arguments));
-  Json environment = Json::MakeObject();
-  for (const auto& [name, value] : engine.environment) environment.Set(name, value);
-  if (!engine.environment.empty()) object.Set("environment", std::move(environment));
-  object.Set("health", engine.health);
-  object.Set("endpoint", engine.endpoint);
-  object.Set("start_timeout", engine.start_timeout_s);
-  return object;
-}
+Json ToJson(const EngineChoice& engine) { return WriteFields(EngineFields(), engine); }
 
 }  // namespace pinion::harness

@@ -10,11 +10,14 @@
 
 namespace pinion::harness {
 
-// The engine that a trial measures: a server of Pinion's or of another program.
+// An engine of a race: a server of Pinion's or of another program.
 struct EngineChoice {
   enum class Kind { kPinion, kVllm, kLlamaCpp, kCommand };
   Kind kind = Kind::kPinion;
-  // kCommand: the program and its arguments; the others: instead of "vllm serve" and
+  std::string name = "pinion";  // its own among the engines of a sweep
+  std::string model;            // the same model in this engine's format; empty: the sweep's
+  std::string binary;           // kPinion: another build's file; empty: this program
+  // kCommand: the program and its arguments; kVllm, kLlamaCpp: instead of "vllm serve" and
   // "llama-server". With placeholders, see harness/engines/command.h.
   std::vector<std::string> command;
   std::vector<std::string> arguments;  // after those that the harness adds
@@ -22,8 +25,15 @@ struct EngineChoice {
   std::string health = "/health";        // answers 200 once the server accepts requests
   std::string endpoint = "completions";  // or "chat"
   double start_timeout_s = 600;
+  // That all of its configurations begin with, as a candidate's: {"isa":"avx2"}.
+  Json settings = Json::MakeObject();
 
   bool is_pinion() const { return kind == Kind::kPinion; }
+  // Whether a profile, which has no room for words of the user's own, says all that it takes to
+  // start it.
+  bool fits_profile() const {
+    return is_pinion() && arguments.empty() && environment.empty() && model.empty();
+  }
 };
 const char* Name(EngineChoice::Kind kind);  // "pinion", "vllm", "llama.cpp", "command"
 
@@ -34,9 +44,11 @@ bool HasSetting(const EngineChoice& engine, const std::string& key);
 // The same for one value of it: llama.cpp has no int8 KV cache like ours.
 bool HasValue(const EngineChoice& engine, const SettingRow& row, const Json& value);
 
-// "vllm", or {"kind":"command","command":["./server","--port","{port}"],"arguments":[],
-// "environment":{"NAME":"value"},"health":"/health","endpoint":"chat","start_timeout":"5m"}.
-// Errors (kUsage) name the key.
+// "vllm", or
+// {"name":"mine","engine":"command","command":["./server","--port","{port}"],"model":DIR,
+// "binary":FILE,"arguments":[],"environment":{"NAME":"value"},"health":"/health","endpoint":"chat",
+// "start_timeout":"5m"}. Without a name it has that of "engine", which is "command" if there is
+// one, else "pinion". Errors (kUsage) name the key.
 Result<EngineChoice> ReadEngineChoice(const Json& json);
 Json ToJson(const EngineChoice& engine);
 

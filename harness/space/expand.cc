@@ -4,10 +4,13 @@
 #include <array>
 #include <map>
 
+#include "engine/base/check.h"
 #include "engine/base/strings.h"
+#include "engine/checkpoint/model.h"
 #include "engine/run/capacity.h"
 #include "engine/run/replicas.h"
 #include "engine/run/start.h"
+#include "harness/space/own_settings.h"
 #include "harness/space/settings.h"
 #include "kernels/isa.h"
 #include "kernels/offered_isas.h"
@@ -39,6 +42,9 @@ std::string EffectiveKey(const Point& point, const Host& host, const DecoderSpec
   Json key = ToJson(point.plan);
   key.Set("reasons", Json());
   key.Set("warnings", Json());
+  key.Set("engine", point.engine);
+  for (const Setting& setting : point.settings)
+    if (IsOwnKey(setting.key)) key.Set(setting.key, setting.value);
   for (const SettingRow& row : SettingRows())
     if (!row.is_placement) key.Set(row.key, row.get(effective));
   return key.Dump();
@@ -112,51 +118,162 @@ Result<Plan> Check(const Configuration& configuration, const Host& host,
   return plan;
 }
 
-Point MakePoint(const Configuration& configuration, const Configuration& base, const Host& host,
-                const Definition& definition, MemoryCheck& memory) {
-  Point point;
-  point.configuration = configuration;
-  point.settings = Difference(base, configuration);
-  point.label = Label(point.settings);
-  const EngineChoice& engine = definition.engine;
-  const auto foreign =
-      std::find_if(point.settings.begin(), point.settings.end(), [&](const Setting& setting) {
-        const SettingRow& row = *FindSetting(setting.key);
-        return !HasValue(engine, row, row.get(configuration));
-      });
-  if (foreign != point.settings.end()) {
-    point.infeasible =
-        StrCat(Name(engine.kind), " has no setting for ", foreign->key, "=", foreign->value);
-  } else if (auto plan = Check(configuration, host, definition.constraints, memory)) {
-    point.plan = std::move(*plan);
-  } else {
-    point.infeasible = plan.error().message;
+// The points of one engine.
+class EngineSpace {
+ public:
+  EngineSpace(const Definition& definition, const EngineChoice& engine, const EngineOptions& base,
+              const Host& host)
+      : definition_(definition), engine_(engine), base_{base}, host_(host), memory_(host, engine) {
+    if (!engine.model.empty()) base_.options.model = engine.model;
+    start_ = base_;
+    const auto settings = SettingsOf(engine.settings);
+    CHECK(settings);  // ReadEngineChoice has read them
+    own_ = *settings;
+    for (const Setting& setting : own_) (void)Apply(setting, start_);
+    std::erase_if(own_, [](const Setting& setting) { return !IsOwnKey(setting.key); });
   }
-  return point;
-}
 
-// Every combination of one setting per axis, the last axis changing fastest.
-Result<std::vector<std::vector<Setting>>> Combinations(const Definition& definition) {
-  std::vector<std::vector<Setting>> combinations;
-  if (!definition.axes.empty()) combinations.emplace_back();
-  for (const Axis& axis : definition.axes) {
-    if (combinations.size() * axis.values.size() > kMaxPoints)
-      return Fail(ErrorCode::kUsage, StrCat("the space has more than ", kMaxPoints,
-                                            " combinations; give fewer values per setting"));
-    std::vector<std::vector<Setting>> longer;
-    for (const auto& prefix : combinations) {
-      for (const Json& value : axis.values) {
-        longer.push_back(prefix);
-        longer.back().push_back({axis.key, SettingText(value)});
-      }
+  Point Make(const std::vector<Setting>& settings) {
+    Point point;
+    point.engine = engine_.name;
+    point.configuration = start_;
+    for (const Setting& setting : settings) (void)Apply(setting, point.configuration);
+    point.settings = Difference(base_, point.configuration);
+    point.settings.insert(point.settings.end(), own_.begin(), own_.end());
+    for (const Setting& setting : settings)
+      if (IsOwnKey(setting.key)) point.settings.push_back(setting);
+    point.label = Label(point.settings);
+    if (IsRace()) point.label = StrCat(engine_.name, ": ", point.label);
+    point.infeasible = Foreign(point);
+    if (!point.infeasible.empty()) return point;
+    if (auto plan = Check(point.configuration, host_, definition_.constraints, memory_))
+      point.plan = std::move(*plan);
+    else
+      point.infeasible = plan.error().message;
+    return point;
+  }
+
+  // Every combination of one setting per axis, the last axis changing fastest, and the candidates.
+  Result<std::vector<std::vector<Setting>>> Combinations() const {
+    std::vector<std::vector<Setting>> combinations;
+    if (!definition_.axes.empty()) combinations.emplace_back();
+    for (const Axis& axis : definition_.axes) {
+      std::vector<std::vector<Setting>> longer;
+      for (std::vector<Setting>& prefix : combinations)
+        if (Applies(axis, prefix))
+          PINION_TRY(Extend(axis, prefix, longer));
+        else
+          longer.push_back(std::move(prefix));
+      combinations = std::move(longer);
+      if (combinations.size() > kMaxPoints)
+        return Fail(ErrorCode::kUsage, StrCat("the space has more than ", kMaxPoints,
+                                              " combinations; give fewer values per setting"));
     }
-    combinations = std::move(longer);
+    for (const Json& listed : definition_.candidates) {
+      PINION_ASSIGN(std::vector<Setting> settings, SettingsOf(listed));
+      if (IsFor(listed, settings)) combinations.push_back(std::move(settings));
+    }
+    return combinations;
   }
-  for (const Json& listed : definition.candidates) {
-    PINION_ASSIGN(std::vector<Setting> settings, SettingsOf(listed));
-    combinations.push_back(std::move(settings));
+
+ private:
+  bool IsRace() const { return definition_.engines.size() > 1; }
+
+  // The setting that the engine lacks, as a sentence; empty if it has all.
+  std::string Foreign(const Point& point) const {
+    for (const Setting& setting : point.settings) {
+      const SettingRow* row = FindSetting(setting.key);
+      if (row && !HasValue(engine_, *row, row->get(point.configuration)))
+        return StrCat(engine_.name, " has no setting for ", setting.key, "=", setting.value);
+    }
+    return "";
   }
-  return combinations;
+
+  static Status Extend(const Axis& axis, const std::vector<Setting>& prefix,
+                       std::vector<std::vector<Setting>>& longer) {
+    for (const Json& value : axis.values) {
+      longer.push_back(prefix);
+      std::optional<Setting> one = Setting{axis.key, SettingText(value)};
+      if (IsOwnKey(axis.key)) {
+        PINION_ASSIGN(one, ReadOwnSetting(axis.key, value));
+      }
+      if (one) longer.back().push_back(std::move(*one));
+    }
+    return {};
+  }
+
+  // The value of a setting within a combination; nullopt if nothing sets it.
+  std::optional<std::string> ValueOf(const std::string& key,
+                                     const std::vector<Setting>& prefix) const {
+    if (key == "engine") return engine_.name;
+    for (const Setting& setting : prefix)
+      if (setting.key == key) return setting.value;
+    const SettingRow* row = FindSetting(key);
+    return row ? std::optional(SettingText(row->get(start_))) : std::nullopt;
+  }
+
+  bool Applies(const Axis& axis, const std::vector<Setting>& prefix) const {
+    for (const Condition& condition : axis.when) {
+      const auto value = ValueOf(condition.key, prefix);
+      if (!value || std::find(condition.values.begin(), condition.values.end(), *value) ==
+                        condition.values.end())
+        return false;
+    }
+    if (!IsRace()) return true;
+    if (!IsOwnKey(axis.key)) return HasSetting(engine_, axis.key);
+    const bool names_engine =
+        std::any_of(axis.when.begin(), axis.when.end(),
+                    [](const Condition& condition) { return condition.key == "engine"; });
+    return names_engine || !engine_.is_pinion();
+  }
+
+  // A listed candidate that names no engine is for those that have its settings.
+  bool IsFor(const Json& listed, const std::vector<Setting>& settings) const {
+    if (const Json* name = listed.Find("engine")) return name->string() == engine_.name;
+    return !IsRace() || std::all_of(settings.begin(), settings.end(), [&](const Setting& setting) {
+      return IsOwnKey(setting.key) ? !engine_.is_pinion() : HasSetting(engine_, setting.key);
+    });
+  }
+
+  const Definition& definition_;
+  const EngineChoice& engine_;
+  Configuration base_, start_;  // the sweep's; with the engine's settings
+  std::vector<Setting> own_;    // of those, the engine's own
+  const Host& host_;
+  MemoryCheck memory_;
+};
+
+// Points, those that run identically merged into the first of them.
+class PointList {
+ public:
+  void Add(Point point, const Host& host, const DecoderSpec& model) {
+    const std::string key = point.infeasible.empty() ? EffectiveKey(point, host, model)
+                                                     : StrCat("infeasible ", point.label);
+    const auto twin = std::find(keys_.begin(), keys_.end(), key);
+    if (twin == keys_.end()) {
+      keys_.push_back(key);
+      points_.push_back(std::move(point));
+      return;
+    }
+    Point& first = points_[static_cast<size_t>(twin - keys_.begin())];
+    const bool known =
+        point.label == first.label ||
+        std::find(first.same_as.begin(), first.same_as.end(), point.label) != first.same_as.end();
+    if (!known) first.same_as.push_back(point.label);
+  }
+
+  std::vector<Point> Take() { return std::move(points_); }
+
+ private:
+  std::vector<Point> points_;
+  std::vector<std::string> keys_;
+};
+
+// The model in the engine's own format; one that Pinion cannot read has no spec.
+DecoderSpec SpecOf(const EngineChoice& engine, const DecoderSpec& model) {
+  if (engine.model.empty()) return model;
+  const auto files = FindModel(engine.model);
+  return files ? files->spec : DecoderSpec();
 }
 
 }  // namespace
@@ -172,31 +289,19 @@ Result<Host> Host::This() {
 
 Result<std::vector<Point>> Expand(const Definition& definition, const EngineOptions& base,
                                   const Host& host, const DecoderSpec& model) {
-  const Configuration start = {base};
-  MemoryCheck memory(host, definition.engine);
-  std::vector<Point> points = {MakePoint(start, start, host, definition, memory)};
-  if (!points[0].infeasible.empty())
-    return Fail(ErrorCode::kUsage, StrCat("the defaults cannot run here: ", points[0].infeasible));
-  std::vector<std::string> keys = {EffectiveKey(points[0], host, model)};
-  PINION_ASSIGN(const auto combinations, Combinations(definition));
-  for (const std::vector<Setting>& settings : combinations) {
-    Configuration configuration = start;
-    for (const Setting& setting : settings) PINION_TRY(Apply(setting, configuration));
-    Point point = MakePoint(configuration, start, host, definition, memory);
-    const std::string key = point.infeasible.empty() ? EffectiveKey(point, host, model)
-                                                     : StrCat("infeasible ", point.label);
-    const auto twin = std::find(keys.begin(), keys.end(), key);
-    if (twin == keys.end()) {
-      keys.push_back(key);
-      points.push_back(std::move(point));
-      continue;
-    }
-    auto& same_as = points[static_cast<size_t>(twin - keys.begin())].same_as;
-    const bool known = point.label == points[static_cast<size_t>(twin - keys.begin())].label ||
-                       std::find(same_as.begin(), same_as.end(), point.label) != same_as.end();
-    if (!known) same_as.push_back(point.label);
+  PointList points;
+  for (const EngineChoice& engine : definition.engines) {
+    const DecoderSpec own = SpecOf(engine, model);
+    EngineSpace space(definition, engine, base, host);
+    Point defaults = space.Make({});
+    if (!defaults.infeasible.empty() && &engine == &definition.engines.front())
+      return Fail(ErrorCode::kUsage, StrCat("the defaults cannot run here: ", defaults.infeasible));
+    points.Add(std::move(defaults), host, own);
+    PINION_ASSIGN(const auto combinations, space.Combinations());
+    for (const std::vector<Setting>& settings : combinations)
+      points.Add(space.Make(settings), host, own);
   }
-  return points;
+  return points.Take();
 }
 
 }  // namespace pinion::harness

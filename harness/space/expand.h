@@ -8,7 +8,7 @@
 #include "engine/host/budget.h"
 #include "engine/host/machine.h"
 #include "engine/host/runtime_choice.h"
-#include "engine/model/spec.h"
+#include "engine/spec/spec.h"
 #include "harness/space/definition.h"
 #include "harness/space/settings.h"
 
@@ -26,19 +26,25 @@ struct Host {
 
 // One candidate configuration.
 struct Point {
+  std::string engine;  // its name in the definition
   Configuration configuration;
-  std::vector<Setting> settings;     // what differs from the base, in the order of the registry
-  std::string label;                 // "default", or "threads_bind=0-1 isa=avx2"
+  std::vector<Setting> settings;  // what differs from the base, in the order of the registry, and
+                                  // the engine's own ones
+  std::string label;  // "default", "threads_bind=0-1 isa=avx2"; "vllm: default" if engines race
   std::string infeasible;            // why it cannot run here; empty: it can
   std::vector<std::string> same_as;  // labels of other points with the same effective plan
   Plan plan;                         // of all replicas; empty if infeasible
 };
 
-// The baseline first, then the grid and the listed candidates, in their order. Points
+// The baseline first: the first engine's defaults. Then for each engine its defaults, the grid and
+// the listed candidates, in their order. If several engines race, an axis is left out for engines
+// that lack the setting, and an engine's own one for Pinion's, unless its conditions ("when") say
+// more; a condition of an axis sees the axes before it, the engines' own ones coming last. Points
 // that run identically here (same CPUs, ISA path, element type and limits) are merged into
 // the first of them; those that cannot run keep their reason, among them those that the engine's
-// capacity check would refuse (engine/run/capacity.h). Errors (kUsage): a baseline that cannot run,
-// a candidate with unknown settings, more than kMaxPoints combinations.
+// capacity check would refuse (engine/run/capacity.h). `model` is the sweep's. Errors (kUsage): a
+// baseline that cannot run, a candidate with unknown settings, more than kMaxPoints combinations of
+// an engine.
 Result<std::vector<Point>> Expand(const Definition& definition, const EngineOptions& base,
                                   const Host& host, const DecoderSpec& model);
 inline constexpr size_t kMaxPoints = 1000;

@@ -1,74 +1,92 @@
 #include "harness/space/objectives.h"
 
+#include <algorithm>
+
 #include "engine/base/strings.h"
 
 namespace pinion::harness {
 namespace {
 
-const std::vector<Strategy>& AllStrategies() {
-  static const std::vector<Strategy> all = {Strategy::kRacing, Strategy::kGrid, Strategy::kRandom,
-                                            Strategy::kCoordinate};
-  return all;
-}
+// Requests behind a 95th percentile with its one-sided bound of 99 %: log(0.01) / log(0.95).
+constexpr int kForP95 = 90;
 
-template <typename T>
-Result<T> ParseName(const std::string& name, const char* what, const std::vector<T>& all) {
-  std::vector<std::string> known;
-  for (const T one : all) {
-    if (name == Name(one)) return one;
-    known.emplace_back(Name(one));
-  }
-  return Fail(ErrorCode::kUsage,
-              StrCat("unknown ", what, " '", name, "'; known are ", Join(known, ", ")));
+int OnePerRequest(int) { return kForP95; }
+int OnePerGap(int output_len) { return (kForP95 + output_len - 2) / (output_len - 1); }
+
+std::string KnownNames() {
+  std::vector<std::string> names;
+  for (const ObjectiveRow& row : Objectives())
+    names.push_back(row.at_load ? StrCat(row.name, "@CLIENTS") : row.name);
+  return Join(names, ", ");
 }
 
 }  // namespace
 
-const char* Name(Objective objective) {
-  switch (objective) {
-    case Objective::kThroughput:
-      return "throughput";
-    case Objective::kLatency:
-      return "latency";
-    case Objective::kBalanced:
-      return "balanced";
-    case Objective::kGoodput:
-      return "goodput";
-    case Objective::kCores:
-      return "cores";
-    case Objective::kEnergy:
-      return "energy";
-  }
-  return "";
+const std::vector<ObjectiveRow>& Objectives() {
+  using enum ObjectiveKind;
+  static const std::vector<ObjectiveRow> rows = {
+      {kThroughput, "throughput", "output_tokens_per_s", "output", "more tokens per second",
+       "most output tokens per second of a batch"},
+      {kLatency, "latency", nullptr, nullptr, "faster answers",
+       "shortest time from request to last token, one client"},
+      {kBalanced, "balanced", nullptr, nullptr, "better balance of throughput and latency",
+       "best geometric mean of throughput and latency, each relative to the defaults"},
+      {kGoodput, "goodput", "slo_load", "highest load", "more load within the SLO",
+       "highest load at which enough requests meet the SLO"},
+      {kCores, "cores", nullptr, nullptr, "better use of cores",
+       "fewest cores that keep the throughput: halving them may cost at most cores_within of it"},
+      {kEnergy, "energy", "joules_per_token", "energy", "more tokens per joule",
+       "most output tokens per joule of all processor packages"},
+      {kCost, "cost", "cost_per_mtoken", "cost per million tokens", "more tokens for the money",
+       "lowest cost per output token at the prices given"},
+      {kTtft, "ttft", "ttft_s", "first token", "faster first tokens",
+       "shortest median time to the first token", true},
+      {kTtftP95, "ttft_p95", "ttft_p95_s", "p95 of first tokens", "faster first tokens at p95",
+       "shortest 95th percentile of the time to the first token", true, OnePerRequest},
+      {kTpot, "tpot", "tpot_s", "per token", "less time per token",
+       "shortest median time per token after the first", true},
+      {kItl, "itl", "itl_s", "gap between tokens", "shorter gaps between tokens",
+       "shortest median gap between tokens", true},
+      {kItlP95, "itl_p95", "itl_p95_s", "p95 of gaps", "shorter gaps between tokens at p95",
+       "shortest 95th percentile of the gaps between tokens", true, OnePerGap},
+      {kE2el, "e2el", "e2el_s", "whole answer", "faster answers",
+       "shortest median time from request to last token", true},
+      {kE2elP95, "e2el_p95", "e2el_p95_s", "p95 of whole answers", "faster answers at p95",
+       "shortest 95th percentile of the time from request to last token", true, OnePerRequest},
+  };
+  return rows;
 }
 
-const std::vector<Objective>& AllObjectives() {
-  static const std::vector<Objective> all = {Objective::kThroughput, Objective::kLatency,
-                                             Objective::kBalanced,   Objective::kGoodput,
-                                             Objective::kCores,      Objective::kEnergy};
-  return all;
+const ObjectiveRow& RowOf(Objective objective) {
+  return Objectives()[static_cast<size_t>(objective.kind)];
+}
+
+std::string Name(Objective objective) {
+  const ObjectiveRow& row = RowOf(objective);
+  return row.at_load ? StrCat(row.name, "@", objective.clients) : row.name;
+}
+
+std::string Goal(Objective objective) {
+  const ObjectiveRow& row = RowOf(objective);
+  if (!row.at_load) return row.goal;
+  return StrCat(row.goal, ", ", objective.clients, objective.clients == 1 ? " client" : " clients");
 }
 
 Result<Objective> ParseObjective(const std::string& name) {
-  return ParseName(name, "objective", AllObjectives());
-}
-
-const char* Name(Strategy strategy) {
-  switch (strategy) {
-    case Strategy::kRacing:
-      return "racing";
-    case Strategy::kGrid:
-      return "grid";
-    case Strategy::kRandom:
-      return "random";
-    case Strategy::kCoordinate:
-      return "coordinate";
-  }
-  return "";
-}
-
-Result<Strategy> ParseStrategy(const std::string& name) {
-  return ParseName(name, "strategy", AllStrategies());
+  const auto unknown = [&] {
+    return Fail(ErrorCode::kUsage,
+                StrCat("unknown objective '", name, "'; known are ", KnownNames(),
+                       "; CLIENTS is one of the workload's numbers of concurrent clients"));
+  };
+  const size_t at = name.find('@');
+  const auto row =
+      std::find_if(Objectives().begin(), Objectives().end(),
+                   [&](const ObjectiveRow& one) { return name.substr(0, at) == one.name; });
+  if (row == Objectives().end() || row->at_load != (at != std::string::npos)) return unknown();
+  if (!row->at_load) return Objective{row->kind};
+  const auto clients = ParseInt(name.substr(at + 1), "clients");
+  if (!clients || *clients < 1 || *clients > kMaxClients) return unknown();
+  return Objective{row->kind, static_cast<int>(*clients)};
 }
 
 }  // namespace pinion::harness

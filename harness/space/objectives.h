@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <string>
 #include <vector>
 
@@ -7,22 +8,67 @@
 
 namespace pinion::harness {
 
-// LogScore in harness/sweep/score.h defines the quantity that each maximises.
-enum class Objective { kThroughput, kLatency, kBalanced, kGoodput, kCores, kEnergy };
-// "throughput", "latency", "balanced", "goodput", "cores", "energy"
-const char* Name(Objective objective);
-const std::vector<Objective>& AllObjectives();
+// The rows of Objectives(), in their order.
+enum class ObjectiveKind {
+  kThroughput,
+  kLatency,
+  kBalanced,
+  kGoodput,
+  kCores,
+  kEnergy,
+  kCost,
+  kTtft,
+  kTtftP95,
+  kTpot,
+  kItl,
+  kItlP95,
+  kE2el,
+  kE2elP95,
+};
+
+// What a sweep optimises: one of the named quantities, or a latency under a stated load of closed
+// loops ("itl_p95@8"). LogScore in harness/sweep/score.h defines what each maximises.
+struct Objective {
+  ObjectiveKind kind = ObjectiveKind::kThroughput;
+  int clients = 0;  // of a latency under load; else 0
+
+  auto operator<=>(const Objective&) const = default;
+
+  static const Objective kThroughput, kLatency, kBalanced, kGoodput, kCores, kEnergy, kCost;
+};
+
+// Limit of a closed loop.
+inline constexpr int kMaxClients = 4096;
+
+inline constexpr Objective Objective::kThroughput{ObjectiveKind::kThroughput};
+inline constexpr Objective Objective::kLatency{ObjectiveKind::kLatency};
+inline constexpr Objective Objective::kBalanced{ObjectiveKind::kBalanced};
+inline constexpr Objective Objective::kGoodput{ObjectiveKind::kGoodput};
+inline constexpr Objective Objective::kCores{ObjectiveKind::kCores};
+inline constexpr Objective Objective::kEnergy{ObjectiveKind::kEnergy};
+inline constexpr Objective Objective::kCost{ObjectiveKind::kCost};
+
+struct ObjectiveRow {
+  ObjectiveKind kind;
+  const char* name;
+  // The sample that is scored; nullptr: LogScore computes the score of several.
+  const char* metric;
+  const char* figure;  // the sample's short name
+  const char* gain;    // "8.2 % ..." of what
+  const char* goal;
+  bool at_load = false;  // its name goes on with "@" and the number of clients
+
+  // Requests needed at `output_len` tokens each, so that the sample has its percentile.
+  int (*least_requests)(int output_len) = nullptr;
+};
+
+const std::vector<ObjectiveRow>& Objectives();
+const ObjectiveRow& RowOf(Objective objective);
+
+std::string Name(Objective objective);  // "throughput", "itl_p95@8"
+std::string Goal(Objective objective);  // "shortest median gap between tokens, 8 clients"
+
 // By its name; the error lists them.
 Result<Objective> ParseObjective(const std::string& name);
-
-// How candidates are chosen and dropped.
-enum class Strategy {
-  kRacing,      // all of them, dropped as soon as they cannot win
-  kGrid,        // all of them in every round
-  kRandom,      // a random choice of them, raced
-  kCoordinate,  // one setting at a time, from the baseline and from random points, each step a race
-};
-const char* Name(Strategy strategy);  // "racing", "grid", "random", "coordinate"
-Result<Strategy> ParseStrategy(const std::string& name);
 
 }  // namespace pinion::harness

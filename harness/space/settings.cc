@@ -1,6 +1,7 @@
 #include "harness/space/settings.h"
 
 #include "engine/base/strings.h"
+#include "harness/space/own_settings.h"
 
 namespace pinion::harness {
 namespace {
@@ -14,6 +15,7 @@ Result<const SettingRow*> RowOf(const std::string& key) {
 }  // namespace
 
 Status Apply(const Setting& setting, Configuration& configuration) {
+  if (IsOwnKey(setting.key)) return {};
   PINION_ASSIGN(const SettingRow* row, RowOf(setting.key));
   PINION_ASSIGN(const Json value, ParseSetting(*row, setting.value, setting.key));
   row->set(value, configuration);
@@ -22,7 +24,14 @@ Status Apply(const Setting& setting, Configuration& configuration) {
 
 Result<std::vector<Setting>> SettingsOf(const Json& point) {
   Configuration changed;
+  std::vector<Setting> own;
   for (const auto& [key, value] : point.object()) {
+    if (key == "engine") continue;
+    if (IsOwnKey(key)) {
+      PINION_ASSIGN(auto one, ReadOwnSetting(key, value));
+      if (one) own.push_back(std::move(*one));
+      continue;
+    }
     PINION_ASSIGN(const SettingRow* row, RowOf(key));
     PINION_ASSIGN(const Json read, ReadSetting(*row, value, StrCat("setting '", key, "'")));
     row->set(read, changed);
@@ -30,6 +39,7 @@ Result<std::vector<Setting>> SettingsOf(const Json& point) {
   std::vector<Setting> settings;
   for (const SettingRow& row : SettingRows())
     if (point.Find(row.key)) settings.push_back({row.key, SettingText(row.get(changed))});
+  settings.insert(settings.end(), own.begin(), own.end());
   return settings;
 }
 
@@ -50,7 +60,8 @@ Configuration ConfigurationOf(const std::vector<Setting>& settings) {
 std::string Label(const std::vector<Setting>& settings) {
   if (settings.empty()) return "default";
   std::vector<std::string> parts;
-  for (const Setting& setting : settings) parts.push_back(StrCat(setting.key, "=", setting.value));
+  for (const auto& [key, value] : settings)
+    parts.push_back(value.empty() && IsOwnKey(key) ? key : StrCat(key, "=", value));
   return Join(parts, " ");
 }
 

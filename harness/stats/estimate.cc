@@ -87,6 +87,12 @@ std::vector<double> AdjacentPairMedians(std::span<const double> samples) {
   return merged;
 }
 
+std::vector<double> MergeNeighbours(std::span<const double> samples) {
+  if (samples.size() >= 20 && Lag1Autocorrelation(samples) > 0.3)
+    return AdjacentPairMedians(samples);
+  return {samples.begin(), samples.end()};
+}
+
 size_t SamplesNeededForQuantile(double q) {
   CHECK(q > 0 && q < 1) << "quantile " << q;
   return static_cast<size_t>(std::ceil(std::log(0.01) / std::log(q)));

@@ -49,6 +49,10 @@ double Lag1Autocorrelation(std::span<const double> samples);
 // correlation.
 std::vector<double> AdjacentPairMedians(std::span<const double> samples);
 
+// AdjacentPairMedians of at least 20 samples whose lag-1 autocorrelation exceeds 0.3, so that
+// neighbours that resemble each other do not count as independent; else the samples.
+std::vector<double> MergeNeighbours(std::span<const double> samples);
+
 // The number of samples from which the q-quantile is printed: the largest of n must lie above it
 // with probability 99 %, 1 - q^n >= 0.99. p90: 44, p95: 90, p99: 459.
 size_t SamplesNeededForQuantile(double q);

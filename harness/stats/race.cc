@@ -7,19 +7,11 @@
 #include "harness/stats/distributions.h"
 #include "harness/stats/estimate.h"
 #include "harness/stats/population.h"
+#include "harness/stats/rules.h"
 
 namespace pinion::harness {
 namespace {
 
-constexpr double kNotWorthIt =
-    0.04;  // a race ends below this chance that a better contestant is left
-// If the noise's scale exceeds this many epsilon, two rounds cannot tell its tails from
-// differences.
-constexpr double kNoisyScales = 2;
-constexpr size_t kLeastRounds = 2;
-constexpr size_t kLeastRoundsNoisy = 5;
-// Residuals that the pooled scale needs before anything is decided from it.
-constexpr size_t kLeastResiduals = 7;
 // Standard error of a location under Student's t with v degrees of freedom, in scales: its variance
 // is (v + 3) / (v + 1) by Fisher information.
 const double kSpread = std::sqrt((kFreedom + 3) / (kFreedom + 1));
@@ -42,10 +34,6 @@ double LogSumExp(std::span<const double> values) {
 }
 
 }  // namespace
-
-size_t ConfirmationRounds(double scale, double epsilon) {
-  return scale > epsilon && scale <= 2 * epsilon ? 13 : 10;
-}
 
 Race::Race(size_t contestants, RaceOptions options)
     : options_(options), statuses_(contestants, RaceStatus::kIn) {
@@ -81,6 +69,15 @@ void Race::Estimate() {
     if (is_in(c) && estimate(c) && (!leader_ || *estimate(c) > *estimate(*leader_))) leader_ = c;
 }
 
+// Contestant 0 is the baseline, which every confirmation has.
+std::optional<size_t> Race::RunnerUp() const {
+  std::optional<size_t> second;
+  for (size_t c = 1; c < statuses_.size(); ++c)
+    if (is_in(c) && c != leader_ && estimate(c) && (!second || *estimate(c) > *estimate(*second)))
+      second = c;
+  return second;
+}
+
 // The number of trials of each contestant.
 std::vector<size_t> Race::Measured() const {
   std::vector<size_t> times(statuses_.size());
@@ -92,7 +89,7 @@ std::vector<size_t> Race::Measured() const {
 bool Race::may_decide() const {
   const size_t n = rounds_.size();
   const bool noisy = scale_ > kNoisyScales * options_.epsilon;
-  if (!leader_ || n < (noisy ? kLeastRoundsNoisy : kLeastRounds)) return false;
+  if (!leader_ || n < (noisy ? kLeastRaceRoundsNoisy : kLeastRaceRounds)) return false;
   size_t residuals = 0;
   for (const size_t times : Measured()) residuals += times > 1 ? times - 1 : 0;
   return residuals >= kLeastResiduals;
@@ -141,8 +138,10 @@ void Race::Decide() {
   const double enough = std::log(static_cast<double>(statuses_.size()) / options_.alpha);
   const std::vector<Population::Member> members = Members();
   const Population population(members);
-  double chance =
-      0;  // that one still in is better than the leader by more than epsilon; a union bound
+  // That one still in is better than the leader by more than epsilon; a union bound. The runner-up
+  // is confirmed beside the leader, so it need not be told from it, unless the baseline leads.
+  double chance = 0;
+  const std::optional<size_t> second = leader_ == size_t{0} ? std::nullopt : RunnerUp();
   for (size_t c = 0; c < statuses_.size(); ++c) {
     if (!is_in(c) || c == *leader_) continue;
     const std::vector<double> differences = Differences(c, *leader_);
@@ -152,7 +151,7 @@ void Race::Decide() {
       statuses_[c] = worse ? RaceStatus::kWorse : RaceStatus::kNotBetter;
       continue;
     }
-    chance += population.ChanceAhead(members[c], members[*leader_], epsilon);
+    if (c != second) chance += population.ChanceAhead(members[c], members[*leader_], epsilon);
   }
   over_ = options_.drops && chance < kNotWorthIt;
 }

@@ -7,14 +7,15 @@
 
 #include "harness/stats/drift.h"
 #include "harness/stats/population.h"
+#include "harness/stats/rules.h"
 
 namespace pinion::harness {
 
 // The rules by which a race drops contestants and ends.
 struct RaceOptions {
-  double epsilon = 0.02;  // smallest difference worth having, a fraction
-  double alpha = 0.1;     // chance that any contestant better by epsilon is dropped
-  bool drops = true;      // false: no contestant is dropped (an exhaustive grid)
+  double epsilon = 0.02;           // smallest difference worth having, a fraction
+  double alpha = kDroppedWrongly;  // chance that any contestant better by epsilon is dropped
+  bool drops = true;               // false: no contestant is dropped (an exhaustive grid)
 };
 
 // A contestant's state in the race.
@@ -32,7 +33,8 @@ enum class RaceStatus {
 // For each ordered pair (contestant c, leader b) the evidence against "c is better than b by
 // epsilon" is a mixture likelihood ratio over all their common rounds; c is dropped when it reaches
 // contestants / alpha, after however many rounds (Ville's inequality). The race is over when the
-// chance that any remaining contestant beats the leader by more than epsilon is small. For that
+// chance that any remaining contestant but the runner-up beats the leader by more than epsilon is
+// small: these two are confirmed together, unless the baseline leads. For that
 // chance all contestants are one population: of 24 equal ones some look better by luck, and only
 // their estimates together show it. docs/verdicts.md compares each of these choices with its
 // alternatives.
@@ -51,6 +53,8 @@ class Race {
   size_t rounds() const { return rounds_.size(); }
   // The best by its estimate among those still in; nullopt before the first round.
   std::optional<size_t> leader() const { return leader_; }
+  // The next best of those still in that is not the baseline (contestant 0).
+  std::optional<size_t> RunnerUp() const;
   // Whether there are enough rounds to know the noise's scale.
   bool may_decide() const;
   bool over() const { return over_; }
@@ -90,11 +94,5 @@ class Race {
   double scale_ = 0;
   bool over_ = false;
 };
-
-// The number of fresh rounds of a confirmation: 10, whose interval from order statistics
-// covers 97.9 %, which leaves room for autocorrelation above the promised 95 %. 13, the
-// next such number, if the noise of a pair is between one and two epsilon: then the three more
-// rounds resolve differences that 10 cannot. With more noise neither number resolves them.
-size_t ConfirmationRounds(double scale, double epsilon);
 
 }  // namespace pinion::harness

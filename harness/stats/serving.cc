@@ -34,6 +34,12 @@ bool Meets(const RequestTrace& trace, const Slo& slo) {
          (!slo.e2el_s || E2elSeconds(trace) <= *slo.e2el_s);
 }
 
+std::optional<double> SecondsToDecide(const Slo& slo, int output_len) {
+  if (slo.e2el_s) return slo.e2el_s;
+  if (!slo.ttft_s) return std::nullopt;
+  return *slo.ttft_s + slo.tpot_s.value_or(0) * output_len;
+}
+
 ServingSummary Summarise(std::span<const RequestTrace> traces, const Slo& slo) {
   ServingSummary summary;
   if (traces.empty()) return summary;

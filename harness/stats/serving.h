@@ -31,6 +31,10 @@ double E2elSeconds(const RequestTrace& trace);  // last token - send
 std::optional<double> TpotSeconds(const RequestTrace& trace);
 bool Meets(const RequestTrace& trace, const Slo& slo);
 
+// The time after its sending at which every request of at most `output_len` tokens has met the
+// limits or missed them; nullopt if the limits bound no such time.
+std::optional<double> SecondsToDecide(const Slo& slo, int output_len);
+
 // The summary of one closed or open loop. The caller leaves out requests without a token.
 struct ServingSummary {
   size_t requests = 0, output_tokens = 0;

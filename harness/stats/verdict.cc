@@ -7,6 +7,8 @@
 #include <tuple>
 
 #include "engine/base/strings.h"
+#include "harness/stats/holm.h"
+#include "harness/stats/rules.h"
 
 namespace pinion::harness {
 namespace {
@@ -33,43 +35,28 @@ std::string WithInterval(const Estimate& ratio) {
                 " rounds)");
 }
 
-// Whether there are enough fresh rounds of a candidate, even if another objective asked for them.
+// Whether there are enough fresh rounds of a candidate for an interval at 95 %.
 bool IsConfirmed(const PairedSeries& series) { return series.confirmation.size() >= kMinSamples; }
 
-// The level at which the best of `candidates`, none of which is better than the baseline, has an
-// interval above 1 with a chance of at most 5 %: each of them may once in 20 * candidates
-// (Bonferroni). An interval misses on two sides, hence 0.1.
-double LevelForBestOf(size_t candidates) {
-  return std::max(0.95, 1 - 0.1 / static_cast<double>(std::max<size_t>(1, candidates)));
+// The best evidence on a candidate: fresh rounds if there are enough of them, else the race's.
+const ByRound& Evidence(const PairedSeries& series) {
+  return IsConfirmed(series) ? series.confirmation : series.log_ratios;
 }
 
-// The rounds that an interval of that level needs: [min, max] misses with probability 2 * 2^-n.
-size_t RoundsForBestOf(size_t candidates) {
-  const double misses = 1 - LevelForBestOf(candidates);
-  size_t rounds = kMinSamples;
-  while (std::ldexp(2.0, -static_cast<int>(rounds)) > misses) ++rounds;
-  return rounds;
-}
+// One confirmed candidate in one objective.
+struct Test {
+  const PairedSeries* series;
+  Estimate ratio;    // at the level of Holm's procedure
+  double floor = 0;  // a fraction
+  double bound = 0;  // what a recommendation must exceed: the floor or epsilon
+  bool differs = false;
 
-// The rounds of the race that a verdict without fresh rounds needs.
-size_t RoundsNeeded(const VerdictInput& input) {
-  const bool baseline_leads = input.leader == input.baseline;
-  return baseline_leads ? kMinSamples : RoundsForBestOf(input.contestants.size());
-}
-
-// The ratio to the baseline that decides on a candidate: from fresh rounds or, at the stricter
-// level, from the rounds in which it was chosen as the best of all.
-Estimate DecidingRatio(const VerdictInput& input, const PairedSeries& series) {
-  if (IsConfirmed(series)) return EstimateRatio(Values(series.confirmation));
-  return EstimateRatio(Values(series.log_ratios), LevelForBestOf(input.contestants.size()));
-}
-
-bool Beats(const Estimate& ratio, double floor) {
-  return ratio.interval && ratio.interval->low > 1 && ratio.median > 1 + floor;
-}
+  bool is_better() const { return differs && ratio.median > 1; }
+  bool wins() const { return is_better() && ratio.median > 1 + bound; }
+};
 
 bool IsWorse(const Estimate& ratio, double floor) {
-  return ratio.interval && ratio.interval->high < 1 && ratio.median < 1 / (1 + floor);
+  return ratio.interval && ratio.interval->high < 1 && ExceedsFloor(ratio.median, floor);
 }
 
 // b's ratio to a, over the rounds that both have.
@@ -87,91 +74,95 @@ const PairedSeries* Find(const VerdictInput& input, int candidate) {
   return nullptr;
 }
 
-// The best candidate except the baseline. The race's estimate uses all trials, so it beats the
-// median of a candidate's own rounds. But if the race was cut off with the baseline in the lead,
-// fresh rounds are better evidence.
-const PairedSeries* BestByEstimate(const VerdictInput& input) {
-  if (input.leader)
-    if (const PairedSeries* leader = Find(input, *input.leader)) return leader;
-  const bool was_cut = input.leader == input.baseline && !input.race_over;
-  const PairedSeries* best = nullptr;
-  std::pair<bool, double> best_rank;  // fresh rounds, estimate
-  for (const PairedSeries& series : input.contestants) {
-    if (series.log_ratios.empty()) continue;
-    const bool by_fresh = was_cut && IsConfirmed(series);
-    const double estimate = by_fresh || !series.to_baseline
-                                ? Median(Values(by_fresh ? series.confirmation : series.log_ratios))
-                                : series.to_baseline->estimate;
-    if (best && std::pair(by_fresh, estimate) <= best_rank) continue;
-    best = &series;
-    best_rank = {by_fresh, estimate};
-  }
-  return best;
-}
-
 double FloorFor(const VerdictInput& input, size_t n) {
   return NoiseFloor(input.baseline_log_ratios, n);
 }
 
-// The choice of the race's rounds: its leader (without a race, the best by its estimate) or, if
-// others that are still in are within the floor of it and beat the baseline as well, the simplest
-// of those. nullptr: no candidate has a round in common with the baseline, or the baseline leads.
-const PairedSeries* ChooseSeries(const VerdictInput& input) {
-  const PairedSeries* best = BestByEstimate(input);
-  if (!best || input.leader == input.baseline) return nullptr;
-  const PairedSeries* chosen = best;
-  for (const PairedSeries& series : input.contestants) {
-    if (series.status != RaceStatus::kIn) continue;
-    if (std::tie(series.settings_off_default, series.cores) >=
-        std::tie(chosen->settings_off_default, chosen->cores))
-      continue;
-    const Estimate own = DecidingRatio(input, series);
-    const double floor = FloorFor(input, own.n);
-    const Estimate behind = RatioBetween(best->log_ratios, series.log_ratios);
-    const bool close = behind.n >= kMinSamples && behind.median * (1 + floor) >= 1;
-    if (close && Beats(own, floor)) chosen = &series;
+// By objective. Every confirmed candidate is tested in every objective.
+std::vector<std::vector<Test>> TestsOf(const std::vector<VerdictInput>& objectives) {
+  std::vector<double> p_values;
+  for (const VerdictInput& input : objectives)
+    for (const PairedSeries& series : input.contestants)
+      if (!series.confirmation.empty())
+        p_values.push_back(SignTest(MergeNeighbours(Values(series.confirmation))));
+  const std::vector<Corrected> corrected = Holm(p_values, kFamilyLevel);
+  auto next = corrected.begin();
+  std::vector<std::vector<Test>> tests;
+  for (const VerdictInput& input : objectives) {
+    tests.emplace_back();
+    for (const PairedSeries& series : input.contestants) {
+      if (series.confirmation.empty()) continue;
+      Test test{&series, EstimateRatio(Values(series.confirmation), next->level)};
+      test.differs = next->rejected;
+      test.floor = FloorFor(input, test.ratio.n);
+      test.bound = std::max(test.floor, input.epsilon);
+      tests.back().push_back(test);
+      ++next;
+    }
   }
-  return chosen;
+  return tests;
 }
 
-// The best candidate that beats the baseline in fresh rounds that another objective asked for and,
-// if `chosen` beats the baseline too, also beats `chosen` in them. Another race selected it, so for
-// this objective these rounds are fresh; the level accounts for looking at several candidates.
-const PairedSeries* BetterInFreshRounds(const VerdictInput& input, const PairedSeries* chosen) {
-  const auto beats_baseline = [&](const Estimate& ratio) {
-    return Beats(ratio, FloorFor(input, ratio.n));
+// The best candidate except the baseline by the race alone. The race's estimate uses all trials, so
+// it beats the median of a candidate's own rounds.
+const PairedSeries* BestOfRace(const VerdictInput& input) {
+  const PairedSeries* best = input.leader ? Find(input, *input.leader) : nullptr;
+  if (best) return best;
+  const auto estimate = [](const PairedSeries& series) {
+    return series.to_baseline ? series.to_baseline->estimate : Median(Values(series.log_ratios));
   };
-  const double level = LevelForBestOf(static_cast<size_t>(
-      std::count_if(input.contestants.begin(), input.contestants.end(), IsConfirmed)));
-  const bool chosen_wins = chosen && beats_baseline(DecidingRatio(input, *chosen));
-  const PairedSeries* best = nullptr;
-  double best_median = 0;
-  for (const PairedSeries& series : input.contestants) {
-    if (&series == chosen || !IsConfirmed(series)) continue;
-    const Estimate ratio = EstimateRatio(Values(series.confirmation), level);
-    if (ratio.median <= best_median || !beats_baseline(ratio)) continue;
-    if (chosen_wins && !beats_baseline(RatioBetween(chosen->confirmation, series.confirmation)))
-      continue;
-    best = &series;
-    best_median = ratio.median;
-  }
+  for (const PairedSeries& series : input.contestants)
+    if (!series.log_ratios.empty() && (!best || estimate(series) > estimate(*best))) best = &series;
   return best;
+}
+
+// The best of those that are better or, if none is, of all.
+const Test* BestOf(const std::vector<Test>& tests) {
+  const auto best = std::max_element(tests.begin(), tests.end(), [](const Test& a, const Test& b) {
+    return std::pair(a.is_better(), a.ratio.median) < std::pair(b.is_better(), b.ratio.median);
+  });
+  return best == tests.end() ? nullptr : &*best;
+}
+
+// The best of those that win or, if others that win come within the floor of it, the simplest of
+// those. nullptr: none wins.
+const Test* WinnerOf(const std::vector<Test>& tests) {
+  const Test* best = nullptr;
+  for (const Test& test : tests)
+    if (test.wins() && (!best || test.ratio.median > best->ratio.median)) best = &test;
+  const Test* simplest = best;
+  for (const Test& test : tests) {
+    if (!test.wins() ||
+        std::tie(test.series->settings_off_default, test.series->cores) >=
+            std::tie(simplest->series->settings_off_default, simplest->series->cores))
+      continue;
+    const Estimate behind = RatioBetween(best->series->confirmation, test.series->confirmation);
+    if (behind.median * (1 + test.floor) >= 1) simplest = &test;
+  }
+  return simplest;
+}
+
+// The rounds behind a comparison of two candidates: fresh ones if both have them.
+std::pair<const ByRound*, const ByRound*> Common(const PairedSeries& a, const PairedSeries& b) {
+  const bool fresh = IsConfirmed(a) && IsConfirmed(b);
+  return {fresh ? &a.confirmation : &a.log_ratios, fresh ? &b.confirmation : &b.log_ratios};
 }
 
 // Whether a series comes within the floor of the recommended one: by its interval or, with too
 // few common rounds for one, by the race's. Fresh rounds are preferred to those of the choice.
 bool ReachesTo(const VerdictInput& input, const Verdict& verdict, const PairedSeries& series) {
   const PairedSeries* winner = Find(input, verdict.recommended);
-  const bool both_fresh = winner && IsConfirmed(*winner) && IsConfirmed(series);
-  const Estimate behind = !winner      ? EstimateRatio(Values(Evidence(series)))
-                          : both_fresh ? RatioBetween(winner->confirmation, series.confirmation)
-                                       : RatioBetween(winner->log_ratios, series.log_ratios);
+  Estimate behind = EstimateRatio(Values(Evidence(series)));
+  if (winner) {
+    const auto [of_winner, own] = Common(*winner, series);
+    behind = RatioBetween(*of_winner, *own);
+  }
   if (behind.interval) return behind.interval->high * (1 + verdict.floor) >= 1;
   if (series.status == RaceStatus::kWorse) return false;
   const bool against_leader = winner && input.leader == winner->candidate;
   const auto& gap = against_leader ? series.to_leader : series.to_baseline;
   // If the winner is not the race's leader, the gap is to the baseline: compare its upper end with
-  // the\n  // lower end of the winner's own interval.
+  // the lower end of the winner's own interval.
   const bool by_baseline = winner && !against_leader && verdict.ratio.interval;
   const double reach = by_baseline ? std::log(verdict.ratio.interval->low) : 0;
   return !gap || gap->high + std::log1p(verdict.floor) >= reach;
@@ -200,11 +191,17 @@ std::string Sentence(const VerdictInput& input, const Verdict& verdict, const Pa
     case Outcome::kNoData:
       return StrCat("no verdict: ", baseline, " was never measured");
     case Outcome::kTooFewRounds:
-      return StrCat("not enough rounds to tell: ", verdict.rounds, " of at least ",
-                    RoundsNeeded(input),
+      if (verdict.rounds >= LeastRoundsFor(verdict.comparisons))
+        return StrCat("the race's leader, ", Find(input, *input.leader)->name,
+                      ", was not confirmed: the budget had no room for it");
+      return StrCat("not enough fresh rounds to tell: ", verdict.rounds, " of at least ",
+                    LeastRoundsFor(verdict.comparisons),
                     best ? StrCat("; so far ", best->name, " is at ",
                                   Percent(verdict.best_ratio.median), " of ", baseline)
                          : std::string("; nothing else was measured"));
+    case Outcome::kSmallGain:
+      return StrCat(best->name, " is better, but by less than is worth a change: ",
+                    WithInterval(verdict.best_ratio), "; ", baseline, " stays; ", floor);
     case Outcome::kNoDifference:
       return StrCat("no difference found, simplest configuration recommended: ", baseline,
                     "; the best, ", best->name, ", is at ", WithInterval(verdict.best_ratio), "; ",
@@ -216,40 +213,82 @@ std::string Sentence(const VerdictInput& input, const Verdict& verdict, const Pa
     case Outcome::kWinner:
       break;
   }
-  return StrCat(
-      Find(input, verdict.recommended)->name, " beats ", baseline, " by ",
-      WithInterval(verdict.ratio),
-      verdict.confirmed ? ", confirmed in fresh rounds" : ", not confirmed in fresh rounds", "; ",
-      floor);
+  const PairedSeries* second = verdict.runner_up ? Find(input, *verdict.runner_up) : nullptr;
+  return StrCat(best->name, " beats ", baseline, " by ", WithInterval(verdict.ratio),
+                ", confirmed in fresh rounds",
+                second ? StrCat("; the runner-up, ", second->name, ", by ",
+                                WithInterval(verdict.runner_up_ratio))
+                       : std::string(),
+                "; ", floor);
 }
 
-// Decides on the chosen candidate once there are enough rounds.
-void Judge(const VerdictInput& input, const PairedSeries& chosen, Verdict& verdict) {
-  const Estimate ratio = DecidingRatio(input, chosen);
-  verdict.rounds = Evidence(chosen).size();
-  verdict.confirmed = IsConfirmed(chosen);
-  verdict.floor = FloorFor(input, ratio.n);
-  if (Beats(ratio, verdict.floor)) {
-    verdict.outcome = Outcome::kWinner;
-    verdict.recommended = chosen.candidate;
-    verdict.ratio = ratio;
-    return;
+// The next best beside the winner: confirmed ones before others, then by their estimates.
+void AddRunnerUp(const VerdictInput& input, const PairedSeries& winner, Verdict& verdict) {
+  std::pair<bool, double> best_rank;
+  for (const PairedSeries& series : input.contestants) {
+    if (&series == &winner || Evidence(series).empty()) continue;
+    const std::pair rank(IsConfirmed(series), Median(Values(Evidence(series))));
+    if (verdict.runner_up && rank <= best_rank) continue;
+    verdict.runner_up = series.candidate;
+    const auto [of_winner, own] = Common(winner, series);
+    verdict.runner_up_ratio = RatioBetween(*own, *of_winner);
+    best_rank = rank;
   }
-  verdict.best_ratio = verdict.best == chosen.candidate ? ratio : verdict.best_ratio;
-  const bool worse = IsWorse(ratio, verdict.floor);
-  verdict.outcome = worse ? Outcome::kBaselineBest : Outcome::kNoDifference;
 }
 
-// For a race that the baseline leads: it is best if all others were shown to be worse.
-void JudgeBaseline(const VerdictInput& input, const PairedSeries& best, Verdict& verdict) {
-  verdict.confirmed = IsConfirmed(best);
-  if (verdict.confirmed) verdict.rounds = best.confirmation.size();
+// Nothing is recommended: a gain that is real but small, all others worse, or no difference.
+Outcome WithoutWinner(const VerdictInput& input, const Test* best, double floor) {
+  if (best && best->is_better()) return Outcome::kSmallGain;
   const bool all_worse = std::all_of(
       input.contestants.begin(), input.contestants.end(), [&](const PairedSeries& series) {
         return series.status == RaceStatus::kWorse ||
-               IsWorse(EstimateRatio(Values(Evidence(series))), verdict.floor);
+               IsWorse(EstimateRatio(Values(Evidence(series))), floor);
       });
-  verdict.outcome = all_worse ? Outcome::kBaselineBest : Outcome::kNoDifference;
+  return all_worse ? Outcome::kBaselineBest : Outcome::kNoDifference;
+}
+
+// Whether the tests suffice: of the race's leader too, unless the baseline leads a decided race.
+bool IsEnough(const VerdictInput& input, const std::vector<Test>& tests, size_t comparisons) {
+  const bool baseline_leads = input.leader == input.baseline;
+  if (tests.empty()) return baseline_leads && input.race_over;
+  const bool has_leader = baseline_leads || !input.leader ||
+                          std::any_of(tests.begin(), tests.end(), [&](const Test& test) {
+                            return test.series->candidate == *input.leader;
+                          });
+  return has_leader && BestOf(tests)->series->confirmation.size() >= LeastRoundsFor(comparisons);
+}
+
+Verdict DecideOne(const VerdictInput& input, const std::vector<Test>& tests, size_t comparisons) {
+  Verdict verdict;
+  verdict.objective = input.objective;
+  verdict.comparisons = comparisons;
+  verdict.recommended = verdict.best = input.baseline;
+  verdict.ratio = verdict.best_ratio = {input.baseline_rounds, 1, 0, std::nullopt};
+  for (const Test& test : tests) verdict.tested.emplace(test.series->candidate, test.ratio);
+  const Test *winner = WinnerOf(tests), *tested = winner ? winner : BestOf(tests);
+  const PairedSeries* best = tested ? tested->series : BestOfRace(input);
+  if (best) verdict.best = best->candidate;
+  if (best) verdict.best_ratio = tested ? tested->ratio : EstimateRatio(Values(best->log_ratios));
+  verdict.confirmed = tested != nullptr;
+  verdict.rounds = tested ? best->confirmation.size() : tests.size();
+  verdict.floor = FloorFor(input, std::max(verdict.best_ratio.n, kMinSamples));
+  if (input.baseline_rounds == 0) {
+    verdict.outcome = Outcome::kNoData;
+  } else if (winner) {
+    verdict.outcome = Outcome::kWinner;
+    verdict.recommended = best->candidate;
+    verdict.ratio = winner->ratio;
+    AddRunnerUp(input, *best, verdict);
+  } else if (best && !IsEnough(input, tests, comparisons)) {
+    verdict.outcome = Outcome::kTooFewRounds;
+  } else {
+    if (!tested) verdict.rounds = best ? best->log_ratios.size() : input.baseline_rounds;
+    verdict.outcome = WithoutWinner(input, tested, verdict.floor);
+  }
+  if (verdict.outcome != Outcome::kNoData && verdict.outcome != Outcome::kTooFewRounds)
+    verdict.tied = TiedWith(input, verdict);
+  verdict.sentence = Sentence(input, verdict, best);
+  return verdict;
 }
 
 }  // namespace
@@ -258,6 +297,8 @@ const char* Name(Outcome outcome) {
   switch (outcome) {
     case Outcome::kWinner:
       return "winner";
+    case Outcome::kSmallGain:
+      return "real_but_small";
     case Outcome::kBaselineBest:
       return "default_best";
     case Outcome::kNoDifference:
@@ -270,15 +311,8 @@ const char* Name(Outcome outcome) {
   return "";
 }
 
-const ByRound& Evidence(const PairedSeries& series) {
-  return IsConfirmed(series) ? series.confirmation : series.log_ratios;
-}
-
 Estimate EstimateRatio(std::span<const double> log_ratios, double level) {
-  std::vector<double> merged(log_ratios.begin(), log_ratios.end());
-  if (merged.size() >= 20 && Lag1Autocorrelation(merged) > 0.3)
-    merged = AdjacentPairMedians(merged);
-  Estimate estimate = EstimateMedian(merged, level);
+  Estimate estimate = EstimateMedian(MergeNeighbours(log_ratios), level);
   estimate.median = std::exp(estimate.median);
   if (estimate.interval) {
     estimate.interval->low = std::exp(estimate.interval->low);
@@ -297,41 +331,21 @@ double NoiseFloor(std::span<const double> baseline_log_ratios, size_t n) {
     for (double& value : draw) value = baseline_log_ratios[any(random)];
     medians.push_back(std::abs(MedianInPlace(draw)));
   }
-  return std::expm1(Quantile(medians, 0.95));
+  return std::expm1(Quantile(medians, kFloorQuantile));
 }
 
-Verdict Decide(const VerdictInput& input) {
-  Verdict verdict;
-  verdict.objective = input.objective;
-  verdict.recommended = verdict.best = input.baseline;
-  verdict.rounds = input.baseline_rounds;
-  verdict.ratio = verdict.best_ratio = {input.baseline_rounds, 1, 0, std::nullopt};
-  const bool baseline_leads = input.leader == input.baseline;
-  const PairedSeries* best = BestByEstimate(input);
-  const PairedSeries* chosen = baseline_leads ? nullptr : ChooseSeries(input);
-  if (const PairedSeries* other = BetterInFreshRounds(input, chosen)) best = chosen = other;
-  const size_t pairs = best ? best->log_ratios.size() : input.baseline_rounds;
-  if (best) verdict.best = best->candidate;
-  if (best) verdict.best_ratio = EstimateRatio(Values(Evidence(*best)));
-  verdict.floor = FloorFor(input, std::max({pairs, verdict.best_ratio.n, kMinSamples}));
-  const bool enough = (baseline_leads && input.race_over) || pairs >= RoundsNeeded(input);
-  if (input.baseline_rounds == 0) {
-    verdict.outcome = Outcome::kNoData;
-  } else if (!enough && !(best && IsConfirmed(*best))) {
-    verdict.outcome = Outcome::kTooFewRounds;
-    verdict.rounds = pairs;
-  } else if (!best) {
-    verdict.outcome = Outcome::kBaselineBest;
-  } else {
-    if (chosen) {
-      Judge(input, *chosen, verdict);
-    } else {
-      JudgeBaseline(input, *best, verdict);
-    }
-    verdict.tied = TiedWith(input, verdict);
-  }
-  verdict.sentence = Sentence(input, verdict, best);
-  return verdict;
+bool ExceedsFloor(double ratio, double floor) {
+  return std::abs(std::log(ratio)) > std::log1p(floor);
+}
+
+std::vector<Verdict> Decide(const std::vector<VerdictInput>& objectives) {
+  const std::vector<std::vector<Test>> tests = TestsOf(objectives);
+  size_t comparisons = 0;
+  for (const std::vector<Test>& one : tests) comparisons += one.size();
+  std::vector<Verdict> verdicts;
+  for (size_t i = 0; i < objectives.size(); ++i)
+    verdicts.push_back(DecideOne(objectives[i], tests[i], comparisons));
+  return verdicts;
 }
 
 }  // namespace pinion::harness

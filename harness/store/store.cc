@@ -13,13 +13,13 @@ namespace pinion::harness {
 namespace {
 
 constexpr int kLockPatienceMs = 5000;
-constexpr int kLayout = 4;  // PRAGMA user_version; raise it when a table changes
+constexpr int kLayout = 5;  // PRAGMA user_version; raise it when a table changes
 
 constexpr char kTables[] = R"(
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE candidate(
-  id INTEGER PRIMARY KEY, label TEXT NOT NULL, settings TEXT NOT NULL, options TEXT NOT NULL,
-  is_baseline INTEGER NOT NULL, cores INTEGER NOT NULL, infeasible TEXT NOT NULL,
+  id INTEGER PRIMARY KEY, label TEXT NOT NULL, engine TEXT NOT NULL, settings TEXT NOT NULL,
+  options TEXT NOT NULL, is_baseline INTEGER NOT NULL, cores INTEGER NOT NULL, infeasible TEXT NOT NULL,
   same_as TEXT NOT NULL);
 CREATE TABLE trial(
   id INTEGER PRIMARY KEY AUTOINCREMENT, candidate INTEGER NOT NULL REFERENCES candidate(id),
@@ -201,9 +201,9 @@ class SqliteStore : public Store {
   Status PutCandidates(const std::vector<CandidateRow>& candidates) override {
     return Guarded(path(), [&]() -> Status {
       SQLite::Transaction transaction(database_, kWriter);
-      SQLite::Statement put(database_, "INSERT INTO candidate VALUES(?,?,?,?,?,?,?,?)");
+      SQLite::Statement put(database_, "INSERT INTO candidate VALUES(?,?,?,?,?,?,?,?,?)");
       for (const CandidateRow& row : candidates)
-        Execute(put, row.id, row.label, row.settings.Dump(), row.options.Dump(),
+        Execute(put, row.id, row.label, row.engine, row.settings.Dump(), row.options.Dump(),
                 int{row.is_baseline}, row.cores, row.infeasible, Json(row.same_as).Dump());
       transaction.commit();
       return {};
@@ -254,14 +254,15 @@ class SqliteStore : public Store {
 
   Result<std::vector<CandidateRow>> ReadCandidates() {
     SQLite::Statement get(database_,
-                          "SELECT id,label,settings,options,is_baseline,cores,infeasible,same_as "
-                          "FROM candidate ORDER BY id");
+                          "SELECT id,label,engine,settings,options,is_baseline,cores,infeasible,"
+                          "same_as FROM candidate ORDER BY id");
     std::vector<CandidateRow> rows;
     while (get.executeStep()) {
       Columns columns(get);
       CandidateRow row;
       row.id = columns.Int();
       row.label = columns.Text();
+      row.engine = columns.Text();
       PINION_ASSIGN(row.settings, columns.AsJson());
       PINION_ASSIGN(row.options, columns.AsJson());
       row.is_baseline = columns.Int() != 0;

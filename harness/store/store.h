@@ -65,8 +65,9 @@ struct TrialRow : Slot {
 struct CandidateRow {
   int id = 0;
   std::string label;
-  Json settings;  // [[key, value], ...]
-  Json options;   // EngineOptions
+  std::string engine;  // its name in the definition
+  Json settings;       // [[key, value], ...]
+  Json options;        // EngineOptions
   bool is_baseline = false;
   int cores = 0;  // threads of all ranks in its plan
   std::string infeasible;

@@ -108,7 +108,8 @@ void TakeTrials(const std::vector<TrialRow>& trials, Candidate& candidate) {
     for (const std::string& reason : trial.suspect)
       candidate.suspect_reasons.push_back(StrCat(RoundName(trial), ": ", reason));
     if (trial.copy > 0 || trial.phase == Phase::kCalibration)
-      continue;  // the baseline's second copy, which only the floor uses
+      continue;  // the baseline's second copy: the verdict uses it, the figures of a candidate do
+                 // not
     AddSeries(trial, candidate.series);
     AddQuantiles(trial.info, quantiles);
     TakeInfo(trial.info, candidate);
@@ -128,6 +129,7 @@ Candidate CandidateFrom(const CandidateRow& row, const std::vector<TrialRow>& tr
   Candidate candidate;
   candidate.id = row.id;
   candidate.label = row.label;
+  candidate.engine = row.engine;
   candidate.settings = SettingsFrom(row.settings);
   candidate.options = row.options;
   candidate.is_baseline = row.is_baseline;
@@ -145,14 +147,19 @@ void AddRatios(const ByRound& log_ratios, bool confirmation, Comparison& compari
     comparison.ratios.push_back({round, confirmation, std::exp(log_ratio), false});
 }
 
-Comparison ComparisonFrom(Objective objective, const PairedSeries* series) {
+// `tested`: the ratio at the level of the verdict, if the candidate was confirmed.
+Comparison ComparisonFrom(Objective objective, const PairedSeries* series, const Estimate* tested) {
   Comparison comparison;
   comparison.objective = objective;
   if (!series) return comparison;
   AddRatios(series->log_ratios, false, comparison);
   AddRatios(series->confirmation, true, comparison);
+  if (tested && tested->n >= kMinSamples) {
+    comparison.ratio = *tested;
+    return comparison;
+  }
   std::vector<double> log_ratios;
-  for (const auto& [round, value] : Evidence(*series)) log_ratios.push_back(value);
+  for (const auto& [round, value] : series->log_ratios) log_ratios.push_back(value);
   comparison.ratio = EstimateRatio(log_ratios);
   return comparison;
 }
@@ -163,12 +170,9 @@ const ObjectiveRace* RaceOf(const ProtocolState& state, Objective objective) {
   return nullptr;
 }
 
-void AddObjective(Objective objective, const std::vector<CandidateRow>& rows,
-                  const ProtocolState& state, Results& results) {
-  const VerdictInput input = InputFor(objective, results.definition, rows, state.trials,
-                                      RaceOf(state, objective), state.race_over);
-  results.verdicts.push_back(Decide(input));
-  results.floors.push_back(results.verdicts.back().floor);
+void AddObjective(Objective objective, const VerdictInput& input, Verdict verdict,
+                  Results& results) {
+  results.floors.push_back(verdict.floor);
   results.noise.push_back({input.baseline_log_ratios.size(),
                            Lag1Autocorrelation(input.baseline_log_ratios),
                            MedianAbsoluteDeviation(input.baseline_log_ratios)});
@@ -176,8 +180,23 @@ void AddObjective(Objective objective, const std::vector<CandidateRow>& rows,
     const PairedSeries* own = nullptr;
     for (const PairedSeries& series : input.contestants)
       if (series.candidate == candidate.id) own = &series;
-    candidate.comparisons.push_back(ComparisonFrom(objective, own));
+    const auto tested = verdict.tested.find(candidate.id);
+    candidate.comparisons.push_back(
+        ComparisonFrom(objective, own, tested == verdict.tested.end() ? nullptr : &tested->second));
   }
+  results.verdicts.push_back(std::move(verdict));
+}
+
+void AddObjectives(const std::vector<CandidateRow>& rows, const ProtocolState& state,
+                   Results& results) {
+  const std::vector<Objective>& objectives = results.definition.objectives;
+  std::vector<VerdictInput> inputs;
+  for (const Objective objective : objectives)
+    inputs.push_back(InputFor(objective, results.definition, rows, state.trials,
+                              RaceOf(state, objective), state.race_over));
+  std::vector<Verdict> verdicts = Decide(inputs);
+  for (size_t i = 0; i < objectives.size(); ++i)
+    AddObjective(objectives[i], inputs[i], std::move(verdicts[i]), results);
 }
 
 void TakePredictions(const Json& predictions, Results& results) {
@@ -235,7 +254,7 @@ void AddWarnings(const SweepMeta& meta, const std::vector<TrialRow>& trials, Res
     results.warnings.push_back(
         StrCat("only ", Counted(static_cast<size_t>(results.rounds_done), "whole round"), " and ",
                results.confirmation_rounds > 0 ? StrCat(results.confirmation_rounds) : "none",
-               " to confirm: a verdict needs ", kMinSamples, " of one kind; raise the budget"));
+               " to confirm, too few for a verdict; raise the budget"));
 }
 
 }  // namespace
@@ -247,10 +266,17 @@ VerdictInput InputFor(Objective objective, const Definition& definition,
   const ScoreRule rule(definition);
   VerdictInput input;
   input.objective = Name(objective);
+  input.epsilon = definition.epsilon;
   input.baseline_log_ratios = BaselineDifferences(trials, objective, rule);
   input.race_over = race_over || (race && race->race.over());
   if (race) input.leader = race->leader();
-  const auto baseline = ScoresOf(trials, 0, 0, objective, rule);
+  // By the mean of the baseline's two trials of a round, or by the one that succeeded.
+  auto baseline = ScoresOf(trials, 0, 0, objective, rule);
+  const auto again = ScoresOf(trials, 0, 1, objective, rule);
+  for (const auto& [key, second] : again) {
+    const auto [first, is_alone] = baseline.emplace(key, second);
+    if (!is_alone) first->second = (first->second + second) / 2;
+  }
   for (const auto& [key, score] : baseline)
     input.baseline_rounds += key.first == Phase::kRace ? 1 : 0;
   for (const CandidateRow& row : candidates) {
@@ -260,7 +286,8 @@ VerdictInput InputFor(Objective objective, const Definition& definition,
     PairedSeries series;
     series.candidate = row.id;
     series.name = row.label;
-    series.settings_off_default = static_cast<int>(SettingsFrom(row.settings).size());
+    series.settings_off_default = static_cast<int>(SettingsFrom(row.settings).size()) +
+                                  (row.engine == candidates.front().engine ? 0 : 1);
     series.cores = row.cores;
     for (const auto& [key, score] : ScoresOf(trials, row.id, 0, objective, rule))
       if (const auto reference = baseline.find(key); reference != baseline.end())
@@ -282,7 +309,8 @@ ProtocolState StateFrom(const SweepMeta& meta, const std::vector<CandidateRow>& 
                         const std::vector<TrialRow>& trials) {
   StoredSource source(trials);
   SilentProgress silence;
-  const Forecasts forecasts = ForecastsFrom(meta.predictions, candidates, meta.definition);
+  const Forecasts forecasts =
+      ForecastsFrom(meta.predictions, candidates, meta.definition.objectives, meta.definition);
   Protocol protocol(meta.definition, candidates, forecasts, source, silence);
   // An error means a baseline that failed for good; the state so far is still valid.
   (void)protocol.Run();
@@ -316,8 +344,7 @@ Results Assemble(const SweepMeta& meta, const SweepProgress& progress,
   for (const TrialRow& trial : trials) results.elapsed_s += trial.seconds;
   for (const CandidateRow& row : candidates)
     results.candidates.push_back(CandidateFrom(row, trials));
-  for (Objective objective : meta.definition.objectives)
-    AddObjective(objective, candidates, state, results);
+  AddObjectives(candidates, state, results);
   MarkUndecided(state, results);
   TakePredictions(meta.predictions, results);
   if (const auto& slo = meta.definition.workload.slo)
@@ -329,14 +356,16 @@ Results Assemble(const SweepMeta& meta, const SweepProgress& progress,
 
 namespace {
 
-// Replaces the limits that requests are judged by; how the search was made stays.
+// Replaces the limits that requests are judged by, and the share that must meet them if it is
+// given; how the search was made stays.
 Status UseSlo(const Json& slo, Store& store, SweepMeta& meta, std::vector<TrialRow>& trials) {
   Workload asked;
   PINION_TRY(FromJson(Json(Json::Object{{"slo", slo}}), asked));
   std::optional<SloTarget>& target = meta.definition.workload.slo;
   if (!target) target = asked.slo;
   target->limits = asked.slo->limits;
-  return Rescore(store, target->limits, trials);
+  if (slo.Find("attain")) target->attain = asked.slo->attain;
+  return Rescore(store, *target, trials);
 }
 
 }  // namespace

@@ -2,33 +2,24 @@
 // them.
 
 #include <algorithm>
+#include <set>
 
 #include "engine/base/strings.h"
 #include "harness/report/figures.h"
-#include "harness/stats/estimate.h"
+#include "harness/stats/rules.h"
 #include "harness/sweep/protocol.h"
 
 namespace pinion::harness {
-namespace {
 
-// Rounds held back for a confirmation: one more than a verdict needs, since trials may run slower
-// than expected.
-constexpr size_t kRoundsKept = kMinSamples + 1;
-
-}  // namespace
-
-std::optional<int> ObjectiveRace::next() const {
-  std::optional<size_t> best;
-  for (size_t c = 0; c < ids.size(); ++c)
-    if (ids[c] != 0 && race.is_in(c) && race.estimate(c) &&
-        (!best || *race.estimate(c) > *race.estimate(*best)))
-      best = c;
-  return best ? std::optional(ids[*best]) : std::nullopt;
+std::optional<int> ObjectiveRace::runner_up() const {
+  const auto second = race.RunnerUp();
+  return second ? std::optional(ids[*second]) : std::nullopt;
 }
 
-// The candidates that fresh rounds compare with the baseline: each objective's leader and, in a
-// race that the budget cut short with the baseline in the lead, the next best. Leaders come first:
-// they are claims of an improvement, which must be tested before anything else.
+// The candidates that fresh rounds compare with the baseline and with each other, at most
+// kMostConfirmed: each objective's leader, then the runners-up, which no race has told from their
+// leader. Leaders come first: they are claims of an improvement. A race that the baseline leads
+// asks for its runner-up only if the budget cut it short.
 std::vector<int> Protocol::Challengers(bool was_cut) const {
   std::vector<int> challengers;
   const auto add = [&](const std::optional<int>& id) {
@@ -39,14 +30,31 @@ std::vector<int> Protocol::Challengers(bool was_cut) const {
   // After too few rounds the lead is chance; it is confirmed only if there is no time for more.
   for (const ObjectiveRace& one : state_.races)
     if (was_cut || one.race.may_decide()) add(one.leader());
-  for (const ObjectiveRace& one : state_.races)
-    if (was_cut && one.leader() == 0 && !one.race.over()) add(one.next());
+  for (const bool leads : {true, false})
+    for (const ObjectiveRace& one : state_.races)
+      if ((one.leader() != 0) == leads &&
+          (leads ? was_cut || one.race.may_decide() : was_cut && !one.race.over()))
+        add(one.runner_up());
+  challengers.resize(std::min(challengers.size(), kMostConfirmed));
   return challengers;
 }
 
-// Trials of the smallest confirmation: of the current challengers, and of the baseline twice.
+size_t Protocol::Comparisons(size_t challengers) const {
+  return challengers * definition_.objectives.size();
+}
+
+// The leaders of races that the baseline does not lead.
+std::set<int> Protocol::LeadersAhead() const {
+  std::set<int> leaders;
+  for (const ObjectiveRace& one : state_.races)
+    if (const auto id = one.leader(); id && *id != 0) leaders.insert(*id);
+  return leaders;
+}
+
+// Trials of the smallest confirmation of the leaders so far: theirs, and of the baseline twice.
 double Protocol::ConfirmationTrials() const {
-  return static_cast<double>(kRoundsKept * (2 + std::max<size_t>(1, Challengers(true).size())));
+  const size_t count = std::clamp<size_t>(LeadersAhead().size(), 1, kMostConfirmed);
+  return static_cast<double>((LeastRoundsFor(Comparisons(count)) + kSpareRounds) * (2 + count));
 }
 
 size_t Protocol::RoundsThatFit(const std::vector<int>& contestants) const {
@@ -55,22 +63,19 @@ size_t Protocol::RoundsThatFit(const std::vector<int>& contestants) const {
       round_s > 0 ? std::min(std::max(0.0, spending_.left_s()) / round_s, 1e6) : 1e6);
 }
 
-// Depends only on the race's trials, not on fresh ones: choosing the number by the data that the
-// interval is made of would spoil its coverage.
-size_t Protocol::RoundsToConfirm() const {
-  size_t rounds = 0;
-  for (const ObjectiveRace& one : state_.races)
-    rounds = std::max(rounds, ConfirmationRounds(one.race.scale(), definition_.epsilon));
-  return rounds;
-}
-
 // The baseline and the challengers, or the first of them if there is no room for all; only the
-// baseline if there is room for none.
+// baseline if there is room for none. Runners-up take part only if all the rounds fit.
 std::vector<int> Protocol::Confirmable(bool was_cut) const {
   std::vector<int> contestants = Challengers(was_cut);
   contestants.insert(contestants.begin(), 0);
-  while (contestants.size() > 2 && RoundsThatFit(contestants) < kRoundsKept) contestants.pop_back();
-  if (RoundsThatFit(contestants) < kMinSamples) contestants.resize(1);
+  const size_t leaders = LeadersAhead().size();
+  const auto needed = [&] {
+    const size_t challengers = contestants.size() - 1, comparisons = Comparisons(challengers);
+    return challengers > leaders ? RoundsFor(comparisons) : LeastRoundsFor(comparisons);
+  };
+  while (contestants.size() > 2 && RoundsThatFit(contestants) < needed() + kSpareRounds)
+    contestants.pop_back();
+  if (RoundsThatFit(contestants) < LeastRoundsFor(Comparisons(1))) contestants.resize(1);
   return contestants;
 }
 
@@ -88,7 +93,10 @@ Status Protocol::Confirm(bool was_cut) {
   for (const auto& [slot, trial] : source_.Stored())
     if (slot.phase == Phase::kConfirmation && slot.round >= first)
       stored = std::max(stored, static_cast<size_t>(slot.round - first + 1));
-  const size_t rounds = std::max(stored, std::min(RoundsToConfirm(), RoundsThatFit(contestants)));
+  // The number depends on no fresh trial: choosing it by the data that the intervals are made of
+  // would spoil their coverage.
+  const size_t wanted = RoundsFor(Comparisons(contestants.size() - 1));
+  const size_t rounds = std::max(stored, std::min(wanted, RoundsThatFit(contestants)));
   progress_.Note(StrCat("confirming ", Counted(contestants.size() - 1, "candidate"), " in ", rounds,
                         " fresh rounds"));
   for (int round = first; round < first + static_cast<int>(rounds) && !Ended(); ++round) {

@@ -24,6 +24,7 @@ Coordinates::Coordinates(const std::vector<CandidateRow>& candidates, const std:
   for (const CandidateRow& row : candidates) {
     if (std::find(ids.begin(), ids.end(), row.id) == ids.end()) continue;
     Point& point = points_[row.id];
+    point["engine"] = row.engine;
     if (!row.settings.is_array()) continue;
     for (const Json& pair : row.settings.array())
       if (pair.is_array() && pair.array().size() == 2)

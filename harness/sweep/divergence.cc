@@ -53,9 +53,9 @@ struct Divergence {
   double kl_nats = 0, top1_agreement = 0;
 };
 
-std::vector<std::string> ScoreArguments(const DivergenceLimit& limit, const EngineOptions& base,
+std::vector<std::string> ScoreArguments(const DivergenceCheck& check, const EngineOptions& base,
                                         const EngineOptions& options) {
-  std::vector<std::string> arguments = {limit.binary, "score"};
+  std::vector<std::string> arguments = {check.binary, "score"};
   for (std::string& argument : EngineArguments(options)) arguments.push_back(std::move(argument));
   arguments.insert(arguments.end(), {"--input", "-", "--json", "--compare", base.model});
   for (const SettingRow& row : SettingRows())
@@ -72,7 +72,7 @@ Result<Divergence> ReadDivergence(const Json& found) {
   return divergence;
 }
 
-Result<Divergence> Measure(const DivergenceLimit& limit, const EngineOptions& base,
+Result<Divergence> Measure(const DivergenceCheck& check, const EngineOptions& base,
                            const EngineOptions& options) {
   PINION_ASSIGN(TemporaryFile input, TemporaryFile::Make("the texts to compare by"));
   PINION_ASSIGN(const TemporaryFile found, TemporaryFile::Make("the result of the comparison"));
@@ -81,14 +81,14 @@ Result<Divergence> Measure(const DivergenceLimit& limit, const EngineOptions& ba
   for (const char* text : kTexts) lines += Json(Json::Object{{"text", text}}).Dump() + "\n";
   PINION_TRY(input.Write(lines));
   Process::Options process;
-  process.arguments = ScoreArguments(limit, base, options);
+  process.arguments = ScoreArguments(check, base, options);
   process.stdin_fd = input.fd();
   process.stdout_fd = found.fd();
   process.stderr_fd = log.fd();
   PINION_ASSIGN(Process child, Process::Start(process));
   std::optional<Process::Exit> exit;
   while (!(exit = child.Wait(kPollSeconds)))
-    if (limit.interrupted()) return Fail(ErrorCode::kFailed, "interrupted");
+    if (check.interrupted()) return Fail(ErrorCode::kFailed, "interrupted");
   if (exit->code != 0 || exit->signal != 0)
     return Fail(ErrorCode::kUnsupported, LogTail(log.path(), 1));
   PINION_ASSIGN(const std::string text, ReadFile(found.path()));
@@ -97,11 +97,12 @@ Result<Divergence> Measure(const DivergenceLimit& limit, const EngineOptions& ba
 }
 
 // Why the combination may not race; empty if it may.
-Result<std::string> Refusal(const DivergenceLimit& limit, const EngineOptions& base,
-                            const EngineOptions& options, Progress& progress) {
+Result<std::string> Refusal(const DivergenceCheck& check, double limit_nats,
+                            const EngineOptions& base, const EngineOptions& options,
+                            Progress& progress) {
   const std::string what = Describe(base, options);
-  const auto found = Measure(limit, base, options);
-  if (limit.interrupted())
+  const auto found = Measure(check, base, options);
+  if (check.interrupted())
     return Fail(ErrorCode::kFailed, "interrupted before the first trial; nothing has been written");
   if (!found)
     return StrCat("the effect of ", what,
@@ -109,28 +110,30 @@ Result<std::string> Refusal(const DivergenceLimit& limit, const EngineOptions& b
   const std::string number =
       StrCat(Printf("%.2g", found->kl_nats), " nats of KL divergence per token, ",
              Printf("%.1f", 100 * found->top1_agreement), " % the same best token");
-  if (found->kl_nats <= limit.nats) {
+  if (found->kl_nats <= limit_nats) {
     progress.Note(StrCat(what, " changes the output by ", number));
     return std::string();
   }
   return StrCat(what, " changes the output by ", number, ", more than the limit of ",
-                Printf("%.3g", limit.nats), " (divergence_limit_nats)");
+                Printf("%.3g", limit_nats), " (divergence_limit_nats)");
 }
 
 }  // namespace
 
-Status CheckDivergence(const DivergenceLimit& limit, const EngineOptions& base, Progress& progress,
+Status CheckDivergence(const DivergenceCheck& check, const Definition& definition,
+                       const EngineOptions& base, Progress& progress,
                        std::vector<CandidateRow>& rows) {
   std::map<std::string, std::string> refusals;
   for (CandidateRow& row : rows) {
-    if (!row.infeasible.empty()) continue;
+    if (!row.infeasible.empty() || !EngineNamed(definition, row.engine).is_pinion()) continue;
     EngineOptions options;
     PINION_TRY(FromJson(row.options, options));
     options = Guard(base, options);
     const std::string what = Describe(base, options);
     if (what.empty()) continue;
     if (!refusals.contains(what)) {
-      PINION_ASSIGN(refusals[what], Refusal(limit, base, options, progress));
+      PINION_ASSIGN(refusals[what],
+                    Refusal(check, definition.divergence_limit_nats, base, options, progress));
     }
     row.infeasible = refusals[what];
   }

@@ -27,12 +27,13 @@ TrialRow AsTrial(const Json& figures, const Json* threads) {
 }
 
 std::map<Objective, Forecast> ForecastOf(const Json& predicted, const Json* threads,
+                                         const std::vector<Objective>& objectives,
                                          const ScoreRule& rule) {
   std::map<Objective, Forecast> forecast;
   const Json* at_best = predicted.Find("at_best");
   if (!at_best) return forecast;
   const TrialRow expected = AsTrial(predicted, threads), best = AsTrial(*at_best, threads);
-  for (const Objective objective : AllObjectives()) {
+  for (const Objective objective : objectives) {
     const auto likely = LogScore(expected, objective, rule);
     const auto most = LogScore(best, objective, rule);
     if (likely && most) forecast[objective] = {*likely, *most};
@@ -60,7 +61,7 @@ const Forecast* Find(const Forecasts& forecasts, int candidate, Objective object
 }  // namespace
 
 Forecasts ForecastsFrom(const Json& predictions, const std::vector<CandidateRow>& candidates,
-                        const ScoreRule& rule) {
+                        const std::vector<Objective>& objectives, const ScoreRule& rule) {
   Forecasts forecasts;
   const Json* list = predictions.Find("candidates");
   if (!list || !list->is_array()) return forecasts;
@@ -69,7 +70,7 @@ Forecasts ForecastsFrom(const Json& predictions, const std::vector<CandidateRow>
     if (!name || !prediction) continue;
     for (const CandidateRow& row : candidates)
       if (*name == Json(row.label))
-        forecasts[row.id] = ForecastOf(*prediction, one.Find("threads"), rule);
+        forecasts[row.id] = ForecastOf(*prediction, one.Find("threads"), objectives, rule);
   }
   return forecasts;
 }

@@ -24,7 +24,7 @@ using Forecasts = std::map<int, std::map<Objective, Forecast>>;
 
 // Reads the result of MakeSweepPlan, by name. Excluded candidates have no forecast.
 Forecasts ForecastsFrom(const Json& predictions, const std::vector<CandidateRow>& candidates,
-                        const ScoreRule& rule);
+                        const std::vector<Objective>& objectives, const ScoreRule& rule);
 
 // `ids` with the most promising first, by their expected distance from the best of `ids` in
 // their best objective. Candidates without a forecast come last, in their order.

@@ -7,7 +7,7 @@
 
 #include "engine/base/strings.h"
 #include "harness/report/figures.h"
-#include "harness/space/settings.h"
+#include "harness/space/own_settings.h"
 #include "harness/sweep/score.h"
 #include "harness/sweep/state.h"
 #include "harness/trial/runner.h"
@@ -63,11 +63,10 @@ LiveSource::LiveSource(LiveOptions options, const SweepMeta& meta,
       store_(store),
       progress_(progress) {}
 
-double LiveSource::HangSeconds(bool ceilings) const {
+double LiveSource::HangSeconds(const EngineChoice& engine, bool ceilings) const {
   const Json* weight_bytes = meta_.model_facts.Find("weight_bytes");
-  const double start_s =
-      (weight_bytes ? weight_bytes->number() / kSlowDiskBytesPerS : 0) +
-      (meta_.definition.engine.is_pinion() ? 0 : meta_.definition.engine.start_timeout_s);
+  const double start_s = (weight_bytes ? weight_bytes->number() / kSlowDiskBytesPerS : 0) +
+                         (engine.is_pinion() ? 0 : engine.start_timeout_s);
   // The load may last as long as the start, and half of that more until it is cut.
   return kHangLimits * options_.trial_limit_s + (ceilings ? kCeilingsSeconds : 0) + 2.5 * start_s;
 }
@@ -119,9 +118,11 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
   trial.started_at = NowIso8601();
   trial.log_path = LogPath(slot);
   TrialRequest request;
-  request.engine = meta_.definition.engine;
+  const std::vector<Setting> settings = SettingsFrom(row.settings);
+  const Configuration configuration = ConfigurationOf(settings);
+  request.engine = WithOwnSettings(EngineNamed(meta_.definition, row.engine), settings);
   PINION_TRY(FromJson(row.options, request.options));
-  request.replicas = ConfigurationOf(SettingsFrom(row.settings)).replicas;
+  request.replicas = configuration.replicas;
   const std::string log = options_.folder + "/" + trial.log_path;
   request.log = log.substr(0, log.rfind('.'));
   request.workload = meta_.definition.workload;
@@ -130,16 +131,17 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
   request.ceilings =
       IsFirst(slot) &&
       (slot.candidate == 0 || CeilingsSecondsSoFar() < kCeilingsShare * meta_.definition.budget_s);
-  TrialProcess process = {options_.binary, log, std::min(room_s, HangSeconds(request.ceilings))};
+  TrialProcess process = {options_.binary, log,
+                          std::min(room_s, HangSeconds(request.engine, request.ceilings))};
   process.interrupted = options_.interrupted;
   process.clock = options_.clock;
-  PINION_ASSIGN(
-      process.environment,
-      EnvironmentOf(ConfigurationOf(SettingsFrom(row.settings)).runtime, RuntimeOffer::Here()));
+  PINION_ASSIGN(process.environment, EnvironmentOf(configuration.runtime, RuntimeOffer::Here()));
   PINION_ASSIGN(const TrialOutcome outcome, RunTrialProcess(request, process));
   if (!outcome.ok && outcome.seconds > room_s) why_none_ = SweepEnd::kBudget;
   if (outcome.interrupted || why_none_ == SweepEnd::kBudget) return std::optional<TrialRow>();
   Take(outcome, request.limit_s, trial);
+  if (const auto cost = CostPerMillionTokens(trial, meta_.definition))
+    trial.samples.push_back({"cost_per_mtoken", 0, *cost});
   PINION_TRY(store_.PutTrial(
       trial, {ShortHash(meta_.machine.Dump()), meta_.model, row.options.Dump(), seed}));
   trial.requests.clear();  // they are in the store, and may be many

@@ -35,7 +35,7 @@ class LiveSource : public StoredSource {
   // A trial that takes longer than `room_s` is killed and lost.
   Result<std::optional<TrialRow>> Measure(const Slot& slot, int position, double room_s);
   Status RaiseTrialLimit();
-  double HangSeconds(bool ceilings) const;
+  double HangSeconds(const EngineChoice& engine, bool ceilings) const;
   // The candidate's first trial in the race, which also measures the machine's ceilings.
   bool IsFirst(const Slot& slot) const;
   double CeilingsSecondsSoFar() const;  // of all candidates

@@ -35,7 +35,8 @@ constexpr Reason kReasons[] = {
 const char* WhyTried(const std::string& key) {
   for (const Reason& reason : kReasons)
     if (key == reason.key) return reason.why;
-  return FindSetting(key)->help;
+  const SettingRow* row = FindSetting(key);
+  return row ? row->help : "a setting of the engine's own";
 }
 
 std::string Printed(const char* format, double value) {
@@ -46,8 +47,10 @@ std::string Printed(const char* format, double value) {
 
 Json SettingsJson(const Point& point) {
   Json settings = Json::MakeObject();
-  for (const Setting& setting : point.settings)
-    settings.Set(setting.key, FindSetting(setting.key)->get(point.configuration));
+  for (const Setting& setting : point.settings) {
+    const SettingRow* row = FindSetting(setting.key);
+    settings.Set(setting.key, row ? row->get(point.configuration) : Json(setting.value));
+  }
   return settings;
 }
 
@@ -55,6 +58,7 @@ Result<Json> Listed(const Point& point, const Definition& definition, const Host
                     const MachineCeilings* ceilings) {
   Json one = Json::MakeObject();
   one.Set("name", point.label);
+  one.Set("engine", point.engine);
   one.Set("settings", SettingsJson(point));
   if (!point.same_as.empty()) one.Set("same_as", Json(point.same_as));
   if (!point.infeasible.empty()) {
@@ -62,7 +66,7 @@ Result<Json> Listed(const Point& point, const Definition& definition, const Host
     return one;
   }
   one.Set("threads", point.plan.total_threads());
-  if (!ceilings) return one;
+  if (!ceilings || !EngineNamed(definition, point.engine).is_pinion()) return one;
   PINION_ASSIGN(const DecoderSpec model, SpecFor(point.configuration.options));
   const auto prediction =
       Predict(point, model, definition.workload, *ceilings, host.machine, CacheBytes(host.machine));
@@ -115,10 +119,10 @@ Axes AxesTried(const Definition& definition, const EngineOptions& base) {
     if (!settings) continue;  // Expand has refused it
     const Configuration changed = ConfigurationOf(*settings);
     for (const Setting& setting : *settings) {
-      const SettingRow& row = *FindSetting(setting.key);
+      const SettingRow* row = FindSetting(setting.key);
       const Axis* axis = FindAxis(axes, setting.key);
-      std::vector<Json> values = axis ? axis->values : std::vector{row.get({base})};
-      AddValue(row.get(changed), values);
+      std::vector<Json> values = axis ? axis->values : std::vector{row ? row->get({base}) : Json()};
+      AddValue(row ? row->get(changed) : Json(setting.value), values);
       SetAxis(setting.key, std::move(values), axes);
     }
   }

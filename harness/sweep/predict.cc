@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "engine/model/cost.h"
+#include "engine/decoder/cost.h"
 #include "engine/run/capacity.h"
 #include "engine/run/replicas.h"
 #include "engine/run/start.h"

@@ -6,7 +6,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
-#include "engine/model/spec.h"
+#include "engine/spec/spec.h"
 #include "harness/space/expand.h"
 #include "harness/sweep/machine_ceilings.h"
 

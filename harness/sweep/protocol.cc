@@ -6,6 +6,7 @@
 #include "engine/base/strings.h"
 #include "harness/report/figures.h"
 #include "harness/stats/estimate.h"
+#include "harness/stats/rules.h"
 #include "harness/stats/text.h"
 #include "harness/stats/verdict.h"
 #include "harness/sweep/constraints.h"
@@ -134,7 +135,7 @@ Status Protocol::RunStage(const std::vector<int>& contestants, int most_rounds, 
   while (rounds_of_stage_ < most_rounds && !Ended()) {
     const std::vector<int> racing = StillRacing();
     const bool alone = racing.size() == 1 && contestants.size() > 1;
-    if (AllOver() || alone) {
+    if ((drops && AllOver()) || alone) {
       state_.race_over = true;
       return {};
     }
@@ -146,7 +147,7 @@ Status Protocol::RunStage(const std::vector<int>& contestants, int most_rounds, 
   }
   if (end_ == SweepEnd::kBudget) state_.rounds_planned = round_;
   // A race also counts as decided after all rounds of the definition, unless they are too few for
-  // a\n  // verdict.
+  // a verdict.
   state_.race_over = AllOver() || (!Ended() && state_.rounds_done >= static_cast<int>(kMinSamples));
   return {};
 }
@@ -347,7 +348,7 @@ void Protocol::AnnounceFloors() {
   for (const ObjectiveRace& one : state_.races) {
     const std::vector<double> differences =
         BaselineDifferences(state_.trials, one.objective, definition_);
-    const size_t rounds = ConfirmationRounds(one.race.scale(), definition_.epsilon);
+    const size_t rounds = RoundsFor(Comparisons(std::max<size_t>(1, Challengers(true).size())));
     const double floor = NoiseFloor(differences, rounds);
     if (floor <= 0) continue;  // too few pairs
     progress_.Note(StrCat(Name(one.objective), ": differences below about ", Percent(floor),

@@ -51,8 +51,8 @@ struct ObjectiveRace {
   Race race;
 
   std::optional<size_t> IndexOf(int id) const;
-  std::optional<int> leader() const;  // candidate id
-  std::optional<int> next() const;    // the best by its estimate of those in, except the baseline
+  std::optional<int> leader() const;     // candidate id
+  std::optional<int> runner_up() const;  // the next best of those in, except the baseline
 };
 
 // The results of an experiment.
@@ -111,10 +111,11 @@ class Protocol {
   bool Fits(int candidate) const;
   bool HasRoomFor(double seconds) const;
   std::vector<int> Challengers(bool was_cut) const;
+  std::set<int> LeadersAhead() const;
   std::vector<int> Confirmable(bool was_cut) const;
   double ConfirmationTrials() const;
   size_t RoundsThatFit(const std::vector<int>& contestants) const;
-  size_t RoundsToConfirm() const;
+  size_t Comparisons(size_t challengers) const;  // tests that Holm's procedure corrects for
   std::vector<int> StillRacing() const;
   bool AllOver() const;
   bool HasNoCalibration() const;

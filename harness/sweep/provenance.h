@@ -14,6 +14,7 @@ namespace pinion::harness {
 //  "mitigations":{"spectre_v2":"Mitigation: ..."},"cgroup":{"path","cpu.max",...},
 //  "environment":{"OMP_NUM_THREADS":...},"topology_xml":"<?xml ...",
 //  "hygiene":output of `pinion doctor --json`}
+// A sweep adds "engines": {NAME: {"binary","model"}}, hashes of the files that each has of its own.
 Json Provenance(const std::string& model, const std::string& model_path, int allowed_cpus);
 
 // One sentence on the doctor's finding that other work already loads the machine; empty

@@ -15,11 +15,10 @@ namespace {
 
 constexpr int kExhaustiveRounds = 20;
 constexpr double kLimitSeconds = 2;  // of a trial that takes 1 s at the recording's median
-const char* const kScoreMetric = "output_tokens_per_s";  // what LogScore reads for throughput
 
-// One trial's log score and how long it took.
+// One trial's log scores and how long it took.
 struct Draw {
-  double log_score = 0, seconds = 0;
+  double log_score = 0, log_latency_score = 0, seconds = 0;
 };
 
 // Contestants whose trials are drawn, and their true speeds.
@@ -33,7 +32,10 @@ class Drawn : public TrialSource {
     trial.position = position;
     trial.ok = true;
     trial.seconds = draw.seconds;
-    trial.samples = {{kScoreMetric, 0, std::exp(draw.log_score)}};
+    const double latency_s = std::exp(-draw.log_latency_score);
+    trial.samples = {{"output_tokens_per_s", 0, std::exp(draw.log_score)},
+                     {"ttft_s", 1, latency_s},
+                     {"tpot_s", 1, latency_s}};
     return std::optional(std::move(trial));
   }
   const std::map<Slot, TrialRow>& Stored() const override { return nothing_; }
@@ -47,9 +49,11 @@ class Drawn : public TrialSource {
 
 class PlantedSource : public Drawn {
  public:
-  PlantedSource(const Recording& recording, const std::vector<double>& log_truth, uint64_t seed)
+  PlantedSource(const Recording& recording, const std::vector<double>& log_truth,
+                const std::vector<double>& noisier, uint64_t seed)
       : noise_(recording.log_speeds),
         log_truth_(log_truth),
+        noisier_(noisier),
         middle_(Median(noise_)),
         offset_(std::mt19937_64(seed)() % noise_.size()),
         row_(offset_) {}
@@ -58,14 +62,25 @@ class PlantedSource : public Drawn {
 
  private:
   Draw Next(const Slot& slot) override {
-    const double speed =
-        noise_[row_++ % noise_.size()] + log_truth_[static_cast<size_t>(slot.candidate)];
+    const auto index = static_cast<size_t>(slot.candidate);
+    // Latency's noise comes from the other half of the series.
+    const double speed = SpeedAt(row_, index), latency = SpeedAt(row_ + noise_.size() / 2, index);
+    ++row_;
     // The same work, faster or slower; a trial's limit cuts it off.
-    return {speed, std::min(kLimitSeconds, std::exp(middle_ - speed))};
+    return {speed, latency, std::min(kLimitSeconds, std::exp(middle_ - speed))};
+  }
+  // What is noisier has noise of its own on top: differences of neighbours elsewhere in the series,
+  // which favour neither side, so that the truth stays the median of a comparison.
+  double SpeedAt(size_t row, size_t candidate) const {
+    const auto at = [&](size_t r) { return noise_[r % noise_.size()]; };
+    const double factor = noisier_[candidate], own = std::sqrt((factor * factor - 1) / 2);
+    const size_t elsewhere = row + noise_.size() / 4;
+    return at(row) + own * (at(elsewhere) - at(elsewhere + 1)) + log_truth_[candidate];
   }
 
   const std::vector<double>& noise_;
   const std::vector<double>& log_truth_;
+  const std::vector<double>& noisier_;
   double middle_;
   size_t offset_, row_;
 };
@@ -85,11 +100,11 @@ class RecordedSource : public Drawn {
     const auto index = static_cast<size_t>(slot.candidate);
     const RecordedSweep::Contestant& contestant = recorded_.contestants[index];
     const double seconds = contestant.seconds[random_() % contestant.seconds.size()];
-    if (slot.candidate == 0) return {slot.copy ? round.baseline_again : round.baseline, seconds};
+    if (slot.candidate == 0) return {slot.copy ? round.baseline_again : round.baseline, 0, seconds};
     const auto own = round.scores.find(index);
-    if (own != round.scores.end()) return {own->second, seconds};
+    if (own != round.scores.end()) return {own->second, 0, seconds};
     const std::vector<double>& ratios = contestant.log_ratios;
-    return {round.baseline + ratios[random_() % ratios.size()], seconds};
+    return {round.baseline + ratios[random_() % ratios.size()], 0, seconds};
   }
 
   const RecordedSweep& recorded_;
@@ -97,19 +112,32 @@ class RecordedSource : public Drawn {
   std::map<RoundKey, size_t> rounds_;
 };
 
-std::optional<bool> Covered(const VerdictInput& input, int candidate, double log_truth) {
-  for (const PairedSeries& series : input.contestants) {
-    if (series.candidate != candidate) continue;
-    std::vector<double> values;
-    for (const auto& [round, value] : series.confirmation) values.push_back(value);
-    const Estimate ratio = EstimateRatio(values);
-    if (!ratio.interval) return std::nullopt;
-    // The truth may be an end of the interval to the last bit.
-    constexpr double kRounding = 1e-12;
-    return ratio.interval->low <= std::exp(log_truth) + kRounding &&
-           std::exp(log_truth) - kRounding <= ratio.interval->high;
+// Whether the truth lies in the interval with which the verdict was printed.
+std::optional<bool> Covered(const Verdict& verdict, double log_truth) {
+  const auto& interval = verdict.best_ratio.interval;
+  if (!verdict.confirmed || !interval) return std::nullopt;
+  // The truth may be an end of the interval to the last bit.
+  constexpr double kRounding = 1e-12;
+  return interval->low <= std::exp(log_truth) + kRounding &&
+         std::exp(log_truth) - kRounding <= interval->high;
+}
+
+// Takes one objective's verdict and the leader of its race; of several, the worst counts.
+void Take(const Verdict& verdict, int leader, const std::vector<double>& log_truth, double epsilon,
+          ReplayEnding& ending) {
+  const double best = *std::max_element(log_truth.begin(), log_truth.end());
+  const auto truth = [&](int candidate) { return log_truth[static_cast<size_t>(candidate)]; };
+  const int crowned = verdict.outcome == Outcome::kWinner ? verdict.recommended : 0;
+  if (crowned && (!ending.crowned || truth(crowned) < ending.crowned_log_truth)) {
+    ending.crowned = crowned;
+    ending.crowned_log_truth = truth(crowned);
   }
-  return std::nullopt;
+  ending.crowned_small |= crowned && verdict.ratio.median <= 1 + std::max(verdict.floor, epsilon);
+  ending.undecided |= verdict.outcome == Outcome::kTooFewRounds;
+  if (leader && !ending.ended_with) ending.ended_with = leader;
+  ending.regret = std::max(ending.regret, -std::expm1(truth(crowned) - best));
+  ending.floor = std::max(ending.floor, verdict.floor);
+  if (!ending.covered) ending.covered = Covered(verdict, truth(verdict.best));
 }
 
 Result<ReplayEnding> ReplayOnce(const Definition& definition,
@@ -121,28 +149,24 @@ Result<ReplayEnding> ReplayOnce(const Definition& definition,
   PINION_ASSIGN(const SweepEnd end, protocol.Run());
   (void)end;
   const ProtocolState& state = protocol.state();
-  const ObjectiveRace* race = state.races.empty() ? nullptr : &state.races.front();
-  const VerdictInput input =
-      InputFor(Objective::kThroughput, definition, candidates, state.trials, race, state.race_over);
-  const Verdict verdict = Decide(input);
+  std::vector<VerdictInput> inputs;
+  std::vector<int> leaders;
+  for (size_t i = 0; i < definition.objectives.size(); ++i) {
+    const ObjectiveRace* race = state.races.empty() ? nullptr : &state.races[i];
+    inputs.push_back(InputFor(definition.objectives[i], definition, candidates, state.trials, race,
+                              state.race_over));
+    leaders.push_back(race ? race->leader().value_or(0) : 0);
+  }
+  const std::vector<Verdict> verdicts = Decide(inputs);
   ReplayEnding outcome;
-  outcome.crowned = verdict.outcome == Outcome::kWinner ? verdict.recommended : 0;
-  outcome.undecided = verdict.outcome == Outcome::kTooFewRounds;
-  outcome.ended_with = race && race->leader() ? *race->leader() : 0;
-  outcome.crowned_log_truth = log_truth[static_cast<size_t>(outcome.crowned)];
-  const double best = *std::max_element(log_truth.begin(), log_truth.end());
-  outcome.regret = -std::expm1(log_truth[static_cast<size_t>(outcome.ended_with)] - best);
-  outcome.recommended_regret = -std::expm1(outcome.crowned_log_truth - best);
+  for (size_t i = 0; i < verdicts.size(); ++i)
+    Take(verdicts[i], leaders[i], log_truth, definition.epsilon, outcome);
   const Spending& spending = protocol.spending();
   outcome.unspent =
       outcome.undecided && spending.left_s() >= spending.RoundSeconds({0, outcome.ended_with});
   outcome.trials = static_cast<double>(state.trials.size());
   const double budget_s = definition.budget_s;
   outcome.overrun = std::max(0.0, spending.spent_s() - budget_s) / budget_s;
-  outcome.floor = verdict.floor;
-  if (!state.confirmed.empty())
-    outcome.covered = Covered(input, state.confirmed.front(),
-                              log_truth[static_cast<size_t>(state.confirmed.front())]);
   return outcome;
 }
 
@@ -168,14 +192,13 @@ ReplayReport Summed(const std::vector<ReplayEnding>& endings,
   report.seeds = static_cast<int>(endings.size());
   report.default_name = names[0];
   for (size_t c = 1; c < names.size(); ++c) report.winners.emplace_back(names[c], 0);
-  std::vector<double> regrets, recommended_regrets, costs, overruns, floors;
+  std::vector<double> regrets, costs, overruns, floors;
   int covered = 0, confirmed = 0;
   for (const ReplayEnding& one : endings) {
     (one.crowned ? report.winners[static_cast<size_t>(one.crowned) - 1].second : report.none) += 1;
     report.undecided += one.undecided ? 1 : 0;
     report.unspent += one.unspent ? 1 : 0;
     regrets.push_back(one.regret);
-    recommended_regrets.push_back(one.recommended_regret);
     costs.push_back(one.cost);
     overruns.push_back(one.overrun);
     floors.push_back(one.floor);
@@ -184,7 +207,6 @@ ReplayReport Summed(const std::vector<ReplayEnding>& endings,
   }
   if (confirmed) report.interval_coverage = static_cast<double>(covered) / confirmed;
   report.regret_p95 = Quantile(regrets, 0.95);
-  report.recommended_regret_p95 = Quantile(recommended_regrets, 0.95);
   report.cost_fraction_p50 = Quantile(costs, 0.5);
   report.budget_overrun_p95 = Quantile(overruns, 0.95);
   report.floor_p50 = Quantile(floors, 0.5);
@@ -200,7 +222,6 @@ Result<std::vector<ReplayEnding>> Replays(const std::vector<std::string>& names,
   const std::vector<CandidateRow> candidates = RowsFor(names);
   const double exhaustive = kExhaustiveRounds * static_cast<double>(contestants);
   Definition definition = options.definition;
-  definition.objectives = {Objective::kThroughput};
   if (definition.budget_s <= 0) definition.budget_s = exhaustive * trial_s;
   std::vector<ReplayEnding> endings;
   for (int k = 0; k < options.seeds; ++k) {
@@ -212,6 +233,25 @@ Result<std::vector<ReplayEnding>> Replays(const std::vector<std::string>& names,
     endings.push_back(one);
   }
   return endings;
+}
+
+}  // namespace
+
+namespace {
+
+Status TakeNoise(const Json& noise, Planted& planted) {
+  if (!noise.is_object())
+    return Fail(ErrorCode::kUsage, "\"noise\" is {\"name\":times the recorded noise,...}");
+  for (const auto& [name, factor] : noise.object()) {
+    const bool is_listed =
+        std::any_of(planted.configurations.begin(), planted.configurations.end(),
+                    [&name = name](const auto& one) { return one.first == name; });
+    if (!is_listed || !factor.is_number() || !(factor.number() >= 1))
+      return Fail(ErrorCode::kUsage, StrCat("the noise of '", name,
+                                            "' must be at least 1, of a listed configuration"));
+    planted.noise[name] = factor.number();
+  }
+  return {};
 }
 
 }  // namespace
@@ -245,21 +285,34 @@ Result<Planted> ParsePlanted(const Json& object) {
   }
   if (list.size() < 2)
     return Fail(ErrorCode::kUsage, "planted effects need a configuration besides the default");
+  if (const Json* noise = object.Find("noise")) PINION_TRY(TakeNoise(*noise, planted));
+  if (const Json* objectives = object.Find("objectives")) {
+    if (!objectives->is_int() || objectives->integer() < 1 || objectives->integer() > 3)
+      return Fail(ErrorCode::kUsage,
+                  StrCat("\"objectives\" must be 1, 2 or 3, not ", objectives->Dump()));
+    planted.objectives = static_cast<size_t>(objectives->integer());
+  }
   return planted;
 }
 
 Result<ReplayReport> ReplayPlanted(const Recording& recording, const Planted& planted,
                                    const ReplayOptions& options) {
   std::vector<std::string> names;
-  std::vector<double> log_truth;
+  std::vector<double> log_truth, noisier;
   for (const auto& [name, speed] : planted.configurations) {
     names.push_back(name);
     log_truth.push_back(std::log(speed / planted.configurations[0].second));
+    const auto factor = planted.noise.find(name);
+    noisier.push_back(factor == planted.noise.end() ? 1 : factor->second);
   }
+  ReplayOptions asked = options;
+  asked.definition.objectives = {Objective::kThroughput, Objective::kLatency, Objective::kBalanced};
+  asked.definition.objectives.resize(planted.objectives);
   const size_t contestants = names.size() - (planted.default_is_listed ? 0 : 1);
   PINION_ASSIGN(const std::vector<ReplayEnding> endings,
-                Replays(names, log_truth, contestants, 1, options,
-                        [&](uint64_t seed) { return PlantedSource(recording, log_truth, seed); }));
+                Replays(names, log_truth, contestants, 1, asked, [&](uint64_t seed) {
+                  return PlantedSource(recording, log_truth, noisier, seed);
+                }));
   ReplayReport report = Summed(endings, names);
   report.by_blocks = FiguresOf(endings, recording.log_speeds.size(),
                                *std::max_element(log_truth.begin(), log_truth.end()));
@@ -275,8 +328,10 @@ Result<ReplayReport> ReplaySweep(const RecordedSweep& recorded, const ReplayOpti
     log_truth.push_back(Median(one.log_ratios));
     trial_s = std::max(trial_s, Median(one.seconds));
   }
+  ReplayOptions asked = options;
+  asked.definition.objectives = {Objective::kThroughput};
   PINION_ASSIGN(const std::vector<ReplayEnding> endings,
-                Replays(names, log_truth, names.size(), trial_s, options,
+                Replays(names, log_truth, names.size(), trial_s, asked,
                         [&](uint64_t seed) { return RecordedSource(recorded, seed); }));
   return Summed(endings, names);
 }

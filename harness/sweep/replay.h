@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,8 +22,11 @@ namespace pinion::harness {
 struct Planted {
   std::vector<std::pair<std::string, double>> configurations;
   bool default_is_listed = true;
+  std::map<std::string, double> noise;  // times the recorded one, for those that have more
+  size_t objectives = 1;  // asked for: throughput, latency (of the same speed), balanced
 };
-// {"configurations":{"name":relative speed,...}}
+// {"configurations":{"name":relative speed,...},"noise":{"name":factor,...},"objectives":1}; only
+// the configurations are required.
 Result<Planted> ParsePlanted(const Json& object);
 
 // How to replay. Of the definition: strategy, epsilon, rounds, seed (of the first replay) and
@@ -40,11 +44,9 @@ struct ReplayReport {
   int none = 0;                                      // none crowned
   int undecided = 0;                                 // of those: too few rounds for a verdict
   int unspent = 0;  // of those: with time left for a round of the default and one other
-  std::optional<double> interval_coverage;  // of confirmations, by their 95 % intervals
-  // 1 - speed / best speed, 95th percentile: of the configuration with which the search ended, and
-  // of the recommended one, which stays the default unless the difference is proven.
-  double regret_p95 = 0, recommended_regret_p95 = 0;
-  double cost_fraction_p50 = 0;            // trials, of 20 rounds of all contestants
+  std::optional<double> interval_coverage;  // of the intervals that verdicts are printed with
+  double regret_p95 = 0;         // 1 - speed / best speed, 95th percentile: of what was recommended
+  double cost_fraction_p50 = 0;  // trials, of 20 rounds of all contestants
   double budget_overrun_p95 = 0;           // seconds beyond the budget, a fraction of it
   double floor_p50 = 0;                    // smallest resolvable difference, a fraction
   std::optional<SeriesFigures> by_blocks;  // of a series: its figures with their intervals
@@ -63,7 +65,7 @@ Result<ReplayReport> ReplayPlanted(const Recording& recording, const Planted& pl
 Result<ReplayReport> ReplaySweep(const RecordedSweep& recorded, const ReplayOptions& options);
 
 // {"seeds","winners":{"name":count,"none":count},"undecided","unspent","interval_coverage",
-//  "regret_p95","cost_fraction_p50","budget_overrun_p95","floor_p50","recommended_regret_p95","default",
+//  "regret_p95","cost_fraction_p50","budget_overrun_p95","floor_p50","default",
 //  "series":{"rows","rows_per_sweep","stretches"},
 //  "figures":{"name":{"mean","low","high","replays","effective_replays"},...}}; a recorded sweep
 //  has

@@ -28,21 +28,20 @@ std::vector<FigureRule> Shares(double best_log_truth) {
        [](Ending one) { return Share(one.crowned && one.crowned_log_truth <= 0); }},
       {"worse_crowned", "crowned, and worse",
        [](Ending one) { return Share(one.crowned && one.crowned_log_truth < 0); }},
+      {"small_crowned", "crowned within floor or epsilon",
+       [](Ending one) { return Share(one.crowned_small); }},
       {"coverage", "intervals that hold the truth",
        [](Ending one) { return one.covered ? Share(*one.covered) : std::nullopt; }},
-      {"within_2_percent", "ended within 2 % of the best",
+      {"within_2_percent", "recommended within 2 % of the best",
        [](Ending one) { return Share(one.regret <= kCloseEnough); }},
-      {"recommended_within_2_percent", "recommended within 2 % of the best",
-       [](Ending one) { return Share(one.recommended_regret <= kCloseEnough); }},
       {"budget_kept", "kept the budget to 5 %",
        [](Ending one) { return Share(one.overrun <= kBudgetMargin); }},
       {"undecided", "without a verdict", [](Ending one) { return Share(one.undecided); }},
       {"unspent", "that, with a round's time left", [](Ending one) { return Share(one.unspent); }},
   };
   if (best_log_truth > 0)
-    shares.push_back({"found", "crowned the best", [best_log_truth](Ending one) {
-                        return Share(one.crowned && one.crowned_log_truth >= best_log_truth);
-                      }});
+    shares.push_back({"found", "crowned the best",
+                      [](Ending one) { return Share(one.crowned && one.regret <= 0); }});
   return shares;
 }
 

@@ -12,15 +12,16 @@
 
 namespace pinion::harness {
 
-// The end of one replay.
+// The end of one replay; of several objectives, the worst.
 struct ReplayEnding {
-  size_t offset = 0;                          // row of the series that its first trial took
-  int crowned = 0, ended_with = 0;            // candidates; 0: the default
-  double crowned_log_truth = 0;               // true speed of the crowned one beside the default's
-  bool undecided = false;                     // too few rounds for a verdict
-  bool unspent = false;                       // that, with time left for a round of two
-  std::optional<bool> covered;                // the truth, by the confirmation's interval
-  double regret = 0, recommended_regret = 0;  // 1 - speed / best speed
+  size_t offset = 0;                // row of the series that its first trial took
+  int crowned = 0, ended_with = 0;  // candidates; 0: the default
+  double crowned_log_truth = 0;     // true speed of the crowned one beside the default's
+  bool crowned_small = false;       // by an estimate within its own floor or epsilon
+  bool undecided = false;           // too few rounds for a verdict
+  bool unspent = false;             // that, with time left for a round of two
+  std::optional<bool> covered;      // the truth, by the interval of the verdict
+  double regret = 0;                // of the recommendation: 1 - speed / best speed
   double trials = 0;
   double cost = 0;     // trials, of 20 rounds of all contestants
   double overrun = 0;  // seconds beyond the budget, a fraction of it
@@ -50,11 +51,12 @@ struct SeriesFigures {
 
 // `endings`: one or more, of a series with `rows` rows; `best_log_truth`: of all configurations,
 // beside the default's. Shares: `false_crowns` (of what is not better than the default),
-// `worse_crowned`, `found` (the best was crowned; if one is better than the default), `coverage`
-// (of confirmations), `within_2_percent` of the best at the end of the search, and the same of what
-// it `recommended_...`, `budget_kept` (to 5 %), `undecided`, `unspent`. `cost` is a mean. What came
-// up in too few replays to show how it spreads over the series is taken to spread as badly as the
-// worst of the other shares; if none can tell, the stretches alone count as observations.
+// `worse_crowned`, `small_crowned` (by an estimate within its floor or epsilon), `found` (the best
+// was crowned; if one is better than the default), `coverage` (of confirmations),
+// `within_2_percent` (of the best, what was recommended), `budget_kept` (to 5 %), `undecided`,
+// `unspent`. `cost` is a mean. What came up in too few replays to show how it spreads over the
+// series is taken to spread as badly as the worst of the other shares; if none can tell, the
+// stretches alone count as observations.
 SeriesFigures FiguresOf(const std::vector<ReplayEnding>& endings, size_t rows,
                         double best_log_truth);
 

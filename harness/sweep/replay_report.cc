@@ -51,7 +51,6 @@ Json ToJson(const ReplayReport& report) {
   json.Set("cost_fraction_p50", report.cost_fraction_p50);
   json.Set("budget_overrun_p95", report.budget_overrun_p95);
   json.Set("floor_p50", report.floor_p50);
-  json.Set("recommended_regret_p95", report.recommended_regret_p95);
   json.Set("default", report.default_name);
   json.Set("series", report.by_blocks ? ToJson(report.by_blocks->use) : Json());
   Json figures = Json::MakeObject();
@@ -72,8 +71,7 @@ std::string Render(const ReplayReport& report) {
   if (report.undecided > 0) line("of those without a verdict", StrCat(report.undecided));
   line("intervals that hold the truth",
        report.interval_coverage ? Percent(*report.interval_coverage) : "nothing was confirmed");
-  line("regret, 95th percentile", Percent(report.regret_p95));
-  line("regret of the recommendation", Percent(report.recommended_regret_p95));
+  line("regret of the recommendation, 95th percentile", Percent(report.regret_p95));
   line("cost, median, of 20 whole rounds", Percent(report.cost_fraction_p50));
   line("over budget, 95th percentile", Percent(report.budget_overrun_p95));
   line("floor, median", Percent(report.floor_p50));

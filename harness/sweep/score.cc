@@ -4,6 +4,9 @@
 #include <cmath>
 #include <set>
 
+#include "engine/base/check.h"
+#include "harness/stats/metrics.h"
+
 namespace pinion::harness {
 namespace {
 
@@ -24,14 +27,11 @@ std::optional<double> LatencyScore(const TrialRow& trial, const ScoreRule& rule)
   return log_seconds ? std::optional(-*log_seconds) : std::nullopt;
 }
 
-std::optional<double> GoodputScore(const TrialRow& trial) {
-  // A candidate that meets no SLO still gets a finite score, behind all that do.
-  constexpr double kNothing = 1e-4;  // requests/s: about one in three hours
-  std::optional<double> best;
-  for (const MetricValue& sample : trial.samples)
-    if (sample.metric == "goodput" && sample.concurrency > 0)
-      best = std::max({best.value_or(kNothing), sample.value, kNothing});
-  return LogOf(best);
+// More of the sample is better, or less of it, as its metric says.
+std::optional<double> SampleScore(const TrialRow& trial, const char* metric, int clients) {
+  const auto log_value = LogOf(ValueOf(trial, metric, clients));
+  if (!log_value) return std::nullopt;
+  return FindMetric(metric)->more_is_better ? *log_value : -*log_value;
 }
 
 std::optional<double> CoresScore(const TrialRow& trial, const ScoreRule& rule) {
@@ -45,24 +45,31 @@ std::optional<double> CoresScore(const TrialRow& trial, const ScoreRule& rule) {
 }  // namespace
 
 std::optional<double> LogScore(const TrialRow& trial, Objective objective, const ScoreRule& rule) {
-  switch (objective) {
-    case Objective::kThroughput:
-      return LogOf(ValueOf(trial, "output_tokens_per_s", 0));
-    case Objective::kLatency:
-      return LatencyScore(trial, rule);
-    case Objective::kBalanced:
-      if (const auto throughput = LogScore(trial, Objective::kThroughput, rule))
-        if (const auto latency = LatencyScore(trial, rule)) return (*throughput + *latency) / 2;
-      return std::nullopt;
-    case Objective::kGoodput:
-      return GoodputScore(trial);
-    case Objective::kCores:
-      return CoresScore(trial, rule);
-    case Objective::kEnergy:
-      if (const auto joules = LogOf(ValueOf(trial, "joules_per_token", 0))) return -*joules;
-      return std::nullopt;
+  if (const char* metric = RowOf(objective).metric)
+    return SampleScore(trial, metric, objective.clients);
+  if (objective == Objective::kLatency) return LatencyScore(trial, rule);
+  if (objective == Objective::kCores) return CoresScore(trial, rule);
+  CHECK(objective == Objective::kBalanced);
+  const auto throughput = LogScore(trial, Objective::kThroughput, rule);
+  const auto latency = LatencyScore(trial, rule);
+  if (!throughput || !latency) return std::nullopt;
+  return (*throughput + *latency) / 2;
+}
+
+std::optional<double> CostPerMillionTokens(const TrialRow& trial, const Definition& definition) {
+  constexpr double kJoulesPerKwh = 3.6e6, kMillion = 1e6;
+  double cost = 0;  // per token
+  if (definition.price_per_hour) {
+    const auto per_s = ValueOf(trial, "output_tokens_per_s", 0);
+    if (!per_s || *per_s <= 0) return std::nullopt;
+    cost += *definition.price_per_hour / (3600 * *per_s);
   }
-  return std::nullopt;
+  if (definition.price_per_kwh) {
+    const auto joules = ValueOf(trial, "joules_per_token", 0);
+    if (!joules) return std::nullopt;
+    cost += *definition.price_per_kwh * *joules / kJoulesPerKwh;
+  }
+  return cost > 0 ? std::optional(cost * kMillion) : std::nullopt;
 }
 
 std::map<RoundKey, double> ScoresOf(const std::vector<TrialRow>& trials, int candidate, int copy,

@@ -25,11 +25,17 @@ struct ScoreRule {
 //   throughput  output tokens/s of the offline batch
 //   latency     1 / (TTFT + (output_len - 1) * TPOT) at concurrency 1
 //   balanced    the geometric mean of both; only ratios of it mean anything
-//   goodput     requests/s that meet the SLO, at the concurrency with the most of them
+//   goodput     the load at which the share of requests that meet the SLO falls to `attain`
 //   cores       throughput, of which halving the cores may cost `cores_within`: the fewest cores
 //               within that distance
 //   energy      tokens per joule of all packages
+//   cost        1 / cost per token
+//   itl_p95@8   1 / that sample at 8 clients; as well for the other latencies under load
 std::optional<double> LogScore(const TrialRow& trial, Objective objective, const ScoreRule& rule);
+
+// What a million output tokens of the trial's batch cost, by the definition's prices; nullopt
+// without prices, or if the trial lacks a number.
+std::optional<double> CostPerMillionTokens(const TrialRow& trial, const Definition& definition);
 
 // A round of one phase. Scores are compared within such a round.
 using RoundKey = std::pair<Phase, int>;

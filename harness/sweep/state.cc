@@ -62,6 +62,7 @@ Status CheckCircumstances(const SweepMeta& stored, const SweepMeta& asked) {
   };
   PINION_TRY(origin("pinion (hash of the binary)", {"engine", "binary_hash"}));
   PINION_TRY(origin("model (hash of its files)", {"model", "hash"}));
+  PINION_TRY(origin("file of an engine (hashes)", {"engines"}));
   return origin("environment", {"environment"});
 }
 
@@ -164,6 +165,7 @@ CandidateRow RowOf(const Point& point, int id) {
   CandidateRow row;
   row.id = id;
   row.label = point.label;
+  row.engine = point.engine;
   row.settings = Json::MakeArray();
   for (const Setting& setting : point.settings) {
     Json pair = Json::MakeArray();

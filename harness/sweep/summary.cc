@@ -25,7 +25,8 @@ std::string EffortText(const Results& results) {
 std::string VerdictLines(const Results& results, const Verdict& verdict) {
   const Words words = InWords(results, verdict);
   std::string text = StrCat(Left(verdict.objective, 12), words.headline, "\n");
-  for (const std::string* line : {&words.gain, &words.confidence, &words.floor, &words.tied})
+  for (const std::string* line :
+       {&words.gain, &words.confidence, &words.floor, &words.runner_up, &words.tied})
     if (!line->empty()) text += StrCat(std::string(12, ' '), *line, "\n");
   return text;
 }

@@ -4,9 +4,9 @@
 
 #include "engine/base/strings.h"
 #include "engine/base/version.h"
-#include "engine/model/attention_spec.h"
-#include "engine/model/model.h"
+#include "engine/checkpoint/model.h"
 #include "engine/run/start.h"
+#include "engine/spec/attention_spec.h"
 #include "harness/engines/command.h"
 #include "harness/sweep/assemble.h"
 #include "harness/sweep/divergence.h"
@@ -37,9 +37,12 @@ Result<DecoderSpec> SpecOf(const std::string& model, const EngineChoice& engine)
   return DecoderSpec();
 }
 
-// Fails early on problems that would keep every candidate from starting.
-Status CheckStartable(const EngineChoice& engine, const EngineOptions& base, const Host& host) {
-  if (engine.is_pinion()) return {};
+// Fails early on problems that would keep every candidate of an engine from starting.
+Status CheckStartable(const EngineChoice& engine, EngineOptions base, const Host& host) {
+  if (!engine.model.empty()) base.model = engine.model;
+  if (!engine.binary.empty() && access(engine.binary.c_str(), X_OK) != 0)
+    return Fail(ErrorCode::kUsage, StrCat("the engine ", engine.name, " has the binary ",
+                                          engine.binary, ", which is no program that can be run"));
   PINION_ASSIGN(const Plan plan, PlanFor(base, host.machine, host.budget));
   PINION_TRY(CommandFor(engine, base, plan, host.machine, 0));
   return {};
@@ -107,7 +110,8 @@ Result<SweepEnd> RunLive(const SweepRequest& request, const SweepMeta& meta, Sto
   PINION_ASSIGN(options.trial_limit_s, TrialLimit(store, meta, Feasible(candidates).size() + 1));
   PINION_TRY(WriteProgress(store, {NowIso8601(), meta.definition.rounds, false}));
   LiveSource source(options, meta, candidates, trials, store, progress);
-  const Forecasts forecasts = ForecastsFrom(meta.predictions, candidates, meta.definition);
+  const Forecasts forecasts =
+      ForecastsFrom(meta.predictions, candidates, meta.definition.objectives, meta.definition);
   Protocol protocol(meta.definition, candidates, forecasts, source, progress);
   PINION_ASSIGN(const SweepEnd end, protocol.Run());
   PINION_TRY(store.SetMeta("pruned", PrunedJson(protocol.state(), candidates)));
@@ -118,11 +122,27 @@ Result<SweepEnd> RunLive(const SweepRequest& request, const SweepMeta& meta, Sto
 
 Result<std::vector<CandidateRow>> NewCandidates(const SweepMeta& meta) {
   PINION_ASSIGN(const Host host, Host::This());
-  PINION_ASSIGN(const DecoderSpec spec, SpecOf(meta.model, meta.definition.engine));
+  PINION_ASSIGN(const DecoderSpec spec, SpecOf(meta.model, meta.definition.engines.front()));
   PINION_ASSIGN(const std::vector<Point> points, Expand(meta.definition, meta.base, host, spec));
   std::vector<CandidateRow> rows;
   for (const Point& point : points) rows.push_back(RowOf(point, static_cast<int>(rows.size())));
   return rows;
+}
+
+// Hashes of what each engine has of its own: another build's program, another format of the model.
+Json EngineFiles(const Definition& definition) {
+  Json engines = Json::MakeObject();
+  for (const EngineChoice& engine : definition.engines) {
+    Json files = Json::MakeObject();
+    for (const auto& [key, path] :
+         {std::pair("binary", &engine.binary), std::pair("model", &engine.model)})
+      if (!path->empty()) {
+        const Json hashed = ModelFilesJson(*path);
+        files.Set(key, hashed.is_null() ? Json() : *hashed.Find("hash"));
+      }
+    engines.Set(engine.name, std::move(files));
+  }
+  return engines;
 }
 
 Json ProvenanceOf(const SweepMeta& meta) {
@@ -130,7 +150,10 @@ Json ProvenanceOf(const SweepMeta& meta) {
   const bool in_folder = model && !model->folder.empty();
   const Json* cpus = meta.budget.Find("cpus");
   const size_t allowed = cpus && cpus->is_array() ? cpus->array().size() : 1;
-  return Provenance(meta.model, in_folder ? model->folder : meta.model, static_cast<int>(allowed));
+  Json provenance =
+      Provenance(meta.model, in_folder ? model->folder : meta.model, static_cast<int>(allowed));
+  provenance.Set("engines", EngineFiles(meta.definition));
+  return provenance;
 }
 
 Result<SweepEnd> StartSweep(const SweepRequest& request, Progress& progress) {
@@ -141,10 +164,8 @@ Result<SweepEnd> StartSweep(const SweepRequest& request, Progress& progress) {
   // Before anything is written, so that a sweep that cannot run leaves no folder behind.
   PINION_ASSIGN(std::vector<CandidateRow> rows, NewCandidates(request.meta));
   const Definition& definition = request.meta.definition;
-  if (definition.engine.is_pinion())
-    PINION_TRY(
-        CheckDivergence({definition.divergence_limit_nats, request.binary, request.interrupted},
-                        request.meta.base, progress, rows));
+  PINION_TRY(CheckDivergence({request.binary, request.interrupted}, definition, request.meta.base,
+                             progress, rows));
   PINION_ASSIGN(const auto folder, SweepFolder::Hold(request.folder));
   PINION_ASSIGN(const auto store, Store::Open(folder->Database(), Store::Mode::kCreate));
   SweepMeta meta = request.meta;
@@ -173,8 +194,9 @@ Result<SweepEnd> ResumeSweep(const SweepRequest& request, Progress& progress) {
 Result<SweepMeta> DescribeSweep(const Definition& definition, const EngineOptions& base,
                                 const Host& host, const std::string& command_line) {
   const auto facts = ModelFacts(base);
-  if (!facts && definition.engine.is_pinion()) return Unexpected(Error(facts.error()));
-  PINION_TRY(CheckStartable(definition.engine, base, host));
+  if (!facts && definition.engines.front().is_pinion()) return Unexpected(Error(facts.error()));
+  for (const EngineChoice& engine : definition.engines)
+    PINION_TRY(CheckStartable(engine, base, host));
   SweepMeta meta;
   meta.model = base.model;
   meta.definition = definition;

@@ -1,6 +1,7 @@
 #include "harness/trial/measurement.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -8,6 +9,7 @@
 
 #include "engine/base/strings.h"
 #include "harness/counters/conditions.h"
+#include "harness/load/steady.h"
 #include "harness/load/summary.h"
 #include "harness/stats/estimate.h"
 #include "harness/trial/slo_phase.h"
@@ -108,6 +110,7 @@ void Measurement::Describe() {
   info.Set("warm_up_batches", warm_up_batches_);
   info.Set("cut", Json(cut_));
   info.Set("quantiles", std::move(quantiles_));
+  info.Set("windows", std::move(windows_));
   info.Set("generator", Json::Object{{"cpus", Json(generator_cpus_)}, {"late_share", late_share_}});
   Add("generator_cpu_share", 0, generator_cpu_share_);
 }
@@ -130,8 +133,7 @@ Status Measurement::RunPhases() {
       PINION_TRY(RunLoop(index, weights--));
     }
   }
-  if (workload.slo) Search(*workload.slo);
-  return {};
+  return workload.slo ? Search(*workload.slo) : Status();
 }
 
 Status Measurement::RunBatch(size_t weights_left) {
@@ -148,7 +150,7 @@ Status Measurement::RunLoop(size_t index, size_t weights_left) {
   LoadPhase loop = Part(1, weights_left);
   loop.stream = kFirstLoopStream + index;
   loop.clients = clients;
-  loop.requests = std::max(clients, request_.workload.num_prompts);
+  loop.requests = std::max(RequestsForSteadyWindow(clients), request_.workload.num_prompts);
   return Take(loop, clients, LoopName(clients));
 }
 
@@ -188,21 +190,44 @@ Status Measurement::WarmUpFor(int clients, double share) {
   return {};
 }
 
-// Each run is a load with prompts of its own, in a share of the remaining time.
-void Measurement::Search(const SloTarget& target) {
+// Runs with prompts of their own, as long as whole ones fit into the time.
+Status Measurement::Search(const SloTarget& target) {
   uint64_t stream = kFirstLoopStream + request_.workload.concurrency.size();
-  const auto run = [&](double load, size_t runs_left) {
-    LoadPhase phase = Part(1, runs_left);
+  Status failed;
+  const auto run = [&](double load) -> Result<LevelRun> {
+    LoadPhase phase = SearchPhase(target, load);
     phase.stream = stream++;
-    if (target.by_rate) {
-      phase.rate = load;
-    } else {
-      phase.clients = static_cast<int>(load);
-    }
-    phase.requests = std::max(2 * phase.clients, request_.workload.num_prompts);
-    return Level(phase, target.limits);
+    const double least_s = target.by_rate ? phase.stop_sending_s : 0;
+    if (least_s >= SecondsUntil(end_ns_))
+      return Fail(ErrorCode::kExhausted, "no time for another run");
+    const Result<LevelRun> level = Level(phase, target.limits);
+    if (!level && level.error().code != ErrorCode::kExhausted) failed = Unexpected(level.error());
+    return level;
   };
-  SearchInTrial(target, run, result_);
+  const SloLevels levels = SearchInTrial(target, FirstLoad(target, most_requests_per_s_), run);
+  if (levels.empty()) cut_.push_back("search of the SLO's load left out");
+  DescribeSearch(target, levels, result_.info, result_.samples);
+  return failed;
+}
+
+// At a rate, a run goes on until the last request has met the limits or missed them.
+LoadPhase Measurement::SearchPhase(const SloTarget& target, double load) const {
+  const double left_s = SecondsUntil(end_ns_);
+  LoadPhase phase;
+  phase.requests = std::max(request_.workload.num_prompts, RequestsToJudge(target, load));
+  phase.stop_sending_s = left_s;
+  phase.deadline_s = left_s;
+  if (target.by_rate) {
+    phase.rate = load;
+    phase.stop_sending_s = phase.requests / load;
+    if (const auto decided_s = SecondsToDecide(
+            target.limits, static_cast<int>(ShapeOf(request_.workload).output.High())))
+      phase.deadline_s = std::min(left_s, phase.stop_sending_s + *decided_s);
+  } else {
+    phase.clients = static_cast<int>(load);
+  }
+  phase.last_deadline_s = phase.deadline_s;
+  return phase;
 }
 
 void Measurement::Add(const std::string& metric, int concurrency, double value) {
@@ -218,18 +243,16 @@ Result<bool> Measurement::WarmUp(const LoadPhase& asked) {
                       [](const RequestRecord& one) { return one.cut; });
 }
 
+// An error (kExhausted) if requests were cut off before it was known whether they met the limits.
 Result<LevelRun> Measurement::Level(const LoadPhase& phase, const Slo& limits) {
   PINION_ASSIGN(const PhaseResult sent, target_.Send(phase));
   const ServerLoadResult& load = sent.load;
   CountOutput(load);
   Keep(load, phase, "search");
-  LevelRun level;
-  for (const RequestRecord& one : load.requests) {
-    const RequestTrace times{load.open_loop ? one.scheduled_ns : one.sent_ns, one.token_ns,
-                             one.tokens()};
-    Judge(times, one.complete(), one.cut ? load.end_ns : INT64_MAX, limits, level);
-  }
-  return level;
+  for (const RequestRecord& one : load.requests)
+    if (!IsGood(one, load.open_loop, limits))
+      return Fail(ErrorCode::kExhausted, "the time was over in the middle of a run");
+  return RunOf(load, limits);
 }
 
 Status Measurement::Take(const LoadPhase& phase, int concurrency, const std::string& name) {
@@ -238,22 +261,40 @@ Status Measurement::Take(const LoadPhase& phase, int concurrency, const std::str
   PINION_TRY(CheckAnswered(load));
   CountOutput(load);
   Keep(load, phase, concurrency == 0 ? "batch" : "clients");
-  const ServingSummary summary = Summarise(TracesOf(load), limits());
+  const ServingSummary summary =
+      concurrency == 0 ? Summarise(TracesOf(load), limits()) : SummariseSteady(load, concurrency);
   const auto failed =
       std::count_if(load.requests.begin(), load.requests.end(),
                     [](const RequestRecord& one) { return !one.complete() && !one.cut; });
   if (failed > 0) Suspect(StrCat(failed, " requests of the ", name, " failed"));
-  if (load.requests.size() > summary.requests + static_cast<size_t>(failed))
+  if (std::any_of(load.requests.begin(), load.requests.end(),
+                  [](const RequestRecord& one) { return one.cut; }))
     cut_.push_back(name + " cut");
   for (const std::string& fault : GeneratorFaults(load)) Suspect(fault);
   generator_cpus_ = load.generator.cpus;
   generator_cpu_share_ = std::max(generator_cpu_share_, load.generator.cpu_share);
   late_share_ = std::max(late_share_, LateShare(load));
+  most_requests_per_s_ = std::max(most_requests_per_s_, summary.requests_per_s);
   if (sent.counted) AddCounted(*sent.counted, concurrency);
   if (sent.kv_used_share) Add("kv_used_share", concurrency, *sent.kv_used_share);
   Add("output_tokens_per_s", concurrency, summary.output_tokens_per_s);
   if (concurrency > 0) AddServing(summary, concurrency);
   return {};
+}
+
+// The loop's steady part, which info "windows" tells: when it began and ended, in seconds since the
+// loop's start, or null if there were too few requests for one.
+ServingSummary Measurement::SummariseSteady(const ServerLoadResult& load, int clients) {
+  const SteadyWindow window = SteadyWindowOf(load, clients);
+  const auto since_start = [&](int64_t at_ns) {
+    return window.is_steady ? Json(static_cast<double>(at_ns - load.start_ns) * 1e-9) : Json();
+  };
+  ServingSummary summary = SummariseWindow(load, window, limits());
+  windows_.Append(Json::Object{{"concurrency", clients},
+                               {"start_s", since_start(window.start_ns)},
+                               {"end_s", since_start(window.end_ns)},
+                               {"requests", static_cast<int64_t>(summary.requests)}});
+  return summary;
 }
 
 // If no request was answered: the first error, other than a lack of time.
@@ -299,8 +340,11 @@ void Measurement::AddServing(const ServingSummary& summary, int concurrency) {
   add_median("itl_s", summary.itl_s);
   add_median("e2el_s", summary.e2el_s);
   add_quantile("itl_p90_s", summary.itl_s, 0.90);
+  add_quantile("itl_p95_s", summary.itl_s, 0.95);
   add_quantile("itl_p99_s", summary.itl_s, 0.99);
   add_quantile("ttft_p90_s", summary.ttft_s, 0.90);
+  add_quantile("ttft_p95_s", summary.ttft_s, 0.95);
+  add_quantile("e2el_p95_s", summary.e2el_s, 0.95);
 }
 
 void Measurement::CountOutput(const ServerLoadResult& load) {

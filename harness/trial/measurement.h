@@ -65,11 +65,13 @@ class Measurement {
   Status RunPhases();
   Status RunBatch(size_t weights_left);
   Status RunLoop(size_t index, size_t weights_left);
-  void Search(const SloTarget& target);
+  Status Search(const SloTarget& target);
+  LoadPhase SearchPhase(const SloTarget& target, double load) const;
   Result<LevelRun> Level(const LoadPhase& phase, const Slo& limits);
 
   // Sends a phase, and adds its samples at that concurrency.
   Status Take(const LoadPhase& phase, int concurrency, const std::string& name);
+  ServingSummary SummariseSteady(const ServerLoadResult& load, int clients);
   Status CheckAnswered(const ServerLoadResult& load);
   void AddCounted(const ServerCounters& counted, int concurrency);
   void AddServing(const ServingSummary& summary, int concurrency);
@@ -91,9 +93,10 @@ class Measurement {
   int64_t last_ns_ = 0;  // when it ends in any case
   double warm_up_s_ = 0;
   int warm_up_batches_ = 0;
-  size_t output_tokens_ = 0;  // while energy was counted
+  double most_requests_per_s_ = 0;  // of the batch and the loops
+  size_t output_tokens_ = 0;        // while energy was counted
   std::vector<std::string> cut_;
-  Json quantiles_ = Json::MakeArray();
+  Json quantiles_ = Json::MakeArray(), windows_ = Json::MakeArray();
   std::vector<int> generator_cpus_;
   double generator_cpu_share_ = 0, late_share_ = 0;  // the worst of all phases
   TrialResult result_;

@@ -51,12 +51,11 @@ Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns,
                              const std::function<bool()>& interrupted) {
   PINION_ASSIGN(const ServerPlan plan, PlanServers(request));
   PINION_ASSIGN(TrialResult result, Measure(request, plan, start_ns, interrupted));
-  if (!request.engine.is_pinion()) {  // `pinion launch` starts a profile of Pinion's instead
+  if (!request.engine.fits_profile()) {  // else `pinion launch` starts its profile
     PINION_ASSIGN(const std::string shown, ShownCommand(plan, request));
     result.info.Set("command", shown);
-  } else if (request.ceilings) {
-    AddCeilings(request, plan, result);
   }
+  if (request.engine.is_pinion() && request.ceilings) AddCeilings(request, plan, result);
   return result;
 }
 

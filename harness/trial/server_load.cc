@@ -147,23 +147,11 @@ Result<LoadReport> SendLoad(const PreparedLoad& prepared, const LoadHooks& hooks
 
 namespace {
 
-// The time after which an unfinished request can no longer be good; unset without such a limit.
 std::optional<double> PatienceSeconds(const PreparedLoad& prepared) {
-  const Slo& slo = prepared.load.slo;
-  if (slo.e2el_s) return *slo.e2el_s;
-  if (!slo.ttft_s || !slo.tpot_s) return std::nullopt;
   int longest = 1;
   for (const Conversation& conversation : prepared.conversations)
     for (const Turn& turn : conversation.turns) longest = std::max(longest, turn.output_len);
-  return *slo.ttft_s + *slo.tpot_s * longest;
-}
-
-// Every request that was due counts; one that failed, was cut off or was never sent is not good.
-LevelRun Judge(const ServerLoadResult& result, const Slo& slo) {
-  LevelRun run;
-  for (const RequestTrace& trace : TracesOf(result)) run.good += Meets(trace, slo) ? 1 : 0;
-  run.total = result.requests.size() + result.never_sent;
-  return run;
+  return SecondsToDecide(prepared.load.slo, longest);
 }
 
 Status CheckSearchable(const ServerLoad& load) {
@@ -201,7 +189,7 @@ Result<SloReport> FindLoadBoundary(
     for (const std::string& reason : sent.suspect)
       if (kinds.insert(reason.substr(0, reason.find_first_of("0123456789"))).second)
         report.suspect.push_back(reason);
-    const LevelRun run = Judge(sent.result, prepared.load.slo);
+    const LevelRun run = RunOf(sent.result, prepared.load.slo);
     told(load, run);
     return run;
   };

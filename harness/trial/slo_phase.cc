@@ -1,68 +1,76 @@
 #include "harness/trial/slo_phase.h"
 
-#include <map>
+#include <cmath>
+#include <vector>
 
 namespace pinion::harness {
 namespace {
 
-constexpr int kMaxRuns = 6;
-
-SloSearchOptions OptionsOf(const SloTarget& target) {
+SloSearchOptions OptionsOf(const SloTarget& target, double start) {
   SloSearchOptions options;
   options.whole = !target.by_rate;
   options.low = options.whole ? 1 : 0.001;
   options.high = options.whole ? 4096 : 10'000;
-  options.start = target.start;
+  options.start = start;
   options.attain = target.attain;
-  options.resolution = 0.2;  // coarse: the other trials of the sweep search too
+  options.resolution = 0.2;
   options.repeats = 1;
-  options.max_runs = kMaxRuns;
+  options.max_runs = static_cast<int>(kSloRuns);
   return options;
-}
-
-// Whether a request that is unfinished at `now_ns` can no longer meet the limits.
-bool HasMissed(const RequestTrace& times, int64_t now_ns, const Slo& limits) {
-  const double age_s = static_cast<double>(now_ns - times.sent_ns) * 1e-9;
-  const double ttft_s = times.token_ns.empty() ? age_s : TtftSeconds(times);
-  return (limits.ttft_s && ttft_s > *limits.ttft_s) || (limits.e2el_s && age_s > *limits.e2el_s);
 }
 
 }  // namespace
 
-void Judge(const RequestTrace& times, bool complete, int64_t cut_ns, const Slo& limits,
-           LevelRun& level) {
-  if (!complete && cut_ns != INT64_MAX && !HasMissed(times, cut_ns, limits)) return;
-  ++level.total;
-  level.good += complete && Meets(times, limits) ? 1 : 0;
+double FirstLoad(const SloTarget& target, double requests_per_s) {
+  if (target.start) return *target.start;
+  if (!target.by_rate) return 2;
+  if (requests_per_s <= 0) return 1;
+  // Powers of the square root of 2, which are also the steps of the search.
+  return std::pow(2, std::floor(2 * std::log2(requests_per_s / 2)) / 2);
 }
 
-void SearchInTrial(const SloTarget& target,
-                   const std::function<Result<LevelRun>(double load, size_t runs_left)>& run,
-                   TrialResult& result) {
-  std::map<double, LevelRun> levels;
-  size_t runs_left = kMaxRuns;
+int RequestsToJudge(const SloTarget& target, double load) {
+  constexpr double kMost = 200, kMisses = 2, kRounding = 1e-6;
+  const double misses = std::min(kMost, kMisses / std::max(1e-3, 1 - target.attain));
+  const Slo& limits = target.limits;
+  // A fifth above the capacity, the search's resolution, the queue grows by a fifth of the time.
+  const double lasts_s = 5 * limits.ttft_s.value_or(limits.e2el_s.value_or(0));
+  const double needed = std::max(misses, target.by_rate ? load * lasts_s : 2 * load);
+  return static_cast<int>(std::ceil(needed - kRounding));
+}
+
+SloLevels SearchInTrial(const SloTarget& target, double start,
+                        const std::function<Result<LevelRun>(double load)>& run) {
+  SloLevels levels;
   const auto told = [&](double load) -> Result<LevelRun> {
-    PINION_ASSIGN(const LevelRun level, run(load, runs_left--));
+    PINION_ASSIGN(const LevelRun level, run(load));
     levels[load].good += level.good;
     levels[load].total += level.total;
     return level;
   };
-  const auto found = FindSloBoundary(OptionsOf(target), told);
+  (void)FindSloBoundary(OptionsOf(target, start), told);  // an error ends it; the levels count
+  return levels;
+}
+
+void DescribeSearch(const SloTarget& target, const SloLevels& levels, Json& info,
+                    std::vector<MetricValue>& samples) {
   Json list = Json::MakeArray();
+  std::vector<SloLevel> tried;
   for (const auto& [load, level] : levels) {
     if (level.total == 0) continue;
-    Json one = Json::MakeObject();
-    one.Set("load", load);
-    one.Set("good", static_cast<int64_t>(level.good));
-    one.Set("total", static_cast<int64_t>(level.total));
-    list.Append(std::move(one));
+    list.Append(Json::Object{{"load", load},
+                             {"good", static_cast<int64_t>(level.good)},
+                             {"total", static_cast<int64_t>(level.total)}});
+    SloLevel& one = tried.emplace_back();
+    one.load = load;
+    one.runs = 1;
+    one.good = level.good;
+    one.total = level.total;
   }
-  Json slo = Json::MakeObject();
-  slo.Set("unit", target.unit());
-  slo.Set("levels", std::move(list));
-  result.info.Set("slo", std::move(slo));
-  if (found && found->pass)
-    result.samples.push_back({"slo_load", 0, found->levels[*found->pass].load});
+  info.Set("slo", Json::Object{{"unit", target.unit()}, {"levels", std::move(list)}});
+  std::erase_if(samples, [](const MetricValue& one) { return one.metric == "slo_load"; });
+  if (const auto load = LoadAttaining(JudgeLevels(std::move(tried), target.attain), target.attain))
+    samples.push_back({"slo_load", 0, *load});
 }
 
 }  // namespace pinion::harness

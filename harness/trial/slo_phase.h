@@ -1,29 +1,40 @@
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <functional>
+#include <map>
 
+#include "engine/base/json.h"
+#include "engine/base/result.h"
 #include "harness/load/slo_search.h"
 #include "harness/space/definition.h"
-#include "harness/stats/serving.h"
-#include "harness/trial/trial.h"
+#include "harness/store/store.h"
 
 namespace pinion::harness {
 
-// A search gets as much of a trial's time as this many closed loops.
-inline constexpr size_t kSloWeight = 3;
+// A search gets as much of a trial's time as this many closed loops, and at most so many runs.
+inline constexpr size_t kSloWeight = 3, kSloRuns = 6;
 
-// Finds the highest load that meets the SLO, by a few runs within one trial; the findings of a
-// sweep's trials are pooled there. `run` sends a load once; its error ends the search with the
-// levels so far. Adds to `result`: info "slo" {"unit","levels":[{"load","good","total"}]} and, if a
-// load passed, the sample "slo_load".
-void SearchInTrial(const SloTarget& target,
-                   const std::function<Result<LevelRun>(double load, size_t runs_left)>& run,
-                   TrialResult& result);
+// The first load of a trial's search, if its target states none, after other loads that reached so
+// many requests/s. One of few values, so that a candidate's trials search at the same loads.
+double FirstLoad(const SloTarget& target, double requests_per_s);
 
-// Counts one request into `level`: complete, and good if it meets the limits; or cut off at
-// `cut_ns`, when it counts only if it had missed them by then. INT64_MAX: it failed, which counts.
-void Judge(const RequestTrace& times, bool complete, int64_t cut_ns, const Slo& limits,
-           LevelRun& level);
+// Requests of a run at a load: a single miss must not fail it; and at a rate it must last long
+// enough for the queue of a load above the capacity to grow beyond the limits, which a short burst
+// is not.
+int RequestsToJudge(const SloTarget& target, double load);
+
+// Runs of a search, by load, pooled.
+using SloLevels = std::map<double, LevelRun>;
+
+// Searches from `start` for the highest load that meets the SLO, coarsely: the other trials of the
+// sweep search too. `run` sends a load once; its error ends the search with the levels so far.
+SloLevels SearchInTrial(const SloTarget& target, double start,
+                        const std::function<Result<LevelRun>(double load)>& run);
+
+// A search's findings, in place of earlier ones: info "slo" {"unit","levels":[{"load","good",
+// "total"}]}, and the sample "slo_load" (LoadAttaining) unless nothing was due.
+void DescribeSearch(const SloTarget& target, const SloLevels& levels, Json& info,
+                    std::vector<MetricValue>& samples);
 
 }  // namespace pinion::harness

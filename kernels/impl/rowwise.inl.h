@@ -43,9 +43,8 @@ void LayerNorm(void* dst, Dtype dst_type, const float* x, const float* weight, c
   const Vec scale = Set(1 / __builtin_sqrtf(squares / count + eps));
   for (size_t i = 0; i < n; i += kLanes) {
     const Vec normal = (LoadUpTo(x + i, n - i, Set(0)) - mean) * scale;
-    const Vec scaled =
-        Fma(normal, LoadUpTo(weight + i, n - i, Set(0)), LoadUpTo(bias + i, n - i, Set(0)));
-    Put(dst, dst_type, i, scaled, n - i);
+    const Vec shift = bias ? LoadUpTo(bias + i, n - i, Set(0)) : Set(0);
+    Put(dst, dst_type, i, Fma(normal, LoadUpTo(weight + i, n - i, Set(0)), shift), n - i);
   }
 }
 

@@ -19,7 +19,7 @@ from own_server import TOP, Server
 
 HEALTH_EVERY_S, HEALTH_MOST_S = 0.05, 0.1
 LEAST_S, UNDISTURBED_S, AFTER_S = 4.0, 15.0, 1.0  # of watching: an attack, nothing, and after an attack
-INFO_EVERY_S = 0.5
+INFO_EVERY_S = 0.1
 TENTH = 1.1  # of the bound of a step, for what no scheduler can foresee
 
 
@@ -29,7 +29,7 @@ class Seen:
 
     gaps_s: list = dataclasses.field(default_factory=list)
     health_s: list = dataclasses.field(default_factory=list)
-    bounds_s: list = dataclasses.field(default_factory=list)  # of the steps that had one, by /server_info
+    bounds_s: list = dataclasses.field(default_factory=list)  # of steps with prompts, by /server_info
     lags_s: list = dataclasses.field(default_factory=list)  # of the watcher itself: its gaps are not the server's
     answers: str = ""
     failure: str = ""
@@ -68,11 +68,13 @@ async def ask_health(target, seen):
 
 
 async def ask_bound(target, seen):
+    steps = None
     while True:
         answer = await exchange(target, get("/server_info"))
-        times = json.loads(answer.body or b"{}").get("step_times", {})
-        if bound := times.get("bound_seconds"):
-            seen.bounds_s.append(bound)
+        stats = json.loads(answer.body or b"{}").get("stats", {})
+        before, steps = steps, stats.get("bounded_steps")
+        if before is not None and steps != before:
+            seen.bounds_s.append(stats["bound_seconds"])
         await asyncio.sleep(INFO_EVERY_S)
 
 

@@ -65,7 +65,7 @@ def send_all(target, requests, half_close=False):
 # ---- One request ------------------------------------------------------------------------------------------
 
 
-@attack(200, 400)
+@attack(200, 400, 413)
 def many_keys(target):
     kwargs = {f"key{i}": i for i in range(200_000)}
     return send_once(target, post(CHAT, {"messages": [{"role": "user", "content": "hi"}],

@@ -40,12 +40,14 @@ WARM_UP = 2  # requests that `pinion load` sends first
 
 
 def open_connections(port):
-    """How many clients are connected, as the kernel counts: those not yet accepted too. A client that
-    opens all of its connections before it uses one is seen with all of them from its first request
-    on."""
+    """How many clients are connected, as their own sockets tell: one that was closed counts no more,
+    even if this side has not yet heard of it. A client that opens all of its connections before it
+    uses one is seen with all of them from its first request on. Clients of other servers may have
+    this port at other addresses of the machine."""
+    here = f"0100007F:{port:04X}"  # 127.0.0.1
     rows = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    alive = ("01", "03")  # established, or about to be
-    return sum(int(row[1].split(":")[1], 16) == port and row[3] in alive for row in rows)
+    alive = ("01", "02")  # established, or about to be
+    return sum(row[2] == here and row[3] in alive for row in rows)
 
 
 def wait_until_read(connection):

@@ -11,10 +11,10 @@ import json
 import threading
 
 # So many answers of the control may lie between two of the watched server. On two busy cores there were at most 242
-# and 122 during the attacks of attacks.py (2,000 new connections; a prompt of 6,000 tokens), 51 without one. Limits of
-# four times that were reached there in 2 and 8 s of standing still; on another machine that takes as much longer or
-# shorter as the attacks do.
-MOST_MISSED = {"answers of /health": 1000, "parts of streams": 500}
+# and 122 during the attacks of attacks.py (2,000 new connections; a prompt of 6,000 tokens), 51 without one, and 2,017
+# beside two other test processes. The limits were reached there in 10 and 16 s of standing still; on another machine
+# that takes as much longer or shorter as the attacks do.
+MOST_MISSED = {"answers of /health": 5000, "parts of streams": 1000}
 PATIENCE_S = 120  # for an answer: it only bounds a failure
 STREAM = json.dumps({"prompt": "Once", "max_tokens": 40, "ignore_eos": True, "stream": True})
 

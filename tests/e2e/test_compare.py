@@ -15,15 +15,15 @@ METRICS = {"output_tokens_per_s", "ttft_s", "tpot_s", "e2el_s", "itl_s"}
 
 @pytest.fixture(scope="module")
 def base(pinion, tmp_path_factory):
-    """A finished sweep of two configurations, 8 rounds each."""
+    """A finished sweep of two configurations, 12 rounds each."""
     folder = tmp_path_factory.mktemp("compare")
     definition = folder / "definition.json"
     definition.write_text(json.dumps({
-        "engine": {"command": [sys.executable, str(FIXED), "--port", "{port}", "--ttft-ms", "8",
-                               "--itl-ms", "4"]},
+        "engines": [{"command": [sys.executable, str(FIXED), "--port", "{port}", "--ttft-ms", "8",
+                               "--itl-ms", "4"]}],
         "candidates": [{"max_num_seqs": 1}],
         "workload": {"prompt_len": 8, "output_len": 4, "concurrency": [1], "num_prompts": 2},
-        "objectives": ["throughput"], "strategy": "grid", "rounds": 8, "budget": "10m", "seed": 3,
+        "objectives": ["throughput"], "strategy": "grid", "rounds": 12, "budget": "10m", "seed": 3,
         "trial_limit": 10}))
     done = pinion("sweep", "some/model", "--def", definition, "--out", folder / "a", timeout=600)
     assert done.returncode == 0, done.stderr
@@ -60,13 +60,13 @@ def test_slower_metrics_are_found_and_fail(pinion, base, altered):
     slower = altered("update samples set value = value * 0.5 "
                      "where metric = 'output_tokens_per_s' and candidate = 1")
     done = pinion("compare", base, slower, "--json")
-    assert done.returncode == 1
+    assert done.returncode == 3
     worse = [one for one in json.loads(done.stdout)["differences"] if one["kind"] == "worse"]
     assert {(one["candidate"], one["metric"]) for one in worse} == {
         ("max_num_seqs=1", "output_tokens_per_s")}
     assert all(one["ratio"]["median"] == pytest.approx(0.5) for one in worse)
     said = pinion("compare", base, slower)
-    assert said.returncode == 1 and "2 worse, 0 better" in said.stdout
+    assert said.returncode == 3 and "2 worse, 0 better" in said.stdout
     assert pinion("compare", slower, base).returncode == 0  # the other way round it is faster
     assert pinion("compare", base, slower, "--threshold", 60).returncode == 0
 
@@ -74,7 +74,7 @@ def test_slower_metrics_are_found_and_fail(pinion, base, altered):
 def test_latency_counts_the_other_way(pinion, base, altered):
     # First tokens take 8 ms here: only much more stands out of the noise of every machine.
     later = altered("update samples set value = value * 100 where metric = 'ttft_s'")
-    assert pinion("compare", base, later).returncode == 1
+    assert pinion("compare", base, later).returncode == 3
 
 
 @pytest.mark.parametrize("statement, says", [
@@ -100,3 +100,62 @@ def test_bad_usage(pinion, base, tmp_path):
     assert done.returncode == 2 and "there is no sweep" in done.stderr
     assert pinion("compare", base).returncode == 2
     assert pinion("compare", base, base, "--treshold", 3).returncode == 2
+
+
+def test_two_builds_race(pinion, binary, tmp_path):
+    """One build is a script that starts the same program with a third of its speed."""
+    slow, out = tmp_path / "slow", tmp_path / "out"
+    slow.write_text(f'#!/bin/sh\nexec {binary} "$@" --isa scalar\n')
+    slow.chmod(0o755)
+    done = pinion("compare", "--build", binary, "--build", slow, "preset:tiny", "--budget", "10m",
+                  "--rounds", 7, "--out", out, "--json", timeout=600)
+    assert done.returncode == 3, done.stderr
+    found = json.loads(done.stdout)
+    assert found["verdict"] == "worse" and found["builds"] == [str(binary), str(slow)]
+    assert found["ratio"]["low"] <= found["ratio"]["estimate"] <= found["ratio"]["high"] < 1
+    assert found["rounds"] >= 6 and (out / "report.html").exists()
+
+
+def profile(folder, name, model="preset:tiny", **settings):
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps({"format": 2, "objective": "throughput", "model": model, "machine": {},
+                                "cpus": [], "configuration": settings}))
+    return path
+
+
+def test_two_profiles_race(pinion, tmp_path):
+    fast, slow, out = profile(tmp_path, "fast"), profile(tmp_path, "slow", isa="scalar"), tmp_path / "out"
+    done = pinion("compare", fast, slow, "--budget", "10m", "--rounds", 7, "--out", out, "--json",
+                  timeout=600)
+    assert done.returncode == 3, done.stderr
+    found = json.loads(done.stdout)
+    assert found["verdict"] == "worse" and found["profiles"] == [str(fast), str(slow)]
+    assert found["objective"] == "throughput" and found["ratio"]["high"] < 1
+    results = json.loads((out / "results.json").read_text())
+    assert [one["settings"] for one in results["candidates"]] == [{}, {"isa": "scalar"}]
+    assert "B: isa=scalar" in [one["label"] for one in results["candidates"]]
+
+
+def test_profiles_that_cannot_race_are_told(pinion, tmp_path):
+    tiny, other = profile(tmp_path, "tiny"), profile(tmp_path, "other", model="preset:llama-3.2-1b")
+    done = pinion("compare", tiny, other)
+    assert done.returncode == 2 and "preset:tiny and preset:llama-3.2-1b" in done.stderr
+    done = pinion("compare", tiny, tmp_path / "none.json")
+    assert done.returncode == 1 and "none.json" in done.stderr
+    done = pinion("compare", tiny, tiny, "--objective", "goodput")
+    assert done.returncode == 2 and "itl_p95@8" in done.stderr
+
+
+def test_builds_that_cannot_race_are_told(pinion, binary, tmp_path):
+    def said(*arguments):
+        done = pinion("compare", *arguments, "--out", tmp_path / "out", timeout=240)
+        return done.returncode, done.stderr
+
+    code, stderr = said("--build", binary, "preset:tiny")
+    assert code == 2 and "two of them and a model" in stderr
+    code, stderr = said("--build", binary, "--build", "/no/such/pinion", "preset:tiny")
+    assert code == 2 and "/no/such/pinion, which is no program" in stderr
+    code, stderr = said("--build", binary, "--build", "/bin/false", "preset:tiny", "--budget", "2m")
+    assert code == 1 and "build B fails" in stderr
+    done = pinion("compare", "a", "b", "--budget", "5s")
+    assert done.returncode == 2 and "old sweeps are only read" in done.stderr

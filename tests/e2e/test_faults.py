@@ -118,7 +118,7 @@ def test_an_engine_that_dies_or_hangs_is_replaced(start_server, model, number):
     thread = threading.Thread(target=lambda: waiting.update(answer=post(server, "/v1/completions",
                                                                         ENDLESS)))
     thread.start()
-    assert wait_until(lambda: 'requests_waiting{model_name="tiny"} 1' in server.get("/metrics"))
+    assert wait_until(lambda: 'requests_waiting{engine="0",model_name="tiny"} 1' in server.get("/metrics"))
     first = engine_of(server)
     os.kill(first, number)
     check_ended_by_the_engines_death(stream.end())

@@ -1,6 +1,6 @@
 """Every type of the KV cache: what it costs in accuracy, what it saves in bytes, what is said of it.
 
-No bound is a figure that Pinion once gave. tests/engine/model/kv_types_test.cc holds the scalar path to
+No bound is a figure that Pinion once gave. tests/engine/decoder/kv_types_test.cc holds the scalar path to
 attention in double over keys and values that the test rounds itself; here the scalar path is what the
 others are held to, and what a type may cost follows from its rounding.
 """

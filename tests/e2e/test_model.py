@@ -2,6 +2,7 @@
 
 import json
 import signal
+import subprocess
 
 import pytest
 
@@ -51,8 +52,9 @@ def test_info_knows_presets_and_folders(pinion, pinion_json, data):
 
 def test_a_killed_make_leaves_nothing_that_looks_like_a_model(spawn, pinion, tmp_path):
     folder = tmp_path / "killed"
-    maker = spawn("model", "make", "--preset", "llama-3.2-1b", folder)
-    assert wait_until(lambda: list(folder.glob("*.part")))
+    maker = spawn("model", "make", "--preset", "llama-3.2-1b", folder, stderr=subprocess.PIPE)
+    assert wait_until(lambda: maker.poll() is not None or list(folder.glob("*.part")))
+    assert maker.poll() is None, maker.stderr.read()
     maker.send_signal(signal.SIGKILL)
     maker.wait()
     left = [path.name for path in folder.iterdir()]
@@ -83,3 +85,9 @@ def test_errors_are_one_clear_sentence(pinion, data, tmp_path, arguments, code, 
     for word in words:
         assert word in done.stderr
     assert not (tmp_path / "new").exists()
+
+
+def test_the_list_names_every_architecture_that_a_fixture_has(pinion, data):
+    listed = pinion("model", "list").stdout
+    named = {json.loads(path.read_text())["architectures"][0] for path in (data / "models").glob("*/config.json")}
+    assert len(named) > 20 and all(f"`{name}`" in listed for name in named)

@@ -17,6 +17,9 @@ from conftest import ISA_PATHS
 FOLDERS = ["llama-w4a16", "llama-w4a16-asym", "llama-gptq-sym", "llama-gptq-v2", "llama-gptq-8bit",
            "llama-gptq-g-1", "llama-gptq-actorder", "qwen2-awq", "qwen2-awq-g128"]
 W8A8 = ["llama-w8a8", "llama-w8a8-static", "llama-w8a8-static-asym", "qwen3moe-w8a8"]
+FP8 = ["deepseekv3-fp8", "llama-fp8-channel", "llama-fp8-static", "llama-fp8-tensor", "qwen3-fp8",
+       "qwen3-fp8-uneven", "qwen3moe-fp8"]
+MXFP4 = ["gptoss-mxfp4"]
 GGUF = [f"llama-{kind}.gguf" for kind in
         ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k", "q6_k"]]
 GGUF += ["qwen2-q8_0.gguf", "qwen3-q4_0.gguf"]
@@ -44,6 +47,7 @@ def read_safetensors(path):
         begin, end = header[name]["data_offsets"]
         return header[name]["shape"], array.array("f", raw[8 + length + begin:8 + length + end])
 
+    floats.names = set(header)
     return floats
 
 
@@ -61,6 +65,7 @@ class Fixture:
         self.golden = json.loads(open(f"{beside}{separator}golden.json").read())
         self.prompts = self.golden["prompts"]
         self.floats = read_safetensors(type(path)(f"{beside}{separator}golden.safetensors"))
+        self.names = self.floats.names
 
     @functools.lru_cache
     def reference(self, kind):
@@ -105,9 +110,12 @@ def fixture_of(data):
 
 
 class Scored:
-    def __init__(self, fixture, errors, stderr):
+    def __init__(self, fixture, logits, stderr):
         self.fixture, self.stderr = fixture, stderr
-        self.error, self.divergence = errors
+        self.error, self.divergence = fixture.errors(logits, "float32")
+        # Against the reference that rounds weights alone, if there is one.
+        if "prompt0.logits.weights_only" in fixture.names:
+            self.weights_error, _ = fixture.errors(logits, "weights_only")
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +133,7 @@ def scored(pinion, fixture_of, need_isa, tmp_path_factory):
         done = pinion("score", fixture.path, "--input", fixture.inputs(folder), "--logits", logits,
                       "--output", folder / "scores.jsonl", *SMALL, *flags)
         assert done.returncode == 0, done.stderr
-        return Scored(fixture, fixture.errors(read_safetensors(logits), "float32"), done.stderr)
+        return Scored(fixture, read_safetensors(logits), done.stderr)
 
     return run
 
@@ -148,23 +156,35 @@ def check_greedy(fixture, lines):
     assert compared >= LEAST_CLEAR
 
 
+def weights_only_tokens(fixture, lines):
+    """As check_greedy, of tokens that the reference generated with its activations left alone; where its
+    choices came close is not known token by token, but for the closest of each prompt."""
+    compared = 0
+    for prompt, line in zip(fixture.prompts, lines, strict=True):
+        if prompt["weights_only_min_gap_nats"] < NEAR_TIE_NATS:
+            continue
+        assert line["output_ids"] == prompt["weights_only_greedy_ids"], prompt["text"]
+        compared += 1
+    return compared
+
+
 def test_the_fixtures_are_all_here(data):
     there = {path.name for path in (data / "quantised").iterdir()}
-    assert there >= set(FOLDERS + W8A8 + GGUF)
+    assert there >= set(FOLDERS + W8A8 + FP8 + MXFP4 + GGUF)
 
 
 @pytest.fixture
 def run_greedy(pinion, fixture_of, tmp_path):
     """run_greedy(name, flags...) checks the generated tokens."""
 
-    def run(name, *flags):
+    def run(name, *flags, check=check_greedy):
         fixture = fixture_of(name)
         output = tmp_path / "out.jsonl"
         done = pinion("run", fixture.path, "--input", fixture.inputs(tmp_path), "--output", output,
                       "--ignore-eos", "--max-tokens", len(fixture.prompts[0]["greedy_ids"]), *SMALL,
                       *flags)
         assert done.returncode == 0, done.stderr
-        check_greedy(fixture, [json.loads(line) for line in output.read_text().splitlines()])
+        return check(fixture, [json.loads(line) for line in output.read_text().splitlines()])
 
     return run
 
@@ -216,6 +236,34 @@ def test_integer_experts_are_the_same_packed_at_every_step(scored, run_greedy):
 def test_w8a8_in_bfloat16_errs_at_most_twice_as_much_as_the_references(scored, name):
     found = scored(name, "--dtype", "bfloat16")
     assert found.error <= 2 * found.fixture.bf16_error()
+
+
+@pytest.mark.parametrize("flags", [[], *WAYS_OF_RUNNING], ids=" ".join)
+@pytest.mark.parametrize("name", FP8)
+def test_fp8_weights_are_the_references(scored, name, flags):
+    """Activations are not rounded to FP8: the engine is where the reference without their rounding is."""
+    assert scored(name, *FLOAT32, *flags).weights_error <= 1e-3
+
+
+def test_fp8_weights_generate_the_references_tokens(run_greedy):
+    assert sum(run_greedy(name, *FLOAT32, check=weights_only_tokens) for name in FP8) >= 10
+
+
+@pytest.mark.parametrize("name", FP8)
+def test_fp8_in_bfloat16_errs_at_most_twice_as_much_as_the_references(scored, name):
+    found = scored(name, "--dtype", "bfloat16")
+    assert found.weights_error <= 2 * found.fixture.bf16_error()
+
+
+@pytest.mark.parametrize("flags", [[], *WAYS_OF_RUNNING], ids=" ".join)
+def test_mxfp4_experts_are_the_references(scored, run_greedy, flags):
+    for name in MXFP4:
+        assert scored(name, *FLOAT32, *flags).error <= 1e-3
+        run_greedy(name, *FLOAT32, *flags)
+        found = scored(name, *BFLOAT16, *flags)
+        assert found.error <= 2 * found.fixture.bf16_error()
+        found = scored(name, *INT8, *flags)
+        assert found.error <= INT8_ACTIVATIONS_RMS and found.divergence <= INT8_ACTIVATIONS_NATS
 
 
 # Groups with and without offsets, whole rows, act-order, groups of 16 in 8 bits.

@@ -113,7 +113,7 @@ def test_a_chat_never_asks_for_more_than_the_context_holds(pinion, tmp_path):
 
 
 def fixed(log, *flags):
-    return {"kind": "command",
+    return {"engine": "command",
             "command": [sys.executable, str(FIXED), "--port", "{port}", "--ttft-ms", str(TTFT_MS),
                         "--itl-ms", str(ITL_MS), "--log", str(log / "{port}.log"), *flags]}
 
@@ -122,7 +122,7 @@ def test_two_servers_with_one_place_each_share_the_load(pinion, tmp_path):
     """Servers of known times: what two of them give at most, and that both get their share."""
     out, answers = tmp_path / "out", tmp_path / "answers"
     answers.mkdir()
-    definition = define(tmp_path, engine=fixed(answers, "--slots", "1"), axes={"replicas": [1, 2]})
+    definition = define(tmp_path, engines=[fixed(answers, "--slots", "1")], axes={"replicas": [1, 2]})
     done = pinion("sweep", "some/model", "--def", definition, "--out", out, timeout=280)
     assert done.returncode == 0, done.stderr
     # Whatever disturbs them, it makes nothing faster than the places allow. (One client occupies one
@@ -151,7 +151,7 @@ def test_two_servers_with_one_place_each_share_the_load(pinion, tmp_path):
 def test_a_conversation_stays_with_its_replica(pinion, tmp_path):
     out, answers = tmp_path / "out", tmp_path / "answers"
     answers.mkdir()
-    definition = define(tmp_path, engine=fixed(answers), axes={"replicas": [1, 2]},
+    definition = define(tmp_path, engines=[fixed(answers)], axes={"replicas": [1, 2]},
                         workload={"prompt_len": 16, "output_len": 2, "turns": 3,
                                   "concurrency": [3], "num_prompts": 7})
     done = pinion("sweep", "some/model", "--def", definition, "--out", out, timeout=280)
@@ -169,7 +169,7 @@ def test_a_conversation_stays_with_its_replica(pinion, tmp_path):
 def test_a_replica_that_is_killed_fails_its_trial_by_name(pinion, tmp_path):
     out, answers = tmp_path / "out", tmp_path / "answers"
     answers.mkdir()
-    definition = define(tmp_path, engine=fixed(answers), axes={"replicas": [1, 2]})
+    definition = define(tmp_path, engines=[fixed(answers)], axes={"replicas": [1, 2]})
     stop = threading.Event()
 
     def kill_one_of_two():
@@ -210,7 +210,7 @@ def test_a_replica_that_is_killed_fails_its_trial_by_name(pinion, tmp_path):
 def test_settings_that_do_not_divide_are_left_out_with_the_reason(pinion, tmp_path):
     out = tmp_path / "out"
     many = len(os.sched_getaffinity(0)) + 1
-    definition = define(tmp_path, engine=fixed(tmp_path), rounds=1,
+    definition = define(tmp_path, engines=[fixed(tmp_path)], rounds=1,
                         workload={"prompt_len": 8, "output_len": 2, "concurrency": [1],
                                   "num_prompts": 2},
                         candidates=[{"replicas": many}, {"replicas": 2, "threads_bind": "0"}])

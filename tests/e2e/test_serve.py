@@ -162,6 +162,32 @@ def test_logprobs_match_the_reference(client, golden):
     assert [len(token.top_logprobs) for token in chat.choices[0].logprobs.content] == [3, 3]
 
 
+def test_rates_prompts_as_score_does(server, client, pinion, model, golden, tmp_path):
+    cases = golden["prompts"][:3]
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text("".join(json.dumps({"input_ids": case["input_ids"]}) + "\n" for case in cases))
+    scored = pinion("score", model, *FLAGS[:2], "--input", prompts, "--top-logprobs", 1)
+    assert scored.returncode == 0, scored.stderr
+    expected = [json.loads(line)["token_logprobs"] for line in scored.stdout.splitlines()]
+    for max_tokens in (0, 1):  # 1: as lm-eval's loglikelihood tasks ask
+        done = client.completions.create(
+            model="tiny", prompt=[case["input_ids"] for case in cases], echo=True, logprobs=1,
+            temperature=0, max_tokens=max_tokens, seed=1234)
+        for choice, reference in zip(done.choices, expected, strict=True):
+            found = choice.logprobs.token_logprobs
+            assert found[0] is None and reference[0] is None
+            assert len(found) == len(reference) + max_tokens
+            assert found[1:len(reference)] == pytest.approx(reference[1:], abs=1e-4)
+            for logprob, top in zip(found[1:], choice.logprobs.top_logprobs[1:], strict=True):
+                assert logprob <= max(top.values())
+    asked = client.completions.create(model="tiny", prompt=cases[0]["input_ids"], max_tokens=1,
+                                      extra_body={"prompt_logprobs": 1})
+    listed = asked.choices[0].prompt_logprobs
+    assert listed[0] is None
+    for token, position, reference in zip(cases[0]["input_ids"][1:], listed[1:], expected[0][1:], strict=True):
+        assert position[str(token)]["logprob"] == pytest.approx(reference, abs=1e-4)
+
+
 def test_seeds_choose_and_stop_strings_end(client):
     def sample(seed):
         return client.completions.create(model="tiny", prompt="The", temperature=1, max_tokens=24,
@@ -205,6 +231,19 @@ def test_says_what_it_is(server, client, version):
     assert info["placement"][0]["rank"] == 0
     assert sum(node["bytes"] for node in info["placement"][0]["weights"]) == info["weight_bytes"]
     assert info["allocator"] and "omp" in info["openmp"]
+
+
+def test_drops_cached_prefixes_on_demand(start_server, model):
+    resetting = start_server(model, *FLAGS, "--served-model-name", "tiny", "--enable-cache-reset")
+
+    def cached():
+        done = client_of(resetting).completions.create(model="tiny", prompt="word " * 100, max_tokens=1)
+        return done.usage.prompt_tokens_details.cached_tokens
+
+    assert cached() == 0
+    assert cached() > 0
+    assert httpx.post(f"{resetting.url}/reset_prefix_cache").json() == {"success": True}
+    assert cached() == 0
 
 
 def test_reuses_the_prefix_of_an_earlier_prompt(server, client):

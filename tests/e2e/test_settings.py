@@ -14,7 +14,7 @@ NOT_WITH_NOBIND = {"smt", "reserved_cpus"}  # they act under auto only
 
 @pytest.fixture(scope="module")
 def registry(pinion_json):
-    return pinion_json("describe-settings")
+    return pinion_json("describe-registries")
 
 
 def another(key, schema):
@@ -31,7 +31,7 @@ def another(key, schema):
 
 def flags_of(registry):
     """{key: its flags} of the settings that have one."""
-    rows = [line.strip("| ").split(" | ") for line in registry["table"].splitlines()[2:]]
+    rows = [line.strip("| ").split(" | ") for line in registry["settings_table"].splitlines()[2:]]
     return {row[0].strip("`"): [flag.strip("`") for flag in row[1].split(", ")] for row in rows if row[1] != "none"}
 
 
@@ -71,7 +71,7 @@ def test_a_setting_walks_from_its_flag_into_a_profile_and_to_the_launched_server
 
 
 def test_a_setting_is_read_from_its_variable(registry, wanted, pinion_json):
-    rows = [line.strip("| ").split(" | ") for line in registry["table"].splitlines()[2:]]
+    rows = [line.strip("| ").split(" | ") for line in registry["settings_table"].splitlines()[2:]]
     variables = {row[0].strip("`"): row[2].strip("`") for row in rows if row[2] != "none"}
     assert "kv_cache_space" in variables
     for key, variable in variables.items():

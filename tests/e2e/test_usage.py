@@ -83,7 +83,7 @@ def test_nested_commands_point_to_their_own_help(pinion):
     done = pinion("model", "make", "--preset", "tiny")
     assert done.returncode == 2
     assert done.stderr.strip() == "pinion: DIR is required; see pinion model make --help"
-    assert pinion("model").stderr == "pinion: no command given; the commands are make, info, quantize\n"
+    assert pinion("model").stderr == "pinion: no command given; the commands are make, info, list, quantize\n"
 
 
 def test_tokenize_takes_a_preset_and_names_the_missing_part(pinion, tmp_path):
@@ -129,7 +129,7 @@ def test_help_on_a_full_disk_fails(binary):
     (("run", "preset:tiny", "--prompt"), "--prompt needs a value; see pinion run --help"),
     (("run", "preset:tiny", "-p", "x", "--temperature", "hot"),
      "--temperature 'hot' is not a number; see"),
-    (("compare", "a"), "B is required; see pinion compare --help"),
+    (("compare", "a"), "give two sweeps' folders, two profiles (A.json B.json), or two builds"),
 ])
 def test_a_slip_is_named_with_the_option_that_was_meant(pinion, arguments, sentence):
     done = pinion(*arguments)

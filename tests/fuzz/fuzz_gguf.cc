@@ -1,5 +1,5 @@
 #include "engine/base/check.h"
-#include "engine/model/gguf.h"
+#include "engine/checkpoint/gguf.h"
 #include "engine/text/hf_tokenizer.h"
 #include "tests/counted_heap.h"
 #include "tests/fuzz/fuzz.h"
@@ -13,7 +13,7 @@ constexpr size_t kMostTimes = 64, kFree = 16 << 10;
 
 // What is made of the header, from which the model's configuration and its tokenizer are read.
 void Translate(GgufHeader header) {
-  const GgufFile file{nullptr, std::move(header)};
+  const GgufFile file{{}, std::move(header)};
   if (const auto config = GgufConfig(file)) CHECK(config->is_object());
   const auto tokenizer = ReadGgufTokenizer(file);
   if (!tokenizer) return;

@@ -2,7 +2,7 @@
 #include <string>
 
 #include "engine/base/check.h"
-#include "engine/model/safetensors_header.h"
+#include "engine/checkpoint/safetensors_header.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace pinion::fuzz {

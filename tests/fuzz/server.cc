@@ -47,6 +47,7 @@ FrontLimits MakeLimits() {
   FrontLimits limits;
   limits.max_choice_tokens = kChoiceTokens;
   limits.max_logit_bias = limits.max_stop = limits.max_stop_token_ids = 8;
+  limits.max_allowed_token_ids = limits.max_bad_words = 8;
   return limits;
 }
 

@@ -68,6 +68,13 @@ TEST_P(RowwiseTest, LayerNormIsWithinTheSummationBound) {
       kernels_.layer_norm(dst.data(), type, x.data(), weight.data(), bias.data(), n, 1e-5f);
       ExpectNear(dst, type, n, exact, bound);
     }
+    // Without a bias: that of zeros.
+    const std::vector<float> zero(n);
+    Row plain(zero), zeroed(zero), zeros(zero);
+    kernels_.layer_norm(plain.data(), Dtype::kF32, x.data(), weight.data(), nullptr, n, 1e-5f);
+    kernels_.layer_norm(zeroed.data(), Dtype::kF32, x.data(), weight.data(), zeros.data(), n,
+                        1e-5f);
+    for (size_t i = 0; i < n; ++i) ASSERT_EQ(plain[i], zeroed[i]);
   }
 }
 

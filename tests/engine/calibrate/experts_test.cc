@@ -10,10 +10,10 @@
 #include "engine/base/check.h"
 #include "engine/calibrate/layer_quantiser.h"
 #include "engine/calibrate/layer_scales.h"
-#include "engine/model/model.h"
-#include "engine/model/rounded_tensor.h"
-#include "engine/model/tensor_list.h"
-#include "tests/engine/model/golden.h"
+#include "engine/checkpoint/model.h"
+#include "engine/checkpoint/rounded_tensor.h"
+#include "engine/spec/tensor_list.h"
+#include "tests/engine/decoder/golden.h"
 
 namespace pinion {
 namespace {
@@ -164,7 +164,7 @@ std::shared_ptr<ChangedSource> WithOutliers(const Fixture& fixture) {
       scale({LayerTensor(spec.names.router, layer)}, 1 / kOutlier);
     const TensorNames& names = spec.names;
     for (const std::string& norm : {names.attention_norm, names.mlp_norm})
-      scale_norm(LayerTensor(norm, layer), spec.norm_offset);
+      if (!norm.empty()) scale_norm(LayerTensor(norm, layer), spec.norm_offset);
     for (const std::string& norm : {names.q_a_norm, names.kv_a_norm})
       if (!norm.empty()) scale_norm(LayerTensor(norm, layer), 0);
   }
@@ -177,8 +177,8 @@ bool AllOne(const std::vector<float>& factors) {
 
 class ScalesOf : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Models, ScalesOf,
-                         ::testing::Values("llama", "gemma2", "gemma3", "qwen3moe", "mixtral",
-                                           "deepseekv2", "deepseekv3"));
+                         ::testing::Values("llama", "gemma2", "gemma3", "cohere2", "qwen3moe",
+                                           "mixtral", "deepseekv2", "deepseekv3"));
 
 TEST_P(ScalesOf, KeepTheModelsResults) {
   Fixture fixture(GetParam());

@@ -319,5 +319,18 @@ TEST(BlockPool, AgreesWithASimpleModelOverRandomOperations) {
   EXPECT_GT(pool.stats().evictions, 1000u);
 }
 
+// What is freed and given again was reached before.
+TEST(BlockPool, KnowsHowFarItHasGivenOutBlocks) {
+  BlockPool pool(100, 16, true);
+  EXPECT_EQ(pool.reached(), 0u);
+  const int32_t first = pool.Allocate().value(), second = pool.Allocate().value();
+  EXPECT_GT(second, first);
+  EXPECT_EQ(pool.reached(), static_cast<size_t>(second) + 1);
+  pool.Release(second);
+  pool.Release(first);
+  EXPECT_EQ(pool.Allocate(), first);
+  EXPECT_EQ(pool.reached(), static_cast<size_t>(second) + 1);
+}
+
 }  // namespace
 }  // namespace pinion

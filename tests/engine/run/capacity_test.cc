@@ -8,10 +8,10 @@
 
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
-#include "engine/model/kv_cache.h"
-#include "engine/model/preset.h"
+#include "engine/checkpoint/preset.h"
+#include "engine/decoder/kv_cache.h"
 #include "engine/run/start.h"
-#include "tests/engine/model/golden.h"
+#include "tests/engine/decoder/golden.h"
 
 namespace pinion {
 namespace {
@@ -33,8 +33,9 @@ struct Scene {
     needs = CountNeeds(spec, decoder, ranks);
     machine.nodes[0].memory_bytes = 0;  // unknown: only the budget counts
   }
-  Status Check() const {
-    return CheckCapacity(needs, options, 2048, machine, budget, *PlanFor(options, machine, budget));
+  Status Check(size_t length = 2048) const {
+    return CheckCapacity(needs, options, length, machine, budget,
+                         *PlanFor(options, machine, budget));
   }
   // Bytes that caches of so many blocks take, beside the rest.
   uint64_t Allocated(size_t blocks) const {
@@ -71,6 +72,19 @@ TEST(CheckCapacity, CountsTheSmallestCacheAtItsAllocatedSize) {
   EXPECT_TRUE(scene.Check());
   --scene.budget.memory_available_bytes;
   EXPECT_FALSE(scene.Check());
+}
+
+// The model's own length is lowered to what fits; a --max-model-len is not.
+TEST(CheckCapacity, CountsASequenceOfTheLengthAskedFor) {
+  Scene scene(1);
+  const size_t block_tokens = scene.decoder.block_tokens, length = 32768;
+  scene.options.block_size = static_cast<int>(block_tokens);
+  scene.budget.memory_available_bytes = scene.Allocated(length / block_tokens) - 1;
+  EXPECT_TRUE(scene.Check(length));
+  scene.options.max_model_len = static_cast<int>(length);
+  EXPECT_FALSE(scene.Check(length));
+  ++scene.budget.memory_available_bytes;
+  EXPECT_TRUE(scene.Check(length));
 }
 
 TEST(CheckCapacity, SuggestsASizeThatFits) {
@@ -124,11 +138,12 @@ TEST(CheckCapacity, LeavesRoomForRequests) {
 // they are equal to the byte; the cache's last spans, counted whole, may reach beyond its blocks.
 TEST(NeedsFor, IsWhatTheEngineHoldsAfterLoading) {
   std::vector<std::string> models;
-  for (const char* name : testing::kAllModels) models.push_back(testing::ModelFolder(name));
+  const std::vector<std::string> fixtures = tests::ModelFixtures();
+  for (const std::string& name : fixtures) models.push_back(testing::ModelFolder(name));
   for (const auto& entry : std::filesystem::directory_iterator(tests::TestData() + "/quantised"))
     if (entry.is_directory() || entry.path().extension() == ".gguf") models.push_back(entry.path());
   SetLogLevel(LogLevel::kError);
-  ASSERT_GT(models.size(), std::size(testing::kAllModels) + 20);
+  ASSERT_GT(models.size(), fixtures.size() + 20);
   for (const std::string& model : models) {
     for (const char* dtype : {"auto", "float32"}) {
       SCOPED_TRACE(model + " in " + dtype);
@@ -206,6 +221,20 @@ TEST(SizeKv, TakesHalfOfFreeMemoryByDefault) {
     const size_t most = 3 * 2048 / static_cast<size_t>(scene.options.block_size);
     EXPECT_EQ(blocks(uint64_t{1} << 50), most);
   }
+}
+
+TEST(SizeKv, TakesMoreThanHalfForASequenceOfTheLengthAskedFor) {
+  Scene scene(1);
+  const uint64_t block = scene.needs[0].kv.block_bytes();
+  const auto length = 100 * static_cast<size_t>(scene.options.block_size);
+  scene.options.max_model_len = static_cast<int>(length);
+  const auto blocks = [&](uint64_t available) {
+    return *SizeKv(scene.needs, scene.options, length, available);
+  };
+  EXPECT_EQ(blocks(120 * block), 100u);
+  EXPECT_EQ(blocks(300 * block), 150u);
+  EXPECT_EQ(blocks(90 * block), 90u) << "which is then refused";
+  EXPECT_EQ(blocks(0), 1u);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <random>
@@ -195,6 +196,87 @@ TEST(EngineScore, HandsOnEveryPositionOnceInOrderDespitePreemption) {
     EXPECT_NEAR(scores.logits[1][i], alone.logits[1][i], 1e-4) << "position " << i;
 }
 
+// The ranks and log-probabilities of a prompt's tokens, and whether a token followed.
+struct Rated {
+  std::vector<SampledToken> tokens;
+  size_t yielded = 0;
+  FinishReason finish = FinishReason::kNone;
+};
+
+Rated Rate(Engine& engine, const std::vector<Request>& requests) {
+  for (const Request& request : requests) CHECK(engine.Add(request));
+  Rated rated;
+  std::vector<TokenEvent> events;
+  while (!engine.idle()) {
+    events.clear();
+    engine.Step(events);
+    for (TokenEvent& event : events) {
+      if (event.request != 1) continue;
+      for (SampledToken& token : event.rated_prompt) rated.tokens.push_back(std::move(token));
+      rated.yielded += event.has_token ? 1 : 0;
+      rated.finish = event.finish;
+    }
+  }
+  return rated;
+}
+
+// The log-probabilities of a prompt's tokens but the first, from the logits that a sink gets.
+std::vector<double> LogprobsOf(const std::vector<int32_t>& ids) {
+  std::vector<double> logprobs;
+  const auto engine = Start(Tiny(64));
+  engine->SetScoreSink([&](uint64_t, size_t position, const float* row, size_t vocabulary) {
+    if (position + 1 == ids.size()) return;
+    double sum = 0;
+    for (size_t i = 0; i < vocabulary; ++i) sum += std::exp(row[i]);
+    logprobs.push_back(row[ids[position + 1]] - std::log(sum));
+  });
+  RunAll(*engine, {{1, ids, {}, true}});
+  return logprobs;
+}
+
+TEST(EngineScore, RatesThePromptOfARequestOnceDespitePreemptionAndCache) {
+  std::mt19937 rng(7);
+  Request request{1, RandomIds(rng, 100), {}};
+  request.params.prompt_logprobs = 2;
+  request.params.max_tokens = 5;
+  request.params.ignore_eos = true;
+  Request busy{0, RandomIds(rng, 20), {}};
+  busy.params.max_tokens = 100;
+  busy.params.ignore_eos = true;
+  const std::vector<double> expected = LogprobsOf(request.prompt_ids);
+  EngineOptions tight = Tiny(10);
+  tight.max_num_batched_tokens = 2;
+  const auto roomy = Start(Tiny(64)), engine = Start(tight);
+  // A second time, after the first has left its prefix in the cache.
+  const Rated once = Rate(*roomy, {request}), again = Rate(*roomy, {request}),
+              pressed = Rate(*engine, {busy, request});
+  ASSERT_GT(engine->stats().scheduler.preemptions, 0u);
+  for (const Rated* rated : {&once, &again, &pressed}) {
+    ASSERT_EQ(rated->tokens.size(), 99u);
+    EXPECT_EQ(rated->yielded, 5u);
+    for (size_t i = 0; i < 99; ++i) {
+      const SampledToken& token = rated->tokens[i];
+      EXPECT_EQ(token.id, request.prompt_ids[i + 1]);
+      EXPECT_NEAR(token.logprob, expected[i], 1e-4) << "token " << i + 1;
+      ASSERT_EQ(token.top.size(), 2u);
+      EXPECT_EQ(token.rank == 1, token.logprob == token.top[0].second);
+      EXPECT_EQ(token.rank <= 2, token.logprob >= token.top[1].second);
+    }
+  }
+}
+
+TEST(EngineScore, RatesAPromptThatFillsTheModelAndGeneratesNothing) {
+  std::mt19937 rng(7);
+  Request request{1, RandomIds(rng, kLength), {}, true};
+  request.params.prompt_logprobs = 0;
+  const auto engine = Start(Tiny(64));
+  const Rated rated = Rate(*engine, {request});
+  EXPECT_EQ(rated.tokens.size(), kLength - 1);
+  EXPECT_EQ(rated.yielded, 0u);
+  EXPECT_EQ(rated.finish, FinishReason::kLength);
+  EXPECT_EQ(engine->stats().output_tokens, 0u);
+}
+
 TEST(Engine, MeasuresStepTimesOnlyIfStepsHaveABound) {
   EngineOptions options = Tiny(64);
   EXPECT_FALSE(Start(options)->ServerInfo().Find("step_times"));
@@ -294,6 +376,57 @@ TEST(Engine, ReusesACachedPrefixUntilItIsDropped) {
   EXPECT_EQ(cached_of(), 32u);
   engine->DropPrefixCache();
   EXPECT_EQ(cached_of(), 0u);
+}
+
+TEST(Engine, SharesAPrefixAmongRequestsOfOneSaltOnly) {
+  std::mt19937 rng(11);
+  const auto engine = Start(Tiny(64));
+  Request request{1, RandomIds(rng, 40), {}, false};
+  request.params.max_tokens = 1;
+  const auto cached_of = [&](const char* salt) {
+    request.cache_salt = salt;
+    CHECK(engine->Add(request));
+    std::vector<TokenEvent> events;
+    engine->Step(events);
+    return events.at(0).cached_tokens;
+  };
+  for (const char* salt : {"", "mine", "yours"}) EXPECT_EQ(cached_of(salt), 0u) << salt;
+  for (const char* salt : {"", "mine", "yours"}) EXPECT_EQ(cached_of(salt), 32u) << salt;
+}
+
+// Bytes of KV on any node.
+uint64_t ResidentKv(const Engine& engine) {
+  uint64_t bytes = 0;
+  const Json info = engine.ServerInfo();
+  for (const Json& rank : info.Find("placement")->array())
+    for (const Json& node : rank.Find("kv")->array())
+      bytes += static_cast<uint64_t>(node.Find("bytes")->integer());
+  return bytes;
+}
+
+TEST(EngineLoop, TouchesTheKvCacheOfAServerBeforeItIsUsed) {
+  EngineOptions options = Tiny(4096);
+  options.max_num_seqs = 256;
+  const auto batch = Start(options);
+  EXPECT_FALSE(batch->Prepare()) << "a batch may never use it";
+  options.has_frontend = true;
+  const auto server = Start(options);
+  const uint64_t before = ResidentKv(*server);
+  EXPECT_LT(before, server->info().kv_bytes / 2);
+  int pieces = 0;
+  while (server->Prepare()) ASSERT_LT(++pieces, 1000);
+  EXPECT_GE(ResidentKv(*server), server->info().kv_bytes);
+}
+
+// Also while sequences are in the memory that is touched.
+TEST(EngineLoop, TouchingTheKvCacheChangesNoToken) {
+  EngineOptions options = Tiny(4096);
+  const Outputs expected = RunAll(*Start(options), Requests());
+  options.has_frontend = true;
+  const auto server = Start(options);
+  EXPECT_EQ(RunAll(*server, Requests()), expected);
+  while (server->Prepare()) continue;
+  EXPECT_EQ(RunAll(*server, Requests()), expected);
 }
 
 }  // namespace

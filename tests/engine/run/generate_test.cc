@@ -8,7 +8,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/file.h"
-#include "engine/model/model.h"
+#include "engine/checkpoint/model.h"
 #include "engine/run/score.h"
 
 namespace pinion {

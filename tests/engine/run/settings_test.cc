@@ -107,7 +107,7 @@ TEST(Settings, ACounterpartTranslatesValuesOrHasNone) {
 
 TEST(Settings, SchemasAndDocumentationSayWhatTheRegistrySays) {
   const auto folder = tests::SourceFolder();
-  const char* hint = "run scripts/settings";
+  const char* hint = "run scripts/registries";
   const Json sweep = *Json::ParseFile(folder / "profiles/sweep.schema.json");
   const Json profile = *Json::ParseFile(folder / "profiles/profile.schema.json");
   EXPECT_EQ(*sweep.Find("$defs")->Find("settings"), SettingsSchema()) << hint;

@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "engine/model/preset.h"
+#include "engine/checkpoint/preset.h"
 
 namespace pinion {
 namespace {
@@ -78,6 +78,22 @@ TEST(StepClock, LearnsAMachineTwiceAsSlow) {
     worst = std::max(worst, std::abs(times.Seconds(load) / truth.Seconds(load) - 1));
   }
   EXPECT_LT(worst, 0.1);
+}
+
+// A long prompt on a machine whose attention is slower than its first steps tell: every step takes
+// longer than the one before.
+TEST(StepClock, KeepsUpWithAGrowingContext) {
+  MeasuredStepTimes times = Times();
+  times.Start({{1, 0.05}, {16, 0.06}, {64, 0.26}});
+  const Truth truth{.attention_s = 0.012};
+  double worst = 0;
+  for (size_t first = 0; first < 16'000; first += 64) {
+    const StepLoad load = Prefill(times, first, 64);
+    const double seen = truth.Seconds(load);
+    if (first >= 1000) worst = std::max(worst, seen / times.Seconds(load) - 1);
+    times.Observe(load, seen);
+  }
+  EXPECT_LT(worst, 0.05);
 }
 
 // What was never seen follows from what was.

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/model/cost.h"
+#include "engine/decoder/cost.h"
 
 namespace pinion {
 namespace {

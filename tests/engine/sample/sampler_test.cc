@@ -339,6 +339,45 @@ TEST(Sampler, AddsLogitBiasWithinTheVocabulary) {
   EXPECT_EQ(SampleOnce(params, {0, 50, 60}).id, 0);
 }
 
+TEST(Sampler, ChoosesAmongTheAllowedOnly) {
+  SamplingParams params;
+  params.allowed_token_ids = {1, 2, 1, 99999};
+  params.logprobs = 1;
+  const SampledToken token = SampleOnce(params, {9, -3, -2, 8});
+  EXPECT_EQ(token.id, 2);
+  ASSERT_EQ(token.top.size(), 1u);
+  EXPECT_EQ(token.top[0].first, 0) << "log-probabilities are those of the raw logits";
+  params.temperature = 1;
+  for (const auto& [id, count] : Draw(params, {9, -3, -2, 8}, 200)) EXPECT_TRUE(id == 1 || id == 2);
+}
+
+TEST(Sampler, NeverCompletesABadWord) {
+  SamplingParams params;
+  params.bad_words_ids = {{3}, {2, 2}, {0, 2, 1}, {99999}, {0, 1}};
+  Sampler sampler(params, 1, {}, {});
+  std::vector<int32_t> ids;
+  for (int i = 0; i < 4; ++i) {
+    std::vector<float> scratch = {5, 6, 7, 8};
+    ids.push_back(sampler.Sample(Scalar(), scratch).id);
+  }
+  EXPECT_THAT(ids, ElementsAre(2, 1, 2, 1));
+  std::vector<float> after_two = {5, 0, 7, 8};  // ... 1, then 2, which 2 may not follow
+  EXPECT_EQ(sampler.Sample(Scalar(), after_two).id, 2);
+  after_two = {5, 0, 7, 8};
+  EXPECT_EQ(sampler.Sample(Scalar(), after_two).id, 0);
+  after_two = {1, 5, 0, 8};  // after 0 neither 1 ...
+  EXPECT_EQ(sampler.Sample(Scalar(), after_two).id, 0);
+}
+
+TEST(Sampler, RatesATokenAmongTheOthers) {
+  const std::vector<float> logits = {1, 3, 2, 3};
+  const SampledToken third = RateToken(Scalar(), logits, 2, 2);
+  EXPECT_EQ(third.rank, 3u);
+  EXPECT_NEAR(third.logprob, 2 - std::log(std::exp(1) + 2 * std::exp(3) + std::exp(2)), 1e-5);
+  EXPECT_THAT(third.top, ElementsAre(Pair(1, testing::_), Pair(3, testing::_)));
+  EXPECT_EQ(RateToken(Scalar(), logits, 3, 0).rank, 1u);
+}
+
 TEST(Sampler, PenalisesRepetitionOfPromptAndOutputOnce) {
   SamplingParams params;
   params.repetition_penalty = 2;

@@ -24,6 +24,18 @@ TEST(TimedSteps, EndsStepsWithinTheirBound) {
   EXPECT_EQ(bench.scheduler.stats().steps_over_bound, 0u);
 }
 
+TEST(TimedSteps, TellsTheBoundOfTheLastStepThatHadOne) {
+  TimedBench bench;
+  bench.AddDecodes(1, 3);
+  const uint64_t before = bench.scheduler.stats().bounded_steps;
+  bench.Add(9, 10);
+  bench.Step();
+  EXPECT_EQ(bench.scheduler.stats().bounded_steps, before + 1);
+  for (int step = 0; step < 3; ++step) bench.Step();
+  EXPECT_EQ(bench.scheduler.stats().bounded_steps, before + 1) << "decodes have none";
+  EXPECT_DOUBLE_EQ(bench.scheduler.stats().bound_s, 0.120);
+}
+
 TEST(TimedSteps, FillsABoundWithWholeGranules) {
   TimedBench bench({.bound = {0.3, 0.3, 0}});
   bench.AddDecodes(1, 3);

@@ -41,6 +41,7 @@ class AdminTest : public testing::Test {
     http.port = 0;
     server_ = *HttpServer::Listen(http, [](HttpRequest, auto) {});
     options_.enable_sleep_mode = true;
+    options_.enable_cache_reset = true;
     options_.profile_dir = testing::TempDir();
     Open();
   }
@@ -55,7 +56,7 @@ class AdminTest : public testing::Test {
     admin_.emplace(*server_, options_, std::move(actions));
   }
   void BecomeReady() {
-    admin_->OnMessage(ReadyMessage{100, 1000, R"({"isa":"fake"})"});
+    admin_->OnMessage(ReadyMessage{100, 1000, 4, R"({"isa":"fake"})"});
     admin_->OnEngineState(EngineState::kReady, "");
   }
 
@@ -101,10 +102,26 @@ TEST_F(AdminTest, HealthSaysWhyItIsNotWell) {
   EXPECT_EQ(Ask("POST", "/health")->status, 405);
 }
 
+TEST_F(AdminTest, ResetsThePrefixCacheOnceForAllWhoWait) {
+  BecomeReady();
+  const auto first = Ask("POST", "/reset_prefix_cache"),
+             second = Ask("POST", "/reset_prefix_cache");
+  ASSERT_EQ(sent_.size(), 1u);
+  EXPECT_TRUE(std::holds_alternative<ResetCacheMessage>(sent_[0]));
+  EXPECT_EQ(first->status, 0);
+  EXPECT_TRUE(admin_->OnMessage(CacheResetMessage{false}));
+  for (const auto& reply : {first, second}) EXPECT_EQ(reply->body, R"({"success":false})");
+  const auto late = Ask("POST", "/reset_prefix_cache");
+  admin_->OnEngineState(EngineState::kRestarting, "it fell over");
+  EXPECT_EQ(late->status, 503);
+  EXPECT_EQ(Ask("POST", "/reset_prefix_cache")->status, 503);
+}
+
 TEST_F(AdminTest, HasSleepAndProfilingOnlyOnDemand) {
   options_ = {};
   Open();
-  for (const char* path : {"/sleep", "/wake_up", "/start_profile", "/stop_profile"})
+  for (const char* path :
+       {"/sleep", "/wake_up", "/start_profile", "/stop_profile", "/reset_prefix_cache"})
     EXPECT_EQ(Ask("POST", path), nullptr) << path;
   EXPECT_EQ(Ask("GET", "/is_sleeping"), nullptr);
   EXPECT_EQ(Ask("POST", "/v1/completions"), nullptr);

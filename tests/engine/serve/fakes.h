@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -99,18 +100,37 @@ class FakeEngine : public Engine {
     bool held() const { return request.prompt_ids.at(0) == 'H'; }
   };
 
+  // Token i of the prompt has the log-probability -i and the rank i + 1; 'y' is the best, 'z' next.
+  static std::vector<SampledToken> Rated(const Request& request) {
+    std::vector<SampledToken> tokens;
+    if (request.params.prompt_logprobs < 0) return tokens;
+    for (size_t i = 1; i < request.prompt_ids.size(); ++i) {
+      SampledToken token{
+          request.prompt_ids[i], -static_cast<double>(i), {{'y', -0.25}, {'z', -0.5}}};
+      token.top.resize(std::min<size_t>(2, static_cast<size_t>(request.params.prompt_logprobs)));
+      token.rank = static_cast<uint32_t>(i + 1);
+      tokens.push_back(std::move(token));
+    }
+    return tokens;
+  }
+
   TokenEvent NextToken(uint64_t id, Live& sequence) {
     const SamplingParams& params = sequence.request.params;
     const auto first = static_cast<int>(params.seed.value_or(0));
     const bool end = sequence.given == letters_;
-    ++output_tokens_;
     TokenEvent event;
     event.request = id;
+    if (sequence.given == 0) event.rated_prompt = Rated(sequence.request);
+    event.prompt_tokens = sequence.request.prompt_ids.size();
+    if (sequence.request.score) {
+      event.finish = FinishReason::kLength;
+      return event;
+    }
+    ++output_tokens_;
     event.has_token = true;
     event.token = {end ? kEnd : 'a' + (first + sequence.given) % 26, -0.5, {}};
     if (params.logprobs > 0) event.token.top = {{event.token.id, -0.5}, {'z', -2}};
     event.output_tokens = static_cast<size_t>(++sequence.given);
-    event.prompt_tokens = sequence.request.prompt_ids.size();
     if (end)
       event.finish = FinishReason::kStop;
     else if (sequence.given == params.max_tokens)

@@ -23,6 +23,8 @@ class BoundedFrontendTest : public FrontendTest {
     limits_.max_logit_bias = 2;
     limits_.max_stop = 2;
     limits_.max_stop_token_ids = 2;
+    limits_.max_allowed_token_ids = 2;
+    limits_.max_bad_words = 2;
   }
 };
 
@@ -59,6 +61,13 @@ TEST_F(BoundedFrontendTest, NamesEveryBound) {
               HasSubstr("'stop' has 3 entries, want at most 2 (--max-stop)"));
   EXPECT_THAT(said(R"({"prompt":"x","stop_token_ids":[1,2,3]})"),
               HasSubstr("'stop_token_ids' has 3 entries, want at most 2 (--max-stop-token-ids)"));
+  EXPECT_THAT(said(R"({"prompt":"x","allowed_token_ids":[1,2,3]})"),
+              HasSubstr("'allowed_token_ids' has 3 entries, want at most 2 (--max-allowed-t"));
+  EXPECT_THAT(said(R"({"prompt":"x","bad_words":["a","b","c"]})"),
+              HasSubstr("'bad_words' has 3 entries, want at most 2 (--max-bad-words)"));
+  EXPECT_THAT(
+      said(StrCat(R"({"prompt":"x","bad_words":[")", std::string(1025, 'b'), "\"]}").c_str()),
+      HasSubstr("'bad_words' has a string of more than 1024 bytes"));
   EXPECT_THAT(said(R"({"prompt":["xxxxx","yy"],"n":50})"),
               HasSubstr("'n' is 50 and the prompts have 7 tokens, 350 together, want at most 200 "
                         "(--max-choice-tokens)"));
@@ -210,16 +219,18 @@ TEST_F(ScarceMemoryTest, CountsBodiesThatFindNone) {
 class AllEndpointsTest : public FrontendTest {
  protected:
   AllEndpointsTest() {
-    faults_.enable_sleep_mode = true;
+    faults_.enable_sleep_mode = faults_.enable_cache_reset = true;
     faults_.profile_dir = "/tmp";
   }
 };
 
 TEST_F(AllEndpointsTest, AreNamedWhenAPathIsWrong) {
-  EXPECT_THAT(Get(port_, "/nowhere"),
-              HasSubstr("this server answers /detokenize, /health, /is_sleeping, /metrics, /ping, "
-                        "/server_info, /sleep, /start_profile, /stop_profile, /tokenize, "
-                        "/v1/chat/completions, /v1/completions, /v1/models, /version, /wake_up"));
+  EXPECT_THAT(
+      Get(port_, "/nowhere"),
+      HasSubstr("this server answers /apply-template, /detokenize, /health, /is_sleeping, "
+                "/load, /metrics, /ping, /props, /reset_prefix_cache, /server_info, /sleep, "
+                "/slots, /start_profile, /stop_profile, /tokenize, /tokenizer_info, "
+                "/v1/chat/completions, /v1/completions, /v1/models, /version, /wake_up"));
 }
 
 TEST_F(FrontendTest, NamesNoEndpointThatItDoesNotOffer) {

@@ -65,7 +65,7 @@ class FrontendTest : public testing::Test {
   }
 
   void StartEngine() {
-    engine_end_->Send(ReadyMessage{kModelLength, 1000, "{\"isa\":\"fake\"}"});
+    engine_end_->Send(ReadyMessage{kModelLength, 1000, 4, "{\"isa\":\"fake\"}"});
     engine_thread_ = std::thread([this] {
       ServeLink(engine_, *engine_end_);
       engine_end_.reset();

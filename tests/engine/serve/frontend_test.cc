@@ -145,8 +145,9 @@ TEST(CompletionLogprobs, CountsOffsetsInCharacters) {
                     Json());
   ASSERT_TRUE(tokenizer);
   size_t offset = 0;
-  const Json logprobs =
-      CompletionLogprobs(**tokenizer, {{0, -1, {}}, {1, -1, {}}, {2, -1, {}}}, offset);
+  CompletionLogprobs tokens(**tokenizer, 0);
+  for (const int32_t id : {0, 1, 2}) tokens.Add({id, -1, {}}, offset);
+  const Json logprobs = tokens.Take();
   EXPECT_EQ(logprobs.Find("text_offset")->Dump(), "[0,1,3]");
   EXPECT_EQ(offset, 4u);
 }
@@ -403,11 +404,16 @@ TEST_F(FrontendTest, CountsServedRequests) {
   StartEngine();
   Ask("/v1/completions", R"({"prompt":"x","max_tokens":3})");
   const std::string metrics = Get(port_, "/metrics");
-  EXPECT_THAT(metrics, HasSubstr("vllm:generation_tokens_total{model_name=\"fake\"} 3"));
-  EXPECT_THAT(metrics, HasSubstr("vllm:time_to_first_token_seconds_count{model_name=\"fake\"} 1"));
-  EXPECT_THAT(metrics, HasSubstr("vllm:inter_token_latency_seconds_count{model_name=\"fake\"} 2"));
+  EXPECT_THAT(metrics,
+              HasSubstr("vllm:generation_tokens_total{engine=\"0\",model_name=\"fake\"} 3"));
+  EXPECT_THAT(
+      metrics,
+      HasSubstr("vllm:time_to_first_token_seconds_count{engine=\"0\",model_name=\"fake\"} 1"));
+  EXPECT_THAT(
+      metrics,
+      HasSubstr("vllm:inter_token_latency_seconds_count{engine=\"0\",model_name=\"fake\"} 2"));
   EXPECT_THAT(metrics, HasSubstr("finished_reason=\"length\"} 1"));
-  EXPECT_THAT(metrics, HasSubstr("vllm:num_requests_running{model_name=\"fake\"} 0"));
+  EXPECT_THAT(metrics, HasSubstr("vllm:num_requests_running{engine=\"0\",model_name=\"fake\"} 0"));
 }
 
 }  // namespace

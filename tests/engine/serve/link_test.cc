@@ -47,13 +47,15 @@ std::vector<LinkMessage> OneOfEach() {
           PingMessage{5},
           ProfileMessage{"window.json"},
           InfoRequestMessage{},
-          ReadyMessage{2048, 4096, "{\"isa\":\"avx2\"}"},
+          ReadyMessage{2048, 4096, 128, "{\"isa\":\"avx2\"}"},
           FailedMessage{ErrorCode::kUsage, "no such file"},
           RefusedMessage{12, "too long"},
           MakeEvents(),
           PongMessage{5},
           ProfiledMessage{"disk full"},
-          InfoMessage{"{}"}};
+          InfoMessage{"{}"},
+          ResetCacheMessage{},
+          CacheResetMessage{true}};
 }
 
 TEST(Link, CarriesEveryMessageUnchanged) {
@@ -183,7 +185,7 @@ TEST(LinkSocket, SendsFramesOfAllSizesInOrder) {
   while (next < 2000) {
     if (sent < 2000)  // some far above a socket buffer, most far below
       writer.Send(
-          ReadyMessage{sent++, 0, std::string(random() % (random() % 8 ? 99 : 999'999), 'x')});
+          ReadyMessage{sent++, 0, 0, std::string(random() % (random() % 8 ? 99 : 999'999), 'x')});
     if (random() % 4 != 0 && sent < 2000) continue;
     ASSERT_TRUE(writer.Flush());
     ASSERT_TRUE(reader.Receive());

@@ -3,6 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <ctime>
+#include <string>
+
+#include "engine/serve/http_metrics.h"
+#include "engine/serve/process_metrics.h"
+
 namespace pinion {
 namespace {
 
@@ -26,24 +33,102 @@ TEST(ServeMetrics, ShowsTheEnginesCounts) {
   stats.output_tokens = 15;
   metrics.SetEngine(stats);
   const std::string text = metrics.Render();
-  for (const char* line : {"vllm:num_requests_running{model_name=\"m\"} 3",
-                           "vllm:num_requests_waiting{model_name=\"m\"} 2",
-                           "vllm:kv_cache_usage_perc{model_name=\"m\"} 0.25",
-                           "vllm:gpu_cache_usage_perc{model_name=\"m\"} 0.25",
-                           "vllm:num_preemptions_total{model_name=\"m\"} 1",
-                           "vllm:prompt_tokens_total{model_name=\"m\"} 100",
-                           "vllm:generation_tokens_total{model_name=\"m\"} 15",
-                           "vllm:prefix_cache_queries_total{model_name=\"m\"} 64",
-                           "vllm:prefix_cache_hits_total{model_name=\"m\"} 32",
-                           "pinion:step_seconds_total{model_name=\"m\",kind=\"prefill\"} 0.5",
-                           "pinion:step_tokens_total{model_name=\"m\",kind=\"prefill\"} 100",
-                           "pinion:step_bytes_total{model_name=\"m\",kind=\"prefill\"} 1024",
-                           "pinion:step_operations_total{model_name=\"m\",kind=\"prefill\"} 77",
-                           "pinion:step_seconds_total{model_name=\"m\",kind=\"decode\"} 0.25",
-                           "pinion:step_tokens_total{model_name=\"m\",kind=\"decode\"} 10",
-                           "pinion:step_bytes_total{model_name=\"m\",kind=\"decode\"} 4096",
-                           "pinion:step_operations_total{model_name=\"m\",kind=\"decode\"} 33"})
+  for (const char* line :
+       {"vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 3",
+        "vllm:num_requests_waiting{engine=\"0\",model_name=\"m\"} 2",
+        "vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"m\"} 0.25",
+        "vllm:gpu_cache_usage_perc{engine=\"0\",model_name=\"m\"} 0.25",
+        "vllm:num_preemptions_total{engine=\"0\",model_name=\"m\"} 1",
+        "vllm:prompt_tokens_total{engine=\"0\",model_name=\"m\"} 132",
+        "vllm:prompt_tokens_by_source_total{engine=\"0\",model_name=\"m\",source=\"local_compute\"}"
+        " 100",
+        "vllm:prompt_tokens_by_source_total{engine=\"0\",model_name=\"m\",source=\"local_cache_"
+        "hit\"} 32",
+        "vllm:num_requests_waiting_by_reason{engine=\"0\",model_name=\"m\",reason=\"capacity\"} 2",
+        "vllm:iteration_tokens_total_sum{engine=\"0\",model_name=\"m\"} 115",
+        "vllm:iteration_tokens_total_count{engine=\"0\",model_name=\"m\"} 2",
+        "vllm:generation_tokens_total{engine=\"0\",model_name=\"m\"} 15",
+        "vllm:prefix_cache_queries_total{engine=\"0\",model_name=\"m\"} 64",
+        "vllm:prefix_cache_hits_total{engine=\"0\",model_name=\"m\"} 32",
+        "pinion:step_seconds_total{model_name=\"m\",kind=\"prefill\"} 0.5",
+        "pinion:step_tokens_total{model_name=\"m\",kind=\"prefill\"} 100",
+        "pinion:step_bytes_total{model_name=\"m\",kind=\"prefill\"} 1024",
+        "pinion:step_operations_total{model_name=\"m\",kind=\"prefill\"} 77",
+        "pinion:step_seconds_total{model_name=\"m\",kind=\"decode\"} 0.25",
+        "pinion:step_tokens_total{model_name=\"m\",kind=\"decode\"} 10",
+        "pinion:step_bytes_total{model_name=\"m\",kind=\"decode\"} 4096",
+        "pinion:step_operations_total{model_name=\"m\",kind=\"decode\"} 33"})
     EXPECT_THAT(text, HasSubstr(line));
+}
+
+TEST(ServeMetrics, TellsOfRequestsAndTheirPhases) {
+  ServeMetrics metrics("m");
+  metrics.SetModel(300, {{"block_size", "64"}});
+  metrics.AddFinished({"stop", 1.5, 0.25, 0.5, 100, 11, 64, 50, 2, 0.25, 1});
+  metrics.AddRequest(3, 11);
+  const std::string text = metrics.Render();
+  const auto has = [&](const char* name, const char* rest) {
+    EXPECT_THAT(text,
+                HasSubstr(std::string("vllm:") + name + "{engine=\"0\",model_name=\"m\"" + rest))
+        << name;
+  };
+  has("request_queue_time_seconds_sum", "} 0.25\n");
+  has("request_prefill_time_seconds_sum", "} 0.25\n");
+  has("request_decode_time_seconds_sum", "} 1\n");
+  has("request_inference_time_seconds_sum", "} 1.25\n");
+  has("request_num_preemptions_sum", "} 2\n");
+  has("request_params_n_sum", "} 3\n");
+  has("request_params_max_tokens_sum", "} 50\n");
+  has("request_max_num_generation_tokens_sum", "} 11\n");
+  has("request_prefill_kv_computed_tokens_sum", "} 36\n");
+  has("request_prompt_tokens_bucket", ",le=\"100\"} 1\n");
+  has("request_prompt_tokens_bucket", ",le=\"200\"} 1\n");
+  EXPECT_THAT(text, testing::Not(HasSubstr("le=\"500\"} 1"))) << "beyond the model's length";
+  EXPECT_THAT(
+      text, HasSubstr("vllm:cache_config_info{engine=\"0\",model_name=\"m\",block_size=\"64\"} 1"));
+}
+
+TEST(ServeMetrics, TellsWhetherTheEngineSleeps) {
+  ServeMetrics metrics("m");
+  const auto state = [&](const char* name) {
+    const std::string text = metrics.Render(),
+                      label = std::string("sleep_state=\"") + name + "\"} ";
+    const size_t at = text.find(label);
+    return at == std::string::npos ? '?' : text[at + label.size()];
+  };
+  EXPECT_EQ(state("awake"), '1');
+  metrics.SetSleepLevel(2);
+  EXPECT_EQ(state("awake"), '0');
+  EXPECT_EQ(state("weights_offloaded"), '0');
+  EXPECT_EQ(state("discard_all"), '1');
+}
+
+TEST(HttpMetrics, CountsExchangesOfItsEndpointsAndTheOthersTogether) {
+  HttpMetrics metrics;
+  metrics.Add({"", "", "", "POST", "/v1/completions", 200, 100, 50, 0.2, true}, true);
+  for (const char* path : {"/a", "/b"})
+    metrics.Add({"", "", "", "BREW", path, 404, 1, 1, 0, true}, false);
+  metrics.Add({"", "", "", "GET", "/health", 200, 1, 1, 0, true}, true);
+  const std::string text = metrics.Render();
+  EXPECT_THAT(text, HasSubstr("http_requests_total{handler=\"/v1/completions\",method=\"POST\","
+                              "status=\"2xx\"} 1"));
+  EXPECT_THAT(text,
+              HasSubstr("http_requests_total{handler=\"none\",method=\"other\",status=\"4xx\"} 2"));
+  EXPECT_THAT(text, HasSubstr("http_request_size_bytes_sum{handler=\"/v1/completions\"} 100"));
+  EXPECT_THAT(text, HasSubstr("http_request_duration_highr_seconds_count 3"))
+      << "probes are left out";
+}
+
+TEST(ProcessMetrics, TellsOfThisProcess) {
+  const std::string text = ProcessMetrics();
+  const auto value = [&](const std::string& name) {
+    const size_t at = text.find("\n" + name + " ");
+    return at == std::string::npos ? -1 : std::strtod(text.c_str() + at + name.size() + 2, nullptr);
+  };
+  EXPECT_GT(value("process_resident_memory_bytes"), 1 << 20);
+  EXPECT_GE(value("process_cpu_seconds_total"), 0);
+  EXPECT_GE(value("process_open_fds"), 3);
+  EXPECT_NEAR(value("process_start_time_seconds"), static_cast<double>(std::time(nullptr)), 86400);
 }
 
 TEST(ServeMetrics, CountsOnWhenANewEngineProcessStartsFromZero) {
@@ -52,10 +137,12 @@ TEST(ServeMetrics, CountsOnWhenANewEngineProcessStartsFromZero) {
   stats.output_tokens = 15;
   metrics.SetEngine(stats);
   metrics.SetEngine({});
-  EXPECT_THAT(metrics.Render(), HasSubstr("vllm:generation_tokens_total{model_name=\"m\"} 15"));
+  EXPECT_THAT(metrics.Render(),
+              HasSubstr("vllm:generation_tokens_total{engine=\"0\",model_name=\"m\"} 15"));
   stats.output_tokens = 20;
   metrics.SetEngine(stats);
-  EXPECT_THAT(metrics.Render(), HasSubstr("vllm:generation_tokens_total{model_name=\"m\"} 35"));
+  EXPECT_THAT(metrics.Render(),
+              HasSubstr("vllm:generation_tokens_total{engine=\"0\",model_name=\"m\"} 35"));
 }
 
 TEST(ServeMetrics, CountsFinishedSequencesAndTheirLatencies) {
@@ -65,27 +152,33 @@ TEST(ServeMetrics, CountsFinishedSequencesAndTheirLatencies) {
   metrics.AddFinished({"length", 1.3, 0.1, 0.3, 100, 11});
   metrics.AddFinished({"abort"});
   const std::string text = metrics.Render();
+  EXPECT_THAT(text, HasSubstr("vllm:request_success_total{engine=\"0\",model_name=\"m\",finished_"
+                              "reason=\"length\"} 1"));
   EXPECT_THAT(
-      text, HasSubstr("vllm:request_success_total{model_name=\"m\",finished_reason=\"length\"} 1"));
-  EXPECT_THAT(
-      text, HasSubstr("vllm:request_success_total{model_name=\"m\",finished_reason=\"abort\"} 1"));
-  EXPECT_THAT(text, HasSubstr("vllm:time_to_first_token_seconds_count{model_name=\"m\"} 1"));
-  EXPECT_THAT(text, HasSubstr("vllm:e2e_request_latency_seconds_sum{model_name=\"m\"} 1.3"));
-  EXPECT_THAT(text, HasSubstr("vllm:e2e_request_latency_seconds_count{model_name=\"m\"} 1"))
-      << "an aborted request has no latency";
-  EXPECT_THAT(text, HasSubstr("vllm:inter_token_latency_seconds_sum{model_name=\"m\"} 0.06"));
-  EXPECT_THAT(text, HasSubstr("vllm:time_per_output_token_seconds_sum{model_name=\"m\"} 0.06"));
+      text,
+      HasSubstr(
+          "vllm:request_success_total{engine=\"0\",model_name=\"m\",finished_reason=\"abort\"} 1"));
   EXPECT_THAT(text,
-              HasSubstr("vllm:request_time_per_output_token_seconds_sum{model_name=\"m\"} 0.1\n"));
+              HasSubstr("vllm:time_to_first_token_seconds_count{engine=\"0\",model_name=\"m\"} 1"));
+  EXPECT_THAT(text,
+              HasSubstr("vllm:e2e_request_latency_seconds_sum{engine=\"0\",model_name=\"m\"} 1.3"));
+  EXPECT_THAT(text,
+              HasSubstr("vllm:e2e_request_latency_seconds_count{engine=\"0\",model_name=\"m\"} 1"))
+      << "an aborted request has no latency";
+  EXPECT_THAT(
+      text, HasSubstr("vllm:inter_token_latency_seconds_sum{engine=\"0\",model_name=\"m\"} 0.06"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("vllm:time_per_output_token_seconds_sum{engine=\"0\",model_name=\"m\"} 0.06"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "vllm:request_time_per_output_token_seconds_sum{engine=\"0\",model_name=\"m\"} 0.1\n"));
   // (1.3 - 0.3) / (11 - 1) = 0.1: the fifth of vLLM's boundaries holds it, the fourth does not.
-  EXPECT_THAT(
-      text,
-      HasSubstr(
-          "vllm:request_time_per_output_token_seconds_bucket{model_name=\"m\",le=\"0.15\"} 1"));
-  EXPECT_THAT(
-      text,
-      HasSubstr(
-          "vllm:request_time_per_output_token_seconds_bucket{model_name=\"m\",le=\"0.075\"} 0"));
+  EXPECT_THAT(text, HasSubstr("vllm:request_time_per_output_token_seconds_bucket{engine=\"0\","
+                              "model_name=\"m\",le=\"0.15\"} 1"));
+  EXPECT_THAT(text, HasSubstr("vllm:request_time_per_output_token_seconds_bucket{engine=\"0\","
+                              "model_name=\"m\",le=\"0.075\"} 0"));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/serve/fields.h"
+
 namespace pinion {
 namespace {
 
@@ -87,7 +89,15 @@ TEST(Schema, NamesTheFieldItRefuses) {
       {R"("structured_outputs":{"choice":["a"]})", "structured_outputs"},
       {R"("best_of":3)", "best_of"},
       {R"("suffix":"end")", "suffix"},
-      {R"("prompt_logprobs":1)", "prompt_logprobs"},
+      {R"("prompt_logprobs":21)", "prompt_logprobs"},
+      {R"("bad_words":"bad")", "bad_words"},
+      {R"("bad_words":[" "])", "bad_words"},
+      {R"("cache_salt":"")", "cache_salt"},
+      {R"("truncate_prompt_tokens":0)", "truncate_prompt_tokens"},
+      {R"("truncation_side":"middle")", "truncation_side"},
+      {R"("spaces_between_special_tokens":1)", "spaces_between_special_tokens"},
+      {R"("prompt_logprobs":-1)", "prompt_logprobs"},
+      {R"("prompt_logprobs":1,"stream":true)", "prompt_logprobs"},
       {R"("use_beam_search":true)", "use_beam_search"},
       {R"("tool_choice":"required")", "tool_choice"},
       {R"("n":0)", "n"},
@@ -95,7 +105,7 @@ TEST(Schema, NamesTheFieldItRefuses) {
       {R"("stream":"yes")", "stream"},
       {R"("stream_options":{"include_usage":true})", "stream_options"},
       {R"("logprobs":21)", "logprobs"},
-      {R"("echo":true,"logprobs":1)", "echo"},
+      {R"("echo":true,"logprobs":1,"stream":true)", "echo"},
   };
   for (const auto& [field, name] : kCases) {
     auto request = Completion(std::string("{\"prompt\":\"x\",") + field + "}");
@@ -110,11 +120,69 @@ TEST(Schema, RefusesSamplingOutOfRange) {
   for (const char* field :
        {R"("temperature":-1)", R"("temperature":"hot")", R"("top_p":0)", R"("max_tokens":0)",
         R"("max_tokens":1.5)", R"("stop":[""])", R"("presence_penalty":3)", R"("min_tokens":50)",
-        R"("seed":1.5)", R"("logit_bias":{"x":1})", R"("max_tokens":99999999999)"}) {
+        R"("seed":1.5)", R"("logit_bias":{"x":1})", R"("allowed_token_ids":"5")",
+        R"("allowed_token_ids":[])", R"("allowed_token_ids":[-1])",
+        R"("max_tokens":99999999999)"}) {
     auto request = Completion(std::string("{\"prompt\":\"x\",") + field + "}");
     EXPECT_FALSE(request) << field;
   }
   EXPECT_TRUE(Completion(R"({"prompt":"x","response_format":{"type":"text"},"best_of":1})"));
+}
+
+TEST(Schema, ReadsVllmsFields) {
+  auto request = Completion(
+      R"({"prompt":"x","allowed_token_ids":[4,5],"bad_words":["a","b c"],"cache_salt":"s","priority":2,
+          "truncate_prompt_tokens":-1,"truncation_side":"right","return_token_ids":true,
+          "return_tokens_as_token_ids":true,"stream":true,
+          "stream_options":{"include_usage":true,"continuous_usage_stats":true}})");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->params.allowed_token_ids, (std::vector<int32_t>{4, 5}));
+  EXPECT_EQ(request->bad_words, (std::vector<std::string>{"a", "b c"}));
+  EXPECT_EQ(request->cache_salt, "s");
+  EXPECT_EQ(request->truncate_to, -1);
+  EXPECT_FALSE(request->truncate_left);
+  EXPECT_TRUE(request->return_token_ids && request->tokens_as_ids && request->usage_in_parts);
+  auto chat = Chat(R"({"messages":[{"role":"user","content":"x"}],"documents":[{"text":"d"}],
+                       "reasoning_effort":"none","chat_template_kwargs":{"enable_thinking":true}})");
+  ASSERT_TRUE(chat) << chat.error().message;
+  const Json& kwargs = chat->conversation.template_kwargs;
+  EXPECT_EQ(kwargs.Find("documents")->Dump(), R"([{"text":"d"}])");
+  EXPECT_EQ(kwargs.Find("reasoning_effort")->string(), "none");
+  EXPECT_TRUE(kwargs.Find("enable_thinking")->boolean()) << "the client's own goes before";
+}
+
+TEST(Fields, NamesAnUnknownOneUnlessTheyAreIgnored) {
+  const Json body = *Json::Parse(R"({"prompt":"x","user":"me","guided_json":null,"suffix":"",
+                                     "watermarking":null,"messages":[],"top_pp":0.5})");
+  auto refused = CountUnknown(body, /*chat=*/true, /*ignore=*/false);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().status, 400);
+  EXPECT_EQ(refused.error().param, "prompt") << "a field of the other endpoint";
+  EXPECT_EQ(refused.error().code, kUnknownField);
+  EXPECT_THAT(CountUnknown(body, false, false).error().message,
+              HasSubstr("'messages' is not a field of this endpoint"));
+  EXPECT_EQ(CountUnknown(body, false, true).value(), 2u);  // messages, top_pp
+  EXPECT_EQ(CountUnknown(body, true, true).value(), 2u);   // prompt, top_pp
+  EXPECT_EQ(CountUnknown(*Json::Parse(R"({"prompt":"x","user":"me","store":true})"), false, false)
+                .value(),
+            0u);
+}
+
+TEST(Schema, RatesThePromptForEchoAndPromptLogprobs) {
+  const auto rated = [](const std::string& fields) {
+    auto request = Completion("{\"prompt\":\"x\"" + fields + "}");
+    EXPECT_TRUE(request) << request.error().message;
+    return request ? request->params.prompt_logprobs : -2;
+  };
+  EXPECT_EQ(rated(R"(,"logprobs":2)"), -1);
+  EXPECT_EQ(rated(R"(,"echo":true)"), -1);
+  EXPECT_EQ(rated(R"(,"echo":true,"stream":true)"), -1);
+  EXPECT_EQ(rated(R"(,"echo":true,"logprobs":2)"), 2);
+  EXPECT_EQ(rated(R"(,"prompt_logprobs":3)"), 3);
+  EXPECT_EQ(rated(R"(,"prompt_logprobs":1,"echo":true,"logprobs":2)"), 2);
+  auto nothing = Completion(R"({"prompt":"x","echo":true,"max_tokens":0})");
+  ASSERT_TRUE(nothing) << nothing.error().message;
+  EXPECT_TRUE(nothing->prompt_only);
 }
 
 TEST(Schema, LimitsPromptsTimesChoices) {

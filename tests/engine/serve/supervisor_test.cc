@@ -28,7 +28,7 @@ class SupervisorTest : public testing::Test {
     HttpOptions http;
     http.port = 0;
     server_ = *HttpServer::Listen(http, [](HttpRequest, auto) {});
-    std::ofstream(ready_, std::ios::binary) << EncodeFrame(ReadyMessage{100, 1000, "{}"});
+    std::ofstream(ready_, std::ios::binary) << EncodeFrame(ReadyMessage{100, 1000, 1, "{}"});
     // Far more than any case takes: a mistake ends the case instead of the test run.
     server_->After(60, [this] {
       ADD_FAILURE() << "waited in vain";

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
 #include <thread>
 
 #include "engine/serve/link.h"
@@ -64,6 +66,31 @@ class ServeLinkTest : public testing::Test {
 
   PickyEngine engine_;
 };
+
+// Has a few pieces of work for its idle time.
+class PreparingEngine : public FakeEngine {
+ public:
+  bool Prepare() override {
+    if (left_ == 0) return false;
+    if (--left_ == 0) done.set_value();
+    return true;
+  }
+  std::promise<void> done;
+
+ private:
+  int left_ = 3;
+};
+
+TEST(ServeLink, AnIdleEnginePreparesUnasked) {
+  const auto ends = *MakeLinkPair();
+  auto ours = std::make_unique<LinkSocket>(ends.first);
+  LinkSocket theirs(ends.second);
+  PreparingEngine engine;
+  std::thread serving([&] { ServeLink(engine, theirs, {}); });
+  EXPECT_EQ(engine.done.get_future().wait_for(std::chrono::minutes(1)), std::future_status::ready);
+  ours.reset();
+  serving.join();
+}
 
 TEST_F(ServeLinkTest, MakesChoicesOfOnePrompt) {
   EXPECT_TRUE(Serve({Held(7, 3)}).empty());

@@ -10,7 +10,7 @@
 namespace pinion {
 namespace {
 
-class Golden : public testing::TestWithParam<const char*> {
+class Golden : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     const std::string folder = StrCat(tests::TestData(), "/models/", GetParam());
@@ -58,16 +58,8 @@ TEST_P(Golden, StreamsPromptsToTheLetter) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Golden,
-                         testing::Values("llama", "llama2", "qwen2", "opt", "tiny-trained",
-                                         "mistral", "qwen3", "phi3", "phi3-longrope", "gemma2",
-                                         "gemma3", "granite", "olmo2", "mixtral", "qwen3moe",
-                                         "gptoss", "deepseekv2", "deepseekv3"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           std::erase(name, '-');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::ValuesIn(tests::ModelFixtures()),
+                         [](const auto& info) { return tests::TestName(info.param); });
 
 }  // namespace
 }  // namespace pinion

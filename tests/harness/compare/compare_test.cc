@@ -37,7 +37,7 @@ class CompareTest : public ::testing::Test {
 
   // A store as a sweep leaves it: the default twice a round, and one more configuration.
   std::string Make(const std::string& name, const Plant& plant) {
-    const std::string path = folder_ / name;
+    std::string path = folder_ / name;
     const auto store = Store::Open(path, Store::Mode::kCreate);
     const auto put = [&](const char* key, const std::string& json) {
       EXPECT_TRUE((*store)->SetMeta(key, *Json::Parse(json)));
@@ -52,7 +52,11 @@ class CompareTest : public ::testing::Test {
     other.id = 1;
     other.label = "isa=avx2";
     other.options = *Json::Parse("{\"model\":\"m\",\"isa\":\"avx2\"}");
-    EXPECT_TRUE((*store)->PutCandidates({baseline, other}));
+    // The same options as the baseline's, but twice.
+    CandidateRow twice = baseline;
+    twice.id = 2;
+    twice.settings = *Json::Parse("[[\"replicas\",\"2\"]]");
+    EXPECT_TRUE((*store)->PutCandidates({baseline, other, twice}));
     std::mt19937_64 random(name.size());
     std::normal_distribution<double> noise(0, plant.noise);
     for (int round = 1; round <= plant.rounds; ++round) {
@@ -114,6 +118,29 @@ TEST_F(CompareTest, DifferencesBelowThresholdOrFloorAreTheSame) {
   const auto noisy =
       Compare(Make("a3", {.noise = 0.2}), Make("b44", {.speed = 0.9, .noise = 0.2}), 0.02);
   EXPECT_FALSE(noisy->any_worse());
+}
+
+// Two metrics of two configurations: four differences, each held to a quarter of 5 %.
+TEST_F(CompareTest, TheLevelIsCorrectedForAllDifferences) {
+  EXPECT_THAT(Refusal({}, {.rounds = 7}), HasSubstr("a verdict needs 8 to decide on 4 diff"));
+  const auto equal = Compare(Make("a", {.rounds = 12}), Make("b2", {.rounds = 12}), 0.02);
+  ASSERT_EQ(equal->differences.size(), 4u);
+  for (const MetricDifference& one : equal->differences) {
+    ASSERT_TRUE(one.ratio.interval);
+    EXPECT_GE(one.ratio.interval->coverage, 1 - 0.05 / 4) << one.metric;
+  }
+}
+
+TEST_F(CompareTest, ReplicasAreNotTheirSingleServer) {
+  const std::string a = Make("a", {}), b = Make("b2", {});
+  const auto store = Store::Open(b, Store::Mode::kWrite);
+  TrialRow trial;
+  trial.candidate = 2;
+  trial.round = 1;
+  trial.ok = true;
+  trial.samples = {{"output_tokens_per_s", 0, 400}};
+  EXPECT_TRUE((*store)->PutTrial(trial, {"x", "m", "", 1}));
+  EXPECT_EQ(Compare(a, b, 0.02)->differences.size(), 4u);
 }
 
 TEST_F(CompareTest, RefusesIncomparableRunsWithTheReason) {

@@ -134,7 +134,7 @@ TEST(CpuMask, HasTheFormThatLlamaCppTakes) {
 TEST(EngineChoice, ReadsItsTwoForms) {
   EXPECT_EQ(ReadEngineChoice(Json("vllm"))->kind, Kind::kVllm);
   const Json json = *Json::Parse(
-      R"({"kind":"command","command":["a","{port}"],"environment":{"X":"1"},"health":"/up",
+      R"({"engine":"command","command":["a","{port}"],"environment":{"X":"1"},"health":"/up",
           "endpoint":"chat","start_timeout":"2m"})");
   const EngineChoice engine = *ReadEngineChoice(json);
   EXPECT_EQ(engine.start_timeout_s, 120);
@@ -145,12 +145,16 @@ TEST(EngineChoice, ReadsItsTwoForms) {
 TEST(EngineChoice, ErrorsNameTheKey) {
   const std::pair<const char*, const char*> cases[] = {
       {R"("gpu")", "pinion, vllm, llama.cpp, command"},
-      {R"({"kind":"command"})", "needs its 'command'"},
-      {R"({"command":"x"})", "'command' in 'engine' must be a list of strings"},
-      {R"({"command":["x"],"port":1})", "unknown key 'port' in 'engine'"},
+      {R"({"engine":"command"})", "needs its 'command'"},
+      {R"({"command":"x"})", "'command' must be a list of at least one value"},
+      {R"({"command":["x"],"port":1})", "unknown key 'port' in one of 'engines'"},
       {R"({"command":["x"],"endpoint":"embed"})", "completions or chat"},
       {R"({"command":["x"],"health":"up"})", "must be a path"},
       {R"(7)", "a name or an object"},
+      {R"({"engine":"vllm","binary":"x"})", "'binary' names another build of Pinion"},
+      {R"({"engine":"pinion","command":["x"]})", "another build's file as 'binary'"},
+      {R"({"command":["x"],"environment":{"X":1}})", "'environment' must be an object of strings"},
+      {R"({"command":["x"],"name":"a b"})", "the engine's name 'a b'"},
   };
   for (const auto& [text, says] : cases) {
     const auto engine = ReadEngineChoice(*Json::Parse(text));

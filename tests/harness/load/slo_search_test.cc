@@ -93,6 +93,90 @@ TEST(SloSearch, KeepsToTheLimitOfRuns) {
   EXPECT_FALSE(found.is_settled);
 }
 
+std::optional<double> Attaining(std::vector<std::pair<double, size_t>> good_of_100, double attain) {
+  std::vector<SloLevel> levels;
+  for (const auto& [load, good] : good_of_100) {
+    SloLevel& level = levels.emplace_back();
+    level.load = load;
+    level.good = good;
+    level.total = 100;
+  }
+  return LoadAttaining(JudgeLevels(levels, attain), attain);
+}
+
+TEST(LoadAttaining, LiesBetweenTheLevelsAroundIt) {
+  EXPECT_NEAR(*Attaining({{1, 100}, {2, 95}, {8, 85}}, 0.9), 4, 1e-9) << "halfway in the logarithm";
+  EXPECT_NEAR(*Attaining({{1, 100}, {2, 90}, {8, 50}}, 0.9), 2, 1e-9);
+  EXPECT_NEAR(*Attaining({{1, 100}, {4, 0}}, 0.5), 2, 1e-9);
+}
+
+TEST(LoadAttaining, BeyondTheLevelsIsTheLastOneOrBelowTheFirst) {
+  EXPECT_EQ(*Attaining({{1, 100}, {2, 95}}, 0.9), 2);
+  EXPECT_NEAR(*Attaining({{4, 80}}, 0.9), 2, 1e-9) << "half of what may be missed from all good";
+  EXPECT_NEAR(*Attaining({{4, 0}}, 0.9), 0.4, 1e-9);
+  EXPECT_GT(*Attaining({{4, 0}}, 1), 0) << "its logarithm is a score";
+  EXPECT_FALSE(Attaining({}, 0.9));
+}
+
+TEST(LoadAttaining, ALuckyLevelIsPooledWithItsNeighbour) {
+  // 95, then 75 and 97 of 100, which together are 86.
+  EXPECT_NEAR(*Attaining({{1, 95}, {2, 75}, {4, 97}}, 0.9), std::pow(2, 5.0 / 9), 1e-9);
+}
+
+struct Cut {
+  std::vector<double> tokens_s;
+  double cut_s = 0;  // 0: it was not cut off
+  std::string error{};
+};
+
+std::optional<bool> GoodUnder(const Slo& limits, const Cut& request, bool open_loop = false) {
+  RequestRecord record;
+  record.sent_ns = 1'000'000'000;  // due one second before it was sent
+  record.output_len = 4;
+  const auto at = [](double s) { return 1'000'000'000 + std::llround(s * 1e9); };
+  for (const double s : request.tokens_s) record.token_ns.push_back(at(s));
+  record.cut = request.cut_s > 0;
+  record.ended_ns = record.cut ? at(request.cut_s) : at(9);
+  record.error = record.cut ? "cut off" : request.error;
+  return IsGood(record, open_loop, limits);
+}
+
+TEST(IsGood, OfAWholeRequestComparesItsTimes) {
+  const Slo first{.ttft_s = 1.0, .tpot_s = {}, .e2el_s = {}};
+  EXPECT_EQ(GoodUnder(first, {{1, 2}}), true);
+  EXPECT_EQ(GoodUnder(first, {{1.1, 2}}), false);
+  EXPECT_EQ(GoodUnder(first, {{0.1, 2}}, true), false) << "in an open loop since it was due";
+  EXPECT_EQ(GoodUnder(first, {{0.5}, 0, "HTTP 500"}), false);
+  EXPECT_EQ(GoodUnder(first, {{}, 0, "HTTP 500"}), false);
+}
+
+TEST(IsGood, OfACutRequestIsUnknownUntilALimitIsMissed) {
+  const Slo first{.ttft_s = 1.0, .tpot_s = {}, .e2el_s = {}};
+  EXPECT_EQ(GoodUnder(first, {{}, 0.9}), std::nullopt);
+  EXPECT_EQ(GoodUnder(first, {{}, 1.1}), false);
+  EXPECT_EQ(GoodUnder(first, {{0.5}, 0.9}), true) << "nothing else is limited";
+  const Slo whole{.ttft_s = 1.0, .tpot_s = {}, .e2el_s = 5.0};
+  EXPECT_EQ(GoodUnder(whole, {{0.5}, 4.9}), std::nullopt);
+  EXPECT_EQ(GoodUnder(whole, {{0.5}, 5.1}), false);
+  const Slo pace{.ttft_s = {}, .tpot_s = 0.5, .e2el_s = {}};  // 1.5 s for the other three tokens
+  EXPECT_EQ(GoodUnder(pace, {{}, 9}), std::nullopt);
+  EXPECT_EQ(GoodUnder(pace, {{2, 2.1}, 3.4}), std::nullopt);
+  EXPECT_EQ(GoodUnder(pace, {{2, 2.1}, 3.6}), false);
+}
+
+TEST(RunOf, CountsWhatWasNeverSent) {
+  ServerLoadResult result;
+  result.never_sent = 2;
+  RequestRecord good;
+  good.token_ns = {10, 20};
+  result.requests = {good, good};
+  result.requests[1].cut = true;
+  result.requests[1].error = "cut off";
+  const LevelRun run = RunOf(result, {.ttft_s = {}, .tpot_s = {}, .e2el_s = 1.0});
+  EXPECT_EQ(run.good, 1u);
+  EXPECT_EQ(run.total, 4u);
+}
+
 TEST(SloSearch, RefusesInvalidOptions) {
   const auto never = [](double) -> Result<LevelRun> { return LevelRun{1, 1}; };
   for (const SloSearchOptions& options :

@@ -277,12 +277,17 @@ TEST(LaunchForms, QuoteForTheProgramThatReadsThem) {
   EXPECT_THAT(forms["Slurm job"], HasSubstr("launch '/out/50 %/$x/profiles/throughput.json'\n"));
 }
 
-TEST(RunnerUpWords, SayHowFarItIsBehindOrThatItIsTied) {
+TEST(RunnerUpWords, NameItWithItsIntervalAgainstTheWinner) {
   Results results = PlantedResults();
-  EXPECT_EQ(RunnerUp(results, results.verdicts[0], Objective::kThroughput),
-            "Runner-up: the defaults, 29.6 % behind.");
+  Verdict& verdict = results.verdicts[0];
+  verdict.runner_up.reset();
+  EXPECT_EQ(InWords(results, verdict).runner_up, "");
+  verdict.runner_up = 0;
+  verdict.runner_up_ratio = {10, 1.031, 0, Interval{1.012, 1.049, 0.979}};
+  EXPECT_EQ(InWords(results, verdict).runner_up,
+            "Runner-up: the defaults; against it the recommended one is at +3.1 % (97 % interval "
+            "+1.2 to +4.9 %, 10 rounds)");
   results.verdicts[0].tied = {0};
-  EXPECT_EQ(RunnerUp(results, results.verdicts[0], Objective::kThroughput), "");
   EXPECT_EQ(InWords(results, results.verdicts[0]).tied,
             "Not distinguishable from it: the defaults. The simpler one is recommended");
   EXPECT_EQ(Costs(results.candidates[1]), "2 threads, 2.9 GiB of peak memory");

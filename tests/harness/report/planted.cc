@@ -113,6 +113,7 @@ Candidate Add(Results& results, std::vector<Setting> settings, const std::string
   }
   candidate.settings = std::move(settings);
   candidate.options = ToJson(options);
+  candidate.engine = "pinion";
   candidate.label = candidate.is_baseline ? "default" : Join(label, " ");
   return candidate;
 }

@@ -5,11 +5,14 @@
 
 #include <filesystem>
 
+#include "engine/base/strings.h"
+#include "harness/stats/metrics.h"
 #include "tests/test_data.h"
 
 namespace pinion::harness {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -58,6 +61,16 @@ TEST(Definition, SurvivesTheRoundTripThroughJson) {
   ASSERT_TRUE(FromJson(ToJson(definition), again));
   EXPECT_EQ(ToJson(definition), ToJson(again));
   EXPECT_FALSE(again.trial_limit_s);
+}
+
+// No loops is not the default of some: a trial, which gets its workload as JSON, would run them.
+TEST(Definition, ABatchAloneStaysAlone) {
+  Definition definition, again;
+  ASSERT_TRUE(Read(R"({"workload":{"concurrency":[]},"objectives":["throughput"]})", definition));
+  EXPECT_TRUE(definition.workload.concurrency.empty());
+  ASSERT_TRUE(FromJson(ToJson(definition), again));
+  EXPECT_TRUE(again.workload.concurrency.empty());
+  EXPECT_THAT(ErrorOf(R"({"workload":{"concurrency":[]}})"), HasSubstr("add 1 to 'concurrency'"));
 }
 
 TEST(Definition, ErrorsNameTheKeyAndTheAllowedValues) {
@@ -148,6 +161,63 @@ TEST(Definition, ObjectivesUnderAnSloAndConstraintsAreReadAndKept) {
   Definition again;
   ASSERT_TRUE(FromJson(ToJson(definition), again));
   EXPECT_EQ(ToJson(again), ToJson(definition));
+}
+
+TEST(Definition, AnSloLooksForARateFromALoadOfItsOwn) {
+  Workload workload;
+  ASSERT_TRUE(FromJson(*Json::Parse(R"({"slo":{"ttft":1}})"), workload));
+  EXPECT_TRUE(workload.slo->by_rate);
+  EXPECT_FALSE(workload.slo->start);
+}
+
+TEST(Definition, EveryObjectiveHasItsName) {
+  for (const ObjectiveRow& row : Objectives()) {
+    const Objective objective{row.kind, row.at_load ? 8 : 0};
+    EXPECT_EQ(RowOf(objective).name, row.name) << "rows are in the order of ObjectiveKind";
+    EXPECT_EQ(*ParseObjective(Name(objective)), objective) << row.name;
+    EXPECT_TRUE(!row.metric || FindMetric(row.metric)) << row.name;
+  }
+  EXPECT_EQ(Name(*ParseObjective("itl_p95@12")), "itl_p95@12");
+  EXPECT_EQ(Goal(*ParseObjective("e2el@1")),
+            "shortest median time from request to last token, 1 client");
+  for (const char* wrong : {"itl_p95", "itl_p95@", "itl_p95@0", "itl_p95@-1", "itl_p95@x",
+                            "itl_p95@99999", "throughput@8", "@8", ""})
+    EXPECT_THAT(ParseObjective(wrong).error().message,
+                AllOf(HasSubstr(StrCat("'", wrong, "'")), HasSubstr("itl_p95@CLIENTS")))
+        << wrong;
+}
+
+TEST(Definition, AnObjectiveUnderLoadNeedsThatLoadAndEnoughRequests) {
+  const auto error = [](const char* objective, int prompts, int output) {
+    Definition definition;
+    const auto read =
+        FromJson(*Json::Parse(StrCat(R"({"objectives":[")", objective,
+                                     R"("],"workload":{"concurrency":[1,8],)", R"("num_prompts":)",
+                                     prompts, R"(,"output_len":)", output, "}}")),
+                 definition);
+    return read ? std::string() : read.error().message;
+  };
+  EXPECT_EQ(error("itl@8", 16, 64), "");
+  EXPECT_THAT(error("itl@4", 16, 64), HasSubstr("add 4 to 'concurrency'"));
+  // 90 in the steady window, and the ramp and the drain of 8 clients.
+  EXPECT_THAT(error("e2el_p95@8", 104, 64), HasSubstr("raise 'num_prompts' from 104 to 105"));
+  EXPECT_EQ(error("e2el_p95@8", 105, 64), "");
+  EXPECT_THAT(error("itl_p95@1", 30, 4), HasSubstr("from 30 to 31"));  // 3 gaps an answer
+  EXPECT_EQ(error("itl_p95@1", 31, 4), "");
+  EXPECT_EQ(error("itl_p95@8", 1, 64), "") << "the loop has 32 requests in any case";
+}
+
+TEST(Definition, CostNeedsAPrice) {
+  Definition definition;
+  EXPECT_THAT(FromJson(*Json::Parse(R"({"objectives":["cost"]})"), definition).error().message,
+              HasSubstr("--price-per-hour"));
+  ASSERT_TRUE(
+      FromJson(*Json::Parse(R"({"objectives":["cost"],"price_per_hour":2.5})"), definition));
+  EXPECT_EQ(*definition.price_per_hour, 2.5);
+  EXPECT_EQ(ToJson(definition).Find("price_per_hour")->number(), 2.5);
+  EXPECT_FALSE(ToJson(definition).Find("price_per_kwh"));
+  EXPECT_THAT(FromJson(*Json::Parse(R"({"price_per_kwh":0})"), definition).error().message,
+              HasSubstr("must be above 0"));
 }
 
 TEST(Definition, ErrorsNameAMissingSloAndInvalidLimits) {

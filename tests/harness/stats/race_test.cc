@@ -148,11 +148,5 @@ TEST(Race, IgnoresMissingScoresAndWithdrawnContestantsDoNotLead) {
   EXPECT_EQ(race.leader(), 2u);
 }
 
-TEST(ConfirmationRounds, AreMoreOnlyIfMoreHelp) {
-  EXPECT_EQ(ConfirmationRounds(0.01, 0.02), 10u);
-  EXPECT_EQ(ConfirmationRounds(0.03, 0.02), 13u);
-  EXPECT_EQ(ConfirmationRounds(0.10, 0.02), 10u);
-}
-
 }  // namespace
 }  // namespace pinion::harness

@@ -61,14 +61,25 @@ SweepMeta Meta() {
   return meta;
 }
 
-std::vector<TrialRow> SixRounds(double gain) {
+std::vector<TrialRow> RoundsOf(int rounds, double gain, Phase phase) {
   std::vector<TrialRow> trials;
-  for (int round = 1; round <= 6; ++round) {
+  for (int round = 1; round <= rounds; ++round) {
     const double drift = 100 * round;  // far more than any gain; pairing must remove it
     trials.push_back(Trial(0, round, drift));
     trials.push_back(Trial(0, round, drift * (1 + 0.001 * round), 1));
     trials.push_back(Trial(1, round, drift * gain));
   }
+  for (TrialRow& trial : trials) trial.phase = phase;
+  return trials;
+}
+
+std::vector<TrialRow> SixRounds(double gain) { return RoundsOf(6, gain, Phase::kRace); }
+
+// One candidate in three objectives: seven fresh rounds can decide.
+std::vector<TrialRow> Confirmed(double in_race, double in_fresh_rounds) {
+  std::vector<TrialRow> trials = SixRounds(in_race);
+  for (const TrialRow& trial : RoundsOf(7, in_fresh_rounds, Phase::kConfirmation))
+    trials.push_back(trial);
   return trials;
 }
 
@@ -81,23 +92,23 @@ TEST(Assemble, ScoresFollowTheirFormulas) {
 }
 
 TEST(Assemble, FindsThePlantedGainThroughTheDrift) {
-  const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, SixRounds(1.1));
+  const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, Confirmed(1.1, 1.1));
   EXPECT_EQ(results.rounds_done, 6);
   ASSERT_EQ(results.verdicts.size(), 3u);
   for (const Verdict& verdict : results.verdicts) {
     EXPECT_EQ(verdict.outcome, Outcome::kWinner) << verdict.objective;
     EXPECT_EQ(verdict.recommended, 1);
-    EXPECT_NEAR(verdict.ratio.median, 1.1, 1e-9);
+    EXPECT_NEAR(verdict.ratio.median, 1.1 / std::sqrt(1.004), 1e-9) << "to both baseline trials";
   }
   const Comparison* comparison = results.candidates[1].Find(Objective::kThroughput);
   ASSERT_TRUE(comparison);
-  EXPECT_EQ(comparison->ratios.size(), 6u);
-  EXPECT_NEAR(comparison->ratio.median, 1.1, 1e-9);
-  EXPECT_EQ(results.candidates[0].Find("output_tokens_per_s", 0)->samples.size(), 6u);
-  EXPECT_DOUBLE_EQ(results.elapsed_s, 36);
+  EXPECT_EQ(comparison->ratios.size(), 13u);
+  EXPECT_NEAR(comparison->ratio.median, 1.1 / std::sqrt(1.004), 1e-9);
+  EXPECT_EQ(results.candidates[0].Find("output_tokens_per_s", 0)->samples.size(), 13u);
+  EXPECT_DOUBLE_EQ(results.elapsed_s, 78);
 }
 
-TEST(Assemble, OnlyTheFloorUsesTheBaselinesSecondTrial) {
+TEST(Assemble, TheBaselineIsNotComparedWithItselfButForTheFloor) {
   const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, SixRounds(1.1));
   EXPECT_GT(results.floors[0], 0.0005);
   EXPECT_LT(results.floors[0], 0.01);
@@ -131,15 +142,31 @@ TEST(Assemble, RoundWithAMissingTrialIsNotWhole) {
 }
 
 TEST(Assemble, ConfirmationDecidesIfThereIsOne) {
-  std::vector<TrialRow> trials = SixRounds(1.1);
-  for (TrialRow trial : SixRounds(1.002)) {
-    trial.phase = Phase::kConfirmation;
-    trials.push_back(trial);
-  }
-  const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, trials);
-  EXPECT_EQ(results.confirmation_rounds, 6);
+  const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, Confirmed(1.1, 1.002));
+  EXPECT_EQ(results.confirmation_rounds, 7);
   EXPECT_EQ(results.verdicts[0].outcome, Outcome::kNoDifference);
   EXPECT_TRUE(results.verdicts[0].confirmed);
+}
+
+TEST(Assemble, TheTablesIntervalsAreThoseOfTheLevelThatDecided) {
+  std::vector<TrialRow> trials = SixRounds(1.1);
+  for (const TrialRow& trial : RoundsOf(10, 1.1, Phase::kConfirmation)) trials.push_back(trial);
+  const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, trials);
+  const Comparison* comparison = results.candidates[1].Find(Objective::kThroughput);
+  ASSERT_TRUE(comparison && comparison->ratio.interval);
+  EXPECT_EQ(comparison->ratio.n, 10u);
+  EXPECT_GE(comparison->ratio.interval->coverage, 1 - 0.05 / 3) << "for three comparisons";
+}
+
+TEST(Assemble, ARoundInWhichOneOfTheBaselinesTrialsFailedStillCounts) {
+  std::vector<TrialRow> trials = Confirmed(1.1, 1.1);
+  std::erase_if(trials, [](const TrialRow& trial) {
+    return trial.candidate == 0 && trial.phase == Phase::kConfirmation &&
+           (trial.round == 1 ? trial.copy == 0 : trial.round == 2 && trial.copy == 1);
+  });
+  const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, trials);
+  EXPECT_EQ(results.verdicts[0].ratio.n, 7u);
+  EXPECT_EQ(results.verdicts[0].outcome, Outcome::kWinner);
 }
 
 TEST(Assemble, MarksDisturbedSamples) {

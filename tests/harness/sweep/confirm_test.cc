@@ -80,9 +80,11 @@ Ran RunOn(MadeUp& source, double budget_s) {
   Protocol protocol(definition, rows, nothing_predicted, source, progress);
   EXPECT_TRUE(protocol.Run());
   Ran ran{protocol.state(), progress.notes, protocol.spending().spent_s(), {}};
+  std::vector<VerdictInput> inputs;
   for (const ObjectiveRace& race : ran.state.races)
-    ran.verdicts.push_back(Decide(
-        InputFor(race.objective, definition, rows, ran.state.trials, &race, ran.state.race_over)));
+    inputs.push_back(
+        InputFor(race.objective, definition, rows, ran.state.trials, &race, ran.state.race_over));
+  ran.verdicts = Decide(inputs);
   return ran;
 }
 
@@ -91,15 +93,26 @@ constexpr double kMuchNoise = 0.12;
 
 TEST(Confirm, RaceCutShortByTheBudgetEndsWithAVerdictOnEveryObjective) {
   MadeUp source({{1, 1}, {1, 1}, {0.6, 0.6}, {1, 1}, {0.6, 0.6}, {0.6, 0.6}}, kMuchNoise);
-  const Ran ran = RunOn(source, 45);
+  const Ran ran = RunOn(source, 70);
   EXPECT_LT(ran.state.rounds_done, 5);
-  EXPECT_GE(ran.state.confirmations_done, 6);
+  EXPECT_GE(ran.state.confirmations_done, 9);  // three candidates in three objectives
   for (const Verdict& verdict : ran.verdicts) {
     EXPECT_EQ(verdict.outcome, Outcome::kNoDifference) << verdict.sentence;
     EXPECT_TRUE(verdict.confirmed) << verdict.sentence;
   }
-  EXPECT_GT(ran.spent_s, 45 - 5);
-  EXPECT_LE(ran.spent_s, 45);
+  EXPECT_GT(ran.spent_s, 70 - 5);
+  EXPECT_LE(ran.spent_s, 70);
+}
+
+TEST(Confirm, AnObjectiveWhoseLeaderDidNotFitIsToldSo) {
+  MadeUp source({{1, 1}, {1, 1}, {0.6, 0.6}, {1, 1}, {0.6, 0.6}, {0.6, 0.6}}, kMuchNoise);
+  const Ran ran = RunOn(source, 45);
+  ASSERT_EQ(ran.state.confirmed.size(), 1u);
+  EXPECT_EQ(ran.verdicts[0].outcome, Outcome::kNoDifference) << ran.verdicts[0].sentence;
+  std::vector<std::string> sentences;
+  for (const Verdict& verdict : ran.verdicts)
+    if (verdict.outcome == Outcome::kTooFewRounds) sentences.push_back(verdict.sentence);
+  EXPECT_THAT(sentences, Contains(HasSubstr("was not confirmed: the budget had no room")));
 }
 
 TEST(Confirm, BothOfTwoWinnersAreConfirmedIfThereIsRoom) {
@@ -131,8 +144,9 @@ TEST(Confirm, RaceContinuesIfThereIsNoRoomForAConfirmation) {
   EXPECT_THAT(ran.notes, Contains(HasSubstr("without a confirmation, which needs --budget 1m")));
   EXPECT_EQ(ran.state.rounds_done, 6);
   for (const Verdict& verdict : ran.verdicts) {
-    EXPECT_EQ(verdict.recommended, 1) << verdict.sentence;
-    EXPECT_FALSE(verdict.confirmed);
+    EXPECT_EQ(verdict.outcome, Outcome::kTooFewRounds) << verdict.sentence;
+    EXPECT_EQ(verdict.recommended, 0);
+    EXPECT_EQ(verdict.best, 1);
   }
 }
 
@@ -152,8 +166,8 @@ TEST(Confirm, LeaderRacesOnIfARoundOfAllNoLongerFits) {
   std::vector<Speeds> speeds(10, {1, 1});
   speeds[4] = {1.5, 1.5};
   MadeUp source(speeds, 0.01);
-  const Ran ran = RunOn(source, 20);  // calibration, a round of 11, and 7 trials
-  EXPECT_EQ(ran.state.rounds_done, 3);
+  const Ran ran = RunOn(source, 20);    // calibration, a round of 11, and 7 trials
+  EXPECT_EQ(ran.state.rounds_done, 2);  // the second of the leaders and the runner-up
   EXPECT_GT(ran.spent_s, 20 - 3);
 }
 

@@ -188,13 +188,14 @@ TEST(Forecasts, AreReadFromPredictionsByName) {
     {"name":"c1","prediction":{"output_tokens_per_s":10,"ttft_s":1,"tpot_s":0.1,
      "at_best":{"output_tokens_per_s":20,"ttft_s":0.5,"tpot_s":0.05}}},
     {"name":"default","excluded":"too large"}]})");
-  const Forecasts forecasts = ForecastsFrom(predictions, Rows(2), 11);
+  const Forecasts forecasts =
+      ForecastsFrom(predictions, Rows(2), {Objective::kThroughput, Objective::kLatency}, 11);
   ASSERT_EQ(forecasts.size(), 1u);
   const auto& of = forecasts.at(1);
   EXPECT_DOUBLE_EQ(of.at(Objective::kThroughput).expected, std::log(10));
   EXPECT_DOUBLE_EQ(of.at(Objective::kThroughput).at_best, std::log(20));
   EXPECT_DOUBLE_EQ(of.at(Objective::kLatency).at_best, -std::log(1.0));
-  EXPECT_TRUE(ForecastsFrom(Json(), Rows(2), 11).empty());
+  EXPECT_TRUE(ForecastsFrom(Json(), Rows(2), {Objective::kThroughput}, 11).empty());
 }
 
 TEST(Forecasts, PutTheMostPromisingFirst) {

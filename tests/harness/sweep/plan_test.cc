@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/model/model.h"
+#include "engine/checkpoint/model.h"
 
 namespace pinion::harness {
 namespace {

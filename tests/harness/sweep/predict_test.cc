@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "engine/model/model.h"
+#include "engine/checkpoint/model.h"
 
 namespace pinion::harness {
 namespace {

@@ -48,7 +48,7 @@ class RescoreTest : public testing::Test {
   TrialRow Judged(double ttft_s) {
     auto trials = store_->Trials();
     EXPECT_TRUE(trials);
-    EXPECT_TRUE(Rescore(*store_, {.ttft_s = ttft_s, .tpot_s = {}, .e2el_s = {}}, *trials));
+    EXPECT_TRUE(Rescore(*store_, {{.ttft_s = ttft_s, .tpot_s = {}, .e2el_s = {}}}, *trials));
     return trials->front();
   }
 
@@ -86,6 +86,7 @@ TEST_F(RescoreTest, CountsTheSearchsLevelsAgain) {
   late.record.scheduled_ns -= 500 * kMs;  // it waited for a place before it was sent
   trial.requests = {Request("search", 0, 0, {100, 200}), late};
   for (RequestRow& row : trial.requests) row.rate = 2;
+  trial.samples = {{"slo_load", 0, 99}};
   ASSERT_TRUE(store_->PutTrial(trial, {"m", "m", "{}", 1}));
   const auto level = [](const TrialRow& judged) {
     const Json& one = judged.info.Find("slo")->Find("levels")->array().at(0);
@@ -95,6 +96,29 @@ TEST_F(RescoreTest, CountsTheSearchsLevelsAgain) {
   EXPECT_EQ(level(Judged(0.21)), std::pair(int64_t{1}, int64_t{2}))
       << "counted from when it was due";
   EXPECT_EQ(level(Judged(0.7)), std::pair(int64_t{2}, int64_t{2}));
+  const auto load = [](const TrialRow& judged) { return judged.samples.back(); };
+  EXPECT_EQ(load(Judged(0.7)).metric, "slo_load");
+  EXPECT_DOUBLE_EQ(load(Judged(0.7)).value, 2);
+  EXPECT_DOUBLE_EQ(load(Judged(0.21)).value, 2 * 0.1 / 0.5) << "half are good, a tenth may be bad";
+}
+
+TEST_F(RescoreTest, LeavesOutALevelThatWasCutOffBeforeTheLimitsDecide) {
+  TrialRow trial;
+  trial.ok = true;
+  trial.info = Json(
+      Json::Object{{"slo", Json::Object{{"unit", "requests/s"}, {"levels", Json::MakeArray()}}}});
+  trial.requests = {Request("search", 0, 0, {100, 200}), Request("search", 0, 0, {})};
+  for (RequestRow& row : trial.requests) row.rate = 2;
+  trial.requests[1].record.cut = true;
+  trial.requests[1].record.error = "cut off";
+  trial.requests[1].record.ended_ns = 500 * kMs;
+  ASSERT_TRUE(store_->PutTrial(trial, {"m", "m", "{}", 1}));
+  const auto levels = [](const TrialRow& judged) {
+    return judged.info.Find("slo")->Find("levels")->array().size();
+  };
+  EXPECT_EQ(levels(Judged(0.4)), 1u) << "it had waited longer than that";
+  EXPECT_EQ(levels(Judged(0.6)), 0u);
+  EXPECT_TRUE(Judged(0.6).samples.empty());
 }
 
 }  // namespace

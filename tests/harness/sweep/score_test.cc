@@ -59,20 +59,39 @@ TEST(Score, BalancedNeedsBoth) {
   EXPECT_FALSE(LogScore(trial, Objective::kBalanced, 8));  // latency alone
 }
 
-TEST(Score, GoodputIsTheBestOverTheLoops) {
+TEST(Score, GoodputIsTheLoadThatTheSearchFound) {
   TrialRow trial = Trial();
+  trial.samples.push_back({"goodput", 4, 2});  // of a closed loop: a figure, not the objective
   EXPECT_FALSE(LogScore(trial, Objective::kGoodput, 8));
-  trial.samples.push_back({"goodput", 1, 0.5});
-  trial.samples.push_back({"goodput", 4, 2});
-  trial.samples.push_back({"goodput", 16, 0});
-  EXPECT_DOUBLE_EQ(*LogScore(trial, Objective::kGoodput, 8), std::log(2));
+  trial.samples.push_back({"slo_load", 0, 0.5});
+  EXPECT_DOUBLE_EQ(*LogScore(trial, Objective::kGoodput, 8), std::log(0.5));
 }
 
-TEST(Score, GoodputOfZeroScoresBelowAnyOther) {
-  TrialRow none = Trial(), some = Trial();
-  none.samples.push_back({"goodput", 1, 0});
-  some.samples.push_back({"goodput", 1, 0.001});
-  EXPECT_LT(*LogScore(none, Objective::kGoodput, 8), *LogScore(some, Objective::kGoodput, 8));
+TEST(Score, ALatencyUnderLoadIsTheSampleOfThatLoop) {
+  TrialRow trial = Trial();
+  trial.samples.push_back({"itl_p95_s", 1, 0.1});
+  trial.samples.push_back({"itl_p95_s", 8, 0.25});
+  EXPECT_DOUBLE_EQ(*LogScore(trial, *ParseObjective("itl_p95@8"), 8), std::log(4));
+  EXPECT_DOUBLE_EQ(*LogScore(trial, *ParseObjective("itl_p95@1"), 8), std::log(10));
+  EXPECT_FALSE(LogScore(trial, *ParseObjective("itl_p95@4"), 8));
+  EXPECT_FALSE(LogScore(trial, *ParseObjective("itl@8"), 8));
+}
+
+TEST(Score, CostIsThatOfTheMachinesTimeAndOfItsEnergy) {
+  TrialRow trial;
+  trial.samples = {{"output_tokens_per_s", 0, 100}};
+  Definition definition;
+  EXPECT_FALSE(CostPerMillionTokens(trial, definition));
+  definition.price_per_hour = 0.36;  // 360,000 tokens
+  EXPECT_NEAR(*CostPerMillionTokens(trial, definition), 1, 1e-12);
+  definition.price_per_kwh = 0.30;
+  EXPECT_FALSE(CostPerMillionTokens(trial, definition)) << "without energy it would be too little";
+  trial.samples.push_back({"joules_per_token", 0, 6});  // 1.667 kWh a million
+  EXPECT_NEAR(*CostPerMillionTokens(trial, definition), 1.5, 1e-12);
+  definition.price_per_hour.reset();
+  EXPECT_NEAR(*CostPerMillionTokens(trial, definition), 0.5, 1e-12);
+  trial.samples.push_back({"cost_per_mtoken", 0, 0.5});
+  EXPECT_DOUBLE_EQ(*LogScore(trial, Objective::kCost, 8), std::log(2));
 }
 
 // Half the cores are better as long as they keep 95 % of the throughput, and so on down.

@@ -17,6 +17,7 @@ TrialRow Found(int candidate, const char* levels) {
 TEST(PooledBoundary, PoolsAllTrialsOfTheCandidate) {
   SloTarget target;
   target.attain = 0.9;
+  target.by_rate = false;
   std::vector<TrialRow> trials = {
       Found(0, R"([{"load":2.0,"good":20,"total":20},{"load":4.0,"good":19,"total":20}])"),
       Found(0, R"([{"load":4.0,"good":17,"total":20},{"load":8.0,"good":3,"total":20}])"),

@@ -7,6 +7,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
+#include "harness/stats/rules.h"
 #include "harness/sweep/assemble.h"
 #include "harness/sweep/folder.h"
 #include "harness/sweep/load.h"
@@ -77,7 +78,7 @@ TEST_F(SweepTest, FindsTheFasterOneConfirmsItAndKeepsTheFailingOneAsARow) {
   EXPECT_TRUE(results.finished);
   EXPECT_EQ(results.calibration_rounds, 3);
   EXPECT_EQ(results.rounds_done, 3);  // the third gives the noise's scale enough to rest on
-  EXPECT_EQ(results.confirmation_rounds, 10);
+  EXPECT_EQ(results.confirmation_rounds, static_cast<int>(RoundsFor(3)));
   const Verdict* verdict = results.FindVerdict(Objective::kThroughput);
   EXPECT_EQ(verdict->outcome, Outcome::kWinner);
   EXPECT_EQ(results.Find(verdict->recommended)->label, "max_num_seqs=11");
@@ -87,7 +88,7 @@ TEST_F(SweepTest, FindsTheFasterOneConfirmsItAndKeepsTheFailingOneAsARow) {
   EXPECT_THAT(results.candidates[2].reason, HasSubstr("unlucky number"));
   // The baseline twice each time, and one more but in the calibration; two failures are not
   // counted.
-  EXPECT_EQ(TrialsRun(), 3u * 2 + 3 * 3 + 10 * 3);
+  EXPECT_EQ(TrialsRun(), 3u * 2 + 3 * 3 + RoundsFor(3) * 3);
 }
 
 TEST_F(SweepTest, AnInterruptedSweepGoesOnWithoutRepeatingATrial) {
@@ -104,7 +105,7 @@ TEST_F(SweepTest, AnInterruptedSweepGoesOnWithoutRepeatingATrial) {
   EXPECT_EQ(*rest, SweepEnd::kDone);
   EXPECT_GE(before, 6u);
   // The trial that was interrupted may have left its line before it was killed.
-  EXPECT_NEAR(static_cast<double>(TrialsRun()), 45, 1);
+  EXPECT_NEAR(static_cast<double>(TrialsRun()), 48, 1);
   EXPECT_EQ(Load().verdicts[0].outcome, Outcome::kWinner);
 }
 

@@ -14,10 +14,12 @@ class FakeTarget final : public LoadTarget {
  public:
   Result<PhaseResult> Send(const LoadPhase& phase) override {
     phases.push_back(phase);
-    if (fails) return Fail(ErrorCode::kFailed, "the server ended with exit code 3");
+    if (fails || (fails_at_rates && phase.rate))
+      return Fail(ErrorCode::kFailed, "the server ended with exit code 3");
     PhaseResult result;
     result.load.open_loop = phase.rate.has_value();
     const int64_t start_ns = result.load.start_ns = clock.NowNs();
+    busy_until_ns_ = start_ns;  // what was cut off is no longer served
     std::vector<int64_t> free_ns(static_cast<size_t>(phase.rate ? phase.requests : phase.clients),
                                  start_ns);
     bool complete = false;
@@ -27,6 +29,7 @@ class FakeTarget final : public LoadTarget {
       if (phase.rate) sent_ns = start_ns + Ns(i / *phase.rate);
       if (i > 0 && sent_ns > start_ns + Ns(phase.stop_sending_s)) break;
       RequestRecord record = Answer(phase, sent_ns);
+      if (serves_s > 0) Queue(record);
       const int64_t deadline_ns =
           start_ns + Ns(complete ? phase.deadline_s : phase.last_deadline_s);
       if (record.ended_ns > deadline_ns && !record.token_ns.empty()) Cut(deadline_ns, record);
@@ -50,8 +53,9 @@ class FakeTarget final : public LoadTarget {
   double first_s = 0.002, step_s = 0.001;
   int output_len = 4;          // tokens of every answer, except of warm-ups
   bool never_answers = false;  // requests wait until their deadline
-  bool fails = false;
-  std::string error;  // of every request
+  bool fails = false, fails_at_rates = false;
+  double serves_s = 0;  // requests are served one after the other, so long each; 0: all at once
+  std::string error;    // of every request
   int replicas = 1;
   GeneratorLoad generator;
   std::optional<ServerCounters> counted;
@@ -59,6 +63,8 @@ class FakeTarget final : public LoadTarget {
   std::vector<LoadPhase> phases;
 
  private:
+  int64_t busy_until_ns_ = 0;
+
   static int64_t Ns(double seconds) { return static_cast<int64_t>(std::min(seconds, 1e9) * 1e9); }
 
   RequestRecord Answer(const LoadPhase& phase, int64_t sent_ns) const {
@@ -70,6 +76,13 @@ class FakeTarget final : public LoadTarget {
     for (int i = 0; i < tokens; ++i) record.token_ns.push_back(sent_ns + Ns(first_s + i * step_s));
     record.ended_ns = record.token_ns.back();
     return record;
+  }
+
+  // The whole answer comes when the server has ended the one before and this one.
+  void Queue(RequestRecord& record) {
+    busy_until_ns_ = std::max(busy_until_ns_, record.sent_ns) + Ns(serves_s);
+    for (int64_t& at_ns : record.token_ns) at_ns = busy_until_ns_;
+    record.ended_ns = busy_until_ns_;
   }
 
   static void Cut(int64_t at_ns, RequestRecord& record) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -23,6 +24,10 @@ TrialRequest SmallRequest() {
   request.limit_s = 20;
   return request;
 }
+
+// A limit on the first token, or on the whole answer.
+SloTarget FirstWithin(double seconds) { return {{.ttft_s = seconds, .tpot_s = {}, .e2el_s = {}}}; }
+SloTarget AnswerWithin(double seconds) { return {{.ttft_s = {}, .tpot_s = {}, .e2el_s = seconds}}; }
 
 // The trial of servers that have just started, or `started_s` ago, by a clock that only their
 // answers move: no machine is too slow for a limit.
@@ -88,7 +93,7 @@ TEST(Trial, CountersThatAreAbsentLeaveNoSamples) {
 TEST(Trial, KeepsEveryRequestButThoseOfWarmUps) {
   FakeTarget target;
   TrialRequest request = SmallRequest();
-  request.workload.slo = SloTarget{{.ttft_s = 1.0, .tpot_s = {}, .e2el_s = {}}, 0.9, true, 50};
+  request.workload.slo = FirstWithin(1);
   const auto result = Measured(target, request);
   ASSERT_TRUE(result) << result.error().message;
   std::map<std::pair<std::string, int>, int> count;
@@ -99,7 +104,7 @@ TEST(Trial, KeepsEveryRequestButThoseOfWarmUps) {
   }
   EXPECT_EQ((count[{"batch", 0}]), 6);
   EXPECT_EQ((count[{"clients", 1}]), 6);
-  EXPECT_EQ((count[{"clients", 3}]), 6);
+  EXPECT_EQ((count[{"clients", 3}]), 12) << "four turns of every client";
   EXPECT_GE((count[{"search", 0}]), 6);
   EXPECT_EQ(count.size(), 4u);
 }
@@ -126,30 +131,96 @@ TEST(Trial, ReportsItsCircumstances) {
   }
 }
 
-TEST(Trial, LooksForTheLoadThatMeetsTheSlo) {
+// Requests of 0.1 s, one after the other: 10 a second are served, and at 11.3 a second the ninth
+// waits longer than 0.1 s. The search, from half of 10 rounded down to a power of the square root
+// of 2, goes by such steps, and then by their roots.
+TEST(Trial, LooksForTheRateThatMeetsTheSlo) {
+  FakeTarget target;
+  target.serves_s = 0.1;
+  TrialRequest request = SmallRequest();
+  request.limit_s = 100;
+  request.workload.slo = AnswerWithin(0.2);
+  const auto result = Measured(target, request);
+  ASSERT_TRUE(result) << result.error().message;
+  const double found = Find(*result, "slo_load", 0)->value;
+  EXPECT_GT(found, 9.5);
+  EXPECT_LT(found, 11.32);
+  const Json* slo = result->info.Find("slo");
+  EXPECT_EQ(slo->Find("unit")->string(), "requests/s");
+  EXPECT_EQ(slo->Find("levels")->array()[0].Find("load")->number(), 4);
+  EXPECT_EQ(slo->Find("levels")->array()[0].Find("total")->integer(), 20) << "for attain 0.9";
+}
+
+// Twenty requests at once would all be served within the limit of 2 s, and yet no more than 10 a
+// second are.
+TEST(Trial, ABurstThatIsSoonServedIsNoLoad) {
+  FakeTarget target;
+  target.serves_s = 0.1;
+  TrialRequest request = SmallRequest();
+  request.limit_s = 1000;
+  request.workload.slo = AnswerWithin(2);
+  const auto result = Measured(target, request);
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_GT(Find(*result, "slo_load", 0)->value, 9.5);
+  EXPECT_LT(Find(*result, "slo_load", 0)->value, 12.5);
+}
+
+TEST(Trial, LooksForTheClientsThatMeetTheSlo) {
+  FakeTarget target;
+  target.serves_s = 0.1;
+  TrialRequest request = SmallRequest();
+  request.limit_s = 100;
+  request.workload.slo = AnswerWithin(0.35);  // three clients wait 0.3 s, four 0.4 s
+  request.workload.slo->by_rate = false;
+  const auto result = Measured(target, request);
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_GE(Find(*result, "slo_load", 0)->value, 3);
+  EXPECT_LT(Find(*result, "slo_load", 0)->value, 4);
+  EXPECT_EQ(result->info.Find("slo")->Find("unit")->string(), "clients");
+}
+
+TEST(Trial, ALoadThatNeverMeetsTheSloIsBelowAllThatWereTried) {
   FakeTarget target;
   TrialRequest request = SmallRequest();
-  request.workload.slo = SloTarget{{.ttft_s = {}, .tpot_s = {}, .e2el_s = 10.0}};
-  const auto all = Measured(target, request);
-  ASSERT_TRUE(all) << all.error().message;
-  EXPECT_GE(Find(*all, "slo_load", 0)->value, 2);  // nothing can fail
-  const Json* slo = all->info.Find("slo");
-  EXPECT_EQ(slo->Find("unit")->string(), "clients");
-  EXPECT_GE(slo->Find("levels")->array().size(), 2u);
-
-  request.workload.slo = SloTarget{{.ttft_s = 1e-4, .tpot_s = {}, .e2el_s = {}}, 0.9, true, 50};
+  request.workload.slo = FirstWithin(1e-4);  // a first token takes longer than that
+  request.workload.slo->start = 50;
   const auto none = Measured(target, request);
   ASSERT_TRUE(none) << none.error().message;
-  EXPECT_FALSE(Find(*none, "slo_load", 0));  // a first token takes longer than that
-  EXPECT_EQ(none->info.Find("slo")->Find("levels")->array()[0].Find("good")->integer(), 0);
+  const Json& lowest = none->info.Find("slo")->Find("levels")->array()[0];
+  EXPECT_EQ(lowest.Find("good")->integer(), 0);
+  EXPECT_LT(Find(*none, "slo_load", 0)->value, lowest.Find("load")->number());
+}
+
+// A run that the end of the time cuts off tells nothing of its load.
+TEST(Trial, WithoutTimeForARunThereIsNoLoadThatMeetsTheSlo) {
+  FakeTarget target;
+  target.serves_s = 0.1;
+  TrialRequest request = SmallRequest();
+  request.workload.slo = AnswerWithin(10);
+  request.limit_s = 5;
+  const auto result = Measured(target, request);
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_FALSE(Find(*result, "slo_load", 0));
+  EXPECT_EQ(result->info.Find("slo")->Find("levels")->array().size(), 0u);
+  EXPECT_THAT(result->info.Find("cut")->Dump(), HasSubstr("search of the SLO's load left out"));
+}
+
+TEST(Trial, AServerThatEndsInTheSearchEndsTheTrial) {
+  FakeTarget target;
+  target.fails_at_rates = true;
+  TrialRequest request = SmallRequest();
+  request.workload.slo = AnswerWithin(0.1);
+  const auto result = Measured(target, request);
+  ASSERT_FALSE(result);
+  EXPECT_THAT(result.error().message, HasSubstr("the server ended"));
 }
 
 TEST(Trial, LoopsCountRequestsThatMeetTheSlo) {
   FakeTarget target;
   TrialRequest request = SmallRequest();
-  request.workload.slo = SloTarget{{.ttft_s = {}, .tpot_s = {}, .e2el_s = 10.0}};
+  request.workload.slo = AnswerWithin(10);
   const auto all = Measured(target, request);
-  request.workload.slo = SloTarget{{.ttft_s = 1e-4, .tpot_s = {}, .e2el_s = {}}};
+  request.workload.slo = FirstWithin(1e-4);
   const auto none = Measured(target, request);
   ASSERT_TRUE(all && none);
   for (const int clients : {1, 3}) {
@@ -193,19 +264,15 @@ TEST(Trial, AWarmUpReachesEveryServer) {
     EXPECT_TRUE(phase.most_output == 0 || phase.clients >= 7);
 }
 
-TEST(Judge, CountsOnlyDecidedRequests) {
-  const Slo slo{.ttft_s = 1.0, .tpot_s = {}, .e2el_s = {}};
-  const auto count = [&](std::vector<int64_t> tokens_s, bool complete, int64_t cut_s) {
-    for (int64_t& at : tokens_s) at *= 1'000'000'000;
-    LevelRun level;
-    Judge({0, tokens_s}, complete, cut_s < 0 ? INT64_MAX : cut_s * 1'000'000'000, slo, level);
-    return std::pair(level.good, level.total);
-  };
-  EXPECT_EQ(count({1, 2}, true, 9), std::pair(size_t{1}, size_t{1}));
-  EXPECT_EQ(count({2, 3}, true, 9), std::pair(size_t{0}, size_t{1}));
-  EXPECT_EQ(count({}, false, 9), std::pair(size_t{0}, size_t{1}));   // it had waited too long
-  EXPECT_EQ(count({1}, false, 9), std::pair(size_t{0}, size_t{0}));  // it may have been good
-  EXPECT_EQ(count({}, false, -1), std::pair(size_t{0}, size_t{1}));  // it failed
+TEST(FirstLoad, IsThatOfTheTargetOrHalfOfWhatWasReached) {
+  SloTarget target = AnswerWithin(1);
+  EXPECT_DOUBLE_EQ(FirstLoad(target, 16), 8);
+  EXPECT_DOUBLE_EQ(FirstLoad(target, 15.9), 8 / std::sqrt(2));
+  EXPECT_DOUBLE_EQ(FirstLoad(target, 0.5), 0.25);
+  target.by_rate = false;
+  EXPECT_EQ(FirstLoad(target, 16), 2);
+  target.start = 7;
+  EXPECT_EQ(FirstLoad(target, 16), 7);
 }
 
 TEST(Trial, UnfinishedLoadIsMeasuredAsFarAsItWent) {

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+#include "engine/checkpoint/gguf.h"
+#include "engine/spec/spec.h"
+
+namespace pinion {
+
+// Metadata `ARCHITECTURE.from` is config.json's `to`.
+struct GgufField {
+  std::string_view from, to;
+};
+// config.json's `to` is whether the file has the tensor.
+struct GgufPresence {
+  std::string_view tensor, to;
+};
+// Another name in the file for a tensor than all other architectures have.
+struct GgufName {
+  std::string TensorNames::*ours = nullptr;
+  std::string_view theirs;
+};
+
+// An architecture by the name that GGUF files give it, as data: how its metadata becomes that of
+// config.json, and what the file stores in another way than Hugging Face's checkpoints.
+struct GgufArchitecture {
+  std::string_view name, hugging_face;
+  // Several entries may have a name: the first one whose key is there (and is `when_value` unless
+  // that is 0) counts.
+  std::string_view when = "";
+  int64_t when_value = 0;
+  std::span<const GgufField> fields = {};  // beyond those of all
+  std::span<const GgufPresence> presences = {};
+  // Fields of config.json that files do not state, because all models have them.
+  std::string_view constants = "{}";
+  bool permuted = false;     // rows of q and k: rotated pairs are neighbours
+  bool whole_norms = false;  // norms hold the 1 that Hugging Face's arithmetic adds
+  bool latent = false;       // attention: heads' sizes are those of the cache
+  GgufName renamed = {};
+};
+
+// The entry for a file; the error lists the architectures that Pinion reads.
+Result<const GgufArchitecture*> FindGgufArchitecture(const Json& metadata);
+// "gemma2, gemma3, ...", sorted.
+std::string GgufArchitectureNames();
+
+}  // namespace pinion

@@ -1,0 +1,294 @@
+#include <algorithm>
+#include <unordered_map>
+
+#include "engine/base/strings.h"
+#include "engine/checkpoint/gguf.h"
+
+namespace pinion {
+namespace {
+
+// Kinds of token, as the file numbers them.
+constexpr int64_t kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4;
+
+constexpr const char* kLlama3Words =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kQwen2Words =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kTekkenWords =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+constexpr const char* kO200kWords =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kSeedWords =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// DeepSeek's: numbers first, then runs of Chinese characters and kana, then words.
+constexpr const char* kDeepSeekNumbers = R"(\p{N}{1,3})";
+constexpr const char* kDeepSeekHan = R"([一-龥\x{3040}-ゟ゠-ヿ]+)";
+constexpr const char* kDeepSeekWords =
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+// A pre-tokenizer by the name that files give it (tokenizer.ggml.pre).
+struct PreTokenization {
+  std::string_view name;
+  const char* words;           // what splits the text; null: GPT-2's own pattern
+  bool digits_apart;           // every digit is a piece
+  bool whole_words;            // a piece that is a token needs no merging
+  bool nfc;                    // text is normalised first
+  bool add_bos;                // if the file does not say
+  const char* before[2] = {};  // what splits it before
+};
+constexpr PreTokenization kPreTokenizations[] = {
+    {"llama-bpe", kLlama3Words, false, true, false, true},
+    {"llama3", kLlama3Words, false, true, false, true},
+    {"llama-v3", kLlama3Words, false, true, false, true},
+    {"dbrx", kLlama3Words, false, false, false, false},
+    {"smaug-bpe", kLlama3Words, false, false, false, false},
+    {"chatglm-bpe", kLlama3Words, false, false, false, false},
+    {"glm4", kLlama3Words, false, true, false, false},
+    {"gpt-4o", kO200kWords, false, false, false, false},
+    {"minimax-m2", kO200kWords, false, false, false, false},
+    {"deepseek-v3", kDeepSeekWords, false, false, false, false, {kDeepSeekNumbers, kDeepSeekHan}},
+    {"hunyuan-dense", kDeepSeekWords, false, false, false, false, {kDeepSeekNumbers, kDeepSeekHan}},
+    {"hunyuan", kQwen2Words, false, false, false, false},
+    {"seed-coder", kSeedWords, false, false, false, false},
+    {"qwen2", kQwen2Words, false, false, true, false},
+    {"deepseek-r1-qwen", kQwen2Words, false, false, true, false},
+    {"tekken", kTekkenWords, false, true, false, true},
+    {"gpt-2", nullptr, false, false, false, false},
+    {"olmo", nullptr, false, false, false, false},
+    {"exaone4", nullptr, false, false, false, false},
+    {"smollm", nullptr, true, false, false, false},
+    {"starcoder", nullptr, true, false, false, false},
+    {"refact", nullptr, true, false, false, false},
+};
+
+Json Object(Json::Object items) { return Json(std::move(items)); }
+
+Result<const PreTokenization*> FindPreTokenization(const Json& metadata) {
+  PINION_ASSIGN(const std::string name, Require<std::string>(metadata, "tokenizer.ggml.pre"));
+  std::vector<std::string> known;
+  for (const PreTokenization& each : kPreTokenizations) {
+    if (each.name == name) return &each;
+    known.emplace_back(each.name);
+  }
+  return Fail(ErrorCode::kUnsupported,
+              StrCat("'tokenizer.ggml.pre' is '", name, "', want one of ", Join(known, ", ")));
+}
+
+// An array of the tokenizer's that must have one entry a token (0: any number).
+Result<const Json::Array*> RequireArray(const Json& metadata, const char* key, size_t size) {
+  const Json* found = metadata.Find(key);
+  if (!found || !found->is_array())
+    return Fail(ErrorCode::kCorrupt, StrCat("'", key, "' is missing or no array"));
+  if (size != 0 && found->array().size() != size)
+    return Fail(ErrorCode::kCorrupt, StrCat("'", key, "' has ", found->array().size(),
+                                            " entries, want one for each of ", size, " tokens"));
+  return &found->array();
+}
+
+struct Tokens {
+  const Json::Array* texts = nullptr;
+  const Json::Array* kinds = nullptr;
+};
+
+Result<Tokens> ReadTokens(const Json& metadata) {
+  Tokens tokens;
+  PINION_ASSIGN(tokens.texts, RequireArray(metadata, "tokenizer.ggml.tokens", 0));
+  PINION_ASSIGN(tokens.kinds,
+                RequireArray(metadata, "tokenizer.ggml.token_type", tokens.texts->size()));
+  for (size_t i = 0; i < tokens.texts->size(); ++i)
+    if (!(*tokens.texts)[i].is_string() || !(*tokens.kinds)[i].is_int())
+      return Fail(ErrorCode::kCorrupt,
+                  StrCat("token ", i, " is not a text with a whole-number type"));
+  return tokens;
+}
+
+Json VocabularyOf(const Tokens& tokens) {
+  Json::Object vocabulary;
+  for (size_t i = 0; i < tokens.texts->size(); ++i)
+    vocabulary.emplace_back((*tokens.texts)[i].string(), static_cast<int64_t>(i));
+  return Json(std::move(vocabulary));
+}
+
+Json AddedTokensOf(const Tokens& tokens) {
+  Json added = Json::MakeArray();
+  for (size_t i = 0; i < tokens.texts->size(); ++i) {
+    const int64_t kind = (*tokens.kinds)[i].integer();
+    if (kind != kUnknown && kind != kControl && kind != kUserDefined) continue;
+    added.Append(Object({{"id", static_cast<int64_t>(i)},
+                         {"content", (*tokens.texts)[i]},
+                         {"special", kind != kUserDefined},
+                         {"normalized", false}}));
+  }
+  return added;
+}
+
+// The text of the token that `key` names; "" if it names none.
+Result<std::string> TokenAt(const Json& metadata, const Tokens& tokens, const char* key) {
+  PINION_ASSIGN(const int64_t id, Optional<int64_t>(metadata, key, -1));
+  if (id == -1) return std::string();
+  if (id < 0 || id >= static_cast<int64_t>(tokens.texts->size()))
+    return Fail(ErrorCode::kCorrupt,
+                StrCat("'", key, "' is ", id, ", want 0 to ", tokens.texts->size() - 1));
+  return (*tokens.texts)[static_cast<size_t>(id)].string();
+}
+
+// BOS before and EOS behind every text, if the file asks for them.
+Result<Json> PostProcessor(const Json& metadata, const Tokens& tokens, bool add_bos) {
+  Json::Array parts{Object({{"Sequence", Object({{"id", "A"}})}})};
+  Json specials = Json::MakeObject();
+  const auto part = [&](const std::string& text, const Json& id) {
+    specials.Set(text, Object({{"id", text}, {"ids", Json::Array{id}}}));
+    return Object({{"SpecialToken", Object({{"id", text}})}});
+  };
+  PINION_ASSIGN(const bool bos, Optional<bool>(metadata, "tokenizer.ggml.add_bos_token", add_bos));
+  PINION_ASSIGN(const bool eos, Optional<bool>(metadata, "tokenizer.ggml.add_eos_token", false));
+  PINION_ASSIGN(const std::string first, TokenAt(metadata, tokens, "tokenizer.ggml.bos_token_id"));
+  PINION_ASSIGN(const std::string last, TokenAt(metadata, tokens, "tokenizer.ggml.eos_token_id"));
+  if (bos && !first.empty())
+    parts.insert(parts.begin(), part(first, *metadata.Find("tokenizer.ggml.bos_token_id")));
+  if (eos && !last.empty())
+    parts.push_back(part(last, *metadata.Find("tokenizer.ggml.eos_token_id")));
+  return Object({{"type", "TemplateProcessing"}, {"single", parts}, {"special_tokens", specials}});
+}
+
+Json ByteLevel() {
+  return Object({{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}});
+}
+
+Json PreTokenizer(const PreTokenization& pre) {
+  Json::Array steps;
+  if (pre.digits_apart) steps.push_back(Object({{"type", "Digits"}, {"individual_digits", true}}));
+  for (const char* pattern : {pre.before[0], pre.before[1], pre.words})
+    if (pattern)
+      steps.push_back(Object({{"type", "Split"},
+                              {"pattern", Object({{"Regex", pattern}})},
+                              {"behavior", "Isolated"},
+                              {"invert", false}}));
+  Json bytes = ByteLevel();
+  bytes.Set("use_regex", pre.words == nullptr);
+  steps.push_back(std::move(bytes));
+  return Object({{"type", "Sequence"}, {"pretokenizers", std::move(steps)}});
+}
+
+Result<Json> ByteLevelBpe(const Json& metadata, const Tokens& tokens) {
+  PINION_ASSIGN(const PreTokenization* pre, FindPreTokenization(metadata));
+  PINION_ASSIGN(const Json::Array* merges, RequireArray(metadata, "tokenizer.ggml.merges", 0));
+  PINION_ASSIGN(Json post, PostProcessor(metadata, tokens, pre->add_bos));
+  return Object({{"added_tokens", AddedTokensOf(tokens)},
+                 {"normalizer", pre->nfc ? Object({{"type", "NFC"}}) : Json()},
+                 {"pre_tokenizer", PreTokenizer(*pre)},
+                 {"post_processor", std::move(post)},
+                 {"decoder", ByteLevel()},
+                 {"model", Object({{"type", "BPE"},
+                                   {"ignore_merges", pre->whole_words},
+                                   {"vocab", VocabularyOf(tokens)},
+                                   {"merges", *merges}})}});
+}
+
+// SentencePiece merges whatever pair makes the token of the highest score, so every way to cut a
+// token into two tokens is a merge, the best token's first. (The order among the cuts of one token
+// is that of Hugging Face's converter.)
+struct Merge {
+  double score;
+  std::string_view left, right;
+  int64_t left_id, right_id;
+};
+
+Result<Json> MergesByScore(const Json& metadata, const Tokens& tokens) {
+  PINION_ASSIGN(const Json::Array* scores,
+                RequireArray(metadata, "tokenizer.ggml.scores", tokens.texts->size()));
+  std::unordered_map<std::string_view, int64_t> ids;
+  for (size_t i = 0; i < tokens.texts->size(); ++i)
+    ids.emplace((*tokens.texts)[i].string(), static_cast<int64_t>(i));
+  std::vector<Merge> merges;
+  for (size_t i = 0; i < tokens.texts->size(); ++i) {
+    const std::string_view text = (*tokens.texts)[i].string();
+    if (!(*scores)[i].is_number())
+      return Fail(ErrorCode::kCorrupt, StrCat("the score of token ", i, " is not a number"));
+    if ((*tokens.kinds)[i].integer() != kNormal) continue;  // found whole, never put together
+    for (size_t cut = 1; cut < text.size(); ++cut) {
+      const auto left = ids.find(text.substr(0, cut)), right = ids.find(text.substr(cut));
+      if (left != ids.end() && right != ids.end())
+        merges.push_back(
+            {(*scores)[i].number(), left->first, right->first, left->second, right->second});
+    }
+  }
+  std::stable_sort(merges.begin(), merges.end(), [](const Merge& a, const Merge& b) {
+    if (a.score != b.score) return a.score > b.score;
+    return a.left.size() != b.left.size() ? a.left.size() > b.left.size()
+                                          : a.right.size() > b.right.size();
+  });
+  Json::Array pairs;
+  for (const Merge& merge : merges)
+    pairs.push_back(Json::Array{Json(merge.left), Json(merge.right)});
+  return Json(std::move(pairs));
+}
+
+Result<Json> SentencePieceBpe(const Json& metadata, const Tokens& tokens) {
+  PINION_ASSIGN(const bool prefix,
+                Optional<bool>(metadata, "tokenizer.ggml.add_space_prefix", true));
+  PINION_ASSIGN(Json merges, MergesByScore(metadata, tokens));
+  PINION_ASSIGN(const std::string unknown,
+                TokenAt(metadata, tokens, "tokenizer.ggml.unknown_token_id"));
+  PINION_ASSIGN(Json post, PostProcessor(metadata, tokens, true));
+  const Json space =
+      Object({{"type", "Replace"}, {"pattern", Object({{"String", " "}})}, {"content", "▁"}});
+  Json::Array normalizers{space},
+      decoders{
+          Object({{"type", "Replace"}, {"pattern", Object({{"String", "▁"}})}, {"content", " "}}),
+          Object({{"type", "ByteFallback"}}), Object({{"type", "Fuse"}})};
+  if (prefix) {
+    normalizers.insert(normalizers.begin(), Object({{"type", "Prepend"}, {"prepend", "▁"}}));
+    decoders.push_back(Object({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}));
+  }
+  return Object({{"added_tokens", AddedTokensOf(tokens)},
+                 {"normalizer", Object({{"type", "Sequence"}, {"normalizers", normalizers}})},
+                 {"pre_tokenizer", nullptr},
+                 {"post_processor", std::move(post)},
+                 {"decoder", Object({{"type", "Sequence"}, {"decoders", decoders}})},
+                 {"model", Object({{"type", "BPE"},
+                                   {"unk_token", unknown.empty() ? Json() : Json(unknown)},
+                                   {"fuse_unk", true},
+                                   {"byte_fallback", true},
+                                   {"vocab", VocabularyOf(tokens)},
+                                   {"merges", std::move(merges)}})}});
+}
+
+Result<Json> TokenizerConfig(const Json& metadata, const Tokens& tokens) {
+  Json config = Json::MakeObject();
+  struct Role {
+    const char *key, *role;
+  };
+  for (const Role& each : {Role{"tokenizer.ggml.bos_token_id", "bos_token"},
+                           Role{"tokenizer.ggml.eos_token_id", "eos_token"},
+                           Role{"tokenizer.ggml.unknown_token_id", "unk_token"},
+                           Role{"tokenizer.ggml.padding_token_id", "pad_token"}}) {
+    PINION_ASSIGN(const std::string text, TokenAt(metadata, tokens, each.key));
+    if (!text.empty()) config.Set(each.role, text);
+  }
+  if (const Json* chat = metadata.Find("tokenizer.chat_template"))
+    config.Set("chat_template", *chat);
+  return config;
+}
+
+}  // namespace
+
+Result<GgufTokenizer> ReadGgufTokenizer(const GgufFile& gguf) {
+  const Json& metadata = gguf.header.metadata;
+  PINION_ASSIGN(const Tokens tokens, ReadTokens(metadata));
+  PINION_ASSIGN(const std::string model, Require<std::string>(metadata, "tokenizer.ggml.model"));
+  GgufTokenizer result;
+  if (model == "gpt2") {
+    PINION_ASSIGN(result.tokenizer, ByteLevelBpe(metadata, tokens));
+  } else if (model == "llama") {
+    PINION_ASSIGN(result.tokenizer, SentencePieceBpe(metadata, tokens));
+  } else {
+    return Fail(ErrorCode::kUnsupported,
+                StrCat("'tokenizer.ggml.model' is '", model, "', want gpt2 or llama"));
+  }
+  PINION_ASSIGN(result.tokenizer_config, TokenizerConfig(metadata, tokens));
+  return result;
+}
+
+}  // namespace pinion

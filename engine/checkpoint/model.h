@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/scheme.h"
+#include "engine/checkpoint/tensors.h"
+#include "engine/spec/spec.h"
+#include "engine/text/tokenizer.h"
+
+namespace pinion {
+
+// A model that was found, described and checked; its weights have not been read yet.
+struct ModelFiles {
+  std::string name;    // as given by the user
+  std::string folder;  // empty for a preset and a GGUF file
+  Json config;         // config.json, or its equivalent from a GGUF file
+  std::optional<Json> generation_config;
+  DecoderSpec spec;                      // eos_ids already joined with generation_config.json's
+  std::optional<QuantScheme> scheme;     // of config.json's quantization_config
+  std::shared_ptr<const GgufFile> gguf;  // null unless MODEL is a GGUF file
+};
+
+// MODEL is a folder, a GGUF file, `preset:NAME`, or `org/name` in the local Hugging Face cache
+// (HF_HUB_CACHE, HF_HOME, ~/.cache/huggingface/hub; the snapshot that refs/main names). Errors say
+// where Pinion looked.
+Result<ModelFiles> FindModel(const std::string& model);
+
+// Opens the weights (presets make theirs up from `seed`) and checks that every tensor that the spec
+// names exists in the right shape.
+Result<std::unique_ptr<TensorSource>> OpenWeights(const ModelFiles& files, uint64_t seed = 0);
+
+// The tokenizer alone: cheap, for front ends.
+Result<std::unique_ptr<Tokenizer>> OpenTokenizer(const ModelFiles& files);
+
+}  // namespace pinion

@@ -1,0 +1,133 @@
+#include "engine/checkpoint/rounded_tensor.h"
+
+#include <algorithm>
+
+#include "engine/base/strings.h"
+#include "engine/checkpoint/quantised_source.h"
+#include "engine/spec/tensor_list.h"
+#include "kernels/kernels.h"
+
+namespace pinion {
+namespace {
+
+class RoundedTensor : public QuantisedTensor {
+ public:
+  RoundedTensor(const TensorSource& source, const TensorInfo& info, const RoundingScheme& scheme)
+      : source_(source), info_(info), scheme_(scheme) {
+    rows_ = static_cast<size_t>(info.shape.at(0));
+    columns_ = static_cast<size_t>(info.shape.at(1));
+    group_ = scheme.group_of(columns_);
+    range_ = scheme.range();
+    format_ = StrCat("int", scheme.bits, ", rounded");
+    stored_bytes_ = rows_ * columns_ * static_cast<uint64_t>(scheme.bits) / 8;
+  }
+
+  void Read(size_t row, size_t count, int8_t* codes, float* scales, float* offsets) const override {
+    std::vector<std::byte> scratch;
+    std::vector<float> values(columns_);
+    for (size_t r = 0; r < count; ++r) {
+      const std::byte* src = source_.Rows(info_, row + r, 1, scratch);
+      kernels::Convert(reinterpret_cast<std::byte*>(values.data()), kernels::Dtype::kF32, src,
+                       info_.dtype, columns_);
+      RoundRow(scheme_, values.data(), columns_, codes + r * columns_, scales + r * groups(),
+               offsets + r * groups());
+    }
+  }
+
+ private:
+  const TensorSource& source_;
+  TensorInfo info_;
+  RoundingScheme scheme_;
+};
+
+// Everything as in `source`, except for the head, which has integers.
+class Int8HeadSource : public TensorSource {
+ public:
+  Int8HeadSource(std::unique_ptr<TensorSource> source, std::string head)
+      : source_(std::move(source)), head_(std::move(head)) {
+    if (source_->Quantised(head_)) return;
+    if (const auto info = source_->Find(head_)) rounded_ = RoundTensor(*source_, *info, {});
+  }
+  Result<TensorInfo> Find(const std::string& name) const override { return source_->Find(name); }
+  std::vector<std::string> Names() const override { return source_->Names(); }
+  const std::byte* Rows(const TensorInfo& info, size_t row, size_t count,
+                        std::vector<std::byte>& scratch) const override {
+    return source_->Rows(info, row, count, scratch);
+  }
+  const QuantisedTensor* Quantised(const std::string& name) const override {
+    return name == head_ && rounded_ ? rounded_.get() : source_->Quantised(name);
+  }
+  std::optional<StoredTensor> Stored(const std::string& name) const override {
+    return source_->Stored(name);
+  }
+  void Release(const TensorInfo& info, size_t row, size_t count) const override {
+    source_->Release(info, row, count);
+  }
+
+ private:
+  std::unique_ptr<TensorSource> source_;
+  std::string head_;
+  std::unique_ptr<QuantisedTensor> rounded_;
+};
+
+}  // namespace
+
+std::unique_ptr<QuantisedTensor> RoundTensor(const TensorSource& source, const TensorInfo& info,
+                                             const RoundingScheme& scheme) {
+  return std::make_unique<RoundedTensor>(source, info, scheme);
+}
+
+Result<QuantScheme> MadeUpScheme(const std::string& name) {
+  constexpr int64_t kGroup = 128;  // as in published checkpoints
+  if (name == "w8a8")
+    return QuantScheme{QuantMethod::kIntQuantized, 8, -1, false, ActivationRounding::kPerToken};
+  if (name == "awq")
+    return QuantScheme{QuantMethod::kAwq, 4, kGroup, false, ActivationRounding::kNone};
+  if (name == "gptq")
+    return QuantScheme{QuantMethod::kGptq, 4, kGroup, false, ActivationRounding::kNone};
+  return Fail(ErrorCode::kUsage, StrCat("scheme '", name, "' is unknown, want w8a8, awq or gptq"));
+}
+
+std::vector<std::string> PlainLinears(const DecoderSpec& spec) {
+  std::vector<std::string> modules{"lm_head"};
+  if (spec.names.router.empty()) return modules;
+  for (int layer = 0; layer < spec.layers; ++layer)
+    if (spec.layer_specs[static_cast<size_t>(layer)].mlp == MlpKind::kExperts)
+      modules.push_back(LayerTensor(spec.names.router, layer));
+  return modules;
+}
+
+std::vector<std::string> RoundedLinears(const DecoderSpec& spec) {
+  const std::vector<std::string> plain = PlainLinears(spec);
+  std::vector<std::string> names = LinearWeights(spec);
+  std::erase_if(names, [&](const std::string& name) {
+    return std::any_of(plain.begin(), plain.end(),
+                       [&](const std::string& module) { return name == module + ".weight"; });
+  });
+  return names;
+}
+
+RoundingScheme RoundingOf(const QuantScheme& scheme) {
+  return {scheme.bits, scheme.group < 0 ? 0 : static_cast<size_t>(scheme.group),
+          scheme.method != QuantMethod::kAwq};
+}
+
+Result<std::unique_ptr<TensorSource>> RoundLinears(std::unique_ptr<TensorSource> plain,
+                                                   const DecoderSpec& spec,
+                                                   const QuantScheme& scheme) {
+  const RoundingScheme rounding = RoundingOf(scheme);
+  QuantisedTensors rounded;
+  for (const std::string& name : RoundedLinears(spec)) {
+    PINION_ASSIGN(const TensorInfo info, plain->Find(name));
+    rounded.emplace(name, RoundTensor(*plain, info, rounding));
+  }
+  return WithQuantised(std::move(plain), std::move(rounded));
+}
+
+std::unique_ptr<TensorSource> WithInt8Head(std::unique_ptr<TensorSource> source,
+                                           const DecoderSpec& spec) {
+  const std::string& head = spec.tied_head ? spec.names.embedding : spec.names.head;
+  return std::make_unique<Int8HeadSource>(std::move(source), head);
+}
+
+}  // namespace pinion

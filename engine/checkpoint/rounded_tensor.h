@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/checkpoint/quantised.h"
+#include "engine/checkpoint/rounding.h"
+#include "engine/checkpoint/scheme.h"
+#include "engine/checkpoint/tensors.h"
+#include "engine/spec/spec.h"
+
+namespace pinion {
+
+// A matrix of `source` rounded as it is read; `source` outlives it.
+std::unique_ptr<QuantisedTensor> RoundTensor(const TensorSource& source, const TensorInfo& info,
+                                             const RoundingScheme& scheme);
+
+// "w8a8", "awq" and "gptq": the schemes that made-up weights can have.
+Result<QuantScheme> MadeUpScheme(const std::string& name);
+// The weights of the linears that are quantised: all but the routers, which no scheme touches, and
+// those of unquantised modules, such as the head.
+std::vector<std::string> RoundedLinears(const DecoderSpec& spec);
+std::vector<std::string> PlainLinears(const DecoderSpec& spec);
+RoundingScheme RoundingOf(const QuantScheme& scheme);
+// `plain` with its linears rounded according to `scheme`.
+Result<std::unique_ptr<TensorSource>> RoundLinears(std::unique_ptr<TensorSource> plain,
+                                                   const DecoderSpec& spec,
+                                                   const QuantScheme& scheme);
+
+// `source` with the head in int8 if it was not quantised; the embedding that it may be tied to does
+// not change.
+std::unique_ptr<TensorSource> WithInt8Head(std::unique_ptr<TensorSource> source,
+                                           const DecoderSpec& spec);
+
+}  // namespace pinion

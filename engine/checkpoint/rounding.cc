@@ -1,0 +1,47 @@
+#include "engine/checkpoint/rounding.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/types.h"
+
+namespace pinion {
+
+CodeRange RoundingScheme::range() const {
+  const int codes = 1 << bits;
+  return symmetric ? CodeRange{-codes / 2, codes / 2 - 1, false} : CodeRange{0, codes - 1, true};
+}
+
+GroupScale ScaleOf(const RoundingScheme& scheme, const float* values, size_t n) {
+  const auto [least, most] = std::minmax_element(values, values + n);
+  // The range always includes 0, so that a weight of 0 has an exact code.
+  const float low = std::min(*least, 0.0f), high = std::max(*most, 0.0f);
+  const auto highest = static_cast<float>(scheme.range().highest);
+  float scale = scheme.symmetric ? std::max(-low, high) / highest : (high - low) / highest;
+  if (scheme.bits == 4) scale = kernels::ToFloat(kernels::ToF16(scale));
+  // A group of zeros, or one whose scale vanishes in float16.
+  if (!(scale > 0)) scale = 1;
+  return {scale, scheme.symmetric ? 0 : std::nearbyint(-low / scale)};
+}
+
+int8_t RoundWeight(const CodeRange& range, GroupScale group, float value) {
+  // Halves go to the even code, as in torch.round, with which other tools quantise.
+  const float code = std::nearbyint(value / group.scale) + group.zero;
+  return static_cast<int8_t>(
+      std::clamp(code, static_cast<float>(range.lowest), static_cast<float>(range.highest)));
+}
+
+void RoundRow(const RoundingScheme& scheme, const float* values, size_t n, int8_t* codes,
+              float* scales, float* offsets) {
+  const size_t group = scheme.group_of(n);
+  const CodeRange range = scheme.range();
+  for (size_t begin = 0, at = 0; begin < n; begin += group, ++at) {
+    const size_t count = std::min(group, n - begin);
+    const GroupScale scale = ScaleOf(scheme, values + begin, count);
+    for (size_t i = begin; i < begin + count; ++i) codes[i] = RoundWeight(range, scale, values[i]);
+    scales[at] = scale.scale;
+    offsets[at] = scale.offset();
+  }
+}
+
+}  // namespace pinion

@@ -1,0 +1,204 @@
+#include "engine/checkpoint/scheme.h"
+
+#include "engine/base/strings.h"
+
+namespace pinion {
+namespace {
+
+tl::unexpected<Error> Unsupported(std::string_view key, std::string_view value,
+                                  std::string_view want) {
+  return Fail(ErrorCode::kUnsupported,
+              StrCat("'", key, "' of the quantisation is '", value, "', want ", want));
+}
+
+Status CheckBits(int64_t bits) {
+  if (bits == 4 || bits == 8) return {};
+  return Unsupported("bits", StrCat(bits), "4 or 8");
+}
+
+Status CheckGroup(int64_t group) {
+  if (group == -1 || (group >= 1 && group <= 1 << 20)) return {};
+  return Unsupported("group_size", StrCat(group), "-1 (whole rows) or a positive number");
+}
+
+// [rows, columns] that share a scale; absent or null: all do.
+Status ReadBlock(const Json& config, const char* key, QuantScheme& scheme) {
+  const Json* block = config.Find(key);
+  if (!block || block->is_null()) return {};
+  const auto is_size = [](const Json& size) {
+    return size.is_int() && size.integer() >= 1 && size.integer() <= 1 << 20;
+  };
+  if (!block->is_array() || block->array().size() != 2 || !is_size(block->array()[0]) ||
+      !is_size(block->array()[1]))
+    return Unsupported(key, block->Dump().substr(0, 60), "two numbers from 1 to 1048576");
+  scheme.block_rows = block->array()[0].integer();
+  scheme.block_columns = block->array()[1].integer();
+  return {};
+}
+
+Result<QuantScheme> ReadAwq(const Json& config) {
+  QuantScheme scheme;
+  scheme.method = QuantMethod::kAwq;
+  PINION_ASSIGN(const std::string version, Optional<std::string>(config, "version", "gemm"));
+  if (version != "gemm" && version != "GEMM") return Unsupported("version", version, "gemm");
+  PINION_ASSIGN(const int64_t bits, Optional<int64_t>(config, "bits", 4));
+  if (bits != 4) return Unsupported("bits", StrCat(bits), "4");
+  scheme.bits = 4;
+  PINION_ASSIGN(scheme.group, Optional<int64_t>(config, "group_size", 128));
+  PINION_TRY(CheckGroup(scheme.group));
+  return scheme;
+}
+
+Result<QuantScheme> ReadGptq(const Json& config) {
+  QuantScheme scheme;
+  scheme.method = QuantMethod::kGptq;
+  PINION_ASSIGN(const int64_t bits, Require<int64_t>(config, "bits"));
+  PINION_TRY(CheckBits(bits));
+  scheme.bits = static_cast<int>(bits);
+  PINION_ASSIGN(scheme.group, Optional<int64_t>(config, "group_size", -1));
+  PINION_TRY(CheckGroup(scheme.group));
+  PINION_ASSIGN(const std::string format,
+                Optional<std::string>(config, "checkpoint_format", "gptq"));
+  if (format != "gptq" && format != "gptq_v2")
+    return Unsupported("checkpoint_format", format, "gptq or gptq_v2");
+  scheme.gptq_v1 = format == "gptq";
+  if (const Json* dynamic = config.Find("dynamic"); dynamic && !dynamic->is_null())
+    return Unsupported("dynamic", "set", "one width and group for all modules");
+  return scheme;
+}
+
+// As DeepSeek and Qwen publish it. Activations are not rounded, whatever 'activation_scheme' says.
+Result<QuantScheme> ReadFp8(const Json& config) {
+  QuantScheme scheme;
+  scheme.method = QuantMethod::kFp8;
+  PINION_ASSIGN(const std::string format, Optional<std::string>(config, "fmt", "e4m3"));
+  if (format != "e4m3") return Unsupported("fmt", format, "e4m3");
+  PINION_TRY(ReadBlock(config, "weight_block_size", scheme));
+  return scheme;
+}
+
+Result<QuantScheme> ReadMxfp4(const Json&) {
+  QuantScheme scheme;
+  scheme.method = QuantMethod::kMxfp4;
+  scheme.group = 32;
+  return scheme;
+}
+
+Result<ActivationRounding> ReadActivations(const Json& group) {
+  const Json* activations = group.Find("input_activations");
+  if (!activations || activations->is_null()) return ActivationRounding::kNone;
+  PINION_ASSIGN(const int64_t bits, Require<int64_t>(*activations, "num_bits"));
+  PINION_ASSIGN(const std::string type, Optional<std::string>(*activations, "type", "int"));
+  if (bits != 8 || type != "int")
+    return Unsupported("input_activations", StrCat(type, bits), "int8");
+  PINION_ASSIGN(const bool dynamic, Optional<bool>(*activations, "dynamic", false));
+  PINION_ASSIGN(const std::string strategy,
+                Optional<std::string>(*activations, "strategy", "tensor"));
+  if (dynamic) {
+    PINION_ASSIGN(const bool symmetric, Optional<bool>(*activations, "symmetric", true));
+    if (strategy != "token" || !symmetric)
+      return Unsupported("input_activations",
+                         StrCat("dynamic per ", strategy, symmetric ? "" : ", asymmetric"),
+                         "dynamic ones per token and symmetric");
+    return ActivationRounding::kPerToken;
+  }
+  if (strategy != "tensor") return Unsupported("input_activations", strategy, "tensor if static");
+  return ActivationRounding::kStatic;
+}
+
+// compressed-tensors' "float-quantized". Activations are not rounded.
+Result<QuantScheme> ReadFloats(const Json& weights) {
+  QuantScheme scheme;
+  scheme.method = QuantMethod::kFp8;
+  PINION_ASSIGN(const int64_t bits, Require<int64_t>(weights, "num_bits"));
+  PINION_ASSIGN(const std::string type, Optional<std::string>(weights, "type", "float"));
+  if (bits != 8 || type != "float") return Unsupported("weights", StrCat(type, bits), "float8");
+  PINION_ASSIGN(const std::string strategy, Optional<std::string>(weights, "strategy", "tensor"));
+  if (strategy == "channel") {
+    scheme.block_rows = 1;
+  } else if (strategy == "block") {
+    PINION_TRY(ReadBlock(weights, "block_structure", scheme));
+  } else if (strategy != "tensor") {
+    return Unsupported("strategy", strategy, "channel, tensor or block for float8");
+  }
+  return scheme;
+}
+
+Result<QuantScheme> ReadGroup(const Json& config, const Json& group) {
+  QuantScheme scheme;
+  PINION_ASSIGN(const std::string whole, Optional<std::string>(config, "format", ""));
+  PINION_ASSIGN(const std::string format, Optional<std::string>(group, "format", whole));
+  if (format != "int-quantized" && format != "pack-quantized" && format != "float-quantized")
+    return Unsupported("format", format, "int-quantized, pack-quantized or float-quantized");
+  scheme.method =
+      format == "int-quantized" ? QuantMethod::kIntQuantized : QuantMethod::kPackQuantized;
+  const Json* weights = group.Find("weights");
+  if (!weights || !weights->is_object())
+    return Fail(ErrorCode::kCorrupt, "'weights' of the quantisation is missing, want an object");
+  if (format == "float-quantized") return ReadFloats(*weights);
+  PINION_ASSIGN(const int64_t bits, Require<int64_t>(*weights, "num_bits"));
+  PINION_TRY(CheckBits(bits));
+  scheme.bits = static_cast<int>(bits);
+  if (scheme.method == QuantMethod::kIntQuantized && bits != 8)
+    return Unsupported("num_bits", StrCat(bits), "8 if the format is int-quantized");
+  PINION_ASSIGN(const std::string strategy, Optional<std::string>(*weights, "strategy", "channel"));
+  if (strategy == "group") {
+    PINION_ASSIGN(scheme.group, Require<int64_t>(*weights, "group_size"));
+    PINION_TRY(CheckGroup(scheme.group));
+  } else if (strategy != "channel" && strategy != "tensor") {
+    return Unsupported("strategy", strategy, "channel, tensor or group");
+  }
+  PINION_ASSIGN(scheme.activations, ReadActivations(group));
+  return scheme;
+}
+
+Result<QuantScheme> ReadCompressedTensors(const Json& config) {
+  const Json* groups = config.Find("config_groups");
+  if (!groups || !groups->is_object() || groups->object().size() != 1)
+    return Fail(ErrorCode::kUnsupported,
+                "'config_groups' of the quantisation does not hold exactly one group, and Pinion "
+                "reads checkpoints whose linears are all quantised alike");
+  return ReadGroup(config, groups->object()[0].second);
+}
+
+struct Method {
+  std::string_view name;  // quant_method
+  Result<QuantScheme> (*read)(const Json& config);
+};
+constexpr Method kMethods[] = {{"awq", ReadAwq},
+                               {"gptq", ReadGptq},
+                               {"compressed-tensors", ReadCompressedTensors},
+                               {"fp8", ReadFp8},
+                               {"mxfp4", ReadMxfp4}};
+
+}  // namespace
+
+const char* Name(QuantMethod method) {
+  constexpr const char* kNames[] = {"compressed-tensors int-quantized",
+                                    "compressed-tensors pack-quantized",
+                                    "AWQ",
+                                    "GPTQ",
+                                    "FP8",
+                                    "MXFP4"};
+  return kNames[static_cast<size_t>(method)];
+}
+
+Result<std::optional<QuantScheme>> ReadScheme(const Json& config) {
+  const Json* found = nullptr;
+  for (const char* key : {"quantization_config", "compression_config"})
+    if (const Json* entry = config.Find(key); entry && !entry->is_null() && !found) found = entry;
+  if (!found) return std::optional<QuantScheme>();
+  if (!found->is_object())
+    return Fail(ErrorCode::kCorrupt,
+                StrCat("'quantization_config' is ", found->type_name(), ", want an object"));
+  PINION_ASSIGN(const std::string method,
+                Optional<std::string>(*found, "quant_method", "compressed-tensors"));
+  for (const auto& [name, read] : kMethods) {
+    if (method != name) continue;
+    PINION_ASSIGN(QuantScheme scheme, read(*found));
+    return scheme;
+  }
+  return Unsupported("quant_method", method, "compressed-tensors, awq, gptq, fp8 or mxfp4");
+}
+
+}  // namespace pinion

@@ -1,0 +1,220 @@
+#include "engine/decoder/attention_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "engine/decoder/shared_runs.h"
+#include "kernels/kernels.h"
+
+namespace pinion {
+namespace {
+
+// Below this many tokens a part costs more in merging and synchronising than it saves: 256 tokens
+// of one 64-wide bf16 head are 64 KiB, some 2 us of reading.
+constexpr size_t kMinPartTokens = 256;
+
+size_t TileQueries(const HeadGroup& group) { return kernels::kAttentionRows / group.q_heads; }
+
+class Builder {
+ public:
+  Builder(AttentionPlan& plan, const StepBatch& batch, const Shard& shard, size_t block_tokens,
+          int window)
+      : plan_(plan),
+        batch_(batch),
+        shard_(shard),
+        block_tokens_(block_tokens),
+        window_(window > 0 ? static_cast<size_t>(window) : std::numeric_limits<size_t>::max()) {}
+
+  void Build(size_t threads) {
+    CollectRuns();
+    if (threads > 1) {
+      uint64_t cost = 0;
+      ForTiles([&](const Tile& tile) { cost += Cost(tile); });
+      // Items differ in length; four per thread let threads finish at nearly the same time.
+      most_cost_ = cost / (4 * threads) + 1;
+    }
+    ForTiles([this](const Tile& tile) { CutTile(tile); });
+    JoinPieces();
+  }
+
+ private:
+  // Query tokens that read the same cached tokens, each as much of [begin, end) as it may see.
+  struct Run {
+    uint32_t slice, first_query, queries;
+    size_t begin, end;
+    bool alone;  // there is no other run for these query tokens
+  };
+  // The query tokens of a run that one kernel call takes, and the range that they see together.
+  struct Tile {
+    const Run& run;
+    uint32_t group, first_query, queries;
+    size_t begin, end;
+  };
+  static uint64_t Cost(const Tile& tile) { return tile.queries * (tile.end - tile.begin); }
+
+  // A partial result of one query token, to be merged with others.
+  struct Piece {
+    uint32_t group, row;
+    PartSource source;
+  };
+
+  // A window that hides tokens hides different ones in each sequence, so nothing can be shared.
+  bool MayShare(const StepBatch::Slice& slice) const {
+    return slice.rows == 1 && slice.first_position < window_;
+  }
+
+  void CollectRuns() {
+    std::vector<uint32_t> decoding;
+    for (uint32_t s = 0; s < batch_.slices.size(); ++s) {
+      const auto& slice = batch_.slices[s];
+      if (MayShare(slice)) {
+        decoding.push_back(s);
+        continue;
+      }
+      AddRun(s, 0, slice.first_position + slice.rows, true);
+      for (size_t row = 0; row < slice.rows; ++row) AddQuery(slice, row);
+    }
+    FindSharedRuns(batch_, decoding, block_tokens_, [&](const SharedRun& shared) {
+      const uint32_t first = shared.slices.front();
+      const bool alone = shared.slices.size() == 1 && shared.begin == 0;
+      AddRun(first, shared.begin, shared.end, alone);
+      for (const uint32_t s : shared.slices) AddQuery(batch_.slices[s], 0);
+      plan_.shared_tokens += (shared.slices.size() - 1) * (shared.end - shared.begin);
+    });
+  }
+
+  void AddRun(uint32_t slice, size_t begin, size_t end, bool alone) {
+    runs_.push_back({slice, static_cast<uint32_t>(plan_.queries.size()), 0, begin, end, alone});
+  }
+  void AddQuery(const StepBatch::Slice& slice, size_t row) {
+    plan_.queries.push_back({static_cast<uint32_t>(slice.first_row + row),
+                             static_cast<uint32_t>(slice.first_position + row)});
+    ++runs_.back().queries;
+  }
+
+  template <typename F>
+  void ForTiles(F f) const {
+    for (const Run& run : runs_)
+      for (uint32_t group = 0; group < shard_.groups.size(); ++group) {
+        const auto most = static_cast<uint32_t>(TileQueries(shard_.groups[group]));
+        for (uint32_t query = 0; query < run.queries; query += most)
+          f(MakeTile(run, group, run.first_query + query, std::min(most, run.queries - query)));
+      }
+  }
+
+  Tile MakeTile(const Run& run, uint32_t group, uint32_t first_query, uint32_t queries) const {
+    // Within one sequence positions ascend: the first query's window begins first, the last query
+    // sees furthest. The queries of a shared run all lie behind it, and no window hides any of it.
+    const size_t first_end = plan_.queries[first_query].position + size_t{1};
+    const size_t last_end = plan_.queries[first_query + queries - 1].position + size_t{1};
+    const size_t hidden = first_end > window_ ? first_end - window_ : 0;
+    return {run,
+            group,
+            first_query,
+            queries,
+            std::max(run.begin, hidden / block_tokens_ * block_tokens_),
+            std::min(run.end, last_end)};
+  }
+
+  void CutTile(const Tile& tile) {
+    const size_t tokens = tile.end - tile.begin, wanted = (Cost(tile) - 1) / most_cost_ + 1;
+    const size_t cuts = std::clamp<size_t>(tokens / kMinPartTokens, 1, wanted);
+    const size_t step = kernels::RoundUp((tokens + cuts - 1) / cuts, block_tokens_);
+    const bool whole = tile.run.alone && step >= tokens;
+    const auto first_part = static_cast<uint32_t>(plan_.parts);
+    for (size_t at = tile.begin; at < tile.end; at += step) {
+      plan_.items.push_back({tile.run.slice, tile.group, tile.first_query, tile.queries,
+                             static_cast<uint32_t>(at),
+                             static_cast<uint32_t>(std::min(at + step, tile.end)),
+                             whole ? -1 : static_cast<int32_t>(plan_.parts++)});
+    }
+    if (!whole) Join(tile, first_part, static_cast<uint32_t>(plan_.parts) - first_part);
+  }
+
+  void Join(const Tile& tile, uint32_t first_part, uint32_t parts) {
+    if (tile.run.alone)
+      return JoinTile(tile.group, plan_.queries[tile.first_query].row, tile.queries, first_part,
+                      parts);
+    for (uint32_t i = 0; i < tile.queries; ++i)
+      for (uint32_t part = first_part; part < first_part + parts; ++part)
+        pieces_.push_back({tile.group, plan_.queries[tile.first_query + i].row, {part, i}});
+  }
+
+  void JoinTile(uint32_t group, uint32_t row, uint32_t rows, uint32_t first_part, uint32_t parts) {
+    plan_.joins.push_back({group, row, rows, static_cast<uint32_t>(plan_.sources.size()), parts});
+    for (uint32_t i = 0; i < parts; ++i) plan_.sources.push_back({first_part + i, 0});
+  }
+
+  // Rows that took part in shared runs: one join each.
+  void JoinPieces() {
+    std::stable_sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) {
+      return std::tie(a.group, a.row) < std::tie(b.group, b.row);
+    });
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      const Piece& piece = pieces_[i];
+      const bool first =
+          i == 0 || pieces_[i - 1].group != piece.group || pieces_[i - 1].row != piece.row;
+      if (first)
+        plan_.joins.push_back(
+            {piece.group, piece.row, 1, static_cast<uint32_t>(plan_.sources.size()), 0});
+      plan_.sources.push_back(piece.source);
+      ++plan_.joins.back().sources;
+    }
+  }
+
+  AttentionPlan& plan_;
+  const StepBatch& batch_;
+  const Shard& shard_;
+  const size_t block_tokens_, window_;
+  uint64_t most_cost_ = std::numeric_limits<uint64_t>::max();  // of an item
+  std::vector<Run> runs_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace
+
+void AttentionPlan::Build(const StepBatch& batch, const Shard& shard, size_t threads,
+                          size_t block_tokens, int window) {
+  queries.clear();
+  items.clear();
+  joins.clear();
+  sources.clear();
+  parts = 0;
+  shared_tokens = 0;
+  Builder(*this, batch, shard, block_tokens, window).Build(threads);
+  const auto cost = [](const AttentionItem& item) {
+    return uint64_t{item.queries} * (item.context_end - item.context_begin);
+  };
+  std::stable_sort(items.begin(), items.end(), [&](const AttentionItem& a, const AttentionItem& b) {
+    return cost(a) > cost(b);
+  });
+}
+
+void AttentionPlans::Build(const StepBatch& batch, const Shard& shard, size_t threads,
+                           size_t block_tokens, const std::vector<int>& windows) {
+  windows_.clear();
+  plan_of_layer_.clear();
+  for (const int window : windows) {
+    const auto known = std::find(windows_.begin(), windows_.end(), window);
+    plan_of_layer_.push_back(static_cast<size_t>(known - windows_.begin()));
+    if (known == windows_.end()) windows_.push_back(window);
+  }
+  plans_.resize(windows_.size());
+  for (size_t i = 0; i < plans_.size(); ++i)
+    plans_[i].Build(batch, shard, threads, block_tokens, windows_[i]);
+}
+
+size_t AttentionPlans::parts() const {
+  size_t most = 0;
+  for (const AttentionPlan& plan : plans_) most = std::max(most, plan.parts);
+  return most;
+}
+
+size_t AttentionPlans::shared_tokens() const {
+  size_t tokens = 0;
+  for (const size_t plan : plan_of_layer_) tokens += plans_[plan].shared_tokens;
+  return tokens;
+}
+
+}  // namespace pinion

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/decoder/step.h"
+#include "engine/weights/shard.h"
+
+namespace pinion {
+
+// One query token: its row in the batch, its position in its sequence.
+struct QueryToken {
+  uint32_t row, position;
+};
+
+// One kernel call: some query tokens, the heads of one group, a part of the context.
+struct AttentionItem {
+  uint32_t slice;  // its block table leads to the context
+  uint32_t group;
+  uint32_t first_query, queries;  // of AttentionPlan::queries
+  uint32_t context_begin, context_end;
+  int32_t part;  // slot of its partial result; -1: the only part of consecutive rows, no merge
+};
+
+// The place of a query token's partial result: the slot, and the token within the slot's item.
+struct PartSource {
+  uint32_t part, token;
+};
+
+// Rows whose results are merged from the partial results [first_source, first_source + sources) of
+// AttentionPlan::sources: `rows` consecutive rows from `row` on, and as many tokens from each
+// source on.
+struct AttentionJoin {
+  uint32_t group, row, rows, first_source, sources;
+};
+
+// How one rank's attention of a step is cut into pieces of work; the same for every layer. Threads
+// take items one by one, the longest first.
+struct AttentionPlan {
+  std::vector<QueryToken> queries;
+  std::vector<AttentionItem> items;
+  std::vector<AttentionJoin> joins;  // empty if no context was cut or shared
+  std::vector<PartSource> sources;
+  size_t parts = 0;
+  // Tokens that sequences need not read because they are read together with another sequence:
+  // summed over sequences, for one KV head.
+  size_t shared_tokens = 0;
+
+  // Decoding sequences whose block tables begin with the same blocks (hits of a prefix cache)
+  // attend to these together. A context is cut only if it would be too large a share of the work to
+  // keep `threads` busy (few sequences, or one much longer than the others). Cuts lie on block
+  // boundaries. Blocks that no token of an item sees because of `window` (0: none) are left out.
+  void Build(const StepBatch& batch, const Shard& shard, size_t threads, size_t block_tokens,
+             int window = 0);
+};
+
+// The plans of a step: layers with the same window share one.
+class AttentionPlans {
+ public:
+  // windows: of each layer.
+  void Build(const StepBatch& batch, const Shard& shard, size_t threads, size_t block_tokens,
+             const std::vector<int>& windows);
+
+  const AttentionPlan& of_layer(size_t layer) const { return plans_[plan_of_layer_[layer]]; }
+  size_t parts() const;          // the most that a plan has
+  size_t shared_tokens() const;  // summed over layers
+
+ private:
+  std::vector<int> windows_;  // of plans_, in the order of their first layers
+  std::vector<AttentionPlan> plans_;
+  std::vector<size_t> plan_of_layer_;
+};
+
+}  // namespace pinion

@@ -1,0 +1,162 @@
+#include "engine/decoder/cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "engine/spec/attention_spec.h"
+#include "engine/weights/shard.h"
+#include "engine/weights/weight_layout.h"
+#include "engine/weights/weights.h"
+
+namespace pinion {
+namespace {
+
+// The elements of a matrix that one token is multiplied with, without padding. Without a role, the
+// matrix is always held in the decoder's dtype.
+struct Part {
+  std::optional<MatrixRole> role;
+  uint64_t elements;
+};
+
+std::vector<Part> MlpParts(const DecoderSpec& spec, MlpKind kind) {
+  const auto hidden = static_cast<uint64_t>(spec.hidden);
+  const uint64_t in = spec.gated ? 2 : 1;
+  if (kind == MlpKind::kDense) {
+    const uint64_t matrix = hidden * static_cast<uint64_t>(spec.intermediate);
+    return {{MatrixRole::kMlpIn, in * matrix}, {MatrixRole::kDown, matrix}};
+  }
+  const RouterSpec& router = spec.moe.router;
+  const uint64_t experts =
+      hidden * static_cast<uint64_t>(router.top_k) * static_cast<uint64_t>(spec.moe.intermediate);
+  const uint64_t shared = hidden * static_cast<uint64_t>(spec.moe.shared_intermediate);
+  return {{std::nullopt, hidden * static_cast<uint64_t>(router.experts)},
+          {MatrixRole::kExpertIn, in * experts},
+          {MatrixRole::kExpertDown, experts},
+          {MatrixRole::kMlpIn, in * shared},
+          {MatrixRole::kDown, shared}};
+}
+
+// All matrices of latent attention, with those between a head's space and the latent's.
+uint64_t LatentElements(const DecoderSpec& spec) {
+  const LatentSpec& latent = spec.latent;
+  const auto size = [](int n) { return static_cast<uint64_t>(n); };
+  const uint64_t hidden = size(spec.hidden), heads = size(spec.heads);
+  const uint64_t queries = heads * size(latent.nope_dim + latent.rope_dim);
+  const uint64_t q_rank = size(latent.q_rank), kv_rank = size(latent.kv_rank);
+  return (q_rank > 0 ? q_rank * (hidden + queries) : hidden * queries) +
+         hidden * (kv_rank + size(latent.rope_dim)) +
+         heads * kv_rank * size(latent.nope_dim + latent.value_dim) +
+         heads * size(latent.value_dim) * hidden;
+}
+
+std::vector<Part> AttentionParts(const DecoderSpec& spec) {
+  const auto hidden = static_cast<uint64_t>(spec.hidden);
+  if (spec.latent.kv_rank > 0) return {{std::nullopt, LatentElements(spec)}};
+  const auto q = static_cast<uint64_t>(spec.heads) * static_cast<uint64_t>(spec.head_dim);
+  const auto kv = static_cast<uint64_t>(spec.kv_heads) * static_cast<uint64_t>(spec.head_dim);
+  return {{MatrixRole::kQkv, hidden * (q + 2 * kv)}, {MatrixRole::kO, q * hidden}};
+}
+
+// Whether products with the matrix are computed in integers (its weights may be integers even if
+// not).
+bool InIntegers(const DecoderSpec& spec, int layer, MatrixRole role) {
+  const IntegerFormat* format = spec.formats.Find(layer, role);
+  return format && format->product == IntegerProduct::kInt8;
+}
+
+constexpr uint64_t kEverything = uint64_t{1} << 40;  // a window that no sequence fills
+
+// All rows together read each token once, from the first that the first row sees.
+uint64_t TokensRead(uint64_t first_position, uint64_t rows, uint64_t window) {
+  const uint64_t first = first_position + 1 > window ? first_position + 1 - window : 0;
+  return first_position + rows - first;
+}
+
+// Row i sees first_position + i + 1 tokens, or as many as the window holds.
+uint64_t TokensSeen(uint64_t first_position, uint64_t rows, uint64_t window) {
+  const uint64_t growing = window > first_position ? std::min(rows, window - first_position) : 0;
+  return growing * first_position + growing * (growing + 1) / 2 + (rows - growing) * window;
+}
+
+}  // namespace
+
+StepCost& StepCost::operator+=(const StepCost& other) {
+  weight_bytes += other.weight_bytes;
+  kv_bytes += other.kv_bytes;
+  flops += other.flops;
+  int8_ops += other.int8_ops;
+  return *this;
+}
+
+CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvDtype kv_dtype,
+                     int ranks) {
+  const auto hidden = static_cast<uint64_t>(spec.hidden);
+  const KvShape cached = CachedShape(spec);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Shard shard = MakeShard(spec, ranks, rank);
+    const PackedMatrix head = MatrixOf(dtype, shard.vocabulary.size(), {0, hidden},
+                                       spec.formats.Find(-1, MatrixRole::kHead));
+    head_bytes_ += head.size_bytes();
+    const uint64_t without_experts = ShardWeightBytes(spec, dtype, false, ranks, rank);
+    layer_weight_bytes_ += without_experts - head.size_bytes();
+    expert_bytes_ += ShardWeightBytes(spec, dtype, true, ranks, rank) - without_experts;
+    kv_bytes_per_token_ += shard.kv_heads.size() * cached.TokenBytes(kv_dtype);
+  }
+  if (const RouterSpec& router = spec.moe.router; router.experts > 0)
+    touched_by_a_token_ = static_cast<double>(router.top_k) / router.experts;
+  for (int index = 0; index < spec.layers; ++index) {
+    const LayerSpec& layer = spec.layer_specs[static_cast<size_t>(index)];
+    const Products products = LayerProducts(spec, index);
+    per_row_.flops += products.flops;
+    per_row_.int8_ops += products.int8_ops;
+    ++layers_of_window_[layer.window > 0 ? static_cast<uint64_t>(layer.window) : kEverything];
+  }
+  const uint64_t head = 2 * static_cast<uint64_t>(spec.vocabulary) * hidden;
+  (InIntegers(spec, -1, MatrixRole::kHead) ? per_logit_row_.int8_ops : per_logit_row_.flops) = head;
+  // A product with the key and one with the value.
+  flops_per_seen_token_ =
+      2 * static_cast<uint64_t>(spec.heads) * (cached.key_dim + cached.value_dim);
+}
+
+CostModel::Products CostModel::LayerProducts(const DecoderSpec& spec, int layer) {
+  Products products;
+  std::vector<Part> parts = AttentionParts(spec);
+  const auto mlp = MlpParts(spec, spec.layer_specs[static_cast<size_t>(layer)].mlp);
+  parts.insert(parts.end(), mlp.begin(), mlp.end());
+  for (const Part& part : parts) {
+    const bool integers = part.role && InIntegers(spec, layer, *part.role);
+    (integers ? products.int8_ops : products.flops) += 2 * part.elements;
+  }
+  return products;
+}
+
+StepCost CostModel::Weights(bool with_head) const {
+  StepCost cost;
+  cost.weight_bytes = layer_weight_bytes_ + (with_head ? head_bytes_ : 0);
+  return cost;
+}
+
+StepCost CostModel::ExpectedExperts(size_t rows) const {
+  const double missed = std::pow(1 - touched_by_a_token_, static_cast<double>(rows));
+  StepCost cost;
+  cost.weight_bytes =
+      static_cast<uint64_t>(std::llround(static_cast<double>(expert_bytes_) * (1 - missed)));
+  return cost;
+}
+
+StepCost CostModel::LeastExperts() const { return ExpectedExperts(1); }
+
+StepCost CostModel::Rows(size_t first_position, size_t rows, size_t logit_rows) const {
+  StepCost cost;
+  cost.flops = rows * per_row_.flops + logit_rows * per_logit_row_.flops;
+  cost.int8_ops = rows * per_row_.int8_ops + logit_rows * per_logit_row_.int8_ops;
+  for (const auto& [window, layers] : layers_of_window_) {
+    cost.kv_bytes += layers * TokensRead(first_position, rows, window) * kv_bytes_per_token_;
+    cost.flops += layers * TokensSeen(first_position, rows, window) * flops_per_seen_token_;
+  }
+  return cost;
+}
+
+}  // namespace pinion

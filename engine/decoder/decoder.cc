@@ -1,0 +1,186 @@
+#include "engine/decoder/decoder.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "engine/base/check.h"
+#include "engine/base/trace.h"
+#include "engine/decoder/attend.h"
+#include "engine/decoder/forward.h"
+#include "engine/decoder/kv_cache.h"
+#include "engine/decoder/workspace.h"
+#include "engine/weights/weights.h"
+
+namespace pinion {
+namespace {
+
+class ShardedDecoder : public Decoder {
+ public:
+  ShardedDecoder(const DecoderSpec& spec, std::shared_ptr<const TensorSource> source, Ranks& ranks,
+                 const DecoderOptions& options)
+      : ranks_(ranks), source_(std::move(source)) {
+    model_.spec = spec;
+    model_.options = options;
+    model_.table = options.table ? options.table : &kernels::TableFor(options.isa);
+    model_.source = source_.get();
+  }
+
+  Status Load() {
+    const DecoderSpec& spec = model_.spec;
+    PINION_ASSIGN(model_.embedding, source_->Find(spec.names.embedding));
+    if (!spec.names.position_embedding.empty()) {
+      PINION_ASSIGN(model_.position_embedding, source_->Find(spec.names.position_embedding));
+    }
+    PINION_ASSIGN(model_.weights, LoadWeights(spec, model_.options.dtype,
+                                              model_.options.moe_prepack, *source_, ranks_));
+    if (!model_.options.moe_prepack) KeepPlainExperts();
+    for (int rank = 0; rank < ranks_.count(); ++rank) {
+      const Shard& shard = model_.weights[static_cast<size_t>(rank)].shard;
+      PINION_ASSIGN(Workspace workspace,
+                    Workspace::Allocate(spec, shard, model_.options.dtype, model_.options.max_rows,
+                                        static_cast<size_t>(ranks_.threads(rank))));
+      model_.workspaces.push_back(std::move(workspace));
+    }
+    model_.logits_stride = kernels::RoundUp(static_cast<size_t>(spec.vocabulary), kernels::kBlockN);
+    PINION_ASSIGN(logits_, Pages::Allocate(kLogitChunk * model_.logits_stride * sizeof(float)));
+    model_.logits = logits_.as<float>();
+    for (int layer = 0; layer < spec.layers; ++layer)
+      windows_.push_back(LayerAttention(spec, static_cast<size_t>(layer)).window);
+    return {};
+  }
+
+  Status AllocateKv(size_t blocks, size_t max_model_len) override {
+    model_.ropes.clear();
+    for (const RopeSpec& rope : model_.spec.ropes)
+      model_.ropes.push_back(
+          {RopeFrequencies(rope, static_cast<int>(max_model_len)), static_cast<float>(rope.scale)});
+    model_.caches.clear();
+    for (const RankWeights& weights : model_.weights) {
+      PINION_ASSIGN(KvCache cache,
+                    KvCache::Allocate(model_.spec, weights.shard, model_.options.cached(),
+                                      model_.options.block_tokens, blocks));
+      model_.caches.push_back(std::move(cache));
+    }
+    blocks_ = blocks;
+    return {};
+  }
+
+  uint64_t weight_bytes() const override {
+    uint64_t bytes = 0;
+    for (const RankWeights& weights : model_.weights) bytes += weights.storage.size_bytes();
+    return bytes;
+  }
+
+  uint64_t kv_bytes() const override {
+    uint64_t bytes = 0;
+    for (const KvCache& cache : model_.caches) bytes += cache.size_bytes();
+    return bytes;
+  }
+
+  uint64_t expert_bytes_read() const override {
+    uint64_t bytes = 0;
+    for (const Workspace& w : model_.workspaces)
+      if (w.experts.work) bytes += w.experts.work->weight_bytes_read;
+    return bytes;
+  }
+
+  uint64_t shared_kv_bytes() const override { return shared_kv_bytes_; }
+
+  std::vector<Placement> placements() const override {
+    std::vector<Placement> all(model_.weights.size());
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      const Pages& weights = model_.weights[rank].storage;
+      all[rank].weights = NodesOf(weights.data(), weights.size_bytes());
+      if (model_.caches.empty()) continue;
+      const Pages& cache = model_.caches[rank].storage();
+      all[rank].kv = NodesOf(cache.data(), cache.size_bytes());
+    }
+    return all;
+  }
+
+  KvPieces kv_pieces() const override {
+    KvPieces pieces;
+    pieces.layers = static_cast<size_t>(model_.spec.layers);
+    for (const KvCache& cache : model_.caches)
+      pieces.span_blocks = std::max(pieces.span_blocks, cache.span_blocks());
+    pieces.count = (blocks_ + pieces.span_blocks - 1) / pieces.span_blocks * pieces.layers;
+    return pieces;
+  }
+
+  void TouchKv(size_t first, size_t last) override {
+    const KvPieces pieces = kv_pieces();
+    CHECK(first <= last && last <= pieces.count) << first << " to " << last;
+    ranks_.Run([&](const Worker& worker) {
+      KvCache& cache = model_.caches[static_cast<size_t>(worker.rank)];
+      worker.ShareOneByOne(last - first, [&](size_t i) {
+        const size_t piece = first + i, block = piece / pieces.layers * pieces.span_blocks;
+        cache.Touch(piece % pieces.layers, block, std::min(block + pieces.span_blocks, blocks_));
+      });
+    });
+  }
+
+  void Observe(ActivationObserver* observer) override { model_.observer = observer; }
+
+  void Forward(const StepBatch& batch, const LogitsSink& sink) override {
+    CHECK(batch.tokens.size() <= model_.options.max_rows) << batch.tokens.size();
+    CHECK(!model_.caches.empty()) << "AllocateKv comes first";
+    Plan(batch);
+    ranks_.Run([&](const Worker& worker) {
+      const TraceSpan span("forward", "rows", batch.tokens.size());
+      RunForward(model_, worker, batch, sink);
+    });
+  }
+
+ private:
+  void Plan(const StepBatch& batch) {
+    const TraceSpan span("plan");
+    const size_t token_bytes = CachedShape(model_.spec).TokenBytes(model_.options.cached());
+    for (size_t rank = 0; rank < model_.workspaces.size(); ++rank) {
+      Workspace& w = model_.workspaces[rank];
+      w.plans.Build(batch, model_.weights[rank].shard,
+                    static_cast<size_t>(ranks_.threads(static_cast<int>(rank))),
+                    model_.options.block_tokens, windows_);
+      shared_kv_bytes_ +=
+          w.plans.shared_tokens() * token_bytes * model_.weights[rank].shard.kv_heads.size();
+      const size_t floats = w.plans.parts() * PartFloats(CachedShape(model_.spec));
+      if (w.parts.size() < floats) w.parts.resize(floats);
+    }
+  }
+
+  void KeepPlainExperts() {
+    for (int layer = 0; layer < model_.spec.layers; ++layer) {
+      const bool has = model_.spec.layer_specs[static_cast<size_t>(layer)].mlp == MlpKind::kExperts;
+      model_.plain_experts.push_back(
+          has ? std::make_unique<PlainExperts>(model_.spec, layer, *source_) : nullptr);
+    }
+  }
+
+  Ranks& ranks_;
+  std::shared_ptr<const TensorSource> source_;
+  Pages logits_;
+  LoadedModel model_;
+  std::vector<int> windows_;  // of each layer
+  size_t blocks_ = 0;         // of each cache
+  uint64_t shared_kv_bytes_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Decoder>> Decoder::Load(const DecoderSpec& spec,
+                                               std::shared_ptr<const TensorSource> source,
+                                               Ranks& ranks, const DecoderOptions& options) {
+  auto decoder = std::make_unique<ShardedDecoder>(spec, std::move(source), ranks, options);
+  PINION_TRY(decoder->Load());
+  return decoder;
+}
+
+uint64_t WorkspaceBytes(const DecoderSpec& spec, const DecoderOptions& options, int ranks,
+                        int rank) {
+  const Shard shard = MakeShard(spec, ranks, rank);
+  const uint64_t logits =
+      rank == 0 ? kLogitChunk * sizeof(float) * static_cast<uint64_t>(spec.vocabulary) : 0;
+  return Workspace::Bytes(spec, shard, options.dtype, options.max_rows) + logits;
+}
+
+}  // namespace pinion

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/checkpoint/tensors.h"
+#include "engine/decoder/step.h"
+#include "engine/host/team.h"
+#include "engine/spec/spec.h"
+#include "kernels/integer_prefetch.h"
+#include "kernels/kernels.h"
+
+namespace pinion {
+
+class ActivationObserver;
+
+struct DecoderOptions {
+  kernels::Isa isa = kernels::Isa::kScalar;
+  kernels::Dtype dtype = kernels::Dtype::kBf16;  // of weights and activations
+  kernels::IntPrefetch int_prefetch;             // of products with integer weights
+  std::optional<kernels::KvDtype> kv_dtype;      // unset: as weights and activations
+  bool moe_prepack = true;                       // pack experts at loading, not at every step
+  size_t max_rows = 2048;                        // tokens of the largest step
+  size_t block_tokens = 32;
+  const kernels::Table* table = nullptr;  // unset: that of isa; tests watch or replace functions
+
+  kernels::KvDtype cached() const { return kv_dtype.value_or(kernels::KvDtypeOf(dtype)); }
+};
+
+// Receives logits; called by every thread of rank 0 at once: logits [count][vocabulary], row stride
+// `stride` floats, of batch.logit_rows[first .. first + count). May overwrite them. Each thread
+// takes its own share of the rows; the buffer is reused after all have returned.
+using LogitsSink = std::function<void(const Worker& worker, size_t first, size_t count,
+                                      float* logits, size_t stride)>;
+
+// A decoder-only transformer, sharded over the teams of `ranks`: packed weights, KV cache and the
+// forward pass. Knows no architecture by name: everything comes from the spec.
+// Thread rule: all calls from the thread that started `ranks`.
+class Decoder {
+ public:
+  // Packs the weights; `source` stays in use, since embedding rows are read from it at every step.
+  static Result<std::unique_ptr<Decoder>> Load(const DecoderSpec& spec,
+                                               std::shared_ptr<const TensorSource> source,
+                                               Ranks& ranks, const DecoderOptions& options);
+  virtual ~Decoder() = default;
+
+  // max_model_len: tokens of the longest sequence that will be served; some ropes depend on it.
+  virtual Status AllocateKv(size_t blocks, size_t max_model_len) = 0;
+  virtual uint64_t weight_bytes() const = 0;  // packed, over all ranks
+  virtual uint64_t kv_bytes() const = 0;      // over all ranks
+  // Bytes of experts' weights that the steps so far had to read, over all ranks: in each step and
+  // layer, every expert that some token chose counts once.
+  virtual uint64_t expert_bytes_read() const = 0;
+  // Bytes of keys and values, over all ranks and layers, that the steps so far did not read because
+  // sequences with the same blocks read them together.
+  virtual uint64_t shared_kv_bytes() const = 0;
+
+  // The cache's memory in pieces, in the order in which a pool gives out the blocks: piece p is
+  // that of span p / layers in layer p % layers. A span is the blocks that lie together (on the
+  // rank with the longest spans).
+  struct KvPieces {
+    size_t span_blocks = 1, layers = 0, count = 0;
+  };
+  virtual KvPieces kv_pieces() const = 0;
+  // Makes pieces [first, last) resident, by the threads of the ranks that own them; changes
+  // nothing.
+  virtual void TouchKv(size_t first, size_t last) = 0;
+
+  // The NUMA nodes of one rank's memory: {node, bytes} as from NodesOf. KV that was never written
+  // is on no node.
+  struct Placement {
+    std::vector<std::pair<int, uint64_t>> weights, kv;
+  };
+  virtual std::vector<Placement> placements() const = 0;  // by rank
+
+  // One step: writes the KV of every row, computes the wanted logits and hands them to `sink` in
+  // chunks. Token ids must be within the vocabulary.
+  virtual void Forward(const StepBatch& batch, const LogitsSink& sink) = 0;
+
+  // From now on `observer` sees the inputs of the layers' matrices (null: none does). It must
+  // outlive the last step that it sees.
+  virtual void Observe(ActivationObserver* observer) = 0;
+};
+
+// Bytes of activations and scratch that a rank needs beside weights and KV.
+uint64_t WorkspaceBytes(const DecoderSpec& spec, const DecoderOptions& options, int ranks,
+                        int rank);
+
+// Rows of logits computed at once: bounds the logits buffer (128 x 152k x 4 bytes = 78 MB).
+inline constexpr size_t kLogitChunk = 128;
+
+}  // namespace pinion

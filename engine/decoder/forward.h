@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/decoder/decoder.h"
+#include "engine/decoder/kv_cache.h"
+#include "engine/decoder/step.h"
+#include "engine/decoder/workspace.h"
+#include "engine/host/team.h"
+#include "engine/spec/spec.h"
+#include "engine/weights/plain_experts.h"
+#include "engine/weights/weights.h"
+
+namespace pinion {
+
+// A rope for the sequences that are served: angle per position of each pair, [dim / 2].
+struct RopeAngles {
+  std::vector<float> frequencies;
+  float scale = 1;  // multiplies cos and sin
+};
+
+// Everything a forward pass reads, and the buffers it writes; one entry a rank in the vectors.
+struct LoadedModel {
+  DecoderSpec spec;
+  DecoderOptions options;
+  const kernels::Table* table = nullptr;
+  const TensorSource* source = nullptr;
+  ActivationObserver* observer = nullptr;    // of calibration; else null
+  std::vector<RopeAngles> ropes;             // as the spec's
+  TensorInfo embedding, position_embedding;  // the latter without a name if there is none
+  std::vector<RankWeights> weights;
+  std::vector<std::unique_ptr<PlainExperts>> plain_experts;  // [layers]; nothing if prepacked
+  std::vector<KvCache> caches;
+  std::vector<Workspace> workspaces;
+  float* logits = nullptr;  // [kLogitChunk][logits_stride], written by all ranks
+  size_t logits_stride = 0;
+};
+
+// One thread's part of a step; called by every thread of every rank at once. Runs phase after phase
+// (Phases): each reads what earlier ones wrote, on any thread.
+void RunForward(LoadedModel& model, const Worker& worker, const StepBatch& batch,
+                const LogitsSink& sink);
+
+}  // namespace pinion

@@ -1,0 +1,135 @@
+#pragma once
+
+#include <algorithm>
+
+#include "engine/decoder/activation_observer.h"
+#include "engine/decoder/forward.h"
+
+namespace pinion {
+
+// One thread's view of a step, which every part of the forward pass reads. The parts are functions
+// in files of their own (forward_*.cc); each states what it reads and writes, and is one or more
+// phases (Phases). Those that take rows [begin, end) belong to a phase of their caller.
+struct ForwardPass {
+  ForwardPass(LoadedModel& model, const Worker& worker, const StepBatch& batch);
+
+  LoadedModel& model;
+  const DecoderSpec& spec;
+  const kernels::Table& table;
+  const kernels::IntTable& integers;
+  const Worker& worker;
+  const StepBatch& batch;
+  const RankWeights& weights;  // of the worker's rank, as the next three
+  KvCache& cache;
+  Workspace& w;
+  ThreadScratch& scratch;
+  const kernels::Dtype activation;  // of normed, attended and mlp
+  const size_t rows, hidden, head_dim;
+
+  float* residual(size_t row) const { return w.residual + row * hidden; }
+  std::byte* normed(size_t row) const {
+    return w.normed + row * w.normed_stride * kernels::SizeOf(activation);
+  }
+};
+
+// Shows the model's observer, if there is one, rows that are about to be multiplied. Called by all
+// threads of the team at once, which synchronise afterwards.
+void Observe(const ForwardPass& pass, const ObservedRows& rows);
+// Shows the inputs of a layer's matrix: x, [rows][matrix.k_padded()] activations. plan: as in
+// ObservedRows.
+void Observe(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x, size_t rows,
+             const ExpertPlan* plan = nullptr);
+
+// Prepares `src`, one row of activations, for a matrix that prepares(): rounds it to int8, in the
+// order of the matrix's columns.
+void PrepareRow(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* src,
+                std::byte* dst);
+
+// Returns `x` as the matrix multiplies it: prepared by all threads of the team in a phase of its
+// own, or x itself. x: [rows][matrix.k_padded()] activations.
+const std::byte* Prepare(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x,
+                         size_t rows);
+
+// y[rows][blocks * 64] = x * (`blocks` packed blocks at w, of `matrix`'s form)^T; x: prepared rows.
+struct BlockProduct {
+  const std::byte *x, *w;
+  float* y;
+  size_t rows, blocks, ldy;
+};
+void MultiplyBlocks(const ForwardPass& pass, const PackedMatrix& matrix,
+                    const BlockProduct& product);
+
+// y[rows][blocks * 64] = x * matrix^T for `blocks` column blocks from `block` on; x: prepared rows
+// from `row` on.
+void Multiply(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x, size_t row,
+              size_t rows, size_t block, size_t blocks, float* y, size_t ldy);
+
+// The best way to cut the step's rows for products with a matrix.
+kernels::ProductCut CutOf(const ForwardPass& pass, const PackedMatrix& matrix);
+
+// Items [begin, end) of parts x units, part after part: body(row, rows, first, last) for the rows
+// of each part that they touch, by its units [first, last).
+template <typename Body>
+void ForParts(const kernels::ProductParts& parts, size_t units, size_t begin, size_t end,
+              const Body& body) {
+  while (begin < end) {
+    const size_t part = begin / units, first = part * units, stop = std::min(end, first + units);
+    body(parts.Begin(part), parts.Size(part), begin - first, stop - first);
+    begin = stop;
+  }
+}
+
+// A phase: body(row, rows, begin, end) for parts of the step's rows, at most `most_rows` each, and
+// the blocks [begin, end) of `matrix`, in multiples of `unit`. One part after the other, so that a
+// thread continues with the rows that it has in cache. least: blocks per call, as in ProductCut.
+template <typename Body>
+void ShareProducts(const ForwardPass& pass, const PackedMatrix& matrix, size_t most_rows,
+                   size_t least, size_t unit, const Body& body,
+                   PhaseScope scope = PhaseScope::kTeam) {
+  const kernels::ProductParts parts(pass.rows, most_rows);
+  const size_t units = matrix.blocks() / unit;
+  const size_t chunk = std::max(ChunkBlocks(matrix, parts.Size(0), unit), least) / unit;
+  const auto run = [&](size_t begin, size_t end) {
+    ForParts(parts, units, begin, end, [&](size_t row, size_t rows, size_t first, size_t last) {
+      body(row, rows, first * unit, last * unit);
+    });
+  };
+  pass.worker.Share(parts.count * units, chunk, run, scope);
+}
+
+// dst[rows][...] = x * matrix^T; x: activations of `pass.rows`. name: of the trace's span.
+void Project(const ForwardPass& pass, const char* name, const PackedMatrix& matrix,
+             const std::byte* x, float* dst, size_t stride, PhaseScope scope = PhaseScope::kTeam);
+
+// dst[hidden] of `dst_type` = norm(src); a norm without weight copies. In place if dst is src.
+void NormRow(const ForwardPass& pass, const NormWeights& norm, void* dst, kernels::Dtype dst_type,
+             const float* src);
+
+// Writes residual (embedding of the tokens) and the rotary tables of the rows.
+void Embed(const ForwardPass& pass, size_t begin, size_t end);
+
+// Reads normed, writes attention_partial: this rank's term of attention. All ranks synchronise
+// after it, and also inside if queries and keys are normalised over the whole projection.
+void RunAttention(const ForwardPass& pass, size_t layer);
+
+// RunAttention for latent attention.
+void RunLatentAttention(const ForwardPass& pass, size_t layer);
+
+// Reads normed, writes mlp_partial: this rank's term of the MLP. All ranks synchronise after it.
+void RunMlp(const ForwardPass& pass, size_t layer);
+
+// The first half of RunMlp: writes the activations of layer.mlp_in to mlp,
+// [rows][layer.down.k_padded()]. Does nothing if the layer has no such MLP.
+void RunMlpIn(const ForwardPass& pass, const LayerWeights& layer, std::byte* mlp);
+
+// RunMlp for a layer of experts. Also reads what NormForRouter wrote.
+void RunExperts(const ForwardPass& pass, size_t layer);
+
+// Writes the router's input, always in float32: rounding must not change the choice of experts.
+// Does nothing if normed is float32 already.
+void NormForRouter(const ForwardPass& pass, const LayerWeights& layer, size_t begin, size_t end);
+
+// Reads residual, hands logits of the wanted rows to `sink` in chunks.
+void ComputeLogits(const ForwardPass& pass, const LogitsSink& sink);
+
+}  // namespace pinion

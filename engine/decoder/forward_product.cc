@@ -1,0 +1,97 @@
+// Products of activations with packed matrices, whether these hold floats or integers.
+
+#include <algorithm>
+
+#include "engine/base/trace.h"
+#include "engine/decoder/forward_pass.h"
+
+namespace pinion {
+namespace {
+
+using kernels::kBlockN;
+
+// dst[i] = src[order[i]], and zeros behind them.
+template <typename T>
+void Gather(const ColumnOrder& order, const std::byte* src, std::byte* dst, size_t padded) {
+  const auto* from = reinterpret_cast<const T*>(src);
+  auto* to = reinterpret_cast<T*>(dst);
+  for (size_t i = 0; i < order.size(); ++i)
+    to[i] = order[i] == kernels::kNoColumn ? T{} : from[order[i]];
+  std::fill(to + order.size(), to + padded, T{});
+}
+
+}  // namespace
+
+void PrepareRow(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* src,
+                std::byte* dst) {
+  if (matrix.rounds()) {
+    const uint32_t* order = matrix.order ? matrix.order->data() : nullptr;
+    pass.integers.round(*matrix.integers, {dst, src, pass.activation, matrix.rounding, order});
+  } else if (pass.activation == kernels::Dtype::kF32) {
+    Gather<float>(*matrix.order, src, dst, matrix.packed_columns());
+  } else {
+    Gather<kernels::Bf16>(*matrix.order, src, dst, matrix.packed_columns());
+  }
+}
+
+const std::byte* Prepare(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x,
+                         size_t rows) {
+  Observe(pass, matrix, x, rows);
+  if (!matrix.prepares()) return x;
+  const size_t src_bytes = matrix.k_padded() * kernels::SizeOf(pass.activation);
+  const size_t dst_bytes = matrix.prepared_row_bytes(pass.activation);
+  pass.worker.Share(rows, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row)
+      PrepareRow(pass, matrix, x + row * src_bytes, pass.w.prepared + row * dst_bytes);
+  });
+  return pass.w.prepared;
+}
+
+void MultiplyBlocks(const ForwardPass& pass, const PackedMatrix& matrix,
+                    const BlockProduct& product) {
+  const auto& [x, w, y, rows, blocks, ldy] = product;
+  if (matrix.rounds()) {
+    const auto prefetch = pass.model.options.int_prefetch.For(*matrix.integers, rows);
+    return pass.integers.gemm(*matrix.integers, {x, w, y, rows, blocks, ldy, prefetch});
+  }
+  const size_t columns = matrix.packed_columns();
+  if (!matrix.integers)
+    return kernels::Gemm(pass.table, matrix.dtype, {x, w, y, rows, columns, blocks, ldy});
+  for (size_t block = 0; block < blocks; ++block) {
+    pass.integers.dequantise(*matrix.integers, w + block * matrix.block_bytes(), matrix.dtype,
+                             pass.scratch.panel);
+    kernels::Gemm(pass.table, matrix.dtype,
+                  {x, pass.scratch.panel, y + block * kBlockN, rows, columns, 1, ldy});
+  }
+}
+
+void Multiply(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x, size_t row,
+              size_t rows, size_t block, size_t blocks, float* y, size_t ldy) {
+  if (blocks == 0) return;
+  x += row * matrix.prepared_row_bytes(pass.activation);
+  MultiplyBlocks(pass, matrix, {x, matrix.block(block), y, rows, blocks, ldy});
+}
+
+kernels::ProductCut CutOf(const ForwardPass& pass, const PackedMatrix& matrix) {
+  if (matrix.rounds()) {
+    const auto cut = pass.integers.cut;
+    return cut ? cut(*matrix.integers, pass.rows) : kernels::ProductCut{};
+  }
+  auto cut = kernels::GemmCut(pass.table, matrix.dtype, pass.rows, matrix.packed_columns());
+  if (matrix.integers) cut.rows = cut.rows_of_few;  // MultiplyBlocks takes block by block
+  return cut;
+}
+
+void Project(const ForwardPass& pass, const char* name, const PackedMatrix& matrix,
+             const std::byte* x, float* dst, size_t stride, PhaseScope scope) {
+  const TraceSpan span(name);
+  x = Prepare(pass, matrix, x, pass.rows);
+  const auto multiply = [&](size_t row, size_t rows, size_t begin, size_t end) {
+    Multiply(pass, matrix, x, row, rows, begin, end - begin, dst + row * stride + begin * kBlockN,
+             stride);
+  };
+  const kernels::ProductCut cut = CutOf(pass, matrix);
+  ShareProducts(pass, matrix, cut.rows, cut.blocks, 1, multiply, scope);
+}
+
+}  // namespace pinion

@@ -1,0 +1,196 @@
+#include "engine/decoder/workspace.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "engine/decoder/attend.h"
+#include "engine/weights/weight_layout.h"
+
+namespace pinion {
+namespace {
+
+using kernels::Dtype;
+using kernels::RoundUp;
+
+using Roles = std::initializer_list<MatrixRole>;
+constexpr Roles kDenseRoles = {MatrixRole::kQkv, MatrixRole::kO, MatrixRole::kMlpIn,
+                               MatrixRole::kDown, MatrixRole::kHead};
+
+// The largest value of `of` over a rank's matrices that stay in integers.
+size_t MostBytes(const DecoderSpec& spec, const Shard& shard, Dtype dtype, const auto& of) {
+  size_t most = 0;
+  for (const auto& [key, format] : spec.formats.formats()) {
+    const auto& [layer, role] = key;
+    const Range inputs = InputsOf(spec, shard, layer, role);
+    most = std::max<size_t>(most, of(role, MatrixOf(dtype, kernels::kBlockN, inputs, &format)));
+  }
+  return most;
+}
+
+// Bytes of a row of activations as prepared for the matrices with these roles; 0 if they take it as
+// is.
+size_t PreparedRowBytes(const DecoderSpec& spec, const Shard& shard, Dtype dtype, Roles roles) {
+  return MostBytes(spec, shard, dtype, [&](MatrixRole role, const PackedMatrix& matrix) -> size_t {
+    const bool wanted = std::find(roles.begin(), roles.end(), role) != roles.end();
+    if (!wanted || !matrix.prepares()) return 0;
+    return matrix.prepared_row_bytes(kernels::ActivationType(dtype));
+  });
+}
+
+// Bytes of a block of floats into which integer weights are expanded while they are multiplied.
+size_t PanelBytes(const DecoderSpec& spec, const Shard& shard, Dtype dtype) {
+  return MostBytes(spec, shard, dtype, [&](MatrixRole, const PackedMatrix& matrix) -> size_t {
+    if (!matrix.integers || matrix.rounds()) return 0;
+    return kernels::PackedBlockBytes(dtype, matrix.packed_columns());
+  });
+}
+
+bool HasExperts(const DecoderSpec& spec) { return spec.moe.router.experts > 0; }
+
+size_t ExpertTileBytes(const DecoderSpec& spec, const Shard& shard, Dtype dtype) {
+  if (!HasExperts(spec)) return 0;
+  const auto hidden = static_cast<size_t>(spec.hidden);
+  const size_t row =
+      RoundUp(hidden, kernels::kPadK) * kernels::SizeOf(kernels::ActivationType(dtype));
+  return kExpertTileRows *
+         std::max(row, PreparedRowBytes(spec, shard, dtype, {MatrixRole::kExpertIn}));
+}
+
+void LayOutExperts(const DecoderSpec& spec, const Shard& shard, Dtype dtype, size_t max_rows,
+                   const Workspace& w, ExpertBuffers& buffers, const auto& take) {
+  const size_t element = kernels::SizeOf(kernels::ActivationType(dtype));
+  const auto top_k = static_cast<size_t>(spec.moe.router.top_k);
+  const size_t assignments = max_rows * top_k;
+  buffers.logits_stride = RoundUp(static_cast<size_t>(spec.moe.router.experts), kernels::kBlockN);
+  if (element < sizeof(float)) take(buffers.router_in, max_rows * w.normed_stride * sizeof(float));
+  take(buffers.logits, max_rows * buffers.logits_stride * sizeof(float));
+  take(buffers.chosen, assignments * sizeof(int32_t));
+  take(buffers.weights, assignments * sizeof(float));
+  const size_t share = RoundUp(shard.expert_intermediate.size(), kernels::kPadK);
+  take(buffers.mlp, assignments * share * element);
+  const size_t shared = RoundUp(shard.shared_intermediate.size(), kernels::kPadK);
+  take(buffers.shared, max_rows * shared * element);
+  take(buffers.rounded, max_rows * PreparedRowBytes(spec, shard, dtype, {MatrixRole::kExpertIn}));
+  take(buffers.rounded_mlp,
+       assignments * PreparedRowBytes(spec, shard, dtype, {MatrixRole::kExpertDown}));
+  take(buffers.out, assignments * w.hidden_stride * sizeof(float));
+}
+
+size_t LatentTileBytes(const DecoderSpec& spec, Dtype dtype) {
+  const auto widest = static_cast<size_t>(std::max(spec.latent.nope_dim, spec.latent.kv_rank));
+  return kMlpTileRows * RoundUp(widest, kernels::kPadK) *
+         kernels::SizeOf(kernels::ActivationType(dtype));
+}
+
+void LayOutLatent(const DecoderSpec& spec, size_t heads, size_t element, size_t max_rows,
+                  Workspace& w, const auto& take) {
+  const LatentSpec& latent = spec.latent;
+  const auto size = [](int n) { return static_cast<size_t>(n); };
+  const size_t query = size(latent.nope_dim + latent.rope_dim), q_rank = size(latent.q_rank);
+  const size_t projected =
+      (q_rank > 0 ? q_rank : heads * query) + size(latent.kv_rank + latent.rope_dim);
+  w.qkv_stride = RoundUp(projected, kernels::kBlockN);
+  w.attended_stride = heads * size(latent.kv_rank);
+  LatentBuffers& buffers = w.latent;
+  buffers.queries_stride = q_rank > 0 ? RoundUp(heads * query, kernels::kBlockN) : 0;
+  buffers.latent_queries_stride = heads * size(latent.kv_rank + latent.rope_dim);
+  take(buffers.compressed, max_rows * RoundUp(q_rank, kernels::kPadK) * element);
+  take(buffers.queries, max_rows * buffers.queries_stride * sizeof(float));
+  take(buffers.latent_queries, max_rows * buffers.latent_queries_stride * sizeof(float));
+  take(buffers.values,
+       max_rows * RoundUp(heads * size(latent.value_dim), kernels::kPadK) * element);
+}
+
+// The row stride, in floats, of what products write: an odd number of cache lines. Rows a power of
+// two apart would map to a few sets of every cache, and the rows of one block would evict each
+// other.
+size_t SpreadStride(size_t columns) {
+  return RoundUp(columns, kernels::kBlockN) + 64 / sizeof(float);
+}
+
+// Sets the strides and hands out the buffers of `base` (null: only counts); returns the bytes used.
+size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype, size_t max_rows,
+              std::byte* base, Workspace& w) {
+  const auto hidden = static_cast<size_t>(spec.hidden),
+             head_dim = static_cast<size_t>(spec.head_dim);
+  const size_t element = kernels::SizeOf(kernels::ActivationType(dtype));
+  const size_t q = shard.q_heads.size() * head_dim, kv = shard.kv_heads.size() * head_dim;
+  w.hidden_stride = SpreadStride(hidden);
+  w.qkv_stride = SpreadStride(q + 2 * kv);
+  w.normed_stride = RoundUp(hidden, kernels::kPadK);
+  w.attended_stride = RoundUp(q, kernels::kPadK);
+  const bool has_dense =
+      std::any_of(spec.layer_specs.begin(), spec.layer_specs.end(),
+                  [](const LayerSpec& layer) { return layer.mlp == MlpKind::kDense; });
+  const size_t mlp_columns = has_dense ? RoundUp(shard.intermediate.size(), kernels::kPadK) : 0;
+  size_t used = 0;
+  const auto take = [&](auto*& pointer, size_t bytes) {
+    const size_t at = RoundUp(used, 64);
+    used = at + bytes;
+    if (base) pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(base + at);
+  };
+  if (spec.latent.kv_rank > 0) LayOutLatent(spec, shard.q_heads.size(), element, max_rows, w, take);
+  take(w.residual, max_rows * hidden * sizeof(float));
+  take(w.normed, max_rows * w.normed_stride * element);
+  take(w.qkv, max_rows * w.qkv_stride * sizeof(float));
+  take(w.attended, max_rows * w.attended_stride * element);
+  take(w.attention_partial, max_rows * w.hidden_stride * sizeof(float));
+  take(w.mlp, max_rows * mlp_columns * element);
+  take(w.mlp_partial, max_rows * w.hidden_stride * sizeof(float));
+  take(w.prepared, max_rows * PreparedRowBytes(spec, shard, dtype, kDenseRoles));
+  w.angles.resize(spec.ropes.size());
+  for (size_t i = 0; i < spec.ropes.size(); ++i) {
+    const size_t half = static_cast<size_t>(spec.ropes[i].dim) / 2;
+    take(w.angles[i].cosine, max_rows * half * sizeof(float));
+    take(w.angles[i].sine, max_rows * half * sizeof(float));
+  }
+  if (HasExperts(spec)) LayOutExperts(spec, shard, dtype, max_rows, w, w.experts, take);
+  if (spec.qk_norm == QkNorm::kWhole)
+    take(w.head_squares,
+         max_rows * static_cast<size_t>(spec.heads + spec.kv_heads) * sizeof(float));
+  return used;
+}
+
+Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard, Dtype dtype) {
+  ThreadScratch scratch;
+  const size_t tile = kMlpTileRows * 2 * kernels::kBlockN;
+  const size_t part = PartFloats(CachedShape(spec));
+  const auto hidden_row = static_cast<size_t>(std::max(spec.hidden, spec.head_dim));
+  const size_t floats = RoundUp(tile + part + hidden_row, 64 / sizeof(float));
+  PINION_ASSIGN(
+      scratch.storage,
+      Pages::Allocate(floats * sizeof(float) + LatentTileBytes(spec, dtype) +
+                      ExpertTileBytes(spec, shard, dtype) + PanelBytes(spec, shard, dtype)));
+  scratch.mlp_tile = scratch.storage.as<float>();
+  scratch.part = scratch.mlp_tile + tile;
+  scratch.hidden_row = scratch.part + part;
+  scratch.latent_tile = scratch.storage.data() + floats * sizeof(float);
+  scratch.expert_tile = scratch.latent_tile + LatentTileBytes(spec, dtype);
+  scratch.panel = scratch.expert_tile + ExpertTileBytes(spec, shard, dtype);
+  if (!HasExperts(spec)) return scratch;
+  scratch.router.emplace(spec.moe.router);
+  return scratch;
+}
+
+}  // namespace
+
+Result<Workspace> Workspace::Allocate(const DecoderSpec& spec, const Shard& shard,
+                                      kernels::Dtype dtype, size_t max_rows, size_t threads) {
+  Workspace workspace;
+  PINION_ASSIGN(workspace.storage, Pages::Allocate(Bytes(spec, shard, dtype, max_rows)));
+  LayOut(spec, shard, dtype, max_rows, workspace.storage.data(), workspace);
+  if (HasExperts(spec)) workspace.experts.work = std::make_unique<ExpertWork>();
+  for (size_t i = 0; i < threads; ++i) {
+    PINION_ASSIGN(ThreadScratch scratch, MakeScratch(spec, shard, dtype));
+    workspace.threads.push_back(std::move(scratch));
+  }
+  return workspace;
+}
+
+uint64_t Workspace::Bytes(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
+                          size_t max_rows) {
+  Workspace counted;
+  return LayOut(spec, shard, dtype, max_rows, nullptr, counted);
+}
+
+}  // namespace pinion

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/decoder/attention_plan.h"
+#include "engine/decoder/expert_plan.h"
+#include "engine/host/memory.h"
+#include "engine/spec/routing.h"
+#include "engine/spec/spec.h"
+#include "engine/weights/plain_experts.h"
+#include "engine/weights/shard.h"
+#include "kernels/kernels.h"
+
+namespace pinion {
+
+// Scratch of one thread; its pages are touched by that thread first.
+struct ThreadScratch {
+  Pages storage;
+  float* mlp_tile = nullptr;    // [kMlpTileRows][128]: a gate and an up block
+  float* part = nullptr;        // one attention item: [PartFloats]
+  float* hidden_row = nullptr;  // [max(hidden, head_dim)]
+  std::vector<std::byte> row;   // one embedding row, if it is made up
+  // Experts: a tile's tokens, [kExpertTileRows][hidden padded], activation type.
+  std::byte* expert_tile = nullptr;
+  // A block of integer weights expanded to floats while it is multiplied.
+  std::byte* panel = nullptr;
+  // Latent attention: one head's rows, [kMlpTileRows][nope_dim or kv_rank padded], activation type.
+  std::byte* latent_tile = nullptr;
+  std::optional<TokenRouter> router;
+  ExpertScratch plain_experts;            // without prepacking: the buffers to pack from,
+  std::vector<std::byte> packed_experts;  // and one or two blocks
+};
+inline constexpr size_t kMlpTileRows =
+    256;  // 256 x 128 floats = 128 KiB: stays in L2 with a W panel
+// 128 x 2048 bf16 = 512 KiB: half an L2, since every block of an expert reads the tile again.
+inline constexpr size_t kExpertTileRows = 128;
+
+// The choices of a step's tokens in one layer and the work that follows; written by one thread.
+struct ExpertWork {
+  ExpertPlan plan;
+  std::vector<ExpertItem> in_items, down_items;
+  // The numbers of items. Atomic, since a late thread may read them while others plan a later
+  // layer.
+  std::atomic<size_t> in_count{0}, down_count{0};
+  uint64_t weight_bytes_read = 0;  // of experts, over all steps: each once per layer and step
+};
+
+// A rank's buffers for latent attention; heads are the rank's. Rows as in Workspace.
+struct LatentBuffers {
+  std::byte* compressed = nullptr;  // [rows][q_rank padded], activation type
+  float* queries = nullptr;         // [rows][queries_stride]: each head's nope and rope part
+  float* latent_queries = nullptr;  // [rows][latent_queries_stride]: each head's [kv_rank + rope]
+  std::byte* values = nullptr;      // [rows][heads * value_dim padded], activation type
+  size_t queries_stride = 0, latent_queries_stride = 0;
+};
+
+// A rank's buffers for mixtures of experts. An assignment is one row at one of its experts, in the
+// order of ExpertPlan.
+struct ExpertBuffers {
+  float* router_in = nullptr;   // [rows][hidden padded]; null if activations are float32
+  float* logits = nullptr;      // [rows][logits_stride]
+  int32_t* chosen = nullptr;    // [rows][top_k]
+  float* weights = nullptr;     // [rows][top_k]
+  std::byte* mlp = nullptr;     // [assignments][share padded], activation type
+  std::byte* shared = nullptr;  // [rows][shared MLP's share padded], activation type
+  // If experts stay in integers: the step's rows and the assignments' activations in the layouts of
+  // the matrices that multiply them.
+  std::byte *rounded = nullptr, *rounded_mlp = nullptr;
+  float* out = nullptr;  // [assignments][hidden_stride]: this rank's term of each expert
+  size_t logits_stride = 0;
+  std::unique_ptr<ExpertWork> work;
+};
+
+// cos and sin of one rope's angles, [rows][dim / 2] each.
+struct AngleTable {
+  float *cosine = nullptr, *sine = nullptr;
+  std::pair<float*, float*> row(size_t index, size_t half) const {
+    return {cosine + index * half, sine + index * half};
+  }
+};
+
+// Buffers of one rank for one step; rows are the step's tokens. Padding columns are zero and stay
+// so.
+struct Workspace {
+  Pages storage;
+  float* residual = nullptr;      // [rows][hidden]
+  std::byte* normed = nullptr;    // [rows][hidden padded], activation type
+  float* qkv = nullptr;           // [rows][qkv_stride]
+  std::byte* attended = nullptr;  // [rows][q padded], activation type
+  float* attention_partial =
+      nullptr;                     // [rows][hidden_stride]: this rank's term of the o projection
+  std::byte* mlp = nullptr;        // [rows][the layer's down.k_padded()], activation type
+  float* mlp_partial = nullptr;    // [rows][hidden_stride]: this rank's term of down
+  std::byte* prepared = nullptr;   // [rows] as prepared for the next product
+  std::vector<AngleTable> angles;  // one per rope
+  // [rows][heads + kv_heads] of the whole model, on rank 0 only: sums of squares of each query and
+  // key head, if they are normalised over the whole projection
+  float* head_squares = nullptr;
+  size_t qkv_stride = 0, hidden_stride = 0, normed_stride = 0, attended_stride = 0;
+
+  LatentBuffers latent;   // empty unless attention is latent
+  ExpertBuffers experts;  // empty if no layer has experts
+  AttentionPlans plans;
+  std::vector<float> parts;  // partial results of cut contexts, PartFloats each
+  std::vector<ThreadScratch> threads;
+
+  static Result<Workspace> Allocate(const DecoderSpec& spec, const Shard& shard,
+                                    kernels::Dtype dtype, size_t max_rows, size_t threads);
+  static uint64_t Bytes(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
+                        size_t max_rows);
+};
+
+}  // namespace pinion

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "engine/base/json_text.h"
+#include "engine/serve/schema.h"
+
+namespace pinion {
+
+// For readers of request bodies: SDKs write null for fields that were not set, so null is absent.
+
+inline tl::unexpected<ApiError> Bad(std::string_view param, std::string message) {
+  return tl::unexpected<ApiError>(ApiError{400, std::move(message), std::string(param), ""});
+}
+
+inline bool Given(const Json& body, std::string_view key) {
+  const Json* value = body.Find(key);
+  return value && !value->is_null();
+}
+
+template <typename T>
+ApiResult<T> Get(const Json& body, std::string_view key, T fallback) {
+  auto value = Optional<T>(body, key, std::move(fallback));
+  if (!value) return Bad(key, value.error().message);
+  return *value;
+}
+
+// `messages` and what belongs to them.
+ApiResult<Conversation> ReadConversation(const Json& body);
+
+}  // namespace pinion

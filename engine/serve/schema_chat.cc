@@ -1,0 +1,122 @@
+// Reads conversations: messages as templates expect them.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/json_text.h"
+#include "engine/base/strings.h"
+#include "engine/serve/field_readers.h"
+
+namespace pinion {
+namespace {
+
+// Joins text parts with newlines, as templates written for plain strings expect.
+ApiResult<std::string> ReadContent(const Json* content, const std::string& where) {
+  if (!content || content->is_null()) return std::string();
+  if (content->is_string()) return content->string();
+  const std::string param = where + ".content";
+  if (!content->is_array())
+    return Bad(param, StrCat("'", param, "' is ", Excerpt(*content),
+                             ", want a string or a list of text parts"));
+  std::vector<std::string> texts;
+  for (const Json& part : content->array()) {
+    if (part.is_string()) {
+      texts.push_back(part.string());
+      continue;
+    }
+    const Json* type = part.Find("type");
+    const Json* text = part.Find("text");
+    if (!type || !type->is_string())
+      return Bad(param, StrCat("'", param, "' has a part without a type, want \"text\""));
+    if (type->string() != "text" || !text || !text->is_string())
+      return Bad(param, StrCat("'", param, "' has a part of type ", Excerpt(*type),
+                               "; only text parts with a text are supported"));
+    texts.push_back(text->string());
+  }
+  return Join(texts, "\n");
+}
+
+// The API carries a tool call's arguments as a JSON string; templates expect the parsed value.
+void ParseToolArguments(Json& message) {
+  for (auto& [key, calls] : message.object()) {
+    if (key != "tool_calls" || !calls.is_array()) continue;
+    for (Json& call : calls.array()) {
+      const Json* function = call.Find("function");
+      const Json* arguments = function ? function->Find("arguments") : nullptr;
+      if (!arguments || !arguments->is_string()) continue;
+      auto parsed = Json::Parse(arguments->string().empty() ? "{}" : arguments->string());
+      if (!parsed) continue;  // the template sees the string as it is
+      Json changed = *function;
+      changed.Set("arguments", std::move(*parsed));
+      call.Set("function", std::move(changed));
+    }
+  }
+}
+
+ApiResult<Json> ReadMessages(const Json& body) {
+  const Json* list = body.Find("messages");
+  if (!list || !list->is_array() || list->array().empty())
+    return Bad("messages", "'messages' must be a list of at least one message");
+  Json messages = Json::MakeArray();
+  for (const Json& item : list->array()) {
+    const std::string where = StrCat("messages[", messages.array().size(), "]");
+    if (!item.is_object()) return Bad(where, StrCat("'", where, "' must be an object"));
+    const Json* role = item.Find("role");
+    if (!role || !role->is_string())
+      return Bad(where + ".role", StrCat("'", where, ".role' must be a string"));
+    Json message = item;
+    PINION_ASSIGN(std::string content, ReadContent(item.Find("content"), where));
+    message.Set("content", std::move(content));
+    ParseToolArguments(message);
+    messages.Append(std::move(message));
+  }
+  return messages;
+}
+
+// Fields that templates know by these names; chat_template_kwargs goes before them, as in vLLM.
+ApiResult<void> AddTemplateFields(const Json& body, Conversation& chat) {
+  std::vector<Json::Object> kwargs(1);
+  if (const Json* documents = body.Find("documents"); documents && !documents->is_null()) {
+    if (!documents->is_array()) return Bad("documents", "'documents' must be a list");
+    kwargs[0].emplace_back("documents", *documents);
+  }
+  if (Given(body, "reasoning_effort")) {
+    PINION_ASSIGN(std::string effort, Get<std::string>(body, "reasoning_effort", ""));
+    kwargs[0].emplace_back("enable_thinking", effort != "none");
+    kwargs[0].emplace_back("reasoning_effort", std::move(effort));
+  }
+  if (kwargs[0].empty()) return {};
+  if (chat.template_kwargs.is_object()) kwargs.push_back(std::move(chat.template_kwargs.object()));
+  chat.template_kwargs = MergeObjects(std::move(kwargs));
+  return {};
+}
+
+}  // namespace
+
+ApiResult<Conversation> ReadConversation(const Json& body) {
+  Conversation chat;
+  PINION_ASSIGN(chat.messages, ReadMessages(body));
+  if (const Json* tools = body.Find("tools"); tools && !tools->is_null()) {
+    if (!tools->is_array()) return Bad("tools", "'tools' must be a list");
+    const Json* choice = body.Find("tool_choice");
+    const bool wanted = !choice || !choice->is_string() || choice->string() != "none";
+    if (wanted && !tools->array().empty()) chat.tools = *tools;
+  }
+  if (const Json* kwargs = body.Find("chat_template_kwargs"); kwargs && !kwargs->is_null()) {
+    if (!kwargs->is_object())
+      return Bad("chat_template_kwargs", "'chat_template_kwargs' must be an object");
+    chat.template_kwargs = *kwargs;
+  }
+  PINION_TRY(AddTemplateFields(body, chat));
+  PINION_ASSIGN(chat.add_generation_prompt, Get<bool>(body, "add_generation_prompt", true));
+  PINION_ASSIGN(chat.continue_final_message, Get<bool>(body, "continue_final_message", false));
+  if (chat.continue_final_message && chat.add_generation_prompt &&
+      Given(body, "add_generation_prompt"))
+    return Bad("continue_final_message",
+               "'continue_final_message' and 'add_generation_prompt' cannot both be true");
+  if (chat.continue_final_message) chat.add_generation_prompt = false;
+  return chat;
+}
+
+}  // namespace pinion

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+#include "engine/spec/spec.h"
+
+namespace pinion {
+
+// A field of config.json that changes the mathematics, with the values at which it does not.
+// Absent and null are always fine.
+struct NeutralField {
+  std::string_view key;
+  std::string_view values;  // separated by '|'; numbers compare by value; empty: only null will do
+};
+
+// One architecture as data: how its config.json becomes a DecoderSpec. Lives in an arch_*.cc file
+// of its own and is listed in architectures.cc.
+struct Architecture {
+  std::string_view name;                  // architectures[0]
+  std::string_view model_type;            // config.json's, if it names no architecture
+  std::string_view models;                // as people call them
+  std::span<const NeutralField> neutral;  // beyond those of all (architectures.cc)
+  // Fills the shape, the kinds, the biases and the names; the fields that every architecture shares
+  // (dtype, ids) are filled by ReadSpec.
+  Status (*read)(const Json& config, DecoderSpec& spec);
+  // Fields that `read` understands, although they are not neutral for all architectures.
+  std::span<const std::string_view> reads = {};
+  // JSON object: the architecture's defaults for fields that config.json leaves out.
+  std::string_view defaults = "{}";
+};
+
+std::span<const Architecture* const> Architectures();
+// A table in Markdown, a row for each: docs/models.md, and `pinion model list`.
+std::string ArchitectureTable();
+// By architectures[0], else by model_type; the error lists the known ones.
+Result<const Architecture*> FindArchitecture(const Json& config);
+// An error if a field that changes the mathematics has a value that Pinion does not compute; fields
+// named in `but` are skipped.
+Status CheckNeutralFields(const Json& config, std::span<const NeutralField> fields,
+                          std::span<const std::string_view> but = {});
+std::span<const NeutralField> CommonNeutralFields();
+
+// Integers of config.json within [low, high]; the error names key, value and range.
+Result<int> RequireIn(const Json& config, std::string_view key, int64_t low, int64_t high);
+Result<int> OptionalIn(const Json& config, std::string_view key, int64_t low, int64_t high,
+                       int fallback);
+
+// Upper limits for hostile or broken configs. No published model comes near, and products of any
+// two stay far from overflow.
+inline constexpr int64_t kMaxLayers = 1024, kMaxHeads = 1024, kMaxHeadDim = 512;
+inline constexpr int64_t kMaxHidden = 1 << 17, kMaxIntermediate = 1 << 20;
+inline constexpr int64_t kMaxExperts = 1 << 14;
+// Over all layers: each expert is three tensors to look up, and today's largest models have 25,000.
+inline constexpr int64_t kMaxExpertsInAll = 1 << 17;
+inline constexpr int64_t kMaxVocabulary = 1 << 22, kMaxPositions = 1 << 26;
+
+// Reads the parts that Llama's relatives share: shape, norms, activation, names, rope.
+Status ReadLlamaShape(const Json& config, DecoderSpec& spec);
+// "silu", "gelu_pytorch_tanh", ...; silu if absent.
+Result<kernels::Activation> ReadActivation(const Json& config, std::string_view key);
+// Sets the windows of layers that layer_types calls sliding_attention or, if it is absent, for
+// which `slides` returns true; none if sliding_window is null or 0.
+Status ReadWindows(const Json& config, DecoderSpec& spec, const std::function<bool(int)>& slides);
+// A multiplier or cap; absent and null give `fallback`.
+Result<float> OptionalPositive(const Json& config, std::string_view key, float fallback);
+
+// Reads latent attention as DeepSeek's configs have it, after ReadLlamaShape.
+Status ReadLatentAttention(const Json& config, DecoderSpec& spec);
+// Reads DeepSeek's experts: router, groups, which layers have them, the shared MLP, names. method,
+// score: topk_method and scoring_func if the config leaves them out.
+Status ReadGroupedExperts(const Json& config, const char* method, const char* score,
+                          DecoderSpec& spec);
+
+// Reads rotary position embeddings from rope_parameters (transformers 5) or rope_theta and
+// rope_scaling (4): fills ropes and, if the scaling stretches it, max_positions, which must be set
+// before, as must head_dim. Types: default, linear, dynamic, llama3 (Llama 3.1), yarn, longrope;
+// others are errors.
+Status ReadRope(const Json& config, DecoderSpec& spec);
+// If transformers 5 wrote a rope for each type of layer: the config with that of the layers without
+// window alone.
+Json WithFullRope(Json config);
+// Gives the layers with a window a second rope: config.json's rope_parameters of sliding_attention
+// or, if there are none, `parameters`. To be called after ReadWindows.
+Status AddWindowRope(const Json& config, const Json& parameters, DecoderSpec& spec);
+// One rope from its parameters; those that are missing are looked up in config.json itself.
+Result<RopeSpec> ReadRopeParameters(const Json& config, const Json& parameters,
+                                    const DecoderSpec& spec);
+
+}  // namespace pinion

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/spec/spec.h"
+#include "kernels/kernels.h"
+
+namespace pinion {
+
+// How one layer attends.
+struct AttentionSpec {
+  int window = 0;      // a token sees itself and the window - 1 before it; 0: everything before it
+  float scale = 1;     // multiplies q.k; > 0
+  float soft_cap = 0;  // scores become soft_cap * tanh(score / soft_cap); 0: none
+};
+
+AttentionSpec LayerAttention(const DecoderSpec& spec, size_t layer);
+
+// The shape of one token's and KV head's entry in the cache.
+struct KvShape {
+  size_t key_dim = 0, value_dim = 0;  // elements
+  // The values are the first value_dim elements of the keys and are not stored again (MLA).
+  bool latent = false;
+
+  size_t elements() const { return key_dim + (latent ? 0 : value_dim); }
+  // Bytes of a block of one layer and KV head, scales included.
+  uint64_t BlockBytes(kernels::KvDtype dtype, size_t block_tokens) const {
+    const uint64_t keys = kernels::KvPlaneBlockBytes(dtype, block_tokens, key_dim);
+    return keys + (latent ? 0 : kernels::KvPlaneBlockBytes(dtype, block_tokens, value_dim));
+  }
+  // Bytes read per token, with scales, without padding between blocks.
+  uint64_t TokenBytes(kernels::KvDtype dtype) const {
+    const size_t scales = kernels::IsScaled(dtype) ? (latent ? 1 : 2) * sizeof(kernels::Bf16) : 0;
+    return elements() * kernels::SizeOf(dtype) + scales;
+  }
+};
+
+KvShape CachedShape(const DecoderSpec& spec);
+
+// Over all layers and KV heads, as TokenBytes.
+uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype);
+
+}  // namespace pinion

@@ -1,0 +1,193 @@
+#include "engine/spec/spec_facts.h"
+
+#include <algorithm>
+
+#include "engine/base/strings.h"
+
+namespace pinion {
+namespace {
+
+const char* Name(kernels::Activation activation) {
+  switch (activation) {
+    case kernels::Activation::kSilu:
+      return "silu";
+    case kernels::Activation::kGeluTanh:
+      return "gelu_tanh";
+    case kernels::Activation::kGeluErf:
+      return "gelu_erf";
+    case kernels::Activation::kRelu:
+      return "relu";
+  }
+  return "";
+}
+const char* Name(NormKind norm) { return norm == NormKind::kRms ? "rms" : "layer"; }
+const char* Name(QkNorm norm) {
+  return norm == QkNorm::kNone ? "none" : norm == QkNorm::kPerHead ? "per_head" : "whole";
+}
+
+std::string MlpName(const DecoderSpec& spec) {
+  return StrCat(Name(spec.activation), spec.gated ? "_gated" : "");
+}
+
+// Which of two parts' norms there are.
+std::string NormPlaces(const TensorNames& names) {
+  const bool before = !names.attention_norm.empty(), after = !names.attention_post_norm.empty();
+  return before && after ? "before_and_after" : after ? "after" : "before";
+}
+
+std::vector<std::string> Biases(const DecoderSpec& spec) {
+  std::vector<std::string> parts;
+  if (spec.qkv_bias) parts.push_back("q k v");
+  if (spec.o_bias) parts.push_back("o");
+  if (spec.mlp_bias) parts.push_back("MLP");
+  if (spec.norm_bias) parts.push_back("norms");
+  return parts;
+}
+
+// The numbers of a rope that its type reads.
+struct Number {
+  const char* name;
+  double RopeSpec::*value;
+  double neutral;
+};
+constexpr Number kRopeNumbers[] = {{"factor", &RopeSpec::factor, 1},
+                                   {"original_positions", &RopeSpec::original_positions, 0},
+                                   {"low_freq_factor", &RopeSpec::low_freq_factor, 1},
+                                   {"high_freq_factor", &RopeSpec::high_freq_factor, 1},
+                                   {"beta_fast", &RopeSpec::beta_fast, 32},
+                                   {"beta_slow", &RopeSpec::beta_slow, 1},
+                                   {"product_scale", &RopeSpec::product_scale, 1},
+                                   {"scale", &RopeSpec::scale, 1}};
+
+Json RopeJson(const RopeSpec& rope) {
+  Json json;
+  json.Set("type", rope.type);
+  json.Set("dim", rope.dim);
+  json.Set("interleaved", rope.interleaved);
+  json.Set("theta", rope.theta);
+  for (const auto& [name, value, neutral] : kRopeNumbers) json.Set(name, rope.*value);
+  json.Set("truncate", rope.truncate);
+  json.Set("short_factors", rope.short_factors);
+  json.Set("long_factors", rope.long_factors);
+  return json;
+}
+
+std::string RopeText(const RopeSpec& rope) {
+  std::string text = StrCat(rope.type, ", base ", rope.theta, ", ", rope.dim, " elements",
+                            rope.interleaved ? " in neighbouring pairs" : "");
+  for (const auto& [name, value, neutral] : kRopeNumbers)
+    if (rope.*value != neutral) text += StrCat(", ", name, " ", rope.*value);
+  return text;
+}
+
+struct Multiplier {
+  const char* name;
+  float DecoderSpec::*value;
+  float neutral;
+};
+constexpr Multiplier kMultipliers[] = {
+    {"embedding_multiplier", &DecoderSpec::embedding_multiplier, 1},
+    {"residual_multiplier", &DecoderSpec::residual_multiplier, 1},
+    {"logit_multiplier", &DecoderSpec::logit_multiplier, 1},
+    {"attention_soft_cap", &DecoderSpec::attention_soft_cap, 0},
+    {"logit_soft_cap", &DecoderSpec::logit_soft_cap, 0}};
+
+std::string MultiplierText(const DecoderSpec& spec) {
+  std::vector<std::string> parts;
+  for (const auto& [name, value, neutral] : kMultipliers)
+    if (spec.*value != neutral) parts.push_back(StrCat(name, " ", spec.*value));
+  return Join(parts, ", ");
+}
+
+std::string WindowText(const DecoderSpec& spec) {
+  size_t windowed = 0;
+  int window = 0;
+  for (const LayerSpec& layer : spec.layer_specs)
+    if (layer.window > 0) ++windowed, window = layer.window;
+  return windowed == 0 ? ""
+                       : StrCat(window, " tokens in ", windowed, " of ", spec.layers, " layers");
+}
+
+std::string NormText(const DecoderSpec& spec) {
+  std::string places = NormPlaces(spec.names);
+  std::replace(places.begin(), places.end(), '_', ' ');
+  std::string text =
+      StrCat(Name(spec.norm), " norm ", places, " each part, epsilon ", spec.norm_eps);
+  if (spec.norm_offset != 0) text += StrCat(", weights stored less ", spec.norm_offset);
+  if (spec.qk_norm == QkNorm::kPerHead) text += ", of each query and key head";
+  if (spec.qk_norm == QkNorm::kWhole) text += ", of all queries and all keys";
+  if (spec.qk_norm_after_rope) text += " after it is rotated";
+  return text;
+}
+
+// What is not the same in all layers, or unusual about them.
+std::string LayersText(const DecoderSpec& spec) {
+  std::vector<std::string> parts;
+  size_t unrotated = 0, scaled = 0;
+  for (const LayerSpec& layer : spec.layer_specs) {
+    unrotated += layer.rope < 0 ? 1 : 0;
+    scaled += layer.scales_queries ? 1 : 0;
+  }
+  if (spec.parts_side_by_side) parts.push_back("attention and MLP side by side");
+  if (unrotated > 0 && !spec.ropes.empty())
+    parts.push_back(StrCat(unrotated, " of ", spec.layers, " without rope"));
+  if (scaled > 0)
+    parts.push_back(StrCat("queries of ", scaled, " scaled by position beyond ",
+                           spec.query_scale.length, " tokens"));
+  return Join(parts, ", ");
+}
+
+}  // namespace
+
+void AddSpecFields(const DecoderSpec& spec, Json& json) {
+  json.Set("wrapper", spec.wrapper.empty() ? Json() : Json(spec.wrapper));
+  json.Set("norm", Name(spec.norm));
+  json.Set("norm_places", NormPlaces(spec.names));
+  json.Set("norm_eps", static_cast<double>(spec.norm_eps));
+  json.Set("norm_offset", static_cast<double>(spec.norm_offset));
+  json.Set("qk_norm", Name(spec.qk_norm));
+  json.Set("qk_norm_after_rope", spec.qk_norm_after_rope);
+  json.Set("parts_side_by_side", spec.parts_side_by_side);
+  json.Set("query_scale", Json::Object{{"weight", spec.query_scale.weight},
+                                       {"length", spec.query_scale.length},
+                                       {"ahead", spec.query_scale.ahead}});
+  json.Set("mlp", MlpName(spec));
+  json.Set("biases", Biases(spec));
+  json.Set("rotary", !spec.ropes.empty());
+  Json::Array ropes;
+  for (const RopeSpec& rope : spec.ropes) ropes.push_back(RopeJson(rope));
+  json.Set("ropes", Json(std::move(ropes)));
+  std::vector<int> windows, rope_of_layer;
+  for (const LayerSpec& layer : spec.layer_specs) {
+    windows.push_back(layer.window);
+    rope_of_layer.push_back(layer.rope);
+  }
+  json.Set("windows", windows);
+  json.Set("rope_of_layer", rope_of_layer);
+  json.Set("attention_scale", static_cast<double>(spec.attention_scale));
+  for (const auto& [name, value, neutral] : kMultipliers)
+    json.Set(name, static_cast<double>(spec.*value));
+  json.Set("position_offset", spec.position_offset);
+  json.Set("tied_head", spec.tied_head);
+}
+
+std::vector<std::pair<std::string, std::string>> SpecFacts(const DecoderSpec& spec) {
+  std::vector<std::pair<std::string, std::string>> facts;
+  const auto biases = Biases(spec);
+  facts.emplace_back("decoder", StrCat(spec.layers, " layers, hidden ", spec.hidden, ", MLP ",
+                                       spec.intermediate, " (", MlpName(spec), "), biases: ",
+                                       biases.empty() ? "none" : Join(biases, ", ")));
+  facts.emplace_back("norms", NormText(spec));
+  facts.emplace_back("attention",
+                     StrCat(spec.heads, " heads of ", spec.head_dim, ", ", spec.kv_heads,
+                            " key-value heads, products times ", spec.attention_scale,
+                            spec.ropes.empty() ? ", learned positions" : ""));
+  for (const RopeSpec& rope : spec.ropes) facts.emplace_back("rope", RopeText(rope));
+  if (const std::string text = WindowText(spec); !text.empty()) facts.emplace_back("window", text);
+  if (const std::string text = LayersText(spec); !text.empty()) facts.emplace_back("layers", text);
+  if (const std::string text = MultiplierText(spec); !text.empty())
+    facts.emplace_back("scaling", text);
+  return facts;
+}
+
+}  // namespace pinion

@@ -1,0 +1,154 @@
+#include "engine/spec/tensor_list.h"
+
+#include "engine/base/strings.h"
+
+namespace pinion {
+namespace {
+
+// Collects the list; every method adds one module's tensors.
+class Collector {
+ public:
+  explicit Collector(const DecoderSpec& spec) : spec_(spec) {}
+
+  void Whole(const std::string& name, std::vector<int64_t> shape, TensorRole role) {
+    if (!name.empty()) list_.push_back({name, std::move(shape), role, layer_});
+  }
+  void Norm(const std::string& module) {
+    if (module.empty()) return;
+    Whole(module + ".weight", {spec_.hidden}, TensorRole::kNorm);
+    if (spec_.norm_bias) Whole(module + ".bias", {spec_.hidden}, TensorRole::kBias);
+  }
+  void HeadNorm(const std::string& module, int64_t heads) {
+    if (spec_.qk_norm == QkNorm::kNone) return;
+    const int64_t count = spec_.qk_norm == QkNorm::kWhole ? heads : 1;
+    Whole(module + ".weight", {count * spec_.head_dim}, TensorRole::kNorm);
+  }
+  void Linear(const std::string& module, int64_t outputs, int64_t inputs, bool bias,
+              TensorRole role = TensorRole::kLinear) {
+    if (module.empty()) return;
+    Whole(module + ".weight", {outputs, inputs}, role);
+    if (bias) Whole(module + ".bias", {outputs}, TensorRole::kBias);
+  }
+
+  // If `gate` is empty: a plain MLP, or one whose gate and up are fused.
+  void GatedMlp(const std::string& gate, const std::string& up, const std::string& down,
+                int64_t wide, bool bias) {
+    Linear(gate, wide, spec_.hidden, bias);
+    Linear(up, wide, spec_.hidden, bias);
+    Linear(down, spec_.hidden, wide, bias, TensorRole::kMlpOutput);
+  }
+
+  void Experts(int layer) {
+    const TensorNames& names = spec_.names;
+    const MoeSpec& moe = spec_.moe;
+    const int64_t experts = moe.router.experts, wide = moe.intermediate, hidden = spec_.hidden;
+    Linear(LayerTensor(names.router, layer), experts, hidden, moe.router.bias);
+    Whole(LayerTensor(names.router_correction, layer), {experts}, TensorRole::kBias);
+    if (!names.experts_gate_up.empty()) {
+      const std::string in = LayerTensor(names.experts_gate_up, layer);
+      const std::string down = LayerTensor(names.experts_down, layer);
+      Whole(in, {experts, hidden, 2 * wide}, TensorRole::kLinear);
+      if (moe.bias) Whole(in + "_bias", {experts, 2 * wide}, TensorRole::kBias);
+      Whole(down, {experts, wide, hidden}, TensorRole::kMlpOutput);
+      if (moe.bias) Whole(down + "_bias", {experts, hidden}, TensorRole::kBias);
+      return;
+    }
+    for (int expert = 0; expert < moe.router.experts; ++expert)
+      GatedMlp(ExpertTensor(names.expert_gate, layer, expert),
+               ExpertTensor(names.expert_up, layer, expert),
+               ExpertTensor(names.expert_down, layer, expert), wide, moe.bias);
+  }
+
+  void Attention(int layer) {
+    const TensorNames& names = spec_.names;
+    const auto at = [&](const std::string& pattern) { return LayerTensor(pattern, layer); };
+    const int64_t hidden = spec_.hidden;
+    const int64_t q = int64_t{spec_.heads} * spec_.head_dim;
+    const int64_t kv = int64_t{spec_.kv_heads} * spec_.head_dim;
+    Linear(at(names.q), q, hidden, spec_.qkv_bias);
+    Linear(at(names.k), kv, hidden, spec_.qkv_bias);
+    Linear(at(names.v), kv, hidden, spec_.qkv_bias);
+    Linear(at(names.qkv), q + 2 * kv, hidden, spec_.qkv_bias);
+    HeadNorm(at(names.q_norm), spec_.heads);
+    HeadNorm(at(names.k_norm), spec_.kv_heads);
+    Linear(at(names.o), hidden, q, spec_.o_bias, TensorRole::kAttentionOutput);
+    Whole(at(names.sinks), {spec_.heads}, TensorRole::kBias);
+  }
+
+  void Latent(int layer) {
+    const TensorNames& names = spec_.names;
+    const LatentSpec& latent = spec_.latent;
+    const auto at = [&](const std::string& pattern) { return LayerTensor(pattern, layer); };
+    const int64_t hidden = spec_.hidden, heads = spec_.heads;
+    const int64_t q = heads * (latent.nope_dim + latent.rope_dim);
+    Linear(at(names.q), q, hidden, false);
+    Linear(at(names.q_a), latent.q_rank, hidden, false);
+    if (latent.q_rank > 0)
+      Whole(at(names.q_a_norm) + ".weight", {latent.q_rank}, TensorRole::kNorm);
+    Linear(at(names.q_b), q, latent.q_rank, false);
+    Linear(at(names.kv_a), latent.kv_rank + latent.rope_dim, hidden, false);
+    Whole(at(names.kv_a_norm) + ".weight", {latent.kv_rank}, TensorRole::kNorm);
+    Linear(at(names.kv_b), heads * (latent.nope_dim + latent.value_dim), latent.kv_rank, false);
+    Linear(at(names.o), hidden, heads * latent.value_dim, false, TensorRole::kAttentionOutput);
+  }
+
+  void Layer(int layer) {
+    layer_ = layer;
+    const TensorNames& names = spec_.names;
+    const auto at = [&](const std::string& pattern) { return LayerTensor(pattern, layer); };
+    const int64_t hidden = spec_.hidden, wide = spec_.intermediate;
+    Norm(at(names.attention_norm));
+    spec_.latent.kv_rank > 0 ? Latent(layer) : Attention(layer);
+    Norm(at(names.attention_post_norm));
+    Norm(at(names.mlp_norm));
+    if (spec_.layer_specs[static_cast<size_t>(layer)].mlp == MlpKind::kExperts) {
+      Experts(layer);
+      GatedMlp(at(names.shared_gate), at(names.shared_up), at(names.shared_down),
+               spec_.moe.shared_intermediate, false);
+    } else {
+      Linear(at(names.gate_up), 2 * wide, hidden, spec_.mlp_bias);
+      GatedMlp(at(names.gate), at(names.up), at(names.down), wide, spec_.mlp_bias);
+    }
+    Norm(at(names.mlp_post_norm));
+    layer_ = -1;
+  }
+
+  std::vector<TensorSpec> Take() { return std::move(list_); }
+
+ private:
+  const DecoderSpec& spec_;
+  int layer_ = -1;
+  std::vector<TensorSpec> list_;
+};
+
+}  // namespace
+
+std::vector<TensorSpec> TensorList(const DecoderSpec& spec) {
+  Collector collector(spec);
+  const int64_t positions = int64_t{spec.max_positions} + spec.position_offset;
+  collector.Whole(spec.names.embedding, {spec.vocabulary, spec.hidden}, TensorRole::kEmbedding);
+  collector.Whole(spec.names.position_embedding, {positions, spec.hidden}, TensorRole::kEmbedding);
+  for (int layer = 0; layer < spec.layers; ++layer) collector.Layer(layer);
+  collector.Norm(spec.names.final_norm);
+  if (!spec.tied_head)
+    collector.Whole(spec.names.head, {spec.vocabulary, spec.hidden}, TensorRole::kEmbedding);
+  return collector.Take();
+}
+
+std::string LayerTensor(std::string_view pattern, int layer) {
+  const size_t gap = pattern.find("{}");
+  if (gap == std::string_view::npos) return std::string(pattern);
+  return StrCat(pattern.substr(0, gap), layer, pattern.substr(gap + 2));
+}
+
+std::string ExpertTensor(std::string_view pattern, int layer, int expert) {
+  return LayerTensor(LayerTensor(pattern, layer), expert);
+}
+
+uint64_t ElementCount(const std::vector<int64_t>& shape) {
+  uint64_t count = 1;
+  for (const int64_t size : shape) count *= static_cast<uint64_t>(size);
+  return count;
+}
+
+}  // namespace pinion

@@ -1,0 +1,199 @@
+#include "engine/weights/formats.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+
+#include "engine/spec/tensor_list.h"
+
+namespace pinion {
+namespace {
+
+constexpr int kMaxFourBitCode = 15;
+
+// Widens `format` until it holds the tensor's codes too.
+void Include(const QuantisedTensor& tensor, int& highest, IntegerFormat& format) {
+  const CodeRange& range = tensor.range();
+  const size_t group = tensor.group() >= tensor.columns() ? 0 : tensor.group();
+  format.lowest = std::min(format.lowest, range.lowest);
+  highest = std::max(highest, range.highest);
+  format.has_offsets = format.has_offsets || range.has_offsets;
+  format.group = std::gcd(format.group, group);  // gcd(0, n) is n
+}
+
+// One static rounding that covers those of all modules with the same input. (If one calibration
+// made them, they are equal.)
+kernels::Rounding Cover(const std::vector<StaticRounding>& roundings) {
+  float low = 0, high = 0;
+  bool equal = true;
+  for (const StaticRounding& each : roundings) {
+    low = std::min(low, each.scale * static_cast<float>(-128 - each.zero_point));
+    high = std::max(high, each.scale * static_cast<float>(127 - each.zero_point));
+    equal = equal && each.scale == roundings[0].scale && each.zero_point == roundings[0].zero_point;
+  }
+  if (equal) return {roundings[0].scale, roundings[0].zero_point};
+  const float scale = (high - low) / 255;
+  return {scale, static_cast<int32_t>(-128 - low / scale)};
+}
+
+class Planner {
+ public:
+  Planner(const DecoderSpec& spec, const TensorSource& source,
+          const std::optional<QuantScheme>& scheme, std::optional<IntegerProduct> weight_only,
+          bool int8_head)
+      : spec_(spec), source_(source), int8_head_(int8_head), weight_only_(weight_only) {
+    if (scheme) activations_ = scheme->activations;
+  }
+
+  Result<FormatPlan> Plan() {
+    for (int layer = 0; layer < spec_.layers; ++layer)
+      for (const MatrixRole role :
+           {MatrixRole::kQkv, MatrixRole::kO, MatrixRole::kMlpIn, MatrixRole::kDown,
+            MatrixRole::kExpertIn, MatrixRole::kExpertDown})
+        PINION_TRY(Add(layer, role));
+    PINION_TRY(Add(-1, MatrixRole::kHead));
+    return std::move(plan_);
+  }
+
+ private:
+  Status Add(int layer, MatrixRole role) {
+    const std::vector<std::string> modules = ModulesOf(spec_, layer, role);
+    if (modules.empty()) return {};
+    const std::vector<const QuantisedTensor*> tensors = TensorsOf(modules);
+    if (tensors.empty()) return {};
+    auto format = FormatOf(tensors, role);
+    if (!format) {
+      ++plan_.dequantised;
+      return {};
+    }
+    if (activations_ == ActivationRounding::kStatic && role != MatrixRole::kHead) {
+      PINION_ASSIGN(format->rounding, RoundingOf(modules));
+    }
+    plan_.Set(layer, role, *format);
+    return {};
+  }
+
+  // Empty if one of them is not quantised.
+  std::vector<const QuantisedTensor*> TensorsOf(const std::vector<std::string>& modules) const {
+    std::vector<const QuantisedTensor*> tensors;
+    for (const std::string& module : modules) {
+      tensors.push_back(source_.Quantised(module + ".weight"));
+      if (!tensors.back()) return {};
+    }
+    return tensors;
+  }
+
+  // Empty if the matrix does not stay in integers.
+  std::optional<IntegerFormat> FormatOf(const std::vector<const QuantisedTensor*>& tensors,
+                                        MatrixRole role) const {
+    IntegerFormat format;
+    const auto product = ProductOf(role);
+    if (!product) return {};
+    format.product = *product;
+    format.lowest = 127;
+    int highest = -128;
+    const std::vector<uint32_t>& order = tensors[0]->group_of();
+    for (const QuantisedTensor* tensor : tensors) {
+      if (tensor->group_of() != order) return {};
+      Include(*tensor, highest, format);
+    }
+    format.bits = highest - format.lowest <= kMaxFourBitCode ? 4 : 8;
+    if (format.group != 0 && format.group % kSmallestIntGroup != 0) return {};
+    if (order.empty()) return format;
+    if (role == MatrixRole::kExpertIn || role == MatrixRole::kExpertDown) return {};
+    format.group_of = std::make_shared<const std::vector<uint32_t>>(order);
+    return format;
+  }
+
+  std::optional<IntegerProduct> ProductOf(MatrixRole role) const {
+    const bool rounds = activations_ != ActivationRounding::kNone;
+    if (rounds || (role == MatrixRole::kHead && int8_head_)) return IntegerProduct::kInt8;
+    return weight_only_;
+  }
+
+  Result<kernels::Rounding> RoundingOf(const std::vector<std::string>& modules) const {
+    std::vector<StaticRounding> roundings;
+    for (const std::string& module : modules) {
+      PINION_ASSIGN(const StaticRounding rounding,
+                    ReadStaticRounding(
+                        module, [&](const std::string& name) { return source_.Stored(name); }));
+      roundings.push_back(rounding);
+    }
+    return Cover(roundings);
+  }
+
+  const DecoderSpec& spec_;
+  const TensorSource& source_;
+  bool int8_head_;
+  std::optional<IntegerProduct> weight_only_;
+  ActivationRounding activations_ = ActivationRounding::kNone;
+  FormatPlan plan_;
+};
+
+// The modules of all experts, one after the other.
+std::vector<std::string> ExpertModules(const DecoderSpec& spec, int layer, MatrixRole role) {
+  const TensorNames& names = spec.names;
+  std::vector<std::string> modules;
+  if (names.expert_gate.empty()) return modules;  // all experts in one tensor are never quantised
+  for (int expert = 0; expert < spec.moe.router.experts; ++expert) {
+    if (role == MatrixRole::kExpertDown) {
+      modules.push_back(ExpertTensor(names.expert_down, layer, expert));
+    } else {
+      modules.push_back(ExpertTensor(names.expert_gate, layer, expert));
+      modules.push_back(ExpertTensor(names.expert_up, layer, expert));
+    }
+  }
+  return modules;
+}
+
+// The names of a dense MLP, or of the one beside experts, as patterns.
+std::vector<std::string> MlpPatterns(const DecoderSpec& spec, bool beside_experts,
+                                     MatrixRole role) {
+  const TensorNames& names = spec.names;
+  if (beside_experts) {
+    if (spec.moe.shared_intermediate == 0) return {};
+    if (role == MatrixRole::kDown) return {names.shared_down};
+    return {names.shared_gate, names.shared_up};
+  }
+  if (role == MatrixRole::kDown) return {names.down};
+  if (!names.gate_up.empty()) return {names.gate_up};
+  if (!spec.gated) return {names.up};
+  return {names.gate, names.up};
+}
+
+std::vector<std::string> AttentionPatterns(const TensorNames& names, MatrixRole role) {
+  if (role == MatrixRole::kO) return {names.o};
+  if (!names.qkv.empty()) return {names.qkv};
+  return {names.q, names.k, names.v};
+}
+
+std::string HeadModule(const DecoderSpec& spec) {
+  constexpr size_t kSuffix = std::string_view(".weight").size();
+  const std::string& head = spec.tied_head ? spec.names.embedding : spec.names.head;
+  return head.substr(0, head.size() - kSuffix);
+}
+
+}  // namespace
+
+std::vector<std::string> ModulesOf(const DecoderSpec& spec, int layer, MatrixRole role) {
+  if (role == MatrixRole::kHead) return {HeadModule(spec)};
+  const bool has_experts = spec.layer_specs[static_cast<size_t>(layer)].mlp == MlpKind::kExperts;
+  if (role == MatrixRole::kExpertIn || role == MatrixRole::kExpertDown)
+    return has_experts ? ExpertModules(spec, layer, role) : std::vector<std::string>();
+  // In latent attention each matrix in memory is made from several tensors, or from parts of one.
+  if (role == MatrixRole::kQueryUp || role == MatrixRole::kLatentUp) return {};
+  const bool is_attention = role == MatrixRole::kQkv || role == MatrixRole::kO;
+  if (is_attention && spec.latent.kv_rank > 0) return {};
+  std::vector<std::string> modules =
+      is_attention ? AttentionPatterns(spec.names, role) : MlpPatterns(spec, has_experts, role);
+  for (std::string& module : modules) module = LayerTensor(module, layer);
+  return modules;
+}
+
+Result<FormatPlan> PlanFormats(const DecoderSpec& spec, const TensorSource& source,
+                               const std::optional<QuantScheme>& scheme,
+                               std::optional<IntegerProduct> weight_only, bool int8_head) {
+  return Planner(spec, source, scheme, weight_only, int8_head).Plan();
+}
+
+}  // namespace pinion

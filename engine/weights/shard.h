@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "engine/spec/spec.h"
+#include "kernels/types.h"
+
+namespace pinion {
+
+struct Range {
+  size_t begin = 0, end = 0;
+  size_t size() const { return end - begin; }
+};
+
+// Query heads of a shard that share one of its KV heads, at most kAttentionRows of them; indices
+// count within the shard.
+struct HeadGroup {
+  size_t kv_head, first_q_head, q_heads;
+};
+
+// One rank's part of a decoder: ranges of the whole model's heads, MLP columns and vocabulary. Any
+// range may be empty. Norms, embeddings and routers are not sharded.
+struct Shard {
+  Range q_heads, kv_heads, intermediate, vocabulary;
+  // Columns of every expert, so that all ranks have the same work whatever experts tokens choose.
+  // If whole experts were distributed, those of one token would mostly be on a few ranks, and the
+  // others would wait.
+  Range expert_intermediate, shared_intermediate;
+  std::vector<HeadGroup> groups;  // one per KV head held, or more if it serves very many heads
+};
+
+// Cuts `spec` into `ranks` shards. If there are at least as many KV heads as ranks, whole groups of
+// heads stay together and no KV is stored twice; with fewer, query heads are distributed and a KV
+// head is replicated on every rank that needs it. MLP columns and vocabulary are distributed in
+// blocks of 64.
+Shard MakeShard(const DecoderSpec& spec, int ranks, int rank);
+
+}  // namespace pinion

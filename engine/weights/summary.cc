@@ -1,0 +1,333 @@
+#include "engine/weights/summary.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "engine/base/strings.h"
+#include "engine/spec/attention_spec.h"
+#include "engine/spec/format_plan.h"
+#include "engine/spec/spec_facts.h"
+#include "engine/spec/tensor_list.h"
+#include "engine/weights/weights.h"
+
+namespace pinion {
+namespace {
+
+using kernels::Dtype;
+using kernels::KvDtype;
+
+constexpr Dtype kDtypes[] = {Dtype::kBf16, Dtype::kF16, Dtype::kF32};
+
+Json BytesByDtype(uint64_t elements) {
+  Json bytes = Json::MakeObject();
+  for (const Dtype dtype : kDtypes)
+    bytes.Set(kernels::Name(dtype), elements * kernels::SizeOf(dtype));
+  return bytes;
+}
+
+Json KvBytesByDtype(const DecoderSpec& spec) {
+  Json bytes = Json::MakeObject();
+  for (const KvDtype dtype : kernels::kKvDtypes)
+    bytes.Set(kernels::Name(dtype), KvBytesPerToken(spec, dtype));
+  return bytes;
+}
+
+// The source's content: tensors, bytes per dtype, files.
+struct Stored {
+  size_t tensors = 0;
+  std::map<std::string, uint64_t> bytes;  // by dtype or quantised format
+  std::set<std::string> files;            // names without their folder
+};
+
+struct Form {
+  std::string name;  // a dtype, or a quantised format
+  uint64_t bytes = 0;
+};
+
+Form FormOf(const TensorSource& weights, const TensorInfo& info) {
+  if (const QuantisedTensor* quantised = weights.Quantised(info.name))
+    return {quantised->format(), quantised->stored_bytes()};
+  const auto stored = weights.Stored(info.name);
+  if (stored && stored->dtype == "F8_E4M3") return {"FP8", stored->bytes()};
+  return {kernels::Name(info.dtype), ElementCount(info.shape) * kernels::SizeOf(info.dtype)};
+}
+
+Stored CountStored(const DecoderSpec& spec, const TensorSource& weights) {
+  Stored stored;
+  for (const TensorSpec& tensor : TensorList(spec)) {
+    const auto info = weights.Find(tensor.name);
+    if (!info) continue;  // OpenWeights has checked; a source from elsewhere may lack some
+    ++stored.tensors;
+    const Form form = FormOf(weights, *info);
+    stored.bytes[form.name] += form.bytes;
+    if (!info->file.empty()) stored.files.insert(info->file.substr(info->file.rfind('/') + 1));
+  }
+  return stored;
+}
+
+Json StoredJson(const Stored& stored) {
+  Json bytes = Json::MakeObject();
+  for (const auto& [dtype, count] : stored.bytes) bytes.Set(dtype, count);
+  Json json;
+  json.Set("tensors", static_cast<int64_t>(stored.tensors));
+  json.Set("bytes", std::move(bytes));
+  json.Set("files", std::vector<std::string>(stored.files.begin(), stored.files.end()));
+  return json;
+}
+
+Json TensorsJson(const DecoderSpec& spec, const TensorSource& weights) {
+  Json list = Json::MakeArray();
+  for (const TensorSpec& tensor : TensorList(spec)) {
+    const auto info = weights.Find(tensor.name);
+    if (!info) continue;
+    Json entry;
+    entry.Set("name", tensor.name);
+    entry.Set("shape", info->shape);
+    entry.Set("dtype", FormOf(weights, *info).name);
+    list.Append(std::move(entry));
+  }
+  return list;
+}
+
+// 1235814400 -> "1,235,814,400"
+std::string Grouped(uint64_t number) {
+  std::string text = StrCat(number);
+  for (size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
+  return text;
+}
+
+// Rows of cells, each column as wide as its widest cell; numbers of `right` columns to the right.
+class Table {
+ public:
+  explicit Table(std::string right) : right_(std::move(right)) {}
+  void Row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  std::string Text() const {
+    std::string text;
+    for (const auto& row : rows_) {
+      std::string line = " ";
+      for (size_t column = 0; column < row.size(); ++column) {
+        const std::string gap(Width(column) - row[column].size(), ' ');
+        line += right_[column] == 'r' ? " " + gap + row[column] : " " + row[column] + gap;
+        line += ' ';
+      }
+      text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    }
+    return text;
+  }
+
+ private:
+  size_t Width(size_t column) const {
+    size_t width = 0;
+    for (const auto& row : rows_)
+      if (column < row.size()) width = std::max(width, row[column].size());
+    return width;
+  }
+  std::string right_;  // 'l' or 'r' per column
+  std::vector<std::vector<std::string>> rows_;
+};
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  std::vector<std::string> sizes;
+  for (const int64_t size : shape) sizes.push_back(StrCat(size));
+  return Join(sizes, " x ");
+}
+
+// Tensors that all layers have are shown once, as "layers.*." and the number of layers.
+std::string TensorTable(const DecoderSpec& spec) {
+  Table table("llrr");
+  table.Row({"tensor", "shape", "copies", "parameters"});
+  for (const TensorSpec& tensor : TensorList(spec)) {
+    if (tensor.layer > 0) continue;
+    std::string name = tensor.name;
+    if (tensor.layer == 0) name.replace(name.find(".0."), 3, ".*.");
+    const uint64_t copies = tensor.layer == 0 ? static_cast<uint64_t>(spec.layers) : 1;
+    table.Row({name, ShapeText(tensor.shape), StrCat(copies),
+               Grouped(copies * ElementCount(tensor.shape))});
+  }
+  return table.Text();
+}
+
+std::string ByteTable(const DecoderSpec& spec) {
+  Table table("lrrr");
+  table.Row({"dtype", "weights", "KV per token",
+             StrCat("KV of ", Grouped(static_cast<uint64_t>(spec.max_positions)), " tokens")});
+  const auto row = [&](const char* name, const std::string& weights, KvDtype kv) {
+    const uint64_t token = KvBytesPerToken(spec, kv);
+    table.Row({name, weights, FormatBytes(token),
+               FormatBytes(token * static_cast<uint64_t>(spec.max_positions))});
+  };
+  for (const Dtype dtype : kDtypes)
+    row(kernels::Name(dtype), FormatBytes(ParameterCount(spec) * kernels::SizeOf(dtype)),
+        kernels::KvDtypeOf(dtype));
+  for (const KvDtype dtype : kernels::kKvDtypes)
+    if (kernels::IsScaled(dtype)) row(kernels::Name(dtype), "", dtype);
+  return table.Text();
+}
+
+std::string StoredText(const ModelFiles& files, const Stored& stored) {
+  std::vector<std::string> parts;
+  for (const auto& [dtype, bytes] : stored.bytes)
+    parts.push_back(StrCat(FormatBytes(bytes), " in ", dtype));
+  const std::string where =
+      files.folder.empty() && !files.gguf
+          ? "made up when they are read"
+          : StrCat(stored.files.size(), " file", stored.files.size() == 1 ? "" : "s");
+  return StrCat(stored.tensors, " tensors, ", Join(parts, ", "), ", ", where);
+}
+
+// The weights that a default start of a quantised model keeps in memory, on one rank.
+struct Packed {
+  size_t int8 = 0, int4 = 0, dequantised = 0;  // matrices
+  uint64_t bytes = 0;                          // of all weights
+};
+
+// Empty if nothing is quantised.
+std::optional<Packed> CountPacked(const DecoderSpec& spec) {
+  const FormatPlan& plan = spec.formats;
+  if (plan.empty() && plan.dequantised == 0) return {};
+  Packed packed;
+  packed.dequantised = plan.dequantised;
+  for (const auto& [key, format] : plan.formats()) ++(format.bits == 4 ? packed.int4 : packed.int8);
+  for (const Dtype dtype : kDtypes)
+    if (spec.checkpoint_dtype == kernels::Name(dtype))
+      packed.bytes = ShardWeightBytes(spec, dtype, true, 1, 0);
+  return packed;
+}
+
+Json PackedJson(const Packed& packed) {
+  Json json;
+  json.Set("int4_matrices", static_cast<uint64_t>(packed.int4));
+  json.Set("int8_matrices", static_cast<uint64_t>(packed.int8));
+  json.Set("dequantised_matrices", static_cast<uint64_t>(packed.dequantised));
+  json.Set("bytes", packed.bytes);
+  return json;
+}
+
+std::string PackedText(const Packed& packed) {
+  std::vector<std::string> parts;
+  for (const auto& [count, form] : {std::pair{packed.int4, "in 4 bits"},
+                                    {packed.int8, "in 8 bits"},
+                                    {packed.dequantised, "dequantised"}})
+    if (count > 0) parts.push_back(StrCat(count, " matrices ", form));
+  return StrCat(FormatBytes(packed.bytes), " of weights: ", Join(parts, ", "));
+}
+
+int ExpertLayers(const DecoderSpec& spec) {
+  return static_cast<int>(
+      std::count_if(spec.layer_specs.begin(), spec.layer_specs.end(),
+                    [](const LayerSpec& layer) { return layer.mlp == MlpKind::kExperts; }));
+}
+
+const char* Name(RouterScore score) {
+  switch (score) {
+    case RouterScore::kSoftmax:
+      return "softmax";
+    case RouterScore::kSigmoid:
+      return "sigmoid";
+    case RouterScore::kLogit:
+      return "softmax_of_chosen";
+  }
+  return "";
+}
+
+Json ExpertsJson(const DecoderSpec& spec) {
+  const RouterSpec& router = spec.moe.router;
+  Json json;
+  json.Set("count", router.experts);
+  json.Set("per_token", router.top_k);
+  json.Set("layers", ExpertLayers(spec));
+  json.Set("intermediate", spec.moe.intermediate);
+  json.Set("shared_intermediate", spec.moe.shared_intermediate);
+  json.Set("score", Name(router.score));
+  json.Set("normalised", router.normalise);
+  json.Set("scale", static_cast<double>(router.scale));
+  json.Set("groups", router.groups);
+  json.Set("groups_per_token", router.top_groups);
+  return json;
+}
+
+std::string ExpertsText(const DecoderSpec& spec) {
+  const RouterSpec& router = spec.moe.router;
+  std::string text = StrCat(router.experts, " of ", spec.moe.intermediate, " in ",
+                            ExpertLayers(spec), " layers, ", router.top_k, " a token (",
+                            Name(router.score), router.normalise ? ", normalised" : "");
+  if (router.scale != 1) text += StrCat(", times ", router.scale);
+  if (router.groups > 1)
+    text += StrCat(", from ", router.top_groups, " of ", router.groups, " groups");
+  text += ")";
+  if (spec.moe.shared_intermediate > 0)
+    text += StrCat(", a shared MLP of ", spec.moe.shared_intermediate);
+  return text;
+}
+
+Json LatentJson(const LatentSpec& latent) {
+  Json json;
+  for (const auto& [key, value] : {std::pair{"kv_rank", latent.kv_rank},
+                                   {"q_rank", latent.q_rank},
+                                   {"nope_dim", latent.nope_dim},
+                                   {"rope_dim", latent.rope_dim},
+                                   {"value_dim", latent.value_dim}})
+    json.Set(key, value);
+  return json;
+}
+
+std::string LatentText(const LatentSpec& latent) {
+  return StrCat("keys and values from ", latent.kv_rank, " elements and a rotary key of ",
+                latent.rope_dim, " a token; heads of ", latent.nope_dim, " + ", latent.rope_dim,
+                ", values of ", latent.value_dim,
+                latent.q_rank > 0 ? StrCat(", queries from ", latent.q_rank) : "");
+}
+
+}  // namespace
+
+Json SummariseModel(const ModelFiles& files, const TensorSource& weights) {
+  const DecoderSpec& spec = files.spec;
+  Json json;
+  json.Set("model", files.name);
+  json.Set("folder", files.folder.empty() ? Json() : Json(files.folder));
+  json.Set("architecture", spec.architecture);
+  for (const auto& [key, value] : {std::pair{"layers", spec.layers},
+                                   {"hidden", spec.hidden},
+                                   {"heads", spec.heads},
+                                   {"kv_heads", spec.kv_heads},
+                                   {"head_dim", spec.head_dim},
+                                   {"intermediate", spec.intermediate},
+                                   {"vocabulary", spec.vocabulary},
+                                   {"max_positions", spec.max_positions}})
+    json.Set(key, value);
+  AddSpecFields(spec, json);
+  if (spec.moe.router.experts > 0) json.Set("experts", ExpertsJson(spec));
+  if (spec.latent.kv_rank > 0) json.Set("latent", LatentJson(spec.latent));
+  json.Set("checkpoint_dtype", spec.checkpoint_dtype);
+  json.Set("bos_id", spec.bos_id ? Json(*spec.bos_id) : Json());
+  json.Set("eos_ids", spec.eos_ids);
+  json.Set("parameters", ParameterCount(spec));
+  json.Set("weight_bytes", BytesByDtype(ParameterCount(spec)));
+  json.Set("kv_bytes_per_token", KvBytesByDtype(spec));
+  json.Set("stored", StoredJson(CountStored(spec, weights)));
+  if (const auto packed = CountPacked(spec)) json.Set("packed", PackedJson(*packed));
+  json.Set("tensors", TensorsJson(spec, weights));
+  return json;
+}
+
+std::string FormatModel(const ModelFiles& files, const TensorSource& weights) {
+  const DecoderSpec& spec = files.spec;
+  Table facts("ll");
+  facts.Row({"model", files.name});
+  facts.Row({"architecture", spec.architecture});
+  if (!spec.wrapper.empty())
+    facts.Row({"part of", StrCat(spec.wrapper, ": only the language model is loaded")});
+  facts.Row({"parameters", Grouped(ParameterCount(spec))});
+  for (const auto& [heading, value] : SpecFacts(spec)) facts.Row({heading, value});
+  if (spec.moe.router.experts > 0) facts.Row({"experts", ExpertsText(spec)});
+  if (spec.latent.kv_rank > 0) facts.Row({"latent", LatentText(spec.latent)});
+  facts.Row({"vocabulary", StrCat(spec.vocabulary, ", head ",
+                                  spec.tied_head ? "tied to the embedding" : "separate")});
+  facts.Row({"longest", StrCat(spec.max_positions, " tokens")});
+  facts.Row({"stored", StoredText(files, CountStored(spec, weights))});
+  if (const auto packed = CountPacked(spec)) facts.Row({"in memory", PackedText(*packed)});
+  return StrCat(facts.Text(), "\n", ByteTable(spec), "\n", TensorTable(spec));
+}
+
+}  // namespace pinion

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include "engine/base/json.h"
+#include "engine/checkpoint/model.h"
+
+namespace pinion {
+
+// The output of `pinion model info`: the spec as read, parameters, bytes of weights and of KV per
+// token in each dtype, and every tensor of `weights` that the spec names; for a quantised model
+// also the memory that its `spec.formats` take.
+Json SummariseModel(const ModelFiles& files, const TensorSource& weights);
+
+// The same for people: a table of about 40 lines, with the layers' tensors once.
+std::string FormatModel(const ModelFiles& files, const TensorSource& weights);
+
+}  // namespace pinion

@@ -1,0 +1,210 @@
+#include "engine/weights/weight_layout.h"
+
+namespace pinion {
+namespace {
+
+using kernels::Dtype;
+
+// Hands out 64-byte aligned pieces of one mapping. With a null base it only counts, so that one
+// function lays the weights out for both purposes.
+class Arena {
+ public:
+  explicit Arena(std::byte* base) : base_(base) {}
+  size_t used() const { return used_; }
+
+  float* Vector(size_t n) { return reinterpret_cast<float*>(Take(n * sizeof(float))); }
+  float* VectorIf(bool wanted, size_t n) { return wanted ? Vector(n) : nullptr; }
+  PackedMatrix Matrix(PackedMatrix matrix) {
+    matrix.data = Take(matrix.size_bytes());
+    return matrix;
+  }
+
+ private:
+  std::byte* Take(size_t bytes) {
+    const size_t at = kernels::RoundUp(used_, 64);
+    used_ = at + bytes;
+    return base_ ? base_ + at : nullptr;
+  }
+  std::byte* base_;
+  size_t used_ = 0;
+};
+
+PackedMatrix As(int layer, MatrixRole role, PackedMatrix matrix) {
+  matrix.layer = layer;
+  matrix.role = role;
+  return matrix;
+}
+
+// A shard's share of a layer's matrix in the form that the spec's plan gives it.
+PackedMatrix ShareOfMatrix(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int layer,
+                           MatrixRole role, size_t outputs) {
+  return As(
+      layer, role,
+      MatrixOf(dtype, outputs, InputsOf(spec, shard, layer, role), spec.formats.Find(layer, role)));
+}
+
+// A matrix that is packed in `dtype` whatever the checkpoint's format.
+PackedMatrix Plain(Dtype dtype, size_t outputs, size_t k) {
+  return MatrixOf(dtype, outputs, {0, k}, nullptr);
+}
+
+NormWeights LayOutNorm(const DecoderSpec& spec, const std::string& name, Arena& arena) {
+  const auto hidden = static_cast<size_t>(spec.hidden);
+  NormWeights norm;
+  norm.weight = arena.VectorIf(!name.empty(), hidden);
+  norm.bias = arena.VectorIf(!name.empty() && spec.norm_bias, hidden);
+  return norm;
+}
+
+void LayOutAttention(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int index,
+                     Arena& arena, LayerWeights& layer) {
+  const auto hidden = static_cast<size_t>(spec.hidden);
+  const auto head_dim = static_cast<size_t>(spec.head_dim);
+  const size_t q = shard.q_heads.size() * head_dim, kv = shard.kv_heads.size() * head_dim;
+  const bool whole = spec.qk_norm == QkNorm::kWhole;
+  layer.q_norm = arena.VectorIf(spec.qk_norm != QkNorm::kNone, whole ? q : head_dim);
+  layer.k_norm = arena.VectorIf(spec.qk_norm != QkNorm::kNone, whole ? kv : head_dim);
+  layer.qkv = arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kQkv, q + 2 * kv));
+  layer.o = arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kO, hidden));
+  layer.sinks = arena.VectorIf(!spec.names.sinks.empty() && q > 0, shard.q_heads.size());
+  layer.qkv_bias = arena.VectorIf(spec.qkv_bias, layer.qkv.outputs);
+  layer.o_bias = arena.VectorIf(spec.o_bias, hidden);
+}
+
+// A rank without heads holds nothing.
+void LayOutLatent(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int index, Arena& arena,
+                  LayerWeights& layer) {
+  const size_t heads = shard.q_heads.size();
+  if (heads == 0) return;
+  const auto size = [](int n) { return static_cast<size_t>(n); };
+  const LatentSpec& spec_latent = spec.latent;
+  const size_t hidden = size(spec.hidden), rank = size(spec_latent.kv_rank);
+  const size_t queries = heads * size(spec_latent.nope_dim + spec_latent.rope_dim);
+  const size_t q_rank = size(spec_latent.q_rank), values = size(spec_latent.value_dim);
+  const auto blocks = [](size_t n) { return (n + kernels::kBlockN - 1) / kernels::kBlockN; };
+  LatentWeights& latent = layer.latent;
+  layer.q_norm = arena.VectorIf(q_rank > 0, q_rank);
+  layer.k_norm = arena.Vector(rank);
+  const size_t projected = (q_rank > 0 ? q_rank : queries) + rank + size(spec_latent.rope_dim);
+  layer.qkv = arena.Matrix(As(index, MatrixRole::kQkv, Plain(dtype, projected, hidden)));
+  latent.q_up =
+      arena.Matrix(As(index, MatrixRole::kQueryUp, Plain(dtype, q_rank > 0 ? queries : 0, q_rank)));
+  latent.key_blocks = blocks(rank);
+  latent.value_blocks = blocks(values);
+  latent.key_up = arena.Matrix(
+      Plain(dtype, heads * latent.key_blocks * kernels::kBlockN, size(spec_latent.nope_dim)));
+  latent.value_up =
+      arena.Matrix(Plain(dtype, heads * latent.value_blocks * kernels::kBlockN, rank));
+  layer.o = arena.Matrix(As(index, MatrixRole::kO, Plain(dtype, hidden, heads * values)));
+}
+
+// A layer's only MLP, or the one beside its experts.
+void LayOutMlp(const DecoderSpec& spec, const Shard& shard, bool bias, Dtype dtype, int index,
+               Arena& arena, LayerWeights& layer) {
+  const auto hidden = static_cast<size_t>(spec.hidden);
+  const size_t middle = InputsOf(spec, shard, index, MatrixRole::kDown).size();
+  const size_t outputs = spec.gated ? 2 * kernels::RoundUp(middle, kernels::kBlockN) : middle;
+  layer.mlp_in =
+      arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kMlpIn, outputs));
+  layer.down = arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kDown, hidden));
+  layer.mlp_in_bias =
+      arena.VectorIf(bias, kernels::RoundUp(layer.mlp_in.outputs, kernels::kBlockN));
+  layer.down_bias = arena.VectorIf(bias, hidden);
+}
+
+ExpertWeights LayOutExperts(const DecoderSpec& spec, const Shard& shard, Dtype dtype, bool prepack,
+                            int index, Arena& arena) {
+  const RouterSpec& router = spec.moe.router;
+  const auto hidden = static_cast<size_t>(spec.hidden);
+  const auto experts = static_cast<size_t>(router.experts);
+  const Range share = shard.expert_intermediate;
+  ExpertWeights weights;
+  weights.router = arena.Matrix(Plain(Dtype::kF32, experts, hidden));
+  weights.router_bias = arena.VectorIf(router.bias, experts);
+  weights.correction = arena.VectorIf(router.correction, experts);
+  weights.in_blocks = 2 * (kernels::RoundUp(share.size(), kernels::kBlockN) / kernels::kBlockN);
+  weights.down_blocks = share.size() > 0 ? (hidden + kernels::kBlockN - 1) / kernels::kBlockN : 0;
+  const auto stack = [&](size_t blocks, MatrixRole role) {
+    const PackedMatrix matrix =
+        ShareOfMatrix(spec, shard, dtype, index, role, experts * blocks * kernels::kBlockN);
+    return prepack ? arena.Matrix(matrix) : matrix;
+  };
+  weights.in = stack(weights.in_blocks, MatrixRole::kExpertIn);
+  weights.down = stack(weights.down_blocks, MatrixRole::kExpertDown);
+  weights.in_bias = arena.VectorIf(spec.moe.bias, experts * weights.in_blocks * kernels::kBlockN);
+  const bool first = share.begin == 0 && share.size() > 0;
+  weights.down_bias = arena.VectorIf(spec.moe.bias && first, experts * hidden);
+  return weights;
+}
+
+LayerWeights LayOutLayer(const DecoderSpec& spec, const LayerSpec& kinds, const Shard& shard,
+                         Dtype dtype, bool moe_prepack, int index, Arena& arena) {
+  LayerWeights layer;
+  layer.attention_norm = LayOutNorm(spec, spec.names.attention_norm, arena);
+  spec.latent.kv_rank > 0 ? LayOutLatent(spec, shard, dtype, index, arena, layer)
+                          : LayOutAttention(spec, shard, dtype, index, arena, layer);
+  layer.attention_post_norm = LayOutNorm(spec, spec.names.attention_post_norm, arena);
+  layer.mlp_norm = LayOutNorm(spec, spec.names.mlp_norm, arena);
+  const bool has_experts = kinds.mlp == MlpKind::kExperts;
+  if (has_experts) layer.experts = LayOutExperts(spec, shard, dtype, moe_prepack, index, arena);
+  LayOutMlp(spec, shard, spec.mlp_bias && !has_experts, dtype, index, arena, layer);
+  layer.mlp_post_norm = LayOutNorm(spec, spec.names.mlp_post_norm, arena);
+  return layer;
+}
+
+}  // namespace
+
+PackedMatrix MatrixOf(Dtype dtype, size_t outputs, Range inputs, const IntegerFormat* format) {
+  PackedMatrix matrix;
+  matrix.dtype = dtype;
+  matrix.k = inputs.size();
+  matrix.outputs = matrix.k == 0 ? 0 : outputs;
+  if (!format || matrix.k == 0) return matrix;
+  auto share = ShareOf(*format, inputs.begin, matrix.k);
+  if (!share) return matrix;
+  matrix.integers = share->layout;
+  matrix.order = std::move(share->order);
+  matrix.product = format->product;
+  matrix.rounding = format->rounding;
+  return matrix;
+}
+
+Range InputsOf(const DecoderSpec& spec, const Shard& shard, int layer, MatrixRole role) {
+  const auto head_dim = static_cast<size_t>(spec.head_dim);
+  switch (role) {
+    case MatrixRole::kO:
+      return {shard.q_heads.begin * head_dim, shard.q_heads.end * head_dim};
+    case MatrixRole::kDown: {
+      const LayerSpec& kinds = spec.layer_specs[static_cast<size_t>(layer)];
+      return kinds.mlp == MlpKind::kExperts ? shard.shared_intermediate : shard.intermediate;
+    }
+    case MatrixRole::kExpertDown:
+      return shard.expert_intermediate;
+    case MatrixRole::kQueryUp:
+      return {0, static_cast<size_t>(spec.latent.q_rank)};
+    case MatrixRole::kLatentUp:
+      return {0, static_cast<size_t>(spec.latent.kv_rank)};
+    case MatrixRole::kQkv:
+    case MatrixRole::kMlpIn:
+    case MatrixRole::kExpertIn:
+    case MatrixRole::kHead:
+      return {0, static_cast<size_t>(spec.hidden)};
+  }
+  __builtin_unreachable();
+}
+
+size_t LayOutWeights(const DecoderSpec& spec, Dtype dtype, bool moe_prepack, std::byte* base,
+                     RankWeights& weights) {
+  Arena arena(base);
+  weights.layers.clear();
+  for (int i = 0; i < spec.layers; ++i)
+    weights.layers.push_back(LayOutLayer(spec, spec.layer_specs[static_cast<size_t>(i)],
+                                         weights.shard, dtype, moe_prepack, i, arena));
+  weights.final_norm = LayOutNorm(spec, spec.names.final_norm, arena);
+  const size_t vocabulary = weights.shard.vocabulary.size();
+  weights.head =
+      arena.Matrix(ShareOfMatrix(spec, weights.shard, dtype, -1, MatrixRole::kHead, vocabulary));
+  return arena.used();
+}
+
+}  // namespace pinion

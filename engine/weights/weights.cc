@@ -1,0 +1,223 @@
+#include "engine/weights/weights.h"
+
+#include <algorithm>
+#include <string>
+
+#include "engine/spec/tensor_list.h"
+#include "engine/weights/expert_packer.h"
+#include "engine/weights/latent_packer.h"
+#include "engine/weights/weight_layout.h"
+#include "engine/weights/weight_packer.h"
+
+namespace pinion {
+namespace {
+
+using kernels::Dtype;
+using kernels::kBlockN;
+
+// One worker's loading of one rank.
+class Loader {
+ public:
+  Loader(const DecoderSpec& spec, const TensorSource& source, const Worker& worker,
+         RankWeights& weights)
+      : spec_(spec),
+        names_(spec.names),
+        source_(source),
+        worker_(worker),
+        weights_(weights),
+        shard_(weights.shard),
+        hidden_{0, static_cast<size_t>(spec.hidden)},
+        packer_(source, worker) {}
+
+  void Load() {
+    for (int i = 0; i < spec_.layers; ++i) LoadLayer(i);
+    LoadNorm(weights_.final_norm, names_.final_norm);
+    const TensorInfo head = packer_.Find(spec_.tied_head ? names_.embedding : names_.head);
+    const Range vocabulary = shard_.vocabulary;
+    packer_.PackMatrix(weights_.head, {{&head, vocabulary.begin, vocabulary.size()}}, 0);
+  }
+
+ private:
+  void LoadLayer(int index) {
+    LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
+    LoadNorm(layer.attention_norm, LayerTensor(names_.attention_norm, index));
+    if (spec_.latent.kv_rank > 0) {
+      LoadLatentAttention(spec_, index, source_, worker_, shard_, layer);
+    } else {
+      LoadQkv(layer, index);
+      LoadHeadNorms(layer, index);
+      packer_.FillVector(layer.sinks, LayerTensor(names_.sinks, index), shard_.q_heads);
+    }
+    const int width = spec_.latent.kv_rank > 0 ? spec_.latent.value_dim : spec_.head_dim;
+    LoadOutput(layer.o, layer.o_bias, LayerTensor(names_.o, index),
+               shard_.q_heads.begin * static_cast<size_t>(width));
+    LoadNorm(layer.attention_post_norm, LayerTensor(names_.attention_post_norm, index));
+    LoadNorm(layer.mlp_norm, LayerTensor(names_.mlp_norm, index));
+    if (spec_.layer_specs[static_cast<size_t>(index)].mlp == MlpKind::kExperts) {
+      LoadExperts(layer, index);
+    } else {
+      LoadMlpIn(layer, index);
+      LoadOutput(layer.down, layer.down_bias, LayerTensor(names_.down, index),
+                 shard_.intermediate.begin);
+    }
+    LoadNorm(layer.mlp_post_norm, LayerTensor(names_.mlp_post_norm, index));
+  }
+
+  void LoadNorm(const NormWeights& norm, const std::string& name) {
+    packer_.FillVector(norm.weight, name + ".weight", hidden_, spec_.norm_offset);
+    packer_.FillVector(norm.bias, name + ".bias", hidden_);
+  }
+
+  Range Elements(Range heads) const {
+    const auto head_dim = static_cast<size_t>(spec_.head_dim);
+    return {heads.begin * head_dim, heads.end * head_dim};
+  }
+  Range QRows() const { return Elements(shard_.q_heads); }
+  Range KvRows() const { return Elements(shard_.kv_heads); }
+
+  void LoadHeadNorms(LayerWeights& layer, int index) {
+    const bool whole = spec_.qk_norm == QkNorm::kWhole;
+    const Range one{0, static_cast<size_t>(spec_.head_dim)};
+    packer_.FillVector(layer.q_norm, LayerTensor(names_.q_norm, index) + ".weight",
+                       whole ? QRows() : one, spec_.norm_offset);
+    packer_.FillVector(layer.k_norm, LayerTensor(names_.k_norm, index) + ".weight",
+                       whole ? KvRows() : one, spec_.norm_offset);
+  }
+
+  // The tensors of queries, keys and values, fused or not, and the first row of each.
+  std::vector<Module> QkvModules(int index) const {
+    if (names_.qkv.empty())
+      return {{LayerTensor(names_.q, index)},
+              {LayerTensor(names_.k, index)},
+              {LayerTensor(names_.v, index)}};
+    const std::string name = LayerTensor(names_.qkv, index);
+    const auto q = static_cast<size_t>(spec_.heads) * static_cast<size_t>(spec_.head_dim);
+    const auto kv = static_cast<size_t>(spec_.kv_heads) * static_cast<size_t>(spec_.head_dim);
+    return {{name, 0}, {name, q}, {name, q + kv}};
+  }
+
+  void LoadQkv(LayerWeights& layer, int index) {
+    const auto modules = QkvModules(index);
+    const Range shares[] = {QRows(), KvRows(), KvRows()};
+    std::vector<TensorInfo> tensors;
+    for (const Module& module : modules) tensors.push_back(packer_.Find(module.name + ".weight"));
+    std::vector<Segment> segments;
+    float* bias = layer.qkv_bias;
+    for (size_t i = 0; i < modules.size(); ++i) {
+      const Range rows{modules[i].row + shares[i].begin, modules[i].row + shares[i].end};
+      segments.push_back({&tensors[i], rows.begin, rows.size()});
+      if (!layer.qkv_bias) continue;
+      packer_.FillVector(bias, modules[i].name + ".bias", rows);
+      bias += rows.size();
+    }
+    packer_.PackMatrix(layer.qkv, segments, 0);
+  }
+
+  // A projection back to the residual stream: all rows, this rank's columns from `column` on.
+  void LoadOutput(const PackedMatrix& matrix, float* bias, const std::string& name, size_t column) {
+    const TensorInfo tensor = packer_.Find(name + ".weight");
+    packer_.PackMatrix(matrix, {{&tensor, 0, hidden_.size()}}, column);
+    packer_.FillVector(bias, name + ".bias", hidden_);
+  }
+
+  void LoadMlpIn(LayerWeights& layer, int index) {
+    const Range middle = shard_.intermediate;
+    if (spec_.gated) return LoadGated(layer, GatedModules(index), middle);
+    const std::string up = LayerTensor(names_.up, index);
+    const TensorInfo tensor = packer_.Find(up + ".weight");
+    packer_.PackMatrix(layer.mlp_in, {{&tensor, middle.begin, middle.size()}}, 0);
+    packer_.FillVector(layer.mlp_in_bias, up + ".bias", middle);
+  }
+
+  std::vector<Module> GatedModules(int index) const {
+    if (names_.gate_up.empty())
+      return {{LayerTensor(names_.gate, index)}, {LayerTensor(names_.up, index)}};
+    const std::string name = LayerTensor(names_.gate_up, index);
+    return {{name, 0}, {name, static_cast<size_t>(spec_.intermediate)}};
+  }
+
+  // Blocks of gate and up alternate; the last ones are padded with zeros.
+  void LoadGated(LayerWeights& layer, const std::vector<Module>& modules, Range middle) {
+    std::vector<TensorInfo> tensors;
+    for (const Module& module : modules) tensors.push_back(packer_.Find(module.name + ".weight"));
+    std::vector<Segment> segments;
+    float* bias = layer.mlp_in_bias;
+    for (size_t row = middle.begin; row < middle.end; row += kBlockN) {
+      const size_t count = std::min(kBlockN, middle.end - row);
+      for (size_t i = 0; i < modules.size(); ++i) {
+        const Range rows{modules[i].row + row, modules[i].row + row + count};
+        segments.push_back({&tensors[i], rows.begin, count});
+        if (count < kBlockN) segments.push_back({nullptr, 0, kBlockN - count});
+        if (!layer.mlp_in_bias) continue;
+        packer_.FillVector(bias, modules[i].name + ".bias", rows);
+        bias += kBlockN;
+      }
+    }
+    packer_.PackMatrix(layer.mlp_in, segments, 0, 2);
+  }
+
+  // The router is whole on every rank; the experts, and the MLP beside them, are cut by columns.
+  void LoadExperts(LayerWeights& layer, int index) {
+    ExpertWeights& experts = layer.experts;
+    const Range all{0, static_cast<size_t>(spec_.moe.router.experts)};
+    const std::string router = LayerTensor(names_.router, index);
+    const TensorInfo tensor = packer_.Find(router + ".weight");
+    packer_.PackMatrix(experts.router, {{&tensor, 0, all.size()}}, 0);
+    packer_.FillVector(experts.router_bias, router + ".bias", all);
+    packer_.FillVector(experts.correction, LayerTensor(names_.router_correction, index), all);
+    const Range share = shard_.expert_intermediate;
+    const PlainExperts plain(spec_, index, source_);
+    if (experts.prepacked()) PackExperts(plain, share, worker_, experts);
+    if (worker_.thread == 0) FillExpertBiases(plain, share, experts);
+    if (spec_.moe.shared_intermediate == 0) return;
+    LoadGated(layer,
+              {{LayerTensor(names_.shared_gate, index)}, {LayerTensor(names_.shared_up, index)}},
+              shard_.shared_intermediate);
+    LoadOutput(layer.down, nullptr, LayerTensor(names_.shared_down, index),
+               shard_.shared_intermediate.begin);
+  }
+
+  const DecoderSpec& spec_;
+  const TensorNames& names_;
+  const TensorSource& source_;
+  const Worker& worker_;
+  RankWeights& weights_;
+  const Shard& shard_;
+  const Range hidden_;
+  WeightPacker packer_;
+};
+
+}  // namespace
+
+size_t ChunkBlocks(const PackedMatrix& matrix, size_t rows, size_t unit) {
+  constexpr size_t kBytes = 2'000'000, kFlops = 40'000'000;
+  if (matrix.k == 0) return unit;
+  const size_t by_bytes = kBytes / matrix.block_bytes();
+  const size_t by_flops = kFlops / (2 * kBlockN * matrix.k_padded() * std::max<size_t>(1, rows));
+  return std::max(std::min(by_bytes, by_flops) / unit * unit, unit);
+}
+
+uint64_t ShardWeightBytes(const DecoderSpec& spec, Dtype dtype, bool moe_prepack, int ranks,
+                          int rank) {
+  RankWeights weights;
+  weights.shard = MakeShard(spec, ranks, rank);
+  return LayOutWeights(spec, dtype, moe_prepack, nullptr, weights);
+}
+
+Result<std::vector<RankWeights>> LoadWeights(const DecoderSpec& spec, Dtype dtype, bool moe_prepack,
+                                             const TensorSource& source, Ranks& ranks) {
+  std::vector<RankWeights> all(static_cast<size_t>(ranks.count()));
+  for (int rank = 0; rank < ranks.count(); ++rank) {
+    RankWeights& weights = all[static_cast<size_t>(rank)];
+    weights.shard = MakeShard(spec, ranks.count(), rank);
+    const uint64_t bytes = ShardWeightBytes(spec, dtype, moe_prepack, ranks.count(), rank);
+    PINION_ASSIGN(weights.storage, Pages::Allocate(bytes));
+    LayOutWeights(spec, dtype, moe_prepack, weights.storage.data(), weights);
+  }
+  ranks.Run([&](const Worker& worker) {
+    Loader(spec, source, worker, all[static_cast<size_t>(worker.rank)]).Load();
+  });
+  return all;
+}
+
+}  // namespace pinion

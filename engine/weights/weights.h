@@ -1,0 +1,148 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/checkpoint/tensors.h"
+#include "engine/host/memory.h"
+#include "engine/host/team.h"
+#include "engine/spec/format_plan.h"
+#include "engine/spec/spec.h"
+#include "engine/weights/shard.h"
+#include "kernels/integer.h"
+#include "kernels/kernels.h"
+
+namespace pinion {
+
+// A weight matrix in the kernels' packed layout; the memory belongs to RankWeights.
+struct PackedMatrix {
+  std::byte* data = nullptr;
+  kernels::Dtype dtype = kernels::Dtype::kF32;
+  size_t outputs = 0, k = 0;  // before padding
+  int layer = -1;             // -1: outside the layers; its inputs are not observed
+  MatrixRole role = MatrixRole::kHead;
+  // If it stays in integers: their layout, how they are multiplied, and the order of the packed
+  // columns if that is not the share's own.
+  std::optional<kernels::IntLayout> integers;
+  IntegerProduct product = IntegerProduct::kInt8;
+  kernels::Rounding rounding;
+  std::shared_ptr<const ColumnOrder> order;
+
+  // Whether activations are rounded to int8 before they are multiplied; whether they must be
+  // prepared in any way (rounded or reordered).
+  bool rounds() const { return integers && product == IntegerProduct::kInt8; }
+  bool prepares() const { return rounds() || order; }
+  // Bytes from row to row of the prepared activations.
+  size_t prepared_row_bytes(kernels::Dtype activation) const {
+    if (rounds()) return integers->row_bytes();
+    return packed_columns() * kernels::SizeOf(activation);
+  }
+  // Of a block, padding included.
+  size_t packed_columns() const { return integers ? integers->k_padded() : k_padded(); }
+  size_t blocks() const { return (outputs + kernels::kBlockN - 1) / kernels::kBlockN; }
+  size_t k_padded() const { return kernels::RoundUp(k, kernels::kPadK); }
+  size_t block_bytes() const {
+    return integers ? integers->block_bytes() : kernels::PackedBlockBytes(dtype, k);
+  }
+  size_t size_bytes() const { return blocks() * block_bytes(); }
+  const std::byte* block(size_t index) const { return data + index * block_bytes(); }
+};
+
+// A norm over the residual stream, both float32 [hidden]; null if the model has none.
+struct NormWeights {
+  float *weight = nullptr, *bias = nullptr;
+};
+
+// Latent attention's matrices beside qkv and o. Here qkv projects to queries (this rank's heads, or
+// the compressed queries of all heads), then to the latent and the rotary key; q_norm and k_norm
+// are the norms of the compressed queries and of the latent; o takes value_dim of each head.
+struct LatentWeights {
+  PackedMatrix q_up;  // [q heads * (nope_dim + rope_dim)][q_rank]; empty if q_rank is 0
+  // One matrix per head, of key_blocks and value_blocks blocks: from a query's part without
+  // rotation to the latent space, [kv_rank][nope_dim]; from a weighted sum of latents to values,
+  // [value_dim][kv_rank].
+  PackedMatrix key_up, value_up;
+  size_t key_blocks = 0, value_blocks = 0;
+};
+
+// The experts of one layer: this rank's columns of each. Without experts everything is empty.
+struct ExpertWeights {
+  PackedMatrix router;           // [experts][hidden], float32
+  float* router_bias = nullptr;  // [experts]
+  float* correction = nullptr;   // [experts]
+  // All experts' matrices one after the other, `in_blocks` and `down_blocks` each. Unless they are
+  // prepacked there is no memory behind them; PlainExperts gives their blocks.
+  PackedMatrix in;    // gate and up alternate as in mlp_in, [in_blocks * 64][hidden]
+  PackedMatrix down;  // [down_blocks * 64][share]
+  size_t in_blocks = 0, down_blocks = 0;
+  float* in_bias = nullptr;    // [experts][in_blocks * 64], in the matrix's order
+  float* down_bias = nullptr;  // [experts][hidden], on one rank alone: part of its term
+
+  bool prepacked() const { return in.data != nullptr; }
+  uint64_t bytes_per_expert() const {
+    return in_blocks * in.block_bytes() + down_blocks * down.block_bytes();
+  }
+};
+
+// One layer of one rank. Vectors are float32; absent norms and biases are null. Matrices whose
+// share is empty have no outputs or no inputs.
+struct LayerWeights {
+  NormWeights attention_norm, attention_post_norm, mlp_norm, mlp_post_norm;
+  // [head_dim]; over the whole projection: this rank's share, [heads of the rank * head_dim]
+  float *q_norm = nullptr, *k_norm = nullptr;
+  float* sinks = nullptr;  // [q heads]
+  PackedMatrix qkv;        // [(q heads + 2 kv heads) * head_dim][hidden]
+  PackedMatrix o;          // [hidden][q heads * head_dim]
+  // Gated MLP: blocks of 64 gate outputs and 64 up outputs alternate, so that the thread that
+  // computes both can multiply them at once. Plain MLP: fc1's outputs.
+  PackedMatrix mlp_in;           // [blocks * 64][hidden]
+  PackedMatrix down;             // [hidden][intermediate share]
+  float* qkv_bias = nullptr;     // [qkv.outputs]
+  float* o_bias = nullptr;       // [hidden], whole on every rank: added after the reduction
+  float* mlp_in_bias = nullptr;  // [mlp_in.outputs], in the matrix's order
+  float* down_bias = nullptr;    // [hidden], whole on every rank
+  // Beside experts, the MLP above is the shared one, if any.
+  ExpertWeights experts;
+  LatentWeights latent;
+
+  bool has_experts() const { return experts.router.outputs > 0; }
+};
+
+// All packed weights of one rank, in one mapping whose pages the rank's threads touch first.
+struct RankWeights {
+  Shard shard;
+  Pages storage;
+  std::vector<LayerWeights> layers;
+  NormWeights final_norm;
+  PackedMatrix head;  // [vocabulary share][hidden]
+};
+
+// Bytes that RankWeights::storage of one rank will take; experts that are not prepacked take none.
+uint64_t ShardWeightBytes(const DecoderSpec& spec, kernels::Dtype dtype, bool moe_prepack,
+                          int ranks, int rank);
+
+// Packs every rank's share, all ranks and threads at once: each thread packs the blocks that it
+// will compute with, so its memory is local. Every tensor that the spec names must exist in
+// `source` (OpenWeights has checked it).
+Result<std::vector<RankWeights>> LoadWeights(const DecoderSpec& spec, kernels::Dtype dtype,
+                                             bool moe_prepack, const TensorSource& source,
+                                             Ranks& ranks);
+
+// Blocks of `matrix` that a thread should take at a time for a product with `rows` rows: long
+// enough that handing them out costs nothing (0.1 ms on a core that reads 20 GB/s and does 0.4
+// TFLOP/s), and short compared with the time slices of a busy core. A multiple of `unit`.
+size_t ChunkBlocks(const PackedMatrix& matrix, size_t rows, size_t unit = 1);
+
+// Blocks of `matrix` that `worker` packs, and computes first at every step (Worker::Share). Gated
+// MLP inputs are distributed in pairs (`unit` 2), everything else singly.
+inline std::pair<size_t, size_t> BlocksOf(const Worker& worker, const PackedMatrix& matrix,
+                                          size_t unit = 1) {
+  const auto [begin, end] = worker.Slice(matrix.blocks() / unit);
+  return {begin * unit, end * unit};
+}
+
+}  // namespace pinion

@@ -1,0 +1,169 @@
+#include "harness/cli/compare_race.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "engine/base/process.h"
+#include "engine/base/strings.h"
+#include "engine/run/settings.h"
+#include "harness/cli/stop_request.h"
+#include "harness/profile/profile.h"
+#include "harness/report/write.h"
+#include "harness/sweep/load.h"
+#include "harness/sweep/pair.h"
+#include "harness/sweep/sweep.h"
+#include "harness/watch/watched.h"
+
+namespace pinion::harness {
+namespace {
+
+// Rounds that a budget is to hold. Twice as many narrow an interval by a third, and then half of a
+// trial is its start.
+constexpr int kRounds = 16;
+constexpr double kLeastTrialSeconds = 8;
+
+// The two sides, and what they have in common.
+struct Contest {
+  const char* kind;                // "build", "profile"
+  std::vector<std::string> files;  // as the user named them
+  std::vector<EngineChoice> engines;
+  std::string model;
+  Objective objective;
+};
+
+bool CanMeasure(Objective objective) {
+  return RowOf(objective).at_load || objective <= Objective::kBalanced;
+}
+
+Contest ContestOfBuilds(const CompareRaceFlags& flags) {
+  Contest contest{"build", flags.builds, {}, flags.model, Objective::kThroughput};
+  for (const std::string& file : flags.builds) contest.engines.emplace_back().binary = file;
+  return contest;
+}
+
+Result<Contest> ContestOfProfiles(const CompareRaceFlags& flags) {
+  Contest contest{"profile", flags.profiles, {}, "", Objective::kThroughput};
+  for (const std::string& file : flags.profiles) {
+    PINION_ASSIGN(const Profile profile, ReadProfile(file));
+    const std::string& model = profile.configuration.options.model;
+    if (!contest.model.empty() && contest.model != model)
+      return Fail(ErrorCode::kUsage, StrCat("the profiles are of different models, ", contest.model,
+                                            " and ", model, ": a race needs one model"));
+    const auto objective = ParseObjective(profile.objective);
+    if (contest.model.empty() && objective && CanMeasure(*objective))
+      contest.objective = *objective;
+    contest.model = model;
+    EngineChoice& engine = contest.engines.emplace_back();
+    for (const SettingRow& row : SettingRows())
+      if (const Json value = row.get(profile.configuration); value != row.get({}) && row.varies)
+        engine.settings.Set(row.key, value);
+  }
+  return contest;
+}
+
+Result<Contest> ContestOf(const CompareRaceFlags& flags) {
+  Contest contest = ContestOfBuilds(flags);
+  if (!flags.profiles.empty()) {
+    PINION_ASSIGN(contest, ContestOfProfiles(flags));
+  }
+  contest.engines[0].name = "A";
+  contest.engines[1].name = "B";
+  if (!flags.objective) return contest;
+  PINION_ASSIGN(contest.objective, ParseObjective(*flags.objective));
+  if (CanMeasure(contest.objective)) return contest;
+  return Fail(
+      ErrorCode::kUsage,
+      StrCat("--objective ", *flags.objective, " needs a sweep's definition; compare takes ",
+             "throughput, latency, balanced, or a latency under load such as itl_p95@8"));
+}
+
+// A grid of nothing but the two sides: it runs rounds as long as the budget lasts.
+Result<Definition> DefinitionOf(const Contest& contest, const CompareRaceFlags& flags) {
+  Definition definition;
+  definition.engines = contest.engines;
+  definition.objectives = {contest.objective};
+  PINION_ASSIGN(definition.budget_s, ParseDuration(flags.budget, "--budget"));
+  definition.trial_limit_s = std::max(
+      kLeastTrialSeconds, definition.budget_s / (kRounds * (definition.engines.size() + 1.0)));
+  // A batch says most in the least time; a single client's latency varies several times as much.
+  Workload& load = definition.workload = {128, 32, {}, 16};
+  if (contest.objective != Objective::kThroughput)
+    load.concurrency = {std::max(1, contest.objective.clients)};
+  load.num_prompts = std::max(load.num_prompts, LeastPrompts(contest.objective, load.output_len));
+  definition.strategy = Strategy::kGrid;
+  definition.rounds = flags.rounds;
+  definition.epsilon = std::max(flags.threshold, kLeastEpsilon);
+  PINION_TRY(Validate(definition));
+  return definition;
+}
+
+Result<SweepRequest> RequestFor(const Contest& contest, const CompareRaceFlags& flags) {
+  EngineOptions base;
+  base.has_frontend = true;
+  base.model = contest.model;
+  PINION_ASSIGN(const Host host, Host::This());
+  PINION_ASSIGN(const Definition definition, DefinitionOf(contest, flags));
+  SweepRequest request;
+  PINION_ASSIGN(request.meta, DescribeSweep(definition, base, host,
+                                            StrCat("pinion compare ", Join(contest.files, " "), " ",
+                                                   flags.model)));
+  request.folder = flags.out.empty() ? StrCat("out/compare-", NowIso8601()) : flags.out;
+  request.binary = SelfPath();
+  request.interrupted = StopRequested;
+  return request;
+}
+
+// Why a side has no numbers; empty if both have.
+std::string WhyWithout(const Results& results, const char* kind, const std::string& folder) {
+  for (const Candidate& candidate : results.candidates)
+    if (candidate.status == CandidateStatus::kFailed ||
+        candidate.status == CandidateStatus::kInfeasible)
+      return StrCat(kind, " ", candidate.engine, " fails: ", candidate.reason, "; see ", folder,
+                    "/", candidate.log_path);
+  return "";
+}
+
+// The verdict, and what the report is written from.
+Result<PairVerdict> RunRace(const SweepRequest& request, const char* kind, double threshold,
+                            Results& results) {
+  SweepEnd end = SweepEnd::kInterrupted;
+  {
+    WatchedProgress progress(request.folder, nullptr);
+    PINION_ASSIGN(end, RunSweep(request, progress));
+  }
+  if (end == SweepEnd::kInterrupted) return Fail(ErrorCode::kFailed, "interrupted");
+  PINION_ASSIGN(results, LoadResults(request.folder));
+  if (const std::string why = WhyWithout(results, kind, request.folder); !why.empty())
+    return Fail(ErrorCode::kFailed, why);
+  PINION_ASSIGN(const auto store, Store::Open(request.folder + "/results.db", Store::Mode::kRead));
+  PINION_ASSIGN(const std::vector<TrialRow> trials, store->Trials());
+  const Definition& definition = request.meta.definition;
+  return JudgePair(trials, definition.objectives.front(), definition, threshold);
+}
+
+}  // namespace
+
+Result<bool> CompareRace(const CompareRaceFlags& flags) {
+  CatchStopRequests({SIGINT, SIGTERM});
+  PINION_ASSIGN(const Contest contest, ContestOf(flags));
+  PINION_ASSIGN(const SweepRequest request, RequestFor(contest, flags));
+  Results results;
+  PINION_ASSIGN(const PairVerdict verdict,
+                RunRace(request, contest.kind, flags.threshold, results));
+  if (verdict.kind == PairVerdict::Kind::kTooFewRounds)
+    return Fail(ErrorCode::kFailed, std::string(Trim(Render(verdict, "A", "B"))));
+  Json json = ToJson(verdict);
+  json.Set(StrCat(contest.kind, "s"), Json(contest.files));
+  json.Set("folder", request.folder);
+  std::cout << (flags.json ? json.Dump(2) + "\n"
+                           : StrCat("A  ", contest.files[0], "\nB  ", contest.files[1], "\n",
+                                    Render(verdict, "A", "B")))
+            << std::flush;
+  PINION_TRY(WriteOutputs(results, request.folder));
+  std::cerr << "all trials: " << request.folder << "/report.html" << std::endl;
+  return verdict.kind == PairVerdict::Kind::kWorse;
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,97 @@
+#include "harness/load/steady.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "harness/load/summary.h"
+
+namespace pinion::harness {
+namespace {
+
+struct Arrival {
+  int64_t at_ns;
+  double tokens;
+};
+
+// Of tokens in the window, of all requests: one that was cut off kept the engine busy as well.
+std::vector<Arrival> ArrivalsIn(const ServerLoadResult& load, const SteadyWindow& window) {
+  std::vector<Arrival> arrivals;
+  for (const RequestRecord& record : load.requests) {
+    if (record.token_ns.empty()) continue;
+    const double each =
+        static_cast<double>(record.tokens()) / static_cast<double>(record.token_ns.size());
+    for (const int64_t at_ns : record.token_ns)
+      if (at_ns > window.start_ns && at_ns <= window.end_ns) arrivals.push_back({at_ns, each});
+  }
+  return arrivals;
+}
+
+// Whether the tokens of ten slices rise or fall: t-test of the least-squares slope.
+bool HasSlope(const ServerLoadResult& load, const SteadyWindow& window) {
+  constexpr size_t kSlices = 10;
+  constexpr double kLimit = 2.306;  // t of 8 degrees of freedom, 5 % on both sides
+  std::array<double, kSlices> tokens{};
+  const double slice_ns = static_cast<double>(window.end_ns - window.start_ns) / kSlices;
+  for (const Arrival& one : ArrivalsIn(load, window)) {
+    const auto slice =
+        static_cast<size_t>(static_cast<double>(one.at_ns - window.start_ns) / slice_ns);
+    tokens[std::min(slice, kSlices - 1)] += one.tokens;
+  }
+  double mean = 0, covariance = 0, spread = 0;
+  for (const double count : tokens) mean += count / kSlices;
+  for (size_t i = 0; i < kSlices; ++i) {
+    const double x = static_cast<double>(i) - (kSlices - 1) / 2.0;
+    covariance += x * (tokens[i] - mean);
+    spread += x * x;
+  }
+  const double slope = covariance / spread;
+  double residual = 0;
+  for (size_t i = 0; i < kSlices; ++i) {
+    const double x = static_cast<double>(i) - (kSlices - 1) / 2.0;
+    residual += std::pow(tokens[i] - mean - slope * x, 2);
+  }
+  const double error = std::sqrt(residual / (kSlices - 2) / spread);
+  return std::abs(slope) > kLimit * error + 1e-9 * mean;
+}
+
+}  // namespace
+
+SteadyWindow SteadyWindowOf(const ServerLoadResult& load, int clients) {
+  std::vector<int64_t> ends_ns;
+  SteadyWindow window{load.start_ns, load.end_ns, false};
+  for (const RequestRecord& record : load.requests) ends_ns.push_back(record.ended_ns);
+  std::sort(ends_ns.begin(), ends_ns.end());
+  const auto step = static_cast<size_t>(clients);
+  if (ends_ns.size() < 3 * step) return window;
+  const size_t last = ends_ns.size() - step;
+  for (size_t first = step - 1; first + step <= last; first += step) {
+    const SteadyWindow later{ends_ns[first], ends_ns[last], true};
+    if (later.end_ns <= later.start_ns) break;
+    if (!window.is_steady) window = later;
+    if (HasSlope(load, later)) continue;
+    return later;
+  }
+  return window;
+}
+
+ServingSummary SummariseWindow(const ServerLoadResult& load, const SteadyWindow& window,
+                               const Slo& slo) {
+  if (!window.is_steady) return Summarise(TracesOf(load), slo);
+  ServerLoadResult within = load;
+  std::erase_if(within.requests, [&](const RequestRecord& record) {
+    return record.ended_ns <= window.start_ns || record.ended_ns > window.end_ns;
+  });
+  ServingSummary summary = Summarise(TracesOf(within), slo);
+  const double seconds = static_cast<double>(window.end_ns - window.start_ns) * 1e-9;
+  double tokens = 0;
+  for (const Arrival& one : ArrivalsIn(load, window)) tokens += one.tokens;
+  summary.goodput *= summary.window_s / seconds;
+  summary.window_s = seconds;
+  summary.output_tokens_per_s = tokens / seconds;
+  summary.requests_per_s = static_cast<double>(summary.requests) / seconds;
+  return summary;
+}
+
+}  // namespace pinion::harness

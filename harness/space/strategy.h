@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "engine/base/result.h"
+
+namespace pinion::harness {
+
+// How candidates are chosen and dropped.
+enum class Strategy {
+  kRacing,      // all of them, dropped as soon as they cannot win
+  kGrid,        // all of them in every round
+  kRandom,      // a random choice of them, raced
+  kCoordinate,  // one setting at a time, from the baseline and from random points, each step a race
+};
+const char* Name(Strategy strategy);  // "racing", "grid", "random", "coordinate"
+Result<Strategy> ParseStrategy(const std::string& name);
+
+}  // namespace pinion::harness

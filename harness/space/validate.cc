@@ -1,0 +1,155 @@
+#include <algorithm>
+#include <set>
+
+#include "engine/base/strings.h"
+#include "harness/load/steady.h"
+#include "harness/space/definition.h"
+#include "harness/space/json_fields.h"
+
+namespace pinion::harness {
+namespace {
+
+constexpr int kMaxTokens = 1 << 20;
+
+Status CheckRange(const char* key, int value, int low, int high) {
+  if (value >= low && value <= high) return {};
+  return Fail(ErrorCode::kUsage,
+              StrCat("'", key, "' is ", value, "; it must be from ", low, " to ", high));
+}
+
+}  // namespace
+
+Status Validate(const Workload& workload) {
+  PINION_TRY(CheckRange("prompt_len", workload.prompt_len, 1, kMaxTokens));
+  // At least two tokens: with one there is no time per token after the first.
+  PINION_TRY(CheckRange("output_len", workload.output_len, 2, kMaxTokens));
+  PINION_TRY(CheckRange("num_prompts", workload.num_prompts, 1, kMaxTokens));
+  PINION_TRY(CheckRange("shared_prefix", workload.shared_prefix, 0, kMaxTokens));
+  PINION_TRY(CheckRange("prefixes", workload.prefixes, 1, kMaxClients));
+  PINION_TRY(CheckRange("turns", workload.turns, 1, kMaxClients));
+  for (int clients : workload.concurrency)
+    PINION_TRY(CheckRange("concurrency", clients, 1, kMaxClients));
+  const std::set<int> unique(workload.concurrency.begin(), workload.concurrency.end());
+  if (unique.size() != workload.concurrency.size())
+    return Fail(ErrorCode::kUsage, "'concurrency' lists a value twice");
+  return {};
+}
+
+namespace {
+
+Status ValidateNumbers(const Definition& definition) {
+  PINION_TRY(CheckRange("rounds", definition.rounds, 1, kMaxRounds));
+  PINION_TRY(CheckRange("random_points", definition.random_points, 2, kMaxRounds));
+  PINION_TRY(CheckRange("restarts", definition.restarts, 0, kMaxRounds));
+  for (const auto& [key, fraction] : {std::pair("epsilon", definition.epsilon),
+                                      std::pair("cores_within", definition.cores_within)})
+    if (!(fraction >= kLeastEpsilon && fraction <= 0.5))
+      return Fail(ErrorCode::kUsage,
+                  StrCat("'", key, "' is ", fraction, "; it must be a fraction from 0.001 to 0.5"));
+  if (!(definition.divergence_limit_nats >= 0))
+    return Fail(ErrorCode::kUsage,
+                StrCat("'divergence_limit_nats' is ", definition.divergence_limit_nats,
+                       "; it must be at least 0 nats per token"));
+  if (!(definition.price_per_hour.value_or(1) > 0) || !(definition.price_per_kwh.value_or(1) > 0))
+    return Fail(ErrorCode::kUsage, "'price_per_hour' and 'price_per_kwh' must be above 0");
+  if (!(definition.budget_s > 0) || !(definition.trial_limit_s.value_or(1) > 0))
+    return Fail(ErrorCode::kUsage, "'budget' and 'trial_limit' must be above 0 seconds");
+  return {};
+}
+
+bool IsEngine(const Definition& definition, const std::string& name) {
+  return std::any_of(definition.engines.begin(), definition.engines.end(),
+                     [&](const EngineChoice& engine) { return engine.name == name; });
+}
+
+Status CheckEngine(const Definition& definition, const std::string& name, const char* where) {
+  if (IsEngine(definition, name)) return {};
+  std::vector<std::string> known;
+  for (const EngineChoice& engine : definition.engines) known.push_back(engine.name);
+  return Fail(ErrorCode::kUsage, StrCat("no engine is named '", name, "', as ", where,
+                                        " says; there are ", Join(known, ", ")));
+}
+
+Status ValidateEngines(const Definition& definition) {
+  std::set<std::string> names;
+  for (const EngineChoice& engine : definition.engines)
+    if (!names.insert(engine.name).second)
+      return Fail(ErrorCode::kUsage, StrCat("two of 'engines' are named '", engine.name,
+                                            "': give each a 'name' of its own"));
+  for (const Axis& axis : definition.axes)
+    for (const Condition& condition : axis.when)
+      for (const std::string& value : condition.values)
+        if (condition.key == "engine") PINION_TRY(CheckEngine(definition, value, "'when'"));
+  for (const Json& listed : definition.candidates)
+    if (const Json* name = listed.Find("engine")) {
+      PINION_ASSIGN(const std::string text, ToText(*name, "'engine' of one of 'candidates'"));
+      PINION_TRY(CheckEngine(definition, text, "one of 'candidates'"));
+    }
+  return {};
+}
+
+}  // namespace
+
+int LeastPrompts(Objective objective, int output_len) {
+  const ObjectiveRow& row = RowOf(objective);
+  const int wanted = row.least_requests ? row.least_requests(output_len) : 1;
+  const auto within = [&](int requests) {
+    return RequestsInSteadyWindow(requests, objective.clients);
+  };
+  if (within(RequestsForSteadyWindow(objective.clients)) >= wanted) return 1;
+  return wanted - within(0);
+}
+
+namespace {
+
+// An objective under load needs a loop of as many clients, and enough requests for its percentile.
+Status CheckLoad(const Definition& definition, Objective objective) {
+  const ObjectiveRow& row = RowOf(objective);
+  if (!row.at_load) return {};
+  const auto& clients = definition.workload.concurrency;
+  if (std::find(clients.begin(), clients.end(), objective.clients) == clients.end())
+    return Fail(ErrorCode::kUsage,
+                StrCat("objective '", Name(objective), "' is measured at ", objective.clients,
+                       " clients: add ", objective.clients, " to 'concurrency'"));
+  const int least = LeastPrompts(objective, definition.workload.output_len);
+  if (definition.workload.num_prompts >= least) return {};
+  return Fail(ErrorCode::kUsage,
+              StrCat("objective '", Name(objective), "' needs at least ", least,
+                     " requests in every trial for a 95th percentile: raise 'num_prompts' from ",
+                     definition.workload.num_prompts, " to ", least));
+}
+
+// Each objective needs a load that measures it.
+Status ValidateObjectives(const Definition& definition) {
+  const std::set<Objective> unique(definition.objectives.begin(), definition.objectives.end());
+  if (unique.empty() || unique.size() != definition.objectives.size())
+    return Fail(ErrorCode::kUsage, "'objectives' must name at least one objective and none twice");
+  const auto& clients = definition.workload.concurrency;
+  for (const Objective objective : definition.objectives)
+    PINION_TRY(CheckLoad(definition, objective));
+  const bool needs_one = unique.count(Objective::kLatency) || unique.count(Objective::kBalanced);
+  if (needs_one && std::find(clients.begin(), clients.end(), 1) == clients.end())
+    return Fail(ErrorCode::kUsage,
+                "objectives 'latency' and 'balanced' are measured at concurrency 1: add 1 to "
+                "'concurrency' or ask for 'throughput' alone");
+  if (unique.count(Objective::kGoodput) && !definition.workload.slo)
+    return Fail(ErrorCode::kUsage,
+                "objective 'goodput' is the highest load that meets an SLO: give --slo "
+                "ttft=500ms,tpot=100ms, or 'slo' in the definition's 'workload'");
+  if (unique.count(Objective::kCost) && !definition.price_per_hour && !definition.price_per_kwh)
+    return Fail(ErrorCode::kUsage,
+                "objective 'cost' needs a price: give --price-per-hour (of the machine), "
+                "--price-per-kwh, or both");
+  return {};
+}
+
+}  // namespace
+
+Status Validate(const Definition& definition) {
+  PINION_TRY(Validate(definition.workload));
+  PINION_TRY(ValidateNumbers(definition));
+  PINION_TRY(ValidateEngines(definition));
+  return ValidateObjectives(definition);
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+
+namespace pinion::harness {
+
+// The constants of the harness's decisions, each with its reason; docs/verdicts.md lists them, and
+// scripts/replays holds them to what is promised. They were chosen on the series of
+// tests/data/noise.
+
+// Race: which configurations are worth a confirmation.
+inline constexpr double kDroppedWrongly = 0.1;  // chance that any contestant better by epsilon is
+                                                // dropped: at 0.05 a race costs more, its end is as
+                                                // good
+inline constexpr double kNotWorthIt = 0.04;    // a race ends below this chance that one better than
+                                               // its leader is left; see the table in the docs
+inline constexpr double kNoisyScales = 2;      // noise beyond so many epsilon is much noise: two
+                                               // rounds cannot tell its tails from differences
+inline constexpr size_t kLeastRaceRounds = 2;  // before anything is decided
+inline constexpr size_t kLeastRaceRoundsNoisy = 5;  // the same in much noise
+inline constexpr size_t kLeastResiduals = 7;        // that the noise's scale must rest on
+
+// Confirmation: fresh rounds of the chosen ones and the baseline.
+inline constexpr size_t kMostConfirmed = 3;     // a fourth would need two more rounds of all
+inline constexpr double kFamilyLevel = 0.05;    // chance of any wrong finding of a sweep, over all
+                                                // candidates and objectives (Holm)
+inline constexpr size_t kSpareRounds = 1;       // kept in the budget: trials may run slower than
+                                                // expected
+inline constexpr double kFloorQuantile = 0.95;  // of what the baseline differs from itself
+
+// The fewest rounds in which one of so many comparisons can be decided: all of them must agree, and
+// 2 * 2^-n, what a sign test then gives, must reach the family's level for the first of them.
+size_t LeastRoundsFor(size_t comparisons);
+
+// The rounds of a confirmation of so many comparisons: one round may disagree.
+size_t RoundsFor(size_t comparisons);
+
+}  // namespace pinion::harness

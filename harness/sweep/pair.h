@@ -1,0 +1,39 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "harness/space/definition.h"
+#include "harness/stats/estimate.h"
+#include "harness/store/store.h"
+
+namespace pinion::harness {
+
+// Two configurations against each other and nothing else: no choice was made among several, so
+// every round counts, and one interval at 95 % decides.
+struct PairVerdict {
+  enum class Kind { kNoDifference, kBetter, kWorse, kTooFewRounds };
+  Kind kind = Kind::kTooFewRounds;
+  Objective objective = Objective::kBalanced;
+  Estimate ratio;        // of the second to the first; above 1: the second is better
+  double floor = 0;      // what noise alone makes of as many rounds, a fraction
+  double threshold = 0;  // smallest difference that counts, a fraction
+};
+const char* Name(PairVerdict::Kind kind);  // "no difference", "better", "worse", "too few rounds"
+
+// Candidate 1 against the baseline, by the rounds that have both and both of the baseline's trials:
+// a round's difference is taken to the mean of these two. There is a difference if the interval of
+// the median excludes 1 and the estimate exceeds the threshold and the floor.
+PairVerdict JudgePair(const std::vector<TrialRow>& trials, Objective objective,
+                      const Definition& definition, double threshold);
+
+// {"verdict","ratio":{"estimate","low","high"},"objective","rounds","floor","threshold"}; low and
+// high are null if there are too few rounds.
+Json ToJson(const PairVerdict& verdict);
+
+// "B is 4.9 % slower than A (balanced; ...)"
+std::string Render(const PairVerdict& verdict, const std::string& a, const std::string& b);
+
+}  // namespace pinion::harness

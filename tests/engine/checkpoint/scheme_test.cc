@@ -1,0 +1,110 @@
+#include "engine/checkpoint/scheme.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pinion {
+namespace {
+
+using ::testing::HasSubstr;
+
+Result<std::optional<QuantScheme>> Read(const std::string& quantisation) {
+  Json config = Json::MakeObject();
+  config.Set("quantization_config", Json::Parse(quantisation).value());
+  return ReadScheme(config);
+}
+
+std::string ErrorOf(const std::string& quantisation) {
+  const auto scheme = Read(quantisation);
+  return scheme ? "no error" : scheme.error().message;
+}
+
+std::string Compressed(const std::string& weights, const std::string& activations = "null",
+                       const std::string& format = "int-quantized") {
+  return R"({"quant_method": "compressed-tensors", "format": ")" + format +
+         R"(", "config_groups": {"group_0": {"weights": )" + weights +
+         R"(, "input_activations": )" + activations + "}}}";
+}
+
+TEST(Scheme, IsAbsentIfTheConfigHasNone) {
+  EXPECT_EQ(ReadScheme(Json::MakeObject()).value(), std::nullopt);
+  EXPECT_EQ(Read("null").value(), std::nullopt);
+}
+
+TEST(Scheme, ReadsTheFieldsOfEachMethod) {
+  const QuantScheme awq = *Read(R"({"quant_method": "awq", "bits": 4, "group_size": 64})").value();
+  EXPECT_EQ(awq.method, QuantMethod::kAwq);
+  EXPECT_EQ(awq.group, 64);
+  const QuantScheme gptq =
+      *Read(R"({"quant_method": "gptq", "bits": 8, "group_size": -1})").value();
+  EXPECT_EQ(gptq.bits, 8);
+  EXPECT_TRUE(gptq.gptq_v1);
+  EXPECT_FALSE(Read(R"({"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2"})")
+                   .value()
+                   ->gptq_v1);
+  const QuantScheme w8a8 =
+      *Read(Compressed(R"({"num_bits": 8, "strategy": "channel"})",
+                       R"({"num_bits": 8, "dynamic": true, "strategy": "token"})"))
+           .value();
+  EXPECT_EQ(w8a8.method, QuantMethod::kIntQuantized);
+  EXPECT_EQ(w8a8.activations, ActivationRounding::kPerToken);
+  EXPECT_EQ(w8a8.group, -1);
+  const QuantScheme fp8 =
+      *Read(R"({"quant_method": "fp8", "weight_block_size": [64, 128]})").value();
+  EXPECT_EQ(fp8.method, QuantMethod::kFp8);
+  EXPECT_EQ(fp8.block_rows, 64);
+  EXPECT_EQ(fp8.block_columns, 128);
+  EXPECT_EQ(fp8.activations, ActivationRounding::kNone);
+  const QuantScheme rows =
+      *Read(Compressed(R"({"num_bits": 8, "type": "float", "strategy": "channel"})",
+                       R"({"num_bits": 8, "type": "float", "dynamic": true, "strategy": "token"})",
+                       "float-quantized"))
+           .value();
+  EXPECT_EQ(rows.method, QuantMethod::kFp8);
+  EXPECT_EQ(rows.block_rows, 1);
+  EXPECT_EQ(rows.block_columns, 0);
+  EXPECT_EQ(Read(R"({"quant_method": "mxfp4"})").value()->method, QuantMethod::kMxfp4);
+}
+
+struct Refusal {
+  std::string quantisation, says;
+};
+void PrintTo(const Refusal& refusal, std::ostream* out) { *out << refusal.says; }
+
+class RefusedScheme : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(RefusedScheme, IsNamedInTheError) {
+  EXPECT_THAT(ErrorOf(GetParam().quantisation), HasSubstr(GetParam().says));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Scheme, RefusedScheme,
+    ::testing::Values(
+        Refusal{"7", "'quantization_config' is an integer"},
+        Refusal{R"({"quant_method": "bnb"})",
+                "'bnb', want compressed-tensors, awq, gptq, fp8 or mxfp4"},
+        Refusal{R"({"quant_method": "awq", "version": "gemv"})", "'gemv', want gemm"},
+        Refusal{R"({"quant_method": "awq", "bits": 3})", "'3', want 4"},
+        Refusal{R"({"quant_method": "gptq", "bits": 2})", "'2', want 4 or 8"},
+        Refusal{R"({"quant_method": "gptq"})", "'bits'"},
+        Refusal{R"({"quant_method": "gptq", "bits": 4, "group_size": 0})", "'0', want -1"},
+        Refusal{R"({"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"})", "marlin"},
+        Refusal{R"({"quant_method": "compressed-tensors"})", "exactly one group"},
+        Refusal{R"({"quant_method": "fp8", "fmt": "e5m2"})", "'e5m2', want e4m3"},
+        Refusal{R"({"quant_method": "fp8", "weight_block_size": [128]})", "'weight_block_size'"},
+        Refusal{R"({"quant_method": "fp8", "weight_block_size": [128, 0]})", "two numbers from 1"},
+        Refusal{Compressed(R"({"num_bits": 8})", "null", "nvfp4-pack-quantized"), "'nvfp4-pack"},
+        Refusal{Compressed(R"({"num_bits": 4, "type": "float"})", "null", "float-quantized"),
+                "float8"},
+        Refusal{Compressed(R"({"num_bits": 8, "strategy": "group"})", "null", "float-quantized"),
+                "'group', want channel, tensor or block"},
+        Refusal{Compressed("3"), "'weights'"},
+        Refusal{Compressed(R"({"num_bits": 4})"), "'4', want 8"},
+        Refusal{Compressed(R"({"num_bits": 8, "strategy": "block"})"), "'block'"},
+        Refusal{Compressed(R"({"num_bits": 8})", R"({"num_bits": 4, "dynamic": true})"), "int8"},
+        Refusal{Compressed(R"({"num_bits": 8})",
+                           R"({"num_bits": 8, "dynamic": true, "strategy": "tensor"})"),
+                "per token"}));
+
+}  // namespace
+}  // namespace pinion

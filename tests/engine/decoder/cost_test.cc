@@ -1,0 +1,150 @@
+#include "engine/decoder/cost.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/checkpoint/preset.h"
+
+namespace pinion {
+namespace {
+
+using kernels::Dtype;
+
+DecoderSpec Preset(const std::string& name) { return ReadSpec(PresetConfig(name).value()).value(); }
+
+// Llama-3.2-1B: 16 layers of hidden 2048; 32 query and 8 KV heads of 64; MLP 8192; 128,256 words.
+// No dimension needs padding.
+constexpr uint64_t kQkv = 3072 * 2048, kO = 2048 * 2048, kMlp = 3 * 8192 * 2048;
+constexpr uint64_t kLayers = 16, kHead = 128256ull * 2048;
+
+TEST(Cost, WeightsOfABigModelAsCountedByHand) {
+  const CostModel cost(Preset("llama-3.2-1b"), Dtype::kBf16, 1);
+  const uint64_t norms = (2 * kLayers + 1) * 2048 * 4;  // float32
+  const uint64_t body = kLayers * 2 * (kQkv + kO + kMlp) + norms;
+  EXPECT_EQ(cost.Weights(false).weight_bytes, body);
+  EXPECT_EQ(cost.Weights(true).weight_bytes, body + 2 * kHead);
+  EXPECT_EQ(cost.Weights(true).weight_bytes, 2'471'763'968u);
+  EXPECT_EQ(cost.Weights(true).flops, 0u);
+}
+
+TEST(Cost, OneDecodedTokenAsCountedByHand) {
+  const StepCost cost = CostModel(Preset("llama-3.2-1b"), Dtype::kBf16, 1).Rows(999, 1, 1);
+  EXPECT_EQ(cost.kv_bytes, 1000u * 32 * 1024);  // 16 layers x K, V x 8 heads x 64 x 2 bytes
+  const uint64_t linear = 2 * kLayers * (kQkv + kO + kMlp) + 2 * kHead;
+  const uint64_t attention = 1000 * kLayers * 32 * 64 * 4;
+  EXPECT_EQ(cost.flops, linear + attention);
+  EXPECT_EQ(cost.weight_bytes, 0u);
+}
+
+// A prompt of 512 in one step: 512 x 513 / 2 pairs of tokens, one row of logits.
+TEST(Cost, APromptAsCountedByHand) {
+  const StepCost cost = CostModel(Preset("llama-3.2-1b"), Dtype::kBf16, 1).Rows(0, 512, 1);
+  EXPECT_EQ(cost.kv_bytes, 512u * 32 * 1024);
+  EXPECT_EQ(cost.flops, 512 * 2 * kLayers * (kQkv + kO + kMlp) + 2 * kHead +
+                            131'328ull * kLayers * 32 * 64 * 4);
+}
+
+TEST(Cost, ChunksAddUpToTheWholePrompt) {
+  const CostModel model(Preset("qwen2.5-0.5b"), Dtype::kBf16, 1);
+  StepCost chunks = model.Rows(0, 100, 0);
+  chunks += model.Rows(100, 28, 0);
+  chunks += model.Rows(128, 72, 1);
+  EXPECT_EQ(chunks.flops, model.Rows(0, 200, 1).flops);
+  EXPECT_EQ(chunks.kv_bytes, model.Rows(0, 100, 0).kv_bytes + model.Rows(0, 128, 0).kv_bytes +
+                                 model.Rows(0, 200, 0).kv_bytes);
+}
+
+// Qwen3-30B-A3B: a token passes through 8 of 128 experts of 768; the weights of those that a step
+// chose are counted by the decoder.
+TEST(Cost, ATokenPassesThroughItsOwnExperts) {
+  const CostModel cost(Preset("qwen3-30b-a3b@3"), Dtype::kBf16, 1);
+  constexpr uint64_t kAttention = 2048 * (4096 + 2 * 512) + 4096 * 2048;
+  constexpr uint64_t kExperts = 128 * 2048 + 8 * 3 * 768 * 2048;
+  EXPECT_EQ(cost.Rows(0, 1, 0).flops, 3 * (2 * (kAttention + kExperts) + 32 * 128 * 4));
+  constexpr uint64_t kNorms = (2 * 2048 + 2 * 128) * 4, kRouter = 128 * 2048 * 4;
+  EXPECT_EQ(cost.Weights(false).weight_bytes, 3 * (2 * kAttention + kNorms + kRouter) + 2048 * 4);
+}
+
+// The same model: one row touches 8 of 128 experts in each of 3 layers, two rows 8 + 8 * 120 / 128
+// in expectation, and very many all of them.
+TEST(Cost, RowsShareSomeOfTheirExperts) {
+  const CostModel cost(Preset("qwen3-30b-a3b@3"), Dtype::kBf16, 1);
+  constexpr uint64_t kExpert = 3 * 768 * 2048 * 2;
+  EXPECT_EQ(cost.ExpectedExperts(1).weight_bytes, 3 * 8 * kExpert);
+  EXPECT_EQ(cost.ExpectedExperts(2).weight_bytes, 3 * (8 * kExpert + 15 * kExpert / 2));
+  EXPECT_EQ(cost.ExpectedExperts(100'000).weight_bytes, 3 * 128 * kExpert);
+  EXPECT_EQ(cost.LeastExperts().weight_bytes, 3 * 8 * kExpert);
+  EXPECT_EQ(cost.ExpectedExperts(1).flops, 0u);  // they are the rows'
+  EXPECT_EQ(CostModel(Preset("opt-125m"), Dtype::kF16, 1).ExpectedExperts(9).bytes(), 0u);
+}
+
+// DeepSeek-V2-Lite: 512 + 64 elements are cached of a token, for all 16 heads.
+TEST(Cost, LatentAttentionReadsOneLatentAToken) {
+  const CostModel cost(Preset("deepseek-v2-lite@2"), Dtype::kBf16, 1);
+  EXPECT_EQ(cost.Rows(99, 1, 0).kv_bytes, 100u * 2 * 576 * 2);
+  constexpr uint64_t kQueries = 16 * 192 * 2048, kLatent = 576 * 2048;
+  constexpr uint64_t kUp = 16 * 512 * (128 + 128), kO = 2048 * 2048;
+  constexpr uint64_t kDense = 3 * 10944 * 2048, kMoe = 64 * 2048 + 3 * 2048 * (6 * 1408 + 2816);
+  EXPECT_EQ(cost.Rows(99, 1, 0).flops, 2 * (2 * (kQueries + kLatent + kUp + kO) + kDense + kMoe) +
+                                           2 * 100 * 16 * 2 * (576 + 512));
+}
+
+// Eight bits of KV: half the bytes, and a scale of two for each key, value or latent.
+TEST(Cost, ACacheOfBytesIsReadWithItsScales) {
+  const auto cost = [](const char* preset, kernels::KvDtype kv) {
+    return CostModel(Preset(preset), Dtype::kBf16, kv, 1).Rows(99, 1, 0).kv_bytes;
+  };
+  EXPECT_EQ(cost("llama-3.2-1b", kernels::KvDtype::kBf16), 100u * 16 * 8 * 2 * 64 * 2);
+  for (const auto kv : {kernels::KvDtype::kI8, kernels::KvDtype::kE5m2, kernels::KvDtype::kE4m3}) {
+    EXPECT_EQ(cost("llama-3.2-1b", kv), 100u * 16 * 8 * 2 * (64 + 2));
+    EXPECT_EQ(cost("deepseek-v2-lite@2", kv), 100u * 2 * (576 + 2));
+  }
+  EXPECT_EQ(cost("llama-3.2-1b", kernels::KvDtype::kF32), 100u * 16 * 8 * 2 * 64 * 4);
+}
+
+// Gemma-3-1B: 22 of 26 layers see 512 tokens, the others everything; 1 KV head and 4 heads of 256.
+TEST(Cost, AWindowBoundsTokensReadAndSeen) {
+  const CostModel cost(Preset("gemma-3-1b"), Dtype::kBf16, 1);
+  constexpr uint64_t kToken = 2 * 256 * 2, kPair = 2 * 2 * 4 * 256;
+  const StepCost decoded = cost.Rows(999, 1, 0), prompt = cost.Rows(0, 1000, 0);
+  EXPECT_EQ(decoded.kv_bytes, (22 * 512 + 4 * 1000) * kToken);
+  EXPECT_EQ(prompt.kv_bytes, 26 * 1000 * kToken);
+  const uint64_t linear = cost.Rows(0, 1, 0).flops - 26 * kPair;
+  EXPECT_EQ(decoded.flops, linear + (22 * 512 + 4 * 1000) * kPair);
+  const uint64_t windowed = 512 * 513 / 2 + (1000 - 512) * 512, full = 1000 * 1001 / 2;
+  EXPECT_EQ(prompt.flops, 1000 * linear + (22 * windowed + 4 * full) * kPair);
+}
+
+// OPT-125M: plain MLP, as many KV heads as heads, biases.
+TEST(Cost, APlainMlpMultipliesTwice) {
+  const StepCost cost = CostModel(Preset("opt-125m"), Dtype::kF16, 1).Rows(0, 1, 0);
+  const uint64_t layer = 4 * 768 * 768 + 2 * 3072 * 768;
+  EXPECT_EQ(cost.flops, 12 * (2 * layer + 12 * 64 * 4));
+  EXPECT_EQ(cost.kv_bytes, 12u * 2 * 12 * 64 * 2);
+}
+
+// Two ranks share Qwen's two KV heads; four must hold each twice. Arithmetic stays the same.
+TEST(Cost, RanksThatHoldTheSameKvReadItEach) {
+  const DecoderSpec spec = Preset("qwen2.5-0.5b");
+  const StepCost one = CostModel(spec, Dtype::kBf16, 1).Rows(9, 1, 1);
+  EXPECT_EQ(CostModel(spec, Dtype::kBf16, 2).Rows(9, 1, 1).kv_bytes, one.kv_bytes);
+  const StepCost four = CostModel(spec, Dtype::kBf16, 4).Rows(9, 1, 1);
+  EXPECT_EQ(four.kv_bytes, 2 * one.kv_bytes);
+  EXPECT_EQ(four.flops, one.flops);
+}
+
+TEST(CostModel, CountsIntegerProductsApart) {
+  DecoderSpec spec = ReadSpec(PresetConfig("llama-3.2-1b").value()).value();
+  const StepCost plain = CostModel(spec, kernels::Dtype::kBf16, 1).Rows(0, 1, 1);
+  for (int layer = 0; layer < spec.layers; ++layer)
+    for (const MatrixRole role :
+         {MatrixRole::kQkv, MatrixRole::kO, MatrixRole::kMlpIn, MatrixRole::kDown})
+      spec.formats.Set(layer, role, {});
+  const StepCost integers = CostModel(spec, kernels::Dtype::kBf16, 1).Rows(0, 1, 1);
+  EXPECT_EQ(plain.int8_ops, 0u);
+  EXPECT_EQ(integers.flops + integers.int8_ops, plain.flops);
+  const uint64_t head = 2 * uint64_t{128256} * 2048, attention = 16 * 2 * 32 * 128;
+  EXPECT_EQ(integers.flops, head + attention) << "what is left: the head, q.k and p.v";
+}
+
+}  // namespace
+}  // namespace pinion

@@ -1,0 +1,185 @@
+// The decoder without scheduler and sampler: block tables, chunks and ranks by hand.
+
+#include "engine/decoder/decoder.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/checkpoint/model.h"
+#include "tests/engine/decoder/loaded.h"
+
+namespace pinion {
+namespace {
+
+using testing::Float32;
+using testing::GoldenPrompt;
+using testing::kShuffled;
+using testing::Loaded;
+using testing::Unpinned;
+using testing::WorstError;
+
+// Experts packed at every step are the same experts: not a bit may differ.
+TEST(DecoderExperts, ComputeTheSameFromThePlainLayout) {
+  for (const char* name : {"mixtral", "qwen3moe", "gptoss", "deepseekv3"}) {
+    const auto ids = testing::LoadGolden(name).back().input_ids;
+    for (const auto dtype : {kernels::Dtype::kF32, kernels::Dtype::kBf16}) {
+      DecoderOptions options = Float32();
+      options.dtype = dtype;
+      Loaded prepacked(name, Unpinned({1, 2}), options);
+      options.moe_prepack = false;
+      Loaded plain(name, Unpinned({1, 2}), options);
+      EXPECT_LT(plain.decoder->weight_bytes(), prepacked.decoder->weight_bytes());
+      for (const size_t chunk : {1, 32})
+        EXPECT_EQ(plain.Run(ids, chunk, kShuffled), prepacked.Run(ids, chunk, kShuffled)) << name;
+    }
+  }
+}
+
+// One token: top_k experts in each layer, each [2 x 64 gate and up, hidden] and [hidden, 64].
+TEST(DecoderExperts, CountTheBytesThatAStepMustRead) {
+  DecoderOptions options = Float32();
+  options.dtype = kernels::Dtype::kBf16;
+  Loaded model("qwen3moe", Unpinned({2}), options);
+  EXPECT_EQ(model.decoder->expert_bytes_read(), 0u);
+  model.Run({7}, 1, kShuffled);
+  constexpr uint64_t kExpert = 3 * 64 * 64 * 2, kTopK = 2, kLayers = 2;
+  EXPECT_EQ(model.decoder->expert_bytes_read(), kLayers * kTopK * kExpert);
+  // Many tokens: every expert at most once a layer, however many tokens chose it.
+  const auto before = model.decoder->expert_bytes_read();
+  const auto ids = testing::LoadGolden("qwen3moe").back().input_ids;
+  model.Run(ids, ids.size(), kShuffled);
+  const auto read = model.decoder->expert_bytes_read() - before;
+  EXPECT_GT(read, kLayers * kTopK * kExpert);
+  EXPECT_LE(read, kLayers * 8 * kExpert);
+}
+
+// A model with made-up weights: of this kind, with other sizes.
+ModelFiles Resized(const std::string& model, const Json::Object& sizes) {
+  ModelFiles files;
+  files.config = Json::ParseFile(testing::ModelFolder(model) + "/config.json").value();
+  for (const auto& [key, value] : sizes) files.config.Set(key, value);
+  files.spec = ReadSpec(files.config).value();
+  return files;
+}
+
+// Sums in another order differ by some roundings to float32.
+void ExpectSameLogits(const std::vector<float>& got, const std::vector<float>& want) {
+  double squares = 0;
+  for (const float logit : want) squares += double{logit} * logit;
+  const double rms = std::sqrt(squares / static_cast<double>(want.size()));
+  ASSERT_GT(rms, 0);
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-4 * rms) << i;
+}
+
+// OLMo 2's norms of all heads, with fewer key-value heads than ranks.
+ModelFiles FewKeyHeads() {
+  return Resized(
+      "olmo2", {{"num_attention_heads", 8}, {"num_key_value_heads", 2}, {"attention_bias", true}});
+}
+
+// Ranks that hold copies of a head must not count it twice, and each must see the others' heads.
+TEST(DecoderWholeNorm, IsTheSameOverAnyRanks) {
+  const auto ids = testing::LoadGolden("olmo2").back().input_ids;
+  Loaded one(FewKeyHeads(), Unpinned({1}), Float32());
+  const auto want = one.Run(ids, 32, kShuffled);
+  for (const auto& teams : {std::vector<int>{1, 2}, {1, 1, 1}, {2, 1, 1, 1, 1}}) {
+    Loaded many(FewKeyHeads(), Unpinned(teams), Float32());
+    ExpectSameLogits(many.Run(ids, 32, kShuffled), want);
+  }
+}
+
+// Weights whose key-value heads are those of `heads`, each repeated for every query head.
+class RepeatedHeads : public TensorSource {
+ public:
+  explicit RepeatedHeads(const ModelFiles& heads)
+      : heads_(OpenWeights(heads).value()),
+        times_(static_cast<size_t>(heads.spec.heads / heads.spec.kv_heads)),
+        head_dim_(static_cast<size_t>(heads.spec.head_dim)) {}
+
+  Result<TensorInfo> Find(const std::string& name) const override {
+    auto info = heads_->Find(name);
+    if (info && IsRepeated(name)) info->shape[0] *= static_cast<int64_t>(times_);
+    return info;
+  }
+  std::vector<std::string> Names() const override { return heads_->Names(); }
+  const std::byte* Rows(const TensorInfo& info, size_t row, size_t count,
+                        std::vector<std::byte>& scratch) const override {
+    if (!IsRepeated(info.name)) return heads_->Rows(info, row, count, scratch);
+    const TensorInfo own = heads_->Find(info.name).value();
+    const size_t bytes = RowElements(info.shape) * kernels::SizeOf(info.dtype);
+    std::vector<std::byte> one;
+    scratch.resize(count * bytes);
+    for (size_t i = 0; i < count; ++i) {
+      const size_t head = (row + i) / head_dim_, within = (row + i) % head_dim_;
+      const std::byte* src = heads_->Rows(own, head / times_ * head_dim_ + within, 1, one);
+      std::copy_n(src, bytes, scratch.data() + i * bytes);
+    }
+    return scratch.data();
+  }
+  void Release(const TensorInfo&, size_t, size_t) const override {}
+
+ private:
+  static bool IsRepeated(const std::string& name) {
+    return name.find("k_proj") != name.npos || name.find("v_proj") != name.npos ||
+           name.find("k_norm") != name.npos;
+  }
+  std::unique_ptr<TensorSource> heads_;
+  size_t times_, head_dim_;
+};
+
+// Repeating the key heads changes neither the mean square of all keys nor what a query sees.
+TEST(DecoderWholeNorm, OfSharedKeyHeadsIsThatOfRepeatedOnes) {
+  const auto ids = testing::LoadGolden("olmo2").back().input_ids;
+  const ModelFiles few = FewKeyHeads();
+  ModelFiles repeated = few;
+  repeated.config.Set("num_key_value_heads", 8);
+  repeated.spec = ReadSpec(repeated.config).value();
+  Loaded shared(few, Unpinned({1}), Float32());
+  Loaded whole(repeated, std::make_unique<RepeatedHeads>(few), Unpinned({1}), Float32());
+  ExpectSameLogits(shared.Run(ids, 32, kShuffled), whole.Run(ids, 32, kShuffled));
+}
+
+// One kernel call takes 64 heads; their queries are wider than the latents that come out.
+TEST(DecoderLatent, MoreHeadsThanACallTakesAreTheSameOverAnyRanks) {
+  const ModelFiles files =
+      Resized("deepseekv2", {{"num_attention_heads", 72}, {"num_key_value_heads", 72}});
+  const auto ids = testing::LoadGolden("deepseekv2").back().input_ids;
+  Loaded one(files, Unpinned({1}), Float32()), many(files, Unpinned({1, 1}), Float32());
+  ExpectSameLogits(one.Run(ids, 32, kShuffled), many.Run(ids, 32, kShuffled));
+}
+
+// The first rank has no part of the dense first layer, but one of every layer of experts: what it
+// left there in the step before must not come into this one's sum.
+TEST(DecoderRanks, WithoutAPartOfALayerAddNothing) {
+  const ModelFiles files =
+      Resized("deepseekv2", {{"intermediate_size", 64}, {"moe_intermediate_size", 128}});
+  const auto ids = testing::LoadGolden("deepseekv2").back().input_ids;
+  Loaded one(files, Unpinned({1}), Float32()), two(files, Unpinned({1, 1}), Float32());
+  ExpectSameLogits(two.Run(ids, 7, kShuffled), one.Run(ids, 7, kShuffled));
+}
+
+class DecoderGolden : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(DecoderGolden, MatchesTheReferenceInOneStep) {
+  Loaded model(GetParam(), Unpinned({1}), Float32());
+  for (const GoldenPrompt& golden : testing::LoadGolden(GetParam()))
+    EXPECT_LT(WorstError(golden, model.Run(golden.input_ids, 128, kShuffled)), 3e-4);
+}
+
+TEST_P(DecoderGolden, MatchesTheReferenceInChunksOverUnevenTeams) {
+  Loaded model(GetParam(), Unpinned({2, 1, 3}), Float32());
+  const auto prompts = testing::LoadGolden(GetParam());
+  for (const GoldenPrompt& golden : prompts)
+    EXPECT_LT(WorstError(golden, model.Run(golden.input_ids, 7, kShuffled)), 3e-4);
+  // One token a step, as in decoding, takes seven times as many steps: one prompt says it.
+  const GoldenPrompt& first = prompts.front();
+  EXPECT_LT(WorstError(first, model.Run(first.input_ids, 1, kShuffled)), 3e-4);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DecoderGolden, ::testing::ValuesIn(tests::ModelFixtures()),
+                         [](const auto& info) { return tests::TestName(info.param); });
+
+}  // namespace
+}  // namespace pinion

@@ -1,0 +1,187 @@
+#include "engine/decoder/kv_cache.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/base/check.h"
+#include "engine/checkpoint/preset.h"
+#include "tests/kernels/kv_block.h"
+
+namespace pinion {
+namespace {
+
+using kernels::KvDtype;
+
+constexpr size_t kBlockTokens = 64;
+
+struct Cache {
+  DecoderSpec spec;
+  Shard shard;
+  KvCache cache;
+
+  Cache(const std::string& preset, KvDtype dtype, size_t blocks, int ranks = 1)
+      : spec(ReadSpec(PresetConfig(preset).value()).value()),
+        shard(MakeShard(spec, ranks, 0)),
+        cache(KvCache::Allocate(spec, shard, dtype, kBlockTokens, blocks).value()) {}
+
+  size_t layers() const { return static_cast<size_t>(spec.layers); }
+  size_t heads() const { return shard.kv_heads.size(); }
+};
+
+struct Place {
+  uintptr_t begin, end;
+};
+
+// Of a block in every plane.
+std::vector<Place> PlacesOf(const Cache& c, size_t block) {
+  const KvCache& cache = c.cache;
+  std::vector<Place> places;
+  const auto add = [&](const std::byte* plane, const kernels::KvStrides& strides, size_t dim) {
+    const auto begin = reinterpret_cast<uintptr_t>(plane + strides.At(block));
+    places.push_back(
+        {begin, begin + kernels::KvPlaneBlockBytes(cache.dtype(), cache.block_tokens(), dim)});
+  };
+  for (size_t layer = 0; layer < c.layers(); ++layer) {
+    for (size_t head = 0; head < c.heads(); ++head) {
+      add(cache.keys(layer, head), cache.key_strides(), cache.shape().key_dim);
+      if (cache.values(layer, head))
+        add(cache.values(layer, head), cache.value_strides(), cache.shape().value_dim);
+    }
+  }
+  return places;
+}
+
+size_t HugePages(const std::vector<Place>& places) {
+  std::set<uintptr_t> pages;
+  for (const Place& place : places) {
+    for (uintptr_t page = place.begin / kHugePageBytes; page * kHugePageBytes < place.end; ++page)
+      pages.insert(page);
+  }
+  return pages.size();
+}
+
+// Narrow heads, wide ones, none but a latent, one that is shared out; with and without scales;
+// numbers of blocks that do not fill the last span, and one.
+TEST(KvCache, NoTwoBlocksOverlap) {
+  for (const char* preset :
+       {"llama-3.2-1b@3", "qwen2.5-0.5b@2", "qwen3-30b-a3b@2", "deepseek-v2-lite@2"}) {
+    for (const KvDtype dtype : {KvDtype::kBf16, KvDtype::kI8, KvDtype::kF32}) {
+      for (const size_t blocks : {1, 37, 131}) {
+        const Cache c(preset, dtype, blocks, 2);
+        std::vector<Place> places;
+        for (size_t block = 0; block < blocks; ++block) {
+          for (const Place& place : PlacesOf(c, block)) places.push_back(place);
+        }
+        std::sort(places.begin(), places.end(),
+                  [](const Place& a, const Place& b) { return a.begin < b.begin; });
+        const Pages& storage = c.cache.storage();
+        const auto first = reinterpret_cast<uintptr_t>(storage.data());
+        uint64_t bytes = 0;
+        for (size_t i = 0; i < places.size(); ++i) {
+          ASSERT_EQ(places[i].begin % 64, 0u);
+          ASSERT_GE(places[i].begin, i > 0 ? places[i - 1].end : first) << preset << " " << i;
+          bytes += places[i].end - places[i].begin;
+        }
+        EXPECT_LE(places.back().end, first + storage.size_bytes());
+        EXPECT_EQ(bytes, c.cache.size_bytes());
+      }
+    }
+  }
+}
+
+TEST(KvCache, ASpanIsTheHugePageOfALayer) {
+  const Cache c("llama-3.2-1b", KvDtype::kBf16, 1024);
+  EXPECT_EQ(c.cache.key_strides().blocks(), 16u);
+  std::vector<Place> places;
+  for (size_t block = 16; block < 32; ++block) {
+    for (const Place& place : PlacesOf(c, block)) places.push_back(place);
+    EXPECT_EQ(HugePages(places), c.layers());
+  }
+}
+
+// Of many heads, and of wide ones: a head's keys are read for at least 64 KiB in a row, its values
+// with them or after them.
+TEST(KvCache, StretchesAreLongHoweverManyHeadsThereAre) {
+  for (const char* preset : {"llama-3.2-1b", "llama-2-7b", "gemma-2-2b", "deepseek-v2-lite"}) {
+    const Cache c(preset, KvDtype::kBf16, 256);
+    const kernels::KvStrides& strides = c.cache.key_strides();
+    EXPECT_GE(strides.blocks() * strides.block, size_t{64} << 10) << preset;
+  }
+}
+
+// Whole spans are address space; of a small cache less than half of it.
+TEST(KvCache, RoundsUpToLessThanASpanALayer) {
+  for (const size_t blocks : {1, 3, 5, 16, 17, 100, 1000}) {
+    const Cache c("llama-3.2-1b", KvDtype::kBf16, blocks);
+    const size_t rest = c.cache.storage().size_bytes() - c.cache.size_bytes();
+    EXPECT_EQ(c.cache.size_bytes(), blocks * (size_t{2} << 20));  // 128 KiB a layer
+    EXPECT_LT(rest, c.layers() * c.cache.key_strides().span) << blocks;
+    EXPECT_LT(rest, c.cache.size_bytes()) << blocks;
+  }
+}
+
+bool Resident(uintptr_t address) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  unsigned char state = 0;
+  CHECK(mincore(reinterpret_cast<void*>(address / page * page), 1, &state) == 0);
+  return state & 1;
+}
+
+// In a layer, and without a change of what is there.
+TEST(KvCache, TouchesTheMemoryOfBlocks) {
+  Cache c("qwen3-30b-a3b@2", KvDtype::kF32, 300);
+  const size_t span = c.cache.span_blocks(), first = 2 * span;
+  ASSERT_LE(4 * span, 300u);
+  const int32_t block = static_cast<int32_t>(first);
+  const std::vector<float> ones(c.cache.shape().key_dim, 1);
+  c.cache.Write(kernels::TableFor(kernels::Isa::kScalar), 1, 0, &block, 0, ones.data(),
+                ones.data());
+  c.cache.Touch(1, first, first + span);
+  c.cache.Touch(1, first, first);
+  const std::byte* keys = c.cache.keys(1, 0);
+  const kernels::testing::KvBlock written = {keys + c.cache.key_strides().At(first), KvDtype::kF32,
+                                             kBlockTokens, c.cache.shape().key_dim};
+  EXPECT_EQ(written.Key(0, 5), 1);
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE)),
+               bytes = c.cache.key_strides().span;
+  const auto begin = reinterpret_cast<uintptr_t>(keys);
+  for (size_t at = 0; at < bytes; at += page) {
+    EXPECT_TRUE(Resident(begin + 2 * bytes + at)) << at;
+    EXPECT_FALSE(Resident(begin + 3 * bytes + at)) << at;
+    EXPECT_FALSE(Resident(begin + bytes + at)) << at;
+  }
+}
+
+TEST(KvCache, WritesTheSlotsThatAttentionReads) {
+  for (const char* preset : {"llama-3.2-1b@2", "qwen3-30b-a3b@2", "deepseek-v2-lite@2"}) {
+    Cache c(preset, KvDtype::kF32, 70);
+    const KvShape& shape = c.cache.shape();
+    const int32_t table[] = {69, 2, 33};
+    std::vector<float> key(shape.key_dim), value(shape.value_dim);
+    const size_t position = 2 * kBlockTokens + 5, head = c.heads() - 1;
+    for (size_t d = 0; d < key.size(); ++d) key[d] = static_cast<float>(d + 1);
+    for (size_t d = 0; d < value.size(); ++d) value[d] = -static_cast<float>(d + 1);
+    c.cache.Write(kernels::TableFor(kernels::Isa::kScalar), 1, head, table, position, key.data(),
+                  value.data());
+    const kernels::testing::KvBlock keys = {c.cache.keys(1, head) + c.cache.key_strides().At(33),
+                                            KvDtype::kF32, kBlockTokens, shape.key_dim};
+    for (size_t d = 0; d < key.size(); ++d) EXPECT_EQ(keys.Key(5, d), key[d]);
+    if (shape.latent) {
+      EXPECT_EQ(c.cache.values(1, head), nullptr);
+      continue;
+    }
+    const kernels::testing::KvBlock values = {
+        c.cache.values(1, head) + c.cache.value_strides().At(33), KvDtype::kF32, kBlockTokens,
+        shape.value_dim};
+    for (size_t d = 0; d < value.size(); ++d) EXPECT_EQ(values.Value(5, d), value[d]);
+  }
+}
+
+}  // namespace
+}  // namespace pinion

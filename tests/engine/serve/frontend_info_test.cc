@@ -1,0 +1,72 @@
+// What the front end tells about the model and itself.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/base/strings.h"
+#include "tests/engine/serve/frontend_fixture.h"
+
+namespace pinion {
+namespace {
+
+using testing::HasSubstr;
+
+TEST_F(FrontendTest, TellsOfItsModelByName) {
+  StartEngine();
+  const Json model = *Json::Parse(BodyOf(Get(port_, "/v1/models/fake")));
+  EXPECT_EQ(model.Find("id")->string(), "fake");
+  EXPECT_EQ(model.Find("max_model_len")->integer(), 100);
+  EXPECT_EQ(StatusOf(Get(port_, "/v1/models/%66ak%65")), "200");
+  for (const char* other :
+       {"/v1/models/other", "/v1/models/", "/v1/models/fake/x", "/v1/models/%6"}) {
+    const std::string said = Get(port_, other);
+    EXPECT_EQ(StatusOf(said), "404") << other;
+    EXPECT_THAT(said, HasSubstr("model_not_found"));
+  }
+}
+
+TEST_F(FrontendTest, CountsTheParametersOfARequestOnce) {
+  StartEngine();
+  Ask("/v1/completions", R"({"prompt":["x","y"],"n":2,"max_tokens":3})");
+  const auto metric = [this](const std::string& name) {
+    return Metric("vllm:" + name + "{engine=\"0\",model_name=\"fake\"}");
+  };
+  EXPECT_EQ(metric("request_params_n_count"), "1");
+  EXPECT_EQ(metric("request_params_n_sum"), "2");
+  EXPECT_EQ(metric("request_max_num_generation_tokens_sum"), "3");
+  EXPECT_EQ(metric("request_params_max_tokens_count"), "4") << "sequences, as in vLLM";
+}
+
+TEST_F(FrontendTest, TellsItsLoadAndSlots) {
+  StartEngine();
+  EXPECT_EQ(BodyOf(Get(port_, "/load")), R"({"server_load":0})");
+  RawClient held(port_), other(port_);
+  SendPost(held, R"({"prompt":"Held","n":2})");
+  SendPost(other, R"({"prompt":"Held"})");
+  WaitFor(engine_.live, 3);
+  EXPECT_EQ(BodyOf(Get(port_, "/load")), R"({"server_load":2})") << "requests, not choices";
+  Ask("/v1/completions", R"({"prompt":"x","max_tokens":1})");  // a step, after which counts come
+  const Json slots = *Json::Parse(BodyOf(Get(port_, "/slots")));
+  ASSERT_EQ(slots.array().size(), 4u);
+  EXPECT_TRUE(slots.array()[2].Find("is_processing")->boolean());
+  EXPECT_FALSE(slots.array()[3].Find("is_processing")->boolean());
+  EXPECT_EQ(slots.array()[3].Find("n_ctx")->integer(), 100);
+  EXPECT_EQ(StatusOf(Get(port_, "/slots?fail_on_no_slot=1")), "200");
+}
+
+TEST_F(FrontendTest, TellsOfItsTokenizerAndTemplate) {
+  StartEngine();
+  const Json info = *Json::Parse(BodyOf(Get(port_, "/tokenizer_info")));
+  EXPECT_EQ(info.Find("eos_token")->string(), "<end>");
+  EXPECT_EQ(info.Find("chat_template")->string(), "(the test renders)");
+  const Json props = *Json::Parse(BodyOf(Get(port_, "/props")));
+  EXPECT_EQ(props.Find("total_slots")->integer(), 4);
+  EXPECT_EQ(props.Find("eos_token")->string(), "<end>");
+  EXPECT_EQ(props.Find("default_generation_settings")->Find("n_ctx")->integer(), 100);
+  const Json prompt = Ask("/apply-template", R"({"messages":[{"role":"user","content":"hi"}]})");
+  EXPECT_EQ(prompt.Find("prompt")->string(), "user:hi;assistant:");
+  EXPECT_EQ(StatusOf(Post(port_, "/apply-template", R"({"prompt":"x"})")), "400");
+}
+
+}  // namespace
+}  // namespace pinion

@@ -1,0 +1,77 @@
+#include "engine/weights/summary.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/base/strings.h"
+#include "tests/test_data.h"
+
+namespace pinion {
+namespace {
+
+using ::testing::HasSubstr;
+
+Json Summary(const std::string& model) {
+  const auto files = FindModel(model).value();
+  return SummariseModel(files, *OpenWeights(files).value());
+}
+
+TEST(Summary, CountsTheTensorsOfACheckpoint) {
+  const Json json = Summary(StrCat(tests::TestData(), "/models/llama"));
+  EXPECT_EQ(json.Find("parameters")->integer(), 175552);
+  EXPECT_EQ(json.Find("weight_bytes")->Find("bfloat16")->integer(), 351104);
+  EXPECT_EQ(json.Find("kv_bytes_per_token")->Find("float32")->integer(), 768);
+  EXPECT_EQ(json.Find("kv_bytes_per_token")->Find("int8")->integer(), 768 / 4 * 18 / 16);
+  EXPECT_EQ(json.Find("stored")->Find("bytes")->Dump(), R"({"bfloat16":351104})");
+  EXPECT_EQ(json.Find("stored")->Find("files")->array().size(), 4u);
+  EXPECT_EQ(json.Find("tensors")->array().size(), 29u);
+}
+
+TEST(Summary, ShowsEveryParameterOfTheMathematics) {
+  const auto files = FindModel(StrCat(tests::TestData(), "/models/gemma2")).value();
+  const auto weights = OpenWeights(files).value();
+  const std::string text = FormatModel(files, *weights);
+  for (const char* said :
+       {"gelu_tanh_gated", "before and after each part", "weights stored less 1",
+        "products times 0.125", "default, base 10000, 64 elements", "16 tokens in 2 of 4 layers",
+        "embedding_multiplier 8, attention_soft_cap 50, logit_soft_cap 30"})
+    EXPECT_THAT(text, HasSubstr(said));
+  const Json json = SummariseModel(files, *weights);
+  EXPECT_EQ(json.Find("windows")->Dump(), "[16,0,16,0]");
+  EXPECT_EQ(json.Find("norm_offset")->number(), 1);
+  EXPECT_EQ(json.Find("qk_norm")->string(), "none");
+  EXPECT_EQ(json.Find("ropes")->array().size(), 1u);
+}
+
+TEST(Summary, CountsWeightsAsTheyAreStored) {
+  const auto bytes = [](const char* name, const char* format) {
+    const auto files = FindModel(StrCat(tests::TestData(), "/quantised/", name)).value();
+    const Json json = SummariseModel(files, *OpenWeights(files).value());
+    const Json* stored = json.Find("stored")->Find("bytes")->Find(format);
+    return stored ? stored->integer() : 0;
+  };
+  // Two layers of q, k, v, o: 2 x 256 x 256 + 2 x 128 x 256, and three matrices of 384 x 256.
+  EXPECT_EQ(bytes("qwen3-fp8", "FP8"), 2 * (196608 + 3 * 384 * 256));
+  // Two layers of four experts, 192 outputs of 96 inputs in all: 17 bytes for 32 weights.
+  EXPECT_EQ(bytes("gptoss-mxfp4", "MXFP4"), 2 * 4 * (128 * 96 + 96 * 64) / 32 * 17);
+}
+
+TEST(Summary, SaysWhatIsLeftOutOfAWrapper) {
+  auto files = FindModel(StrCat(tests::TestData(), "/models/gemma3")).value();
+  files.spec.wrapper = "Gemma3ForConditionalGeneration";
+  EXPECT_THAT(FormatModel(files, *OpenWeights(files).value()),
+              HasSubstr("Gemma3ForConditionalGeneration: only the language model is loaded"));
+}
+
+TEST(Summary, ShowsLayersOnce) {
+  const auto files = FindModel("preset:llama-3.1-8b").value();
+  const std::string text = FormatModel(files, *OpenWeights(files).value());
+  EXPECT_THAT(text, HasSubstr("8,030,261,248"));
+  EXPECT_THAT(text, HasSubstr("model.layers.*.mlp.up_proj.weight"));
+  EXPECT_THAT(text, HasSubstr("14336 x 4096"));
+  EXPECT_THAT(text, HasSubstr("128 KiB"));  // of KV per token, as the model's own documents say
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("layers.1.")));
+}
+
+}  // namespace
+}  // namespace pinion

@@ -1,0 +1,109 @@
+#include "harness/load/steady.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace pinion::harness {
+namespace {
+
+constexpr int64_t kMillisecond = 1'000'000;
+
+// A closed loop whose clients take turns without a pause; the tokens of an answer come one a
+// `step_ms`, the k-th of all requests being `slower(k)` times as slow.
+ServerLoadResult Loop(
+    int clients, int requests, int tokens, double step_ms,
+    double (*slower)(int) = [](int) { return 1.0; }) {
+  ServerLoadResult load;
+  load.start_ns = 500 * kMillisecond;
+  std::vector<int64_t> free_ns(static_cast<size_t>(clients), load.start_ns);
+  for (int i = 0; i < requests; ++i) {
+    int64_t& at_ns = *std::min_element(free_ns.begin(), free_ns.end());
+    RequestRecord record;
+    record.sent_ns = at_ns;
+    for (int k = 0; k < tokens; ++k)
+      record.token_ns.push_back(at_ns += std::llround(step_ms * slower(i) * kMillisecond));
+    record.ended_ns = at_ns;
+    load.end_ns = std::max(load.end_ns, at_ns);
+    load.requests.push_back(record);
+  }
+  return load;
+}
+
+ServingSummary Steady(const ServerLoadResult& load, int clients, const Slo& slo = {}) {
+  return SummariseWindow(load, SteadyWindowOf(load, clients), slo);
+}
+
+TEST(Steady, LeavesOutTheRampAndTheDrain) {
+  const ServerLoadResult load = Loop(2, 8, 10, 1);  // four turns of 10 ms
+  const SteadyWindow window = SteadyWindowOf(load, 2);
+  ASSERT_TRUE(window.is_steady);
+  EXPECT_EQ(window.start_ns, (500 + 10) * kMillisecond);
+  EXPECT_EQ(window.end_ns, (500 + 40) * kMillisecond);
+  const ServingSummary summary = Steady(load, 2);
+  EXPECT_EQ(summary.requests, 6u);
+  EXPECT_DOUBLE_EQ(summary.window_s, 0.03);
+  EXPECT_DOUBLE_EQ(summary.output_tokens_per_s, 2000);
+}
+
+// The last turn is alone on the engine, and says nothing of two clients.
+TEST(Steady, EndsWhenTheFirstClientHasNoFurtherRequest) {
+  ServerLoadResult load = Loop(2, 9, 10, 1);
+  const SteadyWindow window = SteadyWindowOf(load, 2);
+  EXPECT_EQ(window.end_ns, (500 + 40) * kMillisecond);
+  EXPECT_EQ(load.end_ns, (500 + 50) * kMillisecond);
+  EXPECT_DOUBLE_EQ(Steady(load, 2).output_tokens_per_s, 2000);
+  EXPECT_LT(
+      Summarise(std::vector<RequestTrace>{{500 * kMillisecond, load.requests.back().token_ns}})
+          .output_tokens_per_s,
+      2000);
+}
+
+// One answer of 40 ms, five of 20 ms and then the rest of 10 ms: the rate rises until the seventh.
+TEST(Steady, BeginsWhenTheRateNoLongerRises) {
+  const auto warming = [](int request) { return request < 1 ? 4.0 : request < 6 ? 2.0 : 1.0; };
+  const ServerLoadResult load = Loop(1, 40, 10, 1, warming);
+  const SteadyWindow window = SteadyWindowOf(load, 1);
+  ASSERT_TRUE(window.is_steady);
+  EXPECT_GE(window.start_ns, (500 + 40 + 3 * 20) * kMillisecond);
+  EXPECT_NEAR(Steady(load, 1).output_tokens_per_s, 1000, 60);
+  const ServerLoadResult even = Loop(1, 40, 10, 1);
+  EXPECT_EQ(SteadyWindowOf(even, 1).start_ns, (500 + 10) * kMillisecond) << "no slope, no delay";
+}
+
+TEST(Steady, ALoadWithoutSuchAPartIsTakenWhole) {
+  const ServerLoadResult load = Loop(4, 8, 10, 1);
+  const SteadyWindow window = SteadyWindowOf(load, 4);
+  EXPECT_FALSE(window.is_steady);
+  EXPECT_EQ(Steady(load, 4).requests, 8u);
+  EXPECT_DOUBLE_EQ(Steady(load, 4).window_s, 0.02);
+  EXPECT_FALSE(SteadyWindowOf(ServerLoadResult(), 1).is_steady);
+}
+
+TEST(Steady, HasAsManyRequestsAsWereToldForPercentiles) {
+  for (const int clients : {1, 3, 8}) {
+    const int requests = RequestsForSteadyWindow(clients) + 5;
+    const ServerLoadResult load = Loop(clients, requests, 7, 1.5);
+    ASSERT_TRUE(SteadyWindowOf(load, clients).is_steady);
+    EXPECT_GE(static_cast<int>(Steady(load, clients).requests),
+              RequestsInSteadyWindow(requests, clients));
+  }
+}
+
+TEST(Steady, GoodputIsOfItsTime) {
+  const ServerLoadResult load = Loop(2, 8, 10, 1);
+  EXPECT_DOUBLE_EQ(Steady(load, 2, {.ttft_s = {}, .tpot_s = {}, .e2el_s = 1.0}).goodput, 200);
+  EXPECT_DOUBLE_EQ(Steady(load, 2, {.ttft_s = {}, .tpot_s = {}, .e2el_s = 1e-3}).goodput, 0);
+}
+
+// A request that was cut off kept the engine busy: its tokens count, its times do not.
+TEST(Steady, TokensOfCutRequestsCount) {
+  ServerLoadResult load = Loop(1, 6, 10, 1);
+  load.requests.back().cut = true;
+  load.requests.back().error = "cut off";
+  EXPECT_EQ(Steady(load, 1).requests, 4u);
+  EXPECT_DOUBLE_EQ(Steady(load, 1).output_tokens_per_s, 1000);
+}
+
+}  // namespace
+}  // namespace pinion::harness
