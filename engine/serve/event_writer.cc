@@ -1,5 +1,7 @@
 #include "engine/serve/event_writer.h"
 
+#include <utility>
+
 #include "engine/base/json_text.h"
 #include "engine/base/strings.h"
 
@@ -22,10 +24,10 @@ void AppendJson(std::string& out, const Json& value) {
 
 }  // namespace
 
-EventWriter::EventWriter(const ResponseHead& head) : chat_(head.chat) {
+EventWriter::EventWriter(const ResponseHead& head) : head_(head) {
   event_ = "data: {\"id\":";
   AppendJsonString(event_, head.id);
-  event_ += StrCat(",\"object\":\"", chat_ ? "chat.completion.chunk" : "text_completion",
+  event_ += StrCat(",\"object\":\"", head.chat ? "chat.completion.chunk" : "text_completion",
                    "\",\"created\":", head.created, ",\"model\":");
   AppendJsonString(event_, head.model);
   event_ += ",\"choices\":[";
@@ -42,18 +44,37 @@ std::string_view EventWriter::Role(size_t index, const Json& prompt_token_ids, c
 
 std::string_view EventWriter::Part(const ChoicePart& part, const Usage* usage) {
   BeginChoice(part.index);
-  event_ += chat_ ? "\"delta\":{\"content\":" : "\"text\":";
-  AppendJsonString(event_, part.text);
-  event_ += chat_ ? "},\"logprobs\":" : ",\"logprobs\":";
+  if (head_.chat) {
+    AppendDelta(part);
+  } else {
+    event_ += "\"text\":";
+    AppendJsonString(event_, part.text);
+  }
+  event_ += ",\"logprobs\":";
   AppendJson(event_, part.logprobs);
   event_ += ",\"finish_reason\":";
   AppendOrNull(event_, part.finish_reason);
   event_ += ",\"stop_reason\":";
   AppendJson(event_, part.stop_reason);
-  if (!chat_) AppendField("prompt_token_ids", part.prompt_token_ids);
+  if (!head_.chat) AppendField("prompt_token_ids", part.prompt_token_ids);
   AppendField("token_ids", part.token_ids);
   event_ += "}]";
   return EndChoice(usage);
+}
+
+// A delta without reasoning and calls has its text, be it empty.
+void EventWriter::AppendDelta(const ChoicePart& part) {
+  const Json::Object parsed = ParsedFields(head_, part, /*delta=*/true);
+  event_ += "\"delta\":{";
+  const char* before = "";
+  if (!part.text.empty() || parsed.empty()) {
+    event_ += "\"content\":";
+    AppendJsonString(event_, part.text);
+    before = ",";
+  }
+  for (const auto& [name, value] : parsed)
+    event_ += StrCat(std::exchange(before, ","), '"', name, "\":", value.Dump());
+  event_ += '}';
 }
 
 void EventWriter::AppendField(const char* name, const Json& value) {

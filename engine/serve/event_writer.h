@@ -22,12 +22,13 @@ class EventWriter {
   std::string_view UsageOf(const Usage& usage);
 
  private:
+  void AppendDelta(const ChoicePart& part);
   void BeginChoice(size_t index);
   void AppendField(const char* name, const Json& value);
   std::string_view EndChoice(const Usage* usage);
   std::string_view EndEvent(std::string_view rest);
 
-  bool chat_;
+  ResponseHead head_;
   std::string event_;
   size_t head_bytes_;  // of event_: what all events begin with, up to the list of choices
 };

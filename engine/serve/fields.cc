@@ -73,8 +73,10 @@ constexpr auto kReadByChat = std::to_array<std::string_view>({
     "chat_template_kwargs",
     "continue_final_message",
     "documents",
+    "include_reasoning",
     "max_completion_tokens",
     "messages",
+    "parallel_tool_calls",
     "reasoning_effort",
     "tool_choice",
     "tools",
@@ -90,8 +92,7 @@ constexpr auto kHarmless = std::to_array<std::string_view>({
     "metadata",
     "mm_payload",
     "mm_processor_kwargs",
-    "parallel_tool_calls",  // calls are not parsed
-    "prediction",           // a guess at the answer, to save time
+    "prediction",  // a guess at the answer, to save time
     "prompt_cache_key",
     "prompt_cache_retention",
     "request_id",

@@ -48,6 +48,7 @@ Generation::Generation(const Tokenizer& tokenizer, ServeMetrics& metrics, Prepar
                                      params.include_stop_str_in_output,
                                      static_cast<size_t>(params.min_tokens)));
     choices_.back().prompt_tokens = prompt_tokens_[PromptOf(i)];
+    if (request_.output.any()) choices_.back().parser.emplace(request_.output);
     if (!request_.echo) continue;
     choices_.back().text = prepared.echoes[PromptOf(i)];
     choices_.back().echo_bytes = choices_.back().text.size();
@@ -177,6 +178,7 @@ ChoicePart Generation::TakePart(size_t index) {
   Choice& choice = choices_[index];
   ChoicePart part{
       index, std::exchange(choice.text, {}), {}, choice.finish_reason, choice.stop_reason, {}};
+  if (choice.parser) Parse(choice, part);
   if (request_.params.logprobs >= 0) part.logprobs = LogprobsOf(index);
   if (request_.prompt_logprobs >= 0)
     part.prompt_logprobs =
@@ -186,6 +188,16 @@ ChoicePart Generation::TakePart(size_t index) {
     part.token_ids = Json(std::exchange(choice.ids, {}));
   }
   return part;
+}
+
+// Moves reasoning and calls out of the part's text.
+void Generation::Parse(Choice& choice, ChoicePart& part) {
+  ParsedOutput parsed = choice.parser->Push(part.text, choice.done());
+  part.text = std::move(parsed.content);
+  part.reasoning = std::move(parsed.reasoning);
+  part.calls = std::move(parsed.calls);
+  part.first_call = std::exchange(choice.calls, choice.calls + part.calls.size());
+  if (choice.calls > 0 && part.finish_reason == "stop") part.finish_reason = "tool_calls";
 }
 
 // Null if they are not asked for, or have been sent in the choice's first part.

@@ -103,6 +103,7 @@ ApiResult<std::vector<std::vector<int32_t>>> Intake::Prepare(GenerationRequest& 
   std::vector<std::vector<int32_t>> prompts;
   if (request.chat) {
     PINION_ASSIGN(const Prompt text, Render(std::move(request.conversation), render));
+    SetOutput(std::get<std::string>(text), request);
     PINION_ASSIGN(prompts.emplace_back(),
                   EncodePrompt(text, request.add_special_tokens, max_model_len, memory));
   }
@@ -113,6 +114,17 @@ ApiResult<std::vector<std::vector<int32_t>>> Intake::Prepare(GenerationRequest& 
   PINION_TRY(Truncate(request, max_model_len, tokenizer_, prompts));
   PINION_TRY(FitLengths(prompts, max_model_len, request));
   return prompts;
+}
+
+// What the answer to this prompt will be searched for, and with its marks, if they are special.
+void Intake::SetOutput(std::string_view prompt, GenerationRequest& request) const {
+  OutputRules& rules = request.output;
+  if (rules.tools) rules.calls = model_.output.calls;
+  rules.thoughts = model_.output.thoughts;
+  if (rules.thoughts) rules.starts_in_thought = Trim(prompt).ends_with(rules.thoughts->begin);
+  if ((rules.calls && rules.calls->special_tokens) ||
+      (rules.thoughts && rules.thoughts->special_tokens))
+    request.skip_special_tokens = false;
 }
 
 // As vLLM: a word is bad at the beginning of a text and after a space, unless the latter has the

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/serve/memory_budget.h"
@@ -18,6 +19,7 @@ struct ServedModel {
   std::string root;  // what it was loaded from
   size_t vocabulary = 0;
   ApiDefaults defaults;
+  OutputFormat output = {};
 };
 
 // Turns a client's request into prompts for the engine: renders conversations, tokenizes, and
@@ -30,8 +32,8 @@ class Intake {
   Intake(const ServedModel& model, const Tokenizer& tokenizer);
 
   // One list of token ids per prompt, each short enough for sequences of `max_model_len` tokens.
-  // Sets the request's max_tokens if the client left it out; takes its conversation. The memory
-  // that this takes meanwhile comes out of `memory`.
+  // Sets the request's rules of output, and max_tokens if the client left it out; takes its
+  // conversation. The memory that this takes meanwhile comes out of `memory`.
   ApiResult<std::vector<std::vector<int32_t>>> Prepare(GenerationRequest& request,
                                                        size_t max_model_len,
                                                        const RenderChat& render,
@@ -44,6 +46,7 @@ class Intake {
   ApiResult<std::string> Detokenize(const DetokenizeRequest& request) const;
 
  private:
+  void SetOutput(std::string_view prompt, GenerationRequest& request) const;
   ApiResult<void> CheckIds(const std::vector<int32_t>& ids, const char* field) const;
   ApiResult<void> CheckModel(const std::string& name) const;
   ApiResult<void> CheckTokenIds(const SamplingParams& params) const;

@@ -59,7 +59,9 @@ struct ServeOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8000;           // 0: any free port
   std::string served_model_name;  // empty: engine.model
-  std::string trace;              // file that both processes write their spans to; empty: none
+  // Formats of calls and reasoning in answers: "auto" (by the chat template), "none", or a name.
+  std::string tool_call_parser = "auto", reasoning_parser = "auto";
+  std::string trace;  // file that both processes write their spans to; empty: none
   FrontLimits limits;
   HttpRules http;
   FaultOptions faults;

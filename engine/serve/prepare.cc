@@ -60,6 +60,7 @@ size_t KeptBytes(const Prepared& prepared) {
                            ? kTokenIdBytes * static_cast<size_t>(prepared.request.n)
                            : 0;
   for (const auto& prompt : prepared.prompts) bytes += prompt.size() * (sizeof(int32_t) + shown);
+  if (const auto& tools = prepared.request.output.tools) bytes += tools->bytes();
   for (const std::string& echo : prepared.echoes)
     bytes += echo.size() * static_cast<size_t>(1 + prepared.request.n);
   return bytes;

@@ -1,6 +1,7 @@
 #include "engine/serve/response.h"
 
 #include <algorithm>
+#include <functional>
 #include <span>
 #include <utility>
 
@@ -32,13 +33,33 @@ void SetIfGiven(Json& object, const char* key, const Json& value) {
   if (!value.is_null()) object.Set(key, value);
 }
 
+// Nine letters and digits, as Mistral's templates demand: the same for the same call, and for two
+// calls of an answer never.
+std::string CallId(const std::string& answer, size_t choice, size_t call) {
+  constexpr uint64_t kMost = 101559956668416;  // 36^9
+  const auto seed = static_cast<uint64_t>(std::hash<std::string>{}(answer));
+  uint64_t number = (seed % kMost + (choice << 20) + call) % kMost;
+  std::string id(9, '0');
+  for (size_t i = id.size(); i-- > 0; number /= 36)
+    id[i] = "0123456789abcdefghijklmnopqrstuvwxyz"[number % 36];
+  return id;
+}
+
+Json Message(const ResponseHead& head, const ChoicePart& part) {
+  Json::Object parsed = ParsedFields(head, part, /*delta=*/false);
+  const bool silent = part.text.empty() && !parsed.empty();
+  Json message(Json::Object{{"role", "assistant"}, {"content", silent ? Json() : Json(part.text)}});
+  for (auto& [name, value] : parsed) message.Set(name, std::move(value));
+  return message;
+}
+
 Json Choice(const ResponseHead& head, const ChoicePart& part) {
   Json choice = Json::MakeObject();
   choice.Set("index", static_cast<int64_t>(part.index));
   if (!head.chat)
     choice.Set("text", part.text);
   else
-    choice.Set("message", Json(Json::Object{{"role", "assistant"}, {"content", part.text}}));
+    choice.Set("message", Message(head, part));
   choice.Set("logprobs", part.logprobs);
   choice.Set("finish_reason", OrNull(part.finish_reason));
   choice.Set("stop_reason", part.stop_reason);
@@ -70,6 +91,28 @@ Json ToJson(const Usage& usage) {
   json.Set("total_tokens", static_cast<int64_t>(usage.prompt_tokens + usage.completion_tokens));
   json.Set("prompt_tokens_details", std::move(details));
   return json;
+}
+
+Json::Object ParsedFields(const ResponseHead& head, const ChoicePart& part, bool delta) {
+  Json::Object fields;
+  if (part.reasoning.empty() && part.calls.empty()) return fields;
+  if (!part.reasoning.empty()) {
+    fields.emplace_back("reasoning_content", part.reasoning);
+    fields.emplace_back("reasoning", part.reasoning);
+  }
+  Json list = Json::MakeArray();
+  for (size_t i = 0; i < part.calls.size(); ++i) {
+    const size_t index = part.first_call + i;
+    Json call = Json::MakeObject();
+    if (delta) call.Set("index", static_cast<int64_t>(index));
+    call.Set("id", CallId(head.id, part.index, index));
+    call.Set("type", "function");
+    call.Set("function", Json(Json::Object{{"name", part.calls[i].name},
+                                           {"arguments", part.calls[i].arguments}}));
+    list.Append(std::move(call));
+  }
+  if (!part.calls.empty()) fields.emplace_back("tool_calls", std::move(list));
+  return fields;
 }
 
 std::string SseEvent(const Json& data) { return StrCat("data: ", data.Dump(), "\n\n"); }

@@ -6,6 +6,7 @@
 
 #include "engine/base/json.h"
 #include "engine/sample/sampler.h"
+#include "engine/serve/output_format.h"
 #include "engine/text/tokenizer.h"
 
 namespace pinion {
@@ -28,7 +29,15 @@ struct ChoicePart {
   Json prompt_logprobs = {};  // null: not requested
   // Of the prompt, in a choice's first part, and of this part's tokens; null: not requested.
   Json prompt_token_ids = {}, token_ids = {};
+  std::string reasoning = {};
+  std::vector<ToolCall> calls = {};
+  size_t first_call = 0;  // of `calls`, counted from the choice's first
 };
+
+// {"reasoning_content", "reasoning", "tool_calls"}, those that the part has, as members of a
+// message or, with an index for each call, of a stream's delta. Ids of calls are made from the
+// answer's.
+Json::Object ParsedFields(const ResponseHead& head, const ChoicePart& part, bool delta);
 
 struct Usage {
   size_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "engine/base/json_text.h"
@@ -29,7 +30,8 @@ Checked RefuseForced(const Json& body) {
     if (!choice->is_string() || (choice->string() != "auto" && choice->string() != "none"))
       return Bad("tool_choice",
                  StrCat("'tool_choice' is ", Excerpt(*choice, 100),
-                        ", want \"auto\" or \"none\"; a tool call cannot be forced"));
+                        ", want \"auto\" or \"none\"; a tool call cannot be forced, as that takes "
+                        "constrained output"));
   }
   return {};
 }
@@ -258,6 +260,10 @@ ApiResult<GenerationRequest> ReadChatRequest(const Json& body, const ApiDefaults
   // A template writes its own.
   PINION_ASSIGN(request.add_special_tokens, Get<bool>(body, "add_special_tokens", false));
   PINION_ASSIGN(request.conversation, ReadConversation(body));
+  if (!request.conversation.tools.is_null())
+    request.output.tools = std::make_shared<const KnownTools>(request.conversation.tools);
+  PINION_ASSIGN(request.output.parallel, Get<bool>(body, "parallel_tool_calls", true));
+  PINION_ASSIGN(request.output.shows_thoughts, Get<bool>(body, "include_reasoning", true));
   PINION_TRY(ReadCommon(body, request));
   PINION_TRY(ReadSampling(body, defaults, request));
   return request;

@@ -10,6 +10,7 @@
 #include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "engine/sample/params.h"
+#include "engine/serve/output_parser.h"
 
 namespace pinion {
 
@@ -52,6 +53,8 @@ struct GenerationRequest {
   std::string model;            // empty if the client named none
   std::vector<Prompt> prompts;  // completions
   Conversation conversation;    // chat
+  // What its client's tools and wishes ask for; formats and prompt are set once they are known.
+  OutputRules output;
   bool add_special_tokens = true;
   SamplingParams params;
   bool max_tokens_given = false;

@@ -118,6 +118,9 @@ class Serving {
     model.vocabulary = static_cast<size_t>(files.spec.vocabulary);
     PINION_ASSIGN(model.defaults, ReadApiDefaults(files.generation_config));
     PINION_ASSIGN(tokenizer_, OpenTokenizer(files));
+    PINION_ASSIGN(model.output,
+                  ChooseOutputFormat(options_.tool_call_parser, options_.reasoning_parser,
+                                     tokenizer_->chat_template()));
     // Where no CPU is reserved, the workers yield to the engine's threads.
     pool_.emplace(WorkerPool::Options{options_.limits.workers, shares_cpus ? kNiceness : 0, {}});
     frontend_.emplace(std::move(model), *tokenizer_, options_.limits, *pool_, *server_, memory_,

@@ -10,6 +10,7 @@
 #include "engine/base/file.h"
 #include "engine/base/json.h"
 #include "engine/base/strings.h"
+#include "engine/serve/output_format.h"
 #include "harness/cli/trace_flag.h"
 #include "harness/cli/usage_error.h"
 
@@ -147,6 +148,13 @@ void ServeFlags::AddTo(CLI::App& command) {
   AddFaults(command);
   command.add_option("--served-model-name", options_.served_model_name,
                      "name that clients use (default: MODEL)");
+  command.add_option("--tool-call-parser", options_.tool_call_parser,
+                     "format of the calls of tools in answers (default auto: by the chat template; "
+                     "none: answers stay text)");
+  command.add_option(
+      "--reasoning-parser", options_.reasoning_parser,
+      "format of reasoning, which answers get as reasoning_content (default auto: by "
+      "the chat template; none: it stays in the text)");
   AddTraceFlag(command, options_.trace);
   command
       .add_option("--stand-in", options_.stand_in_rate,
@@ -317,6 +325,7 @@ Result<ServeOptions> ServeFlags::Resolve() const {
   ServeOptions options = options_;
   PINION_ASSIGN(options.engine, engine_.Resolve());
   options.engine.has_frontend = true;
+  PINION_TRY(ChooseOutputFormat(options.tool_call_parser, options.reasoning_parser, {}));
   PINION_TRY(ReadBytes(max_body_size_, "--max-body-size", 1 << 10, options.limits.max_body_bytes));
   PINION_TRY(
       ReadBytes(request_memory_, "--request-memory", 1 << 20, options.limits.request_memory_bytes));

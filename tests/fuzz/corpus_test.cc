@@ -20,9 +20,11 @@ struct Target {
   void (*run)(std::string_view);
 };
 constexpr Target kTargets[] = {
-    {"request", Request}, {"chat", Chat}, {"tokenizer", Tokenizer}, {"safetensors", Safetensors},
-    {"gguf", Gguf},       {"http", Http}, {"load", Load},           {"sweep", Sweep},
-    {"profile", Profile},
+    {"request", Request},     {"chat", Chat},
+    {"tokenizer", Tokenizer}, {"safetensors", Safetensors},
+    {"gguf", Gguf},           {"http", Http},
+    {"load", Load},           {"sweep", Sweep},
+    {"profile", Profile},     {"output", Output},
 };
 
 std::filesystem::path Corpus() { return tests::SourceFolder() / "tests/fuzz/corpus"; }

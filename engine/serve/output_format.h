@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+
+namespace pinion {
+
+// A call of a tool as a model wrote it. `arguments`: the text of a JSON object.
+struct ToolCall {
+  std::string name, arguments;
+  bool operator==(const ToolCall&) const = default;
+};
+
+// The tools of one request, as far as reading calls takes: their names, and which of their
+// parameters are strings. Immutable.
+class KnownTools {
+ public:
+  explicit KnownTools(const Json& tools);  // the request's `tools`
+  bool Has(const std::string& tool) const { return text_.contains(tool); }
+  // Whether a value that is written without quotes is a string whatever it looks like. Of a
+  // parameter that the schema does not have, it is one, too.
+  bool IsText(const std::string& tool, const std::string& parameter) const;
+  size_t bytes() const { return bytes_; }  // what it holds in memory, about
+
+ private:
+  std::map<std::string, std::set<std::string>> text_, others_;  // parameters by tool
+  size_t bytes_ = 0;
+};
+
+// How a family of models writes calls: `begin`, a body, `end`, as often as it likes.
+struct CallFormat {
+  std::string_view name;         // vLLM's, of --tool-call-parser
+  std::string_view in_template;  // what a chat template has that asks for this format
+  std::string_view begin, end;   // end empty: the body goes on to the end of the text
+  bool json = false;             // `end` inside a string of the body ends nothing
+  bool bare = false;             // an answer that begins with '{' is a body, too
+  bool special_tokens = false;   // the marks are special tokens, which texts leave out otherwise
+  // The calls in a body; unset if it is none, so that it is a part of the text.
+  std::optional<std::vector<ToolCall>> (*read)(std::string_view body, const KnownTools& tools);
+};
+
+// How a family of models sets its reasoning apart from the answer, which it precedes.
+struct ThoughtFormat {
+  std::string_view name;  // vLLM's, of --reasoning-parser
+  std::string_view begin, end;
+  bool special_tokens = false;
+};
+
+// What the front end looks for in the answers of a model; null: nothing.
+struct OutputFormat {
+  const CallFormat* calls = nullptr;
+  const ThoughtFormat* thoughts = nullptr;
+};
+
+// `calls` and `thoughts` are names of formats, "auto" (what the model's chat template asks for) or
+// "none". Another name is an error of kind kUsage that lists them; a template may be missing.
+Result<OutputFormat> ChooseOutputFormat(const std::string& calls, const std::string& thoughts,
+                                        const std::optional<std::string>& chat_template);
+
+// Bodies of each format, in tool_json.cc.
+using ReadCalls = std::optional<std::vector<ToolCall>>(std::string_view body, const KnownTools&);
+// {"name": ..., "arguments": {...}}
+ReadCalls ReadHermesCalls;
+// {"name": ..., "parameters": {...}}, several of them with ';' between; only tools of the request.
+ReadCalls ReadLlamaCalls;
+
+}  // namespace pinion

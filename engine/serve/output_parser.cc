@@ -1,0 +1,185 @@
+#include "engine/serve/output_parser.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pinion {
+namespace {
+
+constexpr std::string_view kSpace = " \t\r\n";
+
+// The longest end of `text` that `mark` begins with, without being all of it.
+size_t HeldFor(std::string_view text, std::string_view mark) {
+  if (mark.empty()) return 0;
+  for (size_t length = std::min(text.size(), mark.size() - 1); length > 0; --length)
+    if (text.ends_with(mark.substr(0, length))) return length;
+  return 0;
+}
+
+}  // namespace
+
+OutputParser::OutputParser(OutputRules rules) : rules_(std::move(rules)) {
+  if (!rules_.thoughts || !rules_.starts_in_thought) return;
+  part_ = Part::kThought;
+  skips_space_ = true;
+  may_think_ = false;
+}
+
+ParsedOutput OutputParser::Push(std::string_view text, bool last) {
+  text_ += text;
+  while (Step()) continue;
+  if (last) EndAll();
+  text_.erase(0, std::exchange(past_, 0));
+  if (!rules_.shows_thoughts) parsed_.reasoning.clear();
+  return std::exchange(parsed_, {});
+}
+
+bool OutputParser::Step() {
+  switch (part_) {
+    case Part::kThought:
+      return StepThought();
+    case Part::kContent:
+      return StepContent();
+    case Part::kCall:
+      break;
+  }
+  return StepCall();
+}
+
+bool OutputParser::StepThought() {
+  const std::string_view end = rules_.thoughts->end;
+  const size_t at = held().find(end);
+  if (at == std::string_view::npos) {
+    WriteAllBut(HeldFor(held(), end), parsed_.reasoning);
+    return false;
+  }
+  WriteAllBut(held().size() - at, parsed_.reasoning);
+  past_ += end.size();
+  space_.clear();
+  skips_space_ = true;
+  part_ = Part::kContent;
+  return true;
+}
+
+bool OutputParser::StepContent() {
+  if (at_start_) {
+    const size_t first = held().find_first_not_of(kSpace);
+    WriteAllBut(first == std::string_view::npos ? 0 : held().size() - first, parsed_.content);
+    if (held().empty()) return false;
+    if (may_think_ && rules_.thoughts) {
+      const std::string_view begin = rules_.thoughts->begin;
+      if (held().starts_with(begin)) return BeginThought();
+      if (begin.starts_with(held())) return false;
+    }
+    if (rules_.calls && rules_.calls->bare && held().starts_with('{')) return BeginCall("", 0);
+  }
+  if (!rules_.calls) {
+    WriteAllBut(0, parsed_.content);
+    return false;
+  }
+  const std::string_view begin = rules_.calls->begin;
+  const size_t at = held().find(begin);
+  if (at != std::string_view::npos) return BeginCall(begin, at);
+  WriteAllBut(HeldFor(held(), begin), parsed_.content);
+  return false;
+}
+
+bool OutputParser::BeginThought() {
+  past_ += rules_.thoughts->begin.size();
+  part_ = Part::kThought;
+  may_think_ = false;
+  space_.clear();
+  skips_space_ = true;
+  return true;
+}
+
+bool OutputParser::BeginCall(std::string_view begin, size_t at) {
+  WriteAllBut(held().size() - at, parsed_.content);
+  past_ += begin.size();
+  begin_ = begin;
+  scanned_ = 0;
+  in_string_ = false;
+  part_ = Part::kCall;
+  return true;
+}
+
+bool OutputParser::StepCall() {
+  const std::string_view end = rules_.calls->end;
+  if (end.empty()) return false;
+  if (rules_.calls->json) return ScanJson() && EndCall(end);
+  const size_t at = held().find(end, scanned_);
+  scanned_ = at != std::string_view::npos ? at : held().size() - HeldFor(held(), end);
+  return at != std::string_view::npos && EndCall(end);
+}
+
+// Moves scanned_ up to the end mark; false if it is not there yet.
+bool OutputParser::ScanJson() {
+  const std::string_view end = rules_.calls->end, text = held();
+  while (scanned_ < text.size()) {
+    const char c = text[scanned_];
+    if (in_string_) {
+      if (c == '\\' && scanned_ + 1 == text.size()) return false;
+      scanned_ += c == '\\' ? 2 : 1;
+      in_string_ = c != '"';
+      continue;
+    }
+    const std::string_view rest = text.substr(scanned_);
+    if (rest.starts_with(end)) return true;
+    if (end.starts_with(rest)) return false;
+    in_string_ = c == '"';
+    ++scanned_;
+  }
+  return false;
+}
+
+// The body is held() up to scanned_, and then comes `end`.
+bool OutputParser::EndCall(std::string_view end) {
+  const size_t bytes = scanned_ + end.size();
+  auto calls = rules_.calls->read(held().substr(0, scanned_), *rules_.tools);
+  part_ = Part::kContent;
+  if (!calls) {
+    Write(begin_, parsed_.content);
+    WriteAllBut(held().size() - bytes, parsed_.content);
+    return true;
+  }
+  for (ToolCall& call : *calls)
+    if (rules_.parallel || calls_++ == 0) parsed_.calls.push_back(std::move(call));
+  past_ += bytes;
+  space_.clear();
+  skips_space_ = true;
+  at_start_ = may_think_ = false;
+  return true;
+}
+
+// Moves all of held() but its last `kept` bytes to `dst`.
+void OutputParser::WriteAllBut(size_t kept, std::string& dst) {
+  const size_t bytes = held().size() - kept;
+  Write(held().substr(0, bytes), dst);
+  past_ += bytes;
+}
+
+void OutputParser::Write(std::string_view text, std::string& dst) {
+  if (skips_space_) text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
+  if (text.empty()) return;
+  const size_t last = text.find_last_not_of(kSpace);
+  if (last != std::string_view::npos) {
+    dst += std::exchange(space_, {});
+    dst += text.substr(0, last + 1);
+    skips_space_ = false;
+    if (part_ == Part::kContent) at_start_ = may_think_ = false;
+    text.remove_prefix(last + 1);
+  }
+  space_ += text;
+}
+
+void OutputParser::EndAll() {
+  if (part_ == Part::kCall) {
+    scanned_ = held().size();
+    EndCall("");
+  }
+  std::string& dst = part_ == Part::kThought ? parsed_.reasoning : parsed_.content;
+  WriteAllBut(0, dst);
+  dst += std::exchange(space_, {});
+}
+
+}  // namespace pinion

@@ -1,0 +1,123 @@
+"""Calls of tools and reasoning, through the official OpenAI client. The engine's stand-in answers with the
+prompt, which is here the last message as it is: the tests decide what the model says."""
+
+import json
+import shutil
+
+import openai
+import pytest
+
+TOOLS = [{"type": "function", "function": {"name": name, "parameters": {
+    "type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}}}
+    for name in ("weather", "time")]
+CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Bern", "days": 2}}\n</tool_call>'
+STOP = "#END#"
+
+
+@pytest.fixture(scope="module")
+def echoing(data, tmp_path_factory):
+    """A model whose prompts are the last message alone."""
+    folder = tmp_path_factory.mktemp("echoing") / "model"
+    shutil.copytree(data / "models" / "tiny-trained", folder)
+    (folder / "chat_template.jinja").write_text(
+        "{#- <tool_call> </think> -#}{{- messages[-1].content -}}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(start_server, echoing):
+    return start_server(echoing, "--stand-in", "5000", "--served-model-name", "echo")
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60)
+
+
+def say(client, text, **more):
+    return client.chat.completions.create(model="echo", messages=[{"role": "user", "content": text + STOP}],
+                                          stop=[STOP], max_tokens=500, **more)
+
+
+def test_calls_are_told_apart_from_the_text(client):
+    (choice,) = say(client, f"I ask.\n{CALL}\n{CALL}", tools=TOOLS).choices
+    assert choice.message.content == "I ask." and choice.finish_reason == "tool_calls"
+    first, second = choice.message.tool_calls
+    assert first.type == "function" and first.id != second.id
+    assert first.function.name == "weather"
+    assert json.loads(first.function.arguments) == {"city": "Bern", "days": 2}
+
+
+def test_streams_carry_the_same_calls(client):
+    chunks = list(say(client, f"I ask.\n{CALL}\n{CALL}", tools=TOOLS, stream=True))
+    deltas = [chunk.choices[0].delta for chunk in chunks]
+    assert "".join(delta.content or "" for delta in deltas) == "I ask."
+    calls = [call for delta in deltas for call in delta.tool_calls or []]
+    assert [call.index for call in calls] == [0, 1] and calls[0].id != calls[1].id
+    assert {call.function.name for call in calls} == {"weather"}
+    assert json.loads(calls[1].function.arguments) == {"city": "Bern", "days": 2}
+    assert chunks[-1].choices[0].finish_reason == "tool_calls"
+
+
+def test_the_clients_own_streaming_helper_puts_the_calls_together(client):
+    with client.beta.chat.completions.stream(
+            model="echo", messages=[{"role": "user", "content": CALL + STOP}], stop=[STOP],
+            tools=TOOLS, max_tokens=500) as stream:
+        for _ in stream:
+            pass
+        (call,) = stream.get_final_completion().choices[0].message.tool_calls
+    assert call.function.name == "weather" and json.loads(call.function.arguments)["days"] == 2
+
+
+def test_answers_without_tools_stay_text(client):
+    for more in ({}, {"tools": TOOLS, "tool_choice": "none"}):
+        (choice,) = say(client, CALL, **more).choices
+        assert choice.message.content == CALL and choice.message.tool_calls is None
+        assert choice.finish_reason == "stop"
+
+
+def test_one_call_is_kept_if_no_more_are_wanted(client):
+    (choice,) = say(client, CALL + CALL, tools=TOOLS, parallel_tool_calls=False).choices
+    assert len(choice.message.tool_calls) == 1
+
+
+def test_forced_calls_are_refused_by_name(client):
+    named = {"type": "function", "function": {"name": "weather"}}
+    for choice in ("required", named):
+        with pytest.raises(openai.BadRequestError, match="tool_choice.*constrained output"):
+            say(client, CALL, tools=TOOLS, tool_choice=choice)
+
+
+def test_reasoning_has_a_field_of_its_own(client):
+    text = "<think>\nHm.\n</think>\n\nYes."
+    message = say(client, text).choices[0].message
+    assert message.content == "Yes."
+    assert message.reasoning_content == message.reasoning == "Hm."
+    deltas = [chunk.choices[0].delta for chunk in say(client, text, stream=True)]
+    assert "".join(delta.content or "" for delta in deltas) == "Yes."
+    assert "".join(getattr(delta, "reasoning_content", "") for delta in deltas) == "Hm."
+    silent = say(client, text, extra_body={"include_reasoning": False}).choices[0].message
+    assert silent.content == "Yes." and not hasattr(silent, "reasoning_content")
+
+
+def test_a_thought_that_the_prompt_began_is_reasoning(client):
+    # The prompt ends with the mark, and the answer begins with the prompt's first word.
+    done = client.chat.completions.create(model="echo", max_tokens=500, stop=[STOP], messages=[
+        {"role": "user", "content": f"Hm.</think>Yes.{STOP}<think>"}])
+    assert done.choices[0].message.content == "Yes."
+    assert done.choices[0].message.reasoning_content == "Hm."
+
+
+def test_parsers_can_be_turned_off(start_server, echoing):
+    plain = start_server(echoing, "--stand-in", "5000", "--served-model-name", "echo",
+                         "--tool-call-parser", "none", "--reasoning-parser", "none")
+    client = openai.OpenAI(base_url=f"{plain.url}/v1", api_key="none", max_retries=0, timeout=60)
+    text = f"<think>Hm.</think>{CALL}"
+    (choice,) = say(client, text, tools=TOOLS).choices
+    assert choice.message.content == text and choice.message.tool_calls is None
+
+
+def test_an_unknown_parser_is_refused(pinion, echoing):
+    done = pinion("serve", echoing, "--tool-call-parser", "gpt")
+    assert done.returncode == 2
+    assert "--tool-call-parser is 'gpt', want one of auto, none, " in done.stderr

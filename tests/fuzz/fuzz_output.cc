@@ -1,0 +1,60 @@
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "engine/base/check.h"
+#include "engine/serve/output_parser.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace pinion::fuzz {
+namespace {
+
+const char* const kCalls[] = {"none", "hermes", "llama3_json"};
+const char* const kThoughts[] = {"none", "deepseek_r1"};
+
+std::shared_ptr<const KnownTools> Tools() {
+  static const auto tools = std::make_shared<const KnownTools>(
+      *Json::Parse(R"([{"type":"function","function":{"name":"f","parameters":{"type":"object",)"
+                   R"("properties":{"a":{"type":"string"},"b":{"type":"integer"}}}}}])"));
+  return tools;
+}
+
+ParsedOutput Parse(const OutputRules& rules, std::string_view text, size_t step) {
+  OutputParser parser(rules);
+  ParsedOutput whole;
+  for (bool last = false; !last;) {
+    last = text.size() <= step;
+    ParsedOutput part = parser.Push(text.substr(0, step), last);
+    text.remove_prefix(std::min(step, text.size()));
+    whole.content += part.content;
+    whole.reasoning += part.reasoning;
+    for (ToolCall& call : part.calls) whole.calls.push_back(std::move(call));
+  }
+  return whole;
+}
+
+}  // namespace
+
+void Output(std::string_view text) {
+  for (const char* calls : kCalls) {
+    for (const char* thoughts : kThoughts) {
+      const OutputFormat format = *ChooseOutputFormat(calls, thoughts, {});
+      const OutputRules rules{.calls = format.calls, .thoughts = format.thoughts, .tools = Tools()};
+      const ParsedOutput whole = Parse(rules, text, text.size() + 1);
+      for (const size_t step : {size_t{1}, size_t{7}}) {
+        const ParsedOutput pieces = Parse(rules, text, step);
+        CHECK(pieces.content == whole.content) << calls;
+        CHECK(pieces.reasoning == whole.reasoning) << calls;
+        CHECK(pieces.calls == whole.calls) << calls;
+      }
+      CHECK(whole.content.size() + whole.reasoning.size() <= text.size()) << calls;
+      if (!rules.thoughts && whole.calls.empty()) CHECK(whole.content == text) << calls;
+      for (const ToolCall& call : whole.calls) {
+        const auto arguments = Json::Parse(call.arguments);
+        CHECK(arguments && arguments->is_object()) << call.arguments;
+      }
+    }
+  }
+}
+
+}  // namespace pinion::fuzz
