@@ -90,7 +90,8 @@ Result<Definition> DefinitionOf(const Contest& contest, const CompareRaceFlags& 
   // A batch says most in the least time; a single client's latency varies several times as much.
   Workload& load = definition.workload = {128, 32, {}, 16};
   if (contest.objective != Objective::kThroughput)
-    load.concurrency = {std::max(1, contest.objective.clients)};
+    load.concurrency = {std::max(1, contest.objective.level.clients)};
+  if (contest.objective.level.is_open()) load.rates = {contest.objective.level.rate};
   load.num_prompts = std::max(load.num_prompts, LeastPrompts(contest.objective, load.output_len));
   definition.strategy = Strategy::kGrid;
   definition.rounds = flags.rounds;

@@ -91,6 +91,7 @@ Status ApplyLoadFlags(const SweepFlags& flags, Workload& workload) {
   take(flags.output_len, workload.output_len);
   take(flags.num_prompts, workload.num_prompts);
   take(flags.concurrency, workload.concurrency);
+  take(flags.request_rate, workload.rates);
   return {};
 }
 

@@ -73,6 +73,11 @@ void SweepFlags::AddLoad(CLI::App& command) {
           "next request when the last is answered (default 1,8; --quick 1,4)")
       ->delimiter(',');
   command
+      .add_option("--request-rate", request_rate,
+                  "requests/s, each rate a load of its own: requests come at random times, whether "
+                  "or not earlier ones are answered (default: none)")
+      ->delimiter(',');
+  command
       .add_option("--replicas", replicas,
                   "servers that share one load, such as 1,2: each with its own CPUs "
                   "(--threads-bind lists: one per rank of every replica), weights and "
@@ -88,8 +93,8 @@ void SweepFlags::AddSearch(CLI::App& command) {
           "--objectives", objectives,
           "what to optimise: throughput, latency, balanced (default: these three), "
           "goodput, cores (fewest, within cores_within of the throughput), energy, cost; or a "
-          "latency at one of the concurrencies, such as itl_p95@8: ttft, ttft_p95, tpot, itl, "
-          "itl_p95, e2el, e2el_p95")
+          "latency at one of the loads, such as itl_p95@8 (clients) or itl_p95@2.5rps (requests): "
+          "ttft, ttft_p95, tpot, itl, itl_p95, e2el, e2el_p95")
       ->delimiter(',');
   command.add_option("--price-per-hour", price_per_hour,
                      "of the machine, in any currency: cost per million tokens for objective cost");

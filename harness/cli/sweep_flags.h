@@ -22,6 +22,7 @@ struct SweepFlags {
   std::optional<double> epsilon, price_per_hour, price_per_kwh;
   std::optional<int> prompt_len, output_len, num_prompts, rounds;
   std::optional<std::vector<int>> concurrency, replicas;
+  std::optional<std::vector<double>> request_rate;
   std::optional<std::vector<std::string>> objectives, slo;
   std::vector<std::string> engines;
   std::optional<std::string> max_memory;

@@ -92,7 +92,7 @@ struct RoundKey {
 };
 struct MetricKey {
   std::string metric;
-  int concurrency;
+  LoadLevel level;
   auto operator<=>(const MetricKey&) const = default;
 };
 // Values of a candidate by metric, round and copy.
@@ -105,7 +105,7 @@ Values ValuesOf(const Run& run, int candidate) {
     for (const MetricValue& sample : trial.samples)
       if (const MetricInfo* metric = FindMetric(sample.metric);
           metric && !metric->describes && sample.value > 0)
-        values[{sample.metric, sample.concurrency}][{trial.phase, trial.round}][trial.copy] =
+        values[{sample.metric, sample.level}][{trial.phase, trial.round}][trial.copy] =
             sample.value;
   }
   return values;
@@ -137,7 +137,7 @@ MetricDifference Paired(const MetricKey& key, const std::map<RoundKey, std::map<
                         const std::function<double(size_t)>& floor) {
   MetricDifference difference;
   difference.metric = key.metric;
-  difference.concurrency = key.concurrency;
+  difference.level = key.level;
   std::vector<double> of_a, of_b;
   for (const auto& [round, copies] : a) {
     const auto other = b.find(round);

@@ -6,6 +6,7 @@
 #include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "harness/stats/estimate.h"
+#include "harness/stats/load_level.h"
 
 namespace pinion::harness {
 
@@ -13,7 +14,7 @@ namespace pinion::harness {
 struct MetricDifference {
   enum class Kind { kSame, kBetter, kWorse, kTooFewRounds };
   std::string candidate, metric;
-  int concurrency = 0;
+  LoadLevel level;
   double a = 0, b = 0;  // medians over the paired rounds, in the metric's unit
   Estimate ratio;       // of b to a, above 1: b is better; over rounds that both have
   double floor = 0;     // smallest difference that both runs could resolve, a fraction

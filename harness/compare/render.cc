@@ -31,7 +31,7 @@ std::string Line(const MetricDifference& difference) {
   const MetricInfo* metric = FindMetric(difference.metric);
   const std::string unit = metric ? metric->unit : "";
   std::string name = difference.metric;
-  if (difference.concurrency > 0) name += StrCat(" at ", difference.concurrency);
+  if (difference.level.any()) name += StrCat(" at ", LevelKey(difference.level));
   std::string text = Left("  " + name, 32);
   text += Right(Number(difference.a, unit), 12);
   text += Right(Number(difference.b, unit), 12);
@@ -58,7 +58,7 @@ Json ToJson(const RunComparison& comparison) {
     one.Set("candidate", difference.candidate);
     one.Set("metric", difference.metric);
     one.Set("unit", metric ? metric->unit : "");
-    one.Set("concurrency", difference.concurrency);
+    SetLevel(difference.level, one);
     one.Set("a", difference.a);
     one.Set("b", difference.b);
     one.Set("ratio", std::move(ratio));

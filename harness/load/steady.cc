@@ -56,18 +56,60 @@ bool HasSlope(const ServerLoadResult& load, const SteadyWindow& window) {
   return std::abs(slope) > kLimit * error + 1e-9 * mean;
 }
 
-}  // namespace
-
-SteadyWindow SteadyWindowOf(const ServerLoadResult& load, int clients) {
+// Those that a closed loop may have, the earliest first.
+std::vector<SteadyWindow> WindowsOfClosed(const ServerLoadResult& load, int clients) {
   std::vector<int64_t> ends_ns;
-  SteadyWindow window{load.start_ns, load.end_ns, false};
   for (const RequestRecord& record : load.requests) ends_ns.push_back(record.ended_ns);
   std::sort(ends_ns.begin(), ends_ns.end());
   const auto step = static_cast<size_t>(clients);
-  if (ends_ns.size() < 3 * step) return window;
+  std::vector<SteadyWindow> windows;
+  if (ends_ns.size() < 3 * step) return windows;
   const size_t last = ends_ns.size() - step;
-  for (size_t first = step - 1; first + step <= last; first += step) {
-    const SteadyWindow later{ends_ns[first], ends_ns[last], true};
+  for (size_t first = step - 1; first + step <= last; first += step)
+    windows.push_back({ends_ns[first], ends_ns[last], true});
+  return windows;
+}
+
+std::vector<SteadyWindow> WindowsOfOpen(const ServerLoadResult& load) {
+  std::vector<int64_t> due_ns;
+  for (const RequestRecord& record : load.requests) due_ns.push_back(record.scheduled_ns);
+  std::sort(due_ns.begin(), due_ns.end());
+  std::vector<SteadyWindow> windows;
+  if (due_ns.size() < 10) return windows;
+  for (size_t tenths = 1; tenths <= kMostTenthsLeftOut; ++tenths)
+    windows.push_back({due_ns[due_ns.size() * tenths / 10 - 1], due_ns.back(), true});
+  return windows;
+}
+
+// The requests that count.
+ServerLoadResult Within(const ServerLoadResult& load, const SteadyWindow& window) {
+  ServerLoadResult within = load;
+  std::erase_if(within.requests, [&](const RequestRecord& record) {
+    const int64_t at_ns = load.open_loop ? record.scheduled_ns : record.ended_ns;
+    return at_ns <= window.start_ns || at_ns > window.end_ns;
+  });
+  return within;
+}
+
+// Adds what is known of requests that were cut off: their times are at least these.
+void AddCut(const ServerLoadResult& load, ServingSummary& summary) {
+  for (const RequestRecord& record : load.requests) {
+    if (!record.cut) continue;
+    const auto since_due = [&](int64_t at_ns) {
+      return static_cast<double>(at_ns - record.scheduled_ns) * 1e-9;
+    };
+    summary.e2el_s.push_back(since_due(record.ended_ns));
+    summary.ttft_s.push_back(
+        since_due(record.token_ns.empty() ? record.ended_ns : record.token_ns.front()));
+  }
+}
+
+}  // namespace
+
+SteadyWindow SteadyWindowOf(const ServerLoadResult& load, LoadLevel level) {
+  SteadyWindow window{load.start_ns, load.end_ns, false};
+  for (const SteadyWindow& later :
+       level.is_open() ? WindowsOfOpen(load) : WindowsOfClosed(load, level.clients)) {
     if (later.end_ns <= later.start_ns) break;
     if (!window.is_steady) window = later;
     if (HasSlope(load, later)) continue;
@@ -78,12 +120,10 @@ SteadyWindow SteadyWindowOf(const ServerLoadResult& load, int clients) {
 
 ServingSummary SummariseWindow(const ServerLoadResult& load, const SteadyWindow& window,
                                const Slo& slo) {
-  if (!window.is_steady) return Summarise(TracesOf(load), slo);
-  ServerLoadResult within = load;
-  std::erase_if(within.requests, [&](const RequestRecord& record) {
-    return record.ended_ns <= window.start_ns || record.ended_ns > window.end_ns;
-  });
+  const ServerLoadResult within = window.is_steady ? Within(load, window) : load;
   ServingSummary summary = Summarise(TracesOf(within), slo);
+  if (load.open_loop) AddCut(within, summary);
+  if (!window.is_steady) return summary;
   const double seconds = static_cast<double>(window.end_ns - window.start_ns) * 1e-9;
   double tokens = 0;
   for (const Arrival& one : ArrivalsIn(load, window)) tokens += one.tokens;

@@ -22,7 +22,7 @@ Html FigureRow(const Figure& figure, const Candidate* baseline) {
     value += Tag("span", "small faint",
                  Prose(FormatRange(unit, estimate.interval->low, estimate.interval->high)));
   if (const Series* before =
-          baseline ? baseline->Find(figure.series->metric, figure.series->concurrency) : nullptr;
+          baseline ? baseline->Find(figure.series->metric, figure.series->level) : nullptr;
       before && before->estimate.n > 0)
     value += Tag("span", "small faint",
                  Prose("defaults: " + FormatFigure(unit, before->estimate.median)));

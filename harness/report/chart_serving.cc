@@ -114,7 +114,7 @@ Json DistributionRow(const Candidate& candidate, const Distribution& one) {
   const double tail = TailQuantile(one.n);
   const auto percent = [](double q) { return std::lround(q * 100); };
   return Json::Object{{"what", StrCat(one.metric == "ttft_s" ? "first token, " : "token gap, ",
-                                      Clients(one.concurrency))},
+                                      LevelText(one.level))},
                       {"configuration", SettingsText(candidate)},
                       {"role", candidate.is_baseline ? "default" : "recommended"},
                       {"low", MsAt(one, 1 - tail)},

@@ -5,10 +5,9 @@
 namespace pinion::harness {
 
 const Distribution* FindDistribution(const Candidate& candidate, const std::string& metric,
-                                     int concurrency) {
+                                     LoadLevel level) {
   for (const Distribution& one : candidate.distributions)
-    if (one.metric == metric && one.concurrency == concurrency && !one.quantiles.empty())
-      return &one;
+    if (one.metric == metric && one.level == level && !one.quantiles.empty()) return &one;
   return nullptr;
 }
 

@@ -6,9 +6,9 @@
 
 namespace pinion::harness {
 
-// nullptr if the candidate's requests at that concurrency were not timed.
+// nullptr if the candidate's requests at that load were not timed.
 const Distribution* FindDistribution(const Candidate& candidate, const std::string& metric,
-                                     int concurrency);
+                                     LoadLevel level);
 
 // The largest of 0.95, 0.90 and 0.75 that a sample of n supports (SamplesNeededForQuantile).
 double TailQuantile(size_t n);

@@ -52,7 +52,7 @@ std::string FormatFigure(const std::string& unit, double value) {
 
 std::string FormatRange(const std::string& unit, double low, double high) {
   const std::string from = FormatFigure(unit, low), to = FormatFigure(unit, high);
-  const std::string suffix = to.substr(to.find(' '));
+  const std::string suffix = to.substr(std::min(to.find(' '), to.size()));  // some have no unit
   const bool same_unit = from.ends_with(suffix);
   return StrCat(same_unit ? from.substr(0, from.size() - suffix.size()) : from, " to ", to);
 }

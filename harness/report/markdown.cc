@@ -135,7 +135,8 @@ std::string ReportMarkdown(const Results& results, const std::string& folder,
   if (!results.warnings.empty()) text += "\n";
   for (const Verdict& verdict : results.verdicts) text += VerdictText(results, verdict);
   text += LaunchText(results, folder) + ChartsText(results, pictures) +
-          "## All configurations\n\n" + CandidateTable(results) + LogsText(results);
+          "## All configurations\n\n" + CandidateTable(results) + LogsText(results) +
+          ToMarkdown(EffectFacts(results));
   for (const auto facts : {WordFacts, MetricFacts, TimeFacts, CounterFacts, HygieneFacts,
                            MachineFacts, EnvironmentFacts})
     text += ToMarkdown(facts(results));

@@ -25,26 +25,47 @@ bool HasReplicas(const Results& results) {
                      });
 }
 
+// "1, 4 and 8".
+std::string Listed(const std::vector<std::string>& items) {
+  std::string text;
+  for (size_t i = 0; i < items.size(); ++i)
+    text += StrCat(i == 0 ? "" : i + 1 == items.size() ? " and " : ", ", items[i]);
+  return text;
+}
+
+// One sentence about the closed loops and one about the open ones.
+std::string LoopsText(const Workload& load) {
+  std::vector<std::string> clients, rates;
+  for (const LoadLevel level : load.levels())
+    (level.is_open() ? rates : clients).push_back(LevelText(level));
+  for (size_t i = 0; i + 1 < clients.size(); ++i) clients[i] = LevelKey(load.concurrency[i]);
+  for (size_t i = 0; i + 1 < rates.size(); ++i) rates[i].resize(rates[i].find(' '));
+  std::string text;
+  if (!clients.empty())
+    text += StrCat(
+        " It serves such prompts to ", Listed(clients),
+        " at a time, each of which sends its next request when the last is answered, and measures "
+        "that from the first answer of every client (later if the rate still rises or falls) until "
+        "a client finds no further request.");
+  if (!rates.empty())
+    text += StrCat(
+        " It sends such prompts at ", Listed(rates),
+        ", at random times whether or not earlier ones are answered, and measures that from the "
+        "time at which a tenth of them were due (later if the rate still rises or falls) until the "
+        "last was due; a request that is cut off counts as if it had been answered then.");
+  if (text.empty()) return text;
+  return text +
+         " The batch and these loads come in a new random order in every round, each load "
+         "with a warm-up of its own.";
+}
+
 std::string WorkloadText(const Results& results) {
   const Workload& load = results.definition.workload;
-  std::string clients;
-  for (size_t i = 0; i < load.concurrency.size(); ++i)
-    clients += StrCat(i == 0                             ? ""
-                      : i + 1 == load.concurrency.size() ? " and "
-                                                         : ", ",
-                      load.concurrency[i]);
-  const bool one = load.concurrency == std::vector<int>{1};
   return StrCat(
-      "Every trial starts the configuration's server, warms it up over HTTP, generates ",
+      "Every trial starts the configuration's server, warms it up over HTTP and generates ",
       load.output_len, " tokens for each of ", load.num_prompts, " prompts of ", load.prompt_len,
-      load.name.empty() ? "" : StrCat(" (", load.name, ", medians)"),
-      " tokens as one batch, and serves such prompts to ", clients, one ? " client" : " clients",
-      " at a time, each of which sends its next request when the last is answered. The batch "
-      "and the numbers of clients come in a new random order in every round, and each number of "
-      "clients has a warm-up of its own and is measured in its steady window: from the first "
-      "answer "
-      "of every client (later if the rate still rises or falls) until a client finds no further "
-      "request.",
+      load.name.empty() ? "" : StrCat(" (", load.name, ", medians)"), " tokens as one batch.",
+      LoopsText(load),
       load.slo ? " Then the trial searches for the highest load at which enough requests meet the "
                  "SLO; a request that is cut off after it missed a limit counts as missed."
                : "",

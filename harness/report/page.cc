@@ -4,6 +4,7 @@
 
 #include "engine/base/strings.h"
 #include "harness/report/charts.h"
+#include "harness/report/facts.h"
 #include "harness/report/launch_forms.h"
 #include "harness/report/recommend.h"
 #include "harness/report/words.h"
@@ -106,6 +107,7 @@ std::map<std::string, std::string> PageSections(const Results& results, const st
           {"absent", AbsentCharts(results).markup()},
           {"candidates", CandidateTable(results).markup()},
           {"failures", FailureTable(results).markup()},
+          {"effects", ToHtml(EffectFacts(results), "h2").markup()},
           {"method", MethodSection(results).markup()},
           {"time", TimeSection(results).markup()},
           {"machine", MachineSection(results).markup()},

@@ -52,7 +52,7 @@ Json ExpectedJson(const Candidate& candidate) {
     Json json;
     json.Set("metric", series.metric);
     json.Set("unit", metric ? metric->unit : "");
-    json.Set("concurrency", series.concurrency);
+    SetLevel(series.level, json);
     json.Set("n", static_cast<uint64_t>(series.estimate.n));
     json.Set("median", series.estimate.median);
     json.Set("interval", IntervalJson(series.estimate.interval));

@@ -22,9 +22,9 @@ const char* Name(CandidateStatus status) {
   return "";
 }
 
-const Series* Candidate::Find(const std::string& metric, int concurrency) const {
+const Series* Candidate::Find(const std::string& metric, LoadLevel level) const {
   for (const Series& one : series)
-    if (one.metric == metric && one.concurrency == concurrency) return &one;
+    if (one.metric == metric && one.level == level) return &one;
   return nullptr;
 }
 

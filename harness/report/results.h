@@ -28,8 +28,8 @@ struct Sample {
 
 // One metric of one candidate over all rounds.
 struct Series {
-  std::string metric;   // "output_tokens_per_s", "ttft_s", ...: see Metrics()
-  int concurrency = 0;  // clients of the closed loop; 0: the offline batch or the process
+  std::string metric;  // "output_tokens_per_s", "ttft_s", ...: see Metrics()
+  LoadLevel level;
   std::vector<Sample> samples;
   Estimate estimate;
 };
@@ -37,7 +37,7 @@ struct Series {
 // One metric of all requests, or of all gaps, at one load.
 struct Distribution {
   std::string metric;  // "ttft_s", "itl_s"
-  int concurrency = 0;
+  LoadLevel level;
   size_t n = 0;                   // over all trials
   std::vector<double> quantiles;  // 0 %, 5 %, ..., 100 %: of each the median over the trials
 };
@@ -99,7 +99,7 @@ struct Candidate {
   int trials = 0;                            // all of them, failed ones too
   double seconds = 0;                        // the time that all trials took
 
-  const Series* Find(const std::string& metric, int concurrency) const;
+  const Series* Find(const std::string& metric, LoadLevel level) const;
   const Comparison* Find(Objective objective) const;
   // Median ratio to the baseline; 1 for the baseline itself, 0 if it was not compared.
   double Ratio(Objective objective) const;

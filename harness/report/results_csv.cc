@@ -50,7 +50,8 @@ std::vector<std::string> SeriesFields(const Series& series) {
   const auto& [n, median, mad, interval] = series.estimate;
   return {CsvField(series.metric),
           metric ? metric->unit : "",
-          StrCat(series.concurrency),
+          StrCat(series.level.clients),
+          series.level.is_open() ? Number(series.level.rate) : "",
           StrCat(n),
           n ? Number(median) : "",
           interval ? Number(interval->low) : "",
@@ -63,12 +64,12 @@ std::vector<std::string> SeriesFields(const Series& series) {
 std::string ResultsCsv(const Results& results) {
   std::string csv = "candidate,label,engine,status,reason,";
   for (const SettingRow& row : SettingRows()) csv += row.key + ",";
-  csv += "own_settings,threads,metric,unit,concurrency,n,median,low,high,coverage\r\n";
+  csv += "own_settings,threads,metric,unit,concurrency,rate,n,median,low,high,coverage\r\n";
   for (const Candidate& candidate : results.candidates) {
     const std::string start = Join(CandidateFields(candidate), ",");
     for (const Series& series : candidate.series)
       csv += start + "," + Join(SeriesFields(series), ",") + "\r\n";
-    if (candidate.series.empty()) csv += start + ",,,,,,,,\r\n";
+    if (candidate.series.empty()) csv += start + ",,,,,,,,,\r\n";
   }
   return csv;
 }

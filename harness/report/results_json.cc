@@ -44,7 +44,7 @@ Json SeriesJson(const Series& series) {
   Json json;
   json.Set("metric", series.metric);
   json.Set("unit", metric ? metric->unit : "");
-  json.Set("concurrency", series.concurrency);
+  SetLevel(series.level, json);
   json.Set("estimate", EstimateJson(series.estimate));
   json.Set("samples", SamplesJson(series.samples));
   return json;
@@ -61,10 +61,11 @@ Json SloJson(const SloFinding& slo) {
 }
 
 Json DistributionJson(const Distribution& distribution) {
-  return Json::Object{{"metric", distribution.metric},
-                      {"concurrency", distribution.concurrency},
-                      {"n", static_cast<uint64_t>(distribution.n)},
-                      {"quantiles", distribution.quantiles}};
+  Json json = Json::Object{{"metric", distribution.metric},
+                           {"n", static_cast<uint64_t>(distribution.n)},
+                           {"quantiles", distribution.quantiles}};
+  SetLevel(distribution.level, json);
+  return json;
 }
 
 Json ComparisonJson(const Comparison& comparison) {

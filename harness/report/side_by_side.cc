@@ -126,9 +126,8 @@ TextTable VerdictTable(const Results& a, const Results& b) {
   return table;
 }
 
-std::string MetricName(const std::string& metric, int concurrency) {
-  return concurrency > 0 ? StrCat(metric, ", ", Counted(static_cast<size_t>(concurrency), "client"))
-                         : metric;
+std::string MetricName(const std::string& metric, LoadLevel level) {
+  return level.any() ? StrCat(metric, ", ", LevelText(level)) : metric;
 }
 
 // One metric of one configuration, as each of the two sweeps measured it.
@@ -144,12 +143,22 @@ std::vector<Figures> CommonFigures(const Results& a, const Results& b) {
       if (SettingsText(of_a) != SettingsText(of_b)) continue;
       for (const Series& series : of_a.series) {
         const MetricInfo* metric = FindMetric(series.metric);
-        const Series* other = of_b.Find(series.metric, series.concurrency);
+        const Series* other = of_b.Find(series.metric, series.level);
         if (metric && !metric->describes && other)
           figures.push_back({&of_a, &of_b, &series, other});
       }
     }
   return figures;
+}
+
+Json FigureJson(const Figures& one) {
+  Json json = Json::Object{{"configuration", SettingsText(*one.of_a)},
+                           {"metric", one.a->metric},
+                           {"unit", FindMetric(one.a->metric)->unit},
+                           {"a", EstimateJson(one.a->estimate)},
+                           {"b", EstimateJson(one.b->estimate)}};
+  SetLevel(one.a->level, json);
+  return json;
 }
 
 std::string EstimateText(const Series& series) {
@@ -167,7 +176,7 @@ TextTable UnjudgedTable(const Results& a, const Results& b) {
                   {"configuration", "metric", "A", "B"},
                   {}};
   for (const Figures& one : CommonFigures(a, b))
-    table.rows.push_back({{SettingsText(*one.of_a), MetricName(one.a->metric, one.a->concurrency),
+    table.rows.push_back({{SettingsText(*one.of_a), MetricName(one.a->metric, one.a->level),
                            EstimateText(*one.a), EstimateText(*one.b)}});
   return table;
 }
@@ -185,8 +194,8 @@ TextTable JudgedTable(const RunComparison& comparison) {
     const std::string unit = FindMetric(one.metric)->unit;
     table.rows.push_back(
         {{one.candidate == "default" ? "the defaults" : one.candidate,
-          MetricName(one.metric, one.concurrency), FormatFigure(unit, one.a),
-          FormatFigure(unit, one.b), FormatChange(one.ratio), FormatChangeInterval(one.ratio),
+          MetricName(one.metric, one.level), FormatFigure(unit, one.a), FormatFigure(unit, one.b),
+          FormatChange(one.ratio), FormatChangeInterval(one.ratio),
           FormatFigure("share", one.floor), StrCat(one.ratio.n), Name(one.kind)},
          one.kind == Kind::kBetter || one.kind == Kind::kWorse,
          &one.ratio,
@@ -278,13 +287,7 @@ Json SideJson(const Results& a, const Results& b, const RunComparison& compariso
                                     {"a", RecommendedJson(a, objective)},
                                     {"b", RecommendedJson(b, objective)},
                                     {"same", Agree(a, b, objective)}});
-  for (const Figures& one : CommonFigures(a, b))
-    figures.Append(Json::Object{{"configuration", SettingsText(*one.of_a)},
-                                {"metric", one.a->metric},
-                                {"unit", FindMetric(one.a->metric)->unit},
-                                {"concurrency", one.a->concurrency},
-                                {"a", EstimateJson(one.a->estimate)},
-                                {"b", EstimateJson(one.b->estimate)}});
+  for (const Figures& one : CommonFigures(a, b)) figures.Append(FigureJson(one));
   for (const Fact& fact : Differing(FactsOf(a), FactsOf(b)))
     environment.Append(Json::Object{{"what", fact.what}, {"a", fact.a}, {"b", fact.b}});
   return Json::Object{

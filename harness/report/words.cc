@@ -229,14 +229,14 @@ std::string Costs(const Candidate& candidate) {
 
 std::vector<Figure> FiguresOf(const Candidate& candidate, Objective objective) {
   std::vector<Figure> figures;
-  const auto add = [&](const char* name, const char* metric, int concurrency) {
-    const Series* series = candidate.Find(metric, concurrency);
+  const auto add = [&](const char* name, const char* metric, LoadLevel level) {
+    const Series* series = candidate.Find(metric, level);
     if (series && series->estimate.n > 0) figures.push_back({name, FindMetric(metric), series});
   };
   if (objective != Objective::kLatency) add("output", "output_tokens_per_s", 0);
   const ObjectiveRow& row = RowOf(objective);
   if (row.metric && objective != Objective::kThroughput)
-    add(row.figure, row.metric, objective.clients);
+    add(row.figure, row.metric, objective.level);
   if (objective == Objective::kLatency || objective == Objective::kBalanced) {
     add("first token", "ttft_s", 1);
     add("per token", "tpot_s", 1);

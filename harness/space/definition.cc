@@ -186,6 +186,10 @@ Status ReadConcurrency(const Json& value, Workload& workload) {
   return {};
 }
 
+Json WriteRates(const Workload& workload) {
+  return workload.rates.empty() ? Json() : Json(workload.rates);
+}
+
 const JsonFields<Workload>& WorkloadFields() {
   static const JsonFields<Workload> fields = {
       {"name", ReadName,
@@ -197,6 +201,11 @@ const JsonFields<Workload>& WorkloadFields() {
       // Always written: without loops there is the batch alone, which is not the default.
       {"concurrency", ReadConcurrency,
        [](const Workload& workload) { return Json(workload.concurrency); }},
+      {"request_rate",
+       [](const Json& value, Workload& workload) {
+         return ReadList(value, "request_rate", ToNumber, workload.rates);
+       },
+       WriteRates},
       Value("num_prompts", &Workload::num_prompts, ToInt),
       OnlyIf(HasPrefix, Value("shared_prefix", &Workload::shared_prefix, ToInt)),
       OnlyIf(HasPrefix, Value("prefixes", &Workload::prefixes, ToInt)),

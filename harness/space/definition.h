@@ -66,6 +66,9 @@ struct Workload {
   int shared_prefix = 0, prefixes = 1;    // tokens before each prompt; number of different prefixes
   int turns = 1;
   std::optional<SloTarget> slo{};
+  std::vector<double> rates{};  // open loops, each measured on its own: requests/s
+
+  std::vector<LoadLevel> levels() const;  // of its closed loops, then of its open ones
 };
 
 // Limits that a configuration must keep to be recommended. One that breaks a limit is disqualified,

@@ -16,7 +16,7 @@ int OnePerGap(int output_len) { return (kForP95 + output_len - 2) / (output_len 
 std::string KnownNames() {
   std::vector<std::string> names;
   for (const ObjectiveRow& row : Objectives())
-    names.push_back(row.at_load ? StrCat(row.name, "@CLIENTS") : row.name);
+    names.push_back(row.at_load ? StrCat(row.name, "@LOAD") : row.name);
   return Join(names, ", ");
 }
 
@@ -63,20 +63,21 @@ const ObjectiveRow& RowOf(Objective objective) {
 
 std::string Name(Objective objective) {
   const ObjectiveRow& row = RowOf(objective);
-  return row.at_load ? StrCat(row.name, "@", objective.clients) : row.name;
+  return row.at_load ? StrCat(row.name, "@", LevelKey(objective.level)) : row.name;
 }
 
 std::string Goal(Objective objective) {
   const ObjectiveRow& row = RowOf(objective);
   if (!row.at_load) return row.goal;
-  return StrCat(row.goal, ", ", objective.clients, objective.clients == 1 ? " client" : " clients");
+  return StrCat(row.goal, ", ", LevelText(objective.level));
 }
 
 Result<Objective> ParseObjective(const std::string& name) {
   const auto unknown = [&] {
     return Fail(ErrorCode::kUsage,
                 StrCat("unknown objective '", name, "'; known are ", KnownNames(),
-                       "; CLIENTS is one of the workload's numbers of concurrent clients"));
+                       "; LOAD is one of the workload's numbers of clients, such as 8, or of its "
+                       "request rates, such as 2.5rps"));
   };
   const size_t at = name.find('@');
   const auto row =
@@ -84,9 +85,9 @@ Result<Objective> ParseObjective(const std::string& name) {
                    [&](const ObjectiveRow& one) { return name.substr(0, at) == one.name; });
   if (row == Objectives().end() || row->at_load != (at != std::string::npos)) return unknown();
   if (!row->at_load) return Objective{row->kind};
-  const auto clients = ParseInt(name.substr(at + 1), "clients");
-  if (!clients || *clients < 1 || *clients > kMaxClients) return unknown();
-  return Objective{row->kind, static_cast<int>(*clients)};
+  const auto level = ParseLoadLevel(name.substr(at + 1));
+  if (!level) return unknown();
+  return Objective{row->kind, *level};
 }
 
 }  // namespace pinion::harness

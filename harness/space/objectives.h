@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/base/result.h"
+#include "harness/stats/load_level.h"
 
 namespace pinion::harness {
 
@@ -26,19 +27,16 @@ enum class ObjectiveKind {
   kE2elP95,
 };
 
-// What a sweep optimises: one of the named quantities, or a latency under a stated load of closed
-// loops ("itl_p95@8"). LogScore in harness/sweep/score.h defines what each maximises.
+// What a sweep optimises: one of the named quantities, or a latency under a stated load
+// ("itl_p95@8", "ttft_p95@2.5rps"). LogScore in harness/sweep/score.h defines what each maximises.
 struct Objective {
   ObjectiveKind kind = ObjectiveKind::kThroughput;
-  int clients = 0;  // of a latency under load; else 0
+  LoadLevel level{};  // of a latency under load; else neither
 
   auto operator<=>(const Objective&) const = default;
 
   static const Objective kThroughput, kLatency, kBalanced, kGoodput, kCores, kEnergy, kCost;
 };
-
-// Limit of a closed loop.
-inline constexpr int kMaxClients = 4096;
 
 inline constexpr Objective Objective::kThroughput{ObjectiveKind::kThroughput};
 inline constexpr Objective Objective::kLatency{ObjectiveKind::kLatency};
@@ -56,7 +54,7 @@ struct ObjectiveRow {
   const char* figure;  // the sample's short name
   const char* gain;    // "8.2 % ..." of what
   const char* goal;
-  bool at_load = false;  // its name goes on with "@" and the number of clients
+  bool at_load = false;  // its name goes on with "@" and LevelKey
 
   // Requests needed at `output_len` tokens each, so that the sample has its percentile.
   int (*least_requests)(int output_len) = nullptr;
@@ -65,7 +63,7 @@ struct ObjectiveRow {
 const std::vector<ObjectiveRow>& Objectives();
 const ObjectiveRow& RowOf(Objective objective);
 
-std::string Name(Objective objective);  // "throughput", "itl_p95@8"
+std::string Name(Objective objective);  // "throughput", "itl_p95@8", "itl@2.5rps"
 std::string Goal(Objective objective);  // "shortest median gap between tokens, 8 clients"
 
 // By its name; the error lists them.

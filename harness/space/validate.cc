@@ -32,7 +32,20 @@ Status Validate(const Workload& workload) {
   const std::set<int> unique(workload.concurrency.begin(), workload.concurrency.end());
   if (unique.size() != workload.concurrency.size())
     return Fail(ErrorCode::kUsage, "'concurrency' lists a value twice");
+  for (const double rate : workload.rates)
+    if (!(rate >= kLeastRate && rate <= kMaxRate))
+      return Fail(ErrorCode::kUsage, StrCat("'request_rate' is ", rate, "; it must be from ",
+                                            kLeastRate, " to ", kMaxRate, " requests/s"));
+  if (std::set<double>(workload.rates.begin(), workload.rates.end()).size() !=
+      workload.rates.size())
+    return Fail(ErrorCode::kUsage, "'request_rate' lists a value twice");
   return {};
+}
+
+std::vector<LoadLevel> Workload::levels() const {
+  std::vector<LoadLevel> levels(concurrency.begin(), concurrency.end());
+  for (const double rate : rates) levels.push_back(LoadLevel::AtRate(rate));
+  return levels;
 }
 
 namespace {
@@ -93,11 +106,7 @@ Status ValidateEngines(const Definition& definition) {
 int LeastPrompts(Objective objective, int output_len) {
   const ObjectiveRow& row = RowOf(objective);
   const int wanted = row.least_requests ? row.least_requests(output_len) : 1;
-  const auto within = [&](int requests) {
-    return RequestsInSteadyWindow(requests, objective.clients);
-  };
-  if (within(RequestsForSteadyWindow(objective.clients)) >= wanted) return 1;
-  return wanted - within(0);
+  return wanted > 1 ? LeastForSteady(objective.level, wanted) : 1;
 }
 
 namespace {
@@ -106,11 +115,15 @@ namespace {
 Status CheckLoad(const Definition& definition, Objective objective) {
   const ObjectiveRow& row = RowOf(objective);
   if (!row.at_load) return {};
-  const auto& clients = definition.workload.concurrency;
-  if (std::find(clients.begin(), clients.end(), objective.clients) == clients.end())
+  const std::vector<LoadLevel> levels = definition.workload.levels();
+  if (std::find(levels.begin(), levels.end(), objective.level) == levels.end()) {
+    const bool is_open = objective.level.is_open();
+    const std::string key = LevelKey(objective.level);
     return Fail(ErrorCode::kUsage,
-                StrCat("objective '", Name(objective), "' is measured at ", objective.clients,
-                       " clients: add ", objective.clients, " to 'concurrency'"));
+                StrCat("objective '", Name(objective), "' is measured at ",
+                       LevelText(objective.level), ": add ", key.substr(0, key.find('r')), " to '",
+                       is_open ? "request_rate" : "concurrency", "'"));
+  }
   const int least = LeastPrompts(objective, definition.workload.output_len);
   if (definition.workload.num_prompts >= least) return {};
   return Fail(ErrorCode::kUsage,

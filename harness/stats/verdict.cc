@@ -55,10 +55,6 @@ struct Test {
   bool wins() const { return is_better() && ratio.median > 1 + bound; }
 };
 
-bool IsWorse(const Estimate& ratio, double floor) {
-  return ratio.interval && ratio.interval->high < 1 && ExceedsFloor(ratio.median, floor);
-}
-
 // b's ratio to a, over the rounds that both have.
 Estimate RatioBetween(const ByRound& a, const ByRound& b) {
   std::vector<double> differences;
@@ -236,15 +232,11 @@ void AddRunnerUp(const VerdictInput& input, const PairedSeries& winner, Verdict&
   }
 }
 
-// Nothing is recommended: a gain that is real but small, all others worse, or no difference.
-Outcome WithoutWinner(const VerdictInput& input, const Test* best, double floor) {
+// Nothing is recommended: a gain that is real but small, all others worse, or some that cannot be
+// told from the baseline.
+Outcome WithoutWinner(const Test* best, const Verdict& verdict) {
   if (best && best->is_better()) return Outcome::kSmallGain;
-  const bool all_worse = std::all_of(
-      input.contestants.begin(), input.contestants.end(), [&](const PairedSeries& series) {
-        return series.status == RaceStatus::kWorse ||
-               IsWorse(EstimateRatio(Values(Evidence(series))), floor);
-      });
-  return all_worse ? Outcome::kBaselineBest : Outcome::kNoDifference;
+  return verdict.tied.empty() ? Outcome::kBaselineBest : Outcome::kNoDifference;
 }
 
 // Whether the tests suffice: of the race's leader too, unless the baseline leads a decided race.
@@ -283,10 +275,10 @@ Verdict DecideOne(const VerdictInput& input, const std::vector<Test>& tests, siz
     verdict.outcome = Outcome::kTooFewRounds;
   } else {
     if (!tested) verdict.rounds = best ? best->log_ratios.size() : input.baseline_rounds;
-    verdict.outcome = WithoutWinner(input, tested, verdict.floor);
-  }
-  if (verdict.outcome != Outcome::kNoData && verdict.outcome != Outcome::kTooFewRounds)
     verdict.tied = TiedWith(input, verdict);
+    verdict.outcome = WithoutWinner(tested, verdict);
+  }
+  if (winner) verdict.tied = TiedWith(input, verdict);
   verdict.sentence = Sentence(input, verdict, best);
   return verdict;
 }

@@ -13,7 +13,7 @@ namespace pinion::harness {
 namespace {
 
 constexpr int kLockPatienceMs = 5000;
-constexpr int kLayout = 5;  // PRAGMA user_version; raise it when a table changes
+constexpr int kLayout = 6;  // PRAGMA user_version; raise it when a table changes
 
 constexpr char kTables[] = R"(
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -31,10 +31,11 @@ CREATE TABLE samples(
   trial INTEGER NOT NULL REFERENCES trial(id) ON DELETE CASCADE, machine TEXT NOT NULL,
   model TEXT NOT NULL, configuration TEXT NOT NULL, seed INTEGER NOT NULL, phase TEXT NOT NULL,
   round INTEGER NOT NULL, attempt INTEGER NOT NULL, candidate INTEGER NOT NULL, copy INTEGER NOT NULL, metric TEXT NOT NULL,
-  concurrency INTEGER NOT NULL, value REAL NOT NULL, PRIMARY KEY(trial, metric, concurrency));
+  concurrency INTEGER NOT NULL, rate REAL NOT NULL, value REAL NOT NULL,
+  PRIMARY KEY(trial, metric, concurrency, rate));
 CREATE TABLE requests(
   trial INTEGER NOT NULL REFERENCES trial(id) ON DELETE CASCADE, load TEXT NOT NULL,
-  concurrency INTEGER NOT NULL, rate REAL, conversation INTEGER NOT NULL, turn INTEGER NOT NULL,
+  concurrency INTEGER NOT NULL, rate REAL NOT NULL, conversation INTEGER NOT NULL, turn INTEGER NOT NULL,
   server INTEGER NOT NULL, scheduled_ns INTEGER NOT NULL, sent_ns INTEGER NOT NULL,
   ended_ns INTEGER NOT NULL, output_len INTEGER NOT NULL, prompt_tokens INTEGER,
   output_tokens INTEGER, cached_tokens INTEGER, status INTEGER NOT NULL, error TEXT NOT NULL,
@@ -225,11 +226,13 @@ class SqliteStore : public Store {
               trial.position, int{trial.ok}, trial.reason, trial.log_path, trial.log_tail,
               trial.started_at, trial.seconds, Json(trial.suspect).Dump(), trial.info.Dump());
       const int64_t id = database_.getLastInsertRowid();
-      SQLite::Statement sample(database_, "INSERT INTO samples VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)");
+      SQLite::Statement sample(database_,
+                               "INSERT INTO samples VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
       for (const MetricValue& value : trial.samples)
         Execute(sample, id, keys.machine, keys.model, keys.configuration,
                 static_cast<int64_t>(keys.seed), Name(trial.phase), trial.round, trial.attempt,
-                trial.candidate, trial.copy, value.metric, value.concurrency, value.value);
+                trial.candidate, trial.copy, value.metric, value.level.clients, value.level.rate,
+                value.value);
       PutRequests(id, trial.requests);
       transaction.commit();
       return {};
@@ -281,7 +284,7 @@ class SqliteStore : public Store {
                           "log_path,log_tail,started_at,seconds,suspect,info "
                           "FROM trial ORDER BY id");
     SQLite::Statement samples(
-        database_, "SELECT trial,metric,concurrency,value FROM samples ORDER BY trial,rowid");
+        database_, "SELECT trial,metric,concurrency,rate,value FROM samples ORDER BY trial,rowid");
     bool more_samples = samples.executeStep();
     std::vector<TrialRow> rows;
     while (get.executeStep()) {
@@ -289,8 +292,9 @@ class SqliteStore : public Store {
       PINION_ASSIGN(TrialRow row, ReadTrial(get));
       for (; more_samples && samples.getColumn(0).getInt64() == id;
            more_samples = samples.executeStep())
-        row.samples.push_back({samples.getColumn(1).getString(), samples.getColumn(2).getInt(),
-                               samples.getColumn(3).getDouble()});
+        row.samples.push_back({samples.getColumn(1).getString(),
+                               {samples.getColumn(2).getInt(), samples.getColumn(3).getDouble()},
+                               samples.getColumn(4).getDouble()});
       rows.push_back(std::move(row));
     }
     return rows;
@@ -326,9 +330,10 @@ class SqliteStore : public Store {
       const std::string token_us = PackTimes(one.token_ns, one.sent_ns);
       put.reset();
       Binder bind(put);
-      bind(trial, row.load, row.concurrency, row.rate, one.conversation, one.turn, one.server,
-           one.scheduled_ns, one.sent_ns, one.ended_ns, one.output_len, one.prompt_tokens,
-           one.output_tokens, one.cached_tokens, one.status, one.error, int{one.cut});
+      bind(trial, row.load, row.level.clients, row.level.rate, one.conversation, one.turn,
+           one.server, one.scheduled_ns, one.sent_ns, one.ended_ns, one.output_len,
+           one.prompt_tokens, one.output_tokens, one.cached_tokens, one.status, one.error,
+           int{one.cut});
       put.bindNoCopy(bind.next(), token_us.data(), static_cast<int>(token_us.size()));
       put.exec();
     }
@@ -348,8 +353,8 @@ class SqliteStore : public Store {
       RequestRow row;
       RequestRecord& one = row.record;
       row.load = columns.Text();
-      row.concurrency = columns.Int();
-      row.rate = columns.MaybeReal();
+      row.level.clients = columns.Int();
+      row.level.rate = columns.Real();
       one.conversation = static_cast<size_t>(columns.Int64());
       one.turn = static_cast<size_t>(columns.Int64());
       one.server = static_cast<size_t>(columns.Int64());

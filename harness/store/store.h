@@ -9,21 +9,21 @@
 #include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "harness/load/request_record.h"
+#include "harness/stats/load_level.h"
 
 namespace pinion::harness {
 
 // One number that a trial measured.
 struct MetricValue {
-  std::string metric;   // see Metrics() in harness/stats/metrics.h
-  int concurrency = 0;  // 0: the offline batch or the process
+  std::string metric;  // see Metrics() in harness/stats/metrics.h
+  LoadLevel level;
   double value = 0;
 };
 
 // One request of a trial's load, warm-ups excepted.
 struct RequestRow {
-  std::string load;            // "batch", "clients" or "search"
-  int concurrency = 0;         // clients of a closed loop; 0: the batch, or an open loop
-  std::optional<double> rate;  // of an open loop, requests/s
+  std::string load;  // "batch", "clients", "rate" or "search"
+  LoadLevel level;   // neither: the batch
   RequestRecord record;
 
   bool operator==(const RequestRow&) const = default;
@@ -80,7 +80,8 @@ struct CandidateRow {
 //   candidate, trial             as the structs above
 //   requests(trial, load, ..., token_us)
 //                                one row per request; token_us as PackTimes in harness/load
-//   samples(trial, machine, model, configuration, seed, round, ..., metric, concurrency, value)
+//   samples(trial, machine, model, configuration, seed, round, ..., metric, concurrency, rate,
+//   value)
 //                                one row per number, readable on its own by any SQLite client
 // Errors name the file: locked by another process for 5 s, disk full, not a database, another
 // version's layout. One thread at a time.

@@ -20,11 +20,11 @@ namespace {
 void AddSeries(const TrialRow& trial, std::vector<Series>& series) {
   for (const MetricValue& value : trial.samples) {
     const auto same = [&](const Series& one) {
-      return one.metric == value.metric && one.concurrency == value.concurrency;
+      return one.metric == value.metric && one.level == value.level;
     };
     auto found = std::find_if(series.begin(), series.end(), same);
     if (found == series.end()) {
-      series.push_back({value.metric, value.concurrency, {}, {}});
+      series.push_back({value.metric, value.level, {}, {}});
       found = series.end() - 1;
     }
     found->samples.push_back(
@@ -36,21 +36,21 @@ struct QuantileRows {
   size_t n = 0;
   std::vector<std::vector<double>> of_trials;
 };
-using Quantiles = std::map<std::pair<std::string, int>, QuantileRows>;  // metric, concurrency
+using Quantiles = std::map<std::pair<std::string, LoadLevel>, QuantileRows>;  // by metric
 
 void AddQuantiles(const Json& info, Quantiles& quantiles) {
   const Json* list = info.Find("quantiles");
   if (!list || !list->is_array()) return;
   for (const Json& one : list->array()) {
     const auto metric = Require<std::string>(one, "metric");
-    const auto concurrency = Require<int>(one, "concurrency");
+    const auto level = LevelOf(one);
     const auto n = Require<int64_t>(one, "n");
     const Json* values = one.Find("values");
-    if (!metric || !concurrency || !n || !values || !values->is_array()) continue;
+    if (!metric || !level || !n || !values || !values->is_array()) continue;
     std::vector<double> row;
     for (const Json& value : values->array())
       if (value.is_number()) row.push_back(value.number());
-    QuantileRows& rows = quantiles[{*metric, *concurrency}];
+    QuantileRows& rows = quantiles[{*metric, *level}];
     if (!rows.of_trials.empty() && rows.of_trials.front().size() != row.size()) continue;
     rows.n += static_cast<size_t>(*n);
     rows.of_trials.push_back(std::move(row));

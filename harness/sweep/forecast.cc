@@ -15,10 +15,9 @@ namespace {
 TrialRow AsTrial(const Json& figures, const Json* threads) {
   TrialRow trial;
   if (threads) trial.info.Set("threads", *threads);
-  const auto take = [&](const char* metric, int concurrency) {
+  const auto take = [&](const char* metric, LoadLevel level) {
     const Json* value = figures.Find(metric);
-    if (value && value->is_number())
-      trial.samples.push_back({metric, concurrency, value->number()});
+    if (value && value->is_number()) trial.samples.push_back({metric, level, value->number()});
   };
   take("output_tokens_per_s", 0);
   take("ttft_s", 1);

@@ -10,35 +10,33 @@
 namespace pinion::harness {
 namespace {
 
-void SetGoodput(int concurrency, double value, TrialRow& trial) {
+void SetGoodput(LoadLevel level, double value, TrialRow& trial) {
   std::erase_if(trial.samples, [&](const MetricValue& sample) {
-    return sample.metric == "goodput" && sample.concurrency == concurrency;
+    return sample.metric == "goodput" && sample.level == level;
   });
-  trial.samples.push_back({"goodput", concurrency, value});
+  trial.samples.push_back({"goodput", level, value});
 }
 
 void RescoreTrial(const std::vector<RequestRow>& requests, const SloTarget& target,
                   TrialRow& trial) {
-  std::map<int, ServerLoadResult> loops;        // by clients
-  std::map<double, ServerLoadResult> searched;  // by rate, or by clients
+  std::map<LoadLevel, ServerLoadResult> loops, searched;
   for (const RequestRow& row : requests) {
-    if (row.load == "clients") loops[row.concurrency].requests.push_back(row.record);
-    if (row.load != "search") continue;
-    ServerLoadResult& load = searched[row.rate.value_or(row.concurrency)];
-    load.open_loop = row.rate.has_value();
+    if (row.load == "batch") continue;
+    ServerLoadResult& load = (row.load == "search" ? searched : loops)[row.level];
+    load.open_loop = row.level.is_open();
     load.requests.push_back(row.record);
   }
-  for (const auto& [clients, load] : loops)
-    SetGoodput(clients, SummariseWindow(load, SteadyWindowOf(load, clients), target.limits).goodput,
+  for (const auto& [level, load] : loops)
+    SetGoodput(level, SummariseWindow(load, SteadyWindowOf(load, level), target.limits).goodput,
                trial);
   if (!trial.info.Find("slo")) return;
   SloLevels levels;
-  for (const auto& [load, result] : searched) {
+  for (const auto& [level, result] : searched) {
     const auto is_decided = [&, &sent = result](const RequestRecord& one) {
       return IsGood(one, sent.open_loop, target.limits).has_value();
     };
     if (std::all_of(result.requests.begin(), result.requests.end(), is_decided))
-      levels[load] = RunOf(result, target.limits);
+      levels[level.is_open() ? level.rate : level.clients] = RunOf(result, target.limits);
   }
   DescribeSearch(target, levels, trial.info, trial.samples);
 }

@@ -10,9 +10,9 @@
 namespace pinion::harness {
 namespace {
 
-std::optional<double> ValueOf(const TrialRow& trial, const char* metric, int concurrency) {
+std::optional<double> ValueOf(const TrialRow& trial, const char* metric, LoadLevel level) {
   for (const MetricValue& sample : trial.samples)
-    if (sample.metric == metric && sample.concurrency == concurrency) return sample.value;
+    if (sample.metric == metric && sample.level == level) return sample.value;
   return std::nullopt;
 }
 
@@ -28,8 +28,8 @@ std::optional<double> LatencyScore(const TrialRow& trial, const ScoreRule& rule)
 }
 
 // More of the sample is better, or less of it, as its metric says.
-std::optional<double> SampleScore(const TrialRow& trial, const char* metric, int clients) {
-  const auto log_value = LogOf(ValueOf(trial, metric, clients));
+std::optional<double> SampleScore(const TrialRow& trial, const char* metric, LoadLevel level) {
+  const auto log_value = LogOf(ValueOf(trial, metric, level));
   if (!log_value) return std::nullopt;
   return FindMetric(metric)->more_is_better ? *log_value : -*log_value;
 }
@@ -46,7 +46,7 @@ std::optional<double> CoresScore(const TrialRow& trial, const ScoreRule& rule) {
 
 std::optional<double> LogScore(const TrialRow& trial, Objective objective, const ScoreRule& rule) {
   if (const char* metric = RowOf(objective).metric)
-    return SampleScore(trial, metric, objective.clients);
+    return SampleScore(trial, metric, objective.level);
   if (objective == Objective::kLatency) return LatencyScore(trial, rule);
   if (objective == Objective::kCores) return CoresScore(trial, rule);
   CHECK(objective == Objective::kBalanced);

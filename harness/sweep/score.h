@@ -30,7 +30,8 @@ struct ScoreRule {
 //               within that distance
 //   energy      tokens per joule of all packages
 //   cost        1 / cost per token
-//   itl_p95@8   1 / that sample at 8 clients; as well for the other latencies under load
+//   itl_p95@8   1 / that sample at 8 clients; @2.5rps: at 2.5 requests/s; as well for the other
+//               latencies under load
 std::optional<double> LogScore(const TrialRow& trial, Objective objective, const ScoreRule& rule);
 
 // What a million output tokens of the trial's batch cost, by the definition's prices; nullopt

@@ -22,6 +22,9 @@ constexpr uint64_t kWarmUpStream = 0, kOfflineStream = 1, kFirstLoopStream = 2;
 // The offline batch gets as much time as two loops.
 constexpr size_t kOfflineWeight = 2;
 
+// Clients of a warm-up that no loop states.
+constexpr int kWarmUpClients = 4;
+
 // The largest shares of the remaining time for warm-ups: of the engine, and of each loop.
 constexpr double kStartShare = 0.15, kLoopShare = 0.05;
 
@@ -32,13 +35,9 @@ int64_t Later(int64_t start_ns, double seconds) {
   return start_ns + static_cast<int64_t>(seconds * 1e9);
 }
 
-std::string LoopName(int clients) {
-  return StrCat("loop of ", clients, clients == 1 ? " client" : " clients");
-}
-
 // The distribution behind the medians: the quantiles 0 %, 5 %, ..., 100 % of every request's TTFT
 // and of every gap.
-void AddQuantiles(const ServingSummary& summary, int concurrency, Json& list) {
+void AddQuantiles(const ServingSummary& summary, LoadLevel level, Json& list) {
   constexpr int kSteps = 20;
   for (const auto& [metric, values] :
        {std::pair("ttft_s", &summary.ttft_s), std::pair("itl_s", &summary.itl_s)}) {
@@ -46,10 +45,11 @@ void AddQuantiles(const ServingSummary& summary, int concurrency, Json& list) {
     Json quantiles = Json::MakeArray();
     for (int i = 0; i <= kSteps; ++i)
       quantiles.Append(Quantile(*values, static_cast<double>(i) / kSteps));
-    list.Append(Json::Object{{"metric", metric},
-                             {"concurrency", concurrency},
-                             {"n", static_cast<uint64_t>(values->size())},
-                             {"values", std::move(quantiles)}});
+    Json one = Json::Object{{"metric", metric},
+                            {"n", static_cast<uint64_t>(values->size())},
+                            {"values", std::move(quantiles)}};
+    SetLevel(level, one);
+    list.Append(std::move(one));
   }
 }
 
@@ -90,7 +90,7 @@ Result<TrialResult> Measurement::Run() {
 }
 
 Status Measurement::Measure() {
-  PINION_TRY(WarmUpFor(std::min(4, request_.workload.num_prompts), kStartShare));
+  PINION_TRY(WarmUpFor(std::min(kWarmUpClients, request_.workload.num_prompts), kStartShare));
   output_tokens_ = 0;
   const Conditions before = Conditions::Of(target_.processes());
   Counters counters = Counters::Start({target_.processes()});
@@ -120,7 +120,7 @@ void Measurement::Describe() {
 // the load that the warm machine sustains.
 Status Measurement::RunPhases() {
   const Workload& workload = request_.workload;
-  const size_t loops = workload.concurrency.size(), batch = loops;
+  const size_t loops = workload.levels().size(), batch = loops;
   size_t weights = kOfflineWeight + loops + (workload.slo ? kSloWeight : 0);
   std::vector<size_t> order(loops + 1);
   std::iota(order.begin(), order.end(), size_t{0});
@@ -145,13 +145,14 @@ Status Measurement::RunBatch(size_t weights_left) {
 }
 
 Status Measurement::RunLoop(size_t index, size_t weights_left) {
-  const int clients = request_.workload.concurrency[index];
-  PINION_TRY(WarmUpFor(clients, kLoopShare));
+  const LoadLevel level = request_.workload.levels()[index];
+  PINION_TRY(WarmUpFor(level.is_open() ? kWarmUpClients : level.clients, kLoopShare));
   LoadPhase loop = Part(1, weights_left);
   loop.stream = kFirstLoopStream + index;
-  loop.clients = clients;
-  loop.requests = std::max(RequestsForSteadyWindow(clients), request_.workload.num_prompts);
-  return Take(loop, clients, LoopName(clients));
+  loop.requests = std::max(RequestsForSteadyWindow(level), request_.workload.num_prompts);
+  loop.clients = level.clients;
+  if (level.is_open()) loop.rate = level.rate;
+  return Take(loop, level, "loop of " + LevelText(level));
 }
 
 // A phase's share of the remaining time, by its weight among the phases still to come.
@@ -192,7 +193,7 @@ Status Measurement::WarmUpFor(int clients, double share) {
 
 // Runs with prompts of their own, as long as whole ones fit into the time.
 Status Measurement::Search(const SloTarget& target) {
-  uint64_t stream = kFirstLoopStream + request_.workload.concurrency.size();
+  uint64_t stream = kFirstLoopStream + request_.workload.levels().size();
   Status failed;
   const auto run = [&](double load) -> Result<LevelRun> {
     LoadPhase phase = SearchPhase(target, load);
@@ -230,8 +231,8 @@ LoadPhase Measurement::SearchPhase(const SloTarget& target, double load) const {
   return phase;
 }
 
-void Measurement::Add(const std::string& metric, int concurrency, double value) {
-  result_.samples.push_back({metric, concurrency, value});
+void Measurement::Add(const std::string& metric, LoadLevel level, double value) {
+  result_.samples.push_back({metric, level, value});
 }
 
 Result<bool> Measurement::WarmUp(const LoadPhase& asked) {
@@ -248,21 +249,21 @@ Result<LevelRun> Measurement::Level(const LoadPhase& phase, const Slo& limits) {
   PINION_ASSIGN(const PhaseResult sent, target_.Send(phase));
   const ServerLoadResult& load = sent.load;
   CountOutput(load);
-  Keep(load, phase, "search");
+  Keep(load, phase.rate ? LoadLevel::AtRate(*phase.rate) : phase.clients, "search");
   for (const RequestRecord& one : load.requests)
     if (!IsGood(one, load.open_loop, limits))
       return Fail(ErrorCode::kExhausted, "the time was over in the middle of a run");
   return RunOf(load, limits);
 }
 
-Status Measurement::Take(const LoadPhase& phase, int concurrency, const std::string& name) {
+Status Measurement::Take(const LoadPhase& phase, LoadLevel level, const std::string& name) {
   PINION_ASSIGN(const PhaseResult sent, target_.Send(phase));
   const ServerLoadResult& load = sent.load;
   PINION_TRY(CheckAnswered(load));
   CountOutput(load);
-  Keep(load, phase, concurrency == 0 ? "batch" : "clients");
+  Keep(load, level, level.is_open() ? "rate" : level.any() ? "clients" : "batch");
   const ServingSummary summary =
-      concurrency == 0 ? Summarise(TracesOf(load), limits()) : SummariseSteady(load, concurrency);
+      level.any() ? SummariseSteady(load, level) : Summarise(TracesOf(load), limits());
   const auto failed =
       std::count_if(load.requests.begin(), load.requests.end(),
                     [](const RequestRecord& one) { return !one.complete() && !one.cut; });
@@ -275,25 +276,26 @@ Status Measurement::Take(const LoadPhase& phase, int concurrency, const std::str
   generator_cpu_share_ = std::max(generator_cpu_share_, load.generator.cpu_share);
   late_share_ = std::max(late_share_, LateShare(load));
   most_requests_per_s_ = std::max(most_requests_per_s_, summary.requests_per_s);
-  if (sent.counted) AddCounted(*sent.counted, concurrency);
-  if (sent.kv_used_share) Add("kv_used_share", concurrency, *sent.kv_used_share);
-  Add("output_tokens_per_s", concurrency, summary.output_tokens_per_s);
-  if (concurrency > 0) AddServing(summary, concurrency);
+  if (sent.counted) AddCounted(*sent.counted, level);
+  if (sent.kv_used_share) Add("kv_used_share", level, *sent.kv_used_share);
+  Add("output_tokens_per_s", level, summary.output_tokens_per_s);
+  if (level.any()) AddServing(summary, level);
   return {};
 }
 
 // The loop's steady part, which info "windows" tells: when it began and ended, in seconds since the
 // loop's start, or null if there were too few requests for one.
-ServingSummary Measurement::SummariseSteady(const ServerLoadResult& load, int clients) {
-  const SteadyWindow window = SteadyWindowOf(load, clients);
+ServingSummary Measurement::SummariseSteady(const ServerLoadResult& load, LoadLevel level) {
+  const SteadyWindow window = SteadyWindowOf(load, level);
   const auto since_start = [&](int64_t at_ns) {
     return window.is_steady ? Json(static_cast<double>(at_ns - load.start_ns) * 1e-9) : Json();
   };
   ServingSummary summary = SummariseWindow(load, window, limits());
-  windows_.Append(Json::Object{{"concurrency", clients},
-                               {"start_s", since_start(window.start_ns)},
-                               {"end_s", since_start(window.end_ns)},
-                               {"requests", static_cast<int64_t>(summary.requests)}});
+  Json told = Json::Object{{"start_s", since_start(window.start_ns)},
+                           {"end_s", since_start(window.end_ns)},
+                           {"requests", static_cast<int64_t>(summary.requests)}};
+  SetLevel(level, told);
+  windows_.Append(std::move(told));
   return summary;
 }
 
@@ -312,11 +314,11 @@ Status Measurement::CheckAnswered(const ServerLoadResult& load) {
   return Fail(ErrorCode::kExhausted, result_.too_slow);
 }
 
-void Measurement::AddCounted(const ServerCounters& counted, int concurrency) {
-  Add("preemptions", concurrency, counted.preemptions);
+void Measurement::AddCounted(const ServerCounters& counted, LoadLevel level) {
+  Add("preemptions", level, counted.preemptions);
   if (counted.prefix_query_tokens > 0)
-    Add("prefix_hit_share", concurrency, counted.prefix_hit_tokens / counted.prefix_query_tokens);
-  if (concurrency > 0) return;
+    Add("prefix_hit_share", level, counted.prefix_hit_tokens / counted.prefix_query_tokens);
+  if (level.any()) return;
   for (const auto& [phase, steps] :
        {std::pair("prefill", counted.prefill), std::pair("decode", counted.decode)}) {
     if (steps.seconds <= 0) continue;
@@ -326,15 +328,15 @@ void Measurement::AddCounted(const ServerCounters& counted, int concurrency) {
   }
 }
 
-void Measurement::AddServing(const ServingSummary& summary, int concurrency) {
-  if (request_.workload.slo) Add("goodput", concurrency, summary.goodput);
+void Measurement::AddServing(const ServingSummary& summary, LoadLevel level) {
+  if (request_.workload.slo) Add("goodput", level, summary.goodput);
   const auto add_median = [&](const char* metric, const std::vector<double>& values) {
-    if (!values.empty()) Add(metric, concurrency, Median(values));
+    if (!values.empty()) Add(metric, level, Median(values));
   };
   const auto add_quantile = [&](const char* metric, const std::vector<double>& values, double q) {
-    if (const auto value = SupportedQuantile(values, q)) Add(metric, concurrency, *value);
+    if (const auto value = SupportedQuantile(values, q)) Add(metric, level, *value);
   };
-  AddQuantiles(summary, concurrency, quantiles_);
+  AddQuantiles(summary, level, quantiles_);
   add_median("ttft_s", summary.ttft_s);
   add_median("tpot_s", summary.tpot_s);
   add_median("itl_s", summary.itl_s);
@@ -351,10 +353,8 @@ void Measurement::CountOutput(const ServerLoadResult& load) {
   for (const RequestRecord& one : load.requests) output_tokens_ += one.tokens();
 }
 
-void Measurement::Keep(const ServerLoadResult& load, const LoadPhase& phase, const char* name) {
-  const bool closed = !phase.rate && name != std::string_view("batch");
-  for (const RequestRecord& one : load.requests)
-    result_.requests.push_back({name, closed ? phase.clients : 0, phase.rate, one});
+void Measurement::Keep(const ServerLoadResult& load, LoadLevel level, const char* name) {
+  for (const RequestRecord& one : load.requests) result_.requests.push_back({name, level, one});
 }
 
 void Measurement::Suspect(const std::string& reason) {

@@ -44,9 +44,9 @@ class LoadTarget {
   virtual int threads() const = 0;  // that compute
 };
 
-// A trial's course, the same for every engine: warm-up, the offline batch and a closed loop at
-// every concurrency (after a warm-up of its own) in an order drawn from the seed, the search for
-// the SLO's load; counters and disturbances around all but the warm-up.
+// A trial's course, the same for every engine: warm-up, the offline batch and a loop at every level
+// of the workload (after a warm-up of its own) in an order drawn from the seed, the search for the
+// SLO's load; counters and disturbances around all but the warm-up.
 class Measurement {
  public:
   // The limit counts from `start_ns`, but the load always gets at least half of it, and at least
@@ -69,18 +69,18 @@ class Measurement {
   LoadPhase SearchPhase(const SloTarget& target, double load) const;
   Result<LevelRun> Level(const LoadPhase& phase, const Slo& limits);
 
-  // Sends a phase, and adds its samples at that concurrency.
-  Status Take(const LoadPhase& phase, int concurrency, const std::string& name);
-  ServingSummary SummariseSteady(const ServerLoadResult& load, int clients);
+  // Sends a phase, and adds its samples at that level.
+  Status Take(const LoadPhase& phase, LoadLevel level, const std::string& name);
+  ServingSummary SummariseSteady(const ServerLoadResult& load, LoadLevel level);
   Status CheckAnswered(const ServerLoadResult& load);
-  void AddCounted(const ServerCounters& counted, int concurrency);
-  void AddServing(const ServingSummary& summary, int concurrency);
+  void AddCounted(const ServerCounters& counted, LoadLevel level);
+  void AddServing(const ServingSummary& summary, LoadLevel level);
   void Describe();
 
-  void Add(const std::string& metric, int concurrency, double value);
+  void Add(const std::string& metric, LoadLevel level, double value);
   void Suspect(const std::string& reason);  // once each
   void CountOutput(const ServerLoadResult& load);
-  void Keep(const ServerLoadResult& load, const LoadPhase& phase, const char* name);
+  void Keep(const ServerLoadResult& load, LoadLevel level, const char* name);
   double SecondsSince(int64_t then_ns) const;
   double SecondsUntil(int64_t then_ns) const;  // 0 if it is over
   // The limits of the SLO; none without an SLO.

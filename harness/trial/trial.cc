@@ -10,8 +10,7 @@ namespace {
 Result<RequestRow> ReadRequestRow(const Json& object) {
   RequestRow row;
   PINION_ASSIGN(row.load, Require<std::string>(object, "load"));
-  PINION_ASSIGN(row.concurrency, Require<int>(object, "concurrency"));
-  if (const Json* rate = object.Find("rate"); rate && rate->is_number()) row.rate = rate->number();
+  PINION_ASSIGN(row.level, LevelOf(object));
   const Json* record = object.Find("record");
   if (!record) return Fail(ErrorCode::kFailed, "a trial's request needs 'record'");
   PINION_ASSIGN(row.record, ReadRequestRecord(*record));
@@ -74,15 +73,17 @@ WorkloadShape ShapeOf(const Workload& workload) {
 
 Json ToJson(const TrialResult& result) {
   Json samples = Json::MakeArray();
-  for (const MetricValue& sample : result.samples)
-    samples.Append(Json::Object{
-        {"metric", sample.metric}, {"concurrency", sample.concurrency}, {"value", sample.value}});
+  for (const MetricValue& sample : result.samples) {
+    Json one = Json::Object{{"metric", sample.metric}, {"value", sample.value}};
+    SetLevel(sample.level, one);
+    samples.Append(std::move(one));
+  }
   Json requests = Json::MakeArray();
-  for (const RequestRow& row : result.requests)
-    requests.Append(Json::Object{{"load", row.load},
-                                 {"concurrency", row.concurrency},
-                                 {"rate", row.rate ? Json(*row.rate) : Json()},
-                                 {"record", ToJson(row.record)}});
+  for (const RequestRow& row : result.requests) {
+    Json one = Json::Object{{"load", row.load}, {"record", ToJson(row.record)}};
+    SetLevel(row.level, one);
+    requests.Append(std::move(one));
+  }
   return Json::Object{{"samples", std::move(samples)},
                       {"requests", std::move(requests)},
                       {"suspect", Json(result.suspect)},
@@ -100,7 +101,7 @@ Result<TrialResult> ReadTrialResult(const Json& object) {
   for (const Json& one : samples->array()) {
     MetricValue sample;
     PINION_ASSIGN(sample.metric, Require<std::string>(one, "metric"));
-    PINION_ASSIGN(sample.concurrency, Require<int>(one, "concurrency"));
+    PINION_ASSIGN(sample.level, LevelOf(one));
     PINION_ASSIGN(sample.value, Require<double>(one, "value"));
     result.samples.push_back(std::move(sample));
   }

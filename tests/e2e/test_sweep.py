@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import time
 
+import jsonschema
 import pytest
 
 DEFINITION = {
@@ -95,6 +96,18 @@ def is_running(pid):
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def check_results(out, top):
+    """results.json and the profiles, as their schemas say."""
+    def read(path):
+        return json.loads(path.read_text())
+
+    for path in (out / "profiles").glob("*.json"):
+        jsonschema.validate(read(path), read(top / "profiles" / "profile.schema.json"))
+    results = read(out / "results.json")
+    jsonschema.validate(results, read(top / "profiles" / "results.schema.json"))
+    return results
 
 
 def check_outputs(out):
@@ -187,6 +200,34 @@ def test_samples_are_keyed_by_machine_model_configuration_and_seed(start, tmp_pa
                for verdict in results["verdicts"])
     infeasible = [c for c in results["candidates"] if c["status"] == "infeasible"]
     assert len(infeasible) == 1 and "does not exist" in infeasible[0]["reason"]
+
+
+def test_a_latency_at_a_request_rate_is_an_objective(binary, top, tmp_path):
+    """Requests come at random times, at the stated rate, whether or not earlier ones are answered."""
+    out, rate, name = tmp_path / "out", 40, "e2el@40rps"
+    definition = tmp_path / "rate.json"
+    definition.write_text(json.dumps({
+        "candidates": [{"threads_bind": "nobind"}], "objectives": ["throughput"], "rounds": 1, "budget": "20s", "trial_limit": 10,
+        "workload": {"prompt_len": 16, "output_len": 4, "concurrency": [2], "request_rate": [20], "num_prompts": 4}}))
+    done = subprocess.run([binary, "sweep", "preset:tiny", "--def", definition, "--request-rate", str(rate),
+                           "--objectives", name, "--out", out],
+                          capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    at_rate = rows(out, "select metric, value from samples where rate = 40 and concurrency = 0")
+    assert {"e2el_s", "ttft_s", "tpot_s", "output_tokens_per_s"} <= {metric for metric, _ in at_rate}
+    assert rows(out, "select count(*) from samples where metric = 'e2el_s' and rate = 0 and concurrency = 2") != [(0,)]
+    # As many requests as a steady window needs; the last was due when so many of them are at that rate.
+    loops = rows(out, "select count(*), max(scheduled_ns) - min(scheduled_ns) from requests where load = 'rate' "
+                      "group by trial")
+    assert {count for count, _ in loops} == {20}
+    expected = 19 / rate * 1e9
+    assert expected / 4 < sum(took for _, took in loops) / len(loops) < 4 * expected
+    results = check_results(out, top)
+    assert [verdict["objective"] for verdict in results["verdicts"]] == [name]
+    series = [one for one in results["candidates"][0]["series"] if one.get("rate") == rate]
+    assert {one["concurrency"] for one in series} == {0} and {"e2el_s"} <= {one["metric"] for one in series}
+    assert (out / "profiles" / f"{name}.json").exists()
+    assert f"at {rate} requests/s, at random times" in (out / "report.html").read_text()
 
 
 def test_ctrl_c_ends_in_order_with_everything_written(start, tmp_path):

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace pinion::harness {
@@ -85,8 +86,9 @@ TEST(Steady, HasAsManyRequestsAsWereToldForPercentiles) {
     const int requests = RequestsForSteadyWindow(clients) + 5;
     const ServerLoadResult load = Loop(clients, requests, 7, 1.5);
     ASSERT_TRUE(SteadyWindowOf(load, clients).is_steady);
-    EXPECT_GE(static_cast<int>(Steady(load, clients).requests),
-              RequestsInSteadyWindow(requests, clients));
+    const int wanted = requests - 2 * clients + 1;
+    EXPECT_EQ(LeastForSteady(clients, wanted), requests);
+    EXPECT_GE(static_cast<int>(Steady(load, clients).requests), wanted);
   }
 }
 
@@ -103,6 +105,87 @@ TEST(Steady, TokensOfCutRequestsCount) {
   load.requests.back().error = "cut off";
   EXPECT_EQ(Steady(load, 1).requests, 4u);
   EXPECT_DOUBLE_EQ(Steady(load, 1).output_tokens_per_s, 1000);
+}
+
+// An open loop: a request every 10 ms, whose tokens come 1 ms apart, the first after `first_ms(k)`.
+ServerLoadResult Arrivals(int requests, int tokens, int64_t (*first_ms)(int)) {
+  ServerLoadResult load;
+  load.open_loop = true;
+  load.start_ns = 500 * kMillisecond;
+  for (int i = 0; i < requests; ++i) {
+    RequestRecord record;
+    record.scheduled_ns = record.sent_ns = load.start_ns + i * 10 * kMillisecond;
+    for (int k = 0; k < tokens; ++k)
+      record.token_ns.push_back(record.sent_ns + (first_ms(i) + k) * kMillisecond);
+    record.ended_ns = record.token_ns.back();
+    load.end_ns = std::max(load.end_ns, record.ended_ns);
+    load.requests.push_back(record);
+  }
+  return load;
+}
+
+const LoadLevel kRate = LoadLevel::AtRate(100);
+
+ServingSummary SteadyOpen(const ServerLoadResult& load, const Slo& slo = {}) {
+  return SummariseWindow(load, SteadyWindowOf(load, kRate), slo);
+}
+
+TEST(SteadyOpen, ARequestCountsIfItWasDueWithin) {
+  const ServerLoadResult load = Arrivals(20, 5, [](int) { return int64_t{100}; });
+  const SteadyWindow window = SteadyWindowOf(load, kRate);
+  ASSERT_TRUE(window.is_steady);
+  EXPECT_GE(window.start_ns, (500 + 10) * kMillisecond) << "two of twenty were due by then";
+  EXPECT_EQ(window.end_ns, (500 + 190) * kMillisecond) << "when the last was due";
+  const ServingSummary summary = SteadyOpen(load);
+  EXPECT_GE(summary.requests, 14u) << "although some were answered after its end";
+  EXPECT_LE(summary.requests, 18u);
+  for (const double ttft_s : summary.ttft_s) EXPECT_DOUBLE_EQ(ttft_s, 0.1);
+}
+
+// The first five of fifty found an empty server; they are no part of what such a load is like.
+TEST(SteadyOpen, TheFirstTenthIsLeftOut) {
+  const auto slow = [](int request) { return int64_t{request < 5 ? 1 : 8}; };
+  const ServingSummary summary = SteadyOpen(Arrivals(50, 2, slow));
+  EXPECT_EQ(summary.requests, 45u);
+  for (const double ttft_s : summary.ttft_s) EXPECT_DOUBLE_EQ(ttft_s, 0.008);
+}
+
+TEST(SteadyOpen, TokensAreThoseOfItsTime) {
+  const ServingSummary summary = SteadyOpen(Arrivals(100, 4, [](int) { return int64_t{2}; }));
+  EXPECT_NEAR(summary.output_tokens_per_s, 400, 8);  // four tokens every 10 ms
+}
+
+TEST(SteadyOpen, AFewRequestsAreTakenWhole) {
+  const ServerLoadResult load = Arrivals(9, 2, [](int) { return int64_t{2}; });
+  EXPECT_FALSE(SteadyWindowOf(load, kRate).is_steady);
+  EXPECT_EQ(SteadyOpen(load).requests, 9u);
+}
+
+// Nine of ten requests of an overloaded server were cut off: the answers that came were early ones.
+TEST(SteadyOpen, WhatWasCutOffWasSlow) {
+  ServerLoadResult load = Arrivals(40, 2, [](int) { return int64_t{2}; });
+  for (size_t i = 4; i < load.requests.size(); ++i) {
+    RequestRecord& record = load.requests[i];
+    record.cut = true;
+    record.error = "cut off";
+    record.ended_ns = (500 + 5000) * kMillisecond;
+    record.token_ns.resize(i % 2);  // some had begun
+  }
+  const ServingSummary summary = SteadyOpen(load, {.ttft_s = 0.01, .tpot_s = {}, .e2el_s = {}});
+  EXPECT_EQ(summary.requests, 0u);
+  ASSERT_EQ(summary.e2el_s.size(), 36u);
+  for (const double e2el_s : summary.e2el_s) EXPECT_GT(e2el_s, 4.5);
+  EXPECT_EQ(std::count(summary.ttft_s.begin(), summary.ttft_s.end(), 0.002), 18);
+  EXPECT_EQ(summary.goodput, 0);
+}
+
+TEST(SteadyOpen, SoManyRequestsCountWhateverTheSlope) {
+  // Answers that become longer all the while have a slope in every window.
+  const auto slower = [](int request) { return int64_t{1 + request * request / 20}; };
+  const int least = LeastForSteady(kRate, 90);
+  EXPECT_GE(SteadyOpen(Arrivals(least, 3, slower)).requests, 90u);
+  EXPECT_EQ(LeastForSteady(kRate, 14), 1);
+  EXPECT_GE(SteadyOpen(Arrivals(RequestsForSteadyWindow(kRate), 3, slower)).requests, 14u);
 }
 
 }  // namespace

@@ -44,6 +44,74 @@ TEST(CounterFacts, ShowWhatWasCountedAndNameWhatWasNotOnce) {
   EXPECT_EQ(table.rows[0].cells[2], "3.10 GHz");
 }
 
+// Seven rounds in which the configuration is `gain` times as good as the defaults.
+Candidate Tried(std::vector<Setting> settings, double gain, double preemptions) {
+  Candidate candidate;
+  candidate.engine = "pinion";
+  candidate.settings = std::move(settings);
+  candidate.label = Label(candidate.settings);
+  candidate.is_baseline = candidate.settings.empty();
+  candidate.trials = 7;
+  candidate.series.push_back({"preemptions", 8, {}, Estimate{7, preemptions, 0, std::nullopt}});
+  Comparison comparison;
+  for (int round = 1; round <= 7 && !candidate.is_baseline; ++round)
+    comparison.ratios.push_back({round, false, gain * (1 + 0.001 * round), false});
+  candidate.comparisons = {comparison};
+  return candidate;
+}
+
+Results OfTwoSettings() {
+  Results results;
+  results.definition.objectives = {Objective::kThroughput};
+  results.floors = {0.02};
+  const Setting reserve{"reserved_cpus", "1"}, none{"reserved_cpus", "0"},
+      space{"kv_cache_space", "0.25"};
+  results.candidates = {Tried({}, 1, 9), Tried({reserve}, 0.5, 5), Tried({none, space}, 3, 0),
+                        Tried({reserve, space}, 1, 1)};
+  results.candidates[0].same_as = {"reserved_cpus=0"};  // which the defaults come to here
+  return results;
+}
+
+TEST(EffectFacts, CompareConfigurationsThatDifferInOneSettingAlone) {
+  const TextTable table = EffectFacts(OfTwoSettings());
+  EXPECT_THAT(table.head, ElementsAre("setting", "from", "to", "throughput", "preemptions"));
+  ASSERT_EQ(table.rows.size(), 2u);
+  // Of the defaults half as good, of those with more space a third: the mean of both in logs.
+  EXPECT_THAT(table.rows[0].cells[0], "reserved_cpus");
+  EXPECT_THAT(table.rows[0].cells[3], HasSubstr("-59"));
+  EXPECT_EQ(table.rows[0].cells[4], "5 to 3") << "of both pairs";
+  // Three times of the defaults, twice of those with a reserved CPU.
+  EXPECT_THAT(table.rows[1].cells,
+              ElementsAre("kv_cache_space", testing::_, "256 MiB", HasSubstr("+145"), "7 to 1"));
+  EXPECT_TRUE(table.rows[0].stands_out && table.rows[1].stands_out);
+}
+
+TEST(EffectFacts, RoundsThatOnlyOneOfAPairHasDoNotCount) {
+  Results results = OfTwoSettings();
+  results.candidates.resize(2);
+  results.candidates[1].comparisons[0].ratios.resize(3);
+  const TextTable table = EffectFacts(results);
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_THAT(table.rows[0].cells[3], HasSubstr("no interval (n = 3)"));
+  EXPECT_FALSE(table.rows[0].stands_out) << "without an interval";
+}
+
+TEST(EffectFacts, NothingIsSaidOfOtherPairs) {
+  Results results = OfTwoSettings();
+  results.candidates.erase(results.candidates.begin() + 1, results.candidates.begin() + 3);
+  EXPECT_THAT(EffectFacts(results).rows, IsEmpty()) << "they differ in two settings";
+  results = OfTwoSettings();
+  for (size_t i = 1; i < results.candidates.size(); ++i) results.candidates[i].engine = "other";
+  results.candidates.resize(3);
+  EXPECT_THAT(EffectFacts(results).rows, IsEmpty()) << "they are of different engines";
+  results = OfTwoSettings();
+  results.floors = {0.9};  // of logs: a factor of 1.9
+  results.candidates.resize(2);
+  EXPECT_TRUE(EffectFacts(results).rows[0].stands_out);
+  results.floors = {1.1};
+  EXPECT_FALSE(EffectFacts(results).rows[0].stands_out) << "the noise alone is larger";
+}
+
 TEST(EnvironmentFacts, FlattenTheRecordedProvenance) {
   EXPECT_THAT(
       Names(EnvironmentFacts(PlantedResults())),

@@ -74,7 +74,9 @@ TEST(ResultsCsvText, HasEveryFieldUnderItsName) {
       EXPECT_EQ(row.at(name), value) << name;
   for (const SettingRow& setting : SettingRows()) EXPECT_TRUE(rows[0].contains(setting.key));
   const char* last = "coverage\r";  // lines end as RFC 4180 says
-  EXPECT_EQ(rows[0].at("metric") + rows[0].at("unit") + rows[0].at("concurrency"), "ttft_ss4");
+  EXPECT_EQ(
+      rows[0].at("metric") + rows[0].at("rate") + rows[0].at("unit") + rows[0].at("concurrency"),
+      "ttft_ss4");
   EXPECT_EQ(rows[0].at("low") + " " + rows[0].at("high") + " " + rows[0].at(last),
             "0.125 0.5 0.96875\r");
   EXPECT_EQ(rows[1].at("n") + " " + rows[1].at("median") + rows[1].at("low") + rows[1].at(last),

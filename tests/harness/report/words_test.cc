@@ -106,6 +106,8 @@ TEST(Figures, KeepThreeDigitsInAUnitThatFits) {
   EXPECT_EQ(FormatFigure("tokens/s", 0), "0 tokens/s");
   EXPECT_EQ(FormatRange("s", 0.0213, 0.0226), "21.3 to 22.6 ms");
   EXPECT_EQ(FormatRange("s", 0.95, 1.5), "950 ms to 1.50 s");
+  EXPECT_EQ(FormatRange("load", 2.5, 4), "2.50 to 4.00");
+  EXPECT_EQ(FormatRange("price", 0.5, 120), "0.500 to 120");
   EXPECT_EQ(FormatSeconds(500), "8 min 20 s");
   EXPECT_EQ(FormatFigure("tokens/s", 9876), "9876 tokens/s");
   EXPECT_EQ(FormatRange("tokens/s", 91796, 1280550.4), "91,796 to 1,280,550 tokens/s");

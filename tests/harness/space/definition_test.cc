@@ -83,6 +83,11 @@ TEST(Definition, ErrorsNameTheKeyAndTheAllowedValues) {
   EXPECT_THAT(ErrorOf(R"({"workload":{"prompt_len":0}})"), HasSubstr("'prompt_len' is 0"));
   EXPECT_THAT(ErrorOf(R"({"workload":{"output_len":1}})"), HasSubstr("from 2 to"));
   EXPECT_THAT(ErrorOf(R"({"workload":{"concurrency":[1,1]}})"), HasSubstr("twice"));
+  EXPECT_THAT(ErrorOf(R"({"workload":{"request_rate":[2,2.0]}})"), HasSubstr("twice"));
+  for (const char* rate : {"0", "-1", "1e9"})
+    EXPECT_THAT(ErrorOf(StrCat(R"({"workload":{"request_rate":[)", rate, "]}}").c_str()),
+                HasSubstr("it must be from 0.001 to 10000 requests/s"))
+        << rate;
   EXPECT_THAT(ErrorOf(R"({"workload":{"concurrency":[8]}})"), HasSubstr("add 1 to 'concurrency'"));
   EXPECT_THAT(ErrorOf(R"({"objectives":["speed"]})"), HasSubstr("unknown objective 'speed'"));
   EXPECT_THAT(ErrorOf(R"({"budget":"soon"})"), HasSubstr("soon"));
@@ -180,21 +185,26 @@ TEST(Definition, EveryObjectiveHasItsName) {
   EXPECT_EQ(Name(*ParseObjective("itl_p95@12")), "itl_p95@12");
   EXPECT_EQ(Goal(*ParseObjective("e2el@1")),
             "shortest median time from request to last token, 1 client");
+  EXPECT_EQ(Name(*ParseObjective("ttft_p95@0.1rps")), "ttft_p95@0.1rps");
+  EXPECT_EQ(Goal(*ParseObjective("itl@2.50rps")),
+            "shortest median gap between tokens, 2.5 requests/s");
+  EXPECT_NE(*ParseObjective("itl@2rps"), *ParseObjective("itl@2"));
   for (const char* wrong : {"itl_p95", "itl_p95@", "itl_p95@0", "itl_p95@-1", "itl_p95@x",
-                            "itl_p95@99999", "throughput@8", "@8", ""})
+                            "itl_p95@99999", "itl_p95@0rps", "itl_p95@-1rps", "itl_p95@rps",
+                            "itl_p95@nanrps", "itl_p95@20000rps", "throughput@8", "@8", ""})
     EXPECT_THAT(ParseObjective(wrong).error().message,
-                AllOf(HasSubstr(StrCat("'", wrong, "'")), HasSubstr("itl_p95@CLIENTS")))
+                AllOf(HasSubstr(StrCat("'", wrong, "'")), HasSubstr("itl_p95@LOAD")))
         << wrong;
 }
 
 TEST(Definition, AnObjectiveUnderLoadNeedsThatLoadAndEnoughRequests) {
   const auto error = [](const char* objective, int prompts, int output) {
     Definition definition;
-    const auto read =
-        FromJson(*Json::Parse(StrCat(R"({"objectives":[")", objective,
-                                     R"("],"workload":{"concurrency":[1,8],)", R"("num_prompts":)",
-                                     prompts, R"(,"output_len":)", output, "}}")),
-                 definition);
+    const auto read = FromJson(
+        *Json::Parse(StrCat(R"({"objectives":[")", objective,
+                            R"("],"workload":{"concurrency":[1,8],"request_rate":[2.5],)",
+                            R"("num_prompts":)", prompts, R"(,"output_len":)", output, "}}")),
+        definition);
     return read ? std::string() : read.error().message;
   };
   EXPECT_EQ(error("itl@8", 16, 64), "");
@@ -205,6 +215,11 @@ TEST(Definition, AnObjectiveUnderLoadNeedsThatLoadAndEnoughRequests) {
   EXPECT_THAT(error("itl_p95@1", 30, 4), HasSubstr("from 30 to 31"));  // 3 gaps an answer
   EXPECT_EQ(error("itl_p95@1", 31, 4), "");
   EXPECT_EQ(error("itl_p95@8", 1, 64), "") << "the loop has 32 requests in any case";
+  EXPECT_EQ(error("itl@2.5rps", 1, 64), "");
+  EXPECT_THAT(error("itl@3rps", 16, 64), HasSubstr("add 3 to 'request_rate'"));
+  // Up to three tenths of an open loop's requests are left out.
+  EXPECT_THAT(error("ttft_p95@2.5rps", 128, 64), HasSubstr("from 128 to 129"));
+  EXPECT_EQ(error("ttft_p95@2.5rps", 129, 64), "");
 }
 
 TEST(Definition, CostNeedsAPrice) {

@@ -129,6 +129,19 @@ TEST(Verdict, AnIntervalThatIncludesOneIsNoDifference) {
               HasSubstr("no difference found, simplest configuration recommended: the default"));
 }
 
+// It left the race after four rounds, too few for an interval; the race knows that it is behind.
+TEST(Verdict, BaselineIsBestIfTheRestIsFarBehind) {
+  PairedSeries few = Contestant(2, About(-40, 4));
+  few.to_baseline = Race::Gap{std::log(0.6), std::log(0.5), std::log(0.7), 4};
+  const Verdict verdict = One(Input({Confirmed(1, About(-9)), few}));
+  EXPECT_EQ(verdict.outcome, Outcome::kBaselineBest);
+  EXPECT_THAT(verdict.tied, IsEmpty());
+  few.to_baseline->high = 0.05;  // as far as the race knows it may be better
+  const Verdict unsure = One(Input({Confirmed(1, About(-9)), few}));
+  EXPECT_EQ(unsure.outcome, Outcome::kNoDifference);
+  EXPECT_THAT(unsure.tied, ElementsAre(2));
+}
+
 TEST(Verdict, BaselineIsBestIfAllOthersAreWorse) {
   EXPECT_EQ(One(Input({Confirmed(1, About(-9))})).outcome, Outcome::kBaselineBest);
   const PairedSeries worse = Contestant(1, About(-9));

@@ -58,7 +58,10 @@ TrialRow Trial(int candidate, int round, double value) {
   row.suspect = {"steal 4.1 %"};
   row.info = Json::MakeObject();
   row.info.Set("isa", "avx2");
-  row.samples = {{"ttft_s", 1, value}, {"ttft_s", 8, 2 * value}, {"load_s", 0, 0.5}};
+  row.samples = {{"ttft_s", 1, value},
+                 {"ttft_s", 8, 2 * value},
+                 {"ttft_s", LoadLevel::AtRate(0.1), value},
+                 {"load_s", 0, 0.5}};
   return row;
 }
 
@@ -67,7 +70,7 @@ const Store::Keys kKeys = {"machine", "preset:tiny", "{}", 7};
 RequestRow Request(int conversation) {
   RequestRow row;
   row.load = "clients";
-  row.concurrency = 3;
+  row.level = 3;
   RequestRecord& one = row.record;
   one.conversation = static_cast<size_t>(conversation);
   one.turn = 1;
@@ -88,8 +91,7 @@ TEST_F(StoreTest, KeepsEveryRequestOfATrial) {
   ASSERT_TRUE(store->PutCandidates({Candidate(0), Candidate(1)}));
   RequestRow cut = Request(1);
   cut.load = "search";
-  cut.concurrency = 0;
-  cut.rate = 0.25;
+  cut.level = LoadLevel::AtRate(0.25);
   cut.record.token_ns.clear();
   cut.record.error = "cut off";
   cut.record.cut = true;
@@ -127,11 +129,12 @@ TEST_F(StoreTest, ReadsBackEveryRowStored) {
   EXPECT_EQ(trials[0].candidate, 1);
   EXPECT_THAT(trials[0].suspect, ElementsAre("steal 4.1 %"));
   EXPECT_EQ(trials[0].info.Find("isa")->string(), "avx2");
-  ASSERT_EQ(trials[0].samples.size(), 3u);
-  EXPECT_EQ(trials[1].samples.size(), 3u);
+  ASSERT_EQ(trials[0].samples.size(), 4u);
+  EXPECT_EQ(trials[0].samples[2].level, LoadLevel::AtRate(0.1));
+  EXPECT_EQ(trials[1].samples.size(), 4u);
   for (const MetricValue& sample : trials[0].samples)
     if (sample.metric == "ttft_s") {
-      EXPECT_EQ(sample.value, sample.concurrency == 1 ? 0.25 : 0.5);
+      EXPECT_EQ(sample.value, sample.level == LoadLevel(8) ? 0.5 : 0.25);
     }
 }
 
@@ -142,7 +145,7 @@ TEST_F(StoreTest, AnotherTryReplacesTheFirstWithItsSamples) {
   ASSERT_TRUE(store->PutTrial(Trial(0, 1, 0.75), kKeys));
   const auto trials = *store->Trials();
   ASSERT_EQ(trials.size(), 1u);
-  EXPECT_EQ(trials[0].samples.size(), 3u);
+  EXPECT_EQ(trials[0].samples.size(), 4u);
 }
 
 TEST_F(StoreTest, ATrialWithoutItsCandidateLeavesNothing) {

@@ -14,10 +14,11 @@ namespace {
 constexpr int64_t kMs = 1'000'000;
 
 // Sent at `sent_ms`, its tokens so long after it.
-RequestRow Request(const char* load, int clients, int64_t sent_ms, std::vector<int64_t> tokens_ms) {
+RequestRow Request(const char* load, LoadLevel level, int64_t sent_ms,
+                   std::vector<int64_t> tokens_ms) {
   RequestRow row;
   row.load = load;
-  row.concurrency = clients;
+  row.level = level;
   row.record.sent_ns = row.record.scheduled_ns = sent_ms * kMs;
   for (const int64_t after_ms : tokens_ms)
     row.record.token_ns.push_back((sent_ms + after_ms) * kMs);
@@ -56,9 +57,9 @@ class RescoreTest : public testing::Test {
   std::unique_ptr<Store> store_;
 };
 
-double Goodput(const TrialRow& trial, int clients) {
+double Goodput(const TrialRow& trial, LoadLevel level) {
   for (const MetricValue& sample : trial.samples)
-    if (sample.metric == "goodput" && sample.concurrency == clients) return sample.value;
+    if (sample.metric == "goodput" && sample.level == level) return sample.value;
   return -1;
 }
 
@@ -67,14 +68,21 @@ TEST_F(RescoreTest, CountsGoodputOfEveryLoopAgain) {
   trial.ok = true;
   trial.info = Json::MakeObject();
   trial.samples = {{"goodput", 2, 99}};
-  trial.requests = {Request("batch", 0, 0, {5, 6}), Request("clients", 2, 0, {100, 500}),
-                    Request("clients", 2, 0, {300, 1000}), Request("clients", 4, 0, {10, 500})};
+  trial.requests = {Request("batch", 0, 0, {5, 6}),
+                    Request("clients", 2, 0, {100, 500}),
+                    Request("clients", 2, 0, {300, 1000}),
+                    Request("clients", 4, 0, {10, 500}),
+                    Request("rate", LoadLevel::AtRate(3), 0, {20, 500}),
+                    Request("rate", LoadLevel::AtRate(3), 20, {20, 30})};
+  trial.requests.back().record.scheduled_ns = 0;
   ASSERT_TRUE(store_->PutTrial(trial, {"m", "m", "{}", 1}));
   EXPECT_DOUBLE_EQ(Goodput(Judged(0.21), 2), 1);  // one of two, in a window of a second
   EXPECT_DOUBLE_EQ(Goodput(Judged(0.31), 2), 2);
   EXPECT_DOUBLE_EQ(Goodput(Judged(0.05), 2), 0);
   EXPECT_DOUBLE_EQ(Goodput(Judged(0.05), 4), 2);
   EXPECT_EQ(Goodput(Judged(0.05), 0), -1) << "the batch has none";
+  EXPECT_DOUBLE_EQ(Goodput(Judged(0.05), LoadLevel::AtRate(3)), 4) << "two in half a second";
+  EXPECT_DOUBLE_EQ(Goodput(Judged(0.03), LoadLevel::AtRate(3)), 2) << "from when it was due";
 }
 
 TEST_F(RescoreTest, CountsTheSearchsLevelsAgain) {
@@ -85,7 +93,7 @@ TEST_F(RescoreTest, CountsTheSearchsLevelsAgain) {
   RequestRow late = Request("search", 0, 1000, {100, 200});
   late.record.scheduled_ns -= 500 * kMs;  // it waited for a place before it was sent
   trial.requests = {Request("search", 0, 0, {100, 200}), late};
-  for (RequestRow& row : trial.requests) row.rate = 2;
+  for (RequestRow& row : trial.requests) row.level = LoadLevel::AtRate(2);
   trial.samples = {{"slo_load", 0, 99}};
   ASSERT_TRUE(store_->PutTrial(trial, {"m", "m", "{}", 1}));
   const auto level = [](const TrialRow& judged) {
@@ -108,7 +116,7 @@ TEST_F(RescoreTest, LeavesOutALevelThatWasCutOffBeforeTheLimitsDecide) {
   trial.info = Json(
       Json::Object{{"slo", Json::Object{{"unit", "requests/s"}, {"levels", Json::MakeArray()}}}});
   trial.requests = {Request("search", 0, 0, {100, 200}), Request("search", 0, 0, {})};
-  for (RequestRow& row : trial.requests) row.rate = 2;
+  for (RequestRow& row : trial.requests) row.level = LoadLevel::AtRate(2);
   trial.requests[1].record.cut = true;
   trial.requests[1].record.error = "cut off";
   trial.requests[1].record.ended_ns = 500 * kMs;

@@ -37,9 +37,9 @@ Result<TrialResult> Measured(FakeTarget& target, const TrialRequest& request,
   return Measurement(target, request, start_ns, target.clock).Run();
 }
 
-const MetricValue* Find(const TrialResult& result, const std::string& metric, int concurrency) {
+const MetricValue* Find(const TrialResult& result, const std::string& metric, LoadLevel level) {
   for (const MetricValue& sample : result.samples)
-    if (sample.metric == metric && sample.concurrency == concurrency) return &sample;
+    if (sample.metric == metric && sample.level == level) return &sample;
   return nullptr;
 }
 
@@ -94,19 +94,44 @@ TEST(Trial, KeepsEveryRequestButThoseOfWarmUps) {
   FakeTarget target;
   TrialRequest request = SmallRequest();
   request.workload.slo = FirstWithin(1);
+  request.workload.rates = {50};
   const auto result = Measured(target, request);
   ASSERT_TRUE(result) << result.error().message;
-  std::map<std::pair<std::string, int>, int> count;
+  std::map<std::pair<std::string, LoadLevel>, int> count;
   for (const RequestRow& row : result->requests) {
-    ++count[{row.load, row.concurrency}];
-    EXPECT_EQ(row.rate.has_value(), row.load == "search");
+    ++count[{row.load, row.load == "search" ? LoadLevel() : row.level}];
+    EXPECT_EQ(row.level.is_open(), row.load == "search" || row.load == "rate");
     EXPECT_EQ(row.record.token_ns.size(), 4u);
   }
   EXPECT_EQ((count[{"batch", 0}]), 6);
   EXPECT_EQ((count[{"clients", 1}]), 6);
   EXPECT_EQ((count[{"clients", 3}]), 12) << "four turns of every client";
   EXPECT_GE((count[{"search", 0}]), 6);
-  EXPECT_EQ(count.size(), 4u);
+  EXPECT_EQ((count[{"rate", LoadLevel::AtRate(50)}]), 20) << "for a steady window";
+  EXPECT_EQ(count.size(), 5u);
+}
+
+// Requests of 0.1 s, one after the other: five a second hardly wait, and of twenty a second the
+// k-th waits for all before it.
+TEST(Trial, MeasuresEveryRequestRate) {
+  FakeTarget target;
+  target.serves_s = 0.1;
+  TrialRequest request = SmallRequest();
+  request.workload.concurrency = {};
+  request.workload.rates = {5, 20};
+  request.limit_s = 100;
+  const auto result = Measured(target, request);
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_DOUBLE_EQ(Find(*result, "e2el_s", LoadLevel::AtRate(5))->value, 0.1);
+  EXPECT_GT(Find(*result, "e2el_s", LoadLevel::AtRate(20))->value, 0.5);
+  EXPECT_NEAR(Find(*result, "output_tokens_per_s", LoadLevel::AtRate(5))->value, 20, 2);
+  EXPECT_FALSE(Find(*result, "e2el_s", 5));
+  ASSERT_EQ(result->info.Find("windows")->array().size(), 2u);
+  const auto again = ReadTrialResult(ToJson(*result));
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->requests, result->requests);
+  EXPECT_EQ(Find(*again, "e2el_s", LoadLevel::AtRate(20))->value,
+            Find(*result, "e2el_s", LoadLevel::AtRate(20))->value);
 }
 
 TEST(Trial, ReportsItsCircumstances) {
@@ -328,7 +353,7 @@ TEST(Trial, ResultSurvivesTheRoundTripThroughJson) {
   result.samples = {{"ttft_s", 4, 0.125}};
   result.requests.resize(1);
   result.requests[0].load = "search";
-  result.requests[0].rate = 0.5;
+  result.requests[0].level = LoadLevel::AtRate(0.5);
   result.requests[0].record.token_ns = {1000};
   result.suspect = {"steal 2.0 %"};
   result.info.Set("isa", "avx2");
