@@ -61,6 +61,8 @@ struct ServeOptions {
   std::string served_model_name;  // empty: engine.model
   // Formats of calls and reasoning in answers: "auto" (by the chat template), "none", or a name.
   std::string tool_call_parser = "auto", reasoning_parser = "auto";
+  // Jinja, in place of the model's own chat template; unset: that one.
+  std::optional<std::string> chat_template;
   std::string trace;  // file that both processes write their spans to; empty: none
   FrontLimits limits;
   HttpRules http;

@@ -118,6 +118,7 @@ class Serving {
     model.vocabulary = static_cast<size_t>(files.spec.vocabulary);
     PINION_ASSIGN(model.defaults, ReadApiDefaults(files.generation_config));
     PINION_ASSIGN(tokenizer_, OpenTokenizer(files));
+    if (options_.chat_template) tokenizer_->SetChatTemplate(*options_.chat_template);
     PINION_ASSIGN(model.output,
                   ChooseOutputFormat(options_.tool_call_parser, options_.reasoning_parser,
                                      tokenizer_->chat_template()));

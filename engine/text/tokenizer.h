@@ -53,6 +53,8 @@ class Tokenizer {
   // chat_template.jinja, or tokenizer_config.json's "chat_template" (of a list, the one named
   // "default"); unset if the model has none.
   const std::optional<std::string>& chat_template() const { return chat_template_; }
+  // Another one in its place; before any other thread uses the tokenizer.
+  void SetChatTemplate(std::string text) { chat_template_ = std::move(text); }
 
  protected:
   std::map<std::string, std::string> special_tokens_;

@@ -1,6 +1,6 @@
 // `pinion describe-commands`: every command with its flags and help texts as JSON. The man pages
 // and the shell completions are made from it (packaging/), so that they say the same as --help.
-// `pinion describe-registries`: settings and architectures, for scripts/registries.
+// `pinion describe-registries`: settings, architectures and vLLM's flags, for scripts/registries.
 
 #include <iostream>
 
@@ -9,6 +9,7 @@
 #include "engine/run/settings.h"
 #include "engine/spec/architecture.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/vllm_flags.h"
 
 namespace pinion::harness {
 namespace {
@@ -64,11 +65,13 @@ Json Describe(const CLI::App& app) {
   };
 }
 
-void DescribeRegistries() {
-  const Json described = Json::Object{{"settings", SettingsSchema()},
-                                      {"axes", AxesSchema()},
-                                      {"settings_table", SettingsTable()},
-                                      {"architectures_table", ArchitectureTable()}};
+void DescribeRegistries(const CLI::App& app) {
+  const Json described =
+      Json::Object{{"settings", SettingsSchema()},
+                   {"axes", AxesSchema()},
+                   {"settings_table", SettingsTable()},
+                   {"architectures_table", ArchitectureTable()},
+                   {"vllm_flags_table", VllmFlagsTable(*app.get_subcommand("serve"))}};
   std::cout << described.Dump(1) << std::endl;
 }
 
@@ -85,7 +88,7 @@ void AddDescribe(CLI::App& app, int& exit_code) {
   });
   app.add_subcommand("describe-registries", "Settings and architectures as schemas and tables")
       ->group("")  // for scripts/registries
-      ->callback(DescribeRegistries);
+      ->callback([&app] { DescribeRegistries(app); });
 }
 
 }  // namespace pinion::harness

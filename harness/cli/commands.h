@@ -15,6 +15,7 @@ void AddDoctor(CLI::App& app, int& exit_code);  // settings that spoil measureme
 void AddProbe(CLI::App& app, int& exit_code);   // this machine's limits
 void AddModel(CLI::App& app, int& exit_code);   // make, info
 void AddRun(CLI::App& app, int& exit_code);
+void AddRunBatch(CLI::App& app, int& exit_code);  // OpenAI's batch files
 void AddScore(CLI::App& app, int& exit_code);
 void AddTokenize(CLI::App& app, int& exit_code);  // and the hidden chat-helper
 void AddBench(CLI::App& app, int& exit_code);

@@ -2,38 +2,17 @@
 
 #include <utility>
 
+#include "harness/cli/vllm_flags.h"
+
 namespace pinion::harness {
-namespace {
-
-// vLLM's flags that size or drive a GPU: accepted by the parser so that the refusal can say why.
-constexpr const char* kGpuFlags[] = {"--gpu-memory-utilization",
-                                     "--swap-space",
-                                     "--cpu-offload-gb",
-                                     "--num-gpu-blocks-override",
-                                     "--enforce-eager",
-                                     "--cuda-graph-sizes",
-                                     "--device"};
-
-void RefuseGpuFlags(CLI::App& command) {
-  for (const char* flag : kGpuFlags) {
-    const auto refuse = [flag](const CLI::results_t&) -> bool {
-      throw CLI::ValidationError(
-          flag,
-          "is for GPUs, and Pinion computes on CPUs; leave it out (memory for "
-          "the KV cache is set by --kv-cache-space)");
-    };
-    // Hidden; with or without a value.
-    command.add_option(flag, refuse)->expected(0, 1)->group("");
-  }
-}
-
-}  // namespace
-
 void EngineFlags::AddTo(CLI::App& command) {
-  command
-      .add_option("MODEL", model_,
-                  "a folder, a .gguf file, preset:NAME, or org/name in the Hugging Face cache")
-      ->required();
+  CLI::Option* model = command.add_option(
+      "MODEL", model_,
+      "a folder, a .gguf file, preset:NAME, or org/name in the Hugging Face cache");
+  command.add_option("--model", model_, "MODEL, as vLLM's users may write it")
+      ->excludes(model)
+      ->group("Engine");
+  needs_model_ = true;
   AddFlagsTo(command);
 }
 
@@ -60,6 +39,10 @@ void EngineFlags::AddFlagsTo(CLI::App& command) {
 
 Result<EngineOptions> EngineFlags::Resolve(EngineOptions options) const {
   PINION_TRY(ReadEnvironment(options));
+  if (needs_model_ && model_.empty() && options.model.empty())
+    return Fail(ErrorCode::kUsage,
+                "MODEL is missing: give a folder, a .gguf file, preset:NAME, or org/name in the "
+                "Hugging Face cache");
   if (!model_.empty()) options.model = model_;
   Configuration all{std::move(options)};
   for (const auto& [key, text] : texts_) {

@@ -26,6 +26,7 @@ class EngineFlags {
   void AddSetting(CLI::App& command, const SettingRow& row);
 
   std::string model_;
+  bool needs_model_ = false;
   std::map<std::string, std::string> texts_;  // by the setting's key, as typed
 };
 

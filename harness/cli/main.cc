@@ -14,14 +14,16 @@
 #include "engine/base/version.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/usage_error.h"
+#include "harness/cli/vllm_flags.h"
 
 namespace pinion::harness {
 namespace {
 
 // In the order that --help lists them.
 const std::vector<void (*)(CLI::App&, int&)> kCommands = {
-    AddTopo,  AddDoctor, AddProbe, AddModel, AddRun,    AddScore,   AddTokenize, AddBench,
-    AddTrial, AddServe,  AddLoad,  AddSweep, AddReport, AddCompare, AddLaunch,   AddDescribe,
+    AddTopo,  AddDoctor,   AddProbe,   AddModel,  AddRun,      AddRunBatch,
+    AddScore, AddTokenize, AddBench,   AddTrial,  AddServe,    AddLoad,
+    AddSweep, AddReport,   AddCompare, AddLaunch, AddDescribe,
 };
 
 // A standard descriptor that the caller closed would be given to the next file or socket, which
@@ -35,10 +37,7 @@ void OccupyStandardDescriptors() {
 // vLLM's users write `-tp 2` and `-tp=2`, which CLI11 would read as bundled one-letter flags.
 std::vector<std::string> RewriteArguments(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  for (std::string& argument : arguments) {
-    if (argument == "-tp") argument = "--tensor-parallel-size";
-    if (argument.rfind("-tp=", 0) == 0) argument = "--tensor-parallel-size=" + argument.substr(4);
-  }
+  for (std::string& argument : arguments) argument = LongForm(argument);
   return {arguments.rbegin(), arguments.rend()};  // CLI11 takes them in reverse
 }
 

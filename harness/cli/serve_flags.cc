@@ -13,6 +13,7 @@
 #include "engine/serve/output_format.h"
 #include "harness/cli/trace_flag.h"
 #include "harness/cli/usage_error.h"
+#include "harness/cli/vllm_flags.h"
 
 namespace pinion::harness {
 namespace {
@@ -132,6 +133,15 @@ Status ReadKeyVariable(std::vector<std::string>& keys) {
   return {};
 }
 
+// A file's content, or the text itself if it looks like a template.
+Result<std::string> ReadChatTemplateFlag(const std::string& given) {
+  if (given.find_first_of("{\n") != std::string::npos) return given;
+  auto text = ReadFile(given, 4 << 20);
+  if (text) return text;
+  return Fail(ErrorCode::kUsage,
+              StrCat("--chat-template: ", text.error().message, ", and it is no template itself"));
+}
+
 // A flag that may be given several times, with one value each: further words are not its own.
 CLI::Option* AddRepeated(CLI::App& command, const std::string& flag,
                          std::vector<std::string>& values, const std::string& help) {
@@ -155,6 +165,9 @@ void ServeFlags::AddTo(CLI::App& command) {
       "--reasoning-parser", options_.reasoning_parser,
       "format of reasoning, which answers get as reasoning_content (default auto: by "
       "the chat template; none: it stays in the text)");
+  command.add_option("--chat-template", chat_template_,
+                     "file with a chat template (Jinja), or the template itself, in place of the "
+                     "model's own");
   AddTraceFlag(command, options_.trace);
   command
       .add_option("--stand-in", options_.stand_in_rate,
@@ -166,6 +179,7 @@ void ServeFlags::AddTo(CLI::App& command) {
   for (CLI::Option* option : command.get_options())
     if (!option->get_positional() && option->get_items_expected_max() > 0)
       option->check(NotEmpty());
+  AddVllmFlags(command);
 }
 
 void ServeFlags::AddHttp(CLI::App& command) {
@@ -335,6 +349,9 @@ Result<ServeOptions> ServeFlags::Resolve() const {
   PINION_TRY(ReadSeconds(sse_keep_alive_interval_, "--sse-keep-alive-interval", true,
                          options.http.sse_keep_alive_s));
   PINION_TRY(ResolveAccess(options.http));
+  if (!chat_template_.empty()) {
+    PINION_ASSIGN(options.chat_template, ReadChatTemplateFlag(chat_template_));
+  }
   PINION_TRY(
       ReadSeconds(engine_timeout_, "--engine-timeout", false, options.faults.engine_timeout_s));
   if (options.faults.engine_timeout_s < 1)

@@ -248,7 +248,7 @@ class Client final : public HttpClient {
       const auto ended = exchanges_.extract(message->easy_handle);
       const Exchange& exchange = *ended.mapped();
       const HttpEnd end{exchange.status(), ErrorOf(exchange, urls_[exchange.call.server], code),
-                        NowNs()};
+                        NowNs(), exchange.refusal};
       curl_multi_remove_handle(multi_, ended.key());
       exchange.call.on_end(end);
     }

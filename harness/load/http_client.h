@@ -25,6 +25,7 @@ struct HttpEnd {
   int status = 0;     // 0: no answer came
   std::string error;  // one phrase; empty: a complete answer with a status of 200 to 299
   int64_t ended_ns = 0;
+  std::string refusal = {};  // the body of an answer with another status, its first 4 KiB
 };
 
 // One request. `on_body` gets the decoded body of a 2xx answer as it arrives, with the time at

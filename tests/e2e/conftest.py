@@ -140,6 +140,19 @@ def real_sweep(pinion, tmp_path_factory):
 PATIENCE_S = 60
 
 
+def running(*words):
+    """Processes of ours whose command line has all these words."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            line = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
+            if line and all(str(word).encode() in line for word in words) and ours(entry):
+                found.append(int(entry.name))
+        except OSError:
+            continue  # it ended while we looked
+    return found
+
+
 def wait_until(condition):
     """Whether it came to hold."""
     end = time.monotonic() + PATIENCE_S

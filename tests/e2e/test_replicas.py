@@ -16,26 +16,13 @@ import urllib.request
 
 import jsonschema
 import pytest
-from conftest import PATIENCE_S, ours, wait_until
+from conftest import PATIENCE_S, running, wait_until
 
 FIXED = pathlib.Path(__file__).with_name("fixed_server.py")
 TTFT_MS, ITL_MS, OUTPUT = 30, 5, 8
 
 pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2,
                                 reason="two replicas need two CPUs")
-
-
-def running(*words):
-    """Processes of ours whose command line has all these words."""
-    found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        try:
-            line = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
-            if line and all(str(word).encode() in line for word in words) and ours(entry):
-                found.append(int(entry.name))
-        except OSError:
-            continue  # it ended while we looked
-    return found
 
 
 def trials(out):

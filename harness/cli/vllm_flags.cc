@@ -1,0 +1,251 @@
+#include "harness/cli/vllm_flags.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
+#include <vector>
+
+#include "engine/base/strings.h"
+
+namespace pinion::harness {
+namespace {
+
+enum class Fate { kTaken, kIgnored, kRefused };
+
+// Flags that share a reason. Of ignored ones a name that ends in "=" takes a value.
+struct FlagGroup {
+  Fate fate;
+  const char* why;
+  const char* names;  // without "--", a space between them
+};
+
+constexpr char kGpu[] =
+    "is for GPUs, and Pinion computes on CPUs; leave it out (memory for the KV cache is set by "
+    "--kv-cache-space)";
+constexpr char kGpuNames[] =
+    "gpu-memory-utilization device-memory-utilization swap-space cpu-offload-gb cpu-offload-params "
+    "num-gpu-blocks-override enforce-eager cuda-graph-sizes device device-ids "
+    "cudagraph-capture-sizes max-cudagraph-capture-size cudagraph-metrics "
+    "sleep-mode-offload-cudagraph enable-cumem-allocator enable-nccl-comm-suspend "
+    "disable-nccl-for-dp-synchronization disable-custom-all-reduce enable-layerwise-nvtx-tracing "
+    "ray-workers-use-nsight enable-flashinfer-autotune enable-shm-tensor-arena offload-backend "
+    "offload-group-size offload-num-in-group offload-prefetch-step offload-params";
+
+constexpr FlagGroup kGroups[] = {
+    {Fate::kRefused, kGpu, kGpuNames},
+    {Fate::kTaken, "",
+     "dtype seed max-model-len kv-cache-dtype enable-prefix-caching served-model-name "
+     "enable-sleep-mode tensor-parallel-size block-size max-num-batched-tokens max-num-seqs "
+     "max-num-queued-reqs max-num-queued-tokens shutdown-timeout sse-keep-alive-interval host port "
+     "allow-credentials allowed-origins allowed-methods allowed-headers api-key ssl-keyfile "
+     "ssl-certfile model chat-template tool-call-parser reasoning-parser"},
+    {Fate::kIgnored, "no code of a checkpoint is ever run", "trust-remote-code"},
+    {Fate::kIgnored, "long prompts are always read in chunks; --max-step-ms bounds a step",
+     "enable-chunked-prefill no-enable-chunked-prefill long-prefill-token-threshold= "
+     "max-long-partial-prefills= max-num-partial-prefills="},
+    {Fate::kIgnored, "the checkpoint says how it is quantised", "quantization= q="},
+    {Fate::kIgnored, "the format follows from the model's files", "load-format= config-format="},
+    {Fate::kIgnored, "files are mapped, not copied",
+     "safetensors-load-strategy= safetensors-prefetch-num-threads= "
+     "safetensors-prefetch-block-size= max-parallel-loading-workers= use-tqdm-on-load= "
+     "no-use-tqdm-on-load pt-load-map-location="},
+    {Fate::kIgnored, "ranks are threads of one process",
+     "distributed-executor-backend= distributed-timeout-seconds= cpu-distributed-timeout-seconds="},
+    {Fate::kIgnored, "requests with a priority are always served by it, others in their order",
+     "scheduling-policy="},
+    {Fate::kIgnored, "steps are always prepared while the one before is computed",
+     "async-scheduling no-async-scheduling"},
+    {Fate::kIgnored, "there is one tokenizer and one implementation of every model",
+     "tokenizer-mode= model-impl= moe-backend= linear-backend= attention-backend= "
+     "performance-mode= optimization-level= prefix-caching-hash-algo= "
+     "disable-hybrid-kv-cache-manager no-disable-hybrid-kv-cache-manager disable-cascade-attn"},
+    {Fate::kIgnored, "texts of requests are never logged; --access-log FILE logs their paths",
+     "enable-log-requests no-enable-log-requests disable-log-requests max-log-len= "
+     "disable-uvicorn-access-log disable-access-log-for-endpoints= uvicorn-log-level="},
+    {Fate::kIgnored, "figures are on /metrics, and cost nothing that could be saved",
+     "disable-log-stats aggregate-engine-logging enable-server-load-tracking "
+     "enable-prompt-tokens-details show-hidden-metrics-for-version= kv-cache-metrics "
+     "kv-cache-metrics-sample= enable-mfu-metrics enable-per-request-metrics"},
+    {Fate::kIgnored, "there are no such pages", "disable-fastapi-docs enable-offline-docs"},
+    {Fate::kIgnored, "every answer has X-Request-Id", "enable-request-id-headers"},
+    {Fate::kIgnored, "/tokenizer_info is always there", "enable-tokenizer-info-endpoint"},
+    {Fate::kRefused, "is for images, audio and video, which Pinion does not read; leave it out",
+     "limit-mm-per-prompt enable-mm-embeds media-io-kwargs mm-processor-kwargs "
+     "mm-processor-cache-gb mm-processor-cache-type mm-hasher-algorithm "
+     "mm-shm-cache-max-object-size-mb mm-encoder-only mm-encoder-tp-mode mm-encoder-attn-backend "
+     "mm-encoder-attn-dtype mm-encoder-fp8-scale-path mm-encoder-fp8-scale-save-path "
+     "mm-encoder-fp8-scale-save-margin interleave-mm-strings skip-mm-profiling video-pruning-rate "
+     "video-pruning-method mm-tensor-ipc mm-processor-device mm-ipc-gpu-memory-gb "
+     "mm-device-do-normalize disable-chunked-mm-input language-model-only "
+     "allowed-local-media-path allowed-media-domains trust-request-mm-kwargs"},
+    {Fate::kRefused, "is for adapters; merge the adapter into its checkpoint and serve that",
+     "enable-lora max-loras max-lora-rank lora-dtype enable-tower-connector-lora max-cpu-loras "
+     "fully-sharded-loras lora-target-modules default-mm-loras specialize-active-lora "
+     "enable-mixed-moe-lora-format enable-moe-shared-loras max-lora-cls-labels lora-modules"},
+    {Fate::kRefused, "is for speculative decoding, which Pinion does not have; leave it out",
+     "speculative-config spec-method spec-model spec-tokens per-request-spec-decode-metrics "
+     "diffusion-config"},
+    {Fate::kRefused,
+     "divides a model or its requests in a way that Pinion does not have; use "
+     "--tensor-parallel-size, or replicas (pinion launch PROFILE with \"replicas\")",
+     "pipeline-parallel-size data-parallel-size data-parallel-rank data-parallel-start-rank "
+     "data-parallel-size-local data-parallel-address data-parallel-rpc-port data-parallel-backend "
+     "data-parallel-hybrid-lb data-parallel-external-lb data-parallel-multi-port-external-lb "
+     "data-parallel-supervisor-port dp-supervisor-probe-interval-s dp-supervisor-probe-timeout-s "
+     "dp-supervisor-probe-failure-threshold dp-sync-interval enable-expert-parallel "
+     "enable-batch-sharded-sampling enable-ep-weight-filter all2all-backend enable-dbo ubatch-size "
+     "enable-elastic-ep elastic-ep-max-dp-size dbo-decode-token-threshold "
+     "dbo-prefill-token-threshold enable-eplb eplb-config expert-placement-strategy enable-hc-sp "
+     "decode-context-parallel-size dcp-comm-backend dcp-q-replicate dcp-kv-cache-interleave-size "
+     "cp-kv-cache-interleave-size prefill-context-parallel-size enable-scale-out headless "
+     "master-addr master-port nnodes node-rank enable-fault-tolerance fault-tolerance-config"},
+    {Fate::kRefused, "binds processes to nodes; use --threads-bind and --reserved-cpus",
+     "numa-bind numa-bind-nodes numa-bind-cpus"},
+    {Fate::kRefused, "sets a number of processes; the front end has --frontend-workers threads",
+     "api-server-count renderer-num-workers"},
+    {Fate::kRefused, "sizes the KV cache; use --kv-cache-space, such as 8GiB",
+     "kv-cache-memory-bytes watermark watermark-config"},
+    {Fate::kRefused, "moves the KV cache elsewhere, which Pinion cannot; leave it out",
+     "kv-transfer-config kv-events-config ec-transfer-config ec-manager-config kv-offloading-size "
+     "kv-offloading-backend kv-sharing-fast-prefill swa-bounded-replay engram-config"},
+    {Fate::kRefused, "keeps some layers' KV in another type; --kv-cache-dtype is for all of them",
+     "kv-cache-dtype-skip-layers"},
+    {Fate::kRefused, "changes what a model computes; edit its config.json instead",
+     "hf-overrides hf-config-path model-class-overrides rope-scaling rope-theta "
+     "disable-sliding-window quantization-config allow-deprecated-quantization pooler-config "
+     "convert runner use-fp64-gumbel logprobs-mode"},
+    {Fate::kRefused,
+     "sets how answers are drawn; edit the model's generation_config.json, or send the fields with "
+     "each request",
+     "generation-config override-generation-config"},
+    {Fate::kRefused, "names files; Pinion downloads none: run `hf download` and name the folder",
+     "revision code-revision tokenizer-revision hf-token download-dir ignore-patterns tokenizer "
+     "skip-tokenizer-init model-loader-extra-config"},
+    {Fate::kRefused, "loads Python code, and Pinion runs none; leave it out",
+     "logits-processors io-processor-plugin worker-cls worker-extension-cls scheduler-cls "
+     "middleware tool-parser-plugin reasoning-parser-plugin tool-server weight-transfer-config"},
+    {Fate::kRefused, "is for models with states, which Pinion does not load yet; leave it out",
+     "mamba-backend mamba-ssu-algorithm enable-mamba-cache-stochastic-rounding "
+     "mamba-cache-philox-rounds mamba-cache-dtype mamba-ssm-cache-dtype mamba-block-size "
+     "mamba-cache-mode enable-mamba-shared-prefix-checkpoint replayssm-buffer-len use-replayssm "
+     "gdn-prefill-backend kda-prefill-backend kda-decode-backend"},
+    {Fate::kRefused, "compiles or replaces kernels; Pinion's are built in, see --isa",
+     "compilation-config attention-config kernel-config additional-config ir-op-priority "
+     "sparse-indexer-topk-backend jit-monitor-mode jit-monitor-verbose aux-output-config"},
+    {Fate::kIgnored, "calls of tools are always parsed; see --tool-call-parser",
+     "enable-auto-tool-choice"},
+    {Fate::kRefused, "changes how tools and reasoning are treated; leave it out",
+     "exclude-tools-when-tool-choice-none tool-strict-level reasoning-config "
+     "cohere-is-reasoning-model cohere-format anthropic-disabled-thinking-effort"},
+    {Fate::kRefused, "is for constrained answers, which the server does not have; leave it out",
+     "structured-outputs-config guided-decoding-backend"},
+    {Fate::kRefused, "changes the chat template; use --chat-template FILE",
+     "chat-template-content-format trust-request-chat-template "
+     "default-chat-template-kwargs response-role"},
+    {Fate::kRefused, "sets what requests may ask for; here each request says so itself",
+     "max-logprobs return-tokens-as-token-ids enable-force-include-usage enable-prompt-embeds "
+     "enable-return-routed-experts return-sampling-mask tokens-only fingerprint-mode "
+     "fingerprint-value enable-flash-late-interaction"},
+    {Fate::kRefused, "logs what clients send or get, which Pinion never does; see --access-log",
+     "enable-log-outputs enable-log-deltas log-error-stack logging-config log-level "
+     "log-config-file enable-logging-iteration-details"},
+    {Fate::kRefused, "sends figures elsewhere; scrape /metrics, or use --trace FILE",
+     "otlp-traces-endpoint collect-detailed-traces custom-histogram-buckets profiler-config"},
+    {Fate::kRefused, "is another way to listen; use --host and --port behind a proxy",
+     "grpc-port grpc uds root-path"},
+    {Fate::kRefused, "is for certificates of clients; put a proxy in front that checks them",
+     "ssl-ca-certs ssl-cert-reqs ssl-ciphers enable-ssl-refresh"},
+    {Fate::kRefused, "bounds a request's header; the bounds are built in, see --max-body-size",
+     "h11-max-incomplete-event-size h11-max-header-count"},
+    {Fate::kRefused, "reads flags from a file; use a profile (pinion launch PROFILE)", "config"},
+    {Fate::kRefused,
+     "steers vLLM's scheduler; here --max-num-batched-tokens, --max-num-seqs and --max-step-ms do",
+     "max-num-scheduled-tokens max-num-active-seqs long-prefill-token-threshold-adaptive "
+     "scheduler-reserve-full-isl prefill-schedule-interval stream-interval prefix-match-unit "
+     "prefix-cache-retention-interval enable-trace-replay sleep-preserve-parameter-names "
+     "fail-on-environ-validation"},
+};
+
+std::vector<std::string> NamesOf(const FlagGroup& group) {
+  std::vector<std::string> names;
+  for (const std::string& name : Split(group.names, ' '))
+    if (!name.empty())
+      names.push_back((name.front() == 'q' && name.size() <= 2 ? "-" : "--") + name);
+  return names;
+}
+
+void Refuse(const std::string& flag, const char* why, CLI::App& command) {
+  const auto refuse = [flag, why](const CLI::results_t&) -> bool {
+    throw CLI::ValidationError(flag, why);
+  };
+  command.add_option(flag, refuse)->expected(0, 1)->group("");  // with or without a value
+}
+
+void Ignore(std::string flag, const char* why, CLI::App& command) {
+  const auto tell = [why](const std::string& name) {
+    std::fprintf(stderr, "pinion: %s makes no difference here: %s\n", name.c_str(), why);
+  };
+  if (!flag.ends_with('=')) {
+    command.add_flag_callback(flag, [flag, tell] { tell(flag); })->group("");
+    return;
+  }
+  flag.pop_back();
+  command.add_option_function<std::string>(flag, [flag, tell](const auto&) { tell(flag); })
+      ->group("");
+}
+
+bool Has(const CLI::App& command, std::string flag) {
+  if (flag.ends_with('=')) flag.pop_back();
+  return command.get_option_no_throw(flag) != nullptr;
+}
+
+}  // namespace
+
+void RefuseGpuFlags(CLI::App& command) {
+  for (const std::string& flag : NamesOf(kGroups[0])) Refuse(flag, kGpu, command);
+}
+
+void AddVllmFlags(CLI::App& command) {
+  for (const FlagGroup& group : kGroups)
+    for (const std::string& flag : NamesOf(group)) {
+      if (group.fate == Fate::kTaken || Has(command, flag)) continue;
+      if (group.fate == Fate::kIgnored) {
+        Ignore(flag, group.why, command);
+      } else {
+        Refuse(flag, group.why, command);
+      }
+    }
+}
+
+std::string LongForm(const std::string& argument) {
+  static const std::map<std::string, std::string> forms = {
+      {"-tp", "--tensor-parallel-size"},
+      {"-pp", "--pipeline-parallel-size"},
+      {"-dp", "--data-parallel-size"},
+      {"-ep", "--enable-expert-parallel"},
+      {"-asc", "--api-server-count"},
+      {"-cc", "--compilation-config"},
+      {"-dcp", "--decode-context-parallel-size"}};
+  const size_t end = argument.find('=');
+  const auto form = forms.find(argument.substr(0, end));
+  if (form == forms.end()) return argument;
+  return end == std::string::npos ? form->second : form->second + argument.substr(end);
+}
+
+std::string VllmFlagsTable(const CLI::App& command) {
+  std::map<std::string, std::string> rows;
+  for (const FlagGroup& group : kGroups)
+    for (std::string flag : NamesOf(group)) {
+      if (flag.ends_with('=')) flag.pop_back();
+      const CLI::Option* option = command.get_option_no_throw(flag);
+      const bool is_ours = option && !option->get_group().empty();
+      const char* fate = is_ours ? "taken" : group.fate == Fate::kIgnored ? "ignored" : "refused";
+      rows[flag] = StrCat("| `", flag, "` | ", fate, " | ", is_ours ? "" : group.why, " |\n");
+    }
+  std::string table = "| flag | here | because |\n|---|---|---|\n";
+  for (const auto& [flag, row] : rows) table += row;
+  return table;
+}
+
+}  // namespace pinion::harness
