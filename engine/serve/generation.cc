@@ -48,7 +48,7 @@ Generation::Generation(const Tokenizer& tokenizer, ServeMetrics& metrics, Prepar
                                      params.include_stop_str_in_output,
                                      static_cast<size_t>(params.min_tokens)));
     choices_.back().prompt_tokens = prompt_tokens_[PromptOf(i)];
-    if (request_.output.any()) choices_.back().parser.emplace(request_.output);
+    choices_.back().parser = MakeAnswerParser(request_.output);
     if (!request_.echo) continue;
     choices_.back().text = prepared.echoes[PromptOf(i)];
     choices_.back().echo_bytes = choices_.back().text.size();

@@ -2,18 +2,17 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/run/engine.h"
 #include "engine/serve/admission.h"
+#include "engine/serve/answer_parser.h"
 #include "engine/serve/event_writer.h"
 #include "engine/serve/http.h"
 #include "engine/serve/link.h"
 #include "engine/serve/metrics.h"
-#include "engine/serve/output_parser.h"
 #include "engine/serve/prepare.h"
 #include "engine/serve/response.h"
 #include "engine/serve/schema.h"
@@ -76,13 +75,13 @@ class Generation {
   struct Choice {
     explicit Choice(OutputText text_of_tokens) : output(std::move(text_of_tokens)) {}
     OutputText output;
-    std::optional<OutputParser> parser;  // if the answer may have reasoning or calls
-    size_t calls = 0;                    // that it has found
-    std::string text;                    // not yet sent
-    size_t echo_bytes = 0;               // leading bytes of `text` that echo the prompt
-    std::vector<SampledToken> tokens;    // not yet sent; kept only for logprobs
-    std::vector<int32_t> ids;            // not yet sent; kept only if they are asked for
-    size_t text_offset = 0;              // of tokens.front() in the whole text, characters
+    std::unique_ptr<AnswerParser> parser;  // if the answer may have reasoning or calls
+    size_t calls = 0;                      // that it has found
+    std::string text;                      // not yet sent
+    size_t echo_bytes = 0;                 // leading bytes of `text` that echo the prompt
+    std::vector<SampledToken> tokens;      // not yet sent; kept only for logprobs
+    std::vector<int32_t> ids;              // not yet sent; kept only if they are asked for
+    size_t text_offset = 0;                // of tokens.front() in the whole text, characters
     size_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0;
     int64_t first_token_ns = 0, last_token_ns = 0;
     bool shows_prompt = true;  // its first part is yet to come

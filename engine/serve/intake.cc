@@ -122,8 +122,8 @@ void Intake::SetOutput(std::string_view prompt, GenerationRequest& request) cons
   if (rules.tools) rules.calls = model_.output.calls;
   rules.thoughts = model_.output.thoughts;
   if (rules.thoughts) rules.starts_in_thought = Trim(prompt).ends_with(rules.thoughts->begin);
-  if ((rules.calls && rules.calls->special_tokens) ||
-      (rules.thoughts && rules.thoughts->special_tokens))
+  // Of many models, the marks of calls are special.
+  if (rules.calls || (rules.thoughts && rules.thoughts->special_tokens))
     request.skip_special_tokens = false;
 }
 

@@ -8,19 +8,37 @@
 namespace pinion {
 namespace {
 
+constexpr const char* kHarmony = "<|channel|>";
+
 // In the order in which templates are searched: the more special mark comes first.
 constexpr auto kCallFormats = std::to_array<CallFormat>({
+    {"openai", kHarmony, "", "", false, false, nullptr, true},
     {"llama3_json", "\"parameters\": dictionary of argument name", "<|python_tag|>", "", true, true,
-     true, ReadLlamaCalls},
-    {"hermes", "<tool_call>", "<tool_call>", "</tool_call>", true, false, false, ReadHermesCalls},
+     ReadLlamaCalls},
+    {"qwen3_coder", "<function=", "<tool_call>", "</tool_call>", false, false, ReadCoderCalls},
+    {"qwen3_xml", "<function=", "<tool_call>", "</tool_call>", false, false, ReadCoderCalls},
+    {"glm45", "<arg_key>", "<tool_call>", "</tool_call>", false, false, ReadGlmCalls},
+    {"glm47", "<arg_key>", "<tool_call>", "</tool_call>", false, false, ReadGlmCalls},
+    {"mistral", "[TOOL_CALLS]", "[TOOL_CALLS]", "", true, false, ReadMistralCalls},
+    {"deepseek_v3", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>",
+     true, false, ReadDeepSeekCalls},
+    {"deepseek_v31", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>",
+     true, false, ReadDeepSeekCalls},
+    {"granite", "<|tool_call|>", "<|tool_call|>", "", true, false, ReadCallList},
+    {"functiongemma", "<start_function_call>", "<start_function_call>", "<end_function_call>",
+     false, false, ReadGemmaCalls},
+    {"gemma4", "<|tool_call>", "<|tool_call>", "<tool_call|>", false, false, ReadGemmaCalls},
+    {"hermes", "<tool_call>", "<tool_call>", "</tool_call>", true, false, ReadHermesCalls},
 });
 
 // The first is the one that templates with its marks are read by.
 constexpr auto kThoughtFormats = std::to_array<ThoughtFormat>({
+    {"openai_gptoss", "", kHarmony, true, true},
     {"deepseek_r1", "<think>", "</think>", false},
     {"qwen3", "<think>", "</think>", false},
     {"glm45", "<think>", "</think>", false},
     {"mistral", "[THINK]", "[/THINK]", true},
+    {"gemma4", "<|channel>thought", "<channel|>", true},
     {"seed_oss", "<seed:think>", "</seed:think>", false},
 });
 

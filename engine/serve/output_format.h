@@ -43,9 +43,10 @@ struct CallFormat {
   std::string_view begin, end;   // end empty: the body goes on to the end of the text
   bool json = false;             // `end` inside a string of the body ends nothing
   bool bare = false;             // an answer that begins with '{' is a body, too
-  bool special_tokens = false;   // the marks are special tokens, which texts leave out otherwise
   // The calls in a body; unset if it is none, so that it is a part of the text.
-  std::optional<std::vector<ToolCall>> (*read)(std::string_view body, const KnownTools& tools);
+  std::optional<std::vector<ToolCall>> (*read)(std::string_view body,
+                                               const KnownTools& tools) = nullptr;
+  bool harmony = false;  // of harmony_parser.h, which has no use for marks and `read`
 };
 
 // How a family of models sets its reasoning apart from the answer, which it precedes.
@@ -53,6 +54,7 @@ struct ThoughtFormat {
   std::string_view name;  // vLLM's, of --reasoning-parser
   std::string_view begin, end;
   bool special_tokens = false;
+  bool harmony = false;
 };
 
 // What the front end looks for in the answers of a model; null: nothing.
@@ -66,11 +68,24 @@ struct OutputFormat {
 Result<OutputFormat> ChooseOutputFormat(const std::string& calls, const std::string& thoughts,
                                         const std::optional<std::string>& chat_template);
 
-// Bodies of each format, in tool_json.cc.
+// Bodies of each format, in tool_json.cc, tool_tags.cc and tool_gemma.cc.
 using ReadCalls = std::optional<std::vector<ToolCall>>(std::string_view body, const KnownTools&);
 // {"name": ..., "arguments": {...}}
 ReadCalls ReadHermesCalls;
 // {"name": ..., "parameters": {...}}, several of them with ';' between; only tools of the request.
 ReadCalls ReadLlamaCalls;
+// A list of what Hermes has one of.
+ReadCalls ReadCallList;
+// The same, or NAME{...}, NAME[ARGS]{...} with [TOOL_CALLS] between.
+ReadCalls ReadMistralCalls;
+// NAME, separator, {...} between marks for each call; V3 has the name and a fenced block behind the
+// separator.
+ReadCalls ReadDeepSeekCalls;
+// <function=NAME><parameter=KEY>VALUE</parameter></function>
+ReadCalls ReadCoderCalls;
+// NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>
+ReadCalls ReadGlmCalls;
+// call:NAME{KEY:VALUE}, strings between <escape> or <|"|>.
+ReadCalls ReadGemmaCalls;
 
 }  // namespace pinion

@@ -1,43 +1,22 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "engine/serve/output_format.h"
+#include "engine/serve/answer_parser.h"
 
 namespace pinion {
-
-// What to look for in the answer to one request.
-struct OutputRules {
-  const CallFormat* calls = nullptr;        // null: the client gave no tools
-  const ThoughtFormat* thoughts = nullptr;  // null: none
-  std::shared_ptr<const KnownTools> tools;  // not null if `calls` is not
-  bool parallel = true;                     // false: only the first call counts
-  bool starts_in_thought = false;           // the prompt ends with `thoughts->begin`
-  bool shows_thoughts = true;
-
-  bool any() const { return calls || thoughts; }
-};
-
-// A part of an answer, taken apart.
-struct ParsedOutput {
-  std::string content, reasoning;
-  std::vector<ToolCall> calls;
-};
 
 // Tells the reasoning, the calls and the text of one answer apart as they come, in pieces of any
 // size: what it gives depends on the text alone, not on where it was cut. A call is given when it
 // is complete; one that does not read as such is a part of the text, byte for byte. White space
 // beside reasoning and calls is no text. Takes time and memory linear in the text.
-class OutputParser {
+class OutputParser final : public AnswerParser {
  public:
   explicit OutputParser(OutputRules rules);
 
-  // `last`: there is no more text.
-  ParsedOutput Push(std::string_view text, bool last);
+  ParsedOutput Push(std::string_view text, bool last) override;
 
  private:
   enum class Part { kThought, kContent, kCall };

@@ -10,7 +10,7 @@
 #include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "engine/sample/params.h"
-#include "engine/serve/output_parser.h"
+#include "engine/serve/answer_parser.h"
 
 namespace pinion {
 

@@ -1,5 +1,6 @@
-// Calls that are JSON: Hermes and Qwen, Llama 3.
+// Calls that are JSON, or a name and JSON: Hermes and Qwen, Llama 3, Mistral, Granite, DeepSeek.
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/base/strings.h"
@@ -46,7 +47,88 @@ size_t EndOfValue(std::string_view text) {
   return text.size();
 }
 
+// Takes `mark` from the front of `text`, if that is there.
+bool Take(std::string_view& text, std::string_view mark) {
+  if (!text.starts_with(mark)) return false;
+  text.remove_prefix(mark.size());
+  return true;
+}
+
+// Takes the JSON object that `text` begins with.
+std::optional<std::string> TakeObject(std::string_view& text) {
+  const size_t end = EndOfValue(text);
+  const auto json = Json::Parse(text.substr(0, end));
+  if (!json || !json->is_object()) return {};
+  text.remove_prefix(end);
+  return json->Dump();
+}
+
+// Mistral's names: "f", "f[ARGS]", "f[CALL_ID]123456789[ARGS]".
+std::string_view NameBefore(std::string_view head) {
+  return Trim(head.substr(0, std::min(head.find("[CALL_ID]"), head.find("[ARGS]"))));
+}
+
 }  // namespace
+
+std::optional<std::vector<ToolCall>> ReadCallList(std::string_view body, const KnownTools&) {
+  const auto list = Json::Parse(Trim(body));
+  if (!list || !list->is_array() || list->array().empty()) return {};
+  std::vector<ToolCall> calls;
+  for (const Json& item : list->array()) {
+    auto call = CallOf(item);
+    if (!call) return {};
+    calls.push_back(std::move(*call));
+  }
+  return calls;
+}
+
+std::optional<std::vector<ToolCall>> ReadMistralCalls(std::string_view body,
+                                                      const KnownTools& tools) {
+  body = Trim(body);
+  if (body.starts_with('[')) return ReadCallList(body, tools);
+  std::vector<ToolCall> calls;
+  for (; !body.empty(); body = Trim(body)) {
+    const std::string_view head = body.substr(0, body.find('{'));
+    const std::string_view name = NameBefore(head);
+    if (name.empty()) return {};
+    body.remove_prefix(head.size());
+    auto arguments = TakeObject(body);
+    if (!arguments) return {};
+    calls.push_back({std::string(name), std::move(*arguments)});
+    body = Trim(body);
+    Take(body, "[TOOL_CALLS]");
+  }
+  if (calls.empty()) return {};
+  return calls;
+}
+
+std::optional<std::vector<ToolCall>> ReadDeepSeekCalls(std::string_view body, const KnownTools&) {
+  constexpr std::string_view kBegin = "<｜tool▁call▁begin｜>", kSeparator = "<｜tool▁sep｜>",
+                             kEnd = "<｜tool▁call▁end｜>", kFence = "```";
+  std::vector<ToolCall> calls;
+  for (body = Trim(body); !body.empty(); body = Trim(body)) {
+    if (!Take(body, kBegin)) return {};
+    const size_t separator = body.find(kSeparator);
+    if (separator == std::string_view::npos) return {};
+    std::string_view name = Trim(body.substr(0, separator));
+    body.remove_prefix(separator + kSeparator.size());
+    const size_t brace = body.find('{');
+    if (brace == std::string_view::npos) return {};
+    // V3 writes "function", and the name before a fenced block.
+    const std::string_view head = Trim(body.substr(0, brace));
+    if (!head.empty()) name = Trim(head.substr(0, head.find(kFence)));
+    body.remove_prefix(brace);
+    auto arguments = TakeObject(body);
+    if (!arguments || name.empty()) return {};
+    calls.push_back({std::string(name), std::move(*arguments)});
+    body = Trim(body);
+    Take(body, kFence);
+    body = Trim(body);
+    if (!Take(body, kEnd)) return {};
+  }
+  if (calls.empty()) return {};
+  return calls;
+}
 
 std::optional<std::vector<ToolCall>> ReadHermesCalls(std::string_view body, const KnownTools&) {
   const auto json = Json::Parse(Trim(body));

@@ -108,6 +108,16 @@ def test_a_thought_that_the_prompt_began_is_reasoning(client):
     assert done.choices[0].message.reasoning_content == "Hm."
 
 
+def test_the_format_can_be_named_instead(start_server, echoing):
+    named = start_server(echoing, "--stand-in", "5000", "--served-model-name", "echo",
+                         "--tool-call-parser", "qwen3_coder")
+    client = openai.OpenAI(base_url=f"{named.url}/v1", api_key="none", max_retries=0, timeout=60)
+    text = ("<tool_call><function=weather><parameter=city>\n12\n</parameter>"
+            "<parameter=days>\n3\n</parameter></function></tool_call>")
+    (call,) = say(client, text, tools=TOOLS).choices[0].message.tool_calls
+    assert json.loads(call.function.arguments) == {"city": "12", "days": 3}
+
+
 def test_parsers_can_be_turned_off(start_server, echoing):
     plain = start_server(echoing, "--stand-in", "5000", "--served-model-name", "echo",
                          "--tool-call-parser", "none", "--reasoning-parser", "none")

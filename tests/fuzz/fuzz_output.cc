@@ -3,14 +3,15 @@
 #include <string>
 
 #include "engine/base/check.h"
-#include "engine/serve/output_parser.h"
+#include "engine/serve/answer_parser.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace pinion::fuzz {
 namespace {
 
-const char* const kCalls[] = {"none", "hermes", "llama3_json"};
-const char* const kThoughts[] = {"none", "deepseek_r1"};
+const char* const kCalls[] = {"none",    "hermes",  "llama3_json", "qwen3_coder",   "glm45",
+                              "mistral", "granite", "deepseek_v3", "functiongemma", "gemma4"};
+const char* const kThoughts[] = {"none", "deepseek_r1", "openai_gptoss"};
 
 std::shared_ptr<const KnownTools> Tools() {
   static const auto tools = std::make_shared<const KnownTools>(
@@ -20,11 +21,12 @@ std::shared_ptr<const KnownTools> Tools() {
 }
 
 ParsedOutput Parse(const OutputRules& rules, std::string_view text, size_t step) {
-  OutputParser parser(rules);
+  const auto parser = MakeAnswerParser(rules);
+  if (!parser) return {std::string(text), "", {}};
   ParsedOutput whole;
   for (bool last = false; !last;) {
     last = text.size() <= step;
-    ParsedOutput part = parser.Push(text.substr(0, step), last);
+    ParsedOutput part = parser->Push(text.substr(0, step), last);
     text.remove_prefix(std::min(step, text.size()));
     whole.content += part.content;
     whole.reasoning += part.reasoning;
@@ -48,7 +50,8 @@ void Output(std::string_view text) {
         CHECK(pieces.calls == whole.calls) << calls;
       }
       CHECK(whole.content.size() + whole.reasoning.size() <= text.size()) << calls;
-      if (!rules.thoughts && whole.calls.empty()) CHECK(whole.content == text) << calls;
+      const bool harmony = rules.calls && rules.calls->harmony;
+      if (!rules.thoughts && !harmony && whole.calls.empty()) CHECK(whole.content == text) << calls;
       for (const ToolCall& call : whole.calls) {
         const auto arguments = Json::Parse(call.arguments);
         CHECK(arguments && arguments->is_object()) << call.arguments;

@@ -1,10 +1,10 @@
-#include "engine/serve/output_parser.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "engine/serve/answer_parser.h"
 
 namespace pinion {
 namespace {
@@ -26,10 +26,10 @@ OutputRules Rules(const std::string& calls, const std::string& thoughts = "none"
 
 // What a client puts together of an answer that comes in these pieces.
 ParsedOutput Parse(const OutputRules& rules, const std::vector<std::string>& pieces) {
-  OutputParser parser(rules);
+  const auto parser = MakeAnswerParser(rules);
   ParsedOutput whole;
   for (size_t i = 0; i < pieces.size(); ++i) {
-    ParsedOutput part = parser.Push(pieces[i], i + 1 == pieces.size());
+    ParsedOutput part = parser->Push(pieces[i], i + 1 == pieces.size());
     whole.content += part.content;
     whole.reasoning += part.reasoning;
     for (ToolCall& call : part.calls) whole.calls.push_back(std::move(call));
@@ -77,11 +77,16 @@ TEST(OutputParser, ReadsACallWhoseEndMarkDidNotCome) {
 }
 
 TEST(OutputParser, GivesBackByteForByteWhatIsNoCall) {
-  for (const char* calls : {"hermes", "llama3_json"}) {
+  for (const char* calls : {"hermes", "llama3_json", "qwen3_coder", "glm45", "mistral", "granite",
+                            "deepseek_v3", "functiongemma", "gemma4"}) {
     for (const std::string text :
          {" a <tool_call> {\"name\": 3} </tool_call> \n", "<tool_call>{\"name\":\"time\",",
           "<tool_call>{\"name\":\"time\",\"arguments\":[1]}</tool_call>", "a <tool_cal", " \n\n",
-          "{\"name\": \"unknown\"}", "{\"answer\": 42} ", "<|python_tag|>print(1)", ""})
+          "{\"name\": \"unknown\"}", "{\"answer\": 42} ", "<|python_tag|>print(1)", "",
+          "<tool_call><function=f><parameter=a></function></tool_call>",
+          "<tool_call>f<arg_key>a</tool_call>", "[TOOL_CALLS]f[1]", "<|tool_call|>[]",
+          "<start_function_call>call:f{a:[}<end_function_call>", "<|tool_call>f<tool_call|>",
+          "<｜tool▁calls▁begin｜>f<｜tool▁calls▁end｜>"})
       EXPECT_EQ(Parsed(Rules(calls), text), "content [" + text + "] reasoning []") << calls;
   }
 }
@@ -99,6 +104,96 @@ TEST(OutputParser, ReadsLlamasBareAndMarkedCalls) {
             "content [] reasoning [] weather{\"city\":\"a;}\"} time{}");
   EXPECT_EQ(Parsed(Rules("llama3_json"), "Now: <|python_tag|>{\"name\": \"time\"}"),
             "content [Now:] reasoning [] time{}");
+}
+
+TEST(OutputParser, ReadsQwenCodersTypedParameters) {
+  EXPECT_EQ(Parsed(Rules("qwen3_coder"),
+                   "So:\n<tool_call>\n<function=weather>\n<parameter=city>\n12\n</parameter>\n"
+                   "<parameter=days>\n3\n</parameter>\n<parameter=exact>True</parameter>\n"
+                   "<parameter=parts>[\"a\"]</parameter>\n<parameter=new>4</parameter>\n"
+                   "</function>\n</tool_call>"),
+            "content [So:] reasoning [] weather{\"city\":\"12\",\"days\":3,\"exact\":true,"
+            "\"parts\":[\"a\"],\"new\":\"4\"}");
+}
+
+TEST(OutputParser, ReadsGlmsKeysAndValues) {
+  EXPECT_EQ(Parsed(Rules("glm45"),
+                   "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>St \"X\"</arg_value>\n"
+                   "<arg_key>days</arg_key>\n<arg_value>2</arg_value>\n</tool_call>\n"
+                   "<tool_call>time</tool_call>"),
+            "content [] reasoning [] weather{\"city\":\"St \\\"X\\\"\",\"days\":2} time{}");
+}
+
+TEST(OutputParser, ReadsMistralsListsAndNames) {
+  EXPECT_EQ(Parsed(Rules("mistral"),
+                   "[TOOL_CALLS][{\"name\": \"weather\", \"arguments\": {\"city\": \"a\"}}, "
+                   "{\"name\": \"time\", \"arguments\": {}}]"),
+            "content [] reasoning [] weather{\"city\":\"a\"} time{}");
+  EXPECT_EQ(Parsed(Rules("mistral"),
+                   "Ok [TOOL_CALLS]weather[CALL_ID]123456789[ARGS]{\"city\": \"[TOOL_CALLS]\"}"
+                   "[TOOL_CALLS]time{}"),
+            "content [Ok] reasoning [] weather{\"city\":\"[TOOL_CALLS]\"} time{}");
+}
+
+TEST(OutputParser, ReadsGranitesList) {
+  EXPECT_EQ(Parsed(Rules("granite"), "<|tool_call|> [{\"name\": \"time\", \"arguments\": {}}]"),
+            "content [] reasoning [] time{}");
+}
+
+TEST(OutputParser, ReadsDeepSeeksOldAndNewCalls) {
+  const OutputRules rules = Rules("deepseek_v31");
+  EXPECT_EQ(Parsed(rules,
+                   "Ok.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>{\"city\": "
+                   "\"<｜tool▁calls▁end｜>\"}<｜tool▁call▁end｜><｜tool▁call▁begin｜>time"
+                   "<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"),
+            "content [Ok.] reasoning [] weather{\"city\":\"<｜tool▁calls▁end｜>\"} time{}");
+  EXPECT_EQ(
+      Parsed(rules,
+             "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>time\n```json\n"
+             "{\"zone\": 1}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"),
+      "content [] reasoning [] time{\"zone\":1}");
+}
+
+TEST(OutputParser, ReadsGemmasUnquotedObjects) {
+  EXPECT_EQ(Parsed(Rules("functiongemma"),
+                   "<start_function_call>call:weather{city:<escape>a, {b}<escape>,days:2,parts:[1,"
+                   "<escape>x<escape>],more:{exact:true}}<end_function_call>"),
+            "content [] reasoning [] weather{\"city\":\"a, {b}\",\"days\":2,\"parts\":[1,\"x\"],"
+            "\"more\":{\"exact\":true}}");
+  EXPECT_EQ(
+      Parsed(Rules("gemma4"),
+             "<|tool_call>call:weather{city:<|\"|>Bern<|\"|>}<tool_call|><|tool_call>call:time{}"
+             "<tool_call|>"),
+      "content [] reasoning [] weather{\"city\":\"Bern\"} time{}");
+}
+
+TEST(HarmonyParser, TellsChannelsAndRecipientsApart) {
+  const OutputRules rules = Rules("openai", "openai_gptoss");
+  EXPECT_EQ(Parsed(rules,
+                   "<|channel|>analysis<|message|>Ask <b>.<|end|><|start|>assistant<|channel|>"
+                   "commentary to=functions.weather <|constrain|>json<|message|>{\"city\": \"a\"}"
+                   "<|call|>"),
+            "content [] reasoning [Ask <b>.] weather{\"city\":\"a\"}");
+  EXPECT_EQ(Parsed(rules,
+                   " to=functions.time<|channel|>commentary<|message|><|call|><|start|>assistant"
+                   "<|channel|>final<|message|>a < b <| c"),
+            "content [a < b <| c] reasoning [] time{}");
+  EXPECT_EQ(Parsed(rules, "No header, to= 5 <"), "content [No header, to= 5 <] reasoning []");
+  EXPECT_EQ(Parsed(rules, "to= 5"), "content [to= 5] reasoning []");
+  EXPECT_EQ(Parsed(rules, "<|channel|>commentary to=functions.time<|message|>[1]"),
+            "content [[1]] reasoning []");
+}
+
+TEST(HarmonyParser, SplitsChannelsWithoutTools) {
+  EXPECT_EQ(Parsed(Rules("none", "openai_gptoss"),
+                   "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final"
+                   "<|message|>Yes."),
+            "content [Yes.] reasoning [Hm.]");
+}
+
+TEST(HarmonyParser, TakesAHeaderThatDoesNotEndForText) {
+  const std::string text(2000, 'x');
+  EXPECT_EQ(Parsed(Rules("openai"), "<|channel|>" + text), "content [" + text + "] reasoning []");
 }
 
 TEST(OutputParser, KeepsOnlyTheFirstCallIfTheClientWantsOne) {
@@ -143,6 +238,10 @@ TEST(OutputFormat, IsChosenByTheTemplate) {
   };
   EXPECT_EQ(names("{{ messages }}"), "none none");
   EXPECT_EQ(names("within <tool_call></tool_call> ... '</think>'"), "hermes deepseek_r1");
+  EXPECT_EQ(names("<tool_call>\\n<function=example>"), "qwen3_coder none");
+  EXPECT_EQ(names("<tool_call>{name}\\n<arg_key>"), "glm45 none");
+  EXPECT_EQ(names("[TOOL_CALLS] [THINK]...[/THINK]"), "mistral mistral");
+  EXPECT_EQ(names("<|tool_call|>"), "granite none");
   EXPECT_EQ(names("{\"name\": function name, \"parameters\": dictionary of argument name and its"),
             "llama3_json none");
 }

@@ -1,0 +1,17 @@
+#include "engine/serve/answer_parser.h"
+
+#include <utility>
+
+#include "engine/serve/harmony_parser.h"
+#include "engine/serve/output_parser.h"
+
+namespace pinion {
+
+std::unique_ptr<AnswerParser> MakeAnswerParser(OutputRules rules) {
+  if (!rules.any()) return nullptr;
+  if ((rules.calls && rules.calls->harmony) || (rules.thoughts && rules.thoughts->harmony))
+    return std::make_unique<HarmonyParser>(std::move(rules));
+  return std::make_unique<OutputParser>(std::move(rules));
+}
+
+}  // namespace pinion

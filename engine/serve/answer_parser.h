@@ -1,0 +1,42 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/serve/output_format.h"
+
+namespace pinion {
+
+// What to look for in the answer to one request.
+struct OutputRules {
+  const CallFormat* calls = nullptr;        // null: the client gave no tools
+  const ThoughtFormat* thoughts = nullptr;  // null: none
+  std::shared_ptr<const KnownTools> tools;  // not null if `calls` is not
+  bool parallel = true;                     // false: only the first call counts
+  bool starts_in_thought = false;           // the prompt ends with `thoughts->begin`
+  bool shows_thoughts = true;
+
+  bool any() const { return calls || thoughts; }
+};
+
+// A part of an answer, taken apart.
+struct ParsedOutput {
+  std::string content, reasoning;
+  std::vector<ToolCall> calls;
+};
+
+// Takes one answer apart as it comes, in pieces of any size: what it gives in all depends on the
+// text alone, not on where it was cut. A call is given when it is complete.
+class AnswerParser {
+ public:
+  virtual ~AnswerParser() = default;
+  // What became certain. `last`: there is no more text.
+  virtual ParsedOutput Push(std::string_view text, bool last) = 0;
+};
+
+// The parser of the rules' formats; null if there is nothing to look for.
+std::unique_ptr<AnswerParser> MakeAnswerParser(OutputRules rules);
+
+}  // namespace pinion

@@ -1,0 +1,119 @@
+#include "engine/serve/harmony_parser.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/strings.h"
+
+namespace pinion {
+namespace {
+
+constexpr std::string_view kMessage = "<|message|>", kRecipient = "to=functions.";
+// What ends a body: the marks of its end, or of the next message if that is missing.
+constexpr std::string_view kEnds[] = {"<|end|>", "<|call|>", "<|return|>", "<|start|>",
+                                      "<|channel|>"};
+// How a header begins; an answer that begins otherwise has none.
+constexpr std::string_view kHeaders[] = {"<|channel|>", "<|start|>", kMessage, "to="};
+constexpr std::string_view kBlank = " \t\r\n";
+constexpr size_t kMaxHeaderBytes = 1024;  // what is longer without a message is text
+
+struct Mark {
+  size_t at, size;
+};
+
+// The first mark that ends a body, or what may yet become one, with size 0; at the end if neither.
+Mark FindEnd(std::string_view text) {
+  for (size_t at = text.find("<|"); at != std::string_view::npos; at = text.find("<|", at + 1)) {
+    const std::string_view rest = text.substr(at);
+    for (const std::string_view end : kEnds) {
+      if (rest.starts_with(end)) return {at, end.size()};
+      if (end.starts_with(rest)) return {at, 0};
+    }
+  }
+  return {text.size() - (text.ends_with('<') ? 1 : 0), 0};
+}
+
+}  // namespace
+
+HarmonyParser::HarmonyParser(OutputRules rules) : rules_(std::move(rules)) {}
+
+ParsedOutput HarmonyParser::Push(std::string_view text, bool last) {
+  text_ += text;
+  while (Step(last)) continue;
+  if (last) {
+    if (in_body_ || !held().starts_with("<|")) Write(held());
+    EndBody();
+    past_ = text_.size();
+  }
+  text_.erase(0, std::exchange(past_, 0));
+  if (!rules_.shows_thoughts) parsed_.reasoning.clear();
+  return std::exchange(parsed_, {});
+}
+
+bool HarmonyParser::Step(bool last) {
+  if (at_start_) {
+    const size_t space = std::min(held().find_first_not_of(kBlank), held().size());
+    const std::string_view head = held().substr(std::min(space, kMaxHeaderBytes));
+    if (head.empty() && !last) return false;
+    const auto begins = [&](std::string_view mark) { return head.starts_with(mark); };
+    const auto may_begin = [&](std::string_view mark) { return mark.starts_with(head); };
+    const bool has_header = std::any_of(std::begin(kHeaders), std::end(kHeaders), begins);
+    if (!has_header && !last && std::any_of(std::begin(kHeaders), std::end(kHeaders), may_begin))
+      return false;
+    at_start_ = false;
+    in_body_ = !has_header;
+  }
+  return in_body_ ? StepBody() : StepHeader();
+}
+
+bool HarmonyParser::StepHeader() {
+  const size_t at = held().substr(0, kMaxHeaderBytes).find(kMessage);
+  if (at == std::string_view::npos) {
+    if (held().size() < kMaxHeaderBytes) return false;
+    BeginBody("");
+    return true;
+  }
+  BeginBody(held().substr(0, at));
+  past_ += at + kMessage.size();
+  return true;
+}
+
+void HarmonyParser::BeginBody(std::string_view header) {
+  in_body_ = true;
+  kind_ = header.find("analysis") != std::string_view::npos ? Kind::kThought : Kind::kText;
+  const size_t recipient = header.find(kRecipient);
+  if (recipient == std::string_view::npos) return;
+  std::string_view name = header.substr(recipient + kRecipient.size());
+  tool_ = name.substr(0, std::min(name.find_first_of(kBlank), name.find("<|")));
+  kind_ = Kind::kCall;
+}
+
+bool HarmonyParser::StepBody() {
+  const Mark end = FindEnd(held());
+  Write(held().substr(0, end.at));
+  past_ += end.at;
+  if (end.size == 0) return false;
+  past_ += end.size;
+  EndBody();
+  return true;
+}
+
+void HarmonyParser::Write(std::string_view body) {
+  (kind_ == Kind::kCall      ? arguments_
+   : kind_ == Kind::kThought ? parsed_.reasoning
+                             : parsed_.content) += body;
+}
+
+void HarmonyParser::EndBody() {
+  if (!std::exchange(in_body_, false)) return;
+  if (std::exchange(kind_, Kind::kText) != Kind::kCall) return;
+  const std::string arguments = std::exchange(arguments_, {});
+  const auto json = Json::Parse(Trim(arguments).empty() ? "{}" : arguments);
+  if (!rules_.calls || !json || !json->is_object() || tool_.empty()) {
+    parsed_.content += arguments;
+  } else if (rules_.parallel || calls_++ == 0) {
+    parsed_.calls.push_back({std::exchange(tool_, {}), json->Dump()});
+  }
+}
+
+}  // namespace pinion
