@@ -8,6 +8,7 @@
 #include "kernels/impl/kv.inl.h"
 #include "kernels/impl/probes.h"
 #include "kernels/impl/put.inl.h"
+#include "kernels/impl/recurrent_scalar.inl.h"
 #include "kernels/impl/tables.h"
 
 namespace pinion::kernels::impl {
@@ -84,6 +85,8 @@ float ActivationOf(Activation activation, float x) {
       return 0.5f * x * std::erfc(-0.7071067812f * x);
     case Activation::kRelu:
       return x > 0 ? x : 0;
+    case Activation::kSigmoid:
+      return Sigmoid(x);
   }
   return x;
 }
@@ -292,6 +295,8 @@ const Table kScalarTable = {
     .sum_at_least = SumAtLeast,
     .max = MaxOver,
     .argmax = ArgMax,
+    .delta_rule = DeltaRule,
+    .short_conv = ShortConv,
     .kv_write = KvWrite,
     .attention = Attention,
     .attention_merge = AttentionMerge,

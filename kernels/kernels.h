@@ -191,6 +191,28 @@ enum class Activation {
   kGeluTanh,  // x / 2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
   kGeluErf,   // x / 2 (1 + erf(x / sqrt(2)))
   kRelu,      // max(0, x)
+  kSigmoid,   // 1 / (1 + e^-x): of gates
+};
+
+// ---- Recurrent layers -----------------------------------------------------------------------
+// One token of one head of the gated delta rule (arXiv:2412.06464, sec. 3): with S the state,
+//   S *= decay;  S += k (beta (v - S'k))';  out = S'q
+struct DeltaRuleArgs {
+  float* state;        // [key_dim][value_dim], updated in place
+  const float *q, *k;  // [key_dim], normalised and scaled
+  const float* v;      // [value_dim]
+  size_t key_dim, value_dim;
+  float decay, beta;  // 0 to 1
+  float* out;         // [value_dim]; overlaps nothing else
+};
+
+// One token of a causal convolution of each channel with a kernel of its own:
+// dst[c] = sum over t of weights[t * weight_stride + c] * taps[t][c]
+struct ShortConvArgs {
+  const float* const* taps;  // [width]: the rows [n] of the width - 1 tokens before, then its own
+  const float* weights;      // [width], weight_stride floats apart
+  size_t width, weight_stride, n;
+  float* dst;  // [n]; may be one of the taps
 };
 
 // ---- Table ----------------------------------------------------------------------------------
@@ -249,6 +271,8 @@ struct Table {
   // index of the largest x[i], the lowest index of equal ones; NaN never wins; n >= 1
   size_t (*argmax)(const float* x, size_t n);
 
+  void (*delta_rule)(const DeltaRuleArgs&);
+  void (*short_conv)(const ShortConvArgs&);
   void (*kv_write)(const KvWriteArgs&);
   void (*attention)(const AttentionArgs&);
   void (*attention_merge)(const AttentionMergeArgs&);

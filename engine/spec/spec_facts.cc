@@ -17,6 +17,8 @@ const char* Name(kernels::Activation activation) {
       return "gelu_erf";
     case kernels::Activation::kRelu:
       return "relu";
+    case kernels::Activation::kSigmoid:
+      return "sigmoid";
   }
   return "";
 }

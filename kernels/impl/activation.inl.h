@@ -58,6 +58,8 @@ void Activate(void* dst, Dtype dst_type, Activation activation, const float* x, 
       return EachOf<GeluErf>(dst, dst_type, x, n);
     case Activation::kRelu:
       return EachOf<Relu>(dst, dst_type, x, n);
+    case Activation::kSigmoid:
+      return EachOf<Sigmoid>(dst, dst_type, x, n);
   }
 }
 
@@ -72,6 +74,8 @@ void ActivateGated(void* dst, Dtype dst_type, Activation activation, const float
       return EachGated<GeluErf>(dst, dst_type, gate, up, n);
     case Activation::kRelu:
       return EachGated<Relu>(dst, dst_type, gate, up, n);
+    case Activation::kSigmoid:
+      return EachGated<Sigmoid>(dst, dst_type, gate, up, n);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "kernels/impl/convert.inl.h"
 #include "kernels/impl/gemm.inl.h"
 #include "kernels/impl/kv.inl.h"
+#include "kernels/impl/recurrent.inl.h"
 #include "kernels/impl/rowwise.inl.h"
 #include "kernels/impl/tables.h"
 
@@ -42,6 +43,8 @@ constexpr Table MakeTable(Isa isa) {
       .sum_at_least = SumAtLeast,
       .max = MaxOver,
       .argmax = ArgMax,
+      .delta_rule = DeltaRule,
+      .short_conv = ShortConv,
       .kv_write = KvWrite,
       .attention = Attention<of_bytes>,
       .attention_merge = AttentionMerge,

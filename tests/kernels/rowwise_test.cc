@@ -135,12 +135,15 @@ Exact ExactActivation(Activation activation, double x) {
               (0.75e-7 + 12 * kU) * std::abs(x) + kU * std::abs(x)};
     case Activation::kRelu:
       return {std::max(x, 0.0), 0};
+    case Activation::kSigmoid:
+      return {sigmoid, 7 * kU * sigmoid};
   }
   return {};
 }
 
 constexpr Activation kActivations[] = {Activation::kSilu, Activation::kGeluTanh,
-                                       Activation::kGeluErf, Activation::kRelu};
+                                       Activation::kGeluErf, Activation::kRelu,
+                                       Activation::kSigmoid};
 
 TEST_P(RowwiseTest, ActivationsAreWithinTheExponentialsBound) {
   for (size_t n : kSizes) {
@@ -170,6 +173,12 @@ TEST_P(RowwiseTest, ActivationsSurviveExtremeGates) {
   Guarded<float> dst(10);
   for (Activation activation : kActivations) {
     kernels_.activate(dst.data(), Dtype::kF32, activation, gate.data(), 10);
+    if (activation == Activation::kSigmoid) {
+      for (size_t i = 0; i < 5; ++i) EXPECT_NEAR(dst[i], 0, 1e-36) << gate[i];
+      EXPECT_EQ(dst[5], 0.5f);
+      for (size_t i = 6; i < 10; ++i) EXPECT_EQ(dst[i], 1) << gate[i];
+      continue;
+    }
     for (size_t i = 0; i < 5; ++i) EXPECT_NEAR(dst[i], 0, 1e-7 + 1e-36 * -gate[i]) << gate[i];
     for (size_t i = 5; i < 10; ++i) EXPECT_FLOAT_EQ(dst[i], gate[i]);
   }

@@ -1,0 +1,58 @@
+#pragma once
+
+// What recurrent layers compute for each token.
+
+#include "kernels/impl/math.inl.h"
+
+namespace pinion::kernels::impl {
+namespace {
+
+// kVectors neighbouring vectors of columns of a head's state: nothing of a column depends on the
+// others. They are read twice, the second time from L1 (128 rows of 4 vectors: 32 KiB).
+template <size_t kVectors>
+void DeltaRuleColumns(const DeltaRuleArgs& args, size_t column) {
+  const size_t live = args.value_dim - column;  // less than a vector only if kVectors is 1
+  const auto load = [live](const float* p, size_t v) {
+    return LoadUpTo(p + v * kLanes, live - v * kLanes, Set(0));
+  };
+  const Vec decay = Set(args.decay);
+  Vec known[kVectors], change[kVectors], sum[kVectors];
+  for (size_t v = 0; v < kVectors; ++v) known[v] = sum[v] = Set(0);
+  const float* row = args.state + column;
+  for (size_t i = 0; i < args.key_dim; ++i, row += args.value_dim)
+    for (size_t v = 0; v < kVectors; ++v) known[v] = Fma(Set(args.k[i]), load(row, v), known[v]);
+  for (size_t v = 0; v < kVectors; ++v)
+    change[v] = Set(args.beta) * (load(args.v + column, v) - decay * known[v]);
+  float* next = args.state + column;
+  for (size_t i = 0; i < args.key_dim; ++i, next += args.value_dim) {
+    for (size_t v = 0; v < kVectors; ++v) {
+      const Vec updated = Fma(Set(args.k[i]), change[v], decay * load(next, v));
+      Put(next, Dtype::kF32, v * kLanes, updated, live - v * kLanes);
+      sum[v] = Fma(Set(args.q[i]), updated, sum[v]);
+    }
+  }
+  for (size_t v = 0; v < kVectors; ++v)
+    Put(args.out + column, Dtype::kF32, v * kLanes, sum[v], live - v * kLanes);
+}
+
+void DeltaRule(const DeltaRuleArgs& args) {
+  constexpr size_t kVectors = 4;  // sums to hide an FMA's latency
+  size_t column = 0;
+  for (; column + kVectors * kLanes <= args.value_dim; column += kVectors * kLanes)
+    DeltaRuleColumns<kVectors>(args, column);
+  for (; column < args.value_dim; column += kLanes) DeltaRuleColumns<1>(args, column);
+}
+
+void ShortConv(const ShortConvArgs& args) {
+  for (size_t i = 0; i < args.n; i += kLanes) {
+    const size_t live = args.n - i;
+    Vec sum = Set(0);
+    for (size_t tap = 0; tap < args.width; ++tap)
+      sum = Fma(LoadUpTo(args.weights + tap * args.weight_stride + i, live, Set(0)),
+                LoadUpTo(args.taps[tap] + i, live, Set(0)), sum);
+    Put(args.dst, Dtype::kF32, i, sum, live);
+  }
+}
+
+}  // namespace
+}  // namespace pinion::kernels::impl
