@@ -72,7 +72,7 @@ void Calibration::Collect(int first) {
   StepBatch batch;
   for (const auto& window : windows_) {
     batch.tokens = window;
-    batch.slices = {{0, window.size(), 0, blocks.data()}};
+    batch.slices = {{0, window.size(), 0, blocks.data(), 0}};
     model_.decoder->Forward(batch, [](const Worker&, size_t, size_t, float*, size_t) {});
   }
   model_.decoder->Observe(nullptr);

@@ -13,6 +13,7 @@
 #include "engine/checkpoint/published.h"
 #include "engine/checkpoint/rounded_tensor.h"
 #include "engine/run/prompts.h"
+#include "engine/spec/attention_spec.h"
 #include "kernels/kernels.h"
 
 namespace pinion {
@@ -169,6 +170,11 @@ Status Quantise(const QuantiseOptions& options) {
   PINION_ASSIGN(const QuantScheme scheme, SchemeOf(options));
   PINION_ASSIGN(const ModelFiles files, FindPlainModel(options.model));
   PINION_TRY(CheckHoldsNoModel(options.folder));
+  if (!options.calibration.empty() && RecurrentLayers(files.spec) > 0)
+    return Fail(ErrorCode::kUsage,
+                StrCat("'", options.model,
+                       "' has recurrent layers, which no calibration covers; leave out "
+                       "--calibration to round to the nearest number"));
   PINION_ASSIGN(const auto texts,
                 CollectTexts(files, PublishedConfig(scheme, PlainLinears(files.spec))));
   PINION_ASSIGN(auto plain, OpenWeights(files));

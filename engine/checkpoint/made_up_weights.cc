@@ -90,9 +90,9 @@ constexpr double kAttentionGain = 0.5, kMlpGain = 3;
 // the variance of its input, and the contributions of all layers to the residual stream together
 // have a variance of about 1.
 double Deviation(const TensorSpec& tensor, const DecoderSpec& spec) {
-  // A tensor of all experts is [experts][inputs][outputs].
-  const auto inputs =
-      static_cast<double>(tensor.shape.size() == 3 ? tensor.shape[1] : tensor.shape.back());
+  const bool inputs_first =
+      tensor.shape.size() == 3 && spec.moe.tensors == ExpertTensors::kAlternating;
+  const auto inputs = static_cast<double>(inputs_first ? tensor.shape[1] : tensor.shape.back());
   switch (tensor.role) {
     case TensorRole::kEmbedding:
     case TensorRole::kLinear:

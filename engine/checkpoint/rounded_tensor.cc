@@ -1,6 +1,7 @@
 #include "engine/checkpoint/rounded_tensor.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "engine/base/strings.h"
 #include "engine/checkpoint/quantised_source.h"
@@ -90,10 +91,18 @@ Result<QuantScheme> MadeUpScheme(const std::string& name) {
 
 std::vector<std::string> PlainLinears(const DecoderSpec& spec) {
   std::vector<std::string> modules{"lm_head"};
-  if (spec.names.router.empty()) return modules;
-  for (int layer = 0; layer < spec.layers; ++layer)
-    if (spec.layer_specs[static_cast<size_t>(layer)].mlp == MlpKind::kExperts)
-      modules.push_back(LayerTensor(spec.names.router, layer));
+  const auto add = [&](int layer, std::initializer_list<std::string> patterns) {
+    for (const std::string& pattern : patterns)
+      if (!pattern.empty()) modules.push_back(LayerTensor(pattern, layer));
+  };
+  const TensorNames& names = spec.names;
+  for (int layer = 0; layer < spec.layers; ++layer) {
+    const LayerSpec& kinds = spec.layer_specs[static_cast<size_t>(layer)];
+    if (kinds.mlp == MlpKind::kExperts) add(layer, {names.router, names.shared_router});
+    if (kinds.mixer == MixerKind::kDeltaNet)
+      add(layer, {names.delta_qkv, names.delta_z, names.delta_b, names.delta_a, names.delta_qkvz,
+                  names.delta_ba, names.delta_o});
+  }
   return modules;
 }
 

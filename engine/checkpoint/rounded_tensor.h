@@ -19,9 +19,10 @@ std::unique_ptr<QuantisedTensor> RoundTensor(const TensorSource& source, const T
 
 // "w8a8", "awq" and "gptq": the schemes that made-up weights can have.
 Result<QuantScheme> MadeUpScheme(const std::string& name);
-// The weights of the linears that are quantised: all but the routers, which no scheme touches, and
-// those of unquantised modules, such as the head.
+// The weights of the linears that are quantised: all but those of modules that stay plain.
 std::vector<std::string> RoundedLinears(const DecoderSpec& spec);
+// The head; routers, which no scheme touches; Gated DeltaNet's linears, which are packed together
+// with ones that no scheme covers.
 std::vector<std::string> PlainLinears(const DecoderSpec& spec);
 RoundingScheme RoundingOf(const QuantScheme& scheme);
 // `plain` with its linears rounded according to `scheme`.

@@ -18,7 +18,7 @@ struct Attention {
   const StepBatch& batch;
   const Shard& shard;
   const KvCache& cache;  // holds the keys and values of the batch's tokens too
-  size_t layer;
+  size_t layer;          // of the cache
   AttentionSpec spec;
   const AttentionPlan& plan;  // built for spec.window
   const float* q;             // [rows][q_stride]: head h at h * key_dim, rotary applied

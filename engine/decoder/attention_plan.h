@@ -58,7 +58,7 @@ struct AttentionPlan {
 // The plans of a step: layers with the same window share one.
 class AttentionPlans {
  public:
-  // windows: of each layer.
+  // windows: of each layer that attends (CachedLayer).
   void Build(const StepBatch& batch, const Shard& shard, size_t threads, size_t block_tokens,
              const std::vector<int>& windows);
 

@@ -51,12 +51,26 @@ uint64_t LatentElements(const DecoderSpec& spec) {
          heads * size(latent.value_dim) * hidden;
 }
 
-std::vector<Part> AttentionParts(const DecoderSpec& spec) {
+std::vector<Part> MixerParts(const DecoderSpec& spec, MixerKind mixer) {
   const auto hidden = static_cast<uint64_t>(spec.hidden);
+  if (mixer == MixerKind::kDeltaNet) {
+    const DeltaColumns columns(spec.delta, static_cast<size_t>(spec.delta.key_heads));
+    return {{std::nullopt, hidden * (columns.count + columns.z - columns.v)}};
+  }
   if (spec.latent.kv_rank > 0) return {{std::nullopt, LatentElements(spec)}};
   const auto q = static_cast<uint64_t>(spec.heads) * static_cast<uint64_t>(spec.head_dim);
   const auto kv = static_cast<uint64_t>(spec.kv_heads) * static_cast<uint64_t>(spec.head_dim);
-  return {{MatrixRole::kQkv, hidden * (q + 2 * kv)}, {MatrixRole::kO, q * hidden}};
+  const uint64_t gates = spec.attention_gate ? q : 0;
+  return {{MatrixRole::kQkv, hidden * (q + gates + 2 * kv)}, {MatrixRole::kO, q * hidden}};
+}
+
+// Of one recurrent layer for one token, beside products with matrices: the convolution; the state's
+// decay and two products with each of its elements, and their sum into it.
+uint64_t RecurrentFlops(const DecoderSpec& spec) {
+  const StateShape shape = StateShape::Of(spec.delta, static_cast<size_t>(spec.delta.key_heads));
+  const size_t taps = shape.tail_floats / static_cast<size_t>(spec.delta.conv_width - 1) *
+                      static_cast<size_t>(spec.delta.conv_width);
+  return 2 * taps + 7 * shape.value_heads * shape.state_floats;
 }
 
 // Whether products with the matrix are computed in integers (its weights may be integers even if
@@ -93,6 +107,7 @@ StepCost& StepCost::operator+=(const StepCost& other) {
 CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvDtype kv_dtype,
                      int ranks) {
   const auto hidden = static_cast<uint64_t>(spec.hidden);
+  state_bytes_ = StateBytesPerSequence(spec);
   const KvShape cached = CachedShape(spec);
   for (int rank = 0; rank < ranks; ++rank) {
     const Shard shard = MakeShard(spec, ranks, rank);
@@ -111,7 +126,10 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvD
     const Products products = LayerProducts(spec, index);
     per_row_.flops += products.flops;
     per_row_.int8_ops += products.int8_ops;
-    ++layers_of_window_[layer.window > 0 ? static_cast<uint64_t>(layer.window) : kEverything];
+    if (layer.mixer == MixerKind::kDeltaNet)
+      per_row_.flops += RecurrentFlops(spec);
+    else
+      ++layers_of_window_[layer.window > 0 ? static_cast<uint64_t>(layer.window) : kEverything];
   }
   const uint64_t head = 2 * static_cast<uint64_t>(spec.vocabulary) * hidden;
   (InIntegers(spec, -1, MatrixRole::kHead) ? per_logit_row_.int8_ops : per_logit_row_.flops) = head;
@@ -122,7 +140,7 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvD
 
 CostModel::Products CostModel::LayerProducts(const DecoderSpec& spec, int layer) {
   Products products;
-  std::vector<Part> parts = AttentionParts(spec);
+  std::vector<Part> parts = MixerParts(spec, spec.layer_specs[static_cast<size_t>(layer)].mixer);
   const auto mlp = MlpParts(spec, spec.layer_specs[static_cast<size_t>(layer)].mlp);
   parts.insert(parts.end(), mlp.begin(), mlp.end());
   for (const Part& part : parts) {
@@ -150,6 +168,7 @@ StepCost CostModel::LeastExperts() const { return ExpectedExperts(1); }
 
 StepCost CostModel::Rows(size_t first_position, size_t rows, size_t logit_rows) const {
   StepCost cost;
+  cost.kv_bytes = first_position > 0 ? state_bytes_ : 0;
   cost.flops = rows * per_row_.flops + logit_rows * per_logit_row_.flops;
   cost.int8_ops = rows * per_row_.int8_ops + logit_rows * per_logit_row_.int8_ops;
   for (const auto& [window, layers] : layers_of_window_) {

@@ -14,7 +14,8 @@ namespace pinion {
 struct StepCost {
   uint64_t weight_bytes = 0;  // as packed, padding and norms included
   uint64_t kv_bytes = 0;      // keys and values of every token that is seen, over all layers;
-                              // EngineStats subtracts the tokens that sequences share
+                              // EngineStats subtracts the tokens that sequences share. And the
+                              // states that recurrent layers read
   uint64_t flops = 0;         // of projections and attention; a multiply-add counts as two
   uint64_t int8_ops = 0;      // the same of products with weights that stay in integers
 
@@ -56,6 +57,7 @@ class CostModel {
   double touched_by_a_token_ = 0;                     // the fraction of them
   std::map<uint64_t, uint64_t> layers_of_window_;     // number of layers that see that many tokens
   uint64_t kv_bytes_per_token_ = 0;                   // of one layer
+  uint64_t state_bytes_ = 0;                          // of a sequence, over all recurrent layers
   // Of a row's products with weights, and with the head: floating-point and int8 ones.
   struct Products {
     uint64_t flops = 0, int8_ops = 0;

@@ -45,22 +45,26 @@ class ShardedDecoder : public Decoder {
     model_.logits_stride = kernels::RoundUp(static_cast<size_t>(spec.vocabulary), kernels::kBlockN);
     PINION_ASSIGN(logits_, Pages::Allocate(kLogitChunk * model_.logits_stride * sizeof(float)));
     model_.logits = logits_.as<float>();
-    for (int layer = 0; layer < spec.layers; ++layer)
-      windows_.push_back(LayerAttention(spec, static_cast<size_t>(layer)).window);
+    for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer)
+      if (spec.layer_specs[layer].mixer == MixerKind::kAttention)
+        windows_.push_back(LayerAttention(spec, layer).window);
     return {};
   }
 
-  Status AllocateKv(size_t blocks, size_t max_model_len) override {
+  Status AllocateKv(size_t blocks, size_t max_model_len, size_t sequences) override {
     model_.ropes.clear();
     for (const RopeSpec& rope : model_.spec.ropes)
       model_.ropes.push_back(
           {RopeFrequencies(rope, static_cast<int>(max_model_len)), static_cast<float>(rope.scale)});
     model_.caches.clear();
+    model_.states.clear();
     for (const RankWeights& weights : model_.weights) {
       PINION_ASSIGN(KvCache cache,
                     KvCache::Allocate(model_.spec, weights.shard, model_.options.cached(),
                                       model_.options.block_tokens, blocks));
       model_.caches.push_back(std::move(cache));
+      PINION_ASSIGN(StateCache states, StateCache::Allocate(model_.spec, weights.shard, sequences));
+      model_.states.push_back(std::move(states));
     }
     blocks_ = blocks;
     return {};
@@ -75,6 +79,12 @@ class ShardedDecoder : public Decoder {
   uint64_t kv_bytes() const override {
     uint64_t bytes = 0;
     for (const KvCache& cache : model_.caches) bytes += cache.size_bytes();
+    return bytes;
+  }
+
+  uint64_t state_bytes() const override {
+    uint64_t bytes = 0;
+    for (const StateCache& states : model_.states) bytes += states.size_bytes();
     return bytes;
   }
 
@@ -101,7 +111,7 @@ class ShardedDecoder : public Decoder {
 
   KvPieces kv_pieces() const override {
     KvPieces pieces;
-    pieces.layers = static_cast<size_t>(model_.spec.layers);
+    pieces.layers = CachedLayers(model_.spec);
     for (const KvCache& cache : model_.caches)
       pieces.span_blocks = std::max(pieces.span_blocks, cache.span_blocks());
     pieces.count = (blocks_ + pieces.span_blocks - 1) / pieces.span_blocks * pieces.layers;
@@ -125,6 +135,8 @@ class ShardedDecoder : public Decoder {
   void Forward(const StepBatch& batch, const LogitsSink& sink) override {
     CHECK(batch.tokens.size() <= model_.options.max_rows) << batch.tokens.size();
     CHECK(!model_.caches.empty()) << "AllocateKv comes first";
+    for (const StepBatch::Slice& slice : batch.slices)
+      CHECK(model_.states[0].Holds(slice.place)) << slice.place;
     Plan(batch);
     ranks_.Run([&](const Worker& worker) {
       const TraceSpan span("forward", "rows", batch.tokens.size());
@@ -160,7 +172,7 @@ class ShardedDecoder : public Decoder {
   std::shared_ptr<const TensorSource> source_;
   Pages logits_;
   LoadedModel model_;
-  std::vector<int> windows_;  // of each layer
+  std::vector<int> windows_;  // of each layer that attends
   size_t blocks_ = 0;         // of each cache
   uint64_t shared_kv_bytes_ = 0;
 };

@@ -51,9 +51,11 @@ class Decoder {
   virtual ~Decoder() = default;
 
   // max_model_len: tokens of the longest sequence that will be served; some ropes depend on it.
-  virtual Status AllocateKv(size_t blocks, size_t max_model_len) = 0;
+  // sequences: the most that have a state at once, if layers are recurrent.
+  virtual Status AllocateKv(size_t blocks, size_t max_model_len, size_t sequences) = 0;
   virtual uint64_t weight_bytes() const = 0;  // packed, over all ranks
   virtual uint64_t kv_bytes() const = 0;      // over all ranks
+  virtual uint64_t state_bytes() const = 0;   // of all sequences' states, over all ranks
   // Bytes of experts' weights that the steps so far had to read, over all ranks: in each step and
   // layer, every expert that some token chose counts once.
   virtual uint64_t expert_bytes_read() const = 0;
@@ -62,8 +64,8 @@ class Decoder {
   virtual uint64_t shared_kv_bytes() const = 0;
 
   // The cache's memory in pieces, in the order in which a pool gives out the blocks: piece p is
-  // that of span p / layers in layer p % layers. A span is the blocks that lie together (on the
-  // rank with the longest spans).
+  // that of span p / layers in layer p % layers, of those that have a cache. A span is the blocks
+  // that lie together (on the rank with the longest spans).
   struct KvPieces {
     size_t span_blocks = 1, layers = 0, count = 0;
   };

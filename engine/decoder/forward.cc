@@ -63,11 +63,20 @@ void AddTerm(const ForwardPass& pass, size_t layer, const Term& term, size_t beg
   }
 }
 
+void RunMixer(const ForwardPass& pass, size_t layer) {
+  if (pass.spec.layer_specs[layer].mixer == MixerKind::kDeltaNet)
+    RunDeltaNet(pass, layer);
+  else if (pass.spec.latent.kv_rank > 0)
+    RunLatentAttention(pass, layer);
+  else
+    RunAttention(pass, layer);
+}
+
 // Takes the normed rows of this layer and leaves those of the next.
 void RunLayer(const ForwardPass& pass, size_t index) {
   const auto& layers = pass.weights.layers;
   const LayerWeights& layer = layers[index];
-  pass.spec.latent.kv_rank > 0 ? RunLatentAttention(pass, index) : RunAttention(pass, index);
+  RunMixer(pass, index);
   pass.worker.Share(pass.rows, [&](size_t begin, size_t end) {
     AddTerm(pass, index, kAttentionTerm, begin, end);
     if (pass.spec.parts_side_by_side) return;  // the MLP takes the rows that attention took
@@ -94,6 +103,7 @@ ForwardPass::ForwardPass(LoadedModel& model, const Worker& worker, const StepBat
       batch(batch),
       weights(model.weights[Index(worker.rank)]),
       cache(model.caches[Index(worker.rank)]),
+      states(model.states[Index(worker.rank)]),
       w(model.workspaces[Index(worker.rank)]),
       scratch(w.threads[Index(worker.thread)]),
       activation(kernels::ActivationType(model.options.dtype)),

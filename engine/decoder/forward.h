@@ -5,6 +5,7 @@
 
 #include "engine/decoder/decoder.h"
 #include "engine/decoder/kv_cache.h"
+#include "engine/decoder/state_cache.h"
 #include "engine/decoder/step.h"
 #include "engine/decoder/workspace.h"
 #include "engine/host/team.h"
@@ -32,6 +33,7 @@ struct LoadedModel {
   std::vector<RankWeights> weights;
   std::vector<std::unique_ptr<PlainExperts>> plain_experts;  // [layers]; nothing if prepacked
   std::vector<KvCache> caches;
+  std::vector<StateCache> states;
   std::vector<Workspace> workspaces;
   float* logits = nullptr;  // [kLogitChunk][logits_stride], written by all ranks
   size_t logits_stride = 0;

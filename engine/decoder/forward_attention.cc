@@ -126,6 +126,7 @@ void ScaleQuery(const ForwardPass& pass, size_t layer, size_t position, float* h
 void PrepareHeads(const ForwardPass& pass, size_t index, const Heads& heads, size_t begin,
                   size_t end) {
   const LayerWeights& layer = pass.weights.layers[index];
+  const size_t cached = CachedLayer(pass.spec, index);
   size_t slice = 0;
   for (size_t at = begin; at < end; ++at) {
     const size_t row = at / heads.rotated(), unit = at % heads.rotated();
@@ -141,7 +142,7 @@ void PrepareHeads(const ForwardPass& pass, size_t index, const Heads& heads, siz
     }
     float* value = HeadOf(pass, row, unit + heads.kv);
     AddHeadBias(pass, layer, unit + heads.kv, value);
-    pass.cache.Write(pass.table, index, unit - heads.q, of.block_table, position, head, value);
+    pass.cache.Write(pass.table, cached, unit - heads.q, of.block_table, position, head, value);
   }
 }
 
@@ -154,23 +155,40 @@ void PrepareAndStore(const ForwardPass& pass, size_t index) {
   });
 }
 
+// If heads have gates, the results stay in float32, in the place of the queries: nobody reads a
+// token's queries of a group after its result is written.
 void AttendLayer(const ForwardPass& pass, size_t layer) {
   const TraceSpan span("attention", "layer", layer);
+  const size_t cached = CachedLayer(pass.spec, layer);
+  const bool gated = pass.spec.attention_gate;
   Attend({.table = pass.table,
           .batch = pass.batch,
           .shard = pass.weights.shard,
           .cache = pass.cache,
-          .layer = layer,
+          .layer = cached,
           .spec = LayerAttention(pass.spec, layer),
-          .plan = pass.w.plans.of_layer(layer),
+          .plan = pass.w.plans.of_layer(cached),
           .q = pass.w.qkv,
           .q_stride = pass.w.qkv_stride,
           .sinks = pass.weights.layers[layer].sinks,
-          .dst = pass.w.attended,
-          .dst_stride = pass.w.attended_stride,
-          .dst_type = pass.activation,
+          .dst = gated ? reinterpret_cast<std::byte*>(pass.w.qkv) : pass.w.attended,
+          .dst_stride = gated ? pass.w.qkv_stride : pass.w.attended_stride,
+          .dst_type = gated ? kernels::Dtype::kF32 : pass.activation,
           .parts = pass.w.parts.data()},
          pass.worker, pass.scratch.part);
+}
+
+// Each head's result times the sigmoid of its gate.
+void GateHeads(const ForwardPass& pass) {
+  const TraceSpan span("gate");
+  const Heads heads(pass.weights.shard);
+  const size_t row_bytes = pass.w.attended_stride * kernels::SizeOf(pass.activation);
+  pass.worker.Share(pass.rows, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row)
+      pass.table.activate_gated(
+          pass.w.attended + row * row_bytes, pass.activation, kernels::Activation::kSigmoid,
+          HeadOf(pass, row, heads.q + 2 * heads.kv), HeadOf(pass, row, 0), heads.q * pass.head_dim);
+  });
 }
 
 }  // namespace
@@ -181,6 +199,7 @@ void RunAttention(const ForwardPass& pass, size_t layer) {
   if (pass.spec.qk_norm == QkNorm::kWhole) MeasureHeads(pass, weights);
   PrepareAndStore(pass, layer);
   AttendLayer(pass, layer);
+  if (pass.spec.attention_gate) GateHeads(pass);
   Project(pass, "o", weights.o, pass.w.attended, pass.w.attention_partial, pass.w.hidden_stride,
           PhaseScope::kRanks);
 }

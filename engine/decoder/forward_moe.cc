@@ -3,6 +3,7 @@
 // one, is computed beside them.
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "engine/base/trace.h"
@@ -23,6 +24,7 @@ struct Moe {
         plain(experts.prepacked() ? nullptr : pass.model.plain_experts[layer].get()),
         buffers(pass.w.experts),
         work(*buffers.work),
+        count(static_cast<size_t>(pass.spec.moe.router.experts)),
         top_k(static_cast<size_t>(pass.spec.moe.router.top_k)) {}
 
   const ForwardPass& pass;
@@ -31,7 +33,7 @@ struct Moe {
   const PlainExperts* plain;  // packed from, block by block; null: prepacked
   const ExpertBuffers& buffers;
   ExpertWork& work;
-  const size_t top_k;
+  const size_t count, top_k;  // of experts; of those that a token chooses
 
   size_t element() const { return kernels::SizeOf(pass.activation); }
   float* out(size_t assignment) const { return buffers.out + assignment * pass.w.hidden_stride; }
@@ -65,8 +67,7 @@ void Choose(const Moe& moe, size_t begin, size_t end) {
   const TraceSpan span("choose");
   for (size_t row = begin; row < end; ++row) {
     float* logits = moe.buffers.logits + row * moe.buffers.logits_stride;
-    if (moe.experts.router_bias)
-      moe.pass.table.add(logits, moe.experts.router_bias, moe.experts.router.outputs);
+    if (moe.experts.router_bias) moe.pass.table.add(logits, moe.experts.router_bias, moe.count);
     moe.pass.scratch.router->Route(logits, moe.experts.correction,
                                    moe.buffers.chosen + row * moe.top_k,
                                    moe.buffers.weights + row * moe.top_k);
@@ -77,7 +78,7 @@ void PlanWork(const Moe& moe) {
   const TraceSpan span("plan experts");
   ExpertWork& work = moe.work;
   const auto threads = static_cast<size_t>(moe.pass.worker.threads);
-  work.plan.Build(moe.buffers.chosen, moe.pass.rows, moe.top_k, moe.experts.router.outputs);
+  work.plan.Build(moe.buffers.chosen, moe.pass.rows, moe.top_k, moe.count);
   // In units of a gate and an up block, which one thread activates together.
   work.plan.Cut(moe.experts.in_blocks / 2, threads, work.in_items);
   work.plan.Cut(moe.experts.down_blocks, threads, work.down_items);
@@ -200,6 +201,11 @@ void TakeItems(const char* name, const Moe& moe, const std::vector<ExpertItem>& 
                                 [&](size_t i) { run(moe, items[i]); });
 }
 
+// The weight of the shared MLP for one row: the logit behind the experts'.
+float SharedWeight(const Moe& moe, size_t row) {
+  return 1 / (1 + std::exp(-moe.buffers.logits[row * moe.buffers.logits_stride + moe.count]));
+}
+
 // Adds the experts' terms to the shared MLP's, which mlp_partial already holds. Each token's terms
 // are added in the order of its choices, never in the order of computation: the sum must not depend
 // on the rest of the batch.
@@ -208,7 +214,10 @@ void Combine(const Moe& moe, size_t begin, size_t end) {
   const ForwardPass& pass = moe.pass;
   for (size_t row = begin; row < end; ++row) {
     float* sum = pass.w.mlp_partial + row * pass.w.hidden_stride;
-    if (moe.layer.down.outputs == 0) std::fill_n(sum, pass.hidden, 0.0f);
+    if (moe.layer.down.outputs == 0)
+      std::fill_n(sum, pass.hidden, 0.0f);
+    else if (pass.spec.moe.shared_router)
+      pass.table.scale(sum, SharedWeight(moe, row), pass.hidden);
     if (moe.experts.down.k == 0) continue;
     for (size_t i = 0; i < moe.top_k; ++i) {
       const float weight = moe.buffers.weights[row * moe.top_k + i];

@@ -19,8 +19,9 @@ struct ForwardPass {
   const kernels::IntTable& integers;
   const Worker& worker;
   const StepBatch& batch;
-  const RankWeights& weights;  // of the worker's rank, as the next three
+  const RankWeights& weights;  // of the worker's rank, as the next four
   KvCache& cache;
+  StateCache& states;
   Workspace& w;
   ThreadScratch& scratch;
   const kernels::Dtype activation;  // of normed, attended and mlp
@@ -114,6 +115,10 @@ void RunAttention(const ForwardPass& pass, size_t layer);
 
 // RunAttention for latent attention.
 void RunLatentAttention(const ForwardPass& pass, size_t layer);
+
+// RunAttention's counterpart in a layer of Gated DeltaNet: also reads and writes the states of the
+// step's sequences.
+void RunDeltaNet(const ForwardPass& pass, size_t layer);
 
 // Reads normed, writes mlp_partial: this rank's term of the MLP. All ranks synchronise after it.
 void RunMlp(const ForwardPass& pass, size_t layer);

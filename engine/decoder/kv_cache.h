@@ -13,7 +13,8 @@
 namespace pinion {
 
 // Keys and values of one rank, laid out as KvLayout says. Block numbers are the scheduler's, the
-// same for every rank and layer. Fresh memory reads as zero.
+// same for every rank and layer; layers are those that attend (CachedLayer). Fresh memory reads as
+// zero.
 class KvCache {
  public:
   static Result<KvCache> Allocate(const DecoderSpec& spec, const Shard& shard,

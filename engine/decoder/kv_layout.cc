@@ -27,7 +27,7 @@ KvLayout KvLayout::Of(const DecoderSpec& spec, const Shard& shard, kernels::KvDt
   layout.keys = kernels::KvPlaneBlockBytes(dtype, block_tokens, layout.shape.key_dim);
   layout.values = layout.shape.BlockBytes(dtype, block_tokens) - layout.keys;
   layout.heads = shard.kv_heads.size();
-  layout.layers = static_cast<size_t>(spec.layers);
+  layout.layers = CachedLayers(spec);
   return layout;
 }
 

@@ -21,8 +21,8 @@ namespace pinion {
 // is address space only.
 struct KvLayout {
   KvShape shape;
-  size_t keys = 0, values = 0;  // bytes of a block of one layer and head
-  size_t heads = 0, layers = 0;
+  size_t keys = 0, values = 0;   // bytes of a block of one layer and head
+  size_t heads = 0, layers = 0;  // layers that attend
 
   static KvLayout Of(const DecoderSpec& spec, const Shard& shard, kernels::KvDtype dtype,
                      size_t block_tokens);

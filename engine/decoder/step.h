@@ -12,6 +12,9 @@ struct StepBatch {
     size_t first_row = 0, rows = 0;
     size_t first_position = 0;             // of first_row; the cache holds everything before it
     const int32_t* block_table = nullptr;  // covers first_position + rows tokens
+    // Where recurrent layers keep the sequence's state: a number of its own below the count of
+    // sequences of Decoder::AllocateKv. A slice that begins at position 0 begins a new state.
+    int32_t place = 0;
   };
   std::vector<int32_t> tokens;      // [rows]
   std::vector<Slice> slices;        // their rows follow one another

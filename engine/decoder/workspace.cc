@@ -61,7 +61,8 @@ void LayOutExperts(const DecoderSpec& spec, const Shard& shard, Dtype dtype, siz
   const size_t element = kernels::SizeOf(kernels::ActivationType(dtype));
   const auto top_k = static_cast<size_t>(spec.moe.router.top_k);
   const size_t assignments = max_rows * top_k;
-  buffers.logits_stride = RoundUp(static_cast<size_t>(spec.moe.router.experts), kernels::kBlockN);
+  const int routed = spec.moe.router.experts + (spec.moe.shared_router ? 1 : 0);
+  buffers.logits_stride = RoundUp(static_cast<size_t>(routed), kernels::kBlockN);
   if (element < sizeof(float)) take(buffers.router_in, max_rows * w.normed_stride * sizeof(float));
   take(buffers.logits, max_rows * buffers.logits_stride * sizeof(float));
   take(buffers.chosen, assignments * sizeof(int32_t));
@@ -116,7 +117,9 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
   const size_t element = kernels::SizeOf(kernels::ActivationType(dtype));
   const size_t q = shard.q_heads.size() * head_dim, kv = shard.kv_heads.size() * head_dim;
   w.hidden_stride = SpreadStride(hidden);
-  w.qkv_stride = SpreadStride(q + 2 * kv);
+  const DeltaColumns delta(spec.delta, shard.delta_heads.size());
+  const size_t recurred = RoundUp(delta.z - delta.v, kernels::kPadK);
+  w.qkv_stride = SpreadStride(std::max((spec.attention_gate ? 2 * q : q) + 2 * kv, delta.count));
   w.normed_stride = RoundUp(hidden, kernels::kPadK);
   w.attended_stride = RoundUp(q, kernels::kPadK);
   const bool has_dense =
@@ -134,6 +137,7 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
   take(w.normed, max_rows * w.normed_stride * element);
   take(w.qkv, max_rows * w.qkv_stride * sizeof(float));
   take(w.attended, max_rows * w.attended_stride * element);
+  take(w.recurred, max_rows * recurred * element);
   take(w.attention_partial, max_rows * w.hidden_stride * sizeof(float));
   take(w.mlp, max_rows * mlp_columns * element);
   take(w.mlp_partial, max_rows * w.hidden_stride * sizeof(float));

@@ -94,6 +94,7 @@ struct Workspace {
   std::byte* normed = nullptr;    // [rows][hidden padded], activation type
   float* qkv = nullptr;           // [rows][qkv_stride]
   std::byte* attended = nullptr;  // [rows][q padded], activation type
+  std::byte* recurred = nullptr;  // [rows][values of recurrent heads padded], activation type
   float* attention_partial =
       nullptr;                     // [rows][hidden_stride]: this rank's term of the o projection
   std::byte* mlp = nullptr;        // [rows][the layer's down.k_padded()], activation type

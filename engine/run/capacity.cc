@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "engine/base/strings.h"
+#include "engine/decoder/state_cache.h"
 #include "engine/decoder/workspace.h"
 #include "engine/weights/weights.h"
 
@@ -33,6 +34,18 @@ size_t LeastBlocks(const std::vector<RankNeeds>& needs, const EngineOptions& opt
   if (options.kv_cache_bytes) return *options.kv_cache_bytes / LargestBlockBytes(needs);
   if (options.max_model_len) return BlocksFor(model_length, options);
   return BlocksFor(std::min(model_length, kLeastTokens), options);
+}
+
+uint64_t LargestState(const std::vector<RankNeeds>& needs) {
+  uint64_t largest = 0;
+  for (const RankNeeds& rank : needs) largest = std::max(largest, rank.state);
+  return largest;
+}
+
+uint64_t StatesOfAllRanks(const std::vector<RankNeeds>& needs) {
+  uint64_t all = 0;
+  for (const RankNeeds& rank : needs) all += rank.state;
+  return all;
 }
 
 std::string Sum(uint64_t weights, uint64_t workspace, uint64_t kv) {
@@ -77,7 +90,8 @@ std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions&
     needs.push_back(
         {ShardWeightBytes(spec, decoder.dtype, decoder.moe_prepack, ranks, rank),
          WorkspaceBytes(spec, decoder, ranks, rank),
-         KvLayout::Of(spec, MakeShard(spec, ranks, rank), decoder.cached(), decoder.block_tokens)});
+         KvLayout::Of(spec, MakeShard(spec, ranks, rank), decoder.cached(), decoder.block_tokens),
+         StateCache::BytesPerSequence(spec, MakeShard(spec, ranks, rank))});
   return needs;
 }
 
@@ -97,7 +111,9 @@ Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& o
   uint64_t weights = 0, workspace = 0, kv = 0, spans = 0;
   std::map<int, uint64_t> per_node;
   for (size_t rank = 0; rank < needs.size(); ++rank) {
-    const uint64_t rank_kv = needs[rank].kv.StorageBytes(blocks);
+    // --kv-cache-space is for the states too; else there must be room for one sequence's.
+    const uint64_t state = options.kv_cache_bytes ? 0 : needs[rank].state;
+    const uint64_t rank_kv = needs[rank].kv.StorageBytes(blocks) + state;
     spans += needs[rank].kv.SpanBytes(blocks);
     weights += needs[rank].weights;
     workspace += needs[rank].workspace;
@@ -126,9 +142,21 @@ Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& o
   return {};
 }
 
+size_t SizeStates(const std::vector<RankNeeds>& needs, const EngineOptions& options,
+                  uint64_t available_bytes) {
+  const auto most = static_cast<size_t>(options.max_num_seqs);
+  if (LargestState(needs) == 0) return most;
+  const uint64_t fitting = options.kv_cache_bytes
+                               ? *options.kv_cache_bytes / 2 / LargestState(needs)
+                               : available_bytes / 4 / StatesOfAllRanks(needs);
+  return std::clamp<size_t>(fitting, 1, most);
+}
+
 Result<size_t> SizeKv(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                       size_t model_length, uint64_t available_bytes) {
+  const size_t sequences = SizeStates(needs, options, available_bytes);
   if (!options.kv_cache_bytes) {
+    available_bytes -= std::min(available_bytes, sequences * StatesOfAllRanks(needs));
     uint64_t per_block_all = 0;
     for (const RankNeeds& rank : needs) per_block_all += rank.kv.block_bytes();
     const size_t useful =
@@ -140,12 +168,17 @@ Result<size_t> SizeKv(const std::vector<RankNeeds>& needs, const EngineOptions& 
     return std::clamp<size_t>(available_bytes / 2 / per_block_all, least, useful);
   }
   const uint64_t largest = LargestBlockBytes(needs);
-  const size_t blocks = *options.kv_cache_bytes / largest;
+  const uint64_t states = sequences * LargestState(needs);
+  const size_t blocks =
+      (*options.kv_cache_bytes - std::min(*options.kv_cache_bytes, states)) / largest;
   if (blocks == 0)
     return Fail(ErrorCode::kUsage,
                 StrCat("--kv-cache-space of ", FormatBytes(*options.kv_cache_bytes),
                        " does not hold one block of ", options.block_size, " tokens (",
-                       FormatBytes(largest), " per rank)"));
+                       FormatBytes(largest), " per rank)",
+                       states > 0 ? StrCat(" beside the states of ", sequences, " sequences (",
+                                           FormatBytes(states), " per rank)")
+                                  : ""));
   return blocks;
 }
 

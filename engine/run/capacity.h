@@ -18,7 +18,8 @@ namespace pinion {
 // The memory one rank will need, in bytes, computed from shapes alone.
 struct RankNeeds {
   uint64_t weights = 0, workspace = 0;
-  KvLayout kv;  // blocks of 0 bytes if the rank holds no heads
+  KvLayout kv;         // blocks of 0 bytes if the rank holds no heads
+  uint64_t state = 0;  // of recurrent layers, for each sequence that runs
 };
 std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder,
                                   int ranks);
@@ -39,9 +40,15 @@ Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& o
                      size_t model_length, const Machine& machine, const Budget& budget,
                      const Plan& plan);
 
+// The number of sequences whose states the memory of the cache holds, at most max_num_seqs: they
+// take up to half of --kv-cache-space, else a quarter of `available_bytes`. Without recurrent
+// layers it is max_num_seqs.
+size_t SizeStates(const std::vector<RankNeeds>& needs, const EngineOptions& options,
+                  uint64_t available_bytes);
+
 // Number of KV blocks: all of --kv-cache-space per rank, else half of `available_bytes` (free after
-// loading the weights), but no more than max_num_seqs sequences of full length can use, and more
-// than half if a sequence of --max-model-len needs it.
+// loading the weights), both less the states of SizeStates, but no more than max_num_seqs sequences
+// of full length can use, and more than half if a sequence of --max-model-len needs it.
 Result<size_t> SizeKv(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                       size_t model_length, uint64_t available_bytes);
 

@@ -193,7 +193,8 @@ class EngineLoop : public Engine {
     for (const Slice& slice : slices) {
       Sequence& sequence = *slice.sequence;
       const size_t row = batch_.tokens.size();
-      batch_.slices.push_back({row, slice.count, slice.first, sequence.block_table.data()});
+      batch_.slices.push_back(
+          {row, slice.count, slice.first, sequence.block_table.data(), sequence.place});
       const auto from = sequence.tokens.begin() + static_cast<ptrdiff_t>(slice.first);
       batch_.tokens.insert(batch_.tokens.end(), from, from + static_cast<ptrdiff_t>(slice.count));
       for (size_t i = FirstWanted(slice); i < slice.count; ++i) {
@@ -296,6 +297,7 @@ Json EngineLoop::ServerInfo() const {
   kv.Set("block_tokens", static_cast<uint64_t>(info.block_tokens));
   kv.Set("blocks", static_cast<uint64_t>(info.blocks));
   kv.Set("tokens", static_cast<uint64_t>(info.blocks * info.block_tokens));
+  kv.Set("state_bytes", info.state_bytes);
   Json out = Json::MakeObject();
   out.Set("options", ToJson(model_.options));
   out.Set("plan", ToJson(info.plan));

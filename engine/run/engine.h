@@ -54,6 +54,8 @@ struct EngineInfo {
   int threads = 0;   // of all ranks
   size_t max_model_len = 0, block_tokens = 0, blocks = 0;
   uint64_t weight_bytes = 0, kv_bytes = 0;  // over all ranks
+  uint64_t state_bytes = 0;                 // of recurrent layers' states
+  size_t states = SIZE_MAX;                 // sequences for which there are any, if limited
   double load_s = 0, start_s = 0;           // until weights are packed; until ready
   Plan plan;
   Json stages;  // [{"stage","seconds"}]

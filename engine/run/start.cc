@@ -37,15 +37,15 @@ std::string Describe(const Plan& plan) {
 // teams and pages in the code, so that the first request pays for none of it. Few rows, or
 // arithmetic would take longer than loading did; one step, because each reads all weights. False:
 // every logit is NaN.
-bool WarmUp(Decoder& decoder, const DecoderOptions& options, size_t blocks, size_t max_model_len,
-            size_t vocabulary) {
+bool WarmUp(Decoder& decoder, const DecoderOptions& options, size_t blocks, size_t sequences,
+            size_t max_model_len, size_t vocabulary) {
   const size_t prefilled =
       std::min({size_t{4}, options.max_rows, options.block_tokens, max_model_len});
-  const int32_t first = 0, second = 1;  // a block each
+  const int32_t first = 0, second = 1;  // a block each, and a place
   StepBatch batch;
-  batch.slices = {{0, prefilled, 0, &first}};
-  if (blocks > 1 && prefilled < options.max_rows)
-    batch.slices.push_back({prefilled, 1, prefilled - 1, &second});
+  batch.slices = {{0, prefilled, 0, &first, 0}};
+  if (blocks > 1 && sequences > 1 && prefilled < options.max_rows)
+    batch.slices.push_back({prefilled, 1, prefilled - 1, &second, 1});
   batch.tokens.assign(batch.slices.back().first_row + batch.slices.back().rows, 0);
   batch.logit_rows = {0};
   bool numbers = true;
@@ -62,7 +62,7 @@ void RunPrompt(StartedModel& model, size_t rows) {
   std::vector<int32_t> blocks((rows + model.info.block_tokens - 1) / model.info.block_tokens);
   std::iota(blocks.begin(), blocks.end(), 0);
   StepBatch batch;
-  batch.slices = {{0, rows, 0, blocks.data()}};
+  batch.slices = {{0, rows, 0, blocks.data(), 0}};
   // Different tokens, so that they choose different experts.
   for (size_t i = 0; i < rows; ++i)
     batch.tokens.push_back(static_cast<int32_t>(i * 7919 % vocabulary));
@@ -187,6 +187,12 @@ Status OpenModel(StartedModel& model, StartState& start) {
   if (!spec.wrapper.empty())
     LogInfo(StrCat("running only the language model of ", spec.wrapper,
                    ": text in, text out; its other parts are not loaded"));
+  if (RecurrentLayers(spec) > 0 && model.options.prefix_caching) {
+    model.options.prefix_caching = false;
+    LogInfo(
+        "prefix caching is off: the model has recurrent layers, whose state after a prefix is "
+        "not kept with its blocks");
+  }
   PINION_ASSIGN(info.max_model_len, ResolveModelLength(spec, model.options));
   PINION_ASSIGN(decoder, DecoderOptionsFor(model.options, spec));
   PINION_ASSIGN(start.weights, OpenAndPlanFormats(model.options, decoder.dtype, model.files));
@@ -251,13 +257,30 @@ Status FitModelLength(StartedModel& model) {
   return {};
 }
 
+// Places for states: lowers --max-num-seqs to what their memory holds.
+void FitSequences(StartedModel& model, size_t sequences, uint64_t state_bytes) {
+  const auto wanted = static_cast<size_t>(model.options.max_num_seqs);
+  if (sequences < wanted)
+    LogWarning(StrCat("the cache holds the states of ", sequences,
+                      " sequences, so no more run at once instead of --max-num-seqs ", wanted,
+                      "; raise --kv-cache-space for more"));
+  model.options.max_num_seqs = static_cast<int>(sequences);
+  LogInfo(StrCat("recurrent layers keep a state of ", FormatBytes(state_bytes),
+                 " for each sequence, ", FormatBytes(state_bytes * sequences), " for ", sequences));
+}
+
 Status MakeKvCache(StartedModel& model, StartState& start) {
   EngineInfo& info = model.info;
-  PINION_ASSIGN(info.blocks, SizeKv(start.needs, model.options, info.max_model_len,
-                                    LeftByFrontEnd(model.options, AvailableMemoryBytes())));
+  const uint64_t available = LeftByFrontEnd(model.options, AvailableMemoryBytes());
+  PINION_ASSIGN(info.blocks, SizeKv(start.needs, model.options, info.max_model_len, available));
   PINION_TRY(FitModelLength(model));
-  PINION_TRY(model.decoder->AllocateKv(info.blocks, info.max_model_len));
+  const size_t states = SizeStates(start.needs, model.options, available);
+  if (const uint64_t state = StateBytesPerSequence(model.files.spec); state > 0)
+    FitSequences(model, states, state);
+  PINION_TRY(model.decoder->AllocateKv(info.blocks, info.max_model_len, states));
   info.kv_bytes = model.decoder->kv_bytes();
+  info.state_bytes = model.decoder->state_bytes();
+  if (info.state_bytes > 0) info.states = states;
   const size_t tokens = info.blocks * info.block_tokens;
   const size_t sequences = tokens / info.max_model_len;
   start.stages.Done(
@@ -345,7 +368,8 @@ Result<StartedModel> StartModel(const EngineOptions& options) {
   PINION_TRY(LoadAndPack(model, start));
   PINION_TRY(MakeKvCache(model, start));
   EngineInfo& info = model.info;
-  if (!WarmUp(*model.decoder, start.decoder, info.blocks, info.max_model_len,
+  if (!WarmUp(*model.decoder, start.decoder, info.blocks,
+              static_cast<size_t>(model.options.max_num_seqs), info.max_model_len,
               static_cast<size_t>(model.files.spec.vocabulary)))
     LogWarning(StrCat("every logit is NaN: the weights are broken, or too large for ", info.dtype,
                       "; try --dtype float32, or fetch the checkpoint again"));

@@ -1,6 +1,7 @@
 #include "engine/sched/scheduler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/base/check.h"
 #include "engine/base/clock.h"
@@ -51,6 +52,8 @@ Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool, StepTimes
                      const Clock& clock)
     : options_(options), pool_(pool), times_(times), clock_(clock) {
   CHECK(options.max_num_batched_tokens > 0 && options.max_num_seqs > 0);
+  for (size_t place = options.max_num_seqs; place-- > 0;)
+    free_places_.push_back(static_cast<int32_t>(place));
 }
 
 size_t Scheduler::BlocksFor(size_t tokens) const {
@@ -224,6 +227,9 @@ std::optional<size_t> Scheduler::Admit(size_t index) {
   if ((*at)->scheduled_ns == 0) (*at)->scheduled_ns = clock_.NowNs();
   std::unique_ptr<Sequence> sequence = std::move(*at);
   waiting_.erase(at);
+  CHECK(!free_places_.empty()) << running_.size() << " sequences run already";
+  sequence->place = free_places_.back();
+  free_places_.pop_back();
   return Insert(std::move(sequence), running_);
 }
 
@@ -295,8 +301,10 @@ void Scheduler::Grow(Sequence& sequence, size_t tokens) {
   }
 }
 
-// Last to first: the pool evicts in order of release, so a prefix outlives its continuations.
+// Blocks last to first: the pool evicts in order of release, so a prefix outlives its
+// continuations. And its place, if it has one.
 void Scheduler::ReleaseBlocks(Sequence& sequence) {
+  if (sequence.place >= 0) free_places_.push_back(std::exchange(sequence.place, -1));
   while (!sequence.block_table.empty()) {
     pool_.Release(sequence.block_table.back());
     sequence.block_table.pop_back();

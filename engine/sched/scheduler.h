@@ -121,6 +121,7 @@ class Scheduler {
   const Clock& clock_;
   std::deque<std::unique_ptr<Sequence>> waiting_;   // in order
   std::vector<std::unique_ptr<Sequence>> running_;  // in order
+  std::vector<int32_t> free_places_;                // the lowest last, at first
   std::vector<Slice> slices_;
   bool in_step_ = false;         // between Schedule and Commit
   bool step_preempted_ = false;  // this step took blocks away from a running sequence

@@ -29,6 +29,7 @@ struct Sequence {
 
   size_t computed = 0;               // tokens whose KV is in the cache
   std::vector<int32_t> block_table;  // grows with `computed`
+  int32_t place = -1;                // below max_num_seqs, its own while it runs; else -1
   BlockHash before_first;            // the hash that the first block's follows: HashSalt
   std::vector<BlockHash> hashes;     // of the first full blocks of `tokens`, as many as were needed
   size_t cached_prompt_tokens = 0;   // of the prompt, taken from the prefix cache at admission

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <thread>
@@ -156,7 +157,7 @@ int RunEngineWorker(const EngineOptions& options, std::optional<double> stand_in
   }
   const EngineInfo& info = (*engine)->info();
   link.Send(ReadyMessage{info.max_model_len, info.blocks * info.block_tokens,
-                         static_cast<uint64_t>(options.max_num_seqs),
+                         std::min(static_cast<size_t>(options.max_num_seqs), info.states),
                          (*engine)->ServerInfo().Dump()});
   ServeLink(**engine, link, cpus);
   return 0;

@@ -43,6 +43,7 @@ Status ReadGptOss(const Json& config, DecoderSpec& spec) {
     spec.names.expert_up = mlp + "experts.{}.up_proj";
     spec.names.expert_down = mlp + "experts.{}.down_proj";
   } else {
+    moe.tensors = ExpertTensors::kAlternating;
     spec.names.experts_gate_up = mlp + "experts.gate_up_proj";
     spec.names.experts_down = mlp + "experts.down_proj";
   }

@@ -1,5 +1,7 @@
 #include "engine/spec/attention_spec.h"
 
+#include <algorithm>
+
 namespace pinion {
 
 AttentionSpec LayerAttention(const DecoderSpec& spec, size_t layer) {
@@ -14,8 +16,40 @@ KvShape CachedShape(const DecoderSpec& spec) {
   return {head_dim, head_dim};
 }
 
+size_t RecurrentLayers(const DecoderSpec& spec) {
+  return static_cast<size_t>(
+      std::count_if(spec.layer_specs.begin(), spec.layer_specs.end(),
+                    [](const LayerSpec& layer) { return layer.mixer != MixerKind::kAttention; }));
+}
+
+size_t CachedLayers(const DecoderSpec& spec) {
+  return static_cast<size_t>(spec.layers) - RecurrentLayers(spec);
+}
+
+size_t CachedLayer(const DecoderSpec& spec, size_t layer) {
+  const auto first = spec.layer_specs.begin();
+  return static_cast<size_t>(
+      std::count_if(first, first + static_cast<ptrdiff_t>(layer),
+                    [](const LayerSpec& each) { return each.mixer == MixerKind::kAttention; }));
+}
+
 uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype) {
-  return uint64_t{1} * spec.layers * spec.kv_heads * CachedShape(spec).TokenBytes(dtype);
+  return uint64_t{CachedLayers(spec)} * static_cast<uint64_t>(spec.kv_heads) *
+         CachedShape(spec).TokenBytes(dtype);
+}
+
+StateShape StateShape::Of(const DeltaSpec& delta, size_t key_heads) {
+  if (key_heads == 0) return {};
+  const auto size = [](int n) { return static_cast<size_t>(n); };
+  const size_t value_heads = key_heads * size(delta.heads_per_key());
+  const size_t channels = 2 * key_heads * size(delta.key_dim) + value_heads * size(delta.value_dim);
+  return {size(delta.conv_width - 1) * channels, size(delta.key_dim) * size(delta.value_dim),
+          value_heads};
+}
+
+uint64_t StateBytesPerSequence(const DecoderSpec& spec) {
+  const StateShape shape = StateShape::Of(spec.delta, static_cast<size_t>(spec.delta.key_heads));
+  return uint64_t{RecurrentLayers(spec)} * shape.floats() * sizeof(float);
 }
 
 }  // namespace pinion

@@ -39,7 +39,26 @@ struct KvShape {
 
 KvShape CachedShape(const DecoderSpec& spec);
 
+// Layers that attend, and so have keys and values in the cache; the number of them before `layer`,
+// which is its place there.
+size_t CachedLayers(const DecoderSpec& spec);
+size_t CachedLayer(const DecoderSpec& spec, size_t layer);
+
 // Over all layers and KV heads, as TokenBytes.
 uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype);
+
+// What one recurrent layer keeps of a sequence, float32: the last inputs of its convolution,
+// [conv_width - 1][channels], and a state of `state_floats` for each value head.
+struct StateShape {
+  size_t tail_floats = 0, state_floats = 0, value_heads = 0;
+
+  // For so many of the key heads.
+  static StateShape Of(const DeltaSpec& delta, size_t key_heads);
+  size_t floats() const { return tail_floats + state_floats * value_heads; }
+};
+// The number of layers that keep such a state.
+size_t RecurrentLayers(const DecoderSpec& spec);
+// Over all layers and heads; does not depend on the sequence's length.
+uint64_t StateBytesPerSequence(const DecoderSpec& spec);
 
 }  // namespace pinion

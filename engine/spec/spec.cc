@@ -123,6 +123,24 @@ Status CheckLatent(const DecoderSpec& spec) {
                      kernels::kMaxValueDim, ", both together at most ", kernels::kMaxKeyDim));
 }
 
+// State heads are as wide as the forward pass's scratch allows; published ones are 128.
+Status CheckDelta(const DecoderSpec& spec) {
+  const DeltaSpec& delta = spec.delta;
+  if (delta.value_heads % delta.key_heads != 0)
+    return Fail(ErrorCode::kCorrupt, StrCat("there are ", delta.value_heads,
+                                            " value heads of linear attention, want a "
+                                            "multiple of the ",
+                                            delta.key_heads, " key heads"));
+  for (const int dim : {delta.key_dim, delta.value_dim})
+    if (dim % 8 != 0)
+      return Fail(ErrorCode::kUnsupported,
+                  StrCat("heads of linear attention are ", dim,
+                         " wide, want a multiple of 8 from 8 to ", kMaxStateDim));
+  if (RecurrentLayers(spec) < spec.layer_specs.size()) return {};
+  return Fail(ErrorCode::kUnsupported,
+              "no layer has full attention, want at least one beside those of linear attention");
+}
+
 // Relations between numbers that are each in range.
 Status CheckShape(const DecoderSpec& spec) {
   if (spec.heads % spec.kv_heads != 0)
@@ -130,6 +148,7 @@ Status CheckShape(const DecoderSpec& spec) {
                 StrCat("there are ", spec.heads, " attention heads, want a multiple of the ",
                        spec.kv_heads, " key-value heads"));
   PINION_TRY(spec.latent.kv_rank > 0 ? CheckLatent(spec) : CheckHeads(spec));
+  if (spec.delta.key_heads > 0) PINION_TRY(CheckDelta(spec));
   if (spec.moe.router.experts > 0) PINION_TRY(CheckRouter(spec.moe.router));
   if (int64_t{spec.layers} * spec.moe.router.experts > kMaxExpertsInAll)
     return Fail(ErrorCode::kUnsupported,

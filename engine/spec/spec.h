@@ -16,6 +16,9 @@
 namespace pinion {
 
 enum class NormKind { kRms, kLayer };
+// What mixes the tokens of a sequence: attention over all that the cache holds of it, or the gated
+// delta rule over a state of fixed size.
+enum class MixerKind { kAttention, kDeltaNet };
 enum class MlpKind { kDense, kExperts };
 // Norms of queries and keys: of each head by itself, or of the whole projection (across all ranks).
 enum class QkNorm { kNone, kPerHead, kWhole };
@@ -26,7 +29,8 @@ enum class QkNorm { kNone, kPerHead, kWhole };
 struct TensorNames {
   std::string embedding;           // whole name, [vocabulary][hidden]
   std::string position_embedding;  // whole name, [max_positions + offset][hidden]
-  // Norms of the inputs of attention and MLP, and of what they add to the residual stream.
+  // Norms of the inputs of attention (or what stands in its place) and MLP, and of what they add to
+  // the residual stream.
   std::string attention_norm, attention_post_norm, mlp_norm, mlp_post_norm;
   std::string q_norm, k_norm;  // [head_dim] or, over the whole projection, [heads * head_dim]
   std::string q, k, v;
@@ -35,14 +39,23 @@ struct TensorNames {
   std::string o, gate, up, down;  // up, down: fc1, fc2 if there is no gate
   std::string gate_up;            // instead of gate, up: their rows in one tensor, in this order
   // Mixture of experts. The router is a linear; its correction is a whole name, [experts]. Experts
-  // are linears with a second "{}" for the expert, or whole names of tensors of all experts,
-  // [experts][inputs][outputs], gate and up outputs alternating, with biases NAME_bias.
+  // are linears with a second "{}" for the expert, or whole names of tensors of all experts, laid
+  // out as ExpertTensors says, with biases NAME_bias.
   std::string router, router_correction;
   std::string expert_gate, expert_up, expert_down;
   std::string experts_gate_up, experts_down;
   std::string shared_gate, shared_up, shared_down;  // for every token, beside them
+  std::string shared_router;  // linear with one output: the shared one is times its sigmoid
   // Latent attention. Queries through q_a, its norm and q_b, or through q alone.
   std::string q_a, q_a_norm, q_b, kv_a, kv_a_norm, kv_b;
+  // Gated DeltaNet. Linears: queries, keys and values of all heads, then z, b and a; or qkvz and
+  // ba, whose rows are by key head: its query, its key, its value heads' values, their z; their b,
+  // a.
+  std::string delta_qkv, delta_z, delta_b, delta_a;
+  std::string delta_qkvz, delta_ba;
+  std::string delta_conv;                  // linear [channels of q, k, v][1][conv_width]
+  std::string delta_decay, delta_dt_bias;  // whole names, [value_heads]: log A, and what a lacks
+  std::string delta_norm, delta_o;         // the norm of a value head, [value_dim]; a linear
   std::string final_norm;
   std::string head;  // whole name; unused if the head is tied to the embedding
   // Other spellings of prefixes in published checkpoints: {"model.", ""} means that
@@ -54,6 +67,7 @@ struct TensorNames {
 struct LayerSpec {
   int window = 0;  // a token sees itself and window - 1 before it; 0: everything before it
   int rope = 0;    // index into DecoderSpec::ropes; -1: queries and keys are not rotated
+  MixerKind mixer = MixerKind::kAttention;
   MlpKind mlp = MlpKind::kDense;
   bool scales_queries = false;  // by DecoderSpec::query_scale
 };
@@ -75,13 +89,37 @@ struct LatentSpec {
   int nope_dim = 0, rope_dim = 0, value_dim = 0;  // of one head's query, both parts, and value
 };
 
+// Gated DeltaNet (arXiv:2412.06464) as in Qwen3-Next. Queries, keys and values pass a causal
+// convolution per channel and silu; queries and keys are normalised to length 1. Each value head
+// has a state [key_dim][value_dim], to which the delta rule applies token by token (DeltaRuleArgs
+// in kernels/kernels.h) with decay exp(-A softplus(a + dt_bias)) and beta = sigmoid(b). Its output
+// is normalised, times silu(z). Value head h takes the query and key of h * key_heads /
+// value_heads.
+struct DeltaSpec {
+  int key_heads = 0, value_heads = 0;  // 0: no layer is of this kind
+  int key_dim = 0, value_dim = 0;      // of a head
+  int conv_width = 0;                  // tokens that the convolution sees, the current one included
+
+  int heads_per_key() const { return value_heads / key_heads; }
+};
+
+// What the forward pass has room for; published models have 4 and 128.
+inline constexpr int kMaxConvWidth = 16, kMaxStateDim = 512;
+
+// How a checkpoint stores experts: a linear each, or all in one tensor, [experts][inputs][outputs]
+// with gate and up outputs alternating, or [experts][outputs][inputs] with up's outputs after
+// gate's.
+enum class ExpertTensors { kEach, kAlternating, kConsecutive };
+
 // Mixture of experts, each of them a gated MLP; a token's output is the weighted sum of those it
 // chose, plus the shared one.
 struct MoeSpec {
   RouterSpec router;
   int intermediate = 0;         // of one expert
   int shared_intermediate = 0;  // of the MLP that every token takes too; 0: none
-  bool bias = false;            // of the experts' linears
+  bool shared_router = false;   // it is times the sigmoid of a linear of its own
+  ExpertTensors tensors = ExpertTensors::kEach;
+  bool bias = false;  // of the experts' linears
   // GPT-OSS: the kernels' clamped_swiglu instead of the activation; 0: not used
   float swiglu_limit = 0, swiglu_alpha = 1;
 };
@@ -89,7 +127,8 @@ struct MoeSpec {
 // A decoder as plain data. An architecture file maps config.json to it; the decoder's loop reads it
 // and has no branch by architecture name.
 //
-// A layer computes, with x the residual stream and absent norms the identity:
+// A layer computes, with "attention" for whatever its mixer is, x the residual stream and absent
+// norms the identity:
 //   x += residual_multiplier * attention_post_norm(attention(attention_norm(x)))
 //   x += residual_multiplier * mlp_post_norm(mlp(mlp_norm(x)))
 // or, if the parts stand side by side, both from attention_norm of the layer's input.
@@ -116,9 +155,12 @@ struct DecoderSpec {
   bool gated = true;
   bool qkv_bias = false, o_bias = false, mlp_bias = false, norm_bias = false;
   bool tied_head = false;
+  // q has two parts for each head, query and gate; the head's output is times sigmoid(gate).
+  bool attention_gate = false;
 
   LatentSpec latent;
-  MoeSpec moe;  // of the layers whose MLP is kExperts
+  DeltaSpec delta;  // of the layers whose mixer is kDeltaNet
+  MoeSpec moe;      // of the layers whose MLP is kExperts
 
   float attention_scale = 1;     // multiplies q.k; by default 1 / sqrt(head_dim)
   float attention_soft_cap = 0;  // products become cap * tanh(product / cap); 0: no cap

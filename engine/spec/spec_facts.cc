@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/strings.h"
+#include "engine/spec/attention_spec.h"
 
 namespace pinion {
 namespace {
@@ -139,6 +140,27 @@ std::string LayersText(const DecoderSpec& spec) {
   return Join(parts, ", ");
 }
 
+std::string RecurrentText(const DecoderSpec& spec) {
+  const size_t layers = RecurrentLayers(spec);
+  if (layers == 0) return "";
+  const DeltaSpec& delta = spec.delta;
+  return StrCat("Gated DeltaNet instead of attention in ", layers, " of ", spec.layers,
+                " layers: ", delta.value_heads, " heads with a state of ", delta.key_dim, " x ",
+                delta.value_dim, ", ", delta.key_heads, " of keys, convolution over ",
+                delta.conv_width, " tokens");
+}
+
+Json DeltaJson(const DeltaSpec& delta) {
+  Json json;
+  for (const auto& [key, value] : {std::pair{"key_heads", delta.key_heads},
+                                   {"value_heads", delta.value_heads},
+                                   {"key_dim", delta.key_dim},
+                                   {"value_dim", delta.value_dim},
+                                   {"conv_width", delta.conv_width}})
+    json.Set(key, value);
+  return json;
+}
+
 }  // namespace
 
 void AddSpecFields(const DecoderSpec& spec, Json& json) {
@@ -150,6 +172,8 @@ void AddSpecFields(const DecoderSpec& spec, Json& json) {
   json.Set("qk_norm", Name(spec.qk_norm));
   json.Set("qk_norm_after_rope", spec.qk_norm_after_rope);
   json.Set("parts_side_by_side", spec.parts_side_by_side);
+  json.Set("attention_gate", spec.attention_gate);
+  json.Set("delta_net", spec.delta.key_heads > 0 ? DeltaJson(spec.delta) : Json());
   json.Set("query_scale", Json::Object{{"weight", spec.query_scale.weight},
                                        {"length", spec.query_scale.length},
                                        {"ahead", spec.query_scale.ahead}});
@@ -160,12 +184,15 @@ void AddSpecFields(const DecoderSpec& spec, Json& json) {
   for (const RopeSpec& rope : spec.ropes) ropes.push_back(RopeJson(rope));
   json.Set("ropes", Json(std::move(ropes)));
   std::vector<int> windows, rope_of_layer;
+  std::vector<std::string> mixers;
   for (const LayerSpec& layer : spec.layer_specs) {
+    mixers.emplace_back(layer.mixer == MixerKind::kDeltaNet ? "delta_net" : "attention");
     windows.push_back(layer.window);
     rope_of_layer.push_back(layer.rope);
   }
   json.Set("windows", windows);
   json.Set("rope_of_layer", rope_of_layer);
+  json.Set("mixers", mixers);
   json.Set("attention_scale", static_cast<double>(spec.attention_scale));
   for (const auto& [name, value, neutral] : kMultipliers)
     json.Set(name, static_cast<double>(spec.*value));
@@ -183,7 +210,10 @@ std::vector<std::pair<std::string, std::string>> SpecFacts(const DecoderSpec& sp
   facts.emplace_back("attention",
                      StrCat(spec.heads, " heads of ", spec.head_dim, ", ", spec.kv_heads,
                             " key-value heads, products times ", spec.attention_scale,
-                            spec.ropes.empty() ? ", learned positions" : ""));
+                            spec.ropes.empty() ? ", learned positions" : "",
+                            spec.attention_gate ? ", each times the sigmoid of a gate" : ""));
+  if (const std::string text = RecurrentText(spec); !text.empty())
+    facts.emplace_back("recurrent", text);
   for (const RopeSpec& rope : spec.ropes) facts.emplace_back("rope", RopeText(rope));
   if (const std::string text = WindowText(spec); !text.empty()) facts.emplace_back("window", text);
   if (const std::string text = LayersText(spec); !text.empty()) facts.emplace_back("layers", text);

@@ -43,10 +43,15 @@ class Collector {
     const MoeSpec& moe = spec_.moe;
     const int64_t experts = moe.router.experts, wide = moe.intermediate, hidden = spec_.hidden;
     Linear(LayerTensor(names.router, layer), experts, hidden, moe.router.bias);
+    Linear(LayerTensor(names.shared_router, layer), 1, hidden, false);
     Whole(LayerTensor(names.router_correction, layer), {experts}, TensorRole::kBias);
     if (!names.experts_gate_up.empty()) {
       const std::string in = LayerTensor(names.experts_gate_up, layer);
       const std::string down = LayerTensor(names.experts_down, layer);
+      if (moe.tensors == ExpertTensors::kConsecutive) {
+        Whole(in, {experts, 2 * wide, hidden}, TensorRole::kLinear);
+        return Whole(down, {experts, hidden, wide}, TensorRole::kMlpOutput);
+      }
       Whole(in, {experts, hidden, 2 * wide}, TensorRole::kLinear);
       if (moe.bias) Whole(in + "_bias", {experts, 2 * wide}, TensorRole::kBias);
       Whole(down, {experts, wide, hidden}, TensorRole::kMlpOutput);
@@ -65,7 +70,7 @@ class Collector {
     const int64_t hidden = spec_.hidden;
     const int64_t q = int64_t{spec_.heads} * spec_.head_dim;
     const int64_t kv = int64_t{spec_.kv_heads} * spec_.head_dim;
-    Linear(at(names.q), q, hidden, spec_.qkv_bias);
+    Linear(at(names.q), spec_.attention_gate ? 2 * q : q, hidden, spec_.qkv_bias);
     Linear(at(names.k), kv, hidden, spec_.qkv_bias);
     Linear(at(names.v), kv, hidden, spec_.qkv_bias);
     Linear(at(names.qkv), q + 2 * kv, hidden, spec_.qkv_bias);
@@ -92,13 +97,39 @@ class Collector {
     Linear(at(names.o), hidden, heads * latent.value_dim, false, TensorRole::kAttentionOutput);
   }
 
+  void DeltaNet(int layer) {
+    const TensorNames& names = spec_.names;
+    const DeltaSpec& delta = spec_.delta;
+    const auto at = [&](const std::string& pattern) { return LayerTensor(pattern, layer); };
+    const int64_t hidden = spec_.hidden, heads = delta.value_heads;
+    const int64_t values = heads * delta.value_dim;
+    const int64_t channels = int64_t{2} * delta.key_heads * delta.key_dim + values;
+    Linear(at(names.delta_qkv), channels, hidden, false);
+    Linear(at(names.delta_z), values, hidden, false);
+    Linear(at(names.delta_b), heads, hidden, false);
+    Linear(at(names.delta_a), heads, hidden, false);
+    Linear(at(names.delta_qkvz), channels + values, hidden, false);
+    Linear(at(names.delta_ba), 2 * heads, hidden, false);
+    Whole(at(names.delta_conv) + ".weight", {channels, 1, delta.conv_width}, TensorRole::kLinear);
+    Whole(at(names.delta_decay), {heads}, TensorRole::kBias);
+    Whole(at(names.delta_dt_bias), {heads}, TensorRole::kBias);
+    Whole(at(names.delta_norm) + ".weight", {delta.value_dim}, TensorRole::kNorm);
+    Linear(at(names.delta_o), hidden, values, false, TensorRole::kAttentionOutput);
+  }
+
+  void Mixer(int layer) {
+    if (spec_.layer_specs[static_cast<size_t>(layer)].mixer == MixerKind::kDeltaNet)
+      return DeltaNet(layer);
+    spec_.latent.kv_rank > 0 ? Latent(layer) : Attention(layer);
+  }
+
   void Layer(int layer) {
     layer_ = layer;
     const TensorNames& names = spec_.names;
     const auto at = [&](const std::string& pattern) { return LayerTensor(pattern, layer); };
     const int64_t hidden = spec_.hidden, wide = spec_.intermediate;
     Norm(at(names.attention_norm));
-    spec_.latent.kv_rank > 0 ? Latent(layer) : Attention(layer);
+    Mixer(layer);
     Norm(at(names.attention_post_norm));
     Norm(at(names.mlp_norm));
     if (spec_.layer_specs[static_cast<size_t>(layer)].mlp == MlpKind::kExperts) {

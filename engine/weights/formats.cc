@@ -184,6 +184,9 @@ std::vector<std::string> ModulesOf(const DecoderSpec& spec, int layer, MatrixRol
   if (role == MatrixRole::kQueryUp || role == MatrixRole::kLatentUp) return {};
   const bool is_attention = role == MatrixRole::kQkv || role == MatrixRole::kO;
   if (is_attention && spec.latent.kv_rank > 0) return {};
+  // Gated DeltaNet's matrix is made from parts of several tensors too.
+  const MixerKind mixer = spec.layer_specs[static_cast<size_t>(layer)].mixer;
+  if (is_attention && mixer != MixerKind::kAttention) return {};
   std::vector<std::string> modules =
       is_attention ? AttentionPatterns(spec.names, role) : MlpPatterns(spec, has_experts, role);
   for (std::string& module : modules) module = LayerTensor(module, layer);

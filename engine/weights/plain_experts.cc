@@ -20,14 +20,15 @@ TensorInfo FindTensor(const TensorSource& source, const std::string& name) {
 
 PlainExperts::PlainExperts(const DecoderSpec& spec, int layer, const TensorSource& source)
     : source_(source),
-      fused_(!spec.names.experts_gate_up.empty()),
-      experts_(static_cast<size_t>(spec.moe.router.experts)) {
+      tensors_(spec.moe.tensors),
+      experts_(static_cast<size_t>(spec.moe.router.experts)),
+      wide_(static_cast<size_t>(spec.moe.intermediate)) {
   const TensorNames& names = spec.names;
   const auto add = [&](const std::string& name, const char* weight, const char* bias) {
     weights_.push_back(FindTensor(source, name + weight));
     if (spec.moe.bias) biases_.push_back(FindTensor(source, name + bias));
   };
-  if (fused_) {
+  if (tensors_ != ExpertTensors::kEach) {
     for (const std::string* name : {&names.experts_gate_up, &names.experts_down})
       add(LayerTensor(*name, layer), "", "_bias");
     return;
@@ -51,18 +52,34 @@ PlainExperts::OutputStride PlainExperts::StrideOf(ExpertMatrix matrix) {
 
 const TensorInfo& PlainExperts::Tensor(const std::vector<TensorInfo>& tensors, ExpertMatrix matrix,
                                        size_t expert) const {
-  if (fused_) return tensors[matrix == ExpertMatrix::kDown ? 1 : 0];
+  if (tensors_ != ExpertTensors::kEach) return tensors[matrix == ExpertMatrix::kDown ? 1 : 0];
   return tensors[static_cast<size_t>(matrix) * experts_ + expert];
 }
 
-// scratch.gathered [outputs][inputs] from a tensor [experts][all inputs][all outputs].
-void PlainExperts::Gather(const TensorInfo& tensor, OutputStride stride, size_t expert,
-                          Range outputs, Range inputs, ExpertScratch& scratch) const {
+const std::byte* PlainExperts::Slab(const TensorInfo& tensor, size_t expert,
+                                    ExpertScratch& scratch) const {
   if (scratch.slab_tensor != &tensor || scratch.slab_expert != expert) {
     scratch.slab = source_.Rows(tensor, expert, 1, scratch.rows);
     scratch.slab_tensor = &tensor;
     scratch.slab_expert = expert;
   }
+  return scratch.slab;
+}
+
+const std::byte* PlainExperts::OutputRows(ExpertMatrix matrix, size_t expert, Range outputs,
+                                          ExpertScratch& scratch) const {
+  const TensorInfo& tensor = Tensor(weights_, matrix, expert);
+  if (tensors_ == ExpertTensors::kEach)
+    return source_.Rows(tensor, outputs.begin, outputs.size(), scratch.rows);
+  const size_t row = outputs.begin + (matrix == ExpertMatrix::kUp ? wide_ : 0);
+  const size_t row_bytes = static_cast<size_t>(tensor.shape.back()) * kernels::SizeOf(tensor.dtype);
+  return Slab(tensor, expert, scratch) + row * row_bytes;
+}
+
+// scratch.gathered [outputs][inputs] from a tensor [experts][all inputs][all outputs].
+void PlainExperts::Gather(const TensorInfo& tensor, OutputStride stride, size_t expert,
+                          Range outputs, Range inputs, ExpertScratch& scratch) const {
+  const std::byte* slab = Slab(tensor, expert, scratch);
   const auto columns = static_cast<size_t>(tensor.shape.back());
   const size_t element = kernels::SizeOf(tensor.dtype), k = inputs.size();
   const size_t run = (outputs.size() - 1) * stride.step + 1;
@@ -70,7 +87,7 @@ void PlainExperts::Gather(const TensorInfo& tensor, OutputStride stride, size_t 
   float* line = scratch.gathered.data() + outputs.size() * k;  // one input's weights
   for (size_t i = 0; i < k; ++i) {
     const size_t at = (inputs.begin + i) * columns + outputs.begin * stride.step + stride.offset;
-    kernels::Convert(reinterpret_cast<std::byte*>(line), Dtype::kF32, scratch.slab + at * element,
+    kernels::Convert(reinterpret_cast<std::byte*>(line), Dtype::kF32, slab + at * element,
                      tensor.dtype, run);
     for (size_t o = 0; o < outputs.size(); ++o) scratch.gathered[o * k + i] = line[o * stride.step];
   }
@@ -79,15 +96,15 @@ void PlainExperts::Gather(const TensorInfo& tensor, OutputStride stride, size_t 
 void PlainExperts::Pack(ExpertMatrix matrix, size_t expert, Range outputs, Range inputs,
                         Dtype dtype, std::byte* dst, ExpertScratch& scratch) const {
   const TensorInfo& tensor = Tensor(weights_, matrix, expert);
-  if (fused_) {
+  if (tensors_ == ExpertTensors::kAlternating) {
     Gather(tensor, StrideOf(matrix), expert, outputs, inputs, scratch);
     kernels::PackBlock(dst, dtype, reinterpret_cast<const std::byte*>(scratch.gathered.data()),
                        Dtype::kF32, inputs.size(), outputs.size(), inputs.size());
     return;
   }
-  const std::byte* rows = source_.Rows(tensor, outputs.begin, outputs.size(), scratch.rows);
+  const std::byte* rows = OutputRows(matrix, expert, outputs, scratch);
   kernels::PackBlock(dst, dtype, rows + inputs.begin * kernels::SizeOf(tensor.dtype), tensor.dtype,
-                     static_cast<size_t>(tensor.shape[1]), outputs.size(), inputs.size());
+                     static_cast<size_t>(tensor.shape.back()), outputs.size(), inputs.size());
 }
 
 void PlainExperts::PackIntegers(ExpertMatrix matrix, size_t expert, Range outputs, Range inputs,
@@ -106,7 +123,7 @@ void PlainExperts::ReadBias(ExpertMatrix matrix, size_t expert, Range outputs, f
   const auto copy = [&](float* to, const std::byte* from, size_t count) {
     kernels::Convert(reinterpret_cast<std::byte*>(to), Dtype::kF32, from, tensor.dtype, count);
   };
-  if (!fused_)
+  if (tensors_ == ExpertTensors::kEach)
     return copy(dst, source_.Rows(tensor, outputs.begin, outputs.size(), scratch), outputs.size());
   const std::byte* row = source_.Rows(tensor, expert, 1, scratch);
   const OutputStride stride = StrideOf(matrix);
@@ -116,10 +133,15 @@ void PlainExperts::ReadBias(ExpertMatrix matrix, size_t expert, Range outputs, f
 
 void PlainExperts::Release(ExpertMatrix matrix, size_t expert, Range outputs) const {
   const TensorInfo& tensor = Tensor(weights_, matrix, expert);
-  if (!fused_) source_.Release(tensor, outputs.begin, outputs.size());
+  if (tensors_ == ExpertTensors::kEach)
+    return source_.Release(tensor, outputs.begin, outputs.size());
   // Of a tensor of all experts only the last output's owner knows; its pages go as a whole.
-  else if (outputs.end * StrideOf(matrix).step == static_cast<size_t>(tensor.shape.back()))
-    source_.Release(tensor, expert, 1);
+  const bool alternating = tensors_ == ExpertTensors::kAlternating;
+  const auto all = static_cast<size_t>(alternating ? tensor.shape.back() : tensor.shape[1]);
+  const size_t last = alternating                   ? outputs.end * StrideOf(matrix).step
+                      : matrix == ExpertMatrix::kUp ? wide_ + outputs.end
+                                                    : outputs.end;
+  if (last == all) source_.Release(tensor, expert, 1);
 }
 
 }  // namespace pinion

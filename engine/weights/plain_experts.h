@@ -26,9 +26,8 @@ struct ExpertScratch {
 };
 
 // The experts of one layer as the checkpoint stores them: a tensor [outputs][inputs] for each
-// expert and matrix, or one tensor of all experts [experts][inputs][outputs] in which gate and up
-// outputs take turns (GPT-OSS). Packs any part of a matrix, at loading or, if nothing is
-// prepacked, at every step.
+// expert and matrix, or one tensor of all experts (ExpertTensors). Packs any part of a matrix, at
+// loading or, if nothing is prepacked, at every step.
 // Thread rule: constant once made; a scratch belongs to one thread, and its expert to one object
 // that outlives it.
 class PlainExperts {
@@ -64,10 +63,16 @@ class PlainExperts {
   void Gather(const TensorInfo& tensor, OutputStride stride, size_t expert, Range outputs,
               Range inputs, ExpertScratch& scratch) const;
 
+  // All that a tensor of all experts holds of one.
+  const std::byte* Slab(const TensorInfo& tensor, size_t expert, ExpertScratch& scratch) const;
+  // The first of `outputs` of a tensor [outputs][inputs] for each expert.
+  const std::byte* OutputRows(ExpertMatrix matrix, size_t expert, Range outputs,
+                              ExpertScratch& scratch) const;
+
   const TensorSource& source_;
-  const bool fused_;  // one tensor of all experts
-  const size_t experts_;
-  // By matrix, then expert; if fused gate and up together, then down.
+  const ExpertTensors tensors_;
+  const size_t experts_, wide_;  // wide: of one expert's MLP
+  // By matrix, then expert; of tensors of all experts gate and up together, then down.
   std::vector<TensorInfo> weights_, biases_;
 };
 

@@ -41,6 +41,7 @@ Shard MakeShard(const DecoderSpec& spec, int ranks, int rank) {
       shard.groups.push_back({kv - shard.kv_heads.begin, head - shard.q_heads.begin,
                               std::min(kernels::kAttentionRows, end - head)});
   }
+  shard.delta_heads = SplitEvenly(static_cast<size_t>(spec.delta.key_heads), ranks, rank);
   shard.intermediate = SplitBlocks(static_cast<size_t>(spec.intermediate), ranks, rank);
   shard.expert_intermediate = SplitBlocks(static_cast<size_t>(spec.moe.intermediate), ranks, rank);
   shard.shared_intermediate =

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "engine/base/strings.h"
 #include "engine/spec/attention_spec.h"
@@ -93,7 +94,7 @@ Json TensorsJson(const DecoderSpec& spec, const TensorSource& weights) {
 // 1235814400 -> "1,235,814,400"
 std::string Grouped(uint64_t number) {
   std::string text = StrCat(number);
-  for (size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
+  for (size_t at = text.size(); at > 3;) text.insert(at -= 3, 1, ',');
   return text;
 }
 
@@ -133,17 +134,27 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return Join(sizes, " x ");
 }
 
-// Tensors that all layers have are shown once, as "layers.*." and the number of layers.
+// A tensor's name without the number of its layer.
+std::string NameInAnyLayer(const TensorSpec& tensor) {
+  if (tensor.layer < 0) return tensor.name;
+  const std::string number = StrCat(".", tensor.layer, ".");
+  const size_t at = tensor.name.find(number);
+  return StrCat(tensor.name.substr(0, at), ".*.", tensor.name.substr(at + number.size()));
+}
+
+// Tensors that several layers have are shown once, as "layers.*." and the number of layers.
 std::string TensorTable(const DecoderSpec& spec) {
+  const std::vector<TensorSpec> list = TensorList(spec);
+  std::map<std::string, uint64_t> copies;
+  for (const TensorSpec& tensor : list) ++copies[NameInAnyLayer(tensor)];
   Table table("llrr");
   table.Row({"tensor", "shape", "copies", "parameters"});
-  for (const TensorSpec& tensor : TensorList(spec)) {
-    if (tensor.layer > 0) continue;
-    std::string name = tensor.name;
-    if (tensor.layer == 0) name.replace(name.find(".0."), 3, ".*.");
-    const uint64_t copies = tensor.layer == 0 ? static_cast<uint64_t>(spec.layers) : 1;
-    table.Row({name, ShapeText(tensor.shape), StrCat(copies),
-               Grouped(copies * ElementCount(tensor.shape))});
+  for (const TensorSpec& tensor : list) {
+    const std::string name = NameInAnyLayer(tensor);
+    const uint64_t count = std::exchange(copies[name], 0);
+    if (count == 0) continue;  // shown already
+    table.Row({name, ShapeText(tensor.shape), StrCat(count),
+               Grouped(count * ElementCount(tensor.shape))});
   }
   return table.Text();
 }
@@ -239,6 +250,7 @@ Json ExpertsJson(const DecoderSpec& spec) {
   json.Set("layers", ExpertLayers(spec));
   json.Set("intermediate", spec.moe.intermediate);
   json.Set("shared_intermediate", spec.moe.shared_intermediate);
+  json.Set("shared_router", spec.moe.shared_router);
   json.Set("score", Name(router.score));
   json.Set("normalised", router.normalise);
   json.Set("scale", static_cast<double>(router.scale));
@@ -257,7 +269,8 @@ std::string ExpertsText(const DecoderSpec& spec) {
     text += StrCat(", from ", router.top_groups, " of ", router.groups, " groups");
   text += ")";
   if (spec.moe.shared_intermediate > 0)
-    text += StrCat(", a shared MLP of ", spec.moe.shared_intermediate);
+    text += StrCat(", a shared MLP of ", spec.moe.shared_intermediate,
+                   spec.moe.shared_router ? " with a gate" : "");
   return text;
 }
 
@@ -305,6 +318,7 @@ Json SummariseModel(const ModelFiles& files, const TensorSource& weights) {
   json.Set("parameters", ParameterCount(spec));
   json.Set("weight_bytes", BytesByDtype(ParameterCount(spec)));
   json.Set("kv_bytes_per_token", KvBytesByDtype(spec));
+  json.Set("state_bytes_per_sequence", StateBytesPerSequence(spec));
   json.Set("stored", StoredJson(CountStored(spec, weights)));
   if (const auto packed = CountPacked(spec)) json.Set("packed", PackedJson(*packed));
   json.Set("tensors", TensorsJson(spec, weights));
@@ -322,6 +336,9 @@ std::string FormatModel(const ModelFiles& files, const TensorSource& weights) {
   for (const auto& [heading, value] : SpecFacts(spec)) facts.Row({heading, value});
   if (spec.moe.router.experts > 0) facts.Row({"experts", ExpertsText(spec)});
   if (spec.latent.kv_rank > 0) facts.Row({"latent", LatentText(spec.latent)});
+  if (const uint64_t state = StateBytesPerSequence(spec); state > 0)
+    facts.Row(
+        {"state", StrCat(FormatBytes(state), " a sequence, whatever its length, in float32")});
   facts.Row({"vocabulary", StrCat(spec.vocabulary, ", head ",
                                   spec.tied_head ? "tied to the embedding" : "separate")});
   facts.Row({"longest", StrCat(spec.max_positions, " tokens")});

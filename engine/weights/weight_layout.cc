@@ -64,7 +64,8 @@ void LayOutAttention(const DecoderSpec& spec, const Shard& shard, Dtype dtype, i
   const bool whole = spec.qk_norm == QkNorm::kWhole;
   layer.q_norm = arena.VectorIf(spec.qk_norm != QkNorm::kNone, whole ? q : head_dim);
   layer.k_norm = arena.VectorIf(spec.qk_norm != QkNorm::kNone, whole ? kv : head_dim);
-  layer.qkv = arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kQkv, q + 2 * kv));
+  layer.qkv = arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kQkv,
+                                         (spec.attention_gate ? 2 * q : q) + 2 * kv));
   layer.o = arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kO, hidden));
   layer.sinks = arena.VectorIf(!spec.names.sinks.empty() && q > 0, shard.q_heads.size());
   layer.qkv_bias = arena.VectorIf(spec.qkv_bias, layer.qkv.outputs);
@@ -98,6 +99,28 @@ void LayOutLatent(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int 
   layer.o = arena.Matrix(As(index, MatrixRole::kO, Plain(dtype, hidden, heads * values)));
 }
 
+void LayOutDelta(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int index, Arena& arena,
+                 LayerWeights& layer) {
+  const auto hidden = static_cast<size_t>(spec.hidden);
+  const DeltaColumns columns(spec.delta, shard.delta_heads.size());
+  layer.qkv = arena.Matrix(As(index, MatrixRole::kQkv, Plain(dtype, columns.count, hidden)));
+  layer.o = arena.Matrix(As(index, MatrixRole::kO, Plain(dtype, hidden, columns.z - columns.v)));
+  layer.delta.conv = arena.Vector(static_cast<size_t>(spec.delta.conv_width) * columns.channels());
+  layer.delta.log_a = arena.Vector(columns.value_heads);
+  layer.delta.dt_bias = arena.Vector(columns.value_heads);
+  layer.delta.norm = arena.Vector(static_cast<size_t>(spec.delta.value_dim));
+}
+
+void LayOutMixer(const DecoderSpec& spec, const LayerSpec& kinds, const Shard& shard, Dtype dtype,
+                 int index, Arena& arena, LayerWeights& layer) {
+  if (kinds.mixer == MixerKind::kDeltaNet)
+    LayOutDelta(spec, shard, dtype, index, arena, layer);
+  else if (spec.latent.kv_rank > 0)
+    LayOutLatent(spec, shard, dtype, index, arena, layer);
+  else
+    LayOutAttention(spec, shard, dtype, index, arena, layer);
+}
+
 // A layer's only MLP, or the one beside its experts.
 void LayOutMlp(const DecoderSpec& spec, const Shard& shard, bool bias, Dtype dtype, int index,
                Arena& arena, LayerWeights& layer) {
@@ -119,7 +142,8 @@ ExpertWeights LayOutExperts(const DecoderSpec& spec, const Shard& shard, Dtype d
   const auto experts = static_cast<size_t>(router.experts);
   const Range share = shard.expert_intermediate;
   ExpertWeights weights;
-  weights.router = arena.Matrix(Plain(Dtype::kF32, experts, hidden));
+  const size_t routed = experts + (spec.moe.shared_router ? 1 : 0);
+  weights.router = arena.Matrix(Plain(Dtype::kF32, routed, hidden));
   weights.router_bias = arena.VectorIf(router.bias, experts);
   weights.correction = arena.VectorIf(router.correction, experts);
   weights.in_blocks = 2 * (kernels::RoundUp(share.size(), kernels::kBlockN) / kernels::kBlockN);
@@ -141,8 +165,7 @@ LayerWeights LayOutLayer(const DecoderSpec& spec, const LayerSpec& kinds, const 
                          Dtype dtype, bool moe_prepack, int index, Arena& arena) {
   LayerWeights layer;
   layer.attention_norm = LayOutNorm(spec, spec.names.attention_norm, arena);
-  spec.latent.kv_rank > 0 ? LayOutLatent(spec, shard, dtype, index, arena, layer)
-                          : LayOutAttention(spec, shard, dtype, index, arena, layer);
+  LayOutMixer(spec, kinds, shard, dtype, index, arena, layer);
   layer.attention_post_norm = LayOutNorm(spec, spec.names.attention_post_norm, arena);
   layer.mlp_norm = LayOutNorm(spec, spec.names.mlp_norm, arena);
   const bool has_experts = kinds.mlp == MlpKind::kExperts;
@@ -153,6 +176,16 @@ LayerWeights LayOutLayer(const DecoderSpec& spec, const LayerSpec& kinds, const 
 }
 
 }  // namespace
+
+DeltaColumns::DeltaColumns(const DeltaSpec& delta, size_t key_heads)
+    : key_heads(key_heads),
+      value_heads(key_heads == 0 ? 0 : key_heads * static_cast<size_t>(delta.heads_per_key())),
+      k(key_heads * static_cast<size_t>(delta.key_dim)),
+      v(2 * k),
+      z(v + value_heads * static_cast<size_t>(delta.value_dim)),
+      b(z + (z - v)),
+      a(b + value_heads),
+      count(a + value_heads) {}
 
 PackedMatrix MatrixOf(Dtype dtype, size_t outputs, Range inputs, const IntegerFormat* format) {
   PackedMatrix matrix;

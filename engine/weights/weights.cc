@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/spec/tensor_list.h"
+#include "engine/weights/delta_packer.h"
 #include "engine/weights/expert_packer.h"
 #include "engine/weights/latent_packer.h"
 #include "engine/weights/weight_layout.h"
@@ -41,16 +42,7 @@ class Loader {
   void LoadLayer(int index) {
     LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
     LoadNorm(layer.attention_norm, LayerTensor(names_.attention_norm, index));
-    if (spec_.latent.kv_rank > 0) {
-      LoadLatentAttention(spec_, index, source_, worker_, shard_, layer);
-    } else {
-      LoadQkv(layer, index);
-      LoadHeadNorms(layer, index);
-      packer_.FillVector(layer.sinks, LayerTensor(names_.sinks, index), shard_.q_heads);
-    }
-    const int width = spec_.latent.kv_rank > 0 ? spec_.latent.value_dim : spec_.head_dim;
-    LoadOutput(layer.o, layer.o_bias, LayerTensor(names_.o, index),
-               shard_.q_heads.begin * static_cast<size_t>(width));
+    LoadMixer(layer, index);
     LoadNorm(layer.attention_post_norm, LayerTensor(names_.attention_post_norm, index));
     LoadNorm(layer.mlp_norm, LayerTensor(names_.mlp_norm, index));
     if (spec_.layer_specs[static_cast<size_t>(index)].mlp == MlpKind::kExperts) {
@@ -61,6 +53,26 @@ class Loader {
                  shard_.intermediate.begin);
     }
     LoadNorm(layer.mlp_post_norm, LayerTensor(names_.mlp_post_norm, index));
+  }
+
+  void LoadMixer(LayerWeights& layer, int index) {
+    if (spec_.layer_specs[static_cast<size_t>(index)].mixer == MixerKind::kDeltaNet) {
+      LoadDeltaNet(spec_, index, source_, worker_, shard_, layer);
+      const size_t values = static_cast<size_t>(spec_.delta.heads_per_key()) *
+                            static_cast<size_t>(spec_.delta.value_dim);
+      return LoadOutput(layer.o, nullptr, LayerTensor(names_.delta_o, index),
+                        shard_.delta_heads.begin * values);
+    }
+    if (spec_.latent.kv_rank > 0) {
+      LoadLatentAttention(spec_, index, source_, worker_, shard_, layer);
+    } else {
+      LoadQkv(layer, index);
+      LoadHeadNorms(layer, index);
+      packer_.FillVector(layer.sinks, LayerTensor(names_.sinks, index), shard_.q_heads);
+    }
+    const int width = spec_.latent.kv_rank > 0 ? spec_.latent.value_dim : spec_.head_dim;
+    LoadOutput(layer.o, layer.o_bias, LayerTensor(names_.o, index),
+               shard_.q_heads.begin * static_cast<size_t>(width));
   }
 
   void LoadNorm(const NormWeights& norm, const std::string& name) {
@@ -96,7 +108,26 @@ class Loader {
     return {{name, 0}, {name, q}, {name, q + kv}};
   }
 
+  // Each query head's rows are its query and its gate; packed are all queries, keys, values, gates.
+  void LoadGatedQkv(LayerWeights& layer, int index) {
+    const auto head_dim = static_cast<size_t>(spec_.head_dim);
+    const TensorInfo q = packer_.Find(LayerTensor(names_.q, index) + ".weight");
+    const TensorInfo k = packer_.Find(LayerTensor(names_.k, index) + ".weight");
+    const TensorInfo v = packer_.Find(LayerTensor(names_.v, index) + ".weight");
+    std::vector<Segment> segments;
+    const auto add_part = [&](size_t part) {
+      for (size_t head = shard_.q_heads.begin; head < shard_.q_heads.end; ++head)
+        segments.push_back({&q, (2 * head + part) * head_dim, head_dim});
+    };
+    add_part(0);
+    for (const TensorInfo* tensor : {&k, &v})
+      segments.push_back({tensor, KvRows().begin, KvRows().size()});
+    add_part(1);
+    packer_.PackMatrix(layer.qkv, segments, 0);
+  }
+
   void LoadQkv(LayerWeights& layer, int index) {
+    if (spec_.attention_gate) return LoadGatedQkv(layer, index);
     const auto modules = QkvModules(index);
     const Range shares[] = {QRows(), KvRows(), KvRows()};
     std::vector<TensorInfo> tensors;
@@ -162,7 +193,13 @@ class Loader {
     const Range all{0, static_cast<size_t>(spec_.moe.router.experts)};
     const std::string router = LayerTensor(names_.router, index);
     const TensorInfo tensor = packer_.Find(router + ".weight");
-    packer_.PackMatrix(experts.router, {{&tensor, 0, all.size()}}, 0);
+    std::vector<Segment> routers = {{&tensor, 0, all.size()}};
+    TensorInfo of_shared;
+    if (spec_.moe.shared_router) {
+      of_shared = packer_.Find(LayerTensor(names_.shared_router, index) + ".weight");
+      routers.push_back({&of_shared, 0, 1});
+    }
+    packer_.PackMatrix(experts.router, routers, 0);
     packer_.FillVector(experts.router_bias, router + ".bias", all);
     packer_.FillVector(experts.correction, LayerTensor(names_.router_correction, index), all);
     const Range share = shard_.expert_intermediate;

@@ -69,9 +69,31 @@ struct LatentWeights {
   size_t key_blocks = 0, value_blocks = 0;
 };
 
+// What Gated DeltaNet has beside qkv and o, of this rank's heads. Here qkv projects to the columns
+// that DeltaColumns names; o takes the value heads. Without DeltaNet everything is null.
+struct DeltaWeights {
+  float* conv = nullptr;     // [conv_width][channels of q, k, v]
+  float* log_a = nullptr;    // [value heads]
+  float* dt_bias = nullptr;  // [value heads]
+  float* norm = nullptr;     // [value_dim]
+};
+
+// Columns of a Gated DeltaNet projection of so many key heads, in this order: queries, keys and
+// values of its heads, which the convolution takes; then z of each value head, b and a.
+struct DeltaColumns {
+  DeltaColumns(const DeltaSpec& delta, size_t key_heads);
+
+  size_t key_heads, value_heads;
+  size_t k, v, z, b, a;  // where each of them begins; q begins at 0
+  size_t count;
+
+  size_t channels() const { return z; }
+};
+
 // The experts of one layer: this rank's columns of each. Without experts everything is empty.
 struct ExpertWeights {
-  PackedMatrix router;           // [experts][hidden], float32
+  // [experts][hidden], float32; then a row for the shared MLP, if it has a router too
+  PackedMatrix router;
   float* router_bias = nullptr;  // [experts]
   float* correction = nullptr;   // [experts]
   // All experts' matrices one after the other, `in_blocks` and `down_blocks` each. Unless they are
@@ -95,8 +117,9 @@ struct LayerWeights {
   // [head_dim]; over the whole projection: this rank's share, [heads of the rank * head_dim]
   float *q_norm = nullptr, *k_norm = nullptr;
   float* sinks = nullptr;  // [q heads]
-  PackedMatrix qkv;        // [(q heads + 2 kv heads) * head_dim][hidden]
-  PackedMatrix o;          // [hidden][q heads * head_dim]
+  // [(q heads + 2 kv heads) * head_dim][hidden], then a gate for each query head, if they have one
+  PackedMatrix qkv;
+  PackedMatrix o;  // [hidden][q heads * head_dim]
   // Gated MLP: blocks of 64 gate outputs and 64 up outputs alternate, so that the thread that
   // computes both can multiply them at once. Plain MLP: fc1's outputs.
   PackedMatrix mlp_in;           // [blocks * 64][hidden]
@@ -108,6 +131,7 @@ struct LayerWeights {
   // Beside experts, the MLP above is the shared one, if any.
   ExpertWeights experts;
   LatentWeights latent;
+  DeltaWeights delta;
 
   bool has_experts() const { return experts.router.outputs > 0; }
 };

@@ -89,5 +89,7 @@ def test_errors_are_one_clear_sentence(pinion, data, tmp_path, arguments, code, 
 
 def test_the_list_names_every_architecture_that_a_fixture_has(pinion, data):
     listed = pinion("model", "list").stdout
-    named = {json.loads(path.read_text())["architectures"][0] for path in (data / "models").glob("*/config.json")}
+    configs = [json.loads(path.read_text()) for path in (data / "models").glob("*/config.json")]
+    # Of a model of text and more, the language model is listed, which its config does not name.
+    named = {config["architectures"][0] for config in configs if "text_config" not in config}
     assert len(named) > 20 and all(f"`{name}`" in listed for name in named)

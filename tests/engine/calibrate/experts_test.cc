@@ -81,7 +81,7 @@ StartedModel Load(const ModelFiles& files, std::shared_ptr<const TensorSource> s
   options.max_rows = kWindow;
   model.decoder = *Decoder::Load(files.spec, std::move(source), *model.ranks, options);
   model.info.blocks = kWindow / options.block_tokens + 1;
-  CHECK(model.decoder->AllocateKv(model.info.blocks, kWindow));
+  CHECK(model.decoder->AllocateKv(model.info.blocks, kWindow, 1));
   return model;
 }
 

@@ -8,6 +8,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/json.h"
+#include "engine/checkpoint/model.h"
 #include "tests/test_data.h"
 
 namespace pinion {
@@ -61,6 +62,24 @@ TEST_F(Quantised, RefusesWeightsThatRoundingWouldMakeLookValid) {
       EXPECT_FALSE(fs::exists(options_.folder));
     }
   }
+}
+
+// Gated DeltaNet's matrices stay as they are; the attention's and the MLPs' are rounded.
+TEST_F(Quantised, RoundsAHybridButDoesNotCalibrateIt) {
+  options_.model = StrCat(tests::TestData(), "/models/qwen3next");
+  options_.calibration = folder_ + "/lines.jsonl";
+  const Status done = Quantise(options_);
+  ASSERT_FALSE(done);
+  EXPECT_THAT(done.error().message, HasSubstr("has recurrent layers"));
+  options_.calibration.clear();
+  ASSERT_TRUE(Quantise(options_));
+  const auto weights = OpenWeights(*FindModel(options_.folder));
+  ASSERT_TRUE(weights) << weights.error().message;
+  const std::string layer = "model.layers.3.";
+  EXPECT_TRUE((*weights)->Quantised(layer + "self_attn.q_proj.weight"));
+  EXPECT_TRUE((*weights)->Quantised(layer + "mlp.shared_expert.up_proj.weight"));
+  EXPECT_FALSE((*weights)->Quantised(layer + "mlp.shared_expert_gate.weight"));
+  EXPECT_FALSE((*weights)->Quantised("model.layers.0.linear_attn.in_proj_qkvz.weight"));
 }
 
 TEST_F(Quantised, RefusesTextWithTokensThatTheModelLacks) {

@@ -54,7 +54,7 @@ struct Loaded {
     auto loaded = Decoder::Load(files.spec, std::move(weights), *ranks, options);
     CHECK(loaded) << loaded.error().message;
     decoder = *std::move(loaded);
-    CHECK(decoder->AllocateKv(max_len / options.block_tokens, max_len));
+    CHECK(decoder->AllocateKv(max_len / options.block_tokens, max_len, 4));
   }
 
   // Logits of rows [first, first + rows) of a sequence, the earlier ones of which are in the cache;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "scheduler_bench.h"
 
 namespace pinion {
@@ -24,6 +26,26 @@ TEST(Scheduler, PrefillsThenDecodesOneTokenPerStep) {
   EXPECT_TRUE(bench.scheduler.idle());
   EXPECT_EQ(bench.pool.used(), 0u);
   EXPECT_THAT(bench.scheduler.Schedule(), IsEmpty());
+}
+
+// A place is a number below max_num_seqs that no other running sequence has.
+TEST(Scheduler, GivesEveryRunningSequenceAPlaceOfItsOwn) {
+  Bench bench({.seqs = 3});
+  std::vector<Sequence*> sequences;
+  for (uint64_t id = 1; id <= 6; ++id)
+    sequences.push_back(
+        bench.Add(id, Prompt(5, static_cast<int32_t>(1000 * id)), 2 + 3 * (id % 3)));
+  while (!bench.scheduler.idle()) {
+    bench.Step();
+    std::set<int32_t> places;
+    for (const Sequence* sequence : sequences) {
+      if (sequence->place < 0) continue;
+      EXPECT_LT(sequence->place, 3);
+      EXPECT_TRUE(places.insert(sequence->place).second) << sequence->place << " twice";
+    }
+    EXPECT_EQ(places.size(), bench.scheduler.stats().running);
+  }
+  EXPECT_EQ(bench.finished.size(), 6u);
 }
 
 TEST(Scheduler, KeepsDecodeRunningDuringLongPrefill) {

@@ -1,0 +1,156 @@
+// Gated DeltaNet: projection, causal convolution, the delta rule token by token, gated norm,
+// output.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "engine/base/trace.h"
+#include "engine/decoder/forward_pass.h"
+
+namespace pinion {
+namespace {
+
+// Channels that a thread convolves at a time.
+constexpr size_t kChannels = 64;
+
+struct Delta {
+  Delta(const ForwardPass& pass, size_t index)
+      : pass(pass),
+        index(index),
+        weights(pass.weights.layers[index]),
+        columns(pass.spec.delta, pass.weights.shard.delta_heads.size()),
+        key_dim(static_cast<size_t>(pass.spec.delta.key_dim)),
+        value_dim(static_cast<size_t>(pass.spec.delta.value_dim)),
+        width(static_cast<size_t>(pass.spec.delta.conv_width)) {}
+
+  const ForwardPass& pass;
+  const size_t index;
+  const LayerWeights& weights;
+  const DeltaColumns columns;
+  const size_t key_dim, value_dim, width;
+
+  float* projected(size_t row) const { return pass.w.qkv + row * pass.w.qkv_stride; }
+  std::byte* output(size_t row, size_t value_head) const {
+    const size_t at = row * weights.o.k_padded() + value_head * value_dim;
+    return pass.w.recurred + at * kernels::SizeOf(pass.activation);
+  }
+};
+
+// ---- Convolution: in place, from the last row to the first, since a row is a tap of later ones.
+
+// The rows that a convolution of some channels sees: those of the slice and, before them, the
+// sequence's last ones (zeros if it begins here).
+struct Inputs {
+  float* rows;  // [count], stride floats apart
+  const float* tail;
+  size_t stride, count, tail_stride;
+
+  // Row `at` - (width - 1) of the slice.
+  const float* At(size_t at, size_t width) const {
+    return at + 1 < width ? tail + at * tail_stride : rows + (at + 1 - width) * stride;
+  }
+};
+
+void ConvolveChannels(const Delta& delta, const StepBatch::Slice& slice, size_t first, size_t n) {
+  static constexpr std::array<float, kChannels> kZeros{};
+  const size_t channels = delta.columns.channels(), width = delta.width;
+  float* tail = delta.pass.states.Tail(delta.index, slice.place) + first;
+  const bool fresh = slice.first_position == 0;
+  const Inputs inputs = {delta.projected(slice.first_row) + first, fresh ? kZeros.data() : tail,
+                         delta.pass.w.qkv_stride, slice.rows, fresh ? 0 : channels};
+  std::array<float, kMaxConvWidth * kChannels> next;
+  for (size_t i = 0; i + 1 < width; ++i)
+    std::copy_n(inputs.At(slice.rows + i, width), n, next.data() + i * kChannels);
+  std::array<const float*, kMaxConvWidth> taps;
+  for (size_t row = slice.rows; row-- > 0;) {
+    float* dst = inputs.rows + row * inputs.stride;
+    for (size_t tap = 0; tap < width; ++tap) taps[tap] = inputs.At(row + tap, width);
+    delta.pass.table.short_conv({.taps = taps.data(),
+                                 .weights = delta.weights.delta.conv + first,
+                                 .width = width,
+                                 .weight_stride = channels,
+                                 .n = n,
+                                 .dst = dst});
+    delta.pass.table.activate(dst, kernels::Dtype::kF32, kernels::Activation::kSilu, dst, n);
+  }
+  for (size_t i = 0; i + 1 < width; ++i)
+    std::copy_n(next.data() + i * kChannels, n, tail + i * channels);
+}
+
+void Convolve(const Delta& delta) {
+  const TraceSpan span("convolve", "layer", delta.index);
+  const size_t channels = delta.columns.channels();
+  const size_t parts = (channels + kChannels - 1) / kChannels;
+  const auto& slices = delta.pass.batch.slices;
+  delta.pass.worker.ShareOneByOne(slices.size() * parts, [&](size_t i) {
+    const size_t first = i % parts * kChannels;
+    ConvolveChannels(delta, slices[i / parts], first, std::min(kChannels, channels - first));
+  });
+}
+
+// ---- The delta rule.
+
+// dst = src / |src| * scale
+void Normalise(const Delta& delta, const float* src, float scale, float* dst) {
+  constexpr float kEps = 1e-6f;  // the reference's
+  const auto& table = delta.pass.table;
+  std::copy_n(src, delta.key_dim, dst);
+  table.scale(dst, scale / std::sqrt(table.sum_squares(src, delta.key_dim) + kEps), delta.key_dim);
+}
+
+float Softplus(float x) { return x > 20 ? x : std::log1p(std::exp(x)); }
+
+void RunRow(const Delta& delta, size_t row, size_t value_head, float* state) {
+  const ForwardPass& pass = delta.pass;
+  const DeltaColumns& columns = delta.columns;
+  const DeltaWeights& weights = delta.weights.delta;
+  const float* x = delta.projected(row);
+  const size_t key_head = value_head / static_cast<size_t>(pass.spec.delta.heads_per_key());
+  std::array<float, kMaxStateDim> q, k, out;
+  const float scale = 1 / std::sqrt(static_cast<float>(delta.key_dim));
+  Normalise(delta, x + key_head * delta.key_dim, scale, q.data());
+  Normalise(delta, x + columns.k + key_head * delta.key_dim, 1, k.data());
+  const float dt = Softplus(x[columns.a + value_head] + weights.dt_bias[value_head]);
+  pass.table.delta_rule({.state = state,
+                         .q = q.data(),
+                         .k = k.data(),
+                         .v = x + columns.v + value_head * delta.value_dim,
+                         .key_dim = delta.key_dim,
+                         .value_dim = delta.value_dim,
+                         .decay = std::exp(-std::exp(weights.log_a[value_head]) * dt),
+                         .beta = 1 / (1 + std::exp(-x[columns.b + value_head])),
+                         .out = out.data()});
+  pass.table.rms_norm(out.data(), kernels::Dtype::kF32, out.data(), weights.norm, delta.value_dim,
+                      pass.spec.norm_eps);
+  pass.table.activate_gated(
+      delta.output(row, value_head), pass.activation, kernels::Activation::kSilu,
+      x + columns.z + value_head * delta.value_dim, out.data(), delta.value_dim);
+}
+
+// Heads of sequences are independent of each other, the tokens of a sequence are not.
+void Recur(const Delta& delta) {
+  const TraceSpan span("delta rule", "layer", delta.index);
+  const size_t heads = delta.columns.value_heads;
+  const auto& slices = delta.pass.batch.slices;
+  delta.pass.worker.ShareOneByOne(slices.size() * heads, [&](size_t i) {
+    const StepBatch::Slice& slice = slices[i / heads];
+    float* state = delta.pass.states.State(delta.index, slice.place, i % heads);
+    if (slice.first_position == 0) std::fill_n(state, delta.key_dim * delta.value_dim, 0.0f);
+    for (size_t row = slice.first_row; row < slice.first_row + slice.rows; ++row)
+      RunRow(delta, row, i % heads, state);
+  });
+}
+
+}  // namespace
+
+void RunDeltaNet(const ForwardPass& pass, size_t layer) {
+  const Delta delta(pass, layer);
+  Project(pass, "qkv", delta.weights.qkv, pass.w.normed, pass.w.qkv, pass.w.qkv_stride);
+  Convolve(delta);
+  Recur(delta);
+  Project(pass, "o", delta.weights.o, pass.w.recurred, pass.w.attention_partial,
+          pass.w.hidden_stride, PhaseScope::kRanks);
+}
+
+}  // namespace pinion

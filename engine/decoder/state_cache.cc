@@ -1,0 +1,32 @@
+#include "engine/decoder/state_cache.h"
+
+namespace pinion {
+
+Result<StateCache> StateCache::Allocate(const DecoderSpec& spec, const Shard& shard,
+                                        size_t places) {
+  StateCache cache;
+  cache.shape_ = StateShape::Of(spec.delta, shard.delta_heads.size());
+  for (const LayerSpec& layer : spec.layer_specs) {
+    cache.order_.push_back(cache.layers_);
+    cache.layers_ += layer.mixer == MixerKind::kAttention ? 0 : 1;
+  }
+  cache.places_ = places;
+  PINION_ASSIGN(cache.storage_, Pages::Allocate(BytesPerSequence(spec, shard) * places));
+  return cache;
+}
+
+uint64_t StateCache::BytesPerSequence(const DecoderSpec& spec, const Shard& shard) {
+  const StateShape shape = StateShape::Of(spec.delta, shard.delta_heads.size());
+  return uint64_t{RecurrentLayers(spec)} * shape.floats() * sizeof(float);
+}
+
+float* StateCache::Tail(size_t layer, int32_t place) const {
+  const size_t index = static_cast<size_t>(place) * layers_ + order_[layer];
+  return storage_.as<float>() + index * shape_.floats();
+}
+
+float* StateCache::State(size_t layer, int32_t place, size_t value_head) const {
+  return Tail(layer, place) + shape_.tail_floats + value_head * shape_.state_floats;
+}
+
+}  // namespace pinion

@@ -1,0 +1,191 @@
+// Models with recurrent layers: a sequence's state follows it through chunks, batches and
+// preemptions, and nothing of another sequence's.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+#include "engine/run/capacity.h"
+#include "engine/run/start.h"
+#include "engine/spec/attention_spec.h"
+#include "tests/test_data.h"
+
+namespace pinion {
+namespace {
+
+constexpr size_t kBlockTokens = 16, kSequences = 5;
+
+struct Sizes {
+  uint64_t block = 0, state = 0;
+};
+
+EngineOptions Hybrid() {
+  setenv("OMP_NUM_THREADS", "1", 1);  // what nobind goes by
+  EngineOptions options;
+  options.model = tests::TestData() + "/models/qwen3.5-text";
+  options.dtype = "float32";
+  options.threads_bind = "nobind";
+  options.block_size = kBlockTokens;
+  options.max_model_len = 128;
+  options.max_num_seqs = kSequences;
+  if (const char* isa = std::getenv("PINION_TEST_ISA")) options.isa = isa;
+  return options;
+}
+
+Sizes SizesOf(const EngineOptions& options) {
+  const DecoderSpec spec = *SpecFor(options);
+  Sizes most;  // of a rank
+  const std::vector<RankNeeds> needs = *NeedsFor(options, spec);
+  for (const RankNeeds& rank : needs) {
+    most.block = std::max(most.block, rank.kv.block_bytes());
+    most.state = std::max(most.state, rank.state);
+  }
+  return most;
+}
+
+std::unique_ptr<Engine> Start(const EngineOptions& options) {
+  auto engine = Engine::Start(options);
+  CHECK(engine) << engine.error().message;
+  return *std::move(engine);
+}
+
+// Room for the states of kSequences sequences and for so many blocks.
+std::unique_ptr<Engine> StartWithBlocks(EngineOptions options, uint64_t blocks) {
+  const Sizes sizes = SizesOf(options);
+  options.kv_cache_bytes = kSequences * sizes.state + blocks * sizes.block;
+  return Start(options);
+}
+
+std::vector<Request> Requests() {
+  std::mt19937 rng(20261123);
+  std::vector<Request> requests;
+  for (uint64_t id = 0; id < 10; ++id) {
+    Request request;
+    request.id = id;
+    for (size_t i = 0; i < 3 + 7 * id; ++i)
+      request.prompt_ids.push_back(static_cast<int32_t>(3 + rng() % 440));
+    request.params.max_tokens = 40;
+    request.params.ignore_eos = true;
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+using Outputs = std::map<uint64_t, std::vector<int32_t>>;
+
+Outputs RunAll(Engine& engine, const std::vector<Request>& requests) {
+  for (const Request& request : requests) CHECK(engine.Add(request));
+  Outputs outputs;
+  std::vector<TokenEvent> events;
+  while (!engine.idle()) {
+    events.clear();
+    engine.Step(events);
+    for (const TokenEvent& event : events)
+      if (event.has_token) outputs[event.request].push_back(event.token.id);
+  }
+  return outputs;
+}
+
+const Outputs& Alone() {
+  static const Outputs outputs = [] {
+    const auto engine = StartWithBlocks(Hybrid(), 200);
+    Outputs all;
+    for (const Request& request : Requests()) all.merge(RunAll(*engine, {request}));
+    return all;
+  }();
+  return outputs;
+}
+
+TEST(Hybrid, GivesEveryRequestTheTokensItGetsAlone) {
+  for (const int chunk : {1, 7, 2048}) {
+    EngineOptions options = Hybrid();
+    options.max_num_batched_tokens = chunk;
+    const auto engine = StartWithBlocks(options, 200);
+    EXPECT_EQ(RunAll(*engine, Requests()), Alone()) << "steps of " << chunk;
+    EXPECT_EQ(RunAll(*engine, Requests()), Alone()) << "again, over states that others left";
+  }
+}
+
+// Two key heads: with three ranks one has no head at all.
+TEST(Hybrid, GivesTheSameTokensOnSeveralRanks) {
+  for (const int ranks : {2, 3}) {
+    EngineOptions options = Hybrid();
+    options.tensor_parallel = ranks;
+    options.max_num_batched_tokens = 20;
+    EXPECT_EQ(RunAll(*StartWithBlocks(options, 200), Requests()), Alone()) << ranks;
+  }
+}
+
+TEST(Hybrid, RecomputesTheStateOfAPreemptedSequence) {
+  EngineOptions options = Hybrid();
+  options.max_num_batched_tokens = 13;
+  const auto engine = StartWithBlocks(options, 9);
+  EXPECT_EQ(RunAll(*engine, Requests()), Alone());
+  EXPECT_GT(engine->stats().scheduler.preemptions, 0u);
+}
+
+// A block of keys and values is of no use without the state behind it.
+TEST(Hybrid, TakesNothingFromThePrefixCache) {
+  EngineOptions options = Hybrid();
+  options.prefix_caching = true;
+  const auto engine = StartWithBlocks(options, 200);
+  EXPECT_EQ(RunAll(*engine, {Requests().back()}).size(), 1u);
+  EXPECT_EQ(RunAll(*engine, {Requests().back()}).at(9), Alone().at(9));
+  EXPECT_EQ(engine->stats().kv.prefix_hit_tokens, 0u);
+}
+
+TEST(Hybrid, RunsNoMoreSequencesThanItHasStatesFor) {
+  EngineOptions options = Hybrid();
+  const Sizes sizes = SizesOf(options);
+  options.kv_cache_bytes = 2 * 3 * sizes.state + 1;  // half of it for states
+  options.max_model_len = 80;                        // fits the other half
+  const auto engine = Start(options);
+  EXPECT_EQ(engine->info().states, 3u);
+  std::vector<Request> requests = Requests();
+  requests.resize(6);
+  for (const Request& request : requests) ASSERT_TRUE(engine->Add(request));
+  std::vector<TokenEvent> events;
+  size_t most = 0;
+  while (!engine->idle()) {
+    engine->Step(events);
+    most = std::max(most, engine->stats().scheduler.running);
+  }
+  EXPECT_EQ(most, 3u);
+}
+
+// Three layers: the convolution's last 3 inputs of 2 x 2 x 16 + 4 x 16 channels, and 4 heads of
+// 16 x 16.
+TEST(Hybrid, CountsItsStates) {
+  const EngineOptions options = Hybrid();
+  EXPECT_EQ(SizesOf(options).state, 3u * (3 * 128 + 4 * 16 * 16) * 4);
+  const auto engine = StartWithBlocks(options, 100);
+  EXPECT_GE(engine->info().state_bytes, kSequences * SizesOf(options).state);
+  // One layer of four has keys and values.
+  EXPECT_EQ(KvBytesPerToken(*SpecFor(options), kernels::KvDtype::kF32), 2u * 2 * 32 * 4);
+}
+
+TEST(SizeStates, TakeHalfOfTheirSpaceAtMost) {
+  EngineOptions options;
+  options.max_num_seqs = 10;
+  std::vector<RankNeeds> needs(2);
+  needs[0].state = 100, needs[1].state = 60;
+  const auto fitting = [&](std::optional<uint64_t> space, uint64_t available) {
+    options.kv_cache_bytes.reset();
+    if (space) options.kv_cache_bytes = *space;
+    return SizeStates(needs, options, available);
+  };
+  EXPECT_EQ(fitting(1000, 0), 5u);
+  EXPECT_EQ(fitting(999, 0), 4u);
+  EXPECT_EQ(fitting(1 << 20, 0), 10u) << "no more than run at once";
+  EXPECT_EQ(fitting(10, 0), 1u) << "SizeKv then finds no room for a block";
+  EXPECT_EQ(fitting({}, 4 * 160 * 7), 7u);
+  EXPECT_EQ(fitting({}, 4 * 160 * 7 - 1), 6u);
+  needs[0].state = needs[1].state = 0;
+  EXPECT_EQ(fitting(1, 1), 10u) << "nothing recurrent";
+}
+
+}  // namespace
+}  // namespace pinion
