@@ -14,14 +14,14 @@ struct Kind {
   size_t group;  // 0: whole rows
   int lowest;
   bool has_offsets;
+  bool e2m1 = false;
   IntLayout LayoutOf(size_t k) const {
-    return {bits, k, group > 0 ? group : k, lowest, has_offsets};
+    return {bits, k, group > 0 ? group : k, lowest, has_offsets, e2m1};
   }
 };
-constexpr Kind kKinds[] = {{"w8a8", 8, 0, -128, false},
-                           {"q8_0", 8, 32, -128, false},
-                           {"int4-g128", 4, 128, -8, false},
-                           {"int4-g128-zeros", 4, 128, 0, true}};
+constexpr Kind kKinds[] = {{"w8a8", 8, 0, -128, false},      {"q8_0", 8, 32, -128, false},
+                           {"int4-g32", 4, 32, -8, false},   {"mxfp4", 4, 32, -12, false, true},
+                           {"int4-g128", 4, 128, -8, false}, {"int4-g128-zeros", 4, 128, 0, true}};
 
 // Rounded rows of activations; their values do not matter.
 const std::byte* RoundedRows(const IntTable& table, const IntLayout& layout, size_t rows) {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "kernels/impl/cpuid.h"
+#include "kernels/impl/e2m1.inl.h"
 #include "kernels/impl/integer_tables.h"
 #include "kernels/impl/transpose.inl.h"
 
@@ -55,6 +56,16 @@ int32_t StoreWords(const int8_t* codes, size_t live, int lowest, std::byte* word
   return _mm_cvtsi128_si32(_mm_add_epi64(sums, _mm_unpackhi_epi64(sums, sums)));
 }
 
+// The nibbles of e2m1 whose doubled values these are.
+void EncodeE2M1(const int8_t* doubled, size_t count, int8_t* nibbles) {
+  for (size_t i = 0; i < count; ++i) {
+    const int magnitude = std::abs(doubled[i]);
+    // 0, 1, 2, 3, 4, 6, 8 and 12 by their places.
+    const int place = std::min(magnitude, 4) + (magnitude > 4) + (magnitude > 6) + (magnitude > 8);
+    nibbles[i] = static_cast<int8_t>(doubled[i] < 0 ? place + 8 : place);
+  }
+}
+
 // Packs a group's codes of `rows` outputs; columns from `live` up to `width` become zero. Adds each
 // output's stored codes to its sum. TransposeWords writes four words at a time, so a group of two
 // (4 bits, 16 columns) also overwrites what follows it, which is packed later.
@@ -65,9 +76,16 @@ void PackCodes(std::byte* dst, const IntLayout& layout, const int8_t* codes, siz
   Tile tile = {};
   for (size_t k = 0; k < width; k += kPackColumns) {
     const size_t first = std::min(k, live);
-    for (size_t row = 0; row < rows; ++row)
-      sums[row] += StoreWords<kBits>(codes + row * layout.k + first, live - first, layout.lowest,
-                                     tile.bytes[row]);
+    for (size_t row = 0; row < rows; ++row) {
+      const int8_t* src = codes + row * layout.k + first;
+      int8_t nibbles[kPackColumns];
+      if (layout.e2m1) {
+        EncodeE2M1(src, std::min(live - first, kPackColumns), nibbles);
+        src = nibbles;
+      }
+      sums[row] +=
+          StoreWords<kBits>(src, live - first, layout.e2m1 ? 0 : layout.lowest, tile.bytes[row]);
+    }
     impl::TransposeWords(dst + layout.code_bytes(k), tile.bytes[0], sizeof(tile.bytes[0]),
                          std::min(kPackColumns, width - k) / kStep);
   }
@@ -92,6 +110,13 @@ void Put(std::byte* dst, size_t index, T value) {
   std::memcpy(dst + index * sizeof(T), &value, sizeof(T));
 }
 
+// A power of two below 1 as the byte that e2m1's layout has for it; 255 if it is not finite.
+std::byte PowerByte(float power) {
+  if (!std::isfinite(power)) return std::byte{255};
+  const int exponent = power > 0 ? std::ilogb(power) + 127 : 0;
+  return static_cast<std::byte>(std::max(exponent, 0));
+}
+
 // Stores an output's scales, offsets and sum of codes.
 void PackScales(std::byte* dst, const IntLayout& layout, size_t output, int32_t stored_sum,
                 const float* scales, const float* offsets) {
@@ -103,6 +128,10 @@ void PackScales(std::byte* dst, const IntLayout& layout, size_t output, int32_t 
   if (layout.whole_rows()) return;
   for (size_t group = 0; group < layout.groups(); ++group) {
     std::byte* at = dst + group * layout.group_bytes() + layout.code_bytes(layout.group);
+    if (layout.e2m1) {
+      Put(at, output, PowerByte(scales[group] / own));
+      continue;
+    }
     Put(at, output, ToF16(scales[group] / own));
     // Codes are stored less the lowest, so the offset includes it.
     const float offset = offsets[group] + scales[group] * static_cast<float>(layout.lowest);

@@ -21,6 +21,10 @@ namespace pinion::kernels {
 //   4 bits  [group/8][64 n][8 k]  a word's low nibbles are columns 0 to 3, its high ones 4 to 7
 //   float16 scales [64], float16 offsets [64] (offsets if has_offsets), both relative to the
 //   output's own float32 scale, so that float16 has the range. Neither if whole rows are one group.
+//   e2m1: a byte for each of the 64 scales instead, b for 2^(b - 127), 0 for 0
+// e2m1: codes of 4 bits are a sign and a magnitude as published; twice their values, whole numbers
+// from -12 to 12, are the integers that the formula above calls code, and half of it is part of the
+// scale, a power of two.
 // and at the end
 //   float32 [64]  the outputs' scales; powers of two if there are groups, so that scales that the
 //                 checkpoint stores in 16 bits are kept exactly
@@ -32,8 +36,9 @@ struct IntLayout {
                       // kPadK if it is padded); or k: whole rows, without offsets
   int lowest = -128;  // the code that is stored as 0
   bool has_offsets = false;
+  bool e2m1 = false;  // with 4 bits, in groups, lowest -12, no offsets; scales are powers of two
 
-  bool whole_rows() const { return group == k && !has_offsets; }
+  bool whole_rows() const { return group == k && !has_offsets && !e2m1; }
   size_t k_padded() const { return RoundUp(k, kPadK); }
   size_t groups() const { return whole_rows() ? 1 : (k + group - 1) / group; }
   size_t code_bytes(size_t columns) const {
@@ -42,7 +47,12 @@ struct IntLayout {
   // Bytes from group to group.
   size_t group_bytes() const {
     if (whole_rows()) return code_bytes(k_padded());
-    return code_bytes(group) + kBlockN * sizeof(F16) * (has_offsets ? 2 : 1);
+    return code_bytes(group) + kBlockN * scale_bytes();
+  }
+  // Bytes of an output's scale and offset in a group.
+  size_t scale_bytes() const {
+    if (e2m1) return 1;
+    return has_offsets ? 2 * sizeof(F16) : sizeof(F16);
   }
   size_t block_bytes() const {
     return groups() * group_bytes() + kBlockN * (sizeof(float) + sizeof(int32_t));
@@ -54,8 +64,9 @@ struct IntLayout {
 };
 
 // Packs rows [0, rows) (at most 64; missing ones become zero) into one block.
-//   codes   [rows][k]
-//   scales, offsets   [rows][groups()]
+//   codes   [rows][k]; e2m1: twice the values
+//   scales, offsets   [rows][groups()]; e2m1: a scale below 2^-126 of its output's largest becomes
+//   0
 void PackIntBlock(std::byte* dst, const IntLayout& layout, const int8_t* codes, const float* scales,
                   const float* offsets, size_t rows);
 

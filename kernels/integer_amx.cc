@@ -36,8 +36,9 @@ struct VectorEpilogue {
   }
   static void AddGroup(const IntLayout& layout, const F16* scales, const int32_t* x_sums,
                        size_t rows, const float (*sums)[kBlockN], float* y, size_t ldy) {
-    const auto add = layout.has_offsets ? impl::AddGroup<true> : impl::AddGroup<false>;
-    add(layout, scales, x_sums, rows, sums, y, ldy);
+    const auto add = layout.has_offsets ? impl::AddGroup<GroupScales::kF16AndOffsets>
+                                        : impl::AddGroup<GroupScales::kF16>;
+    add(layout, reinterpret_cast<const std::byte*>(scales), x_sums, rows, sums, y, ldy);
   }
   static void ScaleRow(float row_scale, const float* scales, const float* sums, float* y) {
     impl::ScaleRow(row_scale, scales, sums, y);

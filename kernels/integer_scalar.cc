@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/impl/e2m1.inl.h"
 #include "kernels/impl/half.inl.h"
 #include "kernels/impl/integer_tables.h"
 #include "kernels/kernels.h"
@@ -54,7 +55,18 @@ void Round(const IntLayout& layout, const RoundArgs& args) {
 int Code(const IntLayout& layout, const std::byte* codes, size_t output, size_t k) {
   const size_t step = layout.bits == 8 ? 4 : 8, place = k % step;
   const auto byte = Get<uint8_t>(codes, (k / step * kBlockN + output) * 4 + place % 4);
-  return layout.bits == 8 ? byte : place < 4 ? byte & 15 : byte >> 4;
+  if (layout.bits == 8) return byte;
+  const int nibble = place < 4 ? byte & 15 : byte >> 4;
+  return layout.e2m1 ? kE2M1Bytes[nibble] : nibble;
+}
+
+// Of an output in a group, relative to the output's own.
+float Scale(const IntLayout& layout, const std::byte* scales, size_t output) {
+  if (!layout.e2m1) return Widen(Get<F16>(scales, output));
+  const uint32_t bits = uint32_t{Get<uint8_t>(scales, output)} << 23;
+  float power;
+  std::memcpy(&power, &bits, sizeof(power));
+  return power;
 }
 
 float Product(const IntLayout& layout, const std::byte* x, const std::byte* block, size_t output) {
@@ -74,7 +86,7 @@ float Product(const IntLayout& layout, const std::byte* x, const std::byte* bloc
       return static_cast<float>(sum) * Get<float>(tail, output) * rounding.scale;
     }
     const std::byte* scales = codes + layout.code_bytes(width);
-    total += static_cast<float>(sum) * Widen(Get<F16>(scales, output));
+    total += static_cast<float>(sum) * Scale(layout, scales, output);
     if (layout.has_offsets)
       total += Widen(Get<F16>(scales, kBlockN + output)) * static_cast<float>(x_sum);
   }
@@ -98,7 +110,7 @@ float Weight(const IntLayout& layout, const std::byte* block, size_t output, siz
   const auto lowest = static_cast<float>(layout.lowest);
   if (layout.whole_rows()) return std::fma(code, own, own * lowest);
   const std::byte* scales = codes + layout.code_bytes(width);
-  const float scale = Widen(Get<F16>(scales, output)) * own;
+  const float scale = Scale(layout, scales, output) * own;
   const float offset =
       layout.has_offsets ? Widen(Get<F16>(scales, kBlockN + output)) * own : scale * lowest;
   return std::fma(code, scale, offset);

@@ -20,6 +20,7 @@ struct GgufType {
   bool has_offsets = false;
   // One block: codes [elements], scales and offsets [elements / group].
   void (*decode)(const std::byte* block, int8_t* codes, float* scales, float* offsets) = nullptr;
+  bool e2m1 = false;  // CodeRange::e2m1
 };
 
 // The type of an id; nullptr if Pinion does not read it.

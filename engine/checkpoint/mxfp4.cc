@@ -29,7 +29,7 @@ class Mxfp4Tensor : public QuantisedTensor {
     rows_ = of.outputs / step;
     columns_ = of.groups * kGroup;
     group_ = kGroup;
-    range_ = {-12, 12, false};
+    range_ = {-12, 12, false, true};
     format_ = "MXFP4";
     stored_bytes_ = rows_ * of.groups * (kGroupBytes + 1);
   }

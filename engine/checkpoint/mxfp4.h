@@ -12,7 +12,8 @@ namespace pinion {
 // mlp.experts.{gate_up,down}_proj_blocks [experts][outputs][inputs / 32][16] (the low nibble first)
 // and _scales [experts][outputs][inputs / 32], gate and up outputs taking turns, with biases _bias.
 // Shown as a linear for each expert, under the spec's names. A weight is twice its value, an
-// integer, times half of its group's power of two: nothing is rounded. Errors name the tensor.
+// integer, times half of its group's power of two: nothing is rounded,
+// and the matrix can stay in 4 bits (CodeRange::e2m1). Errors name the tensor.
 Result<std::unique_ptr<TensorSource>> OpenMxfp4Experts(std::unique_ptr<TensorSource> stored,
                                                        const DecoderSpec& spec);
 

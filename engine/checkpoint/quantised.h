@@ -14,6 +14,8 @@ namespace pinion {
 struct CodeRange {
   int lowest = -8, highest = 7;  // of a code; both fit an int8
   bool has_offsets = false;      // false: all offsets are 0
+  // Codes are twice the values of e2m1 (-12 to 12), scales powers of two: MXFP4.
+  bool e2m1 = false;
 };
 
 // A matrix of integers with their scales, read where the file holds it.

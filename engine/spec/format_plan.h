@@ -40,6 +40,7 @@ struct IntegerFormat {
   size_t group = 0;  // columns; 0: whole rows
   int lowest = -128;
   bool has_offsets = false;
+  bool e2m1 = false;
   IntegerProduct product = IntegerProduct::kInt8;
   kernels::Rounding rounding;  // of the activations, if they are rounded
   // The group of each column of the whole matrix if groups are not consecutive columns (act-order);

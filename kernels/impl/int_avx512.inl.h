@@ -2,6 +2,7 @@
 
 // Integers in the lanes of vec_avx512.inl.h's vectors: the same functions as int_avx2.inl.h.
 
+#include "kernels/impl/e2m1.inl.h"
 #include "kernels/impl/vec_avx512.inl.h"
 
 namespace pinion::kernels::impl {
@@ -29,6 +30,17 @@ Vec HighNibblesInPlace(Vec v) {
 }
 Vec SixteenthOf(Vec v) { return Bits(_mm512_srai_epi32(Ints(v), 4)); }
 Vec HighNibbles(Vec v) { return LowNibbles(Bits(_mm512_srli_epi16(Ints(v), 4))); }
+
+// The byte of kE2M1Bytes for each byte of v, a nibble.
+Vec LookUpE2M1(Vec v) {
+  const __m512i table = _mm512_load_si512(reinterpret_cast<const __m512i*>(kE2M1Bytes));
+  return Bits(_mm512_shuffle_epi8(table, Ints(v)));
+}
+// 2^(b - 127) for kLanes bytes b; 0 for 0.
+Vec WidenPowers(const void* p) {
+  return Bits(
+      _mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))), 23));
+}
 
 // Bytes 0 and 2, or 1 and 3, of every lane as two unsigned words.
 Vec EvenCodes(Vec v) { return Bits(_mm512_and_si512(Ints(v), _mm512_set1_epi16(0xff))); }

@@ -20,6 +20,10 @@ LaneScales ScalesAt(const IntLayout& layout, const std::byte* scales, const floa
                     size_t lane) {
   const Vec lowest = Set(static_cast<float>(layout.lowest)), unit = Load(own + lane);
   if (layout.whole_rows()) return {unit, unit * lowest};
+  if (layout.e2m1) {
+    const Vec scale = WidenPowers(scales + lane) * unit;
+    return {scale, scale * lowest};
+  }
   const auto* groups = reinterpret_cast<const F16*>(scales);
   const Vec scale = WidenF16(groups + lane) * unit;
   return {scale, layout.has_offsets ? WidenF16(groups + kBlockN + lane) * unit : scale * lowest};
@@ -46,9 +50,29 @@ void PutPair(const LaneScales& lanes, Vec word, std::byte* dst, size_t column, s
              Fma(FieldOf<kOdd, kBits>(word), lanes.scale, lanes.offset));
 }
 
+// The forms of a word's codes.
+struct CodesU8 {
+  static constexpr int kBits = 8;
+  static constexpr bool kE2M1 = false;
+};
+struct CodesU4 {
+  static constexpr int kBits = 4;
+  static constexpr bool kE2M1 = false;
+};
+struct CodesE2M1 {
+  static constexpr int kBits = 4;
+  static constexpr bool kE2M1 = true;
+};
+
 // One word of codes for each of kLanes outputs.
-template <typename Panel, int kBits>
+template <typename Panel, typename Codes>
 void PutWord(const LaneScales& lanes, Vec word, std::byte* dst, size_t column, size_t lane) {
+  constexpr int kBits = Codes::kBits;
+  if constexpr (Codes::kE2M1) {
+    PutWord<Panel, CodesU8>(lanes, LookUpE2M1(LowNibbles(word)), dst, column, lane);
+    PutWord<Panel, CodesU8>(lanes, LookUpE2M1(HighNibbles(word)), dst, column + 4, lane);
+    return;
+  }
   PutPair<Panel, 0, 8, kBits>(lanes, word, dst, column, lane);
   PutPair<Panel, 16, 24, kBits>(lanes, word, dst, column + 2, lane);
   if constexpr (kBits == 4) {
@@ -58,20 +82,20 @@ void PutWord(const LaneScales& lanes, Vec word, std::byte* dst, size_t column, s
 }
 
 // Columns [begin, end) of one group, whose codes for column `first` are at w.
-template <typename Panel, int kBits>
+template <typename Panel, typename Codes>
 void DequantiseRun(const IntLayout& layout, const std::byte* w, size_t first, size_t begin,
                    size_t end, const std::byte* scales, const float* own, std::byte* dst) {
-  constexpr size_t kStep = 32 / kBits;
+  constexpr size_t kStep = 32 / Codes::kBits;
   for (size_t lane = 0; lane < kBlockN; lane += kLanes) {
     const LaneScales lanes = ScalesAt(layout, scales, own, lane);
     for (size_t column = begin; column < end; column += kStep) {
       const std::byte* words = w + ((column - first) / kStep * kBlockN + lane) * sizeof(uint32_t);
-      PutWord<Panel, kBits>(lanes, LoadWords<false>(words), dst, column, lane);
+      PutWord<Panel, Codes>(lanes, LoadWords<false>(words), dst, column, lane);
     }
   }
 }
 
-template <typename Panel, int kBits>
+template <typename Panel, typename Codes>
 void DequantiseBlock(const IntLayout& layout, const std::byte* block, std::byte* dst) {
   const size_t k_padded = layout.k_padded(), width = layout.whole_rows() ? k_padded : layout.group;
   const auto* own = reinterpret_cast<const float*>(block + layout.groups() * layout.group_bytes());
@@ -82,7 +106,7 @@ void DequantiseBlock(const IntLayout& layout, const std::byte* block, std::byte*
     const size_t last = first + width < k_padded ? first + width : k_padded;
     while (done < last) {
       const size_t end = done + kDequantisedColumns < last ? done + kDequantisedColumns : last;
-      DequantiseRun<Panel, kBits>(layout, w, first, done, end, w + layout.code_bytes(width), own,
+      DequantiseRun<Panel, Codes>(layout, w, first, done, end, w + layout.code_bytes(width), own,
                                   dst);
       done = end;
     }
@@ -91,14 +115,16 @@ void DequantiseBlock(const IntLayout& layout, const std::byte* block, std::byte*
   __builtin_memset(dst + done * kBlockN * kElement, 0, (k_padded - done) * kBlockN * kElement);
 }
 
+template <typename Panel>
+void DequantiseTo(const IntLayout& layout, const std::byte* block, std::byte* dst) {
+  if (layout.e2m1) return DequantiseBlock<Panel, CodesE2M1>(layout, block, dst);
+  layout.bits == 8 ? DequantiseBlock<Panel, CodesU8>(layout, block, dst)
+                   : DequantiseBlock<Panel, CodesU4>(layout, block, dst);
+}
+
 void Dequantise(const IntLayout& layout, const std::byte* block, Dtype dst_type, std::byte* dst) {
-  if (dst_type == Dtype::kBf16) {
-    layout.bits == 8 ? DequantiseBlock<PanelBf16, 8>(layout, block, dst)
-                     : DequantiseBlock<PanelBf16, 4>(layout, block, dst);
-  } else {
-    layout.bits == 8 ? DequantiseBlock<PanelF16, 8>(layout, block, dst)
-                     : DequantiseBlock<PanelF16, 4>(layout, block, dst);
-  }
+  dst_type == Dtype::kBf16 ? DequantiseTo<PanelBf16>(layout, block, dst)
+                           : DequantiseTo<PanelF16>(layout, block, dst);
 }
 
 }  // namespace

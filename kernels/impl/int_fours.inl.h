@@ -27,6 +27,13 @@ struct OperandU4 {
   static Vec MultiplyAdd(Vec w, Vec x, Vec sum) { return Dot(w, x, sum); }
 };
 
+struct OperandE2M1 : OperandU4 {
+  template <bool half>
+  static Vec Load(const std::byte* w, size_t sub) {
+    return LookUpE2M1(OperandU4::Load<half>(w, sub));
+  }
+};
+
 // A tile of few rows, for which separating nibbles costs as much as multiplying them. So the high
 // ones are not shifted down but count 16 times, have sums of their own, and these are divided at
 // the end.
@@ -67,7 +74,7 @@ void NibbleTile(const TileArgs<OperandU4>& args) {
 // The tile for this number of rows and of lines to prefetch in each step.
 template <typename Operand>
 TileFn<Operand> IntTile(size_t rows, size_t lines, bool accumulate) {
-  if constexpr (Operand::kSubs == 2) {
+  if constexpr (std::is_same_v<Operand, OperandU4>) {
     // With vectors of 256 bits there are too few registers for separate sums.
     if (rows == 1 && !accumulate && kLanes == 16) {
       if (lines == 0) return NibbleTile<1, GemmColumns(1), 0>;

@@ -42,20 +42,28 @@ struct OperandU8OfOneRow : WordsOfU8 {
 struct OperandU4 {
   using X = int8_t;
   static constexpr size_t kStepK = 8, kSubs = 2, kBytes = 4;
+  // Steps whose products fit 16 bits: 4 * 2 (kSubs) * 2 * 15 * 128 = 30720.
+  static constexpr size_t kStepsInWords = 4;
+  static Vec Codes(Vec nibbles) { return nibbles; }
 };
 
-// Steps whose products fit 16 bits: 4 * 2 (kSubs) * 2 * 15 * 128 = 30720.
-constexpr size_t kStepsInWords = 4;
+struct OperandE2M1 {
+  using X = int8_t;
+  static constexpr size_t kStepK = 8, kSubs = 2, kBytes = 4;
+  // Codes up to 24: 2 * 2 * 2 * 24 * 128 = 24576.
+  static constexpr size_t kStepsInWords = 2;
+  static Vec Codes(Vec nibbles) { return LookUpE2M1(nibbles); }
+};
 
 // y (int32) = or += x w. Sums of 16 bits take up the registers, so those of 32 are kept in y.
-template <int kRows, int kColumns, int kPrefetch>
-void NibbleTile(const TileArgs<OperandU4>& args) {
+template <typename Operand, int kRows, int kColumns, int kPrefetch>
+void NibbleTile(const TileArgs<Operand>& args) {
   const int8_t* x = args.x;
   const std::byte *w = args.w[0], *prefetch = args.prefetch[0];
   float* first = args.y;
   const size_t x_stride = args.x_stride, y_stride = args.y_stride, steps = args.steps[0];
   bool accumulate = args.accumulate;
-  for (size_t step = 0; step < steps; step += kStepsInWords, accumulate = true) {
+  for (size_t step = 0; step < steps; step += Operand::kStepsInWords, accumulate = true) {
     const size_t left = steps - step;
     Vec words[kRows][kColumns];
 #pragma GCC unroll 16
@@ -63,15 +71,15 @@ void NibbleTile(const TileArgs<OperandU4>& args) {
 #pragma GCC unroll 16
       for (int c = 0; c < kColumns; ++c) words[r][c] = Set(0);
     }
-    for (size_t i = left < kStepsInWords ? left : kStepsInWords; i > 0; --i) {
+    for (size_t i = left < Operand::kStepsInWords ? left : Operand::kStepsInWords; i > 0; --i) {
       PrefetchLines<kPrefetch, 3>(prefetch, args.prefetch_far);
 #pragma GCC unroll 2
-      for (size_t sub = 0; sub < OperandU4::kSubs; ++sub) {
+      for (size_t sub = 0; sub < Operand::kSubs; ++sub) {
         Vec codes[kColumns];
 #pragma GCC unroll 16
         for (int c = 0; c < kColumns; ++c) {
-          const Vec nibbles = LoadWords<false>(w + c * kLanes * OperandU4::kBytes);
-          codes[c] = sub == 0 ? LowNibbles(nibbles) : HighNibbles(nibbles);
+          const Vec nibbles = LoadWords<false>(w + c * kLanes * Operand::kBytes);
+          codes[c] = Operand::Codes(sub == 0 ? LowNibbles(nibbles) : HighNibbles(nibbles));
         }
 #pragma GCC unroll 16
         for (int r = 0; r < kRows; ++r) {
@@ -80,7 +88,7 @@ void NibbleTile(const TileArgs<OperandU4>& args) {
           for (int c = 0; c < kColumns; ++c) words[r][c] = AddPairs(codes[c], spread, words[r][c]);
         }
       }
-      x += OperandU4::kStepK;
+      x += Operand::kStepK;
       w += args.w_stride;
       if constexpr (kPrefetch > 0) prefetch += args.prefetch_stride;
     }
@@ -98,7 +106,10 @@ void NibbleTile(const TileArgs<OperandU4>& args) {
 
 template <int kRows, int kColumns, int kPrefetch>
 constexpr TileFn<OperandU4> kTile<OperandU4, kRows, kColumns, kPrefetch> =
-    NibbleTile<kRows, kColumns, kPrefetch>;
+    NibbleTile<OperandU4, kRows, kColumns, kPrefetch>;
+template <int kRows, int kColumns, int kPrefetch>
+constexpr TileFn<OperandE2M1> kTile<OperandE2M1, kRows, kColumns, kPrefetch> =
+    NibbleTile<OperandE2M1, kRows, kColumns, kPrefetch>;
 
 // The tile for this number of rows and of lines to prefetch in each step.
 template <typename Operand>

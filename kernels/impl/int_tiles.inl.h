@@ -22,9 +22,9 @@ constexpr size_t kTilesFromRows = 16;  // below, vectors stream codes as fast as
 // wide panels, of 64 KiB in L2. With few rows y stays in L1, and a panel of 16 KiB does so too.
 constexpr size_t kPanelColumns = 1024, kFewRowsPanelColumns = 256;
 
-// Whether groups fill whole steps.
+// Whether groups fill whole steps. Those of e2m1 have 32 columns, half a step.
 inline bool FitsTiles(const IntLayout& layout, size_t rows) {
-  if (rows < kTilesFromRows) return false;
+  if (rows < kTilesFromRows || layout.e2m1) return false;
   if (layout.whole_rows()) return layout.bits == 8 && layout.k_padded() % kTileColumns == 0;
   return layout.group % kTileColumns == 0 && layout.group <= kPanelColumns;
 }

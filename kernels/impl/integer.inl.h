@@ -123,19 +123,28 @@ void PassOfWholeRows(const IntLayout& layout, const IntGemmArgs& args) {
                    args.y + row * args.ldy);
 }
 
+// What an output has for each group besides its codes.
+enum class GroupScales { kF16, kF16AndOffsets, kPowers };
+
 // y += scale * sum + offset * (sum of the group's activations), for some rows of one block's group.
 // Without offsets, the codes' lowest is added to the integer sum instead. Four vectors at a time
 // share a row's broadcast sum.
-template <bool kOffsets>
-void AddGroup(const IntLayout& layout, const F16* scales, const int32_t* x_sums, size_t rows,
+template <GroupScales kScales>
+void AddGroup(const IntLayout& layout, const std::byte* scales, const int32_t* x_sums, size_t rows,
               const float (*sums)[kBlockN], float* y, size_t ldy) {
+  constexpr bool kOffsets = kScales == GroupScales::kF16AndOffsets;
   constexpr size_t kVectors = 4;
   for (size_t i = 0; i < kBlockN; i += kVectors * kLanes) {
     Vec scale[kVectors], offset[kVectors];
 #pragma GCC unroll 4
     for (size_t v = 0; v < kVectors; ++v) {
-      scale[v] = WidenF16(scales + i + v * kLanes);
-      if constexpr (kOffsets) offset[v] = WidenF16(scales + kBlockN + i + v * kLanes);
+      const size_t at = i + v * kLanes;
+      if constexpr (kScales == GroupScales::kPowers) {
+        scale[v] = WidenPowers(scales + at);
+      } else {
+        scale[v] = WidenF16(scales + at * sizeof(F16));
+      }
+      if constexpr (kOffsets) offset[v] = WidenF16(scales + (kBlockN + at) * sizeof(F16));
     }
     for (size_t r = 0; r < rows; ++r) {
       const Vec spread =
@@ -161,7 +170,7 @@ void ScaleRow(float row_scale, const float* scales, const float* sums, float* y)
     Store(y + i, Load(sums + i) * Load(scales + i) * Set(row_scale));
 }
 
-template <typename Operand, bool kOffsets>
+template <typename Operand, GroupScales kScales>
 void PassOfGroups(const IntLayout& layout, const IntGemmArgs& args) {
   alignas(64) float sums[kTileRows][kBlockN];  // int32
   alignas(64) float y[kPassRows][kBlockN];
@@ -192,8 +201,7 @@ void PassOfGroups(const IntLayout& layout, const IntGemmArgs& args) {
         const std::byte* next = x + r * row_bytes + (group + 1) * layout.group;
         for (size_t at = 0; at < layout.group; at += kLineBytes) __builtin_prefetch(next + at);
       }
-      AddGroup<kOffsets>(layout, reinterpret_cast<const F16*>(w + code_bytes), x_sums, rows, sums,
-                         y[begin], kBlockN);
+      AddGroup<kScales>(layout, w + code_bytes, x_sums, rows, sums, y[begin], kBlockN);
     }
   }
   for (size_t row = 0; row < args.rows; ++row)
@@ -206,13 +214,15 @@ using PassFn = void (*)(const IntLayout&, const IntGemmArgs&);
 template <typename Operand>
 PassFn PassFor(const IntLayout& layout) {
   if (layout.whole_rows()) return PassOfWholeRows<Operand>;
-  return layout.has_offsets ? PassOfGroups<Operand, true> : PassOfGroups<Operand, false>;
+  return layout.has_offsets ? PassOfGroups<Operand, GroupScales::kF16AndOffsets>
+                            : PassOfGroups<Operand, GroupScales::kF16>;
 }
 
 void IntGemm(const IntLayout& layout, const IntGemmArgs& args) {
-  const PassFn run = layout.bits == 4 ? PassFor<OperandU4>(layout)
-                     : args.rows == 1 ? PassFor<OperandU8OfOneRow>(layout)
-                                      : PassFor<OperandU8>(layout);
+  const PassFn run = layout.e2m1        ? PassOfGroups<OperandE2M1, GroupScales::kPowers>
+                     : layout.bits == 4 ? PassFor<OperandU4>(layout)
+                     : args.rows == 1   ? PassFor<OperandU8OfOneRow>(layout)
+                                        : PassFor<OperandU8>(layout);
   const RowGroups passes(args.rows, kPassRows);
   IntGemmArgs pass = args;
   pass.blocks = 1;

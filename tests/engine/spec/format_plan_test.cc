@@ -51,6 +51,21 @@ TEST(ShareOf, KeepsNeighboursWhereTheyAre) {
   EXPECT_EQ(share->layout.group, 64);  // the cut goes through a group
 }
 
+// MXFP4 has no whole rows: a share as narrow as a group, or narrower, still has the group's scale.
+TEST(ShareOf, KeepsMxfp4InGroups) {
+  IntegerFormat format = Grouped(32);
+  format.lowest = -12;
+  format.e2m1 = true;
+  const auto group_of = [&](size_t column, size_t k) {
+    const auto share = ShareOf(format, column, k);
+    return share && !share->layout.whole_rows() && share->layout.e2m1 ? share->layout.group : 0;
+  };
+  EXPECT_EQ(group_of(0, 96), 32);
+  EXPECT_EQ(group_of(32, 32), 32);
+  EXPECT_EQ(group_of(0, 16), 32);
+  EXPECT_EQ(group_of(16, 16), 16);
+}
+
 TEST(ShareOf, LaysWholeMatricesByGroupsWithoutPadding) {
   for (const size_t columns : {512, 480}) {  // 480: the last group is short
     const IntegerFormat format = ActOrder(columns, 128);

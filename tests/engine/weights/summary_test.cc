@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/strings.h"
+#include "engine/weights/formats.h"
+#include "engine/weights/weights.h"
 #include "tests/test_data.h"
 
 namespace pinion {
@@ -54,6 +56,23 @@ TEST(Summary, CountsWeightsAsTheyAreStored) {
   EXPECT_EQ(bytes("qwen3-fp8", "FP8"), 2 * (196608 + 3 * 384 * 256));
   // Two layers of four experts, 192 outputs of 96 inputs in all: 17 bytes for 32 weights.
   EXPECT_EQ(bytes("gptoss-mxfp4", "MXFP4"), 2 * 4 * (128 * 96 + 96 * 64) / 32 * 17);
+}
+
+// GPT-OSS's experts stay in 4.25 bits: `model info` counts what a rank's mapping holds.
+TEST(Summary, CountsMxfp4InFourAndAQuarterBits) {
+  const auto files = FindModel(StrCat(tests::TestData(), "/quantised/gptoss-mxfp4")).value();
+  auto spec = files.spec;
+  const auto source = OpenWeights(files).value();
+  spec.formats =
+      PlanFormats(spec, *source, files.scheme, IntegerProduct::kInt8, /*int8_head=*/false).value();
+  const auto bytes = [](const DecoderSpec& of, bool prepacked) {
+    return ShardWeightBytes(of, kernels::Dtype::kBf16, prepacked, 1, 0);
+  };
+  const uint64_t experts = bytes(spec, true) - bytes(spec, false);
+  // Two layers of four experts: 128 outputs of 96 inputs and 96 (two blocks of 64) of 64; 8 bytes
+  // beside each output.
+  const uint64_t outputs = 128 + 128, weights = 128 * 96 + 128 * 64;
+  EXPECT_EQ(experts, 2 * 4 * (weights * 17 / 32 + outputs * 8));
 }
 
 TEST(Summary, SaysWhatIsLeftOutOfAWrapper) {

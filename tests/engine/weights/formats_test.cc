@@ -1,0 +1,65 @@
+#include "engine/weights/formats.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/base/strings.h"
+#include "engine/checkpoint/model.h"
+#include "engine/checkpoint/quantised.h"
+#include "engine/weights/weights.h"
+#include "tests/test_data.h"
+
+namespace pinion {
+namespace {
+
+// The headers of a quantised matrix; nobody reads its rows.
+class Header : public QuantisedTensor {
+ public:
+  Header(CodeRange range, size_t columns) {
+    rows_ = 1;
+    columns_ = columns;
+    group_ = 32;
+    range_ = range;
+  }
+  void Read(size_t, size_t, int8_t*, float*, float*) const override {}
+};
+
+// A checkpoint whose gates are MXFP4 and whose other tensors named *_proj are in `rest`.
+class Mixed : public TensorSource {
+ public:
+  explicit Mixed(CodeRange rest) : gate_({-12, 12, false, true}, 64), rest_(rest, 64) {}
+
+  Result<TensorInfo> Find(const std::string&) const override { return TensorInfo{}; }
+  std::vector<std::string> Names() const override { return {}; }
+  const std::byte* Rows(const TensorInfo&, size_t, size_t, std::vector<std::byte>&) const override {
+    return nullptr;
+  }
+  const QuantisedTensor* Quantised(const std::string& name) const override {
+    if (name.find("gate_proj") != std::string::npos) return &gate_;
+    return name.find("_proj") != std::string::npos ? &rest_ : nullptr;
+  }
+  void Release(const TensorInfo&, size_t, size_t) const override {}
+
+ private:
+  Header gate_, rest_;
+};
+
+IntegerFormat MlpIn(CodeRange rest) {
+  const auto spec = FindModel(StrCat(tests::TestData(), "/models/llama")).value().spec;
+  const auto plan = PlanFormats(spec, Mixed(rest), {}, IntegerProduct::kInt8, false).value();
+  return *plan.Find(0, MatrixRole::kMlpIn);
+}
+
+// GGUF files mix types: gate and up share a matrix in memory, and its form must hold both.
+TEST(Formats, AMatrixIsMxfp4OnlyIfAllItsTensorsAre) {
+  const IntegerFormat pure = MlpIn({-12, 12, false, true});
+  EXPECT_TRUE(pure.e2m1);
+  EXPECT_EQ(pure.bits, 4);
+  EXPECT_EQ(pure.group, 32);
+  const IntegerFormat mixed = MlpIn({-128, 127, false});
+  EXPECT_FALSE(mixed.e2m1);
+  EXPECT_EQ(mixed.bits, 8);
+  EXPECT_EQ(mixed.lowest, -128);
+}
+
+}  // namespace
+}  // namespace pinion
