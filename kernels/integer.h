@@ -38,29 +38,36 @@ struct IntLayout {
   bool has_offsets = false;
   bool e2m1 = false;  // with 4 bits, in groups, lowest -12, no offsets; scales are powers of two
 
-  bool whole_rows() const { return group == k && !has_offsets && !e2m1; }
-  size_t k_padded() const { return RoundUp(k, kPadK); }
-  size_t groups() const { return whole_rows() ? 1 : (k + group - 1) / group; }
-  size_t code_bytes(size_t columns) const {
+  // Always inlined, because ISA files call them (README, the rule of ISA files).
+  [[gnu::always_inline]] bool whole_rows() const { return group == k && !has_offsets && !e2m1; }
+  [[gnu::always_inline]] size_t k_padded() const { return RoundUp(k, kPadK); }
+  [[gnu::always_inline]] size_t groups() const {
+    return whole_rows() ? 1 : (k + group - 1) / group;
+  }
+  [[gnu::always_inline]] size_t code_bytes(size_t columns) const {
     return kBlockN * columns * static_cast<size_t>(bits) / 8;
   }
   // Bytes from group to group.
-  size_t group_bytes() const {
+  [[gnu::always_inline]] size_t group_bytes() const {
     if (whole_rows()) return code_bytes(k_padded());
     return code_bytes(group) + kBlockN * scale_bytes();
   }
   // Bytes of an output's scale and offset in a group.
-  size_t scale_bytes() const {
+  [[gnu::always_inline]] size_t scale_bytes() const {
     if (e2m1) return 1;
     return has_offsets ? 2 * sizeof(F16) : sizeof(F16);
   }
-  size_t block_bytes() const {
+  [[gnu::always_inline]] size_t block_bytes() const {
     return groups() * group_bytes() + kBlockN * (sizeof(float) + sizeof(int32_t));
   }
   // ---- Activations: a row is int8 [columns()], then float32 scale, int32 zero point, int32
   // [groups()] sums of the group's values.
-  size_t columns() const { return whole_rows() ? k_padded() : groups() * group; }
-  size_t row_bytes() const { return RoundUp(columns() + 8 + 4 * groups(), 64); }
+  [[gnu::always_inline]] size_t columns() const {
+    return whole_rows() ? k_padded() : groups() * group;
+  }
+  [[gnu::always_inline]] size_t row_bytes() const {
+    return RoundUp(columns() + 8 + 4 * groups(), 64);
+  }
 };
 
 // Packs rows [0, rows) (at most 64; missing ones become zero) into one block.

@@ -43,7 +43,9 @@ def test_every_request_is_answered_as_the_server_answers_it(pinion, tmp_path):
 
 
 def test_an_interrupted_batch_goes_on_where_it_was(pinion, spawn, tmp_path):
-    requests = [request(f"r{i}", prompt=f"number {i}", max_tokens=200, ignore_eos=True) for i in range(60)]
+    requests = [request(f"r{i}", prompt=f"number {i}", ignore_eos=True) for i in range(60)]
+    for long in requests[4:]:  # a million tokens: it cannot end before it is interrupted
+        long["body"] |= {"max_tokens": 400, "n": 64}
     given, out = batch(tmp_path, *requests), tmp_path / "out.jsonl"
     words = ("run-batch", MODEL, "-i", given, "-o", out, "--max-concurrency", 2)
     process = spawn(*words)
@@ -55,6 +57,9 @@ def test_an_interrupted_batch_goes_on_where_it_was(pinion, spawn, tmp_path):
     again = pinion(*words)
     assert again.returncode == 2 and "--resume" in again.stderr and out.read_text() == before
     out.write_text(before + '{"custom_id": "r59", "response"')  # as if it had been killed while writing
+    for long in requests[4:]:
+        long["body"] |= {"max_tokens": 4, "n": 1}
+    batch(tmp_path, *requests)
     done = pinion(*words, "--resume")
     assert done.returncode == 0, done.stderr
     assert out.read_text().startswith(before)
