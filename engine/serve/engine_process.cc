@@ -34,8 +34,9 @@ std::string LogTail::LastLine() const {
   return std::string(text.substr(text.rfind('\n') + 1));  // npos + 1 is 0
 }
 
-Result<EngineProcess> EngineProcess::Start(const std::vector<std::string>& command,
-                                           const std::vector<int>& cpus, int link_fd) {
+Result<EngineProcess> EngineProcess::Start(
+    const std::vector<std::string>& command, const std::vector<int>& cpus,
+    const std::vector<std::pair<std::string, std::string>>& environment, int link_fd) {
   const Descriptor link(link_fd);
   int log[2];
   PINION_ASSIGN(MemoryFile progress, progress::MakeCounts());
@@ -45,6 +46,7 @@ Result<EngineProcess> EngineProcess::Start(const std::vector<std::string>& comma
   auto tail = std::make_unique<LogTail>(log[0]);
   Process::Options start;
   start.arguments = command;
+  start.environment = environment;
   if (!cpus.empty()) start.cpus = cpus;
   start.pass_fds = {{link.get(), kEngineLinkFd}, {progress.fd(), kEngineProgressFd}};
   start.stderr_fd = log_writer.get();

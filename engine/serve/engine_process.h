@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/memory_file.h"
@@ -36,8 +37,9 @@ inline constexpr int kEngineLinkFd = 3, kEngineProgressFd = 4;
 struct EngineProcess {
   // `link_fd` becomes the child's kEngineLinkFd and is closed here. The child runs on `cpus`; none:
   // on the caller's.
-  static Result<EngineProcess> Start(const std::vector<std::string>& command,
-                                     const std::vector<int>& cpus, int link_fd);
+  static Result<EngineProcess> Start(
+      const std::vector<std::string>& command, const std::vector<int>& cpus,
+      const std::vector<std::pair<std::string, std::string>>& environment, int link_fd);
 
   Process process;
   std::unique_ptr<LogTail> log;

@@ -52,6 +52,9 @@ class Frontend {
   // and status 503; new ones wait for the engine. kSleeping: those in flight go on, those that wait
   // end, and new ones are refused. kFailed: all end.
   void OnEngineState(EngineState state, const std::string& public_reason, double retry_after_s = 5);
+  // Ends with 503 and `public_reason` the requests that one of these prompts, by their first
+  // choices, belongs to: the engine that had them is gone, but there are others.
+  void OnLost(const std::vector<uint64_t>& prompts, const std::string& public_reason);
   // Ends every request that is in flight or waits for the engine with `error`.
   void FailAll(const ApiError& error);
 

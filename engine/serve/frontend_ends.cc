@@ -64,6 +64,16 @@ void Frontend::OnEngineState(EngineState state, const std::string& public_reason
   }
 }
 
+void Frontend::OnLost(const std::vector<uint64_t>& prompts, const std::string& public_reason) {
+  for (const uint64_t first_choice : prompts) {
+    const auto found = Find(first_choice);
+    if (found == live_.end()) continue;  // another prompt of the same request was lost as well
+    const auto generation = found->second.generation;
+    Cancel(generation);
+    Fail(*generation, {503, public_reason, "", ""});
+  }
+}
+
 void Frontend::FailLive(const ApiError& error) {
   while (!live_.empty()) {
     const auto generation = live_.begin()->second.generation;

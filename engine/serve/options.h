@@ -56,6 +56,9 @@ struct FaultOptions {
 
 struct ServeOptions {
   EngineOptions engine;
+  // Engines of these options behind the one front end, each with CPUs, weights and a KV cache of
+  // its own.
+  int data_parallel = 1;
   std::string host = "127.0.0.1";
   uint16_t port = 8000;           // 0: any free port
   std::string served_model_name;  // empty: engine.model

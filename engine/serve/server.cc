@@ -20,15 +20,16 @@
 #include "engine/host/affinity.h"
 #include "engine/host/binding.h"
 #include "engine/host/runtime.h"
-#include "engine/run/start.h"
+#include "engine/run/replicas.h"
 #include "engine/serve/admin.h"
+#include "engine/serve/engine_group.h"
 #include "engine/serve/frontend.h"
 #include "engine/serve/http_setup.h"
 #include "engine/serve/memory_budget.h"
 #include "engine/serve/page_cache.h"
+#include "engine/serve/replica_plan.h"
 #include "engine/serve/routes.h"
 #include "engine/serve/stray_signals.h"
-#include "engine/serve/supervisor.h"
 #include "engine/serve/worker_pool.h"
 
 namespace pinion {
@@ -83,20 +84,26 @@ class Serving {
     return {};
   }
 
-  // `cpus`: where the engine process may run.
-  Status StartEngine(std::vector<int> cpus) {
+  Status StartEngine(const std::vector<ReplicaPlan>& replicas) {
+    std::vector<EngineSupervisor::Options> supervised;
+    for (const ReplicaPlan& replica : replicas)
+      supervised.push_back({.command = Command(replica.options),
+                            .cpus = replica.cpus,
+                            .environment = replica.environment,
+                            .engine_timeout_s = options_.faults.engine_timeout_s,
+                            .restarts = RestartPolicy(options_.faults.max_engine_restarts)});
     engine_.emplace(
-        *server_,
-        EngineSupervisor::Options{.command = Command(options_.engine),
-                                  .cpus = std::move(cpus),
-                                  .engine_timeout_s = options_.faults.engine_timeout_s,
-                                  .restarts = RestartPolicy(options_.faults.max_engine_restarts)},
-        EngineSupervisor::Callbacks{
+        *server_, std::move(supervised),
+        EngineGroup::Callbacks{
             [this](LinkMessage message) { OnMessage(std::move(message)); },
             [this](EngineState state, const std::string& reason) { OnEngineState(state, reason); },
             [this](Error error) {
               failure_ = std::move(error);
               server_->Stop();
+            },
+            [this](const std::vector<uint64_t>& prompts, const std::string& reason) {
+              frontend_->metrics().AddRestart();
+              frontend_->OnLost(prompts, reason);
             }});
     AdminApi::Actions actions;
     actions.send = [this](const LinkMessage& message) { engine_->Send(message); };
@@ -204,7 +211,8 @@ class Serving {
   // may be free: the front end has admitted requests by it. (Where ranks hold different numbers of
   // heads, it is a little smaller: the flag counts for the largest.)
   void KeepKvSize(const ReadyMessage& ready) {
-    if (options_.engine.kv_cache_bytes || std::exchange(kv_size_kept_, true)) return;
+    if (engine_->size() > 1 || options_.engine.kv_cache_bytes || std::exchange(kv_size_kept_, true))
+      return;
     const auto info = Json::Parse(ready.server_info);
     const Json* cache = info ? info->Find("kv_cache") : nullptr;
     const Json* bytes = cache ? cache->Find("bytes") : nullptr;
@@ -291,7 +299,7 @@ class Serving {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::optional<WorkerPool> pool_;
   std::optional<Frontend> frontend_;
-  std::optional<EngineSupervisor> engine_;
+  std::optional<EngineGroup> engine_;
   std::optional<AdminApi> admin_;
   std::unique_ptr<HttpServer> server_;  // destroyed first: its callbacks use all of the above
   std::string model_at_;                // folder or file of the checkpoint
@@ -318,15 +326,16 @@ Result<int> RunServer(ServeOptions options) {
   // The plan that the engine process will make too: same machine, same limits, same options.
   PINION_ASSIGN(const Machine machine, ThisMachine());
   PINION_ASSIGN(const Budget budget, ComputeBudget(machine));
-  PINION_ASSIGN(const Plan plan, PlanFor(options.engine, machine, budget));
+  PINION_ASSIGN(const Plan plan,
+                PlanReplicas(options.engine, options.data_parallel, machine, budget));
   FitLimits(budget, options);
   PINION_TRY(FindModel(options.engine.model));  // report a wrong name before anything starts
-  // The engine's CPUs, also when it is restarted: ours change below.
-  PINION_ASSIGN(std::vector<int> cpus, ThreadAffinity());
+  PINION_ASSIGN(const std::vector<ReplicaPlan> replicas,
+                DivideAmongReplicas(options, plan, machine, budget));
   Serving serving(options);
   PINION_TRY(serving.Listen());
   AdviseAllocator();
-  PINION_TRY(serving.StartEngine(std::move(cpus)));
+  PINION_TRY(serving.StartEngine(replicas));
   PinTo(plan.frontend_cpus);
   const bool shares_cpus = plan.frontend_cpus.empty();
   LogInfo(shares_cpus ? std::string("front end: shares the engine's CPUs")

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/result.h"
@@ -22,7 +23,8 @@ class EngineSupervisor {
  public:
   struct Options {
     std::vector<std::string> command;
-    std::vector<int> cpus;  // that the process may use; none: the caller's
+    std::vector<int> cpus = {};  // that the process may use; none: the caller's
+    std::vector<std::pair<std::string, std::string>> environment = {};  // added to the caller's
     // Without a sign of life from the process (see Heartbeat).
     double engine_timeout_s = 60;
     // Much of loading counts as progress, but not all: finding files, or measuring kernels.

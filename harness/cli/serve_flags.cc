@@ -10,6 +10,7 @@
 #include "engine/base/file.h"
 #include "engine/base/json.h"
 #include "engine/base/strings.h"
+#include "engine/run/replicas.h"
 #include "engine/serve/output_format.h"
 #include "harness/cli/trace_flag.h"
 #include "harness/cli/usage_error.h"
@@ -156,6 +157,12 @@ void ServeFlags::AddTo(CLI::App& command) {
   AddAccess(command);
   AddLimits(command);
   AddFaults(command);
+  command
+      .add_option("--data-parallel-size,--data-parallel", options_.data_parallel,
+                  "engines behind this one front end, each with CPUs, weights and a KV cache of "
+                  "its own; a request goes to the one that has its prefix or the least to do "
+                  "(default 1)")
+      ->check(CLI::Range(1, kMaxReplicas));
   command.add_option("--served-model-name", options_.served_model_name,
                      "name that clients use (default: MODEL)");
   command.add_option("--tool-call-parser", options_.tool_call_parser,

@@ -1,0 +1,169 @@
+// Two processes of /bin/sh in the engines' places.
+
+#include "engine/serve/engine_group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "engine/base/strings.h"
+
+namespace pinion {
+namespace {
+
+using testing::ElementsAre;
+using testing::SizeIs;
+
+class GroupTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    HttpOptions http;
+    http.port = 0;
+    server_ = *HttpServer::Listen(http, [](HttpRequest, auto) {});
+    server_->After(60, [this] {
+      ADD_FAILURE() << "waited in vain";
+      server_->Stop();
+    });
+  }
+  void TearDown() override {
+    if (group_) group_->Close(0);
+    for (const std::string& file : files_) std::filesystem::remove(file);
+  }
+
+  // What the script of a replica finds in $0.
+  std::string Frames(const std::string& name, const std::vector<LinkMessage>& messages) {
+    std::string path = StrCat(testing::TempDir(), "/group_", name, ".", getpid());
+    std::ofstream file(path, std::ios::binary);
+    for (const LinkMessage& message : messages) file << EncodeFrame(message);
+    files_.push_back(path);
+    return path;
+  }
+
+  void Run(const std::vector<std::pair<std::string, std::string>>& scripts, int restarts = 100) {
+    std::vector<EngineSupervisor::Options> replicas;
+    for (const auto& [script, frames] : scripts)
+      replicas.push_back({.command = {"/bin/sh", "-c", script, frames},
+                          .least_loading_timeout_s = 0,
+                          .restarts = RestartPolicy(restarts, 600, 0)});
+    group_.emplace(
+        *server_, std::move(replicas),
+        EngineGroup::Callbacks{[this](LinkMessage message) {
+                                 messages_.push_back(std::move(message));
+                                 if (on_message_) on_message_(messages_.back());
+                               },
+                               [this](EngineState state, const std::string&) {
+                                 states_.push_back(state);
+                                 if (on_state_) on_state_(state);
+                               },
+                               [this](Error error) {
+                                 cannot_start_ = error.message;
+                                 server_->Stop();
+                               },
+                               [this](const std::vector<uint64_t>& prompts, const std::string&) {
+                                 lost_.push_back(prompts);
+                                 if (!goes_on_) server_->Stop();
+                               }});
+    ASSERT_TRUE(group_->Start());
+    server_->Run();
+  }
+
+  static ReadyMessage Ready(uint64_t tokens) {
+    return {100 + tokens, tokens, 4, StrCat(R"({"kv":)", tokens, "}")};
+  }
+
+  std::vector<std::string> files_;
+  std::unique_ptr<HttpServer> server_;
+  std::optional<EngineGroup> group_;
+  std::vector<LinkMessage> messages_;
+  std::vector<EngineState> states_;
+  std::vector<std::vector<uint64_t>> lost_;
+  std::string cannot_start_;
+  bool goes_on_ = false;  // when prompts are lost
+  std::function<void(EngineState)> on_state_;
+  std::function<void(const LinkMessage&)> on_message_;
+};
+
+constexpr char kWaits[] = "cat $0 >&3; exec sleep 60";
+constexpr char kLate[] = "sleep 0.3; cat $0 >&3; exec sleep 60";
+
+TEST_F(GroupTest, IsReadyWhenAllAreAndTellsWhatTheyHaveTogether) {
+  on_state_ = [this](EngineState) { server_->Stop(); };
+  Run({{kWaits, Frames("a", {Ready(500)})}, {kLate, Frames("b", {Ready(400)})}});
+  EXPECT_THAT(states_, ElementsAre(EngineState::kReady));
+  ASSERT_THAT(messages_, SizeIs(1));
+  const auto& ready = std::get<ReadyMessage>(messages_[0]);
+  EXPECT_EQ(ready.kv_tokens, 400u) << "any prompt must fit into any of them";
+  EXPECT_EQ(ready.max_model_len, 500u);
+  EXPECT_EQ(ready.max_num_seqs, 8u);
+  EXPECT_EQ(ready.server_info, R"({"kv":500,"replicas":[{"kv":500},{"kv":400}]})");
+}
+
+TEST_F(GroupTest, OneAloneIsAsItIs) {
+  on_state_ = [this](EngineState) { server_->Stop(); };
+  Run({{kWaits, Frames("a", {Ready(500)})}});
+  EXPECT_EQ(std::get<ReadyMessage>(messages_.at(0)).server_info, R"({"kv":500})");
+}
+
+TEST_F(GroupTest, OneThatCannotStartEndsTheStart) {
+  Run({{kWaits, Frames("a", {Ready(500)})},
+       {"cat $0 >&3; exit 3", Frames("b", {FailedMessage{ErrorCode::kFailed, "no room"}})}});
+  EXPECT_EQ(cannot_start_, "replica 1: no room");
+  EXPECT_TRUE(states_.empty());
+}
+
+// The first that dies has the even prompts, and its end is told with those alone.
+TEST_F(GroupTest, PromptsOfTheDeadAreLostAndTheOthersGoOn) {
+  on_state_ = [this](EngineState) {
+    for (uint64_t id = 0; id < 6; ++id) {
+      SubmitMessage prompt;
+      prompt.id = id;
+      prompt.prompt_ids.assign(64, static_cast<int32_t>(id));
+      group_->Send(prompt);
+    }
+  };
+  // Ends once it was sent something.
+  Run({{"cat $0 >&3; head -c 1 <&3 >&2; exit 1", Frames("a", {Ready(500)})},
+       {kWaits, Frames("b", {Ready(500)})}});
+  ASSERT_THAT(lost_, SizeIs(1));
+  EXPECT_THAT(lost_[0], SizeIs(3));
+  EXPECT_EQ(group_->state(), EngineState::kReady);
+  EXPECT_THAT(states_, ElementsAre(EngineState::kReady));
+}
+
+// The first one reports and dies; the second one reports 0.3 s later.
+TEST_F(GroupTest, TotalsOfTheDeadStay) {
+  EventsMessage first, second;
+  first.stats.output_tokens = 7;
+  first.stats.scheduler.running = 5;
+  second.stats.output_tokens = 10;
+  second.stats.scheduler.running = 1;
+  const std::string ready = Frames("b", {Ready(500)}), later = Frames("c", {second});
+  goes_on_ = true;
+  on_message_ = [this](const LinkMessage& message) {
+    if (std::holds_alternative<EventsMessage>(message) && !lost_.empty()) server_->Stop();
+  };
+  const std::string was_here = Frames("here", {});
+  std::filesystem::remove(was_here);
+  const std::string once = StrCat("[ -e ", was_here, " ] && exec sleep 60; touch ", was_here, "; ");
+  Run({{StrCat(once, "cat $0 >&3; sleep 0.1; cat ", Frames("d", {first}), " >&3; exit 1"),
+        Frames("a", {Ready(500)})},
+       {StrCat("cat $0 >&3; sleep 0.5; cat ", later, " >&3; exec sleep 60"), ready}});
+  const EngineStats& stats = std::get<EventsMessage>(messages_.back()).stats;
+  EXPECT_EQ(stats.output_tokens, 17u);
+  EXPECT_EQ(stats.scheduler.running, 1u) << "what ran there runs no more";
+}
+
+TEST_F(GroupTest, OneThatDiesTooOftenEndsTheGroup) {
+  on_state_ = [this](EngineState state) {
+    if (state == EngineState::kFailed) server_->Stop();
+  };
+  Run({{kWaits, Frames("a", {Ready(500)})}, {"cat $0 >&3; exit 1", Frames("b", {Ready(500)})}}, 0);
+  EXPECT_EQ(states_.back(), EngineState::kFailed);
+}
+
+}  // namespace
+}  // namespace pinion
