@@ -104,6 +104,29 @@ void AddCut(const ServerLoadResult& load, ServingSummary& summary) {
   }
 }
 
+// Of a load that is taken whole and was cut off: its tokens and its time until then. Else a batch
+// that ends a second too late would have the few tokens of those that were through.
+void CountUntilCut(const ServerLoadResult& load, ServingSummary& summary) {
+  int64_t first_ns = load.end_ns, cut_ns = load.start_ns;
+  size_t tokens = 0;
+  bool is_cut = false;
+  for (const RequestRecord& record : load.requests) {
+    if (!record.cut && !record.complete()) continue;
+    is_cut |= record.cut;
+    first_ns = std::min(first_ns, record.sent_ns);
+    cut_ns = std::max(cut_ns, record.ended_ns);
+    tokens += record.tokens();
+  }
+  const double seconds = static_cast<double>(cut_ns - first_ns) * 1e-9;
+  if (!is_cut || seconds <= 0) return;
+  const double longer = summary.window_s / seconds;
+  summary.goodput *= longer;
+  summary.requests_per_s *= longer;
+  summary.window_s = seconds;
+  summary.output_tokens = tokens;
+  summary.output_tokens_per_s = static_cast<double>(tokens) / seconds;
+}
+
 }  // namespace
 
 SteadyWindow SteadyWindowOf(const ServerLoadResult& load, LoadLevel level) {
@@ -123,7 +146,10 @@ ServingSummary SummariseWindow(const ServerLoadResult& load, const SteadyWindow&
   const ServerLoadResult within = window.is_steady ? Within(load, window) : load;
   ServingSummary summary = Summarise(TracesOf(within), slo);
   if (load.open_loop) AddCut(within, summary);
-  if (!window.is_steady) return summary;
+  if (!window.is_steady) {
+    CountUntilCut(load, summary);
+    return summary;
+  }
   const double seconds = static_cast<double>(window.end_ns - window.start_ns) * 1e-9;
   double tokens = 0;
   for (const Arrival& one : ArrivalsIn(load, window)) tokens += one.tokens;

@@ -46,7 +46,8 @@ constexpr int LeastForSteady(LoadLevel level, int counted) {
 // The tokens that arrived within the window and, of a closed loop, the complete requests that ended
 // within it. Of an open loop the requests that were due within it, with one that was cut off as if
 // it had been answered then: an overloaded server must not look fast because its late answers are
-// missing.
+// missing. A load taken whole that was cut off lasts until then, and the tokens that had come
+// count.
 ServingSummary SummariseWindow(const ServerLoadResult& load, const SteadyWindow& window,
                                const Slo& slo);
 

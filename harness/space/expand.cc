@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <unordered_map>
 
 #include "engine/base/check.h"
 #include "engine/base/strings.h"
@@ -165,9 +166,14 @@ class EngineSpace {
         else
           longer.push_back(std::move(prefix));
       combinations = std::move(longer);
-      if (combinations.size() > kMaxPoints)
-        return Fail(ErrorCode::kUsage, StrCat("the space has more than ", kMaxPoints,
-                                              " combinations; give fewer values per setting"));
+      if (const size_t most = MostPoints(definition_.strategy); combinations.size() > most)
+        return Fail(
+            ErrorCode::kUsage,
+            StrCat("the space has more than ", most, " combinations; give fewer values per setting",
+                   definition_.strategy == Strategy::kTpe
+                       ? ""
+                       : StrCat(", or search up to ", MostPoints(Strategy::kTpe),
+                                " with --strategy tpe")));
     }
     for (const Json& listed : definition_.candidates) {
       PINION_ASSIGN(std::vector<Setting> settings, SettingsOf(listed));
@@ -249,13 +255,12 @@ class PointList {
   void Add(Point point, const Host& host, const DecoderSpec& model) {
     const std::string key = point.infeasible.empty() ? EffectiveKey(point, host, model)
                                                      : StrCat("infeasible ", point.label);
-    const auto twin = std::find(keys_.begin(), keys_.end(), key);
-    if (twin == keys_.end()) {
-      keys_.push_back(key);
+    const auto [twin, is_new] = places_.try_emplace(key, points_.size());
+    if (is_new) {
       points_.push_back(std::move(point));
       return;
     }
-    Point& first = points_[static_cast<size_t>(twin - keys_.begin())];
+    Point& first = points_[twin->second];
     const bool known =
         point.label == first.label ||
         std::find(first.same_as.begin(), first.same_as.end(), point.label) != first.same_as.end();
@@ -266,7 +271,7 @@ class PointList {
 
  private:
   std::vector<Point> points_;
-  std::vector<std::string> keys_;
+  std::unordered_map<std::string, size_t> places_;  // by what makes two points the same
 };
 
 // The model in the engine's own format; one that Pinion cannot read has no spec.

@@ -43,11 +43,12 @@ struct Point {
 // that run identically here (same CPUs, ISA path, element type and limits) are merged into
 // the first of them; those that cannot run keep their reason, among them those that the engine's
 // capacity check would refuse (engine/run/capacity.h). `model` is the sweep's. Errors (kUsage): a
-// baseline that cannot run, a candidate with unknown settings, more than kMaxPoints combinations of
+// baseline that cannot run, a candidate with unknown settings, more than MostPoints combinations of
 // an engine.
 Result<std::vector<Point>> Expand(const Definition& definition, const EngineOptions& base,
                                   const Host& host, const DecoderSpec& model);
-inline constexpr size_t kMaxPoints = 1000;
+// More than any budget measures, except of a search that measures only what its model proposes.
+constexpr size_t MostPoints(Strategy strategy) { return strategy == Strategy::kTpe ? 5000 : 1000; }
 
 // Properties of the model and the engine that decide, besides the machine, which settings to try.
 struct SpaceContext {

@@ -7,10 +7,10 @@
 namespace pinion::harness {
 namespace {
 
-constexpr std::pair<Strategy, const char*> kStrategies[] = {{Strategy::kRacing, "racing"},
-                                                            {Strategy::kGrid, "grid"},
-                                                            {Strategy::kRandom, "random"},
-                                                            {Strategy::kCoordinate, "coordinate"}};
+constexpr std::pair<Strategy, const char*> kStrategies[] = {
+    {Strategy::kRacing, "racing"},   {Strategy::kGrid, "grid"},
+    {Strategy::kRandom, "random"},   {Strategy::kCoordinate, "coordinate"},
+    {Strategy::kHalving, "halving"}, {Strategy::kTpe, "tpe"}};
 
 }  // namespace
 

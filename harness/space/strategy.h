@@ -12,8 +12,10 @@ enum class Strategy {
   kGrid,        // all of them in every round
   kRandom,      // a random choice of them, raced
   kCoordinate,  // one setting at a time, from the baseline and from random points, each step a race
+  kHalving,     // all of them for a round, the better half for two, ... until a few race
+  kTpe,         // a few at a time, proposed by a model of those measured; the best of them race
 };
-const char* Name(Strategy strategy);  // "racing", "grid", "random", "coordinate"
+const char* Name(Strategy strategy);  // "racing", "grid", "random", "coordinate", "halving", "tpe"
 Result<Strategy> ParseStrategy(const std::string& name);
 
 }  // namespace pinion::harness

@@ -104,7 +104,7 @@ class Store {
   // The keys of samples, besides their trial.
   struct Keys {
     std::string machine, model;  // short hash of the fingerprint; MODEL as given
-    std::string configuration;   // the candidate's options, one line of JSON
+    std::string configuration;   // {"engine", settings by key}, one line of JSON
     uint64_t seed = 0;           // of the round
   };
   // Stores a trial with all its samples, or nothing. A second trial of the same slot replaces the

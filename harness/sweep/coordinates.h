@@ -14,6 +14,8 @@ struct ObjectiveRace;
 // The candidates as points of a grid, to find those that differ in only one setting.
 class Coordinates {
  public:
+  using Point = std::map<std::string, std::string>;  // settings that differ, and the engine
+
   Coordinates(const std::vector<CandidateRow>& candidates, const std::vector<int>& ids);
 
   // The settings that any candidate changes, in an order drawn from (seed, start).
@@ -25,8 +27,9 @@ class Coordinates {
   // The best of `line` in the race; `otherwise` if none was measured.
   int BestOf(const std::vector<int>& line, const ObjectiveRace& race, int otherwise) const;
 
+  const std::map<int, Point>& points() const { return points_; }
+
  private:
-  using Point = std::map<std::string, std::string>;
   std::map<int, Point> points_;
 };
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <limits>
 
+#include "engine/base/check.h"
 #include "engine/base/strings.h"
 #include "harness/report/figures.h"
 #include "harness/space/own_settings.h"
@@ -37,6 +38,16 @@ std::string LogPath(const Slot& slot) {
   return StrCat("logs/", slot.phase == Phase::kRace ? "" : StrCat(Name(slot.phase), "-"), "round",
                 slot.round, "-candidate", slot.candidate, slot.copy ? "-second" : "",
                 slot.attempt ? "-again" : "", ".log");
+}
+
+// Everything that distinguishes a configuration: its engine, every setting, and the engine's own.
+std::string ConfigurationKey(const std::string& engine, const Configuration& configuration,
+                             const std::vector<Setting>& settings) {
+  Json key = Json::Object{{"engine", engine}};
+  for (const SettingRow& row : SettingRows()) key.Set(row.key, row.get(configuration));
+  for (const Setting& setting : settings)
+    if (IsOwnKey(setting.key)) key.Set(setting.key, setting.value);
+  return key.Dump();
 }
 
 void Take(const TrialOutcome& outcome, double limit_s, TrialRow& trial) {
@@ -88,6 +99,16 @@ Result<std::optional<TrialRow>> LiveSource::Run(const Slot& slot, int position,
   return trial;
 }
 
+// A round that was begun goes on with the candidates that it began with.
+Result<std::vector<int>> LiveSource::Propose(int round, const ProposalQuestion& question) {
+  PINION_ASSIGN(std::vector<int> begun, StoredSource::Propose(round, question));
+  if (!begun.empty() || options_.interrupted()) return begun;
+  CHECK(options_.proposer);
+  auto proposed = options_.proposer->Propose(question);
+  if (!proposed && options_.interrupted()) return std::vector<int>();
+  return proposed;
+}
+
 // Raises a trial limit that was chosen by the budget if it is too short for the defaults' first
 // trials, because of the model or a busy machine. At that point there are no results yet that a
 // longer trial could not be compared with.
@@ -119,9 +140,10 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
   trial.log_path = LogPath(slot);
   TrialRequest request;
   const std::vector<Setting> settings = SettingsFrom(row.settings);
-  const Configuration configuration = ConfigurationOf(settings);
+  Configuration configuration = ConfigurationOf(settings);
   request.engine = WithOwnSettings(EngineNamed(meta_.definition, row.engine), settings);
   PINION_TRY(FromJson(row.options, request.options));
+  configuration.options = request.options;
   request.replicas = configuration.replicas;
   const std::string log = options_.folder + "/" + trial.log_path;
   request.log = log.substr(0, log.rfind('.'));
@@ -142,8 +164,8 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
   Take(outcome, request.limit_s, trial);
   if (const auto cost = CostPerMillionTokens(trial, meta_.definition))
     trial.samples.push_back({"cost_per_mtoken", 0, *cost});
-  PINION_TRY(store_.PutTrial(
-      trial, {ShortHash(meta_.machine.Dump()), meta_.model, row.options.Dump(), seed}));
+  PINION_TRY(store_.PutTrial(trial, {ShortHash(meta_.machine.Dump()), meta_.model,
+                                     ConfigurationKey(row.engine, configuration, settings), seed}));
   trial.requests.clear();  // they are in the store, and may be many
   stored_[slot] = trial;
   return std::optional(std::move(trial));

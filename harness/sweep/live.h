@@ -5,6 +5,7 @@
 
 #include "engine/base/clock.h"
 #include "harness/space/definition.h"
+#include "harness/sweep/proposer.h"
 #include "harness/sweep/source.h"
 #include "harness/sweep/state.h"
 
@@ -17,6 +18,7 @@ struct LiveOptions {
   double trial_limit_s = 60;  // initially
   std::function<bool()> interrupted = [] { return false; };
   const Clock* clock = &kMachineClock;  // of the seconds that trials take
+  Proposer* proposer = nullptr;         // of the strategies that need one
 };
 
 // Runs trials on the engine, each in a child process. Every trial is stored before the next one
@@ -29,6 +31,7 @@ class LiveSource : public StoredSource {
 
   Result<std::optional<TrialRow>> Run(const Slot& slot, int position,
                                       const ProgressLine& line) override;
+  Result<std::vector<int>> Propose(int round, const ProposalQuestion& question) override;
   SweepEnd WhyNone() const override { return why_none_; }
 
  private:

@@ -74,6 +74,15 @@ bool HasFailed(const std::vector<TrialRow>& trials, int candidate) {
 
 SweepEnd TrialSource::WhyNone() const { return SweepEnd::kInterrupted; }
 
+Result<std::vector<int>> TrialSource::Propose(int round, const ProposalQuestion&) {
+  std::vector<int> ids;
+  for (const auto& [slot, trial] : Stored())
+    if (slot.phase == Phase::kRace && slot.round == round && slot.candidate != 0 &&
+        std::find(ids.begin(), ids.end(), slot.candidate) == ids.end())
+      ids.push_back(slot.candidate);
+  return ids;
+}
+
 Protocol::Protocol(const Definition& definition, const std::vector<CandidateRow>& candidates,
                    const Forecasts& forecasts, TrialSource& source, Progress& progress)
     : definition_(definition),

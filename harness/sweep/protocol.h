@@ -12,6 +12,7 @@
 #include "harness/store/store.h"
 #include "harness/sweep/forecast.h"
 #include "harness/sweep/progress.h"
+#include "harness/sweep/proposer.h"
 #include "harness/sweep/schedule.h"
 
 namespace pinion::harness {
@@ -37,6 +38,9 @@ class TrialSource {
   // WhyNone gives the reason.
   virtual Result<std::optional<TrialRow>> Run(const Slot& slot, int position,
                                               const ProgressLine& line) = 0;
+  // The candidates of the race's round `round`, if a model proposes them; none: the protocol ends,
+  // WhyNone gives the reason. Those with stored trials of that round, if there are any.
+  virtual Result<std::vector<int>> Propose(int round, const ProposalQuestion& question);
   // kInterrupted (also at the end of stored trials), or kBudget: it was spent in the middle of a
   // trial.
   virtual SweepEnd WhyNone() const;
@@ -54,6 +58,10 @@ struct ObjectiveRace {
   std::optional<int> leader() const;     // candidate id
   std::optional<int> runner_up() const;  // the next best of those in, except the baseline
 };
+
+// Of each candidate that was measured, for each objective, the log of its score over the
+// baseline's; none if it failed.
+using Gains = std::map<int, std::vector<double>>;
 
 // The results of an experiment.
 struct ProtocolState {
@@ -91,6 +99,10 @@ class Protocol {
   Status Calibrate();
   Status Search();
   Status SearchByCoordinates();
+  Status SearchByHalving();
+  Status SearchByProposals();
+  Status RaceFinalists(const std::vector<int>& finalists);
+  void TakeGains(Gains& gains) const;
   Status RaceByPromise(std::vector<int> waiting);
   void Prune(std::vector<int>& waiting);
   std::vector<int> Leaders() const;

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <random>
+#include <sstream>
 
+#include "engine/base/check.h"
 #include "engine/base/strings.h"
 #include "harness/stats/estimate.h"
 #include "harness/sweep/assemble.h"
+#include "harness/sweep/proposer.h"
 #include "harness/sweep/protocol.h"
 #include "harness/sweep/score.h"
 
@@ -24,6 +28,12 @@ struct Draw {
 // Contestants whose trials are drawn, and their true speeds.
 class Drawn : public TrialSource {
  public:
+  explicit Drawn(Proposer* proposer) : proposer_(proposer) {}
+
+  Result<std::vector<int>> Propose(int, const ProposalQuestion& question) override {
+    CHECK(proposer_);
+    return proposer_->Propose(question);
+  }
   Result<std::optional<TrialRow>> Run(const Slot& slot, int position,
                                       const ProgressLine&) override {
     const Draw draw = Next(slot);
@@ -44,14 +54,16 @@ class Drawn : public TrialSource {
   virtual Draw Next(const Slot& slot) = 0;
 
  private:
+  Proposer* proposer_;  // of the strategies that need one
   std::map<Slot, TrialRow> nothing_;
 };
 
 class PlantedSource : public Drawn {
  public:
   PlantedSource(const Recording& recording, const std::vector<double>& log_truth,
-                const std::vector<double>& noisier, uint64_t seed)
-      : noise_(recording.log_speeds),
+                const std::vector<double>& noisier, uint64_t seed, Proposer* proposer)
+      : Drawn(proposer),
+        noise_(recording.log_speeds),
         log_truth_(log_truth),
         noisier_(noisier),
         middle_(Median(noise_)),
@@ -87,8 +99,8 @@ class PlantedSource : public Drawn {
 
 class RecordedSource : public Drawn {
  public:
-  RecordedSource(const RecordedSweep& recorded, uint64_t seed)
-      : recorded_(recorded), random_(seed) {}
+  RecordedSource(const RecordedSweep& recorded, uint64_t seed, Proposer* proposer)
+      : Drawn(proposer), recorded_(recorded), random_(seed) {}
 
   size_t offset() const { return 0; }  // whole rounds are drawn, of no series
 
@@ -170,6 +182,25 @@ Result<ReplayEnding> ReplayOnce(const Definition& definition,
   return outcome;
 }
 
+// "isa=avx2 smt=on" as two settings; another name as one.
+Json SettingsIn(const std::string& name) {
+  Json settings = Json::MakeArray();
+  const auto add = [&](const std::string& key, const std::string& value) {
+    settings.Append(Json(std::vector<std::string>{key, value}));
+  };
+  std::istringstream words(name);
+  for (std::string word; words >> word;) {
+    const size_t equals = word.find('=');
+    if (equals == std::string::npos) {
+      settings = Json::MakeArray();
+      add("configuration", name);
+      return settings;
+    }
+    add(word.substr(0, equals), word.substr(equals + 1));
+  }
+  return settings;
+}
+
 std::vector<CandidateRow> RowsFor(const std::vector<std::string>& names) {
   std::vector<CandidateRow> rows;
   for (const std::string& name : names) {
@@ -177,9 +208,7 @@ std::vector<CandidateRow> RowsFor(const std::vector<std::string>& names) {
     row.id = static_cast<int>(rows.size());
     row.label = name;
     row.is_baseline = rows.empty();
-    row.settings = Json::MakeArray();
-    if (!row.is_baseline)
-      row.settings.Append(Json(std::vector<std::string>{"configuration", name}));
+    row.settings = row.is_baseline ? Json::MakeArray() : SettingsIn(name);
     rows.push_back(std::move(row));
   }
   return rows;
@@ -223,10 +252,14 @@ Result<std::vector<ReplayEnding>> Replays(const std::vector<std::string>& names,
   const double exhaustive = kExhaustiveRounds * static_cast<double>(contestants);
   Definition definition = options.definition;
   if (definition.budget_s <= 0) definition.budget_s = exhaustive * trial_s;
+  std::unique_ptr<Proposer> proposer;
+  if (definition.strategy == Strategy::kTpe) {
+    PINION_ASSIGN(proposer, StartTpe(candidates, [] { return std::string(); }));
+  }
   std::vector<ReplayEnding> endings;
   for (int k = 0; k < options.seeds; ++k) {
     definition.seed = options.definition.seed + static_cast<uint64_t>(k);
-    auto source = make_source(definition.seed);
+    auto source = make_source(definition.seed, proposer.get());
     PINION_ASSIGN(ReplayEnding one, ReplayOnce(definition, candidates, source, log_truth));
     one.offset = source.offset();
     one.cost = one.trials / exhaustive;
@@ -309,10 +342,11 @@ Result<ReplayReport> ReplayPlanted(const Recording& recording, const Planted& pl
   asked.definition.objectives = {Objective::kThroughput, Objective::kLatency, Objective::kBalanced};
   asked.definition.objectives.resize(planted.objectives);
   const size_t contestants = names.size() - (planted.default_is_listed ? 0 : 1);
-  PINION_ASSIGN(const std::vector<ReplayEnding> endings,
-                Replays(names, log_truth, contestants, 1, asked, [&](uint64_t seed) {
-                  return PlantedSource(recording, log_truth, noisier, seed);
-                }));
+  PINION_ASSIGN(
+      const std::vector<ReplayEnding> endings,
+      Replays(names, log_truth, contestants, 1, asked, [&](uint64_t seed, Proposer* proposer) {
+        return PlantedSource(recording, log_truth, noisier, seed, proposer);
+      }));
   ReplayReport report = Summed(endings, names);
   report.by_blocks = FiguresOf(endings, recording.log_speeds.size(),
                                *std::max_element(log_truth.begin(), log_truth.end()));
@@ -332,7 +366,9 @@ Result<ReplayReport> ReplaySweep(const RecordedSweep& recorded, const ReplayOpti
   asked.definition.objectives = {Objective::kThroughput};
   PINION_ASSIGN(const std::vector<ReplayEnding> endings,
                 Replays(names, log_truth, names.size(), trial_s, asked,
-                        [&](uint64_t seed) { return RecordedSource(recorded, seed); }));
+                        [&](uint64_t seed, Proposer* proposer) {
+                          return RecordedSource(recorded, seed, proposer);
+                        }));
   return Summed(endings, names);
 }
 

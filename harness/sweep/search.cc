@@ -13,6 +13,10 @@ Status Protocol::Search() {
   switch (definition_.strategy) {
     case Strategy::kCoordinate:
       return SearchByCoordinates();
+    case Strategy::kHalving:
+      return SearchByHalving();
+    case Strategy::kTpe:
+      return SearchByProposals();
     case Strategy::kGrid:
       return RunStage(contestants, definition_.rounds, false);
     case Strategy::kRandom:
@@ -113,11 +117,7 @@ Status Protocol::SearchByCoordinates() {
     if (std::find(finalists.begin(), finalists.end(), best) == finalists.end())
       finalists.push_back(best);
   }
-  if (Ended() && end_ != SweepEnd::kBudget) return {};
-  end_.reset();
-  held_back_trials_ = 0;
-  for (const int id : finalists) state_.dropped.erase(id);
-  return RunStage(finalists, definition_.rounds, true);
+  return RaceFinalists(finalists);
 }
 
 }  // namespace pinion::harness

@@ -13,6 +13,7 @@
 #include "harness/sweep/folder.h"
 #include "harness/sweep/live.h"
 #include "harness/sweep/load.h"
+#include "harness/sweep/proposer.h"
 #include "harness/sweep/provenance.h"
 #include "harness/sweep/schedule.h"
 
@@ -93,9 +94,18 @@ void ForgetLastFailuresOfBaseline(std::vector<TrialRow>& trials) {
       trials.end());
 }
 
+// The model of a strategy that has one.
+Result<std::unique_ptr<Proposer>> ProposerFor(const Definition& definition,
+                                              const std::vector<CandidateRow>& candidates,
+                                              const std::function<bool()>& interrupted) {
+  if (definition.strategy != Strategy::kTpe) return nullptr;
+  return StartTpe(candidates,
+                  [interrupted] { return std::string(interrupted() ? "interrupted" : ""); });
+}
+
 // The experiment on the engine. The caller has opened the store and holds the folder.
 Result<SweepEnd> RunLive(const SweepRequest& request, const SweepMeta& meta, Store& store,
-                         Progress& progress) {
+                         Proposer* proposer, Progress& progress) {
   PINION_ASSIGN(const std::vector<CandidateRow> candidates, store.Candidates());
   PINION_ASSIGN(std::vector<TrialRow> trials, store.Trials());
   ForgetLastFailuresOfBaseline(trials);
@@ -107,6 +117,7 @@ Result<SweepEnd> RunLive(const SweepRequest& request, const SweepMeta& meta, Sto
   options.binary = request.binary;
   options.interrupted = request.interrupted;
   options.clock = request.clock;
+  options.proposer = proposer;
   PINION_ASSIGN(options.trial_limit_s, TrialLimit(store, meta, Feasible(candidates).size() + 1));
   PINION_TRY(WriteProgress(store, {NowIso8601(), meta.definition.rounds, false}));
   LiveSource source(options, meta, candidates, trials, store, progress);
@@ -166,6 +177,7 @@ Result<SweepEnd> StartSweep(const SweepRequest& request, Progress& progress) {
   const Definition& definition = request.meta.definition;
   PINION_TRY(CheckDivergence({request.binary, request.interrupted}, definition, request.meta.base,
                              progress, rows));
+  PINION_ASSIGN(const auto proposer, ProposerFor(definition, rows, request.interrupted));
   PINION_ASSIGN(const auto folder, SweepFolder::Hold(request.folder));
   PINION_ASSIGN(const auto store, Store::Open(folder->Database(), Store::Mode::kCreate));
   SweepMeta meta = request.meta;
@@ -174,7 +186,7 @@ Result<SweepEnd> StartSweep(const SweepRequest& request, Progress& progress) {
   if (const std::string busy = LoadWarning(meta.provenance); !busy.empty()) progress.Note(busy);
   PINION_TRY(WriteMeta(*store, meta));
   PINION_TRY(store->PutCandidates(rows));
-  return RunLive(request, meta, *store, progress);
+  return RunLive(request, meta, *store, proposer.get(), progress);
 }
 
 Result<SweepEnd> ResumeSweep(const SweepRequest& request, Progress& progress) {
@@ -185,8 +197,10 @@ Result<SweepEnd> ResumeSweep(const SweepRequest& request, Progress& progress) {
   asked.provenance = ProvenanceOf(asked);
   PINION_TRY(CheckSame(meta, asked));
   meta.definition = request.meta.definition;  // budget and rounds may be new
+  PINION_ASSIGN(const std::vector<CandidateRow> candidates, store->Candidates());
+  PINION_ASSIGN(const auto proposer, ProposerFor(meta.definition, candidates, request.interrupted));
   PINION_TRY(WriteMeta(*store, meta));
-  return RunLive(request, meta, *store, progress);
+  return RunLive(request, meta, *store, proposer.get(), progress);
 }
 
 }  // namespace

@@ -263,7 +263,8 @@ Status Measurement::Take(const LoadPhase& phase, LoadLevel level, const std::str
   CountOutput(load);
   Keep(load, level, level.is_open() ? "rate" : level.any() ? "clients" : "batch");
   const ServingSummary summary =
-      level.any() ? SummariseSteady(load, level) : Summarise(TracesOf(load), limits());
+      level.any() ? SummariseSteady(load, level)
+                  : SummariseWindow(load, {load.start_ns, load.end_ns, false}, limits());
   const auto failed =
       std::count_if(load.requests.begin(), load.requests.end(),
                     [](const RequestRecord& one) { return !one.complete() && !one.cut; });

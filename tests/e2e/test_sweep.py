@@ -183,7 +183,9 @@ def test_samples_are_keyed_by_machine_model_configuration_and_seed(start, tmp_pa
                      "where phase = 'race'")
     assert len({machine for machine, *_ in keys}) == 1
     assert {model for _, model, *_ in keys} == {"preset:tiny"}
-    assert len({configuration for _, _, configuration, *_ in keys}) == 2
+    found = [json.loads(text) for text in sorted({configuration for _, _, configuration, *_ in keys})]
+    assert [(one["engine"], one["threads_bind"]) for one in found] == [("pinion", "auto"), ("pinion", "nobind")]
+    assert all(one["replicas"] == 1 and one["allocator"] == "system" for one in found)
     # One seed a round, shared by all its trials.
     assert len({(seed, number) for *_, seed, number in keys}) == 2
     metrics = {metric for metric, in rows(out, "select distinct metric from samples")}

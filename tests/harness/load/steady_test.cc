@@ -107,6 +107,24 @@ TEST(Steady, TokensOfCutRequestsCount) {
   EXPECT_DOUBLE_EQ(Steady(load, 1).output_tokens_per_s, 1000);
 }
 
+// Four requests side by side, three of which had 9 of their 10 tokens after 9 ms. A fourth of the
+// tokens would make an engine that is a little too slow look four times as slow.
+TEST(Steady, ALoadTakenWholeIsCountedUntilItIsCut) {
+  ServerLoadResult load = Loop(4, 4, 10, 1);
+  for (size_t i = 1; i < load.requests.size(); ++i) {
+    RequestRecord& record = load.requests[i];
+    record.cut = true;
+    record.error = "cut off";
+    record.token_ns.pop_back();
+  }
+  const ServingSummary summary = SummariseWindow(load, {load.start_ns, load.end_ns, false},
+                                                 {.ttft_s = {}, .tpot_s = {}, .e2el_s = 1.0});
+  EXPECT_EQ(summary.requests, 1u);
+  EXPECT_DOUBLE_EQ(summary.window_s, 0.01);
+  EXPECT_DOUBLE_EQ(summary.output_tokens_per_s, (10 + 3 * 9) / 0.01);
+  EXPECT_DOUBLE_EQ(summary.goodput, 100);
+}
+
 // An open loop: a request every 10 ms, whose tokens come 1 ms apart, the first after `first_ms(k)`.
 ServerLoadResult Arrivals(int requests, int tokens, int64_t (*first_ms)(int)) {
   ServerLoadResult load;

@@ -329,8 +329,8 @@ TEST(Replay, TheSameSeedGivesTheSameSearch) {
 TEST(Replay, EveryStrategyFindsAClearWinner) {
   const Recording noise = MadeUpNoise(0.01);
   std::map<Strategy, double> costs;
-  for (const Strategy strategy :
-       {Strategy::kRacing, Strategy::kGrid, Strategy::kRandom, Strategy::kCoordinate}) {
+  for (const Strategy strategy : {Strategy::kRacing, Strategy::kGrid, Strategy::kRandom,
+                                  Strategy::kCoordinate, Strategy::kHalving}) {
     ReplayOptions options;
     options.seeds = 10;
     options.definition.strategy = strategy;

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "harness/store/store.h"
+
+namespace pinion::harness {
+
+// A candidate that was measured.
+struct Tried {
+  int id = 0;
+  // Mean over the objectives of the log of its score over the baseline's; nullopt: it failed.
+  std::optional<double> gain;
+};
+
+// What a search by proposals asks for.
+struct ProposalQuestion {
+  std::vector<Tried> tried;  // in the order in which they were
+  std::vector<int> among;    // candidates that may be proposed
+  size_t count = 0;          // at most so many
+  uint64_t seed = 0;
+};
+
+// A model of the space, which learns from what was tried. Thread rule: one thread.
+class Proposer {
+ public:
+  virtual ~Proposer() = default;
+  // Distinct candidates of `among`, the same ones for the same question; as many as asked for, or
+  // all of `among`. Errors (kFailed): its process ended or was interrupted.
+  virtual Result<std::vector<int>> Propose(const ProposalQuestion& question) = 0;
+};
+
+// Optuna's tree-structured Parzen estimator over the settings of the candidates that can run, in a
+// Python process: $PINION_PYTHON, else python3. `why_stop` ends a question (LineProcess). Errors
+// (kUnsupported): no such program, or one without Optuna.
+Result<std::unique_ptr<Proposer>> StartTpe(const std::vector<CandidateRow>& candidates,
+                                           std::function<std::string()> why_stop);
+
+}  // namespace pinion::harness
