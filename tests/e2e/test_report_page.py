@@ -1,8 +1,7 @@
-"""report.html in a real browser: Debian's Chromium, driven by Playwright."""
+"""report.html in a real browser."""
 
 import json
 import re
-import shutil
 import sqlite3
 import statistics
 import subprocess
@@ -10,22 +9,17 @@ import subprocess
 import jsonschema
 import pytest
 
-CHROMIUM = shutil.which("chromium")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-         "--disable-background-networking", "--disable-component-update"]
-KINDS = ("usual", "many", "two dozen", "even", "midway", "failed", "single")
-BRIGHTNESS = "() => getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]"
+import chromium
 
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed")
+KINDS = ("usual", "many", "two dozen", "even", "midway", "failed", "single")
+
+pytestmark = chromium.needed
 
 
 @pytest.fixture(scope="module")
 def browser():
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with chromium.launched() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -38,18 +32,11 @@ def folders(top, tmp_path_factory):
     return place
 
 
-class Visit:
-    """A page that was opened from a file, with all that went wrong or over the network."""
+class Visit(chromium.Visit):
+    """A page that was opened from a file."""
 
     def __init__(self, browser, path, **options):
-        self.context = browser.new_context(**options)
-        self.page = self.context.new_page()
-        self.wrong, self.requests = [], []
-        self.page.on("console", lambda message: message.type in ("error", "warning")
-                     and self.wrong.append(message.text))
-        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(f"file://{path}")
+        super().__init__(browser, f"file://{path}", **options)
 
     def wait_for_charts(self, count):
         self.page.wait_for_function("n => document.querySelectorAll('#charts svg.marks').length >= n",
@@ -129,7 +116,7 @@ def test_the_keyboard_and_a_screen_reader_reach_all_of_it(visit, folders):
         head.get_by_role("button").press("Enter")
         assert head.get_attribute("aria-sort") == order
     seen.page.get_by_role("button", name="Light or dark").press("Enter")
-    assert seen.page.evaluate(BRIGHTNESS) < 128
+    assert seen.page.evaluate(chromium.BRIGHTNESS) < 128
     for chart in seen.page.locator("#charts figure").all():
         title = chart.locator("h3").text_content()
         assert chart.locator(".chart").get_attribute("aria-label").startswith(f"{title}. ")
@@ -157,7 +144,7 @@ def test_a_real_sweep_is_read_sorted_filtered_copied_and_darkened(visit, real_sw
     command = seen.page.evaluate("() => navigator.clipboard.readText()")
     assert command.endswith(f"launch {real_sweep}/profiles/throughput.json")
     seen.page.click("#theme")
-    assert seen.page.evaluate(BRIGHTNESS) < 128
+    assert seen.page.evaluate(chromium.BRIGHTNESS) < 128
     assert seen.wrong == []
     assert seen.requests == [f"file://{path}"]
 
@@ -230,7 +217,7 @@ def test_copying_a_command(visit, folders):
 def test_the_theme_follows_the_system_and_the_button_and_paper_is_white(visit, folders, wish):
     seen = visit(folders / "usual/report.html", color_scheme=wish)
     seen.wait_for_charts(7)
-    before = seen.page.evaluate(BRIGHTNESS)
+    before = seen.page.evaluate(chromium.BRIGHTNESS)
     assert (before > 128) == (wish == "light")
     seen.page.emulate_media(media="print", color_scheme=wish)
     color = "([selector, what]) => getComputedStyle(document.querySelector(selector))[what]"
@@ -240,7 +227,7 @@ def test_the_theme_follows_the_system_and_the_button_and_paper_is_white(visit, f
     assert not seen.page.locator("button.copy").first.is_visible()
     seen.page.emulate_media(media="screen", color_scheme=wish)
     seen.page.click("#theme")
-    assert (seen.page.evaluate(BRIGHTNESS) > 128) != (wish == "light")
+    assert (seen.page.evaluate(chromium.BRIGHTNESS) > 128) != (wish == "light")
     assert seen.wrong == []
 
 
