@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <tuple>
 
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
@@ -212,6 +213,29 @@ Json MachineFingerprint(const Machine& machine) {
   print.Set("kernel", real ? Json(kernel.release) : Json());
   print.Set("isa_flags", Json(real ? IsaFlags() : std::vector<std::string>{}));
   return print;
+}
+
+Json MachineLayout(const Machine& machine) {
+  // By node and then by the place of a core, its logical CPUs in the order of siblings.
+  std::map<int, std::map<std::tuple<int, int, int>, std::map<int, int>>> cores;
+  for (const Cpu& cpu : machine.cpus)
+    cores[cpu.node][{cpu.package, cpu.l3, cpu.core}].emplace(cpu.sibling, cpu.id);
+  Json nodes = Json::MakeArray();
+  for (const NumaNode& node : machine.nodes) {
+    Json list = Json::MakeArray();
+    for (const auto& [place, cpus] : cores[node.id]) {
+      Json ids = Json::MakeArray();
+      for (const auto& [sibling, id] : cpus) ids.Append(id);
+      list.Append(Json::Object{
+          {"package", std::get<0>(place)}, {"l3", std::get<1>(place)}, {"cpus", std::move(ids)}});
+    }
+    nodes.Append(Json::Object{{"id", node.id},
+                              {"memory_bytes", node.memory_bytes},
+                              {"memory_allowed", node.memory_allowed},
+                              {"cores", std::move(list)}});
+  }
+  return Json::Object{
+      {"name", machine.name}, {"l3_bytes", machine.l3_bytes}, {"nodes", std::move(nodes)}};
 }
 
 }  // namespace pinion

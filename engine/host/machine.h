@@ -52,4 +52,9 @@ Result<Machine> ImagineMachine(const std::string& description);
 //  "kernel","isa_flags":[]}; a synthetic machine has neither kernel nor ISA flags (null, []).
 Json MachineFingerprint(const Machine& machine);
 
+// What a drawing of the machine needs, cores in the order of their L3 domains:
+// {"name","l3_bytes","nodes":[{"id","memory_bytes","memory_allowed",
+//                              "cores":[{"package","l3","cpus":[]}]}]}
+Json MachineLayout(const Machine& machine);
+
 }  // namespace pinion

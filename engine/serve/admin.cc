@@ -11,6 +11,7 @@
 #include "engine/base/trace.h"
 #include "engine/base/version.h"
 #include "engine/serve/http_refusal.h"
+#include "engine/serve/page.h"
 #include "engine/serve/schema.h"
 
 namespace pinion {
@@ -81,12 +82,13 @@ std::string_view Parameter(std::string_view query, std::string_view name) {
 
 }  // namespace
 
-AdminApi::AdminApi(HttpServer& server, const FaultOptions& options, Actions actions)
-    : server_(server), options_(options), actions_(std::move(actions)) {
+AdminApi::AdminApi(HttpServer& server, const FaultOptions& options, Actions actions, Facts facts)
+    : server_(server), options_(options), actions_(std::move(actions)), facts_(std::move(facts)) {
   endpoints_ = {{"/health", "GET", &AdminApi::Health},
                 {"/ping", "GET", &AdminApi::Health},
                 {"/version", "GET", &AdminApi::Version},
                 {"/server_info", "GET", &AdminApi::ServerInfo}};
+  if (facts_.page) endpoints_.push_back({"/", "GET", &AdminApi::Page});
   if (options_.enable_sleep_mode)
     endpoints_.insert(endpoints_.end(), {{"/sleep", "POST", &AdminApi::Sleep},
                                          {"/wake_up", "POST", &AdminApi::WakeUp},
@@ -155,8 +157,7 @@ bool AdminApi::OnMessage(const LinkMessage& message) {
     if (auto parsed = Json::Parse(*text)) info_ = std::move(*parsed);
     info_ns_ = NowNs();
     info_asked_ = false;
-    Json body = info_;
-    body.Set("stats", CountsOf(stats_));
+    const Json body = WholeInfo();
     for (const Reply& reply : std::exchange(for_info_, {})) AnswerJson(*reply, 200, body);
   }
   const auto* profiled = std::get_if<ProfiledMessage>(&message);
@@ -167,6 +168,8 @@ bool AdminApi::OnMessage(const LinkMessage& message) {
       AnswerJson(*reply, 200, Json(Json::Object{{"success", Json(reset->whole)}}));
   return info || profiled || reset;
 }
+
+void AdminApi::Page(const HttpRequest&, Reply reply) { SendPage(*reply); }
 
 void AdminApi::Health(const HttpRequest&, Reply reply) {
   if (ready() && rest_ == Rest::kFallingAsleep)  // new requests are refused already
@@ -183,13 +186,18 @@ void AdminApi::Version(const HttpRequest&, Reply reply) {
 
 void AdminApi::ServerInfo(const HttpRequest&, Reply reply) {
   if (!ready()) return Refuse(*reply, 503, reason_);
-  if (SecondsSince(info_ns_) < kInfoSeconds) {
-    Json info = info_;
-    info.Set("stats", CountsOf(stats_));
-    return AnswerJson(*reply, 200, info);
-  }
+  if (SecondsSince(info_ns_) < kInfoSeconds) return AnswerJson(*reply, 200, WholeInfo());
   for_info_.push_back(std::move(reply));
   if (!std::exchange(info_asked_, true)) actions_.send(InfoRequestMessage{});
+}
+
+Json AdminApi::WholeInfo() const {
+  Json info = info_;
+  info.Set("stats", CountsOf(stats_));
+  info.Set("machine", facts_.machine);
+  info.Set("budget", facts_.budget);
+  info.Set("profile", facts_.profile);
+  return info;
 }
 
 void AdminApi::Sleep(const HttpRequest& request, Reply reply) {

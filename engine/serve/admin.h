@@ -29,8 +29,14 @@ class AdminApi {
     std::function<void()> wake_up;
   };
 
+  // What the front end adds to /server_info, and whether `/` answers with the page.
+  struct Facts {
+    Json machine, budget, profile;  // MachineLayout, the budget, ServeOptions::profile
+    bool page = false;
+  };
+
   // The server outlives the object.
-  AdminApi(HttpServer& server, const FaultOptions& options, Actions actions);
+  AdminApi(HttpServer& server, const FaultOptions& options, Actions actions, Facts facts);
   ~AdminApi();
   AdminApi(const AdminApi&) = delete;
   AdminApi& operator=(const AdminApi&) = delete;
@@ -53,9 +59,11 @@ class AdminApi {
     void (AdminApi::*handle)(const HttpRequest&, Reply);
   };
 
+  void Page(const HttpRequest& request, Reply reply);
   void Health(const HttpRequest& request, Reply reply);
   void Version(const HttpRequest& request, Reply reply);
   void ServerInfo(const HttpRequest& request, Reply reply);
+  Json WholeInfo() const;
   void Sleep(const HttpRequest& request, Reply reply);
   void FallAsleep();
   void WakeUp(const HttpRequest& request, Reply reply);
@@ -71,6 +79,7 @@ class AdminApi {
   HttpServer& server_;
   const FaultOptions options_;
   const Actions actions_;
+  const Facts facts_;
   std::vector<Endpoint> endpoints_;
   EngineState state_ = EngineState::kStarting;
   std::string reason_ = "the model is still loading";

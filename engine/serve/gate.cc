@@ -76,10 +76,14 @@ std::string ClientOf(const std::string& address) {
   return StrCat(inet_ntop(AF_INET6, &whole, text, sizeof text), "/64");
 }
 
-// What is open to anybody: whether the server is up, which supervisors ask without a key.
-bool NeedsKey(std::string_view path) { return path != "/health" && path != "/ping"; }
+// Whether the server is up: supervisors ask that without a key.
+bool TellsOfLife(std::string_view path) { return path == "/health" || path == "/ping"; }
 
-bool TellsOfServer(std::string_view path) { return !NeedsKey(path) || path == "/metrics"; }
+bool TellsOfServer(std::string_view path) { return TellsOfLife(path) || path == "/metrics"; }
+
+std::string_view HostOf(const HttpHead& head) {
+  return head.host ? *head.host : head.headers.Find("Host");
+}
 
 // 0 if the two are equal. `length`: how many bytes to look at, whatever the two hold.
 unsigned Difference(std::string_view a, std::string_view b, size_t length) {
@@ -121,7 +125,8 @@ HttpVerdict Gate::Check(const HttpHead& head) const {
   verdict.headers = {{"X-Request-Id", verdict.id}};
   if ((verdict.refusal = CheckHost(head))) return verdict;
   const std::string_view origin = head.headers.Find("Origin");
-  if (!origin.empty() || head.headers.Count("Origin") > 0) {
+  const bool foreign = head.headers.Count("Origin") > 0 && !IsOwnPage(head, origin);
+  if (foreign) {
     if ((verdict.refusal = CheckOrigin(origin))) return verdict;
     for (auto& header : CorsHeaders(origin)) verdict.headers.push_back(std::move(header));
     const std::string_view asked = head.headers.Find("Access-Control-Request-Method");
@@ -140,16 +145,37 @@ std::optional<HttpRefusal> Gate::CheckHost(const HttpHead& head) const {
   if (count > 1 || (count == 0 && head.http11))
     return MakeRefusal(400, StrCat("the request has ", count, " Host headers, want one"));
   if ((count == 0 && !head.host) || any_host_) return {};
-  const std::string_view given = head.host ? *head.host : head.headers.Find("Host");
+  const std::string_view given = HostOf(head);
   const std::string name = HostName(given);
-  if (name == "localhost" || name.ends_with(".localhost") || Contains(hosts_, name)) return {};
+  if (IsOwnHost(name)) return {};
   return MakeRefusal(403, StrCat("'", Shown(given),
                                  "' is not a name of this server; start it with "
                                  "--allowed-hosts ",
                                  Shown(name), " if it is"));
 }
 
-// We serve no pages, so no origin is ours. "null" comes from pages in files and sandboxes.
+bool Gate::NeedsKey(std::string_view path) const {
+  return !TellsOfLife(path) && !(rules_.page && path == "/");
+}
+
+bool Gate::IsOwnHost(const std::string& name) const {
+  return name == "localhost" || name.ends_with(".localhost") || Contains(hosts_, name);
+}
+
+// Our page's requests: their origin is the very host that they ask. A name that --allowed-hosts
+// admits only by '*' may be a foreign page's that points here. Behind a proxy that ends TLS the
+// page's scheme is https though ours is http, never the other way round.
+bool Gate::IsOwnPage(const HttpHead& head, std::string_view origin) const {
+  constexpr std::string_view kHttp = "http://", kHttps = "https://";
+  const bool secure = origin.starts_with(kHttps);
+  if (!rules_.page || !(secure || (origin.starts_with(kHttp) && rules_.ssl_certfile.empty())))
+    return false;
+  origin.remove_prefix(secure ? kHttps.size() : kHttp.size());
+  const std::string host = Lower(HostOf(head));
+  return origin == host && IsOwnHost(HostName(host));
+}
+
+// "null" comes from pages in files and sandboxes.
 std::optional<HttpRefusal> Gate::CheckOrigin(std::string_view origin) const {
   if (any_origin_ || Contains(rules_.allowed_origins, origin)) return {};
   return MakeRefusal(403, StrCat("web pages of '", Shown(origin),

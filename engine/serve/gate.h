@@ -27,10 +27,14 @@ class Gate {
 
  private:
   std::optional<HttpRefusal> CheckHost(const HttpHead& head) const;
+  bool IsOwnPage(const HttpHead& head, std::string_view origin) const;
   std::optional<HttpRefusal> CheckOrigin(std::string_view origin) const;
   HttpRefusal AnswerPreflight(const HttpHead& head, std::string_view method) const;
   std::optional<HttpRefusal> CheckKey(const HttpHead& head, std::string& client) const;
   HttpFields CorsHeaders(std::string_view origin) const;
+
+  bool NeedsKey(std::string_view path) const;
+  bool IsOwnHost(const std::string& name) const;
 
   HttpRules rules_;
   bool any_host_ = false, any_origin_ = false;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/json.h"
 #include "engine/run/options.h"
 
 namespace pinion {
@@ -42,6 +43,8 @@ struct HttpRules {
   double sse_keep_alive_s = 0;             // silence after which a stream gets a comment; 0: never
   double header_seconds = 20;              // from a request's first byte to the end of its header
   size_t max_connections = 4096;
+  bool page =
+      true;  // `/` answers with a page for people, which needs no key and may use the server
 };
 
 // What happens when the engine process dies or hangs, and when the server is to end.
@@ -66,6 +69,7 @@ struct ServeOptions {
   std::string tool_call_parser = "auto", reasoning_parser = "auto";
   // Jinja, in place of the model's own chat template; unset: that one.
   std::optional<std::string> chat_template;
+  Json profile;       // that the settings come from: shown, never obeyed; null: none
   std::string trace;  // file that both processes write their spans to; empty: none
   FrontLimits limits;
   HttpRules http;

@@ -84,7 +84,10 @@ class Serving {
     return {};
   }
 
-  Status StartEngine(const std::vector<ReplicaPlan>& replicas) {
+  // `facts`: of the machine.
+  Status StartEngine(const std::vector<ReplicaPlan>& replicas, AdminApi::Facts facts) {
+    facts.profile = options_.profile;
+    facts.page = options_.http.page;
     std::vector<EngineSupervisor::Options> supervised;
     for (const ReplicaPlan& replica : replicas)
       supervised.push_back({.command = Command(replica.options),
@@ -111,7 +114,7 @@ class Serving {
       Sleep(level, std::move(done));
     };
     actions.wake_up = [this] { engine_->Wake(); };
-    admin_.emplace(*server_, options_.faults, std::move(actions));
+    admin_.emplace(*server_, options_.faults, std::move(actions), std::move(facts));
     return engine_->Start();
   }
 
@@ -335,7 +338,8 @@ Result<int> RunServer(ServeOptions options) {
   Serving serving(options);
   PINION_TRY(serving.Listen());
   AdviseAllocator();
-  PINION_TRY(serving.StartEngine(replicas));
+  PINION_TRY(
+      serving.StartEngine(replicas, {.machine = MachineLayout(machine), .budget = ToJson(budget)}));
   PinTo(plan.frontend_cpus);
   const bool shares_cpus = plan.frontend_cpus.empty();
   LogInfo(shares_cpus ? std::string("front end: shares the engine's CPUs")

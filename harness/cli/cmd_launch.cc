@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "engine/base/log.h"
@@ -95,7 +96,9 @@ Status Start(const Launch& launch, const LaunchOptions& options) {
 }
 
 Status RunLaunch(const LaunchOptions& options) {
-  LaunchRequest request{{}, options.host, options.port, options.served_model_name};
+  LaunchRequest request{{}, options.host, options.port, options.served_model_name, ""};
+  // What a pipe holds can be read only once.
+  if (std::filesystem::is_regular_file(options.profile)) request.profile_path = options.profile;
   PINION_ASSIGN(request.profile, ReadProfile(options.profile));
   if (options.haproxy) return PrintFront(options, request.profile.configuration.replicas);
   PINION_ASSIGN(const LaunchEnvironment here, InspectEnvironment());

@@ -15,6 +15,7 @@
 #include "harness/cli/trace_flag.h"
 #include "harness/cli/usage_error.h"
 #include "harness/cli/vllm_flags.h"
+#include "harness/profile/profile.h"
 
 namespace pinion::harness {
 namespace {
@@ -217,6 +218,15 @@ void ServeFlags::AddHttp(CLI::App& command) {
       .add_option("--header-timeout", header_timeout_,
                   "time for a client to send a request's header (default 20s)")
       ->group(kHttp);
+  command
+      .add_flag("!--no-ui", options_.http.page,
+                "answer 404 at / in place of the page for people: chat, load, machine, profile")
+      ->group(kHttp);
+  command
+      .add_option("--from-profile", from_profile_,
+                  "profile that the settings come from: sets none, but the page and /server_info "
+                  "show its evidence (`pinion launch` gives it)")
+      ->group(kHttp);
 }
 
 void ServeFlags::AddAccess(CLI::App& command) {
@@ -358,6 +368,12 @@ Result<ServeOptions> ServeFlags::Resolve() const {
   PINION_TRY(ResolveAccess(options.http));
   if (!chat_template_.empty()) {
     PINION_ASSIGN(options.chat_template, ReadChatTemplateFlag(chat_template_));
+  }
+  if (!from_profile_.empty()) {
+    auto profile = ReadProfile(from_profile_);
+    if (!profile)
+      return Fail(ErrorCode::kUsage, StrCat("--from-profile: ", profile.error().message));
+    options.profile = ToJson(*profile);
   }
   PINION_TRY(
       ReadSeconds(engine_timeout_, "--engine-timeout", false, options.faults.engine_timeout_s));

@@ -28,7 +28,8 @@ class ServeFlags {
   EngineFlags engine_;
   ServeOptions options_;  // flags without a unit write here
   std::string max_body_size_, request_memory_, request_timeout_, engine_timeout_, shutdown_timeout_;
-  std::string header_timeout_, sse_keep_alive_interval_, api_key_file_, chat_template_;
+  std::string header_timeout_, sse_keep_alive_interval_, api_key_file_, chat_template_,
+      from_profile_;
   std::vector<std::string> allowed_origins_, allowed_methods_, allowed_headers_, allowed_hosts_;
 };
 

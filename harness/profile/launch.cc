@@ -85,10 +85,11 @@ std::vector<std::pair<std::string, std::string>> ChooseRuntime(const RuntimeChoi
 LaunchedServer OneServer(const LaunchRequest& request, const EngineOptions& options,
                          const std::string& host, int port) {
   LaunchedServer server{ServeCommand(options, host, port), {}};
-  if (request.served_model_name) {
-    auto& arguments = server.command.arguments;
+  auto& arguments = server.command.arguments;
+  if (request.served_model_name)
     arguments.insert(arguments.end(), {"--served-model-name", *request.served_model_name});
-  }
+  if (!request.profile_path.empty())
+    arguments.insert(arguments.end(), {"--from-profile", request.profile_path});
   return server;
 }
 

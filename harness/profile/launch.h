@@ -18,6 +18,7 @@ struct LaunchRequest {
   std::string host = "127.0.0.1";
   int port = 8000;
   std::optional<std::string> served_model_name;
+  std::string profile_path;  // for the servers to show its evidence; empty: they show none
 };
 
 // The machine and environment to launch a profile in.

@@ -26,6 +26,26 @@ std::set<int> Values(const Machine& machine, Member member) {
   return values;
 }
 
+// Two sockets, one node and two L3 domains each.
+TEST(MachineLayout, ListsEveryCpuOnceByNodeAndL3) {
+  const Machine machine = Imagine("pack:2 numa:1(memory=1GB) l3:2 core:2 pu:2");
+  const Json layout = MachineLayout(machine);
+  std::vector<int64_t> cpus, l3s, packages;
+  for (const Json& node : layout.Find("nodes")->array()) {
+    EXPECT_EQ(*node.Find("memory_bytes"), Json(int64_t{1'000'000'000}));
+    for (const Json& core : node.Find("cores")->array()) {
+      EXPECT_THAT(core.Find("cpus")->array(), SizeIs(2));
+      for (const Json& cpu : core.Find("cpus")->array()) cpus.push_back(cpu.integer());
+      l3s.push_back(core.Find("l3")->integer());
+      packages.push_back(core.Find("package")->integer());
+      EXPECT_EQ(machine.Find(static_cast<int>(cpus.back()))->node, node.Find("id")->integer());
+    }
+  }
+  EXPECT_THAT(cpus, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+  EXPECT_THAT(l3s, ElementsAre(0, 0, 1, 1, 2, 2, 3, 3));
+  EXPECT_THAT(packages, ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
+}
+
 TEST(Machine, ReadsSocketsNodesCoresAndSiblings) {
   const Machine machine = Imagine("pack:2 numa:2(memory=128GB) l3:2 core:4 pu:2");
   EXPECT_FALSE(machine.this_system);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <map>
 #include <thread>
 
 #include "engine/base/strings.h"
@@ -20,10 +21,11 @@ using testing::HasSubstr;
 
 class HeldReply : public HttpReply {
  public:
-  void AddHeader(std::string, std::string) override {}
-  void Send(int status, std::string_view, std::string text) override {
+  void AddHeader(std::string name, std::string value) override { headers[name] = value; }
+  void Send(int status, std::string_view type, std::string text) override {
     EXPECT_EQ(this->status, 0) << "answered twice";
     this->status = status;
+    headers["Content-Type"] = type;
     body = std::move(text);
   }
   void Begin(std::string_view) override {}
@@ -31,6 +33,7 @@ class HeldReply : public HttpReply {
   void End() override {}
   void OnGone(std::function<void()>) override {}
   int status = 0;  // 0: not answered yet
+  std::map<std::string, std::string> headers;
   std::string body;
 };
 
@@ -53,7 +56,7 @@ class AdminTest : public testing::Test {
       asleep_ = std::move(done);
     };
     actions.wake_up = [this] { ++woken_; };
-    admin_.emplace(*server_, options_, std::move(actions));
+    admin_.emplace(*server_, options_, std::move(actions), facts_);
   }
   void BecomeReady() {
     admin_->OnMessage(ReadyMessage{100, 1000, 4, R"({"isa":"fake"})"});
@@ -82,11 +85,46 @@ class AdminTest : public testing::Test {
 
   std::unique_ptr<HttpServer> server_;
   FaultOptions options_;
+  AdminApi::Facts facts_;
   std::optional<AdminApi> admin_;
   std::vector<LinkMessage> sent_;
   int level_ = 0, woken_ = 0;
   std::function<void()> asleep_;
 };
+
+TEST_F(AdminTest, AnswersTheRootWithAPageThatFetchesNothingElse) {
+  facts_.page = true;
+  Open();
+  const auto page = Ask("GET", "/");  // also while the model loads
+  EXPECT_EQ(page->status, 200);
+  EXPECT_EQ(page->headers["Content-Type"], "text/html; charset=utf-8");
+  EXPECT_EQ(page->headers["X-Content-Type-Options"], "nosniff");
+  const std::string& policy = page->headers["Content-Security-Policy"];
+  for (const char* rule : {"default-src 'none';", "script-src 'sha256-", "style-src 'sha256-",
+                           "connect-src 'self';", "frame-ancestors 'none';", "base-uri 'none';"})
+    EXPECT_THAT(policy, HasSubstr(rule));
+  EXPECT_THAT(policy, testing::Not(HasSubstr("unsafe")));
+  EXPECT_THAT(page->body, testing::StartsWith("<!DOCTYPE html>"));
+  EXPECT_THAT(page->body, testing::Not(HasSubstr("{{")));
+  for (const char* fetched : {" src=", "url(", "@import", "href=\"http"})
+    EXPECT_THAT(page->body, testing::Not(HasSubstr(fetched)));
+  EXPECT_EQ(Ask("POST", "/")->status, 405);
+}
+
+TEST_F(AdminTest, HasNoPageUnlessItIsAskedFor) { EXPECT_EQ(Ask("GET", "/"), nullptr); }
+
+TEST_F(AdminTest, InfoTellsOfTheMachineAndTheProfile) {
+  facts_.machine = Json::Object{{"name", "a machine"}};
+  facts_.budget = Json::Object{{"cpus", Json::Array{0, 1}}};
+  facts_.profile = Json::Object{{"objective", "latency"}};
+  Open();
+  BecomeReady();
+  const auto info = Json::Parse(Ask("GET", "/server_info")->body);
+  EXPECT_EQ(*info->Find("isa"), Json("fake"));
+  EXPECT_EQ(*info->Find("machine"), facts_.machine);
+  EXPECT_EQ(*info->Find("budget"), facts_.budget);
+  EXPECT_EQ(*info->Find("profile"), facts_.profile);
+}
 
 TEST_F(AdminTest, HealthSaysWhyItIsNotWell) {
   EXPECT_EQ(Ask("GET", "/health")->status, 503);

@@ -43,7 +43,7 @@ class FrontendTest : public testing::Test {
                                    [this](const LinkMessage& message) { link_->Send(message); });
     AdminApi::Actions actions;
     actions.send = [this](const LinkMessage& message) { link_->Send(message); };
-    admin_ = std::make_unique<AdminApi>(*server_, faults_, std::move(actions));
+    admin_ = std::make_unique<AdminApi>(*server_, faults_, std::move(actions), AdminApi::Facts{});
     const auto ends = *MakeLinkPair();
     link_ = std::make_unique<EngineLink>(
         *server_, ends.first,

@@ -197,8 +197,55 @@ TEST(Gate, LeavesHealthOpen) {
   };
   EXPECT_EQ(check("/health"), 0);
   EXPECT_EQ(check("/ping"), 0);
-  for (const char* path : {"/metrics", "/v1/models", "/server_info", "/health/", "//health", "/"})
+  for (const char* path : {"/metrics", "/v1/models", "/server_info", "/health/", "//health", "//"})
     EXPECT_EQ(check(path), 401) << path;
+}
+
+TEST(Gate, LeavesThePageOpenIfThereIsOne) {
+  HttpRules rules;
+  rules.api_keys = {"secret"};
+  const auto check = [&](const char* path) {
+    return RefusedWith(MakeGate(rules).Check(Head({{"Host", "localhost"}}, "GET", path)));
+  };
+  EXPECT_EQ(check("/"), 0);
+  rules.page = false;
+  EXPECT_EQ(check("/"), 401);
+}
+
+// The browser says Origin with every POST, also to the page's own server.
+TEST(Gate, LetsItsOwnPageUseTheServer) {
+  HttpRules rules;
+  const auto check = [&](const std::string& host, const std::string& origin) {
+    return MakeGate(rules).Check(Head({{"Host", host}, {"Origin", origin}}));
+  };
+  EXPECT_EQ(RefusedWith(check("localhost:8000", "http://localhost:8000")), 0);
+  EXPECT_EQ(RefusedWith(check("ThisHost:8000", "http://thishost:8000")), 0);
+  EXPECT_EQ(RefusedWith(check("[::1]:8000", "http://[::1]:8000")), 0);
+  EXPECT_EQ(RefusedWith(check("localhost", "https://localhost")), 0);  // a proxy ends TLS
+  EXPECT_THAT(check("localhost", "http://localhost").headers,
+              Not(Contains(Pair("Access-Control-Allow-Origin", testing::_))));
+  for (const char* other : {"http://localhost:3000", "http://localhost", "http://127.0.0.1:8000",
+                            "ftp://localhost:8000", "http://localhost:8000.evil.com",
+                            "http://localhost:8000/", "localhost:8000", ""})
+    EXPECT_EQ(RefusedWith(check("localhost:8000", other)), 403) << other;
+  rules.ssl_certfile = "certificate";  // whoever controls the plain port is not us
+  EXPECT_EQ(RefusedWith(check("localhost", "http://localhost")), 403);
+  EXPECT_EQ(RefusedWith(check("localhost", "https://localhost")), 0);
+  rules.page = false;
+  EXPECT_EQ(RefusedWith(check("localhost", "https://localhost")), 403);
+}
+
+// DNS of a foreign page may point its own name here: '*' lets the name pass, not the page.
+TEST(Gate, TakesNoForeignNameForItsOwnPage) {
+  HttpRules rules;
+  rules.allowed_hosts = {"*"};
+  const auto check = [&](const char* host, const char* origin) {
+    return RefusedWith(MakeGate(rules).Check(Head({{"Host", host}, {"Origin", origin}})));
+  };
+  EXPECT_EQ(check("evil.com:8000", "http://evil.com:8000"), 403);
+  EXPECT_EQ(check("localhost:8000", "http://localhost:8000"), 0);
+  rules.allowed_hosts = {"models.example.org"};
+  EXPECT_EQ(check("models.example.org", "https://models.example.org"), 0);
 }
 
 TEST(Gate, PassesRequestIdsThrough) {

@@ -62,6 +62,16 @@ TEST_F(PlanLaunchTest, NoWarningsOnTheSameMachine) {
   EXPECT_EQ(launch->servers[0].command.arguments[2], "preset:tiny");
 }
 
+TEST_F(PlanLaunchTest, TellsTheServerItsProfile) {
+  LaunchRequest request = Request();
+  request.profile_path = "a profile.json";
+  const auto launch = PlanLaunch(request, Here());
+  ASSERT_TRUE(launch) << launch.error().message;
+  const auto& arguments = launch->servers[0].command.arguments;
+  EXPECT_EQ(arguments[arguments.size() - 2], "--from-profile");
+  EXPECT_EQ(arguments.back(), "a profile.json");
+}
+
 TEST_F(PlanLaunchTest, PassesEverySettingThatIsNotTheDefault) {
   LaunchRequest request = Request();
   auto& options = request.profile.configuration.options;
