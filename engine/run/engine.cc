@@ -176,7 +176,6 @@ class EngineLoop : public Engine {
   // Touches KV memory ahead of its use for about so long, but at least a piece for every thread;
   // false: there is none left to touch.
   bool TouchAhead(int64_t ns, bool half) {
-    if (!model_.options.touch_kv_ahead) return false;
     const int64_t began_ns = NowNs();
     const auto most = static_cast<size_t>(model_.info.threads / model_.ranks->count());
     do {

@@ -37,7 +37,6 @@ struct EngineOptions {
   // if a front end has clients that wait, none otherwise.
   std::optional<int> max_step_ms;
   bool prefix_caching = true;
-  bool touch_kv_ahead = true;  // clear the KV cache's pages before sequences need them
   bool moe_prepack = true;  // pack experts at loading; false: at every step, from the plain layout
   uint64_t seed = 0;
   bool has_frontend = false;     // set by serve and launch, not by a flag
