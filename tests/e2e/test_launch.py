@@ -1,6 +1,7 @@
 """pinion launch: what a profile starts, and what it refuses."""
 
 import json
+import subprocess
 
 import jsonschema
 import pytest
@@ -42,8 +43,14 @@ def test_dry_run_prints_the_command_and_says_that_the_machine_is_another(launch,
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n") == 1
     assert " serve preset:tiny --threads-bind nobind " in done.stdout
-    assert "--port 1234 --served-model-name 'a name'" in done.stdout
+    assert "--port 1234 --served-model-name 'a name' --from-profile " in done.stdout
     assert "A CPU from elsewhere" in done.stderr
+
+
+def test_a_profile_from_a_pipe_is_read_once(binary, profile):
+    done = subprocess.run([binary, "launch", "/dev/stdin", "--dry-run"], input=json.dumps(profile), text=True,
+                          capture_output=True, timeout=60)
+    assert done.returncode == 0 and "--from-profile" not in done.stdout
 
 
 def test_dry_run_as_json(launch, profile):

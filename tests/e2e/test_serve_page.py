@@ -4,7 +4,6 @@ here the last message as it is, over and over: the tests decide what the model s
 import json
 import os
 import re
-import urllib.error
 import urllib.request
 
 import pytest
@@ -98,18 +97,6 @@ def test_it_opens_without_a_complaint_or_a_request_to_another(ready, server):
     assert ready.wrong == []
     assert all(url.startswith((f"{server.url}/", "data:")) for url in ready.requests)
     assert ready.page.locator("#welcome").is_visible()
-
-
-def test_without_the_page_nothing_is_at_the_root_and_no_page_is_the_servers_own(start_server, data):
-    server = start_server(data / "models/tiny-trained", "--stand-in", "500", "--no-ui")
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        server.get("/")
-    assert refused.value.code == 404
-    request = urllib.request.Request(server.url + "/tokenize", b'{"prompt": "x"}',
-                                     {"Content-Type": "application/json", "Origin": server.url})
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(request, timeout=30)
-    assert refused.value.code == 403
 
 
 def test_every_message_carries_the_turns_before_it_and_the_parameters_that_are_set(ready):
@@ -368,13 +355,6 @@ def test_settings_that_are_not_the_profiles_are_named(visit, start_server, data,
     seen = visit(server).wait_until_ready()
     seen.page.wait_for_selector("#profile-card")
     assert "Changed since: max_num_seqs is 5 in place of 7." in seen.page.locator("#profile").inner_text()
-
-
-def test_a_profile_that_is_none_is_refused(pinion, data, tmp_path):
-    file = tmp_path / "profile.json"
-    file.write_text("{}")
-    done = pinion("serve", data / "models/tiny-trained", "--from-profile", file)
-    assert done.returncode == 2 and f"--from-profile: {file}: " in done.stderr
 
 
 def test_a_model_without_a_chat_template_continues_texts(visit, start_server, data):

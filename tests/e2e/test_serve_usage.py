@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import subprocess
+import urllib.error
 import urllib.request
 
 import pytest
@@ -26,7 +27,8 @@ def refused(pinion, model, *flags, env=None):
 
 
 @pytest.mark.parametrize("flag", ["--api-key", "--api-key-file", "--ssl-certfile", "--ssl-keyfile", "--host",
-                                  "--access-log", "--allowed-hosts", "--request-timeout", "--max-stop"])
+                                  "--access-log", "--allowed-hosts", "--request-timeout", "--max-stop",
+                                  "--from-profile"])
 def test_an_unset_variable_is_no_value(pinion, model, flag):
     """No key file would mean a server without keys, no certificate one without TLS."""
     assert flag in refused(pinion, model, flag, "")
@@ -117,3 +119,22 @@ def test_a_closed_output_is_not_taken_for_success(binary):
     done = subprocess.run(["sh", "-c", 'exec "$0" topo --json >&-', binary], stderr=subprocess.PIPE, text=True,
                           timeout=60)
     assert done.returncode == 1 and "cannot write to standard output" in done.stderr
+
+
+def test_without_the_page_nothing_is_at_the_root_and_no_page_is_the_servers_own(start_server, model):
+    server = start_server(model, "--stand-in", "500", "--no-ui")
+    own = urllib.request.Request(server.url + "/tokenize", b'{"prompt": "x"}',
+                                 {"Content-Type": "application/json", "Origin": server.url})
+    for request, status in ((server.url + "/", 404), (own, 403)):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=30)
+        assert refused.value.code == status
+
+
+@pytest.mark.parametrize("text, sentence", [(None, "No such file"), ("{}", "format"), ("[", "")])
+def test_a_profile_that_is_none_is_refused(pinion, model, tmp_path, text, sentence):
+    file = tmp_path / "profile.json"
+    if text:
+        file.write_text(text)
+    said = refused(pinion, model, "--from-profile", file)
+    assert "--from-profile: " in said and str(file) in said and sentence in said
