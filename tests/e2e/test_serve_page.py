@@ -184,6 +184,41 @@ def test_markdown_becomes_lists_tables_and_code(ready):
     assert text.locator("p").last.inner_text() == "end"
 
 
+def test_no_text_makes_the_page_stumble_or_lose_a_letter(ready):
+    """Any mixture of marks: what stands between them is shown."""
+    lost = ready.page.evaluate("""() => {
+      const marks = ["a", "b ", "\\n", "\\n\\n", "```", "``", "`", "- ", "  - ", "12. ", "|", "\\n|---|\\n", "**", "*", "# ",
+                     "> ", "    ", "[a](https://b.org/)", "[", "](", "---", "<b>", "&amp;"];
+      let state = 20261124;
+      const random = below => (state = (Math.imul(state, 1664525) + 1013904223) >>> 0) % 65536 * below >>> 16;
+      const count = text => [...text].filter(one => one === "a").length;
+      for (let i = 0; i < 4000; ++i) {
+        let text = "";
+        for (let length = 1 + random(40); length > 0; --length) text += marks[random(marks.length)];
+        const place = document.createElement("div"), streamed = document.createElement("div");
+        drawMarkdown(place, text);
+        for (let end = 1; end <= text.length; end += 7) drawMarkdown(streamed, text.slice(0, end));
+        drawMarkdown(streamed, text);
+        if (count(place.textContent) !== count(text) || streamed.innerHTML !== place.innerHTML) return text;
+      }
+      return null;
+    }""")
+    assert lost is None
+
+
+def test_rates_are_differences_of_counters_and_start_anew_with_the_engine(ready):
+    rate, ratio, kept = ready.page.evaluate("""() => {
+      const sample = (at, generated, seconds) => ({at, generated, prompted: 0, seconds});
+      samples = [];
+      for (const [at, generated, seconds] of [[0, 0, 0], [1, 900, 1], [2, 1000, 2], [4, 1060, 5]]) keepSample(sample(at, generated, seconds));
+      const recent = since(2);
+      const found = [recent.rate("generated"), recent.ratio("generated", "seconds")];
+      keepSample(sample(5, 3, 0));
+      return [...found, samples.length];
+    }""")
+    assert (rate, ratio, kept) == (30, 20, 1)
+
+
 def test_a_refusal_is_the_servers_sentence_and_the_way_out_works(ready):
     ready.set(top_p=5)
     ready.say("one" + STOP)
@@ -363,7 +398,8 @@ def test_a_model_without_a_chat_template_continues_texts(visit, start_server, da
     seen.set(max_tokens=5)
     seen.say("Once upon")
     assert seen.asked[0]["prompt"] == "Once upon"
-    assert "5 tokens" in seen.answer().locator(".stats").inner_text()
+    stats = seen.answer().locator(".stats").inner_text()
+    assert stats.startswith("5 tokens ") and re.search(r" · context \d+ of [\d,]+ · cut at the most tokens$", stats)
     assert seen.wrong == []
 
 

@@ -3,7 +3,7 @@
 // {role, text, thoughts, error, stats}; an answer that failed without a word has an error and no text.
 let turns = remembered("turns") ?? [];
 let answering = null;  // the AbortController of the answer that is under way
-let modelName = "", hasTemplate = true;
+let modelName = "", hasTemplate = true, contextTokens = 0;
 
 const log = byId("log");
 const nearEnd = () => log.scrollHeight - log.scrollTop - log.clientHeight < 60;
@@ -97,11 +97,12 @@ function answerAgain() {
 
 // Counts tokens and times of an answer; texts for its line of figures.
 class Stopwatch {
-  constructor() { this.began = performance.now(); this.tokens = 0; this.first = null; }
-  note(tokens) {
+  constructor() { this.began = performance.now(); this.tokens = 0; this.context = 0; this.first = null; }
+  note(usage) {
     this.last = performance.now();
     this.first ??= this.last;
-    this.tokens = tokens;
+    this.tokens = usage.completion_tokens;
+    this.context = usage.total_tokens;
   }
   text(reason) {
     if (this.first === null) return reason;
@@ -109,6 +110,7 @@ class Stopwatch {
     const seconds = (this.last - this.first) / 1e3;
     if (this.tokens > 1 && seconds > 0.01) parts.push(`${formatRate((this.tokens - 1) / seconds)} tokens/s`);
     parts.push(`first after ${formatSeconds((this.first - this.began) / 1e3)}`);
+    if (contextTokens && this.context) parts.push(`context ${formatCount(this.context)} of ${formatCount(contextTokens)}`);
     if (reason) parts.push(reason);
     return parts.join(" · ");
   }
@@ -153,7 +155,7 @@ function takeEvent(event, turn, watch) {
   const said = choice?.delta?.content ?? choice?.text ?? "", thought = choice?.delta?.reasoning_content ?? "";
   turn.text += said;
   turn.thoughts += thought;
-  if (event.usage?.completion_tokens) watch.note(event.usage.completion_tokens);
+  if (event.usage?.completion_tokens) watch.note(event.usage);
   if (thought) turn.thinking ??= performance.now();
   if (said && turn.thinking && !turn.thoughtFor) turn.thoughtFor = formatSeconds((performance.now() - turn.thinking) / 1e3);
   for (const call of choice?.delta?.tool_calls ?? [])
@@ -217,6 +219,7 @@ function showModel(name, props) {
   byId("model").title = name;
   document.title = `${name} · Pinion`;
   hasTemplate = Boolean(props.chat_template);
+  contextTokens = props.default_generation_settings?.n_ctx ?? 0;
   byId("welcome-title").textContent = hasTemplate ? "Chat with the model" : "Write with the model";
   byId("welcome-text").textContent = hasTemplate
     ? "The conversation stays in this tab and is gone when it closes."

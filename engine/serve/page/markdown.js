@@ -11,12 +11,12 @@ function blocksOf(text) {
     if (!line.trim()) { at += 1; continue; }
     const from = at;
     const takeWhile = test => { while (at < lines.length && test(lines[at])) at += 1; };
-    const fence = /^(\s*)(`{3,})\s*([\w+#.-]*)[^`]*$/.exec(line);
+    const fence = /^(\s*)(`{3,})([^`]*)$/.exec(line);
     if (fence) {
       at += 1;
       takeWhile(one => !(one.trim().startsWith(fence[2]) && !one.trim().replace(/`/g, "")));
       const body = lines.slice(from + 1, at).map(one => one.startsWith(fence[1]) ? one.slice(fence[1].length) : one);
-      blocks.push({kind: "code", language: fence[3], text: body.join("\n")});
+      blocks.push({kind: "code", language: fence[3].trim(), text: body.join("\n")});
       at += 1;
       continue;
     }
@@ -111,8 +111,8 @@ function elementOf({kind, text, language}) {
 function drawMarkdown(place, text) {
   const blocks = blocksOf(text), drawn = place.blocks ?? [];
   let same = 0;
-  while (same < drawn.length && same < blocks.length && drawn[same].kind === blocks[same].kind &&
-         drawn[same].text === blocks[same].text && drawn[same].language === blocks[same].language) same += 1;
+  const isDrawn = ({kind, text, language}, old) => old?.kind === kind && old.text === text && old.language === language;
+  while (same < blocks.length && isDrawn(blocks[same], drawn[same])) same += 1;
   while (place.childNodes.length > same) place.lastChild.remove();
   place.append(...blocks.slice(same).map(elementOf));
   place.blocks = blocks;
