@@ -335,7 +335,10 @@ def profile_of(model):
         "format": 2, "objective": "throughput", "model": str(model),
         "configuration": {"kv_cache_space": "64MiB", "max_num_seqs": 7},
         "machine": {"cpu_model": "A CPU <b>from</b> elsewhere"}, "cpus": [0],
-        "expected": [{"metric": "output_throughput", "unit": "tokens/s", "concurrency": 4, "n": 6, "median": 123.4}],
+        "expected": [{"metric": metric, "unit": unit, "concurrency": concurrency, "n": 6, "median": median}
+                     for metric, unit, concurrency, median in [
+                         ("output_tokens_per_s", "tokens/s", 0, 123.4), ("ttft_s", "s", 8, 0.0321),
+                         ("new_metric", "things", 1, 12345.6)]],
         "evidence": {"outcome": "winner", "sentence": "It was 12 % faster.", "floor": 0.01, "confirmed": True,
                      "rounds": 12, "sweep": "out/tiny",
                      "ratio_to_default": {"n": 12, "median": 1.123,
@@ -361,7 +364,8 @@ def test_it_shows_the_machine_and_the_evidence_of_the_profile(visit, start_serve
         assert part in text
     assert "Changed since" not in text
     seen.page.get_by_text("What the sweep measured").click()
-    assert seen.page.locator("#profile td").all_inner_texts() == ["output throughput", "4", "123.4 tokens/s"]
+    assert seen.page.locator("#profile td").all_inner_texts() == [
+        "Throughput", "–", "123.4 tokens/s", "First token after", "8", "32 ms", "new metric", "1", "12,350 things"]
     assert seen.page.locator("#facts").inner_text().count(info["isa"]) == 1
     assert seen.wrong == []
 
@@ -398,8 +402,10 @@ def test_a_model_without_a_chat_template_continues_texts(visit, start_server, da
     seen.set(max_tokens=5)
     seen.say("Once upon")
     assert seen.asked[0]["prompt"] == "Once upon"
+    assert seen.page.title() == "olmo2 · Pinion"  # of the path that is its name
+    assert seen.asked[0]["model"] == str(data / "models/olmo2")
     stats = seen.answer().locator(".stats").inner_text()
-    assert stats.startswith("5 tokens ") and re.search(r" · context \d+ of [\d,]+ · cut at the most tokens$", stats)
+    assert stats.startswith("5 tokens ") and re.search(r" · context \d+ of [\d,]+ · ended by the limit of tokens$", stats)
     assert seen.wrong == []
 
 

@@ -116,7 +116,7 @@ class Stopwatch {
   }
 }
 
-const endings = {length: "cut at the most tokens", stop: "", tool_calls: "called a tool"};
+const endings = {length: "ended by the limit of tokens", stop: "", tool_calls: "called a tool"};
 
 async function answer() {
   const [path, body] = requestOf(turns);
@@ -215,9 +215,10 @@ function wakeChat() {
 // A model without a chat template can only go on with a text.
 function showModel(name, props) {
   modelName = name;
-  byId("model").textContent = name;
+  const short = name.startsWith("/") ? name.split("/").at(-1) || name : name;  // of a path its end
+  byId("model").textContent = short;
   byId("model").title = name;
-  document.title = `${name} · Pinion`;
+  document.title = `${short} · Pinion`;
   hasTemplate = Boolean(props.chat_template);
   contextTokens = props.default_generation_settings?.n_ctx ?? 0;
   byId("welcome-title").textContent = hasTemplate ? "Chat with the model" : "Write with the model";

@@ -18,21 +18,29 @@ function ratioLine(ratio) {
           make("p", {class: "faint"}, `than the defaults: ${ratio.median.toFixed(3)} times${bounds}, from ${ratio.n} rounds`)];
 }
 
+const metricNames = {output_tokens_per_s: "Throughput", ttft_s: "First token after", tpot_s: "Time per token",
+                     e2el_s: "Whole answer", peak_rss_bytes: "Peak memory"};
+
+function measured({median, unit}) {
+  if (unit === "s") return formatSeconds(median);
+  return unit === "bytes" ? formatBytes(median) : `${Number(median.toPrecision(4)).toLocaleString("en")} ${unit}`;
+}
+
 function expectedTable(expected) {
   if (!expected?.length) return [];
-  const row = one => make("tr", {}, make("td", {}, one.metric.replaceAll("_", " ")),
+  const row = one => make("tr", {}, make("td", {}, metricNames[one.metric] ?? one.metric.replaceAll("_", " ")),
                           make("td", {}, one.rate ? `${one.rate}/s` : one.concurrency ? String(one.concurrency) : "–"),
-                          make("td", {}, `${Number(one.median.toPrecision(4)).toLocaleString("en")} ${one.unit}`));
+                          make("td", {}, measured(one)));
   return [make("details", {}, make("summary", {}, "What the sweep measured"),
-               make("table", {}, make("thead", {}, make("tr", {}, make("th", {}, "metric"), make("th", {}, "concurrency or rate"), make("th", {}, "median"))),
+               make("table", {}, make("thead", {}, make("tr", {}, make("th", {}, "metric"), make("th", {}, "requests"), make("th", {}, "median"))),
                     make("tbody", {}, ...expected.map(row))))];
 }
 
 function evidenceList({floor, confirmed, rounds, started_at: began, version, commit, sweep}) {
   const facts = {
     "Noise floor": typeof floor === "number" ? `${(100 * floor).toFixed(1)} %` : null,
-    "Confirmed on fresh rounds": typeof confirmed === "boolean" ? (confirmed ? "yes" : "no") : null,
-    "Rounds": rounds, "Measured": began, "By version": version && [version, commit].filter(Boolean).join(", "), "Sweep": sweep,
+    "Confirmed": typeof confirmed === "boolean" ? (confirmed ? "on fresh rounds" : "no") : null,
+    "Rounds": rounds, "Measured": typeof began === "string" ? began.replace(/^(.{10})T(.{5}).*Z$/, "$1 $2 UTC") : null, "By version": version && [version, commit].filter(Boolean).join(", "), "Sweep": sweep,
   };
   return factList(make("dl"), facts);
 }
