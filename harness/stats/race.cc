@@ -134,7 +134,7 @@ std::vector<Population::Member> Race::Members() const {
 }
 
 void Race::Decide() {
-  const double epsilon = std::log1p(options_.epsilon);
+  const double epsilon = std::max(std::log1p(options_.epsilon), kWorthScales * scale_);
   const double enough = std::log(static_cast<double>(statuses_.size()) / options_.alpha);
   const std::vector<Population::Member> members = Members();
   const Population population(members);

@@ -13,7 +13,9 @@ namespace pinion::harness {
 
 // The rules by which a race drops contestants and ends.
 struct RaceOptions {
-  double epsilon = 0.02;           // smallest difference worth having, a fraction
+  // Smallest difference worth having, a fraction; in much noise kWorthScales of it, since less
+  // could not be confirmed.
+  double epsilon = 0.02;
   double alpha = kDroppedWrongly;  // chance that any contestant better by epsilon is dropped
   bool drops = true;               // false: no contestant is dropped (an exhaustive grid)
 };

@@ -14,6 +14,9 @@ inline constexpr double kDroppedWrongly = 0.1;  // chance that any contestant be
                                                 // good
 inline constexpr double kNotWorthIt = 0.04;    // a race ends below this chance that one better than
                                                // its leader is left; see the table in the docs
+inline constexpr double kWorthScales = 0.6;    // what a race looks for, in scales, if that is more
+                                               // than epsilon: a recommendation must exceed the
+                                               // floor, which is 0.8 of them after 9 rounds
 inline constexpr double kNoisyScales = 2;      // noise beyond so many epsilon is much noise: two
                                                // rounds cannot tell its tails from differences
 inline constexpr size_t kLeastRaceRounds = 2;  // before anything is decided

@@ -112,6 +112,23 @@ TEST(Race, EqualCandidatesEndTheRaceToo) {
   EXPECT_LT(race.rounds(), 20u);
 }
 
+// Noise of 10 %, of which no confirmation can tell 2 %: to look for it would take hundreds of
+// rounds.
+TEST(Race, InMuchNoiseLooksForWhatCanBeConfirmed) {
+  size_t rounds = 0;
+  for (uint32_t seed = 0; seed < 20; ++seed)
+    rounds += RunRace(std::vector<double>(24, 1.0), 0.1, 40, seed).rounds();
+  EXPECT_LE(rounds, 20u * 12);
+  // What exceeds the floor is found.
+  int found = 0;
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    std::vector<double> speeds(24, 1.0);
+    speeds[7] = 1.3;
+    found += RunRace(speeds, 0.1, 40, seed).leader() == 7u ? 1 : 0;
+  }
+  EXPECT_GE(found, 19);
+}
+
 TEST(Race, SeldomLosesTheBest) {
   int lost = 0;
   for (uint32_t seed = 0; seed < 200; ++seed) {
