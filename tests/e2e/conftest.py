@@ -95,6 +95,18 @@ def pinion_json(pinion):
     return run
 
 
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """(certificate, key) of a server called localhost, signed by nobody else."""
+    folder = tmp_path_factory.mktemp("tls")
+    files = folder / "server.crt", folder / "server.key"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+                    "-nodes", "-days", "1", "-subj", "/CN=localhost", "-addext",
+                    "subjectAltName=DNS:localhost", "-out", files[0], "-keyout", files[1]],
+                   check=True, capture_output=True)
+    return files
+
+
 ISA_PATHS = ["scalar", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16", "amx"]
 
 

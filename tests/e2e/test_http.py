@@ -105,12 +105,8 @@ def test_descriptors_are_raised_and_printed(guarded):
     assert soft == hard
 
 
-def test_clients_use_a_key_over_tls(binary, model, tmp_path):
-    certificate, key = tmp_path / "server.crt", tmp_path / "server.key"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-                    "-nodes", "-days", "1", "-subj", "/CN=localhost", "-addext",
-                    "subjectAltName=DNS:localhost", "-out", certificate, "-keyout", key],
-                   check=True, capture_output=True)
+def test_clients_use_a_key_over_tls(binary, model, tmp_path, certificate):
+    certificate, key = certificate
     log = tmp_path / "log"
     with open(log, "wb") as output:
         process = subprocess.Popen(

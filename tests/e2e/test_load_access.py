@@ -1,7 +1,6 @@
 """How `pinion load` reaches servers: over HTTPS, through proxies, with a key, on connections that it keeps."""
 
 import json
-import subprocess
 
 import pytest
 
@@ -14,18 +13,6 @@ NOBODY = {"http_proxy": "", "https_proxy": "", "all_proxy": "", "no_proxy": ""}
 
 def answers(log):
     return [json.loads(line) for line in log.read_text().splitlines()]
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    """(certificate, key) of a server called localhost, signed by nobody else."""
-    folder = tmp_path_factory.mktemp("tls")
-    files = folder / "server.crt", folder / "server.key"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-                    "-nodes", "-days", "1", "-subj", "/CN=localhost", "-addext",
-                    "subjectAltName=DNS:localhost", "-out", files[0], "-keyout", files[1]],
-                   check=True, capture_output=True)
-    return files
 
 
 def test_https_wants_a_certificate_that_is_trusted_and_names_the_server(pinion, pinion_json, certificate):

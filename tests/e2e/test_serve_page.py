@@ -40,8 +40,8 @@ def server(start_echo):
 
 
 class Visit(chromium.Visit):
-    def __init__(self, browser, server, **options):
-        super().__init__(browser, server.url + "/", **{**TALL, **options})
+    def __init__(self, browser, url, **options):
+        super().__init__(browser, url + "/", **{**TALL, **options})
         self.asked = []  # the bodies of requests for answers
         self.page.on("request", lambda request: request.method == "POST"
                      and self.asked.append(request.post_data_json))
@@ -76,7 +76,8 @@ def visit(browser):
     opened = []
 
     def go(server, **options):
-        opened.append(Visit(browser, server, **options))
+        """server: a Server, or an address."""
+        opened.append(Visit(browser, getattr(server, "url", server), **options))
         return opened[-1]
 
     yield go
@@ -276,6 +277,19 @@ def test_a_server_with_keys_gives_the_page_and_wants_a_key_for_the_rest(visit, s
     assert "secret" not in seen.page.evaluate("JSON.stringify(localStorage) + document.documentElement.outerHTML")
     seen.page.reload()
     seen.wait_until_ready()
+
+
+def test_the_page_of_a_server_with_tls_may_use_it(visit, spawn, data, tmp_path, certificate):
+    log = tmp_path / "log"
+    with open(log, "wb") as output:
+        process = spawn("serve", data / "models/tiny-trained", "--stand-in", 2000, "--chat-template", ECHO, "--port", 0,
+                        "--ssl-certfile", certificate[0], "--ssl-keyfile", certificate[1], stderr=output)
+    assert wait_until(lambda: "ready: " in log.read_text() or process.poll() is not None), log.read_text()
+    port = re.search(r"ready: https://\S+:(\d+)\n", log.read_text())[1]
+    seen = visit(f"https://localhost:{port}", ignore_https_errors=True).wait_until_ready()
+    seen.set(stop=STOP)
+    seen.say("one" + STOP)
+    assert seen.answer().locator(".text").inner_text() == "one"
 
 
 @pytest.mark.parametrize("device", [PHONE, {"viewport": {"width": 320, "height": 600}}, TALL])
