@@ -22,22 +22,26 @@ constexpr const char* kJson = "application/json";
 // Bodies above this take a worker tens of milliseconds.
 constexpr size_t kHeavyBytes = size_t{256} << 10;
 
-void SendJson(HttpReply& reply, int status, const Json& body) {
-  reply.Send(status, kJson, body.Dump());
-}
-
-void SendError(HttpReply& reply, const ApiError& error) {
-  SendJson(reply, error.status, ToJson(error));
+const char* IdPrefix(Api api) {
+  switch (api) {
+    case Api::kCompletions:
+      return "cmpl-";
+    case Api::kChat:
+      return "chatcmpl-";
+    case Api::kMessages:
+      break;
+  }
+  return "msg_";
 }
 
 // "cmpl-" and 32 random hexadecimal digits.
-std::string MakeId(bool chat) {
+std::string MakeId(Api api) {
   static std::random_device device;
   static std::mt19937_64 random((uint64_t{device()} << 32) | device());
   char digits[33];
   std::snprintf(digits, sizeof digits, "%016llx%016llx", static_cast<unsigned long long>(random()),
                 static_cast<unsigned long long>(random()));
-  return StrCat(chat ? "chatcmpl-" : "cmpl-", digits);
+  return StrCat(IdPrefix(api), digits);
 }
 
 // Parameters, as in "application/json; charset=utf-8", change nothing: JSON is UTF-8.
@@ -98,6 +102,8 @@ const std::map<std::string, Frontend::Endpoint, std::less<>>& Frontend::Endpoint
       {"/v1/models", {"GET", &Frontend::Models, true}},
       {"/v1/completions", {"POST", &Frontend::Completions, true}},
       {"/v1/chat/completions", {"POST", &Frontend::Chat, true}},
+      {"/v1/messages", {"POST", &Frontend::Messages, true}},
+      {"/v1/messages/count_tokens", {"POST", &Frontend::CountTokens, true}},
       {"/tokenize", {"POST", &Frontend::Tokenize, true}},
       {"/detokenize", {"POST", &Frontend::Detokenize, true}},
   };
@@ -118,7 +124,7 @@ bool Frontend::Handle(HttpRequest& request, Reply& reply) {
   if (request.method != endpoint.method)
     RefuseMethod(*reply, request, endpoint.method);
   else if (const auto refused = Unusable(request, endpoint))
-    Refuse(*reply, *refused);
+    Refuse(*reply, request.path, *refused);
   else
     (this->*endpoint.route)(std::move(request), std::move(reply));
   return true;
@@ -148,14 +154,15 @@ std::optional<ApiError> Frontend::Unavailable() const {
   return {};
 }
 
-void Frontend::Refuse(HttpReply& reply, const ApiError& error) {
+void Frontend::Refuse(HttpReply& reply, std::string_view path, const ApiError& error) {
   if (error.status == 503) reply.AddHeader("Retry-After", retry_after_);
-  SendError(reply, error);
+  reply.Send(error.status, kJson, ErrorBody(path, error));
 }
 
-void Frontend::Reject(HttpReply& reply, const Admission::Rejection& rejection) {
+void Frontend::Reject(HttpReply& reply, std::string_view path,
+                      const Admission::Rejection& rejection) {
   metrics_.AddRejected(rejection.reason);
-  Refuse(reply, {503, rejection.message, "", ""});
+  Refuse(reply, path, {503, rejection.message, "", ""});
 }
 
 void Frontend::Metrics(HttpRequest, Reply reply) {
@@ -165,11 +172,22 @@ void Frontend::Metrics(HttpRequest, Reply reply) {
 }
 
 void Frontend::Completions(HttpRequest request, Reply reply) {
-  Generate(std::move(request), std::move(reply), /*chat=*/false);
+  Generate(std::move(request), std::move(reply), Api::kCompletions);
 }
 
 void Frontend::Chat(HttpRequest request, Reply reply) {
-  Generate(std::move(request), std::move(reply), /*chat=*/true);
+  Generate(std::move(request), std::move(reply), Api::kChat);
+}
+
+void Frontend::Messages(HttpRequest request, Reply reply) {
+  Generate(std::move(request), std::move(reply), Api::kMessages);
+}
+
+void Frontend::CountTokens(HttpRequest request, Reply reply) {
+  Prepare(std::move(request), std::move(reply),
+          [this](Incoming& incoming, WorkerPool::Worker& worker) {
+            return Answer(preparer_.CountTokens(incoming.request, RenderOn(worker)));
+          });
 }
 
 void Frontend::Tokenize(HttpRequest request, Reply reply) {
@@ -185,22 +203,22 @@ void Frontend::Detokenize(HttpRequest request, Reply reply) {
   });
 }
 
-void Frontend::Generate(HttpRequest request, Reply reply, bool chat) {
+void Frontend::Generate(HttpRequest request, Reply reply, Api api) {
   Prepare(std::move(request), std::move(reply),
-          [this, chat, length = max_model_len_, kv_tokens = kv_tokens_](
+          [this, api, length = max_model_len_, kv_tokens = kv_tokens_](
               Incoming& incoming, WorkerPool::Worker& worker) -> Then {
             const auto shorten = [&incoming](double timeout_s) {
               incoming.limit_s = std::min(incoming.limit_s.load(), timeout_s);
             };
             auto prepared = std::make_shared<ApiResult<Prepared>>(preparer_.Generation(
-                incoming.request, chat, length, kv_tokens, RenderOn(worker), shorten));
+                incoming.request, api, length, kv_tokens, RenderOn(worker), shorten));
             return [this, prepared](Incoming& back) { OnPrepared(back, std::move(*prepared)); };
           });
 }
 
 void Frontend::Prepare(HttpRequest request, Reply reply, Work work) {
   auto ticket = admission_.Arrive(request.client);
-  if (!ticket) return Reject(*reply, ticket.error());
+  if (!ticket) return Reject(*reply, request.path, ticket.error());
   const bool heavy = request.body.size() > kHeavyBytes;
   const std::string client = request.client;
   auto incoming = std::make_shared<Incoming>(incoming_, limits_.request_timeout_s,
@@ -224,30 +242,32 @@ Frontend::Then Frontend::Answer(ApiResult<std::string> result) {
   auto answer = std::make_shared<ApiResult<std::string>>(std::move(result));
   return [this, answer](Incoming& incoming) {
     if (*answer) return incoming.reply->Send(200, kJson, std::move(**answer));
-    Refuse(*incoming.reply, answer->error());
+    Refuse(*incoming.reply, incoming.request.path, answer->error());
   };
 }
 
 void Frontend::OnPrepared(Incoming& incoming, ApiResult<Prepared> prepared) {
   const int64_t now = NowNs(), arrived = incoming.request.arrived_ns;
   metrics_.AddPrepared(static_cast<double>(now - arrived) * 1e-9);
-  if (incoming.deadline_ns() <= now) return Refuse(*incoming.reply, Overdue(incoming.limit_s));
+  if (incoming.deadline_ns() <= now)
+    return Refuse(*incoming.reply, incoming.request.path, Overdue(incoming.limit_s));
   if (!prepared) {
     if (prepared.error().code == kUnknownField) metrics_.AddUnknownFields("refused", 1);
-    return Refuse(*incoming.reply, prepared.error());
+    return Refuse(*incoming.reply, incoming.request.path, prepared.error());
   }
   if (prepared->unknown_fields > 0) metrics_.AddUnknownFields("ignored", prepared->unknown_fields);
   // The engine may have gone to sleep meanwhile.
-  if (const auto unavailable = Unavailable()) return Refuse(*incoming.reply, *unavailable);
+  if (const auto unavailable = Unavailable())
+    return Refuse(*incoming.reply, incoming.request.path, *unavailable);
   const size_t choices = prepared->prompts.size() * static_cast<size_t>(prepared->request.n);
   size_t tokens = 0;
   for (const auto& prompt : prepared->prompts)
     tokens += prompt.size() * static_cast<size_t>(prepared->request.n);
   if (auto admitted = admission_.Admit(incoming.ticket, choices, tokens); !admitted)
-    return Reject(*incoming.reply, admitted.error());
+    return Reject(*incoming.reply, incoming.request.path, admitted.error());
   const double limit_s = incoming.limit_s;
 
-  ResponseHead head{MakeId(prepared->request.chat), std::time(nullptr), model_.name,
+  ResponseHead head{MakeId(prepared->request.api), std::time(nullptr), model_.name,
                     prepared->request.chat};
   auto generation = std::make_shared<Generation>(
       tokenizer_, metrics_, std::move(*prepared), std::move(head),

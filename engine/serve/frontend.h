@@ -93,20 +93,23 @@ class Frontend {
   void Metrics(HttpRequest, Reply reply);
   void Completions(HttpRequest request, Reply reply);
   void Chat(HttpRequest request, Reply reply);
+  void Messages(HttpRequest request, Reply reply);
+  void CountTokens(HttpRequest request, Reply reply);
   void Tokenize(HttpRequest request, Reply reply);
   void Detokenize(HttpRequest request, Reply reply);
 
   // Why `request` cannot be answered by the endpoint of its path.
   std::optional<ApiError> Unusable(const HttpRequest& request, const Endpoint& endpoint) const;
   std::optional<ApiError> Unavailable() const;
-  void Refuse(HttpReply& reply, const ApiError& error);
-  void Reject(HttpReply& reply, const Admission::Rejection& rejection);
+  // `path`: the request's, whose API has a form of errors.
+  void Refuse(HttpReply& reply, std::string_view path, const ApiError& error);
+  void Reject(HttpReply& reply, std::string_view path, const Admission::Rejection& rejection);
   // What a worker does with a request, and what the event loop then does with the result.
   using Then = std::function<void(Incoming&)>;
   using Work = std::function<Then(Incoming&, WorkerPool::Worker&)>;
   void Prepare(HttpRequest request, Reply reply, Work work);
   Then Answer(ApiResult<std::string> result);
-  void Generate(HttpRequest request, Reply reply, bool chat);
+  void Generate(HttpRequest request, Reply reply, Api api);
   void OnPrepared(Incoming& incoming, ApiResult<Prepared> prepared);
   void Submit(Request request);
   // The request that `id` is a choice of; end() if none.

@@ -124,7 +124,7 @@ void Frontend::EndOverdue() {
   for (Incoming* incoming : incoming_) {  // no more than choices may wait
     if (incoming->over || incoming->deadline_ns() > now) continue;
     incoming->over = true;
-    Refuse(*incoming->reply, Overdue(incoming->limit_s));
+    Refuse(*incoming->reply, incoming->request.path, Overdue(incoming->limit_s));
   }
 }
 

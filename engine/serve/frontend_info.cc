@@ -51,7 +51,7 @@ void Frontend::Models(HttpRequest request, Reply reply) {
                     Json(Json::Object{{"object", "list"}, {"data", Json(Json::Array{model})}}));
   const std::string name = PercentDecoded(request.path.substr(kModels.size()));
   if (name == model_.name) return SendJson(*reply, model);
-  Refuse(*reply, UnknownModel(name, model_.name));
+  Refuse(*reply, request.path, UnknownModel(name, model_.name));
 }
 
 bool Frontend::IsModelPath(std::string_view path) { return path.starts_with(kModels); }
@@ -107,7 +107,7 @@ void Frontend::Props(HttpRequest, Reply reply) {
 // their clients' own.
 void Frontend::Slots(HttpRequest request, Reply reply) {
   if (request.query == "fail_on_no_slot=1" && running_ >= slots_)
-    return Refuse(*reply, {503, "no slot is free", "", ""});
+    return Refuse(*reply, request.path, {503, "no slot is free", "", ""});
   Json list = Json::MakeArray();
   for (size_t i = 0; i < slots_; ++i) {
     Json slot = Json::MakeObject();

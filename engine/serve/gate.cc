@@ -85,6 +85,15 @@ std::string_view HostOf(const HttpHead& head) {
   return head.host ? *head.host : head.headers.Find("Host");
 }
 
+// A bearer token or, as Anthropic's clients send it, `x-api-key`; the first beats the second.
+std::optional<std::string_view> GivenKey(const HttpHead& head) {
+  const std::string_view given = head.headers.Find("Authorization");
+  constexpr std::string_view kScheme = "bearer ";
+  if (Lower(given.substr(0, kScheme.size())) == kScheme) return Trim(given.substr(kScheme.size()));
+  if (head.headers.Count("X-Api-Key") > 0) return Trim(head.headers.Find("X-Api-Key"));
+  return {};
+}
+
 // 0 if the two are equal. `length`: how many bytes to look at, whatever the two hold.
 unsigned Difference(std::string_view a, std::string_view b, size_t length) {
   unsigned difference = a.size() == b.size() ? 0 : 1;
@@ -221,16 +230,15 @@ HttpRefusal Gate::AnswerPreflight(const HttpHead& head, std::string_view method)
 
 std::optional<HttpRefusal> Gate::CheckKey(const HttpHead& head, std::string& client) const {
   if (rules_.api_keys.empty()) return {};
-  std::string_view given = head.headers.Find("Authorization");
-  constexpr std::string_view kScheme = "bearer ";
-  const bool bearer = Lower(given.substr(0, kScheme.size())) == kScheme;
-  given.remove_prefix(bearer ? kScheme.size() : given.size());
-  const auto key = FindKey(rules_.api_keys, Trim(given));
-  if (!key)
-    return MakeRefusal(401,
-                       bearer ? "the API key is not one of this server's"
-                              : "this server wants an API key: send 'Authorization: Bearer KEY'",
-                       {{"WWW-Authenticate", "Bearer"}});
+  const std::optional<std::string_view> given = GivenKey(head);
+  const auto key = FindKey(rules_.api_keys, given.value_or(""));
+  if (!key) {
+    const ApiError error{401,
+                         given ? "the API key is not one of this server's"
+                               : "this server wants an API key: send 'Authorization: Bearer KEY'",
+                         "", ""};
+    return HttpRefusal{401, ErrorBody(head.path, error), {{"WWW-Authenticate", "Bearer"}}};
+  }
   client = StrCat("key ", *key + 1);
   return {};
 }

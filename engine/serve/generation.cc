@@ -31,10 +31,9 @@ Generation::Generation(const Tokenizer& tokenizer, ServeMetrics& metrics, Prepar
       request_(std::move(prepared.request)),
       prompts_(std::move(prepared.prompts)),
       memory_(std::move(prepared.memory)),
-      head_(std::move(head)),
       origin_(std::move(origin)),
       ticket_(std::move(ticket)),
-      events_(head_) {
+      writer_(MakeAnswerWriter(request_, std::move(head))) {
   const SamplingParams& params = request_.params;
   for (const auto& prompt : prompts_) {
     prompt_tokens_.push_back(prompt.size());
@@ -72,12 +71,9 @@ std::vector<SubmitMessage> Generation::TakeSubmits(uint64_t first_id) {
 void Generation::Begin() {
   if (!request_.stream || std::exchange(streaming_, true)) return;
   origin_.reply->Begin("text/event-stream; charset=utf-8");
-  if (!request_.chat) return;
-  for (size_t i = 0; i < choices_.size(); ++i) {
-    const Usage usage = UsageOf(choices_[i]);
-    origin_.reply->Write(
-        events_.Role(i, TakePromptIds(i), request_.usage_in_parts ? &usage : nullptr));
-  }
+  if (!request_.chat) return;  // a completion's first part has its prompt's ids
+  for (size_t i = 0; i < choices_.size(); ++i)
+    origin_.reply->Write(writer_->Begin(i, TakePromptIds(i), UsageOf(choices_[i])));
 }
 
 Generation::Next Generation::OnEvent(size_t index, const TokenEvent& event) {
@@ -90,9 +86,9 @@ Generation::Next Generation::OnEvent(size_t index, const TokenEvent& event) {
   if (ended) Finish(choice, event);
   if (request_.stream) {
     Begin();
-    // Even a token whose text is held back sends an event, as in vLLM.
-    const Usage usage = UsageOf(choice);
-    origin_.reply->Write(events_.Part(TakePart(index), request_.usage_in_parts ? &usage : nullptr));
+    // Even of a token whose text is held back a stream of completions tells, as in vLLM.
+    const ChoicePart part = TakePart(index);
+    origin_.reply->Write(writer_->Part(part, UsageOf(choice)));
   }
   if (!choice.done()) return Next::kMore;
   if (--unfinished_ == 0 && request_.stream) EndStream();
@@ -222,8 +218,7 @@ Json Generation::LogprobsOf(size_t index) {
 }
 
 void Generation::EndStream() {
-  if (request_.include_usage) origin_.reply->Write(events_.UsageOf(CountUsage()));
-  origin_.reply->Write(kSseDone);
+  origin_.reply->Write(writer_->End(CountUsage()));
   origin_.reply->End();
 }
 
@@ -238,7 +233,7 @@ bool Generation::answer_is_large() const {
 std::string Generation::Answer() {
   std::vector<ChoicePart> parts;
   for (size_t i = 0; i < choices_.size(); ++i) parts.push_back(TakePart(i));
-  return WholeResponse(head_, parts, CountUsage()).Dump();
+  return writer_->Whole(parts, CountUsage());
 }
 
 void Generation::Send(std::string answer) {
@@ -263,11 +258,10 @@ void Generation::Fail(const ApiError& error, const std::string& retry_after) {
   CountUnfinished("error");
   if (!streaming_) {
     if (!retry_after.empty()) origin_.reply->AddHeader("Retry-After", retry_after);
-    origin_.reply->Send(error.status, "application/json", ToJson(error).Dump());
+    origin_.reply->Send(error.status, "application/json", writer_->Error(error));
     return;
   }
-  origin_.reply->Write(SseEvent(ToJson(error)));
-  origin_.reply->Write(kSseDone);
+  origin_.reply->Write(writer_->Fail(error));
   origin_.reply->End();
 }
 

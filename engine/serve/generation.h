@@ -9,7 +9,7 @@
 #include "engine/run/engine.h"
 #include "engine/serve/admission.h"
 #include "engine/serve/answer_parser.h"
-#include "engine/serve/event_writer.h"
+#include "engine/serve/answer_writer.h"
 #include "engine/serve/http.h"
 #include "engine/serve/link.h"
 #include "engine/serve/metrics.h"
@@ -20,7 +20,7 @@
 
 namespace pinion {
 
-// One completion or chat request in flight: turns the tokens of its choices into text and the text
+// One request for text in flight: turns the tokens of its choices into text and the text
 // into the answer, whole or as a stream. Choice i belongs to prompt i / n.
 class Generation {
  public:
@@ -117,10 +117,9 @@ class Generation {
   std::vector<std::vector<int32_t>> shown_prompts_;  // if their ids are asked for
   std::vector<RatedPrompt> rated_;  // one per prompt, if its log-probabilities are asked for
   MemoryShare memory_;
-  ResponseHead head_;
   Origin origin_;
   Admission::Ticket ticket_;
-  EventWriter events_;
+  std::unique_ptr<AnswerWriter> writer_;
   std::vector<Choice> choices_;
   size_t unfinished_ = 0, kept_tokens_ = 0, longest_output_ = 0;
   bool streaming_ = false;

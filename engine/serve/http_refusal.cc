@@ -3,8 +3,16 @@
 #include <utility>
 
 #include "engine/base/strings.h"
+#include "engine/serve/message_writer.h"
 
 namespace pinion {
+
+std::string ErrorBody(std::string_view path, const ApiError& error) {
+  constexpr std::string_view kMessages = "/v1/messages";
+  const bool messages = path.starts_with(kMessages) &&
+                        (path.size() == kMessages.size() || path[kMessages.size()] == '/');
+  return (messages ? MessagesError(error) : ToJson(error)).Dump();
+}
 
 HttpRefusal MakeRefusal(int status, std::string message, HttpFields headers) {
   return {status, ToJson(ApiError{status, std::move(message), "", ""}).Dump(), std::move(headers)};
@@ -17,10 +25,11 @@ HttpRefusal MakeRefusal(const ApiError& error) {
 }
 
 void RefuseMethod(HttpReply& reply, const HttpHead& head, std::string_view method) {
-  const HttpRefusal refusal = MakeRefusal(
-      405, StrCat(head.method.substr(0, 20), " is not allowed for ", head.path, ", use ", method));
+  const ApiError error{
+      405, StrCat(head.method.substr(0, 20), " is not allowed for ", head.path, ", use ", method),
+      "", ""};
   reply.AddHeader("Allow", std::string(method == "GET" ? "GET, HEAD" : method));
-  reply.Send(refusal.status, "application/json", refusal.body);
+  reply.Send(error.status, "application/json", ErrorBody(head.path, error));
 }
 
 }  // namespace pinion

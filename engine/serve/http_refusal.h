@@ -8,6 +8,9 @@
 
 namespace pinion {
 
+// The body of an error's answer: Anthropic's form below /v1/messages, elsewhere OpenAI's.
+std::string ErrorBody(std::string_view path, const ApiError& error);
+
 // An answer for a request that gets no further: the sentence in the schema's form.
 HttpRefusal MakeRefusal(int status, std::string message, HttpFields headers = {});
 // With Retry-After if the error passes.

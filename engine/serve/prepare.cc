@@ -9,6 +9,7 @@
 #include "engine/serve/fields.h"
 #include "engine/serve/request_memory.h"
 #include "engine/serve/response.h"
+#include "engine/serve/schema_messages.h"
 
 namespace pinion {
 namespace {
@@ -18,7 +19,8 @@ constexpr size_t kMaxStopBytes = 1024;
 
 // How many times the tree's size a request may take: parsed, read, and for a chat as the template's
 // input, as the library's tree, and as text for the helper.
-constexpr size_t kTreesOfCompletion = 2, kTreesOfChat = 4;
+// A Message is translated first, with more around each tool than it had.
+constexpr size_t kTreesOfCompletion = 2, kTreesOfChat = 4, kTreesOfMessages = 7;
 
 ApiError BadField(const char* param, std::string message) {
   return {400, std::move(message), param, ""};
@@ -34,6 +36,14 @@ ApiResult<Json> ParseBody(HttpRequest& request, size_t trees) {
   if (!body) return Unexpected(ApiError{400, StrCat("the body is ", body.error().message), "", ""});
   request.body = std::string();  // its memory pays for what is made of it
   return std::move(*body);
+}
+
+// The body as OpenAI has it, whichever API it came by.
+ApiResult<Json> ParseBodyOf(Api api, HttpRequest& request, bool generates) {
+  if (api != Api::kMessages)
+    return ParseBody(request, api == Api::kChat ? kTreesOfChat : kTreesOfCompletion);
+  PINION_ASSIGN(const Json body, ParseBody(request, kTreesOfMessages));
+  return ChatBodyOfMessages(body, generates);
 }
 
 size_t CountOf(const Json& body, const char* key) {
@@ -137,16 +147,18 @@ ApiResult<void> CheckCounts(const Json& body, const FrontLimits& limits) {
 Preparer::Preparer(const ServedModel& model, const Tokenizer& tokenizer, const FrontLimits& limits)
     : model_(model), tokenizer_(tokenizer), limits_(limits), intake_(model, tokenizer) {}
 
-ApiResult<Prepared> Preparer::Generation(HttpRequest& request, bool chat, size_t max_model_len,
+ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t max_model_len,
                                          size_t kv_tokens, const RenderChat& render,
                                          const OnTimeout& on_timeout) const {
   Prepared prepared;
   {
-    PINION_ASSIGN(const Json body, ParseBody(request, chat ? kTreesOfChat : kTreesOfCompletion));
+    const bool chat = api != Api::kCompletions;
+    PINION_ASSIGN(const Json body, ParseBodyOf(api, request, /*generates=*/true));
     PINION_TRY(CheckCounts(body, limits_));
     PINION_ASSIGN(prepared.unknown_fields, CountUnknown(body, chat, limits_.ignore_unknown_fields));
     PINION_ASSIGN(prepared.request, chat ? ReadChatRequest(body, model_.defaults)
                                          : ReadCompletionRequest(body, model_.defaults));
+    prepared.request.api = api;
   }
   if (prepared.request.timeout_s) on_timeout(*prepared.request.timeout_s);
   PINION_TRY(CheckPriority(prepared.request.priority));
@@ -217,6 +229,18 @@ ApiResult<std::string> Preparer::Tokenize(HttpRequest& request, size_t max_model
     answer += std::to_string(ids[i]);
   }
   return answer + "]}";
+}
+
+ApiResult<std::string> Preparer::CountTokens(HttpRequest& request, const RenderChat& render) const {
+  TokenizeRequest asked;
+  {
+    PINION_ASSIGN(const Json body, ParseBodyOf(Api::kMessages, request, /*generates=*/false));
+    PINION_TRY(CountUnknown(body, /*chat=*/true, limits_.ignore_unknown_fields));
+    PINION_ASSIGN(asked, ReadTokenizeRequest(body));
+  }
+  PINION_ASSIGN(const std::vector<int32_t> ids,
+                intake_.Tokenize(std::move(asked), render, request.memory));
+  return StrCat("{\"input_tokens\":", ids.size(), "}");
 }
 
 ApiResult<std::string> Preparer::ApplyTemplate(HttpRequest& request,

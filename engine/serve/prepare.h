@@ -36,12 +36,14 @@ class Preparer {
   Preparer(const ServedModel& model, const Tokenizer& tokenizer, const FrontLimits& limits);
 
   // `kv_tokens`: what the KV cache holds; 0: unknown. Takes the request's body and memory.
-  ApiResult<Prepared> Generation(HttpRequest& request, bool chat, size_t max_model_len,
+  ApiResult<Prepared> Generation(HttpRequest& request, Api api, size_t max_model_len,
                                  size_t kv_tokens, const RenderChat& render,
                                  const OnTimeout& on_timeout) const;
   // The answers' JSON.
   ApiResult<std::string> Tokenize(HttpRequest& request, size_t max_model_len,
                                   const RenderChat& render) const;
+  // Of Anthropic's count_tokens.
+  ApiResult<std::string> CountTokens(HttpRequest& request, const RenderChat& render) const;
   ApiResult<std::string> Detokenize(HttpRequest& request) const;
   ApiResult<std::string> ApplyTemplate(HttpRequest& request, const RenderChat& render) const;
 

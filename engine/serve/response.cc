@@ -33,18 +33,6 @@ void SetIfGiven(Json& object, const char* key, const Json& value) {
   if (!value.is_null()) object.Set(key, value);
 }
 
-// Nine letters and digits, as Mistral's templates demand: the same for the same call, and for two
-// calls of an answer never.
-std::string CallId(const std::string& answer, size_t choice, size_t call) {
-  constexpr uint64_t kMost = 101559956668416;  // 36^9
-  const auto seed = static_cast<uint64_t>(std::hash<std::string>{}(answer));
-  uint64_t number = (seed % kMost + (choice << 20) + call) % kMost;
-  std::string id(9, '0');
-  for (size_t i = id.size(); i-- > 0; number /= 36)
-    id[i] = "0123456789abcdefghijklmnopqrstuvwxyz"[number % 36];
-  return id;
-}
-
 Json Message(const ResponseHead& head, const ChoicePart& part) {
   Json::Object parsed = ParsedFields(head, part, /*delta=*/false);
   const bool silent = part.text.empty() && !parsed.empty();
@@ -81,6 +69,16 @@ Json ChatToken(const Tokenizer& tokenizer, int32_t id, double logprob, bool as_i
 }
 
 }  // namespace
+
+std::string CallId(const std::string& answer, size_t choice, size_t call) {
+  constexpr uint64_t kMost = 101559956668416;  // 36^9
+  const auto seed = static_cast<uint64_t>(std::hash<std::string>{}(answer));
+  uint64_t number = (seed % kMost + (choice << 20) + call) % kMost;
+  std::string id(9, '0');
+  for (size_t i = id.size(); i-- > 0; number /= 36)
+    id[i] = "0123456789abcdefghijklmnopqrstuvwxyz"[number % 36];
+  return id;
+}
 
 Json ToJson(const Usage& usage) {
   Json details = Json::MakeObject();

@@ -13,7 +13,7 @@ namespace pinion {
 
 // The fields common to all answers to one request.
 struct ResponseHead {
-  std::string id;       // "cmpl-..." or "chatcmpl-..."
+  std::string id;       // "cmpl-...", "chatcmpl-...", "msg_..."
   int64_t created = 0;  // seconds since 1970
   std::string model;
   bool chat = false;
@@ -33,6 +33,10 @@ struct ChoicePart {
   std::vector<ToolCall> calls = {};
   size_t first_call = 0;  // of `calls`, counted from the choice's first
 };
+
+// Nine letters and digits, as Mistral's templates demand: the same for the same call, and for two
+// calls of an answer never.
+std::string CallId(const std::string& answer, size_t choice, size_t call);
 
 // {"reasoning_content", "reasoning", "tool_calls"}, those that the part has, as members of a
 // message or, with an index for each call, of a stream's delta. Ids of calls are made from the

@@ -255,6 +255,7 @@ ApiResult<GenerationRequest> ReadCompletionRequest(const Json& body, const ApiDe
 ApiResult<GenerationRequest> ReadChatRequest(const Json& body, const ApiDefaults& defaults) {
   PINION_TRY(CheckObject(body));
   GenerationRequest request;
+  request.api = Api::kChat;
   request.chat = true;
   request.params = defaults.params;
   // A template writes its own.

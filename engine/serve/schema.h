@@ -47,9 +47,14 @@ struct Conversation {
   bool add_generation_prompt = true, continue_final_message = false;
 };
 
-// The body of POST /v1/completions or /v1/chat/completions.
+// Whose form a request and its answer have: OpenAI's completions and chat completions, Anthropic's
+// Messages. Inside the last two are both chats.
+enum class Api { kCompletions, kChat, kMessages };
+
+// What a request for text asks for, whichever API it came by.
 struct GenerationRequest {
-  bool chat = false;
+  Api api = Api::kCompletions;
+  bool chat = false;            // it has a conversation
   std::string model;            // empty if the client named none
   std::vector<Prompt> prompts;  // completions
   Conversation conversation;    // chat

@@ -43,10 +43,10 @@ Result<std::string> Render(const ChatRequest& request) {
 
 void Chat(std::string_view body) {
   const auto memory = std::make_shared<MemoryBudget>(kMemory);
-  {
+  for (const Api api : {Api::kChat, Api::kMessages}) {
     HttpRequest request = RequestOf(body, memory);
-    CheckPrepared(FrontEnd().Generation(request, /*chat=*/true, kModelTokens, kKvTokens, Render,
-                                        [](double) {}));
+    CheckPrepared(
+        FrontEnd().Generation(request, api, kModelTokens, kKvTokens, Render, [](double) {}));
   }
   {
     HttpRequest request = RequestOf(body, memory);

@@ -230,7 +230,8 @@ TEST_F(AllEndpointsTest, AreNamedWhenAPathIsWrong) {
       HasSubstr("this server answers /apply-template, /detokenize, /health, /is_sleeping, "
                 "/load, /metrics, /ping, /props, /reset_prefix_cache, /server_info, /sleep, "
                 "/slots, /start_profile, /stop_profile, /tokenize, /tokenizer_info, "
-                "/v1/chat/completions, /v1/completions, /v1/models, /version, /wake_up"));
+                "/v1/chat/completions, /v1/completions, /v1/messages, "
+                "/v1/messages/count_tokens, /v1/models, /version, /wake_up"));
 }
 
 TEST_F(FrontendTest, NamesNoEndpointThatItDoesNotOffer) {

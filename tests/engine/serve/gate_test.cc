@@ -188,6 +188,25 @@ TEST(Gate, ComparesEveryKeyInFull) {
   EXPECT_THAT(none.refusal->body, Not(HasSubstr("alpha")));
 }
 
+TEST(Gate, TakesAnthropicsHeaderForKeys) {
+  HttpRules rules;
+  rules.api_keys = {"alpha", "beta"};
+  const Gate gate = MakeGate(rules);
+  const auto check = [&](HttpFields fields) {
+    fields.emplace_back("Host", "localhost");
+    HttpHead head = Head(fields);
+    head.path = "/v1/messages";
+    return gate.Check(head);
+  };
+  EXPECT_EQ(check({{"x-api-key", "beta"}}).client, "key 2");
+  const HttpVerdict wrong = check({{"x-api-key", "gamma"}});
+  ASSERT_EQ(RefusedWith(wrong), 401);
+  EXPECT_THAT(wrong.refusal->body, HasSubstr("\"type\":\"authentication_error\""));
+  EXPECT_EQ(RefusedWith(check({{"x-api-key", ""}})), 401);
+  EXPECT_EQ(RefusedWith(check({{"x-api-key", "beta"}, {"Authorization", "Bearer gamma"}})), 401)
+      << "a bearer token counts instead";
+}
+
 TEST(Gate, LeavesHealthOpen) {
   HttpRules rules;
   rules.api_keys = {"secret"};

@@ -73,7 +73,7 @@ TEST(ParsedBytes, DoesNotCountWhatStringsHold) {
 
 class PreparerTest : public testing::Test {
  protected:
-  ApiResult<Prepared> Prepare(const std::string& body, bool chat = false) {
+  ApiResult<Prepared> Prepare(const std::string& body, Api api = Api::kCompletions) {
     request_ = HttpRequest();
     request_.body = body;
     request_.memory = *MemoryShare::Take(budget_, "asks", body.size());
@@ -83,7 +83,7 @@ class PreparerTest : public testing::Test {
       timeout_at_render_ = timeout_s_;
       return Result<std::string>("rendered");
     };
-    return preparer.Generation(request_, chat, 10'000, 5'000, render,
+    return preparer.Generation(request_, api, 10'000, 5'000, render,
                                [this](double seconds) { timeout_s_ = seconds; });
   }
 
@@ -98,7 +98,7 @@ class PreparerTest : public testing::Test {
 
 TEST_F(PreparerTest, TellsATimeoutBeforeTheWorkThatTakesTime) {
   ASSERT_TRUE(Prepare(R"({"messages":[{"role":"u","content":"x"}],"max_tokens":5,"timeout":1.5})",
-                      /*chat=*/true));
+                      Api::kChat));
   EXPECT_EQ(timeout_at_render_, 1.5);
 }
 
@@ -160,7 +160,7 @@ TEST_F(PreparerTest, TellsTooMuchFromNotNow) {
 TEST_F(PreparerTest, TemplatesSeeTheClientsKeysLast) {
   ASSERT_TRUE(Prepare(R"({"messages":[{"role":"u","content":"x"}],"max_tokens":5,
                           "chat_template_kwargs":{"a":1,"eos_token":"mine","a":2}})",
-                      /*chat=*/true));
+                      Api::kChat));
   EXPECT_EQ(kwargs_.Dump(), R"({"eos_token":"mine","add_generation_prompt":true,"a":2})");
 }
 

@@ -1,0 +1,269 @@
+// Reads the bodies of Anthropic's Messages as those of chat completions, which say the same.
+
+#include "engine/serve/schema_messages.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/json_text.h"
+#include "engine/base/strings.h"
+#include "engine/serve/field_readers.h"
+
+namespace pinion {
+namespace {
+
+// Fields of chat completions whose meaning has another name here, or that no Message can show.
+constexpr auto kForeign = std::to_array<std::string_view>({
+    "add_generation_prompt",
+    "best_of",
+    "continue_final_message",
+    "include_reasoning",
+    "logprobs",
+    "max_completion_tokens",
+    "n",
+    "parallel_tool_calls",
+    "prompt_logprobs",
+    "response_format",
+    "return_token_ids",
+    "return_tokens_as_token_ids",
+    "stop",
+    "stream_options",
+    "top_logprobs",
+});
+
+// Translated below, or without a meaning on this machine (`cache_control`: all prompts are cached).
+constexpr auto kOwn = std::to_array<std::string_view>({
+    "cache_control",
+    "messages",
+    "stop_sequences",
+    "system",
+    "thinking",
+    "tool_choice",
+    "tools",
+});
+
+template <typename List>
+bool Holds(const List& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+ApiResult<std::string> ReadString(const Json& object, const char* key, const std::string& where) {
+  const Json* value = object.Find(key);
+  if (value && value->is_string()) return value->string();
+  const std::string param = StrCat(where, ".", key);
+  return Bad(param,
+             StrCat("'", param, "' is ", value ? Excerpt(*value) : "missing", ", want a string"));
+}
+
+tl::unexpected<ApiError> BadBlock(const std::string& where, const std::string& type) {
+  return Bad(where, StrCat("'", where, "' has a block of type '", type.substr(0, 40),
+                           "', which is not supported here; want text"));
+}
+
+// The text of a string or of a list of text blocks.
+ApiResult<std::string> ReadText(const Json* content, const std::string& where) {
+  if (!content || content->is_null()) return std::string();
+  if (content->is_string()) return content->string();
+  if (!content->is_array())
+    return Bad(where, StrCat("'", where, "' is ", Excerpt(*content),
+                             ", want a string or a list of blocks"));
+  std::vector<std::string> texts;
+  for (const Json& block : content->array()) {
+    PINION_ASSIGN(const std::string type, ReadString(block, "type", where));
+    if (type != "text") return BadBlock(where, type);
+    PINION_ASSIGN(texts.emplace_back(), ReadString(block, "text", where));
+  }
+  return Join(texts, "\n");
+}
+
+// One turn of the conversation as it is read, block by block.
+struct Turn {
+  std::vector<std::string> texts, thoughts;
+  Json::Array calls, results;  // messages of their own: results of calls
+};
+
+ApiResult<void> ReadCall(const Json& block, const std::string& where, Turn& turn) {
+  PINION_ASSIGN(std::string id, ReadString(block, "id", where));
+  PINION_ASSIGN(std::string name, ReadString(block, "name", where));
+  const Json* input = block.Find("input");
+  if (!input || !input->is_object())
+    return Bad(where + ".input", StrCat("'", where, ".input' must be an object"));
+  Json function(Json::Object{{"name", std::move(name)}, {"arguments", *input}});
+  turn.calls.push_back(Json(Json::Object{
+      {"id", std::move(id)}, {"type", "function"}, {"function", std::move(function)}}));
+  return {};
+}
+
+ApiResult<void> ReadResult(const Json& block, const std::string& where, Turn& turn) {
+  PINION_ASSIGN(std::string id, ReadString(block, "tool_use_id", where));
+  PINION_ASSIGN(std::string text, ReadText(block.Find("content"), where + ".content"));
+  turn.results.push_back(Json(Json::Object{
+      {"role", "tool"}, {"tool_call_id", std::move(id)}, {"content", std::move(text)}}));
+  return {};
+}
+
+ApiResult<void> ReadBlock(const Json& block, bool user, const std::string& where, Turn& turn) {
+  PINION_ASSIGN(const std::string type, ReadString(block, "type", where));
+  if (type == "text") {
+    PINION_ASSIGN(turn.texts.emplace_back(), ReadString(block, "text", where));
+    return {};
+  }
+  if (user && type == "tool_result") return ReadResult(block, where, turn);
+  if (!user && type == "tool_use") return ReadCall(block, where, turn);
+  if (!user && type == "thinking") {
+    PINION_ASSIGN(turn.thoughts.emplace_back(), ReadString(block, "thinking", where));
+    return {};
+  }
+  if (!user && type == "redacted_thinking") return {};  // no text for anybody but its author
+  return BadBlock(where, type);
+}
+
+ApiResult<void> ReadTurn(const Json& message, bool user, const std::string& where, Turn& turn) {
+  const Json* content = message.Find("content");
+  if (content && content->is_string()) {
+    turn.texts.push_back(content->string());
+    return {};
+  }
+  if (!content || !content->is_array())
+    return Bad(where, StrCat("'", where, "' is ", content ? Excerpt(*content) : "missing",
+                             ", want a string or a list of blocks"));
+  for (size_t i = 0; i < content->array().size(); ++i)
+    PINION_TRY(ReadBlock(content->array()[i], user, StrCat(where, "[", i, "]"), turn));
+  return {};
+}
+
+// A turn that answers calls and says more is several messages: the results come first.
+void AddTurn(Turn turn, bool user, Json& messages) {
+  for (Json& result : turn.results) messages.Append(std::move(result));
+  if (user && turn.texts.empty()) return;
+  Json message(
+      Json::Object{{"role", user ? "user" : "assistant"}, {"content", Join(turn.texts, "\n")}});
+  if (!turn.thoughts.empty()) message.Set("reasoning_content", Join(turn.thoughts, "\n"));
+  if (!turn.calls.empty()) message.Set("tool_calls", Json(std::move(turn.calls)));
+  messages.Append(std::move(message));
+}
+
+// Adds the conversation. Neighbours of one role are one turn, as the API has it. A last turn of the
+// assistant is the beginning of the answer.
+ApiResult<void> AddMessages(const Json& body, Json& messages, Json& chat) {
+  const Json* list = body.Find("messages");
+  if (!list || !list->is_array() || list->array().empty())
+    return Bad("messages", "'messages' must be a list of at least one message");
+  const Json::Array& given = list->array();
+  Turn turn;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const std::string where = StrCat("messages[", i, "]");
+    PINION_ASSIGN(const std::string role, ReadString(given[i], "role", where));
+    const bool user = role == "user";
+    if (!user && role != "assistant")
+      return Bad(where + ".role", StrCat("'", where, ".role' is '", role.substr(0, 40),
+                                         "', want user or assistant; instructions go to 'system'"));
+    PINION_TRY(ReadTurn(given[i], user, where + ".content", turn));
+    const bool last = i + 1 == given.size();
+    const Json* next = last ? nullptr : given[i + 1].Find("role");
+    if (next && *next == Json(role)) continue;
+    if (last && !user && turn.calls.empty()) chat.Set("continue_final_message", true);
+    AddTurn(std::exchange(turn, {}), user, messages);
+  }
+  return {};
+}
+
+ApiResult<void> AddTools(const Json& body, Json& chat) {
+  const Json* list = body.Find("tools");
+  if (!list || list->is_null()) return {};
+  if (!list->is_array()) return Bad("tools", "'tools' must be a list");
+  Json tools = Json::MakeArray();
+  for (const Json& tool : list->array()) {
+    const std::string where = StrCat("tools[", tools.array().size(), "]");
+    if (!tool.is_object()) return Bad(where, StrCat("'", where, "' must be an object"));
+    PINION_ASSIGN(const std::string type, Get<std::string>(tool, "type", "custom"));
+    if (type != "custom")
+      return Bad(where, StrCat("'", where, "' is of type '", type.substr(0, 40),
+                               "', a tool of Anthropic's servers; want custom ones"));
+    PINION_ASSIGN(std::string name, ReadString(tool, "name", where));
+    Json function(Json::Object{{"name", std::move(name)}});
+    if (Given(tool, "description")) function.Set("description", *tool.Find("description"));
+    const Json* schema = tool.Find("input_schema");
+    if (!schema || !schema->is_object())
+      return Bad(where + ".input_schema", StrCat("'", where, ".input_schema' must be an object"));
+    function.Set("parameters", *schema);
+    tools.Append(Json(Json::Object{{"type", "function"}, {"function", std::move(function)}}));
+  }
+  chat.Set("tools", std::move(tools));
+  return {};
+}
+
+ApiResult<void> AddToolChoice(const Json& body, Json& chat) {
+  const Json* choice = body.Find("tool_choice");
+  if (!choice || choice->is_null()) return {};
+  PINION_ASSIGN(const std::string type, ReadString(*choice, "type", "tool_choice"));
+  PINION_ASSIGN(const bool single, Get<bool>(*choice, "disable_parallel_tool_use", false));
+  if (single) chat.Set("parallel_tool_calls", false);
+  if (type == "auto" || type == "none") {
+    chat.Set("tool_choice", type);
+  } else if (type == "any") {
+    chat.Set("tool_choice", "required");
+  } else if (type == "tool") {
+    PINION_ASSIGN(std::string name, ReadString(*choice, "name", "tool_choice"));
+    chat.Set("tool_choice",
+             Json(Json::Object{{"type", "function"},
+                               {"function", Json(Json::Object{{"name", std::move(name)}})}}));
+  } else {
+    return Bad("tool_choice.type", StrCat("'tool_choice.type' is '", type.substr(0, 40),
+                                          "', want auto, any, tool or none"));
+  }
+  return {};
+}
+
+// `budget_tokens` is a wish that the API lets a model overstep or leave: nothing here obeys it.
+ApiResult<void> AddThinking(const Json& body, Json& chat) {
+  const Json* thinking = body.Find("thinking");
+  if (!thinking || thinking->is_null()) return {};
+  PINION_ASSIGN(const std::string type, ReadString(*thinking, "type", "thinking"));
+  if (type != "enabled" && type != "disabled" && type != "adaptive")
+    return Bad("thinking.type", StrCat("'thinking.type' is '", type.substr(0, 40),
+                                       "', want enabled, adaptive or disabled"));
+  Json kwargs = Given(body, "chat_template_kwargs") ? *body.Find("chat_template_kwargs") : Json();
+  if (!kwargs.is_null() && !kwargs.is_object())
+    return Bad("chat_template_kwargs", "'chat_template_kwargs' must be an object");
+  kwargs.Set("enable_thinking", type != "disabled");
+  chat.Set("chat_template_kwargs", std::move(kwargs));
+  return {};
+}
+
+ApiResult<void> CopyShared(const Json& body, Json& chat) {
+  for (const auto& [name, value] : body.object()) {
+    if (Holds(kOwn, name) || value.is_null()) continue;
+    if (Holds(kForeign, name))
+      return Bad(name, StrCat("'", name, "' is a field of chat completions, not of Messages"));
+    chat.object().emplace_back(name, value);
+  }
+  return {};
+}
+
+}  // namespace
+
+ApiResult<Json> ChatBodyOfMessages(const Json& body, bool generates) {
+  if (!body.is_object())
+    return Bad("", StrCat("the body is ", body.type_name(), ", want an object"));
+  Json chat = Json::MakeObject();
+  PINION_TRY(CopyShared(body, chat));
+  if (generates && !Given(body, "max_tokens"))
+    return Bad("max_tokens", "'max_tokens' is missing, want at least 1");
+  Json messages = Json::MakeArray();
+  PINION_ASSIGN(std::string system, ReadText(body.Find("system"), "system"));
+  if (!system.empty())
+    messages.Append(Json(Json::Object{{"role", "system"}, {"content", std::move(system)}}));
+  PINION_TRY(AddMessages(body, messages, chat));
+  chat.Set("messages", std::move(messages));
+  PINION_TRY(AddTools(body, chat));
+  PINION_TRY(AddToolChoice(body, chat));
+  PINION_TRY(AddThinking(body, chat));
+  if (Given(body, "stop_sequences")) chat.Set("stop", *body.Find("stop_sequences"));
+  return chat;
+}
+
+}  // namespace pinion

@@ -1,0 +1,134 @@
+#include "engine/serve/schema_messages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace pinion {
+namespace {
+
+using testing::HasSubstr;
+
+// The chat's body as text; an error's parameter and sentence.
+std::string Translated(const std::string& body, bool generates = true) {
+  const auto chat = ChatBodyOfMessages(*Json::Parse(body), generates);
+  return chat ? chat->Dump() : chat.error().param + ": " + chat.error().message;
+}
+
+// Of these messages: the chat's messages as text.
+std::string Turns(const std::string& messages, const std::string& more = "") {
+  const auto chat = ChatBodyOfMessages(
+      *Json::Parse("{\"max_tokens\":1," + more + "\"messages\":" + messages + "}"),
+      /*generates=*/true);
+  return chat ? chat->Find("messages")->Dump() : chat.error().param + ": " + chat.error().message;
+}
+
+TEST(SchemaMessages, KeepsWhatBothApisHave) {
+  EXPECT_EQ(Translated(R"({"model":"m","max_tokens":5,"temperature":0.5,"min_p":0.1,"top_k":null,
+                           "cache_control":{"type":"ephemeral"},"stop_sequences":["x"],
+                           "messages":[{"role":"user","content":"hi"}]})"),
+            R"({"model":"m","max_tokens":5,"temperature":0.5,"min_p":0.1,)"
+            R"("messages":[{"role":"user","content":"hi"}],"stop":["x"]})");
+}
+
+TEST(SchemaMessages, PutsTheSystemFirst) {
+  const char* hi = R"([{"role":"user","content":"hi"}])";
+  for (const char* system : {R"("system":"a\nb",)", R"("system":[{"type":"text","text":"a"},
+                             {"type":"text","text":"b","cache_control":{"type":"ephemeral"}}],)"})
+    EXPECT_EQ(Turns(hi, system),
+              R"([{"role":"system","content":"a\nb"},{"role":"user","content":"hi"}])");
+  EXPECT_THAT(Turns(hi, R"("system":[{"type":"image"}],)"), HasSubstr("system: "));
+}
+
+TEST(SchemaMessages, MakesMessagesOfBlocks) {
+  EXPECT_EQ(
+      Turns(R"([{"role":"user","content":"weather?"},
+                      {"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":""},
+                        {"type":"redacted_thinking","data":"x"},{"type":"text","text":"I ask."},
+                        {"type":"tool_use","id":"c1","name":"weather","input":{"city":"Bern"}}]},
+                      {"role":"user","content":[{"type":"text","text":"and?"},
+                        {"type":"tool_result","tool_use_id":"c1",
+                         "content":[{"type":"text","text":"rain"}]}]}])"),
+      R"([{"role":"user","content":"weather?"},)"
+      R"({"role":"assistant","content":"I ask.","reasoning_content":"hm","tool_calls":[)"
+      R"({"id":"c1","type":"function","function":{"name":"weather","arguments":{"city":"Bern"}}}]},)"
+      R"({"role":"tool","tool_call_id":"c1","content":"rain"},)"
+      R"({"role":"user","content":"and?"}])");
+}
+
+TEST(SchemaMessages, MakesOneTurnOfNeighboursOfOneRole) {
+  EXPECT_EQ(Turns(R"([{"role":"user","content":"a"},{"role":"user","content":"b"},
+                      {"role":"assistant","content":"c"},{"role":"user","content":"d"}])"),
+            R"([{"role":"user","content":"a\nb"},{"role":"assistant","content":"c"},)"
+            R"({"role":"user","content":"d"}])");
+}
+
+TEST(SchemaMessages, HasTheAnswerGoOnFromALastTurnOfTheAssistant) {
+  const auto continues = [](const char* last) {
+    const std::string body =
+        std::string(R"({"max_tokens":1,"messages":[{"role":"user","content":"x"},)") + last + "]}";
+    return ChatBodyOfMessages(*Json::Parse(body), true)->Find("continue_final_message") != nullptr;
+  };
+  EXPECT_TRUE(continues(R"({"role":"assistant","content":"I"})"));
+  EXPECT_FALSE(continues(R"({"role":"user","content":"I"})"));
+  EXPECT_FALSE(continues(
+      R"({"role":"assistant","content":[{"type":"tool_use","id":"1","name":"f","input":{}}]})"));
+}
+
+TEST(SchemaMessages, TranslatesToolsAndTheirChoice) {
+  const auto field = [](const std::string& more, const char* name) {
+    const auto chat = ChatBodyOfMessages(
+        *Json::Parse(R"({"max_tokens":1,"messages":[{"role":"user","content":"x"}],)" + more + "}"),
+        true);
+    if (!chat) return chat.error().param + ": " + chat.error().message;
+    const Json* value = chat->Find(name);
+    return value ? value->Dump() : "";
+  };
+  EXPECT_EQ(
+      field(R"("tools":[{"name":"f","description":"d","input_schema":{"type":"object"}}])",
+            "tools"),
+      R"([{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}}])");
+  EXPECT_THAT(field(R"("tools":[{"type":"web_search_20250305","name":"web_search"}])", "tools"),
+              HasSubstr("tools[0]: 'tools[0]' is of type 'web_search_20250305'"));
+  const auto choice = [&](const char* value) {
+    return field(std::string(R"("tool_choice":)") + value, "tool_choice");
+  };
+  EXPECT_EQ(choice(R"({"type":"auto"})"), R"("auto")");
+  EXPECT_EQ(choice(R"({"type":"none"})"), R"("none")");
+  EXPECT_EQ(choice(R"({"type":"any"})"), R"("required")");
+  EXPECT_EQ(choice(R"({"type":"tool","name":"f"})"),
+            R"({"type":"function","function":{"name":"f"}})");
+  EXPECT_THAT(choice(R"({"type":"some"})"), HasSubstr("want auto, any, tool or none"));
+  EXPECT_EQ(field(R"("tool_choice":{"type":"auto","disable_parallel_tool_use":true})",
+                  "parallel_tool_calls"),
+            "false");
+  EXPECT_EQ(field(R"("thinking":{"type":"disabled"})", "chat_template_kwargs"),
+            R"({"enable_thinking":false})");
+  EXPECT_EQ(
+      field(R"("thinking":{"type":"enabled","budget_tokens":9},"chat_template_kwargs":{"a":1})",
+            "chat_template_kwargs"),
+      R"({"a":1,"enable_thinking":true})");
+}
+
+TEST(SchemaMessages, RefusesByName) {
+  EXPECT_THAT(Translated("[]"), HasSubstr("want an object"));
+  EXPECT_THAT(Translated(R"({"max_tokens":1})"), HasSubstr("messages: 'messages' must be a list"));
+  const std::string body = R"("messages":[{"role":"user","content":"x"}]})";
+  EXPECT_THAT(Translated("{" + body), HasSubstr("max_tokens: 'max_tokens' is missing"));
+  EXPECT_THAT(Translated("{" + body, /*generates=*/false), HasSubstr(R"("content":"x")"));
+  EXPECT_THAT(Translated(R"({"max_tokens":1,"n":2,)" + body),
+              HasSubstr("n: 'n' is a field of chat"));
+  EXPECT_THAT(Turns(R"([{"role":"system","content":"x"}])"), HasSubstr("messages[0].role: "));
+  EXPECT_THAT(Turns(R"([{"role":"user","content":3}])"), HasSubstr("messages[0].content: "));
+  EXPECT_THAT(
+      Turns(R"([{"role":"user","content":[{"type":"image","source":{}}]}])"),
+      HasSubstr("messages[0].content[0]: 'messages[0].content[0]' has a block of type 'image'"));
+  EXPECT_THAT(Turns(R"([{"role":"user","content":[{"type":"tool_use","id":"1"}]}])"),
+              HasSubstr("'tool_use'"));
+  EXPECT_THAT(Turns(R"([{"role":"user","content":[{"type":"text"}]}])"),
+              HasSubstr("messages[0].content[0].text: "));
+}
+
+}  // namespace
+}  // namespace pinion
