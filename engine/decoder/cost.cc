@@ -57,6 +57,7 @@ std::vector<Part> MixerParts(const DecoderSpec& spec, MixerKind mixer) {
     const DeltaColumns columns(spec.delta, static_cast<size_t>(spec.delta.key_heads));
     return {{std::nullopt, hidden * (columns.count + columns.z - columns.v)}};
   }
+  if (mixer == MixerKind::kShortConv) return {{std::nullopt, 4 * hidden * hidden}};
   if (spec.latent.kv_rank > 0) return {{std::nullopt, LatentElements(spec)}};
   const auto q = static_cast<uint64_t>(spec.heads) * static_cast<uint64_t>(spec.head_dim);
   const auto kv = static_cast<uint64_t>(spec.kv_heads) * static_cast<uint64_t>(spec.head_dim);
@@ -67,9 +68,10 @@ std::vector<Part> MixerParts(const DecoderSpec& spec, MixerKind mixer) {
 // Of one recurrent layer for one token, beside products with matrices: the convolution; the state's
 // decay and two products with each of its elements, and their sum into it.
 uint64_t RecurrentFlops(const DecoderSpec& spec) {
-  const StateShape shape = StateShape::Of(spec.delta, static_cast<size_t>(spec.delta.key_heads));
-  const size_t taps = shape.tail_floats / static_cast<size_t>(spec.delta.conv_width - 1) *
-                      static_cast<size_t>(spec.delta.conv_width);
+  const StateShape shape = StateShape::Of(spec);
+  const auto width =
+      static_cast<size_t>(spec.conv.width > 0 ? spec.conv.width : spec.delta.conv_width);
+  const size_t taps = shape.tail_floats / (width - 1) * width;
   return 2 * taps + 7 * shape.value_heads * shape.state_floats;
 }
 
@@ -126,7 +128,7 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvD
     const Products products = LayerProducts(spec, index);
     per_row_.flops += products.flops;
     per_row_.int8_ops += products.int8_ops;
-    if (layer.mixer == MixerKind::kDeltaNet)
+    if (layer.mixer != MixerKind::kAttention)
       per_row_.flops += RecurrentFlops(spec);
     else
       ++layers_of_window_[layer.window > 0 ? static_cast<uint64_t>(layer.window) : kEverything];

@@ -64,8 +64,11 @@ void AddTerm(const ForwardPass& pass, size_t layer, const Term& term, size_t beg
 }
 
 void RunMixer(const ForwardPass& pass, size_t layer) {
-  if (pass.spec.layer_specs[layer].mixer == MixerKind::kDeltaNet)
+  const MixerKind mixer = pass.spec.layer_specs[layer].mixer;
+  if (mixer == MixerKind::kDeltaNet)
     RunDeltaNet(pass, layer);
+  else if (mixer == MixerKind::kShortConv)
+    RunShortConv(pass, layer);
   else if (pass.spec.latent.kv_rank > 0)
     RunLatentAttention(pass, layer);
   else

@@ -6,13 +6,10 @@
 #include <cmath>
 
 #include "engine/base/trace.h"
-#include "engine/decoder/forward_pass.h"
+#include "engine/decoder/forward_conv.h"
 
 namespace pinion {
 namespace {
-
-// Channels that a thread convolves at a time.
-constexpr size_t kChannels = 64;
 
 struct Delta {
   Delta(const ForwardPass& pass, size_t index)
@@ -37,56 +34,20 @@ struct Delta {
   }
 };
 
-// ---- Convolution: in place, from the last row to the first, since a row is a tap of later ones.
-
-// The rows that a convolution of some channels sees: those of the slice and, before them, the
-// sequence's last ones (zeros if it begins here).
-struct Inputs {
-  float* rows;  // [count], stride floats apart
-  const float* tail;
-  size_t stride, count, tail_stride;
-
-  // Row `at` - (width - 1) of the slice.
-  const float* At(size_t at, size_t width) const {
-    return at + 1 < width ? tail + at * tail_stride : rows + (at + 1 - width) * stride;
-  }
-};
-
-void ConvolveChannels(const Delta& delta, const StepBatch::Slice& slice, size_t first, size_t n) {
-  static constexpr std::array<float, kChannels> kZeros{};
-  const size_t channels = delta.columns.channels(), width = delta.width;
-  float* tail = delta.pass.states.Tail(delta.index, slice.place) + first;
-  const bool fresh = slice.first_position == 0;
-  const Inputs inputs = {delta.projected(slice.first_row) + first, fresh ? kZeros.data() : tail,
-                         delta.pass.w.qkv_stride, slice.rows, fresh ? 0 : channels};
-  std::array<float, kMaxConvWidth * kChannels> next;
-  for (size_t i = 0; i + 1 < width; ++i)
-    std::copy_n(inputs.At(slice.rows + i, width), n, next.data() + i * kChannels);
-  std::array<const float*, kMaxConvWidth> taps;
-  for (size_t row = slice.rows; row-- > 0;) {
-    float* dst = inputs.rows + row * inputs.stride;
-    for (size_t tap = 0; tap < width; ++tap) taps[tap] = inputs.At(row + tap, width);
-    delta.pass.table.short_conv({.taps = taps.data(),
-                                 .weights = delta.weights.delta.conv + first,
-                                 .width = width,
-                                 .weight_stride = channels,
-                                 .n = n,
-                                 .dst = dst});
-    delta.pass.table.activate(dst, kernels::Dtype::kF32, kernels::Activation::kSilu, dst, n);
-  }
-  for (size_t i = 0; i + 1 < width; ++i)
-    std::copy_n(next.data() + i * kChannels, n, tail + i * channels);
-}
+// ---- Convolution.
 
 void Convolve(const Delta& delta) {
-  const TraceSpan span("convolve", "layer", delta.index);
-  const size_t channels = delta.columns.channels();
-  const size_t parts = (channels + kChannels - 1) / kChannels;
-  const auto& slices = delta.pass.batch.slices;
-  delta.pass.worker.ShareOneByOne(slices.size() * parts, [&](size_t i) {
-    const size_t first = i % parts * kChannels;
-    ConvolveChannels(delta, slices[i / parts], first, std::min(kChannels, channels - first));
-  });
+  const ForwardPass& pass = delta.pass;
+  const Convolution convolution = {.layer = delta.index,
+                                   .src = pass.w.qkv,
+                                   .channels = delta.columns.channels(),
+                                   .taps = delta.weights.delta.conv,
+                                   .width = delta.width};
+  const auto activate = [&](size_t, size_t, size_t n, float* dst) {
+    pass.table.activate(dst, kernels::Dtype::kF32, kernels::Activation::kSilu, dst, n);
+  };
+  ShareConvolution(
+      pass, convolution, [](size_t, size_t, size_t, float*) {}, activate);
 }
 
 // ---- The delta rule.

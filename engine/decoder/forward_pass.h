@@ -120,6 +120,9 @@ void RunLatentAttention(const ForwardPass& pass, size_t layer);
 // step's sequences.
 void RunDeltaNet(const ForwardPass& pass, size_t layer);
 
+// The same in a layer of gated short convolution.
+void RunShortConv(const ForwardPass& pass, size_t layer);
+
 // Reads normed, writes mlp_partial: this rank's term of the MLP. All ranks synchronise after it.
 void RunMlp(const ForwardPass& pass, size_t layer);
 

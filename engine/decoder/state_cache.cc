@@ -1,11 +1,19 @@
 #include "engine/decoder/state_cache.h"
 
 namespace pinion {
+namespace {
+
+StateShape ShapeOf(const DecoderSpec& spec, const Shard& shard) {
+  if (spec.conv.width > 0) return StateShape::Of(spec.conv, shard.conv_channels.size());
+  return StateShape::Of(spec.delta, shard.delta_heads.size());
+}
+
+}  // namespace
 
 Result<StateCache> StateCache::Allocate(const DecoderSpec& spec, const Shard& shard,
                                         size_t places) {
   StateCache cache;
-  cache.shape_ = StateShape::Of(spec.delta, shard.delta_heads.size());
+  cache.shape_ = ShapeOf(spec, shard);
   for (const LayerSpec& layer : spec.layer_specs) {
     cache.order_.push_back(cache.layers_);
     cache.layers_ += layer.mixer == MixerKind::kAttention ? 0 : 1;
@@ -16,8 +24,7 @@ Result<StateCache> StateCache::Allocate(const DecoderSpec& spec, const Shard& sh
 }
 
 uint64_t StateCache::BytesPerSequence(const DecoderSpec& spec, const Shard& shard) {
-  const StateShape shape = StateShape::Of(spec.delta, shard.delta_heads.size());
-  return uint64_t{RecurrentLayers(spec)} * shape.floats() * sizeof(float);
+  return uint64_t{RecurrentLayers(spec)} * ShapeOf(spec, shard).floats() * sizeof(float);
 }
 
 float* StateCache::Tail(size_t layer, int32_t place) const {

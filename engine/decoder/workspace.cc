@@ -118,8 +118,10 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
   const size_t q = shard.q_heads.size() * head_dim, kv = shard.kv_heads.size() * head_dim;
   w.hidden_stride = SpreadStride(hidden);
   const DeltaColumns delta(spec.delta, shard.delta_heads.size());
-  const size_t recurred = RoundUp(delta.z - delta.v, kernels::kPadK);
-  w.qkv_stride = SpreadStride(std::max((spec.attention_gate ? 2 * q : q) + 2 * kv, delta.count));
+  const size_t channels = shard.conv_channels.size();
+  const size_t recurred = RoundUp(std::max(delta.z - delta.v, channels), kernels::kPadK);
+  w.qkv_stride = SpreadStride(
+      std::max({(spec.attention_gate ? 2 * q : q) + 2 * kv, delta.count, 3 * channels}));
   w.normed_stride = RoundUp(hidden, kernels::kPadK);
   w.attended_stride = RoundUp(q, kernels::kPadK);
   const bool has_dense =

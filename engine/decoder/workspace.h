@@ -94,7 +94,8 @@ struct Workspace {
   std::byte* normed = nullptr;    // [rows][hidden padded], activation type
   float* qkv = nullptr;           // [rows][qkv_stride]
   std::byte* attended = nullptr;  // [rows][q padded], activation type
-  std::byte* recurred = nullptr;  // [rows][values of recurrent heads padded], activation type
+  std::byte* recurred =
+      nullptr;  // [rows][values or channels of recurrent layers padded], activation type
   float* attention_partial =
       nullptr;                     // [rows][hidden_stride]: this rank's term of the o projection
   std::byte* mlp = nullptr;        // [rows][the layer's down.k_padded()], activation type

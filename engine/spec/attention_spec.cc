@@ -47,9 +47,17 @@ StateShape StateShape::Of(const DeltaSpec& delta, size_t key_heads) {
           value_heads};
 }
 
+StateShape StateShape::Of(const ShortConvSpec& conv, size_t channels) {
+  return {.tail_floats = static_cast<size_t>(conv.width - 1) * channels};
+}
+
+StateShape StateShape::Of(const DecoderSpec& spec) {
+  if (spec.conv.width > 0) return Of(spec.conv, static_cast<size_t>(spec.hidden));
+  return Of(spec.delta, static_cast<size_t>(spec.delta.key_heads));
+}
+
 uint64_t StateBytesPerSequence(const DecoderSpec& spec) {
-  const StateShape shape = StateShape::Of(spec.delta, static_cast<size_t>(spec.delta.key_heads));
-  return uint64_t{RecurrentLayers(spec)} * shape.floats() * sizeof(float);
+  return uint64_t{RecurrentLayers(spec)} * StateShape::Of(spec).floats() * sizeof(float);
 }
 
 }  // namespace pinion

@@ -48,12 +48,17 @@ size_t CachedLayer(const DecoderSpec& spec, size_t layer);
 uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype);
 
 // What one recurrent layer keeps of a sequence, float32: the last inputs of its convolution,
-// [conv_width - 1][channels], and a state of `state_floats` for each value head.
+// [width - 1][channels], and a state of `state_floats` for each value head, if it has any. All
+// recurrent layers of a model are of one kind.
 struct StateShape {
   size_t tail_floats = 0, state_floats = 0, value_heads = 0;
 
   // For so many of the key heads.
   static StateShape Of(const DeltaSpec& delta, size_t key_heads);
+  // For so many of the channels.
+  static StateShape Of(const ShortConvSpec& conv, size_t channels);
+  // For all of a model's heads and channels.
+  static StateShape Of(const DecoderSpec& spec);
   size_t floats() const { return tail_floats + state_floats * value_heads; }
 };
 // The number of layers that keep such a state.

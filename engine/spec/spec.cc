@@ -136,9 +136,14 @@ Status CheckDelta(const DecoderSpec& spec) {
       return Fail(ErrorCode::kUnsupported,
                   StrCat("heads of linear attention are ", dim,
                          " wide, want a multiple of 8 from 8 to ", kMaxStateDim));
+  return {};
+}
+
+// The KV cache, and with it the scheduler, counts the tokens of layers that attend.
+Status CheckMixers(const DecoderSpec& spec) {
   if (RecurrentLayers(spec) < spec.layer_specs.size()) return {};
   return Fail(ErrorCode::kUnsupported,
-              "no layer has full attention, want at least one beside those of linear attention");
+              "no layer has full attention, want at least one beside the recurrent ones");
 }
 
 // Relations between numbers that are each in range.
@@ -149,6 +154,7 @@ Status CheckShape(const DecoderSpec& spec) {
                        spec.kv_heads, " key-value heads"));
   PINION_TRY(spec.latent.kv_rank > 0 ? CheckLatent(spec) : CheckHeads(spec));
   if (spec.delta.key_heads > 0) PINION_TRY(CheckDelta(spec));
+  PINION_TRY(CheckMixers(spec));
   if (spec.moe.router.experts > 0) PINION_TRY(CheckRouter(spec.moe.router));
   if (int64_t{spec.layers} * spec.moe.router.experts > kMaxExpertsInAll)
     return Fail(ErrorCode::kUnsupported,

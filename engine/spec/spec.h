@@ -16,9 +16,9 @@
 namespace pinion {
 
 enum class NormKind { kRms, kLayer };
-// What mixes the tokens of a sequence: attention over all that the cache holds of it, or the gated
-// delta rule over a state of fixed size.
-enum class MixerKind { kAttention, kDeltaNet };
+// What mixes the tokens of a sequence: attention over all that the cache holds of it, the gated
+// delta rule over a state of fixed size, or a convolution over its last tokens.
+enum class MixerKind { kAttention, kDeltaNet, kShortConv };
 enum class MlpKind { kDense, kExperts };
 // Norms of queries and keys: of each head by itself, or of the whole projection (across all ranks).
 enum class QkNorm { kNone, kPerHead, kWhole };
@@ -56,6 +56,8 @@ struct TensorNames {
   std::string delta_conv;                  // linear [channels of q, k, v][1][conv_width]
   std::string delta_decay, delta_dt_bias;  // whole names, [value_heads]: log A, and what a lacks
   std::string delta_norm, delta_o;         // the norm of a value head, [value_dim]; a linear
+  // Gated short convolution: linears, the first with the rows of B, C and x; [hidden][1][width].
+  std::string conv_in, conv, conv_o;
   std::string final_norm;
   std::string head;  // whole name; unused if the head is tied to the embedding
   // Other spellings of prefixes in published checkpoints: {"model.", ""} means that
@@ -101,6 +103,12 @@ struct DeltaSpec {
   int conv_width = 0;                  // tokens that the convolution sees, the current one included
 
   int heads_per_key() const { return value_heads / key_heads; }
+};
+
+// Gated short convolution (LFM2). A linear gives B, C and x, as wide as the residual stream each;
+// the mixer's output is C * conv(B * x), where conv is causal and of each channel by itself.
+struct ShortConvSpec {
+  int width = 0;  // tokens that it sees, the current one included; 0: no layer is of this kind
 };
 
 // What the forward pass has room for; published models have 4 and 128.
@@ -159,8 +167,9 @@ struct DecoderSpec {
   bool attention_gate = false;
 
   LatentSpec latent;
-  DeltaSpec delta;  // of the layers whose mixer is kDeltaNet
-  MoeSpec moe;      // of the layers whose MLP is kExperts
+  DeltaSpec delta;     // of the layers whose mixer is kDeltaNet
+  ShortConvSpec conv;  // of the layers whose mixer is kShortConv
+  MoeSpec moe;         // of the layers whose MLP is kExperts
 
   float attention_scale = 1;     // multiplies q.k; by default 1 / sqrt(head_dim)
   float attention_soft_cap = 0;  // products become cap * tanh(product / cap); 0: no cap

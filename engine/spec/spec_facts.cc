@@ -143,11 +143,20 @@ std::string LayersText(const DecoderSpec& spec) {
 std::string RecurrentText(const DecoderSpec& spec) {
   const size_t layers = RecurrentLayers(spec);
   if (layers == 0) return "";
+  if (spec.conv.width > 0)
+    return StrCat("gated convolution over ", spec.conv.width, " tokens instead of attention in ",
+                  layers, " of ", spec.layers, " layers");
   const DeltaSpec& delta = spec.delta;
   return StrCat("Gated DeltaNet instead of attention in ", layers, " of ", spec.layers,
                 " layers: ", delta.value_heads, " heads with a state of ", delta.key_dim, " x ",
                 delta.value_dim, ", ", delta.key_heads, " of keys, convolution over ",
                 delta.conv_width, " tokens");
+}
+
+const char* Name(MixerKind mixer) {
+  return mixer == MixerKind::kDeltaNet    ? "delta_net"
+         : mixer == MixerKind::kShortConv ? "short_conv"
+                                          : "attention";
 }
 
 Json DeltaJson(const DeltaSpec& delta) {
@@ -174,6 +183,7 @@ void AddSpecFields(const DecoderSpec& spec, Json& json) {
   json.Set("parts_side_by_side", spec.parts_side_by_side);
   json.Set("attention_gate", spec.attention_gate);
   json.Set("delta_net", spec.delta.key_heads > 0 ? DeltaJson(spec.delta) : Json());
+  json.Set("conv_width", spec.conv.width);
   json.Set("query_scale", Json::Object{{"weight", spec.query_scale.weight},
                                        {"length", spec.query_scale.length},
                                        {"ahead", spec.query_scale.ahead}});
@@ -186,7 +196,7 @@ void AddSpecFields(const DecoderSpec& spec, Json& json) {
   std::vector<int> windows, rope_of_layer;
   std::vector<std::string> mixers;
   for (const LayerSpec& layer : spec.layer_specs) {
-    mixers.emplace_back(layer.mixer == MixerKind::kDeltaNet ? "delta_net" : "attention");
+    mixers.emplace_back(Name(layer.mixer));
     windows.push_back(layer.window);
     rope_of_layer.push_back(layer.rope);
   }

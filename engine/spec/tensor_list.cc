@@ -117,10 +117,24 @@ class Collector {
     Linear(at(names.delta_o), hidden, values, false, TensorRole::kAttentionOutput);
   }
 
+  void ShortConv(int layer) {
+    const TensorNames& names = spec_.names;
+    const auto at = [&](const std::string& pattern) { return LayerTensor(pattern, layer); };
+    const int64_t hidden = spec_.hidden;
+    Linear(at(names.conv_in), 3 * hidden, hidden, false);
+    Whole(at(names.conv) + ".weight", {hidden, 1, spec_.conv.width}, TensorRole::kLinear);
+    Linear(at(names.conv_o), hidden, hidden, false, TensorRole::kAttentionOutput);
+  }
+
   void Mixer(int layer) {
-    if (spec_.layer_specs[static_cast<size_t>(layer)].mixer == MixerKind::kDeltaNet)
-      return DeltaNet(layer);
-    spec_.latent.kv_rank > 0 ? Latent(layer) : Attention(layer);
+    switch (spec_.layer_specs[static_cast<size_t>(layer)].mixer) {
+      case MixerKind::kDeltaNet:
+        return DeltaNet(layer);
+      case MixerKind::kShortConv:
+        return ShortConv(layer);
+      case MixerKind::kAttention:
+        return spec_.latent.kv_rank > 0 ? Latent(layer) : Attention(layer);
+    }
   }
 
   void Layer(int layer) {

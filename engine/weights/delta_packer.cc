@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/spec/tensor_list.h"
+#include "engine/weights/conv_packer.h"
 #include "engine/weights/weight_packer.h"
 
 namespace pinion {
@@ -78,25 +79,6 @@ void PackByKeyHead(const Heads& heads, const std::vector<std::string>& modules,
   packer.PackMatrix(matrix, segments, 0);
 }
 
-// dst [width][channels of the share] from a tensor [channels][1][width].
-void FillConv(const Heads& heads, const TensorSource& source, const TensorInfo& tensor,
-              float* dst) {
-  size_t channels = 0, channel = 0;
-  for (const Range& rows : heads.ChannelRows()) channels += rows.size();
-  const auto width = static_cast<size_t>(tensor.shape.back());
-  std::vector<std::byte> scratch;
-  std::vector<float> taps;
-  for (const Range& rows : heads.ChannelRows()) {
-    const std::byte* src = source.Rows(tensor, rows.begin, rows.size(), scratch);
-    taps.resize(rows.size() * width);
-    kernels::Convert(reinterpret_cast<std::byte*>(taps.data()), kernels::Dtype::kF32, src,
-                     tensor.dtype, taps.size());
-    for (size_t row = 0; row < rows.size(); ++row, ++channel)
-      for (size_t tap = 0; tap < width; ++tap)
-        dst[tap * channels + channel] = taps[row * width + tap];
-  }
-}
-
 }  // namespace
 
 void LoadDeltaNet(const DecoderSpec& spec, int index, const TensorSource& source,
@@ -116,7 +98,8 @@ void LoadDeltaNet(const DecoderSpec& spec, int index, const TensorSource& source
   packer.FillVector(layer.delta.dt_bias, at(names.delta_dt_bias), heads.values);
   packer.FillVector(layer.delta.norm, at(names.delta_norm) + ".weight", {0, heads.value_dim});
   if (worker.thread == 0)
-    FillConv(heads, source, packer.Find(at(names.delta_conv) + ".weight"), layer.delta.conv);
+    FillConv(heads.ChannelRows(), source, packer.Find(at(names.delta_conv) + ".weight"),
+             layer.delta.conv);
 }
 
 }  // namespace pinion

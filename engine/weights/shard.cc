@@ -13,8 +13,7 @@ Range SplitEvenly(size_t items, int ranks, int rank) {
 }
 
 // In whole packed blocks of outputs, so that no block is computed by two ranks.
-Range SplitBlocks(size_t items, int ranks, int rank) {
-  const size_t block = kernels::kBlockN;
+Range SplitBlocks(size_t items, int ranks, int rank, size_t block = kernels::kBlockN) {
   const Range blocks = SplitEvenly((items + block - 1) / block, ranks, rank);
   return {std::min(items, blocks.begin * block), std::min(items, blocks.end * block)};
 }
@@ -42,6 +41,9 @@ Shard MakeShard(const DecoderSpec& spec, int ranks, int rank) {
                               std::min(kernels::kAttentionRows, end - head)});
   }
   shard.delta_heads = SplitEvenly(static_cast<size_t>(spec.delta.key_heads), ranks, rank);
+  constexpr size_t kChannels = 8;  // a vector of float32
+  const size_t channels = spec.conv.width > 0 ? static_cast<size_t>(spec.hidden) : 0;
+  shard.conv_channels = SplitBlocks(channels, ranks, rank, kChannels);
   shard.intermediate = SplitBlocks(static_cast<size_t>(spec.intermediate), ranks, rank);
   shard.expert_intermediate = SplitBlocks(static_cast<size_t>(spec.moe.intermediate), ranks, rank);
   shard.shared_intermediate =

@@ -111,10 +111,21 @@ void LayOutDelta(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int i
   layer.delta.norm = arena.Vector(static_cast<size_t>(spec.delta.value_dim));
 }
 
+void LayOutConv(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int index, Arena& arena,
+                LayerWeights& layer) {
+  const auto hidden = static_cast<size_t>(spec.hidden);
+  const size_t channels = shard.conv_channels.size();
+  layer.qkv = arena.Matrix(As(index, MatrixRole::kQkv, Plain(dtype, 3 * channels, hidden)));
+  layer.o = arena.Matrix(As(index, MatrixRole::kO, Plain(dtype, hidden, channels)));
+  layer.conv.taps = arena.Vector(static_cast<size_t>(spec.conv.width) * channels);
+}
+
 void LayOutMixer(const DecoderSpec& spec, const LayerSpec& kinds, const Shard& shard, Dtype dtype,
                  int index, Arena& arena, LayerWeights& layer) {
   if (kinds.mixer == MixerKind::kDeltaNet)
     LayOutDelta(spec, shard, dtype, index, arena, layer);
+  else if (kinds.mixer == MixerKind::kShortConv)
+    LayOutConv(spec, shard, dtype, index, arena, layer);
   else if (spec.latent.kv_rank > 0)
     LayOutLatent(spec, shard, dtype, index, arena, layer);
   else

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/spec/tensor_list.h"
+#include "engine/weights/conv_packer.h"
 #include "engine/weights/delta_packer.h"
 #include "engine/weights/expert_packer.h"
 #include "engine/weights/latent_packer.h"
@@ -56,7 +57,13 @@ class Loader {
   }
 
   void LoadMixer(LayerWeights& layer, int index) {
-    if (spec_.layer_specs[static_cast<size_t>(index)].mixer == MixerKind::kDeltaNet) {
+    const MixerKind mixer = spec_.layer_specs[static_cast<size_t>(index)].mixer;
+    if (mixer == MixerKind::kShortConv) {
+      LoadShortConv(spec_, index, source_, worker_, shard_, layer);
+      return LoadOutput(layer.o, nullptr, LayerTensor(names_.conv_o, index),
+                        shard_.conv_channels.begin);
+    }
+    if (mixer == MixerKind::kDeltaNet) {
       LoadDeltaNet(spec_, index, source_, worker_, shard_, layer);
       const size_t values = static_cast<size_t>(spec_.delta.heads_per_key()) *
                             static_cast<size_t>(spec_.delta.value_dim);

@@ -78,6 +78,12 @@ struct DeltaWeights {
   float* norm = nullptr;     // [value_dim]
 };
 
+// What a gated short convolution has beside qkv and o, of this rank's channels. Here qkv projects
+// to B, C and x of them, one after the other; o takes the channels.
+struct ShortConvWeights {
+  float* taps = nullptr;  // [width][channels]
+};
+
 // Columns of a Gated DeltaNet projection of so many key heads, in this order: queries, keys and
 // values of its heads, which the convolution takes; then z of each value head, b and a.
 struct DeltaColumns {
@@ -132,6 +138,7 @@ struct LayerWeights {
   ExpertWeights experts;
   LatentWeights latent;
   DeltaWeights delta;
+  ShortConvWeights conv;
 
   bool has_experts() const { return experts.router.outputs > 0; }
 };

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/checkpoint/preset.h"
+#include "tests/test_data.h"
 
 namespace pinion {
 namespace {
@@ -112,6 +113,21 @@ TEST(Cost, AWindowBoundsTokensReadAndSeen) {
   EXPECT_EQ(decoded.flops, linear + (22 * 512 + 4 * 1000) * kPair);
   const uint64_t windowed = 512 * 513 / 2 + (1000 - 512) * 512, full = 1000 * 1001 / 2;
   EXPECT_EQ(prompt.flops, 1000 * linear + (22 * windowed + 4 * full) * kPair);
+}
+
+// Five layers of hidden 64, two with attention: 4 heads and 2 KV heads of 16; the others convolve
+// three tokens, of which a state holds two.
+TEST(Cost, ShortConvolutionsReadTheirStateAlone) {
+  const auto config = Json::ParseFile(tests::TestData() + "/models/lfm2/config.json").value();
+  const CostModel cost(ReadSpec(config).value(), Dtype::kBf16, 1);
+  constexpr uint64_t kTokens = 10, kState = 3 * 2 * 64 * 4;
+  const StepCost decoded = cost.Rows(kTokens - 1, 1, 0);
+  EXPECT_EQ(decoded.kv_bytes, 2 * kTokens * 2 * 2 * 16 * 2 + kState);
+  EXPECT_EQ(cost.Rows(0, 1, 0).kv_bytes, 2u * 2 * 2 * 16 * 2) << "a sequence begins without state";
+  constexpr uint64_t kAttention = 128 * 64 + 64 * 64, kConv = 3 * 64 * 64 + 64 * 64 + 3 * 64;
+  constexpr uint64_t kPair = 2 * 4 * (16 + 16);
+  EXPECT_EQ(decoded.flops,
+            2 * (2 * kAttention + 3 * kConv + 5 * 3 * 64 * 144) + 2 * kTokens * kPair);
 }
 
 // OPT-125M: plain MLP, as many KV heads as heads, biases.

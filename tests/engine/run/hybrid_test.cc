@@ -8,6 +8,7 @@
 #include <map>
 #include <random>
 
+#include "engine/base/strings.h"
 #include "engine/run/capacity.h"
 #include "engine/run/start.h"
 #include "engine/spec/attention_spec.h"
@@ -22,10 +23,10 @@ struct Sizes {
   uint64_t block = 0, state = 0;
 };
 
-EngineOptions Hybrid() {
+EngineOptions HybridOf(const std::string& model) {
   setenv("OMP_NUM_THREADS", "1", 1);  // what nobind goes by
   EngineOptions options;
-  options.model = tests::TestData() + "/models/qwen3.5-text";
+  options.model = StrCat(tests::TestData(), "/models/", model);
   options.dtype = "float32";
   options.threads_bind = "nobind";
   options.block_size = kBlockTokens;
@@ -34,6 +35,8 @@ EngineOptions Hybrid() {
   if (const char* isa = std::getenv("PINION_TEST_ISA")) options.isa = isa;
   return options;
 }
+
+EngineOptions Hybrid() { return HybridOf("qwen3.5-text"); }
 
 Sizes SizesOf(const EngineOptions& options) {
   const DecoderSpec spec = *SpecFor(options);
@@ -89,43 +92,54 @@ Outputs RunAll(Engine& engine, const std::vector<Request>& requests) {
   return outputs;
 }
 
-const Outputs& Alone() {
-  static const Outputs outputs = [] {
-    const auto engine = StartWithBlocks(Hybrid(), 200);
-    Outputs all;
-    for (const Request& request : Requests()) all.merge(RunAll(*engine, {request}));
-    return all;
-  }();
-  return outputs;
+const Outputs& AloneOf(const std::string& model) {
+  static std::map<std::string, Outputs> known;
+  const auto [found, is_new] = known.try_emplace(model);
+  if (!is_new) return found->second;
+  const auto engine = StartWithBlocks(HybridOf(model), 200);
+  for (const Request& request : Requests()) found->second.merge(RunAll(*engine, {request}));
+  return found->second;
 }
 
-TEST(Hybrid, GivesEveryRequestTheTokensItGetsAlone) {
+const Outputs& Alone() { return AloneOf("qwen3.5-text"); }
+
+// Every kind of state.
+class HybridKinds : public ::testing::TestWithParam<const char*> {
+ protected:
+  EngineOptions options() const { return HybridOf(GetParam()); }
+  const Outputs& alone() const { return AloneOf(GetParam()); }
+};
+
+TEST_P(HybridKinds, GivesEveryRequestTheTokensItGetsAlone) {
   for (const int chunk : {1, 7, 2048}) {
-    EngineOptions options = Hybrid();
+    EngineOptions options = this->options();
     options.max_num_batched_tokens = chunk;
     const auto engine = StartWithBlocks(options, 200);
-    EXPECT_EQ(RunAll(*engine, Requests()), Alone()) << "steps of " << chunk;
-    EXPECT_EQ(RunAll(*engine, Requests()), Alone()) << "again, over states that others left";
+    EXPECT_EQ(RunAll(*engine, Requests()), alone()) << "steps of " << chunk;
+    EXPECT_EQ(RunAll(*engine, Requests()), alone()) << "again, over states that others left";
   }
 }
 
 // Two key heads: with three ranks one has no head at all.
-TEST(Hybrid, GivesTheSameTokensOnSeveralRanks) {
+TEST_P(HybridKinds, GivesTheSameTokensOnSeveralRanks) {
   for (const int ranks : {2, 3}) {
-    EngineOptions options = Hybrid();
+    EngineOptions options = this->options();
     options.tensor_parallel = ranks;
     options.max_num_batched_tokens = 20;
-    EXPECT_EQ(RunAll(*StartWithBlocks(options, 200), Requests()), Alone()) << ranks;
+    EXPECT_EQ(RunAll(*StartWithBlocks(options, 200), Requests()), alone()) << ranks;
   }
 }
 
-TEST(Hybrid, RecomputesTheStateOfAPreemptedSequence) {
-  EngineOptions options = Hybrid();
+TEST_P(HybridKinds, RecomputesTheStateOfAPreemptedSequence) {
+  EngineOptions options = this->options();
   options.max_num_batched_tokens = 13;
   const auto engine = StartWithBlocks(options, 9);
-  EXPECT_EQ(RunAll(*engine, Requests()), Alone());
+  EXPECT_EQ(RunAll(*engine, Requests()), alone());
   EXPECT_GT(engine->stats().scheduler.preemptions, 0u);
 }
+
+INSTANTIATE_TEST_SUITE_P(Models, HybridKinds, ::testing::Values("qwen3.5-text", "lfm2"),
+                         [](const auto& info) { return tests::TestName(info.param); });
 
 // A block of keys and values is of no use without the state behind it.
 TEST(Hybrid, TakesNothingFromThePrefixCache) {
@@ -164,6 +178,14 @@ TEST(Hybrid, CountsItsStates) {
   const auto engine = StartWithBlocks(options, 100);
   EXPECT_GE(engine->info().state_bytes, kSequences * SizesOf(options).state);
   // One layer of four has keys and values.
+  EXPECT_EQ(KvBytesPerToken(*SpecFor(options), kernels::KvDtype::kF32), 2u * 2 * 32 * 4);
+}
+
+// Three of five layers: two inputs of each of 64 channels.
+TEST(Hybrid, CountsTheStatesOfShortConvolutions) {
+  const EngineOptions options = HybridOf("lfm2");
+  EXPECT_EQ(SizesOf(options).state, 3u * 2 * 64 * 4);
+  EXPECT_EQ(StateBytesPerSequence(*SpecFor(options)), 3u * 2 * 64 * 4);
   EXPECT_EQ(KvBytesPerToken(*SpecFor(options), kernels::KvDtype::kF32), 2u * 2 * 32 * 4);
 }
 

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <vector>
+
+#include "engine/checkpoint/tensors.h"
+#include "engine/host/team.h"
+#include "engine/spec/spec.h"
+#include "engine/weights/weights.h"
+
+namespace pinion {
+
+// dst [width][channels] = the given rows, one after the other, of a convolution's tensor
+// [channels of the model][1][width].
+void FillConv(const std::vector<Range>& rows, const TensorSource& source, const TensorInfo& tensor,
+              float* dst);
+
+// Packs this worker's part of a layer's gated short convolution (LayerWeights::conv and qkv).
+void LoadShortConv(const DecoderSpec& spec, int index, const TensorSource& source,
+                   const Worker& worker, const Shard& shard, LayerWeights& layer);
+
+}  // namespace pinion
