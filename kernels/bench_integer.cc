@@ -2,6 +2,8 @@
 // The peak is that of int8 multiply-adds, for 4 bits as well as for 8. Weights are prefetched as an
 // engine on the path does it.
 
+#include <vector>
+
 #include "kernels/bench_layers.h"
 #include "kernels/integer_prefetch.h"
 
@@ -15,20 +17,28 @@ struct Kind {
   int lowest;
   bool has_offsets;
   bool e2m1 = false;
+  bool outliers = false;  // every row has as many as are kept apart
   IntLayout LayoutOf(size_t k) const {
-    return {bits, k, group > 0 ? group : k, lowest, has_offsets, e2m1};
+    return {bits,        k,    group > 0 ? group : k,         lowest,
+            has_offsets, e2m1, outliers ? MostOutliers(k) : 0};
   }
 };
-constexpr Kind kKinds[] = {{"w8a8", 8, 0, -128, false},      {"q8_0", 8, 32, -128, false},
-                           {"int4-g32", 4, 32, -8, false},   {"mxfp4", 4, 32, -12, false, true},
-                           {"int4-g128", 4, 128, -8, false}, {"int4-g128-zeros", 4, 128, 0, true}};
+constexpr Kind kKinds[] = {{"w8a8", 8, 0, -128, false},
+                           {"q8_0", 8, 32, -128, false},
+                           {"int4-g32", 4, 32, -8, false},
+                           {"mxfp4", 4, 32, -12, false, true},
+                           {"int4-g128", 4, 128, -8, false},
+                           {"int4-g128-zeros", 4, 128, 0, true},
+                           {"int4-g32-outliers", 4, 32, -8, false, false, true},
+                           {"int4-g128-outliers", 4, 128, -8, false, false, true}};
 
-// Rounded rows of activations; their values do not matter.
+// Rounded rows of activations; their values do not matter, only how many stand out.
 const std::byte* RoundedRows(const IntTable& table, const IntLayout& layout, size_t rows) {
-  const std::byte* floats = ScratchOf<2>(kMaxWidth * sizeof(float)).get();
+  std::vector<float> floats(layout.k, 1);
+  for (size_t i = 0; i < layout.outliers; ++i) floats[i * layout.k / layout.outliers] = 100;
   std::byte* x = ScratchOf<0>(kMaxRows * 2 * kMaxWidth).get();
   for (size_t row = 0; row < rows; ++row)
-    table.round(layout, {x + row * layout.row_bytes(), floats, Dtype::kF32, {}});
+    table.round(layout, {x + row * layout.row_bytes(), floats.data(), Dtype::kF32, {}});
   return x;
 }
 

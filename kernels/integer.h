@@ -11,6 +11,16 @@
 
 namespace pinion::kernels {
 
+// Few activations may be kept apart from a row, so that they do not widen the steps in which all
+// others are rounded: models have channels a hundred times as large as the rest. (Dettmers et al.,
+// LLM.int8(), arXiv:2208.07339, sec. 3.2, does so with whole channels.)
+inline constexpr size_t MostOutliers(size_t k) { return k < 512 ? 8 : k < 4096 ? k / 64 : 64; }
+
+struct Outlier {
+  uint32_t column;
+  float value;
+};
+
 // ---- Packed weights -------------------------------------------------------------------------
 // weight[n][k] = scale[n][group of k] * code[n][k] + offset[n][group of k]. Codes are stored
 // unsigned, less the lowest, because VPDPBUSD multiplies unsigned bytes by signed ones: weights are
@@ -36,7 +46,8 @@ struct IntLayout {
                       // kPadK if it is padded); or k: whole rows, without offsets
   int lowest = -128;  // the code that is stored as 0
   bool has_offsets = false;
-  bool e2m1 = false;  // with 4 bits, in groups, lowest -12, no offsets; scales are powers of two
+  bool e2m1 = false;    // with 4 bits, in groups, lowest -12, no offsets; scales are powers of two
+  size_t outliers = 0;  // most activations of a row that are kept apart
 
   // Always inlined, because ISA files call them (README, the rule of ISA files).
   [[gnu::always_inline]] bool whole_rows() const { return group == k && !has_offsets && !e2m1; }
@@ -61,12 +72,15 @@ struct IntLayout {
     return groups() * group_bytes() + kBlockN * (sizeof(float) + sizeof(int32_t));
   }
   // ---- Activations: a row is int8 [columns()], then float32 scale, int32 zero point, int32
-  // [groups()] sums of the group's values.
+  // [groups()] sums of the group's values; and if there may be outliers, uint32 how many there are,
+  // Outlier [outliers] by column. The row's value at their columns is 0.
   [[gnu::always_inline]] size_t columns() const {
     return whole_rows() ? k_padded() : groups() * group;
   }
+  [[gnu::always_inline]] size_t outliers_at() const { return columns() + 8 + 4 * groups(); }
   [[gnu::always_inline]] size_t row_bytes() const {
-    return RoundUp(columns() + 8 + 4 * groups(), 64);
+    const size_t apart = outliers > 0 ? sizeof(uint32_t) + outliers * sizeof(Outlier) : 0;
+    return RoundUp(outliers_at() + apart, 64);
   }
 };
 
@@ -87,7 +101,9 @@ void UnpackNibbles(const uint32_t* words, int bias, int8_t* dst);
 // How a row of activations is rounded: q = round_half_even(x / scale) + zero_point, clamped to
 // int8.
 struct Rounding {
-  float scale = 0;  // 0: absmax / 127 of the row, and no zero point
+  // 0: absmax / 127 of the row, and no zero point. If the layout has outliers, the largest
+  // magnitude is halved while no more than those lie above it, to a quarter at least.
+  float scale = 0;
   int32_t zero_point = 0;
 };
 struct RoundArgs {
@@ -99,6 +115,12 @@ struct RoundArgs {
   const uint32_t* order = nullptr;
 };
 inline constexpr uint32_t kNoColumn = ~uint32_t{0};
+
+// What Rounding says on outliers: the largest magnitude is divided by kFewestOutlierSteps to
+// kMostOutlierSteps powers of two. Below, they are not worth their products.
+inline constexpr int kFewestOutlierSteps = 2, kMostOutlierSteps = 12;
+// Rows whose largest magnitude is below have none, so that no step becomes 0.
+inline constexpr float kLeastOutlier = 0x1p-100f;
 
 // y[rows][blocks * 64] = x * w^T, overwriting y.
 struct IntGemmArgs {

@@ -15,6 +15,7 @@ Vec Dot(Vec w, Vec x, Vec sum) { return Bits(_mm512_dpbusd_epi32(Ints(sum), Ints
 //
 #include "kernels/impl/amx_tiles.inl.h"
 #include "kernels/impl/int_dequantise.inl.h"
+#include "kernels/impl/int_round.inl.h"
 #include "kernels/impl/int_tiles.inl.h"
 #include "kernels/impl/integer_tables.h"
 
@@ -39,6 +40,10 @@ struct VectorEpilogue {
     const auto add = layout.has_offsets ? impl::AddGroup<GroupScales::kF16AndOffsets>
                                         : impl::AddGroup<GroupScales::kF16>;
     add(layout, reinterpret_cast<const std::byte*>(scales), x_sums, rows, sums, y, ldy);
+  }
+  static void AddOutliers(const IntLayout& layout, const std::byte* x, size_t rows,
+                          const std::byte* block, float* y, size_t ldy) {
+    impl::AddOutliers(layout, x, rows, block, y, ldy);
   }
   static void ScaleRow(float row_scale, const float* scales, const float* sums, float* y) {
     impl::ScaleRow(row_scale, scales, sums, y);

@@ -16,6 +16,7 @@ Vec Dot(Vec w, Vec x, Vec sum) {
 #include "kernels/impl/integer.inl.h"
 //
 #include "kernels/impl/int_dequantise.inl.h"
+#include "kernels/impl/int_round.inl.h"
 #include "kernels/impl/integer_tables.h"
 
 namespace pinion::kernels::impl {

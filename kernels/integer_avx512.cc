@@ -6,6 +6,7 @@
 #include "kernels/impl/integer.inl.h"
 //
 #include "kernels/impl/int_dequantise.inl.h"
+#include "kernels/impl/int_round.inl.h"
 #include "kernels/impl/integer_tables.h"
 
 namespace pinion::kernels::impl {

@@ -14,6 +14,7 @@ Vec Dot(Vec w, Vec x, Vec sum) { return Bits(_mm512_dpbusd_epi32(Ints(sum), Ints
 #include "kernels/impl/integer.inl.h"
 //
 #include "kernels/impl/int_dequantise.inl.h"
+#include "kernels/impl/int_round.inl.h"
 #include "kernels/impl/integer_tables.h"
 
 namespace pinion::kernels::impl {

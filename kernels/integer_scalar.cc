@@ -25,15 +25,44 @@ float Activation(const RoundArgs& args, size_t column) {
                                     : Widen(static_cast<const Bf16*>(args.x)[i]);
 }
 
+// The largest magnitude that is rounded; `largest`: of all.
+float RoundedRange(const IntLayout& layout, const RoundArgs& args, float largest) {
+  float range = largest;
+  if (layout.outliers == 0 || largest < kLeastOutlier) return range;
+  for (int steps = kFewestOutlierSteps; steps <= kMostOutlierSteps; ++steps) {
+    const float limit = largest / static_cast<float>(1 << steps);
+    size_t above = 0;
+    for (size_t i = 0; i < layout.k; ++i) above += std::abs(Activation(args, i)) > limit ? 1 : 0;
+    if (above > layout.outliers) break;
+    range = limit;
+  }
+  return range;
+}
+
+// Moves the values above `range` out of the rounded row.
+void PutOutliersApart(const IntLayout& layout, const RoundArgs& args, float range) {
+  uint32_t count = 0;
+  std::byte* at = args.dst + layout.outliers_at();
+  for (size_t i = 0; i < layout.k; ++i) {
+    const float value = Activation(args, i);
+    if (!(std::abs(value) > range)) continue;
+    const Outlier outlier{static_cast<uint32_t>(i), value};
+    std::memcpy(at + sizeof(count) + count++ * sizeof(outlier), &outlier, sizeof(outlier));
+    args.dst[i] = std::byte{0};
+  }
+  std::memcpy(at, &count, sizeof(count));
+}
+
 void Round(const IntLayout& layout, const RoundArgs& args) {
   Rounding rounding = args.rounding;
+  float largest = 0, range = 0;
   if (rounding.scale == 0) {
-    float largest = 0;
     for (size_t i = 0; i < layout.k; ++i) {
       const float magnitude = std::abs(Activation(args, i));
       if (magnitude > largest) largest = magnitude;
     }
-    rounding = {largest > 0 ? largest / 127 : 1, 0};
+    range = RoundedRange(layout, args, largest);
+    rounding = {largest > 0 ? range / 127 : 1, 0};
   }
   std::memset(args.dst, 0, layout.columns());
   auto* dst = reinterpret_cast<int8_t*>(args.dst);
@@ -41,6 +70,10 @@ void Round(const IntLayout& layout, const RoundArgs& args) {
     const float rounded = std::nearbyint(Activation(args, i) / rounding.scale) +
                           static_cast<float>(rounding.zero_point);
     dst[i] = static_cast<int8_t>(rounded < -128 ? -128 : rounded > 127 ? 127 : rounded);
+  }
+  if (layout.outliers > 0) {
+    std::memset(args.dst + layout.outliers_at(), 0, sizeof(uint32_t));
+    if (range < largest) PutOutliersApart(layout, args, range);
   }
   std::byte* tail = args.dst + layout.columns();
   std::memcpy(tail, &rounding, sizeof(rounding));
@@ -69,6 +102,34 @@ float Scale(const IntLayout& layout, const std::byte* scales, size_t output) {
   return power;
 }
 
+float Weight(const IntLayout& layout, const std::byte* block, size_t output, size_t k) {
+  const std::byte* tail = block + layout.groups() * layout.group_bytes();
+  const float own = Get<float>(tail, output);
+  const size_t width = layout.whole_rows() ? layout.columns() : layout.group;
+  const std::byte* codes = block + k / width * layout.group_bytes();
+  const auto code = static_cast<float>(Code(layout, codes, output, k % width));
+  const auto lowest = static_cast<float>(layout.lowest);
+  if (layout.whole_rows()) return std::fma(code, own, own * lowest);
+  const std::byte* scales = codes + layout.code_bytes(width);
+  const float scale = Scale(layout, scales, output) * own;
+  const float offset =
+      layout.has_offsets ? Widen(Get<F16>(scales, kBlockN + output)) * own : scale * lowest;
+  return std::fma(code, scale, offset);
+}
+
+// `total` and the products of one output with the row's outliers.
+float WithOutliers(const IntLayout& layout, const std::byte* x, const std::byte* block,
+                   size_t output, float total) {
+  if (layout.outliers == 0) return total;
+  const std::byte* at = x + layout.outliers_at();
+  const auto count = Get<uint32_t>(at, 0);
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto outlier = Get<Outlier>(at + sizeof(count), i);
+    total = std::fma(Weight(layout, block, output, outlier.column), outlier.value, total);
+  }
+  return total;
+}
+
 float Product(const IntLayout& layout, const std::byte* x, const std::byte* block, size_t output) {
   const auto rounding = Get<Rounding>(x + layout.columns(), 0);
   const std::byte* tail = block + layout.groups() * layout.group_bytes();
@@ -83,14 +144,15 @@ float Product(const IntLayout& layout, const std::byte* x, const std::byte* bloc
     if (!layout.has_offsets) sum += layout.lowest * x_sum;
     if (layout.whole_rows()) {
       sum -= Get<int32_t>(tail, kBlockN + output) * rounding.zero_point;
-      return static_cast<float>(sum) * Get<float>(tail, output) * rounding.scale;
+      const float whole = static_cast<float>(sum) * Get<float>(tail, output) * rounding.scale;
+      return WithOutliers(layout, x, block, output, whole);
     }
     const std::byte* scales = codes + layout.code_bytes(width);
     total += static_cast<float>(sum) * Scale(layout, scales, output);
     if (layout.has_offsets)
       total += Widen(Get<F16>(scales, kBlockN + output)) * static_cast<float>(x_sum);
   }
-  return total * Get<float>(tail, output) * rounding.scale;
+  return WithOutliers(layout, x, block, output, total * Get<float>(tail, output) * rounding.scale);
 }
 
 void IntGemm(const IntLayout& layout, const IntGemmArgs& args) {
@@ -99,21 +161,6 @@ void IntGemm(const IntLayout& layout, const IntGemmArgs& args) {
       args.y[row * args.ldy + n] =
           Product(layout, args.x + row * layout.row_bytes(),
                   args.w + n / kBlockN * layout.block_bytes(), n % kBlockN);
-}
-
-float Weight(const IntLayout& layout, const std::byte* block, size_t output, size_t k) {
-  const std::byte* tail = block + layout.groups() * layout.group_bytes();
-  const float own = Get<float>(tail, output);
-  const size_t width = layout.whole_rows() ? layout.columns() : layout.group;
-  const std::byte* codes = block + k / width * layout.group_bytes();
-  const auto code = static_cast<float>(Code(layout, codes, output, k % width));
-  const auto lowest = static_cast<float>(layout.lowest);
-  if (layout.whole_rows()) return std::fma(code, own, own * lowest);
-  const std::byte* scales = codes + layout.code_bytes(width);
-  const float scale = Scale(layout, scales, output) * own;
-  const float offset =
-      layout.has_offsets ? Widen(Get<F16>(scales, kBlockN + output)) * own : scale * lowest;
-  return std::fma(code, scale, offset);
 }
 
 void Dequantise(const IntLayout& layout, const std::byte* block, Dtype dst_type, std::byte* dst) {

@@ -174,10 +174,10 @@ std::vector<SettingRow> ArithmeticRows() {
       {.key = "activations",
        .flag = "--activations",
        .help = "type of the activations that are multiplied with AWQ, GPTQ, packed int4 and GGUF "
-               "weights",
+               "weights; float leaves those of W8A8 unrounded, too",
        .usual = "auto, which is int8, or floats with --dtype float32",
        .access = Field(&EngineOptions::activations),
-       .names = {"auto", "int8", "bf16"},
+       .names = {"auto", "int8", "bf16", "float"},
        .changes_outputs = true},
       {.key = "head_dtype",
        .flag = "--head-dtype",

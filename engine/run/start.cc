@@ -104,7 +104,9 @@ Result<std::shared_ptr<const TensorSource>> OpenAndPlanFormats(const EngineOptio
   const bool int8_head = options.head_dtype == "int8";
   PINION_ASSIGN(auto opened, OpenWeights(files, options.seed));
   if (int8_head) opened = WithInt8Head(std::move(opened), files.spec);
-  PINION_ASSIGN(files.spec.formats, PlanFormats(files.spec, *opened, files.scheme,
+  // What the scheme says on activations is all that planning takes from it.
+  const auto scheme = options.activations == "float" ? std::nullopt : files.scheme;
+  PINION_ASSIGN(files.spec.formats, PlanFormats(files.spec, *opened, scheme,
                                                 ResolveActivations(options, dtype), int8_head));
   return std::shared_ptr<const TensorSource>(std::move(opened));
 }

@@ -31,7 +31,8 @@ class AdminApi {
 
   // What the front end adds to /server_info, and whether `/` answers with the page.
   struct Facts {
-    Json machine, budget, profile;  // MachineLayout, the budget, ServeOptions::profile
+    Json machine = {}, budget = {},
+         profile = {};  // MachineLayout, the budget, ServeOptions::profile
     bool page = false;
   };
 

@@ -41,6 +41,20 @@ IntegerShare Regroup(const IntegerFormat& format, size_t column, size_t k) {
           std::make_shared<const ColumnOrder>(std::move(order))};
 }
 
+std::optional<IntegerShare> Cut(const IntegerFormat& format, size_t column, size_t k) {
+  if (format.group_of) return Regroup(format, column, k);
+  kernels::IntLayout layout{format.bits, k, k, format.lowest, format.has_offsets, format.e2m1};
+  // A cut may lie inside a group: groups become narrow enough for it to fall between two of them.
+  const size_t group = std::gcd(format.group, column);
+  if (!format.e2m1 && (format.group == 0 || group >= k)) {
+    if (format.has_offsets) layout.group = kernels::RoundUp(k, kernels::kPadK);
+    return IntegerShare{layout, nullptr};
+  }
+  layout.group = group;
+  if (layout.group % kSmallestIntGroup != 0) return {};
+  return IntegerShare{layout, nullptr};
+}
+
 }  // namespace
 
 const IntegerFormat* FormatPlan::Find(int layer, MatrixRole role) const {
@@ -59,17 +73,9 @@ size_t FormatPlan::Count(IntegerProduct product) const {
 }
 
 std::optional<IntegerShare> ShareOf(const IntegerFormat& format, size_t column, size_t k) {
-  if (format.group_of) return Regroup(format, column, k);
-  kernels::IntLayout layout{format.bits, k, k, format.lowest, format.has_offsets, format.e2m1};
-  // A cut may lie inside a group: groups become narrow enough for it to fall between two of them.
-  const size_t group = std::gcd(format.group, column);
-  if (!format.e2m1 && (format.group == 0 || group >= k)) {
-    if (format.has_offsets) layout.group = kernels::RoundUp(k, kernels::kPadK);
-    return IntegerShare{layout, nullptr};
-  }
-  layout.group = group;
-  if (layout.group % kSmallestIntGroup != 0) return {};
-  return IntegerShare{layout, nullptr};
+  auto share = Cut(format, column, k);
+  if (share && format.outliers_apart) share->layout.outliers = kernels::MostOutliers(k);
+  return share;
 }
 
 }  // namespace pinion

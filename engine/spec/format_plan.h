@@ -43,6 +43,9 @@ struct IntegerFormat {
   bool e2m1 = false;
   IntegerProduct product = IntegerProduct::kInt8;
   kernels::Rounding rounding;  // of the activations, if they are rounded
+  // Whether outliers among the activations stay unrounded, which is ours to choose unless the
+  // checkpoint's scheme says how activations are rounded.
+  bool outliers_apart = false;
   // The group of each column of the whole matrix if groups are not consecutive columns (act-order);
   // else null.
   std::shared_ptr<const std::vector<uint32_t>> group_of;

@@ -91,6 +91,8 @@ class Planner {
     const auto product = ProductOf(role);
     if (!product) return {};
     format.product = *product;
+    format.outliers_apart =
+        *product == IntegerProduct::kInt8 && activations_ == ActivationRounding::kNone;
     format.lowest = 127;
     format.e2m1 = true;
     int highest = -128;

@@ -18,6 +18,11 @@ Vec AddInt(Vec a, Vec b) { return Bits(_mm256_add_epi32(Ints(a), Ints(b))); }
 Vec SubInt(Vec a, Vec b) { return Bits(_mm256_sub_epi32(Ints(a), Ints(b))); }
 Vec MulInt(Vec a, Vec b) { return Bits(_mm256_mullo_epi32(Ints(a), Ints(b))); }
 Vec Magnitude(Vec v) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v); }
+// How many magnitudes are above the limit.
+size_t CountAbove(Vec v, float limit) {
+  return static_cast<size_t>(__builtin_popcount(static_cast<unsigned>(
+      _mm256_movemask_ps(_mm256_cmp_ps(Magnitude(v), _mm256_set1_ps(limit), _CMP_GT_OQ)))));
+}
 
 // v: whole numbers within the range of int8.
 void StoreBytes(int8_t* dst, Vec v) {
@@ -63,6 +68,12 @@ template <int kShift, int kBits>
 Vec FieldOf(Vec v) {
   return ToFloats(Bits(
       _mm256_and_si256(_mm256_srli_epi32(Ints(v), kShift), _mm256_set1_epi32((1 << kBits) - 1))));
+}
+// The unsigned number in those bits of every lane that are set in `mask` after a shift to the
+// right.
+Vec FieldAt(Vec v, int shift, int mask) {
+  const __m256i shifted = _mm256_srl_epi32(Ints(v), _mm_cvtsi32_si128(shift));
+  return ToFloats(Bits(_mm256_and_si256(shifted, _mm256_set1_epi32(mask))));
 }
 // Pairs of finite floats rounded to bfloat16, ties to even; `even` at the lower address.
 __m256i RoundedToBf16(Vec v) {

@@ -18,6 +18,11 @@ Vec AddInt(Vec a, Vec b) { return Bits(_mm512_add_epi32(Ints(a), Ints(b))); }
 Vec SubInt(Vec a, Vec b) { return Bits(_mm512_sub_epi32(Ints(a), Ints(b))); }
 Vec MulInt(Vec a, Vec b) { return Bits(_mm512_mullo_epi32(Ints(a), Ints(b))); }
 Vec Magnitude(Vec v) { return _mm512_abs_ps(v); }
+// How many magnitudes are above the limit.
+size_t CountAbove(Vec v, float limit) {
+  return static_cast<size_t>(
+      __builtin_popcount(_mm512_cmp_ps_mask(Magnitude(v), _mm512_set1_ps(limit), _CMP_GT_OQ)));
+}
 
 // v: whole numbers within the range of int8.
 void StoreBytes(int8_t* dst, Vec v) {
@@ -60,6 +65,12 @@ template <int kShift, int kBits>
 Vec FieldOf(Vec v) {
   return ToFloats(Bits(
       _mm512_and_si512(_mm512_srli_epi32(Ints(v), kShift), _mm512_set1_epi32((1 << kBits) - 1))));
+}
+// The unsigned number in those bits of every lane that are set in `mask` after a shift to the
+// right.
+Vec FieldAt(Vec v, int shift, int mask) {
+  const __m512i shifted = _mm512_srl_epi32(Ints(v), _mm_cvtsi32_si128(shift));
+  return ToFloats(Bits(_mm512_and_si512(shifted, _mm512_set1_epi32(mask))));
 }
 // Pairs of finite floats rounded to bfloat16, ties to even; `even` at the lower address.
 __m512i RoundedToBf16(Vec v) {

@@ -9,6 +9,7 @@
 //   WholeRow(layout, row, tail, sums, y)
 //   AddGroup(layout, scales, x_sums, rows, sums, y, ldy)   some rows of one block's group
 //   ScaleRow(row_scale, scales, sums, y)
+//   AddOutliers(layout, x, rows, block, y, ldy)   rows of one block
 
 #include "kernels/impl/tile_gemm.inl.h"
 #include "kernels/integer.h"
@@ -56,10 +57,13 @@ template <typename Tiles, typename Epilogue>
 void WholeRowTiles(const IntLayout& layout, const IntGemmArgs& args) {
   const auto finish = [&](size_t block, size_t row, size_t rows) {
     const std::byte* tail = args.w + block * layout.block_bytes() + layout.group_bytes();
-    for (; rows > 0; --rows, ++row) {
-      float* y = args.y + row * args.ldy + block * kBlockN;
-      Epilogue::WholeRow(layout, args.x + row * layout.row_bytes(), tail, y, y);
+    const std::byte* x = args.x + row * layout.row_bytes();
+    float* y = args.y + row * args.ldy + block * kBlockN;
+    for (size_t r = 0; r < rows; ++r) {
+      float* sums = y + r * args.ldy;
+      Epilogue::WholeRow(layout, x + r * layout.row_bytes(), tail, sums, sums);
     }
+    Epilogue::AddOutliers(layout, x, rows, args.w + block * layout.block_bytes(), y, args.ldy);
   };
   TileGemm<Tiles>({.x = args.x,
                    .x_stride = layout.row_bytes(),
@@ -178,6 +182,8 @@ class GroupedProduct {
       float* y = SumsAt(block, r);
       Epilogue::ScaleRow(ReadAt<float>(Row(r) + layout_.columns(), 0), scales, y, y);
     }
+    Epilogue::AddOutliers(layout_, Row(row), rows, GroupAt(block, 0), SumsAt(block, row),
+                          args_.ldy);
   }
 
   const IntLayout& layout_;

@@ -6,6 +6,7 @@
 // ISA's multiplication of bytes first: int_fours.inl.h or int_pairs.inl.h.
 
 #include "kernels/impl/gemm.inl.h"
+#include "kernels/impl/int_outliers.inl.h"
 #include "kernels/integer.h"
 
 namespace pinion::kernels::impl {
@@ -69,19 +70,6 @@ void RunTile(const IntLayout& layout, const IntChunk& chunk, const RowGroups& ti
   }
 }
 
-struct RowTail {
-  float scale;
-  int32_t zero_point;
-};
-RowTail TailOf(const IntLayout& layout, const std::byte* row) {
-  RowTail tail;
-  __builtin_memcpy(&tail, row + layout.columns(), sizeof(tail));
-  return tail;
-}
-const int32_t* SumsOf(const IntLayout& layout, const std::byte* row) {
-  return reinterpret_cast<const int32_t*>(row + layout.columns() + sizeof(RowTail));
-}
-
 // Converts one block's row of exact int32 sums to float32. The codes' lowest and the activations'
 // zero point are subtracted before, in integers, so that nothing is rounded but the result.
 void FinishWholeRow(const IntLayout& layout, const std::byte* row, const std::byte* tail,
@@ -121,6 +109,7 @@ void PassOfWholeRows(const IntLayout& layout, const IntGemmArgs& args) {
   for (size_t row = 0; row < args.rows; ++row)
     FinishWholeRow(layout, args.x + row * row_bytes, args.w + layout.group_bytes(), sums[row],
                    args.y + row * args.ldy);
+  AddOutliers(layout, args.x, args.rows, args.w, args.y, args.ldy);
 }
 
 // What an output has for each group besides its codes.
@@ -207,6 +196,7 @@ void PassOfGroups(const IntLayout& layout, const IntGemmArgs& args) {
   for (size_t row = 0; row < args.rows; ++row)
     ScaleRow(TailOf(layout, args.x + row * row_bytes).scale, reinterpret_cast<const float*>(w),
              y[row], args.y + row * args.ldy);
+  AddOutliers(layout, args.x, args.rows, args.w, args.y, args.ldy);
 }
 
 using PassFn = void (*)(const IntLayout&, const IntGemmArgs&);
@@ -235,100 +225,6 @@ void IntGemm(const IntLayout& layout, const IntGemmArgs& args) {
       pass.rows = passes.Size(i);
       run(layout, pass);
     }
-  }
-}
-
-// ---- Rounding of activations
-template <typename T>
-Vec LoadActivations(const T* x) {
-  if constexpr (sizeof(T) == sizeof(float)) {
-    return Load(x);
-  } else {
-    return WidenBf16(x);
-  }
-}
-
-template <typename T>
-float LargestMagnitude(const T* x, size_t n) {
-  const size_t whole = n - n % kLanes;
-  Vec largest = Set(0);
-  for (size_t i = 0; i < whole; i += kLanes)
-    largest = Max(Magnitude(LoadActivations(x + i)), largest);
-  float result = MaxLane(largest);
-  for (size_t i = whole; i < n; ++i) {
-    const float magnitude = __builtin_fabsf(Widen(x[i]));
-    if (magnitude > result) result = magnitude;
-  }
-  return result;
-}
-
-int32_t RoundOne(float x, float scale, int32_t zero_point) {
-  const float rounded = __builtin_nearbyintf(x / scale) + static_cast<float>(zero_point);
-  return static_cast<int32_t>(rounded < -128 ? -128 : rounded > 127 ? 127 : rounded);
-}
-
-template <typename T>
-void RoundValues(const T* x, size_t n, float scale, int32_t zero_point, int8_t* dst) {
-  const size_t whole = n - n % kLanes;
-  const Vec divisor = Set(scale), shift = Set(static_cast<float>(zero_point));
-  for (size_t i = 0; i < whole; i += kLanes) {
-    const Vec rounded = RoundToInteger(LoadActivations(x + i) / divisor) + shift;
-    StoreBytes(dst + i, Max(Min(rounded, Set(127)), Set(-128)));
-  }
-  for (size_t i = whole; i < n; ++i)
-    dst[i] = static_cast<int8_t>(RoundOne(Widen(x[i]), scale, zero_point));
-}
-
-// Columns gathered at a time.
-constexpr size_t kGathered = 256;
-
-// Calls body(values, first, count) for runs of columns that together are all columns.
-template <typename T, typename Body>
-void ForRuns(const RoundArgs& args, size_t k, Body body) {
-  const auto* x = static_cast<const T*>(args.x);
-  if (args.order == nullptr) return body(x, 0, k);
-  T gathered[kGathered];
-  for (size_t first = 0; first < k; first += kGathered) {
-    const size_t count = k - first < kGathered ? k - first : kGathered;
-    for (size_t i = 0; i < count; ++i) {
-      const uint32_t column = args.order[first + i];
-      gathered[i] = column == kNoColumn ? T{} : x[column];
-    }
-    body(gathered, first, count);
-  }
-}
-
-template <typename T>
-void RoundTyped(const IntLayout& layout, const RoundArgs& args) {
-  auto* dst = reinterpret_cast<int8_t*>(args.dst);
-  RowTail tail{args.rounding.scale, args.rounding.zero_point};
-  if (tail.scale == 0) {
-    float largest = 0;
-    ForRuns<T>(args, layout.k, [&largest](const T* values, size_t, size_t count) {
-      const float magnitude = LargestMagnitude(values, count);
-      if (magnitude > largest) largest = magnitude;
-    });
-    tail = {largest > 0 ? largest / 127 : 1, 0};
-  }
-  ForRuns<T>(args, layout.k, [dst, &tail](const T* values, size_t first, size_t count) {
-    RoundValues(values, count, tail.scale, tail.zero_point, dst + first);
-  });
-  __builtin_memset(dst + layout.k, 0, layout.columns() - layout.k);
-  __builtin_memcpy(dst + layout.columns(), &tail, sizeof(tail));
-  auto* sums = reinterpret_cast<int32_t*>(args.dst + layout.columns() + sizeof(tail));
-  const size_t width = layout.whole_rows() ? layout.columns() : layout.group;
-  for (size_t group = 0; group < layout.groups(); ++group) {
-    int32_t sum = 0;
-    for (size_t i = group * width; i < (group + 1) * width; ++i) sum += dst[i];
-    sums[group] = sum;
-  }
-}
-
-void Round(const IntLayout& layout, const RoundArgs& args) {
-  if (args.x_type == Dtype::kF32) {
-    RoundTyped<float>(layout, args);
-  } else {
-    RoundTyped<Bf16>(layout, args);
   }
 }
 

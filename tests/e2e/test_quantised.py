@@ -225,6 +225,12 @@ def test_w8a8_in_float32_is_the_references_integer_arithmetic(scored, run_greedy
     run_greedy(name, *FLOAT32, *flags)
 
 
+@pytest.mark.parametrize("name", W8A8)
+def test_float_activations_leave_the_weights_to_decide(scored, name):
+    """--activations float rounds no activation, whatever the scheme says."""
+    assert scored(name, *FLOAT32, "--activations", "float").weights_error <= 1e-3
+
+
 def test_integer_experts_are_the_same_packed_at_every_step(scored, run_greedy):
     for prepack in ("0", "1"):
         flags = [*FLOAT32, "--moe-prepack", prepack]
@@ -391,7 +397,7 @@ def test_unknown_schemes_and_settings_are_usage_errors(pinion, tmp_path):
     for arguments, said in [
             (["model", "make", "--preset", "tiny", "--scheme", "fp8", tmp_path / "m"], "w8a8, awq or gptq"),
             (["run", "preset:tiny:q4", "-p", "x"], "w8a8, awq or gptq"),
-            (["run", "preset:tiny", "-p", "x", "--activations", "int4"], "auto, int8 or bf16"),
+            (["run", "preset:tiny", "-p", "x", "--activations", "int4"], "auto, int8, bf16 or float"),
             (["run", "preset:tiny", "-p", "x", "--head-dtype", "int4"], "auto or int8")]:
         done = pinion(*arguments)
         assert done.returncode == 2

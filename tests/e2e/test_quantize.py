@@ -5,6 +5,7 @@ import json
 import math
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -13,7 +14,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from checkpoint import read_file
+from checkpoint import Tensor, read_file, write_file
 from quantised_copy import with_outliers
 
 MODEL = "models/tiny-trained"
@@ -76,6 +77,42 @@ def test_scales_tame_channels_that_stand_out(quantize, divergence, data, texts, 
     plain, without = divergence(quantize(target, model=model)), divergence(quantize(target))
     calibrated = divergence(quantize(target, "--calibration", texts[0], "--threads-bind", "nobind", model=model))
     assert calibrated**2 <= plain * without
+
+
+# The rule for defaults, of a model with channels a hundred times as large as the rest.
+SURVIVAL = 1.02
+
+
+def with_large_channels(original, folder):
+    """A copy that computes the same with 4 channels behind every layer's norms 100 times as large."""
+    shutil.copytree(original, folder)
+    channels = random.Random(19).sample(range(128), 4)
+    tensors = {}
+    for name, (kind, values) in read_file(original / "model.safetensors").items():
+        values = values.copy()
+        if re.search(r"layers.*layernorm", name):
+            values[channels] *= 100
+            kind = "F32"
+        elif re.search(r"(q|k|v|gate|up)_proj", name):
+            values[:, channels] /= 100
+            kind = "F32"
+        tensors[name] = Tensor(kind, values)
+    write_file(folder / "model.safetensors", tensors)
+    return folder
+
+
+@pytest.mark.parametrize("target", ["awq-int4", "gptq-int4"])
+def test_default_activations_survive_outliers(quantize, pinion_json, data, tmp_path, target):
+    original = with_large_channels(data / MODEL, tmp_path / "outliers")
+    folder = quantize(target, model=original)
+
+    def perplexity(*flags):
+        return pinion_json("score", folder, "--input", data / MODEL / "heldout.txt", "--window", 256, "--compare",
+                           data / MODEL, "--json", *SMALL, *flags)["perplexity"]
+
+    floats = perplexity("--activations", "bf16")
+    assert perplexity("--isa", "auto") <= SURVIVAL * floats
+    assert perplexity("--isa", "scalar") <= SURVIVAL * floats
 
 
 def test_all_that_belongs_to_the_model_comes_along(quantize, pinion, data):

@@ -3,6 +3,8 @@
 // The products that kAmx computes on tiles, on any tile operations: the passes of tile_gemm.inl.h
 // and int_tiles.inl.h as the ISA files instantiate them, with a plain epilogue.
 
+#include <cmath>
+
 #include "kernels/impl/int_tiles.inl.h"
 #include "kernels/integer.h"
 #include "tests/kernels/emulated_tiles.h"
@@ -51,6 +53,37 @@ struct PlainEpilogue {
         y[n] += static_cast<float>(sum) * ToFloat(scales[n]);
         if (layout.has_offsets)
           y[n] += ToFloat(scales[kBlockN + n]) * static_cast<float>(x_sums[row]);
+      }
+    }
+  }
+  static float Weight(const IntLayout& layout, const std::byte* block, size_t n, size_t k) {
+    const size_t width = layout.whole_rows() ? layout.k_padded() : layout.group;
+    const auto in_word = static_cast<size_t>(32 / layout.bits);
+    const std::byte* group = block + k / width * layout.group_bytes();
+    const size_t column = k % width, place = column % in_word;
+    const int byte = std::to_integer<int>(group[(column / in_word * kBlockN + n) * 4 + place % 4]);
+    const int code = layout.bits == 8 ? byte : byte >> place / 4 * 4 & 15;
+    float own;
+    std::memcpy(&own, block + layout.groups() * layout.group_bytes() + n * 4, 4);
+    const auto lowest = static_cast<float>(layout.lowest);
+    if (layout.whole_rows()) return own * (static_cast<float>(code) + lowest);
+    F16 scale, offset;
+    std::memcpy(&scale, group + layout.code_bytes(width) + n * 2, 2);
+    if (!layout.has_offsets) return own * ToFloat(scale) * (static_cast<float>(code) + lowest);
+    std::memcpy(&offset, group + layout.code_bytes(width) + (kBlockN + n) * 2, 2);
+    return own * std::fma(static_cast<float>(code), ToFloat(scale), ToFloat(offset));
+  }
+  static void AddOutliers(const IntLayout& layout, const std::byte* x, size_t rows,
+                          const std::byte* block, float* y, size_t ldy) {
+    if (layout.outliers == 0) return;
+    for (size_t row = 0; row < rows; ++row, x += layout.row_bytes(), y += ldy) {
+      uint32_t count;
+      std::memcpy(&count, x + layout.outliers_at(), sizeof(count));
+      for (uint32_t i = 0; i < count; ++i) {
+        Outlier outlier;
+        std::memcpy(&outlier, x + layout.outliers_at() + 4 + i * sizeof(outlier), sizeof(outlier));
+        for (size_t n = 0; n < kBlockN; ++n)
+          y[n] = std::fma(Weight(layout, block, n, outlier.column), outlier.value, y[n]);
       }
     }
   }

@@ -183,7 +183,8 @@ TEST(NeedsFor, PackedMatricesCountAsPacked) {
   for (int layer = 0; layer < spec.layers; ++layer)
     for (const auto role :
          {MatrixRole::kQkv, MatrixRole::kO, MatrixRole::kMlpIn, MatrixRole::kDown})
-      spec.formats.Set(layer, role, {4, 128, 0, true, false, IntegerProduct::kInt8, {}, nullptr});
+      spec.formats.Set(layer, role,
+                       {4, 128, 0, true, false, IntegerProduct::kInt8, {}, true, nullptr});
   const double packed = static_cast<double>(CountNeeds(spec, {}, 1)[0].weights);
   const double layers = 32 * (4096.0 * 6144 + 4096.0 * 4096 + 3 * 4096.0 * 14336);
   EXPECT_NEAR(plain - packed, layers * (2 - 0.5 - 4.0 / 128), 0.02 * layers);

@@ -66,6 +66,18 @@ TEST(ShareOf, KeepsMxfp4InGroups) {
   EXPECT_EQ(group_of(16, 16), 16);
 }
 
+// As many as suit the share's columns, whatever the matrix has.
+TEST(ShareOf, LeavesRoomForOutliersIfTheFormatDoes) {
+  IntegerFormat format = Grouped(128);
+  EXPECT_EQ(ShareOf(format, 0, 4096)->layout.outliers, 0u);
+  format.outliers_apart = true;
+  EXPECT_EQ(ShareOf(format, 0, 4096)->layout.outliers, kernels::MostOutliers(4096));
+  EXPECT_EQ(ShareOf(format, 4096, 256)->layout.outliers, kernels::MostOutliers(256));
+  format = ActOrder(512, 128);
+  format.outliers_apart = true;
+  EXPECT_EQ(ShareOf(format, 0, 512)->layout.outliers, kernels::MostOutliers(512));
+}
+
 TEST(ShareOf, LaysWholeMatricesByGroupsWithoutPadding) {
   for (const size_t columns : {512, 480}) {  // 480: the last group is short
     const IntegerFormat format = ActOrder(columns, 128);
