@@ -9,14 +9,12 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <sstream>
 
 #include "engine/base/clock.h"
-#include "engine/base/file.h"
 #include "engine/base/json.h"
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
+#include "harness/counters/process_tree.h"
 #include "harness/load/http_client.h"
 
 namespace pinion::harness {
@@ -29,16 +27,6 @@ std::string Describe(const Process::Exit& exit) {
   const int signal = exit.signal == 0 && exit.code > 128 ? exit.code - 128 : exit.signal;
   if (signal != 0) return StrCat("was ended by signal ", signal, " (", strsignal(signal), ")");
   return StrCat("ended with exit code ", exit.code);
-}
-
-// The process group of one entry of /proc; 0 if it is not a process, or has ended.
-pid_t GroupOf(const std::filesystem::path& entry) {
-  const std::string stat = ReadFile(entry / "stat", 4096).value_or("");
-  std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
-  std::string state;
-  pid_t parent = 0, group = 0;
-  fields >> state >> parent >> group;
-  return group;
 }
 
 class GuardedServer final : public EngineServer {
@@ -64,11 +52,7 @@ class GuardedServer final : public EngineServer {
 
   std::vector<pid_t> processes() const override {
     std::vector<pid_t> found;
-    std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored))
-      if (const auto id = ParseInt(entry.path().filename().string(), "process");
-          id && GroupOf(entry.path()) == group_)
-        found.push_back(static_cast<pid_t>(*id));
+    for (const TreeProcess& process : ProcessTree(group_)) found.push_back(process.id);
     return found;
   }
 

@@ -32,9 +32,8 @@ class EngineServer {
 
   virtual const ServerUrl& url() const = 0;
   virtual double start_s() const = 0;                // from its start to its first healthy answer
-  virtual std::vector<pid_t> processes() const = 0;  // of its group, now
-  // The sum of the peak resident memory of the group's processes (shared pages count each
-  // time).
+  virtual std::vector<pid_t> processes() const = 0;  // its own and their descendants, now
+  // The sum of their peak resident memory (shared pages count each time).
   virtual uint64_t peak_rss_bytes() const = 0;
   // How it ended: "ended with exit code 3"; empty while it runs.
   virtual std::string WhyEnded() = 0;

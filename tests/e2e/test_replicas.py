@@ -85,6 +85,17 @@ def test_one_and_two_replicas_of_the_real_engine(pinion, tmp_path, top):
     assert not running("serve", "preset:tiny")
 
 
+def test_memory_is_that_of_the_engine_process_too(pinion, tmp_path):
+    out = tmp_path / "out"
+    definition = define(tmp_path, workload={"prompt_len": 8, "output_len": 2, "concurrency": [],
+                                            "num_prompts": 2}, budget="10s")
+    done = pinion("sweep", "preset:opt-125m", "--def", definition, "--kv-cache-space", "16MiB",
+                  "--out", out, timeout=280)
+    assert done.returncode == 0, done.stderr
+    weights = {info["weight_bytes"] for *_, info in trials(out)}
+    assert min(values(out, "peak_rss_bytes", 0, 0)) > max(weights) > 200e6
+
+
 def test_a_chat_never_asks_for_more_than_the_context_holds(pinion, tmp_path):
     """preset:tiny takes 512 tokens; 4 turns of a chat come to some 1,400."""
     out = tmp_path / "out"
