@@ -37,7 +37,8 @@ std::map<pid_t, Entry> AllProcesses() {
   for (const auto& folder : std::filesystem::directory_iterator("/proc", error)) {
     const auto id = ParseInt(folder.path().filename().string(), "process");
     if (!id) continue;
-    if (const auto entry = ParseEntry(ReadFile(folder.path().string() + "/stat", 4096).value_or("")))
+    if (const auto entry =
+            ParseEntry(ReadFile(folder.path().string() + "/stat", 4096).value_or("")))
       all[static_cast<pid_t>(*id)] = *entry;
   }
   return all;
