@@ -76,6 +76,15 @@ std::vector<std::pair<std::string, std::string>> EnvironmentOfReplica(const Plan
   return {{"OMP_NUM_THREADS", StrCat(rank.threads)}};
 }
 
+Status CheckReplicasFit(const EngineOptions& options, int replicas, const DecoderSpec& model,
+                        const Machine& machine, const Budget& budget, const Plan& plan) {
+  PINION_ASSIGN(const size_t length, ResolveModelLength(model, options));
+  PINION_ASSIGN(const std::vector<RankNeeds> each, NeedsFor(options, model));
+  std::vector<RankNeeds> needs;
+  for (int i = 0; i < replicas; ++i) needs.insert(needs.end(), each.begin(), each.end());
+  return CheckCapacity(needs, options, length, machine, budget, plan);
+}
+
 Result<uint64_t> KvShareBytes(const EngineOptions& options, int replicas, const Budget& budget) {
   PINION_ASSIGN(const DecoderSpec spec, SpecFor(options));
   PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(options, spec));

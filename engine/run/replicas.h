@@ -10,6 +10,7 @@
 #include "engine/host/budget.h"
 #include "engine/host/machine.h"
 #include "engine/run/options.h"
+#include "engine/spec/spec.h"
 
 // Several engine processes of the same options on one machine (data parallel). Each has
 // tensor_parallel ranks, weights and --kv-cache-space of its own.
@@ -37,6 +38,11 @@ std::vector<int> CpusOfReplica(const Plan& plan);
 // Environment variables for the replica: under nobind, its number of threads per rank; without it,
 // each replica would take the whole budget.
 std::vector<std::pair<std::string, std::string>> EnvironmentOfReplica(const Plan& plan);
+
+// Whether so many replicas fit into memory together, by the engine's own check (CheckCapacity).
+// `plan`: of all of them; `model`: SpecFor(options).
+Status CheckReplicasFit(const EngineOptions& options, int replicas, const DecoderSpec& model,
+                        const Machine& machine, const Budget& budget, const Plan& plan);
 
 // KV bytes per rank of each replica if --kv-cache-space is not given: sized as one engine sizes its
 // cache, from the memory left once all replicas have weights and workspace. Opens the model's

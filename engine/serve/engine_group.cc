@@ -62,6 +62,9 @@ void EngineGroup::SetCommand(std::vector<std::string> command) {
 }
 
 void EngineGroup::Send(const LinkMessage& message) {
+  const bool is_prompt = std::holds_alternative<SubmitMessage>(message) ||
+                         std::holds_alternative<AbortMessage>(message);
+  if (size() == 1 && is_prompt) return replicas_.front().supervisor->Send(message);
   if (const auto* prompt = std::get_if<SubmitMessage>(&message)) {
     if (const auto replica = router_.Place(*prompt)) replicas_[*replica].supervisor->Send(message);
   } else if (const auto* abort = std::get_if<AbortMessage>(&message)) {
@@ -110,9 +113,11 @@ bool EngineGroup::Answered(size_t index, std::optional<LinkMessage> answer, Ques
 void EngineGroup::OnMessage(size_t index, LinkMessage message) {
   Replica& replica = replicas_[index];
   if (auto* batch = std::get_if<EventsMessage>(&message)) {
-    for (const TokenEvent& event : batch->events) router_.OnEvent(event);
     replica.stats = batch->stats;
-    if (size() > 1) batch->stats = StatsOfAll();
+    if (size() > 1) {
+      for (const TokenEvent& event : batch->events) router_.OnEvent(event);
+      batch->stats = StatsOfAll();
+    }
     callbacks_.message(std::move(message));
   } else if (auto* ready = std::get_if<ReadyMessage>(&message)) {
     replica.ready = std::move(*ready);  // its state follows

@@ -2,29 +2,10 @@
 
 #include "engine/base/strings.h"
 #include "engine/host/affinity.h"
-#include "engine/run/capacity.h"
 #include "engine/run/replicas.h"
 #include "engine/run/start.h"
 
 namespace pinion {
-namespace {
-
-// Each process checks its own needs, at a time when the others may not have taken theirs yet.
-Status CheckTogether(const EngineOptions& options, int replicas, const Plan& plan,
-                     const Machine& machine, const Budget& budget) {
-  PINION_ASSIGN(const DecoderSpec spec, SpecFor(options));
-  PINION_ASSIGN(const size_t length, ResolveModelLength(spec, options));
-  PINION_ASSIGN(const std::vector<RankNeeds> each, NeedsFor(options, spec));
-  std::vector<RankNeeds> needs;
-  for (int i = 0; i < replicas; ++i) needs.insert(needs.end(), each.begin(), each.end());
-  auto fits = CheckCapacity(needs, options, length, machine, budget, plan);
-  if (!fits)
-    return Unexpected(std::move(fits).error().In(StrCat("--data-parallel-size ", replicas)));
-  return {};
-}
-
-}  // namespace
-
 Result<std::vector<ReplicaPlan>> DivideAmongReplicas(const ServeOptions& options, const Plan& plan,
                                                      const Machine& machine, const Budget& budget) {
   const int replicas = options.data_parallel;
@@ -34,7 +15,10 @@ Result<std::vector<ReplicaPlan>> DivideAmongReplicas(const ServeOptions& options
   }
   EngineOptions engine = options.engine;
   if (!options.stand_in_rate) {
-    PINION_TRY(CheckTogether(engine, replicas, plan, machine, budget));
+    // Each process checks its own needs, at a time when the others may not have taken theirs yet.
+    PINION_ASSIGN(const DecoderSpec spec, SpecFor(engine));
+    if (auto fits = CheckReplicasFit(engine, replicas, spec, machine, budget, plan); !fits)
+      return Unexpected(std::move(fits).error().In(StrCat("--data-parallel-size ", replicas)));
     if (!engine.kv_cache_bytes) {
       PINION_ASSIGN(engine.kv_cache_bytes, KvShareBytes(engine, replicas, budget));
     }

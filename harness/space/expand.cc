@@ -8,7 +8,6 @@
 #include "engine/base/check.h"
 #include "engine/base/strings.h"
 #include "engine/checkpoint/model.h"
-#include "engine/run/capacity.h"
 #include "engine/run/replicas.h"
 #include "engine/run/start.h"
 #include "harness/space/own_settings.h"
@@ -70,12 +69,8 @@ class MemoryCheck {
   Status Fits(const Configuration& configuration, const Plan& plan) {
     const EngineOptions& options = configuration.options;
     PINION_ASSIGN(const DecoderSpec* spec, SpecOf(options));
-    PINION_ASSIGN(const size_t length, ResolveModelLength(*spec, options));
-    PINION_ASSIGN(const std::vector<RankNeeds> each, NeedsFor(options, *spec));
-    std::vector<RankNeeds> needs;
-    for (int i = 0; i < configuration.replicas; ++i)
-      needs.insert(needs.end(), each.begin(), each.end());
-    Status fits = CheckCapacity(needs, options, length, host_.machine, host_.budget, plan);
+    Status fits =
+        CheckReplicasFit(options, configuration.replicas, *spec, host_.machine, host_.budget, plan);
     if (fits || configuration.replicas == 1) return fits;
     return Unexpected(std::move(fits).error().In(StrCat(configuration.replicas, " replicas")));
   }
