@@ -9,7 +9,7 @@
 
 namespace pinion {
 
-// What to look for in the answer to one request.
+// The marks and formats that a parser looks for in the answer to one request.
 struct OutputRules {
   const CallFormat* calls = nullptr;        // null: the client gave no tools
   const ThoughtFormat* thoughts = nullptr;  // null: none
@@ -32,7 +32,7 @@ struct ParsedOutput {
 class AnswerParser {
  public:
   virtual ~AnswerParser() = default;
-  // What became certain. `last`: there is no more text.
+  // The parts that are certain now. `last`: no more text follows.
   virtual ParsedOutput Push(std::string_view text, bool last) = 0;
 };
 

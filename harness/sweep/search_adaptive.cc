@@ -95,9 +95,13 @@ Status Protocol::SearchByHalving() {
     TakeGains(gains);
     const size_t half = Ended() ? kFinalists : std::max(kFinalists, left.size() / 2 / objectives);
     const std::vector<int> better = BestOfEach(gains, objectives, half);
-    for (const int id : left)
-      if (!IsOut(id) && std::find(better.begin(), better.end(), id) == better.end())
+    for (const int id : left) {
+      if (IsOut(id) || std::find(better.begin(), better.end(), id) != better.end()) continue;
+      if (gains[id].empty())
+        state_.passed_over[id] = "not compared: the budget had no room for a round of all";
+      else
         state_.dropped[id] = StrCat("in the worse half after ", Counted(round_, "round"));
+    }
     left = better;
   }
   return RaceFinalists(WithBaseline(left));

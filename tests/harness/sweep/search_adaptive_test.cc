@@ -135,6 +135,15 @@ TEST(Halving, ATightBudgetStillConfirms) {
   EXPECT_LE(source.ran.size(), 70u);
 }
 
+// What was never ranked is in no half.
+TEST(Halving, ABudgetWithoutRoomForARoundSaysSo) {
+  Given source(Rising(60));
+  const ProtocolState state = Search(Strategy::kHalving, source, 30);
+  EXPECT_THAT(state.dropped, IsEmpty());
+  EXPECT_THAT(state.passed_over, SizeIs(60));
+  EXPECT_THAT(state.passed_over.at(60), HasSubstr("no room for a round"));
+}
+
 TEST(Proposals, TheModelIsToldWhatWasFound) {
   Given source({1, 2, 0, 0.5, 1, 1, 1, 1, 1});
   Search(Strategy::kTpe, source);
