@@ -38,20 +38,25 @@ std::string PercentDecoded(std::string_view text) {
 }  // namespace
 
 void Frontend::Models(HttpRequest request, Reply reply) {
-  Json model = Json::MakeObject();
-  model.Set("id", model_.name);
-  model.Set("object", "model");
-  model.Set("created", created_);
-  model.Set("owned_by", "pinion");
-  model.Set("root", model_.root);
-  model.Set("parent", Json());
-  model.Set("max_model_len", static_cast<int64_t>(max_model_len_));
-  if (!request.path.starts_with(kModels))
-    return SendJson(*reply,
-                    Json(Json::Object{{"object", "list"}, {"data", Json(Json::Array{model})}}));
+  const auto called = [this](const std::string& name) {
+    Json model = Json::MakeObject();
+    model.Set("id", name);
+    model.Set("object", "model");
+    model.Set("created", created_);
+    model.Set("owned_by", "pinion");
+    model.Set("root", model_.root);
+    model.Set("parent", Json());
+    model.Set("max_model_len", static_cast<int64_t>(max_model_len_));
+    return model;
+  };
+  if (!request.path.starts_with(kModels)) {
+    Json::Array models = {called(model_.name)};
+    for (const std::string& alias : model_.aliases) models.push_back(called(alias));
+    return SendJson(*reply, Json(Json::Object{{"object", "list"}, {"data", Json(models)}}));
+  }
   const std::string name = PercentDecoded(request.path.substr(kModels.size()));
-  if (name == model_.name) return SendJson(*reply, model);
-  Refuse(*reply, request.path, UnknownModel(name, model_.name));
+  if (model_.IsCalled(name)) return SendJson(*reply, called(name));
+  Refuse(*reply, request.path, UnknownModel(name, model_));
 }
 
 bool Frontend::IsModelPath(std::string_view path) { return path.starts_with(kModels); }

@@ -83,10 +83,15 @@ constexpr size_t kMaxBadWordTokens = 4096;
 
 }  // namespace
 
-ApiError UnknownModel(const std::string& asked, const std::string& served) {
+bool ServedModel::IsCalled(std::string_view asked) const {
+  return asked == name || std::find(aliases.begin(), aliases.end(), asked) != aliases.end();
+}
+
+ApiError UnknownModel(const std::string& asked, const ServedModel& served) {
+  std::string names = StrCat("'", served.name, "'");
+  for (const std::string& alias : served.aliases) names += StrCat(", '", alias, "'");
   return {404,
-          StrCat("the model '", asked.substr(0, 200), "' does not exist; this server has '", served,
-                 "'"),
+          StrCat("the model '", asked.substr(0, 200), "' does not exist; this server has ", names),
           "model", "model_not_found"};
 }
 
@@ -179,8 +184,8 @@ ApiResult<void> Intake::CheckIds(const std::vector<int32_t>& ids, const char* fi
 }
 
 ApiResult<void> Intake::CheckModel(const std::string& name) const {
-  if (name.empty() || name == model_.name) return {};
-  return Unexpected(UnknownModel(name, model_.name));
+  if (name.empty() || model_.IsCalled(name)) return {};
+  return Unexpected(UnknownModel(name, model_));
 }
 
 ApiResult<std::string> Intake::Render(Conversation conversation, const RenderChat& render) const {

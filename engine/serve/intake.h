@@ -15,11 +15,14 @@ namespace pinion {
 
 // The facts about the model that the front end has before the engine is ready.
 struct ServedModel {
-  std::string name;  // what clients call it
+  std::string name;  // what clients call it, and answers and metrics
   std::string root;  // what it was loaded from
   size_t vocabulary = 0;
   ApiDefaults defaults;
   OutputFormat output = {};
+  std::vector<std::string> aliases = {};  // further names that clients may use
+
+  bool IsCalled(std::string_view asked) const;
 };
 
 // Turns a client's request into prompts for the engine: renders conversations, tokenizes, and
@@ -63,6 +66,6 @@ class Intake {
 };
 
 // 404 for a model that this server does not have.
-ApiError UnknownModel(const std::string& asked, const std::string& served);
+ApiError UnknownModel(const std::string& asked, const ServedModel& served);
 
 }  // namespace pinion

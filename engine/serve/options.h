@@ -25,6 +25,9 @@ struct FrontLimits {
   size_t max_logit_bias = 1024;            // entries; above: 400, as for the next two
   size_t max_stop = 16, max_stop_token_ids = 1024, max_allowed_token_ids = 1024;
   size_t max_bad_words = 128;
+  // Alternatives of a token that `logprobs`, `top_logprobs` and `prompt_logprobs` may ask for;
+  // above: 400. OpenAI's and vLLM's limit; -1: the whole vocabulary.
+  int max_logprobs = 20;
   bool ignore_unknown_fields = false;  // else 400, as they might change the answer
   // Of a request's `priority`, of which lower goes first; below: 400. The default allows any.
   int min_priority = std::numeric_limits<int>::min();
@@ -63,8 +66,9 @@ struct ServeOptions {
   // its own.
   int data_parallel = 1;
   std::string host = "127.0.0.1";
-  uint16_t port = 8000;           // 0: any free port
-  std::string served_model_name;  // empty: engine.model
+  uint16_t port = 8000;  // 0: any free port
+  // Names that clients use, the first one in answers and metrics; none: engine.model.
+  std::vector<std::string> served_model_names;
   // Formats of calls and reasoning in answers: "auto" (by the chat template), "none", or a name.
   std::string tool_call_parser = "auto", reasoning_parser = "auto";
   // Jinja, in place of the model's own chat template; unset: that one.

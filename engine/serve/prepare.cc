@@ -144,6 +144,22 @@ ApiResult<void> CheckCounts(const Json& body, const FrontLimits& limits) {
   return {};
 }
 
+// Alternatives of tokens within `most`, or any number (-1); more than the vocabulary means all of
+// it.
+ApiResult<void> BoundLogprobs(GenerationRequest& request, int most, size_t vocabulary) {
+  const auto bound = [&](const char* name, int& count) -> ApiResult<void> {
+    if (most >= 0 && count > most)
+      return Unexpected(BadField(
+          name, StrCat("'", name, "' is ", count, ", want at most ", most, " (--max-logprobs)")));
+    count = std::min(count, static_cast<int>(vocabulary));
+    return {};
+  };
+  int& rated = request.params.prompt_logprobs;  // of which an echo's are also logprobs
+  rated = std::min(rated, static_cast<int>(vocabulary));
+  PINION_TRY(bound("prompt_logprobs", request.prompt_logprobs));
+  return bound(request.chat ? "top_logprobs" : "logprobs", request.params.logprobs);
+}
+
 Preparer::Preparer(const ServedModel& model, const Tokenizer& tokenizer, const FrontLimits& limits)
     : model_(model), tokenizer_(tokenizer), limits_(limits), intake_(model, tokenizer) {}
 
@@ -160,6 +176,7 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t m
                                          : ReadCompletionRequest(body, model_.defaults));
     prepared.request.api = api;
   }
+  PINION_TRY(BoundLogprobs(prepared.request, limits_.max_logprobs, model_.vocabulary));
   if (prepared.request.timeout_s) on_timeout(*prepared.request.timeout_s);
   PINION_TRY(CheckPriority(prepared.request.priority));
   PINION_ASSIGN(prepared.prompts,

@@ -15,7 +15,6 @@ namespace {
 
 using Checked = ApiResult<void>;
 
-constexpr int kMaxLogprobs = 20;  // OpenAI's and vLLM's limit
 constexpr size_t kMaxSaltBytes = 1024;
 
 Checked RefuseForced(const Json& body) {
@@ -108,11 +107,6 @@ Checked ReadCommon(const Json& body, GenerationRequest& request) {
   return {};
 }
 
-Checked CheckLogprobs(const char* name, int count) {
-  if (count <= kMaxLogprobs) return {};
-  return Bad(name, StrCat("'", name, "' is ", count, ", want at most ", kMaxLogprobs));
-}
-
 // Log-probabilities of the prompt's tokens, which `echo` shows as well, in the form of the
 // answer's.
 Checked ReadPromptLogprobs(const Json& body, GenerationRequest& request) {
@@ -120,7 +114,6 @@ Checked ReadPromptLogprobs(const Json& body, GenerationRequest& request) {
   PINION_ASSIGN(count, Get<int>(body, "prompt_logprobs", -1));
   if (count < -1 || (count == -1 && Given(body, "prompt_logprobs")))
     return Bad("prompt_logprobs", StrCat("'prompt_logprobs' is ", count, ", want at least 0"));
-  PINION_TRY(CheckLogprobs("prompt_logprobs", count));
   const int echoed = request.echo ? request.params.logprobs : -1;
   request.params.prompt_logprobs = std::max(count, echoed);
   if (!request.stream || request.params.prompt_logprobs < 0) return {};
@@ -155,8 +148,6 @@ Checked ReadSampling(const Json& body, const ApiDefaults& defaults, GenerationRe
   if (defaults.max_new_tokens && request.params.max_tokens > *defaults.max_new_tokens)
     request.params.max_tokens = *defaults.max_new_tokens;
   if (auto valid = Validate(request.params); !valid) return Bad("", valid.error().message);
-  const char* count = request.chat ? "top_logprobs" : "logprobs";
-  PINION_TRY(CheckLogprobs(count, request.params.logprobs));
   return ReadPromptLogprobs(body, request);
 }
 

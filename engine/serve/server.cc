@@ -124,7 +124,11 @@ class Serving {
     model_at_ = files.folder.empty() ? options_.engine.model : files.folder;
     ServedModel model;
     model.root = options_.engine.model;
-    model.name = options_.served_model_name.empty() ? model.root : options_.served_model_name;
+    model.name = model.root;
+    if (const auto& names = options_.served_model_names; !names.empty()) {
+      model.name = names.front();
+      model.aliases.assign(names.begin() + 1, names.end());
+    }
     model.vocabulary = static_cast<size_t>(files.spec.vocabulary);
     PINION_ASSIGN(model.defaults, ReadApiDefaults(files.generation_config));
     PINION_ASSIGN(tokenizer_, OpenTokenizer(files));

@@ -19,6 +19,8 @@ class EngineFlags {
   // Same without MODEL, for commands that vary it themselves.
   void AddFlagsTo(CLI::App& command);
 
+  bool has_model() const { return !model_.empty(); }  // on the command line
+
   // `base`: defaults, or a profile's options. Errors are kUsage.
   Result<EngineOptions> Resolve(EngineOptions base = {}) const;
 

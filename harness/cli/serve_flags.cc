@@ -4,6 +4,7 @@
 #include <cctype>
 #include <climits>
 #include <cstdlib>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -164,8 +165,9 @@ void ServeFlags::AddTo(CLI::App& command) {
                   "its own; a request goes to the one that has its prefix or the least to do "
                   "(default 1)")
       ->check(CLI::Range(1, kMaxReplicas));
-  command.add_option("--served-model-name", options_.served_model_name,
-                     "name that clients use (default: MODEL)");
+  command.add_option("--served-model-name", options_.served_model_names,
+                     "names that clients use, one or more; the first is in answers and metrics "
+                     "(default: MODEL)");
   command.add_option("--tool-call-parser", options_.tool_call_parser,
                      "format of the calls of tools in answers (default auto: by the chat template; "
                      "none: answers stay text)");
@@ -290,6 +292,11 @@ void ServeFlags::AddLimits(CLI::App& command) {
       "entries of a request's allowed_token_ids; above: 400")
       ->check(Unsigned())
       ->capture_default_str();
+  add("--max-logprobs", limits.max_logprobs,
+      "alternatives of a token that a request's logprobs may ask for (-1: the vocabulary); above: "
+      "400")
+      ->check(CLI::Range(-1, std::numeric_limits<int>::max()))
+      ->capture_default_str();
   add("--max-bad-words", limits.max_bad_words, "entries of a request's bad_words; above: 400")
       ->check(Unsigned())
       ->capture_default_str();
@@ -354,7 +361,13 @@ void ServeFlags::AddFaults(CLI::App& command) {
 
 Result<ServeOptions> ServeFlags::Resolve() const {
   ServeOptions options = options_;
-  PINION_ASSIGN(options.engine, engine_.Resolve());
+  EngineOptions base;
+  // `--served-model-name NAME MODEL`: a list of names takes the MODEL that follows it.
+  if (auto& names = options.served_model_names; !engine_.has_model() && names.size() > 1) {
+    base.model = names.back();
+    names.pop_back();
+  }
+  PINION_ASSIGN(options.engine, engine_.Resolve(std::move(base)));
   options.engine.has_frontend = true;
   PINION_TRY(ChooseOutputFormat(options.tool_call_parser, options.reasoning_parser, {}));
   PINION_TRY(ReadBytes(max_body_size_, "--max-body-size", 1 << 10, options.limits.max_body_bytes));

@@ -39,7 +39,7 @@ constexpr FlagGroup kGroups[] = {
      "enable-sleep-mode tensor-parallel-size block-size max-num-batched-tokens max-num-seqs "
      "max-num-queued-reqs max-num-queued-tokens shutdown-timeout sse-keep-alive-interval host port "
      "allow-credentials allowed-origins allowed-methods allowed-headers api-key ssl-keyfile "
-     "ssl-certfile model chat-template tool-call-parser reasoning-parser"},
+     "ssl-certfile model chat-template tool-call-parser reasoning-parser max-logprobs"},
     {Fate::kIgnored, "no code of a checkpoint is ever run", "trust-remote-code"},
     {Fate::kIgnored, "long prompts are always read in chunks; --max-step-ms bounds a step",
      "enable-chunked-prefill no-enable-chunked-prefill long-prefill-token-threshold= "
@@ -144,7 +144,7 @@ constexpr FlagGroup kGroups[] = {
      "chat-template-content-format trust-request-chat-template "
      "default-chat-template-kwargs response-role"},
     {Fate::kRefused, "sets what requests may ask for; here each request says so itself",
-     "max-logprobs return-tokens-as-token-ids enable-force-include-usage enable-prompt-embeds "
+     "return-tokens-as-token-ids enable-force-include-usage enable-prompt-embeds "
      "enable-return-routed-experts return-sampling-mask tokens-only fingerprint-mode "
      "fingerprint-value enable-flash-late-interaction"},
     {Fate::kRefused, "logs what clients send or get, which Pinion never does; see --access-log",

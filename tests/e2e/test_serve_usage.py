@@ -37,6 +37,7 @@ def test_an_unset_variable_is_no_value(pinion, model, flag):
 @pytest.mark.parametrize("flag, value, sentence", [
     ("--max-num-queued-reqs", "0", "'0' is not a whole number from 1 to 18446744073709551615"),
     ("--max-choice-tokens", "-1", "'-1' is not a whole number from 1"),
+    ("--max-logprobs", "-2", "-2 not in range"),
     ("--max-logit-bias", "-1", "'-1' is not a whole number from 0"),
     ("--max-stop", "99999999999999999999", "is not a whole number from 0"),
     ("--max-engine-restarts", "-1", "'-1' is not a whole number from 0 to 2147483647"),
@@ -52,6 +53,23 @@ def test_an_unset_variable_is_no_value(pinion, model, flag):
 ])
 def test_values_that_cannot_be_meant_are_refused(pinion, model, flag, value, sentence):
     assert sentence in refused(pinion, model, flag, value)
+
+
+@pytest.mark.parametrize("flags", [("--served-model-name", "one", "two"),
+                                   ("--served-model-name", "one", "--served-model-name", "two")])
+def test_a_model_may_have_several_names(start_server, model, flags):
+    server = start_server(model, "--stand-in", "500", *flags)
+    assert [one["id"] for one in json.loads(server.get("/v1/models"))["data"]] == ["one", "two"]
+    for name in ("one", "two"):
+        asked = {"model": name, "prompt": "x", "max_tokens": 1}
+        assert server.post("/v1/completions", asked)["model"] == "one", "answers and metrics have the first"
+    assert 'model_name="two"' not in server.get("/metrics")
+
+
+def test_a_model_behind_its_name_is_no_name(pinion):
+    done = pinion("serve", "--served-model-name", "one", "/nowhere/model", timeout=30)
+    assert "/nowhere/model" in done.stderr and "MODEL is missing" not in done.stderr
+    assert "MODEL is missing" in pinion("serve", "--served-model-name", "one", timeout=30).stderr
 
 
 def test_keys_that_no_client_can_send_are_refused(pinion, model, tmp_path):

@@ -25,6 +25,7 @@ class BoundedFrontendTest : public FrontendTest {
     limits_.max_stop_token_ids = 2;
     limits_.max_allowed_token_ids = 2;
     limits_.max_bad_words = 2;
+    limits_.max_logprobs = 3;
   }
 };
 
@@ -68,6 +69,15 @@ TEST_F(BoundedFrontendTest, NamesEveryBound) {
   EXPECT_THAT(
       said(StrCat(R"({"prompt":"x","bad_words":[")", std::string(1025, 'b'), "\"]}").c_str()),
       HasSubstr("'bad_words' has a string of more than 1024 bytes"));
+  EXPECT_THAT(said(R"({"prompt":"x","logprobs":4})"),
+              HasSubstr("'logprobs' is 4, want at most 3 (--max-logprobs)"));
+  EXPECT_THAT(said(R"({"prompt":"x","prompt_logprobs":4})"),
+              HasSubstr("'prompt_logprobs' is 4, want at most 3 (--max-logprobs)"));
+  EXPECT_THAT(Post(port_, "/v1/chat/completions",
+                   R"({"messages":[{"role":"user","content":"x"}],"logprobs":true,)"
+                   R"("top_logprobs":4})"),
+              HasSubstr("'top_logprobs' is 4, want at most 3 (--max-logprobs)"));
+  EXPECT_EQ(StatusOf(said(R"({"prompt":"x","max_tokens":1,"logprobs":3})")), "200");
   EXPECT_THAT(said(R"({"prompt":["xxxxx","yy"],"n":50})"),
               HasSubstr("'n' is 50 and the prompts have 7 tokens, 350 together, want at most 200 "
                         "(--max-choice-tokens)"));
@@ -84,6 +94,21 @@ TEST_F(BoundedFrontendTest, NamesEveryBound) {
                           StrCat(R"({"prompt":")", std::string(1'000'000, 'x'), R"("})"))),
             "413");
   EXPECT_EQ(Metric("pinion:request_memory_bytes"), "0");
+}
+
+class UnboundedLogprobsTest : public FrontendTest {
+ protected:
+  UnboundedLogprobsTest() { limits_.max_logprobs = -1; }
+};
+
+// A count of 2^31 - 1 is the vocabulary's size: memory is reserved for 257 alternatives a token.
+TEST_F(UnboundedLogprobsTest, AllAlternativesAreThoseOfTheVocabulary) {
+  StartEngine();
+  for (const char* field : {"logprobs", "prompt_logprobs"})
+    EXPECT_EQ(StatusOf(Post(port_, "/v1/completions",
+                            StrCat(R"({"prompt":"x","max_tokens":1,")", field, "\":2147483647}"))),
+              "200")
+        << field;
 }
 
 TEST_F(FrontendTest, AnswersWhileAWorkerIsBusy) {

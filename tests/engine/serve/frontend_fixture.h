@@ -35,7 +35,7 @@ class FrontendTest : public testing::Test {
     server_ = *HttpServer::Listen(http, [this](HttpRequest request, auto reply) {
       Route(*admin_, *frontend_, std::move(request), std::move(reply));
     });
-    ServedModel model{"fake", "somewhere", 257, *ReadApiDefaults(std::nullopt)};
+    ServedModel model{"fake", "somewhere", 257, *ReadApiDefaults(std::nullopt), {}, aliases_};
     pool_ = std::make_unique<WorkerPool>(
         WorkerPool::Options{3, 0, [this](const ChatRequest& chat) { return RenderChat(chat); }});
     frontend_ =
@@ -144,6 +144,7 @@ class FrontendTest : public testing::Test {
   }
 
   FrontLimits limits_;
+  std::vector<std::string> aliases_;  // of the model
   FaultOptions faults_;
   size_t memory_bytes_ = 64 << 20;
   ByteTokenizer tokenizer_;

@@ -25,6 +25,25 @@ TEST_F(FrontendTest, TellsOfItsModelByName) {
   }
 }
 
+class NamedTwiceTest : public FrontendTest {
+ protected:
+  NamedTwiceTest() { aliases_ = {"gpt-4o"}; }
+};
+
+TEST_F(NamedTwiceTest, AnswersToEachNameAndSpeaksOfTheFirst) {
+  StartEngine();
+  const Json list = *Json::Parse(BodyOf(Get(port_, "/v1/models")));
+  ASSERT_EQ(list.Find("data")->array().size(), 2u);
+  EXPECT_EQ(list.Find("data")->array()[1].Find("id")->string(), "gpt-4o");
+  EXPECT_EQ(Json::Parse(BodyOf(Get(port_, "/v1/models/gpt-4o")))->Find("id")->string(), "gpt-4o");
+  const std::string said =
+      Post(port_, "/v1/completions", R"({"prompt":"x","model":"gpt-4o","max_tokens":1})");
+  EXPECT_EQ(StatusOf(said), "200");
+  EXPECT_EQ(Json::Parse(BodyOf(said))->Find("model")->string(), "fake");
+  EXPECT_THAT(Post(port_, "/v1/completions", R"({"prompt":"x","model":"other"})"),
+              HasSubstr("this server has 'fake', 'gpt-4o'"));
+}
+
 TEST_F(FrontendTest, CountsTheParametersOfARequestOnce) {
   StartEngine();
   Ask("/v1/completions", R"({"prompt":["x","y"],"n":2,"max_tokens":3})");
