@@ -8,7 +8,7 @@ import subprocess
 import urllib.error
 import urllib.request
 
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -122,15 +122,15 @@ def test_clients_use_a_key_over_tls(binary, model, tmp_path, certificate):
         port = ready()[1]
         url = f"https://localhost:{port}"
         trust = ssl.create_default_context(cafile=certificate)
-        with httpx.Client(verify=trust, timeout=60) as http:
+        with httpx2.Client(verify=trust, timeout=60) as http:
             assert http.get(url + "/health").status_code == 200
             client = openai.OpenAI(base_url=url + "/v1", api_key="k", http_client=http,
                                    max_retries=0)
             stream = client.completions.create(model="tiny", prompt="Once", max_tokens=8,
                                                stream=True, extra_body={"ignore_eos": True})
             assert len(list(stream)) >= 8
-            with pytest.raises(httpx.TransportError):
-                httpx.get(f"http://localhost:{port}/health", timeout=30)
+            with pytest.raises(httpx2.TransportError):
+                httpx2.get(f"http://localhost:{port}/health", timeout=30)
     finally:
         process.terminate()
         assert process.wait(60) == 0, log.read_text()

@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -205,12 +205,14 @@ def test_seeds_choose_and_stop_strings_end(client):
 
 def test_errors_are_the_clients_own(client):
     ask = client.completions.create
-    with pytest.raises(openai.NotFoundError, match="model_not_found"):
+    with pytest.raises(openai.NotFoundError) as refused:
         ask(model="other", prompt="x")
+    assert (refused.value.code, refused.value.param) == ("model_not_found", "model")
     with pytest.raises(openai.BadRequestError, match="temperature"):
         ask(model="tiny", prompt="x", temperature=-1)
-    with pytest.raises(openai.BadRequestError, match="context_length_exceeded"):
+    with pytest.raises(openai.BadRequestError) as refused:
         ask(model="tiny", prompt="x", max_tokens=10_000)
+    assert refused.value.code == "context_length_exceeded"
     with pytest.raises(openai.BadRequestError, match="response_format"):
         client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "x"}],
                                        response_format={"type": "json_object"})
@@ -242,7 +244,7 @@ def test_drops_cached_prefixes_on_demand(start_server, model):
 
     assert cached() == 0
     assert cached() > 0
-    assert httpx.post(f"{resetting.url}/reset_prefix_cache").json() == {"success": True}
+    assert httpx2.post(f"{resetting.url}/reset_prefix_cache").json() == {"success": True}
     assert cached() == 0
 
 
@@ -309,7 +311,7 @@ def test_a_second_signal_ends_at_once(start_server, model):
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(25) == 0  # after one signal the requests would have 30 s
     assert wait_until(lambda: not any(map(alive, children)))
-    with pytest.raises((openai.APIError, httpx.TransportError)):  # it was far from its end
+    with pytest.raises((openai.APIError, httpx2.TransportError)):  # it was far from its end
         for _ in stream:
             pass
 

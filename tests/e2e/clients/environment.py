@@ -1,0 +1,76 @@
+"""Clients as their users install them: each in an environment of its own below build/clients, of the packages that
+NAME.txt (pip) or NAME/package.json (npm) beside this file pins. Most are heavy, so that only PINION_CLIENTS=1 runs them:
+
+    PINION_CLIENTS=1 build/venv/bin/python -m pytest tests/e2e/clients -q
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import TOP
+
+HERE = pathlib.Path(__file__).resolve().parent
+FOLDER = TOP / "build" / "clients"
+MODEL = TOP / "tests/data/models/tiny-trained"
+INSTALLING_S = 1800
+
+# What nothing but these clients needs: some 11 GB.
+HEAVY = [pytest.mark.skipif(os.environ.get("PINION_CLIENTS") != "1", reason="PINION_CLIENTS=1 installs and runs it"),
+         pytest.mark.timeout(INSTALLING_S)]
+
+
+def install(*command, cwd=None):
+    done = subprocess.run([str(word) for word in command], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=INSTALLING_S)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def python_environment(name):
+    """The folder of NAME's programs, made anew if its packages are others than those in NAME.txt."""
+    folder, wanted = FOLDER / name, HERE / f"{name}.txt"
+    installed = folder / "requirements.txt"
+    if not installed.exists() or installed.read_text() != wanted.read_text():
+        install("/usr/bin/python3", "-m", "venv", "--clear", folder)
+        install(folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "-r", wanted)
+        shutil.copy(wanted, installed)
+    return folder / "bin"
+
+
+def node_environment(name):
+    """The folder in which node finds what NAME/package.json asks for."""
+    folder, wanted = FOLDER / name, HERE / name / "package.json"
+    installed = folder / "installed.json"
+    if not installed.exists() or installed.read_text() != wanted.read_text():
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(wanted, folder)
+        install("npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", cwd=folder)
+        shutil.copy(wanted, installed)
+    return folder
+
+
+def run(*command, cwd=None, timeout=240, **environment):
+    """What a client's command writes, which must succeed and gets nothing from any hub."""
+    done = subprocess.run([str(word) for word in command], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=timeout,
+                          env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1",
+                               "TOKENIZERS_PARALLELISM": "false", "NO_COLOR": "1", "OPENAI_API_KEY": "none",
+                               **environment})
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def run_program(name, program, *arguments):
+    """The JSON that a program of NAME's environment prints as its last line."""
+    output = run(python_environment(name) / "python", HERE / program, *arguments)
+    return json.loads(output.splitlines()[-1])
+
+
+def metric(server, name):
+    """The sum over all labels."""
+    lines = [line for line in server.get("/metrics").splitlines() if line.startswith((name + "{", name + " "))]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
