@@ -15,6 +15,12 @@
 namespace pinion {
 namespace {
 
+RankSpan SpanOf(const Communicator* communicator, int ranks) {
+  if (!communicator) return {0, ranks};
+  return {static_cast<int>(communicator->process()) * ranks,
+          static_cast<int>(communicator->processes()) * ranks};
+}
+
 class ShardedDecoder : public Decoder {
  public:
   ShardedDecoder(const DecoderSpec& spec, std::shared_ptr<const TensorSource> source, Ranks& ranks,
@@ -27,27 +33,10 @@ class ShardedDecoder : public Decoder {
   }
 
   Status Load() {
-    const DecoderSpec& spec = model_.spec;
-    PINION_ASSIGN(model_.embedding, source_->Find(spec.names.embedding));
-    if (!spec.names.position_embedding.empty()) {
-      PINION_ASSIGN(model_.position_embedding, source_->Find(spec.names.position_embedding));
-    }
-    PINION_ASSIGN(model_.weights, LoadWeights(spec, model_.options.dtype,
-                                              model_.options.moe_prepack, *source_, ranks_));
-    if (!model_.options.moe_prepack) KeepPlainExperts();
-    for (int rank = 0; rank < ranks_.count(); ++rank) {
-      const Shard& shard = model_.weights[static_cast<size_t>(rank)].shard;
-      PINION_ASSIGN(Workspace workspace,
-                    Workspace::Allocate(spec, shard, model_.options.dtype, model_.options.max_rows,
-                                        static_cast<size_t>(ranks_.threads(rank))));
-      model_.workspaces.push_back(std::move(workspace));
-    }
-    model_.logits_stride = kernels::RoundUp(static_cast<size_t>(spec.vocabulary), kernels::kBlockN);
-    PINION_ASSIGN(logits_, Pages::Allocate(kLogitChunk * model_.logits_stride * sizeof(float)));
-    model_.logits = logits_.as<float>();
-    for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer)
-      if (spec.layer_specs[layer].mixer == MixerKind::kAttention)
-        windows_.push_back(LayerAttention(spec, layer).window);
+    PINION_TRY(Together(model_.options.communicator, LoadOwn()));
+    PINION_ASSIGN(model_.exchange,
+                  RankExchange::Create(model_.spec, model_.options.communicator, model_.weights,
+                                       model_.workspaces, model_.options.max_rows));
     return {};
   }
 
@@ -145,6 +134,33 @@ class ShardedDecoder : public Decoder {
   }
 
  private:
+  // Everything but what the processes of a model tell each other.
+  Status LoadOwn() {
+    const DecoderSpec& spec = model_.spec;
+    PINION_ASSIGN(model_.embedding, source_->Find(spec.names.embedding));
+    if (!spec.names.position_embedding.empty()) {
+      PINION_ASSIGN(model_.position_embedding, source_->Find(spec.names.position_embedding));
+    }
+    PINION_ASSIGN(model_.weights,
+                  LoadWeights(spec, model_.options.dtype, model_.options.moe_prepack, *source_,
+                              ranks_, SpanOf(model_.options.communicator, ranks_.count())));
+    if (!model_.options.moe_prepack) KeepPlainExperts();
+    for (int rank = 0; rank < ranks_.count(); ++rank) {
+      const Shard& shard = model_.weights[static_cast<size_t>(rank)].shard;
+      PINION_ASSIGN(Workspace workspace,
+                    Workspace::Allocate(spec, shard, model_.options.dtype, model_.options.max_rows,
+                                        static_cast<size_t>(ranks_.threads(rank))));
+      model_.workspaces.push_back(std::move(workspace));
+    }
+    model_.logits_stride = kernels::RoundUp(static_cast<size_t>(spec.vocabulary), kernels::kBlockN);
+    PINION_ASSIGN(logits_, Pages::Allocate(kLogitChunk * model_.logits_stride * sizeof(float)));
+    model_.logits = logits_.as<float>();
+    for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer)
+      if (spec.layer_specs[layer].mixer == MixerKind::kAttention)
+        windows_.push_back(LayerAttention(spec, layer).window);
+    return {};
+  }
+
   void Plan(const StepBatch& batch) {
     const TraceSpan span("plan");
     const size_t token_bytes = CachedShape(model_.spec).TokenBytes(model_.options.cached());
@@ -190,9 +206,12 @@ Result<std::unique_ptr<Decoder>> Decoder::Load(const DecoderSpec& spec,
 uint64_t WorkspaceBytes(const DecoderSpec& spec, const DecoderOptions& options, int ranks,
                         int rank) {
   const Shard shard = MakeShard(spec, ranks, rank);
-  const uint64_t logits =
-      rank == 0 ? kLogitChunk * sizeof(float) * static_cast<uint64_t>(spec.vocabulary) : 0;
-  return Workspace::Bytes(spec, shard, options.dtype, options.max_rows) + logits;
+  const uint64_t own = Workspace::Bytes(spec, shard, options.dtype, options.max_rows);
+  const size_t processes = options.communicator ? options.communicator->processes() : 1;
+  const size_t local_ranks = static_cast<size_t>(ranks) / processes;
+  if (static_cast<size_t>(rank) % local_ranks != 0) return own;
+  return own + kLogitChunk * sizeof(float) * static_cast<uint64_t>(spec.vocabulary) +
+         RankExchange::Bytes(spec, options.communicator, local_ranks, options.max_rows);
 }
 
 }  // namespace pinion

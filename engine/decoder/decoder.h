@@ -10,6 +10,7 @@
 
 #include "engine/base/result.h"
 #include "engine/checkpoint/tensors.h"
+#include "engine/comm/communicator.h"
 #include "engine/decoder/step.h"
 #include "engine/host/team.h"
 #include "engine/spec/spec.h"
@@ -29,19 +30,25 @@ struct DecoderOptions {
   size_t max_rows = 2048;                        // tokens of the largest step
   size_t block_tokens = 32;
   const kernels::Table* table = nullptr;  // unset: that of isa; tests watch or replace functions
+  // The processes that compute the model, each with as many ranks as this one; null: this one
+  // alone.
+  Communicator* communicator = nullptr;
 
   kernels::KvDtype cached() const { return kv_dtype.value_or(kernels::KvDtypeOf(dtype)); }
 };
 
-// Receives logits; called by every thread of rank 0 at once: logits [count][vocabulary], row stride
-// `stride` floats, of batch.logit_rows[first .. first + count). May overwrite them. Each thread
-// takes its own share of the rows; the buffer is reused after all have returned.
+// Receives logits; called by every thread of rank 0 (which is in process 0) at once: logits
+// [count][vocabulary], row stride `stride` floats, of batch.logit_rows[first .. first + count). May
+// overwrite them. Each thread takes its own share of the rows; the buffer is reused after all have
+// returned.
 using LogitsSink = std::function<void(const Worker& worker, size_t first, size_t count,
                                       float* logits, size_t stride)>;
 
-// A decoder-only transformer, sharded over the teams of `ranks`: packed weights, KV cache and the
-// forward pass. Knows no architecture by name: everything comes from the spec.
-// Thread rule: all calls from the thread that started `ranks`.
+// A decoder-only transformer, sharded over the teams of `ranks`, and over those of other processes
+// if there is a communicator: packed weights, KV cache and the forward pass. Every process then
+// makes the same calls in the same order, and figures are those of its own ranks. Knows no
+// architecture by name: everything comes from the spec. Thread rule: all calls from the thread that
+// started `ranks`.
 class Decoder {
  public:
   // Packs the weights; `source` stays in use, since embedding rows are read from it at every step.

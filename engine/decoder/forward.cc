@@ -16,27 +16,21 @@ void NormRows(const ForwardPass& pass, const NormWeights& norm, size_t begin, si
 
 // One of the two terms that a layer adds to the residual stream.
 struct Term {
-  float* Workspace::*partial;               // a rank's share of the sum
-  bool (*is_written)(const LayerWeights&);  // false on a rank whose share is empty
+  TermKind kind;
   NormWeights LayerWeights::*post_norm;
   float* LayerWeights::*bias;
 };
-bool HasHeads(const LayerWeights& layer) { return layer.o.outputs > 0; }
-bool HasMlp(const LayerWeights& layer) { return layer.down.outputs > 0 || layer.has_experts(); }
-constexpr Term kAttentionTerm = {&Workspace::attention_partial, HasHeads,
-                                 &LayerWeights::attention_post_norm, &LayerWeights::o_bias};
-constexpr Term kMlpTerm = {&Workspace::mlp_partial, HasMlp, &LayerWeights::mlp_post_norm,
-                           &LayerWeights::down_bias};
+constexpr Term kAttentionTerm = {TermKind::kAttention, &LayerWeights::attention_post_norm,
+                                 &LayerWeights::o_bias};
+constexpr Term kMlpTerm = {TermKind::kMlp, &LayerWeights::mlp_post_norm, &LayerWeights::down_bias};
 
 // dst += every rank's partial term of one row, and the bias. The order of ranks is always the same:
 // float addition is not associative, and all ranks' residuals must stay equal to the bit.
 void SumPartials(const ForwardPass& pass, size_t layer, const Term& term, size_t row, float* dst) {
-  const LoadedModel& model = pass.model;
-  for (size_t rank = 0; rank < model.workspaces.size(); ++rank) {
-    const Workspace& w = model.workspaces[rank];
-    if (term.is_written(model.weights[rank].layers[layer]))
-      pass.table.add(dst, w.*term.partial + row * w.hidden_stride, pass.hidden);
-  }
+  const RankExchange& exchange = pass.model.exchange;
+  for (size_t rank = 0; rank < exchange.ranks(); ++rank)
+    if (const float* share = exchange.Term(term.kind, layer, rank))
+      pass.table.add(dst, share + row * pass.w.hidden_stride, pass.hidden);
   if (const float* bias = pass.weights.layers[layer].*term.bias)
     pass.table.add(dst, bias, pass.hidden);
 }
@@ -63,6 +57,11 @@ void AddTerm(const ForwardPass& pass, size_t layer, const Term& term, size_t beg
   }
 }
 
+// Fetches the shares of ranks of other processes; those of this one have just been written.
+void FetchTerm(const ForwardPass& pass, const Term& term) {
+  Fetch(pass, [&](RankExchange& exchange) { exchange.FetchTerm(term.kind, pass.rows); });
+}
+
 void RunMixer(const ForwardPass& pass, size_t layer) {
   const MixerKind mixer = pass.spec.layer_specs[layer].mixer;
   if (mixer == MixerKind::kDeltaNet)
@@ -80,6 +79,7 @@ void RunLayer(const ForwardPass& pass, size_t index) {
   const auto& layers = pass.weights.layers;
   const LayerWeights& layer = layers[index];
   RunMixer(pass, index);
+  FetchTerm(pass, kAttentionTerm);
   pass.worker.Share(pass.rows, [&](size_t begin, size_t end) {
     AddTerm(pass, index, kAttentionTerm, begin, end);
     if (pass.spec.parts_side_by_side) return;  // the MLP takes the rows that attention took
@@ -87,6 +87,7 @@ void RunLayer(const ForwardPass& pass, size_t index) {
     if (layer.has_experts()) NormForRouter(pass, layer, begin, end);
   });
   layer.has_experts() ? RunExperts(pass, index) : RunMlp(pass, index);
+  FetchTerm(pass, kMlpTerm);
   pass.worker.Share(pass.rows, [&](size_t begin, size_t end) {
     AddTerm(pass, index, kMlpTerm, begin, end);
     if (index + 1 < layers.size()) NormRows(pass, layers[index + 1].attention_norm, begin, end);

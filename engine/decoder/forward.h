@@ -5,6 +5,7 @@
 
 #include "engine/decoder/decoder.h"
 #include "engine/decoder/kv_cache.h"
+#include "engine/decoder/rank_exchange.h"
 #include "engine/decoder/state_cache.h"
 #include "engine/decoder/step.h"
 #include "engine/decoder/workspace.h"
@@ -21,7 +22,8 @@ struct RopeAngles {
   float scale = 1;  // multiplies cos and sin
 };
 
-// Everything a forward pass reads, and the buffers it writes; one entry a rank in the vectors.
+// Everything a forward pass reads, and the buffers it writes; in the vectors, one entry for each
+// rank of this process.
 struct LoadedModel {
   DecoderSpec spec;
   DecoderOptions options;
@@ -35,6 +37,7 @@ struct LoadedModel {
   std::vector<KvCache> caches;
   std::vector<StateCache> states;
   std::vector<Workspace> workspaces;
+  RankExchange exchange;
   float* logits = nullptr;  // [kLogitChunk][logits_stride], written by all ranks
   size_t logits_stride = 0;
 };

@@ -27,17 +27,17 @@ void AddHeadBias(const ForwardPass& pass, const LayerWeights& layer, size_t inde
 
 // ---- Norm over the whole projection: the sum of squares goes over the heads of all ranks.
 
-// The sums of squares of one row's heads: queries, then keys, numbered as in the whole model. All
-// ranks share one buffer, in rank 0's workspace.
-float* HeadSquares(const ForwardPass& pass, size_t row) {
-  const auto units = static_cast<size_t>(pass.spec.heads) + static_cast<size_t>(pass.spec.kv_heads);
-  return pass.model.workspaces[0].head_squares + row * units;
+// Queries and keys of the whole model: a row of sums of squares has one for each, in this order.
+size_t AllHeads(const ForwardPass& pass) {
+  return static_cast<size_t>(pass.spec.heads) + static_cast<size_t>(pass.spec.kv_heads);
 }
 
 // If several ranks hold a KV head, the first of them counts it.
 bool CountsKvHead(const ForwardPass& pass, size_t kv_head) {
-  for (int rank = 0; rank < pass.worker.rank; ++rank)
-    if (kv_head < pass.model.weights[static_cast<size_t>(rank)].shard.kv_heads.end) return false;
+  const RankExchange& exchange = pass.model.exchange;
+  const size_t own = exchange.first_rank() + static_cast<size_t>(pass.worker.rank);
+  for (size_t rank = 0; rank < own; ++rank)
+    if (kv_head < exchange.shard(rank).kv_heads.end) return false;
   return true;
 }
 
@@ -55,20 +55,23 @@ void MeasureHeads(const ForwardPass& pass, const LayerWeights& layer) {
     AddHeadBias(pass, layer, index, biased);
     const size_t unit =
         is_query ? shard.q_heads.begin + index : static_cast<size_t>(pass.spec.heads) + kv_head;
-    HeadSquares(pass, row)[unit] = pass.table.sum_squares(biased, pass.head_dim);
+    pass.model.exchange.own_head_squares()[row * AllHeads(pass) + unit] =
+        pass.table.sum_squares(biased, pass.head_dim);
   };
   const auto measure_all = [&](size_t begin, size_t end) {
     for (size_t at = begin; at < end; ++at) measure(at / heads.rotated(), at % heads.rotated());
   };
   // The phase spans all ranks, because WholeScale reads the sums of all of them.
   pass.worker.Share(pass.rows * heads.rotated(), measure_all, PhaseScope::kRanks);
+  Fetch(pass, [&](RankExchange& exchange) { exchange.FetchHeadSquares(pass.rows); });
 }
 
 // 1 / RMS of one row's queries or keys. Every rank adds the heads up in the same order, so that all
 // of them get the same bits.
 float WholeScale(const ForwardPass& pass, size_t row, bool is_query) {
   const auto q = static_cast<size_t>(pass.spec.heads), kv = static_cast<size_t>(pass.spec.kv_heads);
-  const float* squares = HeadSquares(pass, row) + (is_query ? 0 : q);
+  const float* squares =
+      pass.model.exchange.head_squares() + row * AllHeads(pass) + (is_query ? 0 : q);
   const size_t count = is_query ? q : kv;
   float sum = 0;
   for (size_t i = 0; i < count; ++i) sum += squares[i];

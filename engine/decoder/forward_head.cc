@@ -36,6 +36,8 @@ void MultiplyHead(const ForwardPass& pass, size_t count) {
       Finish(pass, logits + i * stride, (end - begin) * kernels::kBlockN);
   };
   pass.worker.Share(head.blocks(), ChunkBlocks(head, count), multiply, PhaseScope::kRanks);
+  Fetch(pass,
+        [&](RankExchange& exchange) { exchange.FetchLogits(pass.model.logits, count, stride); });
 }
 
 }  // namespace
@@ -47,7 +49,7 @@ void ComputeLogits(const ForwardPass& pass, const LogitsSink& sink) {
     if (first > 0) pass.worker.GlobalBarrier();  // the sink may still be reading the last chunk
     NormWanted(pass, first, count);
     MultiplyHead(pass, count);
-    if (pass.worker.rank == 0)
+    if (pass.worker.rank == 0 && pass.model.exchange.leads())
       sink(pass.worker, first, count, pass.model.logits, pass.model.logits_stride);
   }
 }

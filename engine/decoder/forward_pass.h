@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/trace.h"
 #include "engine/decoder/activation_observer.h"
 #include "engine/decoder/forward.h"
 
@@ -105,6 +106,19 @@ void Project(const ForwardPass& pass, const char* name, const PackedMatrix& matr
 // dst[hidden] of `dst_type` = norm(src); a norm without weight copies. In place if dst is src.
 void NormRow(const ForwardPass& pass, const NormWeights& norm, void* dst, kernels::Dtype dst_type,
              const float* src);
+
+// fetch(exchange) on one thread of the process, after the last phase of kRanks scope and before
+// whatever follows on any rank; nothing if all ranks are in this process.
+template <typename Body>
+void Fetch(const ForwardPass& pass, const Body& fetch) {
+  RankExchange& exchange = pass.model.exchange;
+  if (!exchange.spread()) return;
+  const auto run = [&](size_t, size_t) {
+    const TraceSpan span("exchange");
+    fetch(exchange);
+  };
+  pass.worker.Share(pass.worker.rank == 0 ? 1 : 0, 1, run, PhaseScope::kRanks);
+}
 
 // Writes residual (embedding of the tokens) and the rotary tables of the rows.
 void Embed(const ForwardPass& pass, size_t begin, size_t end);

@@ -116,7 +116,7 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
              head_dim = static_cast<size_t>(spec.head_dim);
   const size_t element = kernels::SizeOf(kernels::ActivationType(dtype));
   const size_t q = shard.q_heads.size() * head_dim, kv = shard.kv_heads.size() * head_dim;
-  w.hidden_stride = SpreadStride(hidden);
+  w.hidden_stride = HiddenStride(spec);
   const DeltaColumns delta(spec.delta, shard.delta_heads.size());
   const size_t channels = shard.conv_channels.size();
   const size_t recurred = RoundUp(std::max(delta.z - delta.v, channels), kernels::kPadK);
@@ -191,6 +191,10 @@ Result<Workspace> Workspace::Allocate(const DecoderSpec& spec, const Shard& shar
     workspace.threads.push_back(std::move(scratch));
   }
   return workspace;
+}
+
+size_t HiddenStride(const DecoderSpec& spec) {
+  return SpreadStride(static_cast<size_t>(spec.hidden));
 }
 
 uint64_t Workspace::Bytes(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,

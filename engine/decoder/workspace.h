@@ -102,8 +102,8 @@ struct Workspace {
   float* mlp_partial = nullptr;    // [rows][hidden_stride]: this rank's term of down
   std::byte* prepared = nullptr;   // [rows] as prepared for the next product
   std::vector<AngleTable> angles;  // one per rope
-  // [rows][heads + kv_heads] of the whole model, on rank 0 only: sums of squares of each query and
-  // key head, if they are normalised over the whole projection
+  // [rows][heads + kv_heads] of the whole model, on a process's first rank only: sums of squares of
+  // each query and key head, if they are normalised over the whole projection
   float* head_squares = nullptr;
   size_t qkv_stride = 0, hidden_stride = 0, normed_stride = 0, attended_stride = 0;
 
@@ -118,5 +118,8 @@ struct Workspace {
   static uint64_t Bytes(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
                         size_t max_rows);
 };
+
+// Workspace::hidden_stride, the same on every rank.
+size_t HiddenStride(const DecoderSpec& spec);
 
 }  // namespace pinion

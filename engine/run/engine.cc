@@ -39,7 +39,7 @@ constexpr int64_t kStepTouchPart = 32;
 // None without a front end: a batch would pay for memory that it may never use.
 KvAhead AheadOf(const StartedModel& model) {
   const EngineInfo& info = model.info;
-  const uint64_t rank_bytes = info.kv_bytes / static_cast<uint64_t>(model.ranks->count());
+  const uint64_t rank_bytes = info.kv_bytes / static_cast<uint64_t>(model.options.tensor_parallel);
   const size_t reserve =
       ReserveBlocks(info.blocks, rank_bytes, static_cast<size_t>(model.options.max_num_seqs));
   return {model.decoder->kv_pieces(), model.options.has_frontend ? reserve : 0};
@@ -177,7 +177,7 @@ class EngineLoop : public Engine {
   // false: there is none left to touch.
   bool TouchAhead(int64_t ns, bool half) {
     const int64_t began_ns = NowNs();
-    const auto most = static_cast<size_t>(model_.info.threads / model_.ranks->count());
+    const auto most = static_cast<size_t>(model_.ranks->threads(0));
     do {
       const KvAhead::Range pieces = ahead_.Next(pool_.reached(), std::max<size_t>(1, most), half);
       if (pieces.empty()) return false;
@@ -305,6 +305,7 @@ Json EngineLoop::ServerInfo() const {
   out.Set("gemm", info.gemm);
   out.Set("dtype", info.dtype);
   out.Set("threads", info.threads);
+  out.Set("processes", static_cast<uint64_t>(info.processes));
   out.Set("max_model_len", static_cast<uint64_t>(info.max_model_len));
   out.Set("load_s", info.load_s);
   out.Set("weight_bytes", info.weight_bytes);

@@ -50,15 +50,16 @@ using ScoreSink =
 struct EngineInfo {
   std::string isa, dtype;
   kernels::KvDtype kv_dtype = kernels::KvDtype::kF32;
-  std::string gemm;  // GEMM kernels by number of rows: kernels::Format(GemmRules)
-  int threads = 0;   // of all ranks
+  std::string gemm;      // GEMM kernels by number of rows: kernels::Format(GemmRules)
+  int threads = 0;       // of this process's ranks
+  size_t processes = 1;  // that compute the model together
   size_t max_model_len = 0, block_tokens = 0, blocks = 0;
-  uint64_t weight_bytes = 0, kv_bytes = 0;  // over all ranks
+  uint64_t weight_bytes = 0, kv_bytes = 0;  // over all ranks of all processes
   uint64_t state_bytes = 0;                 // of recurrent layers' states
   size_t states = SIZE_MAX;                 // sequences for which there are any, if limited
   double load_s = 0, start_s = 0;           // until weights are packed; until ready
-  Plan plan;
-  Json stages;  // [{"stage","seconds"}]
+  Plan plan;                                // of this process's ranks
+  Json stages;                              // [{"stage","seconds"}]
   // [{"rank","nodes":[planned],"weights":[{"node","bytes","pages"}],"kv":[the same]}]: the nodes
   // that hold the memory after warm-up; KV counts only pages written so far. ServerInfo tells those
   // of its own time.

@@ -8,14 +8,17 @@
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
+#include "engine/base/version.h"
 #include "engine/checkpoint/rounded_tensor.h"
 #include "engine/host/runtime.h"
 #include "engine/run/isa_choice.h"
+#include "engine/run/kernel_choice.h"
+#include "engine/run/leading_decoder.h"
+#include "engine/run/meet.h"
 #include "engine/run/placement.h"
 #include "engine/run/stages.h"
 #include "engine/weights/formats.h"
 #include "engine/weights/weight_layout.h"
-#include "kernels/gemm_plan.h"
 #include "kernels/integer_prefetch.h"
 
 namespace pinion {
@@ -111,39 +114,9 @@ Result<std::shared_ptr<const TensorSource>> OpenAndPlanFormats(const EngineOptio
   return std::shared_ptr<const TensorSource>(std::move(opened));
 }
 
-// Chooses the GEMM kernel for each number of rows: the given ones, else by measuring them now.
-Status ChooseGemmKernels(StartedModel& model, kernels::Dtype dtype, Stages& stages) {
-  const std::string& asked = model.options.gemm_kernel;
-  const bool measured = asked == "auto";
-  const auto rules = measured ? kernels::MeasureGemmRules(model.isa, dtype)
-                              : kernels::ParseGemmRules(asked, model.isa, dtype);
-  if (!rules) {
-    std::vector<std::string> names;
-    for (const kernels::GemmKernel& kernel : kernels::GemmCandidates(model.isa, dtype))
-      names.push_back(kernels::Name(kernel));
-    return Fail(ErrorCode::kUsage, StrCat("--gemm-kernel '", asked, "' is not valid for ",
-                                          kernels::Name(dtype), " on ", kernels::Name(model.isa),
-                                          "; use auto, or NAME[@ROWS] joined by ',' from 1 ",
-                                          "row upwards; NAME is one of ", Join(names, ", ")));
-  }
-  kernels::UseGemmRules(model.isa, dtype, *rules);
-  model.info.gemm = kernels::Format(*rules);
-  stages.Done("gemm kernels", StrCat(model.info.gemm, measured ? " (measured)" : " (given)"));
-  return {};
-}
+bool Leads(const StartedModel& model) { return !model.world || model.world->process() == 0; }
 
-// Layouts of those matrices of rank 0 of `ranks` that are multiplied with rounded activations.
-std::vector<kernels::IntLayout> RoundedLayouts(const DecoderSpec& spec, kernels::Dtype dtype,
-                                               int ranks) {
-  const Shard shard = MakeShard(spec, ranks, 0);
-  std::vector<kernels::IntLayout> layouts;
-  for (const auto& [key, format] : spec.formats.formats()) {
-    const Range inputs = InputsOf(spec, shard, key.first, key.second);
-    const PackedMatrix matrix = MatrixOf(dtype, kernels::kBlockN, inputs, &format);
-    if (matrix.rounds()) layouts.push_back(*matrix.integers);
-  }
-  return layouts;
-}
+size_t Processes(const StartedModel& model) { return model.world ? model.world->processes() : 1; }
 
 // State passed from stage to stage of a start, besides the model.
 struct StartState {
@@ -159,7 +132,8 @@ Status MakePlanHere(StartedModel& model, StartState& start) {
   EngineInfo& info = model.info;
   PINION_ASSIGN(start.machine, ThisMachine());
   PINION_ASSIGN(start.budget, ComputeBudget(start.machine));
-  PINION_ASSIGN(info.plan, PlanFor(model.options, start.machine, start.budget));
+  PINION_ASSIGN(info.plan, PlanFor(OptionsOfPart(model.options, Processes(model)), start.machine,
+                                   start.budget));
   PINION_ASSIGN(const IsaChoice choice, ChooseIsa(model.options.isa));
   model.isa = choice.isa;
   if (!kernels::LimitOneDnn(model.isa))
@@ -168,6 +142,7 @@ Status MakePlanHere(StartedModel& model, StartState& start) {
                        kernels::Name(model.isa), "; start one process per --isa"));
   info.isa = kernels::Name(model.isa);
   info.threads = info.plan.total_threads();
+  info.processes = Processes(model);
   const Runtime runtime = LoadedRuntime();
   info.allocator = runtime.allocator;
   info.openmp = runtime.openmp;
@@ -202,15 +177,40 @@ Status OpenModel(StartedModel& model, StartState& start) {
       !kept.empty())
     LogInfo(kept);
   decoder.isa = model.isa;
+  decoder.communicator = model.world;
   info.dtype = kernels::Name(decoder.dtype);
   info.kv_dtype = decoder.cached();
   info.block_tokens = decoder.block_tokens;
   return {};
 }
 
+Status AgreeOnModel(StartedModel& model, StartState& start) {
+  if (!model.world) return {};
+  const DecoderSpec& spec = model.files.spec;
+  return Agree(*model.world,
+               {{"Pinion", Version()},
+                {"ISA path", model.info.isa},
+                {"type", StrCat(model.info.dtype, ", KV ", kernels::Name(model.info.kv_dtype))},
+                {"model", StrCat(spec.architecture, " with weights ", HashOf(*start.weights))}});
+}
+
+// The leader chooses for all processes: if they multiplied differently, their routers could choose
+// different experts.
+Status ChooseCommonGemmKernels(StartedModel& model, StartState& start) {
+  std::string asked = model.options.gemm_kernel;
+  if (!Leads(model)) asked = BroadcastText(*model.world, "");
+  const auto rules = ChooseGemmKernels(asked, model.isa, start.decoder.dtype);
+  if (model.world && Leads(model)) BroadcastText(*model.world, rules.value_or("none"));
+  if (!rules) return Unexpected(rules.error());
+  model.info.gemm = *rules;
+  const bool measured = model.options.gemm_kernel == "auto";
+  start.stages.Done("gemm kernels", StrCat(*rules, measured ? " (measured)" : " (given)"));
+  return {};
+}
+
 Status ChooseKernels(StartedModel& model, StartState& start) {
   const DecoderSpec& spec = model.files.spec;
-  PINION_TRY(ChooseGemmKernels(model, start.decoder.dtype, start.stages));
+  PINION_TRY(ChooseCommonGemmKernels(model, start));
   if (spec.formats.Count(IntegerProduct::kInt8) == 0) return {};
   start.decoder.int_prefetch = kernels::MeasureIntPrefetch(
       model.isa, RoundedLayouts(spec, start.decoder.dtype, model.options.tensor_parallel));
@@ -219,8 +219,13 @@ Status ChooseKernels(StartedModel& model, StartState& start) {
   return {};
 }
 
-Status CheckMemory(const StartedModel& model, StartState& start) {
-  PINION_ASSIGN(start.needs, NeedsFor(model.options, model.files.spec));
+Status CheckMemory(StartedModel& model, StartState& start) {
+  start.needs = CountNeeds(model.files.spec, start.decoder, model.options.tensor_parallel);
+  if (model.world) {  // this process's alone
+    const auto ranks = static_cast<ptrdiff_t>(start.needs.size() / Processes(model));
+    const auto first = start.needs.begin() + static_cast<ptrdiff_t>(model.world->process()) * ranks;
+    start.needs = {first, first + ranks};
+  }
   PINION_TRY(CheckCapacity(start.needs, model.options, model.info.max_model_len, start.machine,
                            start.budget, model.info.plan));
   start.stages.Done("capacity check",
@@ -236,6 +241,7 @@ Status LoadAndPack(StartedModel& model, StartState& start) {
                                              *model.ranks, start.decoder));
   info.load_s = SecondsSince(load_start);
   info.weight_bytes = model.decoder->weight_bytes();
+  if (model.world) info.weight_bytes = SumOf(*model.world, info.weight_bytes);
   const char* integers = model.files.spec.formats.empty() ? "" : "integers and ";
   start.stages.Done("load and pack",
                     StrCat(FormatBytes(info.weight_bytes), " of ", integers, info.dtype));
@@ -274,14 +280,25 @@ void FitSequences(StartedModel& model, size_t sequences, uint64_t state_bytes) {
 Status MakeKvCache(StartedModel& model, StartState& start) {
   EngineInfo& info = model.info;
   const uint64_t available = LeftByFrontEnd(model.options, AvailableMemoryBytes());
-  PINION_ASSIGN(info.blocks, SizeKv(start.needs, model.options, info.max_model_len, available));
+  const auto blocks = SizeKv(start.needs, model.options, info.max_model_len, available);
+  PINION_TRY(Together(model.world, blocks ? Status{} : Unexpected(blocks.error())));
+  info.blocks = *blocks;
+  size_t states = SizeStates(start.needs, model.options, available);
+  if (model.world) {
+    info.blocks = LeastOf(*model.world, info.blocks);
+    states = LeastOf(*model.world, states);
+  }
   PINION_TRY(FitModelLength(model));
-  const size_t states = SizeStates(start.needs, model.options, available);
   if (const uint64_t state = StateBytesPerSequence(model.files.spec); state > 0)
     FitSequences(model, states, state);
-  PINION_TRY(model.decoder->AllocateKv(info.blocks, info.max_model_len, states));
+  PINION_TRY(
+      Together(model.world, model.decoder->AllocateKv(info.blocks, info.max_model_len, states)));
   info.kv_bytes = model.decoder->kv_bytes();
   info.state_bytes = model.decoder->state_bytes();
+  if (model.world) {
+    info.kv_bytes = SumOf(*model.world, info.kv_bytes);
+    info.state_bytes = SumOf(*model.world, info.state_bytes);
+  }
   if (info.state_bytes > 0) info.states = states;
   const size_t tokens = info.blocks * info.block_tokens;
   const size_t sequences = tokens / info.max_model_len;
@@ -363,13 +380,14 @@ Result<StartedModel> StartModel(const EngineOptions& options) {
   StartedModel model;
   model.options = options;
   StartState start;
-  PINION_TRY(MakePlanHere(model, start));
-  PINION_TRY(OpenModel(model, start));
-  PINION_TRY(ChooseKernels(model, start));
-  PINION_TRY(CheckMemory(model, start));
-  PINION_TRY(LoadAndPack(model, start));
-  PINION_TRY(MakeKvCache(model, start));
+  PINION_ASSIGN(model.world, MeetProcesses(options));
+  for (const auto stage : {MakePlanHere, OpenModel, AgreeOnModel, ChooseKernels, CheckMemory,
+                           LoadAndPack, MakeKvCache})
+    PINION_TRY(Together(model.world, stage(model, start)));
+  if (!Leads(model)) return model;
   EngineInfo& info = model.info;
+  if (model.world)
+    model.decoder = LeadDecoder(std::move(model.decoder), *model.world, info.block_tokens);
   if (!WarmUp(*model.decoder, start.decoder, info.blocks,
               static_cast<size_t>(model.options.max_num_seqs), info.max_model_len,
               static_cast<size_t>(model.files.spec.vocabulary)))

@@ -24,10 +24,15 @@ struct StartedModel {
   kernels::Isa isa = kernels::Isa::kScalar;
   std::unique_ptr<Ranks> ranks;
   std::unique_ptr<Decoder> decoder;
+  Communicator* world = nullptr;                  // null: this process has all ranks
   std::unique_ptr<MeasuredStepTimes> step_times;  // null if steps have no bound
   EngineInfo info;
 };
 
+// Several processes that a launcher of MPI started together compute the model together: this one
+// leads if it is process 0 (the others are in FollowLeader), and each has an equal part of the
+// ranks. Their hosts must agree on what is computed. An error of any process is an error of all.
+//
 // Runs the stages in order, each timed and logged: budget and plan, capacity check, load and pack,
 // KV sizing, warm-up (one step of prefill and decode on every rank), times of the first steps.
 Result<StartedModel> StartModel(const EngineOptions& options);

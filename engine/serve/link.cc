@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "engine/base/strings.h"
-#include "engine/serve/wire.h"
+#include "engine/base/wire.h"
 
 namespace pinion {
 

@@ -17,9 +17,11 @@
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
 #include "engine/checkpoint/model.h"
+#include "engine/comm/mpi_world.h"
 #include "engine/host/affinity.h"
 #include "engine/host/binding.h"
 #include "engine/host/runtime.h"
+#include "engine/run/meet.h"
 #include "engine/run/replicas.h"
 #include "engine/serve/admin.h"
 #include "engine/serve/engine_group.h"
@@ -318,6 +320,22 @@ class Serving {
   std::optional<Error> failure_;
 };
 
+// The processes that compute the model with this one's engine, which a launcher of MPI has started
+// together. An engine process that has left them cannot join them again.
+Result<size_t> ProcessesOfEngine(ServeOptions& options) {
+  const auto launched = LaunchedByMpi();
+  if (!launched) return 1;
+  const auto alone = [&](const char* flag) {
+    return Fail(ErrorCode::kUsage,
+                StrCat(flag, " needs engines of one process each, and ", launched->processes,
+                       " were started together; leave it out, or start one process alone"));
+  };
+  if (options.data_parallel > 1) return alone("--data-parallel-size");
+  if (options.faults.enable_sleep_mode) return alone("--enable-sleep-mode");
+  options.faults.max_engine_restarts = 0;
+  return launched->processes;
+}
+
 }  // namespace
 
 Result<int> RunServer(ServeOptions options) {
@@ -330,11 +348,12 @@ Result<int> RunServer(ServeOptions options) {
   mallopt(M_MMAP_THRESHOLD, 1 << 20);
   mallopt(M_TRIM_THRESHOLD, 4 << 20);
   if (!options.trace.empty()) PINION_TRY(trace::Begin(options.trace, "front end"));
+  PINION_ASSIGN(const size_t processes, ProcessesOfEngine(options));
   // The plan that the engine process will make too: same machine, same limits, same options.
   PINION_ASSIGN(const Machine machine, ThisMachine());
   PINION_ASSIGN(const Budget budget, ComputeBudget(machine));
-  PINION_ASSIGN(const Plan plan,
-                PlanReplicas(options.engine, options.data_parallel, machine, budget));
+  PINION_ASSIGN(const Plan plan, PlanReplicas(OptionsOfPart(options.engine, processes),
+                                              options.data_parallel, machine, budget));
   FitLimits(budget, options);
   PINION_TRY(FindModel(options.engine.model));  // report a wrong name before anything starts
   PINION_ASSIGN(const std::vector<ReplicaPlan> replicas,
@@ -344,6 +363,7 @@ Result<int> RunServer(ServeOptions options) {
   AdviseAllocator();
   PINION_TRY(
       serving.StartEngine(replicas, {.machine = MachineLayout(machine), .budget = ToJson(budget)}));
+  LeaveMpiToChild();
   PinTo(plan.frontend_cpus);
   const bool shares_cpus = plan.frontend_cpus.empty();
   LogInfo(shares_cpus ? std::string("front end: shares the engine's CPUs")

@@ -32,6 +32,11 @@ struct Shard {
   std::vector<HeadGroup> groups;  // one per KV head held, or more if it serves very many heads
 };
 
+// Where a process's ranks stand among all ranks of a model: its first is number `first` of `total`.
+struct RankSpan {
+  int first = 0, total = 0;
+};
+
 // Cuts `spec` into `ranks` shards. If there are at least as many KV heads as ranks, whole groups of
 // heads stay together and no KV is stored twice; with fewer, query heads are distributed and a KV
 // head is replicated on every rank that needs it. MLP columns and vocabulary are distributed in

@@ -249,12 +249,14 @@ uint64_t ShardWeightBytes(const DecoderSpec& spec, Dtype dtype, bool moe_prepack
 }
 
 Result<std::vector<RankWeights>> LoadWeights(const DecoderSpec& spec, Dtype dtype, bool moe_prepack,
-                                             const TensorSource& source, Ranks& ranks) {
+                                             const TensorSource& source, Ranks& ranks,
+                                             const RankSpan& span) {
+  const int total = span.total > 0 ? span.total : ranks.count();
   std::vector<RankWeights> all(static_cast<size_t>(ranks.count()));
   for (int rank = 0; rank < ranks.count(); ++rank) {
     RankWeights& weights = all[static_cast<size_t>(rank)];
-    weights.shard = MakeShard(spec, ranks.count(), rank);
-    const uint64_t bytes = ShardWeightBytes(spec, dtype, moe_prepack, ranks.count(), rank);
+    weights.shard = MakeShard(spec, total, span.first + rank);
+    const uint64_t bytes = ShardWeightBytes(spec, dtype, moe_prepack, total, span.first + rank);
     PINION_ASSIGN(weights.storage, Pages::Allocate(bytes));
     LayOutWeights(spec, dtype, moe_prepack, weights.storage.data(), weights);
   }

@@ -156,12 +156,12 @@ struct RankWeights {
 uint64_t ShardWeightBytes(const DecoderSpec& spec, kernels::Dtype dtype, bool moe_prepack,
                           int ranks, int rank);
 
-// Packs every rank's share, all ranks and threads at once: each thread packs the blocks that it
-// will compute with, so its memory is local. Every tensor that the spec names must exist in
-// `source` (OpenWeights has checked it).
+// Packs the share of each of this process's ranks (span.total 0: they are all), all at once: each
+// thread packs the blocks that it will compute with, so its memory is local. Every tensor that the
+// spec names must exist in `source` (OpenWeights has checked it).
 Result<std::vector<RankWeights>> LoadWeights(const DecoderSpec& spec, kernels::Dtype dtype,
                                              bool moe_prepack, const TensorSource& source,
-                                             Ranks& ranks);
+                                             Ranks& ranks, const RankSpan& span = {});
 
 // Blocks of `matrix` that a thread should take at a time for a product with `rows` rows: long
 // enough that handing them out costs nothing (0.1 ms on a core that reads 20 GB/s and does 0.4

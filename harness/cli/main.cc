@@ -12,6 +12,8 @@
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
 #include "engine/base/version.h"
+#include "engine/comm/mpi_world.h"
+#include "engine/run/follow.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/usage_error.h"
 #include "harness/cli/vllm_flags.h"
@@ -43,6 +45,8 @@ std::vector<std::string> RewriteArguments(int argc, char** argv) {
 
 int Main(int argc, char** argv) {
   OccupyStandardDescriptors();
+  if (const auto launched = LaunchedByMpi(); launched && launched->process > 0)
+    return FollowLeader();        // whatever the command: the leader runs it
   std::signal(SIGXFSZ, SIG_IGN);  // so that writing beyond `ulimit -f` fails with an error message
   CLI::App app(
       "Finds the fastest way to run a language model on the CPUs you have, shows the evidence, and "
@@ -64,6 +68,7 @@ int Main(int argc, char** argv) {
     if (error.get_exit_code() != 0) return Report(DescribeUsage(app, error, argc, argv));
     app.exit(error);  // --help and --version
   }
+  ReleaseFollowers();
   if (const Status traced = trace::End(); !traced) exit_code = Report(traced.error());
   // A full disk shows only when the end of the output leaves the buffer. A command that failed
   // has already reported why.

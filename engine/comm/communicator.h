@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+
+namespace pinion {
+
+// The processes that compute one model together, each with some of its ranks, on one host or on
+// several. Process 0 leads: it schedules, samples and answers; the others follow.
+//
+// Every function is collective: all processes call the same ones in the same order, with sizes that
+// agree. Thread rule: one thread at a time. There is no error to return: if a process or the link
+// to it is gone, nothing can be computed any more, and the implementation ends this process with a
+// sentence on standard error.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual size_t process() const = 0;
+  virtual size_t processes() const = 0;
+
+  // all: [processes][bytes], what each process has at `mine`, in their order.
+  virtual void Gather(const void* mine, size_t bytes, void* all) = 0;
+  // The same, to process 0 alone; of process p there are bytes[p]. `all` is unused elsewhere.
+  virtual void GatherAtLeader(const void* mine, const std::vector<size_t>& bytes, void* all) = 0;
+  // Writes process 0's data to all others. These may wait for hours, and sleep meanwhile.
+  virtual void Broadcast(void* data, size_t bytes) = 0;
+};
+
+// The texts of all processes, in their order.
+std::vector<std::string> GatherTexts(Communicator& world, const std::string& mine);
+// Process 0's text, in all.
+std::string BroadcastText(Communicator& world, const std::string& text);
+uint64_t LeastOf(Communicator& world, uint64_t mine);
+uint64_t SumOf(Communicator& world, uint64_t mine);
+
+// Success if all processes succeeded, else the error of the first that did not, which then all of
+// them return. Without a world (null): `mine`.
+Status Together(Communicator* world, Status mine);
+
+}  // namespace pinion

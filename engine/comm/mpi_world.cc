@@ -1,0 +1,142 @@
+// The adapter of MPI.
+
+#include "engine/comm/mpi_world.h"
+
+// Without the C++ interface that MPI 3 has removed.
+#define OMPI_SKIP_MPICXX
+#include <mpi.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/base/check.h"
+#include "engine/base/clock.h"
+#include "engine/base/strings.h"
+
+namespace pinion {
+namespace {
+
+// MPI counts in int; no buffer of a step comes near that (2,048 rows of 16,384 floats: 128 MiB).
+int Count(size_t bytes) {
+  CHECK(bytes <= INT32_MAX) << bytes;
+  return static_cast<int>(bytes);
+}
+
+std::optional<size_t> NumberIn(const char* variable) {
+  const char* text = std::getenv(variable);
+  if (!text) return std::nullopt;
+  return static_cast<size_t>(std::strtoull(text, nullptr, 10));
+}
+
+// Called by MPI for any error of the world's: no result can be trusted any more.
+void EndProcess(MPI_Comm*, int* code, ...) {
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(*code, text, &length);
+  std::fprintf(stderr, "pinion: the link to the model's other processes broke: %s\n", text);
+  MPI_Abort(MPI_COMM_WORLD, 1);
+  _exit(1);
+}
+
+class MpiWorld final : public Communicator {
+ public:
+  MpiWorld() {
+    MPI_Errhandler handler;
+    MPI_Comm_create_errhandler(EndProcess, &handler);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    int number = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &number);
+    process_ = static_cast<size_t>(number);
+    MPI_Comm_size(MPI_COMM_WORLD, &number);
+    processes_ = static_cast<size_t>(number);
+  }
+
+  size_t process() const override { return process_; }
+  size_t processes() const override { return processes_; }
+
+  void Gather(const void* mine, size_t bytes, void* all) override {
+    MPI_Allgather(mine, Count(bytes), MPI_BYTE, all, Count(bytes), MPI_BYTE, MPI_COMM_WORLD);
+  }
+
+  void GatherAtLeader(const void* mine, const std::vector<size_t>& bytes, void* all) override {
+    std::vector<int> counts, offsets;
+    size_t offset = 0;
+    for (const size_t each : bytes) {
+      counts.push_back(Count(each));
+      offsets.push_back(Count(offset));
+      offset += each;
+    }
+    MPI_Gatherv(mine, counts[process_], MPI_BYTE, all, counts.data(), offsets.data(), MPI_BYTE, 0,
+                MPI_COMM_WORLD);
+  }
+
+  // MPI's own waiting takes a whole core, which an idle server's followers must leave alone.
+  void Broadcast(void* data, size_t bytes) override {
+    MPI_Request request;
+    MPI_Ibcast(data, Count(bytes), MPI_BYTE, 0, MPI_COMM_WORLD, &request);
+    const int64_t began_ns = NowNs();
+    for (int done = 0;;) {
+      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+      if (done) return;
+      if (NowNs() - began_ns > kSpinNs) std::this_thread::sleep_for(kNap);
+    }
+  }
+
+ private:
+  // Longer than sampling and scheduling take between two steps.
+  static constexpr int64_t kSpinNs = 20'000'000;
+  static constexpr std::chrono::microseconds kNap{500};
+
+  size_t process_ = 0, processes_ = 1;
+};
+
+std::unique_ptr<MpiWorld>& World() {
+  static std::unique_ptr<MpiWorld> world;
+  return world;
+}
+
+}  // namespace
+
+std::optional<LaunchedProcess> LaunchedByMpi() {
+  // Open MPI's own variables; Slurm's, if it started us with PMIx.
+  auto process = NumberIn("OMPI_COMM_WORLD_RANK"), processes = NumberIn("OMPI_COMM_WORLD_SIZE");
+  if (!process && NumberIn("PMIX_RANK")) {
+    process = NumberIn("PMIX_RANK");
+    processes = NumberIn("SLURM_STEP_NUM_TASKS");
+  }
+  if (!process || !processes || *processes < 2) return std::nullopt;
+  return LaunchedProcess{*process, *processes};
+}
+
+void LeaveMpiToChild() {
+  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK"})
+    unsetenv(variable);
+}
+
+Result<Communicator*> JoinMpiWorld() {
+  if (!LaunchedByMpi()) return nullptr;
+  if (World()) return World().get();
+  int offered = MPI_THREAD_SINGLE;
+  // Whichever thread is free makes the calls of a step, one at a time.
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &offered);
+  if (offered < MPI_THREAD_SERIALIZED)
+    return Fail(ErrorCode::kUnsupported,
+                "this MPI library allows calls from one thread only; use one built with "
+                "MPI_THREAD_SERIALIZED, such as Debian's");
+  World() = std::make_unique<MpiWorld>();
+  return World().get();
+}
+
+void LeaveMpiWorld() {
+  if (!World()) return;
+  World().reset();
+  MPI_Finalize();
+}
+
+}  // namespace pinion

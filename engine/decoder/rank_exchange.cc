@@ -1,0 +1,137 @@
+#include "engine/decoder/rank_exchange.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace pinion {
+namespace {
+
+bool Writes(TermKind kind, const LayerWeights& layer) {
+  if (kind == TermKind::kAttention) return layer.o.outputs > 0;
+  return layer.down.outputs > 0 || layer.has_experts();
+}
+
+constexpr TermKind kKinds[] = {TermKind::kAttention, TermKind::kMlp};
+
+size_t SquaresOfRow(const DecoderSpec& spec) {
+  return spec.qk_norm == QkNorm::kWhole ? static_cast<size_t>(spec.heads + spec.kv_heads) : 0;
+}
+
+}  // namespace
+
+uint64_t RankExchange::Bytes(const DecoderSpec& spec, const Communicator* communicator,
+                             size_t local_ranks, size_t max_rows) {
+  if (!communicator) return 0;
+  const uint64_t term = max_rows * HiddenStride(spec) * sizeof(float);
+  const uint64_t squares = max_rows * SquaresOfRow(spec) * sizeof(float);
+  return communicator->processes() * (std::size(kKinds) * local_ranks * term + squares);
+}
+
+Result<RankExchange> RankExchange::Create(const DecoderSpec& spec, Communicator* communicator,
+                                          const std::vector<RankWeights>& weights,
+                                          std::vector<Workspace>& workspaces, size_t max_rows) {
+  RankExchange exchange;
+  exchange.communicator_ = communicator;
+  const size_t processes = communicator ? communicator->processes() : 1;
+  exchange.local_ranks_ = weights.size();
+  exchange.first_rank_ = communicator ? communicator->process() * weights.size() : 0;
+  exchange.hidden_stride_ = HiddenStride(spec);
+  exchange.squares_ = SquaresOfRow(spec);
+  exchange.head_squares_ = workspaces[0].head_squares;
+  const size_t ranks = processes * weights.size();
+  for (size_t rank = 0; rank < ranks; ++rank)
+    exchange.shards_.push_back(MakeShard(spec, static_cast<int>(ranks), static_cast<int>(rank)));
+  for (const TermKind kind : kKinds) {
+    Terms& terms = exchange.terms_[static_cast<size_t>(kind)];
+    for (const Workspace& w : workspaces)
+      terms.mine.push_back(kind == TermKind::kAttention ? w.attention_partial : w.mlp_partial);
+    terms.of_rank.assign(ranks, nullptr);
+    std::copy(terms.mine.begin(), terms.mine.end(),
+              terms.of_rank.begin() + static_cast<ptrdiff_t>(exchange.first_rank_));
+  }
+  exchange.ShareWhoWrites(weights);
+  if (!communicator) return exchange;
+  PINION_ASSIGN(exchange.storage_,
+                Pages::Allocate(Bytes(spec, communicator, weights.size(), max_rows)));
+  float* next = exchange.storage_.as<float>();
+  for (Terms& terms : exchange.terms_)
+    for (size_t i = 0; i < weights.size(); ++i, next += processes * max_rows * HiddenStride(spec))
+      terms.fetched.push_back(next);
+  exchange.fetched_squares_ = next;
+  return exchange;
+}
+
+// Whether a rank has a share depends on its weights alone, so it is told once.
+void RankExchange::ShareWhoWrites(const std::vector<RankWeights>& weights) {
+  const size_t layers = weights[0].layers.size();
+  for (const TermKind kind : kKinds) {
+    std::vector<uint8_t> mine, all(layers * ranks());
+    for (const RankWeights& rank : weights)
+      for (const LayerWeights& layer : rank.layers) mine.push_back(Writes(kind, layer));
+    if (communicator_)
+      communicator_->Gather(mine.data(), mine.size(), all.data());
+    else
+      all = mine;
+    auto& written = terms_[static_cast<size_t>(kind)].written;
+    written.resize(all.size());
+    for (size_t rank = 0; rank < ranks(); ++rank)
+      for (size_t layer = 0; layer < layers; ++layer)
+        written[layer * ranks() + rank] = all[rank * layers + layer] != 0;
+  }
+}
+
+void RankExchange::FetchTerm(TermKind kind, size_t rows) {
+  Terms& terms = terms_[static_cast<size_t>(kind)];
+  const size_t floats = rows * hidden_stride_;
+  for (size_t local = 0; local < local_ranks_; ++local) {
+    float* fetched = terms.fetched[local];
+    communicator_->Gather(terms.mine[local], floats * sizeof(float), fetched);
+    for (size_t process = 0; process < communicator_->processes(); ++process)
+      if (process != communicator_->process())
+        terms.of_rank[process * local_ranks_ + local] = fetched + process * floats;
+  }
+}
+
+// Each head is counted by one rank; elsewhere its place in the buffer was never written, and is 0.
+// So the sums of the processes' values are the values themselves, to the bit.
+void RankExchange::FetchHeadSquares(size_t rows) {
+  const size_t floats = rows * squares_;
+  communicator_->Gather(head_squares_, floats * sizeof(float), fetched_squares_);
+  for (size_t process = 1; process < communicator_->processes(); ++process)
+    for (size_t i = 0; i < floats; ++i)
+      fetched_squares_[i] += fetched_squares_[process * floats + i];
+}
+
+Range RankExchange::Columns(size_t process) const {
+  return {shards_[process * local_ranks_].vocabulary.begin,
+          shards_[(process + 1) * local_ranks_ - 1].vocabulary.end};
+}
+
+void RankExchange::FetchLogits(float* logits, size_t rows, size_t stride) {
+  std::vector<size_t> bytes;
+  for (size_t process = 0; process < communicator_->processes(); ++process)
+    bytes.push_back(rows * Columns(process).size() * sizeof(float));
+  bytes[0] = 0;  // the leader's are in place
+  packed_logits_.resize(std::accumulate(bytes.begin(), bytes.end(), size_t{0}) / sizeof(float));
+  if (leads()) {
+    communicator_->GatherAtLeader(nullptr, bytes, packed_logits_.data());
+    return UnpackLogits(logits, rows, stride);
+  }
+  const Range mine = Columns(communicator_->process());
+  for (size_t row = 0; row < rows; ++row)
+    std::copy_n(logits + row * stride + mine.begin, mine.size(),
+                packed_logits_.data() + row * mine.size());
+  communicator_->GatherAtLeader(packed_logits_.data(), bytes, nullptr);
+}
+
+void RankExchange::UnpackLogits(float* logits, size_t rows, size_t stride) const {
+  const float* from = packed_logits_.data();
+  for (size_t process = 1; process < communicator_->processes(); ++process) {
+    const Range columns = Columns(process);
+    for (size_t row = 0; row < rows; ++row, from += columns.size())
+      std::copy_n(from, columns.size(), logits + row * stride + columns.begin);
+  }
+}
+
+}  // namespace pinion

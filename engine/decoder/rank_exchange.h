@@ -1,0 +1,77 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/comm/communicator.h"
+#include "engine/decoder/workspace.h"
+#include "engine/host/memory.h"
+#include "engine/spec/spec.h"
+#include "engine/weights/weights.h"
+
+namespace pinion {
+
+// The two terms that a layer adds to the residual stream, each a sum over all ranks.
+enum class TermKind { kAttention, kMlp };
+
+// What a process's ranks read of each other, and of those in other processes. Ranks of one process
+// read each other's buffers where they are; the others' are fetched first, by one thread, in a
+// phase that spans the process's ranks. If all ranks are in this process, nothing is fetched.
+class RankExchange {
+ public:
+  // communicator: null if this process is alone, else all its processes have as many ranks each.
+  // weights and workspaces: of this process's ranks, which stay where they are.
+  static Result<RankExchange> Create(const DecoderSpec& spec, Communicator* communicator,
+                                     const std::vector<RankWeights>& weights,
+                                     std::vector<Workspace>& workspaces, size_t max_rows);
+  // Bytes that it takes beside the workspaces.
+  static uint64_t Bytes(const DecoderSpec& spec, const Communicator* communicator,
+                        size_t local_ranks, size_t max_rows);
+
+  bool spread() const { return communicator_ != nullptr; }  // over several processes
+  bool leads() const { return !communicator_ || communicator_->process() == 0; }
+  size_t ranks() const { return shards_.size(); }    // of all processes
+  size_t first_rank() const { return first_rank_; }  // of this process
+  const Shard& shard(size_t rank) const { return shards_[rank]; }
+
+  // A rank's share of a term of a layer, [rows][hidden_stride]; null if its share is empty.
+  const float* Term(TermKind kind, size_t layer, size_t rank) const {
+    const Terms& terms = terms_[static_cast<size_t>(kind)];
+    return terms.written[layer * ranks() + rank] ? terms.of_rank[rank] : nullptr;
+  }
+  // Sums of squares of each row's query and key heads, numbered as in the whole model: the buffer
+  // that this process's ranks write theirs to, and that of all ranks; [rows][heads + kv_heads].
+  float* own_head_squares() const { return head_squares_; }
+  const float* head_squares() const { return spread() ? fetched_squares_ : head_squares_; }
+
+  // Fetch what other processes' ranks have just written: `rows` of a term, of the sums of squares,
+  // and, for process 0 alone, of the logits, [rows][stride]: each process has written its columns.
+  void FetchTerm(TermKind kind, size_t rows);
+  void FetchHeadSquares(size_t rows);
+  void FetchLogits(float* logits, size_t rows, size_t stride);
+
+ private:
+  struct Terms {
+    std::vector<bool> written;          // [layers][ranks]
+    std::vector<const float*> mine;     // of this process's ranks
+    std::vector<const float*> of_rank;  // of all; those of others lie in `fetched`
+    std::vector<float*> fetched;        // by local rank: [processes][rows][hidden_stride]
+  };
+  // The columns of the vocabulary of one process.
+  Range Columns(size_t process) const;
+  void ShareWhoWrites(const std::vector<RankWeights>& weights);
+  void UnpackLogits(float* logits, size_t rows, size_t stride) const;
+
+  Communicator* communicator_ = nullptr;
+  size_t local_ranks_ = 1, first_rank_ = 0, hidden_stride_ = 0, squares_ = 0;
+  std::vector<Shard> shards_;  // of all ranks
+  std::array<Terms, 2> terms_;
+  Pages storage_;  // what is fetched, but logits
+  float *head_squares_ = nullptr, *fetched_squares_ = nullptr;
+  std::vector<float> packed_logits_;
+};
+
+}  // namespace pinion

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/spec/spec.h"
+#include "kernels/integer_prefetch.h"
+#include "kernels/kernels.h"
+
+namespace pinion {
+
+// Chooses the GEMM kernel for each number of rows, for all of this process: by measuring now if
+// `asked` is auto, else those given, as of --gemm-kernel. Returns them in that form.
+Result<std::string> ChooseGemmKernels(const std::string& asked, kernels::Isa isa,
+                                      kernels::Dtype dtype);
+
+// Layouts of those matrices of rank 0 of `ranks` that are multiplied with rounded activations.
+std::vector<kernels::IntLayout> RoundedLayouts(const DecoderSpec& spec, kernels::Dtype dtype,
+                                               int ranks);
+
+}  // namespace pinion

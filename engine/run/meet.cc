@@ -1,0 +1,67 @@
+#include "engine/run/meet.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "engine/base/strings.h"
+#include "engine/comm/mpi_world.h"
+#include "engine/kv/siphash.h"
+#include "engine/run/order.h"
+
+namespace pinion {
+
+Result<Communicator*> MeetProcesses(const EngineOptions& options) {
+  PINION_ASSIGN(Communicator* const world, JoinMpiWorld());
+  if (!world || world->process() != 0) return world;
+  const auto processes = static_cast<int>(world->processes());
+  if (options.tensor_parallel % processes != 0)
+    return Fail(ErrorCode::kUsage,
+                StrCat("-tp ", options.tensor_parallel, " cannot be divided by the ", processes,
+                       " processes that were started together; use -tp ", processes,
+                       " or a multiple of it, or start one process alone"));
+  Send(*world, {OrderKind::kStart, ToJson(options).Dump()});
+  return world;
+}
+
+EngineOptions OptionsOfPart(EngineOptions options, size_t processes) {
+  options.tensor_parallel = std::max(1, options.tensor_parallel / static_cast<int>(processes));
+  return options;
+}
+
+Status Agree(Communicator& world, const std::vector<SharedFact>& facts) {
+  for (const auto& [what, mine] : facts) {
+    const std::vector<std::string> all = GatherTexts(world, mine);
+    for (size_t process = 1; process < all.size(); ++process)
+      if (all[process] != all[0])
+        return Fail(ErrorCode::kUsage,
+                    StrCat("the processes differ: ", what, " is ", all[0], " in process 0 and ",
+                           all[process], " in process ", process,
+                           "; start the same program with the same files on all hosts, with an "
+                           "--isa that all of them have"));
+  }
+  return {};
+}
+
+std::string HashOf(const TensorSource& weights) {
+  std::string text;
+  std::vector<std::byte> scratch;
+  for (const std::string& name : weights.Names()) {
+    const auto info = weights.Find(name);
+    if (!info) continue;
+    text += name;
+    for (const int64_t size : info->shape) text += StrCat(" ", size);
+    if (info->shape.empty() || info->shape[0] == 0) continue;
+    const std::byte* row = weights.Rows(*info, 0, 1, scratch);
+    text.append(reinterpret_cast<const char*>(row),
+                RowElements(info->shape) * kernels::SizeOf(info->dtype));
+  }
+  std::vector<uint64_t> words((text.size() + sizeof(uint64_t) - 1) / sizeof(uint64_t));
+  std::memcpy(words.data(), text.data(), text.size());
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx",
+                static_cast<unsigned long long>(SipHash128({}, words).low));
+  return digits;
+}
+
+}  // namespace pinion

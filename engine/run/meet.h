@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/checkpoint/tensors.h"
+#include "engine/comm/communicator.h"
+#include "engine/run/options.h"
+
+namespace pinion {
+
+// The processes that were started together with this one, if any (else null), each of which takes
+// an equal part of the ranks. On the leader: has the others start the model with these options.
+Result<Communicator*> MeetProcesses(const EngineOptions& options);
+
+// The options of a process's own ranks, if `processes` share those of `options` evenly.
+EngineOptions OptionsOfPart(EngineOptions options, size_t processes);
+
+// Something that must be the same in all processes.
+struct SharedFact {
+  const char* what;
+  std::string mine;
+};
+// The error names the first process that differs from the leader, and both values.
+Status Agree(Communicator& world, const std::vector<SharedFact>& facts);
+
+// Sixteen hexadecimal digits of the names, shapes and first rows of all tensors.
+std::string HashOf(const TensorSource& weights);
+
+}  // namespace pinion

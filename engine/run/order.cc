@@ -1,0 +1,86 @@
+#include "engine/run/order.h"
+
+#include <utility>
+
+#include "engine/base/wire.h"
+
+namespace pinion {
+namespace {
+
+struct OrderHead {
+  OrderKind kind;
+  uint64_t bytes;
+};
+
+// A slice as it is sent.
+struct SentSlice {
+  uint64_t first_row = 0, rows = 0, first_position = 0;
+  int32_t place = 0;
+  std::vector<int32_t> block_table;
+};
+
+struct SentBatch {
+  std::vector<int32_t> tokens, logit_rows;
+  std::vector<SentSlice> slices;
+};
+
+template <typename Archive>
+void Fields(Archive& archive, SentSlice& slice) {
+  archive(slice.first_row, slice.rows, slice.first_position, slice.place, slice.block_table);
+}
+
+template <typename Archive>
+void Fields(Archive& archive, SentBatch& batch) {
+  archive(batch.tokens, batch.logit_rows, batch.slices);
+}
+
+}  // namespace
+
+void Send(Communicator& world, const Order& order) {
+  OrderHead head{order.kind, order.payload.size()};
+  world.Broadcast(&head, sizeof head);
+  std::string payload = order.payload;
+  if (!payload.empty()) world.Broadcast(payload.data(), payload.size());
+}
+
+Order AwaitOrder(Communicator& world) {
+  OrderHead head{};
+  world.Broadcast(&head, sizeof head);
+  Order order{head.kind, std::string(head.bytes, '\0')};
+  if (head.bytes > 0) world.Broadcast(order.payload.data(), head.bytes);
+  return order;
+}
+
+std::string Encode(const StepBatch& batch, size_t block_tokens) {
+  SentBatch sent{batch.tokens, batch.logit_rows, {}};
+  for (const StepBatch::Slice& slice : batch.slices) {
+    const size_t blocks = (slice.first_position + slice.rows + block_tokens - 1) / block_tokens;
+    sent.slices.push_back({slice.first_row,
+                           slice.rows,
+                           slice.first_position,
+                           slice.place,
+                           {slice.block_table, slice.block_table + blocks}});
+  }
+  WireWriter writer;
+  writer(sent);
+  return writer.bytes();
+}
+
+std::optional<DecodedBatch> Decode(const std::string& payload) {
+  SentBatch sent;
+  WireReader reader(payload);
+  reader(sent);
+  if (!reader.ok()) return std::nullopt;
+  DecodedBatch decoded;
+  decoded.batch.tokens = std::move(sent.tokens);
+  decoded.batch.logit_rows = std::move(sent.logit_rows);
+  for (SentSlice& slice : sent.slices) {
+    // A vector's elements stay where they are when it is moved.
+    decoded.block_tables.push_back(std::move(slice.block_table));
+    decoded.batch.slices.push_back({slice.first_row, slice.rows, slice.first_position,
+                                    decoded.block_tables.back().data(), slice.place});
+  }
+  return decoded;
+}
+
+}  // namespace pinion

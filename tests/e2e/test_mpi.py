@@ -1,0 +1,214 @@
+"""Processes that mpirun starts together compute one model, with the results of one process."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+
+from own_server import Server
+
+# mpirun asks root twice, and wants a core for every process.
+ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+               "PINION_LOG": "warning"}
+MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n"]
+# One kernel, so that two runs round alike; each process computes on as few threads as possible.
+EXACT = ["--isa", "scalar", "--dtype", "float32", "--threads-bind", "nobind", "--kv-cache-space",
+         "64MiB"]
+IDS = [{"input_ids": [(7 * i + start) % 90 + 3 for i in range(length)]}
+       for start, length in [(0, 40), (5, 3), (11, 90), (2, 17)]]
+
+
+def environment():
+    return {**os.environ, **ENVIRONMENT, "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture
+def mpirun(binary):
+    """mpirun(2, "run", ...) -> CompletedProcess of so many processes of the binary."""
+
+    def run(processes, *arguments, timeout=120):
+        return subprocess.run([*MPIRUN, str(processes), str(binary), *map(str, arguments)],
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              timeout=timeout, env=environment())
+
+    return run
+
+
+@pytest.fixture
+def prompts(tmp_path):
+    path = tmp_path / "prompts.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in IDS))
+    return path
+
+
+def sentence(done):
+    """The line on standard error that is Pinion's, among mpirun's own."""
+    lines = [line for line in done.stderr.splitlines() if line.startswith("pinion: ")]
+    assert len(lines) == 1, done.stderr
+    return lines[0]
+
+
+# An architecture with each kind of mixer, of cache and of MLP.
+@pytest.mark.parametrize("model", ["llama", "gemma3", "gptoss", "deepseekv3", "olmo2", "qwen3.5-moe",
+                                   "lfm2"])
+def test_two_processes_score_as_two_ranks(mpirun, pinion, data, prompts, tmp_path, model):
+    command = ["score", data / "models" / model, "--input", prompts, "-tp", 2, *EXACT]
+    one = pinion(*command, "--logits", tmp_path / "one.safetensors", env=environment())
+    assert one.returncode == 0, one.stderr
+    two = mpirun(2, *command, "--logits", tmp_path / "two.safetensors")
+    assert two.returncode == 0, two.stderr
+    assert two.stdout == one.stdout
+    assert (tmp_path / "two.safetensors").read_bytes() == (tmp_path / "one.safetensors").read_bytes()
+
+
+def test_several_ranks_in_each_of_several_processes(mpirun, pinion, data, prompts):
+    command = ["run", data / "models/mixtral", "--input", prompts, "--max-tokens", 20, "--ignore-eos",
+               *EXACT]
+    one = pinion(*command, "-tp", 4, env=environment())
+    assert one.returncode == 0, one.stderr
+    two = mpirun(2, *command, "-tp", 4)
+    assert two.returncode == 0, two.stderr
+    assert two.stdout == one.stdout  # once: the leader alone writes
+    assert len(two.stdout.splitlines()) == len(IDS)
+
+
+# The reference runs in the same processes before the model itself.
+def test_followers_load_one_model_after_the_other(mpirun, data, prompts):
+    done = mpirun(3, "score", data / "models/llama", "--input", prompts, "--compare",
+                  data / "models/llama", "--json", "-tp", 3, *EXACT)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["kl_max_nats"] == 0
+
+
+def test_ranks_must_divide_evenly(mpirun, data, prompts):
+    done = mpirun(2, "run", data / "models/llama", "--input", prompts, "-tp", 3)
+    assert done.returncode == 2
+    assert sentence(done) == (
+        "pinion: -tp 3 cannot be divided by the 2 processes that were started together; use -tp 2 or "
+        "a multiple of it, or start one process alone")
+
+
+def test_an_error_of_a_follower_is_told_by_the_leader(binary, data, tmp_path, prompts):
+    for place, source in (("a", "llama"), ("b", "llama2")):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "model").symlink_to(data / "models" / source)
+    (tmp_path / "c").mkdir()
+    command = [str(binary), "run", "model", "--input", str(prompts), "-tp", "2"]
+
+    def run(other):
+        return subprocess.run(
+            [*MPIRUN, "1", "-wdir", str(tmp_path / "a"), *command,
+             ":", "-n", "1", "-wdir", str(tmp_path / other), *command],
+            capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, env=environment())
+
+    different, missing = run("b"), run("c")
+    assert different.returncode == 2
+    assert "the processes differ: model is LlamaForCausalLM with weights " in sentence(different)
+    assert missing.returncode != 0
+    assert sentence(missing).startswith("pinion: process 1: ")
+    assert "model" in sentence(missing)
+
+
+def test_commands_without_a_model_end_as_ever(mpirun):
+    done = mpirun(2, "topo", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)  # one document, not two
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_process_ends_the_others(binary, data, tmp_path, victim):
+    output = tmp_path / "out.jsonl"
+    prompt = tmp_path / "prompt.jsonl"
+    prompt.write_text("".join(json.dumps({"input_ids": [5, 6, i % 90]}) + "\n" for i in range(20000)))
+    launcher = subprocess.Popen(
+        [*MPIRUN, "2", str(binary), "run", str(data / "models/llama"), "--input", str(prompt), "-tp",
+         "2", "--max-tokens", "200", "--ignore-eos", "--output", str(output)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        env={**environment(), "PINION_LOG": "info"}, start_new_session=True)
+    try:
+        for line in launcher.stderr:
+            if "ready after" in line:
+                break
+        ranks = {rank_of(child): child for child in children(launcher.pid)}
+        os.kill(ranks[victim], signal.SIGKILL)
+        killed = time.monotonic()
+        launcher.stderr.read()
+        assert launcher.wait(timeout=20) != 0
+        assert time.monotonic() - killed < 10
+        assert not any(pathlib.Path(f"/proc/{pid}/exe").exists() for pid in ranks.values())
+    finally:
+        if launcher.poll() is None:
+            os.killpg(launcher.pid, signal.SIGKILL)
+
+
+def children(pid):
+    return [int(child) for child in
+            pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def rank_of(pid):
+    for entry in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+        if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
+            return int(entry.split(b"=")[1])
+    return None
+
+
+@pytest.fixture
+def two_processes(binary, tmp_path):
+    """A program that starts `pinion` in two processes."""
+    program = tmp_path / "two-pinions"
+    program.write_text(f'#!/bin/sh\nexec {" ".join(MPIRUN)} 2 {binary} "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
+def descendants(pid):
+    found = children(pid)
+    return found + [each for child in found for each in descendants(child)]
+
+
+def engine_of(pid):
+    return next(each for each in descendants(pid)
+                if b"engine-worker" in pathlib.Path(f"/proc/{each}/cmdline").read_bytes())
+
+
+def test_a_server_of_two_processes_answers_as_one(two_processes, binary, data, tmp_path):
+    model, answers = data / "models/tiny-trained", []
+    for program, name in ((two_processes, "two"), (binary, "one")):
+        server = Server(program, tmp_path / f"{name}.log", model, "-tp", 2, *EXACT, env=environment())
+        try:
+            info = json.loads(server.get("/server_info"))
+            assert info["processes"] == (2 if program == two_processes else 1)
+            answers.append([server.post("/v1/completions", {
+                "model": str(model), "prompt": prompt, "max_tokens": 24, "temperature": 0,
+                "logprobs": 3})["choices"] for prompt in ("Once upon", "The cat sat on the", "A")])
+        finally:
+            status = server.stop()
+        assert status == 0 or program == two_processes
+    assert answers[0] == answers[1]
+
+
+# The engine cannot join the other processes a second time, so it is not started again.
+def test_a_server_whose_engine_dies_ends_with_all_its_processes(two_processes, data, tmp_path):
+    server = Server(two_processes, tmp_path / "log", data / "models/llama", "-tp", 2, *EXACT,
+                    env=environment())
+    try:
+        everyone = descendants(server.process.pid)
+        os.kill(engine_of(server.process.pid), signal.SIGKILL)
+        killed = time.monotonic()
+        assert server.process.wait(20) != 0
+        assert time.monotonic() - killed < 10
+        assert not [pid for pid in everyone if pathlib.Path(f"/proc/{pid}/exe").exists()]
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("flag", [["--data-parallel-size", "2"], ["--enable-sleep-mode"]])
+def test_what_a_server_of_several_processes_refuses(mpirun, data, flag):
+    done = mpirun(2, "serve", data / "models/llama", "-tp", 4, "--port", 0, *flag)
+    assert done.returncode == 2
+    assert sentence(done).startswith(f"pinion: {flag[0]} needs engines of one process each, and 2 were ")

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/comm/communicator.h"
+
+namespace pinion::testing {
+
+// Threads in place of processes: what they tell each other goes through one mailbox.
+class ThreadWorld {
+ public:
+  explicit ThreadWorld(size_t processes) : mail_(processes) {
+    members_.reserve(processes);
+    for (size_t process = 0; process < processes; ++process) members_.emplace_back(*this, process);
+  }
+
+  // body(world) on one thread for each process, all at once.
+  void Run(const std::function<void(Communicator&)>& body) {
+    std::vector<std::thread> threads;
+    for (Member& member : members_) threads.emplace_back([&] { body(member); });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  class Member final : public Communicator {
+   public:
+    Member(ThreadWorld& world, size_t process) : world_(world), process_(process) {}
+    size_t process() const override { return process_; }
+    size_t processes() const override { return world_.mail_.size(); }
+
+    void Gather(const void* mine, size_t bytes, void* all) override {
+      const auto mail = world_.Exchange(process_, {mine, bytes});
+      for (size_t process = 0; process < mail.size(); ++process)
+        std::memcpy(static_cast<char*>(all) + process * bytes, mail[process].data(), bytes);
+    }
+    void GatherAtLeader(const void* mine, const std::vector<size_t>& bytes, void* all) override {
+      const auto mail = world_.Exchange(process_, {mine, bytes[process_]});
+      if (process_ != 0) return;
+      char* to = static_cast<char*>(all);
+      for (size_t process = 0; process < mail.size(); to += bytes[process], ++process)
+        std::memcpy(to, mail[process].data(), bytes[process]);
+    }
+    void Broadcast(void* data, size_t bytes) override {
+      const auto mail = world_.Exchange(process_, {data, bytes});
+      std::memcpy(data, mail[0].data(), bytes);
+    }
+
+   private:
+    ThreadWorld& world_;
+    const size_t process_;
+  };
+
+  // Everyone's bytes, once all have come; they must all have the same size, unless they are
+  // gathered at the leader.
+  std::vector<std::vector<char>> Exchange(size_t process, std::pair<const void*, size_t> mine) {
+    const auto [data, bytes] = mine;
+    std::unique_lock lock(mutex_);
+    ready_.wait(lock, [&] { return left_ == 0; });  // the last exchange is over for all
+    mail_[process].resize(bytes);
+    if (bytes > 0) std::memcpy(mail_[process].data(), data, bytes);
+    if (++came_ == mail_.size()) {
+      came_ = 0;
+      left_ = mail_.size();
+      ready_.notify_all();
+    } else {
+      ready_.wait(lock, [&] { return left_ > 0; });
+    }
+    auto copy = mail_;
+    if (--left_ == 0) ready_.notify_all();
+    return copy;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable ready_;
+  std::vector<std::vector<char>> mail_;
+  size_t came_ = 0, left_ = 0;
+  std::vector<Member> members_;
+};
+
+}  // namespace pinion::testing
