@@ -189,6 +189,26 @@ size_t DrawFromTopK(const kernels::Table& table, const SamplingParams& params,
   return static_cast<size_t>(kept[DrawAny(table, params, values, max, seed, number)].id);
 }
 
+bool Allows(std::span<const uint32_t> mask, size_t id) {
+  return id / 32 < mask.size() && (mask[id / 32] >> (id % 32) & 1) != 0;
+}
+
+// Forbids what the mask does not allow. If all that it allows is forbidden already (a grammar that
+// may only end, before min_tokens), its tokens become equally likely: a text that is not of the
+// grammar is worse than one that is too short.
+void KeepMasked(std::span<float> logits, std::span<const uint32_t> mask) {
+  bool any = false;
+  for (size_t id = 0; id < logits.size(); ++id) {
+    if (!Allows(mask, id))
+      logits[id] = -kInfinity;
+    else
+      any = any || logits[id] > -kInfinity;
+  }
+  if (any) return;
+  for (size_t id = 0; id < logits.size(); ++id)
+    if (Allows(mask, id)) logits[id] = 0;
+}
+
 }  // namespace
 
 SampledToken RateToken(const kernels::Table& table, std::span<const float> logits, int32_t id,
@@ -218,11 +238,13 @@ bool Sampler::penalises() const {
          params_.frequency_penalty != 0;
 }
 
-SampledToken Sampler::Sample(const kernels::Table& table, std::span<float> logits) {
+SampledToken Sampler::Sample(const kernels::Table& table, std::span<float> logits,
+                             std::span<const uint32_t> mask) {
   CHECK(!logits.empty());
   RawLogits raw;
   if (params_.logprobs >= 0) raw = KeepRaw(table, logits);
   Adjust(logits);
+  if (!mask.empty()) KeepMasked(logits, mask);
   SampledToken token;
   token.id = static_cast<int32_t>(Draw(table, logits));
   if (params_.logprobs >= 0) AddLogprobs(table, raw.values, raw.log_sum, params_.logprobs, token);

@@ -42,8 +42,13 @@ class Sampler {
 
   // logits   float32 [vocabulary], may be overwritten; infinities and NaN are allowed (NaN is never
   //          drawn unless there is nothing else), the id is always inside the vocabulary
+  // mask     one bit a token, the lowest of a word first, 1 for those that a grammar allows; empty:
+  //          all. Its words may be fewer than the vocabulary needs: what is past them is forbidden.
+  //          It comes last of what forbids tokens and outweighs logit_bias; where min_tokens, bad
+  //          words or allowed_token_ids leave none of its tokens, it alone holds.
   // Every call is one token of the output, which counts towards the penalties of later ones.
-  SampledToken Sample(const kernels::Table& table, std::span<float> logits);
+  SampledToken Sample(const kernels::Table& table, std::span<float> logits,
+                      std::span<const uint32_t> mask = {});
 
   // The number of tokens drawn; a preemption does not reset it.
   size_t drawn() const { return drawn_; }

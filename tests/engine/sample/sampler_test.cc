@@ -439,5 +439,43 @@ TEST(Sampler, GivesTheRequestedNumberOfLogprobs) {
   EXPECT_EQ(SampleOnce(params, {1, 2, kNan}).top.size(), 2u);
 }
 
+TEST(Sampler, AMaskAllowsItsTokensAlone) {
+  SamplingParams params;
+  params.temperature = 2;
+  params.logit_bias = {{0, 100.0}};
+  Sampler sampler(params, 1, {}, {});
+  const std::vector<uint32_t> mask{1u << 1 | 1u << 31, 1u << 1};
+  std::map<int32_t, int> counts;
+  for (int i = 0; i < 300; ++i) {
+    std::vector<float> logits(70, 0.0f);
+    ++counts[sampler.Sample(Scalar(), logits, mask).id];
+  }
+  ASSERT_EQ(counts.size(), 3u);
+  EXPECT_TRUE(counts.contains(1) && counts.contains(31) && counts.contains(33));
+}
+
+TEST(Sampler, WhatIsPastAMasksEndIsForbidden) {
+  std::vector<float> logits(70, 0.0f);
+  logits[69] = 9;
+  const std::vector<uint32_t> mask{1u << 2, 0};
+  EXPECT_EQ(Sampler({}, 1, {}, {}).Sample(Scalar(), logits, mask).id, 2);
+}
+
+TEST(Sampler, AMaskThatAllowsOnlyTheEndOutweighsMinTokens) {
+  SamplingParams params;
+  params.min_tokens = 5;
+  std::vector<float> logits{1, 2, 3, 4};
+  const std::vector<uint32_t> mask{1u << 2};
+  EXPECT_EQ(Sampler(params, 1, {2}, {}).Sample(Scalar(), logits, mask).id, 2);
+}
+
+TEST(Sampler, MinTokensHoldsWhereAMaskAllowsMoreThanTheEnd) {
+  SamplingParams params;
+  params.min_tokens = 5;
+  std::vector<float> logits{9, 2, 3, 4};
+  const std::vector<uint32_t> mask{0b0011};
+  EXPECT_EQ(Sampler(params, 1, {0}, {}).Sample(Scalar(), logits, mask).id, 1);
+}
+
 }  // namespace
 }  // namespace pinion
