@@ -43,3 +43,20 @@ make_venv() {
     "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$want" &&
     cp "$want" "$venv/requirements.txt"
 }
+
+# make_grammar_env: build/grammar-env with llguidance, which constrained output needs. Without it all the
+# rest works, so that a build without a network succeeds.
+make_grammar_env() {
+  local env=build/grammar-env want=engine/text/grammar_requirements.txt
+  cmp -s "$want" "$env/requirements.txt" && return
+  local tools=build/grammar-tools
+  rm -rf "$env"
+  if /usr/bin/python3 -m venv --clear "$tools" &&
+    "$tools/bin/pip" install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: \
+      --target "$env" -r "$want" && cp "$want" "$env/requirements.txt"; then
+    rm -rf "$tools"
+  else
+    rm -rf "$tools" "$env"
+    say "llguidance cannot be installed (above): requests for constrained output will be refused"
+  fi
+}

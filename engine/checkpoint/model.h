@@ -11,6 +11,7 @@
 #include "engine/checkpoint/scheme.h"
 #include "engine/checkpoint/tensors.h"
 #include "engine/spec/spec.h"
+#include "engine/text/grammar.h"
 #include "engine/text/tokenizer.h"
 
 namespace pinion {
@@ -37,5 +38,8 @@ Result<std::unique_ptr<TensorSource>> OpenWeights(const ModelFiles& files, uint6
 
 // The tokenizer alone: cheap, for front ends.
 Result<std::unique_ptr<Tokenizer>> OpenTokenizer(const ModelFiles& files);
+
+// The same tokenizer as grammars want it; of a folder without a tokenizer.json there is none.
+GrammarVocabulary GrammarVocabularyOf(const ModelFiles& files);
 
 }  // namespace pinion

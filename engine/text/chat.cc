@@ -2,18 +2,13 @@
 
 #include "engine/text/chat.h"
 
-#include <sys/socket.h>
-
-#include <array>
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <utility>
 
 #include "engine/base/clock.h"
 #include "engine/base/descriptor.h"
 #include "engine/base/strings.h"
 #include "engine/text/frames.h"
+#include "engine/text/helper_process.h"
 
 namespace pinion {
 namespace {
@@ -22,11 +17,6 @@ constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kRenderLimitNs = 2 * kSecond;
 // Python and Jinja2 take 50 ms to start on an idle machine; a busy one may need very much more.
 constexpr int64_t kStartLimitNs = 30 * kSecond;
-
-std::string HelperPath() {
-  const char* named = std::getenv("PINION_BINARY");
-  return named && *named ? named : SelfPath();
-}
 
 Result<std::string> ReadAnswer(const std::string& text) {
   PINION_ASSIGN(const Json answer, Json::Parse(text));
@@ -47,18 +37,8 @@ struct ChatRenderer::State {
     Descriptor socket;
 
     static Result<Helper> Start() {
-      std::array<int, 2> ends;
-      if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
-        return Fail(ErrorCode::kIo, StrCat("cannot make a socket: ", std::strerror(errno)));
-      Descriptor ours(ends[0]), theirs(ends[1]);
-      Process::Options options;
-      options.arguments = {HelperPath(), "chat-helper"};
-      options.stdout_fd = STDERR_FILENO;  // results belong to our standard output alone
-      options.pass_fds = {{theirs.get(), 3}, {theirs.get(), 4}};
-      PINION_ASSIGN(Process process, Process::Start(options));
-      Helper helper{std::move(process), std::move(ours)};
-      // Closed on our side: otherwise the end of the helper would not read as end of file.
-      theirs = Descriptor();
+      PINION_ASSIGN(HelperProcess started, StartHelper("chat-helper"));
+      Helper helper{std::move(started.process), std::move(started.socket)};
       auto ready = ReadFrame(helper.socket.get(), NowNs() + kStartLimitNs);
       if (!ready) return Unexpected(std::move(ready).error().In("the chat helper does not start"));
       return helper;

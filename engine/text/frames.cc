@@ -48,14 +48,25 @@ Status ReadExactly(int fd, char* dst, size_t size, int64_t deadline_ns) {
 
 }  // namespace
 
+void AppendFrame(std::string_view body, std::string& dst) {
+  for (int shift = 0; shift < 32; shift += 8)
+    dst.push_back(static_cast<char>(body.size() >> shift & 0xFF));
+  dst += body;
+}
+
+size_t FrameBytes(std::string_view header) {
+  size_t size = 0;
+  for (size_t i = 0; i < kFrameHeaderBytes; ++i)
+    size |= size_t{static_cast<unsigned char>(header[i])} << (8 * i);
+  return size;
+}
+
 Status WriteFrame(int fd, std::string_view body, int64_t deadline_ns) {
   if (body.size() > kMaxFrameBytes)
     return Fail(ErrorCode::kExhausted, StrCat("a message of ", FormatBytes(body.size()),
                                               " is above ", FormatBytes(kMaxFrameBytes)));
   std::string frame;
-  for (int shift = 0; shift < 32; shift += 8)
-    frame.push_back(static_cast<char>(body.size() >> shift & 0xFF));
-  frame += body;
+  AppendFrame(body, frame);
   for (size_t at = 0; at < frame.size();) {
     PINION_TRY(Await(fd, POLLOUT, deadline_ns));
     const ssize_t sent =
@@ -70,10 +81,9 @@ Status WriteFrame(int fd, std::string_view body, int64_t deadline_ns) {
 }
 
 Result<std::string> ReadFrame(int fd, int64_t deadline_ns) {
-  std::array<char, 4> header;
+  std::array<char, kFrameHeaderBytes> header;
   PINION_TRY(ReadExactly(fd, header.data(), header.size(), deadline_ns));
-  size_t size = 0;
-  for (size_t i = 0; i < 4; ++i) size |= size_t{static_cast<unsigned char>(header[i])} << (8 * i);
+  const size_t size = FrameBytes({header.data(), header.size()});
   if (size > kMaxFrameBytes)
     return Fail(ErrorCode::kExhausted, StrCat("a message of ", FormatBytes(size), " is above ",
                                               FormatBytes(kMaxFrameBytes)));

@@ -1,5 +1,5 @@
 // `pinion tokenize`: text, ids and chats through a model's tokenizer, line by line. And the hidden
-// `chat-helper`, which renders templates for the other commands.
+// `chat-helper` and `grammar-helper`, which render templates and follow grammars for the others.
 
 #include <time.h>
 
@@ -15,6 +15,8 @@
 #include "engine/base/json.h"
 #include "engine/base/strings.h"
 #include "engine/checkpoint/model.h"
+#include "engine/text/chat.h"
+#include "engine/text/grammar.h"
 #include "engine/text/tokenize_line.h"
 #include "harness/cli/commands.h"
 
@@ -106,6 +108,9 @@ void AddTokenize(CLI::App& app, int& exit_code) {
   auto* helper = app.add_subcommand("chat-helper", "Render chat templates for another process");
   helper->group("");  // hidden: other commands run it
   helper->callback([&exit_code] { exit_code = RunChatHelper(); });
+  auto* grammars = app.add_subcommand("grammar-helper", "Follow grammars for another process");
+  grammars->group("");
+  grammars->callback([&exit_code] { exit_code = RunGrammarHelper(); });
 }
 
 }  // namespace pinion::harness

@@ -1,0 +1,56 @@
+// The helper's side: an embedded Python that follows grammars. It starts with the first request, so
+// that a helper that no one needs is a small process.
+
+#include <pybind11/embed.h>
+
+#include <cstdio>
+#include <string>
+
+#include "engine/base/json.h"
+#include "engine/text/embedded_python.h"
+#include "engine/text/frames.h"
+#include "engine/text/grammar.h"
+
+namespace pinion {
+
+extern const char* const kGrammarHelperSource;
+
+namespace {
+
+namespace py = pybind11;
+
+// A large tokenizer takes some hundreds of MiB, each grammar up to a hundred.
+constexpr uint64_t kMaxDataBytes = uint64_t{4} << 30;
+
+int Serve(std::string request, const std::string& packages) {
+  py::module_::import("sys").attr("path").attr("insert")(0, packages);
+  py::module_ module = py::module_::import("types").attr("ModuleType")("grammar_helper");
+  py::exec(kGrammarHelperSource, module.attr("__dict__"));
+  const py::object handle = module.attr("Helper")().attr("handle");
+  for (;;) {
+    const auto answer = handle(py::str(request)).cast<std::string>();
+    if (!WriteFrame(kHelperAnswers, answer, 0)) return 1;
+    auto next = ReadFrame(kHelperRequests, 0);
+    if (!next) return 0;  // the one who asks is gone
+    request = std::move(*next);
+  }
+}
+
+}  // namespace
+
+int RunGrammarHelper() {
+  auto request = ReadFrame(kHelperRequests, 0);
+  if (!request) return 0;
+  const auto first = Json::Parse(*request);
+  const Json* packages = first ? first->Find("packages") : nullptr;
+  if (!packages || !packages->is_string()) return 1;
+  if (!StartEmbeddedPython("grammar helper", kMaxDataBytes)) return 1;
+  try {
+    return Serve(std::move(*request), packages->string());
+  } catch (const std::exception& failure) {
+    std::fprintf(stderr, "pinion: the grammar helper failed: %s\n", failure.what());
+    return 1;
+  }
+}
+
+}  // namespace pinion

@@ -1,0 +1,273 @@
+"""Which tokens a grammar allows next; runs inside the grammar helper's process (see README.md).
+
+`Grammars` holds the sequences that are constrained. Masks go to memory that the engine shares: one row a
+slot, one bit a token, its lowest bit first, 1 for an allowed token.
+"""
+
+import ctypes
+import json
+import mmap
+import pathlib
+import random
+import re
+import time
+
+import llguidance
+from llguidance.gbnf_to_lark import any_to_lark
+
+MAX_GRAMMAR_BYTES = 256 << 10
+MAX_DEPTH = 64
+MAX_CHOICES = 4096
+MAX_CACHED_GRAMMARS = 64
+# What a client's grammar may cost: about 20 ms to build its lexer, 15 ms a mask, 100 MiB of states.
+LIMITS = {
+    "max_items_in_row": 2000,
+    "initial_lexer_fuel": 1_000_000,
+    "step_lexer_fuel": 200_000,
+    "step_max_items": 50_000,
+    "max_lexer_states": 50_000,
+    "max_grammar_size": 200_000,
+    "verbose_errors": False,
+}
+# What a check tries of a grammar: so many tokens, each mask and all of it in CPU time.
+PROBED_TOKENS = 12
+MAX_MASK_S = 0.2
+MAX_PROBE_S = 1.0
+# No space but one after a comma or a colon: a model that may write any number of them may never stop.
+JSON_OPTIONS = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+
+
+class Refused(Exception):
+    """One sentence about a grammar, for the client."""
+
+
+def depth_of(text):
+    """How deep brackets nest outside of double-quoted strings; never recurses."""
+    deepest = depth = 0
+    for mark in re.findall(r'"(?:[^"\\]|\\.)*"|[\[\]{}()]', text, re.DOTALL):
+        if mark in "[{(":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif mark in ")}]":
+            depth -= 1
+    return deepest
+
+
+def bounded(text):
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > MAX_GRAMMAR_BYTES:
+        raise Refused(f"the grammar has {size} bytes, want at most {MAX_GRAMMAR_BYTES}")
+    depth = depth_of(text)
+    if depth > MAX_DEPTH:
+        raise Refused(f"the grammar nests {depth} deep, want at most {MAX_DEPTH}")
+    return text
+
+
+def choice_grammar(text):
+    choices = json.loads(text)
+    if not (isinstance(choices, list) and all(isinstance(c, str) and c for c in choices)):
+        raise Refused("the choices are not a list of texts that are not empty")
+    if not 0 < len(choices) <= MAX_CHOICES:
+        raise Refused(f"there are {len(choices)} choices, want 1 to {MAX_CHOICES}")
+    quoted = (json.dumps(choice, ensure_ascii=False) for choice in choices)
+    return llguidance.LLMatcher.grammar_from_lark("start: " + " | ".join(quoted))
+
+
+def has_inner_id(schema):
+    """Whether a part has a base URI of its own: the library resolves references without regard to it."""
+    rest = list(schema.values()) if isinstance(schema, dict) else []
+    while rest:
+        part = rest.pop()
+        if isinstance(part, dict):
+            if isinstance(part.get("$id"), str):
+                return True
+            rest.extend(value for key, value in part.items() if key not in ("enum", "const"))
+        elif isinstance(part, list):
+            rest.extend(part)
+    return False
+
+
+def json_grammar(text):
+    schema = json.loads(text)
+    if not isinstance(schema, (dict, bool)):
+        raise Refused(f"the schema is of type {type(schema).__name__}, want an object")
+    # The library's own options inside of a schema could lift the bounds.
+    if isinstance(schema, dict) and "x-guidance" in schema:
+        raise Refused("the schema has 'x-guidance', which is not supported; leave it out")
+    if has_inner_id(schema):
+        raise Refused("the schema has '$id' below its top, which is not supported; refer by '#/...' instead")
+    if isinstance(schema, bool):
+        text = "{}" if schema else '{"not": {}}'
+    return llguidance.LLMatcher.grammar_from_json_schema(text, overrides=JSON_OPTIONS)
+
+
+def structural_grammar(text):
+    tags = json.loads(text)
+    made = []
+    for structure in tags["structures"]:
+        begins = [t for t in tags["triggers"] if structure["begin"].startswith(t)]
+        if not begins:
+            raise Refused(f"the structure's 'begin' {structure['begin']!r} starts with none of the triggers")
+        made.append(llguidance.StructTag(trigger=max(begins, key=len), begin=structure["begin"],
+                                         grammar=structure["schema"], end=structure["end"]))
+    if not made:
+        raise Refused("the structural tags have no structures, want at least one")
+    return llguidance.StructTag.to_grammar(made, assume_special=False)
+
+
+KINDS = {
+    "json": json_grammar,
+    "regex": llguidance.LLMatcher.grammar_from_regex,
+    "choice": choice_grammar,
+    "grammar": lambda text: llguidance.LLMatcher.grammar_from_lark(any_to_lark(text)),
+    "structural_tag": structural_grammar,
+}
+
+
+class Grammars:
+    """The constrained sequences of one engine.
+
+    tokenizer   the text of a tokenizer.json, or
+    file        the path of one
+    vocabulary  the number of logits: ids from the tokenizer's end on are never allowed
+    eos_ids     those that end an answer: allowed where the grammar may end
+    """
+
+    def __init__(self, tokenizer="", vocabulary=0, eos_ids=(), file=""):
+        tokenizer = tokenizer or pathlib.Path(file).read_text(encoding="utf-8")
+        self.tokenizer = llguidance.LLTokenizer(tokenizer, n_vocab=vocabulary, eos_token=eos_ids)
+        self.eos_ids = eos_ids
+        self.row_bytes = (vocabulary + 31) // 32 * 4
+        self.limits = llguidance.LLParserLimits(**LIMITS)
+        self.compiled = {}
+        self.slots = {}
+
+    def compile(self, kind, text):
+        """A matcher at the grammar's beginning, which its callers copy."""
+        key = (kind, text)
+        if key not in self.compiled:
+            try:
+                grammar = KINDS[kind](bounded(text))
+            except (ValueError, KeyError, TypeError, AssertionError, RecursionError) as error:
+                raise Refused(f"the {kind} cannot be read: {one_line(error)}") from error
+            matcher = llguidance.LLMatcher(self.tokenizer, grammar, log_level=0, limits=self.limits)
+            if matcher.is_error():
+                raise Refused(f"the {kind} is not supported: {one_line(matcher.get_error())}")
+            while len(self.compiled) >= MAX_CACHED_GRAMMARS:
+                self.compiled.pop(next(iter(self.compiled)))
+            self.compiled[key] = matcher
+        return self.compiled[key]
+
+    def check(self, kind, text):
+        """Refuses what `begin` refuses, what allows no answer, and what costs too much on a random walk."""
+        began = time.process_time()
+        matcher = self.compile(kind, text).deep_copy()
+        row = ctypes.create_string_buffer(self.row_bytes)
+        rng = random.Random(7)
+        for step in range(PROBED_TOKENS):
+            mask_began = time.process_time()
+            matcher.unsafe_compute_mask_ptr(ctypes.addressof(row), self.row_bytes)
+            now = time.process_time()
+            if matcher.is_error():
+                raise Refused(f"the {kind} is too costly: {one_line(matcher.get_error())}")
+            if now - mask_began > MAX_MASK_S or now - began > MAX_PROBE_S:
+                raise Refused(f"the {kind} is too costly to follow; want one with fewer or smaller repetitions")
+            token = self.any_allowed(row.raw, rng)
+            if token is None and step == 0:
+                raise Refused(f"the {kind} allows no answer")
+            if token is None or not matcher.consume_token(token) or matcher.is_stopped():
+                return
+
+    def any_allowed(self, row, rng):
+        """One of the tokens that go on; None if there is none."""
+        bits = int.from_bytes(row, "little")
+        for eos in self.eos_ids:
+            ends, bits = bits >> eos & 1, bits & ~(1 << eos)
+            if ends and not bits:
+                return eos
+        if not bits:
+            return None
+        above = bits >> rng.randrange(bits.bit_length())
+        at = bits.bit_length() - above.bit_length()
+        return at + (above & -above).bit_length() - 1
+
+    def begin(self, slot, kind, text):
+        self.slots[slot] = self.compile(kind, text).deep_copy()
+
+    def end(self, slot):
+        self.slots.pop(slot, None)
+
+    def take(self, slot, token):
+        """The token that the engine chose; Refused if the grammar does not allow it."""
+        matcher = self.slots[slot]
+        if not matcher.consume_token(token):
+            raise Refused(f"token {token} cannot follow: {one_line(matcher.get_error())}")
+
+    def write_mask(self, slot, address):
+        """Writes row_bytes at `address`; Refused if the grammar became too costly."""
+        matcher = self.slots[slot]
+        if matcher.is_error():
+            raise Refused(one_line(matcher.get_error()))
+        matcher.unsafe_compute_mask_ptr(address, self.row_bytes)
+        if matcher.is_error():
+            raise Refused(f"the grammar is too costly: {one_line(matcher.get_error())}")
+
+
+def one_line(error):
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+class Helper:
+    """Answers requests; `rows` is the address of the shared memory, a row a slot."""
+
+    def __init__(self, rows=0, slots=0):
+        self.rows, self.count = rows, slots
+        self.grammars = self.memory = None
+
+    def handle(self, request_text):
+        try:
+            return json.dumps(self.answer(json.loads(request_text)))
+        except Refused as refused:
+            return json.dumps({"error": str(refused)})
+
+    def answer(self, request):
+        if "open" in request:
+            self.grammars = Grammars(**request["open"])
+            self.map(**request.get("rows", {"count": 0, "fd": -1}))
+            return {"row_bytes": self.grammars.row_bytes}
+        if "check" in request:
+            self.grammars.check(*request["check"])
+            return {}
+        return {"failed": self.step(request)}
+
+    def map(self, fd, count):
+        """Rows in a file that another process has mapped as well."""
+        if count > 0:
+            self.memory = mmap.mmap(fd, count * self.grammars.row_bytes)
+            self.rows, self.count = ctypes.addressof(ctypes.c_char.from_buffer(self.memory)), count
+
+    def step(self, request):
+        """Ends, begins and moves sequences on, and writes the masks of those that go on."""
+        for slot in request.get("end", ()):
+            self.grammars.end(slot)
+        failed = {}
+        for slot, kind, text in request.get("begin", ()):
+            self.attempt(failed, slot, self.grammars.begin, kind, text)
+        for slot, token in request.get("take", ()):
+            self.attempt(failed, slot, self.grammars.take, token)
+        for slot in [s for s, *_ in (*request.get("begin", ()), *request.get("take", ()))]:
+            if slot not in failed:
+                self.attempt(failed, slot, self.grammars.write_mask, self.address(slot))
+        return failed
+
+    def attempt(self, failed, slot, what, *arguments):
+        try:
+            what(slot, *arguments)
+        except Refused as refused:
+            failed[slot] = str(refused)
+            self.grammars.end(slot)
+
+    def address(self, slot):
+        if not 0 <= slot < self.count:
+            raise ValueError(f"slot {slot} is outside the {self.count} there are")
+        return self.rows + slot * self.grammars.row_bytes

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/descriptor.h"
+#include "engine/base/process.h"
+#include "engine/base/result.h"
+
+namespace pinion {
+
+// The binary that has the hidden commands of helpers: the one that the environment's PINION_BINARY
+// names, else the running one.
+std::string HelperPath();
+
+// A running helper and our end of its socket.
+struct HelperProcess {
+  Process process;
+  Descriptor socket;
+};
+
+// Starts a hidden command of HelperPath, whose requests and answers are one stream socket, its
+// descriptors 3 and 4; `passed` becomes its descriptor 5. `cpus`: where it may run; empty: where
+// the calling thread may. It ends at the end of its input, or with the thread that started it.
+Result<HelperProcess> StartHelper(const char* command, std::optional<int> passed = {},
+                                  const std::vector<int>& cpus = {});
+
+}  // namespace pinion

@@ -1,0 +1,138 @@
+"""The grammar helper's Python, called here as its process calls it."""
+
+import ctypes
+import json
+import pathlib
+import random
+import re
+
+import grammar_properties
+import pytest
+
+if not grammar_properties.ENVIRONMENT.exists():
+    pytest.skip("llguidance is not installed by scripts/build", allow_module_level=True)
+helper_module = grammar_properties.load_helper()
+DATA = pathlib.Path(__file__).parents[1] / "data/models/tiny-trained"
+EOS, VOCABULARY = 2, 1024
+
+
+@pytest.fixture
+def grammars():
+    return helper_module.Grammars((DATA / "tokenizer.json").read_text(), VOCABULARY, [EOS])
+
+
+def texts(grammars, kind, text, count=20):
+    rng = random.Random(5)
+    said = (grammar_properties.sample(grammars, kind, text, EOS, rng) for _ in range(count))
+    return [text for text in said if text is not None]
+
+
+def test_regular_expressions_hold(grammars):
+    said = texts(grammars, "regex", "[a-f]{2,5}-[0-9]+")
+    assert said and all(re.fullmatch("[a-f]{2,5}-[0-9]+", text) for text in said)
+
+
+def test_choices_are_taken_as_they_are_written(grammars):
+    choices = ['a "quoted" one', "a\\b", "two\nlines", "größe", "/x/"]
+    assert set(texts(grammars, "choice", json.dumps(choices), 60)) == set(choices)
+
+
+@pytest.mark.parametrize("text", ['start: "a" /[0-9]/ "b"', 'root ::= "a" [0-9] "b"'])
+def test_lark_and_gbnf_are_told_apart(grammars, text):
+    said = texts(grammars, "grammar", text)
+    assert said and all(re.fullmatch("a[0-9]b", one) for one in said)
+
+
+def test_a_structural_tag_holds_from_its_trigger_on(grammars):
+    tag = {"structures": [{"begin": "<f=x>", "schema": {"type": "boolean"}, "end": "</f>"}],
+           "triggers": ["<f="]}
+    for text in texts(grammars, "structural_tag", json.dumps(tag), 60):
+        for body in re.split("<f=", text)[1:]:
+            assert re.match("x>(true|false)</f>", body)
+
+
+@pytest.mark.parametrize("kind, text, why", [
+    ("json", "{", "cannot be read"),
+    ("json", "3", "type int"),
+    ("json", '{"x-guidance": {"lenient": true}}', "x-guidance"),
+    ("json", '{"properties": {"a": {"$id": "b"}}}', r"'\$id'"),
+    ("json", '{"type": "nothing"}', "not supported"),
+    ("json", "[" * 65 + "]" * 65, "65 deep"),
+    pytest.param("json", '{"const": "' + "a" * (256 << 10) + '"}', "bytes", id="long"),
+    ("regex", "(", "not supported"),
+    ("choice", "[]", "0 choices"),
+    ("choice", '["a", 1]', "list of texts"),
+    ("grammar", "start: missing", "not supported"),
+    ("structural_tag", '{"structures": [], "triggers": []}', "no structures"),
+    ("structural_tag", '{"structures": [{"begin": "a", "schema": {}, "end": ""}], "triggers": ["b"]}', "triggers"),
+])
+def test_a_grammar_that_cannot_be_is_refused_in_one_line(grammars, kind, text, why):
+    with pytest.raises(helper_module.Refused, match=why) as refused:
+        grammars.compile(kind, text)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.fixture
+def rows():
+    return ctypes.create_string_buffer(4 * VOCABULARY // 8)
+
+
+@pytest.fixture
+def helper(rows):
+    made = helper_module.Helper(ctypes.addressof(rows), 4)
+    ask(made, open={"tokenizer": (DATA / "tokenizer.json").read_text(), "vocabulary": VOCABULARY, "eos_ids": [EOS]})
+    return made
+
+
+def ask(helper, **request):
+    return json.loads(helper.handle(json.dumps(request)))
+
+
+def row(rows, slot):
+    size = VOCABULARY // 8
+    return rows.raw[slot * size:(slot + 1) * size]
+
+
+def test_sequences_move_on_apart_from_each_other(helper, rows):
+    both = [[0, "regex", "ab"], [1, "regex", "ab"]]
+    assert ask(helper, begin=both) == {"failed": {}}
+    assert row(rows, 0) == row(rows, 1)
+    before = row(rows, 1)
+    token = next(i for i in range(VOCABULARY) if helper.grammars.tokenizer.decode_bytes([i]) == b"a")
+    assert ask(helper, take=[[0, token]]) == {"failed": {}}
+    assert row(rows, 1) == before != row(rows, 0)
+
+
+def test_one_that_fails_leaves_the_others_as_they_are(helper, rows):
+    ask(helper, begin=[[0, "regex", "ab"], [1, "regex", "ab"]])
+    token = next(i for i in range(VOCABULARY) if helper.grammars.tokenizer.decode_bytes([i]) == b"a")
+    failed = ask(helper, take=[[0, EOS], [1, token]])["failed"]
+    assert list(failed) == ["0"] and "cannot follow" in failed["0"]
+    assert any(row(rows, 1))
+
+
+def test_a_slot_that_ended_can_begin_again(helper):
+    ask(helper, begin=[[0, "regex", "ab"]])
+    assert ask(helper, end=[0], begin=[[0, "choice", '["c"]']]) == {"failed": {}}
+
+
+@pytest.mark.parametrize("kind, text", [
+    ("regex", "(([a-z]{1,60}){1,60}){1,60}"),
+    ("json", '{"not": {}}'),
+    ("json", '{"type": "array", "minItems": 2, "items": false}'),
+])
+def test_a_check_refuses_what_costs_too_much_or_allows_nothing(grammars, kind, text):
+    with pytest.raises(helper_module.Refused):
+        grammars.check(kind, text)
+
+
+def test_a_check_refuses_a_mask_that_costs_too_much(grammars, monkeypatch):
+    monkeypatch.setattr(helper_module, "MAX_MASK_S", -1)
+    with pytest.raises(helper_module.Refused, match="too costly to follow"):
+        grammars.check("regex", "[a-z]+")
+
+
+def test_a_check_spoils_nothing_for_later_sequences(grammars):
+    for _ in range(2):
+        grammars.check("choice", '["one", "two"]')
+    assert set(texts(grammars, "choice", '["one", "two"]')) == {"one", "two"}
