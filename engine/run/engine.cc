@@ -7,6 +7,8 @@
 #include "engine/base/clock.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
+#include "engine/host/affinity.h"
+#include "engine/run/constrained.h"
 #include "engine/run/kv_ahead.h"
 #include "engine/run/placement.h"
 #include "engine/run/start.h"
@@ -47,7 +49,8 @@ KvAhead AheadOf(const StartedModel& model) {
 
 class EngineLoop : public Engine {
  public:
-  explicit EngineLoop(StartedModel model)
+  // `cpus`: those that this process had before its threads were pinned.
+  EngineLoop(StartedModel model, std::vector<int> cpus)
       : model_(std::move(model)),
         table_(kernels::TableFor(model_.isa)),
         pool_(model_.info.blocks, model_.info.block_tokens, model_.options.prefix_caching),
@@ -56,17 +59,21 @@ class EngineLoop : public Engine {
                     BoundOfSteps(model_.options)},
                    pool_, model_.step_times.get()),
         ahead_(AheadOf(model_)),
-        work_(model_.files.spec, model_.info) {}
+        work_(model_.files.spec, model_.info),
+        constrained_(GrammarVocabularyOf(model_.files), std::move(cpus)) {}
 
   const EngineInfo& info() const override { return model_.info; }
   const ModelFiles& model() const override { return model_.files; }
-  bool idle() const override { return scheduler_.idle() && aborted_.empty(); }
+  bool idle() const override {
+    return scheduler_.idle() && aborted_.empty() && constrained_.held() == 0;
+  }
   void SetScoreSink(ScoreSink sink) override { score_sink_ = std::move(sink); }
   void DropPrefixCache() override { pool_.DropCached(); }
 
   EngineStats stats() const override {
     EngineStats stats;
     stats.scheduler = scheduler_.stats();
+    stats.scheduler.waiting += constrained_.held();
     stats.kv = pool_.stats();
     stats.blocks_used = pool_.used();
     stats.blocks_total = pool_.total();
@@ -106,18 +113,24 @@ class EngineLoop : public Engine {
     if (!request.score)
       sequence->sampler.emplace(request.params, seed, sequence->eos_ids, sequence->tokens);
     sequence->params = std::move(request.params);
+    if (request.grammar && !request.score)
+      return constrained_.Hold(std::move(sequence), std::move(request.grammar));
     return scheduler_.Add(std::move(sequence));
   }
 
   void Abort(uint64_t request) override {
-    if (auto sequence = scheduler_.Abort(request))
-      aborted_.push_back(MakeEvent(*sequence, NowNs()));
+    auto sequence = scheduler_.Abort(request);
+    if (!sequence) sequence = constrained_.Abort(request);
+    if (!sequence) return;
+    constrained_.End(sequence->mask_row);
+    aborted_.push_back(MakeEvent(*sequence, NowNs()));
   }
 
   void Step(std::vector<TokenEvent>& events) override {
     const TraceSpan span("step", "number", steps_);
     for (TokenEvent& event : aborted_) events.push_back(std::move(event));
     aborted_.clear();
+    if (constrained_.held() > 0) AddBegun(events);
     if (!scheduler_.idle()) TouchAhead(step_ns_ / kStepTouchPart, /*half=*/true);
     const int64_t start_ns = NowNs();
     const uint64_t prompt_tokens = prompt_tokens_;
@@ -146,6 +159,7 @@ class EngineLoop : public Engine {
     size_t position;
     bool sample;
     SampledToken token;
+    bool failed = false;  // its grammar has no mask: the token is none of it
   };
 
   // The first row of a slice that needs logits: the last row to sample from; every row of a prompt
@@ -217,7 +231,7 @@ class EngineLoop : public Engine {
       Sequence& sequence = *use.sequence;
       const std::span<float> row(logits + i * stride, vocabulary);
       if (use.sample)
-        use.token = sequence.sampler->Sample(table_, row);
+        Sample(use, row);
       else if (Rates(use))
         use.token = RateToken(table_, row, sequence.tokens[use.position + 1],
                               sequence.params.prompt_logprobs);
@@ -228,6 +242,61 @@ class EngineLoop : public Engine {
       if (use.sequence->score)
         score_sink_(use.sequence->id, use.position, logits + i * stride, vocabulary);
     }
+  }
+
+  void Sample(LogitUse& use, std::span<float> row) {
+    std::span<const uint32_t> mask;
+    if (use.sequence->mask_row >= 0) {
+      mask = constrained_.Await(*use.sequence);
+      use.failed = mask.empty();
+    }
+    use.token = use.sequence->sampler->Sample(table_, row, mask);
+  }
+
+  // Hands the scheduler the sequences whose grammars have been read.
+  void AddBegun(std::vector<TokenEvent>& events) {
+    for (auto& [sequence, error] : constrained_.TakeBegun(/*waits=*/scheduler_.idle())) {
+      TokenEvent event = MakeEvent(*sequence, NowNs());
+      const int32_t row = sequence->mask_row;
+      event.error = std::move(error);
+      if (event.error.empty()) {
+        auto added = scheduler_.Add(std::move(sequence));
+        if (added) continue;
+        event.error = added.error().message;
+      }
+      constrained_.End(row);
+      event.finish = FinishReason::kAborted;
+      events.push_back(std::move(event));
+    }
+  }
+
+  // Moves grammars on by the step's tokens, and ends the sequences whose grammar has no mask.
+  // `events`: of the step, one for each sequence with a use.
+  void AdvanceGrammars(std::span<TokenEvent> events) {
+    bool any = false;
+    for (const LogitUse& use : uses_) {
+      if (!use.sample || use.sequence->mask_row < 0) continue;
+      any = true;
+      if (use.failed)
+        GiveUp(*use.sequence, events);
+      else if (use.sequence->finish != FinishReason::kNone)
+        constrained_.End(use.sequence->mask_row);
+      else
+        constrained_.Take(*use.sequence);
+    }
+    if (any) constrained_.SendTaken();
+  }
+
+  void GiveUp(const Sequence& sequence, std::span<TokenEvent> events) {
+    const int32_t row = sequence.mask_row;
+    for (TokenEvent& event : events) {
+      if (event.request != sequence.id) continue;
+      event.has_token = false;
+      event.finish = FinishReason::kAborted;
+      event.error = constrained_.failure(sequence);
+    }
+    if (sequence.finish == FinishReason::kNone) scheduler_.Abort(sequence.id);
+    constrained_.End(row);
   }
 
   // Adds to a sequence's event of this step what came of a row.
@@ -258,13 +327,15 @@ class EngineLoop : public Engine {
       if (use.sample) sampled.push_back(events.back().token.id);
     }
     output_tokens_ += sampled.size();
-    for (const auto& finished : scheduler_.Commit(sampled)) {
+    const auto all_finished = scheduler_.Commit(sampled);
+    for (const auto& finished : all_finished) {
       const auto at = std::find(emitting.begin(), emitting.end(), finished.get());
       if (at != emitting.end())
         events[first_event + static_cast<size_t>(at - emitting.begin())].finish = finished->finish;
       else
         events.push_back(MakeEvent(*finished, now));
     }
+    AdvanceGrammars(std::span(events).subspan(first_event));
   }
 
   StartedModel model_;
@@ -274,6 +345,7 @@ class EngineLoop : public Engine {
   KvAhead ahead_;
   int64_t step_ns_ = 0;  // that the last step took
   StepWorkMeter work_;
+  Constrained constrained_;
   ScoreSink score_sink_;
   StepBatch batch_;
   std::vector<LogitUse> uses_;
@@ -321,8 +393,9 @@ Json EngineLoop::ServerInfo() const {
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::Start(const EngineOptions& options) {
+  std::vector<int> cpus = ThreadAffinity().value_or(std::vector<int>{});
   PINION_ASSIGN(StartedModel model, StartModel(options));
-  return std::make_unique<EngineLoop>(std::move(model));
+  return std::make_unique<EngineLoop>(std::move(model), std::move(cpus));
 }
 
 }  // namespace pinion

@@ -16,6 +16,7 @@
 #include "engine/run/options.h"
 #include "engine/sample/params.h"
 #include "engine/sched/scheduler.h"
+#include "engine/text/grammar.h"
 
 namespace pinion {
 
@@ -27,6 +28,9 @@ struct Request {
   int priority = 0;    // lower goes first
   uint64_t group = 0;  // the same for the choices of one prompt; 0: it is the only one
   std::string cache_salt = {};  // the prefix cache is shared with requests of the same salt only
+  // Its output is of this grammar, as far as max_tokens and stop tokens let it come; null: it is
+  // free. A request that scores ignores it.
+  std::shared_ptr<const Grammar> grammar = {};
 };
 
 // One new token of one request, its end, or a part of its prompt that was rated.
@@ -38,6 +42,8 @@ struct TokenEvent {
   // many as the step computed.
   std::vector<SampledToken> rated_prompt;
   FinishReason finish = FinishReason::kNone;  // != kNone: the request's last event
+  std::string error =
+      {};  // of an event with kAborted: why the engine gave the request up; or empty
   size_t prompt_tokens = 0, cached_tokens = 0, output_tokens = 0, preemptions = 0;
   int64_t arrived_ns = 0, scheduled_ns = 0, first_token_ns = 0, now_ns = 0;  // CLOCK_MONOTONIC
 };

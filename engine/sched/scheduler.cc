@@ -354,6 +354,8 @@ FinishReason Scheduler::FinishOf(const Sequence& sequence) const {
   const SamplingParams& params = sequence.params;
   const int32_t token = sequence.tokens.back();
   const size_t output = sequence.output_tokens();
+  // A grammar allows an end only where nothing else may follow, or the model wants it.
+  if (sequence.mask_row >= 0 && Contains(sequence.eos_ids, token)) return FinishReason::kStop;
   const bool stops = (!params.ignore_eos && Contains(sequence.eos_ids, token)) ||
                      Contains(params.stop_token_ids, token);
   if (stops && output >= static_cast<size_t>(params.min_tokens)) return FinishReason::kStop;

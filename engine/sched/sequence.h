@@ -25,6 +25,8 @@ struct Sequence {
   uint64_t group = 0;   // of the choices of one prompt, which share it; 0: none
   uint64_t number = 0;  // in order of arrival; set by the scheduler
   double served_s = 0;  // predicted time of the prefill it has had; set by the scheduler
+  // Of the masks of its grammar, with which its end of sequence always ends it; -1: it has none.
+  int32_t mask_row = -1;
   bool score = false;  // yields the logits of every position; no output, no use of the prefix cache
 
   size_t computed = 0;               // tokens whose KV is in the cache

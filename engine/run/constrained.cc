@@ -1,0 +1,67 @@
+#include "engine/run/constrained.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/clock.h"
+
+namespace pinion {
+namespace {
+
+// Grammars that the helper reads one after another: the masks of running sequences wait for them.
+constexpr size_t kMostBeginning = 2;
+constexpr int64_t kWaitNs = 5'000'000;
+
+}  // namespace
+
+Status Constrained::Hold(std::unique_ptr<Sequence> sequence,
+                         std::shared_ptr<const Grammar> grammar) {
+  PINION_TRY(masks_.usable());
+  held_.push_back({std::move(sequence), std::move(grammar), {}});
+  BeginMore();
+  return {};
+}
+
+void Constrained::BeginMore() {
+  size_t beginning = 0;
+  for (Held& held : held_) {
+    if (beginning == kMostBeginning) return;
+    ++beginning;
+    if (held.sequence->mask_row >= 0 || !held.error.empty()) continue;
+    if (masks_.full()) return;
+    auto row = masks_.Begin(*held.grammar);
+    if (row)
+      held.sequence->mask_row = *row;
+    else
+      held.error = row.error().message;
+  }
+}
+
+std::vector<Constrained::Begun> Constrained::TakeBegun(bool waits) {
+  std::vector<Begun> taken;
+  if (held_.empty()) return taken;
+  masks_.Poll(waits ? NowNs() + kWaitNs : 0);
+  while (!held_.empty()) {
+    Held& first = held_.front();
+    const int32_t row = first.sequence->mask_row;
+    if (row < 0 && first.error.empty()) break;
+    if (row >= 0 && !masks_.begun(row)) break;
+    if (row >= 0) first.error = masks_.failure(row);
+    taken.push_back({std::move(first.sequence), std::move(first.error)});
+    held_.pop_front();
+  }
+  BeginMore();
+  return taken;
+}
+
+std::unique_ptr<Sequence> Constrained::Abort(uint64_t id) {
+  const auto held = std::find_if(held_.begin(), held_.end(),
+                                 [id](const Held& one) { return one.sequence->id == id; });
+  if (held == held_.end()) return nullptr;
+  std::unique_ptr<Sequence> sequence = std::move(held->sequence);
+  held_.erase(held);
+  sequence->finish = FinishReason::kAborted;
+  return sequence;
+}
+
+}  // namespace pinion

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/run/masks.h"
+#include "engine/sched/sequence.h"
+
+namespace pinion {
+
+// The sequences whose output a grammar constrains: until the helper has read their grammar they are
+// held here, so that no step waits for that.
+// Thread rule: as Masks.
+class Constrained {
+ public:
+  Constrained(GrammarVocabulary vocabulary, std::vector<int> cpus)
+      : masks_(std::move(vocabulary), std::move(cpus)) {}
+
+  // kUnsupported: this engine cannot follow grammars.
+  Status Hold(std::unique_ptr<Sequence> sequence, std::shared_ptr<const Grammar> grammar);
+  size_t held() const { return held_.size(); }
+
+  // A sequence that may run, or why it cannot.
+  struct Begun {
+    std::unique_ptr<Sequence> sequence;
+    std::string error;
+  };
+  // In the order in which they came; `waits`: for some milliseconds if there is none yet.
+  std::vector<Begun> TakeBegun(bool waits);
+  // A held sequence; null if there is none of this id.
+  std::unique_ptr<Sequence> Abort(uint64_t id);
+
+  // Of sequences that run. The mask for the next token (any thread), empty if there is none...
+  std::span<const uint32_t> Await(const Sequence& sequence) {
+    return masks_.Await(sequence.mask_row);
+  }
+  // ... for this reason.
+  const std::string& failure(const Sequence& sequence) const {
+    return masks_.failure(sequence.mask_row);
+  }
+  // Has the mask made that follows the sequence's last token; starts it with SendTaken.
+  void Take(const Sequence& sequence) { masks_.Take(sequence.mask_row, sequence.tokens.back()); }
+  void SendTaken() { masks_.Send(); }
+  // The sequence of this row has ended; nothing for -1.
+  void End(int32_t row) {
+    if (row >= 0) masks_.End(row);
+  }
+
+ private:
+  struct Held {
+    std::unique_ptr<Sequence> sequence;  // its mask_row is set once the helper is asked
+    std::shared_ptr<const Grammar> grammar;
+    std::string error;
+  };
+
+  void BeginMore();
+
+  Masks masks_;
+  std::deque<Held> held_;
+};
+
+}  // namespace pinion

@@ -1,0 +1,192 @@
+// Sequences with grammars in the engine's loop, through the real helper.
+
+#include "engine/run/constrained.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <string>
+
+#include "engine/base/strings.h"
+#include "engine/run/engine.h"
+#include "tests/test_data.h"
+
+namespace pinion {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kFree = 1, kBound = 2;
+
+struct Answer {
+  std::vector<int32_t> ids;
+  std::string error;
+  FinishReason finish = FinishReason::kNone;
+};
+
+class ConstrainedTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto binary = std::filesystem::read_symlink("/proc/self/exe").replace_filename("pinion");
+    setenv("PINION_BINARY", binary.c_str(), 1);
+    setenv("OMP_NUM_THREADS", "1", 1);
+    EngineOptions options;
+    options.model = tests::TestData() + "/models/tiny-trained";
+    options.threads_bind = "nobind";
+    options.dtype = "float32";
+    options.max_model_len = 256;
+    auto started = Engine::Start(options);
+    ASSERT_TRUE(started) << started.error().message;
+    engine_ = std::move(*started);
+    if (auto can = CanFollowGrammars(GrammarVocabularyOf(engine_->model())); !can)
+      GTEST_SKIP() << can.error().message;
+    tokenizer_ = *OpenTokenizer(engine_->model());
+  }
+
+  // A request of 60 tokens, for a regular expression or free.
+  static Request Ask(uint64_t id, const char* regex = nullptr) {
+    Request request;
+    request.id = id;
+    request.prompt_ids = {5, 6, 7};
+    request.params.max_tokens = 60;
+    if (regex) {
+      request.grammar = std::make_shared<Grammar>(Grammar{"regex", regex});
+      request.params.temperature = 2;
+      request.params.seed = id;
+    } else {
+      request.params.ignore_eos = true;
+    }
+    return request;
+  }
+
+  void Step() {
+    std::vector<TokenEvent> events;
+    engine_->Step(events);
+    for (TokenEvent& event : events) {
+      Answer& answer = answers_[event.request];
+      EXPECT_EQ(answer.finish, FinishReason::kNone) << "an event after the last one";
+      if (event.has_token) answer.ids.push_back(event.token.id);
+      answer.finish = event.finish;
+      answer.error = event.error;
+    }
+  }
+  void RunToEnd() {
+    while (!engine_->idle()) Step();
+  }
+  std::string TextOf(uint64_t id) {
+    std::vector<int32_t> ids = answers_[id].ids;
+    if (answers_[id].finish == FinishReason::kStop) ids.pop_back();
+    return tokenizer_->Decode(ids, false);
+  }
+  std::vector<int32_t> FreeAlone() {
+    EXPECT_TRUE(engine_->Add(Ask(kFree)));
+    RunToEnd();
+    return std::exchange(answers_, {})[kFree].ids;
+  }
+
+  // The helper, this process's only child.
+  static pid_t Helper() {
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::ifstream children(task.path() / "children");
+      if (pid_t pid = 0; children >> pid) return pid;
+    }
+    return 0;
+  }
+
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::map<uint64_t, Answer> answers_;
+};
+
+TEST_F(ConstrainedTest, OutputIsOfTheGrammarAndNeighboursAreAsEver) {
+  const auto alone = FreeAlone();
+  ASSERT_TRUE(engine_->Add(Ask(kFree)));
+  for (uint64_t id = kBound; id < kBound + 6; ++id)
+    ASSERT_TRUE(engine_->Add(Ask(id, "[0-9]{3}-[a-c]{1,4}")));
+  RunToEnd();
+  for (uint64_t id = kBound; id < kBound + 6; ++id) {
+    EXPECT_TRUE(std::regex_match(TextOf(id), std::regex("[0-9]{3}-[a-c]{1,4}"))) << TextOf(id);
+    EXPECT_EQ(answers_[id].finish, FinishReason::kStop);
+  }
+  EXPECT_EQ(answers_[kFree].ids, alone);
+}
+
+TEST_F(ConstrainedTest, TheGrammarsEndEndsTheAnswerWhateverElseIsAsked) {
+  Request request = Ask(kBound, "abc");
+  request.params.ignore_eos = true;
+  request.params.min_tokens = 30;
+  ASSERT_TRUE(engine_->Add(std::move(request)));
+  RunToEnd();
+  EXPECT_EQ(TextOf(kBound), "abc");
+  EXPECT_EQ(answers_[kBound].finish, FinishReason::kStop);
+}
+
+TEST_F(ConstrainedTest, ABadGrammarEndsItsRequestAlone) {
+  const auto alone = FreeAlone();
+  ASSERT_TRUE(engine_->Add(Ask(kFree)));
+  ASSERT_TRUE(engine_->Add(Ask(kBound, "(")));
+  RunToEnd();
+  EXPECT_EQ(answers_[kBound].finish, FinishReason::kAborted);
+  EXPECT_THAT(answers_[kBound].error, HasSubstr("the regex is not supported"));
+  EXPECT_TRUE(answers_[kBound].ids.empty());
+  EXPECT_EQ(answers_[kFree].ids, alone);
+}
+
+TEST_F(ConstrainedTest, ADeadHelperEndsWhatItFollowedAndIsReplaced) {
+  const auto alone = FreeAlone();
+  ASSERT_TRUE(engine_->Add(Ask(kFree)));
+  ASSERT_TRUE(engine_->Add(Ask(kBound, "[0-9]{50}")));
+  while (answers_[kBound].ids.empty()) Step();
+  ASSERT_EQ(kill(Helper(), SIGKILL), 0);
+  RunToEnd();
+  EXPECT_EQ(answers_[kBound].finish, FinishReason::kAborted);
+  EXPECT_THAT(answers_[kBound].error, HasSubstr("the process that follows grammars ended"));
+  EXPECT_EQ(answers_[kFree].ids, alone);
+  ASSERT_TRUE(engine_->Add(Ask(kBound + 1, "[0-9]{3}")));
+  RunToEnd();
+  EXPECT_TRUE(std::regex_match(TextOf(kBound + 1), std::regex("[0-9]{3}")));
+}
+
+TEST_F(ConstrainedTest, AStuckHelperEndsWhatItFollowed) {
+  ASSERT_TRUE(engine_->Add(Ask(kBound, "[0-9]{50}")));
+  while (answers_[kBound].ids.empty()) Step();
+  ASSERT_EQ(kill(Helper(), SIGSTOP), 0);
+  RunToEnd();
+  EXPECT_EQ(answers_[kBound].finish, FinishReason::kAborted);
+  EXPECT_THAT(answers_[kBound].error, HasSubstr("took too long"));
+}
+
+TEST_F(ConstrainedTest, RequestsThatWaitForTheirGrammarCanBeAborted) {
+  for (uint64_t id = kBound; id < kBound + 8; ++id) ASSERT_TRUE(engine_->Add(Ask(id, "[0-9]{50}")));
+  for (uint64_t id = kBound; id < kBound + 8; ++id) engine_->Abort(id);
+  RunToEnd();
+  for (uint64_t id = kBound; id < kBound + 8; ++id) {
+    EXPECT_EQ(answers_[id].finish, FinishReason::kAborted);
+    EXPECT_EQ(answers_[id].error, "");
+  }
+  ASSERT_TRUE(engine_->Add(Ask(kBound, "abc")));
+  answers_.clear();
+  RunToEnd();
+  EXPECT_EQ(TextOf(kBound), "abc") << "a row of one that was aborted is usable again";
+}
+
+TEST_F(ConstrainedTest, MoreRequestsThanRowsWaitForOne) {
+  constexpr uint64_t kCount = Masks::kRows + 3;
+  for (uint64_t id = 1; id <= kCount; ++id) {
+    Request request = Ask(id, "ab");
+    request.params.max_tokens = 8;
+    ASSERT_TRUE(engine_->Add(std::move(request)));
+  }
+  RunToEnd();
+  for (uint64_t id = 1; id <= kCount; ++id) EXPECT_EQ(TextOf(id), "ab");
+}
+
+}  // namespace
+}  // namespace pinion
