@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "engine/serve/forced_parser.h"
 #include "engine/serve/harmony_parser.h"
 #include "engine/serve/output_parser.h"
 
@@ -9,6 +10,7 @@ namespace pinion {
 
 std::unique_ptr<AnswerParser> MakeAnswerParser(OutputRules rules) {
   if (!rules.any()) return nullptr;
+  if (rules.forced) return std::make_unique<ForcedParser>(std::move(rules));
   if ((rules.calls && rules.calls->harmony) || (rules.thoughts && rules.thoughts->harmony))
     return std::make_unique<HarmonyParser>(std::move(rules));
   return std::make_unique<OutputParser>(std::move(rules));

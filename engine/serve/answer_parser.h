@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,6 +9,12 @@
 #include "engine/serve/output_format.h"
 
 namespace pinion {
+
+// The JSON that an answer is if tools must be called: arguments of the tool of this name, or, if it
+// is empty, a list of calls.
+struct ForcedCall {
+  std::string name;
+};
 
 // The marks and formats that a parser looks for in the answer to one request.
 struct OutputRules {
@@ -17,8 +24,9 @@ struct OutputRules {
   bool parallel = true;                     // false: only the first call counts
   bool starts_in_thought = false;           // the prompt ends with `thoughts->begin`
   bool shows_thoughts = true;
+  std::optional<ForcedCall> forced = {};  // then nothing else is looked for; `tools` is not null
 
-  bool any() const { return calls || thoughts; }
+  bool any() const { return calls || thoughts || forced; }
 };
 
 // A part of an answer, taken apart.

@@ -30,4 +30,9 @@ ApiResult<T> Get(const Json& body, std::string_view key, T fallback) {
 // `messages` and what belongs to them.
 ApiResult<Conversation> ReadConversation(const Json& body);
 
+// What the answer must be of (`response_format` and its relatives): sets the request's grammar.
+ApiResult<void> ReadGrammar(const Json& body, GenerationRequest& request);
+// The same for tools that must be called; after the conversation and ReadGrammar.
+ApiResult<void> ReadToolChoice(const Json& body, GenerationRequest& request);
+
 }  // namespace pinion

@@ -15,11 +15,6 @@ struct UnsupportedField {
   const char* advice;
 };
 constexpr auto kUnsupported = std::to_array<UnsupportedField>({
-    {"guided_json", "leave it out and check the answer yourself"},
-    {"guided_regex", "leave it out and check the answer yourself"},
-    {"guided_choice", "leave it out and check the answer yourself"},
-    {"guided_grammar", "leave it out and check the answer yourself"},
-    {"structured_outputs", "leave it out and check the answer yourself"},
     {"suffix", "put all text into the prompt"},
     {"use_beam_search", "use n with a temperature above 0"},
     {"audio", "send text"},
@@ -36,6 +31,10 @@ constexpr auto kRead = std::to_array<std::string_view>({
     "best_of",
     "cache_salt",
     "frequency_penalty",
+    "guided_choice",
+    "guided_grammar",
+    "guided_json",
+    "guided_regex",
     "ignore_eos",
     "include_stop_str_in_output",
     "logit_bias",
@@ -59,6 +58,7 @@ constexpr auto kRead = std::to_array<std::string_view>({
     "stop_token_ids",
     "stream",
     "stream_options",
+    "structured_outputs",
     "temperature",
     "timeout",
     "top_k",

@@ -74,6 +74,10 @@ Preparer::RenderChat RenderOn(WorkerPool::Worker& worker) {
   return [&worker](const ChatRequest& chat) { return worker.Render(chat); };
 }
 
+Preparer::CheckGrammar CheckOn(WorkerPool::Worker& worker) {
+  return [&worker](const Grammar& grammar) { return worker.Check(grammar); };
+}
+
 }  // namespace
 
 Frontend::Frontend(ServedModel model, const Tokenizer& tokenizer, const FrontLimits& limits,
@@ -204,16 +208,17 @@ void Frontend::Detokenize(HttpRequest request, Reply reply) {
 }
 
 void Frontend::Generate(HttpRequest request, Reply reply, Api api) {
-  Prepare(std::move(request), std::move(reply),
-          [this, api, length = max_model_len_, kv_tokens = kv_tokens_](
-              Incoming& incoming, WorkerPool::Worker& worker) -> Then {
-            const auto shorten = [&incoming](double timeout_s) {
-              incoming.limit_s = std::min(incoming.limit_s.load(), timeout_s);
-            };
-            auto prepared = std::make_shared<ApiResult<Prepared>>(preparer_.Generation(
-                incoming.request, api, length, kv_tokens, RenderOn(worker), shorten));
-            return [this, prepared](Incoming& back) { OnPrepared(back, std::move(*prepared)); };
-          });
+  Prepare(
+      std::move(request), std::move(reply),
+      [this, api, length = max_model_len_, kv_tokens = kv_tokens_](
+          Incoming& incoming, WorkerPool::Worker& worker) -> Then {
+        const auto shorten = [&incoming](double timeout_s) {
+          incoming.limit_s = std::min(incoming.limit_s.load(), timeout_s);
+        };
+        auto prepared = std::make_shared<ApiResult<Prepared>>(preparer_.Generation(
+            incoming.request, api, length, kv_tokens, RenderOn(worker), CheckOn(worker), shorten));
+        return [this, prepared](Incoming& back) { OnPrepared(back, std::move(*prepared)); };
+      });
 }
 
 void Frontend::Prepare(HttpRequest request, Reply reply, Work work) {
@@ -336,7 +341,7 @@ void Frontend::OnEvent(const TokenEvent& event) {
       break;
     case Generation::Next::kFail:
       Cancel(generation);
-      Fail(*generation, generation->NoMemory());
+      Fail(*generation, generation->Failure());
       return;
   }
   if (generation->ended()) Complete(generation);

@@ -61,7 +61,8 @@ std::vector<SubmitMessage> Generation::TakeSubmits(uint64_t first_id) {
   std::vector<SubmitMessage> messages;
   for (auto& prompt : prompts_) {
     messages.push_back({first_id, static_cast<uint32_t>(request_.n), request_.priority,
-                        request_.prompt_only, request_.cache_salt, params, std::move(prompt)});
+                        request_.prompt_only, request_.cache_salt, params, std::move(prompt),
+                        request_.grammar});
     first_id += static_cast<uint64_t>(request_.n);
   }
   prompts_.clear();
@@ -79,6 +80,10 @@ void Generation::Begin() {
 Generation::Next Generation::OnEvent(size_t index, const TokenEvent& event) {
   Choice& choice = choices_[index];
   if (choice.done()) return Next::kMore;  // a stop string ended it before the engine knew
+  if (!event.error.empty()) {
+    engine_error_ = event.error;
+    return Next::kFail;
+  }
   TakeRated(index, event);
   if (event.has_token && !TakeToken(choice, event)) return Next::kFail;
   const bool ended = choice.output.stopped() || event.finish != FinishReason::kNone;
@@ -125,7 +130,8 @@ bool Generation::TakeToken(Choice& choice, const TokenEvent& event) {
   return true;
 }
 
-ApiError Generation::NoMemory() const {
+ApiError Generation::Failure() const {
+  if (!engine_error_.empty()) return {500, engine_error_, "", ""};
   return OutOfMemory(memory_, static_cast<size_t>(1 + request_.params.logprobs) * kLogprobBytes,
                      "the log-probabilities of one more token");
 }

@@ -52,11 +52,11 @@ class Generation {
   enum class Next {
     kMore,   // the choice continues, or has ended and the engine knows
     kAbort,  // the choice has ended and the caller must abort it
-    kFail,   // there is no memory to keep the answer: the caller fails and cancels the request
+    kFail,   // it cannot go on: the caller fails and cancels the request
   };
   Next OnEvent(size_t choice, const TokenEvent& event);
   // The error to fail with after kFail.
-  ApiError NoMemory() const;
+  ApiError Failure() const;
 
   // Once ended: whether Answer() takes long enough to be another thread's work. A stream has been
   // answered already.
@@ -124,6 +124,7 @@ class Generation {
   size_t unfinished_ = 0, kept_tokens_ = 0, longest_output_ = 0;
   bool streaming_ = false;
   uint64_t first_id_ = 0;
+  std::string engine_error_;  // why the engine gave a choice up
 };
 
 }  // namespace pinion

@@ -126,6 +126,10 @@ void Intake::SetOutput(std::string_view prompt, GenerationRequest& request) cons
   OutputRules& rules = request.output;
   if (rules.tools) rules.calls = model_.output.calls;
   rules.thoughts = model_.output.thoughts;
+  if (request.grammar) {  // of the whole answer, which has no place for reasoning and other calls
+    rules.calls = nullptr;
+    rules.thoughts = nullptr;
+  }
   if (rules.thoughts) rules.starts_in_thought = Trim(prompt).ends_with(rules.thoughts->begin);
   // Of many models, the marks of calls are special.
   if (rules.calls || (rules.thoughts && rules.thoughts->special_tokens))

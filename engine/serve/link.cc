@@ -33,6 +33,7 @@ void Fields(Archive& archive, TokenEvent& e) {
   archive(e.request, e.has_token, e.finish, e.prompt_tokens, e.cached_tokens, e.output_tokens,
           e.preemptions, e.arrived_ns, e.scheduled_ns, e.first_token_ns, e.now_ns, e.rated_prompt);
   if (e.has_token) archive(e.token);
+  if (e.finish == FinishReason::kAborted) archive(e.error);
 }
 template <typename Archive>
 void Fields(Archive& archive, StepWork& w) {
@@ -47,8 +48,13 @@ void Fields(Archive& archive, EngineStats& s) {
           s.blocks_total, s.steps, s.prompt_tokens, s.output_tokens, s.prefill, s.decode);
 }
 template <typename Archive>
+void Fields(Archive& archive, Grammar& grammar) {
+  archive(grammar.kind, grammar.text);
+}
+template <typename Archive>
 void Fields(Archive& archive, SubmitMessage& m) {
-  archive(m.id, m.count, m.priority, m.prompt_only, m.cache_salt, m.params, m.prompt_ids);
+  archive(m.id, m.count, m.priority, m.prompt_only, m.cache_salt, m.params, m.prompt_ids,
+          m.grammar);
 }
 template <typename Archive>
 void Fields(Archive& archive, AbortMessage& m) {

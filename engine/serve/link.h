@@ -27,6 +27,7 @@ struct SubmitMessage {
   std::string cache_salt;
   SamplingParams params;  // without stop strings: the front end matches those
   std::vector<int32_t> prompt_ids;
+  std::optional<Grammar> grammar = {};  // of the choices' output
 };
 struct AbortMessage {
   uint64_t id = 0;

@@ -70,6 +70,8 @@ size_t KeptBytes(const Prepared& prepared) {
                            ? kTokenIdBytes * static_cast<size_t>(prepared.request.n)
                            : 0;
   for (const auto& prompt : prepared.prompts) bytes += prompt.size() * (sizeof(int32_t) + shown);
+  if (const auto& grammar = prepared.request.grammar)
+    bytes += grammar->text.size() * (1 + prepared.prompts.size());
   if (const auto& tools = prepared.request.output.tools) bytes += tools->bytes();
   for (const std::string& echo : prepared.echoes)
     bytes += echo.size() * static_cast<size_t>(1 + prepared.request.n);
@@ -88,6 +90,18 @@ size_t PromptLogprobBytes(const Prepared& prepared) {
   const size_t lists = (request.echo && request.params.logprobs >= 0 ? 1 : 0) +
                        (request.prompt_logprobs >= 0 ? 1 : 0);
   return tokens * entries * lists * static_cast<size_t>(request.n) * kLogprobBytes;
+}
+
+ApiResult<void> Check(const GenerationRequest& request, const Preparer::CheckGrammar& check) {
+  if (!request.grammar || request.prompt_only) return {};
+  const TraceSpan span("check grammar");
+  const Status checked = check(*request.grammar);
+  if (checked) return {};
+  const Error& error = checked.error();
+  const bool clients = error.code == ErrorCode::kUsage || error.code == ErrorCode::kUnsupported;
+  return Unexpected(ApiError{clients ? 400 : 503,
+                             StrCat("'", request.grammar_field, "': ", error.message),
+                             request.grammar_field, ""});
 }
 
 // Moves the prompts' texts into the echoes.
@@ -165,6 +179,7 @@ Preparer::Preparer(const ServedModel& model, const Tokenizer& tokenizer, const F
 
 ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t max_model_len,
                                          size_t kv_tokens, const RenderChat& render,
+                                         const CheckGrammar& check,
                                          const OnTimeout& on_timeout) const {
   Prepared prepared;
   {
@@ -182,6 +197,7 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t m
   PINION_ASSIGN(prepared.prompts,
                 intake_.Prepare(prepared.request, max_model_len, render, request.memory));
   PINION_TRY(CheckChoices(prepared, kv_tokens));
+  PINION_TRY(Check(prepared.request, check));
   const TraceSpan span("prime");
   for (const auto& prompt : prepared.prompts)
     prepared.primed.emplace_back(tokenizer_, prompt, prepared.request.skip_special_tokens,

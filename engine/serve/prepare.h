@@ -29,6 +29,8 @@ struct Prepared {
 class Preparer {
  public:
   using RenderChat = Intake::RenderChat;
+  // An error of kind kUsage says that the grammar is at fault.
+  using CheckGrammar = std::function<Status(const Grammar&)>;
   // Told a request's own `timeout` in seconds, if it has one, as soon as that is read.
   using OnTimeout = std::function<void(double)>;
 
@@ -38,7 +40,7 @@ class Preparer {
   // `kv_tokens`: what the KV cache holds; 0: unknown. Takes the request's body and memory.
   ApiResult<Prepared> Generation(HttpRequest& request, Api api, size_t max_model_len,
                                  size_t kv_tokens, const RenderChat& render,
-                                 const OnTimeout& on_timeout) const;
+                                 const CheckGrammar& check, const OnTimeout& on_timeout) const;
   // The answers' JSON.
   ApiResult<std::string> Tokenize(HttpRequest& request, size_t max_model_len,
                                   const RenderChat& render) const;

@@ -17,24 +17,6 @@ using Checked = ApiResult<void>;
 
 constexpr size_t kMaxSaltBytes = 1024;
 
-Checked RefuseForced(const Json& body) {
-  if (const Json* format = body.Find("response_format"); format && !format->is_null()) {
-    const Json* type = format->Find("type");
-    if (!type || !type->is_string() || type->string() != "text")
-      return Bad("response_format",
-                 StrCat("'response_format' is ", Excerpt(*format, 100),
-                        ", want {\"type\":\"text\"}; constrained output is not supported"));
-  }
-  if (const Json* choice = body.Find("tool_choice"); choice && !choice->is_null()) {
-    if (!choice->is_string() || (choice->string() != "auto" && choice->string() != "none"))
-      return Bad("tool_choice",
-                 StrCat("'tool_choice' is ", Excerpt(*choice, 100),
-                        ", want \"auto\" or \"none\"; a tool call cannot be forced, as that takes "
-                        "constrained output"));
-  }
-  return {};
-}
-
 Checked ReadCacheSalt(const Json& body, GenerationRequest& request) {
   if (!Given(body, "cache_salt")) return {};
   PINION_ASSIGN(request.cache_salt, Get<std::string>(body, "cache_salt", ""));
@@ -99,6 +81,7 @@ Checked ReadCommon(const Json& body, GenerationRequest& request) {
   PINION_TRY(ReadCacheSalt(body, request));
   PINION_TRY(ReadBadWords(body, request));
   PINION_TRY(ReadTruncation(body, request));
+  PINION_TRY(ReadGrammar(body, request));
   if (Given(body, "timeout")) {
     PINION_ASSIGN(request.timeout_s, Get<double>(body, "timeout", 0));
     if (!(*request.timeout_s > 0))
@@ -194,8 +177,7 @@ ApiResult<std::vector<Prompt>> ReadPrompts(const Json& body) {
 Checked CheckObject(const Json& body) {
   if (!body.is_object())
     return Bad("", StrCat("the body is ", body.type_name(), ", want an object"));
-  PINION_TRY(RefuseUnsupported(body));
-  return RefuseForced(body);
+  return RefuseUnsupported(body);
 }
 
 }  // namespace
@@ -257,6 +239,7 @@ ApiResult<GenerationRequest> ReadChatRequest(const Json& body, const ApiDefaults
   PINION_ASSIGN(request.output.parallel, Get<bool>(body, "parallel_tool_calls", true));
   PINION_ASSIGN(request.output.shows_thoughts, Get<bool>(body, "include_reasoning", true));
   PINION_TRY(ReadCommon(body, request));
+  PINION_TRY(ReadToolChoice(body, request));
   PINION_TRY(ReadSampling(body, defaults, request));
   return request;
 }

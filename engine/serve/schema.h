@@ -11,6 +11,7 @@
 #include "engine/base/result.h"
 #include "engine/sample/params.h"
 #include "engine/serve/answer_parser.h"
+#include "engine/text/grammar.h"
 
 namespace pinion {
 
@@ -62,6 +63,8 @@ struct GenerationRequest {
   OutputRules output;
   bool add_special_tokens = true;
   SamplingParams params;
+  std::optional<Grammar> grammar;  // of its answers
+  std::string grammar_field;       // the client's, that asked for it
   bool max_tokens_given = false;
   const char* max_tokens_name = "max_tokens";  // the client's
   int n = 1;

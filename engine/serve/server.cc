@@ -139,7 +139,8 @@ class Serving {
                   ChooseOutputFormat(options_.tool_call_parser, options_.reasoning_parser,
                                      tokenizer_->chat_template()));
     // Where no CPU is reserved, the workers yield to the engine's threads.
-    pool_.emplace(WorkerPool::Options{options_.limits.workers, shares_cpus ? kNiceness : 0, {}});
+    pool_.emplace(WorkerPool::Options{
+        options_.limits.workers, shares_cpus ? kNiceness : 0, {}, {}, GrammarVocabularyOf(files)});
     frontend_.emplace(std::move(model), *tokenizer_, options_.limits, *pool_, *server_, memory_,
                       [this](const LinkMessage& message) { engine_->Send(message); });
     return {};

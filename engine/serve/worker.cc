@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -23,11 +24,14 @@ namespace {
 
 // Adds the choices of a prompt, all of them or none.
 Status AddChoices(Engine& engine, SubmitMessage submit) {
+  std::shared_ptr<const Grammar> grammar;
+  if (submit.grammar) grammar = std::make_shared<Grammar>(std::move(*submit.grammar));
   for (uint32_t i = 0; i < submit.count; ++i) {
     Request request{submit.id + i, submit.prompt_ids, submit.params, submit.prompt_only};
     if (i > 0) request.params.prompt_logprobs = -1;  // the first choice has told them
     request.priority = submit.priority;
     request.cache_salt = submit.cache_salt;
+    request.grammar = grammar;
     request.group = submit.count > 1 ? submit.id : 0;
     if (request.params.seed) *request.params.seed += i;
     if (auto added = engine.Add(std::move(request)); !added) {

@@ -12,12 +12,19 @@
 
 namespace pinion {
 
+WorkerPool::Worker::Worker(const Options& options)
+    : options_(options), grammars_(options.vocabulary) {}
+
 Result<std::string> WorkerPool::Worker::Render(const ChatRequest& request) {
-  if (instead_) return instead_(request);
+  if (options_.render_instead) return options_.render_instead(request);
   if (!chat_) {
     PINION_ASSIGN(chat_, ChatRenderer::Start());
   }
   return chat_->Render(request);
+}
+
+Status WorkerPool::Worker::Check(const Grammar& grammar) {
+  return options_.check_instead ? options_.check_instead(grammar) : grammars_.Check(grammar);
 }
 
 WorkerPool::WorkerPool(Options options) : options_(std::move(options)) {
@@ -70,7 +77,7 @@ void WorkerPool::Work() {
   // The kernel takes a thread for a process here. Failing would only cost others a little time.
   if (options_.niceness > 0)
     setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), options_.niceness);
-  Worker worker(options_.render_instead);
+  Worker worker(options_);
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     if (Taken taken = Take(); taken.job)

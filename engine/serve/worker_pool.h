@@ -13,6 +13,7 @@
 
 #include "engine/base/result.h"
 #include "engine/text/chat.h"
+#include "engine/text/grammar.h"
 
 namespace pinion {
 
@@ -24,26 +25,33 @@ namespace pinion {
 class WorkerPool {
  public:
   using RenderChat = std::function<Result<std::string>(const ChatRequest&)>;
+  using CheckGrammar = std::function<Status(const Grammar&)>;
+
+  struct Options {
+    int workers = 4;                    // at least 2
+    int niceness = 0;                   // added to the workers' threads, so that others come first
+    RenderChat render_instead = {};     // for tests; unset: the chat helper
+    CheckGrammar check_instead = {};    // for tests; unset: the grammar helper
+    GrammarVocabulary vocabulary = {};  // that grammars are checked for
+  };
 
   // What a job may use of the worker that runs it.
   class Worker {
    public:
-    explicit Worker(const RenderChat& instead) : instead_(instead) {}
+    explicit Worker(const Options& options);
     // Renders a chat template in this worker's own helper process, started at first use: helpers
     // die with the thread that starts them.
     Result<std::string> Render(const ChatRequest& request);
+    // Checks a grammar in a helper process of this worker's own likewise.
+    Status Check(const Grammar& grammar);
 
    private:
-    const RenderChat& instead_;
+    const Options& options_;
     std::unique_ptr<ChatRenderer> chat_;
+    GrammarChecker grammars_;
   };
   using Job = std::function<void(Worker&)>;
 
-  struct Options {
-    int workers = 4;                 // at least 2
-    int niceness = 0;                // added to the workers' threads, so that others come first
-    RenderChat render_instead = {};  // for tests; unset: the chat helper
-  };
   explicit WorkerPool(Options options);
   ~WorkerPool();  // Stop, then waits for running jobs
   WorkerPool(const WorkerPool&) = delete;

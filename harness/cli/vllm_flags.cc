@@ -138,7 +138,7 @@ constexpr FlagGroup kGroups[] = {
     {Fate::kRefused, "changes how tools and reasoning are treated; leave it out",
      "exclude-tools-when-tool-choice-none tool-strict-level reasoning-config "
      "cohere-is-reasoning-model cohere-format anthropic-disabled-thinking-effort"},
-    {Fate::kRefused, "is for constrained answers, which the server does not have; leave it out",
+    {Fate::kRefused, "chooses what follows grammars, which is llguidance here; leave it out",
      "structured-outputs-config guided-decoding-backend"},
     {Fate::kRefused, "changes the chat template; use --chat-template FILE",
      "chat-template-content-format trust-request-chat-template "

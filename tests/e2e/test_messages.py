@@ -101,8 +101,8 @@ def test_errors_have_anthropics_form(client, server):
         client.messages.create(**asked("Hi", model="other"))
     assert refused.value.body["type"] == "error"
     assert refused.value.body["error"]["type"] == "not_found_error"
-    with pytest.raises(anthropic.BadRequestError, match="tool_choice.*constrained output"):
-        client.messages.create(**asked("Hi", tools=TOOLS, tool_choice={"type": "any"}))
+    with pytest.raises(anthropic.BadRequestError, match="tool_choice.*none of the tools"):
+        client.messages.create(**asked("Hi", tools=TOOLS, tool_choice={"type": "tool", "name": "x"}))
     with pytest.raises(anthropic.BadRequestError, match="'container' is not a field"):
         client.messages.create(**asked("Hi"), extra_body={"container": "x"})
 

@@ -81,11 +81,12 @@ def test_one_call_is_kept_if_no_more_are_wanted(client):
     assert len(choice.message.tool_calls) == 1
 
 
-def test_forced_calls_are_refused_by_name(client):
-    named = {"type": "function", "function": {"name": "weather"}}
-    for choice in ("required", named):
-        with pytest.raises(openai.BadRequestError, match="tool_choice.*constrained output"):
-            say(client, CALL, tools=TOOLS, tool_choice=choice)
+def test_calls_that_cannot_be_forced_are_refused_by_name(client):
+    named = {"type": "function", "function": {"name": "tide"}}
+    for choice, tools, why in (("always", TOOLS, "want"), (named, TOOLS, "none of the tools"),
+                               ("required", [], "has no tools")):
+        with pytest.raises(openai.BadRequestError, match=f"tool_choice.*{why}"):
+            say(client, CALL, tools=tools, tool_choice=choice)
 
 
 def test_reasoning_has_a_field_of_its_own(client):

@@ -45,8 +45,9 @@ void Chat(std::string_view body) {
   const auto memory = std::make_shared<MemoryBudget>(kMemory);
   for (const Api api : {Api::kChat, Api::kMessages}) {
     HttpRequest request = RequestOf(body, memory);
-    CheckPrepared(
-        FrontEnd().Generation(request, api, kModelTokens, kKvTokens, Render, [](double) {}));
+    CheckPrepared(FrontEnd().Generation(
+        request, api, kModelTokens, kKvTokens, Render, [](const Grammar&) { return Status(); },
+        [](double) {}));
   }
   {
     HttpRequest request = RequestOf(body, memory);

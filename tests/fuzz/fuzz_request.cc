@@ -33,8 +33,9 @@ void Request(std::string_view body) {
   CheckEstimate(body);
   for (const size_t kv_tokens : {kKvTokens, size_t{0}}) {
     HttpRequest request = RequestOf(body, memory);
-    const auto prepared = FrontEnd().Generation(request, Api::kCompletions, kModelTokens, kv_tokens,
-                                                NoTemplate, [](double) {});
+    const auto prepared = FrontEnd().Generation(
+        request, Api::kCompletions, kModelTokens, kv_tokens, NoTemplate,
+        [](const Grammar&) { return Status(); }, [](double) {});
     if (kv_tokens > 0) CheckPrepared(prepared);
   }
   {

@@ -83,10 +83,19 @@ class PreparerTest : public testing::Test {
       timeout_at_render_ = timeout_s_;
       return Result<std::string>("rendered");
     };
-    return preparer.Generation(request_, api, 10'000, 5'000, render,
-                               [this](double seconds) { timeout_s_ = seconds; });
+    return preparer.Generation(
+        request_, api, 10'000, 5'000, render,
+        [this](const Grammar& grammar) { return CheckGrammar(grammar); },
+        [this](double seconds) { timeout_s_ = seconds; });
   }
 
+  Status CheckGrammar(const Grammar& grammar) {
+    checked_.push_back(grammar);
+    return grammar_is_bad_ ? Status(Fail(ErrorCode::kUsage, "the json is bad")) : Status();
+  }
+
+  std::vector<Grammar> checked_;
+  bool grammar_is_bad_ = false;
   ServedModel model_{"fake", "somewhere", 257, *ReadApiDefaults(std::nullopt)};
   ByteTokenizer tokenizer_;
   FrontLimits limits_;
@@ -171,6 +180,31 @@ TEST_F(PreparerTest, RefusesWhatTheCacheCannotHold) {
   EXPECT_THAT(prepared.error().message,
               HasSubstr("needs 5001 tokens of KV cache, which holds 5000"));
   EXPECT_TRUE(Prepare(R"({"prompt":"abc","max_tokens":4998})"));
+}
+
+TEST_F(PreparerTest, RefusesGrammarsByTheFieldThatHasThem) {
+  const std::string body = R"({"prompt":"abc","max_tokens":5,"guided_json":{"a":1}})";
+  ASSERT_TRUE(Prepare(body));
+  ASSERT_EQ(checked_.size(), 1u);
+  EXPECT_EQ(checked_[0], (Grammar{"json", R"({"a":1})"}));
+  grammar_is_bad_ = true;
+  const auto prepared = Prepare(body);
+  ASSERT_FALSE(prepared);
+  EXPECT_EQ(prepared.error().status, 400);
+  EXPECT_EQ(prepared.error().param, "guided_json");
+  EXPECT_EQ(prepared.error().message, "'guided_json': the json is bad");
+}
+
+TEST_F(PreparerTest, AConstrainedAnswerIsSearchedForNothing) {
+  const OutputFormat format = *ChooseOutputFormat("hermes", "qwen3", std::nullopt);
+  model_.output = format;
+  const std::string body = R"({"messages":[{"role":"u","content":"x"}],"max_tokens":5,
+      "tools":[{"type":"function","function":{"name":"f"}}])";
+  const auto free = Prepare(body + "}", Api::kChat);
+  ASSERT_TRUE(free && free->request.output.calls && free->request.output.thoughts);
+  const auto constrained = Prepare(body + R"(,"guided_json":{}})", Api::kChat);
+  ASSERT_TRUE(constrained);
+  EXPECT_FALSE(constrained->request.output.any());
 }
 
 }  // namespace

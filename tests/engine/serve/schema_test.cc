@@ -83,10 +83,15 @@ TEST(Schema, TreatsNullAsAbsent) {
 
 TEST(Schema, NamesTheFieldItRefuses) {
   const std::pair<const char*, const char*> kCases[] = {
-      {R"("response_format":{"type":"json_object"})", "response_format"},
-      {R"("guided_json":{"type":"object"})", "guided_json"},
-      {R"("guided_regex":"a+")", "guided_regex"},
-      {R"("structured_outputs":{"choice":["a"]})", "structured_outputs"},
+      {R"("response_format":{"type":"yaml"})", "response_format"},
+      {R"("response_format":{"type":"json_schema"})", "response_format"},
+      {R"("response_format":{"type":"json_schema","json_schema":{"schema":3}})", "response_format"},
+      {R"("guided_json":[1])", "guided_json"},
+      {R"("guided_regex":{"a":1})", "guided_regex"},
+      {R"("guided_regex":"a+","guided_choice":["a"])", "guided_choice"},
+      {R"("structured_outputs":{"choice":"a"})", "structured_outputs"},
+      {R"("structured_outputs":{"regex":"a","choice":["a"]})", "structured_outputs"},
+      {R"("structured_outputs":{"whitespace_pattern":" "})", "structured_outputs"},
       {R"("best_of":3)", "best_of"},
       {R"("suffix":"end")", "suffix"},
       {R"("bad_words":"bad")", "bad_words"},
@@ -98,7 +103,6 @@ TEST(Schema, NamesTheFieldItRefuses) {
       {R"("prompt_logprobs":-1)", "prompt_logprobs"},
       {R"("prompt_logprobs":1,"stream":true)", "prompt_logprobs"},
       {R"("use_beam_search":true)", "use_beam_search"},
-      {R"("tool_choice":"required")", "tool_choice"},
       {R"("n":0)", "n"},
       {R"("n":"two")", "n"},
       {R"("stream":"yes")", "stream"},
@@ -112,6 +116,85 @@ TEST(Schema, NamesTheFieldItRefuses) {
     EXPECT_EQ(request.error().param, name) << request.error().message;
     EXPECT_THAT(request.error().message, HasSubstr(name));
   }
+}
+
+TEST(Schema, ReadsWhatConstrainsTheAnswer) {
+  const std::pair<const char*, Grammar> kCases[] = {
+      {R"("response_format":{"type":"json_object"})", {"json", R"({"type": "object"})"}},
+      {R"("response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"a":1}}})",
+       {"json", R"({"a":1})"}},
+      {R"("guided_json":{"a":1})", {"json", R"({"a":1})"}},
+      {R"("guided_json":"{}")", {"json", "{}"}},
+      {R"("guided_regex":"a+")", {"regex", "a+"}},
+      {R"("guided_choice":["a","b"])", {"choice", R"(["a","b"])"}},
+      {R"("guided_grammar":"root ::= 1")", {"grammar", "root ::= 1"}},
+      {R"("structured_outputs":{"json":{"a":1},"regex":null})", {"json", R"({"a":1})"}},
+      {R"("structured_outputs":{"json_object":true})", {"json", R"({"type": "object"})"}},
+      {R"("structured_outputs":{"structural_tag":"{}"})", {"structural_tag", "{}"}},
+  };
+  for (const auto& [field, grammar] : kCases) {
+    auto request = Completion(std::string("{\"prompt\":\"x\",") + field + "}");
+    ASSERT_TRUE(request) << field << request.error().message;
+    ASSERT_TRUE(request->grammar) << field;
+    EXPECT_EQ(request->grammar->kind, grammar.kind);
+    EXPECT_EQ(request->grammar->text, grammar.text);
+  }
+  for (const char* free : {R"("response_format":{"type":"text"})", R"("guided_json":null)",
+                           R"("structured_outputs":{"json_object":false})"})
+    EXPECT_FALSE(Completion(std::string("{\"prompt\":\"x\",") + free + "}")->grammar) << free;
+}
+
+ApiResult<GenerationRequest> WithTools(const std::string& more) {
+  return Chat(R"({"messages":[{"role":"user","content":"x"}],"tools":[
+      {"type":"function","function":{"name":"f","parameters":{"type":"object",
+       "properties":{"a":{"$ref":"#/$defs/A"}},"$defs":{"A":{"type":"integer"}}}}},
+      {"type":"function","function":{"name":"g"}}],)" +
+              more + "}");
+}
+
+TEST(Schema, ARequiredCallIsAListOfCallsOfAnyTool) {
+  const auto request = WithTools(R"("tool_choice":"required","parallel_tool_calls":false)");
+  ASSERT_TRUE(request) << request.error().message;
+  ASSERT_TRUE(request->grammar && request->output.forced);
+  EXPECT_EQ(request->output.forced->name, "");
+  const Json schema = *Json::Parse(request->grammar->text);
+  EXPECT_EQ(schema.Find("minItems")->integer(), 1);
+  EXPECT_EQ(schema.Find("maxItems")->integer(), 1);
+  EXPECT_EQ(schema.Find("items")->Find("anyOf")->array().size(), 2u);
+  EXPECT_TRUE(schema.Find("$defs")->Find("A")) << "references look from the top";
+  EXPECT_THAT(request->grammar->text,
+              testing::Not(HasSubstr(R"("$defs":{"A":{"type":"integer"}}}},)")));
+}
+
+TEST(Schema, ANamedCallIsTheToolsArguments) {
+  const auto request = WithTools(R"("tool_choice":{"type":"function","function":{"name":"g"}})");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->output.forced->name, "g");
+  EXPECT_EQ(request->grammar->text, R"({"type":"object"})");
+}
+
+TEST(Schema, RefusesCallsThatCannotBeForced) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {R"("tool_choice":{"type":"function","function":{"name":"h"}})", "none of the tools"},
+      {R"("tool_choice":"always")", "want \"auto\""},
+      {R"("tool_choice":"required","tools":[])", "has no tools"},
+      {R"("tool_choice":"required","guided_regex":"a")", "both constrain"},
+  };
+  for (const auto& [field, why] : kCases) {
+    auto body = *Json::Parse(R"({"messages":[{"role":"user","content":"x"}],
+        "tools":[{"type":"function","function":{"name":"f"}}]})");
+    const Json more = *Json::Parse(std::string("{") + field + "}");
+    for (const auto& [key, value] : more.object()) body.Set(key, value);
+    const auto request = ReadChatRequest(body, {});
+    ASSERT_FALSE(request) << field;
+    EXPECT_THAT(request.error().message, HasSubstr(why));
+    EXPECT_EQ(request.error().param, "tool_choice");
+  }
+  const auto differ = Chat(R"({"messages":[{"role":"user","content":"x"}],"tool_choice":"required",
+      "tools":[{"type":"function","function":{"name":"f","parameters":{"$defs":{"A":{"a":1}}}}},
+               {"type":"function","function":{"name":"g","parameters":{"$defs":{"A":{"a":2}}}}}]})");
+  ASSERT_FALSE(differ);
+  EXPECT_THAT(differ.error().message, HasSubstr("two definitions of 'A'"));
 }
 
 TEST(Schema, RefusesSamplingOutOfRange) {

@@ -1,0 +1,169 @@
+"""Constrained output, through the official clients: the model is random, so whatever holds, the grammar did."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import threading
+import time
+
+import anthropic
+import jsonschema
+import openai
+import pydantic
+import pytest
+
+SCHEMA = {"type": "object", "additionalProperties": False, "required": ["name", "age", "tags"],
+          "properties": {"name": {"type": "string", "maxLength": 8}, "age": {"type": "integer", "maximum": 120},
+                         "tags": {"type": "array", "items": {"enum": ["red", "blue"]}, "maxItems": 2}}}
+TOOLS = [{"type": "function", "function": {"name": name, "parameters": {
+    "type": "object", "additionalProperties": False, "required": ["days"],
+    "properties": {"days": {"$ref": "#/$defs/Days"}}, "$defs": {"Days": {"enum": [1, 2, 3]}}}}}
+    for name in ("weather", "time")]
+
+
+@pytest.fixture(scope="module")
+def server(start_server, binary, data):
+    if not (pathlib.Path(binary).parent / "grammar-env").exists():
+        pytest.skip("llguidance is not installed by scripts/build")
+    return start_server(data / "models/tiny-trained", "--served-model-name", "tiny", "--max-model-len", "1024",
+                        "--tool-call-parser", "hermes")
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=120)
+
+
+def chat(client, **more):
+    options = {"temperature": 2, "max_tokens": 400, "messages": [{"role": "user", "content": "Say it."}], **more}
+    return client.chat.completions.create(model="tiny", **options)
+
+
+def test_json_validates_at_any_temperature(client):
+    answer = chat(client, n=4, response_format={"type": "json_schema",
+                                                "json_schema": {"name": "person", "schema": SCHEMA}})
+    for choice in answer.choices:
+        assert choice.finish_reason == "stop"
+        jsonschema.validate(json.loads(choice.message.content), SCHEMA)
+
+
+def test_any_json_object_parses(client):
+    choice = chat(client, temperature=0, response_format={"type": "json_object"}).choices[0]
+    assert choice.message.content.startswith("{")
+    if choice.finish_reason == "stop":
+        assert isinstance(json.loads(choice.message.content), dict)
+
+
+class Person(pydantic.BaseModel):
+    age: int
+    likes: list[bool]
+
+
+def test_the_clients_own_parser_gets_what_it_asks_for(client):
+    parsed = client.chat.completions.parse(model="tiny", temperature=0, max_tokens=700, response_format=Person,
+                                           messages=[{"role": "user", "content": "Who?"}]).choices[0]
+    if parsed.finish_reason == "stop":
+        assert isinstance(parsed.message.parsed, Person)
+    assert parsed.message.content.startswith('{"age": ')
+
+
+@pytest.mark.parametrize("fields, rule", [
+    ({"guided_regex": "[0-9]{2}-[a-c]{1,9}"}, "[0-9]{2}-[a-c]{1,9}"),
+    ({"guided_choice": ["red", "green"]}, "red|green"),
+    ({"guided_grammar": 'root ::= "x" [0-9] "y"'}, "x[0-9]y"),
+    ({"guided_json": {"enum": [7, "eight"]}}, '7|"eight"'),
+    ({"structured_outputs": {"regex": "ab{3}"}}, "ab{3}"),
+    ({"structured_outputs": {"choice": ["one", "two"]}}, "one|two"),
+    ({"structured_outputs": {"json": {"const": None}}}, "null"),
+    ({"structured_outputs": {"grammar": 'start: "q" /[a-b]/'}}, "q[ab]"),
+])
+def test_vllms_fields_hold_for_both_endpoints(client, fields, rule):
+    assert re.fullmatch(rule, chat(client, extra_body=fields).choices[0].message.content)
+    text = client.completions.create(model="tiny", prompt="Say", max_tokens=200, temperature=2, seed=3,
+                                     extra_body={**fields, "ignore_eos": True, "min_tokens": 20})
+    assert re.fullmatch(rule, text.choices[0].text) and text.choices[0].finish_reason == "stop"
+
+
+def test_streams_are_constrained_as_well(client):
+    chunks = list(chat(client, stream=True, extra_body={"guided_choice": ["alpha beta", "gamma"]}))
+    assert "".join(c.choices[0].delta.content or "" for c in chunks) in ("alpha beta", "gamma")
+    assert chunks[-1].choices[0].finish_reason == "stop"
+
+
+@pytest.mark.parametrize("fields, why", [
+    ({"guided_regex": "("}, "guided_regex.*not supported"),
+    ({"guided_json": {"type": "nothing"}}, "guided_json"),
+    ({"guided_regex": "(([a-z]{1,60}){1,60}){1,60}"}, "too costly"),
+    ({"guided_choice": []}, "0 choices"),
+    ({"guided_choice": ["a"], "guided_regex": "a"}, "both constrain"),
+    ({"structured_outputs": {"whitespace_pattern": "x"}}, "whitespace_pattern"),
+    ({"response_format": {"type": "xml"}}, "response_format"),
+])
+def test_what_cannot_be_followed_is_refused_at_once(client, fields, why):
+    with pytest.raises(openai.BadRequestError, match=why):
+        chat(client, extra_body=fields)
+
+
+def test_a_required_call_is_made(client):
+    choice = chat(client, tools=TOOLS, tool_choice="required", parallel_tool_calls=False).choices[0]
+    (call,) = choice.message.tool_calls
+    assert call.function.name in ("weather", "time") and choice.finish_reason == "tool_calls"
+    assert json.loads(call.function.arguments)["days"] in (1, 2, 3)
+    assert not choice.message.content
+
+
+def test_a_named_call_is_made_in_streams_too(client):
+    named = {"type": "function", "function": {"name": "time"}}
+    chunks = list(chat(client, tools=TOOLS, tool_choice=named, stream=True))
+    (call,) = [call for c in chunks for call in c.choices[0].delta.tool_calls or []]
+    assert call.function.name == "time" and json.loads(call.function.arguments)["days"] in (1, 2, 3)
+    assert chunks[-1].choices[0].finish_reason == "tool_calls"
+
+
+def test_messages_force_calls_as_well(server):
+    client = anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
+    tools = [{"name": "weather", "input_schema": TOOLS[0]["function"]["parameters"]}]
+    for choice in ({"type": "any", "disable_parallel_tool_use": True}, {"type": "tool", "name": "weather"}):
+        answer = client.messages.create(model="tiny", max_tokens=300, tools=tools, tool_choice=choice,
+                                        messages=[{"role": "user", "content": "x"}])
+        (block,) = answer.content
+        assert block.type == "tool_use" and block.name == "weather" and block.input["days"] in (1, 2, 3)
+        assert answer.stop_reason == "tool_use"
+
+
+def helpers_of_engine(server):
+    listed = subprocess.run(["ps", "-e", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True)
+    rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
+    engines = {pid for pid, parent, _ in rows if int(parent) == server.process.pid}
+    return [int(pid) for pid, parent, args in rows if parent in engines and args.endswith("grammar-helper")]
+
+
+def test_a_dead_helper_ends_its_answers_alone(client, server):
+    """In a stream: the error comes as its last event."""
+    chat(client, extra_body={"guided_choice": ["a"]})
+    errors, begun = [], threading.Event()
+
+    def constrained():
+        try:
+            for chunk in chat(client, stream=True, max_tokens=900, extra_body={"guided_regex": "[a-z]{3000}"}):
+                if chunk.choices[0].delta.content:
+                    begun.set()
+        except openai.APIError as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=constrained)
+    thread.start()
+    assert begun.wait(60)
+    (helper,) = helpers_of_engine(server)
+    os.kill(helper, signal.SIGKILL)
+    thread.join(60)
+    # On a fast machine the answer may have ended before.
+    assert not errors or "follows grammars ended" in errors[0]
+    assert client.completions.create(model="tiny", prompt="Say", max_tokens=5).choices[0].text
+    deadline = time.monotonic() + 60
+    while helper in helpers_of_engine(server) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert chat(client, extra_body={"guided_choice": ["b"]}).choices[0].message.content == "b"
