@@ -356,7 +356,11 @@ Result<int> RunServer(ServeOptions options) {
   PINION_ASSIGN(const Plan plan, PlanReplicas(OptionsOfPart(options.engine, processes),
                                               options.data_parallel, machine, budget));
   FitLimits(budget, options);
-  PINION_TRY(FindModel(options.engine.model));  // report a wrong name before anything starts
+  // Reports a wrong name before anything starts.
+  PINION_ASSIGN(const ModelFiles files, FindModel(options.engine.model));
+  // The front end's helper, and one of each engine, start when they are needed.
+  options.engine.front_end_bytes += static_cast<uint64_t>(1 + options.data_parallel) *
+                                    GrammarHelperBytes(GrammarVocabularyOf(files));
   PINION_ASSIGN(const std::vector<ReplicaPlan> replicas,
                 DivideAmongReplicas(options, plan, machine, budget));
   Serving serving(options);

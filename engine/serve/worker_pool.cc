@@ -12,8 +12,15 @@
 
 namespace pinion {
 
-WorkerPool::Worker::Worker(const Options& options)
-    : options_(options), grammars_(options.vocabulary) {}
+namespace {
+
+// Three other checks of 2 s each.
+constexpr std::chrono::seconds kMostTurnSeconds(8);
+
+}  // namespace
+
+WorkerPool::Worker::Worker(const Options& options, std::timed_mutex& turn, GrammarChecker& grammars)
+    : options_(options), turn_(turn), grammars_(grammars) {}
 
 Result<std::string> WorkerPool::Worker::Render(const ChatRequest& request) {
   if (options_.render_instead) return options_.render_instead(request);
@@ -24,10 +31,15 @@ Result<std::string> WorkerPool::Worker::Render(const ChatRequest& request) {
 }
 
 Status WorkerPool::Worker::Check(const Grammar& grammar) {
-  return options_.check_instead ? options_.check_instead(grammar) : grammars_.Check(grammar);
+  if (options_.check_instead) return options_.check_instead(grammar);
+  const std::unique_lock turn(turn_, kMostTurnSeconds);
+  if (!turn)
+    return Fail(ErrorCode::kTimeout, "other requests' grammars are being checked; try again");
+  return grammars_.Check(grammar);
 }
 
-WorkerPool::WorkerPool(Options options) : options_(std::move(options)) {
+WorkerPool::WorkerPool(Options options)
+    : options_(std::move(options)), grammars_(options_.vocabulary) {
   CHECK(options_.workers >= 2) << options_.workers;
   for (int i = 0; i < options_.workers; ++i) threads_.emplace_back([this] { Work(); });
 }
@@ -77,7 +89,7 @@ void WorkerPool::Work() {
   // The kernel takes a thread for a process here. Failing would only cost others a little time.
   if (options_.niceness > 0)
     setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), options_.niceness);
-  Worker worker(options_);
+  Worker worker(options_, grammars_turn_, grammars_);
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     if (Taken taken = Take(); taken.job)

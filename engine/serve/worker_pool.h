@@ -38,17 +38,19 @@ class WorkerPool {
   // What a job may use of the worker that runs it.
   class Worker {
    public:
-    explicit Worker(const Options& options);
+    Worker(const Options& options, std::timed_mutex& turn, GrammarChecker& grammars);
     // Renders a chat template in this worker's own helper process, started at first use: helpers
     // die with the thread that starts them.
     Result<std::string> Render(const ChatRequest& request);
-    // Checks a grammar in a helper process of this worker's own likewise.
+    // Checks a grammar in a helper process that all workers share, for it takes much memory: waits
+    // for its turn, for some seconds at most.
     Status Check(const Grammar& grammar);
 
    private:
     const Options& options_;
     std::unique_ptr<ChatRenderer> chat_;
-    GrammarChecker grammars_;
+    std::timed_mutex& turn_;
+    GrammarChecker& grammars_;
   };
   using Job = std::function<void(Worker&)>;
 
@@ -83,6 +85,8 @@ class WorkerPool {
   void Run(Taken taken, Worker& worker, std::unique_lock<std::mutex>& lock);
 
   const Options options_;
+  std::timed_mutex grammars_turn_;
+  GrammarChecker grammars_;
   mutable std::mutex mutex_;
   std::condition_variable more_, ended_;  // a job may run; a job has ended
   Lane heavy_, light_;

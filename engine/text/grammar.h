@@ -35,6 +35,9 @@ struct GrammarVocabulary {
 // has no form that it reads.
 Status CanFollowGrammars(const GrammarVocabulary& vocabulary);
 
+// The memory that a helper takes for this vocabulary, about; 0 if it cannot be started at all.
+uint64_t GrammarHelperBytes(const GrammarVocabulary& vocabulary);
+
 // Follows grammars with llguidance in a process of its own (this executable's hidden command
 // `grammar-helper`, an embedded Python): see README of engine/text. Requests are answered in order.
 // Thread rule: one call at a time.

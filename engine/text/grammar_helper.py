@@ -140,6 +140,7 @@ class Grammars:
         self.row_bytes = (vocabulary + 31) // 32 * 4
         self.limits = llguidance.LLParserLimits(**LIMITS)
         self.compiled = {}
+        self.checked = set()
         self.slots = {}
 
     def compile(self, kind, text):
@@ -160,6 +161,14 @@ class Grammars:
 
     def check(self, kind, text):
         """Refuses what `begin` refuses, what allows no answer, and what costs too much on a random walk."""
+        if (kind, text) in self.checked:
+            return
+        self.probe(kind, text)
+        if len(self.checked) >= MAX_CACHED_GRAMMARS:
+            self.checked.clear()
+        self.checked.add((kind, text))
+
+    def probe(self, kind, text):
         began = time.process_time()
         matcher = self.compile(kind, text).deep_copy()
         row = ctypes.create_string_buffer(self.row_bytes)
@@ -214,7 +223,7 @@ class Grammars:
 
 
 def one_line(error):
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    return " ".join(str(error).replace("<non-verbose/>", "").split())[:300] or type(error).__name__
 
 
 class Helper:

@@ -10,6 +10,7 @@ import importlib.util
 import json
 import pathlib
 import random
+import re
 import sys
 
 import jsonschema
@@ -83,8 +84,8 @@ def judge(helper, grammars, validator, schema, eos, rng):
             validator(schema).validate(json.loads(said))
         except (ValueError, jsonschema.ValidationError) as error:
             return "wrong", f"{said!r}: {str(error).splitlines()[0]}"
-        except referencing.exceptions.Unresolvable:
-            return "not judged", "the validator cannot resolve a reference"
+        except (referencing.exceptions.Unresolvable, re.error):
+            return "not judged", "the validator cannot resolve a reference or read a pattern"
     return ("held", "") if ended else ("never ended", "")
 
 
