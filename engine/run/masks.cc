@@ -133,6 +133,7 @@ void Masks::OnAnswer(const Json& answer) {
   for (const auto& [number, serial] : asked) {
     Row& row = RowOf(number);
     if (row.serial != serial) continue;  // it ended meanwhile
+    CHECK(row.pending > 0);
     --row.pending;
     row.begun = true;
     const Json* why = failed ? failed->Find(std::to_string(number)) : nullptr;

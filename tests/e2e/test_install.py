@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 
+import own_server
 import pytest
 
 # Ends after its first trial: enough for a report, and little for a busy machine.
@@ -139,3 +140,14 @@ def test_other_shells_accept_their_completions(prefix, shell, file):
         pytest.skip(f"needs {shell}")
     done = subprocess.run([shell, "-n", prefix / "share" / file], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and done.stderr == "", done.stderr
+
+
+def test_constrained_output_works_from_the_prefix(prefix, data, tmp_path):
+    if not (prefix / "lib/pinion/grammar-env").exists():
+        pytest.skip("llguidance is not installed by scripts/build")
+    server = own_server.Server(prefix / "bin/pinion", tmp_path / "log", data / "models/tiny-trained")
+    try:
+        answer = server.post("/v1/completions", {"prompt": "a", "max_tokens": 9, "guided_choice": ["yes", "no"]})
+    finally:
+        server.stop()
+    assert answer["choices"][0]["text"] in ("yes", "no")
