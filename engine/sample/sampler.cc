@@ -196,13 +196,22 @@ bool Allows(std::span<const uint32_t> mask, size_t id) {
 // Forbids what the mask does not allow. If all that it allows is forbidden already (a grammar that
 // may only end, before min_tokens), its tokens become equally likely: a text that is not of the
 // grammar is worse than one that is too short.
+// Most words of a mask allow nothing: those are filled at once.
 void KeepMasked(std::span<float> logits, std::span<const uint32_t> mask) {
   bool any = false;
-  for (size_t id = 0; id < logits.size(); ++id) {
-    if (!Allows(mask, id))
-      logits[id] = -kInfinity;
-    else
-      any = any || logits[id] > -kInfinity;
+  for (size_t at = 0; at < logits.size(); at += 32) {
+    const std::span<float> part = logits.subspan(at, std::min<size_t>(32, logits.size() - at));
+    const uint32_t allowed = at / 32 < mask.size() ? mask[at / 32] : 0;
+    if (allowed == 0) {
+      std::fill(part.begin(), part.end(), -kInfinity);
+      continue;
+    }
+    for (size_t i = 0; i < part.size(); ++i) {
+      if ((allowed >> i & 1) == 0)
+        part[i] = -kInfinity;
+      else
+        any = any || part[i] > -kInfinity;
+    }
   }
   if (any) return;
   for (size_t id = 0; id < logits.size(); ++id)
