@@ -8,8 +8,9 @@
 namespace pinion {
 namespace {
 
-// Grammars that the helper reads one after another: the masks of running sequences wait for them.
-constexpr size_t kMostBeginning = 2;
+// Grammars that the helper reads one after another, in milliseconds: the masks of running sequences
+// wait for them, and no more sequences than these begin with one step.
+constexpr size_t kMostBeginning = 8;
 constexpr int64_t kWaitNs = 5'000'000;
 
 }  // namespace
