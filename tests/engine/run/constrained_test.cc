@@ -42,12 +42,18 @@ class ConstrainedTest : public ::testing::Test {
     options.threads_bind = "nobind";
     options.dtype = "float32";
     options.max_model_len = 256;
-    auto started = Engine::Start(options);
-    ASSERT_TRUE(started) << started.error().message;
-    engine_ = std::move(*started);
+    StartEngine(options);
     if (auto can = CanFollowGrammars(GrammarVocabularyOf(engine_->model())); !can)
       GTEST_SKIP() << can.error().message;
     tokenizer_ = *OpenTokenizer(engine_->model());
+    options_ = options;
+  }
+
+  void StartEngine(const EngineOptions& options) {
+    engine_.reset();
+    auto started = Engine::Start(options);
+    ASSERT_TRUE(started) << started.error().message;
+    engine_ = std::move(*started);
   }
 
   // A request of 60 tokens, for a regular expression or free.
@@ -100,6 +106,7 @@ class ConstrainedTest : public ::testing::Test {
     return 0;
   }
 
+  EngineOptions options_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::map<uint64_t, Answer> answers_;
@@ -126,6 +133,22 @@ TEST_F(ConstrainedTest, TheGrammarsEndEndsTheAnswerWhateverElseIsAsked) {
   RunToEnd();
   EXPECT_EQ(TextOf(kBound), "abc");
   EXPECT_EQ(answers_[kBound].finish, FinishReason::kStop);
+}
+
+TEST_F(ConstrainedTest, GrammarsGoOnAfterAPreemption) {
+  // Tokens of 4 layers x 2 KV heads x 32 x (K and V) x 4 bytes: less than two sequences need.
+  options_.block_size = 16;
+  options_.max_model_len = 96;
+  options_.kv_cache_bytes = 6 * 16 * 2048;
+  options_.prefix_caching = false;
+  StartEngine(options_);
+  for (uint64_t id = kBound; id < kBound + 3; ++id)
+    ASSERT_TRUE(engine_->Add(Ask(id, "[0-9]{20}x[a-c]{8}y[0-9]{8}")));
+  RunToEnd();
+  EXPECT_GT(engine_->stats().scheduler.preemptions, 0u);
+  for (uint64_t id = kBound; id < kBound + 3; ++id)
+    EXPECT_TRUE(std::regex_match(TextOf(id), std::regex("[0-9]{20}x[a-c]{8}y[0-9]{8}")))
+        << TextOf(id);
 }
 
 TEST_F(ConstrainedTest, ABadGrammarEndsItsRequestAlone) {
