@@ -33,6 +33,17 @@ inline std::vector<std::string> ModelFixtures() {
   return names;
 }
 
+// The encoders with goldens in tests/data/embedders: embedders and rerankers that read a text
+// whole.
+inline std::vector<std::string> EncoderFixtures() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(TestData() + "/embedders"))
+    if (const std::string name = entry.path().filename(); name.rfind("qwen3", 0) != 0)
+      names.push_back(name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 // A fixture's name as GoogleTest allows it in a test's.
 inline std::string TestName(std::string name) {
   for (char& c : name)

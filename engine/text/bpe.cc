@@ -1,6 +1,5 @@
 #include "engine/text/bpe.h"
 
-#include <cstdio>
 #include <queue>
 #include <utility>
 
@@ -46,36 +45,12 @@ const Bpe::Merge* Bpe::MergeTable::Find(int32_t left, int32_t right) const {
 }
 
 Result<Bpe> Bpe::Make(const Json& model) {
-  if (!model.is_object()) return Fail(ErrorCode::kCorrupt, "'model' is missing, want an object");
-  // Old files do not state the type; a model with merges is BPE.
-  const std::string guess = model.Find("merges") ? "BPE" : "";
-  PINION_ASSIGN(const std::string type, Optional<std::string>(model, "type", guess));
-  if (type != "BPE")
-    return Fail(ErrorCode::kUnsupported,
-                StrCat("unknown tokenizer model '", type, "', Pinion knows BPE"));
   Bpe bpe;
-  PINION_TRY(bpe.ReadVocabulary(model));
+  PINION_ASSIGN(bpe.vocabulary_, ReadVocabulary(model));
+  bpe.byte_ids_ = ByteTokens(bpe.vocabulary_);
   PINION_TRY(bpe.ReadOptions(model));
   PINION_TRY(bpe.ReadMerges(model));
   return bpe;
-}
-
-Status Bpe::ReadVocabulary(const Json& model) {
-  const Json* vocabulary = model.Find("vocab");
-  if (!vocabulary || !vocabulary->is_object())
-    return Fail(ErrorCode::kCorrupt, "the model's 'vocab' is missing, want an object");
-  for (const auto& [token, id] : vocabulary->object()) {
-    if (!id.is_int())
-      return Fail(ErrorCode::kCorrupt, StrCat("token '", token, "' has an id that is ",
-                                              id.type_name(), ", want an integer"));
-    PINION_TRY(vocabulary_.Add(token, id.integer()));
-  }
-  for (int byte = 0; byte < 256; ++byte) {
-    char name[8];
-    std::snprintf(name, sizeof name, "<0x%02X>", static_cast<unsigned>(byte));
-    byte_ids_.push_back(vocabulary_.Find(name).value_or(-1));
-  }
-  return {};
 }
 
 Status Bpe::ReadOptions(const Json& model) {
@@ -218,12 +193,12 @@ void Bpe::MergeAll(std::vector<int32_t>& symbols) const {
   std::erase(symbols, -1);
 }
 
-void Bpe::Encode(std::string_view word, std::vector<int32_t>& ids) const {
-  if (word.empty()) return;
+Status Bpe::Encode(std::string_view word, std::vector<int32_t>& ids) const {
+  if (word.empty()) return {};
   if (ignore_merges_) {
     if (const auto id = vocabulary_.Find(word)) {
       ids.push_back(*id);
-      return;
+      return {};
     }
   }
   std::vector<int32_t> symbols;
@@ -231,6 +206,7 @@ void Bpe::Encode(std::string_view word, std::vector<int32_t>& ids) const {
   Characters(word, symbols);
   if (symbols.size() > 1) MergeAll(symbols);
   ids.insert(ids.end(), symbols.begin(), symbols.end());
+  return {};
 }
 
 }  // namespace pinion

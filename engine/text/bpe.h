@@ -8,21 +8,20 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
-#include "engine/text/vocabulary.h"
+#include "engine/text/word_model.h"
 
 namespace pinion {
 
 // Byte-pair encoding of one word: characters (or their bytes, or the unknown token) are merged pair
 // by pair, the earliest learnt merge first. n log n in the word's length. Immutable; thread-safe.
 // Source: Sennrich et al., Neural Machine Translation of Rare Words with Subword Units, 2016.
-class Bpe {
+class Bpe : public WordModel {
  public:
-  // From tokenizer.json's "model". Errors: another kind of model, merges of tokens that the
-  // vocabulary lacks, absurd ids.
+  // From tokenizer.json's "model". Errors: merges of tokens that the vocabulary lacks, absurd ids.
   static Result<Bpe> Make(const Json& model);
 
-  void Encode(std::string_view word, std::vector<int32_t>& ids) const;
-  const Vocabulary& vocabulary() const { return vocabulary_; }
+  Status Encode(std::string_view word, std::vector<int32_t>& ids) const override;
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
 
  private:
   struct Merge {
@@ -48,7 +47,6 @@ class Bpe {
   };
 
   Status ReadOptions(const Json& model);
-  Status ReadVocabulary(const Json& model);
   Status ReadMerges(const Json& model);
   Status AddMerge(std::string_view left, std::string_view right, uint32_t rank);
   // The symbols that merging starts from.
@@ -61,7 +59,7 @@ class Bpe {
   bool byte_fallback_ = false, ignore_merges_ = false, fuse_unk_ = false;
   std::string prefix_, suffix_;  // of tokens that continue a word; of those that end one
   std::optional<int32_t> unk_;
-  std::vector<int32_t> byte_ids_;  // of <0x00> ... <0xFF>; -1: not in the vocabulary
+  std::vector<int32_t> byte_ids_;  // ByteTokens
 };
 
 }  // namespace pinion

@@ -52,6 +52,13 @@ Result<Step> MakeSuffix(const Json& component) {
   return Step{[=](StreamMode) { return SuffixStage(suffix); }};
 }
 
+Result<Step> MakeWordPiece(const Json& component) {
+  PINION_ASSIGN(const std::string prefix, Optional<std::string>(component, "prefix", "##"));
+  PINION_ASSIGN(const bool cleanup, Optional<bool>(component, "cleanup", true));
+  // A space goes before a token, which may be a single byte.
+  return Step{[=](StreamMode) { return WordPieceStage(prefix, cleanup); }, 2};
+}
+
 Step Fusing() {
   return {[](StreamMode) { return FuseStage(); }};
 }
@@ -64,9 +71,10 @@ Result<Step> MakeStep(const Json& component, std::string_view type) {
   if (type == "Strip") return MakeStrip(component);
   if (type == "Replace") return MakeReplace(component);
   if (type == "BPEDecoder") return MakeSuffix(component);
+  if (type == "WordPiece") return MakeWordPiece(component);
   return UnknownComponent(kRole, type,
                           "ByteLevel, ByteFallback, Fuse, Metaspace, Strip, Replace, BPEDecoder, "
-                          "Sequence");
+                          "WordPiece, Sequence");
 }
 
 // Checks the growth of the longest possible token.

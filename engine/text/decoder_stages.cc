@@ -315,6 +315,35 @@ class Suffix : public Cloning<Suffix, TokenStage> {
   bool open_ = false;
 };
 
+// What the reference replaces, in this order.
+constexpr std::pair<std::string_view, std::string_view> kCleanups[] = {
+    {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+    {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+    {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+
+class WordPieces : public Cloning<WordPieces, TokenStage> {
+ public:
+  WordPieces(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
+
+ private:
+  void Token(const std::string& token) override {
+    std::string text = token;
+    if (!std::exchange(first_, false)) {
+      if (token.rfind(prefix_, 0) == 0)
+        text.erase(0, prefix_.size());
+      else
+        text.insert(0, " ");
+    }
+    if (cleanup_)
+      for (const auto& [dirty, clean] : kCleanups)
+        for (size_t at = 0; (at = text.find(dirty, at)) != text.npos; at += clean.size())
+          text.replace(at, dirty.size(), clean);
+    Emit(text);
+  }
+  std::string prefix_;
+  bool cleanup_, first_ = true;
+};
+
 class JoinBySpace : public Cloning<JoinBySpace, Stage> {
  public:
   void EndToken() override {
@@ -351,6 +380,9 @@ std::unique_ptr<DecoderStage> ReplaceStage(std::shared_ptr<const Regex> pattern,
 }
 std::unique_ptr<DecoderStage> SuffixStage(std::string suffix) {
   return std::make_unique<Suffix>(std::move(suffix));
+}
+std::unique_ptr<DecoderStage> WordPieceStage(std::string prefix, bool cleanup) {
+  return std::make_unique<WordPieces>(std::move(prefix), cleanup);
 }
 std::unique_ptr<DecoderStage> JoinStage() { return std::make_unique<JoinBySpace>(); }
 

@@ -25,6 +25,9 @@ std::unique_ptr<DecoderStage> ReplaceStage(std::shared_ptr<const Regex> pattern,
                                            std::string literal, std::string content);
 // `suffix` ends a word and becomes a space, at the very end nothing.
 std::unique_ptr<DecoderStage> SuffixStage(std::string suffix);
+// Tokens that begin with `prefix` continue a word, the others begin one; cleanup: without the
+// spaces before English punctuation.
+std::unique_ptr<DecoderStage> WordPieceStage(std::string prefix, bool cleanup);
 // A space between tokens: the default without a decoder.
 std::unique_ptr<DecoderStage> JoinStage();
 

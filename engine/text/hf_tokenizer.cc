@@ -15,6 +15,18 @@ const Json* Component(const Json& object, std::string_view key) {
   return component && !component->is_null() ? component : nullptr;
 }
 
+// Cuts the ends off, of the longer text first, so that all tokens are at most `most`.
+void CutToFit(std::vector<Encoding>& texts, size_t most) {
+  std::vector<int32_t>& first = texts.front().ids;
+  if (texts.size() == 1) return first.resize(std::min(first.size(), most));
+  std::vector<int32_t>& second = texts.back().ids;
+  if (first.size() + second.size() <= most) return;
+  const bool swap = first.size() > second.size();
+  std::vector<int32_t>&shorter = swap ? second : first, &longer = swap ? first : second;
+  shorter.resize(std::min(shorter.size(), most / 2));
+  longer.resize(most - shorter.size());
+}
+
 class PlanStream : public TokenStream {
  public:
   PlanStream(const HfTokenizer& tokenizer, const DecoderPlan& plan, bool skip_special,
@@ -43,8 +55,8 @@ Result<std::unique_ptr<HfTokenizer>> HfTokenizer::Make(const Json& tokenizer_jso
     return Fail(ErrorCode::kCorrupt,
                 StrCat("the tokenizer is ", tokenizer_json.type_name(), ", want an object"));
   const Json* model = Component(tokenizer_json, "model");
-  PINION_ASSIGN(Bpe bpe, Bpe::Make(model ? *model : Json()));
-  std::unique_ptr<HfTokenizer> tokenizer(new HfTokenizer(std::move(bpe)));
+  PINION_ASSIGN(std::unique_ptr<const WordModel> words, MakeWordModel(model ? *model : Json()));
+  std::unique_ptr<HfTokenizer> tokenizer(new HfTokenizer(std::move(words)));
   PINION_TRY(tokenizer->ReadPipeline(tokenizer_json));
   PINION_TRY(tokenizer->ReadAddedTokens(tokenizer_json));
   PINION_TRY(ReadSpecialTokens(tokenizer_config, tokenizer->special_tokens_));
@@ -101,8 +113,7 @@ Status HfTokenizer::AddToken(AddedToken token) {
   return {};
 }
 
-Result<std::vector<int32_t>> HfTokenizer::Encode(std::string_view text,
-                                                 bool add_special_tokens) const {
+Result<std::vector<int32_t>> HfTokenizer::EncodeText(std::string_view text) const {
   std::vector<int32_t> ids;
   const std::string clean = SanitizeUtf8(text);
   // Raw tokens are found first, because normalisation might change their text.
@@ -113,8 +124,40 @@ Result<std::vector<int32_t>> HfTokenizer::Encode(std::string_view text,
       PINION_TRY(EncodeSection(clean.substr(section.begin, section.end - section.begin),
                                section.begin == 0, ids));
   }
-  if (add_special_tokens && post_processor_) PINION_TRY(post_processor_(ids));
   return ids;
+}
+
+Result<std::vector<int32_t>> HfTokenizer::Encode(std::string_view text,
+                                                 bool add_special_tokens) const {
+  PINION_ASSIGN(std::vector<int32_t> ids, EncodeText(text));
+  if (!add_special_tokens) return ids;
+  std::vector<Encoding> texts(1);
+  texts[0].types.resize(ids.size());
+  texts[0].ids = std::move(ids);
+  PINION_ASSIGN(Encoding whole, PostProcess(post_processor_, std::move(texts)));
+  return std::move(whole.ids);
+}
+
+Result<Encoding> HfTokenizer::EncodeWhole(std::string_view text,
+                                          std::optional<std::string_view> second,
+                                          size_t max_tokens) const {
+  std::vector<Encoding> texts(second ? 2 : 1);
+  PINION_ASSIGN(const Encoding special, PostProcess(post_processor_, texts));
+  if (special.ids.size() > max_tokens)
+    return Fail(ErrorCode::kUsage, StrCat("at most ", max_tokens, " tokens are too few for the ",
+                                          special.ids.size(), " special ones"));
+  PINION_ASSIGN(texts[0].ids, EncodeText(text));
+  if (second) {
+    PINION_ASSIGN(texts[1].ids, EncodeText(*second));
+  }
+  CutToFit(texts, max_tokens - special.ids.size());
+  for (size_t i = 0; i < texts.size(); ++i)
+    texts[i].types.assign(texts[i].ids.size(), static_cast<int32_t>(i));
+  PINION_ASSIGN(Encoding whole, PostProcess(post_processor_, std::move(texts)));
+  if (whole.ids.size() > max_tokens)  // a template may repeat a text
+    return Fail(ErrorCode::kCorrupt, StrCat("the tokenizer's template makes ", whole.ids.size(),
+                                            " tokens where at most ", max_tokens, " are wanted"));
+  return whole;
 }
 
 Status HfTokenizer::EncodeSection(std::string text, bool at_start,
@@ -136,7 +179,7 @@ Status HfTokenizer::EncodeWords(std::string text, bool at_start, std::vector<int
   std::vector<Piece> pieces;
   pieces.push_back({std::move(text), at_start});
   if (pre_tokenizer_) PINION_TRY(pre_tokenizer_(pieces));
-  for (const Piece& piece : pieces) bpe_.Encode(piece.text, ids);
+  for (const Piece& piece : pieces) PINION_TRY(model_->Encode(piece.text, ids));
   return {};
 }
 
@@ -151,10 +194,10 @@ std::string HfTokenizer::Decode(std::span<const int32_t> ids, bool skip_special_
   return text + stream.Finish();
 }
 
-bool HfTokenizer::Has(int32_t id) const { return added_.Has(id) || bpe_.vocabulary().Has(id); }
+bool HfTokenizer::Has(int32_t id) const { return added_.Has(id) || model_->vocabulary().Has(id); }
 
 std::string HfTokenizer::TokenText(int32_t id) const {
-  return added_.Has(id) ? added_.Text(id) : bpe_.vocabulary().Text(id);
+  return added_.Has(id) ? added_.Text(id) : model_->vocabulary().Text(id);
 }
 
 std::string HfTokenizer::DecodingText(int32_t id) const {
@@ -164,7 +207,7 @@ std::string HfTokenizer::DecodingText(int32_t id) const {
 
 std::optional<int32_t> HfTokenizer::TokenId(std::string_view token) const {
   if (const auto id = added_.Find(token)) return id;
-  return bpe_.vocabulary().Find(token);
+  return model_->vocabulary().Find(token);
 }
 
 bool HfTokenizer::is_special(int32_t id) const {
@@ -172,7 +215,7 @@ bool HfTokenizer::is_special(int32_t id) const {
 }
 
 size_t HfTokenizer::vocabulary_size() const {
-  return std::max(added_.end_id(), bpe_.vocabulary().end_id());
+  return std::max(added_.end_id(), model_->vocabulary().end_id());
 }
 
 }  // namespace pinion

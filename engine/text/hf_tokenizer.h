@@ -7,17 +7,17 @@
 #include <vector>
 
 #include "engine/text/added_tokens.h"
-#include "engine/text/bpe.h"
 #include "engine/text/decoder.h"
 #include "engine/text/normalizer.h"
 #include "engine/text/post_processor.h"
 #include "engine/text/pre_tokenizer.h"
 #include "engine/text/tokenizer.h"
+#include "engine/text/word_model.h"
 
 namespace pinion {
 
 // The pipeline that tokenizer.json describes: added tokens, normalizer, added tokens again,
-// pre-tokenizer, BPE, post-processor; and the decoder for the way back.
+// pre-tokenizer, model of words, post-processor; and the decoder for the way back.
 class HfTokenizer : public Tokenizer {
  public:
   static Result<std::unique_ptr<HfTokenizer>> Make(const Json& tokenizer_json,
@@ -25,6 +25,8 @@ class HfTokenizer : public Tokenizer {
 
   Result<std::vector<int32_t>> Encode(std::string_view text,
                                       bool add_special_tokens) const override;
+  Result<Encoding> EncodeWhole(std::string_view text, std::optional<std::string_view> second,
+                               size_t max_tokens) const override;
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const override;
   std::unique_ptr<TokenStream> Stream(bool skip_special_tokens, StreamMode mode) const override;
   std::string TokenText(int32_t id) const override;
@@ -37,14 +39,16 @@ class HfTokenizer : public Tokenizer {
   std::string DecodingText(int32_t id) const;
 
  private:
-  explicit HfTokenizer(Bpe bpe) : bpe_(std::move(bpe)) {}
+  explicit HfTokenizer(std::unique_ptr<const WordModel> model) : model_(std::move(model)) {}
   Status ReadAddedTokens(const Json& tokenizer_json);
   Status AddToken(AddedToken token);
   Status ReadPipeline(const Json& tokenizer_json);
+  // Without special tokens of the post-processor.
+  Result<std::vector<int32_t>> EncodeText(std::string_view text) const;
   Status EncodeSection(std::string text, bool at_start, std::vector<int32_t>& ids) const;
   Status EncodeWords(std::string text, bool at_start, std::vector<int32_t>& ids) const;
 
-  Bpe bpe_;
+  std::unique_ptr<const WordModel> model_;
   Vocabulary added_;
   std::unordered_set<std::string> special_;
   std::unordered_map<int32_t, std::string> normalized_texts_;  // of added tokens, if they differ

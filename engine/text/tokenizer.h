@@ -25,6 +25,12 @@ class TokenStream {
   virtual std::unique_ptr<TokenStream> Clone() const = 0;
 };
 
+// What a model that reads one text or a pair of them takes: ids and, for each, the type that the
+// tokenizer gives it (0 or 1: which text it belongs to, if the model tells them apart).
+struct Encoding {
+  std::vector<int32_t> ids, types;
+};
+
 // Text <-> token ids. Immutable after loading; thread-safe.
 class Tokenizer {
  public:
@@ -34,6 +40,13 @@ class Tokenizer {
   // post-processor (BOS and the like). Special tokens written in the text are always recognised.
   virtual Result<std::vector<int32_t>> Encode(std::string_view text,
                                               bool add_special_tokens) const = 0;
+  // A text, or two that the model reads as a pair (query and document), with special tokens, for
+  // models that read them whole (encoders). Tokens beyond max_tokens are cut off the end of the
+  // text; of a pair, off the longer one until both are equally long. Errors: Encode's, a max_tokens
+  // that special tokens alone exceed, a tokenizer that does not say how it joins a pair.
+  virtual Result<Encoding> EncodeWhole(std::string_view text,
+                                       std::optional<std::string_view> second,
+                                       size_t max_tokens) const;
   // Ids outside the vocabulary are skipped.
   virtual std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const = 0;
   // Decode for a growing list. Eager: text comes as soon as a reader may see it, even if a run of

@@ -103,8 +103,35 @@ TEST_F(Load, NamesUnknownComponents) {
               HasSubstr("pre-tokenizer 'Cutter'"));
   EXPECT_THAT(ErrorWith(R"("post_processor": {"type": "P"})"), HasSubstr("post-processor 'P'"));
   EXPECT_THAT(ErrorWith(R"("decoder": {"type": "CTC"})"), HasSubstr("decoder 'CTC'"));
-  EXPECT_THAT(ErrorOf(R"({"model": {"type": "Unigram", "vocab": []}})"),
-              HasSubstr("tokenizer model 'Unigram'"));
+  EXPECT_THAT(ErrorOf(R"({"model": {"type": "WordLevel", "vocab": {}}})"),
+              HasSubstr("tokenizer model 'WordLevel'"));
+}
+
+TEST_F(Load, RefusesBrokenModelsOfWords) {
+  const auto word_piece = [&](std::string_view fields) {
+    return ErrorOf(StrCat(R"({"model": {"type": "WordPiece", )", fields, "}}"));
+  };
+  EXPECT_THAT(word_piece(R"("vocab": {"a": 0})"), HasSubstr("unk_token '[UNK]'"));
+  EXPECT_THAT(word_piece(R"("vocab": {"[UNK]": 0}, "max_input_chars_per_word": -1)"),
+              HasSubstr("'max_input_chars_per_word' is -1, want 0 or more"));
+  EXPECT_THAT(word_piece(StrCat(R"("vocab": {"[UNK]": 0, ")", std::string(1025, 'a'), R"(": 1})")),
+              HasSubstr("token 1 has 1025 bytes, want at most 1024"));
+  const auto unigram = [&](std::string_view fields) {
+    return ErrorOf(StrCat(R"({"model": {"type": "Unigram", )", fields, "}}"));
+  };
+  EXPECT_THAT(unigram(R"("vocab": {})"), HasSubstr("'vocab' is missing, want an array"));
+  EXPECT_THAT(unigram(R"("vocab": [["a", -1], ["b"]])"),
+              HasSubstr("token 1 is not [token, score]"));
+  EXPECT_THAT(unigram(R"("vocab": [["a", -1]], "unk_id": 1)"),
+              HasSubstr("'unk_id' is 1, want 0 to 0"));
+}
+
+TEST_F(Load, NamesTextThatNoTokenCanWrite) {
+  Write("tokenizer.json", R"({"model": {"type": "Unigram", "vocab": [["a", -1]]}})");
+  EXPECT_EQ(Get()->Encode("aa", true), std::vector<int32_t>({0, 0}));
+  const auto ids = Get()->Encode("ab", true);
+  ASSERT_FALSE(ids);
+  EXPECT_THAT(ids.error().message, HasSubstr("no token for 'b'"));
 }
 
 TEST_F(Load, RefusesAbsurdIds) {
