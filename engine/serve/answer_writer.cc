@@ -4,6 +4,7 @@
 
 #include "engine/serve/event_writer.h"
 #include "engine/serve/message_writer.h"
+#include "engine/serve/response_writer.h"
 
 namespace pinion {
 namespace {
@@ -48,6 +49,8 @@ class OpenAiWriter final : public AnswerWriter {
 std::unique_ptr<AnswerWriter> MakeAnswerWriter(const GenerationRequest& request,
                                                ResponseHead head) {
   if (request.api == Api::kMessages) return std::make_unique<MessageWriter>(std::move(head));
+  if (request.api == Api::kResponses)
+    return std::make_unique<ResponseWriter>(request, std::move(head));
   return std::make_unique<OpenAiWriter>(request, std::move(head));
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/json_text.h"
+#include "engine/base/strings.h"
 #include "engine/serve/schema.h"
 
 namespace pinion {
@@ -25,6 +26,16 @@ ApiResult<T> Get(const Json& body, std::string_view key, T fallback) {
   auto value = Optional<T>(body, key, std::move(fallback));
   if (!value) return Bad(key, value.error().message);
   return *value;
+}
+
+// A string that must be there. `where`: the object's place in the body.
+inline ApiResult<std::string> ReadString(const Json& object, const char* key,
+                                         const std::string& where) {
+  const Json* value = object.Find(key);
+  if (value && value->is_string()) return value->string();
+  const std::string param = StrCat(where, ".", key);
+  return Bad(param,
+             StrCat("'", param, "' is ", value ? Excerpt(*value) : "missing", ", want a string"));
 }
 
 // `messages` and what belongs to them.

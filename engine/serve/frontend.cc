@@ -28,6 +28,8 @@ const char* IdPrefix(Api api) {
       return "cmpl-";
     case Api::kChat:
       return "chatcmpl-";
+    case Api::kResponses:
+      return "resp_";
     case Api::kMessages:
       break;
   }
@@ -106,6 +108,7 @@ const std::map<std::string, Frontend::Endpoint, std::less<>>& Frontend::Endpoint
       {"/v1/models", {"GET", &Frontend::Models, true}},
       {"/v1/completions", {"POST", &Frontend::Completions, true}},
       {"/v1/chat/completions", {"POST", &Frontend::Chat, true}},
+      {"/v1/responses", {"POST", &Frontend::Responses, true}},
       {"/v1/messages", {"POST", &Frontend::Messages, true}},
       {"/v1/messages/count_tokens", {"POST", &Frontend::CountTokens, true}},
       {"/tokenize", {"POST", &Frontend::Tokenize, true}},
@@ -185,6 +188,10 @@ void Frontend::Chat(HttpRequest request, Reply reply) {
 
 void Frontend::Messages(HttpRequest request, Reply reply) {
   Generate(std::move(request), std::move(reply), Api::kMessages);
+}
+
+void Frontend::Responses(HttpRequest request, Reply reply) {
+  Generate(std::move(request), std::move(reply), Api::kResponses);
 }
 
 void Frontend::CountTokens(HttpRequest request, Reply reply) {

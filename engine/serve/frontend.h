@@ -94,6 +94,7 @@ class Frontend {
   void Completions(HttpRequest request, Reply reply);
   void Chat(HttpRequest request, Reply reply);
   void Messages(HttpRequest request, Reply reply);
+  void Responses(HttpRequest request, Reply reply);
   void CountTokens(HttpRequest request, Reply reply);
   void Tokenize(HttpRequest request, Reply reply);
   void Detokenize(HttpRequest request, Reply reply);

@@ -48,6 +48,8 @@ Generation::Generation(const Tokenizer& tokenizer, ServeMetrics& metrics, Prepar
                                      static_cast<size_t>(params.min_tokens)));
     choices_.back().prompt_tokens = prompt_tokens_[PromptOf(i)];
     choices_.back().parser = MakeAnswerParser(request_.output);
+    if (request_.api == Api::kResponses && request_.output.thoughts)
+      choices_.back().counter = MakeAnswerParser(request_.output);
     if (!request_.echo) continue;
     choices_.back().text = prepared.echoes[PromptOf(i)];
     choices_.back().echo_bytes = choices_.back().text.size();
@@ -126,8 +128,20 @@ bool Generation::TakeToken(Choice& choice, const TokenEvent& event) {
   // The token that ended the output is not part of its text.
   if (event.finish == FinishReason::kStop && !request_.params.include_stop_str_in_output)
     return true;
-  choice.text += choice.output.Push(event.token.id);
+  const std::string text = choice.output.Push(event.token.id);
+  CountReasoning(choice, text);
+  choice.text += text;
   return true;
+}
+
+// Tokens whose text the parser holds back belong to what comes of it.
+void Generation::CountReasoning(Choice& choice, std::string_view text) {
+  if (!choice.counter) return;
+  ++choice.uncounted_tokens;
+  const ParsedOutput parsed = choice.counter->Push(text, /*last=*/false);
+  if (parsed.reasoning.empty() && parsed.content.empty() && parsed.calls.empty()) return;
+  const size_t tokens = std::exchange(choice.uncounted_tokens, 0);
+  if (!parsed.reasoning.empty()) choice.reasoning_tokens += tokens;
 }
 
 ApiError Generation::Failure() const {
@@ -255,6 +269,7 @@ Usage Generation::CountUsage() const {
   for (const size_t tokens : prompt_tokens_) usage.prompt_tokens += tokens;
   for (size_t i = 0; i < choices_.size(); ++i) {
     usage.completion_tokens += choices_[i].output_tokens;
+    usage.reasoning_tokens += choices_[i].reasoning_tokens;
     if (i % static_cast<size_t>(request_.n) == 0) usage.cached_tokens += choices_[i].cached_tokens;
   }
   return usage;

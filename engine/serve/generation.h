@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -82,6 +83,10 @@ class Generation {
     std::vector<SampledToken> tokens;      // not yet sent; kept only for logprobs
     std::vector<int32_t> ids;              // not yet sent; kept only if they are asked for
     size_t text_offset = 0;                // of tokens.front() in the whole text, characters
+    // Tells which tokens are reasoning, if that is asked for: the other parser sees an answer that
+    // does not stream as one text.
+    std::unique_ptr<AnswerParser> counter;
+    size_t uncounted_tokens = 0, reasoning_tokens = 0;
     size_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0;
     int64_t first_token_ns = 0, last_token_ns = 0;
     bool shows_prompt = true;  // its first part is yet to come
@@ -99,6 +104,7 @@ class Generation {
   void TakeRated(size_t index, const TokenEvent& event);
   Json LogprobsOf(size_t index);
   bool TakeToken(Choice& choice, const TokenEvent& event);
+  static void CountReasoning(Choice& choice, std::string_view text);
   void Time(Choice& choice, const TokenEvent& event);
   void Finish(Choice& choice, const TokenEvent& event);
   ChoicePart TakePart(size_t index);

@@ -10,6 +10,7 @@
 #include "engine/serve/request_memory.h"
 #include "engine/serve/response.h"
 #include "engine/serve/schema_messages.h"
+#include "engine/serve/schema_responses.h"
 
 namespace pinion {
 namespace {
@@ -19,7 +20,7 @@ constexpr size_t kMaxStopBytes = 1024;
 
 // How many times the tree's size a request may take: parsed, read, and for a chat as the template's
 // input, as the library's tree, and as text for the helper.
-// A Message is translated first, with more around each tool than it had.
+// A Message or a Response is translated first, with more around each tool than it had.
 constexpr size_t kTreesOfCompletion = 2, kTreesOfChat = 4, kTreesOfMessages = 7;
 
 ApiError BadField(const char* param, std::string message) {
@@ -38,12 +39,25 @@ ApiResult<Json> ParseBody(HttpRequest& request, size_t trees) {
   return std::move(*body);
 }
 
-// The body as OpenAI has it, whichever API it came by.
-ApiResult<Json> ParseBodyOf(Api api, HttpRequest& request, bool generates) {
-  if (api != Api::kMessages)
-    return ParseBody(request, api == Api::kChat ? kTreesOfChat : kTreesOfCompletion);
+// The body as completions or chats have it, whichever API it came by.
+ApiResult<TranslatedBody> ParseBodyOf(Api api, HttpRequest& request) {
+  switch (api) {
+    case Api::kCompletions:
+    case Api::kChat: {
+      const size_t trees = api == Api::kChat ? kTreesOfChat : kTreesOfCompletion;
+      PINION_ASSIGN(Json body, ParseBody(request, trees));
+      return TranslatedBody{std::move(body)};
+    }
+    case Api::kMessages: {
+      PINION_ASSIGN(const Json body, ParseBody(request, kTreesOfMessages));
+      PINION_ASSIGN(Json chat, ChatBodyOfMessages(body, /*generates=*/true));
+      return TranslatedBody{std::move(chat)};
+    }
+    case Api::kResponses:
+      break;
+  }
   PINION_ASSIGN(const Json body, ParseBody(request, kTreesOfMessages));
-  return ChatBodyOfMessages(body, generates);
+  return ChatBodyOfResponses(body);
 }
 
 size_t CountOf(const Json& body, const char* key) {
@@ -65,7 +79,8 @@ bool IsLong(const Json& stop) { return stop.is_string() && stop.string().size() 
 
 // What is held until the answer ends.
 size_t KeptBytes(const Prepared& prepared) {
-  size_t bytes = 4096;  // decoders, parameters, the answer's head
+  size_t bytes = 4096;                         // decoders, parameters, the answer's head
+  bytes += 2 * prepared.request.shown.size();  // the writer has a copy
   const size_t shown = prepared.request.return_token_ids
                            ? kTokenIdBytes * static_cast<size_t>(prepared.request.n)
                            : 0;
@@ -184,12 +199,15 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t m
   Prepared prepared;
   {
     const bool chat = api != Api::kCompletions;
-    PINION_ASSIGN(const Json body, ParseBodyOf(api, request, /*generates=*/true));
+    PINION_ASSIGN(TranslatedBody read, ParseBodyOf(api, request));
+    const Json& body = read.body;
     PINION_TRY(CheckCounts(body, limits_));
     PINION_ASSIGN(prepared.unknown_fields, CountUnknown(body, chat, limits_.ignore_unknown_fields));
     PINION_ASSIGN(prepared.request, chat ? ReadChatRequest(body, model_.defaults)
                                          : ReadCompletionRequest(body, model_.defaults));
     prepared.request.api = api;
+    prepared.request.shown = std::move(read.shown);
+    if (api == Api::kResponses) NameAsResponses(prepared.request);
   }
   PINION_TRY(BoundLogprobs(prepared.request, limits_.max_logprobs, model_.vocabulary));
   if (prepared.request.timeout_s) on_timeout(*prepared.request.timeout_s);
@@ -267,7 +285,8 @@ ApiResult<std::string> Preparer::Tokenize(HttpRequest& request, size_t max_model
 ApiResult<std::string> Preparer::CountTokens(HttpRequest& request, const RenderChat& render) const {
   TokenizeRequest asked;
   {
-    PINION_ASSIGN(const Json body, ParseBodyOf(Api::kMessages, request, /*generates=*/false));
+    PINION_ASSIGN(const Json message, ParseBody(request, kTreesOfMessages));
+    PINION_ASSIGN(const Json body, ChatBodyOfMessages(message, /*generates=*/false));
     PINION_TRY(CountUnknown(body, /*chat=*/true, limits_.ignore_unknown_fields));
     PINION_ASSIGN(asked, ReadTokenizeRequest(body));
   }

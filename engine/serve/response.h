@@ -13,7 +13,7 @@ namespace pinion {
 
 // The fields common to all answers to one request.
 struct ResponseHead {
-  std::string id;       // "cmpl-...", "chatcmpl-...", "msg_..."
+  std::string id;       // "cmpl-...", "chatcmpl-...", "msg_...", "resp_..."
   int64_t created = 0;  // seconds since 1970
   std::string model;
   bool chat = false;
@@ -45,6 +45,7 @@ Json::Object ParsedFields(const ResponseHead& head, const ChoicePart& part, bool
 
 struct Usage {
   size_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
+  size_t reasoning_tokens = 0;  // of the completion's; counted for Responses alone
 };
 
 Json ToJson(const Usage& usage);

@@ -48,9 +48,9 @@ struct Conversation {
   bool add_generation_prompt = true, continue_final_message = false;
 };
 
-// Whose form a request and its answer have: OpenAI's completions and chat completions, Anthropic's
-// Messages. Inside the last two are both chats.
-enum class Api { kCompletions, kChat, kMessages };
+// Whose form a request and its answer have: OpenAI's completions, chat completions and Responses,
+// Anthropic's Messages. All but the first are chats inside.
+enum class Api { kCompletions, kChat, kMessages, kResponses };
 
 // What a request for text asks for, whichever API it came by.
 struct GenerationRequest {
@@ -82,6 +82,13 @@ struct GenerationRequest {
   bool usage_in_parts = false;      // in every event of a stream
   int priority = 0;                 // lower goes first, as in vLLM
   std::optional<double> timeout_s;  // for the whole answer
+  std::string shown;  // what a Response repeats of it: members of a JSON object, without its braces
+};
+
+// The body of a request for text in the form of completions or chats, whichever API it came by.
+struct TranslatedBody {
+  Json body;
+  std::string shown = {};  // GenerationRequest::shown
 };
 
 // Unknown fields are CountUnknown's matter; those that would change the answer in a way Pinion does

@@ -50,14 +50,6 @@ bool Holds(const List& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-ApiResult<std::string> ReadString(const Json& object, const char* key, const std::string& where) {
-  const Json* value = object.Find(key);
-  if (value && value->is_string()) return value->string();
-  const std::string param = StrCat(where, ".", key);
-  return Bad(param,
-             StrCat("'", param, "' is ", value ? Excerpt(*value) : "missing", ", want a string"));
-}
-
 tl::unexpected<ApiError> BadBlock(const std::string& where, const std::string& type) {
   return Bad(where, StrCat("'", where, "' has a block of type '", type.substr(0, 40),
                            "', which is not supported here; want text"));

@@ -43,7 +43,7 @@ Result<std::string> Render(const ChatRequest& request) {
 
 void Chat(std::string_view body) {
   const auto memory = std::make_shared<MemoryBudget>(kMemory);
-  for (const Api api : {Api::kChat, Api::kMessages}) {
+  for (const Api api : {Api::kChat, Api::kMessages, Api::kResponses}) {
     HttpRequest request = RequestOf(body, memory);
     CheckPrepared(FrontEnd().Generation(
         request, api, kModelTokens, kKvTokens, Render, [](const Grammar&) { return Status(); },

@@ -37,6 +37,13 @@ def test_calls_of_tools_are_put_together_from_a_stream(found):
     assert name == "weather" and json.loads(arguments) == {"city": "Bern", "days": 2}
 
 
+def test_responses_are_followed_to_their_end(found):
+    assert found["responded"] == "Hello"
+    ((kind, name, arguments),) = found["items"]
+    assert (kind, name) == ("function_call", "weather") and json.loads(arguments) == {"city": "Bern", "days": 2}
+    assert found["numbers"] == list(range(len(found["numbers"]))) and len(found["numbers"]) > 4
+
+
 def test_errors_have_the_classes_of_the_client(found):
     assert found["unknown"] == {"class": "NotFoundError", "status": 404, "code": "model_not_found", "param": "model"}
     assert (found["bad"]["class"], found["bad"]["status"]) == ("BadRequestError", 400)

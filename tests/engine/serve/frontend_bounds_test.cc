@@ -256,7 +256,7 @@ TEST_F(AllEndpointsTest, AreNamedWhenAPathIsWrong) {
                 "/load, /metrics, /ping, /props, /reset_prefix_cache, /server_info, /sleep, "
                 "/slots, /start_profile, /stop_profile, /tokenize, /tokenizer_info, "
                 "/v1/chat/completions, /v1/completions, /v1/messages, "
-                "/v1/messages/count_tokens, /v1/models, /version, /wake_up"));
+                "/v1/messages/count_tokens, /v1/models, /v1/responses, /version, /wake_up"));
 }
 
 TEST_F(FrontendTest, NamesNoEndpointThatItDoesNotOffer) {

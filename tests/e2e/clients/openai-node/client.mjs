@@ -24,6 +24,13 @@ for await (const chunk of await client.chat.completions.create(say("Hello", { st
 found.completed = (await client.completions.create({ model: "echo", prompt: "One two", max_tokens: 3 })).usage;
 const whole = await client.chat.completions.stream(say(call, { tools })).finalChatCompletion();
 found.calls = whole.choices[0].message.tool_calls.map((one) => [one.function.name, one.function.arguments]);
+const ask = (text, more) => ({ model: "echo", input: text + stop, stop: [stop], max_output_tokens: 500, ...more });
+found.responded = (await client.responses.create(ask("Hello"))).output_text;
+const following = client.responses.stream(ask(call, {
+  tools: [{ type: "function", name: "weather", parameters: { type: "object", properties: {} }, strict: false }] }));
+found.numbers = [];
+for await (const event of following) found.numbers.push(event.sequence_number);
+found.items = (await following.finalResponse()).output.map((item) => [item.type, item.name, item.arguments]);
 found.unknown = await refused(client.chat.completions.create(say("x", { model: "other" })));
 found.bad = await refused(client.chat.completions.create(say("x", { temperature: -1 })));
 const left = await client.chat.completions.create(

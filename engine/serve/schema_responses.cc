@@ -1,0 +1,296 @@
+// Reads the bodies of OpenAI's Responses as those of chat completions, which say the same.
+
+#include "engine/serve/schema_responses.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/base/json_text.h"
+#include "engine/base/strings.h"
+#include "engine/serve/field_readers.h"
+#include "engine/serve/response_items.h"
+
+namespace pinion {
+namespace {
+
+using Checked = ApiResult<void>;
+
+// Fields of chat completions whose meaning has another name here, or that no Response can show.
+constexpr auto kForeign = std::to_array<std::string_view>({
+    "add_generation_prompt",
+    "best_of",
+    "continue_final_message",
+    "logprobs",
+    "max_completion_tokens",
+    "max_tokens",
+    "messages",
+    "n",
+    "prompt_logprobs",
+    "reasoning_effort",
+    "response_format",
+    "return_token_ids",
+    "return_tokens_as_token_ids",
+});
+
+// Translated below, or without a meaning on this machine: all prompts are cached, nothing is stored
+// (`store`), and built-in tools, whose calls `max_tool_calls` counts, do not exist.
+constexpr auto kOwn = std::to_array<std::string_view>({
+    "background",
+    "conversation",
+    "include",
+    "input",
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "previous_response_id",
+    "prompt",
+    "prompt_cache_options",
+    "reasoning",
+    "store",
+    "stream_options",
+    "text",
+    "tool_choice",
+    "tools",
+    "truncation",
+});
+
+// What needs a server that remembers, and what to do instead.
+struct Remembered {
+  const char* name;
+  const char* advice;
+};
+constexpr auto kRemembered = std::to_array<Remembered>({
+    {"background", "wait for the answer, or let it stream"},
+    {"conversation", "send all items of the conversation as 'input'"},
+    {"previous_response_id", "send the earlier items again as 'input'"},
+    {"prompt", "send the text as 'instructions' or 'input'"},
+});
+
+template <typename List>
+bool Holds(const List& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+Checked RefuseRemembered(const Json& body) {
+  for (const Remembered& field : kRemembered) {
+    const Json* value = body.Find(field.name);
+    if (!value || value->is_null() || (value->is_bool() && !value->boolean())) continue;
+    return Bad(field.name, StrCat("'", field.name,
+                                  "' is not supported, because this server stores "
+                                  "no responses; ",
+                                  field.advice));
+  }
+  return {};
+}
+
+Checked CopyShared(const Json& body, Json& chat) {
+  for (const auto& [name, value] : body.object()) {
+    if (Holds(kOwn, name) || name == "top_logprobs" || value.is_null()) continue;
+    if (Holds(kForeign, name))
+      return Bad(name, StrCat("'", name, "' is a field of chat completions, not of Responses"));
+    chat.object().emplace_back(name, value);
+  }
+  return {};
+}
+
+Checked AddLength(const Json& body, Json& chat) {
+  if (!Given(body, "max_output_tokens")) return {};
+  PINION_ASSIGN(const int most, Get<int>(body, "max_output_tokens", 0));
+  if (most < 1)
+    return Bad("max_output_tokens", StrCat("'max_output_tokens' is ", most, ", want at least 1"));
+  chat.Set("max_completion_tokens", most);
+  return {};
+}
+
+Checked AddTools(const Json& body, Json& chat) {
+  const Json* list = body.Find("tools");
+  if (!list || list->is_null()) return {};
+  if (!list->is_array()) return Bad("tools", "'tools' must be a list");
+  Json tools = Json::MakeArray();
+  for (const Json& tool : list->array()) {
+    const std::string where = StrCat("tools[", tools.array().size(), "]");
+    PINION_ASSIGN(const std::string type, ReadString(tool, "type", where));
+    if (type != "function")
+      return Bad(where, StrCat("'", where, "' is of type '", type.substr(0, 40),
+                               "', which is not supported here; want function"));
+    PINION_ASSIGN(std::string name, ReadString(tool, "name", where));
+    Json function(Json::Object{{"name", std::move(name)}});
+    for (const char* key : {"description", "parameters", "strict"})
+      if (Given(tool, key)) function.Set(key, *tool.Find(key));
+    tools.Append(Json(Json::Object{{"type", "function"}, {"function", std::move(function)}}));
+  }
+  chat.Set("tools", std::move(tools));
+  return {};
+}
+
+Json NamedChoice(std::string name) {
+  return Json(Json::Object{{"type", "function"},
+                           {"function", Json(Json::Object{{"name", std::move(name)}})}});
+}
+
+// Of all tools those that may be called now: the others are not shown to the model.
+Checked AllowTools(const Json& choice, Json& chat) {
+  PINION_ASSIGN(std::string mode, ReadString(choice, "mode", "tool_choice"));
+  if (mode != "auto" && mode != "required")
+    return Bad("tool_choice.mode",
+               StrCat("'tool_choice.mode' is '", mode.substr(0, 40), "', want auto or required"));
+  const Json* allowed = choice.Find("tools");
+  if (!allowed || !allowed->is_array())
+    return Bad("tool_choice.tools", "'tool_choice.tools' must be a list");
+  std::vector<std::string> names;
+  for (const Json& tool : allowed->array()) {
+    PINION_ASSIGN(names.emplace_back(), ReadString(tool, "name", "tool_choice.tools"));
+  }
+  Json kept = Json::MakeArray();
+  if (const Json* tools = chat.Find("tools"))
+    for (const Json& tool : tools->array())
+      if (Holds(names, tool.Find("function")->Find("name")->string())) kept.Append(tool);
+  if (kept.array().empty())
+    return Bad("tool_choice.tools", "'tool_choice.tools' names none of the tools");
+  chat.Set("tools", std::move(kept));
+  chat.Set("tool_choice", std::move(mode));
+  return {};
+}
+
+Checked AddToolChoice(const Json& body, Json& chat) {
+  const Json* choice = body.Find("tool_choice");
+  if (!choice || choice->is_null()) return {};
+  if (!choice->is_object()) {
+    chat.Set("tool_choice", *choice);
+    return {};
+  }
+  PINION_ASSIGN(const std::string type, ReadString(*choice, "type", "tool_choice"));
+  if (type == "allowed_tools") return AllowTools(*choice, chat);
+  if (type != "function")
+    return Bad("tool_choice.type", StrCat("'tool_choice.type' is '", type.substr(0, 40),
+                                          "', want function or allowed_tools"));
+  PINION_ASSIGN(std::string name, ReadString(*choice, "name", "tool_choice"));
+  chat.Set("tool_choice", NamedChoice(std::move(name)));
+  return {};
+}
+
+// `text.verbosity` is a wish, which no template here knows.
+Checked AddFormat(const Json& body, Json& chat) {
+  const Json* text = body.Find("text");
+  if (!text || text->is_null()) return {};
+  if (!text->is_object()) return Bad("text", "'text' must be an object");
+  const Json* format = text->Find("format");
+  if (!format || format->is_null()) return {};
+  PINION_ASSIGN(const std::string type, ReadString(*format, "type", "text.format"));
+  if (type == "text") return {};
+  if (type == "json_object") {
+    chat.Set("response_format", *format);
+    return {};
+  }
+  const Json* schema = format->Find("schema");
+  if (type != "json_schema" || !schema || !schema->is_object())
+    return Bad("text.format",
+               StrCat("'text.format' is ", Excerpt(*format, 100),
+                      ", want type text, json_object, or json_schema with an object as 'schema'"));
+  chat.Set(
+      "response_format",
+      Json(Json::Object{{"type", type}, {"json_schema", Json(Json::Object{{"schema", *schema}})}}));
+  return {};
+}
+
+// Thoughts are shown as they are: a summary would be another model's work.
+Checked AddReasoning(const Json& body, Json& chat) {
+  const Json* reasoning = body.Find("reasoning");
+  if (!reasoning || reasoning->is_null()) return {};
+  if (!reasoning->is_object()) return Bad("reasoning", "'reasoning' must be an object");
+  PINION_ASSIGN(std::string effort, Get<std::string>(*reasoning, "effort", ""));
+  if (!effort.empty()) chat.Set("reasoning_effort", std::move(effort));
+  return {};
+}
+
+// Of what `include` can name, only log-probabilities exist here; what belongs to other tools and
+// inputs is never missing, and thoughts are sent in the clear.
+Checked AddIncluded(const Json& body, Json& chat) {
+  constexpr std::string_view kLogprobs = "message.output_text.logprobs";
+  static const std::vector<std::string> kAbsent = {
+      "code_interpreter_call.outputs", "computer_call_output.output.image_url",
+      "file_search_call.results",      "message.input_image.image_url",
+      "reasoning.encrypted_content",   "web_search_call.action.sources",
+      "web_search_call.results",
+  };
+  bool logprobs = Given(body, "top_logprobs");
+  PINION_ASSIGN(const int top, Get<int>(body, "top_logprobs", 0));
+  if (const Json* include = body.Find("include"); include && !include->is_null()) {
+    if (!include->is_array()) return Bad("include", "'include' must be a list");
+    for (const Json& name : include->array()) {
+      const std::string text = name.is_string() ? name.string() : "";
+      if (text == kLogprobs)
+        logprobs = true;
+      else if (!Holds(kAbsent, text))
+        return Bad("include", StrCat("'include' holds ", Excerpt(name, 100), ", want ", kLogprobs,
+                                     " or ", Join(kAbsent, ", ")));
+    }
+  }
+  if (!logprobs) return {};
+  chat.Set("logprobs", true);
+  chat.Set("top_logprobs", top);
+  return {};
+}
+
+Checked CheckRest(const Json& body) {
+  PINION_ASSIGN(const std::string truncation, Get<std::string>(body, "truncation", "disabled"));
+  if (truncation != "auto" && truncation != "disabled")
+    return Bad("truncation", StrCat("'truncation' is '", truncation.substr(0, 40),
+                                    "', want disabled or auto (which drops nothing here)"));
+  return {};
+}
+
+Json Or(const Json& body, const char* key, Json fallback) {
+  return Given(body, key) ? *body.Find(key) : std::move(fallback);
+}
+
+std::string ShownOf(const Json& body) {
+  Json shown = Json::MakeObject();
+  for (const char* key : {"instructions", "max_output_tokens", "max_tool_calls", "prompt_cache_key",
+                          "safety_identifier", "user"})
+    shown.Set(key, Or(body, key, {}));
+  shown.Set("metadata", Or(body, "metadata", Json::MakeObject()));
+  shown.Set("parallel_tool_calls", Or(body, "parallel_tool_calls", true));
+  const Json* reasoning = body.Find("reasoning");
+  shown.Set("reasoning", Json(Json::Object{{"effort", reasoning && Given(*reasoning, "effort")
+                                                          ? *reasoning->Find("effort")
+                                                          : Json()},
+                                           {"summary", Json()}}));
+  const Json plain(Json::Object{{"type", "text"}});
+  const Json* text = body.Find("text");
+  shown.Set("text", Json(Json::Object{{"format", text ? Or(*text, "format", plain) : plain}}));
+  shown.Set("tool_choice", Or(body, "tool_choice", "auto"));
+  shown.Set("tools", Or(body, "tools", Json::MakeArray()));
+  shown.Set("top_logprobs", Or(body, "top_logprobs", 0));
+  const std::string object = shown.Dump();
+  return object.substr(1, object.size() - 2);
+}
+
+}  // namespace
+
+ApiResult<TranslatedBody> ChatBodyOfResponses(const Json& body) {
+  if (!body.is_object())
+    return Bad("", StrCat("the body is ", body.type_name(), ", want an object"));
+  Json chat = Json::MakeObject();
+  PINION_TRY(RefuseRemembered(body));
+  PINION_TRY(CopyShared(body, chat));
+  PINION_TRY(AddLength(body, chat));
+  PINION_TRY(AddInput(body, chat));
+  PINION_TRY(AddTools(body, chat));
+  PINION_TRY(AddToolChoice(body, chat));
+  PINION_TRY(AddFormat(body, chat));
+  PINION_TRY(AddReasoning(body, chat));
+  PINION_TRY(AddIncluded(body, chat));
+  PINION_TRY(CheckRest(body));
+  return TranslatedBody{std::move(chat), ShownOf(body)};
+}
+
+void NameAsResponses(GenerationRequest& request) {
+  if (request.max_tokens_given) request.max_tokens_name = "max_output_tokens";
+  if (request.grammar_field == "response_format") request.grammar_field = "text.format";
+}
+
+}  // namespace pinion
