@@ -35,9 +35,10 @@ class ConstrainedTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto binary = std::filesystem::read_symlink("/proc/self/exe").replace_filename("pinion");
-    setenv("PINION_BINARY", binary.c_str(), 1);
+    setenv("PINION_BINARY", binary.c_str(), 0);
     setenv("OMP_NUM_THREADS", "1", 1);
     EngineOptions options;
+    if (const char* isa = std::getenv("PINION_TEST_ISA")) options.isa = isa;
     options.model = tests::TestData() + "/models/tiny-trained";
     options.threads_bind = "nobind";
     options.dtype = "float32";
