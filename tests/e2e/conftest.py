@@ -1,5 +1,6 @@
 """What every end-to-end test shares: the built binary, the data, and servers that always end."""
 
+import fcntl
 import json
 import os
 import pathlib
@@ -137,13 +138,17 @@ REAL_SWEEP = {
 
 @pytest.fixture(scope="session")
 def real_sweep(pinion, tmp_path_factory):
-    """The folder of a finished sweep of the smallest preset. A test that changes a file restores it."""
-    folder = tmp_path_factory.mktemp("sweep")
-    definition = folder / "definition.json"
-    definition.write_text(json.dumps(REAL_SWEEP))
-    out = folder / "out"
-    done = pinion("sweep", "preset:tiny", "--def", definition, "--out", out, timeout=280)
-    assert done.returncode == 0, done.stderr[-4000:]
+    """The folder of a finished sweep of the smallest preset, one for all workers. No test changes it."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # a worker's own folder is below the one of the whole run
+    definition, out = folder / "definition.json", folder / "real-sweep"
+    with open(folder / "real-sweep.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (out / "report.html").exists():
+            definition.write_text(json.dumps(REAL_SWEEP))
+            done = pinion("sweep", "preset:tiny", "--def", definition, "--out", out, timeout=280)
+            assert done.returncode == 0, done.stderr[-4000:]
     return out
 
 
