@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -17,7 +18,10 @@
 
 #include "engine/base/check.h"
 #include "engine/base/clock.h"
+#include "engine/base/log.h"
 #include "engine/base/strings.h"
+#include "engine/comm/heartbeat.h"
+#include "engine/comm/mpi_life_signs.h"
 
 namespace pinion {
 namespace {
@@ -34,14 +38,35 @@ std::optional<size_t> NumberIn(const char* variable) {
   return static_cast<size_t>(std::strtoull(text, nullptr, 10));
 }
 
+// Ends this process and asks MPI to end the others. MPI may itself wait for what is lost: the alarm
+// ends this process then.
+[[noreturn]] void EndAll() {
+  sigset_t alarm_signal;
+  sigemptyset(&alarm_signal);
+  sigaddset(&alarm_signal, SIGALRM);
+  pthread_sigmask(SIG_UNBLOCK, &alarm_signal, nullptr);
+  std::signal(SIGALRM, SIG_DFL);
+  alarm(1);
+  MPI_Abort(MPI_COMM_WORLD, 1);
+  _exit(1);
+}
+
 // Called by MPI for any error of the world's: no result can be trusted any more.
 void EndProcess(MPI_Comm*, int* code, ...) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   MPI_Error_string(*code, text, &length);
   std::fprintf(stderr, "pinion: the link to the model's other processes broke: %s\n", text);
-  MPI_Abort(MPI_COMM_WORLD, 1);
-  _exit(1);
+  EndAll();
+}
+
+void EndForLackOf(size_t process) {
+  std::fprintf(
+      stderr,
+      "pinion: process %zu of the model gave no sign of life for %d s: its host or the link "
+      "to it is lost\n",
+      process, static_cast<int>(SilenceWatch::kLostNs / 1'000'000'000));
+  EndAll();
 }
 
 class MpiWorld final : public Communicator {
@@ -56,6 +81,9 @@ class MpiWorld final : public Communicator {
     MPI_Comm_size(MPI_COMM_WORLD, &number);
     processes_ = static_cast<size_t>(number);
   }
+
+  // From now on each process notices if it loses another. Collective.
+  void Watch() { heartbeat_ = std::make_unique<Heartbeat>(MakeMpiLifeSigns(), EndForLackOf); }
 
   size_t process() const override { return process_; }
   size_t processes() const override { return processes_; }
@@ -94,6 +122,7 @@ class MpiWorld final : public Communicator {
   static constexpr std::chrono::microseconds kNap{500};
 
   size_t process_ = 0, processes_ = 1;
+  std::unique_ptr<Heartbeat> heartbeat_;
 };
 
 std::unique_ptr<MpiWorld>& World() {
@@ -123,13 +152,19 @@ Result<Communicator*> JoinMpiWorld() {
   if (!LaunchedByMpi()) return nullptr;
   if (World()) return World().get();
   int offered = MPI_THREAD_SINGLE;
-  // Whichever thread is free makes the calls of a step, one at a time.
-  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &offered);
+  // Whichever thread is free makes the calls of a step, one at a time; signs of life have a thread.
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &offered);
   if (offered < MPI_THREAD_SERIALIZED)
     return Fail(ErrorCode::kUnsupported,
                 "this MPI library allows calls from one thread only; use one built with "
-                "MPI_THREAD_SERIALIZED, such as Debian's");
+                "MPI_THREAD_MULTIPLE, such as Debian's");
   World() = std::make_unique<MpiWorld>();
+  // A matter of the library, which is the same in all processes.
+  if (offered >= MPI_THREAD_MULTIPLE)
+    World()->Watch();
+  else
+    LogWarning(
+        "this MPI library lacks MPI_THREAD_MULTIPLE: a host that is lost will not be noticed");
   return World().get();
 }
 

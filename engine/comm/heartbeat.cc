@@ -1,0 +1,59 @@
+#include "engine/comm/heartbeat.h"
+
+#include <chrono>
+#include <csignal>
+
+#include "engine/base/clock.h"
+
+namespace pinion {
+
+SilenceWatch::SilenceWatch(const std::vector<size_t>& processes, int64_t now_ns)
+    : asked_ns_(now_ns) {
+  for (const size_t process : processes) heard_ns_.emplace_back(process, now_ns);
+}
+
+void SilenceWatch::Heard(size_t process, int64_t now_ns) {
+  for (auto& [other, heard_ns] : heard_ns_)
+    if (other == process) heard_ns = now_ns;
+}
+
+std::optional<size_t> SilenceWatch::Lost(int64_t now_ns) {
+  const bool held_up = now_ns - asked_ns_ > kHeldUpNs;
+  asked_ns_ = now_ns;
+  for (auto& [process, heard_ns] : heard_ns_) {
+    if (held_up) heard_ns = now_ns;
+    if (now_ns - heard_ns > kLostNs) return process;
+  }
+  return std::nullopt;
+}
+
+Heartbeat::Heartbeat(std::unique_ptr<LifeSigns> signs, std::function<void(size_t process)> on_lost)
+    : signs_(std::move(signs)), on_lost_(std::move(on_lost)), thread_([this] { Beat(); }) {}
+
+Heartbeat::~Heartbeat() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+bool Heartbeat::OverWithin(int64_t ns) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::nanoseconds(ns), [this] { return over_; });
+}
+
+void Heartbeat::Beat() {
+  sigset_t all;  // signals are for the threads that wait for them
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  SilenceWatch watch(signs_->watched(), NowNs());
+  do {
+    signs_->Send();
+    for (const size_t process : signs_->Received()) watch.Heard(process, NowNs());
+    if (const auto lost = watch.Lost(NowNs())) return on_lost_(*lost);
+  } while (!OverWithin(SilenceWatch::kBeatNs));
+}
+
+}  // namespace pinion

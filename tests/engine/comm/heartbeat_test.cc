@@ -1,0 +1,75 @@
+#include "engine/comm/heartbeat.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+namespace pinion {
+namespace {
+
+constexpr int64_t kBeat = SilenceWatch::kBeatNs, kLost = SilenceWatch::kLostNs;
+
+// Asks every beat from `from_ns` on, while nothing is heard of process 2, and the others are heard
+// every time; returns when it is lost.
+int64_t LostAt(SilenceWatch& watch, int64_t from_ns) {
+  for (int64_t now_ns = from_ns; now_ns < from_ns + 10 * kLost; now_ns += kBeat) {
+    watch.Heard(1, now_ns);
+    watch.Heard(3, now_ns);
+    if (const auto lost = watch.Lost(now_ns)) {
+      EXPECT_EQ(*lost, 2u);
+      return now_ns;
+    }
+  }
+  return -1;
+}
+
+TEST(SilenceWatch, FindsTheProcessThatIsSilentForTooLongAndNotSooner) {
+  SilenceWatch watch({1, 2, 3}, 0);
+  const int64_t lost_ns = LostAt(watch, 0);
+  EXPECT_GT(lost_ns, kLost);
+  EXPECT_LE(lost_ns, kLost + kBeat);
+}
+
+TEST(SilenceWatch, ASignOfLifeBeginsTheWaitAnew) {
+  SilenceWatch watch({1, 2, 3}, 0);
+  for (int64_t now_ns = 0; now_ns < kLost; now_ns += kBeat) {
+    watch.Heard(1, now_ns);
+    watch.Heard(3, now_ns);
+    EXPECT_FALSE(watch.Lost(now_ns));
+  }
+  watch.Heard(2, kLost);
+  EXPECT_GT(LostAt(watch, kLost), 2 * kLost);
+}
+
+TEST(SilenceWatch, AWatcherThatWasHeldUpJudgesNobody) {
+  SilenceWatch watch({2}, 0);
+  EXPECT_FALSE(watch.Lost(0));
+  EXPECT_FALSE(watch.Lost(5 * kLost)) << "it has not listened since";
+  EXPECT_GT(LostAt(watch, 5 * kLost), 6 * kLost) << "from then on it listens again";
+}
+
+// Process 1 is heard with every call until it is lost.
+class FakeSigns final : public LifeSigns {
+ public:
+  explicit FakeSigns(std::atomic<int>& sent) : sent_(sent) {}
+  std::vector<size_t> watched() const override { return {1}; }
+  void Send() override { ++sent_; }
+  std::vector<size_t> Received() override { return {1}; }
+
+ private:
+  std::atomic<int>& sent_;
+};
+
+TEST(Heartbeat, SendsUntilItEndsAndMissesNobodyWhoIsHeard) {
+  std::atomic<int> sent{0};
+  {
+    const Heartbeat heartbeat(std::make_unique<FakeSigns>(sent), [](size_t) { ADD_FAILURE(); });
+    while (sent < 2) std::this_thread::yield();
+  }
+  const int at_end = sent;
+  std::this_thread::sleep_for(std::chrono::nanoseconds(2 * kBeat));
+  EXPECT_EQ(sent, at_end);
+}
+
+}  // namespace
+}  // namespace pinion
