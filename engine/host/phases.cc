@@ -24,12 +24,12 @@ void OfferCore() {
 
 }  // namespace
 
-void Phases::Leave(const Slot& own, PhaseScope scope, size_t items, size_t done) {
+void Phases::Leave(Slot& own, PhaseScope scope, size_t items, size_t done) {
   const TraceSpan span("barrier");
   if (done > 0 || items == 0) Count(own, scope, items, done);
   OfferCore();
-  if (scope == PhaseScope::kTeam) return Await(ended_, own.phase);
-  for (const Phases* peer : peers_) Await(peer->ranks_ended_, own.rank_phase);
+  if (scope == PhaseScope::kTeam) return Await(ended_, own.phase, own);
+  for (const Phases* peer : peers_) Await(peer->ranks_ended_, own.rank_phase, own);
 }
 
 // The exchange is acq_rel: release publishes this thread's writes with its count, acquire collects
@@ -49,7 +49,21 @@ void Phases::Count(const Slot& own, PhaseScope scope, size_t items, size_t done)
   if (scope == PhaseScope::kRanks) ranks_ended_.store(own.rank_phase, std::memory_order_release);
 }
 
-void Phases::Await(const std::atomic<uint32_t>& word, uint32_t number) const {
+// Only a thread that has to wait reads the clock, so that measuring delays nobody.
+void Phases::Await(const std::atomic<uint32_t>& word, uint32_t number, Slot& own) const {
+  if (Compare(word.load(std::memory_order_acquire), number) >= 0) return;
+  const int64_t start_ns = NowNs();
+  SpinThenYield(word, number);
+  own.waited_ns += static_cast<uint64_t>(NowNs() - start_ns);
+}
+
+uint64_t Phases::waited_ns() const {
+  uint64_t sum = 0;
+  for (const Slot& slot : slots_) sum += slot.waited_ns;
+  return sum;
+}
+
+void Phases::SpinThenYield(const std::atomic<uint32_t>& word, uint32_t number) const {
   for (int i = 0; i < spins_before_yield_; ++i) {
     if (Compare(word.load(std::memory_order_acquire), number) >= 0) return;
     _mm_pause();

@@ -46,11 +46,15 @@ class Phases {
   // The phases of all ranks, including these; call before the first phase.
   void SetPeers(std::vector<const Phases*> peers) { peers_ = std::move(peers); }
 
+  // Nanoseconds for which the threads have waited for a phase to end, added up over the threads.
+  // Read it while no thread is in a phase.
+  uint64_t waited_ns() const;
+
   // Calls body(begin, end) for chunks of at most `chunk` items: first from the thread's own slice,
   // whose memory it touched first, then from the rest of its next neighbours' slices.
   template <typename Body>
   void Share(int thread, size_t items, size_t chunk, PhaseScope scope, const Body& body) {
-    const Slot& own = Enter(thread, scope);
+    Slot& own = Enter(thread, scope);
     const auto first = static_cast<size_t>(thread);
     size_t done = 0;
     for (size_t i = 0; i < slots_.size() && i <= kNeighbours; ++i) {
@@ -65,7 +69,7 @@ class Phases {
   // Calls body(item) one by one in order, for items of unequal cost: put the longest first.
   template <typename Body>
   void ShareOneByOne(int thread, size_t items, PhaseScope scope, const Body& body) {
-    const Slot& own = Enter(thread, scope);
+    Slot& own = Enter(thread, scope);
     const size_t done =
         Take(taken_one_by_one_, own.phase, items, 1, [&](size_t item, size_t) { body(item); });
     Leave(own, scope, items, done);
@@ -78,8 +82,9 @@ class Phases {
 
   struct alignas(64) Slot {
     std::atomic<uint64_t> taken{0};  // phase, number of items of this thread's slice taken
-    uint32_t phase = 0,
-             rank_phase = 0;  // private to the owner: its current phase, and of kRanks scope
+    // Private to the owner: its current phase, and of kRanks scope; how long it has waited.
+    uint32_t phase = 0, rank_phase = 0;
+    uint64_t waited_ns = 0;
   };
 
   static uint64_t Tagged(uint32_t phase, size_t count) { return uint64_t{phase} << 32 | count; }
@@ -110,15 +115,16 @@ class Phases {
     }
   }
 
-  const Slot& Enter(int thread, PhaseScope scope) {
+  Slot& Enter(int thread, PhaseScope scope) {
     Slot& own = slots_[static_cast<size_t>(thread)];
     ++own.phase;
     if (scope == PhaseScope::kRanks) ++own.rank_phase;
     return own;
   }
-  void Leave(const Slot& own, PhaseScope scope, size_t items, size_t done);
+  void Leave(Slot& own, PhaseScope scope, size_t items, size_t done);
   void Count(const Slot& own, PhaseScope scope, size_t items, size_t done);
-  void Await(const std::atomic<uint32_t>& word, uint32_t number) const;
+  void Await(const std::atomic<uint32_t>& word, uint32_t number, Slot& own) const;
+  void SpinThenYield(const std::atomic<uint32_t>& word, uint32_t number) const;
 
   static void YieldCore();
 

@@ -64,6 +64,10 @@ class OmpRanks final : public Ranks {
 
   int count() const override { return static_cast<int>(plans_.size()); }
   int threads(int rank) const override { return plans_[static_cast<size_t>(rank)].threads; }
+  double waited_s(int rank) const override {
+    return static_cast<double>(phases_[static_cast<size_t>(rank)]->waited_ns()) / 1e9 /
+           threads(rank);
+  }
   void Run(const std::function<void(const Worker&)>& body) override;
 
  private:

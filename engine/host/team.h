@@ -90,6 +90,9 @@ class Ranks {
 
   virtual int count() const = 0;            // of ranks
   virtual int threads(int rank) const = 0;  // of one rank's team
+  // Seconds for which a thread of the rank's team has waited for phases to end: the mean of its
+  // threads since Start.
+  virtual double waited_s(int rank) const = 0;
 
   // Runs body once on every thread of every rank, all at the same time, and returns when all have
   // returned. One parallel region: use phases and barriers inside rather than several calls. body

@@ -83,6 +83,8 @@ class EngineLoop : public Engine {
     stats.prefill = work_.prefill();
     stats.decode = work_.decode();
     stats.shared_kv_bytes = model_.decoder->shared_kv_bytes();
+    for (int rank = 0; rank < model_.ranks->count(); ++rank)
+      stats.waited_s.push_back(model_.ranks->waited_s(rank));
     return stats;
   }
 

@@ -92,6 +92,9 @@ struct EngineStats {
   uint64_t steps = 0, prompt_tokens = 0, output_tokens = 0;
   StepWork prefill, decode;
   uint64_t shared_kv_bytes = 0;  // reads saved: sequences with a common prefix read it together
+  // Seconds for which the threads of each rank of this process waited for each other and for other
+  // ranks, the mean of a rank's threads; part of the steps' time.
+  std::vector<double> waited_s;
 };
 
 // A model, loaded and ready: requests in, tokens out, one step at a time.

@@ -54,6 +54,26 @@ std::vector<CounterReading> MediansOf(const std::vector<std::vector<CounterReadi
   return medians;
 }
 
+// The share of the steps' time between two moments for which each rank's threads waited.
+std::vector<double> WaitShares(const EngineStats& before, const EngineStats& after) {
+  const double seconds =
+      (after.prefill - before.prefill).seconds + (after.decode - before.decode).seconds;
+  std::vector<double> shares;
+  for (size_t rank = 0; rank < after.waited_s.size() && seconds > 0; ++rank)
+    shares.push_back((after.waited_s[rank] - before.waited_s[rank]) / seconds);
+  return shares;
+}
+
+std::vector<double> MediansByRank(const std::vector<std::vector<double>>& rounds) {
+  std::vector<double> medians;
+  for (size_t rank = 0; rank < rounds.front().size(); ++rank) {
+    std::vector<double> values;
+    for (const std::vector<double>& round : rounds) values.push_back(round[rank]);
+    medians.push_back(Median(values));
+  }
+  return medians;
+}
+
 // The peak without the probe's own memory, which is resident from its first measurement on.
 uint64_t PeakOfEngine(uint64_t peak_before_probe_bytes, const CeilingProbe* probe) {
   if (!probe) return PeakRssBytes(getpid());
@@ -176,6 +196,7 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
   PINION_TRY(RunLoad(engine, warm_up));
   RoundValues values;
   std::vector<std::vector<CounterReading>> counters;  // per round
+  std::vector<std::vector<double>> waits;             // per round
   const uint64_t peak_bytes = PeakRssBytes(getpid());
   LimitTaker limits(ceilings, plan);
   BenchResult result;
@@ -190,8 +211,11 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
     Counters counting = Counters::Start({});
     LoadPlan asked = PlanOf(engine, plan, round);
     if (ceilings) asked.after_step = [&limits](const LoadStep& step) { limits.AfterStep(step); };
+    const EngineStats at_start = engine.stats();
     PINION_ASSIGN(const LoadResult load, RunLoad(engine, asked));
     counters.push_back(counting.Stop());
+    waits.push_back(WaitShares(at_start, engine.stats()));
+    result.wait_shares = MediansByRank(waits);
     result.counters = MediansOf(counters);
     Take(plan, load, values);
     limits.Take(load, values);

@@ -65,7 +65,10 @@ struct BenchResult {
   uint64_t peak_rss_bytes = 0;
   std::vector<BenchRow> rows;  // prefill and decode rates first
   std::optional<BenchLimits> limits;
-  std::string no_limits_because;         // the reason if there are none
+  std::string no_limits_because;  // the reason if there are none
+  // Of each rank of this process: the share of the steps' time for which its threads waited for
+  // each other and for other ranks. Medians over the rounds.
+  std::vector<double> wait_shares;
   std::vector<CounterReading> counters;  // medians over the rounds, of one round each
   std::vector<std::string> suspect;
 
@@ -81,6 +84,7 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
 
 // {"prefill_tokens_per_s":{"median","low","high"},"decode_tokens_per_s":{...},"load_s",
 //  "peak_rss_bytes","isa","threads","config":{},...}; low and high are null below 6 rounds.
+// "wait_shares": of each rank, 0 to 1.
 // "counters": as ToJson of them, harness/counters/counters.h, medians of a round.
 // "limits": {"read_bytes_per_s":{},"flops_per_s":{},"int8_ops_per_s":{},
 //  "prefill":{"bound_by","weight_bytes","kv_bytes","flops","int8_ops"},"decode":{...},

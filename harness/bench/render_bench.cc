@@ -131,6 +131,15 @@ std::string LimitLines(const BenchResult& result) {
                 Asked("decode", limits.decode, limits.decode_bound_by_bytes));
 }
 
+std::string WaitLine(const std::vector<double>& shares) {
+  if (shares.empty()) return "";
+  std::string text = "threads waited for each other";
+  for (size_t rank = 0; rank < shares.size(); ++rank)
+    text +=
+        StrCat(rank == 0 ? ": " : ", ", "rank ", rank, " ", Printf("%.1f %%", 100 * shares[rank]));
+  return text + " of the steps' time\n";
+}
+
 }  // namespace
 
 Json ToJson(const BenchResult& result) {
@@ -152,6 +161,7 @@ Json ToJson(const BenchResult& result) {
   object.Set("rounds", result.plan.rounds);
   object.Set("limits", LimitsJson(result));
   if (!result.limits) object.Set("no_limits_because", result.no_limits_because);
+  object.Set("wait_shares", Json(result.wait_shares));
   object.Set("counters", ToJson(result.counters));
   object.Set("suspect", Json(result.suspect));
   object.Set("plan", ToJson(result.engine.plan));
@@ -178,7 +188,7 @@ std::string Render(const BenchResult& result) {
   }
   if (result.plan.rounds < static_cast<int>(kMinSamples))
     text += StrCat("no interval below ", kMinSamples, " rounds\n");
-  text += LimitLines(result);
+  text += LimitLines(result) + WaitLine(result.wait_shares);
   if (!result.counters.empty())
     text += "\nhardware counters per round:\n" + Render(result.counters);
   for (const std::string& reason : result.suspect) text += StrCat("disturbed: ", reason, "\n");

@@ -15,6 +15,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/engine_flags.h"
 #include "harness/cli/interruption.h"
+#include "harness/cli/scaling_runs.h"
 #include "harness/cli/trace_flag.h"
 
 namespace pinion::harness {
@@ -27,7 +28,7 @@ struct BenchFlags {
   std::optional<int> batch, prompt_len;
   std::optional<std::string> slo_ttft, slo_tpot, slo_e2el;
   std::string trace;
-  bool json = false;
+  bool json = false, scaling = false;
 };
 
 Status ReadSlo(const std::optional<std::string>& text, const char* flag,
@@ -110,8 +111,27 @@ Status Bench(const BenchFlags& flags) {
   return {};
 }
 
+// The flags of a bench that is one of a scaling's. Limits of goodput are of no use to it.
+std::vector<std::string> FlagsOf(const BenchFlags& flags, const BenchPlan& plan) {
+  std::vector<std::string> all = {
+      "--mode",   Name(plan.mode),     "--output-len",    StrCat(plan.output_len),
+      "--batch",  StrCat(plan.batch),  "--num-prompts",   StrCat(plan.num_prompts),
+      "--rounds", StrCat(plan.rounds), "--shared-prefix", StrCat(plan.shared_prefix)};
+  if (flags.prompt_len) all.insert(all.end(), {"--prompt-len", StrCat(*flags.prompt_len)});
+  return all;
+}
+
+Status Scale(const BenchFlags& flags) {
+  if (!flags.trace.empty())
+    return Fail(ErrorCode::kUsage,
+                "--trace records one bench, and --scaling makes several; give one of them");
+  PINION_ASSIGN(const EngineOptions options, flags.engine.Resolve());
+  PINION_ASSIGN(const BenchPlan plan, PlanOf(flags, options));
+  return BenchScaling(options, FlagsOf(flags, plan), flags.json);
+}
+
 int RunBenchCommand(const BenchFlags& flags) {
-  const Status done = Bench(flags);
+  const Status done = flags.scaling ? Scale(flags) : Bench(flags);
   return done ? 0 : Report(done.error());
 }
 
@@ -153,6 +173,8 @@ void AddBench(CLI::App& app, int& exit_code) {
                       "serving: longest mean time per later token, such as 50ms");
   command->add_option("--slo-e2el", flags->slo_e2el,
                       "serving: longest time to the last token, such as 5s");
+  command->add_flag("--scaling", flags->scaling,
+                    "bench 1, 2, 4, ... threads, then all of them in 2, 4, ... ranks, and compare");
   command->add_flag("--json", flags->json, "print JSON instead of text");
   AddTraceFlag(*command, flags->trace);
   command->callback([flags, &exit_code] { exit_code = RunBenchCommand(*flags); });

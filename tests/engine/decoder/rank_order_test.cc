@@ -27,6 +27,7 @@ class RanksInTurns final : public Ranks {
 
   int count() const override { return kCount; }
   int threads(int) const override { return 1; }
+  double waited_s(int) const override { return 0; }
 
   void Run(const std::function<void(const Worker&)>& body) override {
     turn_ = first_;

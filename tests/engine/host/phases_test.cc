@@ -72,6 +72,26 @@ TEST(Phases, EveryChunkIsProgress) {
   EXPECT_EQ(seen.size(), 10u);
 }
 
+TEST(Phases, CountTheTimeThatThreadsWaitAndNoOther) {
+  constexpr auto kBusy = std::chrono::milliseconds(20);
+  const auto work = [&](size_t) { std::this_thread::sleep_for(kBusy); };
+  Phases alone(1, kSpins);
+  alone.ShareOneByOne(0, 2, PhaseScope::kTeam, work);
+  EXPECT_EQ(alone.waited_ns(), 0u) << "nobody else holds an item";
+
+  Phases two(2, kSpins);
+  std::atomic<bool> taken{false};
+  OnThreads(2, [&](int thread) {
+    // Thread 1 comes when the only item is taken, and waits for its end.
+    while (thread == 1 && !taken) std::this_thread::yield();
+    two.ShareOneByOne(thread, 1, PhaseScope::kTeam, [&](size_t item) {
+      taken = true;
+      work(item);
+    });
+  });
+  EXPECT_GT(two.waited_ns(), 0u);
+}
+
 TEST(Phases, DoNotWaitForAThreadThatHoldsNothing) {
   constexpr int kPhases = 10;
   constexpr size_t kItems = 16;

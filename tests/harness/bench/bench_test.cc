@@ -63,6 +63,15 @@ BenchResult MeasuredBeside(FakeCeilings& ceilings, const BenchPlan& plan, int64_
   return Measured(engine, plan, &ceilings);
 }
 
+TEST(Bench, TellsForWhichShareOfTheStepsEachRankWaits) {
+  FakeEngine engine;
+  engine.wait_share = 0.25;
+  const BenchResult result = Measured(engine, SmallPlan(BenchMode::kLatency));
+  ASSERT_EQ(result.wait_shares.size(), 1u);
+  EXPECT_NEAR(result.wait_shares[0], 0.25, 1e-9);
+  EXPECT_THAT(Render(result), HasSubstr("rank 0 25.0 % of the steps' time"));
+}
+
 TEST(Bench, JsonHoldsItsContract) {
   FakeEngine engine;
   const Json json = ToJson(Measured(engine, SmallPlan(BenchMode::kLatency)));

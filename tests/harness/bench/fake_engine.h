@@ -37,6 +37,7 @@ class FakeEngine : public Engine {
   const ModelFiles& model() const override { return model_; }
   EngineStats stats() const override {
     EngineStats stats = stats_;
+    stats.waited_s = {waited_s_};
     if (work_) stats.prefill = work_->prefill(), stats.decode = work_->decode();
     return stats;
   }
@@ -60,6 +61,7 @@ class FakeEngine : public Engine {
         std::any_of(live_.begin(), live_.end(), [](const Live& live) { return live.drawn == 0; });
     const int64_t time_ns = step_ns + (prefill ? prefill_ns : 0);
     clock->SleepNs(time_ns);
+    waited_s_ += wait_share * static_cast<double>(time_ns) * 1e-9;
     uint64_t prompt_tokens = 0;
     std::vector<Slice> slices;
     for (Live& live : live_) {
@@ -92,6 +94,7 @@ class FakeEngine : public Engine {
   const Clock* clock = &kMachineClock;
   int64_t step_ns = 0;         // how long a step takes
   int64_t prefill_ns = 0;      // and how much longer one that computes prompts
+  double wait_share = 0;       // of a step, for which its thread waits
   size_t cached_tokens = 0;    // of every prompt, in the prefix cache
   bool never_ends = false;     // no request ever finishes
   bool never_answers = false;  // nor yields a token
@@ -100,6 +103,7 @@ class FakeEngine : public Engine {
   std::vector<std::vector<int32_t>> prompts;  // of every request so far
 
  private:
+  double waited_s_ = 0;
   struct Live {
     Request request;
     int64_t arrived_ns = 0;
