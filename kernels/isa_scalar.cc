@@ -9,6 +9,7 @@
 #include "kernels/impl/probes.h"
 #include "kernels/impl/put.inl.h"
 #include "kernels/impl/recurrent_scalar.inl.h"
+#include "kernels/impl/state_space_scalar.inl.h"
 #include "kernels/impl/tables.h"
 
 namespace pinion::kernels::impl {
@@ -87,6 +88,8 @@ float ActivationOf(Activation activation, float x) {
       return x > 0 ? x : 0;
     case Activation::kSigmoid:
       return Sigmoid(x);
+    case Activation::kRelu2:
+      return x > 0 ? x * x : 0;
   }
   return x;
 }
@@ -296,6 +299,7 @@ const Table kScalarTable = {
     .max = MaxOver,
     .argmax = ArgMax,
     .delta_rule = DeltaRule,
+    .state_space = StateSpace,
     .short_conv = ShortConv,
     .kv_write = KvWrite,
     .attention = Attention,

@@ -192,6 +192,7 @@ enum class Activation {
   kGeluErf,   // x / 2 (1 + erf(x / sqrt(2)))
   kRelu,      // max(0, x)
   kSigmoid,   // 1 / (1 + e^-x): of gates
+  kRelu2,     // max(0, x)^2
 };
 
 // ---- Recurrent layers -----------------------------------------------------------------------
@@ -204,6 +205,21 @@ struct DeltaRuleArgs {
   size_t key_dim, value_dim;
   float decay, beta;  // 0 to 1
   float* out;         // [value_dim]; overlaps nothing else
+};
+
+// Consecutive tokens of one head of a state space model (Mamba-2, arXiv:2405.21060, sec. 6); for
+// each of them, with S the state:
+//   S = decay S + b (dt x)';  out = S'c + skip x
+struct StateSpaceArgs {
+  float* state;    // [state_dim][head_dim], updated in place
+  const float* x;  // [tokens][head_dim], rows stride floats apart, as those of the next two
+  const float* b;  // [tokens][state_dim]
+  const float* c;  // [tokens][state_dim]
+  size_t stride, tokens, state_dim, head_dim;
+  const float *decay, *dt;  // [tokens]
+  float skip;
+  float* out;         // [tokens][head_dim], out_stride floats apart; may be x, if the strides agree
+  size_t out_stride;  // floats
 };
 
 // One token of a causal convolution of each channel with a kernel of its own:
@@ -272,6 +288,7 @@ struct Table {
   size_t (*argmax)(const float* x, size_t n);
 
   void (*delta_rule)(const DeltaRuleArgs&);
+  void (*state_space)(const StateSpaceArgs&);
   void (*short_conv)(const ShortConvArgs&);
   void (*kv_write)(const KvWriteArgs&);
   void (*attention)(const AttentionArgs&);

@@ -20,6 +20,8 @@ const char* Name(kernels::Activation activation) {
       return "relu";
     case kernels::Activation::kSigmoid:
       return "sigmoid";
+    case kernels::Activation::kRelu2:
+      return "relu2";
   }
   return "";
 }

@@ -34,6 +34,8 @@ Vec GeluErf(Vec x) {
 
 Vec Relu(Vec x) { return Max(x, Set(0)); }
 
+Vec Relu2(Vec x) { return Relu(x) * Relu(x); }
+
 template <Vec (*f)(Vec)>
 void EachOf(void* dst, Dtype dst_type, const float* x, size_t n) {
   for (size_t i = 0; i < n; i += kLanes)
@@ -60,6 +62,8 @@ void Activate(void* dst, Dtype dst_type, Activation activation, const float* x, 
       return EachOf<Relu>(dst, dst_type, x, n);
     case Activation::kSigmoid:
       return EachOf<Sigmoid>(dst, dst_type, x, n);
+    case Activation::kRelu2:
+      return EachOf<Relu2>(dst, dst_type, x, n);
   }
 }
 
@@ -76,6 +80,8 @@ void ActivateGated(void* dst, Dtype dst_type, Activation activation, const float
       return EachGated<Relu>(dst, dst_type, gate, up, n);
     case Activation::kSigmoid:
       return EachGated<Sigmoid>(dst, dst_type, gate, up, n);
+    case Activation::kRelu2:
+      return EachGated<Relu2>(dst, dst_type, gate, up, n);
   }
 }
 

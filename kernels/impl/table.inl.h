@@ -10,6 +10,7 @@
 #include "kernels/impl/kv.inl.h"
 #include "kernels/impl/recurrent.inl.h"
 #include "kernels/impl/rowwise.inl.h"
+#include "kernels/impl/state_space.inl.h"
 #include "kernels/impl/tables.h"
 
 namespace pinion::kernels::impl {
@@ -44,6 +45,7 @@ constexpr Table MakeTable(Isa isa) {
       .max = MaxOver,
       .argmax = ArgMax,
       .delta_rule = DeltaRule,
+      .state_space = StateSpace,
       .short_conv = ShortConv,
       .kv_write = KvWrite,
       .attention = Attention<of_bytes>,

@@ -137,13 +137,15 @@ Exact ExactActivation(Activation activation, double x) {
       return {std::max(x, 0.0), 0};
     case Activation::kSigmoid:
       return {sigmoid, 7 * kU * sigmoid};
+    case Activation::kRelu2:
+      return {x > 0 ? x * x : 0, x > 0 ? kU * x * x : 0};
   }
   return {};
 }
 
-constexpr Activation kActivations[] = {Activation::kSilu, Activation::kGeluTanh,
+constexpr Activation kActivations[] = {Activation::kSilu,    Activation::kGeluTanh,
                                        Activation::kGeluErf, Activation::kRelu,
-                                       Activation::kSigmoid};
+                                       Activation::kSigmoid, Activation::kRelu2};
 
 TEST_P(RowwiseTest, ActivationsAreWithinTheExponentialsBound) {
   for (size_t n : kSizes) {
@@ -180,7 +182,8 @@ TEST_P(RowwiseTest, ActivationsSurviveExtremeGates) {
       continue;
     }
     for (size_t i = 0; i < 5; ++i) EXPECT_NEAR(dst[i], 0, 1e-7 + 1e-36 * -gate[i]) << gate[i];
-    for (size_t i = 5; i < 10; ++i) EXPECT_FLOAT_EQ(dst[i], gate[i]);
+    const bool squares = activation == Activation::kRelu2;  // 1e30^2 is infinite
+    for (size_t i = 5; i < 10; ++i) EXPECT_FLOAT_EQ(dst[i], squares ? gate[i] * gate[i] : gate[i]);
   }
 }
 
