@@ -57,6 +57,11 @@ std::vector<Part> MixerParts(const DecoderSpec& spec, MixerKind mixer) {
     const DeltaColumns columns(spec.delta, static_cast<size_t>(spec.delta.key_heads));
     return {{std::nullopt, hidden * (columns.count + columns.z - columns.v)}};
   }
+  if (mixer == MixerKind::kMamba) {
+    const MambaColumns columns(spec.mamba, static_cast<size_t>(spec.mamba.heads),
+                               static_cast<size_t>(spec.mamba.groups));
+    return {{std::nullopt, hidden * (columns.count + columns.b)}};
+  }
   if (mixer == MixerKind::kShortConv) return {{std::nullopt, 4 * hidden * hidden}};
   if (spec.latent.kv_rank > 0) return {{std::nullopt, LatentElements(spec)}};
   const auto q = static_cast<uint64_t>(spec.heads) * static_cast<uint64_t>(spec.head_dim);
@@ -65,14 +70,21 @@ std::vector<Part> MixerParts(const DecoderSpec& spec, MixerKind mixer) {
   return {{MatrixRole::kQkv, hidden * (q + gates + 2 * kv)}, {MatrixRole::kO, q * hidden}};
 }
 
+size_t ConvWidth(const DecoderSpec& spec) {
+  const int width = spec.mamba.heads > 0  ? spec.mamba.conv_width
+                    : spec.conv.width > 0 ? spec.conv.width
+                                          : spec.delta.conv_width;
+  return static_cast<size_t>(width);
+}
+
 // Of one recurrent layer for one token, beside products with matrices: the convolution; the state's
-// decay and two products with each of its elements, and their sum into it.
+// decay and two products with each of its elements (the delta rule's third is with what it holds
+// already), and their sum into it.
 uint64_t RecurrentFlops(const DecoderSpec& spec) {
   const StateShape shape = StateShape::Of(spec);
-  const auto width =
-      static_cast<size_t>(spec.conv.width > 0 ? spec.conv.width : spec.delta.conv_width);
-  const size_t taps = shape.tail_floats / (width - 1) * width;
-  return 2 * taps + 7 * shape.value_heads * shape.state_floats;
+  const size_t width = ConvWidth(spec), taps = shape.tail_floats / (width - 1) * width;
+  const uint64_t per_element = spec.mamba.heads > 0 ? 5 : 7;
+  return 2 * taps + per_element * shape.value_heads * shape.state_floats;
 }
 
 // Whether products with the matrix are computed in integers (its weights may be integers even if

@@ -68,6 +68,8 @@ void RunMixer(const ForwardPass& pass, size_t layer) {
     RunDeltaNet(pass, layer);
   else if (mixer == MixerKind::kShortConv)
     RunShortConv(pass, layer);
+  else if (mixer == MixerKind::kMamba)
+    RunMamba(pass, layer);
   else if (pass.spec.latent.kv_rank > 0)
     RunLatentAttention(pass, layer);
   else

@@ -27,11 +27,6 @@ void AddHeadBias(const ForwardPass& pass, const LayerWeights& layer, size_t inde
 
 // ---- Norm over the whole projection: the sum of squares goes over the heads of all ranks.
 
-// Queries and keys of the whole model: a row of sums of squares has one for each, in this order.
-size_t AllHeads(const ForwardPass& pass) {
-  return static_cast<size_t>(pass.spec.heads) + static_cast<size_t>(pass.spec.kv_heads);
-}
-
 // If several ranks hold a KV head, the first of them counts it.
 bool CountsKvHead(const ForwardPass& pass, size_t kv_head) {
   const RankExchange& exchange = pass.model.exchange;
@@ -55,7 +50,7 @@ void MeasureHeads(const ForwardPass& pass, const LayerWeights& layer) {
     AddHeadBias(pass, layer, index, biased);
     const size_t unit =
         is_query ? shard.q_heads.begin + index : static_cast<size_t>(pass.spec.heads) + kv_head;
-    pass.model.exchange.own_head_squares()[row * AllHeads(pass) + unit] =
+    pass.model.exchange.own_head_squares()[row * HeadSquares(pass.spec).stride + unit] =
         pass.table.sum_squares(biased, pass.head_dim);
   };
   const auto measure_all = [&](size_t begin, size_t end) {
@@ -71,7 +66,7 @@ void MeasureHeads(const ForwardPass& pass, const LayerWeights& layer) {
 float WholeScale(const ForwardPass& pass, size_t row, bool is_query) {
   const auto q = static_cast<size_t>(pass.spec.heads), kv = static_cast<size_t>(pass.spec.kv_heads);
   const float* squares =
-      pass.model.exchange.head_squares() + row * AllHeads(pass) + (is_query ? 0 : q);
+      pass.model.exchange.head_squares() + row * HeadSquares(pass.spec).stride + (is_query ? 0 : q);
   const size_t count = is_query ? q : kv;
   float sum = 0;
   for (size_t i = 0; i < count; ++i) sum += squares[i];

@@ -137,6 +137,10 @@ void RunDeltaNet(const ForwardPass& pass, size_t layer);
 // The same in a layer of gated short convolution.
 void RunShortConv(const ForwardPass& pass, size_t layer);
 
+// The same in a layer of Mamba-2. If a run of heads that is normalised together is not on one rank,
+// all ranks synchronise inside, too.
+void RunMamba(const ForwardPass& pass, size_t layer);
+
 // Reads normed, writes mlp_partial: this rank's term of the MLP. All ranks synchronise after it.
 void RunMlp(const ForwardPass& pass, size_t layer);
 

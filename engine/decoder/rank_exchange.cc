@@ -8,15 +8,11 @@ namespace pinion {
 namespace {
 
 bool Writes(TermKind kind, const LayerWeights& layer) {
-  if (kind == TermKind::kAttention) return layer.o.outputs > 0;
+  if (kind == TermKind::kAttention) return layer.o.outputs > 0 || layer.mamba.out.outputs > 0;
   return layer.down.outputs > 0 || layer.has_experts();
 }
 
 constexpr TermKind kKinds[] = {TermKind::kAttention, TermKind::kMlp};
-
-size_t SquaresOfRow(const DecoderSpec& spec) {
-  return spec.qk_norm == QkNorm::kWhole ? static_cast<size_t>(spec.heads + spec.kv_heads) : 0;
-}
 
 }  // namespace
 
@@ -24,7 +20,7 @@ uint64_t RankExchange::Bytes(const DecoderSpec& spec, const Communicator* commun
                              size_t local_ranks, size_t max_rows) {
   if (!communicator) return 0;
   const uint64_t term = max_rows * HiddenStride(spec) * sizeof(float);
-  const uint64_t squares = max_rows * SquaresOfRow(spec) * sizeof(float);
+  const uint64_t squares = max_rows * HeadSquares(spec).stride * sizeof(float);
   return communicator->processes() * (std::size(kKinds) * local_ranks * term + squares);
 }
 
@@ -37,7 +33,7 @@ Result<RankExchange> RankExchange::Create(const DecoderSpec& spec, Communicator*
   exchange.local_ranks_ = weights.size();
   exchange.first_rank_ = communicator ? communicator->process() * weights.size() : 0;
   exchange.hidden_stride_ = HiddenStride(spec);
-  exchange.squares_ = SquaresOfRow(spec);
+  exchange.squares_ = HeadSquares(spec).stride;
   exchange.head_squares_ = workspaces[0].head_squares;
   const size_t ranks = processes * weights.size();
   for (size_t rank = 0; rank < ranks; ++rank)

@@ -42,8 +42,8 @@ class RankExchange {
     const Terms& terms = terms_[static_cast<size_t>(kind)];
     return terms.written[layer * ranks() + rank] ? terms.of_rank[rank] : nullptr;
   }
-  // Sums of squares of each row's query and key heads, numbered as in the whole model: the buffer
-  // that this process's ranks write theirs to, and that of all ranks; [rows][heads + kv_heads].
+  // Workspace::head_squares: the buffer that this process's ranks write theirs to, and that of all
+  // ranks.
   float* own_head_squares() const { return head_squares_; }
   const float* head_squares() const { return spread() ? fetched_squares_ : head_squares_; }
 

@@ -4,6 +4,8 @@ namespace pinion {
 namespace {
 
 StateShape ShapeOf(const DecoderSpec& spec, const Shard& shard) {
+  if (spec.mamba.heads > 0)
+    return StateShape::Of(spec.mamba, shard.mamba_heads.size(), shard.mamba_groups.size());
   if (spec.conv.width > 0) return StateShape::Of(spec.conv, shard.conv_channels.size());
   return StateShape::Of(spec.delta, shard.delta_heads.size());
 }

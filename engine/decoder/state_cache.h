@@ -23,7 +23,8 @@ class StateCache {
 
   bool Holds(int32_t place) const { return place >= 0 && static_cast<size_t>(place) < places_; }
   // Of a model's recurrent layer: the convolution's last inputs, [conv_width - 1][channels], oldest
-  // first; the state of a value head of the shard, [key_dim][value_dim].
+  // first; the state of a (value) head of the shard, [key_dim][value_dim] or, of Mamba-2,
+  // [state_dim][head_dim].
   float* Tail(size_t layer, int32_t place) const;
   float* State(size_t layer, int32_t place, size_t value_head) const;
 

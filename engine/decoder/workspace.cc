@@ -119,9 +119,10 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
   w.hidden_stride = HiddenStride(spec);
   const DeltaColumns delta(spec.delta, shard.delta_heads.size());
   const size_t channels = shard.conv_channels.size();
-  const size_t recurred = RoundUp(std::max(delta.z - delta.v, channels), kernels::kPadK);
-  w.qkv_stride = SpreadStride(
-      std::max({(spec.attention_gate ? 2 * q : q) + 2 * kv, delta.count, 3 * channels}));
+  const MambaColumns mamba(spec.mamba, shard);
+  const size_t recurred = RoundUp(std::max({delta.z - delta.v, channels, mamba.b}), kernels::kPadK);
+  w.qkv_stride = SpreadStride(std::max(
+      {(spec.attention_gate ? 2 * q : q) + 2 * kv, delta.count, 3 * channels, mamba.count}));
   w.normed_stride = RoundUp(hidden, kernels::kPadK);
   w.attended_stride = RoundUp(q, kernels::kPadK);
   const bool has_dense =
@@ -151,9 +152,7 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
     take(w.angles[i].sine, max_rows * half * sizeof(float));
   }
   if (HasExperts(spec)) LayOutExperts(spec, shard, dtype, max_rows, w, w.experts, take);
-  if (spec.qk_norm == QkNorm::kWhole)
-    take(w.head_squares,
-         max_rows * static_cast<size_t>(spec.heads + spec.kv_heads) * sizeof(float));
+  take(w.head_squares, max_rows * HeadSquares(spec).stride * sizeof(float));
   return used;
 }
 
@@ -191,6 +190,12 @@ Result<Workspace> Workspace::Allocate(const DecoderSpec& spec, const Shard& shar
     workspace.threads.push_back(std::move(scratch));
   }
   return workspace;
+}
+
+HeadSquares::HeadSquares(const DecoderSpec& spec) {
+  if (spec.qk_norm == QkNorm::kWhole) stride = static_cast<size_t>(spec.heads + spec.kv_heads);
+  mamba = stride;
+  if (spec.mamba.norm_runs > 0) stride += static_cast<size_t>(spec.mamba.heads);
 }
 
 size_t HiddenStride(const DecoderSpec& spec) {

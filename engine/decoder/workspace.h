@@ -102,8 +102,7 @@ struct Workspace {
   float* mlp_partial = nullptr;    // [rows][hidden_stride]: this rank's term of down
   std::byte* prepared = nullptr;   // [rows] as prepared for the next product
   std::vector<AngleTable> angles;  // one per rope
-  // [rows][heads + kv_heads] of the whole model, on a process's first rank only: sums of squares of
-  // each query and key head, if they are normalised over the whole projection
+  // [rows][HeadSquares::stride], on a process's first rank only
   float* head_squares = nullptr;
   size_t qkv_stride = 0, hidden_stride = 0, normed_stride = 0, attended_stride = 0;
 
@@ -117,6 +116,14 @@ struct Workspace {
                                     kernels::Dtype dtype, size_t max_rows, size_t threads);
   static uint64_t Bytes(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
                         size_t max_rows);
+};
+
+// What a row of Workspace::head_squares holds: sums of squares of the heads of the whole model that
+// are normalised together although several ranks hold them. First the query and the key heads, if
+// they are normalised over the whole projection, then those of Mamba-2, from `mamba` on.
+struct HeadSquares {
+  explicit HeadSquares(const DecoderSpec& spec);
+  size_t mamba = 0, stride = 0;
 };
 
 // Workspace::hidden_stride, the same on every rank.

@@ -65,8 +65,8 @@ struct Worker {
     Share(items, std::max<size_t>(1, items / (4 * static_cast<size_t>(threads))), body, scope);
   }
   template <typename Body>
-  void ShareOneByOne(size_t items, const Body& body) const {
-    phases->ShareOneByOne(thread, items, PhaseScope::kTeam, body);
+  void ShareOneByOne(size_t items, const Body& body, PhaseScope scope = PhaseScope::kTeam) const {
+    phases->ShareOneByOne(thread, items, scope, body);
   }
   // Calls body() on one of the threads.
   template <typename Body>

@@ -76,6 +76,17 @@ Status ReadLatentAttention(const Json& config, DecoderSpec& spec);
 Status ReadGroupedExperts(const Json& config, const char* method, const char* score,
                           DecoderSpec& spec);
 
+// config.json's names of Mamba-2's numbers, which architectures spell differently.
+struct MambaKeys {
+  std::string_view heads = "mamba_n_heads", head_dim = "mamba_d_head", state_dim = "mamba_d_state",
+                   groups = "mamba_n_groups", conv_width = "mamba_d_conv",
+                   conv_bias = "mamba_conv_bias";
+};
+// Reads Mamba-2 after ReadLlamaShape, with a norm over each group; layers' mixers are the caller's.
+// module: of a layer's mixer, "model.layers.{}.mamba."
+Status ReadMamba(const Json& config, const MambaKeys& keys, const std::string& module,
+                 DecoderSpec& spec);
+
 // Reads rotary position embeddings from rope_parameters (transformers 5) or rope_theta and
 // rope_scaling (4): fills ropes and, if the scaling stretches it, max_positions, which must be set
 // before, as must head_dim. Types: default, linear, dynamic, llama3 (Llama 3.1), yarn, longrope;

@@ -51,7 +51,18 @@ StateShape StateShape::Of(const ShortConvSpec& conv, size_t channels) {
   return {.tail_floats = static_cast<size_t>(conv.width - 1) * channels};
 }
 
+StateShape StateShape::Of(const MambaSpec& mamba, size_t heads, size_t groups) {
+  if (heads == 0) return {};
+  const auto size = [](int n) { return static_cast<size_t>(n); };
+  const size_t channels = heads * size(mamba.head_dim) + 2 * groups * size(mamba.state_dim);
+  return {size(mamba.conv_width - 1) * channels, size(mamba.state_dim) * size(mamba.head_dim),
+          heads};
+}
+
 StateShape StateShape::Of(const DecoderSpec& spec) {
+  if (spec.mamba.heads > 0)
+    return Of(spec.mamba, static_cast<size_t>(spec.mamba.heads),
+              static_cast<size_t>(spec.mamba.groups));
   if (spec.conv.width > 0) return Of(spec.conv, static_cast<size_t>(spec.hidden));
   return Of(spec.delta, static_cast<size_t>(spec.delta.key_heads));
 }

@@ -57,6 +57,8 @@ struct StateShape {
   static StateShape Of(const DeltaSpec& delta, size_t key_heads);
   // For so many of the channels.
   static StateShape Of(const ShortConvSpec& conv, size_t channels);
+  // For so many of the heads, which need so many groups' B and C.
+  static StateShape Of(const MambaSpec& mamba, size_t heads, size_t groups);
   // For all of a model's heads and channels.
   static StateShape Of(const DecoderSpec& spec);
   size_t floats() const { return tail_floats + state_floats * value_heads; }

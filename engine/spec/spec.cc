@@ -139,6 +139,22 @@ Status CheckDelta(const DecoderSpec& spec) {
   return {};
 }
 
+// As CheckDelta; published heads are 64 wide and have states of 128 to 256.
+Status CheckMamba(const DecoderSpec& spec) {
+  const MambaSpec& mamba = spec.mamba;
+  for (const auto& [runs, of] : {std::pair{mamba.groups, "groups"}, {mamba.norm_runs, "norms"}})
+    if (runs > 0 && mamba.heads % runs != 0)
+      return Fail(ErrorCode::kCorrupt,
+                  StrCat("there are ", mamba.heads, " Mamba heads, want a multiple of the ", runs,
+                         " ", of));
+  for (const int dim : {mamba.head_dim, mamba.state_dim})
+    if (dim % 8 != 0)
+      return Fail(ErrorCode::kUnsupported,
+                  StrCat("Mamba heads or their states are ", dim,
+                         " wide, want a multiple of 8 from 8 to ", kMaxStateDim));
+  return {};
+}
+
 // The KV cache, and with it the scheduler, counts the tokens of layers that attend.
 Status CheckMixers(const DecoderSpec& spec) {
   if (RecurrentLayers(spec) < spec.layer_specs.size()) return {};
@@ -154,6 +170,7 @@ Status CheckShape(const DecoderSpec& spec) {
                        spec.kv_heads, " key-value heads"));
   PINION_TRY(spec.latent.kv_rank > 0 ? CheckLatent(spec) : CheckHeads(spec));
   if (spec.delta.key_heads > 0) PINION_TRY(CheckDelta(spec));
+  if (spec.mamba.heads > 0) PINION_TRY(CheckMamba(spec));
   PINION_TRY(CheckMixers(spec));
   if (spec.moe.router.experts > 0) PINION_TRY(CheckRouter(spec.moe.router));
   if (int64_t{spec.layers} * spec.moe.router.experts > kMaxExpertsInAll)

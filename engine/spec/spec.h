@@ -9,6 +9,7 @@
 #include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "engine/spec/format_plan.h"
+#include "engine/spec/mamba_spec.h"
 #include "engine/spec/rope.h"
 #include "engine/spec/routing.h"
 #include "kernels/kernels.h"
@@ -17,8 +18,8 @@ namespace pinion {
 
 enum class NormKind { kRms, kLayer };
 // What mixes the tokens of a sequence: attention over all that the cache holds of it, the gated
-// delta rule over a state of fixed size, or a convolution over its last tokens.
-enum class MixerKind { kAttention, kDeltaNet, kShortConv };
+// delta rule over a state of fixed size, a convolution over its last tokens, or Mamba-2.
+enum class MixerKind { kAttention, kDeltaNet, kShortConv, kMamba };
 enum class MlpKind { kDense, kExperts };
 // Norms of queries and keys: of each head by itself, or of the whole projection (across all ranks).
 enum class QkNorm { kNone, kPerHead, kWhole };
@@ -45,7 +46,8 @@ struct TensorNames {
   std::string expert_gate, expert_up, expert_down;
   std::string experts_gate_up, experts_down;
   std::string shared_gate, shared_up, shared_down;  // for every token, beside them
-  std::string shared_router;  // linear with one output: the shared one is times its sigmoid
+  std::string shared_gate_up;  // instead of shared_gate, shared_up: their rows in this order
+  std::string shared_router;   // linear with one output: the shared one is times its sigmoid
   // Latent attention. Queries through q_a, its norm and q_b, or through q alone.
   std::string q_a, q_a_norm, q_b, kv_a, kv_a_norm, kv_b;
   // Gated DeltaNet. Linears: queries, keys and values of all heads, then z, b and a; or qkvz and
@@ -58,6 +60,10 @@ struct TensorNames {
   std::string delta_norm, delta_o;         // the norm of a value head, [value_dim]; a linear
   // Gated short convolution: linears, the first with the rows of B, C and x; [hidden][1][width].
   std::string conv_in, conv, conv_o;
+  // Mamba-2: linears, the first with the rows of z, x, B, C and dt; a convolution with a kernel
+  // [channels of x, B, C][1][conv_width]; whole names, [heads]: log A, D, what dt lacks; the norm,
+  // [inner].
+  std::string mamba_in, mamba_conv, mamba_decay, mamba_skip, mamba_dt_bias, mamba_norm, mamba_o;
   std::string final_norm;
   std::string head;  // whole name; unused if the head is tied to the embedding
   // Other spellings of prefixes in published checkpoints: {"model.", ""} means that
@@ -169,6 +175,7 @@ struct DecoderSpec {
   LatentSpec latent;
   DeltaSpec delta;     // of the layers whose mixer is kDeltaNet
   ShortConvSpec conv;  // of the layers whose mixer is kShortConv
+  MambaSpec mamba;     // of the layers whose mixer is kMamba
   MoeSpec moe;         // of the layers whose MLP is kExperts
 
   float attention_scale = 1;     // multiplies q.k; by default 1 / sqrt(head_dim)

@@ -1,6 +1,7 @@
 #include "engine/spec/spec_facts.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/base/strings.h"
 #include "engine/spec/attention_spec.h"
@@ -142,9 +143,25 @@ std::string LayersText(const DecoderSpec& spec) {
   return Join(parts, ", ");
 }
 
+// How attention knows positions, if not by rope alone.
+const char* PositionText(const DecoderSpec& spec) {
+  if (!spec.ropes.empty()) return "";
+  return spec.names.position_embedding.empty() ? ", no positions" : ", learned positions";
+}
+
+std::string MambaText(const DecoderSpec& spec) {
+  const MambaSpec& mamba = spec.mamba;
+  return StrCat("Mamba-2 instead of attention in ", RecurrentLayers(spec), " of ", spec.layers,
+                " layers: ", mamba.heads, " heads with a state of ", mamba.state_dim, " x ",
+                mamba.head_dim, ", ", mamba.groups, mamba.groups == 1 ? " group" : " groups",
+                " of B and C, ", mamba.norm_runs > 0 ? "normalised" : "not normalised",
+                ", convolution over ", mamba.conv_width, " tokens");
+}
+
 std::string RecurrentText(const DecoderSpec& spec) {
   const size_t layers = RecurrentLayers(spec);
   if (layers == 0) return "";
+  if (spec.mamba.heads > 0) return MambaText(spec);
   if (spec.conv.width > 0)
     return StrCat("gated convolution over ", spec.conv.width, " tokens instead of attention in ",
                   layers, " of ", spec.layers, " layers");
@@ -158,6 +175,7 @@ std::string RecurrentText(const DecoderSpec& spec) {
 const char* Name(MixerKind mixer) {
   return mixer == MixerKind::kDeltaNet    ? "delta_net"
          : mixer == MixerKind::kShortConv ? "short_conv"
+         : mixer == MixerKind::kMamba     ? "mamba2"
                                           : "attention";
 }
 
@@ -169,6 +187,29 @@ Json DeltaJson(const DeltaSpec& delta) {
                                    {"value_dim", delta.value_dim},
                                    {"conv_width", delta.conv_width}})
     json.Set(key, value);
+  return json;
+}
+
+Json MambaJson(const MambaSpec& mamba) {
+  Json json;
+  for (const auto& [key, value] : {std::pair{"heads", mamba.heads},
+                                   {"head_dim", mamba.head_dim},
+                                   {"state_dim", mamba.state_dim},
+                                   {"groups", mamba.groups},
+                                   {"norm_runs", mamba.norm_runs},
+                                   {"conv_width", mamba.conv_width}})
+    json.Set(key, value);
+  json.Set("conv_bias", mamba.conv_bias);
+  json.Set("dt_min", static_cast<double>(mamba.dt_min));
+  json.Set("dt_max", std::isinf(mamba.dt_max) ? Json() : Json(static_cast<double>(mamba.dt_max)));
+  const MambaMultipliers& times = mamba.multipliers;
+  for (const auto& [key, value] : {std::pair{"z_multiplier", times.z},
+                                   {"x_multiplier", times.x},
+                                   {"b_multiplier", times.b},
+                                   {"c_multiplier", times.c},
+                                   {"dt_multiplier", times.dt},
+                                   {"out_multiplier", times.out}})
+    json.Set(key, static_cast<double>(value));
   return json;
 }
 
@@ -186,6 +227,7 @@ void AddSpecFields(const DecoderSpec& spec, Json& json) {
   json.Set("attention_gate", spec.attention_gate);
   json.Set("delta_net", spec.delta.key_heads > 0 ? DeltaJson(spec.delta) : Json());
   json.Set("conv_width", spec.conv.width);
+  json.Set("mamba2", spec.mamba.heads > 0 ? MambaJson(spec.mamba) : Json());
   json.Set("query_scale", Json::Object{{"weight", spec.query_scale.weight},
                                        {"length", spec.query_scale.length},
                                        {"ahead", spec.query_scale.ahead}});
@@ -219,11 +261,11 @@ std::vector<std::pair<std::string, std::string>> SpecFacts(const DecoderSpec& sp
                                        spec.intermediate, " (", MlpName(spec), "), biases: ",
                                        biases.empty() ? "none" : Join(biases, ", ")));
   facts.emplace_back("norms", NormText(spec));
-  facts.emplace_back("attention",
-                     StrCat(spec.heads, " heads of ", spec.head_dim, ", ", spec.kv_heads,
-                            " key-value heads, products times ", spec.attention_scale,
-                            spec.ropes.empty() ? ", learned positions" : "",
-                            spec.attention_gate ? ", each times the sigmoid of a gate" : ""));
+  facts.emplace_back(
+      "attention",
+      StrCat(spec.heads, " heads of ", spec.head_dim, ", ", spec.kv_heads,
+             " key-value heads, products times ", spec.attention_scale, PositionText(spec),
+             spec.attention_gate ? ", each times the sigmoid of a gate" : ""));
   if (const std::string text = RecurrentText(spec); !text.empty())
     facts.emplace_back("recurrent", text);
   for (const RopeSpec& rope : spec.ropes) facts.emplace_back("rope", RopeText(rope));

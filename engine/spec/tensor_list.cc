@@ -126,12 +126,31 @@ class Collector {
     Linear(at(names.conv_o), hidden, hidden, false, TensorRole::kAttentionOutput);
   }
 
+  void Mamba(int layer) {
+    const TensorNames& names = spec_.names;
+    const MambaSpec& mamba = spec_.mamba;
+    const auto at = [&](const std::string& pattern) { return LayerTensor(pattern, layer); };
+    const int64_t hidden = spec_.hidden, heads = mamba.heads, inner = mamba.inner();
+    const int64_t channels = inner + int64_t{2} * mamba.groups * mamba.state_dim;
+    Linear(at(names.mamba_in), inner + channels + heads, hidden, false);
+    const std::string conv = at(names.mamba_conv);
+    Whole(conv + ".weight", {channels, 1, mamba.conv_width}, TensorRole::kLinear);
+    if (mamba.conv_bias) Whole(conv + ".bias", {channels}, TensorRole::kBias);
+    Whole(at(names.mamba_decay), {heads}, TensorRole::kBias);
+    Whole(at(names.mamba_skip), {heads}, TensorRole::kBias);
+    Whole(at(names.mamba_dt_bias), {heads}, TensorRole::kBias);
+    if (mamba.norm_runs > 0) Whole(at(names.mamba_norm) + ".weight", {inner}, TensorRole::kNorm);
+    Linear(at(names.mamba_o), hidden, inner, false, TensorRole::kAttentionOutput);
+  }
+
   void Mixer(int layer) {
     switch (spec_.layer_specs[static_cast<size_t>(layer)].mixer) {
       case MixerKind::kDeltaNet:
         return DeltaNet(layer);
       case MixerKind::kShortConv:
         return ShortConv(layer);
+      case MixerKind::kMamba:
+        return Mamba(layer);
       case MixerKind::kAttention:
         return spec_.latent.kv_rank > 0 ? Latent(layer) : Attention(layer);
     }
@@ -148,6 +167,7 @@ class Collector {
     Norm(at(names.mlp_norm));
     if (spec_.layer_specs[static_cast<size_t>(layer)].mlp == MlpKind::kExperts) {
       Experts(layer);
+      Linear(at(names.shared_gate_up), int64_t{2} * spec_.moe.shared_intermediate, hidden, false);
       GatedMlp(at(names.shared_gate), at(names.shared_up), at(names.shared_down),
                spec_.moe.shared_intermediate, false);
     } else {

@@ -158,6 +158,7 @@ std::vector<std::string> MlpPatterns(const DecoderSpec& spec, bool beside_expert
   if (beside_experts) {
     if (spec.moe.shared_intermediate == 0) return {};
     if (role == MatrixRole::kDown) return {names.shared_down};
+    if (!names.shared_gate_up.empty()) return {names.shared_gate_up};
     return {names.shared_gate, names.shared_up};
   }
   if (role == MatrixRole::kDown) return {names.down};

@@ -41,6 +41,11 @@ Shard MakeShard(const DecoderSpec& spec, int ranks, int rank) {
                               std::min(kernels::kAttentionRows, end - head)});
   }
   shard.delta_heads = SplitEvenly(static_cast<size_t>(spec.delta.key_heads), ranks, rank);
+  shard.mamba_heads = SplitEvenly(static_cast<size_t>(spec.mamba.heads), ranks, rank);
+  if (const Range heads = shard.mamba_heads; heads.size() > 0) {
+    const auto per_group = static_cast<size_t>(spec.mamba.heads_per_group());
+    shard.mamba_groups = {heads.begin / per_group, (heads.end - 1) / per_group + 1};
+  }
   constexpr size_t kChannels = 8;  // a vector of float32
   const size_t channels = spec.conv.width > 0 ? static_cast<size_t>(spec.hidden) : 0;
   shard.conv_channels = SplitBlocks(channels, ranks, rank, kChannels);

@@ -25,6 +25,7 @@ struct Shard {
   Range q_heads, kv_heads, intermediate, vocabulary;
   Range delta_heads;    // key heads of Gated DeltaNet, each with its value heads and their state
   Range conv_channels;  // of gated short convolutions
+  Range mamba_heads, mamba_groups;  // of Mamba-2; the groups are those of its heads
   // Columns of every expert, so that all ranks have the same work whatever experts tokens choose.
   // If whole experts were distributed, those of one token would mostly be on a few ranks, and the
   // others would wait.

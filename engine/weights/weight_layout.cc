@@ -120,12 +120,27 @@ void LayOutConv(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int in
   layer.conv.taps = arena.Vector(static_cast<size_t>(spec.conv.width) * channels);
 }
 
+void LayOutMamba(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int index, Arena& arena,
+                 MambaWeights& mamba) {
+  const auto hidden = static_cast<size_t>(spec.hidden);
+  const MambaColumns columns(spec.mamba, shard);
+  const size_t inner = columns.b, heads = columns.heads;
+  mamba.in = arena.Matrix(As(index, MatrixRole::kQkv, Plain(dtype, columns.count, hidden)));
+  mamba.out = arena.Matrix(As(index, MatrixRole::kO, Plain(dtype, hidden, inner)));
+  mamba.conv = arena.Vector(static_cast<size_t>(spec.mamba.conv_width) * columns.channels());
+  mamba.conv_bias = arena.VectorIf(spec.mamba.conv_bias, columns.channels());
+  for (float** vector : {&mamba.log_a, &mamba.skip, &mamba.dt_bias}) *vector = arena.Vector(heads);
+  mamba.norm = arena.VectorIf(spec.mamba.norm_runs > 0, inner);
+}
+
 void LayOutMixer(const DecoderSpec& spec, const LayerSpec& kinds, const Shard& shard, Dtype dtype,
                  int index, Arena& arena, LayerWeights& layer) {
   if (kinds.mixer == MixerKind::kDeltaNet)
     LayOutDelta(spec, shard, dtype, index, arena, layer);
   else if (kinds.mixer == MixerKind::kShortConv)
     LayOutConv(spec, shard, dtype, index, arena, layer);
+  else if (kinds.mixer == MixerKind::kMamba)
+    LayOutMamba(spec, shard, dtype, index, arena, layer.mamba);
   else if (spec.latent.kv_rank > 0)
     LayOutLatent(spec, shard, dtype, index, arena, layer);
   else
@@ -197,6 +212,15 @@ DeltaColumns::DeltaColumns(const DeltaSpec& delta, size_t key_heads)
       b(z + (z - v)),
       a(b + value_heads),
       count(a + value_heads) {}
+
+MambaColumns::MambaColumns(const MambaSpec& mamba, size_t heads, size_t groups)
+    : heads(heads),
+      groups(groups),
+      b(heads * static_cast<size_t>(mamba.head_dim)),
+      c(b + groups * static_cast<size_t>(mamba.state_dim)),
+      z(c + (c - b)),
+      dt(z + b),
+      count(dt + heads) {}
 
 PackedMatrix MatrixOf(Dtype dtype, size_t outputs, Range inputs, const IntegerFormat* format) {
   PackedMatrix matrix;

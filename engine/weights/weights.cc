@@ -8,6 +8,7 @@
 #include "engine/weights/delta_packer.h"
 #include "engine/weights/expert_packer.h"
 #include "engine/weights/latent_packer.h"
+#include "engine/weights/mamba_packer.h"
 #include "engine/weights/weight_layout.h"
 #include "engine/weights/weight_packer.h"
 
@@ -63,6 +64,8 @@ class Loader {
       return LoadOutput(layer.o, nullptr, LayerTensor(names_.conv_o, index),
                         shard_.conv_channels.begin);
     }
+    if (mixer == MixerKind::kMamba)
+      return LoadMamba(spec_, index, source_, worker_, shard_, layer.mamba);
     if (mixer == MixerKind::kDeltaNet) {
       LoadDeltaNet(spec_, index, source_, worker_, shard_, layer);
       const size_t values = static_cast<size_t>(spec_.delta.heads_per_key()) *
@@ -167,6 +170,13 @@ class Loader {
     packer_.FillVector(layer.mlp_in_bias, up + ".bias", middle);
   }
 
+  std::vector<Module> SharedModules(int index) const {
+    if (names_.shared_gate_up.empty())
+      return {{LayerTensor(names_.shared_gate, index)}, {LayerTensor(names_.shared_up, index)}};
+    const std::string name = LayerTensor(names_.shared_gate_up, index);
+    return {{name, 0}, {name, static_cast<size_t>(spec_.moe.shared_intermediate)}};
+  }
+
   std::vector<Module> GatedModules(int index) const {
     if (names_.gate_up.empty())
       return {{LayerTensor(names_.gate, index)}, {LayerTensor(names_.up, index)}};
@@ -214,9 +224,7 @@ class Loader {
     if (experts.prepacked()) PackExperts(plain, share, worker_, experts);
     if (worker_.thread == 0) FillExpertBiases(plain, share, experts);
     if (spec_.moe.shared_intermediate == 0) return;
-    LoadGated(layer,
-              {{LayerTensor(names_.shared_gate, index)}, {LayerTensor(names_.shared_up, index)}},
-              shard_.shared_intermediate);
+    LoadGated(layer, SharedModules(index), shard_.shared_intermediate);
     LoadOutput(layer.down, nullptr, LayerTensor(names_.shared_down, index),
                shard_.shared_intermediate.begin);
   }

@@ -84,6 +84,32 @@ struct ShortConvWeights {
   float* taps = nullptr;  // [width][channels]
 };
 
+// What Mamba-2 has, of this rank's heads and their groups. `in` projects to the columns that
+// MambaColumns names; `out` takes the heads. Without Mamba-2 everything is empty.
+struct MambaWeights {
+  PackedMatrix in, out;
+  float* conv = nullptr;       // [conv_width][channels], times the parts' multipliers
+  float* conv_bias = nullptr;  // [channels]
+  float* log_a = nullptr;      // [heads], as the next two
+  float* skip = nullptr;       // D
+  float* dt_bias = nullptr;
+  float* norm = nullptr;  // [heads * head_dim]
+};
+
+// Columns of a Mamba-2 projection of so many heads and groups, in this order: x of the heads, B and
+// C of the groups, which the convolution takes; then z of the heads, dt.
+struct MambaColumns {
+  MambaColumns(const MambaSpec& mamba, size_t heads, size_t groups);
+  MambaColumns(const MambaSpec& mamba, const Shard& shard)
+      : MambaColumns(mamba, shard.mamba_heads.size(), shard.mamba_groups.size()) {}
+
+  size_t heads, groups;
+  size_t b, c, z, dt;  // where each of them begins; x begins at 0
+  size_t count;
+
+  size_t channels() const { return z; }
+};
+
 // Columns of a Gated DeltaNet projection of so many key heads, in this order: queries, keys and
 // values of its heads, which the convolution takes; then z of each value head, b and a.
 struct DeltaColumns {
@@ -139,6 +165,7 @@ struct LayerWeights {
   LatentWeights latent;
   DeltaWeights delta;
   ShortConvWeights conv;
+  MambaWeights mamba;
 
   bool has_experts() const { return experts.router.outputs > 0; }
 };

@@ -36,7 +36,8 @@ struct StateSpaceCase {
 
 class StateSpaceTest : public ::testing::TestWithParam<Isa> {
  protected:
-  void Run(const StateSpaceCase& of, const float* x, float* state, float* out, size_t out_stride) const {
+  void Run(const StateSpaceCase& of, const float* x, float* state, float* out,
+           size_t out_stride) const {
     TableFor(GetParam())
         .state_space({.state = state,
                       .x = x,
@@ -54,12 +55,13 @@ class StateSpaceTest : public ::testing::TestWithParam<Isa> {
   }
 };
 
-constexpr StateSpaceShape kStateSpaceShapes[] = {{1, 16, 16}, {1, 128, 64},  {2, 8, 7},    {3, 8, 8},   {4, 16, 1},
-                             {4, 24, 17}, {5, 128, 64},  {7, 16, 33},  {8, 64, 31}, {9, 16, 65},
-                             {13, 8, 96}, {70, 32, 128}, {67, 16, 200}};
+constexpr StateSpaceShape kStateSpaceShapes[] = {
+    {1, 16, 16}, {1, 128, 64}, {2, 8, 7},   {3, 8, 8},   {4, 16, 1},    {4, 24, 17},  {5, 128, 64},
+    {7, 16, 33}, {8, 64, 31},  {9, 16, 65}, {13, 8, 96}, {70, 32, 128}, {67, 16, 200}};
 
 // A cell is rounded four times a token, each time by u of what it adds up, decays included
-// (`weight`, the same with magnitudes); a sum of state_dim products of cells adds as many roundings.
+// (`weight`, the same with magnitudes); a sum of state_dim products of cells adds as many
+// roundings.
 TEST_P(StateSpaceTest, IsWithinTheSummationBound) {
   for (const StateSpaceShape& shape : kStateSpaceShapes) {
     const StateSpaceCase of(shape);
@@ -82,8 +84,8 @@ TEST_P(StateSpaceTest, IsWithinTheSummationBound) {
           cell[i] = of.decay[t] * cell[i] + added;
           weight[i] = of.decay[t] * weight[i] + std::abs(added);
           want += c * cell[i];
-          error += std::abs(c) * weight[i] * kU *
-                   (roundings + static_cast<double>(shape.state_dim) + 2);
+          error +=
+              std::abs(c) * weight[i] * kU * (roundings + static_cast<double>(shape.state_dim) + 2);
         }
         ASSERT_NEAR(out[t * shape.head_dim + column], want, error)
             << shape.tokens << " tokens, " << shape.state_dim << " x " << shape.head_dim
@@ -106,8 +108,8 @@ TEST_P(StateSpaceTest, MayWriteWhereItReads) {
     EXPECT_EQ(state, state_apart);
     for (size_t t = 0; t < shape.tokens; ++t)
       for (size_t i = 0; i < of.stride; ++i)
-        ASSERT_EQ(x[t * of.stride + i], i < shape.head_dim ? apart[t * of.stride + i]
-                                                           : of.x[t * of.stride + i])
+        ASSERT_EQ(x[t * of.stride + i],
+                  i < shape.head_dim ? apart[t * of.stride + i] : of.x[t * of.stride + i])
             << "token " << t << ", float " << i;
   }
 }

@@ -130,6 +130,22 @@ TEST(Cost, ShortConvolutionsReadTheirStateAlone) {
             2 * (2 * kAttention + 3 * kConv + 5 * 3 * 64 * 144) + 2 * kTokens * kPair);
 }
 
+// Four layers of hidden 64, one with attention: 4 heads and 2 KV heads of 16; the others 8 heads
+// with a state of 16 x 16, one group, a convolution over 4 tokens of 160 channels.
+TEST(Cost, MambaReadsItsStateAlone) {
+  const auto config = Json::ParseFile(tests::TestData() + "/models/bamba/config.json").value();
+  const CostModel cost(ReadSpec(config).value(), Dtype::kBf16, 1);
+  constexpr uint64_t kTokens = 10, kState = 3 * (3 * 160 + 8 * 16 * 16) * 4;
+  const StepCost decoded = cost.Rows(kTokens - 1, 1, 0);
+  EXPECT_EQ(decoded.kv_bytes, kTokens * 2 * 2 * 16 * 2 + kState);
+  EXPECT_EQ(cost.Rows(0, 1, 0).kv_bytes, 2u * 2 * 16 * 2) << "a sequence begins without state";
+  constexpr uint64_t kAttention = 128 * 64 + 64 * 64, kMlp = 3 * 64 * 96;
+  constexpr uint64_t kMamba = (128 + 160 + 8) * 64 + 128 * 64 + 4 * 160;
+  constexpr uint64_t kPair = 2 * 4 * (16 + 16), kUpdate = 5 * 8 * 16 * 16;
+  EXPECT_EQ(decoded.flops,
+            2 * (kAttention + 3 * kMamba + 4 * kMlp) + 3 * kUpdate + kTokens * kPair);
+}
+
 // OPT-125M: plain MLP, as many KV heads as heads, biases.
 TEST(Cost, APlainMlpMultipliesTwice) {
   const StepCost cost = CostModel(Preset("opt-125m"), Dtype::kF16, 1).Rows(0, 1, 0);

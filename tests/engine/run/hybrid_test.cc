@@ -120,7 +120,8 @@ TEST_P(HybridKinds, GivesEveryRequestTheTokensItGetsAlone) {
   }
 }
 
-// Two key heads: with three ranks one has no head at all.
+// Two key heads: with three ranks one has no head at all. Eight of Mamba-2: with three ranks they
+// are cut unevenly, and within a group.
 TEST_P(HybridKinds, GivesTheSameTokensOnSeveralRanks) {
   for (const int ranks : {2, 3}) {
     EngineOptions options = this->options();
@@ -130,15 +131,21 @@ TEST_P(HybridKinds, GivesTheSameTokensOnSeveralRanks) {
   }
 }
 
+// Four ranks hold two KV heads twice: their states are small beside a block. There are as few
+// blocks as leave every sequence a state, since states get half of the space at most.
 TEST_P(HybridKinds, RecomputesTheStateOfAPreemptedSequence) {
   EngineOptions options = this->options();
+  options.tensor_parallel = 4;
   options.max_num_batched_tokens = 13;
-  const auto engine = StartWithBlocks(options, 9);
+  const Sizes sizes = SizesOf(options);
+  const uint64_t blocks = (kSequences * sizes.state + sizes.block - 1) / sizes.block;
+  const auto engine = StartWithBlocks(options, std::max<uint64_t>(blocks, 9));
   EXPECT_EQ(RunAll(*engine, Requests()), alone());
   EXPECT_GT(engine->stats().scheduler.preemptions, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, HybridKinds, ::testing::Values("qwen3.5-text", "lfm2"),
+INSTANTIATE_TEST_SUITE_P(Models, HybridKinds,
+                         ::testing::Values("qwen3.5-text", "lfm2", "bamba", "granite4-dense"),
                          [](const auto& info) { return tests::TestName(info.param); });
 
 // A block of keys and values is of no use without the state behind it.
@@ -187,6 +194,20 @@ TEST(Hybrid, CountsTheStatesOfShortConvolutions) {
   EXPECT_EQ(SizesOf(options).state, 3u * 2 * 64 * 4);
   EXPECT_EQ(StateBytesPerSequence(*SpecFor(options)), 3u * 2 * 64 * 4);
   EXPECT_EQ(KvBytesPerToken(*SpecFor(options), kernels::KvDtype::kF32), 2u * 2 * 32 * 4);
+}
+
+// Three of four layers: three inputs of each of 8 x 16 + 2 x 2 x 16 channels, and 8 heads of 16 x
+// 16; of two ranks, half of the heads and one of the groups.
+TEST(Hybrid, CountsTheStatesOfMamba) {
+  EngineOptions options = HybridOf("granite4-dense");
+  EXPECT_EQ(SizesOf(options).state, 3u * (3 * 192 + 8 * 16 * 16) * 4);
+  EXPECT_EQ(StateBytesPerSequence(*SpecFor(options)), 3u * (3 * 192 + 8 * 16 * 16) * 4);
+  EXPECT_EQ(KvBytesPerToken(*SpecFor(options), kernels::KvDtype::kF32), 2u * 2 * 16 * 4);
+  options.tensor_parallel = 2;
+  EXPECT_EQ(SizesOf(options).state, 3u * (3 * 96 + 4 * 16 * 16) * 4);
+  options = HybridOf("bamba");  // both ranks need the one group
+  options.tensor_parallel = 2;
+  EXPECT_EQ(SizesOf(options).state, 3u * (3 * 96 + 4 * 16 * 16) * 4);
 }
 
 TEST(SizeStates, TakeHalfOfTheirSpaceAtMost) {

@@ -1,0 +1,199 @@
+// Mamba-2: projection, causal convolution, the state's recurrence, gate, norm over runs of heads,
+// output.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "engine/base/trace.h"
+#include "engine/decoder/forward_conv.h"
+
+namespace pinion {
+namespace {
+
+using kernels::Dtype;
+
+struct Mamba {
+  Mamba(const ForwardPass& pass, size_t index)
+      : pass(pass),
+        spec(pass.spec.mamba),
+        index(index),
+        weights(pass.weights.layers[index].mamba),
+        heads(pass.weights.shard.mamba_heads),
+        groups(pass.weights.shard.mamba_groups),
+        columns(spec, pass.weights.shard),
+        head_dim(static_cast<size_t>(spec.head_dim)),
+        state_dim(static_cast<size_t>(spec.state_dim)) {}
+
+  const ForwardPass& pass;
+  const MambaSpec& spec;
+  const size_t index;
+  const MambaWeights& weights;
+  const Range heads, groups;
+  const MambaColumns columns;
+  const size_t head_dim, state_dim;
+
+  bool normalises() const { return spec.norm_runs > 0; }
+  size_t heads_per_run() const { return static_cast<size_t>(spec.heads / spec.norm_runs); }
+  float* projected(size_t row) const { return pass.w.qkv + row * pass.w.qkv_stride; }
+  // Of `head` among the rank's: its x and then its output; its gate and then its gated output.
+  float* x(size_t row, size_t head) const { return projected(row) + head * head_dim; }
+  float* z(size_t row, size_t head) const { return x(row, head) + columns.z; }
+  std::byte* output(size_t row, size_t head) const {
+    const size_t at = row * weights.out.k_padded() + head * head_dim;
+    return pass.w.recurred + at * kernels::SizeOf(pass.activation);
+  }
+};
+
+// Whether every run of heads that is normalised together is on one rank.
+bool RunsAreWhole(const Mamba& mamba) {
+  return static_cast<size_t>(mamba.spec.norm_runs) % mamba.pass.model.exchange.ranks() == 0;
+}
+
+void Convolve(const Mamba& mamba) {
+  const ForwardPass& pass = mamba.pass;
+  const Convolution convolution = {.layer = mamba.index,
+                                   .src = pass.w.qkv,
+                                   .channels = mamba.columns.channels(),
+                                   .taps = mamba.weights.conv,
+                                   .width = static_cast<size_t>(mamba.spec.conv_width)};
+  const auto activate = [&](size_t, size_t first, size_t n, float* dst) {
+    if (mamba.weights.conv_bias) pass.table.add(dst, mamba.weights.conv_bias + first, n);
+    pass.table.activate(dst, Dtype::kF32, kernels::Activation::kSilu, dst, n);
+  };
+  ShareConvolution(
+      pass, convolution, [](size_t, size_t, size_t, float*) {}, activate);
+}
+
+// ---- The recurrence.
+
+float Softplus(float x) { return x > 20 ? x : std::log1p(std::exp(x)); }
+
+float TimeStep(const Mamba& mamba, size_t row, size_t head) {
+  const float raw = mamba.projected(row)[mamba.columns.dt + head] * mamba.spec.multipliers.dt;
+  const float dt = Softplus(raw + mamba.weights.dt_bias[head]);
+  return std::clamp(dt, mamba.spec.dt_min, mamba.spec.dt_max);
+}
+
+// The gated output of a head: rounded to where `out` takes it, or in float32 to where the norm
+// does, with its sum of squares.
+void GateHead(const Mamba& mamba, size_t row, size_t head) {
+  const auto& table = mamba.pass.table;
+  float *y = mamba.x(row, head), *z = mamba.z(row, head);
+  const auto silu = kernels::Activation::kSilu;
+  if (mamba.spec.multipliers.z != 1) table.scale(z, mamba.spec.multipliers.z, mamba.head_dim);
+  if (!mamba.normalises())
+    return table.activate_gated(mamba.output(row, head), mamba.pass.activation, silu, z, y,
+                                mamba.head_dim);
+  table.activate_gated(z, Dtype::kF32, silu, z, y, mamba.head_dim);
+  const HeadSquares squares(mamba.pass.spec);
+  mamba.pass.model.exchange
+      .own_head_squares()[row * squares.stride + squares.mamba + mamba.heads.begin + head] =
+      table.sum_squares(z, mamba.head_dim);
+}
+
+// Rows [begin, end) of one sequence, at most kTokens.
+constexpr size_t kTokens = 64;
+void RunRows(const Mamba& mamba, size_t begin, size_t end, size_t head, float* state) {
+  const float a = std::exp(mamba.weights.log_a[head]);
+  std::array<float, kTokens> decay, dt;
+  for (size_t row = begin; row < end; ++row) {
+    dt[row - begin] = TimeStep(mamba, row, head);
+    decay[row - begin] = std::exp(-a * dt[row - begin]);
+  }
+  const size_t group =
+      (mamba.heads.begin + head) / static_cast<size_t>(mamba.spec.heads_per_group()) -
+      mamba.groups.begin;
+  const float* projected = mamba.projected(begin);
+  const size_t stride = mamba.pass.w.qkv_stride;
+  mamba.pass.table.state_space({.state = state,
+                                .x = mamba.x(begin, head),
+                                .b = projected + mamba.columns.b + group * mamba.state_dim,
+                                .c = projected + mamba.columns.c + group * mamba.state_dim,
+                                .stride = stride,
+                                .tokens = end - begin,
+                                .state_dim = mamba.state_dim,
+                                .head_dim = mamba.head_dim,
+                                .decay = decay.data(),
+                                .dt = dt.data(),
+                                .skip = mamba.weights.skip[head],
+                                .out = mamba.x(begin, head),
+                                .out_stride = stride});
+  for (size_t row = begin; row < end; ++row) GateHead(mamba, row, head);
+}
+
+// Heads of sequences are independent of each other, the tokens of a sequence are not.
+void Recur(const Mamba& mamba) {
+  const TraceSpan span("state space", "layer", mamba.index);
+  const auto& slices = mamba.pass.batch.slices;
+  const size_t heads = mamba.columns.heads;
+  const auto run = [&](size_t i) {
+    const StepBatch::Slice& slice = slices[i / heads];
+    float* state = mamba.pass.states.State(mamba.index, slice.place, i % heads);
+    if (slice.first_position == 0) std::fill_n(state, mamba.state_dim * mamba.head_dim, 0.0f);
+    const size_t end = slice.first_row + slice.rows;
+    for (size_t row = slice.first_row; row < end; row += kTokens)
+      RunRows(mamba, row, std::min(row + kTokens, end), i % heads, state);
+  };
+  if (!mamba.normalises() || RunsAreWhole(mamba))
+    return mamba.pass.worker.ShareOneByOne(slices.size() * heads, run);
+  mamba.pass.worker.ShareOneByOne(slices.size() * heads, run, PhaseScope::kRanks);
+  Fetch(mamba.pass, [&](RankExchange& exchange) { exchange.FetchHeadSquares(mamba.pass.rows); });
+}
+
+// ---- The norm.
+
+// 1 / RMS of a run of heads. Every rank adds the heads up in the same order, so that all of them
+// get the same bits.
+float RunScale(const Mamba& mamba, size_t row, size_t run) {
+  const RankExchange& exchange = mamba.pass.model.exchange;
+  const HeadSquares squares(mamba.pass.spec);
+  const size_t heads = mamba.heads_per_run();
+  const float* all = RunsAreWhole(mamba) ? exchange.own_head_squares() : exchange.head_squares();
+  const float* of_run = all + row * squares.stride + squares.mamba + run * heads;
+  float sum = 0;
+  for (size_t i = 0; i < heads; ++i) sum += of_run[i];
+  const auto elements = static_cast<float>(heads * mamba.head_dim);
+  return 1 / std::sqrt(sum / elements + mamba.pass.spec.norm_eps);
+}
+
+// Some neighbouring heads of a row.
+void NormRange(const Mamba& mamba, size_t row, Range heads) {
+  const auto& table = mamba.pass.table;
+  size_t run = 0;
+  float scale = 0;
+  for (size_t head = heads.begin; head < heads.end; ++head) {
+    const size_t of_head = (mamba.heads.begin + head) / mamba.heads_per_run();
+    if (head == heads.begin || of_head != run) scale = RunScale(mamba, row, run = of_head);
+    float* gated = mamba.z(row, head);
+    table.weigh(gated, mamba.weights.norm + head * mamba.head_dim, scale, mamba.head_dim);
+    table.store(mamba.output(row, head), mamba.pass.activation, gated, mamba.head_dim);
+  }
+}
+
+void NormHeads(const Mamba& mamba) {
+  if (!mamba.normalises()) return;
+  const TraceSpan span("norm");
+  const size_t heads = mamba.columns.heads;
+  mamba.pass.worker.Share(mamba.pass.rows * heads, [&](size_t begin, size_t end) {
+    while (begin < end) {
+      const size_t row = begin / heads, stop = std::min(end, (row + 1) * heads);
+      NormRange(mamba, row, {begin - row * heads, stop - row * heads});
+      begin = stop;
+    }
+  });
+}
+
+}  // namespace
+
+void RunMamba(const ForwardPass& pass, size_t layer) {
+  const Mamba mamba(pass, layer);
+  Project(pass, "mamba_in", mamba.weights.in, pass.w.normed, pass.w.qkv, pass.w.qkv_stride);
+  Convolve(mamba);
+  Recur(mamba);
+  NormHeads(mamba);
+  Project(pass, "mamba_out", mamba.weights.out, pass.w.recurred, pass.w.attention_partial,
+          pass.w.hidden_stride, PhaseScope::kRanks);
+}
+
+}  // namespace pinion
