@@ -85,6 +85,7 @@ class EngineLoop : public Engine {
     stats.shared_kv_bytes = model_.decoder->shared_kv_bytes();
     for (int rank = 0; rank < model_.ranks->count(); ++rank)
       stats.waited_s.push_back(model_.ranks->waited_s(rank));
+    if (model_.counted) stats.traffic = model_.counted->traffic();
     return stats;
   }
 
@@ -380,6 +381,7 @@ Json EngineLoop::ServerInfo() const {
   out.Set("dtype", info.dtype);
   out.Set("threads", info.threads);
   out.Set("processes", static_cast<uint64_t>(info.processes));
+  if (info.link) out.Set("link", ToJson(*info.link));
   out.Set("max_model_len", static_cast<uint64_t>(info.max_model_len));
   out.Set("load_s", info.load_s);
   out.Set("weight_bytes", info.weight_bytes);

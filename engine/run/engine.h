@@ -10,6 +10,7 @@
 #include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "engine/checkpoint/model.h"
+#include "engine/comm/traffic.h"
 #include "engine/decoder/cost.h"
 #include "engine/host/binding.h"
 #include "engine/kv/block_pool.h"
@@ -56,9 +57,10 @@ using ScoreSink =
 struct EngineInfo {
   std::string isa, dtype;
   kernels::KvDtype kv_dtype = kernels::KvDtype::kF32;
-  std::string gemm;      // GEMM kernels by number of rows: kernels::Format(GemmRules)
-  int threads = 0;       // of this process's ranks
-  size_t processes = 1;  // that compute the model together
+  std::string gemm;              // GEMM kernels by number of rows: kernels::Format(GemmRules)
+  int threads = 0;               // of this process's ranks
+  size_t processes = 1;          // that compute the model together
+  std::optional<LinkCost> link;  // between them
   size_t max_model_len = 0, block_tokens = 0, blocks = 0;
   uint64_t weight_bytes = 0, kv_bytes = 0;  // over all ranks of all processes
   uint64_t state_bytes = 0;                 // of recurrent layers' states
@@ -95,6 +97,7 @@ struct EngineStats {
   // Seconds for which the threads of each rank of this process waited for each other and for other
   // ranks, the mean of a rank's threads; part of the steps' time.
   std::vector<double> waited_s;
+  Traffic traffic;  // of this process with those that compute the model with it
 };
 
 // A model, loaded and ready: requests in, tokens out, one step at a time.

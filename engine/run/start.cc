@@ -186,6 +186,7 @@ Status OpenModel(StartedModel& model, StartState& start) {
 
 Status AgreeOnModel(StartedModel& model, StartState& start) {
   if (!model.world) return {};
+  model.info.link = MeasureLink(*model.world);
   const DecoderSpec& spec = model.files.spec;
   return Agree(*model.world,
                {{"Pinion", Version()},
@@ -380,7 +381,9 @@ Result<StartedModel> StartModel(const EngineOptions& options) {
   StartedModel model;
   model.options = options;
   StartState start;
-  PINION_ASSIGN(model.world, MeetProcesses(options));
+  PINION_ASSIGN(Communicator* const met, MeetProcesses(options));
+  if (met) model.counted = std::make_unique<CountingCommunicator>(*met);
+  model.world = model.counted.get();
   for (const auto stage : {MakePlanHere, OpenModel, AgreeOnModel, ChooseKernels, CheckMemory,
                            LoadAndPack, MakeKvCache})
     PINION_TRY(Together(model.world, stage(model, start)));

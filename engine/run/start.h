@@ -6,6 +6,7 @@
 
 #include "engine/base/result.h"
 #include "engine/checkpoint/model.h"
+#include "engine/comm/traffic.h"
 #include "engine/decoder/decoder.h"
 #include "engine/host/budget.h"
 #include "engine/host/machine.h"
@@ -23,8 +24,9 @@ struct StartedModel {
   ModelFiles files;
   kernels::Isa isa = kernels::Isa::kScalar;
   std::unique_ptr<Ranks> ranks;
+  std::unique_ptr<CountingCommunicator> counted;  // null: this process has all ranks
   std::unique_ptr<Decoder> decoder;
-  Communicator* world = nullptr;                  // null: this process has all ranks
+  Communicator* world = nullptr;                  // `counted`
   std::unique_ptr<MeasuredStepTimes> step_times;  // null if steps have no bound
   EngineInfo info;
 };

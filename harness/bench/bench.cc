@@ -74,6 +74,18 @@ std::vector<double> MediansByRank(const std::vector<std::vector<double>>& rounds
   return medians;
 }
 
+std::optional<Traffic> MedianTraffic(const std::vector<Traffic>& rounds) {
+  std::vector<double> calls, bytes, seconds;
+  for (const Traffic& round : rounds) {
+    calls.push_back(static_cast<double>(round.calls));
+    bytes.push_back(static_cast<double>(round.bytes));
+    seconds.push_back(round.seconds);
+  }
+  if (Median(calls) == 0) return std::nullopt;
+  return Traffic{static_cast<uint64_t>(Median(calls)), static_cast<uint64_t>(Median(bytes)),
+                 Median(seconds)};
+}
+
 // The peak without the probe's own memory, which is resident from its first measurement on.
 uint64_t PeakOfEngine(uint64_t peak_before_probe_bytes, const CeilingProbe* probe) {
   if (!probe) return PeakRssBytes(getpid());
@@ -197,6 +209,7 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
   RoundValues values;
   std::vector<std::vector<CounterReading>> counters;  // per round
   std::vector<std::vector<double>> waits;             // per round
+  std::vector<Traffic> exchanged;                     // per round
   const uint64_t peak_bytes = PeakRssBytes(getpid());
   LimitTaker limits(ceilings, plan);
   BenchResult result;
@@ -214,7 +227,10 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
     const EngineStats at_start = engine.stats();
     PINION_ASSIGN(const LoadResult load, RunLoad(engine, asked));
     counters.push_back(counting.Stop());
-    waits.push_back(WaitShares(at_start, engine.stats()));
+    const EngineStats at_end = engine.stats();
+    waits.push_back(WaitShares(at_start, at_end));
+    exchanged.push_back(at_end.traffic - at_start.traffic);
+    result.traffic = MedianTraffic(exchanged);
     result.wait_shares = MediansByRank(waits);
     result.counters = MediansOf(counters);
     Take(plan, load, values);

@@ -69,6 +69,9 @@ struct BenchResult {
   // Of each rank of this process: the share of the steps' time for which its threads waited for
   // each other and for other ranks. Medians over the rounds.
   std::vector<double> wait_shares;
+  // With the processes that compute the model with this one, in one round: medians over the rounds.
+  // Unset if it is alone.
+  std::optional<Traffic> traffic;
   std::vector<CounterReading> counters;  // medians over the rounds, of one round each
   std::vector<std::string> suspect;
 
@@ -85,7 +88,8 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
 // {"prefill_tokens_per_s":{"median","low","high"},"decode_tokens_per_s":{...},"load_s",
 //  "peak_rss_bytes","isa","threads","config":{},...}; low and high are null below 6 rounds.
 // "wait_shares": of each rank, 0 to 1.
-// "counters": as ToJson of them, harness/counters/counters.h, medians of a round.
+// "exchange": {"calls","bytes","seconds","link_seconds","link":{"call_s","bytes_per_s"}} of a
+// round, or null. "counters": as ToJson of them, harness/counters/counters.h, medians of a round.
 // "limits": {"read_bytes_per_s":{},"flops_per_s":{},"int8_ops_per_s":{},
 //  "prefill":{"bound_by","weight_bytes","kv_bytes","flops","int8_ops"},"decode":{...},
 //  "metrics":{"decode_tokens_per_s":{"limit":{},"fraction":{}},...}}, or null; then

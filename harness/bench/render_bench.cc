@@ -131,6 +131,32 @@ std::string LimitLines(const BenchResult& result) {
                 Asked("decode", limits.decode, limits.decode_bound_by_bytes));
 }
 
+Json ExchangeJson(const BenchResult& result) {
+  if (!result.traffic || !result.engine.link) return {};
+  const Traffic& traffic = *result.traffic;
+  const LinkCost& link = *result.engine.link;
+  Json object = Json::MakeObject();
+  object.Set("calls", traffic.calls);
+  object.Set("bytes", traffic.bytes);
+  object.Set("seconds", traffic.seconds);
+  object.Set("link_seconds", link.SecondsFor(traffic));
+  object.Set("link", ToJson(link));
+  return object;
+}
+
+// What a round exchanged with other processes, and what the link alone would take for it.
+std::string ExchangeLine(const BenchResult& result) {
+  if (!result.traffic || !result.engine.link) return "";
+  const Traffic& traffic = *result.traffic;
+  const LinkCost& link = *result.engine.link;
+  return StrCat("a round exchanges ", FormatBytes(traffic.bytes), " in ", traffic.calls,
+                " calls with the other processes: ", Printf("%.3g s", traffic.seconds),
+                ", waiting for them included; the link alone takes ",
+                Printf("%.3g s", link.SecondsFor(traffic)), " (",
+                Printf("%.3g us", link.call_s * 1e6), " a call, ",
+                Printf("%.3g GB/s", link.bytes_per_s / 1e9), ")\n");
+}
+
 std::string WaitLine(const std::vector<double>& shares) {
   if (shares.empty()) return "";
   std::string text = "threads waited for each other";
@@ -162,6 +188,7 @@ Json ToJson(const BenchResult& result) {
   object.Set("limits", LimitsJson(result));
   if (!result.limits) object.Set("no_limits_because", result.no_limits_because);
   object.Set("wait_shares", Json(result.wait_shares));
+  object.Set("exchange", ExchangeJson(result));
   object.Set("counters", ToJson(result.counters));
   object.Set("suspect", Json(result.suspect));
   object.Set("plan", ToJson(result.engine.plan));
@@ -188,7 +215,7 @@ std::string Render(const BenchResult& result) {
   }
   if (result.plan.rounds < static_cast<int>(kMinSamples))
     text += StrCat("no interval below ", kMinSamples, " rounds\n");
-  text += LimitLines(result) + WaitLine(result.wait_shares);
+  text += LimitLines(result) + WaitLine(result.wait_shares) + ExchangeLine(result);
   if (!result.counters.empty())
     text += "\nhardware counters per round:\n" + Render(result.counters);
   for (const std::string& reason : result.suspect) text += StrCat("disturbed: ", reason, "\n");

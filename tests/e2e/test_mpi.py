@@ -212,3 +212,21 @@ def test_what_a_server_of_several_processes_refuses(mpirun, data, flag):
     done = mpirun(2, "serve", data / "models/llama", "-tp", 4, "--port", 0, *flag)
     assert done.returncode == 2
     assert sentence(done).startswith(f"pinion: {flag[0]} needs engines of one process each, and 2 were ")
+
+
+def test_bench_shows_the_exchange_beside_what_the_link_costs(mpirun):
+    done = mpirun(2, "bench", "preset:tiny", "-tp", 2, "--prompt-len", 8, "--output-len", 5,
+                  "--rounds", 2, "--json", *EXACT)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["exchange"]
+    # preset:tiny has 2 layers. In a step: the order, two terms of each layer, the logits.
+    steps = 5
+    assert found["calls"] == steps * (1 + 1 + 2 * 2 + 1), found
+    assert found["bytes"] > steps * 2 * 2 * 4 * 64  # terms of one row at least
+    assert found["seconds"] > 0 and found["link"]["call_s"] > 0 and found["link_seconds"] > 0
+
+
+def test_bench_of_one_process_exchanges_nothing(pinion):
+    done = pinion("bench", "preset:tiny", "--prompt-len", 8, "--output-len", 4, "--rounds", 1, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["exchange"] is None
