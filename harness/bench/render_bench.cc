@@ -149,12 +149,13 @@ std::string ExchangeLine(const BenchResult& result) {
   if (!result.traffic || !result.engine.link) return "";
   const Traffic& traffic = *result.traffic;
   const LinkCost& link = *result.engine.link;
+  const std::string rate = link.bytes_per_s > 0 ? Printf("%.3g GB/s", link.bytes_per_s / 1e9)
+                                                : "bytes too fast to be measured";
   return StrCat("a round exchanges ", FormatBytes(traffic.bytes), " in ", traffic.calls,
                 " calls with the other processes: ", Printf("%.3g s", traffic.seconds),
                 ", waiting for them included; the link alone takes ",
                 Printf("%.3g s", link.SecondsFor(traffic)), " (",
-                Printf("%.3g us", link.call_s * 1e6), " a call, ",
-                Printf("%.3g GB/s", link.bytes_per_s / 1e9), ")\n");
+                Printf("%.3g us", link.call_s * 1e6), " a call, ", rate, ")\n");
 }
 
 std::string WaitLine(const std::vector<double>& shares) {
