@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/serve/event_writer.h"
+#include "engine/serve/llama_writer.h"
 #include "engine/serve/message_writer.h"
 #include "engine/serve/response_writer.h"
 
@@ -48,9 +49,18 @@ class OpenAiWriter final : public AnswerWriter {
 
 std::unique_ptr<AnswerWriter> MakeAnswerWriter(const GenerationRequest& request,
                                                ResponseHead head) {
-  if (request.api == Api::kMessages) return std::make_unique<MessageWriter>(std::move(head));
-  if (request.api == Api::kResponses)
-    return std::make_unique<ResponseWriter>(request, std::move(head));
+  switch (request.api) {
+    case Api::kMessages:
+      return std::make_unique<MessageWriter>(std::move(head));
+    case Api::kResponses:
+      return std::make_unique<ResponseWriter>(request, std::move(head));
+    case Api::kLlama:
+    case Api::kInfill:
+      return std::make_unique<LlamaWriter>(request, std::move(head));
+    case Api::kCompletions:
+    case Api::kChat:
+      break;
+  }
   return std::make_unique<OpenAiWriter>(request, std::move(head));
 }
 

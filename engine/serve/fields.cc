@@ -15,7 +15,6 @@ struct UnsupportedField {
   const char* advice;
 };
 constexpr auto kUnsupported = std::to_array<UnsupportedField>({
-    {"suffix", "put all text into the prompt"},
     {"use_beam_search", "use n with a temperature above 0"},
     {"audio", "send text"},
     {"functions", "use tools"},
@@ -67,7 +66,7 @@ constexpr auto kRead = std::to_array<std::string_view>({
     "truncate_prompt_tokens",
     "truncation_side",
 });
-constexpr auto kReadByCompletions = std::to_array<std::string_view>({"echo", "prompt"});
+constexpr auto kReadByCompletions = std::to_array<std::string_view>({"echo", "prompt", "suffix"});
 constexpr auto kReadByChat = std::to_array<std::string_view>({
     "add_generation_prompt",
     "chat_template_kwargs",

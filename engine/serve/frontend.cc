@@ -25,6 +25,8 @@ constexpr size_t kHeavyBytes = size_t{256} << 10;
 const char* IdPrefix(Api api) {
   switch (api) {
     case Api::kCompletions:
+    case Api::kLlama:
+    case Api::kInfill:
       return "cmpl-";
     case Api::kChat:
       return "chatcmpl-";
@@ -108,6 +110,9 @@ const std::map<std::string, Frontend::Endpoint, std::less<>>& Frontend::Endpoint
       {"/v1/models", {"GET", &Frontend::Models, true}},
       {"/v1/completions", {"POST", &Frontend::Completions, true}},
       {"/v1/chat/completions", {"POST", &Frontend::Chat, true}},
+      {"/completion", {"POST", &Frontend::LlamaCompletion, true}},
+      {"/completions", {"POST", &Frontend::LlamaCompletion, true}},
+      {"/infill", {"POST", &Frontend::Infill, true}},
       {"/v1/responses", {"POST", &Frontend::Responses, true}},
       {"/v1/messages", {"POST", &Frontend::Messages, true}},
       {"/v1/messages/count_tokens", {"POST", &Frontend::CountTokens, true}},
@@ -192,6 +197,14 @@ void Frontend::Messages(HttpRequest request, Reply reply) {
 
 void Frontend::Responses(HttpRequest request, Reply reply) {
   Generate(std::move(request), std::move(reply), Api::kResponses);
+}
+
+void Frontend::LlamaCompletion(HttpRequest request, Reply reply) {
+  Generate(std::move(request), std::move(reply), Api::kLlama);
+}
+
+void Frontend::Infill(HttpRequest request, Reply reply) {
+  Generate(std::move(request), std::move(reply), Api::kInfill);
 }
 
 void Frontend::CountTokens(HttpRequest request, Reply reply) {

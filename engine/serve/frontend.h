@@ -95,6 +95,8 @@ class Frontend {
   void Chat(HttpRequest request, Reply reply);
   void Messages(HttpRequest request, Reply reply);
   void Responses(HttpRequest request, Reply reply);
+  void LlamaCompletion(HttpRequest request, Reply reply);
+  void Infill(HttpRequest request, Reply reply);
   void CountTokens(HttpRequest request, Reply reply);
   void Tokenize(HttpRequest request, Reply reply);
   void Detokenize(HttpRequest request, Reply reply);

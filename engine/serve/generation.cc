@@ -152,6 +152,7 @@ ApiError Generation::Failure() const {
 
 void Generation::Time(Choice& choice, const TokenEvent& event) {
   if (choice.output_tokens == 0) {
+    choice.scheduled_ns = event.scheduled_ns;
     choice.first_token_ns = event.now_ns;
     ticket_.FirstToken(choice.prompt_tokens);
     metrics_.AddFirstToken(Seconds(origin_.arrived_ns, event.now_ns));
@@ -194,6 +195,9 @@ ChoicePart Generation::TakePart(size_t index) {
   Choice& choice = choices_[index];
   ChoicePart part{
       index, std::exchange(choice.text, {}), {}, choice.finish_reason, choice.stop_reason, {}};
+  part.usage = UsageOf(choice);
+  part.prompt_s = Seconds(choice.scheduled_ns, choice.first_token_ns);
+  part.decode_s = Seconds(choice.first_token_ns, choice.last_token_ns);
   if (choice.parser) Parse(choice, part);
   if (request_.params.logprobs >= 0) part.logprobs = LogprobsOf(index);
   if (request_.prompt_logprobs >= 0)
@@ -226,7 +230,9 @@ Json Generation::TakePromptIds(size_t index) {
 Json Generation::LogprobsOf(size_t index) {
   Choice& choice = choices_[index];
   const std::vector<SampledToken> tokens = std::exchange(choice.tokens, {});
-  if (request_.chat) return ChatLogprobs(tokenizer_, tokens, request_.tokens_as_ids);
+  const bool llama = request_.api == Api::kLlama || request_.api == Api::kInfill;
+  if (request_.chat || llama)
+    return ChatLogprobs(tokenizer_, tokens, request_.tokens_as_ids, /*with_ids=*/llama);
   CompletionLogprobs logprobs(tokenizer_, request_.params.logprobs, request_.tokens_as_ids);
   if (request_.echo) {
     const RatedPrompt& prompt = rated_[PromptOf(index)];

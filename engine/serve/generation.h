@@ -88,7 +88,7 @@ class Generation {
     std::unique_ptr<AnswerParser> counter;
     size_t uncounted_tokens = 0, reasoning_tokens = 0;
     size_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0;
-    int64_t first_token_ns = 0, last_token_ns = 0;
+    int64_t scheduled_ns = 0, first_token_ns = 0, last_token_ns = 0;
     bool shows_prompt = true;  // its first part is yet to come
     std::string finish_reason;
     Json stop_reason;

@@ -96,7 +96,10 @@ ApiError UnknownModel(const std::string& asked, const ServedModel& served) {
 }
 
 Intake::Intake(const ServedModel& model, const Tokenizer& tokenizer)
-    : model_(model), tokenizer_(tokenizer), longest_token_bytes_(LongestToken(tokenizer)) {}
+    : model_(model),
+      tokenizer_(tokenizer),
+      longest_token_bytes_(LongestToken(tokenizer)),
+      fill_in_(FillInTokens::Find(tokenizer)) {}
 
 ApiResult<std::vector<std::vector<int32_t>>> Intake::Prepare(GenerationRequest& request,
                                                              size_t max_model_len,
@@ -112,6 +115,7 @@ ApiResult<std::vector<std::vector<int32_t>>> Intake::Prepare(GenerationRequest& 
     PINION_ASSIGN(prompts.emplace_back(),
                   EncodePrompt(text, request.add_special_tokens, max_model_len, memory));
   }
+  PINION_TRY(FillGaps(request));
   for (const Prompt& prompt : request.prompts) {
     PINION_ASSIGN(prompts.emplace_back(),
                   EncodePrompt(prompt, request.add_special_tokens, max_model_len, memory));
@@ -119,6 +123,29 @@ ApiResult<std::vector<std::vector<int32_t>>> Intake::Prepare(GenerationRequest& 
   PINION_TRY(Truncate(request, max_model_len, tokenizer_, prompts));
   PINION_TRY(FitLengths(prompts, max_model_len, request));
   return prompts;
+}
+
+// Writes what precedes a gap and what follows it as the model knows it.
+ApiResult<void> Intake::FillGaps(GenerationRequest& request) const {
+  if (!request.fill_in) return {};
+  const char* field = request.api == Api::kInfill ? "input_suffix" : "suffix";
+  if (!fill_in_)
+    return Unexpected(ApiError{
+        400,
+        StrCat("'", field, "' needs a model that fills gaps, whose tokenizer has tokens for ",
+               "it such as <|fim_prefix|>; this one has none, so put all text into a prompt"),
+        field, ""});
+  for (Prompt& prompt : request.prompts) {
+    auto* text = std::get_if<std::string>(&prompt);
+    if (!text)
+      return Unexpected(
+          ApiError{400, StrCat("'", field, "' needs a prompt that is a text"), field, ""});
+    *text = fill_in_->Prompt(*text, *request.fill_in);
+  }
+  request.fill_in.reset();
+  std::vector<int32_t>& ends = request.params.stop_token_ids;
+  ends.insert(ends.end(), fill_in_->ends().begin(), fill_in_->ends().end());
+  return {};
 }
 
 // What the answer to this prompt will be searched for, and with its marks, if they are special.

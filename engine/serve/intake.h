@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/serve/fill_in.h"
 #include "engine/serve/memory_budget.h"
 #include "engine/serve/schema.h"
 #include "engine/text/chat.h"
@@ -51,6 +53,7 @@ class Intake {
  private:
   void SetOutput(std::string_view prompt, GenerationRequest& request) const;
   ApiResult<void> CheckIds(const std::vector<int32_t>& ids, const char* field) const;
+  ApiResult<void> FillGaps(GenerationRequest& request) const;
   ApiResult<void> CheckModel(const std::string& name) const;
   ApiResult<void> CheckTokenIds(const SamplingParams& params) const;
   ApiResult<void> EncodeBadWords(GenerationRequest& request, MemoryShare& memory) const;
@@ -63,6 +66,7 @@ class Intake {
   const ServedModel& model_;
   const Tokenizer& tokenizer_;
   size_t longest_token_bytes_;
+  std::optional<FillInTokens> fill_in_;
 };
 
 // 404 for a model that this server does not have.

@@ -9,6 +9,7 @@
 #include "engine/serve/fields.h"
 #include "engine/serve/request_memory.h"
 #include "engine/serve/response.h"
+#include "engine/serve/schema_llama.h"
 #include "engine/serve/schema_messages.h"
 #include "engine/serve/schema_responses.h"
 
@@ -21,7 +22,7 @@ constexpr size_t kMaxStopBytes = 1024;
 // How many times the tree's size a request may take: parsed, read, and for a chat as the template's
 // input, as the library's tree, and as text for the helper.
 // A Message or a Response is translated first, with more around each tool than it had.
-constexpr size_t kTreesOfCompletion = 2, kTreesOfChat = 4, kTreesOfMessages = 7;
+constexpr size_t kTreesOfCompletion = 2, kTreesOfLlama = 4, kTreesOfChat = 4, kTreesOfMessages = 7;
 
 ApiError BadField(const char* param, std::string message) {
   return {400, std::move(message), param, ""};
@@ -53,11 +54,16 @@ ApiResult<TranslatedBody> ParseBodyOf(Api api, HttpRequest& request) {
       PINION_ASSIGN(Json chat, ChatBodyOfMessages(body, /*generates=*/true));
       return TranslatedBody{std::move(chat)};
     }
-    case Api::kResponses:
+    case Api::kResponses: {
+      PINION_ASSIGN(const Json body, ParseBody(request, kTreesOfMessages));
+      return ChatBodyOfResponses(body);
+    }
+    case Api::kLlama:
+    case Api::kInfill:
       break;
   }
-  PINION_ASSIGN(const Json body, ParseBody(request, kTreesOfMessages));
-  return ChatBodyOfResponses(body);
+  PINION_ASSIGN(const Json body, ParseBody(request, kTreesOfLlama));
+  return api == Api::kLlama ? CompletionBodyOfLlama(body) : CompletionBodyOfInfill(body);
 }
 
 size_t CountOf(const Json& body, const char* key) {
@@ -198,7 +204,7 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t m
                                          const OnTimeout& on_timeout) const {
   Prepared prepared;
   {
-    const bool chat = api != Api::kCompletions;
+    const bool chat = IsChat(api);
     PINION_ASSIGN(TranslatedBody read, ParseBodyOf(api, request));
     const Json& body = read.body;
     PINION_TRY(CheckCounts(body, limits_));
@@ -207,7 +213,9 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t m
                                          : ReadCompletionRequest(body, model_.defaults));
     prepared.request.api = api;
     prepared.request.shown = std::move(read.shown);
+    if (read.fill_in) prepared.request.fill_in = std::move(read.fill_in);
     if (api == Api::kResponses) NameAsResponses(prepared.request);
+    if (api == Api::kLlama || api == Api::kInfill) FinishLlama(model_.defaults, prepared.request);
   }
   PINION_TRY(BoundLogprobs(prepared.request, limits_.max_logprobs, model_.vocabulary));
   if (prepared.request.timeout_s) on_timeout(*prepared.request.timeout_s);

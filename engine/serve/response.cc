@@ -57,11 +57,12 @@ Json Choice(const ResponseHead& head, const ChoicePart& part) {
   return choice;
 }
 
-Json ChatToken(const Tokenizer& tokenizer, int32_t id, double logprob, bool as_id) {
+Json ChatToken(const Tokenizer& tokenizer, int32_t id, double logprob, bool as_id, bool with_id) {
   const std::string text = TextOf(tokenizer, id);
   Json bytes = Json::MakeArray();
   for (const unsigned char byte : text) bytes.Append(static_cast<int>(byte));
   Json token = Json::MakeObject();
+  if (with_id) token.Set("id", id);
   token.Set("token", as_id ? NameOf(tokenizer, id, true) : text);
   token.Set("logprob", Floor(logprob));
   token.Set("bytes", std::move(bytes));
@@ -182,14 +183,14 @@ Json PromptLogprobs(const Tokenizer& tokenizer, const std::vector<SampledToken>&
   return list;
 }
 
-Json ChatLogprobs(const Tokenizer& tokenizer, const std::vector<SampledToken>& tokens,
-                  bool as_ids) {
+Json ChatLogprobs(const Tokenizer& tokenizer, const std::vector<SampledToken>& tokens, bool as_ids,
+                  bool with_ids) {
   Json content = Json::MakeArray();
   for (const SampledToken& token : tokens) {
-    Json entry = ChatToken(tokenizer, token.id, token.logprob, as_ids);
+    Json entry = ChatToken(tokenizer, token.id, token.logprob, as_ids, with_ids);
     Json top = Json::MakeArray();
     for (const auto& [id, logprob] : token.top)
-      top.Append(ChatToken(tokenizer, id, logprob, as_ids));
+      top.Append(ChatToken(tokenizer, id, logprob, as_ids, with_ids));
     entry.Set("top_logprobs", std::move(top));
     content.Append(std::move(entry));
   }

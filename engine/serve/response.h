@@ -19,6 +19,11 @@ struct ResponseHead {
   bool chat = false;
 };
 
+struct Usage {
+  size_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
+  size_t reasoning_tokens = 0;  // of the completion's; counted for Responses alone
+};
+
 // One choice, or the new part of it in a stream.
 struct ChoicePart {
   size_t index = 0;
@@ -31,7 +36,9 @@ struct ChoicePart {
   Json prompt_token_ids = {}, token_ids = {};
   std::string reasoning = {};
   std::vector<ToolCall> calls = {};
-  size_t first_call = 0;  // of `calls`, counted from the choice's first
+  size_t first_call = 0;              // of `calls`, counted from the choice's first
+  Usage usage = {};                   // of the choice, so far
+  double prompt_s = 0, decode_s = 0;  // from its first step to its first token, and to this part
 };
 
 // Nine letters and digits, as Mistral's templates demand: the same for the same call, and for two
@@ -42,11 +49,6 @@ std::string CallId(const std::string& answer, size_t choice, size_t call);
 // message or, with an index for each call, of a stream's delta. Ids of calls are made from the
 // answer's.
 Json::Object ParsedFields(const ResponseHead& head, const ChoicePart& part, bool delta);
-
-struct Usage {
-  size_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
-  size_t reasoning_tokens = 0;  // of the completion's; counted for Responses alone
-};
 
 Json ToJson(const Usage& usage);
 
@@ -84,8 +86,9 @@ class CompletionLogprobs {
   bool as_ids_;
   Json::Array texts_, chosen_, tops_, offsets_;
 };
+// with_ids: each token has its id as well, as llama-server has it.
 Json ChatLogprobs(const Tokenizer& tokenizer, const std::vector<SampledToken>& tokens,
-                  bool as_ids = false);
+                  bool as_ids = false, bool with_ids = false);
 // vLLM's `prompt_logprobs`: null for the first token, then for each an object by token id of itself
 // and the `count` best. `rated`: the tokens from the second on.
 Json PromptLogprobs(const Tokenizer& tokenizer, const std::vector<SampledToken>& rated, int count);

@@ -216,6 +216,10 @@ ApiResult<GenerationRequest> ReadCompletionRequest(const Json& body, const ApiDe
   request.params = defaults.params;
   PINION_ASSIGN(request.prompts, ReadPrompts(body));
   PINION_ASSIGN(request.echo, Get<bool>(body, "echo", false));
+  PINION_ASSIGN(std::string suffix, Get<std::string>(body, "suffix", ""));
+  if (!suffix.empty() && request.echo)
+    return Bad("suffix", "'suffix' and 'echo' cannot be combined; leave 'echo' out");
+  if (!suffix.empty()) request.fill_in = FillIn{std::move(suffix)};
   PINION_ASSIGN(request.add_special_tokens, Get<bool>(body, "add_special_tokens", true));
   PINION_TRY(ReadCommon(body, request));
   PINION_TRY(ReadSampling(body, defaults, request));

@@ -11,6 +11,7 @@
 #include "engine/base/result.h"
 #include "engine/sample/params.h"
 #include "engine/serve/answer_parser.h"
+#include "engine/serve/fill_in.h"
 #include "engine/text/grammar.h"
 
 namespace pinion {
@@ -49,16 +50,21 @@ struct Conversation {
 };
 
 // Whose form a request and its answer have: OpenAI's completions, chat completions and Responses,
-// Anthropic's Messages. All but the first are chats inside.
-enum class Api { kCompletions, kChat, kMessages, kResponses };
+// Anthropic's Messages, llama-server's /completion and /infill. Inside they are completions, the
+// first and the last two, or chats.
+enum class Api { kCompletions, kChat, kMessages, kResponses, kLlama, kInfill };
+inline bool IsChat(Api api) {
+  return api == Api::kChat || api == Api::kMessages || api == Api::kResponses;
+}
 
 // What a request for text asks for, whichever API it came by.
 struct GenerationRequest {
   Api api = Api::kCompletions;
-  bool chat = false;            // it has a conversation
-  std::string model;            // empty if the client named none
-  std::vector<Prompt> prompts;  // completions
-  Conversation conversation;    // chat
+  bool chat = false;              // it has a conversation
+  std::string model;              // empty if the client named none
+  std::vector<Prompt> prompts;    // completions
+  std::optional<FillIn> fill_in;  // the prompts are what precedes a gap
+  Conversation conversation;      // chat
   // What its client's tools and wishes ask for; formats and prompt are set once they are known.
   OutputRules output;
   bool add_special_tokens = true;
@@ -88,7 +94,9 @@ struct GenerationRequest {
 // The body of a request for text in the form of completions or chats, whichever API it came by.
 struct TranslatedBody {
   Json body;
-  std::string shown = {};  // GenerationRequest::shown
+  // Members of a GenerationRequest.
+  std::string shown = {};
+  std::optional<FillIn> fill_in = {};
 };
 
 // Unknown fields are CountUnknown's matter; those that would change the answer in a way Pinion does

@@ -38,6 +38,12 @@ void Request(std::string_view body) {
         [](const Grammar&) { return Status(); }, [](double) {});
     if (kv_tokens > 0) CheckPrepared(prepared);
   }
+  for (const Api api : {Api::kLlama, Api::kInfill}) {
+    HttpRequest request = RequestOf(body, memory);
+    CheckPrepared(FrontEnd().Generation(
+        request, api, kModelTokens, kKvTokens, NoTemplate, [](const Grammar&) { return Status(); },
+        [](double) {}));
+  }
   {
     HttpRequest request = RequestOf(body, memory);
     CheckAnswer(FrontEnd().Tokenize(request, kModelTokens, NoTemplate));

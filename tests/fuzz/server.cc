@@ -25,10 +25,12 @@ std::unique_ptr<HfTokenizer> MakeTokens() {
                                   {"byte_fallback", true},
                                   {"vocab", std::move(vocabulary)},
                                   {"merges", Json::Array{"a b", "ab c"}}};
-  const Json end = Json::Object{{"content", "<end>"}, {"special", true}};
+  Json::Array added = {Json(Json::Object{{"content", "<end>"}, {"special", true}})};
+  for (const char* mark : {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"})  // for /infill
+    added.push_back(Json(Json::Object{{"content", mark}, {"special", true}}));
   const Json json = Json::Object{{"model", model},
                                  {"decoder", Json::Object{{"type", "ByteFallback"}}},
-                                 {"added_tokens", Json::Array{end}}};
+                                 {"added_tokens", Json(std::move(added))}};
   const Json config = Json::Object{{"eos_token", "<end>"}, {"chat_template", "(see fuzz_chat)"}};
   auto made = HfTokenizer::Make(json, config);
   CHECK(made) << made.error().message;

@@ -252,7 +252,8 @@ class AllEndpointsTest : public FrontendTest {
 TEST_F(AllEndpointsTest, AreNamedWhenAPathIsWrong) {
   EXPECT_THAT(
       Get(port_, "/nowhere"),
-      HasSubstr("this server answers /apply-template, /detokenize, /health, /is_sleeping, "
+      HasSubstr("this server answers /apply-template, /completion, /completions, "
+                "/detokenize, /health, /infill, /is_sleeping, "
                 "/load, /metrics, /ping, /props, /reset_prefix_cache, /server_info, /sleep, "
                 "/slots, /start_profile, /stop_profile, /tokenize, /tokenizer_info, "
                 "/v1/chat/completions, /v1/completions, /v1/messages, "

@@ -93,7 +93,8 @@ TEST(Schema, NamesTheFieldItRefuses) {
       {R"("structured_outputs":{"regex":"a","choice":["a"]})", "structured_outputs"},
       {R"("structured_outputs":{"whitespace_pattern":" "})", "structured_outputs"},
       {R"("best_of":3)", "best_of"},
-      {R"("suffix":"end")", "suffix"},
+      {R"("suffix":3)", "suffix"},
+      {R"("suffix":"end","echo":true)", "suffix"},
       {R"("bad_words":"bad")", "bad_words"},
       {R"("bad_words":[" "])", "bad_words"},
       {R"("cache_salt":"")", "cache_salt"},
@@ -233,7 +234,7 @@ TEST(Schema, ReadsVllmsFields) {
 }
 
 TEST(Fields, NamesAnUnknownOneUnlessTheyAreIgnored) {
-  const Json body = *Json::Parse(R"({"prompt":"x","user":"me","guided_json":null,"suffix":"",
+  const Json body = *Json::Parse(R"({"prompt":"x","user":"me","guided_json":null,"audio":"",
                                      "watermarking":null,"messages":[],"top_pp":0.5})");
   auto refused = CountUnknown(body, /*chat=*/true, /*ignore=*/false);
   ASSERT_FALSE(refused);

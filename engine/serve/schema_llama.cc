@@ -1,0 +1,257 @@
+// Reads the bodies of llama-server's own endpoints as those of completions, which say the same.
+
+#include "engine/serve/schema_llama.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "engine/base/json_text.h"
+#include "engine/base/strings.h"
+#include "engine/serve/field_readers.h"
+
+namespace pinion {
+namespace {
+
+using Checked = ApiResult<void>;
+
+// Fields of completions whose meaning has another name here.
+constexpr auto kForeign = std::to_array<std::string_view>({
+    "best_of",
+    "echo",
+    "logprobs",
+    "prompt_logprobs",
+    "repetition_penalty",
+    "return_token_ids",
+    "return_tokens_as_token_ids",
+    "stream_options",
+    "suffix",
+    "top_logprobs",
+});
+
+// Translated below, or without a meaning on this machine: all prompts are cached, sequences have no
+// slots, answers have all their fields and their timings at the end.
+constexpr auto kOwn = std::to_array<std::string_view>({
+    "cache_prompt",      "grammar",        "id_slot",         "input_extra",      "input_prefix",
+    "input_suffix",      "json_schema",    "logit_bias",      "min_keep",         "n_cache_reuse",
+    "n_indent",          "n_keep",         "n_predict",       "n_probs",          "prompt",
+    "repeat_last_n",     "repeat_penalty", "response_fields", "return_progress",  "return_tokens",
+    "samplers",          "seed",           "slot_id",         "t_max_predict_ms", "t_max_prompt_ms",
+    "timings_per_token",
+});
+
+// Samplers that do not exist here, with the value at which they are off.
+struct Switch {
+  const char* name;
+  double off;
+};
+constexpr auto kSwitches = std::to_array<Switch>({
+    {"dry_multiplier", 0},
+    {"dynatemp_range", 0},
+    {"mirostat", 0},
+    {"tfs_z", 1},
+    {"top_n_sigma", -1},
+    {"typical_p", 1},
+    {"xtc_probability", 0},
+});
+
+// What belongs to those samplers alone, or to nothing once it is false or empty.
+constexpr auto kOfSwitches = std::to_array<std::string_view>({
+    "adaptive_decay",
+    "dry_allowed_length",
+    "dry_base",
+    "dry_penalty_last_n",
+    "dry_sequence_breakers",
+    "dynatemp_exponent",
+    "grammar_lazy",
+    "mirostat_eta",
+    "mirostat_tau",
+    "penalize_nl",
+    "xtc_threshold",
+});
+
+template <typename List>
+bool Holds(const List& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool IsSwitch(std::string_view name) {
+  return std::any_of(kSwitches.begin(), kSwitches.end(),
+                     [name](const Switch& one) { return one.name == name; });
+}
+
+Checked CheckSwitches(const Json& body) {
+  for (const Switch& sampler : kSwitches) {
+    PINION_ASSIGN(const double value, Get<double>(body, sampler.name, sampler.off));
+    if (value != sampler.off)
+      return Bad(sampler.name, StrCat("'", sampler.name, "' is ", value, ", but this sampler does ",
+                                      "not exist here; want ", sampler.off, " (off)"));
+  }
+  PINION_ASSIGN(const bool sampled, Get<bool>(body, "post_sampling_probs", false));
+  if (sampled)
+    return Bad("post_sampling_probs",
+               "'post_sampling_probs' is not supported; want false: probabilities are those of the "
+               "model");
+  return {};
+}
+
+Checked CopyShared(const Json& body, Json& changed) {
+  for (const auto& [name, value] : body.object()) {
+    if (value.is_null() || Holds(kOwn, name) || Holds(kOfSwitches, name) || IsSwitch(name) ||
+        name == "post_sampling_probs")
+      continue;
+    if (Holds(kForeign, name))
+      return Bad(name, StrCat("'", name, "' is a field of completions, not of this endpoint"));
+    if (name == "image_data" || name == "lora" || name == "preserved_tokens") {
+      if (value.is_array() && value.array().empty()) continue;
+      return Bad(name, StrCat("'", name, "' is not supported; leave it out"));
+    }
+    changed.object().emplace_back(name, value);
+  }
+  return {};
+}
+
+// -1 and -2: as many as fit. None at all leaves the prompt in the cache.
+Checked AddLength(const Json& body, Json& changed) {
+  const char* name = Given(body, "n_predict") ? "n_predict" : "max_tokens";
+  PINION_ASSIGN(const int most, Get<int>(body, name, -1));
+  std::erase_if(changed.object(), [](const auto& field) { return field.first == "max_tokens"; });
+  if (most < -2) return Bad(name, StrCat("'", name, "' is ", most, ", want at least 0, or -1"));
+  if (most >= 0) changed.Set("max_tokens", most);
+  if (most == 0) changed.Set("echo", true);  // FinishLlama takes it back
+  return {};
+}
+
+// Pairs of a token and its bias, of which false forbids the token.
+Checked AddBias(const Json& body, Json& changed) {
+  const Json* given = body.Find("logit_bias");
+  if (!given || given->is_null()) return {};
+  if (!given->is_array()) {
+    changed.Set("logit_bias", *given);
+    return {};
+  }
+  std::vector<Json::Object> bias(1);
+  for (const Json& pair : given->array()) {
+    const bool is_pair = pair.is_array() && pair.array().size() == 2 && pair.array()[0].is_int();
+    if (!is_pair)
+      return Bad("logit_bias", StrCat("'logit_bias' holds ", Excerpt(pair),
+                                      ", want pairs of a token id and its bias"));
+    const Json& value = pair.array()[1];
+    const bool forbids = value.is_bool() && !value.boolean();
+    bias[0].emplace_back(StrCat(pair.array()[0].integer()), forbids ? Json(-100) : value);
+  }
+  changed.Set("logit_bias", MergeObjects(std::move(bias)));
+  return {};
+}
+
+Checked AddGrammar(const Json& body, Json& changed) {
+  if (Given(body, "json_schema")) changed.Set("guided_json", *body.Find("json_schema"));
+  PINION_ASSIGN(std::string grammar, Get<std::string>(body, "grammar", ""));
+  if (!grammar.empty()) changed.Set("guided_grammar", std::move(grammar));
+  return {};
+}
+
+// `samplers` names those that are on; their order is Pinion's own.
+Checked AddSamplers(const Json& body, Json& changed) {
+  const Json* list = body.Find("samplers");
+  if (!list || list->is_null() || list->is_string()) return {};
+  if (!list->is_array()) return Bad("samplers", "'samplers' must be a list of names");
+  const auto on = [list](const char* name) {
+    return std::any_of(list->array().begin(), list->array().end(),
+                       [name](const Json& one) { return one.is_string() && one.string() == name; });
+  };
+  if (!on("temperature")) changed.Set("temperature", 1);
+  if (!on("top_k")) changed.Set("top_k", 0);
+  if (!on("top_p")) changed.Set("top_p", 1);
+  if (!on("min_p")) changed.Set("min_p", 0);
+  if (on("penalties")) return {};
+  changed.Set("repetition_penalty", 1);
+  changed.Set("presence_penalty", 0);
+  changed.Set("frequency_penalty", 0);
+  return {};
+}
+
+Checked AddRest(const Json& body, Json& changed) {
+  if (Given(body, "repeat_penalty"))
+    changed.Set("repetition_penalty", *body.Find("repeat_penalty"));
+  if (Given(body, "seed") && *body.Find("seed") != Json(-1))
+    changed.Set("seed", *body.Find("seed"));
+  PINION_ASSIGN(const int probabilities, Get<int>(body, "n_probs", 0));
+  if (probabilities < 0)
+    return Bad("n_probs", StrCat("'n_probs' is ", probabilities, ", want at least 0"));
+  if (probabilities > 0) changed.Set("logprobs", probabilities);
+  PINION_ASSIGN(const bool tokens, Get<bool>(body, "return_tokens", false));
+  if (tokens) changed.Set("return_token_ids", true);
+  // Negative values are "all" there.
+  if (const Json* top = changed.Find("top_k"); top && top->is_int() && top->integer() < 0)
+    changed.Set("top_k", 0);
+  return AddSamplers(body, changed);
+}
+
+ApiResult<Json> Translate(const Json& body) {
+  if (!body.is_object())
+    return Bad("", StrCat("the body is ", body.type_name(), ", want an object"));
+  Json changed = Json::MakeObject();
+  PINION_TRY(CheckSwitches(body));
+  PINION_TRY(CopyShared(body, changed));
+  PINION_TRY(AddLength(body, changed));
+  PINION_TRY(AddBias(body, changed));
+  PINION_TRY(AddGrammar(body, changed));
+  PINION_TRY(AddRest(body, changed));
+  return changed;
+}
+
+// Other files, as {"filename", "text"} or as texts.
+Checked ReadExtra(const Json& body, FillIn& fill) {
+  const Json* extra = body.Find("input_extra");
+  if (!extra || extra->is_null()) return {};
+  if (!extra->is_array()) return Bad("input_extra", "'input_extra' must be a list");
+  for (const Json& file : extra->array()) {
+    const std::string where = StrCat("input_extra[", fill.others.size(), "]");
+    if (file.is_string()) {
+      fill.others.emplace_back("tmp", file.string());
+      continue;
+    }
+    if (!file.is_object()) return Bad(where, StrCat("'", where, "' must be an object"));
+    PINION_ASSIGN(std::string name, Get<std::string>(file, "filename", "tmp"));
+    PINION_ASSIGN(std::string text, ReadString(file, "text", where));
+    fill.others.emplace_back(std::move(name), std::move(text));
+  }
+  return {};
+}
+
+}  // namespace
+
+ApiResult<TranslatedBody> CompletionBodyOfLlama(const Json& body) {
+  PINION_ASSIGN(Json changed, Translate(body));
+  for (const char* name : {"input_prefix", "input_suffix", "input_extra"})
+    if (Given(body, name)) return Bad(name, StrCat("'", name, "' is a field of /infill"));
+  if (Given(body, "prompt")) changed.Set("prompt", *body.Find("prompt"));
+  return TranslatedBody{std::move(changed)};
+}
+
+ApiResult<TranslatedBody> CompletionBodyOfInfill(const Json& body) {
+  PINION_ASSIGN(Json changed, Translate(body));
+  FillIn fill;
+  for (const char* name : {"input_prefix", "input_suffix"})
+    if (!Given(body, name)) return Bad(name, StrCat("'", name, "' is missing, want a string"));
+  PINION_ASSIGN(std::string prefix, Get<std::string>(body, "input_prefix", ""));
+  PINION_ASSIGN(fill.suffix, Get<std::string>(body, "input_suffix", ""));
+  PINION_ASSIGN(fill.begun, Get<std::string>(body, "prompt", ""));
+  PINION_TRY(ReadExtra(body, fill));
+  changed.Set("prompt", std::move(prefix));
+  return TranslatedBody{std::move(changed), {}, std::move(fill)};
+}
+
+void FinishLlama(const ApiDefaults& defaults, GenerationRequest& request) {
+  request.echo = false;
+  if (!request.max_tokens_given)
+    request.params.max_tokens = defaults.max_new_tokens.value_or(std::numeric_limits<int>::max());
+  request.max_tokens_name = "n_predict";
+  if (request.grammar_field == "guided_json") request.grammar_field = "json_schema";
+  if (request.grammar_field == "guided_grammar") request.grammar_field = "grammar";
+}
+
+}  // namespace pinion

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "engine/base/json.h"
+#include "engine/serve/schema.h"
+
+namespace pinion {
+
+// The body of completions that asks for what a body of llama-server's /completion asks for: its
+// own names (`n_predict`, `repeat_penalty`, `n_probs`, `grammar`, `json_schema`, ...) become those
+// of completions. Samplers that Pinion does not have are refused by name unless they are off;
+// fields about slots and the cache change no answer here.
+ApiResult<TranslatedBody> CompletionBodyOfLlama(const Json& body);
+// The same of /infill: `input_prefix`, `input_suffix`, `input_extra` and `prompt` are the text
+// around the gap.
+ApiResult<TranslatedBody> CompletionBodyOfInfill(const Json& body);
+
+// Sets what completions have otherwise: no limit of tokens but the model's, and names of fields in
+// errors.
+void FinishLlama(const ApiDefaults& defaults, GenerationRequest& request);
+
+}  // namespace pinion
