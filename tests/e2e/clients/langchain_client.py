@@ -1,0 +1,65 @@
+"""LangChain's chat model for OpenAI's API: prints as JSON what it got from the server at argv[1], whose model says what
+it is told up to argv[2] and computes nothing, and from the one at argv[3], which computes. See test_langchain.py."""
+
+import json
+import sys
+from typing import Literal
+
+import openai
+import pydantic
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_openai import ChatOpenAI, OpenAI
+
+told, stop, real, call = sys.argv[1:5]
+
+
+class weather(pydantic.BaseModel):  # noqa: N801: the tool's name
+    """What the weather will be."""
+
+    city: str
+    days: int
+
+
+class Answer(pydantic.BaseModel):
+    """What is to be said."""
+
+    model_config = pydantic.ConfigDict(extra="forbid")  # or the model, which is no good one, adds fields without end
+    word: Literal["yes", "no"]
+    sure: bool
+
+
+def chat(**more):
+    return ChatOpenAI(model="echo", base_url=f"{told}/v1", api_key="none", max_retries=0, stop=[stop], max_tokens=500,
+                      **more)
+
+
+found = {}
+found["said"] = chat().invoke("Hello" + stop).content
+chunks = list(chat(stream_usage=True).stream("Hello" + stop))
+found["streamed"] = "".join(chunk.content for chunk in chunks)
+found["usage"] = [chunk.usage_metadata["output_tokens"] for chunk in chunks if chunk.usage_metadata]
+bound = chat().bind_tools([weather])
+found["calls"] = [[one["name"], one["args"]] for one in bound.invoke(call + stop).tool_calls]
+put_together = None
+for chunk in bound.stream(call + stop):
+    put_together = chunk if put_together is None else put_together + chunk
+found["streamed_calls"] = [[one["name"], one["args"]] for one in put_together.tool_calls]
+asked = bound.invoke(call + stop)
+found["after_tool"] = bound.invoke([HumanMessage("weather?"), AIMessage("", tool_calls=asked.tool_calls),
+                                    ToolMessage("rain" + stop, tool_call_id=asked.tool_calls[0]["id"])]).content
+responses = chat(use_responses_api=True, model_kwargs={"extra_body": {"stop": [stop]}})
+responses.stop = None
+found["responded"] = responses.invoke("Hello" + stop).text
+found["batch"] = [message.content for message in chat().batch(["One" + stop, "Two" + stop])]
+found["completed"] = OpenAI(model="echo", base_url=f"{told}/v1", api_key="none", max_tokens=3).invoke("One two") != ""
+try:
+    ChatOpenAI(model="other", base_url=f"{told}/v1", api_key="none", max_retries=0).invoke("x")
+except openai.NotFoundError as error:
+    found["error"] = error.code
+
+computing = ChatOpenAI(model="tiny", base_url=f"{real}/v1", api_key="none", max_retries=0, max_tokens=200)
+if real != "none":
+    for method in ("json_schema", "function_calling"):
+        answer = computing.with_structured_output(Answer, method=method).invoke("Say")
+        found[method] = answer.model_dump()
+print(json.dumps(found))

@@ -1,0 +1,42 @@
+"""LangChain's chat model, with its streams, tools and structured output."""
+
+import pathlib
+
+import pytest
+
+from environment import HEAVY, run_program
+from test_tools import CALL, STOP, echoing  # noqa: F401: a fixture
+
+pytestmark = HEAVY
+
+
+@pytest.fixture(scope="module")
+def found(start_server, binary, data, echoing):  # noqa: F811
+    told = start_server(echoing, "--stand-in", "400", "--served-model-name", "echo")
+    real = "none"
+    if (pathlib.Path(binary).parent / "grammar-env").exists():
+        real = start_server(data / "models" / "tiny-trained", "--dtype", "float32", "--kv-cache-space", "64MiB",
+                            "--served-model-name", "tiny").url
+    return {"real": real, **run_program("langchain", "langchain_client.py", told.url, STOP, real, CALL)}
+
+
+def test_answers_and_streams_are_the_same(found):
+    assert found["said"] == found["streamed"] == found["responded"] == "Hello"
+    assert len(found["usage"]) == 1 and found["usage"][0] > 0
+    assert found["batch"] == ["One", "Two"] and found["completed"]
+
+
+def test_tools_are_called_and_answered(found):
+    assert found["calls"] == found["streamed_calls"] == [["weather", {"city": "Bern", "days": 2}]]
+    assert found["after_tool"] == "rain"
+
+
+def test_structured_output_is_of_its_type(found):
+    if found["real"] == "none":
+        pytest.skip("llguidance is not installed by scripts/build")
+    for method in ("json_schema", "function_calling"):
+        assert found[method]["word"] in ("yes", "no") and isinstance(found[method]["sure"], bool)
+
+
+def test_errors_have_the_classes_of_the_client(found):
+    assert found["error"] == "model_not_found"
