@@ -138,7 +138,7 @@ Result<std::unique_ptr<TensorSource>> OpenFp8Linears(std::unique_ptr<TensorSourc
   const StoredLookup lookup = [&](const std::string& name) { return stored->Stored(name); };
   Fp8Source::Matrices matrices;
   std::vector<std::string> names = LinearWeights(spec);
-  if (!spec.tied_head) names.push_back(spec.names.head);
+  if (!spec.tied_head && spec.has_head()) names.push_back(spec.names.head);
   for (const std::string& name : names) {
     const auto weight = stored->Stored(name);
     if (!weight || weight->dtype != "F8_E4M3") continue;

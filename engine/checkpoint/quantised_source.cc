@@ -80,7 +80,7 @@ Result<std::unique_ptr<TensorSource>> OpenQuantisedLinears(std::unique_ptr<Tenso
   const StoredLookup lookup = [&](const std::string& name) { return stored->Stored(name); };
   QuantisedTensors quantised;
   std::vector<std::string> names = LinearWeights(spec);
-  if (!spec.tied_head) names.push_back(spec.names.head);
+  if (!spec.tied_head && spec.has_head()) names.push_back(spec.names.head);
   for (const std::string& name : names) {
     const std::string module = name.substr(0, name.size() - kSuffix);
     PINION_ASSIGN(auto opened, OpenQuantised(scheme, module, lookup));

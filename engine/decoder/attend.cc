@@ -47,7 +47,7 @@ void RunItem(const Attention& attention, const AttentionItem& item, const Mutabl
     q[i] = attention.q + query.row * attention.q_stride + group.first_q_head * shape.key_dim;
     positions[i] = query.position;
   }
-  const int window = attention.spec.window;
+  const int window = attention.spec.reach.window;
   attention.table.attention({.q = q,
                              .positions = positions,
                              .tokens = item.queries,

@@ -19,12 +19,14 @@ size_t TileQueries(const HeadGroup& group) { return kernels::kAttentionRows / gr
 class Builder {
  public:
   Builder(AttentionPlan& plan, const StepBatch& batch, const Shard& shard, size_t block_tokens,
-          int window)
+          AttentionReach reach)
       : plan_(plan),
         batch_(batch),
         shard_(shard),
         block_tokens_(block_tokens),
-        window_(window > 0 ? static_cast<size_t>(window) : std::numeric_limits<size_t>::max()) {}
+        window_(reach.window > 0 ? static_cast<size_t>(reach.window)
+                                 : std::numeric_limits<size_t>::max()),
+        ahead_(static_cast<size_t>(reach.ahead)) {}
 
   void Build(size_t threads) {
     CollectRuns();
@@ -61,7 +63,7 @@ class Builder {
 
   // A window that hides tokens hides different ones in each sequence, so nothing can be shared.
   bool MayShare(const StepBatch::Slice& slice) const {
-    return slice.rows == 1 && slice.first_position < window_;
+    return slice.rows == 1 && slice.first_position < window_ && ahead_ == 0;
   }
 
   void CollectRuns() {
@@ -88,8 +90,12 @@ class Builder {
     runs_.push_back({slice, static_cast<uint32_t>(plan_.queries.size()), 0, begin, end, alone});
   }
   void AddQuery(const StepBatch::Slice& slice, size_t row) {
-    plan_.queries.push_back({static_cast<uint32_t>(slice.first_row + row),
-                             static_cast<uint32_t>(slice.first_position + row)});
+    const size_t last = slice.first_position + slice.rows - 1;
+    const size_t position = window_ == std::numeric_limits<size_t>::max() && ahead_ > 0
+                                ? last
+                                : slice.first_position + row + ahead_;
+    plan_.queries.push_back(
+        {static_cast<uint32_t>(slice.first_row + row), static_cast<uint32_t>(position)});
     ++runs_.back().queries;
   }
 
@@ -166,7 +172,7 @@ class Builder {
   AttentionPlan& plan_;
   const StepBatch& batch_;
   const Shard& shard_;
-  const size_t block_tokens_, window_;
+  const size_t block_tokens_, window_, ahead_;
   uint64_t most_cost_ = std::numeric_limits<uint64_t>::max();  // of an item
   std::vector<Run> runs_;
   std::vector<Piece> pieces_;
@@ -175,14 +181,14 @@ class Builder {
 }  // namespace
 
 void AttentionPlan::Build(const StepBatch& batch, const Shard& shard, size_t threads,
-                          size_t block_tokens, int window) {
+                          size_t block_tokens, AttentionReach reach) {
   queries.clear();
   items.clear();
   joins.clear();
   sources.clear();
   parts = 0;
   shared_tokens = 0;
-  Builder(*this, batch, shard, block_tokens, window).Build(threads);
+  Builder(*this, batch, shard, block_tokens, reach).Build(threads);
   const auto cost = [](const AttentionItem& item) {
     return uint64_t{item.queries} * (item.context_end - item.context_begin);
   };
@@ -192,17 +198,17 @@ void AttentionPlan::Build(const StepBatch& batch, const Shard& shard, size_t thr
 }
 
 void AttentionPlans::Build(const StepBatch& batch, const Shard& shard, size_t threads,
-                           size_t block_tokens, const std::vector<int>& windows) {
-  windows_.clear();
+                           size_t block_tokens, const std::vector<AttentionReach>& reaches) {
+  reaches_.clear();
   plan_of_layer_.clear();
-  for (const int window : windows) {
-    const auto known = std::find(windows_.begin(), windows_.end(), window);
-    plan_of_layer_.push_back(static_cast<size_t>(known - windows_.begin()));
-    if (known == windows_.end()) windows_.push_back(window);
+  for (const AttentionReach& reach : reaches) {
+    const auto known = std::find(reaches_.begin(), reaches_.end(), reach);
+    plan_of_layer_.push_back(static_cast<size_t>(known - reaches_.begin()));
+    if (known == reaches_.end()) reaches_.push_back(reach);
   }
-  plans_.resize(windows_.size());
+  plans_.resize(reaches_.size());
   for (size_t i = 0; i < plans_.size(); ++i)
-    plans_[i].Build(batch, shard, threads, block_tokens, windows_[i]);
+    plans_[i].Build(batch, shard, threads, block_tokens, reaches_[i]);
 }
 
 size_t AttentionPlans::parts() const {

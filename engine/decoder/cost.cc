@@ -108,6 +108,12 @@ uint64_t TokensSeen(uint64_t first_position, uint64_t rows, uint64_t window) {
   return growing * first_position + growing * (growing + 1) / 2 + (rows - growing) * window;
 }
 
+// The same of a whole sequence whose tokens see as many in each direction, their own included.
+uint64_t TokensSeenBothWays(uint64_t rows, uint64_t window) {
+  if (window >= rows) return rows * rows;
+  return rows * (2 * window - 1) - window * (window - 1);
+}
+
 }  // namespace
 
 StepCost& StepCost::operator+=(const StepCost& other) {
@@ -122,11 +128,12 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvD
                      int ranks) {
   const auto hidden = static_cast<uint64_t>(spec.hidden);
   state_bytes_ = StateBytesPerSequence(spec);
+  bidirectional_ = spec.bidirectional;
   const KvShape cached = CachedShape(spec);
   for (int rank = 0; rank < ranks; ++rank) {
     const Shard shard = MakeShard(spec, ranks, rank);
-    const PackedMatrix head = MatrixOf(dtype, shard.vocabulary.size(), {0, hidden},
-                                       spec.formats.Find(-1, MatrixRole::kHead));
+    const PackedMatrix head = MatrixOf(dtype, spec.has_head() ? shard.vocabulary.size() : 0,
+                                       {0, hidden}, spec.formats.Find(-1, MatrixRole::kHead));
     head_bytes_ += head.size_bytes();
     const uint64_t without_experts = ShardWeightBytes(spec, dtype, false, ranks, rank);
     layer_weight_bytes_ += without_experts - head.size_bytes();
@@ -145,7 +152,7 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvD
     else
       ++layers_of_window_[layer.window > 0 ? static_cast<uint64_t>(layer.window) : kEverything];
   }
-  const uint64_t head = 2 * static_cast<uint64_t>(spec.vocabulary) * hidden;
+  const uint64_t head = spec.has_head() ? 2 * static_cast<uint64_t>(spec.vocabulary) * hidden : 0;
   (InIntegers(spec, -1, MatrixRole::kHead) ? per_logit_row_.int8_ops : per_logit_row_.flops) = head;
   // A product with the key and one with the value.
   flops_per_seen_token_ =
@@ -187,7 +194,9 @@ StepCost CostModel::Rows(size_t first_position, size_t rows, size_t logit_rows) 
   cost.int8_ops = rows * per_row_.int8_ops + logit_rows * per_logit_row_.int8_ops;
   for (const auto& [window, layers] : layers_of_window_) {
     cost.kv_bytes += layers * TokensRead(first_position, rows, window) * kv_bytes_per_token_;
-    cost.flops += layers * TokensSeen(first_position, rows, window) * flops_per_seen_token_;
+    const uint64_t seen = bidirectional_ ? TokensSeenBothWays(rows, window)
+                                         : TokensSeen(first_position, rows, window);
+    cost.flops += layers * seen * flops_per_seen_token_;
   }
   return cost;
 }

@@ -124,8 +124,13 @@ class ShardedDecoder : public Decoder {
   void Forward(const StepBatch& batch, const LogitsSink& sink) override {
     CHECK(batch.tokens.size() <= model_.options.max_rows) << batch.tokens.size();
     CHECK(!model_.caches.empty()) << "AllocateKv comes first";
-    for (const StepBatch::Slice& slice : batch.slices)
+    for (const StepBatch::Slice& slice : batch.slices) {
       CHECK(model_.states[0].Holds(slice.place)) << slice.place;
+      CHECK(slice.first_position == 0 || !model_.spec.bidirectional) << slice.first_position;
+    }
+    CHECK(batch.types.empty() || batch.types.size() == batch.tokens.size()) << batch.types.size();
+    for (const int32_t type : batch.types)
+      CHECK(type >= 0 && type < model_.spec.token_types) << "token type " << type;
     Plan(batch);
     ranks_.Run([&](const Worker& worker) {
       const TraceSpan span("forward", "rows", batch.tokens.size());
@@ -141,6 +146,9 @@ class ShardedDecoder : public Decoder {
     if (!spec.names.position_embedding.empty()) {
       PINION_ASSIGN(model_.position_embedding, source_->Find(spec.names.position_embedding));
     }
+    if (!spec.names.type_embedding.empty()) {
+      PINION_ASSIGN(model_.type_embedding, source_->Find(spec.names.type_embedding));
+    }
     PINION_ASSIGN(model_.weights,
                   LoadWeights(spec, model_.options.dtype, model_.options.moe_prepack, *source_,
                               ranks_, SpanOf(model_.options.communicator, ranks_.count())));
@@ -152,12 +160,13 @@ class ShardedDecoder : public Decoder {
                                         static_cast<size_t>(ranks_.threads(rank))));
       model_.workspaces.push_back(std::move(workspace));
     }
-    model_.logits_stride = kernels::RoundUp(static_cast<size_t>(spec.vocabulary), kernels::kBlockN);
+    model_.logits_stride =
+        kernels::RoundUp(static_cast<size_t>(spec.output_width()), kernels::kBlockN);
     PINION_ASSIGN(logits_, Pages::Allocate(kLogitChunk * model_.logits_stride * sizeof(float)));
     model_.logits = logits_.as<float>();
     for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer)
       if (spec.layer_specs[layer].mixer == MixerKind::kAttention)
-        windows_.push_back(LayerAttention(spec, layer).window);
+        reaches_.push_back(LayerAttention(spec, layer).reach);
     return {};
   }
 
@@ -168,7 +177,7 @@ class ShardedDecoder : public Decoder {
       Workspace& w = model_.workspaces[rank];
       w.plans.Build(batch, model_.weights[rank].shard,
                     static_cast<size_t>(ranks_.threads(static_cast<int>(rank))),
-                    model_.options.block_tokens, windows_);
+                    model_.options.block_tokens, reaches_);
       shared_kv_bytes_ +=
           w.plans.shared_tokens() * token_bytes * model_.weights[rank].shard.kv_heads.size();
       const size_t floats = w.plans.parts() * PartFloats(CachedShape(model_.spec));
@@ -188,8 +197,8 @@ class ShardedDecoder : public Decoder {
   std::shared_ptr<const TensorSource> source_;
   Pages logits_;
   LoadedModel model_;
-  std::vector<int> windows_;  // of each layer that attends
-  size_t blocks_ = 0;         // of each cache
+  std::vector<AttentionReach> reaches_;  // of each layer that attends
+  size_t blocks_ = 0;                    // of each cache
   uint64_t shared_kv_bytes_ = 0;
 };
 
@@ -210,7 +219,7 @@ uint64_t WorkspaceBytes(const DecoderSpec& spec, const DecoderOptions& options, 
   const size_t processes = options.communicator ? options.communicator->processes() : 1;
   const size_t local_ranks = static_cast<size_t>(ranks) / processes;
   if (static_cast<size_t>(rank) % local_ranks != 0) return own;
-  return own + kLogitChunk * sizeof(float) * static_cast<uint64_t>(spec.vocabulary) +
+  return own + kLogitChunk * sizeof(float) * static_cast<uint64_t>(spec.output_width()) +
          RankExchange::Bytes(spec, options.communicator, local_ranks, options.max_rows);
 }
 

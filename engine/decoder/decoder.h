@@ -38,17 +38,18 @@ struct DecoderOptions {
 };
 
 // Receives logits; called by every thread of rank 0 (which is in process 0) at once: logits
-// [count][vocabulary], row stride `stride` floats, of batch.logit_rows[first .. first + count). May
+// [count][vocabulary], row stride `stride` floats, of batch.logit_rows[first .. first + count), or
+// last hidden states, [count][hidden], behind the last norm, if the model has no head. May
 // overwrite them. Each thread takes its own share of the rows; the buffer is reused after all have
 // returned.
 using LogitsSink = std::function<void(const Worker& worker, size_t first, size_t count,
                                       float* logits, size_t stride)>;
 
-// A decoder-only transformer, sharded over the teams of `ranks`, and over those of other processes
-// if there is a communicator: packed weights, KV cache and the forward pass. Every process then
-// makes the same calls in the same order, and figures are those of its own ranks. Knows no
-// architecture by name: everything comes from the spec. Thread rule: all calls from the thread that
-// started `ranks`.
+// A transformer (a decoder, or an encoder if the spec says bidirectional), sharded over the teams
+// of `ranks`, and over those of other processes if there is a communicator: packed weights, KV
+// cache and the forward pass. Every process then makes the same calls in the same order, and
+// figures are those of its own ranks. Knows no architecture by name: everything comes from the
+// spec. Thread rule: all calls from the thread that started `ranks`.
 class Decoder {
  public:
   // Packs the weights; `source` stays in use, since embedding rows are read from it at every step.

@@ -45,6 +45,11 @@ void AddTerm(const ForwardPass& pass, size_t layer, const Term& term, size_t beg
   const float multiplier = pass.spec.residual_multiplier;
   for (size_t row = begin; row < end; ++row) {
     float* residual = pass.residual(row);
+    if (pass.spec.post_norms_of_sums) {
+      SumPartials(pass, layer, term, row, residual);
+      NormRow(pass, post_norm, residual, Dtype::kF32, residual);
+      continue;
+    }
     if (!post_norm.weight && multiplier == 1) {
       SumPartials(pass, layer, term, row, residual);
       continue;

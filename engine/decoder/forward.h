@@ -29,9 +29,10 @@ struct LoadedModel {
   DecoderOptions options;
   const kernels::Table* table = nullptr;
   const TensorSource* source = nullptr;
-  ActivationObserver* observer = nullptr;    // of calibration; else null
-  std::vector<RopeAngles> ropes;             // as the spec's
-  TensorInfo embedding, position_embedding;  // the latter without a name if there is none
+  ActivationObserver* observer = nullptr;  // of calibration; else null
+  std::vector<RopeAngles> ropes;           // as the spec's
+  // Without a name if there is none.
+  TensorInfo embedding, position_embedding, type_embedding;
   std::vector<RankWeights> weights;
   std::vector<std::unique_ptr<PlainExperts>> plain_experts;  // [layers]; nothing if prepacked
   std::vector<KvCache> caches;

@@ -20,8 +20,13 @@ void EmbedToken(const ForwardPass& pass, size_t row, size_t position) {
   ReadRow(pass, pass.model.embedding, static_cast<size_t>(pass.batch.tokens[row]), residual);
   if (pass.spec.embedding_multiplier != 1)
     pass.table.scale(residual, pass.spec.embedding_multiplier, pass.hidden);
-  if (pass.model.position_embedding.name.empty()) return;
   float* learned = pass.scratch.hidden_row;
+  if (!pass.model.type_embedding.name.empty()) {
+    const int32_t type = pass.batch.types.empty() ? 0 : pass.batch.types[row];
+    ReadRow(pass, pass.model.type_embedding, static_cast<size_t>(type), learned);
+    pass.table.add(residual, learned, pass.hidden);
+  }
+  if (pass.model.position_embedding.name.empty()) return;
   ReadRow(pass, pass.model.position_embedding,
           position + static_cast<size_t>(pass.spec.position_offset), learned);
   pass.table.add(residual, learned, pass.hidden);
@@ -52,6 +57,7 @@ void Embed(const ForwardPass& pass, size_t begin, size_t end) {
     const auto& of = pass.batch.slices[slice];
     const size_t position = of.first_position + row - of.first_row;
     EmbedToken(pass, row, position);
+    NormRow(pass, pass.weights.embedding_norm, pass.residual(row), Dtype::kF32, pass.residual(row));
     FillAngles(pass, row, position);
   }
 }

@@ -40,6 +40,17 @@ void MultiplyHead(const ForwardPass& pass, size_t count) {
         [&](RankExchange& exchange) { exchange.FetchLogits(pass.model.logits, count, stride); });
 }
 
+// What a model without a head gives: every rank has it, and rank 0 hands it out.
+void CopyHidden(const ForwardPass& pass, size_t first, size_t count) {
+  pass.worker.Share(pass.worker.rank == 0 ? count : 0, [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      const auto row = static_cast<size_t>(pass.batch.logit_rows[first + i]);
+      NormRow(pass, pass.weights.final_norm, pass.model.logits + i * pass.model.logits_stride,
+              kernels::Dtype::kF32, pass.residual(row));
+    }
+  });
+}
+
 }  // namespace
 
 void ComputeLogits(const ForwardPass& pass, const LogitsSink& sink) {
@@ -47,8 +58,12 @@ void ComputeLogits(const ForwardPass& pass, const LogitsSink& sink) {
   for (size_t first = 0; first < wanted; first += kLogitChunk) {
     const size_t count = std::min(kLogitChunk, wanted - first);
     if (first > 0) pass.worker.GlobalBarrier();  // the sink may still be reading the last chunk
-    NormWanted(pass, first, count);
-    MultiplyHead(pass, count);
+    if (pass.spec.has_head()) {
+      NormWanted(pass, first, count);
+      MultiplyHead(pass, count);
+    } else {
+      CopyHidden(pass, first, count);
+    }
     if (pass.worker.rank == 0 && pass.model.exchange.leads())
       sink(pass.worker, first, count, pass.model.logits, pass.model.logits_stride);
   }

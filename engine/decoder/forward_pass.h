@@ -120,7 +120,7 @@ void Fetch(const ForwardPass& pass, const Body& fetch) {
   pass.worker.Share(pass.worker.rank == 0 ? 1 : 0, 1, run, PhaseScope::kRanks);
 }
 
-// Writes residual (embedding of the tokens) and the rotary tables of the rows.
+// Writes residual (embeddings of the tokens, and their norm) and the rotary tables of the rows.
 void Embed(const ForwardPass& pass, size_t begin, size_t end);
 
 // Reads normed, writes attention_partial: this rank's term of attention. All ranks synchronise
@@ -155,7 +155,8 @@ void RunExperts(const ForwardPass& pass, size_t layer);
 // Does nothing if normed is float32 already.
 void NormForRouter(const ForwardPass& pass, const LayerWeights& layer, size_t begin, size_t end);
 
-// Reads residual, hands logits of the wanted rows to `sink` in chunks.
+// Reads residual, hands logits of the wanted rows (hidden states, without a head) to `sink` in
+// chunks.
 void ComputeLogits(const ForwardPass& pass, const LogitsSink& sink);
 
 }  // namespace pinion

@@ -10,18 +10,23 @@ namespace pinion {
 struct StepBatch {
   struct Slice {
     size_t first_row = 0, rows = 0;
-    size_t first_position = 0;             // of first_row; the cache holds everything before it
+    // Of first_row; the cache holds everything before it. A bidirectional model computes a sequence
+    // in one slice, from position 0 on.
+    size_t first_position = 0;
     const int32_t* block_table = nullptr;  // covers first_position + rows tokens
     // Where recurrent layers keep the sequence's state: a number of its own below the count of
     // sequences of Decoder::AllocateKv. A slice that begins at position 0 begins a new state.
     int32_t place = 0;
   };
-  std::vector<int32_t> tokens;      // [rows]
-  std::vector<Slice> slices;        // their rows follow one another
-  std::vector<int32_t> logit_rows;  // ascending: the rows whose logits are wanted
+  std::vector<int32_t> tokens;  // [rows]
+  std::vector<int32_t> types;   // [rows], below the spec's token_types; empty: all 0
+  std::vector<Slice> slices;    // their rows follow one another
+  // Ascending: the rows whose logits are wanted, or last hidden states if the model has no head.
+  std::vector<int32_t> logit_rows;
 
   void Clear() {
     tokens.clear();
+    types.clear();
     slices.clear();
     logit_rows.clear();
   }

@@ -20,7 +20,7 @@ struct SentSlice {
 };
 
 struct SentBatch {
-  std::vector<int32_t> tokens, logit_rows;
+  std::vector<int32_t> tokens, types, logit_rows;
   std::vector<SentSlice> slices;
 };
 
@@ -31,7 +31,7 @@ void Fields(Archive& archive, SentSlice& slice) {
 
 template <typename Archive>
 void Fields(Archive& archive, SentBatch& batch) {
-  archive(batch.tokens, batch.logit_rows, batch.slices);
+  archive(batch.tokens, batch.types, batch.logit_rows, batch.slices);
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ Order AwaitOrder(Communicator& world) {
 }
 
 std::string Encode(const StepBatch& batch, size_t block_tokens) {
-  SentBatch sent{batch.tokens, batch.logit_rows, {}};
+  SentBatch sent{batch.tokens, batch.types, batch.logit_rows, {}};
   for (const StepBatch::Slice& slice : batch.slices) {
     const size_t blocks = (slice.first_position + slice.rows + block_tokens - 1) / block_tokens;
     sent.slices.push_back({slice.first_row,
@@ -73,6 +73,7 @@ std::optional<DecodedBatch> Decode(const std::string& payload) {
   if (!reader.ok()) return std::nullopt;
   DecodedBatch decoded;
   decoded.batch.tokens = std::move(sent.tokens);
+  decoded.batch.types = std::move(sent.types);
   decoded.batch.logit_rows = std::move(sent.logit_rows);
   for (SentSlice& slice : sent.slices) {
     // A vector's elements stay where they are when it is moved.

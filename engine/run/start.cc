@@ -161,6 +161,11 @@ Status OpenModel(StartedModel& model, StartState& start) {
   DecoderOptions& decoder = start.decoder;
   PINION_ASSIGN(model.files, FindModel(model.options.model));
   const DecoderSpec& spec = model.files.spec;
+  if (!spec.has_head())
+    return Fail(ErrorCode::kUnsupported,
+                StrCat("'", model.options.model, "' is a ", spec.architecture,
+                       ", which has no head for text: it makes embeddings or scores, and this "
+                       "command wants a model that generates"));
   if (!spec.wrapper.empty())
     LogInfo(StrCat("running only the language model of ", spec.wrapper,
                    ": text in, text out; its other parts are not loaded"));

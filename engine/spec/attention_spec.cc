@@ -4,8 +4,18 @@
 
 namespace pinion {
 
+namespace {
+
+AttentionReach Reach(const DecoderSpec& spec, int window) {
+  if (!spec.bidirectional) return {window};
+  if (window == 0) return {0, AttentionReach::kWholeSequence};
+  return {2 * window - 1, window - 1};
+}
+
+}  // namespace
+
 AttentionSpec LayerAttention(const DecoderSpec& spec, size_t layer) {
-  return {.window = spec.layer_specs[layer].window,
+  return {.reach = Reach(spec, spec.layer_specs[layer].window),
           .scale = spec.attention_scale,
           .soft_cap = spec.attention_soft_cap};
 }

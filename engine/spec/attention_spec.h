@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "engine/spec/spec.h"
@@ -9,9 +10,20 @@
 
 namespace pinion {
 
+// The tokens that one token sees: as many as `window` says (0: all) up to the one that is `ahead`
+// after it, within its sequence.
+struct AttentionReach {
+  static constexpr int kWholeSequence = std::numeric_limits<int>::max();
+  AttentionReach(int window = 0, int ahead = 0) : window(window), ahead(ahead) {}
+  bool operator==(const AttentionReach&) const = default;
+
+  int window;
+  int ahead;  // 0: causal; kWholeSequence: to the end
+};
+
 // How one layer attends.
 struct AttentionSpec {
-  int window = 0;      // a token sees itself and the window - 1 before it; 0: everything before it
+  AttentionReach reach;
   float scale = 1;     // multiplies q.k; > 0
   float soft_cap = 0;  // scores become soft_cap * tanh(score / soft_cap); 0: none
 };

@@ -30,6 +30,8 @@ enum class QkNorm { kNone, kPerHead, kWhole };
 struct TensorNames {
   std::string embedding;           // whole name, [vocabulary][hidden]
   std::string position_embedding;  // whole name, [max_positions + offset][hidden]
+  std::string type_embedding;      // whole name, [token_types][hidden]
+  std::string embedding_norm;      // of the sum of the embeddings
   // Norms of the inputs of attention (or what stands in its place) and MLP, and of what they add to
   // the residual stream.
   std::string attention_norm, attention_post_norm, mlp_norm, mlp_post_norm;
@@ -66,6 +68,8 @@ struct TensorNames {
   std::string mamba_in, mamba_conv, mamba_decay, mamba_skip, mamba_dt_bias, mamba_norm, mamba_o;
   std::string final_norm;
   std::string head;  // whole name; unused if the head is tied to the embedding
+  // Of a ClassifierSpec: linears and a norm, without a layer.
+  std::string classifier_dense, classifier_norm, classifier_out;
   // Other spellings of prefixes in published checkpoints: {"model.", ""} means that
   // "model.norm.weight" may be stored as "norm.weight". Only OpenWeights applies them.
   std::vector<std::pair<std::string, std::string>> prefix_aliases;
@@ -73,11 +77,14 @@ struct TensorNames {
 
 // Properties that may differ from layer to layer.
 struct LayerSpec {
-  int window = 0;  // a token sees itself and window - 1 before it; 0: everything before it
-  int rope = 0;    // index into DecoderSpec::ropes; -1: queries and keys are not rotated
+  // A token sees itself and window - 1 before it, in a bidirectional model also window - 1 after
+  // it; 0: everything.
+  int window = 0;
+  int rope = 0;  // index into DecoderSpec::ropes; -1: queries and keys are not rotated
   MixerKind mixer = MixerKind::kAttention;
   MlpKind mlp = MlpKind::kDense;
   bool scales_queries = false;  // by DecoderSpec::query_scale
+  bool attention_norm = true;   // false: the norm of this layer's attention is the identity
 };
 
 // Queries times 1 + weight * log(1 + floor((position + ahead) / length)): sharpens attention over
@@ -138,6 +145,17 @@ struct MoeSpec {
   float swiglu_limit = 0, swiglu_alpha = 1;
 };
 
+// The head of a model that gives a text, or a pair of them, a score for each label:
+// out(norm(activation(dense(x)))), where x is the last hidden state of the first token or the mean
+// of all tokens'; an absent norm is the identity.
+struct ClassifierSpec {
+  enum class Activation { kTanh, kGelu };
+  int labels = 0;  // 0: the model has no such head
+  bool of_mean = false;
+  Activation activation = Activation::kTanh;
+  bool dense_bias = true;
+};
+
 // A decoder as plain data. An architecture file maps config.json to it; the decoder's loop reads it
 // and has no branch by architecture name.
 //
@@ -145,7 +163,8 @@ struct MoeSpec {
 // norms the identity:
 //   x += residual_multiplier * attention_post_norm(attention(attention_norm(x)))
 //   x += residual_multiplier * mlp_post_norm(mlp(mlp_norm(x)))
-// or, if the parts stand side by side, both from attention_norm of the layer's input.
+// or, if the parts stand side by side, both from attention_norm of the layer's input; or, if post
+// norms are of sums, x = attention_post_norm(x + attention(attention_norm(x))), and so for the MLP.
 struct DecoderSpec {
   std::string architecture;  // "LlamaForCausalLM"
   // The multimodal model whose language model this is ("Gemma3ForConditionalGeneration"); empty if
@@ -163,6 +182,10 @@ struct DecoderSpec {
   QkNorm qk_norm = QkNorm::kNone;
   bool qk_norm_after_rope = false;  // kPerHead only
   bool parts_side_by_side = false;  // attention and MLP; there is no mlp_norm then
+  bool post_norms_of_sums = false;
+  // Every token of a sequence sees all of it (or its window, both ways): an encoder. A sequence is
+  // then computed at once, in one slice of a step.
+  bool bidirectional = false;
 
   // gated: down(activation(gate(x)) * up(x)); else down(activation(up(x)))
   kernels::Activation activation = kernels::Activation::kSilu;
@@ -177,6 +200,7 @@ struct DecoderSpec {
   ShortConvSpec conv;  // of the layers whose mixer is kShortConv
   MambaSpec mamba;     // of the layers whose mixer is kMamba
   MoeSpec moe;         // of the layers whose MLP is kExperts
+  ClassifierSpec classifier;
 
   float attention_scale = 1;     // multiplies q.k; by default 1 / sqrt(head_dim)
   float attention_soft_cap = 0;  // products become cap * tanh(product / cap); 0: no cap
@@ -184,11 +208,17 @@ struct DecoderSpec {
   QueryScale query_scale;        // of the layers whose scales_queries is set
   float logit_soft_cap = 0;      // then logits become cap * tanh(logit / cap); 0: no cap
   int position_offset = 0;       // OPT: learned positions begin at row 2
+  int token_types = 0;           // rows of type_embedding
   std::string checkpoint_dtype;  // "bfloat16", ...: --dtype auto uses it
   std::vector<int32_t> eos_ids;  // config.json's, then also generation_config.json's
   std::optional<int32_t> bos_id;
   TensorNames names;
   FormatPlan formats;  // matrices that stay in integers; set by PlanFormats, not from config
+
+  // Without one, a step gives the last hidden states instead of logits.
+  bool has_head() const { return tied_head || !names.head.empty(); }
+  // Elements of a row of what a step gives.
+  int output_width() const { return has_head() ? vocabulary : hidden; }
 };
 
 // Reads config.json in the layout of transformers 4 or 5. Unknown architectures, and fields with

@@ -110,8 +110,9 @@ std::string WindowText(const DecoderSpec& spec) {
   int window = 0;
   for (const LayerSpec& layer : spec.layer_specs)
     if (layer.window > 0) ++windowed, window = layer.window;
-  return windowed == 0 ? ""
-                       : StrCat(window, " tokens in ", windowed, " of ", spec.layers, " layers");
+  if (windowed == 0) return "";
+  return StrCat(window, spec.bidirectional ? " tokens each way" : " tokens", " in ", windowed,
+                " of ", spec.layers, " layers");
 }
 
 std::string NormText(const DecoderSpec& spec) {
@@ -119,6 +120,8 @@ std::string NormText(const DecoderSpec& spec) {
   std::replace(places.begin(), places.end(), '_', ' ');
   std::string text =
       StrCat(Name(spec.norm), " norm ", places, " each part, epsilon ", spec.norm_eps);
+  if (spec.post_norms_of_sums) text += ", of the sum with the residual";
+  if (!spec.names.embedding_norm.empty()) text += ", of the embeddings";
   if (spec.norm_offset != 0) text += StrCat(", weights stored less ", spec.norm_offset);
   if (spec.qk_norm == QkNorm::kPerHead) text += ", of each query and key head";
   if (spec.qk_norm == QkNorm::kWhole) text += ", of all queries and all keys";
@@ -156,6 +159,12 @@ std::string MambaText(const DecoderSpec& spec) {
                 mamba.head_dim, ", ", mamba.groups, mamba.groups == 1 ? " group" : " groups",
                 " of B and C, ", mamba.norm_runs > 0 ? "normalised" : "not normalised",
                 ", convolution over ", mamba.conv_width, " tokens");
+}
+
+std::string ClassifierText(const ClassifierSpec& classifier) {
+  if (classifier.labels == 0) return "";
+  return StrCat(classifier.labels, classifier.labels == 1 ? " score" : " scores", " of ",
+                classifier.of_mean ? "the mean of all tokens" : "the first token");
 }
 
 std::string RecurrentText(const DecoderSpec& spec) {
@@ -225,6 +234,10 @@ void AddSpecFields(const DecoderSpec& spec, Json& json) {
   json.Set("qk_norm_after_rope", spec.qk_norm_after_rope);
   json.Set("parts_side_by_side", spec.parts_side_by_side);
   json.Set("attention_gate", spec.attention_gate);
+  json.Set("bidirectional", spec.bidirectional);
+  json.Set("post_norms_of_sums", spec.post_norms_of_sums);
+  json.Set("token_types", spec.token_types);
+  json.Set("labels", spec.classifier.labels);
   json.Set("delta_net", spec.delta.key_heads > 0 ? DeltaJson(spec.delta) : Json());
   json.Set("conv_width", spec.conv.width);
   json.Set("mamba2", spec.mamba.heads > 0 ? MambaJson(spec.mamba) : Json());
@@ -252,24 +265,28 @@ void AddSpecFields(const DecoderSpec& spec, Json& json) {
     json.Set(name, static_cast<double>(spec.*value));
   json.Set("position_offset", spec.position_offset);
   json.Set("tied_head", spec.tied_head);
+  json.Set("head", spec.has_head());
 }
 
 std::vector<std::pair<std::string, std::string>> SpecFacts(const DecoderSpec& spec) {
   std::vector<std::pair<std::string, std::string>> facts;
   const auto biases = Biases(spec);
-  facts.emplace_back("decoder", StrCat(spec.layers, " layers, hidden ", spec.hidden, ", MLP ",
-                                       spec.intermediate, " (", MlpName(spec), "), biases: ",
-                                       biases.empty() ? "none" : Join(biases, ", ")));
-  facts.emplace_back("norms", NormText(spec));
   facts.emplace_back(
-      "attention",
-      StrCat(spec.heads, " heads of ", spec.head_dim, ", ", spec.kv_heads,
-             " key-value heads, products times ", spec.attention_scale, PositionText(spec),
-             spec.attention_gate ? ", each times the sigmoid of a gate" : ""));
+      spec.bidirectional ? "encoder" : "decoder",
+      StrCat(spec.layers, " layers, hidden ", spec.hidden, ", MLP ", spec.intermediate, " (",
+             MlpName(spec), "), biases: ", biases.empty() ? "none" : Join(biases, ", ")));
+  facts.emplace_back("norms", NormText(spec));
+  facts.emplace_back("attention",
+                     StrCat(spec.heads, " heads of ", spec.head_dim, ", ", spec.kv_heads,
+                            " key-value heads, products times ", spec.attention_scale,
+                            PositionText(spec), spec.bidirectional ? ", in both directions" : "",
+                            spec.attention_gate ? ", each times the sigmoid of a gate" : ""));
   if (const std::string text = RecurrentText(spec); !text.empty())
     facts.emplace_back("recurrent", text);
   for (const RopeSpec& rope : spec.ropes) facts.emplace_back("rope", RopeText(rope));
   if (const std::string text = WindowText(spec); !text.empty()) facts.emplace_back("window", text);
+  if (const std::string text = ClassifierText(spec.classifier); !text.empty())
+    facts.emplace_back("classifier", text);
   if (const std::string text = LayersText(spec); !text.empty()) facts.emplace_back("layers", text);
   if (const std::string text = MultiplierText(spec); !text.empty())
     facts.emplace_back("scaling", text);

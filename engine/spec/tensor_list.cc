@@ -161,7 +161,8 @@ class Collector {
     const TensorNames& names = spec_.names;
     const auto at = [&](const std::string& pattern) { return LayerTensor(pattern, layer); };
     const int64_t hidden = spec_.hidden, wide = spec_.intermediate;
-    Norm(at(names.attention_norm));
+    if (spec_.layer_specs[static_cast<size_t>(layer)].attention_norm)
+      Norm(at(names.attention_norm));
     Mixer(layer);
     Norm(at(names.attention_post_norm));
     Norm(at(names.mlp_norm));
@@ -176,6 +177,15 @@ class Collector {
     }
     Norm(at(names.mlp_post_norm));
     layer_ = -1;
+  }
+
+  void Classifier() {
+    const TensorNames& names = spec_.names;
+    const ClassifierSpec& classifier = spec_.classifier;
+    if (classifier.labels == 0) return;
+    Linear(names.classifier_dense, spec_.hidden, spec_.hidden, classifier.dense_bias);
+    Norm(names.classifier_norm);
+    Linear(names.classifier_out, classifier.labels, spec_.hidden, true);
   }
 
   std::vector<TensorSpec> Take() { return std::move(list_); }
@@ -193,10 +203,14 @@ std::vector<TensorSpec> TensorList(const DecoderSpec& spec) {
   const int64_t positions = int64_t{spec.max_positions} + spec.position_offset;
   collector.Whole(spec.names.embedding, {spec.vocabulary, spec.hidden}, TensorRole::kEmbedding);
   collector.Whole(spec.names.position_embedding, {positions, spec.hidden}, TensorRole::kEmbedding);
+  collector.Whole(spec.names.type_embedding, {spec.token_types, spec.hidden},
+                  TensorRole::kEmbedding);
+  collector.Norm(spec.names.embedding_norm);
   for (int layer = 0; layer < spec.layers; ++layer) collector.Layer(layer);
   collector.Norm(spec.names.final_norm);
   if (!spec.tied_head)
     collector.Whole(spec.names.head, {spec.vocabulary, spec.hidden}, TensorRole::kEmbedding);
+  collector.Classifier();
   return collector.Take();
 }
 

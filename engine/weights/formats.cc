@@ -182,6 +182,7 @@ std::string HeadModule(const DecoderSpec& spec) {
 }  // namespace
 
 std::vector<std::string> ModulesOf(const DecoderSpec& spec, int layer, MatrixRole role) {
+  if (role == MatrixRole::kHead && !spec.has_head()) return {};
   if (role == MatrixRole::kHead) return {HeadModule(spec)};
   const bool has_experts = spec.layer_specs[static_cast<size_t>(layer)].mlp == MlpKind::kExperts;
   if (role == MatrixRole::kExpertIn || role == MatrixRole::kExpertDown)

@@ -339,8 +339,10 @@ std::string FormatModel(const ModelFiles& files, const TensorSource& weights) {
   if (const uint64_t state = StateBytesPerSequence(spec); state > 0)
     facts.Row(
         {"state", StrCat(FormatBytes(state), " a sequence, whatever its length, in float32")});
-  facts.Row({"vocabulary", StrCat(spec.vocabulary, ", head ",
-                                  spec.tied_head ? "tied to the embedding" : "separate")});
+  const char* head = !spec.has_head() ? "no head"
+                     : spec.tied_head ? "head tied to the embedding"
+                                      : "head separate";
+  facts.Row({"vocabulary", StrCat(spec.vocabulary, ", ", head)});
   facts.Row({"longest", StrCat(spec.max_positions, " tokens")});
   facts.Row({"stored", StoredText(files, CountStored(spec, weights))});
   if (const auto packed = CountPacked(spec)) facts.Row({"in memory", PackedText(*packed)});

@@ -190,7 +190,8 @@ ExpertWeights LayOutExperts(const DecoderSpec& spec, const Shard& shard, Dtype d
 LayerWeights LayOutLayer(const DecoderSpec& spec, const LayerSpec& kinds, const Shard& shard,
                          Dtype dtype, bool moe_prepack, int index, Arena& arena) {
   LayerWeights layer;
-  layer.attention_norm = LayOutNorm(spec, spec.names.attention_norm, arena);
+  if (kinds.attention_norm)
+    layer.attention_norm = LayOutNorm(spec, spec.names.attention_norm, arena);
   LayOutMixer(spec, kinds, shard, dtype, index, arena, layer);
   layer.attention_post_norm = LayOutNorm(spec, spec.names.attention_post_norm, arena);
   layer.mlp_norm = LayOutNorm(spec, spec.names.mlp_norm, arena);
@@ -268,7 +269,9 @@ size_t LayOutWeights(const DecoderSpec& spec, Dtype dtype, bool moe_prepack, std
   for (int i = 0; i < spec.layers; ++i)
     weights.layers.push_back(LayOutLayer(spec, spec.layer_specs[static_cast<size_t>(i)],
                                          weights.shard, dtype, moe_prepack, i, arena));
+  weights.embedding_norm = LayOutNorm(spec, spec.names.embedding_norm, arena);
   weights.final_norm = LayOutNorm(spec, spec.names.final_norm, arena);
+  if (!spec.has_head()) return arena.used();
   const size_t vocabulary = weights.shard.vocabulary.size();
   weights.head =
       arena.Matrix(ShareOfMatrix(spec, weights.shard, dtype, -1, MatrixRole::kHead, vocabulary));

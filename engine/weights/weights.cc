@@ -34,7 +34,9 @@ class Loader {
 
   void Load() {
     for (int i = 0; i < spec_.layers; ++i) LoadLayer(i);
+    LoadNorm(weights_.embedding_norm, names_.embedding_norm);
     LoadNorm(weights_.final_norm, names_.final_norm);
+    if (!spec_.has_head()) return;
     const TensorInfo head = packer_.Find(spec_.tied_head ? names_.embedding : names_.head);
     const Range vocabulary = shard_.vocabulary;
     packer_.PackMatrix(weights_.head, {{&head, vocabulary.begin, vocabulary.size()}}, 0);

@@ -175,8 +175,8 @@ struct RankWeights {
   Shard shard;
   Pages storage;
   std::vector<LayerWeights> layers;
-  NormWeights final_norm;
-  PackedMatrix head;  // [vocabulary share][hidden]
+  NormWeights embedding_norm, final_norm;
+  PackedMatrix head;  // [vocabulary share][hidden]; nothing without a head
 };
 
 // Bytes that RankWeights::storage of one rank will take; experts that are not prepacked take none.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <set>
@@ -142,6 +143,36 @@ std::vector<Blocks> SharingTables(std::mt19937& rng, size_t count, size_t blocks
     tables.push_back(table);
   }
   return tables;
+}
+
+// What the kernel computes of the plan's items: each token sees its neighbours on both sides, as
+// far as its sequence goes, whether or not contexts are cut.
+TEST(AttentionPlan, LetsTokensSeeBothWays) {
+  const StepBatch batch = Batch({{0, 1}, {0, 700}, {0, 40}});
+  for (const int half : {0, 1, 8, 300, 5000}) {  // 0: no window
+    const AttentionReach reach = half == 0 ? AttentionReach(0, AttentionReach::kWholeSequence)
+                                           : AttentionReach(2 * half + 1, half);
+    AttentionPlan plan;
+    plan.Build(batch, TwoGroups(), 4, 32, reach);
+    std::map<std::pair<size_t, size_t>, size_t> tokens;  // that a row and group see
+    for (const AttentionItem& item : plan.items)
+      for (size_t i = item.first_query; i < item.first_query + item.queries; ++i) {
+        const int64_t last = plan.queries[i].position;
+        const int64_t first = half == 0 ? 0 : last - reach.window + 1;
+        const int64_t begin = std::max<int64_t>(first, item.context_begin);
+        const int64_t end = std::min<int64_t>(last + 1, item.context_end);
+        tokens[{plan.queries[i].row, item.group}] +=
+            static_cast<size_t>(std::max<int64_t>(0, end - begin));
+      }
+    for (const auto& slice : batch.slices)
+      for (size_t at = 0; at < slice.rows; ++at) {
+        const size_t reached = half == 0 ? slice.rows : static_cast<size_t>(half);
+        const size_t begin = at > reached ? at - reached : 0;
+        const size_t want = std::min(slice.rows, at + reached + 1) - begin;
+        for (size_t group = 0; group < 2; ++group)
+          ASSERT_EQ((tokens[{slice.first_row + at, group}]), want) << at << ", " << half;
+      }
+  }
 }
 
 TEST(AttentionPlan, CoversRandomBatchesExactlyOnce) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "engine/checkpoint/preset.h"
 #include "tests/test_data.h"
 
@@ -117,6 +119,22 @@ TEST(Cost, AWindowBoundsTokensReadAndSeen) {
 
 // Five layers of hidden 64, two with attention: 4 heads and 2 KV heads of 16; the others convolve
 // three tokens, of which a state holds two.
+// Every pair of tokens at most as far apart as the window says, counted one by one.
+TEST(Cost, EncodersSeeBothWays) {
+  DecoderSpec spec = Preset("llama-3.2-1b");
+  spec.bidirectional = true;
+  for (const int window : {0, 1, 9, 40, 41}) {
+    for (LayerSpec& layer : spec.layer_specs) layer.window = window;
+    uint64_t pairs = 0;
+    for (int i = 0; i < 40; ++i)
+      for (int j = 0; j < 40; ++j) pairs += window == 0 || std::abs(i - j) < window ? 1 : 0;
+    const StepCost cost = CostModel(spec, Dtype::kBf16, 1).Rows(0, 40, 0);
+    EXPECT_EQ(cost.kv_bytes, 40u * 32 * 1024) << window;
+    EXPECT_EQ(cost.flops, 40 * 2 * kLayers * (kQkv + kO + kMlp) + pairs * kLayers * 32 * 64 * 4)
+        << window;
+  }
+}
+
 TEST(Cost, ShortConvolutionsReadTheirStateAlone) {
   const auto config = Json::ParseFile(tests::TestData() + "/models/lfm2/config.json").value();
   const CostModel cost(ReadSpec(config).value(), Dtype::kBf16, 1);
