@@ -52,38 +52,59 @@ Status ReadGemma3(const Json& config, DecoderSpec& spec) {
   return ReadGemma3Ropes(config, spec);
 }
 
+// Without a head; EmbeddingGemma attends in both directions, half a window each way.
+Status ReadGemma3Text(const Json& config, DecoderSpec& spec) {
+  PINION_ASSIGN(spec.bidirectional, Optional<bool>(config, "use_bidirectional_attention", false));
+  PINION_TRY(ReadGemma3(config, spec));
+  spec.tied_head = false;
+  spec.names.head = "";
+  if (spec.bidirectional)
+    for (LayerSpec& layer : spec.layer_specs)
+      if (layer.window > 0) layer.window = layer.window / 2 + 1;
+  return {};
+}
+
 constexpr NeutralField kGemmaNeutral[] = {{"mlp_bias", "false"}};
 constexpr std::string_view kGemmaReads[] = {"layer_types",
                                             "query_pre_attn_scalar",
                                             "attn_logit_softcapping",
                                             "final_logit_softcapping",
                                             "rope_local_base_freq",
-                                            "sliding_window_pattern"};
+                                            "sliding_window_pattern",
+                                            "use_bidirectional_attention"};
+// Generation is causal.
+constexpr NeutralField kGemmaCausal[] = {{"mlp_bias", "false"},
+                                         {"use_bidirectional_attention", "false"}};
+
+constexpr std::string_view kGemma3Defaults =
+    R"({"vocab_size": 262208, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+        "max_position_embeddings": 131072, "sliding_window": 4096, "query_pre_attn_scalar": 256,
+        "rope_theta": 1000000.0, "hidden_activation": "gelu_pytorch_tanh",
+        "tie_word_embeddings": true})";
 
 }  // namespace
 
-extern const Architecture kGemma2, kGemma3;
+extern const Architecture kGemma2, kGemma3, kGemma3Encoder;
 const Architecture kGemma2 = {
     "Gemma2ForCausalLM",
     "gemma2",
     "Gemma 2",
-    kGemmaNeutral,
+    kGemmaCausal,
     ReadGemma2,
     kGemmaReads,
     R"({"num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 8192,
         "sliding_window": 4096, "query_pre_attn_scalar": 256, "attn_logit_softcapping": 50.0,
         "final_logit_softcapping": 30.0, "hidden_activation": "gelu_pytorch_tanh",
         "tie_word_embeddings": true})"};
-const Architecture kGemma3 = {
-    "Gemma3ForCausalLM",
-    "gemma3_text",
-    "Gemma 3 (of multimodal checkpoints the language model alone)",
-    kGemmaNeutral,
-    ReadGemma3,
-    kGemmaReads,
-    R"({"vocab_size": 262208, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
-        "max_position_embeddings": 131072, "sliding_window": 4096, "query_pre_attn_scalar": 256,
-        "rope_theta": 1000000.0, "hidden_activation": "gelu_pytorch_tanh",
-        "tie_word_embeddings": true})"};
+const Architecture kGemma3 = {"Gemma3ForCausalLM",
+                              "gemma3_text",
+                              "Gemma 3 (of multimodal checkpoints the language model alone)",
+                              kGemmaCausal,
+                              ReadGemma3,
+                              kGemmaReads,
+                              kGemma3Defaults};
+const Architecture kGemma3Encoder = {
+    "Gemma3TextModel", "",          "EmbeddingGemma", kGemmaNeutral,
+    ReadGemma3Text,    kGemmaReads, kGemma3Defaults};
 
 }  // namespace pinion

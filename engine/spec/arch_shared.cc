@@ -96,6 +96,27 @@ Status ReadLlamaShape(const Json& config, DecoderSpec& spec) {
   return ReadRope(config, spec);
 }
 
+Status ReadEncoderShape(const Json& config, std::string_view eps_key, DecoderSpec& spec) {
+  PINION_TRY(ReadLlamaShape(config, spec));
+  PINION_ASSIGN(const double eps, Require<double>(config, eps_key));
+  spec.norm = NormKind::kLayer;
+  spec.norm_eps = static_cast<float>(eps);
+  spec.bidirectional = true;
+  spec.tied_head = false;
+  spec.names = {};
+  return {};
+}
+
+Result<int> ReadLabels(const Json& config) {
+  const Json* names = config.Find("id2label");
+  if (!names || names->is_null()) return OptionalIn(config, "num_labels", 1, kMaxLabels, 2);
+  const auto count = names->is_object() ? static_cast<int64_t>(names->object().size()) : 0;
+  if (count < 1 || count > kMaxLabels)
+    return Fail(ErrorCode::kCorrupt, StrCat("'id2label' must be an object of 1 to ", kMaxLabels,
+                                            " labels, one for each id"));
+  return static_cast<int>(count);
+}
+
 Result<kernels::Activation> ReadActivation(const Json& config, std::string_view key) {
   PINION_ASSIGN(const std::string name, Optional<std::string>(config, key, "silu"));
   std::vector<std::string> known;

@@ -57,10 +57,16 @@ inline constexpr int64_t kMaxHidden = 1 << 17, kMaxIntermediate = 1 << 20;
 inline constexpr int64_t kMaxExperts = 1 << 14;
 // Over all layers: each expert is three tensors to look up, and today's largest models have 25,000.
 inline constexpr int64_t kMaxExpertsInAll = 1 << 17;
+inline constexpr int64_t kMaxTokenTypes = 256, kMaxLabels = 1 << 16;
 inline constexpr int64_t kMaxVocabulary = 1 << 22, kMaxPositions = 1 << 26;
 
 // Reads the parts that Llama's relatives share: shape, norms, activation, names, rope.
 Status ReadLlamaShape(const Json& config, DecoderSpec& spec);
+// Reads what encoders share, after which names are to be filled in: Llama's shape, attention in
+// both directions, LayerNorm with the epsilon under `eps_key`, no head.
+Status ReadEncoderShape(const Json& config, std::string_view eps_key, DecoderSpec& spec);
+// The number of labels that a classifier tells apart; 2 if config.json does not say it, as there.
+Result<int> ReadLabels(const Json& config);
 // "silu", "gelu_pytorch_tanh", ...; silu if absent.
 Result<kernels::Activation> ReadActivation(const Json& config, std::string_view key);
 // Sets the windows of layers that layer_types calls sliding_attention or, if it is absent, for

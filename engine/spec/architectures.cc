@@ -9,17 +9,20 @@ extern const Architecture kLlama, kQwen2, kOpt, kMistral, kQwen3, kPhi3, kGemma2
     kOlmo2, kOlmo3, kMixtral, kQwen3Moe, kGptOss, kDeepseekV2, kDeepseekV3, kSmolLm3, kGlm4,
     kExaone4, kCohere2, kErnie45, kHunYuan, kMinistral3, kSeedOss, kErnie45Moe, kHunYuanMoe,
     kGlm4Moe, kGlm4MoeLite, kMiniMaxM2, kQwen3Next, kQwen35, kQwen35Moe, kLfm2, kLfm2Moe, kBamba,
-    kGraniteHybrid;
+    kGraniteHybrid, kBert, kBertClassifier, kXlmRoberta, kXlmRobertaClassifier, kModernBert,
+    kModernBertClassifier, kNomicBert, kGemma3Encoder;
 
 namespace {
 
 constexpr const Architecture* kAll[] = {
-    &kLlama,      &kQwen2,      &kOpt,        &kMistral,     &kQwen3,      &kPhi3,
-    &kGemma2,     &kGemma3,     &kGranite,    &kOlmo2,       &kOlmo3,      &kMixtral,
-    &kQwen3Moe,   &kGptOss,     &kDeepseekV2, &kDeepseekV3,  &kSmolLm3,    &kGlm4,
-    &kExaone4,    &kCohere2,    &kErnie45,    &kHunYuan,     &kMinistral3, &kSeedOss,
-    &kErnie45Moe, &kHunYuanMoe, &kGlm4Moe,    &kGlm4MoeLite, &kMiniMaxM2,  &kQwen3Next,
-    &kQwen35,     &kQwen35Moe,  &kLfm2,       &kLfm2Moe,     &kBamba,      &kGraniteHybrid};
+    &kLlama, &kQwen2, &kOpt, &kMistral, &kQwen3, &kPhi3, &kGemma2, &kGemma3, &kGranite, &kOlmo2,
+    &kOlmo3, &kMixtral, &kQwen3Moe, &kGptOss, &kDeepseekV2, &kDeepseekV3, &kSmolLm3, &kGlm4,
+    &kExaone4, &kCohere2, &kErnie45, &kHunYuan, &kMinistral3, &kSeedOss, &kErnie45Moe, &kHunYuanMoe,
+    &kGlm4Moe, &kGlm4MoeLite, &kMiniMaxM2, &kQwen3Next, &kQwen35, &kQwen35Moe, &kLfm2, &kLfm2Moe,
+    &kBamba, &kGraniteHybrid,
+    // encoders
+    &kBert, &kBertClassifier, &kXlmRoberta, &kXlmRobertaClassifier, &kModernBert,
+    &kModernBertClassifier, &kNomicBert, &kGemma3Encoder};
 
 // Fields of related models whose checkpoints sometimes claim an architecture that Pinion knows.
 constexpr NeutralField kCommon[] = {

@@ -12,12 +12,14 @@ TEST(Order, ABatchBringsItsBlockTables) {
   StepBatch batch;
   batch.tokens = {11, 12, 13, 14};
   batch.logit_rows = {2, 3};
+  batch.types = {0, 1, 1, 0};
   batch.slices = {{0, 3, 30, first.data(), 2}, {3, 1, 0, second.data(), 5}};
   // Tokens 0 to 32 take three blocks of 16, so the fourth entry may not be read.
   const auto decoded = Decode(Encode(batch, 16));
   ASSERT_TRUE(decoded);
   EXPECT_EQ(decoded->batch.tokens, batch.tokens);
   EXPECT_EQ(decoded->batch.logit_rows, batch.logit_rows);
+  EXPECT_EQ(decoded->batch.types, batch.types);
   ASSERT_EQ(decoded->batch.slices.size(), 2u);
   EXPECT_EQ(decoded->block_tables[0], (std::vector<int32_t>{7, 3, 9}));
   EXPECT_EQ(decoded->block_tables[1], second);

@@ -498,6 +498,12 @@ void ExpectReadOrRefused(const Json& config) {
 TEST(Architectures, HaveAFixtureEach) {
   std::set<std::string> tested;
   for (const std::string& model : tests::ModelFixtures()) tested.insert(Spec(model).architecture);
+  for (const std::string& model : tests::EncoderFixtures())
+    tested.insert(
+        ReadSpec(Json::ParseFile(StrCat(tests::TestData(), "/embedders/", model, "/config.json"))
+                     .value())
+            .value()
+            .architecture);
   for (const Architecture* architecture : Architectures()) {
     EXPECT_TRUE(tested.contains(std::string(architecture->name))) << architecture->name;
     EXPECT_FALSE(architecture->models.empty()) << architecture->name;
