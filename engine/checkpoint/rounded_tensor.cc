@@ -102,7 +102,7 @@ std::vector<std::string> PlainLinears(const DecoderSpec& spec) {
     if (kinds.mixer == MixerKind::kDeltaNet)
       add(layer, {names.delta_qkv, names.delta_z, names.delta_b, names.delta_a, names.delta_qkvz,
                   names.delta_ba, names.delta_o});
-    if (kinds.mixer == MixerKind::kMamba) add(layer, {names.mamba_in, names.mamba_o});
+    if (HasMamba(kinds.mixer)) add(layer, {names.mamba_in, names.mamba_o});
     if (kinds.mixer == MixerKind::kShortConv) add(layer, {names.conv_in, names.conv_o});
   }
   return modules;

@@ -21,6 +21,7 @@ struct Part {
 };
 
 std::vector<Part> MlpParts(const DecoderSpec& spec, MlpKind kind) {
+  if (kind == MlpKind::kNone) return {};
   const auto hidden = static_cast<uint64_t>(spec.hidden);
   const uint64_t in = spec.gated ? 2 : 1;
   if (kind == MlpKind::kDense) {
@@ -51,23 +52,33 @@ uint64_t LatentElements(const DecoderSpec& spec) {
          heads * size(latent.value_dim) * hidden;
 }
 
-std::vector<Part> MixerParts(const DecoderSpec& spec, MixerKind mixer) {
+std::vector<Part> AttentionParts(const DecoderSpec& spec) {
   const auto hidden = static_cast<uint64_t>(spec.hidden);
-  if (mixer == MixerKind::kDeltaNet) {
-    const DeltaColumns columns(spec.delta, static_cast<size_t>(spec.delta.key_heads));
-    return {{std::nullopt, hidden * (columns.count + columns.z - columns.v)}};
-  }
-  if (mixer == MixerKind::kMamba) {
-    const MambaColumns columns(spec.mamba, static_cast<size_t>(spec.mamba.heads),
-                               static_cast<size_t>(spec.mamba.groups));
-    return {{std::nullopt, hidden * (columns.count + columns.b)}};
-  }
-  if (mixer == MixerKind::kShortConv) return {{std::nullopt, 4 * hidden * hidden}};
   if (spec.latent.kv_rank > 0) return {{std::nullopt, LatentElements(spec)}};
   const auto q = static_cast<uint64_t>(spec.heads) * static_cast<uint64_t>(spec.head_dim);
   const auto kv = static_cast<uint64_t>(spec.kv_heads) * static_cast<uint64_t>(spec.head_dim);
   const uint64_t gates = spec.attention_gate ? q : 0;
   return {{MatrixRole::kQkv, hidden * (q + gates + 2 * kv)}, {MatrixRole::kO, q * hidden}};
+}
+
+// Elements of the recurrent part's matrices.
+uint64_t RecurrentElements(const DecoderSpec& spec, MixerKind mixer) {
+  const auto hidden = static_cast<uint64_t>(spec.hidden);
+  if (mixer == MixerKind::kDeltaNet) {
+    const DeltaColumns columns(spec.delta, static_cast<size_t>(spec.delta.key_heads));
+    return hidden * (columns.count + columns.z - columns.v);
+  }
+  if (mixer == MixerKind::kShortConv) return 4 * hidden * hidden;
+  const MambaColumns columns(spec.mamba, static_cast<size_t>(spec.mamba.heads),
+                             static_cast<size_t>(spec.mamba.groups));
+  return hidden * (columns.count + columns.b);
+}
+
+std::vector<Part> MixerParts(const DecoderSpec& spec, MixerKind mixer) {
+  std::vector<Part> parts;
+  if (Attends(mixer)) parts = AttentionParts(spec);
+  if (Recurs(mixer)) parts.push_back({std::nullopt, RecurrentElements(spec, mixer)});
+  return parts;
 }
 
 size_t ConvWidth(const DecoderSpec& spec) {
@@ -147,9 +158,8 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvD
     const Products products = LayerProducts(spec, index);
     per_row_.flops += products.flops;
     per_row_.int8_ops += products.int8_ops;
-    if (layer.mixer != MixerKind::kAttention)
-      per_row_.flops += RecurrentFlops(spec);
-    else
+    if (Recurs(layer.mixer)) per_row_.flops += RecurrentFlops(spec);
+    if (Attends(layer.mixer))
       ++layers_of_window_[layer.window > 0 ? static_cast<uint64_t>(layer.window) : kEverything];
   }
   const uint64_t head = spec.has_head() ? 2 * static_cast<uint64_t>(spec.vocabulary) * hidden : 0;

@@ -165,7 +165,7 @@ class ShardedDecoder : public Decoder {
     PINION_ASSIGN(logits_, Pages::Allocate(kLogitChunk * model_.logits_stride * sizeof(float)));
     model_.logits = logits_.as<float>();
     for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer)
-      if (spec.layer_specs[layer].mixer == MixerKind::kAttention)
+      if (Attends(spec.layer_specs[layer].mixer))
         reaches_.push_back(LayerAttention(spec, layer).reach);
     return {};
   }

@@ -35,6 +35,14 @@ void SumPartials(const ForwardPass& pass, size_t layer, const Term& term, size_t
     pass.table.add(dst, bias, pass.hidden);
 }
 
+// What a term is multiplied with, apart from all terms' multiplier.
+float OwnMultiplier(const DecoderSpec& spec, size_t layer, TermKind term) {
+  if (term == TermKind::kMlp) return spec.mlp_multiplier;
+  const MixerKind mixer = spec.layer_specs[layer].mixer;
+  if (mixer == MixerKind::kAttention) return spec.attention_multiplier;
+  return mixer == MixerKind::kMamba ? spec.mamba.multipliers.out : 1;
+}
+
 // All-reduce: every rank adds all ranks' partial terms to its own residual, so that all copies stay
 // equal. The phase that wrote the terms spans all ranks, and so does one of the layer's other part,
 // which lies between this phase and the next write to the same buffer: nothing else has to be
@@ -43,6 +51,7 @@ void AddTerm(const ForwardPass& pass, size_t layer, const Term& term, size_t beg
   const TraceSpan span("add");
   const NormWeights& post_norm = pass.weights.layers[layer].*term.post_norm;
   const float multiplier = pass.spec.residual_multiplier;
+  const float own = OwnMultiplier(pass.spec, layer, term.kind);
   for (size_t row = begin; row < end; ++row) {
     float* residual = pass.residual(row);
     if (pass.spec.post_norms_of_sums) {
@@ -50,13 +59,14 @@ void AddTerm(const ForwardPass& pass, size_t layer, const Term& term, size_t beg
       NormRow(pass, post_norm, residual, Dtype::kF32, residual);
       continue;
     }
-    if (!post_norm.weight && multiplier == 1) {
+    if (!post_norm.weight && multiplier == 1 && own == 1) {
       SumPartials(pass, layer, term, row, residual);
       continue;
     }
     float* sum = pass.scratch.hidden_row;
     std::fill_n(sum, pass.hidden, 0.0f);
     SumPartials(pass, layer, term, row, sum);
+    if (own != 1) pass.table.scale(sum, own, pass.hidden);
     NormRow(pass, post_norm, sum, Dtype::kF32, sum);
     pass.table.add_scaled(residual, sum, multiplier, pass.hidden);
   }
@@ -67,38 +77,73 @@ void FetchTerm(const ForwardPass& pass, const Term& term) {
   Fetch(pass, [&](RankExchange& exchange) { exchange.FetchTerm(term.kind, pass.rows); });
 }
 
-void RunMixer(const ForwardPass& pass, size_t layer) {
-  const MixerKind mixer = pass.spec.layer_specs[layer].mixer;
-  if (mixer == MixerKind::kDeltaNet)
-    RunDeltaNet(pass, layer);
-  else if (mixer == MixerKind::kShortConv)
-    RunShortConv(pass, layer);
-  else if (mixer == MixerKind::kMamba)
-    RunMamba(pass, layer);
-  else if (pass.spec.latent.kv_rank > 0)
-    RunLatentAttention(pass, layer);
-  else
-    RunAttention(pass, layer);
+void RunAttending(const ForwardPass& pass, size_t layer) {
+  pass.spec.latent.kv_rank > 0 ? RunLatentAttention(pass, layer) : RunAttention(pass, layer);
 }
 
-// Takes the normed rows of this layer and leaves those of the next.
-void RunLayer(const ForwardPass& pass, size_t index) {
+void RunMixer(const ForwardPass& pass, size_t layer) {
+  switch (pass.spec.layer_specs[layer].mixer) {
+    case MixerKind::kNone:
+      return;
+    case MixerKind::kAttention:
+      return RunAttending(pass, layer);
+    case MixerKind::kDeltaNet:
+      return RunDeltaNet(pass, layer);
+    case MixerKind::kShortConv:
+      return RunShortConv(pass, layer);
+    case MixerKind::kMamba:
+      return RunMamba(pass, layer);
+    case MixerKind::kAttentionAndMamba:
+      RunAttending(pass, layer);
+      RunMamba(pass, layer);
+      return AddMamba(pass, layer);
+  }
+}
+
+void NormForMlp(const ForwardPass& pass, const LayerWeights& layer, size_t begin, size_t end) {
+  NormRows(pass, layer.mlp_norm, begin, end);
+  if (layer.has_experts()) NormForRouter(pass, layer, begin, end);
+}
+
+// Leaves what the layer's first part reads.
+void NormForLayer(const ForwardPass& pass, size_t index, size_t begin, size_t end) {
   const auto& layers = pass.weights.layers;
-  const LayerWeights& layer = layers[index];
-  RunMixer(pass, index);
-  FetchTerm(pass, kAttentionTerm);
-  pass.worker.Share(pass.rows, [&](size_t begin, size_t end) {
-    AddTerm(pass, index, kAttentionTerm, begin, end);
-    if (pass.spec.parts_side_by_side) return;  // the MLP takes the rows that attention took
-    NormRows(pass, layer.mlp_norm, begin, end);
-    if (layer.has_experts()) NormForRouter(pass, layer, begin, end);
-  });
+  if (index == layers.size()) return;
+  if (pass.spec.layer_specs[index].mixer == MixerKind::kNone)
+    NormForMlp(pass, layers[index], begin, end);
+  else
+    NormRows(pass, layers[index].attention_norm, begin, end);
+}
+
+// Takes the normed rows of this layer and leaves those of the next. If it has one part alone, the
+// next layer may be of the same kind: no phase of another part then lies between reading the terms
+// and overwriting them, and all ranks wait here.
+void RunLayer(const ForwardPass& pass, size_t index) {
+  const LayerWeights& layer = pass.weights.layers[index];
+  const LayerSpec& kinds = pass.spec.layer_specs[index];
+  const bool has_mixer = kinds.mixer != MixerKind::kNone, has_mlp = kinds.mlp != MlpKind::kNone;
+  const PhaseScope scope = has_mixer && has_mlp ? PhaseScope::kTeam : PhaseScope::kRanks;
+  const auto add = [&](const Term& term, const auto& then) {
+    FetchTerm(pass, term);
+    const auto body = [&](size_t begin, size_t end) {
+      AddTerm(pass, index, term, begin, end);
+      then(begin, end);
+    };
+    pass.worker.Share(pass.rows, body, scope);
+  };
+  const auto norm_next = [&](size_t begin, size_t end) {
+    NormForLayer(pass, index + 1, begin, end);
+  };
+  if (has_mixer) {
+    RunMixer(pass, index);
+    if (!has_mlp) return add(kAttentionTerm, norm_next);
+    add(kAttentionTerm, [&](size_t begin, size_t end) {
+      // Side by side, the MLP takes the rows that attention took.
+      if (!pass.spec.parts_side_by_side) NormForMlp(pass, layer, begin, end);
+    });
+  }
   layer.has_experts() ? RunExperts(pass, index) : RunMlp(pass, index);
-  FetchTerm(pass, kMlpTerm);
-  pass.worker.Share(pass.rows, [&](size_t begin, size_t end) {
-    AddTerm(pass, index, kMlpTerm, begin, end);
-    if (index + 1 < layers.size()) NormRows(pass, layers[index + 1].attention_norm, begin, end);
-  });
+  add(kMlpTerm, norm_next);
 }
 
 size_t Index(int i) { return static_cast<size_t>(i); }
@@ -139,7 +184,7 @@ void RunForward(LoadedModel& model, const Worker& worker, const StepBatch& batch
   const ForwardPass pass(model, worker, batch);
   worker.Share(pass.rows, [&](size_t begin, size_t end) {
     Embed(pass, begin, end);
-    NormRows(pass, pass.weights.layers[0].attention_norm, begin, end);
+    NormForLayer(pass, 0, begin, end);
   });
   for (size_t layer = 0; layer < pass.weights.layers.size(); ++layer) RunLayer(pass, layer);
   ComputeLogits(pass, sink);

@@ -192,8 +192,28 @@ void RunMamba(const ForwardPass& pass, size_t layer) {
   Convolve(mamba);
   Recur(mamba);
   NormHeads(mamba);
-  Project(pass, "mamba_out", mamba.weights.out, pass.w.recurred, pass.w.attention_partial,
-          pass.w.hidden_stride, PhaseScope::kRanks);
+  const bool beside = Attends(pass.spec.layer_specs[layer].mixer);
+  Project(pass, "mamba_out", mamba.weights.out, pass.w.recurred,
+          beside ? pass.w.mamba_partial : pass.w.attention_partial, pass.w.hidden_stride,
+          beside ? PhaseScope::kTeam : PhaseScope::kRanks);
+}
+
+void AddMamba(const ForwardPass& pass, size_t layer) {
+  const TraceSpan span("add");
+  const LayerWeights& weights = pass.weights.layers[layer];
+  const auto add = [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      float* sum = pass.w.attention_partial + row * pass.w.hidden_stride;
+      if (weights.o.outputs == 0)
+        std::fill_n(sum, pass.hidden, 0.0f);
+      else if (pass.spec.attention_multiplier != 1)
+        pass.table.scale(sum, pass.spec.attention_multiplier, pass.hidden);
+      if (weights.mamba.out.outputs > 0)
+        pass.table.add_scaled(sum, pass.w.mamba_partial + row * pass.w.hidden_stride,
+                              pass.spec.mamba.multipliers.out, pass.hidden);
+    }
+  };
+  pass.worker.Share(pass.rows, add, PhaseScope::kRanks);
 }
 
 }  // namespace pinion

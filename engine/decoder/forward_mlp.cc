@@ -25,6 +25,8 @@ void RunTile(const ForwardPass& pass, const LayerWeights& layer, const std::byte
     float* src = tile + i * stride;
     if (layer.mlp_in_bias) pass.table.add(src, layer.mlp_in_bias + block * kBlockN, stride);
     std::byte* dst = mlp + ((row + i) * layer.down.k_padded() + column) * element;
+    if (pass.spec.gated && pass.spec.mlp_gate_multiplier != 1)
+      pass.table.scale(src, pass.spec.mlp_gate_multiplier, live);
     if (pass.spec.gated)
       pass.table.activate_gated(dst, pass.activation, activation, src, src + kBlockN, live);
     else

@@ -79,8 +79,8 @@ void PlanWork(const Moe& moe) {
   ExpertWork& work = moe.work;
   const auto threads = static_cast<size_t>(moe.pass.worker.threads);
   work.plan.Build(moe.buffers.chosen, moe.pass.rows, moe.top_k, moe.count);
-  // In units of a gate and an up block, which one thread activates together.
-  work.plan.Cut(moe.experts.in_blocks / 2, threads, work.in_items);
+  // In units of the blocks that one thread activates together.
+  work.plan.Cut(moe.experts.in_blocks / moe.experts.unit, threads, work.in_items);
   work.plan.Cut(moe.experts.down_blocks, threads, work.down_items);
   // Relaxed: the end of this phase publishes the values, and a late thread has no items to take.
   work.in_count.store(work.in_items.size(), std::memory_order_relaxed);
@@ -142,23 +142,27 @@ const std::byte* GatherRows(const Moe& moe, size_t first, size_t count) {
   return tile;
 }
 
-// One gate and one up block of an expert over assignments [first, first + count), whose inputs are
-// x: activated while the products are in cache, as in the dense MLP.
-void RunPair(const Moe& moe, size_t block, const std::byte* x, size_t first, size_t count) {
+// One gate and one up block, or without gates one block, of an expert over assignments [first,
+// first + count), whose inputs are x: activated while the products are in cache, as in the dense
+// MLP.
+void RunUnit(const Moe& moe, size_t block, const std::byte* x, size_t first, size_t count) {
   const ForwardPass& pass = moe.pass;
   const MoeSpec& spec = pass.spec.moe;
   const PackedMatrix& in = moe.experts.in;
-  constexpr size_t kStride = 2 * kBlockN;
+  const size_t unit = moe.experts.unit, stride = unit * kBlockN;
   float* tile = pass.scratch.mlp_tile;
-  MultiplyBlocks(pass, in, {x, Blocks(moe, in, PackExpertIn, block, 2), tile, count, 2, kStride});
-  const size_t column = block % moe.experts.in_blocks / 2 * kBlockN;
+  MultiplyBlocks(pass, in,
+                 {x, Blocks(moe, in, PackExpertIn, block, unit), tile, count, unit, stride});
+  const size_t column = block % moe.experts.in_blocks / unit * kBlockN;
   const size_t live = std::min(kBlockN, moe.experts.down.k - column);
   for (size_t i = 0; i < count; ++i) {
-    float* gate = tile + i * kStride;
+    float* gate = tile + i * stride;
     float* up = gate + kBlockN;
     std::byte* dst = moe.mlp(first + i) + column * moe.element();
-    if (moe.experts.in_bias) pass.table.add(gate, moe.experts.in_bias + block * kBlockN, kStride);
-    if (spec.swiglu_limit > 0)
+    if (moe.experts.in_bias) pass.table.add(gate, moe.experts.in_bias + block * kBlockN, stride);
+    if (!pass.spec.gated)
+      pass.table.activate(dst, pass.activation, pass.spec.activation, gate, live);
+    else if (spec.swiglu_limit > 0)
       pass.table.clamped_swiglu(dst, pass.activation, gate, up, live, spec.swiglu_alpha,
                                 spec.swiglu_limit);
     else
@@ -171,8 +175,8 @@ void RunInItem(const Moe& moe, const ExpertItem& item) {
   for (size_t first = moe.work.plan.first(item.expert); first < end; first += kExpertTileRows) {
     const size_t count = std::min(kExpertTileRows, end - first);
     const std::byte* x = GatherRows(moe, first, count);
-    for (size_t pair = item.unit; pair < item.unit + item.units; ++pair)
-      RunPair(moe, item.expert * moe.experts.in_blocks + 2 * pair, x, first, count);
+    for (size_t unit = item.unit; unit < item.unit + item.units; ++unit)
+      RunUnit(moe, item.expert * moe.experts.in_blocks + moe.experts.unit * unit, x, first, count);
   }
 }
 

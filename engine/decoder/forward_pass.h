@@ -137,9 +137,11 @@ void RunDeltaNet(const ForwardPass& pass, size_t layer);
 // The same in a layer of gated short convolution.
 void RunShortConv(const ForwardPass& pass, size_t layer);
 
-// The same in a layer of Mamba-2. If a run of heads that is normalised together is not on one rank,
-// all ranks synchronise inside, too.
+// The same in a layer of Mamba-2; writes mamba_partial if the layer attends, too. If a run of heads
+// that is normalised together is not on one rank, all ranks synchronise inside.
 void RunMamba(const ForwardPass& pass, size_t layer);
+// After both: adds mamba_partial to attention_partial, each times its multiplier.
+void AddMamba(const ForwardPass& pass, size_t layer);
 
 // Reads normed, writes mlp_partial: this rank's term of the MLP. All ranks synchronise after it.
 void RunMlp(const ForwardPass& pass, size_t layer);

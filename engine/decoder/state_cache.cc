@@ -18,7 +18,7 @@ Result<StateCache> StateCache::Allocate(const DecoderSpec& spec, const Shard& sh
   cache.shape_ = ShapeOf(spec, shard);
   for (const LayerSpec& layer : spec.layer_specs) {
     cache.order_.push_back(cache.layers_);
-    cache.layers_ += layer.mixer == MixerKind::kAttention ? 0 : 1;
+    cache.layers_ += Recurs(layer.mixer) ? 1 : 0;
   }
   cache.places_ = places;
   PINION_ASSIGN(cache.storage_, Pages::Allocate(BytesPerSequence(spec, shard) * places));

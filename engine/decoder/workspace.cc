@@ -142,6 +142,10 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
   take(w.attended, max_rows * w.attended_stride * element);
   take(w.recurred, max_rows * recurred * element);
   take(w.attention_partial, max_rows * w.hidden_stride * sizeof(float));
+  const bool beside = std::any_of(
+      spec.layer_specs.begin(), spec.layer_specs.end(),
+      [](const LayerSpec& layer) { return layer.mixer == MixerKind::kAttentionAndMamba; });
+  take(w.mamba_partial, beside ? max_rows * w.hidden_stride * sizeof(float) : 0);
   take(w.mlp, max_rows * mlp_columns * element);
   take(w.mlp_partial, max_rows * w.hidden_stride * sizeof(float));
   take(w.prepared, max_rows * PreparedRowBytes(spec, shard, dtype, kDenseRoles));

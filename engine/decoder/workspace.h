@@ -98,6 +98,7 @@ struct Workspace {
       nullptr;  // [rows][values or channels of recurrent layers padded], activation type
   float* attention_partial =
       nullptr;                     // [rows][hidden_stride]: this rank's term of the o projection
+  float* mamba_partial = nullptr;  // the same of Mamba-2 in layers that attend, too
   std::byte* mlp = nullptr;        // [rows][the layer's down.k_padded()], activation type
   float* mlp_partial = nullptr;    // [rows][hidden_stride]: this rank's term of down
   std::byte* prepared = nullptr;   // [rows] as prepared for the next product

@@ -50,6 +50,7 @@ constexpr NamedActivation kActivations[] = {
     {"gelu_new", kernels::Activation::kGeluTanh},
     {"gelu", kernels::Activation::kGeluErf},
     {"relu", kernels::Activation::kRelu},
+    {"relu2", kernels::Activation::kRelu2},
 };
 
 // Whether each layer has the window: by 'layer_types' if present, else by the architecture's rule.

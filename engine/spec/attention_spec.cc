@@ -29,18 +29,16 @@ KvShape CachedShape(const DecoderSpec& spec) {
 size_t RecurrentLayers(const DecoderSpec& spec) {
   return static_cast<size_t>(
       std::count_if(spec.layer_specs.begin(), spec.layer_specs.end(),
-                    [](const LayerSpec& layer) { return layer.mixer != MixerKind::kAttention; }));
+                    [](const LayerSpec& layer) { return Recurs(layer.mixer); }));
 }
 
-size_t CachedLayers(const DecoderSpec& spec) {
-  return static_cast<size_t>(spec.layers) - RecurrentLayers(spec);
-}
+size_t CachedLayers(const DecoderSpec& spec) { return CachedLayer(spec, spec.layer_specs.size()); }
 
 size_t CachedLayer(const DecoderSpec& spec, size_t layer) {
   const auto first = spec.layer_specs.begin();
   return static_cast<size_t>(
       std::count_if(first, first + static_cast<ptrdiff_t>(layer),
-                    [](const LayerSpec& each) { return each.mixer == MixerKind::kAttention; }));
+                    [](const LayerSpec& each) { return Attends(each.mixer); }));
 }
 
 uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype) {

@@ -157,7 +157,7 @@ Status CheckMamba(const DecoderSpec& spec) {
 
 // The KV cache, and with it the scheduler, counts the tokens of layers that attend.
 Status CheckMixers(const DecoderSpec& spec) {
-  if (RecurrentLayers(spec) < spec.layer_specs.size()) return {};
+  if (CachedLayers(spec) > 0) return {};
   return Fail(ErrorCode::kUnsupported,
               "no layer has full attention, want at least one beside the recurrent ones");
 }

@@ -18,9 +18,21 @@ namespace pinion {
 
 enum class NormKind { kRms, kLayer };
 // What mixes the tokens of a sequence: attention over all that the cache holds of it, the gated
-// delta rule over a state of fixed size, a convolution over its last tokens, or Mamba-2.
-enum class MixerKind { kAttention, kDeltaNet, kShortConv, kMamba };
-enum class MlpKind { kDense, kExperts };
+// delta rule over a state of fixed size, a convolution over its last tokens, or Mamba-2; attention
+// and Mamba-2 side by side, their results added up; nothing, in a layer that is an MLP alone.
+enum class MixerKind { kAttention, kDeltaNet, kShortConv, kMamba, kAttentionAndMamba, kNone };
+constexpr bool Attends(MixerKind mixer) {
+  return mixer == MixerKind::kAttention || mixer == MixerKind::kAttentionAndMamba;
+}
+constexpr bool HasMamba(MixerKind mixer) {
+  return mixer == MixerKind::kMamba || mixer == MixerKind::kAttentionAndMamba;
+}
+// Whether it keeps a state for each sequence.
+constexpr bool Recurs(MixerKind mixer) {
+  return mixer != MixerKind::kAttention && mixer != MixerKind::kNone;
+}
+// kNone: in a layer that is a mixer alone.
+enum class MlpKind { kDense, kExperts, kNone };
 // Norms of queries and keys: of each head by itself, or of the whole projection (across all ranks).
 enum class QkNorm { kNone, kPerHead, kWhole };
 
@@ -132,8 +144,8 @@ inline constexpr int kMaxConvWidth = 16, kMaxStateDim = 512;
 // gate's.
 enum class ExpertTensors { kEach, kAlternating, kConsecutive };
 
-// Mixture of experts, each of them a gated MLP; a token's output is the weighted sum of those it
-// chose, plus the shared one.
+// Mixture of experts, each of them an MLP with or without gate, as DecoderSpec says; a token's
+// output is the weighted sum of those it chose, plus the shared one.
 struct MoeSpec {
   RouterSpec router;
   int intermediate = 0;         // of one expert
@@ -162,7 +174,8 @@ struct ClassifierSpec {
 // A layer computes, with "attention" for whatever its mixer is, x the residual stream and absent
 // norms the identity:
 //   x += residual_multiplier * attention_post_norm(attention(attention_norm(x)))
-//   x += residual_multiplier * mlp_post_norm(mlp(mlp_norm(x)))
+//   x += residual_multiplier * mlp_post_norm(mlp_multiplier * mlp(mlp_norm(x)))
+// without the part, and the part's norms, that the layer lacks,
 // or, if the parts stand side by side, both from attention_norm of the layer's input; or, if post
 // norms are of sums, x = attention_post_norm(x + attention(attention_norm(x))), and so for the MLP.
 struct DecoderSpec {
@@ -187,7 +200,7 @@ struct DecoderSpec {
   // then computed at once, in one slice of a step.
   bool bidirectional = false;
 
-  // gated: down(activation(gate(x)) * up(x)); else down(activation(up(x)))
+  // gated: down(activation(mlp_gate_multiplier * gate(x)) * up(x)); else down(activation(up(x)))
   kernels::Activation activation = kernels::Activation::kSilu;
   bool gated = true;
   bool qkv_bias = false, o_bias = false, mlp_bias = false, norm_bias = false;
@@ -198,14 +211,16 @@ struct DecoderSpec {
   LatentSpec latent;
   DeltaSpec delta;     // of the layers whose mixer is kDeltaNet
   ShortConvSpec conv;  // of the layers whose mixer is kShortConv
-  MambaSpec mamba;     // of the layers whose mixer is kMamba
+  MambaSpec mamba;     // of the layers whose mixer is kMamba or kAttentionAndMamba
   MoeSpec moe;         // of the layers whose MLP is kExperts
   ClassifierSpec classifier;
 
   float attention_scale = 1;     // multiplies q.k; by default 1 / sqrt(head_dim)
   float attention_soft_cap = 0;  // products become cap * tanh(product / cap); 0: no cap
   float embedding_multiplier = 1, residual_multiplier = 1, logit_multiplier = 1;
-  QueryScale query_scale;        // of the layers whose scales_queries is set
+  float attention_multiplier = 1;  // of attention's result, like Mamba-2's multipliers.out
+  float mlp_multiplier = 1, mlp_gate_multiplier = 1;  // the latter of a dense or shared MLP
+  QueryScale query_scale;                             // of the layers whose scales_queries is set
   float logit_soft_cap = 0;      // then logits become cap * tanh(logit / cap); 0: no cap
   int position_offset = 0;       // OPT: learned positions begin at row 2
   int token_types = 0;           // rows of type_embedding

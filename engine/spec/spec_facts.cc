@@ -95,6 +95,9 @@ constexpr Multiplier kMultipliers[] = {
     {"embedding_multiplier", &DecoderSpec::embedding_multiplier, 1},
     {"residual_multiplier", &DecoderSpec::residual_multiplier, 1},
     {"logit_multiplier", &DecoderSpec::logit_multiplier, 1},
+    {"attention_multiplier", &DecoderSpec::attention_multiplier, 1},
+    {"mlp_multiplier", &DecoderSpec::mlp_multiplier, 1},
+    {"mlp_gate_multiplier", &DecoderSpec::mlp_gate_multiplier, 1},
     {"attention_soft_cap", &DecoderSpec::attention_soft_cap, 0},
     {"logit_soft_cap", &DecoderSpec::logit_soft_cap, 0}};
 
@@ -132,12 +135,17 @@ std::string NormText(const DecoderSpec& spec) {
 // What is not the same in all layers, or unusual about them.
 std::string LayersText(const DecoderSpec& spec) {
   std::vector<std::string> parts;
-  size_t unrotated = 0, scaled = 0;
+  size_t unrotated = 0, scaled = 0, mixers_alone = 0, mlps_alone = 0;
   for (const LayerSpec& layer : spec.layer_specs) {
     unrotated += layer.rope < 0 ? 1 : 0;
     scaled += layer.scales_queries ? 1 : 0;
+    mixers_alone += layer.mlp == MlpKind::kNone ? 1 : 0;
+    mlps_alone += layer.mixer == MixerKind::kNone ? 1 : 0;
   }
   if (spec.parts_side_by_side) parts.push_back("attention and MLP side by side");
+  if (mixers_alone > 0) parts.push_back(StrCat(mixers_alone, " of ", spec.layers, " without MLP"));
+  if (mlps_alone > 0)
+    parts.push_back(StrCat(mlps_alone, " of ", spec.layers, " an MLP or experts alone"));
   if (unrotated > 0 && !spec.ropes.empty())
     parts.push_back(StrCat(unrotated, " of ", spec.layers, " without rope"));
   if (scaled > 0)
@@ -154,11 +162,15 @@ const char* PositionText(const DecoderSpec& spec) {
 
 std::string MambaText(const DecoderSpec& spec) {
   const MambaSpec& mamba = spec.mamba;
-  return StrCat("Mamba-2 instead of attention in ", RecurrentLayers(spec), " of ", spec.layers,
-                " layers: ", mamba.heads, " heads with a state of ", mamba.state_dim, " x ",
-                mamba.head_dim, ", ", mamba.groups, mamba.groups == 1 ? " group" : " groups",
-                " of B and C, ", mamba.norm_runs > 0 ? "normalised" : "not normalised",
-                ", convolution over ", mamba.conv_width, " tokens");
+  const bool beside = std::any_of(
+      spec.layer_specs.begin(), spec.layer_specs.end(),
+      [](const LayerSpec& layer) { return layer.mixer == MixerKind::kAttentionAndMamba; });
+  return StrCat("Mamba-2 ", beside ? "beside" : "instead of", " attention in ",
+                RecurrentLayers(spec), " of ", spec.layers, " layers: ", mamba.heads,
+                " heads with a state of ", mamba.state_dim, " x ", mamba.head_dim, ", ",
+                mamba.groups, mamba.groups == 1 ? " group" : " groups", " of B and C, ",
+                mamba.norm_runs > 0 ? "normalised" : "not normalised", ", convolution over ",
+                mamba.conv_width, " tokens");
 }
 
 std::string ClassifierText(const ClassifierSpec& classifier) {
@@ -182,10 +194,16 @@ std::string RecurrentText(const DecoderSpec& spec) {
 }
 
 const char* Name(MixerKind mixer) {
-  return mixer == MixerKind::kDeltaNet    ? "delta_net"
-         : mixer == MixerKind::kShortConv ? "short_conv"
-         : mixer == MixerKind::kMamba     ? "mamba2"
-                                          : "attention";
+  return mixer == MixerKind::kDeltaNet       ? "delta_net"
+         : mixer == MixerKind::kShortConv    ? "short_conv"
+         : mixer == MixerKind::kMamba        ? "mamba2"
+         : mixer == MixerKind::kNone         ? "none"
+         : Attends(mixer) && HasMamba(mixer) ? "attention_mamba2"
+                                             : "attention";
+}
+
+const char* Name(MlpKind mlp) {
+  return mlp == MlpKind::kDense ? "dense" : mlp == MlpKind::kExperts ? "experts" : "none";
 }
 
 Json DeltaJson(const DeltaSpec& delta) {
@@ -251,15 +269,17 @@ void AddSpecFields(const DecoderSpec& spec, Json& json) {
   for (const RopeSpec& rope : spec.ropes) ropes.push_back(RopeJson(rope));
   json.Set("ropes", Json(std::move(ropes)));
   std::vector<int> windows, rope_of_layer;
-  std::vector<std::string> mixers;
+  std::vector<std::string> mixers, mlps;
   for (const LayerSpec& layer : spec.layer_specs) {
     mixers.emplace_back(Name(layer.mixer));
+    mlps.emplace_back(Name(layer.mlp));
     windows.push_back(layer.window);
     rope_of_layer.push_back(layer.rope);
   }
   json.Set("windows", windows);
   json.Set("rope_of_layer", rope_of_layer);
   json.Set("mixers", mixers);
+  json.Set("mlps", mlps);
   json.Set("attention_scale", static_cast<double>(spec.attention_scale));
   for (const auto& [name, value, neutral] : kMultipliers)
     json.Set(name, static_cast<double>(spec.*value));

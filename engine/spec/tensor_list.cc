@@ -151,6 +151,11 @@ class Collector {
         return ShortConv(layer);
       case MixerKind::kMamba:
         return Mamba(layer);
+      case MixerKind::kNone:
+        return;
+      case MixerKind::kAttentionAndMamba:
+        Mamba(layer);
+        [[fallthrough]];
       case MixerKind::kAttention:
         return spec_.latent.kv_rank > 0 ? Latent(layer) : Attention(layer);
     }
@@ -160,13 +165,22 @@ class Collector {
     layer_ = layer;
     const TensorNames& names = spec_.names;
     const auto at = [&](const std::string& pattern) { return LayerTensor(pattern, layer); };
+    const LayerSpec& kinds = spec_.layer_specs[static_cast<size_t>(layer)];
+    if (kinds.mixer != MixerKind::kNone) {
+      if (kinds.attention_norm) Norm(at(names.attention_norm));
+      Mixer(layer);
+      Norm(at(names.attention_post_norm));
+    }
+    if (kinds.mlp != MlpKind::kNone) Mlp(layer, kinds.mlp);
+    layer_ = -1;
+  }
+
+  void Mlp(int layer, MlpKind kind) {
+    const TensorNames& names = spec_.names;
+    const auto at = [&](const std::string& pattern) { return LayerTensor(pattern, layer); };
     const int64_t hidden = spec_.hidden, wide = spec_.intermediate;
-    if (spec_.layer_specs[static_cast<size_t>(layer)].attention_norm)
-      Norm(at(names.attention_norm));
-    Mixer(layer);
-    Norm(at(names.attention_post_norm));
     Norm(at(names.mlp_norm));
-    if (spec_.layer_specs[static_cast<size_t>(layer)].mlp == MlpKind::kExperts) {
+    if (kind == MlpKind::kExperts) {
       Experts(layer);
       Linear(at(names.shared_gate_up), int64_t{2} * spec_.moe.shared_intermediate, hidden, false);
       GatedMlp(at(names.shared_gate), at(names.shared_up), at(names.shared_down),
@@ -176,7 +190,6 @@ class Collector {
       GatedMlp(at(names.gate), at(names.up), at(names.down), wide, spec_.mlp_bias);
     }
     Norm(at(names.mlp_post_norm));
-    layer_ = -1;
   }
 
   void Classifier() {

@@ -16,13 +16,14 @@ Range BlockOf(Range all, size_t index) {
 // The expert, matrix and outputs that a block of `in` holds.
 struct InBlock {
   size_t expert;
-  ExpertMatrix matrix;  // even blocks are gate's, odd ones up's
+  ExpertMatrix matrix;  // even blocks are gate's, odd ones up's; without gates all are up's
   Range outputs;
 };
 InBlock Locate(const ExpertWeights& experts, Range share, size_t block) {
   const size_t within = block % experts.in_blocks;
-  return {block / experts.in_blocks, within % 2 == 0 ? ExpertMatrix::kGate : ExpertMatrix::kUp,
-          BlockOf(share, within / 2)};
+  const bool is_gate = within % experts.unit + 1 < experts.unit;
+  return {block / experts.in_blocks, is_gate ? ExpertMatrix::kGate : ExpertMatrix::kUp,
+          BlockOf(share, within / experts.unit)};
 }
 
 Range DownOutputs(const ExpertWeights& experts, size_t block) {
@@ -58,7 +59,7 @@ void PackExperts(const PlainExperts& plain, Range share, const Worker& worker,
                  const ExpertWeights& experts) {
   if (share.size() == 0) return;
   ExpertScratch scratch;
-  const auto [in_begin, in_end] = BlocksOf(worker, experts.in, 2);
+  const auto [in_begin, in_end] = BlocksOf(worker, experts.in, experts.unit);
   for (size_t block = in_begin; block < in_end; ++block) {
     PackExpertIn(plain, share, experts, block, experts.in.data + block * experts.in.block_bytes(),
                  scratch);

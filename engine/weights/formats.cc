@@ -139,12 +139,12 @@ class Planner {
 std::vector<std::string> ExpertModules(const DecoderSpec& spec, int layer, MatrixRole role) {
   const TensorNames& names = spec.names;
   std::vector<std::string> modules;
-  if (names.expert_gate.empty()) return modules;  // all experts in one tensor are never quantised
+  if (names.expert_down.empty()) return modules;  // all experts in one tensor are never quantised
   for (int expert = 0; expert < spec.moe.router.experts; ++expert) {
     if (role == MatrixRole::kExpertDown) {
       modules.push_back(ExpertTensor(names.expert_down, layer, expert));
     } else {
-      modules.push_back(ExpertTensor(names.expert_gate, layer, expert));
+      if (spec.gated) modules.push_back(ExpertTensor(names.expert_gate, layer, expert));
       modules.push_back(ExpertTensor(names.expert_up, layer, expert));
     }
   }
@@ -159,6 +159,7 @@ std::vector<std::string> MlpPatterns(const DecoderSpec& spec, bool beside_expert
     if (spec.moe.shared_intermediate == 0) return {};
     if (role == MatrixRole::kDown) return {names.shared_down};
     if (!names.shared_gate_up.empty()) return {names.shared_gate_up};
+    if (!spec.gated) return {names.shared_up};
     return {names.shared_gate, names.shared_up};
   }
   if (role == MatrixRole::kDown) return {names.down};
@@ -192,8 +193,8 @@ std::vector<std::string> ModulesOf(const DecoderSpec& spec, int layer, MatrixRol
   const bool is_attention = role == MatrixRole::kQkv || role == MatrixRole::kO;
   if (is_attention && spec.latent.kv_rank > 0) return {};
   // Gated DeltaNet's matrix is made from parts of several tensors too.
-  const MixerKind mixer = spec.layer_specs[static_cast<size_t>(layer)].mixer;
-  if (is_attention && mixer != MixerKind::kAttention) return {};
+  const LayerSpec& kinds = spec.layer_specs[static_cast<size_t>(layer)];
+  if (is_attention ? !Attends(kinds.mixer) : kinds.mlp == MlpKind::kNone) return {};
   std::vector<std::string> modules =
       is_attention ? AttentionPatterns(spec.names, role) : MlpPatterns(spec, has_experts, role);
   for (std::string& module : modules) module = LayerTensor(module, layer);

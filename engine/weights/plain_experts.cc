@@ -21,6 +21,7 @@ TensorInfo FindTensor(const TensorSource& source, const std::string& name) {
 PlainExperts::PlainExperts(const DecoderSpec& spec, int layer, const TensorSource& source)
     : source_(source),
       tensors_(spec.moe.tensors),
+      gated_(spec.gated),
       experts_(static_cast<size_t>(spec.moe.router.experts)),
       wide_(static_cast<size_t>(spec.moe.intermediate)) {
   const TensorNames& names = spec.names;
@@ -34,7 +35,7 @@ PlainExperts::PlainExperts(const DecoderSpec& spec, int layer, const TensorSourc
     return;
   }
   for (const std::string* name : {&names.expert_gate, &names.expert_up, &names.expert_down})
-    for (int expert = 0; expert < spec.moe.router.experts; ++expert)
+    for (int expert = 0; !name->empty() && expert < spec.moe.router.experts; ++expert)
       add(ExpertTensor(*name, layer, expert), ".weight", ".bias");
 }
 
@@ -53,7 +54,8 @@ PlainExperts::OutputStride PlainExperts::StrideOf(ExpertMatrix matrix) {
 const TensorInfo& PlainExperts::Tensor(const std::vector<TensorInfo>& tensors, ExpertMatrix matrix,
                                        size_t expert) const {
   if (tensors_ != ExpertTensors::kEach) return tensors[matrix == ExpertMatrix::kDown ? 1 : 0];
-  return tensors[static_cast<size_t>(matrix) * experts_ + expert];
+  const size_t before = static_cast<size_t>(matrix) - (gated_ ? 0 : 1);  // matrices
+  return tensors[before * experts_ + expert];
 }
 
 const std::byte* PlainExperts::Slab(const TensorInfo& tensor, size_t expert,

@@ -71,6 +71,7 @@ class PlainExperts {
 
   const TensorSource& source_;
   const ExpertTensors tensors_;
+  const bool gated_;
   const size_t experts_, wide_;  // wide: of one expert's MLP
   // By matrix, then expert; of tensors of all experts gate and up together, then down.
   std::vector<TensorInfo> weights_, biases_;

@@ -139,9 +139,9 @@ void LayOutMixer(const DecoderSpec& spec, const LayerSpec& kinds, const Shard& s
     LayOutDelta(spec, shard, dtype, index, arena, layer);
   else if (kinds.mixer == MixerKind::kShortConv)
     LayOutConv(spec, shard, dtype, index, arena, layer);
-  else if (kinds.mixer == MixerKind::kMamba)
-    LayOutMamba(spec, shard, dtype, index, arena, layer.mamba);
-  else if (spec.latent.kv_rank > 0)
+  if (HasMamba(kinds.mixer)) LayOutMamba(spec, shard, dtype, index, arena, layer.mamba);
+  if (!Attends(kinds.mixer)) return;
+  if (spec.latent.kv_rank > 0)
     LayOutLatent(spec, shard, dtype, index, arena, layer);
   else
     LayOutAttention(spec, shard, dtype, index, arena, layer);
@@ -172,7 +172,9 @@ ExpertWeights LayOutExperts(const DecoderSpec& spec, const Shard& shard, Dtype d
   weights.router = arena.Matrix(Plain(Dtype::kF32, routed, hidden));
   weights.router_bias = arena.VectorIf(router.bias, experts);
   weights.correction = arena.VectorIf(router.correction, experts);
-  weights.in_blocks = 2 * (kernels::RoundUp(share.size(), kernels::kBlockN) / kernels::kBlockN);
+  weights.unit = spec.gated ? 2 : 1;
+  weights.in_blocks =
+      weights.unit * (kernels::RoundUp(share.size(), kernels::kBlockN) / kernels::kBlockN);
   weights.down_blocks = share.size() > 0 ? (hidden + kernels::kBlockN - 1) / kernels::kBlockN : 0;
   const auto stack = [&](size_t blocks, MatrixRole role) {
     const PackedMatrix matrix =
@@ -190,10 +192,13 @@ ExpertWeights LayOutExperts(const DecoderSpec& spec, const Shard& shard, Dtype d
 LayerWeights LayOutLayer(const DecoderSpec& spec, const LayerSpec& kinds, const Shard& shard,
                          Dtype dtype, bool moe_prepack, int index, Arena& arena) {
   LayerWeights layer;
-  if (kinds.attention_norm)
-    layer.attention_norm = LayOutNorm(spec, spec.names.attention_norm, arena);
-  LayOutMixer(spec, kinds, shard, dtype, index, arena, layer);
-  layer.attention_post_norm = LayOutNorm(spec, spec.names.attention_post_norm, arena);
+  if (kinds.mixer != MixerKind::kNone) {
+    if (kinds.attention_norm)
+      layer.attention_norm = LayOutNorm(spec, spec.names.attention_norm, arena);
+    LayOutMixer(spec, kinds, shard, dtype, index, arena, layer);
+    layer.attention_post_norm = LayOutNorm(spec, spec.names.attention_post_norm, arena);
+  }
+  if (kinds.mlp == MlpKind::kNone) return layer;
   layer.mlp_norm = LayOutNorm(spec, spec.names.mlp_norm, arena);
   const bool has_experts = kinds.mlp == MlpKind::kExperts;
   if (has_experts) layer.experts = LayOutExperts(spec, shard, dtype, moe_prepack, index, arena);

@@ -45,11 +45,15 @@ class Loader {
  private:
   void LoadLayer(int index) {
     LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
-    LoadNorm(layer.attention_norm, LayerTensor(names_.attention_norm, index));
-    LoadMixer(layer, index);
-    LoadNorm(layer.attention_post_norm, LayerTensor(names_.attention_post_norm, index));
+    const LayerSpec& kinds = spec_.layer_specs[static_cast<size_t>(index)];
+    if (kinds.mixer != MixerKind::kNone) {
+      LoadNorm(layer.attention_norm, LayerTensor(names_.attention_norm, index));
+      LoadMixer(layer, index);
+      LoadNorm(layer.attention_post_norm, LayerTensor(names_.attention_post_norm, index));
+    }
+    if (kinds.mlp == MlpKind::kNone) return;
     LoadNorm(layer.mlp_norm, LayerTensor(names_.mlp_norm, index));
-    if (spec_.layer_specs[static_cast<size_t>(index)].mlp == MlpKind::kExperts) {
+    if (kinds.mlp == MlpKind::kExperts) {
       LoadExperts(layer, index);
     } else {
       LoadMlpIn(layer, index);
@@ -66,8 +70,8 @@ class Loader {
       return LoadOutput(layer.o, nullptr, LayerTensor(names_.conv_o, index),
                         shard_.conv_channels.begin);
     }
-    if (mixer == MixerKind::kMamba)
-      return LoadMamba(spec_, index, source_, worker_, shard_, layer.mamba);
+    if (HasMamba(mixer)) LoadMamba(spec_, index, source_, worker_, shard_, layer.mamba);
+    if (mixer == MixerKind::kMamba) return;
     if (mixer == MixerKind::kDeltaNet) {
       LoadDeltaNet(spec_, index, source_, worker_, shard_, layer);
       const size_t values = static_cast<size_t>(spec_.delta.heads_per_key()) *
@@ -166,7 +170,10 @@ class Loader {
   void LoadMlpIn(LayerWeights& layer, int index) {
     const Range middle = shard_.intermediate;
     if (spec_.gated) return LoadGated(layer, GatedModules(index), middle);
-    const std::string up = LayerTensor(names_.up, index);
+    LoadUngated(layer, LayerTensor(names_.up, index), middle);
+  }
+
+  void LoadUngated(LayerWeights& layer, const std::string& up, Range middle) {
     const TensorInfo tensor = packer_.Find(up + ".weight");
     packer_.PackMatrix(layer.mlp_in, {{&tensor, middle.begin, middle.size()}}, 0);
     packer_.FillVector(layer.mlp_in_bias, up + ".bias", middle);
@@ -226,7 +233,10 @@ class Loader {
     if (experts.prepacked()) PackExperts(plain, share, worker_, experts);
     if (worker_.thread == 0) FillExpertBiases(plain, share, experts);
     if (spec_.moe.shared_intermediate == 0) return;
-    LoadGated(layer, SharedModules(index), shard_.shared_intermediate);
+    if (spec_.gated)
+      LoadGated(layer, SharedModules(index), shard_.shared_intermediate);
+    else
+      LoadUngated(layer, LayerTensor(names_.shared_up, index), shard_.shared_intermediate);
     LoadOutput(layer.down, nullptr, LayerTensor(names_.shared_down, index),
                shard_.shared_intermediate.begin);
   }

@@ -133,6 +133,7 @@ struct ExpertWeights {
   PackedMatrix in;    // gate and up alternate as in mlp_in, [in_blocks * 64][hidden]
   PackedMatrix down;  // [down_blocks * 64][share]
   size_t in_blocks = 0, down_blocks = 0;
+  size_t unit = 2;  // blocks of `in` that one thread activates together: without gates only one
   float* in_bias = nullptr;    // [experts][in_blocks * 64], in the matrix's order
   float* down_bias = nullptr;  // [experts][hidden], on one rank alone: part of its term
 

@@ -164,6 +164,30 @@ TEST(Cost, MambaReadsItsStateAlone) {
             2 * (kAttention + 3 * kMamba + 4 * kMlp) + 3 * kUpdate + kTokens * kPair);
 }
 
+// Seven layers of hidden 64, each one part: three of Mamba-2 (two groups), three MLPs of 96 without
+// gate, one attends.
+TEST(Cost, LayersOfOnePartCostThatAlone) {
+  const auto config = Json::ParseFile(tests::TestData() + "/models/nemotronh/config.json").value();
+  const CostModel cost(ReadSpec(config).value(), Dtype::kBf16, 1);
+  constexpr uint64_t kAttention = 128 * 64 + 64 * 64, kMlp = 2 * 64 * 96;
+  constexpr uint64_t kMamba = (128 + 192 + 8) * 64 + 128 * 64 + 4 * 192;
+  constexpr uint64_t kPair = 2 * 4 * (16 + 16), kUpdate = 5 * 8 * 16 * 16;
+  EXPECT_EQ(cost.Rows(9, 1, 0).flops,
+            2 * (kAttention + 3 * kMamba + 3 * kMlp) + 3 * kUpdate + 10 * kPair);
+}
+
+// Three layers of hidden 64, each with 4 heads and 2 KV heads of 16 beside 6 Mamba heads.
+TEST(Cost, PartsSideBySideCostBoth) {
+  const auto config = Json::ParseFile(tests::TestData() + "/models/falconh1/config.json").value();
+  const CostModel cost(ReadSpec(config).value(), Dtype::kBf16, 1);
+  constexpr uint64_t kAttention = 128 * 64 + 64 * 64, kMlp = 3 * 64 * 96;
+  constexpr uint64_t kMamba = (96 + 128 + 6) * 64 + 96 * 64 + 4 * 128;
+  constexpr uint64_t kPair = 2 * 4 * (16 + 16), kUpdate = 5 * 6 * 16 * 16;
+  const StepCost decoded = cost.Rows(9, 1, 0);
+  EXPECT_EQ(decoded.flops, 3 * (2 * (kAttention + kMamba + kMlp) + kUpdate + 10 * kPair));
+  EXPECT_EQ(decoded.kv_bytes, 3u * (10 * 2 * 2 * 16 * 2 + (3 * 128 + 6 * 16 * 16) * 4));
+}
+
 // OPT-125M: plain MLP, as many KV heads as heads, biases.
 TEST(Cost, APlainMlpMultipliesTwice) {
   const StepCost cost = CostModel(Preset("opt-125m"), Dtype::kF16, 1).Rows(0, 1, 0);

@@ -144,8 +144,10 @@ TEST_P(HybridKinds, RecomputesTheStateOfAPreemptedSequence) {
   EXPECT_GT(engine->stats().scheduler.preemptions, 0u);
 }
 
+// Layers of one part alone come after each other in the last two.
 INSTANTIATE_TEST_SUITE_P(Models, HybridKinds,
-                         ::testing::Values("qwen3.5-text", "lfm2", "bamba", "granite4-dense"),
+                         ::testing::Values("qwen3.5-text", "lfm2", "bamba", "granite4-dense",
+                                           "falconh1", "nemotronh", "nemotronh-moe"),
                          [](const auto& info) { return tests::TestName(info.param); });
 
 // A block of keys and values is of no use without the state behind it.
@@ -208,6 +210,21 @@ TEST(Hybrid, CountsTheStatesOfMamba) {
   options = HybridOf("bamba");  // both ranks need the one group
   options.tensor_parallel = 2;
   EXPECT_EQ(SizesOf(options).state, 3u * (3 * 96 + 4 * 16 * 16) * 4);
+}
+
+// Three layers, each with keys and values and a state: three inputs of each of 6 x 16 + 2 x 16
+// channels, and 6 heads of 16 x 16.
+TEST(Hybrid, CountsBothOfLayersThatDoBoth) {
+  const EngineOptions options = HybridOf("falconh1");
+  EXPECT_EQ(SizesOf(options).state, 3u * (3 * 128 + 6 * 16 * 16) * 4);
+  EXPECT_EQ(KvBytesPerToken(*SpecFor(options), kernels::KvDtype::kF32), 3u * 2 * 2 * 16 * 4);
+}
+
+// Of seven layers three have a state and one has keys and values.
+TEST(Hybrid, CountsNothingOfLayersWithoutMixer) {
+  const EngineOptions options = HybridOf("nemotronh");
+  EXPECT_EQ(SizesOf(options).state, 3u * (3 * 192 + 8 * 16 * 16) * 4);
+  EXPECT_EQ(KvBytesPerToken(*SpecFor(options), kernels::KvDtype::kF32), 2u * 2 * 16 * 4);
 }
 
 TEST(SizeStates, TakeHalfOfTheirSpaceAtMost) {

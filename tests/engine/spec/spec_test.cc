@@ -299,6 +299,30 @@ TEST(Spec, ReadsTheLanguageModelInsideAWrapper) {
   EXPECT_EQ(ParameterCount(spec), 3'880'263'168u);
 }
 
+TEST(Spec, MambasNormMayNotComeBeforeItsGate) {
+  Json config = With("falconh1", "mamba_rms_norm", "true");
+  EXPECT_EQ(ReadSpec(config)->mamba.norm_runs, 1);
+  config.Set("mamba_norm_before_gate", true);
+  EXPECT_THAT(ErrorOf(config), HasSubstr("'mamba_norm_before_gate'"));
+}
+
+// As transformers 4 and 5 write it.
+TEST(Spec, NemotronsLayersAreLettersOrNames) {
+  const auto parts = [](const DecoderSpec& spec) {
+    std::string letters;
+    for (const LayerSpec& layer : spec.layer_specs)
+      letters += HasMamba(layer.mixer)            ? 'M'
+                 : Attends(layer.mixer)           ? '*'
+                 : layer.mlp == MlpKind::kExperts ? 'E'
+                                                  : '-';
+    return letters;
+  };
+  EXPECT_EQ(parts(Spec("nemotronh")), "M-M*-M-");
+  EXPECT_EQ(parts(Spec("nemotronh-moe")), "MEM*E");
+  const Json named = With("nemotronh", "layers_block_type", R"(["mamba", "attention", "mlp"])");
+  EXPECT_EQ(parts(*ReadSpec(named)), "M*-");
+}
+
 struct Refusal {
   const char *model, *key, *value, *says;
 };
@@ -408,6 +432,16 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"bamba", "time_step_limit", "[0.1]", "a list of two numbers"},
         Refusal{"bamba", "time_step_limit", "[0.5, 0.1]", "from 0.5 to 0.1"},
         Refusal{"bamba", "time_step_limit", R"([0, "inf"])", "want two numbers"},
+        Refusal{"falconh1", "mamba_d_ssm", "80", "want 96"},
+        Refusal{"falconh1", "ssm_multipliers", "[1, 1]", "a list of 5 numbers"},
+        Refusal{"falconh1", "mlp_multipliers", "[1, 0]", "1e-12 to 1e12"},
+        Refusal{"falconh1", "projectors_bias", "true", "'projectors_bias'"},
+        Refusal{"nemotronh", "hybrid_override_pattern", R"("M-X*")", "'X', want M, *, - or E"},
+        Refusal{"nemotronh", "hybrid_override_pattern", R"("M-M-")", "at least one"},
+        Refusal{"nemotronh", "num_hidden_layers", "8", "want 7"},
+        Refusal{"nemotronh", "layers_block_type", R"(["mamba", "conv"])", "mlp or moe"},
+        Refusal{"nemotronh-moe", "moe_latent_size", "16", "'moe_latent_size'"},
+        Refusal{"nemotronh-moe", "n_routed_experts", "0", "1 to 16384"},
         Refusal{"granite4", "layer_types", R"(["mamba"])", "each of 4 layers"},
         Refusal{"granite4", "layer_types", R"(["mamba", "mamba", "attention", "conv"])",
                 "mamba or attention"},
