@@ -20,7 +20,7 @@ struct Attention {
   const KvCache& cache;  // holds the keys and values of the batch's tokens too
   size_t layer;          // of the cache
   AttentionSpec spec;
-  const AttentionPlan& plan;  // built for spec.window
+  const AttentionPlan& plan;  // built for spec.reach
   const float* q;             // [rows][q_stride]: head h at h * key_dim, rotary applied
   size_t q_stride;
   const float* sinks;  // [q heads]: attention sinks; null: none

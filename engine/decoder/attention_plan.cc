@@ -19,12 +19,8 @@ size_t TileQueries(const HeadGroup& group) { return kernels::kAttentionRows / gr
 class Builder {
  public:
   Builder(AttentionPlan& plan, const StepBatch& batch, const Shard& shard, size_t block_tokens,
-          int window)
-      : plan_(plan),
-        batch_(batch),
-        shard_(shard),
-        block_tokens_(block_tokens),
-        window_(window > 0 ? static_cast<size_t>(window) : std::numeric_limits<size_t>::max()) {}
+          const Reach& reach)
+      : plan_(plan), batch_(batch), shard_(shard), block_tokens_(block_tokens), reach_(reach) {}
 
   void Build(size_t threads) {
     CollectRuns();
@@ -59,9 +55,9 @@ class Builder {
     PartSource source;
   };
 
-  // A window that hides tokens hides different ones in each sequence, so nothing can be shared.
+  // What hides tokens hides different ones in each sequence, so nothing can be shared.
   bool MayShare(const StepBatch::Slice& slice) const {
-    return slice.rows == 1 && slice.first_position < window_;
+    return slice.rows == 1 && reach_.First(slice.first_position) == 0;
   }
 
   void CollectRuns() {
@@ -98,17 +94,29 @@ class Builder {
     for (const Run& run : runs_)
       for (uint32_t group = 0; group < shard_.groups.size(); ++group) {
         const auto most = static_cast<uint32_t>(TileQueries(shard_.groups[group]));
-        for (uint32_t query = 0; query < run.queries; query += most)
-          f(MakeTile(run, group, run.first_query + query, std::min(most, run.queries - query)));
+        for (uint32_t query = 0; query < run.queries;) {
+          const uint32_t count = std::min(most, InOneChunk(run, query));
+          f(MakeTile(run, group, run.first_query + query, count));
+          query += count;
+        }
       }
+  }
+
+  // How many of a run's query tokens from `query` on are in the same chunk. Those of a shared run
+  // all are in the first one.
+  uint32_t InOneChunk(const Run& run, uint32_t query) const {
+    const uint32_t left = run.queries - query;
+    if (reach_.chunk == 0) return left;
+    const auto chunk = static_cast<uint32_t>(reach_.chunk);
+    const uint32_t position = plan_.queries[run.first_query + query].position;
+    return MayShare(batch_.slices[run.slice]) ? left : std::min(left, chunk - position % chunk);
   }
 
   Tile MakeTile(const Run& run, uint32_t group, uint32_t first_query, uint32_t queries) const {
     // Within one sequence positions ascend: the first query's window begins first, the last query
-    // sees furthest. The queries of a shared run all lie behind it, and no window hides any of it.
-    const size_t first_end = plan_.queries[first_query].position + size_t{1};
+    // sees furthest. The queries of a shared run all lie behind it, and none of it is hidden.
+    const size_t hidden = reach_.First(plan_.queries[first_query].position);
     const size_t last_end = plan_.queries[first_query + queries - 1].position + size_t{1};
-    const size_t hidden = first_end > window_ ? first_end - window_ : 0;
     return {run,
             group,
             first_query,
@@ -166,7 +174,8 @@ class Builder {
   AttentionPlan& plan_;
   const StepBatch& batch_;
   const Shard& shard_;
-  const size_t block_tokens_, window_;
+  const size_t block_tokens_;
+  const Reach reach_;
   uint64_t most_cost_ = std::numeric_limits<uint64_t>::max();  // of an item
   std::vector<Run> runs_;
   std::vector<Piece> pieces_;
@@ -175,14 +184,14 @@ class Builder {
 }  // namespace
 
 void AttentionPlan::Build(const StepBatch& batch, const Shard& shard, size_t threads,
-                          size_t block_tokens, int window) {
+                          size_t block_tokens, const Reach& reach) {
   queries.clear();
   items.clear();
   joins.clear();
   sources.clear();
   parts = 0;
   shared_tokens = 0;
-  Builder(*this, batch, shard, block_tokens, window).Build(threads);
+  Builder(*this, batch, shard, block_tokens, reach).Build(threads);
   const auto cost = [](const AttentionItem& item) {
     return uint64_t{item.queries} * (item.context_end - item.context_begin);
   };
@@ -192,17 +201,17 @@ void AttentionPlan::Build(const StepBatch& batch, const Shard& shard, size_t thr
 }
 
 void AttentionPlans::Build(const StepBatch& batch, const Shard& shard, size_t threads,
-                           size_t block_tokens, const std::vector<int>& windows) {
-  windows_.clear();
+                           size_t block_tokens, const std::vector<Reach>& reaches) {
+  reaches_.clear();
   plan_of_layer_.clear();
-  for (const int window : windows) {
-    const auto known = std::find(windows_.begin(), windows_.end(), window);
-    plan_of_layer_.push_back(static_cast<size_t>(known - windows_.begin()));
-    if (known == windows_.end()) windows_.push_back(window);
+  for (const Reach& reach : reaches) {
+    const auto known = std::find(reaches_.begin(), reaches_.end(), reach);
+    plan_of_layer_.push_back(static_cast<size_t>(known - reaches_.begin()));
+    if (known == reaches_.end()) reaches_.push_back(reach);
   }
-  plans_.resize(windows_.size());
+  plans_.resize(reaches_.size());
   for (size_t i = 0; i < plans_.size(); ++i)
-    plans_[i].Build(batch, shard, threads, block_tokens, windows_[i]);
+    plans_[i].Build(batch, shard, threads, block_tokens, reaches_[i]);
 }
 
 size_t AttentionPlans::parts() const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/decoder/step.h"
+#include "engine/spec/attention_spec.h"
 #include "engine/weights/shard.h"
 
 namespace pinion {
@@ -50,24 +51,25 @@ struct AttentionPlan {
   // Decoding sequences whose block tables begin with the same blocks (hits of a prefix cache)
   // attend to these together. A context is cut only if it would be too large a share of the work to
   // keep `threads` busy (few sequences, or one much longer than the others). Cuts lie on block
-  // boundaries. Blocks that no token of an item sees because of `window` (0: none) are left out.
+  // boundaries. Blocks that no token of an item sees are left out; an item's tokens are of one
+  // chunk.
   void Build(const StepBatch& batch, const Shard& shard, size_t threads, size_t block_tokens,
-             int window = 0);
+             const Reach& reach = {});
 };
 
-// The plans of a step: layers with the same window share one.
+// The plans of a step: layers with the same reach share one.
 class AttentionPlans {
  public:
-  // windows: of each layer that attends (CachedLayer).
+  // reaches: of each layer that attends (CachedLayer).
   void Build(const StepBatch& batch, const Shard& shard, size_t threads, size_t block_tokens,
-             const std::vector<int>& windows);
+             const std::vector<Reach>& reaches);
 
   const AttentionPlan& of_layer(size_t layer) const { return plans_[plan_of_layer_[layer]]; }
   size_t parts() const;          // the most that a plan has
   size_t shared_tokens() const;  // summed over layers
 
  private:
-  std::vector<int> windows_;  // of plans_, in the order of their first layers
+  std::vector<Reach> reaches_;  // of plans_, in the order of their first layers
   std::vector<AttentionPlan> plans_;
   std::vector<size_t> plan_of_layer_;
 };

@@ -97,15 +97,24 @@ bool InIntegers(const DecoderSpec& spec, int layer, MatrixRole role) {
 constexpr uint64_t kEverything = uint64_t{1} << 40;  // a window that no sequence fills
 
 // All rows together read each token once, from the first that the first row sees.
-uint64_t TokensRead(uint64_t first_position, uint64_t rows, uint64_t window) {
-  const uint64_t first = first_position + 1 > window ? first_position + 1 - window : 0;
-  return first_position + rows - first;
+uint64_t TokensRead(uint64_t first_position, uint64_t rows, const Reach& reach) {
+  return first_position + rows - reach.First(first_position);
 }
 
-// Row i sees first_position + i + 1 tokens, or as many as the window holds.
-uint64_t TokensSeen(uint64_t first_position, uint64_t rows, uint64_t window) {
-  const uint64_t growing = window > first_position ? std::min(rows, window - first_position) : 0;
-  return growing * first_position + growing * (growing + 1) / 2 + (rows - growing) * window;
+// Summed over the positions below `end`: how many tokens each sees of those up to itself, or as
+// many as the window holds.
+uint64_t SeenBefore(uint64_t end, uint64_t window) {
+  const uint64_t growing = std::min(end, window);
+  return growing * (growing + 1) / 2 + (end - growing) * window;
+}
+uint64_t SeenBefore(uint64_t end, const Reach& reach) {
+  const uint64_t window = reach.window > 0 ? static_cast<uint64_t>(reach.window) : kEverything;
+  const uint64_t chunk = reach.chunk > 0 ? static_cast<uint64_t>(reach.chunk) : kEverything;
+  return end / chunk * SeenBefore(chunk, window) + SeenBefore(end % chunk, window);
+}
+
+uint64_t TokensSeen(uint64_t first_position, uint64_t rows, const Reach& reach) {
+  return SeenBefore(first_position + rows, reach) - SeenBefore(first_position, reach);
 }
 
 }  // namespace
@@ -143,7 +152,7 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvD
     if (layer.mixer != MixerKind::kAttention)
       per_row_.flops += RecurrentFlops(spec);
     else
-      ++layers_of_window_[layer.window > 0 ? static_cast<uint64_t>(layer.window) : kEverything];
+      ++layers_of_reach_[Reach{layer.window, layer.chunk}];
   }
   const uint64_t head = 2 * static_cast<uint64_t>(spec.vocabulary) * hidden;
   (InIntegers(spec, -1, MatrixRole::kHead) ? per_logit_row_.int8_ops : per_logit_row_.flops) = head;
@@ -185,9 +194,9 @@ StepCost CostModel::Rows(size_t first_position, size_t rows, size_t logit_rows) 
   cost.kv_bytes = first_position > 0 ? state_bytes_ : 0;
   cost.flops = rows * per_row_.flops + logit_rows * per_logit_row_.flops;
   cost.int8_ops = rows * per_row_.int8_ops + logit_rows * per_logit_row_.int8_ops;
-  for (const auto& [window, layers] : layers_of_window_) {
-    cost.kv_bytes += layers * TokensRead(first_position, rows, window) * kv_bytes_per_token_;
-    cost.flops += layers * TokensSeen(first_position, rows, window) * flops_per_seen_token_;
+  for (const auto& [reach, layers] : layers_of_reach_) {
+    cost.kv_bytes += layers * TokensRead(first_position, rows, reach) * kv_bytes_per_token_;
+    cost.flops += layers * TokensSeen(first_position, rows, reach) * flops_per_seen_token_;
   }
   return cost;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 
+#include "engine/spec/attention_spec.h"
 #include "engine/spec/spec.h"
 #include "kernels/types.h"
 
@@ -47,7 +48,7 @@ class CostModel {
   StepCost LeastExperts() const;
 
   // The other costs of `rows` consecutive tokens of one sequence from `first_position` on. Each
-  // sees everything before it, or as much as its layer's window holds; for `logit_rows` of them
+  // sees everything before it, or as much as its layer lets it; for `logit_rows` of them
   // logits are computed.
   StepCost Rows(size_t first_position, size_t rows, size_t logit_rows) const;
 
@@ -55,7 +56,7 @@ class CostModel {
   uint64_t layer_weight_bytes_ = 0, head_bytes_ = 0;  // of all layers; of the head
   uint64_t expert_bytes_ = 0;                         // of all experts of all layers
   double touched_by_a_token_ = 0;                     // the fraction of them
-  std::map<uint64_t, uint64_t> layers_of_window_;     // number of layers that see that many tokens
+  std::map<Reach, uint64_t> layers_of_reach_;         // number of layers
   uint64_t kv_bytes_per_token_ = 0;                   // of one layer
   uint64_t state_bytes_ = 0;                          // of a sequence, over all recurrent layers
   // Of a row's products with weights, and with the head: floating-point and int8 ones.

@@ -157,7 +157,7 @@ class ShardedDecoder : public Decoder {
     model_.logits = logits_.as<float>();
     for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer)
       if (spec.layer_specs[layer].mixer == MixerKind::kAttention)
-        windows_.push_back(LayerAttention(spec, layer).window);
+        reaches_.push_back(LayerAttention(spec, layer).reach);
     return {};
   }
 
@@ -168,7 +168,7 @@ class ShardedDecoder : public Decoder {
       Workspace& w = model_.workspaces[rank];
       w.plans.Build(batch, model_.weights[rank].shard,
                     static_cast<size_t>(ranks_.threads(static_cast<int>(rank))),
-                    model_.options.block_tokens, windows_);
+                    model_.options.block_tokens, reaches_);
       shared_kv_bytes_ +=
           w.plans.shared_tokens() * token_bytes * model_.weights[rank].shard.kv_heads.size();
       const size_t floats = w.plans.parts() * PartFloats(CachedShape(model_.spec));
@@ -188,8 +188,8 @@ class ShardedDecoder : public Decoder {
   std::shared_ptr<const TensorSource> source_;
   Pages logits_;
   LoadedModel model_;
-  std::vector<int> windows_;  // of each layer that attends
-  size_t blocks_ = 0;         // of each cache
+  std::vector<Reach> reaches_;  // of each layer that attends
+  size_t blocks_ = 0;           // of each cache
   uint64_t shared_kv_bytes_ = 0;
 };
 

@@ -4,8 +4,18 @@
 
 namespace pinion {
 
+size_t Reach::First(size_t position) const {
+  size_t first = 0;
+  if (const auto size = static_cast<size_t>(window); size > 0 && position + 1 > size)
+    first = position + 1 - size;
+  if (const auto size = static_cast<size_t>(chunk); size > 0)
+    first = std::max(first, position / size * size);
+  return first;
+}
+
 AttentionSpec LayerAttention(const DecoderSpec& spec, size_t layer) {
-  return {.window = spec.layer_specs[layer].window,
+  const LayerSpec& kinds = spec.layer_specs[layer];
+  return {.reach = {kinds.window, kinds.chunk},
           .scale = spec.attention_scale,
           .soft_cap = spec.attention_soft_cap};
 }

@@ -9,9 +9,19 @@
 
 namespace pinion {
 
+// The tokens of its sequence that a token sees: those from First() to itself.
+struct Reach {
+  int window = 0;  // itself and the window - 1 before it; 0: no limit
+  int chunk = 0;   // those from the last multiple of chunk on; 0: no limit
+
+  size_t First(size_t position) const;
+  bool operator==(const Reach&) const = default;
+  auto operator<=>(const Reach&) const = default;
+};
+
 // How one layer attends.
 struct AttentionSpec {
-  int window = 0;      // a token sees itself and the window - 1 before it; 0: everything before it
+  Reach reach;
   float scale = 1;     // multiplies q.k; > 0
   float soft_cap = 0;  // scores become soft_cap * tanh(score / soft_cap); 0: none
 };

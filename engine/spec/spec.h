@@ -33,7 +33,9 @@ struct TensorNames {
   // Norms of the inputs of attention (or what stands in its place) and MLP, and of what they add to
   // the residual stream.
   std::string attention_norm, attention_post_norm, mlp_norm, mlp_post_norm;
-  std::string q_norm, k_norm;  // [head_dim] or, over the whole projection, [heads * head_dim]
+  // [head_dim] or, over the whole projection, [heads * head_dim]; empty: norms of heads without
+  // weights
+  std::string q_norm, k_norm;
   std::string q, k, v;
   std::string sinks;  // whole name, [heads]: a logit that takes part in a head's softmax
   std::string qkv;    // instead of q, k, v: their rows in one tensor, in this order
@@ -74,10 +76,12 @@ struct TensorNames {
 // Properties that may differ from layer to layer.
 struct LayerSpec {
   int window = 0;  // a token sees itself and window - 1 before it; 0: everything before it
+  int chunk = 0;   // it sees nothing before the last multiple of chunk; 0: no such limit
   int rope = 0;    // index into DecoderSpec::ropes; -1: queries and keys are not rotated
   MixerKind mixer = MixerKind::kAttention;
   MlpKind mlp = MlpKind::kDense;
   bool scales_queries = false;  // by DecoderSpec::query_scale
+  bool qk_norm = true;          // whether DecoderSpec::qk_norm holds here
 };
 
 // Queries times 1 + weight * log(1 + floor((position + ahead) / length)): sharpens attention over
@@ -121,9 +125,9 @@ struct ShortConvSpec {
 inline constexpr int kMaxConvWidth = 16, kMaxStateDim = 512;
 
 // How a checkpoint stores experts: a linear each, or all in one tensor, [experts][inputs][outputs]
-// with gate and up outputs alternating, or [experts][outputs][inputs] with up's outputs after
-// gate's.
-enum class ExpertTensors { kEach, kAlternating, kConsecutive };
+// with gate and up outputs alternating (kAlternating) or up's after gate's (kInputsFirst), or
+// [experts][outputs][inputs] with up's outputs after gate's (kConsecutive).
+enum class ExpertTensors { kEach, kAlternating, kInputsFirst, kConsecutive };
 
 // Mixture of experts, each of them a gated MLP; a token's output is the weighted sum of those it
 // chose, plus the shared one.
@@ -134,6 +138,8 @@ struct MoeSpec {
   bool shared_router = false;   // it is times the sigmoid of a linear of its own
   ExpertTensors tensors = ExpertTensors::kEach;
   bool bias = false;  // of the experts' linears
+  // Llama 4: a token's weight for an expert multiplies what the expert takes, not what it gives.
+  bool weighs_input = false;
   // GPT-OSS: the kernels' clamped_swiglu instead of the activation; 0: not used
   float swiglu_limit = 0, swiglu_alpha = 1;
 };

@@ -114,6 +114,15 @@ std::string WindowText(const DecoderSpec& spec) {
                        : StrCat(window, " tokens in ", windowed, " of ", spec.layers, " layers");
 }
 
+std::string ChunkText(const DecoderSpec& spec) {
+  size_t chunked = 0;
+  int chunk = 0;
+  for (const LayerSpec& layer : spec.layer_specs)
+    if (layer.chunk > 0) ++chunked, chunk = layer.chunk;
+  return chunked == 0 ? "" : StrCat("of ", chunk, " tokens, which ", chunked, " of ", spec.layers,
+                                    " layers attend within");
+}
+
 std::string NormText(const DecoderSpec& spec) {
   std::string places = NormPlaces(spec.names);
   std::replace(places.begin(), places.end(), '_', ' ');
@@ -123,6 +132,11 @@ std::string NormText(const DecoderSpec& spec) {
   if (spec.qk_norm == QkNorm::kPerHead) text += ", of each query and key head";
   if (spec.qk_norm == QkNorm::kWhole) text += ", of all queries and all keys";
   if (spec.qk_norm_after_rope) text += " after it is rotated";
+  const auto normed =
+      std::count_if(spec.layer_specs.begin(), spec.layer_specs.end(),
+                    [](const LayerSpec& layer) { return layer.qk_norm; });
+  if (spec.qk_norm != QkNorm::kNone && normed < spec.layers)
+    text += StrCat(" in ", normed, " of ", spec.layers, " layers");
   return text;
 }
 
@@ -237,14 +251,16 @@ void AddSpecFields(const DecoderSpec& spec, Json& json) {
   Json::Array ropes;
   for (const RopeSpec& rope : spec.ropes) ropes.push_back(RopeJson(rope));
   json.Set("ropes", Json(std::move(ropes)));
-  std::vector<int> windows, rope_of_layer;
+  std::vector<int> windows, chunks, rope_of_layer;
   std::vector<std::string> mixers;
   for (const LayerSpec& layer : spec.layer_specs) {
     mixers.emplace_back(Name(layer.mixer));
     windows.push_back(layer.window);
+    chunks.push_back(layer.chunk);
     rope_of_layer.push_back(layer.rope);
   }
   json.Set("windows", windows);
+  json.Set("chunks", chunks);
   json.Set("rope_of_layer", rope_of_layer);
   json.Set("mixers", mixers);
   json.Set("attention_scale", static_cast<double>(spec.attention_scale));
@@ -270,6 +286,7 @@ std::vector<std::pair<std::string, std::string>> SpecFacts(const DecoderSpec& sp
     facts.emplace_back("recurrent", text);
   for (const RopeSpec& rope : spec.ropes) facts.emplace_back("rope", RopeText(rope));
   if (const std::string text = WindowText(spec); !text.empty()) facts.emplace_back("window", text);
+  if (const std::string text = ChunkText(spec); !text.empty()) facts.emplace_back("chunks", text);
   if (const std::string text = LayersText(spec); !text.empty()) facts.emplace_back("layers", text);
   if (const std::string text = MultiplierText(spec); !text.empty())
     facts.emplace_back("scaling", text);

@@ -19,7 +19,7 @@ class Collector {
     if (spec_.norm_bias) Whole(module + ".bias", {spec_.hidden}, TensorRole::kBias);
   }
   void HeadNorm(const std::string& module, int64_t heads) {
-    if (spec_.qk_norm == QkNorm::kNone) return;
+    if (spec_.qk_norm == QkNorm::kNone || module.empty()) return;
     const int64_t count = spec_.qk_norm == QkNorm::kWhole ? heads : 1;
     Whole(module + ".weight", {count * spec_.head_dim}, TensorRole::kNorm);
   }

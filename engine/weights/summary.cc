@@ -251,6 +251,7 @@ Json ExpertsJson(const DecoderSpec& spec) {
   json.Set("intermediate", spec.moe.intermediate);
   json.Set("shared_intermediate", spec.moe.shared_intermediate);
   json.Set("shared_router", spec.moe.shared_router);
+  json.Set("weighs_input", spec.moe.weighs_input);
   json.Set("score", Name(router.score));
   json.Set("normalised", router.normalise);
   json.Set("scale", static_cast<double>(router.scale));
@@ -267,6 +268,7 @@ std::string ExpertsText(const DecoderSpec& spec) {
   if (router.scale != 1) text += StrCat(", times ", router.scale);
   if (router.groups > 1)
     text += StrCat(", from ", router.top_groups, " of ", router.groups, " groups");
+  if (spec.moe.weighs_input) text += ", weights multiply inputs";
   text += ")";
   if (spec.moe.shared_intermediate > 0)
     text += StrCat(", a shared MLP of ", spec.moe.shared_intermediate,

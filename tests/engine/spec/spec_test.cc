@@ -125,11 +125,26 @@ TEST(Spec, RefusesRopeItCannotCompute) {
   EXPECT_THAT(ErrorOf(With("llama2", "rope_scaling", "[1]")), HasSubstr("rope parameters"));
   EXPECT_THAT(ErrorOf(With("llama2", "rope_scaling",
                            R"({"type": "llama3", "factor": 8, "low_freq_factor": 4,
-                               "high_freq_factor": 4, "original_max_position_embeddings": 64})")),
+                               "high_freq_factor": 3, "original_max_position_embeddings": 64})")),
               HasSubstr("'high_freq_factor'"));
   EXPECT_THAT(ErrorOf(With("llama2", "rope_scaling",
                            R"({"rope_type": "default", "partial_rotary_factor": 0.1})")),
               HasSubstr("partial_rotary_factor"));
+}
+
+// Llama 4 Scout: no wave is blended.
+TEST(Spec, Llama3RopeMayBlendNothing) {
+  const auto with = [](const char* factor) {
+    return Frequencies(ReadSpec(With("llama2", "rope_scaling",
+                                     StrCat(R"({"type": "llama3", "factor": )", factor,
+                                            R"(, "low_freq_factor": 1, "high_freq_factor": 1,
+                                 "original_max_position_embeddings": 64})")
+                                         .c_str()))
+                           .value());
+  };
+  const auto plain = with("1"), slowed = with("16");
+  for (size_t i = 0; i < plain.size(); ++i)
+    EXPECT_FLOAT_EQ(slowed[i], plain[i] * 64 > 2 * 3.14159265f ? plain[i] : plain[i] / 16) << i;
 }
 
 TEST(Spec, RotatesAPartOfTheHead) {
@@ -390,6 +405,11 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"qwen3.5-text", "attention_bias", "true", "'attention_bias'"},
         Refusal{"qwen3next", "mlp_only_layers", "[0]", "'mlp_only_layers'"},
         Refusal{"qwen3next", "decoder_sparse_step", "2", "'decoder_sparse_step'"},
+        Refusal{"llama4", "layer_types", R"(["full_attention"])", "lists 1 layers, want 4"},
+        Refusal{"llama4", "no_rope_layers", "[1, 1, 1, 2]", "want 0 or 1"},
+        Refusal{"llama4", "moe_layers", "[4]", "want layers from 0 to 3"},
+        Refusal{"llama4", "attention_chunk_size", "0", "'attention_chunk_size'"},
+        Refusal{"llama4", "attention_bias", "true", "'attention_bias'"},
         Refusal{"lfm2", "conv_bias", "true", "'conv_bias'"},
         Refusal{"lfm2", "conv_L_cache", "17", "2 to 16"},
         Refusal{"lfm2", "full_attn_idxs", "[]", "at least one"},
