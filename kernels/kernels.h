@@ -200,13 +200,16 @@ enum class Activation {
 // ---- Recurrent layers -----------------------------------------------------------------------
 // One token of one head of the gated delta rule (arXiv:2412.06464, sec. 3): with S the state,
 //   S *= decay;  S += k (beta (v - S'k))';  out = S'q
+// or, with a decay for each channel of the key (Kimi Delta Attention, arXiv:2510.26692, sec. 3),
+// S = diag(decays) S instead.
 struct DeltaRuleArgs {
   float* state;        // [key_dim][value_dim], updated in place
   const float *q, *k;  // [key_dim], normalised and scaled
   const float* v;      // [value_dim]
   size_t key_dim, value_dim;
-  float decay, beta;  // 0 to 1
-  float* out;         // [value_dim]; overlaps nothing else
+  float decay, beta;              // 0 to 1
+  float* out;                     // [value_dim]; overlaps nothing else
+  const float* decays = nullptr;  // [key_dim], instead of decay; 0 to 1
 };
 
 // Consecutive tokens of one head of a state space model (Mamba-2, arXiv:2405.21060, sec. 6); for

@@ -55,7 +55,9 @@ std::vector<Part> MixerParts(const DecoderSpec& spec, MixerKind mixer) {
   const auto hidden = static_cast<uint64_t>(spec.hidden);
   if (mixer == MixerKind::kDeltaNet) {
     const DeltaColumns columns(spec.delta, static_cast<size_t>(spec.delta.key_heads));
-    return {{std::nullopt, hidden * (columns.count + columns.z - columns.v)}};
+    const uint64_t up = columns.values() * static_cast<uint64_t>(spec.delta.z_rank) +
+                        columns.a_count * static_cast<uint64_t>(spec.delta.a_rank);
+    return {{std::nullopt, hidden * (columns.count + columns.values()) + up}};
   }
   if (mixer == MixerKind::kMamba) {
     const MambaColumns columns(spec.mamba, static_cast<size_t>(spec.mamba.heads),

@@ -90,7 +90,7 @@ void LayOutLatent(const DecoderSpec& spec, size_t heads, size_t element, size_t 
   const size_t query = size(latent.nope_dim + latent.rope_dim), q_rank = size(latent.q_rank);
   const size_t projected =
       (q_rank > 0 ? q_rank : heads * query) + size(latent.kv_rank + latent.rope_dim);
-  w.qkv_stride = RoundUp(projected, kernels::kBlockN);
+  w.qkv_stride = std::max(w.qkv_stride, RoundUp(projected, kernels::kBlockN));
   w.attended_stride = heads * size(latent.kv_rank);
   LatentBuffers& buffers = w.latent;
   buffers.queries_stride = q_rank > 0 ? RoundUp(heads * query, kernels::kBlockN) : 0;
@@ -115,14 +115,16 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
   const auto hidden = static_cast<size_t>(spec.hidden),
              head_dim = static_cast<size_t>(spec.head_dim);
   const size_t element = kernels::SizeOf(kernels::ActivationType(dtype));
-  const size_t q = shard.q_heads.size() * head_dim, kv = shard.kv_heads.size() * head_dim;
+  const bool latent = spec.latent.kv_rank > 0;  // then LayOutLatent has the attention's own columns
+  const size_t q = latent ? 0 : shard.q_heads.size() * head_dim;
+  const size_t kv = latent ? 0 : shard.kv_heads.size() * head_dim;
   w.hidden_stride = HiddenStride(spec);
   const DeltaColumns delta(spec.delta, shard.delta_heads.size());
   const size_t channels = shard.conv_channels.size();
   const MambaColumns mamba(spec.mamba, shard);
-  const size_t recurred = RoundUp(std::max({delta.z - delta.v, channels, mamba.b}), kernels::kPadK);
+  const size_t recurred = RoundUp(std::max({delta.values(), channels, mamba.b}), kernels::kPadK);
   w.qkv_stride = SpreadStride(std::max(
-      {(spec.attention_gate ? 2 * q : q) + 2 * kv, delta.count, 3 * channels, mamba.count}));
+      {(spec.attention_gate ? 2 * q : q) + 2 * kv, delta.width, 3 * channels, mamba.count}));
   w.normed_stride = RoundUp(hidden, kernels::kPadK);
   w.attended_stride = RoundUp(q, kernels::kPadK);
   const bool has_dense =
@@ -135,12 +137,17 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
     used = at + bytes;
     if (base) pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(base + at);
   };
-  if (spec.latent.kv_rank > 0) LayOutLatent(spec, shard.q_heads.size(), element, max_rows, w, take);
+  if (latent) LayOutLatent(spec, shard.q_heads.size(), element, max_rows, w, take);
   take(w.residual, max_rows * hidden * sizeof(float));
   take(w.normed, max_rows * w.normed_stride * element);
   take(w.qkv, max_rows * w.qkv_stride * sizeof(float));
   take(w.attended, max_rows * w.attended_stride * element);
   take(w.recurred, max_rows * recurred * element);
+  const auto bottleneck = [](int rank) {
+    return RoundUp(static_cast<size_t>(rank), kernels::kPadK);
+  };
+  take(w.z_bottleneck, max_rows * bottleneck(spec.delta.z_rank) * element);
+  take(w.a_bottleneck, max_rows * bottleneck(spec.delta.a_rank) * element);
   take(w.attention_partial, max_rows * w.hidden_stride * sizeof(float));
   take(w.mlp, max_rows * mlp_columns * element);
   take(w.mlp_partial, max_rows * w.hidden_stride * sizeof(float));

@@ -96,6 +96,8 @@ struct Workspace {
   std::byte* attended = nullptr;  // [rows][q padded], activation type
   std::byte* recurred =
       nullptr;  // [rows][values or channels of recurrent layers padded], activation type
+  // [rows] of the bottlenecks of recurrent layers, each padded, activation type
+  std::byte *z_bottleneck = nullptr, *a_bottleneck = nullptr;
   float* attention_partial =
       nullptr;                     // [rows][hidden_stride]: this rank's term of the o projection
   std::byte* mlp = nullptr;        // [rows][the layer's down.k_padded()], activation type

@@ -57,9 +57,15 @@ struct TensorNames {
   // a.
   std::string delta_qkv, delta_z, delta_b, delta_a;
   std::string delta_qkvz, delta_ba;
-  std::string delta_conv;                  // linear [channels of q, k, v][1][conv_width]
-  std::string delta_decay, delta_dt_bias;  // whole names, [value_heads]: log A, and what a lacks
-  std::string delta_norm, delta_o;         // the norm of a value head, [value_dim]; a linear
+  // Instead of qkv, z and a: three linears; two one after the other each.
+  std::string delta_q, delta_k, delta_v;
+  std::string delta_z_down, delta_z_up, delta_a_down, delta_a_up;
+  std::string delta_conv;  // linear [channels of q, k, v][1][conv_width]
+  std::string delta_conv_q, delta_conv_k, delta_conv_v;  // instead: linears of their channels
+  // Whole names: log A, [value_heads] ([1][1][value_heads][1] if decays are per channel), and what
+  // a lacks, as long as a.
+  std::string delta_decay, delta_dt_bias;
+  std::string delta_norm, delta_o;  // the norm of a value head, [value_dim]; a linear
   // Gated short convolution: linears, the first with the rows of B, C and x; [hidden][1][width].
   std::string conv_in, conv, conv_o;
   // Mamba-2: linears, the first with the rows of z, x, B, C and dt; a convolution with a kernel
@@ -107,10 +113,17 @@ struct LatentSpec {
 // in kernels/kernels.h) with decay exp(-A softplus(a + dt_bias)) and beta = sigmoid(b). Its output
 // is normalised, times silu(z). Value head h takes the query and key of h * key_heads /
 // value_heads.
+//
+// Kimi Delta Attention (arXiv:2510.26692) is the same with a decay for each channel of the key (a
+// and dt_bias have key_dim values for each head), z and a each through a bottleneck, and the
+// sigmoid of z. There are as many value heads as key heads.
 struct DeltaSpec {
   int key_heads = 0, value_heads = 0;  // 0: no layer is of this kind
   int key_dim = 0, value_dim = 0;      // of a head
   int conv_width = 0;                  // tokens that the convolution sees, the current one included
+  bool decay_per_channel = false;
+  int z_rank = 0, a_rank = 0;  // of the bottlenecks; 0: none. Both or neither
+  kernels::Activation z_activation = kernels::Activation::kSilu;
 
   int heads_per_key() const { return value_heads / key_heads; }
 };

@@ -119,8 +119,9 @@ std::string ChunkText(const DecoderSpec& spec) {
   int chunk = 0;
   for (const LayerSpec& layer : spec.layer_specs)
     if (layer.chunk > 0) ++chunked, chunk = layer.chunk;
-  return chunked == 0 ? "" : StrCat("of ", chunk, " tokens, which ", chunked, " of ", spec.layers,
-                                    " layers attend within");
+  return chunked == 0 ? ""
+                      : StrCat("of ", chunk, " tokens, which ", chunked, " of ", spec.layers,
+                               " layers attend within");
 }
 
 std::string NormText(const DecoderSpec& spec) {
@@ -132,9 +133,8 @@ std::string NormText(const DecoderSpec& spec) {
   if (spec.qk_norm == QkNorm::kPerHead) text += ", of each query and key head";
   if (spec.qk_norm == QkNorm::kWhole) text += ", of all queries and all keys";
   if (spec.qk_norm_after_rope) text += " after it is rotated";
-  const auto normed =
-      std::count_if(spec.layer_specs.begin(), spec.layer_specs.end(),
-                    [](const LayerSpec& layer) { return layer.qk_norm; });
+  const auto normed = std::count_if(spec.layer_specs.begin(), spec.layer_specs.end(),
+                                    [](const LayerSpec& layer) { return layer.qk_norm; });
   if (spec.qk_norm != QkNorm::kNone && normed < spec.layers)
     text += StrCat(" in ", normed, " of ", spec.layers, " layers");
   return text;
@@ -180,7 +180,8 @@ std::string RecurrentText(const DecoderSpec& spec) {
     return StrCat("gated convolution over ", spec.conv.width, " tokens instead of attention in ",
                   layers, " of ", spec.layers, " layers");
   const DeltaSpec& delta = spec.delta;
-  return StrCat("Gated DeltaNet instead of attention in ", layers, " of ", spec.layers,
+  return StrCat(delta.decay_per_channel ? "Kimi Delta Attention" : "Gated DeltaNet",
+                " instead of attention in ", layers, " of ", spec.layers,
                 " layers: ", delta.value_heads, " heads with a state of ", delta.key_dim, " x ",
                 delta.value_dim, ", ", delta.key_heads, " of keys, convolution over ",
                 delta.conv_width, " tokens");
@@ -199,8 +200,12 @@ Json DeltaJson(const DeltaSpec& delta) {
                                    {"value_heads", delta.value_heads},
                                    {"key_dim", delta.key_dim},
                                    {"value_dim", delta.value_dim},
-                                   {"conv_width", delta.conv_width}})
+                                   {"conv_width", delta.conv_width},
+                                   {"z_rank", delta.z_rank},
+                                   {"a_rank", delta.a_rank}})
     json.Set(key, value);
+  json.Set("decay_per_channel", delta.decay_per_channel);
+  json.Set("z_activation", Name(delta.z_activation));
   return json;
 }
 

@@ -110,9 +110,27 @@ class Collector {
     Linear(at(names.delta_a), heads, hidden, false);
     Linear(at(names.delta_qkvz), channels + values, hidden, false);
     Linear(at(names.delta_ba), 2 * heads, hidden, false);
-    Whole(at(names.delta_conv) + ".weight", {channels, 1, delta.conv_width}, TensorRole::kLinear);
-    Whole(at(names.delta_decay), {heads}, TensorRole::kBias);
-    Whole(at(names.delta_dt_bias), {heads}, TensorRole::kBias);
+    const int64_t keys = int64_t{delta.key_heads} * delta.key_dim;
+    Linear(at(names.delta_q), keys, hidden, false);
+    Linear(at(names.delta_k), keys, hidden, false);
+    Linear(at(names.delta_v), values, hidden, false);
+    Linear(at(names.delta_z_down), delta.z_rank, hidden, false);
+    Linear(at(names.delta_z_up), values, delta.z_rank, false);
+    Linear(at(names.delta_a_down), delta.a_rank, hidden, false);
+    Linear(at(names.delta_a_up), delta.decay_per_channel ? keys : heads, delta.a_rank, false);
+    const auto convolution = [&](const std::string& module, int64_t count) {
+      if (!module.empty())
+        Whole(module + ".weight", {count, 1, delta.conv_width}, TensorRole::kLinear);
+    };
+    convolution(at(names.delta_conv), channels);
+    convolution(at(names.delta_conv_q), keys);
+    convolution(at(names.delta_conv_k), keys);
+    convolution(at(names.delta_conv_v), values);
+    if (delta.decay_per_channel)
+      Whole(at(names.delta_decay), {1, 1, heads, 1}, TensorRole::kBias);
+    else
+      Whole(at(names.delta_decay), {heads}, TensorRole::kBias);
+    Whole(at(names.delta_dt_bias), {delta.decay_per_channel ? keys : heads}, TensorRole::kBias);
     Whole(at(names.delta_norm) + ".weight", {delta.value_dim}, TensorRole::kNorm);
     Linear(at(names.delta_o), hidden, values, false, TensorRole::kAttentionOutput);
   }

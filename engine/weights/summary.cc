@@ -145,13 +145,13 @@ std::string NameInAnyLayer(const TensorSpec& tensor) {
 // Tensors that several layers have are shown once, as "layers.*." and the number of layers.
 std::string TensorTable(const DecoderSpec& spec) {
   const std::vector<TensorSpec> list = TensorList(spec);
-  std::map<std::string, uint64_t> copies;
-  for (const TensorSpec& tensor : list) ++copies[NameInAnyLayer(tensor)];
+  std::map<std::pair<std::string, std::vector<int64_t>>, uint64_t> copies;
+  for (const TensorSpec& tensor : list) ++copies[{NameInAnyLayer(tensor), tensor.shape}];
   Table table("llrr");
   table.Row({"tensor", "shape", "copies", "parameters"});
   for (const TensorSpec& tensor : list) {
     const std::string name = NameInAnyLayer(tensor);
-    const uint64_t count = std::exchange(copies[name], 0);
+    const uint64_t count = std::exchange(copies[{name, tensor.shape}], 0);
     if (count == 0) continue;  // shown already
     table.Row({name, ShapeText(tensor.shape), StrCat(count),
                Grouped(count * ElementCount(tensor.shape))});
@@ -287,8 +287,10 @@ Json LatentJson(const LatentSpec& latent) {
   return json;
 }
 
-std::string LatentText(const LatentSpec& latent) {
-  return StrCat("keys and values from ", latent.kv_rank, " elements and a rotary key of ",
+std::string LatentText(const DecoderSpec& spec) {
+  const LatentSpec& latent = spec.latent;
+  return StrCat("keys and values from ", latent.kv_rank, " elements and a ",
+                spec.ropes.empty() ? "" : "rotary ", "key of ",
                 latent.rope_dim, " a token; heads of ", latent.nope_dim, " + ", latent.rope_dim,
                 ", values of ", latent.value_dim,
                 latent.q_rank > 0 ? StrCat(", queries from ", latent.q_rank) : "");
@@ -337,7 +339,7 @@ std::string FormatModel(const ModelFiles& files, const TensorSource& weights) {
   facts.Row({"parameters", Grouped(ParameterCount(spec))});
   for (const auto& [heading, value] : SpecFacts(spec)) facts.Row({heading, value});
   if (spec.moe.router.experts > 0) facts.Row({"experts", ExpertsText(spec)});
-  if (spec.latent.kv_rank > 0) facts.Row({"latent", LatentText(spec.latent)});
+  if (spec.latent.kv_rank > 0) facts.Row({"latent", LatentText(spec)});
   if (const uint64_t state = StateBytesPerSequence(spec); state > 0)
     facts.Row(
         {"state", StrCat(FormatBytes(state), " a sequence, whatever its length, in float32")});

@@ -145,7 +145,8 @@ TEST_P(HybridKinds, RecomputesTheStateOfAPreemptedSequence) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, HybridKinds,
-                         ::testing::Values("qwen3.5-text", "lfm2", "bamba", "granite4-dense"),
+                         ::testing::Values("qwen3.5-text", "lfm2", "kimi-linear", "bamba",
+                                           "granite4-dense"),
                          [](const auto& info) { return tests::TestName(info.param); });
 
 // A block of keys and values is of no use without the state behind it.
