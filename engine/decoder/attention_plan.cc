@@ -55,6 +55,13 @@ class Builder {
     PartSource source;
   };
 
+  // The rows of a slice that see everything within reach: those before the first that chooses.
+  size_t Planned(const StepBatch::Slice& slice) const {
+    size_t rows = 0;
+    while (rows < slice.rows && !reach_.Chooses(slice.first_position + rows)) ++rows;
+    return rows;
+  }
+
   // What hides tokens hides different ones in each sequence, so nothing can be shared.
   bool MayShare(const StepBatch::Slice& slice) const {
     return slice.rows == 1 && reach_.First(slice.first_position) == 0;
@@ -64,12 +71,14 @@ class Builder {
     std::vector<uint32_t> decoding;
     for (uint32_t s = 0; s < batch_.slices.size(); ++s) {
       const auto& slice = batch_.slices[s];
+      const size_t rows = Planned(slice);
+      if (rows == 0) continue;
       if (MayShare(slice)) {
         decoding.push_back(s);
         continue;
       }
-      AddRun(s, 0, slice.first_position + slice.rows, true);
-      for (size_t row = 0; row < slice.rows; ++row) AddQuery(slice, row);
+      AddRun(s, 0, slice.first_position + rows, true);
+      for (size_t row = 0; row < rows; ++row) AddQuery(slice, row);
     }
     FindSharedRuns(batch_, decoding, block_tokens_, [&](const SharedRun& shared) {
       const uint32_t first = shared.slices.front();

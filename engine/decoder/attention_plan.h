@@ -52,7 +52,7 @@ struct AttentionPlan {
   // attend to these together. A context is cut only if it would be too large a share of the work to
   // keep `threads` busy (few sequences, or one much longer than the others). Cuts lie on block
   // boundaries. Blocks that no token of an item sees are left out; an item's tokens are of one
-  // chunk.
+  // chunk. Tokens that choose what they see (Reach::Chooses) are left out.
   void Build(const StepBatch& batch, const Shard& shard, size_t threads, size_t block_tokens,
              const Reach& reach = {});
 };

@@ -51,6 +51,12 @@ uint64_t LatentElements(const DecoderSpec& spec) {
          heads * size(latent.value_dim) * hidden;
 }
 
+uint64_t IndexElements(const DecoderSpec& spec) {
+  const auto size = [](int n) { return static_cast<uint64_t>(n); };
+  const uint64_t heads = size(spec.index.heads), dim = size(spec.index.dim);
+  return heads * dim * size(spec.latent.q_rank) + (dim + heads) * size(spec.hidden);
+}
+
 std::vector<Part> MixerParts(const DecoderSpec& spec, MixerKind mixer) {
   const auto hidden = static_cast<uint64_t>(spec.hidden);
   if (mixer == MixerKind::kDeltaNet) {
@@ -65,7 +71,7 @@ std::vector<Part> MixerParts(const DecoderSpec& spec, MixerKind mixer) {
     return {{std::nullopt, hidden * (columns.count + columns.b)}};
   }
   if (mixer == MixerKind::kShortConv) return {{std::nullopt, 4 * hidden * hidden}};
-  if (spec.latent.kv_rank > 0) return {{std::nullopt, LatentElements(spec)}};
+  if (spec.latent.kv_rank > 0) return {{std::nullopt, LatentElements(spec) + IndexElements(spec)}};
   const auto q = static_cast<uint64_t>(spec.heads) * static_cast<uint64_t>(spec.head_dim);
   const auto kv = static_cast<uint64_t>(spec.kv_heads) * static_cast<uint64_t>(spec.head_dim);
   const uint64_t gates = spec.attention_gate ? q : 0;
@@ -98,8 +104,8 @@ bool InIntegers(const DecoderSpec& spec, int layer, MatrixRole role) {
 
 constexpr uint64_t kEverything = uint64_t{1} << 40;  // a window that no sequence fills
 
-// All rows together read each token once, from the first that the first row sees.
-uint64_t TokensRead(uint64_t first_position, uint64_t rows, const Reach& reach) {
+// All rows together reach each token once, from the first within reach of the first row.
+uint64_t TokensReached(uint64_t first_position, uint64_t rows, const Reach& reach) {
   return first_position + rows - reach.First(first_position);
 }
 
@@ -115,8 +121,23 @@ uint64_t SeenBefore(uint64_t end, const Reach& reach) {
   return end / chunk * SeenBefore(chunk, window) + SeenBefore(end % chunk, window);
 }
 
-uint64_t TokensSeen(uint64_t first_position, uint64_t rows, const Reach& reach) {
+// Summed over rows. A row that chooses sees as many tokens as a window of that size holds.
+uint64_t TokensSeen(uint64_t first_position, uint64_t rows, Reach reach) {
+  if (reach.chosen > 0)
+    reach.window = reach.window > 0 ? std::min(reach.window, reach.chosen) : reach.chosen;
   return SeenBefore(first_position + rows, reach) - SeenBefore(first_position, reach);
+}
+
+// Rows that choose read what they see, each for itself, unless all tokens are fewer.
+uint64_t TokensRead(uint64_t first_position, uint64_t rows, const Reach& reach) {
+  const uint64_t all = TokensReached(first_position, rows, reach);
+  return reach.chosen > 0 ? std::min(all, TokensSeen(first_position, rows, reach)) : all;
+}
+
+// Of those before `end` that choose: how many tokens each of them compares.
+uint64_t ComparedBefore(uint64_t end, const Reach& reach) {
+  const auto chosen = static_cast<uint64_t>(reach.chosen);
+  return end > chosen ? (end * (end + 1) - chosen * (chosen + 1)) / 2 : 0;
 }
 
 }  // namespace
@@ -143,6 +164,10 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvD
     layer_weight_bytes_ += without_experts - head.size_bytes();
     expert_bytes_ += ShardWeightBytes(spec, dtype, true, ranks, rank) - without_experts;
     kv_bytes_per_token_ += shard.kv_heads.size() * cached.TokenBytes(kv_dtype);
+    if (shard.q_heads.size() == 0) continue;
+    index_bytes_per_token_ += IndexKeyBytes(spec, dtype);
+    flops_per_compared_token_ +=
+        2 * static_cast<uint64_t>(spec.index.heads) * static_cast<uint64_t>(spec.index.dim);
   }
   if (const RouterSpec& router = spec.moe.router; router.experts > 0)
     touched_by_a_token_ = static_cast<double>(router.top_k) / router.experts;
@@ -154,7 +179,7 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvD
     if (layer.mixer != MixerKind::kAttention)
       per_row_.flops += RecurrentFlops(spec);
     else
-      ++layers_of_reach_[Reach{layer.window, layer.chunk}];
+      ++layers_of_reach_[LayerAttention(spec, static_cast<size_t>(index)).reach];
   }
   const uint64_t head = 2 * static_cast<uint64_t>(spec.vocabulary) * hidden;
   (InIntegers(spec, -1, MatrixRole::kHead) ? per_logit_row_.int8_ops : per_logit_row_.flops) = head;
@@ -199,6 +224,11 @@ StepCost CostModel::Rows(size_t first_position, size_t rows, size_t logit_rows) 
   for (const auto& [reach, layers] : layers_of_reach_) {
     cost.kv_bytes += layers * TokensRead(first_position, rows, reach) * kv_bytes_per_token_;
     cost.flops += layers * TokensSeen(first_position, rows, reach) * flops_per_seen_token_;
+    if (reach.chosen == 0 || !reach.Chooses(first_position + rows - 1)) continue;
+    const uint64_t compared =
+        ComparedBefore(first_position + rows, reach) - ComparedBefore(first_position, reach);
+    cost.kv_bytes += layers * TokensReached(first_position, rows, reach) * index_bytes_per_token_;
+    cost.flops += layers * compared * flops_per_compared_token_;
   }
   return cost;
 }

@@ -66,6 +66,8 @@ class CostModel {
   static Products LayerProducts(const DecoderSpec& spec, int layer);
   Products per_row_, per_logit_row_;
   uint64_t flops_per_seen_token_ = 0;  // by one row, in one layer
+  // Of an indexer, in one layer: over all ranks, since each of them compares.
+  uint64_t index_bytes_per_token_ = 0, flops_per_compared_token_ = 0;
 };
 
 }  // namespace pinion

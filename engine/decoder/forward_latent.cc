@@ -203,7 +203,9 @@ void RunLatentAttention(const ForwardPass& pass, size_t layer) {
               latent.buffers.queries, latent.buffers.queries_stride);
     ForHeads("absorb queries", latent,
              [&](size_t head, size_t row, size_t rows) { AbsorbQueries(latent, head, row, rows); });
+    if (pass.spec.index.heads > 0) IndexTokens(pass, layer);
     AttendLatents(latent);
+    if (pass.spec.index.heads > 0) AttendChosen(pass, layer);
     ForHeads("expand values", latent,
              [&](size_t head, size_t row, size_t rows) { ExpandValues(latent, head, row, rows); });
   }

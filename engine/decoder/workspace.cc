@@ -102,6 +102,18 @@ void LayOutLatent(const DecoderSpec& spec, size_t heads, size_t element, size_t 
        max_rows * RoundUp(heads * size(latent.value_dim), kernels::kPadK) * element);
 }
 
+void LayOutIndex(const DecoderSpec& spec, size_t element, size_t max_rows, IndexBuffers& buffers,
+                 const auto& take) {
+  const auto heads = static_cast<size_t>(spec.index.heads),
+             dim = static_cast<size_t>(spec.index.dim);
+  buffers.projected_stride = RoundUp(dim + heads, kernels::kBlockN);
+  buffers.queries_stride = RoundUp(heads * dim, kernels::kBlockN);
+  buffers.row_bytes = RoundUp(heads * RoundUp(dim, kernels::kPadK) * element, 64);
+  take(buffers.projected, max_rows * buffers.projected_stride * sizeof(float));
+  take(buffers.queries, max_rows * buffers.queries_stride * sizeof(float));
+  take(buffers.rounded, max_rows * buffers.row_bytes);
+}
+
 // The row stride, in floats, of what products write: an odd number of cache lines. Rows a power of
 // two apart would map to a few sets of every cache, and the rows of one block would evict each
 // other.
@@ -116,7 +128,7 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
              head_dim = static_cast<size_t>(spec.head_dim);
   const size_t element = kernels::SizeOf(kernels::ActivationType(dtype));
   const bool latent = spec.latent.kv_rank > 0;  // then LayOutLatent has the attention's own columns
-  const size_t q = latent ? 0 : shard.q_heads.size() * head_dim;
+  const size_t q_heads = shard.q_heads.size(), q = latent ? 0 : q_heads * head_dim;
   const size_t kv = latent ? 0 : shard.kv_heads.size() * head_dim;
   w.hidden_stride = HiddenStride(spec);
   const DeltaColumns delta(spec.delta, shard.delta_heads.size());
@@ -137,7 +149,8 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
     used = at + bytes;
     if (base) pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(base + at);
   };
-  if (latent) LayOutLatent(spec, shard.q_heads.size(), element, max_rows, w, take);
+  if (latent) LayOutLatent(spec, q_heads, element, max_rows, w, take);
+  if (spec.index.heads > 0 && q_heads > 0) LayOutIndex(spec, element, max_rows, w.index, take);
   take(w.residual, max_rows * hidden * sizeof(float));
   take(w.normed, max_rows * w.normed_stride * element);
   take(w.qkv, max_rows * w.qkv_stride * sizeof(float));
@@ -168,14 +181,17 @@ Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard, D
   const size_t tile = kMlpTileRows * 2 * kernels::kBlockN;
   const size_t part = PartFloats(CachedShape(spec));
   const auto hidden_row = static_cast<size_t>(std::max(spec.hidden, spec.head_dim));
-  const size_t floats = RoundUp(tile + part + hidden_row, 64 / sizeof(float));
+  const size_t products = static_cast<size_t>(spec.index.heads) * kernels::kBlockN;
+  const size_t floats = RoundUp(tile + part + products + hidden_row, 64 / sizeof(float));
   PINION_ASSIGN(
       scratch.storage,
       Pages::Allocate(floats * sizeof(float) + LatentTileBytes(spec, dtype) +
                       ExpertTileBytes(spec, shard, dtype) + PanelBytes(spec, shard, dtype)));
   scratch.mlp_tile = scratch.storage.as<float>();
   scratch.part = scratch.mlp_tile + tile;
-  scratch.hidden_row = scratch.part + part;
+  scratch.hidden_row = scratch.part + part + products;
+  // In front of it, where it is aligned: PartFloats is a multiple of a cache line.
+  scratch.index_products = scratch.part + part;
   scratch.latent_tile = scratch.storage.data() + floats * sizeof(float);
   scratch.expert_tile = scratch.latent_tile + LatentTileBytes(spec, dtype);
   scratch.panel = scratch.expert_tile + ExpertTileBytes(spec, shard, dtype);

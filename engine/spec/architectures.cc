@@ -9,7 +9,7 @@ extern const Architecture kLlama, kQwen2, kOpt, kMistral, kQwen3, kPhi3, kGemma2
     kOlmo2, kOlmo3, kMixtral, kQwen3Moe, kGptOss, kDeepseekV2, kDeepseekV3, kSmolLm3, kGlm4,
     kExaone4, kCohere2, kErnie45, kHunYuan, kMinistral3, kSeedOss, kErnie45Moe, kHunYuanMoe,
     kGlm4Moe, kGlm4MoeLite, kMiniMaxM2, kQwen3Next, kQwen35, kQwen35Moe, kLfm2, kLfm2Moe, kBamba,
-    kGraniteHybrid, kLlama4, kKimiLinear;
+    kGraniteHybrid, kLlama4, kKimiLinear, kDeepseekV32;
 
 namespace {
 
@@ -20,7 +20,7 @@ constexpr const Architecture* kAll[] = {
     &kExaone4,    &kCohere2,    &kErnie45,    &kHunYuan,     &kMinistral3, &kSeedOss,
     &kErnie45Moe, &kHunYuanMoe, &kGlm4Moe,    &kGlm4MoeLite, &kMiniMaxM2,  &kQwen3Next,
     &kQwen35,     &kQwen35Moe,  &kLfm2,       &kLfm2Moe,     &kBamba,      &kGraniteHybrid,
-    &kLlama4,     &kKimiLinear};
+    &kLlama4,     &kKimiLinear, &kDeepseekV32};
 
 // Fields of related models whose checkpoints sometimes claim an architecture that Pinion knows.
 constexpr NeutralField kCommon[] = {

@@ -15,7 +15,7 @@ size_t Reach::First(size_t position) const {
 
 AttentionSpec LayerAttention(const DecoderSpec& spec, size_t layer) {
   const LayerSpec& kinds = spec.layer_specs[layer];
-  return {.reach = {kinds.window, kinds.chunk},
+  return {.reach = {kinds.window, kinds.chunk, spec.index.top_k},
           .scale = spec.attention_scale,
           .soft_cap = spec.attention_soft_cap};
 }
@@ -43,9 +43,16 @@ size_t CachedLayer(const DecoderSpec& spec, size_t layer) {
                     [](const LayerSpec& each) { return each.mixer == MixerKind::kAttention; }));
 }
 
+uint64_t IndexKeyBytes(const DecoderSpec& spec, kernels::Dtype dtype) {
+  return static_cast<uint64_t>(spec.index.dim) * kernels::SizeOf(kernels::ActivationType(dtype));
+}
+
 uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype) {
-  return uint64_t{CachedLayers(spec)} * static_cast<uint64_t>(spec.kv_heads) *
-         CachedShape(spec).TokenBytes(dtype);
+  const kernels::Dtype weights = dtype == kernels::KvDtype::kF32   ? kernels::Dtype::kF32
+                                 : dtype == kernels::KvDtype::kF16 ? kernels::Dtype::kF16
+                                                                   : kernels::Dtype::kBf16;
+  const uint64_t heads = static_cast<uint64_t>(spec.kv_heads) * CachedShape(spec).TokenBytes(dtype);
+  return uint64_t{CachedLayers(spec)} * (heads + IndexKeyBytes(spec, weights));
 }
 
 StateShape StateShape::Of(const DeltaSpec& delta, size_t key_heads) {

@@ -13,8 +13,13 @@ namespace pinion {
 struct Reach {
   int window = 0;  // itself and the window - 1 before it; 0: no limit
   int chunk = 0;   // those from the last multiple of chunk on; 0: no limit
+  int chosen = 0;  // of them, so many that an indexer chooses (IndexSpec); 0: all
 
   size_t First(size_t position) const;
+  // Whether the token at `position` sees fewer than there are, by an indexer's choice.
+  bool Chooses(size_t position) const {
+    return chosen > 0 && position - First(position) >= static_cast<size_t>(chosen);
+  }
   bool operator==(const Reach&) const = default;
   auto operator<=>(const Reach&) const = default;
 };
@@ -54,7 +59,12 @@ KvShape CachedShape(const DecoderSpec& spec);
 size_t CachedLayers(const DecoderSpec& spec);
 size_t CachedLayer(const DecoderSpec& spec, size_t layer);
 
-// Over all layers and KV heads, as TokenBytes.
+// A token's key for the indexer, of one layer: 0 if there is none. Beside weights of that type; it
+// has the type of activations, because a rounding may change what is chosen.
+uint64_t IndexKeyBytes(const DecoderSpec& spec, kernels::Dtype dtype);
+
+// Over all layers and KV heads, as TokenBytes; an indexer's keys as they are beside weights of that
+// type, or of bfloat16 if the cache holds bytes.
 uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype);
 
 // What one recurrent layer keeps of a sequence, float32: the last inputs of its convolution,

@@ -52,6 +52,9 @@ struct TensorNames {
   std::string shared_router;   // linear with one output: the shared one is times its sigmoid
   // Latent attention. Queries through q_a, its norm and q_b, or through q alone.
   std::string q_a, q_a_norm, q_b, kv_a, kv_a_norm, kv_b;
+  // Its indexer: linears from the compressed queries, from the hidden state to a key, and to the
+  // heads' weights; the key's norm, weight and bias [dim].
+  std::string index_q, index_k, index_weights, index_k_norm;
   // Gated DeltaNet. Linears: queries, keys and values of all heads, then z, b and a; or qkvz and
   // ba, whose rows are by key head: its query, its key, its value heads' values, their z; their b,
   // a.
@@ -105,6 +108,16 @@ struct LatentSpec {
   int kv_rank = 0;                                // 0: the attention is an ordinary one
   int q_rank = 0;                                 // of compressed queries; 0: uncompressed
   int nope_dim = 0, rope_dim = 0, value_dim = 0;  // of one head's query, both parts, and value
+};
+
+// Sparse attention (DeepSeek-V3.2, arXiv:2512.02556): a token attends to the top_k tokens up to
+// itself with the highest scores, or to all of them if they are fewer. A token's score for another
+// is the sum over heads of weight * relu(query . key); every head has a query, from the compressed
+// ones of latent attention; a token has one key, which is cached. Rotated are the first rope_dim of
+// LatentSpec, by their halves.
+struct IndexSpec {
+  int heads = 0, dim = 0;  // 0: a token attends to everything that its layer lets it see
+  int top_k = 0;
 };
 
 // Gated DeltaNet (arXiv:2412.06464) as in Qwen3-Next. Queries, keys and values pass a causal
@@ -192,6 +205,7 @@ struct DecoderSpec {
   bool attention_gate = false;
 
   LatentSpec latent;
+  IndexSpec index;     // of latent attention
   DeltaSpec delta;     // of the layers whose mixer is kDeltaNet
   ShortConvSpec conv;  // of the layers whose mixer is kShortConv
   MambaSpec mamba;     // of the layers whose mixer is kMamba

@@ -95,6 +95,20 @@ class Collector {
     Whole(at(names.kv_a_norm) + ".weight", {latent.kv_rank}, TensorRole::kNorm);
     Linear(at(names.kv_b), heads * (latent.nope_dim + latent.value_dim), latent.kv_rank, false);
     Linear(at(names.o), hidden, heads * latent.value_dim, false, TensorRole::kAttentionOutput);
+    Index(layer);
+  }
+
+  void Index(int layer) {
+    const TensorNames& names = spec_.names;
+    const IndexSpec& index = spec_.index;
+    if (index.heads == 0) return;
+    Linear(LayerTensor(names.index_q, layer), int64_t{index.heads} * index.dim, spec_.latent.q_rank,
+           false);
+    Linear(LayerTensor(names.index_k, layer), index.dim, spec_.hidden, false);
+    Linear(LayerTensor(names.index_weights, layer), index.heads, spec_.hidden, false);
+    const std::string norm = LayerTensor(names.index_k_norm, layer);
+    Whole(norm + ".weight", {index.dim}, TensorRole::kNorm);
+    Whole(norm + ".bias", {index.dim}, TensorRole::kBias);
   }
 
   void DeltaNet(int layer) {

@@ -287,12 +287,25 @@ Json LatentJson(const LatentSpec& latent) {
   return json;
 }
 
+Json IndexJson(const IndexSpec& index) {
+  Json json;
+  for (const auto& [key, value] :
+       {std::pair{"heads", index.heads}, {"dim", index.dim}, {"top_k", index.top_k}})
+    json.Set(key, value);
+  return json;
+}
+
+std::string IndexText(const IndexSpec& index) {
+  return StrCat("a token attends to the ", index.top_k, " up to itself that score highest, by ",
+                index.heads, " heads of ", index.dim, " with one cached key");
+}
+
 std::string LatentText(const DecoderSpec& spec) {
   const LatentSpec& latent = spec.latent;
   return StrCat("keys and values from ", latent.kv_rank, " elements and a ",
-                spec.ropes.empty() ? "" : "rotary ", "key of ",
-                latent.rope_dim, " a token; heads of ", latent.nope_dim, " + ", latent.rope_dim,
-                ", values of ", latent.value_dim,
+                spec.ropes.empty() ? "" : "rotary ", "key of ", latent.rope_dim,
+                " a token; heads of ", latent.nope_dim, " + ", latent.rope_dim, ", values of ",
+                latent.value_dim,
                 latent.q_rank > 0 ? StrCat(", queries from ", latent.q_rank) : "");
 }
 
@@ -316,6 +329,7 @@ Json SummariseModel(const ModelFiles& files, const TensorSource& weights) {
   AddSpecFields(spec, json);
   if (spec.moe.router.experts > 0) json.Set("experts", ExpertsJson(spec));
   if (spec.latent.kv_rank > 0) json.Set("latent", LatentJson(spec.latent));
+  if (spec.index.top_k > 0) json.Set("index", IndexJson(spec.index));
   json.Set("checkpoint_dtype", spec.checkpoint_dtype);
   json.Set("bos_id", spec.bos_id ? Json(*spec.bos_id) : Json());
   json.Set("eos_ids", spec.eos_ids);
@@ -340,6 +354,7 @@ std::string FormatModel(const ModelFiles& files, const TensorSource& weights) {
   for (const auto& [heading, value] : SpecFacts(spec)) facts.Row({heading, value});
   if (spec.moe.router.experts > 0) facts.Row({"experts", ExpertsText(spec)});
   if (spec.latent.kv_rank > 0) facts.Row({"latent", LatentText(spec)});
+  if (spec.index.top_k > 0) facts.Row({"indexer", IndexText(spec.index)});
   if (const uint64_t state = StateBytesPerSequence(spec); state > 0)
     facts.Row(
         {"state", StrCat(FormatBytes(state), " a sequence, whatever its length, in float32")});

@@ -72,6 +72,16 @@ void LayOutAttention(const DecoderSpec& spec, const Shard& shard, Dtype dtype, i
   layer.o_bias = arena.VectorIf(spec.o_bias, hidden);
 }
 
+void LayOutIndex(const DecoderSpec& spec, Dtype dtype, Arena& arena, IndexWeights& index) {
+  const auto heads = static_cast<size_t>(spec.index.heads),
+             dim = static_cast<size_t>(spec.index.dim);
+  if (heads == 0) return;
+  index.q = arena.Matrix(Plain(dtype, heads * dim, static_cast<size_t>(spec.latent.q_rank)));
+  index.k = arena.Matrix(Plain(dtype, dim + heads, static_cast<size_t>(spec.hidden)));
+  index.k_norm = arena.Vector(dim);
+  index.k_norm_bias = arena.Vector(dim);
+}
+
 // A rank without heads holds nothing.
 void LayOutLatent(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int index, Arena& arena,
                   LayerWeights& layer) {
@@ -97,6 +107,7 @@ void LayOutLatent(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int 
   latent.value_up =
       arena.Matrix(Plain(dtype, heads * latent.value_blocks * kernels::kBlockN, rank));
   layer.o = arena.Matrix(As(index, MatrixRole::kO, Plain(dtype, hidden, heads * values)));
+  LayOutIndex(spec, dtype, arena, layer.index);
 }
 
 void LayOutDelta(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int index, Arena& arena,

@@ -69,6 +69,14 @@ struct LatentWeights {
   size_t key_blocks = 0, value_blocks = 0;
 };
 
+// The indexer of latent attention, whole on every rank that has heads. Without one everything is
+// empty.
+struct IndexWeights {
+  PackedMatrix q;  // [heads * dim][q_rank]
+  PackedMatrix k;  // [dim + heads][hidden]: the key, then the heads' weights
+  float *k_norm = nullptr, *k_norm_bias = nullptr;  // [dim]
+};
+
 // What Gated DeltaNet has beside qkv and o, of this rank's heads. Here qkv projects to the columns
 // that DeltaColumns names; o takes the value heads. Without DeltaNet everything is null.
 struct DeltaWeights {
@@ -172,6 +180,7 @@ struct LayerWeights {
   // Beside experts, the MLP above is the shared one, if any.
   ExpertWeights experts;
   LatentWeights latent;
+  IndexWeights index;
   DeltaWeights delta;
   ShortConvWeights conv;
   MambaWeights mamba;

@@ -224,6 +224,17 @@ TEST(AttentionPlan, DoesNotShareAcrossWindows) {
   EXPECT_EQ(plan.shared_tokens, 0u);
 }
 
+// They are computed elsewhere (forward_index.cc).
+TEST(AttentionPlan, LeavesOutRowsThatChooseTheirTokens) {
+  AttentionPlan plan;
+  plan.Build(Batch({{90, 20}, {99, 1}, {100, 1}}), TwoGroups(), 1, 32, {.chosen = 100});
+  std::set<uint32_t> rows;
+  for (const QueryToken& query : plan.queries) rows.insert(query.row);
+  EXPECT_EQ(rows.size(), 11u);
+  EXPECT_EQ(*rows.rbegin(), 20u);
+  for (const QueryToken& query : plan.queries) EXPECT_LT(query.position, 100u);
+}
+
 // The second sequence's own chunk begins behind what both have in common.
 TEST(AttentionPlan, DoesNotShareWhatAnotherChunkHides) {
   const Blocks table(70, 5);

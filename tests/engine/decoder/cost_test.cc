@@ -131,6 +131,23 @@ TEST(Cost, AChunkBoundsTokensReadAndSeen) {
   EXPECT_EQ(prompt.flops, 100 * linear + (3 * chunked + full) * kPair);
 }
 
+// Three layers; a token chooses 16 of those before it, by 16 heads of 32 and a key that is cached
+// beside a latent of 48; 4 heads.
+TEST(Cost, AnIndexerReadsItsKeysAndTheChosenTokens) {
+  const auto config =
+      Json::ParseFile(tests::TestData() + "/models/deepseekv3.2/config.json").value();
+  const CostModel cost(ReadSpec(config).value(), Dtype::kBf16, 1);
+  constexpr uint64_t kLatent = 48 * 2, kKey = 32 * 2;
+  EXPECT_EQ(cost.Rows(15, 1, 0).kv_bytes, 3 * 16 * kLatent) << "all that there are";
+  EXPECT_EQ(cost.Rows(99, 1, 0).kv_bytes, 3 * (16 * kLatent + 100 * kKey));
+  EXPECT_EQ(cost.Rows(0, 100, 0).kv_bytes, 3 * 100 * (kLatent + kKey));
+  constexpr uint64_t kPair = 2 * 4 * (48 + 32), kCompared = 2 * 16 * 32;
+  const uint64_t linear = cost.Rows(0, 1, 0).flops - 3 * kPair;
+  EXPECT_EQ(cost.Rows(99, 1, 0).flops, linear + 3 * (16 * kPair + 100 * kCompared));
+  const uint64_t seen = 16 * 17 / 2 + 4 * 16, compared = 17 + 18 + 19 + 20;
+  EXPECT_EQ(cost.Rows(0, 20, 0).flops, 20 * linear + 3 * (seen * kPair + compared * kCompared));
+}
+
 // Five layers of hidden 64, two with attention: 4 heads and 2 KV heads of 16; the others convolve
 // three tokens, of which a state holds two.
 TEST(Cost, ShortConvolutionsReadTheirStateAlone) {

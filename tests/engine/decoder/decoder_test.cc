@@ -171,6 +171,15 @@ TEST(DecoderLatent, MoreHeadsThanACallTakesAreTheSameOverAnyRanks) {
 
 // The first rank has no part of the dense first layer, but one of every layer of experts: what it
 // left there in the step before must not come into this one's sum.
+// The chosen tokens of few rows are cut into pieces, those of many are not.
+TEST(DecoderIndex, FewRowsMayBeCutOverThreads) {
+  const ModelFiles files = Resized("deepseekv3.2", {{"index_topk", 300}});
+  const auto ids = testing::LoadGolden("deepseekv3.2").back().input_ids;
+  ASSERT_GT(ids.size(), 361u);
+  Loaded whole(files, Unpinned({1}), Float32()), cut(files, Unpinned({4}), Float32());
+  ExpectSameLogits(cut.Run(ids, 120, kShuffled), whole.Run(ids, 120, kShuffled));
+}
+
 TEST(DecoderRanks, WithoutAPartOfALayerAddNothing) {
   const ModelFiles files =
       Resized("deepseekv2", {{"intermediate_size", 64}, {"moe_intermediate_size", 128}});

@@ -148,6 +148,9 @@ INSTANTIATE_TEST_SUITE_P(Models, HybridKinds,
                          ::testing::Values("qwen3.5-text", "lfm2", "kimi-linear", "bamba",
                                            "granite4-dense"),
                          [](const auto& info) { return tests::TestName(info.param); });
+// The same rules where no layer has a state, but layers hide tokens or choose them.
+INSTANTIATE_TEST_SUITE_P(HiddenTokens, HybridKinds, ::testing::Values("llama4", "deepseekv3.2"),
+                         [](const auto& info) { return tests::TestName(info.param); });
 
 // A block of keys and values is of no use without the state behind it.
 TEST(Hybrid, TakesNothingFromThePrefixCache) {
