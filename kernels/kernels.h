@@ -144,18 +144,20 @@ struct KvWriteArgs {
 // long context can be split over threads. The query tokens are mostly neighbours in one sequence,
 // but may be of several sequences whose block tables agree on the run (a shared prefix).
 //   row r = token r / group, head r % group; rows = tokens * group <= kAttentionRows
-//   Query token t sees the cached tokens in (positions[t] - window, positions[t]].
+//   Query token t sees the cached tokens in (positions[t] - window, positions[t]], from first_seen
+//   on.
 struct AttentionArgs {
   const float* const* q;     // [tokens]: head g of token t at q[t] + g * key_dim, NOT yet scaled
   const int64_t* positions;  // [tokens], in any order
   size_t tokens, group, key_dim, value_dim;
   int64_t window;                      // >= 1; kNoWindow: everything up to the position
+  int64_t first_seen = 0;              // >= 0
   int64_t context_begin, context_end;  // context_begin: multiple of block_tokens
   const std::byte *keys, *values;      // the KV head's planes; values: null if latent
   KvStrides key_strides, value_strides;
   const int32_t* block_table;  // block_table[p / block_tokens] holds position p; entries
-                               // outside the run are not read, entries that lie outside
-                               // every row's window may hold anything
+                               // outside the run are not read, entries of tokens that no
+                               // row sees may hold anything
   size_t block_tokens;
   KvDtype dtype;   // of the cache
   float scale;     // s = q.k * scale; > 0
@@ -198,13 +200,16 @@ enum class Activation {
 // ---- Recurrent layers -----------------------------------------------------------------------
 // One token of one head of the gated delta rule (arXiv:2412.06464, sec. 3): with S the state,
 //   S *= decay;  S += k (beta (v - S'k))';  out = S'q
+// or, with a decay for each channel of the key (Kimi Delta Attention, arXiv:2510.26692, sec. 3),
+// S = diag(decays) S instead.
 struct DeltaRuleArgs {
   float* state;        // [key_dim][value_dim], updated in place
   const float *q, *k;  // [key_dim], normalised and scaled
   const float* v;      // [value_dim]
   size_t key_dim, value_dim;
-  float decay, beta;  // 0 to 1
-  float* out;         // [value_dim]; overlaps nothing else
+  float decay, beta;              // 0 to 1
+  float* out;                     // [value_dim]; overlaps nothing else
+  const float* decays = nullptr;  // [key_dim], instead of decay; 0 to 1
 };
 
 // Consecutive tokens of one head of a state space model (Mamba-2, arXiv:2405.21060, sec. 6); for

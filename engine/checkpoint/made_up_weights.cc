@@ -91,7 +91,8 @@ constexpr double kAttentionGain = 0.5, kMlpGain = 3;
 // have a variance of about 1.
 double Deviation(const TensorSpec& tensor, const DecoderSpec& spec) {
   const bool inputs_first =
-      tensor.shape.size() == 3 && spec.moe.tensors == ExpertTensors::kAlternating;
+      tensor.shape.size() == 3 && (spec.moe.tensors == ExpertTensors::kAlternating ||
+                                   spec.moe.tensors == ExpertTensors::kInputsFirst);
   const auto inputs = static_cast<double>(inputs_first ? tensor.shape[1] : tensor.shape.back());
   switch (tensor.role) {
     case TensorRole::kEmbedding:

@@ -101,7 +101,8 @@ std::vector<std::string> PlainLinears(const DecoderSpec& spec) {
     if (kinds.mlp == MlpKind::kExperts) add(layer, {names.router, names.shared_router});
     if (kinds.mixer == MixerKind::kDeltaNet)
       add(layer, {names.delta_qkv, names.delta_z, names.delta_b, names.delta_a, names.delta_qkvz,
-                  names.delta_ba, names.delta_o});
+                  names.delta_ba, names.delta_o, names.delta_q, names.delta_k, names.delta_v,
+                  names.delta_z_down, names.delta_z_up, names.delta_a_down, names.delta_a_up});
     if (HasMamba(kinds.mixer)) add(layer, {names.mamba_in, names.mamba_o});
     if (kinds.mixer == MixerKind::kShortConv) add(layer, {names.conv_in, names.conv_o});
   }

@@ -47,14 +47,16 @@ void RunItem(const Attention& attention, const AttentionItem& item, const Mutabl
     q[i] = attention.q + query.row * attention.q_stride + group.first_q_head * shape.key_dim;
     positions[i] = query.position;
   }
-  const int window = attention.spec.reach.window;
+  const Reach& reach = attention.spec.reach;
+  const int64_t chunk = reach.chunk > 0 ? positions[0] / reach.chunk * reach.chunk : 0;
   attention.table.attention({.q = q,
                              .positions = positions,
                              .tokens = item.queries,
                              .group = group.q_heads,
                              .key_dim = shape.key_dim,
                              .value_dim = shape.value_dim,
-                             .window = window > 0 ? window : kernels::kNoWindow,
+                             .window = reach.window > 0 ? reach.window : kernels::kNoWindow,
+                             .first_seen = chunk,
                              .context_begin = item.context_begin,
                              .context_end = item.context_end,
                              .keys = cache.keys(attention.layer, group.kv_head),

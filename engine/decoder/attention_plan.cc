@@ -19,14 +19,8 @@ size_t TileQueries(const HeadGroup& group) { return kernels::kAttentionRows / gr
 class Builder {
  public:
   Builder(AttentionPlan& plan, const StepBatch& batch, const Shard& shard, size_t block_tokens,
-          AttentionReach reach)
-      : plan_(plan),
-        batch_(batch),
-        shard_(shard),
-        block_tokens_(block_tokens),
-        window_(reach.window > 0 ? static_cast<size_t>(reach.window)
-                                 : std::numeric_limits<size_t>::max()),
-        ahead_(static_cast<size_t>(reach.ahead)) {}
+          const Reach& reach)
+      : plan_(plan), batch_(batch), shard_(shard), block_tokens_(block_tokens), reach_(reach) {}
 
   void Build(size_t threads) {
     CollectRuns();
@@ -61,21 +55,30 @@ class Builder {
     PartSource source;
   };
 
-  // A window that hides tokens hides different ones in each sequence, so nothing can be shared.
+  // The rows of a slice that see everything within reach: those before the first that chooses.
+  size_t Planned(const StepBatch::Slice& slice) const {
+    size_t rows = 0;
+    while (rows < slice.rows && !reach_.Chooses(slice.first_position + rows)) ++rows;
+    return rows;
+  }
+
+  // What hides tokens hides different ones in each sequence, so nothing can be shared.
   bool MayShare(const StepBatch::Slice& slice) const {
-    return slice.rows == 1 && slice.first_position < window_ && ahead_ == 0;
+    return slice.rows == 1 && reach_.First(slice.first_position) == 0 && reach_.ahead == 0;
   }
 
   void CollectRuns() {
     std::vector<uint32_t> decoding;
     for (uint32_t s = 0; s < batch_.slices.size(); ++s) {
       const auto& slice = batch_.slices[s];
+      const size_t rows = Planned(slice);
+      if (rows == 0) continue;
       if (MayShare(slice)) {
         decoding.push_back(s);
         continue;
       }
-      AddRun(s, 0, slice.first_position + slice.rows, true);
-      for (size_t row = 0; row < slice.rows; ++row) AddQuery(slice, row);
+      AddRun(s, 0, slice.first_position + rows, true);
+      for (size_t row = 0; row < rows; ++row) AddQuery(slice, row);
     }
     FindSharedRuns(batch_, decoding, block_tokens_, [&](const SharedRun& shared) {
       const uint32_t first = shared.slices.front();
@@ -91,9 +94,10 @@ class Builder {
   }
   void AddQuery(const StepBatch::Slice& slice, size_t row) {
     const size_t last = slice.first_position + slice.rows - 1;
-    const size_t position = window_ == std::numeric_limits<size_t>::max() && ahead_ > 0
-                                ? last
-                                : slice.first_position + row + ahead_;
+    const size_t position =
+        reach_.ahead == Reach::kWholeSequence
+            ? last
+            : slice.first_position + row + static_cast<size_t>(reach_.ahead);
     plan_.queries.push_back(
         {static_cast<uint32_t>(slice.first_row + row), static_cast<uint32_t>(position)});
     ++runs_.back().queries;
@@ -104,17 +108,29 @@ class Builder {
     for (const Run& run : runs_)
       for (uint32_t group = 0; group < shard_.groups.size(); ++group) {
         const auto most = static_cast<uint32_t>(TileQueries(shard_.groups[group]));
-        for (uint32_t query = 0; query < run.queries; query += most)
-          f(MakeTile(run, group, run.first_query + query, std::min(most, run.queries - query)));
+        for (uint32_t query = 0; query < run.queries;) {
+          const uint32_t count = std::min(most, InOneChunk(run, query));
+          f(MakeTile(run, group, run.first_query + query, count));
+          query += count;
+        }
       }
+  }
+
+  // How many of a run's query tokens from `query` on are in the same chunk. Those of a shared run
+  // all are in the first one.
+  uint32_t InOneChunk(const Run& run, uint32_t query) const {
+    const uint32_t left = run.queries - query;
+    if (reach_.chunk == 0) return left;
+    const auto chunk = static_cast<uint32_t>(reach_.chunk);
+    const uint32_t position = plan_.queries[run.first_query + query].position;
+    return MayShare(batch_.slices[run.slice]) ? left : std::min(left, chunk - position % chunk);
   }
 
   Tile MakeTile(const Run& run, uint32_t group, uint32_t first_query, uint32_t queries) const {
     // Within one sequence positions ascend: the first query's window begins first, the last query
-    // sees furthest. The queries of a shared run all lie behind it, and no window hides any of it.
-    const size_t first_end = plan_.queries[first_query].position + size_t{1};
+    // sees furthest. The queries of a shared run all lie behind it, and none of it is hidden.
+    const size_t hidden = reach_.First(plan_.queries[first_query].position);
     const size_t last_end = plan_.queries[first_query + queries - 1].position + size_t{1};
-    const size_t hidden = first_end > window_ ? first_end - window_ : 0;
     return {run,
             group,
             first_query,
@@ -172,7 +188,8 @@ class Builder {
   AttentionPlan& plan_;
   const StepBatch& batch_;
   const Shard& shard_;
-  const size_t block_tokens_, window_, ahead_;
+  const size_t block_tokens_;
+  const Reach reach_;
   uint64_t most_cost_ = std::numeric_limits<uint64_t>::max();  // of an item
   std::vector<Run> runs_;
   std::vector<Piece> pieces_;
@@ -181,7 +198,7 @@ class Builder {
 }  // namespace
 
 void AttentionPlan::Build(const StepBatch& batch, const Shard& shard, size_t threads,
-                          size_t block_tokens, AttentionReach reach) {
+                          size_t block_tokens, const Reach& reach) {
   queries.clear();
   items.clear();
   joins.clear();
@@ -198,10 +215,10 @@ void AttentionPlan::Build(const StepBatch& batch, const Shard& shard, size_t thr
 }
 
 void AttentionPlans::Build(const StepBatch& batch, const Shard& shard, size_t threads,
-                           size_t block_tokens, const std::vector<AttentionReach>& reaches) {
+                           size_t block_tokens, const std::vector<Reach>& reaches) {
   reaches_.clear();
   plan_of_layer_.clear();
-  for (const AttentionReach& reach : reaches) {
+  for (const Reach& reach : reaches) {
     const auto known = std::find(reaches_.begin(), reaches_.end(), reach);
     plan_of_layer_.push_back(static_cast<size_t>(known - reaches_.begin()));
     if (known == reaches_.end()) reaches_.push_back(reach);

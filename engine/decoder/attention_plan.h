@@ -52,9 +52,10 @@ struct AttentionPlan {
   // Decoding sequences whose block tables begin with the same blocks (hits of a prefix cache)
   // attend to these together. A context is cut only if it would be too large a share of the work to
   // keep `threads` busy (few sequences, or one much longer than the others). Cuts lie on block
-  // boundaries. Blocks that no token of an item sees because of the window are left out.
+  // boundaries. Blocks that no token of an item sees are left out; an item's tokens are of one
+  // chunk. Tokens that choose what they see (Reach::Chooses) are left out.
   void Build(const StepBatch& batch, const Shard& shard, size_t threads, size_t block_tokens,
-             AttentionReach reach = {});
+             const Reach& reach = {});
 };
 
 // The plans of a step: layers with the same reach share one.
@@ -62,14 +63,14 @@ class AttentionPlans {
  public:
   // reaches: of each layer that attends (CachedLayer).
   void Build(const StepBatch& batch, const Shard& shard, size_t threads, size_t block_tokens,
-             const std::vector<AttentionReach>& reaches);
+             const std::vector<Reach>& reaches);
 
   const AttentionPlan& of_layer(size_t layer) const { return plans_[plan_of_layer_[layer]]; }
   size_t parts() const;          // the most that a plan has
   size_t shared_tokens() const;  // summed over layers
 
  private:
-  std::vector<AttentionReach> reaches_;  // of plans_, in the order of their first layers
+  std::vector<Reach> reaches_;  // of plans_, in the order of their first layers
   std::vector<AttentionPlan> plans_;
   std::vector<size_t> plan_of_layer_;
 };

@@ -52,9 +52,15 @@ uint64_t LatentElements(const DecoderSpec& spec) {
          heads * size(latent.value_dim) * hidden;
 }
 
+uint64_t IndexElements(const DecoderSpec& spec) {
+  const auto size = [](int n) { return static_cast<uint64_t>(n); };
+  const uint64_t heads = size(spec.index.heads), dim = size(spec.index.dim);
+  return heads * dim * size(spec.latent.q_rank) + (dim + heads) * size(spec.hidden);
+}
+
 std::vector<Part> AttentionParts(const DecoderSpec& spec) {
   const auto hidden = static_cast<uint64_t>(spec.hidden);
-  if (spec.latent.kv_rank > 0) return {{std::nullopt, LatentElements(spec)}};
+  if (spec.latent.kv_rank > 0) return {{std::nullopt, LatentElements(spec) + IndexElements(spec)}};
   const auto q = static_cast<uint64_t>(spec.heads) * static_cast<uint64_t>(spec.head_dim);
   const auto kv = static_cast<uint64_t>(spec.kv_heads) * static_cast<uint64_t>(spec.head_dim);
   const uint64_t gates = spec.attention_gate ? q : 0;
@@ -66,7 +72,9 @@ uint64_t RecurrentElements(const DecoderSpec& spec, MixerKind mixer) {
   const auto hidden = static_cast<uint64_t>(spec.hidden);
   if (mixer == MixerKind::kDeltaNet) {
     const DeltaColumns columns(spec.delta, static_cast<size_t>(spec.delta.key_heads));
-    return hidden * (columns.count + columns.z - columns.v);
+    const uint64_t up = columns.values() * static_cast<uint64_t>(spec.delta.z_rank) +
+                        columns.a_count * static_cast<uint64_t>(spec.delta.a_rank);
+    return hidden * (columns.count + columns.values()) + up;
   }
   if (mixer == MixerKind::kShortConv) return 4 * hidden * hidden;
   const MambaColumns columns(spec.mamba, static_cast<size_t>(spec.mamba.heads),
@@ -107,20 +115,45 @@ bool InIntegers(const DecoderSpec& spec, int layer, MatrixRole role) {
 
 constexpr uint64_t kEverything = uint64_t{1} << 40;  // a window that no sequence fills
 
-// All rows together read each token once, from the first that the first row sees.
-uint64_t TokensRead(uint64_t first_position, uint64_t rows, uint64_t window) {
-  const uint64_t first = first_position + 1 > window ? first_position + 1 - window : 0;
-  return first_position + rows - first;
+// All rows together reach each token once, from the first within reach of the first row.
+uint64_t TokensReached(uint64_t first_position, uint64_t rows, const Reach& reach) {
+  return first_position + rows - reach.First(first_position);
 }
 
-// Row i sees first_position + i + 1 tokens, or as many as the window holds.
-uint64_t TokensSeen(uint64_t first_position, uint64_t rows, uint64_t window) {
-  const uint64_t growing = window > first_position ? std::min(rows, window - first_position) : 0;
-  return growing * first_position + growing * (growing + 1) / 2 + (rows - growing) * window;
+// Summed over the positions below `end`: how many tokens each sees of those up to itself, or as
+// many as the window holds.
+uint64_t SeenBefore(uint64_t end, uint64_t window) {
+  const uint64_t growing = std::min(end, window);
+  return growing * (growing + 1) / 2 + (end - growing) * window;
+}
+uint64_t SeenBefore(uint64_t end, const Reach& reach) {
+  const uint64_t window = reach.window > 0 ? static_cast<uint64_t>(reach.window) : kEverything;
+  const uint64_t chunk = reach.chunk > 0 ? static_cast<uint64_t>(reach.chunk) : kEverything;
+  return end / chunk * SeenBefore(chunk, window) + SeenBefore(end % chunk, window);
+}
+
+// Summed over rows. A row that chooses sees as many tokens as a window of that size holds.
+uint64_t TokensSeen(uint64_t first_position, uint64_t rows, Reach reach) {
+  if (reach.chosen > 0)
+    reach.window = reach.window > 0 ? std::min(reach.window, reach.chosen) : reach.chosen;
+  return SeenBefore(first_position + rows, reach) - SeenBefore(first_position, reach);
+}
+
+// Rows that choose read what they see, each for itself, unless all tokens are fewer.
+uint64_t TokensRead(uint64_t first_position, uint64_t rows, const Reach& reach) {
+  const uint64_t all = TokensReached(first_position, rows, reach);
+  return reach.chosen > 0 ? std::min(all, TokensSeen(first_position, rows, reach)) : all;
+}
+
+// Of those before `end` that choose: how many tokens each of them compares.
+uint64_t ComparedBefore(uint64_t end, const Reach& reach) {
+  const auto chosen = static_cast<uint64_t>(reach.chosen);
+  return end > chosen ? (end * (end + 1) - chosen * (chosen + 1)) / 2 : 0;
 }
 
 // The same of a whole sequence whose tokens see as many in each direction, their own included.
-uint64_t TokensSeenBothWays(uint64_t rows, uint64_t window) {
+uint64_t TokensSeenBothWays(uint64_t rows, const Reach& reach) {
+  const uint64_t window = static_cast<uint64_t>(reach.ahead) + 1;
   if (window >= rows) return rows * rows;
   return rows * (2 * window - 1) - window * (window - 1);
 }
@@ -150,6 +183,10 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvD
     layer_weight_bytes_ += without_experts - head.size_bytes();
     expert_bytes_ += ShardWeightBytes(spec, dtype, true, ranks, rank) - without_experts;
     kv_bytes_per_token_ += shard.kv_heads.size() * cached.TokenBytes(kv_dtype);
+    if (shard.q_heads.size() == 0) continue;
+    index_bytes_per_token_ += IndexKeyBytes(spec, dtype);
+    flops_per_compared_token_ +=
+        2 * static_cast<uint64_t>(spec.index.heads) * static_cast<uint64_t>(spec.index.dim);
   }
   if (const RouterSpec& router = spec.moe.router; router.experts > 0)
     touched_by_a_token_ = static_cast<double>(router.top_k) / router.experts;
@@ -160,7 +197,7 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvD
     per_row_.int8_ops += products.int8_ops;
     if (Recurs(layer.mixer)) per_row_.flops += RecurrentFlops(spec);
     if (Attends(layer.mixer))
-      ++layers_of_window_[layer.window > 0 ? static_cast<uint64_t>(layer.window) : kEverything];
+      ++layers_of_reach_[LayerAttention(spec, static_cast<size_t>(index)).reach];
   }
   const uint64_t head = spec.has_head() ? 2 * static_cast<uint64_t>(spec.vocabulary) * hidden : 0;
   (InIntegers(spec, -1, MatrixRole::kHead) ? per_logit_row_.int8_ops : per_logit_row_.flops) = head;
@@ -202,11 +239,19 @@ StepCost CostModel::Rows(size_t first_position, size_t rows, size_t logit_rows) 
   cost.kv_bytes = first_position > 0 ? state_bytes_ : 0;
   cost.flops = rows * per_row_.flops + logit_rows * per_logit_row_.flops;
   cost.int8_ops = rows * per_row_.int8_ops + logit_rows * per_logit_row_.int8_ops;
-  for (const auto& [window, layers] : layers_of_window_) {
-    cost.kv_bytes += layers * TokensRead(first_position, rows, window) * kv_bytes_per_token_;
-    const uint64_t seen = bidirectional_ ? TokensSeenBothWays(rows, window)
-                                         : TokensSeen(first_position, rows, window);
-    cost.flops += layers * seen * flops_per_seen_token_;
+  for (const auto& [reach, layers] : layers_of_reach_) {
+    if (bidirectional_) {
+      cost.kv_bytes += layers * rows * kv_bytes_per_token_;
+      cost.flops += layers * TokensSeenBothWays(rows, reach) * flops_per_seen_token_;
+      continue;
+    }
+    cost.kv_bytes += layers * TokensRead(first_position, rows, reach) * kv_bytes_per_token_;
+    cost.flops += layers * TokensSeen(first_position, rows, reach) * flops_per_seen_token_;
+    if (reach.chosen == 0 || !reach.Chooses(first_position + rows - 1)) continue;
+    const uint64_t compared =
+        ComparedBefore(first_position + rows, reach) - ComparedBefore(first_position, reach);
+    cost.kv_bytes += layers * TokensReached(first_position, rows, reach) * index_bytes_per_token_;
+    cost.flops += layers * compared * flops_per_compared_token_;
   }
   return cost;
 }

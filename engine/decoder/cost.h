@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 
+#include "engine/spec/attention_spec.h"
 #include "engine/spec/spec.h"
 #include "kernels/types.h"
 
@@ -47,8 +48,8 @@ class CostModel {
   StepCost LeastExperts() const;
 
   // The other costs of `rows` consecutive tokens of one sequence from `first_position` on. Each
-  // sees everything before it, or as much as its layer's window holds (of a bidirectional model,
-  // which takes whole sequences, in both directions); for `logit_rows` of them
+  // sees everything before it, or as much as its layer lets it (of a bidirectional model, which
+  // takes whole sequences, in both directions); for `logit_rows` of them
   // logits are computed.
   StepCost Rows(size_t first_position, size_t rows, size_t logit_rows) const;
 
@@ -56,8 +57,8 @@ class CostModel {
   uint64_t layer_weight_bytes_ = 0, head_bytes_ = 0;  // of all layers; of the head
   uint64_t expert_bytes_ = 0;                         // of all experts of all layers
   double touched_by_a_token_ = 0;                     // the fraction of them
-  std::map<uint64_t, uint64_t> layers_of_window_;     // number of layers that see that many tokens
-  bool bidirectional_ = false;                        // ... in both directions
+  std::map<Reach, uint64_t> layers_of_reach_;         // number of layers
+  bool bidirectional_ = false;                        // they reach in both directions
   uint64_t kv_bytes_per_token_ = 0;                   // of one layer
   uint64_t state_bytes_ = 0;                          // of a sequence, over all recurrent layers
   // Of a row's products with weights, and with the head: floating-point and int8 ones.
@@ -67,6 +68,8 @@ class CostModel {
   static Products LayerProducts(const DecoderSpec& spec, int layer);
   Products per_row_, per_logit_row_;
   uint64_t flops_per_seen_token_ = 0;  // by one row, in one layer
+  // Of an indexer, in one layer: over all ranks, since each of them compares.
+  uint64_t index_bytes_per_token_ = 0, flops_per_compared_token_ = 0;
 };
 
 }  // namespace pinion

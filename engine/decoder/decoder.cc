@@ -21,6 +21,13 @@ RankSpan SpanOf(const Communicator* communicator, int ranks) {
           static_cast<int>(communicator->processes()) * ranks};
 }
 
+// An indexer's scores and choices for the longest sequences (IndexBuffers::Plan).
+uint64_t IndexScoreBytes(const DecoderSpec& spec) {
+  if (spec.index.heads == 0) return 0;
+  return kIndexRows * (static_cast<uint64_t>(spec.max_positions) * sizeof(float) +
+                       static_cast<uint64_t>(spec.index.top_k) * sizeof(int32_t));
+}
+
 class ShardedDecoder : public Decoder {
  public:
   ShardedDecoder(const DecoderSpec& spec, std::shared_ptr<const TensorSource> source, Ranks& ranks,
@@ -50,7 +57,7 @@ class ShardedDecoder : public Decoder {
     for (const RankWeights& weights : model_.weights) {
       PINION_ASSIGN(KvCache cache,
                     KvCache::Allocate(model_.spec, weights.shard, model_.options.cached(),
-                                      model_.options.block_tokens, blocks));
+                                      model_.options.block_tokens, blocks, model_.options.dtype));
       model_.caches.push_back(std::move(cache));
       PINION_ASSIGN(StateCache states, StateCache::Allocate(model_.spec, weights.shard, sequences));
       model_.states.push_back(std::move(states));
@@ -180,6 +187,10 @@ class ShardedDecoder : public Decoder {
                     model_.options.block_tokens, reaches_);
       shared_kv_bytes_ +=
           w.plans.shared_tokens() * token_bytes * model_.weights[rank].shard.kv_heads.size();
+      if (model_.spec.index.heads > 0)
+        w.index.Plan(batch, model_.weights[rank].shard, reaches_.front(),
+                     static_cast<size_t>(ranks_.threads(static_cast<int>(rank))),
+                     model_.options.block_tokens, PartFloats(CachedShape(model_.spec)));
       const size_t floats = w.plans.parts() * PartFloats(CachedShape(model_.spec));
       if (w.parts.size() < floats) w.parts.resize(floats);
     }
@@ -197,8 +208,8 @@ class ShardedDecoder : public Decoder {
   std::shared_ptr<const TensorSource> source_;
   Pages logits_;
   LoadedModel model_;
-  std::vector<AttentionReach> reaches_;  // of each layer that attends
-  size_t blocks_ = 0;                    // of each cache
+  std::vector<Reach> reaches_;  // of each layer that attends
+  size_t blocks_ = 0;           // of each cache
   uint64_t shared_kv_bytes_ = 0;
 };
 
@@ -215,7 +226,8 @@ Result<std::unique_ptr<Decoder>> Decoder::Load(const DecoderSpec& spec,
 uint64_t WorkspaceBytes(const DecoderSpec& spec, const DecoderOptions& options, int ranks,
                         int rank) {
   const Shard shard = MakeShard(spec, ranks, rank);
-  const uint64_t own = Workspace::Bytes(spec, shard, options.dtype, options.max_rows);
+  const uint64_t own =
+      Workspace::Bytes(spec, shard, options.dtype, options.max_rows) + IndexScoreBytes(spec);
   const size_t processes = options.communicator ? options.communicator->processes() : 1;
   const size_t local_ranks = static_cast<size_t>(ranks) / processes;
   if (static_cast<size_t>(rank) % local_ranks != 0) return own;

@@ -24,13 +24,13 @@ void ExpertPlan::Build(const int32_t* chosen, size_t rows, size_t top_k, size_t 
     touched_ += first_[e + 1] > 0;
     first_[e + 1] += first_[e];
   }
-  rows_.resize(count);
+  choices_.resize(count);
   places_.resize(count);
   // A counting sort: filling moves each expert's start to its end, which is the next one's start.
   // The copy after the loop shifts the starts back.
   for (size_t i = 0; i < count; ++i) {
     const uint32_t place = first_[static_cast<size_t>(chosen[i])]++;
-    rows_[place] = static_cast<uint32_t>(i / top_k);
+    choices_[place] = static_cast<uint32_t>(i);
     places_[i] = place;
   }
   std::copy_backward(first_.begin(), first_.end() - 1, first_.end());

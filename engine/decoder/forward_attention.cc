@@ -107,11 +107,12 @@ void Rotate(const ForwardPass& pass, size_t layer, size_t row, float* head) {
 void PrepareHead(const ForwardPass& pass, size_t index, const Heads& heads, size_t row, size_t unit,
                  float* head) {
   const LayerWeights& layer = pass.weights.layers[index];
+  const bool normed = pass.spec.layer_specs[index].qk_norm;
   const bool norm_last = pass.spec.qk_norm_after_rope;
   AddHeadBias(pass, layer, unit, head);
-  if (!norm_last) NormHead(pass, layer, heads, row, unit, head);
+  if (normed && !norm_last) NormHead(pass, layer, heads, row, unit, head);
   Rotate(pass, index, row, head);
-  if (norm_last) NormHead(pass, layer, heads, row, unit, head);
+  if (normed && norm_last) NormHead(pass, layer, heads, row, unit, head);
 }
 
 void ScaleQuery(const ForwardPass& pass, size_t layer, size_t position, float* head) {

@@ -60,7 +60,39 @@ void Normalise(const Delta& delta, const float* src, float scale, float* dst) {
   table.scale(dst, scale / std::sqrt(table.sum_squares(src, delta.key_dim) + kEps), delta.key_dim);
 }
 
+// Rounds the bottlenecks to activations, and multiplies them.
+void Widen(const Delta& delta) {
+  const ForwardPass& pass = delta.pass;
+  const DeltaWeights& weights = delta.weights.delta;
+  const size_t element = kernels::SizeOf(pass.activation);
+  pass.worker.Share(pass.rows, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      const float* x = delta.projected(row);
+      pass.table.store(pass.w.z_bottleneck + row * weights.z_up.k_padded() * element,
+                       pass.activation, x + delta.columns.z_down, weights.z_up.k);
+      pass.table.store(pass.w.a_bottleneck + row * weights.a_up.k_padded() * element,
+                       pass.activation, x + delta.columns.a_down, weights.a_up.k);
+    }
+  });
+  Project(pass, "z_up", weights.z_up, pass.w.z_bottleneck, pass.w.qkv + delta.columns.z,
+          pass.w.qkv_stride);
+  Project(pass, "a_up", weights.a_up, pass.w.a_bottleneck, pass.w.qkv + delta.columns.a,
+          pass.w.qkv_stride);
+}
+
 float Softplus(float x) { return x > 20 ? x : std::log1p(std::exp(x)); }
+
+// The decay of a value head for one row of a, or of each channel of its key: [key_dim] at decays.
+float Decays(const Delta& delta, const float* a, size_t value_head, float* decays) {
+  const DeltaWeights& weights = delta.weights.delta;
+  const float rate = -std::exp(weights.log_a[value_head]);
+  if (!delta.pass.spec.delta.decay_per_channel)
+    return std::exp(rate * Softplus(a[value_head] + weights.dt_bias[value_head]));
+  const size_t first = value_head * delta.key_dim;
+  for (size_t i = 0; i < delta.key_dim; ++i)
+    decays[i] = std::exp(rate * Softplus(a[first + i] + weights.dt_bias[first + i]));
+  return 1;
+}
 
 void RunRow(const Delta& delta, size_t row, size_t value_head, float* state) {
   const ForwardPass& pass = delta.pass;
@@ -68,24 +100,25 @@ void RunRow(const Delta& delta, size_t row, size_t value_head, float* state) {
   const DeltaWeights& weights = delta.weights.delta;
   const float* x = delta.projected(row);
   const size_t key_head = value_head / static_cast<size_t>(pass.spec.delta.heads_per_key());
-  std::array<float, kMaxStateDim> q, k, out;
+  std::array<float, kMaxStateDim> q, k, decays, out;
   const float scale = 1 / std::sqrt(static_cast<float>(delta.key_dim));
   Normalise(delta, x + key_head * delta.key_dim, scale, q.data());
   Normalise(delta, x + columns.k + key_head * delta.key_dim, 1, k.data());
-  const float dt = Softplus(x[columns.a + value_head] + weights.dt_bias[value_head]);
+  const float decay = Decays(delta, x + columns.a, value_head, decays.data());
   pass.table.delta_rule({.state = state,
                          .q = q.data(),
                          .k = k.data(),
                          .v = x + columns.v + value_head * delta.value_dim,
                          .key_dim = delta.key_dim,
                          .value_dim = delta.value_dim,
-                         .decay = std::exp(-std::exp(weights.log_a[value_head]) * dt),
+                         .decay = decay,
                          .beta = 1 / (1 + std::exp(-x[columns.b + value_head])),
-                         .out = out.data()});
+                         .out = out.data(),
+                         .decays = pass.spec.delta.decay_per_channel ? decays.data() : nullptr});
   pass.table.rms_norm(out.data(), kernels::Dtype::kF32, out.data(), weights.norm, delta.value_dim,
                       pass.spec.norm_eps);
   pass.table.activate_gated(
-      delta.output(row, value_head), pass.activation, kernels::Activation::kSilu,
+      delta.output(row, value_head), pass.activation, pass.spec.delta.z_activation,
       x + columns.z + value_head * delta.value_dim, out.data(), delta.value_dim);
 }
 
@@ -109,6 +142,7 @@ void RunDeltaNet(const ForwardPass& pass, size_t layer) {
   const Delta delta(pass, layer);
   Project(pass, "qkv", delta.weights.qkv, pass.w.normed, pass.w.qkv, pass.w.qkv_stride);
   Convolve(delta);
+  if (pass.spec.delta.z_rank > 0 && delta.columns.key_heads > 0) Widen(delta);
   Recur(delta);
   Project(pass, "o", delta.weights.o, pass.w.recurred, pass.w.attention_partial,
           pass.w.hidden_stride, PhaseScope::kRanks);

@@ -23,6 +23,7 @@ struct Latent {
   Latent(const ForwardPass& pass, size_t index)
       : pass(pass),
         index(index),
+        cached(CachedLayer(pass.spec, index)),
         layer(pass.weights.layers[index]),
         weights(layer.latent),
         buffers(pass.w.latent),
@@ -33,7 +34,7 @@ struct Latent {
         q_rank(static_cast<size_t>(pass.spec.latent.q_rank)) {}
 
   const ForwardPass& pass;
-  const size_t index;
+  const size_t index, cached;  // of the model; of the cache
   const LayerWeights& layer;
   const LatentWeights& weights;
   const LatentBuffers& buffers;
@@ -57,7 +58,9 @@ struct Latent {
 
 void Rotate(const Latent& latent, size_t row, float* x) {
   const ForwardPass& pass = latent.pass;
-  const auto which = static_cast<size_t>(pass.spec.layer_specs[latent.index].rope);
+  const int rope = pass.spec.layer_specs[latent.index].rope;
+  if (rope < 0) return;
+  const auto which = static_cast<size_t>(rope);
   const size_t half = latent.rope / 2;
   const auto [cosine, sine] = pass.w.angles[which].row(row, half);
   const auto rotate =
@@ -76,7 +79,7 @@ void StoreLatents(const Latent& latent, size_t begin, size_t end) {
     float* key = latent.key(row);
     pass.table.rms_norm(key, Dtype::kF32, key, latent.layer.k_norm, latent.rank, kNormEps);
     Rotate(latent, row, key + latent.rank);
-    pass.cache.Write(pass.table, latent.index, 0, of.block_table,
+    pass.cache.Write(pass.table, latent.cached, 0, of.block_table,
                      of.first_position + row - of.first_row, key, nullptr);
     if (latent.q_rank == 0) continue;
     std::byte* dst =
@@ -150,9 +153,9 @@ void AttendLatents(const Latent& latent) {
           .batch = pass.batch,
           .shard = pass.weights.shard,
           .cache = pass.cache,
-          .layer = latent.index,
+          .layer = latent.cached,
           .spec = LayerAttention(pass.spec, latent.index),
-          .plan = pass.w.plans.of_layer(latent.index),
+          .plan = pass.w.plans.of_layer(latent.cached),
           .q = latent.buffers.latent_queries,
           .q_stride = latent.buffers.latent_queries_stride,
           .sinks = nullptr,
@@ -200,7 +203,9 @@ void RunLatentAttention(const ForwardPass& pass, size_t layer) {
               latent.buffers.queries, latent.buffers.queries_stride);
     ForHeads("absorb queries", latent,
              [&](size_t head, size_t row, size_t rows) { AbsorbQueries(latent, head, row, rows); });
+    if (pass.spec.index.heads > 0) IndexTokens(pass, layer);
     AttendLatents(latent);
+    if (pass.spec.index.heads > 0) AttendChosen(pass, layer);
     ForHeads("expand values", latent,
              [&](size_t head, size_t row, size_t rows) { ExpandValues(latent, head, row, rows); });
   }

@@ -157,6 +157,9 @@ void RunUnit(const Moe& moe, size_t block, const std::byte* x, size_t first, siz
   const size_t live = std::min(kBlockN, moe.experts.down.k - column);
   for (size_t i = 0; i < count; ++i) {
     float* gate = tile + i * stride;
+    // What multiplies an input multiplies the products with it.
+    if (spec.weighs_input)
+      pass.table.scale(gate, moe.buffers.weights[moe.work.plan.choice(first + i)], stride);
     float* up = gate + kBlockN;
     std::byte* dst = moe.mlp(first + i) + column * moe.element();
     if (moe.experts.in_bias) pass.table.add(gate, moe.experts.in_bias + block * kBlockN, stride);
@@ -224,7 +227,8 @@ void Combine(const Moe& moe, size_t begin, size_t end) {
       pass.table.scale(sum, SharedWeight(moe, row), pass.hidden);
     if (moe.experts.down.k == 0) continue;
     for (size_t i = 0; i < moe.top_k; ++i) {
-      const float weight = moe.buffers.weights[row * moe.top_k + i];
+      const float weight =
+          pass.spec.moe.weighs_input ? 1 : moe.buffers.weights[row * moe.top_k + i];
       pass.table.add_scaled(sum, moe.out(moe.work.plan.place(row, i)), weight, pass.hidden);
       if (!moe.experts.down_bias) continue;
       const auto expert = static_cast<size_t>(moe.buffers.chosen[row * moe.top_k + i]);

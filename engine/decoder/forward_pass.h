@@ -130,6 +130,12 @@ void RunAttention(const ForwardPass& pass, size_t layer);
 // RunAttention for latent attention.
 void RunLatentAttention(const ForwardPass& pass, size_t layer);
 
+// Parts of it if it has an indexer. The first reads normed and the compressed queries, writes index
+// keys to the cache and index queries. The second reads these and the latent queries and, for rows
+// that choose what they see, writes attended.
+void IndexTokens(const ForwardPass& pass, size_t layer);
+void AttendChosen(const ForwardPass& pass, size_t layer);
+
 // RunAttention's counterpart in a layer of Gated DeltaNet: also reads and writes the states of the
 // step's sequences.
 void RunDeltaNet(const ForwardPass& pass, size_t layer);

@@ -5,8 +5,9 @@
 namespace pinion {
 
 Result<KvCache> KvCache::Allocate(const DecoderSpec& spec, const Shard& shard,
-                                  kernels::KvDtype dtype, size_t block_tokens, size_t blocks) {
-  const KvLayout layout = KvLayout::Of(spec, shard, dtype, block_tokens);
+                                  kernels::KvDtype dtype, size_t block_tokens, size_t blocks,
+                                  kernels::Dtype weights) {
+  const KvLayout layout = KvLayout::Of(spec, shard, dtype, block_tokens, weights);
   const size_t keys = layout.keys, values = layout.values, both = keys + values;
   const bool alternate = layout.alternate();
   const unsigned shift = layout.SpanShift(blocks);
@@ -19,6 +20,8 @@ Result<KvCache> KvCache::Allocate(const DecoderSpec& spec, const Shard& shard,
   cache.key_strides_ = {alternate ? both : keys, span, shift};
   cache.value_strides_ = {alternate ? both : values, span, shift};
   cache.values_offset_ = alternate ? keys : keys << shift;
+  cache.index_strides_ = {layout.index, span, shift};
+  cache.index_offset_ = (both * layout.heads) << shift;
   cache.head_bytes_ = both << shift;
   cache.layer_bytes_ = layout.LayerBytes(blocks);
   PINION_ASSIGN(cache.storage_, Pages::Allocate(layout.StorageBytes(blocks)));

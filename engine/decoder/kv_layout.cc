@@ -21,13 +21,14 @@ constexpr size_t kAlternatingDim = 64;
 }  // namespace
 
 KvLayout KvLayout::Of(const DecoderSpec& spec, const Shard& shard, kernels::KvDtype dtype,
-                      size_t block_tokens) {
+                      size_t block_tokens, kernels::Dtype weights) {
   KvLayout layout;
   layout.shape = CachedShape(spec);
   layout.keys = kernels::KvPlaneBlockBytes(dtype, block_tokens, layout.shape.key_dim);
   layout.values = layout.shape.BlockBytes(dtype, block_tokens) - layout.keys;
   layout.heads = shard.kv_heads.size();
   layout.layers = CachedLayers(spec);
+  if (layout.heads > 0) layout.index = block_tokens * IndexKeyBytes(spec, weights);
   return layout;
 }
 

@@ -23,13 +23,15 @@ struct KvLayout {
   KvShape shape;
   size_t keys = 0, values = 0;   // bytes of a block of one layer and head
   size_t heads = 0, layers = 0;  // layers that attend
+  size_t index = 0;  // bytes of a block of one layer's index keys, behind the heads of each span
 
+  // weights: their type, on which that of an indexer's keys depends (IndexKeyBytes).
   static KvLayout Of(const DecoderSpec& spec, const Shard& shard, kernels::KvDtype dtype,
-                     size_t block_tokens);
+                     size_t block_tokens, kernels::Dtype weights = kernels::Dtype::kF32);
 
   // Whether a block's values lie right behind its keys, rather than behind all keys of its span.
   bool alternate() const;
-  size_t layer_block_bytes() const { return (keys + values) * heads; }
+  size_t layer_block_bytes() const { return (keys + values) * heads + index; }
   uint64_t block_bytes() const { return uint64_t{layer_block_bytes()} * layers; }
 
   // In a cache of so many blocks: the logarithm of a span's blocks; bytes of a span over all

@@ -90,7 +90,7 @@ void LayOutLatent(const DecoderSpec& spec, size_t heads, size_t element, size_t 
   const size_t query = size(latent.nope_dim + latent.rope_dim), q_rank = size(latent.q_rank);
   const size_t projected =
       (q_rank > 0 ? q_rank : heads * query) + size(latent.kv_rank + latent.rope_dim);
-  w.qkv_stride = RoundUp(projected, kernels::kBlockN);
+  w.qkv_stride = std::max(w.qkv_stride, RoundUp(projected, kernels::kBlockN));
   w.attended_stride = heads * size(latent.kv_rank);
   LatentBuffers& buffers = w.latent;
   buffers.queries_stride = q_rank > 0 ? RoundUp(heads * query, kernels::kBlockN) : 0;
@@ -100,6 +100,18 @@ void LayOutLatent(const DecoderSpec& spec, size_t heads, size_t element, size_t 
   take(buffers.latent_queries, max_rows * buffers.latent_queries_stride * sizeof(float));
   take(buffers.values,
        max_rows * RoundUp(heads * size(latent.value_dim), kernels::kPadK) * element);
+}
+
+void LayOutIndex(const DecoderSpec& spec, size_t element, size_t max_rows, IndexBuffers& buffers,
+                 const auto& take) {
+  const auto heads = static_cast<size_t>(spec.index.heads),
+             dim = static_cast<size_t>(spec.index.dim);
+  buffers.projected_stride = RoundUp(dim + heads, kernels::kBlockN);
+  buffers.queries_stride = RoundUp(heads * dim, kernels::kBlockN);
+  buffers.row_bytes = RoundUp(heads * RoundUp(dim, kernels::kPadK) * element, 64);
+  take(buffers.projected, max_rows * buffers.projected_stride * sizeof(float));
+  take(buffers.queries, max_rows * buffers.queries_stride * sizeof(float));
+  take(buffers.rounded, max_rows * buffers.row_bytes);
 }
 
 // The row stride, in floats, of what products write: an odd number of cache lines. Rows a power of
@@ -115,14 +127,16 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
   const auto hidden = static_cast<size_t>(spec.hidden),
              head_dim = static_cast<size_t>(spec.head_dim);
   const size_t element = kernels::SizeOf(kernels::ActivationType(dtype));
-  const size_t q = shard.q_heads.size() * head_dim, kv = shard.kv_heads.size() * head_dim;
+  const bool latent = spec.latent.kv_rank > 0;  // then LayOutLatent has the attention's own columns
+  const size_t q_heads = shard.q_heads.size(), q = latent ? 0 : q_heads * head_dim;
+  const size_t kv = latent ? 0 : shard.kv_heads.size() * head_dim;
   w.hidden_stride = HiddenStride(spec);
   const DeltaColumns delta(spec.delta, shard.delta_heads.size());
   const size_t channels = shard.conv_channels.size();
   const MambaColumns mamba(spec.mamba, shard);
-  const size_t recurred = RoundUp(std::max({delta.z - delta.v, channels, mamba.b}), kernels::kPadK);
+  const size_t recurred = RoundUp(std::max({delta.values(), channels, mamba.b}), kernels::kPadK);
   w.qkv_stride = SpreadStride(std::max(
-      {(spec.attention_gate ? 2 * q : q) + 2 * kv, delta.count, 3 * channels, mamba.count}));
+      {(spec.attention_gate ? 2 * q : q) + 2 * kv, delta.width, 3 * channels, mamba.count}));
   w.normed_stride = RoundUp(hidden, kernels::kPadK);
   w.attended_stride = RoundUp(q, kernels::kPadK);
   const bool has_dense =
@@ -135,12 +149,18 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
     used = at + bytes;
     if (base) pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(base + at);
   };
-  if (spec.latent.kv_rank > 0) LayOutLatent(spec, shard.q_heads.size(), element, max_rows, w, take);
+  if (latent) LayOutLatent(spec, q_heads, element, max_rows, w, take);
+  if (spec.index.heads > 0 && q_heads > 0) LayOutIndex(spec, element, max_rows, w.index, take);
   take(w.residual, max_rows * hidden * sizeof(float));
   take(w.normed, max_rows * w.normed_stride * element);
   take(w.qkv, max_rows * w.qkv_stride * sizeof(float));
   take(w.attended, max_rows * w.attended_stride * element);
   take(w.recurred, max_rows * recurred * element);
+  const auto bottleneck = [](int rank) {
+    return RoundUp(static_cast<size_t>(rank), kernels::kPadK);
+  };
+  take(w.z_bottleneck, max_rows * bottleneck(spec.delta.z_rank) * element);
+  take(w.a_bottleneck, max_rows * bottleneck(spec.delta.a_rank) * element);
   take(w.attention_partial, max_rows * w.hidden_stride * sizeof(float));
   const bool beside = std::any_of(
       spec.layer_specs.begin(), spec.layer_specs.end(),
@@ -165,14 +185,17 @@ Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard, D
   const size_t tile = kMlpTileRows * 2 * kernels::kBlockN;
   const size_t part = PartFloats(CachedShape(spec));
   const auto hidden_row = static_cast<size_t>(std::max(spec.hidden, spec.head_dim));
-  const size_t floats = RoundUp(tile + part + hidden_row, 64 / sizeof(float));
+  const size_t products = static_cast<size_t>(spec.index.heads) * kernels::kBlockN;
+  const size_t floats = RoundUp(tile + part + products + hidden_row, 64 / sizeof(float));
   PINION_ASSIGN(
       scratch.storage,
       Pages::Allocate(floats * sizeof(float) + LatentTileBytes(spec, dtype) +
                       ExpertTileBytes(spec, shard, dtype) + PanelBytes(spec, shard, dtype)));
   scratch.mlp_tile = scratch.storage.as<float>();
   scratch.part = scratch.mlp_tile + tile;
-  scratch.hidden_row = scratch.part + part;
+  scratch.hidden_row = scratch.part + part + products;
+  // In front of it, where it is aligned: PartFloats is a multiple of a cache line.
+  scratch.index_products = scratch.part + part;
   scratch.latent_tile = scratch.storage.data() + floats * sizeof(float);
   scratch.expert_tile = scratch.latent_tile + LatentTileBytes(spec, dtype);
   scratch.panel = scratch.expert_tile + ExpertTileBytes(spec, shard, dtype);

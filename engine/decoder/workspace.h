@@ -11,6 +11,7 @@
 #include "engine/base/result.h"
 #include "engine/decoder/attention_plan.h"
 #include "engine/decoder/expert_plan.h"
+#include "engine/decoder/index_buffers.h"
 #include "engine/host/memory.h"
 #include "engine/spec/routing.h"
 #include "engine/spec/spec.h"
@@ -33,6 +34,9 @@ struct ThreadScratch {
   std::byte* panel = nullptr;
   // Latent attention: one head's rows, [kMlpTileRows][nope_dim or kv_rank padded], activation type.
   std::byte* latent_tile = nullptr;
+  float* index_products = nullptr;  // an indexer's heads with a block of keys, [heads][64]
+  std::vector<std::byte> index_keys, gathered;  // keys to multiply with; the chosen latents
+  std::vector<float> index_scores;
   std::optional<TokenRouter> router;
   ExpertScratch plain_experts;            // without prepacking: the buffers to pack from,
   std::vector<std::byte> packed_experts;  // and one or two blocks
@@ -96,6 +100,8 @@ struct Workspace {
   std::byte* attended = nullptr;  // [rows][q padded], activation type
   std::byte* recurred =
       nullptr;  // [rows][values or channels of recurrent layers padded], activation type
+  // [rows] of the bottlenecks of recurrent layers, each padded, activation type
+  std::byte *z_bottleneck = nullptr, *a_bottleneck = nullptr;
   float* attention_partial =
       nullptr;                     // [rows][hidden_stride]: this rank's term of the o projection
   float* mamba_partial = nullptr;  // the same of Mamba-2 in layers that attend, too
@@ -108,6 +114,7 @@ struct Workspace {
   size_t qkv_stride = 0, hidden_stride = 0, normed_stride = 0, attended_stride = 0;
 
   LatentBuffers latent;   // empty unless attention is latent
+  IndexBuffers index;     // empty unless it has an indexer
   ExpertBuffers experts;  // empty if no layer has experts
   AttentionPlans plans;
   std::vector<float> parts;  // partial results of cut contexts, PartFloats each

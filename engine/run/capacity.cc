@@ -87,11 +87,11 @@ std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions&
                                   int ranks) {
   std::vector<RankNeeds> needs;
   for (int rank = 0; rank < ranks; ++rank)
-    needs.push_back(
-        {ShardWeightBytes(spec, decoder.dtype, decoder.moe_prepack, ranks, rank),
-         WorkspaceBytes(spec, decoder, ranks, rank),
-         KvLayout::Of(spec, MakeShard(spec, ranks, rank), decoder.cached(), decoder.block_tokens),
-         StateCache::BytesPerSequence(spec, MakeShard(spec, ranks, rank))});
+    needs.push_back({ShardWeightBytes(spec, decoder.dtype, decoder.moe_prepack, ranks, rank),
+                     WorkspaceBytes(spec, decoder, ranks, rank),
+                     KvLayout::Of(spec, MakeShard(spec, ranks, rank), decoder.cached(),
+                                  decoder.block_tokens, decoder.dtype),
+                     StateCache::BytesPerSequence(spec, MakeShard(spec, ranks, rank))});
   return needs;
 }
 

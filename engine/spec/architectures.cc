@@ -9,8 +9,9 @@ extern const Architecture kLlama, kQwen2, kOpt, kMistral, kQwen3, kPhi3, kGemma2
     kOlmo2, kOlmo3, kMixtral, kQwen3Moe, kGptOss, kDeepseekV2, kDeepseekV3, kSmolLm3, kGlm4,
     kExaone4, kCohere2, kErnie45, kHunYuan, kMinistral3, kSeedOss, kErnie45Moe, kHunYuanMoe,
     kGlm4Moe, kGlm4MoeLite, kMiniMaxM2, kQwen3Next, kQwen35, kQwen35Moe, kLfm2, kLfm2Moe, kBamba,
-    kGraniteHybrid, kFalconH1, kNemotronH, kBert, kBertClassifier, kXlmRoberta, kXlmRobertaClassifier,
-    kModernBert, kModernBertClassifier, kNomicBert, kGemma3Encoder;
+    kGraniteHybrid, kFalconH1, kNemotronH, kLlama4, kKimiLinear, kDeepseekV32, kBert,
+    kBertClassifier, kXlmRoberta, kXlmRobertaClassifier, kModernBert, kModernBertClassifier,
+    kNomicBert, kGemma3Encoder;
 
 namespace {
 
@@ -19,7 +20,7 @@ constexpr const Architecture* kAll[] = {
     &kOlmo3, &kMixtral, &kQwen3Moe, &kGptOss, &kDeepseekV2, &kDeepseekV3, &kSmolLm3, &kGlm4,
     &kExaone4, &kCohere2, &kErnie45, &kHunYuan, &kMinistral3, &kSeedOss, &kErnie45Moe, &kHunYuanMoe,
     &kGlm4Moe, &kGlm4MoeLite, &kMiniMaxM2, &kQwen3Next, &kQwen35, &kQwen35Moe, &kLfm2, &kLfm2Moe,
-    &kBamba, &kGraniteHybrid, &kFalconH1, &kNemotronH,
+    &kBamba, &kGraniteHybrid, &kFalconH1, &kNemotronH, &kLlama4, &kKimiLinear, &kDeepseekV32,
     // encoders
     &kBert, &kBertClassifier, &kXlmRoberta, &kXlmRobertaClassifier, &kModernBert,
     &kModernBertClassifier, &kNomicBert, &kGemma3Encoder};

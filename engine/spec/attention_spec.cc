@@ -4,18 +4,29 @@
 
 namespace pinion {
 
+size_t Reach::First(size_t position) const {
+  size_t first = 0;
+  if (const auto size = static_cast<size_t>(window); size > 0 && position + 1 > size)
+    first = position + 1 - size;
+  if (const auto size = static_cast<size_t>(chunk); size > 0)
+    first = std::max(first, position / size * size);
+  return first;
+}
+
 namespace {
 
-AttentionReach Reach(const DecoderSpec& spec, int window) {
-  if (!spec.bidirectional) return {window};
-  if (window == 0) return {0, AttentionReach::kWholeSequence};
-  return {2 * window - 1, window - 1};
+Reach ReachOf(const DecoderSpec& spec, const LayerSpec& kinds) {
+  if (!spec.bidirectional)
+    return {.window = kinds.window, .chunk = kinds.chunk, .chosen = spec.index.top_k};
+  if (kinds.window == 0) return {.ahead = Reach::kWholeSequence};
+  return {.window = 2 * kinds.window - 1, .ahead = kinds.window - 1};
 }
 
 }  // namespace
 
 AttentionSpec LayerAttention(const DecoderSpec& spec, size_t layer) {
-  return {.reach = Reach(spec, spec.layer_specs[layer].window),
+  const LayerSpec& kinds = spec.layer_specs[layer];
+  return {.reach = ReachOf(spec, kinds),
           .scale = spec.attention_scale,
           .soft_cap = spec.attention_soft_cap};
 }
@@ -41,9 +52,16 @@ size_t CachedLayer(const DecoderSpec& spec, size_t layer) {
                     [](const LayerSpec& each) { return Attends(each.mixer); }));
 }
 
+uint64_t IndexKeyBytes(const DecoderSpec& spec, kernels::Dtype dtype) {
+  return static_cast<uint64_t>(spec.index.dim) * kernels::SizeOf(kernels::ActivationType(dtype));
+}
+
 uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype) {
-  return uint64_t{CachedLayers(spec)} * static_cast<uint64_t>(spec.kv_heads) *
-         CachedShape(spec).TokenBytes(dtype);
+  const kernels::Dtype weights = dtype == kernels::KvDtype::kF32   ? kernels::Dtype::kF32
+                                 : dtype == kernels::KvDtype::kF16 ? kernels::Dtype::kF16
+                                                                   : kernels::Dtype::kBf16;
+  const uint64_t heads = static_cast<uint64_t>(spec.kv_heads) * CachedShape(spec).TokenBytes(dtype);
+  return uint64_t{CachedLayers(spec)} * (heads + IndexKeyBytes(spec, weights));
 }
 
 StateShape StateShape::Of(const DeltaSpec& delta, size_t key_heads) {

@@ -10,20 +10,28 @@
 
 namespace pinion {
 
-// The tokens that one token sees: as many as `window` says (0: all) up to the one that is `ahead`
-// after it, within its sequence.
-struct AttentionReach {
+// The tokens of its sequence that a token sees: those from First() to itself, or to one after it.
+struct Reach {
   static constexpr int kWholeSequence = std::numeric_limits<int>::max();
-  AttentionReach(int window = 0, int ahead = 0) : window(window), ahead(ahead) {}
-  bool operator==(const AttentionReach&) const = default;
 
-  int window;
-  int ahead;  // 0: causal; kWholeSequence: to the end
+  int window = 0;  // so many, up to the last one that it sees; 0: no limit
+  int chunk = 0;   // those from the last multiple of chunk on; 0: no limit
+  int chosen = 0;  // of them, so many that an indexer chooses (IndexSpec); 0: all
+  int ahead = 0;   // the last one is so many after it; 0: itself; kWholeSequence: the sequence's
+
+  // The first that a token sees whose last one is at `position`, which is its own if ahead is 0.
+  size_t First(size_t position) const;
+  // Whether the token at `position` sees fewer than there are, by an indexer's choice.
+  bool Chooses(size_t position) const {
+    return chosen > 0 && position - First(position) >= static_cast<size_t>(chosen);
+  }
+  bool operator==(const Reach&) const = default;
+  auto operator<=>(const Reach&) const = default;
 };
 
 // How one layer attends.
 struct AttentionSpec {
-  AttentionReach reach;
+  Reach reach;
   float scale = 1;     // multiplies q.k; > 0
   float soft_cap = 0;  // scores become soft_cap * tanh(score / soft_cap); 0: none
 };
@@ -56,7 +64,12 @@ KvShape CachedShape(const DecoderSpec& spec);
 size_t CachedLayers(const DecoderSpec& spec);
 size_t CachedLayer(const DecoderSpec& spec, size_t layer);
 
-// Over all layers and KV heads, as TokenBytes.
+// A token's key for the indexer, of one layer: 0 if there is none. Beside weights of that type; it
+// has the type of activations, because a rounding may change what is chosen.
+uint64_t IndexKeyBytes(const DecoderSpec& spec, kernels::Dtype dtype);
+
+// Over all layers and KV heads, as TokenBytes; an indexer's keys as they are beside weights of that
+// type, or of bfloat16 if the cache holds bytes.
 uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype);
 
 // What one recurrent layer keeps of a sequence, float32: the last inputs of its convolution,

@@ -13,8 +13,9 @@ void StretchLlama3(const RopeSpec& rope, std::vector<double>& frequencies) {
   for (double& frequency : frequencies) {
     // Turns within the original length.
     const double turns = rope.original_positions * frequency / (2 * std::numbers::pi);
-    const double keep = std::clamp(
-        (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor), 0.0, 1.0);
+    const double range = rope.high_freq_factor - rope.low_freq_factor;
+    const double above = turns - rope.low_freq_factor;  // without a range: kept or slowed (Llama 4)
+    const double keep = range > 0 ? std::clamp(above / range, 0.0, 1.0) : above > 0 ? 1 : 0;
     frequency = (1 - keep) * frequency / rope.factor + keep * frequency;
   }
 }

@@ -76,10 +76,10 @@ Status ReadLlama3(const Source& source, RopeSpec& rope) {
   PINION_ASSIGN(rope.high_freq_factor, RequirePositive(parameters, "high_freq_factor"));
   PINION_ASSIGN(rope.original_positions,
                 RequirePositive(parameters, "original_max_position_embeddings"));
-  if (rope.high_freq_factor <= rope.low_freq_factor)
+  if (rope.high_freq_factor < rope.low_freq_factor)
     return Fail(ErrorCode::kCorrupt,
                 StrCat("'high_freq_factor' is ", rope.high_freq_factor,
-                       ", want more than 'low_freq_factor', ", rope.low_freq_factor));
+                       ", want at least 'low_freq_factor', ", rope.low_freq_factor));
   return {};
 }
 

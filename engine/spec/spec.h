@@ -47,7 +47,9 @@ struct TensorNames {
   // Norms of the inputs of attention (or what stands in its place) and MLP, and of what they add to
   // the residual stream.
   std::string attention_norm, attention_post_norm, mlp_norm, mlp_post_norm;
-  std::string q_norm, k_norm;  // [head_dim] or, over the whole projection, [heads * head_dim]
+  // [head_dim] or, over the whole projection, [heads * head_dim]; empty: norms of heads without
+  // weights
+  std::string q_norm, k_norm;
   std::string q, k, v;
   std::string sinks;  // whole name, [heads]: a logit that takes part in a head's softmax
   std::string qkv;    // instead of q, k, v: their rows in one tensor, in this order
@@ -64,14 +66,23 @@ struct TensorNames {
   std::string shared_router;   // linear with one output: the shared one is times its sigmoid
   // Latent attention. Queries through q_a, its norm and q_b, or through q alone.
   std::string q_a, q_a_norm, q_b, kv_a, kv_a_norm, kv_b;
+  // Its indexer: linears from the compressed queries, from the hidden state to a key, and to the
+  // heads' weights; the key's norm, weight and bias [dim].
+  std::string index_q, index_k, index_weights, index_k_norm;
   // Gated DeltaNet. Linears: queries, keys and values of all heads, then z, b and a; or qkvz and
   // ba, whose rows are by key head: its query, its key, its value heads' values, their z; their b,
   // a.
   std::string delta_qkv, delta_z, delta_b, delta_a;
   std::string delta_qkvz, delta_ba;
-  std::string delta_conv;                  // linear [channels of q, k, v][1][conv_width]
-  std::string delta_decay, delta_dt_bias;  // whole names, [value_heads]: log A, and what a lacks
-  std::string delta_norm, delta_o;         // the norm of a value head, [value_dim]; a linear
+  // Instead of qkv, z and a: three linears; two one after the other each.
+  std::string delta_q, delta_k, delta_v;
+  std::string delta_z_down, delta_z_up, delta_a_down, delta_a_up;
+  std::string delta_conv;  // linear [channels of q, k, v][1][conv_width]
+  std::string delta_conv_q, delta_conv_k, delta_conv_v;  // instead: linears of their channels
+  // Whole names: log A, [value_heads] ([1][1][value_heads][1] if decays are per channel), and what
+  // a lacks, as long as a.
+  std::string delta_decay, delta_dt_bias;
+  std::string delta_norm, delta_o;  // the norm of a value head, [value_dim]; a linear
   // Gated short convolution: linears, the first with the rows of B, C and x; [hidden][1][width].
   std::string conv_in, conv, conv_o;
   // Mamba-2: linears, the first with the rows of z, x, B, C and dt; a convolution with a kernel
@@ -92,11 +103,13 @@ struct LayerSpec {
   // A token sees itself and window - 1 before it, in a bidirectional model also window - 1 after
   // it; 0: everything.
   int window = 0;
-  int rope = 0;  // index into DecoderSpec::ropes; -1: queries and keys are not rotated
+  int chunk = 0;  // it sees nothing before the last multiple of chunk; 0: no such limit
+  int rope = 0;   // index into DecoderSpec::ropes; -1: queries and keys are not rotated
   MixerKind mixer = MixerKind::kAttention;
   MlpKind mlp = MlpKind::kDense;
   bool scales_queries = false;  // by DecoderSpec::query_scale
   bool attention_norm = true;   // false: the norm of this layer's attention is the identity
+  bool qk_norm = true;          // whether DecoderSpec::qk_norm holds here
 };
 
 // Queries times 1 + weight * log(1 + floor((position + ahead) / length)): sharpens attention over
@@ -116,16 +129,33 @@ struct LatentSpec {
   int nope_dim = 0, rope_dim = 0, value_dim = 0;  // of one head's query, both parts, and value
 };
 
+// Sparse attention (DeepSeek-V3.2, arXiv:2512.02556): a token attends to the top_k tokens up to
+// itself with the highest scores, or to all of them if they are fewer. A token's score for another
+// is the sum over heads of weight * relu(query . key); every head has a query, from the compressed
+// ones of latent attention; a token has one key, which is cached. Rotated are the first rope_dim of
+// LatentSpec, by their halves.
+struct IndexSpec {
+  int heads = 0, dim = 0;  // 0: a token attends to everything that its layer lets it see
+  int top_k = 0;
+};
+
 // Gated DeltaNet (arXiv:2412.06464) as in Qwen3-Next. Queries, keys and values pass a causal
 // convolution per channel and silu; queries and keys are normalised to length 1. Each value head
 // has a state [key_dim][value_dim], to which the delta rule applies token by token (DeltaRuleArgs
 // in kernels/kernels.h) with decay exp(-A softplus(a + dt_bias)) and beta = sigmoid(b). Its output
 // is normalised, times silu(z). Value head h takes the query and key of h * key_heads /
 // value_heads.
+//
+// Kimi Delta Attention (arXiv:2510.26692) is the same with a decay for each channel of the key (a
+// and dt_bias have key_dim values for each head), z and a each through a bottleneck, and the
+// sigmoid of z. There are as many value heads as key heads.
 struct DeltaSpec {
   int key_heads = 0, value_heads = 0;  // 0: no layer is of this kind
   int key_dim = 0, value_dim = 0;      // of a head
   int conv_width = 0;                  // tokens that the convolution sees, the current one included
+  bool decay_per_channel = false;
+  int z_rank = 0, a_rank = 0;  // of the bottlenecks; 0: none. Both or neither
+  kernels::Activation z_activation = kernels::Activation::kSilu;
 
   int heads_per_key() const { return value_heads / key_heads; }
 };
@@ -140,9 +170,9 @@ struct ShortConvSpec {
 inline constexpr int kMaxConvWidth = 16, kMaxStateDim = 512;
 
 // How a checkpoint stores experts: a linear each, or all in one tensor, [experts][inputs][outputs]
-// with gate and up outputs alternating, or [experts][outputs][inputs] with up's outputs after
-// gate's.
-enum class ExpertTensors { kEach, kAlternating, kConsecutive };
+// with gate and up outputs alternating (kAlternating) or up's after gate's (kInputsFirst), or
+// [experts][outputs][inputs] with up's outputs after gate's (kConsecutive).
+enum class ExpertTensors { kEach, kAlternating, kInputsFirst, kConsecutive };
 
 // Mixture of experts, each of them an MLP with or without gate, as DecoderSpec says; a token's
 // output is the weighted sum of those it chose, plus the shared one.
@@ -153,6 +183,8 @@ struct MoeSpec {
   bool shared_router = false;   // it is times the sigmoid of a linear of its own
   ExpertTensors tensors = ExpertTensors::kEach;
   bool bias = false;  // of the experts' linears
+  // Llama 4: a token's weight for an expert multiplies what the expert takes, not what it gives.
+  bool weighs_input = false;
   // GPT-OSS: the kernels' clamped_swiglu instead of the activation; 0: not used
   float swiglu_limit = 0, swiglu_alpha = 1;
 };
@@ -209,6 +241,7 @@ struct DecoderSpec {
   bool attention_gate = false;
 
   LatentSpec latent;
+  IndexSpec index;     // of latent attention
   DeltaSpec delta;     // of the layers whose mixer is kDeltaNet
   ShortConvSpec conv;  // of the layers whose mixer is kShortConv
   MambaSpec mamba;     // of the layers whose mixer is kMamba or kAttentionAndMamba

@@ -118,6 +118,16 @@ std::string WindowText(const DecoderSpec& spec) {
                 " of ", spec.layers, " layers");
 }
 
+std::string ChunkText(const DecoderSpec& spec) {
+  size_t chunked = 0;
+  int chunk = 0;
+  for (const LayerSpec& layer : spec.layer_specs)
+    if (layer.chunk > 0) ++chunked, chunk = layer.chunk;
+  return chunked == 0 ? ""
+                      : StrCat("of ", chunk, " tokens, which ", chunked, " of ", spec.layers,
+                               " layers attend within");
+}
+
 std::string NormText(const DecoderSpec& spec) {
   std::string places = NormPlaces(spec.names);
   std::replace(places.begin(), places.end(), '_', ' ');
@@ -129,6 +139,10 @@ std::string NormText(const DecoderSpec& spec) {
   if (spec.qk_norm == QkNorm::kPerHead) text += ", of each query and key head";
   if (spec.qk_norm == QkNorm::kWhole) text += ", of all queries and all keys";
   if (spec.qk_norm_after_rope) text += " after it is rotated";
+  const auto normed = std::count_if(spec.layer_specs.begin(), spec.layer_specs.end(),
+                                    [](const LayerSpec& layer) { return layer.qk_norm; });
+  if (spec.qk_norm != QkNorm::kNone && normed < spec.layers)
+    text += StrCat(" in ", normed, " of ", spec.layers, " layers");
   return text;
 }
 
@@ -187,7 +201,8 @@ std::string RecurrentText(const DecoderSpec& spec) {
     return StrCat("gated convolution over ", spec.conv.width, " tokens instead of attention in ",
                   layers, " of ", spec.layers, " layers");
   const DeltaSpec& delta = spec.delta;
-  return StrCat("Gated DeltaNet instead of attention in ", layers, " of ", spec.layers,
+  return StrCat(delta.decay_per_channel ? "Kimi Delta Attention" : "Gated DeltaNet",
+                " instead of attention in ", layers, " of ", spec.layers,
                 " layers: ", delta.value_heads, " heads with a state of ", delta.key_dim, " x ",
                 delta.value_dim, ", ", delta.key_heads, " of keys, convolution over ",
                 delta.conv_width, " tokens");
@@ -212,8 +227,12 @@ Json DeltaJson(const DeltaSpec& delta) {
                                    {"value_heads", delta.value_heads},
                                    {"key_dim", delta.key_dim},
                                    {"value_dim", delta.value_dim},
-                                   {"conv_width", delta.conv_width}})
+                                   {"conv_width", delta.conv_width},
+                                   {"z_rank", delta.z_rank},
+                                   {"a_rank", delta.a_rank}})
     json.Set(key, value);
+  json.Set("decay_per_channel", delta.decay_per_channel);
+  json.Set("z_activation", Name(delta.z_activation));
   return json;
 }
 
@@ -268,15 +287,17 @@ void AddSpecFields(const DecoderSpec& spec, Json& json) {
   Json::Array ropes;
   for (const RopeSpec& rope : spec.ropes) ropes.push_back(RopeJson(rope));
   json.Set("ropes", Json(std::move(ropes)));
-  std::vector<int> windows, rope_of_layer;
+  std::vector<int> windows, chunks, rope_of_layer;
   std::vector<std::string> mixers, mlps;
   for (const LayerSpec& layer : spec.layer_specs) {
     mixers.emplace_back(Name(layer.mixer));
     mlps.emplace_back(Name(layer.mlp));
     windows.push_back(layer.window);
+    chunks.push_back(layer.chunk);
     rope_of_layer.push_back(layer.rope);
   }
   json.Set("windows", windows);
+  json.Set("chunks", chunks);
   json.Set("rope_of_layer", rope_of_layer);
   json.Set("mixers", mixers);
   json.Set("mlps", mlps);
@@ -307,6 +328,7 @@ std::vector<std::pair<std::string, std::string>> SpecFacts(const DecoderSpec& sp
   if (const std::string text = WindowText(spec); !text.empty()) facts.emplace_back("window", text);
   if (const std::string text = ClassifierText(spec.classifier); !text.empty())
     facts.emplace_back("classifier", text);
+  if (const std::string text = ChunkText(spec); !text.empty()) facts.emplace_back("chunks", text);
   if (const std::string text = LayersText(spec); !text.empty()) facts.emplace_back("layers", text);
   if (const std::string text = MultiplierText(spec); !text.empty())
     facts.emplace_back("scaling", text);

@@ -19,7 +19,7 @@ class Collector {
     if (spec_.norm_bias) Whole(module + ".bias", {spec_.hidden}, TensorRole::kBias);
   }
   void HeadNorm(const std::string& module, int64_t heads) {
-    if (spec_.qk_norm == QkNorm::kNone) return;
+    if (spec_.qk_norm == QkNorm::kNone || module.empty()) return;
     const int64_t count = spec_.qk_norm == QkNorm::kWhole ? heads : 1;
     Whole(module + ".weight", {count * spec_.head_dim}, TensorRole::kNorm);
   }
@@ -95,6 +95,20 @@ class Collector {
     Whole(at(names.kv_a_norm) + ".weight", {latent.kv_rank}, TensorRole::kNorm);
     Linear(at(names.kv_b), heads * (latent.nope_dim + latent.value_dim), latent.kv_rank, false);
     Linear(at(names.o), hidden, heads * latent.value_dim, false, TensorRole::kAttentionOutput);
+    Index(layer);
+  }
+
+  void Index(int layer) {
+    const TensorNames& names = spec_.names;
+    const IndexSpec& index = spec_.index;
+    if (index.heads == 0) return;
+    Linear(LayerTensor(names.index_q, layer), int64_t{index.heads} * index.dim, spec_.latent.q_rank,
+           false);
+    Linear(LayerTensor(names.index_k, layer), index.dim, spec_.hidden, false);
+    Linear(LayerTensor(names.index_weights, layer), index.heads, spec_.hidden, false);
+    const std::string norm = LayerTensor(names.index_k_norm, layer);
+    Whole(norm + ".weight", {index.dim}, TensorRole::kNorm);
+    Whole(norm + ".bias", {index.dim}, TensorRole::kBias);
   }
 
   void DeltaNet(int layer) {
@@ -110,9 +124,27 @@ class Collector {
     Linear(at(names.delta_a), heads, hidden, false);
     Linear(at(names.delta_qkvz), channels + values, hidden, false);
     Linear(at(names.delta_ba), 2 * heads, hidden, false);
-    Whole(at(names.delta_conv) + ".weight", {channels, 1, delta.conv_width}, TensorRole::kLinear);
-    Whole(at(names.delta_decay), {heads}, TensorRole::kBias);
-    Whole(at(names.delta_dt_bias), {heads}, TensorRole::kBias);
+    const int64_t keys = int64_t{delta.key_heads} * delta.key_dim;
+    Linear(at(names.delta_q), keys, hidden, false);
+    Linear(at(names.delta_k), keys, hidden, false);
+    Linear(at(names.delta_v), values, hidden, false);
+    Linear(at(names.delta_z_down), delta.z_rank, hidden, false);
+    Linear(at(names.delta_z_up), values, delta.z_rank, false);
+    Linear(at(names.delta_a_down), delta.a_rank, hidden, false);
+    Linear(at(names.delta_a_up), delta.decay_per_channel ? keys : heads, delta.a_rank, false);
+    const auto convolution = [&](const std::string& module, int64_t count) {
+      if (!module.empty())
+        Whole(module + ".weight", {count, 1, delta.conv_width}, TensorRole::kLinear);
+    };
+    convolution(at(names.delta_conv), channels);
+    convolution(at(names.delta_conv_q), keys);
+    convolution(at(names.delta_conv_k), keys);
+    convolution(at(names.delta_conv_v), values);
+    if (delta.decay_per_channel)
+      Whole(at(names.delta_decay), {1, 1, heads, 1}, TensorRole::kBias);
+    else
+      Whole(at(names.delta_decay), {heads}, TensorRole::kBias);
+    Whole(at(names.delta_dt_bias), {delta.decay_per_channel ? keys : heads}, TensorRole::kBias);
     Whole(at(names.delta_norm) + ".weight", {delta.value_dim}, TensorRole::kNorm);
     Linear(at(names.delta_o), hidden, values, false, TensorRole::kAttentionOutput);
   }

@@ -5,14 +5,13 @@
 
 namespace pinion {
 
-void FillConv(const std::vector<Range>& rows, const TensorSource& source, const TensorInfo& tensor,
-              float* dst) {
+void FillConv(const std::vector<ConvRows>& parts, const TensorSource& source, float* dst) {
   size_t channels = 0, channel = 0;
-  for (const Range& range : rows) channels += range.size();
-  const auto width = static_cast<size_t>(tensor.shape.back());
+  for (const ConvRows& part : parts) channels += part.rows.size();
   std::vector<std::byte> scratch;
   std::vector<float> taps;
-  for (const Range& range : rows) {
+  for (const auto& [tensor, range] : parts) {
+    const auto width = static_cast<size_t>(tensor.shape.back());
     const std::byte* src = source.Rows(tensor, range.begin, range.size(), scratch);
     taps.resize(range.size() * width);
     kernels::Convert(reinterpret_cast<std::byte*>(taps.data()), kernels::Dtype::kF32, src,
@@ -35,7 +34,7 @@ void LoadShortConv(const DecoderSpec& spec, int index, const TensorSource& sourc
     segments.push_back({&in, part * hidden + channels.begin, channels.size()});
   packer.PackMatrix(layer.qkv, segments, 0);
   if (worker.thread == 0)
-    FillConv({channels}, source, packer.Find(LayerTensor(spec.names.conv, index) + ".weight"),
+    FillConv({{packer.Find(LayerTensor(spec.names.conv, index) + ".weight"), channels}}, source,
              layer.conv.taps);
 }
 

@@ -9,10 +9,14 @@
 
 namespace pinion {
 
-// dst [width][channels] = the given rows, one after the other, of a convolution's tensor
-// [channels of the model][1][width].
-void FillConv(const std::vector<Range>& rows, const TensorSource& source, const TensorInfo& tensor,
-              float* dst);
+// Rows of a convolution's tensor [channels of the model][1][width].
+struct ConvRows {
+  TensorInfo tensor;
+  Range rows;
+};
+
+// dst [width][channels] = these rows, one after the other.
+void FillConv(const std::vector<ConvRows>& parts, const TensorSource& source, float* dst);
 
 // Packs this worker's part of a layer's gated short convolution (LayerWeights::conv and qkv).
 void LoadShortConv(const DecoderSpec& spec, int index, const TensorSource& source,

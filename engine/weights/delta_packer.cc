@@ -34,6 +34,10 @@ struct Heads {
   Range ValueRows(size_t first) const {
     return {first + values.begin * value_dim, first + values.end * value_dim};
   }
+  // Of a: one of each value head, or of each key's channel.
+  Range ARows(const DeltaSpec& delta) const {
+    return delta.decay_per_channel ? KeyRows(0) : values;
+  }
   // q, k and v rows, in the order of DeltaColumns.
   std::vector<Range> ChannelRows() const {
     const size_t all = all_keys * key_dim;
@@ -79,6 +83,38 @@ void PackByKeyHead(const Heads& heads, const std::vector<std::string>& modules,
   packer.PackMatrix(matrix, segments, 0);
 }
 
+// Tensors of queries, keys and values; of b; of the bottlenecks of z and a, which every rank
+// computes whole.
+void PackWithBottlenecks(const DeltaSpec& delta, const Heads& heads,
+                         const std::vector<std::string>& modules, WeightPacker& packer,
+                         const PackedMatrix& matrix) {
+  std::vector<TensorInfo> tensors;
+  for (const std::string& module : modules) tensors.push_back(packer.Find(module + ".weight"));
+  packer.PackMatrix(matrix,
+                    {SegmentOf(tensors[0], heads.KeyRows(0)),
+                     SegmentOf(tensors[1], heads.KeyRows(0)),
+                     SegmentOf(tensors[2], heads.ValueRows(0)),
+                     SegmentOf(tensors[3], heads.values),
+                     {&tensors[4], 0, SizeT(delta.z_rank)},
+                     {&tensors[5], 0, SizeT(delta.a_rank)}},
+                    0);
+}
+
+// The channels of q, k and v, in one convolution's tensor or in three.
+std::vector<ConvRows> ConvParts(const TensorNames& names, int index, const Heads& heads,
+                                const WeightPacker& packer) {
+  const auto find = [&](const std::string& pattern) {
+    return packer.Find(LayerTensor(pattern, index) + ".weight");
+  };
+  if (names.delta_conv.empty())
+    return {{find(names.delta_conv_q), heads.KeyRows(0)},
+            {find(names.delta_conv_k), heads.KeyRows(0)},
+            {find(names.delta_conv_v), heads.ValueRows(0)}};
+  std::vector<ConvRows> parts;
+  for (const Range& rows : heads.ChannelRows()) parts.push_back({find(names.delta_conv), rows});
+  return parts;
+}
+
 }  // namespace
 
 void LoadDeltaNet(const DecoderSpec& spec, int index, const TensorSource& source,
@@ -88,18 +124,27 @@ void LoadDeltaNet(const DecoderSpec& spec, int index, const TensorSource& source
   const Heads heads(spec.delta, shard.delta_heads);
   const auto at = [&](const std::string& pattern) { return LayerTensor(pattern, index); };
   WeightPacker packer(source, worker);
-  if (names.delta_qkvz.empty())
+  if (spec.delta.z_rank > 0) {
+    PackWithBottlenecks(spec.delta, heads,
+                        {at(names.delta_q), at(names.delta_k), at(names.delta_v), at(names.delta_b),
+                         at(names.delta_z_down), at(names.delta_a_down)},
+                        packer, layer.qkv);
+    const TensorInfo z = packer.Find(at(names.delta_z_up) + ".weight");
+    const TensorInfo a = packer.Find(at(names.delta_a_up) + ".weight");
+    packer.PackMatrix(layer.delta.z_up, {SegmentOf(z, heads.ValueRows(0))}, 0);
+    packer.PackMatrix(layer.delta.a_up, {SegmentOf(a, heads.ARows(spec.delta))}, 0);
+  } else if (names.delta_qkvz.empty()) {
     PackSeparate(heads,
                  {at(names.delta_qkv), at(names.delta_z), at(names.delta_b), at(names.delta_a)},
                  packer, layer.qkv);
-  else
+  } else {
     PackByKeyHead(heads, {at(names.delta_qkvz), at(names.delta_ba)}, packer, layer.qkv);
+  }
   packer.FillVector(layer.delta.log_a, at(names.delta_decay), heads.values);
-  packer.FillVector(layer.delta.dt_bias, at(names.delta_dt_bias), heads.values);
+  packer.FillVector(layer.delta.dt_bias, at(names.delta_dt_bias), heads.ARows(spec.delta));
   packer.FillVector(layer.delta.norm, at(names.delta_norm) + ".weight", {0, heads.value_dim});
   if (worker.thread == 0)
-    FillConv(heads.ChannelRows(), source, packer.Find(at(names.delta_conv) + ".weight"),
-             layer.delta.conv);
+    FillConv(ConvParts(names, index, heads, packer), source, layer.delta.conv);
 }
 
 }  // namespace pinion

@@ -75,6 +75,24 @@ class KeyValueUp {
   std::vector<float> gathered_;
 };
 
+// Whole on every rank: each chooses for its own heads, and must choose as the others do.
+void LoadIndex(const DecoderSpec& spec, int index, WeightPacker& packer,
+               const IndexWeights& weights) {
+  if (spec.index.heads == 0) return;
+  const TensorNames& names = spec.names;
+  const auto at = [&](const std::string& pattern, const char* suffix) {
+    return LayerTensor(pattern, index) + suffix;
+  };
+  const size_t dim = Size(spec.index.dim), heads = Size(spec.index.heads);
+  const TensorInfo q = packer.Find(at(names.index_q, ".weight"));
+  const TensorInfo k = packer.Find(at(names.index_k, ".weight"));
+  const TensorInfo of_heads = packer.Find(at(names.index_weights, ".weight"));
+  packer.PackMatrix(weights.q, {{&q, 0, heads * dim}}, 0);
+  packer.PackMatrix(weights.k, {{&k, 0, dim}, {&of_heads, 0, heads}}, 0);
+  packer.FillVector(weights.k_norm, at(names.index_k_norm, ".weight"), {0, dim});
+  packer.FillVector(weights.k_norm_bias, at(names.index_k_norm, ".bias"), {0, dim});
+}
+
 }  // namespace
 
 void LoadLatentAttention(const DecoderSpec& spec, int index, const TensorSource& source,
@@ -104,6 +122,7 @@ void LoadLatentAttention(const DecoderSpec& spec, int index, const TensorSource&
   KeyValueUp up(spec, source, worker, shard, kv_b);
   up.PackKeys(layer.latent);
   packer.PackMatrix(layer.latent.value_up, up.ValueSegments(layer.latent), 0);
+  LoadIndex(spec, index, packer, layer.index);
 }
 
 }  // namespace pinion

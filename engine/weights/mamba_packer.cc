@@ -42,7 +42,9 @@ struct Rows {
 
 void FillScaledConv(const MambaSpec& spec, const std::vector<Range>& channels,
                     const TensorSource& source, const TensorInfo& tensor, float* dst) {
-  FillConv(channels, source, tensor, dst);
+  std::vector<ConvRows> parts;
+  for (const Range& rows : channels) parts.push_back({tensor, rows});
+  FillConv(parts, source, dst);
   const float factors[] = {spec.multipliers.x, spec.multipliers.b, spec.multipliers.c};
   for (int tap = 0; tap < spec.conv_width; ++tap)
     for (size_t part = 0; part < channels.size(); ++part)

@@ -39,12 +39,13 @@ PlainExperts::PlainExperts(const DecoderSpec& spec, int layer, const TensorSourc
       add(ExpertTensor(*name, layer, expert), ".weight", ".bias");
 }
 
-PlainExperts::OutputStride PlainExperts::StrideOf(ExpertMatrix matrix) {
+PlainExperts::OutputStride PlainExperts::StrideOf(ExpertMatrix matrix) const {
+  const bool alternating = tensors_ == ExpertTensors::kAlternating;
   switch (matrix) {
     case ExpertMatrix::kGate:
-      return {0, 2};
+      return {0, alternating ? size_t{2} : 1};
     case ExpertMatrix::kUp:
-      return {1, 2};
+      return alternating ? OutputStride{1, 2} : OutputStride{wide_, 1};
     case ExpertMatrix::kDown:
       return {0, 1};
   }
@@ -98,7 +99,7 @@ void PlainExperts::Gather(const TensorInfo& tensor, OutputStride stride, size_t 
 void PlainExperts::Pack(ExpertMatrix matrix, size_t expert, Range outputs, Range inputs,
                         Dtype dtype, std::byte* dst, ExpertScratch& scratch) const {
   const TensorInfo& tensor = Tensor(weights_, matrix, expert);
-  if (tensors_ == ExpertTensors::kAlternating) {
+  if (inputs_first()) {
     Gather(tensor, StrideOf(matrix), expert, outputs, inputs, scratch);
     kernels::PackBlock(dst, dtype, reinterpret_cast<const std::byte*>(scratch.gathered.data()),
                        Dtype::kF32, inputs.size(), outputs.size(), inputs.size());
@@ -138,11 +139,10 @@ void PlainExperts::Release(ExpertMatrix matrix, size_t expert, Range outputs) co
   if (tensors_ == ExpertTensors::kEach)
     return source_.Release(tensor, outputs.begin, outputs.size());
   // Of a tensor of all experts only the last output's owner knows; its pages go as a whole.
-  const bool alternating = tensors_ == ExpertTensors::kAlternating;
-  const auto all = static_cast<size_t>(alternating ? tensor.shape.back() : tensor.shape[1]);
-  const size_t last = alternating                   ? outputs.end * StrideOf(matrix).step
-                      : matrix == ExpertMatrix::kUp ? wide_ + outputs.end
-                                                    : outputs.end;
+  const auto all = static_cast<size_t>(inputs_first() ? tensor.shape.back() : tensor.shape[1]);
+  const size_t last = tensors_ == ExpertTensors::kAlternating
+                          ? outputs.end * StrideOf(matrix).step
+                          : outputs.end + (matrix == ExpertMatrix::kUp ? wide_ : 0);
   if (last == all) source_.Release(tensor, expert, 1);
 }
 

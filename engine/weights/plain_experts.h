@@ -57,7 +57,11 @@ class PlainExperts {
   struct OutputStride {
     size_t offset, step;
   };
-  static OutputStride StrideOf(ExpertMatrix matrix);
+  OutputStride StrideOf(ExpertMatrix matrix) const;
+  // Whether an expert's matrix is [inputs][outputs].
+  bool inputs_first() const {
+    return tensors_ == ExpertTensors::kAlternating || tensors_ == ExpertTensors::kInputsFirst;
+  }
   const TensorInfo& Tensor(const std::vector<TensorInfo>& tensors, ExpertMatrix matrix,
                            size_t expert) const;
   void Gather(const TensorInfo& tensor, OutputStride stride, size_t expert, Range outputs,

@@ -145,13 +145,13 @@ std::string NameInAnyLayer(const TensorSpec& tensor) {
 // Tensors that several layers have are shown once, as "layers.*." and the number of layers.
 std::string TensorTable(const DecoderSpec& spec) {
   const std::vector<TensorSpec> list = TensorList(spec);
-  std::map<std::string, uint64_t> copies;
-  for (const TensorSpec& tensor : list) ++copies[NameInAnyLayer(tensor)];
+  std::map<std::pair<std::string, std::vector<int64_t>>, uint64_t> copies;
+  for (const TensorSpec& tensor : list) ++copies[{NameInAnyLayer(tensor), tensor.shape}];
   Table table("llrr");
   table.Row({"tensor", "shape", "copies", "parameters"});
   for (const TensorSpec& tensor : list) {
     const std::string name = NameInAnyLayer(tensor);
-    const uint64_t count = std::exchange(copies[name], 0);
+    const uint64_t count = std::exchange(copies[{name, tensor.shape}], 0);
     if (count == 0) continue;  // shown already
     table.Row({name, ShapeText(tensor.shape), StrCat(count),
                Grouped(count * ElementCount(tensor.shape))});
@@ -251,6 +251,7 @@ Json ExpertsJson(const DecoderSpec& spec) {
   json.Set("intermediate", spec.moe.intermediate);
   json.Set("shared_intermediate", spec.moe.shared_intermediate);
   json.Set("shared_router", spec.moe.shared_router);
+  json.Set("weighs_input", spec.moe.weighs_input);
   json.Set("score", Name(router.score));
   json.Set("normalised", router.normalise);
   json.Set("scale", static_cast<double>(router.scale));
@@ -267,6 +268,7 @@ std::string ExpertsText(const DecoderSpec& spec) {
   if (router.scale != 1) text += StrCat(", times ", router.scale);
   if (router.groups > 1)
     text += StrCat(", from ", router.top_groups, " of ", router.groups, " groups");
+  if (spec.moe.weighs_input) text += ", weights multiply inputs";
   text += ")";
   if (spec.moe.shared_intermediate > 0)
     text += StrCat(", a shared MLP of ", spec.moe.shared_intermediate,
@@ -285,10 +287,25 @@ Json LatentJson(const LatentSpec& latent) {
   return json;
 }
 
-std::string LatentText(const LatentSpec& latent) {
-  return StrCat("keys and values from ", latent.kv_rank, " elements and a rotary key of ",
-                latent.rope_dim, " a token; heads of ", latent.nope_dim, " + ", latent.rope_dim,
-                ", values of ", latent.value_dim,
+Json IndexJson(const IndexSpec& index) {
+  Json json;
+  for (const auto& [key, value] :
+       {std::pair{"heads", index.heads}, {"dim", index.dim}, {"top_k", index.top_k}})
+    json.Set(key, value);
+  return json;
+}
+
+std::string IndexText(const IndexSpec& index) {
+  return StrCat("a token attends to the ", index.top_k, " up to itself that score highest, by ",
+                index.heads, " heads of ", index.dim, " with one cached key");
+}
+
+std::string LatentText(const DecoderSpec& spec) {
+  const LatentSpec& latent = spec.latent;
+  return StrCat("keys and values from ", latent.kv_rank, " elements and a ",
+                spec.ropes.empty() ? "" : "rotary ", "key of ", latent.rope_dim,
+                " a token; heads of ", latent.nope_dim, " + ", latent.rope_dim, ", values of ",
+                latent.value_dim,
                 latent.q_rank > 0 ? StrCat(", queries from ", latent.q_rank) : "");
 }
 
@@ -312,6 +329,7 @@ Json SummariseModel(const ModelFiles& files, const TensorSource& weights) {
   AddSpecFields(spec, json);
   if (spec.moe.router.experts > 0) json.Set("experts", ExpertsJson(spec));
   if (spec.latent.kv_rank > 0) json.Set("latent", LatentJson(spec.latent));
+  if (spec.index.top_k > 0) json.Set("index", IndexJson(spec.index));
   json.Set("checkpoint_dtype", spec.checkpoint_dtype);
   json.Set("bos_id", spec.bos_id ? Json(*spec.bos_id) : Json());
   json.Set("eos_ids", spec.eos_ids);
@@ -335,7 +353,8 @@ std::string FormatModel(const ModelFiles& files, const TensorSource& weights) {
   facts.Row({"parameters", Grouped(ParameterCount(spec))});
   for (const auto& [heading, value] : SpecFacts(spec)) facts.Row({heading, value});
   if (spec.moe.router.experts > 0) facts.Row({"experts", ExpertsText(spec)});
-  if (spec.latent.kv_rank > 0) facts.Row({"latent", LatentText(spec.latent)});
+  if (spec.latent.kv_rank > 0) facts.Row({"latent", LatentText(spec)});
+  if (spec.index.top_k > 0) facts.Row({"indexer", IndexText(spec.index)});
   if (const uint64_t state = StateBytesPerSequence(spec); state > 0)
     facts.Row(
         {"state", StrCat(FormatBytes(state), " a sequence, whatever its length, in float32")});

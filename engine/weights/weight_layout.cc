@@ -72,6 +72,16 @@ void LayOutAttention(const DecoderSpec& spec, const Shard& shard, Dtype dtype, i
   layer.o_bias = arena.VectorIf(spec.o_bias, hidden);
 }
 
+void LayOutIndex(const DecoderSpec& spec, Dtype dtype, Arena& arena, IndexWeights& index) {
+  const auto heads = static_cast<size_t>(spec.index.heads),
+             dim = static_cast<size_t>(spec.index.dim);
+  if (heads == 0) return;
+  index.q = arena.Matrix(Plain(dtype, heads * dim, static_cast<size_t>(spec.latent.q_rank)));
+  index.k = arena.Matrix(Plain(dtype, dim + heads, static_cast<size_t>(spec.hidden)));
+  index.k_norm = arena.Vector(dim);
+  index.k_norm_bias = arena.Vector(dim);
+}
+
 // A rank without heads holds nothing.
 void LayOutLatent(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int index, Arena& arena,
                   LayerWeights& layer) {
@@ -97,6 +107,7 @@ void LayOutLatent(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int 
   latent.value_up =
       arena.Matrix(Plain(dtype, heads * latent.value_blocks * kernels::kBlockN, rank));
   layer.o = arena.Matrix(As(index, MatrixRole::kO, Plain(dtype, hidden, heads * values)));
+  LayOutIndex(spec, dtype, arena, layer.index);
 }
 
 void LayOutDelta(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int index, Arena& arena,
@@ -104,11 +115,16 @@ void LayOutDelta(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int i
   const auto hidden = static_cast<size_t>(spec.hidden);
   const DeltaColumns columns(spec.delta, shard.delta_heads.size());
   layer.qkv = arena.Matrix(As(index, MatrixRole::kQkv, Plain(dtype, columns.count, hidden)));
-  layer.o = arena.Matrix(As(index, MatrixRole::kO, Plain(dtype, hidden, columns.z - columns.v)));
+  layer.o = arena.Matrix(As(index, MatrixRole::kO, Plain(dtype, hidden, columns.values())));
   layer.delta.conv = arena.Vector(static_cast<size_t>(spec.delta.conv_width) * columns.channels());
   layer.delta.log_a = arena.Vector(columns.value_heads);
-  layer.delta.dt_bias = arena.Vector(columns.value_heads);
+  layer.delta.dt_bias = arena.Vector(columns.a_count);
   layer.delta.norm = arena.Vector(static_cast<size_t>(spec.delta.value_dim));
+  if (spec.delta.z_rank == 0) return;
+  layer.delta.z_up =
+      arena.Matrix(Plain(dtype, columns.values(), static_cast<size_t>(spec.delta.z_rank)));
+  layer.delta.a_up =
+      arena.Matrix(Plain(dtype, columns.a_count, static_cast<size_t>(spec.delta.a_rank)));
 }
 
 void LayOutConv(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int index, Arena& arena,
@@ -212,12 +228,25 @@ LayerWeights LayOutLayer(const DecoderSpec& spec, const LayerSpec& kinds, const 
 DeltaColumns::DeltaColumns(const DeltaSpec& delta, size_t key_heads)
     : key_heads(key_heads),
       value_heads(key_heads == 0 ? 0 : key_heads * static_cast<size_t>(delta.heads_per_key())),
+      value_dim(static_cast<size_t>(delta.value_dim)),
       k(key_heads * static_cast<size_t>(delta.key_dim)),
       v(2 * k),
-      z(v + value_heads * static_cast<size_t>(delta.value_dim)),
-      b(z + (z - v)),
-      a(b + value_heads),
-      count(a + value_heads) {}
+      a_count(delta.decay_per_channel ? k : value_heads) {
+  if (delta.z_rank == 0 || key_heads == 0) {
+    z = channels();
+    b = z + values();
+    a = b + value_heads;
+    count = width = a + a_count;
+    return;
+  }
+  b = channels();
+  z_down = b + value_heads;
+  a_down = z_down + static_cast<size_t>(delta.z_rank);
+  count = a_down + static_cast<size_t>(delta.a_rank);
+  z = kernels::RoundUp(count, kernels::kBlockN);
+  a = z + kernels::RoundUp(values(), kernels::kBlockN);
+  width = a + kernels::RoundUp(a_count, kernels::kBlockN);
+}
 
 MambaColumns::MambaColumns(const MambaSpec& mamba, size_t heads, size_t groups)
     : heads(heads),

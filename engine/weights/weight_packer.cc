@@ -28,7 +28,7 @@ TensorInfo WeightPacker::Find(const std::string& name) const {
 void WeightPacker::FillVector(float* dst, const std::string& name, Range range, float offset) {
   if (!dst || worker_.thread != 0 || range.size() == 0) return;
   const TensorInfo info = Find(name);
-  const bool is_row = info.shape.size() == 2;  // [1][n]
+  const bool is_row = info.shape.size() > 1;  // [1][n], [1][1][n][1]
   const std::byte* src =
       is_row ? source_.Rows(info, 0, 1, scratch_) + range.begin * kernels::SizeOf(info.dtype)
              : source_.Rows(info, range.begin, range.size(), scratch_);

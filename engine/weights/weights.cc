@@ -106,6 +106,11 @@ class Loader {
   void LoadHeadNorms(LayerWeights& layer, int index) {
     const bool whole = spec_.qk_norm == QkNorm::kWhole;
     const Range one{0, static_cast<size_t>(spec_.head_dim)};
+    if (spec_.qk_norm == QkNorm::kPerHead && names_.q_norm.empty()) {
+      if (worker_.thread == 0)
+        for (float* weight : {layer.q_norm, layer.k_norm}) std::fill_n(weight, one.size(), 1.0f);
+      return;
+    }
     packer_.FillVector(layer.q_norm, LayerTensor(names_.q_norm, index) + ".weight",
                        whole ? QRows() : one, spec_.norm_offset);
     packer_.FillVector(layer.k_norm, LayerTensor(names_.k_norm, index) + ".weight",

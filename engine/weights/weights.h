@@ -69,13 +69,24 @@ struct LatentWeights {
   size_t key_blocks = 0, value_blocks = 0;
 };
 
+// The indexer of latent attention, whole on every rank that has heads. Without one everything is
+// empty.
+struct IndexWeights {
+  PackedMatrix q;  // [heads * dim][q_rank]
+  PackedMatrix k;  // [dim + heads][hidden]: the key, then the heads' weights
+  float *k_norm = nullptr, *k_norm_bias = nullptr;  // [dim]
+};
+
 // What Gated DeltaNet has beside qkv and o, of this rank's heads. Here qkv projects to the columns
 // that DeltaColumns names; o takes the value heads. Without DeltaNet everything is null.
 struct DeltaWeights {
   float* conv = nullptr;     // [conv_width][channels of q, k, v]
   float* log_a = nullptr;    // [value heads]
-  float* dt_bias = nullptr;  // [value heads]
+  float* dt_bias = nullptr;  // as many as DeltaColumns has of a
   float* norm = nullptr;     // [value_dim]
+  // From the bottlenecks, if there are any: to z, [value heads * value_dim][z_rank], and to a,
+  // [columns of a][a_rank].
+  PackedMatrix z_up, a_up;
 };
 
 // What a gated short convolution has beside qkv and o, of this rank's channels. Here qkv projects
@@ -110,16 +121,22 @@ struct MambaColumns {
   size_t channels() const { return z; }
 };
 
-// Columns of a Gated DeltaNet projection of so many key heads, in this order: queries, keys and
-// values of its heads, which the convolution takes; then z of each value head, b and a.
+// Columns of a row of a Gated DeltaNet projection of so many key heads: queries, keys and values of
+// its heads, which the convolution takes; z of each value head, b and a, in this order. If z and a
+// come through bottlenecks, they are written by products of their own: the first product gives b,
+// z's and a's bottleneck after the channels, and both follow in whole blocks.
 struct DeltaColumns {
   DeltaColumns(const DeltaSpec& delta, size_t key_heads);
 
-  size_t key_heads, value_heads;
-  size_t k, v, z, b, a;  // where each of them begins; q begins at 0
-  size_t count;
+  size_t key_heads, value_heads, value_dim;
+  size_t k, v;                    // where keys and values begin; queries begin at 0
+  size_t a_count;                 // how many a there are
+  size_t z = 0, b = 0, a = 0;     // where each of them begins
+  size_t z_down = 0, a_down = 0;  // where the bottlenecks begin, if there are any
+  size_t count = 0, width = 0;    // of the first product; of all of a row
 
-  size_t channels() const { return z; }
+  size_t values() const { return value_heads * value_dim; }
+  size_t channels() const { return v + values(); }
 };
 
 // The experts of one layer: this rank's columns of each. Without experts everything is empty.
@@ -164,6 +181,7 @@ struct LayerWeights {
   // Beside experts, the MLP above is the shared one, if any.
   ExpertWeights experts;
   LatentWeights latent;
+  IndexWeights index;
   DeltaWeights delta;
   ShortConvWeights conv;
   MambaWeights mamba;

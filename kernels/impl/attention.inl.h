@@ -67,7 +67,7 @@ Range SeenByAny(const AttentionArgs& args) {
   }
   Range range = {args.context_begin, highest + 1};
   if (range.end > args.context_end) range.end = args.context_end;
-  const int64_t first = lowest - args.window + 1;
+  const int64_t first = FirstSeen(args, lowest);
   if (first > range.begin) range.begin = first / step * step;
   return range;
 }

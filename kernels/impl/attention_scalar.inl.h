@@ -59,7 +59,8 @@ template <typename Kv>
 void AttentionAs(const AttentionArgs& args) {
   for (size_t r = 0; r < args.tokens * args.group; ++r) {
     const int64_t position = args.positions[r / args.group];
-    const int64_t first = position - args.window + 1;
+    const int64_t windowed = position - args.window + 1;
+    const int64_t first = windowed > args.first_seen ? windowed : args.first_seen;
     Running row{args.out + r * args.value_dim};
     for (size_t d = 0; d < args.value_dim; ++d) row.out[d] = 0;
     const float* q = args.q[r / args.group] + r % args.group * args.key_dim;

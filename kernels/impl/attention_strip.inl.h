@@ -87,11 +87,17 @@ struct Seen {
   size_t first, end;
 };
 
+// The first position that a query token at `position` sees.
+int64_t FirstSeen(const AttentionArgs& args, int64_t position) {
+  const int64_t windowed = position - args.window + 1;
+  return windowed > args.first_seen ? windowed : args.first_seen;
+}
+
 // The part of the strip that query token `token` sees; empty ranges are [0, 0).
 Seen SeenBy(const AttentionArgs& args, const Strip& strip, size_t token) {
   const auto begin = static_cast<int64_t>(strip.begin), live = static_cast<int64_t>(strip.live);
   const int64_t position = args.positions[token];
-  int64_t first = position - args.window + 1 - begin, end = position + 1 - begin;
+  int64_t first = FirstSeen(args, position) - begin, end = position + 1 - begin;
   if (first < 0) first = 0;
   if (end > live) end = live;
   if (first >= end) return {0, 0};

@@ -9,24 +9,26 @@ namespace {
 
 // kVectors neighbouring vectors of columns of a head's state: nothing of a column depends on the
 // others. They are read twice, the second time from L1 (128 rows of 4 vectors: 32 KiB).
-template <size_t kVectors>
+// kEach: each row of the state has a decay of its own.
+template <size_t kVectors, bool kEach>
 void DeltaRuleColumns(const DeltaRuleArgs& args, size_t column) {
   const size_t live = args.value_dim - column;  // less than a vector only if kVectors is 1
   const auto load = [live](const float* p, size_t v) {
     return LoadUpTo(p + v * kLanes, live - v * kLanes, Set(0));
   };
-  const Vec decay = Set(args.decay);
+  const auto decay = [&args](size_t i) { return kEach ? args.decays[i] : args.decay; };
   Vec known[kVectors], change[kVectors], sum[kVectors];
   for (size_t v = 0; v < kVectors; ++v) known[v] = sum[v] = Set(0);
   const float* row = args.state + column;
   for (size_t i = 0; i < args.key_dim; ++i, row += args.value_dim)
-    for (size_t v = 0; v < kVectors; ++v) known[v] = Fma(Set(args.k[i]), load(row, v), known[v]);
+    for (size_t v = 0; v < kVectors; ++v)
+      known[v] = Fma(Set(args.k[i] * decay(i)), load(row, v), known[v]);
   for (size_t v = 0; v < kVectors; ++v)
-    change[v] = Set(args.beta) * (load(args.v + column, v) - decay * known[v]);
+    change[v] = Set(args.beta) * (load(args.v + column, v) - known[v]);
   float* next = args.state + column;
   for (size_t i = 0; i < args.key_dim; ++i, next += args.value_dim) {
     for (size_t v = 0; v < kVectors; ++v) {
-      const Vec updated = Fma(Set(args.k[i]), change[v], decay * load(next, v));
+      const Vec updated = Fma(Set(args.k[i]), change[v], Set(decay(i)) * load(next, v));
       Put(next, Dtype::kF32, v * kLanes, updated, live - v * kLanes);
       sum[v] = Fma(Set(args.q[i]), updated, sum[v]);
     }
@@ -35,12 +37,17 @@ void DeltaRuleColumns(const DeltaRuleArgs& args, size_t column) {
     Put(args.out + column, Dtype::kF32, v * kLanes, sum[v], live - v * kLanes);
 }
 
-void DeltaRule(const DeltaRuleArgs& args) {
+template <bool kEach>
+void DeltaRuleAs(const DeltaRuleArgs& args) {
   constexpr size_t kVectors = 4;  // sums to hide an FMA's latency
   size_t column = 0;
   for (; column + kVectors * kLanes <= args.value_dim; column += kVectors * kLanes)
-    DeltaRuleColumns<kVectors>(args, column);
-  for (; column < args.value_dim; column += kLanes) DeltaRuleColumns<1>(args, column);
+    DeltaRuleColumns<kVectors, kEach>(args, column);
+  for (; column < args.value_dim; column += kLanes) DeltaRuleColumns<1, kEach>(args, column);
+}
+
+void DeltaRule(const DeltaRuleArgs& args) {
+  return args.decays != nullptr ? DeltaRuleAs<true>(args) : DeltaRuleAs<false>(args);
 }
 
 void ShortConv(const ShortConvArgs& args) {

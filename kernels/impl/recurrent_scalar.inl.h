@@ -10,15 +10,18 @@ namespace pinion::kernels::impl {
 namespace {
 
 void DeltaRule(const DeltaRuleArgs& args) {
+  const auto decay = [&args](size_t i) -> double {
+    return args.decays != nullptr ? args.decays[i] : args.decay;
+  };
   for (size_t column = 0; column < args.value_dim; ++column) {
     float* state = args.state + column;
     double known = 0, sum = 0;
     for (size_t i = 0; i < args.key_dim; ++i)
-      known += static_cast<double>(args.k[i]) * state[i * args.value_dim];
-    const double change = args.beta * (args.v[column] - args.decay * known);
+      known += args.k[i] * decay(i) * state[i * args.value_dim];
+    const double change = args.beta * (args.v[column] - known);
     for (size_t i = 0; i < args.key_dim; ++i) {
       float& cell = state[i * args.value_dim];
-      cell = static_cast<float>(static_cast<double>(args.decay) * cell + args.k[i] * change);
+      cell = static_cast<float>(decay(i) * cell + args.k[i] * change);
       sum += static_cast<double>(args.q[i]) * cell;
     }
     args.out[column] = static_cast<float>(sum);

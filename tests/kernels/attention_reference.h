@@ -106,7 +106,7 @@ inline Reference Exact(const Scene& scene, Roundoff roundoff) {
   Reference result;
   for (size_t row = 0; row < scene.rows(); ++row) {
     const int64_t position = scene.positions[row / s.group];
-    const auto begin = static_cast<size_t>(std::max<int64_t>(0, position - s.window + 1));
+    const auto begin = static_cast<size_t>(std::max(s.first_seen, position - s.window + 1));
     const auto end = static_cast<size_t>(std::min(s.context_end, position + 1));
     const double sink = s.sinks ? static_cast<double>(scene.sinks[row % s.group]) : -INFINITY;
     const float* q = scene.q_rows[row / s.group] + row % s.group * s.key_dim;

@@ -18,6 +18,7 @@ struct Shape {
   bool latent = false, sinks = false;
   unsigned shift = 1;    // of KvStrides
   bool shuffled = true;  // blocks
+  int64_t first_seen = 0;
 };
 
 inline Shape Plain(size_t tokens, size_t group, size_t head_dim, size_t block_tokens,
@@ -38,8 +39,9 @@ inline std::ostream& operator<<(std::ostream& os, const Shape& s) {
   return os << s.tokens << " tokens, group " << s.group << ", dims " << s.key_dim << " "
             << s.value_dim << ", block " << s.block_tokens << ", first " << s.first_position
             << ", end " << s.context_end << ", " << Name(s.dtype) << ", window " << s.window
-            << ", cap " << s.soft_cap << (s.latent ? ", latent" : "") << (s.sinks ? ", sinks" : "")
-            << ", stretches of " << (1 << s.shift) << (s.shuffled ? "" : " in order");
+            << ", first seen " << s.first_seen << ", cap " << s.soft_cap
+            << (s.latent ? ", latent" : "") << (s.sinks ? ", sinks" : "") << ", stretches of "
+            << (1 << s.shift) << (s.shuffled ? "" : " in order");
 }
 
 // `gap` bytes between blocks, as if the other plane's lay there, and more between stretches.
@@ -120,6 +122,7 @@ struct Scene {
             .key_dim = s.key_dim,
             .value_dim = s.value_dim,
             .window = s.window,
+            .first_seen = s.first_seen,
             .context_begin = begin,
             .context_end = end,
             .keys = keys.data(),

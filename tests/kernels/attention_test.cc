@@ -142,6 +142,24 @@ TEST_P(AttentionTest, SeesNothingBeforeTheWindow) {
   }
 }
 
+// The first seen token within a pair, a vector, a block, a strip; before, among and beside a
+// window.
+TEST_P(AttentionTest, SeesNothingBeforeTheFirstSeen) {
+  for (KvDtype dtype : kKvDtypes) {
+    for (int64_t seen : {1, 2, 3, 15, 16, 17, 33, 128, 199, 200}) {
+      for (int64_t window : {kNoWindow, int64_t{40}}) {
+        Shape shape = Plain(7, 2, 24, 16, 200, 207, dtype);
+        shape.first_seen = seen;
+        shape.window = window;
+        CheckWholeAndSplit(shape);
+      }
+    }
+    Shape latent = Latent(2, 3, 72, 56, 16, 300, dtype);
+    latent.first_seen = 130;
+    CheckWholeAndSplit(latent);
+  }
+}
+
 // An overflow before the window reaches no row that does not see it, and blocks wholly before it
 // need not even have a number.
 TEST_P(AttentionTest, IgnoresTokensBeforeTheWindow) {

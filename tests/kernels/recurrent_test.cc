@@ -16,7 +16,8 @@ constexpr size_t kValueDims[] = {1, 7, 8, 16, 17, 31, 32, 33, 63, 64, 65, 128, 2
 // Sums of key_dim products err by (key_dim + 2) u of the sum of magnitudes, which is what is
 // computed beside each of them; an updated cell adds the error of `change`, and the output that of
 // all cells.
-TEST_P(RecurrentTest, DeltaRuleIsWithinTheSummationBound) {
+// each: with a decay for each channel of the key.
+void CheckDeltaRule(const Table& kernels, bool each) {
   for (const size_t key_dim : {size_t{8}, size_t{24}, size_t{128}}) {
     for (const size_t n : kValueDims) {
       const Row q(Normal(key_dim, 1)), k(Normal(key_dim, 2, 0.2f)), v(Normal(n, 3));
@@ -24,25 +25,31 @@ TEST_P(RecurrentTest, DeltaRuleIsWithinTheSummationBound) {
       Row state(before);
       Guarded<float> out(n);
       constexpr float kDecay = 0.7f, kBeta = 0.4f;
-      kernels_.delta_rule({.state = state.data(),
-                           .q = q.data(),
-                           .k = k.data(),
-                           .v = v.data(),
-                           .key_dim = key_dim,
-                           .value_dim = n,
-                           .decay = kDecay,
-                           .beta = kBeta,
-                           .out = out.data()});
+      std::vector<float> decays(key_dim, kDecay);
+      for (size_t i = 0; each && i < key_dim; ++i)
+        decays[i] = static_cast<float>(i + 1) / static_cast<float>(key_dim);
+      const Row given(decays);
+      kernels.delta_rule({.state = state.data(),
+                          .q = q.data(),
+                          .k = k.data(),
+                          .v = v.data(),
+                          .key_dim = key_dim,
+                          .value_dim = n,
+                          .decay = kDecay,
+                          .beta = kBeta,
+                          .out = out.data(),
+                          .decays = each ? given.data() : nullptr});
       const double sum_error = (static_cast<double>(key_dim) + 4) * kU;
       for (size_t column = 0; column < n; ++column) {
         double known = 0, magnitude = std::abs(v[column]), want = 0, error = 0;
         for (size_t i = 0; i < key_dim; ++i) {
-          const double term = double{kDecay} * k[i] * before[i * n + column];
+          const double term = double{decays[i]} * k[i] * before[i * n + column];
           known += term, magnitude += std::abs(term);
         }
         const double change = kBeta * (v[column] - known);
         for (size_t i = 0; i < key_dim; ++i) {
-          const double kept = double{kDecay} * before[i * n + column], cell = kept + k[i] * change;
+          const double kept = double{decays[i]} * before[i * n + column],
+                       cell = kept + k[i] * change;
           const double bound =
               sum_error * std::abs(k[i]) * magnitude + 4 * kU * (std::abs(kept) + std::abs(cell));
           ASSERT_NEAR(state[i * n + column], cell, bound) << key_dim << " x " << n;
@@ -54,6 +61,9 @@ TEST_P(RecurrentTest, DeltaRuleIsWithinTheSummationBound) {
     }
   }
 }
+
+TEST_P(RecurrentTest, DeltaRuleIsWithinTheSummationBound) { CheckDeltaRule(kernels_, false); }
+TEST_P(RecurrentTest, EveryChannelOfAKeyMayDecayByItself) { CheckDeltaRule(kernels_, true); }
 
 // Each channel for itself, the oldest tap first, in the place of the newest.
 TEST_P(RecurrentTest, ShortConvIsWithinTheSummationBound) {

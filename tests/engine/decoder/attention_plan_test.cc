@@ -106,10 +106,10 @@ void ExpectJoined(const AttentionPlan& plan, const SeenBy& seen) {
   for (const auto& [row, count] : results) EXPECT_EQ(count, 1u) << "row " << row.first;
 }
 
-// Every query token of every group sees its whole context, or that within its window, exactly once,
-// and through its own blocks.
+// Every query token of every group goes over all that it may see exactly once, and through its own
+// blocks.
 void ExpectComplete(const AttentionPlan& plan, const StepBatch& batch, const Shard& shard,
-                    size_t block_tokens, size_t window = 0) {
+                    size_t block_tokens, const Reach& reach = {}) {
   const SeenBy seen = Collect(plan, batch, shard, block_tokens);
   for (const auto& slice : batch.slices)
     for (size_t g = 0; g < shard.groups.size(); ++g)
@@ -117,7 +117,7 @@ void ExpectComplete(const AttentionPlan& plan, const StepBatch& batch, const Sha
         const auto& ranges = seen.at({slice.first_row + t, g});
         const size_t end = slice.first_position + t + 1;
         size_t next = ranges.front().begin;
-        EXPECT_LE(next, window > 0 && end > window ? end - window : 0);
+        EXPECT_LE(next, reach.First(end - 1));
         for (const Seen& range : ranges) {
           EXPECT_EQ(range.begin, next);
           next = range.end;
@@ -150,8 +150,8 @@ std::vector<Blocks> SharingTables(std::mt19937& rng, size_t count, size_t blocks
 TEST(AttentionPlan, LetsTokensSeeBothWays) {
   const StepBatch batch = Batch({{0, 1}, {0, 700}, {0, 40}});
   for (const int half : {0, 1, 8, 300, 5000}) {  // 0: no window
-    const AttentionReach reach = half == 0 ? AttentionReach(0, AttentionReach::kWholeSequence)
-                                           : AttentionReach(2 * half + 1, half);
+    const Reach reach = half == 0 ? Reach{.ahead = Reach::kWholeSequence}
+                                  : Reach{.window = 2 * half + 1, .ahead = half};
     AttentionPlan plan;
     plan.Build(batch, TwoGroups(), 4, 32, reach);
     std::map<std::pair<size_t, size_t>, size_t> tokens;  // that a row and group see
@@ -175,6 +175,22 @@ TEST(AttentionPlan, LetsTokensSeeBothWays) {
   }
 }
 
+// Half of them without any limit.
+Reach RandomReach(std::mt19937& rng, int most) {
+  const int size = static_cast<int>(1 + rng() % static_cast<unsigned>(most));
+  if (rng() % 2) return {};
+  return rng() % 2 ? Reach{.window = size} : Reach{.chunk = size};
+}
+
+// The kernel has one limit for all tokens of an item.
+void ExpectOneChunkEach(const AttentionPlan& plan, const Reach& reach) {
+  if (reach.chunk == 0) return;
+  for (const AttentionItem& item : plan.items)
+    for (uint32_t i = 0; i < item.queries; ++i)
+      ASSERT_EQ(reach.First(plan.queries[item.first_query + i].position),
+                reach.First(plan.queries[item.first_query].position));
+}
+
 TEST(AttentionPlan, CoversRandomBatchesExactlyOnce) {
   std::mt19937 rng(20261120);
   for (int round = 0; round < 200; ++round) {
@@ -185,9 +201,10 @@ TEST(AttentionPlan, CoversRandomBatchesExactlyOnce) {
     const Shard shard = TwoGroups();
     const size_t block_tokens = rng() % 2 ? 16 : 32;
     AttentionPlan plan;
-    const int window = rng() % 2 ? 0 : static_cast<int>(1 + rng() % 1500);
-    plan.Build(batch, shard, 1 + rng() % 16, block_tokens, window);
-    ExpectComplete(plan, batch, shard, block_tokens, static_cast<size_t>(window));
+    const Reach reach = RandomReach(rng, 1500);
+    plan.Build(batch, shard, 1 + rng() % 16, block_tokens, reach);
+    ExpectComplete(plan, batch, shard, block_tokens, reach);
+    ExpectOneChunkEach(plan, reach);
   }
 }
 
@@ -199,10 +216,11 @@ TEST(AttentionPlan, CoversRandomTreesOfPrefixesExactlyOnce) {
     std::vector<std::pair<size_t, const Blocks*>> sequences;
     for (const Blocks& table : tables) sequences.emplace_back(rng() % (kBlock * kBlocks), &table);
     const StepBatch batch = Decodes(sequences);
-    const size_t window = rng() % 2 ? 0 : 1 + rng() % 500;
+    const Reach reach = RandomReach(rng, 500);
     AttentionPlan plan;
-    plan.Build(batch, TwoGroups(), 1 + rng() % 8, kBlock, static_cast<int>(window));
-    ExpectComplete(plan, batch, TwoGroups(), kBlock, window);
+    plan.Build(batch, TwoGroups(), 1 + rng() % 8, kBlock, reach);
+    ExpectComplete(plan, batch, TwoGroups(), kBlock, reach);
+    ExpectOneChunkEach(plan, reach);
   }
 }
 
@@ -232,9 +250,32 @@ TEST(AttentionPlan, DoesNotShareAcrossWindows) {
   const Blocks table(70, 5);
   const StepBatch batch = Decodes({{2000, &table}, {2100, &table}});
   AttentionPlan plan;
-  plan.Build(batch, TwoGroups(), 1, 32, 1000);
-  ExpectComplete(plan, batch, TwoGroups(), 32, 1000);
+  plan.Build(batch, TwoGroups(), 1, 32, {.window = 1000});
+  ExpectComplete(plan, batch, TwoGroups(), 32, {.window = 1000});
   EXPECT_EQ(plan.shared_tokens, 0u);
+}
+
+// They are computed elsewhere (forward_index.cc).
+TEST(AttentionPlan, LeavesOutRowsThatChooseTheirTokens) {
+  AttentionPlan plan;
+  plan.Build(Batch({{90, 20}, {99, 1}, {100, 1}}), TwoGroups(), 1, 32, {.chosen = 100});
+  std::set<uint32_t> rows;
+  for (const QueryToken& query : plan.queries) rows.insert(query.row);
+  EXPECT_EQ(rows.size(), 11u);
+  EXPECT_EQ(*rows.rbegin(), 20u);
+  for (const QueryToken& query : plan.queries) EXPECT_LT(query.position, 100u);
+}
+
+// The second sequence's own chunk begins behind what both have in common.
+TEST(AttentionPlan, DoesNotShareWhatAnotherChunkHides) {
+  const Blocks table(70, 5);
+  const StepBatch batch = Decodes({{900, &table}, {1100, &table}});
+  AttentionPlan plan;
+  plan.Build(batch, TwoGroups(), 1, 32, {.chunk = 1000});
+  ExpectComplete(plan, batch, TwoGroups(), 32, {.chunk = 1000});
+  EXPECT_EQ(plan.shared_tokens, 0u);
+  for (const AttentionItem& item : plan.items)
+    if (item.slice == 1) EXPECT_EQ(item.context_begin, 1000u / 32 * 32);
 }
 
 TEST(AttentionPlan, CutsALongContextOfOneSequenceOverThreads) {
@@ -282,7 +323,7 @@ TEST(AttentionPlan, LeavesContextsWholeIfSequencesKeepThreadsBusy) {
 
 TEST(AttentionPlan, SkipsBlocksWhollyBeforeTheWindow) {
   AttentionPlan plan;
-  plan.Build(Batch({{1000, 1}, {5, 1}}), TwoGroups(), 1, 32, 100);
+  plan.Build(Batch({{1000, 1}, {5, 1}}), TwoGroups(), 1, 32, {.window = 100});
   ASSERT_EQ(plan.items.size(), 4u);
   for (const AttentionItem& item : plan.items) {  // position 1000 sees 901 to 1000
     EXPECT_EQ(item.context_begin, item.slice == 0 ? 896u : 0u);
@@ -292,7 +333,7 @@ TEST(AttentionPlan, SkipsBlocksWhollyBeforeTheWindow) {
 
 TEST(AttentionPlan, LayersOfTheSameWindowShareAPlan) {
   AttentionPlans plans;
-  plans.Build(Batch({{8191, 1}}), TwoGroups(), 8, 32, {0, 512, 512, 0});
+  plans.Build(Batch({{8191, 1}}), TwoGroups(), 8, 32, {{}, {.window = 512}, {.window = 512}, {}});
   EXPECT_EQ(&plans.of_layer(0), &plans.of_layer(3));
   EXPECT_EQ(&plans.of_layer(1), &plans.of_layer(2));
   EXPECT_EQ(plans.of_layer(0).items[0].context_begin, 0u);

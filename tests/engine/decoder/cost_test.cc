@@ -117,6 +117,39 @@ TEST(Cost, AWindowBoundsTokensReadAndSeen) {
   EXPECT_EQ(prompt.flops, 1000 * linear + (22 * windowed + 4 * full) * kPair);
 }
 
+// Three of four layers of Llama 4 attend within chunks of 64 tokens: 4 heads and 2 KV heads of 32.
+TEST(Cost, AChunkBoundsTokensReadAndSeen) {
+  const auto config = Json::ParseFile(tests::TestData() + "/models/llama4/config.json").value();
+  const CostModel cost(ReadSpec(config).value(), Dtype::kBf16, 1);
+  constexpr uint64_t kToken = 2 * 2 * 32 * 2, kPair = 2 * 2 * 4 * 32;
+  const StepCost decoded = cost.Rows(64 + 9, 1, 0), prompt = cost.Rows(60, 100, 0);
+  EXPECT_EQ(decoded.kv_bytes, (3 * 10 + 74) * kToken);
+  EXPECT_EQ(prompt.kv_bytes, 4 * 160 * kToken);
+  const uint64_t linear = cost.Rows(0, 1, 0).flops - 4 * kPair;
+  EXPECT_EQ(decoded.flops, linear + (3 * 10 + 74) * kPair);
+  // Positions 60 to 63 of the first chunk, all of the second, 32 of the third.
+  const uint64_t chunked = (61 + 62 + 63 + 64) + 64 * 65 / 2 + 32 * 33 / 2;
+  const uint64_t full = 160 * 161 / 2 - 60 * 61 / 2;
+  EXPECT_EQ(prompt.flops, 100 * linear + (3 * chunked + full) * kPair);
+}
+
+// Three layers; a token chooses 16 of those before it, by 16 heads of 32 and a key that is cached
+// beside a latent of 48; 4 heads.
+TEST(Cost, AnIndexerReadsItsKeysAndTheChosenTokens) {
+  const auto config =
+      Json::ParseFile(tests::TestData() + "/models/deepseekv3.2/config.json").value();
+  const CostModel cost(ReadSpec(config).value(), Dtype::kBf16, 1);
+  constexpr uint64_t kLatent = 48 * 2, kKey = 32 * 2;
+  EXPECT_EQ(cost.Rows(15, 1, 0).kv_bytes, 3 * 16 * kLatent) << "all that there are";
+  EXPECT_EQ(cost.Rows(99, 1, 0).kv_bytes, 3 * (16 * kLatent + 100 * kKey));
+  EXPECT_EQ(cost.Rows(0, 100, 0).kv_bytes, 3 * 100 * (kLatent + kKey));
+  constexpr uint64_t kPair = 2 * 4 * (48 + 32), kCompared = 2 * 16 * 32;
+  const uint64_t linear = cost.Rows(0, 1, 0).flops - 3 * kPair;
+  EXPECT_EQ(cost.Rows(99, 1, 0).flops, linear + 3 * (16 * kPair + 100 * kCompared));
+  const uint64_t seen = 16 * 17 / 2 + 4 * 16, compared = 17 + 18 + 19 + 20;
+  EXPECT_EQ(cost.Rows(0, 20, 0).flops, 20 * linear + 3 * (seen * kPair + compared * kCompared));
+}
+
 // Five layers of hidden 64, two with attention: 4 heads and 2 KV heads of 16; the others convolve
 // three tokens, of which a state holds two.
 // Every pair of tokens at most as far apart as the window says, counted one by one.

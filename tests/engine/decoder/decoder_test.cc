@@ -21,7 +21,7 @@ using testing::WorstError;
 
 // Experts packed at every step are the same experts: not a bit may differ.
 TEST(DecoderExperts, ComputeTheSameFromThePlainLayout) {
-  for (const char* name : {"mixtral", "qwen3moe", "gptoss", "deepseekv3"}) {
+  for (const char* name : {"mixtral", "qwen3moe", "gptoss", "deepseekv3", "llama4"}) {
     const auto ids = testing::LoadGolden(name).back().input_ids;
     for (const auto dtype : {kernels::Dtype::kF32, kernels::Dtype::kBf16}) {
       DecoderOptions options = Float32();
@@ -71,6 +71,25 @@ void ExpectSameLogits(const std::vector<float>& got, const std::vector<float>& w
   ASSERT_GT(rms, 0);
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-4 * rms) << i;
+}
+
+// Chunks begin within blocks, and steps within chunks.
+TEST(DecoderChunks, HideAllThatIsBeforeThem) {
+  constexpr size_t kChunk = 24, kTokens = 60, kLogits = 448;
+  const Json::Array types(4, Json("chunked_attention"));
+  Loaded model(
+      Resized("llama4", {{"attention_chunk_size", int64_t{kChunk}}, {"layer_types", types}}),
+      Unpinned({1}), Float32());
+  std::vector<int32_t> ids(kTokens);
+  for (size_t i = 0; i < kTokens; ++i) ids[i] = static_cast<int32_t>(7 * i % kLogits);
+  auto others = ids;
+  for (size_t i = 0; i < kChunk; ++i) others[i] += 1;
+  for (const size_t step : {size_t{1}, size_t{7}, kTokens}) {
+    const auto logits = model.Run(ids, step, kShuffled), other = model.Run(others, step, kShuffled);
+    const auto behind = static_cast<ptrdiff_t>(kChunk * kLogits);
+    EXPECT_FALSE(std::equal(logits.begin(), logits.begin() + behind, other.begin()));
+    EXPECT_TRUE(std::equal(logits.begin() + behind, logits.end(), other.begin() + behind)) << step;
+  }
 }
 
 // OLMo 2's norms of all heads, with fewer key-value heads than ranks.
@@ -152,6 +171,15 @@ TEST(DecoderLatent, MoreHeadsThanACallTakesAreTheSameOverAnyRanks) {
 
 // The first rank has no part of the dense first layer, but one of every layer of experts: what it
 // left there in the step before must not come into this one's sum.
+// The chosen tokens of few rows are cut into pieces, those of many are not.
+TEST(DecoderIndex, FewRowsMayBeCutOverThreads) {
+  const ModelFiles files = Resized("deepseekv3.2", {{"index_topk", 300}});
+  const auto ids = testing::LoadGolden("deepseekv3.2").back().input_ids;
+  ASSERT_GT(ids.size(), 361u);
+  Loaded whole(files, Unpinned({1}), Float32()), cut(files, Unpinned({4}), Float32());
+  ExpectSameLogits(cut.Run(ids, 120, kShuffled), whole.Run(ids, 120, kShuffled));
+}
+
 TEST(DecoderRanks, WithoutAPartOfALayerAddNothing) {
   const ModelFiles files =
       Resized("deepseekv2", {{"intermediate_size", 64}, {"moe_intermediate_size", 128}});

@@ -46,6 +46,7 @@ TEST(ExpertPlan, GroupsEveryChoiceOnceByExpertAndToken) {
         const auto expert = static_cast<size_t>(chosen[row * top_k + i]);
         ++seen[place];
         EXPECT_EQ(plan.row(place), row);
+        EXPECT_EQ(plan.choice(place), row * top_k + i);
         EXPECT_GE(place, plan.first(expert));
         EXPECT_LT(place, plan.first(expert + 1));
         if (place > plan.first(expert)) {

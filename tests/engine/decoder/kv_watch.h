@@ -73,7 +73,7 @@ class HeldRows {
 // The part of a call's context that its row `row` sees.
 inline std::pair<int64_t, int64_t> SeenBy(const kernels::AttentionArgs& args, size_t row) {
   const int64_t position = args.positions[row / args.group];
-  return {std::max(args.context_begin, position - args.window + 1),
+  return {std::max({args.context_begin, args.first_seen, position - args.window + 1}),
           std::min(args.context_end, position + 1)};
 }
 

@@ -146,8 +146,12 @@ TEST_P(HybridKinds, RecomputesTheStateOfAPreemptedSequence) {
 
 // Layers of one part alone come after each other in the last two.
 INSTANTIATE_TEST_SUITE_P(Models, HybridKinds,
-                         ::testing::Values("qwen3.5-text", "lfm2", "bamba", "granite4-dense",
-                                           "falconh1", "nemotronh", "nemotronh-moe"),
+                         ::testing::Values("qwen3.5-text", "lfm2", "kimi-linear", "bamba",
+                                           "granite4-dense", "falconh1", "nemotronh",
+                                           "nemotronh-moe"),
+                         [](const auto& info) { return tests::TestName(info.param); });
+// The same rules where no layer has a state, but layers hide tokens or choose them.
+INSTANTIATE_TEST_SUITE_P(HiddenTokens, HybridKinds, ::testing::Values("llama4", "deepseekv3.2"),
                          [](const auto& info) { return tests::TestName(info.param); });
 
 // A block of keys and values is of no use without the state behind it.

@@ -53,12 +53,12 @@ TEST(EncoderSpec, CountsXlmRobertasPositionsFromBehindItsPadding) {
 // Half of 16 each way, the token itself not counted.
 TEST(EncoderSpec, HalvesWindows) {
   for (const char* model : {"modernbert", "embeddinggemma"}) {
-    const AttentionReach reach = LayerAttention(EncoderSpecOf(model), 1).reach;
+    const Reach reach = LayerAttention(EncoderSpecOf(model), 1).reach;
     EXPECT_EQ(reach.window, 17) << model;
     EXPECT_EQ(reach.ahead, 8) << model;
   }
   EXPECT_EQ(LayerAttention(EncoderSpecOf("modernbert"), 0).reach,
-            AttentionReach(0, AttentionReach::kWholeSequence));
+            (Reach{.ahead = Reach::kWholeSequence}));
   const DecoderSpec odd = ReadSpec(EncoderWith("embeddinggemma", "sliding_window", "17")).value();
   EXPECT_EQ(LayerAttention(odd, 0).reach.ahead, 8);
 }
@@ -66,7 +66,7 @@ TEST(EncoderSpec, HalvesWindows) {
 TEST(EncoderSpec, ReadsGemmasTextModelWithoutBothDirectionsToo) {
   const DecoderSpec spec =
       ReadSpec(EncoderWith("embeddinggemma", "use_bidirectional_attention", "false")).value();
-  EXPECT_EQ(LayerAttention(spec, 0).reach, AttentionReach(16));
+  EXPECT_EQ(LayerAttention(spec, 0).reach, (Reach{.window = 16}));
   Json config = EncoderJson("embeddinggemma");
   config.Set("architectures", Json::Array{"Gemma3ForCausalLM"});
   EXPECT_THAT(EncoderErrorOf(config), HasSubstr("'use_bidirectional_attention' is true"));

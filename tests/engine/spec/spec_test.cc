@@ -125,11 +125,26 @@ TEST(Spec, RefusesRopeItCannotCompute) {
   EXPECT_THAT(ErrorOf(With("llama2", "rope_scaling", "[1]")), HasSubstr("rope parameters"));
   EXPECT_THAT(ErrorOf(With("llama2", "rope_scaling",
                            R"({"type": "llama3", "factor": 8, "low_freq_factor": 4,
-                               "high_freq_factor": 4, "original_max_position_embeddings": 64})")),
+                               "high_freq_factor": 3, "original_max_position_embeddings": 64})")),
               HasSubstr("'high_freq_factor'"));
   EXPECT_THAT(ErrorOf(With("llama2", "rope_scaling",
                            R"({"rope_type": "default", "partial_rotary_factor": 0.1})")),
               HasSubstr("partial_rotary_factor"));
+}
+
+// Llama 4 Scout: no wave is blended.
+TEST(Spec, Llama3RopeMayBlendNothing) {
+  const auto with = [](const char* factor) {
+    return Frequencies(ReadSpec(With("llama2", "rope_scaling",
+                                     StrCat(R"({"type": "llama3", "factor": )", factor,
+                                            R"(, "low_freq_factor": 1, "high_freq_factor": 1,
+                                 "original_max_position_embeddings": 64})")
+                                         .c_str()))
+                           .value());
+  };
+  const auto plain = with("1"), slowed = with("16");
+  for (size_t i = 0; i < plain.size(); ++i)
+    EXPECT_FLOAT_EQ(slowed[i], plain[i] * 64 > 2 * 3.14159265f ? plain[i] : plain[i] / 16) << i;
 }
 
 TEST(Spec, RotatesAPartOfTheHead) {
@@ -414,6 +429,25 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"qwen3.5-text", "attention_bias", "true", "'attention_bias'"},
         Refusal{"qwen3next", "mlp_only_layers", "[0]", "'mlp_only_layers'"},
         Refusal{"qwen3next", "decoder_sparse_step", "2", "'decoder_sparse_step'"},
+        Refusal{"llama4", "layer_types", R"(["full_attention"])", "lists 1 layers, want 4"},
+        Refusal{"llama4", "no_rope_layers", "[1, 1, 1, 2]", "want 0 or 1"},
+        Refusal{"llama4", "moe_layers", "[4]", "want layers from 0 to 3"},
+        Refusal{"llama4", "attention_chunk_size", "0", "'attention_chunk_size'"},
+        Refusal{"llama4", "attention_bias", "true", "'attention_bias'"},
+        Refusal{"deepseekv3.2", "index_topk", "0", "'index_topk'"},
+        Refusal{"deepseekv3.2", "index_head_dim", "8", "16 to 512"},
+        Refusal{"deepseekv3.2", "q_lora_rank", "null", "'q_lora_rank'"},
+        Refusal{"deepseekv3.2", "layer_types", R"(["full_attention"])", "indexed_attention only"},
+        Refusal{"kimi-linear", "mla_use_nope", "false", "'mla_use_nope'"},
+        Refusal{"kimi-linear", "linear_attn_config", "4", "'linear_attn_config'"},
+        Refusal{"kimi-linear", "linear_attn_config",
+                R"({"kda_layers": [1, 2, 3], "full_attn_layers": [3], "head_dim": 16,
+                    "num_heads": 4})",
+                "each layer from 1 to 4 once"},
+        Refusal{"kimi-linear", "linear_attn_config",
+                R"({"kda_layers": [1, 2, 3], "full_attn_layers": [], "head_dim": 16,
+                    "num_heads": 4})",
+                "layer 4 is in neither"},
         Refusal{"lfm2", "conv_bias", "true", "'conv_bias'"},
         Refusal{"lfm2", "conv_L_cache", "17", "2 to 16"},
         Refusal{"lfm2", "full_attn_idxs", "[]", "at least one"},
