@@ -8,6 +8,7 @@
 
 #include "kernels/impl/cpuid.h"
 #include "kernels/impl/e2m1.inl.h"
+#include "kernels/impl/e4m3_tables.h"
 #include "kernels/impl/integer_tables.h"
 #include "kernels/impl/transpose.inl.h"
 
@@ -184,6 +185,7 @@ bool HasAmxInt8() { return impl::Cpuid(7, 0).edx >> 25 & 1; }
 
 void PackIntBlock(std::byte* dst, const IntLayout& layout, const int8_t* codes, const float* scales,
                   const float* offsets, size_t rows) {
+  if (layout.e4m3) return impl::PackE4m3Block(dst, layout, codes, scales, rows);
   if (rows < kBlockN) std::memset(dst, 0, layout.block_bytes());
   const auto pack = layout.bits == 4 ? PackCodes<4> : PackCodes<8>;
   const size_t width = layout.whole_rows() ? layout.k_padded() : layout.group;

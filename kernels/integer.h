@@ -32,11 +32,16 @@ struct Outlier {
 //   float16 scales [64], float16 offsets [64] (offsets if has_offsets), both relative to the
 //   output's own float32 scale, so that float16 has the range. Neither if whole rows are one group.
 //   e2m1: a byte for each of the 64 scales instead, b for 2^(b - 127), 0 for 0
+//   e4m3: float32 scales [64], not relative to anything
 // e2m1: codes of 4 bits are a sign and a magnitude as published; twice their values, whole numbers
 // from -12 to 12, are the integers that the formula above calls code, and half of it is part of the
 // scale, a power of two.
-// and at the end
-//   float32 [64]  the outputs' scales; powers of two if there are groups, so that scales that the
+// e4m3: "codes" are eight-bit floats as published (types.h), weight = scale * value, and their
+// order serves their conversion: [group/2][2 halves of the outputs][8 places][4 n][2 k], outputs 0
+// to 15 of a half at its even places and 16 to 31 at the odd ones. e4m3.h multiplies them. and at
+// the end
+//   float32 [64]  the outputs' scales (e4m3 in groups: 0); powers of two if there are groups, so
+//   that scales that the
 //                 checkpoint stores in 16 bits are kept exactly
 //   int32   [64]  if whole rows are one group: the sum of each output's codes
 struct IntLayout {
@@ -48,6 +53,7 @@ struct IntLayout {
   bool has_offsets = false;
   bool e2m1 = false;    // with 4 bits, in groups, lowest -12, no offsets; scales are powers of two
   size_t outliers = 0;  // most activations of a row that are kept apart
+  bool e4m3 = false;    // with 8 bits, lowest 0, no offsets
 
   // Always inlined, because ISA files call them (README, the rule of ISA files).
   [[gnu::always_inline]] bool whole_rows() const { return group == k && !has_offsets && !e2m1; }
@@ -66,6 +72,7 @@ struct IntLayout {
   // Bytes of an output's scale and offset in a group.
   [[gnu::always_inline]] size_t scale_bytes() const {
     if (e2m1) return 1;
+    if (e4m3) return sizeof(float);
     return has_offsets ? 2 * sizeof(F16) : sizeof(F16);
   }
   [[gnu::always_inline]] size_t block_bytes() const {
@@ -85,7 +92,7 @@ struct IntLayout {
 };
 
 // Packs rows [0, rows) (at most 64; missing ones become zero) into one block.
-//   codes   [rows][k]; e2m1: twice the values
+//   codes   [rows][k]; e2m1: twice the values; e4m3: the bytes, of which a NaN makes its scale one
 //   scales, offsets   [rows][groups()]; e2m1: a scale below 2^-126 of its output's largest becomes
 //   0
 void PackIntBlock(std::byte* dst, const IntLayout& layout, const int8_t* codes, const float* scales,
@@ -131,6 +138,7 @@ struct IntGemmArgs {
   Prefetch prefetch = Prefetch::kNear;
 };
 
+// For all layouts but those of e4m3, which have tables of their own (e4m3.h).
 struct IntTable {
   const char* name;  // "avx512_vnni": the instructions used
   void (*round)(const IntLayout& layout, const RoundArgs& args);

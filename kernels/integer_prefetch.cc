@@ -1,9 +1,11 @@
 #include "kernels/integer_prefetch.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
 
+#include "kernels/e4m3.h"
 #include "kernels/impl/stopwatch.h"
 
 namespace pinion::kernels {
@@ -17,15 +19,16 @@ constexpr size_t kK = 2048, kBlocks = 4;
 constexpr IntLayout kSlices[IntPrefetch::kKinds] = {{8, kK, kK, -128, false},
                                                     {8, kK, 32, -128, false},
                                                     {4, kK, kK, -8, false},
-                                                    {4, kK, 128, -8, true}};
+                                                    {4, kK, 128, -8, true},
+                                                    {8, kK, 128, 0, false, false, 0, true}};
 
 class Stopwatch {
  public:
-  Stopwatch(const IntTable& table, const IntLayout& layout)
-      : table_(table),
+  Stopwatch(Isa isa, const IntLayout& layout)
+      : isa_(isa),
         layout_(layout),
         w_(kBlocks * layout.block_bytes()),
-        x_(kMostRows * layout.row_bytes()),
+        x_(kMostRows * std::max(layout.row_bytes(), kK * sizeof(Bf16))),
         y_(kMostRows * kBlocks * kBlockN * sizeof(float)) {
     // Zeros, because the scales and sums behind a row's codes must agree with them.
     std::memset(x_.data(), 0, kMostRows * layout.row_bytes());
@@ -42,21 +45,21 @@ class Stopwatch {
 
  private:
   Prefetch Best(size_t rows) {
-    IntGemmArgs args{.x = x_.data(),
-                     .w = w_.data(),
-                     .y = reinterpret_cast<float*>(y_.data()),
-                     .rows = rows,
-                     .blocks = kBlocks,
-                     .ldy = kBlocks * kBlockN};
+    auto* y = reinterpret_cast<float*>(y_.data());
+    constexpr size_t kLdy = kBlocks * kBlockN;
     const auto run = [&](size_t i) {
-      args.prefetch = kPrefetches[i];
-      table_.gemm(layout_, args);
+      if (layout_.e4m3)
+        E4m3TableFor(isa_).gemm(
+            layout_, {x_.data(), Dtype::kBf16, w_.data(), y, rows, kBlocks, kLdy, kPrefetches[i]});
+      else
+        IntTableFor(isa_).gemm(layout_,
+                               {x_.data(), w_.data(), y, rows, kBlocks, kLdy, kPrefetches[i]});
     };
     return kPrefetches[impl::FastestOf(std::size(kPrefetches), run, w_,
                                        [](size_t, size_t) { return impl::kSameBitsMargin; })];
   }
 
-  const IntTable& table_;
+  const Isa isa_;
   const IntLayout& layout_;
   impl::TimedBuffer w_, x_, y_;
 };
@@ -72,9 +75,16 @@ std::string Format(const PrefetchRules& rules) {
   return text;
 }
 
+std::string KindName(const IntLayout& layout) {
+  if (layout.e4m3) return "8-bit floats";
+  return std::string(layout.bits == 8 ? "8 bits, " : "4 bits, ") +
+         (layout.whole_rows() ? "whole rows" : "groups");
+}
+
 }  // namespace
 
 size_t IntPrefetch::KindOf(const IntLayout& layout) {
+  if (layout.e4m3) return 4;
   return (layout.bits == 8 ? 0u : 2u) + (layout.whole_rows() ? 0u : 1u);
 }
 
@@ -95,21 +105,19 @@ std::string IntPrefetch::Describe() const {
     const PrefetchRules& rules = rules_[KindOf(layout)];
     if (rules.empty()) continue;
     if (!text.empty()) text += "; ";
-    text += Format(rules) + (layout.bits == 8 ? " (8 bits, " : " (4 bits, ") +
-            (layout.whole_rows() ? "whole rows)" : "groups)");
+    text += Format(rules) + " (" + KindName(layout) + ")";
   }
   return text;
 }
 
 IntPrefetch MeasureIntPrefetch(Isa isa, const std::vector<IntLayout>& layouts) {
   static std::mutex mutex;
-  static std::map<const IntTable*, IntPrefetch> known;
+  static std::map<Isa, IntPrefetch> known;
   const std::lock_guard lock(mutex);
-  const IntTable& table = IntTableFor(isa);
-  IntPrefetch &measured = known[&table], asked;
+  IntPrefetch &measured = known[isa], asked;
   for (const IntLayout& layout : layouts) {
     const IntLayout& slice = kSlices[IntPrefetch::KindOf(layout)];
-    if (measured.Rules(slice).empty()) measured.Set(slice, Stopwatch(table, slice).Measure());
+    if (measured.Rules(slice).empty()) measured.Set(slice, Stopwatch(isa, slice).Measure());
     asked.Set(layout, measured.Rules(slice));
   }
   return asked;

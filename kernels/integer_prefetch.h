@@ -19,7 +19,7 @@ struct PrefetchRule {
 };
 using PrefetchRules = std::vector<PrefetchRule>;  // ascending; the first starts at 1 row
 
-// Rules for each kind of packed weights: codes of 8 or 4 bits, whole rows or groups.
+// Rules for each kind of packed weights: codes of 8 or 4 bits, whole rows or groups; e4m3.
 class IntPrefetch {
  public:
   Prefetch For(const IntLayout& layout, size_t rows) const;
@@ -29,7 +29,7 @@ class IntPrefetch {
   // "near,far@6 (8 bits, whole rows); none (4 bits, groups)": the kinds whose rules were set.
   std::string Describe() const;
 
-  static constexpr size_t kKinds = 4;
+  static constexpr size_t kKinds = 5;
   static size_t KindOf(const IntLayout& layout);  // below kKinds, in the order above
 
  private:

@@ -42,12 +42,20 @@ struct Bf16 {
 struct F16 {
   uint16_t bits;
 };
+// 1 sign, 4 exponent and 3 mantissa bits, bias 7, with subnormals; 0x7f and 0xff are NaN, and there
+// are no infinities (arXiv:2209.05433).
+struct E4m3 {
+  uint8_t bits;
+};
+inline constexpr float kLargestE4m3 = 448;
 
 // Conversions, round to nearest even; NaN stays NaN. Portable and slow: for tests and cold paths.
 float ToFloat(Bf16 value);
 float ToFloat(F16 value);
+float ToFloat(E4m3 value);
 Bf16 ToBf16(float value);
 F16 ToF16(float value);
+E4m3 ToE4m3(float value);  // beyond the largest: that
 
 constexpr size_t RoundUp(size_t value, size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;

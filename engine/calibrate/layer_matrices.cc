@@ -8,34 +8,6 @@
 #include "kernels/kernels.h"
 
 namespace pinion {
-namespace {
-
-// Patterns of tensor names; those that the model lacks are empty.
-std::vector<std::string> LatentPatterns(const TensorNames& names, MatrixRole role) {
-  switch (role) {
-    case MatrixRole::kQkv:
-      return {names.q_a.empty() ? names.q : names.q_a, names.kv_a};
-    case MatrixRole::kO:
-      return {names.o};
-    case MatrixRole::kQueryUp:
-      return {names.q_b};
-    case MatrixRole::kLatentUp:
-      return {names.kv_b};
-    default:
-      return {};
-  }
-}
-
-std::vector<std::string> LatentModules(const DecoderSpec& spec, int layer, MatrixRole role) {
-  std::vector<std::string> modules;
-  for (const std::string& pattern : LatentPatterns(spec.names, role))
-    if (!pattern.empty()) modules.push_back(LayerTensor(pattern, layer));
-  return modules;
-}
-
-bool IsMlp(MatrixRole role) { return role == MatrixRole::kMlpIn || role == MatrixRole::kDown; }
-
-}  // namespace
 
 std::vector<LayerMatrix> CalibratedMatrices(const DecoderSpec& spec, int layer) {
   std::vector<LayerMatrix> matrices;
@@ -53,8 +25,6 @@ std::vector<LayerMatrix> CalibratedMatrices(const DecoderSpec& spec, int layer) 
 }
 
 std::vector<std::string> ModulesOf(const DecoderSpec& spec, int layer, LayerMatrix matrix) {
-  if (spec.latent.kv_rank > 0 && !matrix.of_expert() && !IsMlp(matrix.role))
-    return LatentModules(spec, layer, matrix.role);
   std::vector<std::string> modules = ModulesOf(spec, layer, matrix.role);
   if (!matrix.of_expert() || modules.empty()) return modules;
   const auto each = static_cast<ptrdiff_t>(modules.size()) / spec.moe.router.experts;

@@ -38,7 +38,7 @@ Result<ModelFiles> FindPreset(const std::string& model) {
   files.name = model;
   std::string name = model.substr(kPresetPrefix.size());
   if (const size_t colon = name.find(':'); colon != std::string::npos) {
-    PINION_ASSIGN(files.scheme, MadeUpScheme(name.substr(colon + 1)));
+    PINION_ASSIGN(files.scheme, PresetScheme(name.substr(colon + 1)));
     name.resize(colon);
   }
   PINION_ASSIGN(files.config, PresetConfig(name));

@@ -16,6 +16,8 @@ struct CodeRange {
   bool has_offsets = false;      // false: all offsets are 0
   // Codes are twice the values of e2m1 (-12 to 12), scales powers of two: MXFP4.
   bool e2m1 = false;
+  // Codes are the bytes of e4m3 (kernels::E4m3), and their values take the codes' place above: FP8.
+  bool e4m3 = false;
 };
 
 // A matrix of integers with their scales, read where the file holds it.

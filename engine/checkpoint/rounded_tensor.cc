@@ -19,7 +19,7 @@ class RoundedTensor : public QuantisedTensor {
     columns_ = static_cast<size_t>(info.shape.at(1));
     group_ = scheme.group_of(columns_);
     range_ = scheme.range();
-    format_ = StrCat("int", scheme.bits, ", rounded");
+    format_ = scheme.e4m3 ? "FP8, rounded" : StrCat("int", scheme.bits, ", rounded");
     stored_bytes_ = rows_ * columns_ * static_cast<uint64_t>(scheme.bits) / 8;
   }
 
@@ -89,6 +89,20 @@ Result<QuantScheme> MadeUpScheme(const std::string& name) {
   return Fail(ErrorCode::kUsage, StrCat("scheme '", name, "' is unknown, want w8a8, awq or gptq"));
 }
 
+Result<QuantScheme> PresetScheme(const std::string& name) {
+  if (name == "fp8") {
+    QuantScheme scheme;
+    scheme.method = QuantMethod::kFp8;
+    scheme.group = scheme.block_columns = 128;
+    scheme.block_rows = 1;
+    return scheme;
+  }
+  auto scheme = MadeUpScheme(name);
+  if (scheme) return scheme;
+  return Fail(ErrorCode::kUsage,
+              StrCat("scheme '", name, "' is unknown, want w8a8, awq, gptq or fp8"));
+}
+
 std::vector<std::string> PlainLinears(const DecoderSpec& spec) {
   std::vector<std::string> modules{"lm_head"};
   const auto add = [&](int layer, std::initializer_list<std::string> patterns) {
@@ -121,7 +135,7 @@ std::vector<std::string> RoundedLinears(const DecoderSpec& spec) {
 
 RoundingScheme RoundingOf(const QuantScheme& scheme) {
   return {scheme.bits, scheme.group < 0 ? 0 : static_cast<size_t>(scheme.group),
-          scheme.method != QuantMethod::kAwq};
+          scheme.method != QuantMethod::kAwq, scheme.method == QuantMethod::kFp8};
 }
 
 Result<std::unique_ptr<TensorSource>> RoundLinears(std::unique_ptr<TensorSource> plain,

@@ -17,8 +17,11 @@ namespace pinion {
 std::unique_ptr<QuantisedTensor> RoundTensor(const TensorSource& source, const TensorInfo& info,
                                              const RoundingScheme& scheme);
 
-// "w8a8", "awq" and "gptq": the schemes that made-up weights can have.
+// "w8a8", "awq" and "gptq": the schemes that checkpoints of made-up weights can have.
 Result<QuantScheme> MadeUpScheme(const std::string& name);
+// These and "fp8", which a preset in memory can have: e4m3 with a scale for 128 columns of a row,
+// which costs what a published scale of 128 x 128 weights costs.
+Result<QuantScheme> PresetScheme(const std::string& name);
 // The weights of the linears that are quantised: all but those of modules that stay plain.
 std::vector<std::string> RoundedLinears(const DecoderSpec& spec);
 // The head; routers, which no scheme touches; Gated DeltaNet's linears, which are packed together

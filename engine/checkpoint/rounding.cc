@@ -8,6 +8,7 @@
 namespace pinion {
 
 CodeRange RoundingScheme::range() const {
+  if (e4m3) return {-128, 127, false, false, true};
   const int codes = 1 << bits;
   return symmetric ? CodeRange{-codes / 2, codes / 2 - 1, false} : CodeRange{0, codes - 1, true};
 }
@@ -16,7 +17,8 @@ GroupScale ScaleOf(const RoundingScheme& scheme, const float* values, size_t n) 
   const auto [least, most] = std::minmax_element(values, values + n);
   // The range always includes 0, so that a weight of 0 has an exact code.
   const float low = std::min(*least, 0.0f), high = std::max(*most, 0.0f);
-  const auto highest = static_cast<float>(scheme.range().highest);
+  const float highest =
+      scheme.e4m3 ? kernels::kLargestE4m3 : static_cast<float>(scheme.range().highest);
   float scale = scheme.symmetric ? std::max(-low, high) / highest : (high - low) / highest;
   if (scheme.bits == 4) scale = kernels::ToFloat(kernels::ToF16(scale));
   // A group of zeros, or one whose scale vanishes in float16.
@@ -25,6 +27,7 @@ GroupScale ScaleOf(const RoundingScheme& scheme, const float* values, size_t n) 
 }
 
 int8_t RoundWeight(const CodeRange& range, GroupScale group, float value) {
+  if (range.e4m3) return static_cast<int8_t>(kernels::ToE4m3(value / group.scale).bits);
   // Halves go to the even code, as in torch.round, with which other tools quantise.
   const float code = std::nearbyint(value / group.scale) + group.zero;
   return static_cast<int8_t>(

@@ -7,11 +7,13 @@
 
 namespace pinion {
 
-// How Pinion itself rounds a matrix to integers, each weight to the nearest.
+// How Pinion itself rounds a matrix to integers, or to eight-bit floats, each weight to the
+// nearest.
 struct RoundingScheme {
   int bits = 8;           // 4 or 8
   size_t group = 0;       // columns that share a scale; 0: whole rows
   bool symmetric = true;  // scale = absmax / highest code; else from the values' range
+  bool e4m3 = false;      // with 8 bits, symmetric: codes are bytes of e4m3
 
   CodeRange range() const;
   size_t group_of(size_t columns) const { return group == 0 ? columns : group; }

@@ -39,17 +39,18 @@ std::vector<Part> MlpParts(const DecoderSpec& spec, MlpKind kind) {
           {MatrixRole::kDown, shared}};
 }
 
-// All matrices of latent attention, with those between a head's space and the latent's.
-uint64_t LatentElements(const DecoderSpec& spec) {
+// The matrices of latent attention; those between a head's space and the latent's have no role.
+std::vector<Part> LatentParts(const DecoderSpec& spec) {
   const LatentSpec& latent = spec.latent;
   const auto size = [](int n) { return static_cast<uint64_t>(n); };
   const uint64_t hidden = size(spec.hidden), heads = size(spec.heads);
   const uint64_t queries = heads * size(latent.nope_dim + latent.rope_dim);
   const uint64_t q_rank = size(latent.q_rank), kv_rank = size(latent.kv_rank);
-  return (q_rank > 0 ? q_rank * (hidden + queries) : hidden * queries) +
-         hidden * (kv_rank + size(latent.rope_dim)) +
-         heads * kv_rank * size(latent.nope_dim + latent.value_dim) +
-         heads * size(latent.value_dim) * hidden;
+  const uint64_t projected = (q_rank > 0 ? q_rank : queries) + kv_rank + size(latent.rope_dim);
+  return {{MatrixRole::kQkv, hidden * projected},
+          {MatrixRole::kQueryUp, q_rank * queries},
+          {std::nullopt, heads * kv_rank * size(latent.nope_dim + latent.value_dim)},
+          {MatrixRole::kO, heads * size(latent.value_dim) * hidden}};
 }
 
 uint64_t IndexElements(const DecoderSpec& spec) {
@@ -60,7 +61,11 @@ uint64_t IndexElements(const DecoderSpec& spec) {
 
 std::vector<Part> AttentionParts(const DecoderSpec& spec) {
   const auto hidden = static_cast<uint64_t>(spec.hidden);
-  if (spec.latent.kv_rank > 0) return {{std::nullopt, LatentElements(spec) + IndexElements(spec)}};
+  if (spec.latent.kv_rank > 0) {
+    std::vector<Part> parts = LatentParts(spec);
+    parts.push_back({std::nullopt, IndexElements(spec)});
+    return parts;
+  }
   const auto q = static_cast<uint64_t>(spec.heads) * static_cast<uint64_t>(spec.head_dim);
   const auto kv = static_cast<uint64_t>(spec.kv_heads) * static_cast<uint64_t>(spec.head_dim);
   const uint64_t gates = spec.attention_gate ? q : 0;

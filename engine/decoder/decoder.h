@@ -14,6 +14,7 @@
 #include "engine/decoder/step.h"
 #include "engine/host/team.h"
 #include "engine/spec/spec.h"
+#include "kernels/e4m3.h"
 #include "kernels/integer_prefetch.h"
 #include "kernels/kernels.h"
 

@@ -155,6 +155,7 @@ ForwardPass::ForwardPass(LoadedModel& model, const Worker& worker, const StepBat
       spec(model.spec),
       table(*model.table),
       integers(kernels::IntTableFor(model.table->isa)),
+      e4m3(kernels::E4m3TableFor(model.table->isa)),
       worker(worker),
       batch(batch),
       weights(model.weights[Index(worker.rank)]),

@@ -18,6 +18,7 @@ struct ForwardPass {
   const DecoderSpec& spec;
   const kernels::Table& table;
   const kernels::IntTable& integers;
+  const kernels::E4m3Table& e4m3;
   const Worker& worker;
   const StepBatch& batch;
   const RankWeights& weights;  // of the worker's rank, as the next four

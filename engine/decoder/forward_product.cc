@@ -54,6 +54,11 @@ void MultiplyBlocks(const ForwardPass& pass, const PackedMatrix& matrix,
     const auto prefetch = pass.model.options.int_prefetch.For(*matrix.integers, rows);
     return pass.integers.gemm(*matrix.integers, {x, w, y, rows, blocks, ldy, prefetch});
   }
+  if (matrix.is_e4m3()) {
+    const auto prefetch = pass.model.options.int_prefetch.For(*matrix.integers, rows);
+    return pass.e4m3.gemm(*matrix.integers,
+                          {x, pass.activation, w, y, rows, blocks, ldy, prefetch});
+  }
   const size_t columns = matrix.packed_columns();
   if (!matrix.integers)
     return kernels::Gemm(pass.table, matrix.dtype, {x, w, y, rows, columns, blocks, ldy});
@@ -76,6 +81,10 @@ kernels::ProductCut CutOf(const ForwardPass& pass, const PackedMatrix& matrix) {
   if (matrix.rounds()) {
     const auto cut = pass.integers.cut;
     return cut ? cut(*matrix.integers, pass.rows) : kernels::ProductCut{};
+  }
+  if (matrix.is_e4m3()) {
+    const auto cut = pass.e4m3.cut;
+    return cut ? cut(*matrix.integers, pass.activation, pass.rows) : kernels::ProductCut{};
   }
   auto cut = kernels::GemmCut(pass.table, matrix.dtype, pass.rows, matrix.packed_columns());
   if (matrix.integers) cut.rows = cut.rows_of_few;  // MultiplyBlocks takes block by block

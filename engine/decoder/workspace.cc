@@ -13,8 +13,8 @@ using kernels::Dtype;
 using kernels::RoundUp;
 
 using Roles = std::initializer_list<MatrixRole>;
-constexpr Roles kDenseRoles = {MatrixRole::kQkv, MatrixRole::kO, MatrixRole::kMlpIn,
-                               MatrixRole::kDown, MatrixRole::kHead};
+constexpr Roles kDenseRoles = {MatrixRole::kQkv,  MatrixRole::kO,    MatrixRole::kMlpIn,
+                               MatrixRole::kDown, MatrixRole::kHead, MatrixRole::kQueryUp};
 
 // The largest value of `of` over a rank's matrices that stay in integers.
 size_t MostBytes(const DecoderSpec& spec, const Shard& shard, Dtype dtype, const auto& of) {
@@ -40,7 +40,7 @@ size_t PreparedRowBytes(const DecoderSpec& spec, const Shard& shard, Dtype dtype
 // Bytes of a block of floats into which integer weights are expanded while they are multiplied.
 size_t PanelBytes(const DecoderSpec& spec, const Shard& shard, Dtype dtype) {
   return MostBytes(spec, shard, dtype, [&](MatrixRole, const PackedMatrix& matrix) -> size_t {
-    if (!matrix.integers || matrix.rounds()) return 0;
+    if (!matrix.integers || matrix.rounds() || matrix.is_e4m3()) return 0;
     return kernels::PackedBlockBytes(dtype, matrix.packed_columns());
   });
 }

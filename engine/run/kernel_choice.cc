@@ -25,14 +25,14 @@ Result<std::string> ChooseGemmKernels(const std::string& asked, kernels::Isa isa
   return kernels::Format(*rules);
 }
 
-std::vector<kernels::IntLayout> RoundedLayouts(const DecoderSpec& spec, kernels::Dtype dtype,
-                                               int ranks) {
+std::vector<kernels::IntLayout> MeasuredLayouts(const DecoderSpec& spec, kernels::Dtype dtype,
+                                                int ranks) {
   const Shard shard = MakeShard(spec, ranks, 0);
   std::vector<kernels::IntLayout> layouts;
   for (const auto& [key, format] : spec.formats.formats()) {
     const Range inputs = InputsOf(spec, shard, key.first, key.second);
     const PackedMatrix matrix = MatrixOf(dtype, kernels::kBlockN, inputs, &format);
-    if (matrix.rounds()) layouts.push_back(*matrix.integers);
+    if (matrix.rounds() || matrix.is_e4m3()) layouts.push_back(*matrix.integers);
   }
   return layouts;
 }

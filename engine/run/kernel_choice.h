@@ -15,8 +15,9 @@ namespace pinion {
 Result<std::string> ChooseGemmKernels(const std::string& asked, kernels::Isa isa,
                                       kernels::Dtype dtype);
 
-// Layouts of those matrices of rank 0 of `ranks` that are multiplied with rounded activations.
-std::vector<kernels::IntLayout> RoundedLayouts(const DecoderSpec& spec, kernels::Dtype dtype,
-                                               int ranks);
+// Layouts of those matrices of rank 0 of `ranks` whose products' prefetching is measured: those
+// that are multiplied as they lie, with rounded activations or as eight-bit floats.
+std::vector<kernels::IntLayout> MeasuredLayouts(const DecoderSpec& spec, kernels::Dtype dtype,
+                                                int ranks);
 
 }  // namespace pinion

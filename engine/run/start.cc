@@ -19,6 +19,7 @@
 #include "engine/run/stages.h"
 #include "engine/weights/formats.h"
 #include "engine/weights/weight_layout.h"
+#include "kernels/e4m3.h"
 #include "kernels/integer_prefetch.h"
 
 namespace pinion {
@@ -95,6 +96,9 @@ std::string Describe(const FormatPlan& plan, kernels::Isa isa, const char* dtype
   if (const size_t count = plan.Count(IntegerProduct::kFloat))
     parts.push_back(StrCat(count, " stay integer and are converted to ", dtype,
                            " block by block during multiplication"));
+  if (const size_t count = plan.Count(IntegerProduct::kE4m3))
+    parts.push_back(StrCat(count, " stay in 8-bit floats and are multiplied by ",
+                           kernels::E4m3TableFor(isa).name));
   if (plan.dequantised > 0)
     parts.push_back(StrCat(plan.dequantised, " are dequantised to ", dtype, " at loading"));
   return parts.empty() ? "" : StrCat("quantised matrices: ", Join(parts, ", "));
@@ -217,9 +221,9 @@ Status ChooseCommonGemmKernels(StartedModel& model, StartState& start) {
 Status ChooseKernels(StartedModel& model, StartState& start) {
   const DecoderSpec& spec = model.files.spec;
   PINION_TRY(ChooseCommonGemmKernels(model, start));
-  if (spec.formats.Count(IntegerProduct::kInt8) == 0) return {};
-  start.decoder.int_prefetch = kernels::MeasureIntPrefetch(
-      model.isa, RoundedLayouts(spec, start.decoder.dtype, model.options.tensor_parallel));
+  const auto layouts = MeasuredLayouts(spec, start.decoder.dtype, model.options.tensor_parallel);
+  if (layouts.empty()) return {};
+  start.decoder.int_prefetch = kernels::MeasureIntPrefetch(model.isa, layouts);
   start.stages.Done("integer kernels",
                     StrCat("weight prefetch ", start.decoder.int_prefetch.Describe()));
   return {};

@@ -31,6 +31,7 @@ enum class MatrixRole {
 enum class IntegerProduct {
   kInt8,   // activations rounded to int8
   kFloat,  // activations unrounded: weights become floats block by block, in cache
+  kE4m3,   // weights are eight-bit floats, multiplied exactly (kernels/e4m3.h)
 };
 
 // A matrix that stays in integers: the parameters of kernels::IntLayout except for the share's
@@ -49,6 +50,8 @@ struct IntegerFormat {
   // The group of each column of the whole matrix if groups are not consecutive columns (act-order);
   // else null.
   std::shared_ptr<const std::vector<uint32_t>> group_of;
+
+  bool e4m3() const { return product == IntegerProduct::kE4m3; }
 };
 
 // The matrices that stay in integers; all others are packed in the decoder's dtype. Plain data,

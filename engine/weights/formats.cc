@@ -49,8 +49,8 @@ class Planner {
   Result<FormatPlan> Plan() {
     for (int layer = 0; layer < spec_.layers; ++layer)
       for (const MatrixRole role :
-           {MatrixRole::kQkv, MatrixRole::kO, MatrixRole::kMlpIn, MatrixRole::kDown,
-            MatrixRole::kExpertIn, MatrixRole::kExpertDown})
+           {MatrixRole::kQkv, MatrixRole::kO, MatrixRole::kQueryUp, MatrixRole::kMlpIn,
+            MatrixRole::kDown, MatrixRole::kExpertIn, MatrixRole::kExpertDown})
         PINION_TRY(Add(layer, role));
     PINION_TRY(Add(-1, MatrixRole::kHead));
     return std::move(plan_);
@@ -88,7 +88,10 @@ class Planner {
   std::optional<IntegerFormat> FormatOf(const std::vector<const QuantisedTensor*>& tensors,
                                         MatrixRole role) const {
     IntegerFormat format;
-    const auto product = ProductOf(role);
+    const auto is_e4m3 = [](const QuantisedTensor* tensor) { return tensor->range().e4m3; };
+    const bool e4m3 = std::any_of(tensors.begin(), tensors.end(), is_e4m3);
+    if (e4m3 && !std::all_of(tensors.begin(), tensors.end(), is_e4m3)) return {};
+    const auto product = e4m3 ? std::optional(IntegerProduct::kE4m3) : ProductOf(role);
     if (!product) return {};
     format.product = *product;
     format.outliers_apart =
@@ -102,6 +105,7 @@ class Planner {
       Include(*tensor, highest, format);
     }
     format.bits = format.e2m1 || highest - format.lowest <= kMaxFourBitCode ? 4 : 8;
+    if (e4m3) format.lowest = 0;                          // bytes, not numbers
     if (format.e2m1) format.group = tensors[0]->group();  // never whole rows
     if (format.group != 0 && format.group % kSmallestIntGroup != 0) return {};
     if (order.empty()) return format;
@@ -168,7 +172,18 @@ std::vector<std::string> MlpPatterns(const DecoderSpec& spec, bool beside_expert
   return {names.gate, names.up};
 }
 
-std::vector<std::string> AttentionPatterns(const TensorNames& names, MatrixRole role) {
+// Of latent attention; those that the model lacks are empty.
+std::vector<std::string> LatentPatterns(const TensorNames& names, MatrixRole role) {
+  if (role == MatrixRole::kO) return {names.o};
+  if (role == MatrixRole::kQueryUp) return {names.q_b};
+  if (role == MatrixRole::kLatentUp) return {names.kv_b};
+  return {names.q_a.empty() ? names.q : names.q_a, names.kv_a};
+}
+
+std::vector<std::string> AttentionPatterns(const DecoderSpec& spec, MatrixRole role) {
+  const TensorNames& names = spec.names;
+  if (spec.latent.kv_rank > 0) return LatentPatterns(names, role);
+  if (role == MatrixRole::kQueryUp || role == MatrixRole::kLatentUp) return {};
   if (role == MatrixRole::kO) return {names.o};
   if (!names.qkv.empty()) return {names.qkv};
   return {names.q, names.k, names.v};
@@ -188,15 +203,13 @@ std::vector<std::string> ModulesOf(const DecoderSpec& spec, int layer, MatrixRol
   const bool has_experts = spec.layer_specs[static_cast<size_t>(layer)].mlp == MlpKind::kExperts;
   if (role == MatrixRole::kExpertIn || role == MatrixRole::kExpertDown)
     return has_experts ? ExpertModules(spec, layer, role) : std::vector<std::string>();
-  // In latent attention each matrix in memory is made from several tensors, or from parts of one.
-  if (role == MatrixRole::kQueryUp || role == MatrixRole::kLatentUp) return {};
-  const bool is_attention = role == MatrixRole::kQkv || role == MatrixRole::kO;
-  if (is_attention && spec.latent.kv_rank > 0) return {};
+  const bool is_attention = role != MatrixRole::kMlpIn && role != MatrixRole::kDown;
   // Gated DeltaNet's matrix is made from parts of several tensors too.
   const LayerSpec& kinds = spec.layer_specs[static_cast<size_t>(layer)];
   if (is_attention ? !Attends(kinds.mixer) : kinds.mlp == MlpKind::kNone) return {};
   std::vector<std::string> modules =
-      is_attention ? AttentionPatterns(spec.names, role) : MlpPatterns(spec, has_experts, role);
+      is_attention ? AttentionPatterns(spec, role) : MlpPatterns(spec, has_experts, role);
+  std::erase(modules, "");
   for (std::string& module : modules) module = LayerTensor(module, layer);
   return modules;
 }

@@ -17,7 +17,7 @@ namespace pinion {
 std::vector<std::string> ModulesOf(const DecoderSpec& spec, int layer, MatrixRole role);
 
 // A matrix stays in integers if all tensors that it is made of are stored so, in the same groups of
-// columns: W8A8 always, weight-only formats unless `weight_only` is empty (they are then
+// columns: W8A8 and FP8 always, weight-only formats unless `weight_only` is empty (they are then
 // dequantised at loading), and the head if `int8_head` (the source then has integers for it).
 // Experts whose groups are not consecutive columns do not, because a token's activations are
 // prepared once for all its experts. Errors are those of the checkpoint's own roundings.

@@ -49,8 +49,6 @@ struct Form {
 Form FormOf(const TensorSource& weights, const TensorInfo& info) {
   if (const QuantisedTensor* quantised = weights.Quantised(info.name))
     return {quantised->format(), quantised->stored_bytes()};
-  const auto stored = weights.Stored(info.name);
-  if (stored && stored->dtype == "F8_E4M3") return {"FP8", stored->bytes()};
   return {kernels::Name(info.dtype), ElementCount(info.shape) * kernels::SizeOf(info.dtype)};
 }
 
@@ -189,8 +187,8 @@ std::string StoredText(const ModelFiles& files, const Stored& stored) {
 
 // The weights that a default start of a quantised model keeps in memory, on one rank.
 struct Packed {
-  size_t int8 = 0, int4 = 0, dequantised = 0;  // matrices
-  uint64_t bytes = 0;                          // of all weights
+  size_t int8 = 0, int4 = 0, fp8 = 0, dequantised = 0;  // matrices
+  uint64_t bytes = 0;                                   // of all weights
 };
 
 // Empty if nothing is quantised.
@@ -199,7 +197,8 @@ std::optional<Packed> CountPacked(const DecoderSpec& spec) {
   if (plan.empty() && plan.dequantised == 0) return {};
   Packed packed;
   packed.dequantised = plan.dequantised;
-  for (const auto& [key, format] : plan.formats()) ++(format.bits == 4 ? packed.int4 : packed.int8);
+  for (const auto& [key, format] : plan.formats())
+    ++(format.e4m3() ? packed.fp8 : format.bits == 4 ? packed.int4 : packed.int8);
   for (const Dtype dtype : kDtypes)
     if (spec.checkpoint_dtype == kernels::Name(dtype))
       packed.bytes = ShardWeightBytes(spec, dtype, true, 1, 0);
@@ -210,6 +209,7 @@ Json PackedJson(const Packed& packed) {
   Json json;
   json.Set("int4_matrices", static_cast<uint64_t>(packed.int4));
   json.Set("int8_matrices", static_cast<uint64_t>(packed.int8));
+  json.Set("fp8_matrices", static_cast<uint64_t>(packed.fp8));
   json.Set("dequantised_matrices", static_cast<uint64_t>(packed.dequantised));
   json.Set("bytes", packed.bytes);
   return json;
@@ -219,6 +219,7 @@ std::string PackedText(const Packed& packed) {
   std::vector<std::string> parts;
   for (const auto& [count, form] : {std::pair{packed.int4, "in 4 bits"},
                                     {packed.int8, "in 8 bits"},
+                                    {packed.fp8, "in FP8"},
                                     {packed.dequantised, "dequantised"}})
     if (count > 0) parts.push_back(StrCat(count, " matrices ", form));
   return StrCat(FormatBytes(packed.bytes), " of weights: ", Join(parts, ", "));

@@ -89,7 +89,7 @@ void LayOutLatent(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int 
   if (heads == 0) return;
   const auto size = [](int n) { return static_cast<size_t>(n); };
   const LatentSpec& spec_latent = spec.latent;
-  const size_t hidden = size(spec.hidden), rank = size(spec_latent.kv_rank);
+  const size_t rank = size(spec_latent.kv_rank);
   const size_t queries = heads * size(spec_latent.nope_dim + spec_latent.rope_dim);
   const size_t q_rank = size(spec_latent.q_rank), values = size(spec_latent.value_dim);
   const auto blocks = [](size_t n) { return (n + kernels::kBlockN - 1) / kernels::kBlockN; };
@@ -97,16 +97,17 @@ void LayOutLatent(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int 
   layer.q_norm = arena.VectorIf(q_rank > 0, q_rank);
   layer.k_norm = arena.Vector(rank);
   const size_t projected = (q_rank > 0 ? q_rank : queries) + rank + size(spec_latent.rope_dim);
-  layer.qkv = arena.Matrix(As(index, MatrixRole::kQkv, Plain(dtype, projected, hidden)));
-  latent.q_up =
-      arena.Matrix(As(index, MatrixRole::kQueryUp, Plain(dtype, q_rank > 0 ? queries : 0, q_rank)));
+  layer.qkv = arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kQkv, projected));
+  latent.q_up = arena.Matrix(
+      ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kQueryUp, q_rank > 0 ? queries : 0));
   latent.key_blocks = blocks(rank);
   latent.value_blocks = blocks(values);
   latent.key_up = arena.Matrix(
       Plain(dtype, heads * latent.key_blocks * kernels::kBlockN, size(spec_latent.nope_dim)));
   latent.value_up =
       arena.Matrix(Plain(dtype, heads * latent.value_blocks * kernels::kBlockN, rank));
-  layer.o = arena.Matrix(As(index, MatrixRole::kO, Plain(dtype, hidden, heads * values)));
+  layer.o =
+      arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kO, size(spec.hidden)));
   LayOutIndex(spec, dtype, arena, layer.index);
 }
 
@@ -273,10 +274,11 @@ PackedMatrix MatrixOf(Dtype dtype, size_t outputs, Range inputs, const IntegerFo
 }
 
 Range InputsOf(const DecoderSpec& spec, const Shard& shard, int layer, MatrixRole role) {
-  const auto head_dim = static_cast<size_t>(spec.head_dim);
+  const auto width =
+      static_cast<size_t>(spec.latent.kv_rank > 0 ? spec.latent.value_dim : spec.head_dim);
   switch (role) {
     case MatrixRole::kO:
-      return {shard.q_heads.begin * head_dim, shard.q_heads.end * head_dim};
+      return {shard.q_heads.begin * width, shard.q_heads.end * width};
     case MatrixRole::kDown: {
       const LayerSpec& kinds = spec.layer_specs[static_cast<size_t>(layer)];
       return kinds.mlp == MlpKind::kExperts ? shard.shared_intermediate : shard.intermediate;

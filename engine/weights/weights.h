@@ -35,6 +35,7 @@ struct PackedMatrix {
   // Whether activations are rounded to int8 before they are multiplied; whether they must be
   // prepared in any way (rounded or reordered).
   bool rounds() const { return integers && product == IntegerProduct::kInt8; }
+  bool is_e4m3() const { return integers && product == IntegerProduct::kE4m3; }
   bool prepares() const { return rounds() || order; }
   // Bytes from row to row of the prepared activations.
   size_t prepared_row_bytes(kernels::Dtype activation) const {

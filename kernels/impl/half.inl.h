@@ -35,6 +35,14 @@ namespace pinion::kernels::impl {
   return AsFloat(sign | bits);
 }
 
+// Shifted, these are the bits of a float16 that is 2^8 times too small, subnormals included.
+[[gnu::always_inline]] static inline float Widen(E4m3 value) {
+  if ((value.bits & 0x7f) == 0x7f) return __builtin_nanf("");
+  const uint32_t half =
+      static_cast<uint32_t>(value.bits & 0x80) << 8 | static_cast<uint32_t>(value.bits & 0x7f) << 7;
+  return Widen(F16{static_cast<uint16_t>(half)}) * 0x1p8f;
+}
+
 [[gnu::always_inline]] static inline float Widen(float value) { return value; }
 
 // Rounds by adding half a unit in the last place minus one, plus the last bit kept: ties go to

@@ -1,10 +1,12 @@
 #pragma once
 
-// The products that kAmx computes on tiles, on any tile operations: the passes of tile_gemm.inl.h
-// and int_tiles.inl.h as the ISA files instantiate them, with a plain epilogue.
+// The products that kAmx computes on tiles, on any tile operations: the passes of tile_gemm.inl.h,
+// int_tiles.inl.h and e4m3_tiles.inl.h as the ISA files instantiate them, with plain epilogues.
 
 #include <cmath>
 
+#include "kernels/impl/e4m3_tables.h"
+#include "kernels/impl/e4m3_tiles.inl.h"
 #include "kernels/impl/int_tiles.inl.h"
 #include "kernels/integer.h"
 #include "tests/kernels/emulated_tiles.h"
@@ -103,6 +105,31 @@ void MultiplyBf16On(const GemmArgs& args) {
                          .rows = args.rows,
                          .steps = args.k_padded / 32,
                          .blocks = args.blocks});
+}
+
+// The steps of e4m3_tiles.inl.h in plain C++.
+struct PlainSteps {
+  static void Convert(const std::byte* w, size_t columns, std::byte* dst) {
+    for (size_t k = 0; k < columns; ++k) {
+      for (size_t n = 0; n < kBlockN; ++n) {
+        const std::byte code = w[k / 2 * impl::kE4m3StepBytes + impl::E4m3Place(n) + k % 2];
+        const Bf16 value = ToBf16(ToFloat(E4m3{static_cast<uint8_t>(code)}));
+        std::memcpy(dst + (k / 2 * kBlockN + n) * 4 + k % 2 * 2, &value, sizeof(value));
+      }
+    }
+  }
+  static void Add(const float (*sums)[kBlockN], const float* scales, size_t rows, float* y,
+                  size_t ldy, bool accumulate) {
+    for (size_t row = 0; row < rows; ++row)
+      for (size_t n = 0; n < kBlockN; ++n)
+        y[row * ldy + n] = sums[row][n] * scales[n] + (accumulate ? y[row * ldy + n] : 0);
+  }
+};
+
+// Requires FitsE4m3Tiles.
+template <typename Tiles>
+void MultiplyE4m3On(const IntLayout& layout, const E4m3GemmArgs& args) {
+  impl::E4m3TileGemm<Tiles, PlainSteps>(layout, args);
 }
 
 // Requires FitsTiles.

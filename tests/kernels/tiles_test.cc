@@ -5,6 +5,7 @@
 #include "kernels/impl/tile_probe.inl.h"
 #include "kernels/integer.h"
 #include "kernels/probe.h"
+#include "tests/kernels/e4m3_problem.h"
 #include "tests/kernels/emulated_products.h"
 #include "tests/kernels/gemm_problem.h"
 
@@ -213,6 +214,30 @@ TEST(AmxTiles, MultiplyIntegerWeightsAsTheScalarTable) {
 }
 
 // The operands end at unmapped pages, and are passed over more than once.
+// Whole rows, wider than a panel too; groups that fill panels or not, the last one short; and, with
+// 130 rows, more than is kept in L2 at once.
+TEST(EmulatedTiles, MultiplyE4m3WithinTheirRoundings) {
+  const auto run = [](const IntLayout& layout, size_t rows) {
+    ASSERT_TRUE(impl::FitsE4m3Tiles(layout, Dtype::kBf16, rows));
+    const E4m3Problem p(layout, rows, 2, Dtype::kBf16);
+    const size_t ldy = 2 * kBlockN + 16;
+    Guarded<float> y(rows * ldy, 64);
+    MultiplyE4m3On<Emulated<PairOfBf16>>(
+        layout, {p.x.data(), p.x_type, p.packed.data(), y.data(), rows, 2, ldy});
+    p.ExpectWithinRoundings({y.begin(), y.end()}, ldy, "tiles");
+  };
+  for (const IntLayout& layout : {E4m3Layout(31, 31), E4m3Layout(1100, 1100), E4m3Layout(300, 128),
+                                  E4m3Layout(192, 96), E4m3Layout(1300, 256)})
+    for (const size_t rows : {16, 17, 32, 50}) run(layout, rows);
+  run(E4m3Layout(4200, 128), 130);
+}
+
+TEST(EmulatedTiles, LeaveE4m3ToVectorsWhereItDoesNotFit) {
+  EXPECT_FALSE(impl::FitsE4m3Tiles(E4m3Layout(256, 128), Dtype::kBf16, 15));
+  EXPECT_FALSE(impl::FitsE4m3Tiles(E4m3Layout(256, 128), Dtype::kF32, 16));
+  EXPECT_FALSE(impl::FitsE4m3Tiles(E4m3Layout(96, 16), Dtype::kBf16, 16));
+}
+
 TEST(EmulatedTiles, AreProbedWithinTheirOperands) {
   Guarded<std::byte> a(kTileProbeUnit, 64), b(3 * kTileProbeUnit, 64);
   const auto probe = [&](size_t steps) {

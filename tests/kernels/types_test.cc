@@ -50,6 +50,40 @@ TEST(Types, EveryPatternWidensToItsFormulaAndComesBack) {
   }
 }
 
+TEST(Types, E4m3HasFourBitsOfExponentAndThreeOfMantissa) {
+  const auto value = [](int byte) { return ToFloat(E4m3{static_cast<uint8_t>(byte)}); };
+  EXPECT_EQ(value(0x00), 0);
+  EXPECT_EQ(value(0x01), std::ldexp(1.0f, -9));  // the smallest subnormal number
+  EXPECT_EQ(value(0x08), std::ldexp(1.0f, -6));  // the smallest normal one
+  EXPECT_EQ(value(0x38), 1);
+  EXPECT_EQ(value(0x39), 1.125);
+  EXPECT_EQ(value(0x7e), kLargestE4m3);
+  EXPECT_EQ(value(0xfe), -kLargestE4m3);
+  EXPECT_TRUE(std::isnan(value(0x7f)) && std::isnan(value(0xff)));
+  for (int byte = 1; byte < 0x7f; ++byte) {
+    EXPECT_GT(value(byte), value(byte - 1));
+    EXPECT_EQ(value(byte | 0x80), -value(byte));
+  }
+}
+
+// The midpoint of neighbours goes to the even one, floats beside it to the nearer.
+TEST(Types, FloatsRoundToTheNearestE4m3) {
+  for (int byte = 0; byte < 0x7e; ++byte) {
+    const float low = ToFloat(E4m3{static_cast<uint8_t>(byte)});
+    const float high = ToFloat(E4m3{static_cast<uint8_t>(byte + 1)}), middle = (low + high) / 2;
+    for (const int sign : {0, 0x80}) {
+      const auto rounded = [&](float value) { return ToE4m3(sign ? -value : value).bits; };
+      ASSERT_EQ(rounded(low), byte | sign);
+      ASSERT_EQ(rounded(middle), (byte % 2 == 0 ? byte : byte + 1) | sign) << byte;
+      ASSERT_EQ(rounded(std::nextafter(middle, 0.0f)), byte | sign) << byte;
+      ASSERT_EQ(rounded(std::nextafter(middle, 1e9f)), (byte + 1) | sign) << byte;
+    }
+  }
+  EXPECT_EQ(ToE4m3(1e9f).bits, 0x7e);
+  EXPECT_EQ(ToE4m3(-std::numeric_limits<float>::infinity()).bits, 0xfe);
+  EXPECT_EQ(ToE4m3(std::nanf("")).bits & 0x7f, 0x7f);
+}
+
 // For every pair of neighbours: the midpoint goes to the even one, a float beside it to the nearer.
 template <typename Half, typename Narrow>
 void CheckRounding(uint32_t first_infinity, Narrow narrow) {

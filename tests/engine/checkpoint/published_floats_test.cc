@@ -4,12 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <filesystem>
 
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
-#include "engine/checkpoint/fp8.h"
 #include "engine/checkpoint/model.h"
 #include "tests/test_data.h"
 
@@ -18,21 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-
-TEST(E4m3, HasFourBitsOfExponentAndThreeOfMantissa) {
-  EXPECT_EQ(E4m3(0x00), 0);
-  EXPECT_EQ(E4m3(0x01), std::ldexp(1.0f, -9));  // the smallest subnormal number
-  EXPECT_EQ(E4m3(0x08), std::ldexp(1.0f, -6));  // the smallest normal one
-  EXPECT_EQ(E4m3(0x38), 1);
-  EXPECT_EQ(E4m3(0x39), 1.125);
-  EXPECT_EQ(E4m3(0x7e), 448);
-  EXPECT_EQ(E4m3(0xfe), -448);
-  EXPECT_TRUE(std::isnan(E4m3(0x7f)) && std::isnan(E4m3(0xff)));
-  for (int byte = 1; byte < 0x7f; ++byte) {
-    EXPECT_GT(E4m3(static_cast<uint8_t>(byte)), E4m3(static_cast<uint8_t>(byte - 1)));
-    EXPECT_EQ(E4m3(static_cast<uint8_t>(byte | 0x80)), -E4m3(static_cast<uint8_t>(byte)));
-  }
-}
 
 class PublishedFloats : public ::testing::Test {
  protected:

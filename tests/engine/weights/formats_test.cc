@@ -61,5 +61,33 @@ TEST(Formats, AMatrixIsMxfp4OnlyIfAllItsTensorsAre) {
   EXPECT_EQ(mixed.lowest, -128);
 }
 
+// Bytes of e4m3 are not numbers that other codes could be widened to.
+TEST(Formats, AMatrixIsFp8OnlyIfAllItsTensorsAre) {
+  const CodeRange e4m3{-128, 127, false, false, true};
+  const auto spec = FindModel(StrCat(tests::TestData(), "/models/llama")).value().spec;
+  const auto mixed = PlanFormats(spec, Mixed(e4m3), {}, IntegerProduct::kInt8, false).value();
+  EXPECT_EQ(mixed.Find(0, MatrixRole::kMlpIn), nullptr);
+  const IntegerFormat* down = mixed.Find(0, MatrixRole::kDown);
+  ASSERT_NE(down, nullptr);
+  EXPECT_TRUE(down->e4m3());
+  EXPECT_EQ(down->bits, 8);
+  EXPECT_EQ(down->lowest, 0);
+  EXPECT_FALSE(down->outliers_apart);
+}
+
+// All of latent attention's matrices but those between a head's space and the latent's.
+TEST(Formats, LatentAttentionStaysInFp8) {
+  const auto files = FindModel(StrCat(tests::TestData(), "/quantised/deepseekv3-fp8")).value();
+  const auto plan =
+      PlanFormats(files.spec, *OpenWeights(files).value(), files.scheme, {}, false).value();
+  for (const MatrixRole role : {MatrixRole::kQkv, MatrixRole::kQueryUp, MatrixRole::kO}) {
+    ASSERT_NE(plan.Find(0, role), nullptr);
+    EXPECT_TRUE(plan.Find(0, role)->e4m3());
+  }
+  EXPECT_EQ(plan.Find(0, MatrixRole::kLatentUp), nullptr);
+  EXPECT_NE(plan.Find(1, MatrixRole::kExpertIn), nullptr);
+  EXPECT_EQ(plan.dequantised, 0u);
+}
+
 }  // namespace
 }  // namespace pinion

@@ -53,7 +53,8 @@ TEST(Summary, CountsWeightsAsTheyAreStored) {
     return stored ? stored->integer() : 0;
   };
   // Two layers of q, k, v, o: 2 x 256 x 256 + 2 x 128 x 256, and three matrices of 384 x 256.
-  EXPECT_EQ(bytes("qwen3-fp8", "FP8"), 2 * (196608 + 3 * 384 * 256));
+  // Their scales, for each 128 x 128 weights: 2 x 4 + 2 x 2 and 3 x 6, in bfloat16.
+  EXPECT_EQ(bytes("qwen3-fp8", "FP8"), 2 * (196608 + 3 * 384 * 256) + 2 * 30 * 2);
   // Two layers of four experts, 192 outputs of 96 inputs in all: 17 bytes for 32 weights.
   EXPECT_EQ(bytes("gptoss-mxfp4", "MXFP4"), 2 * 4 * (128 * 96 + 96 * 64) / 32 * 17);
 }
@@ -73,6 +74,25 @@ TEST(Summary, CountsMxfp4InFourAndAQuarterBits) {
   // beside each output.
   const uint64_t outputs = 128 + 128, weights = 128 * 96 + 128 * 64;
   EXPECT_EQ(experts, 2 * 4 * (weights * 17 / 32 + outputs * 8));
+}
+
+// FP8 takes a byte a weight in every type that an engine computes in, and a float for each output
+// and 128 inputs.
+TEST(Summary, CountsFp8InEightBits) {
+  const auto files = FindModel(StrCat(tests::TestData(), "/quantised/qwen3-fp8")).value();
+  auto spec = files.spec;
+  const auto source = OpenWeights(files).value();
+  spec.formats = PlanFormats(spec, *source, files.scheme, {}, /*int8_head=*/false).value();
+  const auto bytes = [](const DecoderSpec& of, kernels::Dtype dtype) {
+    return ShardWeightBytes(of, dtype, true, 1, 0);
+  };
+  // Two layers: 512 outputs of q, k and v and 768 of gate and up, of 256 inputs; 256 of o and of
+  // down, of 256 and of 384.
+  const uint64_t weights = (512 + 768 + 256) * 256 + 256 * 384;
+  const uint64_t scales = (512 + 768 + 256) * 2 + 256 * 3, outputs = 512 + 768 + 256 + 256;
+  for (const auto dtype : {kernels::Dtype::kBf16, kernels::Dtype::kF32})
+    EXPECT_EQ(bytes(files.spec, dtype) - bytes(spec, dtype),
+              2 * (weights * (kernels::SizeOf(dtype) - 1) - scales * 4 - outputs * 8));
 }
 
 TEST(Summary, SaysWhatIsLeftOutOfAWrapper) {
