@@ -10,6 +10,8 @@
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "harness/cli/commands.h"
+#include "harness/profile/front.h"
+#include "harness/profile/kubernetes.h"
 #include "harness/profile/launch.h"
 
 namespace pinion::harness {
@@ -22,6 +24,10 @@ struct LaunchOptions {
   std::optional<std::string> served_model_name;
   bool dry_run = false;
   bool json = false;
+  std::vector<std::string> allowed_hosts;
+  std::string haproxy, nginx;  // hosts
+  bool kubernetes = false;
+  std::string image = KubernetesOptions().image;
 };
 
 Json ToJson(const Launch& launch) {
@@ -45,17 +51,70 @@ Status Become(const Command& command) {
   return Fail(ErrorCode::kIo, StrCat("starting ", arguments[0], ": ", std::strerror(errno)));
 }
 
+bool IsFile(const LaunchOptions& options) {
+  return options.kubernetes || !options.haproxy.empty() || !options.nginx.empty();
+}
+
+// What to write into a file that something else starts the profile's servers with.
+Result<std::string> FileOf(const LaunchOptions& options, const Profile& profile) {
+  if (options.kubernetes)
+    return KubernetesText(profile, {options.image, options.served_model_name.value_or("")});
+  const FrontAddress listen{options.host, options.port};
+  const bool is_haproxy = !options.haproxy.empty();
+  PINION_ASSIGN(const auto servers,
+                ParseFrontAddresses(is_haproxy ? options.haproxy : options.nginx, kUsualPort,
+                                    is_haproxy ? "--haproxy" : "--nginx"));
+  return is_haproxy ? HaproxyText(listen, servers) : NginxText(listen, servers);
+}
+
 Status RunLaunch(const LaunchOptions& options) {
-  LaunchRequest request{{}, options.host, options.port, options.served_model_name, ""};
+  LaunchRequest request{
+      {}, options.host, options.port, options.served_model_name, options.allowed_hosts, ""};
   // What a pipe holds can be read only once.
   if (std::filesystem::is_regular_file(options.profile)) request.profile_path = options.profile;
   PINION_ASSIGN(request.profile, ReadProfile(options.profile));
+  if (IsFile(options)) {
+    PINION_ASSIGN(const std::string text, FileOf(options, request.profile));
+    std::printf("%s", text.c_str());
+    return {};
+  }
   PINION_ASSIGN(const LaunchEnvironment here, InspectEnvironment());
   PINION_ASSIGN(const Launch launch, PlanLaunch(request, here));
   for (const std::string& warning : launch.warnings) LogWarning(warning);
   if (!options.dry_run) return Become(launch.command);
   std::printf("%s\n", (options.json ? ToJson(launch).Dump(2) : ShellText(launch.command)).c_str());
   return {};
+}
+
+// What is printed in place of starting the server, one of them.
+void AddFiles(CLI::App& command, LaunchOptions& options, CLI::Option* dry_run) {
+  constexpr char kGroup[] = "Files";
+  constexpr char kHosts[] = "HOST[:PORT],...";
+  CLI::Option* haproxy =
+      command
+          .add_option("--haproxy", options.haproxy,
+                      "only print an HAProxy configuration that listens on --host and --port, for "
+                      "servers on these hosts (port 8000) that were launched from the profile")
+          ->type_name(kHosts);
+  CLI::Option* nginx = command
+                           .add_option("--nginx", options.nginx,
+                                       "the same for nginx; without checks of /health, which only "
+                                       "its commercial version makes")
+                           ->type_name(kHosts);
+  CLI::Option* kubernetes = command.add_flag(
+      "--k8s", options.kubernetes,
+      "only print a ConfigMap, a Deployment and a Service for Kubernetes: a pod with CPUs and "
+      "memory of its own, sized by the profile");
+  command
+      .add_option("--image", options.image, "with --k8s: the container image, see Containerfile")
+      ->needs(kubernetes)
+      ->group(kGroup)
+      ->capture_default_str();
+  for (CLI::Option* one : {haproxy, nginx, kubernetes}) {
+    one->group(kGroup)->excludes(dry_run);
+    for (CLI::Option* other : {haproxy, nginx, kubernetes})
+      if (one != other) one->excludes(other);
+  }
 }
 
 }  // namespace
@@ -72,8 +131,14 @@ void AddLaunch(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--served-model-name", options->served_model_name,
                       "the model's name in the API (default: as in the profile)");
+  command
+      ->add_option("--allowed-hosts", options->allowed_hosts,
+                   "a name that requests may have in Host besides this machine's; repeatable; "
+                   "'*': any")
+      ->allow_extra_args(false);
   auto* dry_run = command->add_flag("--dry-run", options->dry_run,
                                     "only print the command and its environment");
+  AddFiles(*command, *options, dry_run);
   command
       ->add_flag("--json", options->json,
                  "with --dry-run: print JSON instead of text, with the warnings")

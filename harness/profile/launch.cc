@@ -7,6 +7,7 @@
 #include "engine/checkpoint/model.h"
 #include "engine/host/binding.h"
 #include "engine/run/replicas.h"
+#include "harness/profile/replan.h"
 
 namespace pinion::harness {
 namespace {
@@ -64,6 +65,18 @@ Result<EngineOptions> WithEnvironment(EngineOptions options, std::vector<std::st
   return options;
 }
 
+// Lists that this process was given in the environment are the user's own, and stay.
+void PlanAgain(const Configuration& profile, const LaunchEnvironment& here, EngineOptions& options,
+               std::vector<std::string>& warnings) {
+  if (options.threads_bind != profile.options.threads_bind) return;
+  const auto lists =
+      ListsHere(options, options.tensor_parallel * profile.replicas, here.machine, here.budget);
+  if (!lists) return;
+  warnings.push_back(StrCat("threads_bind is ", *lists, " in place of the profile's ",
+                            options.threads_bind, ", of which not all CPUs can be used here"));
+  options.threads_bind = *lists;
+}
+
 // Unavailable settings keep the system's default, with a warning.
 std::vector<std::pair<std::string, std::string>> ChooseRuntime(const RuntimeChoice& choice,
                                                                const LaunchEnvironment& here,
@@ -86,6 +99,8 @@ Command CommandOf(const LaunchRequest& request, const Configuration& configurati
   auto& arguments = command.arguments;
   if (request.served_model_name)
     arguments.insert(arguments.end(), {"--served-model-name", *request.served_model_name});
+  for (const std::string& name : request.allowed_hosts)
+    arguments.insert(arguments.end(), {"--allowed-hosts", name});
   if (!request.profile_path.empty())
     arguments.insert(arguments.end(), {"--from-profile", request.profile_path});
   return command;
@@ -113,8 +128,11 @@ Result<Launch> PlanLaunch(const LaunchRequest& request, const LaunchEnvironment&
     return Unexpected(CannotLaunch(std::move(valid).error()));
   CompareMachines(profile.machine, here.fingerprint, launch.warnings);
   CompareCpus(profile.cpus, here.budget, launch.warnings);
+  PlanAgain(profile.configuration, here, *options, launch.warnings);
   auto plan = PlanOf(*options, profile.configuration.replicas, here);
   if (!plan) return Unexpected(CannotLaunch(std::move(plan).error()));
+  const Json* measured = profile.evidence.is_object() ? profile.evidence.Find("plan") : nullptr;
+  if (const auto differs = DifferenceOfPlans(measured, *plan)) launch.warnings.push_back(*differs);
   launch.warnings.insert(launch.warnings.end(), plan->warnings.begin(), plan->warnings.end());
   launch.command =
       CommandOf(request, {*options, profile.configuration.runtime, profile.configuration.replicas});

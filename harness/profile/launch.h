@@ -17,6 +17,7 @@ struct LaunchRequest {
   std::string host = "127.0.0.1";
   int port = kUsualPort;
   std::optional<std::string> served_model_name;
+  std::vector<std::string> allowed_hosts;  // besides the names of the server's machine
   std::string profile_path;  // for the server to show its evidence; empty: it shows none
 };
 
@@ -36,9 +37,10 @@ struct Launch {
 };
 
 // Checks that the profile can run here and lists the differences. Errors (exit code 1) only if
-// it cannot: the model or the ISA path is missing, the binding names CPUs that are gone.
-// A different machine, fewer CPUs or a missing library are warnings: it runs, but was not measured
-// so. vLLM's environment variables beat the profile, as everywhere; a warning says so.
+// it cannot: the model or the ISA path is missing, there are more ranks than CPUs. A binding on
+// CPUs that cannot be used here is planned again on those that can (replan.h). A different machine,
+// fewer CPUs or a missing library are warnings: it runs, but was not measured so. vLLM's
+// environment variables beat the profile, as everywhere; a warning says so.
 Result<Launch> PlanLaunch(const LaunchRequest& request, const LaunchEnvironment& here);
 
 }  // namespace pinion::harness

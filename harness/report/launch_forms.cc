@@ -120,10 +120,10 @@ std::vector<LaunchForm> FormsOfOurs(const LaunchCommands& commands, const Place&
        commands.vllm_lacks.empty() ? "" : "vLLM has no setting for " + commands.vllm_lacks + "."},
       {"systemd unit", Systemd(place, objective), ""},
       {"Container", Container(place),
-       "The image: `podman build -t pinion .` in Pinion's source folder. A profile with an "
-       "explicit binding names this host's CPUs."},
+       "The image: `podman build -t pinion .` in Pinion's source folder. `pinion launch PROFILE "
+       "--k8s` prints objects for Kubernetes."},
       {"Slurm job", Slurm(place),
-       "Slurm chooses the CPUs: an explicit binding in the profile must be among them."}};
+       "Slurm chooses the CPUs, and `pinion launch` plans an explicit binding again within them."}};
 }
 
 }  // namespace

@@ -37,8 +37,18 @@ Json ExpectedJson(const Candidate& candidate) {
   return list;
 }
 
+// The CPUs of every rank and of the front end.
+Json PlanJson(const Json& plan) {
+  Json json = Json::MakeObject();
+  for (const char* key : {"ranks", "frontend_cpus"})
+    if (const Json* part = plan.Find(key)) json.Set(key, *part);
+  return json;
+}
+
 Json EvidenceJson(const Results& results, const Verdict& verdict, const std::string& folder) {
   Json json;
+  if (const Candidate* candidate = results.Find(verdict.recommended))
+    json.Set("plan", PlanJson(candidate->plan));
   json.Set("outcome", Name(verdict.outcome));
   json.Set("sentence", verdict.sentence);
   json.Set("ratio_to_default", EstimateJson(verdict.ratio));

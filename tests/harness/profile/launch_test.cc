@@ -121,13 +121,34 @@ TEST_F(PlanLaunchTest, WarnsOfCpusThatAreGone) {
   EXPECT_THAT(launch->warnings, Contains(HasSubstr("CPUs 1-2, which the profile was measured on")));
 }
 
-TEST_F(PlanLaunchTest, RefusesABindingOnCpusThatAreGone) {
+TEST_F(PlanLaunchTest, PlansABindingAgainWithinTheCpusThatItGets) {
   LaunchRequest request = Request();
   request.profile.configuration.options.threads_bind = "0-2";
+  request.profile.evidence = *Json::Parse(R"({"plan":{"ranks":[{"cpus":[0,1,2]}]}})");
   const auto launch = PlanLaunch(request, Here({0, 3}));
+  ASSERT_TRUE(launch) << launch.error().message;
+  EXPECT_THAT(ShellText(launch->command), HasSubstr(" --threads-bind 0,3 "));
+  EXPECT_THAT(launch->warnings,
+              Contains(HasSubstr("threads_bind is 0,3 in place of the profile's 0-2")));
+  EXPECT_THAT(launch->warnings,
+              Contains(HasSubstr("2 threads on CPUs 0,3; measured: 3 threads on CPUs 0-2")));
+}
+
+TEST_F(PlanLaunchTest, RefusesAUsersOwnBindingOnCpusThatAreGone) {
+  setenv("VLLM_CPU_OMP_THREADS_BIND", "0-2", 1);
+  const auto launch = PlanLaunch(Request(), Here({0, 3}));
   ASSERT_FALSE(launch);
   EXPECT_EQ(ExitCode(launch.error()), 1);
   EXPECT_THAT(launch.error().message, HasSubstr("cannot be launched here"));
+}
+
+TEST_F(PlanLaunchTest, TellsTheServerWhichHostsItMayBeCalled) {
+  LaunchRequest request = Request();
+  request.allowed_hosts = {"pinion", "*"};
+  const auto launch = PlanLaunch(request, Here());
+  ASSERT_TRUE(launch) << launch.error().message;
+  EXPECT_THAT(ShellText(launch->command),
+              testing::EndsWith("--allowed-hosts pinion --allowed-hosts '*'"));
 }
 
 TEST_F(PlanLaunchTest, RefusesAMissingModel) {
