@@ -72,7 +72,7 @@ std::string SettingRow::name() const {
   return first.empty() ? key : std::string(first);
 }
 
-bool SettingRow::is_of_engine() const { return *flag != '\0'; }
+bool SettingRow::is_of_engine() const { return *flag != '\0' && !is_of_server; }
 
 const SettingRow* FindSetting(std::string_view key) {
   const auto& rows = SettingRows();

@@ -20,11 +20,11 @@
 
 namespace pinion {
 
-// What `launch` starts: engines with equal options, each in a process of its own.
+// What `launch` starts: one server with engines of equal options, each in a process of its own.
 struct Configuration {
   EngineOptions options;
   RuntimeChoice runtime = {};  // of each process
-  int replicas = 1;
+  int replicas = 1;            // engines behind the server's front end
 };
 
 // kSeed: 64 bits without a sign, in JSON as a signed integer of the same bits.
@@ -48,7 +48,7 @@ struct SettingAccess {
 
 struct SettingRow {
   std::string key;               // "max_num_seqs", also in JSON
-  const char* flag = "";         // "--max-num-seqs", or "--on,!--off"; "": not a flag of an engine
+  const char* flag = "";         // "--max-num-seqs", or "--on,!--off"; "": none
   const char* environment = "";  // "": none
   const char* help = "";   // what it is, without the names of its values, default and environment
   const char* usual = "";  // the default in words: "auto", "the model's"
@@ -61,6 +61,7 @@ struct SettingRow {
   bool changes_outputs = false;  // a model's answers, not only its speed
   bool is_placement = false;     // its effect is in the plan of CPUs
   bool varies = true;            // may be an axis of a sweep
+  bool is_of_server = false;     // its flag is one of `serve`, not of an engine
   Counterpart vllm = {}, llama_cpp = {};
 
   Json get(const Configuration& of) const { return access.get(of); }

@@ -137,14 +137,16 @@ std::vector<SettingRow> PlacementRows() {
        .is_placement = true,
        .vllm = {"-tp"}},
       {.key = "replicas",
-       .help = "servers that share one load, each with CPUs, weights and a KV cache of its own",
+       .flag = "--data-parallel-size",
+       .help = "engines behind one front end, each with CPUs, weights and a KV cache of its own; a "
+               "flag of serve alone",
        .usual = "1",
        .kind = kInteger,
        .access = ReplicasField(),
        .least = 1,
        .most = kMaxReplicas,
-       .vllm = {"[a process each]"},
-       .llama_cpp = {"[a process each]"}},
+       .is_of_server = true,
+       .vllm = {"--data-parallel-size"}},
   };
 }
 

@@ -1,4 +1,3 @@
-#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,10 +10,9 @@
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "harness/cli/commands.h"
-#include "harness/cli/stop_request.h"
 #include "harness/profile/front.h"
+#include "harness/profile/kubernetes.h"
 #include "harness/profile/launch.h"
-#include "harness/profile/supervise.h"
 
 namespace pinion::harness {
 namespace {
@@ -22,43 +20,24 @@ namespace {
 struct LaunchOptions {
   std::string profile;
   std::string host = "127.0.0.1";
-  int port = 8000;
+  int port = kUsualPort;
   std::optional<std::string> served_model_name;
   bool dry_run = false;
   bool json = false;
-  bool haproxy = false;
+  std::vector<std::string> allowed_hosts;
+  std::string haproxy, nginx;  // hosts
+  bool kubernetes = false;
+  std::string image = KubernetesOptions().image;
 };
 
-Json ToJson(const LaunchedServer& server) {
+Json ToJson(const Launch& launch) {
   Json environment = Json::MakeObject();
-  for (const auto& [name, value] : server.command.environment) environment.Set(name, value);
+  for (const auto& [name, value] : launch.command.environment) environment.Set(name, value);
   Json json = Json::MakeObject();
   json.Set("environment", std::move(environment));
-  json.Set("command", server.command.arguments);
-  if (server.cpus) json.Set("cpus", *server.cpus);
-  return json;
-}
-
-// One server's command, or a list of them under "replicas".
-Json ToJson(const Launch& launch) {
-  Json json = Json::MakeObject();
-  if (launch.servers.size() == 1) {
-    json = ToJson(launch.servers.front());
-  } else {
-    Json replicas = Json::MakeArray();
-    for (const LaunchedServer& server : launch.servers) replicas.Append(ToJson(server));
-    json.Set("replicas", std::move(replicas));
-  }
+  json.Set("command", launch.command.arguments);
   json.Set("warnings", launch.warnings);
   return json;
-}
-
-// One line per server; `taskset` gives its CPUs.
-std::string ToText(const Launch& launch) {
-  std::vector<std::string> lines;
-  for (const LaunchedServer& server : launch.servers)
-    lines.push_back(ShellText(OnCpus(server.command, server.cpus)));
-  return Join(lines, "\n");
 }
 
 // Turns this process into the server, so that signals and exit codes are the server's own.
@@ -72,41 +51,70 @@ Status Become(const Command& command) {
   return Fail(ErrorCode::kIo, StrCat("starting ", arguments[0], ": ", std::strerror(errno)));
 }
 
-Status PrintFront(const LaunchOptions& options, int replicas) {
-  if (replicas == 1)
-    return Fail(ErrorCode::kUsage,
-                StrCat("the profile has one server, which needs no proxy in front: leave out "
-                       "--haproxy"));
-  std::printf("%s", HaproxyText(options.host, options.port, replicas).c_str());
-  return {};
+bool IsFile(const LaunchOptions& options) {
+  return options.kubernetes || !options.haproxy.empty() || !options.nginx.empty();
 }
 
-// A single server replaces this process; several run as its children until one of them ends or this
-// process is stopped.
-Status Start(const Launch& launch, const LaunchOptions& options) {
-  const size_t count = launch.servers.size();
-  if (count == 1) return Become(launch.servers.front().command);
-  LogInfo(StrCat(
-      count, " replicas listen on ", kReplicaHost, ", ports ", ReplicaPort(options.port, 0), " to ",
-      ReplicaPort(options.port, static_cast<int>(count) - 1),
-      "; `pinion launch --haproxy` prints a configuration of HAProxy in front of them on port ",
-      options.port));
-  CatchStopRequests({SIGINT, SIGTERM});
-  return Supervise(launch.servers, StopRequested);
+// What to write into a file that something else starts the profile's servers with.
+Result<std::string> FileOf(const LaunchOptions& options, const Profile& profile) {
+  if (options.kubernetes)
+    return KubernetesText(profile, {options.image, options.served_model_name.value_or("")});
+  const FrontAddress listen{options.host, options.port};
+  const bool is_haproxy = !options.haproxy.empty();
+  PINION_ASSIGN(const auto servers,
+                ParseFrontAddresses(is_haproxy ? options.haproxy : options.nginx, kUsualPort,
+                                    is_haproxy ? "--haproxy" : "--nginx"));
+  return is_haproxy ? HaproxyText(listen, servers) : NginxText(listen, servers);
 }
 
 Status RunLaunch(const LaunchOptions& options) {
-  LaunchRequest request{{}, options.host, options.port, options.served_model_name, ""};
+  LaunchRequest request{
+      {}, options.host, options.port, options.served_model_name, options.allowed_hosts, ""};
   // What a pipe holds can be read only once.
   if (std::filesystem::is_regular_file(options.profile)) request.profile_path = options.profile;
   PINION_ASSIGN(request.profile, ReadProfile(options.profile));
-  if (options.haproxy) return PrintFront(options, request.profile.configuration.replicas);
+  if (IsFile(options)) {
+    PINION_ASSIGN(const std::string text, FileOf(options, request.profile));
+    std::printf("%s", text.c_str());
+    return {};
+  }
   PINION_ASSIGN(const LaunchEnvironment here, InspectEnvironment());
   PINION_ASSIGN(const Launch launch, PlanLaunch(request, here));
   for (const std::string& warning : launch.warnings) LogWarning(warning);
-  if (!options.dry_run) return Start(launch, options);
-  std::printf("%s\n", (options.json ? ToJson(launch).Dump(2) : ToText(launch)).c_str());
+  if (!options.dry_run) return Become(launch.command);
+  std::printf("%s\n", (options.json ? ToJson(launch).Dump(2) : ShellText(launch.command)).c_str());
   return {};
+}
+
+// What is printed in place of starting the server, one of them.
+void AddFiles(CLI::App& command, LaunchOptions& options, CLI::Option* dry_run) {
+  constexpr char kGroup[] = "Files";
+  constexpr char kHosts[] = "HOST[:PORT],...";
+  CLI::Option* haproxy =
+      command
+          .add_option("--haproxy", options.haproxy,
+                      "only print an HAProxy configuration that listens on --host and --port, for "
+                      "servers on these hosts (port 8000) that were launched from the profile")
+          ->type_name(kHosts);
+  CLI::Option* nginx = command
+                           .add_option("--nginx", options.nginx,
+                                       "the same for nginx; without checks of /health, which only "
+                                       "its commercial version makes")
+                           ->type_name(kHosts);
+  CLI::Option* kubernetes = command.add_flag(
+      "--k8s", options.kubernetes,
+      "only print a ConfigMap, a Deployment and a Service for Kubernetes: a pod with CPUs and "
+      "memory of its own, sized by the profile");
+  command
+      .add_option("--image", options.image, "with --k8s: the container image, see Containerfile")
+      ->needs(kubernetes)
+      ->group(kGroup)
+      ->capture_default_str();
+  for (CLI::Option* one : {haproxy, nginx, kubernetes}) {
+    one->group(kGroup)->excludes(dry_run);
+    for (CLI::Option* other : {haproxy, nginx, kubernetes})
+      if (one != other) one->excludes(other);
+  }
 }
 
 }  // namespace
@@ -123,17 +131,14 @@ void AddLaunch(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--served-model-name", options->served_model_name,
                       "the model's name in the API (default: as in the profile)");
-  command->footer(
-      "A profile with several replicas starts them all as children, which end together, on the "
-      "ports of 127.0.0.1 that follow --port; --host and --port are then for the proxy in "
-      "front of them. Each replica has the profile's KV space for itself.");
-  auto* dry_run =
-      command->add_flag("--dry-run", options->dry_run,
-                        "only print the command (one line per replica) and its environment");
   command
-      ->add_flag("--haproxy", options->haproxy,
-                 "only print an HAProxy configuration for the profile's replicas")
-      ->excludes(dry_run);
+      ->add_option("--allowed-hosts", options->allowed_hosts,
+                   "a name that requests may have in Host besides this machine's; repeatable; "
+                   "'*': any")
+      ->allow_extra_args(false);
+  auto* dry_run = command->add_flag("--dry-run", options->dry_run,
+                                    "only print the command and its environment");
+  AddFiles(*command, *options, dry_run);
   command
       ->add_flag("--json", options->json,
                  "with --dry-run: print JSON instead of text, with the warnings")

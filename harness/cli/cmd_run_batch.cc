@@ -16,7 +16,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/engine_flags.h"
 #include "harness/cli/stop_request.h"
-#include "harness/trial/servers.h"
+#include "harness/trial/trial_server.h"
 
 namespace pinion::harness {
 namespace {
@@ -90,11 +90,14 @@ Result<std::vector<BatchRequest>> LeftOf(std::vector<BatchRequest> requests,
 }
 
 // The server, on a free port of 127.0.0.1, with its messages on standard error.
-Status StartServer(const TrialRequest& request, Replicas& server) {
-  PINION_ASSIGN(const ServerPlan plan, PlanServers(request));
-  PINION_ASSIGN(const std::vector<int> ports, FreePorts(1));
-  PINION_ASSIGN(const auto commands, plan.Commands(request.engine, ports));
-  return server.Start(request.engine, commands, ports, "", StopRequested);
+Result<std::unique_ptr<EngineServer>> StartServer(const TrialRequest& request) {
+  PINION_ASSIGN(const ServerPlan plan, PlanServer(request));
+  PINION_ASSIGN(const int port, FreePort());
+  PINION_ASSIGN(const EngineCommand command, plan.CommandOn(port, request.engine));
+  PINION_ASSIGN(auto server, EngineServer::Start(command, port, STDERR_FILENO));
+  if (const Status ready = server->WaitUntilReady(request.engine, StopRequested); !ready)
+    return Fail(ready.error().code, StrCat("the server ", ready.error().message));
+  return server;
 }
 
 // False: some requests were refused or got no answer.
@@ -112,14 +115,16 @@ Result<bool> Answer(const RunBatchFlags& flags) {
                    " requests have been answered before"));
   if (plan.requests.empty()) return true;
   CatchStopRequests({SIGINT, SIGTERM});
-  Replicas server;
-  PINION_TRY(StartServer(request, server));
-  PINION_ASSIGN(const auto client, HttpClient::Make(server.urls(), {}));
+  PINION_ASSIGN(const auto server, StartServer(request));
+  PINION_ASSIGN(const auto client, HttpClient::Make(server->url(), {}));
   BatchProgress progress(plan.requests.size());
   plan.at_once = flags.at_once > 0 ? flags.at_once : request.options.max_num_seqs;
   plan.timeout_s = flags.timeout_s;
   plan.interrupted = StopRequested;
-  plan.why_ended = [&] { return server.WhyEnded(); };
+  plan.why_ended = [&] {
+    const std::string why = server->WhyEnded(0);
+    return why.empty() ? why : StrCat("the server ", why);
+  };
   const auto done = [&](const BatchRequest& one, const BatchOutcome& outcome) -> Status {
     progress.Take(outcome);
     return output.file.Append(BatchLine(one.custom_id, outcome));

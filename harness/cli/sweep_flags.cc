@@ -79,9 +79,9 @@ void SweepFlags::AddLoad(CLI::App& command) {
       ->delimiter(',');
   command
       .add_option("--replicas", replicas,
-                  "servers that share one load, such as 1,2: each with its own CPUs "
-                  "(--threads-bind lists: one per rank of every replica), weights and "
-                  "--kv-cache-space")
+                  "engines behind one front end (serve --data-parallel-size), such as 1,2: each "
+                  "with its own CPUs (--threads-bind lists: one per rank of every engine), weights "
+                  "and --kv-cache-space")
       ->delimiter(',')
       ->check(CLI::Range(1, kMaxReplicas));
   command.add_option("--num-prompts", num_prompts, "prompts of the batch (default 16; --quick 8)");

@@ -1,10 +1,12 @@
 #include "harness/engines/command.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <set>
 
 #include "engine/base/strings.h"
+#include "engine/run/replicas.h"
 #include "harness/space/settings.h"
 
 namespace pinion::harness {
@@ -93,10 +95,13 @@ Status NeedsFiles(const EngineOptions& options, const char* engine) {
                                         "`pinion model make` and name the folder"));
 }
 
-Result<EngineCommand> Vllm(const EngineOptions& options, const Plan& plan, int port) {
-  PINION_TRY(NeedsFiles(options, "vLLM"));
+Result<EngineCommand> Vllm(const Configuration& configuration, const Plan& plan, int port) {
+  PINION_TRY(NeedsFiles(configuration.options, "vLLM"));
   EngineCommand made;
-  made.command = VllmCommand(options, ToJson(plan));
+  made.command = VllmCommand(configuration, ToJson(plan));
+  if (configuration.replicas > 1)
+    for (auto& variable : EnvironmentOfReplica(plan))
+      made.command.environment.push_back(std::move(variable));
   Append(made.command.arguments, {"--host", "127.0.0.1", "--port", StrCat(port)});
   return made;
 }
@@ -141,9 +146,16 @@ Result<EngineCommand> LlamaCpp(const EngineOptions& options, const Plan& plan, i
   return made;
 }
 
-EngineCommand Pinion(const EngineChoice& engine, const EngineOptions& options, int port) {
+EngineCommand Pinion(const EngineChoice& engine, const Configuration& configuration, int port) {
   EngineCommand made;
-  made.command = ServeCommand(options, "127.0.0.1", port);
+  made.command = ServeCommand(configuration, "127.0.0.1", port);
+  for (const SettingRow& row : SettingRows()) {
+    const auto names_it = [&](const auto& variable) { return variable.first == row.environment; };
+    const auto& own = engine.environment;
+    if (*row.environment && std::getenv(row.environment) &&
+        std::none_of(own.begin(), own.end(), names_it))
+      made.command.environment.emplace_back(row.environment, "");
+  }
   if (!engine.binary.empty()) made.command.arguments.front() = engine.binary;
   // An engine process that ends is a result, which another one would only blur.
   Append(made.command.arguments, {"--max-engine-restarts", "0"});
@@ -160,14 +172,14 @@ Result<EngineCommand> Custom(const EngineChoice& engine, const Placeholders& pla
   return made;
 }
 
-Result<EngineCommand> ByKind(const EngineChoice& engine, const Placeholders& placeholders,
-                             const ServedLoad& load) {
+Result<EngineCommand> ByKind(const EngineChoice& engine, const Configuration& configuration,
+                             const Placeholders& placeholders, const ServedLoad& load) {
   const auto& [options, plan, port] = placeholders;
   switch (engine.kind) {
     case EngineChoice::Kind::kPinion:
-      return Pinion(engine, options, port);
+      return Pinion(engine, configuration, port);
     case EngineChoice::Kind::kVllm:
-      return Vllm(options, plan, port);
+      return Vllm(configuration, plan, port);
     case EngineChoice::Kind::kLlamaCpp:
       return LlamaCpp(options, plan, port, load);
     case EngineChoice::Kind::kCommand:
@@ -188,12 +200,12 @@ std::string CpuMask(const std::vector<int>& cpus) {
   return text;
 }
 
-Result<EngineCommand> CommandFor(const EngineChoice& engine, const EngineOptions& options,
+Result<EngineCommand> CommandFor(const EngineChoice& engine, const Configuration& configuration,
                                  const Plan& plan, const Machine& machine, int port,
                                  const ServedLoad& load) {
   using Kind = EngineChoice::Kind;
-  const Placeholders placeholders{options, plan, port};
-  Result<EngineCommand> made = ByKind(engine, placeholders, load);
+  const Placeholders placeholders{configuration.options, plan, port};
+  Result<EngineCommand> made = ByKind(engine, configuration, placeholders, load);
   if (!made) return made;
   Command& command = made->command;
   if (engine.kind != Kind::kCommand && !engine.command.empty()) {  // another program for the same
@@ -213,9 +225,9 @@ Result<EngineCommand> CommandFor(const EngineChoice& engine, const EngineOptions
   }
   if (engine.is_pinion()) return made;  // it binds its memory itself, and has every setting
   if (engine.kind != Kind::kVllm) BindMemory(plan, machine, command);
-  const Configuration all{options};
-  for (const Setting& setting : Difference({}, all))
-    if (const SettingRow& row = *FindSetting(setting.key); !HasValue(engine, row, row.get(all)))
+  for (const Setting& setting : Difference({}, configuration))
+    if (const SettingRow& row = *FindSetting(setting.key);
+        !HasValue(engine, row, row.get(configuration)))
       made->ignored.push_back(StrCat(setting.key, "=", setting.value));
   return made;
 }

@@ -7,13 +7,13 @@
 #include "engine/base/result.h"
 #include "engine/host/binding.h"
 #include "engine/host/machine.h"
-#include "engine/run/options.h"
+#include "engine/run/settings.h"
 #include "harness/profile/command.h"
 #include "harness/space/engine_choice.h"
 
 namespace pinion::harness {
 
-// How to start an engine's server with `options` and their plan.
+// How to start an engine's server with a configuration and its plan.
 struct EngineCommand {
   Command command;
   std::optional<std::vector<int>> cpus;  // affinity at start; unset: all CPUs
@@ -26,8 +26,10 @@ struct ServedLoad {
   int sequence_tokens = 0;  // longest prompt and its answer
 };
 
-// The flags of `pinion serve`, or for another engine their counterparts by the registry
-// (engine/run/settings.h, docs/settings.md). A command of kind `command` has placeholders: {model},
+// What `launch` would start, or for another engine the counterparts of its flags by the registry
+// (engine/run/settings.h, docs/settings.md). `plan`: of all engines behind the server
+// (PlanReplicas). The configuration says all, so Pinion's server gets the environment variables of
+// settings empty, which is unset. A command of kind `command` has placeholders: {model},
 // {port}, {threads}, {cpus}, {kv_cache_gib}, {tensor_parallel}, {dtype}, {max_num_batched_tokens},
 // {max_num_seqs} and {max_model_len}.
 //
@@ -38,7 +40,7 @@ struct ServedLoad {
 // under `numactl --membind`. Servers listen on 127.0.0.1. Errors (kUsage): an unknown placeholder,
 // a model that the engine cannot read. Settings that differ from their default and that the engine
 // lacks (HasValue in harness/space) are reported as ignored.
-Result<EngineCommand> CommandFor(const EngineChoice& engine, const EngineOptions& options,
+Result<EngineCommand> CommandFor(const EngineChoice& engine, const Configuration& configuration,
                                  const Plan& plan, const Machine& machine, int port,
                                  const ServedLoad& load = {});
 

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "engine/base/clock.h"
+#include "engine/base/descriptor.h"
 #include "engine/base/json.h"
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
@@ -37,14 +38,8 @@ class GuardedServer final : public EngineServer {
         guard_fd_(guard_fd),
         url_(std::move(url)) {}
   ~GuardedServer() override {
-    if (asked_to_stop_) Look(kStopSeconds);
-    process_.Stop(asked_to_stop_ ? 0 : kStopSeconds);
+    process_.Stop(kStopSeconds);
     close(guard_fd_);
-  }
-
-  void AskToStop() override {
-    process_.Signal(SIGTERM);
-    asked_to_stop_ = true;
   }
 
   const ServerUrl& url() const override { return url_; }
@@ -62,8 +57,8 @@ class GuardedServer final : public EngineServer {
     return bytes;
   }
 
-  std::string WhyEnded() override {
-    Look(0);
+  std::string WhyEnded(double patience_s) override {
+    Look(patience_s);
     return ended_;
   }
 
@@ -76,7 +71,7 @@ class GuardedServer final : public EngineServer {
       if (!answer && answer.error().code == ErrorCode::kNotFound)
         answer = HttpFetch(url_, "/v1/models", kHealthSeconds);
       start_s_ = SecondsSince(start_ns_);
-      if (const std::string why = WhyEnded(); !why.empty())
+      if (const std::string why = WhyEnded(0); !why.empty())
         return Fail(ErrorCode::kFailed, StrCat(why, " before it was ready"));
       if (answer) return {};
       last = answer.error().message;
@@ -104,32 +99,20 @@ class GuardedServer final : public EngineServer {
   const int64_t start_ns_ = NowNs();
   double start_s_ = 0;
   std::string ended_;
-  bool asked_to_stop_ = false;
 };
 
 }  // namespace
 
-Result<std::vector<int>> FreePorts(size_t count) {
-  std::vector<int> sockets, ports;
-  int code = 0;
-  // Each socket stays open until the last is found, so that no port is found twice.
-  while (code == 0 && ports.size() < count) {
-    sockets.push_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    const int fd = sockets.back();
-    const bool found = fd >= 0 && bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                       getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-    code = found ? 0 : errno;
-    if (found) ports.push_back(int{ntohs(address.sin_port)});
-  }
-  for (const int fd : sockets)
-    if (fd >= 0) close(fd);
-  if (code != 0)
-    return Fail(ErrorCode::kIo, StrCat("no free port on 127.0.0.1: ", std::strerror(code)));
-  return ports;
+Result<int> FreePort() {
+  const Descriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  if (fd.get() >= 0 && bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+      getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0)
+    return int{ntohs(address.sin_port)};
+  return Fail(ErrorCode::kIo, StrCat("no free port on 127.0.0.1: ", std::strerror(errno)));
 }
 
 Result<std::unique_ptr<EngineServer>> EngineServer::Start(const EngineCommand& command, int port,

@@ -28,19 +28,18 @@ class EngineServer {
   // interrupted.
   virtual Status WaitUntilReady(const EngineChoice& engine,
                                 const std::function<bool()>& interrupted) = 0;
-  virtual void AskToStop() = 0;  // SIGTERM, and no waiting
 
   virtual const ServerUrl& url() const = 0;
   virtual double start_s() const = 0;                // from its start to its first healthy answer
   virtual std::vector<pid_t> processes() const = 0;  // its own and their descendants, now
   // The sum of their peak resident memory (shared pages count each time).
   virtual uint64_t peak_rss_bytes() const = 0;
-  // How it ended: "ended with exit code 3"; empty while it runs.
-  virtual std::string WhyEnded() = 0;
+  // How it ended: "ended with exit code 3"; empty if it still runs after `patience_s`.
+  virtual std::string WhyEnded(double patience_s) = 0;
 };
 
-// `count` different free ports of 127.0.0.1.
-Result<std::vector<int>> FreePorts(size_t count);
+// A free port of 127.0.0.1.
+Result<int> FreePort();
 
 // The hidden command between this process and such a server (its arguments as one JSON list): runs
 // `arguments` in its own process group and returns their exit code; when standard input ends (its

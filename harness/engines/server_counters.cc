@@ -82,17 +82,10 @@ std::optional<ServerCounters> ReadCounters(const std::string& metrics) {
   return counters;
 }
 
-std::optional<ServerCounters> CountersOf(const std::vector<ServerUrl>& servers) {
+std::optional<ServerCounters> CountersOf(const ServerUrl& server) {
   constexpr double kPatienceSeconds = 5;
-  ServerCounters sum;
-  for (const ServerUrl& url : servers) {
-    const auto text = HttpFetch(url, "/metrics", kPatienceSeconds);
-    auto counters = text ? ReadCounters(*text) : std::nullopt;
-    if (!counters) return std::nullopt;
-    for (const Counter& counter : kCounters) counter.of(sum) += counter.of(*counters);
-    sum.kv_used_share = std::max(sum.kv_used_share, counters->kv_used_share);
-  }
-  return sum;
+  const auto text = HttpFetch(server, "/metrics", kPatienceSeconds);
+  return text ? ReadCounters(*text) : std::nullopt;
 }
 
 }  // namespace pinion::harness

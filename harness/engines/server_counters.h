@@ -2,7 +2,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "harness/load/server_url.h"
 
@@ -14,23 +13,24 @@ struct StepCounters {
   bool operator==(const StepCounters&) const = default;
 };
 
-// Counters of servers since their start, by the names that vLLM and `pinion serve` use
+// Counters of a server since its start, by the names that vLLM and `pinion serve` use
 // on /metrics.
 struct ServerCounters {
   double preemptions = 0, prefix_query_tokens = 0, prefix_hit_tokens = 0;
   StepCounters prefill, decode;  // 0: the server does not count them
-  double kv_used_share = 0;      // now; of several servers the highest
+  double kv_used_share = 0;      // now; of several engines behind it the highest
 
   // What was counted since; the share is this one's.
   ServerCounters operator-(const ServerCounters& before) const;
   bool operator==(const ServerCounters&) const = default;
 };
 
-// Parses one server's Prometheus text; sums every counter over its labels. nullopt if one that vLLM
+// Parses Prometheus text; sums every counter over its labels, such as those of engines behind one
+// server. nullopt if one that vLLM
 // has is missing.
 std::optional<ServerCounters> ReadCounters(const std::string& metrics);
 
-// The sum over all servers; nullopt if one of them lacks a counter.
-std::optional<ServerCounters> CountersOf(const std::vector<ServerUrl>& servers);
+// Those of a running server; nullopt if it has no such page or lacks a counter.
+std::optional<ServerCounters> CountersOf(const ServerUrl& server);
 
 }  // namespace pinion::harness

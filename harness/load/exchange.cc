@@ -117,7 +117,6 @@ Json ToJson(const RequestRecord& record) {
   }
   return Json::Object{{"conversation", static_cast<uint64_t>(record.conversation)},
                       {"turn", static_cast<uint64_t>(record.turn)},
-                      {"server", static_cast<uint64_t>(record.server)},
                       {"scheduled_ns", record.scheduled_ns},
                       {"sent_ns", record.sent_ns},
                       {"token_us", std::move(tokens)},
@@ -140,7 +139,6 @@ Result<RequestRecord> ReadRequestRecord(const Json& object) {
   };
   PINION_TRY(index("conversation", record.conversation));
   PINION_TRY(index("turn", record.turn));
-  PINION_TRY(index("server", record.server));
   PINION_ASSIGN(record.scheduled_ns, Require<int64_t>(object, "scheduled_ns"));
   PINION_ASSIGN(record.sent_ns, Require<int64_t>(object, "sent_ns"));
   PINION_ASSIGN(const std::vector<double> gaps_us, Numbers(object, "token_us"));
@@ -160,10 +158,9 @@ Result<RequestRecord> ReadRequestRecord(const Json& object) {
 
 Json ToJson(const GeneratorOrder& order) {
   const ServerLoadPlan& plan = order.plan;
-  Json urls = Json::MakeArray(), conversations = Json::MakeArray();
-  for (const ServerUrl& url : order.urls) urls.Append(url.text);
+  Json conversations = Json::MakeArray();
   for (const Conversation& one : plan.conversations) conversations.Append(ToJson(one));
-  return Json::Object{{"urls", std::move(urls)},
+  return Json::Object{{"url", order.url.text},
                       {"style", ToJson(plan.style)},
                       {"conversations", std::move(conversations)},
                       {"arrival_s", plan.arrival_s ? Json(*plan.arrival_s) : Json()},
@@ -179,11 +176,8 @@ Json ToJson(const GeneratorOrder& order) {
 Result<GeneratorOrder> ReadGeneratorOrder(const Json& object) {
   GeneratorOrder order;
   ServerLoadPlan& plan = order.plan;
-  PINION_ASSIGN(const Json::Array* urls, List(object, "urls"));
-  for (const Json& one : *urls) {
-    PINION_ASSIGN(ServerUrl url, ParseServerUrl(one.is_string() ? one.string() : one.Dump()));
-    order.urls.push_back(std::move(url));
-  }
+  PINION_ASSIGN(const std::string url, Require<std::string>(object, "url"));
+  PINION_ASSIGN(order.url, ParseServerUrl(url));
   const Json* style = object.Find("style");
   if (!style) return Fail(ErrorCode::kUsage, "a generator's order needs 'style'");
   PINION_ASSIGN(plan.style, ReadStyle(*style));

@@ -11,7 +11,7 @@ namespace pinion::harness {
 
 // A load for a generator in another process: everything of a plan but its callbacks and access.
 struct GeneratorOrder {
-  std::vector<ServerUrl> urls;
+  ServerUrl url;
   ServerLoadPlan plan;
 };
 

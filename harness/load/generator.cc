@@ -15,7 +15,6 @@
 #include "engine/base/log.h"
 #include "engine/base/nofile.h"
 #include "engine/base/strings.h"
-#include "harness/load/spread.h"
 #include "harness/load/sse.h"
 
 namespace pinion::harness {
@@ -75,8 +74,7 @@ class Pinned {
 
 class Generator {
  public:
-  Generator(const ServerLoadPlan& plan, HttpClient& client, size_t servers)
-      : plan_(plan), client_(client), spread_(servers) {}
+  Generator(const ServerLoadPlan& plan, HttpClient& client) : plan_(plan), client_(client) {}
 
   ServerLoadResult Run() {
     result_.open_loop = plan_.arrival_s.has_value();
@@ -101,7 +99,6 @@ class Generator {
   // A conversation in progress.
   struct Talk {
     size_t conversation = 0, turn = 0;
-    size_t server = 0;  // of all its turns
     Exchanges exchanges;
   };
   // An answer in progress.
@@ -147,7 +144,6 @@ class Generator {
   void Open(size_t conversation, int64_t due_ns) {
     auto talk = std::make_shared<Talk>();
     talk->conversation = conversation;
-    talk->server = spread_.Choose();
     talk->exchanges.context = plan_.conversations[conversation].context;
     ++live_;
     result_.most_at_once = std::max(result_.most_at_once, live_);
@@ -161,11 +157,9 @@ class Generator {
     RequestRecord record;
     record.conversation = talk->conversation;
     record.turn = talk->turn;
-    record.server = talk->server;
     record.output_len = turn.output_len;
     record.scheduled_ns = due_ns;
     HttpCall call;
-    call.server = talk->server;
     call.path = Path(plan_.style.endpoint);
     call.body = RequestBody(plan_.style, talk->exchanges, turn.output_len);
     call.timeout_s = plan_.timeout_s;
@@ -177,11 +171,9 @@ class Generator {
       events->Feed(bytes);
     };
     call.on_end = [this, index, talk, answer](const HttpEnd& end) {
-      spread_.Ended(talk->server);
       Finish(result_.requests[index], end, answer->has_end);
       Continue(talk, answer->text, result_.requests[index]);
     };
-    spread_.Began(talk->server);
     record.sent_ns = NowNs();
     result_.requests.push_back(std::move(record));
     client_.Start(std::move(call));
@@ -293,7 +285,6 @@ class Generator {
 
   const ServerLoadPlan& plan_;
   HttpClient& client_;
-  Spread spread_;
   ServerLoadResult result_;
   size_t next_ = 0, live_ = 0, completed_ = 0, failed_ = 0;
   std::deque<std::pair<size_t, int64_t>> waiting_;  // conversation, due
@@ -303,14 +294,13 @@ class Generator {
 
 }  // namespace
 
-Result<ServerLoadResult> RunServerLoad(const std::vector<ServerUrl>& urls,
-                                       const ServerLoadPlan& plan) {
+Result<ServerLoadResult> RunServerLoad(const ServerUrl& url, const ServerLoadPlan& plan) {
   // A low limit is no reason not to run: few requests at once may do with it.
   if (const auto limits = RaiseNofile(); !limits) LogWarning(limits.error().message);
-  PINION_ASSIGN(const auto client, HttpClient::Make(urls, plan.access));
+  PINION_ASSIGN(const auto client, HttpClient::Make(url, plan.access));
   Pinned pinned;
   PINION_TRY(pinned.To(plan.cpus));
-  return Generator(plan, *client, urls.size()).Run();
+  return Generator(plan, *client).Run();
 }
 
 Result<ServedModel> FindServedModel(const ServerUrl& url, const HttpAccess& access) {
@@ -342,7 +332,7 @@ Result<TokenScale> MeasureTokenScale(const ServerUrl& url, const ServerLoadPlan&
     probe.arrival_s.reset();
     probe.concurrency = 1;
     probe.progress = nullptr;
-    PINION_ASSIGN(const ServerLoadResult result, RunServerLoad({url}, probe));
+    PINION_ASSIGN(const ServerLoadResult result, RunServerLoad(url, probe));
     if (result.requests.empty()) return Fail(ErrorCode::kFailed, "interrupted");
     const RequestRecord& record = result.requests.front();
     if (!record.complete())

@@ -58,11 +58,10 @@ struct ServerLoadResult {
   GeneratorLoad generator;
 };
 
-// Runs the load from the calling thread, on one server or spread over several (spread.h). A request
-// that fails is a record with its error; RunServerLoad fails only if the load cannot run at all
-// (CPUs that do not exist). Raises the process's limit of open descriptors.
-Result<ServerLoadResult> RunServerLoad(const std::vector<ServerUrl>& urls,
-                                       const ServerLoadPlan& plan);
+// Runs the load from the calling thread. A request that fails is a record with its error;
+// RunServerLoad fails only if the load cannot run at all (CPUs that do not exist). Raises the
+// process's limit of open descriptors.
+Result<ServerLoadResult> RunServerLoad(const ServerUrl& url, const ServerLoadPlan& plan);
 
 // The model that the server has: the first of /v1/models.
 struct ServedModel {

@@ -102,8 +102,7 @@ std::string ErrorOf(const Exchange& exchange, const ServerUrl& server, CURLcode 
 
 class Client final : public HttpClient {
  public:
-  Client(const std::vector<ServerUrl>& urls, HttpAccess access)
-      : urls_(urls), access_(std::move(access)) {
+  Client(const ServerUrl& url, HttpAccess access) : url_(url), access_(std::move(access)) {
     std::vector<std::string> lines = {"User-Agent: pinion",
                                       "Accept: text/event-stream, application/json"};
     if (!access_.api_key.empty())
@@ -171,9 +170,8 @@ class Client final : public HttpClient {
 
  private:
   void SetUp(Exchange& exchange) {
-    const ServerUrl& server = urls_[exchange.call.server];
     const std::string& body = exchange.call.body;
-    exchange.url = server.text + exchange.call.path;
+    exchange.url = url_.text + exchange.call.path;
     const auto set = [handle = exchange.handle.get()](CURLoption option, auto value) {
       curl_easy_setopt(handle, option, value);
     };
@@ -187,7 +185,7 @@ class Client final : public HttpClient {
     set(CURLOPT_OPENSOCKETFUNCTION, &Client::OpenSocket);
     set(CURLOPT_TIMEOUT_MS, MilliSeconds(exchange.call.timeout_s));
     set(CURLOPT_DNS_CACHE_TIMEOUT, -1L);  // no request waits for a name that is known
-    if (server.is_local) set(CURLOPT_NOPROXY, "*");
+    if (url_.is_local) set(CURLOPT_NOPROXY, "*");
     if (!access_.ca_file.empty()) set(CURLOPT_CAINFO, access_.ca_file.c_str());
     set(CURLOPT_SSL_VERIFYPEER, access_.verify ? 1L : 0L);
     set(CURLOPT_SSL_VERIFYHOST, access_.verify ? 2L : 0L);
@@ -247,14 +245,14 @@ class Client final : public HttpClient {
       const CURLcode code = message->data.result;
       const auto ended = exchanges_.extract(message->easy_handle);
       const Exchange& exchange = *ended.mapped();
-      const HttpEnd end{exchange.status(), ErrorOf(exchange, urls_[exchange.call.server], code),
-                        NowNs(), exchange.refusal};
+      const HttpEnd end{exchange.status(), ErrorOf(exchange, url_, code), NowNs(),
+                        exchange.refusal};
       curl_multi_remove_handle(multi_, ended.key());
       exchange.call.on_end(end);
     }
   }
 
-  const std::vector<ServerUrl> urls_;
+  const ServerUrl url_;
   const HttpAccess access_;
   Headers get_headers_, post_headers_;
   std::unique_ptr<EventLoop> loop_;  // outlives multi_, which still takes its sockets from it
@@ -265,16 +263,16 @@ class Client final : public HttpClient {
 
 }  // namespace
 
-Result<std::unique_ptr<HttpClient>> HttpClient::Make(const std::vector<ServerUrl>& urls,
+Result<std::unique_ptr<HttpClient>> HttpClient::Make(const ServerUrl& url,
                                                      const HttpAccess& access) {
-  auto client = std::make_unique<Client>(urls, access);
+  auto client = std::make_unique<Client>(url, access);
   PINION_TRY(client->Open());
   return client;
 }
 
 Result<std::string> HttpFetch(const ServerUrl& url, const std::string& path, double timeout_s,
                               const HttpAccess& access) {
-  PINION_ASSIGN(const auto client, HttpClient::Make({url}, access));
+  PINION_ASSIGN(const auto client, HttpClient::Make(url, access));
   std::string answer;
   HttpEnd ended;
   HttpCall call;

@@ -5,14 +5,13 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "engine/base/result.h"
 #include "harness/load/server_url.h"
 
 namespace pinion::harness {
 
-// How servers are reached. Proxies are those of the environment (http_proxy, https_proxy,
+// How a server is reached. Proxies are those of the environment (http_proxy, https_proxy,
 // all_proxy, no_proxy), except for servers of this machine, which are always asked directly.
 struct HttpAccess {
   std::string api_key;  // sent as a bearer token; empty: none
@@ -31,23 +30,21 @@ struct HttpEnd {
 // One request. `on_body` gets the decoded body of a 2xx answer as it arrives, with the time at
 // which its bytes were handed over; `on_end` is called exactly once, last.
 struct HttpCall {
-  size_t server = 0;  // index of one of the client's servers
-  std::string path;   // "/v1/completions"
-  std::string body;   // JSON, to POST; empty: GET
+  std::string path;  // "/v1/completions"
+  std::string body;  // JSON, to POST; empty: GET
   double timeout_s = 600;
   std::function<void(std::string_view bytes, int64_t arrived_ns)> on_body;
   std::function<void(const HttpEnd& end)> on_end;
 };
 
-// HTTP/1.1 from one thread: any number of exchanges at a time, with one server or several, over
-// kept-alive connections, and the clock that starts them. All callbacks run on the thread that
+// HTTP/1.1 from one thread: any number of exchanges at a time with one server, over kept-alive
+// connections, and the clock that starts them. All callbacks run on the thread that
 // calls Run. Newer versions would put all exchanges on one connection, where they wait for each
 // other. Only this file's .cc and server_url's use libcurl.
 class HttpClient {
  public:
   // Errors (kFailed): no descriptors or memory left.
-  static Result<std::unique_ptr<HttpClient>> Make(const std::vector<ServerUrl>& urls,
-                                                  const HttpAccess& access);
+  static Result<std::unique_ptr<HttpClient>> Make(const ServerUrl& url, const HttpAccess& access);
   virtual ~HttpClient() = default;
 
   virtual void Start(HttpCall call) = 0;

@@ -15,7 +15,6 @@ namespace pinion::harness {
 // sent_ns.
 struct RequestRecord {
   size_t conversation = 0, turn = 0;
-  size_t server = 0;  // index of the server that answered
   // When it was due: its arrival in an open loop; in a closed loop, and for later turns, when the
   // answer before it had ended.
   int64_t scheduled_ns = 0;

@@ -43,7 +43,7 @@ std::optional<std::string> VllmValue(const SettingRow& row, const Configuration&
     return binding.empty() ? value.string() : binding;
   }
   if (row.key == "reserved_cpus" && !value.is_null()) {
-    const int ranks = std::max(1, all.options.tensor_parallel);
+    const int ranks = std::max(1, all.options.tensor_parallel * all.replicas);
     return StrCat((value.integer() + ranks - 1) / ranks);
   }
   return CounterpartValue(row.vllm, value);
@@ -80,12 +80,6 @@ std::string ShellText(const Command& command) {
   return Join(words, " ");
 }
 
-Command OnCpus(Command command, const std::optional<std::vector<int>>& cpus) {
-  if (cpus)
-    command.arguments.insert(command.arguments.begin(), {"taskset", "-c", FormatCpuList(*cpus)});
-  return command;
-}
-
 std::vector<std::string> EngineArguments(const EngineOptions& options) {
   const Configuration defaults, all{options};
   std::vector<std::string> arguments = {options.model};
@@ -97,36 +91,39 @@ std::vector<std::string> EngineArguments(const EngineOptions& options) {
   return arguments;
 }
 
-Command ServeCommand(const EngineOptions& options, const std::string& host, int port) {
+Command ServeCommand(const Configuration& configuration, const std::string& host, int port) {
   Command command{{}, {SelfPath(), "serve"}};
-  const auto engine = EngineArguments(options);
+  const auto engine = EngineArguments(configuration.options);
   command.arguments.insert(command.arguments.end(), engine.begin(), engine.end());
+  for (const SettingRow& row : SettingRows())
+    if (const Json value = row.get(configuration); row.is_of_server && value != row.get({}))
+      AddFlags(row.flag, value, SettingText(value), command.arguments);
   command.arguments.insert(command.arguments.end(), {"--host", host, "--port", StrCat(port)});
   return command;
 }
 
-std::string VllmShellText(const EngineOptions& options, const Json& plan) {
+std::string VllmShellText(const Configuration& configuration, const Json& plan) {
   constexpr std::string_view kPreset = "preset:";
-  std::string model = options.model, before;
+  std::string model = configuration.options.model, before;
   if (model.rfind(kPreset, 0) == 0) {
     const std::string name = model.substr(kPreset.size());
     model = "./" + name;
     before = ShellText({{}, {"pinion", "model", "make", "--preset", name, model}}) + "\n";
   }
-  EngineOptions written = options;
-  written.model = model;
+  Configuration written = configuration;
+  written.options.model = model;
   return before + ShellText(VllmCommand(written, plan));
 }
 
-Command VllmCommand(const EngineOptions& options, const Json& plan) {
-  const Configuration defaults, all{options};
-  Command command{{}, {"vllm", "serve", options.model}};
+Command VllmCommand(const Configuration& configuration, const Json& plan) {
+  const Configuration defaults;
+  Command command{{}, {"vllm", "serve", configuration.options.model}};
   for (const SettingRow& row : SettingRows()) {
     const std::string& name = row.vllm.name;
-    const Json value = row.get(all);
+    const Json value = row.get(configuration);
     const bool is_written = row.vllm.always || value != row.get(defaults);
     if (name.empty() || name.front() == '[' || !is_written) continue;
-    const auto text = VllmValue(row, all, plan);
+    const auto text = VllmValue(row, configuration, plan);
     if (!text) continue;  // WithoutVllmCounterpart names it
     if (name.front() == '-')
       AddFlags(name, value, *text, command.arguments);
@@ -136,11 +133,11 @@ Command VllmCommand(const EngineOptions& options, const Json& plan) {
   return command;
 }
 
-std::vector<std::string> WithoutVllmCounterpart(const EngineOptions& options) {
-  const Configuration defaults, all{options};
+std::vector<std::string> WithoutVllmCounterpart(const Configuration& configuration) {
+  const Configuration defaults;
   std::vector<std::string> settings;
   for (const SettingRow& row : SettingRows()) {
-    const Json value = row.get(all);
+    const Json value = row.get(configuration);
     if (value != row.get(defaults) && !CounterpartValue(row.vllm, value))
       settings.push_back(StrCat(row.key, "=", SettingText(value)));
   }

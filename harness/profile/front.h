@@ -1,20 +1,31 @@
 #pragma once
 
 #include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+
+// Configurations of proxies in front of servers on several hosts, each started from the same
+// profile. Several engines of one host need none: they are behind one server (replicas).
 
 namespace pinion::harness {
 
-// A proxy in front of several replicas gives them one address: it listens on `port`, the
-// replicas only on this machine, on the ports that follow.
-inline constexpr char kReplicaHost[] = "127.0.0.1";
-inline constexpr int kUsualPort = 8000;
-constexpr int ReplicaPort(int port, int index) { return port + 1 + index; }
+struct FrontAddress {
+  std::string host;  // a name, an IPv4 address, or an IPv6 address without its brackets
+  int port = 0;
+};
 
-// An HAProxy configuration, whole, that spreads requests as a sweep's load is spread
-// (harness/load/spread.h): to the replica with the fewest in flight; a client that keeps the cookie
-// stays with its replica, whose prefix cache holds its conversation. `health`: a path that answers
-// 200 once the server accepts requests.
-std::string HaproxyText(const std::string& host, int port, int replicas,
-                        const std::string& health = "/health");
+// "one,two:9000,[::1]": at least one, each once; `usual_port` where there is none. Errors (kUsage)
+// name `flag` and the part.
+Result<std::vector<FrontAddress>> ParseFrontAddresses(const std::string& text, int usual_port,
+                                                      const std::string& flag);
+
+// Whole configurations. A request goes to the server with the fewest under way, unless /health says
+// that it is not ready (nginx has no such check without its commercial version: it leaves out, for a
+// while, a server that cannot be reached or answers 503). Nothing is buffered, and an answer may
+// take an hour. Servers answer to names of their own machines alone, so they are all asked as
+// localhost.
+std::string HaproxyText(const FrontAddress& listen, const std::vector<FrontAddress>& servers);
+std::string NginxText(const FrontAddress& listen, const std::vector<FrontAddress>& servers);
 
 }  // namespace pinion::harness

@@ -7,7 +7,7 @@
 #include "engine/checkpoint/model.h"
 #include "engine/host/binding.h"
 #include "engine/run/replicas.h"
-#include "harness/profile/front.h"
+#include "harness/profile/replan.h"
 
 namespace pinion::harness {
 namespace {
@@ -65,6 +65,18 @@ Result<EngineOptions> WithEnvironment(EngineOptions options, std::vector<std::st
   return options;
 }
 
+// Lists that this process was given in the environment are the user's own, and stay.
+void PlanAgain(const Configuration& profile, const LaunchEnvironment& here, EngineOptions& options,
+               std::vector<std::string>& warnings) {
+  if (options.threads_bind != profile.options.threads_bind) return;
+  const auto lists =
+      ListsHere(options, options.tensor_parallel * profile.replicas, here.machine, here.budget);
+  if (!lists) return;
+  warnings.push_back(StrCat("threads_bind is ", *lists, " in place of the profile's ",
+                            options.threads_bind, ", of which not all CPUs can be used here"));
+  options.threads_bind = *lists;
+}
+
 // Unavailable settings keep the system's default, with a warning.
 std::vector<std::pair<std::string, std::string>> ChooseRuntime(const RuntimeChoice& choice,
                                                                const LaunchEnvironment& here,
@@ -82,44 +94,16 @@ std::vector<std::pair<std::string, std::string>> ChooseRuntime(const RuntimeChoi
   return *EnvironmentOf(possible, here.runtime);  // each was possible by itself
 }
 
-LaunchedServer OneServer(const LaunchRequest& request, const EngineOptions& options,
-                         const std::string& host, int port) {
-  LaunchedServer server{ServeCommand(options, host, port), {}};
-  auto& arguments = server.command.arguments;
+Command CommandOf(const LaunchRequest& request, const Configuration& configuration) {
+  Command command = ServeCommand(configuration, request.host, request.port);
+  auto& arguments = command.arguments;
   if (request.served_model_name)
     arguments.insert(arguments.end(), {"--served-model-name", *request.served_model_name});
+  for (const std::string& name : request.allowed_hosts)
+    arguments.insert(arguments.end(), {"--allowed-hosts", name});
   if (!request.profile_path.empty())
     arguments.insert(arguments.end(), {"--from-profile", request.profile_path});
-  return server;
-}
-
-Result<std::vector<LaunchedServer>> Replicas(const LaunchRequest& request, EngineOptions options,
-                                             const Plan& whole, const LaunchEnvironment& here) {
-  const int replicas = request.profile.configuration.replicas;
-  if (!options.kv_cache_bytes) {
-    PINION_ASSIGN(options.kv_cache_bytes, KvShareBytes(options, replicas, here.budget));
-  }
-  std::vector<LaunchedServer> servers;
-  for (int index = 0; index < replicas; ++index) {
-    const Plan plan = PlanOfReplica(whole, replicas, index);
-    servers.push_back(OneServer(request, OptionsOfReplica(options, plan), kReplicaHost,
-                                ReplicaPort(request.port, index)));
-    if (const auto cpus = CpusOfReplica(plan); !cpus.empty()) servers.back().cpus = cpus;
-    servers.back().command.environment = EnvironmentOfReplica(plan);
-  }
-  return servers;
-}
-
-// First of all checks: the replicas' ports, which follow the proxy's, must exist.
-Status CheckPorts(const LaunchRequest& request) {
-  constexpr int kMaxPort = 65535;
-  const int replicas = request.profile.configuration.replicas;
-  if (replicas == 1 || (request.port > 0 && request.port + replicas <= kMaxPort)) return {};
-  return Fail(
-      ErrorCode::kUsage,
-      StrCat("--port ", request.port, " cannot be the port of a proxy in front of ", replicas,
-             " replicas: they listen on the ports that follow it; take one from 1 to ",
-             kMaxPort - replicas));
+  return command;
 }
 
 }  // namespace
@@ -134,7 +118,6 @@ Result<LaunchEnvironment> InspectEnvironment() {
 }
 
 Result<Launch> PlanLaunch(const LaunchRequest& request, const LaunchEnvironment& here) {
-  PINION_TRY(CheckPorts(request));
   Launch launch;
   const Profile& profile = request.profile;
   auto options = WithEnvironment(profile.configuration.options, launch.warnings);
@@ -145,20 +128,15 @@ Result<Launch> PlanLaunch(const LaunchRequest& request, const LaunchEnvironment&
     return Unexpected(CannotLaunch(std::move(valid).error()));
   CompareMachines(profile.machine, here.fingerprint, launch.warnings);
   CompareCpus(profile.cpus, here.budget, launch.warnings);
+  PlanAgain(profile.configuration, here, *options, launch.warnings);
   auto plan = PlanOf(*options, profile.configuration.replicas, here);
   if (!plan) return Unexpected(CannotLaunch(std::move(plan).error()));
+  const Json* measured = profile.evidence.is_object() ? profile.evidence.Find("plan") : nullptr;
+  if (const auto differs = DifferenceOfPlans(measured, *plan)) launch.warnings.push_back(*differs);
   launch.warnings.insert(launch.warnings.end(), plan->warnings.begin(), plan->warnings.end());
-  if (profile.configuration.replicas == 1) {
-    launch.servers = {OneServer(request, *options, request.host, request.port)};
-  } else {
-    auto servers = Replicas(request, *options, *plan, here);
-    if (!servers) return Unexpected(CannotLaunch(std::move(servers).error()));
-    launch.servers = std::move(*servers);
-  }
-  const auto runtime = ChooseRuntime(profile.configuration.runtime, here, launch.warnings);
-  for (LaunchedServer& server : launch.servers)
-    server.command.environment.insert(server.command.environment.end(), runtime.begin(),
-                                      runtime.end());
+  launch.command =
+      CommandOf(request, {*options, profile.configuration.runtime, profile.configuration.replicas});
+  launch.command.environment = ChooseRuntime(profile.configuration.runtime, here, launch.warnings);
   return launch;
 }
 

@@ -17,12 +17,13 @@ struct Profile {
   std::string objective;        // "throughput", "latency", "balanced"
   Configuration configuration;  // the model included
 
-  // The expected performance and the evidence for it. Data for people and for comparing:
-  // nothing is decided from `expected` and `evidence`.
+  // The expected performance and the evidence for it. Data for people and for comparing: what
+  // launch starts is not decided from `expected` and `evidence`.
   Json machine;   // MachineFingerprint of the measured machine
   Json cpus;      // the logical CPUs that the sweep was allowed to use: [0,1,...]
   Json expected;  // [{"metric","unit","concurrency","n","median","interval"}]
-  Json evidence;  // {"outcome","sentence","ratio_to_default","floor","confirmed","rounds",...}
+  Json
+      evidence;  // {"plan":{"ranks","frontend_cpus"},"outcome","sentence","ratio_to_default","floor","confirmed","rounds",...}
 };
 
 Json ToJson(const Profile& profile);

@@ -5,7 +5,6 @@
 
 #include "engine/base/strings.h"
 #include "harness/profile/command.h"
-#include "harness/profile/front.h"
 #include "harness/report/recommend.h"
 
 namespace pinion::harness {
@@ -33,7 +32,7 @@ void AddCpus(const Json* list, std::vector<int>& cpus) {
     if (cpu.is_int()) cpus.push_back(static_cast<int>(cpu.integer()));
 }
 
-// CPUs of the ranks and front ends; empty if the ranks are not pinned.
+// CPUs of the ranks and the front end; empty if the ranks are not pinned.
 std::string CpusOf(const Json& plan) {
   std::vector<int> cpus;
   const Json* ranks = plan.Find("ranks");
@@ -121,19 +120,10 @@ std::vector<LaunchForm> FormsOfOurs(const LaunchCommands& commands, const Place&
        commands.vllm_lacks.empty() ? "" : "vLLM has no setting for " + commands.vllm_lacks + "."},
       {"systemd unit", Systemd(place, objective), ""},
       {"Container", Container(place),
-       "The image: `podman build -t pinion .` in Pinion's source folder. A profile with an "
-       "explicit binding names this host's CPUs."},
+       "The image: `podman build -t pinion .` in Pinion's source folder. `pinion launch PROFILE "
+       "--k8s` prints objects for Kubernetes."},
       {"Slurm job", Slurm(place),
-       "Slurm chooses the CPUs: an explicit binding in the profile must be among them."}};
-}
-
-void AddFront(const std::string& configuration, std::vector<LaunchForm>& forms) {
-  forms.front().note =
-      StrCat("Starts every replica on a port of its own, ", ReplicaPort(kUsualPort, 0),
-             " and up; HAProxy puts them behind one address, ", kReplicaHost, ":", kUsualPort, ".");
-  forms.push_back({"HAProxy", configuration,
-                   "Spreads requests as the sweep did. `pinion launch PROFILE "
-                   "--haproxy` prints it for any --host and --port."});
+       "Slurm chooses the CPUs, and `pinion launch` plans an explicit binding again within them."}};
 }
 
 }  // namespace
@@ -149,7 +139,6 @@ std::vector<LaunchForm> LaunchForms(const Results& results, const Verdict& verdi
     forms = FormsOfOurs(commands, PlaceOf(results, *candidate, verdict.objective, folder),
                         verdict.objective);
   }
-  if (!commands.front.empty() && !forms.empty()) AddFront(commands.front, forms);
   return forms;
 }
 

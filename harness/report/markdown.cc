@@ -48,8 +48,6 @@ std::string LaunchText(const Results& results, const std::string& folder) {
                    CodeBlock(launch.pinion + launch.other));  // one of them
     if (!launch.vllm.empty())
       text += "The same with vLLM's CPU backend:\n\n" + CodeBlock(launch.vllm);
-    if (!launch.front.empty())
-      text += "HAProxy in front of its replicas:\n\n" + CodeBlock(launch.front);
   }
   return text.empty() ? text : "## Launch\n\n" + text;
 }

@@ -70,8 +70,8 @@ std::string WorkloadText(const Results& results) {
                  "SLO; a request that is cut off after it missed a limit counts as missed."
                : "",
       HasReplicas(results)
-          ? " Each conversation goes to the replica with the fewest requests in flight, and stays "
-            "there."
+          ? " A server with several engines gives each request to the one that has its prefix or "
+            "the least to do."
           : "");
 }
 

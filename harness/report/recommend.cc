@@ -5,42 +5,18 @@
 
 #include "engine/base/strings.h"
 #include "harness/profile/command.h"
-#include "harness/profile/front.h"
 #include "harness/report/export.h"
 #include "harness/space/own_settings.h"
 
 namespace pinion::harness {
 namespace {
 
-std::optional<EngineOptions> OptionsOf(const Results& results, const Candidate& candidate) {
-  EngineOptions options;
-  if (!FromJson(candidate.options, options)) return std::nullopt;
-  options.model = results.model;
-  return options;
-}
-
-// The ranks of replica `index`, cut from a plan that covers all replicas.
-Json RanksOfReplica(const Json& plan, int replicas, int index) {
-  const Json* ranks = plan.Find("ranks");
-  if (!ranks || !ranks->is_array()) return Json();
-  const size_t count = ranks->array().size() / static_cast<size_t>(replicas);
-  Json own = Json::MakeArray();
-  for (size_t rank = 0; rank < count; ++rank)
-    own.Append(ranks->array()[count * static_cast<size_t>(index) + rank]);
-  return Json::Object{{"ranks", std::move(own)}};
-}
-
-// One line per server. A first line that writes the weights, if they are needed, comes once.
-std::string VllmText(const EngineOptions& options, const Json& plan, int replicas) {
-  if (replicas == 1) return VllmShellText(options, plan);
-  std::string text;
-  for (int index = 0; index < replicas; ++index) {
-    const std::string one = VllmShellText(options, RanksOfReplica(plan, replicas, index));
-    const size_t begin = index == 0 ? 0 : one.rfind('\n') + 1;  // written once
-    text +=
-        StrCat(index ? "\n" : "", one.substr(begin), " --port ", ReplicaPort(kUsualPort, index));
-  }
-  return text;
+Result<Configuration> LaunchedBy(const Results& results, const Candidate& candidate) {
+  Configuration configuration = ConfigurationOf(candidate.settings);
+  if (auto read = FromJson(candidate.options, configuration.options); !read)
+    return Unexpected(std::move(read).error().In("options of " + candidate.label));
+  configuration.options.model = results.model;
+  return configuration;
 }
 
 Json ExpectedJson(const Candidate& candidate) {
@@ -61,8 +37,18 @@ Json ExpectedJson(const Candidate& candidate) {
   return list;
 }
 
+// The CPUs of every rank and of the front end.
+Json PlanJson(const Json& plan) {
+  Json json = Json::MakeObject();
+  for (const char* key : {"ranks", "frontend_cpus"})
+    if (const Json* part = plan.Find(key)) json.Set(key, *part);
+  return json;
+}
+
 Json EvidenceJson(const Results& results, const Verdict& verdict, const std::string& folder) {
   Json json;
+  if (const Candidate* candidate = results.Find(verdict.recommended))
+    json.Set("plan", PlanJson(candidate->plan));
   json.Set("outcome", Name(verdict.outcome));
   json.Set("sentence", verdict.sentence);
   json.Set("ratio_to_default", EstimateJson(verdict.ratio));
@@ -114,10 +100,7 @@ Result<std::optional<Profile>> ProfileOf(const Results& results, Objective objec
   if (!EngineOf(results, *candidate).fits_profile()) return std::nullopt;
   Profile profile;
   profile.objective = verdict->objective;
-  profile.configuration = ConfigurationOf(candidate->settings);
-  if (auto read = FromJson(candidate->options, profile.configuration.options); !read)
-    return Unexpected(std::move(read).error().In("options of " + candidate->label));
-  profile.configuration.options.model = results.model;
+  PINION_ASSIGN(profile.configuration, LaunchedBy(results, *candidate));
   profile.machine = results.machine;
   const Json* cpus = results.budget.Find("cpus");
   profile.cpus = cpus ? *cpus : Json::MakeArray();
@@ -130,12 +113,10 @@ LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
                                 const std::string& folder) {
   const Candidate* candidate = results.Find(verdict.recommended);
   if (verdict.outcome == Outcome::kNoData || !candidate) return {};
-  const auto options = OptionsOf(results, *candidate);
-  if (!options) return {};
+  const auto configuration = LaunchedBy(results, *candidate);
+  if (!configuration) return {};
   const EngineChoice engine = EngineOf(results, *candidate);
   LaunchCommands commands;
-  const int replicas = ConfigurationOf(candidate->settings).replicas;
-  if (replicas > 1) commands.front = HaproxyText(kReplicaHost, kUsualPort, replicas, engine.health);
   if (!engine.fits_profile()) {
     commands.other = candidate->command;
     return commands;
@@ -143,8 +124,8 @@ LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
   const std::string program =
       engine.binary.empty() ? ProgramOf(results.command_line) : engine.binary;
   commands.pinion = ShellText({{}, {program, "launch", ProfilePath(folder, verdict.objective)}});
-  commands.vllm = VllmText(*options, candidate->plan, replicas);
-  commands.vllm_lacks = Join(WithoutVllmCounterpart(*options), ", ");
+  commands.vllm = VllmShellText(*configuration, candidate->plan);
+  commands.vllm_lacks = Join(WithoutVllmCounterpart(*configuration), ", ");
   return commands;
 }
 

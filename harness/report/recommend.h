@@ -37,7 +37,6 @@ struct LaunchCommands {
   std::string pinion;      // pinion launch FOLDER/profiles/throughput.json
   std::string other;       // if another engine was measured: its own command, and the rest is empty
   std::string vllm;        // the closest equivalent with vLLM; may have several lines
-  std::string front;       // for several replicas: an HAProxy configuration in front of them
   std::string vllm_lacks;  // "isa=avx2": settings without a counterpart in vLLM
 };
 LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,

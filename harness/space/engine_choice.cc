@@ -123,21 +123,9 @@ Status Validate(const EngineChoice& engine) {
   return {};
 }
 
-// Several replicas need a port each, so the command must take it.
-bool TakesPort(const EngineChoice& engine) {
-  const auto names_it = [](const std::string& word) {
-    return word.find("{port}") != std::string::npos;
-  };
-  return std::any_of(engine.command.begin(), engine.command.end(), names_it) ||
-         std::any_of(engine.arguments.begin(), engine.arguments.end(), names_it) ||
-         std::any_of(engine.environment.begin(), engine.environment.end(),
-                     [&](const auto& variable) { return names_it(variable.second); });
-}
-
 }  // namespace
 
 bool HasSetting(const EngineChoice& engine, const std::string& key) {
-  if (key == "replicas" && engine.kind == Kind::kCommand) return TakesPort(engine);
   const SettingRow* row = FindSetting(key);
   if (!row) return false;
   const bool vllm = !row->vllm.name.empty(), llama_cpp = !row->llama_cpp.name.empty();
@@ -149,7 +137,7 @@ bool HasSetting(const EngineChoice& engine, const std::string& key) {
     case Kind::kLlamaCpp:
       return llama_cpp;
     case Kind::kCommand:
-      return vllm || llama_cpp;
+      return (vllm || llama_cpp) && !row->is_of_server;
   }
   return false;
 }

@@ -185,7 +185,11 @@ class EngineSpace {
     for (const Setting& setting : point.settings) {
       const SettingRow* row = FindSetting(setting.key);
       if (row && !HasValue(engine_, *row, row->get(point.configuration)))
-        return StrCat(engine_.name, " has no setting for ", setting.key, "=", setting.value);
+        return StrCat(engine_.name, " has no setting for ", setting.key, "=", setting.value,
+                      row->is_of_server ? ", that is no flag for several engines behind one port: "
+                                          "leave the axis out for it, or put servers of it behind "
+                                          "a proxy and measure that with `pinion load`"
+                                        : "");
     }
     return "";
   }

@@ -46,7 +46,7 @@ const std::vector<MetricInfo>& Metrics() {
       {"wall_watts", "W", false, "mean power of the whole machine during the load", true},
       {"load_s", "s", false, "time to read and pack the weights"},
       {"start_s", "s", false, "time from start to ready"},
-      {"peak_rss_bytes", "bytes", false, "peak resident memory of the servers' processes, summed"},
+      {"peak_rss_bytes", "bytes", false, "peak resident memory of the server's processes, summed"},
       {"prefill_flops_per_s", "FLOP/s", true,
        "operations of the steps that compute prompts (projections, attention) / their time", true},
       {"prefill_bytes_per_s", "bytes/s", true,

@@ -13,7 +13,7 @@ namespace pinion::harness {
 namespace {
 
 constexpr int kLockPatienceMs = 5000;
-constexpr int kLayout = 6;  // PRAGMA user_version; raise it when a table changes
+constexpr int kLayout = 7;  // PRAGMA user_version; raise it when a table changes
 
 constexpr char kTables[] = R"(
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -36,7 +36,7 @@ CREATE TABLE samples(
 CREATE TABLE requests(
   trial INTEGER NOT NULL REFERENCES trial(id) ON DELETE CASCADE, load TEXT NOT NULL,
   concurrency INTEGER NOT NULL, rate REAL NOT NULL, conversation INTEGER NOT NULL, turn INTEGER NOT NULL,
-  server INTEGER NOT NULL, scheduled_ns INTEGER NOT NULL, sent_ns INTEGER NOT NULL,
+  scheduled_ns INTEGER NOT NULL, sent_ns INTEGER NOT NULL,
   ended_ns INTEGER NOT NULL, output_len INTEGER NOT NULL, prompt_tokens INTEGER,
   output_tokens INTEGER, cached_tokens INTEGER, status INTEGER NOT NULL, error TEXT NOT NULL,
   cut INTEGER NOT NULL, token_us BLOB NOT NULL);
@@ -324,16 +324,15 @@ class SqliteStore : public Store {
 
   void PutRequests(int64_t trial, const std::vector<RequestRow>& requests) {
     SQLite::Statement put(database_,
-                          "INSERT INTO requests VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+                          "INSERT INTO requests VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
     for (const RequestRow& row : requests) {
       const RequestRecord& one = row.record;
       const std::string token_us = PackTimes(one.token_ns, one.sent_ns);
       put.reset();
       Binder bind(put);
       bind(trial, row.load, row.level.clients, row.level.rate, one.conversation, one.turn,
-           one.server, one.scheduled_ns, one.sent_ns, one.ended_ns, one.output_len,
-           one.prompt_tokens, one.output_tokens, one.cached_tokens, one.status, one.error,
-           int{one.cut});
+           one.scheduled_ns, one.sent_ns, one.ended_ns, one.output_len, one.prompt_tokens,
+           one.output_tokens, one.cached_tokens, one.status, one.error, int{one.cut});
       put.bindNoCopy(bind.next(), token_us.data(), static_cast<int>(token_us.size()));
       put.exec();
     }
@@ -342,7 +341,7 @@ class SqliteStore : public Store {
   Result<std::vector<RequestRow>> ReadRequests(const Slot& slot) {
     SQLite::Statement get(
         database_,
-        "SELECT load,concurrency,rate,conversation,turn,server,scheduled_ns,sent_ns,ended_ns,"
+        "SELECT load,concurrency,rate,conversation,turn,scheduled_ns,sent_ns,ended_ns,"
         "output_len,prompt_tokens,output_tokens,cached_tokens,status,error,cut,token_us "
         "FROM requests WHERE trial = (SELECT id FROM trial WHERE candidate = ? AND copy = ? AND "
         "phase = ? AND round = ? AND attempt = ?) ORDER BY rowid");
@@ -357,7 +356,6 @@ class SqliteStore : public Store {
       row.level.rate = columns.Real();
       one.conversation = static_cast<size_t>(columns.Int64());
       one.turn = static_cast<size_t>(columns.Int64());
-      one.server = static_cast<size_t>(columns.Int64());
       one.scheduled_ns = columns.Int64();
       one.sent_ns = columns.Int64();
       one.ended_ns = columns.Int64();

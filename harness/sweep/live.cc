@@ -146,7 +146,7 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
   configuration.options = request.options;
   request.replicas = configuration.replicas;
   const std::string log = options_.folder + "/" + trial.log_path;
-  request.log = log.substr(0, log.rfind('.'));
+  request.log = log;
   request.workload = meta_.definition.workload;
   request.seed = seed;
   request.limit_s = options_.trial_limit_s;

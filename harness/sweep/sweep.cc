@@ -45,7 +45,7 @@ Status CheckStartable(const EngineChoice& engine, EngineOptions base, const Host
     return Fail(ErrorCode::kUsage, StrCat("the engine ", engine.name, " has the binary ",
                                           engine.binary, ", which is no program that can be run"));
   PINION_ASSIGN(const Plan plan, PlanFor(base, host.machine, host.budget));
-  PINION_TRY(CommandFor(engine, base, plan, host.machine, 0));
+  PINION_TRY(CommandFor(engine, {base}, plan, host.machine, 0));
   return {};
 }
 

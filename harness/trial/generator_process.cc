@@ -29,7 +29,7 @@ class Child final : public GeneratorProcess {
 Result<ServerLoadResult> Obey(const std::string& line) {
   PINION_ASSIGN(const Json json, Json::Parse(line));
   PINION_ASSIGN(const GeneratorOrder order, ReadGeneratorOrder(json));
-  return RunServerLoad(order.urls, order.plan);
+  return RunServerLoad(order.url, order.plan);
 }
 
 }  // namespace

@@ -237,7 +237,7 @@ void Measurement::Add(const std::string& metric, LoadLevel level, double value) 
 
 Result<bool> Measurement::WarmUp(const LoadPhase& asked) {
   LoadPhase phase = asked;
-  phase.clients = phase.requests = std::max(asked.clients, target_.servers());
+  phase.clients = phase.requests = std::max(asked.clients, target_.replicas());
   PINION_ASSIGN(const PhaseResult sent, target_.Send(phase));
   CountOutput(sent.load);
   return std::none_of(sent.load.requests.begin(), sent.load.requests.end(),

@@ -26,22 +26,22 @@ struct LoadPhase {
   double last_deadline_s = 0;  // running requests are cut off in any case
 };
 
-// A phase as its clients saw it, and what the servers counted meanwhile, if they count.
+// A phase as its clients saw it, and what the server counted meanwhile, if it counts.
 struct PhaseResult {
   ServerLoadResult load;
   std::optional<ServerCounters> counted;
   std::optional<double> kv_used_share;  // the highest seen; unset: it was never read
 };
 
-// The servers of a trial, and the generator that loads them.
+// The server of a trial, and the generator that loads it.
 class LoadTarget {
  public:
   virtual ~LoadTarget() = default;
-  // Errors end the trial: a server or the generator has ended, or the trial is interrupted.
+  // Errors end the trial: the server or the generator has ended, or the trial is interrupted.
   virtual Result<PhaseResult> Send(const LoadPhase& phase) = 0;
-  virtual std::vector<pid_t> processes() const = 0;  // of the servers
-  virtual int servers() const = 0;
-  virtual int threads() const = 0;  // that compute
+  virtual std::vector<pid_t> processes() const = 0;  // of the server
+  virtual int replicas() const = 0;                  // engines behind it
+  virtual int threads() const = 0;                   // that compute
 };
 
 // A trial's course, the same for every engine: warm-up, the offline batch and a loop at every level

@@ -3,13 +3,13 @@
 #include "engine/run/start.h"
 #include "harness/probe/ceilings.h"
 #include "harness/trial/measurement.h"
-#include "harness/trial/servers.h"
 #include "harness/trial/trial.h"
+#include "harness/trial/trial_server.h"
 
 namespace pinion::harness {
 namespace {
 
-// The probe of the threads on which the servers computed, for their ISA and type.
+// The probe of the threads on which the server computed, for their ISA and type.
 Result<std::unique_ptr<CeilingProbe>> ProbeFor(const TrialRequest& request, const ServerPlan& plan,
                                                const Json& info) {
   PINION_ASSIGN(const std::string name, Require<std::string>(info, "isa"));
@@ -22,7 +22,7 @@ Result<std::unique_ptr<CeilingProbe>> ProbeFor(const TrialRequest& request, cons
                              spec.formats.Count(IntegerProduct::kInt8) > 0);
 }
 
-// When the servers have ended. If the ceilings cannot be measured, the trial keeps the reason.
+// When the server has ended. If the ceilings cannot be measured, the trial keeps the reason.
 void AddCeilings(const TrialRequest& request, const ServerPlan& plan, TrialResult& result) {
   const int64_t start_ns = NowNs();
   const auto probe = ProbeFor(request, plan, result.info);
@@ -39,9 +39,9 @@ void AddCeilings(const TrialRequest& request, const ServerPlan& plan, TrialResul
 
 Result<TrialResult> Measure(const TrialRequest& request, const ServerPlan& plan, int64_t start_ns,
                             const std::function<bool()>& interrupted) {
-  PINION_ASSIGN(const auto servers, TrialServers::Start(request, plan, interrupted));
-  PINION_ASSIGN(TrialResult result, Measurement(*servers, request, start_ns).Run());
-  servers->Describe(result);
+  PINION_ASSIGN(const auto server, TrialServer::Start(request, plan, interrupted));
+  PINION_ASSIGN(TrialResult result, Measurement(*server, request, start_ns).Run());
+  server->Describe(result);
   return result;
 }
 
@@ -49,7 +49,7 @@ Result<TrialResult> Measure(const TrialRequest& request, const ServerPlan& plan,
 
 Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns,
                              const std::function<bool()>& interrupted) {
-  PINION_ASSIGN(const ServerPlan plan, PlanServers(request));
+  PINION_ASSIGN(const ServerPlan plan, PlanServer(request));
   PINION_ASSIGN(TrialResult result, Measure(request, plan, start_ns, interrupted));
   if (!request.engine.fits_profile()) {  // else `pinion launch` starts its profile
     PINION_ASSIGN(const std::string shown, ShownCommand(plan, request));

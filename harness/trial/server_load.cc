@@ -139,7 +139,7 @@ Result<LoadReport> SendLoad(const PreparedLoad& prepared, const LoadHooks& hooks
   report.slo = load.slo;
   const Conditions before = Conditions::Of({getpid()});
   const EnergyReading energy = EnergyReading::Now();
-  PINION_ASSIGN(report.result, RunServerLoad({prepared.url}, plan));
+  PINION_ASSIGN(report.result, RunServerLoad(prepared.url, plan));
   report.joules = JoulesBetween(energy, EnergyReading::Now());
   report.suspect = Disturbances(before, Conditions::Of({getpid()}), 1);
   return report;

@@ -14,12 +14,12 @@
 
 namespace pinion::harness {
 
-// The request to a trial's process: how to start the servers, and their load.
+// The request to a trial's process: how to start the server, and its load.
 struct TrialRequest {
   EngineChoice engine;
   EngineOptions options;
-  int replicas = 1;
-  std::string log;  // the trial's own, without ".log"; several servers' logs begin with it
+  int replicas = 1;  // engines behind the server
+  std::string log;   // the file that the process writes its standard error to; "": unknown
   Workload workload;
   uint64_t seed = 1;      // of the prompts; the same for every candidate of a round
   double limit_s = 60;    // from the process's start; the load is cut to end by then
@@ -46,10 +46,10 @@ struct TrialResult {
 Json ToJson(const TrialResult& result);
 Result<TrialResult> ReadTrialResult(const Json& object);
 
-// Starts the servers that `launch` would start (as many as the request has replicas, each on a free
-// port of 127.0.0.1), waits until they are healthy, loads them from a generator in a process of its
-// own, and stops them. The trial fails if a server ends: its error is the last one in that server's
-// log. The generator runs on the CPUs that neither ranks nor front ends use, if there are any.
+// Starts the server that `launch` would start, on a free port of 127.0.0.1, waits until it is
+// healthy, loads it from a generator in a process of its own, and stops it. The trial fails if the
+// server ends: its error is the last one in the log. The generator runs on the CPUs that neither
+// ranks nor front end use, if there are any.
 // Sample "generator_cpu_share" and info "generator" {"cpus","late_share"} are of its worst phase:
 // how busy it was itself, and how often it was late (LateShare in harness/load/summary.h).
 //

@@ -19,10 +19,9 @@ void Profile(std::string_view text) {
   CHECK(ToJson(*again).Dump() == written.Dump()) << ToJson(*again).Dump();
   // What launch does with it before it asks the machine.
   (void)Validate(profile->configuration.options);
-  (void)harness::ShellText(
-      harness::ServeCommand(profile->configuration.options, "127.0.0.1", 8000));
-  (void)harness::VllmShellText(profile->configuration.options, Json());
-  (void)harness::WithoutVllmCounterpart(profile->configuration.options);
+  (void)harness::ShellText(harness::ServeCommand(profile->configuration, "127.0.0.1", 8000));
+  (void)harness::VllmShellText(profile->configuration, Json());
+  (void)harness::WithoutVllmCounterpart(profile->configuration);
 }
 
 }  // namespace pinion::fuzz

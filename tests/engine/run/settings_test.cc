@@ -73,7 +73,7 @@ TEST(Settings, ErrorsNameTheValueAndWhatIsAllowed) {
   EXPECT_EQ(error("smt", "maybe"), "--smt 'maybe' is unknown; use off or on");
   EXPECT_EQ(error("max_num_seqs", 0), "--max-num-seqs is 0, want 1 or more");
   EXPECT_EQ(error("block_size", 40), "--block-size is 40, want a multiple of 16, 16 to 1024");
-  EXPECT_EQ(error("replicas", 257), "replicas is 257, want 1 to 256");
+  EXPECT_EQ(error("replicas", 257), "--data-parallel-size is 257, want 1 to 256");
   EXPECT_EQ(error("kv_cache_space", 0.0),
             "--kv-cache-space is 0; leave it out for the default: from free memory");
   const auto mistyped = ReadSetting(Row("max_num_seqs"), "4", "'max_num_seqs'");

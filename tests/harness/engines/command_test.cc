@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
+#include "engine/run/replicas.h"
+
 namespace pinion::harness {
 namespace {
 
@@ -42,7 +46,7 @@ EngineChoice Choice(Kind kind, std::vector<std::string> command = {}) {
 }
 
 Result<EngineCommand> For(const EngineChoice& engine, const Case& made) {
-  return CommandFor(engine, made.options, made.plan, made.machine, 8123);
+  return CommandFor(engine, {made.options}, made.plan, made.machine, 8123);
 }
 
 std::string TextOf(const EngineCommand& made) { return ShellText(made.command); }
@@ -64,6 +68,50 @@ TEST(EngineCommand, OursEndsWithItsEngineProcess) {
   ASSERT_TRUE(command) << command.error().message;
   EXPECT_THAT(TextOf(*command), HasSubstr("serve /models/x"));
   EXPECT_THAT(TextOf(*command), HasSubstr("--port 8123 --max-engine-restarts 0"));
+}
+
+// Two engines of one server on two nodes of four cores.
+EngineCommand OfTwoReplicas(const EngineChoice& engine, const std::string& bind, int ranks) {
+  const Machine machine = *ImagineMachine("pack:2 numa:1 core:4 pu:1");
+  Configuration configuration;
+  configuration.options.model = "/models/x";
+  configuration.options.threads_bind = bind;
+  configuration.options.tensor_parallel = ranks;
+  configuration.replicas = 2;
+  const auto plan = PlanReplicas(configuration.options, 2, machine, *ComputeBudget(machine));
+  EXPECT_TRUE(plan) << (plan ? "" : plan.error().message);
+  const auto made = CommandFor(engine, configuration, *plan, machine, 8123);
+  EXPECT_TRUE(made) << (made ? "" : made.error().message);
+  return *made;
+}
+
+TEST(EngineCommand, ReplicasAreTheEnginesOfOneServer) {
+  const EngineCommand ours = OfTwoReplicas({}, "auto", 1);
+  EXPECT_THAT(TextOf(ours), HasSubstr("serve /models/x --data-parallel-size 2 --host 127.0.0.1"));
+  EXPECT_FALSE(ours.cpus);  // it divides them itself
+  const EngineCommand vllm = OfTwoReplicas(Choice(Kind::kVllm), "auto", 2);
+  EXPECT_THAT(vllm.command.environment,
+              Contains(Pair("VLLM_CPU_OMP_THREADS_BIND", "0-1|2-3|4-5|6-7")));
+  EXPECT_THAT(TextOf(vllm), HasSubstr("-tp 2 --data-parallel-size 2"));
+}
+
+TEST(EngineCommand, WithoutBindingEachReplicaOfVllmHasItsShareOfThreads) {
+  EXPECT_THAT(OfTwoReplicas(Choice(Kind::kVllm), "nobind", 1).command.environment,
+              Contains(Pair("OMP_NUM_THREADS", "4")));
+  EXPECT_THAT(For(Choice(Kind::kVllm), TwoNodes("nobind", 1))->command.environment,
+              Not(Contains(Pair("OMP_NUM_THREADS", "8"))));
+}
+
+// A variable of ours would replace a default, which the command line does not name.
+TEST(EngineCommand, OursGetsItsSettingsFromTheConfigurationAlone) {
+  setenv("VLLM_CPU_OMP_THREADS_BIND", "0-1", 1);
+  const auto bare = For({}, TwoNodes("auto", 1));
+  EngineChoice engine;
+  engine.environment = {{"VLLM_CPU_OMP_THREADS_BIND", "2-3"}};
+  const auto own = For(engine, TwoNodes("auto", 1));
+  unsetenv("VLLM_CPU_OMP_THREADS_BIND");
+  EXPECT_THAT(bare->command.environment, ElementsAre(Pair("VLLM_CPU_OMP_THREADS_BIND", "")));
+  EXPECT_THAT(own->command.environment, ElementsAre(Pair("VLLM_CPU_OMP_THREADS_BIND", "2-3")));
 }
 
 TEST(EngineCommand, AnotherProgramForTheSameEngine) {
@@ -98,7 +146,7 @@ TEST(EngineCommand, LlamaCppGetsJustEnoughContextForTheLoad) {
   made.options.max_num_seqs = 128;
   const auto text = [&](const ServedLoad& load) {
     return TextOf(
-        *CommandFor(Choice(Kind::kLlamaCpp), made.options, made.plan, made.machine, 8123, load));
+        *CommandFor(Choice(Kind::kLlamaCpp), {made.options}, made.plan, made.machine, 8123, load));
   };
   EXPECT_THAT(text({8, 300}), HasSubstr("-np 8 -c 2400"));
   EXPECT_THAT(text({}), HasSubstr("-np 128 "));

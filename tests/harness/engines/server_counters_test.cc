@@ -48,6 +48,21 @@ TEST(ServerCounters, StepsAreTakenByTheirKind) {
   EXPECT_EQ(none.kv_used_share, 0.5) << "not a counter";
 }
 
+// A server with several engines may label each one's.
+TEST(ServerCounters, OfSeveralEnginesAreSummedAndTheFullestCacheCounts) {
+  std::string metrics = kMetrics;
+  for (const char* engine : {"0", "1"}) {
+    const std::string label = std::string("engine=\"") + engine + "\"";
+    metrics += "pinion:step_tokens_total{" + label + ",kind=\"decode\"} 20\n";
+    metrics +=
+        "vllm:kv_cache_usage_perc{" + label + "} 0." + (engine[0] == '0' ? "75" : "5") + "\n";
+  }
+  const auto counters = ReadCounters(metrics);
+  ASSERT_TRUE(counters);
+  EXPECT_EQ(counters->decode.tokens, 40);
+  EXPECT_EQ(counters->kv_used_share, 0.75);
+}
+
 TEST(ServerCounters, AreAbsentIfOneIsMissing) {
   EXPECT_FALSE(ReadCounters("vllm:num_preemptions_total 3\n"));
   EXPECT_FALSE(ReadCounters(""));

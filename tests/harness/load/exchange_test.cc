@@ -10,7 +10,7 @@ using ::testing::HasSubstr;
 
 GeneratorOrder SmallOrder() {
   GeneratorOrder order;
-  order.urls = {ServerUrl::OfPort(8001), ServerUrl::OfPort(8002)};
+  order.url = ServerUrl::OfPort(8001);
   order.plan.style = {Endpoint::kChat, "m", false, 0.5, Json(Json::Object{{"top_k", 3}})};
   order.plan.conversations = {{"system", {{"one \"quoted\" line\n", 4}, {"two", 5}}},
                               {"", {{"three", 6}}}};
@@ -29,9 +29,8 @@ TEST(Exchange, AnOrderComesBackAsItWas) {
   const auto read = ReadGeneratorOrder(*Json::Parse(ToJson(order).Dump()));
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(ToJson(*read), ToJson(order));
-  ASSERT_EQ(read->urls.size(), 2u);
-  EXPECT_EQ(read->urls[1].text, order.urls[1].text);
-  EXPECT_TRUE(read->urls[1].is_local);
+  EXPECT_EQ(read->url.text, order.url.text);
+  EXPECT_TRUE(read->url.is_local);
   const ServerLoadPlan& plan = read->plan;
   EXPECT_EQ(plan.style.endpoint, Endpoint::kChat);
   EXPECT_EQ(plan.style.extra_body, order.plan.style.extra_body);
@@ -54,7 +53,7 @@ TEST(Exchange, AClosedLoopHasNoArrivals) {
 }
 
 TEST(Exchange, AnOrderWithoutAPartIsRefusedByName) {
-  for (const char* key : {"urls", "style", "conversations", "concurrency", "longest"}) {
+  for (const char* key : {"url", "style", "conversations", "concurrency", "longest"}) {
     Json json = ToJson(SmallOrder());
     Json::Object& fields = json.object();
     std::erase_if(fields, [&](const auto& field) { return field.first == key; });
@@ -68,7 +67,6 @@ TEST(Exchange, AResultComesBackAsItWas) {
   RequestRecord complete;
   complete.conversation = 1;
   complete.turn = 2;
-  complete.server = 1;
   complete.scheduled_ns = 5'000'000'123;
   complete.sent_ns = 5'000'100'123;
   complete.token_ns = {5'000'350'123, 5'000'350'123, 7'000'351'123};

@@ -57,9 +57,9 @@ TEST_F(PlanLaunchTest, NoWarningsOnTheSameMachine) {
   const auto launch = PlanLaunch(Request(), Here());
   ASSERT_TRUE(launch) << launch.error().message;
   EXPECT_THAT(launch->warnings, IsEmpty());
-  EXPECT_THAT(launch->servers[0].command.environment, IsEmpty());
-  EXPECT_EQ(launch->servers[0].command.arguments[1], "serve");
-  EXPECT_EQ(launch->servers[0].command.arguments[2], "preset:tiny");
+  EXPECT_THAT(launch->command.environment, IsEmpty());
+  EXPECT_EQ(launch->command.arguments[1], "serve");
+  EXPECT_EQ(launch->command.arguments[2], "preset:tiny");
 }
 
 TEST_F(PlanLaunchTest, TellsTheServerItsProfile) {
@@ -67,7 +67,7 @@ TEST_F(PlanLaunchTest, TellsTheServerItsProfile) {
   request.profile_path = "a profile.json";
   const auto launch = PlanLaunch(request, Here());
   ASSERT_TRUE(launch) << launch.error().message;
-  const auto& arguments = launch->servers[0].command.arguments;
+  const auto& arguments = launch->command.arguments;
   EXPECT_EQ(arguments[arguments.size() - 2], "--from-profile");
   EXPECT_EQ(arguments.back(), "a profile.json");
 }
@@ -92,7 +92,7 @@ TEST_F(PlanLaunchTest, PassesEverySettingThatIsNotTheDefault) {
   request.served_model_name = "it's me";
   const auto launch = PlanLaunch(request, Here());
   ASSERT_TRUE(launch) << launch.error().message;
-  Command command = launch->servers[0].command;
+  Command command = launch->command;
   command.arguments[0] = "pinion";
   EXPECT_EQ(ShellText(command),
             "pinion serve preset:tiny --threads-bind '0-1|2-3' --kv-cache-space 1.5 "
@@ -121,13 +121,34 @@ TEST_F(PlanLaunchTest, WarnsOfCpusThatAreGone) {
   EXPECT_THAT(launch->warnings, Contains(HasSubstr("CPUs 1-2, which the profile was measured on")));
 }
 
-TEST_F(PlanLaunchTest, RefusesABindingOnCpusThatAreGone) {
+TEST_F(PlanLaunchTest, PlansABindingAgainWithinTheCpusThatItGets) {
   LaunchRequest request = Request();
   request.profile.configuration.options.threads_bind = "0-2";
+  request.profile.evidence = *Json::Parse(R"({"plan":{"ranks":[{"cpus":[0,1,2]}]}})");
   const auto launch = PlanLaunch(request, Here({0, 3}));
+  ASSERT_TRUE(launch) << launch.error().message;
+  EXPECT_THAT(ShellText(launch->command), HasSubstr(" --threads-bind 0,3 "));
+  EXPECT_THAT(launch->warnings,
+              Contains(HasSubstr("threads_bind is 0,3 in place of the profile's 0-2")));
+  EXPECT_THAT(launch->warnings,
+              Contains(HasSubstr("2 threads on CPUs 0,3; measured: 3 threads on CPUs 0-2")));
+}
+
+TEST_F(PlanLaunchTest, RefusesAUsersOwnBindingOnCpusThatAreGone) {
+  setenv("VLLM_CPU_OMP_THREADS_BIND", "0-2", 1);
+  const auto launch = PlanLaunch(Request(), Here({0, 3}));
   ASSERT_FALSE(launch);
   EXPECT_EQ(ExitCode(launch.error()), 1);
   EXPECT_THAT(launch.error().message, HasSubstr("cannot be launched here"));
+}
+
+TEST_F(PlanLaunchTest, TellsTheServerWhichHostsItMayBeCalled) {
+  LaunchRequest request = Request();
+  request.allowed_hosts = {"pinion", "*"};
+  const auto launch = PlanLaunch(request, Here());
+  ASSERT_TRUE(launch) << launch.error().message;
+  EXPECT_THAT(ShellText(launch->command),
+              testing::EndsWith("--allowed-hosts pinion --allowed-hosts '*'"));
 }
 
 TEST_F(PlanLaunchTest, RefusesAMissingModel) {
@@ -160,7 +181,7 @@ TEST_F(PlanLaunchTest, TheEnvironmentBeatsTheProfileAndIsNamed) {
   const auto launch = PlanLaunch(request, Here());
   ASSERT_TRUE(launch) << launch.error().message;
   EXPECT_THAT(launch->warnings, Contains(HasSubstr("sets threads_bind to \"0-2\"")));
-  EXPECT_THAT(launch->servers[0].command.arguments, Contains("0-2"));
+  EXPECT_THAT(launch->command.arguments, Contains("0-2"));
 }
 
 TEST_F(PlanLaunchTest, AppendsTheAllocatorToExistingPreloads) {
@@ -175,9 +196,9 @@ TEST_F(PlanLaunchTest, AppendsTheAllocatorToExistingPreloads) {
   const auto launch = PlanLaunch(request, here);
   std::filesystem::remove_all(folder);
   ASSERT_TRUE(launch);
-  ASSERT_EQ(launch->servers[0].command.environment.size(), 1u);
-  EXPECT_EQ(launch->servers[0].command.environment[0].first, "LD_PRELOAD");
-  EXPECT_EQ(launch->servers[0].command.environment[0].second,
+  ASSERT_EQ(launch->command.environment.size(), 1u);
+  EXPECT_EQ(launch->command.environment[0].first, "LD_PRELOAD");
+  EXPECT_EQ(launch->command.environment[0].second,
             "/a.so:" + (folder / "libtcmalloc_minimal.so.4").string());
 }
 
@@ -188,49 +209,25 @@ TEST_F(PlanLaunchTest, LeavesHugePagesOutIfTheProfileDoes) {
   here.runtime.huge_pages = "always [madvise] never";
   auto launch = PlanLaunch(request, here);
   ASSERT_TRUE(launch);
-  ASSERT_EQ(launch->servers[0].command.environment.size(), 1u);
-  EXPECT_EQ(launch->servers[0].command.environment[0].first, "PINION_HUGE_PAGES");
+  ASSERT_EQ(launch->command.environment.size(), 1u);
+  EXPECT_EQ(launch->command.environment[0].first, "PINION_HUGE_PAGES");
   here.runtime.huge_pages = "always madvise [never]";
   launch = PlanLaunch(request, here);
   ASSERT_TRUE(launch);
-  EXPECT_THAT(launch->servers[0].command.environment, IsEmpty());
+  EXPECT_THAT(launch->command.environment, IsEmpty());
   EXPECT_THAT(launch->warnings, Contains(HasSubstr("huge_pages=off has no effect here")));
 }
 
-TEST_F(PlanLaunchTest, ReplicasHavePortsCpusAndKvSpaceOfTheirOwn) {
+TEST_F(PlanLaunchTest, ReplicasAreEnginesOfOneServer) {
   LaunchRequest request = Request();
   request.profile.configuration.replicas = 2;
-  request.profile.configuration.runtime.huge_pages = "off";
-  request.served_model_name = "name";
   request.host = "0.0.0.0";
-  LaunchEnvironment here = Here();
-  here.budget.memory_available_bytes = uint64_t{8} << 30;
-  here.runtime.huge_pages = "always [madvise] never";
-  const auto launch = PlanLaunch(request, here);
+  request.port = 0;
+  const auto launch = PlanLaunch(request, Here());
   ASSERT_TRUE(launch) << launch.error().message;
-  ASSERT_EQ(launch->servers.size(), 2u);
-  for (int index = 0; index < 2; ++index) {
-    const LaunchedServer& server = launch->servers[static_cast<size_t>(index)];
-    const std::string text = ShellText(server.command);
-    EXPECT_THAT(text, HasSubstr(index ? "--threads-bind 2-3 " : "--threads-bind 0-1 "));
-    EXPECT_THAT(text, HasSubstr("--kv-cache-space "));
-    EXPECT_THAT(text, HasSubstr(StrCat("--host 127.0.0.1 --port ", 8001 + index,
-                                       " --served-model-name name")));
-    EXPECT_THAT(*server.cpus, testing::ElementsAre(2 * index, 2 * index + 1));
-    EXPECT_EQ(server.command.environment.size(), 1u);
-  }
-}
-
-TEST_F(PlanLaunchTest, ReplicasNeedPortsThatFollow) {
-  LaunchRequest request = Request();
-  request.profile.configuration.replicas = 2;
-  for (const int port : {0, 65534}) {
-    request.port = port;
-    const auto launch = PlanLaunch(request, Here());
-    ASSERT_FALSE(launch);
-    EXPECT_EQ(ExitCode(launch.error()), 2);
-    EXPECT_THAT(launch.error().message, HasSubstr("take one from 1 to 65533"));
-  }
+  EXPECT_THAT(
+      ShellText(launch->command),
+      testing::EndsWith(" serve preset:tiny --data-parallel-size 2 --host 0.0.0.0 --port 0"));
 }
 
 TEST_F(PlanLaunchTest, RefusesMoreReplicasThanCpus) {
@@ -249,7 +246,7 @@ TEST_F(PlanLaunchTest, WarnsOfAMissingAllocator) {
   here.runtime.library_folders = {"/nonexistent"};
   const auto launch = PlanLaunch(request, here);
   ASSERT_TRUE(launch);
-  EXPECT_THAT(launch->servers[0].command.environment, IsEmpty());
+  EXPECT_THAT(launch->command.environment, IsEmpty());
   EXPECT_THAT(launch->warnings, Contains(HasSubstr("install libtcmalloc-minimal4")));
 }
 

@@ -97,12 +97,6 @@ TEST(ReadProfileFile, NamesTheFileInEveryError) {
   std::filesystem::remove(path);
 }
 
-TEST(ShellWords, TasksetSetsTheCpusOfACommand) {
-  const Command command{{{"A", "b"}}, {"run", "it"}};
-  EXPECT_EQ(ShellText(OnCpus(command, std::vector<int>{0, 1, 5})), "A=b taskset -c 0-1,5 run it");
-  EXPECT_EQ(ShellText(OnCpus(command, std::nullopt)), "A=b run it");
-}
-
 TEST(ShellWords, QuoteShellMetacharacters) {
   EXPECT_EQ(ShellQuote("preset:tiny"), "preset:tiny");
   EXPECT_EQ(ShellQuote("0-1|2-3"), "'0-1|2-3'");
@@ -120,10 +114,23 @@ TEST(VllmCommand, TranslatesPlacementSpaceAndLimits) {
   options.kv_cache_bytes = (uint64_t{5} << 30) / 2;
   options.max_num_batched_tokens = 512;
   const Json plan = *Json::Parse(R"({"ranks":[{"cpus":[0,1,2]},{"cpus":[4,5]}]})");
-  EXPECT_EQ(VllmShellText(options, plan),
+  EXPECT_EQ(VllmShellText({options}, plan),
             "VLLM_CPU_OMP_THREADS_BIND='0-2|4-5' VLLM_CPU_NUM_OF_RESERVED_CPU=2 "
             "VLLM_CPU_KVCACHE_SPACE=3 vllm serve org/name -tp 2 --dtype bfloat16 "
             "--max-num-batched-tokens 512 --max-num-seqs 128");
+}
+
+TEST(VllmCommand, ReplicasAreItsDataParallelEnginesWithAListEach) {
+  Configuration all;
+  all.options.model = "org/name";
+  all.options.reserved_cpus = 2;
+  all.replicas = 2;
+  const Json plan = *Json::Parse(R"({"ranks":[{"cpus":[0,1,2]},{"cpus":[4,5]}]})");
+  const std::string text = VllmShellText(all, plan);
+  EXPECT_THAT(text, HasSubstr("VLLM_CPU_OMP_THREADS_BIND='0-2|4-5'"));
+  EXPECT_THAT(text, HasSubstr("VLLM_CPU_NUM_OF_RESERVED_CPU=1"));
+  EXPECT_THAT(text, HasSubstr("vllm serve org/name --data-parallel-size 2"));
+  EXPECT_TRUE(WithoutVllmCounterpart(all).empty());
 }
 
 TEST(VllmCommand, KeepsTheBindingsNameIfNothingIsPinned) {
@@ -131,29 +138,30 @@ TEST(VllmCommand, KeepsTheBindingsNameIfNothingIsPinned) {
   options.model = "org/name";
   options.threads_bind = "nobind";
   const Json plan = *Json::Parse(R"({"ranks":[{"cpus":[]}]})");
-  EXPECT_THAT(VllmShellText(options, plan), HasSubstr("VLLM_CPU_OMP_THREADS_BIND=nobind"));
-  EXPECT_THAT(VllmShellText(options, Json()), Not(HasSubstr("RESERVED")));
+  EXPECT_THAT(VllmShellText({options}, plan), HasSubstr("VLLM_CPU_OMP_THREADS_BIND=nobind"));
+  EXPECT_THAT(VllmShellText({options}, Json()), Not(HasSubstr("RESERVED")));
 }
 
 TEST(VllmCommand, WritesAPresetsWeightsFirst) {
   EngineOptions options;
   options.model = "preset:tiny";
-  const std::string text = VllmShellText(options, Json());
+  const std::string text = VllmShellText({options}, Json());
   EXPECT_THAT(text, HasSubstr("pinion model make --preset tiny ./tiny\n"));
   EXPECT_THAT(text, HasSubstr("vllm serve ./tiny"));
 }
 
 TEST(VllmCommand, NamesSettingsThatVllmLacks) {
   EngineOptions options;
-  EXPECT_TRUE(WithoutVllmCounterpart(options).empty());
+  EXPECT_TRUE(WithoutVllmCounterpart({options}).empty());
   options.isa = "avx2";
   options.head_dtype = "int8";
   options.kv_cache_dtype = "int8";
-  EXPECT_THAT(WithoutVllmCounterpart(options),
+  EXPECT_THAT(WithoutVllmCounterpart({options}),
               testing::ElementsAre("isa=avx2", "head_dtype=int8", "kv_cache_dtype=int8"));
   options.kv_cache_dtype = "fp8_e5m2";
-  EXPECT_THAT(WithoutVllmCounterpart(options), testing::ElementsAre("isa=avx2", "head_dtype=int8"));
-  EXPECT_THAT(VllmShellText(options, Json()), HasSubstr("--kv-cache-dtype fp8_e5m2"));
+  EXPECT_THAT(WithoutVllmCounterpart({options}),
+              testing::ElementsAre("isa=avx2", "head_dtype=int8"));
+  EXPECT_THAT(VllmShellText({options}, Json()), HasSubstr("--kv-cache-dtype fp8_e5m2"));
 }
 
 }  // namespace

@@ -231,22 +231,19 @@ TEST(PlacementChart, ShowsTheRankOfEveryCpu) {
   EXPECT_THAT(chart.conclusion, HasSubstr("2 of 4 CPUs compute, on 2 NUMA nodes"));
 }
 
-TEST(LaunchForms, ReplicasHaveOneLineEachAndHaproxyInFront) {
+TEST(LaunchForms, ReplicasAreOneServer) {
   Results results = PlantedResults();
   const int winner = results.verdicts[0].recommended;
   Candidate& candidate = results.candidates[static_cast<size_t>(winner)];
   candidate.settings.push_back({"replicas", "2"});
   candidate.plan = *Json::Parse(R"({"ranks":[{"rank":0,"cpus":[0]},{"rank":1,"cpus":[1]}]})");
-  std::map<std::string, LaunchForm> forms;
+  std::map<std::string, std::string> forms;
   for (const LaunchForm& form : LaunchForms(results, results.verdicts[0], "/out/x"))
-    forms[form.title] = form;
-  EXPECT_THAT(forms["HAProxy"].text, HasSubstr("server replica2 127.0.0.1:8002"));
-  EXPECT_THAT(forms["Pinion"].note, HasSubstr("8001 and up"));
-  const std::string& vllm = forms["vLLM"].text;
-  EXPECT_THAT(vllm, HasSubstr("VLLM_CPU_OMP_THREADS_BIND=0 "));
-  EXPECT_THAT(vllm, HasSubstr("--port 8001\n"));
-  EXPECT_THAT(vllm, HasSubstr("VLLM_CPU_OMP_THREADS_BIND=1 "));
-  EXPECT_TRUE(vllm.ends_with("--port 8002")) << vllm;
+    forms[form.title] = form.text;
+  EXPECT_EQ(forms["Pinion"], "build/pinion launch /out/x/profiles/throughput.json");
+  EXPECT_THAT(forms["systemd unit"], HasSubstr("AllowedCPUs=0-1\n"));
+  EXPECT_THAT(forms["vLLM"], HasSubstr("VLLM_CPU_OMP_THREADS_BIND='0|1' "));
+  EXPECT_THAT(forms["vLLM"], HasSubstr(" --data-parallel-size 2"));
 }
 
 TEST(LaunchForms, NameProfileProgramAndCpus) {

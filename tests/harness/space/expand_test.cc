@@ -186,16 +186,19 @@ TEST(Expand, AnotherEnginesUnknownModelIsNotRefused) {
   EXPECT_FALSE(Expand(definition, options, Imagine(kTwoSockets), Tiny()));
 }
 
-TEST(Expand, ReplicasOfACommandNeedAPortEach) {
-  Definition definition =
-      Parse(R"({"engines":[{"command":["./server"]}],"candidates":[{"replicas":2}]})");
-  const auto fixed = Expand(definition, Base(), Imagine(kTwoSockets), Tiny());
-  ASSERT_TRUE(fixed) << fixed.error().message;
-  EXPECT_THAT((*fixed)[1].infeasible, HasSubstr("no setting for replicas=2"));
-  definition.engines[0].arguments = {"--port={port}"};
-  const auto given = Expand(definition, Base(), Imagine(kTwoSockets), Tiny());
-  ASSERT_TRUE(given) << given.error().message;
-  EXPECT_THAT((*given)[1].infeasible, IsEmpty());
+TEST(Expand, ReplicasOfAnEngineWithoutSuchAFlagAreRefusedWithTheWayOut) {
+  for (const char* engine : {R"({"command":["./server","{port}"]})", R"("llama.cpp")"}) {
+    const Definition definition =
+        Parse(StrCat(R"({"engines":[)", engine, R"(],"candidates":[{"replicas":2}]})").c_str());
+    const auto points = Expand(definition, Base(), Imagine(kTwoSockets), Tiny());
+    ASSERT_TRUE(points) << points.error().message;
+    EXPECT_THAT((*points)[1].infeasible, HasSubstr("has no setting for replicas=2, that is"));
+    EXPECT_THAT((*points)[1].infeasible, HasSubstr("`pinion load`"));
+  }
+  const auto vllm = Expand(Parse(R"({"engines":["vllm"],"candidates":[{"replicas":2}]})"), Base(),
+                           Imagine(kTwoSockets), Tiny());
+  ASSERT_TRUE(vllm) << vllm.error().message;
+  EXPECT_THAT((*vllm)[1].infeasible, IsEmpty());
 }
 
 TEST(Expand, RefusesUnknownSettingsAndHugeGrids) {

@@ -74,7 +74,6 @@ RequestRow Request(int conversation) {
   RequestRecord& one = row.record;
   one.conversation = static_cast<size_t>(conversation);
   one.turn = 1;
-  one.server = 2;
   one.scheduled_ns = 7'000'000'123;
   one.sent_ns = 7'000'100'123;
   one.token_ns = {7'000'350'123, 7'000'350'123, 9'000'351'123};

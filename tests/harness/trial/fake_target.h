@@ -8,7 +8,7 @@
 
 namespace pinion::harness {
 
-// Servers that answer by a clock: a request's first token after `first_s`, each next one after
+// A server that answers by a clock: a request's first token after `first_s`, each next one after
 // `step_s`, whatever else they compute.
 class FakeTarget final : public LoadTarget {
  public:
@@ -46,7 +46,7 @@ class FakeTarget final : public LoadTarget {
     return result;
   }
   std::vector<pid_t> processes() const override { return {}; }
-  int servers() const override { return replicas; }
+  int replicas() const override { return engines; }
   int threads() const override { return 1; }
 
   FakeClock clock;
@@ -56,7 +56,7 @@ class FakeTarget final : public LoadTarget {
   bool fails = false, fails_at_rates = false;
   double serves_s = 0;  // requests are served one after the other, so long each; 0: all at once
   std::string error;    // of every request
-  int replicas = 1;
+  int engines = 1;
   GeneratorLoad generator;
   std::optional<ServerCounters> counted;
   std::optional<double> kv_used_share;

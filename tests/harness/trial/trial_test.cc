@@ -9,8 +9,8 @@
 
 #include "engine/base/strings.h"
 #include "fake_target.h"
-#include "harness/trial/servers.h"
 #include "harness/trial/slo_phase.h"
+#include "harness/trial/trial_server.h"
 
 namespace pinion::harness {
 namespace {
@@ -281,9 +281,9 @@ TEST(Trial, NoPromptIsUsedTwice) {
   EXPECT_EQ(streams.size(), target.phases.size());
 }
 
-TEST(Trial, AWarmUpReachesEveryServer) {
+TEST(Trial, AWarmUpHasAClientForEveryEngine) {
   FakeTarget target;
-  target.replicas = 7;
+  target.engines = 7;
   ASSERT_TRUE(Measured(target, SmallRequest()));
   for (const LoadPhase& phase : target.phases)
     EXPECT_TRUE(phase.most_output == 0 || phase.clients >= 7);

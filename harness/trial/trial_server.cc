@@ -1,14 +1,14 @@
-#include "harness/trial/servers.h"
+#include "harness/trial/trial_server.h"
+
+#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <utility>
 
-#include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/run/replicas.h"
 #include "harness/load/arrivals.h"
 #include "harness/load/http_client.h"
-#include "harness/profile/front.h"
 #include "harness/trial/runner.h"
 
 namespace pinion::harness {
@@ -27,13 +27,25 @@ ServedLoad LoadOf(const Workload& workload) {
   return load;
 }
 
-// The last error in a server's log, without the program's name; "" if there is none.
+// The last error in a server's log, without the program's name or the time; "" if there is none.
 std::string LastError(const std::string& log) {
-  constexpr std::string_view kName = "pinion: ";
+  constexpr std::string_view kName = "pinion: ", kTime = "00:00:00.000", kError = " E ";
   const std::vector<std::string> lines = Split(LogTail(log), '\n');
-  for (auto line = lines.rbegin(); line != lines.rend(); ++line)
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     if (line->starts_with(kName)) return line->substr(kName.size());
+    if (line->find(kError) == kTime.size()) return line->substr(kTime.size() + kError.size());
+  }
   return "";
+}
+
+// How long to wait for the end of a server that left requests without any answer: it refuses
+// connections a moment before its process has ended.
+double EndingSeconds(const ServerLoadResult& load) {
+  constexpr double kPatienceSeconds = 2;
+  const bool unanswered =
+      std::any_of(load.requests.begin(), load.requests.end(),
+                  [](const RequestRecord& one) { return one.status == 0 && !one.cut; });
+  return unanswered ? kPatienceSeconds : 0;
 }
 
 }  // namespace
@@ -50,79 +62,62 @@ std::optional<std::vector<int>> SpareCpus(const Budget& budget, const pinion::Pl
   return spare.empty() ? std::nullopt : std::optional(spare);
 }
 
-Result<std::vector<EngineCommand>> ServerPlan::Commands(const EngineChoice& engine,
-                                                        const std::vector<int>& ports) const {
-  return CommandsFor(engine, options, whole, machine, ports, load);
+Result<EngineCommand> ServerPlan::CommandOn(int port, const EngineChoice& engine) const {
+  return CommandFor(engine, configuration, whole, machine, port, load);
 }
 
-Result<ServerPlan> PlanServers(const TrialRequest& request) {
+Result<ServerPlan> PlanServer(const TrialRequest& request) {
   ServerPlan plan;
   PINION_ASSIGN(plan.machine, ThisMachine());
   PINION_ASSIGN(const Budget budget, ComputeBudget(plan.machine));
-  plan.options = request.options;
+  plan.configuration = {request.options, {}, request.replicas};
   plan.load = LoadOf(request.workload);
-  PINION_ASSIGN(plan.whole, PlanReplicas(plan.options, request.replicas, plan.machine, budget));
+  PINION_ASSIGN(plan.whole, PlanReplicas(request.options, request.replicas, plan.machine, budget));
   plan.generator_cpus = SpareCpus(budget, plan.whole);
-  const bool ours = request.engine.is_pinion() && request.replicas > 1;
-  if (ours && !plan.options.kv_cache_bytes) {
-    PINION_ASSIGN(plan.options.kv_cache_bytes,
-                  KvShareBytes(plan.options, request.replicas, budget));
-  }
-  if (request.replicas > 1)
-    LogInfo(StrCat(request.replicas, " replicas, each with ",
-                   plan.options.kv_cache_bytes
-                       ? FormatBytes(*plan.options.kv_cache_bytes) + " of KV space per rank"
-                       : std::string("the KV space that its engine takes")));
   return plan;
 }
 
 Result<std::string> ShownCommand(const ServerPlan& plan, const TrialRequest& request) {
-  std::vector<int> ports;
-  for (int index = 0; index < request.replicas; ++index)
-    ports.push_back(request.replicas == 1 ? kUsualPort : ReplicaPort(kUsualPort, index));
-  PINION_ASSIGN(const auto commands, plan.Commands(request.engine, ports));
-  std::vector<std::string> lines;
-  for (const EngineCommand& command : commands)
-    lines.push_back(
-        ShellText(request.replicas == 1 ? command.command : OnCpus(command.command, command.cpus)));
-  return Join(lines, "\n");
+  PINION_ASSIGN(const EngineCommand made, plan.CommandOn(kUsualPort, request.engine));
+  return ShellText(made.command);
 }
 
-Result<std::unique_ptr<TrialServers>> TrialServers::Start(const TrialRequest& request,
-                                                          const ServerPlan& plan,
-                                                          std::function<bool()> interrupted) {
-  std::unique_ptr<TrialServers> made(new TrialServers(request, plan, std::move(interrupted)));
-  const Status started = made->StartAll();
+Result<std::unique_ptr<TrialServer>> TrialServer::Start(const TrialRequest& request,
+                                                        const ServerPlan& plan,
+                                                        std::function<bool()> interrupted) {
+  std::unique_ptr<TrialServer> made(new TrialServer(request, plan, std::move(interrupted)));
+  const Status started = made->StartAndWait();
   if (started) return made;
-  const std::string ended = made->WhyEnded("");
+  const std::string ended = made->WhyEnded("", 0);
   return Fail(started.error().code, ended.empty() ? started.error().message : ended);
 }
 
-Status TrialServers::StartAll() {
-  PINION_ASSIGN(const std::vector<int> ports, FreePorts(static_cast<size_t>(request_.replicas)));
-  PINION_ASSIGN(const auto commands, plan_.Commands(request_.engine, ports));
-  ignored_ = commands.front().ignored;
+Status TrialServer::StartAndWait() {
+  PINION_ASSIGN(const int port, FreePort());
+  PINION_ASSIGN(const EngineCommand made, plan_.CommandOn(port, request_.engine));
+  ignored_ = made.ignored;
   PINION_ASSIGN(generator_, GeneratorProcess::Start(plan_.generator_cpus));
-  PINION_TRY(servers_.Start(request_.engine, commands, ports, request_.log, interrupted_));
-  urls_ = servers_.urls();
+  PINION_ASSIGN(server_, EngineServer::Start(made, port, STDERR_FILENO));
+  if (const Status ready = server_->WaitUntilReady(request_.engine, interrupted_); !ready)
+    return Fail(ready.error().code, StrCat("the server ", ready.error().message));
   return Ask();
 }
 
-// Asks the first server for its model's name and how it counts made-up text: all are alike.
-Status TrialServers::Ask() {
+// Asks the server for its model's name and how it counts made-up text.
+Status TrialServer::Ask() {
   constexpr double kPatienceSeconds = 600;
   PINION_ASSIGN(style_.endpoint, ParseEndpoint(request_.engine.endpoint));
-  PINION_ASSIGN(const ServedModel served, FindServedModel(urls_.front(), {}));
+  PINION_ASSIGN(const ServedModel served, FindServedModel(server_->url(), {}));
   style_.model = served.name;
   longest_ = served.longest;
   LoadPhase phase;
   phase.stop_sending_s = phase.deadline_s = phase.last_deadline_s = kPatienceSeconds;
-  PINION_ASSIGN(scale_, MeasureTokenScale(urls_.front(), PlanOf(phase)));
+  PINION_ASSIGN(scale_, MeasureTokenScale(server_->url(), PlanOf(phase)));
   return {};
 }
 
 // The same texts for every candidate of a round, with lengths as its server counts them.
-ServerLoadPlan TrialServers::PlanOf(const LoadPhase& phase) const {
+ServerLoadPlan TrialServer::PlanOf(const LoadPhase& phase) const {
   const uint64_t seed = request_.seed ^ (phase.stream << 32);
   ServerLoadPlan plan;
   plan.style = style_;
@@ -144,56 +139,49 @@ ServerLoadPlan TrialServers::PlanOf(const LoadPhase& phase) const {
   return plan;
 }
 
-Result<PhaseResult> TrialServers::Send(const LoadPhase& phase) {
-  const auto before = CountersOf(urls_);
+Result<PhaseResult> TrialServer::Send(const LoadPhase& phase) {
+  const auto before = CountersOf(server_->url());
   PhaseResult result;
   int64_t looked_ns = 0;
   const auto why_stop = [&] {
     // Once a second: a look costs the front end a millisecond.
     if (before && SecondsSince(looked_ns) >= 1) {
       looked_ns = NowNs();
-      if (const auto now = CountersOf(urls_))
+      if (const auto now = CountersOf(server_->url()))
         result.kv_used_share = std::max(result.kv_used_share.value_or(0), now->kv_used_share);
     }
-    return WhyStop();
+    return WhyStop(0);
   };
-  auto load = generator_->Send({urls_, PlanOf(phase)}, why_stop);
-  if (const std::string why = WhyStop(); !why.empty()) return Fail(ErrorCode::kFailed, why);
+  auto load = generator_->Send({server_->url(), PlanOf(phase)}, why_stop);
+  if (const std::string why = WhyStop(load ? EndingSeconds(*load) : 0); !why.empty())
+    return Fail(ErrorCode::kFailed, why);
   if (!load) return Unexpected(std::move(load).error());
   result.load = std::move(*load);
-  const auto after = CountersOf(urls_);
+  const auto after = CountersOf(server_->url());
   if (before && after) result.counted = *after - *before;
   return result;
 }
 
-// If one of the servers has ended, the rest of the load would be meaningless.
-std::string TrialServers::WhyStop() {
+// If the server has ended, the rest of the load would be meaningless.
+std::string TrialServer::WhyStop(double patience_s) {
   if (interrupted_()) return "interrupted";
-  return WhyEnded(" under load");
+  return WhyEnded(" under load", patience_s);
 }
 
 // "the server ended with exit code 1 under load: cannot reserve 1 GiB ..."; empty while all run.
-std::string TrialServers::WhyEnded(const char* when) {
-  const std::string why = servers_.WhyEnded();
+std::string TrialServer::WhyEnded(const char* when, double patience_s) {
+  const std::string why = server_ ? server_->WhyEnded(patience_s) : "";
   if (why.empty()) return "";
-  // A server alone writes to the trial's own log.
-  std::string error = request_.replicas == 1 ? LastError(request_.log + ".log") : "";
-  for (const std::string& log : servers_.LogsOfEnded())
-    if (error.empty()) error = LastError(log);
-  return StrCat(why, when, error.empty() ? "" : ": ", error);
+  const std::string error = LastError(request_.log);
+  return StrCat("the server ", why, when, error.empty() ? "" : ": ", error);
 }
 
-TrialServers::~TrialServers() {
-  for (const std::string& log : servers_.LogsOfEnded())
-    std::fprintf(stderr, "the end of %s:\n%s\n", log.c_str(), LogTail(log).c_str());
-}
-
-void TrialServers::Describe(TrialResult& result) const {
+void TrialServer::Describe(TrialResult& result) const {
   const auto add = [&](const char* metric, double value) {
     result.samples.push_back({metric, 0, value});
   };
-  add("start_s", servers_.start_s());
-  add("peak_rss_bytes", static_cast<double>(servers_.peak_rss_bytes()));
+  add("start_s", server_->start_s());
+  add("peak_rss_bytes", static_cast<double>(server_->peak_rss_bytes()));
   Json& info = result.info;
   info.Set("engine", Name(request_.engine.kind));
   info.Set("replicas", request_.replicas);
@@ -206,21 +194,21 @@ void TrialServers::Describe(TrialResult& result) const {
   if (request_.engine.is_pinion()) TakeServerInfo(result);
 }
 
-// Path, type and stages of the first server, bytes of all.
-void TrialServers::TakeServerInfo(TrialResult& result) const {
+// Path, type and stages of the first engine, bytes of all.
+void TrialServer::TakeServerInfo(TrialResult& result) const {
   constexpr double kPatienceSeconds = 10;
   Json& info = result.info;
+  const auto text = HttpFetch(server_->url(), "/server_info", kPatienceSeconds);
+  const auto told = text ? Json::Parse(*text) : Unexpected(text.error());
+  if (!told) return;
+  for (const char* key : {"isa", "dtype", "stages"})
+    if (const Json* value = told->Find(key)) info.Set(key, *value);
+  result.samples.push_back({"load_s", 0, Optional<double>(*told, "load_s", 0).value_or(0)});
+  const Json* each = told->Find("replicas");
   int64_t weight_bytes = 0, kv_bytes = 0;
-  for (const ServerUrl& url : urls_) {
-    const auto text = HttpFetch(url, "/server_info", kPatienceSeconds);
-    const auto told = text ? Json::Parse(*text) : Unexpected(text.error());
-    if (!told) continue;
-    for (const char* key : {"isa", "dtype", "stages"})
-      if (const Json* value = told->Find(key); value && !info.Find(key)) info.Set(key, *value);
-    if (&url == &urls_.front())
-      result.samples.push_back({"load_s", 0, Optional<double>(*told, "load_s", 0).value_or(0)});
-    weight_bytes += Optional<int64_t>(*told, "weight_bytes", 0).value_or(0);
-    const Json* kv = told->Find("kv_cache");
+  for (const Json& engine : each ? each->array() : Json::Array{*told}) {
+    weight_bytes += Optional<int64_t>(engine, "weight_bytes", 0).value_or(0);
+    const Json* kv = engine.Find("kv_cache");
     kv_bytes += kv ? Optional<int64_t>(*kv, "bytes", 0).value_or(0) : 0;
   }
   info.Set("weight_bytes", weight_bytes);

@@ -1,0 +1,87 @@
+#include "harness/profile/replan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/strings.h"
+
+namespace pinion::harness {
+namespace {
+
+// The CPU lists of a binding; empty if it is a mode, or no list that can be read.
+std::vector<std::vector<int>> ListsOf(const std::string& binding) {
+  std::vector<std::vector<int>> lists;
+  for (const std::string& text : Split(binding, '|')) {
+    auto list = ParseCpuList(Trim(text));
+    if (!list || list->empty()) return {};
+    lists.push_back(std::move(*list));
+  }
+  return lists;
+}
+
+std::vector<int> CpusIn(const Json* list) {
+  std::vector<int> cpus;
+  if (list && list->is_array())
+    for (const Json& cpu : list->array())
+      if (cpu.is_int()) cpus.push_back(static_cast<int>(cpu.integer()));
+  std::sort(cpus.begin(), cpus.end());
+  return cpus;
+}
+
+// A plan in short: the CPUs of each rank and of the front end.
+struct Shape {
+  std::vector<std::vector<int>> ranks;
+  std::vector<int> frontend;
+  bool operator==(const Shape&) const = default;
+};
+
+std::string TextOf(const Shape& shape) {
+  std::vector<std::string> lists, threads;
+  for (const auto& rank : shape.ranks) {
+    lists.push_back(FormatCpuList(rank));
+    threads.push_back(StrCat(rank.size()));
+  }
+  return StrCat(Join(threads, " + "), " threads on CPUs ", Join(lists, "|"),
+                shape.frontend.empty() ? "" : ", front end on ", FormatCpuList(shape.frontend));
+}
+
+}  // namespace
+
+std::optional<std::string> ListsHere(const EngineOptions& options, int ranks,
+                                     const Machine& machine, const Budget& budget) {
+  const auto lists = ListsOf(options.threads_bind);
+  if (lists.size() != static_cast<size_t>(ranks)) return std::nullopt;
+  const auto can_stay = [&](const std::vector<int>& list) {
+    return std::all_of(list.begin(), list.end(), [&](int cpu) {
+      return std::binary_search(budget.cpus.begin(), budget.cpus.end(), cpu);
+    });
+  };
+  if (std::all_of(lists.begin(), lists.end(), can_stay)) return std::nullopt;
+  BindingRequest request;
+  request.ranks = ranks;
+  const auto plan = MakePlan(machine, budget, request);
+  if (!plan) return std::nullopt;
+  std::vector<std::string> here;
+  for (size_t rank = 0; rank < lists.size(); ++rank) {
+    std::vector<int> cpus = plan->ranks[rank].cpus;
+    cpus.resize(std::min(cpus.size(), lists[rank].size()));
+    here.push_back(FormatCpuList(cpus));
+  }
+  return Join(here, "|");
+}
+
+std::optional<std::string> DifferenceOfPlans(const Json* measured, const Plan& here) {
+  const Json* ranks = measured ? measured->Find("ranks") : nullptr;
+  if (!ranks || !ranks->is_array()) return std::nullopt;
+  Shape before, now;
+  for (const Json& rank : ranks->array()) before.ranks.push_back(CpusIn(rank.Find("cpus")));
+  before.frontend = CpusIn(measured->Find("frontend_cpus"));
+  for (const RankPlan& rank : here.ranks) now.ranks.push_back(rank.cpus);
+  for (auto& rank : now.ranks) std::sort(rank.begin(), rank.end());
+  now.frontend = here.frontend_cpus;
+  std::sort(now.frontend.begin(), now.frontend.end());
+  if (now == before) return std::nullopt;
+  return StrCat("the plan is not the measured one: ", TextOf(now), "; measured: ", TextOf(before));
+}
+
+}  // namespace pinion::harness
