@@ -18,11 +18,11 @@ size_t TileQueries(const HeadGroup& group) { return kernels::kAttentionRows / gr
 
 class Builder {
  public:
-  Builder(AttentionPlan& plan, const StepBatch& batch, const Shard& shard, size_t block_tokens,
+  Builder(AttentionPlan& plan, const StepBatch& batch, const HeadShare& heads, size_t block_tokens,
           int window)
       : plan_(plan),
         batch_(batch),
-        shard_(shard),
+        heads_(heads),
         block_tokens_(block_tokens),
         window_(window > 0 ? static_cast<size_t>(window) : std::numeric_limits<size_t>::max()) {}
 
@@ -96,8 +96,8 @@ class Builder {
   template <typename F>
   void ForTiles(F f) const {
     for (const Run& run : runs_)
-      for (uint32_t group = 0; group < shard_.groups.size(); ++group) {
-        const auto most = static_cast<uint32_t>(TileQueries(shard_.groups[group]));
+      for (uint32_t group = 0; group < heads_.groups.size(); ++group) {
+        const auto most = static_cast<uint32_t>(TileQueries(heads_.groups[group]));
         for (uint32_t query = 0; query < run.queries; query += most)
           f(MakeTile(run, group, run.first_query + query, std::min(most, run.queries - query)));
       }
@@ -165,7 +165,7 @@ class Builder {
 
   AttentionPlan& plan_;
   const StepBatch& batch_;
-  const Shard& shard_;
+  const HeadShare& heads_;
   const size_t block_tokens_, window_;
   uint64_t most_cost_ = std::numeric_limits<uint64_t>::max();  // of an item
   std::vector<Run> runs_;
@@ -174,7 +174,7 @@ class Builder {
 
 }  // namespace
 
-void AttentionPlan::Build(const StepBatch& batch, const Shard& shard, size_t threads,
+void AttentionPlan::Build(const StepBatch& batch, const HeadShare& heads, size_t threads,
                           size_t block_tokens, int window) {
   queries.clear();
   items.clear();
@@ -182,7 +182,7 @@ void AttentionPlan::Build(const StepBatch& batch, const Shard& shard, size_t thr
   sources.clear();
   parts = 0;
   shared_tokens = 0;
-  Builder(*this, batch, shard, block_tokens, window).Build(threads);
+  Builder(*this, batch, heads, block_tokens, window).Build(threads);
   const auto cost = [](const AttentionItem& item) {
     return uint64_t{item.queries} * (item.context_end - item.context_begin);
   };
@@ -191,30 +191,26 @@ void AttentionPlan::Build(const StepBatch& batch, const Shard& shard, size_t thr
   });
 }
 
-void AttentionPlans::Build(const StepBatch& batch, const Shard& shard, size_t threads,
-                           size_t block_tokens, const std::vector<int>& windows) {
-  windows_.clear();
+void AttentionPlans::Build(const StepBatch& batch, std::span<const AttendingLayer> layers,
+                           size_t threads, size_t block_tokens) {
+  std::vector<AttendingLayer> known;
   plan_of_layer_.clear();
-  for (const int window : windows) {
-    const auto known = std::find(windows_.begin(), windows_.end(), window);
-    plan_of_layer_.push_back(static_cast<size_t>(known - windows_.begin()));
-    if (known == windows_.end()) windows_.push_back(window);
+  for (const AttendingLayer& layer : layers) {
+    const auto found = std::find_if(known.begin(), known.end(), [&](const AttendingLayer& other) {
+      return other.window == layer.window && other.heads->groups == layer.heads->groups;
+    });
+    plan_of_layer_.push_back(static_cast<size_t>(found - known.begin()));
+    if (found == known.end()) known.push_back(layer);
   }
-  plans_.resize(windows_.size());
+  plans_.resize(known.size());
   for (size_t i = 0; i < plans_.size(); ++i)
-    plans_[i].Build(batch, shard, threads, block_tokens, windows_[i]);
+    plans_[i].Build(batch, *known[i].heads, threads, block_tokens, known[i].window);
 }
 
 size_t AttentionPlans::parts() const {
   size_t most = 0;
   for (const AttentionPlan& plan : plans_) most = std::max(most, plan.parts);
   return most;
-}
-
-size_t AttentionPlans::shared_tokens() const {
-  size_t tokens = 0;
-  for (const size_t plan : plan_of_layer_) tokens += plans_[plan].shared_tokens;
-  return tokens;
 }
 
 }  // namespace pinion

@@ -51,7 +51,9 @@ uint64_t LatentElements(const DecoderSpec& spec) {
          heads * size(latent.value_dim) * hidden;
 }
 
-std::vector<Part> MixerParts(const DecoderSpec& spec, MixerKind mixer) {
+std::vector<Part> MixerParts(const DecoderSpec& spec, int layer) {
+  const LayerSpec& kinds = spec.layer_specs[static_cast<size_t>(layer)];
+  const MixerKind mixer = kinds.mixer;
   const auto hidden = static_cast<uint64_t>(spec.hidden);
   if (mixer == MixerKind::kDeltaNet) {
     const DeltaColumns columns(spec.delta, static_cast<size_t>(spec.delta.key_heads));
@@ -64,10 +66,10 @@ std::vector<Part> MixerParts(const DecoderSpec& spec, MixerKind mixer) {
   }
   if (mixer == MixerKind::kShortConv) return {{std::nullopt, 4 * hidden * hidden}};
   if (spec.latent.kv_rank > 0) return {{std::nullopt, LatentElements(spec)}};
-  const auto q = static_cast<uint64_t>(spec.heads) * static_cast<uint64_t>(spec.head_dim);
-  const auto kv = static_cast<uint64_t>(spec.kv_heads) * static_cast<uint64_t>(spec.head_dim);
-  const uint64_t gates = spec.attention_gate ? q : 0;
-  return {{MatrixRole::kQkv, hidden * (q + gates + 2 * kv)}, {MatrixRole::kO, q * hidden}};
+  const HeadShape heads = LayerHeads(spec, static_cast<size_t>(layer));
+  const auto q = static_cast<uint64_t>(heads.q()), kv = static_cast<uint64_t>(heads.kv());
+  const uint64_t gates = spec.attention_gate ? q : 0, values = kinds.keys_as_values ? 0 : kv;
+  return {{MatrixRole::kQkv, hidden * (q + gates + kv + values)}, {MatrixRole::kO, q * hidden}};
 }
 
 size_t ConvWidth(const DecoderSpec& spec) {
@@ -122,7 +124,6 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvD
                      int ranks) {
   const auto hidden = static_cast<uint64_t>(spec.hidden);
   state_bytes_ = StateBytesPerSequence(spec);
-  const KvShape cached = CachedShape(spec);
   for (int rank = 0; rank < ranks; ++rank) {
     const Shard shard = MakeShard(spec, ranks, rank);
     const PackedMatrix head = MatrixOf(dtype, shard.vocabulary.size(), {0, hidden},
@@ -131,7 +132,7 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvD
     const uint64_t without_experts = ShardWeightBytes(spec, dtype, false, ranks, rank);
     layer_weight_bytes_ += without_experts - head.size_bytes();
     expert_bytes_ += ShardWeightBytes(spec, dtype, true, ranks, rank) - without_experts;
-    kv_bytes_per_token_ += shard.kv_heads.size() * cached.TokenBytes(kv_dtype);
+    AddAttention(spec, shard, kv_dtype);
   }
   if (const RouterSpec& router = spec.moe.router; router.experts > 0)
     touched_by_a_token_ = static_cast<double>(router.top_k) / router.experts;
@@ -140,21 +141,30 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvD
     const Products products = LayerProducts(spec, index);
     per_row_.flops += products.flops;
     per_row_.int8_ops += products.int8_ops;
-    if (layer.mixer != MixerKind::kAttention)
-      per_row_.flops += RecurrentFlops(spec);
-    else
-      ++layers_of_window_[layer.window > 0 ? static_cast<uint64_t>(layer.window) : kEverything];
+    if (layer.mixer != MixerKind::kAttention) per_row_.flops += RecurrentFlops(spec);
   }
   const uint64_t head = 2 * static_cast<uint64_t>(spec.vocabulary) * hidden;
   (InIntegers(spec, -1, MatrixRole::kHead) ? per_logit_row_.int8_ops : per_logit_row_.flops) = head;
-  // A product with the key and one with the value.
-  flops_per_seen_token_ =
-      2 * static_cast<uint64_t>(spec.heads) * (cached.key_dim + cached.value_dim);
+}
+
+void CostModel::AddAttention(const DecoderSpec& spec, const Shard& shard,
+                             kernels::KvDtype kv_dtype) {
+  for (size_t index = 0; index < spec.layer_specs.size(); ++index) {
+    const LayerSpec& layer = spec.layer_specs[index];
+    if (layer.mixer != MixerKind::kAttention) continue;
+    const KvShape cached = CachedShape(spec, index);
+    const HeadShare& heads = shard.Heads(index);
+    TokenCost& cost =
+        of_window_[layer.window > 0 ? static_cast<uint64_t>(layer.window) : kEverything];
+    cost.kv_bytes += heads.kv_heads.size() * cached.TokenBytes(kv_dtype);
+    // A product with the key and one with the value.
+    cost.flops += 2 * heads.q_heads.size() * (cached.key_dim + cached.value_dim);
+  }
 }
 
 CostModel::Products CostModel::LayerProducts(const DecoderSpec& spec, int layer) {
   Products products;
-  std::vector<Part> parts = MixerParts(spec, spec.layer_specs[static_cast<size_t>(layer)].mixer);
+  std::vector<Part> parts = MixerParts(spec, layer);
   const auto mlp = MlpParts(spec, spec.layer_specs[static_cast<size_t>(layer)].mlp);
   parts.insert(parts.end(), mlp.begin(), mlp.end());
   for (const Part& part : parts) {
@@ -185,9 +195,9 @@ StepCost CostModel::Rows(size_t first_position, size_t rows, size_t logit_rows) 
   cost.kv_bytes = first_position > 0 ? state_bytes_ : 0;
   cost.flops = rows * per_row_.flops + logit_rows * per_logit_row_.flops;
   cost.int8_ops = rows * per_row_.int8_ops + logit_rows * per_logit_row_.int8_ops;
-  for (const auto& [window, layers] : layers_of_window_) {
-    cost.kv_bytes += layers * TokensRead(first_position, rows, window) * kv_bytes_per_token_;
-    cost.flops += layers * TokensSeen(first_position, rows, window) * flops_per_seen_token_;
+  for (const auto& [window, token] : of_window_) {
+    cost.kv_bytes += TokensRead(first_position, rows, window) * token.kv_bytes;
+    cost.flops += TokensSeen(first_position, rows, window) * token.flops;
   }
   return cost;
 }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "engine/spec/spec.h"
+#include "engine/weights/shard.h"
 #include "kernels/types.h"
 
 namespace pinion {
@@ -55,16 +56,19 @@ class CostModel {
   uint64_t layer_weight_bytes_ = 0, head_bytes_ = 0;  // of all layers; of the head
   uint64_t expert_bytes_ = 0;                         // of all experts of all layers
   double touched_by_a_token_ = 0;                     // the fraction of them
-  std::map<uint64_t, uint64_t> layers_of_window_;     // number of layers that see that many tokens
-  uint64_t kv_bytes_per_token_ = 0;                   // of one layer
-  uint64_t state_bytes_ = 0;                          // of a sequence, over all recurrent layers
+  // Of a cached token read, and one seen by one row, over the layers that see so many tokens.
+  struct TokenCost {
+    uint64_t kv_bytes = 0, flops = 0;
+  };
+  std::map<uint64_t, TokenCost> of_window_;
+  uint64_t state_bytes_ = 0;  // of a sequence, over all recurrent layers
   // Of a row's products with weights, and with the head: floating-point and int8 ones.
   struct Products {
     uint64_t flops = 0, int8_ops = 0;
   };
+  void AddAttention(const DecoderSpec& spec, const Shard& shard, kernels::KvDtype kv_dtype);
   static Products LayerProducts(const DecoderSpec& spec, int layer);
   Products per_row_, per_logit_row_;
-  uint64_t flops_per_seen_token_ = 0;  // by one row, in one layer
 };
 
 }  // namespace pinion

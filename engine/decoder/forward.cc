@@ -76,6 +76,11 @@ void RunMixer(const ForwardPass& pass, size_t layer) {
     RunAttention(pass, layer);
 }
 
+void ScaleRows(const ForwardPass& pass, float scale, size_t begin, size_t end) {
+  for (size_t row = begin; row < end; ++row)
+    pass.table.scale(pass.residual(row), scale, pass.hidden);
+}
+
 // Takes the normed rows of this layer and leaves those of the next.
 void RunLayer(const ForwardPass& pass, size_t index) {
   const auto& layers = pass.weights.layers;
@@ -92,6 +97,7 @@ void RunLayer(const ForwardPass& pass, size_t index) {
   FetchTerm(pass, kMlpTerm);
   pass.worker.Share(pass.rows, [&](size_t begin, size_t end) {
     AddTerm(pass, index, kMlpTerm, begin, end);
+    if (layer.scale) ScaleRows(pass, *layer.scale, begin, end);
     if (index + 1 < layers.size()) NormRows(pass, layers[index + 1].attention_norm, begin, end);
   });
 }
@@ -114,8 +120,7 @@ ForwardPass::ForwardPass(LoadedModel& model, const Worker& worker, const StepBat
       scratch(w.threads[Index(worker.thread)]),
       activation(kernels::ActivationType(model.options.dtype)),
       rows(batch.tokens.size()),
-      hidden(static_cast<size_t>(spec.hidden)),
-      head_dim(static_cast<size_t>(spec.head_dim)) {}
+      hidden(static_cast<size_t>(spec.hidden)) {}
 
 void NormRow(const ForwardPass& pass, const NormWeights& norm, void* dst, Dtype dst_type,
              const float* src) {

@@ -4,17 +4,39 @@
 
 namespace pinion {
 
+HeadShape LayerHeads(const DecoderSpec& spec, size_t layer) {
+  const LayerSpec& own = spec.layer_specs[layer];
+  return {spec.heads, own.kv_heads > 0 ? own.kv_heads : spec.kv_heads,
+          own.head_dim > 0 ? own.head_dim : spec.head_dim};
+}
+
+int WidestHead(const DecoderSpec& spec) {
+  int widest = spec.head_dim;
+  for (const LayerSpec& layer : spec.layer_specs) widest = std::max(widest, layer.head_dim);
+  return widest;
+}
+
 AttentionSpec LayerAttention(const DecoderSpec& spec, size_t layer) {
   return {.window = spec.layer_specs[layer].window,
           .scale = spec.attention_scale,
           .soft_cap = spec.attention_soft_cap};
 }
 
-KvShape CachedShape(const DecoderSpec& spec) {
-  const auto head_dim = static_cast<size_t>(spec.head_dim);
+namespace {
+
+KvShape ShapeOf(const DecoderSpec& spec, int width) {
+  const auto head_dim = static_cast<size_t>(width);
   if (spec.latent.kv_rank > 0) return {head_dim, static_cast<size_t>(spec.latent.kv_rank), true};
   return {head_dim, head_dim};
 }
+
+}  // namespace
+
+KvShape CachedShape(const DecoderSpec& spec, size_t layer) {
+  return ShapeOf(spec, LayerHeads(spec, layer).head_dim);
+}
+
+KvShape WidestCachedShape(const DecoderSpec& spec) { return ShapeOf(spec, WidestHead(spec)); }
 
 size_t RecurrentLayers(const DecoderSpec& spec) {
   return static_cast<size_t>(
@@ -34,8 +56,12 @@ size_t CachedLayer(const DecoderSpec& spec, size_t layer) {
 }
 
 uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype) {
-  return uint64_t{CachedLayers(spec)} * static_cast<uint64_t>(spec.kv_heads) *
-         CachedShape(spec).TokenBytes(dtype);
+  uint64_t bytes = 0;
+  for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer)
+    if (spec.layer_specs[layer].mixer == MixerKind::kAttention)
+      bytes += static_cast<uint64_t>(LayerHeads(spec, layer).kv_heads) *
+               CachedShape(spec, layer).TokenBytes(dtype);
+  return bytes;
 }
 
 StateShape StateShape::Of(const DeltaSpec& delta, size_t key_heads) {

@@ -195,6 +195,8 @@ std::vector<std::string> ModulesOf(const DecoderSpec& spec, int layer, MatrixRol
   if (is_attention && mixer != MixerKind::kAttention) return {};
   std::vector<std::string> modules =
       is_attention ? AttentionPatterns(spec.names, role) : MlpPatterns(spec, has_experts, role);
+  if (spec.layer_specs[static_cast<size_t>(layer)].keys_as_values)
+    std::erase(modules, spec.names.v);
   for (std::string& module : modules) module = LayerTensor(module, layer);
   return modules;
 }
